@@ -1,0 +1,45 @@
+# trident_library(NAME SOURCES ... LINKS ...)   -> target trident_NAME, include root = repository root
+# trident_test(NAME SOURCES ... LINKS ... [TIMEOUT s] [LABELS ...])   -> executable test_NAME, one CTest entry per test case
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(TRIDENT_CCACHE ccache)
+if(TRIDENT_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TRIDENT_CCACHE})
+endif()
+
+add_library(trident_options INTERFACE)
+target_include_directories(trident_options INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(trident_options INTERFACE -Wall -Wextra -Werror)
+if(TRIDENT_SANITIZE)
+  target_compile_options(trident_options INTERFACE -fsanitize=${TRIDENT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(trident_options INTERFACE -fsanitize=${TRIDENT_SANITIZE})
+  if(TRIDENT_SANITIZE MATCHES thread)
+    target_compile_definitions(trident_options INTERFACE TRIDENT_TSAN=1)
+    target_compile_options(trident_options INTERFACE -Wno-tsan)  # std::atomic_thread_fence is not modelled; we use none
+  endif()
+endif()
+
+function(trident_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})
+  add_library(trident_${name} STATIC ${arg_SOURCES})
+  target_link_libraries(trident_${name} PUBLIC trident_options ${arg_LINKS})
+endfunction()
+
+function(trident_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
+  add_executable(test_${name} ${arg_SOURCES})
+  target_link_libraries(test_${name} PRIVATE ${arg_LINKS} GTest::gtest_main)
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  # Discovery at test time: building needs no run, and sanitized builds list their tests under the same environment.
+  gtest_discover_tests(test_${name} TEST_PREFIX "${name}/" DISCOVERY_MODE PRE_TEST
+    PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${name};${arg_LABELS}")
+endfunction()

@@ -1,0 +1,77 @@
+// Errors and checks: the only macros of the project.
+//
+// Every failure is an exception that says what happened, where, and what to do. The exit code a process ends with is a property
+// of the error's type, so that main() needs no table. Library code never calls exit() or abort(); destructors never throw.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace trident {
+
+// Process exit codes (users' scripts depend on them).
+enum class ExitCode : int {
+  kOk = 0,
+  kConfig = 64,         // the configuration or the command line
+  kData = 65,           // data or checkpoint files
+  kInternal = 70,       // a broken invariant: a bug in this program
+  kStorage = 74,        // the file system refused
+  kRequeue = 75,        // state saved, please start again
+  kCommunication = 76,  // a peer is gone, late, or out of step
+  kNoProgress = 93,
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  ExitCode code() const { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+// The user's configuration or command line cannot be honoured. Message form: "<json path> = <value>: <why>; <remedy>".
+class ConfigError : public Error {
+ public:
+  explicit ConfigError(const std::string& message) : Error(ExitCode::kConfig, message) {}
+};
+
+// A data file or checkpoint is missing, damaged or does not fit the model. The message names the file.
+class DataError : public Error {
+ public:
+  explicit DataError(const std::string& message) : Error(ExitCode::kData, message) {}
+};
+
+class StorageError : public Error {
+ public:
+  explicit StorageError(const std::string& message) : Error(ExitCode::kStorage, message) {}
+};
+
+// A rank is missing, late, failed, or called another operation than its peers. The message names axis, operation and ranks.
+class CommunicationError : public Error {
+ public:
+  explicit CommunicationError(const std::string& message) : Error(ExitCode::kCommunication, message) {}
+};
+
+// A broken invariant inside Trident.
+class InternalError : public Error {
+ public:
+  explicit InternalError(const std::string& message) : Error(ExitCode::kInternal, message) {}
+};
+
+namespace detail {
+[[noreturn]] void throw_check_failure(std::string_view expression, std::string_view file, int line, const std::string& message);
+}  // namespace detail
+
+// Throws InternalError with the expression, the place and a formatted message (fmt syntax) unless `condition` holds.
+// For invariants only: what a user can cause throws ConfigError or DataError in plain words instead.
+#define TRIDENT_CHECK(condition, ...)                                                                              \
+  do {                                                                                                             \
+    if (!(condition)) [[unlikely]]                                                                                 \
+      ::trident::detail::throw_check_failure(#condition, __FILE__, __LINE__, ::fmt::format("" __VA_ARGS__));       \
+  } while (false)
+
+}  // namespace trident
