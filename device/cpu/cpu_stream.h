@@ -1,0 +1,89 @@
+// CPU streams: the compute stream runs at once; queue streams hold operations in progress that advance when polled.
+//
+// Nothing moves by itself: a rank that waits for anything polls all of its streams (its peers may be waiting for its share of
+// another collective), spins briefly, then sleeps on its doorbell. That makes a set of ranks deadlock-free as long as every rank
+// issues the operations of each communicator in the same order.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/cpu/doorbell.h"
+#include "device/stream.h"
+
+namespace trident {
+
+// Work that a queue stream advances. Owned by whoever enqueues it (a communicator reuses its own), alive until done.
+class PendingOperation {
+ public:
+  virtual ~PendingOperation() = default;
+  // Advances without blocking; true once complete. Not called again after that.
+  virtual bool poll() = 0;
+  // For the watchdog: "all_reduce #17 over tp of rank 3: waiting for ranks 1, 2".
+  virtual std::string describe() const = 0;
+};
+
+class CpuStream;
+
+// All queue streams of one rank, and how that rank waits.
+class Progress {
+ public:
+  // `doorbell` is rung by peers whenever an operation of this rank may be able to advance; outlives the object.
+  explicit Progress(Doorbell& doorbell);
+
+  void add(CpuStream& stream);
+  // One round over all streams; true if any operation completed.
+  bool poll();
+  // Polls and sleeps until `ready()`. `describe` names what is awaited, for the watchdog's message.
+  // Throws what on_idle throws.
+  void wait_until(const std::function<bool()>& ready, const std::function<std::string()>& describe);
+  // Called about every 0.1 s of fruitless waiting with the seconds waited so far and a description of what is awaited; throws
+  // CommunicationError to give up (peer failed, time-out). Set by the communicator that owns the world.
+  using IdleHook = std::function<void(double seconds_waited, const std::function<std::string()>& describe)>;
+  void set_idle_hook(IdleHook hook);
+
+ private:
+  Doorbell& doorbell_;
+  std::vector<CpuStream*> streams_;
+  IdleHook on_idle_;
+};
+
+class CpuStream final : public Stream {
+ public:
+  enum class Mode : std::uint8_t { kImmediate, kQueue };  // immediate: enqueue() returns when the operation is complete
+
+  CpuStream(std::string name, Mode mode, Progress& progress);
+
+  // Hands over `operation` (not owned). kQueue: at most kCapacity operations wait at once; a full queue makes enqueue() wait.
+  void enqueue(PendingOperation& operation);
+  // Advances the operation at the head of the queue, and those behind it as long as heads complete; true if any completed.
+  bool poll();
+
+  std::string_view name() const override { return name_; }
+  Event record() override;
+  void wait(const Event& event) override;
+  void synchronize() override;
+  bool is_done(std::uint64_t ticket) override;
+  void wait_host(std::uint64_t ticket) override;
+
+  static constexpr std::size_t kCapacity = 256;
+
+ private:
+  struct Item {  // an operation, or an event of another stream to wait for
+    PendingOperation* operation = nullptr;
+    Event event;
+  };
+  void push(const Item& item);
+  std::string describe_head() const;
+
+  std::string name_;
+  Mode mode_;
+  Progress& progress_;
+  std::vector<Item> ring_;               // capacity kCapacity, allocated once
+  std::uint64_t issued_ = 0, done_ = 0;  // tickets
+};
+
+}  // namespace trident

@@ -1,0 +1,32 @@
+// A device: where a rank's tensors live and its operations run.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "device/buffer.h"
+#include "device/ops.h"
+#include "device/stream.h"
+
+namespace trident {
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // One line: kind, instruction set or card, and why it was chosen.
+  virtual std::string describe() const = 0;
+  virtual Ops& ops() = 0;
+  // The stream that layers compute on.
+  virtual Stream& compute_stream() = 0;
+  // A further stream, for communication beside computation. Lives as long as the device.
+  virtual Stream& new_stream(std::string name) = 0;
+  // Device memory, zero-filled. Throws InternalError naming `name` inside a NoAllocationScope.
+  virtual Buffer allocate(std::int64_t bytes, const std::string& name) = 0;
+  // Advances communication in progress without waiting; called between actions and layers (a CPU makes no progress by itself).
+  virtual void poll() = 0;
+  // Whether bf16 matrix products run on instructions made for them.
+  virtual bool has_fast_bf16() const = 0;
+};
+
+}  // namespace trident

@@ -1,0 +1,62 @@
+// The grid of ranks: pure arithmetic between a rank and its coordinates along tensor (tp), context (cp), data (dp), pipeline (pp).
+//
+// The order string lists the axes from fastest to slowest; the default "tp-cp-dp-pp" is Megatron's:
+// rank = tp + T*(cp + C*(dp + D*pp)).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trident {
+
+enum class Axis : std::uint8_t { kTensor, kContext, kData, kPipeline };
+inline constexpr int kNumAxes = 4;
+std::string_view to_string(Axis axis);  // "tp", "cp", "dp", "pp"
+
+struct ParallelDegrees {
+  int tensor = 1, context = 1, data = 1, pipeline = 1;
+  int world_size() const { return tensor * context * data * pipeline; }
+  bool operator==(const ParallelDegrees&) const = default;
+};
+
+struct GridCoordinates {
+  int tensor = 0, context = 0, data = 0, pipeline = 0;
+  bool operator==(const GridCoordinates&) const = default;
+};
+
+// A factor of one axis: of the axis's n ranks, those whose coordinates agree in everything but digit (coordinate / stride) % size.
+// size == n, stride == 1 is the whole axis. tp > kv heads factors tp into {size kv, stride r} x {size r, stride 1}.
+struct SubAxis {
+  Axis axis = Axis::kTensor;
+  int size = 1, stride = 1;
+  bool operator==(const SubAxis&) const = default;
+};
+std::string to_string(const SubAxis& sub_axis);  // "tp", or "tp[2:4]" for size 2, stride 4
+
+class ProcessGrid {
+ public:
+  // Throws ConfigError naming parallel.<key> for degrees < 1 or an order that is not a permutation of tp, cp, dp, pp.
+  explicit ProcessGrid(ParallelDegrees degrees, std::string_view order = "tp-cp-dp-pp");
+
+  const ParallelDegrees& degrees() const { return degrees_; }
+  int degree(Axis axis) const;
+  int world_size() const { return degrees_.world_size(); }
+  GridCoordinates coordinates(int rank) const;
+  int rank(const GridCoordinates& coordinates) const;
+  int coordinate(int rank, Axis axis) const;
+  // World ranks of the group of `rank` along the sub-axis, in coordinate order.
+  std::vector<int> group(int rank, const SubAxis& sub_axis) const;
+  SubAxis whole(Axis axis) const { return {axis, degree(axis), 1}; }
+
+ private:
+  ParallelDegrees degrees_;
+  std::array<int, kNumAxes> stride_{};  // of each axis in the world rank
+};
+
+// Checks that the degrees multiply to the world: ConfigError naming the degrees, the world size and what would fit.
+void check_world_size(const ParallelDegrees& degrees, int world_size);
+
+}  // namespace trident
