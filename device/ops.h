@@ -16,12 +16,10 @@
 
 #include "core/philox.h"
 #include "core/tensor_view.h"
+#include "device/op_flags.h"
 #include "device/stream.h"
 
 namespace trident {
-
-enum class Transpose : std::uint8_t { kNo, kYes };
-enum class Accumulate : std::uint8_t { kNo, kYes };
 
 // out[M,N] (+)= op(a) op(b), op(a) [M,K], op(b) [K,N].
 struct MatmulShape {

@@ -1,0 +1,108 @@
+// Row-wise and elementwise kernels on host memory: one table of functions per instruction set, all compiled from the same bodies.
+//
+// These are the formulas of device/ops.h (which has the contracts: shapes, accumulate-or-overwrite, aliasing) on raw pointers. Shapes
+// are checked by the caller. Sizes are elements; any size works, 0 included (but norms need width >= 1); no alignment is required.
+// - "T" pointers are void* and point to elements of the RowType argument; everything else is typed.
+// - Arithmetic is f32 (sum_squares: f64), rounded to T once per result.
+// - A row's result is a function of that row and the instruction set alone: not of its number, its neighbours or its address. So
+//   callers may split calls by rows (or elements) as they like, except where results add up over rows (d_weight, d_bias, d_table,
+//   sum_rows): those are summed in row order within a call.
+// - exp() is a polynomial with relative error below 2.5e-7; exp(-inf) = 0, overflow gives infinity, NaN stays NaN.
+#pragma once
+
+#include <cstdint>
+
+#include "device/op_flags.h"
+#include "device/row_kernels/isa_level.h"
+
+namespace trident {
+
+enum class DType : std::uint8_t;  // core/dtype.h, which files compiled for one instruction set must not include
+
+enum class RowType : std::uint8_t { kF32, kBF16 };
+
+// The RowType of a compute dtype; anything but f32 and bf16 is an InternalError.
+RowType row_type(DType dtype);
+
+// Which columns of a vocabulary shard count: see cross_entropy_* in device/ops.h.
+struct VocabularyShard {
+  std::int64_t columns = 0;       // V, held here
+  std::int64_t first_column = 0;  // global number of column 0
+  std::int64_t vocabulary = 0;    // global size; columns from here on are padding
+};
+
+// Element (s, b, h) draws number ((samples[b] * sequence) + position_offset + s) * width + h under key.
+struct DropoutRows {
+  float probability = 0.0f;
+  std::uint32_t key[2] = {0, 0};
+  std::int64_t sequence = 0;
+  std::int64_t position_offset = 0;
+  const std::int64_t* samples = nullptr;  // [batch]
+};
+
+// As AdamWParams in device/ops.h.
+struct AdamWStep {
+  float lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
+  float grad_scale = 1, bias_correction1 = 1, bias_correction2 = 1;
+};
+
+struct RowKernels {
+  using I = std::int64_t;
+  IsaLevel level;
+
+  // ---- heads: heads T[batch, heads, sequence, head_dim], rows T[sequence, batch, columns]
+  void (*split_heads)(RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim, I columns, I first_column);
+  void (*merge_heads)(RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim, I columns, I first_column);
+  // x T[batch, heads, sequence, head_dim] in place; cos, sin f32[positions, half] with 2 * half <= head_dim; position [batch, sequence].
+  void (*rope)(RowType t, void* x, const float* cos, const float* sin, const std::int32_t* position, I batch, I num_heads, I sequence,
+               I head_dim, I half, Transpose inverse);
+
+  // ---- norms: x, y T[rows, width]
+  void (*rms_norm_forward)(RowType t, void* y, float* rstd, const void* x, const void* weight, I rows, I width, float eps);
+  void (*rms_norm_backward)(RowType t, void* d_x, float* d_weight, const void* d_y, const void* x, const void* weight,
+                            const float* rstd, I rows, I width, Accumulate accumulate_x, Accumulate accumulate_weight);
+  void (*layer_norm_forward)(RowType t, void* y, float* mean, float* rstd, const void* x, const void* weight, const void* bias, I rows,
+                             I width, float eps);
+  void (*layer_norm_backward)(RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x, const void* weight,
+                              const float* mean, const float* rstd, I rows, I width, Accumulate accumulate_x,
+                              Accumulate accumulate_weight);
+
+  // ---- activations: gate_up T[rows, 2 * width]
+  void (*swiglu_forward)(RowType t, void* out, const void* gate_up, I rows, I width);
+  void (*swiglu_backward)(RowType t, void* d_gate_up, const void* d_out, const void* gate_up, I rows, I width);
+  void (*gelu_forward)(RowType t, void* out, const void* x, I count);
+  void (*gelu_backward)(RowType t, void* d_x, const void* d_out, const void* x, I count);
+
+  // ---- embedding: table T[table_rows, width]
+  void (*embedding_forward)(RowType t, void* out, const std::int32_t* tokens, const void* table, I rows, I width, I first_row,
+                            I table_rows);
+  void (*embedding_backward)(RowType t, float* d_table, const void* d_out, const std::int32_t* tokens, I rows, I width, I first_row,
+                             I table_rows);
+
+  // ---- cross-entropy: logits T[rows, shard.columns]; sum_exp and target_logit are the two rows of `stats`
+  void (*cross_entropy_max)(RowType t, float* row_max, const void* logits, I rows, const VocabularyShard& shard);
+  void (*cross_entropy_stats)(RowType t, float* sum_exp, float* target_logit, const void* logits, const float* row_max,
+                              const std::int32_t* targets, I rows, const VocabularyShard& shard);
+  void (*cross_entropy_backward)(RowType t, void* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets, I rows,
+                                 const VocabularyShard& shard, float scale);
+
+  // ---- elementwise, copies, reductions
+  void (*add_bias)(RowType t, void* x, const void* bias, I rows, I width);
+  void (*sum_rows)(RowType t, float* out, const void* x, I rows, I width, Accumulate accumulate);
+  void (*add)(RowType t, void* out, const void* a, const void* b, I count);
+  void (*accumulate)(float* out, const float* x, I count);
+  // x T[sequence, batch, width]; spec.samples has `batch` entries.
+  void (*dropout)(RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec);
+  void (*convert)(RowType out_type, void* out, RowType in_type, const void* x, I count);
+  void (*fill_zero)(void* out, I bytes);
+  // out f64[ceil(count / 64)]. The same bits on every instruction set.
+  void (*sum_squares)(double* out, const float* x, I count);
+
+  // ---- optimizer
+  void (*adamw)(RowType t, void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step);
+};
+
+// The kernels for `level`, which the processor must support.
+const RowKernels& row_kernels(IsaLevel level);
+
+}  // namespace trident
