@@ -130,6 +130,8 @@ class Ops {
   // minus row_max if this shard holds it, else 0. targets i32[R]; a negative target is not counted (contributes 0).
   virtual void cross_entropy_stats(Stream& stream, TensorView stats, ConstTensorView logits, ConstTensorView row_max,
                                    ConstTensorView targets, std::int64_t first_column, std::int64_t vocabulary) = 0;
+  // loss f64[1] = sum over rows with target >= 0 of log(stats[0]) - stats[1] (both summed over shards), added in row order in f64.
+  virtual void cross_entropy_loss(Stream& stream, TensorView loss, ConstTensorView stats, ConstTensorView targets) = 0;
   // In place: logits become d_logits = (exp(logit - row_max)/stats[0] - onehot(target)) * scale; rows with a negative target and
   // padding columns become 0. stats[0] summed over shards.
   virtual void cross_entropy_backward(Stream& stream, TensorView logits, ConstTensorView row_max, ConstTensorView stats,

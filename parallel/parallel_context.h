@@ -1,0 +1,63 @@
+// Everything a rank knows about its place: grid, communicators by purpose, and the streams they run on.
+//
+// One communicator per (axis, purpose), because operations on one communicator must be issued in one order by all its ranks while
+// different purposes overlap freely. Streams: tensor collectives run on the compute stream; the rest have a stream each.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "device/device.h"
+#include "parallel/checked_communicator.h"
+#include "parallel/communicator.h"
+#include "parallel/process_grid.h"
+
+namespace trident {
+
+class ParallelContext {
+ public:
+  // Collective over the world. `partial_axes`: sub-axes of tp over which some gradients are partial sums (from the model's specs;
+  // the same list on every rank).
+  ParallelContext(const ProcessGrid& grid, Device& device, std::unique_ptr<Communicator> world, std::span<const SubAxis> partial_axes,
+                  CollectiveChecks checks);
+
+  const ProcessGrid& grid() const { return grid_; }
+  int rank() const { return world_->rank(); }
+  GridCoordinates coordinates() const { return grid_.coordinates(rank()); }
+  Device& device() const { return device_; }
+
+  Communicator& world() { return *world_; }             // start-up, shutdown, error reports: not for steps
+  Communicator& tensor() { return *tensor_; }           // layer collectives, on the compute stream
+  Communicator& data_reduce() { return *data_reduce_; } // gradients over dp x cp, on reduce_stream()
+  Communicator& data_gather() { return *data_gather_; } // parameters over dp x cp, on gather_stream()
+  Communicator& pipeline_forward() { return *pipeline_forward_; }    // activations; tied-gradient exchange
+  Communicator& pipeline_backward() { return *pipeline_backward_; }  // activation gradients
+  // Sums of partial gradients over a sub-axis of tp, on reduce_stream().
+  Communicator& partial(const SubAxis& sub_axis);
+  // Step statistics over an axis (norm, loss), on the compute stream.
+  Communicator& statistics(Axis axis) { return *statistics_[static_cast<std::size_t>(axis)]; }
+
+  Stream& compute_stream() { return device_.compute_stream(); }
+  Stream& reduce_stream() { return *reduce_stream_; }
+  Stream& gather_stream() { return *gather_stream_; }
+  // Sends and receives have streams of their own in each direction: a send that waits for its receiver holds up no receive.
+  Stream& send_stream(bool forward) { return *(forward ? send_forward_ : send_backward_); }
+  Stream& recv_stream(bool forward) { return *(forward ? recv_forward_ : recv_backward_); }
+
+  // Bytes sent by this rank since reset, by axis (counters of all communicators of that axis).
+  std::array<double, kNumAxes> bytes_sent() const;
+  void reset_bytes_sent();
+
+ private:
+  ProcessGrid grid_;
+  Device& device_;
+  std::unique_ptr<Communicator> world_, tensor_, data_reduce_, data_gather_, pipeline_forward_, pipeline_backward_;
+  std::array<std::unique_ptr<Communicator>, kNumAxes> statistics_;
+  std::vector<std::pair<SubAxis, std::unique_ptr<Communicator>>> partial_;
+  Stream *reduce_stream_, *gather_stream_, *send_forward_, *send_backward_, *recv_forward_, *recv_backward_;
+};
+
+}  // namespace trident
