@@ -1,0 +1,68 @@
+// Messages for people: a level, the rank that speaks, one line each.
+//
+// A Logger is a value passed to whoever has something to say (no global). All loggers of a process share one sink, which writes
+// whole lines, so that ranks in one process never interleave inside a line.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <mutex>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace trident {
+
+enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
+
+std::string_view to_string(LogLevel level);
+
+// Writes lines to a stream that outlives it. Safe to call from several threads; flushed per line.
+class LogSink {
+ public:
+  explicit LogSink(std::ostream& stream, LogLevel threshold = LogLevel::kInfo) : stream_(stream), threshold_(threshold) {}
+  LogSink(const LogSink&) = delete;
+  LogSink& operator=(const LogSink&) = delete;
+
+  LogLevel threshold() const { return threshold_; }
+  // Line breaks and control characters of `message` become spaces: one message is one line, whatever was quoted in it.
+  void write(LogLevel level, std::string_view tag, std::string_view message);
+
+ private:
+  std::ostream& stream_;
+  const LogLevel threshold_;
+  std::mutex mutex_;
+};
+
+// "[rank 3] warning: ..."; a logger without a rank (the launcher, tools) writes no tag. Info carries no level word.
+class Logger {
+ public:
+  static constexpr int kNoRank = -1;
+
+  explicit Logger(LogSink& sink, int rank = kNoRank) : sink_(&sink), tag_(rank == kNoRank ? "" : fmt::format("[rank {}] ", rank)) {}
+
+  template <class... Args> void debug(fmt::format_string<Args...> format, Args&&... args) const {
+    write(LogLevel::kDebug, format, std::forward<Args>(args)...);
+  }
+  template <class... Args> void info(fmt::format_string<Args...> format, Args&&... args) const {
+    write(LogLevel::kInfo, format, std::forward<Args>(args)...);
+  }
+  template <class... Args> void warning(fmt::format_string<Args...> format, Args&&... args) const {
+    write(LogLevel::kWarning, format, std::forward<Args>(args)...);
+  }
+  template <class... Args> void error(fmt::format_string<Args...> format, Args&&... args) const {
+    write(LogLevel::kError, format, std::forward<Args>(args)...);
+  }
+
+ private:
+  template <class... Args> void write(LogLevel level, fmt::format_string<Args...> format, Args&&... args) const {
+    if (level >= sink_->threshold()) sink_->write(level, tag_, fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  LogSink* sink_;
+  std::string tag_;
+};
+
+}  // namespace trident

@@ -1,0 +1,199 @@
+#include "core/json_reader.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+
+#include "core/philox.h"
+
+namespace trident {
+namespace {
+
+std::string error_of(std::string_view text, const JsonRules& rules = {}) {
+  try {
+    parse_json(text, "f.json", rules);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+void expect_error(std::string_view text, std::string_view begins, std::string_view contains) {
+  const std::string message = error_of(text);
+  EXPECT_EQ(message.rfind(begins, 0), 0u) << message;
+  EXPECT_NE(message.find(contains), std::string::npos) << message;
+  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+}
+
+TEST(JsonReader, ReadsEveryKind) {
+  const JsonValue v = parse_json(R"({"n": null, "b": true, "i": -3, "d": 1.5, "s": "a\u00e9\n", "l": [1, [], {}], "o": {"k": 2}})", "f");
+  EXPECT_TRUE(v.find("n")->is_null());
+  EXPECT_TRUE(v.find("b")->as_bool());
+  EXPECT_EQ(v.find("i")->as_integer(), -3);
+  EXPECT_EQ(v.find("i")->as_number(), -3.0);
+  EXPECT_EQ(v.find("d")->as_number(), 1.5);
+  EXPECT_EQ(v.find("s")->as_string(), "a\xc3\xa9\n");
+  EXPECT_EQ(v.find("l")->items().size(), 3u);
+  EXPECT_EQ(v.find("o")->find("k")->as_integer(), 2);
+  EXPECT_EQ(v.find("absent"), nullptr);
+  EXPECT_EQ(v.members()[0].key, "n");  // order of the text
+  EXPECT_EQ(v.members()[6].key, "o");
+}
+
+TEST(JsonReader, CommentsWhereAllowed) {
+  const std::string text = "// head\n{ /* in */ \"a\": 1 } // tail";
+  EXPECT_EQ(parse_json(text, "f").find("a")->as_integer(), 1);
+  JsonRules strict;
+  strict.comments = JsonComments::kRefused;
+  EXPECT_NE(error_of(text, strict), "accepted");
+}
+
+TEST(JsonReader, EveryValueKnowsItsLine) {
+  const JsonValue v = parse_json("{\n  \"a\": 12\n,\n \"b\": [\n true,\n \"x\"\n],\n \"c\": {\n}, \"d\": 1.5}", "f");
+  EXPECT_EQ(v.line(), 1);
+  EXPECT_EQ(v.find("a")->line(), 2);
+  EXPECT_EQ(v.find("b")->line(), 4);
+  EXPECT_EQ(v.find("b")->items()[0].line(), 5);
+  EXPECT_EQ(v.find("b")->items()[1].line(), 6);
+  EXPECT_EQ(v.find("c")->line(), 8);
+  EXPECT_EQ(v.find("d")->line(), 9);
+}
+
+TEST(JsonReader, MalformedTextNamesLineAndColumn) {
+  expect_error("{\n  \"a\": 1,\n  \"b\": }", "f.json:3:8: ", "not valid JSON");
+  expect_error("", "f.json:1:1: ", "not valid JSON");
+  expect_error("{\"a\": 1,}", "f.json:1:9: ", "not valid JSON");  // trailing comma
+  expect_error("{\"a\": 1", "f.json:1:", "not valid JSON");
+  expect_error("{} {}", "f.json:1:4: ", "not valid JSON");
+  expect_error("{\"a\": \"\x01\"}", "f.json:1:", "not valid JSON");
+  expect_error("{\"a\": \"\xff\"}", "f.json:1:", "not valid JSON");  // not UTF-8
+  expect_error("{\"a\": NaN}", "f.json:1:", "not valid JSON");
+  expect_error("{\"a\": 01}", "f.json:1:", "not valid JSON");
+  expect_error("/* open", "f.json:1:", "not valid JSON");
+}
+
+TEST(JsonReader, DuplicateKeyIsAnError) {
+  expect_error("{\"a\": 1,\n \"a\": 2}", "f.json:2:", "duplicate key \"a\"");
+  EXPECT_EQ(error_of("{\"a\": {\"a\": 1}, \"b\": {\"a\": 1}}"), "accepted");
+}
+
+TEST(JsonReader, DepthAndSizeAreLimited) {
+  EXPECT_EQ(error_of(std::string(64, '[') + std::string(64, ']')), "accepted");
+  expect_error(std::string(65, '[') + std::string(65, ']'), "f.json:1:65", "deeper than 64");
+  expect_error(std::string(100000, '['), "f.json:1:65", "deeper than 64");
+  JsonRules small;
+  small.max_bytes = 10;
+  EXPECT_NE(error_of("[1, 2, 3, 4, 5]", small).find("limit is 10"), std::string::npos);
+}
+
+TEST(JsonReader, NumbersKeepTheirKind) {
+  EXPECT_EQ(parse_json("9223372036854775807", "f").as_integer(), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(parse_json("-9223372036854775808", "f").as_integer(), std::numeric_limits<std::int64_t>::min());
+  EXPECT_FALSE(parse_json("9223372036854775808", "f").is_integer());  // would wrap
+  EXPECT_FALSE(parse_json("18446744073709551616", "f").is_integer());
+  EXPECT_FALSE(parse_json("2.0", "f").is_integer());
+  EXPECT_FALSE(parse_json("1e3", "f").is_integer());
+  expect_error("1e400", "f.json:1:", "overflow");
+}
+
+TEST(JsonReader, AskingForAnotherKindIsABug) {
+  EXPECT_THROW(JsonValue("x").as_integer(), InternalError);
+  EXPECT_THROW(JsonValue(1).as_string(), InternalError);
+  EXPECT_THROW(JsonValue(1.5).as_integer(), InternalError);
+  EXPECT_THROW(JsonValue().as_bool(), InternalError);
+  EXPECT_THROW(JsonValue("x").as_number(), InternalError);
+  EXPECT_THROW(JsonValue("x").items(), InternalError);
+  EXPECT_THROW(std::as_const(*std::make_unique<JsonValue>("x")).members(), InternalError);
+}
+
+TEST(JsonReader, TheBlameIsTheCallersChoice) {
+  JsonRules rules;
+  rules.blame = ExitCode::kData;
+  EXPECT_THROW(parse_json("{", "f", rules), DataError);
+  EXPECT_THROW(parse_json("{", "f"), ConfigError);
+  EXPECT_THROW(read_json_file("/nonexistent/x.json", rules), DataError);
+}
+
+TEST(JsonReader, FilesThatAreNoFiles) {
+  const std::string folder = testing::TempDir() + "json_reader_" + std::to_string(::getpid());
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  EXPECT_THROW(read_json_file(folder), ConfigError);
+  const std::string fifo = folder + "/fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_THROW(read_json_file(fifo), ConfigError);  // and does not wait for a writer
+  const std::string file = folder + "/f.json";
+  std::ofstream(file) << "{\"a\": 7}";
+  EXPECT_EQ(read_json_file(file).find("a")->as_integer(), 7);
+  JsonRules small;
+  small.max_bytes = 3;
+  EXPECT_THROW(read_json_file(file, small), ConfigError);
+  ::unlink(file.c_str());
+  ::unlink(fifo.c_str());
+  ::rmdir(folder.c_str());
+}
+
+TEST(JsonWriter, RoundTripsExactly) {
+  const std::string text = R"({"d":[0.1,1.0,1e+300,5e-324,-0.0],"e":{},"i":[-1,9223372036854775807],"s":"\"\\\n\u0001é","t":[true,null,{"x":[]}]})";
+  const JsonValue v = parse_json(text, "f");
+  EXPECT_EQ(parse_json(to_json_text(v), "g"), v);
+  EXPECT_EQ(parse_json(to_json_text(v, 2), "g"), v);
+  EXPECT_TRUE(std::signbit(parse_json(to_json_text(v), "g").find("d")->items()[4].as_number()));
+  EXPECT_EQ(to_json_text(JsonValue(std::nan(""))), "null");
+  EXPECT_EQ(to_json_text(JsonValue(1.0)), "1.0");
+}
+
+TEST(JsonWriter, SetReplacesOrAppends) {
+  JsonValue v;
+  v.set("a", 1);
+  v.set("b", "x");
+  v.set("a", true);
+  EXPECT_EQ(to_json_text(v), R"({"a":true,"b":"x"})");
+}
+
+TEST(JsonWriter, QuotedIsSafeAndShort) {
+  EXPECT_EQ(in_quotes("a\"\x1b[31m\n"), R"("a\"\u001b[31m\n")");
+  EXPECT_EQ(in_quotes(std::string(100, 'x'), 3), "\"xxx...\"");
+}
+
+// Mutated and random texts: parsed or refused with one line, never a crash; what is parsed is written and read back equal.
+TEST(JsonReader, FuzzedTextsAreParsedOrRefused) {
+  const std::string seed = R"({"run": {"dir": "runs/x", "seed": 1234, "lr": 3e-4}, /* c */ "l": [1, 2.5, null, true, "é\u0041"], "o": {"k": [[], {}]}} // end)";
+  const std::string alphabet = "{}[]\":,0123456789.eE+-truefalsn \n\\/*\xff\x01u";
+  const PhiloxKey key = random_key(7, RandomPurpose::kTest, "json fuzz");
+  std::uint64_t draw = 0;
+  const auto below = [&](std::size_t n) {
+    const std::uint64_t i = draw++;
+    return philox4x32({static_cast<std::uint32_t>(i), 0, 0, 0}, key)[0] % n;
+  };
+  int accepted = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string text = round % 4 == 0 ? std::string(below(24), ' ') : seed;
+    const std::size_t edits = round % 4 == 0 ? text.size() : 1 + below(3);
+    for (std::size_t e = 0; e < edits && !text.empty(); ++e) {
+      const std::size_t at = round % 4 == 0 ? e : below(text.size());
+      const char c = alphabet[below(alphabet.size())];
+      const std::size_t what = round % 4 == 0 ? 0 : below(4);
+      if (what == 0) text[at] = c;
+      else if (what == 1) text.insert(at, 1, c);
+      else if (what == 2) text.erase(at, 1 + below(5));
+      else text.insert(at, text.substr(below(text.size()), below(20)));
+    }
+    try {
+      const JsonValue value = parse_json(text, "fuzz");
+      ++accepted;
+      ASSERT_EQ(parse_json(to_json_text(value), "again"), value) << text;
+      ASSERT_EQ(parse_json(to_json_text(value, 2), "again"), value) << text;
+    } catch (const ConfigError& error) {
+      ASSERT_EQ(std::string_view(error.what()).find('\n'), std::string_view::npos) << error.what();
+    }
+  }
+  EXPECT_GT(accepted, 1000);
+  EXPECT_LT(accepted, 19000);
+}
+
+}  // namespace
+}  // namespace trident
