@@ -1,0 +1,165 @@
+#include "core/file_io.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/check.h"
+
+namespace trident {
+
+namespace {
+
+constexpr std::size_t kWriteBuffer = 1 << 20;
+
+// Owns a descriptor for the length of a scope.
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return value_; }
+
+ private:
+  int value_;
+};
+
+int open_to_read(const std::string& path) {
+  // O_NONBLOCK: opening a pipe nobody writes to must be refused below instead of waiting for ever. Regular files ignore it.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) {
+    const int error = errno;
+    throw DataError(fmt::format("{}: cannot be opened: {}; {}", path, std::strerror(error),
+                                error == ENOENT ? "check the path" : "check its permissions"));
+  }
+  return descriptor;
+}
+
+std::size_t size_of_regular_file(int descriptor, const std::string& path) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) throw StorageError(fmt::format("{}: {}; check the disk", path, std::strerror(errno)));
+  if (S_ISDIR(status.st_mode)) throw DataError(fmt::format("{}: is a folder; name a file", path));
+  if (!S_ISREG(status.st_mode)) throw DataError(fmt::format("{}: is not a regular file; copy its content into one", path));
+  return static_cast<std::size_t>(status.st_size);
+}
+
+}  // namespace
+
+bool file_exists(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+bool folder_exists(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+std::string read_file(const std::string& path) {
+  const Descriptor file(open_to_read(path));
+  std::string content(size_of_regular_file(file.get(), path), '\0');
+  std::size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t got = ::read(file.get(), content.data() + done, content.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw StorageError(fmt::format("{}: cannot be read: {}; check the disk", path, std::strerror(errno)));
+    if (got == 0) break;  // it shrank meanwhile: what is there is what we return
+    done += static_cast<std::size_t>(got);
+  }
+  content.resize(done);
+  return content;
+}
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  const Descriptor file(open_to_read(path));
+  size_ = size_of_regular_file(file.get(), path);
+  if (size_ == 0) return;  // mmap refuses a length of 0
+  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (address == MAP_FAILED) {
+    throw StorageError(fmt::format("{}: {} bytes cannot be mapped: {}; check limits on virtual memory (ulimit -v)", path, size_,
+                                   std::strerror(errno)));
+  }
+  data_ = static_cast<const std::byte*>(address);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+AtomicFile::AtomicFile(const std::string& path) : path_(path) {
+  if (folder_exists(path)) throw StorageError(fmt::format("{}: is a folder; name a file", path));
+  std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
+  descriptor_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) fail("cannot be created");
+  temporary_ = std::move(temporary);
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::fail(std::string_view what) const {
+  const int error = errno;
+  const char* remedy = error == ENOENT                     ? "create its folder first"
+                       : error == ENOSPC || error == EDQUOT ? "free some space"
+                                                           : "check the folder's permissions and the disk";
+  throw StorageError(fmt::format("{}: {}: {}; {}", path_, what, std::strerror(error), remedy));
+}
+
+void AtomicFile::append(std::span<const std::byte> bytes) {
+  size_ += static_cast<std::int64_t>(bytes.size());
+  while (!bytes.empty()) {  // in portions, so that the buffer stays small whatever is appended
+    const std::span<const std::byte> portion = bytes.first(std::min(bytes.size(), kWriteBuffer));
+    buffer_.append(reinterpret_cast<const char*>(portion.data()), portion.size());
+    bytes = bytes.subspan(portion.size());
+    if (buffer_.size() >= kWriteBuffer) flush();
+  }
+}
+
+void AtomicFile::flush() {
+  std::string_view rest = buffer_;
+  while (!rest.empty()) {
+    const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("cannot be written");
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  buffer_.clear();
+}
+
+void AtomicFile::commit() {
+  TRIDENT_CHECK(!temporary_.empty(), "{} was committed before", path_);
+  flush();
+  if (::fsync(descriptor_) != 0) fail("cannot be flushed to the disk");
+  if (::close(std::exchange(descriptor_, -1)) != 0) fail("cannot be closed");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot be renamed into place");
+  temporary_.clear();
+}
+
+void write_file(const std::string& path, std::string_view content) {
+  AtomicFile file(path);
+  file.append(content);
+  file.commit();
+}
+
+}  // namespace trident

@@ -1,0 +1,70 @@
+// The one seam through which Trident touches files: reading, mapping, and writing so that a reader sees all of a file or none.
+//
+// What cannot be read (missing, a folder, not permitted) throws DataError; what the file system refuses while reading or writing
+// (disk full, input/output error) throws StorageError. Every message is "<path>: <what>; <remedy>".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace trident {
+
+bool file_exists(const std::string& path);  // a regular file, or a link to one
+bool folder_exists(const std::string& path);
+
+// The whole content.
+std::string read_file(const std::string& path);
+
+// A read-only mapping of a whole regular file. An empty file gives an empty span. The file must not shrink while it is mapped.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+
+  const std::string& path() const { return path_; }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+  std::int64_t size() const { return static_cast<std::int64_t>(size_); }
+
+ private:
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// A file that appears under its name only when it is complete. Bytes go to "<path>.tmp.<pid>" beside it; commit() flushes them to
+// the disk and renames. Without commit() the destructor removes the temporary file and an earlier file of that name stays.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::string& path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void append(std::span<const std::byte> bytes);  // buffered
+  void append(std::string_view text) { append(std::as_bytes(std::span(text))); }
+  std::int64_t size() const { return size_; }     // bytes appended so far
+  const std::string& path() const { return path_; }
+  void commit();
+
+ private:
+  void flush();
+  [[noreturn]] void fail(std::string_view what) const;
+
+  std::string path_;
+  std::string temporary_;  // empty once the file is committed
+  std::string buffer_;
+  std::int64_t size_ = 0;
+  int descriptor_ = -1;
+};
+
+// Replaces `path` by a file with this content, whole or not at all.
+void write_file(const std::string& path, std::string_view content);
+
+}  // namespace trident

@@ -1,0 +1,250 @@
+#include "data/tokenizer/byte_level_bpe.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "core/check.h"
+#include "core/int_math.h"
+#include "data/tokenizer/gpt2_scanner.h"
+#include "data/tokenizer/merge_table.h"
+#include "data/tokenizer/utf8.h"
+
+namespace trident {
+
+namespace {
+
+constexpr std::string_view kEndOfText = "<|endoftext|>";
+constexpr std::string_view kRemedy = "use the files of one GPT-2 style tokenizer";
+
+// The file format spells bytes as printable characters: 0x21-0x7E, 0xA1-0xAC and 0xAE-0xFF stand for themselves, the other 68 are
+// U+0100, U+0101, ... in increasing order. Returns character -> byte, -1 where a character stands for none.
+constexpr std::array<std::int16_t, 0x144> kByteOfCharacter = [] {
+  std::array<std::int16_t, 0x144> bytes{};
+  for (auto& b : bytes) b = -1;
+  std::size_t next = 0x100;
+  for (std::int16_t b = 0; b < 256; ++b) {
+    const bool printable = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+    bytes[printable ? static_cast<std::size_t>(b) : next++] = b;
+  }
+  return bytes;
+}();
+
+// The bytes a token's spelling stands for; nothing if a character stands for no byte. `spelling` is well-formed UTF-8.
+std::optional<std::string> bytes_of_spelling(std::string_view spelling) {
+  std::string bytes;
+  for (std::size_t at = 0; at < spelling.size();) {
+    const CodePoint c = code_point_at(spelling, at);
+    at += c.size;
+    if (c.value >= kByteOfCharacter.size() || kByteOfCharacter[c.value] < 0) return std::nullopt;
+    bytes.push_back(static_cast<char>(kByteOfCharacter[c.value]));
+  }
+  return bytes;
+}
+
+struct Vocabulary {
+  std::vector<std::string> bytes_of_id;
+  std::array<std::int32_t, 256> id_of_byte;
+  std::int32_t eod;
+  MergeTable merges;
+};
+
+using IdOfSpelling = std::unordered_map<std::string, std::int32_t>;
+
+[[noreturn]] void refuse(const std::string& file, const std::string& what) {
+  throw DataError(fmt::format("{}: {}; {}", file, what, kRemedy));
+}
+
+IdOfSpelling parse_vocab(const ByteLevelBpeFiles& files) {
+  const nlohmann::json json = nlohmann::json::parse(files.vocab_json, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) refuse(files.vocab_source, "not a JSON object of token: id");
+  IdOfSpelling ids;
+  std::vector<bool> seen(json.size());
+  for (const auto& [spelling, id] : json.items()) {
+    if (!id.is_number_integer() || id < 0 || id >= json.size()) {
+      refuse(files.vocab_source, fmt::format("token \"{}\" has id {}, expected 0 .. {}", spelling, id.dump(), json.size() - 1));
+    }
+    const auto value = id.get<std::int32_t>();
+    if (seen[static_cast<std::size_t>(value)]) refuse(files.vocab_source, fmt::format("id {} occurs twice", value));
+    seen[static_cast<std::size_t>(value)] = true;
+    ids.emplace(spelling, value);
+  }
+  return ids;
+}
+
+MergeTable parse_merges(const ByteLevelBpeFiles& files, const IdOfSpelling& ids) {
+  MergeTable table(static_cast<std::size_t>(std::count(files.merges_txt.begin(), files.merges_txt.end(), '\n')) + 1);
+  std::int32_t rank = 0;
+  std::int64_t line_number = 0;
+  for (std::string_view rest = files.merges_txt; !rest.empty();) {
+    const std::size_t end = rest.find('\n');
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    ++line_number;
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    if (line.empty() || line.starts_with("#version")) continue;
+    const std::size_t space = line.find(' ');
+    if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) {
+      refuse(files.merges_source, fmt::format("line {} is not \"left right\"", line_number));
+    }
+    const std::string left(line.substr(0, space)), right(line.substr(space + 1));
+    const auto left_id = ids.find(left), right_id = ids.find(right), result = ids.find(left + right);
+    if (left_id == ids.end() || right_id == ids.end() || result == ids.end()) {
+      refuse(files.merges_source, fmt::format("line {} merges \"{}\": a part or the result is not in {}", line_number, line,
+                                              files.vocab_source));
+    }
+    table.insert(left_id->second, right_id->second, {rank++, result->second});
+  }
+  return table;
+}
+
+Vocabulary read_vocabulary(const ByteLevelBpeFiles& files) {
+  const IdOfSpelling ids = parse_vocab(files);
+  Vocabulary vocabulary{.bytes_of_id = std::vector<std::string>(ids.size()), .id_of_byte = {}, .eod = -1,
+                        .merges = parse_merges(files, ids)};
+  vocabulary.id_of_byte.fill(-1);
+  for (const auto& [spelling, id] : ids) {
+    std::optional<std::string> bytes = bytes_of_spelling(spelling);
+    if (!bytes) refuse(files.vocab_source, fmt::format("token \"{}\" has a character that stands for no byte", spelling));
+    if (bytes->size() == 1) vocabulary.id_of_byte[static_cast<unsigned char>((*bytes)[0])] = id;
+    if (*bytes == kEndOfText) vocabulary.eod = id;
+    vocabulary.bytes_of_id[static_cast<std::size_t>(id)] = std::move(*bytes);
+  }
+  for (std::size_t b = 0; b < 256; ++b) {
+    if (vocabulary.id_of_byte[b] < 0) refuse(files.vocab_source, fmt::format("no token for the byte 0x{:02x}", b));
+  }
+  if (vocabulary.eod < 0) refuse(files.vocab_source, fmt::format("no token \"{}\"", kEndOfText));
+  return vocabulary;
+}
+
+// Piece -> ids, direct-mapped, one cache line a slot: words repeat (Zipf), so most pieces never reach the merge loop.
+class PieceCache {
+ public:
+  static constexpr std::size_t kMaxBytes = 31;
+  static constexpr std::size_t kMaxIds = 7;
+
+  struct Slot {
+    std::array<std::uint64_t, 4> key{};  // the piece, zero-padded; its length in the last byte, so 0 is the empty slot
+    std::int32_t count = 0;
+    std::array<std::int32_t, kMaxIds> ids{};
+  };
+
+  PieceCache() : slots_(kNumSlots) {}
+
+  static std::array<std::uint64_t, 4> key_of(std::string_view piece) {
+    std::array<char, 32> bytes{};
+    std::memcpy(bytes.data(), piece.data(), piece.size());
+    bytes[31] = static_cast<char>(piece.size());
+    std::array<std::uint64_t, 4> key;
+    std::memcpy(key.data(), bytes.data(), sizeof key);
+    return key;
+  }
+
+  Slot& slot_of(const std::array<std::uint64_t, 4>& key) {
+    std::uint64_t hash = 0;
+    for (const std::uint64_t word : key) hash = (hash ^ (hash >> 29) ^ word) * 0x9E3779B97F4A7C15u;
+    return slots_[static_cast<std::size_t>(hash >> 49)];
+  }
+
+ private:
+  static constexpr std::size_t kNumSlots = std::size_t{1} << 15;  // 2 MiB, fits a second-level cache
+  std::vector<Slot> slots_;
+};
+
+class ByteLevelBpeEncoder final : public Encoder {
+ public:
+  explicit ByteLevelBpeEncoder(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
+
+  void encode(std::string_view text, std::vector<std::int32_t>* ids) override {
+    if (valid_prefix(text) != text.size()) {
+      num_replaced_ += replace_ill_formed(text, &repaired_);
+      text = repaired_;
+    }
+    // The added token is cut out before anything else: text on its two sides is pre-tokenized separately.
+    while (!text.empty()) {
+      const std::size_t at = text.find(kEndOfText);
+      encode_pieces(text.substr(0, at), ids);
+      if (at == std::string_view::npos) break;
+      ids->push_back(vocabulary_.eod);
+      text.remove_prefix(at + kEndOfText.size());
+    }
+  }
+
+ private:
+  void encode_pieces(std::string_view text, std::vector<std::int32_t>* ids) {
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = gpt2_piece_end(text, begin);
+      encode_piece(text.substr(begin, end - begin), ids);
+      begin = end;
+    }
+  }
+
+  void encode_piece(std::string_view piece, std::vector<std::int32_t>* ids) {
+    if (piece.size() > PieceCache::kMaxBytes) {
+      merge_piece(piece);
+      ids->insert(ids->end(), symbols_.begin(), symbols_.end());
+      return;
+    }
+    const auto key = PieceCache::key_of(piece);
+    PieceCache::Slot& slot = cache_.slot_of(key);
+    if (slot.key == key) {
+      ids->insert(ids->end(), slot.ids.begin(), slot.ids.begin() + slot.count);
+      return;
+    }
+    merge_piece(piece);
+    ids->insert(ids->end(), symbols_.begin(), symbols_.end());
+    if (symbols_.size() > PieceCache::kMaxIds) return;
+    slot.key = key;
+    slot.count = static_cast<std::int32_t>(symbols_.size());
+    std::copy(symbols_.begin(), symbols_.end(), slot.ids.begin());
+  }
+
+  void merge_piece(std::string_view piece) {
+    symbols_.clear();
+    for (const char c : piece) symbols_.push_back(vocabulary_.id_of_byte[static_cast<unsigned char>(c)]);
+    if (symbols_.size() > 1) merger_.merge(vocabulary_.merges, &symbols_);
+  }
+
+  const Vocabulary& vocabulary_;
+  PieceCache cache_;
+  Merger merger_;
+  std::vector<std::int32_t> symbols_;
+  std::string repaired_;
+};
+
+class ByteLevelBpe final : public Tokenizer {
+ public:
+  explicit ByteLevelBpe(const ByteLevelBpeFiles& files) : name_(files.name), vocabulary_(read_vocabulary(files)) {}
+
+  std::unique_ptr<Encoder> new_encoder() const override { return std::make_unique<ByteLevelBpeEncoder>(vocabulary_); }
+
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string bytes;
+    for (const std::int32_t id : ids) {
+      if (id < 0 || id >= vocab_size()) {
+        throw DataError(fmt::format("token id {}: outside the vocabulary of tokenizer \"{}\" (0 .. {}); decode with the tokenizer that "
+                                    "encoded it", id, name_, vocab_size() - 1));
+      }
+      bytes += vocabulary_.bytes_of_id[static_cast<std::size_t>(id)];
+    }
+    return bytes;
+  }
+
+  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(vocabulary_.bytes_of_id.size()); }
+  std::int32_t eod() const override { return vocabulary_.eod; }
+  const std::string& name() const override { return name_; }
+
+ private:
+  std::string name_;
+  Vocabulary vocabulary_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_byte_level_bpe(const ByteLevelBpeFiles& files) { return std::make_unique<ByteLevelBpe>(files); }
+
+}  // namespace trident

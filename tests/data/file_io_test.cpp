@@ -1,0 +1,116 @@
+#include "core/file_io.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <filesystem>
+#include <utility>
+
+#include "tests/data/temporary_folder.h"
+
+namespace trident {
+namespace {
+
+TEST(FileIo, WritesAndReadsBack) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a";
+  std::string content(3'000'000, 'x');  // more than one write buffer
+  content[1'500'000] = '\0';
+  write_file(path, content);
+  EXPECT_EQ(read_file(path), content);
+  const MappedFile mapped(path);
+  EXPECT_EQ(mapped.text(), content);
+  EXPECT_EQ(mapped.size(), 3'000'000);
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"a"});
+  EXPECT_TRUE(file_exists(path));
+  EXPECT_FALSE(file_exists(folder.path()));
+  EXPECT_TRUE(folder_exists(folder.path()));
+  EXPECT_FALSE(folder_exists(path));
+}
+
+TEST(FileIo, EmptyFiles) {
+  const TemporaryFolder folder;
+  write_file(folder / "empty", "");
+  EXPECT_EQ(read_file(folder / "empty"), "");
+  EXPECT_TRUE(MappedFile(folder / "empty").bytes().empty());
+}
+
+TEST(FileIo, MappingsMove) {
+  const TemporaryFolder folder;
+  write_file(folder / "a", "first");
+  write_file(folder / "b", "second");
+  MappedFile mapped(folder / "a");
+  MappedFile other(std::move(mapped));
+  EXPECT_EQ(other.text(), "first");
+  other = MappedFile(folder / "b");
+  EXPECT_EQ(other.text(), "second");
+  EXPECT_EQ(other.path(), folder / "b");
+}
+
+TEST(FileIo, WhatCannotBeReadIsNamed) {
+  const TemporaryFolder folder;
+  const std::string missing = folder / "missing";
+  expect_error<DataError>([&] { read_file(missing); }, {missing, "No such file", "check the path"});
+  expect_error<DataError>([&] { MappedFile{missing}; }, {missing, "No such file"});
+  expect_error<DataError>([&] { read_file(folder.path()); }, {folder.path(), "is a folder"});
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  expect_error<DataError>([&] { read_file(pipe); }, {pipe, "not a regular file"});  // and it does not wait for a writer
+}
+
+TEST(FileIo, WithoutCommitTheOldFileStays) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a";
+  write_file(path, "old");
+  {
+    AtomicFile file(path);
+    file.append("new");
+    EXPECT_EQ(file.size(), 3);
+    EXPECT_EQ(read_file(path), "old");
+  }
+  EXPECT_EQ(read_file(path), "old");
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"a"});
+  AtomicFile file(path);
+  file.append("new");
+  file.commit();
+  EXPECT_EQ(read_file(path), "new");
+  EXPECT_THROW(file.commit(), InternalError);
+}
+
+TEST(FileIo, WhatCannotBeWrittenIsNamed) {
+  const TemporaryFolder folder;
+  const std::string nowhere = folder / "no/such/folder";
+  expect_error<StorageError>([&] { AtomicFile{nowhere}; }, {nowhere, "cannot be created", "create its folder"});
+  expect_error<StorageError>([&] { AtomicFile{folder.path()}; }, {folder.path(), "is a folder"});
+  // The folder appears under the final name while the file is written: the rename fails.
+  const std::string path = folder / "a";
+  expect_error<StorageError>(
+      [&] {
+        AtomicFile file(path);
+        std::filesystem::create_directory(path);
+        file.commit();
+      },
+      {path, "cannot be renamed"});
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"a"});
+}
+
+// A limit on file sizes stands for a full disk: the write fails halfway.
+TEST(FileIo, AFullDiskLeavesNothingBehind) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "big";
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 1 << 20;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  expect_error<StorageError>([&] { write_file(path, std::string(5 << 20, 'x')); }, {path, "cannot be written", "check"});
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(folder.names().empty());
+}
+
+}  // namespace
+}  // namespace trident

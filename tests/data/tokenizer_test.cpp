@@ -1,0 +1,204 @@
+// GPT-2's ids against vectors of Hugging Face's tokenizers library (scripts/oracle/tokenizer_goldens.py).
+#include "data/tokenizer/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "data/tokenizer/gpt2_scanner.h"
+#include "data/tokenizer/merge_table.h"
+#include "data/tokenizer/utf8.h"
+#include "tests/data/temporary_folder.h"
+
+namespace trident {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+const Tokenizer& gpt2() {
+  static const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer("gpt2");
+  return *tokenizer;
+}
+
+std::string utf8(char32_t c) {
+  std::string s;
+  const auto put = [&](char32_t byte) { s.push_back(static_cast<char>(byte)); };
+  if (c < 0x80) return put(c), s;
+  if (c < 0x800) return put(0xC0 | c >> 6), put(0x80 | (c & 63)), s;
+  if (c < 0x10000) return put(0xE0 | c >> 12), put(0x80 | (c >> 6 & 63)), put(0x80 | (c & 63)), s;
+  return put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 63)), put(0x80 | (c >> 6 & 63)), put(0x80 | (c & 63)), s;
+}
+
+std::string from_hex(const std::string& hex) {
+  std::string bytes;
+  for (std::size_t i = 0; i < hex.size(); i += 2) bytes.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+  return bytes;
+}
+
+std::vector<std::string> pieces(std::string_view text) {
+  std::vector<std::string> result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = gpt2_piece_end(text, at);
+    result.emplace_back(text.substr(at, end - at));
+    at = end;
+  }
+  return result;
+}
+
+TEST(Gpt2Tokenizer, PublishedVectors) {
+  EXPECT_EQ(gpt2().encode("Hello, World! How are you today? \U0001F30D"),
+            (Ids{15496, 11, 2159, 0, 1374, 389, 345, 1909, 30, 12520, 234, 235}));
+  EXPECT_EQ(gpt2().encode("  two  spaces\n\n tab\t x"), (Ids{220, 734, 220, 9029, 628, 7400, 197, 2124}));
+  EXPECT_EQ(gpt2().encode("<|endoftext|>abc"), (Ids{50256, 39305}));
+  EXPECT_EQ(gpt2().encode("\t\tif (x):\r\n    y=1"), (Ids{197, 197, 361, 357, 87, 2599, 201, 198, 220, 220, 220, 331, 28, 16}));
+  EXPECT_EQ(gpt2().vocab_size(), 50257);
+  EXPECT_EQ(gpt2().eod(), 50256);
+  EXPECT_EQ(gpt2().name(), "gpt2");
+}
+
+TEST(Gpt2Tokenizer, GoldensOfHuggingFace) {
+  std::ifstream file(std::string(TRIDENT_GOLDENS) + "/gpt2.jsonl");
+  ASSERT_TRUE(file.good());
+  const auto encoder = gpt2().new_encoder();  // one encoder for all, so that its cache is in play
+  std::string line, all_code_points_hash;
+  int rows = 0, ill_formed = 0;
+  while (std::getline(file, line)) {
+    const auto row = nlohmann::json::parse(line);
+    if (row[0] == "all code points") {
+      all_code_points_hash = row[1];
+      continue;
+    }
+    const bool is_hex = row.size() == 3;
+    const std::string text = is_hex ? from_hex(row[2]) : row[0].get<std::string>();
+    Ids ids;
+    encoder->encode(text, &ids);
+    ASSERT_EQ(ids, row[1].get<Ids>()) << line;
+    std::string readable = text;
+    if (is_hex) replace_ill_formed(text, &readable);
+    EXPECT_EQ(gpt2().decode(ids), readable) << line;
+    ++rows;
+    ill_formed += readable != text;
+  }
+  EXPECT_GE(rows, 2000);
+  EXPECT_GE(ill_formed, 200);
+
+  std::uint64_t hash = 0xCBF29CE484222325u;
+  for (char32_t c = 0; c < 0x110000; ++c) {
+    if (c >= 0xD800 && c < 0xE000) continue;
+    const std::string s = utf8(c);
+    Ids ids;
+    encoder->encode("a" + s + " " + s + "1" + s + "  " + s + "\n", &ids);
+    for (const std::int32_t id : ids) hash = (hash ^ static_cast<std::uint64_t>(id)) * 0x100000001B3u;
+  }
+  EXPECT_EQ(fmt::format("{:016x}", hash), all_code_points_hash);
+}
+
+TEST(Gpt2Tokenizer, CountsEachIllFormedSequenceOnce) {
+  const auto encoder = gpt2().new_encoder();
+  Ids ids;
+  encoder->encode("plain", &ids);
+  EXPECT_EQ(encoder->num_replaced(), 0);
+  encoder->encode("\xF0\x9F\x98", &ids);  // a truncated emoji: one maximal subsequence
+  EXPECT_EQ(encoder->num_replaced(), 1);
+  encoder->encode("\xED\xA0\x80 \xFF", &ids);  // a surrogate: three; a byte that never occurs: one
+  EXPECT_EQ(encoder->num_replaced(), 5);
+}
+
+TEST(Gpt2Tokenizer, AppendsToWhatIsThere) {
+  const auto encoder = gpt2().new_encoder();
+  Ids ids{7};
+  encoder->encode("", &ids);
+  EXPECT_EQ(ids, Ids{7});
+  encoder->encode(" the", &ids);
+  EXPECT_EQ(ids, (Ids{7, 262}));
+}
+
+TEST(Gpt2Tokenizer, EncodersOfOneTokenizerWorkInParallel) {
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += fmt::format("word{} and more text, {}\n", i * 7919, i);
+  const Ids expected = gpt2().encode(text);
+  std::vector<Ids> got(3);
+  std::vector<std::thread> threads;
+  for (Ids& ids : got) threads.emplace_back([&] { ids = gpt2().encode(text); });
+  for (std::thread& thread : threads) thread.join();
+  for (const Ids& ids : got) EXPECT_EQ(ids, expected);
+}
+
+TEST(Gpt2Tokenizer, DecodesEveryTokenAndRefusesOthers) {
+  for (std::int32_t id = 0; id < gpt2().vocab_size(); ++id) ASSERT_FALSE(gpt2().decode(Ids{id}).empty()) << id;
+  EXPECT_EQ(gpt2().decode({}), "");
+  expect_error<DataError>([] { gpt2().decode(Ids{50257}); }, {"50257", "gpt2", "50256"});
+  expect_error<DataError>([] { gpt2().decode(Ids{-1}); }, {"-1", "vocabulary"});
+}
+
+// A quadratic merge loop would need minutes for these; the heap needs well under a second.
+TEST(Gpt2Tokenizer, LongPiecesAreNotQuadratic) {
+  for (const char* unit : {"a", "ab", "=", "\xE4\xB8\xAD", " "}) {
+    std::string text;
+    while (text.size() < 1'000'000) text += unit;
+    const Ids ids = gpt2().encode(text);
+    EXPECT_EQ(gpt2().decode(ids), text);
+  }
+}
+
+TEST(Gpt2Scanner, Pieces) {
+  using P = std::vector<std::string>;
+  EXPECT_EQ(pieces("it's IT'S 'rev"), (P{"it", "'s", " IT", "'", "S", " '", "rev"}));
+  EXPECT_EQ(pieces("a  b\n\nc \n"), (P{"a", " ", " b", "\n", "\n", "c", " \n"}));
+  EXPECT_EQ(pieces("x1!? 23 ..."), (P{"x", "1", "!?", " 23", " ..."}));
+  EXPECT_EQ(pieces("\u00a0\u00a0z"), (P{"\u00a0", "\u00a0", "z"}));
+  EXPECT_EQ(pieces("!'s"), (P{"!'", "s"}));
+}
+
+TEST(Gpt2Scanner, ClassesOfUnicode) {
+  int counts[4] = {};
+  for (char32_t c = 0; c < 0x110000; ++c) ++counts[static_cast<int>(char_class(c))];
+  EXPECT_EQ(counts[1], 141028);  // Unicode 16
+  EXPECT_EQ(counts[2], 1911);
+  EXPECT_EQ(counts[3], 25);
+  EXPECT_EQ(char_class(0x180E), CharClass::kOther);
+  EXPECT_EQ(char_class(0x110000), CharClass::kOther);
+}
+
+TEST(Utf8, ValidPrefixEndsBeforeTheFirstIllFormedByte) {
+  EXPECT_EQ(valid_prefix(""), 0u);
+  EXPECT_EQ(valid_prefix("12345678\xC3\xA9"), 10u);
+  EXPECT_EQ(valid_prefix("1234567\xC3"), 7u);
+  EXPECT_EQ(valid_prefix("\xC0\x80"), 0u);
+  EXPECT_EQ(valid_prefix("\xF4\x90\x80\x80"), 0u);
+  EXPECT_EQ(valid_prefix("\xF4\x8F\xBF\xBF"), 4u);
+}
+
+// The heap against the definition: rescan for the lowest rank, leftmost, until nothing merges.
+TEST(Merger, EqualsTheRescanDefinition) {
+  std::uint64_t state = 1;
+  const auto draw = [&](std::int32_t n) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<std::int32_t>((state >> 33) % static_cast<std::uint64_t>(n));
+  };
+  for (int round = 0; round < 300; ++round) {
+    MergeTable table(40);  // rule r makes token 4 + r out of older tokens, as training does
+    for (std::int32_t rank = 0; rank < 40; ++rank) table.insert(draw(4 + rank), draw(4 + rank), {rank, 4 + rank});
+    Ids symbols;
+    for (int i = draw(60); i >= 0; --i) symbols.push_back(draw(4));
+    Ids slow = symbols;
+    while (true) {
+      std::size_t best = slow.size();
+      for (std::size_t i = 0; i + 1 < slow.size(); ++i) {
+        const MergeRule* rule = table.find(slow[i], slow[i + 1]);
+        if (rule != nullptr && (best == slow.size() || rule->rank < table.find(slow[best], slow[best + 1])->rank)) best = i;
+      }
+      if (best == slow.size()) break;
+      slow[best] = table.find(slow[best], slow[best + 1])->result;
+      slow.erase(slow.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+    }
+    Merger merger;
+    merger.merge(table, &symbols);
+    EXPECT_EQ(symbols, slow) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace trident
