@@ -1,0 +1,41 @@
+// Token embedding with the rows of the table split over the tensor-parallel ranks: tokens of other ranks' rows look up zero, the
+// sum over ranks is the embedding. No padding row is ever looked up (tokens are below the vocabulary size).
+#pragma once
+
+#include <cstdint>
+
+#include "tensor_parallel/layer_plan.h"
+#include "tensor_parallel/regions.h"
+
+namespace trident {
+
+class VocabParallelEmbedding {
+ public:
+  VocabParallelEmbedding() = default;
+  // table T[rows, H], rows = padded vocabulary / t.
+  VocabParallelEmbedding(std::int64_t rows, std::int64_t hidden, ParamId table) : rows_(rows), hidden_(hidden), table_(table) {}
+
+  void plan_forward(UnitPlan& plan);
+  void plan_backward_input(UnitPlan& plan);
+
+  // y T[S',B,H] from tokens i32[S*B] of the whole sequence.
+  void forward(const UnitRun& run, TensorView y, ConstTensorView tokens) const;
+  // The caller writes the gradient of y, T[S',B,H], here; it is kept until backward_weight.
+  TensorView d_y(const UnitRun& run) const { return d_y_.local(run); }
+  // The table's gradient (grad_mode). Gathers d_y under sequence parallelism.
+  void backward_weight(const UnitRun& run, ConstTensorView tokens) const;
+
+ private:
+  std::int64_t rows_ = 0, hidden_ = 0;
+  ParamId table_;
+  std::int64_t first_row_ = 0;
+  TensorRegion region_;
+  RegionTensor y_full_;
+  KeptGradient d_y_;
+};
+
+// Adds the gradient of a lookup to the table's gradient under the unit's grad_mode (the operation itself only adds).
+void embedding_weight_gradient(const UnitRun& run, ParamId table, ConstTensorView d_out, ConstTensorView tokens,
+                               std::int64_t first_row);
+
+}  // namespace trident
