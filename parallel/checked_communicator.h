@@ -14,26 +14,22 @@
 
 namespace trident {
 
-enum class CommOperation : std::uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kAllToAll, kSend, kRecv, kBarrier };
-inline constexpr int kNumCommOperations = 8;
-std::string_view to_string(CommOperation operation);
-
 // Bytes sent by this rank: all_reduce 2(n-1)/n x bytes, reduce_scatter and all_gather (n-1)/n x (whole) bytes, broadcast
-// (n-1)/n x bytes, all_to_all (n-1)/n x bytes, send bytes, recv 0. Exact rationals are summed over ranks: the counter holds
-// n times the per-rank volume divided at read-out, so that no rounding enters.
+// (n-1)/n x bytes, all_to_all (n-1)/n x bytes, send bytes, recv 0. These are rationals with denominator n = group_size: the
+// integers bytes_times_n may be summed over ranks and then divided without any rounding; `bytes` is each divided by n.
 struct CommCounters {
+  int group_size = 1;
   std::array<std::int64_t, kNumCommOperations> calls{};
+  std::array<std::int64_t, kNumCommOperations> bytes_times_n{};
   std::array<double, kNumCommOperations> bytes{};
   double total_bytes() const;
 };
 
-enum class CollectiveChecks : std::uint8_t { kOff, kOn };  // debug.check_collectives
-
-// Wraps `inner`. kOff still counts bytes. Counters are reset by reset_counters().
-class CheckedCommunicator;
+// Wraps `inner` and tells it whether to compare. kOff still counts bytes. split() gives a checked communicator with counters of its
+// own. Counters are reset by reset_counters().
 std::unique_ptr<Communicator> make_checked(std::unique_ptr<Communicator> inner, CollectiveChecks checks);
 
-// Counters of a communicator made by make_checked().
+// Counters of a communicator made by make_checked(); TRIDENT_CHECK otherwise.
 const CommCounters& counters_of(const Communicator& communicator);
 void reset_counters(Communicator& communicator);
 

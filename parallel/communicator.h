@@ -12,16 +12,16 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "core/tensor_view.h"
 #include "device/stream.h"
+#include "parallel/comm_operation.h"
 
 namespace trident {
-
-enum class ReduceOp : std::uint8_t { kSum, kMax };
 
 class Communicator {
  public:
@@ -45,26 +45,34 @@ class Communicator {
   virtual void send(Stream& stream, ConstTensorView data, int peer) = 0;
   virtual void recv(Stream& stream, TensorView data, int peer) = 0;
   // Between begin and end, operations may be deferred and run as one; sends and receives within a group never wait for each other.
-  // Use GroupScope.
+  // All operations of a group use one stream. group_cancel() instead of group_end() drops what was not yet issued. Use GroupScope.
   virtual void group_begin() = 0;
   virtual void group_end() = 0;
+  virtual void group_cancel() noexcept = 0;
   // The host waits until every rank of the group is here.
   virtual void barrier() = 0;
   // A new group of the ranks that pass the same color, ordered by (key, rank). Collective over this group. Host-synchronous.
   virtual std::unique_ptr<Communicator> split(int color, int key, std::string name) = 0;
   // Makes every rank's pending and later operations (in all groups of this world) throw CommunicationError with `reason`.
   virtual void abort(std::string_view reason) = 0;
+  // Whether ranks compare what they called (operation, dtype, count, root) before an operation runs; on unless switched off by all
+  // ranks. Sends and receives are always compared.
+  virtual void set_checks(CollectiveChecks checks) = 0;
 };
 
 class GroupScope {
  public:
   explicit GroupScope(Communicator& communicator) : communicator_(communicator) { communicator_.group_begin(); }
-  ~GroupScope() noexcept(false) { communicator_.group_end(); }
+  ~GroupScope() noexcept(false) {
+    if (std::uncaught_exceptions() > exceptions_) communicator_.group_cancel();
+    else communicator_.group_end();
+  }
   GroupScope(const GroupScope&) = delete;
   GroupScope& operator=(const GroupScope&) = delete;
 
  private:
   Communicator& communicator_;
+  int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace trident

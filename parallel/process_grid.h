@@ -34,7 +34,9 @@ struct SubAxis {
   int size = 1, stride = 1;
   bool operator==(const SubAxis&) const = default;
 };
-std::string to_string(const SubAxis& sub_axis);  // "tp", or "tp[2:4]" for size 2, stride 4
+std::string to_string(const SubAxis& sub_axis);  // "tp[2:4]" for size 2, stride 4
+
+inline constexpr int kMaxWorldSize = 1 << 24;
 
 class ProcessGrid {
  public:
@@ -50,6 +52,7 @@ class ProcessGrid {
   // World ranks of the group of `rank` along the sub-axis, in coordinate order.
   std::vector<int> group(int rank, const SubAxis& sub_axis) const;
   SubAxis whole(Axis axis) const { return {axis, degree(axis), 1}; }
+  std::string name(const SubAxis& sub_axis) const;  // "tp" for a whole axis, else as to_string
 
  private:
   ParallelDegrees degrees_;

@@ -37,10 +37,10 @@ struct Init {
 // One logical tensor (or a row range of one) inside a fused parameter, under its Hugging Face name.
 struct PartSpec {
   std::string tensor;                 // "model.layers.0.self_attn.q_proj.weight"
-  Shape tensor_shape;                 // of the whole logical tensor, [out, in] or [n]
+  Shape tensor_shape{};               // of the whole logical tensor, [out, in] or [n]
   std::int64_t row_begin = 0, rows = 0;  // the part = these rows of it (GPT-2's c_attn holds q, k and v)
   std::int64_t padded_rows = 0;       // >= rows: rows this part occupies over all shards (vocabulary padding); the rest is zero
-  Init init;
+  Init init{};
   // Stored transposed ([in, out]) in Hugging Face files; the logical orientation here is always [out, in].
   bool transposed_on_disk = false;
 };
@@ -51,11 +51,11 @@ enum class TieGroup : std::uint8_t { kNone, kEmbedding };
 // A parameter as the model declares it: one dense matrix (or vector) per rank, its parts stacked along dimension 0.
 struct ParamSpec {
   std::string name;  // unique in the model: "model.layers.0.self_attn.qkv_proj.weight"
-  std::vector<PartSpec> parts;
-  TensorSharding sharding;
+  std::vector<PartSpec> parts{};
+  TensorSharding sharding{};
   // Sub-axes of tp over which each rank's gradient is a partial sum (norm weights under sequence parallelism: the whole tp axis;
   // replicated kv heads: the replicas). dp and cp are always summed and not listed.
-  std::vector<SubAxis> grad_partial_over;
+  std::vector<SubAxis> grad_partial_over{};
   bool weight_decay = true;  // 1-D parameters and biases: false
   bool trainable = true;
   TieGroup tie = TieGroup::kNone;

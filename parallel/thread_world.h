@@ -13,8 +13,6 @@
 
 namespace trident {
 
-class SharedWorld;  // shared_memory_communicator.h
-
 class ThreadWorld {
  public:
   explicit ThreadWorld(int world_size, double timeout_seconds = 600.0);
@@ -29,10 +27,12 @@ class ThreadWorld {
   void fail(int rank, const std::string& why);
 
  private:
-  std::unique_ptr<SharedWorld> shared_;
+  class Shared;
+  std::unique_ptr<Shared> shared_;
 };
 
-// Runs `body(rank)` on world.size() threads and joins them. A rank that throws makes the others fail with a CommunicationError;
+// Runs `body(rank)` on world.size() threads and joins them. Memory that a rank gives to queue streams must outlive its communicators
+// (peers read and write it until the operation is complete). A rank that throws makes the others fail with a CommunicationError;
 // afterwards the first original exception (lowest rank that did not merely report a peer's failure) is rethrown.
 void run_thread_ranks(ThreadWorld& world, const std::function<void(int rank)>& body);
 

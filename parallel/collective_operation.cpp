@@ -1,0 +1,203 @@
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.h"
+#include "core/tsan_announce.h"
+#include "parallel/rank_order_sum.h"
+#include "parallel/shared_operation.h"
+
+namespace trident {
+
+namespace {
+
+void copy(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+}  // namespace
+
+void SharedGroup::ring_others() const {
+  for (int r = 0; r < size(); ++r)
+    if (r != rank) ring(r);
+}
+
+void CollectiveOperation::prepare(CommOperation operation, ReduceOp reduce, TensorView out, ConstTensorView in, int root) {
+  busy_ = true;
+  phase_ = Phase::kPrepared;
+  root_ = root;
+  fingerprint_ = {operation, reduce, in.dtype(), root < 0 ? -1 : group_->world_rank_of(root), in.num_elements()};
+  out_ = out;
+  in_ = in;
+}
+
+void CollectiveOperation::issue() {
+  sequence_ = (*next_sequence_)++;
+  phase_ = Phase::kIssued;
+}
+
+bool CollectiveOperation::poll() {
+  group_->world->throw_if_failed(group_->world_rank());
+  if (group_->size() == 1) {
+    move_alone();
+    return complete();
+  }
+  if (phase_ == Phase::kIssued) {
+    if (!slot_is_free()) return false;
+    post();
+    phase_ = Phase::kPosted;
+  }
+  if (phase_ == Phase::kPosted) {
+    if (!everyone_arrived()) return false;
+    for (int r = 0; r < group_->size(); ++r) check_agreement_with(r);
+    move();
+    finish();
+    phase_ = Phase::kMoved;
+    if (!is_inside_peers()) return complete();
+  }
+  return slot().finished.load(std::memory_order_acquire) >= complete_at() && complete();
+}
+
+bool CollectiveOperation::is_inside_peers() const {
+  if (is_inline()) return false;
+  return fingerprint_.operation != CommOperation::kBroadcast || group_->rank == root_;
+}
+
+std::uint64_t CollectiveOperation::complete_at() const {
+  return (sequence_ / kSlots + 1) * static_cast<std::uint64_t>(group_->size());
+}
+
+// Waiting is announced before the second look, and the last rank to finish looks for an announcement after it has counted itself:
+// one of the two sees the other.
+bool CollectiveOperation::slot_is_free() const {
+  const std::uint64_t free_at = complete_at() - static_cast<std::uint64_t>(group_->size());
+  if (slot().finished.load(std::memory_order_acquire) == free_at) return true;
+  slot().reuse_awaited.store(1);
+  return slot().finished.load() == free_at;
+}
+
+void CollectiveOperation::post() {
+  announce_read(in_);
+  CollectivePost& mine = post_of(group_->rank);
+  mine.fingerprint = fingerprint_;
+  if (is_inline()) {
+    copy(group_->block.inline_operand(sequence_, group_->rank), in_.data(), in_.num_bytes());
+  } else {
+    mine.operand = group_->world->memory().post(in_.data(), in_.num_bytes());
+  }
+  mine.posted.store(sequence_ + 1, std::memory_order_release);
+  if (slot().arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == complete_at()) {
+    group_->ring_others();
+    return;
+  }
+  // Two ranks that disagree are told at once, whether or not the others ever come.
+  for (int r = 0; r < group_->size(); ++r)
+    if (post_of(r).posted.load(std::memory_order_acquire) == sequence_ + 1) check_agreement_with(r);
+}
+
+bool CollectiveOperation::everyone_arrived() const { return slot().arrived.load(std::memory_order_acquire) >= complete_at(); }
+
+void CollectiveOperation::check_agreement_with(int rank) const {
+  const CommFingerprint& theirs = post_of(rank).fingerprint;
+  if (group_->checks == CollectiveChecks::kOff || theirs == fingerprint_) [[likely]]
+    return;
+  const bool mine_first = group_->rank > rank;  // the same words whoever finds out
+  const int first = std::max(group_->rank, rank), second = std::min(group_->rank, rank);
+  group_->world->raise(
+      group_->world_rank(),
+      fmt::format("{}: rank {} called {} as operation {} while rank {} called {}", group_->name, group_->world_rank_of(first),
+                  to_string(mine_first ? fingerprint_ : theirs), sequence_ + 1, group_->world_rank_of(second),
+                  to_string(mine_first ? theirs : fingerprint_)));
+}
+
+void CollectiveOperation::find_sources() {
+  for (int r = 0; r < group_->size(); ++r) {
+    group_->sources[static_cast<std::size_t>(r)] = is_inline() ? group_->block.inline_operand(sequence_, r)
+                                                               : group_->world->memory().reach(post_of(r).operand);
+  }
+}
+
+void CollectiveOperation::move() {
+  const SharedWorld::Touching touching(*group_->world, group_->world_rank());
+  find_sources();
+  const std::int64_t slice_bytes = in_.num_bytes() / group_->size();
+  switch (fingerprint_.operation) {
+    case CommOperation::kAllReduce:
+    case CommOperation::kReduceScatter: return reduce_and_spread();
+    case CommOperation::kAllGather: return copy_slices(0);
+    case CommOperation::kAllToAll: return copy_slices(slice_bytes * group_->rank);
+    case CommOperation::kBroadcast:
+      if (group_->rank != root_) copy(out_.data(), group_->sources[static_cast<std::size_t>(root_)], out_.num_bytes());
+      return;
+    case CommOperation::kSend: case CommOperation::kRecv: case CommOperation::kBarrier: return;
+  }
+}
+
+// An inline all_reduce is done by every rank for itself. Otherwise this rank reduces its share of the elements, which nobody else
+// touches in any buffer, and an all_reduce writes the result into every rank's buffer while it is in cache.
+void CollectiveOperation::reduce_and_spread() {
+  std::vector<const std::byte*>& sources = group_->sources;
+  std::vector<std::byte*>& outs = group_->outs;
+  const std::int64_t element = size_of(in_.dtype());
+  outs.clear();
+  ElementRange share{0, in_.num_elements()};
+  if (fingerprint_.operation == CommOperation::kReduceScatter) {
+    share = {group_->rank * out_.num_elements(), (group_->rank + 1) * out_.num_elements()};
+    outs.push_back(out_.data());
+  } else if (is_inline()) {
+    outs.push_back(out_.data());
+  } else {
+    share = share_of(in_.num_elements(), in_.dtype(), group_->size(), group_->rank);
+    for (int i = 0; i < group_->size(); ++i) {
+      const int r = (group_->rank + i) % group_->size();
+      outs.push_back(group_->world->memory().reach(post_of(r).operand) + share.begin * element);
+    }
+  }
+  if (share.count() == 0) return;
+  for (const std::byte*& source : sources) source += share.begin * element;
+  reduce_in_rank_order(in_.dtype(), fingerprint_.reduce, outs, sources, share.count());
+}
+
+// Slice r of `out` from rank r's operand.
+void CollectiveOperation::copy_slices(std::int64_t source_offset) {
+  const std::int64_t bytes = out_.num_bytes() / group_->size();
+  for (int i = 0; i < group_->size(); ++i) {  // each begins with itself, so that ranks do not queue up at one peer's memory
+    const int r = (group_->rank + i) % group_->size();
+    copy(out_.data() + r * bytes, group_->sources[static_cast<std::size_t>(r)] + source_offset, bytes);
+  }
+}
+
+void CollectiveOperation::finish() {
+  post_of(group_->rank).finished.store(sequence_ + 1, std::memory_order_release);
+  if (slot().finished.fetch_add(1) + 1 != complete_at()) return;
+  const bool reuse_awaited = slot().reuse_awaited.exchange(0) != 0;
+  if (reuse_awaited || !is_inline()) group_->ring_others();
+}
+
+void CollectiveOperation::move_alone() const { copy(out_.data(), in_.data(), in_.num_bytes()); }
+
+std::string CollectiveOperation::missing(bool finished, std::uint64_t sequence) const {
+  std::string names;
+  int count = 0;
+  for (int r = 0; r < group_->size(); ++r) {
+    const CollectivePost& post = group_->block.post(sequence, r);
+    if ((finished ? post.finished : post.posted).load(std::memory_order_acquire) > sequence) continue;
+    names += fmt::format("{}{}", count++ == 0 ? "" : ", ", group_->world_rank_of(r));
+  }
+  return fmt::format("{} {} {} not {}", count == 1 ? "rank" : "ranks", names, count == 1 ? "has" : "have",
+                     finished ? "finished" : "arrived");
+}
+
+std::string CollectiveOperation::describe() const {
+  const std::string call = fmt::format("{} #{} over {}", to_string(fingerprint_.operation), sequence_ + 1, group_->name);
+  switch (phase_) {
+    case Phase::kPrepared: return call + ": not issued";
+    case Phase::kIssued:
+      if (sequence_ < kSlots || slot_is_free()) return call + ": not started";
+      return fmt::format("{}: {} operation {}", call, missing(true, sequence_ - kSlots), sequence_ - kSlots + 1);
+    case Phase::kPosted: return fmt::format("{}: {}", call, missing(false, sequence_));
+    case Phase::kMoved: return fmt::format("{}: {}", call, missing(true, sequence_));
+  }
+  return call;
+}
+
+}  // namespace trident

@@ -1,0 +1,131 @@
+// The operations of a SharedMemoryCommunicator as state machines that a stream polls.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/tensor_view.h"
+#include "device/cpu/cpu_stream.h"
+#include "parallel/comm_operation.h"
+#include "parallel/shared_world.h"
+
+namespace trident {
+
+// One rank's place in a group: what all of its operations on the group's communicator have in common.
+struct SharedGroup {
+  SharedWorld* world = nullptr;
+  GroupBlock block;
+  std::string name;
+  int rank = 0;                  // within the group
+  std::vector<int> world_ranks;  // of the group, in group order
+  CollectiveChecks checks = CollectiveChecks::kOn;
+  std::vector<const std::byte*> sources;  // scratch of an operation that is moving data, one per rank
+  std::vector<std::byte*> outs;
+
+  int size() const { return static_cast<int>(world_ranks.size()); }
+  int world_rank() const { return world_rank_of(rank); }
+  int world_rank_of(int r) const { return world_ranks[static_cast<std::size_t>(r)]; }
+  void ring(int r) const { world->doorbell(world_rank_of(r)).ring(); }
+  void ring_others() const;
+};
+
+// Work whose sequence number is drawn when it is issued; in between it is prepared, perhaps within a group scope.
+class SharedOperation : public PendingOperation {
+ public:
+  virtual void issue() = 0;
+  bool busy() const { return busy_; }  // between prepare() and completion or drop()
+  void drop() { busy_ = false; }
+
+ protected:
+  bool complete() {
+    busy_ = false;
+    return true;
+  }
+  bool busy_ = false;
+};
+
+// all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier. Protocol: shared_world.h.
+class CollectiveOperation final : public SharedOperation {
+ public:
+  CollectiveOperation(SharedGroup& group, std::uint64_t& next_sequence) : group_(&group), next_sequence_(&next_sequence) {}
+
+  // `in` is what peers may read; for in-place operations the same memory as `out`. root: within the group, or -1.
+  void prepare(CommOperation operation, ReduceOp reduce, TensorView out, ConstTensorView in, int root);
+  void issue() override;
+  bool poll() override;
+  std::string describe() const override;
+
+ private:
+  enum class Phase : std::uint8_t { kPrepared, kIssued, kPosted, kMoved };
+
+  bool is_inline() const { return in_.num_bytes() <= kInlineBytes; }
+  bool is_inside_peers() const;  // whether peers use this rank's buffers until they have finished
+  CollectiveSlot& slot() const { return group_->block.slot(sequence_); }
+  CollectivePost& post_of(int rank) const { return group_->block.post(sequence_, rank); }
+  std::uint64_t complete_at() const;  // value of the slot's counters when all ranks have been here
+  bool slot_is_free() const;
+  void post();
+  bool everyone_arrived() const;
+  void check_agreement_with(int rank) const;
+  void find_sources();
+  void move();
+  void reduce_and_spread();
+  void copy_slices(std::int64_t source_offset);
+  void finish();
+  void move_alone() const;
+  std::string missing(bool finished, std::uint64_t sequence) const;
+
+  SharedGroup* group_;
+  std::uint64_t* next_sequence_;
+  Phase phase_ = Phase::kPrepared;
+  std::uint64_t sequence_ = 0;
+  int root_ = -1;
+  CommFingerprint fingerprint_;
+  TensorView out_;
+  ConstTensorView in_;
+};
+
+// One side of a message between two ranks; the receiver copies straight from the sender's buffer.
+class MessageOperation final : public SharedOperation {
+ public:
+  // next_sequence: of the ordered pair, chosen in prepare().
+  explicit MessageOperation(SharedGroup& group) : group_(&group) {}
+
+  void prepare_send(ConstTensorView data, int peer, std::uint64_t& next_sequence);
+  void prepare_recv(TensorView data, int peer, std::uint64_t& next_sequence);
+  void issue() override;
+  bool poll() override;
+  std::string describe() const override;
+
+ private:
+  void prepare(CommOperation operation, ConstTensorView data, int peer, std::uint64_t& next_sequence);
+  bool poll_send();
+  bool poll_recv();
+  ChannelSlot& slot() const;
+  void check_agreement(const ChannelSlot& slot) const;
+
+  SharedGroup* group_;
+  std::uint64_t* next_sequence_ = nullptr;
+  std::uint64_t sequence_ = 0;
+  bool posted_ = false;
+  int peer_ = -1;
+  CommFingerprint fingerprint_;
+  ConstTensorView data_;
+  std::byte* target_ = nullptr;  // of a receive
+};
+
+// The operations of a group scope, advanced together.
+class BatchOperation final : public SharedOperation {
+ public:
+  void prepare(const std::vector<SharedOperation*>& members);
+  void issue() override;
+  bool poll() override;
+  std::string describe() const override;
+
+ private:
+  std::vector<SharedOperation*> members_;
+};
+
+}  // namespace trident

@@ -1,0 +1,141 @@
+#include "parallel/shared_world.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+
+#include "core/clock.h"
+#include "core/int_math.h"
+
+namespace trident {
+
+namespace {
+
+enum Failure : std::uint32_t { kHealthy, kBeingWritten, kFailed };
+
+constexpr std::int64_t kPage = 4096;
+constexpr double kUntouchedSeconds = 5.0;  // sums take milliseconds; a process that died inside one must not hold up its peers
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
+
+}  // namespace
+
+struct SharedWorld::Header {
+  std::atomic<std::uint32_t> failure{kHealthy};
+  std::array<char, 1024> reason{};  // written once, between kBeingWritten and kFailed
+  std::atomic<std::uint64_t> used{0};
+  std::uint64_t capacity = 0, world_group = 0;
+};
+
+struct alignas(kCacheLine) SharedWorld::RankState {
+  Doorbell doorbell;
+  alignas(kCacheLine) std::atomic<std::uint32_t> touching{0};
+};
+
+std::uint64_t GroupBlock::bytes(int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  return inline_offset(n) + kSlots * n * kInlineBytes;
+}
+
+void GroupBlock::initialise() {
+  const int n = static_cast<int>(ranks_);
+  for (std::uint64_t s = 0; s < kSlots; ++s) {
+    new (&slot(s)) CollectiveSlot;
+    for (int r = 0; r < n; ++r) new (&post(s, r)) CollectivePost;
+  }
+  for (int from = 0; from < n; ++from)
+    for (int to = 0; to < n; ++to)
+      for (std::uint64_t s = 0; s < kChannelSlots; ++s) new (&channel(from, to, s)) ChannelSlot;
+}
+
+std::uint64_t SharedWorld::region_bytes(int ranks) {
+  constexpr std::uint64_t kGroupsPerRank = 64, kMinimum = 64 << 20;
+  return std::max(kMinimum, kGroupsPerRank * GroupBlock::bytes(ranks));
+}
+
+SharedWorld::SharedWorld(std::byte* region, std::uint64_t region_bytes, int ranks, double timeout_seconds, PeerMemory& memory)
+    : region_(region), ranks_(ranks), timeout_seconds_(timeout_seconds), memory_(memory) {
+  TRIDENT_CHECK(ranks >= 1, "a world of {} ranks", ranks);
+  new (region_) Header;
+  header().capacity = region_bytes;
+  for (int r = 0; r < ranks_; ++r) new (&rank_state(r)) RankState;
+  const auto states_end = reinterpret_cast<std::byte*>(&rank_state(ranks_ - 1) + 1) - region_;
+  header().used = static_cast<std::uint64_t>(round_up(states_end, kPage));
+  header().world_group = allocate_group(ranks_);
+}
+
+SharedWorld::Header& SharedWorld::header() const { return *reinterpret_cast<Header*>(region_); }
+
+SharedWorld::RankState& SharedWorld::rank_state(int rank) const {
+  constexpr auto kHeaderBytes = (sizeof(Header) + kCacheLine - 1) / kCacheLine * kCacheLine;
+  return reinterpret_cast<RankState*>(region_ + kHeaderBytes)[rank];
+}
+
+Doorbell& SharedWorld::doorbell(int rank) const {
+  TRIDENT_CHECK(rank >= 0 && rank < ranks_, "rank {} of {}", rank, ranks_);
+  return rank_state(rank).doorbell;
+}
+
+std::uint64_t SharedWorld::world_group() const { return header().world_group; }
+
+std::uint64_t SharedWorld::allocate_group(int ranks) {
+  const auto bytes = static_cast<std::uint64_t>(round_up(static_cast<std::int64_t>(GroupBlock::bytes(ranks)), kPage));
+  const std::uint64_t offset = header().used.fetch_add(bytes, std::memory_order_relaxed);
+  TRIDENT_CHECK(offset + bytes <= header().capacity, "control blocks of all groups exceed {} bytes", header().capacity);
+  group(offset, ranks).initialise();
+  return offset;
+}
+
+bool SharedWorld::failed() const { return header().failure.load(std::memory_order_acquire) != kHealthy; }
+
+void SharedWorld::fail(std::string_view reason) {
+  std::uint32_t expected = kHealthy;
+  Header& h = header();
+  if (!h.failure.compare_exchange_strong(expected, kBeingWritten)) return;
+  std::memcpy(h.reason.data(), reason.data(), std::min(reason.size(), h.reason.size() - 1));
+  h.failure.store(kFailed);
+  for (int r = 0; r < ranks_; ++r) doorbell(r).ring();
+}
+
+std::string SharedWorld::failure() const {
+  const Header& h = header();
+  if (!failed()) return "";
+  while (h.failure.load(std::memory_order_acquire) != kFailed) sched_yield();
+  return h.reason.data();
+}
+
+void SharedWorld::throw_if_failed(int rank) {
+  if (!failed()) [[likely]]
+    return;
+  wait_until_untouched(rank);
+  throw PeerFailure(failure());
+}
+
+void SharedWorld::raise(int rank, const std::string& reason) {
+  fail(reason);
+  wait_until_untouched(rank);
+  throw CommunicationError(reason);
+}
+
+// A toucher raises its flag and then looks for a failure; a leaver sets the failure and then looks at the flags. In the one total
+// order of sequentially consistent operations at least one of the two sees the other.
+void SharedWorld::wait_until_untouched(int rank) const {
+  const double give_up = monotonic_seconds() + kUntouchedSeconds;
+  for (int r = 0; r < ranks_; ++r)
+    while (r != rank && rank_state(r).touching.load() != 0 && monotonic_seconds() < give_up) sched_yield();
+}
+
+SharedWorld::Touching::Touching(SharedWorld& world, int rank) : flag_(world.rank_state(rank).touching) {
+  flag_.store(1);
+  if (world.header().failure.load() == kHealthy) [[likely]]
+    return;
+  flag_.store(0);
+  world.throw_if_failed(rank);
+}
+
+SharedWorld::Touching::~Touching() { flag_.store(0, std::memory_order_release); }
+
+}  // namespace trident

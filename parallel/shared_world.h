@@ -1,0 +1,149 @@
+// What the ranks of one node share: doorbells, control blocks of groups, and the failure flag, all in one region of memory.
+//
+// Everything in the region is plain data and atomics found by offsets, so the region may be private memory (ranks are threads) or
+// a segment mapped at another address by each process.
+//
+// Protocol of a collective operation, number s of its group, in slot s % kSlots of the group's control block:
+//   1. A rank may post once all ranks have finished operation s - kSlots. It writes its fingerprint, where its operand lies and,
+//      if that is small, the operand itself into its post, then adds itself to `arrived`.
+//   2. When all have arrived, each compares fingerprints and does its share of the work directly in its peers' memory.
+//   3. It adds itself to `finished`. Where peers read or write its buffers, it waits until all have finished; a small operation,
+//      whose operands were copied, ends here after one synchronisation.
+// The last rank to arrive or finish rings the others; nobody else wakes anybody.
+//
+// Sends and receives meet in the ring of their ordered pair of ranks: the sender posts, the receiver copies and acknowledges.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "device/cpu/doorbell.h"
+#include "parallel/comm_operation.h"
+#include "parallel/peer_memory.h"
+
+namespace trident {
+
+inline constexpr int kSlots = 8;                   // collectives of one group in flight
+inline constexpr std::int64_t kInlineBytes = 4096;  // operands up to this size travel inside the post
+inline constexpr int kChannelSlots = 4;            // messages of one ordered pair in flight
+inline constexpr std::size_t kCacheLine = 64;
+
+// One operation's counters; they count on over the slot's reuse: use u is complete at (u + 1) * ranks.
+struct CollectiveSlot {
+  alignas(kCacheLine) std::atomic<std::uint64_t> arrived{0};
+  alignas(kCacheLine) std::atomic<std::uint64_t> finished{0};
+  std::atomic<std::uint32_t> reuse_awaited{0};  // somebody waits to post the slot's next operation
+};
+
+// One rank's part in it. `posted` and `finished` hold sequence + 1; they serve error messages, the counters above the protocol.
+struct alignas(kCacheLine) CollectivePost {
+  std::atomic<std::uint64_t> posted{0}, finished{0};
+  CommFingerprint fingerprint;
+  std::uint64_t operand = 0;
+};
+
+// One message of an ordered pair. Words hold sequence + 1.
+struct alignas(kCacheLine) ChannelSlot {
+  std::atomic<std::uint64_t> posted{0}, acknowledged{0};
+  std::atomic<std::uint64_t> receiver_waits{0};  // the receiver found nothing posted
+  CommFingerprint fingerprint;
+  std::uint64_t operand = 0;
+};
+
+// The control block of a group of `ranks` ranks, at an offset in the region. A value: a base address and a size.
+class GroupBlock {
+ public:
+  GroupBlock() = default;
+  GroupBlock(std::byte* base, int ranks) : base_(base), ranks_(static_cast<std::size_t>(ranks)) {}
+
+  static std::uint64_t bytes(int ranks);
+  void initialise();  // by one rank, before any other sees the block
+
+  CollectiveSlot& slot(std::uint64_t sequence) const { return reinterpret_cast<CollectiveSlot*>(base_)[sequence % kSlots]; }
+  CollectivePost& post(std::uint64_t sequence, int rank) const {
+    return reinterpret_cast<CollectivePost*>(base_ + kSlots * sizeof(CollectiveSlot))[sequence % kSlots * ranks_ + index(rank)];
+  }
+  ChannelSlot& channel(int from, int to, std::uint64_t sequence) const {
+    return reinterpret_cast<ChannelSlot*>(base_ + channels_offset(ranks_))[(index(from) * ranks_ + index(to)) * kChannelSlots +
+                                                                            sequence % kChannelSlots];
+  }
+  std::byte* inline_operand(std::uint64_t sequence, int rank) const {
+    return base_ + inline_offset(ranks_) + (sequence % kSlots * ranks_ + index(rank)) * kInlineBytes;
+  }
+
+ private:
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  static std::size_t channels_offset(std::size_t ranks) {
+    return kSlots * (sizeof(CollectiveSlot) + ranks * sizeof(CollectivePost));
+  }
+  static std::size_t inline_offset(std::size_t ranks) {
+    return channels_offset(ranks) + ranks * ranks * kChannelSlots * sizeof(ChannelSlot);
+  }
+
+  std::byte* base_ = nullptr;
+  std::size_t ranks_ = 0;
+};
+
+// Thrown where a rank notices that the world has failed through another rank, so that reports can tell cause from consequence.
+class PeerFailure : public CommunicationError {
+ public:
+  using CommunicationError::CommunicationError;
+};
+
+class SharedWorld {
+ public:
+  // Bytes of address space a world of `ranks` ranks needs; pages that no group uses are never touched.
+  static std::uint64_t region_bytes(int ranks);
+  // Lays a new world into zeroed `region`; the region and `memory` outlive it.
+  SharedWorld(std::byte* region, std::uint64_t region_bytes, int ranks, double timeout_seconds, PeerMemory& memory);
+
+  int size() const { return ranks_; }
+  double timeout_seconds() const { return timeout_seconds_; }
+  PeerMemory& memory() const { return memory_; }
+  Doorbell& doorbell(int rank) const;
+
+  // A zeroed control block, as an offset that every rank can turn into its GroupBlock. Blocks live as long as the world.
+  std::uint64_t allocate_group(int ranks);
+  GroupBlock group(std::uint64_t offset, int ranks) const { return {region_ + offset, ranks}; }
+  std::uint64_t world_group() const;
+
+  // The first failure stays; every rank is woken.
+  void fail(std::string_view reason);
+  bool failed() const;
+  std::string failure() const;
+  // Throws PeerFailure if the world has failed, after every peer has let go of this rank's memory.
+  void throw_if_failed(int rank);
+  // Fails the world and throws CommunicationError(reason), after every peer has let go of this rank's memory.
+  [[noreturn]] void raise(int rank, const std::string& reason);
+  // Returns when no other rank is inside a Touching scope. After a failure none can be entered any more, so the caller may then
+  // free memory that it had posted.
+  void wait_until_untouched(int rank) const;
+
+  // While alive, this rank reads or writes peers' memory. Throws PeerFailure if the world has failed.
+  class Touching {
+   public:
+    Touching(SharedWorld& world, int rank);
+    ~Touching();
+    Touching(const Touching&) = delete;
+    Touching& operator=(const Touching&) = delete;
+
+   private:
+    std::atomic<std::uint32_t>& flag_;
+  };
+
+ private:
+  struct Header;
+  struct RankState;
+  Header& header() const;
+  RankState& rank_state(int rank) const;
+
+  std::byte* region_;
+  int ranks_;
+  double timeout_seconds_;
+  PeerMemory& memory_;
+};
+
+}  // namespace trident

@@ -1,0 +1,99 @@
+#include "parallel/thread_world.h"
+
+#include <sys/mman.h>
+
+#include <exception>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "core/check.h"
+#include "parallel/shared_memory_communicator.h"
+
+namespace trident {
+
+// The region of a world of threads: anonymous memory that costs nothing until it is touched.
+class ThreadWorld::Shared {
+ public:
+  Shared(int ranks, double timeout_seconds)
+      : region_(map(SharedWorld::region_bytes(ranks)), Unmap{SharedWorld::region_bytes(ranks)}),
+        world_(region_.get(), SharedWorld::region_bytes(ranks), ranks, timeout_seconds, memory_) {}
+
+  SharedWorld& world() { return world_; }
+
+ private:
+  struct Unmap {
+    std::uint64_t bytes;
+    void operator()(std::byte* region) const { munmap(region, bytes); }
+  };
+  static std::byte* map(std::uint64_t bytes) {
+    void* region = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (region == MAP_FAILED)
+      throw CommunicationError(fmt::format("cannot map {} bytes of address space for the ranks' control blocks; raise ulimit -v", bytes));
+    return static_cast<std::byte*>(region);
+  }
+
+  ThreadMemory memory_;
+  std::unique_ptr<std::byte, Unmap> region_;
+  SharedWorld world_;
+};
+
+ThreadWorld::ThreadWorld(int world_size, double timeout_seconds) : shared_(std::make_unique<Shared>(world_size, timeout_seconds)) {}
+
+ThreadWorld::~ThreadWorld() = default;
+
+int ThreadWorld::size() const { return shared_->world().size(); }
+
+Doorbell& ThreadWorld::doorbell(int rank) { return shared_->world().doorbell(rank); }
+
+std::unique_ptr<Communicator> ThreadWorld::communicator(int rank, Progress& progress) {
+  SharedWorld& world = shared_->world();
+  progress.set_idle_hook([&world, rank](double seconds, FunctionRef<std::string()> describe) {
+    world.throw_if_failed(rank);
+    if (seconds >= world.timeout_seconds())
+      world.raise(rank, fmt::format("rank {} waited {:.3g} s in {}", rank, seconds, describe()));
+  });
+  std::vector<int> ranks(static_cast<std::size_t>(size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return std::make_unique<SharedMemoryCommunicator>(world, world.group(world.world_group(), size()), "world", rank, std::move(ranks),
+                                                    progress);
+}
+
+void ThreadWorld::fail(int rank, const std::string& why) { shared_->world().fail(fmt::format("rank {} failed: {}", rank, why)); }
+
+namespace {
+
+struct Outcome {
+  std::exception_ptr error;
+  bool is_consequence = false;  // a report of a peer's failure
+};
+
+Outcome run_rank(ThreadWorld& world, int rank, const std::function<void(int)>& body) {
+  try {
+    body(rank);
+    return {};
+  } catch (const PeerFailure&) {
+    return {std::current_exception(), true};
+  } catch (const std::exception& error) {
+    world.fail(rank, error.what());
+  } catch (...) {
+    world.fail(rank, "an exception of unknown type");
+  }
+  return {std::current_exception(), false};
+}
+
+}  // namespace
+
+void run_thread_ranks(ThreadWorld& world, const std::function<void(int rank)>& body) {
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(world.size()));
+  std::vector<std::jthread> threads;
+  for (int r = 0; r < world.size(); ++r)
+    threads.emplace_back([&, r] { outcomes[static_cast<std::size_t>(r)] = run_rank(world, r, body); });
+  for (std::jthread& thread : threads) thread.join();
+
+  for (const bool consequence : {false, true})
+    for (const Outcome& outcome : outcomes)
+      if (outcome.error && outcome.is_consequence == consequence) std::rethrow_exception(outcome.error);
+}
+
+}  // namespace trident
