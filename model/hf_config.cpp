@@ -1,0 +1,280 @@
+// Hugging Face's config.json -> ModelConfig, family by family. The families' defaults are those of transformers' configuration
+// classes (models/*/configuration_*.py).
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "core/check.h"
+#include "model/hf_reader.h"
+#include "model/model_config.h"
+
+namespace trident {
+
+namespace {
+
+// What differs between the families whose keys are Llama's. 0 and empty: the key must say it, or derives from others.
+struct FamilyTraits {
+  ModelFamily family;
+  std::string_view class_prefix;      // of architectures[0]: LlamaForCausalLM
+  std::int64_t vocab_size = 0;        // default
+  std::int64_t kv_heads = 0;          // default; 0: as many as heads
+  std::int64_t head_dim = 0;          // default; 0: hidden / heads
+  std::int64_t max_positions = 0;     // default
+};
+
+constexpr std::array<FamilyTraits, 6> kFamilies = {{
+    {ModelFamily::kGpt2, "GPT2", 50257, 0, 0, 1024},
+    {ModelFamily::kLlama, "Llama", 32000, 0, 0, 2048},
+    {ModelFamily::kQwen2, "Qwen2", 151936, 32, 0, 32768},
+    {ModelFamily::kQwen3, "Qwen3", 151936, 32, 128, 32768},
+    {ModelFamily::kMistral, "Mistral", 32000, 8, 0, 131072},
+    {ModelFamily::kOlmo, "Olmo", 50304, 0, 0, 2048},
+}};
+
+constexpr std::array<std::string_view, 10> kExpertModels = {"mixtral",     "qwen2_moe",   "qwen3_moe", "deepseek_v2", "deepseek_v3",
+                                                            "olmoe",       "gpt_oss",     "dbrx",      "granitemoe",  "phimoe"};
+
+// Keys that say nothing about what is computed in training: bookkeeping, tokens, generation, and switches for other tasks.
+constexpr std::string_view kInformational[] = {
+    "architectures", "auto_map", "torch_dtype", "dtype", "transformers_version", "_name_or_path", "name_or_path", "_commit_hash",
+    "use_cache", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id", "tokenizer_class", "prefix",
+    "pretraining_tp", "task_specific_params", "return_dict", "output_attentions", "output_hidden_states", "torchscript",
+    "use_bfloat16", "tf_legacy_loss", "is_encoder_decoder", "is_decoder", "cross_attention_hidden_size",
+    "tie_encoder_decoder", "pruned_heads", "chunk_size_feed_forward", "id2label", "label2id", "num_labels", "problem_type",
+    "finetuning_task", "gradient_checkpointing", "n_ctx", "_attn_implementation", "attn_implementation", "_attn_implementation_autoset",
+    "max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty", "temperature",
+    "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
+    "bad_words_ids", "num_return_sequences", "output_scores", "return_dict_in_generate", "forced_bos_token_id", "forced_eos_token_id",
+    "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens", "is_llama_config"};
+
+const FamilyTraits& family_traits(HfReader& reader) {
+  const std::string type = reader.text("model_type", "");
+  for (const FamilyTraits& traits : kFamilies)
+    if (type == to_string(traits.family)) return traits;
+  if (std::find(kExpertModels.begin(), kExpertModels.end(), type) != kExpertModels.end())
+    reader.refuse("model_type", "mixture-of-experts models are not supported; use a dense model");
+  reader.refuse("model_type", "must be one of gpt2, llama, qwen2, qwen3, mistral, olmo");
+}
+
+// architectures[0] must be a class of the family: a LlamaForCausalLM whose model_type says qwen2 is a mixed-up file.
+void check_architectures(HfReader& reader, const FamilyTraits& traits) {
+  const JsonValue* names = reader.find("architectures");
+  if (names == nullptr || !names->is_array() || names->items().empty() || !names->items()[0].is_string()) return;
+  const std::string& name = names->items()[0].as_string();
+  const std::string_view rest = name.starts_with(traits.class_prefix) ? std::string_view(name).substr(traits.class_prefix.size()) : "";
+  if (!rest.starts_with("For") && !rest.starts_with("LMHead") && !rest.starts_with("Model") && !rest.starts_with("DoubleHeads"))
+    reader.refuse("architectures", fmt::format("does not go with model_type \"{}\"", to_string(traits.family)));
+}
+
+// A dropout of the file. `replaced`: the user gave one that replaces it.
+void refuse_attention_dropout(HfReader& reader, std::string_view key, bool replaced) {
+  if (reader.number(key, 0.0) != 0.0 && !replaced)
+    reader.refuse(key, "dropout of attention probabilities is not supported; set it to 0, or give model.dropout, which replaces the "
+                       "file's dropouts by one on residuals and embeddings");
+}
+
+void refuse_true(HfReader& reader, std::string_view key, std::string_view what) {
+  if (reader.boolean(key, false)) reader.refuse(key, fmt::format("{} not supported; set it to false", what));
+}
+
+// Without scaling, numbers that only a scaling would read do not make two models different.
+RopeConfig unscaled(const RopeConfig& rope) {
+  RopeConfig plain;
+  plain.theta = rope.theta;
+  plain.partial_rotary_factor = rope.partial_rotary_factor;
+  return plain;
+}
+
+// Keys of transformers 4 (rope_scaling) and 5 (rope_parameters; possibly one object per kind of layer).
+RopeConfig read_rope_object(const JsonValue* object, const std::string& where, RopeConfig rope, std::int64_t max_positions) {
+  if (object == nullptr) return unscaled(rope);
+  if (object->find("full_attention") != nullptr)
+    return read_rope_object(object->find("full_attention"), where + ".full_attention", rope, max_positions);
+  HfReader reader(*object, where);
+  const std::string type = reader.text(reader.spelling("rope_type", "type"), "default");
+  if (type == "linear") rope.scaling = RopeScaling::kLinear;
+  else if (type == "llama3") rope.scaling = RopeScaling::kLlama3;
+  else if (type == "yarn") rope.scaling = RopeScaling::kYarn;
+  else if (type != "default")
+    reader.refuse(reader.spelling("rope_type", "type"), "this scaling is not supported; supported are default, linear, llama3 and yarn");
+  rope.theta = reader.number("rope_theta", rope.theta);
+  rope.partial_rotary_factor = reader.number("partial_rotary_factor", rope.partial_rotary_factor);
+  const std::optional<std::int64_t> inner = reader.optional_integer("original_max_position_embeddings");
+  const std::optional<double> factor = reader.optional_number("factor");
+  rope.low_freq_factor = reader.number("low_freq_factor", rope.low_freq_factor);
+  rope.high_freq_factor = reader.number("high_freq_factor", rope.high_freq_factor);
+  rope.beta_fast = reader.number("beta_fast", rope.beta_fast);
+  rope.beta_slow = reader.number("beta_slow", rope.beta_slow);
+  rope.attention_factor = reader.optional_number("attention_factor");
+  rope.mscale = reader.optional_number("mscale");
+  rope.mscale_all_dim = reader.optional_number("mscale_all_dim");
+  rope.truncate = reader.boolean("truncate", true);
+  reader.ignore("finetuned");
+  reader.refuse_unknown_keys();
+  if (rope.scaling == RopeScaling::kNone) return unscaled(rope);
+
+  // A key beside the object wins over the one inside (Phi-3's spelling); without either the frequencies were trained for the
+  // configured context.
+  if (rope.original_max_positions == 0) rope.original_max_positions = inner.value_or(max_positions);
+  if (!factor && rope.scaling != RopeScaling::kYarn) reader.refuse("factor", fmt::format("scaling \"{}\" needs a factor", type));
+  if (!factor && rope.original_max_positions < 1) reader.refuse("original_max_position_embeddings", "must be at least 1");
+  rope.factor = factor ? *factor : static_cast<double>(max_positions) / static_cast<double>(rope.original_max_positions);
+  return rope;
+}
+
+RopeConfig read_rope(HfReader& reader, std::int64_t max_positions) {
+  RopeConfig base;
+  base.theta = reader.number("rope_theta", base.theta);
+  base.partial_rotary_factor = reader.number("partial_rotary_factor", base.partial_rotary_factor);
+  base.original_max_positions = reader.integer("original_max_position_embeddings", 0);
+  refuse_true(reader, "rope_interleaved", "rotation of neighbouring elements is");
+  refuse_true(reader, "use_mrope", "multi-dimensional rotary embedding is");
+  const JsonValue* old_object = reader.find("rope_scaling");
+  const JsonValue* new_object = reader.find("rope_parameters");
+  const RopeConfig from_old = read_rope_object(old_object, reader.path("rope_scaling"), base, max_positions);
+  const RopeConfig from_new = read_rope_object(new_object, reader.path("rope_parameters"), base, max_positions);
+  if (old_object != nullptr && new_object != nullptr && !(from_old == from_new))
+    reader.refuse("rope_scaling", "contradicts rope_parameters, the newer spelling of the same thing; keep one");
+  return new_object != nullptr ? from_new : from_old;
+}
+
+// Whether any layer uses the window that the file gives.
+bool any_layer_slides(HfReader& reader, const ModelConfig& config) {
+  const bool switched = config.family == ModelFamily::kQwen2 || config.family == ModelFamily::kQwen3;
+  const bool enabled = switched ? reader.boolean("use_sliding_window", false) : config.family == ModelFamily::kMistral;
+  const std::int64_t first_sliding_layer = switched ? reader.integer("max_window_layers", 28) : 0;
+  const JsonValue* types = reader.find("layer_types");
+  if (types == nullptr) return enabled && first_sliding_layer < config.layers;
+  if (!types->is_array() || static_cast<std::int64_t>(types->items().size()) != config.layers)
+    reader.refuse("layer_types", fmt::format("must be a list with one entry per layer ({})", config.layers));
+  bool listed = config.family == ModelFamily::kMistral;  // Mistral's window is everywhere, whatever the list says
+  for (const JsonValue& type : types->items()) {
+    const bool sliding = type.is_string() && type.as_string() == "sliding_attention";
+    if (!sliding && !(type.is_string() && type.as_string() == "full_attention"))
+      reader.refuse("layer_types", "only \"full_attention\" layers are supported");
+    listed = listed || sliding;
+  }
+  if (listed && !enabled && config.family != ModelFamily::kQwen2 && config.family != ModelFamily::kQwen3)
+    reader.refuse("layer_types", "sliding-window attention is not supported; use \"full_attention\" in every layer");
+  return enabled && listed;
+}
+
+// A window of w tokens hides nothing from sequences of at most w tokens; any other is refused.
+void refuse_sliding_window(HfReader& reader, const ModelConfig& config) {
+  const bool slides = any_layer_slides(reader, config);
+  if (config.family == ModelFamily::kLlama || config.family == ModelFamily::kOlmo) return;  // sliding_window is an unknown key there
+  constexpr std::int64_t kMissing = 4096;                       // the families' default for a missing key
+  constexpr std::int64_t kNone = std::int64_t{1} << 62;         // null: no window
+  const bool given = reader.present("sliding_window");
+  const std::int64_t window = reader.integer("sliding_window", given ? kNone : kMissing);
+  if (!slides || window >= config.max_positions) return;
+  reader.refuse("sliding_window", fmt::format("{}sliding-window attention is not supported, and max_position_embeddings = {} reaches "
+                                              "beyond the window; set sliding_window to null, or max_position_embeddings to at most {} "
+                                              "(within the window both are the same)",
+                                              given ? "" : "a missing key means 4096; ", config.max_positions, window));
+}
+
+void read_gpt2(HfReader& reader, std::optional<double> dropout, ModelConfig& config) {
+  config.hidden = reader.required_integer(reader.spelling("n_embd", "hidden_size"));
+  config.layers = reader.required_integer(reader.spelling("n_layer", "num_hidden_layers"));
+  config.heads = reader.required_integer(reader.spelling("n_head", "num_attention_heads"));
+  config.max_positions = reader.integer(reader.spelling("n_positions", "max_position_embeddings"), config.max_positions);
+  config.kv_heads = config.heads;
+  config.ffn = reader.integer("n_inner", 4 * config.hidden);
+  config.norm = NormKind::kLayerNorm;
+  config.norm_eps = reader.number("layer_norm_epsilon", 1e-5);
+  config.activation = Activation::kGeluTanh;
+  const std::string activation = reader.text("activation_function", "gelu_new");
+  if (activation != "gelu_new" && activation != "gelu_pytorch_tanh")
+    reader.refuse("activation_function", "not supported; GPT-2 models here use gelu_new, the tanh form of GELU");
+  config.position = PositionKind::kLearned;
+  config.qkv_bias = config.output_bias = config.mlp_bias = true;
+  config.tie_embeddings = reader.boolean("tie_word_embeddings", true);
+  refuse_attention_dropout(reader, "attn_pdrop", dropout.has_value());
+  config.residual_dropout = reader.number("resid_pdrop", 0.0);
+  config.embedding_dropout = reader.number("embd_pdrop", 0.0);
+  if (!reader.boolean("scale_attn_weights", true))
+    reader.refuse("scale_attn_weights", "attention without the 1/sqrt(head_dim) scale is not supported; set it to true");
+  refuse_true(reader, "scale_attn_by_inverse_layer_idx", "attention scaled by the layer's index is");
+  refuse_true(reader, "add_cross_attention", "cross-attention is");
+  reader.ignore("reorder_and_upcast_attn");  // asks for fp32 attention scores, which are always fp32 here
+  reader.ignore_prefix("summary_");
+}
+
+void read_llama_like(HfReader& reader, const FamilyTraits& traits, std::optional<double> dropout, ModelConfig& config) {
+  config.hidden = reader.required_integer("hidden_size");
+  config.layers = reader.required_integer("num_hidden_layers");
+  config.heads = reader.required_integer("num_attention_heads");
+  config.max_positions = reader.integer("max_position_embeddings", config.max_positions);
+  config.ffn = reader.required_integer("intermediate_size");
+  // Null asks for as many as heads; a missing key for the family's default.
+  const bool missing = !reader.present("num_key_value_heads");
+  config.kv_heads = reader.integer("num_key_value_heads", missing && traits.kv_heads > 0 ? traits.kv_heads : config.heads);
+  config.head_dim = reader.integer("head_dim", traits.head_dim);
+  config.norm = NormKind::kRmsNorm;
+  if (config.family == ModelFamily::kOlmo) {
+    config.norm = NormKind::kPlainLayerNorm;
+    config.norm_eps = 1e-5;
+    if (reader.find("clip_qkv") != nullptr) reader.refuse("clip_qkv", "clipping of queries, keys and values is not supported; set it to null");
+  } else {
+    config.norm_eps = reader.number("rms_norm_eps", 1e-6);
+  }
+  if (reader.text("hidden_act", "silu") != "silu") reader.refuse("hidden_act", "not supported; models of this family here use silu (SwiGLU)");
+  config.activation = Activation::kSwiGlu;
+  config.position = PositionKind::kRope;
+  config.rope = read_rope(reader, config.max_positions);
+  switch (config.family) {
+    case ModelFamily::kQwen2:
+      config.qkv_bias = true;
+      break;
+    case ModelFamily::kLlama:
+      config.mlp_bias = reader.boolean("mlp_bias", false);
+      [[fallthrough]];
+    case ModelFamily::kQwen3:
+    case ModelFamily::kOlmo:
+      config.qkv_bias = config.output_bias = reader.boolean("attention_bias", false);
+      break;
+    case ModelFamily::kMistral:
+    case ModelFamily::kGpt2:
+      break;
+  }
+  config.qk_norm = config.family == ModelFamily::kQwen3;
+  config.tie_embeddings = reader.boolean("tie_word_embeddings", false);
+  refuse_attention_dropout(reader, "attention_dropout", dropout.has_value());
+  refuse_sliding_window(reader, config);
+}
+
+}  // namespace
+
+ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where, std::optional<double> dropout) {
+  HfReader reader(object, std::string(where));
+  const FamilyTraits& traits = family_traits(reader);
+  check_architectures(reader, traits);
+  if (reader.find("quantization_config") != nullptr)
+    reader.refuse("quantization_config", "quantised models are not supported; start from the unquantised one");
+  ModelConfig config;
+  config.family = traits.family;
+  config.vocab_size = reader.integer("vocab_size", traits.vocab_size);
+  config.max_positions = traits.max_positions;
+  config.init_std = reader.number("initializer_range", 0.02);
+  if (config.family == ModelFamily::kGpt2) read_gpt2(reader, dropout, config);
+  else read_llama_like(reader, traits, dropout, config);
+  for (const std::string_view key : kInformational) reader.ignore(key);
+  reader.refuse_unknown_keys();
+
+  if (config.head_dim == 0) {
+    if (config.heads < 1 || config.hidden % config.heads != 0)
+      throw ConfigError(fmt::format("{}: hidden size {} is not divisible by {} attention heads{}", where, config.hidden, config.heads,
+                                    config.family == ModelFamily::kGpt2 ? "" : "; change one of them or give head_dim"));
+    config.head_dim = config.hidden / config.heads;
+  }
+  if (dropout) config.residual_dropout = config.embedding_dropout = *dropout;
+  validate(config, where);
+  return config;
+}
+
+ModelConfig model_config_from_hf_json(std::string_view json, std::string_view where, std::optional<double> dropout) {
+  return model_config_from_hf(parse_json(json, where), where, dropout);
+}
+
+}  // namespace trident

@@ -1,0 +1,57 @@
+// Reading a Hugging Face configuration object strictly: every key is either asked for, on the list of keys that say nothing about
+// the architecture, or refused with the nearest key that would have been right.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json_reader.h"
+
+namespace trident {
+
+class HfReader {
+ public:
+  // `object` outlives the reader. `where` begins every message: a file ("dir/config.json") or a JSON path ("model"). Throws
+  // ConfigError when it is not an object.
+  HfReader(const JsonValue& object, std::string where);
+
+  // Each of these marks `key` as known. A key that is absent or null gives the fallback (or nothing); another kind of value, and a
+  // missing required key, throw ConfigError.
+  const JsonValue* find(std::string_view key);
+  std::int64_t integer(std::string_view key, std::int64_t fallback);
+  std::int64_t required_integer(std::string_view key);
+  std::optional<std::int64_t> optional_integer(std::string_view key);
+  double number(std::string_view key, double fallback);
+  std::optional<double> optional_number(std::string_view key);
+  bool boolean(std::string_view key, bool fallback);
+  std::string text(std::string_view key, std::string_view fallback);
+
+  // `alias` is another spelling of `key`: the name that is present; both present with different values throw.
+  std::string_view spelling(std::string_view key, std::string_view alias);
+  // The key is there, be its value null.
+  bool present(std::string_view key);
+  // Accepted without being looked at.
+  void ignore(std::string_view key) { known_.emplace_back(key); }
+  void ignore_prefix(std::string_view prefix) { ignored_prefixes_.emplace_back(prefix); }
+
+  // Throws ConfigError naming the first member that was never asked for and the nearest known key.
+  void refuse_unknown_keys() const;
+
+  // "<where>.<key> = <value>: <why>".
+  [[noreturn]] void refuse(std::string_view key, std::string_view why) const;
+  std::string path(std::string_view key) const;
+
+ private:
+  void mark_known(std::string_view key) { known_.emplace_back(key); }
+  [[noreturn]] void refuse_kind(std::string_view key, std::string_view wanted) const;
+
+  const JsonValue* object_;
+  std::string where_;
+  std::vector<std::string> known_;
+  std::vector<std::string> ignored_prefixes_;
+};
+
+}  // namespace trident

@@ -1,0 +1,102 @@
+#include "model/model_config.h"
+
+#include <cmath>
+#include <string>
+
+#include "core/check.h"
+
+namespace trident {
+
+std::int64_t ModelConfig::rotary_dim() const {
+  return static_cast<std::int64_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
+}
+
+namespace {
+
+void require_positive(std::int64_t value, std::string_view name, std::string_view where) {
+  // 2^31: token ids, positions and row numbers are 32-bit in the kernels.
+  if (value < 1 || value > (std::int64_t{1} << 31) - 1)
+    throw ConfigError(fmt::format("{}: {} = {}: must be between 1 and 2147483647", where, name, value));
+}
+
+void require_probability(double value, std::string_view name, std::string_view where) {
+  if (!(value >= 0.0 && value < 1.0))
+    throw ConfigError(fmt::format("{}: {} = {}: a dropout probability must be at least 0 and below 1", where, name, value));
+}
+
+void require_positive_number(double value, std::string_view name, std::string_view where) {
+  if (!(value > 0.0 && std::isfinite(value))) throw ConfigError(fmt::format("{}: {} = {}: must be a number above 0", where, name, value));
+}
+
+void validate_rope(const ModelConfig& config, std::string_view where) {
+  const RopeConfig& rope = config.rope;
+  require_positive_number(rope.theta, "rope theta", where);
+  if (rope.theta <= 1.0) throw ConfigError(fmt::format("{}: rope theta = {}: must be above 1", where, rope.theta));
+  if (!(rope.partial_rotary_factor > 0.0 && rope.partial_rotary_factor <= 1.0))
+    throw ConfigError(fmt::format("{}: partial_rotary_factor = {}: must be above 0 and at most 1", where, rope.partial_rotary_factor));
+  if (config.rotary_dim() < 2 || config.rotary_dim() % 2 != 0)
+    throw ConfigError(fmt::format("{}: head_dim = {}: the rotated part of a head ({} elements) must be an even number, at least 2, "
+                                  "because rotary embeddings rotate pairs; change head_dim or partial_rotary_factor",
+                                  where, config.head_dim, config.rotary_dim()));
+  require_positive_number(rope.factor, "rope factor", where);
+  if (rope.scaling == RopeScaling::kLlama3 || rope.scaling == RopeScaling::kYarn)
+    require_positive(rope.original_max_positions, "original_max_position_embeddings", where);
+  if (rope.scaling == RopeScaling::kLlama3) {
+    require_positive_number(rope.low_freq_factor, "low_freq_factor", where);
+    if (!(rope.high_freq_factor > rope.low_freq_factor && std::isfinite(rope.high_freq_factor)))
+      throw ConfigError(fmt::format("{}: high_freq_factor = {}: must be above low_freq_factor = {}", where, rope.high_freq_factor,
+                                    rope.low_freq_factor));
+  }
+  if (rope.scaling == RopeScaling::kYarn) {
+    require_positive_number(rope.beta_slow, "beta_slow", where);
+    if (!(rope.beta_fast >= rope.beta_slow && std::isfinite(rope.beta_fast)))
+      throw ConfigError(fmt::format("{}: beta_fast = {}: must be at least beta_slow = {}", where, rope.beta_fast, rope.beta_slow));
+    if (rope.attention_factor) require_positive_number(*rope.attention_factor, "attention_factor", where);
+  }
+}
+
+}  // namespace
+
+void validate(const ModelConfig& config, std::string_view where) {
+  require_positive(config.vocab_size, "vocab_size", where);
+  require_positive(config.hidden, "hidden size", where);
+  require_positive(config.layers, "number of layers", where);
+  require_positive(config.heads, "number of attention heads", where);
+  require_positive(config.kv_heads, "number of key/value heads", where);
+  require_positive(config.head_dim, "head_dim", where);
+  require_positive(config.ffn, "feed-forward width", where);
+  require_positive(config.max_positions, "max_position_embeddings", where);
+  if (config.heads % config.kv_heads != 0)
+    throw ConfigError(fmt::format("{}: {} attention heads are not divisible by {} key/value heads; each key/value head serves the same "
+                                  "number of query heads",
+                                  where, config.heads, config.kv_heads));
+  require_positive_number(config.norm_eps, "norm epsilon", where);
+  require_positive_number(config.init_std, "initializer_range", where);
+  require_probability(config.residual_dropout, "residual dropout", where);
+  require_probability(config.embedding_dropout, "embedding dropout", where);
+  if (config.position == PositionKind::kRope) validate_rope(config, where);
+}
+
+std::string_view to_string(ModelFamily family) {
+  switch (family) {
+    case ModelFamily::kGpt2: return "gpt2";
+    case ModelFamily::kLlama: return "llama";
+    case ModelFamily::kQwen2: return "qwen2";
+    case ModelFamily::kQwen3: return "qwen3";
+    case ModelFamily::kMistral: return "mistral";
+    case ModelFamily::kOlmo: return "olmo";
+  }
+  return "?";
+}
+
+std::string_view to_string(RopeScaling scaling) {
+  switch (scaling) {
+    case RopeScaling::kNone: return "default";
+    case RopeScaling::kLinear: return "linear";
+    case RopeScaling::kLlama3: return "llama3";
+    case RopeScaling::kYarn: return "yarn";
+  }
+  return "?";
+}
+
+}  // namespace trident

@@ -1,0 +1,93 @@
+// What a decoder-only language model is made of: the architecture as plain numbers, read from Hugging Face's config.json keys.
+//
+// Families differ in these fields only, so layers are built from the fields and never ask for the family's name. Sizes are those of
+// the whole model: nothing here knows about ranks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "core/json_reader.h"
+
+namespace trident {
+
+enum class ModelFamily : std::uint8_t { kGpt2, kLlama, kQwen2, kQwen3, kMistral, kOlmo };
+
+// kLayerNorm has weight and bias, kRmsNorm a weight, kPlainLayerNorm (OLMo 1) no parameters.
+enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm, kPlainLayerNorm };
+
+enum class Activation : std::uint8_t { kGeluTanh, kSwiGlu };
+enum class PositionKind : std::uint8_t { kLearned, kRope };
+enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3, kYarn };
+
+// Rotary position embedding (Su et al. 2021, arXiv 2104.09864) in the half-split form: element j of a head is paired with j + dim/2,
+// dim = the rotated part of the head. rope_table.h turns this into cos and sin.
+struct RopeConfig {
+  double theta = 10000.0;
+  RopeScaling scaling = RopeScaling::kNone;
+  double partial_rotary_factor = 1.0;  // rotated fraction of head_dim, in (0, 1]
+  double factor = 1.0;                 // linear, llama3, yarn: context extension, > 0
+  std::int64_t original_max_positions = 0;  // llama3, yarn: context the frequencies were trained for
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
+  double beta_fast = 32.0, beta_slow = 1.0;              // yarn: rotations that bound the ramp
+  std::optional<double> attention_factor, mscale, mscale_all_dim;  // yarn: scale of cos and sin; see rope_attention_factor()
+  bool truncate = true;                                            // yarn: the ramp's ends are whole numbers
+  bool operator==(const RopeConfig&) const = default;
+};
+
+struct ModelConfig {
+  ModelFamily family = ModelFamily::kLlama;
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;   // divides heads
+  std::int64_t head_dim = 0;   // heads * head_dim need not be hidden
+  std::int64_t ffn = 0;
+  std::int64_t max_positions = 0;
+  NormKind norm = NormKind::kRmsNorm;
+  double norm_eps = 1e-5;
+  Activation activation = Activation::kSwiGlu;
+  PositionKind position = PositionKind::kRope;
+  RopeConfig rope;             // meaningful with PositionKind::kRope
+  bool qkv_bias = false;       // of the query, key and value projections
+  bool output_bias = false;    // of the attention's output projection
+  bool mlp_bias = false;       // of every feed-forward projection
+  bool qk_norm = false;        // RMS norm over head_dim of every query and key head, before the rotation
+  bool tie_embeddings = false;
+  double residual_dropout = 0.0;   // after the attention and feed-forward outputs
+  double embedding_dropout = 0.0;  // after the sum of embeddings
+  double init_std = 0.02;          // standard deviation of initial weights
+
+  std::int64_t query_width() const { return heads * head_dim; }
+  std::int64_t kv_width() const { return kv_heads * head_dim; }
+  // Dimensions of a head that are rotated; even.
+  std::int64_t rotary_dim() const;
+  bool operator==(const ModelConfig&) const = default;
+};
+
+// Checks what the rest of the program relies on: positive sizes, kv_heads divides heads, an even rotated width, probabilities in
+// [0, 1). Throws ConfigError; `where` (the JSON path or file of the model) begins the message.
+void validate(const ModelConfig& config, std::string_view where);
+
+// Reads the architecture from the keys of a Hugging Face config.json, in the spelling of transformers 4 (rope_theta, rope_scaling,
+// torch_dtype) or 5 (rope_parameters, dtype). model_type: gpt2, llama, qwen2, qwen3, mistral, olmo.
+//
+// - A missing key takes the family's default in transformers; hidden size, layer, head and feed-forward counts must be there.
+// - Dropout: GPT-2's embd_pdrop and resid_pdrop are honoured; where they are missing there is no dropout (transformers would say
+//   0.1: a trainer's default must not depend on a family). Dropout of attention probabilities does not exist here and is refused,
+//   unless `dropout` is given: it then replaces every probability of the file (residual and embedding = dropout, attention = 0).
+// - A sliding window that max_position_embeddings never exceeds changes nothing and is accepted; any other is refused.
+// - Unknown keys, and features this program does not have (mixture of experts, dynamic and longrope scaling, other activations,
+//   quantised weights), are refused by name.
+//
+// `where` begins every message: "<where>.<key> = <value>: <why>; <remedy>". Throws ConfigError. The result is validated.
+ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where, std::optional<double> dropout = std::nullopt);
+// The same from text (a config.json file's content).
+ModelConfig model_config_from_hf_json(std::string_view json, std::string_view where, std::optional<double> dropout = std::nullopt);
+
+std::string_view to_string(ModelFamily family);  // Hugging Face's model_type
+std::string_view to_string(RopeScaling scaling);
+
+}  // namespace trident

@@ -1,0 +1,117 @@
+#include "model/model_presets.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/check.h"
+#include "core/nearest_name.h"
+
+namespace trident {
+
+namespace {
+
+struct Preset {
+  std::string_view name;
+  std::string_view json;
+};
+
+constexpr Preset kPresets[] = {
+    // Radford et al. 2019: the four GPT-2 sizes.
+    {"gpt2-124m",
+      R"({"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12})"},
+    {"gpt2-355m",
+      R"({"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 1024, "n_layer": 24, "n_head": 16})"},
+    {"gpt2-774m",
+      R"({"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 1280, "n_layer": 36, "n_head": 20})"},
+    {"gpt2-1.5b",
+      R"({"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 1600, "n_layer": 48, "n_head": 25})"},
+    // Brown et al. 2020, table 2.1, with dense attention in every layer (the paper alternates dense and banded).
+    {"gpt3-175b",
+      R"({"model_type": "gpt2", "vocab_size": 50257, "n_positions": 2048, "n_embd": 12288, "n_layer": 96, "n_head": 96})"},
+    // Ours, for GPT-2's vocabulary, tied, so that the name counts all parameters. Layers and heads divide by 8 and 4: every layout of up
+    // to 4 pipeline stages of 2 chunks and 8 tensor ranks fits.
+    // 0.95M, nearly all of it the embedding: for smoke tests, not for learning anything.
+    {"llama-1m",
+      R"({"model_type": "llama", "vocab_size": 50257, "hidden_size": 16, "intermediate_size": 256, "num_hidden_layers": 8,
+      "num_attention_heads": 8, "num_key_value_heads": 4, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "head_dim": 16, "tie_word_embeddings": true})"},
+    // 14.4M.
+    {"llama-15m",
+      R"({"model_type": "llama", "vocab_size": 50257, "hidden_size": 192, "intermediate_size": 768, "num_hidden_layers": 8,
+      "num_attention_heads": 8, "num_key_value_heads": 4, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "head_dim": 32, "tie_word_embeddings": true})"},
+    // 61.1M.
+    {"llama-60m",
+      R"({"model_type": "llama", "vocab_size": 50257, "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 12,
+      "num_attention_heads": 8, "num_key_value_heads": 4, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": true})"},
+    // Touvron et al. 2023 (arXiv 2307.09288) and the published configurations.
+    {"llama2-7b",
+      R"({"model_type": "llama", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+      "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 10000.0})"},
+    {"llama2-13b",
+      R"({"model_type": "llama", "vocab_size": 32000, "hidden_size": 5120, "intermediate_size": 13824, "num_hidden_layers": 40,
+      "num_attention_heads": 40, "num_key_value_heads": 40, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 10000.0})"},
+    {"llama2-70b",
+      R"({"model_type": "llama", "vocab_size": 32000, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
+      "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 10000.0})"},
+    // Grattafiori et al. 2024 (arXiv 2407.21783), table 3, and the published configurations.
+    {"llama3-8b",
+      R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+      "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 500000.0})"},
+    {"llama3-70b",
+      R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
+      "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 500000.0})"},
+    {"llama3.1-405b",
+      R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 16384, "intermediate_size": 53248, "num_hidden_layers": 126,
+      "num_attention_heads": 128, "num_key_value_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+      "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+      "original_max_position_embeddings": 8192}})"},
+    {"llama3.2-1b",
+      R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+      "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+      "rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+      "original_max_position_embeddings": 8192}, "head_dim": 64, "tie_word_embeddings": true})"},
+    // Qwen2.5 (arXiv 2412.15115) and Qwen3 (arXiv 2505.09388), base models' configurations.
+    {"qwen2.5-0.5b",
+      R"({"model_type": "qwen2", "vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
+      "num_attention_heads": 14, "num_key_value_heads": 2, "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": true})"},
+    {"qwen2.5-1.5b",
+      R"({"model_type": "qwen2", "vocab_size": 151936, "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28,
+      "num_attention_heads": 12, "num_key_value_heads": 2, "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": true})"},
+    {"qwen2.5-7b",
+      R"({"model_type": "qwen2", "vocab_size": 152064, "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+      "num_attention_heads": 28, "num_key_value_heads": 4, "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0})"},
+    {"qwen3-0.6b",
+      R"({"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
+      "num_attention_heads": 16, "num_key_value_heads": 8, "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "head_dim": 128, "tie_word_embeddings": true})"},
+    // Jiang et al. 2023 (arXiv 2310.06825); version 0.2, which has no sliding window.
+    {"mistral-7b",
+      R"({"model_type": "mistral", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+      "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 1000000.0,
+      "sliding_window": null})"},
+    // Groeneveld et al. 2024 (arXiv 2402.00838): layer norms without parameters.
+    {"olmo-1b",
+      R"({"model_type": "olmo", "vocab_size": 50304, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+      "num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 2048, "rope_theta": 10000.0, "tie_word_embeddings": true})"},
+};
+
+}  // namespace
+
+std::vector<std::string_view> model_preset_names() {
+  std::vector<std::string_view> names;
+  for (const Preset& preset : kPresets) names.push_back(preset.name);
+  return names;
+}
+
+std::string_view model_preset_json(std::string_view name, std::string_view where) {
+  for (const Preset& preset : kPresets)
+    if (preset.name == name) return preset.json;
+  std::string known;
+  for (const Preset& preset : kPresets) known += fmt::format("{}{}", known.empty() ? "" : ", ", preset.name);
+  throw ConfigError(fmt::format("{} = {}: no such model preset, the nearest is \"{}\"; known are {}", where, in_quotes(name),
+                                nearest_name(name, model_preset_names()), known));
+}
+
+ModelConfig model_preset(std::string_view name, std::string_view where) {
+  return model_config_from_hf_json(model_preset_json(name, where), where, 0.0);
+}
+
+}  // namespace trident
