@@ -1,50 +1,24 @@
-// One rank's parameters: laid out in buckets, gathered for use, their gradients reduced, under one ZeRO policy.
+// One rank's parameters under one ZeRO policy: gathered for use, their gradients reduced.
 //
-// Three things that are not the same: a *unit* (layer, embedding, head) is what is gathered and freed; a *bucket* is one flat buffer
-// of parameters of one unit that are reduced alike; the *formats* are f32 master, compute dtype on the wire and in use.
-// Offsets and cuts are pure (make_buckets), the store only moves bytes. Within a bucket every parameter starts at a multiple of
-// kParamAlignment elements and is dense, so gathered weights are GEMM operands as they are; rank i of the N = dp x cp ranks owns
-// the i-th of N equal slices, wherever that cuts. The gaps are zero in every format.
+// Three things that are not the same: a *unit* (layer, embedding, head) is what is gathered and freed; a *bucket* (param_layout.h) is
+// one flat buffer that is reduced at once; the *formats* are f32 master, and the compute dtype on the wire and in use. Offsets and
+// cuts are pure; the store only moves bytes, in the order the step program says.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "core/zero_policy.h"
 #include "device/arena.h"
 #include "device/device.h"
 #include "parallel/parallel_context.h"
+#include "parallel/param_layout.h"
 #include "parallel/shard_spec.h"
 
 namespace trident {
 
-inline constexpr std::int64_t kParamAlignment = 64;  // elements; also the block of the gradient norm
-
-// ---- layout (pure) -----------------------------------------------------------------------------------------------------------
-
-struct BucketLayout {
-  struct Entry {
-    int param = 0;            // index in the unit's spec list
-    std::int64_t offset = 0;  // elements
-    Shape shape;              // dense local shape
-  };
-  std::vector<Entry> entries;
-  std::int64_t elements = 0;        // padded: shards * shard_elements
-  std::int64_t shard_elements = 0;  // a multiple of kParamAlignment
-  std::vector<SubAxis> partial_over;
-  TieGroup tie = TieGroup::kNone;
-  bool trainable = true;
-};
-
-// Buckets of one unit: parameters in declaration order, split where (partial axes, tie, trainable) change or `bucket_bytes` of f32
-// gradients are reached; a tied weight is alone in its bucket, so that its cuts are the same wherever it is held.
-std::vector<BucketLayout> make_buckets(const std::vector<ParamSpec>& specs, int tensor_degree, int shards, std::int64_t bucket_bytes);
-
-// ---- the store ------------------------------------------------------------------------------------------------------------------
-
-// What a rank holds: the units in model order with their parameters.
+// What a rank holds: its units in model order with their parameters.
 struct UnitParams {
   int unit = 0;
   std::vector<ParamSpec> specs;
@@ -55,65 +29,116 @@ struct ParamStoreConfig {
   DType compute = DType::kF32;
   std::int64_t bucket_bytes = 25 << 20;
   std::uint64_t seed = 0;
-  int num_gather_slots = 0;  // buffers for gathered units (0 when resident); from the step program
-  int num_grad_slots = 0;    // buffers for a unit's transient full gradients (0 when gradients are kept full)
+  int num_gather_slots = 0;  // buffers for gathered units (0: weights are resident); from the step program
+  int num_grad_slots = 0;    // buffers for a unit's transient full gradients (0: gradients are kept full)
+};
+
+// A shard as the optimizer sees it. The views are there after ParamStore::bind().
+struct ParamShard {
+  int unit = 0;
+  std::int64_t elements = 0;  // n
+  TensorView master;  // f32 [n]
+  TensorView param;   // compute dtype [n]: where updated values go; is `master` itself in f32
+  TensorView grad;    // f32 [n]: reduced, valid after wait_reduced()
+  std::vector<ShardPiece> pieces;
+  bool counts_in_norm = true;  // false: another rank (ddp), or the embedding's copy of a tied weight, counts it
+  bool updated = true;         // false: the head's gradient of a tied weight whose one copy the embedding's shard updates
 };
 
 class ParamStore {
  public:
   // Books all memory in `plan`; nothing is usable before bind().
-  ParamStore(ParamStoreConfig config, std::vector<UnitParams> units, ParallelContext& context, ArenaPlan& plan);
+  ParamStore(const ParamStoreConfig& config, std::vector<UnitParams> units, ParallelContext& context, ArenaPlan& plan);
 
-  // Grants the memory, draws the initial weights (each element a pure function of seed, tensor name and global index), and
-  // gathers resident units.
+  // Grants the memory, draws the initial weights and makes resident units complete. Collective over dp.
   void bind(Arena& arena);
 
-  // ---- weights -----------------------------------------------------------------------------------------------------------------
-  // Starts gathering `unit` into `slot` (ignored when resident) on the gather stream; the buffer's earlier use must be over.
+  // ---- weights ---------------------------------------------------------------------------------------------------------------
+  // Starts gathering `unit` on the gather stream, into buffer `slot` (ignored when weights are resident).
   void gather(int unit, int slot);
-  // The compute stream waits for the gather of `unit`. No-op when nothing is pending.
+  // The compute stream waits for the gather of `unit`; no-op when none is pending.
   void wait_gathered(int unit);
-  // The slot may be overwritten by a later gather.
+  // What was computed so far may have read the unit's buffer; a later gather waits for that much.
   void free(int unit, int slot);
   // The dense compute-dtype weight; the unit must be gathered or resident.
   ConstTensorView weight(int unit, int param) const;
 
-  // ---- gradients ----------------------------------------------------------------------------------------------------------------
-  // Before a backward of `unit`: `first` = the first since the last reduction (gradients are overwritten), in transient buffer
-  // `slot` when gradients are not kept full. Waits until an earlier reduction has left that buffer.
-  void begin_backward(int unit, int slot, Accumulate accumulate);
-  // f32, dense, to be written with grad_mode(unit).
-  TensorView grad(int unit, int param);
+  // ---- gradients --------------------------------------------------------------------------------------------------------------
+  // Before a backward of `unit`: with Accumulate::kNo its gradients are overwritten (the first backward since they were reduced),
+  // in transient buffer `slot` when gradients are not kept full. Waits until an earlier reduction has left the buffer.
+  void begin_backward(int unit, int slot, Accumulate mode);
+  // f32, dense; written by the layers in grad_mode().
+  TensorView grad(int unit, int param) const;
   Accumulate grad_mode(int unit) const;
-  // Starts the sum over dp (x cp), then over the bucket's partial axes once `last`, on the reduce stream.
-  void reduce(int unit, int slot, bool first, bool last);
-  // Adds the lookup and the head gradient of the tied weight (both reduced), on both ranks that hold it, in that order.
+  // Starts the sum over dp x cp on the reduce stream; with `last` (the unit's gradients are complete) also over the partial axes.
+  void reduce(int unit, bool last);
+  // Lookup gradient + head gradient of the tied weight, both reduced, added in this order on every rank that holds the weight.
   void exchange_tied();
   // The compute stream waits for all reductions.
   void wait_reduced();
 
-  // ---- shards: what the optimizer works on -------------------------------------------------------------------------------------------
-  struct Shard {
-    int unit = 0;
-    const BucketLayout* bucket = nullptr;
-    std::int64_t begin = 0;      // first element of the bucket that this rank owns
-    TensorView master;           // f32 [n]
-    TensorView param;            // compute dtype [n]: where the updated values go (wire shard or slice of the resident weights)
-    TensorView grad;             // f32 [n], reduced; valid after wait_reduced()
-    bool norm_owner = true;      // this rank counts the shard in the gradient norm (not a tp replica, not the tied copy)
-    bool update = true;          // false for the head's view of a tied weight that the embedding's shard already updates
-  };
-  std::span<Shard> shards() { return shards_; }
-  const ParamSpec& spec(int unit, int param) const;
-
-  // Logical bytes this rank sends per step for gradients and parameters by the formulas of docs/communication.md are derived
-  // outside; here only sizes: sum of bucket elements of a unit.
-  std::int64_t unit_elements(int unit) const;
+  std::span<const ParamShard> shards() const { return shards_; }
+  const ParamStoreConfig& config() const { return config_; }
+  int num_shards() const { return shard_count_; }
+  bool resident() const { return config_.num_gather_slots == 0; }
 
  private:
-  struct Bucket;
-  struct Unit;
-  std::vector<Shard> shards_;
+  struct Bucket {
+    BucketLayout layout;
+    std::int64_t unit_offset = 0;  // elements, within the unit's contiguous buffers
+    std::size_t shard = 0;         // index in shards_ (one per bucket)
+    std::int64_t owned_begin = 0, owned = 0;  // the elements whose optimizer state is here
+    int shares_weight_with = -1;   // bucket index: the one copy of a tied weight when this rank holds both ends
+    ArenaSlot wire_slot, master_slot, accumulated_slot;
+    TensorView wire;         // compute dtype: what gathers send; this rank's shard, or all of it under ddp
+    TensorView accumulated;  // f32: sums of reduced micro-batches (only when grad_sync_every > 0)
+    bool has_accumulated = false;
+    bool reduction_pending = false, reduction_last = false;
+  };
+  struct Unit {
+    int id = 0;
+    std::vector<ParamSpec> specs;
+    std::vector<std::pair<int, std::int64_t>> place;  // per param: bucket index, element offset within the unit's buffers
+    std::vector<int> buckets;
+    std::int64_t elements = 0;  // of all buckets
+    ArenaSlot weight_slot, grad_slot;
+    TensorView weights, grads;  // current buffers: the unit's own, or a slot's
+    Accumulate mode = Accumulate::kNo;
+    Event gathered;
+    bool gather_pending = false;
+  };
+  struct Slot {
+    ArenaSlot range;
+    TensorView buffer;
+    Event released;        // gather slots: the last compute that read it
+    int unit_index = -1;   // gradient slots: whose gradients it holds
+  };
+
+  Unit& unit_of(int id);
+  const Unit& unit_of(int id) const;
+  void make_shards();
+  void book(ArenaPlan& plan);
+  void grant(Arena& arena);
+  void draw_weights(const Unit& unit, Bucket& bucket);
+  TensorView bucket_grad(const Bucket& bucket) const;
+  TensorView reduced_grad(const Bucket& bucket) const;  // this rank's reduced part of the local gradient buffer
+  void zero_gaps(const Unit& unit);
+  void finish_reduction(Bucket& bucket);
+  void finish_unit(Unit& unit);
+  void sum_partial(Bucket& bucket, TensorView grad);
+  Bucket* tied_bucket(std::size_t first_or_last_unit);
+
+  ParamStoreConfig config_;
+  ParallelContext& context_;
+  int shard_count_ = 1, shard_index_ = 0;
+  std::vector<Unit> units_;
+  std::vector<Bucket> buckets_;
+  std::vector<int> bucket_unit_;  // bucket -> index in units_
+  std::vector<ParamShard> shards_;
+  std::vector<Slot> gather_slots_, grad_slots_;
+  ArenaSlot tied_slot_;
+  TensorView tied_received_;
+  bool exchanges_tied_ = false;  // another rank holds the other end of the tied weight
 };
 
 }  // namespace trident

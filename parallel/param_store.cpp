@@ -1,0 +1,219 @@
+#include "parallel/param_store.h"
+
+#include <algorithm>
+
+namespace trident {
+ParamStore::Unit& ParamStore::unit_of(int id) {
+  for (Unit& unit : units_) {
+    if (unit.id == id) return unit;
+  }
+  throw InternalError(fmt::format("unit {} is not on rank {}", id, context_.rank()));
+}
+const ParamStore::Unit& ParamStore::unit_of(int id) const { return const_cast<ParamStore*>(this)->unit_of(id); }
+
+// ---- weights -------------------------------------------------------------------------------------------------------------------
+
+void ParamStore::gather(int id, int slot) {
+  Unit& unit = unit_of(id);
+  Stream& stream = context_.gather_stream();
+  stream.wait(context_.compute_stream().record());  // the optimizer wrote the shards there
+  if (!resident()) {
+    Slot& target = gather_slots_[static_cast<std::size_t>(slot)];
+    stream.wait(target.released);
+    unit.weights = target.buffer.range(0, unit.elements);
+  }
+  for (const int b : unit.buckets) {
+    const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+    if (resident() && bucket.shares_weight_with >= 0) continue;  // gathered as part of the other end
+    const Bucket& source = bucket.shares_weight_with >= 0 ? buckets_[static_cast<std::size_t>(bucket.shares_weight_with)] : bucket;
+    const std::int64_t n = bucket.layout.shard_elements;
+    const ConstTensorView mine = source.wire.num_elements() == n ? source.wire : source.wire.range(shard_index_ * n, n);
+    context_.data_gather().all_gather(stream, unit.weights.range(bucket.unit_offset, bucket.layout.elements), mine);
+  }
+  unit.gathered = stream.record();
+  unit.gather_pending = true;
+}
+
+void ParamStore::wait_gathered(int id) {
+  Unit& unit = unit_of(id);
+  if (!unit.gather_pending) return;
+  context_.compute_stream().wait(unit.gathered);
+  unit.gather_pending = false;
+}
+
+void ParamStore::free(int id, int slot) {
+  Unit& unit = unit_of(id);
+  gather_slots_[static_cast<std::size_t>(slot)].released = context_.compute_stream().record();
+  unit.weights = TensorView();  // a stale use fails instead of reading another unit's weights
+}
+
+ConstTensorView ParamStore::weight(int id, int param) const {
+  const Unit& unit = unit_of(id);
+  const auto [b, offset] = unit.place[static_cast<std::size_t>(param)];
+  const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+  TRIDENT_CHECK(!unit.gather_pending, "unit {} is used before its gather was awaited", id);
+  const bool shared = resident() && bucket.shares_weight_with >= 0;
+  const TensorView source = shared ? units_[static_cast<std::size_t>(bucket_unit_[static_cast<std::size_t>(bucket.shares_weight_with)])].weights
+                                   : unit.weights;
+  TRIDENT_CHECK(source.data() != nullptr, "unit {} is used while not gathered", id);
+  const std::int64_t at = shared ? buckets_[static_cast<std::size_t>(bucket.shares_weight_with)].unit_offset : offset;
+  for (const BucketLayout::Entry& entry : bucket.layout.entries) {
+    if (entry.param == param) return source.range(at, entry.elements()).reshape(entry.shape);
+  }
+  throw InternalError(fmt::format("unit {} has no parameter {}", id, param));
+}
+
+// ---- gradients -------------------------------------------------------------------------------------------------------------------
+
+void ParamStore::begin_backward(int id, int slot, Accumulate mode) {
+  Unit& unit = unit_of(id);
+  unit.mode = mode;
+  if (mode == Accumulate::kYes) return;
+  finish_unit(unit);
+  if (!grad_slots_.empty()) {
+    Slot& target = grad_slots_[static_cast<std::size_t>(slot)];
+    if (target.unit_index >= 0) finish_unit(units_[static_cast<std::size_t>(target.unit_index)]);
+    target.unit_index = static_cast<int>(&unit - units_.data());
+    unit.grads = target.buffer.range(0, unit.elements);
+  }
+  zero_gaps(unit);
+}
+
+TensorView ParamStore::grad(int id, int param) const {
+  const Unit& unit = unit_of(id);
+  const auto [b, offset] = unit.place[static_cast<std::size_t>(param)];
+  for (const BucketLayout::Entry& entry : buckets_[static_cast<std::size_t>(b)].layout.entries) {
+    if (entry.param == param) return unit.grads.range(offset, entry.elements()).reshape(entry.shape);
+  }
+  throw InternalError(fmt::format("unit {} has no parameter {}", id, param));
+}
+
+Accumulate ParamStore::grad_mode(int id) const { return unit_of(id).mode; }
+
+// A transient buffer holds another unit's values where this unit has gaps; reductions carry gaps along, so they must be zero.
+void ParamStore::zero_gaps(const Unit& unit) {
+  Ops& ops = context_.device().ops();
+  Stream& stream = context_.compute_stream();
+  for (const int b : unit.buckets) {
+    const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+    std::int64_t end = 0;
+    const auto zero_to = [&](std::int64_t next) {
+      if (next > end) ops.fill_zero(stream, unit.grads.range(bucket.unit_offset + end, next - end));
+    };
+    for (const BucketLayout::Entry& entry : bucket.layout.entries) {
+      zero_to(entry.offset);
+      end = entry.offset + entry.elements();
+    }
+    zero_to(bucket.layout.elements);
+  }
+}
+
+TensorView ParamStore::bucket_grad(const Bucket& bucket) const {
+  const Unit& unit = units_[static_cast<std::size_t>(bucket_unit_[static_cast<std::size_t>(&bucket - buckets_.data())])];
+  return unit.grads.range(bucket.unit_offset, bucket.layout.elements);
+}
+
+TensorView ParamStore::reduced_grad(const Bucket& bucket) const {
+  const TensorView whole = bucket_grad(bucket);
+  return whole.range(bucket.owned_begin, bucket.owned);
+}
+
+void ParamStore::reduce(int id, bool last) {
+  Unit& unit = unit_of(id);
+  Stream& stream = context_.reduce_stream();
+  stream.wait(context_.compute_stream().record());  // backward wrote the gradients there
+  for (const int b : unit.buckets) {
+    Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+    if (!bucket.layout.trainable) continue;
+    const TensorView local = bucket_grad(bucket);
+    if (config_.policy.shard_optimizer) {
+      context_.data_reduce().reduce_scatter(stream, reduced_grad(bucket), local, ReduceOp::kSum);
+    } else {
+      context_.data_reduce().all_reduce(stream, local, ReduceOp::kSum);
+    }
+    if (config_.policy.grad_sync_every == 0) sum_partial(bucket, reduced_grad(bucket));
+    bucket.reduction_pending = true;
+    bucket.reduction_last = last;
+  }
+}
+
+// A partial gradient is complete once summed over the tensor ranks that hold the other parts.
+void ParamStore::sum_partial(Bucket& bucket, TensorView grad) {
+  for (const SubAxis& sub_axis : bucket.layout.partial_over) {
+    context_.partial(sub_axis).all_reduce(context_.reduce_stream(), grad, ReduceOp::kSum);
+  }
+}
+
+// Waits for a started reduction and, when micro-batches are reduced one by one, adds its result to the sum so far.
+void ParamStore::finish_reduction(Bucket& bucket) {
+  if (!bucket.reduction_pending) return;
+  bucket.reduction_pending = false;
+  Stream& compute = context_.compute_stream();
+  compute.wait(context_.reduce_stream().record());
+  if (config_.policy.grad_sync_every == 0) return;
+  Ops& ops = context_.device().ops();
+  if (bucket.has_accumulated) {
+    ops.accumulate(compute, bucket.accumulated, reduced_grad(bucket));
+  } else {
+    ops.convert(compute, bucket.accumulated, reduced_grad(bucket));
+  }
+  bucket.has_accumulated = true;
+}
+
+void ParamStore::finish_unit(Unit& unit) {
+  for (const int b : unit.buckets) finish_reduction(buckets_[static_cast<std::size_t>(b)]);
+}
+
+void ParamStore::wait_reduced() {
+  Stream& compute = context_.compute_stream();
+  for (Unit& unit : units_) finish_unit(unit);
+  if (config_.policy.grad_sync_every > 0) {
+    context_.reduce_stream().wait(compute.record());
+    for (Bucket& bucket : buckets_) {
+      if (bucket.has_accumulated && bucket.reduction_last) sum_partial(bucket, bucket.accumulated);
+      bucket.has_accumulated = bucket.reduction_last = false;
+    }
+  }
+  compute.wait(context_.reduce_stream().record());
+}
+
+ParamStore::Bucket* ParamStore::tied_bucket(std::size_t index) {
+  for (const int b : units_[index].buckets) {
+    if (buckets_[static_cast<std::size_t>(b)].layout.tie == TieGroup::kEmbedding) return &buckets_[static_cast<std::size_t>(b)];
+  }
+  return nullptr;
+}
+
+void ParamStore::exchange_tied() {
+  Bucket* lookup = tied_bucket(0);                 // the embedding is the first unit of the first stage,
+  Bucket* head = tied_bucket(units_.size() - 1);   // the head the last unit of the last
+  Ops& ops = context_.device().ops();
+  Stream& compute = context_.compute_stream();
+  if (lookup != nullptr) finish_reduction(*lookup);
+  if (head != nullptr) finish_reduction(*head);
+  if (!exchanges_tied_) {
+    TRIDENT_CHECK(lookup != nullptr && head != nullptr && lookup != head, "the tied weight's two ends are not here");
+    const TensorView sum = shards_[lookup->shard].grad;
+    ops.add(compute, sum, sum, shards_[head->shard].grad);
+    return;
+  }
+  const bool holds_lookup = context_.coordinates().pipeline == 0;
+  const TensorView mine = shards_[(holds_lookup ? lookup : head)->shard].grad;
+  const int peer = holds_lookup ? context_.grid().degrees().pipeline - 1 : 0;
+  Communicator& to_head = context_.pipeline_forward();
+  Communicator& to_lookup = context_.pipeline_backward();
+  Stream& send = context_.send_stream(holds_lookup);
+  Stream& recv = context_.recv_stream(!holds_lookup);
+  send.wait(compute.record());
+  (holds_lookup ? to_head : to_lookup).send(send, mine, peer);
+  (holds_lookup ? to_lookup : to_head).recv(recv, tied_received_, peer);
+  compute.wait(recv.record());
+  compute.wait(send.record());  // `mine` is overwritten next
+  if (holds_lookup) {
+    ops.add(compute, mine, mine, tied_received_);
+  } else {
+    ops.add(compute, mine, tied_received_, mine);
+  }
+}
+
+}  // namespace trident

@@ -1,0 +1,171 @@
+// The planning half of ParamStore: what is booked, granted and drawn before the first step.
+
+#include <algorithm>
+#include <string>
+
+#include "parallel/param_store.h"
+
+namespace trident {
+namespace {
+
+std::int64_t bytes_of(std::int64_t elements, DType dtype) { return elements * size_of(dtype); }
+
+}  // namespace
+
+ParamStore::ParamStore(const ParamStoreConfig& config, std::vector<UnitParams> units, ParallelContext& context, ArenaPlan& plan)
+    : config_(config), context_(context), shard_count_(context.data_reduce().size()), shard_index_(context.data_reduce().rank()) {
+  const int tensor_degree = context.grid().degrees().tensor;
+  const GridCoordinates at = context.coordinates();
+  exchanges_tied_ = false;
+  units_.reserve(units.size());
+  int tied = -1;
+  for (UnitParams& params : units) {
+    Unit& unit = units_.emplace_back();
+    unit.id = params.unit;
+    unit.specs = std::move(params.specs);
+    unit.place.resize(unit.specs.size());
+    for (BucketLayout& layout : make_buckets(unit.specs, tensor_degree, shard_count_, config_.bucket_bytes)) {
+      const int index = static_cast<int>(buckets_.size());
+      Bucket& bucket = buckets_.emplace_back();
+      bucket.layout = std::move(layout);
+      bucket.unit_offset = unit.elements;
+      bucket_unit_.push_back(static_cast<int>(units_.size()) - 1);
+      unit.buckets.push_back(index);
+      unit.elements += bucket.layout.elements;
+      for (const BucketLayout::Entry& entry : bucket.layout.entries) {
+        unit.place[static_cast<std::size_t>(entry.param)] = {index, bucket.unit_offset + entry.offset};
+      }
+      if (bucket.layout.tie == TieGroup::kEmbedding) {
+        if (tied >= 0) bucket.shares_weight_with = tied;
+        tied = index;
+      }
+    }
+  }
+  // Both ends are tied or none; a rank that holds just one exchanges with the rank that holds the other.
+  const bool both = std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& b) { return b.shares_weight_with >= 0; });
+  exchanges_tied_ = tied >= 0 && !both;
+  TRIDENT_CHECK(!exchanges_tied_ || context.grid().degrees().pipeline > 1, "a tied weight with one end on rank {}", context.rank());
+  TRIDENT_CHECK(!exchanges_tied_ || at.pipeline == 0 || at.pipeline == context.grid().degrees().pipeline - 1,
+                "a tied weight on middle stage {}", at.pipeline);
+  make_shards();
+  book(plan);
+}
+
+void ParamStore::make_shards() {
+  const bool sharded = config_.policy.shard_optimizer;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    Bucket& bucket = buckets_[b];
+    const Unit& unit = units_[static_cast<std::size_t>(bucket_unit_[b])];
+    bucket.owned = sharded ? bucket.layout.shard_elements : bucket.layout.elements;
+    bucket.owned_begin = sharded ? shard_index_ * bucket.owned : 0;
+    bucket.shard = shards_.size();
+    ParamShard& shard = shards_.emplace_back();
+    shard.unit = unit.id;
+    shard.elements = bucket.owned;
+    shard.pieces = shard_pieces(bucket.layout, unit.specs, bucket.owned_begin, bucket.owned, context_.grid().degrees().tensor,
+                                context_.coordinates().tensor);
+    const bool tied_copy = bucket.layout.tie == TieGroup::kEmbedding && unit.id != 0;
+    shard.counts_in_norm = bucket.layout.trainable && !tied_copy && (sharded || shard_index_ == 0);
+    shard.updated = bucket.layout.trainable && bucket.shares_weight_with < 0;
+  }
+}
+
+void ParamStore::book(ArenaPlan& plan) {
+  std::int64_t largest = 0;
+  for (Unit& unit : units_) {
+    largest = std::max(largest, unit.elements);
+    const std::string name = fmt::format("unit {}", unit.id);
+    if (resident()) unit.weight_slot = plan.book(name + " weights", MemoryUse::kParameters, bytes_of(unit.elements, config_.compute));
+    if (config_.num_grad_slots == 0) {
+      unit.grad_slot = plan.book(name + " gradients", MemoryUse::kGradients, bytes_of(unit.elements, DType::kF32));
+    }
+    for (const int b : unit.buckets) {
+      Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+      const std::int64_t n = bucket.owned;
+      const bool owns_weight = bucket.shares_weight_with < 0;
+      // In f32 the master is the value itself: a slice of the resident weights, or the shard that gathers send.
+      if (owns_weight && !(resident() && config_.compute == DType::kF32)) {
+        bucket.master_slot = plan.book(name + " master weights", MemoryUse::kOptimizer, bytes_of(n, DType::kF32));
+      }
+      if (owns_weight && !resident() && config_.compute != DType::kF32) {
+        bucket.wire_slot = plan.book(name + " weight shard", MemoryUse::kParameters, bytes_of(n, config_.compute));
+      }
+      if (config_.policy.grad_sync_every > 0) {
+        bucket.accumulated_slot = plan.book(name + " gradient shard", MemoryUse::kGradients, bytes_of(n, DType::kF32));
+      }
+    }
+  }
+  const auto book_slots = [&](std::vector<Slot>& slots, int count, MemoryUse use, DType dtype, std::string_view what) {
+    slots.resize(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      slots[i].range = plan.book(fmt::format("{} {}", what, i), use, bytes_of(largest, dtype));
+    }
+  };
+  book_slots(gather_slots_, config_.num_gather_slots, MemoryUse::kParameters, config_.compute, "gathered unit");
+  book_slots(grad_slots_, config_.num_grad_slots, MemoryUse::kGradients, DType::kF32, "gradients of a unit");
+  if (exchanges_tied_) {
+    const Bucket* tied = context_.coordinates().pipeline == 0 ? tied_bucket(0) : tied_bucket(units_.size() - 1);
+    tied_slot_ = plan.book("tied gradient of the other end", MemoryUse::kCommunication, bytes_of(tied->owned, DType::kF32));
+  }
+}
+
+void ParamStore::bind(Arena& arena) {
+  grant(arena);
+  for (const Unit& unit : units_) {
+    for (const int b : unit.buckets) {
+      Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+      if (bucket.shares_weight_with < 0) draw_weights(unit, bucket);
+    }
+  }
+  if (resident() && config_.policy.shard_optimizer) {
+    for (const Unit& unit : units_) gather(unit.id, 0);
+    for (const Unit& unit : units_) wait_gathered(unit.id);
+  }
+}
+
+void ParamStore::grant(Arena& arena) {
+  const auto flat = [&](ArenaSlot slot, DType dtype, std::int64_t n) { return arena.grant(slot, dtype, Shape{n}); };
+  std::int64_t largest = 0;
+  for (const Unit& unit : units_) largest = std::max(largest, unit.elements);
+  for (Slot& slot : gather_slots_) slot.buffer = flat(slot.range, config_.compute, largest);
+  for (Slot& slot : grad_slots_) slot.buffer = flat(slot.range, DType::kF32, largest);
+  for (Unit& unit : units_) {
+    if (resident()) unit.weights = flat(unit.weight_slot, config_.compute, unit.elements);
+    if (grad_slots_.empty()) unit.grads = flat(unit.grad_slot, DType::kF32, unit.elements);
+    for (const int b : unit.buckets) {
+      Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+      ParamShard& shard = shards_[bucket.shard];
+      if (bucket.shares_weight_with < 0) {
+        if (resident()) {
+          bucket.wire = unit.weights.range(bucket.unit_offset + bucket.owned_begin, bucket.owned);
+        } else {
+          const bool is_master = config_.compute == DType::kF32;
+          bucket.wire = flat(is_master ? bucket.master_slot : bucket.wire_slot, config_.compute, bucket.owned);
+        }
+        shard.param = bucket.wire;
+        shard.master = config_.compute == DType::kF32 ? bucket.wire : flat(bucket.master_slot, DType::kF32, bucket.owned);
+      }
+      const bool accumulates = config_.policy.grad_sync_every > 0;
+      if (accumulates) bucket.accumulated = flat(bucket.accumulated_slot, DType::kF32, bucket.owned);
+      shard.grad = accumulates ? bucket.accumulated : reduced_grad(bucket);
+    }
+  }
+  if (exchanges_tied_) {
+    tied_received_ = flat(tied_slot_, DType::kF32, tied_slot_.bytes / size_of(DType::kF32));
+  }
+}
+
+void ParamStore::draw_weights(const Unit& unit, Bucket& bucket) {
+  ParamShard& shard = shards_[bucket.shard];
+  const int tensor_degree = context_.grid().degrees().tensor, tensor_rank = context_.coordinates().tensor;
+  TRIDENT_CHECK(shard.master.where() == MemoryKind::kHost, "initial weights of unit {} are drawn in host memory", unit.id);
+  for (const ShardPiece& piece : shard.pieces) {
+    const TensorView target = shard.master.range(piece.shard_begin, piece.count);
+    draw_initial_values(piece, tensor_degree, tensor_rank, config_.seed, target.span<float>());
+  }
+  if (shard.param.data() != shard.master.data()) {
+    context_.device().ops().convert(context_.compute_stream(), shard.param, shard.master);
+  }
+}
+
+}  // namespace trident
