@@ -1,0 +1,214 @@
+#include "train/option_table.h"
+
+namespace trident {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr Range kFromZero{0, kInf};
+constexpr Range kFromOne{1, kInf};
+constexpr Range kPositive{0, kInf, Range::Ends::kOpenLow};
+constexpr Range kDegree{1, 65536};
+constexpr Range kProbability{0, 1, Range::Ends::kOpenHigh};
+constexpr OptionStatus kReserved = OptionStatus::kReserved;
+
+using enum Takes;
+
+std::vector<OptionBlock> make_blocks() {
+  return {
+      {"run", "Where the run lives and how long it goes on."},
+      {"model", "One of: `preset`, `hf_config`, or the keys of a Hugging Face config.json spelled out here (`model_type`, ...)."},
+      {"parallel", "How the ranks divide the work. A text like `\"2DP x 4PP x 4TP\"` (any order, missing axes are 1) stands for the degrees."},
+      {"batch", "How many sequences make one step."},
+      {"precision", "Number formats."},
+      {"recompute", "What the backward pass computes again instead of keeping it."},
+      {"optimizer", "The update rule. One-dimensional parameters and biases are not decayed."},
+      {"lr_schedule", "The learning rate of step n (first is 1): `lr * n / warmup_steps` while n <= warmup_steps, then the schedule."},
+      {"data", "Token files, as `trident data prepare` writes them: `PREFIX` stands for PREFIX.bin and PREFIX.idx."},
+      {"eval", "Loss on the validation data."},
+      {"checkpoint", "Saving and resuming. With `every` 0 the other keys have no effect."},
+      {"log", "What is written while the run goes on."},
+      {"debug", "Checks that cost time."},
+  };
+}
+
+std::vector<Option> run_options() {
+  return {
+      {.path = "$schema", .takes = kNull | kString, .fallback = "null", .doc = "For editors; not read."},
+      {.path = "run.dir", .takes = kString, .fallback = "\"runs/default\"", .doc = "Run directory: resolved configuration, plan, metrics.",
+       .aka = {"output_dir", "save"}},
+      {.path = "run.seed", .takes = kInteger, .fallback = "1234",
+       .doc = "Every random number follows from it: initial weights, sample order, dropout.", .range = kFromZero},
+      {.path = "run.steps", .takes = kInteger, .fallback = "", .doc = "Optimizer updates to make.", .range = kFromOne, .unit = "steps",
+       .aka = {"train_iters", "max_steps", "num_steps", "iterations"}},
+      {.path = "run.max_minutes", .takes = kNull | kNumber, .fallback = "0", .doc = "End after this time; 0: no limit.", .range = kFromZero,
+       .unit = "minutes", .status = kReserved, .aka = {"exit_duration_in_mins"}},
+      {.path = "run.threads_per_rank", .takes = kInteger, .fallback = "1", .doc = "Compute threads of each rank on the CPU.", .range = {1, 1024},
+       .aka = {"omp_num_threads"}},
+      {.path = "run.pin", .takes = kBool, .fallback = "true", .doc = "Bind ranks to cores where there are enough of them."},
+      {.path = "device", .takes = kString, .fallback = "\"auto\"", .doc = "Where ranks compute; auto takes the best this build has.",
+       .choices = {"auto", "cpu"}, .reserved_values = {{"cuda", "this program was built without CUDA; use cpu or auto"}}},
+  };
+}
+
+std::vector<Option> model_options() {
+  return {
+      {.path = "model.preset", .takes = kNull | kString, .fallback = "null", .doc = "A model by name, such as gpt2-124m or llama-60m."},
+      {.path = "model.hf_config", .takes = kNull | kString, .fallback = "null", .doc = "Path of a Hugging Face config.json."},
+      {.path = "model.init_from", .takes = kNull | kString, .fallback = "null", .doc = "Hugging Face folder whose weights training starts from.",
+       .status = kReserved, .aka = {"pretrained", "load"}},
+      {.path = "model.dropout", .takes = kNull | kNumber, .fallback = "null",
+       .doc = "Dropout probability on residuals and embeddings; null: what the model's own configuration says.", .range = kProbability,
+       .aka = {"hidden_dropout"}},
+  };
+}
+
+std::vector<Option> parallel_options() {
+  return {
+      {.path = "parallel.data", .takes = kInteger | kString, .fallback = "\"auto\"",
+       .doc = "Data-parallel degree; auto: the world size over the other degrees (without a launcher: 1).", .range = kDegree,
+       .choices = {"auto"}, .aka = {"dp", "data_parallel_size"}},
+      {.path = "parallel.pipeline", .takes = kInteger, .fallback = "1", .doc = "Pipeline stages.", .range = kDegree,
+       .aka = {"pp", "pipeline_model_parallel_size", "pipeline_parallel_degree"}},
+      {.path = "parallel.tensor", .takes = kInteger, .fallback = "1", .doc = "Tensor-parallel degree.", .range = kDegree,
+       .aka = {"tp", "tensor_model_parallel_size", "tensor_parallel_degree"}},
+      {.path = "parallel.context", .takes = kNull | kInteger, .fallback = "1", .doc = "Context-parallel degree.", .range = {0, 65536},
+       .status = kReserved, .aka = {"cp", "context_parallel_size"}},
+      {.path = "parallel.virtual_stages", .takes = kInteger, .fallback = "1", .doc = "Model chunks per pipeline rank; more than one needs the interleaved schedule.",
+       .range = {1, 1024}, .aka = {"virtual_pipeline_model_parallel_size", "vpp"}},
+      {.path = "parallel.schedule", .takes = kString, .fallback = "\"1f1b\"", .doc = "Order of forward and backward passes over the stages.",
+       .choices = {"gpipe", "1f1b", "interleaved"},
+       .reserved_values = {{"zb-h1", "not built yet; use 1f1b"}, {"zb-v", "not built yet; use interleaved"}},
+       .aka = {"pipeline_schedule"}},
+      {.path = "parallel.sequence_parallel", .takes = kBool, .fallback = "false",
+       .doc = "Split norms and residuals over the sequence inside a tensor-parallel group."},
+      {.path = "parallel.zero", .takes = kString, .fallback = "\"zero1\"", .doc = "What data-parallel ranks share out: nothing (ddp), optimizer state (zero1), also gradients (zero2), also parameters (shard_grad_op, zero3).",
+       .choices = {"ddp", "zero1", "zero2", "shard_grad_op", "zero3"},
+       .aliases = {{"SHARD_GRAD_OP", "shard_grad_op"}, {"FULL_SHARD", "zero3"}}, .aka = {"zero_stage", "stage", "zero_optimization"}},
+      {.path = "parallel.grad_sync", .takes = kNull | kString | kEvery, .fallback = "null",
+       .doc = "When gradients are reduced: once a step, every k micro-batches, or auto (step where the memory allows); null: the preset's own.",
+       .range = kFromOne, .choices = {"step", "auto"}},
+      {.path = "parallel.param_gather", .takes = kNull | kString, .fallback = "null",
+       .doc = "How long gathered parameters live; null: the preset's own.", .choices = {"per_use", "per_micro_batch", "resident"}},
+      {.path = "parallel.layers", .takes = kNull | kIntegers, .fallback = "null",
+       .doc = "Layers of each stage, pipeline x virtual_stages counts in model order; null: balanced by cost.", .range = kFromZero},
+      {.path = "parallel.order", .takes = kString, .fallback = "\"tp-cp-dp-pp\"", .doc = "Axes from fastest to slowest changing rank.",
+       .form = TextForm::kAxisOrder, .aka = {"rank_order"}},
+      {.path = "parallel.overlap", .takes = kBool, .fallback = "true", .doc = "Reduce and gather while computing.",
+       .aka = {"overlap_grad_reduce", "overlap_comm"}},
+      {.path = "parallel.bucket_mb", .takes = kNumber, .fallback = "25", .doc = "Size of gradient buckets.", .range = kPositive, .unit = "MB",
+       .aka = {"reduce_bucket_size", "bucket_size"}},
+  };
+}
+
+std::vector<Option> number_options() {
+  return {
+      {.path = "batch.global", .takes = kInteger, .fallback = "", .doc = "Sequences per optimizer update, over all ranks.", .range = kFromOne,
+       .unit = "sequences", .aka = {"global_batch_size", "train_batch_size"}},
+      {.path = "batch.micro", .takes = kInteger, .fallback = "1", .doc = "Sequences per forward pass of a rank.", .range = kFromOne,
+       .unit = "sequences", .aka = {"micro_batch_size", "train_micro_batch_size_per_gpu", "local_batch_size"}},
+      {.path = "batch.sequence", .takes = kInteger, .fallback = "", .doc = "Tokens per sequence.", .range = kFromOne, .unit = "tokens",
+       .aka = {"seq_length", "seq_len", "sequence_length", "block_size"}},
+      {.path = "precision.compute", .takes = kString, .fallback = "\"auto\"",
+       .doc = "Format of activations and working weights; auto: bf16 where the processor multiplies it natively, else fp32.",
+       .choices = {"auto", "bf16", "fp32"}, .reserved_values = {{"fp16", "not built yet; use bf16 or fp32"}}, .aka = {"dtype"}},
+      {.path = "precision.master", .takes = kString, .fallback = "\"fp32\"", .doc = "Format of master weights and moments.", .choices = {"fp32"}},
+      {.path = "precision.reduce", .takes = kString, .fallback = "\"fp32\"", .doc = "Format in which gradients are summed.", .choices = {"fp32"}},
+      {.path = "precision.loss_scale", .takes = kNull | kString | kNumber, .fallback = "null",
+       .doc = "Scale of the loss, for fp16 only: \"dynamic\" or a number.", .range = kFromZero, .choices = {"dynamic"}, .status = kReserved},
+      {.path = "recompute.policy", .takes = kString, .fallback = "\"none\"", .doc = "none, attention only (selective), or whole blocks (full).",
+       .choices = {"none", "selective", "full"}, .aka = {"recompute_granularity", "activation_checkpointing"}},
+      {.path = "optimizer.type", .takes = kString, .fallback = "\"adamw\"", .doc = "Update rule.", .choices = {"adamw"}},
+      {.path = "optimizer.lr", .takes = kNumber, .fallback = "3e-4", .doc = "Highest learning rate.", .range = kFromZero, .aka = {"learning_rate"}},
+      {.path = "optimizer.betas", .takes = kNumbers, .fallback = "[0.9, 0.95]", .doc = "Decay of the first and second moment.",
+       .range = kProbability, .length = 2, .aka = {"adam_beta1", "adam_beta2"}},
+      {.path = "optimizer.eps", .takes = kNumber, .fallback = "1e-8", .doc = "Added to the root of the second moment.", .range = kPositive},
+      {.path = "optimizer.weight_decay", .takes = kNumber, .fallback = "0.1", .doc = "Decoupled weight decay.", .range = kFromZero},
+      {.path = "optimizer.grad_clip", .takes = kNumber, .fallback = "1.0", .doc = "Highest gradient norm; 0: no clipping.", .range = kFromZero,
+       .aka = {"clip_grad", "gradient_clipping", "max_norm"}},
+      {.path = "lr_schedule.type", .takes = kString, .fallback = "\"cosine\"", .doc = "Course after the warm-up.",
+       .choices = {"constant", "linear", "cosine", "inverse_sqrt", "wsd"},
+       .aliases = {{"inverse-sqrt", "inverse_sqrt"}, {"inverse-square-root", "inverse_sqrt"}, {"WSD", "wsd"}}, .aka = {"lr_decay_style"}},
+      {.path = "lr_schedule.warmup_steps", .takes = kInteger, .fallback = "0", .doc = "Steps of linear warm-up.", .range = kFromZero,
+       .unit = "steps", .aka = {"lr_warmup_iters"}},
+      {.path = "lr_schedule.min_lr", .takes = kNumber, .fallback = "0", .doc = "Lowest learning rate after the warm-up.", .range = kFromZero},
+      {.path = "lr_schedule.decay_steps", .takes = kNull | kInteger, .fallback = "null",
+       .doc = "Step at which min_lr is reached, warm-up included; null: run.steps.", .range = kFromOne, .unit = "steps", .aka = {"lr_decay_iters"}},
+      {.path = "lr_schedule.wsd_decay_steps", .takes = kNull | kInteger, .fallback = "null",
+       .doc = "Length of the final decay of wsd (warm-up, stable, decay); required by it.", .range = kFromOne, .unit = "steps",
+       .aka = {"lr_wsd_decay_iters"}},
+      {.path = "lr_schedule.wsd_decay_type", .takes = kString, .fallback = "\"exponential\"", .doc = "Shape of the final decay of wsd.",
+       .choices = {"linear", "cosine", "exponential", "minus_sqrt"}, .aka = {"lr_wsd_decay_style"}},
+  };
+}
+
+std::vector<Option> data_options() {
+  return {
+      {.path = "data.train", .takes = kString | kSources, .fallback = "", .doc = "Training data: a prefix, or a list of prefixes or {\"path\", \"weight\"}.",
+       .aka = {"data_path", "dataset", "train_data_path"}},
+      {.path = "data.valid", .takes = kNull | kString | kSources, .fallback = "null", .doc = "Validation data, likewise; null: what split sets aside.",
+       .aka = {"valid_data_path", "validation"}},
+      {.path = "data.split", .takes = kNull | kString, .fallback = "null",
+       .doc = "Shares of training, validation and test documents such as \"969,30,1\", when valid is null; both null: everything trains.",
+       .form = TextForm::kSplit},
+      {.path = "data.shuffle", .takes = kBool, .fallback = "true", .doc = "Take samples in an order drawn from run.seed; false: in file order."},
+      {.path = "data.tokenizer", .takes = kNull | kString, .fallback = "\"gpt2\"", .doc = "Tokenizer the data was prepared with; null: unknown.", .aka = {"tokenizer_type"}},
+      {.path = "data.reset_position_ids", .takes = kNull | kBool, .fallback = "false", .doc = "Restart positions at document boundaries.", .status = kReserved},
+      {.path = "data.reset_attention_mask", .takes = kNull | kBool, .fallback = "false", .doc = "Do not attend across document boundaries.", .status = kReserved},
+      {.path = "data.eod_mask_loss", .takes = kNull | kBool, .fallback = "false", .doc = "No loss where the input is an end of document.", .status = kReserved},
+      {.path = "eval.every", .takes = kInteger, .fallback = "0", .doc = "Evaluate after every so many steps; 0: never.", .range = kFromZero,
+       .unit = "steps", .aka = {"eval_interval"}},
+      {.path = "eval.steps", .takes = kInteger, .fallback = "10", .doc = "Global batches per evaluation.", .range = kFromOne, .aka = {"eval_iters"}},
+      {.path = "checkpoint.dir", .takes = kNull | kString, .fallback = "null", .doc = "Folder of the checkpoints; null: inside run.dir."},
+      {.path = "checkpoint.every", .takes = kNull | kInteger, .fallback = "0", .doc = "Save after every so many steps; 0: never.", .range = kFromZero,
+       .unit = "steps", .status = kReserved, .aka = {"save_interval"}},
+      {.path = "checkpoint.keep_last", .takes = kNull | kInteger, .fallback = "2", .doc = "Newest checkpoints to keep.", .range = kFromZero},
+      {.path = "checkpoint.keep_every", .takes = kNull | kInteger, .fallback = "0", .doc = "Also keep every so many steps; 0: none.", .range = kFromZero},
+      {.path = "checkpoint.resume", .takes = kNull | kBool | kString, .fallback = "null", .doc = "auto: go on from the newest valid checkpoint; or a checkpoint's path.",
+       .choices = {"auto"}, .status = kReserved, .neutral = {"\"auto\""}},
+      {.path = "log.every", .takes = kInteger, .fallback = "10", .doc = "One line and one metrics record every so many steps.", .range = kFromOne,
+       .unit = "steps", .aka = {"log_interval", "logging_steps"}},
+      {.path = "log.tensorboard", .takes = kNull | kBool, .fallback = "false", .doc = "Write TensorBoard events.", .status = kReserved},
+      {.path = "log.trace_steps", .takes = kNull | kBool | kIntegers, .fallback = "null", .doc = "First and last step of a Chrome trace.", .range = kFromZero,
+       .status = kReserved, .neutral = {"[]"}},
+      {.path = "log.report", .takes = kNull | kBool, .fallback = "false", .doc = "Write report.html at the end.", .status = kReserved},
+      {.path = "debug.no_alloc", .takes = kBool, .fallback = "false", .doc = "A memory allocation inside a step is an error."},
+      {.path = "debug.check_collectives", .takes = kBool, .fallback = "true", .doc = "Compare what ranks are about to communicate before they do."},
+  };
+}
+
+std::vector<Option> make_table() {
+  std::vector<Option> table;
+  for (auto* part : {run_options, model_options, parallel_options, number_options, data_options})
+    for (Option& option : part()) table.push_back(std::move(option));
+  return table;
+}
+
+}  // namespace
+
+std::span<const OptionBlock> option_blocks() {
+  static const std::vector<OptionBlock> blocks = make_blocks();
+  return blocks;
+}
+
+std::span<const Option> option_table() {
+  static const std::vector<Option> table = make_table();
+  return table;
+}
+
+const Option* find_option(std::string_view path) {
+  for (const Option& option : option_table())
+    if (option.path == path) return &option;
+  return nullptr;
+}
+
+std::string_view block_of(const Option& option) {
+  const auto dot = option.path.find('.');
+  return dot == std::string_view::npos ? std::string_view{} : option.path.substr(0, dot);
+}
+
+std::string_view key_of(const Option& option) {
+  const auto dot = option.path.find('.');
+  return dot == std::string_view::npos ? option.path : option.path.substr(dot + 1);
+}
+
+}  // namespace trident

@@ -1,0 +1,171 @@
+#include "train/train_config.h"
+
+#include "train/option_check.h"
+
+namespace trident {
+namespace {
+
+// One overload pair per member type: from a canonical option value, and back.
+void read(const JsonValue& v, std::string& out) { out = v.as_string(); }
+void read(const JsonValue& v, std::int64_t& out) { out = v.as_integer(); }
+void read(const JsonValue& v, double& out) { out = v.as_number(); }
+void read(const JsonValue& v, bool& out) { out = v.as_bool(); }
+void read(const JsonValue& v, ZeroPreset& out) { out = parse_zero_preset(v.as_string()).value(); }
+void read(const JsonValue& v, ParamGather& out) { out = parse_param_gather(v.as_string()).value(); }
+void read(const JsonValue& v, DataDegree& out) { out.ranks = v.is_integer() ? std::optional(v.as_integer()) : std::nullopt; }
+void read(const JsonValue& v, GradSync& out) {
+  if (v.is_null()) out = {GradSync::Kind::kPreset, 0};
+  else if (v.is_object()) out = {GradSync::Kind::kEvery, v.find("every")->as_integer()};
+  else out = {v.as_string() == "step" ? GradSync::Kind::kStep : GradSync::Kind::kAuto, 0};
+}
+void read(const JsonValue& v, std::array<double, 2>& out) { out = {v.items()[0].as_number(), v.items()[1].as_number()}; }
+void read(const JsonValue& v, std::vector<std::int64_t>& out) {
+  out.clear();
+  for (const JsonValue& item : v.items()) out.push_back(item.as_integer());
+}
+void read(const JsonValue& v, std::vector<DataSource>& out) {
+  out.clear();
+  if (v.is_null()) return;
+  for (const JsonValue& item : v.items()) out.push_back({item.find("path")->as_string(), item.find("weight")->as_number()});
+}
+template <class T> void read(const JsonValue& v, std::optional<T>& out) {
+  if (v.is_null()) out.reset();
+  else read(v, out.emplace());
+}
+
+JsonValue write(const std::string& x) { return x; }
+JsonValue write(std::int64_t x) { return x; }
+JsonValue write(double x) { return x; }
+JsonValue write(bool x) { return x; }
+JsonValue write(ZeroPreset x) { return to_string(x); }
+JsonValue write(ParamGather x) { return to_string(x); }
+JsonValue write(const DataDegree& x) { return x.ranks ? JsonValue(*x.ranks) : JsonValue("auto"); }
+JsonValue write(const GradSync& x) {
+  switch (x.kind) {
+    case GradSync::Kind::kPreset: return {};
+    case GradSync::Kind::kStep: return "step";
+    case GradSync::Kind::kAuto: return "auto";
+    case GradSync::Kind::kEvery: return JsonValue::Object{{"every", x.every}};
+  }
+  return {};
+}
+JsonValue write(const std::array<double, 2>& x) { return JsonValue::Array{x[0], x[1]}; }
+JsonValue write(const std::vector<std::int64_t>& x) { return JsonValue::Array(x.begin(), x.end()); }
+JsonValue write(const std::vector<DataSource>& x) {
+  if (x.empty()) return {};
+  JsonValue::Array items;
+  for (const DataSource& source : x) items.emplace_back(JsonValue::Object{{"path", source.path}, {"weight", source.weight}});
+  return items;
+}
+template <class T> JsonValue write(const std::optional<T>& x) { return x ? write(*x) : JsonValue{}; }
+
+// The one list that ties paths to members; used for reading and for writing.
+template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v) {
+  v("run.dir", c.run.dir), v("run.seed", c.run.seed), v("run.steps", c.run.steps), v("run.max_minutes", c.run.max_minutes);
+  v("run.threads_per_rank", c.run.threads_per_rank), v("run.pin", c.run.pin), v("device", c.device);
+  v("model.preset", c.model.preset), v("model.hf_config", c.model.hf_config), v("model.dropout", c.model.dropout);
+  auto& p = c.parallel;
+  v("parallel.data", p.data), v("parallel.pipeline", p.pipeline), v("parallel.tensor", p.tensor), v("parallel.context", p.context);
+  v("parallel.virtual_stages", p.virtual_stages), v("parallel.schedule", p.schedule), v("parallel.sequence_parallel", p.sequence_parallel);
+  v("parallel.zero", p.zero), v("parallel.grad_sync", p.grad_sync), v("parallel.param_gather", p.param_gather);
+  v("parallel.layers", p.layers), v("parallel.order", p.order), v("parallel.overlap", p.overlap), v("parallel.bucket_mb", p.bucket_mb);
+  v("batch.global", c.batch.global), v("batch.micro", c.batch.micro), v("batch.sequence", c.batch.sequence);
+  v("precision.compute", c.precision.compute), v("precision.master", c.precision.master), v("precision.reduce", c.precision.reduce);
+  v("recompute.policy", c.recompute.policy);
+  auto& o = c.optimizer;
+  v("optimizer.type", o.type), v("optimizer.lr", o.lr), v("optimizer.betas", o.betas), v("optimizer.eps", o.eps);
+  v("optimizer.weight_decay", o.weight_decay), v("optimizer.grad_clip", o.grad_clip);
+  auto& s = c.lr_schedule;
+  v("lr_schedule.type", s.type), v("lr_schedule.warmup_steps", s.warmup_steps), v("lr_schedule.min_lr", s.min_lr);
+  v("lr_schedule.decay_steps", s.decay_steps), v("lr_schedule.wsd_decay_steps", s.wsd_decay_steps);
+  v("lr_schedule.wsd_decay_type", s.wsd_decay_type);
+  v("data.train", c.data.train), v("data.valid", c.data.valid), v("data.split", c.data.split), v("data.shuffle", c.data.shuffle);
+  v("data.tokenizer", c.data.tokenizer), v("eval.every", c.eval.every), v("eval.steps", c.eval.steps);
+  auto& k = c.checkpoint;
+  v("checkpoint.dir", k.dir), v("checkpoint.every", k.every), v("checkpoint.keep_last", k.keep_last);
+  v("checkpoint.keep_every", k.keep_every), v("checkpoint.resume", k.resume);
+  v("log.every", c.log.every), v("debug.no_alloc", c.debug.no_alloc), v("debug.check_collectives", c.debug.check_collectives);
+}
+
+[[noreturn]] void contradict(const std::string& message) { throw ConfigError(message); }
+
+}  // namespace
+
+TrainConfig make_train_config(const OptionValues& values) {
+  values.require_complete();
+  TrainConfig config;
+  visit_members(config, [&](std::string_view path, auto& member) { read(values.at(path).value, member); });
+  config.model.keys = values.model_keys();
+  validate(config);
+  return config;
+}
+
+TrainConfig parse_train_config(std::string_view text, std::string_view source, const std::vector<std::string>& settings) {
+  OptionValues values;
+  values.take_file(parse_json(text, source), source);
+  for (const std::string& setting : settings) values.take_setting(setting);
+  return make_train_config(values);
+}
+
+TrainConfig load_train_config(const std::string& file, const std::vector<std::string>& settings) {
+  OptionValues values;
+  values.take_file(read_json_file(file), file);
+  for (const std::string& setting : settings) values.take_setting(setting);
+  return make_train_config(values);
+}
+
+void validate(const TrainConfig& c) {
+  const ParallelConfig& p = c.parallel;
+  if (p.virtual_stages > 1 && p.schedule != "interleaved")
+    contradict(fmt::format("parallel.virtual_stages = {}: parallel.schedule {} has one stage per rank; set parallel.schedule to \"interleaved\"",
+                           p.virtual_stages, in_quotes(p.schedule)));
+  if (p.layers && static_cast<std::int64_t>(p.layers->size()) != p.pipeline * p.virtual_stages)
+    contradict(fmt::format("parallel.layers = {}: {} counts, but parallel.pipeline x parallel.virtual_stages = {} x {} stages need {}",
+                           value_text(write(*p.layers)), p.layers->size(), p.pipeline, p.virtual_stages, p.pipeline * p.virtual_stages));
+  if (p.sequence_parallel && c.batch.sequence % p.tensor != 0)
+    contradict(fmt::format("batch.sequence = {}: not divisible by parallel.tensor = {}, which parallel.sequence_parallel splits it over; "
+                           "take a multiple or set parallel.sequence_parallel to false", c.batch.sequence, p.tensor));
+  if (c.batch.global % c.batch.micro != 0)
+    contradict(fmt::format("batch.global = {}: not divisible by batch.micro = {}; take a multiple", c.batch.global, c.batch.micro));
+  const LrScheduleConfig& s = c.lr_schedule;
+  if (s.min_lr > c.optimizer.lr)
+    contradict(fmt::format("lr_schedule.min_lr = {}: above optimizer.lr = {}; lower it", s.min_lr, c.optimizer.lr));
+  if (s.decay_steps && s.warmup_steps >= *s.decay_steps)
+    contradict(fmt::format("lr_schedule.warmup_steps = {}: must be below lr_schedule.decay_steps = {}", s.warmup_steps, *s.decay_steps));
+  if (s.type == "wsd" && !s.wsd_decay_steps)
+    contradict("lr_schedule.wsd_decay_steps = null: lr_schedule.type \"wsd\" needs the length of its final decay; give a number of steps");
+  if (s.decay_steps && s.wsd_decay_steps && *s.wsd_decay_steps > *s.decay_steps)
+    contradict(fmt::format("lr_schedule.wsd_decay_steps = {}: must be at most lr_schedule.decay_steps = {}", *s.wsd_decay_steps, *s.decay_steps));
+  if (c.data.split && !c.data.valid.empty())
+    contradict(fmt::format("data.split = {}: data.valid is given too; set one of them to null", in_quotes(*c.data.split)));
+}
+
+JsonValue to_json(const TrainConfig& config) {
+  // From the table, so that keys that have no member yet (reserved ones) are there with their neutral value.
+  JsonValue root{JsonValue::Object{}};
+  const auto slot = [&](std::string_view path) -> JsonValue& {
+    const auto dot = path.find('.');
+    JsonValue* object = &root;
+    if (dot != std::string_view::npos) {
+      const std::string_view block = path.substr(0, dot);
+      if (root.find(block) == nullptr) root.set(block, JsonValue::Object{});
+      object = root.find(block);
+    }
+    const std::string_view key = path.substr(dot == std::string_view::npos ? 0 : dot + 1);
+    if (object->find(key) == nullptr) object->set(key, {});
+    return *object->find(key);
+  };
+  for (const Option& option : option_table()) slot(option.path) = default_value(option);
+  visit_members(config, [&](std::string_view path, const auto& member) { slot(path) = write(member); });
+  if (config.model.keys.is_object())
+    for (const JsonMember& member : config.model.keys.members()) root.find(kModelBlock)->set(member.key, member.value);
+  return root;
+}
+
+std::uint64_t config_hash(const TrainConfig& config) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : to_json_text(to_json(config))) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+}  // namespace trident

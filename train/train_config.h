@@ -1,0 +1,159 @@
+// A training run as the user asked for it: plain nested structs, one per block of the configuration file.
+//
+// Member names are the file's keys; meanings, units, ranges and defaults stand in the option table (docs/configuration.md). What
+// depends on the world size or the model is decided later, by the run plan.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json_reader.h"
+#include "core/zero_policy.h"
+#include "train/option_values.h"
+
+namespace trident {
+
+struct RunConfig {
+  std::string dir;
+  std::int64_t seed = 0;
+  std::int64_t steps = 0;
+  double max_minutes = 0;
+  std::int64_t threads_per_rank = 1;
+  bool pin = true;
+};
+
+// Exactly one of preset, hf_config and keys (an object with "model_type") names the model.
+struct ModelSource {
+  std::optional<std::string> preset;
+  std::optional<std::string> hf_config;
+  JsonValue keys;  // Hugging Face's config.json keys as written; null where none were
+  std::optional<double> dropout;
+};
+
+struct GradSync {
+  enum class Kind : std::uint8_t { kPreset, kStep, kAuto, kEvery } kind = Kind::kPreset;
+  std::int64_t every = 0;  // micro-batches, for kEvery
+  bool operator==(const GradSync&) const = default;
+};
+
+// A degree, or "auto".
+struct DataDegree {
+  std::optional<std::int64_t> ranks;
+};
+
+struct ParallelConfig {
+  DataDegree data;
+  std::int64_t pipeline = 1, tensor = 1, context = 1, virtual_stages = 1;
+  std::string schedule;  // gpipe, 1f1b, interleaved
+  bool sequence_parallel = false;
+  ZeroPreset zero = ZeroPreset::kZero1;
+  GradSync grad_sync;
+  std::optional<ParamGather> param_gather;
+  std::optional<std::vector<std::int64_t>> layers;
+  std::string order;
+  bool overlap = true;
+  double bucket_mb = 25;
+};
+
+struct BatchConfig {
+  std::int64_t global = 0, micro = 1, sequence = 0;
+};
+
+struct PrecisionConfig {
+  std::string compute;  // auto, bf16, fp32
+  std::string master, reduce;
+};
+
+struct RecomputeConfig {
+  std::string policy;  // none, selective, full
+};
+
+struct OptimizerConfig {
+  std::string type;
+  double lr = 0;
+  std::array<double, 2> betas{};
+  double eps = 0, weight_decay = 0;
+  double grad_clip = 0;  // 0: no clipping
+};
+
+struct LrScheduleConfig {
+  std::string type;  // constant, linear, cosine, inverse_sqrt, wsd
+  std::int64_t warmup_steps = 0;
+  double min_lr = 0;
+  std::optional<std::int64_t> decay_steps;  // nothing: run.steps
+  std::optional<std::int64_t> wsd_decay_steps;
+  std::string wsd_decay_type;  // linear, cosine, exponential, minus_sqrt
+};
+
+struct DataSource {
+  std::string path;
+  double weight = 1;
+};
+
+struct DataConfig {
+  std::vector<DataSource> train;
+  std::vector<DataSource> valid;  // empty: none given
+  std::optional<std::string> split;
+  bool shuffle = true;
+  std::optional<std::string> tokenizer;
+};
+
+struct EvalConfig {
+  std::int64_t every = 0, steps = 0;
+};
+
+struct CheckpointConfig {
+  std::optional<std::string> dir;
+  std::int64_t every = 0;
+  std::optional<std::int64_t> keep_last, keep_every;
+  std::optional<std::string> resume;
+};
+
+struct LogConfig {
+  std::int64_t every = 10;
+};
+
+struct DebugConfig {
+  bool no_alloc = false, check_collectives = true;
+};
+
+struct TrainConfig {
+  RunConfig run;
+  std::string device;  // auto, cpu
+  ModelSource model;
+  ParallelConfig parallel;
+  BatchConfig batch;
+  PrecisionConfig precision;
+  RecomputeConfig recompute;
+  OptimizerConfig optimizer;
+  LrScheduleConfig lr_schedule;
+  DataConfig data;
+  EvalConfig eval;
+  CheckpointConfig checkpoint;
+  LogConfig log;
+  DebugConfig debug;
+};
+
+// The configuration that complete values stand for; validated. Throws ConfigError.
+TrainConfig make_train_config(const OptionValues& values);
+
+// Reads a file and then --set arguments, in order, a later one winning. Throws ConfigError naming file and line.
+TrainConfig load_train_config(const std::string& file, const std::vector<std::string>& settings = {});
+// The same from text; `source` stands for the file's name.
+TrainConfig parse_train_config(std::string_view text, std::string_view source, const std::vector<std::string>& settings = {});
+
+// Contradictions that need neither world size nor model to be seen. Throws ConfigError.
+void validate(const TrainConfig& config);
+
+// The resolved configuration: every key of the table, defaults included, in the table's order. parse_train_config reads it back to
+// an equal configuration.
+JsonValue to_json(const TrainConfig& config);
+
+// FNV-1a over the resolved text: equal for equal configurations, whatever file and layout they came from.
+std::uint64_t config_hash(const TrainConfig& config);
+
+}  // namespace trident
