@@ -1,0 +1,56 @@
+#include "data/batch_loader.h"
+
+#include <utility>
+
+#include "core/check.h"
+
+namespace trident {
+
+namespace {
+
+std::vector<double> weights_of(const std::vector<TokenSource>& sources) {
+  std::vector<double> weights;
+  for (const TokenSource& source : sources) weights.push_back(source.weight);
+  return weights;
+}
+
+}  // namespace
+
+BatchLoader::BatchLoader(std::vector<TokenSource> sources, const BatchLoaderOptions& options)
+    : sources_(std::move(sources)), options_(options), blend_(weights_of(sources_)) {
+  TRIDENT_CHECK(options_.sequence > 0 && options_.vocab_size > 0, "sequence {}, vocabulary {}", options_.sequence, options_.vocab_size);
+  for (const TokenSource& source : sources_) {
+    const std::int64_t num_samples = num_samples_of(source.num_tokens, options_.sequence);
+    if (num_samples == 0) {
+      throw DataError(fmt::format("{}: {} tokens available, batch.sequence = {} needs {}; use a shorter sequence or more text",
+                                  source.label, source.num_tokens, options_.sequence, options_.sequence + 1));
+    }
+    orders_.emplace_back(num_samples, options_.seed, options_.shuffle, static_cast<std::uint32_t>(orders_.size()));
+  }
+}
+
+std::int64_t BatchLoader::samples_per_epoch() const {
+  std::int64_t sum = 0;
+  for (const SampleOrder& order : orders_) sum += order.num_samples();
+  return sum;
+}
+
+void BatchLoader::load(std::int64_t first_position, std::int64_t batch, std::span<std::int32_t> tokens,
+                       std::span<std::int32_t> targets) {
+  const auto elements = static_cast<std::size_t>(options_.sequence * batch);
+  TRIDENT_CHECK(tokens.empty() || tokens.size() == elements, "{} tokens for [{}, {}]", tokens.size(), options_.sequence, batch);
+  TRIDENT_CHECK(targets.empty() || targets.size() == elements, "{} targets for [{}, {}]", targets.size(), options_.sequence, batch);
+  for (std::int64_t i = 0; i < batch; ++i) {
+    const BlendedSample blended = blend_.at(first_position + i);
+    const auto d = static_cast<std::size_t>(blended.dataset);
+    const TokenSource& source = sources_[d];
+    const std::int64_t begin = source.first_token + orders_[d].sample_at(blended.index) * options_.sequence;
+    const auto copy = [&](std::int64_t first, std::span<std::int32_t> out) {
+      if (!out.empty()) source.dataset->copy_tokens(first, options_.sequence, options_.vocab_size, out.data() + i, batch);
+    };
+    copy(begin, tokens);
+    copy(begin + 1, targets);
+  }
+}
+
+}  // namespace trident

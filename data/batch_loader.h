@@ -1,0 +1,42 @@
+// Token and target ids of a micro-batch, straight from the mapped files into the caller's buffers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/blend.h"
+#include "data/sample_order.h"
+#include "data/token_source.h"
+
+namespace trident {
+
+struct BatchLoaderOptions {
+  std::int64_t sequence = 0;    // T, the config's batch.sequence
+  std::int64_t vocab_size = 0;  // ids must be below it (the unpadded vocabulary)
+  std::uint64_t seed = 0;
+  Shuffle shuffle = Shuffle::kPerEpoch;
+};
+
+// One rank's loader; loaders of several ranks share the mapped files. load() allocates nothing.
+class BatchLoader {
+ public:
+  // A source without one full sample of T+1 tokens: DataError that names the tokens it has and batch.sequence.
+  BatchLoader(std::vector<TokenSource> sources, const BatchLoaderOptions& options);
+
+  // Samples of one pass over every source.
+  std::int64_t samples_per_epoch() const;
+
+  // Fills tokens[s*B + i] and targets[s*B + i] (int32[T, B], sequence-major) with tokens s and s+1 of the sample at position
+  // first_position + i (see BatchSlicing). Either span may be empty: the first pipeline stage needs only tokens, the last only targets.
+  // An id outside the vocabulary: DataError that names file, position, id.
+  void load(std::int64_t first_position, std::int64_t batch, std::span<std::int32_t> tokens, std::span<std::int32_t> targets);
+
+ private:
+  std::vector<TokenSource> sources_;
+  BatchLoaderOptions options_;
+  std::vector<SampleOrder> orders_;  // one per source
+  Blend blend_;
+};
+
+}  // namespace trident

@@ -1,0 +1,40 @@
+// The config's data block, opened: which stretches of which files are trained on and which are held out.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/indexed_dataset.h"
+
+namespace trident {
+
+// Consecutive tokens of one file, and their share in a blend.
+struct TokenSource {
+  std::shared_ptr<const IndexedDataset> dataset;
+  std::int64_t first_token = 0;
+  std::int64_t num_tokens = 0;
+  double weight = 1.0;
+  std::string label;  // for messages: the prefix, and which part of data.split this is
+};
+
+struct WeightedPath {
+  std::string path;  // prefix of .bin and .idx
+  double weight = 1.0;
+};
+
+struct TokenSources {
+  std::vector<TokenSource> train;
+  std::vector<TokenSource> valid;  // empty: nothing is held out
+};
+
+// data.train, data.valid, data.split as in the config. With `valid` that file is held out; with `split` each training file is cut by
+// documents and its second share held out, blended by the same weights (the third share is used by neither); with none everything
+// trains. ConfigError: no training file, a weight that is not positive, both valid and split. DataError: as IndexedDataset.
+TokenSources open_token_sources(std::span<const WeightedPath> train, const std::optional<std::string>& valid,
+                                const std::optional<std::string>& split);
+
+}  // namespace trident

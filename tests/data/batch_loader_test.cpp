@@ -1,0 +1,178 @@
+#include "data/batch_loader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/data/temporary_folder.h"
+#include "tests/data/token_files.h"
+
+namespace trident {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+constexpr std::int64_t kVocab = 1000;
+
+class BatchLoaderTest : public ::testing::Test {
+ protected:
+  TemporaryFolder folder_;
+  std::string prefix_ = folder_ / "text";
+  Documents documents_ = counting_documents(40, kVocab);
+
+  void SetUp() override { write_dataset(prefix_, documents_, kVocab); }
+
+  BatchLoader loader(std::int64_t sequence, Shuffle shuffle, std::int64_t vocab = kVocab) const {
+    const std::vector<WeightedPath> train = {{prefix_, 1.0}};
+    return BatchLoader(open_token_sources(train, {}, {}).train, {.sequence = sequence, .vocab_size = vocab, .seed = 9, .shuffle = shuffle});
+  }
+};
+
+TEST_F(BatchLoaderTest, SampleIHoldsTokensITUpToItPlusTInclusive) {
+  const Ids all = concatenation(documents_);
+  for (const std::int64_t T : {1, 4, 7, 64}) {
+    BatchLoader in_order = loader(T, Shuffle::kInOrder), shuffled = loader(T, Shuffle::kPerEpoch);
+    const std::int64_t n = (static_cast<std::int64_t>(all.size()) - 1) / T;
+    ASSERT_EQ(in_order.samples_per_epoch(), n);
+    const SampleOrder order(n, 9, Shuffle::kPerEpoch);
+    for (std::int64_t g = 0; g < n + 3; ++g) {
+      Ids tokens(static_cast<std::size_t>(T)), targets(tokens);
+      const auto expect_sample = [&](std::int64_t sample) {
+        const auto begin = all.begin() + sample * T;
+        EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), begin));
+        EXPECT_TRUE(std::equal(targets.begin(), targets.end(), begin + 1));
+      };
+      in_order.load(g, 1, tokens, targets);
+      expect_sample(g % n);
+      shuffled.load(g, 1, tokens, targets);
+      expect_sample(order.sample_at(g));
+    }
+  }
+}
+
+TEST_F(BatchLoaderTest, LayoutIsSequenceMajor) {
+  BatchLoader single = loader(5, Shuffle::kPerEpoch), batched = loader(5, Shuffle::kPerEpoch);
+  Ids tokens(15), targets(15), one(5), one_target(5);
+  batched.load(6, 3, tokens, targets);
+  for (std::size_t i = 0; i < 3; ++i) {
+    single.load(6 + static_cast<std::int64_t>(i), 1, one, one_target);
+    for (std::size_t s = 0; s < 5; ++s) {
+      EXPECT_EQ(tokens[s * 3 + i], one[s]);
+      EXPECT_EQ(targets[s * 3 + i], one_target[s]);
+    }
+  }
+}
+
+TEST_F(BatchLoaderTest, GlobalBatchesDoNotDependOnTheLayout) {
+  constexpr std::int64_t G = 12, T = 6;
+  const auto global_batch = [&](std::int64_t micro, std::int64_t ranks, std::int64_t step) {
+    const BatchSlicing slicing{.global = G, .micro = micro, .data_ranks = ranks};
+    std::vector<Ids> samples(G);
+    for (std::int64_t r = 0; r < ranks; ++r) {
+      BatchLoader mine = loader(T, Shuffle::kPerEpoch);
+      for (std::int64_t j = 0; j < slicing.num_micro_batches(); ++j) {
+        Ids tokens(static_cast<std::size_t>(T * micro));
+        const std::int64_t first = slicing.first_sample(step, j, r);
+        mine.load(first, micro, tokens, {});
+        for (std::int64_t i = 0; i < micro; ++i) {
+          Ids& sample = samples[static_cast<std::size_t>(first + i - step * G)];
+          for (std::int64_t s = 0; s < T; ++s) sample.push_back(tokens[static_cast<std::size_t>(s * micro + i)]);
+        }
+      }
+    }
+    return samples;
+  };
+  for (const std::int64_t step : {0, 5, 60}) {  // step 60 is epochs later
+    const auto reference = global_batch(12, 1, step);
+    for (const auto& [micro, ranks] : {std::pair{1, 1}, {1, 12}, {2, 3}, {3, 2}, {6, 2}}) EXPECT_EQ(global_batch(micro, ranks, step), reference);
+  }
+}
+
+TEST_F(BatchLoaderTest, EitherSideMayBeLeftOut) {
+  BatchLoader both = loader(4, Shuffle::kPerEpoch), half = loader(4, Shuffle::kPerEpoch);
+  Ids tokens(8), targets(8), only(8);
+  both.load(2, 2, tokens, targets);
+  half.load(2, 2, only, {});
+  EXPECT_EQ(only, tokens);
+  half.load(2, 2, {}, only);
+  EXPECT_EQ(only, targets);
+  EXPECT_THROW(half.load(2, 3, only, {}), InternalError);
+  EXPECT_THROW(half.load(2, 3, {}, only), InternalError);
+}
+
+TEST_F(BatchLoaderTest, TooFewTokensForOneSample) {
+  const auto available = static_cast<std::int64_t>(concatenation(documents_).size());
+  loader(available - 1, Shuffle::kInOrder);
+  expect_error<DataError>([&] { loader(available, Shuffle::kInOrder); },
+                          {prefix_, fmt::format("{} tokens available", available), fmt::format("batch.sequence = {}", available),
+                           fmt::format("needs {}", available + 1)});
+}
+
+TEST_F(BatchLoaderTest, IdsOutsideTheVocabulary) {
+  BatchLoader bad = loader(10, Shuffle::kInOrder, 25);
+  Ids tokens(10), targets(10);
+  bad.load(1, 1, tokens, targets);
+  expect_error<DataError>([&] { bad.load(2, 1, tokens, targets); }, {prefix_ + ".bin", "token 25", "id 25", "vocabulary of 25"});
+  BatchLoader edge = loader(5, Shuffle::kInOrder, 25);
+  edge.load(4, 1, std::span(tokens).first(5), {});  // tokens 20 .. 24
+  expect_error<DataError>([&] { edge.load(4, 1, {}, std::span(targets).first(5)); }, {"id 25"});
+}
+
+TEST_F(BatchLoaderTest, BlendsTakeFromEachByWeight) {
+  const std::string other = folder_ / "other";
+  write_dataset(other, {Ids(100, 999)}, kVocab);
+  const std::vector<WeightedPath> train = {{prefix_, 3}, {other, 1}};
+  const TokenSources sources = open_token_sources(train, {}, {});
+  BatchLoader blended(sources.train, {.sequence = 9, .vocab_size = kVocab, .seed = 1, .shuffle = Shuffle::kInOrder});
+  EXPECT_EQ(blended.samples_per_epoch(), num_samples_of(sources.train[0].num_tokens, 9) + 11);
+  std::vector<bool> from_other;
+  Ids tokens(9);
+  std::int64_t seen = 0;
+  for (std::int64_t g = 0; g < 8; ++g) {
+    blended.load(g, 1, tokens, {});
+    from_other.push_back(tokens[0] == 999);
+    if (!from_other.back()) {
+      EXPECT_EQ(tokens[0], 9 * seen++);
+    }
+  }
+  EXPECT_EQ(from_other, (std::vector<bool>{false, true, false, false, false, true, false, false}));
+}
+
+TEST_F(BatchLoaderTest, SplitsCutByDocuments) {
+  const std::vector<WeightedPath> train = {{prefix_, 2.0}};
+  const TokenSources sources = open_token_sources(train, {}, "8,1,1");
+  ASSERT_EQ(sources.train.size(), 1u);
+  ASSERT_EQ(sources.valid.size(), 1u);
+  const auto tokens_of = [&](std::size_t begin, std::size_t end) {
+    std::int64_t sum = 0;
+    for (std::size_t d = begin; d < end; ++d) sum += static_cast<std::int64_t>(documents_[d].size());
+    return sum;
+  };
+  EXPECT_EQ(sources.train[0].num_tokens, tokens_of(0, 32));
+  EXPECT_EQ(sources.valid[0].first_token, tokens_of(0, 32));
+  EXPECT_EQ(sources.valid[0].num_tokens, tokens_of(32, 36));
+  EXPECT_EQ(sources.valid[0].weight, 2.0);
+  BatchLoader valid(sources.valid, {.sequence = 3, .vocab_size = kVocab, .seed = 1, .shuffle = Shuffle::kInOrder});
+  Ids tokens(3);
+  valid.load(0, 1, tokens, {});
+  EXPECT_EQ(tokens[0], tokens_of(0, 32) % kVocab);
+  const TokenSources none = open_token_sources(train, {}, "1,0");
+  expect_error<DataError>([&] { BatchLoader(none.valid, {.sequence = 3, .vocab_size = kVocab, .seed = 1, .shuffle = Shuffle::kInOrder}); },
+                          {prefix_, "validation part of data.split, 0 of 40 documents", "0 tokens available"});
+}
+
+TEST_F(BatchLoaderTest, AValidationFileOrNone) {
+  const std::vector<WeightedPath> train = {{prefix_, 1.0}};
+  EXPECT_TRUE(open_token_sources(train, {}, {}).valid.empty());
+  const TokenSources sources = open_token_sources(train, prefix_, {});
+  ASSERT_EQ(sources.valid.size(), 1u);
+  EXPECT_EQ(sources.valid[0].num_tokens, sources.train[0].num_tokens);
+  expect_error<ConfigError>([&] { open_token_sources(train, prefix_, "9,1"); }, {"data.split", "9,1", "data.valid"});
+  expect_error<ConfigError>([&] { open_token_sources({}, {}, {}); }, {"data.train"});
+  const std::vector<WeightedPath> zero = {{prefix_, 1.0}, {prefix_, 0.0}};
+  expect_error<ConfigError>([&] { open_token_sources(zero, {}, {}); }, {"data.train[1].weight = 0", "positive"});
+  expect_error<DataError>([&] { open_token_sources(train, folder_ / "none", {}); }, {"none.idx", "no such file"});
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,39 @@
+// Token files for tests.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/file_io.h"
+#include "data/indexed_dataset.h"
+
+namespace trident {
+
+using Documents = std::vector<std::vector<std::int32_t>>;
+
+inline void write_dataset(const std::string& prefix, const Documents& documents, std::int64_t vocab_size) {
+  IndexedDatasetWriter writer(prefix, vocab_size);
+  for (const auto& document : documents) writer.add_document(document);
+  writer.finish();
+}
+
+// `count` documents of lengths 0, 1, 2, ... (mod 7) times 5; all tokens of all documents count up from 0, modulo vocab_size.
+inline Documents counting_documents(std::int64_t count, std::int64_t vocab_size) {
+  Documents documents;
+  std::int64_t next = 0;
+  for (std::int64_t d = 0; d < count; ++d) {
+    std::vector<std::int32_t> document;
+    for (std::int64_t i = 0; i < d % 7 * 5; ++i) document.push_back(static_cast<std::int32_t>(next++ % vocab_size));
+    documents.push_back(std::move(document));
+  }
+  return documents;
+}
+
+inline std::vector<std::int32_t> concatenation(const Documents& documents) {
+  std::vector<std::int32_t> all;
+  for (const auto& document : documents) all.insert(all.end(), document.begin(), document.end());
+  return all;
+}
+
+}  // namespace trident
