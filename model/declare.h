@@ -1,0 +1,57 @@
+// How layers put their parameters into a unit's list: who holds which rows or columns, what is initialised how, whose gradient is
+// partial over tp. One function per kind of parameter, so that no layer repeats the rules.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/model_config.h"
+#include "model/param_names.h"
+#include "tensor_parallel/layer_plan.h"
+
+namespace trident {
+
+// Over which ranks each rank's gradient is only a summand.
+enum class PartialGradient : std::uint8_t {
+  kUnderSequenceParallelism,  // applied to this rank's part of the sequence: over tp when the sequence is split
+  kAlways,                    // applied to this rank's heads: over tp
+};
+
+// A replicated vector "<name>" [n] without weight decay.
+ParamId declare_vector(ParamList& list, const std::string& name, std::int64_t n, InitKind init, PartialGradient partial);
+
+// Weight "<name>.weight" and bias "<name>.bias" (when `bias`) of a linear layer whose output rows are split into `shards` parts;
+// with shards < tp, tp/shards consecutive ranks hold the same rows and their gradients are summands.
+struct RowShardedLinear {
+  std::string name;
+  std::vector<TensorRows> parts;
+  std::int64_t input_columns = 0;
+  int shards = 1;
+  bool bias = false, transposed_on_disk = false;
+  float init_std = 0.0f;
+};
+struct LinearIds {
+  ParamId weight, bias;
+};
+LinearIds declare_row_sharded(ParamList& list, const RowShardedLinear& linear);
+
+// Weight [out, in] split by columns over tp and a whole bias [out] that is added after the sum.
+struct ColumnShardedLinear {
+  std::string name;
+  std::int64_t output_rows = 0, input_columns = 0;
+  bool bias = false, transposed_on_disk = false;
+  float init_std = 0.0f;
+};
+LinearIds declare_column_sharded(ParamList& list, const ColumnShardedLinear& linear);
+
+// A vocabulary table "<name>.weight" [padded V, H] split by rows over tp, the tensor "<tensor>.weight".
+ParamId declare_vocabulary(ParamList& list, const ModelConfig& config, const std::string& name, const std::string& tensor);
+
+// A replicated table "<name>.weight" [rows, H].
+ParamId declare_table(ParamList& list, const std::string& name, std::int64_t rows, std::int64_t columns, float init_std);
+
+// Vocabulary rows with padding: the next multiple of 128 per tp rank.
+std::int64_t padded_vocabulary(const ModelConfig& config, int tensor_degree);
+
+}  // namespace trident

@@ -1,0 +1,28 @@
+// Dropout on the residual stream: which elements are dropped is a pure function of (seed, step, unit, place) and the element's
+// global (sample, position, channel), so it does not depend on the layout, and backward draws the same mask again.
+#pragma once
+
+#include <cstdint>
+
+#include "model/layer.h"
+
+namespace trident {
+
+enum class DropoutPlace : std::uint8_t { kEmbedding, kAttention, kMlp };
+
+class Dropout {
+ public:
+  Dropout(double probability, DropoutPlace place) : probability_(static_cast<float>(probability)), place_(place) {}
+
+  void plan(const UnitPlan& plan) { geometry_ = plan.geometry(); }
+  // out T[S',B,H] = x with its mask, scaled; a copy where there is no dropout. out may be x. The same call on a gradient is the
+  // backward.
+  void apply(const LayerRun& run, TensorView out, ConstTensorView x) const;
+
+ private:
+  float probability_;
+  DropoutPlace place_;
+  LayerGeometry geometry_;
+};
+
+}  // namespace trident

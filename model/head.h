@@ -1,0 +1,35 @@
+// The last unit: final norm, logits over this rank's part of the vocabulary, cross-entropy. Its output is batch.loss.
+// Saved: the norm's output and statistics, the logits (which become their gradient in place), the softmax statistics.
+#pragma once
+
+#include "model/layer.h"
+#include "model/model_config.h"
+#include "model/norm.h"
+#include "tensor_parallel/column_parallel_linear.h"
+#include "tensor_parallel/vocab_parallel_cross_entropy.h"
+
+namespace trident {
+
+class Head final : public Layer {
+ public:
+  explicit Head(const ModelConfig& config);
+
+  void declare(ParamList& list) override;
+  void plan(UnitPlan& plan) override;
+  void forward(const LayerRun& run, ConstTensorView x, TensorView y) const override;
+  void recompute(const LayerRun&, ConstTensorView) const override {}
+  void backward_input(const LayerRun& run, ConstTensorView x, TensorView d) const override;
+  void backward_weight(const LayerRun& run, ConstTensorView x) const override;
+
+  // This rank's columns of the logits, T[S*B, padded V/t], after forward and before backward_input.
+  ConstTensorView logits(const LayerRun& run) const { return run.view(logits_); }
+
+ private:
+  ModelConfig config_;
+  Norm norm_;
+  ColumnParallelLinear projection_;
+  VocabParallelCrossEntropy cross_entropy_;
+  RegionTensor normed_, logits_, d_normed_;
+};
+
+}  // namespace trident

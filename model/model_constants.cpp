@@ -1,0 +1,48 @@
+#include "model/model_constants.h"
+
+#include <algorithm>
+
+#include "core/bf16.h"
+#include "model/rope_table.h"
+
+namespace trident {
+
+ModelConstants::ModelConstants(const ModelConfig& config, const LayerGeometry& geometry, ArenaPlan& plan)
+    : config_(config),
+      sequence_(geometry.sequence),
+      compute_(geometry.compute),
+      rotates_(config.position == PositionKind::kRope),
+      plain_norm_(config.norm == NormKind::kPlainLayerNorm) {
+  if (rotates_) {
+    const std::int64_t bytes = sequence_ * (config.rotary_dim() / 2) * size_of(DType::kF32);
+    cos_slot_ = plan.book("rope.cos", MemoryUse::kParameters, bytes);
+    sin_slot_ = plan.book("rope.sin", MemoryUse::kParameters, bytes);
+  }
+  if (plain_norm_) {
+    ones_slot_ = plan.book("norm.ones", MemoryUse::kParameters, config.hidden * size_of(compute_));
+    zeros_slot_ = plan.book("norm.zeros", MemoryUse::kParameters, config.hidden * size_of(compute_));
+  }
+}
+
+void ModelConstants::bind(Arena& arena) {
+  if (rotates_) {
+    const RopeTable table = make_rope_table(config_, sequence_);
+    cos_ = arena.grant(cos_slot_, DType::kF32, {table.positions, table.pairs});
+    sin_ = arena.grant(sin_slot_, DType::kF32, {table.positions, table.pairs});
+    std::ranges::copy(table.cos, cos_.as<float>());
+    std::ranges::copy(table.sin, sin_.as<float>());
+  }
+  if (plain_norm_) {
+    ones_ = arena.grant(ones_slot_, compute_, {config_.hidden});
+    zeros_ = arena.grant(zeros_slot_, compute_, {config_.hidden});
+    if (compute_ == DType::kF32) {
+      std::ranges::fill(ones_.span<float>(), 1.0f);
+      std::ranges::fill(zeros_.span<float>(), 0.0f);
+    } else {
+      std::ranges::fill(ones_.span<bf16>(), to_bf16(1.0f));
+      std::ranges::fill(zeros_.span<bf16>(), to_bf16(0.0f));
+    }
+  }
+}
+
+}  // namespace trident
