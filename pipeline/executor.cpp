@@ -1,0 +1,43 @@
+#include "pipeline/executor.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/check.h"
+#include "core/clock.h"
+
+namespace trident {
+namespace {
+
+// "... B(u3,m0) >>reduce(u3)g0<< B(u2,m0) ...": where in its program a rank was.
+std::string surroundings(const StepProgram& program, std::size_t at) {
+  const std::size_t first = at > 2 ? at - 2 : 0, last = std::min(at + 3, program.instructions.size());
+  std::string text = first > 0 ? "... " : "";
+  for (std::size_t i = first; i < last; ++i) {
+    const std::string name = to_string(program.instructions[i]);
+    text += i == at ? ">>" + name + "<< " : name + " ";
+  }
+  return text + (last < program.instructions.size() ? "..." : "");
+}
+
+}  // namespace
+
+void Executor::run(const StepProgram& program) {
+  cpu_seconds_.resize(program.instructions.size());
+  double before = thread_cpu_seconds();
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    try {
+      handlers_[static_cast<std::size_t>(instruction.kind)](instruction);
+      device_.poll();
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{} [pipeline rank {}, instruction {}: {}]", error.what(), program.rank, i,
+                                            surroundings(program, i)));
+    }
+    const double now = thread_cpu_seconds();
+    cpu_seconds_[i] = now - before;
+    before = now;
+  }
+}
+
+}  // namespace trident

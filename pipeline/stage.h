@@ -1,0 +1,98 @@
+// One pipeline rank's part of the model: its units' layers, the activations of micro-batches in flight, and the tensors that cross
+// stage boundaries. It computes what an instruction says and decides nothing.
+//
+// Activations and their gradients are T[S', B, H] (model/layer.h). The input of every unit is kept in the micro-batch's activation
+// block, so that a unit can be recomputed from it. The gradient runs through the stage's units in place, in one of two buffers
+// that take turns, so that one may still be on its way while the next micro-batch is computed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "model/layer.h"
+#include "model/model_config.h"
+#include "model/model_constants.h"
+#include "parallel/parallel_context.h"
+#include "parallel/param_store.h"
+#include "pipeline/step_program.h"
+
+namespace trident {
+
+class Stage {
+ public:
+  // Plans the layers of this rank's units. `programs`: the step programs of this rank that will run (training, evaluation); they
+  // say how many activation blocks and receive buffers there are. Books all memory in `arena_plan`.
+  Stage(const ModelConfig& model, const LayerGeometry& geometry, const UnitsOfStage& units_of_stage,
+        std::span<const StepProgram* const> programs, ParallelContext& context, ArenaPlan& arena_plan);
+
+  // The parameters of this rank's units, in model order.
+  std::vector<UnitParams> unit_params() const;
+
+  void bind(Arena& arena, ParamStore& store);
+  // The micro-batches of the step about to run, indexed by Instruction::micro_batch; they outlive it.
+  void set_micro_batches(std::span<const MicroBatch> micro_batches, const StepProgram& program);
+
+  // ---- instructions -----------------------------------------------------------------------------------------------------------
+  void forward(const Instruction& instruction);
+  void backward(const Instruction& instruction);
+  void send_activation(const Instruction& instruction);
+  void recv_activation(const Instruction& instruction);
+  void send_gradient(const Instruction& instruction);
+  void recv_gradient(const Instruction& instruction);
+
+ private:
+  struct UnitPart {
+    int unit = 0;
+    std::unique_ptr<Layer> layer;
+    std::vector<ParamSpec> params;
+    std::int64_t saved_offset = 0;  // bytes within the activation block: its saved tensors,
+    std::int64_t input_offset = 0;  // and its input
+  };
+  struct Chunk {  // a virtual stage
+    int virtual_stage = 0;
+    std::vector<UnitPart> units;
+    std::int64_t block_bytes = 0;
+    std::vector<ArenaSlot> block_slots;
+    std::vector<std::byte*> blocks;  // activation blocks
+  };
+  // A boundary tensor and the message that may still use it.
+  struct Boundary {
+    ArenaSlot slot;
+    TensorView view;
+    Event message;
+  };
+
+  Chunk& chunk_of(int virtual_stage);
+  bool is_first(int virtual_stage) const { return virtual_stage == 0; }
+  bool is_last(int virtual_stage) const { return virtual_stage == num_virtual_stages_ - 1; }
+  bool is_local(int virtual_stage) const;  // whether `virtual_stage` exists and lives on this rank
+  UnitPart& part_of(Chunk& chunk, int unit, std::size_t& index);
+  std::byte* block(Chunk& chunk, int micro_batch) const;
+  TensorView input_of(Chunk& chunk, std::size_t index, int micro_batch) const;
+  LayerRun run_of(const UnitPart& part, std::byte* block, int micro_batch) const;
+  TensorView output_of(Chunk& chunk, std::size_t index, int micro_batch);
+  void copy(TensorView out, ConstTensorView in) const;
+
+  LayerGeometry geometry_;
+  ModelConstants constants_;
+  Shape activation_shape_;
+  ParallelContext& context_;
+  ParamStore* store_ = nullptr;
+  int num_virtual_stages_ = 1;
+  std::vector<Chunk> chunks_;
+  std::array<std::int64_t, kNumRegions> region_bytes_{};
+  std::array<ArenaSlot, kNumRegions> region_slots_{};
+  std::array<std::byte*, kNumRegions> regions_{};
+  std::vector<Boundary> activation_receives_, gradient_receives_;
+  std::array<Boundary, 2> sends_, gradients_;  // outputs on their way; gradients in work or on their way
+  std::size_t current_send_ = 0, current_gradient_ = 0;
+  std::span<const MicroBatch> micro_batches_;
+  const StepProgram* program_ = nullptr;
+  std::vector<std::vector<int>> pending_activation_, pending_gradient_;  // [chunk][micro-batch] -> receive buffer
+};
+
+}  // namespace trident
