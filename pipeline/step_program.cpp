@@ -1,0 +1,333 @@
+// The builder is a sequence of passes over each rank's list, one per concern. Every pass only inserts instructions or fills in
+// buffer numbers; none reorders what an earlier pass placed.
+#include "pipeline/step_program.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/check.h"
+#include "core/int_math.h"
+#include "pipeline/message_order.h"
+
+namespace trident {
+namespace {
+
+using Kind = InstructionKind;
+using Instructions = std::vector<Instruction>;
+
+// Buffer numbers handed out lowest first: a list of uses, each acquired and released in program order, gets by with as many
+// buffers as are in use at once.
+class SlotPool {
+ public:
+  int acquire() {
+    const auto free = std::find(in_use_.begin(), in_use_.end(), false);
+    const auto slot = static_cast<int>(free - in_use_.begin());
+    if (free == in_use_.end()) in_use_.push_back(true);
+    else *free = true;
+    return slot;
+  }
+  void release(int slot) { in_use_[static_cast<std::size_t>(slot)] = false; }
+  int size() const { return static_cast<int>(in_use_.size()); }
+
+ private:
+  std::vector<bool> in_use_;
+};
+
+// Collects what a pass wants inserted, then rebuilds the list once.
+class Insertions {
+ public:
+  explicit Insertions(std::size_t size) : before_(size), after_(size) {}
+  void before(std::size_t position, const Instruction& i) { before_[position].push_back(i); }
+  void after(std::size_t position, const Instruction& i) { after_[position].push_back(i); }
+
+  void apply(Instructions& list) const {
+    Instructions result;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      result.insert(result.end(), before_[i].begin(), before_[i].end());
+      result.push_back(list[i]);
+      result.insert(result.end(), after_[i].begin(), after_[i].end());
+    }
+    list = std::move(result);
+  }
+
+ private:
+  std::vector<Instructions> before_, after_;
+};
+
+Instruction unit_instruction(Kind kind, int unit) {
+  Instruction i;
+  i.kind = kind;
+  i.unit = unit;
+  return i;
+}
+
+// --- Pass 1: actions become one compute per unit; messages become sends and receives. -----------------------------------------
+
+Kind compute_kind(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward: return Kind::kForward;
+    case ActionKind::kBackward: return Kind::kBackward;
+    case ActionKind::kBackwardInput: return Kind::kBackwardInput;
+    case ActionKind::kBackwardWeight: return Kind::kBackwardWeight;
+  }
+  return Kind::kForward;
+}
+
+void append_computes(Instructions& list, const Action& action, const std::vector<int>& units) {
+  Instruction compute;
+  compute.kind = compute_kind(action.kind);
+  compute.virtual_stage = action.virtual_stage;
+  compute.micro_batch = action.micro_batch;
+  const auto append = [&](int unit) {
+    compute.unit = unit;
+    list.push_back(compute);
+  };
+  if (action.kind == ActionKind::kForward) std::for_each(units.begin(), units.end(), append);
+  else std::for_each(units.rbegin(), units.rend(), append);
+}
+
+Instruction message_instruction(const Schedule& schedule, const WovenItem& item) {
+  const Message& message = item.message;
+  const bool send = item.kind == WovenItem::Kind::kSend, activation = message.kind == MessageKind::kActivation;
+  Instruction i;
+  i.kind = activation ? (send ? Kind::kSendActivation : Kind::kRecvActivation) : (send ? Kind::kSendGradient : Kind::kRecvGradient);
+  i.virtual_stage = !send ? message.virtual_stage : activation ? message.virtual_stage - 1 : message.virtual_stage + 1;
+  i.micro_batch = message.micro_batch;
+  i.peer = send ? destination_rank(schedule, message) : source_rank(schedule, message);
+  return i;
+}
+
+Instructions expand(const std::vector<WovenItem>& items, const StepProgramSpec& spec) {
+  Instructions list;
+  for (const WovenItem& item : items) {
+    if (item.kind == WovenItem::Kind::kAction)
+      append_computes(list, item.action, spec.units_of_stage[static_cast<std::size_t>(item.action.virtual_stage)]);
+    else
+      list.push_back(message_instruction(spec.schedule, item));
+  }
+  return list;
+}
+
+// --- Pass 2: blocks of activation memory, and buffers for what is received. ---------------------------------------------------
+
+// A micro-batch holds its block from the first unit's forward to the first unit's weight gradient, the last of its backward.
+// Evaluation keeps nothing: one block serves every micro-batch.
+void assign_activation_slots(StepProgram& program, const StepProgramSpec& spec) {
+  const Schedule& schedule = spec.schedule;
+  const auto num_chunks = static_cast<std::size_t>(schedule.num_chunks);
+  program.num_ranks = schedule.num_ranks;
+  program.activation_slots.assign(num_chunks, std::vector<int>(static_cast<std::size_t>(schedule.num_micro_batches), 0));
+  program.num_activation_slots.assign(num_chunks, 1);
+  if (schedule.forward_only()) return;
+
+  std::vector<SlotPool> pools(num_chunks);
+  for (const Instruction& i : program.instructions) {
+    if (!i.is_compute() || i.unit != spec.units_of_stage[static_cast<std::size_t>(i.virtual_stage)].front()) continue;
+    const auto chunk = static_cast<std::size_t>(schedule.chunk_of(i.virtual_stage));
+    int& slot = program.activation_slots[chunk][static_cast<std::size_t>(i.micro_batch)];
+    if (i.is_forward()) slot = pools[chunk].acquire();
+    else if (i.computes_weight_gradient()) pools[chunk].release(slot);
+  }
+  for (std::size_t chunk = 0; chunk < num_chunks; ++chunk) program.num_activation_slots[chunk] = pools[chunk].size();
+}
+
+// A receive buffer is read by the first compute of the action it feeds, which keeps what it needs in the activation slot.
+void assign_receive_slots(StepProgram& program, const StepProgramSpec& spec) {
+  SlotPool activations, gradients;
+  std::map<std::pair<int, int>, int> held_activations, held_gradients;  // (virtual stage, micro-batch) -> slot
+  const auto release = [](SlotPool& pool, auto& held, const Instruction& reader) {
+    const auto it = held.find({reader.virtual_stage, reader.micro_batch});
+    if (it == held.end()) return;  // came from this rank itself
+    pool.release(it->second);
+    held.erase(it);
+  };
+  for (Instruction& i : program.instructions) {
+    if (i.kind == Kind::kRecvActivation) {
+      i.slot = held_activations[{i.virtual_stage, i.micro_batch}] = activations.acquire();
+    } else if (i.kind == Kind::kRecvGradient) {
+      i.slot = held_gradients[{i.virtual_stage, i.micro_batch}] = gradients.acquire();
+    } else if (i.is_compute()) {
+      const auto& units = spec.units_of_stage[static_cast<std::size_t>(i.virtual_stage)];
+      if (i.is_forward() && i.unit == units.front()) release(activations, held_activations, i);
+      if (i.computes_input_gradient() && i.unit == units.back()) release(gradients, held_gradients, i);
+    }
+  }
+  program.num_activation_receive_slots = activations.size();
+  program.num_gradient_receive_slots = gradients.size();
+}
+
+// --- Pass 3: gradient reductions. ---------------------------------------------------------------------------------------------
+
+// A unit's gradient is reduced right after the backward that ends a sync window. When every micro-batch is a window, full
+// gradients never outlive a backward and share transient buffers, taken in turns; otherwise each unit accumulates in its own.
+void weave_reductions(StepProgram& program, const StepProgramSpec& spec) {
+  const bool transient = spec.zero.grad_sync_every == 1;
+  if (transient) program.num_grad_slots = spec.overlap == Overlap::kOn ? 2 : 1;
+  int turn = 0;
+
+  Insertions insertions(program.instructions.size());
+  for (std::size_t at = 0; at < program.instructions.size(); ++at) {
+    Instruction& compute = program.instructions[at];
+    if (!compute.is_compute() || compute.is_forward()) continue;
+    const int mb = compute.micro_batch;
+    if (mb == 0 || spec.reduces_after(mb - 1)) compute.flags |= Instruction::kOverwrite;
+    if (transient) compute.grad_slot = turn++ % program.num_grad_slots;
+    if (!compute.computes_weight_gradient() || !spec.reduces_after(mb)) continue;
+
+    Instruction reduce = unit_instruction(Kind::kReduceGradients, compute.unit);
+    reduce.grad_slot = compute.grad_slot;
+    if (mb == spec.schedule.num_micro_batches - 1) reduce.flags |= Instruction::kLast;
+    insertions.after(at, reduce);
+  }
+  insertions.apply(program.instructions);
+}
+
+// --- Pass 4: gathers. ---------------------------------------------------------------------------------------------------------
+
+// A stretch of the program during which a unit's parameters are complete on this rank: its computes, first to last.
+struct Residency {
+  int unit;
+  std::vector<std::size_t> computes;  // indices among the rank's computes, ascending
+};
+
+// Where the policy wants a unit gathered, in order of first use.
+std::vector<Residency> residencies(const std::vector<Instruction*>& computes, const StepProgramSpec& spec) {
+  const bool per_use = spec.zero.param_gather == ParamGather::kPerUse || spec.schedule.forward_only();
+  std::vector<Residency> result;
+  struct Holding {
+    std::size_t residency = 0;
+    int micro_batches = 0;  // in flight: forward done, weight gradient not
+  };
+  std::map<int, Holding> holdings;  // by unit
+  for (std::size_t c = 0; c < computes.size(); ++c) {
+    Holding& held = holdings[computes[c]->unit];
+    if (per_use || held.micro_batches == 0) {
+      held.residency = result.size();
+      result.push_back({computes[c]->unit, {}});
+    }
+    result[held.residency].computes.push_back(c);
+    if (computes[c]->is_forward()) ++held.micro_batches;
+    else if (computes[c]->computes_weight_gradient()) --held.micro_batches;
+  }
+  return result;
+}
+
+// Each residency is gathered before its first compute, one compute early when communication overlaps, and freed after its last.
+void weave_gathers(StepProgram& program, const StepProgramSpec& spec) {
+  std::vector<Instruction*> computes;
+  std::vector<std::size_t> position;  // of each compute in the program
+  for (std::size_t at = 0; at < program.instructions.size(); ++at) {
+    if (!program.instructions[at].is_compute()) continue;
+    computes.push_back(&program.instructions[at]);
+    position.push_back(at);
+  }
+  const std::size_t ahead = spec.overlap == Overlap::kOn ? 1 : 0;
+
+  Insertions insertions(program.instructions.size());
+  SlotPool slots;
+  std::multimap<std::size_t, int> in_use;  // last compute -> slot
+  for (const Residency& residency : residencies(computes, spec)) {
+    const std::size_t gathered_before = residency.computes.front() - std::min(ahead, residency.computes.front());
+    while (!in_use.empty() && in_use.begin()->first < gathered_before) {
+      slots.release(in_use.begin()->second);
+      in_use.erase(in_use.begin());
+    }
+    Instruction gather = unit_instruction(Kind::kGather, residency.unit);
+    gather.slot = slots.acquire();
+    in_use.emplace(residency.computes.back(), gather.slot);
+    for (const std::size_t c : residency.computes) computes[c]->slot = gather.slot;
+
+    Instruction free = gather;
+    free.kind = Kind::kFree;
+    insertions.before(position[gathered_before], gather);
+    insertions.after(position[residency.computes.back()], free);
+  }
+  program.num_gather_slots = slots.size();
+  insertions.apply(program.instructions);
+}
+
+// --- Pass 5: the update. ------------------------------------------------------------------------------------------------------
+
+void append_update(StepProgram& program, const StepProgramSpec& spec) {
+  Instructions& list = program.instructions;
+  const bool embedding = program.rank == spec.embedding_rank(), head = program.rank == spec.head_rank();
+  if (spec.tie == EmbeddingTie::kTied && (embedding || head)) {
+    Instruction exchange;
+    exchange.kind = Kind::kTieExchange;
+    exchange.peer = embedding ? spec.head_rank() : spec.embedding_rank();
+    list.push_back(exchange);
+  }
+  Instruction norm;
+  norm.kind = Kind::kGradNorm;
+  list.push_back(norm);
+  for (const int unit : program.units) {  // in order of next use, so that the next step can start while later units follow
+    list.push_back(unit_instruction(Kind::kOptimizerStep, unit));
+    if (spec.gathers_after_update()) list.push_back(unit_instruction(Kind::kGather, unit));
+  }
+}
+
+std::vector<int> units_in_order_of_use(const Instructions& list) {
+  std::vector<int> units;
+  for (const Instruction& i : list)
+    if (i.is_forward() && std::find(units.begin(), units.end(), i.unit) == units.end()) units.push_back(i.unit);
+  return units;
+}
+
+void refuse_split_backward_between_reductions(const StepProgramSpec& spec) {
+  if (spec.zero.grad_sync_every == 0) return;
+  for (const auto& actions : spec.schedule.ranks)
+    for (const Action& a : actions)
+      if (a.kind == ActionKind::kBackwardInput)
+        throw ConfigError(fmt::format("parallel.grad_sync = every {}: a schedule that splits backward into input and weight "
+                                      "gradients reduces once per step; set it to \"step\"", spec.zero.grad_sync_every));
+}
+
+}  // namespace
+
+bool StepProgramSpec::reduces_after(int mb) const {
+  const std::int64_t k = zero.grad_sync_every;
+  return mb == schedule.num_micro_batches - 1 || (k > 0 && (mb + 1) % k == 0);
+}
+
+int StepProgramSpec::reductions_per_unit() const {
+  const std::int64_t k = zero.grad_sync_every;
+  return k == 0 ? 1 : static_cast<int>(ceil_div(schedule.num_micro_batches, k));
+}
+
+std::vector<StepProgram> build_step_programs(const StepProgramSpec& spec) {
+  TRIDENT_CHECK(static_cast<int>(spec.units_of_stage.size()) == spec.schedule.num_virtual_stages(), "{} stages of units for {}",
+                spec.units_of_stage.size(), spec.schedule.num_virtual_stages());
+  TRIDENT_CHECK(spec.data_parallel >= 1 && spec.zero.grad_sync_every >= 0, "data_parallel {}, grad_sync_every {}",
+                spec.data_parallel, spec.zero.grad_sync_every);
+  refuse_split_backward_between_reductions(spec);
+
+  const auto posting = spec.overlap == Overlap::kOn ? ReceivePosting::kEarly : ReceivePosting::kLate;
+  std::vector<StepProgram> programs;
+  for (const auto& items : weave_messages(spec.schedule, posting)) {
+    StepProgram& program = programs.emplace_back();
+    program.rank = static_cast<int>(programs.size()) - 1;
+    program.instructions = expand(items, spec);
+    program.units = units_in_order_of_use(program.instructions);
+    assign_activation_slots(program, spec);
+    assign_receive_slots(program, spec);
+    if (!spec.schedule.forward_only()) weave_reductions(program, spec);
+    if (spec.gathers_in_step()) weave_gathers(program, spec);
+    if (!spec.schedule.forward_only()) append_update(program, spec);
+  }
+  return programs;
+}
+
+ProgramStats stats_of(const StepProgram& program) {
+  ProgramStats stats;
+  const auto count = [&](int unit, Kind kind) {
+    return static_cast<int>(std::count_if(program.instructions.begin(), program.instructions.end(),
+                                          [&](const Instruction& i) { return i.kind == kind && i.unit == unit; }));
+  };
+  for (const int unit : program.units) {
+    stats.gathers_of_unit.emplace_back(unit, count(unit, Kind::kGather));
+    stats.reductions_of_unit.emplace_back(unit, count(unit, Kind::kReduceGradients));
+  }
+  return stats;
+}
+
+}  // namespace trident

@@ -1,0 +1,63 @@
+#include "core/check.h"
+#include "pipeline/step_program.h"
+
+namespace trident {
+namespace {
+
+using Kind = InstructionKind;
+
+constexpr std::size_t kLineWidth = 128;
+
+std::string_view name(Kind kind) {
+  switch (kind) {
+    case Kind::kForward: return "F";
+    case Kind::kBackward: return "B";
+    case Kind::kBackwardInput: return "I";
+    case Kind::kBackwardWeight: return "W";
+    case Kind::kSendActivation: return "send_act";
+    case Kind::kRecvActivation: return "recv_act";
+    case Kind::kSendGradient: return "send_grad";
+    case Kind::kRecvGradient: return "recv_grad";
+    case Kind::kGather: return "gather";
+    case Kind::kFree: return "free";
+    case Kind::kReduceGradients: return "reduce";
+    case Kind::kTieExchange: return "tie";
+    case Kind::kGradNorm: return "norm";
+    case Kind::kOptimizerStep: return "step";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string to_string(const Instruction& i) {
+  const auto slot = [](std::string_view prefix, int number) {
+    return number == Instruction::kNone ? std::string{} : fmt::format("{}{}", prefix, number);
+  };
+  if (i.is_compute()) {
+    std::string text = fmt::format("{}(u{},m{}){}", name(i.kind), i.unit, i.micro_batch, slot("@", i.slot));
+    if (!i.is_forward()) text += (i.overwrites() ? "=" : "+=") + slot("g", i.grad_slot);
+    return text;
+  }
+  if (i.is_send()) return fmt::format("{}(s{},m{})>{}", name(i.kind), i.virtual_stage, i.micro_batch, i.peer);
+  if (i.is_receive()) return fmt::format("{}(s{},m{})<{}{}", name(i.kind), i.virtual_stage, i.micro_batch, i.peer, slot("@", i.slot));
+  if (i.kind == Kind::kReduceGradients) return fmt::format("reduce(u{}){}{}", i.unit, slot("g", i.grad_slot), i.last() ? "!" : "");
+  if (i.kind == Kind::kTieExchange) return fmt::format("tie<>{}", i.peer);
+  if (i.kind == Kind::kGradNorm) return "norm";
+  return fmt::format("{}(u{}){}", name(i.kind), i.unit, slot("@", i.slot));
+}
+
+std::string to_text(const StepProgram& program) {
+  std::string text, line = fmt::format("rank {}:", program.rank);
+  for (const Instruction& i : program.instructions) {
+    const std::string word = to_string(i);
+    if (line.size() + 1 + word.size() > kLineWidth) {
+      text += line + '\n';
+      line = "       ";
+    }
+    line += ' ' + word;
+  }
+  return text + line + '\n';
+}
+
+}  // namespace trident

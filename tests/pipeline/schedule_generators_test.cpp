@@ -1,0 +1,157 @@
+// Properties of the generated schedules over all p <= 8, v <= 4, m <= 16, and published numbers.
+#include "pipeline/schedule_generators.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "core/check.h"
+#include "pipeline/schedule_check.h"
+#include "pipeline/schedule_simulator.h"
+
+namespace trident {
+namespace {
+
+constexpr int kMaxRanks = 8, kMaxChunks = 4, kMaxMicroBatches = 16;
+
+template <class Body> void for_all(Body body) {
+  for (int p = 1; p <= kMaxRanks; ++p)
+    for (int m = 1; m <= kMaxMicroBatches; ++m) body(p, m);
+}
+
+template <class Body> void for_all_interleaved(Body body) {
+  for (int p = 1; p <= kMaxRanks; ++p)
+    for (int v = 1; v <= kMaxChunks; ++v)
+      for (int m = p; m <= kMaxMicroBatches; m += p) body(p, v, m);
+}
+
+std::string config_error(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+// F = 1, B = 2.
+ScheduleTimeline unit_time(const Schedule& schedule) { return simulate(schedule, uniform_costs(1, 1, 1)); }
+
+TEST(Generators, CheckerAcceptsAll) {
+  for_all([](int p, int m) {
+    for (const Schedule& s : {make_gpipe(p, m), make_1f1b(p, m)}) EXPECT_EQ(find_schedule_fault(s), std::nullopt) << to_text(s);
+    for (int v = 1; v <= kMaxChunks; ++v) {
+      const Schedule s = make_forward_only(p, v, m);
+      EXPECT_TRUE(s.forward_only());
+      EXPECT_EQ(find_schedule_fault(s), std::nullopt) << to_text(s);
+    }
+  });
+  for_all_interleaved([](int p, int v, int m) {
+    const Schedule s = make_interleaved(p, v, m);
+    EXPECT_EQ(find_schedule_fault(s), std::nullopt) << to_text(s);
+  });
+}
+
+TEST(Generators, BubbleIsTheClosedFormula) {
+  for_all([](int p, int m) {
+    for (const Schedule& s : {make_gpipe(p, m), make_1f1b(p, m)}) {
+      EXPECT_DOUBLE_EQ(unit_time(s).bubble_over_ideal(), (p - 1.0) / m) << to_text(s);
+      EXPECT_DOUBLE_EQ(unit_time(s).bubble_rate(), (p - 1.0) / (m + p - 1)) << to_text(s);
+    }
+  });
+  for_all_interleaved([](int p, int v, int m) {
+    const Schedule s = make_interleaved(p, v, m);
+    EXPECT_DOUBLE_EQ(unit_time(s).bubble_over_ideal(), (p - 1.0) / (v * m)) << to_text(s);
+  });
+}
+
+TEST(Generators, MicroBatchesInFlight) {
+  for_all([](int p, int m) {
+    const InFlight gpipe = max_in_flight(make_gpipe(p, m)), one = max_in_flight(make_1f1b(p, m));
+    for (int rank = 0; rank < p; ++rank) {
+      EXPECT_EQ(gpipe.per_virtual_stage[static_cast<std::size_t>(rank)], m);
+      EXPECT_EQ(one.per_virtual_stage[static_cast<std::size_t>(rank)], std::min(m, p - rank));
+    }
+  });
+  // Warm-up forwards plus one, counted over the rank's chunks.
+  for_all_interleaved([](int p, int v, int m) {
+    const InFlight peak = max_in_flight(make_interleaved(p, v, m));
+    for (int rank = 0; rank < p; ++rank)
+      EXPECT_EQ(peak.per_rank[static_cast<std::size_t>(rank)], std::min(m * v, 2 * (p - rank - 1) + (v - 1) * p + 1));
+  });
+  EXPECT_EQ(max_in_flight(make_forward_only(4, 2, 7)).per_rank, std::vector<int>(4, 1));
+}
+
+// Megatron's order: groups of p micro-batches, chunk by chunk, backwards with the chunks mirrored.
+TEST(Generators, InterleavedOrderOfTheFirstRank) {
+  EXPECT_EQ(to_text(make_interleaved(2, 2, 4)),
+            "p=2 v=2 m=4\n"
+            "0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3\n"
+            "1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3\n");
+}
+
+TEST(Generators, OneRankAccumulatesGradients) {
+  EXPECT_EQ(to_text(make_1f1b(1, 2)), "p=1 v=1 m=2\n0F0 0B0 0F1 0B1\n");
+  EXPECT_EQ(to_text(make_gpipe(1, 2)), "p=1 v=1 m=2\n0F0 0F1 0B0 0B1\n");
+  EXPECT_EQ(to_text(make_interleaved(1, 2, 2)), "p=1 v=2 m=2\n0F0 1F0 1B0 0F1 0B0 1F1 1B1 0B1\n");
+  EXPECT_EQ(to_text(make_forward_only(1, 1, 2)), "p=1 v=1 m=2\n0F0 0F1\n");
+}
+
+TEST(Generators, InterleavedRefusesOtherMicroBatchCounts) {
+  EXPECT_EQ(config_error([] { make_interleaved(4, 2, 6); }),
+            "batch.global gives 6 micro-batches per data-parallel rank and step: the interleaved schedule (parallel.virtual_stages = "
+            "2) needs a multiple of parallel.pipeline = 4; the nearest is 4 micro-batches");
+  EXPECT_NE(config_error([] { make_interleaved(4, 2, 7); }).find("the nearest is 8 "), std::string::npos);
+  EXPECT_NE(config_error([] { make_interleaved(4, 2, 1); }).find("the nearest is 4 "), std::string::npos);
+}
+
+TEST(Generators, ByName) {
+  for (const ScheduleKind kind : {ScheduleKind::kGpipe, ScheduleKind::k1f1b, ScheduleKind::kInterleaved})
+    EXPECT_EQ(parse_schedule_kind(to_string(kind)), kind);
+  EXPECT_EQ(parse_schedule_kind("zb-h1"), std::nullopt);
+  EXPECT_EQ(make_schedule(ScheduleKind::kGpipe, 2, 1, 3), make_gpipe(2, 3));
+  EXPECT_EQ(make_schedule(ScheduleKind::k1f1b, 2, 1, 3), make_1f1b(2, 3));
+  EXPECT_EQ(make_schedule(ScheduleKind::kInterleaved, 2, 2, 4), make_interleaved(2, 2, 4));
+  EXPECT_EQ(config_error([] { make_schedule(ScheduleKind::k1f1b, 2, 3, 4); }),
+            "parallel.virtual_stages = 3: schedule 1f1b has one stage per rank; set it to 1, or set parallel.schedule to interleaved");
+}
+
+// Qi et al., "Zero Bubble Pipeline Parallelism" (arXiv 2401.10241), tables 5 and 9: 8, 8, 16 and 32 stages, 1F1B, milliseconds.
+TEST(Simulator, PublishedBubbleRates) {
+  struct Row {
+    int stages, micro_batches;
+    double f, i, w, comm, rate;
+  };
+  for (const Row& r : {Row{8, 24, 18.522, 18.086, 9.337, 0.601, 0.2431}, Row{8, 32, 18.513, 18.086, 9.331, 0.626, 0.1985},
+                       Row{8, 64, 18.546, 18.097, 9.321, 0.762, 0.124}, Row{8, 24, 29.718, 29.444, 19.927, 0.527, 0.2347},
+                       Row{8, 32, 29.802, 29.428, 19.53, 0.577, 0.1898}, Row{8, 64, 29.935, 29.621, 19.388, 0.535, 0.1091},
+                       Row{16, 48, 11.347, 11.248, 8.132, 0.377, 0.2552}, Row{16, 64, 11.307, 11.254, 8.101, 0.379, 0.2082},
+                       Row{16, 128, 11.325, 11.308, 8.109, 0.378, 0.1251}, Row{32, 96, 10.419, 10.207, 7.715, 0.408, 0.2646},
+                       Row{32, 128, 10.408, 10.204, 7.703, 0.408, 0.2168}, Row{32, 256, 10.402, 10.248, 7.698, 0.46, 0.1352}}) {
+    const ScheduleTimeline t = simulate(make_1f1b(r.stages, r.micro_batches), uniform_costs(r.f, r.i, r.w, r.comm));
+    EXPECT_NEAR(t.bubble_rate(), r.rate, 1e-4) << r.stages << " stages, " << r.micro_batches << " micro-batches";
+  }
+}
+
+// Split backwards: W delayed past the next I keeps a second micro-batch in flight.
+TEST(Simulator, WeightGradientsReleaseActivations) {
+  const Schedule s = parse_schedule("p=1 v=1 m=2\n0F0 0I0 0F1 0I1 0W0 0W1\n");
+  EXPECT_EQ(find_schedule_fault(s), std::nullopt);
+  EXPECT_EQ(max_in_flight(s).per_virtual_stage, std::vector<int>{2});
+  EXPECT_DOUBLE_EQ(simulate(s, uniform_costs(1, 2, 4)).makespan, 14);
+}
+
+TEST(Simulator, MessagesDelayTheirReader) {
+  const ScheduleTimeline t = simulate(make_1f1b(2, 1), uniform_costs(1, 1, 1, 0.25));
+  EXPECT_DOUBLE_EQ(t.ranks[1][0].start, 1.25);
+  EXPECT_DOUBLE_EQ(t.makespan, 1 + 0.25 + 1 + 2 + 0.25 + 2);
+}
+
+TEST(Simulator, RefusesAScheduleThatBlocks) {
+  const Schedule without_forward = parse_schedule("p=2 v=1 m=1\n0B0\n1F0 1B0\n");
+  EXPECT_THROW(simulate(without_forward, uniform_costs(1, 1, 1)), InternalError);
+}
+
+}  // namespace
+}  // namespace trident

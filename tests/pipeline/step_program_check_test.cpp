@@ -1,0 +1,283 @@
+// Broken step programs are rejected, with the reason and the place.
+#include "pipeline/step_program_check.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "core/check.h"
+#include "tests/pipeline/step_program_fixture.h"
+
+namespace trident {
+namespace {
+
+using Kind = InstructionKind;
+using Programs = std::vector<StepProgram>;
+
+std::string fault_of(const Programs& programs, const StepProgramSpec& spec) {
+  try {
+    check_step_programs(programs, spec);
+  } catch (const InternalError& e) {
+    return e.what();
+  }
+  return "none";
+}
+
+class StepProgramCheck : public ::testing::Test {
+ protected:
+  // zero3, interleaved, tied: every kind of instruction but the final gather.
+  StepProgramSpec spec_ = small_spec(make_interleaved(2, 2, 2), ZeroPreset::kZero3, EmbeddingTie::kTied);
+  Programs programs_ = build_step_programs(spec_);
+
+  // The place of the `nth` instruction of `kind` on `rank`.
+  std::vector<Instruction>::iterator find(int rank, Kind kind, int nth = 0) {
+    auto& list = programs_[static_cast<std::size_t>(rank)].instructions;
+    for (auto it = list.begin(); it != list.end(); ++it)
+      if (it->kind == kind && nth-- == 0) return it;
+    ADD_FAILURE() << "no such instruction";
+    return list.begin();
+  }
+  void erase(int rank, Kind kind, int nth = 0) {
+    programs_[static_cast<std::size_t>(rank)].instructions.erase(find(rank, kind, nth));
+  }
+  void rebuild(const StepProgramSpec& spec) {
+    spec_ = spec;
+    programs_ = build_step_programs(spec_);
+  }
+  void expect_fault(const std::string& part) const {
+    const std::string fault = fault_of(programs_, spec_);
+    EXPECT_NE(fault.find(part), std::string::npos) << "expected: " << part << "\nfound: " << fault;
+  }
+};
+
+TEST_F(StepProgramCheck, ShowsTheInstructionWithAnArrow) {
+  erase(1, Kind::kGather, 2);
+  EXPECT_EQ(fault_of(programs_, spec_), R"(GOLDEN_ARROW)");
+}
+
+TEST_F(StepProgramCheck, DroppedGather) {
+  erase(0, Kind::kGather);
+  expect_fault("unit 0 is not in slot 0");
+}
+
+TEST_F(StepProgramCheck, EarlyFreeLeavesAStaleSlot) {
+  const auto free = find(0, Kind::kFree);
+  std::iter_swap(free, free - 1);  // before its compute
+  expect_fault("is not in slot");
+}
+
+TEST_F(StepProgramCheck, DroppedFree) {
+  erase(0, Kind::kFree);
+  expect_fault("still holds unit 0");
+}
+
+TEST_F(StepProgramCheck, DroppedLastFree) {
+  int frees = 0;
+  for (const Instruction& i : programs_[1].instructions) frees += i.kind == Kind::kFree;
+  erase(1, Kind::kFree, frees - 1);
+  expect_fault("is still gathered");
+}
+
+TEST_F(StepProgramCheck, WrongSlot) {
+  find(0, Kind::kForward)->slot = 1;
+  expect_fault("unit 0 is not in slot 1");
+  rebuild(spec_);
+  find(0, Kind::kGather)->slot = 9;
+  expect_fault("no such slot");
+  rebuild(spec_);
+  find(0, Kind::kForward)->slot = Instruction::kNone;
+  expect_fault("parameters are either resident or in a slot");
+}
+
+TEST_F(StepProgramCheck, TwoUnitsInASlot) {
+  find(0, Kind::kGather, 1)->slot = 0;
+  expect_fault("slot 0 still holds unit 0");
+}
+
+TEST_F(StepProgramCheck, SwappedSends) {
+  auto first = find(0, Kind::kSendActivation), second = find(0, Kind::kSendActivation, 1);
+  std::iter_swap(first, second);
+  expect_fault("it is not computed yet");
+  // In a place where both are computed, the other side receives the wrong one.
+  rebuild(small_spec(make_gpipe(2, 2), ZeroPreset::kDdp));
+  first = find(0, Kind::kSendActivation), second = find(0, Kind::kSendActivation, 1);
+  std::rotate(first, first + 1, second);  // both sends in a row ...
+  std::iter_swap(second - 1, second);     // ... the other way round
+  expect_fault("another message arrives here");
+}
+
+TEST_F(StepProgramCheck, DroppedMessages) {
+  erase(0, Kind::kSendActivation);
+  expect_fault("kept the activation");
+  rebuild(spec_);
+  erase(1, Kind::kSendGradient);
+  expect_fault("kept the gradient");
+  rebuild(spec_);
+  erase(1, Kind::kRecvActivation);
+  expect_fault("its input was not received");
+}
+
+TEST_F(StepProgramCheck, MisdirectedMessages) {
+  find(0, Kind::kSendActivation)->peer = 0;
+  expect_fault("nobody there waits for it");
+  rebuild(spec_);
+  find(1, Kind::kRecvActivation)->peer = 1;
+  expect_fault("nobody there sends it");
+  rebuild(spec_);
+  find(1, Kind::kRecvActivation)->slot = 7;
+  expect_fault("no such receive buffer");
+  rebuild(spec_);
+  find(1, Kind::kRecvActivation)->virtual_stage = 2;
+  expect_fault("its virtual stage lives on another rank");
+}
+
+TEST_F(StepProgramCheck, LateReceivesDeadlockAtRendezvous) {
+  // 1F1B without early receives: rank 0 hands over micro-batch 1 while rank 1 hands back the gradient of 0.
+  rebuild(small_spec(make_1f1b(2, 3), ZeroPreset::kDdp));
+  auto& list = programs_[1].instructions;
+  const auto receive = find(1, Kind::kRecvActivation, 1), send = find(1, Kind::kSendGradient);
+  ASSERT_LT(receive - list.begin(), send - list.begin());
+  std::rotate(receive, receive + 1, send + 1);
+  expect_fault("deadlock with channel capacity 0");
+}
+
+TEST_F(StepProgramCheck, DroppedReduction) {
+  erase(0, Kind::kReduceGradients);
+  expect_fault("its gradient buffer holds an unreduced gradient");
+  rebuild(small_spec(make_1f1b(2, 2), ZeroPreset::kZero1));
+  erase(0, Kind::kReduceGradients);
+  expect_fault("a gradient is not reduced");
+}
+
+TEST_F(StepProgramCheck, ReductionsAtTheWrongPlace) {
+  auto reduce = find(0, Kind::kReduceGradients);
+  reduce->grad_slot ^= 1;
+  expect_fault("its gradient is in another buffer");
+  rebuild(small_spec(make_1f1b(1, 2), ZeroPreset::kZero1));
+  reduce = find(0, Kind::kReduceGradients);
+  const Instruction extra = *reduce;
+  programs_[0].instructions.insert(reduce + 1, extra);
+  expect_fault("there is no new gradient");
+  rebuild(spec_);
+  programs_[0].instructions.insert(find(0, Kind::kBackward) + 1, extra);
+  find(0, Kind::kReduceGradients)->unit = find(0, Kind::kBackward)->unit;
+  expect_fault("no reduction is due after micro-batch 0");
+  rebuild(spec_);
+  find(0, Kind::kReduceGradients)->flags = 0;
+  expect_fault("the last reduction follows the last micro-batch");
+}
+
+TEST_F(StepProgramCheck, StaleAccumulation) {
+  find(0, Kind::kBackward)->flags = 0;
+  expect_fault("the first gradient after a reduction overwrites");
+  rebuild(spec_);
+  find(0, Kind::kBackward)->grad_slot = 5;
+  expect_fault("no such gradient buffer");
+  rebuild(spec_);
+  find(0, Kind::kBackward)->grad_slot = Instruction::kNone;
+  expect_fault("gradients are transient exactly if");
+}
+
+TEST_F(StepProgramCheck, TieNormAndSteps) {
+  erase(1, Kind::kTieExchange);
+  expect_fault("the tied weight's gradients are not exchanged");
+  rebuild(spec_);
+  auto tie = find(0, Kind::kTieExchange);
+  std::iter_swap(tie, tie - 1);
+  expect_fault("its gradient is not reduced");
+  rebuild(spec_);
+  find(0, Kind::kTieExchange)->peer = 0;
+  expect_fault("the tied weight is elsewhere");
+  rebuild(spec_);
+  auto norm = find(0, Kind::kGradNorm);
+  std::iter_swap(norm, norm + 1);
+  expect_fault("steps before the norm");
+  rebuild(spec_);
+  erase(0, Kind::kGradNorm);
+  expect_fault("steps before the norm");
+  rebuild(spec_);
+  erase(0, Kind::kOptimizerStep);
+  expect_fault("unit 0 made no step");
+  rebuild(spec_);
+  *find(0, Kind::kOptimizerStep, 1) = *find(0, Kind::kOptimizerStep);
+  expect_fault("stepped twice");
+}
+
+TEST_F(StepProgramCheck, FinalGathers) {
+  rebuild(small_spec(make_1f1b(2, 2), ZeroPreset::kZero1));
+  erase(1, Kind::kGather);
+  expect_fault("is stale");
+  rebuild(spec_);
+  auto gather = find(0, Kind::kGather);
+  std::iter_swap(gather, gather - 1);
+  expect_fault("gathered before its step");
+  rebuild(spec_);
+  find(0, Kind::kGather, 1)->unit = find(0, Kind::kGather)->unit;
+  expect_fault("gathered twice");
+  rebuild(small_spec(make_1f1b(2, 2), ZeroPreset::kDdp));
+  Instruction extra;
+  extra.kind = Kind::kGather;
+  extra.unit = 0;
+  programs_[0].instructions.push_back(extra);
+  expect_fault("nothing is gathered after the update");
+}
+
+TEST_F(StepProgramCheck, ActivationSlots) {
+  rebuild(small_spec(make_1f1b(2, 2), ZeroPreset::kZero1));
+  programs_[0].activation_slots[0][1] = 0;
+  expect_fault("activation slot 0 is still in use");
+  rebuild(spec_);
+  ++programs_[0].num_activation_slots[0];
+  expect_fault("the simulator says 2");
+}
+
+TEST_F(StepProgramCheck, ProgramsOfTheWrongRanks) {
+  std::swap(programs_[0], programs_[1]);
+  expect_fault("rank 0 has the program of 1");
+  programs_.pop_back();
+  expect_fault("1 programs for 2 ranks");
+}
+
+TEST_F(StepProgramCheck, AnotherRanksUnit) {
+  find(0, Kind::kForward)->unit = spec_.head_unit();
+  expect_fault("lives on another rank");
+}
+
+// No instruction is redundant: whatever is dropped or doubled, the checker objects.
+TEST_F(StepProgramCheck, NothingCanBeDroppedOrDoubled) {
+  for (const ZeroPreset preset : kAllPresets) {
+    const StepProgramSpec spec = small_spec(make_interleaved(2, 2, 2), preset, EmbeddingTie::kTied);
+    const Programs good = build_step_programs(spec);
+    for (std::size_t rank = 0; rank < good.size(); ++rank)
+      for (std::size_t at = 0; at < good[rank].instructions.size(); ++at) {
+        Programs dropped = good, doubled = good;
+        auto& list = dropped[rank].instructions;
+        list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
+        EXPECT_NE(fault_of(dropped, spec), "none") << to_string(good[rank].instructions[at]);
+        auto& twice = doubled[rank].instructions;
+        twice.insert(twice.begin() + static_cast<std::ptrdiff_t>(at), Instruction(good[rank].instructions[at]));
+        EXPECT_NE(fault_of(doubled, spec), "none") << to_string(good[rank].instructions[at]);
+      }
+  }
+}
+
+// Every number in an instruction matters.
+TEST_F(StepProgramCheck, RandomFieldMutantsAreRejected) {
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 2000; ++trial) {
+    Programs mutant = programs_;
+    auto& list = mutant[random() % mutant.size()].instructions;
+    Instruction& i = list[random() % list.size()];
+    const Instruction before = i;
+    int* const fields[] = {&i.unit, &i.virtual_stage, &i.micro_batch, &i.peer, &i.slot, &i.grad_slot};
+    int& field = *fields[random() % 6];
+    if (field == Instruction::kNone) continue;  // not a field of this kind
+    field = (field + 1 + static_cast<int>(random() % 3));
+    EXPECT_NE(fault_of(mutant, spec_), "none") << to_string(before) << " -> " << to_string(i);
+  }
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,185 @@
+// What the builder makes of schedules and ZeRO policies.
+#include "pipeline/step_program.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "pipeline/schedule_simulator.h"
+#include "pipeline/step_program_check.h"
+#include "tests/pipeline/step_program_fixture.h"
+
+namespace trident {
+namespace {
+
+std::vector<Schedule> small_schedules() {
+  std::vector<Schedule> schedules;
+  for (int p = 1; p <= 4; ++p) {
+    for (const int m : {1, 2, 5}) {
+      schedules.push_back(make_gpipe(p, m));
+      schedules.push_back(make_1f1b(p, m));
+    }
+    for (int v = 1; v <= 3; ++v) {
+      schedules.push_back(make_interleaved(p, v, p));
+      schedules.push_back(make_interleaved(p, v, 3 * p));
+      schedules.push_back(make_forward_only(p, v, 5));
+    }
+  }
+  return schedules;
+}
+
+int count(const StepProgram& program, InstructionKind kind) {
+  return static_cast<int>(std::count_if(program.instructions.begin(), program.instructions.end(),
+                                        [&](const Instruction& i) { return i.kind == kind; }));
+}
+
+TEST(StepProgram, CheckerAcceptsEverythingTheBuilderMakes) {
+  for (const Schedule& schedule : small_schedules())
+    for (const ZeroPreset preset : kAllPresets)
+      for (const EmbeddingTie tie : {EmbeddingTie::kUntied, EmbeddingTie::kTied})
+        for (const Overlap overlap : {Overlap::kOff, Overlap::kOn}) {
+          StepProgramSpec spec = small_spec(schedule, preset, tie, 2);
+          spec.overlap = overlap;
+          const auto programs = build_step_programs(spec);
+          ASSERT_NO_THROW(check_step_programs(programs, spec)) << to_text(schedule) << to_text(programs);
+        }
+}
+
+TEST(StepProgram, EveryOverrideIsLegalWithEveryPreset) {
+  for (const ZeroPreset preset : kAllPresets)
+    for (const int every : {0, 1, 2, 3, 7})
+      for (const ParamGather gather : {ParamGather::kResident, ParamGather::kPerMicroBatch, ParamGather::kPerUse})
+        for (const int data_parallel : {1, 3}) {
+          StepProgramSpec spec = small_spec(make_interleaved(2, 2, 4), preset, EmbeddingTie::kTied);
+          spec.zero.grad_sync_every = every;
+          spec.zero.param_gather = gather;
+          spec.data_parallel = data_parallel;
+          const auto programs = build_step_programs(spec);
+          ASSERT_NO_THROW(check_step_programs(programs, spec)) << to_text(programs);
+          for (const auto& [unit, reductions] : stats_of(programs[0]).reductions_of_unit)
+            EXPECT_EQ(reductions, every == 0 ? 1 : (4 + every - 1) / every);
+        }
+}
+
+TEST(StepProgram, ProgramsAtTheLargeEndOfThePropertyRange) {
+  for (const Schedule& schedule : {make_interleaved(8, 4, 16), make_1f1b(8, 16), make_gpipe(8, 16)}) {
+    const StepProgramSpec spec = small_spec(schedule, ZeroPreset::kZero3, EmbeddingTie::kTied);
+    EXPECT_NO_THROW(check_step_programs(build_step_programs(spec), spec));
+  }
+}
+
+TEST(StepProgram, Zero1GathersOnceAfterTheStep) {
+  EXPECT_EQ(to_text(build_step_programs(small_spec(make_1f1b(2, 2), ZeroPreset::kZero1))), R"(GOLDEN_ZERO1)");
+}
+
+TEST(StepProgram, DdpGathersNothing) {
+  for (const StepProgram& program : build_step_programs(small_spec(make_1f1b(2, 2), ZeroPreset::kDdp)))
+    EXPECT_EQ(count(program, InstructionKind::kGather), 0);
+}
+
+// The hardest small case, in full.
+TEST(StepProgram, InterleavedZero3Tied) {
+  EXPECT_EQ(to_text(build_step_programs(small_spec(make_interleaved(2, 2, 2), ZeroPreset::kZero3, EmbeddingTie::kTied))),
+            R"(GOLDEN_ZERO3)");
+}
+
+TEST(StepProgram, GathersPerStepAreThoseOfTheFormulas) {
+  const int m = 6;
+  const auto gathers = [&](const Schedule& schedule, ZeroPreset preset, int rank) {
+    const auto stats = stats_of(build_step_programs(small_spec(schedule, preset))[static_cast<std::size_t>(rank)]);
+    for (const auto& [unit, n] : stats.gathers_of_unit) EXPECT_EQ(n, stats.gathers_of_unit.front().second) << unit;
+    return stats.gathers_of_unit.front().second;
+  };
+  EXPECT_EQ(gathers(make_1f1b(1, m), ZeroPreset::kZero3, 0), 2 * m);
+  EXPECT_EQ(gathers(make_gpipe(2, m), ZeroPreset::kZero3, 1), 2 * m);
+  EXPECT_EQ(gathers(make_1f1b(1, m), ZeroPreset::kShardGradOp, 0), m);
+  EXPECT_EQ(gathers(make_gpipe(1, m), ZeroPreset::kShardGradOp, 0), 1);
+  EXPECT_EQ(gathers(make_1f1b(2, m), ZeroPreset::kShardGradOp, 0), 1);  // a micro-batch is always in flight
+  EXPECT_EQ(gathers(make_1f1b(2, m), ZeroPreset::kShardGradOp, 1), m);
+  EXPECT_EQ(gathers(make_1f1b(2, m), ZeroPreset::kZero1, 0), 1);
+  EXPECT_EQ(gathers(make_forward_only(2, 1, m), ZeroPreset::kShardGradOp, 0), m);
+}
+
+TEST(StepProgram, BuffersAreAsManyAsTheLivenessNeeds) {
+  const auto program = [](ZeroPreset preset, Overlap overlap, int blocks) {
+    StepProgramSpec spec = small_spec(make_1f1b(1, 3), preset, EmbeddingTie::kUntied, blocks);
+    spec.overlap = overlap;
+    return build_step_programs(spec).front();
+  };
+  EXPECT_EQ(program(ZeroPreset::kZero3, Overlap::kOff, 4).num_gather_slots, 1);
+  EXPECT_EQ(program(ZeroPreset::kZero3, Overlap::kOn, 4).num_gather_slots, 2);
+  EXPECT_EQ(program(ZeroPreset::kShardGradOp, Overlap::kOff, 4).num_gather_slots, 6);  // all units of a micro-batch in flight
+  EXPECT_EQ(program(ZeroPreset::kShardGradOp, Overlap::kOn, 4).num_gather_slots, 6);
+  EXPECT_EQ(program(ZeroPreset::kZero2, Overlap::kOff, 4).num_grad_slots, 1);
+  EXPECT_EQ(program(ZeroPreset::kZero2, Overlap::kOn, 4).num_grad_slots, 2);
+  EXPECT_EQ(program(ZeroPreset::kZero1, Overlap::kOn, 4).num_grad_slots, 0);
+  EXPECT_EQ(program(ZeroPreset::kZero1, Overlap::kOn, 4).num_gather_slots, 0);
+}
+
+TEST(StepProgram, ActivationSlotsFollowTheInFlightCount) {
+  for (const Schedule& schedule : small_schedules()) {
+    const auto programs = build_step_programs(small_spec(schedule, ZeroPreset::kZero1));
+    const InFlight peak = max_in_flight(schedule);
+    for (int stage = 0; stage < schedule.num_virtual_stages(); ++stage) {
+      const StepProgram& program = programs[static_cast<std::size_t>(schedule.rank_of(stage))];
+      EXPECT_EQ(program.num_activation_slots[static_cast<std::size_t>(schedule.chunk_of(stage))],
+                peak.per_virtual_stage[static_cast<std::size_t>(stage)]);
+    }
+  }
+  const auto programs = build_step_programs(small_spec(make_1f1b(2, 4), ZeroPreset::kZero1));
+  EXPECT_EQ(programs[0].activation_slots, (std::vector<std::vector<int>>{{0, 1, 0, 1}}));
+  EXPECT_EQ(programs[1].activation_slot(1, 3), 0);
+}
+
+TEST(StepProgram, EvaluationReducesAndStepsNothing) {
+  for (const ZeroPreset preset : kAllPresets)
+    for (const StepProgram& program : build_step_programs(small_spec(make_forward_only(2, 2, 3), preset, EmbeddingTie::kTied))) {
+      for (const InstructionKind kind : {InstructionKind::kReduceGradients, InstructionKind::kTieExchange,
+                                         InstructionKind::kGradNorm, InstructionKind::kOptimizerStep})
+        EXPECT_EQ(count(program, kind), 0);
+      EXPECT_EQ(count(program, InstructionKind::kGather), count(program, InstructionKind::kFree));
+    }
+}
+
+// Which backward overwrites and where reductions fall, with windows of two in five micro-batches.
+TEST(StepProgram, SyncWindows) {
+  StepProgramSpec spec = small_spec(make_1f1b(1, 5), ZeroPreset::kDdp);
+  spec.zero.grad_sync_every = 2;
+  std::string text;
+  for (const Instruction& i : build_step_programs(spec).front().instructions)
+    if (i.unit == 1 && (i.kind == InstructionKind::kBackward || i.kind == InstructionKind::kReduceGradients)) text += to_string(i) + " ";
+  EXPECT_EQ(text, "B(u1,m0)= B(u1,m1)+= reduce(u1) B(u1,m2)= B(u1,m3)+= reduce(u1) B(u1,m4)= reduce(u1)! ");
+}
+
+TEST(StepProgram, TieWithinOneRankIsLocal) {
+  const auto programs = build_step_programs(small_spec(make_1f1b(1, 1), ZeroPreset::kZero1, EmbeddingTie::kTied));
+  const auto& list = programs.front().instructions;
+  const auto tie = std::find_if(list.begin(), list.end(), [](const Instruction& i) { return i.kind == InstructionKind::kTieExchange; });
+  ASSERT_NE(tie, list.end());
+  EXPECT_EQ(tie->peer, 0);
+}
+
+TEST(StepProgram, SplitBackwardsReduceOncePerStep) {
+  const Schedule split = parse_schedule("p=2 v=1 m=2\n0F0 0F1 0I0 0W0 0I1 0W1\n1F0 1I0 1F1 1I1 1W0 1W1\n");
+  StepProgramSpec spec = small_spec(split, ZeroPreset::kZero3);
+  try {
+    build_step_programs(spec);
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_STREQ(e.what(), "parallel.grad_sync = every 1: a schedule that splits backward into input and weight gradients reduces "
+                           "once per step; set it to \"step\"");
+  }
+  spec.zero.grad_sync_every = 0;
+  const auto programs = build_step_programs(spec);
+  EXPECT_NO_THROW(check_step_programs(programs, spec)) << to_text(programs);
+}
+
+TEST(StepProgram, StagesMustFitTheSchedule) {
+  StepProgramSpec spec = small_spec(make_1f1b(2, 2), ZeroPreset::kZero1);
+  spec.units_of_stage.pop_back();
+  EXPECT_THROW(build_step_programs(spec), InternalError);
+}
+
+}  // namespace
+}  // namespace trident
