@@ -1,0 +1,121 @@
+#include "optim/exact_sum.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace trident {
+
+namespace {
+
+constexpr std::size_t kNan = ExactSum::kDigits;
+constexpr std::size_t kPlusInfinity = ExactSum::kDigits + 1;
+constexpr std::size_t kMinusInfinity = ExactSum::kDigits + 2;
+constexpr std::int64_t kDigitMask = 0xffffffff;
+constexpr int kMantissaBits = 53;
+constexpr int kLowestExponent = -1074;  // of the weight of digit 0, bit 0
+
+// Carries upwards; arithmetic shift floors, so digits end up in [0, 2^32) and the sign in the last one.
+void carry(std::span<std::int64_t> digits) {
+  std::int64_t carried = 0;
+  for (std::size_t i = 0; i + 1 < digits.size(); ++i) {
+    const std::int64_t x = digits[i] + carried;
+    digits[i] = x & kDigitMask;
+    carried = x >> 32;
+  }
+  digits.back() += carried;
+}
+
+// Bits [first, first + count) of a number whose digits are in [0, 2^32) but the last, which is not negative; count <= 53.
+std::uint64_t bits_from(std::span<const std::int64_t> digits, int first, int count) {
+  std::uint64_t bits = 0;
+  for (int b = 0; b < count;) {
+    const int position = first + b;
+    const auto i = std::min(static_cast<std::size_t>(position / 32), digits.size() - 1);
+    const int offset = position - 32 * static_cast<int>(i);
+    const int taken = i + 1 < digits.size() ? std::min(32 - offset, count - b) : count - b;
+    const std::uint64_t part = static_cast<std::uint64_t>(digits[i]) >> offset;
+    bits |= (part & ((std::uint64_t{1} << taken) - 1)) << b;
+    b += taken;
+  }
+  return bits;
+}
+
+}  // namespace
+
+void ExactSum::add(double x) {
+  const auto u = std::bit_cast<std::uint64_t>(x);
+  const auto biased = static_cast<int>((u >> 52) & 0x7ff);
+  const bool negative = (u >> 63) != 0;
+  if (biased == 0x7ff) [[unlikely]] {
+    ++limbs_[std::isnan(x) ? kNan : negative ? kMinusInfinity : kPlusInfinity];
+    return;
+  }
+  if (pending_ >= kMaxPending) [[unlikely]] normalise();
+  ++pending_;
+  const std::uint64_t fraction = u & ((std::uint64_t{1} << 52) - 1);
+  const std::uint64_t mantissa = biased == 0 ? fraction : fraction | (std::uint64_t{1} << 52);
+  const int shift = biased == 0 ? 0 : biased - 1;  // of the mantissa's lowest bit, in units of 2^-1074
+  const auto digit = static_cast<std::size_t>(shift / 32);
+  const int offset = shift % 32;
+  // 53 + 31 bits: three digits.
+  const std::uint64_t low = (mantissa & static_cast<std::uint64_t>(kDigitMask)) << offset;
+  const std::uint64_t high = ((mantissa >> 32) << offset) + (low >> 32);
+  const auto d0 = static_cast<std::int64_t>(low) & kDigitMask;
+  const auto d1 = static_cast<std::int64_t>(high) & kDigitMask;
+  const auto d2 = static_cast<std::int64_t>(high >> 32);
+  const std::int64_t sign = negative ? -1 : 1;
+  limbs_[digit] += sign * d0;
+  limbs_[digit + 1] += sign * d1;
+  limbs_[digit + 2] += sign * d2;
+}
+
+void ExactSum::add(std::span<const double> xs) {
+  for (const double x : xs) add(x);
+}
+
+void ExactSum::merge(const ExactSum& other) {
+  normalise();
+  ExactSum addend = other;
+  addend.normalise();
+  for (std::size_t i = 0; i < kLimbs; ++i) limbs_[i] += addend.limbs_[i];
+  pending_ += addend.pending_;
+}
+
+void ExactSum::normalise() {
+  carry(std::span(limbs_).first(kDigits));
+  pending_ = 1;  // a normalised digit is below 2^32, as one add's is
+}
+
+bool ExactSum::finite() const { return limbs_[kNan] == 0 && limbs_[kPlusInfinity] == 0 && limbs_[kMinusInfinity] == 0; }
+
+double ExactSum::value() const {
+  if (limbs_[kNan] != 0 || (limbs_[kPlusInfinity] != 0 && limbs_[kMinusInfinity] != 0)) return std::numeric_limits<double>::quiet_NaN();
+  if (limbs_[kPlusInfinity] != 0) return std::numeric_limits<double>::infinity();
+  if (limbs_[kMinusInfinity] != 0) return -std::numeric_limits<double>::infinity();
+
+  std::array<std::int64_t, kDigits> digits;
+  std::copy_n(limbs_.begin(), kDigits, digits.begin());
+  carry(digits);
+  const bool negative = digits.back() < 0;
+  if (negative) {
+    for (std::int64_t& d : digits) d = -d;
+    carry(digits);
+  }
+  std::size_t top = kDigits - 1;
+  while (top > 0 && digits[top] == 0) --top;
+  if (digits[top] == 0) return 0.0;
+  const int length = 32 * static_cast<int>(top) + std::bit_width(static_cast<std::uint64_t>(digits[top]));
+  const int shift = std::max(length - kMantissaBits, 0);  // bits below the mantissa; 0 also for subnormals, which are exact
+  std::uint64_t mantissa = bits_from(digits, shift, std::min(length, kMantissaBits));
+  if (shift > 0 && bits_from(digits, shift - 1, 1) != 0) {
+    bool above_half = false;
+    for (int b = 0; b < shift - 1 && !above_half; b += 32) above_half = bits_from(digits, b, std::min(32, shift - 1 - b)) != 0;
+    mantissa += above_half || (mantissa & 1) != 0 ? 1 : 0;
+  }
+  const double magnitude = std::ldexp(static_cast<double>(mantissa), shift + kLowestExponent);
+  return negative ? -magnitude : magnitude;
+}
+
+}  // namespace trident

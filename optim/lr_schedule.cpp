@@ -1,0 +1,101 @@
+#include "optim/lr_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/check.h"
+
+namespace trident {
+
+namespace {
+
+double half_cosine(double r) { return 0.5 * (std::cos(std::numbers::pi * r) + 1.0); }
+
+double tail_coefficient(LrDecay decay, double r) {
+  switch (decay) {
+    case LrDecay::kLinear: return 1.0 - r;
+    case LrDecay::kCosine: return half_cosine(r);
+    case LrDecay::kExponential: return 2.0 * std::exp2(-r) - 1.0;
+    case LrDecay::kMinusSqrt: return 1.0 - std::sqrt(r);
+  }
+  return 0.0;
+}
+
+}  // namespace
+
+double LrSchedule::at(std::int64_t n) const {
+  TRIDENT_CHECK(n >= 1, "updates are counted from 1, not {}", n);
+  const auto step = static_cast<double>(n);
+  if (n <= warmup_steps) return lr * step / static_cast<double>(warmup_steps);
+  if (type == LrScheduleType::kConstant) return lr;
+  if (n > decay_steps) return min_lr;
+  // From here warmup_steps < n <= decay_steps: the denominators below are positive.
+  const double r = (step - static_cast<double>(warmup_steps)) / static_cast<double>(decay_steps - warmup_steps);
+  switch (type) {
+    case LrScheduleType::kConstant: return lr;
+    case LrScheduleType::kLinear: return min_lr + (1.0 - r) * (lr - min_lr);
+    case LrScheduleType::kCosine: return min_lr + half_cosine(r) * (lr - min_lr);
+    case LrScheduleType::kInverseSqrt:
+      return std::max(min_lr, lr * std::sqrt(static_cast<double>(std::max<std::int64_t>(warmup_steps, 1))) / std::sqrt(step));
+    case LrScheduleType::kWsd: {
+      const std::int64_t stable = decay_steps - wsd_decay_steps;
+      if (n <= stable) return lr;
+      return min_lr + tail_coefficient(wsd_decay, static_cast<double>(n - stable) / static_cast<double>(wsd_decay_steps)) * (lr - min_lr);
+    }
+  }
+  return lr;
+}
+
+void validate(const LrSchedule& schedule) {
+  if (!(schedule.lr > 0.0 && std::isfinite(schedule.lr)))
+    throw ConfigError(fmt::format("optimizer.lr = {}: must be a number above 0", schedule.lr));
+  if (!(schedule.min_lr >= 0.0 && schedule.min_lr <= schedule.lr))
+    throw ConfigError(fmt::format("lr_schedule.min_lr = {}: must be between 0 and optimizer.lr = {}", schedule.min_lr, schedule.lr));
+  if (schedule.warmup_steps < 0) throw ConfigError(fmt::format("lr_schedule.warmup_steps = {}: must not be negative", schedule.warmup_steps));
+  if (schedule.decay_steps < 0) throw ConfigError(fmt::format("lr_schedule.decay_steps = {}: must not be negative", schedule.decay_steps));
+  if (schedule.type != LrScheduleType::kWsd) return;
+  if (schedule.wsd_decay_steps < 0 || schedule.wsd_decay_steps > schedule.decay_steps - std::min(schedule.warmup_steps, schedule.decay_steps))
+    throw ConfigError(fmt::format("lr_schedule.wsd_decay_steps = {}: must be between 0 and the {} steps after the warm-up", schedule.wsd_decay_steps,
+                                  schedule.decay_steps - std::min(schedule.warmup_steps, schedule.decay_steps)));
+}
+
+std::optional<LrScheduleType> parse_lr_schedule_type(std::string_view text) {
+  if (text == "constant") return LrScheduleType::kConstant;
+  if (text == "linear") return LrScheduleType::kLinear;
+  if (text == "cosine") return LrScheduleType::kCosine;
+  if (text == "inverse-sqrt" || text == "inverse_sqrt") return LrScheduleType::kInverseSqrt;
+  if (text == "wsd") return LrScheduleType::kWsd;
+  return std::nullopt;
+}
+
+std::optional<LrDecay> parse_lr_decay(std::string_view text) {
+  if (text == "linear") return LrDecay::kLinear;
+  if (text == "cosine") return LrDecay::kCosine;
+  if (text == "exponential") return LrDecay::kExponential;
+  if (text == "minus_sqrt") return LrDecay::kMinusSqrt;
+  return std::nullopt;
+}
+
+std::string_view to_string(LrScheduleType type) {
+  switch (type) {
+    case LrScheduleType::kConstant: return "constant";
+    case LrScheduleType::kLinear: return "linear";
+    case LrScheduleType::kCosine: return "cosine";
+    case LrScheduleType::kInverseSqrt: return "inverse_sqrt";
+    case LrScheduleType::kWsd: return "wsd";
+  }
+  return "?";
+}
+
+std::string_view to_string(LrDecay decay) {
+  switch (decay) {
+    case LrDecay::kLinear: return "linear";
+    case LrDecay::kCosine: return "cosine";
+    case LrDecay::kExponential: return "exponential";
+    case LrDecay::kMinusSqrt: return "minus_sqrt";
+  }
+  return "?";
+}
+
+}  // namespace trident

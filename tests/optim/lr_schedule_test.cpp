@@ -1,0 +1,137 @@
+#include "optim/lr_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/check.h"
+
+namespace trident {
+namespace {
+
+LrSchedule schedule(LrScheduleType type) {
+  return {.type = type, .lr = 1.0, .min_lr = 0.1, .warmup_steps = 10, .decay_steps = 110, .wsd_decay_steps = 0, .wsd_decay = LrDecay::kLinear};
+}
+
+constexpr LrScheduleType kAllTypes[] = {LrScheduleType::kConstant, LrScheduleType::kLinear, LrScheduleType::kCosine,
+                                        LrScheduleType::kInverseSqrt, LrScheduleType::kWsd};
+
+TEST(LrSchedule, WarmUpIsLinearFromTheFirstUpdate) {
+  for (const LrScheduleType type : kAllTypes) {
+    const LrSchedule s = schedule(type);
+    EXPECT_DOUBLE_EQ(s.at(1), 0.1) << "the first update is not at 0";
+    EXPECT_DOUBLE_EQ(s.at(5), 0.5);
+    EXPECT_DOUBLE_EQ(s.at(10), 1.0) << "the last warm-up update runs at the full rate";
+  }
+}
+
+TEST(LrSchedule, WithoutWarmUpStartsAtTheFormula) {
+  LrSchedule s = schedule(LrScheduleType::kLinear);
+  s.warmup_steps = 0;
+  s.decay_steps = 100;
+  EXPECT_DOUBLE_EQ(s.at(1), 0.1 + 0.9 * 0.99);
+  s.type = LrScheduleType::kInverseSqrt;
+  EXPECT_DOUBLE_EQ(s.at(1), 1.0);
+  EXPECT_DOUBLE_EQ(s.at(4), 0.5);
+}
+
+TEST(LrSchedule, Constant) {
+  const LrSchedule s = schedule(LrScheduleType::kConstant);
+  EXPECT_EQ(s.at(11), 1.0);
+  EXPECT_EQ(s.at(1000000), 1.0) << "a constant rate does not end";
+}
+
+TEST(LrSchedule, Linear) {
+  const LrSchedule s = schedule(LrScheduleType::kLinear);
+  EXPECT_DOUBLE_EQ(s.at(35), 0.1 + 0.75 * 0.9);
+  EXPECT_DOUBLE_EQ(s.at(60), 0.55);
+  EXPECT_DOUBLE_EQ(s.at(110), 0.1);
+}
+
+TEST(LrSchedule, Cosine) {
+  const LrSchedule s = schedule(LrScheduleType::kCosine);
+  EXPECT_NEAR(s.at(35), 0.1 + 0.9 * (1.0 + std::sqrt(0.5)) / 2.0, 1e-15);
+  EXPECT_DOUBLE_EQ(s.at(60), 0.55);
+  EXPECT_DOUBLE_EQ(s.at(110), 0.1);
+}
+
+TEST(LrSchedule, InverseSqrt) {
+  LrSchedule s = schedule(LrScheduleType::kInverseSqrt);
+  EXPECT_DOUBLE_EQ(s.at(40), 0.5);
+  EXPECT_DOUBLE_EQ(s.at(90), 1.0 / 3.0);
+  s.min_lr = 0.4;
+  EXPECT_DOUBLE_EQ(s.at(90), 0.4) << "the floor";
+}
+
+TEST(LrSchedule, WarmupStableDecay) {
+  LrSchedule s = schedule(LrScheduleType::kWsd);
+  s.wsd_decay_steps = 20;
+  EXPECT_EQ(s.at(50), 1.0);
+  EXPECT_EQ(s.at(90), 1.0) << "the last stable update";
+  struct {
+    LrDecay decay;
+    double coefficient_at_half;
+  } const cases[] = {{LrDecay::kLinear, 0.5}, {LrDecay::kCosine, 0.5}, {LrDecay::kExponential, std::sqrt(2.0) - 1.0},
+                     {LrDecay::kMinusSqrt, 1.0 - std::sqrt(0.5)}};
+  for (const auto& [decay, coefficient] : cases) {
+    s.wsd_decay = decay;
+    EXPECT_NEAR(s.at(100), 0.1 + 0.9 * coefficient, 1e-15) << to_string(decay);
+    EXPECT_NEAR(s.at(110), 0.1, 1e-15) << to_string(decay);
+    EXPECT_LT(s.at(91), 1.0) << to_string(decay);
+  }
+}
+
+TEST(LrSchedule, AfterTheDecayTheMinimum) {
+  for (const LrScheduleType type : kAllTypes) {
+    if (type != LrScheduleType::kConstant) {
+      EXPECT_EQ(schedule(type).at(111), 0.1) << to_string(type);
+    }
+  }
+}
+
+TEST(LrSchedule, RunsShorterThanTheirWarmUpOnlyWarmUp) {
+  LrSchedule s = schedule(LrScheduleType::kCosine);
+  s.decay_steps = 5;
+  EXPECT_DOUBLE_EQ(s.at(5), 0.5);
+  EXPECT_DOUBLE_EQ(s.at(10), 1.0);
+  EXPECT_EQ(s.at(11), 0.1);
+}
+
+TEST(LrSchedule, NeverRisesAfterTheWarmUp) {
+  for (const LrScheduleType type : kAllTypes) {
+    LrSchedule s = schedule(type);
+    s.wsd_decay_steps = 30;
+    for (std::int64_t n = 11; n < 150; ++n) EXPECT_LE(s.at(n), s.at(n - 1)) << to_string(type) << " " << n;
+  }
+}
+
+TEST(LrSchedule, UpdateZeroDoesNotExist) { EXPECT_THROW(schedule(LrScheduleType::kCosine).at(0), InternalError); }
+
+TEST(LrSchedule, RefusesWhatCannotWork) {
+  const auto refused = [](auto change) {
+    LrSchedule s = schedule(LrScheduleType::kWsd);
+    change(s);
+    EXPECT_THROW(validate(s), ConfigError);
+  };
+  EXPECT_NO_THROW(validate(schedule(LrScheduleType::kWsd)));
+  refused([](LrSchedule& s) { s.lr = 0.0; });
+  refused([](LrSchedule& s) { s.lr = std::nan(""); });
+  refused([](LrSchedule& s) { s.min_lr = 2.0; });
+  refused([](LrSchedule& s) { s.min_lr = -0.1; });
+  refused([](LrSchedule& s) { s.warmup_steps = -1; });
+  refused([](LrSchedule& s) { s.decay_steps = -1; });
+  refused([](LrSchedule& s) { s.wsd_decay_steps = 101; });
+  refused([](LrSchedule& s) { s.wsd_decay_steps = -1; });
+}
+
+TEST(LrSchedule, NamesRoundTrip) {
+  for (const LrScheduleType type : kAllTypes) EXPECT_EQ(parse_lr_schedule_type(to_string(type)), type);
+  EXPECT_EQ(parse_lr_schedule_type("inverse-sqrt"), LrScheduleType::kInverseSqrt);
+  EXPECT_EQ(parse_lr_schedule_type("cosin"), std::nullopt);
+  for (const LrDecay decay : {LrDecay::kLinear, LrDecay::kCosine, LrDecay::kExponential, LrDecay::kMinusSqrt})
+    EXPECT_EQ(parse_lr_decay(to_string(decay)), decay);
+  EXPECT_EQ(parse_lr_decay(""), std::nullopt);
+}
+
+}  // namespace
+}  // namespace trident
