@@ -3,6 +3,7 @@
 
 #include "core/check.h"
 #include "core/tsan_announce.h"
+#include "device/no_allocation.h"
 #include "parallel/rank_order_sum.h"
 #include "parallel/shared_operation.h"
 
@@ -100,6 +101,7 @@ void CollectiveOperation::check_agreement_with(int rank) const {
   const CommFingerprint& theirs = post_of(rank).fingerprint;
   if (group_->checks == CollectiveChecks::kOff || theirs == fingerprint_) [[likely]]
     return;
+  const AllocationExemption message;
   const bool mine_first = group_->rank > rank;  // the same words whoever finds out
   const int first = std::max(group_->rank, rank), second = std::min(group_->rank, rank);
   group_->world->raise(

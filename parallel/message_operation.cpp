@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "core/tsan_announce.h"
+#include "device/no_allocation.h"
 #include "parallel/shared_operation.h"
 
 namespace trident {
@@ -69,6 +70,7 @@ bool MessageOperation::poll_recv() {
 void MessageOperation::check_agreement(const ChannelSlot& s) const {
   if (s.fingerprint.dtype == fingerprint_.dtype && s.fingerprint.count == fingerprint_.count) [[likely]]
     return;
+  const AllocationExemption message;
   const int me = group_->world_rank(), peer = group_->world_rank_of(peer_);
   group_->world->raise(me, fmt::format("{}: rank {} called {} from rank {} as message {} while rank {} called {} to rank {}",
                                        group_->name, me, to_string(fingerprint_), peer, sequence_ + 1, peer,

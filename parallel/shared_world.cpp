@@ -9,6 +9,7 @@
 
 #include "core/clock.h"
 #include "core/int_math.h"
+#include "device/no_allocation.h"
 
 namespace trident {
 
@@ -110,11 +111,13 @@ std::string SharedWorld::failure() const {
 void SharedWorld::throw_if_failed(int rank) {
   if (!failed()) [[likely]]
     return;
+  const AllocationExemption message;
   wait_until_untouched(rank);
   throw PeerFailure(failure());
 }
 
 void SharedWorld::raise(int rank, const std::string& reason) {
+  const AllocationExemption message;
   fail(reason);
   wait_until_untouched(rank);
   throw CommunicationError(reason);

@@ -76,10 +76,11 @@ Outcome run_rank(ThreadWorld& world, int rank, const std::function<void(int)>& b
     return {std::current_exception(), true};
   } catch (const std::exception& error) {
     world.fail(rank, error.what());
+    return {std::current_exception(), false};
   } catch (...) {
     world.fail(rank, "an exception of unknown type");
+    return {std::current_exception(), false};
   }
-  return {std::current_exception(), false};
 }
 
 }  // namespace

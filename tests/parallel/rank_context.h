@@ -1,0 +1,96 @@
+// What communicator tests are written against: a rank with its streams, and typed buffers of small integers.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/bf16.h"
+#include "parallel/communicator.h"
+
+namespace trident::conformance {
+
+// One rank of a running test.
+struct RankContext {
+  Communicator& world;
+  Stream& compute;                   // each call returns when it is complete
+  std::array<Stream*, 2> queues;     // operations complete later
+  std::array<Stream*, 3> streams() const { return {&compute, queues[0], queues[1]}; }
+};
+
+// Runs `body` on every rank of a world of `ranks` ranks and returns when all have ended.
+using RankLauncher = void (*)(int ranks, const std::function<void(RankContext&)>& body);
+
+// A typed host buffer whose elements are read and written as doubles.
+class Values {
+ public:
+  Values(DType dtype, std::int64_t count) : dtype_(dtype), count_(count), bytes_(static_cast<std::size_t>(count * size_of(dtype))) {}
+  template <class F> Values(DType dtype, std::int64_t count, F value) : Values(dtype, count) {
+    for (std::int64_t i = 0; i < count; ++i) set(i, value(i));
+  }
+  std::int64_t count() const { return count_; }
+  TensorView view() { return {bytes_.data(), dtype_, {count_}}; }
+  TensorView range(std::int64_t first, std::int64_t count) { return view().range(first, count); }
+  double at(std::int64_t i) const {
+    switch (dtype_) {
+      case DType::kF64: return load<double>(i);
+      case DType::kF32: return static_cast<double>(load<float>(i));
+      case DType::kBF16: return static_cast<double>(to_float(load<bf16>(i)));
+      case DType::kI64: return static_cast<double>(load<std::int64_t>(i));
+      case DType::kI32: return load<std::int32_t>(i);
+      case DType::kU8: return load<std::uint8_t>(i);
+      case DType::kF16: case DType::kU16: break;
+    }
+    return load<std::uint16_t>(i);
+  }
+  void set(std::int64_t i, double x) {
+    switch (dtype_) {
+      case DType::kF64: return store(i, x);
+      case DType::kF32: return store(i, static_cast<float>(x));
+      case DType::kBF16: return store(i, to_bf16(static_cast<float>(x)));
+      case DType::kI64: return store(i, static_cast<std::int64_t>(x));
+      case DType::kI32: return store(i, static_cast<std::int32_t>(x));
+      case DType::kU8: return store(i, static_cast<std::uint8_t>(x));
+      case DType::kF16: case DType::kU16: break;
+    }
+    store(i, static_cast<std::uint16_t>(x));
+  }
+
+ private:
+  template <class T> T load(std::int64_t i) const {
+    T x;
+    std::memcpy(&x, bytes_.data() + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+    return x;
+  }
+  template <class T> void store(std::int64_t i, T x) {
+    std::memcpy(bytes_.data() + i * static_cast<std::int64_t>(sizeof(T)), &x, sizeof(T));
+  }
+  DType dtype_;
+  std::int64_t count_;
+  std::vector<std::byte> bytes_;
+};
+
+// 0 .. 16, exact in every dtype; sums over 8 ranks stay below 256, exact in bf16.
+inline double value(int rank, std::int64_t i) { return static_cast<double>((rank * 5 + i * 3 + i / 7) % 17); }
+
+inline double reduced(ReduceOp op, int ranks, std::int64_t i) {
+  double x = value(0, i);
+  for (int r = 1; r < ranks; ++r) x = op == ReduceOp::kSum ? x + value(r, i) : std::max(x, value(r, i));
+  return x;
+}
+
+// One message per buffer, not per element.
+template <class F> void expect_values(const Values& values, F expected, const std::string& what) {
+  for (std::int64_t i = 0; i < values.count(); ++i)
+    if (values.at(i) != expected(i)) {
+      ADD_FAILURE() << what << ": element " << i << " is " << values.at(i) << " instead of " << expected(i);
+      return;
+    }
+}
+
+}  // namespace trident::conformance
