@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "device/cpu/doorbell.h"
+#include "device/cpu/function_ref.h"
 #include "device/stream.h"
 
 namespace trident {
@@ -38,11 +39,11 @@ class Progress {
   // One round over all streams; true if any operation completed.
   bool poll();
   // Polls and sleeps until `ready()`. `describe` names what is awaited, for the watchdog's message.
-  // Throws what on_idle throws.
-  void wait_until(const std::function<bool()>& ready, const std::function<std::string()>& describe);
-  // Called about every 0.1 s of fruitless waiting with the seconds waited so far and a description of what is awaited; throws
+  // Not called again after it returned true. Throws what polled operations and the idle hook throw.
+  void wait_until(FunctionRef<bool()> ready, FunctionRef<std::string()> describe);
+  // Called about every 0.1 s of fruitless waiting with the seconds since the last progress and a description of what is awaited; throws
   // CommunicationError to give up (peer failed, time-out). Set by the communicator that owns the world.
-  using IdleHook = std::function<void(double seconds_waited, const std::function<std::string()>& describe)>;
+  using IdleHook = std::function<void(double seconds_waited, FunctionRef<std::string()> describe)>;
   void set_idle_hook(IdleHook hook);
 
  private:

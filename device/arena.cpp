@@ -1,0 +1,90 @@
+#include "device/arena.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/int_math.h"
+
+namespace trident {
+
+namespace {
+
+constexpr std::array kAllUses = {MemoryUse::kParameters, MemoryUse::kGradients,     MemoryUse::kOptimizer, MemoryUse::kActivations,
+                                 MemoryUse::kWorkspace,  MemoryUse::kCommunication, MemoryUse::kData};
+constexpr std::size_t kLargestEntriesShown = 8;
+
+double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
+
+}  // namespace
+
+std::string_view to_string(MemoryUse use) {
+  switch (use) {
+    case MemoryUse::kParameters: return "parameters";
+    case MemoryUse::kGradients: return "gradients";
+    case MemoryUse::kOptimizer: return "optimizer";
+    case MemoryUse::kActivations: return "activations";
+    case MemoryUse::kWorkspace: return "workspace";
+    case MemoryUse::kCommunication: return "communication";
+    case MemoryUse::kData: return "data";
+  }
+  return "?";
+}
+
+ArenaSlot ArenaPlan::book(std::string name, MemoryUse use, std::int64_t bytes) {
+  TRIDENT_CHECK(bytes >= 0, "{}: {} bytes", name, bytes);
+  const ArenaSlot slot{total_, bytes};
+  total_ = round_up(total_ + bytes, kArenaAlignment);
+  entries_.push_back({std::move(name), use, slot});
+  return slot;
+}
+
+std::int64_t ArenaPlan::total_bytes(MemoryUse use) const {
+  std::int64_t total = 0;
+  for (const Entry& entry : entries_) {
+    if (entry.use == use) total += round_up(entry.slot.bytes, kArenaAlignment);
+  }
+  return total;
+}
+
+ArenaSlot ScratchPlan::take(std::int64_t bytes) {
+  TRIDENT_CHECK(bytes >= 0, "{} bytes of scratch", bytes);
+  const ArenaSlot slot{top_, bytes};
+  top_ = round_up(top_ + bytes, kArenaAlignment);
+  high_water_ = std::max(high_water_, top_);
+  return slot;
+}
+
+Arena::Arena(const ArenaPlan& plan, Buffer backing) : backing_(std::move(backing)), planned_(plan.total_bytes()) {
+  TRIDENT_CHECK(backing_.num_bytes() >= planned_, "an arena of {} bytes on a backing of {}", planned_, backing_.num_bytes());
+}
+
+TensorView Arena::grant(ArenaSlot slot, DType dtype, Shape shape) {
+  const TensorView view(backing_.data() + slot.offset, dtype, shape, backing_.where());
+  TRIDENT_CHECK(view.num_bytes() <= slot.bytes, "{} {} needs {} bytes, the slot has {}", to_string(dtype), to_string(shape),
+                view.num_bytes(), slot.bytes);
+  const std::int64_t end = round_up(slot.offset + slot.bytes, kArenaAlignment);
+  TRIDENT_CHECK(slot.offset >= 0 && slot.offset % kArenaAlignment == 0 && end <= planned_, "slot {}+{} of an arena of {} bytes",
+                slot.offset, slot.bytes, planned_);
+  high_water_ = std::max(high_water_, end);
+  return view;
+}
+
+std::string memory_report(const ArenaPlan& plan) {
+  std::string text = fmt::format("{:.1f} MB:", megabytes(plan.total_bytes()));
+  for (const MemoryUse use : kAllUses) {
+    const std::int64_t bytes = plan.total_bytes(use);
+    if (bytes > 0) text += fmt::format(" {} {:.1f} MB,", to_string(use), megabytes(bytes));
+  }
+  text.back() = '\n';
+  std::vector<const ArenaPlan::Entry*> largest;
+  for (const ArenaPlan::Entry& entry : plan.entries()) largest.push_back(&entry);
+  std::stable_sort(largest.begin(), largest.end(), [](const auto* a, const auto* b) { return a->slot.bytes > b->slot.bytes; });
+  if (largest.size() > kLargestEntriesShown) largest.resize(kLargestEntriesShown);
+  for (const ArenaPlan::Entry* entry : largest) {
+    text += fmt::format("  {:>10.3f} MB  {:<13} {}\n", megabytes(entry->slot.bytes), to_string(entry->use), entry->name);
+  }
+  return text;
+}
+
+}  // namespace trident

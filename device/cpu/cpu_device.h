@@ -1,0 +1,56 @@
+// The CPU as a device: one object per rank, used by that rank's thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/cpu/cpu_features.h"
+#include "device/cpu/cpu_ops.h"
+#include "device/cpu/cpu_stream.h"
+#include "device/device.h"
+
+namespace trident {
+
+struct CpuDeviceOptions {
+  int threads_per_rank = 1;
+  // The rank's thread (and the OpenMP threads it starts) stays on the cores first_core .. first_core + threads_per_rank - 1.
+  std::optional<int> first_core;
+  // Row kernels of a lower level than the processor has, and no bf16 instructions below AVX-512. For tests.
+  std::optional<IsaLevel> level;
+};
+
+class CpuDevice final : public Device {
+ public:
+  // Constructed on the thread that will use it: sets that thread's OpenMP team size and, if asked, its cores. Peers ring `doorbell`,
+  // which outlives the device. Throws ConfigError if the cores do not exist or are not allowed.
+  CpuDevice(Doorbell& doorbell, const CpuDeviceOptions& options);
+
+  std::string describe() const override;
+  Ops& ops() override { return *ops_; }
+  Stream& compute_stream() override { return compute_stream_; }
+  Stream& new_stream(std::string name) override;
+  Buffer allocate(std::int64_t bytes, const std::string& name) override { return allocate_host(bytes, name); }
+  void poll() override { progress_.poll(); }
+  bool has_fast_bf16() const override { return bf16_ == Bf16Products::kNative; }
+
+  // How this rank waits; communicators are made with it.
+  Progress& progress() { return progress_; }
+
+ private:
+  CpuFeatures features_;
+  IsaLevel level_;
+  int threads_;
+  Bf16Products bf16_;
+  Progress progress_;
+  CpuStream compute_stream_;
+  std::vector<std::unique_ptr<CpuStream>> streams_;
+  std::unique_ptr<CpuOps> ops_;
+};
+
+// The first core for a rank when the ranks of this machine are pinned side by side on the cores this process may use; none if there
+// are fewer than local_ranks * threads_per_rank in one block: then nobody is pinned.
+std::optional<int> core_for_rank(int local_rank, int local_ranks, int threads_per_rank);
+
+}  // namespace trident

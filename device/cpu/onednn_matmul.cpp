@@ -1,0 +1,326 @@
+#include "device/cpu/onednn_matmul.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+
+#include "core/check.h"
+#include "core/int_math.h"
+#include "device/no_allocation.h"
+
+// Exported by oneDNN 2.x beside dnnl_sgemm and of the same form, but not in its headers. Weak: a library without it is served by
+// the matmul primitive.
+extern "C" __attribute__((weak)) dnnl_status_t dnnl_gemm_bf16bf16f32(char transpose_a, char transpose_b, dnnl_dim_t m, dnnl_dim_t n,
+                                                                     dnnl_dim_t k, float alpha, const std::uint16_t* a,
+                                                                     dnnl_dim_t lda, const std::uint16_t* b, dnnl_dim_t ldb,
+                                                                     float beta, float* c, dnnl_dim_t ldc);
+
+namespace trident {
+
+namespace {
+
+// Which entry point serves which product (rates in docs/benchmarks and tests/device/perf_matmul.cpp):
+//
+//   in    out    shape                                             entry point            why
+//   f32   f32    all                                               dnnl_sgemm             no shape is slow; the f32 primitive has 2x holes
+//   bf16  f32    a transposed, b not, k >= kLongSum (dW += dY^T X) dnnl_gemm_bf16bf16f32  1.1-1.7x the primitive on AMX, 1.0-1.1x on
+//                                                                                         AVX512-BF16; slower for short sums
+//   bf16  any    other, native bf16                                matmul primitive       AMX / AVX512-BF16 kernels, bf16 result
+//   bf16  any    without native bf16                               dnnl_sgemm on f32      blocks converted in the workspace
+enum class EntryPoint : std::uint8_t { kNothing, kSgemm, kGemmBf16, kPrimitive, kConvertedSgemm };
+
+constexpr std::int64_t kLongSum = 512;
+// Blocks of rows and columns that are converted at a time when bf16 is multiplied in f32.
+constexpr std::int64_t kRowBlock = 256, kColumnBlock = 256;
+
+void check(dnnl_status_t status, std::string_view what) {
+  TRIDENT_CHECK(status == dnnl_success, "oneDNN: {} failed with status {}", what, static_cast<int>(status));
+}
+
+// Owner of a oneDNN handle.
+template <class T, dnnl_status_t (*destroy)(T)>
+class Handle {
+ public:
+  Handle() = default;
+  Handle(Handle&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Handle() {
+    if (handle_ != nullptr) destroy(handle_);
+  }
+  T get() const { return handle_; }
+  T* receive() { return &handle_; }  // for functions that create one
+
+ private:
+  T handle_ = nullptr;
+};
+using Engine = Handle<dnnl_engine_t, dnnl_engine_destroy>;
+using DnnlStream = Handle<dnnl_stream_t, dnnl_stream_destroy>;
+using Attributes = Handle<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
+using PostOps = Handle<dnnl_post_ops_t, dnnl_post_ops_destroy>;
+using PrimitiveDesc = Handle<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
+using Primitive = Handle<dnnl_primitive_t, dnnl_primitive_destroy>;
+using Memory = Handle<dnnl_memory_t, dnnl_memory_destroy>;
+
+// A product as a primitive with its memory objects, whose pointers are set for every call.
+struct PreparedPrimitive {
+  Primitive primitive;
+  Memory a, b, out, scratchpad;
+  std::int64_t scratchpad_bytes = 0;
+  std::string kernel;
+};
+
+struct Prepared {
+  EntryPoint entry = EntryPoint::kNothing;
+  std::int64_t workspace_bytes = 0;
+  PreparedPrimitive primitive;  // kPrimitive only
+};
+
+struct HashShape {
+  std::size_t operator()(const MatmulShape& s) const {
+    std::uint64_t h = 0;
+    const auto flags = static_cast<std::int64_t>(s.transpose_a) | static_cast<std::int64_t>(s.transpose_b) << 1 |
+                       static_cast<std::int64_t>(s.accumulate) << 2 | static_cast<std::int64_t>(s.in) << 3 |
+                       static_cast<std::int64_t>(s.out) << 7;
+    for (const std::int64_t x : {s.m, s.n, s.k, flags}) h = (h ^ static_cast<std::uint64_t>(x)) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
+    return h;
+  }
+};
+
+std::string describe(const MatmulShape& s) {
+  return fmt::format("matmul {}x{}x{} {}{} {}->{}{}", s.m, s.n, s.k, s.transpose_a == Transpose::kYes ? 't' : 'n',
+                     s.transpose_b == Transpose::kYes ? 't' : 'n', to_string(s.in), to_string(s.out),
+                     s.accumulate == Accumulate::kYes ? " accumulated" : "");
+}
+
+dnnl_data_type_t dnnl_type(DType dtype) { return dtype == DType::kBF16 ? dnnl_bf16 : dnnl_f32; }
+
+// A dense [rows, columns] operand, stored transposed or not.
+dnnl_memory_desc_t dense(std::int64_t rows, std::int64_t columns, DType dtype, Transpose stored) {
+  const dnnl_dims_t dims = {rows, columns};
+  const dnnl_dims_t plain = {columns, 1}, transposed = {1, rows};
+  dnnl_memory_desc_t desc;
+  check(dnnl_memory_desc_init_by_strides(&desc, 2, dims, dnnl_type(dtype), stored == Transpose::kYes ? transposed : plain),
+        "memory descriptor");
+  return desc;
+}
+
+void sgemm(const MatmulShape& s, float* out, std::int64_t ld_out, const float* a, const float* b) {
+  const bool ta = s.transpose_a == Transpose::kYes, tb = s.transpose_b == Transpose::kYes;
+  // oneDNN takes its packing buffers from its own allocator on every call.
+  const AllocationExemption library_buffers;
+  check(dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, 1.0f, a, ta ? s.m : s.k, b, tb ? s.k : s.n,
+                   s.accumulate == Accumulate::kYes ? 1.0f : 0.0f, out, ld_out),
+        "dnnl_sgemm");
+}
+
+void gemm_bf16(const MatmulShape& s, float* out, const void* a, const void* b) {
+  const bool ta = s.transpose_a == Transpose::kYes, tb = s.transpose_b == Transpose::kYes;
+  const AllocationExemption library_buffers;  // as in sgemm()
+  check(dnnl_gemm_bf16bf16f32(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, 1.0f, static_cast<const std::uint16_t*>(a),
+                              ta ? s.m : s.k, static_cast<const std::uint16_t*>(b), tb ? s.k : s.n,
+                              s.accumulate == Accumulate::kYes ? 1.0f : 0.0f, out, s.n),
+        "dnnl_gemm_bf16bf16f32");
+}
+
+}  // namespace
+
+class OnednnMatmul::Implementation {
+ public:
+  Implementation(Bf16Products bf16, const RowKernels& kernels) : bf16_(bf16), kernels_(kernels) {
+    check(dnnl_engine_create(engine_.receive(), dnnl_cpu, 0), "engine");
+    check(dnnl_stream_create(stream_.receive(), engine_.get(), dnnl_stream_default_flags), "stream");
+  }
+
+  const Prepared& prepare(const MatmulShape& shape) {
+    const auto found = prepared_.find(shape);
+    if (found != prepared_.end()) return found->second;
+    Prepared p;
+    p.entry = choose(shape);
+    if (p.entry == EntryPoint::kPrimitive && !make_primitive(shape, p.primitive)) p.entry = EntryPoint::kConvertedSgemm;
+    if (p.entry == EntryPoint::kPrimitive) p.workspace_bytes = p.primitive.scratchpad_bytes;
+    if (p.entry == EntryPoint::kConvertedSgemm) p.workspace_bytes = 4 * converted_floats(shape);
+    return prepared_.emplace(shape, std::move(p)).first->second;
+  }
+
+  const Prepared& find(const MatmulShape& shape) const {
+    const auto found = prepared_.find(shape);
+    TRIDENT_CHECK(found != prepared_.end(), "{} was not prepared", describe(shape));
+    return found->second;
+  }
+
+  void run(const MatmulShape& shape, void* out, const void* a, const void* b, void* workspace) {
+    const Prepared& p = find(shape);
+    switch (p.entry) {
+      case EntryPoint::kNothing:
+        if (shape.accumulate == Accumulate::kNo) std::memset(out, 0, static_cast<std::size_t>(shape.m * shape.n * size_of(shape.out)));
+        return;
+      case EntryPoint::kSgemm:
+        return sgemm(shape, static_cast<float*>(out), shape.n, static_cast<const float*>(a), static_cast<const float*>(b));
+      case EntryPoint::kGemmBf16: return gemm_bf16(shape, static_cast<float*>(out), a, b);
+      case EntryPoint::kPrimitive: return run_primitive(p.primitive, out, a, b, workspace);
+      case EntryPoint::kConvertedSgemm: return run_converted(shape, out, a, b, static_cast<float*>(workspace));
+    }
+  }
+
+ private:
+  EntryPoint choose(const MatmulShape& s) const {
+    TRIDENT_CHECK(s.m >= 0 && s.n >= 0 && s.k >= 0, "{}", describe(s));
+    TRIDENT_CHECK((s.in == DType::kF32 && s.out == DType::kF32) ||
+                      (s.in == DType::kBF16 && (s.out == DType::kF32 || s.out == DType::kBF16)),
+                  "{}: products are f32 -> f32, bf16 -> f32 or bf16 -> bf16", describe(s));
+    if (s.m == 0 || s.n == 0 || s.k == 0) return EntryPoint::kNothing;
+    if (s.in == DType::kF32) return EntryPoint::kSgemm;
+    if (bf16_ == Bf16Products::kConverted) return EntryPoint::kConvertedSgemm;
+    const bool weight_gradient = s.transpose_a == Transpose::kYes && s.transpose_b == Transpose::kNo && s.out == DType::kF32;
+    if (weight_gradient && s.k >= kLongSum && dnnl_gemm_bf16bf16f32 != nullptr) return EntryPoint::kGemmBf16;
+    return EntryPoint::kPrimitive;
+  }
+
+  // False if the library has no kernel for this shape and processor.
+  bool make_primitive(const MatmulShape& s, PreparedPrimitive& p) {
+    const dnnl_memory_desc_t a = dense(s.m, s.k, s.in, s.transpose_a), b = dense(s.k, s.n, s.in, s.transpose_b);
+    const dnnl_memory_desc_t out = dense(s.m, s.n, s.out, Transpose::kNo);
+    dnnl_matmul_desc_t desc;
+    check(dnnl_matmul_desc_init(&desc, &a, &b, nullptr, &out), "matmul descriptor");
+    Attributes attributes;
+    check(dnnl_primitive_attr_create(attributes.receive()), "attributes");
+    check(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user), "scratchpad mode");
+    if (s.accumulate == Accumulate::kYes) {
+      PostOps post_ops;
+      check(dnnl_post_ops_create(post_ops.receive()), "post-ops");
+      check(dnnl_post_ops_append_sum(post_ops.get(), 1.0f), "sum post-op");
+      check(dnnl_primitive_attr_set_post_ops(attributes.get(), post_ops.get()), "post-ops");
+    }
+    PrimitiveDesc pd;
+    if (dnnl_primitive_desc_create(pd.receive(), &desc, attributes.get(), engine_.get(), nullptr) != dnnl_success) return false;
+    check(dnnl_primitive_create(p.primitive.receive(), pd.get()), "primitive");
+    const char* kernel = nullptr;
+    check(dnnl_primitive_desc_query(pd.get(), dnnl_query_impl_info_str, 0, &kernel), "kernel name");
+    p.kernel = kernel;
+    const dnnl_memory_desc_t* scratchpad = dnnl_primitive_desc_query_md(pd.get(), dnnl_query_scratchpad_md, 0);
+    p.scratchpad_bytes = static_cast<std::int64_t>(dnnl_memory_desc_get_size(scratchpad));
+    make_memory(p.a, a);
+    make_memory(p.b, b);
+    make_memory(p.out, out);
+    make_memory(p.scratchpad, *scratchpad);
+    return true;
+  }
+
+  void make_memory(Memory& memory, const dnnl_memory_desc_t& desc) {
+    check(dnnl_memory_create(memory.receive(), &desc, engine_.get(), DNNL_MEMORY_NONE), "memory");
+  }
+
+  void run_primitive(const PreparedPrimitive& p, void* out, const void* a, const void* b, void* workspace) {
+    // Executing builds a map of the arguments and a context object, every time.
+    const AllocationExemption argument_map;
+    check(dnnl_memory_set_data_handle_v2(p.a.get(), const_cast<void*>(a), stream_.get()), "operand a");
+    check(dnnl_memory_set_data_handle_v2(p.b.get(), const_cast<void*>(b), stream_.get()), "operand b");
+    check(dnnl_memory_set_data_handle_v2(p.out.get(), out, stream_.get()), "result");
+    if (p.scratchpad_bytes > 0) check(dnnl_memory_set_data_handle_v2(p.scratchpad.get(), workspace, stream_.get()), "scratchpad");
+    const std::array<dnnl_exec_arg_t, 4> args = {{{DNNL_ARG_SRC, p.a.get()},
+                                                  {DNNL_ARG_WEIGHTS, p.b.get()},
+                                                  {DNNL_ARG_DST, p.out.get()},
+                                                  {DNNL_ARG_SCRATCHPAD, p.scratchpad.get()}}};
+    check(dnnl_primitive_execute(p.primitive.get(), stream_.get(), static_cast<int>(args.size()), args.data()), "matmul");
+    check(dnnl_stream_wait(stream_.get()), "stream");
+  }
+
+  static std::int64_t converted_floats(const MatmulShape& s) {
+    const std::int64_t rows = std::min(s.m, kRowBlock), columns = std::min(s.n, kColumnBlock);
+    return rows * s.k + s.k * columns + rows * columns + columns;
+  }
+
+  // Rows first .. first+count-1 of op(x) as a dense f32 block; x is stored [extent, k] or, transposed, [k, extent]. The block keeps the
+  // operand's own orientation.
+  void convert_block(float* block, const void* x, Transpose stored_by_k, std::int64_t extent, std::int64_t k, std::int64_t first,
+                     std::int64_t count) const {
+    const auto* bits = static_cast<const std::uint16_t*>(x);
+    if (stored_by_k == Transpose::kNo) {
+      kernels_.convert(RowType::kF32, block, RowType::kBF16, bits + first * k, count * k);
+      return;
+    }
+    for (std::int64_t i = 0; i < k; ++i) {
+      kernels_.convert(RowType::kF32, block + i * count, RowType::kBF16, bits + i * extent + first, count);
+    }
+  }
+
+  // Every element is one f32 sum over all of k: blocks change memory, not numbers.
+  void run_converted(const MatmulShape& s, void* out, const void* a, const void* b, float* workspace) const {
+    const std::int64_t rows = std::min(s.m, kRowBlock), columns = std::min(s.n, kColumnBlock);
+    float* a_block = workspace;
+    float* b_block = a_block + rows * s.k;
+    float* result = b_block + s.k * columns;
+    float* old_row = result + rows * columns;
+    const Transpose b_by_k = s.transpose_b == Transpose::kYes ? Transpose::kNo : Transpose::kYes;
+    for (std::int64_t j = 0; j < s.n; j += columns) {
+      const std::int64_t width = std::min(columns, s.n - j);
+      convert_block(b_block, b, b_by_k, s.n, s.k, j, width);
+      for (std::int64_t i = 0; i < s.m; i += rows) {
+        const std::int64_t height = std::min(rows, s.m - i);
+        convert_block(a_block, a, s.transpose_a, s.m, s.k, i, height);
+        MatmulShape block = s;
+        block.m = height;
+        block.n = width;
+        if (s.out == DType::kF32) {
+          sgemm(block, static_cast<float*>(out) + i * s.n + j, s.n, a_block, b_block);
+          continue;
+        }
+        block.accumulate = Accumulate::kNo;
+        sgemm(block, result, width, a_block, b_block);
+        for (std::int64_t r = 0; r < height; ++r) {
+          std::uint16_t* out_row = static_cast<std::uint16_t*>(out) + (i + r) * s.n + j;
+          if (s.accumulate == Accumulate::kYes) {
+            kernels_.convert(RowType::kF32, old_row, RowType::kBF16, out_row, width);
+            kernels_.accumulate(result + r * width, old_row, width);
+          }
+          kernels_.convert(RowType::kBF16, out_row, RowType::kF32, result + r * width, width);
+        }
+      }
+    }
+  }
+
+  Bf16Products bf16_;
+  const RowKernels& kernels_;
+  Engine engine_;
+  DnnlStream stream_;
+  std::unordered_map<MatmulShape, Prepared, HashShape> prepared_;
+};
+
+OnednnMatmul::OnednnMatmul(Bf16Products bf16, const RowKernels& kernels)
+    : implementation_(std::make_unique<Implementation>(bf16, kernels)) {}
+OnednnMatmul::~OnednnMatmul() = default;
+
+std::int64_t OnednnMatmul::prepare(const MatmulShape& shape) { return implementation_->prepare(shape).workspace_bytes; }
+std::int64_t OnednnMatmul::workspace_bytes(const MatmulShape& shape) const { return implementation_->find(shape).workspace_bytes; }
+
+void OnednnMatmul::run(const MatmulShape& shape, void* out, const void* a, const void* b, void* workspace) {
+  implementation_->run(shape, out, a, b, workspace);
+}
+
+std::string OnednnMatmul::entry_point(const MatmulShape& shape) const {
+  const Prepared& p = implementation_->find(shape);
+  switch (p.entry) {
+    case EntryPoint::kNothing: return "nothing";
+    case EntryPoint::kSgemm: return "dnnl_sgemm";
+    case EntryPoint::kGemmBf16: return "gemm_bf16bf16f32";
+    case EntryPoint::kPrimitive: return p.primitive.kernel;
+    case EntryPoint::kConvertedSgemm: return "converted sgemm";
+  }
+  return "?";
+}
+
+bool onednn_has_native_bf16() {
+  // The values are bit sets that grow with the instruction set, but AVX2-VNNI has a bit of its own.
+  const auto isa = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
+  constexpr auto kNeeded = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
+  return (isa & kNeeded) == kNeeded;
+}
+
+}  // namespace trident

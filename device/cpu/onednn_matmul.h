@@ -1,0 +1,50 @@
+// Dense matrix products by oneDNN: which of its entry points serves which shape, and the primitives it needs, made once.
+//
+// The only file that speaks oneDNN's interface (version 2). One object per rank (or per worker thread): not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "device/ops.h"
+#include "device/row_kernels/row_kernels.h"
+
+namespace trident {
+
+// How bf16 operands are multiplied.
+enum class Bf16Products : std::uint8_t {
+  kNative,     // AMX or AVX512-BF16 instructions
+  kConverted,  // block by block converted to f32 in the workspace, multiplied in f32
+};
+
+class OnednnMatmul {
+ public:
+  // `kernels` convert between bf16 and f32.
+  OnednnMatmul(Bf16Products bf16, const RowKernels& kernels);
+  ~OnednnMatmul();
+  OnednnMatmul(const OnednnMatmul&) = delete;
+  OnednnMatmul& operator=(const OnednnMatmul&) = delete;
+
+  // Makes what `shape` needs (idempotent); returns its workspace in bytes. Allocates: while planning only.
+  std::int64_t prepare(const MatmulShape& shape);
+  // What prepare() returned for this shape; a shape that was not prepared is an InternalError.
+  std::int64_t workspace_bytes(const MatmulShape& shape) const;
+  // out (+)= op(a) op(b), dense row-major host pointers; `workspace` holds what prepare() returned (null if that was 0).
+  // The shape must have been prepared. Allocates nothing outside oneDNN.
+  void run(const MatmulShape& shape, void* out, const void* a, const void* b, void* workspace);
+
+  // For tests and benchmarks: "dnnl_sgemm", "converted sgemm", "gemm_bf16bf16f32" or the name of the primitive's kernel
+  // ("brg:avx512_core_bf16"). The shape must have been prepared.
+  std::string entry_point(const MatmulShape& shape) const;
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+// Whether oneDNN has bf16 instructions on this processor (and was not told otherwise when the program started).
+bool onednn_has_native_bf16();
+
+}  // namespace trident
