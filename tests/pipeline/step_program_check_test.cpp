@@ -54,7 +54,10 @@ class StepProgramCheck : public ::testing::Test {
 
 TEST_F(StepProgramCheck, ShowsTheInstructionWithAnArrow) {
   erase(1, Kind::kGather, 2);
-  EXPECT_EQ(fault_of(programs_, spec_), R"(GOLDEN_ARROW)");
+  EXPECT_EQ(fault_of(programs_, spec_), R"(broken step program: unit 4 is not in slot 0
+rank 1, instruction 12:
+  ... free(u2)@1 send_act(s1,m1)>0 recv_act(s3,m0)<0@0 gather(u5)@1 F(u4,m0)@0 free(u4)@0 gather(u5)@0 F(u5,m0)@1 free(u5)@1 ...
+                                                                    ^)");
 }
 
 TEST_F(StepProgramCheck, DroppedGather) {
@@ -145,10 +148,19 @@ TEST_F(StepProgramCheck, LateReceivesDeadlockAtRendezvous) {
 
 TEST_F(StepProgramCheck, DroppedReduction) {
   erase(0, Kind::kReduceGradients);
-  expect_fault("its gradient buffer holds an unreduced gradient");
+  expect_fault("the first gradient after a reduction overwrites");
   rebuild(small_spec(make_1f1b(2, 2), ZeroPreset::kZero1));
   erase(0, Kind::kReduceGradients);
   expect_fault("a gradient is not reduced");
+}
+
+TEST_F(StepProgramCheck, LateReduction) {
+  StepProgramSpec spec = small_spec(make_1f1b(1, 1), ZeroPreset::kZero2);
+  spec.overlap = Overlap::kOff;  // one gradient buffer
+  rebuild(spec);
+  const auto reduce = find(0, Kind::kReduceGradients);
+  std::iter_swap(reduce, reduce + 1);  // after the backward of the next unit
+  expect_fault("its gradient buffer holds an unreduced gradient");
 }
 
 TEST_F(StepProgramCheck, ReductionsAtTheWrongPlace) {
@@ -263,10 +275,14 @@ TEST_F(StepProgramCheck, NothingCanBeDroppedOrDoubled) {
   }
 }
 
-// Every number in an instruction matters.
+// Every number in an instruction matters. (Where gathers run ahead, two slots may hold the same unit, and a compute may use
+// either: without overlap there is one right slot.)
 TEST_F(StepProgramCheck, RandomFieldMutantsAreRejected) {
   std::mt19937 random(3);
-  for (int trial = 0; trial < 2000; ++trial) {
+  spec_.overlap = Overlap::kOff;
+  rebuild(spec_);
+  int mutants = 0;
+  for (int trial = 0; trial < 4000; ++trial) {
     Programs mutant = programs_;
     auto& list = mutant[random() % mutant.size()].instructions;
     Instruction& i = list[random() % list.size()];
@@ -274,9 +290,26 @@ TEST_F(StepProgramCheck, RandomFieldMutantsAreRejected) {
     int* const fields[] = {&i.unit, &i.virtual_stage, &i.micro_batch, &i.peer, &i.slot, &i.grad_slot};
     int& field = *fields[random() % 6];
     if (field == Instruction::kNone) continue;  // not a field of this kind
-    field = (field + 1 + static_cast<int>(random() % 3));
+    field += 1 + static_cast<int>(random() % 3);
     EXPECT_NE(fault_of(mutant, spec_), "none") << to_string(before) << " -> " << to_string(i);
+    ++mutants;
   }
+  EXPECT_GT(mutants, 1000);
+}
+
+// Neighbours that concern one unit (its gather and compute, compute and free, backward and reduction) have one order.
+TEST_F(StepProgramCheck, SwappedNeighboursAreRejectedWhereOneNeedsTheOther) {
+  spec_.overlap = Overlap::kOff;
+  rebuild(spec_);
+  for (std::size_t rank = 0; rank < programs_.size(); ++rank)
+    for (std::size_t at = 0; at + 1 < programs_[rank].instructions.size(); ++at) {
+      Programs swapped = programs_;
+      Instruction &a = swapped[rank].instructions[at], &b = swapped[rank].instructions[at + 1];
+      const bool same_unit = a.unit != Instruction::kNone && a.unit == b.unit && a.kind != Kind::kFree;
+      std::swap(a, b);
+      if (!same_unit) continue;
+      EXPECT_NE(fault_of(swapped, spec_), "none") << to_string(b) << " after " << to_string(a);
+    }
 }
 
 }  // namespace
