@@ -15,11 +15,11 @@ namespace {
 // What differs between the families whose keys are Llama's. 0 and empty: the key must say it, or derives from others.
 struct FamilyTraits {
   ModelFamily family;
-  std::string_view class_prefix;      // of architectures[0]: LlamaForCausalLM
-  std::int64_t vocab_size = 0;        // default
-  std::int64_t kv_heads = 0;          // default; 0: as many as heads
-  std::int64_t head_dim = 0;          // default; 0: hidden / heads
-  std::int64_t max_positions = 0;     // default
+  std::string_view class_prefix;   // of architectures[0]: LlamaForCausalLM
+  std::int64_t vocab_size = 0;     // default
+  std::int64_t kv_heads = 0;       // default; 0: as many as heads
+  std::int64_t head_dim = 0;       // default; 0: hidden / heads
+  std::int64_t max_positions = 0;  // default
 };
 
 constexpr std::array<FamilyTraits, 6> kFamilies = {{
@@ -31,21 +31,76 @@ constexpr std::array<FamilyTraits, 6> kFamilies = {{
     {ModelFamily::kOlmo, "Olmo", 50304, 0, 0, 2048},
 }};
 
-constexpr std::array<std::string_view, 10> kExpertModels = {"mixtral",     "qwen2_moe",   "qwen3_moe", "deepseek_v2", "deepseek_v3",
-                                                            "olmoe",       "gpt_oss",     "dbrx",      "granitemoe",  "phimoe"};
+constexpr std::array<std::string_view, 10> kExpertModels = {"mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3",
+                                                            "olmoe",   "gpt_oss",   "dbrx",      "granitemoe",  "phimoe"};
 
 // Keys that say nothing about what is computed in training: bookkeeping, tokens, generation, and switches for other tasks.
-constexpr std::string_view kInformational[] = {
-    "architectures", "auto_map", "torch_dtype", "dtype", "transformers_version", "_name_or_path", "name_or_path", "_commit_hash",
-    "use_cache", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id", "tokenizer_class", "prefix",
-    "pretraining_tp", "task_specific_params", "return_dict", "output_attentions", "output_hidden_states", "torchscript",
-    "use_bfloat16", "tf_legacy_loss", "is_encoder_decoder", "is_decoder", "cross_attention_hidden_size",
-    "tie_encoder_decoder", "pruned_heads", "chunk_size_feed_forward", "id2label", "label2id", "num_labels", "problem_type",
-    "finetuning_task", "gradient_checkpointing", "n_ctx", "_attn_implementation", "attn_implementation", "_attn_implementation_autoset",
-    "max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty", "temperature",
-    "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
-    "bad_words_ids", "num_return_sequences", "output_scores", "return_dict_in_generate", "forced_bos_token_id", "forced_eos_token_id",
-    "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens", "is_llama_config"};
+constexpr std::string_view kInformational[] = {"architectures",
+                                               "auto_map",
+                                               "torch_dtype",
+                                               "dtype",
+                                               "transformers_version",
+                                               "_name_or_path",
+                                               "name_or_path",
+                                               "_commit_hash",
+                                               "use_cache",
+                                               "bos_token_id",
+                                               "eos_token_id",
+                                               "pad_token_id",
+                                               "sep_token_id",
+                                               "decoder_start_token_id",
+                                               "tokenizer_class",
+                                               "prefix",
+                                               "pretraining_tp",
+                                               "task_specific_params",
+                                               "return_dict",
+                                               "output_attentions",
+                                               "output_hidden_states",
+                                               "torchscript",
+                                               "use_bfloat16",
+                                               "tf_legacy_loss",
+                                               "is_encoder_decoder",
+                                               "is_decoder",
+                                               "cross_attention_hidden_size",
+                                               "tie_encoder_decoder",
+                                               "pruned_heads",
+                                               "chunk_size_feed_forward",
+                                               "id2label",
+                                               "label2id",
+                                               "num_labels",
+                                               "problem_type",
+                                               "finetuning_task",
+                                               "gradient_checkpointing",
+                                               "n_ctx",
+                                               "_attn_implementation",
+                                               "attn_implementation",
+                                               "_attn_implementation_autoset",
+                                               "max_length",
+                                               "min_length",
+                                               "do_sample",
+                                               "early_stopping",
+                                               "num_beams",
+                                               "num_beam_groups",
+                                               "diversity_penalty",
+                                               "temperature",
+                                               "top_k",
+                                               "top_p",
+                                               "typical_p",
+                                               "repetition_penalty",
+                                               "length_penalty",
+                                               "no_repeat_ngram_size",
+                                               "encoder_no_repeat_ngram_size",
+                                               "bad_words_ids",
+                                               "num_return_sequences",
+                                               "output_scores",
+                                               "return_dict_in_generate",
+                                               "forced_bos_token_id",
+                                               "forced_eos_token_id",
+                                               "remove_invalid_values",
+                                               "exponential_decay_length_penalty",
+                                               "suppress_tokens",
+                                               "begin_suppress_tokens",
+                                               "is_llama_config"};
 
 const FamilyTraits& family_traits(HfReader& reader) {
   const std::string type = reader.text("model_type", "");
@@ -61,7 +116,8 @@ void check_architectures(HfReader& reader, const FamilyTraits& traits) {
   const JsonValue* names = reader.find("architectures");
   if (names == nullptr || !names->is_array() || names->items().empty() || !names->items()[0].is_string()) return;
   const std::string& name = names->items()[0].as_string();
-  const std::string_view rest = name.starts_with(traits.class_prefix) ? std::string_view(name).substr(traits.class_prefix.size()) : "";
+  const std::string_view rest =
+      name.starts_with(traits.class_prefix) ? std::string_view(name).substr(traits.class_prefix.size()) : "";
   if (!rest.starts_with("For") && !rest.starts_with("LMHead") && !rest.starts_with("Model") && !rest.starts_with("DoubleHeads"))
     reader.refuse("architectures", fmt::format("does not go with model_type \"{}\"", to_string(traits.family)));
 }
@@ -69,8 +125,9 @@ void check_architectures(HfReader& reader, const FamilyTraits& traits) {
 // A dropout of the file. `replaced`: the user gave one that replaces it.
 void refuse_attention_dropout(HfReader& reader, std::string_view key, bool replaced) {
   if (reader.number(key, 0.0) != 0.0 && !replaced)
-    reader.refuse(key, "dropout of attention probabilities is not supported; set it to 0, or give model.dropout, which replaces the "
-                       "file's dropouts by one on residuals and embeddings");
+    reader.refuse(key,
+                  "dropout of attention probabilities is not supported; set it to 0, or give model.dropout, which replaces the "
+                  "file's dropouts by one on residuals and embeddings");
 }
 
 void refuse_true(HfReader& reader, std::string_view key, std::string_view what) {
@@ -92,11 +149,15 @@ RopeConfig read_rope_object(const JsonValue* object, const std::string& where, R
     return read_rope_object(object->find("full_attention"), where + ".full_attention", rope, max_positions);
   HfReader reader(*object, where);
   const std::string type = reader.text(reader.spelling("rope_type", "type"), "default");
-  if (type == "linear") rope.scaling = RopeScaling::kLinear;
-  else if (type == "llama3") rope.scaling = RopeScaling::kLlama3;
-  else if (type == "yarn") rope.scaling = RopeScaling::kYarn;
+  if (type == "linear")
+    rope.scaling = RopeScaling::kLinear;
+  else if (type == "llama3")
+    rope.scaling = RopeScaling::kLlama3;
+  else if (type == "yarn")
+    rope.scaling = RopeScaling::kYarn;
   else if (type != "default")
-    reader.refuse(reader.spelling("rope_type", "type"), "this scaling is not supported; supported are default, linear, llama3 and yarn");
+    reader.refuse(reader.spelling("rope_type", "type"),
+                  "this scaling is not supported; supported are default, linear, llama3 and yarn");
   rope.theta = reader.number("rope_theta", rope.theta);
   rope.partial_rotary_factor = reader.number("partial_rotary_factor", rope.partial_rotary_factor);
   const std::optional<std::int64_t> inner = reader.optional_integer("original_max_position_embeddings");
@@ -162,16 +223,18 @@ bool any_layer_slides(HfReader& reader, const ModelConfig& config) {
 // A window of w tokens hides nothing from sequences of at most w tokens; any other is refused.
 void refuse_sliding_window(HfReader& reader, const ModelConfig& config) {
   const bool slides = any_layer_slides(reader, config);
-  if (config.family == ModelFamily::kLlama || config.family == ModelFamily::kOlmo) return;  // sliding_window is an unknown key there
-  constexpr std::int64_t kMissing = 4096;                       // the families' default for a missing key
-  constexpr std::int64_t kNone = std::int64_t{1} << 62;         // null: no window
+  if (config.family == ModelFamily::kLlama || config.family == ModelFamily::kOlmo)
+    return;                                              // sliding_window is an unknown key there
+  constexpr std::int64_t kMissing = 4096;                // the families' default for a missing key
+  constexpr std::int64_t kNone = std::int64_t{1} << 62;  // null: no window
   const bool given = reader.present("sliding_window");
   const std::int64_t window = reader.integer("sliding_window", given ? kNone : kMissing);
   if (!slides || window >= config.max_positions) return;
-  reader.refuse("sliding_window", fmt::format("{}sliding-window attention is not supported, and max_position_embeddings = {} reaches "
-                                              "beyond the window; set sliding_window to null, or max_position_embeddings to at most {} "
-                                              "(within the window both are the same)",
-                                              given ? "" : "a missing key means 4096; ", config.max_positions, window));
+  reader.refuse("sliding_window",
+                fmt::format("{}sliding-window attention is not supported, and max_position_embeddings = {} reaches "
+                            "beyond the window; set sliding_window to null, or max_position_embeddings to at most {} "
+                            "(within the window both are the same)",
+                            given ? "" : "a missing key means 4096; ", config.max_positions, window));
 }
 
 void read_gpt2(HfReader& reader, std::optional<double> dropout, ModelConfig& config) {
@@ -215,28 +278,23 @@ void read_llama_like(HfReader& reader, const FamilyTraits& traits, std::optional
   if (config.family == ModelFamily::kOlmo) {
     config.norm = NormKind::kPlainLayerNorm;
     config.norm_eps = 1e-5;
-    if (reader.find("clip_qkv") != nullptr) reader.refuse("clip_qkv", "clipping of queries, keys and values is not supported; set it to null");
+    if (reader.find("clip_qkv") != nullptr)
+      reader.refuse("clip_qkv", "clipping of queries, keys and values is not supported; set it to null");
   } else {
     config.norm_eps = reader.number("rms_norm_eps", 1e-6);
   }
-  if (reader.text("hidden_act", "silu") != "silu") reader.refuse("hidden_act", "not supported; models of this family here use silu (SwiGLU)");
+  if (reader.text("hidden_act", "silu") != "silu")
+    reader.refuse("hidden_act", "not supported; models of this family here use silu (SwiGLU)");
   config.activation = Activation::kSwiGlu;
   config.position = PositionKind::kRope;
   config.rope = read_rope(reader, config.max_positions);
   switch (config.family) {
-    case ModelFamily::kQwen2:
-      config.qkv_bias = true;
-      break;
-    case ModelFamily::kLlama:
-      config.mlp_bias = reader.boolean("mlp_bias", false);
-      [[fallthrough]];
+    case ModelFamily::kQwen2: config.qkv_bias = true; break;
+    case ModelFamily::kLlama: config.mlp_bias = reader.boolean("mlp_bias", false); [[fallthrough]];
     case ModelFamily::kQwen3:
-    case ModelFamily::kOlmo:
-      config.qkv_bias = config.output_bias = reader.boolean("attention_bias", false);
-      break;
+    case ModelFamily::kOlmo: config.qkv_bias = config.output_bias = reader.boolean("attention_bias", false); break;
     case ModelFamily::kMistral:
-    case ModelFamily::kGpt2:
-      break;
+    case ModelFamily::kGpt2: break;
   }
   config.qk_norm = config.family == ModelFamily::kQwen3;
   config.tie_embeddings = reader.boolean("tie_word_embeddings", false);
@@ -257,14 +315,17 @@ ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where
   config.vocab_size = reader.integer("vocab_size", traits.vocab_size);
   config.max_positions = traits.max_positions;
   config.init_std = reader.number("initializer_range", 0.02);
-  if (config.family == ModelFamily::kGpt2) read_gpt2(reader, dropout, config);
-  else read_llama_like(reader, traits, dropout, config);
+  if (config.family == ModelFamily::kGpt2)
+    read_gpt2(reader, dropout, config);
+  else
+    read_llama_like(reader, traits, dropout, config);
   for (const std::string_view key : kInformational) reader.ignore(key);
   reader.refuse_unknown_keys();
 
   if (config.head_dim == 0) {
     if (config.heads < 1 || config.hidden % config.heads != 0)
-      throw ConfigError(fmt::format("{}: hidden size {} is not divisible by {} attention heads{}", where, config.hidden, config.heads,
+      throw ConfigError(fmt::format("{}: hidden size {} is not divisible by {} attention heads{}", where, config.hidden,
+                                    config.heads,
                                     config.family == ModelFamily::kGpt2 ? "" : "; change one of them or give head_dim"));
     config.head_dim = config.hidden / config.heads;
   }

@@ -9,7 +9,8 @@ namespace trident {
 
 HfReader::HfReader(const JsonValue& object, std::string where) : object_(&object), where_(std::move(where)) {
   if (!object.is_object())
-    throw ConfigError(fmt::format("{}: must be an object with the keys of a Hugging Face config.json, not {}", where_, describe(object.kind())));
+    throw ConfigError(
+        fmt::format("{}: must be an object with the keys of a Hugging Face config.json, not {}", where_, describe(object.kind())));
 }
 
 std::string HfReader::path(std::string_view key) const {
@@ -92,7 +93,8 @@ void HfReader::refuse_unknown_keys() const {
     const std::string quoted = in_quotes(key);  // escapes what a terminal should not see
     const std::string printable = quoted.substr(1, quoted.size() - 2);
     const std::string_view nearest = nearest_name(key, {known_.begin(), known_.end()});
-    throw ConfigError(fmt::format("{} = {}: unknown key; the nearest known key is \"{}\"", path(printable), to_json_text(member.value).substr(0, 60), nearest));
+    throw ConfigError(fmt::format("{} = {}: unknown key; the nearest known key is \"{}\"", path(printable),
+                                  to_json_text(member.value).substr(0, 60), nearest));
   }
 }
 

@@ -25,7 +25,8 @@ void require_probability(double value, std::string_view name, std::string_view w
 }
 
 void require_positive_number(double value, std::string_view name, std::string_view where) {
-  if (!(value > 0.0 && std::isfinite(value))) throw ConfigError(fmt::format("{}: {} = {}: must be a number above 0", where, name, value));
+  if (!(value > 0.0 && std::isfinite(value)))
+    throw ConfigError(fmt::format("{}: {} = {}: must be a number above 0", where, name, value));
 }
 
 void validate_rope(const ModelConfig& config, std::string_view where) {
@@ -33,11 +34,13 @@ void validate_rope(const ModelConfig& config, std::string_view where) {
   require_positive_number(rope.theta, "rope theta", where);
   if (rope.theta <= 1.0) throw ConfigError(fmt::format("{}: rope theta = {}: must be above 1", where, rope.theta));
   if (!(rope.partial_rotary_factor > 0.0 && rope.partial_rotary_factor <= 1.0))
-    throw ConfigError(fmt::format("{}: partial_rotary_factor = {}: must be above 0 and at most 1", where, rope.partial_rotary_factor));
+    throw ConfigError(
+        fmt::format("{}: partial_rotary_factor = {}: must be above 0 and at most 1", where, rope.partial_rotary_factor));
   if (config.rotary_dim() < 2 || config.rotary_dim() % 2 != 0)
-    throw ConfigError(fmt::format("{}: head_dim = {}: the rotated part of a head ({} elements) must be an even number, at least 2, "
-                                  "because rotary embeddings rotate pairs; change head_dim or partial_rotary_factor",
-                                  where, config.head_dim, config.rotary_dim()));
+    throw ConfigError(
+        fmt::format("{}: head_dim = {}: the rotated part of a head ({} elements) must be an even number, at least 2, "
+                    "because rotary embeddings rotate pairs; change head_dim or partial_rotary_factor",
+                    where, config.head_dim, config.rotary_dim()));
   require_positive_number(rope.factor, "rope factor", where);
   if (rope.scaling == RopeScaling::kLlama3 || rope.scaling == RopeScaling::kYarn)
     require_positive(rope.original_max_positions, "original_max_position_embeddings", where);
@@ -67,9 +70,10 @@ void validate(const ModelConfig& config, std::string_view where) {
   require_positive(config.ffn, "feed-forward width", where);
   require_positive(config.max_positions, "max_position_embeddings", where);
   if (config.heads % config.kv_heads != 0)
-    throw ConfigError(fmt::format("{}: {} attention heads are not divisible by {} key/value heads; each key/value head serves the same "
-                                  "number of query heads",
-                                  where, config.heads, config.kv_heads));
+    throw ConfigError(
+        fmt::format("{}: {} attention heads are not divisible by {} key/value heads; each key/value head serves the same "
+                    "number of query heads",
+                    where, config.heads, config.kv_heads));
   require_positive_number(config.norm_eps, "norm epsilon", where);
   require_positive_number(config.init_std, "initializer_range", where);
   require_probability(config.residual_dropout, "residual dropout", where);

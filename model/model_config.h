@@ -21,16 +21,16 @@ enum class Activation : std::uint8_t { kGeluTanh, kSwiGlu };
 enum class PositionKind : std::uint8_t { kLearned, kRope };
 enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3, kYarn };
 
-// Rotary position embedding (Su et al. 2021, arXiv 2104.09864) in the half-split form: element j of a head is paired with j + dim/2,
-// dim = the rotated part of the head. rope_table.h turns this into cos and sin.
+// Rotary position embedding (Su et al. 2021, arXiv 2104.09864) in the half-split form: element j of a head is paired with j +
+// dim/2, dim = the rotated part of the head. rope_table.h turns this into cos and sin.
 struct RopeConfig {
   double theta = 10000.0;
   RopeScaling scaling = RopeScaling::kNone;
-  double partial_rotary_factor = 1.0;  // rotated fraction of head_dim, in (0, 1]
-  double factor = 1.0;                 // linear, llama3, yarn: context extension, > 0
-  std::int64_t original_max_positions = 0;  // llama3, yarn: context the frequencies were trained for
-  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
-  double beta_fast = 32.0, beta_slow = 1.0;              // yarn: rotations that bound the ramp
+  double partial_rotary_factor = 1.0;                              // rotated fraction of head_dim, in (0, 1]
+  double factor = 1.0;                                             // linear, llama3, yarn: context extension, > 0
+  std::int64_t original_max_positions = 0;                         // llama3, yarn: context the frequencies were trained for
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;            // llama3
+  double beta_fast = 32.0, beta_slow = 1.0;                        // yarn: rotations that bound the ramp
   std::optional<double> attention_factor, mscale, mscale_all_dim;  // yarn: scale of cos and sin; see rope_attention_factor()
   bool truncate = true;                                            // yarn: the ramp's ends are whole numbers
   bool operator==(const RopeConfig&) const = default;
@@ -42,19 +42,19 @@ struct ModelConfig {
   std::int64_t hidden = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;   // divides heads
-  std::int64_t head_dim = 0;   // heads * head_dim need not be hidden
+  std::int64_t kv_heads = 0;  // divides heads
+  std::int64_t head_dim = 0;  // heads * head_dim need not be hidden
   std::int64_t ffn = 0;
   std::int64_t max_positions = 0;
   NormKind norm = NormKind::kRmsNorm;
   double norm_eps = 1e-5;
   Activation activation = Activation::kSwiGlu;
   PositionKind position = PositionKind::kRope;
-  RopeConfig rope;             // meaningful with PositionKind::kRope
-  bool qkv_bias = false;       // of the query, key and value projections
-  bool output_bias = false;    // of the attention's output projection
-  bool mlp_bias = false;       // of every feed-forward projection
-  bool qk_norm = false;        // RMS norm over head_dim of every query and key head, before the rotation
+  RopeConfig rope;           // meaningful with PositionKind::kRope
+  bool qkv_bias = false;     // of the query, key and value projections
+  bool output_bias = false;  // of the attention's output projection
+  bool mlp_bias = false;     // of every feed-forward projection
+  bool qk_norm = false;      // RMS norm over head_dim of every query and key head, before the rotation
   bool tie_embeddings = false;
   double residual_dropout = 0.0;   // after the attention and feed-forward outputs
   double embedding_dropout = 0.0;  // after the sum of embeddings

@@ -34,7 +34,8 @@ std::int64_t block_matmul_parameters(const ModelConfig& config) {
 }
 
 std::int64_t block_parameters(const ModelConfig& config) {
-  return block_matmul_parameters(config) + bias_parameters(config) + 2 * norm_parameters(config) + (config.qk_norm ? 2 * config.head_dim : 0);
+  return block_matmul_parameters(config) + bias_parameters(config) + 2 * norm_parameters(config) +
+         (config.qk_norm ? 2 * config.head_dim : 0);
 }
 
 std::int64_t final_norm_parameters(const ModelConfig& config) { return norm_parameters(config); }
@@ -42,7 +43,8 @@ std::int64_t final_norm_parameters(const ModelConfig& config) { return norm_para
 std::int64_t head_parameters(const ModelConfig& config) { return config.tie_embeddings ? 0 : config.vocab_size * config.hidden; }
 
 std::int64_t num_parameters(const ModelConfig& config) {
-  return embedding_parameters(config) + config.layers * block_parameters(config) + final_norm_parameters(config) + head_parameters(config);
+  return embedding_parameters(config) + config.layers * block_parameters(config) + final_norm_parameters(config) +
+         head_parameters(config);
 }
 
 std::int64_t matmul_parameters(const ModelConfig& config) {

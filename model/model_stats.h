@@ -13,7 +13,7 @@ namespace trident {
 std::int64_t embedding_parameters(const ModelConfig& config);  // token table, and positions where they are learned
 std::int64_t block_parameters(const ModelConfig& config);      // one transformer block: matrices, biases, norms
 std::int64_t final_norm_parameters(const ModelConfig& config);
-std::int64_t head_parameters(const ModelConfig& config);       // the output matrix; 0 when it is the token table (tied)
+std::int64_t head_parameters(const ModelConfig& config);  // the output matrix; 0 when it is the token table (tied)
 // All of them; a tied matrix counts once. What "a 124M model" means, to the last parameter.
 std::int64_t num_parameters(const ModelConfig& config);
 
@@ -22,8 +22,8 @@ std::int64_t block_matmul_parameters(const ModelConfig& config);
 // Those of all blocks and the output layer's V H, tied or not (the embedding is a lookup).
 std::int64_t matmul_parameters(const ModelConfig& config);
 
-// Model FLOPs of one token's forward and backward pass, a multiply-add counted as two: 6 * matmul_parameters + 12 L s a d, attention
-// counted in full (not the causal half), recomputation not counted (Narayanan et al. 2021, Korthikanti et al. 2022).
+// Model FLOPs of one token's forward and backward pass, a multiply-add counted as two: 6 * matmul_parameters + 12 L s a d,
+// attention counted in full (not the causal half), recomputation not counted (Narayanan et al. 2021, Korthikanti et al. 2022).
 double model_flops_per_token(const ModelConfig& config, std::int64_t sequence);
 
 // The same split by part, for balancing pipeline stages: blocks * L + head = model_flops_per_token. A lookup has no products;

@@ -37,7 +37,8 @@ void scale_llama3(const RopeConfig& rope, std::vector<float>& frequencies) {
 
 // The dimension whose wave turns `rotations` times within the original context.
 double dimension_of_rotations(const RopeConfig& rope, double rotations, std::int64_t dim) {
-  return static_cast<double>(dim) * std::log(static_cast<double>(rope.original_max_positions) / (rotations * 2.0 * std::numbers::pi)) /
+  return static_cast<double>(dim) *
+         std::log(static_cast<double>(rope.original_max_positions) / (rotations * 2.0 * std::numbers::pi)) /
          (2.0 * std::log(rope.theta));
 }
 
@@ -64,7 +65,8 @@ void scale_yarn(const RopeConfig& rope, std::int64_t dim, std::vector<float>& fr
 std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, std::int64_t dim) {
   TRIDENT_CHECK(dim >= 2 && dim % 2 == 0, "{} rotated elements", dim);
   std::vector<float> frequencies(static_cast<std::size_t>(dim / 2));
-  for (std::size_t i = 0; i < frequencies.size(); ++i) frequencies[i] = 1.0f / wavelength_base(rope.theta, static_cast<std::int64_t>(i), dim);
+  for (std::size_t i = 0; i < frequencies.size(); ++i)
+    frequencies[i] = 1.0f / wavelength_base(rope.theta, static_cast<std::int64_t>(i), dim);
   switch (rope.scaling) {
     case RopeScaling::kNone: break;
     case RopeScaling::kLinear:
@@ -81,7 +83,8 @@ double rope_attention_factor(const RopeConfig& rope) {
   if (rope.attention_factor) return *rope.attention_factor;
   const auto m = [&](double k) { return rope.factor <= 1.0 ? 1.0 : 0.1 * k * std::log(rope.factor) + 1.0; };
   // As in the original, 0 counts as not given.
-  if (rope.mscale.value_or(0.0) != 0.0 && rope.mscale_all_dim.value_or(0.0) != 0.0) return m(*rope.mscale) / m(*rope.mscale_all_dim);
+  if (rope.mscale.value_or(0.0) != 0.0 && rope.mscale_all_dim.value_or(0.0) != 0.0)
+    return m(*rope.mscale) / m(*rope.mscale_all_dim);
   return m(1.0);
 }
 

@@ -52,7 +52,8 @@ void ExactSum::add(double x) {
     ++limbs_[std::isnan(x) ? kNan : negative ? kMinusInfinity : kPlusInfinity];
     return;
   }
-  if (pending_ >= kMaxPending) [[unlikely]] normalise();
+  if (pending_ >= kMaxPending) [[unlikely]]
+    normalise();
   ++pending_;
   const std::uint64_t fraction = u & ((std::uint64_t{1} << 52) - 1);
   const std::uint64_t mantissa = biased == 0 ? fraction : fraction | (std::uint64_t{1} << 52);
@@ -91,7 +92,8 @@ void ExactSum::normalise() {
 bool ExactSum::finite() const { return limbs_[kNan] == 0 && limbs_[kPlusInfinity] == 0 && limbs_[kMinusInfinity] == 0; }
 
 double ExactSum::value() const {
-  if (limbs_[kNan] != 0 || (limbs_[kPlusInfinity] != 0 && limbs_[kMinusInfinity] != 0)) return std::numeric_limits<double>::quiet_NaN();
+  if (limbs_[kNan] != 0 || (limbs_[kPlusInfinity] != 0 && limbs_[kMinusInfinity] != 0))
+    return std::numeric_limits<double>::quiet_NaN();
   if (limbs_[kPlusInfinity] != 0) return std::numeric_limits<double>::infinity();
   if (limbs_[kMinusInfinity] != 0) return -std::numeric_limits<double>::infinity();
 

@@ -1,8 +1,8 @@
 // A sum of doubles without rounding: the same bits for every order and every split over ranks.
 //
 // A fixed-point number wide enough for every double (Kulisch's long accumulator; Demmel and Nguyen 2015 for its use in reductions),
-// held as 64-bit limbs of which 32 bits are payload. The spare bits hold carries, so limbs of several accumulators are added limb by
-// limb: an ordinary integer all-reduce over limbs() sums over ranks exactly. Gradient norms and losses become independent of how
+// held as 64-bit limbs of which 32 bits are payload. The spare bits hold carries, so limbs of several accumulators are added limb
+// by limb: an ordinary integer all-reduce over limbs() sums over ranks exactly. Gradient norms and losses become independent of how
 // tensors, samples and layers are laid out.
 #pragma once
 
@@ -15,8 +15,8 @@ namespace trident {
 
 class ExactSum {
  public:
-  // Limb i < kDigits has weight 2^(32 i - 1074) and may be negative; 67 of them (the last with 63 bits) hold 2^77 times the largest double.
-  // The last three count NaN, +infinity and -infinity.
+  // Limb i < kDigits has weight 2^(32 i - 1074) and may be negative; 67 of them (the last with 63 bits) hold 2^77 times the largest
+  // double. The last three count NaN, +infinity and -infinity.
   static constexpr std::size_t kDigits = 67;
   static constexpr std::size_t kLimbs = kDigits + 3;
 
@@ -33,7 +33,8 @@ class ExactSum {
   std::span<std::int64_t, kLimbs> limbs() { return limbs_; }
   std::span<const std::int64_t, kLimbs> limbs() const { return limbs_; }
 
-  // The sum, rounded once to the nearest double (ties to even); beyond the range infinity. Any NaN, or infinities of both signs: NaN.
+  // The sum, rounded once to the nearest double (ties to even); beyond the range infinity. Any NaN, or infinities of both signs:
+  // NaN.
   double value() const;
   bool finite() const;
 

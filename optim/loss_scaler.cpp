@@ -41,8 +41,8 @@ LossScaler LossScaler::dynamic(const LossScalerOptions& options) {
     throw ConfigError(fmt::format("precision.loss_scale: growth factor = {}, backoff factor = {}: must be above and below 1",
                                   options.growth_factor, options.backoff_factor));
   if (options.growth_interval < 1 || options.hysteresis < 1)
-    throw ConfigError(fmt::format("precision.loss_scale: growth interval = {}, hysteresis = {}: must be at least 1", options.growth_interval,
-                                  options.hysteresis));
+    throw ConfigError(fmt::format("precision.loss_scale: growth interval = {}, hysteresis = {}: must be at least 1",
+                                  options.growth_interval, options.hysteresis));
   return {Kind::kDynamic, options};
 }
 

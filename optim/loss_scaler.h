@@ -12,7 +12,7 @@ enum class Overflow : std::uint8_t { kNo, kYes };
 struct LossScalerOptions {
   double initial_scale = 4294967296.0;  // 2^32
   double min_scale = 1.0;
-  double max_scale = 0x1p120;           // stays a finite float, whatever happens
+  double max_scale = 0x1p120;  // stays a finite float, whatever happens
   double growth_factor = 2.0;
   double backoff_factor = 0.5;
   std::int64_t growth_interval = 1000;  // clean steps in a row before the scale grows

@@ -41,7 +41,8 @@ double LrSchedule::at(std::int64_t n) const {
     case LrScheduleType::kWsd: {
       const std::int64_t stable = decay_steps - wsd_decay_steps;
       if (n <= stable) return lr;
-      return min_lr + tail_coefficient(wsd_decay, static_cast<double>(n - stable) / static_cast<double>(wsd_decay_steps)) * (lr - min_lr);
+      return min_lr +
+             tail_coefficient(wsd_decay, static_cast<double>(n - stable) / static_cast<double>(wsd_decay_steps)) * (lr - min_lr);
     }
   }
   return lr;
@@ -51,12 +52,17 @@ void validate(const LrSchedule& schedule) {
   if (!(schedule.lr > 0.0 && std::isfinite(schedule.lr)))
     throw ConfigError(fmt::format("optimizer.lr = {}: must be a number above 0", schedule.lr));
   if (!(schedule.min_lr >= 0.0 && schedule.min_lr <= schedule.lr))
-    throw ConfigError(fmt::format("lr_schedule.min_lr = {}: must be between 0 and optimizer.lr = {}", schedule.min_lr, schedule.lr));
-  if (schedule.warmup_steps < 0) throw ConfigError(fmt::format("lr_schedule.warmup_steps = {}: must not be negative", schedule.warmup_steps));
-  if (schedule.decay_steps < 0) throw ConfigError(fmt::format("lr_schedule.decay_steps = {}: must not be negative", schedule.decay_steps));
+    throw ConfigError(
+        fmt::format("lr_schedule.min_lr = {}: must be between 0 and optimizer.lr = {}", schedule.min_lr, schedule.lr));
+  if (schedule.warmup_steps < 0)
+    throw ConfigError(fmt::format("lr_schedule.warmup_steps = {}: must not be negative", schedule.warmup_steps));
+  if (schedule.decay_steps < 0)
+    throw ConfigError(fmt::format("lr_schedule.decay_steps = {}: must not be negative", schedule.decay_steps));
   if (schedule.type != LrScheduleType::kWsd) return;
-  if (schedule.wsd_decay_steps < 0 || schedule.wsd_decay_steps > schedule.decay_steps - std::min(schedule.warmup_steps, schedule.decay_steps))
-    throw ConfigError(fmt::format("lr_schedule.wsd_decay_steps = {}: must be between 0 and the {} steps after the warm-up", schedule.wsd_decay_steps,
+  if (schedule.wsd_decay_steps < 0 ||
+      schedule.wsd_decay_steps > schedule.decay_steps - std::min(schedule.warmup_steps, schedule.decay_steps))
+    throw ConfigError(fmt::format("lr_schedule.wsd_decay_steps = {}: must be between 0 and the {} steps after the warm-up",
+                                  schedule.wsd_decay_steps,
                                   schedule.decay_steps - std::min(schedule.warmup_steps, schedule.decay_steps)));
 }
 

@@ -23,11 +23,12 @@ enum class LrDecay : std::uint8_t { kLinear, kCosine, kExponential, kMinusSqrt }
 //                 linear 1 - r, cosine (cos(pi r) + 1)/2, exponential 2 * 0.5^r - 1, minus_sqrt 1 - sqrt(r)
 //   n > d         min_lr (all but constant)
 //
-// The formulas are Megatron-LM's (optimizer_param_scheduler.py) with n counted from 1: update n = d runs at min_lr, update 1 never at 0.
+// The formulas are Megatron-LM's (optimizer_param_scheduler.py) with n counted from 1: update n = d runs at min_lr, update 1 never
+// at 0.
 struct LrSchedule {
   LrScheduleType type = LrScheduleType::kConstant;
   double lr = 0;
-  double min_lr = 0;                 // 0 <= min_lr <= lr
+  double min_lr = 0;  // 0 <= min_lr <= lr
   std::int64_t warmup_steps = 0;
   std::int64_t decay_steps = 0;      // where the decay ends, usually the run's number of steps
   std::int64_t wsd_decay_steps = 0;  // wsd: length of the tail, <= decay_steps
@@ -41,8 +42,9 @@ struct LrSchedule {
 // warm-up.
 void validate(const LrSchedule& schedule);
 
-std::optional<LrScheduleType> parse_lr_schedule_type(std::string_view text);  // constant linear cosine inverse_sqrt (or inverse-sqrt) wsd
-std::optional<LrDecay> parse_lr_decay(std::string_view text);                 // linear cosine exponential minus_sqrt
+std::optional<LrScheduleType> parse_lr_schedule_type(
+    std::string_view text);                                    // constant linear cosine inverse_sqrt (or inverse-sqrt) wsd
+std::optional<LrDecay> parse_lr_decay(std::string_view text);  // linear cosine exponential minus_sqrt
 std::string_view to_string(LrScheduleType type);
 std::string_view to_string(LrDecay decay);
 

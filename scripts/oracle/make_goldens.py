@@ -87,7 +87,8 @@ def write_case(folder, name, config, seed):
     folder.mkdir(parents=True, exist_ok=True)
     model = build(config, seed)
     text = json.loads(model.config.to_json_string(use_diff=False))
-    kept = {k: v for k, v in text.items() if (v is not None or k == "sliding_window") and k not in ("id2label", "label2id", "_name_or_path")}
+    hidden = ("id2label", "label2id", "_name_or_path")
+    kept = {k: v for k, v in text.items() if (v is not None or k == "sliding_window") and k not in hidden}
     kept["architectures"] = [type(model).__name__]
     (folder / "config.json").write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
 

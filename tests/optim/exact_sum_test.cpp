@@ -70,8 +70,9 @@ TEST(ExactSum, NothingIsZero) {
 TEST(ExactSum, OneNumberComesBack) {
   std::mt19937_64 random(1);
   std::vector<double> xs = random_numbers(random, 2000, -1074, 1023);
-  for (const double x : {1.0, std::numeric_limits<double>::max(), std::numeric_limits<double>::min(),
-                         std::numeric_limits<double>::denorm_min(), 0x1.fffffffffffffp-1023, 0x1p-1022, 0x1.5p31, 0x1.fffffffffffffp52})
+  for (const double x :
+       {1.0, std::numeric_limits<double>::max(), std::numeric_limits<double>::min(), std::numeric_limits<double>::denorm_min(),
+        0x1.fffffffffffffp-1023, 0x1p-1022, 0x1.5p31, 0x1.fffffffffffffp52})
     xs.push_back(x), xs.push_back(-x);
   for (const double x : xs) EXPECT_EQ(bits(exact_sum({x})), bits(x == 0.0 ? 0.0 : x)) << x;
 }

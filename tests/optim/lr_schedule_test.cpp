@@ -10,7 +10,13 @@ namespace trident {
 namespace {
 
 LrSchedule schedule(LrScheduleType type) {
-  return {.type = type, .lr = 1.0, .min_lr = 0.1, .warmup_steps = 10, .decay_steps = 110, .wsd_decay_steps = 0, .wsd_decay = LrDecay::kLinear};
+  return {.type = type,
+          .lr = 1.0,
+          .min_lr = 0.1,
+          .warmup_steps = 10,
+          .decay_steps = 110,
+          .wsd_decay_steps = 0,
+          .wsd_decay = LrDecay::kLinear};
 }
 
 constexpr LrScheduleType kAllTypes[] = {LrScheduleType::kConstant, LrScheduleType::kLinear, LrScheduleType::kCosine,
@@ -71,7 +77,9 @@ TEST(LrSchedule, WarmupStableDecay) {
   struct {
     LrDecay decay;
     double coefficient_at_half;
-  } const cases[] = {{LrDecay::kLinear, 0.5}, {LrDecay::kCosine, 0.5}, {LrDecay::kExponential, std::sqrt(2.0) - 1.0},
+  } const cases[] = {{LrDecay::kLinear, 0.5},
+                     {LrDecay::kCosine, 0.5},
+                     {LrDecay::kExponential, std::sqrt(2.0) - 1.0},
                      {LrDecay::kMinusSqrt, 1.0 - std::sqrt(0.5)}};
   for (const auto& [decay, coefficient] : cases) {
     s.wsd_decay = decay;
