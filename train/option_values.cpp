@@ -120,7 +120,8 @@ void OptionValues::take_setting(std::string_view setting) {
     // A text that happens to look like a number (run.dir=2024) is a text where the option takes nothing else.
     const bool only_text = option->takes == Takes::kString || option->takes == (Takes::kNull | Takes::kString);
     const bool null_meant = value.is_null() && takes(option->takes, Takes::kNull);
-    if (only_text && !value.is_string() && !null_meant) value = JsonValue(text);
+    const bool reserved = option->status == OptionStatus::kReserved;  // its neutral values stay what they are
+    if (only_text && !reserved && !value.is_string() && !null_meant) value = JsonValue(text);
     return take_option(*option, value, kWhere, "--set");
   }
   if (path.substr(0, kModelBlock.size() + 1) == "model.") return take_model_key(path.substr(kModelBlock.size() + 1), value);

@@ -1,0 +1,43 @@
+#include "app/command_line.h"
+
+#include "train/option_check.h"
+
+namespace trident {
+namespace {
+
+std::string nearest_flag(const CLI::App& app, const std::string& argument) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const std::string flag = argument.substr(0, argument.find('='));
+  return std::string(nearest(flag, std::vector<std::string_view>(names.begin(), names.end())));
+}
+
+std::string one_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (char& c : text) c = static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  return text;
+}
+
+}  // namespace
+
+ParseResult parse_flags(CLI::App& app, const Arguments& arguments, std::ostream& out, const std::function<std::string()>& details) {
+  app.allow_extras();
+  try {
+    app.parse(Arguments(arguments.rbegin(), arguments.rend()));  // CLI11 wants them last first
+  } catch (const CLI::CallForHelp&) {
+    out << app.help();
+    if (details) out << '\n' << details();
+    return ParseResult::kHelpPrinted;
+  } catch (const CLI::ParseError& error) {
+    throw ConfigError(fmt::format("{}: {}; see {} --help", app.get_name(), one_line(error.what()), app.get_name()));
+  }
+  for (const std::string& extra : app.remaining()) {
+    const std::string near = nearest_flag(app, extra);
+    throw ConfigError(fmt::format("{}: unknown argument {}; {}", app.get_name(), in_quotes(extra),
+                                  near.empty() ? fmt::format("see {} --help", app.get_name()) : fmt::format("did you mean {}?", near)));
+  }
+  return ParseResult::kRun;
+}
+
+}  // namespace trident

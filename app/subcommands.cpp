@@ -1,0 +1,93 @@
+#include "app/subcommands.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <ostream>
+
+#include "core/json_reader.h"
+#include "train/option_check.h"
+
+namespace trident {
+namespace {
+
+constexpr std::string_view kVersion = "trident 0.1.0\n";
+
+void print_help(std::ostream& out) {
+  out << "Trident trains GPT- and Llama-class language models with tensor, pipeline and data parallelism at once.\n\n"
+         "usage: trident SUBCOMMAND [ARGUMENTS]\n\n";
+  for (const Subcommand& command : subcommands())
+    if (command.visibility == Subcommand::Visibility::kListed)
+      out << fmt::format("  {:<10} {}{}\n", command.name, command.summary, command.run == nullptr ? " (not built yet)" : "");
+  out << "\ntrident SUBCOMMAND --help says more; trident --version prints the version.\n";
+}
+
+std::string nearest_subcommand(std::string_view name) {
+  std::vector<std::string_view> names{"help"};
+  for (const Subcommand& command : subcommands()) names.push_back(command.name);
+  const std::string_view near = nearest(name, names);
+  return near.empty() ? "see trident help" : fmt::format("did you mean {}?", near);
+}
+
+void dispatch(const Arguments& arguments, const CommandContext& context) {
+  if (arguments.empty()) throw ConfigError("no subcommand; see trident help");
+  const std::string& name = arguments.front();
+  if (name == "--version") {
+    context.out << kVersion;
+    return;
+  }
+  if (name == "help" || name == "--help" || name == "-h") {
+    if (name != "help" || arguments.size() == 1) return print_help(context.out);
+    return dispatch({arguments[1], "--help"}, context);
+  }
+  const auto& table = subcommands();
+  const auto found = std::find_if(table.begin(), table.end(), [&](const Subcommand& command) { return command.name == name; });
+  if (found == table.end()) throw ConfigError(fmt::format("unknown subcommand {}; {}", in_quotes(name), nearest_subcommand(name)));
+  if (found->run == nullptr) throw ConfigError(fmt::format("subcommand {} is not built yet; see trident help for what is", name));
+  found->run(Arguments(arguments.begin() + 1, arguments.end()), context);
+}
+
+// Foreign text in a message must neither break the line nor reach the terminal as control codes.
+int report(std::ostream& err, std::string message, ExitCode code) {
+  for (char& c : message) c = static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
+  err << "trident: " << message << std::endl;
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+const std::vector<Subcommand>& subcommands() {
+  static const std::vector<Subcommand> table = {
+      {.name = "train", .summary = "train a model", .run = train_command},
+      {.name = "plan", .summary = "predict memory and step time of a layout, search the best one"},
+      {.name = "study", .summary = "scaling tables and plots"},
+      {.name = "data", .summary = "prepare token files", .run = data_command},
+      {.name = "tokenizer", .summary = "train a tokenizer, encode, decode"},
+      {.name = "convert", .summary = "Hugging Face folders to checkpoints and back"},
+      {.name = "ckpt", .summary = "list, show, verify, prune checkpoints"},
+      {.name = "eval", .summary = "loss of a checkpoint on data"},
+      {.name = "generate", .summary = "text from a checkpoint"},
+      {.name = "bench", .summary = "measure this machine"},
+      {.name = "schema", .summary = "print the configuration's JSON Schema", .run = schema_command},
+      {.name = "docs", .summary = "print pages of docs/", .run = docs_command, .visibility = Subcommand::Visibility::kHidden},
+  };
+  return table;
+}
+
+int run_command_line(const Arguments& arguments, const CommandContext& context, std::ostream& err) {
+  try {
+    dispatch(arguments, context);
+    context.out.flush();
+    if (!context.out) throw StorageError("standard output cannot be written; check where it goes");
+    return static_cast<int>(ExitCode::kOk);
+  } catch (const Error& error) {
+    return report(err, error.what(), error.code());
+  } catch (const std::bad_alloc&) {
+    return report(err, "out of memory; use a smaller model, micro-batch or sequence, or more ranks", ExitCode::kInternal);
+  } catch (const std::exception& error) {
+    return report(err, fmt::format("internal error: {}; this is a bug in trident, please report it with the config", error.what()),
+                  ExitCode::kInternal);
+  }
+}
+
+}  // namespace trident

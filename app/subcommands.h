@@ -1,0 +1,41 @@
+// The command line: one function per subcommand, and the table that finds it.
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "train/train_config.h"
+
+namespace trident {
+
+// What subcommands work with besides their arguments.
+struct CommandContext {
+  std::ostream& out;
+  std::function<void(const TrainConfig&)> run_training;
+};
+
+using Arguments = std::vector<std::string>;  // after the subcommand's name
+
+// Each throws Error for what goes wrong; returning means success.
+void train_command(const Arguments& arguments, const CommandContext& context);
+void data_command(const Arguments& arguments, const CommandContext& context);    // trident data prepare
+void schema_command(const Arguments& arguments, const CommandContext& context);
+void docs_command(const Arguments& arguments, const CommandContext& context);    // trident docs configuration
+
+struct Subcommand {
+  enum class Visibility : std::uint8_t { kListed, kHidden };
+  std::string_view name;
+  std::string_view summary;
+  void (*run)(const Arguments&, const CommandContext&) = nullptr;  // nullptr: not built yet, refused by name
+  Visibility visibility = Visibility::kListed;
+};
+
+const std::vector<Subcommand>& subcommands();
+
+// Runs `arguments` (without the program's name). Returns the process's exit code; an error is one line "trident: <message>" on `err`.
+int run_command_line(const Arguments& arguments, const CommandContext& context, std::ostream& err);
+
+}  // namespace trident

@@ -1,0 +1,30 @@
+// trident train --config FILE [--set path=value ...] [--print-config[=origins]]
+#include <ostream>
+
+#include "app/command_line.h"
+#include "train/option_docs.h"
+
+namespace trident {
+
+void train_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app("Train a model. Under mpirun or srun each process is a rank; otherwise the ranks are threads of this process.", "trident train");
+  std::string file, print_config;
+  std::vector<std::string> settings;
+  app.add_option("-c,--config", file, "configuration file (JSON, comments allowed)")->required();
+  app.add_option("--set", settings, "path=value: change a key of the configuration; repeatable, later ones win")
+      ->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
+  app.add_flag("--print-config{json}", print_config, "print the resolved configuration and end; =origins: with where each value comes from");
+  if (parse_flags(app, arguments, context.out, options_help) == ParseResult::kHelpPrinted) return;
+  if (!print_config.empty() && print_config != "json" && print_config != "origins")
+    throw ConfigError(fmt::format("trident train: --print-config={}: must be json or origins", print_config));
+
+  OptionValues values;
+  values.take_file(read_json_file(file), file);
+  for (const std::string& setting : settings) values.take_setting(setting);
+  const TrainConfig config = make_train_config(values);
+  if (print_config == "json") context.out << to_json_text(to_json(config), 2) << '\n';
+  else if (print_config == "origins") context.out << config_with_origins(config, values);
+  else context.run_training(config);
+}
+
+}  // namespace trident

@@ -1,0 +1,222 @@
+// What a configuration may say, and what it then means.
+
+#include "tests/train/config_support.h"
+#include "train/layout_text.h"
+#include "train/option_docs.h"
+#include "train/option_table.h"
+
+namespace trident {
+namespace {
+
+using testing_support::kSmall;
+using testing_support::refusal;
+using testing_support::small_with;
+
+// The documented example of a complete file, its unbuilt features set to their neutral values.
+const char* const kComplete = R"({
+  "$schema": "./trident.schema.json",
+  "run":      { "dir": "runs/tiny", "seed": 1234, "steps": 200, "max_minutes": 0, "threads_per_rank": 1, "pin": true },
+  "device":   "auto",                               // auto | cpu | cuda
+  "model":    { "preset": "llama-60m", "init_from": null, "dropout": 0.0 },
+  "parallel": { "data": 2, "pipeline": 4, "tensor": 4, "context": 1, "virtual_stages": 1, "schedule": "1f1b",
+                "sequence_parallel": true, "zero": "zero1", "grad_sync": null, "param_gather": null, "layers": null,
+                "order": "tp-cp-dp-pp", "overlap": true, "bucket_mb": 25 },
+  "batch":    { "global": 64, "micro": 2, "sequence": 512 },
+  "precision":{ "compute": "bf16", "master": "fp32", "reduce": "fp32", "loss_scale": null },
+  "recompute":{ "policy": "none" },
+  "optimizer":{ "type": "adamw", "lr": 3e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "grad_clip": 1.0 },
+  "lr_schedule": { "type": "cosine", "warmup_steps": 20, "min_lr": 3e-5 },
+  "data":     { "train": [{ "path": "corpus/text", "weight": 1.0 }], "valid": "corpus/valid", "split": null,
+                "shuffle": true, "tokenizer": "gpt2" },
+  "eval":     { "every": 0, "steps": 10 },
+  "checkpoint": { "dir": "runs/tiny/ckpt", "every": 0, "keep_last": 3, "keep_every": 0, "resume": "auto" },
+  "log":      { "every": 10, "tensorboard": false, "trace_steps": [], "report": false },
+  "debug":    { "no_alloc": false, "check_collectives": true }
+})";
+
+TEST(ConfigAccepts, TheCompleteExample) {
+  const TrainConfig c = parse_train_config(kComplete, "c.json");
+  EXPECT_EQ(c.run.dir, "runs/tiny");
+  EXPECT_EQ(c.run.steps, 200);
+  EXPECT_EQ(c.model.preset, "llama-60m");
+  EXPECT_EQ(c.model.dropout, 0.0);
+  EXPECT_EQ(c.parallel.data.ranks, 2);
+  EXPECT_EQ(c.parallel.pipeline, 4);
+  EXPECT_EQ(c.parallel.tensor, 4);
+  EXPECT_TRUE(c.parallel.sequence_parallel);
+  EXPECT_EQ(c.parallel.zero, ZeroPreset::kZero1);
+  EXPECT_EQ(c.batch.global, 64);
+  EXPECT_EQ(c.batch.micro, 2);
+  EXPECT_EQ(c.precision.compute, "bf16");
+  EXPECT_EQ(c.optimizer.betas, (std::array<double, 2>{0.9, 0.95}));
+  EXPECT_EQ(c.lr_schedule.min_lr, 3e-5);
+  ASSERT_EQ(c.data.train.size(), 1u);
+  EXPECT_EQ(c.data.valid.at(0).path, "corpus/valid");
+  EXPECT_EQ(c.checkpoint.keep_last, 3);
+  EXPECT_EQ(c.checkpoint.resume, "auto");
+}
+
+TEST(ConfigAccepts, DefaultsComeFromTheTable) {
+  const TrainConfig c = small_with({});
+  EXPECT_EQ(c.run.seed, 1234);
+  EXPECT_EQ(c.parallel.data.ranks, std::nullopt);
+  EXPECT_EQ(c.parallel.schedule, "1f1b");
+  EXPECT_EQ(c.optimizer.lr, 3e-4);
+  EXPECT_EQ(c.optimizer.eps, 1e-8);
+  EXPECT_EQ(c.model.dropout, std::nullopt);
+  EXPECT_EQ(c.lr_schedule.type, "cosine");
+  EXPECT_EQ(c.log.every, 10);
+  EXPECT_TRUE(c.debug.check_collectives);
+  EXPECT_EQ(c.checkpoint.every, 0);
+}
+
+TEST(ConfigAccepts, LayoutText) {
+  const LayoutDegrees expected{.data = 2, .pipeline = 4, .tensor = 4, .context = 1};
+  for (const char* text : {"2DP x 4PP x 4TP", "2DP\xc3\x97" "4PP\xc3\x97" "4TP", "4tp 4pp 2dp", "4TPx2DPx4PP", "2 DP * 4 PP, 4 TP", "1CP X 2DP X 4PP X 4TP"})
+    EXPECT_EQ(parse_layout(text, ""), expected) << text;
+  EXPECT_EQ(parse_layout("8DP", ""), (LayoutDegrees{.data = 8}));
+}
+
+TEST(ConfigAccepts, LayoutTextInFileAndSetting) {
+  std::string text = kSmall;
+  text.insert(1, "\"parallel\": \"2DP x 4PP x 4TP\", ");
+  const TrainConfig c = parse_train_config(text, "c.json", {"parallel.zero=zero3"});
+  EXPECT_EQ(c.parallel.data.ranks, 2);
+  EXPECT_EQ(c.parallel.pipeline, 4);
+  EXPECT_EQ(c.parallel.tensor, 4);
+  EXPECT_EQ(c.parallel.zero, ZeroPreset::kZero3);
+  const TrainConfig d = parse_train_config(text, "c.json", {"parallel.overlap=false", "parallel=2TP"});
+  EXPECT_EQ(d.parallel.data.ranks, 1);
+  EXPECT_EQ(d.parallel.pipeline, 1);
+  EXPECT_EQ(d.parallel.tensor, 2);
+  EXPECT_FALSE(d.parallel.overlap);  // a layout speaks of degrees only
+}
+
+TEST(ConfigAccepts, SettingsWinAndTheLastOneWins) {
+  const TrainConfig c = small_with({"run.steps=7", "run.steps=9", "optimizer.lr=1", "run.dir=2024", "run.pin=false",
+                                    "optimizer.betas=[0.8, 0.9]", "model.preset=\"gpt2-124m\"", "data.valid=null",
+                                    "batch={\"micro\": 2, \"global\": 6}"});
+  EXPECT_EQ(c.run.steps, 9);
+  EXPECT_EQ(c.optimizer.lr, 1.0);
+  EXPECT_EQ(c.run.dir, "2024");
+  EXPECT_FALSE(c.run.pin);
+  EXPECT_EQ(c.optimizer.betas[0], 0.8);
+  EXPECT_EQ(c.model.preset, "gpt2-124m");
+  EXPECT_TRUE(c.data.valid.empty());
+  EXPECT_EQ(c.batch.micro, 2);
+  EXPECT_EQ(c.batch.global, 6);
+  EXPECT_EQ(small_with({"run.dir=a=b"}).run.dir, "a=b");
+}
+
+TEST(ConfigAccepts, GradSyncAndZeroSpellings) {
+  EXPECT_EQ(small_with({}).parallel.grad_sync, (GradSync{GradSync::Kind::kPreset, 0}));
+  EXPECT_EQ(small_with({"parallel.grad_sync=step"}).parallel.grad_sync, (GradSync{GradSync::Kind::kStep, 0}));
+  EXPECT_EQ(small_with({"parallel.grad_sync=auto"}).parallel.grad_sync, (GradSync{GradSync::Kind::kAuto, 0}));
+  EXPECT_EQ(small_with({"parallel.grad_sync={\"every\": 3}"}).parallel.grad_sync, (GradSync{GradSync::Kind::kEvery, 3}));
+  EXPECT_EQ(small_with({"parallel.zero=FULL_SHARD"}).parallel.zero, ZeroPreset::kZero3);
+  EXPECT_EQ(small_with({"parallel.zero=SHARD_GRAD_OP"}).parallel.zero, ZeroPreset::kShardGradOp);
+  EXPECT_EQ(small_with({"parallel.param_gather=per_use"}).parallel.param_gather, ParamGather::kPerUse);
+  EXPECT_EQ(small_with({"parallel.data=auto"}).parallel.data.ranks, std::nullopt);
+}
+
+TEST(ConfigAccepts, ModelsSpelledOut) {
+  std::string text = kSmall;
+  text.replace(text.find("\"preset\": \"llama-1m\""), 20, R"("model_type": "llama", "rope_scaling": {"factor": 2.0}, "dropout": 0.1)");
+  const TrainConfig c = parse_train_config(text, "c.json", {"model.hidden_size=64", "model.rope_scaling.rope_type=linear"});
+  EXPECT_EQ(c.model.preset, std::nullopt);
+  EXPECT_EQ(c.model.dropout, 0.1);
+  EXPECT_EQ(to_json_text(c.model.keys), R"({"model_type":"llama","rope_scaling":{"factor":2.0,"rope_type":"linear"},"hidden_size":64})");
+  EXPECT_EQ(small_with({"model.preset=null", "model.hf_config=x/config.json"}).model.hf_config, "x/config.json");
+}
+
+TEST(ConfigAccepts, DataSources) {
+  const TrainConfig c = small_with({R"(data.train=["a", {"path": "b", "weight": 2}])"});
+  ASSERT_EQ(c.data.train.size(), 2u);
+  EXPECT_EQ(c.data.train[0].path, "a");
+  EXPECT_EQ(c.data.train[0].weight, 1.0);
+  EXPECT_EQ(c.data.train[1].weight, 2.0);
+  EXPECT_EQ(small_with({"data.train=corpus/x"}).data.train.at(0).path, "corpus/x");
+  EXPECT_EQ(small_with({"data.split=969,30,1"}).data.split, "969,30,1");
+}
+
+TEST(ConfigAccepts, NeutralValuesOfReservedKeys) {
+  for (const Option& option : option_table()) {
+    if (option.status != OptionStatus::kReserved) continue;
+    for (const char* neutral : {"null", "false", "0"})
+      EXPECT_EQ(refusal({std::string(option.path) + "=" + neutral}), "accepted") << option.path << " = " << neutral;
+    if (!option.fallback.empty()) { EXPECT_EQ(refusal({std::string(option.path) + "=" + std::string(option.fallback)}), "accepted") << option.path; }
+  }
+  EXPECT_EQ(small_with({"parallel.context=0"}).parallel.context, 1);
+  std::string text = kSmall;
+  text.insert(1, "\"checkpoint\": null, ");
+  EXPECT_EQ(refusal({}, text), "accepted");
+}
+
+TEST(ConfigAccepts, ResolvedTextIsAFixedPoint) {
+  std::string inline_model = kSmall;
+  inline_model.replace(inline_model.find("\"preset\": \"llama-1m\""), 20, R"("model_type": "gpt2", "n_embd": 32, "layer_norm_epsilon": 1e-5)");
+  for (const std::string& text : {std::string(kSmall), std::string(kComplete), inline_model}) {
+    const TrainConfig first = parse_train_config(text, "c.json", {"parallel.grad_sync={\"every\":2}", "parallel.layers=null", "optimizer.lr=0.1"});
+    const std::string printed = to_json_text(to_json(first), 2);
+    const TrainConfig second = parse_train_config(printed, "printed");
+    EXPECT_EQ(to_json_text(to_json(second), 2), printed);
+    EXPECT_EQ(config_hash(first), config_hash(second));
+    EXPECT_EQ(second.optimizer.lr, 0.1);
+    OptionValues values;
+    values.take_file(parse_json(text, "c.json"), "c.json");
+    EXPECT_EQ(to_json(parse_train_config(config_with_origins(first, values), "with origins")), to_json(first));
+  }
+}
+
+TEST(ConfigAccepts, ResolvedHasEveryKeyOfTheTable) {
+  const JsonValue resolved = to_json(small_with({}));
+  for (const Option& option : option_table()) {
+    const JsonValue* block = block_of(option).empty() ? &resolved : resolved.find(block_of(option));
+    ASSERT_NE(block, nullptr) << option.path;
+    EXPECT_NE(block->find(key_of(option)), nullptr) << option.path;
+  }
+}
+
+// Whatever legal value a supported key is given is what the typed configuration says afterwards: no key is dropped on the way.
+TEST(ConfigAccepts, EverySupportedKeyReachesTheTypedConfiguration) {
+  for (const Option& option : option_table()) {
+    if (option.status == OptionStatus::kReserved || option.path == "$schema" || block_of(option) == kModelBlock) continue;
+    std::string value;
+    if (takes(option.takes, Takes::kBool)) value = option.fallback == "true" ? "false" : "true";
+    else if (takes(option.takes, Takes::kInteger)) value = "2";
+    else if (takes(option.takes, Takes::kNumber)) value = "0.0001";
+    else if (takes(option.takes, Takes::kNumbers)) value = "[0.5,0.25]";
+    else if (takes(option.takes, Takes::kIntegers)) value = "[4]";
+    else if (option.form == TextForm::kAxisOrder) value = "pp-dp-cp-tp";
+    else if (option.form == TextForm::kSplit) value = "9,1";
+    else value = option.choices.empty() ? "some/text" : std::string(option.choices.back());
+    std::vector<std::string> settings{std::string(option.path) + "=" + value};
+    if (option.path == "parallel.virtual_stages") settings.emplace_back("parallel.schedule=interleaved");
+    if (option.path == "lr_schedule.type") settings.emplace_back("lr_schedule.wsd_decay_steps=1");
+    const JsonValue resolved = to_json(small_with(settings));
+    const JsonValue* block = block_of(option).empty() ? &resolved : resolved.find(block_of(option));
+    const std::string found = to_json_text(*block->find(key_of(option)));
+    EXPECT_NE(found.find(value), std::string::npos) << option.path << " = " << found << ", given " << value;
+  }
+}
+
+TEST(ConfigAccepts, HashTellsConfigurationsApart) {
+  EXPECT_EQ(config_hash(small_with({})), config_hash(small_with({"run.seed=1234"})));
+  EXPECT_NE(config_hash(small_with({})), config_hash(small_with({"run.seed=1235"})));
+}
+
+TEST(ConfigAccepts, OriginsNameFileLineAndSetting) {
+  OptionValues values;
+  values.take_file(parse_json(kSmall, "c.json"), "c.json");
+  values.take_setting("batch.micro=2");
+  EXPECT_EQ(values.at("run.steps").origin, "c.json:2");
+  EXPECT_EQ(values.at("data.train").origin, "c.json:5");
+  EXPECT_EQ(values.at("batch.micro").origin, "--set");
+  EXPECT_EQ(values.at("run.seed").origin, "default");
+  const std::string printed = config_with_origins(make_train_config(values), values);
+  EXPECT_NE(printed.find("\"micro\": 2,  // --set"), std::string::npos) << printed;
+  EXPECT_NE(printed.find("\"steps\": 5,  // c.json:2"), std::string::npos) << printed;
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,178 @@
+// What a configuration may not say: every refusal is one line that names file, line, key, value and remedy.
+#include "tests/train/config_support.h"
+#include "train/layout_text.h"
+#include "train/option_check.h"
+#include "train/option_table.h"
+
+namespace trident {
+namespace {
+
+using testing_support::kSmall;
+using testing_support::refusal;
+
+void expect_refusal(const std::vector<std::string>& settings, const std::vector<std::string>& contains, const std::string& text = kSmall) {
+  const std::string message = refusal(settings, text);
+  for (const std::string& part : contains)
+    EXPECT_NE(message.find(part), std::string::npos) << "wanted " << part << " in: " << message;
+}
+
+std::string with(const std::string& member) {
+  std::string text = kSmall;
+  return text.insert(1, "\n" + member + ",");
+}
+
+TEST(ConfigRefuses, MalformedFiles) {
+  expect_refusal({}, {"c.json:2:", "not valid JSON"}, "{\n\"run\": }");
+  expect_refusal({}, {"c.json: must be an object"}, "[1]");
+  expect_refusal({}, {"c.json:2:", "duplicate key \"eval\""}, with("\"eval\": {}, \"eval\": {}"));
+}
+
+TEST(ConfigRefuses, WrongTypes) {
+  expect_refusal({}, {"c.json:2: device = 3: must be \"auto\" or \"cpu\""}, with("\"device\": 3"));
+  expect_refusal({}, {"c.json:2: parallel.tensor = \"4\": must be an integer from 1 to 65536"}, with("\"parallel\": {\"tensor\": \"4\"}"));
+  expect_refusal({}, {"parallel.tensor = 2.0: must be an integer"}, with("\"parallel\": {\"tensor\": 2.0}"));
+  expect_refusal({}, {"run.seed = 1.8446744073709552e+19: must be an integer"}, R"({"run": {"seed": 18446744073709551616}})");
+  expect_refusal({}, {"eval = 5: must be an object with keys every, steps"}, with("\"eval\": 5"));
+  expect_refusal({}, {"eval = null: must be an object"}, with("\"eval\": null"));
+  expect_refusal({"run.pin=1"}, {"--set: run.pin = 1: must be true or false"});
+  expect_refusal({"run.steps=many"}, {"--set: run.steps = \"many\": must be an integer >= 1"});
+  expect_refusal({"optimizer.betas=[0.9]"}, {"optimizer.betas = [0.9]: must be a list of 2 numbers"});
+  expect_refusal({"optimizer.betas=[0.9,\"x\"]"}, {"must be a list of 2 numbers"});
+  expect_refusal({"parallel.layers=[1.5]"}, {"parallel.layers = [1.5]: must be a list of integers >= 0 or null"});
+  expect_refusal({"data.train=5"}, {"data.train = 5: must be a text or a list of paths"});
+  expect_refusal({"data.train=[{\"weight\":1}]"}, {"data.train = ", "\"path\": text"});
+  expect_refusal({"data.train=[{\"path\":\"a\",\"wight\":1}]"}, {"data.train = ", "\"weight\": number > 0"});
+  expect_refusal({"data.train=[]"}, {"data.train = []: an empty list"});
+}
+
+TEST(ConfigRefuses, OutOfRange) {
+  expect_refusal({"parallel.tensor=0"}, {"parallel.tensor = 0: must be an integer from 1 to 65536"});
+  expect_refusal({"parallel.pipeline=-1"}, {"parallel.pipeline = -1"});
+  expect_refusal({"run.steps=0"}, {"run.steps = 0: must be an integer >= 1"});
+  expect_refusal({"run.seed=-1"}, {"run.seed = -1"});
+  expect_refusal({"batch.micro=0"}, {"batch.micro = 0"});
+  expect_refusal({"optimizer.lr=-1e-3"}, {"optimizer.lr = -0.001: must be a number >= 0"});
+  expect_refusal({"optimizer.eps=0"}, {"optimizer.eps = 0: must be a number > 0"});
+  expect_refusal({"optimizer.betas=[0.9,1.0]"}, {"must be a list of 2 numbers >= 0 and < 1"});
+  expect_refusal({"model.dropout=1"}, {"model.dropout = 1: must be a number >= 0 and < 1 or null"});
+  expect_refusal({"parallel.grad_sync={\"every\":0}"}, {"parallel.grad_sync = {\"every\":0}", "k >= 1"});
+  expect_refusal({"parallel.grad_sync={\"evry\":2}"}, {"{\"every\": k}"});
+  expect_refusal({"data.train=[{\"path\":\"a\",\"weight\":0}]"}, {"a weight must be a number > 0"});
+  expect_refusal({"parallel.bucket_mb=0"}, {"parallel.bucket_mb = 0"});
+}
+
+TEST(ConfigRefuses, UnknownValuesWithTheNearest) {
+  expect_refusal({"parallel.schedule=1fb1"}, {"parallel.schedule = \"1fb1\": must be \"gpipe\"", "did you mean \"1f1b\"?"});
+  expect_refusal({"parallel.zero=zero4"}, {"did you mean \"zero"});
+  expect_refusal({"precision.compute=bf61"}, {"did you mean \"bf16\"?"});
+  expect_refusal({"precision.master=bf16"}, {"precision.master = \"bf16\": must be \"fp32\""});
+  expect_refusal({"parallel.order=tp-dp-pp"}, {"parallel.order = \"tp-dp-pp\": must be the axes tp, cp, dp, pp in any order"});
+  expect_refusal({"parallel.order=tp-tp-dp-pp"}, {"parallel.order"});
+  expect_refusal({"data.split=a,b"}, {"data.split = \"a,b\": must be up to three shares"});
+  for (const char* split : {"0,0", "1,2,3,4", "1,,2", ".", "1.2.3", ""}) EXPECT_NE(refusal({std::string("data.split=") + split}), "accepted") << split;
+  expect_refusal({"run.dir="}, {"run.dir = \"\": must not be empty"});
+  expect_refusal({"run.dir=\"a\\u0000b\""}, {"contains a control character"});
+  expect_refusal({"run.dir=" + std::string(5000, 'x')}, {"longer than 4096 bytes"});
+}
+
+TEST(ConfigRefuses, UnknownKeysWithTheNearest) {
+  expect_refusal({}, {"c.json:2: unknown key parallel.tensr; did you mean parallel.tensor?"}, with("\"parallel\": {\"tensr\": 2}"));
+  expect_refusal({}, {"c.json:2: unknown key paralel; did you mean parallel?"}, with("\"paralel\": {}"));
+  expect_refusal({}, {"unknown key lr; did you mean optimizer.lr?"}, with("\"lr\": 1"));
+  expect_refusal({"run.step=3"}, {"--set: unknown key run.step; did you mean run.steps?"});
+  expect_refusal({"parallel.tp=3"}, {"did you mean parallel.tensor?"});
+  expect_refusal({"train_batch_size=3"}, {"did you mean batch.global?"});
+  expect_refusal({"parallel.lr=3"}, {"did you mean optimizer.lr?"});
+  expect_refusal({"zzzzzzzzzzz=3"}, {"unknown key zzzzzzzzzzz"});
+  EXPECT_EQ(refusal({"zzzzzzzzzzz=3"}).find("did you mean"), std::string::npos);
+  expect_refusal({"model.presett=x"}, {"unknown key model.presett; did you mean model.preset?"});
+  expect_refusal({}, {"unknown key a\\u001b[31m"}, with("\"a\\u001b[31m\": 1"));
+}
+
+TEST(ConfigRefuses, ReservedValuesByName) {
+  expect_refusal({"parallel.context=2"}, {"parallel.context = 2: not built yet; remove the key or set it to 1"});
+  expect_refusal({"checkpoint.every=100"}, {"checkpoint.every = 100: not built yet"});
+  expect_refusal({"checkpoint.resume=runs/x/ckpt"}, {"checkpoint.resume = \"runs/x/ckpt\": not built yet"});
+  expect_refusal({"log.tensorboard=true"}, {"log.tensorboard = true: not built yet; remove the key or set it to false"});
+  expect_refusal({"log.trace_steps=[50,52]"}, {"log.trace_steps = [50,52]: not built yet"});
+  expect_refusal({"log.report=true"}, {"log.report = true: not built yet"});
+  expect_refusal({"model.init_from=folder"}, {"model.init_from = \"folder\": not built yet"});
+  expect_refusal({"precision.loss_scale=dynamic"}, {"precision.loss_scale = \"dynamic\": not built yet"});
+  expect_refusal({"precision.compute=fp16"}, {"precision.compute = \"fp16\": not built yet; use bf16 or fp32"});
+  expect_refusal({"device=cuda"}, {"device = \"cuda\": this program was built without CUDA"});
+  expect_refusal({"parallel.schedule=zb-h1"}, {"parallel.schedule = \"zb-h1\": not built yet"});
+  expect_refusal({"data.reset_position_ids=true"}, {"data.reset_position_ids = true: not built yet"});
+  expect_refusal({"parallel=2CP x 2DP"}, {"parallel.context = 2: not built yet"});
+  expect_refusal({"log.tensorboard=\"yes\""}, {"log.tensorboard = \"yes\": must be true or false or null"});  // a type error first
+}
+
+TEST(ConfigRefuses, LayoutTexts) {
+  for (const char* text : {"", "2", "DP", "2XP", "2DP x 3DP", "2D", "2DP 4", "0x2DP", "99999999DP", "2DP x 4QP", "-2DP"})
+    EXPECT_THROW(parse_layout(text, "c.json:1: "), ConfigError) << text;
+  expect_refusal({"parallel=0DP"}, {"parallel.data = 0"});
+  expect_refusal({}, {"c.json:2: parallel = \"2DP x 4QP\": expected TP, PP, DP or CP", "write it like \"2DP x 4PP x 4TP\""},
+                 with("\"parallel\": \"2DP x 4QP\""));
+}
+
+TEST(ConfigRefuses, IncompleteFiles) {
+  const auto without = [](const std::string& part, const std::string& instead) {
+    std::string text = kSmall;
+    return text.replace(text.find(part), part.size(), instead);
+  };
+  expect_refusal({}, {"run.steps: missing; give an integer >= 1"}, without("\"steps\": 5", ""));
+  expect_refusal({}, {"batch.global: missing"}, without("\"global\": 8, ", ""));
+  expect_refusal({}, {"batch.sequence: missing"}, without(", \"sequence\": 64", ""));
+  expect_refusal({}, {"data.train: missing"}, without("\"train\": \"corpus/text\"", ""));
+  expect_refusal({}, {"model: missing; give model.preset"}, without("\"preset\": \"llama-1m\"", ""));
+  expect_refusal({}, {"but no model_type"}, without("\"preset\"", "\"n_embd\": 3, \"zz\""));
+  expect_refusal({"model.hf_config=c.json"}, {"exclude each other"});
+  expect_refusal({"model.model_type=llama"}, {"exclude each other"});
+  expect_refusal({"model.hidden_size=3"}, {"unknown key model.hidden_size"});
+}
+
+TEST(ConfigRefuses, Contradictions) {
+  expect_refusal({"parallel.virtual_stages=2"}, {"parallel.virtual_stages = 2", "set parallel.schedule to \"interleaved\""});
+  expect_refusal({"parallel.pipeline=2", "parallel.layers=[1,2,3]"}, {"parallel.layers = [1,2,3]: 3 counts", "need 2"});
+  expect_refusal({"parallel.tensor=3", "parallel.sequence_parallel=true"}, {"batch.sequence = 64: not divisible by parallel.tensor = 3"});
+  expect_refusal({"batch.micro=3"}, {"batch.global = 8: not divisible by batch.micro = 3"});
+  expect_refusal({"lr_schedule.min_lr=1"}, {"lr_schedule.min_lr = 1: above optimizer.lr"});
+  expect_refusal({"lr_schedule.warmup_steps=10", "lr_schedule.decay_steps=10"}, {"lr_schedule.warmup_steps = 10: must be below"});
+  expect_refusal({"lr_schedule.type=wsd"}, {"lr_schedule.wsd_decay_steps = null"});
+  expect_refusal({"lr_schedule.decay_steps=10", "lr_schedule.wsd_decay_steps=11"}, {"lr_schedule.wsd_decay_steps = 11: must be at most"});
+  expect_refusal({"data.valid=a", "data.split=9,1"}, {"data.split = \"9,1\": data.valid is given too"});
+}
+
+TEST(ConfigRefuses, BadSettings) {
+  expect_refusal({"run.steps"}, {"--set \"run.steps\": must be path=value"});
+  expect_refusal({"=3"}, {"must be path=value"});
+  expect_refusal({"optimizer.betas=[0.9,"}, {"--set optimizer.betas:1:", "not valid JSON"});
+  expect_refusal({"batch=3"}, {"--set: batch = 3: must be an object with keys global, micro, sequence"});
+  expect_refusal({"model..x=3"}, {"an empty key"});
+  expect_refusal({"batch={\"mirco\": 3}"}, {"unknown key batch.mirco; did you mean batch.micro?"});
+}
+
+// Every key, mechanically: a wrong type and, where there is a range, a value outside it.
+TEST(ConfigRefuses, EveryKeyItsWrongTypeAndRange) {
+  for (const Option& option : option_table()) {
+    const bool takes_object = takes(option.takes, Takes::kEvery);
+    const JsonValue wrong = takes_object ? JsonValue(true) : parse_json("{\"a\": 1}", "t");
+    EXPECT_THROW(checked_value(option, wrong, ""), ConfigError) << option.path;
+    if (takes(option.takes, Takes::kInteger) || takes(option.takes, Takes::kNumber)) {
+      EXPECT_THROW(checked_value(option, JsonValue(-1), ""), ConfigError) << option.path;
+      EXPECT_THROW(checked_value(option, JsonValue("x"), ""), ConfigError) << option.path;
+    }
+    if (!option.choices.empty()) { EXPECT_THROW(checked_value(option, JsonValue("no such choice"), ""), ConfigError) << option.path; }
+    for (const ReservedValue& reserved : option.reserved_values) EXPECT_THROW(checked_value(option, JsonValue(reserved.value), ""), ConfigError);
+  }
+}
+
+TEST(Nearest, FewestEdits) {
+  EXPECT_EQ(nearest("tensr", {"data", "tensor"}), "tensor");
+  EXPECT_EQ(nearest("TENSOR", {"data", "tensor"}), "tensor");
+  EXPECT_EQ(nearest("etnsor", {"data", "tensor"}), "tensor");
+  EXPECT_EQ(nearest("completely", {"data", "tensor"}), "");
+  EXPECT_EQ(nearest(std::string(1000, 'x'), {"data"}), "");
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,82 @@
+#include "train/console.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace trident {
+
+ConsoleMode console_mode_of(int descriptor) { return ::isatty(descriptor) == 1 ? ConsoleMode::kTerminal : ConsoleMode::kPlain; }
+
+std::string step_line(const StepMetrics& m, std::int64_t total_steps) {
+  std::string line = fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {:.1f} ms", m.step, total_steps, m.loss,
+                                 m.grad_norm, m.lr, m.tokens_per_s, m.step_ms);
+  return m.mfu ? line + fmt::format("  mfu {:.1f} %", 100 * *m.mfu) : line;
+}
+
+std::string eval_line(const EvalMetrics& m, std::int64_t total_steps) {
+  std::string line = fmt::format("step {}/{}  valid loss {:.4f}", m.step, total_steps, m.valid_loss);
+  return m.valid_bits_per_byte ? line + fmt::format("  {:.4f} bits per byte", *m.valid_bits_per_byte) : line;
+}
+
+std::string clock_text(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) return "-:--";
+  const auto total = static_cast<std::int64_t>(std::llround(seconds));
+  const std::int64_t hours = total / 3600, minutes = total / 60 % 60, rest = total % 60;
+  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, rest) : fmt::format("{}:{:02}", minutes, rest);
+}
+
+std::string progress_bar(std::int64_t step, std::int64_t total_steps, double seconds_left, int width) {
+  const double done = total_steps > 0 ? std::clamp(static_cast<double>(step) / static_cast<double>(total_steps), 0.0, 1.0) : 0.0;
+  const auto filled = static_cast<std::size_t>(done * width);
+  std::string bar(filled, '=');
+  if (filled < static_cast<std::size_t>(width)) bar += '>';
+  bar.resize(static_cast<std::size_t>(width), ' ');
+  return fmt::format("[{}] {:3.0f}%  ETA {}", bar, std::floor(100 * done), clock_text(seconds_left));
+}
+
+void Console::step(const StepMetrics& metrics, double now_seconds) {
+  step_ = metrics.step;
+  now_seconds_ = now_seconds;
+  line(step_line(metrics, total_steps_));
+}
+
+void Console::eval(const EvalMetrics& metrics) { line(eval_line(metrics, total_steps_)); }
+
+void Console::line(const std::string& text) {
+  clear_bar();
+  stream_ << text << '\n';
+  draw_bar();
+  stream_ << std::flush;
+}
+
+void Console::progress(std::int64_t step, double now_seconds) {
+  if (mode_ == ConsoleMode::kPlain) return;
+  step_ = step;
+  now_seconds_ = now_seconds;
+  clear_bar();
+  draw_bar();
+  stream_ << std::flush;
+}
+
+void Console::finish() {
+  clear_bar();
+  mode_ = ConsoleMode::kPlain;
+  stream_ << std::flush;
+}
+
+void Console::clear_bar() {
+  if (bar_shown_) stream_ << "\r\x1b[K";
+  bar_shown_ = false;
+}
+
+void Console::draw_bar() {
+  if (mode_ == ConsoleMode::kPlain || step_ <= first_step_) return;
+  const double per_step = (now_seconds_ - start_seconds_) / static_cast<double>(step_ - first_step_);
+  stream_ << progress_bar(step_, total_steps_, per_step * static_cast<double>(total_steps_ - step_));
+  bar_shown_ = true;
+}
+
+}  // namespace trident
