@@ -1,0 +1,48 @@
+// SwiGLU (Shazeer 2020) and GELU in its tanh form (Hendrycks and Gimpel 2016).
+
+template <class Team, class T>
+TRIDENT_ROW_BODY void swiglu_row(const Team& team, T* out, const T* gate, const T* up, I width) {
+  team.each(width, [&](I i, auto lanes) {
+    const auto g = load(gate + i, lanes);
+    store(out + i, g * sigmoid(g) * load(up + i, lanes), lanes);
+  });
+}
+
+// silu'(g) = s (1 + g (1 - s)) with s = sigmoid(g).
+template <class Team, class T>
+TRIDENT_ROW_BODY void swiglu_backward_row(const Team& team, T* d_gate, T* d_up, const T* d_out, const T* gate, const T* up, I width) {
+  team.each(width, [&](I i, auto lanes) {
+    const auto g = load(gate + i, lanes), u = load(up + i, lanes), d = load(d_out + i, lanes);
+    const auto s = sigmoid(g);
+    store(d_gate + i, d * u * (s * fma(g, broadcast(1.0f) - s, broadcast(1.0f))), lanes);
+    store(d_up + i, d * (g * s), lanes);
+  });
+}
+
+// gelu(x) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), because 1 + tanh(u) = 2 sigmoid(2u): no cancellation at either end.
+// Beyond |x| = 16 the sigmoid is 0 or 1 to the last bit; the bound keeps x^3 finite.
+constexpr float kTwiceRootTwoOverPi = 1.5957691216f;
+constexpr float kGeluCubic = 0.044715f;
+TRIDENT_ROW_BODY HostVec gelu_bounded(HostVec x) { return larger(broadcast(-16.0f), smaller(broadcast(16.0f), x)); }
+TRIDENT_ROW_BODY HostVec gelu_gate(HostVec x) {
+  return sigmoid(x * fma(x * x, broadcast(kGeluCubic * kTwiceRootTwoOverPi), broadcast(kTwiceRootTwoOverPi)));
+}
+
+template <class Team, class T>
+TRIDENT_ROW_BODY void gelu_row(const Team& team, T* out, const T* x, I count) {
+  team.each(count, [&](I i, auto lanes) {
+    const auto a = load(x + i, lanes);
+    store(out + i, a * gelu_gate(gelu_bounded(a)), lanes);
+  });
+}
+
+// gelu'(x) = s + x s (1 - s) (2u)'.
+template <class Team, class T>
+TRIDENT_ROW_BODY void gelu_backward_row(const Team& team, T* d_x, const T* d_out, const T* x, I count) {
+  team.each(count, [&](I i, auto lanes) {
+    const auto a = gelu_bounded(load(x + i, lanes));
+    const auto s = gelu_gate(a);
+    const auto slope = fma(a * a, broadcast(3.0f * kGeluCubic * kTwiceRootTwoOverPi), broadcast(kTwiceRootTwoOverPi));
+    store(d_x + i, load(d_out + i, lanes) * fma(a * s * (broadcast(1.0f) - s), slope, s), lanes);
+  });
+}

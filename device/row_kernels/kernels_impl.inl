@@ -1,0 +1,61 @@
+// The functions of the table: loops over rows around the bodies. Included inside the namespace of one instruction set.
+#include "device/row_kernels/host_team.inl"
+#include "device/row_kernels/math.inl"
+#include "device/row_kernels/activations.inl"
+#include "device/row_kernels/elementwise.inl"
+#include "device/row_kernels/heads.inl"
+#include "device/row_kernels/loss.inl"
+#include "device/row_kernels/norms.inl"
+#include "device/row_kernels/optimizer.inl"
+#include "device/row_kernels/random.inl"
+
+// One table function: everything it calls is inlined into it.
+#define TRIDENT_ROW_KERNEL static __attribute__((flatten)) void
+
+constexpr HostTeam kTeam;
+
+// Calls f with a null pointer of the element type.
+template <class F> TRIDENT_ROW_BODY void with_type(RowType t, F&& f) {
+  if (t == RowType::kF32) f(static_cast<float*>(nullptr));
+  else f(static_cast<Bf16*>(nullptr));
+}
+template <class T> TRIDENT_ROW_BODY T* as(void* p, T*) { return static_cast<T*>(p); }
+template <class T> TRIDENT_ROW_BODY const T* as(const void* p, T*) { return static_cast<const T*>(p); }
+
+TRIDENT_ROW_BODY I bytes_of(RowType t) { return t == RowType::kF32 ? 4 : 2; }
+TRIDENT_ROW_BODY void copy_bytes(void* to, const void* from, I bytes) { __builtin_memcpy(to, from, static_cast<std::size_t>(bytes)); }
+TRIDENT_ROW_BODY void zero_bytes(void* to, I bytes) { __builtin_memset(to, 0, static_cast<std::size_t>(bytes)); }
+
+#include "device/row_kernels/kernels_rows.inl"
+#include "device/row_kernels/kernels_elements.inl"
+
+constexpr RowKernels table_of(IsaLevel level) {
+  RowKernels k{};
+  k.level = level;
+  k.split_heads = split_heads;
+  k.merge_heads = merge_heads;
+  k.rope = rope;
+  k.rms_norm_forward = rms_norm_forward;
+  k.rms_norm_backward = rms_norm_backward;
+  k.layer_norm_forward = layer_norm_forward;
+  k.layer_norm_backward = layer_norm_backward;
+  k.swiglu_forward = swiglu_forward;
+  k.swiglu_backward = swiglu_backward;
+  k.gelu_forward = gelu_forward;
+  k.gelu_backward = gelu_backward;
+  k.embedding_forward = embedding_forward;
+  k.embedding_backward = embedding_backward;
+  k.cross_entropy_max = cross_entropy_max;
+  k.cross_entropy_stats = cross_entropy_stats;
+  k.cross_entropy_backward = cross_entropy_backward;
+  k.add_bias = add_bias;
+  k.sum_rows = sum_rows;
+  k.add = add;
+  k.accumulate = accumulate;
+  k.dropout = dropout;
+  k.convert = convert;
+  k.fill_zero = fill_zero;
+  k.sum_squares = sum_squares;
+  k.adamw = adamw;
+  return k;
+}

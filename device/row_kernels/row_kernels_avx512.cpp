@@ -1,0 +1,17 @@
+// The row kernels for AVX-512. Compiled with that instruction set: nothing here may have vague linkage under a shared name, or the
+// linker could keep this copy for everybody. Hence own headers only, and everything in a namespace of its own.
+#include <immintrin.h>
+
+#include "device/row_kernels/isa_tables.h"
+
+namespace trident::row_kernels_avx512 {
+
+constexpr int kLanes = 16;
+
+#include "device/row_kernels/lanes.inl"
+#include "device/row_kernels/lanes_avx512.inl"
+#include "device/row_kernels/kernels_impl.inl"
+
+constexpr RowKernels kTable = table_of(IsaLevel::kAvx512);
+
+}  // namespace trident::row_kernels_avx512

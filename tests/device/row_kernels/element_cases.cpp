@@ -1,0 +1,127 @@
+#include "case_table.h"
+#include "tests/support/reference_ops.h"
+
+namespace trident::testing {
+namespace {
+
+Values empty_like(const Values& x) { return Values(x.size()); }
+
+void gelu_forward_case(const RowKernels& k, RowType t, Index count) {
+  Random random(static_cast<unsigned>(count));
+  const Values x = random.values(t, count, 0.0, 3.0);
+  Values expected = empty_like(x);
+  reference::gelu_forward(expected.data(), x.data(), count);
+  Operand in(t, x), out(t, count);
+  k.gelu_forward(t, out.data(), in.data(), count);
+  expect_close(out.values(), expected, t, "out");
+}
+
+void gelu_backward_case(const RowKernels& k, RowType t, Index count) {
+  Random random(static_cast<unsigned>(count));
+  const Values x = random.values(t, count, 0.0, 3.0), d_out = random.values(t, count);
+  Values expected = empty_like(x);
+  reference::gelu_backward(expected.data(), d_out.data(), x.data(), count);
+  Operand in(t, x), gradient(t, d_out), out(t, count);
+  k.gelu_backward(t, out.data(), gradient.data(), in.data(), count);
+  expect_close(out.values(), expected, t, "d_x");
+}
+
+enum class Alias { kNone, kFirst, kSecond };
+
+void add_case(const RowKernels& k, RowType t, Index count, Alias alias) {
+  Random random(static_cast<unsigned>(count));
+  const Values a = random.values(t, count), b = random.values(t, count);
+  Values expected = empty_like(a);
+  reference::add(expected.data(), a.data(), b.data(), count);
+  Operand left(t, a), right(t, b), other(t, count);
+  Operand& out = alias == Alias::kFirst ? left : alias == Alias::kSecond ? right : other;
+  k.add(t, out.data(), left.data(), right.data(), count);
+  expect_close(out.values(), expected, t, "out");
+}
+
+void accumulate_case(const RowKernels& k, RowType, Index count) {
+  Random random(static_cast<unsigned>(count));
+  const Values a = random.values(RowType::kF32, count), b = random.values(RowType::kF32, count);
+  std::vector<float> expected(a.begin(), a.end()), terms(b.begin(), b.end());
+  reference::accumulate(expected.data(), terms.data(), count);
+  Operand out(RowType::kF32, a), in(RowType::kF32, b);
+  k.accumulate(out.floats(), in.floats(), count);
+  EXPECT_EQ(out.values(), Values(expected.begin(), expected.end()));
+}
+
+void convert_case(const RowKernels& k, RowType t, Index count, RowType to) {
+  Random random(static_cast<unsigned>(count));
+  const Values x = random.values(t, count, 0.0, 100.0);
+  Operand in(t, x), out(to, count), expected(to, x);
+  k.convert(to, out.data(), t, in.data(), count);
+  EXPECT_EQ(out.bits(), expected.bits());
+}
+
+void fill_zero_case(const RowKernels& k, RowType t, Index count) {
+  Operand out(t, count);
+  k.fill_zero(out.data(), count * (t == RowType::kF32 ? 4 : 2));
+  EXPECT_EQ(out.values(), Values(static_cast<std::size_t>(count)));
+}
+
+void sum_squares_case(const RowKernels& k, RowType, Index count) {
+  Random random(static_cast<unsigned>(count));
+  const Values x = random.values(RowType::kF32, count);
+  const auto blocks = static_cast<std::size_t>((count + 63) / 64);
+  Values expected(blocks), actual(blocks + 1, -1.0);
+  reference::sum_squares(expected.data(), x.data(), count);
+  Operand in(RowType::kF32, x);
+  k.sum_squares(actual.data(), in.floats(), count);
+  EXPECT_EQ(actual[blocks], -1.0);
+  for (std::size_t i = 0; i < blocks; ++i) EXPECT_NEAR(actual[i], expected[i], 1e-14 * expected[i]);
+}
+
+void adamw_case(const RowKernels& k, RowType t, Index count, float weight_decay, bool param_is_master) {
+  Random random(static_cast<unsigned>(count));
+  const Values w = random.values(RowType::kF32, count), g = random.values(RowType::kF32, count);
+  const Values m = random.values(RowType::kF32, count, 0.0, 0.1);
+  Values v = random.values(RowType::kF32, count, 0.0, 0.1);
+  for (double& x : v) x = std::abs(x);
+  const AdamWStep step{1e-2f, 0.9f, 0.95f, 1e-8f, weight_decay, 0.5f, 1.0f / (1.0f - 0.81f), 1.0f / (1.0f - 0.9025f)};
+  Values master = w, next_m = m, next_v = v;
+  reference::adamw(master.data(), next_m.data(), next_v.data(), g.data(), count,
+                   reference::AdamW<double>{step.lr, step.beta1, step.beta2, step.eps, step.weight_decay, step.grad_scale,
+                                            step.bias_correction1, step.bias_correction2});
+  Operand p(t, count), pw(RowType::kF32, w), pm(RowType::kF32, m), pv(RowType::kF32, v), pg(RowType::kF32, g);
+  k.adamw(t, param_is_master ? pw.data() : p.data(), pw.floats(), pm.floats(), pv.floats(), pg.floats(), count, step);
+  expect_close(pw.values(), master, RowType::kF32, "master");
+  expect_close(pm.values(), next_m, RowType::kF32, "m");
+  expect_close(pv.values(), next_v, RowType::kF32, "v");
+  if (!param_is_master) {
+    EXPECT_EQ(p.bits(), Operand(t, pw.values()).bits()) << "param is the rounded master";
+  }
+}
+
+}  // namespace
+
+std::vector<OpCase> element_cases() {
+  std::vector<OpCase> cases;
+  std::vector<Index> counts = kWidths;
+  counts.push_back(0);
+  for (const Index n : counts) {
+    const std::string size = std::to_string(n);
+    const auto add = [&](const char* op, const std::string& variant, auto run) { cases.push_back({op, variant, run}); };
+    add("gelu_forward", size, [=](const RowKernels& k, RowType t) { gelu_forward_case(k, t, n); });
+    add("gelu_backward", size, [=](const RowKernels& k, RowType t) { gelu_backward_case(k, t, n); });
+    add("add", size, [=](const RowKernels& k, RowType t) { add_case(k, t, n, Alias::kNone); });
+    add("add", size + "_alias_a", [=](const RowKernels& k, RowType t) { add_case(k, t, n, Alias::kFirst); });
+    add("add", size + "_alias_b", [=](const RowKernels& k, RowType t) { add_case(k, t, n, Alias::kSecond); });
+    add("accumulate", size, [=](const RowKernels& k, RowType t) { accumulate_case(k, t, n); });
+    add("convert", size + "_to_f32", [=](const RowKernels& k, RowType t) { convert_case(k, t, n, RowType::kF32); });
+    add("convert", size + "_to_bf16", [=](const RowKernels& k, RowType t) { convert_case(k, t, n, RowType::kBF16); });
+    add("fill_zero", size, [=](const RowKernels& k, RowType t) { fill_zero_case(k, t, n); });
+    add("sum_squares", size, [=](const RowKernels& k, RowType t) { sum_squares_case(k, t, n); });
+    add("adamw", size, [=](const RowKernels& k, RowType t) { adamw_case(k, t, n, 0.1f, false); });
+    add("adamw", size + "_no_decay", [=](const RowKernels& k, RowType t) { adamw_case(k, t, n, 0.0f, false); });
+    add("adamw", size + "_alias", [=](const RowKernels& k, RowType t) {
+      if (t == RowType::kF32) adamw_case(k, t, n, 0.1f, true);  // only an f32 parameter can be the master itself
+    });
+  }
+  return cases;
+}
+
+}  // namespace trident::testing

@@ -1,0 +1,90 @@
+#include <limits>
+
+#include "case_table.h"
+#include "tests/support/reference_ops.h"
+
+namespace trident::testing {
+namespace {
+
+// A shard of a vocabulary and rows whose targets lie in it, beside it, or are not counted.
+struct LossInputs {
+  LossInputs(RowType t, Index rows, const VocabularyShard& shard)
+      : random(static_cast<unsigned>(rows + shard.columns)),
+        logits(random.values(t, rows * shard.columns, 0.0, 3.0)),
+        targets(random.integers(rows, -2, static_cast<std::int32_t>(shard.vocabulary) - 1)),
+        row_max(static_cast<std::size_t>(rows)),
+        stats(static_cast<std::size_t>(2 * rows)) {
+    const Index last_valid = std::min(shard.vocabulary, shard.first_column + shard.columns) - 1;
+    if (rows > 0) targets[0] = static_cast<std::int32_t>(std::max<Index>(last_valid, 0));
+    if (rows > 1) targets[1] = -100;
+    reference::cross_entropy_max(row_max.data(), logits.data(), rows, shard.columns, shard.first_column, shard.vocabulary);
+    // As if another shard held a larger logit in every third row; a shard of padding alone depends on that.
+    for (std::size_t r = 0; r < row_max.size(); ++r)
+      if (r % 3 == 0 || !std::isfinite(row_max[r])) row_max[r] = 9.5;
+    reference::cross_entropy_stats(stats.data(), logits.data(), row_max.data(), targets.data(), rows, shard.columns, shard.first_column,
+                                   shard.vocabulary);
+    for (std::size_t r = 0; r < row_max.size(); ++r) stats[r] += 0.75;  // the other shards' part
+  }
+  Random random;
+  Values logits;
+  std::vector<std::int32_t> targets;
+  Values row_max, stats;
+};
+
+void max_case(const RowKernels& k, RowType t, Index rows, const VocabularyShard& shard) {
+  const LossInputs in(t, rows, shard);
+  Values expected(static_cast<std::size_t>(rows));
+  reference::cross_entropy_max(expected.data(), in.logits.data(), rows, shard.columns, shard.first_column, shard.vocabulary);
+  Operand logits(t, in.logits), out(RowType::kF32, rows);
+  k.cross_entropy_max(t, out.floats(), logits.data(), rows, shard);
+  EXPECT_EQ(out.values(), expected);
+}
+
+void stats_case(const RowKernels& k, RowType t, Index rows, const VocabularyShard& shard) {
+  LossInputs in(t, rows, shard);
+  const auto n = static_cast<std::size_t>(rows);
+  for (std::size_t r = 0; r < n; ++r) in.stats[r] -= 0.75;
+  Operand logits(t, in.logits), row_max(RowType::kF32, in.row_max), sum(RowType::kF32, rows), target(RowType::kF32, rows);
+  k.cross_entropy_stats(t, sum.floats(), target.floats(), logits.data(), row_max.floats(), in.targets.data(), rows, shard);
+  expect_close(sum.values(), Values(in.stats.begin(), in.stats.begin() + rows), RowType::kF32, "sum of exponentials");
+  expect_close(target.values(), Values(in.stats.begin() + rows, in.stats.end()), RowType::kF32, "target logit");
+}
+
+void backward_case(const RowKernels& k, RowType t, Index rows, const VocabularyShard& shard) {
+  const LossInputs in(t, rows, shard);
+  const float scale = 0.125f * 1.7f;
+  Values expected = in.logits;
+  reference::cross_entropy_backward(expected.data(), in.row_max.data(), in.stats.data(), in.targets.data(), rows, shard.columns,
+                                    shard.first_column, shard.vocabulary, double{scale});
+  Operand logits(t, in.logits), row_max(RowType::kF32, in.row_max), stats(RowType::kF32, in.stats);
+  k.cross_entropy_backward(t, logits.data(), row_max.floats(), stats.floats(), in.targets.data(), rows, shard, scale);
+  const Values actual = logits.values();
+  expect_close(actual, expected, t, "d_logits");
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (expected[i] != 0) continue;
+    ASSERT_EQ(actual[i], 0) << "padding or a row that is not counted, at " << i;
+  }
+}
+
+}  // namespace
+
+std::vector<OpCase> loss_cases() {
+  std::vector<OpCase> cases;
+  for (const Index columns : kWidths)
+    for (const Index rows : {0, 1, 7})
+      for (const int kind : {0, 1, 2, 3}) {
+        // 0: the whole vocabulary; 1: a shard in the middle; 2: the last shard, its tail padding; 3: all padding.
+        VocabularyShard shard{columns, kind == 0 ? 0 : 40, columns};
+        if (kind == 1) shard.vocabulary = columns + 100;
+        if (kind == 2) shard.vocabulary = 40 + (columns + 1) / 2;
+        if (kind == 3) shard.vocabulary = 30;
+        const std::string variant =
+            std::to_string(rows) + "x" + std::to_string(columns) + std::vector<std::string>{"_whole", "_middle", "_last", "_padding"}[kind];
+        cases.push_back({"cross_entropy_max", variant, [=](const RowKernels& k, RowType t) { max_case(k, t, rows, shard); }});
+        cases.push_back({"cross_entropy_stats", variant, [=](const RowKernels& k, RowType t) { stats_case(k, t, rows, shard); }});
+        cases.push_back({"cross_entropy_backward", variant, [=](const RowKernels& k, RowType t) { backward_case(k, t, rows, shard); }});
+      }
+  return cases;
+}
+
+}  // namespace trident::testing

@@ -1,0 +1,117 @@
+#include "case_table.h"
+#include "tests/support/reference_ops.h"
+
+namespace trident::testing {
+namespace {
+
+// What one norm case works on.
+struct NormInputs {
+  NormInputs(RowType t, Index rows, Index width, double mean)
+      : random(static_cast<unsigned>(rows * 1000 + width)),
+        x(random.values(t, rows * width, mean)),
+        weight(random.values(t, width, 1.0, 0.3)),
+        bias(random.values(t, width)),
+        d_y(random.values(t, rows * width)) {}
+  Random random;
+  Values x, weight, bias, d_y;
+};
+
+Values zeros(Index count) { return Values(static_cast<std::size_t>(count)); }
+
+void rms_forward(const RowKernels& k, RowType t, Index rows, Index width) {
+  NormInputs in(t, rows, width, 0.5);
+  Values y = zeros(rows * width), rstd = zeros(rows);
+  reference::rms_norm_forward(y.data(), rstd.data(), in.x.data(), in.weight.data(), rows, width, 1e-5);
+  Operand out(t, rows * width), scale(RowType::kF32, rows), x(t, in.x), weight(t, in.weight);
+  k.rms_norm_forward(t, out.data(), scale.floats(), x.data(), weight.data(), rows, width, 1e-5f);
+  expect_close(out.values(), y, t, "y", t == RowType::kF32 ? 3e-6 : 1.0 / 512);
+  expect_close(scale.values(), rstd, RowType::kF32, "rstd");
+}
+
+void layer_forward(const RowKernels& k, RowType t, Index rows, Index width) {
+  NormInputs in(t, rows, width, 3.0);
+  Values y = zeros(rows * width), mean = zeros(rows), rstd = zeros(rows);
+  reference::layer_norm_forward(y.data(), mean.data(), rstd.data(), in.x.data(), in.weight.data(), in.bias.data(), rows, width, 1e-5);
+  Operand out(t, rows * width), m(RowType::kF32, rows), s(RowType::kF32, rows), x(t, in.x), weight(t, in.weight), bias(t, in.bias);
+  k.layer_norm_forward(t, out.data(), m.floats(), s.floats(), x.data(), weight.data(), bias.data(), rows, width, 1e-5f);
+  expect_close(out.values(), y, t, "y", 1e-5);
+  expect_close(m.values(), mean, RowType::kF32, "mean");
+  expect_close(s.values(), rstd, RowType::kF32, "rstd");
+}
+
+enum class Target { kOverwrite, kAccumulate, kAliasDy };
+
+template <class Backward>
+void check_backward(RowType t, const NormInputs& in, Target target, Values expected_x, const Backward& backward) {
+  NormInputs before(in);
+  const Values old = before.random.values(t, static_cast<Index>(in.x.size()));
+  if (target == Target::kAccumulate) expected_x = sum_of(expected_x, old);
+  Operand d_y(t, in.d_y), d_x(t, old);
+  Operand& out = target == Target::kAliasDy ? d_y : d_x;
+  backward(out.data(), d_y.data(), target == Target::kAccumulate ? Accumulate::kYes : Accumulate::kNo);
+  expect_close(out.values(), expected_x, t, "d_x", 1e-5);
+  if (target != Target::kAliasDy) {
+    EXPECT_EQ(d_y.values(), in.d_y);
+  }
+}
+
+// Parameter gradients start at 0.5 and are kept when accumulating.
+double start_of(Accumulate accumulate) { return accumulate == Accumulate::kYes ? 0.5 : 0.0; }
+
+void rms_backward(const RowKernels& k, RowType t, Index rows, Index width, Target target, Accumulate accumulate_weight) {
+  const NormInputs in(t, rows, width, 0.5);
+  Values y = zeros(rows * width), rstd = zeros(rows), d_x = zeros(rows * width);
+  Values d_weight(static_cast<std::size_t>(width), start_of(accumulate_weight));
+  reference::rms_norm_forward(y.data(), rstd.data(), in.x.data(), in.weight.data(), rows, width, 1e-5);
+  reference::rms_norm_backward(d_x.data(), d_weight.data(), in.d_y.data(), in.x.data(), in.weight.data(), rstd.data(), rows, width);
+  Operand x(t, in.x), weight(t, in.weight), scale(RowType::kF32, rstd);
+  Operand weight_gradient(RowType::kF32, Values(static_cast<std::size_t>(width), 0.5));
+  check_backward(t, in, target, d_x, [&](void* out, const void* d_y, Accumulate accumulate_x) {
+    k.rms_norm_backward(t, out, weight_gradient.floats(), d_y, x.data(), weight.data(), scale.floats(), rows, width, accumulate_x,
+                        accumulate_weight);
+  });
+  expect_close(weight_gradient.values(), d_weight, RowType::kF32, "d_weight", t == RowType::kF32 ? 3e-6 : 1.0 / 128);
+}
+
+void layer_backward(const RowKernels& k, RowType t, Index rows, Index width, Target target, Accumulate accumulate_weight) {
+  const NormInputs in(t, rows, width, 3.0);
+  Values y = zeros(rows * width), mean = zeros(rows), rstd = zeros(rows), d_x = zeros(rows * width);
+  Values d_weight(static_cast<std::size_t>(width), start_of(accumulate_weight)), d_bias = d_weight;
+  reference::layer_norm_forward(y.data(), mean.data(), rstd.data(), in.x.data(), in.weight.data(), in.bias.data(), rows, width, 1e-5);
+  reference::layer_norm_backward(d_x.data(), d_weight.data(), d_bias.data(), in.d_y.data(), in.x.data(), in.weight.data(), mean.data(),
+                                 rstd.data(), rows, width);
+  Operand x(t, in.x), weight(t, in.weight), m(RowType::kF32, mean), s(RowType::kF32, rstd);
+  Operand weight_gradient(RowType::kF32, Values(static_cast<std::size_t>(width), 0.5)), bias_gradient = weight_gradient;
+  check_backward(t, in, target, d_x, [&](void* out, const void* d_y, Accumulate accumulate_x) {
+    k.layer_norm_backward(t, out, weight_gradient.floats(), bias_gradient.floats(), d_y, x.data(), weight.data(), m.floats(), s.floats(),
+                          rows, width, accumulate_x, accumulate_weight);
+  });
+  expect_close(weight_gradient.values(), d_weight, RowType::kF32, "d_weight", 1e-5);
+  expect_close(bias_gradient.values(), d_bias, RowType::kF32, "d_bias", 1e-5);
+}
+
+}  // namespace
+
+std::vector<OpCase> norm_cases() {
+  std::vector<OpCase> cases;
+  for (const Index width : kWidths)
+    for (const Index rows : {0, 1, 5}) {
+      if (width == 1 && rows > 0) continue;  // LayerNorm of one element divides rounding errors by sqrt(eps)
+      const std::string size = std::to_string(rows) + "x" + std::to_string(width);
+      cases.push_back({"rms_norm_forward", size, [=](const RowKernels& k, RowType t) { rms_forward(k, t, rows, width); }});
+      cases.push_back({"layer_norm_forward", size, [=](const RowKernels& k, RowType t) { layer_forward(k, t, rows, width); }});
+      for (const Target target : {Target::kOverwrite, Target::kAccumulate, Target::kAliasDy})
+        for (const Accumulate weight : {Accumulate::kNo, Accumulate::kYes}) {
+          const std::string variant = size + (target == Target::kOverwrite ? "" : target == Target::kAccumulate ? "_add_x" : "_alias") +
+                                      (weight == Accumulate::kYes ? "_add_weight" : "");
+          cases.push_back({"rms_norm_backward", variant,
+                           [=](const RowKernels& k, RowType t) { rms_backward(k, t, rows, width, target, weight); }});
+          cases.push_back({"layer_norm_backward", variant,
+                           [=](const RowKernels& k, RowType t) { layer_backward(k, t, rows, width, target, weight); }});
+        }
+    }
+  cases.push_back({"rms_norm_forward", "1x1", [](const RowKernels& k, RowType t) { rms_forward(k, t, 1, 1); }});
+  return cases;
+}
+
+}  // namespace trident::testing

@@ -1,0 +1,66 @@
+// Every kernel of the table, on every instruction set of this machine, in f32 and bf16, against the scalar reference.
+#include <set>
+
+#include "case_table.h"
+
+namespace trident::testing {
+namespace {
+
+const std::vector<std::string> kOps{
+    "split_heads",        "merge_heads",        "rope",          "rms_norm_forward",  "rms_norm_backward",   "layer_norm_forward",
+    "layer_norm_backward", "swiglu_forward",     "swiglu_backward", "gelu_forward",     "gelu_backward",       "embedding_forward",
+    "embedding_backward", "cross_entropy_max",  "cross_entropy_stats", "cross_entropy_backward", "add_bias",   "sum_rows",
+    "add",                "accumulate",         "dropout",       "convert",           "fill_zero",           "sum_squares",
+    "adamw"};
+
+struct Parameter {
+  std::string op;
+  IsaLevel level;
+  RowType type;
+};
+
+std::vector<Parameter> parameters() {
+  std::vector<Parameter> all;
+  for (const std::string& op : kOps)
+    for (const IsaLevel level : supported_levels())
+      for (const RowType type : {RowType::kF32, RowType::kBF16}) all.push_back({op, level, type});
+  return all;
+}
+
+class RowKernelCases : public ::testing::TestWithParam<Parameter> {};
+
+TEST_P(RowKernelCases, AgreeWithTheReference) {
+  const Parameter& p = GetParam();
+  for (const OpCase& c : all_cases()) {
+    if (c.op != p.op) continue;
+    SCOPED_TRACE(c.op + " " + c.variant);
+    c.run(row_kernels(p.level), p.type);
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RowKernelCases, ::testing::ValuesIn(parameters()), [](const auto& info) {
+  return info.param.op + "_" + trident::to_string(info.param.level) + "_" + to_string(info.param.type);
+});
+
+TEST(RowKernelTable, EveryKernelHasCases) {
+  // The table is a level and function pointers: a kernel added to it must be added to kOps ...
+  EXPECT_EQ(sizeof(RowKernels), (1 + kOps.size()) * sizeof(void (*)())) << "kOps does not list every kernel";
+  // ... and have cases.
+  std::set<std::string> covered;
+  for (const OpCase& c : all_cases()) covered.insert(c.op);
+  EXPECT_EQ(covered, std::set<std::string>(kOps.begin(), kOps.end()));
+}
+
+TEST(RowKernelTable, EveryKernelIsThereAtEveryLevel) {
+  for (const IsaLevel level : {IsaLevel::kBaseline, IsaLevel::kAvx2, IsaLevel::kAvx512}) {
+    const RowKernels& table = row_kernels(level);
+    EXPECT_EQ(table.level, level);
+    void* pointers[sizeof(RowKernels) / sizeof(void*)];
+    std::memcpy(pointers, &table, sizeof(table));
+    for (std::size_t i = 1; i < std::size(pointers); ++i) EXPECT_NE(pointers[i], nullptr) << "kernel number " << i;
+  }
+}
+
+}  // namespace
+}  // namespace trident::testing

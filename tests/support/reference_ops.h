@@ -1,0 +1,257 @@
+// The operations of device/ops.h as plain loops over scalars of type R (float or double): the judge of every backend.
+//
+// Written for reading, not for speed; same formulas and layouts as device/ops.h, without rounding to a storage type. The backward
+// functions are proven by central differences in double (tests/device/reference_gradients_test.cpp). Outputs are overwritten unless
+// the comment says "adds". Matrix products and attention: tests/support/reference_attention.h.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "core/philox.h"
+
+namespace trident::reference {
+
+using Index = std::int64_t;
+
+// ---- heads -----------------------------------------------------------------------------------------------------------------------
+
+// heads [B,n,S,D] <- columns first_column.. of rows [S,B,C].
+template <class R>
+void split_heads(R* heads, const R* rows, Index B, Index n, Index S, Index D, Index C, Index first_column) {
+  for (Index b = 0; b < B; ++b)
+    for (Index h = 0; h < n; ++h)
+      for (Index s = 0; s < S; ++s)
+        for (Index d = 0; d < D; ++d) heads[((b * n + h) * S + s) * D + d] = rows[(s * B + b) * C + first_column + h * D + d];
+}
+
+template <class R>
+void merge_heads(R* rows, const R* heads, Index B, Index n, Index S, Index D, Index C, Index first_column) {
+  for (Index b = 0; b < B; ++b)
+    for (Index h = 0; h < n; ++h)
+      for (Index s = 0; s < S; ++s)
+        for (Index d = 0; d < D; ++d) rows[(s * B + b) * C + first_column + h * D + d] = heads[((b * n + h) * S + s) * D + d];
+}
+
+// x [B,n,S,D] in place; direction +1 rotates, -1 rotates back.
+template <class R>
+void rope(R* x, const R* cos, const R* sin, const std::int32_t* position, Index B, Index n, Index S, Index D, Index half, int direction) {
+  for (Index b = 0; b < B; ++b)
+    for (Index h = 0; h < n; ++h)
+      for (Index s = 0; s < S; ++s)
+        for (Index j = 0; j < half; ++j) {
+          R* head = x + ((b * n + h) * S + s) * D;
+          const R c = cos[position[b * S + s] * half + j], t = sin[position[b * S + s] * half + j] * R(direction);
+          const R a = head[j], o = head[half + j];
+          head[j] = a * c - o * t;
+          head[half + j] = o * c + a * t;
+        }
+}
+
+// ---- norms -----------------------------------------------------------------------------------------------------------------------
+
+template <class R> void rms_norm_forward(R* y, R* rstd, const R* x, const R* weight, Index rows, Index H, R eps) {
+  for (Index r = 0; r < rows; ++r) {
+    R squares = 0;
+    for (Index i = 0; i < H; ++i) squares += x[r * H + i] * x[r * H + i];
+    rstd[r] = R(1) / std::sqrt(squares / R(H) + eps);
+    for (Index i = 0; i < H; ++i) y[r * H + i] = x[r * H + i] * rstd[r] * weight[i];
+  }
+}
+
+// d_weight: adds.
+template <class R>
+void rms_norm_backward(R* d_x, R* d_weight, const R* d_y, const R* x, const R* weight, const R* rstd, Index rows, Index H) {
+  for (Index r = 0; r < rows; ++r) {
+    const R *gy = d_y + r * H, *xr = x + r * H;
+    R mean = 0;
+    for (Index i = 0; i < H; ++i) mean += gy[i] * weight[i] * xr[i] * rstd[r] / R(H);
+    for (Index i = 0; i < H; ++i) {
+      const R xhat = xr[i] * rstd[r], g = gy[i];
+      d_weight[i] += g * xhat;
+      d_x[r * H + i] = (g * weight[i] - xhat * mean) * rstd[r];
+    }
+  }
+}
+
+template <class R>
+void layer_norm_forward(R* y, R* mean, R* rstd, const R* x, const R* weight, const R* bias, Index rows, Index H, R eps) {
+  for (Index r = 0; r < rows; ++r) {
+    R sum = 0, squares = 0;
+    for (Index i = 0; i < H; ++i) sum += x[r * H + i];
+    mean[r] = sum / R(H);
+    for (Index i = 0; i < H; ++i) squares += (x[r * H + i] - mean[r]) * (x[r * H + i] - mean[r]);
+    rstd[r] = R(1) / std::sqrt(squares / R(H) + eps);
+    for (Index i = 0; i < H; ++i) y[r * H + i] = (x[r * H + i] - mean[r]) * rstd[r] * weight[i] + bias[i];
+  }
+}
+
+// d_weight, d_bias: adds.
+template <class R>
+void layer_norm_backward(R* d_x, R* d_weight, R* d_bias, const R* d_y, const R* x, const R* weight, const R* mean, const R* rstd,
+                         Index rows, Index H) {
+  for (Index r = 0; r < rows; ++r) {
+    const R *gy = d_y + r * H, *xr = x + r * H;
+    R mean_g = 0, mean_gx = 0;
+    for (Index i = 0; i < H; ++i) {
+      mean_g += gy[i] * weight[i] / R(H);
+      mean_gx += gy[i] * weight[i] * (xr[i] - mean[r]) * rstd[r] / R(H);
+    }
+    for (Index i = 0; i < H; ++i) {
+      const R xhat = (xr[i] - mean[r]) * rstd[r], g = gy[i];
+      d_weight[i] += g * xhat;
+      d_bias[i] += g;
+      d_x[r * H + i] = (g * weight[i] - mean_g - xhat * mean_gx) * rstd[r];
+    }
+  }
+}
+
+// ---- activations -----------------------------------------------------------------------------------------------------------------
+
+template <class R> R sigmoid(R x) { return R(1) / (R(1) + std::exp(-x)); }
+
+// gate_up [R,2F] = [gate | up].
+template <class R> void swiglu_forward(R* out, const R* gate_up, Index rows, Index F) {
+  for (Index r = 0; r < rows; ++r)
+    for (Index i = 0; i < F; ++i) {
+      const R g = gate_up[r * 2 * F + i], u = gate_up[r * 2 * F + F + i];
+      out[r * F + i] = g * sigmoid(g) * u;
+    }
+}
+
+template <class R> void swiglu_backward(R* d_gate_up, const R* d_out, const R* gate_up, Index rows, Index F) {
+  for (Index r = 0; r < rows; ++r)
+    for (Index i = 0; i < F; ++i) {
+      const R g = gate_up[r * 2 * F + i], u = gate_up[r * 2 * F + F + i], d = d_out[r * F + i], s = sigmoid(g);
+      d_gate_up[r * 2 * F + i] = d * u * s * (R(1) + g * (R(1) - s));
+      d_gate_up[r * 2 * F + F + i] = d * g * s;
+    }
+}
+
+template <class R> constexpr R kRootTwoOverPi = R(0.79788456080286535588);
+
+template <class R> void gelu_forward(R* out, const R* x, Index count) {
+  for (Index i = 0; i < count; ++i)
+    out[i] = R(0.5) * x[i] * (R(1) + std::tanh(kRootTwoOverPi<R> * (x[i] + R(0.044715) * x[i] * x[i] * x[i])));
+}
+
+template <class R> void gelu_backward(R* d_x, const R* d_out, const R* x, Index count) {
+  for (Index i = 0; i < count; ++i) {
+    const R a = x[i], t = std::tanh(kRootTwoOverPi<R> * (a + R(0.044715) * a * a * a));
+    const R slope = kRootTwoOverPi<R> * (R(1) + R(3) * R(0.044715) * a * a);
+    d_x[i] = d_out[i] * (R(0.5) * (R(1) + t) + R(0.5) * a * (R(1) - t * t) * slope);
+  }
+}
+
+// ---- embedding -------------------------------------------------------------------------------------------------------------------
+
+template <class R>
+void embedding_forward(R* out, const std::int32_t* tokens, const R* table, Index rows, Index H, Index first_row, Index table_rows) {
+  for (Index r = 0; r < rows; ++r)
+    for (Index i = 0; i < H; ++i) {
+      const Index row = tokens[r] - first_row;
+      out[r * H + i] = row >= 0 && row < table_rows ? table[row * H + i] : R(0);
+    }
+}
+
+// Adds.
+template <class R>
+void embedding_backward(R* d_table, const R* d_out, const std::int32_t* tokens, Index rows, Index H, Index first_row, Index table_rows) {
+  for (Index r = 0; r < rows; ++r) {
+    const Index row = tokens[r] - first_row;
+    for (Index i = 0; row >= 0 && row < table_rows && i < H; ++i) d_table[row * H + i] += d_out[r * H + i];
+  }
+}
+
+// ---- cross-entropy: logits [R,V], columns first_column + c >= vocabulary are padding ------------------------------------------------
+
+template <class R> void cross_entropy_max(R* row_max, const R* logits, Index rows, Index V, Index first_column, Index vocabulary) {
+  for (Index r = 0; r < rows; ++r) {
+    row_max[r] = -std::numeric_limits<R>::infinity();
+    for (Index c = 0; c < V && first_column + c < vocabulary; ++c) row_max[r] = std::max(row_max[r], logits[r * V + c]);
+  }
+}
+
+// stats [2,R].
+template <class R>
+void cross_entropy_stats(R* stats, const R* logits, const R* row_max, const std::int32_t* targets, Index rows, Index V, Index first_column,
+                         Index vocabulary) {
+  for (Index r = 0; r < rows; ++r) {
+    stats[r] = stats[rows + r] = 0;
+    for (Index c = 0; c < V && first_column + c < vocabulary; ++c) {
+      stats[r] += std::exp(logits[r * V + c] - row_max[r]);
+      if (targets[r] >= 0 && targets[r] == first_column + c) stats[rows + r] = logits[r * V + c] - row_max[r];
+    }
+  }
+}
+
+template <class R>
+void cross_entropy_backward(R* logits, const R* row_max, const R* stats, const std::int32_t* targets, Index rows, Index V,
+                            Index first_column, Index vocabulary, R scale) {
+  for (Index r = 0; r < rows; ++r)
+    for (Index c = 0; c < V; ++c) {
+      R& logit = logits[r * V + c];
+      const bool counted = targets[r] >= 0 && first_column + c < vocabulary;
+      logit = counted ? (std::exp(logit - row_max[r]) / stats[r] - R(targets[r] == first_column + c)) * scale : R(0);
+    }
+}
+
+// ---- elementwise, reductions -------------------------------------------------------------------------------------------------------
+
+template <class R> void add_bias(R* x, const R* bias, Index rows, Index C) {
+  for (Index i = 0; i < rows * C; ++i) x[i] += bias[i % C];
+}
+
+// Adds.
+template <class R> void sum_rows(R* out, const R* x, Index rows, Index C) {
+  for (Index i = 0; i < rows * C; ++i) out[i % C] += x[i];
+}
+
+template <class R> void add(R* out, const R* a, const R* b, Index count) {
+  for (Index i = 0; i < count; ++i) out[i] = a[i] + b[i];
+}
+
+template <class R> void accumulate(R* out, const R* x, Index count) {
+  for (Index i = 0; i < count; ++i) out[i] += x[i];
+}
+
+// x [S,B,H]; samples [B].
+template <class R>
+void dropout(R* out, const R* x, Index S, Index B, Index H, float probability, PhiloxKey key, Index sequence, Index position_offset,
+             const std::int64_t* samples) {
+  for (Index s = 0; s < S; ++s)
+    for (Index b = 0; b < B; ++b)
+      for (Index h = 0; h < H; ++h) {
+        const Index number = (samples[b] * sequence + position_offset + s) * H + h, i = (s * B + b) * H + h;
+        const bool kept = uniform_at(key, static_cast<std::uint64_t>(number)) > probability;
+        out[i] = kept ? x[i] / (R(1) - R(probability)) : R(0);
+      }
+}
+
+// out [ceil(count/64)].
+template <class R> void sum_squares(double* out, const R* x, Index count) {
+  for (Index i = 0; i < count; ++i) {
+    if (i % 64 == 0) out[i / 64] = 0;
+    out[i / 64] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  }
+}
+
+// ---- optimizer ---------------------------------------------------------------------------------------------------------------------
+
+template <class R> struct AdamW {
+  R lr, beta1, beta2, eps, weight_decay, grad_scale, bias_correction1, bias_correction2;
+};
+
+template <class R> void adamw(R* master, R* m, R* v, const R* grad, Index count, const AdamW<R>& p) {
+  for (Index i = 0; i < count; ++i) {
+    const R g = grad[i] * p.grad_scale;
+    m[i] = p.beta1 * m[i] + (R(1) - p.beta1) * g;
+    v[i] = p.beta2 * v[i] + (R(1) - p.beta2) * g * g;
+    const R update = m[i] * p.bias_correction1 / (std::sqrt(v[i] * p.bias_correction2) + p.eps);
+    master[i] -= p.lr * (update + p.weight_decay * master[i]);
+  }
+}
+
+}  // namespace trident::reference
