@@ -14,7 +14,7 @@ namespace trident {
 
 namespace {
 
-constexpr std::int64_t kBatchBytes = 16 << 20;  // text that is tokenized before it is written
+constexpr std::int64_t kBatchBytes = 4 << 20;  // text that is tokenized before it is written
 
 using Ids = std::vector<std::int32_t>;
 

@@ -213,7 +213,7 @@ TEST_F(IndexedDatasetTest, MutatedFilesAreReadOrRefused) {
   std::uint64_t state = 3;
   const auto draw = [&](std::size_t n) { return static_cast<std::size_t>((state = state * 6364136223846793005u + 1) >> 33) % n; };
   int refused = 0;
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < 300; ++round) {
     std::string damaged = idx;
     for (std::size_t k = 0; k <= draw(4); ++k) damaged[draw(damaged.size())] = static_cast<char>(draw(4) == 0 ? 255 : draw(256));
     if (draw(8) == 0) damaged.resize(draw(damaged.size()));
@@ -226,7 +226,7 @@ TEST_F(IndexedDatasetTest, MutatedFilesAreReadOrRefused) {
       ++refused;
     }
   }
-  EXPECT_GT(refused, 1000);
+  EXPECT_GT(refused, 200);
 }
 
 TEST_F(IndexedDatasetTest, PositionsBeyondTwoToThe31) {

@@ -1,0 +1,156 @@
+#include "data/prepare.h"
+
+#include <gtest/gtest.h>
+
+#include "core/file_io.h"
+#include "data/document_reader.h"
+#include "data/indexed_dataset.h"
+#include "tests/data/temporary_folder.h"
+
+namespace trident {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+class PrepareTest : public ::testing::Test {
+ protected:
+  TemporaryFolder folder_;
+  std::string prefix_ = folder_ / "out";
+  std::unique_ptr<Tokenizer> tokenizer_ = load_tokenizer("gpt2");
+
+  std::string input(const std::string& name, const std::string& content) {
+    write_file(folder_ / name, content);
+    return folder_ / name;
+  }
+  PrepareStats prepare(const Texts& inputs, const PrepareOptions& options = {}) { return prepare_text(inputs, *tokenizer_, prefix_, options); }
+  // The documents of the output, decoded.
+  Texts documents() const {
+    const IndexedDataset dataset(prefix_);
+    Texts texts;
+    for (std::int64_t d = 0; d < dataset.num_documents(); ++d) {
+      std::vector<std::int32_t> ids(static_cast<std::size_t>(dataset.document_begin(d + 1) - dataset.document_begin(d)));
+      dataset.copy_tokens(dataset.document_begin(d), static_cast<std::int64_t>(ids.size()), tokenizer_->vocab_size(), ids.data(), 1);
+      texts.push_back(tokenizer_->decode(ids));
+    }
+    return texts;
+  }
+  void expect_no_output() {
+    EXPECT_FALSE(file_exists(prefix_ + ".bin"));
+    EXPECT_FALSE(file_exists(prefix_ + ".idx"));
+    for (const std::string& name : folder_.names()) EXPECT_EQ(name.find(".tmp."), std::string::npos) << name;
+  }
+};
+
+TEST_F(PrepareTest, AWholeFileIsOneDocument) {
+  const PrepareStats stats = prepare({input("a.txt", "First.\n\nSecond."), input("b.txt", "Third.\n")});
+  EXPECT_EQ(documents(), (Texts{"First.\n\nSecond.", "Third.\n"}));
+  EXPECT_EQ(stats.documents, 2);
+  EXPECT_EQ(stats.bytes, 15 + 7);
+  EXPECT_EQ(stats.tokens, static_cast<std::int64_t>(tokenizer_->encode("First.\n\nSecond.").size() + tokenizer_->encode("Third.\n").size()));
+  EXPECT_EQ(stats.replaced, 0);
+  EXPECT_EQ(IndexedDataset(prefix_).type(), TokenType::kU16);
+}
+
+TEST_F(PrepareTest, EodEndsEveryDocumentThatHasText) {
+  const PrepareStats stats = prepare({input("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": \"two\"}\n")}, {.append_eod = AppendEod::kYes});
+  EXPECT_EQ(documents(), (Texts{"one<|endoftext|>", "", "two<|endoftext|>"}));
+  EXPECT_EQ(stats.documents, 3);
+  EXPECT_EQ(stats.empty_documents, 1);
+  EXPECT_EQ(stats.tokens, 4);
+}
+
+TEST_F(PrepareTest, SeparatorLinesCutDocuments) {
+  const std::string text = "\na\nb\n\n\n  \nc\r\n\r\nd";
+  prepare({input("a.txt", text)}, {.separator_line = ""});
+  EXPECT_EQ(documents(), (Texts{"a\nb\n", "  \nc\r\n", "d"}));
+  prepare({input("b.txt", "x\n\ny\n<|endoftext|>\n<|endoftext|>\nz <|endoftext|>\n<|endoftext|>")}, {.separator_line = "<|endoftext|>"});
+  EXPECT_EQ(documents(), (Texts{"x\n\ny\n", "z <|endoftext|>\n"}));
+}
+
+TEST_F(PrepareTest, JsonLines) {
+  const std::string path = input("a.jsonl", "{\"text\": \"caf\\u00e9 \\\"x\\\"\\n\", \"id\": 1}\r\n\n  \n{\"body\": \"no\", \"text\": \"last\"}");
+  prepare({path});
+  EXPECT_EQ(documents(), (Texts{"caf\xC3\xA9 \"x\"\n", "last"}));
+  prepare({input("b.json", "{\"body\": \"other key\"}\n")}, {.json_key = "body"});
+  EXPECT_EQ(documents(), Texts{"other key"});
+}
+
+TEST_F(PrepareTest, BadLinesAreNamed) {
+  const auto expect = [&](const std::string& content, const std::string& place, const std::string& what) {
+    expect_error<DataError>([&] { prepare({input("bad.jsonl", content)}); }, {"bad.jsonl:" + place + ":", what, "under \"text\""});
+    expect_no_output();
+  };
+  expect("{\"text\": \"a\"}\n\n{\"text\": \"b\"\n", "3", "not valid JSON");
+  expect("{\"text\": \"a\"}\n{\"text\": \"\xFF\"}\n", "2", "not valid JSON");
+  expect("[\"text\"]\n", "1", "not a JSON object");
+  expect("{\"Text\": \"a\"}\n", "1", "no key \"text\"");
+  expect("{\"text\": 5}\n", "1", "\"text\" is not a string");
+  expect("{\"text\": null}\n", "1", "is not a string");
+}
+
+TEST_F(PrepareTest, BadInputs) {
+  const std::string good = input("good.txt", "text");
+  expect_error<DataError>([&] { prepare({good, folder_ / "missing.txt"}); }, {"missing.txt", "No such file"});
+  expect_error<DataError>([&] { prepare({good, input("a.jsonl.gz", "x")}); }, {"a.jsonl.gz", "decompress"});
+  expect_error<DataError>([&] { prepare({good, input("empty.txt", "")}); }, {"empty.txt", "no document"});
+  expect_error<DataError>([&] { prepare({good, input("blank.jsonl", "\n \n")}); }, {"blank.jsonl", "no document"});
+  expect_error<DataError>([&] { prepare({good, folder_.path()}); }, {"is a folder"});
+  expect_error<ConfigError>([&] { prepare({}); }, {"--input"});
+  expect_error<ConfigError>([&] { prepare({good}, {.workers = 0}); }, {"--workers = 0"});
+  expect_error<StorageError>([&] { prepare_text({good}, *tokenizer_, folder_ / "no/out", {}); }, {"no/out.bin", "create its folder"});
+  expect_no_output();
+}
+
+TEST_F(PrepareTest, IllFormedTextIsReplacedAndCounted) {
+  const PrepareStats stats = prepare({input("a.txt", "caf\xE9 au lait \xF0\x9F")});
+  EXPECT_EQ(stats.replaced, 2);
+  EXPECT_EQ(documents(), Texts{"caf\xEF\xBF\xBD au lait \xEF\xBF\xBD"});
+}
+
+TEST_F(PrepareTest, WorkersDoNotChangeTheOutput) {
+  std::string lines;
+  for (int i = 0; i < 500; ++i) lines += fmt::format("{{\"text\": \"document {} {}\"}}\n", i, std::string(static_cast<std::size_t>(i % 50), 'x'));
+  const std::string path = input("a.jsonl", lines);
+  prepare({path}, {.append_eod = AppendEod::kYes});
+  const std::string bin = read_file(prefix_ + ".bin"), idx = read_file(prefix_ + ".idx");
+  const PrepareStats stats = prepare({path}, {.append_eod = AppendEod::kYes, .workers = 4});
+  EXPECT_EQ(read_file(prefix_ + ".bin"), bin);
+  EXPECT_EQ(read_file(prefix_ + ".idx"), idx);
+  EXPECT_EQ(stats.documents, 500);
+}
+
+TEST_F(PrepareTest, ProgressEndsAtTheTotal) {
+  std::string text;  // three documents of a little over 2 MiB each: one batch of 4 MiB, and the rest
+  while (text.size() < (std::size_t{33} << 16)) text += "the same words again and again\n";
+  const std::string document = text + "\n";
+  text = document + document + document;
+  std::vector<PrepareProgress> seen;
+  prepare_text({input("a.txt", text)}, *tokenizer_, prefix_, {.separator_line = ""}, [&](const PrepareProgress& p) { seen.push_back(p); });
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_GE(seen[0].bytes_done, 4 << 20);
+  EXPECT_LT(seen[0].bytes_done, seen[0].bytes_total);
+  EXPECT_EQ(seen[1].bytes_done, static_cast<std::int64_t>(text.size()));
+  EXPECT_EQ(seen[1].bytes_total, seen[1].bytes_done);
+  EXPECT_EQ(documents().size(), 3u);
+}
+
+TEST_F(PrepareTest, TheExcerptOfTheRepository) {
+  const PrepareStats stats = prepare({std::string(TRIDENT_EXCERPT) + "/train.txt"}, {.append_eod = AppendEod::kYes, .separator_line = "<|endoftext|>"});
+  EXPECT_GE(stats.bytes, 200'000);
+  EXPECT_EQ(stats.documents, 88);  // 50 + 40 chapters less the two held out
+  EXPECT_EQ(stats.tokens, IndexedDataset(prefix_).num_tokens());
+  EXPECT_NEAR(static_cast<double>(stats.bytes) / static_cast<double>(stats.tokens), 4.0, 0.4);  // bytes per token of English
+}
+
+TEST(DocumentReader, KindsByName) {
+  EXPECT_EQ(input_kind("a.txt"), InputKind::kText);
+  EXPECT_EQ(input_kind("a.jsonl"), InputKind::kJsonLines);
+  EXPECT_EQ(input_kind("a.json"), InputKind::kJsonLines);
+  EXPECT_EQ(input_kind("README"), InputKind::kText);
+  for (const char* name : {"a.gz", "a.zst", "a.xz", "a.bz2", "a.zip"}) {
+    expect_error<DataError>([&] { input_kind(name); }, {name, "decompress"});
+  }
+}
+
+}  // namespace
+}  // namespace trident
