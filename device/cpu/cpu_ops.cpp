@@ -31,7 +31,7 @@ void CpuOps::matmul(Stream& stream, TensorView out, ConstTensorView a, Transpose
   const bool ta = transpose_a == Transpose::kYes, tb = transpose_b == Transpose::kYes;
   const MatmulShape shape{ta ? stored_a.width : stored_a.rows, tb ? stored_b.rows : stored_b.width,
                           ta ? stored_a.rows : stored_a.width, transpose_a, transpose_b, a.dtype(), out.dtype(), accumulate};
-  expect("matmul", "b", b, a.dtype(), shape.k * shape.n);
+  expect("matmul", "b", b, a.dtype(), b.num_elements());
   TRIDENT_CHECK((tb ? stored_b.width : stored_b.rows) == shape.k, "matmul: a {} and b {} do not fit together", to_string(a.shape()),
                 to_string(b.shape()));
   TRIDENT_CHECK(row_extent(out).rows == shape.m && row_extent(out).width == shape.n, "matmul: out is {}, expected [{}, {}]",

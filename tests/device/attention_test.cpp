@@ -1,0 +1,221 @@
+// Tiled attention, forward and backward, against plain loops in double; masks, offsets, grouping, independence of heads.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "device/cpu/cpu_device.h"
+#include "device/no_allocation.h"
+#include "tests/device/operands.h"
+#include "tests/support/reference_attention.h"
+
+namespace trident {
+namespace {
+
+struct Tensors {
+  TestTensor q, k, v, d_out, out, lse, d_q, d_k, d_v;
+  explicit Tensors(const AttentionShape& s)
+      : q(s.dtype, {s.batch, s.query_heads, s.query_length, s.head_dim}), k(s.dtype, {s.batch, s.kv_heads, s.key_length, s.head_dim}),
+        v(s.dtype, k.view().shape()), d_out(s.dtype, q.view().shape()), out(s.dtype, q.view().shape()),
+        lse(DType::kF32, {s.batch, s.query_heads, s.query_length}), d_q(s.dtype, q.view().shape()), d_k(s.dtype, k.view().shape()),
+        d_v(s.dtype, k.view().shape()) {
+    q.randomize("q", 2), k.randomize("k", 2), v.randomize("v"), d_out.randomize("d_out");
+    for (TestTensor* t : {&out, &lse, &d_q, &d_k, &d_v}) t->fill(kNaN);
+  }
+};
+
+std::vector<IsaLevel> levels() {
+  std::vector<IsaLevel> all = {IsaLevel::kBaseline};
+  if (detect_cpu_features().level >= IsaLevel::kAvx2) all.push_back(IsaLevel::kAvx2);
+  if (detect_cpu_features().level >= IsaLevel::kAvx512) all.push_back(IsaLevel::kAvx512);
+  return all;
+}
+
+void run(const AttentionShape& s, Tensors& t, std::optional<IsaLevel> level = std::nullopt) {
+  Doorbell bell;
+  CpuDevice device(bell, {1, std::nullopt, level});
+  Ops& ops = device.ops();
+  const TestTensor workspace(DType::kU8, {ops.attention_workspace(s)});
+  {
+    const NoAllocationScope step("attention");
+    ops.attention_forward(device.compute_stream(), s, t.out.view(), t.lse.view(), t.q.view(), t.k.view(), t.v.view(), workspace.view());
+    ops.attention_backward(device.compute_stream(), s, t.d_q.view(), t.d_k.view(), t.d_v.view(), t.d_out.view(), t.out.view(), t.q.view(),
+                           t.k.view(), t.v.view(), t.lse.view(), workspace.view());
+  }
+  EXPECT_TRUE(workspace.guards_intact());
+  for (const TestTensor* x : {&t.out, &t.lse, &t.d_q, &t.d_k, &t.d_v}) EXPECT_TRUE(x->guards_intact());
+}
+
+// |got - want| <= tolerance * (largest |want|), elementwise.
+void expect_close(const char* what, const TestTensor& got, const std::vector<double>& want, double tolerance) {
+  double largest = 1e-3;
+  for (const double x : want) {
+    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+  }
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const double x = got.at(static_cast<std::int64_t>(i));
+    if (std::isinf(want[i])) {
+      ASSERT_EQ(x, want[i]) << what << " " << i;
+    } else {
+      ASSERT_NEAR(x, want[i], tolerance * largest) << what << " " << i;
+    }
+  }
+}
+
+void check(const AttentionShape& s, std::optional<IsaLevel> level = std::nullopt) {
+  SCOPED_TRACE(fmt::format("B{} N{} K{} Sq{} Sk{} D{} offsets {} {} {} {} {}", s.batch, s.query_heads, s.kv_heads, s.query_length,
+                           s.key_length, s.head_dim, s.query_offset, s.key_offset, s.causal ? "causal" : "full", to_string(s.dtype),
+                           level ? to_string(*level) : "own level"));
+  Tensors t(s);
+  run(s, t, level);
+  const reference::Attention r{s.batch, s.query_heads, s.kv_heads, s.query_length, s.key_length, s.head_dim,
+                               s.query_offset, s.key_offset, s.scale, s.causal};
+  std::vector<double> out(static_cast<std::size_t>(t.q.view().num_elements())), d_q(out.size());
+  std::vector<double> lse(static_cast<std::size_t>(t.lse.view().num_elements()));
+  std::vector<double> d_k(static_cast<std::size_t>(t.k.view().num_elements())), d_v(d_k.size());
+  const std::vector<double> q = t.q.values(), k = t.k.values(), v = t.v.values(), d_out = t.d_out.values();
+  reference::attention_forward(r, out.data(), lse.data(), q.data(), k.data(), v.data());
+  reference::attention_backward(r, d_q.data(), d_k.data(), d_v.data(), d_out.data(), out.data(), q.data(), k.data(), v.data(), lse.data());
+  const double tolerance = s.dtype == DType::kF32 ? 4e-6 : 2e-2;  // bf16: p, d_s and results are rounded to 8 bits
+  expect_close("out", t.out, out, tolerance);
+  expect_close("lse", t.lse, lse, 4e-6);
+  expect_close("d_q", t.d_q, d_q, tolerance);
+  expect_close("d_k", t.d_k, d_k, tolerance);
+  expect_close("d_v", t.d_v, d_v, tolerance);
+}
+
+AttentionShape shape(std::int64_t b, std::int64_t n, std::int64_t kv, std::int64_t sq, std::int64_t sk, std::int64_t d,
+                     DType dtype = DType::kF32) {
+  AttentionShape s;
+  s.batch = b, s.query_heads = n, s.kv_heads = kv, s.query_length = sq, s.key_length = sk, s.head_dim = d, s.dtype = dtype;
+  s.scale = 1.0f / std::sqrt(static_cast<float>(d));
+  return s;
+}
+
+TEST(Attention, CausalAndFullInBothTypesOnEveryLevel) {
+  for (const IsaLevel level : levels()) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const bool causal : {true, false}) {
+        AttentionShape s = shape(2, 4, 2, 37, 37, 20, dtype);
+        s.causal = causal;
+        check(s, level);
+      }
+    }
+  }
+}
+
+TEST(Attention, SeveralTilesWithShortLastOnes) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    check(shape(1, 2, 1, 300, 300, 16, dtype));
+    check(shape(1, 1, 1, 256, 256, 64, dtype));
+  }
+}
+
+TEST(Attention, OneQueryOneKeyOneDimension) {
+  check(shape(1, 1, 1, 1, 1, 1));
+  check(shape(3, 6, 3, 2, 2, 1, DType::kBF16));
+}
+
+TEST(Attention, QueriesAndKeysOfDifferentLengthWithOffsets) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    AttentionShape s = shape(1, 2, 2, 5, 150, 24, dtype);
+    s.query_offset = 145;  // the last five of 150 positions: decoding with a cache
+    check(s);
+    s = shape(1, 2, 1, 140, 60, 8, dtype);
+    s.query_offset = 100, s.key_offset = 110;  // ring attention: some queries see nothing, some everything
+    check(s);
+    s = shape(1, 1, 1, 10, 10, 8, dtype);
+    s.key_offset = 100;  // nobody sees anything
+    check(s);
+    s.causal = false;  // offsets mean nothing without the mask
+    check(s);
+  }
+}
+
+TEST(Attention, NoKeysOrNoQueries) {
+  check(shape(1, 2, 1, 3, 0, 4));
+  check(shape(1, 2, 1, 0, 3, 4));
+  check(shape(0, 2, 1, 3, 3, 4, DType::kBF16));
+}
+
+TEST(Attention, LargeScoresDoNotOverflow) {
+  AttentionShape s = shape(1, 1, 1, 140, 140, 8);
+  s.scale = 60.0f;
+  Tensors t(s);
+  run(s, t);
+  for (const TestTensor* x : {&t.out, &t.lse, &t.d_q, &t.d_k, &t.d_v})
+    for (const double value : x->values()) ASSERT_TRUE(std::isfinite(value));
+}
+
+TEST(Attention, ANaNIsNotHidden) {
+  const AttentionShape s = shape(1, 1, 1, 4, 4, 4);
+  Tensors t(s);
+  t.q.set(2 * 4 + 1, kNaN);
+  run(s, t);
+  EXPECT_TRUE(std::isfinite(t.out.at(0)));
+  EXPECT_TRUE(std::isnan(t.out.at(2 * 4)));
+  EXPECT_TRUE(std::isnan(t.d_q.at(2 * 4)));
+}
+
+// What tensor parallelism relies on: a rank with fewer heads or samples computes the same bits for those it has.
+TEST(Attention, AHeadDoesNotDependOnItsNeighbours) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const AttentionShape all = shape(2, 4, 2, 200, 200, 16, dtype), part = shape(1, 2, 1, 200, 200, 16, dtype);
+    Tensors whole(all), one(part);
+    run(all, whole);
+    const std::int64_t group = 3;  // sample 1, second key/value head: query heads 2 and 3
+    const std::int64_t q_at = group * 2 * 200 * 16, k_at = group * 200 * 16;
+    const auto cut = [](TestTensor& to, const TestTensor& from, std::int64_t first) {
+      for (std::int64_t i = 0; i < to.view().num_elements(); ++i) to.set(i, from.at(first + i));
+    };
+    cut(one.q, whole.q, q_at), cut(one.k, whole.k, k_at), cut(one.v, whole.v, k_at), cut(one.d_out, whole.d_out, q_at);
+    run(part, one);
+    const auto expect_equal = [](const TestTensor& a, const TestTensor& b, std::int64_t first) {
+      for (std::int64_t i = 0; i < a.view().num_elements(); ++i) ASSERT_EQ(a.at(i), b.at(first + i));
+    };
+    expect_equal(one.out, whole.out, q_at);
+    expect_equal(one.lse, whole.lse, group * 2 * 200);
+    expect_equal(one.d_q, whole.d_q, q_at);
+    expect_equal(one.d_k, whole.d_k, k_at);
+    expect_equal(one.d_v, whole.d_v, k_at);
+  }
+}
+
+TEST(Attention, WorkspaceDoesNotGrowWithTheSquareOfTheLength) {
+  Doorbell bell;
+  CpuDevice device(bell, {});
+  const std::int64_t one = device.ops().attention_workspace(shape(1, 1, 1, 4096, 4096, 64, DType::kBF16));
+  const std::int64_t two = device.ops().attention_workspace(shape(1, 1, 1, 8192, 8192, 64, DType::kBF16));
+  EXPECT_LE(two, 2 * one);
+  EXPECT_LT(two, std::int64_t{8192} * 8192);
+}
+
+TEST(Attention, MistakesAreNamed) {
+  Doorbell bell;
+  CpuDevice device(bell, {});
+  Ops& ops = device.ops();
+  EXPECT_THROW(ops.attention_workspace(shape(1, 3, 2, 4, 4, 4)), InternalError);
+  EXPECT_THROW(ops.attention_workspace(shape(1, 2, 0, 4, 4, 4)), InternalError);
+  EXPECT_THROW(ops.attention_workspace(shape(1, 2, 2, 4, 4, 0)), InternalError);
+  EXPECT_THROW(ops.attention_workspace(shape(1, 2, 2, 4, 4, 4, DType::kF64)), InternalError);
+  const AttentionShape s = shape(1, 2, 1, 4, 4, 4);
+  const Tensors t(s);
+  const TestTensor none(DType::kU8, {0}), enough(DType::kU8, {1 << 20});
+  const auto forward = [&](TensorView k, TensorView workspace) -> std::string {
+    try {
+      ops.attention_forward(device.compute_stream(), s, t.out.view(), t.lse.view(), t.q.view(), k, t.v.view(), workspace);
+    } catch (const InternalError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_NE(forward(t.k.view(), enough.view()).find("was not prepared"), std::string::npos);
+  ops.attention_workspace(s);
+  EXPECT_NE(forward(t.q.view(), enough.view()).find("attention_forward: k is f32 [1, 2, 4, 4]"), std::string::npos);
+  EXPECT_NE(forward(t.k.view(), none.view()).find("a workspace of 0 bytes"), std::string::npos);
+  EXPECT_THROW(ops.attention_backward(device.compute_stream(), s, t.d_q.view(), t.d_k.view(), t.d_v.view(), t.d_out.view(), t.out.view(),
+                                      t.q.view(), t.k.view(), t.v.view(), t.lse.view(), none.view()), InternalError);
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,183 @@
+// The CPU device: what it says about itself, its options, its streams, the checks of its operations, and the twin without CUDA.
+#include <gtest/gtest.h>
+
+#include <omp.h>
+#include <sched.h>
+
+#include <cmath>
+#include <functional>
+#include <thread>
+
+#include "device/cpu/cpu_device.h"
+#include "device/cuda_device.h"
+#include "device/no_allocation.h"
+#include "tests/device/operands.h"
+
+namespace trident {
+namespace {
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(CpuFeatures, AgreeWithTheCompilersView) {
+  const CpuFeatures f = detect_cpu_features();
+  EXPECT_EQ(f.level >= IsaLevel::kAvx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
+  EXPECT_EQ(f.avx512_bf16, f.level == IsaLevel::kAvx512 && __builtin_cpu_supports("avx512bf16"));
+  if (f.amx_bf16) {
+    EXPECT_TRUE(f.avx512_bf16);
+  }
+}
+
+TEST(CpuDevice, DescribesItselfAndObeysTheLevel) {
+  Doorbell bell;
+  const CpuDevice own(bell, {});
+  EXPECT_EQ(own.has_fast_bf16(), detect_cpu_features().avx512_bf16 && onednn_has_native_bf16());
+  EXPECT_NE(own.describe().find(to_string(detect_cpu_features().level)), std::string::npos) << own.describe();
+  const CpuDevice baseline(bell, {1, std::nullopt, IsaLevel::kBaseline});
+  EXPECT_FALSE(baseline.has_fast_bf16());
+  EXPECT_EQ(baseline.describe(), "cpu, baseline row kernels, bf16 by no bf16 instructions: f32 arithmetic, 1 thread per rank");
+}
+
+TEST(CpuDevice, SetsThreadsOfItsOwnThreadOnly) {
+  const int before = omp_get_max_threads();
+  std::thread([] {
+    Doorbell bell;
+    const CpuDevice device(bell, {3, std::nullopt, std::nullopt});
+    EXPECT_EQ(omp_get_max_threads(), 3);
+    EXPECT_NE(device.describe().find("3 threads per rank"), std::string::npos);
+  }).join();
+  EXPECT_EQ(omp_get_max_threads(), before);
+  Doorbell bell;
+  EXPECT_NE(message_of([&] { CpuDevice(bell, {0, std::nullopt, std::nullopt}); }).find("run.threads_per_rank = 0"), std::string::npos);
+}
+
+TEST(CpuDevice, PinsItsThread) {
+  const std::optional<int> core = core_for_rank(0, 1, 1);
+  ASSERT_TRUE(core.has_value());
+  std::thread([core] {
+    Doorbell bell;
+    const CpuDevice device(bell, {1, core, std::nullopt});
+    EXPECT_EQ(sched_getcpu(), *core);
+    cpu_set_t cores;
+    ASSERT_EQ(sched_getaffinity(0, sizeof cores, &cores), 0);
+    EXPECT_EQ(CPU_COUNT(&cores), 1);
+  }).join();
+  Doorbell bell;
+  for (const int impossible : {-1, 1020, 100000}) {
+    const std::string message = message_of([&] { CpuDevice(bell, {1, impossible, std::nullopt}); });
+    EXPECT_NE(message.find("run.pin = true: cores"), std::string::npos) << message;
+  }
+}
+
+TEST(CpuDevice, RanksBeyondTheCoresAreNotPinned) {
+  EXPECT_FALSE(core_for_rank(0, 5000, 1).has_value());
+  EXPECT_EQ(core_for_rank(0, 1, 1), core_for_rank(0, 1, 1));
+}
+
+TEST(CpuDevice, NewStreamsAreQueuesThatPollAdvances) {
+  class Once final : public PendingOperation {
+   public:
+    bool poll() override { return ready; }
+    std::string describe() const override { return "once"; }
+    bool ready = false;
+  } operation;
+  Doorbell bell;
+  CpuDevice device(bell, {});
+  auto& stream = dynamic_cast<CpuStream&>(device.new_stream("dp"));
+  EXPECT_EQ(stream.name(), "dp");
+  EXPECT_EQ(device.compute_stream().name(), "compute");
+  stream.enqueue(operation);
+  const Event event = stream.record();
+  device.poll();
+  EXPECT_FALSE(event.done());
+  operation.ready = true;
+  device.poll();
+  EXPECT_TRUE(event.done());
+}
+
+TEST(CpuDevice, AllocatesOutsideStepsOnly) {
+  Doorbell bell;
+  CpuDevice device(bell, {});
+  EXPECT_EQ(device.allocate(100, "b").num_bytes(), 100);
+  const std::string name = "b";
+  const NoAllocationScope step("step");
+  EXPECT_THROW(device.allocate(100, name), InternalError);
+}
+
+TEST(CpuOps, CrossEntropyLossSumsRowsThatCount) {
+  Doorbell bell;
+  CpuDevice device(bell, {});
+  TestTensor stats(DType::kF32, {2, 3}), loss(DType::kF64, {1});
+  const double sums[] = {2, 3, 5}, logits[] = {-0.5, -7, -1};
+  for (int i = 0; i < 3; ++i) stats.set(i, sums[i]), stats.set(3 + i, logits[i]);
+  std::int32_t targets[] = {4, -1, 0};
+  device.ops().cross_entropy_loss(device.compute_stream(), loss.view(), stats.view(), TensorView(targets, DType::kI32, {3}));
+  EXPECT_NEAR(loss.at(0), std::log(2.0) + 0.5 + std::log(5.0) + 1.0, 1e-12);
+}
+
+// One mistake per operation: the message names operation and operand.
+TEST(CpuOps, MistakesAreNamed) {
+  Doorbell bell;
+  CpuDevice device(bell, {});
+  Ops& ops = device.ops();
+  Stream& s = device.compute_stream();
+  const TestTensor x(DType::kF32, {2, 3, 4}), wide(DType::kF32, {2, 3, 8}), row(DType::kF32, {4}), six(DType::kF32, {6}), half(DType::kBF16, {2, 3, 4});
+  const TestTensor heads(DType::kF32, {3, 2, 2, 2}), ints(DType::kI32, {6}), f64(DType::kF64, {1});
+  const auto v = [](const TestTensor& t) { return t.view(); };
+  const Accumulate no = Accumulate::kNo;
+  const std::vector<std::pair<std::string, std::function<void()>>> cases = {
+      {"rms_norm_forward: y", [&] { ops.rms_norm_forward(s, v(wide), v(six), v(x), v(row), 1e-5f); }},
+      {"rms_norm_backward: d_weight", [&] { ops.rms_norm_backward(s, v(x), v(six), v(x), v(x), v(row), v(six), no, no); }},
+      {"layer_norm_forward: bias", [&] { ops.layer_norm_forward(s, v(x), v(six), v(six), v(x), v(row), v(six), 1e-5f); }},
+      {"layer_norm_backward: mean", [&] { ops.layer_norm_backward(s, v(x), v(row), v(row), v(x), v(x), v(row), v(row), v(six), no, no); }},
+      {"swiglu_forward: gate_up", [&] { ops.swiglu_forward(s, v(x), v(x)); }},
+      {"swiglu_backward: d_gate_up", [&] { ops.swiglu_backward(s, v(x), v(x), v(wide)); }},
+      {"gelu_forward: out", [&] { ops.gelu_forward(s, v(half), v(x)); }},
+      {"gelu_backward: d_out", [&] { ops.gelu_backward(s, v(x), v(wide), v(x)); }},
+      {"embedding_forward: tokens", [&] { ops.embedding_forward(s, v(x), v(six), v(wide), 0); }},
+      {"embedding_backward: d_out", [&] { ops.embedding_backward(s, v(x), v(wide), v(ints), 0); }},
+      {"cross_entropy_max: row_max", [&] { ops.cross_entropy_max(s, v(row), v(x), 0, 4); }},
+      {"cross_entropy_stats: stats", [&] { ops.cross_entropy_stats(s, v(six), v(x), v(six), v(ints), 0, 4); }},
+      {"cross_entropy_loss: loss", [&] { ops.cross_entropy_loss(s, v(row), v(x), v(ints)); }},
+      {"cross_entropy_backward: targets", [&] { ops.cross_entropy_backward(s, v(x), v(six), TensorView(x.view().data(), DType::kF32, {12}), v(six), 0, 4, 1.0f); }},
+      {"add_bias: bias", [&] { ops.add_bias(s, v(x), v(six)); }},
+      {"sum_rows: out", [&] { ops.sum_rows(s, v(six), v(x), no); }},
+      {"add: b", [&] { ops.add(s, v(x), v(x), v(half)); }},
+      {"accumulate: x", [&] { ops.accumulate(s, v(x), v(half)); }},
+      {"dropout: samples", [&] { ops.dropout(s, v(x), v(x), DropoutSpec{}); }},
+      {"convert: x", [&] { ops.convert(s, v(wide), v(x)); }},
+      {"sum_squares: out", [&] { ops.sum_squares(s, v(x), v(x)); }},
+      {"adamw: grad", [&] { ops.adamw(s, v(x), v(x), v(x), v(x), v(half), {}); }},
+      {"split_heads: heads", [&] { ops.split_heads(s, v(heads), v(x), 1); }},
+      {"merge_heads: heads", [&] { ops.merge_heads(s, v(x), v(heads), -1); }},
+      {"rope: position", [&] { ops.rope(s, v(heads), v(six), v(six), v(row), Transpose::kNo); }},
+  };
+  for (const auto& [expected, call] : cases) {
+    const std::string message = message_of(call);
+    EXPECT_NE(message.find(expected), std::string::npos) << expected << " / " << message;
+  }
+}
+
+TEST(CpuOps, DeviceMemoryIsRefused) {
+  Doorbell bell;
+  CpuDevice device(bell, {});
+  const TestTensor x(DType::kF32, {4});
+  const TensorView elsewhere(x.view().data(), DType::kF32, {4}, MemoryKind::kDevice);
+  const std::string message = message_of([&] { device.ops().fill_zero(device.compute_stream(), elsewhere); });
+  EXPECT_NE(message.find("lies in device memory"), std::string::npos) << message;
+}
+
+TEST(NoCuda, SaysSo) {
+  EXPECT_EQ(cuda_device_count(), 0);
+  const std::string message = message_of([] { make_cuda_device(0); });
+  EXPECT_NE(message.find("device = cuda: this binary was built without CUDA"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,207 @@
+// Matrix products in every layout, type and entry point against a scalar reference; edges; determinism; misuse.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "device/cpu/cpu_device.h"
+#include "device/no_allocation.h"
+#include "tests/device/operands.h"
+#include "tests/support/reference_attention.h"
+
+namespace trident {
+namespace {
+
+struct Fixture {
+  explicit Fixture(std::optional<IsaLevel> level = std::nullopt) : device(bell, {1, std::nullopt, level}) {}
+  Doorbell bell;
+  CpuDevice device;
+};
+
+// The levels this processor has.
+std::vector<IsaLevel> levels() {
+  std::vector<IsaLevel> all = {IsaLevel::kBaseline};
+  if (detect_cpu_features().level >= IsaLevel::kAvx2) all.push_back(IsaLevel::kAvx2);
+  if (detect_cpu_features().level >= IsaLevel::kAvx512) all.push_back(IsaLevel::kAvx512);
+  return all;
+}
+
+std::string name_of(const MatmulShape& s) {
+  return fmt::format("{}x{}x{} {}{} {}->{} {}", s.m, s.n, s.k, s.transpose_a == Transpose::kYes ? "t" : "n",
+                     s.transpose_b == Transpose::kYes ? "t" : "n", to_string(s.in), to_string(s.out),
+                     s.accumulate == Accumulate::kYes ? "add" : "set");
+}
+
+Shape stored(std::int64_t rows, std::int64_t columns, Transpose t) {
+  return t == Transpose::kYes ? Shape{columns, rows} : Shape{rows, columns};
+}
+
+TestTensor run(CpuDevice& device, const MatmulShape& s, const TestTensor& a, const TestTensor& b, const TestTensor& old,
+               std::int64_t misalign = 0) {
+  TestTensor out(s.out, {s.m, s.n}, misalign);
+  for (std::int64_t i = 0; i < s.m * s.n; ++i) out.set(i, s.accumulate == Accumulate::kYes ? old.at(i) : kNaN);
+  const std::int64_t bytes = device.ops().prepare_matmul(s);
+  TestTensor workspace(DType::kU8, {bytes});
+  {
+    const NoAllocationScope step("matmul");
+    device.ops().matmul(device.compute_stream(), out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate,
+                        workspace.view());
+  }
+  EXPECT_TRUE(workspace.guards_intact()) << name_of(s);
+  EXPECT_TRUE(out.guards_intact()) << name_of(s);
+  return out;
+}
+
+// Integer operands: every order of summation gives the same, exact result, so equality is asked for (rounded once for bf16).
+void check_exact(CpuDevice& device, const MatmulShape& s) {
+  const TestTensor a = std::move(TestTensor(s.in, stored(s.m, s.k, s.transpose_a)).integers("a"));
+  const TestTensor b = std::move(TestTensor(s.in, stored(s.k, s.n, s.transpose_b)).integers("b"));
+  const TestTensor old = std::move(TestTensor(s.out, {s.m, s.n}).integers("old"));
+  std::vector<double> expected = old.values();
+  reference::matmul(expected.data(), a.values().data(), s.transpose_a == Transpose::kYes, b.values().data(),
+                    s.transpose_b == Transpose::kYes, s.m, s.n, s.k, s.accumulate == Accumulate::kYes);
+  const TestTensor out = run(device, s, a, b, old);
+  for (std::int64_t i = 0; i < s.m * s.n; ++i) {
+    const double want = s.out == DType::kBF16 ? to_float(to_bf16(static_cast<float>(expected[static_cast<std::size_t>(i)])))
+                                              : expected[static_cast<std::size_t>(i)];
+    ASSERT_EQ(out.at(i), want) << name_of(s) << " element " << i;
+  }
+}
+
+struct Extents {
+  std::int64_t m, n, k;
+};
+
+void check_layouts(CpuDevice& device, Extents e) {
+  for (const auto& [in, out] : {std::pair(DType::kF32, DType::kF32), {DType::kBF16, DType::kF32}, {DType::kBF16, DType::kBF16}})
+    for (const Transpose ta : {Transpose::kNo, Transpose::kYes})
+      for (const Transpose tb : {Transpose::kNo, Transpose::kYes})
+        for (const Accumulate add : {Accumulate::kNo, Accumulate::kYes}) check_exact(device, {e.m, e.n, e.k, ta, tb, in, out, add});
+}
+
+TEST(Matmul, EveryLayoutTypeAndLevelIsExactOnIntegers) {
+  for (const IsaLevel level : levels()) {
+    SCOPED_TRACE(to_string(level));
+    Fixture f(level);
+    for (const Extents e : {Extents{1, 1, 1}, {1, 17, 5}, {7, 1, 33}, {3, 5, 1}, {16, 16, 16}, {33, 65, 129}, {64, 48, 64}, {2, 300, 7}})
+      check_layouts(f.device, e);
+  }
+}
+
+TEST(Matmul, BlocksOfTheConvertedProductFitTogether) {
+  Fixture f(IsaLevel::kBaseline);
+  check_layouts(f.device, {300, 270, 9});
+  check_layouts(f.device, {257, 513, 3});
+}
+
+TEST(Matmul, LongWeightGradients) {
+  Fixture f;
+  for (const Accumulate add : {Accumulate::kNo, Accumulate::kYes})
+    for (const std::int64_t tokens : {511, 512, 700})
+      check_exact(f.device, {40, 24, tokens, Transpose::kYes, Transpose::kNo, DType::kBF16, DType::kF32, add});
+}
+
+TEST(Matmul, EmptyExtents) {
+  for (const IsaLevel level : levels()) {
+    Fixture f(level);
+    for (const Extents e : {Extents{0, 4, 3}, {4, 0, 3}, {4, 3, 0}, {0, 0, 0}}) check_layouts(f.device, e);
+  }
+}
+
+// Random operands: the error of one f32 sum of k products, relative to the sum of their magnitudes.
+TEST(Matmul, RandomOperandsAreWithinF32Rounding) {
+  for (const IsaLevel level : levels()) {
+    Fixture f(level);
+    for (const DType in : {DType::kF32, DType::kBF16}) {
+      const MatmulShape s{48, 80, 200, Transpose::kNo, Transpose::kYes, in, DType::kF32, Accumulate::kNo};
+      const TestTensor a = std::move(TestTensor(in, {48, 200}).randomize("a")), b = std::move(TestTensor(in, {80, 200}).randomize("b"));
+      std::vector<double> expected(48 * 80), magnitude(48 * 80), abs_a = a.values(), abs_b = b.values();
+      for (double& x : abs_a) x = std::abs(x);
+      for (double& x : abs_b) x = std::abs(x);
+      reference::matmul(expected.data(), a.values().data(), false, b.values().data(), true, 48, 80, 200, false);
+      reference::matmul(magnitude.data(), abs_a.data(), false, abs_b.data(), true, 48, 80, 200, false);
+      const TestTensor out = run(f.device, s, a, b, a);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        ASSERT_NEAR(out.at(static_cast<std::int64_t>(i)), expected[i], 4e-7 * magnitude[i]) << name_of(s);
+    }
+  }
+}
+
+TEST(Matmul, Bf16ResultIsTheF32ResultRoundedOnce) {
+  Fixture f;
+  MatmulShape s{64, 96, 256, Transpose::kNo, Transpose::kYes, DType::kBF16, DType::kF32, Accumulate::kNo};
+  const TestTensor a = std::move(TestTensor(DType::kBF16, {64, 256}).randomize("a"));
+  const TestTensor b = std::move(TestTensor(DType::kBF16, {96, 256}).randomize("b"));
+  const TestTensor wide = run(f.device, s, a, b, a);
+  s.out = DType::kBF16;
+  const TestTensor narrow = run(f.device, s, a, b, a);
+  for (std::int64_t i = 0; i < 64 * 96; ++i) ASSERT_NEAR(narrow.at(i), wide.at(i), std::abs(wide.at(i)) * 0x1.02p-8 + 1e-5);
+}
+
+TEST(Matmul, SameBitsWhateverRanBeforeAndWhereverThingsLie) {
+  for (const DType in : {DType::kF32, DType::kBF16}) {
+    for (const Transpose ta : {Transpose::kNo, Transpose::kYes}) {
+      Fixture f, fresh;
+      const MatmulShape s{100, 72, 520, ta, Transpose::kNo, in, DType::kF32, Accumulate::kNo};
+      const TestTensor a = std::move(TestTensor(in, stored(100, 520, ta)).randomize("a")), b = std::move(TestTensor(in, {520, 72}).randomize("b"));
+      const TestTensor a_shifted = std::move(TestTensor(in, stored(100, 520, ta), 3).randomize("a"));
+      const TestTensor b_shifted = std::move(TestTensor(in, {520, 72}, 5).randomize("b"));
+      const TestTensor first = run(f.device, s, a, b, a);
+      check_exact(f.device, {9, 9, 9, Transpose::kNo, Transpose::kNo, in, DType::kF32, Accumulate::kNo});
+      EXPECT_TRUE(run(f.device, s, a, b, a).same_bits(first));
+      EXPECT_TRUE(run(fresh.device, s, a, b, a).same_bits(first));
+      EXPECT_TRUE(run(f.device, s, a_shifted, b_shifted, a, 1).same_bits(first)) << name_of(s) << " depends on alignment";
+    }
+  }
+}
+
+TEST(Matmul, UsesTheKernelMadeForTheShape) {
+  if (!onednn_has_native_bf16()) GTEST_SKIP() << "this processor has no bf16 instructions";
+  OnednnMatmul matmul(Bf16Products::kNative, row_kernels(IsaLevel::kAvx512));
+  const auto entry = [&](const MatmulShape& s) {
+    matmul.prepare(s);
+    return matmul.entry_point(s);
+  };
+  const DType h = DType::kBF16, w = DType::kF32;
+  const Transpose n = Transpose::kNo, t = Transpose::kYes;
+  // Forward y = x W^T, input gradient dx = dy W, weight gradient dW += dy^T x.
+  EXPECT_EQ(entry({256, 768, 768, n, t, h, h, Accumulate::kNo}).find("brg:avx512_core"), 0u);
+  EXPECT_EQ(entry({256, 768, 768, n, n, h, h, Accumulate::kNo}).find("brg:avx512_core"), 0u);
+  EXPECT_EQ(entry({768, 768, 256, t, n, h, w, Accumulate::kYes}).find("brg:avx512_core"), 0u);
+  EXPECT_EQ(entry({768, 768, 1024, t, n, h, w, Accumulate::kYes}), "gemm_bf16bf16f32");
+  EXPECT_EQ(entry({256, 768, 768, n, t, w, w, Accumulate::kNo}), "dnnl_sgemm");
+  EXPECT_EQ(entry({256, 0, 768, n, t, w, w, Accumulate::kNo}), "nothing");
+  OnednnMatmul converted(Bf16Products::kConverted, row_kernels(IsaLevel::kBaseline));
+  EXPECT_GT(converted.prepare({256, 768, 768, n, t, h, h, Accumulate::kNo}), 0);
+  EXPECT_EQ(converted.entry_point({256, 768, 768, n, t, h, h, Accumulate::kNo}), "converted sgemm");
+}
+
+TEST(Matmul, MistakesAreNamed) {
+  Fixture f;
+  Ops& ops = f.device.ops();
+  const TestTensor a(DType::kF32, {4, 8}), b(DType::kF32, {8, 3}), out(DType::kF32, {4, 3}), half(DType::kBF16, {8, 3}), none(DType::kU8, {0});
+  const auto message = [&](TensorView o, TensorView x, Transpose tx, TensorView y, Transpose ty) -> std::string {
+    try {
+      ops.matmul(f.device.compute_stream(), o, x, tx, y, ty, Accumulate::kNo, none.view());
+    } catch (const InternalError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  const Transpose n = Transpose::kNo, t = Transpose::kYes;
+  EXPECT_NE(message(out.view(), a.view(), n, b.view(), n).find("matmul 4x3x8 nn f32->f32 was not prepared"), std::string::npos);
+  EXPECT_NE(message(out.view(), a.view(), n, b.view(), t).find("do not fit together"), std::string::npos);
+  EXPECT_NE(message(out.view(), a.view(), n, half.view(), n).find("b is bf16"), std::string::npos);
+  EXPECT_NE(message(a.view(), a.view(), n, b.view(), n).find("expected [4, 3]"), std::string::npos);
+  EXPECT_THROW(ops.prepare_matmul({4, 3, 8, n, n, DType::kF32, DType::kBF16, Accumulate::kNo}), InternalError);
+  EXPECT_THROW(ops.prepare_matmul({-1, 3, 8, n, n, DType::kF32, DType::kF32, Accumulate::kNo}), InternalError);
+  Fixture converted(IsaLevel::kBaseline);
+  const MatmulShape s{8, 8, 8, n, n, DType::kBF16, DType::kF32, Accumulate::kNo};
+  ASSERT_GT(converted.device.ops().prepare_matmul(s), 0);
+  const TestTensor x(DType::kBF16, {8, 8}), y(DType::kF32, {8, 8});
+  EXPECT_THROW(converted.device.ops().matmul(converted.device.compute_stream(), y.view(), x.view(), n, x.view(), n, Accumulate::kNo,
+                                             none.view()), InternalError);
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,104 @@
+// Prints rates of matrix products (forward, input gradient, weight gradient) and attention on one thread, by shape:
+//   perf_device [seconds per measurement]
+// Operands are random; medians over repeated runs. ONEDNN_VERBOSE=1 shows the kernels oneDNN chooses.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <vector>
+
+#include "core/clock.h"
+#include "device/cpu/cpu_device.h"
+#include "tests/device/operands.h"
+
+namespace trident {
+namespace {
+
+// Median seconds of f(), run for about `budget` seconds after one warm-up run.
+template <class F>
+double median_seconds(double budget, F&& f) {
+  f();
+  std::vector<double> samples;
+  const double end = monotonic_seconds() + budget;
+  while (samples.size() < 3 || monotonic_seconds() < end) {
+    const double start = monotonic_seconds();
+    f();
+    samples.push_back(monotonic_seconds() - start);
+  }
+  std::nth_element(samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2), samples.end());
+  return samples[samples.size() / 2];
+}
+
+double product_rate(CpuDevice& device, OnednnMatmul& names, const MatmulShape& s, double budget, std::string& entry) {
+  const bool ta = s.transpose_a == Transpose::kYes, tb = s.transpose_b == Transpose::kYes;
+  const TestTensor a = std::move(TestTensor(s.in, ta ? Shape{s.k, s.m} : Shape{s.m, s.k}).randomize("a"));
+  const TestTensor b = std::move(TestTensor(s.in, tb ? Shape{s.n, s.k} : Shape{s.k, s.n}).randomize("b"));
+  const TestTensor out(s.out, {s.m, s.n});
+  const TestTensor workspace(DType::kU8, {device.ops().prepare_matmul(s)});
+  names.prepare(s);
+  entry = names.entry_point(s);
+  const double seconds = median_seconds(budget, [&] {
+    device.ops().matmul(device.compute_stream(), out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate,
+                        workspace.view());
+  });
+  return 2e-9 * static_cast<double>(s.m * s.n * s.k) / seconds;
+}
+
+// A layer y[M,N] = x[M,K] W[N,K]^T: its three products.
+void print_layer(CpuDevice& device, OnednnMatmul& names, DType dtype, std::int64_t m, std::int64_t n, std::int64_t k, double budget) {
+  const Transpose no = Transpose::kNo, yes = Transpose::kYes;
+  const MatmulShape products[] = {{m, n, k, no, yes, dtype, dtype, Accumulate::kNo},
+                                  {m, k, n, no, no, dtype, dtype, Accumulate::kNo},
+                                  {n, k, m, yes, no, dtype, DType::kF32, Accumulate::kYes}};
+  const char* labels[] = {"forward", "dgrad", "wgrad"};
+  for (int i = 0; i < 3; ++i) {
+    std::string entry;
+    const double rate = product_rate(device, names, products[i], budget, entry);
+    fmt::print("{:<5} M={:<5} N={:<5} K={:<5} {:<8} {:>8.1f} GF/s  {}\n", to_string(dtype), m, n, k, labels[i], rate, entry);
+  }
+}
+
+// Rates count the products that the causal mask leaves: 2 forward, 5 backward.
+void print_attention(CpuDevice& device, DType dtype, std::int64_t heads, std::int64_t length, std::int64_t width, double budget) {
+  AttentionShape s;
+  s.batch = 1, s.query_heads = heads, s.kv_heads = heads, s.query_length = length, s.key_length = length, s.head_dim = width;
+  s.scale = 1.0f / std::sqrt(static_cast<float>(width)), s.dtype = dtype;
+  const Shape shape{1, heads, length, width};
+  TestTensor q(dtype, shape), k(dtype, shape), v(dtype, shape), d_out(dtype, shape);
+  q.randomize("q"), k.randomize("k"), v.randomize("v"), d_out.randomize("d_out");
+  const TestTensor out(dtype, shape), lse(DType::kF32, {1, heads, length}), d_q(dtype, shape), d_k(dtype, shape), d_v(dtype, shape);
+  const TestTensor workspace(DType::kU8, {device.ops().attention_workspace(s)});
+  const double product = 1e-9 * static_cast<double>(heads * length * (length + 1) * width);
+  const double forward = median_seconds(budget, [&] {
+    device.ops().attention_forward(device.compute_stream(), s, out.view(), lse.view(), q.view(), k.view(), v.view(), workspace.view());
+  });
+  const double backward = median_seconds(budget, [&] {
+    device.ops().attention_backward(device.compute_stream(), s, d_q.view(), d_k.view(), d_v.view(), d_out.view(), out.view(), q.view(),
+                                    k.view(), v.view(), lse.view(), workspace.view());
+  });
+  fmt::print("{:<5} attention heads={} S={} D={}  forward {:.2f} ms {:.1f} GF/s  backward {:.2f} ms {:.1f} GF/s\n", to_string(dtype),
+             heads, length, width, 1e3 * forward, 2 * product / forward, 1e3 * backward, 5 * product / backward);
+}
+
+}  // namespace
+}  // namespace trident
+
+int main(int argc, char** argv) {
+  using namespace trident;
+  const double budget = argc > 1 ? std::atof(argv[1]) : 0.3;
+  Doorbell bell;
+  CpuDevice device(bell, {});
+  OnednnMatmul names(device.has_fast_bf16() ? Bf16Products::kNative : Bf16Products::kConverted,
+                     row_kernels(detect_cpu_features().level));
+  fmt::print("{}\n", device.describe());
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    print_layer(device, names, dtype, 512, 768, 768, budget);
+    print_layer(device, names, dtype, 1024, 768, 3072, budget);
+    print_layer(device, names, dtype, 256, 64, 256, budget);
+    print_layer(device, names, dtype, 64, 64, 64, budget);
+    print_attention(device, dtype, 12, 256, 64, budget);
+    print_attention(device, dtype, 12, 1024, 64, budget);
+  }
+  return 0;
+}
