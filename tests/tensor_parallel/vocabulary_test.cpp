@@ -1,0 +1,127 @@
+// Vocabulary-parallel embedding and cross-entropy over 1, 2, 4 ranks against plain loops in double; padding changes nothing.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "core/int_math.h"
+#include "tensor_parallel/vocab_parallel_cross_entropy.h"
+#include "tensor_parallel/vocab_parallel_embedding.h"
+#include "tests/support/planned_unit.h"
+
+namespace trident {
+namespace {
+
+using testing::GradientCollector;
+using testing::PlannedUnit;
+using testing::TensorRank;
+
+constexpr std::int64_t kSequence = 8, kBatch = 2, kRows = kSequence * kBatch, kHidden = 4, kVocabulary = 11;
+
+struct Case {
+  int degree;
+  bool sequence_parallel;
+  std::int64_t padding;  // the vocabulary is padded to a multiple of this per rank
+  std::int64_t padded() const { return round_up(kVocabulary, padding * degree); }
+};
+
+LayerGeometry geometry_of(const Case& c, int rank) {
+  return {.sequence = kSequence, .micro_batch = kBatch, .tensor_degree = c.degree, .tensor_rank = rank, .sequence_parallel = c.sequence_parallel};
+}
+
+class VocabularyTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(VocabularyTest, EmbeddingEqualsSerial) {
+  const Case c = GetParam();
+  std::vector<double> table(kVocabulary * kHidden), d_y(kRows * kHidden), d_table(table.size(), 0.0);
+  std::vector<std::int32_t> tokens(kRows);
+  for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<double>(i) - 20.0;
+  for (std::size_t i = 0; i < d_y.size(); ++i) d_y[i] = static_cast<double>(i * 3 % 7) - 3.0;
+  for (std::size_t r = 0; r < kRows; ++r) tokens[r] = static_cast<std::int32_t>(r * 5 % kVocabulary);
+  for (std::size_t i = 0; i < d_y.size(); ++i) d_table[static_cast<std::size_t>(tokens[i / kHidden]) * kHidden + i % kHidden] += d_y[i];
+
+  GradientCollector collector(c.degree);
+  testing::run_tensor_ranks(c.degree, {}, [&](TensorRank& rank) {
+    const LayerGeometry g = geometry_of(c, rank.rank());
+    UnitPlan plan(g, rank.device.ops());
+    ParamSpec spec;
+    spec.name = "table";
+    spec.parts = {{.tensor = "table", .tensor_shape = {kVocabulary, kHidden}, .rows = kVocabulary, .padded_rows = c.padded()}};
+    if (c.degree > 1) spec.sharding = {ShardDim::kRows, c.degree};
+    VocabParallelEmbedding embedding(c.padded() / c.degree, kHidden, plan.param_list().add(spec));
+    embedding.plan_forward(plan);
+    embedding.plan_backward_input(plan);
+    PlannedUnit unit(rank, plan, {{"table", table}});
+
+    std::vector<float> y(static_cast<std::size_t>(g.local_rows() * kHidden));
+    const ConstTensorView token_view(tokens.data(), DType::kI32, {kRows});
+    embedding.forward(unit.run(), {y.data(), DType::kF32, g.activation_shape(kHidden)}, token_view);
+    float* d = embedding.d_y(unit.run()).as<float>();
+    const auto offset = static_cast<std::size_t>(g.row_offset() * kHidden);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t at = offset + i;
+      EXPECT_EQ(y[i], table[static_cast<std::size_t>(tokens[at / kHidden]) * kHidden + at % kHidden]) << "row " << at / kHidden;
+      d[i] = static_cast<float>(d_y[at]);
+    }
+    embedding.backward_weight(unit.run(), token_view);
+    unit.collect(collector);
+  });
+  EXPECT_EQ(collector.whole().at("table"), d_table);
+}
+
+TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
+  const Case c = GetParam();
+  const float scale = 0.125f;
+  std::vector<double> logits(kRows * kVocabulary), d_logits(logits.size());
+  std::vector<std::int32_t> targets(kRows);
+  double loss = 0.0;
+  for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = 3.0 * std::sin(static_cast<double>(i)) + (i % 13 == 0 ? 40.0 : 0.0);
+  for (std::size_t r = 0; r < kRows; ++r) {
+    targets[r] = r % 5 == 4 ? -1 : static_cast<std::int32_t>(r * 3 % kVocabulary);
+    if (targets[r] < 0) continue;
+    const double* row = &logits[r * kVocabulary];
+    double largest = *std::max_element(row, row + kVocabulary), sum = 0.0;
+    for (std::size_t v = 0; v < kVocabulary; ++v) sum += std::exp(row[v] - largest);
+    for (std::size_t v = 0; v < kVocabulary; ++v)
+      d_logits[r * kVocabulary + v] = (std::exp(row[v] - largest) / sum - (targets[r] == static_cast<std::int32_t>(v))) * scale;
+    loss += std::log(sum) + largest - row[targets[r]];
+  }
+
+  testing::run_tensor_ranks(c.degree, {}, [&](TensorRank& rank) {
+    const LayerGeometry g = geometry_of(c, rank.rank());
+    const auto columns = static_cast<std::size_t>(c.padded() / c.degree), first = columns * static_cast<std::size_t>(rank.rank());
+    UnitPlan plan(g, rank.device.ops());
+    VocabParallelCrossEntropy cross_entropy(static_cast<std::int64_t>(columns), kVocabulary);
+    cross_entropy.plan(plan);
+    PlannedUnit unit(rank, plan, {});
+
+    std::vector<float> local(kRows * columns, 1e6f);  // padding columns hold nonsense
+    for (std::size_t r = 0; r < kRows; ++r)
+      for (std::size_t v = 0; v < columns && first + v < kVocabulary; ++v)
+        local[r * columns + v] = static_cast<float>(logits[r * kVocabulary + first + v]);
+    double result = -1.0;
+    const TensorView view(local.data(), DType::kF32, {kRows, static_cast<std::int64_t>(columns)}), loss_view(&result, DType::kF64, {1});
+    const ConstTensorView target_view(targets.data(), DType::kI32, {kRows});
+    cross_entropy.forward(unit.run(), loss_view, view, target_view);
+    cross_entropy.backward(unit.run(), view, target_view, scale);
+    EXPECT_NEAR(result, loss, 1e-6 * loss);
+    for (std::size_t r = 0; r < kRows; ++r)
+      for (std::size_t v = 0; v < columns; ++v) {
+        const double expected = first + v < kVocabulary ? d_logits[r * kVocabulary + first + v] : 0.0;
+        EXPECT_NEAR(local[r * columns + v], expected, 1e-6) << "row " << r << ", token " << first + v;
+      }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Degrees, VocabularyTest,
+                         ::testing::Values(Case{1, false, 1}, Case{1, false, 128}, Case{2, false, 1}, Case{2, true, 4}, Case{4, false, 8},
+                                           Case{4, true, 1}),  // 8 rows a rank: two ranks hold padding only
+                         [](const auto& info) {
+                           return std::to_string(info.param.degree) + "Padding" + std::to_string(info.param.padding) +
+                                  (info.param.sequence_parallel ? "SequenceParallel" : "");
+                         });
+
+}  // namespace
+}  // namespace trident
