@@ -28,9 +28,8 @@ constexpr Preset kPresets[] = {
     // Brown et al. 2020, table 2.1, with dense attention in every layer (the paper alternates dense and banded).
     {"gpt3-175b",
      R"({"model_type": "gpt2", "vocab_size": 50257, "n_positions": 2048, "n_embd": 12288, "n_layer": 96, "n_head": 96})"},
-    // Ours, for GPT-2's vocabulary, tied, so that the name counts all parameters. Layers and heads divide by 8 and 4: every layout
-    // of up
-    // to 4 pipeline stages of 2 chunks and 8 tensor ranks fits.
+    // Ours, for GPT-2's vocabulary, tied, so that the name counts all parameters. Layers divide by 4 and heads by 8, for layouts of
+    // up to 4 pipeline stages and 8 tensor ranks.
     // 0.95M, nearly all of it the embedding: for smoke tests, not for learning anything.
     {"llama-1m",
      R"({"model_type": "llama", "vocab_size": 50257, "hidden_size": 16, "intermediate_size": 256, "num_hidden_layers": 8,

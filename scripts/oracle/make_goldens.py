@@ -136,7 +136,7 @@ ROPE_CASES = {
     "yarn-factor-from-context": dict(rope_type="yarn", rope_theta=10000.0, factor=None,
                                      original_max_position_embeddings=8192),
 }
-ROPE_POSITIONS = [0, 1, 2, 3, 7, 100, 1023, 8191, 131071]
+ROPE_POSITIONS = [0, 1, 2, 3, 7, 100, 1023, 8191, 20000]
 
 
 def write_rope(path):

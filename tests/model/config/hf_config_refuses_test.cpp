@@ -1,0 +1,155 @@
+// Every way in which a configuration is refused: the message names where, key, value and remedy.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/check.h"
+#include "model/model_config.h"
+
+namespace trident {
+namespace {
+
+const std::string kLlama =
+    R"("hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2)";
+const std::string kGpt2 = R"("model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4)";
+
+std::string llama(const std::string& more) { return R"({"model_type": "llama", )" + kLlama + ", " + more + "}"; }
+std::string family(const std::string& type, const std::string& more) {
+  return R"({"model_type": ")" + type + "\", " + kLlama + ", " + more + "}";
+}
+std::string gpt2(const std::string& more) { return "{" + kGpt2 + ", " + more + "}"; }
+
+// The configuration is refused, in one line that contains each of `parts`.
+void expect_refused(const std::string& json, const std::vector<std::string>& parts) {
+  try {
+    model_config_from_hf_json(json, "model");
+    ADD_FAILURE() << "accepted: " << json;
+  } catch (const ConfigError& error) {
+    const std::string message = error.what();
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    EXPECT_EQ(message.rfind("model", 0), 0u) << message;
+    for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << message << "\n  lacks: " << part;
+  }
+}
+
+TEST(HfConfigRefuses, TextThatIsNoObject) {
+  expect_refused("[1]", {"must be an object"});
+  expect_refused("{", {});
+}
+
+TEST(HfConfigRefuses, ModelTypes) {
+  expect_refused("{}", {"model.model_type", "(missing)", "gpt2, llama"});
+  expect_refused(R"({"model_type": "bert"})", {"model.model_type = \"bert\"", "must be one of"});
+  expect_refused(R"({"model_type": "mixtral"})", {"\"mixtral\"", "mixture-of-experts"});
+  expect_refused(R"({"model_type": 3})", {"must be a string, not an integer"});
+  expect_refused(family("qwen2", R"("architectures": ["LlamaForCausalLM"])"), {"architectures", "qwen2"});
+  expect_refused(family("qwen2", R"("architectures": ["Qwen2MoeForCausalLM"])"), {"architectures"});
+}
+
+TEST(HfConfigRefuses, UnknownKeysWithTheNearestKnownOne) {
+  expect_refused(llama(R"("rope_tehta": 1e6)"), {"model.rope_tehta = 1000000.0", "unknown key", "\"rope_theta\""});
+  expect_refused(gpt2(R"("n_layers": 2)"), {"\"n_layer\""});
+  expect_refused(llama(R"("num_local_experts": 8)"), {"num_local_experts", "unknown key"});
+  expect_refused(llama(R"("rope_scaling": {"rope_type": "linear", "facto": 2.0})"), {"model.rope_scaling.facto", "\"factor\""});
+}
+
+TEST(HfConfigRefuses, MissingSizesAndWrongTypes) {
+  expect_refused(R"({"model_type": "llama"})", {"model.hidden_size: is missing"});
+  expect_refused(R"({"model_type": "gpt2"})", {"model.n_embd: is missing"});
+  expect_refused(llama(R"("vocab_size": "big")"), {"model.vocab_size = \"big\"", "must be an integer, not a string"});
+  expect_refused(llama(R"("vocab_size": 100.0)"), {"must be an integer"});
+  expect_refused(llama(R"("rms_norm_eps": "small")"), {"must be a number"});
+  expect_refused(llama(R"("tie_word_embeddings": 1)"), {"must be true or false"});
+  expect_refused(gpt2(R"("hidden_size": 32)"), {"contradicts", "hidden_size = 32"});
+}
+
+TEST(HfConfigRefuses, SizesThatDoNotFit) {
+  expect_refused(llama(R"("vocab_size": 0)"), {"vocab_size = 0"});
+  expect_refused(llama(R"("vocab_size": 4294967296)"), {"2147483647"});
+  expect_refused(llama(R"("max_position_embeddings": -1)"), {"max_position_embeddings = -1"});
+  expect_refused(
+      R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+                     "num_key_value_heads": 3})",
+      {"4 attention heads", "3 key/value heads"});
+  expect_refused(
+      R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 5})",
+      {"hidden size 64 is not divisible by 5", "head_dim"});
+  expect_refused(
+      R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 0})",
+      {"0 attention heads"});
+  expect_refused(llama(R"("head_dim": 15)"), {"head_dim = 15", "even"});
+  expect_refused(llama(R"("partial_rotary_factor": 0.05)"), {"even number"});
+  expect_refused(llama(R"("partial_rotary_factor": 1.5)"), {"partial_rotary_factor = 1.5"});
+  expect_refused(llama(R"("rms_norm_eps": 0)"), {"norm epsilon = 0"});
+  expect_refused(llama(R"("initializer_range": -0.02)"), {"initializer_range"});
+  expect_refused(llama(R"("rope_theta": 1.0)"), {"rope theta = 1"});
+}
+
+TEST(HfConfigRefuses, RopeScalings) {
+  for (const std::string type : {"dynamic", "longrope", "mrope"})
+    expect_refused(llama(R"("rope_scaling": {"rope_type": ")" + type + R"(", "factor": 2.0})"),
+                   {"rope_scaling.rope_type = \"" + type, "yarn"});
+  expect_refused(llama(R"("rope_scaling": {"type": "linear"})"), {"factor", "needs a factor"});
+  expect_refused(llama(R"("rope_scaling": {"type": "linear", "factor": -1.0})"), {"rope factor = -1"});
+  expect_refused(llama(R"("rope_scaling": 3)"), {"rope_scaling: must be an object"});
+  expect_refused(llama(R"("rope_scaling": {"type": "linear", "rope_type": "yarn", "factor": 2.0})"), {"contradicts"});
+  expect_refused(llama(R"("rope_scaling": {"type": "linear", "factor": 2.0}, "rope_parameters": {"rope_type": "default"})"),
+                 {"contradicts rope_parameters"});
+  expect_refused(llama(R"("rope_scaling": {"type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0})"),
+                 {"high_freq_factor = 4"});
+  expect_refused(llama(R"("rope_scaling": {"type": "llama3", "factor": 8.0, "original_max_position_embeddings": -5})"),
+                 {"original_max_position_embeddings"});
+  expect_refused(llama(R"("rope_scaling": {"type": "yarn", "original_max_position_embeddings": -5})"),
+                 {"original_max_position_embeddings"});
+  expect_refused(llama(R"("rope_scaling": {"type": "yarn", "factor": 8.0, "beta_fast": 0.5})"), {"beta_fast = 0.5"});
+  expect_refused(llama(R"("rope_scaling": {"type": "yarn", "factor": 8.0, "attention_factor": 0})"), {"attention_factor = 0"});
+  expect_refused(llama(R"("rope_interleaved": true)"), {"rope_interleaved = true"});
+}
+
+TEST(HfConfigRefuses, FeaturesThatDoNotExistHere) {
+  expect_refused(llama(R"("hidden_act": "gelu")"), {"hidden_act = \"gelu\"", "silu"});
+  expect_refused(gpt2(R"("activation_function": "relu")"), {"activation_function", "gelu_new"});
+  expect_refused(gpt2(R"("scale_attn_weights": false)"), {"scale_attn_weights = false", "set it to true"});
+  expect_refused(gpt2(R"("scale_attn_by_inverse_layer_idx": true)"), {"set it to false"});
+  expect_refused(gpt2(R"("add_cross_attention": true)"), {"cross-attention"});
+  expect_refused(llama(R"("quantization_config": {"bits": 4})"), {"quantization_config", "quantised"});
+  expect_refused(family("olmo", R"("clip_qkv": 8.0)"), {"clip_qkv"});
+}
+
+TEST(HfConfigRefuses, Dropout) {
+  expect_refused(gpt2(R"("attn_pdrop": 0.1)"), {"model.attn_pdrop = 0.1", "set it to 0", "model.dropout"});
+  expect_refused(llama(R"("attention_dropout": 0.1)"), {"model.attention_dropout = 0.1"});
+  expect_refused(gpt2(R"("resid_pdrop": 1.0)"), {"residual dropout = 1"});
+  expect_refused(gpt2(R"("embd_pdrop": -0.1)"), {"embedding dropout = -0.1"});
+  EXPECT_THROW(model_config_from_hf_json("{" + kGpt2 + "}", "model", 1.5), ConfigError);
+}
+
+TEST(HfConfigRefuses, SlidingWindows) {
+  expect_refused(family("mistral", R"("max_position_embeddings": 8192)"),
+                 {"sliding_window = (missing)", "missing key means 4096", "null"});
+  expect_refused(family("mistral", R"("max_position_embeddings": 128, "sliding_window": 64)"),
+                 {"sliding_window = 64", "at most 64"});
+  expect_refused(family("qwen2", R"("use_sliding_window": true, "sliding_window": 64, "max_window_layers": 1)"),
+                 {"sliding_window = 64"});
+  expect_refused(
+      family("qwen3",
+             R"("use_sliding_window": true, "sliding_window": 64, "layer_types": ["full_attention", "sliding_attention"])"),
+      {"sliding_window = 64"});
+  expect_refused(llama(R"("layer_types": ["full_attention", "sliding_attention"])"), {"layer_types", "not supported"});
+  expect_refused(llama(R"("layer_types": ["full_attention", "linear_attention"])"), {"only \"full_attention\""});
+  expect_refused(llama(R"("layer_types": ["full_attention"])"), {"one entry per layer (2)"});
+}
+
+TEST(HfConfigRefuses, FilesAreNamedAsFiles) {
+  try {
+    model_config_from_hf_json(R"({"model_type": "bert"})", "models/x/config.json");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(),
+                 "models/x/config.json: model_type = \"bert\": must be one of gpt2, llama, qwen2, qwen3, mistral, olmo");
+  }
+}
+
+}  // namespace
+}  // namespace trident

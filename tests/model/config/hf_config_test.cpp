@@ -1,0 +1,171 @@
+#include <gtest/gtest.h>
+
+#include "core/file_io.h"
+#include "model/model_config.h"
+#include "model/model_stats.h"
+
+namespace trident {
+namespace {
+
+ModelConfig golden(const std::string& name) {
+  const std::string path = std::string(TRIDENT_MODEL_GOLDENS "/") + name + "/config.json";
+  return model_config_from_hf_json(read_file(path), path);
+}
+
+// What every configuration of Llama's kind needs, and `more` keys.
+ModelConfig tiny(const std::string& type, const std::string& more, std::optional<double> dropout = std::nullopt) {
+  return model_config_from_hf_json(
+      R"({"model_type": ")" + type +
+          R"(", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4)" +
+          (more.empty() ? "" : ", " + more) + "}",
+      "model", dropout);
+}
+
+ModelConfig tiny_gpt2(const std::string& more, std::optional<double> dropout = std::nullopt) {
+  return model_config_from_hf_json(
+      R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 3, "n_head": 4)" + (more.empty() ? "" : ", " + more) + "}", "model",
+      dropout);
+}
+
+TEST(HfConfig, ReadsWhatTransformersWrites) {
+  const ModelConfig gpt2 = golden("gpt2");
+  EXPECT_EQ(gpt2.family, ModelFamily::kGpt2);
+  EXPECT_EQ(gpt2.ffn, 64);
+  EXPECT_EQ(gpt2.max_positions, 32);
+  EXPECT_EQ(gpt2.norm, NormKind::kLayerNorm);
+  EXPECT_EQ(gpt2.activation, Activation::kGeluTanh);
+  EXPECT_EQ(gpt2.position, PositionKind::kLearned);
+  EXPECT_TRUE(gpt2.qkv_bias && gpt2.output_bias && gpt2.mlp_bias && gpt2.tie_embeddings);
+
+  const ModelConfig llama = golden("llama");
+  EXPECT_EQ(llama.kv_heads, 2);
+  EXPECT_EQ(llama.head_dim, 8);
+  EXPECT_EQ(llama.norm_eps, 1e-5);
+  EXPECT_FALSE(llama.tie_embeddings || llama.qkv_bias || llama.mlp_bias || llama.qk_norm);
+
+  const ModelConfig scaled = golden("llama3_rope");
+  EXPECT_EQ(scaled.rope.scaling, RopeScaling::kLlama3);
+  EXPECT_EQ(scaled.rope.original_max_positions, 16);
+  EXPECT_TRUE(scaled.qkv_bias && scaled.output_bias && scaled.mlp_bias && scaled.tie_embeddings);
+
+  const ModelConfig qwen2 = golden("qwen2");
+  EXPECT_TRUE(qwen2.qkv_bias && !qwen2.output_bias);
+  EXPECT_EQ(qwen2.rope.theta, 1e6);
+
+  const ModelConfig qwen3 = golden("qwen3");
+  EXPECT_TRUE(qwen3.qk_norm && !qwen3.qkv_bias);
+  EXPECT_EQ(qwen3.query_width(), 64);
+  EXPECT_EQ(qwen3.rope.scaling, RopeScaling::kYarn);
+
+  EXPECT_EQ(golden("mistral").family, ModelFamily::kMistral);
+}
+
+TEST(HfConfig, DefaultsOfAMissingKey) {
+  const ModelConfig llama = tiny("llama", "");
+  EXPECT_EQ(llama.vocab_size, 32000);
+  EXPECT_EQ(llama.kv_heads, 4) << "as many as heads";
+  EXPECT_EQ(llama.head_dim, 16);
+  EXPECT_EQ(llama.max_positions, 2048);
+  EXPECT_EQ(llama.norm_eps, 1e-6);
+  EXPECT_EQ(llama.rope.theta, 10000.0);
+  EXPECT_EQ(llama.init_std, 0.02);
+  EXPECT_FALSE(llama.tie_embeddings);
+
+  const ModelConfig qwen3 = tiny("qwen3", R"("num_key_value_heads": 2)");
+  EXPECT_EQ(qwen3.head_dim, 128) << "Qwen3's default, not hidden / heads";
+  EXPECT_EQ(qwen3.max_positions, 32768);
+  EXPECT_EQ(tiny("qwen3", R"("num_key_value_heads": null)").kv_heads, 4);
+  EXPECT_EQ(tiny("mistral", R"("num_key_value_heads": 4, "sliding_window": null)").max_positions, 131072);
+  EXPECT_EQ(tiny("olmo", "").norm, NormKind::kPlainLayerNorm);
+
+  const ModelConfig gpt2 = tiny_gpt2("");
+  EXPECT_EQ(gpt2.vocab_size, 50257);
+  EXPECT_EQ(gpt2.max_positions, 1024);
+  EXPECT_EQ(gpt2.ffn, 256);
+  EXPECT_EQ(gpt2.norm_eps, 1e-5);
+  EXPECT_TRUE(gpt2.tie_embeddings);
+}
+
+TEST(HfConfig, Gpt2AlsoTakesTheStandardNames) {
+  const ModelConfig config = model_config_from_hf_json(
+      R"({"model_type": "gpt2", "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+          "max_position_embeddings": 99})",
+      "model");
+  EXPECT_EQ(config.max_positions, 99);
+  EXPECT_EQ(num_parameters(config), num_parameters(tiny_gpt2(R"("n_positions": 99)")));
+  EXPECT_EQ(tiny_gpt2(R"("n_inner": null)").ffn, 256);
+}
+
+TEST(HfConfig, OldAndNewRopeSpellingsAgree) {
+  const std::string keys =
+      R"("factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 512)";
+  const ModelConfig old_style = tiny("llama", R"("rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", )" + keys + "}");
+  const std::string inside = R"({"rope_type": "llama3", "rope_theta": 500000.0, )" + keys + "}";
+  EXPECT_EQ(tiny("llama", R"("rope_parameters": )" + inside), old_style);
+  EXPECT_EQ(tiny("llama", R"("rope_theta": 1.5, "rope_parameters": )" + inside), old_style) << "the value inside wins";
+  EXPECT_EQ(tiny("llama", R"("rope_parameters": {"full_attention": )" + inside + "}"), old_style) << "one object per kind of layer";
+  EXPECT_EQ(tiny("llama", R"("rope_scaling": )" + inside + R"(, "rope_parameters": )" + inside), old_style)
+      << "both spellings, equal";
+  EXPECT_EQ(old_style.rope.theta, 500000.0);
+  EXPECT_EQ(old_style.rope.factor, 8.0);
+}
+
+TEST(HfConfig, RopeScalings) {
+  EXPECT_EQ(tiny("llama", R"("rope_scaling": null)").rope, RopeConfig{});
+  EXPECT_EQ(tiny("llama", R"("rope_parameters": {"rope_type": "default", "rope_theta": 10000.0})").rope, RopeConfig{});
+  const RopeConfig linear = tiny("llama", R"("rope_scaling": {"type": "linear", "factor": 2.0})").rope;
+  EXPECT_EQ(linear.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(linear.factor, 2.0);
+  const RopeConfig yarn =
+      tiny("llama", R"("rope_scaling": {"type": "yarn", "original_max_position_embeddings": 256, "beta_fast": 20,
+                                           "mscale": 1.0, "mscale_all_dim": 0.5, "truncate": false})")
+          .rope;
+  EXPECT_EQ(yarn.factor, 8.0) << "max_position_embeddings / original";
+  EXPECT_EQ(yarn.beta_fast, 20.0);
+  EXPECT_EQ(yarn.beta_slow, 1.0);
+  EXPECT_EQ(yarn.mscale_all_dim, 0.5);
+  EXPECT_FALSE(yarn.truncate);
+  EXPECT_EQ(tiny("llama", R"("rope_scaling": {"type": "yarn", "factor": 4.0})").rope.original_max_positions, 2048);
+  EXPECT_EQ(tiny("llama", R"("original_max_position_embeddings": 64, "rope_scaling": {"type": "yarn", "factor": 4.0,
+                             "original_max_position_embeddings": 128})")
+                .rope.original_max_positions,
+            64)
+      << "beside the object wins";
+}
+
+TEST(HfConfig, DropoutIsWhatTheFileOrTheUserSays) {
+  EXPECT_EQ(tiny_gpt2("").residual_dropout, 0.0) << "a missing key is no dropout";
+  const ModelConfig file = tiny_gpt2(R"("resid_pdrop": 0.1, "embd_pdrop": 0.2, "attn_pdrop": 0)");
+  EXPECT_EQ(file.residual_dropout, 0.1);
+  EXPECT_EQ(file.embedding_dropout, 0.2);
+  const ModelConfig user = tiny_gpt2(R"("resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1)", 0.05);
+  EXPECT_EQ(user.residual_dropout, 0.05);
+  EXPECT_EQ(user.embedding_dropout, 0.05);
+  EXPECT_EQ(tiny("llama", "", 0.25).residual_dropout, 0.25);
+  EXPECT_EQ(tiny("llama", R"("attention_dropout": 0.1)", 0.0).residual_dropout, 0.0);
+}
+
+TEST(HfConfig, AWindowThatNothingExceedsIsNoWindow) {
+  EXPECT_EQ(tiny("mistral", R"("num_key_value_heads": 2, "max_position_embeddings": 4096)").max_positions, 4096)
+      << "missing key: 4096";
+  EXPECT_NO_THROW(tiny("mistral", R"("num_key_value_heads": 2, "max_position_embeddings": 128, "sliding_window": 128)"));
+  EXPECT_NO_THROW(tiny("qwen2", R"("num_key_value_heads": 2, "use_sliding_window": false, "sliding_window": 16)"));
+  EXPECT_NO_THROW(tiny("qwen2", R"("num_key_value_heads": 2, "use_sliding_window": true, "sliding_window": 16)"))
+      << "3 layers are below max_window_layers = 28: none slides";
+  EXPECT_NO_THROW(tiny("qwen3", R"("num_key_value_heads": 2, "use_sliding_window": true, "sliding_window": 16,
+                                   "layer_types": ["full_attention", "full_attention", "full_attention"], "max_window_layers": 0)"));
+}
+
+TEST(HfConfig, InformationalKeysAreAccepted) {
+  EXPECT_EQ(tiny("llama", R"("architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16", "dtype": "float32",
+                             "use_cache": true,                              "transformers_version": "4.40.0", "bos_token_id": 1, "eos_token_id": [1, 2], "pad_token_id": null,
+                             "pretraining_tp": 2, "_name_or_path": "x",
+                             "layer_types": ["full_attention", "full_attention", "full_attention"])"),
+            tiny("llama", ""));
+  EXPECT_EQ(tiny_gpt2(R"("summary_type": "cls_index", "summary_first_dropout": 0.1, "n_ctx": 1024, "reorder_and_upcast_attn": true,
+                         "task_specific_params": {"text-generation": {"max_length": 50}}, "architectures": ["GPT2LMHeadModel"])"),
+            tiny_gpt2(""));
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,153 @@
+// Parameter counts that others published or computed.
+#include <gtest/gtest.h>
+
+#include "model/model_presets.h"
+#include "model/model_stats.h"
+
+namespace trident {
+namespace {
+
+struct GptCount {
+  const char* name;
+  std::int64_t layers, hidden, vocab, positions, parameters;
+};
+
+ModelConfig gpt(const GptCount& row) {
+  const std::string json =
+      fmt::format(R"({{"model_type": "gpt2", "n_layer": {}, "n_embd": {}, "n_head": 8, "vocab_size": {}, "n_positions": {}}})",
+                  row.layers, row.hidden, row.vocab, row.positions);
+  return model_config_from_hf_json(json, row.name);
+}
+
+// GPT-2 (OpenAI), and the table of mosaicml/llm-foundry, scripts/train/benchmarking/README.md: learned positions, biases, tied.
+constexpr GptCount kPublished[] = {
+    {"gpt2-124m", 12, 768, 50257, 1024, 124439808},          {"gpt2-350m", 24, 1024, 50257, 1024, 354823168},
+    {"gpt2-774m", 36, 1280, 50257, 1024, 774030080},         {"gpt2-1558m", 48, 1600, 50257, 1024, 1557611200},
+    {"mpt-70b-s2048", 80, 8192, 50368, 2048, 64862437376},   {"mpt-30b-s2048", 48, 7168, 50368, 2048, 29975214080},
+    {"mpt-13b-s2048", 40, 5120, 50368, 2048, 12853954560},   {"mpt-7b-s2048", 32, 4096, 50368, 2048, 6658859008},
+    {"mpt-3b-s2048", 32, 2560, 50368, 2048, 2651837440},     {"mpt-1b-s2048", 24, 2048, 50368, 2048, 1315950592},
+    {"mpt-30b-s8192", 48, 7168, 50368, 8192, 30019254272},   {"mpt-30b-s4096", 48, 7168, 50368, 4096, 29989894144},
+    {"mpt-30b-s1024", 48, 7168, 50368, 1024, 29967874048},   {"mpt-13b-s32768", 40, 5120, 50368, 32768, 13011240960},
+    {"mpt-13b-s16384", 40, 5120, 50368, 16384, 12927354880}, {"mpt-13b-s4096", 40, 5120, 50368, 4096, 12864440320},
+    {"mpt-13b-s1024", 40, 5120, 50368, 1024, 12848711680},   {"mpt-7b-s65536", 32, 4096, 50368, 65536, 6918905856},
+    {"mpt-7b-s32768", 32, 4096, 50368, 32768, 6784688128},   {"mpt-7b-s8192", 32, 4096, 50368, 8192, 6684024832},
+    {"mpt-7b-s4096", 32, 4096, 50368, 4096, 6667247616},     {"mpt-7b-s1024", 32, 4096, 50368, 1024, 6654664704},
+    {"mpt-3b-s65536", 32, 2560, 50368, 65536, 2814366720},   {"mpt-3b-s32768", 32, 2560, 50368, 32768, 2730480640},
+    {"mpt-3b-s16384", 32, 2560, 50368, 16384, 2688537600},   {"mpt-3b-s8192", 32, 2560, 50368, 8192, 2667566080},
+    {"mpt-3b-s4096", 32, 2560, 50368, 4096, 2657080320},     {"mpt-3b-s1024", 32, 2560, 50368, 1024, 2649216000},
+    {"mpt-3b-s512", 32, 2560, 50368, 512, 2647905280},       {"mpt-1b-s65536", 24, 2048, 50368, 65536, 1445974016},
+    {"mpt-1b-s32768", 24, 2048, 50368, 32768, 1378865152},   {"mpt-1b-s16384", 24, 2048, 50368, 16384, 1345310720},
+    {"mpt-1b-s8192", 24, 2048, 50368, 8192, 1328533504},     {"mpt-1b-s4096", 24, 2048, 50368, 4096, 1320144896},
+    {"mpt-1b-s1024", 24, 2048, 50368, 1024, 1313853440},     {"mpt-1b-s512", 24, 2048, 50368, 512, 1312804864},
+    {"mpt-760m-s32768", 24, 1536, 50368, 32768, 807656448},  {"mpt-760m-s16384", 24, 1536, 50368, 16384, 782490624},
+    {"mpt-760m-s8192", 24, 1536, 50368, 8192, 769907712},    {"mpt-760m-s4096", 24, 1536, 50368, 4096, 763616256},
+    {"mpt-760m-s2048", 24, 1536, 50368, 2048, 760470528},    {"mpt-760m-s1024", 24, 1536, 50368, 1024, 758897664},
+    {"mpt-760m-s512", 24, 1536, 50368, 512, 758111232},      {"mpt-30b-s512", 48, 7168, 50368, 512, 29964204032},
+    {"mpt-13b-s8192", 40, 5120, 50368, 8192, 12885411840},   {"mpt-7b-s16384", 32, 4096, 50368, 16384, 6717579264},
+    {"mpt-760m-s65536", 24, 1536, 50368, 65536, 857988096},  {"mpt-350m-s65536", 24, 1024, 50368, 65536, 420997120},
+    {"mpt-350m-s32768", 24, 1024, 50368, 32768, 387442688},  {"mpt-350m-s16384", 24, 1024, 50368, 16384, 370665472},
+    {"mpt-350m-s8192", 24, 1024, 50368, 8192, 362276864},    {"mpt-350m-s4096", 24, 1024, 50368, 4096, 358082560},
+    {"mpt-350m-s2048", 24, 1024, 50368, 2048, 355985408},    {"mpt-350m-s1024", 24, 1024, 50368, 1024, 354936832},
+    {"mpt-350m-s512", 24, 1024, 50368, 512, 354412544},      {"mpt-125m-s65536", 12, 768, 50368, 65536, 174070272},
+    {"mpt-125m-s32768", 12, 768, 50368, 32768, 148904448},   {"mpt-125m-s16384", 12, 768, 50368, 16384, 136321536},
+    {"mpt-125m-s8192", 12, 768, 50368, 8192, 130030080},     {"mpt-125m-s4096", 12, 768, 50368, 4096, 126884352},
+    {"mpt-125m-s2048", 12, 768, 50368, 2048, 125311488},     {"mpt-125m-s1024", 12, 768, 50368, 1024, 124525056},
+    {"mpt-125m-s512", 12, 768, 50368, 512, 124131840},       {"mpt-13b-s512", 40, 5120, 50368, 512, 12846090240},
+    {"mpt-7b-s512", 32, 4096, 50368, 512, 6652567552},
+};
+
+TEST(ParameterCount, PublishedCountsReproduceExactly) {
+  for (const GptCount& row : kPublished) EXPECT_EQ(num_parameters(gpt(row)), row.parameters) << row.name;
+}
+
+// 12 L h^2 (1 + 13/(12 h) + (V + s)/(12 L h)) of Narayanan et al. 2021, which leaves out the final norm (2 h).
+constexpr GptCount kFormula[] = {
+    {"sc21-formula-22b", 48, 6144, 51200, 2048, 22074261504},
+    {"sc21-formula-175b", 96, 12288, 51200, 2048, 174615822336},
+    {"sc21-formula-530b", 105, 20480, 51200, 2048, 529600778240},
+    {"sc21-formula-1000b", 128, 25600, 51200, 2048, 1008038707200},
+};
+
+TEST(ParameterCount, AgreesWithTheFormulaOfMegatron) {
+  for (const GptCount& row : kFormula) EXPECT_EQ(num_parameters(gpt(row)) - 2 * row.hidden, row.parameters) << row.name;
+}
+
+TEST(ParameterCount, PresetsHaveThePublishedCounts) {
+  struct {
+    const char* preset;
+    std::int64_t parameters;
+  } const rows[] = {
+      {"gpt2-124m", 124439808},     {"gpt2-355m", 354823168},        {"gpt2-774m", 774030080},    {"gpt2-1.5b", 1557611200},
+      {"llama2-7b", 6738415616},    {"llama2-13b", 13015864320},     {"llama2-70b", 68976648192}, {"llama3-8b", 8030261248},
+      {"llama3-70b", 70553706496},  {"llama3.1-405b", 405853388800}, {"llama3.2-1b", 1235814400}, {"qwen2.5-0.5b", 494032768},
+      {"qwen2.5-1.5b", 1543714304}, {"qwen2.5-7b", 7615616512},      {"qwen3-0.6b", 596049920},   {"mistral-7b", 7241732096},
+      {"olmo-1b", 1176764416},      {"gpt3-175b", 174604259328},
+  };
+  for (const auto& [preset, parameters] : rows)
+    EXPECT_EQ(num_parameters(model_preset(preset, "model.preset")), parameters) << preset;
+}
+
+TEST(ParameterCount, OurPresetsAreAsLargeAsTheirNames) {
+  struct {
+    const char* preset;
+    std::int64_t parameters;
+  } const rows[] = {{"llama-1m", 951840}, {"llama-15m", 14371200}, {"llama-60m", 61133824}};
+  for (const auto& [preset, parameters] : rows) {
+    const ModelConfig config = model_preset(preset, "model.preset");
+    EXPECT_EQ(num_parameters(config), parameters) << preset;
+    EXPECT_EQ(config.vocab_size, 50257) << "GPT-2's tokens must fit";
+    EXPECT_EQ(config.layers % 4, 0);
+    EXPECT_EQ(config.heads % 8, 0);
+    EXPECT_EQ(config.kv_heads % 4, 0);
+  }
+}
+
+TEST(ModelStats, PartsAddUp) {
+  for (const std::string_view name : model_preset_names()) {
+    const ModelConfig c = model_preset(name, "model.preset");
+    EXPECT_EQ(num_parameters(c),
+              embedding_parameters(c) + c.layers * block_parameters(c) + final_norm_parameters(c) + head_parameters(c))
+        << name;
+    EXPECT_LE(matmul_parameters(c), num_parameters(c)) << name;
+    const PartFlops flops = part_flops_per_token(c, 1024);
+    EXPECT_DOUBLE_EQ(model_flops_per_token(c, 1024), static_cast<double>(c.layers) * flops.block + flops.head) << name;
+  }
+}
+
+TEST(ModelStats, EveryBiasAndNormCounts) {
+  ModelConfig c = model_preset("llama-15m", "model.preset");
+  const std::int64_t plain = block_parameters(c);  // widths: hidden 192, queries 256, keys and values 128, feed-forward 768
+  c.qkv_bias = true;
+  EXPECT_EQ(block_parameters(c) - plain, 256 + 128 + 128);
+  c.output_bias = true;
+  EXPECT_EQ(block_parameters(c) - plain, 512 + 192);
+  c.mlp_bias = true;
+  EXPECT_EQ(block_parameters(c) - plain, 704 + 768 + 768 + 192);
+  c.qk_norm = true;
+  EXPECT_EQ(block_parameters(c) - plain, 2432 + 32 + 32);
+  EXPECT_EQ(block_matmul_parameters(c), 2 * 192 * 256 + 2 * 192 * 128 + 3 * 192 * 768) << "biases are no factors of a product";
+  const std::int64_t tied = num_parameters(c);
+  c.tie_embeddings = false;
+  EXPECT_EQ(num_parameters(c) - tied, 50257 * 192);
+}
+
+// Llama-3 8B at 8192 tokens: 1.71 GFLOP per block and 3.15 for the output layer, 1.84 blocks (Yeung et al. 2024's accounting).
+TEST(ModelStats, FlopsOfLlama3) {
+  const ModelConfig c = model_preset("llama3-8b", "model.preset");
+  const PartFlops flops = part_flops_per_token(c, 8192);
+  EXPECT_NEAR(flops.block, 1.71e9, 0.005e9);
+  EXPECT_NEAR(flops.head, 3.15e9, 0.005e9);
+  EXPECT_NEAR(flops.head / flops.block, 1.84, 0.005);
+  EXPECT_DOUBLE_EQ(flops.embedding, 3.0 * 4096);
+}
+
+// 72 B L s h^2 (1 + s/(6h) + V/(12 h L)) per iteration (Korthikanti et al. 2022), here for one token.
+TEST(ModelStats, FlopsAgreeWithThePublishedFormula) {
+  const ModelConfig c = model_preset("gpt3-175b", "model.preset");
+  const double s = 2048, h = 12288, layers = 96, v = 50257;
+  const double expected = 72.0 * layers * h * h * (1.0 + s / (6.0 * h) + v / (12.0 * h * layers));
+  EXPECT_NEAR(model_flops_per_token(c, 2048) / expected, 1.0, 1e-12);
+}
+
+}  // namespace
+}  // namespace trident
