@@ -1,0 +1,41 @@
+// AdamW on this rank's shards: f32 master weights in the ParamStore, both moments here.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "device/arena.h"
+#include "parallel/parallel_context.h"
+#include "parallel/param_store.h"
+
+namespace trident {
+
+struct AdamWConfig {
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
+};
+
+class ShardedOptimizer {
+ public:
+  ShardedOptimizer(const AdamWConfig& config, ParamStore& store, ParallelContext& context, ArenaPlan& plan);
+  void bind(Arena& arena);
+
+  // Update number `update` (from 1) of `unit`'s shards: master weights and moments in place, the new values rounded to the compute
+  // dtype where gathers send from. `gradient_scale` multiplies the gradient first (clipping; 1 / loss scale).
+  void step(int unit, std::int64_t update, double lr, double gradient_scale);
+
+ private:
+  struct Moments {
+    ArenaSlot first_slot, second_slot;
+    TensorView first, second;  // f32 [n]
+  };
+
+  AdamWConfig config_;
+  ParamStore& store_;
+  ParallelContext& context_;
+  std::vector<Moments> moments_;  // one per shard that is updated here, in the order of ParamStore::shards()
+};
+
+// min(1, max_norm / (norm + 1e-6)); 1 when clipping is off (max_norm 0).
+double clip_factor(double norm, double max_norm);
+
+}  // namespace trident

@@ -1,0 +1,47 @@
+// What all ranks must agree on before an update: the loss of the global batch, the norm of its gradient, and whether it is finite.
+//
+// Both numbers do not depend on the layout: each is a sum of terms that every layout forms alike (the loss of a micro-batch; the
+// squares of 64 consecutive elements of a parameter), added exactly (exact_sum.h), so that order and grouping cannot matter.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "device/arena.h"
+#include "optim/exact_sum.h"
+#include "parallel/parallel_context.h"
+#include "parallel/param_store.h"
+
+namespace trident {
+
+struct StepStatistics {
+  double loss_sum = 0;       // nats, over all counted tokens of the global batch
+  double gradient_norm = 0;  // 2-norm of the whole gradient as it lies in the buffers (still times the loss scale)
+  // Gradient shards with a non-finite element, over all ranks. Nobody may apply the step unless it is 0.
+  std::int64_t non_finite = 0;
+  std::string first_non_finite;  // "rank 3: model.layers.0.mlp.up_proj.weight" if this rank holds one, else empty
+};
+
+class StatisticsReducer {
+ public:
+  StatisticsReducer(ParallelContext& context, ArenaPlan& plan);
+  void bind(Arena& arena);
+
+  // Of the one all-reduce per axis that a reduction takes.
+  static std::int64_t exchanged_bytes();
+
+  // Collective over the world, on the compute stream. `losses`: this rank's micro-batch losses (empty unless it is the first tensor
+  // rank of the last pipeline stage). The gradients must be reduced (ParamStore::wait_reduced); an empty `shards` leaves them out.
+  StepStatistics reduce(std::span<const ParamShard> shards, std::span<const double> losses);
+
+ private:
+  void add_squares(const ParamShard& shard, ExactSum& sum, StepStatistics& statistics);
+
+  ParallelContext& context_;
+  ArenaSlot block_slot_, exchange_slot_;
+  TensorView blocks_;    // f64: sums of squares of a stretch of a shard
+  TensorView exchange_;  // i64: limbs of both sums and the count
+};
+
+}  // namespace trident

@@ -1,0 +1,58 @@
+#include "train/machine.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/clock.h"
+#include "device/cpu/cpu_features.h"
+
+namespace trident {
+
+int usable_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
+  return std::max(1, CPU_COUNT(&cores));
+}
+
+MachineFacts cpu_machine_facts(int local_ranks) {
+  const CpuFeatures features = detect_cpu_features();
+  MachineFacts facts;
+  facts.fast_bf16 = features.avx512_bf16 || features.amx_bf16;
+  facts.description = fmt::format("{} cores{}", usable_cores(),
+                                  features.amx_bf16      ? ", AMX bf16 products"
+                                  : features.avx512_bf16 ? ", AVX512-BF16 products"
+                                                         : ", no bf16 products");
+  const std::int64_t memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  facts.memory_per_rank = memory / std::max(1, local_ranks);
+  return facts;
+}
+
+double measure_matmul_rate(Device& device, DType compute, double seconds) {
+  constexpr std::int64_t kSize = 512;
+  MatmulShape shape{kSize, kSize, kSize};
+  shape.transpose_b = Transpose::kYes;
+  shape.in = shape.out = compute;
+  Ops& ops = device.ops();
+  const std::int64_t workspace_bytes = ops.prepare_matmul(shape), matrix_bytes = kSize * kSize * size_of(compute);
+  const Buffer memory = device.allocate(3 * matrix_bytes + workspace_bytes, "matmul rate");
+  const auto matrix = [&](int i) { return TensorView(memory.data() + i * matrix_bytes, compute, {kSize, kSize}); };
+  std::vector<float> values(kSize * kSize);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 251) / 251.0f - 0.5f;  // zeros would flatter
+  const TensorView source(values.data(), DType::kF32, {kSize, kSize});
+  for (int i = 0; i < 2; ++i) ops.convert(device.compute_stream(), matrix(i), source);
+  const TensorView workspace(memory.data() + 3 * matrix_bytes, DType::kU8, Shape{workspace_bytes});
+  double best = 1e30;
+  for (const double start = monotonic_seconds(); monotonic_seconds() - start < seconds;) {
+    const double before = monotonic_seconds();
+    ops.matmul(device.compute_stream(), matrix(2), matrix(0), Transpose::kNo, matrix(1), Transpose::kYes, Accumulate::kNo, workspace);
+    device.compute_stream().synchronize();
+    best = std::min(best, monotonic_seconds() - before);
+  }
+  return 2.0 * kSize * kSize * kSize / best;
+}
+
+}  // namespace trident

@@ -1,0 +1,210 @@
+#include "train/rank_trainer.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "device/no_allocation.h"
+
+namespace trident {
+namespace {
+
+ParamStoreConfig store_config(const RunPlan& plan, const StepProgram& step, const StepProgram& eval) {
+  ParamStoreConfig config;
+  config.policy = plan.zero;
+  config.compute = plan.compute;
+  config.bucket_bytes = static_cast<std::int64_t>(plan.config.parallel.bucket_mb * 1e6);
+  config.seed = static_cast<std::uint64_t>(plan.config.run.seed);
+  config.num_gather_slots = std::max(step.num_gather_slots, eval.num_gather_slots);
+  config.num_grad_slots = step.num_grad_slots;
+  return config;
+}
+
+AdamWConfig adamw_config(const OptimizerConfig& config) { return {config.betas[0], config.betas[1], config.eps, config.weight_decay}; }
+
+}  // namespace
+
+LrSchedule lr_schedule_of(const TrainConfig& config) {
+  LrSchedule schedule;
+  schedule.type = parse_lr_schedule_type(config.lr_schedule.type).value();
+  schedule.lr = config.optimizer.lr;
+  schedule.min_lr = config.lr_schedule.min_lr;
+  schedule.warmup_steps = config.lr_schedule.warmup_steps;
+  schedule.decay_steps = config.lr_schedule.decay_steps.value_or(config.run.steps);
+  schedule.wsd_decay_steps = config.lr_schedule.wsd_decay_steps.value_or(0);
+  schedule.wsd_decay = parse_lr_decay(config.lr_schedule.wsd_decay_type).value();
+  validate(schedule);
+  return schedule;
+}
+
+RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world)
+    : plan_(plan),
+      device_(device),
+      context_(plan.grid, device, std::move(world), plan.partial_axes,
+               plan.config.debug.check_collectives ? CollectiveChecks::kOn : CollectiveChecks::kOff),
+      statistics_(context_, arena_plan_),
+      executor_(device),
+      lr_schedule_(lr_schedule_of(plan.config)) {
+  const StepProgram &step = plan.step_program(context_.rank()), &eval = plan.eval_program(context_.rank());
+  const StepProgram* const programs[] = {&step, &eval};
+  stage_ = std::make_unique<Stage>(plan.model, plan.geometry(context_.coordinates().tensor), plan.step_spec.units_of_stage, programs,
+                                   context_, arena_plan_);
+  store_ = std::make_unique<ParamStore>(store_config(plan, step, eval), stage_->unit_params(), context_, arena_plan_);
+  optimizer_ = std::make_unique<ShardedOptimizer>(adamw_config(plan.config.optimizer), *store_, context_, arena_plan_);
+  book_batches();
+
+  arena_ = std::make_unique<Arena>(arena_plan_, device.allocate(arena_plan_.total_bytes(), "arena"));
+  stage_->bind(*arena_, *store_);
+  store_->bind(*arena_);
+  optimizer_->bind(*arena_);
+  statistics_.bind(*arena_);
+  bind_batches();
+  bind_handlers();
+}
+
+// ---- batches ----------------------------------------------------------------------------------------------------------------------
+
+void RankTrainer::book_batches() {
+  const BatchConfig& batch = plan_.config.batch;
+  const std::int64_t m = plan_.num_micro_batches, tokens = batch.micro * batch.sequence;
+  const auto book = [&](const char* name, std::int64_t elements, DType dtype) {
+    return arena_plan_.book(name, MemoryUse::kData, elements * size_of(dtype));
+  };
+  batch_slots_ = {book("tokens", m * tokens, DType::kI32),           book("targets", m * tokens, DType::kI32),
+                  book("positions by row", tokens, DType::kI32),     book("positions by sample", tokens, DType::kI32),
+                  book("sample numbers", m * batch.micro, DType::kI64), book("losses", m, DType::kF64)};
+}
+
+void RankTrainer::bind_batches() {
+  const std::int64_t m = plan_.num_micro_batches, b = plan_.config.batch.micro, t = plan_.config.batch.sequence;
+  tokens_ = arena_->grant(batch_slots_.tokens, DType::kI32, {m, t * b});
+  targets_ = arena_->grant(batch_slots_.targets, DType::kI32, {m, t * b});
+  positions_by_row_ = arena_->grant(batch_slots_.positions_by_row, DType::kI32, {t * b});
+  positions_by_sample_ = arena_->grant(batch_slots_.positions_by_sample, DType::kI32, {b, t});
+  samples_ = arena_->grant(batch_slots_.samples, DType::kI64, {m, b});
+  losses_ = arena_->grant(batch_slots_.losses, DType::kF64, {m});
+  for (std::int64_t s = 0; s < t; ++s) {
+    for (std::int64_t i = 0; i < b; ++i) {
+      positions_by_row_.as<std::int32_t>()[s * b + i] = static_cast<std::int32_t>(s);
+      positions_by_sample_.as<std::int32_t>()[i * t + s] = static_cast<std::int32_t>(s);
+    }
+  }
+  micro_batches_.resize(static_cast<std::size_t>(m));
+  for (std::int64_t k = 0; k < m; ++k) {
+    MicroBatch& mb = micro_batches_[static_cast<std::size_t>(k)];
+    mb.tokens = tokens_.rows(k, 1).flat();
+    mb.targets = targets_.rows(k, 1).flat();
+    mb.positions_by_row = positions_by_row_;
+    mb.positions_by_sample = positions_by_sample_;
+    mb.samples = samples_.rows(k, 1).flat();
+    mb.loss = losses_.range(k, 1);
+    mb.gradient_scale = static_cast<float>(1.0 / static_cast<double>(plan_.tokens_per_step()));  // the one division
+  }
+}
+
+void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool training) {
+  const BatchSlicing slicing{plan_.config.batch.global, plan_.config.batch.micro, plan_.grid.degrees().data};
+  for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
+    const std::int64_t first = slicing.first_sample(batch, k, context_.coordinates().data);
+    const auto ids = [&](TensorView all, bool wanted) {
+      return wanted ? all.rows(k, 1).flat().span<std::int32_t>() : std::span<std::int32_t>();
+    };
+    if (is_first_stage() || is_last_stage()) load(first, slicing.micro, ids(tokens_, is_first_stage()), ids(targets_, is_last_stage()));
+    for (std::int64_t i = 0; i < slicing.micro; ++i) samples_.as<std::int64_t>()[k * slicing.micro + i] = first + i;
+    micro_batches_[static_cast<std::size_t>(k)].step = batch;
+    micro_batches_[static_cast<std::size_t>(k)].training = training;
+  }
+}
+
+// The losses this rank reports: every tensor rank of the last stage computes the same.
+std::span<const double> RankTrainer::local_losses() const {
+  const bool reports = is_last_stage() && context_.coordinates().tensor == 0;
+  return reports ? ConstTensorView(losses_).span<double>() : std::span<const double>();
+}
+
+// ---- the step -------------------------------------------------------------------------------------------------------------------------
+
+void RankTrainer::bind_handlers() {
+  using Kind = InstructionKind;
+  const auto bind = [&](Kind kind, Executor::Handler handler) { executor_.bind(kind, std::move(handler)); };
+  bind(Kind::kForward, [this](const Instruction& i) {
+    store_->wait_gathered(i.unit);
+    stage_->forward(i);
+  });
+  bind(Kind::kBackward, [this](const Instruction& i) {
+    store_->wait_gathered(i.unit);
+    store_->begin_backward(i.unit, i.grad_slot, i.overwrites() ? Accumulate::kNo : Accumulate::kYes);
+    stage_->backward(i);
+  });
+  bind(Kind::kSendActivation, [this](const Instruction& i) { stage_->send_activation(i); });
+  bind(Kind::kRecvActivation, [this](const Instruction& i) { stage_->recv_activation(i); });
+  bind(Kind::kSendGradient, [this](const Instruction& i) { stage_->send_gradient(i); });
+  bind(Kind::kRecvGradient, [this](const Instruction& i) { stage_->recv_gradient(i); });
+  bind(Kind::kGather, [this](const Instruction& i) { store_->gather(i.unit, i.slot); });
+  bind(Kind::kFree, [this](const Instruction& i) { store_->free(i.unit, i.slot); });
+  bind(Kind::kReduceGradients, [this](const Instruction& i) { store_->reduce(i.unit, i.last()); });
+  bind(Kind::kTieExchange, [this](const Instruction&) { store_->exchange_tied(); });
+  bind(Kind::kGradNorm, [this](const Instruction&) { decide_update(); });
+  bind(Kind::kOptimizerStep, [this](const Instruction& i) {
+    if (result_.applied) optimizer_->step(i.unit, result_.updates, result_.lr, update_scale_);
+  });
+  const auto refuse = [](const Instruction& i) { throw InternalError("no schedule splits backwards yet: " + to_string(i)); };
+  bind(Kind::kBackwardInput, refuse);
+  bind(Kind::kBackwardWeight, refuse);
+}
+
+void RankTrainer::decide_update() {
+  store_->wait_reduced();
+  if (gradient_hook_) gradient_hook_(*store_);
+  StepStatistics statistics = statistics_.reduce(store_->shards(), local_losses());
+  result_.loss = statistics.loss_sum / static_cast<double>(plan_.tokens_per_step());
+  result_.grad_norm = statistics.gradient_norm;
+  result_.applied = statistics.non_finite == 0;
+  result_.non_finite = std::move(statistics.first_non_finite);
+  if (!result_.applied) return;
+  result_.updates = ++updates_;
+  result_.lr = lr_schedule_.at(updates_);
+  update_scale_ = clip_factor(statistics.gradient_norm, plan_.config.optimizer.grad_clip);
+}
+
+StepResult RankTrainer::step(const LoadSamples& load) {
+  const StepProgram& program = plan_.step_program(context_.rank());
+  result_ = StepResult();
+  result_.updates = updates_;
+  std::optional<NoAllocationScope> no_allocation;
+  if (plan_.config.debug.no_alloc && batches_ > 0) no_allocation.emplace("a training step (debug.no_alloc)");
+  load_batch(load, batches_++, /*training=*/true);
+  stage_->set_micro_batches(micro_batches_, program);
+  executor_.run(program);
+  return result_;
+}
+
+EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, std::span<const std::int32_t> token_bytes) {
+  const StepProgram& program = plan_.eval_program(context_.rank());
+  double loss_sum = 0;
+  std::int64_t bytes = 0;
+  for (std::int64_t batch = 0; batch < batches; ++batch) {
+    load_batch(load, batch, /*training=*/false);
+    stage_->set_micro_batches(micro_batches_, program);
+    executor_.run(program);
+    loss_sum += statistics_.reduce({}, local_losses()).loss_sum;
+    if (local_losses().empty() || token_bytes.empty()) continue;
+    for (const std::int32_t id : ConstTensorView(targets_).span<std::int32_t>()) bytes += token_bytes[static_cast<std::size_t>(id)];
+  }
+  const double tokens = static_cast<double>(batches * plan_.tokens_per_step());
+  EvalResult result{loss_sum / tokens, std::nullopt};
+  if (!token_bytes.empty()) {
+    context_.world().all_reduce(context_.compute_stream(), TensorView(&bytes, DType::kI64, {1}), ReduceOp::kSum);
+    result.bytes_per_token = static_cast<double>(bytes) / tokens;
+  }
+  return result;
+}
+
+void RankTrainer::drain() {
+  for (Stream* stream : {&context_.reduce_stream(), &context_.gather_stream(), &context_.send_stream(true), &context_.send_stream(false),
+                         &context_.recv_stream(true), &context_.recv_stream(false)}) {
+    stream->synchronize();
+  }
+  context_.world().barrier();
+}
+
+}  // namespace trident

@@ -1,0 +1,106 @@
+// One rank's training: owns its memory, parameters, optimizer and part of the model, and carries out the step program.
+//
+// A step, top down: load the micro-batches -> Executor runs the rank's instructions -> GradNorm decides with all ranks whether and how
+// far to step -> OptimizerStep per unit. docs/architecture.md walks through it with file names.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/sample_order.h"
+#include "device/arena.h"
+#include "device/device.h"
+#include "optim/lr_schedule.h"
+#include "optim/sharded_optimizer.h"
+#include "optim/step_statistics.h"
+#include "parallel/parallel_context.h"
+#include "parallel/param_store.h"
+#include "pipeline/executor.h"
+#include "pipeline/stage.h"
+#include "train/run_plan.h"
+
+namespace trident {
+
+// Fills tokens and targets i32 [T, count] (row s*count + i) of the samples at positions first .. first+count-1; either may be empty.
+using LoadSamples =
+    std::function<void(std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets)>;
+
+struct StepResult {
+  std::int64_t updates = 0;  // completed, this one included
+  double loss = 0;           // mean nats per token of the global batch, before the update
+  double grad_norm = 0;      // unscaled, before clipping
+  double lr = 0;
+  bool applied = true;       // false: a gradient was not finite and nobody stepped
+  std::string non_finite;    // "rank 3: <tensor>" on a rank that holds such a gradient
+};
+
+struct EvalResult {
+  double loss = 0;                          // mean nats per token
+  std::optional<double> bytes_per_token;    // of the targets, if token_bytes was given
+};
+
+class RankTrainer {
+ public:
+  // Collective over the world. Plans and allocates all memory and draws the initial weights.
+  RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world);
+
+  // One global batch: the samples at positions batch*G .. batch*G + G-1, batch = 0, 1, ... counting up with every call.
+  StepResult step(const LoadSamples& load);
+  // `batches` global batches from position 0 on, without an update. `token_bytes`: length of each token's text, or empty.
+  EvalResult evaluate(const LoadSamples& load, std::int64_t batches, std::span<const std::int32_t> token_bytes);
+  // Everything sent has arrived, everywhere. Before destruction.
+  void drain();
+
+  // Called when the gradients of a step are reduced, before the update: for tests and tools that look at them.
+  void set_gradient_hook(std::function<void(const ParamStore&)> hook) { gradient_hook_ = std::move(hook); }
+
+  ParallelContext& context() { return context_; }
+  const ParamStore& store() const { return *store_; }
+  const ArenaPlan& arena_plan() const { return arena_plan_; }
+  const Arena& arena() const { return *arena_; }
+  // CPU seconds of every instruction of the last step.
+  std::span<const double> cpu_seconds() const { return executor_.cpu_seconds(); }
+
+ private:
+  void book_batches();
+  void bind_batches();
+  void bind_handlers();
+  void load_batch(const LoadSamples& load, std::int64_t batch, bool training);
+  void decide_update();
+  std::span<const double> local_losses() const;
+  bool is_first_stage() const { return context_.coordinates().pipeline == 0; }
+  bool is_last_stage() const { return context_.coordinates().pipeline == plan_.grid.degrees().pipeline - 1; }
+
+  const RunPlan& plan_;
+  Device& device_;
+  ArenaPlan arena_plan_;
+  std::unique_ptr<Arena> arena_;  // before the communicators: peers may use its memory as long as those live
+  ParallelContext context_;
+  std::unique_ptr<Stage> stage_;
+  std::unique_ptr<ParamStore> store_;
+  std::unique_ptr<ShardedOptimizer> optimizer_;
+  StatisticsReducer statistics_;
+  Executor executor_;
+  LrSchedule lr_schedule_;
+  std::function<void(const ParamStore&)> gradient_hook_;
+
+  struct BatchSlots {
+    ArenaSlot tokens, targets, positions_by_row, positions_by_sample, samples, losses;
+  } batch_slots_;
+  TensorView tokens_, targets_, positions_by_row_, positions_by_sample_, samples_, losses_;  // all micro-batches of a step
+  std::vector<MicroBatch> micro_batches_;
+
+  std::int64_t batches_ = 0, updates_ = 0;
+  StepResult result_;             // of the step in progress
+  double update_scale_ = 1;       // clipping
+};
+
+// The learning-rate schedule of a configuration; validated.
+LrSchedule lr_schedule_of(const TrainConfig& config);
+
+}  // namespace trident

@@ -1,0 +1,64 @@
+#include "train/run_files.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "core/file_io.h"
+#include "model/model_stats.h"
+
+namespace trident {
+namespace {
+
+void write_whole(const std::string& path, const std::string& text) {
+  AtomicFile file(path);
+  file.append(text);
+  file.commit();
+}
+
+JsonValue integers(const std::vector<int>& values) {
+  JsonValue::Array items;
+  for (const int v : values) items.emplace_back(v);
+  return JsonValue(std::move(items));
+}
+
+JsonValue stages_of(const RunPlan& plan) {
+  JsonValue::Array stages;
+  for (const std::vector<int>& units : plan.step_spec.units_of_stage) stages.push_back(integers(units));
+  return JsonValue(std::move(stages));
+}
+
+JsonValue bytes_of(const RunPlan& plan) {
+  JsonValue bytes;
+  const std::array<double, kNumAxes> sent = step_bytes_sent(plan);
+  for (std::size_t a = 0; a < sent.size(); ++a) bytes.set(to_string(static_cast<Axis>(a)), sent[a]);
+  return bytes;
+}
+
+}  // namespace
+
+void make_run_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw StorageError(fmt::format("run.dir = {}: cannot be created: {}; choose a folder that may be written", folder, error.message()));
+}
+
+void write_config_file(const std::string& folder, const TrainConfig& config) {
+  write_whole(folder + "/config.resolved.json", to_json_text(to_json(config), 2) + "\n");
+}
+
+void write_plan_file(const std::string& folder, const RunPlan& plan) {
+  JsonValue out;
+  out.set("world_size", plan.world_size());
+  out.set("parameters", num_parameters(plan.model));
+  out.set("compute", to_string(plan.compute));
+  out.set("micro_batches", plan.num_micro_batches);
+  out.set("zero", to_string(plan.zero.preset));
+  out.set("param_gather", to_string(plan.zero.param_gather));
+  out.set("grad_sync_every", plan.zero.grad_sync_every);
+  out.set("units_of_stage", stages_of(plan));
+  out.set("bubble_over_ideal", plan.predicted_bubble);
+  out.set("step_comm_bytes", bytes_of(plan));
+  write_whole(folder + "/plan.json", to_json_text(out, 2) + "\n");
+}
+
+}  // namespace trident

@@ -1,0 +1,195 @@
+#include "train/run_plan.h"
+
+#include <algorithm>
+
+#include "core/file_io.h"
+#include "core/int_math.h"
+#include "model/model_presets.h"
+#include "model/model_stats.h"
+#include "pipeline/schedule_generators.h"
+#include "pipeline/step_program_check.h"
+#include "pipeline/step_simulator.h"
+
+namespace trident {
+namespace {
+
+ParallelDegrees degrees_of(const ParallelConfig& parallel, int world_size) {
+  ParallelDegrees degrees{checked_cast<int>(parallel.tensor), checked_cast<int>(parallel.context), 1, checked_cast<int>(parallel.pipeline)};
+  if (parallel.data.ranks) {
+    degrees.data = checked_cast<int>(*parallel.data.ranks);
+  } else if (world_size > 0) {
+    const int replica = degrees.world_size();
+    if (world_size % replica != 0) {
+      throw ConfigError(fmt::format("parallel.data = \"auto\": {} ranks are not a multiple of tensor x context x pipeline = {}; start a "
+                                    "multiple of {} ranks", world_size, replica, replica));
+    }
+    degrees.data = world_size / replica;
+  }
+  if (world_size > 0) check_world_size(degrees, world_size);
+  return degrees;
+}
+
+int micro_batches_of(const BatchConfig& batch, int data) {
+  const std::int64_t per_micro_batch = batch.micro * data;
+  if (batch.global % per_micro_batch != 0) {
+    const std::int64_t below = batch.global / per_micro_batch * per_micro_batch;
+    throw ConfigError(fmt::format("batch.global = {}: not divisible by batch.micro x parallel.data = {} x {} = {}; use {}{}", batch.global,
+                                  batch.micro, data, per_micro_batch, below > 0 ? fmt::format("{} or ", below) : "",
+                                  below + per_micro_batch));
+  }
+  return checked_cast<int>(batch.global / per_micro_batch);
+}
+
+DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machine, std::string& reason) {
+  if (precision.compute == "fp32") {
+    reason = "precision.compute = fp32";
+    return DType::kF32;
+  }
+  if (precision.compute == "bf16") {
+    reason = machine.fast_bf16 ? "precision.compute = bf16"
+                               : "precision.compute = bf16; this processor has no bf16 products: values are stored in bf16 and multiplied in fp32";
+    return DType::kBF16;
+  }
+  reason = fmt::format("precision.compute = auto: the processor has {}bf16 products", machine.fast_bf16 ? "" : "no ");
+  return machine.fast_bf16 ? DType::kBF16 : DType::kF32;
+}
+
+RecomputePolicy recompute_policy(const std::string& text) {
+  return text == "full" ? RecomputePolicy::kFull : text == "selective" ? RecomputePolicy::kSelective : RecomputePolicy::kNone;
+}
+
+// Forward model FLOPs of one micro-batch per unit: the weights of the partition and of the predicted bubble.
+std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batch) {
+  const PartFlops flops = part_flops_per_token(model, batch.sequence);
+  const double tokens = static_cast<double>(batch.micro * batch.sequence) / 3.0;  // forward is a third of forward and backward
+  std::vector<double> costs(static_cast<std::size_t>(num_units(model)), flops.block * tokens);
+  costs.front() = flops.embedding * tokens;
+  costs.back() = flops.head * tokens;
+  return costs;
+}
+
+UnitsOfStage partition(const RunPlan& plan, const std::vector<double>& costs) {
+  const ParallelConfig& parallel = plan.config.parallel;
+  const int pipeline = plan.grid.degrees().pipeline, chunks = checked_cast<int>(parallel.virtual_stages);
+  if (parallel.layers) return partition_explicit(*parallel.layers, checked_cast<int>(plan.model.layers), pipeline, chunks);
+  return partition_balanced(costs, pipeline, chunks);
+}
+
+double predict_bubble(const RunPlan& plan, const std::vector<double>& costs) {
+  const StepCosts step_costs{[&](int, std::size_t, const Instruction& i) {
+                               if (!i.is_compute()) return 0.0;
+                               return costs[static_cast<std::size_t>(i.unit)] * (i.is_forward() ? 1.0 : 2.0);
+                             },
+                             [](int, int) { return 0.0; }};
+  return simulate(plan.step_programs, step_costs, plan.step_spec.overlap).bubble_over_ideal();
+}
+
+void check_lengths(const RunPlan& plan) {
+  const std::int64_t sequence = plan.config.batch.sequence;
+  if (sequence > plan.model.max_positions) {
+    throw ConfigError(fmt::format("batch.sequence = {}: the model has {} positions; use at most {}", sequence, plan.model.max_positions,
+                                  plan.model.max_positions));
+  }
+  check_layout(plan.model, plan.tensor_layout, sequence);
+}
+
+void make_programs(RunPlan& plan, const std::vector<double>& costs) {
+  const ParallelConfig& parallel = plan.config.parallel;
+  const ScheduleKind kind = parse_schedule_kind(parallel.schedule).value();
+  const int pipeline = plan.grid.degrees().pipeline, chunks = checked_cast<int>(parallel.virtual_stages);
+  StepProgramSpec& spec = plan.step_spec;
+  spec.units_of_stage = partition(plan, costs);
+  spec.schedule = make_schedule(kind, pipeline, chunks, plan.num_micro_batches);
+  spec.zero = plan.zero;
+  spec.data_parallel = plan.grid.degrees().data * plan.grid.degrees().context;
+  spec.tie = plan.model.tie_embeddings ? EmbeddingTie::kTied : EmbeddingTie::kUntied;
+  spec.overlap = parallel.overlap ? Overlap::kOn : Overlap::kOff;
+  plan.step_programs = build_step_programs(spec);
+  check_step_programs(plan.step_programs, spec);
+  plan.eval_spec = spec;
+  plan.eval_spec.schedule = make_forward_only(pipeline, chunks, plan.num_micro_batches);
+  plan.eval_programs = build_step_programs(plan.eval_spec);
+  check_step_programs(plan.eval_programs, plan.eval_spec);
+}
+
+}  // namespace
+
+std::int64_t UnitLayout::elements() const {
+  std::int64_t sum = 0;
+  for (const BucketLayout& bucket : buckets) sum += bucket.elements;
+  return sum;
+}
+
+LayerGeometry RunPlan::geometry(int tensor_rank) const {
+  LayerGeometry geometry;
+  geometry.sequence = config.batch.sequence;
+  geometry.micro_batch = config.batch.micro;
+  geometry.tensor_degree = tensor_layout.degree;
+  geometry.tensor_rank = tensor_rank;
+  geometry.sequence_parallel = tensor_layout.sequence_parallel;
+  geometry.compute = compute;
+  geometry.recompute = recompute;
+  geometry.seed = static_cast<std::uint64_t>(config.run.seed);
+  return geometry;
+}
+
+const StepProgram& RunPlan::step_program(int rank) const {
+  return step_programs[static_cast<std::size_t>(grid.coordinates(rank).pipeline)];
+}
+const StepProgram& RunPlan::eval_program(int rank) const {
+  return eval_programs[static_cast<std::size_t>(grid.coordinates(rank).pipeline)];
+}
+
+ModelConfig resolve_model(const TrainConfig& config) {
+  const ModelSource& source = config.model;
+  if (source.hf_config) {
+    return model_config_from_hf_json(MappedFile(*source.hf_config).text(), "model.hf_config = " + *source.hf_config, source.dropout);
+  }
+  if (source.preset) return model_config_from_hf_json(model_preset_json(*source.preset, "model.preset"), "model.preset", source.dropout);
+  return model_config_from_hf(source.keys, "model", source.dropout);
+}
+
+RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int world_size, const MachineFacts& machine) {
+  RunPlan plan;
+  plan.config = config;
+  plan.model = model;
+  plan.grid = ProcessGrid(degrees_of(config.parallel, world_size), config.parallel.order);
+  plan.tensor_layout = {plan.grid.degrees().tensor, config.parallel.sequence_parallel};
+  plan.compute = compute_dtype(config.precision, machine, plan.compute_reason);
+  plan.recompute = recompute_policy(config.recompute.policy);
+  plan.num_micro_batches = micro_batches_of(config.batch, plan.grid.degrees().data);
+  check_lengths(plan);
+  plan.partial_axes = partial_axes(model, plan.tensor_layout);
+  const int replicas = plan.grid.degrees().data * plan.grid.degrees().context;
+  const auto bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * 1e6);
+  for (int unit = 0; unit < num_units(model); ++unit) {
+    std::vector<ParamSpec> specs = unit_params(model, plan.tensor_layout, unit);
+    std::vector<BucketLayout> buckets = make_buckets(specs, plan.tensor_layout.degree, replicas, bucket_bytes);
+    plan.units.push_back({unit, std::move(specs), std::move(buckets)});
+  }
+  const std::vector<double> costs = unit_costs(model, config.batch);
+  plan.zero = policy_of(config.parallel.zero);
+  if (config.parallel.param_gather) plan.zero.param_gather = *config.parallel.param_gather;
+  const GradSync& sync = config.parallel.grad_sync;
+  if (sync.kind == GradSync::Kind::kStep) plan.zero.grad_sync_every = 0;
+  if (sync.kind == GradSync::Kind::kEvery) plan.zero.grad_sync_every = sync.every;
+  make_programs(plan, costs);
+  if (sync.kind == GradSync::Kind::kAuto && plan.zero.grad_sync_every != 0) {
+    ZeroPolicy once = plan.zero;
+    once.grad_sync_every = 0;
+    std::int64_t needed = 0;
+    for (int pp = 0; pp < plan.grid.degrees().pipeline; ++pp) needed = std::max(needed, zero_cost(plan, once, pp).memory);
+    const bool fits = needed <= machine.memory_per_rank;
+    plan.notes.push_back(fmt::format("parallel.grad_sync = auto: {} (full gradients make {:.2f} GB of model state per rank, {:.2f} GB are there)",
+                                     fits ? "once per step" : "the preset's own", 1e-9 * static_cast<double>(needed),
+                                     1e-9 * static_cast<double>(machine.memory_per_rank)));
+    if (fits) {
+      plan.zero = once;
+      make_programs(plan, costs);
+    }
+  }
+  plan.predicted_bubble = predict_bubble(plan, costs);
+  return plan;
+}
+
+}  // namespace trident

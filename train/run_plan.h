@@ -1,0 +1,79 @@
+// What a configuration means for a world of ranks, decided before anything runs: grid, units per stage, step programs, ZeRO policy,
+// and the numbers that follow from them. Pure: the same on every rank, printable, testable without devices.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "model/gpt.h"
+#include "model/model_config.h"
+#include "parallel/param_layout.h"
+#include "parallel/process_grid.h"
+#include "pipeline/step_program.h"
+#include "train/train_config.h"
+
+namespace trident {
+
+// What the plan has to know about the machines.
+struct MachineFacts {
+  bool fast_bf16 = false;            // matrix products in bf16 instructions
+  std::string description;           // for messages
+  std::int64_t memory_per_rank = 0;  // bytes a rank may use; decides parallel.grad_sync "auto"
+};
+
+// A unit's parameters as they lie on a rank (all ranks of a tensor-parallel group have the same shapes).
+struct UnitLayout {
+  int unit = 0;
+  std::vector<ParamSpec> specs;
+  std::vector<BucketLayout> buckets;
+  std::int64_t elements() const;  // padded, of all buckets
+};
+
+struct RunPlan {
+  TrainConfig config;
+  ModelConfig model;
+  ProcessGrid grid{ParallelDegrees{}};
+  TensorLayout tensor_layout;
+  DType compute = DType::kF32;
+  std::string compute_reason;   // why bf16 or fp32
+  RecomputePolicy recompute = RecomputePolicy::kNone;
+  ZeroPolicy zero;
+  int num_micro_batches = 1;
+  std::vector<SubAxis> partial_axes;
+  std::vector<UnitLayout> units;  // by unit id
+  StepProgramSpec step_spec, eval_spec;
+  std::vector<StepProgram> step_programs, eval_programs;  // by pipeline rank; checked
+  double predicted_bubble = 0;    // over ideal, from the simulated step with the units' model FLOPs as times
+  std::vector<std::string> notes; // one line each: what was chosen for "auto", what a choice costs
+
+  int world_size() const { return grid.world_size(); }
+  std::int64_t tokens_per_step() const { return config.batch.global * config.batch.sequence; }
+  LayerGeometry geometry(int tensor_rank) const;
+  const StepProgram& step_program(int rank) const;
+  const StepProgram& eval_program(int rank) const;
+};
+
+// The model that a configuration names; reads model.hf_config's file. Throws ConfigError.
+ModelConfig resolve_model(const TrainConfig& config);
+
+// Throws ConfigError naming key, value and remedy for whatever cannot be: degrees that do not divide the world, heads, layers, batch;
+// sequences longer than the model's positions; schedules with micro-batch counts they cannot run.
+// `world_size` 0: no launcher, the degrees say how many ranks there are.
+RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int world_size, const MachineFacts& machine);
+
+// ---- predictions printed beside measurements ---------------------------------------------------------------------------------------
+
+// Logical bytes sent in one training step, summed over all ranks, by axis, from the step programs (docs/communication.md).
+std::array<double, kNumAxes> step_bytes_sent(const RunPlan& plan);
+
+// Bytes one rank of pipeline rank `pp` sends over dp in a step, and holds for parameters, gradients and optimizer, under `policy`.
+struct ZeroCost {
+  double bytes_sent = 0;
+  std::int64_t memory = 0;
+};
+ZeroCost zero_cost(const RunPlan& plan, const ZeroPolicy& policy, int pp);
+
+}  // namespace trident

@@ -1,0 +1,103 @@
+#include "train/run_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "model/model_stats.h"
+#include "pipeline/step_simulator.h"
+
+namespace trident {
+namespace {
+
+std::string megabytes(double bytes) { return fmt::format("{:.2f} MB", bytes * 1e-6); }
+
+std::string loss_text(double first, double last) { return fmt::format("{:.4f} -> {:.4f} nats per token", first, last); }
+
+// "zero3, 32 micro-batches: 41.0 MB sent per rank and step, ...; zero1 would send ... and need +...": nobody chooses unwarned.
+std::string zero_line(const RunPlan& plan) {
+  const ZeroCost cost = zero_cost(plan, plan.zero, 0);
+  const ZeroPolicy neighbour = policy_of(ZeroPreset::kZero1);
+  std::string line = fmt::format("{} with {} micro-batches: {} sent over dp and {} of model state per rank and step", to_string(plan.zero.preset),
+                                 plan.num_micro_batches, megabytes(cost.bytes_sent), megabytes(static_cast<double>(cost.memory)));
+  const ZeroCost other = zero_cost(plan, neighbour, 0);
+  if (other.bytes_sent < cost.bytes_sent) {
+    line += fmt::format("; zero1 would send {} and hold {}", megabytes(other.bytes_sent), megabytes(static_cast<double>(other.memory)));
+  }
+  return line;
+}
+
+}  // namespace
+
+double bits_per_byte(const EvalResult& result) { return result.loss / std::numbers::ln2 / result.bytes_per_token.value(); }
+
+std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan) {
+  std::size_t longest = 0;
+  for (const StepProgram& program : plan.step_programs) longest = std::max(longest, program.instructions.size());
+  Communicator& world = trainer.context().world();
+  std::vector<double> mine(longest, 0.0), all(longest * static_cast<std::size_t>(world.size()));
+  std::copy(trainer.cpu_seconds().begin(), trainer.cpu_seconds().end(), mine.begin());
+  const auto n = static_cast<std::int64_t>(longest);
+  world.all_gather(trainer.context().compute_stream(), TensorView(all.data(), DType::kF64, {n * world.size()}),
+                   TensorView(mine.data(), DType::kF64, {n}));
+  trainer.context().compute_stream().synchronize();
+  std::vector<std::vector<double>> seconds;
+  for (const StepProgram& program : plan.step_programs) seconds.emplace_back(program.instructions.size(), 0.0);
+  const double ranks_per_program = static_cast<double>(plan.world_size()) / static_cast<double>(plan.step_programs.size());
+  for (int rank = 0; rank < world.size(); ++rank) {
+    std::vector<double>& sum = seconds[static_cast<std::size_t>(plan.grid.coordinates(rank).pipeline)];
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += all[static_cast<std::size_t>(rank) * longest + i] / ranks_per_program;
+  }
+  return seconds;
+}
+
+double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>& cpu_seconds) {
+  const StepCosts costs{[&](int rank, std::size_t index, const Instruction& i) {
+                          return i.is_compute() ? cpu_seconds[static_cast<std::size_t>(rank)][index] : 0.0;
+                        },
+                        [](int, int) { return 0.0; }};
+  return simulate(plan.step_programs, costs, plan.step_spec.overlap).bubble_over_ideal();
+}
+
+std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device) {
+  const ParallelDegrees& d = plan.grid.degrees();
+  std::vector<std::string> lines;
+  lines.push_back(fmt::format("model: {} of {:.2f}M parameters, {} layers, hidden {}, {} heads ({} kv), vocabulary {}", to_string(plan.model.family),
+                              1e-6 * static_cast<double>(num_parameters(plan.model)), plan.model.layers, plan.model.hidden, plan.model.heads,
+                              plan.model.kv_heads, plan.model.vocab_size));
+  lines.push_back(fmt::format("layout: {}DP x {}PP x {}TP = {} ranks, {}{}, {} micro-batches of {} x {} tokens", d.data, d.pipeline, d.tensor,
+                              plan.world_size(), plan.config.parallel.schedule, plan.tensor_layout.shards_sequence() ? ", sequence parallel" : "",
+                              plan.num_micro_batches, plan.config.batch.micro, plan.config.batch.sequence));
+  lines.push_back(fmt::format("device: {}; compute in {} ({})", device, to_string(plan.compute), plan.compute_reason));
+  if (d.data * d.context > 1) lines.push_back(zero_line(plan));
+  lines.insert(lines.end(), plan.notes.begin(), plan.notes.end());
+  return lines;
+}
+
+std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& summary) {
+  const ParallelDegrees& d = plan.grid.degrees();
+  std::vector<std::string> lines;
+  lines.push_back(fmt::format("trained {:.2f}M parameters for {} updates on {} tokens in {:.1f} s ({}DP x {}PP x {}TP, {} ranks){}",
+                              1e-6 * static_cast<double>(num_parameters(plan.model)), summary.updates, summary.tokens, summary.seconds, d.data,
+                              d.pipeline, d.tensor, plan.world_size(),
+                              summary.skipped > 0 ? fmt::format(", {} batches skipped for non-finite gradients", summary.skipped) : ""));
+  lines.push_back("training loss " + loss_text(summary.first_loss, summary.last_loss));
+  if (summary.first_valid && summary.last_valid) {
+    const EvalResult &first = *summary.first_valid, &last = *summary.last_valid;
+    lines.push_back("validation loss " + loss_text(first.loss, last.loss) +
+                    (last.bytes_per_token ? fmt::format(", {:.3f} -> {:.3f} bits per byte", bits_per_byte(first), bits_per_byte(last)) : ""));
+  }
+  lines.push_back(fmt::format("bubble (idle over ideal): predicted {:.3f}, replayed {:.3f} (CPU time of each instruction through the simulator)",
+                              plan.predicted_bubble, summary.replayed_bubble));
+  const std::array<double, kNumAxes> formula = step_bytes_sent(plan);
+  for (std::size_t a = 0; a < formula.size(); ++a) {
+    if (formula[a] == 0 && summary.bytes_counted[a] == 0) continue;
+    lines.push_back(fmt::format("bytes sent over {} per step, all ranks: formula {:.0f}, counted {:.0f}", to_string(static_cast<Axis>(a)), formula[a],
+                                summary.bytes_counted[a]));
+  }
+  lines.push_back(fmt::format("arena, largest rank: planned {} bytes, granted {} bytes", summary.planned_bytes, summary.granted_bytes));
+  lines.push_back("run directory: " + plan.config.run.dir);
+  return lines;
+}
+
+}  // namespace trident

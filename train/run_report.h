@@ -1,0 +1,38 @@
+// The closing lines of a run: what was trained, and every prediction beside what was measured.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/rank_trainer.h"
+#include "train/run_plan.h"
+
+namespace trident {
+
+// Facts about a finished run, on rank 0.
+struct RunSummary {
+  double first_loss = 0, last_loss = 0;  // nats per token, training
+  std::optional<EvalResult> first_valid, last_valid;
+  std::int64_t updates = 0, tokens = 0, skipped = 0;
+  double seconds = 0;                    // of the loop
+  std::array<double, kNumAxes> bytes_counted{};  // one step, summed over ranks
+  std::int64_t planned_bytes = 0, granted_bytes = 0;  // arena, maximum over ranks
+  double replayed_bubble = 0;            // over ideal: measured CPU seconds per instruction through the simulator
+};
+
+double bits_per_byte(const EvalResult& result);  // nats per token / ln 2 / bytes per token; bytes_per_token must be there
+
+// CPU seconds of every instruction of one step, of all ranks; collective over the world. On every rank: [pipeline rank][instruction],
+// the mean over the data- and tensor-parallel ranks.
+std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan);
+
+// The bubble these times would make with one core per rank.
+double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>& cpu_seconds);
+
+std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device);
+std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& summary);
+
+}  // namespace trident
