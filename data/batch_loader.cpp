@@ -18,7 +18,8 @@ std::vector<double> weights_of(const std::vector<TokenSource>& sources) {
 
 BatchLoader::BatchLoader(std::vector<TokenSource> sources, const BatchLoaderOptions& options)
     : sources_(std::move(sources)), options_(options), blend_(weights_of(sources_)) {
-  TRIDENT_CHECK(options_.sequence > 0 && options_.vocab_size > 0, "sequence {}, vocabulary {}", options_.sequence, options_.vocab_size);
+  TRIDENT_CHECK(options_.sequence > 0 && options_.vocab_size > 0, "sequence {}, vocabulary {}", options_.sequence,
+                options_.vocab_size);
   for (const TokenSource& source : sources_) {
     const std::int64_t num_samples = num_samples_of(source.num_tokens, options_.sequence);
     if (num_samples == 0) {

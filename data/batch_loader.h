@@ -28,8 +28,8 @@ class BatchLoader {
   std::int64_t samples_per_epoch() const;
 
   // Fills tokens[s*B + i] and targets[s*B + i] (int32[T, B], sequence-major) with tokens s and s+1 of the sample at position
-  // first_position + i (see BatchSlicing). Either span may be empty: the first pipeline stage needs only tokens, the last only targets.
-  // An id outside the vocabulary: DataError that names file, position, id.
+  // first_position + i (see BatchSlicing). Either span may be empty: the first pipeline stage needs only tokens, the last only
+  // targets. An id outside the vocabulary: DataError that names file, position, id.
   void load(std::int64_t first_position, std::int64_t batch, std::span<std::int32_t> tokens, std::span<std::int32_t> targets);
 
  private:

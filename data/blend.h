@@ -12,7 +12,8 @@ struct BlendedSample {
 };
 
 // Megatron-LM's greedy rule (blended_dataset.py): output i comes from the dataset d with the largest w_d * max(i, 1) - count_d, the
-// first among equals, and is that dataset's sample number count_d. Weights are normalised to sum 1. A pure function of (weights, i).
+// first among equals, and is that dataset's sample number count_d. Weights are normalised to sum 1. A pure function of (weights,
+// i).
 //
 // Walks forward from the last position asked for, so a rank that asks in ascending order pays O(datasets) per position; a step back
 // starts again at 0. Not shared between threads.

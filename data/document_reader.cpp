@@ -68,8 +68,8 @@ std::optional<std::string> DocumentReader::next_json() {
 
 std::string DocumentReader::text_of(std::string_view line) const {
   const auto refuse = [&](const std::string& what) {
-    throw DataError(fmt::format("{}:{}: {}; expected one JSON object a line with a string under \"{}\"", file_.path(), line_number_, what,
-                                json_key_));
+    throw DataError(fmt::format("{}:{}: {}; expected one JSON object a line with a string under \"{}\"", file_.path(), line_number_,
+                                what, json_key_));
   };
   const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (object.is_discarded()) refuse("not valid JSON");

@@ -27,7 +27,8 @@ struct BadToken {
 };
 
 template <class T>
-BadToken copy_checked(const std::byte* source, std::int64_t count, std::int64_t vocab_size, std::int32_t* out, std::int64_t stride) {
+BadToken copy_checked(const std::byte* source, std::int64_t count, std::int64_t vocab_size, std::int32_t* out,
+                      std::int64_t stride) {
   for (std::int64_t i = 0; i < count; ++i) {
     T stored;
     std::memcpy(&stored, source + i * static_cast<std::int64_t>(sizeof stored), sizeof stored);
@@ -97,8 +98,8 @@ void IndexedDatasetWriter::finish() {
 IndexedDataset::IndexedDataset(const std::string& prefix) : prefix_(prefix) {
   for (const std::string& path : {idx_path(prefix), bin_path(prefix)}) {
     if (file_exists(path)) continue;
-    throw DataError(fmt::format("{}: no such file; give the prefix that `trident data prepare --output` was given, without .bin or .idx",
-                                path));
+    throw DataError(fmt::format(
+        "{}: no such file; give the prefix that `trident data prepare --output` was given, without .bin or .idx", path));
   }
   idx_ = MappedFile(idx_path(prefix));
   bin_ = MappedFile(bin_path(prefix));
@@ -119,9 +120,11 @@ T IndexedDataset::idx_at(std::int64_t offset) const {
 }
 
 void IndexedDataset::read_header() {
-  if (idx_.size() < kHeaderBytes) refuse(idx_, fmt::format("truncated: {} bytes, the header alone has {}", idx_.size(), kHeaderBytes));
+  if (idx_.size() < kHeaderBytes)
+    refuse(idx_, fmt::format("truncated: {} bytes, the header alone has {}", idx_.size(), kHeaderBytes));
   if (idx_.text().substr(0, kMagic.size()) != kMagic) refuse(idx_, "magic is not MMIDIDX: not an index of Megatron's format");
-  if (const auto version = idx_at<std::uint64_t>(9); version != kVersion) refuse(idx_, fmt::format("version = {}, expected 1", version));
+  if (const auto version = idx_at<std::uint64_t>(9); version != kVersion)
+    refuse(idx_, fmt::format("version = {}, expected 1", version));
   const auto code = idx_at<std::uint8_t>(kTypeAt);
   type_ = static_cast<TokenType>(code);
   if (size_of(type_) == 0) refuse(idx_, fmt::format("dtype code = {}, expected an integer type (1 to 5, or 8)", code));
@@ -146,7 +149,8 @@ void IndexedDataset::check_sequences() const {
     const std::int64_t length = sequence_length(s);
     if (length < 0) refuse(idx_, fmt::format("length of sequence {} = {}", s, length));
     if (byte_offset(s) != expected) {
-      refuse(idx_, fmt::format("offset of sequence {} = {}, expected {}: sequences must follow each other", s, byte_offset(s), expected));
+      refuse(idx_,
+             fmt::format("offset of sequence {} = {}, expected {}: sequences must follow each other", s, byte_offset(s), expected));
     }
     expected += length * size_of(type_);
     if (expected > bin_.size()) {
@@ -166,7 +170,8 @@ void IndexedDataset::check_documents() const {
     previous = first;
   }
   if (previous != num_sequences_) {
-    refuse(idx_, fmt::format("document index ends at sequence {}, expected {}: the index was not finished", previous, num_sequences_));
+    refuse(idx_,
+           fmt::format("document index ends at sequence {}, expected {}: the index was not finished", previous, num_sequences_));
   }
 }
 
@@ -204,9 +209,10 @@ void IndexedDataset::copy_tokens(std::int64_t first, std::int64_t count, std::in
     case TokenType::kU16: bad = copy(std::uint16_t{}); break;
   }
   if (bad.at < 0) return;
-  throw DataError(fmt::format("{}: token {} has id {}, outside the model's vocabulary of {} tokens; set the model's vocab_size to that of "
-                              "the tokenizer which made the file, or prepare the text with the model's tokenizer",
-                              bin_.path(), first + bad.at, bad.id, vocab_size));
+  throw DataError(
+      fmt::format("{}: token {} has id {}, outside the model's vocabulary of {} tokens; set the model's vocab_size to that of "
+                  "the tokenizer which made the file, or prepare the text with the model's tokenizer",
+                  bin_.path(), first + bad.at, bad.id, vocab_size));
 }
 
 }  // namespace trident

@@ -1,8 +1,8 @@
 // Megatron-LM's indexed dataset: PREFIX.bin holds token ids back to back, PREFIX.idx where each sequence lies in it.
 //
-// .idx, little-endian, nothing aligned: 9 bytes "MMIDIDX\0\0", u64 version = 1, u8 type code, u64 S sequences, u64 D = documents + 1,
-// i32[S] lengths in tokens, i64[S] byte offsets into .bin, i64[D] number of the first sequence of each document, and S at the end.
-// (NVIDIA/Megatron-LM, megatron/core/datasets/indexed_dataset.py.)
+// .idx, little-endian, nothing aligned: 9 bytes "MMIDIDX\0\0", u64 version = 1, u8 type code, u64 S sequences, u64 D = documents +
+// 1, i32[S] lengths in tokens, i64[S] byte offsets into .bin, i64[D] number of the first sequence of each document, and S at the
+// end. (NVIDIA/Megatron-LM, megatron/core/datasets/indexed_dataset.py.)
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ constexpr TokenType token_type_for(std::int64_t vocab_size) { return vocab_size 
 std::string bin_path(const std::string& prefix);
 std::string idx_path(const std::string& prefix);
 
-// Streams documents into PREFIX.bin and PREFIX.idx. Both files appear complete, in finish(), or not at all. Keeps 4 bytes per document
-// in memory. Throws StorageError.
+// Streams documents into PREFIX.bin and PREFIX.idx. Both files appear complete, in finish(), or not at all. Keeps 4 bytes per
+// document in memory. Throws StorageError.
 class IndexedDatasetWriter {
  public:
   IndexedDatasetWriter(const std::string& prefix, std::int64_t vocab_size);

@@ -52,7 +52,10 @@ class ParallelEncoder {
 class Preparation {
  public:
   Preparation(const Tokenizer& tokenizer, const std::string& output_prefix, const PrepareOptions& options)
-      : tokenizer_(tokenizer), options_(options), encoder_(tokenizer, options.workers), writer_(output_prefix, tokenizer.vocab_size()) {}
+      : tokenizer_(tokenizer),
+        options_(options),
+        encoder_(tokenizer, options.workers),
+        writer_(output_prefix, tokenizer.vocab_size()) {}
 
   // True if a batch was written.
   bool add(std::string document) {
@@ -97,7 +100,8 @@ class Preparation {
 PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenizer& tokenizer, const std::string& output_prefix,
                           const PrepareOptions& options, const std::function<void(const PrepareProgress&)>& progress) {
   if (inputs.empty()) throw ConfigError("--input: no files; name at least one text or JSONL file");
-  if (options.workers < 1 || options.workers > 256) throw ConfigError(fmt::format("--workers = {}: allowed are 1 to 256", options.workers));
+  if (options.workers < 1 || options.workers > 256)
+    throw ConfigError(fmt::format("--workers = {}: allowed are 1 to 256", options.workers));
   const double start = monotonic_seconds();
 
   // All inputs are opened before any work is done: a typing error in the last name is told at once.

@@ -16,8 +16,8 @@ enum class AppendEod : std::uint8_t { kNo, kYes };
 struct PrepareOptions {
   AppendEod append_eod = AppendEod::kNo;  // the tokenizer's eod after each document that is not empty
   std::string json_key = "text";          // for .jsonl and .json inputs
-  // Text inputs: a line equal to this (without its line end) separates documents and belongs to none; "" cuts at blank lines. Stretches
-  // without any text between two separators are no documents. Not set: a file is one document.
+  // Text inputs: a line equal to this (without its line end) separates documents and belongs to none; "" cuts at blank lines.
+  // Stretches without any text between two separators are no documents. Not set: a file is one document.
   std::optional<std::string> separator_line = std::nullopt;
   int workers = 1;  // threads that tokenize; the output does not depend on their number
 };
@@ -38,8 +38,8 @@ struct PrepareProgress {
 
 // Writes PREFIX.bin and PREFIX.idx (Megatron-LM's indexed dataset; exactly these names), one sequence per document, in the order of
 // `inputs`. An input whose name ends in .jsonl or .json holds one JSON object a line, blank lines are skipped; every other input is
-// plain text. Errors leave no output: DataError (input missing, compressed, empty, or a bad line: FILE:LINE), ConfigError (no inputs,
-// workers), StorageError (output). `progress` is called on this thread, about once per 4 MB of input.
+// plain text. Errors leave no output: DataError (input missing, compressed, empty, or a bad line: FILE:LINE), ConfigError (no
+// inputs, workers), StorageError (output). `progress` is called on this thread, about once per 4 MB of input.
 PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenizer& tokenizer, const std::string& output_prefix,
                           const PrepareOptions& options, const std::function<void(const PrepareProgress&)>& progress = {});
 

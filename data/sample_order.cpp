@@ -61,7 +61,8 @@ std::array<DocumentRange, 3> split_documents(const std::string& split, std::int6
   for (const char *at = split.data(), *end = at + split.size();; ++at) {
     if (count == shares.size()) refuse_split(split, "more than three numbers");
     const auto [next, error] = std::from_chars(at, end, shares[count]);
-    if (error != std::errc{} || !std::isfinite(shares[count]) || shares[count] < 0) refuse_split(split, "not a list of non-negative numbers");
+    if (error != std::errc{} || !std::isfinite(shares[count]) || shares[count] < 0)
+      refuse_split(split, "not a list of non-negative numbers");
     sum += shares[count++];
     at = next;
     if (at == end) break;

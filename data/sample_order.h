@@ -1,7 +1,7 @@
 // Which sample is seen when: pure functions of (seed, position), the same in every layout.
 //
-// Positions count the samples of a run: position g is sample g % n of epoch g / n of a dataset with n samples. Step s (0-based) of a
-// global batch of G samples takes positions s*G .. s*G + G-1. Sample i of a dataset holds its tokens i*T .. i*T+T (T+1 of them).
+// Positions count the samples of a run: position g is sample g % n of epoch g / n of a dataset with n samples. Step s (0-based) of
+// a global batch of G samples takes positions s*G .. s*G + G-1. Sample i of a dataset holds its tokens i*T .. i*T+T (T+1 of them).
 #pragma once
 
 #include <array>
@@ -20,7 +20,9 @@ struct BatchSlicing {
   std::int64_t data_ranks = 1;  // D
 
   std::int64_t num_micro_batches() const { return global / (micro * data_ranks); }
-  std::int64_t global_sample(std::int64_t step, std::int64_t index_in_global_batch) const { return step * global + index_in_global_batch; }
+  std::int64_t global_sample(std::int64_t step, std::int64_t index_in_global_batch) const {
+    return step * global + index_in_global_batch;
+  }
   std::int64_t first_sample(std::int64_t step, std::int64_t micro_batch, std::int64_t data_rank) const {
     return global_sample(step, (micro_batch * data_ranks + data_rank) * micro);
   }
@@ -31,8 +33,9 @@ constexpr std::int64_t num_samples_of(std::int64_t num_tokens, std::int64_t sequ
   return num_tokens > sequence ? (num_tokens - 1) / sequence : 0;
 }
 
-// Epoch after epoch of one dataset, each a permutation of 0 .. n-1 of its own: a Feistel network over the smallest power of 4 that holds
-// n, keyed by Philox and walked until it falls below n (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). No tables.
+// Epoch after epoch of one dataset, each a permutation of 0 .. n-1 of its own: a Feistel network over the smallest power of 4 that
+// holds n, keyed by Philox and walked until it falls below n (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). No
+// tables.
 class SampleOrder {
  public:
   // Datasets of a blend take different `stream`s, so that equal sizes do not mean equal orders.
@@ -53,8 +56,8 @@ struct DocumentRange {
   std::int64_t begin = 0, end = 0;
 };
 
-// "969,30,1": train, valid, test as shares of the documents, one to three non-negative numbers. Boundaries are cumulative shares times
-// the number of documents, rounded half to even (Megatron-LM). Other text: ConfigError for data.split.
+// "969,30,1": train, valid, test as shares of the documents, one to three non-negative numbers. Boundaries are cumulative shares
+// times the number of documents, rounded half to even (Megatron-LM). Other text: ConfigError for data.split.
 std::array<DocumentRange, 3> split_documents(const std::string& split, std::int64_t num_documents);
 
 }  // namespace trident

@@ -30,13 +30,15 @@ TokenSources open_token_sources(std::span<const WeightedPath> train, const std::
                                 const std::optional<std::string>& split) {
   if (train.empty()) throw ConfigError("data.train = []: no training data; name at least one {\"path\": PREFIX}");
   if (valid && split) {
-    throw ConfigError(fmt::format("data.split = \"{}\": data.valid names a held-out file already; set one of them to null", *split));
+    throw ConfigError(
+        fmt::format("data.split = \"{}\": data.valid names a held-out file already; set one of them to null", *split));
   }
   TokenSources sources;
   for (std::size_t i = 0; i < train.size(); ++i) {
     const auto& [path, weight] = train[i];
     if (!std::isfinite(weight) || weight <= 0) {
-      throw ConfigError(fmt::format("data.train[{}].weight = {}: must be a positive number; leave the file out instead", i, weight));
+      throw ConfigError(
+          fmt::format("data.train[{}].weight = {}: must be a positive number; leave the file out instead", i, weight));
     }
     TokenSource source = whole(path, weight);
     if (split) {

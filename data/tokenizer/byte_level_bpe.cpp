@@ -226,8 +226,10 @@ class ByteLevelBpe final : public Tokenizer {
     std::string bytes;
     for (const std::int32_t id : ids) {
       if (id < 0 || id >= vocab_size()) {
-        throw DataError(fmt::format("token id {}: outside the vocabulary of tokenizer \"{}\" (0 .. {}); decode with the tokenizer that "
-                                    "encoded it", id, name_, vocab_size() - 1));
+        throw DataError(
+            fmt::format("token id {}: outside the vocabulary of tokenizer \"{}\" (0 .. {}); decode with the tokenizer that "
+                        "encoded it",
+                        id, name_, vocab_size() - 1));
       }
       bytes += vocabulary_.bytes_of_id[static_cast<std::size_t>(id)];
     }

@@ -19,8 +19,8 @@ struct ByteLevelBpeFiles {
   std::string merges_source;
 };
 
-// Nothing of `files` is kept. DataError: malformed JSON, an id twice or out of range, a byte without token, no "<|endoftext|>", a merge
-// whose parts or result are not in the vocabulary.
+// Nothing of `files` is kept. DataError: malformed JSON, an id twice or out of range, a byte without token, no "<|endoftext|>", a
+// merge whose parts or result are not in the vocabulary.
 std::unique_ptr<Tokenizer> make_byte_level_bpe(const ByteLevelBpeFiles& files);
 
 }  // namespace trident

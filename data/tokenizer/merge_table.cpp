@@ -13,7 +13,8 @@ std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
 
 }  // namespace
 
-MergeTable::MergeTable(std::size_t num_rules) : slots_(std::bit_ceil(2 * num_rules + 2)), shift_(64 - std::countr_zero(slots_.size())) {}
+MergeTable::MergeTable(std::size_t num_rules)
+    : slots_(std::bit_ceil(2 * num_rules + 2)), shift_(64 - std::countr_zero(slots_.size())) {}
 
 std::size_t MergeTable::slot_of(std::uint64_t pair) const {
   std::size_t slot = static_cast<std::size_t>((pair * 0x9E3779B97F4A7C15u) >> shift_);  // Fibonacci hashing: the top bits

@@ -45,8 +45,8 @@ class Tokenizer {
   std::vector<std::int32_t> encode(std::string_view text) const;
 };
 
-// "gpt2": the vocabulary inside the binary. Otherwise a folder that holds vocab.json and merges.txt of a GPT-2 style byte-level BPE.
-// An unknown name, or a folder without these files: ConfigError that lists what is known. Damaged files: DataError.
+// "gpt2": the vocabulary inside the binary. Otherwise a folder that holds vocab.json and merges.txt of a GPT-2 style byte-level
+// BPE. An unknown name, or a folder without these files: ConfigError that lists what is known. Damaged files: DataError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name_or_path);
 
 }  // namespace trident

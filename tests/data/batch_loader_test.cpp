@@ -24,7 +24,8 @@ class BatchLoaderTest : public ::testing::Test {
 
   BatchLoader loader(std::int64_t sequence, Shuffle shuffle, std::int64_t vocab = kVocab) const {
     const std::vector<WeightedPath> train = {{prefix_, 1.0}};
-    return BatchLoader(open_token_sources(train, {}, {}).train, {.sequence = sequence, .vocab_size = vocab, .seed = 9, .shuffle = shuffle});
+    return BatchLoader(open_token_sources(train, {}, {}).train,
+                       {.sequence = sequence, .vocab_size = vocab, .seed = 9, .shuffle = shuffle});
   }
 };
 
@@ -84,7 +85,8 @@ TEST_F(BatchLoaderTest, GlobalBatchesDoNotDependOnTheLayout) {
   };
   for (const std::int64_t step : {0, 5, 60}) {  // step 60 is epochs later
     const auto reference = global_batch(12, 1, step);
-    for (const auto& [micro, ranks] : {std::pair{1, 1}, {1, 12}, {2, 3}, {3, 2}, {6, 2}}) EXPECT_EQ(global_batch(micro, ranks, step), reference);
+    for (const auto& [micro, ranks] : {std::pair{1, 1}, {1, 12}, {2, 3}, {3, 2}, {6, 2}})
+      EXPECT_EQ(global_batch(micro, ranks, step), reference);
   }
 }
 
@@ -157,8 +159,9 @@ TEST_F(BatchLoaderTest, SplitsCutByDocuments) {
   valid.load(0, 1, tokens, {});
   EXPECT_EQ(tokens[0], tokens_of(0, 32) % kVocab);
   const TokenSources none = open_token_sources(train, {}, "1,0");
-  expect_error<DataError>([&] { BatchLoader(none.valid, {.sequence = 3, .vocab_size = kVocab, .seed = 1, .shuffle = Shuffle::kInOrder}); },
-                          {prefix_, "validation part of data.split, 0 of 40 documents", "0 tokens available"});
+  expect_error<DataError>(
+      [&] { BatchLoader(none.valid, {.sequence = 3, .vocab_size = kVocab, .seed = 1, .shuffle = Shuffle::kInOrder}); },
+      {prefix_, "validation part of data.split, 0 of 40 documents", "0 tokens available"});
 }
 
 TEST_F(BatchLoaderTest, AValidationFileOrNone) {

@@ -127,7 +127,8 @@ TEST_F(IndexedDatasetTest, TokensOutsideTheVocabularyAreNamed) {
   const IndexedDataset dataset(prefix_);
   std::int32_t out[2];
   dataset.copy_tokens(1, 2, 8, out, 1);
-  expect_error<DataError>([&] { dataset.copy_tokens(2, 2, 8, out, 1); }, {bin_, "token 3", "id 8", "vocabulary of 8", "vocab_size"});
+  expect_error<DataError>([&] { dataset.copy_tokens(2, 2, 8, out, 1); },
+                          {bin_, "token 3", "id 8", "vocabulary of 8", "vocab_size"});
   write_with<std::uint8_t>(17, 3);  // the same bytes as i16
   write_file(bin_, std::string("\5\0\377\377\7\0\10\0", 8));
   expect_error<DataError>([&] { tokens_of(IndexedDataset(prefix_), 100); }, {"token 1", "id -1"});
@@ -174,7 +175,8 @@ TEST_F(IndexedDatasetTest, EveryFieldIsChecked) {
     write_with(17, static_cast<std::uint8_t>(code));
     expect_refused({idx_, fmt::format("dtype code = {}", code)});
   }
-  for (const std::uint64_t count : {std::uint64_t{3}, ~std::uint64_t{0}, std::uint64_t{1} << 63, std::uint64_t{0x1555555555555558}}) {
+  for (const std::uint64_t count :
+       {std::uint64_t{3}, ~std::uint64_t{0}, std::uint64_t{1} << 63, std::uint64_t{0x1555555555555558}}) {
     write_with(18, count);
     expect_refused({idx_, "sequence_count", "do not fit"});
     write_with(26, count + 1);

@@ -22,14 +22,17 @@ class PrepareTest : public ::testing::Test {
     write_file(folder_ / name, content);
     return folder_ / name;
   }
-  PrepareStats prepare(const Texts& inputs, const PrepareOptions& options = {}) { return prepare_text(inputs, *tokenizer_, prefix_, options); }
+  PrepareStats prepare(const Texts& inputs, const PrepareOptions& options = {}) {
+    return prepare_text(inputs, *tokenizer_, prefix_, options);
+  }
   // The documents of the output, decoded.
   Texts documents() const {
     const IndexedDataset dataset(prefix_);
     Texts texts;
     for (std::int64_t d = 0; d < dataset.num_documents(); ++d) {
       std::vector<std::int32_t> ids(static_cast<std::size_t>(dataset.document_begin(d + 1) - dataset.document_begin(d)));
-      dataset.copy_tokens(dataset.document_begin(d), static_cast<std::int64_t>(ids.size()), tokenizer_->vocab_size(), ids.data(), 1);
+      dataset.copy_tokens(dataset.document_begin(d), static_cast<std::int64_t>(ids.size()), tokenizer_->vocab_size(), ids.data(),
+                          1);
       texts.push_back(tokenizer_->decode(ids));
     }
     return texts;
@@ -46,13 +49,15 @@ TEST_F(PrepareTest, AWholeFileIsOneDocument) {
   EXPECT_EQ(documents(), (Texts{"First.\n\nSecond.", "Third.\n"}));
   EXPECT_EQ(stats.documents, 2);
   EXPECT_EQ(stats.bytes, 15 + 7);
-  EXPECT_EQ(stats.tokens, static_cast<std::int64_t>(tokenizer_->encode("First.\n\nSecond.").size() + tokenizer_->encode("Third.\n").size()));
+  EXPECT_EQ(stats.tokens,
+            static_cast<std::int64_t>(tokenizer_->encode("First.\n\nSecond.").size() + tokenizer_->encode("Third.\n").size()));
   EXPECT_EQ(stats.replaced, 0);
   EXPECT_EQ(IndexedDataset(prefix_).type(), TokenType::kU16);
 }
 
 TEST_F(PrepareTest, EodEndsEveryDocumentThatHasText) {
-  const PrepareStats stats = prepare({input("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": \"two\"}\n")}, {.append_eod = AppendEod::kYes});
+  const PrepareStats stats =
+      prepare({input("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": \"two\"}\n")}, {.append_eod = AppendEod::kYes});
   EXPECT_EQ(documents(), (Texts{"one<|endoftext|>", "", "two<|endoftext|>"}));
   EXPECT_EQ(stats.documents, 3);
   EXPECT_EQ(stats.empty_documents, 1);
@@ -63,12 +68,14 @@ TEST_F(PrepareTest, SeparatorLinesCutDocuments) {
   const std::string text = "\na\nb\n\n\n  \nc\r\n\r\nd";
   prepare({input("a.txt", text)}, {.separator_line = ""});
   EXPECT_EQ(documents(), (Texts{"a\nb\n", "  \nc\r\n", "d"}));
-  prepare({input("b.txt", "x\n\ny\n<|endoftext|>\n<|endoftext|>\nz <|endoftext|>\n<|endoftext|>")}, {.separator_line = "<|endoftext|>"});
+  prepare({input("b.txt", "x\n\ny\n<|endoftext|>\n<|endoftext|>\nz <|endoftext|>\n<|endoftext|>")},
+          {.separator_line = "<|endoftext|>"});
   EXPECT_EQ(documents(), (Texts{"x\n\ny\n", "z <|endoftext|>\n"}));
 }
 
 TEST_F(PrepareTest, JsonLines) {
-  const std::string path = input("a.jsonl", "{\"text\": \"caf\\u00e9 \\\"x\\\"\\n\", \"id\": 1}\r\n\n  \n{\"body\": \"no\", \"text\": \"last\"}");
+  const std::string path =
+      input("a.jsonl", "{\"text\": \"caf\\u00e9 \\\"x\\\"\\n\", \"id\": 1}\r\n\n  \n{\"body\": \"no\", \"text\": \"last\"}");
   prepare({path});
   EXPECT_EQ(documents(), (Texts{"caf\xC3\xA9 \"x\"\n", "last"}));
   prepare({input("b.json", "{\"body\": \"other key\"}\n")}, {.json_key = "body"});
@@ -97,7 +104,8 @@ TEST_F(PrepareTest, BadInputs) {
   expect_error<DataError>([&] { prepare({good, folder_.path()}); }, {"is a folder"});
   expect_error<ConfigError>([&] { prepare({}); }, {"--input"});
   expect_error<ConfigError>([&] { prepare({good}, {.workers = 0}); }, {"--workers = 0"});
-  expect_error<StorageError>([&] { prepare_text({good}, *tokenizer_, folder_ / "no/out", {}); }, {"no/out.bin", "create its folder"});
+  expect_error<StorageError>([&] { prepare_text({good}, *tokenizer_, folder_ / "no/out", {}); },
+                             {"no/out.bin", "create its folder"});
   expect_no_output();
 }
 
@@ -109,7 +117,8 @@ TEST_F(PrepareTest, IllFormedTextIsReplacedAndCounted) {
 
 TEST_F(PrepareTest, WorkersDoNotChangeTheOutput) {
   std::string lines;
-  for (int i = 0; i < 500; ++i) lines += fmt::format("{{\"text\": \"document {} {}\"}}\n", i, std::string(static_cast<std::size_t>(i % 50), 'x'));
+  for (int i = 0; i < 500; ++i)
+    lines += fmt::format("{{\"text\": \"document {} {}\"}}\n", i, std::string(static_cast<std::size_t>(i % 50), 'x'));
   const std::string path = input("a.jsonl", lines);
   prepare({path}, {.append_eod = AppendEod::kYes});
   const std::string bin = read_file(prefix_ + ".bin"), idx = read_file(prefix_ + ".idx");
@@ -125,7 +134,8 @@ TEST_F(PrepareTest, ProgressEndsAtTheTotal) {
   const std::string document = text + "\n";
   text = document + document + document;
   std::vector<PrepareProgress> seen;
-  prepare_text({input("a.txt", text)}, *tokenizer_, prefix_, {.separator_line = ""}, [&](const PrepareProgress& p) { seen.push_back(p); });
+  prepare_text({input("a.txt", text)}, *tokenizer_, prefix_, {.separator_line = ""},
+               [&](const PrepareProgress& p) { seen.push_back(p); });
   ASSERT_EQ(seen.size(), 2u);
   EXPECT_GE(seen[0].bytes_done, 4 << 20);
   EXPECT_LT(seen[0].bytes_done, seen[0].bytes_total);
@@ -135,7 +145,8 @@ TEST_F(PrepareTest, ProgressEndsAtTheTotal) {
 }
 
 TEST_F(PrepareTest, TheExcerptOfTheRepository) {
-  const PrepareStats stats = prepare({std::string(TRIDENT_EXCERPT) + "/train.txt"}, {.append_eod = AppendEod::kYes, .separator_line = "<|endoftext|>"});
+  const PrepareStats stats =
+      prepare({std::string(TRIDENT_EXCERPT) + "/train.txt"}, {.append_eod = AppendEod::kYes, .separator_line = "<|endoftext|>"});
   EXPECT_GE(stats.bytes, 200'000);
   EXPECT_EQ(stats.documents, 88);  // 50 + 40 chapters less the two held out
   EXPECT_EQ(stats.tokens, IndexedDataset(prefix_).num_tokens());

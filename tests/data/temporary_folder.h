@@ -34,7 +34,8 @@ void expect_error(Body body, const std::vector<std::string>& parts) {
   } catch (const ErrorType& error) {
     const std::string message = error.what();
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-    for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << "no \"" << part << "\" in: " << message;
+    for (const std::string& part : parts)
+      EXPECT_NE(message.find(part), std::string::npos) << "no \"" << part << "\" in: " << message;
   }
 }
 

@@ -30,7 +30,8 @@ nlohmann::json small_vocab() {
 }
 
 std::unique_ptr<Tokenizer> make(const std::string& vocab, const std::string& merges) {
-  return make_byte_level_bpe({.name = "small", .vocab_json = vocab, .merges_txt = merges, .vocab_source = "v.json", .merges_source = "m.txt"});
+  return make_byte_level_bpe(
+      {.name = "small", .vocab_json = vocab, .merges_txt = merges, .vocab_source = "v.json", .merges_source = "m.txt"});
 }
 
 TEST(TokenizerFiles, AFolderEqualsTheBuiltInVocabulary) {
