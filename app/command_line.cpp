@@ -19,6 +19,15 @@ std::string one_line(std::string text) {
   return text;
 }
 
+// Told before whatever else is wrong: a misspelt flag is the reason why another one is missing.
+void refuse_extras(const CLI::App& app) {
+  const std::vector<std::string> extras = app.remaining();
+  if (extras.empty()) return;
+  const std::string near = nearest_flag(app, extras.front());
+  throw ConfigError(fmt::format("{}: unknown argument {}; {}", app.get_name(), in_quotes(extras.front()),
+                                near.empty() ? fmt::format("see {} --help", app.get_name()) : fmt::format("did you mean {}?", near)));
+}
+
 }  // namespace
 
 ParseResult parse_flags(CLI::App& app, const Arguments& arguments, std::ostream& out, const std::function<std::string()>& details) {
@@ -30,13 +39,10 @@ ParseResult parse_flags(CLI::App& app, const Arguments& arguments, std::ostream&
     if (details) out << '\n' << details();
     return ParseResult::kHelpPrinted;
   } catch (const CLI::ParseError& error) {
+    refuse_extras(app);
     throw ConfigError(fmt::format("{}: {}; see {} --help", app.get_name(), one_line(error.what()), app.get_name()));
   }
-  for (const std::string& extra : app.remaining()) {
-    const std::string near = nearest_flag(app, extra);
-    throw ConfigError(fmt::format("{}: unknown argument {}; {}", app.get_name(), in_quotes(extra),
-                                  near.empty() ? fmt::format("see {} --help", app.get_name()) : fmt::format("did you mean {}?", near)));
-  }
+  refuse_extras(app);
   return ParseResult::kRun;
 }
 

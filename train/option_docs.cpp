@@ -9,7 +9,7 @@ namespace trident {
 namespace {
 
 std::string default_text(const Option& option) {
-  return option.fallback.empty() ? "required" : to_json_text(default_value(option));
+  return option.fallback.empty() ? "required" : std::string(option.fallback);
 }
 
 std::string unit_text(const Option& option) { return option.unit.empty() ? "" : fmt::format(" [{}]", option.unit); }
@@ -161,8 +161,8 @@ JsonValue block_schema(const OptionBlock& block) {
 std::string options_help() {
   std::string out = "Keys of the configuration (also for --set):\n";
   for (const Option& option : option_table())
-    out += fmt::format("  {}: {}{}; default {}\n      {}{}{}\n", option.path, expected_text(option), unit_text(option), default_text(option),
-                       option.doc, alias_text(option), reserved_text(option));
+    out += fmt::format("  {}: {}{}; {}{}\n      {}{}{}\n", option.path, expected_text(option), unit_text(option),
+                       option.fallback.empty() ? "" : "default ", default_text(option), option.doc, alias_text(option), reserved_text(option));
   return out;
 }
 

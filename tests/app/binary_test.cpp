@@ -1,0 +1,50 @@
+// The executable itself: exit codes and streams as a shell sees them.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+namespace trident {
+namespace {
+
+struct Outcome {
+  int exit_code = -1;
+  std::string text;
+};
+
+// Runs the program through the shell; `arguments` may redirect.
+Outcome shell(const std::string& arguments) {
+  Outcome outcome;
+  std::FILE* pipe = ::popen((std::string(TRIDENT_BINARY) + " " + arguments).c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  std::array<char, 4096> buffer{};
+  for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) outcome.text.append(buffer.data(), n);
+  const int status = ::pclose(pipe);
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+TEST(Binary, SuccessSpeaksOnStandardOutput) {
+  const Outcome version = shell("--version 2>/dev/null");
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_EQ(version.text.rfind("trident ", 0), 0u);
+  EXPECT_EQ(shell("schema").exit_code, 0);
+}
+
+TEST(Binary, FailureIsOneLineOnStandardError) {
+  for (const char* arguments : {"", "trian", "plan", "train", "train --config /nonexistent.json", "train --confg x", "data prepare"}) {
+    const Outcome quiet = shell(std::string(arguments) + " 2>/dev/null");
+    EXPECT_EQ(quiet.exit_code, 64) << arguments;
+    EXPECT_EQ(quiet.text, "") << arguments;
+    const Outcome outcome = shell(std::string(arguments) + " 2>&1 >/dev/null");
+    EXPECT_EQ(outcome.text.rfind("trident: ", 0), 0u) << outcome.text;
+    EXPECT_EQ(outcome.text.find('\n'), outcome.text.size() - 1) << outcome.text;
+  }
+}
+
+TEST(Binary, FullStandardOutputIsNoticed) { EXPECT_EQ(shell("schema 2>&1 >/dev/full").exit_code, 74); }
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,168 @@
+// The command line inside this process: dispatch, flags, messages, exit codes.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <new>
+#include <sstream>
+
+#include "app/subcommands.h"
+#include "core/file_io.h"
+#include "train/option_docs.h"
+
+namespace trident {
+namespace {
+
+struct Outcome {
+  int exit_code;
+  std::string out, err;
+};
+
+Outcome run(const Arguments& arguments, const std::function<void(const TrainConfig&)>& training = [](const TrainConfig&) {}) {
+  std::ostringstream out, err;
+  const int exit_code = run_command_line(arguments, {out, training}, err);
+  return {exit_code, out.str(), err.str()};
+}
+
+void expect_refusal(const Arguments& arguments, const std::string& contains, int exit_code = 64) {
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.exit_code, exit_code) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err.rfind("trident: ", 0), 0u) << outcome.err;
+  EXPECT_NE(outcome.err.find(contains), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;  // exactly one line
+}
+
+class CommandLine : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(testing::TempDir()) / ("command_line_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+    config_ = path("c.json");
+    std::ofstream(config_) << "{ // small\n \"run\": {\"steps\": 5, \"dir\": \"" << path("run") << "\"}, \"model\": {\"preset\": \"llama-1m\"},\n"
+                           << " \"batch\": {\"global\": 8, \"sequence\": 64}, \"data\": {\"train\": \"x\"}}";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  std::filesystem::path folder_;
+  std::string config_;
+};
+
+TEST_F(CommandLine, HelpAndVersion) {
+  const Outcome help = run({"help"});
+  EXPECT_EQ(help.exit_code, 0);
+  for (const Subcommand& command : subcommands())
+    EXPECT_EQ(help.out.find("  " + std::string(command.name)) != std::string::npos, command.visibility == Subcommand::Visibility::kListed)
+        << command.name;
+  EXPECT_EQ(run({"--help"}).out, help.out);
+  EXPECT_EQ(run({"--version"}).out.rfind("trident ", 0), 0u);
+  const Outcome train = run({"train", "--help"});
+  EXPECT_EQ(train.exit_code, 0);
+  EXPECT_NE(train.out.find("--print-config"), std::string::npos);
+  EXPECT_NE(train.out.find(options_help()), std::string::npos);
+  EXPECT_EQ(run({"help", "train"}).out, train.out);
+  EXPECT_EQ(run({"data", "--help"}).exit_code, 0);
+  EXPECT_NE(run({"data", "prepare", "--help"}).out.find("--append-eod"), std::string::npos);
+  EXPECT_EQ(run({"schema", "--help"}).exit_code, 0);
+}
+
+TEST_F(CommandLine, UnknownAndUnbuiltSubcommands) {
+  expect_refusal({}, "no subcommand; see trident help");
+  expect_refusal({"trian"}, "unknown subcommand \"trian\"; did you mean train?");
+  expect_refusal({"\x1b[31m\nxxxxxxxxx"}, "unknown subcommand");
+  for (const char* name : {"plan", "study", "tokenizer", "convert", "ckpt", "eval", "generate", "bench"})
+    expect_refusal({name, "--config", config_}, "subcommand " + std::string(name) + " is not built yet");
+  expect_refusal({"data", "inspect"}, "trident data inspect is not built yet");
+  expect_refusal({"data"}, "there is: prepare");
+  expect_refusal({"docs", "cooking"}, "there is: configuration");
+}
+
+TEST_F(CommandLine, BadFlags) {
+  expect_refusal({"train"}, "--config is required");
+  expect_refusal({"train", "--cnfig", config_}, "unknown argument \"--cnfig\"; did you mean --config?");
+  expect_refusal({"train", "--config", config_, "more"}, "unknown argument \"more\"");
+  expect_refusal({"train", "--config"}, "--config");
+  expect_refusal({"train", "--config", config_, "--print-config=xml"}, "must be json or origins");
+  expect_refusal({"schema", "--x"}, "unknown argument \"--x\"");
+  expect_refusal({"data", "prepare", "--input", config_}, "--tokenizer is required");
+  expect_refusal({"data", "prepare", "--input", config_, "--tokenizer", "gpt2", "--output", path("o"), "--workers", "x"}, "--workers");
+}
+
+TEST_F(CommandLine, TrainHandsOverTheConfiguration) {
+  TrainConfig seen;
+  const Outcome outcome = run({"train", "-c", config_, "--set", "run.seed=1", "--set", "run.seed=2", "--set=parallel=2TP"},
+                              [&](const TrainConfig& config) { seen = config; });
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(seen.run.seed, 2);
+  EXPECT_EQ(seen.parallel.tensor, 2);
+  EXPECT_EQ(seen.run.steps, 5);
+}
+
+TEST_F(CommandLine, PrintConfigIsJsonThatMeansTheSame) {
+  const Arguments base{"train", "--config", config_, "--set", "optimizer.lr=0.25"};
+  Arguments json = base, origins = base;
+  json.emplace_back("--print-config");
+  origins.emplace_back("--print-config=origins");
+  const auto no_training = [](const TrainConfig&) { FAIL() << "--print-config trains nothing"; };
+  const Outcome printed = run(json, no_training), explained = run(origins, no_training);
+  EXPECT_EQ(printed.exit_code, 0) << printed.err;
+  JsonRules strict;
+  strict.comments = JsonComments::kRefused;  // other programs read it
+  EXPECT_EQ(parse_json(printed.out, "printed", strict).find("optimizer")->find("lr")->as_number(), 0.25);
+  EXPECT_NE(explained.out.find("\"lr\": 0.25,  // --set"), std::string::npos) << explained.out;
+  EXPECT_NE(explained.out.find("// " + config_ + ":2"), std::string::npos);
+  EXPECT_EQ(to_json(parse_train_config(explained.out, "e")), to_json(parse_train_config(printed.out, "p")));
+  EXPECT_FALSE(std::filesystem::exists(path("run")));
+}
+
+TEST_F(CommandLine, BadConfigurationsLeaveNothingBehind) {
+  expect_refusal({"train", "--config", path("missing.json")}, "missing.json: cannot be opened");
+  expect_refusal({"train", "--config", folder_.string()}, "folder");
+  expect_refusal({"train", "--config", config_, "--set", "parallel.tensr=2"}, "did you mean parallel.tensor?");
+  expect_refusal({"train", "--config", config_, "--set", "log.tensorboard=true"}, "log.tensorboard = true: not built yet");
+  std::ofstream(path("bad.json")) << "{\n \"run\": {\"steps\": \"five\"}}";
+  expect_refusal({"train", "--config", path("bad.json")}, path("bad.json") + ":2: run.steps = \"five\": must be an integer >= 1");
+  std::ofstream(path("broken.json")) << "{\n \"run\": ";
+  expect_refusal({"train", "--config", path("broken.json")}, "broken.json:2:");
+  EXPECT_FALSE(std::filesystem::exists(path("run")));
+}
+
+TEST_F(CommandLine, EveryKindOfFailureHasItsExitCode) {
+  const auto code_of = [&](const std::function<void()>& fail) {
+    return run({"train", "--config", config_}, [&](const TrainConfig&) { fail(); });
+  };
+  EXPECT_EQ(code_of([] { throw DataError("d"); }).exit_code, 65);
+  EXPECT_EQ(code_of([] { throw StorageError("s"); }).exit_code, 74);
+  EXPECT_EQ(code_of([] { throw CommunicationError("c"); }).exit_code, 76);
+  EXPECT_EQ(code_of([] { throw InternalError("i"); }).exit_code, 70);
+  EXPECT_EQ(code_of([] { throw std::bad_alloc(); }).err.rfind("trident: out of memory; ", 0), 0u);
+  EXPECT_EQ(code_of([] { throw std::bad_alloc(); }).exit_code, 70);
+  const Outcome other = code_of([] { throw std::runtime_error("two\nlines"); });
+  EXPECT_EQ(other.exit_code, 70);
+  EXPECT_NE(other.err.find("two lines"), std::string::npos);
+}
+
+TEST_F(CommandLine, SchemaAndPage) {
+  EXPECT_EQ(parse_json(run({"schema"}).out, "schema"), parse_json(to_json_text(options_schema()), "schema"));
+  EXPECT_EQ(run({"docs", "configuration"}).out, options_markdown());
+}
+
+TEST_F(CommandLine, DataPrepare) {
+  std::ofstream(path("a.txt")) << "Hello world.";
+  std::ofstream(path("b.jsonl")) << "{\"body\": \"one\"}\n{\"body\": \"two\"}\n";
+  const Outcome outcome = run({"data", "prepare", "--input", path("a.txt"), path("b.jsonl"), "--tokenizer", "gpt2", "--output", path("out"),
+                               "--json-key", "body", "--append-eod"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("3 documents, 8 tokens"), std::string::npos) << outcome.out;
+  EXPECT_TRUE(file_exists(path("out.bin")) && file_exists(path("out.idx")));
+  const Outcome cut = run({"data", "prepare", "--input", path("a.txt"), "--tokenizer", "gpt2", "--output", path("cut"), "--separator-line", ""});
+  EXPECT_EQ(cut.exit_code, 0) << cut.err;
+  expect_refusal({"data", "prepare", "--input", path("none.txt"), "--tokenizer", "gpt2", "--output", path("no")}, "none.txt", 65);
+  expect_refusal({"data", "prepare", "--input", path("a.txt"), "--tokenizer", "gpt9", "--output", path("no")}, "gpt9");
+  EXPECT_FALSE(std::filesystem::exists(path("no.bin")));
+}
+
+}  // namespace
+}  // namespace trident
