@@ -1,0 +1,156 @@
+// Parameters of units as values: names, parts, shards, partial gradients, what is refused.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "model/declare.h"
+#include "model/model_presets.h"
+#include "tests/model/layers/tiny_models.h"
+
+namespace trident {
+namespace {
+
+std::map<std::string, ParamSpec> by_name(const std::vector<ParamSpec>& specs) {
+  std::map<std::string, ParamSpec> map;
+  for (const ParamSpec& spec : specs) map.emplace(spec.name, spec);
+  return map;
+}
+
+std::int64_t elements_of(const ModelConfig& config, const TensorLayout& layout) {
+  std::int64_t elements = 0;
+  for (int unit = 0; unit < num_units(config); ++unit)
+    for (const ParamSpec& spec : unit_params(config, layout, unit)) elements += logical_elements(spec);
+  return elements;
+}
+
+TEST(UnitParamsTest, LlamaBlockNamesItsTensors) {
+  const auto specs = by_name(unit_params(testing::tiny_llama(), {2, true}, 2));
+  ASSERT_EQ(specs.size(), 6u);
+  const ParamSpec& qkv = specs.at("model.layers.1.self_attn.qkv_proj.weight");
+  ASSERT_EQ(qkv.parts.size(), 3u);
+  EXPECT_EQ(qkv.parts[1].tensor, "model.layers.1.self_attn.k_proj.weight");
+  EXPECT_EQ(qkv.parts[1].tensor_shape, (Shape{8, 16}));
+  EXPECT_EQ(local_shape(qkv, 2), (Shape{8 + 4 + 4, 16}));
+  EXPECT_EQ(local_shape(specs.at("model.layers.1.mlp.gate_up_proj.weight"), 2), (Shape{24, 16}));
+  EXPECT_EQ(local_shape(specs.at("model.layers.1.mlp.down_proj.weight"), 2), (Shape{16, 12}));
+  EXPECT_TRUE(qkv.weight_decay);
+  EXPECT_FALSE(specs.at("model.layers.1.input_layernorm.weight").weight_decay);
+  EXPECT_FLOAT_EQ(specs.at("model.layers.1.self_attn.o_proj.weight").parts[0].init.standard_deviation, 0.01f);  // 0.02 / sqrt(2 * 2)
+}
+
+TEST(UnitParamsTest, Gpt2ProjectionIsThreeRowRangesOfOneTensor) {
+  const auto specs = by_name(unit_params(testing::tiny_gpt2(), {4, false}, 1));
+  const ParamSpec& qkv = specs.at("transformer.h.0.attn.c_attn.weight");
+  ASSERT_EQ(qkv.parts.size(), 3u);
+  for (const int i : {0, 1, 2}) {
+    EXPECT_EQ(qkv.parts[static_cast<std::size_t>(i)].tensor, "transformer.h.0.attn.c_attn.weight");
+    EXPECT_EQ(qkv.parts[static_cast<std::size_t>(i)].tensor_shape, (Shape{48, 16}));
+    EXPECT_EQ(qkv.parts[static_cast<std::size_t>(i)].row_begin, 16 * i);
+    EXPECT_TRUE(qkv.parts[static_cast<std::size_t>(i)].transposed_on_disk);
+  }
+  const ParamSpec& bias = specs.at("transformer.h.0.attn.c_attn.bias");
+  EXPECT_EQ(local_shape(bias, 4), (Shape{12}));
+  EXPECT_FALSE(bias.parts[0].transposed_on_disk);
+  EXPECT_EQ(specs.count("transformer.h.0.ln_2.bias"), 1u);
+}
+
+TEST(UnitParamsTest, SequenceParallelismMakesReplicatedGradientsPartial) {
+  const std::vector<SubAxis> tp{{Axis::kTensor, 4, 1}};
+  const ModelConfig config = testing::tiny_gpt2();
+  for (const bool sequence_parallel : {false, true}) {
+    const auto block = by_name(unit_params(config, {4, sequence_parallel}, 1)), ends = by_name(unit_params(config, {4, sequence_parallel}, 0));
+    const std::vector<SubAxis> expected = sequence_parallel ? tp : std::vector<SubAxis>{};
+    EXPECT_EQ(block.at("transformer.h.0.ln_1.weight").grad_partial_over, expected);
+    EXPECT_EQ(block.at("transformer.h.0.attn.c_proj.bias").grad_partial_over, expected);
+    EXPECT_EQ(ends.at("transformer.wpe.weight").grad_partial_over, expected);
+    EXPECT_TRUE(block.at("transformer.h.0.attn.c_attn.bias").grad_partial_over.empty());
+    EXPECT_TRUE(block.at("transformer.h.0.mlp.c_proj.weight").grad_partial_over.empty());
+  }
+  const auto qwen3 = by_name(unit_params(testing::tiny_qwen3(), {4, false}, 1));
+  EXPECT_EQ(qwen3.at("model.layers.0.self_attn.q_norm.weight").grad_partial_over, tp);  // heads are split
+  EXPECT_TRUE(by_name(unit_params(testing::tiny_qwen3(), {1, true}, 1)).at("model.layers.0.self_attn.k_norm.weight").grad_partial_over.empty());
+}
+
+TEST(UnitParamsTest, MoreRanksThanKeyValueHeadsReplicateThem) {
+  const auto specs = by_name(unit_params(testing::tiny_llama(), {4, false}, 1));
+  const ParamSpec& q = specs.at("model.layers.0.self_attn.q_proj.weight");
+  const ParamSpec& kv = specs.at("model.layers.0.self_attn.kv_proj.weight");
+  EXPECT_TRUE(q.grad_partial_over.empty());
+  EXPECT_EQ(kv.sharding.shards, 2);
+  EXPECT_EQ(kv.grad_partial_over, (std::vector<SubAxis>{{Axis::kTensor, 2, 1}}));
+  EXPECT_EQ(local_parts(kv, 4, 1)[0].box, local_parts(kv, 4, 0)[0].box);
+  EXPECT_FALSE(local_parts(kv, 4, 2)[0].box == local_parts(kv, 4, 0)[0].box);
+  const std::vector<SubAxis> axes = partial_axes(testing::tiny_llama(), {4, true});
+  EXPECT_EQ(axes.size(), 2u);
+  EXPECT_TRUE(partial_axes(testing::tiny_llama(), {1, true}).empty());
+}
+
+TEST(UnitParamsTest, TiedEndsAreOneTensorAndPaddingIsPerRank) {
+  const ModelConfig config = testing::tiny_qwen3();
+  const ParamSpec table = unit_params(config, {4, false}, 0)[0], head = unit_params(config, {4, false}, head_unit(config))[1];
+  EXPECT_EQ(table.tie, TieGroup::kEmbedding);
+  EXPECT_EQ(head.tie, TieGroup::kEmbedding);
+  EXPECT_NE(table.name, head.name);
+  EXPECT_EQ(table.parts[0].tensor, head.parts[0].tensor);
+  EXPECT_EQ(table.parts[0].padded_rows, 512);
+  EXPECT_EQ(padded_vocabulary(config, 1), 128);
+  EXPECT_EQ(logical_elements(table), 50 * 16);
+  EXPECT_EQ(unit_params(testing::tiny_llama(), {}, 0)[0].tie, TieGroup::kNone);
+}
+
+TEST(UnitParamsTest, NamesAreUniqueAndSizesDoNotDependOnTheLayout) {
+  for (const testing::TinyModel& model : testing::tiny_models()) {
+    std::set<std::string> names;
+    for (int unit = 0; unit < num_units(model.config); ++unit)
+      for (const ParamSpec& spec : unit_params(model.config, {4, true}, unit)) EXPECT_TRUE(names.insert(spec.name).second) << spec.name;
+    EXPECT_EQ(elements_of(model.config, {}), elements_of(model.config, {4, true})) << model.name;
+  }
+}
+
+TEST(UnitParamsTest, PresetsHaveTheirPublishedSizes) {
+  const auto size = [](std::string_view preset) {
+    const ModelConfig config = model_preset(preset, "model.preset");
+    const std::int64_t twice = config.tie_embeddings ? config.vocab_size * config.hidden : 0;
+    return elements_of(config, {}) - twice;
+  };
+  EXPECT_EQ(size("gpt2-124m"), 124'439'808);
+  EXPECT_EQ(size("llama2-7b"), 6'738'415'616);
+  EXPECT_EQ(size("llama3-8b"), 8'030'261'248);
+  EXPECT_EQ(size("qwen2.5-0.5b"), 494'032'768);
+}
+
+std::string refusal(const ModelConfig& config, const TensorLayout& layout, std::int64_t sequence) {
+  try {
+    check_layout(config, layout, sequence);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CheckLayoutTest, RefusesWhatDoesNotDivide) {
+  ModelConfig config = testing::tiny_llama();
+  EXPECT_EQ(refusal(config, {4, true}, 8), "");
+  EXPECT_EQ(refusal(config, {3, false}, 8),
+            "parallel.tensor = 3: does not divide the model's 4 attention heads, 2 key/value heads (or is no multiple of them) and "
+            "feed-forward width 24; use one of 1, 2, 4");
+  config.heads = 12, config.kv_heads = 3;
+  EXPECT_EQ(refusal(config, {3, false}, 8), "");
+  EXPECT_EQ(refusal(config, {6, false}, 8), "");
+  EXPECT_NE(refusal(config, {2, false}, 8), "");  // neither divides nor is a multiple of 3 key/value heads
+  config.ffn = 25;
+  EXPECT_NE(refusal(config, {3, false}, 8).find("use one of 1"), std::string::npos);
+}
+
+TEST(CheckLayoutTest, RefusesSequencesThatDoNotFit) {
+  const ModelConfig config = testing::tiny_llama();
+  EXPECT_EQ(refusal(config, {}, 17), "batch.sequence = 17: the model has 16 positions; use at most that");
+  EXPECT_NE(refusal(config, {4, true}, 10).find("batch.sequence = 10: sequence parallelism splits it over parallel.tensor = 4; use a multiple, such as 12"),
+            std::string::npos);
+  EXPECT_EQ(refusal(config, {4, false}, 10), "");
+}
+
+}  // namespace
+}  // namespace trident
