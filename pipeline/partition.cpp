@@ -35,7 +35,8 @@ class BalancedSplit {
  public:
   BalancedSplit(std::span<const double> unit_costs, int num_stages)
       : num_layers_(static_cast<int>(unit_costs.size()) - 2), num_stages_(num_stages), prefix_(1, 0.0) {
-    for (int block = 1; block <= num_layers_; ++block) prefix_.push_back(prefix_.back() + unit_costs[static_cast<std::size_t>(block)]);
+    for (int block = 1; block <= num_layers_; ++block)
+      prefix_.push_back(prefix_.back() + unit_costs[static_cast<std::size_t>(block)]);
     embedding_ = unit_costs.front();
     head_ = unit_costs.back();
   }
@@ -101,11 +102,12 @@ UnitsOfStage partition_balanced(std::span<const double> unit_costs, int pipeline
 UnitsOfStage partition_explicit(std::span<const std::int64_t> layers, int num_layers, int pipeline, int virtual_stages) {
   require_a_block_per_stage(num_layers, pipeline, virtual_stages);
   const auto refuse = [&](const std::string& why) {
-    throw ConfigError(fmt::format("parallel.layers = [{}]: {}; give {} counts of at least 1 that add up to the model's {} layers, or "
-                                  "null for a balanced split", fmt::join(layers, ", "), why, pipeline * virtual_stages, num_layers));
+    throw ConfigError(fmt::format("parallel.layers = [{}]: {}; give {} counts of at least 1 that add up to the model's {} layers, "
+                                  "or null for a balanced split", fmt::join(layers, ", "), why, pipeline * virtual_stages, num_layers));
   };
   if (static_cast<int>(layers.size()) != pipeline * virtual_stages)
-    refuse(fmt::format("{} counts for parallel.pipeline = {} x parallel.virtual_stages = {}", layers.size(), pipeline, virtual_stages));
+    refuse(fmt::format("{} counts for parallel.pipeline = {} x parallel.virtual_stages = {}", layers.size(), pipeline,
+                       virtual_stages));
   std::vector<int> counts;
   std::int64_t left = num_layers;  // compared before every subtraction: absurd counts cannot overflow
   for (const std::int64_t count : layers) {

@@ -83,7 +83,8 @@ class RankChecker {
     if (normed_) return "computes after the norm";
     if (i.micro_batch < 0 || i.micro_batch >= schedule_.num_micro_batches) return "no such micro-batch";
     if (spec_.gathers_in_step() != (i.slot != Instruction::kNone)) return "parameters are either resident or in a slot, by policy";
-    if (i.slot != Instruction::kNone && slot_unit(i.slot) != i.unit) return fmt::format("unit {} is not in slot {}", i.unit, i.slot);
+    if (i.slot != Instruction::kNone && slot_unit(i.slot) != i.unit)
+      return fmt::format("unit {} is not in slot {}", i.unit, i.slot);
     Passage& p = passage(i.virtual_stage, i.micro_batch);
     if (i.is_forward()) return visit_forward(i, p);
     if (!training_) return "an evaluation has no backward";
@@ -132,7 +133,8 @@ class RankChecker {
     if (unit.weight_gradients++ != i.micro_batch) return "weight gradients are summed in ascending micro-batch order";
     if (i.overwrites() != (unit.unreduced++ == 0)) return "the first gradient after a reduction overwrites, the others add";
     const bool transient = spec_.zero.grad_sync_every == 1;
-    if (transient != (i.grad_slot != Instruction::kNone)) return "gradients are transient exactly if reduced after every micro-batch";
+    if (transient != (i.grad_slot != Instruction::kNone))
+      return "gradients are transient exactly if reduced after every micro-batch";
     if (!transient) return kFine;
     if (i.grad_slot < 0 || i.grad_slot >= program_.num_grad_slots) return "no such gradient buffer";
     if (!grad_buffers_.emplace(i.grad_slot, i.unit).second) return "its gradient buffer holds an unreduced gradient";
@@ -152,7 +154,8 @@ class RankChecker {
     const bool activation = i.kind == Kind::kSendActivation;
     const int to = i.virtual_stage + (activation ? 1 : -1);
     if (!elsewhere(to) || schedule_.rank_of(to) != i.peer) return "nobody there waits for it";
-    const bool computed = activation ? forward_done(i.virtual_stage, i.micro_batch) : input_gradient_done(i.virtual_stage, i.micro_batch);
+    const bool computed =
+        activation ? forward_done(i.virtual_stage, i.micro_batch) : input_gradient_done(i.virtual_stage, i.micro_batch);
     if (!computed) return "it is not computed yet";
     Passage& p = passage(i.virtual_stage, i.micro_batch);
     if (std::exchange(activation ? p.activation_sent : p.gradient_sent, true)) return "sent twice";
@@ -233,7 +236,8 @@ class RankChecker {
 
   Fault visit_tie(const Instruction& i) {
     if (!holds_tied_weight() || tied_ || normed_) return "there is no tied weight to exchange";
-    if (i.peer != (rank_ == spec_.embedding_rank() ? spec_.head_rank() : spec_.embedding_rank())) return "the tied weight is elsewhere";
+    if (i.peer != (rank_ == spec_.embedding_rank() ? spec_.head_rank() : spec_.embedding_rank()))
+      return "the tied weight is elsewhere";
     if (!all_reduced()) return "its gradient is not reduced";
     tied_ = true;
     return kFine;
@@ -269,7 +273,8 @@ class RankChecker {
         const Passage& p = passage(stage, mb);
         if (!forward_done(stage, mb)) return fmt::format("virtual stage {} did not run micro-batch {}", stage, mb);
         if (elsewhere(stage + 1) && !p.activation_sent) return fmt::format("stage {} kept the activation of {}", stage, mb);
-        if (training_ && elsewhere(stage - 1) && !p.gradient_sent) return fmt::format("stage {} kept the gradient of {}", stage, mb);
+        if (training_ && elsewhere(stage - 1) && !p.gradient_sent)
+          return fmt::format("stage {} kept the gradient of {}", stage, mb);
       }
       const int planned = program_.num_activation_slots[static_cast<std::size_t>(schedule_.chunk_of(stage))];
       const int in_flight = training_ ? peak_in_flight_[stage] : 1;
@@ -299,7 +304,8 @@ class RankChecker {
 }  // namespace
 
 void check_rank_program(const StepProgram& program, int rank, const StepProgramSpec& spec) {
-  if (program.rank != rank) throw InternalError(fmt::format("broken step program: rank {} has the program of {}", rank, program.rank));
+  if (program.rank != rank)
+    throw InternalError(fmt::format("broken step program: rank {} has the program of {}", rank, program.rank));
   RankChecker(program, rank, spec).run();
 }
 

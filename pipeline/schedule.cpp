@@ -102,8 +102,8 @@ Schedule parse_schedule(std::string_view text) {
     for (const std::string_view word : split(lines[static_cast<std::size_t>(rank) + 1], ' ')) {
       const auto action = parse_action(word);
       if (!action)
-        throw ConfigError(fmt::format("schedule, rank {}, column {} = '{}': expected <virtual stage><F|B|I|W><micro-batch>, as in 0F2",
-                                      rank, actions.size(), word));
+        throw ConfigError(fmt::format("schedule, rank {}, column {} = '{}': expected <virtual stage><F|B|I|W><micro-batch>, as in "
+                                      "0F2", rank, actions.size(), word));
       actions.push_back(*action);
     }
   }

@@ -87,7 +87,8 @@ class OrderCheck {
                            : !forward_only && !done.input_gradient  ? "backward"
                            : !forward_only && !done.weight_gradient ? "weight gradient"
                                                                     : nullptr;
-        if (what) return fmt::format("rank {}: virtual stage {} has no {} of micro-batch {}", schedule_.rank_of(stage), stage, what, mb);
+        if (!what) continue;
+        return fmt::format("rank {}: virtual stage {} has no {} of micro-batch {}", schedule_.rank_of(stage), stage, what, mb);
       }
     return std::nullopt;
   }

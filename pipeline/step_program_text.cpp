@@ -40,7 +40,8 @@ std::string to_string(const Instruction& i) {
     return text;
   }
   if (i.is_send()) return fmt::format("{}(s{},m{})>{}", name(i.kind), i.virtual_stage, i.micro_batch, i.peer);
-  if (i.is_receive()) return fmt::format("{}(s{},m{})<{}{}", name(i.kind), i.virtual_stage, i.micro_batch, i.peer, slot("@", i.slot));
+  if (i.is_receive())
+    return fmt::format("{}(s{},m{})<{}{}", name(i.kind), i.virtual_stage, i.micro_batch, i.peer, slot("@", i.slot));
   if (i.kind == Kind::kReduceGradients) return fmt::format("reduce(u{}){}{}", i.unit, slot("g", i.grad_slot), i.last() ? "!" : "");
   if (i.kind == Kind::kTieExchange) return fmt::format("tie<>{}", i.peer);
   if (i.kind == Kind::kGradNorm) return "norm";

@@ -88,7 +88,8 @@ class BruteForce {
   bool done(ActionKind kind, int stage, int mb) const { return done_.count({kind, stage, mb}) > 0; }
   bool can_run(const Action& a) const {
     const int last = s_.num_ranks * s_.num_chunks - 1;
-    if (a.kind == ActionKind::kForward) return a.virtual_stage == 0 || done(ActionKind::kForward, a.virtual_stage - 1, a.micro_batch);
+    if (a.kind == ActionKind::kForward)
+      return a.virtual_stage == 0 || done(ActionKind::kForward, a.virtual_stage - 1, a.micro_batch);
     return done(ActionKind::kForward, a.virtual_stage, a.micro_batch) &&
            (a.virtual_stage == last || done(ActionKind::kBackward, a.virtual_stage + 1, a.micro_batch));
   }
@@ -148,8 +149,9 @@ TEST(ScheduleCheck, AgreesWithBruteForceOnRandomMutants) {
 TEST(MessageOrder, SendsFollowAndReceivesPrecedeTheirActions) {
   const auto woven = weave_messages(make_1f1b(2, 2), ReceivePosting::kLate);
   std::string text;
+  using Kind = WovenItem::Kind;
   for (const auto& item : woven[0])
-    text += item.kind == WovenItem::Kind::kAction ? to_string(item.action) + " " : item.kind == WovenItem::Kind::kSend ? "> " : "< ";
+    text += item.kind == Kind::kAction ? to_string(item.action) + " " : item.kind == Kind::kSend ? "> " : "< ";
   EXPECT_EQ(text, "0F0 > 0F1 > < 0B0 < 0B1 ");
 }
 

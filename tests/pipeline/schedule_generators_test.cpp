@@ -100,8 +100,8 @@ TEST(Generators, OneRankAccumulatesGradients) {
 
 TEST(Generators, InterleavedRefusesOtherMicroBatchCounts) {
   EXPECT_EQ(config_error([] { make_interleaved(4, 2, 6); }),
-            "batch.global gives 6 micro-batches per data-parallel rank and step: the interleaved schedule (parallel.virtual_stages = "
-            "2) needs a multiple of parallel.pipeline = 4; the nearest is 4 micro-batches");
+            "batch.global gives 6 micro-batches per data-parallel rank and step: the interleaved schedule (parallel.virtual_stages "
+            "= 2) needs a multiple of parallel.pipeline = 4; the nearest is 4 micro-batches");
   EXPECT_NE(config_error([] { make_interleaved(4, 2, 7); }).find("the nearest is 8 "), std::string::npos);
   EXPECT_NE(config_error([] { make_interleaved(4, 2, 1); }).find("the nearest is 4 "), std::string::npos);
 }
@@ -114,7 +114,8 @@ TEST(Generators, ByName) {
   EXPECT_EQ(make_schedule(ScheduleKind::k1f1b, 2, 1, 3), make_1f1b(2, 3));
   EXPECT_EQ(make_schedule(ScheduleKind::kInterleaved, 2, 2, 4), make_interleaved(2, 2, 4));
   EXPECT_EQ(config_error([] { make_schedule(ScheduleKind::k1f1b, 2, 3, 4); }),
-            "parallel.virtual_stages = 3: schedule 1f1b has one stage per rank; set it to 1, or set parallel.schedule to interleaved");
+            "parallel.virtual_stages = 3: schedule 1f1b has one stage per rank; set it to 1, or set parallel.schedule to "
+            "interleaved");
 }
 
 // Qi et al., "Zero Bubble Pipeline Parallelism" (arXiv 2401.10241), tables 5 and 9: 8, 8, 16 and 32 stages, 1F1B, milliseconds.

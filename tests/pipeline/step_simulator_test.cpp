@@ -59,7 +59,8 @@ TEST(StepSimulator, OverlapHidesGathersBehindComputes) {
 TEST(StepSimulator, ASlowReductionHoldsUpTheNextUseOfItsBuffer) {
   const StepProgramSpec spec = small_spec(make_1f1b(1, 1), ZeroPreset::kZero2);
   const StepCosts slow = {[](int, std::size_t, const Instruction& i) {
-                            return i.kind == InstructionKind::kReduceGradients ? 10.0 : i.kind == InstructionKind::kBackward ? 1.0 : 0.0;
+                            if (i.kind == InstructionKind::kReduceGradients) return 10.0;
+                            return i.kind == InstructionKind::kBackward ? 1.0 : 0.0;
                           },
                           [](int, int) { return 0.0; }};
   // Backwards of head, block, embedding; the third shares its buffer with the first: 1 + 10 (reduce) + 1, then two more reductions.
