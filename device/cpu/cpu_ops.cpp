@@ -86,6 +86,7 @@ void CpuOps::attention_forward(Stream& stream, const AttentionShape& s, TensorVi
   announce_read(q);
   announce_read(k);
   announce_read(v);
+  announce_write(out);
   attention_.forward(s, out, lse, q, k, v, workspace.data());
 }
 
@@ -110,6 +111,9 @@ void CpuOps::attention_backward(Stream& stream, const AttentionShape& s, TensorV
   announce_read(q);
   announce_read(k);
   announce_read(v);
+  announce_write(d_q);
+  announce_write(d_k);
+  announce_write(d_v);
   attention_.backward(s, d_q, d_k, d_v, d_out, out, q, k, v, lse, workspace.data());
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <thread>
 #include <vector>
 
 #include "device/cpu/cpu_device.h"
@@ -153,6 +154,17 @@ TEST(Matmul, SameBitsWhateverRanBeforeAndWhereverThingsLie) {
       EXPECT_TRUE(run(f.device, s, a_shifted, b_shifted, a, 1).same_bits(first)) << name_of(s) << " depends on alignment";
     }
   }
+}
+
+TEST(Matmul, TwoThreadsComputeTheSame) {
+  std::thread([] {  // the team size is set for the thread that makes the device
+    Doorbell bell;
+    CpuDevice device(bell, {2, std::nullopt, std::nullopt});
+    for (const DType in : {DType::kF32, DType::kBF16}) {
+      check_exact(device, {130, 200, 96, Transpose::kNo, Transpose::kYes, in, in, Accumulate::kNo});
+      check_exact(device, {130, 200, 600, Transpose::kYes, Transpose::kNo, in, DType::kF32, Accumulate::kYes});
+    }
+  }).join();
 }
 
 TEST(Matmul, UsesTheKernelMadeForTheShape) {

@@ -1,6 +1,7 @@
 // Prints rates of matrix products (forward, input gradient, weight gradient) and attention on one thread, by shape:
 //   perf_device [seconds per measurement]
-// Operands are random; medians over repeated runs. ONEDNN_VERBOSE=1 shows the kernels oneDNN chooses.
+// Operands are random; medians over repeated runs, in CPU seconds of this thread, so that a busy machine disturbs them less.
+// ONEDNN_VERBOSE=1 shows the kernels oneDNN chooses.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -22,9 +23,9 @@ double median_seconds(double budget, F&& f) {
   std::vector<double> samples;
   const double end = monotonic_seconds() + budget;
   while (samples.size() < 3 || monotonic_seconds() < end) {
-    const double start = monotonic_seconds();
+    const double start = thread_cpu_seconds();
     f();
-    samples.push_back(monotonic_seconds() - start);
+    samples.push_back(thread_cpu_seconds() - start);
   }
   std::nth_element(samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2), samples.end());
   return samples[samples.size() / 2];
