@@ -176,7 +176,7 @@ TEST_F(IndexedDatasetTest, EveryFieldIsChecked) {
     expect_refused({idx_, fmt::format("dtype code = {}", code)});
   }
   for (const std::uint64_t count :
-       {std::uint64_t{3}, ~std::uint64_t{0}, std::uint64_t{1} << 63, std::uint64_t{0x1555555555555558}}) {
+       {std::uint64_t{3}, ~std::uint64_t{0}, std::uint64_t{1} << 63, (std::uint64_t{1} << 62) + 2}) {
     write_with(18, count);
     expect_refused({idx_, "sequence_count", "do not fit"});
     write_with(26, count + 1);
