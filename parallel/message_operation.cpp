@@ -40,21 +40,21 @@ bool MessageOperation::poll() {
 bool MessageOperation::poll_send() {
   ChannelSlot& s = slot();
   const std::uint64_t acknowledged = s.acknowledged.load(std::memory_order_acquire);
-  if (posted_) return acknowledged == sequence_ + 1 && complete();
+  if (posted_) return acknowledged >= sequence_ + 1 && complete();  // the slot may have served a later message since the last look
   if (acknowledged != (sequence_ < kChannelSlots ? 0 : sequence_ + 1 - kChannelSlots)) return false;
   announce_read(data_);
   s.fingerprint = fingerprint_;
   s.operand = group_->world->memory().post(data_.data(), data_.num_bytes());
   s.posted.store(sequence_ + 1);
   posted_ = true;
-  if (s.receiver_waits.load() == sequence_ + 1) group_->ring(peer_);  // else it will look by itself
+  if (s.receiver_waits.exchange(0) != 0) group_->ring(peer_);  // else it will look by itself
   return false;
 }
 
 bool MessageOperation::poll_recv() {
   ChannelSlot& s = slot();
   if (s.posted.load(std::memory_order_acquire) != sequence_ + 1) {
-    s.receiver_waits.store(sequence_ + 1);
+    s.receiver_waits.store(1);
     if (s.posted.load() != sequence_ + 1) return false;
   }
   check_agreement(s);
@@ -85,28 +85,32 @@ std::string MessageOperation::describe() const {
   return fmt::format("recv #{} from rank {} over {}: rank {} has not sent", sequence_ + 1, peer, group_->name, peer);
 }
 
-void BatchOperation::prepare(const std::vector<SharedOperation*>& members) {
+void BatchOperation::prepare(std::span<SharedOperation* const> members) {
   busy_ = true;
-  members_ = members;
+  first_ = nullptr;
+  for (std::size_t i = members.size(); i-- > 0;) {
+    members[i]->next_ = first_;
+    first_ = members[i];
+  }
 }
 
 void BatchOperation::issue() {
-  for (SharedOperation* member : members_) member->issue();
+  for (SharedOperation* member = first_; member != nullptr; member = member->next_) member->issue();
 }
 
 bool BatchOperation::poll() {
-  bool done = true;
-  for (SharedOperation*& member : members_) {
-    if (member != nullptr && member->poll()) member = nullptr;
-    done = done && member == nullptr;
+  for (SharedOperation** link = &first_; *link != nullptr;) {
+    SharedOperation* const member = *link;
+    if (member->poll()) *link = member->next_;
+    else link = &member->next_;
   }
-  return done && complete();
+  return first_ == nullptr && complete();
 }
 
 std::string BatchOperation::describe() const {
   std::string text;
-  for (const SharedOperation* member : members_)
-    if (member != nullptr) text += (text.empty() ? "" : "; ") + member->describe();
+  for (const SharedOperation* member = first_; member != nullptr; member = member->next_)
+    text += (text.empty() ? "" : "; ") + member->describe();
   return text;
 }
 

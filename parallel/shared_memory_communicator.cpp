@@ -10,6 +10,7 @@ namespace trident {
 
 namespace {
 
+// Operations of each kind that a communicator keeps; issuing more waits for the oldest.
 constexpr std::size_t kOperations = CpuStream::kCapacity;
 
 void check_dense(ConstTensorView view) {
@@ -45,8 +46,8 @@ SharedMemoryCommunicator::SharedMemoryCommunicator(SharedWorld& world, GroupBloc
       progress_(progress),
       next_send_(group_.world_ranks.size()),
       next_recv_(group_.world_ranks.size()),
-      collectives_(kOperations, group_, next_collective_),
-      messages_(kOperations, group_),
+      collectives_(kOperations),
+      messages_(kOperations),
       batches_(kOperations) {
   TRIDENT_CHECK(rank >= 0 && rank < size(), "rank {} of {}", rank, size());
   group_.sources.resize(group_.world_ranks.size());
@@ -62,10 +63,14 @@ SharedMemoryCommunicator::~SharedMemoryCommunicator() {
   group_.world->wait_until_untouched(group_.world_rank());
 }
 
-std::string SharedMemoryCommunicator::describe_pending() const {
-  if (const auto* operation = collectives_.first_busy()) return operation->describe();
-  if (const auto* operation = messages_.first_busy()) return operation->describe();
+std::string SharedMemoryCommunicator::describe_pending() {
+  if (const auto* operation = collectives_.find(true)) return operation->describe();
+  if (const auto* operation = messages_.find(true)) return operation->describe();
   return "";
+}
+
+CollectiveOperation& SharedMemoryCommunicator::take_collective() {
+  return collectives_.take(progress_, [&] { return CollectiveOperation(group_, next_collective_); });
 }
 
 void SharedMemoryCommunicator::all_reduce(Stream& stream, TensorView inout, ReduceOp op) {
@@ -103,14 +108,14 @@ void SharedMemoryCommunicator::all_to_all(Stream& stream, TensorView out, ConstT
 
 void SharedMemoryCommunicator::collective(Stream& stream, CommOperation operation, ReduceOp reduce, TensorView out,
                                           ConstTensorView in, int root) {
-  CollectiveOperation& call = collectives_.take(progress_);
+  CollectiveOperation& call = take_collective();
   call.prepare(operation, reduce, out, in, root);
   submit(stream, call);
 }
 
 MessageOperation& SharedMemoryCommunicator::take_message(int peer) {
   TRIDENT_CHECK(peer >= 0 && peer < size() && peer != rank(), "peer {} of rank {} of {}", peer, rank(), size());
-  return messages_.take(progress_);
+  return messages_.take(progress_, [&] { return MessageOperation(group_); });
 }
 
 void SharedMemoryCommunicator::send(Stream& stream, ConstTensorView data, int peer) {
@@ -147,7 +152,7 @@ void SharedMemoryCommunicator::group_begin() { ++group_depth_; }
 void SharedMemoryCommunicator::group_end() {
   TRIDENT_CHECK(group_depth_ > 0, "group_end() without group_begin()");
   if (--group_depth_ > 0 || deferred_.empty()) return;
-  BatchOperation& batch = batches_.take(progress_);
+  BatchOperation& batch = batches_.take(progress_, [] { return BatchOperation(); });
   batch.prepare(deferred_);
   deferred_.clear();
   CpuStream& stream = *std::exchange(group_stream_, nullptr);
@@ -164,7 +169,7 @@ void SharedMemoryCommunicator::group_cancel() noexcept {
 
 void SharedMemoryCommunicator::run_now(CommOperation operation, TensorView out, ConstTensorView in) {
   TRIDENT_CHECK(group_depth_ == 0, "{} inside a group of operations", to_string(operation));
-  CollectiveOperation& call = collectives_.take(progress_);
+  CollectiveOperation& call = take_collective();
   call.prepare(operation, ReduceOp::kSum, out, in, -1);
   call.issue();
   progress_.wait_until([&] { return call.poll(); }, [&] { return call.describe(); });

@@ -2,7 +2,7 @@
 //
 // Operands up to kInlineBytes travel inside the control block with one synchronisation; larger ones are reduced and copied in place,
 // directly between the ranks' buffers, with two. At most kSlots collectives of a communicator and kChannelSlots messages of an
-// ordered pair are in flight; later ones wait for them.
+// ordered pair are in flight, and 256 of either kind may be queued; later ones wait for them. Nothing allocates after construction.
 //
 // A rank that fails or leaves with operations pending makes every peer fail, and goes on only when no peer is inside its memory.
 // Buffers given to queue streams must therefore outlive the communicator, or be awaited before they are freed.
@@ -18,27 +18,28 @@
 
 namespace trident {
 
-// Operations of one kind, allocated once and used in turn.
+// Operations of one kind: room for `capacity` is reserved at once and touched only as far as so many are in flight.
 template <class Operation>
-class OperationRing {
+class OperationPool {
  public:
-  template <class... Args>
-  explicit OperationRing(std::size_t capacity, Args&&... args) : operations_(capacity, Operation(args...)) {}
-  // The next operation, after its previous use is complete.
-  Operation& take(Progress& progress) {
-    Operation& operation = operations_[next_++ % operations_.size()];
-    if (operation.busy()) progress.wait_until([&] { return !operation.busy(); }, [&] { return operation.describe(); });
-    return operation;
+  explicit OperationPool(std::size_t capacity) { operations_.reserve(capacity); }
+  // An operation that is not busy; waits for one if all are. `make` constructs one.
+  template <class Make> Operation& take(Progress& progress, Make make) {
+    if (Operation* idle = find(false)) return *idle;
+    if (operations_.size() < operations_.capacity()) return operations_.emplace_back(make());
+    Operation* idle = nullptr;
+    progress.wait_until([&] { return (idle = find(false)) != nullptr; }, [&] { return operations_.front().describe(); });
+    return *idle;
   }
-  const Operation* first_busy() const {
-    for (const Operation& operation : operations_)
-      if (operation.busy()) return &operation;
+  // The first operation that is busy, or is not; null if there is none.
+  Operation* find(bool busy) {
+    for (Operation& operation : operations_)
+      if (operation.busy() == busy) return &operation;
     return nullptr;
   }
 
  private:
-  std::vector<Operation> operations_;
-  std::size_t next_ = 0;
+  std::vector<Operation> operations_;  // never beyond its capacity: streams hold pointers into it
 };
 
 class SharedMemoryCommunicator final : public Communicator {
@@ -68,21 +69,22 @@ class SharedMemoryCommunicator final : public Communicator {
   void set_checks(CollectiveChecks checks) override { group_.checks = checks; }
 
  private:
+  CollectiveOperation& take_collective();
   void collective(Stream& stream, CommOperation operation, ReduceOp reduce, TensorView out, ConstTensorView in, int root);
   MessageOperation& take_message(int peer);
   void submit(Stream& stream, SharedOperation& operation);
   // Host-synchronous collectives, for barrier() and split().
   void run_now(CommOperation operation, TensorView out, ConstTensorView in);
   std::vector<std::int64_t> gather_now(std::vector<std::int64_t> mine);
-  std::string describe_pending() const;
+  std::string describe_pending();
 
   SharedGroup group_;
   Progress& progress_;
   std::uint64_t next_collective_ = 0;
   std::vector<std::uint64_t> next_send_, next_recv_;  // by peer
-  OperationRing<CollectiveOperation> collectives_;
-  OperationRing<MessageOperation> messages_;
-  OperationRing<BatchOperation> batches_;
+  OperationPool<CollectiveOperation> collectives_;
+  OperationPool<MessageOperation> messages_;
+  OperationPool<BatchOperation> batches_;
   int group_depth_ = 0;
   CpuStream* group_stream_ = nullptr;
   std::vector<SharedOperation*> deferred_;

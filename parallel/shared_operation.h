@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,6 +44,10 @@ class SharedOperation : public PendingOperation {
     return true;
   }
   bool busy_ = false;
+
+ private:
+  friend class BatchOperation;
+  SharedOperation* next_ = nullptr;  // in its batch
 };
 
 // all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier. Protocol: shared_world.h.
@@ -119,13 +123,13 @@ class MessageOperation final : public SharedOperation {
 // The operations of a group scope, advanced together.
 class BatchOperation final : public SharedOperation {
  public:
-  void prepare(const std::vector<SharedOperation*>& members);
+  void prepare(std::span<SharedOperation* const> members);
   void issue() override;
   bool poll() override;
   std::string describe() const override;
 
  private:
-  std::vector<SharedOperation*> members_;
+  SharedOperation* first_ = nullptr;  // of those not yet complete
 };
 
 }  // namespace trident

@@ -45,10 +45,10 @@ struct alignas(kCacheLine) CollectivePost {
   std::uint64_t operand = 0;
 };
 
-// One message of an ordered pair. Words hold sequence + 1.
+// One message of an ordered pair. `posted` and `acknowledged` hold sequence + 1.
 struct alignas(kCacheLine) ChannelSlot {
   std::atomic<std::uint64_t> posted{0}, acknowledged{0};
-  std::atomic<std::uint64_t> receiver_waits{0};  // the receiver found nothing posted
+  std::atomic<std::uint32_t> receiver_waits{0};  // the receiver found nothing posted
   CommFingerprint fingerprint;
   std::uint64_t operand = 0;
 };

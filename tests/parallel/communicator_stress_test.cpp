@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <deque>
 #include <random>
 #include <thread>
 
+#include "core/tsan_announce.h"
+#include "device/no_allocation.h"
 #include "tests/parallel/thread_ranks.h"
 
 namespace trident::conformance {
@@ -120,6 +123,50 @@ TEST(CommunicatorStress, ALongQueueOfOperations) {
     EXPECT_EQ(x[7], 1.0f);
   });
 }
+
+// Operations of every kind, where nothing may allocate.
+TEST(CommunicatorStress, OperationsAllocateNothing) {
+  launch_threads(3, [](RankContext& c) {
+    const int n = c.world.size(), next = (c.world.rank() + 1) % n, previous = (c.world.rank() + n - 1) % n;
+    Values big(DType::kF32, 3 * 2000), slice(DType::kF32, 2000), other(DType::kF32, 3 * 2000);
+    const NoAllocationScope none("the test");
+    for (Stream* stream : c.streams()) {
+      c.world.all_reduce(*stream, big.view(), ReduceOp::kMax);
+      c.world.reduce_scatter(*stream, slice.view(), big.view(), ReduceOp::kMax);
+      c.world.all_gather(*stream, big.view(), slice.view());
+      c.world.broadcast(*stream, big.view(), 1);
+      c.world.all_to_all(*stream, other.view(), big.view());
+      {
+        const GroupScope group(c.world);
+        for (int i = 0; i < 6; ++i) {
+          c.world.send(*stream, big.range(1000 * i, 1000), next);
+          c.world.recv(*stream, other.range(1000 * i, 1000), previous);
+        }
+      }
+      stream->synchronize();
+      c.world.barrier();
+    }
+  });
+}
+
+#ifdef TRIDENT_TSAN
+// A rank writes a buffer that a queued all_reduce still uses: the missing wait is a data race with the peer, which
+// ThreadSanitizer reports although the write itself is only announced, as that of a library would be.
+TEST(CommunicatorStress, AMissingWaitIsReported) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        launch_threads(2, [](RankContext& c) {
+          Values x(DType::kF32, 4000);
+          c.world.all_reduce(*c.queues[0], x.view(), ReduceOp::kSum);
+          announce_write(x.view());
+          c.queues[0]->synchronize();
+        });
+        std::exit(0);
+      },
+      testing::ExitedWithCode(66), "data race");
+}
+#endif
 
 // 32 ranks, as the largest demonstration has, on whatever cores there are.
 TEST(CommunicatorStress, ThirtyTwoRanks) {
