@@ -42,6 +42,8 @@ std::optional<std::int64_t> HfReader::optional_integer(std::string_view key) {
   const JsonValue* value = find(key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_integer()) refuse_kind(key, "an integer");
+  constexpr std::int64_t kLargest = (std::int64_t{1} << 31) - 1;  // no size is larger, and products of two stay in 64 bits
+  if (value->as_integer() < -kLargest || value->as_integer() > kLargest) refuse(key, fmt::format("must be at most {}", kLargest));
   return value->as_integer();
 }
 

@@ -13,10 +13,14 @@ std::int64_t ModelConfig::rotary_dim() const {
 
 namespace {
 
-void require_positive(std::int64_t value, std::string_view name, std::string_view where) {
-  // 2^31: token ids, positions and row numbers are 32-bit in the kernels.
-  if (value < 1 || value > (std::int64_t{1} << 31) - 1)
-    throw ConfigError(fmt::format("{}: {} = {}: must be between 1 and 2147483647", where, name, value));
+// Token ids, positions and row numbers are 32-bit in the kernels; widths and depth are bounded so that no count overflows.
+constexpr std::int64_t kMaxIndex = (std::int64_t{1} << 31) - 1;
+constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxLayers = std::int64_t{1} << 16;
+
+void require_size(std::int64_t value, std::string_view name, std::string_view where, std::int64_t largest = kMaxWidth) {
+  if (value < 1 || value > largest)
+    throw ConfigError(fmt::format("{}: {} = {}: must be between 1 and {}", where, name, value, largest));
 }
 
 void require_probability(double value, std::string_view name, std::string_view where) {
@@ -43,7 +47,7 @@ void validate_rope(const ModelConfig& config, std::string_view where) {
                     where, config.head_dim, config.rotary_dim()));
   require_positive_number(rope.factor, "rope factor", where);
   if (rope.scaling == RopeScaling::kLlama3 || rope.scaling == RopeScaling::kYarn)
-    require_positive(rope.original_max_positions, "original_max_position_embeddings", where);
+    require_size(rope.original_max_positions, "original_max_position_embeddings", where, kMaxIndex);
   if (rope.scaling == RopeScaling::kLlama3) {
     require_positive_number(rope.low_freq_factor, "low_freq_factor", where);
     if (!(rope.high_freq_factor > rope.low_freq_factor && std::isfinite(rope.high_freq_factor)))
@@ -61,14 +65,15 @@ void validate_rope(const ModelConfig& config, std::string_view where) {
 }  // namespace
 
 void validate(const ModelConfig& config, std::string_view where) {
-  require_positive(config.vocab_size, "vocab_size", where);
-  require_positive(config.hidden, "hidden size", where);
-  require_positive(config.layers, "number of layers", where);
-  require_positive(config.heads, "number of attention heads", where);
-  require_positive(config.kv_heads, "number of key/value heads", where);
-  require_positive(config.head_dim, "head_dim", where);
-  require_positive(config.ffn, "feed-forward width", where);
-  require_positive(config.max_positions, "max_position_embeddings", where);
+  require_size(config.vocab_size, "vocab_size", where, kMaxIndex);
+  require_size(config.hidden, "hidden size", where);
+  require_size(config.layers, "number of layers", where, kMaxLayers);
+  require_size(config.heads, "number of attention heads", where);
+  require_size(config.kv_heads, "number of key/value heads", where);
+  require_size(config.head_dim, "head_dim", where);
+  require_size(config.ffn, "feed-forward width", where);
+  require_size(config.max_positions, "max_position_embeddings", where, kMaxIndex);
+  require_size(config.query_width(), "attention heads times head_dim", where);
   if (config.heads % config.kv_heads != 0)
     throw ConfigError(
         fmt::format("{}: {} attention heads are not divisible by {} key/value heads; each key/value head serves the same "

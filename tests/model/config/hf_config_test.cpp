@@ -75,6 +75,9 @@ TEST(HfConfig, DefaultsOfAMissingKey) {
   EXPECT_EQ(qwen3.head_dim, 128) << "Qwen3's default, not hidden / heads";
   EXPECT_EQ(qwen3.max_positions, 32768);
   EXPECT_EQ(tiny("qwen3", R"("num_key_value_heads": null)").kv_heads, 4);
+  const std::string wide = R"("hidden_size": 128, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 64)";
+  EXPECT_EQ(model_config_from_hf_json(R"({"model_type": "qwen2", )" + wide + "}", "model").kv_heads, 32);
+  EXPECT_EQ(model_config_from_hf_json(R"({"model_type": "mistral", "sliding_window": null, )" + wide + "}", "model").kv_heads, 8);
   EXPECT_EQ(tiny("mistral", R"("num_key_value_heads": 4, "sliding_window": null)").max_positions, 131072);
   EXPECT_EQ(tiny("olmo", "").norm, NormKind::kPlainLayerNorm);
 
@@ -152,16 +155,17 @@ TEST(HfConfig, AWindowThatNothingExceedsIsNoWindow) {
   EXPECT_NO_THROW(tiny("qwen2", R"("num_key_value_heads": 2, "use_sliding_window": false, "sliding_window": 16)"));
   EXPECT_NO_THROW(tiny("qwen2", R"("num_key_value_heads": 2, "use_sliding_window": true, "sliding_window": 16)"))
       << "3 layers are below max_window_layers = 28: none slides";
-  EXPECT_NO_THROW(tiny("qwen3", R"("num_key_value_heads": 2, "use_sliding_window": true, "sliding_window": 16,
-                                   "layer_types": ["full_attention", "full_attention", "full_attention"], "max_window_layers": 0)"));
+  EXPECT_NO_THROW(
+      tiny("qwen3", R"("num_key_value_heads": 2, "use_sliding_window": true, "sliding_window": 16, "max_window_layers": 0,
+                                   "layer_types": ["full_attention", "full_attention", "full_attention"])"));
 }
 
 TEST(HfConfig, InformationalKeysAreAccepted) {
-  EXPECT_EQ(tiny("llama", R"("architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16", "dtype": "float32",
-                             "use_cache": true,                              "transformers_version": "4.40.0", "bos_token_id": 1, "eos_token_id": [1, 2], "pad_token_id": null,
-                             "pretraining_tp": 2, "_name_or_path": "x",
-                             "layer_types": ["full_attention", "full_attention", "full_attention"])"),
-            tiny("llama", ""));
+  const std::string keys =
+      R"("architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16", "dtype": "float32", "use_cache": true,
+      "transformers_version": "4.40.0", "bos_token_id": 1, "eos_token_id": [1, 2], "pad_token_id": null, "pretraining_tp": 2,
+      "_name_or_path": "x", "layer_types": ["full_attention", "full_attention", "full_attention"])";
+  EXPECT_EQ(tiny("llama", keys), tiny("llama", ""));
   EXPECT_EQ(tiny_gpt2(R"("summary_type": "cls_index", "summary_first_dropout": 0.1, "n_ctx": 1024, "reorder_and_upcast_attn": true,
                          "task_specific_params": {"text-generation": {"max_length": 50}}, "architectures": ["GPT2LMHeadModel"])"),
             tiny_gpt2(""));
