@@ -1,5 +1,5 @@
 // The row-wise part of attention on one tile of scores: what happens between the matrix products. Compiled once per instruction
-// set from attention_rows_body.h; files compiled for one instruction set include nothing of std that has code.
+// set from attention_rows.inl; files compiled for one instruction set include nothing of std that has code.
 //
 // A tile holds the scores of `rows` queries and `columns` keys, f32[rows, columns] before scaling. Row r sees its first
 // min(max(first_visible + r * step, 0), columns) columns (step 1: causal; 0: every row the same). Pointers named "T" are f32 or

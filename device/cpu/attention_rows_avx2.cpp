@@ -1,8 +1,14 @@
-#include "device/cpu/attention_rows_body.h"
+#include "device/cpu/attention_rows.h"
 
 namespace trident {
 
+namespace avx2 {
+namespace {
+#include "device/cpu/attention_rows.inl"
+}  // namespace
+}  // namespace avx2
+
 AttentionRows attention_rows_avx2();
-AttentionRows attention_rows_avx2() { return make_attention_rows(); }
+AttentionRows attention_rows_avx2() { return avx2::make_attention_rows(); }
 
 }  // namespace trident

@@ -1,8 +1,14 @@
-#include "device/cpu/attention_rows_body.h"
+#include "device/cpu/attention_rows.h"
 
 namespace trident {
 
+namespace avx512 {
+namespace {
+#include "device/cpu/attention_rows.inl"
+}  // namespace
+}  // namespace avx512
+
 AttentionRows attention_rows_avx512();
-AttentionRows attention_rows_avx512() { return make_attention_rows(); }
+AttentionRows attention_rows_avx512() { return avx512::make_attention_rows(); }
 
 }  // namespace trident

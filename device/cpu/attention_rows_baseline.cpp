@@ -1,8 +1,14 @@
-#include "device/cpu/attention_rows_body.h"
+#include "device/cpu/attention_rows.h"
 
 namespace trident {
 
+namespace baseline {
+namespace {
+#include "device/cpu/attention_rows.inl"
+}  // namespace
+}  // namespace baseline
+
 AttentionRows attention_rows_baseline();
-AttentionRows attention_rows_baseline() { return make_attention_rows(); }
+AttentionRows attention_rows_baseline() { return baseline::make_attention_rows(); }
 
 }  // namespace trident

@@ -1,11 +1,6 @@
 // Bodies of attention_rows.h on vectors of 16 floats, which the compiler maps to what the instruction set has. Included by one
-// source file per instruction set; everything here has internal linkage, so that each file keeps its own code.
-#pragma once
-
-#include "device/cpu/attention_rows.h"
-
-namespace trident {
-namespace {
+// source file per instruction set inside a namespace named after it and an unnamed one: each file keeps its own code, and
+// scripts/check_isa can tell what belongs where.
 
 using I = std::int64_t;
 constexpr I kWidth = 16;
@@ -217,6 +212,3 @@ AttentionRows make_attention_rows() {
   };
   return rows;
 }
-
-}  // namespace
-}  // namespace trident
