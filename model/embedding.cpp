@@ -41,7 +41,9 @@ void Embedding::forward(const LayerRun& run, ConstTensorView, TensorView y) cons
   dropout_.apply(run, y, y);
 }
 
-void Embedding::backward_input(const LayerRun& run, ConstTensorView, TensorView d) const { dropout_.apply(run, tokens_.d_y(run), d); }
+void Embedding::backward_input(const LayerRun& run, ConstTensorView, TensorView d) const {
+  dropout_.apply(run, tokens_.d_y(run), d);
+}
 
 void Embedding::backward_weight(const LayerRun& run, ConstTensorView) const {
   tokens_.backward_weight(run, run.batch.tokens);

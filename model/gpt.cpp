@@ -36,7 +36,8 @@ void check_layout(const ModelConfig& config, const TensorLayout& layout, std::in
         layout.degree, config.heads, config.kv_heads, config.ffn, legal_degrees(config)));
   }
   if (sequence > config.max_positions) {
-    throw ConfigError(fmt::format("batch.sequence = {}: the model has {} positions; use at most that", sequence, config.max_positions));
+    throw ConfigError(
+        fmt::format("batch.sequence = {}: the model has {} positions; use at most that", sequence, config.max_positions));
   }
   if (layout.shards_sequence() && sequence % layout.degree != 0) {
     throw ConfigError(fmt::format(

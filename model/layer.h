@@ -1,5 +1,5 @@
-// What a layer is: it declares parameters and memory while planning, and computes forward, backward-input and backward-weight of one
-// micro-batch. It keeps no state between calls; what backward needs lies in the micro-batch's activation slot.
+// What a layer is: it declares parameters and memory while planning, and computes forward, backward-input and backward-weight of
+// one micro-batch. It keeps no state between calls; what backward needs lies in the micro-batch's activation slot.
 //
 // tensor_parallel/layer_plan.h has the words of planning and running, and the letters of the shapes.
 #pragma once

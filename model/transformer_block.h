@@ -12,7 +12,8 @@ namespace trident {
 
 class TransformerBlock final : public Layer {
  public:
-  TransformerBlock(const ModelConfig& config, std::int64_t layer) : attention_(config, layer), mlp_(config, layer), hidden_(config.hidden) {}
+  TransformerBlock(const ModelConfig& config, std::int64_t layer)
+      : attention_(config, layer), mlp_(config, layer), hidden_(config.hidden) {}
 
   void declare(ParamList& list) override;
   void plan(UnitPlan& plan) override;

@@ -1,8 +1,8 @@
 // Where a layer goes from the residual stream into its tensor-parallel part and back.
 //
-// Outside, activations are whole on every rank (or split over the sequence, under sequence parallelism); inside, every rank sees the
-// whole sequence and holds a part of the width. Megatron's conjugate pairs (Shoeybi et al. 2019, arXiv 1909.08053, section 3; Korthikanti et
-// al. 2022, arXiv 2205.05198, section 4.2) are two functions here, each the other's backward:
+// Outside, activations are whole on every rank (or split over the sequence, under sequence parallelism); inside, every rank sees
+// the whole sequence and holds a part of the width. Megatron's conjugate pairs (Shoeybi et al. 2019, arXiv 1909.08053, section 3;
+// Korthikanti et al. 2022, arXiv 2205.05198, section 4.2) are two functions here, each the other's backward:
 //
 //                 sequence parallel                      not
 //   enter         all_gather over the sequence           identity        ("g"  / "f" forward)

@@ -9,7 +9,8 @@ void VocabParallelCrossEntropy::plan(UnitPlan& plan) {
   stats_ = plan.save(DType::kF32, {2, rows}, RecomputeClass::kNever);
 }
 
-void VocabParallelCrossEntropy::forward(const UnitRun& run, TensorView loss, ConstTensorView logits, ConstTensorView targets) const {
+void VocabParallelCrossEntropy::forward(const UnitRun& run, TensorView loss, ConstTensorView logits,
+                                        ConstTensorView targets) const {
   const TensorView row_max = run.view(row_max_), stats = run.view(stats_);
   run.ops.cross_entropy_max(run.stream, row_max, logits, first_column_, vocabulary_);
   run.tensor.all_reduce(run.stream, row_max, ReduceOp::kMax);
@@ -19,7 +20,8 @@ void VocabParallelCrossEntropy::forward(const UnitRun& run, TensorView loss, Con
 }
 
 void VocabParallelCrossEntropy::backward(const UnitRun& run, TensorView logits, ConstTensorView targets, float scale) const {
-  run.ops.cross_entropy_backward(run.stream, logits, run.view(row_max_), run.view(stats_), targets, first_column_, vocabulary_, scale);
+  run.ops.cross_entropy_backward(run.stream, logits, run.view(row_max_), run.view(stats_), targets, first_column_, vocabulary_,
+                                 scale);
 }
 
 }  // namespace trident

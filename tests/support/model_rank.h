@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -107,13 +108,13 @@ class ModelRank {
   }
   Buffer filled(std::int64_t bytes) {
     Buffer buffer = rank_.device.allocate(bytes, "region");
-    std::fill_n(reinterpret_cast<unsigned char*>(buffer.data()), static_cast<std::size_t>(bytes), static_cast<unsigned char>(0xff));
+    std::memset(buffer.data(), 0xff, static_cast<std::size_t>(bytes));
     return buffer;
   }
   // Nothing may live in scratch between two calls.
   void scribble_scratch() {
     Buffer& scratch = shared_[index(static_cast<int>(Region::kScratch))];
-    std::fill_n(reinterpret_cast<unsigned char*>(scratch.data()), static_cast<std::size_t>(scratch.num_bytes()), static_cast<unsigned char>(0xff));
+    std::memset(scratch.data(), 0xff, static_cast<std::size_t>(scratch.num_bytes()));
   }
   TensorView input(int unit) {  // number num_units: the gradient stream
     return {activations_[index(unit)].data(), geometry_.compute, geometry_.activation_shape(config_.hidden)};

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -21,11 +22,12 @@ class PlannedUnit {
                                                    {{0, plan.params()}}, rank.context, arena_plan_) {
     arena_ = std::make_unique<Arena>(arena_plan_, rank.device.allocate(arena_plan_.total_bytes(), "test"));
     store_.bind(*arena_);
-    for (std::size_t i = 0; i < specs_.size(); ++i) scatter(weight(static_cast<int>(i)), specs_[i], weights, rank.degree(), rank.rank());
+    for (std::size_t i = 0; i < specs_.size(); ++i)
+      scatter(weight(static_cast<int>(i)), specs_[i], weights, rank.degree(), rank.rank());
     for (std::size_t r = 0; r < kNumRegions; ++r) {
       regions_[r] = rank.device.allocate(plan.region_bytes(static_cast<Region>(r)), "test region");
       // What was not written must not look like zeros.
-      std::fill_n(reinterpret_cast<unsigned char*>(regions_[r].data()), static_cast<std::size_t>(regions_[r].num_bytes()), static_cast<unsigned char>(0xff));
+      std::memset(regions_[r].data(), 0xff, static_cast<std::size_t>(regions_[r].num_bytes()));
       base_[r] = regions_[r].data();
     }
     workspace_bytes_ = plan.region_bytes(Region::kWorkspace);

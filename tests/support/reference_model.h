@@ -33,7 +33,8 @@ template <class R> class Model {
   using Values = std::vector<R>;
   using Tensors = std::map<std::string, Values>;
 
-  Model(const ModelConfig& config, const Tensors& weights) : c_(config), weights_(weights), gpt2_(config.family == ModelFamily::kGpt2) {
+  Model(const ModelConfig& config, const Tensors& weights)
+      : c_(config), weights_(weights), gpt2_(config.family == ModelFamily::kGpt2) {
     if (c_.position == PositionKind::kRope) {
       const RopeTable table = make_rope_table(c_, c_.max_positions);
       cos_.assign(table.cos.begin(), table.cos.end());
@@ -49,7 +50,8 @@ template <class R> class Model {
     for (const auto& [name, values] : weights_) gradients_[name].assign(values.size(), R(0));
     std::vector<Values> inputs{embed()};
     std::vector<Block> blocks(static_cast<std::size_t>(c_.layers));
-    for (std::size_t i = 0; i < blocks.size(); ++i) inputs.push_back(block_forward(blocks[i], static_cast<Index>(i), inputs.back()));
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      inputs.push_back(block_forward(blocks[i], static_cast<Index>(i), inputs.back()));
     Values d(inputs.back().size());
     const R loss = head(inputs.back(), d);
     for (std::size_t i = blocks.size(); i-- > 0;) block_backward(blocks[i], static_cast<Index>(i), inputs[i], d);
@@ -66,7 +68,7 @@ template <class R> class Model {
     NormState norm1, norm2, q_norm, k_norm;
     Values q, k, v, q_raw, k_raw, out, lse, merged, middle, pre, act;
   };
-  // Rows of a linear layer: y [R, out] at columns of a wider matrix is never needed, so q, k, v are three layers.
+  // y [R, out] = x [R, in] W^T + b with W, b the rows first_row .. first_row + out of the tensors "<stem>.weight", "<stem>.bias".
   struct Linear {
     std::string stem;
     Index first_row = 0, out = 0, in = 0;
@@ -104,15 +106,16 @@ template <class R> class Model {
                          plain ? none.data() : w(stem + ".bias"), n, width, R(c_.norm_eps));
     }
   }
-  Values norm_backward(const NormState& state, NormKind kind, const std::string& stem, const Values& x, const Values& d_y, Index width) {
+  Values norm_backward(const NormState& state, NormKind kind, const std::string& stem, const Values& x, const Values& d_y,
+                       Index width) {
     const Index n = static_cast<Index>(x.size()) / width;
     Values d_x = zeros(n * width), ones(static_cast<std::size_t>(width), R(1)), a(ones.size()), b(ones.size());
     if (kind == NormKind::kRmsNorm) {
       rms_norm_backward(d_x.data(), g(stem + ".weight"), d_y.data(), x.data(), w(stem + ".weight"), state.rstd.data(), n, width);
     } else {
       const bool plain = kind == NormKind::kPlainLayerNorm;
-      layer_norm_backward(d_x.data(), plain ? a.data() : g(stem + ".weight"), plain ? b.data() : g(stem + ".bias"), d_y.data(), x.data(),
-                          plain ? ones.data() : w(stem + ".weight"), state.mean.data(), state.rstd.data(), n, width);
+      layer_norm_backward(d_x.data(), plain ? a.data() : g(stem + ".weight"), plain ? b.data() : g(stem + ".bias"), d_y.data(),
+                          x.data(), plain ? ones.data() : w(stem + ".weight"), state.mean.data(), state.rstd.data(), n, width);
     }
     return d_x;
   }
@@ -165,7 +168,8 @@ template <class R> class Model {
     R loss = 0;
     for (std::size_t r = 0; r < row_max.size(); ++r)
       if (batch_->targets[r] >= 0) loss += std::log(stats[r]) - stats[row_max.size() + r];
-    cross_entropy_backward(logits.data(), row_max.data(), stats.data(), batch_->targets.data(), rows(), V, 0, V, R(batch_->gradient_scale));
+    cross_entropy_backward(logits.data(), row_max.data(), stats.data(), batch_->targets.data(), rows(), V, 0, V,
+                           R(batch_->gradient_scale));
     matmul(d_n.data(), logits.data(), false, w(head_name()), false, rows(), c_.hidden, V, false);
     matmul(g(head_name()), logits.data(), true, state.y.data(), false, V, c_.hidden, rows(), true);
     d_x = norm_backward(state, c_.norm, norm, x, d_n, c_.hidden);
@@ -176,7 +180,8 @@ template <class R> class Model {
     const Index q = c_.query_width(), kv = c_.kv_width(), H = c_.hidden;
     const std::string stem = block_name(layer) + (gpt2_ ? "attn.c_attn" : "self_attn.");
     if (gpt2_) return {{stem, 0, q, H, true}, {stem, q, kv, H, true}, {stem, q + kv, kv, H, true}};
-    return {{stem + "q_proj", 0, q, H, c_.qkv_bias}, {stem + "k_proj", 0, kv, H, c_.qkv_bias}, {stem + "v_proj", 0, kv, H, c_.qkv_bias}};
+    const bool bias = c_.qkv_bias;
+    return {{stem + "q_proj", 0, q, H, bias}, {stem + "k_proj", 0, kv, H, bias}, {stem + "v_proj", 0, kv, H, bias}};
   }
   Linear output(Index layer) const {
     return {block_name(layer) + (gpt2_ ? "attn.c_proj" : "self_attn.o_proj"), 0, c_.hidden, c_.query_width(), c_.output_bias};
@@ -207,8 +212,9 @@ template <class R> class Model {
     return x;
   }
   void rotate(Values& heads, Index n, int direction) const {
-    if (pairs_ > 0)
-      rope(heads.data(), cos_.data(), sin_.data(), positions(false).data(), batch_->samples, n, batch_->sequence, c_.head_dim, pairs_, direction);
+    if (pairs_ == 0) return;
+    rope(heads.data(), cos_.data(), sin_.data(), positions(false).data(), batch_->samples, n, batch_->sequence, c_.head_dim, pairs_,
+         direction);
   }
 
   Values block_forward(Block& b, Index layer, const Values& x) const {
@@ -285,8 +291,8 @@ template <class R> class Model {
     linear_backward(output(layer), b.merged, branch, d_merged);
     const Values d_out = to_heads(d_merged, c_.heads);
     Values d_q = b.q, d_k = b.k, d_v = b.v;
-    attention_backward(attention_shape(), d_q.data(), d_k.data(), d_v.data(), d_out.data(), b.out.data(), b.q.data(), b.k.data(), b.v.data(),
-                       b.lse.data());
+    attention_backward(attention_shape(), d_q.data(), d_k.data(), d_v.data(), d_out.data(), b.out.data(), b.q.data(), b.k.data(),
+                       b.v.data(), b.lse.data());
     rotate(d_q, c_.heads, -1);
     rotate(d_k, c_.kv_heads, -1);
     if (c_.qk_norm) {

@@ -28,12 +28,17 @@ struct Case {
 
 std::vector<double> integers(std::int64_t count, int seed) {
   std::vector<double> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>((i * 7 + i / 5 + static_cast<std::size_t>(seed)) % 5) - 2.0;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<double>((i * 7 + i / 5 + static_cast<std::size_t>(seed)) % 5) - 2.0;
   return values;
 }
 
 LayerGeometry geometry_of(const Case& c, int rank) {
-  return {.sequence = kSequence, .micro_batch = kBatch, .tensor_degree = c.degree, .tensor_rank = rank, .sequence_parallel = c.sequence_parallel};
+  return {.sequence = kSequence,
+          .micro_batch = kBatch,
+          .tensor_degree = c.degree,
+          .tensor_rank = rank,
+          .sequence_parallel = c.sequence_parallel};
 }
 
 // A local f32 tensor in memory of its own.
@@ -59,7 +64,8 @@ Tensor columns_of(const std::vector<double>& whole, std::int64_t columns, std::i
   Tensor t({kRows, width});
   for (std::int64_t r = 0; r < kRows; ++r)
     for (std::int64_t c = 0; c < width; ++c)
-      t.values[static_cast<std::size_t>(r * width + c)] = static_cast<float>(whole[static_cast<std::size_t>(r * columns + first + c)]);
+      t.values[static_cast<std::size_t>(r * width + c)] =
+          static_cast<float>(whole[static_cast<std::size_t>(r * columns + first + c)]);
   return t;
 }
 
@@ -129,7 +135,8 @@ TEST_P(LinearTest, RowParallelEqualsSerial) {
     const LayerGeometry g = geometry_of(c, rank.rank());
     UnitPlan plan(g, rank.device.ops());
     const TensorSharding columns = c.degree > 1 ? TensorSharding{ShardDim::kColumns, c.degree} : TensorSharding{};
-    const std::vector<SubAxis> partial = g.shards_sequence() ? std::vector<SubAxis>{{Axis::kTensor, c.degree, 1}} : std::vector<SubAxis>{};
+    std::vector<SubAxis> partial;
+    if (g.shards_sequence()) partial = {{Axis::kTensor, c.degree, 1}};
     const ParamId w = plan.param_list().add(spec_of("w", {out, in}, columns));
     const ParamId b = plan.param_list().add(spec_of("b", {out}, {}, partial));
     RowParallelLinear linear(local, out, w, b);
@@ -167,7 +174,8 @@ TEST_P(LinearTest, ProjectionsShareTheirInput) {
     const LayerGeometry g = geometry_of(c, rank.rank());
     UnitPlan plan(g, rank.device.ops());
     const TensorSharding rows = c.degree > 1 ? TensorSharding{ShardDim::kRows, c.degree} : TensorSharding{};
-    const ParamId a = plan.param_list().add(spec_of("w", {out, in}, rows)), b = plan.param_list().add(spec_of("w2", {out, in}, rows));
+    const ParamId a = plan.param_list().add(spec_of("w", {out, in}, rows));
+    const ParamId b = plan.param_list().add(spec_of("w2", {out, in}, rows));
     ColumnParallelLinear linear(in, {{a, {}, local}, {b, {}, local}});
     linear.plan_forward(plan);
     linear.plan_backward_input(plan);
@@ -192,7 +200,8 @@ TEST_P(LinearTest, ProjectionsShareTheirInput) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Degrees, LinearTest,
-                         ::testing::Values(Case{1, false}, Case{1, true}, Case{2, false}, Case{2, true}, Case{4, false}, Case{4, true}),
+                         ::testing::Values(Case{1, false}, Case{1, true}, Case{2, false}, Case{2, true}, Case{4, false},
+                                           Case{4, true}),
                          [](const auto& info) {
                            return std::to_string(info.param.degree) + (info.param.sequence_parallel ? "SequenceParallel" : "");
                          });

@@ -28,7 +28,11 @@ struct Case {
 };
 
 LayerGeometry geometry_of(const Case& c, int rank) {
-  return {.sequence = kSequence, .micro_batch = kBatch, .tensor_degree = c.degree, .tensor_rank = rank, .sequence_parallel = c.sequence_parallel};
+  return {.sequence = kSequence,
+          .micro_batch = kBatch,
+          .tensor_degree = c.degree,
+          .tensor_rank = rank,
+          .sequence_parallel = c.sequence_parallel};
 }
 
 class VocabularyTest : public ::testing::TestWithParam<Case> {};
@@ -40,7 +44,8 @@ TEST_P(VocabularyTest, EmbeddingEqualsSerial) {
   for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<double>(i) - 20.0;
   for (std::size_t i = 0; i < d_y.size(); ++i) d_y[i] = static_cast<double>(i * 3 % 7) - 3.0;
   for (std::size_t r = 0; r < kRows; ++r) tokens[r] = static_cast<std::int32_t>(r * 5 % kVocabulary);
-  for (std::size_t i = 0; i < d_y.size(); ++i) d_table[static_cast<std::size_t>(tokens[i / kHidden]) * kHidden + i % kHidden] += d_y[i];
+  for (std::size_t i = 0; i < d_y.size(); ++i)
+    d_table[static_cast<std::size_t>(tokens[i / kHidden]) * kHidden + i % kHidden] += d_y[i];
 
   GradientCollector collector(c.degree);
   testing::run_tensor_ranks(c.degree, {}, [&](TensorRank& rank) {
@@ -102,7 +107,8 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
       for (std::size_t v = 0; v < columns && first + v < kVocabulary; ++v)
         local[r * columns + v] = static_cast<float>(logits[r * kVocabulary + first + v]);
     double result = -1.0;
-    const TensorView view(local.data(), DType::kF32, {kRows, static_cast<std::int64_t>(columns)}), loss_view(&result, DType::kF64, {1});
+    const TensorView view(local.data(), DType::kF32, {kRows, static_cast<std::int64_t>(columns)});
+    const TensorView loss_view(&result, DType::kF64, {1});
     const ConstTensorView target_view(targets.data(), DType::kI32, {kRows});
     cross_entropy.forward(unit.run(), loss_view, view, target_view);
     cross_entropy.backward(unit.run(), view, target_view, scale);
@@ -116,8 +122,9 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Degrees, VocabularyTest,
-                         ::testing::Values(Case{1, false, 1}, Case{1, false, 128}, Case{2, false, 1}, Case{2, true, 4}, Case{4, false, 8},
-                                           Case{4, true, 1}),  // 8 rows a rank: two ranks hold padding only
+                         ::testing::Values(Case{1, false, 1}, Case{1, false, 128}, Case{2, false, 1}, Case{2, true, 4},
+                                           Case{4, false, 8},  // two ranks hold nothing but padding
+                                           Case{4, true, 1}),
                          [](const auto& info) {
                            return std::to_string(info.param.degree) + "Padding" + std::to_string(info.param.padding) +
                                   (info.param.sequence_parallel ? "SequenceParallel" : "");

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
+#include "device/no_allocation.h"
 #include "tests/model/layers/tiny_models.h"
 #include "tests/support/model_rank.h"
 
@@ -28,8 +28,14 @@ struct Outcome {
 };
 
 LayerGeometry geometry_of(const Layout& layout, const reference::ModelBatch& batch, int rank) {
-  return {.sequence = batch.sequence, .micro_batch = batch.samples, .tensor_degree = layout.degree, .tensor_rank = rank,
-          .sequence_parallel = layout.sequence_parallel, .compute = layout.compute, .recompute = layout.recompute, .seed = batch.seed};
+  return {.sequence = batch.sequence,
+          .micro_batch = batch.samples,
+          .tensor_degree = layout.degree,
+          .tensor_rank = rank,
+          .sequence_parallel = layout.sequence_parallel,
+          .compute = layout.compute,
+          .recompute = layout.recompute,
+          .seed = batch.seed};
 }
 
 // `backwards` micro-batches (the same one), their gradients accumulated.
@@ -157,6 +163,21 @@ TEST(ModelTest, DropoutChangesWithTheStepOnly) {
     model.batch().step += 1;
     EXPECT_NE(model.forward(), loss);
   });
+}
+
+// Forward and backward of a micro-batch allocate nothing on the rank's thread.
+TEST(ModelTest, AllocatesNothing) {
+  for (const ModelConfig& config : {testing::with_dropout(testing::tiny_gpt2()), testing::tiny_qwen3()}) {
+    const reference::ModelBatch batch = testing::tiny_batch(config);
+    const Layout layout{.degree = 2, .sequence_parallel = true, .recompute = RecomputePolicy::kFull};
+    testing::run_tensor_ranks(layout.degree, partial_axes(config, {2, true}), [&](TensorRank& rank) {
+      ModelRank model(rank, config, geometry_of(layout, batch, rank.rank()), testing::tiny_weights(config));
+      model.set_batch(batch);
+      const NoAllocationScope scope("a micro-batch");
+      model.forward();
+      model.backward(Accumulate::kNo);
+    });
+  }
 }
 
 // The memory of a policy: selective keeps less than none, full keeps nothing of a block.

@@ -84,8 +84,12 @@ inline LogicalTensors tiny_weights(const ModelConfig& config) {
 }
 
 inline reference::ModelBatch tiny_batch(const ModelConfig& config, std::int64_t sequence = 8, std::int64_t samples = 2) {
-  reference::ModelBatch batch{.sequence = sequence, .samples = samples, .tokens = {}, .targets = {}, .sample_numbers = {}, .step = 3,
-                              .seed = 11, .gradient_scale = 1.0 / 16};
+  reference::ModelBatch batch;
+  batch.sequence = sequence;
+  batch.samples = samples;
+  batch.step = 3;
+  batch.seed = 11;
+  batch.gradient_scale = 1.0 / 16;
   for (std::int64_t r = 0; r < batch.rows(); ++r) {
     batch.tokens.push_back(static_cast<std::int32_t>((r * 17 + 3) % config.vocab_size));
     batch.targets.push_back(r % 7 == 5 ? -1 : static_cast<std::int32_t>((r * 23 + 8) % config.vocab_size));
