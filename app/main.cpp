@@ -1,9 +1,16 @@
+#include <unistd.h>
+
 #include <iostream>
 
 #include "app/subcommands.h"
+#include "train/trainer.h"
 
 int main(int argc, char** argv) {
   using namespace trident;
-  const auto run_training = [](const TrainConfig&) { throw ConfigError("trident train: the trainer is not built yet; --print-config works"); };
-  return run_command_line(Arguments(argv + 1, argv + argc), {std::cout, run_training}, std::cerr);
+  const auto train = [](const TrainConfig& config) {
+    refuse_launcher();
+    LogSink log(std::cerr);
+    run_training(config, {std::cout, console_mode_of(STDOUT_FILENO), log});
+  };
+  return run_command_line(Arguments(argv + 1, argv + argc), {std::cout, train}, std::cerr);
 }

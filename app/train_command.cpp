@@ -7,7 +7,7 @@
 namespace trident {
 
 void train_command(const Arguments& arguments, const CommandContext& context) {
-  CLI::App app("Train a model. Under mpirun or srun each process is a rank; otherwise the ranks are threads of this process.", "trident train");
+  CLI::App app("Train a model. The ranks are threads of this process.", "trident train");
   std::string file, print_config;
   std::vector<std::string> settings;
   app.add_option("-c,--config", file, "configuration file (JSON, comments allowed)")->required();

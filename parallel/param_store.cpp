@@ -17,10 +17,13 @@ void ParamStore::gather(int id, int slot) {
   Unit& unit = unit_of(id);
   Stream& stream = context_.gather_stream();
   stream.wait(context_.compute_stream().record());  // the optimizer wrote the shards there
+  TensorView target = unit.weights;
   if (!resident()) {
-    Slot& target = gather_slots_[static_cast<std::size_t>(slot)];
-    stream.wait(target.released);
-    unit.weights = target.buffer.range(0, unit.elements);
+    Slot& buffer = gather_slots_[static_cast<std::size_t>(slot)];
+    TRIDENT_CHECK(buffer.unit_index < 0, "unit {} is gathered into slot {}, which is taken", id, slot);
+    stream.wait(buffer.released);
+    buffer.unit_index = index_of(unit);
+    target = buffer.buffer.range(0, unit.elements);
   }
   for (const int b : unit.buckets) {
     const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
@@ -28,23 +31,36 @@ void ParamStore::gather(int id, int slot) {
     const Bucket& source = bucket.shares_weight_with >= 0 ? buckets_[static_cast<std::size_t>(bucket.shares_weight_with)] : bucket;
     const std::int64_t n = bucket.layout.shard_elements;
     const ConstTensorView mine = source.wire.num_elements() == n ? source.wire : source.wire.range(shard_index_ * n, n);
-    context_.data_gather().all_gather(stream, unit.weights.range(bucket.unit_offset, bucket.layout.elements), mine);
+    context_.data_gather().all_gather(stream, target.range(bucket.unit_offset, bucket.layout.elements), mine);
   }
-  unit.gathered = stream.record();
-  unit.gather_pending = true;
+  if (resident()) {
+    unit.gathered = stream.record();
+    unit.gather_pending = true;
+  } else {
+    gather_slots_[static_cast<std::size_t>(slot)].gathered = stream.record();
+  }
 }
 
-void ParamStore::wait_gathered(int id) {
+void ParamStore::wait_gathered(int id, int slot) {
   Unit& unit = unit_of(id);
-  if (!unit.gather_pending) return;
-  context_.compute_stream().wait(unit.gathered);
-  unit.gather_pending = false;
+  if (resident()) {
+    if (unit.gather_pending) context_.compute_stream().wait(unit.gathered);
+    unit.gather_pending = false;
+    return;
+  }
+  const Slot& buffer = gather_slots_[static_cast<std::size_t>(slot)];
+  TRIDENT_CHECK(buffer.unit_index == index_of(unit), "unit {} is not in slot {}", id, slot);
+  context_.compute_stream().wait(buffer.gathered);
+  unit.weights = buffer.buffer.range(0, unit.elements);
 }
 
 void ParamStore::free(int id, int slot) {
   Unit& unit = unit_of(id);
-  gather_slots_[static_cast<std::size_t>(slot)].released = context_.compute_stream().record();
-  unit.weights = TensorView();  // a stale use fails instead of reading another unit's weights
+  Slot& buffer = gather_slots_[static_cast<std::size_t>(slot)];
+  TRIDENT_CHECK(buffer.unit_index == index_of(unit), "unit {} is not in slot {}", id, slot);
+  buffer.released = context_.compute_stream().record();
+  buffer.unit_index = -1;
+  unit.weights = TensorView();  // a use before the next wait_gathered fails instead of reading another unit's weights
 }
 
 ConstTensorView ParamStore::weight(int id, int param) const {
@@ -73,7 +89,7 @@ void ParamStore::begin_backward(int id, int slot, Accumulate mode) {
   if (!grad_slots_.empty()) {
     Slot& target = grad_slots_[static_cast<std::size_t>(slot)];
     if (target.unit_index >= 0) finish_unit(units_[static_cast<std::size_t>(target.unit_index)]);
-    target.unit_index = static_cast<int>(&unit - units_.data());
+    target.unit_index = index_of(unit);
     unit.grads = target.buffer.range(0, unit.elements);
   }
   zero_gaps(unit);

@@ -56,8 +56,9 @@ class ParamStore {
   // ---- weights ---------------------------------------------------------------------------------------------------------------
   // Starts gathering `unit` on the gather stream, into buffer `slot` (ignored when weights are resident).
   void gather(int unit, int slot);
-  // The compute stream waits for the gather of `unit`; no-op when none is pending.
-  void wait_gathered(int unit);
+  // The compute stream waits for the gather of `unit` into `slot`, which weight() reads from then on; no-op when the unit is resident
+  // and none is pending. (A unit may be gathered for its next use while it is still held for this one.)
+  void wait_gathered(int unit, int slot);
   // What was computed so far may have read the unit's buffer; a later gather waits for that much.
   void free(int unit, int slot);
   // The dense compute-dtype weight; the unit must be gathered or resident.
@@ -104,17 +105,19 @@ class ParamStore {
     ArenaSlot weight_slot, grad_slot;
     TensorView weights, grads;  // current buffers: the unit's own, or a slot's
     Accumulate mode = Accumulate::kNo;
-    Event gathered;
+    Event gathered;  // resident weights, after an update
     bool gather_pending = false;
   };
   struct Slot {
     ArenaSlot range;
     TensorView buffer;
-    Event released;        // gather slots: the last compute that read it
-    int unit_index = -1;   // gradient slots: whose gradients it holds
+    int unit_index = -1;  // whose weights or gradients it holds; -1: nobody's
+    Event gathered;       // gather slots: the weights are there
+    Event released;       // gather slots: the last compute that read them is over
   };
 
   Unit& unit_of(int id);
+  int index_of(const Unit& unit) const { return static_cast<int>(&unit - units_.data()); }
   const Unit& unit_of(int id) const;
   void make_shards();
   void book(ArenaPlan& plan);

@@ -118,8 +118,8 @@ void ParamStore::bind(Arena& arena) {
     }
   }
   if (resident() && config_.policy.shard_optimizer) {
-    for (const Unit& unit : units_) gather(unit.id, 0);
-    for (const Unit& unit : units_) wait_gathered(unit.id);
+    for (const Unit& unit : units_) gather(unit.id, /*slot=*/-1);
+    for (const Unit& unit : units_) wait_gathered(unit.id, /*slot=*/-1);
   }
 }
 

@@ -127,11 +127,11 @@ void RankTrainer::bind_handlers() {
   using Kind = InstructionKind;
   const auto bind = [&](Kind kind, Executor::Handler handler) { executor_.bind(kind, std::move(handler)); };
   bind(Kind::kForward, [this](const Instruction& i) {
-    store_->wait_gathered(i.unit);
+    store_->wait_gathered(i.unit, i.slot);
     stage_->forward(i);
   });
   bind(Kind::kBackward, [this](const Instruction& i) {
-    store_->wait_gathered(i.unit);
+    store_->wait_gathered(i.unit, i.slot);
     store_->begin_backward(i.unit, i.grad_slot, i.overwrites() ? Accumulate::kNo : Accumulate::kYes);
     stage_->backward(i);
   });
