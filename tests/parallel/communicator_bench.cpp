@@ -23,13 +23,13 @@ void measure(int ranks, const Work& work) {
   ThreadWorld world(ranks);
   double wall = 0, cpu = 0;
   run_thread_ranks(world, [&](int rank) {
-    std::vector<float> x(static_cast<std::size_t>(work.floats), 1.0f);
+    std::vector<float> x(static_cast<std::size_t>(work.floats), 0.0f);
     Progress progress(world.doorbell(rank));
     CpuStream stream("compute", CpuStream::Mode::kImmediate, progress);
     const auto communicator = world.communicator(rank, progress);
     const auto once = [&] {
       if (work.floats == 0) communicator->barrier();
-      else communicator->all_reduce(stream, {x.data(), DType::kF32, {work.floats}}, ReduceOp::kMax);
+      else communicator->all_reduce(stream, {x.data(), DType::kF32, {work.floats}}, ReduceOp::kSum);
     };
     for (int i = 0; i < 3; ++i) once();
     communicator->barrier();
