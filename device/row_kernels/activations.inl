@@ -10,7 +10,8 @@ TRIDENT_ROW_BODY void swiglu_row(const Team& team, T* out, const T* gate, const 
 
 // silu'(g) = s (1 + g (1 - s)) with s = sigmoid(g).
 template <class Team, class T>
-TRIDENT_ROW_BODY void swiglu_backward_row(const Team& team, T* d_gate, T* d_up, const T* d_out, const T* gate, const T* up, I width) {
+TRIDENT_ROW_BODY void swiglu_backward_row(const Team& team, T* d_gate, T* d_up, const T* d_out, const T* gate, const T* up,
+                                          I width) {
   team.each(width, [&](I i, auto lanes) {
     const auto g = load(gate + i, lanes), u = load(up + i, lanes), d = load(d_out + i, lanes);
     const auto s = sigmoid(g);
@@ -23,8 +24,8 @@ TRIDENT_ROW_BODY void swiglu_backward_row(const Team& team, T* d_gate, T* d_up, 
 // Beyond |x| = 16 the sigmoid is 0 or 1 to the last bit; the bound keeps x^3 finite.
 constexpr float kTwiceRootTwoOverPi = 1.5957691216f;
 constexpr float kGeluCubic = 0.044715f;
-TRIDENT_ROW_BODY HostVec gelu_bounded(HostVec x) { return larger(broadcast(-16.0f), smaller(broadcast(16.0f), x)); }
-TRIDENT_ROW_BODY HostVec gelu_gate(HostVec x) {
+TRIDENT_ROW_BODY RowVec gelu_bounded(RowVec x) { return larger(broadcast(-16.0f), smaller(broadcast(16.0f), x)); }
+TRIDENT_ROW_BODY RowVec gelu_gate(RowVec x) {
   return sigmoid(x * fma(x * x, broadcast(kGeluCubic * kTwiceRootTwoOverPi), broadcast(kTwiceRootTwoOverPi)));
 }
 

@@ -1,5 +1,6 @@
 // Prints the rate of the main row kernels beside a copy on the same arrays: row_kernels_bandwidth [baseline|avx2|avx512]
-// [megabytes per array]. Bytes are those a kernel must move (each operand once, in-place ones twice); one thread; median of many runs.
+// [megabytes per array]. Bytes are those a kernel must move (each operand once, in-place ones twice); one thread; median of many
+// runs.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -61,8 +62,8 @@ void measure(const RowKernels& k, RowType t, Index rows) {
   std::vector<float> rstd(static_cast<std::size_t>(rows)), sum(rstd.size()), target(rstd.size()), d_weight(kWidth);
   const std::vector<std::int32_t> targets(static_cast<std::size_t>(rows), 17);
   const VocabularyShard shard{kWidth, 0, kWidth};
-  fmt::print("\n{} {}, {} rows of {} ({:.1f} MB per array)\n", to_string(k.level), t == RowType::kF32 ? "f32" : "bf16", rows, kWidth,
-             static_cast<double>(n * e) * 1e-6);
+  fmt::print("\n{} {}, {} rows of {} ({:.1f} MB per array)\n", to_string(k.level), t == RowType::kF32 ? "f32" : "bf16", rows,
+             kWidth, static_cast<double>(n * e) * 1e-6);
   report("copy (memcpy)", 2 * n * e, n, [&] { std::memcpy(c.data(), a.data(), static_cast<std::size_t>(n * e)); });
   report("rms_norm_forward", 2 * n * e, n,
          [&] { k.rms_norm_forward(t, c.data(), rstd.data(), a.data(), weight.data(), rows, kWidth, 1e-5f); });

@@ -1,8 +1,7 @@
-// A team works on one row together; on the host it is one thread. Reductions have a fixed order: it depends on the row's length only.
+// A team works on one row together; on the host it is one thread. Reductions have a fixed order: it depends on the row's length
+// only.
 
-TRIDENT_ROW_BODY HostVec first_lanes(HostVec x, HostVec, AllLanes) { return x; }
-
-TRIDENT_ROW_BODY float add_lanes(HostVec x) {
+TRIDENT_ROW_BODY float add_lanes(RowVec x) {
   float lane[kLanes];
   store(lane, x, AllLanes{});
   for (int step = kLanes / 2; step > 0; step /= 2)
@@ -12,15 +11,17 @@ TRIDENT_ROW_BODY float add_lanes(HostVec x) {
 
 struct HostTeam {
   // f(i, lanes) for consecutive pieces of [0, n): full vectors, then the rest.
-  template <class F> __attribute__((always_inline)) void each(I n, F&& f) const {
+  template <class F>
+  __attribute__((always_inline)) void each(I n, F&& f) const {
     I i = 0;
     for (; i + kLanes <= n; i += kLanes) f(i, AllLanes{});
     if (i < n) f(i, SomeLanes{static_cast<int>(n - i)});
   }
 
   // Sum over [0, n) of the values f(i, lanes). Four running sums hide the latency of the addition.
-  template <class F> __attribute__((always_inline)) float sum(I n, F&& f) const {
-    HostVec a{}, b{}, c{}, d{};
+  template <class F>
+  __attribute__((always_inline)) float sum(I n, F&& f) const {
+    RowVec a{}, b{}, c{}, d{};
     I i = 0;
     for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
       a += f(i, AllLanes{});
@@ -31,13 +32,14 @@ struct HostTeam {
     for (; i + kLanes <= n; i += kLanes) a += f(i, AllLanes{});
     if (i < n) {
       const SomeLanes rest{static_cast<int>(n - i)};
-      b += first_lanes(f(i, rest), HostVec{}, rest);
+      b += first_lanes(f(i, rest), RowVec{}, rest);
     }
     return add_lanes((a + b) + (c + d));
   }
 
   // Two sums in one pass: f returns a PairVec.
-  template <class F> __attribute__((always_inline)) PairSum sum_pair(I n, F&& f) const {
+  template <class F>
+  __attribute__((always_inline)) PairSum sum_pair(I n, F&& f) const {
     PairVec a{}, b{};
     I i = 0;
     for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
@@ -51,15 +53,16 @@ struct HostTeam {
     if (i < n) {
       const SomeLanes rest{static_cast<int>(n - i)};
       const PairVec last = f(i, rest);
-      b = plus(b, {first_lanes(last.first, HostVec{}, rest), first_lanes(last.second, HostVec{}, rest)});
+      b = plus(b, {first_lanes(last.first, RowVec{}, rest), first_lanes(last.second, RowVec{}, rest)});
     }
     return {add_lanes(a.first + b.first), add_lanes(a.second + b.second)};
   }
 
   // Largest of the values f(i, lanes), -infinity when n is 0; NaNs are passed over.
-  template <class F> __attribute__((always_inline)) float largest(I n, F&& f) const {
-    const HostVec none = broadcast(-__builtin_inff());
-    HostVec a = none, b = none;
+  template <class F>
+  __attribute__((always_inline)) float largest(I n, F&& f) const {
+    const RowVec none = broadcast(-__builtin_inff());
+    RowVec a = none, b = none;
     I i = 0;
     for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
       a = larger(f(i, AllLanes{}), a);

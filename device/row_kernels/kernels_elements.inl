@@ -58,6 +58,7 @@ TRIDENT_ROW_KERNEL sum_squares(double* out, const float* x, I count) {
   *out = sum_of_64_squares(last);
 }
 
-TRIDENT_ROW_KERNEL adamw(RowType t, void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step) {
+TRIDENT_ROW_KERNEL adamw(RowType t, void* param, float* master, float* m, float* v, const float* grad, I count,
+                         const AdamWStep& step) {
   with_type(t, [&](auto* type) { adamw_row(kTeam, as(param, type), master, m, v, grad, count, step); });
 }

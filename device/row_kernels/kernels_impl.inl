@@ -1,4 +1,7 @@
 // The functions of the table: loops over rows around the bodies. Included inside the namespace of one instruction set.
+
+// The bodies need the team and the functions before them.
+// clang-format off
 #include "device/row_kernels/host_team.inl"
 #include "device/row_kernels/math.inl"
 #include "device/row_kernels/activations.inl"
@@ -8,6 +11,7 @@
 #include "device/row_kernels/norms.inl"
 #include "device/row_kernels/optimizer.inl"
 #include "device/row_kernels/random.inl"
+// clang-format on
 
 // One table function: everything it calls is inlined into it.
 #define TRIDENT_ROW_KERNEL static __attribute__((flatten)) void
@@ -15,19 +19,33 @@
 constexpr HostTeam kTeam;
 
 // Calls f with a null pointer of the element type.
-template <class F> TRIDENT_ROW_BODY void with_type(RowType t, F&& f) {
-  if (t == RowType::kF32) f(static_cast<float*>(nullptr));
-  else f(static_cast<Bf16*>(nullptr));
+template <class F>
+TRIDENT_ROW_BODY void with_type(RowType t, F&& f) {
+  if (t == RowType::kF32)
+    f(static_cast<float*>(nullptr));
+  else
+    f(static_cast<Bf16*>(nullptr));
 }
-template <class T> TRIDENT_ROW_BODY T* as(void* p, T*) { return static_cast<T*>(p); }
-template <class T> TRIDENT_ROW_BODY const T* as(const void* p, T*) { return static_cast<const T*>(p); }
+template <class T>
+TRIDENT_ROW_BODY T* as(void* p, T*) {
+  return static_cast<T*>(p);
+}
+template <class T>
+TRIDENT_ROW_BODY const T* as(const void* p, T*) {
+  return static_cast<const T*>(p);
+}
 
 TRIDENT_ROW_BODY I bytes_of(RowType t) { return t == RowType::kF32 ? 4 : 2; }
-TRIDENT_ROW_BODY void copy_bytes(void* to, const void* from, I bytes) { __builtin_memcpy(to, from, static_cast<std::size_t>(bytes)); }
-TRIDENT_ROW_BODY void zero_bytes(void* to, I bytes) { __builtin_memset(to, 0, static_cast<std::size_t>(bytes)); }
+// Empty operands may be null.
+TRIDENT_ROW_BODY void copy_bytes(void* to, const void* from, I bytes) {
+  if (bytes > 0) __builtin_memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+TRIDENT_ROW_BODY void zero_bytes(void* to, I bytes) {
+  if (bytes > 0) __builtin_memset(to, 0, static_cast<std::size_t>(bytes));
+}
 
-#include "device/row_kernels/kernels_rows.inl"
 #include "device/row_kernels/kernels_elements.inl"
+#include "device/row_kernels/kernels_rows.inl"
 
 constexpr RowKernels table_of(IsaLevel level) {
   RowKernels k{};

@@ -6,7 +6,8 @@ TRIDENT_ROW_BODY void for_each_head(I element, I batch, I num_heads, I sequence,
   for (I b = 0; b < batch; ++b)
     for (I n = 0; n < num_heads; ++n)
       for (I s = 0; s < sequence; ++s)
-        f(((b * num_heads + n) * sequence + s) * head_dim * element, ((s * batch + b) * columns + first_column + n * head_dim) * element);
+        f(((b * num_heads + n) * sequence + s) * head_dim * element,
+          ((s * batch + b) * columns + first_column + n * head_dim) * element);
 }
 
 TRIDENT_ROW_KERNEL split_heads(RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim, I columns,
@@ -38,7 +39,8 @@ TRIDENT_ROW_KERNEL rope(RowType t, void* x, const float* cos, const float* sin, 
   });
 }
 
-TRIDENT_ROW_KERNEL rms_norm_forward(RowType t, void* y, float* rstd, const void* x, const void* weight, I rows, I width, float eps) {
+TRIDENT_ROW_KERNEL rms_norm_forward(RowType t, void* y, float* rstd, const void* x, const void* weight, I rows, I width,
+                                    float eps) {
   with_type(t, [&](auto* type) {
     for (I r = 0; r < rows; ++r)
       rms_norm_row(kTeam, as(y, type) + r * width, rstd + r, as(x, type) + r * width, as(weight, type), width, eps);
@@ -55,12 +57,12 @@ TRIDENT_ROW_KERNEL rms_norm_backward(RowType t, void* d_x, float* d_weight, cons
   });
 }
 
-TRIDENT_ROW_KERNEL layer_norm_forward(RowType t, void* y, float* mean, float* rstd, const void* x, const void* weight, const void* bias,
-                                      I rows, I width, float eps) {
+TRIDENT_ROW_KERNEL layer_norm_forward(RowType t, void* y, float* mean, float* rstd, const void* x, const void* weight,
+                                      const void* bias, I rows, I width, float eps) {
   with_type(t, [&](auto* type) {
     for (I r = 0; r < rows; ++r)
-      layer_norm_row(kTeam, as(y, type) + r * width, mean + r, rstd + r, as(x, type) + r * width, as(weight, type), as(bias, type), width,
-                     eps);
+      layer_norm_row(kTeam, as(y, type) + r * width, mean + r, rstd + r, as(x, type) + r * width, as(weight, type), as(bias, type),
+                     width, eps);
   });
 }
 
@@ -73,8 +75,8 @@ TRIDENT_ROW_KERNEL layer_norm_backward(RowType t, void* d_x, float* d_weight, fl
   }
   with_type(t, [&](auto* type) {
     for (I r = 0; r < rows; ++r)
-      layer_norm_backward_row(kTeam, as(d_x, type) + r * width, d_weight, d_bias, as(d_y, type) + r * width, as(x, type) + r * width,
-                              as(weight, type), mean[r], rstd[r], width, accumulate_x);
+      layer_norm_backward_row(kTeam, as(d_x, type) + r * width, d_weight, d_bias, as(d_y, type) + r * width,
+                              as(x, type) + r * width, as(weight, type), mean[r], rstd[r], width, accumulate_x);
   });
 }
 
@@ -97,14 +99,16 @@ TRIDENT_ROW_KERNEL swiglu_backward(RowType t, void* d_gate_up, const void* d_out
   });
 }
 
-TRIDENT_ROW_KERNEL embedding_forward(RowType t, void* out, const std::int32_t* tokens, const void* table, I rows, I width, I first_row,
-                                     I table_rows) {
+TRIDENT_ROW_KERNEL embedding_forward(RowType t, void* out, const std::int32_t* tokens, const void* table, I rows, I width,
+                                     I first_row, I table_rows) {
   const I bytes = width * bytes_of(t);
   for (I r = 0; r < rows; ++r) {
     const I row = tokens[r] - first_row;
     char* to = static_cast<char*>(out) + r * bytes;
-    if (row >= 0 && row < table_rows) copy_bytes(to, static_cast<const char*>(table) + row * bytes, bytes);
-    else zero_bytes(to, bytes);
+    if (row >= 0 && row < table_rows)
+      copy_bytes(to, static_cast<const char*>(table) + row * bytes, bytes);
+    else
+      zero_bytes(to, bytes);
   }
 }
 

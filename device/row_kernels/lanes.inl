@@ -1,15 +1,15 @@
 // Vector types of one instruction set. Included inside that set's namespace, after kLanes (f32 elements per register).
 //
-// The kernel bodies (norms.inl, ...) use a small vocabulary: HostVec with + - * /, load, store, fma, square_root, larger, smaller,
-// first_lanes, scale_by_power_of_two, and a team's each(), sum(), sum_pair(), largest(). Whoever provides these names in a namespace
-// can include the bodies there, whatever a "vector" and a "team" are on that machine.
+// The kernel bodies (norms.inl, ...) use a small vocabulary: RowVec with + - * /, broadcast, load, store, round_to, fma,
+// square_root, larger, smaller, scale_by_power_of_two, and a team's each(), sum(), sum_pair(), largest(). Whoever provides these
+// names in a namespace of its own can include the bodies there, whatever a "vector" and a "team" are on that machine.
 
 // Before every function that works on vectors: inlined, so that none is left over as a symbol that the linker could share.
 #define TRIDENT_ROW_BODY static inline __attribute__((always_inline))
 
 using I = std::int64_t;
 
-typedef float HostVec __attribute__((vector_size(4 * kLanes)));
+typedef float RowVec __attribute__((vector_size(4 * kLanes)));
 typedef std::uint32_t U32s __attribute__((vector_size(4 * kLanes)));
 typedef std::uint64_t U64s __attribute__((vector_size(4 * kLanes)));
 typedef double F64s __attribute__((vector_size(4 * kLanes)));
@@ -26,25 +26,28 @@ struct SomeLanes {
 };
 
 struct PairVec {
-  HostVec first, second;
+  RowVec first, second;
 };
 struct PairSum {
   float first, second;
 };
 
-TRIDENT_ROW_BODY HostVec broadcast(float x) { return HostVec{} + x; }
-TRIDENT_ROW_BODY U32s bits_of(HostVec x) { return reinterpret_cast<U32s>(x); }
-TRIDENT_ROW_BODY HostVec from_bits(U32s x) { return reinterpret_cast<HostVec>(x); }
+TRIDENT_ROW_BODY RowVec broadcast(float x) { return RowVec{} + x; }
+TRIDENT_ROW_BODY U32s bits_of(RowVec x) { return reinterpret_cast<U32s>(x); }
+TRIDENT_ROW_BODY RowVec from_bits(U32s x) { return reinterpret_cast<RowVec>(x); }
 
 // The 16 bits of a bf16 in each 32-bit lane: to nearest, ties to even; NaN stays NaN; as trident::to_bf16.
-TRIDENT_ROW_BODY U32s round_bits(HostVec x) {
+TRIDENT_ROW_BODY U32s round_bits(RowVec x) {
   const U32s u = bits_of(x);
   const U32s rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   return x == x ? rounded : ((u >> 16) | 0x40u);
 }
 
 // x as it would be after a store to T and a load.
-template <class T> TRIDENT_ROW_BODY HostVec round_to(HostVec x) {
-  if constexpr (sizeof(T) == sizeof(Bf16)) return from_bits(round_bits(x) << 16);
-  else return x;
+template <class T>
+TRIDENT_ROW_BODY RowVec round_to(RowVec x) {
+  if constexpr (sizeof(T) == sizeof(Bf16))
+    return from_bits(round_bits(x) << 16);
+  else
+    return x;
 }

@@ -1,14 +1,14 @@
-// exp by range reduction x = n ln2 + r, |r| <= ln2/2, and a polynomial in r (the coefficients of Cephes' expf, S. Moshier). Relative
-// error below 2.5e-7 where the result is a normal number; +inf beyond 88.73, 0 for -inf, NaN for NaN.
-TRIDENT_ROW_BODY HostVec exponential(HostVec x) {
+// exp by range reduction x = n ln2 + r, |r| <= ln2/2, and a polynomial in r (the coefficients of Cephes' expf, S. Moshier).
+// Relative error below 2.5e-7 where the result is a normal number; +inf beyond 88.73, 0 for -inf, NaN for NaN.
+TRIDENT_ROW_BODY RowVec exponential(RowVec x) {
   // NaN passes through both bounds; outside them the result is infinite or zero anyway.
   x = larger(broadcast(-120.0f), smaller(broadcast(120.0f), x));
-  const HostVec shifted = fma(x, broadcast(1.44269504f), broadcast(12582912.0f));  // 1.5 * 2^23: rounds to an integer
-  const HostVec n = shifted - 12582912.0f;
+  const RowVec shifted = fma(x, broadcast(1.44269504f), broadcast(12582912.0f));  // 1.5 * 2^23: rounds to an integer
+  const RowVec n = shifted - 12582912.0f;
   // ln2 in two parts, the first short enough for n times it to be exact.
-  HostVec r = fma(n, broadcast(-0.693359375f), x);
+  RowVec r = fma(n, broadcast(-0.693359375f), x);
   r = fma(n, broadcast(2.12194440e-4f), r);
-  HostVec p = broadcast(1.9875691500e-4f);
+  RowVec p = broadcast(1.9875691500e-4f);
   p = fma(p, r, broadcast(1.3981999507e-3f));
   p = fma(p, r, broadcast(8.3334519073e-3f));
   p = fma(p, r, broadcast(4.1665795894e-2f));
@@ -19,4 +19,4 @@ TRIDENT_ROW_BODY HostVec exponential(HostVec x) {
 }
 
 // 1 / (1 + exp(-x)).
-TRIDENT_ROW_BODY HostVec sigmoid(HostVec x) { return broadcast(1.0f) / (exponential(-x) + 1.0f); }
+TRIDENT_ROW_BODY RowVec sigmoid(RowVec x) { return broadcast(1.0f) / (exponential(-x) + 1.0f); }

@@ -16,7 +16,8 @@ TRIDENT_ROW_BODY void rms_norm_row(const Team& team, T* y, float* rstd, const T*
 template <class Team, class T>
 TRIDENT_ROW_BODY void rms_norm_backward_row(const Team& team, T* d_x, float* d_weight, const T* d_y, const T* x, const T* weight,
                                             float rstd, I width, Accumulate accumulate_x) {
-  const float dot = team.sum(width, [&](I i, auto lanes) { return load(x + i, lanes) * (load(d_y + i, lanes) * load(weight + i, lanes)); });
+  const float dot =
+      team.sum(width, [&](I i, auto lanes) { return load(x + i, lanes) * (load(d_y + i, lanes) * load(weight + i, lanes)); });
   const float mean = dot * rstd / static_cast<float>(width);
   team.each(width, [&](I i, auto lanes) {
     const auto xhat = load(x + i, lanes) * rstd, dy = load(d_y + i, lanes);
@@ -29,8 +30,8 @@ TRIDENT_ROW_BODY void rms_norm_backward_row(const Team& team, T* d_x, float* d_w
 
 // y = (x - mean) * rstd * weight + bias. The variance is taken in a second pass around the mean: no cancellation.
 template <class Team, class T>
-TRIDENT_ROW_BODY void layer_norm_row(const Team& team, T* y, float* mean, float* rstd, const T* x, const T* weight, const T* bias, I width,
-                                     float eps) {
+TRIDENT_ROW_BODY void layer_norm_row(const Team& team, T* y, float* mean, float* rstd, const T* x, const T* weight, const T* bias,
+                                     I width, float eps) {
   const float n = static_cast<float>(width);
   const float m = team.sum(width, [&](I i, auto lanes) { return load(x + i, lanes); }) / n;
   const float squares = team.sum(width, [&](I i, auto lanes) {

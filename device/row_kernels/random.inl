@@ -15,11 +15,12 @@ TRIDENT_ROW_BODY Product64 multiply_wide(U32s a, std::uint32_t factor) {
   return {reinterpret_cast<U32s>((even & low_half) | (odd << 32)), reinterpret_cast<U32s>((even >> 32) | (odd & ~low_half))};
 }
 
-// Blocks block .. block + kLanes - 1 under key.
+// Blocks block .. block + kLanes - 1 under key; lane 4q + j has block number j * kLanes / 4 + q, so that transpose_quads() puts the
+// words of all blocks in order.
 TRIDENT_ROW_BODY PhiloxWords philox_blocks(std::uint64_t block, std::uint32_t key0, std::uint32_t key1) {
   std::uint32_t low[kLanes], high[kLanes];
   for (int i = 0; i < kLanes; ++i) {
-    const std::uint64_t counter = block + static_cast<std::uint64_t>(i);
+    const std::uint64_t counter = block + static_cast<std::uint64_t>(i % 4 * (kLanes / 4) + i / 4);
     low[i] = static_cast<std::uint32_t>(counter);
     high[i] = static_cast<std::uint32_t>(counter >> 32);
   }
@@ -45,18 +46,19 @@ TRIDENT_ROW_BODY void dropout_row(const Team& team, T* out, const T* x, I count,
   while (done < count) {
     const std::uint64_t number = first + static_cast<std::uint64_t>(done);
     const PhiloxWords words = philox_blocks(number / 4, spec.key[0], spec.key[1]);
+    RowVec kept[4];
     for (int w = 0; w < 4; ++w) {
       // As uniform_from_bits(): (bits >> 8) + 1 is at most 2^24 and therefore exact as a float.
       typedef std::int32_t I32s __attribute__((vector_size(4 * kLanes)));
-      const HostVec uniform = __builtin_convertvector(reinterpret_cast<I32s>((words.w[w] >> 8) + 1u), HostVec) * 0x1p-24f;
-      const HostVec kept = uniform > spec.probability ? broadcast(survivor) : HostVec{};
-      for (int lane = 0; lane < kLanes; ++lane) factor[4 * lane + w] = kept[lane];
+      const RowVec uniform = __builtin_convertvector(reinterpret_cast<I32s>((words.w[w] >> 8) + 1u), RowVec) * 0x1p-24f;
+      kept[w] = uniform > spec.probability ? broadcast(survivor) : RowVec{};
     }
+    transpose_quads(kept);
+    for (int w = 0; w < 4; ++w) store(factor + w * kLanes, kept[w], AllLanes{});
     const I skip = static_cast<I>(number % 4);  // numbers of the first block that belong to elements before this one
     const I left = count - done, length = left < kGroup - skip ? left : kGroup - skip;
-    team.each(length, [&](I i, auto lanes) {
-      store(out + done + i, load(x + done + i, lanes) * load(factor + skip + i, lanes), lanes);
-    });
+    team.each(length,
+              [&](I i, auto lanes) { store(out + done + i, load(x + done + i, lanes) * load(factor + skip + i, lanes), lanes); });
     done += length;
   }
 }

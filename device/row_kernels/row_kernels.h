@@ -1,7 +1,8 @@
 // Row-wise and elementwise kernels on host memory: one table of functions per instruction set, all compiled from the same bodies.
 //
-// These are the formulas of device/ops.h (which has the contracts: shapes, accumulate-or-overwrite, aliasing) on raw pointers. Shapes
-// are checked by the caller. Sizes are elements; any size works, 0 included (but norms need width >= 1); no alignment is required.
+// These are the formulas of device/ops.h (which has the contracts: shapes, accumulate-or-overwrite, aliasing) on raw pointers.
+// Shapes are checked by the caller. Sizes are elements; any size works, 0 included (but norms need width >= 1); no alignment is
+// required.
 // - "T" pointers are void* and point to elements of the RowType argument; everything else is typed.
 // - Arithmetic is f32 (sum_squares: f64), rounded to T once per result.
 // - A row's result is a function of that row and the instruction set alone: not of its number, its neighbours or its address. So
@@ -51,20 +52,23 @@ struct RowKernels {
   IsaLevel level;
 
   // ---- heads: heads T[batch, heads, sequence, head_dim], rows T[sequence, batch, columns]
-  void (*split_heads)(RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim, I columns, I first_column);
-  void (*merge_heads)(RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim, I columns, I first_column);
-  // x T[batch, heads, sequence, head_dim] in place; cos, sin f32[positions, half] with 2 * half <= head_dim; position [batch, sequence].
-  void (*rope)(RowType t, void* x, const float* cos, const float* sin, const std::int32_t* position, I batch, I num_heads, I sequence,
-               I head_dim, I half, Transpose inverse);
+  void (*split_heads)(RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim, I columns,
+                      I first_column);
+  void (*merge_heads)(RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim, I columns,
+                      I first_column);
+  // x T[batch, heads, sequence, head_dim] in place; cos, sin f32[positions, half] with 2 * half <= head_dim; position [batch,
+  // sequence].
+  void (*rope)(RowType t, void* x, const float* cos, const float* sin, const std::int32_t* position, I batch, I num_heads,
+               I sequence, I head_dim, I half, Transpose inverse);
 
   // ---- norms: x, y T[rows, width]
   void (*rms_norm_forward)(RowType t, void* y, float* rstd, const void* x, const void* weight, I rows, I width, float eps);
   void (*rms_norm_backward)(RowType t, void* d_x, float* d_weight, const void* d_y, const void* x, const void* weight,
                             const float* rstd, I rows, I width, Accumulate accumulate_x, Accumulate accumulate_weight);
-  void (*layer_norm_forward)(RowType t, void* y, float* mean, float* rstd, const void* x, const void* weight, const void* bias, I rows,
-                             I width, float eps);
-  void (*layer_norm_backward)(RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x, const void* weight,
-                              const float* mean, const float* rstd, I rows, I width, Accumulate accumulate_x,
+  void (*layer_norm_forward)(RowType t, void* y, float* mean, float* rstd, const void* x, const void* weight, const void* bias,
+                             I rows, I width, float eps);
+  void (*layer_norm_backward)(RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x,
+                              const void* weight, const float* mean, const float* rstd, I rows, I width, Accumulate accumulate_x,
                               Accumulate accumulate_weight);
 
   // ---- activations: gate_up T[rows, 2 * width]
@@ -83,8 +87,8 @@ struct RowKernels {
   void (*cross_entropy_max)(RowType t, float* row_max, const void* logits, I rows, const VocabularyShard& shard);
   void (*cross_entropy_stats)(RowType t, float* sum_exp, float* target_logit, const void* logits, const float* row_max,
                               const std::int32_t* targets, I rows, const VocabularyShard& shard);
-  void (*cross_entropy_backward)(RowType t, void* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets, I rows,
-                                 const VocabularyShard& shard, float scale);
+  void (*cross_entropy_backward)(RowType t, void* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets,
+                                 I rows, const VocabularyShard& shard, float scale);
 
   // ---- elementwise, copies, reductions
   void (*add_bias)(RowType t, void* x, const void* bias, I rows, I width);

@@ -8,10 +8,13 @@ namespace trident::row_kernels_avx2 {
 
 constexpr int kLanes = 8;
 
+// Each needs the ones before it.
+// clang-format off
 #include "device/row_kernels/lanes.inl"
 #include "device/row_kernels/lanes_avx2.inl"
 #include "device/row_kernels/lanes_small.inl"
 #include "device/row_kernels/kernels_impl.inl"
+// clang-format on
 
 constexpr RowKernels kTable = table_of(IsaLevel::kAvx2);
 

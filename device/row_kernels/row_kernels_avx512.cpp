@@ -8,9 +8,12 @@ namespace trident::row_kernels_avx512 {
 
 constexpr int kLanes = 16;
 
+// Each needs the ones before it.
+// clang-format off
 #include "device/row_kernels/lanes.inl"
 #include "device/row_kernels/lanes_avx512.inl"
 #include "device/row_kernels/kernels_impl.inl"
+// clang-format on
 
 constexpr RowKernels kTable = table_of(IsaLevel::kAvx512);
 

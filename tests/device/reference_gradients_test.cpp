@@ -28,8 +28,8 @@ double dot(const Values& a, const Values& b) {
   return sum;
 }
 
-// `gradient` against differences of `loss` in `x`. Fourth-order differences: with h = 1e-3 their error is ~h^4 = 1e-12, and rounding
-// contributes ~1e-16/h = 1e-13, so 1e-6 relative leaves room for neither to matter.
+// `gradient` against differences of `loss` in `x`. Fourth-order differences: with h = 1e-3 their error is ~h^4 = 1e-12, and
+// rounding contributes ~1e-16/h = 1e-13, so 1e-6 relative leaves room for neither to matter.
 void expect_gradient(Values& x, const Values& gradient, const std::function<double()>& loss, const char* what) {
   ASSERT_EQ(x.size(), gradient.size()) << what;
   double largest = 0;
@@ -57,10 +57,14 @@ TEST(ReferenceGradients, Matmul) {
         return dot(out, seed);
       };
       // d op(a) = seed op(b)^T, d op(b) = op(a)^T seed; written in the layout of a and b.
-      if (ta) reference::matmul(d_a.data(), b.data(), tb, seed.data(), true, K, M, N, false);
-      else reference::matmul(d_a.data(), seed.data(), false, b.data(), !tb, M, K, N, false);
-      if (tb) reference::matmul(d_b.data(), seed.data(), true, a.data(), ta, N, K, M, false);
-      else reference::matmul(d_b.data(), a.data(), !ta, seed.data(), false, K, N, M, false);
+      if (ta)
+        reference::matmul(d_a.data(), b.data(), tb, seed.data(), true, K, M, N, false);
+      else
+        reference::matmul(d_a.data(), seed.data(), false, b.data(), !tb, M, K, N, false);
+      if (tb)
+        reference::matmul(d_b.data(), seed.data(), true, a.data(), ta, N, K, M, false);
+      else
+        reference::matmul(d_b.data(), a.data(), !ta, seed.data(), false, K, N, M, false);
       expect_gradient(a, d_a, loss, "a");
       expect_gradient(b, d_b, loss, "b");
     }
@@ -108,7 +112,8 @@ TEST(ReferenceGradients, QueriesThatSeeNothingGiveZeroAndMinusInfinity) {
 
 TEST(ReferenceGradients, SplitHeadsMergesBackAndIsAdjointToIt) {
   const std::int64_t B = 2, n = 3, S = 4, D = 5, C = 20, first = 3;
-  const Values rows = random_values(static_cast<std::size_t>(S * B * C), 1), seed = random_values(static_cast<std::size_t>(B * n * S * D), 2);
+  const Values rows = random_values(static_cast<std::size_t>(S * B * C), 1),
+               seed = random_values(static_cast<std::size_t>(B * n * S * D), 2);
   Values heads(seed.size()), back(rows.size());
   reference::split_heads(heads.data(), rows.data(), B, n, S, D, C, first);
   reference::merge_heads(back.data(), seed.data(), B, n, S, D, C, first);
@@ -132,7 +137,8 @@ TEST(ReferenceGradients, RopeInverseIsItsGradient) {
 }
 
 TEST(ReferenceGradients, RmsNorm) {
-  Values x = random_values(21, 1), weight = random_values(7, 2, 1.0), seed = random_values(21, 3), y(21), rstd(3), d_x(21), d_weight(7);
+  Values x = random_values(21, 1), weight = random_values(7, 2, 1.0), seed = random_values(21, 3), y(21), rstd(3), d_x(21),
+         d_weight(7);
   const auto loss = [&] {
     reference::rms_norm_forward(y.data(), rstd.data(), x.data(), weight.data(), 3, 7, 1e-2);
     return dot(y, seed);
@@ -151,8 +157,8 @@ TEST(ReferenceGradients, LayerNorm) {
     return dot(y, seed);
   };
   loss();
-  reference::layer_norm_backward(d_x.data(), d_weight.data(), d_bias.data(), seed.data(), x.data(), weight.data(), mean.data(), rstd.data(),
-                                 3, 7);
+  reference::layer_norm_backward(d_x.data(), d_weight.data(), d_bias.data(), seed.data(), x.data(), weight.data(), mean.data(),
+                                 rstd.data(), 3, 7);
   expect_gradient(x, d_x, loss, "x");
   expect_gradient(weight, d_weight, loss, "weight");
   expect_gradient(bias, d_bias, loss, "bias");
@@ -218,7 +224,8 @@ TEST(ReferenceGradients, CrossEntropyOverTwoShards) {
   statistics();
   Values gradient[2] = {shard[0], shard[1]};
   for (int s = 0; s < 2; ++s)
-    reference::cross_entropy_backward(gradient[s].data(), row_max.data(), stats.data(), targets.data(), rows, V, s * V, vocabulary, scale);
+    reference::cross_entropy_backward(gradient[s].data(), row_max.data(), stats.data(), targets.data(), rows, V, s * V, vocabulary,
+                                      scale);
   for (int s = 0; s < 2; ++s) expect_gradient(shard[s], gradient[s], loss, s == 0 ? "shard 0" : "shard 1");
 }
 
@@ -251,7 +258,8 @@ TEST(ReferenceGradients, DropoutIsItsOwnGradient) {
 TEST(ReferenceOptimizer, FirstAdamWStepMovesByTheLearningRate) {
   Values w{1.0, -2.0}, m(2), v(2);
   const Values g{0.5, -3.0};
-  reference::adamw(w.data(), m.data(), v.data(), g.data(), 2, reference::AdamW<double>{0.01, 0.9, 0.999, 0.0, 0.1, 1.0, 10.0, 1000.0});
+  reference::adamw(w.data(), m.data(), v.data(), g.data(), 2,
+                   reference::AdamW<double>{0.01, 0.9, 0.999, 0.0, 0.1, 1.0, 10.0, 1000.0});
   EXPECT_NEAR(w[0], 1.0 - 0.01 * (1.0 + 0.1), 1e-12);
   EXPECT_NEAR(w[1], -2.0 - 0.01 * (-1.0 - 0.2), 1e-12);
   EXPECT_NEAR(m[1], -0.3, 1e-12);

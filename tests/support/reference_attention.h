@@ -11,7 +11,8 @@ namespace trident::reference {
 
 // out[M,N] (+)= op(a) op(b): op(a) [M,K], op(b) [K,N]; `add` keeps what is in out.
 template <class R>
-void matmul(R* out, const R* a, bool transpose_a, const R* b, bool transpose_b, std::int64_t M, std::int64_t N, std::int64_t K, bool add) {
+void matmul(R* out, const R* a, bool transpose_a, const R* b, bool transpose_b, std::int64_t M, std::int64_t N, std::int64_t K,
+            bool add) {
   for (std::int64_t i = 0; i < M; ++i)
     for (std::int64_t j = 0; j < N; ++j) {
       R sum = add ? out[i * N + j] : R(0);
@@ -39,20 +40,23 @@ struct Attention {
 };
 
 // Calls f(b, n, i) for every query of every head.
-template <class F> void for_each_query(const Attention& shape, F&& f) {
+template <class F>
+void for_each_query(const Attention& shape, F&& f) {
   for (std::int64_t b = 0; b < shape.batch; ++b)
     for (std::int64_t n = 0; n < shape.query_heads; ++n)
       for (std::int64_t i = 0; i < shape.query_length; ++i) f(b, n, i);
 }
 
-template <class R> R dot(const R* a, const R* b, std::int64_t count) {
+template <class R>
+R dot(const R* a, const R* b, std::int64_t count) {
   R sum = 0;
   for (std::int64_t d = 0; d < count; ++d) sum += a[d] * b[d];
   return sum;
 }
 
 // out [B,N,Sq,D], lse [B,N,Sq]; q [B,N,Sq,D]; k, v [B,K,Sk,D]. A query that sees no key: out 0, lse -infinity.
-template <class R> void attention_forward(const Attention& shape, R* out, R* lse, const R* q, const R* k, const R* v) {
+template <class R>
+void attention_forward(const Attention& shape, R* out, R* lse, const R* q, const R* k, const R* v) {
   const std::int64_t D = shape.head_dim;
   for_each_query(shape, [&](std::int64_t b, std::int64_t n, std::int64_t i) {
     const std::int64_t row = shape.query_row(b, n, i);
@@ -78,8 +82,8 @@ template <class R> void attention_forward(const Attention& shape, R* out, R* lse
 
 // With p = exp(score - lse): dv += p d_out; d_score = p (d_out . v - d_out . out); d_q += scale d_score k; d_k += scale d_score q.
 template <class R>
-void attention_backward(const Attention& shape, R* d_q, R* d_k, R* d_v, const R* d_out, const R* out, const R* q, const R* k, const R* v,
-                        const R* lse) {
+void attention_backward(const Attention& shape, R* d_q, R* d_k, R* d_v, const R* d_out, const R* out, const R* q, const R* k,
+                        const R* v, const R* lse) {
   const std::int64_t D = shape.head_dim;
   std::fill_n(d_q, shape.batch * shape.query_heads * shape.query_length * D, R(0));
   std::fill_n(d_k, shape.batch * shape.kv_heads * shape.key_length * D, R(0));

@@ -16,7 +16,8 @@ namespace trident::reference {
 
 using Index = std::int64_t;
 
-// ---- heads -----------------------------------------------------------------------------------------------------------------------
+// ---- heads
+// -----------------------------------------------------------------------------------------------------------------------
 
 // heads [B,n,S,D] <- columns first_column.. of rows [S,B,C].
 template <class R>
@@ -37,7 +38,8 @@ void merge_heads(R* rows, const R* heads, Index B, Index n, Index S, Index D, In
 
 // x [B,n,S,D] in place; direction +1 rotates, -1 rotates back.
 template <class R>
-void rope(R* x, const R* cos, const R* sin, const std::int32_t* position, Index B, Index n, Index S, Index D, Index half, int direction) {
+void rope(R* x, const R* cos, const R* sin, const std::int32_t* position, Index B, Index n, Index S, Index D, Index half,
+          int direction) {
   for (Index b = 0; b < B; ++b)
     for (Index h = 0; h < n; ++h)
       for (Index s = 0; s < S; ++s)
@@ -50,9 +52,11 @@ void rope(R* x, const R* cos, const R* sin, const std::int32_t* position, Index 
         }
 }
 
-// ---- norms -----------------------------------------------------------------------------------------------------------------------
+// ---- norms
+// -----------------------------------------------------------------------------------------------------------------------
 
-template <class R> void rms_norm_forward(R* y, R* rstd, const R* x, const R* weight, Index rows, Index H, R eps) {
+template <class R>
+void rms_norm_forward(R* y, R* rstd, const R* x, const R* weight, Index rows, Index H, R eps) {
   for (Index r = 0; r < rows; ++r) {
     R squares = 0;
     for (Index i = 0; i < H; ++i) squares += x[r * H + i] * x[r * H + i];
@@ -108,12 +112,17 @@ void layer_norm_backward(R* d_x, R* d_weight, R* d_bias, const R* d_y, const R* 
   }
 }
 
-// ---- activations -----------------------------------------------------------------------------------------------------------------
+// ---- activations
+// -----------------------------------------------------------------------------------------------------------------
 
-template <class R> R sigmoid(R x) { return R(1) / (R(1) + std::exp(-x)); }
+template <class R>
+R sigmoid(R x) {
+  return R(1) / (R(1) + std::exp(-x));
+}
 
 // gate_up [R,2F] = [gate | up].
-template <class R> void swiglu_forward(R* out, const R* gate_up, Index rows, Index F) {
+template <class R>
+void swiglu_forward(R* out, const R* gate_up, Index rows, Index F) {
   for (Index r = 0; r < rows; ++r)
     for (Index i = 0; i < F; ++i) {
       const R g = gate_up[r * 2 * F + i], u = gate_up[r * 2 * F + F + i];
@@ -121,7 +130,8 @@ template <class R> void swiglu_forward(R* out, const R* gate_up, Index rows, Ind
     }
 }
 
-template <class R> void swiglu_backward(R* d_gate_up, const R* d_out, const R* gate_up, Index rows, Index F) {
+template <class R>
+void swiglu_backward(R* d_gate_up, const R* d_out, const R* gate_up, Index rows, Index F) {
   for (Index r = 0; r < rows; ++r)
     for (Index i = 0; i < F; ++i) {
       const R g = gate_up[r * 2 * F + i], u = gate_up[r * 2 * F + F + i], d = d_out[r * F + i], s = sigmoid(g);
@@ -130,14 +140,17 @@ template <class R> void swiglu_backward(R* d_gate_up, const R* d_out, const R* g
     }
 }
 
-template <class R> constexpr R kRootTwoOverPi = R(0.79788456080286535588);
+template <class R>
+constexpr R kRootTwoOverPi = R(0.79788456080286535588);
 
-template <class R> void gelu_forward(R* out, const R* x, Index count) {
+template <class R>
+void gelu_forward(R* out, const R* x, Index count) {
   for (Index i = 0; i < count; ++i)
     out[i] = R(0.5) * x[i] * (R(1) + std::tanh(kRootTwoOverPi<R> * (x[i] + R(0.044715) * x[i] * x[i] * x[i])));
 }
 
-template <class R> void gelu_backward(R* d_x, const R* d_out, const R* x, Index count) {
+template <class R>
+void gelu_backward(R* d_x, const R* d_out, const R* x, Index count) {
   for (Index i = 0; i < count; ++i) {
     const R a = x[i], t = std::tanh(kRootTwoOverPi<R> * (a + R(0.044715) * a * a * a));
     const R slope = kRootTwoOverPi<R> * (R(1) + R(3) * R(0.044715) * a * a);
@@ -145,7 +158,8 @@ template <class R> void gelu_backward(R* d_x, const R* d_out, const R* x, Index 
   }
 }
 
-// ---- embedding -------------------------------------------------------------------------------------------------------------------
+// ---- embedding
+// -------------------------------------------------------------------------------------------------------------------
 
 template <class R>
 void embedding_forward(R* out, const std::int32_t* tokens, const R* table, Index rows, Index H, Index first_row, Index table_rows) {
@@ -158,16 +172,19 @@ void embedding_forward(R* out, const std::int32_t* tokens, const R* table, Index
 
 // Adds.
 template <class R>
-void embedding_backward(R* d_table, const R* d_out, const std::int32_t* tokens, Index rows, Index H, Index first_row, Index table_rows) {
+void embedding_backward(R* d_table, const R* d_out, const std::int32_t* tokens, Index rows, Index H, Index first_row,
+                        Index table_rows) {
   for (Index r = 0; r < rows; ++r) {
     const Index row = tokens[r] - first_row;
     for (Index i = 0; row >= 0 && row < table_rows && i < H; ++i) d_table[row * H + i] += d_out[r * H + i];
   }
 }
 
-// ---- cross-entropy: logits [R,V], columns first_column + c >= vocabulary are padding ------------------------------------------------
+// ---- cross-entropy: logits [R,V], columns first_column + c >= vocabulary are padding
+// ------------------------------------------------
 
-template <class R> void cross_entropy_max(R* row_max, const R* logits, Index rows, Index V, Index first_column, Index vocabulary) {
+template <class R>
+void cross_entropy_max(R* row_max, const R* logits, Index rows, Index V, Index first_column, Index vocabulary) {
   for (Index r = 0; r < rows; ++r) {
     row_max[r] = -std::numeric_limits<R>::infinity();
     for (Index c = 0; c < V && first_column + c < vocabulary; ++c) row_max[r] = std::max(row_max[r], logits[r * V + c]);
@@ -176,8 +193,8 @@ template <class R> void cross_entropy_max(R* row_max, const R* logits, Index row
 
 // stats [2,R].
 template <class R>
-void cross_entropy_stats(R* stats, const R* logits, const R* row_max, const std::int32_t* targets, Index rows, Index V, Index first_column,
-                         Index vocabulary) {
+void cross_entropy_stats(R* stats, const R* logits, const R* row_max, const std::int32_t* targets, Index rows, Index V,
+                         Index first_column, Index vocabulary) {
   for (Index r = 0; r < rows; ++r) {
     stats[r] = stats[rows + r] = 0;
     for (Index c = 0; c < V && first_column + c < vocabulary; ++c) {
@@ -198,22 +215,27 @@ void cross_entropy_backward(R* logits, const R* row_max, const R* stats, const s
     }
 }
 
-// ---- elementwise, reductions -------------------------------------------------------------------------------------------------------
+// ---- elementwise, reductions
+// -------------------------------------------------------------------------------------------------------
 
-template <class R> void add_bias(R* x, const R* bias, Index rows, Index C) {
+template <class R>
+void add_bias(R* x, const R* bias, Index rows, Index C) {
   for (Index i = 0; i < rows * C; ++i) x[i] += bias[i % C];
 }
 
 // Adds.
-template <class R> void sum_rows(R* out, const R* x, Index rows, Index C) {
+template <class R>
+void sum_rows(R* out, const R* x, Index rows, Index C) {
   for (Index i = 0; i < rows * C; ++i) out[i % C] += x[i];
 }
 
-template <class R> void add(R* out, const R* a, const R* b, Index count) {
+template <class R>
+void add(R* out, const R* a, const R* b, Index count) {
   for (Index i = 0; i < count; ++i) out[i] = a[i] + b[i];
 }
 
-template <class R> void accumulate(R* out, const R* x, Index count) {
+template <class R>
+void accumulate(R* out, const R* x, Index count) {
   for (Index i = 0; i < count; ++i) out[i] += x[i];
 }
 
@@ -231,20 +253,24 @@ void dropout(R* out, const R* x, Index S, Index B, Index H, float probability, P
 }
 
 // out [ceil(count/64)].
-template <class R> void sum_squares(double* out, const R* x, Index count) {
+template <class R>
+void sum_squares(double* out, const R* x, Index count) {
   for (Index i = 0; i < count; ++i) {
     if (i % 64 == 0) out[i / 64] = 0;
     out[i / 64] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   }
 }
 
-// ---- optimizer ---------------------------------------------------------------------------------------------------------------------
+// ---- optimizer
+// ---------------------------------------------------------------------------------------------------------------------
 
-template <class R> struct AdamW {
+template <class R>
+struct AdamW {
   R lr, beta1, beta2, eps, weight_decay, grad_scale, bias_correction1, bias_correction2;
 };
 
-template <class R> void adamw(R* master, R* m, R* v, const R* grad, Index count, const AdamW<R>& p) {
+template <class R>
+void adamw(R* master, R* m, R* v, const R* grad, Index count, const AdamW<R>& p) {
   for (Index i = 0; i < count; ++i) {
     const R g = grad[i] * p.grad_scale;
     m[i] = p.beta1 * m[i] + (R(1) - p.beta1) * g;

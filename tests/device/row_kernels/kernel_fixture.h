@@ -32,13 +32,16 @@ inline std::string to_string(RowType t) { return t == RowType::kF32 ? "f32" : "b
 // multiple of the element size only.
 class Operand {
  public:
-  Operand(RowType type, const Values& values) : type_(type), count_(values.size()), bytes_(2 * kGuard + values.size() * element(), kFill) {
+  Operand(RowType type, const Values& values)
+      : type_(type), count_(values.size()), bytes_(2 * kGuard + values.size() * element(), kFill) {
     for (std::size_t i = 0; i < count_; ++i) {
       const float x = static_cast<float>(values[i]);
       const bf16 half = to_bf16(x);
       unsigned char* p = bytes_.data() + kGuard + i * element();
-      if (type == RowType::kF32) std::memcpy(p, &x, sizeof(x));
-      else std::memcpy(p, &half, sizeof(half));
+      if (type == RowType::kF32)
+        std::memcpy(p, &x, sizeof(x));
+      else
+        std::memcpy(p, &half, sizeof(half));
     }
   }
   Operand(RowType type, Index count) : Operand(type, Values(static_cast<std::size_t>(count), 7.0)) {}  // something to overwrite
@@ -63,8 +66,10 @@ class Operand {
       const unsigned char* p = bytes_.data() + kGuard + i * element();
       float x = 0;
       bf16 half{};
-      if (type_ == RowType::kF32) std::memcpy(&x, p, 4);
-      else std::memcpy(&half, p, 2), x = to_float(half);
+      if (type_ == RowType::kF32)
+        std::memcpy(&x, p, 4);
+      else
+        std::memcpy(&half, p, 2), x = to_float(half);
       result.push_back(x);
     }
     return result;

@@ -17,12 +17,13 @@ struct LossInputs {
     const Index last_valid = std::min(shard.vocabulary, shard.first_column + shard.columns) - 1;
     if (rows > 0) targets[0] = static_cast<std::int32_t>(std::max<Index>(last_valid, 0));
     if (rows > 1) targets[1] = -100;
+    if (rows > 2) targets[2] = static_cast<std::int32_t>(shard.vocabulary);  // a padding column is no target
     reference::cross_entropy_max(row_max.data(), logits.data(), rows, shard.columns, shard.first_column, shard.vocabulary);
     // As if another shard held a larger logit in every third row; a shard of padding alone depends on that.
     for (std::size_t r = 0; r < row_max.size(); ++r)
       if (r % 3 == 0 || !std::isfinite(row_max[r])) row_max[r] = 9.5;
-    reference::cross_entropy_stats(stats.data(), logits.data(), row_max.data(), targets.data(), rows, shard.columns, shard.first_column,
-                                   shard.vocabulary);
+    reference::cross_entropy_stats(stats.data(), logits.data(), row_max.data(), targets.data(), rows, shard.columns,
+                                   shard.first_column, shard.vocabulary);
     for (std::size_t r = 0; r < row_max.size(); ++r) stats[r] += 0.75;  // the other shards' part
   }
   Random random;
@@ -78,11 +79,12 @@ std::vector<OpCase> loss_cases() {
         if (kind == 1) shard.vocabulary = columns + 100;
         if (kind == 2) shard.vocabulary = 40 + (columns + 1) / 2;
         if (kind == 3) shard.vocabulary = 30;
-        const std::string variant =
-            std::to_string(rows) + "x" + std::to_string(columns) + std::vector<std::string>{"_whole", "_middle", "_last", "_padding"}[kind];
+        const std::string variant = std::to_string(rows) + "x" + std::to_string(columns) +
+                                    std::vector<std::string>{"_whole", "_middle", "_last", "_padding"}[kind];
         cases.push_back({"cross_entropy_max", variant, [=](const RowKernels& k, RowType t) { max_case(k, t, rows, shard); }});
         cases.push_back({"cross_entropy_stats", variant, [=](const RowKernels& k, RowType t) { stats_case(k, t, rows, shard); }});
-        cases.push_back({"cross_entropy_backward", variant, [=](const RowKernels& k, RowType t) { backward_case(k, t, rows, shard); }});
+        cases.push_back(
+            {"cross_entropy_backward", variant, [=](const RowKernels& k, RowType t) { backward_case(k, t, rows, shard); }});
       }
   return cases;
 }

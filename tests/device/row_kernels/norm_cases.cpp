@@ -31,7 +31,8 @@ void rms_forward(const RowKernels& k, RowType t, Index rows, Index width) {
 void layer_forward(const RowKernels& k, RowType t, Index rows, Index width) {
   NormInputs in(t, rows, width, 3.0);
   Values y = zeros(rows * width), mean = zeros(rows), rstd = zeros(rows);
-  reference::layer_norm_forward(y.data(), mean.data(), rstd.data(), in.x.data(), in.weight.data(), in.bias.data(), rows, width, 1e-5);
+  reference::layer_norm_forward(y.data(), mean.data(), rstd.data(), in.x.data(), in.weight.data(), in.bias.data(), rows, width,
+                                1e-5);
   Operand out(t, rows * width), m(RowType::kF32, rows), s(RowType::kF32, rows), x(t, in.x), weight(t, in.weight), bias(t, in.bias);
   k.layer_norm_forward(t, out.data(), m.floats(), s.floats(), x.data(), weight.data(), bias.data(), rows, width, 1e-5f);
   expect_close(out.values(), y, t, "y", 1e-5);
@@ -77,14 +78,15 @@ void layer_backward(const RowKernels& k, RowType t, Index rows, Index width, Tar
   const NormInputs in(t, rows, width, 3.0);
   Values y = zeros(rows * width), mean = zeros(rows), rstd = zeros(rows), d_x = zeros(rows * width);
   Values d_weight(static_cast<std::size_t>(width), start_of(accumulate_weight)), d_bias = d_weight;
-  reference::layer_norm_forward(y.data(), mean.data(), rstd.data(), in.x.data(), in.weight.data(), in.bias.data(), rows, width, 1e-5);
-  reference::layer_norm_backward(d_x.data(), d_weight.data(), d_bias.data(), in.d_y.data(), in.x.data(), in.weight.data(), mean.data(),
-                                 rstd.data(), rows, width);
+  reference::layer_norm_forward(y.data(), mean.data(), rstd.data(), in.x.data(), in.weight.data(), in.bias.data(), rows, width,
+                                1e-5);
+  reference::layer_norm_backward(d_x.data(), d_weight.data(), d_bias.data(), in.d_y.data(), in.x.data(), in.weight.data(),
+                                 mean.data(), rstd.data(), rows, width);
   Operand x(t, in.x), weight(t, in.weight), m(RowType::kF32, mean), s(RowType::kF32, rstd);
   Operand weight_gradient(RowType::kF32, Values(static_cast<std::size_t>(width), 0.5)), bias_gradient = weight_gradient;
   check_backward(t, in, target, d_x, [&](void* out, const void* d_y, Accumulate accumulate_x) {
-    k.layer_norm_backward(t, out, weight_gradient.floats(), bias_gradient.floats(), d_y, x.data(), weight.data(), m.floats(), s.floats(),
-                          rows, width, accumulate_x, accumulate_weight);
+    k.layer_norm_backward(t, out, weight_gradient.floats(), bias_gradient.floats(), d_y, x.data(), weight.data(), m.floats(),
+                          s.floats(), rows, width, accumulate_x, accumulate_weight);
   });
   expect_close(weight_gradient.values(), d_weight, RowType::kF32, "d_weight", 1e-5);
   expect_close(bias_gradient.values(), d_bias, RowType::kF32, "d_bias", 1e-5);
@@ -102,7 +104,10 @@ std::vector<OpCase> norm_cases() {
       cases.push_back({"layer_norm_forward", size, [=](const RowKernels& k, RowType t) { layer_forward(k, t, rows, width); }});
       for (const Target target : {Target::kOverwrite, Target::kAccumulate, Target::kAliasDy})
         for (const Accumulate weight : {Accumulate::kNo, Accumulate::kYes}) {
-          const std::string variant = size + (target == Target::kOverwrite ? "" : target == Target::kAccumulate ? "_add_x" : "_alias") +
+          const std::string variant = size +
+                                      (target == Target::kOverwrite    ? ""
+                                       : target == Target::kAccumulate ? "_add_x"
+                                                                       : "_alias") +
                                       (weight == Accumulate::kYes ? "_add_weight" : "");
           cases.push_back({"rms_norm_backward", variant,
                            [=](const RowKernels& k, RowType t) { rms_backward(k, t, rows, width, target, weight); }});

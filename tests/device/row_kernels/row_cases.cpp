@@ -120,8 +120,8 @@ void dropout_case(const RowKernels& k, RowType t, Index width, float probability
   const std::vector<std::int64_t> samples{5, 3'000'000'019};
   const DropoutRows spec{probability, {0x12345678u, 0x9abcdef0u}, 64, 7, samples.data()};
   Values expected(x.size());
-  reference::dropout(expected.data(), x.data(), sequence, batch, width, probability,
-                     PhiloxKey{spec.key[0], spec.key[1]}, spec.sequence, spec.position_offset, samples.data());
+  reference::dropout(expected.data(), x.data(), sequence, batch, width, probability, PhiloxKey{spec.key[0], spec.key[1]},
+                     spec.sequence, spec.position_offset, samples.data());
   Operand in(t, x), other(t, static_cast<Index>(x.size()));
   Operand& out = in_place ? in : other;
   k.dropout(t, out.data(), in.data(), sequence, batch, width, spec);
@@ -148,24 +148,28 @@ std::vector<OpCase> row_cases() {
   add_sized(cases, "embedding_forward", embedding_forward_case);
   add_sized(cases, "embedding_backward", embedding_backward_case);
   add_sized(cases, "add_bias", add_bias_case);
-  add_sized(cases, "sum_rows", [](const RowKernels& k, RowType t, Index r, Index w) { sum_rows_case(k, t, r, w, Accumulate::kNo); });
+  add_sized(cases, "sum_rows",
+            [](const RowKernels& k, RowType t, Index r, Index w) { sum_rows_case(k, t, r, w, Accumulate::kNo); });
   for (const Index width : {5, 64})
     cases.push_back({"sum_rows", "add_" + std::to_string(width),
                      [=](const RowKernels& k, RowType t) { sum_rows_case(k, t, 4, width, Accumulate::kYes); }});
-  const std::vector<HeadSizes> sizes{{1, 1, 1, 1, 1, 0}, {2, 3, 5, 7, 40, 11}, {3, 2, 4, 16, 32, 0}, {2, 2, 0, 8, 16, 0}, {2, 0, 3, 8, 16, 4}};
+  const std::vector<HeadSizes> sizes{
+      {1, 1, 1, 1, 1, 0}, {2, 3, 5, 7, 40, 11}, {3, 2, 4, 16, 32, 0}, {2, 2, 0, 8, 16, 0}, {2, 0, 3, 8, 16, 4}};
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const HeadSizes z = sizes[i];
     cases.push_back({"split_heads", std::to_string(i), [=](const RowKernels& k, RowType t) { split_case(k, t, z); }});
     cases.push_back({"merge_heads", std::to_string(i), [=](const RowKernels& k, RowType t) { merge_case(k, t, z); }});
   }
-  for (const auto& [dim, half] : std::vector<std::pair<Index, Index>>{{2, 1}, {8, 4}, {64, 32}, {80, 20}, {33, 16}, {96, 48}, {7, 0}})
+  for (const auto& [dim, half] :
+       std::vector<std::pair<Index, Index>>{{2, 1}, {8, 4}, {64, 32}, {80, 20}, {33, 16}, {96, 48}, {7, 0}})
     for (const Transpose inverse : {Transpose::kNo, Transpose::kYes})
       cases.push_back({"rope", std::to_string(dim) + "_" + std::to_string(half) + (inverse == Transpose::kYes ? "_inverse" : ""),
                        [d = dim, h = half, inverse](const RowKernels& k, RowType t) { rope_case(k, t, d, h, inverse); }});
   for (const Index width : {0, 1, 2, 3, 5, 16, 63, 64, 67, 258})
     for (const float p : {0.0f, 0.1f, 0.75f})
       for (const bool in_place : {false, true})
-        cases.push_back({"dropout", std::to_string(width) + "_p" + std::to_string(static_cast<int>(p * 100)) + (in_place ? "_alias" : ""),
+        cases.push_back({"dropout",
+                         std::to_string(width) + "_p" + std::to_string(static_cast<int>(p * 100)) + (in_place ? "_alias" : ""),
                          [=](const RowKernels& k, RowType t) { dropout_case(k, t, width, p, in_place); }});
   return cases;
 }

@@ -6,12 +6,31 @@
 namespace trident::testing {
 namespace {
 
-const std::vector<std::string> kOps{
-    "split_heads",        "merge_heads",        "rope",          "rms_norm_forward",  "rms_norm_backward",   "layer_norm_forward",
-    "layer_norm_backward", "swiglu_forward",     "swiglu_backward", "gelu_forward",     "gelu_backward",       "embedding_forward",
-    "embedding_backward", "cross_entropy_max",  "cross_entropy_stats", "cross_entropy_backward", "add_bias",   "sum_rows",
-    "add",                "accumulate",         "dropout",       "convert",           "fill_zero",           "sum_squares",
-    "adamw"};
+const std::vector<std::string> kOps{"split_heads",
+                                    "merge_heads",
+                                    "rope",
+                                    "rms_norm_forward",
+                                    "rms_norm_backward",
+                                    "layer_norm_forward",
+                                    "layer_norm_backward",
+                                    "swiglu_forward",
+                                    "swiglu_backward",
+                                    "gelu_forward",
+                                    "gelu_backward",
+                                    "embedding_forward",
+                                    "embedding_backward",
+                                    "cross_entropy_max",
+                                    "cross_entropy_stats",
+                                    "cross_entropy_backward",
+                                    "add_bias",
+                                    "sum_rows",
+                                    "add",
+                                    "accumulate",
+                                    "dropout",
+                                    "convert",
+                                    "fill_zero",
+                                    "sum_squares",
+                                    "adamw"};
 
 struct Parameter {
   std::string op;

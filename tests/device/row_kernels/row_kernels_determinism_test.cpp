@@ -23,8 +23,10 @@ class RowKernelDeterminism : public ::testing::TestWithParam<Parameter> {
   static constexpr RowType kF32 = RowType::kF32;
   static constexpr Index kRows = 6;
 
-  // Runs `kernel(out, first_row, rows)` for all rows at once and for each row alone, and compares the bits of `width` outputs per row.
-  template <class Kernel> void expect_row_alone(RowType out_type, Index width, const Values& start, const Kernel& kernel) {
+  // Runs `kernel(out, first_row, rows)` for all rows at once and for each row alone, and compares the bits of `width` outputs per
+  // row.
+  template <class Kernel>
+  void expect_row_alone(RowType out_type, Index width, const Values& start, const Kernel& kernel) {
     Operand together(out_type, start);
     kernel(together.data(), Index{0}, kRows);
     for (Index r = 0; r < kRows; ++r) {
@@ -50,11 +52,12 @@ TEST_P(RowKernelDeterminism, Norms) {
       k_.rms_norm_forward(t_, out, rstd.floats() + r, x.at(r * width), weight.data(), rows, width, 1e-6f);
     });
     expect_row_alone(t_, width, start, [&](void* out, Index r, Index rows) {
-      k_.rms_norm_backward(t_, out, d_weight.floats(), d_y.at(r * width), x.at(r * width), weight.data(), rstd.floats() + r, rows, width,
-                           Accumulate::kYes, Accumulate::kNo);
+      k_.rms_norm_backward(t_, out, d_weight.floats(), d_y.at(r * width), x.at(r * width), weight.data(), rstd.floats() + r, rows,
+                           width, Accumulate::kYes, Accumulate::kNo);
     });
     expect_row_alone(t_, width, start, [&](void* out, Index r, Index rows) {
-      k_.layer_norm_forward(t_, out, mean.floats() + r, rstd.floats() + r, x.at(r * width), weight.data(), bias.data(), rows, width, 1e-6f);
+      k_.layer_norm_forward(t_, out, mean.floats() + r, rstd.floats() + r, x.at(r * width), weight.data(), bias.data(), rows, width,
+                            1e-6f);
     });
     expect_row_alone(t_, width, start, [&](void* out, Index r, Index rows) {
       k_.layer_norm_backward(t_, out, d_weight.floats(), d_bias.floats(), d_y.at(r * width), x.at(r * width), weight.data(),
@@ -82,9 +85,8 @@ TEST_P(RowKernelDeterminism, SwiGlu) {
   for (const Index width : {3, 37, 130}) {
     Random random(static_cast<unsigned>(width));
     Operand gate_up(t_, random.values(t_, kRows * 2 * width)), d_out(t_, random.values(t_, kRows * width));
-    expect_row_alone(t_, width, Values(static_cast<std::size_t>(kRows * width)), [&](void* out, Index r, Index rows) {
-      k_.swiglu_forward(t_, out, gate_up.at(r * 2 * width), rows, width);
-    });
+    expect_row_alone(t_, width, Values(static_cast<std::size_t>(kRows * width)),
+                     [&](void* out, Index r, Index rows) { k_.swiglu_forward(t_, out, gate_up.at(r * 2 * width), rows, width); });
     expect_row_alone(t_, 2 * width, Values(static_cast<std::size_t>(kRows * 2 * width)), [&](void* out, Index r, Index rows) {
       k_.swiglu_backward(t_, out, d_out.at(r * width), gate_up.at(r * 2 * width), rows, width);
     });
@@ -103,8 +105,8 @@ TEST_P(RowKernelDeterminism, CrossEntropy) {
   });
   k_.cross_entropy_max(t_, row_max.floats(), in.data(), kRows, shard);
   expect_row_alone(kF32, 1, Values(kRows), [&](void* out, Index r, Index rows) {
-    k_.cross_entropy_stats(t_, static_cast<float*>(out), target.floats(), in.at(r * columns), row_max.floats() + r, targets.data() + r,
-                           rows, shard);
+    k_.cross_entropy_stats(t_, static_cast<float*>(out), target.floats(), in.at(r * columns), row_max.floats() + r,
+                           targets.data() + r, rows, shard);
   });
   k_.cross_entropy_stats(t_, sum.floats(), target.floats(), in.data(), row_max.floats(), targets.data(), kRows, shard);
   expect_row_alone(t_, columns, logits, [&](void* out, Index r, Index rows) {
@@ -119,8 +121,10 @@ TEST_P(RowKernelDeterminism, Elements) {
   Operand x(t_, random.values(t_, count, 0, 3)), d_out(t_, random.values(t_, count)), all(t_, count), one(t_, 1);
   for (const bool backward : {false, true}) {
     const auto run = [&](void* out, Index first, Index n) {
-      if (backward) k_.gelu_backward(t_, out, d_out.at(first), x.at(first), n);
-      else k_.gelu_forward(t_, out, x.at(first), n);
+      if (backward)
+        k_.gelu_backward(t_, out, d_out.at(first), x.at(first), n);
+      else
+        k_.gelu_forward(t_, out, x.at(first), n);
     };
     run(all.data(), 0, count);
     for (Index i = 0; i < count; ++i) {

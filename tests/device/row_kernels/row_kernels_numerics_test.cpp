@@ -59,7 +59,8 @@ TEST_P(RowKernelNumerics, ExpOfSpecialValues) {
 }
 
 TEST_P(RowKernelNumerics, ActivationsAtTheirEnds) {
-  std::vector<float> x{-kInfinity, kInfinity, kNan, 1e30f, -1e30f, 100.0f, -100.0f, 0.0f, -20.0f, 20.0f, 1e-30f}, y(x.size()), d(x.size());
+  std::vector<float> x{-kInfinity, kInfinity, kNan, 1e30f, -1e30f, 100.0f, -100.0f, 0.0f, -20.0f, 20.0f, 1e-30f}, y(x.size()),
+      d(x.size());
   const std::vector<float> ones(x.size(), 1.0f);
   k_.gelu_forward(RowType::kF32, y.data(), x.data(), static_cast<Index>(x.size()));
   k_.gelu_backward(RowType::kF32, d.data(), ones.data(), x.data(), static_cast<Index>(x.size()));
@@ -97,7 +98,8 @@ TEST_P(RowKernelNumerics, ConversionToBf16HasTheBitsOfToBf16) {
   // Every upper half (all exponents, NaNs, denormals, infinities) with lower halves around the rounding boundary.
   std::vector<float> x;
   for (std::uint32_t upper = 0; upper < 0x10000u; ++upper)
-    for (const std::uint32_t lower : {0x0000u, 0x0001u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) x.push_back(std::bit_cast<float>(upper << 16 | lower));
+    for (const std::uint32_t lower : {0x0000u, 0x0001u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu})
+      x.push_back(std::bit_cast<float>(upper << 16 | lower));
   std::vector<std::uint16_t> y(x.size());
   k_.convert(RowType::kBF16, y.data(), RowType::kF32, x.data(), static_cast<Index>(x.size()));
   for (std::size_t i = 0; i < x.size(); ++i)
@@ -166,7 +168,8 @@ TEST_P(RowKernelNumerics, MaximumOfMinusInfinitiesAndNaN) {
   // The NaN shows in the sum.
   std::vector<float> sum(1), target(1);
   const std::vector<std::int32_t> targets{1};
-  k_.cross_entropy_stats(RowType::kF32, sum.data(), target.data(), rows.data() + 2, row_max.data() + 1, targets.data(), 1, {2, 0, 2});
+  k_.cross_entropy_stats(RowType::kF32, sum.data(), target.data(), rows.data() + 2, row_max.data() + 1, targets.data(), 1,
+                         {2, 0, 2});
   EXPECT_TRUE(std::isnan(sum[0]));
 }
 
@@ -178,8 +181,20 @@ TEST_P(RowKernelNumerics, DropoutKeepsExactlyTheNumbersAboveTheProbability) {
   // A probability that is one of the numbers drawn: that element is dropped, because keeping needs more.
   const float probability = uniform_at(key, 417);
   k_.dropout(RowType::kF32, y.data(), ones.data(), 1, 1, 1000, {probability, {key[0], key[1]}, 1, 0, samples.data()});
-  for (std::size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], uniform_at(key, i) > probability ? 1.0f / (1.0f - probability) : 0.0f) << i;
+  for (std::size_t i = 0; i < y.size(); ++i)
+    ASSERT_EQ(y[i], uniform_at(key, i) > probability ? 1.0f / (1.0f - probability) : 0.0f) << i;
   EXPECT_EQ(y[417], 0.0f);
+}
+
+TEST_P(RowKernelNumerics, EmptyOperandsMayBeNull) {
+  k_.fill_zero(nullptr, 0);
+  k_.convert(RowType::kF32, nullptr, RowType::kF32, nullptr, 0);
+  k_.add(RowType::kBF16, nullptr, nullptr, nullptr, 0);
+  k_.accumulate(nullptr, nullptr, 0);
+  k_.sum_squares(nullptr, nullptr, 0);
+  k_.sum_rows(RowType::kF32, nullptr, nullptr, 0, 0, Accumulate::kNo);
+  k_.embedding_forward(RowType::kF32, nullptr, nullptr, nullptr, 0, 0, 0, 0);
+  k_.cross_entropy_backward(RowType::kF32, nullptr, nullptr, nullptr, nullptr, 0, {0, 0, 0}, 1.0f);
 }
 
 TEST(RowType, OfComputeTypes) {
