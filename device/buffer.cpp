@@ -18,10 +18,13 @@ constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 // A zero-filled private mapping of `length` bytes whose start is a multiple of `alignment`.
 std::byte* map_aligned(std::int64_t length, std::int64_t alignment, const std::string& name) {
   const std::int64_t slack = alignment > kPage ? alignment : 0;
-  void* mapped = mmap(nullptr, static_cast<std::size_t>(length + slack), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* mapped =
+      mmap(nullptr, static_cast<std::size_t>(length + slack), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) {
-    throw ConfigError(fmt::format("memory: {} needs {:.1f} MB and the system refused them; make the model, the micro-batch or the "
-                                  "sequence smaller, or use more ranks", name, static_cast<double>(length) * 1e-6));
+    throw ConfigError(
+        fmt::format("memory: {} needs {:.1f} MB and the system refused them; make the model, the micro-batch or the "
+                    "sequence smaller, or use more ranks",
+                    name, static_cast<double>(length) * 1e-6));
   }
   auto* start = static_cast<std::byte*>(mapped);
   if (slack == 0) return start;

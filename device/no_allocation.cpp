@@ -35,10 +35,13 @@ AllocationExemption::~AllocationExemption() { --state.exemptions; }
 bool allocation_allowed() { return state.scopes == 0 || state.exemptions > 0; }
 
 void check_allocation_allowed(std::size_t bytes, std::string_view what) {
-  if (allocation_allowed()) [[likely]] return;
+  if (allocation_allowed()) [[likely]]
+    return;
   const AllocationExemption message;  // the message itself is allocated
-  throw InternalError(fmt::format("{}: {} allocates {} bytes where nothing may; book it while planning (if this hides another "
-                                  "error: debug.no_alloc = false shows that one)", state.scope, what, bytes));
+  throw InternalError(
+      fmt::format("{}: {} allocates {} bytes where nothing may; book it while planning (if this hides another "
+                  "error: debug.no_alloc = false shows that one)",
+                  state.scope, what, bytes));
 }
 
 }  // namespace trident

@@ -49,10 +49,10 @@ void zero(float* p, std::int64_t count) { std::memset(p, 0, static_cast<std::siz
 // Where things lie. With f32 tensors p and d_s overwrite the scores and d_p, and the accumulators are the results themselves.
 struct CpuAttention::Workspace {
   float *scores, *d_p;
-  std::byte *p, *d_s;                 // T
-  float *acc, *row_max, *row_sum;     // of a query tile, forward
-  float *d_k, *d_v;                   // of a key tile
-  float *d_q, *delta;                 // of a group of query heads
+  std::byte *p, *d_s;              // T
+  float *acc, *row_max, *row_sum;  // of a query tile, forward
+  float *d_k, *d_v;                // of a key tile
+  float *d_q, *delta;              // of a group of query heads
   std::byte* product;
   std::int64_t bytes;
 };
@@ -71,7 +71,8 @@ CpuAttention::Workspace CpuAttention::lay_out(const AttentionShape& s, std::byte
   ScratchPlan plan;
   // Through an integer: while planning there is no memory yet and base is null.
   const auto take = [&](std::int64_t bytes) {
-    return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base) + static_cast<std::uintptr_t>(plan.take(bytes).offset));
+    return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base) +
+                                        static_cast<std::uintptr_t>(plan.take(bytes).offset));
   };
   const auto take_floats = [&](std::int64_t count) { return reinterpret_cast<float*>(take(4 * count)); };
   const std::int64_t rows = std::min(kQueryTile, s.query_length), columns = std::min(kKeyTile, s.key_length);
@@ -117,7 +118,8 @@ std::int64_t CpuAttention::prepare(const AttentionShape& s) {
 }
 
 std::int64_t CpuAttention::workspace_bytes(const AttentionShape& s) const {
-  return lay_out(s, nullptr).bytes + largest_product(s, [&](const MatmulShape& product) { return matmul_.workspace_bytes(product); });
+  return lay_out(s, nullptr).bytes +
+         largest_product(s, [&](const MatmulShape& product) { return matmul_.workspace_bytes(product); });
 }
 
 void CpuAttention::multiply(const MatmulShape& shape, void* out, const void* a, const void* b, const Workspace& w) {
@@ -165,8 +167,10 @@ void CpuAttention::backward(const AttentionShape& s, TensorView d_q, TensorView 
   const std::int64_t key_bytes = s.key_length * s.head_dim * size_of(s.dtype);
   for (std::int64_t g = 0; g < s.batch * s.kv_heads; ++g) {
     const std::int64_t at_q = g * query_bytes, at_k = g * key_bytes;
-    backward_group(s, {d_q.data() + at_q, d_k.data() + at_k, d_v.data() + at_k, d_out.data() + at_q, out.data() + at_q, q.data() + at_q,
-                       k.data() + at_k, v.data() + at_k, lse.as<float>() + g * queries}, w);
+    backward_group(s,
+                   {d_q.data() + at_q, d_k.data() + at_k, d_v.data() + at_k, d_out.data() + at_q, out.data() + at_q,
+                    q.data() + at_q, k.data() + at_k, v.data() + at_k, lse.as<float>() + g * queries},
+                   w);
   }
 }
 

@@ -25,8 +25,9 @@ class CpuAttention {
   // Shapes and dtypes as in device/ops.h; checked by the caller.
   void forward(const AttentionShape& shape, TensorView out, TensorView lse, ConstTensorView q, ConstTensorView k, ConstTensorView v,
                std::byte* workspace);
-  void backward(const AttentionShape& shape, TensorView d_q, TensorView d_k, TensorView d_v, ConstTensorView d_out, ConstTensorView out,
-                ConstTensorView q, ConstTensorView k, ConstTensorView v, ConstTensorView lse, std::byte* workspace);
+  void backward(const AttentionShape& shape, TensorView d_q, TensorView d_k, TensorView d_v, ConstTensorView d_out,
+                ConstTensorView out, ConstTensorView q, ConstTensorView k, ConstTensorView v, ConstTensorView lse,
+                std::byte* workspace);
 
  private:
   struct Workspace;

@@ -15,8 +15,9 @@ void stay_on_cores(int first, int count) {
   CPU_ZERO(&cores);
   for (int core = first; core < first + count; ++core) CPU_SET(static_cast<std::size_t>(core), &cores);
   if (first < 0 || first + count > CPU_SETSIZE || sched_setaffinity(0, sizeof cores, &cores) != 0) {
-    throw ConfigError(fmt::format("run.pin = true: cores {}..{} do not exist or are not allowed to this process; set run.pin = false",
-                                  first, first + count - 1));
+    throw ConfigError(
+        fmt::format("run.pin = true: cores {}..{} do not exist or are not allowed to this process; set run.pin = false", first,
+                    first + count - 1));
   }
 }
 
@@ -28,7 +29,7 @@ IsaLevel chosen_level(const CpuFeatures& features, const CpuDeviceOptions& optio
 
 Bf16Products chosen_products(const CpuFeatures& features, IsaLevel level) {
   return level == IsaLevel::kAvx512 && features.avx512_bf16 && onednn_has_native_bf16() ? Bf16Products::kNative
-                                                                                         : Bf16Products::kConverted;
+                                                                                        : Bf16Products::kConverted;
 }
 
 }  // namespace
@@ -52,8 +53,10 @@ Stream& CpuDevice::new_stream(std::string name) {
 }
 
 std::string CpuDevice::describe() const {
-  const char* why = bf16_ == Bf16Products::kNative ? (features_.amx_bf16 ? "AMX" : "AVX512-BF16") : "no bf16 instructions: f32 arithmetic";
-  return fmt::format("cpu, {} row kernels, bf16 by {}, {} thread{} per rank", to_string(level_), why, threads_, threads_ == 1 ? "" : "s");
+  const char* why =
+      bf16_ == Bf16Products::kNative ? (features_.amx_bf16 ? "AMX" : "AVX512-BF16") : "no bf16 instructions: f32 arithmetic";
+  return fmt::format("cpu, {} row kernels, bf16 by {}, {} thread{} per rank", to_string(level_), why, threads_,
+                     threads_ == 1 ? "" : "s");
 }
 
 std::optional<int> core_for_rank(int local_rank, int local_ranks, int threads_per_rank) {

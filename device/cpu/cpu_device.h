@@ -23,8 +23,8 @@ struct CpuDeviceOptions {
 
 class CpuDevice final : public Device {
  public:
-  // Constructed on the thread that will use it: sets that thread's OpenMP team size and, if asked, its cores. Peers ring `doorbell`,
-  // which outlives the device. Throws ConfigError if the cores do not exist or are not allowed.
+  // Constructed on the thread that will use it: sets that thread's OpenMP team size and, if asked, its cores. Peers ring
+  // `doorbell`, which outlives the device. Throws ConfigError if the cores do not exist or are not allowed.
   CpuDevice(Doorbell& doorbell, const CpuDeviceOptions& options);
 
   std::string describe() const override;

@@ -25,12 +25,18 @@ CpuOps::CpuOps(IsaLevel level, Bf16Products bf16)
 
 std::int64_t CpuOps::prepare_matmul(const MatmulShape& shape) { return matmul_.prepare(shape); }
 
-void CpuOps::matmul(Stream& stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
-                    Accumulate accumulate, TensorView workspace) {
+void CpuOps::matmul(Stream& stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b,
+                    Transpose transpose_b, Accumulate accumulate, TensorView workspace) {
   const RowExtent stored_a = row_extent(a), stored_b = row_extent(b);
   const bool ta = transpose_a == Transpose::kYes, tb = transpose_b == Transpose::kYes;
-  const MatmulShape shape{ta ? stored_a.width : stored_a.rows, tb ? stored_b.rows : stored_b.width,
-                          ta ? stored_a.rows : stored_a.width, transpose_a, transpose_b, a.dtype(), out.dtype(), accumulate};
+  const MatmulShape shape{ta ? stored_a.width : stored_a.rows,
+                          tb ? stored_b.rows : stored_b.width,
+                          ta ? stored_a.rows : stored_a.width,
+                          transpose_a,
+                          transpose_b,
+                          a.dtype(),
+                          out.dtype(),
+                          accumulate};
   expect("matmul", "b", b, a.dtype(), b.num_elements());
   TRIDENT_CHECK((tb ? stored_b.width : stored_b.rows) == shape.k, "matmul: a {} and b {} do not fit together", to_string(a.shape()),
                 to_string(b.shape()));
@@ -50,8 +56,8 @@ void CpuOps::matmul(Stream& stream, TensorView out, ConstTensorView a, Transpose
 namespace {
 
 void check_attention(std::string_view operation, const AttentionShape& s) {
-  TRIDENT_CHECK(s.kv_heads > 0 && s.query_heads > 0 && s.query_heads % s.kv_heads == 0, "{}: {} query heads over {} key/value heads",
-                operation, s.query_heads, s.kv_heads);
+  TRIDENT_CHECK(s.kv_heads > 0 && s.query_heads > 0 && s.query_heads % s.kv_heads == 0,
+                "{}: {} query heads over {} key/value heads", operation, s.query_heads, s.kv_heads);
   TRIDENT_CHECK(s.dtype == DType::kF32 || s.dtype == DType::kBF16, "{}: dtype {}", operation, to_string(s.dtype));
   TRIDENT_CHECK(s.head_dim > 0, "{}: head width {}", operation, s.head_dim);
 }
@@ -121,12 +127,13 @@ namespace {
 
 // heads [B, n, S, D] beside rows [S, B, C] of which columns first_column .. + n*D are meant.
 void check_heads(std::string_view operation, ConstTensorView heads, ConstTensorView rows, std::int64_t first_column) {
-  TRIDENT_CHECK(heads.shape().rank() == 4 && rows.shape().rank() == 3, "{}: heads {} and rows {}", operation, to_string(heads.shape()),
-                to_string(rows.shape()));
+  TRIDENT_CHECK(heads.shape().rank() == 4 && rows.shape().rank() == 3, "{}: heads {} and rows {}", operation,
+                to_string(heads.shape()), to_string(rows.shape()));
   const Shape &h = heads.shape(), &r = rows.shape();
-  TRIDENT_CHECK(h[0] == r[1] && h[2] == r[0] && first_column >= 0 && first_column + h[1] * h[3] <= r[2] && heads.dtype() == rows.dtype(),
-                "{}: heads {} {} do not fit columns {}.. of rows {} {}", operation, to_string(heads.dtype()), to_string(h), first_column,
-                to_string(rows.dtype()), to_string(r));
+  TRIDENT_CHECK(
+      h[0] == r[1] && h[2] == r[0] && first_column >= 0 && first_column + h[1] * h[3] <= r[2] && heads.dtype() == rows.dtype(),
+      "{}: heads {} {} do not fit columns {}.. of rows {} {}", operation, to_string(heads.dtype()), to_string(h), first_column,
+      to_string(rows.dtype()), to_string(r));
 }
 
 }  // namespace
@@ -145,7 +152,8 @@ void CpuOps::merge_heads(Stream& stream, TensorView rows, ConstTensorView heads,
   kernels_.merge_heads(row_type(heads.dtype()), rows.data(), heads.data(), h[0], h[1], h[2], h[3], rows.shape()[2], first_column);
 }
 
-void CpuOps::rope(Stream& stream, TensorView x, ConstTensorView cos, ConstTensorView sin, ConstTensorView position, Transpose inverse) {
+void CpuOps::rope(Stream& stream, TensorView x, ConstTensorView cos, ConstTensorView sin, ConstTensorView position,
+                  Transpose inverse) {
   TRIDENT_CHECK(x.shape().rank() == 4, "rope: x is {}, expected [B, n, S, D]", to_string(x.shape()));
   const Shape& s = x.shape();
   const RowExtent table = row_extent(cos);
@@ -154,19 +162,21 @@ void CpuOps::rope(Stream& stream, TensorView x, ConstTensorView cos, ConstTensor
   expect("rope", "position", position, DType::kI32, s[0] * s[2]);
   TRIDENT_CHECK(2 * table.width <= s[3], "rope: {} pairs in heads of width {}", table.width, s[3]);
   begin(stream);
-  kernels_.rope(row_type(x.dtype()), x.data(), cos.as<float>(), sin.as<float>(), position.as<std::int32_t>(), s[0], s[1], s[2], s[3],
-                table.width, inverse);
+  kernels_.rope(row_type(x.dtype()), x.data(), cos.as<float>(), sin.as<float>(), position.as<std::int32_t>(), s[0], s[1], s[2],
+                s[3], table.width, inverse);
 }
 
 // ---- embedding
 
-void CpuOps::embedding_forward(Stream& stream, TensorView out, ConstTensorView tokens, ConstTensorView table, std::int64_t first_row) {
+void CpuOps::embedding_forward(Stream& stream, TensorView out, ConstTensorView tokens, ConstTensorView table,
+                               std::int64_t first_row) {
   const RowExtent t = row_extent(table);
   const std::int64_t rows = tokens.num_elements();
   expect("embedding_forward", "tokens", tokens, DType::kI32, rows);
   expect("embedding_forward", "out", out, table.dtype(), rows * t.width);
   begin(stream);
-  kernels_.embedding_forward(row_type(out.dtype()), out.data(), tokens.as<std::int32_t>(), table.data(), rows, t.width, first_row, t.rows);
+  kernels_.embedding_forward(row_type(out.dtype()), out.data(), tokens.as<std::int32_t>(), table.data(), rows, t.width, first_row,
+                             t.rows);
 }
 
 void CpuOps::embedding_backward(Stream& stream, TensorView d_table, ConstTensorView d_out, ConstTensorView tokens,
@@ -200,7 +210,8 @@ void CpuOps::cross_entropy_stats(Stream& stream, TensorView stats, ConstTensorVi
   expect("cross_entropy_stats", "targets", targets, DType::kI32, e.rows);
   begin(stream);
   kernels_.cross_entropy_stats(row_type(logits.dtype()), stats.as<float>(), stats.as<float>() + e.rows, logits.data(),
-                               row_max.as<float>(), targets.as<std::int32_t>(), e.rows, vocabulary_shard(e, first_column, vocabulary));
+                               row_max.as<float>(), targets.as<std::int32_t>(), e.rows,
+                               vocabulary_shard(e, first_column, vocabulary));
 }
 
 void CpuOps::cross_entropy_loss(Stream& stream, TensorView loss, ConstTensorView stats, ConstTensorView targets) {

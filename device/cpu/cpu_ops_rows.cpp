@@ -24,7 +24,8 @@ void CpuOps::rms_norm_forward(Stream& stream, TensorView y, TensorView rstd, Con
 }
 
 void CpuOps::rms_norm_backward(Stream& stream, TensorView d_x, TensorView d_weight, ConstTensorView d_y, ConstTensorView x,
-                               ConstTensorView weight, ConstTensorView rstd, Accumulate accumulate_x, Accumulate accumulate_weight) {
+                               ConstTensorView weight, ConstTensorView rstd, Accumulate accumulate_x,
+                               Accumulate accumulate_weight) {
   constexpr std::string_view kName = "rms_norm_backward";
   const RowExtent e = row_extent(x);
   expect_like(kName, "d_x", d_x, x);
@@ -33,12 +34,12 @@ void CpuOps::rms_norm_backward(Stream& stream, TensorView d_x, TensorView d_weig
   expect(kName, "weight", weight, x.dtype(), e.width);
   expect(kName, "rstd", rstd, DType::kF32, e.rows);
   begin(stream);
-  kernels_.rms_norm_backward(row_type(x.dtype()), d_x.data(), d_weight.as<float>(), d_y.data(), x.data(), weight.data(), rstd.as<float>(),
-                             e.rows, e.width, accumulate_x, accumulate_weight);
+  kernels_.rms_norm_backward(row_type(x.dtype()), d_x.data(), d_weight.as<float>(), d_y.data(), x.data(), weight.data(),
+                             rstd.as<float>(), e.rows, e.width, accumulate_x, accumulate_weight);
 }
 
-void CpuOps::layer_norm_forward(Stream& stream, TensorView y, TensorView mean, TensorView rstd, ConstTensorView x, ConstTensorView weight,
-                                ConstTensorView bias, float eps) {
+void CpuOps::layer_norm_forward(Stream& stream, TensorView y, TensorView mean, TensorView rstd, ConstTensorView x,
+                                ConstTensorView weight, ConstTensorView bias, float eps) {
   constexpr std::string_view kName = "layer_norm_forward";
   const RowExtent e = row_extent(x);
   expect_like(kName, "y", y, x);
@@ -47,8 +48,8 @@ void CpuOps::layer_norm_forward(Stream& stream, TensorView y, TensorView mean, T
   expect(kName, "weight", weight, x.dtype(), e.width);
   expect(kName, "bias", bias, x.dtype(), e.width);
   begin(stream);
-  kernels_.layer_norm_forward(row_type(x.dtype()), y.data(), mean.as<float>(), rstd.as<float>(), x.data(), weight.data(), bias.data(),
-                              e.rows, e.width, eps);
+  kernels_.layer_norm_forward(row_type(x.dtype()), y.data(), mean.as<float>(), rstd.as<float>(), x.data(), weight.data(),
+                              bias.data(), e.rows, e.width, eps);
 }
 
 void CpuOps::layer_norm_backward(Stream& stream, TensorView d_x, TensorView d_weight, TensorView d_bias, ConstTensorView d_y,
@@ -134,8 +135,8 @@ void CpuOps::dropout(Stream& stream, TensorView out, ConstTensorView x, const Dr
   expect_like("dropout", "out", out, x);
   expect("dropout", "samples", spec.samples, DType::kI64, s[1]);
   begin(stream);
-  const DropoutRows rows{spec.probability, {spec.key[0], spec.key[1]}, spec.sequence, spec.position_offset,
-                         spec.samples.as<std::int64_t>()};
+  const DropoutRows rows{
+      spec.probability, {spec.key[0], spec.key[1]}, spec.sequence, spec.position_offset, spec.samples.as<std::int64_t>()};
   kernels_.dropout(row_type(x.dtype()), out.data(), x.data(), s[0], s[1], s[2], rows);
 }
 
@@ -171,7 +172,8 @@ void CpuOps::adamw(Stream& stream, TensorView param, TensorView master, TensorVi
   expect("adamw", "grad", grad, DType::kF32, n);
   begin(stream);
   const AdamWStep step{p.lr, p.beta1, p.beta2, p.eps, p.weight_decay, p.grad_scale, p.bias_correction1, p.bias_correction2};
-  kernels_.adamw(row_type(param.dtype()), param.data(), master.as<float>(), m.as<float>(), v.as<float>(), grad.as<float>(), n, step);
+  kernels_.adamw(row_type(param.dtype()), param.data(), master.as<float>(), m.as<float>(), v.as<float>(), grad.as<float>(), n,
+                 step);
 }
 
 }  // namespace trident

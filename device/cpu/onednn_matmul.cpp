@@ -23,11 +23,12 @@ namespace trident {
 
 namespace {
 
-// Which entry point serves which product (rates in docs/benchmarks and tests/device/perf_matmul.cpp):
+// Which entry point serves which product (tests/device/perf_matmul.cpp prints the rates):
 //
 //   in    out    shape                                             entry point            why
-//   f32   f32    all                                               dnnl_sgemm             no shape is slow; the f32 primitive has 2x holes
-//   bf16  f32    a transposed, b not, k >= kLongSum (dW += dY^T X) dnnl_gemm_bf16bf16f32  1.1-1.7x the primitive on AMX, 1.0-1.1x on
+//   f32   f32    all                                               dnnl_sgemm             no shape is slow; the f32 primitive has
+//   2x holes bf16  f32    a transposed, b not, k >= kLongSum (dW += dY^T X) dnnl_gemm_bf16bf16f32  1.1-1.7x the primitive on
+//   AMX, 1.0-1.3x on
 //                                                                                         AVX512-BF16; slower for short sums
 //   bf16  any    other, native bf16                                matmul primitive       AMX / AVX512-BF16 kernels, bf16 result
 //   bf16  any    without native bf16                               dnnl_sgemm on f32      blocks converted in the workspace
@@ -159,7 +160,8 @@ class OnednnMatmul::Implementation {
     const Prepared& p = find(shape);
     switch (p.entry) {
       case EntryPoint::kNothing:
-        if (shape.accumulate == Accumulate::kNo) std::memset(out, 0, static_cast<std::size_t>(shape.m * shape.n * size_of(shape.out)));
+        if (shape.accumulate == Accumulate::kNo)
+          std::memset(out, 0, static_cast<std::size_t>(shape.m * shape.n * size_of(shape.out)));
         return;
       case EntryPoint::kSgemm:
         return sgemm(shape, static_cast<float*>(out), shape.n, static_cast<const float*>(a), static_cast<const float*>(b));
@@ -172,9 +174,9 @@ class OnednnMatmul::Implementation {
  private:
   EntryPoint choose(const MatmulShape& s) const {
     TRIDENT_CHECK(s.m >= 0 && s.n >= 0 && s.k >= 0, "{}", describe(s));
-    TRIDENT_CHECK((s.in == DType::kF32 && s.out == DType::kF32) ||
-                      (s.in == DType::kBF16 && (s.out == DType::kF32 || s.out == DType::kBF16)),
-                  "{}: products are f32 -> f32, bf16 -> f32 or bf16 -> bf16", describe(s));
+    TRIDENT_CHECK(
+        (s.in == DType::kF32 && s.out == DType::kF32) || (s.in == DType::kBF16 && (s.out == DType::kF32 || s.out == DType::kBF16)),
+        "{}: products are f32 -> f32, bf16 -> f32 or bf16 -> bf16", describe(s));
     if (s.m == 0 || s.n == 0 || s.k == 0) return EntryPoint::kNothing;
     if (s.in == DType::kF32) return EntryPoint::kSgemm;
     if (bf16_ == Bf16Products::kConverted) return EntryPoint::kConvertedSgemm;
@@ -237,8 +239,8 @@ class OnednnMatmul::Implementation {
     return rows * s.k + s.k * columns + rows * columns + columns;
   }
 
-  // Rows first .. first+count-1 of op(x) as a dense f32 block; x is stored [extent, k] or, transposed, [k, extent]. The block keeps the
-  // operand's own orientation.
+  // Rows first .. first+count-1 of op(x) as a dense f32 block; x is stored [extent, k] or, transposed, [k, extent]. The block keeps
+  // the operand's own orientation.
   void convert_block(float* block, const void* x, Transpose stored_by_k, std::int64_t extent, std::int64_t k, std::int64_t first,
                      std::int64_t count) const {
     const auto* bits = static_cast<const std::uint16_t*>(x);

@@ -26,7 +26,8 @@ inline void expect(std::string_view operation, std::string_view operand, ConstTe
   TRIDENT_CHECK(view.where() != MemoryKind::kDevice, "{}: {} lies in device memory", operation, operand);
 }
 
-inline void expect_shape(std::string_view operation, std::string_view operand, ConstTensorView view, DType dtype, const Shape& shape) {
+inline void expect_shape(std::string_view operation, std::string_view operand, ConstTensorView view, DType dtype,
+                         const Shape& shape) {
   expect(operation, operand, view, dtype, shape.num_elements());
   TRIDENT_CHECK(view.shape() == shape, "{}: {} is {}, expected {}", operation, operand, to_string(view.shape()), to_string(shape));
 }

@@ -15,9 +15,14 @@ namespace {
 struct Tensors {
   TestTensor q, k, v, d_out, out, lse, d_q, d_k, d_v;
   explicit Tensors(const AttentionShape& s)
-      : q(s.dtype, {s.batch, s.query_heads, s.query_length, s.head_dim}), k(s.dtype, {s.batch, s.kv_heads, s.key_length, s.head_dim}),
-        v(s.dtype, k.view().shape()), d_out(s.dtype, q.view().shape()), out(s.dtype, q.view().shape()),
-        lse(DType::kF32, {s.batch, s.query_heads, s.query_length}), d_q(s.dtype, q.view().shape()), d_k(s.dtype, k.view().shape()),
+      : q(s.dtype, {s.batch, s.query_heads, s.query_length, s.head_dim}),
+        k(s.dtype, {s.batch, s.kv_heads, s.key_length, s.head_dim}),
+        v(s.dtype, k.view().shape()),
+        d_out(s.dtype, q.view().shape()),
+        out(s.dtype, q.view().shape()),
+        lse(DType::kF32, {s.batch, s.query_heads, s.query_length}),
+        d_q(s.dtype, q.view().shape()),
+        d_k(s.dtype, k.view().shape()),
         d_v(s.dtype, k.view().shape()) {
     q.randomize("q", 2), k.randomize("k", 2), v.randomize("v"), d_out.randomize("d_out");
     for (TestTensor* t : {&out, &lse, &d_q, &d_k, &d_v}) t->fill(kNaN);
@@ -38,9 +43,10 @@ void run(const AttentionShape& s, Tensors& t, std::optional<IsaLevel> level = st
   const TestTensor workspace(DType::kU8, {ops.attention_workspace(s)});
   {
     const NoAllocationScope step("attention");
-    ops.attention_forward(device.compute_stream(), s, t.out.view(), t.lse.view(), t.q.view(), t.k.view(), t.v.view(), workspace.view());
-    ops.attention_backward(device.compute_stream(), s, t.d_q.view(), t.d_k.view(), t.d_v.view(), t.d_out.view(), t.out.view(), t.q.view(),
-                           t.k.view(), t.v.view(), t.lse.view(), workspace.view());
+    ops.attention_forward(device.compute_stream(), s, t.out.view(), t.lse.view(), t.q.view(), t.k.view(), t.v.view(),
+                          workspace.view());
+    ops.attention_backward(device.compute_stream(), s, t.d_q.view(), t.d_k.view(), t.d_v.view(), t.d_out.view(), t.out.view(),
+                           t.q.view(), t.k.view(), t.v.view(), t.lse.view(), workspace.view());
   }
   EXPECT_TRUE(workspace.guards_intact());
   for (const TestTensor* x : {&t.out, &t.lse, &t.d_q, &t.d_k, &t.d_v}) EXPECT_TRUE(x->guards_intact());
@@ -68,14 +74,15 @@ void check(const AttentionShape& s, std::optional<IsaLevel> level = std::nullopt
                            level ? to_string(*level) : "own level"));
   Tensors t(s);
   run(s, t, level);
-  const reference::Attention r{s.batch, s.query_heads, s.kv_heads, s.query_length, s.key_length, s.head_dim,
-                               s.query_offset, s.key_offset, s.scale, s.causal};
+  const reference::Attention r{s.batch,    s.query_heads,  s.kv_heads,   s.query_length, s.key_length,
+                               s.head_dim, s.query_offset, s.key_offset, s.scale,        s.causal};
   std::vector<double> out(static_cast<std::size_t>(t.q.view().num_elements())), d_q(out.size());
   std::vector<double> lse(static_cast<std::size_t>(t.lse.view().num_elements()));
   std::vector<double> d_k(static_cast<std::size_t>(t.k.view().num_elements())), d_v(d_k.size());
   const std::vector<double> q = t.q.values(), k = t.k.values(), v = t.v.values(), d_out = t.d_out.values();
   reference::attention_forward(r, out.data(), lse.data(), q.data(), k.data(), v.data());
-  reference::attention_backward(r, d_q.data(), d_k.data(), d_v.data(), d_out.data(), out.data(), q.data(), k.data(), v.data(), lse.data());
+  reference::attention_backward(r, d_q.data(), d_k.data(), d_v.data(), d_out.data(), out.data(), q.data(), k.data(), v.data(),
+                                lse.data());
   const double tolerance = s.dtype == DType::kF32 ? 4e-6 : 2e-2;  // bf16: p, d_s and results are rounded to 8 bits
   expect_close("out", t.out, out, tolerance);
   expect_close("lse", t.lse, lse, 4e-6);
@@ -213,8 +220,9 @@ TEST(Attention, MistakesAreNamed) {
   ops.attention_workspace(s);
   EXPECT_NE(forward(t.q.view(), enough.view()).find("attention_forward: k is f32 [1, 2, 4, 4]"), std::string::npos);
   EXPECT_NE(forward(t.k.view(), none.view()).find("a workspace of 0 bytes"), std::string::npos);
-  EXPECT_THROW(ops.attention_backward(device.compute_stream(), s, t.d_q.view(), t.d_k.view(), t.d_v.view(), t.d_out.view(), t.out.view(),
-                                      t.q.view(), t.k.view(), t.v.view(), t.lse.view(), none.view()), InternalError);
+  EXPECT_THROW(ops.attention_backward(device.compute_stream(), s, t.d_q.view(), t.d_k.view(), t.d_v.view(), t.d_out.view(),
+                                      t.out.view(), t.q.view(), t.k.view(), t.v.view(), t.lse.view(), none.view()),
+               InternalError);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The CPU device: what it says about itself, its options, its streams, the checks of its operations, and the twin without CUDA.
-#include <gtest/gtest.h>
+#include "device/cpu/cpu_device.h"
 
+#include <gtest/gtest.h>
 #include <omp.h>
 #include <sched.h>
 
@@ -8,7 +9,6 @@
 #include <functional>
 #include <thread>
 
-#include "device/cpu/cpu_device.h"
 #include "device/cuda_device.h"
 #include "device/no_allocation.h"
 #include "tests/device/operands.h"
@@ -54,7 +54,10 @@ TEST(CpuDevice, SetsThreadsOfItsOwnThreadOnly) {
   }).join();
   EXPECT_EQ(omp_get_max_threads(), before);
   Doorbell bell;
-  EXPECT_NE(message_of([&] { CpuDevice(bell, {0, std::nullopt, std::nullopt}); }).find("run.threads_per_rank = 0"), std::string::npos);
+  EXPECT_NE(message_of([&] {
+              CpuDevice(bell, {0, std::nullopt, std::nullopt});
+            }).find("run.threads_per_rank = 0"),
+            std::string::npos);
 }
 
 TEST(CpuDevice, PinsItsThread) {
@@ -127,7 +130,8 @@ TEST(CpuOps, MistakesAreNamed) {
   CpuDevice device(bell, {});
   Ops& ops = device.ops();
   Stream& s = device.compute_stream();
-  const TestTensor x(DType::kF32, {2, 3, 4}), wide(DType::kF32, {2, 3, 8}), row(DType::kF32, {4}), six(DType::kF32, {6}), half(DType::kBF16, {2, 3, 4});
+  const TestTensor x(DType::kF32, {2, 3, 4}), wide(DType::kF32, {2, 3, 8}), row(DType::kF32, {4}), six(DType::kF32, {6}),
+      half(DType::kBF16, {2, 3, 4});
   const TestTensor heads(DType::kF32, {3, 2, 2, 2}), ints(DType::kI32, {6}), f64(DType::kF64, {1});
   const auto v = [](const TestTensor& t) { return t.view(); };
   const Accumulate no = Accumulate::kNo;
@@ -135,7 +139,8 @@ TEST(CpuOps, MistakesAreNamed) {
       {"rms_norm_forward: y", [&] { ops.rms_norm_forward(s, v(wide), v(six), v(x), v(row), 1e-5f); }},
       {"rms_norm_backward: d_weight", [&] { ops.rms_norm_backward(s, v(x), v(six), v(x), v(x), v(row), v(six), no, no); }},
       {"layer_norm_forward: bias", [&] { ops.layer_norm_forward(s, v(x), v(six), v(six), v(x), v(row), v(six), 1e-5f); }},
-      {"layer_norm_backward: mean", [&] { ops.layer_norm_backward(s, v(x), v(row), v(row), v(x), v(x), v(row), v(row), v(six), no, no); }},
+      {"layer_norm_backward: mean",
+       [&] { ops.layer_norm_backward(s, v(x), v(row), v(row), v(x), v(x), v(row), v(row), v(six), no, no); }},
       {"swiglu_forward: gate_up", [&] { ops.swiglu_forward(s, v(x), v(x)); }},
       {"swiglu_backward: d_gate_up", [&] { ops.swiglu_backward(s, v(x), v(x), v(wide)); }},
       {"gelu_forward: out", [&] { ops.gelu_forward(s, v(half), v(x)); }},
@@ -145,7 +150,8 @@ TEST(CpuOps, MistakesAreNamed) {
       {"cross_entropy_max: row_max", [&] { ops.cross_entropy_max(s, v(row), v(x), 0, 4); }},
       {"cross_entropy_stats: stats", [&] { ops.cross_entropy_stats(s, v(six), v(x), v(six), v(ints), 0, 4); }},
       {"cross_entropy_loss: loss", [&] { ops.cross_entropy_loss(s, v(row), v(x), v(ints)); }},
-      {"cross_entropy_backward: targets", [&] { ops.cross_entropy_backward(s, v(x), v(six), TensorView(x.view().data(), DType::kF32, {12}), v(six), 0, 4, 1.0f); }},
+      {"cross_entropy_backward: targets",
+       [&] { ops.cross_entropy_backward(s, v(x), v(six), TensorView(x.view().data(), DType::kF32, {12}), v(six), 0, 4, 1.0f); }},
       {"add_bias: bias", [&] { ops.add_bias(s, v(x), v(six)); }},
       {"sum_rows: out", [&] { ops.sum_rows(s, v(six), v(x), no); }},
       {"add: b", [&] { ops.add(s, v(x), v(x), v(half)); }},

@@ -1,4 +1,6 @@
 // Doorbells, queue streams, and how a rank waits.
+#include "device/cpu/cpu_stream.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -7,7 +9,6 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "device/cpu/cpu_stream.h"
 #include "device/no_allocation.h"
 
 namespace trident {

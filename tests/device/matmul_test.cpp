@@ -84,7 +84,8 @@ TEST(Matmul, EveryLayoutTypeAndLevelIsExactOnIntegers) {
   for (const IsaLevel level : levels()) {
     SCOPED_TRACE(to_string(level));
     Fixture f(level);
-    for (const Extents e : {Extents{1, 1, 1}, {1, 17, 5}, {7, 1, 33}, {3, 5, 1}, {16, 16, 16}, {33, 65, 129}, {64, 48, 64}, {2, 300, 7}})
+    for (const Extents e :
+         {Extents{1, 1, 1}, {1, 17, 5}, {7, 1, 33}, {3, 5, 1}, {16, 16, 16}, {33, 65, 129}, {64, 48, 64}, {2, 300, 7}})
       check_layouts(f.device, e);
   }
 }
@@ -115,7 +116,8 @@ TEST(Matmul, RandomOperandsAreWithinF32Rounding) {
     Fixture f(level);
     for (const DType in : {DType::kF32, DType::kBF16}) {
       const MatmulShape s{48, 80, 200, Transpose::kNo, Transpose::kYes, in, DType::kF32, Accumulate::kNo};
-      const TestTensor a = std::move(TestTensor(in, {48, 200}).randomize("a")), b = std::move(TestTensor(in, {80, 200}).randomize("b"));
+      const TestTensor a = std::move(TestTensor(in, {48, 200}).randomize("a")),
+                       b = std::move(TestTensor(in, {80, 200}).randomize("b"));
       std::vector<double> expected(48 * 80), magnitude(48 * 80), abs_a = a.values(), abs_b = b.values();
       for (double& x : abs_a) x = std::abs(x);
       for (double& x : abs_b) x = std::abs(x);
@@ -144,7 +146,8 @@ TEST(Matmul, SameBitsWhateverRanBeforeAndWhereverThingsLie) {
     for (const Transpose ta : {Transpose::kNo, Transpose::kYes}) {
       Fixture f, fresh;
       const MatmulShape s{100, 72, 520, ta, Transpose::kNo, in, DType::kF32, Accumulate::kNo};
-      const TestTensor a = std::move(TestTensor(in, stored(100, 520, ta)).randomize("a")), b = std::move(TestTensor(in, {520, 72}).randomize("b"));
+      const TestTensor a = std::move(TestTensor(in, stored(100, 520, ta)).randomize("a")),
+                       b = std::move(TestTensor(in, {520, 72}).randomize("b"));
       const TestTensor a_shifted = std::move(TestTensor(in, stored(100, 520, ta), 3).randomize("a"));
       const TestTensor b_shifted = std::move(TestTensor(in, {520, 72}, 5).randomize("b"));
       const TestTensor first = run(f.device, s, a, b, a);
@@ -164,7 +167,8 @@ TEST(Matmul, TwoThreadsComputeTheSame) {
       check_exact(device, {130, 200, 96, Transpose::kNo, Transpose::kYes, in, in, Accumulate::kNo});
       check_exact(device, {130, 200, 600, Transpose::kYes, Transpose::kNo, in, DType::kF32, Accumulate::kYes});
     }
-  }).join();
+  })
+      .join();
 }
 
 TEST(Matmul, UsesTheKernelMadeForTheShape) {
@@ -191,7 +195,8 @@ TEST(Matmul, UsesTheKernelMadeForTheShape) {
 TEST(Matmul, MistakesAreNamed) {
   Fixture f;
   Ops& ops = f.device.ops();
-  const TestTensor a(DType::kF32, {4, 8}), b(DType::kF32, {8, 3}), out(DType::kF32, {4, 3}), half(DType::kBF16, {8, 3}), none(DType::kU8, {0});
+  const TestTensor a(DType::kF32, {4, 8}), b(DType::kF32, {8, 3}), out(DType::kF32, {4, 3}), half(DType::kBF16, {8, 3}),
+      none(DType::kU8, {0});
   const auto message = [&](TensorView o, TensorView x, Transpose tx, TensorView y, Transpose ty) -> std::string {
     try {
       ops.matmul(f.device.compute_stream(), o, x, tx, y, ty, Accumulate::kNo, none.view());
@@ -212,7 +217,8 @@ TEST(Matmul, MistakesAreNamed) {
   ASSERT_GT(converted.device.ops().prepare_matmul(s), 0);
   const TestTensor x(DType::kBF16, {8, 8}), y(DType::kF32, {8, 8});
   EXPECT_THROW(converted.device.ops().matmul(converted.device.compute_stream(), y.view(), x.view(), n, x.view(), n, Accumulate::kNo,
-                                             none.view()), InternalError);
+                                             none.view()),
+               InternalError);
 }
 
 }  // namespace

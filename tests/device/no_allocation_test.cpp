@@ -1,4 +1,6 @@
 // The guard against allocation inside a step: it is linked in, it throws, it can be lifted.
+#include "device/no_allocation.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,7 +12,6 @@
 
 #include "core/check.h"
 #include "device/buffer.h"
-#include "device/no_allocation.h"
 
 namespace trident {
 namespace {
@@ -54,7 +55,8 @@ TEST(NoAllocation, AlignedNewThrows) {
   EXPECT_NE(thrown_in_scope([] {
               auto p = std::make_unique<Wide>();
               asm volatile("" : : "g"(p.get()) : "memory");
-            }), "");
+            }),
+            "");
   const auto p = std::make_unique<Wide>();
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(p.get()) % 128, 0u);
 }
@@ -81,11 +83,13 @@ TEST(NoAllocation, AnExemptionLiftsIt) {
   EXPECT_EQ(thrown_in_scope([] {
               const AllocationExemption exemption;
               allocate_some();
-            }), "");
+            }),
+            "");
   EXPECT_NE(thrown_in_scope([] {
               { const AllocationExemption exemption; }
               allocate_some();
-            }), "");
+            }),
+            "");
 }
 
 TEST(NoAllocation, ScopesNestAndNameTheInnermost) {
@@ -96,9 +100,17 @@ TEST(NoAllocation, ScopesNestAndNameTheInnermost) {
     const NoAllocationScope a("outer");
     {
       const NoAllocationScope b("inner");
-      try { allocate_some(); } catch (const InternalError& e) { inner = e.what(); }
+      try {
+        allocate_some();
+      } catch (const InternalError& e) {
+        inner = e.what();
+      }
     }
-    try { allocate_some(); } catch (const InternalError& e) { outer = e.what(); }
+    try {
+      allocate_some();
+    } catch (const InternalError& e) {
+      outer = e.what();
+    }
   }
   EXPECT_EQ(inner.find("inner:"), 0u) << inner;
   EXPECT_EQ(outer.find("outer:"), 0u) << outer;

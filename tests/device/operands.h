@@ -49,13 +49,15 @@ class TestTensor {
   // Uniform in (-scale, scale], different for every name.
   TestTensor& randomize(const std::string& name, double scale = 1.0) {
     const PhiloxKey key = random_key(1234, RandomPurpose::kTest, name);
-    for (std::int64_t i = 0; i < view_.num_elements(); ++i) set(i, scale * (2.0 * uniform_at(key, static_cast<std::uint64_t>(i)) - 1.0));
+    for (std::int64_t i = 0; i < view_.num_elements(); ++i)
+      set(i, scale * (2.0 * uniform_at(key, static_cast<std::uint64_t>(i)) - 1.0));
     return *this;
   }
   // Integers -3..3: their sums are exact in any order.
   TestTensor& integers(const std::string& name) {
     const PhiloxKey key = random_key(99, RandomPurpose::kTest, name);
-    for (std::int64_t i = 0; i < view_.num_elements(); ++i) set(i, std::floor(7.0 * uniform_at(key, static_cast<std::uint64_t>(i)) - 0.001) - 3.0);
+    for (std::int64_t i = 0; i < view_.num_elements(); ++i)
+      set(i, std::floor(7.0 * uniform_at(key, static_cast<std::uint64_t>(i)) - 0.001) - 3.0);
     return *this;
   }
   bool same_bits(const TestTensor& other) const {

@@ -47,7 +47,8 @@ double product_rate(CpuDevice& device, OnednnMatmul& names, const MatmulShape& s
 }
 
 // A layer y[M,N] = x[M,K] W[N,K]^T: its three products.
-void print_layer(CpuDevice& device, OnednnMatmul& names, DType dtype, std::int64_t m, std::int64_t n, std::int64_t k, double budget) {
+void print_layer(CpuDevice& device, OnednnMatmul& names, DType dtype, std::int64_t m, std::int64_t n, std::int64_t k,
+                 double budget) {
   const Transpose no = Transpose::kNo, yes = Transpose::kYes;
   const MatmulShape products[] = {{m, n, k, no, yes, dtype, dtype, Accumulate::kNo},
                                   {m, k, n, no, no, dtype, dtype, Accumulate::kNo},
@@ -72,14 +73,15 @@ void print_attention(CpuDevice& device, DType dtype, std::int64_t heads, std::in
   const TestTensor workspace(DType::kU8, {device.ops().attention_workspace(s)});
   const double product = 1e-9 * static_cast<double>(heads * length * (length + 1) * width);
   const double forward = median_seconds(budget, [&] {
-    device.ops().attention_forward(device.compute_stream(), s, out.view(), lse.view(), q.view(), k.view(), v.view(), workspace.view());
+    device.ops().attention_forward(device.compute_stream(), s, out.view(), lse.view(), q.view(), k.view(), v.view(),
+                                   workspace.view());
   });
   const double backward = median_seconds(budget, [&] {
-    device.ops().attention_backward(device.compute_stream(), s, d_q.view(), d_k.view(), d_v.view(), d_out.view(), out.view(), q.view(),
-                                    k.view(), v.view(), lse.view(), workspace.view());
+    device.ops().attention_backward(device.compute_stream(), s, d_q.view(), d_k.view(), d_v.view(), d_out.view(), out.view(),
+                                    q.view(), k.view(), v.view(), lse.view(), workspace.view());
   });
-  fmt::print("{:<5} attention heads={} S={} D={}  forward {:.2f} ms {:.1f} GF/s  backward {:.2f} ms {:.1f} GF/s\n", to_string(dtype),
-             heads, length, width, 1e3 * forward, 2 * product / forward, 1e3 * backward, 5 * product / backward);
+  fmt::print("{:<5} attention heads={} S={} D={}  forward {:.2f} ms {:.1f} GF/s  backward {:.2f} ms {:.1f} GF/s\n",
+             to_string(dtype), heads, length, width, 1e3 * forward, 2 * product / forward, 1e3 * backward, 5 * product / backward);
 }
 
 }  // namespace
