@@ -11,6 +11,7 @@
 
 #include "core/zero_policy.h"
 #include "model/gpt.h"
+#include "model/head.h"
 #include "model/model_constants.h"
 #include "parallel/param_store.h"
 #include "tests/support/reference_model.h"
@@ -79,8 +80,8 @@ class ModelRank {
       for (std::size_t i = 0; i < specs.size(); ++i) collector.add(rank_.rank(), specs[i], store_.grad(unit, static_cast<int>(i)));
     }
   }
-  const UnitPlan& plan(int unit) const { return plans_[index(unit)]; }
-  TensorView gradient_stream() { return input(num_units(config_)); }
+  // This rank's columns [R, padded V/t], between forward and backward.
+  ConstTensorView logits() { return dynamic_cast<const Head&>(*layers_.back()).logits(run(head_unit(config_))); }
 
  private:
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }

@@ -1,92 +1,30 @@
 // Whole tiny models on 1, 2 and 4 tensor-parallel ranks against the reference model in double: loss and every parameter's gradient.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "device/no_allocation.h"
+#include "tests/model/layers/layout_outcome.h"
 #include "tests/model/layers/tiny_models.h"
-#include "tests/support/model_rank.h"
 
 namespace trident {
 namespace {
 
-using testing::GradientCollector;
+using testing::expect_close;
+using testing::geometry_of;
+using testing::Layout;
 using testing::LogicalTensors;
 using testing::ModelRank;
+using testing::Outcome;
 using testing::TensorRank;
 
-struct Layout {
-  int degree = 1;
-  bool sequence_parallel = false;
-  RecomputePolicy recompute = RecomputePolicy::kNone;
-  DType compute = DType::kF32;
-};
-
-struct Outcome {
-  double loss = 0.0;
-  LogicalTensors gradients;
-};
-
-LayerGeometry geometry_of(const Layout& layout, const reference::ModelBatch& batch, int rank) {
-  return {.sequence = batch.sequence,
-          .micro_batch = batch.samples,
-          .tensor_degree = layout.degree,
-          .tensor_rank = rank,
-          .sequence_parallel = layout.sequence_parallel,
-          .compute = layout.compute,
-          .recompute = layout.recompute,
-          .seed = batch.seed};
-}
-
-// `backwards` micro-batches (the same one), their gradients accumulated.
+// The tiny batch and weights of a model over the ranks of a layout.
 Outcome run_product(const ModelConfig& config, const Layout& layout, int backwards = 1) {
-  const reference::ModelBatch batch = testing::tiny_batch(config);
-  const LogicalTensors weights = testing::tiny_weights(config);
-  const TensorLayout tensor{layout.degree, layout.sequence_parallel};
-  check_layout(config, tensor, batch.sequence);
-  GradientCollector collector(layout.degree);
-  std::vector<double> losses(static_cast<std::size_t>(layout.degree));
-  testing::run_tensor_ranks(layout.degree, partial_axes(config, tensor), [&](TensorRank& rank) {
-    ModelRank model(rank, config, geometry_of(layout, batch, rank.rank()), weights);
-    model.set_batch(batch);
-    for (int i = 0; i < backwards; ++i) {
-      losses[static_cast<std::size_t>(rank.rank())] = model.forward();
-      model.backward(i == 0 ? Accumulate::kNo : Accumulate::kYes);
-    }
-    model.collect(collector);
-  });
-  for (const double loss : losses) EXPECT_EQ(loss, losses.front());
-  return {losses.front(), collector.whole()};
-}
-
-double norm_of(const std::vector<double>& values) {
-  double sum = 0.0;
-  for (const double value : values) sum += value * value;
-  return std::sqrt(sum);
-}
-
-double norm_of(const LogicalTensors& tensors) {
-  double sum = 0.0;
-  for (const auto& [name, values] : tensors) sum += norm_of(values) * norm_of(values);
-  return std::sqrt(sum);
-}
-
-// |g - r| <= tolerance |r| + floor |G| for every tensor, 2-norms, G the whole gradient.
-void expect_close(const LogicalTensors& gradients, const LogicalTensors& reference, double tolerance, double floor) {
-  const double whole = norm_of(reference);
-  ASSERT_EQ(gradients.size(), reference.size());
-  for (const auto& [name, expected] : reference) {
-    std::vector<double> difference = gradients.at(name);
-    ASSERT_EQ(difference.size(), expected.size()) << name;
-    for (std::size_t i = 0; i < expected.size(); ++i) difference[i] -= expected[i];
-    EXPECT_LE(norm_of(difference), tolerance * norm_of(expected) + floor * whole) << name;
-  }
+  return run_layout(config, testing::tiny_weights(config), testing::tiny_batch(config), layout, backwards);
 }
 
 Outcome run_reference(const ModelConfig& config) {
   reference::Model<double> model(config, testing::tiny_weights(config));
   const double loss = model.run(testing::tiny_batch(config));
-  return {loss, model.gradients()};
+  return {loss, {}, model.gradients()};
 }
 
 class ModelParityTest : public ::testing::TestWithParam<testing::TinyModel> {};
