@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# build.sh [PRESET [TARGET...]]: configures and builds build/PRESET (release by default; all targets by default).
+#
+# A TARGET may be a folder: tests/core/all builds what lies in tests/core and nothing else.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+preset=${1:-release}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# CMake's chatter is shown when it fails.
+cmake --preset "$preset" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+cmake --build "build/$preset" --parallel "$(nproc)" ${2:+--target "${@:2}"}

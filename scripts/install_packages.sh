@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# install_packages.sh [PACKAGE...]: installs what building, testing and the demo need on Debian 12, and the packages named.
+#
+# What is there already is left alone; then neither root nor network is needed. Otherwise it runs apt-get, through sudo if not root.
+# scripts/prepare_corpus.sh needs nothing more than a bare Debian.
+set -euo pipefail
+
+packages=(g++ cmake ninja-build ccache libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libgtest-dev zstd "$@")
+
+missing=()
+for package in "${packages[@]}"; do
+  [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || missing+=("$package")
+done
+((${#missing[@]})) || exit 0
+
+as_root=()
+if ((EUID != 0)); then
+  command -v sudo >/dev/null || { echo "install_packages.sh: missing ${missing[*]}; run as root or install sudo" >&2; exit 1; }
+  as_root=(sudo)
+fi
+echo "installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt=("${as_root[@]}" apt-get -q -o Acquire::Retries=3 -o Dpkg::Use-Pty=0)
+# Old package lists may do as well; if they do not, the installation says so.
+"${apt[@]}" update || echo "install_packages.sh: package lists could not be refreshed" >&2
+"${apt[@]}" install -y --no-install-recommends "${missing[@]}"
