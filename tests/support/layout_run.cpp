@@ -1,0 +1,177 @@
+#include "tests/support/layout_run.h"
+
+#include <cmath>
+#include <cstring>
+#include <mutex>
+
+#include "core/philox.h"
+#include "device/cpu/cpu_device.h"
+#include "parallel/thread_world.h"
+#include "train/machine.h"
+
+namespace trident::testing {
+namespace {
+
+// Writes the elements of `shard_values` that this rank is the one owner of into their tensors.
+void collect(const ParamStore& store, const ParallelContext& context, TensorView ParamShard::*values, NamedTensors& out) {
+  const int degree = context.grid().degrees().tensor, rank = context.coordinates().tensor;
+  for (const ParamShard& shard : store.shards()) {
+    if (!shard.counts_in_norm) continue;
+    for (const ShardPiece& piece : shard.pieces) {
+      if (!piece.norm_owner) continue;
+      const ElementMap map(*piece.spec, degree, rank);
+      const float* from = (shard.*values).as<float>() + piece.shard_begin;
+      for (std::int64_t i = 0; i < piece.count; ++i) {
+        const auto element = map(piece.param_begin + i);
+        if (!element) continue;
+        std::vector<float>& tensor = out[element->part->tensor];
+        tensor.resize(static_cast<std::size_t>(element->part->tensor_shape.num_elements()), std::nanf(""));
+        tensor[static_cast<std::size_t>(element->index)] = from[i];
+      }
+    }
+  }
+}
+
+double norm2(const std::vector<float>& v) {
+  double sum = 0;
+  for (const float x : v) sum += static_cast<double>(x) * x;
+  return std::sqrt(sum);
+}
+
+}  // namespace
+
+LoadSamples random_tokens(std::int64_t vocabulary, std::int64_t sequence) {
+  return [=](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const PhiloxKey key = random_key(7, RandomPurpose::kTest, static_cast<std::uint64_t>(first + i));
+      const auto token = [&](std::int64_t s) {
+        return static_cast<std::int32_t>(static_cast<double>(uniform_at(key, static_cast<std::uint64_t>(s)) - 1e-7f) * static_cast<double>(vocabulary));
+      };
+      for (std::int64_t s = 0; s < sequence; ++s) {
+        const auto at = static_cast<std::size_t>(s * count + i);
+        if (!tokens.empty()) tokens[at] = token(s);
+        if (!targets.empty()) targets[at] = token(s + 1);
+      }
+    }
+  };
+}
+
+LayoutRun run_layout(const std::string& config_text, const std::vector<std::string>& settings, const LayoutRunOptions& options) {
+  std::vector<std::string> all{"run.dir=\"unused\"", "run.steps=1000", "data.train=\"unused\""};
+  all.insert(all.end(), settings.begin(), settings.end());
+  const TrainConfig config = parse_train_config(config_text, "test", all);
+  LayoutRun run;
+  run.plan = make_run_plan(config, resolve_model(config), 0, cpu_machine_facts(1));
+  const int world_size = run.plan.world_size();
+  run.planned_bytes.resize(static_cast<std::size_t>(world_size));
+  run.high_water.resize(static_cast<std::size_t>(world_size));
+  const LoadSamples load = options.load ? options.load : random_tokens(run.plan.model.vocab_size, config.batch.sequence);
+
+  ThreadWorld world(world_size, /*timeout_seconds=*/60.0);
+  std::mutex mutex;
+  run_thread_ranks(world, [&](int rank) {
+    CpuDevice device(world.doorbell(rank), CpuDeviceOptions{});
+    RankTrainer trainer(run.plan, device, world.communicator(rank, device.progress()));
+    int step = 0;
+    if (options.before_steps) options.before_steps(trainer);
+    {
+      const std::lock_guard lock(mutex);
+      collect(trainer.store(), trainer.context(), &ParamShard::master, run.initial);
+    }
+    trainer.set_gradient_hook([&](const ParamStore& store) {
+      if (options.on_gradients) options.on_gradients(store, trainer.context(), step);
+      if (step != 0) return;
+      const std::lock_guard lock(mutex);
+      collect(store, trainer.context(), &ParamShard::grad, run.gradients);
+    });
+    for (; step < options.steps; ++step) {
+      trainer.context().reset_bytes_sent();
+      const StepResult result = trainer.step(load);
+      if (rank != 0) continue;
+      run.losses.push_back(result.loss);
+      run.grad_norms.push_back(result.grad_norm);
+      run.applied.push_back(result.applied);
+    }
+    const auto bytes = trainer.context().bytes_sent();
+    if (options.after_steps) options.after_steps(trainer);
+    const double eval_loss = options.evaluate ? trainer.evaluate(load, 2, {}).loss : 0;
+    trainer.drain();
+    const std::lock_guard lock(mutex);
+    for (std::size_t a = 0; a < bytes.size(); ++a) run.bytes_sent[a] += bytes[a];
+    collect(trainer.store(), trainer.context(), &ParamShard::master, run.weights);
+    run.planned_bytes[static_cast<std::size_t>(rank)] = trainer.arena().planned_bytes();
+    run.high_water[static_cast<std::size_t>(rank)] = trainer.arena().high_water();
+    if (rank == 0) run.eval_loss = eval_loss;
+  });
+  return run;
+}
+
+std::string tiny_llama_config() {
+  return R"({
+    "model": {"model_type": "llama", "vocab_size": 97, "hidden_size": 64, "num_hidden_layers": 16, "num_attention_heads": 8,
+              "num_key_value_heads": 4, "intermediate_size": 96, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+              "tie_word_embeddings": false},
+    "parallel": {"data": 1, "pipeline": 1, "tensor": 1, "sequence_parallel": false},
+    "batch": {"global": 8, "micro": 1, "sequence": 16},
+    "precision": {"compute": "fp32"},
+    "optimizer": {"lr": 3e-4, "grad_clip": 1.0},
+    "lr_schedule": {"type": "constant", "warmup_steps": 4}
+  })";
+}
+
+std::string tiny_gpt2_config() {
+  return R"({
+    "model": {"model_type": "gpt2", "vocab_size": 97, "n_embd": 64, "n_layer": 16, "n_head": 8, "n_positions": 64},
+    "parallel": {"data": 1, "pipeline": 1, "tensor": 1, "sequence_parallel": false},
+    "batch": {"global": 8, "micro": 1, "sequence": 16},
+    "precision": {"compute": "fp32"},
+    "optimizer": {"lr": 3e-4, "grad_clip": 1.0},
+    "lr_schedule": {"type": "constant", "warmup_steps": 4}
+  })";
+}
+
+std::string compare_losses(const LayoutRun& run, const LayoutRun& reference) {
+  for (std::size_t i = 0; i < reference.losses.size(); ++i) {
+    const double loss = run.losses.at(i), expected = reference.losses[i];
+    if (!(std::abs(loss - expected) <= 1e-6 * std::abs(expected))) return fmt::format("loss of step {}: {:.9g}, expected {:.9g}", i + 1, loss, expected);
+    const double norm = run.grad_norms.at(i), expected_norm = reference.grad_norms[i];
+    if (!(std::abs(norm - expected_norm) <= 1e-5 * expected_norm)) {
+      return fmt::format("gradient norm of step {}: {:.9g}, expected {:.9g}", i + 1, norm, expected_norm);
+    }
+  }
+  return "";
+}
+
+std::string compare_gradients(const NamedTensors& gradients, const NamedTensors& reference) {
+  double whole = 0;
+  for (const auto& [name, r] : reference) whole += norm2(r) * norm2(r);
+  whole = std::sqrt(whole);
+  if (gradients.size() != reference.size()) return fmt::format("{} tensors, expected {}", gradients.size(), reference.size());
+  for (const auto& [name, r] : reference) {
+    const auto found = gradients.find(name);
+    if (found == gradients.end() || found->second.size() != r.size()) return name + ": missing, or of another size";
+    std::vector<float> difference(r.size());
+    for (std::size_t i = 0; i < r.size(); ++i) difference[i] = found->second[i] - r[i];
+    const double off = norm2(difference), allowed = 1e-5 * norm2(r) + 1e-9 * whole;
+    if (!(off <= allowed)) return fmt::format("gradient of {}: off by {:.3g}, allowed {:.3g}, norm {:.3g} (all {:.3g})", name, off, allowed, norm2(r), whole);
+  }
+  return "";
+}
+
+std::string compare_bits(const LayoutRun& a, const LayoutRun& b) {
+  if (a.losses != b.losses) return fmt::format("losses differ: {:.17g} and {:.17g} first", a.losses.at(0), b.losses.at(0));
+  if (a.grad_norms != b.grad_norms) return fmt::format("gradient norms differ: {:.17g} and {:.17g} first", a.grad_norms.at(0), b.grad_norms.at(0));
+  const auto same = [](const NamedTensors& x, const NamedTensors& y) -> std::string {
+    for (const auto& [name, v] : x) {
+      const auto found = y.find(name);
+      if (found == y.end() || found->second.size() != v.size()) return name;
+      if (std::memcmp(found->second.data(), v.data(), v.size() * sizeof(float)) != 0) return name;
+    }
+    return x.size() == y.size() ? "" : "a tensor is missing";
+  };
+  if (const std::string name = same(a.gradients, b.gradients); !name.empty()) return "gradient bits differ: " + name;
+  if (const std::string name = same(a.weights, b.weights); !name.empty()) return "weight bits differ: " + name;
+  return "";
+}
+
+}  // namespace trident::testing

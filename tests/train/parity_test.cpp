@@ -1,0 +1,145 @@
+// Parallel equals serial: every layout trains the same model as one rank (within the tolerances of docs/numerics.md), and layouts that
+// differ only in pipeline, schedule or ZeRO preset give the same bits.
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "support/layout_run.h"
+#include "support/parity_cases.h"
+
+namespace trident::testing {
+namespace {
+
+constexpr int kSteps = 20;
+
+// Runs of this process by what they ran; one process runs many cases against the same references.
+class Runs {
+ public:
+  const LayoutRun& get(const std::string& config, std::vector<std::string> settings) {
+    std::string key = config;
+    for (const std::string& s : settings) key += '\n' + s;
+    const auto found = runs_.find(key);
+    if (found != runs_.end()) return found->second;
+    LayoutRunOptions options;
+    options.steps = kSteps;
+    return runs_.emplace(key, run_layout(config, settings, options)).first->second;
+  }
+
+ private:
+  std::map<std::string, LayoutRun> runs_;
+};
+
+class ParityTest : public ::testing::TestWithParam<ParityCase> {
+ protected:
+  static void SetUpTestSuite() { runs_ = std::make_unique<Runs>(); }
+  static void TearDownTestSuite() { runs_.reset(); }
+
+  static const LayoutRun& run(const std::string& config, const ParityCase& c, std::vector<std::string> more = {}) {
+    std::vector<std::string> settings = c.settings();
+    settings.insert(settings.end(), more.begin(), more.end());
+    return runs_->get(config, settings);
+  }
+  static void expect_equal_to_one_rank(const LayoutRun& run, const LayoutRun& one) {
+    EXPECT_EQ("", compare_losses(run, one));
+    EXPECT_EQ("", compare_gradients(run.gradients, one.gradients));
+    for (const auto& [name, values] : one.initial) EXPECT_EQ(values, run.initial.at(name)) << name << ": initial weights depend on the layout";
+    EXPECT_EQ(run.planned_bytes, run.high_water) << "arena: planned and granted bytes by rank";
+  }
+
+ private:
+  static std::unique_ptr<Runs> runs_;
+};
+std::unique_ptr<Runs> ParityTest::runs_;
+
+std::string case_name(const ::testing::TestParamInfo<ParityCase>& info) { return info.param.name(); }
+
+// The cases of the matrix that a filter keeps.
+template <class Filter> std::vector<ParityCase> some(Filter filter) {
+  std::vector<ParityCase> kept;
+  for (const ParityCase& c : parity_cases()) {
+    if (filter(c)) kept.push_back(c);
+  }
+  return kept;
+}
+
+using Llama = ParityTest;
+TEST_P(Llama, EqualsOneRank) {
+  const LayoutRun& layout = run(tiny_llama_config(), GetParam());
+  expect_equal_to_one_rank(layout, run(tiny_llama_config(), ParityCase{}));
+  EXPECT_EQ("", compare_bits(layout, run(tiny_llama_config(), GetParam().without_pipeline())));
+}
+INSTANTIATE_TEST_SUITE_P(Matrix, Llama, ::testing::ValuesIn(parity_cases()), case_name);
+
+TEST(ParityMatrix, HasItsSize) { EXPECT_EQ(parity_cases().size(), 154u); }
+
+// Tied embeddings, LayerNorm, biases, learned positions: 24 layouts with both ends of the tied weight together and apart.
+std::vector<ParityCase> gpt2_cases() {
+  return some([](const ParityCase& c) {
+    const int ranks = c.tensor * c.pipeline * c.data;
+    if (c.tensor > 1 && !c.sequence_parallel && c.data > 1) return false;
+    return ranks == 8 ? c.tensor == 2 && c.pipeline == 2 && c.schedule != "gpipe"
+                      : ranks == 4 && c.tensor != 4 && (c.data == 1 || c.zero == "zero1" || c.zero == "zero3") && c.schedule != "gpipe";
+  });
+}
+using Gpt2 = ParityTest;
+TEST_P(Gpt2, EqualsOneRank) {
+  const LayoutRun& layout = run(tiny_gpt2_config(), GetParam());
+  expect_equal_to_one_rank(layout, run(tiny_gpt2_config(), ParityCase{}));
+  EXPECT_EQ("", compare_bits(layout, run(tiny_gpt2_config(), GetParam().without_pipeline())));
+}
+INSTANTIATE_TEST_SUITE_P(Tied, Gpt2, ::testing::ValuesIn(gpt2_cases()), case_name);
+
+// Recomputation changes no bit.
+std::vector<ParityCase> recompute_cases() {
+  return {{1, 1, 1, false, "zero1", "1f1b"}, {2, 1, 1, true, "zero1", "1f1b"},  {2, 1, 1, false, "zero1", "1f1b"},
+          {1, 2, 1, false, "zero1", "interleaved"}, {1, 2, 2, false, "zero3", "1f1b"}, {2, 2, 2, true, "zero2", "1f1b"}};
+}
+using Recompute = ParityTest;
+TEST_P(Recompute, SelectiveEqualsNone) {
+  EXPECT_EQ("", compare_bits(run(tiny_llama_config(), GetParam(), {"recompute.policy=\"selective\""}), run(tiny_llama_config(), GetParam())));
+}
+TEST_P(Recompute, FullEqualsNone) {
+  EXPECT_EQ("", compare_bits(run(tiny_llama_config(), GetParam(), {"recompute.policy=\"full\""}), run(tiny_llama_config(), GetParam())));
+}
+INSTANTIATE_TEST_SUITE_P(Policies, Recompute, ::testing::ValuesIn(recompute_cases()), case_name);
+
+// In bf16 only the bit equalities hold.
+std::vector<ParityCase> bf16_cases() {
+  return {{1, 2, 1, false, "zero1", "gpipe"}, {1, 4, 1, false, "zero1", "1f1b"},      {1, 2, 1, false, "zero1", "interleaved"},
+          {1, 1, 2, false, "zero1", "1f1b"},  {1, 1, 2, false, "shard_grad_op", "1f1b"}, {1, 1, 4, false, "zero3", "1f1b"},
+          {2, 2, 1, false, "zero1", "1f1b"},  {2, 2, 1, true, "zero1", "interleaved"},   {2, 1, 2, true, "zero3", "1f1b"},
+          {1, 2, 2, false, "zero3", "gpipe"}, {2, 2, 2, true, "zero1", "1f1b"},          {2, 2, 2, true, "zero3", "interleaved"}};
+}
+using Bf16 = ParityTest;
+TEST_P(Bf16, BitsDoNotDependOnPipelineOrZero) {
+  const std::vector<std::string> bf16{"precision.compute=\"bf16\""};
+  EXPECT_EQ("", compare_bits(run(tiny_llama_config(), GetParam(), bf16), run(tiny_llama_config(), GetParam().without_pipeline(), bf16)));
+}
+INSTANTIATE_TEST_SUITE_P(Bits, Bf16, ::testing::ValuesIn(bf16_cases()), case_name);
+
+// grad_sync and param_gather are legal with every preset; equal grad_sync means equal bits.
+using Overrides = ParityTest;
+TEST_P(Overrides, EqualGradSyncEqualBits) {
+  for (const char* gather : {"per_use", "per_micro_batch", "resident"}) {
+    const std::string param_gather = fmt::format("parallel.param_gather=\"{}\"", gather);
+    ParityCase ddp = GetParam();
+    ddp.zero = "ddp";
+    for (const char* sync : {"\"step\"", "{\"every\":1}", "{\"every\":3}"}) {
+      const std::string grad_sync = fmt::format("parallel.grad_sync={}", sync);
+      EXPECT_EQ("", compare_bits(run(tiny_llama_config(), GetParam(), {grad_sync, param_gather}), run(tiny_llama_config(), ddp, {grad_sync})))
+          << grad_sync << ' ' << param_gather;
+    }
+  }
+}
+std::vector<ParityCase> override_cases() {
+  std::vector<ParityCase> cases;
+  for (const char* zero : {"ddp", "zero1", "zero2", "shard_grad_op", "zero3"}) cases.push_back({1, 2, 2, false, zero, "1f1b"});
+  cases.push_back({2, 1, 2, true, "zero3", "1f1b"});
+  cases.push_back({1, 2, 2, false, "zero3", "interleaved"});
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Presets, Overrides, ::testing::ValuesIn(override_cases()), case_name);
+
+}  // namespace
+}  // namespace trident::testing
