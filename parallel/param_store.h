@@ -53,6 +53,10 @@ class ParamStore {
   // Grants the memory, draws the initial weights and makes resident units complete. Collective over dp.
   void bind(Arena& arena);
 
+  // Brings the compute-dtype weights up to date after the f32 masters were written from outside a step (initial values, loaded
+  // ones): converts this rank's shards and, where weights are resident, gathers them. Collective over dp.
+  void publish_masters();
+
   // ---- weights ---------------------------------------------------------------------------------------------------------------
   // Starts gathering `unit` on the gather stream, into buffer `slot` (ignored when weights are resident).
   void gather(int unit, int slot);

@@ -117,10 +117,17 @@ void ParamStore::bind(Arena& arena) {
       if (bucket.shares_weight_with < 0) draw_weights(unit, bucket);
     }
   }
-  if (resident() && config_.policy.shard_optimizer) {
-    for (const Unit& unit : units_) gather(unit.id, /*slot=*/-1);
-    for (const Unit& unit : units_) wait_gathered(unit.id, /*slot=*/-1);
+  publish_masters();
+}
+
+void ParamStore::publish_masters() {
+  for (const ParamShard& shard : shards_) {
+    if (shard.param.data() == shard.master.data()) continue;  // one and the same, or the other end of a tied weight
+    context_.device().ops().convert(context_.compute_stream(), shard.param, shard.master);
   }
+  if (!resident() || !config_.policy.shard_optimizer) return;
+  for (const Unit& unit : units_) gather(unit.id, /*slot=*/-1);
+  for (const Unit& unit : units_) wait_gathered(unit.id, /*slot=*/-1);
 }
 
 void ParamStore::grant(Arena& arena) {
@@ -162,9 +169,6 @@ void ParamStore::draw_weights(const Unit& unit, Bucket& bucket) {
   for (const ShardPiece& piece : shard.pieces) {
     const TensorView target = shard.master.range(piece.shard_begin, piece.count);
     draw_initial_values(piece, tensor_degree, tensor_rank, config_.seed, target.span<float>());
-  }
-  if (shard.param.data() != shard.master.data()) {
-    context_.device().ops().convert(context_.compute_stream(), shard.param, shard.master);
   }
 }
 

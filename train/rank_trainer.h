@@ -61,6 +61,7 @@ class RankTrainer {
 
   ParallelContext& context() { return context_; }
   const ParamStore& store() const { return *store_; }
+  ParamStore& store() { return *store_; }  // between steps: to write masters and publish them
   const ArenaPlan& arena_plan() const { return arena_plan_; }
   const Arena& arena() const { return *arena_; }
   // CPU seconds of every instruction of the last step.

@@ -1,0 +1,120 @@
+#include "tests/oracle/golden_case.h"
+
+#include <cmath>
+#include <set>
+
+#include "core/file_io.h"
+#include "model/gpt.h"
+#include "tests/support/safetensors.h"
+
+namespace trident::testing {
+namespace {
+
+// Names of the tensors that a Hugging Face file holds transposed.
+std::set<std::string> transposed_tensors(const ModelConfig& model) {
+  std::set<std::string> names;
+  for (int unit = 0; unit < num_units(model); ++unit) {
+    for (const ParamSpec& spec : unit_params(model, TensorLayout{}, unit)) {
+      for (const PartSpec& part : spec.parts) {
+        if (part.transposed_on_disk) names.insert(part.tensor);
+      }
+    }
+  }
+  return names;
+}
+
+std::vector<float> transposed(const std::vector<float>& in, std::int64_t rows, std::int64_t columns) {
+  std::vector<float> out(in.size());
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      out[static_cast<std::size_t>(c * rows + r)] = in[static_cast<std::size_t>(r * columns + c)];
+    }
+  }
+  return out;
+}
+
+std::vector<double> doubles(const test::NamedTensor& tensor) {
+  const std::vector<float> values = tensor.values<float>();
+  return {values.begin(), values.end()};
+}
+
+}  // namespace
+
+std::vector<std::string> golden_case_names() { return {"gpt2", "llama", "llama3_rope", "qwen2", "qwen3", "mistral"}; }
+
+GoldenCase read_golden_case(const std::string& name) {
+  GoldenCase golden;
+  golden.name = name;
+  const std::string folder = std::string(TRIDENT_MODEL_GOLDENS "/") + name + "/";
+  golden.model_json = read_file(folder + "config.json");
+  golden.model = model_config_from_hf_json(golden.model_json, folder + "config.json");
+  const std::set<std::string> on_its_side = transposed_tensors(golden.model);
+  const auto read = [&](const char* file) { return test::read_safetensors(folder + file + ".safetensors"); };
+  const auto named = [&](test::TensorMap tensors) {
+    NamedTensors out;
+    for (const auto& [tensor_name, tensor] : tensors) {
+      if (tensor_name == "losses" || tensor_name == "grad_norms") continue;
+      std::vector<float> values = tensor.values<float>();
+      if (on_its_side.contains(tensor_name)) values = transposed(values, tensor.shape.at(0), tensor.shape.at(1));
+      out[tensor_name] = std::move(values);
+    }
+    return out;
+  };
+  const test::TensorMap trained = read("trained"), batch = read("batch");
+  golden.weights = named(read("weights"));
+  golden.gradients = named(read("gradients"));
+  golden.trained = named(trained);
+  golden.losses = doubles(trained.at("losses"));
+  golden.grad_norms = doubles(trained.at("grad_norms"));
+  golden.tokens = batch.at("tokens").values<std::int64_t>();
+  golden.targets = batch.at("targets").values<std::int64_t>();
+  return golden;
+}
+
+std::string GoldenCase::train_config() const {
+  return R"({"batch": {"global": 2, "micro": 1, "sequence": 16},
+             "precision": {"compute": "fp32"},
+             "optimizer": {"type": "adamw", "lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "grad_clip": 1.0},
+             "lr_schedule": {"type": "constant", "warmup_steps": 0},
+             "model": )" + model_json + "}";
+}
+
+LoadSamples GoldenCase::samples() const {
+  return [this](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens_out, std::span<std::int32_t> targets_out) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t s = 0; s < kGoldenSequence; ++s) {
+        const auto from = static_cast<std::size_t>((first + i) * kGoldenSequence + s), to = static_cast<std::size_t>(s * count + i);
+        if (!tokens_out.empty()) tokens_out[to] = static_cast<std::int32_t>(tokens.at(from));
+        if (!targets_out.empty()) targets_out[to] = static_cast<std::int32_t>(targets.at(from));
+      }
+    }
+  };
+}
+
+void load_weights(RankTrainer& trainer, const NamedTensors& weights) {
+  const int degree = trainer.context().grid().degrees().tensor, rank = trainer.context().coordinates().tensor;
+  for (const ParamShard& shard : trainer.store().shards()) {
+    if (!shard.updated) continue;  // no master of its own
+    for (const ShardPiece& piece : shard.pieces) {
+      const ElementMap map(*piece.spec, degree, rank);
+      for (std::int64_t i = 0; i < piece.count; ++i) {
+        const auto element = map(piece.param_begin + i);
+        if (!element) continue;
+        const std::vector<float>& tensor = weights.at(element->part->tensor);
+        shard.master.as<float>()[piece.shard_begin + i] = tensor.at(static_cast<std::size_t>(element->index));
+      }
+    }
+  }
+  trainer.store().publish_masters();
+}
+
+double norm2(const std::vector<float>& values) { return distance(values, std::vector<float>(values.size())); }
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  TRIDENT_CHECK(a.size() == b.size(), "{} and {} values", a.size(), b.size());
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+  return std::sqrt(sum);
+}
+
+}  // namespace trident::testing

@@ -1,0 +1,39 @@
+// One case of the external oracle (scripts/oracle/README.md): what PyTorch and transformers computed, in the terms of this program:
+// whole tensors by name, every matrix [out, in].
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/model_config.h"
+#include "tests/support/layout_run.h"
+#include "train/rank_trainer.h"
+
+namespace trident::testing {
+
+inline constexpr int kGoldenSteps = 10, kGoldenBatch = 2, kGoldenSequence = 16;
+
+struct GoldenCase {
+  std::string name;
+  std::string model_json;  // config.json
+  ModelConfig model;
+  NamedTensors weights, gradients, trained;  // before step 1; of step 1, not clipped; after step 10
+  std::vector<double> losses, grad_norms;    // of every step
+  std::vector<std::int64_t> tokens, targets; // [kGoldenSteps, kGoldenBatch, kGoldenSequence]
+
+  // The configuration of the run that the oracle made: AdamW, clipping, fp32, both samples of a step in one batch.
+  std::string train_config() const;
+  // Sample p is sample p % kGoldenBatch of step p / kGoldenBatch.
+  LoadSamples samples() const;
+};
+
+std::vector<std::string> golden_case_names();
+GoldenCase read_golden_case(const std::string& name);
+
+// Overwrites the rank's weights by tensor name (every rank calls it before the first step).
+void load_weights(RankTrainer& trainer, const NamedTensors& weights);
+
+double norm2(const std::vector<float>& values);
+double distance(const std::vector<float>& a, const std::vector<float>& b);  // 2-norm of the difference; the sizes agree
+
+}  // namespace trident::testing
