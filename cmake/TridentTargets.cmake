@@ -1,5 +1,6 @@
 # trident_library(NAME SOURCES ... LINKS ...)   -> target trident_NAME, include root = repository root
-# trident_test(NAME SOURCES ... LINKS ... [TIMEOUT s] [LABELS ...])   -> executable test_NAME, one CTest entry per test case
+# trident_test(NAME SOURCES ... LINKS ... [TIMEOUT s] [LABEL l])   -> executable test_NAME, one CTest entry NAME/... per test case,
+#   labelled l or by its folder below tests/
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -33,13 +34,24 @@ function(trident_library name)
 endfunction()
 
 function(trident_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;LABEL" "SOURCES;LINKS" ${ARGN})
   add_executable(test_${name} ${arg_SOURCES})
   target_link_libraries(test_${name} PRIVATE ${arg_LINKS} GTest::gtest_main)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
+  if(TRIDENT_SANITIZE)
+    math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")
+  endif()
+  # One label: the folder below tests/, or what the caller says. (gtest_discover_tests takes no list; the suite is the name's prefix.)
+  if(NOT arg_LABEL)
+    file(RELATIVE_PATH arg_LABEL ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+    string(REGEX REPLACE "/.*" "" arg_LABEL ${arg_LABEL})
+  endif()
   # Discovery at test time: building needs no run, and sanitized builds list their tests under the same environment.
-  gtest_discover_tests(test_${name} TEST_PREFIX "${name}/" DISCOVERY_MODE PRE_TEST
-    PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${name};${arg_LABELS}")
+  gtest_discover_tests(test_${name} TEST_PREFIX "${name}/" DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+    PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABEL}")
+  # A suite that lost its tests must not pass unnoticed.
+  add_test(NAME ${name}/Suite.IsNotEmpty COMMAND test_${name} --gtest_list_tests)
+  set_tests_properties(${name}/Suite.IsNotEmpty PROPERTIES TIMEOUT 120 LABELS "${arg_LABEL}" PASS_REGULAR_EXPRESSION "\n  [A-Za-z0-9_/]+")
 endfunction()
