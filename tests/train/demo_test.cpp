@@ -1,0 +1,30 @@
+// The demo's 32 ranks train what one rank trains: configs/demo_2dp_4pp_4tp.json itself, in fp32, on made-up tokens.
+
+#include <gtest/gtest.h>
+
+#include "core/file_io.h"
+#include "support/layout_run.h"
+
+namespace trident::testing {
+namespace {
+
+TEST(Demo, ThirtyTwoRanksEqualOne) {
+  const std::string config = read_file(TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json");
+  const std::vector<std::string> fp32{"precision.compute=\"fp32\""};
+  std::vector<std::string> one_rank = fp32;
+  one_rank.push_back("parallel=\"1DP x 1PP x 1TP\"");
+  LayoutRunOptions options;
+  options.steps = 3;
+  const LayoutRun demo = run_layout(config, fp32, options);
+  const LayoutRun one = run_layout(config, one_rank, options);
+  ASSERT_EQ(demo.plan.world_size(), 32);
+  ASSERT_EQ(one.plan.world_size(), 1);
+  EXPECT_EQ("", compare_losses(demo, one));
+  EXPECT_EQ("", compare_gradients(demo.gradients, one.gradients));
+  EXPECT_EQ(demo.planned_bytes, demo.high_water);
+  const std::array<double, kNumAxes> formula = step_bytes_sent(demo.plan);
+  EXPECT_EQ(demo.bytes_sent, formula);
+}
+
+}  // namespace
+}  // namespace trident::testing
