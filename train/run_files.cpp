@@ -34,6 +34,18 @@ JsonValue bytes_of(const RunPlan& plan) {
   return bytes;
 }
 
+JsonValue allocations_of(const ArenaPlan& memory) {
+  JsonValue::Array allocations;
+  for (const ArenaPlan::Entry& entry : memory.entries()) {
+    JsonValue allocation;
+    allocation.set("name", entry.name);
+    allocation.set("use", to_string(entry.use));
+    allocation.set("bytes", entry.slot.bytes);
+    allocations.push_back(std::move(allocation));
+  }
+  return JsonValue(std::move(allocations));
+}
+
 }  // namespace
 
 void make_run_folder(const std::string& folder) {
@@ -46,7 +58,7 @@ void write_config_file(const std::string& folder, const TrainConfig& config) {
   write_whole(folder + "/config.resolved.json", to_json_text(to_json(config), 2) + "\n");
 }
 
-void write_plan_file(const std::string& folder, const RunPlan& plan) {
+void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory) {
   JsonValue out;
   out.set("world_size", plan.world_size());
   out.set("parameters", num_parameters(plan.model));
@@ -58,6 +70,8 @@ void write_plan_file(const std::string& folder, const RunPlan& plan) {
   out.set("units_of_stage", stages_of(plan));
   out.set("bubble_over_ideal", plan.predicted_bubble);
   out.set("step_comm_bytes", bytes_of(plan));
+  out.set("arena_bytes_rank0", memory.total_bytes());
+  out.set("allocations_rank0", allocations_of(memory));
   write_whole(folder + "/plan.json", to_json_text(out, 2) + "\n");
 }
 

@@ -13,6 +13,7 @@ void make_run_folder(const std::string& folder);
 
 // config.resolved.json and plan.json: what was asked for, and what was decided and predicted. Whole files or none.
 void write_config_file(const std::string& folder, const TrainConfig& config);
-void write_plan_file(const std::string& folder, const RunPlan& plan);
+// `memory`: rank 0's arena, every named allocation.
+void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory);
 
 }  // namespace trident

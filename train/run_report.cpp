@@ -27,6 +27,15 @@ std::string zero_line(const RunPlan& plan) {
   return line;
 }
 
+std::string memory_line(const ArenaPlan& memory) {
+  std::string line = fmt::format("memory of rank 0: {}", megabytes(static_cast<double>(memory.total_bytes())));
+  for (const MemoryUse use : {MemoryUse::kParameters, MemoryUse::kGradients, MemoryUse::kOptimizer, MemoryUse::kActivations,
+                              MemoryUse::kWorkspace, MemoryUse::kCommunication, MemoryUse::kData}) {
+    line += fmt::format("{} {} {}", use == MemoryUse::kParameters ? " =" : ",", to_string(use), megabytes(static_cast<double>(memory.total_bytes(use))));
+  }
+  return line + " (plan.json lists every allocation)";
+}
+
 }  // namespace
 
 double bits_per_byte(const EvalResult& result) { return result.loss / std::numbers::ln2 / result.bytes_per_token.value(); }
@@ -59,7 +68,7 @@ double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>
   return simulate(plan.step_programs, costs, plan.step_spec.overlap).bubble_over_ideal();
 }
 
-std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device) {
+std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory) {
   const ParallelDegrees& d = plan.grid.degrees();
   std::vector<std::string> lines;
   lines.push_back(fmt::format("model: {} of {:.2f}M parameters, {} layers, hidden {}, {} heads ({} kv), vocabulary {}", to_string(plan.model.family),
@@ -70,6 +79,7 @@ std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& d
                               plan.num_micro_batches, plan.config.batch.micro, plan.config.batch.sequence));
   lines.push_back(fmt::format("device: {}; compute in {} ({})", device, to_string(plan.compute), plan.compute_reason));
   if (d.data * d.context > 1) lines.push_back(zero_line(plan));
+  lines.push_back(memory_line(memory));
   lines.insert(lines.end(), plan.notes.begin(), plan.notes.end());
   return lines;
 }

@@ -32,7 +32,8 @@ std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const
 // The bubble these times would make with one core per rank.
 double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>& cpu_seconds);
 
-std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device);
+// `memory`: rank 0's arena.
+std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory);
 std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& summary);
 
 }  // namespace trident

@@ -109,10 +109,10 @@ class RankLoop {
     rank_ = trainer_.context().rank();
     trainer_.context().world().barrier();
     if (rank() != 0) return;
-    for (const std::string& line : opening_lines(plan_, device_.describe())) output_.console << line << '\n';
+    for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan())) output_.console << line << '\n';
     make_run_folder(plan_.config.run.dir);
     write_config_file(plan_.config.run.dir, plan_.config);
-    write_plan_file(plan_.config.run.dir, plan_);
+    write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan());
     metrics_.emplace(plan_.config.run.dir + "/metrics.jsonl");
     const int busy = std::min(usable_cores(), plan_.world_size() * static_cast<int>(plan_.config.run.threads_per_rank));
     peak_flops_ = measure_matmul_rate(device_, plan_.compute, 0.2) * busy / static_cast<double>(plan_.config.run.threads_per_rank);
