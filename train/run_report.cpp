@@ -27,13 +27,10 @@ std::string zero_line(const RunPlan& plan) {
   return line;
 }
 
+// The first line of the report: bytes by use.
 std::string memory_line(const ArenaPlan& memory) {
-  std::string line = fmt::format("memory of rank 0: {}", megabytes(static_cast<double>(memory.total_bytes())));
-  for (const MemoryUse use : {MemoryUse::kParameters, MemoryUse::kGradients, MemoryUse::kOptimizer, MemoryUse::kActivations,
-                              MemoryUse::kWorkspace, MemoryUse::kCommunication, MemoryUse::kData}) {
-    line += fmt::format("{} {} {}", use == MemoryUse::kParameters ? " =" : ",", to_string(use), megabytes(static_cast<double>(memory.total_bytes(use))));
-  }
-  return line + " (plan.json lists every allocation)";
+  const std::string report = memory_report(memory);
+  return "memory of rank 0: " + report.substr(0, report.find('\n')) + " (plan.json lists every allocation)";
 }
 
 }  // namespace
