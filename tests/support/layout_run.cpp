@@ -70,7 +70,9 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
   ThreadWorld world(world_size, /*timeout_seconds=*/60.0);
   std::mutex mutex;
   run_thread_ranks(world, [&](int rank) {
-    CpuDevice device(world.doorbell(rank), CpuDeviceOptions{});
+    CpuDeviceOptions device_options;
+    device_options.threads_per_rank = static_cast<int>(config.run.threads_per_rank);
+    CpuDevice device(world.doorbell(rank), device_options);
     RankTrainer trainer(run.plan, device, world.communicator(rank, device.progress()));
     int step = 0;
     if (options.before_steps) options.before_steps(trainer);
