@@ -124,6 +124,7 @@ class ParamStore {
   int index_of(const Unit& unit) const { return static_cast<int>(&unit - units_.data()); }
   const Unit& unit_of(int id) const;
   void make_shards();
+  std::int64_t held_elements(const Unit& unit) const;
   void book(ArenaPlan& plan);
   void grant(Arena& arena);
   void draw_weights(const Unit& unit, Bucket& bucket);

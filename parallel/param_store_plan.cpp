@@ -70,12 +70,24 @@ void ParamStore::make_shards() {
   }
 }
 
+// Elements of a unit's own resident weights: all, but for a tied weight that the other end holds.
+std::int64_t ParamStore::held_elements(const Unit& unit) const {
+  const Bucket& last = buckets_[static_cast<std::size_t>(unit.buckets.back())];
+  for (const int b : unit.buckets) {
+    const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+    TRIDENT_CHECK(bucket.shares_weight_with < 0 || &bucket == &last, "unit {}: its tied weight is not the last bucket", unit.id);
+  }
+  return last.shares_weight_with < 0 ? unit.elements : last.unit_offset;
+}
+
 void ParamStore::book(ArenaPlan& plan) {
   std::int64_t largest = 0;
   for (Unit& unit : units_) {
     largest = std::max(largest, unit.elements);
     const std::string name = fmt::format("unit {}", unit.id);
-    if (resident()) unit.weight_slot = plan.book(name + " weights", MemoryUse::kParameters, bytes_of(unit.elements, config_.compute));
+    if (resident()) {
+      unit.weight_slot = plan.book(name + " weights", MemoryUse::kParameters, bytes_of(held_elements(unit), config_.compute));
+    }
     if (config_.num_grad_slots == 0) {
       unit.grad_slot = plan.book(name + " gradients", MemoryUse::kGradients, bytes_of(unit.elements, DType::kF32));
     }
@@ -137,7 +149,7 @@ void ParamStore::grant(Arena& arena) {
   for (Slot& slot : gather_slots_) slot.buffer = flat(slot.range, config_.compute, largest);
   for (Slot& slot : grad_slots_) slot.buffer = flat(slot.range, DType::kF32, largest);
   for (Unit& unit : units_) {
-    if (resident()) unit.weights = flat(unit.weight_slot, config_.compute, unit.elements);
+    if (resident()) unit.weights = flat(unit.weight_slot, config_.compute, held_elements(unit));
     if (grad_slots_.empty()) unit.grads = flat(unit.grad_slot, DType::kF32, unit.elements);
     for (const int b : unit.buckets) {
       Bucket& bucket = buckets_[static_cast<std::size_t>(b)];

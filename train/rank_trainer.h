@@ -46,7 +46,8 @@ struct EvalResult {
 
 class RankTrainer {
  public:
-  // Collective over the world. Plans and allocates all memory and draws the initial weights.
+  // Collective over the world. Plans and allocates all memory and draws the initial weights. ConfigError when the ranks' plans together
+  // are more than the machine has.
   RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world);
 
   // One global batch: the samples at positions batch*G .. batch*G + G-1, batch = 0, 1, ... counting up with every call.
@@ -62,12 +63,14 @@ class RankTrainer {
   ParallelContext& context() { return context_; }
   const ParamStore& store() const { return *store_; }
   ParamStore& store() { return *store_; }  // between steps: to write masters and publish them
+  const RunPlan& plan() const { return plan_; }
   const ArenaPlan& arena_plan() const { return arena_plan_; }
   const Arena& arena() const { return *arena_; }
   // CPU seconds of every instruction of the last step.
   std::span<const double> cpu_seconds() const { return executor_.cpu_seconds(); }
 
  private:
+  void check_arenas();
   void book_batches();
   void bind_batches();
   void bind_handlers();

@@ -1,0 +1,165 @@
+// The memory contract: what the plan says is what a rank takes, to the byte; the published formulas hold; a step allocates nothing.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "core/check.h"
+#include "tests/contracts/contract_cases.h"
+#include "tests/support/layout_run.h"
+
+namespace trident::contracts {
+namespace {
+
+using testing::LayoutRun;
+using testing::LayoutRunOptions;
+
+ContractCase find_case(const std::string& name) {
+  for (const ContractCase& c : contract_cases()) {
+    if (c.name == name) return c;
+  }
+  throw InternalError("no case " + name);
+}
+
+class MemoryContract : public ::testing::TestWithParam<ContractCase> {};
+
+TEST_P(MemoryContract, HighWaterIsThePlan) {
+  LayoutRunOptions options;
+  options.steps = 2;
+  options.evaluate = true;
+  const LayoutRun run = testing::run_layout(config_of(GetParam()), {}, options);
+  ASSERT_EQ(static_cast<int>(run.planned_bytes.size()), GetParam().world());
+  for (std::size_t rank = 0; rank < run.planned_bytes.size(); ++rank) {
+    EXPECT_GT(run.planned_bytes[rank], 0) << "rank " << rank;
+    EXPECT_EQ(run.high_water[rank], run.planned_bytes[rank]) << "rank " << rank;
+  }
+}
+
+TEST_P(MemoryContract, StepsAllocateNothing) {
+  const LayoutRun run = testing::run_layout(config_of(GetParam()), {"debug.no_alloc=true"});
+  EXPECT_EQ(run.losses.size(), 3u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, MemoryContract, ::testing::ValuesIn(contract_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(NoAllocation, HoldsWithDropoutAndClipping) {
+  const ContractCase c = find_case("tp2_sp_gpt2");
+  const std::vector<std::string> settings = {"debug.no_alloc=true", "model.dropout=0.1", "optimizer.grad_clip=0.1"};
+  EXPECT_EQ(testing::run_layout(config_of(c), settings).losses.size(), 3u);
+}
+
+// The check itself: an allocation inside the second step is an error that names what allocated.
+TEST(NoAllocation, IsAnErrorInsideAStep) {
+  LayoutRunOptions options;
+  options.on_gradients = [](const ParamStore&, ParallelContext&, int step) {
+    if (step == 1) std::vector<int>(1000).at(0) = 1;
+  };
+  try {
+    testing::run_layout(config_of(find_case("one_rank")), {"debug.no_alloc=true"}, options);
+    FAIL() << "nobody noticed";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("debug.no_alloc"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(testing::run_layout(config_of(find_case("one_rank")), {}, options).losses.size(), 3u) << "without the option";
+}
+
+// ---- model state: the table of docs/communication.md ----------------------------------------------------------------------------
+
+struct ModelState {
+  std::int64_t parameters = 0, gradients = 0, optimizer = 0;
+  bool operator==(const ModelState&) const = default;
+};
+
+void PrintTo(const ModelState& s, std::ostream* out) {
+  *out << fmt::format("parameters {}, gradients {}, optimizer {}", s.parameters, s.gradients, s.optimizer);
+}
+
+// What the plan books for the model's state: without the rotary table, and before ranges are rounded up.
+ModelState planned_state(const ArenaPlan& plan) {
+  ModelState state;
+  for (const ArenaPlan::Entry& entry : plan.entries()) {
+    if (entry.name.starts_with("rope.")) continue;
+    if (entry.use == MemoryUse::kParameters) state.parameters += entry.slot.bytes;
+    if (entry.use == MemoryUse::kGradients) state.gradients += entry.slot.bytes;
+    if (entry.use == MemoryUse::kOptimizer) state.optimizer += entry.slot.bytes;
+  }
+  return state;
+}
+
+// w bytes per compute-dtype parameter; P padded parameters of the rank, U of its largest unit:
+//   resident weights          w P                          | gathered on use    w P/N + slots x w U   (w P/N: what gathers send)
+//   gradients kept full       4 P                          | synced every micro-batch   slots x 4 U + 4 P/N
+//   optimizer, N = 1 under ddp: 12 P/N (f32 master and two moments; an f32 master that is the resident weight itself costs nothing)
+ModelState expected_state(const ContractCase& c, int pipeline_rank, std::int64_t gather_slots, std::int64_t grad_slots) {
+  std::int64_t all = 0, owned = 0, largest = 0, copies = 0, accumulated = 0;
+  for (const std::int64_t unit : expected_units(c, pipeline_rank)) {
+    largest = std::max(largest, expected_elements(c, unit));
+    all += expected_elements(c, unit);
+    for (const ExpectedBucket& bucket : expected_buckets(c, unit)) {
+      const bool is_copy = bucket.tied && unit > 0 && c.pipeline == 1;  // the embedding's weight serves both ends
+      owned += is_copy ? 0 : bucket.owned;
+      copies += is_copy ? bucket.elements : 0;
+      accumulated += bucket.owned;
+    }
+  }
+  const bool f32 = c.compute_bytes == 4, resident = c.data == 1 || c.gather_policy() == "resident";
+  ModelState state;
+  state.parameters = resident ? c.compute_bytes * (all - copies)
+                              : (f32 ? 0 : c.compute_bytes * owned) + gather_slots * c.compute_bytes * largest;
+  state.gradients = grad_slots > 0 ? grad_slots * 4 * largest : 4 * all;
+  if (c.sync_every > 0 || (c.sync_every < 0 && c.zero != "ddp" && c.zero != "zero1")) state.gradients += 4 * accumulated;
+  state.optimizer = (f32 && resident ? 8 : 12) * owned;
+  return state;
+}
+
+std::int64_t gather_slots(RankTrainer& trainer) {
+  const RunPlan& plan = trainer.plan();
+  const int rank = trainer.context().rank();
+  return std::max(plan.step_program(rank).num_gather_slots, plan.eval_program(rank).num_gather_slots);
+}
+std::int64_t grad_slots(RankTrainer& trainer) { return trainer.plan().step_program(trainer.context().rank()).num_grad_slots; }
+
+TEST_P(MemoryContract, ModelStateFollowsTheFormulas) {
+  const ContractCase& c = GetParam();
+  std::vector<ModelState> states(static_cast<std::size_t>(c.world())), expected(states.size());
+  LayoutRunOptions options;
+  options.steps = 1;
+  options.after_steps = [&](RankTrainer& trainer) {
+    const auto rank = static_cast<std::size_t>(trainer.context().rank());
+    states[rank] = planned_state(trainer.arena_plan());
+    expected[rank] = expected_state(c, trainer.context().coordinates().pipeline, gather_slots(trainer), grad_slots(trainer));
+  };
+  testing::run_layout(config_of(c), {}, options);
+  for (std::size_t rank = 0; rank < states.size(); ++rank) EXPECT_EQ(states[rank], expected[rank]) << "rank " << rank;
+}
+
+// bf16 without a pipeline: 18 P under ddp, 6 P + 12 P/N under zero1, 18 P/N and buffers of the largest unit under zero3.
+TEST(ModelState, IsThePublishedOne) {
+  const std::map<std::string, std::pair<double, double>> coefficients = {{"ddp", {18, 0}}, {"zero1", {6, 12}}, {"zero3", {0, 18}}};
+  for (const auto& [zero, per_parameter] : coefficients) {
+    ContractCase c = find_case("dp2_ddp");
+    c.zero = zero;
+    c.compute_bytes = 2;
+    std::int64_t parameters = 0, largest = 0;
+    for (const std::int64_t unit : expected_units(c, 0)) {
+      parameters += expected_elements(c, unit);
+      largest = std::max(largest, expected_elements(c, unit));
+    }
+    LayoutRunOptions options;
+    options.steps = 1;
+    options.after_steps = [&](RankTrainer& trainer) {
+      if (trainer.context().rank() != 0) return;
+      const ModelState planned = planned_state(trainer.arena_plan());
+      const std::int64_t buffers = largest * (2 * gather_slots(trainer) + 4 * grad_slots(trainer));
+      const std::int64_t state = planned.parameters + planned.gradients + planned.optimizer - buffers;
+      const auto p = static_cast<double>(parameters);
+      EXPECT_EQ(static_cast<double>(state), per_parameter.first * p + per_parameter.second * p / c.data) << zero;
+    };
+    testing::run_layout(config_of(c), {}, options);
+  }
+}
+
+}  // namespace
+}  // namespace trident::contracts
