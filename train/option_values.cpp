@@ -8,6 +8,8 @@
 namespace trident {
 namespace {
 
+constexpr std::string_view kSettingOrigin = "--set";
+
 std::string origin_of(const JsonValue& value, std::string_view file) { return fmt::format("{}:{}", file, value.line()); }
 
 const OptionBlock* find_block(std::string_view name) {
@@ -42,6 +44,7 @@ JsonValue setting_value(std::string_view text, std::string_view where) {
 
 OptionValues::OptionValues() {
   for (const Option& option : option_table()) values_.push_back({option.fallback.empty() ? JsonValue{} : checked_value(option, default_value(option), ""), "default"});
+  refusals_.resize(values_.size());
 }
 
 const OptionValue& OptionValues::at(std::string_view path) const {
@@ -50,8 +53,15 @@ const OptionValue& OptionValues::at(std::string_view path) const {
   return values_[static_cast<std::size_t>(option - option_table().data())];
 }
 
-void OptionValues::take_option(const Option& option, const JsonValue& value, std::string_view where, std::string origin) {
-  values_[static_cast<std::size_t>(&option - option_table().data())] = {checked_value(option, value, where), std::move(origin)};
+void OptionValues::take_option(const Option& option, const JsonValue& value, std::string_view where, const std::string& origin) {
+  const auto index = static_cast<std::size_t>(&option - option_table().data());
+  try {
+    values_[index] = {checked_value(option, value, where), origin};
+    refusals_[index].clear();
+  } catch (const ConfigError& error) {
+    if (origin == kSettingOrigin) throw;
+    refusals_[index] = error.what();
+  }
 }
 
 void OptionValues::take_file(const JsonValue& root, std::string_view file) {
@@ -112,7 +122,7 @@ void OptionValues::take_setting(std::string_view setting) {
   if (const OptionBlock* block = find_block(path)) {
     if (value.is_object())
       for (const JsonMember& member : value.members()) take_setting(fmt::format("{}.{}={}", path, member.key, to_json_text(member.value)));
-    else if (block->name == "parallel" && value.is_string()) take_layout(value.as_string(), kWhere, "--set");
+    else if (block->name == "parallel" && value.is_string()) take_layout(value.as_string(), kWhere, std::string(kSettingOrigin));
     else throw ConfigError(fmt::format("--set: {} = {}: must be an object with keys {}", path, value_text(value), keys_of(path)));
     return;
   }
@@ -122,13 +132,16 @@ void OptionValues::take_setting(std::string_view setting) {
     const bool null_meant = value.is_null() && takes(option->takes, Takes::kNull);
     const bool reserved = option->status == OptionStatus::kReserved;  // its neutral values stay what they are
     if (only_text && !reserved && !value.is_string() && !null_meant) value = JsonValue(text);
-    return take_option(*option, value, kWhere, "--set");
+    return take_option(*option, value, kWhere, std::string(kSettingOrigin));
   }
   if (path.substr(0, kModelBlock.size() + 1) == "model.") return take_model_key(path.substr(kModelBlock.size() + 1), value);
   refuse_unknown(kWhere, path);
 }
 
 void OptionValues::require_complete() const {
+  for (const std::string& refusal : refusals_) {
+    if (!refusal.empty()) throw ConfigError(refusal);
+  }
   const auto table = option_table();
   for (std::size_t i = 0; i < table.size(); ++i)
     if (table[i].fallback.empty() && values_[i].value.is_null())

@@ -205,6 +205,14 @@ TEST(ConfigAccepts, HashTellsConfigurationsApart) {
   EXPECT_NE(config_hash(small_with({})), config_hash(small_with({"run.seed=1235"})));
 }
 
+TEST(ConfigAccepts, ASettingReplacesAnIllegalValueOfTheFile) {
+  std::string text = kSmall;
+  text.replace(text.find_last_of('}'), 1, R"(, "checkpoint": {"every": 100}, "parallel": {"tensor": 0}})");
+  EXPECT_THROW(parse_train_config(text, "c.json"), ConfigError);
+  EXPECT_THROW(parse_train_config(text, "c.json", {"checkpoint.every=0"}), ConfigError);
+  EXPECT_EQ(parse_train_config(text, "c.json", {"checkpoint.every=0", "parallel.tensor=2"}).parallel.tensor, 2);
+}
+
 TEST(ConfigAccepts, OriginsNameFileLineAndSetting) {
   OptionValues values;
   values.take_file(parse_json(kSmall, "c.json"), "c.json");
