@@ -26,15 +26,15 @@ class JsonValue {
   using Array = std::vector<JsonValue>;
   using Object = std::vector<JsonMember>;
 
-  JsonValue() = default;  // null
-  JsonValue(std::nullptr_t) {}
-  JsonValue(bool value) : value_(value) {}
-  JsonValue(std::int64_t value) : value_(value) {}
-  JsonValue(int value) : value_(std::int64_t{value}) {}
-  JsonValue(double value) : value_(value) {}
-  JsonValue(std::string value) : value_(std::move(value)) {}
-  JsonValue(std::string_view value) : value_(std::string(value)) {}
-  JsonValue(const char* value) : value_(std::string(value)) {}
+  JsonValue();  // null
+  JsonValue(std::nullptr_t);
+  JsonValue(bool value);
+  JsonValue(std::int64_t value);
+  JsonValue(int value);
+  JsonValue(double value);
+  JsonValue(std::string value);
+  JsonValue(std::string_view value);
+  JsonValue(const char* value);
   JsonValue(Array items);
   JsonValue(Object members);
 
@@ -82,6 +82,17 @@ struct JsonMember {
   JsonValue value;
   bool operator==(const JsonMember&) const = default;
 };
+
+// Here, because they need a complete JsonMember.
+inline JsonValue::JsonValue() = default;
+inline JsonValue::JsonValue(std::nullptr_t) {}
+inline JsonValue::JsonValue(bool value) : value_(value) {}
+inline JsonValue::JsonValue(std::int64_t value) : value_(value) {}
+inline JsonValue::JsonValue(int value) : value_(std::int64_t{value}) {}
+inline JsonValue::JsonValue(double value) : value_(value) {}
+inline JsonValue::JsonValue(std::string value) : value_(std::move(value)) {}
+inline JsonValue::JsonValue(std::string_view value) : value_(std::string(value)) {}
+inline JsonValue::JsonValue(const char* value) : value_(std::string(value)) {}
 
 enum class JsonComments : std::uint8_t { kRefused, kAllowed };
 
