@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# demo.sh [--set path=value ...]: from a bare Debian 12 to a trained model: installs packages, builds the release preset, prepares about
+# 20 MB of English in corpus/, trains configs/demo_2dp_4pp_4tp.json (32 ranks as threads) and says what came out.
+#
+# Settings are passed on to the trainer. Run again, it skips what is there. Without network it trains on a small excerpt.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+config=configs/demo_2dp_4pp_4tp.json
+trident=build/release/bin/trident
+
+scripts/install_packages.sh
+scripts/build.sh release trident
+
+if ! grep -qs '^corpus: pd22' corpus/manifest.txt; then
+  # The corpus comes as Debian packages, and container images come without package lists.
+  $(command -v sudo || true) apt-get -q update >/dev/null || echo "demo.sh: package lists could not be refreshed" >&2
+  scripts/prepare_corpus.sh corpus
+fi
+for name in train:text valid:valid; do
+  "$trident" data prepare --input "corpus/${name%:*}.txt" --separator-line '<|endoftext|>' --append-eod --tokenizer gpt2 \
+    --workers "$(nproc)" --output "corpus/${name#*:}"
+done
+
+"$trident" train --config "$config" "$@"
+
+bytes=$(wc -c <corpus/valid.txt)
+packed=$(zstd -19 -q -c corpus/valid.txt | wc -c)
+awk -v bytes="$bytes" -v packed="$packed" 'BEGIN {
+  printf "for scale: zstd -19 packs the validation text (%d bytes) into %.3f bits per byte\n", bytes, 8 * packed / bytes }'
+echo "demo: $((SECONDS / 60)) min $((SECONDS % 60)) s in all"

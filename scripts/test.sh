@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# test.sh [--full]: installs what is needed, builds, and runs every check; exit status 0 only if all of them pass.
+#
+#   release        all tests
+#   asan           unit tests under the address and undefined-behaviour sanitizers
+#   tsan           tests of folders whose code runs on several threads, under the thread sanitizer
+# and before them layers, sizes and instruction sets. --full runs all tests under both sanitizers, and clang-tidy on every file.
+# A failed test does not stop the others; a failed build does. The last line is CTest's closing line over all runs together.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+full=no
+case "${*:-}" in
+  "") ;;
+  --full) full=yes ;;
+  *) echo "usage: test.sh [--full]" >&2; exit 64 ;;
+esac
+
+unit='support core device parallel tensor_parallel model pipeline optim data app scripts'
+threads='core device parallel tensor_parallel pipeline'
+total=0 failed=0 status=0
+report=()
+
+headline() { printf '\n== %s (%d min %d s)\n' "$1" $((SECONDS / 60)) $((SECONDS % 60)); }
+
+# run_tests PRESET [CTEST_ARGUMENT...]: runs tests, adds their numbers to total and failed.
+run_tests() {
+  local preset=$1 begin=$SECONDS log closing
+  log=$(mktemp)
+  # Where the kernel randomizes addresses widely, gcc 12's thread sanitizer cannot place its shadow memory.
+  local launcher=()
+  if [[ $preset == tsan ]] && setarch "$(uname -m)" -R true 2>/dev/null; then launcher=(setarch "$(uname -m)" -R); fi
+  "${launcher[@]}" ctest --preset "$preset" --parallel "$(nproc)" "${@:2}" | tee "$log" || status=1
+  # "98% tests passed, 2 tests failed out of 100"
+  closing=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+$' "$log" | tail -n 1 || true)
+  rm -f "$log"
+  if [[ -z $closing ]]; then
+    echo "test.sh: $preset ran no tests" >&2
+    exit 1
+  fi
+  [[ $closing =~ ([0-9]+)\ tests?\ failed\ out\ of\ ([0-9]+) ]]
+  total=$((total + BASH_REMATCH[2]))
+  failed=$((failed + BASH_REMATCH[1]))
+  report+=("$preset: $closing in $((SECONDS - begin)) s")
+}
+
+# The targets that build the tests of folders: "core data" -> "tests/core/all tests/data/all".
+targets() { local folder; for folder in $1; do [[ ! -e tests/$folder/CMakeLists.txt ]] || echo "tests/$folder/all"; done; }
+labels() { echo "^(${1// /|})\$"; }
+
+if [[ $full == yes ]]; then scripts/install_packages.sh clang-tidy-19; else scripts/install_packages.sh; fi
+
+headline "layers and sizes"
+scripts/check_layers || status=1
+scripts/size_report
+
+headline "release: all tests"
+scripts/build.sh release
+scripts/check_isa build/release/bin/trident || status=1
+run_tests release
+
+if [[ $full == yes ]]; then
+  headline "asan: all tests"
+  scripts/build.sh asan
+  run_tests asan
+  headline "tsan: all tests"
+  scripts/build.sh tsan
+  run_tests tsan
+  headline "clang-tidy: every file"
+  scripts/check_tidy build/release || status=1
+else
+  headline "asan: unit tests"
+  # shellcheck disable=SC2046  # one word per target
+  scripts/build.sh asan $(targets "$unit") test_config
+  run_tests asan --label-regex "$(labels "$unit config")"
+  headline "tsan: folders with threads"
+  # shellcheck disable=SC2046
+  scripts/build.sh tsan $(targets "$threads")
+  run_tests tsan --label-regex "$(labels "$threads")"
+fi
+
+headline "all checks"
+printf '%s\n' "${report[@]}"
+((failed == 0)) || status=1
+((status == 0)) || echo "test.sh: something failed, see above"
+# A single failed check is never rounded away.
+percent=$(((total - failed) * 100 / total))
+echo "$percent% tests passed, $failed tests failed out of $total"
+exit $status
