@@ -138,6 +138,15 @@ TEST(LayoutRules, SmallBucketsChangeNoBit) {
                              run(tiny_llama_config(), layout, {kFourLayers})));
 }
 
+// Four micro-batches, reduced after the third and after the fourth.
+TEST(LayoutRules, AShortLastWindowIsReducedToo) {
+  const LayoutRun one = run(tiny_llama_config(), {}, {kFourLayers});
+  for (const char* zero : {"ddp", "zero3"}) {
+    SCOPED_TRACE(zero);
+    expect_equal(run(tiny_llama_config(), {1, 1, 2, false, zero}, {kFourLayers, "parallel.grad_sync={\"every\":3}"}), one);
+  }
+}
+
 TEST(LayoutRules, LargerMicroBatchesAreTheSameBatch) {
   const LayoutRun one = run(tiny_llama_config(), {}, {kFourLayers});
   expect_equal(run(tiny_llama_config(), {}, {kFourLayers, "batch.micro=8"}), one);
