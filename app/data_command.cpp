@@ -26,7 +26,7 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
   options.append_eod = append_eod ? AppendEod::kYes : AppendEod::kNo;
   if (given_separator->count() > 0) options.separator_line = separator;
 
-  const auto vocabulary = load_tokenizer(tokenizer);
+  const auto vocabulary = load_tokenizer(tokenizer, "--tokenizer");
   const PrepareStats stats = prepare_text(inputs, *vocabulary, output, options);
   context.out << fmt::format("{0}.bin, {0}.idx: {1} documents, {2} tokens from {3} bytes of text in {4:.1f} s\n", output, stats.documents, stats.tokens,
                              stats.bytes, stats.seconds);

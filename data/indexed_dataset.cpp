@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -37,6 +39,37 @@ BadToken copy_checked(const std::byte* source, std::int64_t count, std::int64_t 
     out[i * stride] = static_cast<std::int32_t>(id);
   }
   return {-1, 0};
+}
+
+template <class T> BadToken find_outside(const std::byte* source, std::int64_t count, std::int64_t vocab_size) {
+  constexpr std::int64_t kBlock = 4096;  // tokens whose extremes are found without a branch per token
+  std::array<T, kBlock> block;
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    const std::int64_t n = std::min(kBlock, count - begin);
+    std::memcpy(block.data(), source + begin * static_cast<std::int64_t>(sizeof(T)), static_cast<std::size_t>(n) * sizeof(T));
+    const std::span<const T> ids(block.data(), static_cast<std::size_t>(n));
+    T low = ids[0], high = ids[0];
+    for (const T id : ids) low = std::min(low, id), high = std::max(high, id);
+    if (static_cast<std::int64_t>(low) >= 0 && static_cast<std::int64_t>(high) < vocab_size) continue;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto id = static_cast<std::int64_t>(ids[static_cast<std::size_t>(i)]);
+      if (id < 0 || id >= vocab_size) return {begin + i, id};
+    }
+  }
+  return {-1, 0};
+}
+
+// function(T{}) for the C++ type T that holds a stored token.
+template <class Function> BadToken with_stored_type(TokenType type, Function&& function) {
+  switch (type) {
+    case TokenType::kU8: return function(std::uint8_t{});
+    case TokenType::kI8: return function(std::int8_t{});
+    case TokenType::kI16: return function(std::int16_t{});
+    case TokenType::kI32: return function(std::int32_t{});
+    case TokenType::kI64: return function(std::int64_t{});
+    case TokenType::kU16: return function(std::uint16_t{});
+  }
+  throw InternalError("a token type of no known width");
 }
 
 }  // namespace
@@ -198,21 +231,23 @@ void IndexedDataset::copy_tokens(std::int64_t first, std::int64_t count, std::in
                                  std::int64_t stride) const {
   TRIDENT_CHECK(first >= 0 && count >= 0 && first <= num_tokens_ - count, "tokens {}+{} of {}", first, count, num_tokens_);
   const std::byte* source = bin_.bytes().data() + first * size_of(type_);
-  const auto copy = [&]<class T>(T) { return copy_checked<T>(source, count, vocab_size, out, stride); };
-  BadToken bad{-1, 0};
-  switch (type_) {
-    case TokenType::kU8: bad = copy(std::uint8_t{}); break;
-    case TokenType::kI8: bad = copy(std::int8_t{}); break;
-    case TokenType::kI16: bad = copy(std::int16_t{}); break;
-    case TokenType::kI32: bad = copy(std::int32_t{}); break;
-    case TokenType::kI64: bad = copy(std::int64_t{}); break;
-    case TokenType::kU16: bad = copy(std::uint16_t{}); break;
-  }
-  if (bad.at < 0) return;
+  const BadToken bad =
+      with_stored_type(type_, [&]<class T>(T) { return copy_checked<T>(source, count, vocab_size, out, stride); });
+  if (bad.at >= 0) refuse_token(first + bad.at, bad.id, vocab_size);
+}
+
+void IndexedDataset::check_tokens(std::int64_t first, std::int64_t count, std::int64_t vocab_size) const {
+  TRIDENT_CHECK(first >= 0 && count >= 0 && first <= num_tokens_ - count, "tokens {}+{} of {}", first, count, num_tokens_);
+  const std::byte* source = bin_.bytes().data() + first * size_of(type_);
+  const BadToken bad = with_stored_type(type_, [&]<class T>(T) { return find_outside<T>(source, count, vocab_size); });
+  if (bad.at >= 0) refuse_token(first + bad.at, bad.id, vocab_size);
+}
+
+void IndexedDataset::refuse_token(std::int64_t position, std::int64_t id, std::int64_t vocab_size) const {
   throw DataError(
       fmt::format("{}: token {} has id {}, outside the model's vocabulary of {} tokens; set the model's vocab_size to that of "
                   "the tokenizer which made the file, or prepare the text with the model's tokenizer",
-                  bin_.path(), first + bad.at, bad.id, vocab_size));
+                  bin_.path(), position, id, vocab_size));
 }
 
 }  // namespace trident

@@ -24,22 +24,27 @@ TokenSource part(const TokenSource& source, DocumentRange documents, const std::
   return result;
 }
 
+void check_weights(std::span<const WeightedPath> paths, std::string_view key) {
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    if (std::isfinite(paths[i].weight) && paths[i].weight > 0) continue;
+    throw ConfigError(
+        fmt::format("{}[{}].weight = {}: must be a positive number; leave the file out instead", key, i, paths[i].weight));
+  }
+}
+
 }  // namespace
 
-TokenSources open_token_sources(std::span<const WeightedPath> train, const std::optional<std::string>& valid,
+TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<const WeightedPath> valid,
                                 const std::optional<std::string>& split) {
   if (train.empty()) throw ConfigError("data.train = []: no training data; name at least one {\"path\": PREFIX}");
-  if (valid && split) {
+  if (!valid.empty() && split) {
     throw ConfigError(
-        fmt::format("data.split = \"{}\": data.valid names a held-out file already; set one of them to null", *split));
+        fmt::format("data.split = \"{}\": data.valid names held-out files already; set one of them to null", *split));
   }
+  check_weights(train, "data.train");
+  check_weights(valid, "data.valid");
   TokenSources sources;
-  for (std::size_t i = 0; i < train.size(); ++i) {
-    const auto& [path, weight] = train[i];
-    if (!std::isfinite(weight) || weight <= 0) {
-      throw ConfigError(
-          fmt::format("data.train[{}].weight = {}: must be a positive number; leave the file out instead", i, weight));
-    }
+  for (const auto& [path, weight] : train) {
     TokenSource source = whole(path, weight);
     if (split) {
       const auto ranges = split_documents(*split, source.dataset->num_documents());
@@ -49,8 +54,16 @@ TokenSources open_token_sources(std::span<const WeightedPath> train, const std::
       sources.train.push_back(std::move(source));
     }
   }
-  if (valid) sources.valid.push_back(whole(*valid, 1.0));
+  for (const auto& [path, weight] : valid) sources.valid.push_back(whole(path, weight));
   return sources;
+}
+
+void check_token_ids(std::span<const TokenSource> sources, std::int64_t vocab_size, std::int64_t max_tokens) {
+  for (const TokenSource& source : sources) {
+    const std::int64_t n = source.num_tokens, part = n <= max_tokens ? n : max_tokens / 2;
+    source.dataset->check_tokens(source.first_token, part, vocab_size);
+    if (part < n) source.dataset->check_tokens(source.first_token + n - part, part, vocab_size);
+  }
 }
 
 }  // namespace trident

@@ -8,6 +8,7 @@ constexpr Range kFromZero{0, kInf};
 constexpr Range kFromOne{1, kInf};
 constexpr Range kPositive{0, kInf, Range::Ends::kOpenLow};
 constexpr Range kDegree{1, 65536};
+constexpr Range kCount{1, 2147483647};  // products of two fit 64 bits
 constexpr Range kProbability{0, 1, Range::Ends::kOpenHigh};
 constexpr OptionStatus kReserved = OptionStatus::kReserved;
 
@@ -102,11 +103,11 @@ std::vector<Option> parallel_options() {
 
 std::vector<Option> number_options() {
   return {
-      {.path = "batch.global", .takes = kInteger, .fallback = "", .doc = "Sequences per optimizer update, over all ranks.", .range = kFromOne,
+      {.path = "batch.global", .takes = kInteger, .fallback = "", .doc = "Sequences per optimizer update, over all ranks.", .range = kCount,
        .unit = "sequences", .aka = {"global_batch_size", "train_batch_size"}},
-      {.path = "batch.micro", .takes = kInteger, .fallback = "1", .doc = "Sequences per forward pass of a rank.", .range = kFromOne,
+      {.path = "batch.micro", .takes = kInteger, .fallback = "1", .doc = "Sequences per forward pass of a rank.", .range = kCount,
        .unit = "sequences", .aka = {"micro_batch_size", "train_micro_batch_size_per_gpu", "local_batch_size"}},
-      {.path = "batch.sequence", .takes = kInteger, .fallback = "", .doc = "Tokens per sequence.", .range = kFromOne, .unit = "tokens",
+      {.path = "batch.sequence", .takes = kInteger, .fallback = "", .doc = "Tokens per sequence.", .range = kCount, .unit = "tokens",
        .aka = {"seq_length", "seq_len", "sequence_length", "block_size"}},
       {.path = "precision.compute", .takes = kString, .fallback = "\"auto\"",
        .doc = "Format of activations and working weights; auto: bf16 where the processor multiplies it natively, else fp32.",

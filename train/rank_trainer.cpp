@@ -52,6 +52,7 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
   optimizer_ = std::make_unique<ShardedOptimizer>(adamw_config(plan.config.optimizer), *store_, context_, arena_plan_);
   book_batches();
 
+  check_arenas();
   arena_ = std::make_unique<Arena>(arena_plan_, device.allocate(arena_plan_.total_bytes(), "arena"));
   stage_->bind(*arena_, *store_);
   store_->bind(*arena_);
@@ -59,6 +60,18 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
   statistics_.bind(*arena_);
   bind_batches();
   bind_handlers();
+}
+
+// Memory is given out on first touch: without this the kernel would end the process somewhere in the middle.
+void RankTrainer::check_arenas() {
+  double needed[2] = {static_cast<double>(arena_plan_.total_bytes()), static_cast<double>(arena_plan_.total_bytes(MemoryUse::kActivations))};
+  context_.world().all_reduce(context_.compute_stream(), TensorView(needed, DType::kF64, {2}), ReduceOp::kSum);
+  context_.compute_stream().synchronize();
+  const double there = static_cast<double>(plan_.memory_per_rank) * plan_.world_size();
+  if (needed[0] <= there) return;
+  throw ConfigError(fmt::format("batch.micro = {}: the arenas of {} ranks need {:.1f} GB, {:.1f} GB of them for activations, this machine has {:.1f} GB; "
+                                "lower batch.micro or batch.sequence, set recompute.policy to full, or take a smaller model",
+                                plan_.config.batch.micro, plan_.world_size(), 1e-9 * needed[0], 1e-9 * needed[1], 1e-9 * there));
 }
 
 // ---- batches ----------------------------------------------------------------------------------------------------------------------

@@ -49,9 +49,14 @@ JsonValue allocations_of(const ArenaPlan& memory) {
 }  // namespace
 
 void make_run_folder(const std::string& folder) {
-  std::error_code error;
+  std::vector<std::filesystem::path> missing;  // the folder first, then those above it
+  std::error_code error, ignored;
+  for (std::filesystem::path path = folder; !path.empty() && !std::filesystem::exists(path, ignored); path = path.parent_path())
+    missing.push_back(path);
   std::filesystem::create_directories(folder, error);
-  if (error) throw StorageError(fmt::format("run.dir = {}: cannot be created: {}; choose a folder that may be written", folder, error.message()));
+  if (!error) return;
+  for (const std::filesystem::path& path : missing) std::filesystem::remove(path, ignored);  // what was made of them is empty
+  throw StorageError(fmt::format("run.dir = {}: cannot be created: {}; choose a folder that may be written", folder, error.message()));
 }
 
 void write_config_file(const std::string& folder, const TrainConfig& config) {

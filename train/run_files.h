@@ -8,7 +8,7 @@
 
 namespace trident {
 
-// Creates the directory (and its parents). Throws StorageError naming it.
+// Creates the directory and its parents, or none of them. Throws StorageError naming it.
 void make_run_folder(const std::string& folder);
 
 // config.resolved.json and plan.json: what was asked for, and what was decided and predicted. Whole files or none.

@@ -40,6 +40,24 @@ int micro_batches_of(const BatchConfig& batch, int data) {
   return checked_cast<int>(batch.global / per_micro_batch);
 }
 
+// Programs are lists that every rank keeps; 2^20 passes through a unit take seconds to lay out and check.
+void check_program_size(const RunPlan& plan) {
+  constexpr std::int64_t kMaxPasses = 1 << 20;
+  const std::int64_t units = num_units(plan.model), most = std::max<std::int64_t>(1, kMaxPasses / units);
+  if (plan.num_micro_batches <= most) return;
+  throw ConfigError(fmt::format("batch.global = {}: {} micro-batches per step on each data-parallel rank are more than the {} that a model of {} "
+                                "layers can have; raise batch.micro or parallel.data", plan.config.batch.global, plan.num_micro_batches, most,
+                                plan.model.layers));
+}
+
+// Row numbers of activations are 32-bit in the kernels.
+void check_rows(const BatchConfig& batch) {
+  constexpr std::int64_t kMaxRows = (std::int64_t{1} << 31) - 1;
+  if (batch.micro <= kMaxRows / batch.sequence) return;
+  throw ConfigError(fmt::format("batch.micro = {}: times batch.sequence = {} are more than {} tokens in a micro-batch; use at most {}", batch.micro,
+                                batch.sequence, kMaxRows, kMaxRows / batch.sequence));
+}
+
 DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machine, std::string& reason) {
   if (precision.compute == "fp32") {
     reason = "precision.compute = fp32";
@@ -157,8 +175,11 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   plan.tensor_layout = {plan.grid.degrees().tensor, config.parallel.sequence_parallel};
   plan.compute = compute_dtype(config.precision, machine, plan.compute_reason);
   plan.recompute = recompute_policy(config.recompute.policy);
+  plan.memory_per_rank = machine.memory_per_rank;
   plan.num_micro_batches = micro_batches_of(config.batch, plan.grid.degrees().data);
   check_lengths(plan);
+  check_rows(config.batch);
+  check_program_size(plan);
   plan.partial_axes = partial_axes(model, plan.tensor_layout);
   const int replicas = plan.grid.degrees().data * plan.grid.degrees().context;
   const auto bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * 1e6);

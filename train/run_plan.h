@@ -42,6 +42,7 @@ struct RunPlan {
   RecomputePolicy recompute = RecomputePolicy::kNone;
   ZeroPolicy zero;
   int num_micro_batches = 1;
+  std::int64_t memory_per_rank = 0;  // bytes, of the machine
   std::vector<SubAxis> partial_axes;
   std::vector<UnitLayout> units;  // by unit id
   StepProgramSpec step_spec, eval_spec;

@@ -13,7 +13,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   return ids;
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name_or_path) {
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name_or_path, std::string_view key) {
   if (name_or_path == "gpt2") {
     return make_byte_level_bpe({.name = "gpt2",
                                 .vocab_json = gpt2_vocab_json(),
@@ -24,8 +24,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name_or_path) {
   const std::string vocab = name_or_path + "/vocab.json";
   const std::string merges = name_or_path + "/merges.txt";
   if (!file_exists(vocab) || !file_exists(merges)) {
-    throw ConfigError(fmt::format("tokenizer = \"{}\": neither a known name nor a folder with vocab.json and merges.txt; "
-                                  "use \"gpt2\" or such a folder", name_or_path));
+    throw ConfigError(fmt::format("{} = \"{}\": neither a known name nor a folder with vocab.json and merges.txt; "
+                                  "use \"gpt2\" or such a folder", key, name_or_path));
   }
   const std::string vocab_text = read_file(vocab);
   const std::string merges_text = read_file(merges);

@@ -164,17 +164,38 @@ TEST_F(BatchLoaderTest, SplitsCutByDocuments) {
       {prefix_, "validation part of data.split, 0 of 40 documents", "0 tokens available"});
 }
 
-TEST_F(BatchLoaderTest, AValidationFileOrNone) {
-  const std::vector<WeightedPath> train = {{prefix_, 1.0}};
+TEST_F(BatchLoaderTest, ValidationFilesOrNone) {
+  const std::vector<WeightedPath> train = {{prefix_, 1.0}}, two = {{prefix_, 2.0}, {prefix_, 0.5}};
   EXPECT_TRUE(open_token_sources(train, {}, {}).valid.empty());
-  const TokenSources sources = open_token_sources(train, prefix_, {});
-  ASSERT_EQ(sources.valid.size(), 1u);
+  const TokenSources sources = open_token_sources(train, two, {});
+  ASSERT_EQ(sources.valid.size(), 2u);
   EXPECT_EQ(sources.valid[0].num_tokens, sources.train[0].num_tokens);
-  expect_error<ConfigError>([&] { open_token_sources(train, prefix_, "9,1"); }, {"data.split", "9,1", "data.valid"});
+  EXPECT_EQ(sources.valid[0].weight, 2.0);
+  EXPECT_EQ(sources.valid[1].weight, 0.5);
+  expect_error<ConfigError>([&] { open_token_sources(train, two, "9,1"); }, {"data.split", "9,1", "data.valid"});
   expect_error<ConfigError>([&] { open_token_sources({}, {}, {}); }, {"data.train"});
   const std::vector<WeightedPath> zero = {{prefix_, 1.0}, {prefix_, 0.0}};
   expect_error<ConfigError>([&] { open_token_sources(zero, {}, {}); }, {"data.train[1].weight = 0", "positive"});
-  expect_error<DataError>([&] { open_token_sources(train, folder_ / "none", {}); }, {"none.idx", "no such file"});
+  expect_error<ConfigError>([&] { open_token_sources(train, zero, {}); }, {"data.valid[1].weight = 0", "positive"});
+  const std::vector<WeightedPath> none = {{folder_ / "none", 1.0}};
+  expect_error<DataError>([&] { open_token_sources(train, none, {}); }, {"none.idx", "no such file"});
+}
+
+TEST_F(BatchLoaderTest, IdsOutsideTheVocabularyAreFoundBeforeTheyAreLoaded) {
+  // Beyond one block of the search, with the odd token where a block begins, ends, and last of all.
+  for (const std::size_t at : {std::size_t{0}, std::size_t{4095}, std::size_t{4096}, std::size_t{5000}, std::size_t{9999}}) {
+    std::vector<std::int32_t> ids(10000, 5);
+    ids[at] = 77;
+    write_dataset(folder_ / "odd", {ids}, 100);
+    const std::vector<WeightedPath> odd = {{folder_ / "odd", 1.0}};
+    const std::vector<TokenSource> sources = open_token_sources(odd, {}, {}).train;
+    EXPECT_NO_THROW(check_token_ids(sources, 78, 10000));
+    expect_error<DataError>([&] { check_token_ids(sources, 77, 10000); }, {"odd.bin", fmt::format("token {} has id 77", at), "77 tokens"});
+    // 4200 tokens from each end: what lies between is not read.
+    const bool seen = at < 4200 || at >= 5800;
+    if (seen) expect_error<DataError>([&] { check_token_ids(sources, 77, 8400); }, {fmt::format("token {} has id 77", at)});
+    else EXPECT_NO_THROW(check_token_ids(sources, 77, 8400));
+  }
 }
 
 }  // namespace
