@@ -43,7 +43,9 @@ class TensorBytes {
 
   double forward(int unit) const {
     if (is_embedding(unit)) return sequence() ? half() : whole();
-    if (is_head(unit)) return (sequence() ? half() : 0) + all_reduce_bytes(statistics_, degree_) + all_reduce_bytes(2 * statistics_, degree_);
+    if (is_head(unit)) {
+      return (sequence() ? half() : 0) + all_reduce_bytes(statistics_, degree_) + all_reduce_bytes(2 * statistics_, degree_);
+    }
     return sequence() ? 4 * half() : 2 * whole();
   }
   double backward_input(int unit) const {
@@ -78,15 +80,19 @@ double partial_bytes(const UnitLayout& unit, const ZeroPolicy& policy) {
   return bytes;
 }
 
-double gathered_bytes(const RunPlan& plan, const UnitLayout& unit, int n) {
-  // The head's copy of a resident tied weight is the embedding's where one rank holds both.
-  const bool shared = plan.step_spec.tie == EmbeddingTie::kTied && plan.grid.degrees().pipeline == 1 &&
-                      unit.unit == head_unit(plan.model) && plan.zero.param_gather == ParamGather::kResident;
-  double elements = 0;
+// Elements of a unit whose weight is the embedding's: the head's tied weight where one rank holds both ends.
+std::int64_t shared_elements(const RunPlan& plan, const UnitLayout& unit) {
+  if (plan.grid.degrees().pipeline > 1 || unit.unit != head_unit(plan.model)) return 0;
+  std::int64_t elements = 0;
   for (const BucketLayout& bucket : unit.buckets) {
-    if (!(shared && bucket.tie == TieGroup::kEmbedding)) elements += static_cast<double>(bucket.elements);
+    if (bucket.tie == TieGroup::kEmbedding) elements += bucket.elements;
   }
-  return gather_bytes(elements * static_cast<double>(size_of(plan.compute)), n);
+  return elements;
+}
+
+double gathered_bytes(const RunPlan& plan, const UnitLayout& unit, const ZeroPolicy& policy, int n) {
+  const std::int64_t shared = policy.param_gather == ParamGather::kResident ? shared_elements(plan, unit) : 0;
+  return gather_bytes(static_cast<double>((unit.elements() - shared) * size_of(plan.compute)), n);
 }
 
 double tied_bytes(const RunPlan& plan) {
@@ -104,14 +110,17 @@ std::array<double, kNumAxes> step_bytes_sent(const RunPlan& plan) {
   const ParallelDegrees& degrees = plan.grid.degrees();
   const int n = degrees.data * degrees.context;
   const TensorBytes tensor(plan);
-  const double boundary = static_cast<double>(plan.geometry(0).activation_shape(plan.model.hidden).num_elements() * size_of(plan.compute));
+  const Shape activation = plan.geometry(0).activation_shape(plan.model.hidden);
+  const double boundary = static_cast<double>(activation.num_elements() * size_of(plan.compute));
   double tp = 0, dp = 0, pp = 0;  // of one rank of every pipeline rank
   for (const StepProgram& program : plan.step_programs) {
     for (const Instruction& i : program.instructions) {
       if (i.is_compute()) tp += tensor.of(i);
       if (i.is_send()) pp += boundary;
       if (i.kind == InstructionKind::kTieExchange && i.peer != program.rank) pp += tied_bytes(plan);
-      if (i.kind == InstructionKind::kGather) dp += gathered_bytes(plan, plan.units[static_cast<std::size_t>(i.unit)], n);
+      if (i.kind == InstructionKind::kGather) {
+        dp += gathered_bytes(plan, plan.units[static_cast<std::size_t>(i.unit)], plan.zero, n);
+      }
       if (i.kind == InstructionKind::kReduceGradients) {
         const UnitLayout& unit = plan.units[static_cast<std::size_t>(i.unit)];
         dp += reduce_bytes(unit, plan.zero, n);
@@ -122,8 +131,9 @@ std::array<double, kNumAxes> step_bytes_sent(const RunPlan& plan) {
   const double replicas = static_cast<double>(degrees.tensor) * n;  // ranks that run the same program
   const double world = static_cast<double>(plan.world_size());
   const double statistics = static_cast<double>(StatisticsReducer::exchanged_bytes());
-  return {replicas * tp + world * all_reduce_bytes(statistics, degrees.tensor), world * all_reduce_bytes(statistics, degrees.context),
-          replicas * dp + world * all_reduce_bytes(statistics, degrees.data), replicas * pp + world * all_reduce_bytes(statistics, degrees.pipeline)};
+  const auto exchange = [&](int ranks) { return world * all_reduce_bytes(statistics, ranks); };
+  return {replicas * tp + exchange(degrees.tensor), exchange(degrees.context), replicas * dp + exchange(degrees.data),
+          replicas * pp + exchange(degrees.pipeline)};
 }
 
 ZeroCost zero_cost(const RunPlan& plan, const ZeroPolicy& policy, int pp) {
@@ -134,24 +144,24 @@ ZeroCost zero_cost(const RunPlan& plan, const ZeroPolicy& policy, int pp) {
   const bool sharded = policy.shard_optimizer && n > 1, gathers = spec.gathers_in_step();
   ZeroCost cost;
   for (const Instruction& i : program.instructions) {
-    if (i.kind == InstructionKind::kGather) {
-      cost.bytes_sent += gather_bytes(static_cast<double>(plan.units[static_cast<std::size_t>(i.unit)].elements() * size_of(plan.compute)), n);
-    }
-    if (i.kind == InstructionKind::kReduceGradients) cost.bytes_sent += reduce_bytes(plan.units[static_cast<std::size_t>(i.unit)], policy, n);
+    if (i.kind != InstructionKind::kGather && i.kind != InstructionKind::kReduceGradients) continue;
+    const UnitLayout& unit = plan.units[static_cast<std::size_t>(i.unit)];
+    cost.bytes_sent += i.kind == InstructionKind::kGather ? gathered_bytes(plan, unit, policy, n) : reduce_bytes(unit, policy, n);
   }
-  std::int64_t elements = 0, largest = 0;
+  std::int64_t elements = 0, shared = 0, largest = 0;
   for (const int unit : program.units) {
-    const std::int64_t e = plan.units[static_cast<std::size_t>(unit)].elements();
-    elements += e;
-    largest = std::max(largest, e);
+    const UnitLayout& layout = plan.units[static_cast<std::size_t>(unit)];
+    elements += layout.elements();
+    shared += shared_elements(plan, layout);
+    largest = std::max(largest, layout.elements());
   }
-  const std::int64_t owned = sharded ? elements / n : elements;
+  const std::int64_t parts = sharded ? n : 1, owned = (elements - shared) / parts;
   const std::int64_t w = size_of(plan.compute), f32 = size_of(DType::kF32);
   const std::int64_t master = plan.compute == DType::kF32 ? 0 : owned * f32;
   cost.memory = master + 2 * owned * f32;                                                     // master and moments
-  cost.memory += gathers ? owned * w + program.num_gather_slots * largest * w : elements * w; // parameters
+  cost.memory += gathers ? owned * w + program.num_gather_slots * largest * w : (elements - shared) * w;  // parameters
   cost.memory += program.num_grad_slots > 0 ? program.num_grad_slots * largest * f32 : elements * f32;
-  if (policy.grad_sync_every > 0) cost.memory += owned * f32;
+  if (policy.grad_sync_every > 0) cost.memory += elements / parts * f32;
   return cost;
 }
 
