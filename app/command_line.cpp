@@ -1,6 +1,7 @@
 #include "app/command_line.h"
 
-#include "train/option_check.h"
+#include "core/json_reader.h"
+#include "core/nearest_name.h"
 
 namespace trident {
 namespace {
@@ -10,7 +11,7 @@ std::string nearest_flag(const CLI::App& app, const std::string& argument) {
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   const std::string flag = argument.substr(0, argument.find('='));
-  return std::string(nearest(flag, std::vector<std::string_view>(names.begin(), names.end())));
+  return std::string(likely_name(flag, std::vector<std::string_view>(names.begin(), names.end())));
 }
 
 std::string one_line(std::string text) {

@@ -6,7 +6,7 @@
 #include <ostream>
 
 #include "core/json_reader.h"
-#include "train/option_check.h"
+#include "core/nearest_name.h"
 
 namespace trident {
 namespace {
@@ -25,7 +25,7 @@ void print_help(std::ostream& out) {
 std::string nearest_subcommand(std::string_view name) {
   std::vector<std::string_view> names{"help"};
   for (const Subcommand& command : subcommands()) names.push_back(command.name);
-  const std::string_view near = nearest(name, names);
+  const std::string_view near = likely_name(name, names);
   return near.empty() ? "see trident help" : fmt::format("did you mean {}?", near);
 }
 

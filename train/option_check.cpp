@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "core/nearest_name.h"
+
 namespace trident {
 namespace {
 
@@ -132,7 +134,7 @@ class Checker {
     if (option_.form == TextForm::kAxisOrder && !is_axis_order(text)) refuse_type();
     if (option_.form == TextForm::kSplit && !is_split(text)) refuse_type();
     if (!option_.choices.empty() && std::find(option_.choices.begin(), option_.choices.end(), text) == option_.choices.end()) {
-      const std::string_view near = nearest(text, option_.choices);
+      const std::string_view near = likely_name(text, option_.choices);
       refuse(fmt::format("must be {}{}", expected_text(option_), near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near))));
     }
     refuse_odd_text(text);
@@ -187,20 +189,6 @@ class Checker {
   std::string_view where_;
 };
 
-// Damerau-Levenshtein distance (optimal string alignment), case ignored.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  const auto same = [](char x, char y) { return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y)); };
-  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
-  for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
-  for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i)
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (same(a[i - 1], b[j - 1]) ? 0u : 1u)});
-      if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1])) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-    }
-  return d[a.size()][b.size()];
-}
-
 }  // namespace
 
 std::string value_text(const JsonValue& value) {
@@ -241,17 +229,6 @@ JsonValue default_value(const Option& option) {
   return value;
 }
 
-std::string_view nearest(std::string_view word, const std::vector<std::string_view>& known) {
-  std::string_view best;
-  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
-  if (word.size() > 100) return best;
-  for (const std::string_view candidate : known) {
-    const std::size_t distance = edit_distance(word, candidate);
-    if (distance < best_distance && distance < candidate.size()) best = candidate, best_distance = distance;
-  }
-  return best;
-}
-
 std::string did_you_mean(std::string_view unknown) {
   const auto hint = [](std::string_view path) { return fmt::format("; did you mean {}?", path); };
   const std::string_view key = unknown.substr(unknown.rfind('.') + 1);
@@ -269,14 +246,14 @@ std::string did_you_mean(std::string_view unknown) {
     std::erase_if(paths, [&](std::string_view path) { return path.substr(0, dot + 1) != unknown.substr(0, dot + 1); });
     std::vector<std::string_view> keys;
     for (const std::string_view path : paths) keys.push_back(path.substr(dot + 1));
-    if (const std::string_view near = nearest(unknown.substr(dot + 1), keys); !near.empty()) return hint(fmt::format("{}.{}", unknown.substr(0, dot), near));
+    if (const std::string_view near = likely_name(unknown.substr(dot + 1), keys); !near.empty()) return hint(fmt::format("{}.{}", unknown.substr(0, dot), near));
     for (const Option& option : option_table())
       if (key_of(option) == key) return hint(option.path);
   }
   paths.clear();
   for (const Option& option : option_table()) paths.push_back(option.path);
   for (const OptionBlock& block : option_blocks()) paths.push_back(block.name);
-  const std::string_view near = nearest(unknown, paths);
+  const std::string_view near = likely_name(unknown, paths);
   return near.empty() ? "" : hint(near);
 }
 

@@ -20,9 +20,6 @@ JsonValue checked_value(const Option& option, const JsonValue& value, std::strin
 // The default, canonical; null for an option that the user must give.
 JsonValue default_value(const Option& option);
 
-// The member of `known` that is fewest edits (insert, delete, replace, swap) away from `word`, or "" where none is near.
-std::string_view nearest(std::string_view word, const std::vector<std::string_view>& known);
-
 // "; did you mean parallel.tensor?" for an unknown path, from the table's keys and what other systems call them; "" without an idea.
 std::string did_you_mean(std::string_view unknown_path);
 

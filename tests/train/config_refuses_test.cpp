@@ -166,13 +166,5 @@ TEST(ConfigRefuses, EveryKeyItsWrongTypeAndRange) {
   }
 }
 
-TEST(Nearest, FewestEdits) {
-  EXPECT_EQ(nearest("tensr", {"data", "tensor"}), "tensor");
-  EXPECT_EQ(nearest("TENSOR", {"data", "tensor"}), "tensor");
-  EXPECT_EQ(nearest("etnsor", {"data", "tensor"}), "tensor");
-  EXPECT_EQ(nearest("completely", {"data", "tensor"}), "");
-  EXPECT_EQ(nearest(std::string(1000, 'x'), {"data"}), "");
-}
-
 }  // namespace
 }  // namespace trident

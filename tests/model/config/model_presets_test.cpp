@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
-#include "core/nearest_name.h"
 
 namespace trident {
 namespace {
@@ -37,14 +36,6 @@ TEST(ModelPresets, Spots) {
   EXPECT_TRUE(model_preset("qwen2.5-0.5b", "").qkv_bias);
   EXPECT_EQ(model_preset("qwen3-0.6b", "").query_width(), 2048) << "not the hidden size, 1024";
   EXPECT_EQ(model_preset("olmo-1b", "").norm, NormKind::kPlainLayerNorm);
-}
-
-TEST(NearestName, CountsEdits) {
-  EXPECT_EQ(edit_distance("", "abc"), 3u);
-  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
-  EXPECT_EQ(edit_distance("same", "same"), 0u);
-  EXPECT_EQ(nearest_name("abd", {"xyz", "abc", "abe"}), "abc") << "the first of equals";
-  EXPECT_EQ(nearest_name("abd", {}), "");
 }
 
 }  // namespace

@@ -1,0 +1,48 @@
+#include "core/nearest_name.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace trident {
+namespace {
+
+constexpr std::size_t kMaxCompared = 100;  // bytes of a name
+
+bool same(char x, char y) { return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y)); }
+
+}  // namespace
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i)
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (same(a[i - 1], b[j - 1]) ? 0u : 1u)});
+      if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1])) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  return d[a.size()][b.size()];
+}
+
+std::string_view nearest_name(std::string_view name, const std::vector<std::string_view>& candidates) {
+  std::string_view best;
+  std::size_t best_distance = static_cast<std::size_t>(-1);
+  for (const std::string_view candidate : candidates) {
+    const std::size_t distance = edit_distance(name.substr(0, kMaxCompared), candidate);
+    if (distance < best_distance) best_distance = distance, best = candidate;
+  }
+  return best;
+}
+
+std::string_view likely_name(std::string_view name, const std::vector<std::string_view>& candidates) {
+  std::string_view best;
+  if (name.size() > kMaxCompared) return best;
+  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
+  for (const std::string_view candidate : candidates) {
+    const std::size_t distance = edit_distance(name, candidate);
+    if (distance < best_distance && distance < candidate.size()) best_distance = distance, best = candidate;
+  }
+  return best;
+}
+
+}  // namespace trident
