@@ -12,12 +12,6 @@ namespace trident {
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t multiple) { return ceil_div(a, multiple) * multiple; }
 
-// a / b; a remainder is a bug in the caller, who had to reject such input before.
-inline std::int64_t div_exact(std::int64_t a, std::int64_t b) {
-  TRIDENT_CHECK(b > 0 && a % b == 0, "{} is not divisible by {}", a, b);
-  return a / b;
-}
-
 // For integers that cross a C interface.
 template <class To, class From> To checked_cast(From x) {
   TRIDENT_CHECK(std::in_range<To>(x), "{} does not fit the target integer type", x);

@@ -1,6 +1,6 @@
 // Contiguous, row-major, non-owning views of typed memory. A transpose is an operation, never a view.
 //
-// A view is three words and is passed by value. Whoever owns the memory (a Buffer, an Arena) outlives it.
+// A view is small and passed by value. Whoever owns the memory (a Buffer, an Arena) outlives it.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Owned memory, and the guard that proves that a training step allocates none.
+// Owned memory.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,8 @@ class Buffer {
   Release release_;
 };
 
-// Private zero-filled host memory. Throws InternalError naming `name`, when a NoAllocationScope is active on this thread.
+// Private zero-filled host memory. Throws ConfigError naming `name` when the system refuses it, and InternalError inside a
+// NoAllocationScope.
 Buffer allocate_host(std::int64_t bytes, const std::string& name);
 
 }  // namespace trident

@@ -26,10 +26,11 @@ namespace {
 // Which entry point serves which product (tests/device/perf_matmul.cpp prints the rates):
 //
 //   in    out    shape                                             entry point            why
-//   f32   f32    all                                               dnnl_sgemm             no shape is slow; the f32 primitive has
-//   2x holes bf16  f32    a transposed, b not, k >= kLongSum (dW += dY^T X) dnnl_gemm_bf16bf16f32  1.1-1.7x the primitive on
-//   AMX, 1.0-1.3x on
-//                                                                                         AVX512-BF16; slower for short sums
+//   f32   f32    all                                               dnnl_sgemm             no shape is slow; the f32 primitive
+//                                                                                         is half as fast for some
+//   bf16  f32    a transposed, b not, k >= kLongSum (dW += dY^T X) dnnl_gemm_bf16bf16f32  1.1-1.7x the primitive on AMX,
+//                                                                                         1.0-1.3x on AVX512-BF16; slower for
+//                                                                                         short sums
 //   bf16  any    other, native bf16                                matmul primitive       AMX / AVX512-BF16 kernels, bf16 result
 //   bf16  any    without native bf16                               dnnl_sgemm on f32      blocks converted in the workspace
 enum class EntryPoint : std::uint8_t { kNothing, kSgemm, kGemmBf16, kPrimitive, kConvertedSgemm };
