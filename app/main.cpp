@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "app/subcommands.h"
+#include "train/timeline_svg.h"
 #include "train/trainer.h"
 
 int main(int argc, char** argv) {
@@ -12,5 +13,8 @@ int main(int argc, char** argv) {
     LogSink log(std::cerr);
     run_training(config, {std::cout, console_mode_of(STDOUT_FILENO), log});
   };
-  return run_command_line(Arguments(argv + 1, argv + argc), {std::cout, train}, std::cerr);
+  const auto timeline = [](const TrainConfig& config) {
+    return timeline_svg(make_run_plan(config, resolve_model(config), 0, kTimelineMachine));
+  };
+  return run_command_line(Arguments(argv + 1, argv + argc), {std::cout, train, timeline}, std::cerr);
 }

@@ -15,6 +15,7 @@ namespace trident {
 struct CommandContext {
   std::ostream& out;
   std::function<void(const TrainConfig&)> run_training;
+  std::function<std::string(const TrainConfig&)> draw_timeline = {};
 };
 
 using Arguments = std::vector<std::string>;  // after the subcommand's name
@@ -23,7 +24,7 @@ using Arguments = std::vector<std::string>;  // after the subcommand's name
 void train_command(const Arguments& arguments, const CommandContext& context);
 void data_command(const Arguments& arguments, const CommandContext& context);    // trident data prepare
 void schema_command(const Arguments& arguments, const CommandContext& context);
-void docs_command(const Arguments& arguments, const CommandContext& context);    // trident docs configuration
+void docs_command(const Arguments& arguments, const CommandContext& context);    // trident docs configuration|timeline
 
 struct Subcommand {
   enum class Visibility : std::uint8_t { kListed, kHidden };

@@ -76,16 +76,6 @@ RecomputePolicy recompute_policy(const std::string& text) {
   return text == "full" ? RecomputePolicy::kFull : text == "selective" ? RecomputePolicy::kSelective : RecomputePolicy::kNone;
 }
 
-// Forward model FLOPs of one micro-batch per unit: the weights of the partition and of the predicted bubble.
-std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batch) {
-  const PartFlops flops = part_flops_per_token(model, batch.sequence);
-  const double tokens = static_cast<double>(batch.micro * batch.sequence) / 3.0;  // forward is a third of forward and backward
-  std::vector<double> costs(static_cast<std::size_t>(num_units(model)), flops.block * tokens);
-  costs.front() = flops.embedding * tokens;
-  costs.back() = flops.head * tokens;
-  return costs;
-}
-
 UnitsOfStage partition(const RunPlan& plan, const std::vector<double>& costs) {
   const ParallelConfig& parallel = plan.config.parallel;
   const int pipeline = plan.grid.degrees().pipeline, chunks = checked_cast<int>(parallel.virtual_stages);
@@ -131,6 +121,15 @@ void make_programs(RunPlan& plan, const std::vector<double>& costs) {
 }
 
 }  // namespace
+
+std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batch) {
+  const PartFlops flops = part_flops_per_token(model, batch.sequence);
+  const double tokens = static_cast<double>(batch.micro * batch.sequence) / 3.0;  // forward is a third of forward and backward
+  std::vector<double> costs(static_cast<std::size_t>(num_units(model)), flops.block * tokens);
+  costs.front() = flops.embedding * tokens;
+  costs.back() = flops.head * tokens;
+  return costs;
+}
 
 std::int64_t UnitLayout::elements() const {
   std::int64_t sum = 0;

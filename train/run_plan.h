@@ -65,6 +65,9 @@ ModelConfig resolve_model(const TrainConfig& config);
 // `world_size` 0: no launcher, the degrees say how many ranks there are.
 RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int world_size, const MachineFacts& machine);
 
+// Forward model FLOPs of one micro-batch per unit: what the partition balances and the predicted bubble counts (a backward: twice).
+std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batch);
+
 // ---- predictions printed beside measurements ---------------------------------------------------------------------------------------
 
 // Logical bytes sent in one training step, summed over all ranks, by axis, from the step programs (docs/communication.md).

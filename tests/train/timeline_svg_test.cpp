@@ -1,0 +1,110 @@
+// docs/timeline.svg: what the generator draws, and that the committed picture is what it draws now.
+#include "train/timeline_svg.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "train/option_values.h"
+
+namespace trident {
+namespace {
+
+const std::string kDemo = TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json";
+
+RunPlan plan_of(const std::vector<std::string>& settings = {}) {
+  OptionValues values;
+  values.take_file(read_json_file(kDemo), kDemo);
+  for (const std::string& setting : settings) values.take_setting(setting);
+  const TrainConfig config = make_train_config(values);
+  return make_run_plan(config, resolve_model(config), 0, kTimelineMachine);
+}
+
+std::size_t count(std::string_view text, std::string_view what) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + what.size())) ++n;
+  return n;
+}
+
+template <class Predicate>
+std::size_t instructions(const RunPlan& plan, Predicate counts) {
+  std::size_t n = 0;
+  for (const StepProgram& program : plan.step_programs) {
+    for (const Instruction& i : program.instructions) n += counts(i) ? 1 : 0;
+  }
+  return n;
+}
+
+// Every start tag has its end tag in the right order, no stray '<' or '&': enough for what we write.
+std::string first_fault(std::string_view xml) {
+  std::vector<std::string> open;
+  for (std::size_t at = xml.find('<'); at != xml.npos; at = xml.find('<', at + 1)) {
+    const std::size_t end = xml.find('>', at);
+    if (end == xml.npos || xml.substr(at + 1, end - at - 1).find('<') != xml.npos) return fmt::format("tag at {} has no end", at);
+    const std::string_view tag = xml.substr(at + 1, end - at - 1);
+    const std::string name(tag.substr(0, tag.find_first_of(" /", 1)));
+    if (count(tag, "\"") % 2 != 0) return fmt::format("quotes of <{}>", tag);
+    if (tag.starts_with('/')) {
+      if (open.empty() || "/" + open.back() != name) return fmt::format("</{}> closes nothing", name);
+      open.pop_back();
+    } else if (!tag.ends_with('/')) {
+      open.push_back(name);
+    }
+  }
+  if (xml.find('&') != xml.npos) return "an ampersand";
+  return open.empty() ? "" : "<" + open.back() + "> is not closed";
+}
+
+TEST(TimelineSvg, CommittedPictureIsWhatTheGeneratorDraws) {
+  EXPECT_TRUE(read_file(TRIDENT_SOURCE_DIR "/docs/timeline.svg") == timeline_svg(plan_of()))
+      << "run: build/release/bin/trident docs timeline --config configs/demo_2dp_4pp_4tp.json > docs/timeline.svg";
+}
+
+TEST(TimelineSvg, OneBarPerInstruction) {
+  for (const std::vector<std::string>& settings : std::vector<std::vector<std::string>>{
+           {},
+           {"parallel.zero=zero3"},
+           {"parallel.schedule=gpipe"},
+           {"parallel=\"1DP x 2PP x 1TP\"", "parallel.sequence_parallel=false"},
+           {"parallel.schedule=interleaved", "parallel.pipeline=2", "parallel.virtual_stages=2", "parallel.overlap=false"}}) {
+    const RunPlan plan = plan_of(settings);
+    const std::string svg = timeline_svg(plan);
+    SCOPED_TRACE(settings.empty() ? "demo" : settings.front());
+    EXPECT_EQ(first_fault(svg), "");
+    EXPECT_EQ(count(svg, "class=\"bar f "),
+              instructions(plan, [](const Instruction& i) { return i.is_compute() && i.is_forward(); }));
+    EXPECT_EQ(count(svg, "class=\"bar b "),
+              instructions(plan, [](const Instruction& i) { return i.is_compute() && !i.is_forward(); }));
+    EXPECT_EQ(count(svg, "class=\"comm reduce\""),
+              instructions(plan, [](const Instruction& i) { return i.kind == InstructionKind::kReduceGradients; }));
+    EXPECT_EQ(count(svg, "class=\"comm gather\""),
+              instructions(plan, [](const Instruction& i) { return i.kind == InstructionKind::kGather; }));
+    EXPECT_EQ(count(svg, "class=\"message\""), instructions(plan, [](const Instruction& i) { return i.is_send(); }));
+    EXPECT_EQ(svg.find("nan"), std::string::npos);
+  }
+}
+
+TEST(TimelineSvg, NamesEveryRankOfTheDemo) {
+  const RunPlan plan = plan_of();
+  const std::string svg = timeline_svg(plan);
+  for (int rank = 0; rank < plan.world_size(); ++rank) EXPECT_EQ(count(svg, fmt::format("class=\"rank\">{}<", rank)), 1u) << rank;
+}
+
+TEST(TimelineSvg, ManyRanksAreNamedAsARange) {
+  const std::string svg = timeline_svg(plan_of({"parallel.data=8", "batch.global=32"}));
+  EXPECT_EQ(count(svg, "class=\"rank\""), 0u);
+  EXPECT_NE(svg.find("ranks 0 to 31"), std::string::npos);
+}
+
+TEST(TimelineSvg, FaultsAreSeen) {  // of the test's own reader
+  EXPECT_EQ(first_fault("<a><b x=\"1\"/></a>"), "");
+  EXPECT_NE(first_fault("<a><b></a>"), "");
+  EXPECT_NE(first_fault("<a x=\"1/>"), "");
+  EXPECT_NE(first_fault("<a>"), "");
+}
+
+}  // namespace
+}  // namespace trident
