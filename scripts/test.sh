@@ -4,7 +4,8 @@
 #   release        all tests
 #   asan           unit tests under the address and undefined-behaviour sanitizers
 #   tsan           tests of folders whose code runs on several threads, under the thread sanitizer
-# and before them layers, sizes and instruction sets. --full runs all tests under both sanitizers, and clang-tidy on every file.
+# and before them layers, sizes and instruction sets. --full runs all tests under both sanitizers, clang-tidy on every file,
+# and the tests against planted bugs (docs/planted_bugs.md).
 # A failed test does not stop the others; a failed build does. The last line is CTest's closing line over all runs together.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -68,6 +69,8 @@ if [[ $full == yes ]]; then
   run_tests tsan
   headline "clang-tidy: every file"
   scripts/check_tidy build/release || status=1
+  headline "planted bugs: every one is caught"
+  scripts/mutation_check || status=1
 else
   headline "asan: unit tests"
   # shellcheck disable=SC2046  # one word per target
