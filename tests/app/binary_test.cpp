@@ -33,6 +33,12 @@ TEST(Binary, SuccessSpeaksOnStandardOutput) {
   EXPECT_EQ(shell("schema").exit_code, 0);
 }
 
+TEST(Binary, DrawsAStep) {
+  const Outcome picture = shell("docs timeline --config " TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json");
+  EXPECT_EQ(picture.exit_code, 0);
+  EXPECT_EQ(picture.text.rfind("<svg ", 0), 0u);
+}
+
 TEST(Binary, FailureIsOneLineOnStandardError) {
   for (const char* arguments : {"", "trian", "plan", "train", "train --config /nonexistent.json", "train --confg x", "data prepare"}) {
     const Outcome quiet = shell(std::string(arguments) + " 2>/dev/null");
