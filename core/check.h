@@ -6,9 +6,10 @@
 
 #include <fmt/core.h>
 
-#include <stdexcept>
+#include <exception>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace trident {
 
@@ -24,12 +25,17 @@ enum class ExitCode : int {
   kNoProgress = 93,
 };
 
-class Error : public std::runtime_error {
+class Error : public std::exception {
  public:
-  Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Error(ExitCode code, std::string message) : message_(std::move(message)), code_(code) {}
+  const char* what() const noexcept override { return message_.c_str(); }
   ExitCode code() const { return code_; }
 
+  // Where it happened, added on the way up: catch (Error& e) { e.add_context(" [...]"); throw; } keeps the error's type.
+  void add_context(std::string_view context) { message_ += context; }
+
  private:
+  std::string message_;
   ExitCode code_;
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/int_math.h"
+#include "device/no_allocation.h"
 
 namespace trident {
 namespace {
@@ -46,6 +47,7 @@ void StatisticsReducer::add_squares(const ParamShard& shard, ExactSum& sum, Step
     if (finite) continue;
     ++statistics.non_finite;
     if (statistics.first_non_finite.empty()) {
+      const AllocationExemption message;  // this step is not going to be applied
       statistics.first_non_finite = fmt::format("rank {}: {}", context_.rank(), piece.spec->name);
     }
   }

@@ -17,6 +17,9 @@
 
 namespace trident {
 
+// Along the pipeline: activations travel forward, their gradients backward.
+enum class Direction : std::uint8_t { kForward, kBackward };
+
 class ParallelContext {
  public:
   // Collective over the world. `partial_axes`: sub-axes of tp over which some gradients are partial sums (from the model's specs;
@@ -33,8 +36,6 @@ class ParallelContext {
   Communicator& tensor() { return *tensor_; }           // layer collectives, on the compute stream
   Communicator& data_reduce() { return *data_reduce_; } // gradients over dp x cp, on reduce_stream()
   Communicator& data_gather() { return *data_gather_; } // parameters over dp x cp, on gather_stream()
-  Communicator& pipeline_forward() { return *pipeline_forward_; }    // activations; tied-gradient exchange
-  Communicator& pipeline_backward() { return *pipeline_backward_; }  // activation gradients
   // Sums of partial gradients over a sub-axis of tp, on reduce_stream().
   Communicator& partial(const SubAxis& sub_axis);
   // Step statistics over an axis (norm, loss), on the compute stream.
@@ -44,8 +45,10 @@ class ParallelContext {
   Stream& reduce_stream() { return *reduce_stream_; }
   Stream& gather_stream() { return *gather_stream_; }
   // Sends and receives have streams of their own in each direction: a send that waits for its receiver holds up no receive.
-  Stream& send_stream(bool forward) { return *(forward ? send_forward_ : send_backward_); }
-  Stream& recv_stream(bool forward) { return *(forward ? recv_forward_ : recv_backward_); }
+  Stream& send_stream(Direction d) { return *(d == Direction::kForward ? send_forward_ : send_backward_); }
+  Stream& recv_stream(Direction d) { return *(d == Direction::kForward ? recv_forward_ : recv_backward_); }
+  // Activations and, at the end of a step, a tied weight's lookup gradient; their gradients, and its head gradient.
+  Communicator& pipeline(Direction d) { return *(d == Direction::kForward ? pipeline_forward_ : pipeline_backward_); }
 
   // Bytes sent by this rank since reset, by axis (counters of all communicators of that axis).
   std::array<double, kNumAxes> bytes_sent() const;

@@ -3,25 +3,24 @@
 #include <algorithm>
 
 namespace trident {
-ParamStore::Unit& ParamStore::unit_of(int id) {
-  for (Unit& unit : units_) {
-    if (unit.id == id) return unit;
-  }
-  throw InternalError(fmt::format("unit {} is not on rank {}", id, context_.rank()));
+
+std::size_t ParamStore::index_of(int id) const {
+  const bool here = id >= 0 && static_cast<std::size_t>(id) < unit_index_.size() && unit_index_[static_cast<std::size_t>(id)] >= 0;
+  TRIDENT_CHECK(here, "unit {} is not on rank {}", id, context_.rank());
+  return static_cast<std::size_t>(unit_index_[static_cast<std::size_t>(id)]);
 }
-const ParamStore::Unit& ParamStore::unit_of(int id) const { return const_cast<ParamStore*>(this)->unit_of(id); }
 
 // ---- weights -------------------------------------------------------------------------------------------------------------------
 
 void ParamStore::gather(int id, int slot) {
   Unit& unit = unit_of(id);
   Stream& stream = context_.gather_stream();
-  stream.wait(context_.compute_stream().record());  // the optimizer wrote the shards there
+  stream.wait(masters_updated_);
   TensorView target = unit.weights;
   if (!resident()) {
     Slot& buffer = gather_slots_[static_cast<std::size_t>(slot)];
     TRIDENT_CHECK(buffer.unit_index < 0, "unit {} is gathered into slot {}, which is taken", id, slot);
-    stream.wait(buffer.released);
+    stream.wait(buffer.released);  // its last reader is done
     buffer.unit_index = index_of(unit);
     target = buffer.buffer.range(0, unit.elements);
   }
@@ -63,20 +62,14 @@ void ParamStore::free(int id, int slot) {
   unit.weights = TensorView();  // a use before the next wait_gathered fails instead of reading another unit's weights
 }
 
+void ParamStore::masters_updated() { masters_updated_ = context_.compute_stream().record(); }
+
 ConstTensorView ParamStore::weight(int id, int param) const {
-  const Unit& unit = unit_of(id);
-  const auto [b, offset] = unit.place[static_cast<std::size_t>(param)];
-  const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
-  TRIDENT_CHECK(!unit.gather_pending, "unit {} is used before its gather was awaited", id);
-  const bool shared = resident() && bucket.shares_weight_with >= 0;
-  const TensorView source = shared ? units_[static_cast<std::size_t>(bucket_unit_[static_cast<std::size_t>(bucket.shares_weight_with)])].weights
-                                   : unit.weights;
-  TRIDENT_CHECK(source.data() != nullptr, "unit {} is used while not gathered", id);
-  const std::int64_t at = shared ? buckets_[static_cast<std::size_t>(bucket.shares_weight_with)].unit_offset : offset;
-  for (const BucketLayout::Entry& entry : bucket.layout.entries) {
-    if (entry.param == param) return source.range(at, entry.elements()).reshape(entry.shape);
-  }
-  throw InternalError(fmt::format("unit {} has no parameter {}", id, param));
+  const Place& place = unit_of(id).places[static_cast<std::size_t>(param)];
+  const Unit& holder = units_[place.weight_unit];
+  TRIDENT_CHECK(!holder.gather_pending, "unit {} is used before its gather was awaited", holder.id);
+  TRIDENT_CHECK(holder.weights.data() != nullptr, "unit {} is used while not gathered", holder.id);
+  return holder.weights.range(place.weight_offset, place.shape.num_elements()).reshape(place.shape);
 }
 
 // ---- gradients -------------------------------------------------------------------------------------------------------------------
@@ -97,11 +90,8 @@ void ParamStore::begin_backward(int id, int slot, Accumulate mode) {
 
 TensorView ParamStore::grad(int id, int param) const {
   const Unit& unit = unit_of(id);
-  const auto [b, offset] = unit.place[static_cast<std::size_t>(param)];
-  for (const BucketLayout::Entry& entry : buckets_[static_cast<std::size_t>(b)].layout.entries) {
-    if (entry.param == param) return unit.grads.range(offset, entry.elements()).reshape(entry.shape);
-  }
-  throw InternalError(fmt::format("unit {} has no parameter {}", id, param));
+  const Place& place = unit.places[static_cast<std::size_t>(param)];
+  return unit.grads.range(place.grad_offset, place.shape.num_elements()).reshape(place.shape);
 }
 
 Accumulate ParamStore::grad_mode(int id) const { return unit_of(id).mode; }
@@ -125,7 +115,7 @@ void ParamStore::zero_gaps(const Unit& unit) {
 }
 
 TensorView ParamStore::bucket_grad(const Bucket& bucket) const {
-  const Unit& unit = units_[static_cast<std::size_t>(bucket_unit_[static_cast<std::size_t>(&bucket - buckets_.data())])];
+  const Unit& unit = units_[bucket.unit_index];
   return unit.grads.range(bucket.unit_offset, bucket.layout.elements);
 }
 
@@ -148,6 +138,7 @@ void ParamStore::reduce(int id, bool last) {
       context_.data_reduce().all_reduce(stream, local, ReduceOp::kSum);
     }
     if (config_.policy.grad_sync_every == 0) sum_partial(bucket, reduced_grad(bucket));
+    bucket.reduced = stream.record();
     bucket.reduction_pending = true;
     bucket.reduction_last = last;
   }
@@ -165,7 +156,7 @@ void ParamStore::finish_reduction(Bucket& bucket) {
   if (!bucket.reduction_pending) return;
   bucket.reduction_pending = false;
   Stream& compute = context_.compute_stream();
-  compute.wait(context_.reduce_stream().record());
+  compute.wait(bucket.reduced);
   if (config_.policy.grad_sync_every == 0) return;
   Ops& ops = context_.device().ops();
   if (bucket.has_accumulated) {
@@ -216,13 +207,14 @@ void ParamStore::exchange_tied() {
   const bool holds_lookup = context_.coordinates().pipeline == 0;
   const TensorView mine = shards_[(holds_lookup ? lookup : head)->shard].grad;
   const int peer = holds_lookup ? context_.grid().degrees().pipeline - 1 : 0;
-  Communicator& to_head = context_.pipeline_forward();
-  Communicator& to_lookup = context_.pipeline_backward();
-  Stream& send = context_.send_stream(holds_lookup);
-  Stream& recv = context_.recv_stream(!holds_lookup);
+  const Direction out = holds_lookup ? Direction::kForward : Direction::kBackward;
+  const Direction in = holds_lookup ? Direction::kBackward : Direction::kForward;
+  Stream& send = context_.send_stream(out);
+  Stream& recv = context_.recv_stream(in);
   send.wait(compute.record());
-  (holds_lookup ? to_head : to_lookup).send(send, mine, peer);
-  (holds_lookup ? to_lookup : to_head).recv(recv, tied_received_, peer);
+  recv.wait(compute.record());  // the addition of the step before read tied_received_
+  context_.pipeline(out).send(send, mine, peer);
+  context_.pipeline(in).recv(recv, tied_received_, peer);
   compute.wait(recv.record());
   compute.wait(send.record());  // `mine` is overwritten next
   if (holds_lookup) {

@@ -47,6 +47,9 @@ struct ParamShard {
 
 class ParamStore {
  public:
+  ParamStore(const ParamStore&) = delete;  // shards point into the units' specs
+  ParamStore& operator=(const ParamStore&) = delete;
+
   // Books all memory in `plan`; nothing is usable before bind().
   ParamStore(const ParamStoreConfig& config, std::vector<UnitParams> units, ParallelContext& context, ArenaPlan& plan);
 
@@ -65,6 +68,8 @@ class ParamStore {
   void wait_gathered(int unit, int slot);
   // What was computed so far may have read the unit's buffer; a later gather waits for that much.
   void free(int unit, int slot);
+  // The masters were written on the compute stream: later gathers wait for that.
+  void masters_updated();
   // The dense compute-dtype weight; the unit must be gathered or resident.
   ConstTensorView weight(int unit, int param) const;
 
@@ -84,12 +89,12 @@ class ParamStore {
 
   std::span<const ParamShard> shards() const { return shards_; }
   const ParamStoreConfig& config() const { return config_; }
-  int num_shards() const { return shard_count_; }
   bool resident() const { return config_.num_gather_slots == 0; }
 
  private:
   struct Bucket {
     BucketLayout layout;
+    std::size_t unit_index = 0;    // in units_
     std::int64_t unit_offset = 0;  // elements, within the unit's contiguous buffers
     std::size_t shard = 0;         // index in shards_ (one per bucket)
     std::int64_t owned_begin = 0, owned = 0;  // the elements whose optimizer state is here
@@ -98,12 +103,19 @@ class ParamStore {
     TensorView wire;         // compute dtype: what gathers send; this rank's shard, or all of it under ddp
     TensorView accumulated;  // f32: sums of reduced micro-batches (only when grad_sync_every > 0)
     bool has_accumulated = false;
+    Event reduced;           // its reduction in progress
     bool reduction_pending = false, reduction_last = false;
+  };
+  struct Place {  // of a parameter, in elements
+    Shape shape;
+    std::int64_t grad_offset = 0;    // within its unit's gradients
+    std::size_t weight_unit = 0;     // index of the unit whose weights hold it: another one's where a tied weight has one copy
+    std::int64_t weight_offset = 0;  // within those
   };
   struct Unit {
     int id = 0;
     std::vector<ParamSpec> specs;
-    std::vector<std::pair<int, std::int64_t>> place;  // per param: bucket index, element offset within the unit's buffers
+    std::vector<Place> places;  // by parameter
     std::vector<int> buckets;
     std::int64_t elements = 0;  // of all buckets
     ArenaSlot weight_slot, grad_slot;
@@ -120,9 +132,10 @@ class ParamStore {
     Event released;       // gather slots: the last compute that read them is over
   };
 
-  Unit& unit_of(int id);
   int index_of(const Unit& unit) const { return static_cast<int>(&unit - units_.data()); }
-  const Unit& unit_of(int id) const;
+  std::size_t index_of(int id) const;
+  Unit& unit_of(int id) { return units_[index_of(id)]; }
+  const Unit& unit_of(int id) const { return units_[index_of(id)]; }
   void make_shards();
   std::int64_t held_elements(const Unit& unit) const;
   void book(ArenaPlan& plan);
@@ -140,8 +153,9 @@ class ParamStore {
   ParallelContext& context_;
   int shard_count_ = 1, shard_index_ = 0;
   std::vector<Unit> units_;
+  std::vector<int> unit_index_;  // by unit id; -1: not on this rank
+  Event masters_updated_;        // the optimizer has written what gathers send
   std::vector<Bucket> buckets_;
-  std::vector<int> bucket_unit_;  // bucket -> index in units_
   std::vector<ParamShard> shards_;
   std::vector<Slot> gather_slots_, grad_slots_;
   ArenaSlot tied_slot_;

@@ -16,28 +16,33 @@ ParamStore::ParamStore(const ParamStoreConfig& config, std::vector<UnitParams> u
     : config_(config), context_(context), shard_count_(context.data_reduce().size()), shard_index_(context.data_reduce().rank()) {
   const int tensor_degree = context.grid().degrees().tensor;
   const GridCoordinates at = context.coordinates();
-  exchanges_tied_ = false;
   units_.reserve(units.size());
   int tied = -1;
   for (UnitParams& params : units) {
     Unit& unit = units_.emplace_back();
     unit.id = params.unit;
     unit.specs = std::move(params.specs);
-    unit.place.resize(unit.specs.size());
+    unit.places.resize(unit.specs.size());
+    if (static_cast<std::size_t>(unit.id) >= unit_index_.size()) unit_index_.resize(static_cast<std::size_t>(unit.id) + 1, -1);
+    unit_index_[static_cast<std::size_t>(unit.id)] = static_cast<int>(units_.size()) - 1;
     for (BucketLayout& layout : make_buckets(unit.specs, tensor_degree, shard_count_, config_.bucket_bytes)) {
       const int index = static_cast<int>(buckets_.size());
       Bucket& bucket = buckets_.emplace_back();
       bucket.layout = std::move(layout);
       bucket.unit_offset = unit.elements;
-      bucket_unit_.push_back(static_cast<int>(units_.size()) - 1);
+      bucket.unit_index = units_.size() - 1;
       unit.buckets.push_back(index);
       unit.elements += bucket.layout.elements;
-      for (const BucketLayout::Entry& entry : bucket.layout.entries) {
-        unit.place[static_cast<std::size_t>(entry.param)] = {index, bucket.unit_offset + entry.offset};
-      }
       if (bucket.layout.tie == TieGroup::kEmbedding) {
+        // The gradients of both ends meet before partial sums are taken.
+        TRIDENT_CHECK(bucket.layout.partial_over.empty(), "unit {}: a tied weight with a partial gradient", unit.id);
         if (tied >= 0) bucket.shares_weight_with = tied;
         tied = index;
+      }
+      const Bucket& holder = resident() && bucket.shares_weight_with >= 0 ? buckets_[static_cast<std::size_t>(bucket.shares_weight_with)] : bucket;
+      for (const BucketLayout::Entry& entry : bucket.layout.entries) {
+        unit.places[static_cast<std::size_t>(entry.param)] = {entry.shape, bucket.unit_offset + entry.offset, holder.unit_index,
+                                                              holder.unit_offset + entry.offset};
       }
     }
   }
@@ -55,7 +60,7 @@ void ParamStore::make_shards() {
   const bool sharded = config_.policy.shard_optimizer;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     Bucket& bucket = buckets_[b];
-    const Unit& unit = units_[static_cast<std::size_t>(bucket_unit_[b])];
+    const Unit& unit = units_[bucket.unit_index];
     bucket.owned = sharded ? bucket.layout.shard_elements : bucket.layout.elements;
     bucket.owned_begin = sharded ? shard_index_ * bucket.owned : 0;
     bucket.shard = shards_.size();
@@ -137,6 +142,7 @@ void ParamStore::publish_masters() {
     if (shard.param.data() == shard.master.data()) continue;  // one and the same, or the other end of a tied weight
     context_.device().ops().convert(context_.compute_stream(), shard.param, shard.master);
   }
+  masters_updated();
   if (!resident() || !config_.policy.shard_optimizer) return;
   for (const Unit& unit : units_) gather(unit.id, /*slot=*/-1);
   for (const Unit& unit : units_) wait_gathered(unit.id, /*slot=*/-1);

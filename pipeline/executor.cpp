@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "device/no_allocation.h"
 
 namespace trident {
 namespace {
@@ -22,20 +23,23 @@ std::string surroundings(const StepProgram& program, std::size_t at) {
 
 }  // namespace
 
-void Executor::run(const StepProgram& program) {
-  cpu_seconds_.resize(program.instructions.size());
+void Executor::run(const StepProgram& program, std::vector<double>& cpu_seconds) {
+  cpu_seconds.resize(program.instructions.size());
   double before = thread_cpu_seconds();
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
+    const Handler& handler = handlers_[static_cast<std::size_t>(instruction.kind)];
     try {
-      handlers_[static_cast<std::size_t>(instruction.kind)](instruction);
+      TRIDENT_CHECK(handler != nullptr, "no handler is bound for {}", to_string(instruction));
+      handler(instruction);
       device_.poll();
-    } catch (const Error& error) {
-      throw Error(error.code(), fmt::format("{} [pipeline rank {}, instruction {}: {}]", error.what(), program.rank, i,
-                                            surroundings(program, i)));
+    } catch (Error& error) {
+      const AllocationExemption message;  // the step is over
+      error.add_context(fmt::format(" [pipeline rank {}, instruction {}: {}]", program.rank, i, surroundings(program, i)));
+      throw;
     }
     const double now = thread_cpu_seconds();
-    cpu_seconds_[i] = now - before;
+    cpu_seconds[i] = now - before;
     before = now;
   }
 }

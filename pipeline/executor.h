@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <vector>
 
 #include "device/device.h"
@@ -23,16 +22,12 @@ class Executor {
   void bind(InstructionKind kind, Handler handler) { handlers_[static_cast<std::size_t>(kind)] = std::move(handler); }
 
   // Every instruction in order. An error is rethrown with the instruction and its neighbours in the program added to the message.
-  // The CPU seconds this thread spent on each are left in cpu_seconds(), which is allocated on a program's first run.
-  void run(const StepProgram& program);
-
-  // Of the last run, one number per instruction.
-  std::span<const double> cpu_seconds() const { return cpu_seconds_; }
+  // cpu_seconds, one number per instruction, overwritten: the CPU time this thread spent on it. Resized on a program's first run.
+  void run(const StepProgram& program, std::vector<double>& cpu_seconds);
 
  private:
   Device& device_;
   std::array<Handler, kNumKinds> handlers_;
-  std::vector<double> cpu_seconds_;
 };
 
 }  // namespace trident

@@ -74,12 +74,6 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
   if (num_virtual_stages_ > 1) {
     for (std::size_t i = 0; i < sends_.size(); ++i) book(sends_[i], fmt::format("sent activations {}", i));
   }
-  std::size_t most = 0;
-  for (const StepProgram* program : programs) {
-    for (const auto& slots : program->activation_slots) most = std::max(most, slots.size());
-  }
-  pending_activation_.assign(chunks_.size(), std::vector<int>(most, Instruction::kNone));
-  pending_gradient_ = pending_activation_;
 }
 
 std::vector<UnitParams> Stage::unit_params() const {
@@ -93,13 +87,13 @@ std::vector<UnitParams> Stage::unit_params() const {
 void Stage::bind(Arena& arena, ParamStore& store) {
   store_ = &store;
   constants_.bind(arena);
-  const auto bytes = [&](ArenaSlot slot) { return arena.grant(slot, DType::kU8, Shape{slot.bytes}).data(); };
+  const auto bytes = [&](ArenaSlot slot) { return arena.grant(slot, DType::kU8, Shape{slot.bytes}); };
   const auto activation = [&](ArenaSlot slot) { return arena.grant(slot, geometry_.compute, activation_shape_); };
   for (Chunk& chunk : chunks_) {
     for (std::size_t i = 0; i < chunk.blocks.size(); ++i) chunk.blocks[i] = bytes(chunk.block_slots[i]);
   }
   for (std::size_t r = 0; r < regions_.size(); ++r) {
-    if (r != kSaved) regions_[r] = bytes(region_slots_[r]);
+    if (r != kSaved) regions_[r] = bytes(region_slots_[r]).data();
   }
   for (Boundary& b : activation_receives_) b.view = activation(b.slot);
   for (Boundary& b : gradient_receives_) b.view = activation(b.slot);
@@ -130,14 +124,15 @@ Stage::UnitPart& Stage::part_of(Chunk& chunk, int unit, std::size_t& index) {
   return chunk.units[index];
 }
 
-std::byte* Stage::block(Chunk& chunk, int micro_batch) const {
+TensorView Stage::block(const Chunk& chunk, int micro_batch) const {
   return chunk.blocks[static_cast<std::size_t>(program_->activation_slot(chunk.virtual_stage, micro_batch))];
 }
 
-TensorView Stage::input_of(Chunk& chunk, std::size_t index, int micro_batch) const {
+TensorView Stage::input_of(const Chunk& chunk, std::size_t index, int micro_batch) const {
   const UnitPart& part = chunk.units[index];
   if (part.unit == 0) return TensorView();  // the embedding reads tokens
-  return {block(chunk, micro_batch) + part.input_offset, geometry_.compute, activation_shape_};
+  const TensorView memory = block(chunk, micro_batch);
+  return {memory.data() + part.input_offset, geometry_.compute, activation_shape_, memory.where()};
 }
 
 // Where unit number `index` of the chunk writes: the next unit's input, or a buffer that the next virtual stage gets it from.
@@ -145,22 +140,46 @@ TensorView Stage::output_of(Chunk& chunk, std::size_t index, int micro_batch) {
   if (index + 1 < chunk.units.size()) return input_of(chunk, index + 1, micro_batch);
   if (is_last(chunk.virtual_stage)) return TensorView();  // the head writes the loss
   current_send_ = (current_send_ + 1) % sends_.size();
-  context_.compute_stream().wait(sends_[current_send_].message);  // its last message must have left
-  return sends_[current_send_].view;
+  Boundary& boundary = sends_[current_send_];
+  context_.compute_stream().wait(boundary.message);  // its last message must have left
+  boundary.virtual_stage = chunk.virtual_stage;
+  boundary.micro_batch = micro_batch;
+  return boundary.view;
 }
 
-LayerRun Stage::run_of(const UnitPart& part, std::byte* block, int micro_batch) const {
+LayerRun Stage::run_of(const UnitPart& part, TensorView block, int micro_batch) const {
   LayerRun run{{.ops = context_.device().ops(),
                 .stream = context_.compute_stream(),
                 .tensor = context_.tensor(),
                 .store = *store_,
                 .unit = part.unit,
                 .base = regions_,
-                .workspace_bytes = region_bytes_[static_cast<std::size_t>(Region::kWorkspace)]},
+                .workspace_bytes = region_bytes_[static_cast<std::size_t>(Region::kWorkspace)],
+                .where = block.where()},
                micro_batches_[static_cast<std::size_t>(micro_batch)],
                constants_};
-  run.base[kSaved] = block + part.saved_offset;
+  run.base[kSaved] = block.data() + part.saved_offset;
   return run;
+}
+
+// A tensor that the virtual stage beside this one left here: schedules run such neighbours one after the other.
+const Stage::Boundary& Stage::handed_over(const Boundary& boundary, int virtual_stage, int micro_batch) const {
+  TRIDENT_CHECK(boundary.virtual_stage == virtual_stage && boundary.micro_batch == micro_batch,
+                "virtual stage {} of micro-batch {} was expected, {} of {} is here", virtual_stage, micro_batch, boundary.virtual_stage,
+                boundary.micro_batch);
+  return boundary;
+}
+
+// Copies what was received for a virtual stage and micro-batch; its receive buffer is then free for the next message.
+void Stage::take_received(TensorView out, std::vector<Boundary>& receives, int virtual_stage, int micro_batch) {
+  for (Boundary& boundary : receives) {
+    if (boundary.virtual_stage != virtual_stage || boundary.micro_batch != micro_batch) continue;
+    context_.compute_stream().wait(boundary.message);
+    copy(out, boundary.view);
+    boundary.virtual_stage = boundary.micro_batch = Instruction::kNone;
+    return;
+  }
+  throw InternalError(fmt::format("nothing was received for virtual stage {} of micro-batch {}", virtual_stage, micro_batch));
 }
 
 void Stage::copy(TensorView out, ConstTensorView in) const { context_.device().ops().convert(context_.compute_stream(), out, in); }
@@ -174,12 +193,9 @@ void Stage::forward(const Instruction& instruction) {
   const int mb = instruction.micro_batch;
   const TensorView x = input_of(chunk, index, mb);
   if (index == 0 && is_local(chunk.virtual_stage - 1)) {
-    copy(x, sends_[current_send_].view);  // the forward of this rank before this one made it
+    copy(x, handed_over(sends_[current_send_], chunk.virtual_stage - 1, mb).view);
   } else if (index == 0 && !is_first(chunk.virtual_stage)) {
-    const int slot = pending_activation_[static_cast<std::size_t>(&chunk - chunks_.data())][static_cast<std::size_t>(mb)];
-    const Boundary& received = activation_receives_[static_cast<std::size_t>(slot)];
-    context_.compute_stream().wait(received.message);
-    copy(x, received.view);  // the receive buffer is free again
+    take_received(x, activation_receives_, chunk.virtual_stage, mb);
   }
   part.layer->forward(run_of(part, block(chunk, mb), mb), x, output_of(chunk, index, mb));
 }
@@ -190,17 +206,17 @@ void Stage::backward(const Instruction& instruction) {
   const UnitPart& part = part_of(chunk, instruction.unit, index);
   const int mb = instruction.micro_batch;
   if (index + 1 == chunk.units.size()) {  // the first backward of this micro-batch here: take a gradient buffer and fill it
-    const TensorView from_next_chunk = gradients_[current_gradient_].view;
+    const Boundary& before = gradients_[current_gradient_];
     current_gradient_ = (current_gradient_ + 1) % gradients_.size();
-    context_.compute_stream().wait(gradients_[current_gradient_].message);
-    const TensorView d = gradients_[current_gradient_].view;
+    Boundary& boundary = gradients_[current_gradient_];
+    context_.compute_stream().wait(boundary.message);
+    boundary.virtual_stage = chunk.virtual_stage;
+    boundary.micro_batch = mb;
+    const TensorView d = boundary.view;
     if (is_local(chunk.virtual_stage + 1)) {
-      copy(d, from_next_chunk);  // it has just been computed there
+      copy(d, handed_over(before, chunk.virtual_stage + 1, mb).view);
     } else if (!is_last(chunk.virtual_stage)) {
-      const int slot = pending_gradient_[static_cast<std::size_t>(&chunk - chunks_.data())][static_cast<std::size_t>(mb)];
-      const Boundary& received = gradient_receives_[static_cast<std::size_t>(slot)];
-      context_.compute_stream().wait(received.message);
-      copy(d, received.view);
+      take_received(d, gradient_receives_, chunk.virtual_stage, mb);
     }
   }
   const LayerRun run = run_of(part, block(chunk, mb), mb);
@@ -212,40 +228,32 @@ void Stage::backward(const Instruction& instruction) {
 
 // ---- messages ------------------------------------------------------------------------------------------------------------------------
 
-void Stage::send_activation(const Instruction& instruction) {
-  Boundary& boundary = sends_[current_send_];  // written by the forward just before
-  Stream& stream = context_.send_stream(/*forward=*/true);
-  stream.wait(context_.compute_stream().record());
-  context_.pipeline_forward().send(stream, boundary.view, instruction.peer);
+void Stage::send(Boundary& boundary, const Instruction& instruction, Direction direction) {
+  Stream& stream = context_.send_stream(direction);
+  stream.wait(context_.compute_stream().record());  // it has just been computed
+  context_.pipeline(direction).send(stream, boundary.view, instruction.peer);
   boundary.message = stream.record();
 }
+
+void Stage::recv(Boundary& boundary, const Instruction& instruction, Direction direction) {
+  Stream& stream = context_.recv_stream(direction);
+  stream.wait(context_.compute_stream().record());  // the compute that read this buffer before
+  context_.pipeline(direction).recv(stream, boundary.view, instruction.peer);
+  boundary.message = stream.record();
+  boundary.virtual_stage = instruction.virtual_stage;
+  boundary.micro_batch = instruction.micro_batch;
+}
+
+void Stage::send_activation(const Instruction& instruction) { send(sends_[current_send_], instruction, Direction::kForward); }
 
 void Stage::recv_activation(const Instruction& instruction) {
-  Boundary& boundary = activation_receives_[static_cast<std::size_t>(instruction.slot)];
-  Stream& stream = context_.recv_stream(/*forward=*/true);
-  stream.wait(context_.compute_stream().record());  // the forward that read this buffer before
-  context_.pipeline_forward().recv(stream, boundary.view, instruction.peer);
-  boundary.message = stream.record();
-  const Chunk& chunk = chunk_of(instruction.virtual_stage);
-  pending_activation_[static_cast<std::size_t>(&chunk - chunks_.data())][static_cast<std::size_t>(instruction.micro_batch)] = instruction.slot;
+  recv(activation_receives_[static_cast<std::size_t>(instruction.slot)], instruction, Direction::kForward);
 }
 
-void Stage::send_gradient(const Instruction& instruction) {
-  Boundary& boundary = gradients_[current_gradient_];
-  Stream& stream = context_.send_stream(/*forward=*/false);
-  stream.wait(context_.compute_stream().record());
-  context_.pipeline_backward().send(stream, boundary.view, instruction.peer);
-  boundary.message = stream.record();
-}
+void Stage::send_gradient(const Instruction& instruction) { send(gradients_[current_gradient_], instruction, Direction::kBackward); }
 
 void Stage::recv_gradient(const Instruction& instruction) {
-  Boundary& boundary = gradient_receives_[static_cast<std::size_t>(instruction.slot)];
-  Stream& stream = context_.recv_stream(/*forward=*/false);
-  stream.wait(context_.compute_stream().record());
-  context_.pipeline_backward().recv(stream, boundary.view, instruction.peer);
-  boundary.message = stream.record();
-  const Chunk& chunk = chunk_of(instruction.virtual_stage);
-  pending_gradient_[static_cast<std::size_t>(&chunk - chunks_.data())][static_cast<std::size_t>(instruction.micro_batch)] = instruction.slot;
+  recv(gradient_receives_[static_cast<std::size_t>(instruction.slot)], instruction, Direction::kBackward);
 }
 
 }  // namespace trident

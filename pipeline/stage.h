@@ -24,6 +24,9 @@ namespace trident {
 
 class Stage {
  public:
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+
   // Plans the layers of this rank's units. `programs`: the step programs of this rank that will run (training, evaluation); they
   // say how many activation blocks and receive buffers there are. Books all memory in `arena_plan`.
   Stage(const ModelConfig& model, const LayerGeometry& geometry, const UnitsOfStage& units_of_stage,
@@ -57,13 +60,15 @@ class Stage {
     std::vector<UnitPart> units;
     std::int64_t block_bytes = 0;
     std::vector<ArenaSlot> block_slots;
-    std::vector<std::byte*> blocks;  // activation blocks
+    std::vector<TensorView> blocks;  // activation blocks, u8
   };
   // A boundary tensor and the message that may still use it.
   struct Boundary {
     ArenaSlot slot;
     TensorView view;
     Event message;
+    // Whose tensor it holds: what is handed over between two virtual stages of this rank is checked against what is expected.
+    int virtual_stage = Instruction::kNone, micro_batch = Instruction::kNone;
   };
 
   Chunk& chunk_of(int virtual_stage);
@@ -71,10 +76,14 @@ class Stage {
   bool is_last(int virtual_stage) const { return virtual_stage == num_virtual_stages_ - 1; }
   bool is_local(int virtual_stage) const;  // whether `virtual_stage` exists and lives on this rank
   UnitPart& part_of(Chunk& chunk, int unit, std::size_t& index);
-  std::byte* block(Chunk& chunk, int micro_batch) const;
-  TensorView input_of(Chunk& chunk, std::size_t index, int micro_batch) const;
-  LayerRun run_of(const UnitPart& part, std::byte* block, int micro_batch) const;
+  TensorView block(const Chunk& chunk, int micro_batch) const;
+  TensorView input_of(const Chunk& chunk, std::size_t index, int micro_batch) const;
+  LayerRun run_of(const UnitPart& part, TensorView block, int micro_batch) const;
   TensorView output_of(Chunk& chunk, std::size_t index, int micro_batch);
+  void take_received(TensorView out, std::vector<Boundary>& receives, int virtual_stage, int micro_batch);
+  void send(Boundary& boundary, const Instruction& instruction, Direction direction);
+  void recv(Boundary& boundary, const Instruction& instruction, Direction direction);
+  const Boundary& handed_over(const Boundary& boundary, int virtual_stage, int micro_batch) const;
   void copy(TensorView out, ConstTensorView in) const;
 
   LayerGeometry geometry_;
@@ -92,7 +101,6 @@ class Stage {
   std::size_t current_send_ = 0, current_gradient_ = 0;
   std::span<const MicroBatch> micro_batches_;
   const StepProgram* program_ = nullptr;
-  std::vector<std::vector<int>> pending_activation_, pending_gradient_;  // [chunk][micro-batch] -> receive buffer
 };
 
 }  // namespace trident

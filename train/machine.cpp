@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "device/cpu/cpu_features.h"
+#include "device/cpu/cpu_device.h"
 
 namespace trident {
 
@@ -21,11 +21,11 @@ int usable_cores() {
 MachineFacts cpu_machine_facts(int local_ranks) {
   const CpuFeatures features = detect_cpu_features();
   MachineFacts facts;
-  facts.fast_bf16 = features.avx512_bf16 || features.amx_bf16;
+  facts.fast_bf16 = has_bf16_products(features, features.level);
   facts.description = fmt::format("{} cores{}", usable_cores(),
-                                  features.amx_bf16      ? ", AMX bf16 products"
-                                  : features.avx512_bf16 ? ", AVX512-BF16 products"
-                                                         : ", no bf16 products");
+                                  !facts.fast_bf16    ? ", no bf16 products"
+                                  : features.amx_bf16 ? ", AMX bf16 products"
+                                                      : ", AVX512-BF16 products");
   const std::int64_t memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   facts.memory_per_rank = memory / std::max(1, local_ranks);
   return facts;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "device/no_allocation.h"
 
@@ -158,7 +159,9 @@ void RankTrainer::bind_handlers() {
   bind(Kind::kTieExchange, [this](const Instruction&) { store_->exchange_tied(); });
   bind(Kind::kGradNorm, [this](const Instruction&) { decide_update(); });
   bind(Kind::kOptimizerStep, [this](const Instruction& i) {
-    if (result_.applied) optimizer_->step(i.unit, result_.updates, result_.lr, update_scale_);
+    if (!result_.applied) return;
+    optimizer_->step(i.unit, result_.updates, result_.lr, update_scale_);
+    store_->masters_updated();
   });
   const auto refuse = [](const Instruction& i) { throw InternalError("no schedule splits backwards yet: " + to_string(i)); };
   bind(Kind::kBackwardInput, refuse);
@@ -187,8 +190,8 @@ StepResult RankTrainer::step(const LoadSamples& load) {
   if (plan_.config.debug.no_alloc && batches_ > 0) no_allocation.emplace("a training step (debug.no_alloc)");
   load_batch(load, batches_++, /*training=*/true);
   stage_->set_micro_batches(micro_batches_, program);
-  executor_.run(program);
-  return result_;
+  executor_.run(program, step_seconds_);
+  return std::move(result_);
 }
 
 EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, std::span<const std::int32_t> token_bytes) {
@@ -198,7 +201,7 @@ EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, 
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     load_batch(load, batch, /*training=*/false);
     stage_->set_micro_batches(micro_batches_, program);
-    executor_.run(program);
+    executor_.run(program, eval_seconds_);
     loss_sum += statistics_.reduce({}, local_losses()).loss_sum;
     if (local_losses().empty() || token_bytes.empty()) continue;
     for (const std::int32_t id : ConstTensorView(targets_).span<std::int32_t>()) bytes += token_bytes[static_cast<std::size_t>(id)];
@@ -213,8 +216,9 @@ EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, 
 }
 
 void RankTrainer::drain() {
-  for (Stream* stream : {&context_.reduce_stream(), &context_.gather_stream(), &context_.send_stream(true), &context_.send_stream(false),
-                         &context_.recv_stream(true), &context_.recv_stream(false)}) {
+  for (Stream* stream : {&context_.reduce_stream(), &context_.gather_stream(), &context_.send_stream(Direction::kForward),
+                         &context_.send_stream(Direction::kBackward), &context_.recv_stream(Direction::kForward),
+                         &context_.recv_stream(Direction::kBackward)}) {
     stream->synchronize();
   }
   context_.world().barrier();

@@ -46,6 +46,9 @@ struct EvalResult {
 
 class RankTrainer {
  public:
+  RankTrainer(const RankTrainer&) = delete;  // handlers and communicators point into it
+  RankTrainer& operator=(const RankTrainer&) = delete;
+
   // Collective over the world. Plans and allocates all memory and draws the initial weights. ConfigError when the ranks' plans together
   // are more than the machine has.
   RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world);
@@ -67,7 +70,7 @@ class RankTrainer {
   const ArenaPlan& arena_plan() const { return arena_plan_; }
   const Arena& arena() const { return *arena_; }
   // CPU seconds of every instruction of the last step.
-  std::span<const double> cpu_seconds() const { return executor_.cpu_seconds(); }
+  std::span<const double> cpu_seconds() const { return step_seconds_; }
 
  private:
   void check_arenas();
@@ -90,6 +93,7 @@ class RankTrainer {
   std::unique_ptr<ShardedOptimizer> optimizer_;
   StatisticsReducer statistics_;
   Executor executor_;
+  std::vector<double> step_seconds_, eval_seconds_;  // CPU time per instruction of the last step, the last evaluation
   LrSchedule lr_schedule_;
   std::function<void(const ParamStore&)> gradient_hook_;
 

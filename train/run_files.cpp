@@ -9,12 +9,6 @@
 namespace trident {
 namespace {
 
-void write_whole(const std::string& path, const std::string& text) {
-  AtomicFile file(path);
-  file.append(text);
-  file.commit();
-}
-
 JsonValue integers(const std::vector<int>& values) {
   JsonValue::Array items;
   for (const int v : values) items.emplace_back(v);
@@ -60,7 +54,7 @@ void make_run_folder(const std::string& folder) {
 }
 
 void write_config_file(const std::string& folder, const TrainConfig& config) {
-  write_whole(folder + "/config.resolved.json", to_json_text(to_json(config), 2) + "\n");
+  write_file(folder + "/config.resolved.json", to_json_text(to_json(config), 2) + "\n");
 }
 
 void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory) {
@@ -77,7 +71,7 @@ void write_plan_file(const std::string& folder, const RunPlan& plan, const Arena
   out.set("step_comm_bytes", bytes_of(plan));
   out.set("arena_bytes_rank0", memory.total_bytes());
   out.set("allocations_rank0", allocations_of(memory));
-  write_whole(folder + "/plan.json", to_json_text(out, 2) + "\n");
+  write_file(folder + "/plan.json", to_json_text(out, 2) + "\n");
 }
 
 }  // namespace trident

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/file_io.h"
 #include "data/batch_loader.h"
 #include "data/tokenizer/tokenizer.h"
 #include "device/cpu/cpu_device.h"
@@ -87,6 +88,9 @@ RunInputs prepare(const TrainConfig& config) {
   open_data(inputs);
   const int world = inputs.plan.world_size(), threads = static_cast<int>(config.run.threads_per_rank);
   if (config.run.pin) inputs.first_core = core_for_rank(0, world, threads);
+  if (config.run.pin && !inputs.first_core) {
+    inputs.plan.notes.push_back(fmt::format("run.pin: {} ranks x {} threads are not pinned, {} cores are here", world, threads, usable_cores()));
+  }
   return inputs;
 }
 
@@ -122,12 +126,18 @@ class RankLoop {
   void open() {
     rank_ = trainer_.context().rank();
     trainer_.context().world().barrier();
-    if (rank() != 0) return;
+    if (rank() == 0) open_run_folder();
+    trainer_.context().world().barrier();  // the peak is measured while nobody else works
+  }
+
+  void open_run_folder() {
     for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan())) output_.console << line << '\n';
     make_run_folder(plan_.config.run.dir);
     write_config_file(plan_.config.run.dir, plan_.config);
     write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan());
-    metrics_.emplace(plan_.config.run.dir + "/metrics.jsonl");
+    const std::string metrics = plan_.config.run.dir + "/metrics.jsonl";
+    if (file_exists(metrics)) output_.console << "note: " << metrics << " of an earlier run is replaced\n";
+    metrics_.emplace(metrics);
     const int busy = std::min(usable_cores(), plan_.world_size() * static_cast<int>(plan_.config.run.threads_per_rank));
     peak_flops_ = measure_matmul_rate(device_, plan_.compute, 0.2) * busy / static_cast<double>(plan_.config.run.threads_per_rank);
   }

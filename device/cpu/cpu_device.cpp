@@ -27,18 +27,17 @@ IsaLevel chosen_level(const CpuFeatures& features, const CpuDeviceOptions& optio
   return level;
 }
 
-Bf16Products chosen_products(const CpuFeatures& features, IsaLevel level) {
-  return level == IsaLevel::kAvx512 && features.avx512_bf16 && onednn_has_native_bf16() ? Bf16Products::kNative
-                                                                                        : Bf16Products::kConverted;
-}
-
 }  // namespace
+
+bool has_bf16_products(const CpuFeatures& features, IsaLevel level) {
+  return level == IsaLevel::kAvx512 && features.avx512_bf16 && onednn_has_native_bf16();
+}
 
 CpuDevice::CpuDevice(Doorbell& doorbell, const CpuDeviceOptions& options)
     : features_(detect_cpu_features()),
       level_(chosen_level(features_, options)),
       threads_(options.threads_per_rank),
-      bf16_(chosen_products(features_, level_)),
+      bf16_(has_bf16_products(features_, level_) ? Bf16Products::kNative : Bf16Products::kConverted),
       progress_(doorbell),
       compute_stream_("compute", CpuStream::Mode::kImmediate, progress_) {
   if (threads_ < 1) throw ConfigError(fmt::format("run.threads_per_rank = {}: at least 1 thread is needed", threads_));

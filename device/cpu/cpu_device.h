@@ -49,6 +49,9 @@ class CpuDevice final : public Device {
   std::unique_ptr<CpuOps> ops_;
 };
 
+// Whether matrix products in bf16 run on instructions made for them at this level: the processor and the library both have them.
+bool has_bf16_products(const CpuFeatures& features, IsaLevel level);
+
 // The first core for a rank when the ranks of this machine are pinned side by side on the cores this process may use; none if there
 // are fewer than local_ranks * threads_per_rank in one block: then nobody is pinned.
 std::optional<int> core_for_rank(int local_rank, int local_ranks, int threads_per_rank);

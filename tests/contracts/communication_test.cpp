@@ -42,8 +42,8 @@ void count(ParallelContext& context, const std::vector<SubAxis>& partial_axes, C
   add(Axis::kTensor, context.tensor());
   add(Axis::kData, context.data_reduce());
   add(Axis::kData, context.data_gather());
-  add(Axis::kPipeline, context.pipeline_forward());
-  add(Axis::kPipeline, context.pipeline_backward());
+  add(Axis::kPipeline, context.pipeline(Direction::kForward));
+  add(Axis::kPipeline, context.pipeline(Direction::kBackward));
   for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData, Axis::kPipeline}) add(axis, context.statistics(axis));
   for (const SubAxis& axis : partial_axes) add(axis.axis, context.partial(axis));
 }
