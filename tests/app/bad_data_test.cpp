@@ -1,0 +1,134 @@
+// Damaged, short and foreign token files, through the real program.
+#include <filesystem>
+#include <fstream>
+
+#include "core/file_io.h"
+#include "data/indexed_dataset.h"
+#include "data/sample_order.h"
+#include "tests/app/program.h"
+#include "tests/data/token_files.h"
+
+namespace trident {
+namespace {
+
+class BadData : public testing::Test {
+ protected:
+  void refuse(const std::vector<std::string>& settings, const std::vector<std::string>& parts) {
+    const std::vector<std::string> before = place_.files();
+    expect_one_line(place_.train(settings), 65, parts);
+    EXPECT_EQ(place_.files(), before);
+  }
+  // The training data under another name, to be damaged.
+  std::string copy(const std::string& name) {
+    for (const char* suffix : {".bin", ".idx"}) std::filesystem::copy_file(place_ / ("text" + std::string(suffix)), place_ / (name + suffix));
+    return place_ / name;
+  }
+  static void shorten(const std::string& file, std::int64_t bytes) {
+    std::filesystem::resize_file(file, std::filesystem::file_size(file) - static_cast<std::uintmax_t>(bytes));
+  }
+
+  Workplace place_;
+};
+
+TEST_F(BadData, MissingFiles) {
+  refuse({"data.train=" + (place_ / "none")}, {"none.idx", "no such file", "trident data prepare --output"});
+  std::filesystem::remove(copy("half") + ".bin");
+  refuse({"data.train=" + (place_ / "half")}, {"half.bin", "no such file"});
+  refuse({"data.valid=" + (place_ / "none"), "eval.every=1"}, {"none.idx", "no such file"});
+}
+
+TEST_F(BadData, TruncatedIndex) {
+  const std::string prefix = copy("cut");
+  shorten(prefix + ".idx", 3);
+  refuse({"data.train=" + prefix}, {"cut.idx", "truncated or damaged", "prepare the data again"});
+  std::filesystem::resize_file(prefix + ".idx", 20);
+  refuse({"data.train=" + prefix}, {"cut.idx", "truncated: 20 bytes"});
+  std::filesystem::resize_file(prefix + ".idx", 0);
+  refuse({"data.train=" + prefix}, {"cut.idx", "truncated: 0 bytes"});
+  write_file(prefix + ".idx", std::string(200, 'x'));
+  refuse({"data.train=" + prefix}, {"cut.idx", "not an index of Megatron's format"});
+}
+
+TEST_F(BadData, ShortBin) {
+  const std::string prefix = copy("short");
+  shorten(prefix + ".bin", 100);
+  refuse({"data.train=" + prefix}, {"short.bin", "too short", "prepare the data again"});
+  std::filesystem::resize_file(prefix + ".bin", 0);
+  refuse({"data.train=" + prefix}, {"short.bin", "too short: 0 bytes"});
+}
+
+TEST_F(BadData, LessThanOneSample) {
+  write_dataset(place_ / "tiny", {{1, 2, 3, 4, 5}}, 50257);
+  write_dataset(place_ / "empty", {{}}, 50257);
+  refuse({"data.train=" + (place_ / "tiny")}, {"tiny", "5 tokens available", "batch.sequence = 32 needs 33", "shorter sequence or more text"});
+  refuse({"data.train=" + (place_ / "empty")}, {"empty", "0 tokens available"});
+  refuse({"data.valid=" + (place_ / "tiny"), "eval.every=1"}, {"tiny", "5 tokens available"});
+  refuse({"data.split=1,0", "eval.every=1"}, {"validation part of data.split", "0 tokens available"});
+  refuse({"data.split=0,1"}, {"training part of data.split", "0 tokens available"});
+}
+
+TEST_F(BadData, IdsOutsideTheVocabulary) {
+  // The tokenizer knows more tokens than the model, and the text has them.
+  refuse({"model.vocab_size=50000"}, {"text.bin", "has id 5", "vocabulary of 50000 tokens", "model's vocab_size"});
+  refuse({"model.vocab_size=50256"}, {"text.bin", "id 50256", "vocabulary of 50256 tokens"});  // only the end of the document
+  std::vector<std::int32_t> ids(200, 7);
+  write_dataset(place_ / "seven", {ids}, 100);
+  ids.back() = 99;
+  write_dataset(place_ / "last", {ids}, 100);
+  const std::vector<std::string> small{"model.vocab_size=50", "data.tokenizer=null"};
+  refuse({small[0], small[1], "data.train=" + (place_ / "last")}, {"last.bin", "token 199 has id 99"});
+  refuse({small[0], small[1], "data.train=" + (place_ / "seven"), "data.valid=" + (place_ / "last"), "eval.every=1"}, {"last.bin", "token 199"});
+  // A vocabulary smaller than the tokenizer's is no error by itself.
+  EXPECT_EQ(place_.train({"model.vocab_size=50", "run.steps=1", "data.train=" + (place_ / "seven")}).exit_code, 0);
+}
+
+// In a file too large to be read whole beforehand, where only one data-parallel rank of eight ranks comes across it, in a later step.
+TEST_F(BadData, AnIdOutsideTheVocabularyInTheMiddleOfTraining) {
+  constexpr std::int64_t kTokens = std::int64_t{1} << 28, kSequence = 32, kChecked = std::int64_t{1} << 26;  // checked at each end
+  const SampleOrder order(num_samples_of(kTokens, kSequence), 1234, Shuffle::kPerEpoch);
+  std::int64_t position = 16;  // of the third step or later
+  const auto token_of = [&](std::int64_t p) { return order.sample_at(p) * kSequence + 5; };
+  while (token_of(position) < kChecked || token_of(position) >= kTokens - kChecked) ++position;
+  ASSERT_LT(position, 40);
+  {
+    std::ofstream bin(place_ / "large.bin", std::ios::binary);  // sparse: token 0 everywhere else
+    bin.seekp(token_of(position)).put(static_cast<char>(250));
+    bin.seekp(kTokens - 1).put(0);
+    std::ofstream idx(place_ / "large.idx", std::ios::binary);
+    const auto put = [&](auto value) { idx.write(reinterpret_cast<const char*>(&value), sizeof value); };
+    idx.write("MMIDIDX\0\0", 9);
+    put(std::uint64_t{1}), put(std::uint8_t{1}), put(std::uint64_t{1}), put(std::uint64_t{2});
+    put(static_cast<std::int32_t>(kTokens)), put(std::int64_t{0}), put(std::int64_t{0}), put(std::int64_t{1});
+  }
+  const ProgramOutcome outcome = place_.train({"model.vocab_size=250", "data.tokenizer=null", "data.train=" + (place_ / "large"), "run.steps=10",
+                                               "parallel=2DP x 2PP x 2TP"});
+  EXPECT_EQ(outcome.exit_code, 65) << outcome.err;
+  EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
+  EXPECT_NE(outcome.err.find(fmt::format("large.bin: token {} has id 250", token_of(position))), std::string::npos) << outcome.err;
+  // What was trained until then stays on record; of the step before, other ranks may have been ahead of the one that writes.
+  const auto steps = static_cast<std::int64_t>(place_.metrics().size());
+  EXPECT_GE(steps, position / 8 - 1);
+  EXPECT_LE(steps, position / 8);
+}
+
+TEST_F(BadData, PrepareLeavesNoHalfFiles) {
+  write_file(place_ / "good.jsonl", "{\"text\": \"one\"}\n");
+  write_file(place_ / "bad.jsonl", "{\"text\": \"one\"}\n{\"txt\": \"two\"}\n");
+  write_file(place_ / "nothing.txt", "");
+  const std::vector<std::string> before = place_.files();
+  const auto prepare = [&](const std::vector<std::string>& inputs, const std::string& output) {
+    std::vector<std::string> arguments{"data", "prepare", "--tokenizer", "gpt2", "--output", place_ / output, "--input"};
+    for (const std::string& input : inputs) arguments.push_back(place_ / input);
+    return run_program(arguments);
+  };
+  expect_one_line(prepare({"good.jsonl", "bad.jsonl"}, "out"), 65, {"bad.jsonl:2", "text"});
+  expect_one_line(prepare({"good.jsonl", "missing.jsonl"}, "out"), 65, {"missing.jsonl"});
+  expect_one_line(prepare({"nothing.txt"}, "out"), 65, {"nothing.txt"});
+  expect_one_line(prepare({"good.jsonl"}, "no/such/out"), 74, {"no/such/out.bin", "create its folder first"});
+  expect_one_line(run_program({"data", "prepare", "--tokenizer", "gpt9", "--output", place_ / "out", "--input", place_ / "good.jsonl"}), 64,
+                  {"--tokenizer = \"gpt9\"", "use \"gpt2\""});
+  EXPECT_EQ(place_.files(), before);
+}
+
+}  // namespace
+}  // namespace trident

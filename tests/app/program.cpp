@@ -1,0 +1,84 @@
+#include "tests/app/program.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "core/file_io.h"
+
+namespace trident {
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::string result;
+  result += '\'';
+  for (const char c : text) {
+    if (c == '\'') result += "'\\''";
+    else result += c;
+  }
+  result += '\'';
+  return result;
+}
+
+}  // namespace
+
+ProgramOutcome run_program(const std::vector<std::string>& arguments, const std::string& environment) {
+  const TemporaryFolder streams;
+  std::string command = fmt::format("env {} timeout 100 {}", environment, quoted(TRIDENT_BINARY));
+  for (const std::string& argument : arguments) command += fmt::format(" {}", quoted(argument));
+  command += fmt::format(" >{} 2>{}", quoted(streams / "out"), quoted(streams / "err"));
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(streams / "out"), read_file(streams / "err")};
+}
+
+Workplace::Workplace() {
+  for (const auto& [input, output] : {std::pair{"train.txt", "text"}, std::pair{"valid.txt", "valid"}}) {
+    const ProgramOutcome prepared =
+        run_program({"data", "prepare", "--input", fmt::format("{}/data/excerpt/{}", TRIDENT_SOURCE_DIR, input), "--tokenizer", "gpt2",
+                     "--output", folder_ / output, "--append-eod"});
+    EXPECT_EQ(prepared.exit_code, 0) << prepared.err;
+  }
+  write_file(folder_ / "config.json", fmt::format(R"({{
+    "run": {{"dir": "{0}/run", "steps": 2}},
+    "model": {{"model_type": "llama", "vocab_size": 50257, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4,
+               "num_key_value_heads": 2, "intermediate_size": 64, "max_position_embeddings": 64}},
+    "batch": {{"global": 8, "micro": 1, "sequence": 32}},
+    "precision": {{"compute": "fp32"}},
+    "optimizer": {{"lr": 1e-3}},
+    "data": {{"train": "{0}/text"}},
+    "log": {{"every": 1}}
+  }})", folder_.path()));
+}
+
+ProgramOutcome Workplace::train(const std::vector<std::string>& settings, const std::string& environment, const std::string& config) const {
+  std::vector<std::string> arguments{"train", "--config", folder_ / config};
+  for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+  return run_program(arguments, environment);
+}
+
+std::vector<std::string> Workplace::files() const {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) paths.push_back(entry.path().string());
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::vector<JsonValue> Workplace::metrics(const std::string& run) const {
+  std::vector<JsonValue> lines;
+  std::istringstream text(read_file(fmt::format("{}/{}/metrics.jsonl", folder_.path(), run)));
+  for (std::string line; std::getline(text, line);) lines.push_back(parse_json(line, "metrics.jsonl"));
+  return lines;
+}
+
+void expect_one_line(const ProgramOutcome& outcome, int exit_code, const std::vector<std::string>& parts) {
+  EXPECT_EQ(outcome.exit_code, exit_code) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err.rfind("trident: ", 0), 0u) << outcome.err;
+  EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
+  for (const std::string& part : parts) EXPECT_NE(outcome.err.find(part), std::string::npos) << "no \"" << part << "\" in: " << outcome.err;
+}
+
+}  // namespace trident

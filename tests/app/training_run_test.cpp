@@ -1,0 +1,135 @@
+// Whole runs of the real program on thread ranks: what a run directory holds, and that runs repeat.
+#include <cmath>
+#include <filesystem>
+
+#include "core/file_io.h"
+#include "tests/app/program.h"
+
+namespace trident {
+namespace {
+
+const char* const kLayout = "parallel=2DP x 2PP x 2TP";
+
+double number(const JsonValue& object, std::string_view key) {
+  const JsonValue* value = object.find(key);
+  EXPECT_TRUE(value != nullptr && value->is_number()) << key << " in " << to_json_text(object);
+  return value == nullptr ? std::nan("") : value->as_number();
+}
+
+std::vector<std::string> keys_of(const JsonValue& object) {
+  std::vector<std::string> keys;
+  for (const JsonMember& member : object.members()) keys.push_back(member.key);
+  return keys;
+}
+
+class TrainingRun : public testing::Test {
+ protected:
+  std::vector<JsonValue> train(std::vector<std::string> settings, const std::string& run, const std::string& config = "config.json") {
+    settings.push_back("run.dir=" + (place_ / run));
+    const ProgramOutcome outcome = place_.train(settings, "", config);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    return place_.metrics(run);
+  }
+  static void expect_same_losses(const std::vector<JsonValue>& a, const std::vector<JsonValue>& b, double relative) {
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const double expected = number(a[i], "loss");
+      EXPECT_LE(std::abs(number(b[i], "loss") - expected), relative * expected) << to_json_text(a[i]) << '\n' << to_json_text(b[i]);
+    }
+  }
+
+  Workplace place_;
+};
+
+TEST_F(TrainingRun, MetricsHaveTheirFieldsAndSaneValues) {
+  const std::vector<JsonValue> metrics = train({kLayout, "run.steps=5"}, "run");
+  ASSERT_EQ(metrics.size(), 5u);
+  const std::vector<std::string> fields{"step", "loss", "grad_norm", "lr", "tokens", "step_ms", "tokens_per_s", "mfu", "peak_bytes", "comm_bytes"};
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    const JsonValue& m = metrics[i];
+    EXPECT_EQ(keys_of(m), fields);
+    EXPECT_EQ(number(m, "step"), static_cast<double>(i + 1));
+    EXPECT_EQ(number(m, "tokens"), static_cast<double>((i + 1) * 8 * 32));
+    EXPECT_GT(number(m, "loss"), 5.0);
+    EXPECT_LT(number(m, "loss"), std::log(50257.0) + 1);
+    EXPECT_GT(number(m, "grad_norm"), 0);
+    EXPECT_LE(number(m, "lr"), 1e-3);
+    EXPECT_GT(number(m, "step_ms"), 0);
+    EXPECT_NEAR(number(m, "tokens_per_s") * number(m, "step_ms"), 1e3 * 8 * 32, 1);
+    EXPECT_GT(number(m, "mfu"), 0);
+    EXPECT_LT(number(m, "mfu"), 1);
+    EXPECT_GT(number(m, "peak_bytes"), 50257 * 16 * 4);  // half an embedding table at the least
+    const JsonValue& bytes = *m.find("comm_bytes");
+    EXPECT_EQ(keys_of(bytes), (std::vector<std::string>{"tp", "cp", "dp", "pp"}));
+    for (const char* axis : {"tp", "dp", "pp"}) EXPECT_GT(number(bytes, axis), 0) << axis;
+    EXPECT_EQ(number(bytes, "cp"), 0);
+  }
+  EXPECT_LT(number(metrics.back(), "loss"), number(metrics.front(), "loss"));
+  EXPECT_NEAR(number(metrics.back(), "lr"), 0, 1e-12);  // the cosine ends at lr_schedule.min_lr
+}
+
+TEST_F(TrainingRun, TheDirectoryHoldsPlanAndAConfigurationThatRepeatsTheRun) {
+  const std::vector<JsonValue> first = train({kLayout, "run.steps=3"}, "run");
+  const JsonValue plan = parse_json(read_file(place_ / "run/plan.json"), "plan.json");
+  EXPECT_EQ(number(plan, "world_size"), 8);
+  EXPECT_EQ(number(plan, "micro_batches"), 4);
+  EXPECT_TRUE(plan.find("step_comm_bytes") != nullptr);
+  const std::vector<JsonValue> again = train({}, "again", "run/config.resolved.json");
+  ASSERT_EQ(again.size(), first.size());
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "peak_bytes"}) EXPECT_EQ(number(first[i], key), number(again[i], key)) << key;
+    EXPECT_EQ(*first[i].find("comm_bytes"), *again[i].find("comm_bytes"));
+  }
+  for (const std::string& path : place_.files()) EXPECT_EQ(path.find(".tmp"), std::string::npos) << path;
+}
+
+TEST_F(TrainingRun, EveryLayoutHasTheSameLosses) {
+  const std::vector<JsonValue> alone = train({"run.steps=4"}, "alone");
+  expect_same_losses(alone, train({"run.steps=4", kLayout, "parallel.sequence_parallel=true"}, "eight"), 1e-6);
+  expect_same_losses(alone, train({"run.steps=4", "parallel=4DP", "parallel.zero=FULL_SHARD"}, "sharded"), 1e-6);
+  expect_same_losses(alone, train({"run.steps=4", "parallel=2PP x 2DP", "parallel.zero=SHARD_GRAD_OP", "parallel.schedule=interleaved",
+                                   "parallel.virtual_stages=2"}, "interleaved"), 1e-6);
+}
+
+TEST_F(TrainingRun, Evaluations) {
+  const auto evaluated = [&](const std::vector<std::string>& settings, const std::string& run) {
+    std::vector<std::string> all{"run.steps=3", "eval.every=2", "eval.steps=2"};
+    all.insert(all.end(), settings.begin(), settings.end());
+    std::vector<double> losses;
+    std::vector<int> steps;
+    for (const JsonValue& m : train(all, run)) {
+      if (m.find("valid_loss") == nullptr) continue;
+      EXPECT_EQ(keys_of(m), (std::vector<std::string>{"step", "valid_loss", "valid_bits_per_byte"}));
+      EXPECT_GT(number(m, "valid_bits_per_byte"), 1);
+      EXPECT_LT(number(m, "valid_bits_per_byte"), 8);
+      steps.push_back(static_cast<int>(number(m, "step")));
+      losses.push_back(number(m, "valid_loss"));
+    }
+    EXPECT_EQ(steps, (std::vector<int>{0, 2, 3}));
+    return losses;
+  };
+  const std::string valid = place_ / "valid";
+  const std::vector<double> one = evaluated({"data.valid=" + valid}, "one");
+  const std::vector<double> eight = evaluated({"data.valid=" + valid, kLayout}, "eight");
+  ASSERT_EQ(one.size(), eight.size());
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], eight[i], 1e-6 * one[i]);
+  // All files of a list count, not only its first.
+  const std::string text = place_ / "text";
+  const std::vector<double> blend = evaluated({"data.valid=[\"" + valid + "\",\"" + text + "\"]"}, "blend");
+  ASSERT_FALSE(blend.empty());
+  EXPECT_NE(blend.front(), one.front());
+}
+
+TEST_F(TrainingRun, TenBatchesInARowWithoutAnUpdateEndTheRun) {
+  const ProgramOutcome outcome = place_.train({"optimizer.lr=1e30", "run.steps=30", "parallel.data=2"});
+  EXPECT_EQ(outcome.exit_code, 93) << outcome.err;
+  std::size_t warnings = 0;
+  for (auto at = outcome.err.find("gradient is not finite"); at != std::string::npos; at = outcome.err.find("gradient is not finite", at + 1)) ++warnings;
+  EXPECT_GE(warnings, 10u);
+  EXPECT_NE(outcome.err.find("warning: gradient is not finite, no rank applies the update: rank 0: model."), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("trident: 10 batches in a row had non-finite gradients"), std::string::npos) << outcome.err;
+}
+
+}  // namespace
+}  // namespace trident

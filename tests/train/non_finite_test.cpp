@@ -1,0 +1,118 @@
+// A gradient that is not finite on one rank: no rank applies the step, one rank names the tensor, and training goes on.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <mutex>
+
+#include "device/cpu/cpu_device.h"
+#include "parallel/thread_world.h"
+#include "tests/support/layout_run.h"
+#include "train/machine.h"
+
+namespace trident::testing {
+namespace {
+
+constexpr int kPoisonedStep = 1, kSteps = 3;
+
+// What one rank saw.
+struct RankRecord {
+  std::vector<StepResult> results;
+  std::vector<std::vector<float>> masters;  // after every step, all shards
+  std::vector<double> eval_losses;          // after every step: shows the working copies of the weights
+};
+
+std::vector<float> masters_of(const ParamStore& store) {
+  std::vector<float> all;
+  for (const ParamShard& shard : store.shards()) {
+    const float* values = shard.master.as<float>();
+    all.insert(all.end(), values, values + shard.master.num_elements());
+  }
+  return all;
+}
+
+// Overwrites the last element that `store` alone answers for; its tensor's name, or "" where it answers for none.
+std::string poison(const ParamStore& store, float value) {
+  for (const ParamShard& shard : store.shards()) {
+    if (!shard.counts_in_norm) continue;
+    for (const ShardPiece& piece : shard.pieces) {
+      if (!piece.norm_owner || piece.count == 0) continue;
+      shard.grad.as<float>()[piece.shard_begin + piece.count - 1] = value;
+      return piece.spec->name;
+    }
+  }
+  return "";
+}
+
+std::vector<RankRecord> train(const std::string& config_text, std::vector<std::string> settings, int poisoned_rank, float value,
+                              std::string* poisoned_name) {
+  settings.insert(settings.end(), {"run.steps=10", "data.train=unused"});
+  const TrainConfig config = parse_train_config(config_text, "test", settings);
+  const RunPlan plan = make_run_plan(config, resolve_model(config), 0, cpu_machine_facts(1));
+  const LoadSamples load = random_tokens(plan.model.vocab_size, config.batch.sequence);
+  std::vector<RankRecord> records(static_cast<std::size_t>(plan.world_size()));
+  ThreadWorld world(plan.world_size(), /*timeout_seconds=*/60.0);
+  run_thread_ranks(world, [&](int rank) {
+    CpuDevice device(world.doorbell(rank), CpuDeviceOptions{});
+    RankTrainer trainer(plan, device, world.communicator(rank, device.progress()));
+    RankRecord& record = records[static_cast<std::size_t>(rank)];
+    int step = 0;
+    trainer.set_gradient_hook([&](const ParamStore& store) {
+      if (step == kPoisonedStep && rank == poisoned_rank) *poisoned_name = poison(store, value);
+    });
+    for (; step < kSteps; ++step) {
+      record.results.push_back(trainer.step(load));
+      record.eval_losses.push_back(trainer.evaluate(load, 1, {}).loss);
+      record.masters.push_back(masters_of(trainer.store()));
+    }
+    trainer.drain();
+  });
+  return records;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+void expect_skipped(const std::string& config, const std::vector<std::string>& settings, int poisoned_rank, float value) {
+  std::string name;
+  const std::vector<RankRecord> records = train(config, settings, poisoned_rank, value, &name);
+  ASSERT_NE(name, "");
+  int named = 0;
+  for (std::size_t rank = 0; rank < records.size(); ++rank) {
+    const RankRecord& r = records[rank];
+    ASSERT_EQ(r.results.size(), static_cast<std::size_t>(kSteps));
+    EXPECT_TRUE(r.results[0].applied);
+    EXPECT_FALSE(r.results[1].applied) << "rank " << rank;
+    EXPECT_TRUE(r.results[2].applied) << "rank " << rank;
+    EXPECT_EQ(r.results[1].updates, 1);
+    EXPECT_EQ(r.results[2].updates, 2);  // the learning rate's course goes on where it stopped
+    EXPECT_TRUE(same_bits(r.masters[0], r.masters[1])) << "rank " << rank << " changed its weights";
+    EXPECT_EQ(r.eval_losses[0], r.eval_losses[1]);
+    EXPECT_FALSE(same_bits(r.masters[1], r.masters[2])) << "rank " << rank << " does not go on";
+    if (r.results[1].non_finite.empty()) continue;
+    ++named;
+    EXPECT_EQ(r.results[1].non_finite, fmt::format("rank {}: {}", poisoned_rank, name));
+    EXPECT_EQ(static_cast<int>(rank), poisoned_rank);
+  }
+  EXPECT_EQ(named, 1);
+}
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
+
+TEST(NonFinite, OneRank) { expect_skipped(tiny_llama_config(), {"model.num_hidden_layers=2"}, 0, kNaN); }
+
+TEST(NonFinite, EightRanksEveryAxis) {
+  for (const int rank : {0, 5, 7})
+    expect_skipped(tiny_llama_config(), {"model.num_hidden_layers=2", "parallel=2DP x 2PP x 2TP", "parallel.sequence_parallel=true"}, rank, kNaN);
+}
+
+TEST(NonFinite, ShardedParametersAndAnInfinity) {
+  expect_skipped(tiny_llama_config(), {"model.num_hidden_layers=2", "parallel=4DP", "parallel.zero=zero3"}, 3, -kInfinity);
+  expect_skipped(tiny_llama_config(), {"model.num_hidden_layers=2", "parallel=2DP x 2PP", "parallel.zero=zero2", "precision.compute=bf16"}, 1, kInfinity);
+}
+
+TEST(NonFinite, TiedEmbeddings) { expect_skipped(tiny_gpt2_config(), {"model.n_layer=2", "parallel=2PP x 2DP"}, 0, kNaN); }
+
+}  // namespace
+}  // namespace trident::testing
