@@ -4,6 +4,8 @@
 
 #include <exception>
 #include <numeric>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -88,9 +90,17 @@ Outcome run_rank(ThreadWorld& world, int rank, const std::function<void(int)>& b
 void run_thread_ranks(ThreadWorld& world, const std::function<void(int rank)>& body) {
   std::vector<Outcome> outcomes(static_cast<std::size_t>(world.size()));
   std::vector<std::jthread> threads;
-  for (int r = 0; r < world.size(); ++r)
-    threads.emplace_back([&, r] { outcomes[static_cast<std::size_t>(r)] = run_rank(world, r, body); });
+  std::string not_started;
+  for (int r = 0; r < world.size() && not_started.empty(); ++r) {
+    try {
+      threads.emplace_back([&, r] { outcomes[static_cast<std::size_t>(r)] = run_rank(world, r, body); });
+    } catch (const std::system_error& error) {
+      not_started = fmt::format("rank {} of {} got no thread: {}; raise ulimit -u or start fewer ranks", r, world.size(), error.what());
+      world.fail(r, not_started);  // the ranks that did start are waiting for this one
+    }
+  }
   for (std::jthread& thread : threads) thread.join();
+  if (!not_started.empty()) throw CommunicationError(not_started);
 
   for (const bool consequence : {false, true})
     for (const Outcome& outcome : outcomes)

@@ -88,6 +88,10 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
                               1e-6 * static_cast<double>(num_parameters(plan.model)), summary.updates, summary.tokens, summary.seconds, d.data,
                               d.pipeline, d.tensor, plan.world_size(),
                               summary.skipped > 0 ? fmt::format(", {} batches skipped for non-finite gradients", summary.skipped) : ""));
+  if (summary.out_of_time) {
+    lines.push_back(fmt::format("run.max_minutes = {:g} ended the run after {} of {} steps", plan.config.run.max_minutes, summary.updates,
+                                plan.config.run.steps));
+  }
   lines.push_back("training loss " + loss_text(summary.first_loss, summary.last_loss));
   if (summary.first_valid && summary.last_valid) {
     const EvalResult &first = *summary.first_valid, &last = *summary.last_valid;

@@ -18,6 +18,7 @@ struct RunSummary {
   std::optional<EvalResult> first_valid, last_valid;
   std::int64_t updates = 0, tokens = 0, skipped = 0;
   double seconds = 0;                    // of the loop
+  bool out_of_time = false;              // run.max_minutes ended it
   std::array<double, kNumAxes> bytes_counted{};  // one step, summed over ranks
   std::int64_t planned_bytes = 0, granted_bytes = 0;  // arena, maximum over ranks
   double replayed_bubble = 0;            // over ideal: measured CPU seconds per instruction through the simulator

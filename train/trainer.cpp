@@ -113,7 +113,10 @@ class RankLoop {
     const double start = monotonic_seconds();
     if (rank() == 0) console_.emplace(output_.console, output_.mode, plan_.config.run.steps, 0, start);
     if (valid_loader_) summary_.first_valid = evaluate();
-    while (updates_ < plan_.config.run.steps && !out_of_time(start)) one_step();
+    while (updates_ < plan_.config.run.steps && !summary_.out_of_time) {
+      one_step();
+      summary_.out_of_time = updates_ < plan_.config.run.steps && out_of_time(start);
+    }
     summary_.seconds = monotonic_seconds() - start;
     if (valid_loader_ && updates_ > 0) summary_.last_valid = last_eval_at_ == updates_ ? last_eval_ : evaluate();
     close();
