@@ -1,9 +1,9 @@
 #include "data/document_reader.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/check.h"
+#include "core/json_reader.h"
 
 namespace trident {
 
@@ -71,13 +71,17 @@ std::string DocumentReader::text_of(std::string_view line) const {
     throw DataError(fmt::format("{}:{}: {}; expected one JSON object a line with a string under \"{}\"", file_.path(), line_number_,
                                 what, json_key_));
   };
-  const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (object.is_discarded()) refuse("not valid JSON");
+  JsonValue object;
+  try {
+    object = parse_json(line, file_.path(), {.comments = JsonComments::kRefused, .max_bytes = line.size(), .blame = ExitCode::kData});
+  } catch (const DataError&) {
+    refuse("not valid JSON");
+  }
   if (!object.is_object()) refuse("not a JSON object");
-  const auto text = object.find(json_key_);
-  if (text == object.end()) refuse(fmt::format("no key \"{}\"", json_key_));
+  const JsonValue* text = object.find(json_key_);
+  if (text == nullptr) refuse(fmt::format("no key \"{}\"", json_key_));
   if (!text->is_string()) refuse(fmt::format("\"{}\" is not a string", json_key_));
-  return text->get<std::string>();
+  return text->as_string();
 }
 
 }  // namespace trident

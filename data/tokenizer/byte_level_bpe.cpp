@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "core/check.h"
 #include "core/int_math.h"
+#include "core/json_reader.h"
 #include "data/tokenizer/gpt2_scanner.h"
 #include "data/tokenizer/merge_table.h"
 #include "data/tokenizer/utf8.h"
@@ -60,15 +60,22 @@ using IdOfSpelling = std::unordered_map<std::string, std::int32_t>;
 }
 
 IdOfSpelling parse_vocab(const ByteLevelBpeFiles& files) {
-  const nlohmann::json json = nlohmann::json::parse(files.vocab_json, nullptr, /*allow_exceptions=*/false);
+  JsonValue json;
+  try {
+    json = parse_json(files.vocab_json, files.vocab_source,
+                      {.comments = JsonComments::kRefused, .max_bytes = files.vocab_json.size(), .blame = ExitCode::kData});
+  } catch (const DataError&) {
+    refuse(files.vocab_source, "not a JSON object of token: id");
+  }
   if (!json.is_object()) refuse(files.vocab_source, "not a JSON object of token: id");
+  const auto size = static_cast<std::int64_t>(json.members().size());
   IdOfSpelling ids;
-  std::vector<bool> seen(json.size());
-  for (const auto& [spelling, id] : json.items()) {
-    if (!id.is_number_integer() || id < 0 || id >= json.size()) {
-      refuse(files.vocab_source, fmt::format("token \"{}\" has id {}, expected 0 .. {}", spelling, id.dump(), json.size() - 1));
+  std::vector<bool> seen(json.members().size());
+  for (const auto& [spelling, id] : json.members()) {
+    if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() >= size) {
+      refuse(files.vocab_source, fmt::format("token \"{}\" has id {}, expected 0 .. {}", spelling, to_json_text(id), size - 1));
     }
-    const auto value = id.get<std::int32_t>();
+    const auto value = static_cast<std::int32_t>(id.as_integer());
     if (seen[static_cast<std::size_t>(value)]) refuse(files.vocab_source, fmt::format("id {} occurs twice", value));
     seen[static_cast<std::size_t>(value)] = true;
     ids.emplace(spelling, value);
