@@ -79,7 +79,7 @@ std::int64_t padded_vocabulary(const ModelConfig& config, int tensor_degree) {
   return round_up(config.vocab_size, kVocabularyMultiple * tensor_degree);
 }
 
-ParamId declare_vocabulary(ParamList& list, const ModelConfig& config, const std::string& name, const std::string& tensor) {
+ParamId declare_vocabulary(ParamList& list, const ModelConfig& config, TiedEnd end, const std::string& name, const std::string& tensor) {
   const int tensor_degree = list.layout().degree;
   ParamSpec spec;
   spec.name = name + ".weight";
@@ -89,7 +89,7 @@ ParamId declare_vocabulary(ParamList& list, const ModelConfig& config, const std
                  .padded_rows = padded_vocabulary(config, tensor_degree),
                  .init = {InitKind::kNormal, static_cast<float>(config.init_std)}}};
   if (tensor_degree > 1) spec.sharding = {ShardDim::kRows, tensor_degree};
-  if (config.tie_embeddings) spec.tie = TieGroup::kEmbedding;
+  if (config.tie_embeddings) spec.tie = end;
   return list.add(std::move(spec));
 }
 

@@ -46,7 +46,7 @@ struct ColumnShardedLinear {
 LinearIds declare_column_sharded(ParamList& list, const ColumnShardedLinear& linear);
 
 // A vocabulary table "<name>.weight" [padded V, H] split by rows over tp, the tensor "<tensor>.weight".
-ParamId declare_vocabulary(ParamList& list, const ModelConfig& config, const std::string& name, const std::string& tensor);
+ParamId declare_vocabulary(ParamList& list, const ModelConfig& config, TiedEnd end, const std::string& name, const std::string& tensor);
 
 // A replicated table "<name>.weight" [rows, H].
 ParamId declare_table(ParamList& list, const std::string& name, std::int64_t rows, std::int64_t columns, float init_std);

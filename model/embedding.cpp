@@ -8,7 +8,7 @@ namespace trident {
 void Embedding::declare(ParamList& list) {
   const EndNames names = end_names(config_);
   const int tensor_degree = list.layout().degree;
-  const ParamId table = declare_vocabulary(list, config_, names.embedding, names.embedding);
+  const ParamId table = declare_vocabulary(list, config_, TiedEnd::kLookup, names.embedding, names.embedding);
   tokens_ = VocabParallelEmbedding(padded_vocabulary(config_, tensor_degree) / tensor_degree, config_.hidden, table);
   if (config_.position == PositionKind::kLearned)
     positions_ = declare_table(list, names.positions, config_.max_positions, config_.hidden, static_cast<float>(config_.init_std));

@@ -14,7 +14,7 @@ void Head::declare(ParamList& list) {
   const int tensor_degree = list.layout().degree;
   const std::int64_t columns = padded_vocabulary(config_, tensor_degree) / tensor_degree;
   norm_.declare(list);
-  const ParamId table = declare_vocabulary(list, config_, names.head, names.head_tensor);
+  const ParamId table = declare_vocabulary(list, config_, TiedEnd::kHead, names.head, names.head_tensor);
   projection_ = ColumnParallelLinear(config_.hidden, {{table, {}, columns}});
   cross_entropy_ = VocabParallelCrossEntropy(columns, config_.vocab_size);
 }

@@ -10,8 +10,8 @@ namespace trident {
 namespace {
 
 bool same_group(const BucketLayout& bucket, const ParamSpec& spec) {
-  return bucket.partial_over == spec.grad_partial_over && bucket.trainable == spec.trainable && bucket.tie == TieGroup::kNone &&
-         spec.tie == TieGroup::kNone;
+  return bucket.partial_over == spec.grad_partial_over && bucket.trainable == spec.trainable && bucket.tie == TiedEnd::kNone &&
+         spec.tie == TiedEnd::kNone;
 }
 
 bool owns_norm(const ParamSpec& spec, int tensor_degree, int tensor_rank) {

@@ -28,7 +28,7 @@ struct BucketLayout {
   std::int64_t elements = 0;        // padded: N * shard_elements
   std::int64_t shard_elements = 0;  // a multiple of kParamAlignment
   std::vector<SubAxis> partial_over;
-  TieGroup tie = TieGroup::kNone;
+  TiedEnd tie = TiedEnd::kNone;
   bool trainable = true;
 };
 

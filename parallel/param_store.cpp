@@ -184,31 +184,30 @@ void ParamStore::wait_reduced() {
   compute.wait(context_.reduce_stream().record());
 }
 
-ParamStore::Bucket* ParamStore::tied_bucket(std::size_t index) {
-  for (const int b : units_[index].buckets) {
-    if (buckets_[static_cast<std::size_t>(b)].layout.tie == TieGroup::kEmbedding) return &buckets_[static_cast<std::size_t>(b)];
+ParamStore::Bucket* ParamStore::tied_bucket(TiedEnd end) {
+  for (Bucket& bucket : buckets_) {
+    if (bucket.layout.tie == end) return &bucket;
   }
   return nullptr;
 }
 
-void ParamStore::exchange_tied() {
-  Bucket* lookup = tied_bucket(0);                 // the embedding is the first unit of the first stage,
-  Bucket* head = tied_bucket(units_.size() - 1);   // the head the last unit of the last
+void ParamStore::exchange_tied(int peer) {
+  Bucket* lookup = tied_bucket(TiedEnd::kLookup);
+  Bucket* head = tied_bucket(TiedEnd::kHead);
   Ops& ops = context_.device().ops();
   Stream& compute = context_.compute_stream();
   if (lookup != nullptr) finish_reduction(*lookup);
   if (head != nullptr) finish_reduction(*head);
-  if (!exchanges_tied_) {
-    TRIDENT_CHECK(lookup != nullptr && head != nullptr && lookup != head, "the tied weight's two ends are not here");
+  if (peer == context_.coordinates().pipeline) {
+    TRIDENT_CHECK(lookup != nullptr && head != nullptr, "rank {} does not hold both ends of the tied weight", context_.rank());
     const TensorView sum = shards_[lookup->shard].grad;
     ops.add(compute, sum, sum, shards_[head->shard].grad);
     return;
   }
-  const bool holds_lookup = context_.coordinates().pipeline == 0;
-  const TensorView mine = shards_[(holds_lookup ? lookup : head)->shard].grad;
-  const int peer = holds_lookup ? context_.grid().degrees().pipeline - 1 : 0;
-  const Direction out = holds_lookup ? Direction::kForward : Direction::kBackward;
-  const Direction in = holds_lookup ? Direction::kBackward : Direction::kForward;
+  TRIDENT_CHECK((lookup == nullptr) != (head == nullptr), "rank {} does not hold one end of the tied weight", context_.rank());
+  const TensorView mine = shards_[(lookup != nullptr ? lookup : head)->shard].grad;
+  const Direction out = lookup != nullptr ? Direction::kForward : Direction::kBackward;
+  const Direction in = lookup != nullptr ? Direction::kBackward : Direction::kForward;
   Stream& send = context_.send_stream(out);
   Stream& recv = context_.recv_stream(in);
   send.wait(compute.record());
@@ -217,7 +216,7 @@ void ParamStore::exchange_tied() {
   context_.pipeline(in).recv(recv, tied_received_, peer);
   compute.wait(recv.record());
   compute.wait(send.record());  // `mine` is overwritten next
-  if (holds_lookup) {
+  if (lookup != nullptr) {
     ops.add(compute, mine, mine, tied_received_);
   } else {
     ops.add(compute, mine, tied_received_, mine);

@@ -82,8 +82,9 @@ class ParamStore {
   Accumulate grad_mode(int unit) const;
   // Starts the sum over dp x cp on the reduce stream; with `last` (the unit's gradients are complete) also over the partial axes.
   void reduce(int unit, bool last);
-  // Lookup gradient + head gradient of the tied weight, both reduced, added in this order on every rank that holds the weight.
-  void exchange_tied();
+  // Lookup gradient + head gradient of the tied weight, both reduced, added in this order on every rank that holds the weight. `peer`:
+  // the pipeline rank of the other end; this rank's own where it holds both.
+  void exchange_tied(int peer);
   // The compute stream waits for all reductions.
   void wait_reduced();
 
@@ -147,7 +148,7 @@ class ParamStore {
   void finish_reduction(Bucket& bucket);
   void finish_unit(Unit& unit);
   void sum_partial(Bucket& bucket, TensorView grad);
-  Bucket* tied_bucket(std::size_t first_or_last_unit);
+  Bucket* tied_bucket(TiedEnd end);
 
   ParamStoreConfig config_;
   ParallelContext& context_;
@@ -160,7 +161,6 @@ class ParamStore {
   std::vector<Slot> gather_slots_, grad_slots_;
   ArenaSlot tied_slot_;
   TensorView tied_received_;
-  bool exchanges_tied_ = false;  // another rank holds the other end of the tied weight
 };
 
 }  // namespace trident

@@ -15,9 +15,8 @@ std::int64_t bytes_of(std::int64_t elements, DType dtype) { return elements * si
 ParamStore::ParamStore(const ParamStoreConfig& config, std::vector<UnitParams> units, ParallelContext& context, ArenaPlan& plan)
     : config_(config), context_(context), shard_count_(context.data_reduce().size()), shard_index_(context.data_reduce().rank()) {
   const int tensor_degree = context.grid().degrees().tensor;
-  const GridCoordinates at = context.coordinates();
   units_.reserve(units.size());
-  int tied = -1;
+  int lookup = -1;
   for (UnitParams& params : units) {
     Unit& unit = units_.emplace_back();
     unit.id = params.unit;
@@ -33,11 +32,11 @@ ParamStore::ParamStore(const ParamStoreConfig& config, std::vector<UnitParams> u
       bucket.unit_index = units_.size() - 1;
       unit.buckets.push_back(index);
       unit.elements += bucket.layout.elements;
-      if (bucket.layout.tie == TieGroup::kEmbedding) {
+      if (bucket.layout.tie != TiedEnd::kNone) {
         // The gradients of both ends meet before partial sums are taken.
         TRIDENT_CHECK(bucket.layout.partial_over.empty(), "unit {}: a tied weight with a partial gradient", unit.id);
-        if (tied >= 0) bucket.shares_weight_with = tied;
-        tied = index;
+        if (bucket.layout.tie == TiedEnd::kHead) bucket.shares_weight_with = lookup;
+        if (bucket.layout.tie == TiedEnd::kLookup) lookup = index;
       }
       const Bucket& holder = resident() && bucket.shares_weight_with >= 0 ? buckets_[static_cast<std::size_t>(bucket.shares_weight_with)] : bucket;
       for (const BucketLayout::Entry& entry : bucket.layout.entries) {
@@ -46,12 +45,6 @@ ParamStore::ParamStore(const ParamStoreConfig& config, std::vector<UnitParams> u
       }
     }
   }
-  // Both ends are tied or none; a rank that holds just one exchanges with the rank that holds the other.
-  const bool both = std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& b) { return b.shares_weight_with >= 0; });
-  exchanges_tied_ = tied >= 0 && !both;
-  TRIDENT_CHECK(!exchanges_tied_ || context.grid().degrees().pipeline > 1, "a tied weight with one end on rank {}", context.rank());
-  TRIDENT_CHECK(!exchanges_tied_ || at.pipeline == 0 || at.pipeline == context.grid().degrees().pipeline - 1,
-                "a tied weight on middle stage {}", at.pipeline);
   make_shards();
   book(plan);
 }
@@ -69,14 +62,14 @@ void ParamStore::make_shards() {
     shard.elements = bucket.owned;
     shard.pieces = shard_pieces(bucket.layout, unit.specs, bucket.owned_begin, bucket.owned, context_.grid().degrees().tensor,
                                 context_.coordinates().tensor);
-    const bool tied_copy = bucket.layout.tie == TieGroup::kEmbedding && unit.id != 0;
-    shard.counts_in_norm = bucket.layout.trainable && !tied_copy && (sharded || shard_index_ == 0);
+    shard.counts_in_norm = bucket.layout.trainable && bucket.layout.tie != TiedEnd::kHead && (sharded || shard_index_ == 0);
     shard.updated = bucket.layout.trainable && bucket.shares_weight_with < 0;
   }
 }
 
 // Elements of a unit's own resident weights: all, but for a tied weight that the other end holds.
 std::int64_t ParamStore::held_elements(const Unit& unit) const {
+  if (unit.buckets.empty()) return 0;  // a unit without parameters
   const Bucket& last = buckets_[static_cast<std::size_t>(unit.buckets.back())];
   for (const int b : unit.buckets) {
     const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
@@ -120,8 +113,9 @@ void ParamStore::book(ArenaPlan& plan) {
   };
   book_slots(gather_slots_, config_.num_gather_slots, MemoryUse::kParameters, config_.compute, "gathered unit");
   book_slots(grad_slots_, config_.num_grad_slots, MemoryUse::kGradients, DType::kF32, "gradients of a unit");
-  if (exchanges_tied_) {
-    const Bucket* tied = context_.coordinates().pipeline == 0 ? tied_bucket(0) : tied_bucket(units_.size() - 1);
+  const Bucket *lookup = tied_bucket(TiedEnd::kLookup), *head = tied_bucket(TiedEnd::kHead);
+  if ((lookup == nullptr) != (head == nullptr)) {  // another rank holds the other end
+    const Bucket* tied = lookup != nullptr ? lookup : head;
     tied_slot_ = plan.book("tied gradient of the other end", MemoryUse::kCommunication, bytes_of(tied->owned, DType::kF32));
   }
 }
@@ -175,9 +169,7 @@ void ParamStore::grant(Arena& arena) {
       shard.grad = accumulates ? bucket.accumulated : reduced_grad(bucket);
     }
   }
-  if (exchanges_tied_) {
-    tied_received_ = flat(tied_slot_, DType::kF32, tied_slot_.bytes / size_of(DType::kF32));
-  }
+  tied_received_ = flat(tied_slot_, DType::kF32, tied_slot_.bytes / size_of(DType::kF32));
 }
 
 void ParamStore::draw_weights(const Unit& unit, Bucket& bucket) {

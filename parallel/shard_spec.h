@@ -45,8 +45,9 @@ struct PartSpec {
   bool transposed_on_disk = false;
 };
 
-// Which copies of one weight are the same parameter (tied embeddings).
-enum class TieGroup : std::uint8_t { kNone, kEmbedding };
+// The two ends of a tied embedding: one weight, looked up in at one end, multiplied with at the other. The lookup end owns it where one
+// rank holds both, and is the one that is counted.
+enum class TiedEnd : std::uint8_t { kNone, kLookup, kHead };
 
 // A parameter as the model declares it: one dense matrix (or vector) per rank, its parts stacked along dimension 0.
 struct ParamSpec {
@@ -58,7 +59,7 @@ struct ParamSpec {
   std::vector<SubAxis> grad_partial_over{};
   bool weight_decay = true;  // 1-D parameters and biases: false
   bool trainable = true;
-  TieGroup tie = TieGroup::kNone;
+  TiedEnd tie = TiedEnd::kNone;
 };
 
 // Where a part's data sits on a rank: rows [local_row, local_row + box.rows()) of the local parameter hold `box` of `tensor`.

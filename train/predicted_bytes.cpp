@@ -85,7 +85,7 @@ std::int64_t shared_elements(const RunPlan& plan, const UnitLayout& unit) {
   if (plan.grid.degrees().pipeline > 1 || unit.unit != head_unit(plan.model)) return 0;
   std::int64_t elements = 0;
   for (const BucketLayout& bucket : unit.buckets) {
-    if (bucket.tie == TieGroup::kEmbedding) elements += bucket.elements;
+    if (bucket.tie != TiedEnd::kNone) elements += bucket.elements;
   }
   return elements;
 }
@@ -97,7 +97,7 @@ double gathered_bytes(const RunPlan& plan, const UnitLayout& unit, const ZeroPol
 
 double tied_bytes(const RunPlan& plan) {
   for (const BucketLayout& bucket : plan.units.front().buckets) {
-    if (bucket.tie == TieGroup::kEmbedding) {
+    if (bucket.tie != TiedEnd::kNone) {
       return static_cast<double>(owned_elements(bucket, plan.zero) * size_of(DType::kF32));
     }
   }

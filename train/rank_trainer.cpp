@@ -156,7 +156,7 @@ void RankTrainer::bind_handlers() {
   bind(Kind::kGather, [this](const Instruction& i) { store_->gather(i.unit, i.slot); });
   bind(Kind::kFree, [this](const Instruction& i) { store_->free(i.unit, i.slot); });
   bind(Kind::kReduceGradients, [this](const Instruction& i) { store_->reduce(i.unit, i.last()); });
-  bind(Kind::kTieExchange, [this](const Instruction&) { store_->exchange_tied(); });
+  bind(Kind::kTieExchange, [this](const Instruction& i) { store_->exchange_tied(i.peer); });
   bind(Kind::kGradNorm, [this](const Instruction&) { decide_update(); });
   bind(Kind::kOptimizerStep, [this](const Instruction& i) {
     if (!result_.applied) return;

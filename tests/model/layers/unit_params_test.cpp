@@ -94,14 +94,14 @@ TEST(UnitParamsTest, TiedEndsAreOneTensorAndPaddingIsPerRank) {
   const ModelConfig config = testing::tiny_qwen3();
   const ParamSpec table = unit_params(config, {4, false}, 0)[0];
   const ParamSpec head = unit_params(config, {4, false}, head_unit(config))[1];
-  EXPECT_EQ(table.tie, TieGroup::kEmbedding);
-  EXPECT_EQ(head.tie, TieGroup::kEmbedding);
+  EXPECT_EQ(table.tie, TiedEnd::kLookup);
+  EXPECT_EQ(head.tie, TiedEnd::kHead);
   EXPECT_NE(table.name, head.name);
   EXPECT_EQ(table.parts[0].tensor, head.parts[0].tensor);
   EXPECT_EQ(table.parts[0].padded_rows, 512);
   EXPECT_EQ(padded_vocabulary(config, 1), 128);
   EXPECT_EQ(logical_elements(table), 50 * 16);
-  EXPECT_EQ(unit_params(testing::tiny_llama(), {}, 0)[0].tie, TieGroup::kNone);
+  EXPECT_EQ(unit_params(testing::tiny_llama(), {}, 0)[0].tie, TiedEnd::kNone);
 }
 
 TEST(UnitParamsTest, NamesAreUniqueAndSizesDoNotDependOnTheLayout) {
