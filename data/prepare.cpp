@@ -1,5 +1,7 @@
 #include "data/prepare.h"
 
+#include <filesystem>
+#include <system_error>
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -108,6 +110,11 @@ PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenize
   std::vector<DocumentReader> readers;
   PrepareProgress done;
   for (const std::string& path : inputs) {
+    for (const std::string& output : {bin_path(output_prefix), idx_path(output_prefix)}) {
+      std::error_code ignored;  // of files that are not there
+      if (path != output && !std::filesystem::equivalent(path, output, ignored)) continue;
+      throw ConfigError(fmt::format("--output = {}: would overwrite the input {}; choose another prefix", output_prefix, path));
+    }
     readers.emplace_back(path, options.json_key, options.separator_line);
     done.bytes_total += readers.back().bytes_total();
   }

@@ -30,6 +30,19 @@ void check_weights(std::span<const WeightedPath> paths, std::string_view key) {
     throw ConfigError(
         fmt::format("{}[{}].weight = {}: must be a positive number; leave the file out instead", key, i, paths[i].weight));
   }
+  double sum = 0;
+  for (const WeightedPath& path : paths) sum += path.weight;
+  if (!std::isfinite(sum)) throw ConfigError(fmt::format("{}: the weights add up to more than a number holds; use smaller ones", key));
+}
+
+// An error says which key named the file.
+TokenSource opened(std::string_view key, const std::string& path, double weight) {
+  try {
+    return whole(path, weight);
+  } catch (Error& error) {
+    error.add_context(fmt::format("; named by {} = {}", key, path));
+    throw;
+  }
 }
 
 }  // namespace
@@ -45,7 +58,7 @@ TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<c
   check_weights(valid, "data.valid");
   TokenSources sources;
   for (const auto& [path, weight] : train) {
-    TokenSource source = whole(path, weight);
+    TokenSource source = opened("data.train", path, weight);
     if (split) {
       const auto ranges = split_documents(*split, source.dataset->num_documents());
       sources.train.push_back(part(source, ranges[0], "training"));
@@ -54,7 +67,7 @@ TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<c
       sources.train.push_back(std::move(source));
     }
   }
-  for (const auto& [path, weight] : valid) sources.valid.push_back(whole(path, weight));
+  for (const auto& [path, weight] : valid) sources.valid.push_back(opened("data.valid", path, weight));
   return sources;
 }
 

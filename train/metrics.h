@@ -1,4 +1,4 @@
-// metrics.jsonl: one JSON object per logged step, one per evaluation.
+// metrics.jsonl: one JSON object per logged step. eval.jsonl: one per evaluation. Apart, so that every line of a file has the same keys.
 #pragma once
 
 #include <cstdint>

@@ -120,6 +120,8 @@ void OptionValues::take_setting(std::string_view setting) {
   const std::string_view path = setting.substr(0, equals), text = setting.substr(equals + 1);
   JsonValue value = setting_value(text, fmt::format("--set {}", path));
   if (const OptionBlock* block = find_block(path)) {
+    const bool neutral = value.is_null() || value == JsonValue(false) || value == JsonValue(0);
+    if (block->name == "checkpoint" && neutral) return take_setting("checkpoint.every=0");
     if (value.is_object())
       for (const JsonMember& member : value.members()) take_setting(fmt::format("{}.{}={}", path, member.key, to_json_text(member.value)));
     else if (block->name == "parallel" && value.is_string()) take_layout(value.as_string(), kWhere, std::string(kSettingOrigin));
@@ -149,12 +151,16 @@ void OptionValues::require_complete() const {
   const bool preset = !at("model.preset").value.is_null(), file = !at("model.hf_config").value.is_null();
   const bool spelled_out = model_keys_.find("model_type") != nullptr;
   if (static_cast<int>(preset) + static_cast<int>(file) + static_cast<int>(spelled_out) > 1)
-    throw ConfigError("model: preset, hf_config and model_type exclude each other; keep one of them");
+    throw ConfigError("model: preset, hf_config and model_type exclude each other; keep one of them and set the others to null (--set model.preset=null)");
   if (!preset && !file && !spelled_out && model_keys_.is_null())
     throw ConfigError("model: missing; give model.preset, model.hf_config, or the keys of a Hugging Face config.json (\"model_type\", ...)");
   if (!spelled_out && !model_keys_.is_null()) {
     const std::string path = "model." + model_keys_.members().front().key;
-    if (preset || file || !did_you_mean(path).empty()) refuse_unknown("", path);
+    if (!did_you_mean(path).empty()) refuse_unknown("", path);
+    if (preset || file) {
+      throw ConfigError(fmt::format("{} = {}: keys of a model go with model_type, not with model.{}; set that to null, or leave this out", path,
+                                    value_text(model_keys_.members().front().value), preset ? "preset" : "hf_config"));
+    }
     throw ConfigError(fmt::format("model: has {} but no model_type; add it, or give model.preset or model.hf_config", in_quotes(path.substr(6))));
   }
 }

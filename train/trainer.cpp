@@ -113,10 +113,7 @@ class RankLoop {
     const double start = monotonic_seconds();
     if (rank() == 0) console_.emplace(output_.console, output_.mode, plan_.config.run.steps, 0, start);
     if (valid_loader_) summary_.first_valid = evaluate();
-    while (updates_ < plan_.config.run.steps && !summary_.out_of_time) {
-      one_step();
-      summary_.out_of_time = updates_ < plan_.config.run.steps && out_of_time(start);
-    }
+    while (updates_ < plan_.config.run.steps && !summary_.out_of_time) one_step(start);
     summary_.seconds = monotonic_seconds() - start;
     if (valid_loader_ && updates_ > 0) summary_.last_valid = last_eval_at_ == updates_ ? last_eval_ : evaluate();
     close();
@@ -141,6 +138,7 @@ class RankLoop {
     const std::string metrics = plan_.config.run.dir + "/metrics.jsonl";
     if (file_exists(metrics)) output_.console << "note: " << metrics << " of an earlier run is replaced\n";
     metrics_.emplace(metrics);
+    if (valid_loader_) eval_metrics_.emplace(plan_.config.run.dir + "/eval.jsonl");
     const int busy = std::min(usable_cores(), plan_.world_size() * static_cast<int>(plan_.config.run.threads_per_rank));
     peak_flops_ = measure_matmul_rate(device_, plan_.compute, 0.2) * busy / static_cast<double>(plan_.config.run.threads_per_rank);
   }
@@ -152,7 +150,7 @@ class RankLoop {
     return minutes >= plan_.config.run.max_minutes;
   }
 
-  void one_step() {
+  void one_step(double start) {
     trainer_.context().reset_bytes_sent();
     const double before = monotonic_seconds();
     const StepResult result = trainer_.step([this](std::int64_t first, std::int64_t count, auto tokens, auto targets) {
@@ -166,10 +164,12 @@ class RankLoop {
         throw Error(ExitCode::kNoProgress, fmt::format("{} batches in a row had non-finite gradients after update {}; lower optimizer.lr or "
                                                        "look at the data", kMaxSkippedInARow, updates_));
       }
+      summary_.out_of_time = out_of_time(start);
       return;
     }
     skipped_in_a_row_ = 0;
     updates_ = result.updates;
+    summary_.out_of_time = updates_ < plan_.config.run.steps && out_of_time(start);
     if (updates_ == 1) summary_.first_loss = result.loss;
     summary_.last_loss = result.loss;
     if (is_logged(updates_)) log(result, seconds);
@@ -178,7 +178,7 @@ class RankLoop {
   }
 
   bool is_logged(std::int64_t update) const {
-    return update == 1 || update == plan_.config.run.steps || (plan_.config.log.every > 0 && update % plan_.config.log.every == 0);
+    return update == 1 || update == plan_.config.run.steps || summary_.out_of_time || (plan_.config.log.every > 0 && update % plan_.config.log.every == 0);
   }
 
   // Collective: bytes are summed, the arena's high-water mark maximised over ranks.
@@ -222,7 +222,7 @@ class RankLoop {
       metrics.step = updates_;
       metrics.valid_loss = result.loss;
       if (result.bytes_per_token) metrics.valid_bits_per_byte = bits_per_byte(result);
-      metrics_->write(metrics);
+      eval_metrics_->write(metrics);
       console_->eval(metrics);
     }
     return result;
@@ -247,7 +247,7 @@ class RankLoop {
   RankTrainer trainer_;
   BatchLoader loader_;
   std::optional<BatchLoader> valid_loader_;
-  std::optional<MetricsWriter> metrics_;
+  std::optional<MetricsWriter> metrics_, eval_metrics_;
   std::optional<Console> console_;
   RunSummary summary_;
   EvalResult last_eval_;

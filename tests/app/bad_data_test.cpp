@@ -31,7 +31,7 @@ class BadData : public testing::Test {
 };
 
 TEST_F(BadData, MissingFiles) {
-  refuse({"data.train=" + (place_ / "none")}, {"none.idx", "no such file", "trident data prepare --output"});
+  refuse({"data.train=" + (place_ / "none")}, {"none.idx", "no such file", "trident data prepare --output", "data.train"});
   std::filesystem::remove(copy("half") + ".bin");
   refuse({"data.train=" + (place_ / "half")}, {"half.bin", "no such file"});
   refuse({"data.valid=" + (place_ / "none"), "eval.every=1"}, {"none.idx", "no such file"});
@@ -124,6 +124,10 @@ TEST_F(BadData, PrepareLeavesNoHalfFiles) {
   expect_one_line(prepare({"good.jsonl", "bad.jsonl"}, "out"), 65, {"bad.jsonl:2", "text"});
   expect_one_line(prepare({"good.jsonl", "missing.jsonl"}, "out"), 65, {"missing.jsonl"});
   expect_one_line(prepare({"nothing.txt"}, "out"), 65, {"nothing.txt"});
+  write_file(place_ / "mine.bin", "text that must survive\n");
+  expect_one_line(prepare({"mine.bin"}, "mine"), 64, {"--output", "overwrite", "mine.bin"});
+  EXPECT_EQ(read_file(place_ / "mine.bin"), "text that must survive\n");
+  std::filesystem::remove(place_ / "mine.bin");
   expect_one_line(prepare({"good.jsonl"}, "no/such/out"), 74, {"no/such/out.bin", "create its folder first"});
   expect_one_line(run_program({"data", "prepare", "--tokenizer", "gpt9", "--output", place_ / "out", "--input", place_ / "good.jsonl"}), 64,
                   {"--tokenizer = \"gpt9\"", "use \"gpt2\""});

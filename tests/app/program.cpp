@@ -66,10 +66,10 @@ std::vector<std::string> Workplace::files() const {
   return paths;
 }
 
-std::vector<JsonValue> Workplace::metrics(const std::string& run) const {
+std::vector<JsonValue> Workplace::records(const std::string& file) const {
   std::vector<JsonValue> lines;
-  std::istringstream text(read_file(fmt::format("{}/{}/metrics.jsonl", folder_.path(), run)));
-  for (std::string line; std::getline(text, line);) lines.push_back(parse_json(line, "metrics.jsonl"));
+  std::istringstream text(read_file(fmt::format("{}/{}", folder_.path(), file)));
+  for (std::string line; std::getline(text, line);) lines.push_back(parse_json(line, file));
   return lines;
 }
 

@@ -28,7 +28,9 @@ class Workplace {
   // Every path below the folder.
   std::vector<std::string> files() const;
   // The objects of a metrics.jsonl.
-  std::vector<JsonValue> metrics(const std::string& run = "run") const;
+  std::vector<JsonValue> metrics(const std::string& run = "run") const { return records(run + "/metrics.jsonl"); }
+  // One value per line of a file of this place.
+  std::vector<JsonValue> records(const std::string& file) const;
 
  private:
   TemporaryFolder folder_;

@@ -98,8 +98,8 @@ TEST_F(TrainingRun, Evaluations) {
     all.insert(all.end(), settings.begin(), settings.end());
     std::vector<double> losses;
     std::vector<int> steps;
-    for (const JsonValue& m : train(all, run)) {
-      if (m.find("valid_loss") == nullptr) continue;
+    for (const JsonValue& m : train(all, run)) EXPECT_NE(m.find("loss"), nullptr);
+    for (const JsonValue& m : place_.records(run + "/eval.jsonl")) {
       EXPECT_EQ(keys_of(m), (std::vector<std::string>{"step", "valid_loss", "valid_bits_per_byte"}));
       EXPECT_GT(number(m, "valid_bits_per_byte"), 1);
       EXPECT_LT(number(m, "valid_bits_per_byte"), 8);

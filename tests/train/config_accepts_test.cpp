@@ -205,6 +205,12 @@ TEST(ConfigAccepts, HashTellsConfigurationsApart) {
   EXPECT_NE(config_hash(small_with({})), config_hash(small_with({"run.seed=1235"})));
 }
 
+TEST(ConfigAccepts, CheckpointEveryZeroNeutralisesItsBlock) {
+  EXPECT_EQ(small_with({"checkpoint.resume=runs/x/ckpt"}).checkpoint.resume, "runs/x/ckpt");
+  EXPECT_EQ(small_with({"checkpoint=null"}).checkpoint.every, 0);
+  EXPECT_THROW(small_with({"checkpoint.every=5", "checkpoint.resume=auto"}), ConfigError);
+}
+
 TEST(ConfigAccepts, ASettingReplacesAnIllegalValueOfTheFile) {
   std::string text = kSmall;
   text.replace(text.find_last_of('}'), 1, R"(, "checkpoint": {"every": 100}, "parallel": {"tensor": 0}})");

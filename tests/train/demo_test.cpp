@@ -10,11 +10,12 @@ namespace {
 
 TEST(Demo, ThirtyTwoRanksEqualOne) {
   const std::string config = read_file(TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json");
-  const std::vector<std::string> fp32{"precision.compute=\"fp32\""};
+  // The demo's peak rate amplifies rounding within few steps of AdamW; the tolerances are stated for an ordinary one.
+  const std::vector<std::string> fp32{"precision.compute=\"fp32\"", "optimizer.lr=3e-4", "lr_schedule.min_lr=3e-5"};
   std::vector<std::string> one_rank = fp32;
   one_rank.push_back("parallel=\"1DP x 1PP x 1TP\"");
   LayoutRunOptions options;
-  options.steps = 3;
+  options.steps = 20;
   const LayoutRun demo = run_layout(config, fp32, options);
   const LayoutRun one = run_layout(config, one_rank, options);
   ASSERT_EQ(demo.plan.world_size(), 32);
