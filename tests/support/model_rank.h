@@ -109,7 +109,7 @@ class ModelRank {
   }
   Buffer filled(std::int64_t bytes) {
     Buffer buffer = rank_.device.allocate(bytes, "region");
-    std::memset(buffer.data(), 0xff, static_cast<std::size_t>(bytes));
+    if (bytes > 0) std::memset(buffer.data(), 0xff, static_cast<std::size_t>(bytes));
     return buffer;
   }
   // Nothing may live in scratch between two calls.
