@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(Layout, BadInput, testing::Values(
               {"batch.global", "7 micro-batches", "multiple of parallel.pipeline = 2", "the nearest is 6"}},
     BadConfig{"LayerListOfOtherLength", {"parallel.pipeline=2", "parallel.layers=[4]"}, {"parallel.layers = [4]", "stages need 2"}},
     BadConfig{"LayerListOfOtherSum", {"parallel.pipeline=2", "parallel.layers=[1,2]"}, {"parallel.layers = [1, 2]", "the sum is 3", "4 layers"}},
-    BadConfig{"LayerListWithNone", {"parallel.pipeline=2", "parallel.layers=[4,0]"}, {"parallel.layers = [4, 0]", "at least 1"}},
+    BadConfig{"LayerListWithNone", {"parallel.pipeline=2", "parallel.layers=[4,0]"}, {"parallel.layers = [4,0]", "integers >= 1"}},
     BadConfig{"BatchOverDataRanks", {"parallel.data=3"}, {"batch.global = 8", "batch.micro x parallel.data = 1 x 3", "use 6 or 9"}},
     BadConfig{"BatchOverMicro", {"batch.micro=3"}, {"batch.global = 8", "batch.micro = 3", "multiple"}},
     BadConfig{"SequenceParallelDoesNotDivide", {"parallel.tensor=4", "parallel.sequence_parallel=true", "batch.sequence=30"},
