@@ -1,11 +1,13 @@
 // A gradient that is not finite on one rank: no rank applies the step, one rank names the tensor, and training goes on.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <mutex>
 
 #include "device/cpu/cpu_device.h"
+#include "device/no_allocation.h"
 #include "parallel/thread_world.h"
 #include "tests/support/layout_run.h"
 #include "train/machine.h"
@@ -58,11 +60,15 @@ std::vector<RankRecord> train(const std::string& config_text, std::vector<std::s
     RankRecord& record = records[static_cast<std::size_t>(rank)];
     int step = 0;
     trainer.set_gradient_hook([&](const ParamStore& store) {
+      const AllocationExemption name;  // the test's own
       if (step == kPoisonedStep && rank == poisoned_rank) *poisoned_name = poison(store, value);
     });
     for (; step < kSteps; ++step) {
       record.results.push_back(trainer.step(load));
+      const std::vector<double> seconds(trainer.cpu_seconds().begin(), trainer.cpu_seconds().end());
       record.eval_losses.push_back(trainer.evaluate(load, 1, {}).loss);
+      EXPECT_TRUE(std::equal(seconds.begin(), seconds.end(), trainer.cpu_seconds().begin(), trainer.cpu_seconds().end()))
+          << "an evaluation replaced the times of the step";
       record.masters.push_back(masters_of(trainer.store()));
     }
     trainer.drain();
@@ -110,6 +116,11 @@ TEST(NonFinite, EightRanksEveryAxis) {
 TEST(NonFinite, ShardedParametersAndAnInfinity) {
   expect_skipped(tiny_llama_config(), {"model.num_hidden_layers=2", "parallel=4DP", "parallel.zero=zero3"}, 3, -kInfinity);
   expect_skipped(tiny_llama_config(), {"model.num_hidden_layers=2", "parallel=2DP x 2PP", "parallel.zero=zero2", "precision.compute=bf16"}, 1, kInfinity);
+}
+
+// Naming the tensor takes memory, the promise of a step without allocations notwithstanding.
+TEST(NonFinite, UnderNoAllocation) {
+  expect_skipped(tiny_llama_config(), {"model.num_hidden_layers=2", "parallel=2DP x 2PP", "debug.no_alloc=true"}, 1, kNaN);
 }
 
 TEST(NonFinite, TiedEmbeddings) { expect_skipped(tiny_gpt2_config(), {"model.n_layer=2", "parallel=2PP x 2DP"}, 0, kNaN); }
