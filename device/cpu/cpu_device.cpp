@@ -39,7 +39,8 @@ CpuDevice::CpuDevice(Doorbell& doorbell, const CpuDeviceOptions& options)
       threads_(options.threads_per_rank),
       bf16_(has_bf16_products(features_, level_) ? Bf16Products::kNative : Bf16Products::kConverted),
       progress_(doorbell),
-      compute_stream_("compute", CpuStream::Mode::kImmediate, progress_) {
+      compute_stream_("compute", CpuStream::Mode::kImmediate, progress_),
+      memory_(options.memory) {
   if (threads_ < 1) throw ConfigError(fmt::format("run.threads_per_rank = {}: at least 1 thread is needed", threads_));
   if (options.first_core) stay_on_cores(*options.first_core, threads_);
   omp_set_num_threads(threads_);  // of this thread only; never guessed from the machine

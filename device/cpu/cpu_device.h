@@ -1,6 +1,8 @@
 // The CPU as a device: one object per rank, used by that rank's thread.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +21,8 @@ struct CpuDeviceOptions {
   std::optional<int> first_core;
   // Row kernels of a lower level than the processor has, and no bf16 instructions below AVX-512. For tests.
   std::optional<IsaLevel> level;
+  // Where the device takes its memory: a segment that peers can reach, say. Not set: private memory of this process.
+  std::function<Buffer(std::int64_t bytes, const std::string& name)> memory;
 };
 
 class CpuDevice final : public Device {
@@ -31,7 +35,7 @@ class CpuDevice final : public Device {
   Ops& ops() override { return *ops_; }
   Stream& compute_stream() override { return compute_stream_; }
   Stream& new_stream(std::string name) override;
-  Buffer allocate(std::int64_t bytes, const std::string& name) override { return allocate_host(bytes, name); }
+  Buffer allocate(std::int64_t bytes, const std::string& name) override { return memory_ ? memory_(bytes, name) : allocate_host(bytes, name); }
   void poll() override { progress_.poll(); }
   bool has_fast_bf16() const override { return bf16_ == Bf16Products::kNative; }
 
@@ -47,6 +51,7 @@ class CpuDevice final : public Device {
   CpuStream compute_stream_;
   std::vector<std::unique_ptr<CpuStream>> streams_;
   std::unique_ptr<CpuOps> ops_;
+  std::function<Buffer(std::int64_t bytes, const std::string& name)> memory_;
 };
 
 // Whether matrix products in bf16 run on instructions made for them at this level: the processor and the library both have them.

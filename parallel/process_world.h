@@ -1,0 +1,58 @@
+// Ranks as processes, on one node or several: what a rank knows of the job before it has a device, and its world communicator.
+//
+// Ranks of a node share one segment of memory, in which Device::allocate() of each of them takes its buffers, so that peers reduce and copy
+// in place with the algorithms and the bits of thread ranks. Ranks of different nodes exchange messages. Implementations: parallel/mpi,
+// and parallel/no_mpi, which refuses.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/buffer.h"
+#include "device/cpu/cpu_stream.h"
+#include "parallel/communicator.h"
+
+namespace trident {
+
+class ProcessWorld {
+ public:
+  virtual ~ProcessWorld() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // The node of every world rank, nodes numbered by their lowest rank from 0.
+  virtual const std::vector<int>& nodes() const = 0;
+  virtual int local_rank() const = 0;  // among the ranks of this node, in world order
+  virtual int local_size() const = 0;
+
+  // Collective, host-synchronous, at start-up: every rank's text, by rank.
+  virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
+
+  // The doorbell that wakes this rank; give it to its CpuDevice.
+  virtual Doorbell& doorbell() = 0;
+  // Zero-filled memory of the node's segment, for CpuDeviceOptions::memory. Operands of collectives above kInlineBytes lie in such
+  // memory. ConfigError that names `name` when the segment or the machine has no room.
+  virtual Buffer allocate(std::int64_t bytes, const std::string& name) = 0;
+  // The world communicator. Called once; `progress` is this rank's (its device's) and outlives it.
+  virtual std::unique_ptr<Communicator> communicator(Progress& progress) = 0;
+
+  // Marks the world failed on this node: pending and later operations of its ranks throw PeerFailure with `reason`. From any thread.
+  virtual void fail(const std::string& reason) = 0;
+  // Payload bytes that this rank sent to other nodes so far.
+  virtual std::int64_t inter_node_bytes() const = 0;
+  // Collective: everybody is done. Without it the destructor ends the process's part without waiting for peers.
+  virtual void finish() = 0;
+};
+
+struct ProcessWorldOptions {
+  double timeout_seconds = 600.0;  // of a wait for peers
+  // Ranks r with equal r / ranks_per_node count as one node, wherever they run; 0: nodes are as the launcher placed them. For tests.
+  int ranks_per_node = 0;
+};
+
+// Joins the job that mpirun or srun started; once in a process. A build without MPI: ConfigError.
+std::unique_ptr<ProcessWorld> join_process_world(const ProcessWorldOptions& options = {});
+
+}  // namespace trident

@@ -1,0 +1,31 @@
+// Messages between ranks that share no memory: the seam between communicators of several nodes and what carries their bytes.
+//
+// A message goes from one world rank to another on a channel; messages of one (sender, receiver, channel) arrive in the order in which
+// they were sent, and each is received by one recv() of exactly its size. Nothing blocks; nothing moves unless somebody calls test().
+// Used by the rank's thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace trident {
+
+class Wire {
+ public:
+  // Names a message in flight; given back by the call to test() that returns true.
+  using Request = std::int32_t;
+
+  virtual ~Wire() = default;
+
+  // The bytes stay untouched until test() returned true. `bytes` may be 0 and may exceed 2^31. `peer` is another world rank.
+  virtual Request send(const std::byte* data, std::int64_t bytes, int peer, std::int32_t channel) = 0;
+  virtual Request recv(std::byte* data, std::int64_t bytes, int peer, std::int32_t channel) = 0;
+  // Advances everything in flight; true once the message of `request` has left or arrived. A peer that sent another size, or a
+  // connection that broke: CommunicationError that names the peer.
+  virtual bool test(Request request) = 0;
+
+  // Payload bytes handed to send() so far.
+  virtual std::int64_t bytes_sent() const = 0;
+};
+
+}  // namespace trident
