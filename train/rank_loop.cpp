@@ -1,0 +1,160 @@
+#include "train/rank_loop.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/file_io.h"
+#include "model/model_stats.h"
+#include "train/machine.h"
+#include "train/run_files.h"
+
+namespace trident {
+namespace {
+
+constexpr int kMaxSkippedInARow = 10;  // non-finite gradients: after as many batches the run has no future
+
+}  // namespace
+
+RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& device, std::unique_ptr<Communicator> world)
+    : inputs_(inputs),
+      plan_(inputs.plan),
+      output_(output),
+      logger_(output.log, world->rank()),
+      device_(device),
+      trainer_(inputs.plan, device, std::move(world)),
+      loader_(train_loader(inputs)) {
+  rank_ = trainer_.context().rank();
+  if (plan_.config.eval.every > 0) valid_loader_.emplace(valid_loader(inputs));
+}
+
+void RankLoop::run() {
+  open();
+  const double start = monotonic_seconds();
+  if (rank() == 0) console_.emplace(output_.console, output_.mode, plan_.config.run.steps, 0, start);
+  if (valid_loader_) summary_.first_valid = evaluate();
+  while (updates_ < plan_.config.run.steps && !summary_.out_of_time) one_step(start);
+  summary_.seconds = monotonic_seconds() - start;
+  if (valid_loader_ && updates_ > 0) summary_.last_valid = last_eval_at_ == updates_ ? last_eval_ : evaluate();
+  close();
+}
+
+// Rank 0 creates the run directory once every rank has its memory, so that a run that cannot start leaves nothing behind.
+void RankLoop::open() {
+  trainer_.context().world().barrier();
+  if (rank() == 0) open_run_folder();
+  trainer_.context().world().barrier();  // the peak is measured while nobody else works
+}
+
+void RankLoop::open_run_folder() {
+  for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan())) output_.console << line << '\n';
+  make_run_folder(plan_.config.run.dir);
+  write_config_file(plan_.config.run.dir, plan_.config);
+  write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan());
+  const std::string metrics = plan_.config.run.dir + "/metrics.jsonl";
+  if (file_exists(metrics)) output_.console << "note: " << metrics << " of an earlier run is replaced\n";
+  metrics_.emplace(metrics);
+  if (valid_loader_) eval_metrics_.emplace(plan_.config.run.dir + "/eval.jsonl");
+  const int busy = std::min(usable_cores(), plan_.world_size() * static_cast<int>(plan_.config.run.threads_per_rank));
+  peak_flops_ = measure_matmul_rate(device_, plan_.compute, 0.2) * busy / static_cast<double>(plan_.config.run.threads_per_rank);
+}
+
+bool RankLoop::out_of_time(double start) {
+  if (plan_.config.run.max_minutes <= 0) return false;
+  double minutes = (monotonic_seconds() - start) / 60;  // rank 0's clock decides for all
+  trainer_.context().world().broadcast(trainer_.context().compute_stream(), TensorView(&minutes, DType::kF64, {1}), 0);
+  return minutes >= plan_.config.run.max_minutes;
+}
+
+void RankLoop::one_step(double start) {
+  trainer_.context().reset_bytes_sent();
+  const double before = monotonic_seconds();
+  const StepResult result = trainer_.step([this](std::int64_t first, std::int64_t count, auto tokens, auto targets) {
+    loader_.load(first, count, tokens, targets);
+  });
+  const double seconds = monotonic_seconds() - before;
+  if (!result.non_finite.empty()) logger_.warning("gradient is not finite, no rank applies the update: {}", result.non_finite);
+  if (!result.applied) {
+    ++summary_.skipped;
+    if (++skipped_in_a_row_ == kMaxSkippedInARow) {
+      throw Error(ExitCode::kNoProgress, fmt::format("{} batches in a row had non-finite gradients after update {}; lower optimizer.lr or "
+                                                     "look at the data", kMaxSkippedInARow, updates_));
+    }
+    summary_.out_of_time = out_of_time(start);
+    return;
+  }
+  skipped_in_a_row_ = 0;
+  updates_ = result.updates;
+  summary_.out_of_time = updates_ < plan_.config.run.steps && out_of_time(start);
+  if (updates_ == 1) summary_.first_loss = result.loss;
+  summary_.last_loss = result.loss;
+  if (is_logged(updates_)) log(result, seconds);
+  if (rank() == 0 && !is_logged(updates_)) console_->progress(updates_, monotonic_seconds());
+  if (valid_loader_ && updates_ % plan_.config.eval.every == 0) evaluate();
+}
+
+bool RankLoop::is_logged(std::int64_t update) const {
+  return update == 1 || update == plan_.config.run.steps || summary_.out_of_time || (plan_.config.log.every > 0 && update % plan_.config.log.every == 0);
+}
+
+// Collective: bytes are summed, the arena's high-water mark maximised over ranks.
+void RankLoop::log(const StepResult& result, double seconds) {
+  std::array<double, kNumAxes> bytes = trainer_.context().bytes_sent();
+  Communicator& world = trainer_.context().world();
+  Stream& stream = trainer_.context().compute_stream();
+  world.all_reduce(stream, TensorView(bytes.data(), DType::kF64, {kNumAxes}), ReduceOp::kSum);
+  std::int64_t memory[2] = {trainer_.arena().planned_bytes(), trainer_.arena().high_water()};
+  world.all_reduce(stream, TensorView(memory, DType::kI64, {2}), ReduceOp::kMax);
+  stream.synchronize();
+  summary_.bytes_counted = bytes;
+  summary_.planned_bytes = memory[0];
+  summary_.granted_bytes = memory[1];
+  if (rank() != 0) return;
+  const double tokens = static_cast<double>(plan_.tokens_per_step());
+  const auto sent = [&](Axis axis) { return std::llround(bytes[static_cast<std::size_t>(axis)]); };
+  StepMetrics metrics;
+  metrics.step = updates_;
+  metrics.loss = result.loss;
+  metrics.grad_norm = result.grad_norm;
+  metrics.lr = result.lr;
+  metrics.tokens = updates_ * plan_.tokens_per_step();
+  metrics.step_ms = 1e3 * seconds;
+  metrics.tokens_per_s = tokens / seconds;
+  metrics.mfu = model_flops_per_token(plan_.model, plan_.config.batch.sequence) * metrics.tokens_per_s / peak_flops_;
+  metrics.peak_bytes = summary_.granted_bytes;
+  metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
+  metrics_->write(metrics);
+  console_->step(metrics, monotonic_seconds());
+}
+
+EvalResult RankLoop::evaluate() {
+  const EvalResult result = trainer_.evaluate(
+      [this](std::int64_t first, std::int64_t count, auto tokens, auto targets) { valid_loader_->load(first, count, tokens, targets); },
+      plan_.config.eval.steps, inputs_.token_bytes);
+  last_eval_ = result;
+  last_eval_at_ = updates_;
+  if (rank() == 0) {
+    EvalMetrics metrics;
+    metrics.step = updates_;
+    metrics.valid_loss = result.loss;
+    if (result.bytes_per_token) metrics.valid_bits_per_byte = bits_per_byte(result);
+    eval_metrics_->write(metrics);
+    console_->eval(metrics);
+  }
+  return result;
+}
+
+void RankLoop::close() {
+  trainer_.drain();
+  if (updates_ == 0) return;
+  summary_.updates = updates_;
+  summary_.tokens = updates_ * plan_.tokens_per_step();
+  summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
+  if (rank() != 0) return;
+  console_->finish();
+  for (const std::string& line : closing_lines(plan_, summary_)) console_->line(line);
+}
+
+}  // namespace trident
