@@ -152,14 +152,27 @@ TEST(CommunicatorStress, OperationsAllocateNothing) {
 #ifdef TRIDENT_TSAN
 // A rank writes a buffer that a queued all_reduce still uses: the missing wait is a data race with the peer, which
 // ThreadSanitizer reports although the write itself is only announced, as that of a library would be.
+// The peer arrives after the write and is told so without synchronisation; any would order the write before the peer's reads.
 TEST(CommunicatorStress, AMissingWaitIsReported) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
-        launch_threads(2, [](RankContext& c) {
+        std::atomic<bool> written{false};
+        std::atomic<bool> moved{false};
+        const auto wait_for = [](const std::atomic<bool>& flag) {
+          while (!flag.load(std::memory_order_relaxed)) std::this_thread::yield();
+        };
+        launch_threads(2, [&](RankContext& c) {
           Values x(DType::kF32, 4000);
+          if (c.world.rank() == 1) wait_for(written);
           c.world.all_reduce(*c.queues[0], x.view(), ReduceOp::kSum);
-          announce_write(x.view());
+          if (c.world.rank() == 0) {
+            announce_write(x.view());
+            written.store(true, std::memory_order_relaxed);
+            wait_for(moved);
+          } else {
+            moved.store(true, std::memory_order_relaxed);
+          }
           c.queues[0]->synchronize();
         });
         std::exit(0);
