@@ -1,0 +1,79 @@
+// Noticing that another rank died: a small thread in each process of a job, beside training and with no lock in common with it.
+//
+// Rank 0 is the hub: every other rank holds a TCP connection to it and sends its status once a heartbeat. A connection that closes
+// without a goodbye is a process that was killed or crashed, a silent one a process that was stopped or cut off, and a rank that
+// catches an exception says so itself. The hub then asks everybody what they are waiting for, prints one line for the whole job, and
+// tells every rank; each wakes its training thread, and ends the process after a grace period if it has not ended by itself.
+//
+// The deputy, preferably on another node, is connected to everybody too and takes over when the hub is lost. When both are, the
+// survivors of each node print one line together.
+//
+// Silence is counted in time during which the observer itself ran, so a process that was stopped and continued, or a suspended
+// machine, blames nobody.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "parallel/lifeline_status.h"
+
+namespace trident {
+
+struct LifelineVerdict {
+  std::string line;    // who, what, where, what the others waited for, exit code; printed once in the job, by one rank
+  int exit_code = 76;  // every process ends with it
+};
+
+struct LifelineOptions {
+  int rank = 0, size = 1;
+  int deputy = 1;    // see lifeline_deputy(); equal on all ranks
+  std::string host;  // of this process, for messages
+  double heartbeat_seconds = 1;
+  double silence_seconds = 8;   // without a heartbeat until a rank counts as stopped; several heartbeats
+  double grace_seconds = 2;     // from the verdict until a process that is still there is ended
+  double connect_seconds = 10;  // for connect()
+  // Both are called on the lifeline's thread, at most once. `print` on the one rank that speaks for the job, before `on_failure`.
+  std::function<void(const std::string& line)> print;
+  // Wakes the training thread; must return soon. Not called on a rank that reported its own failure.
+  std::function<void(const LifelineVerdict&)> on_failure;
+};
+
+// The lowest rank on another node than rank 0, or 1. nodes[r]: the node of rank r.
+int lifeline_deputy(const std::vector<int>& nodes);
+
+class Lifeline {
+ public:
+  // Starts listening where this rank is the hub or the deputy. CommunicationError when the system refuses.
+  explicit Lifeline(LifelineOptions options);
+  // Ends the thread. Without goodbye() and without a verdict the others learn that this rank left. Until here the grace period runs:
+  // keep the object as long as the process may hang.
+  ~Lifeline();
+  Lifeline(const Lifeline&) = delete;
+  Lifeline& operator=(const Lifeline&) = delete;
+
+  // A line of text to give to every rank, "" where this rank does not listen: addresses, port, token.
+  std::string card() const;
+  // cards[r]: the card of rank r. Returns when this rank is connected, on hub and deputy when all ranks are; from then on deaths are
+  // noticed. All ranks call it at about the same time. CommunicationError that names the addresses tried, or the ranks that did not
+  // come, and the remedy; PeerFailure when a verdict fell meanwhile.
+  void connect(const std::vector<std::string>& cards);
+
+  StatusBoard& board();
+
+  // This rank's training ended by an exception that is not a peer's doing. Returns when the line is printed (true) or after a
+  // second (false: the caller should print its own). The others end with `exit_code`.
+  bool report_failure(std::string_view reason, int exit_code = 76);
+  // After the last collective of the job: from now on this rank may end. It still obeys verdicts while the object lives.
+  void goodbye();
+  // Whether the job was declared failed; its line is printed already.
+  bool failed() const;
+
+ private:
+  class Thread;
+  std::unique_ptr<Thread> thread_;
+};
+
+}  // namespace trident

@@ -1,0 +1,59 @@
+#include "train/stop_request.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "core/check.h"
+
+namespace trident {
+namespace {
+
+// All that a signal handler can reach: written by it, read and reset by the one StopRequest there is.
+std::atomic<int> pending_signal{0};
+std::atomic<bool> interrupted{false}, installed{false};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free, "signal handlers take no locks");
+
+extern "C" void note_signal(int signal) {
+  if (signal == SIGINT && interrupted.exchange(true)) {
+    struct sigaction terminate {};
+    terminate.sa_handler = SIG_DFL;
+    sigaction(SIGINT, &terminate, nullptr);
+    raise(SIGINT);  // delivered when this handler returns
+    return;
+  }
+  int none = 0;
+  pending_signal.compare_exchange_strong(none, signal);
+}
+
+}  // namespace
+
+StopRequest::StopRequest() {
+  TRIDENT_CHECK(!installed.exchange(true), "a second StopRequest in this process");
+  pending_signal = 0;
+  interrupted = false;
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  action.sa_flags = SA_RESTART;  // file and socket calls go on as if nothing had happened
+  sigemptyset(&action.sa_mask);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], nullptr, &before_[i]);
+    if (kSignals[i] == SIGINT && before_[i].sa_handler == SIG_IGN) continue;
+    sigaction(kSignals[i], &action, nullptr);
+  }
+}
+
+StopRequest::~StopRequest() {
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  installed = false;
+}
+
+int StopRequest::pending() const { return pending_signal.load(); }
+
+int exit_code_of_signal(int signal) { return 128 + signal; }
+
+std::string signal_name(int signal) {
+  const char* abbreviation = sigabbrev_np(signal);
+  return abbreviation != nullptr ? std::string("SIG") + abbreviation : fmt::format("signal {}", signal);
+}
+
+}  // namespace trident
