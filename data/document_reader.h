@@ -4,41 +4,38 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
-#include "core/file_io.h"
+#include "data/input_file.h"
+#include "data/line_reader.h"
 
 namespace trident {
 
-enum class InputKind : std::uint8_t { kText, kJsonLines };
-
-// By the name's ending: .jsonl and .json are JSON lines. Endings of compressed files: DataError that says to decompress.
-InputKind input_kind(const std::string& path);
+// What a document was read as. Text: its text. JSON lines: the line, whose text text_of_json_line finds on whichever thread has time.
+struct RawDocument {
+  std::string bytes;
+  std::int64_t line = 0;  // of JSON lines, from 1
+};
 
 class DocumentReader {
  public:
-  // json_key and separator_line as in PrepareOptions.
-  DocumentReader(const std::string& path, std::string json_key, std::optional<std::string> separator_line);
+  // separator_line as in PrepareOptions.
+  DocumentReader(const InputFile& input, std::optional<std::string> separator_line);
 
-  // The next document, or nothing at the end. A line that is no JSON object with that key: DataError "FILE:LINE: ...".
-  std::optional<std::string> next();
+  // The next document, or nothing at the end. DataError: as ByteStream.
+  std::optional<RawDocument> next();
 
-  const std::string& path() const { return file_.path(); }
-  std::int64_t bytes_done() const { return static_cast<std::int64_t>(at_); }
-  std::int64_t bytes_total() const { return file_.size(); }
+  std::int64_t bytes_done() const { return lines_.bytes_consumed(); }  // of the file as stored
 
  private:
-  std::string_view next_line();  // with its line end; empty at the end of the file
-  std::optional<std::string> next_text();
-  std::optional<std::string> next_json();
-  std::string text_of(std::string_view line) const;
+  std::optional<RawDocument> next_text();
+  std::optional<RawDocument> next_json();
 
-  MappedFile file_;
+  LineReader lines_;
   InputKind kind_;
-  std::string json_key_;
   std::optional<std::string> separator_;
-  std::size_t at_ = 0;
-  std::int64_t line_number_ = 0;
 };
+
+// The string under `json_key` of a line of file `path`. A line that is no JSON object with such a string: DataError "FILE:LINE: ...".
+std::string text_of_json_line(const RawDocument& line, const std::string& path, const std::string& json_key);
 
 }  // namespace trident

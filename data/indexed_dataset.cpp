@@ -1,12 +1,9 @@
 #include "data/indexed_dataset.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
-#include <limits>
 
 #include "core/check.h"
 
@@ -16,12 +13,8 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 namespace {
 
-constexpr std::string_view kMagic{"MMIDIDX\0\0", 9};
-constexpr std::uint64_t kVersion = 1;
 constexpr std::int64_t kHeaderBytes = 34;
 constexpr std::int64_t kTypeAt = 17, kSequencesAt = 18, kDocumentsAt = 26;
-
-template <class T> void append_value(AtomicFile& file, T value) { file.append(std::as_bytes(std::span(&value, 1))); }
 
 // Where a copy stopped, and at which id; at = -1: nowhere.
 struct BadToken {
@@ -84,49 +77,20 @@ std::int64_t size_of(TokenType type) {
   return 0;
 }
 
+std::string_view name_of(TokenType type) {
+  switch (type) {
+    case TokenType::kU8: return "uint8";
+    case TokenType::kI8: return "int8";
+    case TokenType::kI16: return "int16";
+    case TokenType::kI32: return "int32";
+    case TokenType::kI64: return "int64";
+    case TokenType::kU16: return "uint16";
+  }
+  return "?";
+}
+
 std::string bin_path(const std::string& prefix) { return prefix + ".bin"; }
 std::string idx_path(const std::string& prefix) { return prefix + ".idx"; }
-
-IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, std::int64_t vocab_size)
-    : vocab_size_(vocab_size), type_(token_type_for(vocab_size)), bin_(bin_path(prefix)), idx_(idx_path(prefix)) {}
-
-void IndexedDatasetWriter::add_document(std::span<const std::int32_t> ids) {
-  if (ids.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
-    throw DataError(fmt::format("{}: document {} has {} tokens, the format holds 2^31 - 1; split it", bin_.path(), num_documents(),
-                                ids.size()));
-  }
-  for (const std::int32_t id : ids) TRIDENT_CHECK(id >= 0 && id < vocab_size_, "token {} of a vocabulary of {}", id, vocab_size_);
-  if (type_ == TokenType::kU16) {
-    narrow_.assign(ids.begin(), ids.end());
-    bin_.append(std::as_bytes(std::span(narrow_)));
-  } else {
-    bin_.append(std::as_bytes(ids));
-  }
-  lengths_.push_back(static_cast<std::int32_t>(ids.size()));
-  num_tokens_ += static_cast<std::int64_t>(ids.size());
-}
-
-void IndexedDatasetWriter::finish() {
-  idx_.append(kMagic);
-  append_value(idx_, kVersion);
-  append_value(idx_, static_cast<std::uint8_t>(type_));
-  append_value(idx_, static_cast<std::uint64_t>(lengths_.size()));
-  append_value(idx_, static_cast<std::uint64_t>(lengths_.size() + 1));
-  idx_.append(std::as_bytes(std::span(lengths_)));
-  std::int64_t offset = 0;
-  for (const std::int32_t length : lengths_) {
-    append_value(idx_, offset);
-    offset += length * size_of(type_);
-  }
-  for (std::int64_t document = 0; document <= num_documents(); ++document) append_value(idx_, document);
-  bin_.commit();
-  try {
-    idx_.commit();
-  } catch (const Error&) {
-    ::unlink(bin_.path().c_str());  // a .bin without its .idx is nothing
-    throw;
-  }
-}
 
 IndexedDataset::IndexedDataset(const std::string& prefix) : prefix_(prefix) {
   for (const std::string& path : {idx_path(prefix), bin_path(prefix)}) {
@@ -155,8 +119,8 @@ T IndexedDataset::idx_at(std::int64_t offset) const {
 void IndexedDataset::read_header() {
   if (idx_.size() < kHeaderBytes)
     refuse(idx_, fmt::format("truncated: {} bytes, the header alone has {}", idx_.size(), kHeaderBytes));
-  if (idx_.text().substr(0, kMagic.size()) != kMagic) refuse(idx_, "magic is not MMIDIDX: not an index of Megatron's format");
-  if (const auto version = idx_at<std::uint64_t>(9); version != kVersion)
+  if (idx_.text().substr(0, kIndexMagic.size()) != kIndexMagic) refuse(idx_, "magic is not MMIDIDX: not an index of Megatron's format");
+  if (const auto version = idx_at<std::uint64_t>(9); version != kIndexVersion)
     refuse(idx_, fmt::format("version = {}, expected 1", version));
   const auto code = idx_at<std::uint8_t>(kTypeAt);
   type_ = static_cast<TokenType>(code);
@@ -218,11 +182,11 @@ std::int64_t IndexedDataset::byte_offset(std::int64_t sequence) const {
 }
 
 std::int64_t IndexedDataset::first_sequence(std::int64_t document) const {
+  TRIDENT_CHECK(document >= 0 && document <= num_documents_, "document {} of {}", document, num_documents_);
   return idx_at<std::int64_t>(kHeaderBytes + 12 * num_sequences_ + 8 * document);
 }
 
 std::int64_t IndexedDataset::document_begin(std::int64_t document) const {
-  TRIDENT_CHECK(document >= 0 && document <= num_documents_, "document {} of {}", document, num_documents_);
   const std::int64_t sequence = first_sequence(document);
   return sequence == num_sequences_ ? num_tokens_ : byte_offset(sequence) / size_of(type_);
 }

@@ -9,46 +9,23 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/file_io.h"
 
 namespace trident {
 
+inline constexpr std::string_view kIndexMagic{"MMIDIDX\0\0", 9};
+inline constexpr std::uint64_t kIndexVersion = 1;
+
 // Megatron's type codes; 6 and 7 are floating point and hold no tokens.
 enum class TokenType : std::uint8_t { kU8 = 1, kI8 = 2, kI16 = 3, kI32 = 4, kI64 = 5, kU16 = 8 };
 
 std::int64_t size_of(TokenType type);
-
-// What the writer stores for a vocabulary: u16 below 65500 tokens, else i32 (Megatron's rule).
-constexpr TokenType token_type_for(std::int64_t vocab_size) { return vocab_size < 65500 ? TokenType::kU16 : TokenType::kI32; }
+std::string_view name_of(TokenType type);  // as NumPy says it: "uint16"
 
 // The two file names of a prefix.
 std::string bin_path(const std::string& prefix);
 std::string idx_path(const std::string& prefix);
-
-// Streams documents into PREFIX.bin and PREFIX.idx. Both files appear complete, in finish(), or not at all. Keeps 4 bytes per
-// document in memory. Throws StorageError.
-class IndexedDatasetWriter {
- public:
-  IndexedDatasetWriter(const std::string& prefix, std::int64_t vocab_size);
-
-  // One document of one sequence; it may be empty. Ids must lie in the vocabulary; more than 2^31 - 1 of them: DataError.
-  void add_document(std::span<const std::int32_t> ids);
-  void finish();
-
-  std::int64_t num_documents() const { return static_cast<std::int64_t>(lengths_.size()); }
-  std::int64_t num_tokens() const { return num_tokens_; }
-
- private:
-  std::int64_t vocab_size_;
-  TokenType type_;
-  AtomicFile bin_;
-  AtomicFile idx_;
-  std::vector<std::int32_t> lengths_;
-  std::vector<std::uint16_t> narrow_;  // scratch
-  std::int64_t num_tokens_ = 0;
-};
 
 // Memory-mapped reading. Immutable: threads share one. The files are checked against each other when they are opened; what does not
 // fit throws DataError that names file, field and remedy. Positions count tokens of the whole .bin in int64.
@@ -65,6 +42,12 @@ class IndexedDataset {
   // Position of the first token of document 0 .. num_documents(); the last one is num_tokens().
   std::int64_t document_begin(std::int64_t document) const;
   std::int64_t sequence_length(std::int64_t sequence) const;
+  // Number of the first sequence of document 0 .. num_documents(); the last one is num_sequences(). An empty document has none.
+  std::int64_t first_sequence(std::int64_t document) const;
+
+  // The stored tokens as they are.
+  std::span<const std::byte> stored_bytes() const { return bin_.bytes(); }
+  std::int64_t index_bytes() const { return idx_.size(); }
 
   // out[i * stride] = token first + i, for i < count. A token outside 0 .. vocab_size - 1: DataError that names file, position, id.
   void copy_tokens(std::int64_t first, std::int64_t count, std::int64_t vocab_size, std::int32_t* out, std::int64_t stride) const;
@@ -77,7 +60,6 @@ class IndexedDataset {
   void check_documents() const;
   template <class T> T idx_at(std::int64_t offset) const;
   std::int64_t byte_offset(std::int64_t sequence) const;
-  std::int64_t first_sequence(std::int64_t document) const;
   [[noreturn]] void refuse(const MappedFile& file, const std::string& what) const;
   [[noreturn]] void refuse_token(std::int64_t position, std::int64_t id, std::int64_t vocab_size) const;
 

@@ -1,100 +1,141 @@
 #include "data/prepare.h"
 
+#include <deque>
 #include <filesystem>
 #include <system_error>
-#include <atomic>
-#include <memory>
-#include <thread>
 #include <utility>
 
 #include "core/check.h"
 #include "core/clock.h"
 #include "data/document_reader.h"
-#include "data/indexed_dataset.h"
+#include "data/encoder_pool.h"
+#include "data/indexed_dataset_writer.h"
 
 namespace trident {
 
 namespace {
 
-constexpr std::int64_t kBatchBytes = 4 << 20;  // text that is tokenized before it is written
+constexpr std::int64_t kBatchBytes = 1 << 20;  // of input that one worker takes at once
 
-using Ids = std::vector<std::int32_t>;
-
-// Tokenizes a batch of documents on several threads; results keep the documents' order.
-class ParallelEncoder {
- public:
-  ParallelEncoder(const Tokenizer& tokenizer, int workers) {
-    for (int i = 0; i < workers; ++i) encoders_.push_back(tokenizer.new_encoder());
-  }
-
-  std::vector<Ids> encode(const std::vector<std::string>& documents) {
-    std::vector<Ids> results(documents.size());
-    std::atomic<std::size_t> next{0};
-    const auto work = [&](Encoder& encoder) {
-      for (std::size_t i = next++; i < documents.size(); i = next++) encoder.encode(documents[i], &results[i]);
-    };
-    std::vector<std::jthread> threads;
-    for (std::size_t w = 1; w < encoders_.size(); ++w) threads.emplace_back([&, w] { work(*encoders_[w]); });
-    work(*encoders_[0]);
-    threads.clear();  // joins
-    return results;
-  }
-
-  std::int64_t num_replaced() const {
-    std::int64_t sum = 0;
-    for (const auto& encoder : encoders_) sum += encoder->num_replaced();
-    return sum;
-  }
-
- private:
-  std::vector<std::unique_ptr<Encoder>> encoders_;
+// Documents of one file on their way from the reader through a worker to the writer.
+struct Batch {
+  std::vector<RawDocument> documents;
+  std::vector<std::int32_t> ids;    // of all of them, eod included
+  std::vector<std::int64_t> sizes;  // ids of each
+  std::int64_t text_bytes = 0;
+  std::int64_t bytes_done = 0;      // of all inputs, once this was read
 };
 
-// Collects documents, and tokenizes and writes them a batch at a time.
+void encode(Batch& batch, Encoder& encoder, const InputFile& input, std::int32_t eod, const PrepareOptions& options) {
+  for (RawDocument& document : batch.documents) {
+    const std::string text =
+        input.kind == InputKind::kJsonLines ? text_of_json_line(document, input.path, options.json_key) : std::move(document.bytes);
+    document.bytes = std::string();
+    const std::size_t before = batch.ids.size();
+    encoder.encode(text, &batch.ids);
+    if (batch.ids.size() > before && options.append_eod == AppendEod::kYes) batch.ids.push_back(eod);
+    batch.sizes.push_back(static_cast<std::int64_t>(batch.ids.size() - before));
+    batch.text_bytes += static_cast<std::int64_t>(text.size());
+  }
+  batch.documents.clear();
+}
+
+// Hands batches to the workers and writes what they return, in the order of submission.
 class Preparation {
  public:
-  Preparation(const Tokenizer& tokenizer, const std::string& output_prefix, const PrepareOptions& options)
-      : tokenizer_(tokenizer),
-        options_(options),
-        encoder_(tokenizer, options.workers),
-        writer_(output_prefix, tokenizer.vocab_size()) {}
+  using Progress = std::function<void(const PrepareProgress&)>;
 
-  // True if a batch was written.
-  bool add(std::string document) {
-    pending_bytes_ += static_cast<std::int64_t>(document.size());
-    documents_.push_back(std::move(document));
-    if (pending_bytes_ < kBatchBytes) return false;
-    write_batch();
-    return true;
+  Preparation(const Tokenizer& tokenizer, const std::string& output_prefix, const PrepareOptions& options, std::int64_t bytes_total,
+              const Progress& progress)
+      : options_(options),
+        progress_(progress),
+        eod_(tokenizer.eod()),
+        writer_(output_prefix, tokenizer.vocab_size()),
+        pool_(tokenizer, options.workers) {
+    seen_.bytes_total = bytes_total;
+  }
+
+  void add_file(const InputFile& input) {
+    DocumentReader reader(input, options_.separator_line);
+    std::int64_t documents = 0;
+    for (bool more = true; more;) {
+      auto batch = std::make_unique<Batch>();
+      std::int64_t bytes = 0;
+      try {
+        while (more && bytes < kBatchBytes) {
+          std::optional<RawDocument> document = reader.next();
+          more = document.has_value();
+          if (!more) break;
+          bytes += static_cast<std::int64_t>(document->bytes.size());
+          batch->documents.push_back(std::move(*document));
+        }
+      } catch (const Error&) {
+        submit(std::move(batch), input);
+        write_all();  // where an earlier document is wrong, that is the error
+        throw;
+      }
+      documents += static_cast<std::int64_t>(batch->documents.size());
+      batch->bytes_done = bytes_before_ + (more ? reader.bytes_done() : input.bytes);
+      submit(std::move(batch), input);
+    }
+    if (documents == 0) {
+      write_all();
+      throw DataError(fmt::format("{}: holds no document; leave it out of --input", input.path));
+    }
+    bytes_before_ += input.bytes;
   }
 
   PrepareStats finish() {
-    write_batch();
+    write_all();
     writer_.finish();
     stats_.documents = writer_.num_documents();
     stats_.tokens = writer_.num_tokens();
-    stats_.replaced = encoder_.num_replaced();
+    stats_.replaced = pool_.num_replaced();
     return stats_;
   }
 
  private:
-  void write_batch() {
-    for (Ids& ids : encoder_.encode(documents_)) {
-      stats_.empty_documents += ids.empty();
-      if (!ids.empty() && options_.append_eod == AppendEod::kYes) ids.push_back(tokenizer_.eod());
-      writer_.add_document(ids);
-    }
-    stats_.bytes += std::exchange(pending_bytes_, 0);
-    documents_.clear();
+  struct InFlight {
+    std::unique_ptr<Batch> batch;
+    std::future<void> done;
+  };
+
+  void submit(std::unique_ptr<Batch> batch, const InputFile& input) {
+    auto done = pool_.submit([this, &input, batch = batch.get()](Encoder& encoder) { encode(*batch, encoder, input, eod_, options_); });
+    in_flight_.push_back({std::move(batch), std::move(done)});
+    // Two batches per worker: one in work, one that waits for it.
+    if (in_flight_.size() > static_cast<std::size_t>(2 * options_.workers)) write_oldest();
+  }
+  void write_all() {
+    while (!in_flight_.empty()) write_oldest();
   }
 
-  const Tokenizer& tokenizer_;
+  void write_oldest() {
+    in_flight_.front().done.get();  // throws what the worker threw
+    const std::unique_ptr<Batch> batch = std::move(in_flight_.front().batch);
+    in_flight_.pop_front();
+    std::span<const std::int32_t> ids(batch->ids);
+    for (const std::int64_t size : batch->sizes) {
+      stats_.empty_documents += size == 0;
+      writer_.add_document(ids.first(static_cast<std::size_t>(size)));
+      ids = ids.subspan(static_cast<std::size_t>(size));
+    }
+    stats_.bytes += batch->text_bytes;
+    seen_.bytes_done = batch->bytes_done;
+    seen_.text_bytes = stats_.bytes;
+    seen_.tokens = writer_.num_tokens();
+    if (progress_) progress_(seen_);
+  }
+
   const PrepareOptions& options_;
-  ParallelEncoder encoder_;
+  const Progress& progress_;
+  std::int32_t eod_;
   IndexedDatasetWriter writer_;
-  std::vector<std::string> documents_;
-  std::int64_t pending_bytes_ = 0;
+  std::int64_t bytes_before_ = 0;  // of the files that were read to their end
   PrepareStats stats_;
+  PrepareProgress seen_;
+  std::deque<InFlight> in_flight_;
+  EncoderPool pool_;  // last: its threads end before the batches that they work on
 };
 
 }  // namespace
@@ -106,32 +147,22 @@ PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenize
     throw ConfigError(fmt::format("--workers = {}: allowed are 1 to 256", options.workers));
   const double start = monotonic_seconds();
 
-  // All inputs are opened before any work is done: a typing error in the last name is told at once.
-  std::vector<DocumentReader> readers;
-  PrepareProgress done;
+  // All inputs are looked at before any work is done: a typing error in the last name is told at once.
+  std::vector<InputFile> files;
+  std::int64_t bytes_total = 0;
   for (const std::string& path : inputs) {
     for (const std::string& output : {bin_path(output_prefix), idx_path(output_prefix)}) {
       std::error_code ignored;  // of files that are not there
       if (path != output && !std::filesystem::equivalent(path, output, ignored)) continue;
       throw ConfigError(fmt::format("--output = {}: would overwrite the input {}; choose another prefix", output_prefix, path));
     }
-    readers.emplace_back(path, options.json_key, options.separator_line);
-    done.bytes_total += readers.back().bytes_total();
+    files.push_back(identify_input(path));
+    bytes_total += files.back().bytes;
   }
 
-  Preparation preparation(tokenizer, output_prefix, options);
-  for (DocumentReader& reader : readers) {
-    std::int64_t documents = 0;
-    while (std::optional<std::string> document = reader.next()) {
-      ++documents;
-      const bool wrote = preparation.add(std::move(*document));
-      if (wrote && progress) progress({done.bytes_done + reader.bytes_done(), done.bytes_total});
-    }
-    if (documents == 0) throw DataError(fmt::format("{}: holds no document; leave it out of --input", reader.path()));
-    done.bytes_done += reader.bytes_total();
-  }
+  Preparation preparation(tokenizer, output_prefix, options, bytes_total, progress);
+  for (const InputFile& file : files) preparation.add_file(file);
   PrepareStats stats = preparation.finish();
-  if (progress) progress({done.bytes_total, done.bytes_total});
   stats.seconds = monotonic_seconds() - start;
   return stats;
 }

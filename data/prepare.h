@@ -24,7 +24,7 @@ struct PrepareOptions {
 
 struct PrepareStats {
   std::int64_t documents = 0;
-  std::int64_t empty_documents = 0;  // JSONL: kept, with no tokens
+  std::int64_t empty_documents = 0;  // JSONL: kept as documents of no sequence
   std::int64_t tokens = 0;           // eod included
   std::int64_t bytes = 0;            // of the documents' text
   std::int64_t replaced = 0;         // ill-formed UTF-8 sequences, read as U+FFFD
@@ -32,14 +32,17 @@ struct PrepareStats {
 };
 
 struct PrepareProgress {
-  std::int64_t bytes_done = 0;   // of the input files
+  std::int64_t bytes_done = 0;   // of the input files, as stored
   std::int64_t bytes_total = 0;
+  std::int64_t text_bytes = 0;   // of the documents written so far
+  std::int64_t tokens = 0;
 };
 
-// Writes PREFIX.bin and PREFIX.idx (Megatron-LM's indexed dataset; exactly these names), one sequence per document, in the order of
-// `inputs`. An input whose name ends in .jsonl or .json holds one JSON object a line, blank lines are skipped; every other input is
-// plain text. Errors leave no output: DataError (input missing, compressed, empty, or a bad line: FILE:LINE), ConfigError (no
-// inputs, workers), StorageError (output). `progress` is called on this thread, about once per 4 MB of input.
+// Writes PREFIX.bin and PREFIX.idx (Megatron-LM's indexed dataset; exactly these names), one sequence per document that has text, in
+// the order of `inputs`. An input is JSON lines (one object a line, blank lines are skipped) or plain text, either also compressed
+// (see InputFile). Memory: a few MB per worker, or the longest documents where they are longer. Errors leave no output, whichever
+// the number of workers the first one in the order of the documents: DataError (input missing, damaged, empty, or a bad line:
+// FILE:LINE), ConfigError (no inputs, workers), StorageError (output). `progress` is called on this thread, about once per MB of text.
 PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenizer& tokenizer, const std::string& output_prefix,
                           const PrepareOptions& options, const std::function<void(const PrepareProgress&)>& progress = {});
 

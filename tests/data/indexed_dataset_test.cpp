@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "data/indexed_dataset_writer.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
 
@@ -88,7 +89,12 @@ TEST_F(IndexedDatasetTest, EmptyDocumentsAndEmptyData) {
   write_dataset(prefix_, {{}, {1, 2}, {}, {}, {3}, {}}, 10);
   const IndexedDataset dataset(prefix_);
   EXPECT_EQ(dataset.num_documents(), 6);
-  EXPECT_EQ(dataset.sequence_length(2), 0);
+  EXPECT_EQ(dataset.num_sequences(), 2);  // an empty document has none
+  EXPECT_EQ(dataset.sequence_length(0), 2);
+  EXPECT_EQ(dataset.first_sequence(1), 0);
+  EXPECT_EQ(dataset.first_sequence(2), 1);
+  EXPECT_EQ(dataset.first_sequence(4), 1);
+  EXPECT_EQ(dataset.first_sequence(6), 2);
   EXPECT_EQ(dataset.document_begin(1), 0);
   EXPECT_EQ(dataset.document_begin(4), 2);
   EXPECT_EQ(dataset.document_begin(6), 3);

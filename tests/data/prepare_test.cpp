@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "core/file_io.h"
-#include "data/document_reader.h"
 #include "data/indexed_dataset.h"
 #include "tests/data/temporary_folder.h"
 
@@ -98,7 +97,6 @@ TEST_F(PrepareTest, BadLinesAreNamed) {
 TEST_F(PrepareTest, BadInputs) {
   const std::string good = input("good.txt", "text");
   expect_error<DataError>([&] { prepare({good, folder_ / "missing.txt"}); }, {"missing.txt", "No such file"});
-  expect_error<DataError>([&] { prepare({good, input("a.jsonl.gz", "x")}); }, {"a.jsonl.gz", "decompress"});
   expect_error<DataError>([&] { prepare({good, input("empty.txt", "")}); }, {"empty.txt", "no document"});
   expect_error<DataError>([&] { prepare({good, input("blank.jsonl", "\n \n")}); }, {"blank.jsonl", "no document"});
   expect_error<DataError>([&] { prepare({good, folder_.path()}); }, {"is a folder"});
@@ -129,18 +127,21 @@ TEST_F(PrepareTest, WorkersDoNotChangeTheOutput) {
 }
 
 TEST_F(PrepareTest, ProgressEndsAtTheTotal) {
-  std::string text;  // three documents of a little over 2 MiB each: one batch of 4 MiB, and the rest
-  while (text.size() < (std::size_t{33} << 16)) text += "the same words again and again\n";
+  std::string text;  // three documents of a little over 1 MiB each, in two files
+  while (text.size() < (std::size_t{17} << 16)) text += "the same words again and again\n";
   const std::string document = text + "\n";
-  text = document + document + document;
   std::vector<PrepareProgress> seen;
-  prepare_text({input("a.txt", text)}, *tokenizer_, prefix_, {.separator_line = ""},
-               [&](const PrepareProgress& p) { seen.push_back(p); });
-  ASSERT_EQ(seen.size(), 2u);
-  EXPECT_GE(seen[0].bytes_done, 4 << 20);
-  EXPECT_LT(seen[0].bytes_done, seen[0].bytes_total);
-  EXPECT_EQ(seen[1].bytes_done, static_cast<std::int64_t>(text.size()));
-  EXPECT_EQ(seen[1].bytes_total, seen[1].bytes_done);
+  const PrepareStats stats = prepare_text({input("a.txt", document + document), input("b.txt", document)}, *tokenizer_, prefix_,
+                                          {.separator_line = ""}, [&](const PrepareProgress& p) { seen.push_back(p); });
+  ASSERT_GE(seen.size(), 3u);
+  for (std::size_t i = 1; i < seen.size(); ++i) EXPECT_GE(seen[i].bytes_done, seen[i - 1].bytes_done);
+  EXPECT_GE(seen[0].bytes_done, 1 << 20);
+  EXPECT_LE(seen[0].bytes_done, static_cast<std::int64_t>(2 * document.size()));
+  EXPECT_EQ(seen[0].text_bytes, static_cast<std::int64_t>(text.size()));
+  EXPECT_GT(seen[0].tokens, 0);
+  EXPECT_EQ(seen.back().bytes_done, static_cast<std::int64_t>(3 * document.size()));
+  for (const PrepareProgress& p : seen) EXPECT_EQ(p.bytes_total, seen.back().bytes_done);
+  EXPECT_EQ(seen.back().tokens, stats.tokens);
   EXPECT_EQ(documents().size(), 3u);
 }
 
@@ -151,16 +152,6 @@ TEST_F(PrepareTest, TheExcerptOfTheRepository) {
   EXPECT_EQ(stats.documents, 88);  // 50 + 40 chapters less the two held out
   EXPECT_EQ(stats.tokens, IndexedDataset(prefix_).num_tokens());
   EXPECT_NEAR(static_cast<double>(stats.bytes) / static_cast<double>(stats.tokens), 4.0, 0.4);  // bytes per token of English
-}
-
-TEST(DocumentReader, KindsByName) {
-  EXPECT_EQ(input_kind("a.txt"), InputKind::kText);
-  EXPECT_EQ(input_kind("a.jsonl"), InputKind::kJsonLines);
-  EXPECT_EQ(input_kind("a.json"), InputKind::kJsonLines);
-  EXPECT_EQ(input_kind("README"), InputKind::kText);
-  for (const char* name : {"a.gz", "a.zst", "a.xz", "a.bz2", "a.zip"}) {
-    expect_error<DataError>([&] { input_kind(name); }, {name, "decompress"});
-  }
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/file_io.h"
-#include "data/indexed_dataset.h"
+#include "data/indexed_dataset_writer.h"
 
 namespace trident {
 

@@ -1,0 +1,45 @@
+// Threads that each own an Encoder and work on tasks in the order of their submission.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "data/tokenizer/tokenizer.h"
+
+namespace trident {
+
+class EncoderPool {
+ public:
+  using Task = std::packaged_task<void(Encoder&)>;
+
+  EncoderPool(const Tokenizer& tokenizer, int workers);
+  // Tasks that have not begun are dropped; the others are waited for.
+  ~EncoderPool();
+  EncoderPool(const EncoderPool&) = delete;
+  EncoderPool& operator=(const EncoderPool&) = delete;
+
+  // Ready once `work` has run; holds what it threw.
+  std::future<void> submit(std::function<void(Encoder&)> work);
+
+  // Encoder::num_replaced of all threads. Only while no task runs.
+  std::int64_t num_replaced() const;
+
+ private:
+  void run(Encoder& encoder);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  bool ending_ = false;
+  std::vector<std::unique_ptr<Encoder>> encoders_;
+  std::vector<std::jthread> threads_;  // last: they use all of the above
+};
+
+}  // namespace trident

@@ -1,0 +1,84 @@
+#include "data/input_file.h"
+
+#include <array>
+#include <string_view>
+
+#include "core/check.h"
+#include "core/file_io.h"
+
+namespace trident {
+
+namespace {
+
+using std::string_view_literals::operator""sv;
+
+struct Format {
+  std::string_view ending;
+  std::string_view first_bytes;  // "": not told by them
+  std::string_view name;
+};
+
+// What is not read, and nothing that text begins with.
+constexpr std::array kForeign{
+    Format{".xz", "\xFD" "7zXZ"sv, "xz-compressed data"},   Format{".bz2", "BZh9"sv, "bzip2-compressed data"},
+    Format{".lz4", "\x04\x22\x4D\x18"sv, "lz4-compressed data"}, Format{".zip", "PK\x03\x04"sv, "a zip archive"},
+    Format{".tar", ""sv, "a tar archive"},                  Format{".tgz", ""sv, "a tar archive"},
+    Format{".parquet", "PAR1"sv, "a Parquet file"},         Format{".arrow", "ARROW1"sv, "an Arrow file"},
+};
+
+bool is_gzip(std::string_view head) { return head.starts_with("\x1F\x8B"sv); }
+
+// A frame, or the skippable frame that pzstd writes before one.
+bool is_zstd(std::string_view head) {
+  return head.starts_with("\x28\xB5\x2F\xFD"sv) || (head.size() >= 4 && (head[0] & 0xF0) == 0x50 && head.substr(1, 3) == "\x2A\x4D\x18"sv);
+}
+
+Compression compression_of(std::string_view head) {
+  return is_gzip(head) ? Compression::kGzip : is_zstd(head) ? Compression::kZstd : Compression::kNone;
+}
+
+std::string_view name_of(Compression compression) {
+  switch (compression) {
+    case Compression::kNone: return "uncompressed";
+    case Compression::kGzip: return "gzip-compressed";
+    case Compression::kZstd: return "zstd-compressed";
+  }
+  return "?";
+}
+
+std::string_view ending_of(Compression compression) {
+  return compression == Compression::kGzip ? ".gz" : compression == Compression::kZstd ? ".zst" : "";
+}
+
+// "a.jsonl.gz" without the ending that says how it is compressed.
+std::string_view stem_of(std::string_view path, Compression named) { return path.substr(0, path.size() - ending_of(named).size()); }
+
+void refuse_foreign(const std::string& path, std::string_view stem, std::string_view head) {
+  for (const Format& format : kForeign) {
+    const bool by_bytes = !format.first_bytes.empty() && head.starts_with(format.first_bytes);
+    if (!by_bytes && !stem.ends_with(format.ending)) continue;
+    throw DataError(fmt::format("{}: {} {}, which is not read; write its text as .txt or .jsonl, also .gz or .zst", path,
+                                by_bytes ? "is" : "is named like", format.name));
+  }
+}
+
+}  // namespace
+
+InputFile identify_input(const std::string& path) {
+  if (folder_exists(path)) throw DataError(fmt::format("{}: is a folder; name its files, for instance {}/*.jsonl.zst", path, path));
+  if (!file_exists(path) && path.find_first_of("*?[") != std::string::npos)
+    throw DataError(fmt::format("{}: no file matches this pattern (the shell left it as it is); check the folder and the ending", path));
+  const MappedFile file(path);
+  const std::string_view head = file.text().substr(0, 8);
+  const Compression named = path.ends_with(".gz") ? Compression::kGzip : path.ends_with(".zst") ? Compression::kZstd : Compression::kNone;
+  const std::string_view stem = stem_of(path, named);
+  refuse_foreign(path, stem, head);
+  if (const Compression found = compression_of(head); found != named && !head.empty()) {
+    throw DataError(fmt::format("{}: is {} by its name, but holds {} data; rename it to {}{}", path, name_of(named), name_of(found), stem,
+                                ending_of(found)));
+  }
+  const bool json = stem.ends_with(".jsonl") || stem.ends_with(".json");
+  return {path, json ? InputKind::kJsonLines : InputKind::kText, named, file.size()};
+}
+
+}  // namespace trident
