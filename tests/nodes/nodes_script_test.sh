@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# nodes_script_test.sh NODES: what scripts/nodes.sh promises, with shell commands only. 77: nodes cannot be made here.
+set -euo pipefail
+nodes=$1
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+
+fail() { echo "$1"; cat "$place"/log* 2>/dev/null || true; exit 1; }
+# status EXPECTED COMMAND...
+status() {
+  local got=0
+  "${@:2}" >"$place/log" 2>&1 || got=$?
+  ((got == $1)) || fail "exit status $got, expected $1: ${*:2}"
+}
+# What calls must not leave behind: interfaces and mounts.
+state() { ip -o link | cut -d' ' -f2; cat /proc/self/mountinfo; }
+
+"$nodes" 1 true || { (($? != 77)) || exit 77; fail "no node could be made"; }
+state >"$place/before"
+
+status 64 "$nodes" 2
+status 64 "$nodes" none true
+status 64 "$nodes" --slots 0 2 true
+status 5 "$nodes" 2 sh -c 'exit 5'
+status 137 "$nodes" 2 sh -c 'kill -KILL $$'
+[[ $(echo word | "$nodes" 1 cat) == word ]] || fail "standard input does not reach the command"
+
+# Names, /dev/shm and interfaces are the nodes' own; what one sends to another is counted on both.
+"$nodes" --bytes "$place/bytes" 3 bash -c '
+  set -e
+  [[ $NODES == "n1 n2 n3" && $(hostname) == login ]]
+  for node in $NODES; do "$ON_NODE" $node "echo \$(hostname) >/dev/shm/mine"; done
+  for node in $NODES; do [[ $("$ON_NODE" $node cat /dev/shm/mine) == $node && $("$ON_NODE" $node hostname) == $node ]]; done
+  [[ ! -e /dev/shm/mine ]]
+  for ((i = 0; i < 100; i++)); do echo "head -c 1400 /dev/zero >/dev/udp/10.77.0.3/9"; done | "$ON_NODE" n2 bash
+  "$LINK" n1 down
+  ! "$ON_NODE" n1 "timeout 1 bash -c \"echo >/dev/tcp/10.77.0.2/9\"" 2>/dev/null || exit 1
+  "$LINK" n1 up' >"$place/log" 2>&1 || fail "the nodes are not as promised"
+read -r _ sent received < <(grep '^n2 ' "$place/bytes")
+((sent >= 140000 && sent < 160000 && received < 20000)) || fail "n2 sent 140000 bytes and more, counted: $sent, received: $received"
+read -r _ sent received < <(grep '^n3 ' "$place/bytes")
+((received >= 140000 && received < 160000 && sent < 20000)) || fail "n3 received 140000 bytes and more, counted: $received, sent: $sent"
+[[ $(wc -l <"$place/bytes") == 3 ]] || fail "bytes of $(cat "$place/bytes")"
+
+# Two calls at once do not see each other; a call that is ended or killed takes everything with it.
+for name in one two; do
+  setsid "$nodes" 2 sh -c "\"\$ON_NODE\" n2 'echo $name >/dev/shm/name; sleep 1; cat /dev/shm/name; exec sleep 77.$$'" >"$place/log.$name" 2>&1 &
+  pids+=($!)
+done
+for ((i = 0; i < 100; i++)); do
+  [[ -s $place/log.one && -s $place/log.two ]] && break
+  sleep 0.1
+done
+[[ $(cat "$place/log.one" "$place/log.two") == $'one\ntwo' ]] || fail "two calls at once"
+kill -TERM "${pids[0]}"
+kill -KILL "${pids[1]}"
+got=0
+wait "${pids[0]}" || got=$?
+((got == 143)) || fail "exit status $got after SIGTERM"
+for ((i = 0; i < 50; i++)); do
+  ! pgrep -f "sleep 77.$$" >/dev/null && break
+  sleep 0.1
+done
+! pgrep -f "sleep 77.$$" || fail "processes outlived their nodes"
+
+for ((i = 0; i < 20; i++)); do  # the kernel takes namespaces down in its own time
+  state >"$place/after"
+  cmp -s "$place/before" "$place/after" && break
+  sleep 0.1
+done
+diff "$place/before" "$place/after" || fail "something was left behind"
+echo "nodes.sh keeps its promises"
