@@ -2,13 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "core/file_io.h"
 #include "data/indexed_dataset.h"
+#include "tests/data/compress.h"
 #include "tests/data/temporary_folder.h"
 
 namespace trident {
 namespace {
 
+using namespace std::string_literals;
 using Texts = std::vector<std::string>;
 
 class PrepareTest : public ::testing::Test {
@@ -63,6 +67,17 @@ TEST_F(PrepareTest, EodEndsEveryDocumentThatHasText) {
   EXPECT_EQ(stats.tokens, 4);
 }
 
+// The bytes that Megatron-LM's preprocess_data.py writes: an empty document is a repeated entry without a sequence.
+TEST_F(PrepareTest, MegatronsBytes) {
+  prepare({input("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": \"two\"}\n")}, {.append_eod = AppendEod::kYes});
+  EXPECT_EQ(read_file(prefix_ + ".bin"), "\xF9\x01\x50\xC4\x19\x2D\x50\xC4");  // 505, 50256, 11545, 50256
+  std::string expected = "MMIDIDX\0\0\1\0\0\0\0\0\0\0\x08"s;
+  for (const int value : {2, 4}) expected += static_cast<char>(value) + "\0\0\0\0\0\0\0"s;           // sequences, documents + 1
+  for (const int value : {2, 2}) expected += static_cast<char>(value) + "\0\0\0"s;                     // lengths
+  for (const int value : {0, 4, 0, 1, 1, 2}) expected += static_cast<char>(value) + "\0\0\0\0\0\0\0"s;  // offsets; documents
+  EXPECT_EQ(read_file(prefix_ + ".idx"), expected);
+}
+
 TEST_F(PrepareTest, SeparatorLinesCutDocuments) {
   const std::string text = "\na\nb\n\n\n  \nc\r\n\r\nd";
   prepare({input("a.txt", text)}, {.separator_line = ""});
@@ -97,7 +112,12 @@ TEST_F(PrepareTest, BadLinesAreNamed) {
 TEST_F(PrepareTest, BadInputs) {
   const std::string good = input("good.txt", "text");
   expect_error<DataError>([&] { prepare({good, folder_ / "missing.txt"}); }, {"missing.txt", "No such file"});
+  expect_error<DataError>([&] { prepare({good, input("a.jsonl.gz", "x")}); }, {"a.jsonl.gz", "uncompressed data", "rename"});
   expect_error<DataError>([&] { prepare({good, input("empty.txt", "")}); }, {"empty.txt", "no document"});
+  expect_error<DataError>([&] { prepare({good, input("empty.gz", gzipped(""))}); }, {"empty.gz", "no document"});
+  expect_error<ConfigError>([&] { prepare_text({input("out.bin", "text")}, *tokenizer_, prefix_, {}); }, {"--output", "overwrite the input"});
+  std::filesystem::remove(prefix_ + ".bin");
+  expect_error<ConfigError>([&] { prepare({good}, {.workers = 257}); }, {"--workers = 257"});
   expect_error<DataError>([&] { prepare({good, input("blank.jsonl", "\n \n")}); }, {"blank.jsonl", "no document"});
   expect_error<DataError>([&] { prepare({good, folder_.path()}); }, {"is a folder"});
   expect_error<ConfigError>([&] { prepare({}); }, {"--input"});
@@ -124,6 +144,38 @@ TEST_F(PrepareTest, WorkersDoNotChangeTheOutput) {
   EXPECT_EQ(read_file(prefix_ + ".bin"), bin);
   EXPECT_EQ(read_file(prefix_ + ".idx"), idx);
   EXPECT_EQ(stats.documents, 500);
+}
+
+TEST_F(PrepareTest, ManyInputsCompressedOrNot) {
+  const auto lines = [](int first, int count) {
+    std::string text;
+    for (int i = first; i < first + count; ++i) text += fmt::format("{{\"text\": \"document {} of several\"}}\n", i);
+    return text;
+  };
+  prepare({input("a.jsonl", lines(0, 100)), input("b.jsonl", lines(100, 100)), input("c.jsonl", lines(200, 100)), input("d.txt", "text")});
+  const std::string bin = read_file(prefix_ + ".bin"), idx = read_file(prefix_ + ".idx");
+  const PrepareStats stats = prepare({input("a.jsonl.gz", gzipped(lines(0, 30)) + gzipped(lines(30, 70))), input("b.json", lines(100, 100)),
+                                      input("c.json.zst", zstd_packed(lines(200, 100))), input("d.gz", gzipped("text"))},
+                                     {.workers = 3});
+  EXPECT_EQ(stats.documents, 301);
+  EXPECT_EQ(read_file(prefix_ + ".bin"), bin);
+  EXPECT_EQ(read_file(prefix_ + ".idx"), idx);
+}
+
+// The first wrong document is the one that is named, however many threads work and wherever the reader is by then.
+TEST_F(PrepareTest, TheFirstErrorIsNamed) {
+  std::string lines;  // five batches of a MiB
+  for (int i = 1; lines.size() < std::size_t{5} << 20; ++i)
+    lines += fmt::format("{{\"{}\": \"{}\"}}\n", i == 2500 || i == 2501 || i == 4900 ? "body" : "text", std::string(1000, 'x'));
+  const std::string cut = gzipped(lines).substr(0, gzipped(lines).size() - 5);
+  for (const int workers : {1, 4}) {
+    expect_error<DataError>([&] { prepare({input("a.jsonl", lines), input("empty.jsonl", "")}, {.workers = workers}); },
+                            {"a.jsonl:2500: no key"});
+    expect_error<DataError>([&] { prepare({input("a.jsonl.gz", cut)}, {.workers = workers}); }, {"a.jsonl.gz:2500: no key"});
+    expect_error<DataError>([&] { prepare({input("a.txt.gz", cut)}, {.separator_line = "", .workers = workers}); },
+                            {"a.txt.gz: ends inside compressed data"});
+    expect_no_output();
+  }
 }
 
 TEST_F(PrepareTest, ProgressEndsAtTheTotal) {
