@@ -1,0 +1,58 @@
+// TensorBoard event files: scalars by step and texts, written natively.
+//
+// A file is a sequence of records, each u64 length, u32 masked CRC32C of those eight bytes, data, u32 masked CRC32C of the data, all
+// little-endian; the data is one Event message of TensorFlow's protocol buffers, of which the few fields in use are encoded by hand.
+// Scalars are written in the form `simple_value` (f32), which every reader of such files understands.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace trident {
+
+struct Scalar {
+  std::string_view tag;  // "train/loss"; TensorBoard groups by what stands before the slash
+  double value = 0;
+};
+
+// ---- encoding, pure -----------------------------------------------------------------------------------------------------------------
+
+std::uint32_t crc32c(std::string_view bytes);  // Castagnoli, reflected
+std::string framed(std::string_view event);    // one record of the file
+
+// Event messages. `wall_seconds`: since 1970.
+std::string version_event(double wall_seconds);                          // the first of every file
+std::string start_event(double wall_seconds, std::int64_t first_step);   // readers forget what earlier files of the folder say from first_step on
+std::string scalars_event(double wall_seconds, std::int64_t step, std::span<const Scalar> scalars);
+std::string text_event(double wall_seconds, std::int64_t step, std::string_view tag, std::string_view markdown);
+
+// ---- writing ------------------------------------------------------------------------------------------------------------------------
+
+// One new file in `folder` per object, named events.out.tfevents.<seconds>.<host>.<process>.<n>: TensorBoard reads all of a folder as one
+// run. Every event is handed to the operating system before the call returns, so that a TensorBoard that watches the folder sees it.
+// Used by one thread. Throws StorageError naming the file.
+class TensorBoardWriter {
+ public:
+  // `first_step`: the first step that this file speaks of; 0 replaces everything that earlier files of the folder say.
+  TensorBoardWriter(const std::string& folder, std::int64_t first_step);
+  ~TensorBoardWriter();
+  TensorBoardWriter(const TensorBoardWriter&) = delete;
+  TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
+
+  void scalars(std::int64_t step, std::span<const Scalar> scalars);
+  void text(std::string_view tag, std::string_view markdown);  // at first_step
+  const std::string& path() const { return path_; }
+
+ private:
+  void write(const std::string& event);
+  [[noreturn]] void fail(std::string_view what) const;
+
+  std::string path_;
+  std::int64_t first_step_;
+  std::FILE* file_ = nullptr;
+};
+
+}  // namespace trident
