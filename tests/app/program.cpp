@@ -26,9 +26,15 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 ProgramOutcome run_program(const std::vector<std::string>& arguments, const std::string& environment) {
+  std::vector<std::string> words{TRIDENT_BINARY};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return run_command(words, environment);
+}
+
+ProgramOutcome run_command(const std::vector<std::string>& words, const std::string& environment) {
   const TemporaryFolder streams;
-  std::string command = fmt::format("env {} timeout 100 {}", environment, quoted(TRIDENT_BINARY));
-  for (const std::string& argument : arguments) command += fmt::format(" {}", quoted(argument));
+  std::string command = fmt::format("env {} timeout 100", environment);
+  for (const std::string& word : words) command += fmt::format(" {}", quoted(word));
   command += fmt::format(" >{} 2>{}", quoted(streams / "out"), quoted(streams / "err"));
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(streams / "out"), read_file(streams / "err")};

@@ -16,6 +16,8 @@ struct ProgramOutcome {
 
 // Runs trident with these arguments. `environment`: "NAME=value ..." before the command. A program that hangs ends with code 124.
 ProgramOutcome run_program(const std::vector<std::string>& arguments, const std::string& environment = "");
+// The same for any command.
+ProgramOutcome run_command(const std::vector<std::string>& words, const std::string& environment = "");
 
 // A folder with config.json (a tiny Llama with GPT-2's vocabulary) and the token files text and valid, prepared from the excerpt.
 class Workplace {
