@@ -14,6 +14,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,8 @@ struct LifelineOptions {
 // The lowest rank on another node than rank 0, or 1. nodes[r]: the node of rank r.
 int lifeline_deputy(const std::vector<int>& nodes);
 
+class LifelineThread;
+
 class Lifeline {
  public:
   // Starts listening where this rank is the hub or the deputy. CommunicationError when the system refuses.
@@ -68,12 +71,13 @@ class Lifeline {
   bool report_failure(std::string_view reason, int exit_code = 76);
   // After the last collective of the job: from now on this rank may end. It still obeys verdicts while the object lives.
   void goodbye();
-  // Whether the job was declared failed; its line is printed already.
-  bool failed() const;
+  // The verdict over the job, once its line is printed; waits for it up to `seconds`. For a rank that ends because of its peers.
+  std::optional<LifelineVerdict> wait_for_verdict(double seconds);
 
  private:
-  class Thread;
-  std::unique_ptr<Thread> thread_;
+  std::unique_ptr<LifelineThread> thread_;  // none in a job of one rank, whose board nobody reads
+  StatusBoard board_;
+  bool connected_ = false, said_goodbye_ = false;
 };
 
 }  // namespace trident

@@ -1,24 +1,12 @@
 #include "parallel/lifeline_status.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstring>
-#include <span>
 
 #include "core/clock.h"
 
 namespace trident {
-namespace {
-
-// Cut to fit; what was behind the new end stays, so that short texts cost little.
-void copy_text(std::span<char> to, std::string_view text) {
-  const std::size_t length = std::min(text.size(), to.size() - 1);
-  std::memcpy(to.data(), text.data(), length);
-  to[length] = '\0';
-}
-
-}  // namespace
 
 std::string_view to_string(RunPhase phase) {
   switch (phase) {
@@ -44,15 +32,15 @@ void StatusBoard::set_step(std::int64_t step) {
 }
 
 void StatusBoard::set_operation(std::string_view communicator, std::string_view operation, std::uint64_t sequence) {
-  copy_text(mine_.communicator, communicator);
-  copy_text(mine_.operation, operation);
+  set_field(mine_.communicator, communicator);
+  set_field(mine_.operation, operation);
   mine_.sequence = sequence;
   progressed();
   publish(offsetof(RankStatus, waiting) + 1);
 }
 
 void StatusBoard::set_waiting(std::string_view what, double seconds_waited) {
-  copy_text(mine_.waiting, what);
+  set_field(mine_.waiting, what);
   mine_.waited_seconds = seconds_waited;
   mine_.waiting_as_of = monotonic_seconds();
   publish(sizeof(RankStatus));

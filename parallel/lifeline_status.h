@@ -9,10 +9,21 @@
 
 namespace trident {
 
+// A text in a field of fixed size: cut to fit, always with a zero at its end. What was behind the new end stays, so short texts cost little.
+template <std::size_t n>
+void set_field(std::array<char, n>& field, std::string_view text) {
+  field[text.copy(field.data(), n - 1)] = '\0';
+}
+template <std::size_t n>
+std::string_view field_text(const std::array<char, n>& field) {
+  const std::string_view all(field.data(), n);
+  return all.substr(0, all.find('\0'));
+}
+
 enum class RunPhase : std::uint32_t { kStarting, kTraining, kEvaluating, kSaving, kFinishing };
 std::string_view to_string(RunPhase phase);
 
-// A value of whole words, so that it can be published word by word and sent as it is. Texts are cut to fit and end with a zero.
+// A value of whole words, so that it can be published word by word and sent as it is.
 struct RankStatus {
   std::int64_t step = 0;       // of the run, from 1; 0 before the first
   std::uint64_t sequence = 0;  // of the collective last entered, in its communicator, from 1; 0: none yet

@@ -1,0 +1,419 @@
+#include "parallel/lifeline_thread.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "core/check.h"
+#include "core/clock.h"
+
+namespace trident {
+namespace {
+
+constexpr double kFreshSeconds = 0.5;   // a wait that was not confirmed for longer is over
+constexpr double kLingerSeconds = 0.5;  // at the end, for what is not sent yet
+constexpr double kStrangerSeconds = 10;
+
+// Every rank may call from several of its addresses at once.
+std::size_t max_strangers(int ranks) { return 2 * static_cast<std::size_t>(ranks) + 64; }
+
+void make_room_for_descriptors(int ranks) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const rlim_t wanted = 3 * static_cast<rlim_t>(ranks) + 512, needed = static_cast<rlim_t>(ranks) + 64;
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_max < needed)
+    throw CommunicationError(fmt::format("lifeline: {} ranks need {} open files on ranks 0 and 1, {} are allowed; raise ulimit -Hn", ranks, needed,
+                                         limit.rlim_max));
+}
+
+void control(int epoll, int operation, int fd, std::uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  epoll_ctl(epoll, operation, fd, &event);
+}
+
+// True for the first process of this network namespace that asks. The name vanishes with the descriptor.
+bool claim(FileDescriptor& held, const LifelineToken& token) {
+  std::string name(1, '\0');
+  name += "trident-lifeline-";
+  for (const std::uint8_t byte : token) name += fmt::format("{:02x}", byte);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path, sizeof address.sun_path);
+  held = FileDescriptor(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  return bind(held.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0;
+}
+
+std::chrono::duration<double> seconds_of(double seconds) { return std::chrono::duration<double>(seconds); }
+
+template <class... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+template <class... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;
+
+}  // namespace
+
+LifelineThread::LifelineThread(const LifelineOptions& options)
+    : options_(options), judge_({options.rank, options.deputy, getpid(), options.host, options.silence_seconds}) {
+  epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
+  wake_ = FileDescriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!epoll_ || !wake_) throw CommunicationError(fmt::format("lifeline: {}; raise ulimit -n", std::strerror(errno)));
+  control(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), EPOLLIN);
+  if (is_listener()) {
+    make_room_for_descriptors(options_.size);
+    listener_ = open_lifeline_listener(options_.host);
+    card_ = to_text(listener_->card);
+    for (int r = 1; r < options_.size; ++r)
+      if (r != options_.rank) awaited_.insert(r);
+    if (awaited_.empty()) listener_.reset();
+    else control(epoll_.get(), EPOLL_CTL_ADD, listener_->socket.get(), EPOLLIN);
+  }
+  clock_read_at_ = monotonic_seconds();
+  // Signals are for the threads that train.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw CommunicationError(fmt::format("lifeline: rank {} got no thread: {}; raise ulimit -u", options_.rank, error.what()));
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+LifelineThread::~LifelineThread() {
+  post(End());
+  thread_.join();
+}
+
+void LifelineThread::post(Order order) {
+  {
+    const std::lock_guard lock(mutex_);
+    orders_.push_back(std::move(order));
+  }
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);  // a full counter wakes as well
+}
+
+LifelineHello LifelineThread::hello() const {
+  LifelineHello hello;
+  hello.rank = options_.rank;
+  hello.pid = getpid();
+  set_field(hello.host, options_.host);
+  return hello;
+}
+
+std::set<int> LifelineThread::wait_for_calls(double seconds) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, seconds_of(seconds), [&] { return awaited_.empty() || verdict_; });
+  return awaited_;
+}
+
+std::optional<LifelineVerdict> LifelineThread::wait_for_verdict(double seconds) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, seconds_of(seconds), [&] { return verdict_.has_value(); });
+  return verdict_;
+}
+
+void LifelineThread::wait_for_goodbye(double seconds) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, seconds_of(seconds), [&] { return goodbye_said_; });
+}
+
+void LifelineThread::run() {
+  std::array<epoll_event, 64> events;
+  for (;;) {
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), milliseconds_to_next_duty());
+    advance_clock();
+    for (int i = 0; i < count; ++i) dispatch(events[static_cast<std::size_t>(i)].data.fd);
+    obey_orders();
+    do_duties();
+    judge();
+    if (exit_at_ && clock_ >= *exit_at_) _exit(exit_code_);
+    if (end_at_ && (may_end() || clock_ >= *end_at_)) return;
+  }
+}
+
+// Time in which this process did not run counts for nobody, or whoever stops a debugger would accuse all the others.
+void LifelineThread::advance_clock() {
+  const double now = monotonic_seconds();
+  clock_ += std::min(now - clock_read_at_, 2 * options_.heartbeat_seconds);
+  clock_read_at_ = now;
+}
+
+int LifelineThread::milliseconds_to_next_duty() const {
+  double next = std::min(next_heartbeat_, judge_.next_step(clock_));
+  for (const auto& [rank, due] : answers_due_) next = std::min(next, due);
+  if (exit_at_) next = std::min(next, *exit_at_);
+  if (end_at_) next = std::min(next, *end_at_);
+  return std::max(0, static_cast<int>(std::ceil(1000 * (next - clock_))));
+}
+
+void LifelineThread::dispatch(int fd) {
+  std::uint64_t count;
+  if (fd == wake_.get()) {
+    [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof count);
+  } else if (listener_ && fd == listener_->socket.get()) {
+    accept_calls();
+  } else if (const auto known = rank_of_.find(fd); known != rank_of_.end()) {
+    serve(known->second);
+  } else if (strangers_.count(fd) != 0) {
+    serve_stranger(fd);
+  }
+}
+
+// Calls
+
+void LifelineThread::accept_calls() {
+  for (;;) {
+    const int fd = accept4(listener_->socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && !strangers_.empty()) {
+      drop_old_strangers();
+      continue;
+    }
+    if (fd < 0) return;
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    strangers_.insert_or_assign(fd, Stranger{LifelineChannel(FileDescriptor(fd)), {}, clock_});
+    control(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN);
+    if (strangers_.size() > max_strangers(options_.size)) drop_old_strangers();
+  }
+}
+
+// Those that have had their time; if there are none, the oldest.
+void LifelineThread::drop_old_strangers() {
+  const std::size_t before = strangers_.size();
+  std::erase_if(strangers_, [&](const auto& entry) { return clock_ - entry.second.since > kStrangerSeconds; });
+  if (strangers_.size() < before || strangers_.empty()) return;
+  strangers_.erase(std::min_element(strangers_.begin(), strangers_.end(),
+                                    [](const auto& a, const auto& b) { return a.second.since < b.second.since; }));
+}
+
+void LifelineThread::serve_stranger(int fd) {
+  Stranger& stranger = strangers_.at(fd);
+  stranger.channel.receive();
+  while (const std::optional<LifelineMessage> message = stranger.channel.next()) {
+    const auto* hello = std::get_if<LifelineHello>(&*message);
+    const bool introduced = stranger.hello.rank >= 0;
+    const auto is_expected = [&](int rank) { return rank > 0 && rank < options_.size && rank != options_.rank; };
+    if (!introduced && hello != nullptr && hello->token == listener_->card.token && is_expected(hello->rank)) {
+      stranger.hello = *hello;
+      LifelineWelcome welcome{this->hello()};
+      welcome.hello.token = hello->token;
+      stranger.channel.send(welcome);
+    } else if (introduced && std::holds_alternative<LifelineHeartbeat>(*message) && links_.count(stranger.hello.rank) == 0) {
+      const LifelineHello peer = stranger.hello;
+      LifelineChannel channel = std::move(stranger.channel);
+      strangers_.erase(fd);
+      control(epoll_.get(), EPOLL_CTL_DEL, fd, 0);
+      adopt(peer, std::move(channel));
+      take(peer.rank, *message);
+      const std::lock_guard lock(mutex_);
+      awaited_.erase(peer.rank);
+      if (awaited_.empty()) close_listener();
+      changed_.notify_all();
+      return;
+    } else {
+      strangers_.erase(fd);
+      return;
+    }
+  }
+  if (!stranger.channel.open()) strangers_.erase(fd);
+}
+
+// Everybody is here: nobody else can get in.
+void LifelineThread::close_listener() {
+  listener_.reset();
+  strangers_.clear();
+}
+
+void LifelineThread::adopt(const LifelineHello& peer, LifelineChannel channel) {
+  const int fd = channel.fd();
+  control(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN);
+  rank_of_[fd] = peer.rank;
+  links_.insert_or_assign(peer.rank, Link{std::move(channel)});
+  judge_.join(peer.rank, peer.pid, std::string(field_text(peer.host)), clock_);
+  if (peer.rank == 0) job_token_ = peer.token;
+}
+
+// Conversation
+
+void LifelineThread::serve(int rank) {
+  const auto found = links_.find(rank);
+  Link& link = found->second;
+  link.channel.flush();
+  if (link.awaits_room && !link.channel.has_unsent()) {
+    link.awaits_room = false;
+    control(epoll_.get(), EPOLL_CTL_MOD, link.channel.fd(), EPOLLIN);
+  }
+  link.channel.receive();
+  while (const std::optional<LifelineMessage> message = link.channel.next()) take(rank, *message);
+  if (link.channel.open()) return;
+  judge_.closed(rank);
+  rank_of_.erase(link.channel.fd());
+  answers_due_.erase(rank);
+  links_.erase(found);
+}
+
+void LifelineThread::take(int rank, const LifelineMessage& message) {
+  std::visit(Overloaded{
+                 [&](const LifelineHeartbeat& beat) { judge_.heard(rank, beat.status, beat.idle_seconds, beat.is_answer != 0, clock_); },
+                 [&](const LifelineAsk&) { answers_due_[rank] = clock_ + LifelineJudge::kAnswerSeconds; },
+                 [&](const LifelineFailure& failure) {
+                   judge_.trouble(rank, failure.is_departure != 0 ? LifelineTrouble::kLeft : LifelineTrouble::kFailed,
+                                  std::string(field_text(failure.text)), failure.exit_code);
+                 },
+                 [&](const LifelineDecision& decision) {
+                   if (exit_at_) return;
+                   if (is_listener()) say_to_all(decision);  // whoever cannot hear the speaker may hear its deputy
+                   pronounce({std::string(field_text(decision.line)), static_cast<int>(decision.exit_code)});
+                 },
+                 [&](const LifelineGoodbye&) { judge_.goodbye(rank); },
+                 [](const auto&) {},  // introductions are over
+             },
+             message);
+}
+
+void LifelineThread::say(int rank, const LifelineMessage& message) {
+  const auto found = links_.find(rank);
+  if (found == links_.end()) return;
+  Link& link = found->second;
+  link.channel.send(message);
+  if (link.channel.has_unsent() && !link.awaits_room) {
+    link.awaits_room = true;
+    control(epoll_.get(), EPOLL_CTL_MOD, link.channel.fd(), EPOLLIN | EPOLLOUT);
+  }
+}
+
+void LifelineThread::say_to_all(const LifelineMessage& message) {
+  for (const auto& [rank, link] : links_) say(rank, message);
+}
+
+LifelineHeartbeat LifelineThread::heartbeat(bool is_answer) {
+  LifelineHeartbeat beat;
+  beat.status = board_.read();
+  if (beat.status.progress != progress_) {
+    progress_ = beat.status.progress;
+    progressed_at_ = clock_;
+  }
+  if (monotonic_seconds() - beat.status.waiting_as_of > kFreshSeconds) beat.status.waiting[0] = '\0';
+  beat.idle_seconds = clock_ - progressed_at_;
+  beat.is_answer = is_answer ? 1 : 0;
+  return beat;
+}
+
+// Duties
+
+void LifelineThread::obey_orders() {
+  std::vector<Order> orders;
+  {
+    const std::lock_guard lock(mutex_);
+    orders.swap(orders_);
+  }
+  for (Order& order : orders) {
+    std::visit(Overloaded{
+                   [&](Adopt& call) {
+                     adopt(call.peer, std::move(call.channel));
+                     say(call.peer.rank, heartbeat(false));
+                     serve(call.peer.rank);
+                   },
+                   [&](Fail& fail) {
+                     failed_self_ = true;
+                     judge_.fail_self(fail.trouble, fail.reason, fail.exit_code);
+                     LifelineFailure message;
+                     message.exit_code = fail.exit_code;
+                     message.is_departure = fail.trouble == LifelineTrouble::kLeft ? 1 : 0;
+                     set_field(message.text, fail.reason);
+                     if (!exit_at_) say_to_all(message);
+                   },
+                   [&](SayGoodbye&) {
+                     say_to_all(LifelineGoodbye());
+                     const std::lock_guard lock(mutex_);
+                     goodbye_said_ = true;
+                     changed_.notify_all();
+                   },
+                   [&](End&) { end_at_ = clock_ + kLingerSeconds; },
+               },
+               order);
+  }
+}
+
+void LifelineThread::do_duties() {
+  for (auto due = answers_due_.begin(); due != answers_due_.end();) {
+    if (clock_ < due->second) {
+      ++due;
+      continue;
+    }
+    say(due->first, heartbeat(true));
+    due = answers_due_.erase(due);
+  }
+  if (clock_ < next_heartbeat_) return;
+  next_heartbeat_ = clock_ + options_.heartbeat_seconds;
+  say_to_all(heartbeat(false));
+  std::erase_if(strangers_, [&](const auto& entry) { return clock_ - entry.second.since > kStrangerSeconds; });
+}
+
+void LifelineThread::judge() {
+  if (exit_at_ || end_at_) return;
+  switch (judge_.step(clock_)) {
+    case LifelineJudge::Step::kNothing: return;
+    case LifelineJudge::Step::kAsk: say_to_all(LifelineAsk()); return;
+    case LifelineJudge::Step::kConclude: conclude();
+  }
+}
+
+void LifelineThread::conclude() {
+  const LifelineHeartbeat now = heartbeat(false);
+  judge_.update_self(now.status, now.idle_seconds);
+  const LifelineVerdict verdict{judge_.line(clock_), judge_.exit_code()};
+  if (options_.print && (!judge_.is_one_of_many() || claim(claim_, job_token_))) options_.print(verdict.line);
+  LifelineDecision decision;
+  decision.exit_code = verdict.exit_code;
+  set_field(decision.line, verdict.line);
+  say_to_all(decision);
+  pronounce(verdict);
+}
+
+void LifelineThread::pronounce(const LifelineVerdict& verdict) {
+  exit_code_ = verdict.exit_code;
+  exit_at_ = clock_ + options_.grace_seconds;
+  say_to_all(LifelineGoodbye());  // what ends from here on ends because of the verdict
+  if (!failed_self_ && options_.on_failure) options_.on_failure(verdict);
+  const std::lock_guard lock(mutex_);
+  verdict_ = verdict;
+  changed_.notify_all();
+}
+
+// Nothing is left to send; after a verdict everybody has heard it.
+bool LifelineThread::may_end() const {
+  return std::all_of(links_.begin(), links_.end(), [&](const auto& entry) {
+    const auto& [rank, link] = entry;
+    return !link.channel.has_unsent() && (!exit_at_ || !is_listener() || judge_.peers().at(rank).finished);
+  });
+}
+
+}  // namespace trident
