@@ -13,6 +13,7 @@
 #include "device/buffer.h"
 #include "device/cpu/cpu_stream.h"
 #include "parallel/communicator.h"
+#include "parallel/wire.h"
 
 namespace trident {
 
@@ -20,6 +21,8 @@ class ProcessWorld {
  public:
   virtual ~ProcessWorld() = default;
 
+  // "Open MPI v4.1.4: 8 ranks on 2 nodes, shared memory in huge pages".
+  virtual std::string describe() const = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
   // The node of every world rank, nodes numbered by their lowest rank from 0.
@@ -38,6 +41,9 @@ class ProcessWorld {
   // The world communicator. Called once; `progress` is this rank's (its device's) and outlives it.
   virtual std::unique_ptr<Communicator> communicator(Progress& progress) = 0;
 
+  // Messages between any two ranks, as the communicators of several nodes send them. Not closed while this object lives.
+  virtual Wire& wire() = 0;
+
   // Marks the world failed on this node: pending and later operations of its ranks throw PeerFailure with `reason`. From any thread.
   virtual void fail(const std::string& reason) = 0;
   // Payload bytes that this rank sent to other nodes so far.
@@ -50,6 +56,8 @@ struct ProcessWorldOptions {
   double timeout_seconds = 600.0;  // of a wait for peers
   // Ranks r with equal r / ranks_per_node count as one node, wherever they run; 0: nodes are as the launcher placed them. For tests.
   int ranks_per_node = 0;
+  // Messages of this size and more travel in pieces; at most 1 GiB. Smaller for tests.
+  std::int64_t piece_bytes = std::int64_t{1} << 30;
 };
 
 // Joins the job that mpirun or srun started; once in a process. A build without MPI: ConfigError.

@@ -1,6 +1,7 @@
 #include "parallel/shared_memory_communicator.h"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -211,5 +212,17 @@ std::unique_ptr<Communicator> SharedMemoryCommunicator::split(int color, int key
 }
 
 void SharedMemoryCommunicator::abort(std::string_view reason) { group_.world->fail(reason); }
+
+std::unique_ptr<Communicator> make_world_communicator(SharedWorld& world, int rank, Progress& progress) {
+  progress.set_idle_hook([&world, rank](double seconds, FunctionRef<std::string()> describe) {
+    world.throw_if_failed(rank);
+    if (seconds >= world.timeout_seconds())
+      world.raise(rank, fmt::format("rank {} waited {:.3g} s in {}", rank, seconds, describe()));
+  });
+  std::vector<int> ranks(static_cast<std::size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return std::make_unique<SharedMemoryCommunicator>(world, world.group(world.world_group(), world.size()), "world", rank,
+                                                    std::move(ranks), progress);
+}
 
 }  // namespace trident

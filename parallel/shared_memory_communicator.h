@@ -90,4 +90,8 @@ class SharedMemoryCommunicator final : public Communicator {
   std::vector<SharedOperation*> deferred_;
 };
 
+// The communicator of all ranks of `world`, for one of them. Fruitless waits of that rank, which waits by `progress`, end when the
+// world fails or its time-out has passed.
+std::unique_ptr<Communicator> make_world_communicator(SharedWorld& world, int rank, Progress& progress);
+
 }  // namespace trident

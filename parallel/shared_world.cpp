@@ -29,6 +29,7 @@ struct SharedWorld::Header {
   std::array<char, 1024> reason{};  // written once, between kBeingWritten and kFailed
   std::atomic<std::uint64_t> used{0};
   std::uint64_t capacity = 0, world_group = 0;
+  std::int32_t ranks = 0;
 };
 
 struct alignas(kCacheLine) SharedWorld::RankState {
@@ -57,23 +58,31 @@ std::uint64_t SharedWorld::region_bytes(int ranks) {
   return std::max(kMinimum, kGroupsPerRank * GroupBlock::bytes(ranks));
 }
 
-SharedWorld::SharedWorld(std::byte* region, std::uint64_t region_bytes, int ranks, double timeout_seconds, PeerMemory& memory)
-    : region_(region), ranks_(ranks), timeout_seconds_(timeout_seconds), memory_(memory) {
+void SharedWorld::lay_out(std::byte* region, std::uint64_t region_bytes, int ranks) {
   TRIDENT_CHECK(ranks >= 1, "a world of {} ranks", ranks);
-  new (region_) Header;
-  header().capacity = region_bytes;
-  for (int r = 0; r < ranks_; ++r) new (&rank_state(r)) RankState;
-  const auto states_end = reinterpret_cast<std::byte*>(&rank_state(ranks_ - 1) + 1) - region_;
-  header().used = static_cast<std::uint64_t>(round_up(states_end, kPage));
-  header().world_group = allocate_group(ranks_);
+  Header& h = *new (region) Header;
+  h.ranks = ranks;
+  h.capacity = region_bytes;
+  RankState* const states = rank_states(region);
+  for (int r = 0; r < ranks; ++r) new (states + r) RankState;
+  h.used = static_cast<std::uint64_t>(round_up(reinterpret_cast<std::byte*>(states + ranks) - region, kPage));
+  ThreadMemory nothing_posted_yet;
+  h.world_group = SharedWorld(region, 0, nothing_posted_yet).allocate_group(ranks);
+}
+
+SharedWorld::SharedWorld(std::byte* region, double timeout_seconds, PeerMemory& memory)
+    : region_(region), ranks_(header().ranks), timeout_seconds_(timeout_seconds), memory_(memory) {
+  TRIDENT_CHECK(ranks_ >= 1, "a region in which no world was laid out");
 }
 
 SharedWorld::Header& SharedWorld::header() const { return *reinterpret_cast<Header*>(region_); }
 
-SharedWorld::RankState& SharedWorld::rank_state(int rank) const {
+SharedWorld::RankState* SharedWorld::rank_states(std::byte* region) {
   constexpr auto kHeaderBytes = (sizeof(Header) + kCacheLine - 1) / kCacheLine * kCacheLine;
-  return reinterpret_cast<RankState*>(region_ + kHeaderBytes)[rank];
+  return reinterpret_cast<RankState*>(region + kHeaderBytes);
 }
+
+SharedWorld::RankState& SharedWorld::rank_state(int rank) const { return rank_states(region_)[rank]; }
 
 Doorbell& SharedWorld::doorbell(int rank) const {
   TRIDENT_CHECK(rank >= 0 && rank < ranks_, "rank {} of {}", rank, ranks_);

@@ -97,8 +97,10 @@ class SharedWorld {
  public:
   // Bytes of address space a world of `ranks` ranks needs; pages that no group uses are never touched.
   static std::uint64_t region_bytes(int ranks);
-  // Lays a new world into zeroed `region`; the region and `memory` outlive it.
-  SharedWorld(std::byte* region, std::uint64_t region_bytes, int ranks, double timeout_seconds, PeerMemory& memory);
+  // Lays a world of `ranks` ranks into zeroed `region`: by one of them, before any other attaches.
+  static void lay_out(std::byte* region, std::uint64_t region_bytes, int ranks);
+  // Attaches to the world that was laid out in `region`, wherever this process sees it; the region and `memory` outlive the object.
+  SharedWorld(std::byte* region, double timeout_seconds, PeerMemory& memory);
 
   int size() const { return ranks_; }
   double timeout_seconds() const { return timeout_seconds_; }
@@ -137,6 +139,7 @@ class SharedWorld {
  private:
   struct Header;
   struct RankState;
+  static RankState* rank_states(std::byte* region);
   Header& header() const;
   RankState& rank_state(int rank) const;
 

@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <exception>
-#include <numeric>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -19,7 +18,7 @@ class ThreadWorld::Shared {
  public:
   Shared(int ranks, double timeout_seconds)
       : region_(map(SharedWorld::region_bytes(ranks)), Unmap{SharedWorld::region_bytes(ranks)}),
-        world_(region_.get(), SharedWorld::region_bytes(ranks), ranks, timeout_seconds, memory_) {}
+        world_(lay_out(region_.get(), ranks), timeout_seconds, memory_) {}
 
   SharedWorld& world() { return world_; }
 
@@ -33,6 +32,10 @@ class ThreadWorld::Shared {
     if (region == MAP_FAILED)
       throw CommunicationError(fmt::format("cannot map {} bytes of address space for the ranks' control blocks; raise ulimit -v", bytes));
     return static_cast<std::byte*>(region);
+  }
+  static std::byte* lay_out(std::byte* region, int ranks) {
+    SharedWorld::lay_out(region, SharedWorld::region_bytes(ranks), ranks);
+    return region;
   }
 
   ThreadMemory memory_;
@@ -49,16 +52,7 @@ int ThreadWorld::size() const { return shared_->world().size(); }
 Doorbell& ThreadWorld::doorbell(int rank) { return shared_->world().doorbell(rank); }
 
 std::unique_ptr<Communicator> ThreadWorld::communicator(int rank, Progress& progress) {
-  SharedWorld& world = shared_->world();
-  progress.set_idle_hook([&world, rank](double seconds, FunctionRef<std::string()> describe) {
-    world.throw_if_failed(rank);
-    if (seconds >= world.timeout_seconds())
-      world.raise(rank, fmt::format("rank {} waited {:.3g} s in {}", rank, seconds, describe()));
-  });
-  std::vector<int> ranks(static_cast<std::size_t>(size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return std::make_unique<SharedMemoryCommunicator>(world, world.group(world.world_group(), size()), "world", rank, std::move(ranks),
-                                                    progress);
+  return make_world_communicator(shared_->world(), rank, progress);
 }
 
 void ThreadWorld::fail(int rank, const std::string& why) { shared_->world().fail(fmt::format("rank {} failed: {}", rank, why)); }

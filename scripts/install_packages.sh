@@ -5,7 +5,7 @@
 # scripts/prepare_corpus.sh needs nothing more than a bare Debian.
 set -euo pipefail
 
-packages=(g++ cmake ninja-build ccache libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libgtest-dev zlib1g-dev libzstd-dev zstd "$@")
+packages=(g++ cmake ninja-build ccache libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libgtest-dev openmpi-bin libopenmpi-dev zlib1g-dev libzstd-dev zstd "$@")
 
 missing=()
 for package in "${packages[@]}"; do

@@ -26,6 +26,32 @@ struct RankContext {
 // Runs `body` on every rank of a world of `ranks` ranks and returns when all have ended.
 using RankLauncher = void (*)(int ranks, const std::function<void(RankContext&)>& body);
 
+// Where Values take their memory when peers reach only memory of a certain kind.
+class ValuesMemory {
+ public:
+  virtual ~ValuesMemory() = default;
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void release(void* memory) = 0;
+};
+// Of this thread; null: any memory will do.
+inline thread_local ValuesMemory* values_memory = nullptr;
+
+template <class T> struct ValuesAllocator {
+  using value_type = T;
+  ValuesAllocator() = default;
+  template <class U> explicit ValuesAllocator(const ValuesAllocator<U>& other) : memory(other.memory) {}
+  T* allocate(std::size_t count) {
+    return static_cast<T*>(memory != nullptr ? memory->allocate(count * sizeof(T)) : ::operator new(count * sizeof(T)));
+  }
+  void deallocate(T* values, std::size_t) {
+    if (memory != nullptr) memory->release(values);
+    else ::operator delete(values);
+  }
+  bool operator==(const ValuesAllocator&) const = default;
+
+  ValuesMemory* memory = values_memory;
+};
+
 // A typed host buffer whose elements are read and written as doubles.
 class Values {
  public:
@@ -72,7 +98,7 @@ class Values {
   }
   DType dtype_;
   std::int64_t count_;
-  std::vector<std::byte> bytes_;
+  std::vector<std::byte, ValuesAllocator<std::byte>> bytes_;
 };
 
 // 0 .. 16, exact in every dtype; sums over 8 ranks stay below 256, exact in bf16.

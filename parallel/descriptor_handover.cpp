@@ -1,0 +1,153 @@
+#include "parallel/descriptor_handover.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "core/check.h"
+#include "core/clock.h"
+
+namespace trident {
+
+namespace {
+
+// Closes what is not taken out.
+class OwnedDescriptor {
+ public:
+  explicit OwnedDescriptor(int descriptor) : descriptor_(descriptor) {}
+  ~OwnedDescriptor() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  OwnedDescriptor(const OwnedDescriptor&) = delete;
+  OwnedDescriptor& operator=(const OwnedDescriptor&) = delete;
+  int get() const { return descriptor_; }
+  int take() { return std::exchange(descriptor_, -1); }
+
+ private:
+  int descriptor_;
+};
+
+struct Address {
+  sockaddr_un socket{};
+  socklen_t length = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&socket); }
+};
+
+Address abstract_address(const std::string& name) {
+  Address address;
+  TRIDENT_CHECK(name.size() + 1 <= sizeof address.socket.sun_path, "a socket name of {} characters", name.size());
+  address.socket.sun_family = AF_UNIX;
+  std::memcpy(address.socket.sun_path + 1, name.data(), name.size());  // the zero before it makes the name an abstract one
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
+
+std::string random_name() {
+  std::array<std::uint64_t, 2> token{};
+  if (getrandom(token.data(), sizeof token, 0) != static_cast<ssize_t>(sizeof token))
+    throw ConfigError(fmt::format("the system gives no random numbers: {}", std::strerror(errno)));
+  return fmt::format("trident-{:016x}{:016x}", token[0], token[1]);
+}
+
+bool is_same_user(int connection) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+}
+
+// One byte with the descriptor as ancillary data.
+struct Message {
+  Message() {
+    parts = {&byte, 1};
+    header.msg_iov = &parts;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+  }
+  Message(const Message&) = delete;
+  Message& operator=(const Message&) = delete;
+
+  char byte = 'm';
+  iovec parts{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr header{};
+};
+
+bool send_descriptor(int connection, int descriptor) {
+  Message message;
+  cmsghdr* const part = CMSG_FIRSTHDR(&message.header);
+  part->cmsg_level = SOL_SOCKET;
+  part->cmsg_type = SCM_RIGHTS;
+  part->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(part), &descriptor, sizeof descriptor);
+  return sendmsg(connection, &message.header, MSG_NOSIGNAL) == 1;
+}
+
+}  // namespace
+
+DescriptorHandover::DescriptorHandover() : name_(random_name()) {
+  OwnedDescriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Address address = abstract_address(name_);
+  if (listener.get() < 0 || bind(listener.get(), address.get(), address.length) != 0 || listen(listener.get(), SOMAXCONN) != 0) {
+    throw ConfigError(fmt::format("the ranks of a node hand each other their memory over an abstract Unix socket, which this system refuses: "
+                                  "{}; allow it (a container's seccomp or AppArmor profile may forbid it)",
+                                  std::strerror(errno)));
+  }
+  listener_ = listener.take();
+}
+
+DescriptorHandover::~DescriptorHandover() { close(listener_); }
+
+void DescriptorHandover::give(int descriptor, int receivers, double timeout_seconds) {
+  const double give_up = monotonic_seconds() + timeout_seconds;
+  for (int served = 0; served < receivers;) {
+    pollfd waiting{listener_, POLLIN, 0};
+    const double left = give_up - monotonic_seconds();
+    const int ready = left > 0 ? poll(&waiting, 1, static_cast<int>(left * 1e3) + 1) : 0;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) {
+      throw CommunicationError(fmt::format("{} of this node's {} other ranks came for the node's memory within {:.3g} s; look for what the "
+                                           "others wrote",
+                                           served, receivers, timeout_seconds));
+    }
+    const OwnedDescriptor connection(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC));
+    if (connection.get() < 0 || !is_same_user(connection.get())) continue;
+    if (send_descriptor(connection.get(), descriptor)) ++served;
+  }
+}
+
+int receive_descriptor(const std::string& name, double timeout_seconds) {
+  const OwnedDescriptor connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Address address = abstract_address(name);
+  if (connection.get() < 0 || connect(connection.get(), address.get(), address.length) != 0) {
+    throw CommunicationError(fmt::format("this node's first rank cannot be reached over a Unix socket: {}; ranks of one node must share a "
+                                         "network namespace",
+                                         std::strerror(errno)));
+  }
+  timeval timeout{};
+  timeout.tv_sec = static_cast<time_t>(timeout_seconds) + 1;
+  setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+
+  Message message;
+  const ssize_t received = recvmsg(connection.get(), &message.header, MSG_CMSG_CLOEXEC);
+  const cmsghdr* const part = received == 1 ? CMSG_FIRSTHDR(&message.header) : nullptr;
+  if (part == nullptr || part->cmsg_type != SCM_RIGHTS || part->cmsg_len != CMSG_LEN(sizeof(int))) {
+    throw CommunicationError(fmt::format("this node's first rank did not hand over the node's memory: {}",
+                                         received < 0 ? std::strerror(errno) : "it ended, or runs as another user"));
+  }
+  int descriptor = -1;
+  std::memcpy(&descriptor, CMSG_DATA(part), sizeof descriptor);
+  return descriptor;
+}
+
+}  // namespace trident

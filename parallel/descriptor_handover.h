@@ -1,0 +1,30 @@
+// How the first process of a node gives the others an open file: over a Unix socket with a name in the abstract namespace, which no file
+// system holds. The name is random and only processes of the same user are served.
+#pragma once
+
+#include <string>
+
+namespace trident {
+
+class DescriptorHandover {
+ public:
+  // Listens under a new name. ConfigError that says what the system refused.
+  DescriptorHandover();
+  ~DescriptorHandover();
+  DescriptorHandover(const DescriptorHandover&) = delete;
+  DescriptorHandover& operator=(const DescriptorHandover&) = delete;
+
+  // For the receivers, without the leading zero byte.
+  const std::string& name() const { return name_; }
+  // Gives `descriptor` to the next `receivers` processes of this user. CommunicationError when they did not all come in time.
+  void give(int descriptor, int receivers, double timeout_seconds);
+
+ private:
+  std::string name_;
+  int listener_ = -1;
+};
+
+// Takes the descriptor from whoever listens under `name`; owned by the caller. CommunicationError that says what went wrong.
+int receive_descriptor(const std::string& name, double timeout_seconds);
+
+}  // namespace trident

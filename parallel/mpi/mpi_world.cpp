@@ -1,0 +1,195 @@
+// Ranks as processes: MPI tells them of each other, carries messages between nodes and sets up the segment that a node's ranks share.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "core/clock.h"
+#include "parallel/descriptor_handover.h"
+#include "parallel/mpi/mpi_group.h"
+#include "parallel/mpi/mpi_wire.h"
+#include "parallel/node_communicator.h"
+#include "parallel/node_segment.h"
+#include "parallel/process_world.h"
+#include "parallel/shared_memory_communicator.h"
+
+namespace trident {
+
+namespace {
+
+constexpr double kHandoverSeconds = 30.0;  // everybody asks within milliseconds; this is for those that never will
+
+// MPI_Init and MPI_Finalize. What fails on one rank only must not finalize: that waits for all others.
+class MpiLibrary {
+ public:
+  MpiLibrary() {
+    int begun = 0, provided = 0;
+    check_mpi(MPI_Initialized(&begun), "MPI_Initialized");
+    TRIDENT_CHECK(begun == 0, "a process joins its job once");
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+    if (provided < MPI_THREAD_FUNNELED)
+      throw ConfigError("this MPI library cannot be used by a process with several threads; use one built with thread support");
+  }
+  void finalize() { check_mpi(MPI_Finalize(), "MPI_Finalize"); }
+};
+
+// "Open MPI v4.1.4".
+std::string library_name() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
+  const std::string name(text.data(), static_cast<std::size_t>(length));
+  return name.substr(0, name.find_first_of(",\n"));
+}
+
+std::string host_name() {
+  std::array<char, MPI_MAX_PROCESSOR_NAME> text{};
+  int length = 0;
+  check_mpi(MPI_Get_processor_name(text.data(), &length), "MPI_Get_processor_name");
+  return {text.data(), static_cast<std::size_t>(length)};
+}
+
+MpiGroup duplicate_of_world() {
+  MPI_Comm own = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &own), "MPI_Comm_dup");
+  return MpiGroup::of(own);
+}
+
+MpiGroup ranks_of_my_node(const MpiGroup& world, int ranks_per_node) {
+  const MpiGroup machine = world.split_by_node();
+  if (ranks_per_node == 0) return machine;
+  const int first = world.rank / ranks_per_node * ranks_per_node;
+  const MpiGroup node = machine.split(first);
+  if (node.size != std::min(ranks_per_node, world.size - first))
+    throw ConfigError(fmt::format("ranks_per_node = {}: ranks {}..{} do not run on one machine", ranks_per_node, first,
+                                  std::min(first + ranks_per_node, world.size) - 1));
+  return node;
+}
+
+// The node of every rank, numbered by their lowest ranks.
+std::vector<int> number_nodes(const MpiGroup& world, const MpiGroup& node) {
+  int first = world.rank;  // of this node
+  check_mpi(MPI_Bcast(&first, 1, MPI_INT, 0, node.comm), "MPI_Bcast");
+  std::vector<int> firsts(static_cast<std::size_t>(world.size)), nodes;
+  check_mpi(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, world.comm), "MPI_Allgather");
+  int count = 0;
+  for (std::size_t r = 0; r < firsts.size(); ++r)
+    nodes.push_back(firsts[r] == static_cast<int>(r) ? count++ : nodes[static_cast<std::size_t>(firsts[r])]);
+  return nodes;
+}
+
+// The node's segment with a SharedWorld laid out in it. What the system refuses to one rank is thrown by all.
+class SegmentSetup {
+ public:
+  SegmentSetup(const MpiGroup& world, const MpiGroup& node) {
+    std::optional<DescriptorHandover> handover;
+    if (node.rank == 0)
+      attempt([&] {
+        const std::uint64_t control_bytes = SharedWorld::region_bytes(node.size);
+        segment = NodeSegment::create(static_cast<std::int64_t>(control_bytes));
+        SharedWorld::lay_out(segment->control(), control_bytes, node.size);
+        handover.emplace();
+      });
+    const std::string name = node.broadcast(handover ? handover->name() : "");
+    if (!name.empty())
+      attempt([&] {
+        if (node.rank == 0) handover->give(segment->descriptor(), node.size - 1, kHandoverSeconds);
+        else segment = NodeSegment::attach(receive_descriptor(name, kHandoverSeconds));
+      });
+    for (const std::string& text : world.all_gather(error_))
+      if (!text.empty() && refusal.empty()) refusal = text;
+  }
+
+  std::optional<NodeSegment> segment;
+  std::string refusal;
+
+ private:
+  template <class F> void attempt(F action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      error_ = error.what();
+    }
+  }
+  std::string error_;
+};
+
+class MpiWorld final : public ProcessWorld {
+ public:
+  explicit MpiWorld(const ProcessWorldOptions& options)
+      : world_(duplicate_of_world()),
+        node_(ranks_of_my_node(world_, options.ranks_per_node)),
+        nodes_(number_nodes(world_, node_)),
+        wire_(world_, world_.all_gather(host_name()), options.piece_bytes),
+        segment_(shared_segment()),
+        memory_(segment_),
+        shared_(segment_.control(), options.timeout_seconds, memory_) {}
+
+  ~MpiWorld() override {
+    if (!finished_) shared_.fail(fmt::format("rank {} ended", world_.rank));
+  }
+
+  std::string describe() const override {
+    return fmt::format("{}: {} rank{} on {} node{}, shared memory in {}", library_name(), size(), size() == 1 ? "" : "s", num_nodes(),
+                       num_nodes() == 1 ? "" : "s", segment_pages());
+  }
+  int rank() const override { return world_.rank; }
+  int size() const override { return world_.size; }
+  const std::vector<int>& nodes() const override { return nodes_; }
+  int local_rank() const override { return node_.rank; }
+  int local_size() const override { return node_.size; }
+  std::vector<std::string> all_gather(const std::string& mine) override { return world_.all_gather(mine); }
+  Doorbell& doorbell() override { return shared_.doorbell(node_.rank); }
+  Buffer allocate(std::int64_t bytes, const std::string& name) override { return segment_.allocate(bytes, name); }
+  Wire& wire() override { return wire_; }
+  void fail(const std::string& reason) override { shared_.fail(reason); }
+  std::int64_t inter_node_bytes() const override { return wire_.bytes_sent(); }
+
+  std::unique_ptr<Communicator> communicator(Progress& progress) override {
+    return make_world_communicator(shared_, node_.rank, progress);
+  }
+
+  void finish() override {
+    // Not MPI_Barrier: a peer that failed never comes.
+    MPI_Request barrier = MPI_REQUEST_NULL;
+    check_mpi(MPI_Ibarrier(world_.comm, &barrier), "MPI_Ibarrier");
+    const double begin = monotonic_seconds();
+    for (int done = 0; done == 0;) {
+      check_mpi(MPI_Test(&barrier, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      if (done != 0) break;
+      shared_.throw_if_failed(node_.rank);
+      if (const double waited = monotonic_seconds() - begin; waited >= shared_.timeout_seconds())
+        shared_.raise(node_.rank, fmt::format("rank {} waited {:.3g} s for the others to finish", rank(), waited));
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    finished_ = true;
+    library_.finalize();
+  }
+
+ private:
+  int num_nodes() const { return 1 + *std::max_element(nodes_.begin(), nodes_.end()); }
+
+  NodeSegment shared_segment() {
+    SegmentSetup setup(world_, node_);
+    if (setup.refusal.empty()) return *setup.segment;
+    library_.finalize();  // all ranks are here
+    throw ConfigError(setup.refusal);
+  }
+
+  MpiLibrary library_;
+  MpiGroup world_, node_;
+  std::vector<int> nodes_;
+  MpiWire wire_;
+  NodeSegment segment_;
+  SegmentMemory memory_;
+  SharedWorld shared_;
+  bool finished_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ProcessWorld> join_process_world(const ProcessWorldOptions& options) { return std::make_unique<MpiWorld>(options); }
+
+}  // namespace trident
