@@ -14,7 +14,7 @@ std::vector<Case> cases() {
 }
 
 std::string name_of_case(const testing::TestParamInfo<Case>& info) {
-  return fmt::format("{}{}", info.param.ranks, info.param.launch == launch_neighbours ? "neighbours" : "strangers");
+  return fmt::format("{}{}", info.param.ranks, std::array{"ranks", "neighbours", "strangers"}[info.index]);
 }
 
 }  // namespace
