@@ -1,0 +1,76 @@
+// What joining, reducing and waiting cost where ranks are processes. Run by hand under mpirun: bench_mpi [--ranks-per-node=N]
+//
+// Times are medians over rounds of the slowest rank's wall time; every rank has just written its operand, which lies in the segment.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/clock.h"
+#include "parallel/process_world.h"
+
+namespace trident {
+namespace {
+
+struct Work {
+  const char* name;
+  std::int64_t floats;  // 0: barrier
+  int rounds;
+  bool scatter = false;
+};
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+void measure(ProcessWorld& world, Communicator& communicator, Stream& stream, const Work& work) {
+  const Buffer memory = world.allocate(std::max<std::int64_t>(work.floats, 1) * 4, "operand");
+  const TensorView x(memory.data(), DType::kF32, {work.floats});
+  std::vector<double> times;
+  const double cpu_before = process_cpu_seconds();
+  for (int round = -2; round < work.rounds; ++round) {
+    if (work.floats > 0) std::fill_n(x.as<float>(), work.floats, static_cast<float>(round));
+    communicator.barrier();
+    const double begin = monotonic_seconds();
+    if (work.floats == 0) communicator.barrier();
+    else if (work.scatter) communicator.reduce_scatter(stream, x.range(world.rank() * work.floats / world.size(), work.floats / world.size()), x, ReduceOp::kSum);
+    else communicator.all_reduce(stream, x, ReduceOp::kSum);
+    float took = static_cast<float>(monotonic_seconds() - begin);
+    communicator.all_reduce(stream, {&took, DType::kF32, {1}}, ReduceOp::kMax);
+    if (round >= 0) times.push_back(static_cast<double>(took));
+  }
+  if (world.rank() == 0)
+    fmt::print("{:>3} ranks  {:<22} {:>9.3f} ms  {:>9.3f} ms CPU of rank 0 per round, writing included\n", world.size(), work.name,
+               median(times) * 1e3, (process_cpu_seconds() - cpu_before) / (work.rounds + 2) * 1e3);
+}
+
+void run(const ProcessWorldOptions& options) {
+  const double begin = monotonic_seconds();
+  const auto world = join_process_world(options);
+  const double joined = monotonic_seconds();
+  if (world->rank() == 0) fmt::print("{}; joined in {:.3f} s\n", world->describe(), joined - begin);
+  {
+    Progress progress(world->doorbell());
+    CpuStream stream("compute", CpuStream::Mode::kImmediate, progress);
+    const auto communicator = world->communicator(progress);
+    for (const Work& work : {Work{"barrier", 0, 500}, Work{"all_reduce 4 B", 1, 500}, Work{"all_reduce 1 MB", 1 << 18, 100},
+                             Work{"all_reduce 16 MB", 1 << 22, 20}, Work{"reduce_scatter 16 MB", 1 << 22, 20, true}})
+      measure(*world, *communicator, stream, work);
+  }
+  const double leaving = monotonic_seconds();
+  world->finish();
+  if (world->rank() == 0) fmt::print("left in {:.3f} s\n", monotonic_seconds() - leaving);
+}
+
+}  // namespace
+}  // namespace trident
+
+int main(int argc, char** argv) {
+  trident::ProcessWorldOptions options;
+  constexpr std::string_view kNode = "--ranks-per-node=";
+  if (argc > 1 && std::string_view(argv[1]).starts_with(kNode)) options.ranks_per_node = std::stoi(argv[1] + kNode.size());
+  trident::run(options);
+}
