@@ -1,5 +1,6 @@
 #include "app/command_line.h"
 
+#include "app/help_text.h"
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
 
@@ -36,7 +37,7 @@ ParseResult parse_flags(CLI::App& app, const Arguments& arguments, std::ostream&
   try {
     app.parse(Arguments(arguments.rbegin(), arguments.rend()));  // CLI11 wants them last first
   } catch (const CLI::CallForHelp&) {
-    out << app.help();
+    out << folded(app.help());
     if (details) out << '\n' << details();
     return ParseResult::kHelpPrinted;
   } catch (const CLI::ParseError& error) {

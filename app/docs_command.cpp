@@ -1,7 +1,8 @@
-// trident docs configuration | timeline --config FILE: what docs/ shows and the code computes.
+// trident docs configuration | megatron-flags | timeline --config FILE: what docs/ shows and the code computes.
 #include <ostream>
 
 #include "app/command_line.h"
+#include "app/megatron_flags.h"
 #include "core/json_reader.h"
 #include "train/option_docs.h"
 
@@ -11,6 +12,8 @@ void docs_command(const Arguments& arguments, const CommandContext& context) {
   const std::string page = arguments.empty() ? "" : arguments.front();
   if (page == "configuration" && arguments.size() == 1) {
     context.out << options_markdown();
+  } else if (page == "megatron-flags" && arguments.size() == 1) {
+    context.out << megatron_flags_markdown();
   } else if (page == "timeline") {
     CLI::App app("Draw one training step of a configuration as SVG.", "trident docs timeline");
     std::string file;
@@ -20,7 +23,7 @@ void docs_command(const Arguments& arguments, const CommandContext& context) {
     values.take_file(read_json_file(file), file);
     context.out << context.draw_timeline(make_train_config(values));
   } else {
-    throw ConfigError("trident docs: name one page; there is: configuration, timeline --config FILE");
+    throw ConfigError("trident docs: name one page; there is: configuration, megatron-flags, timeline --config FILE");
   }
 }
 

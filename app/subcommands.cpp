@@ -13,17 +13,8 @@ namespace {
 
 constexpr std::string_view kVersion = "trident 0.1.0\n";
 
-void print_help(std::ostream& out) {
-  out << "Trident trains GPT- and Llama-class language models with tensor, pipeline and data parallelism at once.\n\n"
-         "usage: trident SUBCOMMAND [ARGUMENTS]\n\n";
-  for (const Subcommand& command : subcommands())
-    if (command.visibility == Subcommand::Visibility::kListed)
-      out << fmt::format("  {:<10} {}{}\n", command.name, command.summary, command.run == nullptr ? " (not built yet)" : "");
-  out << "\ntrident SUBCOMMAND --help says more; trident --version prints the version.\n";
-}
-
 std::string nearest_subcommand(std::string_view name) {
-  std::vector<std::string_view> names{"help"};
+  std::vector<std::string_view> names;
   for (const Subcommand& command : subcommands()) names.push_back(command.name);
   const std::string_view near = likely_name(name, names);
   return near.empty() ? "see trident help" : fmt::format("did you mean {}?", near);
@@ -36,13 +27,9 @@ void dispatch(const Arguments& arguments, const CommandContext& context) {
     context.out << kVersion;
     return;
   }
-  if (name == "help" || name == "--help" || name == "-h") {
-    if (name != "help" || arguments.size() == 1) return print_help(context.out);
-    return dispatch({arguments[1], "--help"}, context);
-  }
-  const auto& table = subcommands();
-  const auto found = std::find_if(table.begin(), table.end(), [&](const Subcommand& command) { return command.name == name; });
-  if (found == table.end()) throw ConfigError(fmt::format("unknown subcommand {}; {}", in_quotes(name), nearest_subcommand(name)));
+  if (name == "--help" || name == "-h") return help_command({}, context);
+  const Subcommand* found = find_subcommand(name);
+  if (found == nullptr) throw ConfigError(fmt::format("unknown subcommand {}; {}", in_quotes(name), nearest_subcommand(name)));
   if (found->run == nullptr) throw ConfigError(fmt::format("subcommand {} is not built yet; see trident help for what is", name));
   found->run(Arguments(arguments.begin() + 1, arguments.end()), context);
 }
@@ -61,7 +48,7 @@ const std::vector<Subcommand>& subcommands() {
       {.name = "train", .summary = "train a model", .run = train_command},
       {.name = "plan", .summary = "predict memory and step time of a layout, search the best one"},
       {.name = "study", .summary = "scaling tables and plots"},
-      {.name = "data", .summary = "prepare token files", .run = data_command},
+      {.name = "data", .summary = "prepare token files", .run = data_command, .actions = {"prepare"}},
       {.name = "tokenizer", .summary = "train a tokenizer, encode, decode"},
       {.name = "convert", .summary = "Hugging Face folders to checkpoints and back"},
       {.name = "ckpt", .summary = "list, show, verify, prune checkpoints"},
@@ -69,9 +56,18 @@ const std::vector<Subcommand>& subcommands() {
       {.name = "generate", .summary = "text from a checkpoint"},
       {.name = "bench", .summary = "measure this machine"},
       {.name = "schema", .summary = "print the configuration's JSON Schema", .run = schema_command},
-      {.name = "docs", .summary = "print pages of docs/", .run = docs_command, .visibility = Subcommand::Visibility::kHidden},
+      {.name = "help", .summary = "explain a subcommand or a key of the configuration", .run = help_command},
+      {.name = "completion", .summary = "print what lets bash, zsh or fish complete commands and keys", .run = completion_command,
+       .actions = {"bash", "zsh", "fish"}},
+      {.name = "docs", .summary = "print pages of docs/", .run = docs_command, .visibility = Subcommand::Visibility::kHidden,
+       .actions = {"configuration", "megatron-flags", "timeline"}},
   };
   return table;
+}
+
+const Subcommand* find_subcommand(std::string_view name) {
+  const auto found = std::find_if(subcommands().begin(), subcommands().end(), [&](const Subcommand& command) { return command.name == name; });
+  return found == subcommands().end() ? nullptr : &*found;
 }
 
 int run_command_line(const Arguments& arguments, const CommandContext& context, std::ostream& err) {

@@ -24,7 +24,9 @@ using Arguments = std::vector<std::string>;  // after the subcommand's name
 void train_command(const Arguments& arguments, const CommandContext& context);
 void data_command(const Arguments& arguments, const CommandContext& context);    // trident data prepare
 void schema_command(const Arguments& arguments, const CommandContext& context);
-void docs_command(const Arguments& arguments, const CommandContext& context);    // trident docs configuration|timeline
+void docs_command(const Arguments& arguments, const CommandContext& context);    // trident docs configuration|megatron-flags|timeline
+void help_command(const Arguments& arguments, const CommandContext& context);    // trident help [SUBCOMMAND|KEY|SECTION]
+void completion_command(const Arguments& arguments, const CommandContext& context);  // trident completion bash|zsh|fish
 
 struct Subcommand {
   enum class Visibility : std::uint8_t { kListed, kHidden };
@@ -32,9 +34,11 @@ struct Subcommand {
   std::string_view summary;
   void (*run)(const Arguments&, const CommandContext&) = nullptr;  // nullptr: not built yet, refused by name
   Visibility visibility = Visibility::kListed;
+  std::vector<std::string_view> actions = {};  // words that may follow the name
 };
 
 const std::vector<Subcommand>& subcommands();
+const Subcommand* find_subcommand(std::string_view name);  // nullptr: there is none
 
 // Runs `arguments` (without the program's name). Returns the process's exit code; an error is one line "trident: <message>" on `err`.
 int run_command_line(const Arguments& arguments, const CommandContext& context, std::ostream& err);

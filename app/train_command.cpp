@@ -2,19 +2,25 @@
 #include <ostream>
 
 #include "app/command_line.h"
+#include "app/help_text.h"
 #include "train/option_docs.h"
 
 namespace trident {
 
 void train_command(const Arguments& arguments, const CommandContext& context) {
-  CLI::App app("Train a model. The ranks are threads of this process.", "trident train");
+  CLI::App app("Train a model. The ranks are threads of this process, or what mpirun or srun started.", "trident train");
   std::string file, print_config;
   std::vector<std::string> settings;
   app.add_option("-c,--config", file, "configuration file (JSON, comments allowed)")->required();
   app.add_option("--set", settings, "path=value: change a key of the configuration; repeatable, later ones win")
       ->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
   app.add_flag("--print-config{json}", print_config, "print the resolved configuration and end; =origins: with where each value comes from");
-  if (parse_flags(app, arguments, context.out, options_help) == ParseResult::kHelpPrinted) return;
+  const auto details = [] {
+    return "Example:\n"
+           "  trident train --config configs/laptop.json --set run.steps=50 --set parallel=\"2DP x 2TP\"\n\n" +
+           launch_help() + '\n' + exit_codes_help() + '\n' + options_help();
+  };
+  if (parse_flags(app, arguments, context.out, details) == ParseResult::kHelpPrinted) return;
   if (!print_config.empty() && print_config != "json" && print_config != "origins")
     throw ConfigError(fmt::format("trident train: --print-config={}: must be json or origins", print_config));
 

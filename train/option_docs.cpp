@@ -1,5 +1,7 @@
 #include "train/option_docs.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -156,13 +158,85 @@ JsonValue block_schema(const OptionBlock& block) {
   return schema;
 }
 
+// A legal value of a supported option, as JSON, to show how the key is written: the first choice that is not the default, or the default, or
+// something in range.
+std::string sample_value(const Option& option) {
+  for (const std::string_view choice : option.choices)
+    if (in_quotes(choice) != option.fallback) return in_quotes(choice);
+  if (!option.fallback.empty() && option.fallback != "null") return std::string(option.fallback);
+  if (takes(option.takes, Takes::kInteger)) return fmt::format("{}", std::max(1.0, option.range.low));
+  if (takes(option.takes, Takes::kNumber)) return "0.1";
+  if (takes(option.takes, Takes::kIntegers)) return "[2, 2]";
+  if (option.form == TextForm::kSplit) return "\"969,30,1\"";
+  return "\"PATH\"";
+}
+
+// A JSON text of one word needs no quotes in a setting.
+std::string_view without_quotes(std::string_view json) {
+  if (json.size() > 2 && json.front() == '"' && json.find_first_of("\\ ") == json.npos) return json.substr(1, json.size() - 2);
+  return json;
+}
+
+std::string for_shell(const std::string& word) { return word.find_first_of("\"[]{}* $") == word.npos ? word : "'" + word + "'"; }
+
+std::string block_help(std::string_view block) {
+  std::string out;
+  for (const Option& option : option_table()) {
+    if (block_of(option) != block) continue;
+    out += fmt::format("  {}{}\n", option.path, option.fallback.empty() ? ", required" : fmt::format(" = {}", option.fallback));
+    out += help_paragraph(std::string(option.doc) + alias_text(option) + reserved_text(option), 6);
+    out += help_paragraph(expected_text(option) + unit_text(option), 6);
+  }
+  return out;
+}
+
 }  // namespace
 
+std::string help_paragraph(std::string_view text, std::size_t indent) {
+  std::string out, line;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    if (!line.empty() && indent + line.size() + 1 + word.size() > kHelpWidth) {
+      out += std::string(indent, ' ') + line + '\n';
+      line.clear();
+    }
+    line += line.empty() ? "" : " ";
+    line += word;
+  }
+  return out + std::string(indent, ' ') + line + '\n';
+}
+
 std::string options_help() {
-  std::string out = "Keys of the configuration (also for --set):\n";
-  for (const Option& option : option_table())
-    out += fmt::format("  {}: {}{}; {}{}\n      {}{}{}\n", option.path, expected_text(option), unit_text(option),
-                       option.fallback.empty() ? "" : "default ", default_text(option), option.doc, alias_text(option), reserved_text(option));
+  std::string out = "Keys of the configuration, for the file and for --set; trident help KEY says more.\n\n";
+  out += block_help("");
+  for (const OptionBlock& block : option_blocks()) out += '\n' + help_paragraph(fmt::format("{}: {}", block.name, block.doc), 0) + block_help(block.name);
+  return out;
+}
+
+std::string option_help(std::string_view name) {
+  for (const OptionBlock& block : option_blocks())
+    if (block.name == name) return help_paragraph(fmt::format("{}: {}", block.name, block.doc), 0) + block_help(block.name);
+  const Option* option = find_option(name);
+  if (option == nullptr) return "";
+  std::string out = help_paragraph(fmt::format("{}: {}", option->path, option->doc), 0);
+  const auto field = [&](std::string_view label, const std::string& text) {
+    if (text.empty()) return;
+    std::string lines = help_paragraph(text, 13);
+    lines.replace(2, label.size(), label);
+    out += lines;
+  };
+  field("takes", expected_text(*option) + unit_text(*option));
+  field("default", option->fallback.empty() ? "none, must be given" : std::string(option->fallback));
+  for (const Alias& alias : option->aliases) field("also", fmt::format("{} = {}", alias.written, alias.means));
+  for (const ReservedValue& value : option->reserved_values) field("refused", fmt::format("{}: {}", in_quotes(value.value), value.remedy));
+  if (option->status == OptionStatus::kReserved) field("status", "not built yet: values that ask for it are refused");
+  field("elsewhere", fmt::format("{}", fmt::join(option->aka, ", ")));
+  if (option->status == OptionStatus::kReserved) return out;
+  const std::string sample = sample_value(*option);
+  field("setting", fmt::format("--set {}", for_shell(fmt::format("{}={}", option->path, without_quotes(sample)))));
+  const std::string pair = fmt::format("{}: {}", in_quotes(key_of(*option)), sample);
+  field("file", block_of(*option).empty() ? pair : fmt::format("{}: {{ {} }}", in_quotes(block_of(*option)), pair));
   return out;
 }
 

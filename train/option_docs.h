@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "core/json_reader.h"
 #include "train/option_values.h"
@@ -9,8 +10,17 @@
 
 namespace trident {
 
-// One line or two per option, for `trident train --help`.
+// Columns of what `trident help` prints.
+inline constexpr std::size_t kHelpWidth = 100;
+
+// `text` in lines of at most kHelpWidth columns, each after `indent` spaces and ending in a line break; a longer word keeps its line to itself.
+std::string help_paragraph(std::string_view text, std::size_t indent);
+
+// Every key by section: default, meaning, what it takes. For `trident train --help`.
 std::string options_help();
+
+// Everything about one key, or the keys of one section, for `trident help parallel.zero`; "" where there is no such key or section.
+std::string option_help(std::string_view name);
 
 // docs/configuration.md.
 std::string options_markdown();

@@ -1,5 +1,6 @@
 // Everything computed from the option table agrees with it, and the committed page with the generator.
 #include <set>
+#include <sstream>
 
 #include "core/file_io.h"
 #include "tests/train/config_support.h"
@@ -53,9 +54,41 @@ TEST(ConfigDocs, SchemaKnowsRangesAndChoices) {
 TEST(ConfigDocs, HelpAndPageNameEveryOption) {
   const std::string help = options_help(), page = options_markdown();
   for (const Option& option : option_table()) {
-    EXPECT_NE(help.find("  " + std::string(option.path) + ": "), std::string::npos) << option.path;
+    EXPECT_NE(help.find("\n  " + std::string(option.path) + (option.fallback.empty() ? ", required" : " = ")), std::string::npos) << option.path;
     EXPECT_NE(page.find("| `" + std::string(option.path) + "` |"), std::string::npos) << option.path;
   }
+}
+
+TEST(ConfigDocs, HelpOfOneKeyShowsALegalSetting) {
+  for (const Option& option : option_table()) {
+    const std::string text = option_help(option.path);
+    EXPECT_EQ(text.rfind(std::string(option.path) + ": ", 0), 0u) << text;
+    EXPECT_NE(text.find("  default    "), std::string::npos) << text;
+    const auto at = text.find("--set ");
+    EXPECT_EQ(at == std::string::npos, option.status == OptionStatus::kReserved) << text;
+    if (at == std::string::npos) continue;
+    std::string setting = text.substr(at + 6, text.find('\n', at) - at - 6);
+    if (setting.front() == '\'') setting = setting.substr(1, setting.size() - 2);  // for a shell
+    OptionValues values;
+    EXPECT_NO_THROW(values.take_setting(setting)) << setting;
+    EXPECT_EQ(values.at(option.path).origin, "--set") << setting;
+    const auto file = text.find("  file       ") + 13;
+    const std::string object = "{" + text.substr(file, text.find('\n', file) - file) + "}";
+    EXPECT_NO_THROW(OptionValues().take_file(parse_json(object, "sample"), "sample")) << object;
+  }
+  EXPECT_NE(option_help("parallel.zero").find("SHARD_GRAD_OP = shard_grad_op"), std::string::npos);
+  EXPECT_NE(option_help("parallel").find("\n  parallel.tensor = 1\n"), std::string::npos);
+  EXPECT_EQ(option_help("parallel").find("batch.micro"), std::string::npos);
+  EXPECT_EQ(option_help("parallel.tensr"), "");
+}
+
+TEST(ConfigDocs, HelpFitsItsWidth) {
+  std::istringstream lines(options_help());
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), kHelpWidth) << line;
+  EXPECT_EQ(help_paragraph("one two", 2), "  one two\n");
+  const std::string word(kHelpWidth, 'x');
+  EXPECT_EQ(help_paragraph("a " + word + " b", 2), "  a\n  " + word + "\n  b\n");
+  EXPECT_EQ(help_paragraph(std::string(kHelpWidth - 4, 'y') + " z", 2), "  " + std::string(kHelpWidth - 4, 'y') + " z\n");
 }
 
 TEST(ConfigDocs, CommittedPageIsWhatTheTableSays) {

@@ -1,0 +1,49 @@
+// trident completion bash|zsh|fish
+#include <ostream>
+#include <sstream>
+
+#include "app/completion_script.h"
+#include "app/subcommands.h"
+#include "core/json_reader.h"
+
+namespace trident {
+namespace {
+
+// Flags as the command's own help lists them, so that no second list of them can go stale.
+std::vector<CompletionFlag> flags_of(const Subcommand& command, const CommandContext& context) {
+  std::vector<CompletionFlag> flags;
+  const auto add = [&](const Arguments& arguments) {
+    std::ostringstream help;
+    command.run(arguments, {help, context.run_training, context.draw_timeline});
+    for (CompletionFlag& flag : flags_of_help(help.str())) flags.push_back(std::move(flag));
+  };
+  if (command.actions.empty()) add({"--help"});
+  for (const std::string_view action : command.actions) add({std::string(action), "--help"});
+  return flags;
+}
+
+}  // namespace
+
+void completion_command(const Arguments& arguments, const CommandContext& context) {
+  const std::string shell = arguments.empty() ? "" : arguments.front();
+  if (shell == "--help" || shell == "-h") {
+    context.out << "usage: trident completion bash|zsh|fish\n\n"
+                   "  bash: source <(trident completion bash)      in ~/.bashrc\n"
+                   "  zsh:  trident completion zsh > \"${fpath[1]}/_trident\"\n"
+                   "  fish: trident completion fish > ~/.config/fish/completions/trident.fish\n";
+    return;
+  }
+  if (arguments.size() != 1 || (shell != "bash" && shell != "zsh" && shell != "fish"))
+    throw ConfigError("trident completion: name one shell; there is: bash, zsh, fish");
+
+  std::vector<CompletionCommand> commands;
+  for (const Subcommand& command : subcommands()) {
+    if (command.visibility == Subcommand::Visibility::kHidden || command.run == nullptr) continue;
+    CompletionCommand& entry = commands.emplace_back(CompletionCommand{command.name, command.summary, command.actions});
+    if (command.run == help_command) entry.explains = true;
+    else if (command.run != completion_command) entry.flags = flags_of(command, context);
+  }
+  context.out << (shell == "bash" ? bash_completion(commands) : shell == "zsh" ? zsh_completion(commands) : fish_completion(commands));
+}
+
+}  // namespace trident

@@ -1,0 +1,30 @@
+// Texts that several help pages share.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/check.h"
+
+namespace trident {
+
+struct ExitCodeText {
+  int code;
+  std::string_view meaning;
+  std::string_view what_next;
+};
+
+// Every way a process ends, in ascending order; 128 stands for 128 + n. `what_next` is empty where nothing is to be done.
+const std::vector<ExitCodeText>& exit_code_texts();
+
+// "Exit codes:" and a line for each.
+std::string exit_codes_help();
+
+// How ranks are started, and by which variables a launcher is known.
+std::string launch_help();
+
+// Breaks the lines of another library's help at kHelpWidth columns, continuing below the description.
+std::string folded(const std::string& help);
+
+}  // namespace trident

@@ -1,0 +1,214 @@
+#include "app/megatron_flags.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/json_reader.h"
+#include "train/option_table.h"
+
+namespace trident {
+namespace {
+
+using enum MegatronFlag::Kind;
+
+constexpr std::string_view kParallel = "Parallelism", kBatch = "Batch and run", kModel = "Model", kOptimizer = "Optimizer and learning rate",
+                           kNumbers = "Precision and memory", kData = "Data", kSaving = "Checkpoints",
+                           kLogging = "Logging, evaluation, debugging", kKernels = "Kernels and communication";
+
+// In the order of a pretraining script. Names of other systems only where they mean the same thing.
+constexpr MegatronFlag kFlags[] = {
+    {kParallel, "--tensor-model-parallel-size T", kKey, "parallel.tensor", "", "", "tensor_parallel.autotp_size", "tensor_parallel_degree"},
+    {kParallel, "--pipeline-model-parallel-size P", kKey, "parallel.pipeline", "", "", "", "pipeline_parallel_degree"},
+    {kParallel, "--num-virtual-stages-per-pipeline-rank V", kKey, "parallel.virtual_stages", "", "with parallel.schedule \"interleaved\""},
+    {kParallel, "--num-layers-per-virtual-pipeline-stage N", kKey, "parallel.virtual_stages", "", "layers / (P x N), with parallel.schedule \"interleaved\""},
+    {kParallel, "--pipeline-model-parallel-layout TEXT", kKey, "parallel.layers", "", "layers of each virtual stage in model order; embedding and head stay at the ends"},
+    {kParallel, "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers", kKey, "parallel.layers", "", "all stages are listed"},
+    {kParallel, "--account-for-embedding-in-pipeline-split, --account-for-loss-in-pipeline-split", kImplied, "", "", "layers are balanced by cost, embedding and head counted, unless parallel.layers says otherwise"},
+    {kParallel, "--microbatch-group-size-per-virtual-pipeline-stage N", kRefused, "", "", "always the number of pipeline ranks, Megatron-LM's default"},
+    {kParallel, "--sequence-parallel", kKey, "parallel.sequence_parallel", "true"},
+    {kParallel, "--context-parallel-size C", kKey, "parallel.context", "2", "", "sequence.sequence_parallel_size", "context_parallel_degree"},
+    {kParallel, "--cp-comm-type TYPE", kRefused, "", "", "goes with context parallelism"},
+    {kParallel, "--expert-model-parallel-size, --num-experts, --moe-*", kRefused, "", "", "dense models only"},
+    {kParallel, "--use-tp-pp-dp-mapping", kKey, "parallel.order", "\"tp-cp-pp-dp\""},
+    {kParallel, "data-parallel size (implied)", kKey, "parallel.data", "\"auto\"", "what remains of the ranks, or given and checked", "", "data_parallel_shard_degree"},
+    {kParallel, "--use-distributed-optimizer", kKey, "parallel.zero", "\"zero1\"", "the default; without it: ddp", "zero_optimization.stage = 1"},
+    {kParallel, "--data-parallel-sharding-strategy no_shard", kKey, "parallel.zero", "\"ddp\"", "", "zero_optimization.stage = 0"},
+    {kParallel, "--data-parallel-sharding-strategy optim", kKey, "parallel.zero", "\"zero1\"", "", "zero_optimization.stage = 1"},
+    {kParallel, "--data-parallel-sharding-strategy optim_grads", kKey, "parallel.zero", "\"zero2\"", "allowed with pipelines here", "zero_optimization.stage = 2"},
+    {kParallel, "--data-parallel-sharding-strategy optim_grads_params", kKey, "parallel.zero", "\"zero3\"", "allowed with pipelines here", "zero_optimization.stage = 3", "fsdp_reshard_after_forward = \"always\""},
+    {kParallel, "--use-torch-fsdp2", kKey, "parallel.zero", "\"zero3\"", "SHARD_GRAD_OP is shard_grad_op", "", "fsdp_reshard_after_forward = \"never\": shard_grad_op"},
+    {kParallel, "--num-distributed-optimizer-instances N", kRefused, "", "", "state is sharded over all data-parallel ranks"},
+    {kParallel, "--overlap-grad-reduce", kKey, "parallel.overlap", "true", "the default", "zero_optimization.overlap_comm"},
+    {kParallel, "--overlap-param-gather", kKey, "parallel.overlap", "true", "the default"},
+    {kParallel, "--ddp-bucket-size N", kKey, "parallel.bucket_mb", "", "in MB, not in elements", "zero_optimization.reduce_bucket_size (elements)"},
+    {kParallel, "--distributed-backend nccl, --distributed-timeout-minutes", kImplied, "", "", "ranks are threads or MPI processes; a rank that fails ends the others"},
+
+    {kBatch, "--micro-batch-size B", kKey, "batch.micro", "", "", "train_micro_batch_size_per_gpu", "local_batch_size"},
+    {kBatch, "--global-batch-size G", kKey, "batch.global", "", "", "train_batch_size", "global_batch_size"},
+    {kBatch, "gradient accumulation (implied)", kImplied, "", "", "batch.global / (batch.micro x parallel.data) micro-batches", "gradient_accumulation_steps"},
+    {kBatch, "--seq-length S", kKey, "batch.sequence", "", "", "", "seq_len"},
+    {kBatch, "--train-iters N", kKey, "run.steps", "", "", "", "steps"},
+    {kBatch, "--train-samples N", kKey, "run.steps", "", "samples / batch.global"},
+    {kBatch, "--rampup-batch-size, --step-batch-size-schedule", kRefused, "", "", "the batch size is constant"},
+    {kBatch, "--exit-duration-in-mins M", kKey, "run.max_minutes", ""},
+    {kBatch, "--exit-interval N", kKey, "run.steps", "", "with lr_schedule.decay_steps for the length of the schedule"},
+    {kBatch, "--exit-signal-handler", kImplied, "", "", "SIGUSR1 and SIGTERM end a run at the step boundary (docs/slurm.md)"},
+    {kBatch, "--seed N", kKey, "run.seed", "", "weights and order are the same in every layout"},
+
+    {kModel, "--num-layers L", kModelKey, "num_hidden_layers", "", "n_layer for model_type gpt2"},
+    {kModel, "--hidden-size H", kModelKey, "hidden_size", "", "n_embd for gpt2"},
+    {kModel, "--ffn-hidden-size F", kModelKey, "intermediate_size", "", "n_inner for gpt2"},
+    {kModel, "--num-attention-heads A", kModelKey, "num_attention_heads", "", "n_head for gpt2"},
+    {kModel, "--group-query-attention --num-query-groups K", kModelKey, "num_key_value_heads"},
+    {kModel, "--kv-channels D", kModelKey, "head_dim"},
+    {kModel, "--max-position-embeddings S", kModelKey, "max_position_embeddings", "", "n_positions for gpt2"},
+    {kModel, "--position-embedding-type rope", kModelKey, "model_type", "\"llama\"", "rotary with llama, qwen2, qwen3, mistral, olmo; learned with gpt2"},
+    {kModel, "--rotary-base X", kModelKey, "rope_theta"},
+    {kModel, "--rotary-percent X", kModelKey, "partial_rotary_factor"},
+    {kModel, "--use-rope-scaling --rope-scaling-factor X", kModelKey, "rope_scaling", "{\"rope_type\": \"llama3\", ...}"},
+    {kModel, "--swiglu", kModelKey, "model_type", "\"llama\"", "GELU with gpt2"},
+    {kModel, "--normalization RMSNorm", kModelKey, "model_type", "\"llama\"", "layer norm with gpt2, without parameters with olmo"},
+    {kModel, "--norm-epsilon X", kModelKey, "rms_norm_eps", "", "layer_norm_epsilon for gpt2"},
+    {kModel, "--qk-layernorm", kModelKey, "model_type", "\"qwen3\""},
+    {kModel, "--disable-bias-linear, --add-qkv-bias", kModelKey, "model_type", "\"qwen2\"", "biases of q, k, v only; llama has none, gpt2 has all"},
+    {kModel, "--untie-embeddings-and-output-weights", kModelKey, "tie_word_embeddings", "false"},
+    {kModel, "--hidden-dropout X", kKey, "model.dropout"},
+    {kModel, "--attention-dropout X", kRefused, "", "", "residuals and embeddings only"},
+    {kModel, "--init-method-std X", kModelKey, "initializer_range"},
+    {kModel, "--make-vocab-size-divisible-by N", kImplied, "", "", "the table is padded for the tensor ranks; padding has no part in the loss"},
+    {kModel, "--window-size W", kRefused, "", "", "full causal attention"},
+    {kModel, "--use-cpu-initialization", kImplied, "", "", "initial weights do not depend on the layout"},
+
+    {kOptimizer, "--optimizer adam", kKey, "optimizer.type", "\"adamw\"", "Megatron-LM's adam is AdamW, too", "optimizer.type = \"AdamW\""},
+    {kOptimizer, "--lr X", kKey, "optimizer.lr", "", "", "optimizer.params.lr", "lr"},
+    {kOptimizer, "--adam-beta1 X --adam-beta2 Y", kKey, "optimizer.betas", "[0.9, 0.95]", "Megatron-LM: 0.9, 0.999", "optimizer.params.betas"},
+    {kOptimizer, "--adam-eps X", kKey, "optimizer.eps", "", "", "optimizer.params.eps"},
+    {kOptimizer, "--weight-decay X", kKey, "optimizer.weight_decay", "", "default 0.1; Megatron-LM: 0.01", "optimizer.params.weight_decay"},
+    {kOptimizer, "--start-weight-decay, --end-weight-decay", kRefused, "", "", "weight decay is constant"},
+    {kOptimizer, "--clip-grad X", kKey, "optimizer.grad_clip", "", "", "gradient_clipping", "max_norm"},
+    {kOptimizer, "--lr-decay-style NAME", kKey, "lr_schedule.type", "", "default cosine; Megatron-LM: linear", "scheduler.type"},
+    {kOptimizer, "--lr-decay-iters N", kKey, "lr_schedule.decay_steps", "", "", "scheduler.params.total_num_steps"},
+    {kOptimizer, "--lr-warmup-iters N", kKey, "lr_schedule.warmup_steps", "", "", "scheduler.params.warmup_num_steps", "warmup_steps"},
+    {kOptimizer, "--lr-warmup-fraction X", kKey, "lr_schedule.warmup_steps", "", "X x decay_steps"},
+    {kOptimizer, "--lr-warmup-init X", kRefused, "", "", "the warm-up starts at 0"},
+    {kOptimizer, "--min-lr X", kKey, "lr_schedule.min_lr"},
+    {kOptimizer, "--lr-wsd-decay-iters N", kKey, "lr_schedule.wsd_decay_steps"},
+    {kOptimizer, "--lr-wsd-decay-style NAME", kKey, "lr_schedule.wsd_decay_type"},
+    {kOptimizer, "--decoupled-lr X", kRefused, "", "", "one learning rate for all parameters"},
+
+    {kNumbers, "--bf16", kKey, "precision.compute", "\"bf16\"", "auto takes it where the processor multiplies it", "bf16.enabled"},
+    {kNumbers, "--fp16", kKey, "precision.compute", "\"fp16\"", "", "fp16.enabled"},
+    {kNumbers, "--loss-scale, --initial-loss-scale, --loss-scale-window, --hysteresis", kKey, "precision.loss_scale", "\"dynamic\"", "", "fp16.loss_scale"},
+    {kNumbers, "--fp8-format, --fp8-recipe", kRefused, "", "", "bf16 or fp32"},
+    {kNumbers, "--accumulate-allreduce-grads-in-fp32", kKey, "precision.reduce", "\"fp32\"", "always", "data_types.grad_accum_dtype"},
+    {kNumbers, "--grad-reduce-in-bf16", kRefused, "", "", "gradients are summed in fp32"},
+    {kNumbers, "--attention-softmax-in-fp32", kImplied, "", "", "always"},
+    {kNumbers, "--recompute-activations, --recompute-granularity selective", kKey, "recompute.policy", "\"selective\""},
+    {kNumbers, "--recompute-granularity full", kKey, "recompute.policy", "\"full\"", "every block"},
+    {kNumbers, "--recompute-method, --recompute-num-layers, --recompute-modules", kRefused, "", "", "one policy for all blocks"},
+    {kNumbers, "--optimizer-cpu-offload, --cpu-offloading-num-layers", kRefused, "", "", "everything stays on the rank's device"},
+
+    {kData, "--data-path PREFIX", kKey, "data.train", "", "PREFIX.bin and PREFIX.idx work as they are", "", "dataset"},
+    {kData, "--data-path W1 PREFIX1 W2 PREFIX2", kKey, "data.train", "[{\"path\": \"a\", \"weight\": 0.7}, {\"path\": \"b\", \"weight\": 0.3}]"},
+    {kData, "--train-data-path, --valid-data-path", kKey, "data.valid", "", "beside data.train"},
+    {kData, "--split 969,30,1", kKey, "data.split", "\"969,30,1\"", "no default: all documents train unless it is given"},
+    {kData, "--tokenizer-type, --tokenizer-model, --vocab-file, --merge-file", kKey, "data.tokenizer", "", "gpt2, or a folder with vocab.json and merges.txt"},
+    {kData, "--vocab-size N", kModelKey, "vocab_size"},
+    {kData, "--data-cache-path, --no-mmap-bin-files", kImplied, "", "", "files are mapped, the order of samples is computed: there is no cache"},
+    {kData, "--num-workers N, --dataloader-type", kImplied, "", "", "samples are read from mapped files, in an order drawn from run.seed"},
+    {kData, "--reset-position-ids", kKey, "data.reset_position_ids", "true"},
+    {kData, "--reset-attention-mask", kKey, "data.reset_attention_mask", "true"},
+    {kData, "--eod-mask-loss", kKey, "data.eod_mask_loss", "true"},
+    {kData, "--mock-data", kRefused, "", "", "prepare a small text"},
+    {kData, "tools/preprocess_data.py --append-eod --workers N", kCommand, "trident data prepare --append-eod --workers N"},
+
+    {kSaving, "--save DIR", kKey, "checkpoint.dir"},
+    {kSaving, "--load DIR", kKey, "checkpoint.resume", "", "auto: the newest in checkpoint.dir"},
+    {kSaving, "--save-interval N", kKey, "checkpoint.every", "100"},
+    {kSaving, "--save-retain-interval N", kKey, "checkpoint.keep_every", "1000"},
+    {kSaving, "--most-recent-k N", kKey, "checkpoint.keep_last", "2"},
+    {kSaving, "--finetune, --pretrained-checkpoint DIR", kKey, "model.init_from", "\"folder\""},
+
+    {kLogging, "--log-interval N", kKey, "log.every", "", "", "steps_per_print"},
+    {kLogging, "--tensorboard-dir DIR", kKey, "log.tensorboard", "true", "in run.dir", "tensorboard.enabled"},
+    {kLogging, "--wandb-project NAME", kRefused, "", "", "read metrics.jsonl"},
+    {kLogging, "--log-throughput, --log-params-norm, --timing-log-level", kImplied, "", "", "metrics.jsonl always has tokens/s, MFU, bytes and memory"},
+    {kLogging, "--eval-interval N", kKey, "eval.every"},
+    {kLogging, "--eval-iters N", kKey, "eval.steps"},
+    {kLogging, "--profile --profile-step-start A --profile-step-end B", kKey, "log.trace_steps", "[10, 12]"},
+    {kLogging, "--check-for-nan-in-loss-and-grad", kImplied, "", "", "a step with a non-finite gradient is not applied; ten in a row end the run"},
+    {kLogging, "--deterministic-mode", kImplied, "", "", "equal layouts give equal bits (docs/numerics.md)"},
+
+    {kKernels, "--use-flash-attn, --attention-backend NAME", kImplied, "", "", "attention never stores the scores"},
+    {kKernels, "--tp-comm-overlap", kRefused, "", "", "a layer's collectives wait for its products"},
+    {kKernels, "--no-gradient-accumulation-fusion, --no-bias-gelu-fusion, --no-masked-softmax-fusion, --no-rope-fusion", kImplied, "", "", "there is one implementation"},
+    {kKernels, "--no-overlap-p2p-communication", kImplied, "", "", "activations are sent while the next pass computes"},
+    {kKernels, "--transformer-impl, --cuda-graph-impl, CUDA_DEVICE_MAX_CONNECTIONS", kImplied, "", "", "no such switches"},
+};
+
+std::string json_value(const MegatronFlag& row) { return row.value.empty() ? "" : fmt::format(": {}", row.value); }
+
+// Keys and values that are planned say so by themselves, from the option table.
+std::string status(const MegatronFlag& row) {
+  const Option& option = *find_option(row.target);
+  if (option.status == OptionStatus::kReserved) return "refused by name until built";
+  for (const ReservedValue& value : option.reserved_values)
+    if (in_quotes(value.value) == row.value) return "refused by name until built";
+  return "";
+}
+
+std::string ours(const MegatronFlag& row) {
+  switch (row.kind) {
+    case kKey: return fmt::format("`{}{}`", row.target, json_value(row));
+    case kModelKey: return fmt::format("`model.{}{}`", row.target, json_value(row));
+    case kCommand: return fmt::format("`{}`", row.target);
+    case kImplied: return "implied";
+    case kRefused: return "not offered";
+  }
+  return "";
+}
+
+std::string note_of(const MegatronFlag& row) {
+  std::string note = row.kind == kKey ? status(row) : "";
+  if (!note.empty() && !row.note.empty()) note += "; ";
+  return note + std::string(row.note);
+}
+
+std::string code(std::string_view text) { return text.empty() ? "" : fmt::format("`{}`", text); }
+
+// A flag list "--a X, --b Y" as code, one flag at a time.
+std::string flags_text(std::string_view flags) {
+  if (!flags.starts_with("--")) return std::string(flags.substr(0, 6) == "tools/" ? code(flags) : std::string(flags));
+  std::string out;
+  while (!flags.empty()) {
+    const std::size_t comma = flags.find(", ");
+    out += (out.empty() ? "" : ", ") + code(flags.substr(0, comma));
+    flags.remove_prefix(comma == flags.npos ? flags.size() : comma + 2);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::span<const MegatronFlag> megatron_flags() { return kFlags; }
+
+std::string megatron_flags_markdown() {
+  std::string out =
+      "# From Megatron-LM's flags to Trident's keys\n\n"
+      "Generated by `trident docs megatron-flags` from app/megatron_flags.cpp and the option table; do not edit.\n\n"
+      "Every flag of an ordinary GPT or Llama pretraining script, and the keys of DeepSpeed's JSON and of torchtitan that mean the same. *Implied*:\n"
+      "always so, or needless here. *Not offered*: there is no such thing, and no key that would silently ignore it. Keys stand in\n"
+      "[configuration.md](configuration.md); `trident help KEY` explains one. Trident takes none of these names: a key like `seq_length` is\n"
+      "answered with `batch.sequence`.\n";
+  std::string_view section;
+  for (const MegatronFlag& row : kFlags) {
+    if (row.section != section) {
+      section = row.section;
+      out += fmt::format("\n## {}\n\n| Megatron-LM | Trident | | DeepSpeed | torchtitan |\n|---|---|---|---|---|\n", section);
+    }
+    out += fmt::format("| {} | {} | {} | {} | {} |\n", flags_text(row.flag), ours(row), note_of(row), code(row.deepspeed), code(row.torchtitan));
+  }
+  return out;
+}
+
+}  // namespace trident

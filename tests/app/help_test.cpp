@@ -1,0 +1,94 @@
+// trident help: every page fits a terminal, knows every subcommand, key and section, and what it names exists.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "app/help_text.h"
+#include "app/subcommands.h"
+#include "train/option_docs.h"
+
+namespace trident {
+namespace {
+
+struct Page {
+  int exit_code;
+  std::string out, err;
+};
+
+Page page(const Arguments& arguments) {
+  std::ostringstream out, err;
+  const int exit_code = run_command_line(arguments, {out, {}}, err);
+  return {exit_code, out.str(), err.str()};
+}
+
+std::string help(const Arguments& arguments) {
+  const Page shown = page(arguments);
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  return shown.out;
+}
+
+TEST(Help, EveryPageFitsATerminal) {
+  std::vector<Arguments> pages{{"help"}, {"help", "parallel"}, {"help", "help"}};
+  for (const Subcommand& command : subcommands()) {
+    if (command.run == nullptr || command.visibility == Subcommand::Visibility::kHidden) continue;
+    const std::string name(command.name);
+    if (command.actions.empty() || command.run == completion_command) pages.push_back({name, "--help"});
+    if (command.run == completion_command) continue;  // its actions take no flags
+    for (const std::string_view action : command.actions) pages.push_back({name, std::string(action), "--help"});
+  }
+  for (const Arguments& arguments : pages) {
+    std::istringstream lines(help(arguments));
+    int count = 0;
+    for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), kHelpWidth) << arguments.front() << ": " << line;
+    EXPECT_GE(count, 1) << arguments.front();
+  }
+}
+
+TEST(Help, OverviewNamesSubcommandsAndExitCodes) {
+  const std::string overview = help({"help"});
+  for (const Subcommand& command : subcommands())
+    EXPECT_EQ(overview.find("\n  " + std::string(command.name) + " ") != std::string::npos, command.visibility == Subcommand::Visibility::kListed)
+        << command.name;
+  for (const int code : {0, 64, 65, 70, 74, 75, 76, 93, 128}) EXPECT_NE(overview.find("\n  " + std::to_string(code) + " "), std::string::npos) << code;
+  EXPECT_EQ(help({"--help"}), overview);
+  EXPECT_EQ(help({"help", "--help"}), overview);
+}
+
+TEST(Help, TrainSaysHowRanksStart) {
+  const std::string train = help({"train", "--help"});
+  for (const char* part : {"--config", "--set", "--print-config", "mpirun -np 32", "srun --mpi=pmix", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS",
+                           "Exit codes:", "Example:", "parallel.tensor = 1", "run.steps, required"})
+    EXPECT_NE(train.find(part), std::string::npos) << part;
+  EXPECT_EQ(help({"help", "train"}), train);
+  EXPECT_EQ(help({"help", "data", "prepare"}), help({"data", "prepare", "--help"}));
+}
+
+TEST(Help, KeysAndSections) {
+  EXPECT_EQ(help({"help", "parallel.zero"}), option_help("parallel.zero"));
+  EXPECT_EQ(help({"help", "lr_schedule"}), option_help("lr_schedule"));
+  EXPECT_EQ(help({"help", "eval"}), option_help("eval"));  // the subcommand of that name is not built
+}
+
+TEST(Help, UnknownNamesGetAHint) {
+  const auto refusal = [](const Arguments& arguments) {
+    const Page shown = page(arguments);
+    EXPECT_EQ(shown.exit_code, 64);
+    EXPECT_EQ(shown.out, "");
+    return shown.err;
+  };
+  EXPECT_NE(refusal({"help", "parallel.zeor"}).find("did you mean parallel.zero?"), std::string::npos);
+  EXPECT_NE(refusal({"help", "trian"}).find("did you mean train?"), std::string::npos);
+  EXPECT_NE(refusal({"help", "seq_length"}).find("did you mean batch.sequence?"), std::string::npos);
+  EXPECT_NE(refusal({"help", "xyzzyxyzzy"}).find("see trident help"), std::string::npos);
+  EXPECT_NE(refusal({"help", "parallel", "zero"}).find("unknown argument \"zero\""), std::string::npos);
+  EXPECT_NE(refusal({"help", "plan"}).find("not built yet"), std::string::npos);
+}
+
+TEST(Help, LongLinesContinueBelowTheDescription) {
+  const std::string line = "  --flag TEXT     " + std::string(80, 'a') + " bbb";
+  EXPECT_EQ(folded(line + "\n\n\n"), "  --flag TEXT     " + std::string(80, 'a') + "\n                  bbb\n");
+  EXPECT_EQ(folded("short\n"), "short\n");
+}
+
+}  // namespace
+}  // namespace trident
