@@ -5,6 +5,7 @@
 #include <string>
 
 #include "device/buffer.h"
+#include "device/operation_log.h"
 #include "device/ops.h"
 #include "device/stream.h"
 
@@ -27,6 +28,10 @@ class Device {
   virtual void poll() = 0;
   // Whether bf16 matrix products run on instructions made for them.
   virtual bool has_fast_bf16() const = 0;
+  // How long the host has waited for communication, on all streams together.
+  virtual double waited_seconds() const = 0;
+  // From now on `log`, which outlives the device or this setting, is told of every operation; nullptr: none is.
+  virtual void log_operations(OperationLog* log) = 0;
 };
 
 }  // namespace trident

@@ -46,6 +46,8 @@ class Stream {
   // Whether the event with this ticket (of this stream) is done; wait until it is.
   virtual bool is_done(std::uint64_t ticket) = 0;
   virtual void wait_host(std::uint64_t ticket) = 0;
+  // How long the host has waited for this stream's work, since it was made.
+  virtual double waited_seconds() const = 0;
 };
 
 inline bool Event::done() const { return stream_ == nullptr || stream_->is_done(ticket_); }

@@ -23,9 +23,9 @@ std::string surroundings(const StepProgram& program, std::size_t at) {
 
 }  // namespace
 
-void Executor::run(const StepProgram& program, std::vector<double>& cpu_seconds) {
-  cpu_seconds.resize(program.instructions.size());
-  double before = thread_cpu_seconds();
+void Executor::run(const StepProgram& program, std::vector<InstructionTimes>& times) {
+  times.resize(program.instructions.size());
+  double start = monotonic_seconds(), cpu = thread_cpu_seconds(), waited = device_.waited_seconds();
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
     const Handler& handler = handlers_[static_cast<std::size_t>(instruction.kind)];
@@ -38,9 +38,11 @@ void Executor::run(const StepProgram& program, std::vector<double>& cpu_seconds)
       error.add_context(fmt::format(" [pipeline rank {}, instruction {}: {}]", program.rank, i, surroundings(program, i)));
       throw;
     }
-    const double now = thread_cpu_seconds();
-    cpu_seconds[i] = now - before;
-    before = now;
+    const double cpu_now = thread_cpu_seconds(), waited_now = device_.waited_seconds(), now = monotonic_seconds();
+    times[i] = {start, now, cpu_now - cpu, waited_now - waited};
+    start = now;
+    cpu = cpu_now;
+    waited = waited_now;
   }
 }
 

@@ -12,6 +12,13 @@
 
 namespace trident {
 
+// What an instruction took. On a monotonic clock, but for `cpu`.
+struct InstructionTimes {
+  double start = 0, end = 0;
+  double cpu = 0;     // CPU time of this thread
+  double waited = 0;  // of end - start: nothing of this rank could advance before a peer did something
+};
+
 class Executor {
  public:
   using Handler = std::function<void(const Instruction&)>;
@@ -22,8 +29,8 @@ class Executor {
   void bind(InstructionKind kind, Handler handler) { handlers_[static_cast<std::size_t>(kind)] = std::move(handler); }
 
   // Every instruction in order. An error is rethrown with the instruction and its neighbours in the program added to the message.
-  // cpu_seconds, one number per instruction, overwritten: the CPU time this thread spent on it. Resized on a program's first run.
-  void run(const StepProgram& program, std::vector<double>& cpu_seconds);
+  // times: one per instruction, overwritten; resized on a program's first run.
+  void run(const StepProgram& program, std::vector<InstructionTimes>& times);
 
  private:
   Device& device_;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/clock.h"
 #include "device/no_allocation.h"
 
 namespace trident {
@@ -188,9 +189,11 @@ StepResult RankTrainer::step(const LoadSamples& load) {
   result_.updates = updates_;
   std::optional<NoAllocationScope> no_allocation;
   if (plan_.config.debug.no_alloc && batches_ > 0) no_allocation.emplace("a training step (debug.no_alloc)");
+  const double start = monotonic_seconds();
   load_batch(load, batches_++, /*training=*/true);
+  batch_seconds_ = monotonic_seconds() - start;
   stage_->set_micro_batches(micro_batches_, program);
-  executor_.run(program, step_seconds_);
+  executor_.run(program, step_times_);
   return std::move(result_);
 }
 
@@ -201,7 +204,7 @@ EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, 
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     load_batch(load, batch, /*training=*/false);
     stage_->set_micro_batches(micro_batches_, program);
-    executor_.run(program, eval_seconds_);
+    executor_.run(program, eval_times_);
     loss_sum += statistics_.reduce({}, local_losses()).loss_sum;
     if (local_losses().empty() || token_bytes.empty()) continue;
     for (const std::int32_t id : ConstTensorView(targets_).span<std::int32_t>()) bytes += token_bytes[static_cast<std::size_t>(id)];

@@ -69,8 +69,10 @@ class RankTrainer {
   const RunPlan& plan() const { return plan_; }
   const ArenaPlan& arena_plan() const { return arena_plan_; }
   const Arena& arena() const { return *arena_; }
-  // CPU seconds of every instruction of the last step.
-  std::span<const double> cpu_seconds() const { return step_seconds_; }
+  // What every instruction of the last step took.
+  std::span<const InstructionTimes> instruction_times() const { return step_times_; }
+  // Seconds that the last step spent on its batch before the first instruction.
+  double batch_seconds() const { return batch_seconds_; }
 
  private:
   void check_arenas();
@@ -93,7 +95,8 @@ class RankTrainer {
   std::unique_ptr<ShardedOptimizer> optimizer_;
   StatisticsReducer statistics_;
   Executor executor_;
-  std::vector<double> step_seconds_, eval_seconds_;  // CPU time per instruction of the last step, the last evaluation
+  std::vector<InstructionTimes> step_times_, eval_times_;  // of the last step, the last evaluation
+  double batch_seconds_ = 0;
   LrSchedule lr_schedule_;
   std::function<void(const ParamStore&)> gradient_hook_;
 

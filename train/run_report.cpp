@@ -42,7 +42,7 @@ std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const
   for (const StepProgram& program : plan.step_programs) longest = std::max(longest, program.instructions.size());
   Communicator& world = trainer.context().world();
   std::vector<double> mine(longest, 0.0), all(longest * static_cast<std::size_t>(world.size()));
-  std::copy(trainer.cpu_seconds().begin(), trainer.cpu_seconds().end(), mine.begin());
+  std::transform(trainer.instruction_times().begin(), trainer.instruction_times().end(), mine.begin(), [](const InstructionTimes& t) { return t.cpu; });
   const auto n = static_cast<std::int64_t>(longest);
   world.all_gather(trainer.context().compute_stream(), TensorView(all.data(), DType::kF64, {n * world.size()}),
                    TensorView(mine.data(), DType::kF64, {n}));

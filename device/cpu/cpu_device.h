@@ -22,7 +22,7 @@ struct CpuDeviceOptions {
   // Row kernels of a lower level than the processor has, and no bf16 instructions below AVX-512. For tests.
   std::optional<IsaLevel> level;
   // Where the device takes its memory: a segment that peers can reach, say. Not set: private memory of this process.
-  std::function<Buffer(std::int64_t bytes, const std::string& name)> memory;
+  std::function<Buffer(std::int64_t bytes, const std::string& name)> memory = {};
 };
 
 class CpuDevice final : public Device {
@@ -38,6 +38,8 @@ class CpuDevice final : public Device {
   Buffer allocate(std::int64_t bytes, const std::string& name) override { return memory_ ? memory_(bytes, name) : allocate_host(bytes, name); }
   void poll() override { progress_.poll(); }
   bool has_fast_bf16() const override { return bf16_ == Bf16Products::kNative; }
+  double waited_seconds() const override { return progress_.waited_seconds(); }
+  void log_operations(OperationLog* log) override { progress_.set_log(log); }
 
   // How this rank waits; communicators are made with it.
   Progress& progress() { return progress_; }

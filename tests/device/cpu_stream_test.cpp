@@ -248,6 +248,112 @@ TEST(Progress, TheIdleHookHearsWhatIsAwaitedAndMayGiveUp) {
   stream.synchronize();
 }
 
+// Time in vain is the stream's that was waited for; time in which something advanced, or nobody waited, is nobody's.
+TEST(Progress, CountsTheTimeWaitedInVain) {
+  Rank rank;
+  CpuStream first("first", CpuStream::Mode::kQueue, rank.progress), second("second", CpuStream::Mode::kQueue, rank.progress);
+  Gate never, open;
+  open.open = true;
+  second.enqueue(open);
+  second.synchronize();
+  EXPECT_EQ(rank.progress.waited_seconds(), 0);
+  first.enqueue(never);
+  rank.progress.set_idle_hook([&](double, FunctionRef<std::string()>) { never.open = true; });
+  const double start = monotonic_seconds();
+  first.synchronize();
+  const double all = monotonic_seconds() - start;
+  EXPECT_GT(first.waited_seconds(), 0.05);  // the hook is called after a tenth of a second
+  EXPECT_LE(first.waited_seconds(), all);
+  EXPECT_EQ(second.waited_seconds(), 0);
+  EXPECT_EQ(rank.progress.waited_seconds(), first.waited_seconds());
+}
+
+TEST(Progress, AWaitThatDoesWorkIsNotCounted) {
+  class Busy final : public PendingOperation {
+   public:
+    bool poll() override {
+      for (const double start = monotonic_seconds(); monotonic_seconds() - start < 0.05;) {
+      }
+      return ++looks == 2;
+    }
+    std::string describe() const override { return "busy"; }
+    int looks = 0;
+  } busy;
+  Rank rank;
+  CpuStream compute("compute", CpuStream::Mode::kImmediate, rank.progress);
+  const double start = monotonic_seconds();
+  compute.enqueue(busy);
+  EXPECT_EQ(busy.looks, 2);
+  EXPECT_LT(compute.waited_seconds(), monotonic_seconds() - start - 0.09);
+}
+
+TEST(OperationLog, HoldsEveryOperationOnceInOrderAndEveryWait) {
+  Rank rank;
+  CpuStream compute("compute", CpuStream::Mode::kImmediate, rank.progress), queue("queue", CpuStream::Mode::kQueue, rank.progress);
+  OperationLog log;
+  Gate a, b, c, d, e;
+  a.open = e.open = true;
+  queue.enqueue(a);  // nobody listens yet
+  rank.progress.set_log(&log);
+  log.reserve(4);
+  log.set_mode(OperationLog::Mode::kRecord);
+  queue.enqueue(b);
+  queue.enqueue(c);
+  compute.enqueue(e);
+  EXPECT_EQ(log.records().size(), 1u);
+  rank.progress.set_idle_hook([&](double, FunctionRef<std::string()>) { b.open = c.open = true; });
+  {
+    const NoAllocationScope step("step");
+    queue.synchronize();
+  }
+  log.set_mode(OperationLog::Mode::kCount);
+  d.open = true;
+  queue.enqueue(d);
+  EXPECT_EQ(log.count(), 5u);
+
+  using Kind = OperationRecord::Kind;
+  const std::span<const OperationRecord> records = log.records();
+  ASSERT_EQ(records.size(), 4u);  // e, b, c and the wait for them: d was only counted
+  const OperationRecord &now = records[0], &first = records[1], &second = records[2], &wait = records[3];
+  EXPECT_TRUE(now.stream == &compute && first.stream == &queue && second.stream == &queue && wait.stream == &queue);
+  EXPECT_TRUE(now.kind == Kind::kOperation && first.kind == Kind::kOperation && second.kind == Kind::kOperation && wait.kind == Kind::kWait);
+  EXPECT_LE(first.issued, second.issued);
+  EXPECT_EQ(first.start, first.issued);  // at the head at once
+  EXPECT_EQ(second.start, first.end);    // behind the first
+  EXPECT_GT(first.end - first.start, 0.05);
+  EXPECT_GE(second.end, second.start);
+  EXPECT_GE(wait.start, now.end);
+  EXPECT_GE(wait.end, second.end);
+  log.clear();
+  EXPECT_TRUE(log.records().empty());
+  rank.progress.set_log(nullptr);
+  Gate unheard;
+  unheard.open = true;
+  queue.enqueue(unheard);
+  EXPECT_EQ(log.count(), 5u);
+}
+
+// What waits for another stream's event is no operation, and the operation behind it begins when the event is there.
+TEST(OperationLog, AnAwaitedEventIsNoOperation) {
+  Rank rank;
+  CpuStream first("first", CpuStream::Mode::kQueue, rank.progress), second("second", CpuStream::Mode::kQueue, rank.progress);
+  OperationLog log;
+  log.set_mode(OperationLog::Mode::kRecord);
+  rank.progress.set_log(&log);
+  Gate slow, after;
+  after.open = true;
+  first.enqueue(slow);
+  second.wait(first.record());
+  second.enqueue(after);
+  slow.open = true;
+  second.synchronize();
+  ASSERT_EQ(log.records().size(), 3u);
+  EXPECT_EQ(log.records()[0].stream, &first);
+  EXPECT_EQ(log.records()[1].stream, &second);
+  EXPECT_GE(log.records()[1].start, log.records()[0].end);
+  EXPECT_EQ(log.records()[2].kind, OperationRecord::Kind::kWait);
+}
+
 TEST(Progress, DescribesAnAwaitedEvent) {
   Rank rank;
   CpuStream first("first", CpuStream::Mode::kQueue, rank.progress), second("second", CpuStream::Mode::kQueue, rank.progress);
