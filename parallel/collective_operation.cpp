@@ -22,13 +22,14 @@ void SharedGroup::ring_others() const {
     if (r != rank) ring(r);
 }
 
-void CollectiveOperation::prepare(CommOperation operation, ReduceOp reduce, TensorView out, ConstTensorView in, int root) {
+void CollectiveOperation::prepare(const CollectiveCall& call) {
   busy_ = true;
   phase_ = Phase::kPrepared;
-  root_ = root;
-  fingerprint_ = {operation, reduce, in.dtype(), root < 0 ? -1 : group_->world_rank_of(root), in.num_elements()};
-  out_ = out;
-  in_ = in;
+  root_ = call.root;
+  fingerprint_ = {call.operation, call.reduce, call.in.dtype(), call.root < 0 ? -1 : group_->world_rank_of(call.root),
+                  call.in.num_elements()};
+  out_ = call.out;
+  in_ = call.in;
 }
 
 void CollectiveOperation::issue() {
@@ -37,7 +38,7 @@ void CollectiveOperation::issue() {
 }
 
 bool CollectiveOperation::poll() {
-  group_->world->throw_if_failed(group_->world_rank());
+  group_->world->throw_if_failed(group_->seat());
   if (group_->size() == 1) {
     move_alone();
     return complete();
@@ -105,7 +106,7 @@ void CollectiveOperation::check_agreement_with(int rank) const {
   const bool mine_first = group_->rank > rank;  // the same words whoever finds out
   const int first = std::max(group_->rank, rank), second = std::min(group_->rank, rank);
   group_->world->raise(
-      group_->world_rank(),
+      group_->seat(),
       fmt::format("{}: rank {} called {} as operation {} while rank {} called {}", group_->name, group_->world_rank_of(first),
                   to_string(mine_first ? fingerprint_ : theirs), sequence_ + 1, group_->world_rank_of(second),
                   to_string(mine_first ? theirs : fingerprint_)));
@@ -119,7 +120,7 @@ void CollectiveOperation::find_sources() {
 }
 
 void CollectiveOperation::move() {
-  const SharedWorld::Touching touching(*group_->world, group_->world_rank());
+  const SharedWorld::Touching touching(*group_->world, group_->seat());
   find_sources();
   const std::int64_t slice_bytes = in_.num_bytes() / group_->size();
   switch (fingerprint_.operation) {

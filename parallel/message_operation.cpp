@@ -33,7 +33,7 @@ ChannelSlot& MessageOperation::slot() const {
 }
 
 bool MessageOperation::poll() {
-  group_->world->throw_if_failed(group_->world_rank());
+  group_->world->throw_if_failed(group_->seat());
   return fingerprint_.operation == CommOperation::kSend ? poll_send() : poll_recv();
 }
 
@@ -59,7 +59,7 @@ bool MessageOperation::poll_recv() {
   }
   check_agreement(s);
   {
-    const SharedWorld::Touching touching(*group_->world, group_->world_rank());
+    const SharedWorld::Touching touching(*group_->world, group_->seat());
     if (!data_.empty()) std::memcpy(target_, group_->world->memory().reach(s.operand), static_cast<std::size_t>(data_.num_bytes()));
   }
   s.acknowledged.store(sequence_ + 1, std::memory_order_release);
@@ -72,7 +72,7 @@ void MessageOperation::check_agreement(const ChannelSlot& s) const {
     return;
   const AllocationExemption message;
   const int me = group_->world_rank(), peer = group_->world_rank_of(peer_);
-  group_->world->raise(me, fmt::format("{}: rank {} called {} from rank {} as message {} while rank {} called {} to rank {}",
+  group_->world->raise(group_->seat(), fmt::format("{}: rank {} called {} from rank {} as message {} while rank {} called {} to rank {}",
                                        group_->name, me, to_string(fingerprint_), peer, sequence_ + 1, peer,
                                        to_string(s.fingerprint), me));
 }
@@ -83,35 +83,6 @@ std::string MessageOperation::describe() const {
     return fmt::format("send #{} to rank {} over {}: rank {} has not received {}", sequence_ + 1, peer, group_->name, peer,
                        posted_ ? "it" : "earlier messages");
   return fmt::format("recv #{} from rank {} over {}: rank {} has not sent", sequence_ + 1, peer, group_->name, peer);
-}
-
-void BatchOperation::prepare(std::span<SharedOperation* const> members) {
-  busy_ = true;
-  first_ = nullptr;
-  for (std::size_t i = members.size(); i-- > 0;) {
-    members[i]->next_ = first_;
-    first_ = members[i];
-  }
-}
-
-void BatchOperation::issue() {
-  for (SharedOperation* member = first_; member != nullptr; member = member->next_) member->issue();
-}
-
-bool BatchOperation::poll() {
-  for (SharedOperation** link = &first_; *link != nullptr;) {
-    SharedOperation* const member = *link;
-    if (member->poll()) *link = member->next_;
-    else link = &member->next_;
-  }
-  return first_ == nullptr && complete();
-}
-
-std::string BatchOperation::describe() const {
-  std::string text;
-  for (const SharedOperation* member = first_; member != nullptr; member = member->next_)
-    text += (text.empty() ? "" : "; ") + member->describe();
-  return text;
 }
 
 }  // namespace trident

@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "core/tensor_view.h"
-#include "device/cpu/cpu_stream.h"
 #include "parallel/comm_operation.h"
+#include "parallel/host_communicator.h"
 #include "parallel/shared_world.h"
 
 namespace trident {
@@ -18,45 +17,28 @@ struct SharedGroup {
   SharedWorld* world = nullptr;
   GroupBlock block;
   std::string name;
-  int rank = 0;                  // within the group
-  std::vector<int> world_ranks;  // of the group, in group order
+  int rank = 0;            // within the group
+  std::vector<int> seats;  // of the group's ranks in the SharedWorld, in group order
+  std::vector<int> names;  // their world ranks, for messages: the seats, unless there are other nodes
   CollectiveChecks checks = CollectiveChecks::kOn;
   std::vector<const std::byte*> sources;  // scratch of an operation that is moving data, one per rank
   std::vector<std::byte*> outs;
 
-  int size() const { return static_cast<int>(world_ranks.size()); }
+  int size() const { return static_cast<int>(seats.size()); }
+  int seat() const { return seats[static_cast<std::size_t>(rank)]; }
   int world_rank() const { return world_rank_of(rank); }
-  int world_rank_of(int r) const { return world_ranks[static_cast<std::size_t>(r)]; }
-  void ring(int r) const { world->doorbell(world_rank_of(r)).ring(); }
+  int world_rank_of(int r) const { return names[static_cast<std::size_t>(r)]; }
+  void ring(int r) const { world->doorbell(seats[static_cast<std::size_t>(r)]).ring(); }
   void ring_others() const;
 };
 
-// Work whose sequence number is drawn when it is issued; in between it is prepared, perhaps within a group scope.
-class SharedOperation : public PendingOperation {
- public:
-  virtual void issue() = 0;
-  bool busy() const { return busy_; }  // between prepare() and completion or drop()
-  void drop() { busy_ = false; }
-
- protected:
-  bool complete() {
-    busy_ = false;
-    return true;
-  }
-  bool busy_ = false;
-
- private:
-  friend class BatchOperation;
-  SharedOperation* next_ = nullptr;  // in its batch
-};
-
 // all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier. Protocol: shared_world.h.
-class CollectiveOperation final : public SharedOperation {
+class CollectiveOperation final : public CommunicatorOperation {
  public:
   CollectiveOperation(SharedGroup& group, std::uint64_t& next_sequence) : group_(&group), next_sequence_(&next_sequence) {}
 
-  // `in` is what peers may read; for in-place operations the same memory as `out`. root: within the group, or -1.
-  void prepare(CommOperation operation, ReduceOp reduce, TensorView out, ConstTensorView in, int root);
+  // `call.in` is what peers may read.
+  void prepare(const CollectiveCall& call);
   void issue() override;
   bool poll() override;
   std::string describe() const override;
@@ -92,7 +74,7 @@ class CollectiveOperation final : public SharedOperation {
 };
 
 // One side of a message between two ranks; the receiver copies straight from the sender's buffer.
-class MessageOperation final : public SharedOperation {
+class MessageOperation final : public CommunicatorOperation {
  public:
   // next_sequence: of the ordered pair, chosen in prepare().
   explicit MessageOperation(SharedGroup& group) : group_(&group) {}
@@ -118,18 +100,6 @@ class MessageOperation final : public SharedOperation {
   CommFingerprint fingerprint_;
   ConstTensorView data_;
   std::byte* target_ = nullptr;  // of a receive
-};
-
-// The operations of a group scope, advanced together.
-class BatchOperation final : public SharedOperation {
- public:
-  void prepare(std::span<SharedOperation* const> members);
-  void issue() override;
-  bool poll() override;
-  std::string describe() const override;
-
- private:
-  SharedOperation* first_ = nullptr;  // of those not yet complete
 };
 
 }  // namespace trident

@@ -24,7 +24,7 @@ struct RankContext {
 };
 
 // Runs `body` on every rank of a world of `ranks` ranks and returns when all have ended.
-using RankLauncher = void (*)(int ranks, const std::function<void(RankContext&)>& body);
+using RankLauncher = std::function<void(int ranks, const std::function<void(RankContext&)>& body)>;
 
 // Where Values take their memory when peers reach only memory of a certain kind.
 class ValuesMemory {

@@ -1,0 +1,75 @@
+// What all communicators of host memory share: checks of arguments, group scopes, and host-synchronous calls. How data move is left to
+// the operations that a derived class prepares.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/communicator.h"
+#include "parallel/communicator_operation.h"
+
+namespace trident {
+
+// A call of a collective; `in` is for in-place operations the same memory as `out`.
+struct CollectiveCall {
+  CommOperation operation = CommOperation::kBarrier;
+  ReduceOp reduce = ReduceOp::kSum;
+  TensorView out{nullptr, DType::kU8, {0}};
+  ConstTensorView in{nullptr, DType::kU8, {0}};
+  int root = -1;  // within the group
+};
+
+class HostCommunicator : public Communicator {
+ public:
+  std::string_view name() const final { return name_; }
+  int rank() const final { return rank_; }
+  int size() const final { return size_; }
+  void all_reduce(Stream& stream, TensorView inout, ReduceOp op) final;
+  void reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op) final;
+  void all_gather(Stream& stream, TensorView out, ConstTensorView in) final;
+  void broadcast(Stream& stream, TensorView inout, int root) final;
+  void all_to_all(Stream& stream, TensorView out, ConstTensorView in) final;
+  void send(Stream& stream, ConstTensorView data, int peer) final;
+  void recv(Stream& stream, TensorView data, int peer) final;
+  void group_begin() final;
+  void group_end() final;
+  void group_cancel() noexcept final;
+  void barrier() final;
+
+ protected:
+  // Operations of each kind that a communicator keeps; issuing more waits for the oldest.
+  static constexpr std::size_t kOperations = CpuStream::kCapacity;
+
+  // Streams passed to operations are CpuStreams polled by `progress`.
+  HostCommunicator(std::string name, int rank, int size, Progress& progress);
+
+  // An idle operation, prepared and not yet issued.
+  virtual CommunicatorOperation& prepare(const CollectiveCall& call) = 0;
+  virtual CommunicatorOperation& prepare_send(ConstTensorView data, int peer) = 0;
+  virtual CommunicatorOperation& prepare_recv(TensorView data, int peer) = 0;
+
+  Progress& progress() const { return progress_; }
+  // An all_gather at once; for split().
+  std::vector<std::int64_t> gather_now(std::vector<std::int64_t> mine);
+
+ private:
+  void collective(Stream& stream, const CollectiveCall& call);
+  void check_peer(int peer) const;
+  CpuStream& admit(Stream& stream) const;  // of an operation to be prepared
+  void submit(CpuStream& stream, CommunicatorOperation& operation);
+  void run_now(const CollectiveCall& call);
+
+  std::string name_;
+  int rank_, size_;
+  Progress& progress_;
+  OperationPool<BatchOperation> batches_;
+  int group_depth_ = 0;
+  CpuStream* group_stream_ = nullptr;
+  std::vector<CommunicatorOperation*> deferred_;
+};
+
+// The ranks that `choices` gathered for one color, ordered by (key, rank). choices[stride * r] is the color of rank r, the next its key.
+std::vector<int> members_of_color(const std::vector<std::int64_t>& choices, std::size_t stride, std::int64_t color);
+
+}  // namespace trident

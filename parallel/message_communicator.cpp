@@ -1,0 +1,57 @@
+#include "parallel/message_communicator.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace trident {
+
+MessageCommunicator::MessageCommunicator(std::shared_ptr<WireEnd> end, std::string name, int rank, std::vector<int> world_ranks,
+                                         std::int32_t channel)
+    : HostCommunicator(name, rank, static_cast<int>(world_ranks.size()), *end->progress),
+      group_(std::move(end), std::move(name), rank, std::move(world_ranks), channel),
+      collectives_(kOperations),
+      messages_(kOperations) {}
+
+MessageCommunicator::~MessageCommunicator() {
+  group_cancel();
+  std::string pending = collectives_.describe_pending();
+  if (pending.empty()) pending = messages_.describe_pending();
+  if (!pending.empty()) group_.end().node->fail(fmt::format("rank {} left with operations pending: {}", group_.world_rank(), pending));
+}
+
+CommunicatorOperation& MessageCommunicator::prepare(const CollectiveCall& call) {
+  WireCollective& operation = collectives_.take(progress(), [&] { return WireCollective(group_); });
+  operation.prepare(call);
+  return operation;
+}
+
+CommunicatorOperation& MessageCommunicator::prepare_send(ConstTensorView data, int peer) {
+  WireMessage& message = messages_.take(progress(), [&] { return WireMessage(group_); });
+  message.prepare_send(data, peer);
+  return message;
+}
+
+CommunicatorOperation& MessageCommunicator::prepare_recv(TensorView data, int peer) {
+  WireMessage& message = messages_.take(progress(), [&] { return WireMessage(group_); });
+  message.prepare_recv(data, peer);
+  return message;
+}
+
+std::unique_ptr<Communicator> MessageCommunicator::split(int color, int key, std::string name) {
+  WireEnd& end = group_.end();
+  const std::vector<std::int64_t> choices = gather_now({color, key, end.next_channel});
+  std::int64_t channel = 0;
+  for (std::size_t r = 0; 3 * r < choices.size(); ++r) channel = std::max(channel, choices[3 * r + 2]);
+  end.next_channel = static_cast<std::int32_t>(channel) + WireGroup::kChannels;
+
+  const std::vector<int> members = members_of_color(choices, 3, color);
+  std::vector<int> world_ranks;
+  for (const int r : members) world_ranks.push_back(group_.world_rank_of(r));
+  const int new_rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
+  auto communicator = std::make_unique<MessageCommunicator>(group_.shared_end(), std::move(name), new_rank, std::move(world_ranks),
+                                                            static_cast<std::int32_t>(channel));
+  communicator->set_checks(group_.checks);
+  return communicator;
+}
+
+}  // namespace trident

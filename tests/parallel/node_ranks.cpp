@@ -1,0 +1,124 @@
+#include "tests/parallel/node_ranks.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <thread>
+
+#include "core/check.h"
+
+namespace trident::conformance {
+
+std::vector<int> equal_nodes(int count, int ranks) {
+  std::vector<int> nodes;
+  for (int r = 0; r < count * ranks; ++r) nodes.push_back(r / ranks);
+  return nodes;
+}
+
+class NodeCluster::Node {
+ public:
+  Node(int ranks, double timeout_seconds)
+      : bytes_(SharedWorld::region_bytes(ranks)), region_(lay_out(ranks, bytes_)), world_(region_, timeout_seconds, memory_) {}
+  ~Node() { munmap(region_, bytes_); }
+  SharedWorld& world() { return world_; }
+
+ private:
+  static std::byte* lay_out(int ranks, std::uint64_t bytes) {
+    void* region = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    TRIDENT_CHECK(region != MAP_FAILED, "no address space for a node");
+    SharedWorld::lay_out(static_cast<std::byte*>(region), bytes, ranks);
+    return static_cast<std::byte*>(region);
+  }
+
+  ThreadMemory memory_;
+  std::uint64_t bytes_;
+  std::byte* region_;
+  SharedWorld world_;
+};
+
+NodeCluster::NodeCluster(NodeLayout layout) : layout_(std::move(layout)), network_(layout_.size(), layout_.wire) {
+  const int count = *std::max_element(layout_.nodes.begin(), layout_.nodes.end()) + 1;
+  for (int node = 0; node < count; ++node)
+    nodes_.push_back(std::make_unique<Node>(static_cast<int>(std::count(layout_.nodes.begin(), layout_.nodes.end(), node)),
+                                            layout_.timeout_seconds));
+}
+
+NodeCluster::~NodeCluster() = default;
+
+SharedWorld& NodeCluster::node_of(int rank) {
+  return nodes_[static_cast<std::size_t>(layout_.nodes[static_cast<std::size_t>(rank)])]->world();
+}
+
+void NodeCluster::fail(const std::string& reason) {
+  for (const auto& node : nodes_) node->world().fail(reason);
+}
+
+void NodeCluster::spread_failure() {
+  for (const auto& node : nodes_)
+    if (node->world().failed()) return fail(node->world().failure());
+}
+
+namespace {
+
+int seat_of(const std::vector<int>& nodes, int rank) {
+  return static_cast<int>(std::count(nodes.begin(), nodes.begin() + rank, nodes[static_cast<std::size_t>(rank)]));
+}
+
+}  // namespace
+
+NodeRank::NodeRank(NodeCluster& cluster, int rank)
+    : wire(cluster.network().wire(rank)), progress(cluster.node_of(rank).doorbell(seat_of(cluster.layout().nodes, rank))) {
+  const NodePlace place{rank, cluster.layout().nodes, &cluster.node_of(rank), wire.get(), allocate_host};
+  communicator = make_node_world(place, progress, cluster.layout().options);
+}
+
+void run_on_nodes(NodeCluster& cluster, const std::function<void(NodeRank&)>& body) {
+  struct Outcome {
+    std::exception_ptr error;
+    bool is_consequence = false;
+  };
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(cluster.layout().size()));
+  std::atomic<bool> ended{false};
+  std::jthread watcher([&] {
+    while (!ended) {
+      cluster.spread_failure();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  });
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < cluster.layout().size(); ++rank)
+      threads.emplace_back([&, rank] {
+        Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+        try {
+          NodeRank self(cluster, rank);
+          body(self);
+        } catch (const PeerFailure&) {
+          outcome = {std::current_exception(), true};
+        } catch (const std::exception& error) {
+          outcome = {std::current_exception(), false};
+          cluster.fail(fmt::format("rank {} failed: {}", rank, error.what()));
+        }
+      });
+  }
+  ended = true;
+  for (const bool consequence : {false, true})
+    for (const Outcome& outcome : outcomes)
+      if (outcome.error && outcome.is_consequence == consequence) std::rethrow_exception(outcome.error);
+}
+
+RankLauncher launch_on_nodes(NodeLayout layout) {
+  return [layout = std::move(layout)](int ranks, const std::function<void(RankContext&)>& body) {
+    TRIDENT_CHECK(ranks == layout.size(), "{} ranks on nodes of {}", ranks, layout.size());
+    NodeCluster cluster(layout);
+    run_on_nodes(cluster, [&](NodeRank& self) {
+      RankContext context = self.context();
+      body(context);
+    });
+  };
+}
+
+}  // namespace trident::conformance

@@ -1,0 +1,66 @@
+// Thread ranks on several pretended nodes: each node has a shared world of its own, and between nodes there is only a ThreadNetwork.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "parallel/node_communicator.h"
+#include "tests/parallel/rank_context.h"
+#include "tests/parallel/thread_wire.h"
+
+namespace trident::conformance {
+
+struct NodeLayout {
+  std::vector<int> nodes;  // of every rank
+  MessageOptions options{};
+  ThreadWireOptions wire{};
+  double timeout_seconds = 60;
+  int size() const { return static_cast<int>(nodes.size()); }
+};
+
+// `count` nodes of `ranks` ranks each.
+std::vector<int> equal_nodes(int count, int ranks);
+
+class NodeCluster {
+ public:
+  explicit NodeCluster(NodeLayout layout);
+  ~NodeCluster();
+
+  const NodeLayout& layout() const { return layout_; }
+  ThreadNetwork& network() { return network_; }
+  SharedWorld& node_of(int rank);
+  // Fails the world of every node.
+  void fail(const std::string& reason);
+  // Tells all nodes of a failure that one has noted, as whoever watches over a job of processes does.
+  void spread_failure();
+
+ private:
+  class Node;
+  NodeLayout layout_;
+  ThreadNetwork network_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+// A rank of a cluster with its streams; made by its thread.
+struct NodeRank {
+  NodeRank(NodeCluster& cluster, int rank);
+  RankContext context() { return {*communicator, compute, {&queue0, &queue1}}; }
+
+  std::unique_ptr<Wire> wire;
+  Progress progress;
+  CpuStream compute{"compute", CpuStream::Mode::kImmediate, progress};
+  CpuStream queue0{"queue 0", CpuStream::Mode::kQueue, progress};
+  CpuStream queue1{"queue 1", CpuStream::Mode::kQueue, progress};
+  std::unique_ptr<Communicator> communicator;  // after the streams: it is destroyed first
+};
+
+// Runs `body` on every rank of the cluster. Afterwards the first error that is not a peer's is thrown on.
+void run_on_nodes(NodeCluster& cluster, const std::function<void(NodeRank&)>& body);
+
+// For the suites that know only RankContext.
+RankLauncher launch_on_nodes(NodeLayout layout);
+
+}  // namespace trident::conformance
