@@ -31,6 +31,7 @@ const std::map<std::string, Expected> kShipped{
     {"gpt3_175b_tp8_pp8.json", {1024, 175e9, std::vector<int>(8, 12), 96}},
     {"llama3_70b_tp4_pp8_v5.json", {64, 70.6e9, std::vector<int>(40, 2), 64}},
     {"olmo_1b.json", {4, 1177e6, {16}, 32}},
+    {"overhead_32m.json", {1, 31.7e6, {8}, 8}},
     {"zero_ddp.json", {8, 14.4e6, {7, 1}, 4}},
     {"zero_zero1.json", {8, 14.4e6, {7, 1}, 4}},
     {"zero_zero2.json", {8, 14.4e6, {7, 1}, 4}},
