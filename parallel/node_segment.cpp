@@ -10,13 +10,13 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <limits>
 #include <new>
 #include <utility>
 
 #include "core/check.h"
 #include "core/int_math.h"
 #include "device/no_allocation.h"
+#include "parallel/available_memory.h"
 
 namespace trident {
 
@@ -31,15 +31,6 @@ struct Header {
 };
 
 double gigabytes(std::int64_t bytes) { return static_cast<double>(bytes) * 1e-9; }
-
-// What the kernel believes it can still give out without swapping; everything, where it does not say.
-std::int64_t available_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::string word;
-  while (file >> word)
-    if (std::int64_t kilobytes = 0; word == "MemAvailable:" && file >> kilobytes) return kilobytes * 1024;
-  return std::numeric_limits<std::int64_t>::max();
-}
 
 [[noreturn]] void refuse(const std::string& what) {
   throw ConfigError(fmt::format("the ranks of a node share one segment of memory, which this system refuses: {}", what));
@@ -142,8 +133,8 @@ Buffer NodeSegment::allocate(std::int64_t bytes, const std::string& name) {
                                   "ranks on more nodes",
                                   name, static_cast<double>(length) * 1e-6, why));
   };
-  if (const std::int64_t available = available_memory(); length > available)
-    refuse_buffer(fmt::format("this node has {:.1f} MB left", static_cast<double>(available) * 1e-6));
+  if (const AvailableMemory available = available_memory(); length > available.bytes)
+    refuse_buffer(fmt::format("{} has {:.1f} MB left", available.limit, static_cast<double>(available.bytes) * 1e-6));
   const std::int64_t offset = mapping_->take(length, page);
   if (offset < 0) refuse_buffer(fmt::format("the node's segment of {:.3g} GB has no addresses left", gigabytes(num_bytes())));
   if (const int error = mapping_->populate(offset, length); error != 0) {

@@ -1,0 +1,18 @@
+// How much memory this process could still take before the kernel kills instead of refusing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trident {
+
+struct AvailableMemory {
+  std::int64_t bytes = 0;  // the largest integer where the system does not say
+  std::string limit;       // "this node" or "this job's control group", whichever has less
+};
+
+// Of the machine, and of the control groups (version 2) that the process lies in, as Slurm and containers use them. Page cache that
+// the kernel would give up counts as available. Reads below `root`, which tests replace.
+AvailableMemory available_memory(const std::string& root = "");
+
+}  // namespace trident
