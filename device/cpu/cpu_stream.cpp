@@ -13,6 +13,7 @@ namespace {
 
 // Rounds of polling before a waiting rank sleeps: a few microseconds, less than a wake-up costs.
 constexpr int kSpinRounds = 64;
+constexpr int kSpinRoundsPerClock = 8;  // the clock costs as much as a round
 constexpr double kIdleSeconds = 0.1;
 constexpr Progress::Naps kNoNaps = {kIdleSeconds, kIdleSeconds, kIdleSeconds};  // peers ring
 
@@ -30,30 +31,38 @@ bool Progress::poll() {
 
 void Progress::set_idle_hook(IdleHook hook) { on_idle_ = std::move(hook); }
 
+void Progress::set_wait_observer(IdleHook observer) { on_wait_ = std::move(observer); }
+
 void Progress::wait_until(FunctionRef<bool()> ready, FunctionRef<std::string()> describe) {
-  double waiting_since = -1, next_report = 0, nap = naps_.first;
+  double now = 0, waiting_since = -1, next_report = 0, nap = naps_.first;  // since: the first look in vain after the last progress
+  const auto end_wait = [&] {
+    if (waiting_since >= 0) waited_ += now - waiting_since;
+    waiting_since = -1;
+  };
   for (int round = 0;; ++round) {
     // Read before looking: what a peer changes after this look changes the count, and then the sleep below is none.
     const std::uint32_t seen = doorbell_.count();
-    if (ready()) return;
+    // Before looking as well, for a look that is not in vain does work (it adds what peers sent), and that is no waiting.
+    if (round >= kSpinRounds || round % kSpinRoundsPerClock == 1) now = monotonic_seconds();
+    if (ready()) return end_wait();
     if (poll() || std::exchange(advanced_, false)) {
-      waiting_since = -1;
-      round = 0;
+      end_wait();
+      round = -1;
       nap = naps_.first;
       continue;
+    }
+    if (waiting_since < 0) {
+      waiting_since = now = monotonic_seconds();
+      next_report = waiting_since + kIdleSeconds;
     }
     if (round < kSpinRounds) {
       __builtin_ia32_pause();
       continue;
     }
-    const double now = monotonic_seconds();
-    if (waiting_since < 0) {
-      waiting_since = now;
-      next_report = now + kIdleSeconds;
-    }
     if (now >= next_report) {
       next_report = now + kIdleSeconds;
       const AllocationExemption message;  // the hook describes what is awaited; nothing else happens meanwhile
+      if (on_wait_) on_wait_(now - waiting_since, describe);
       if (on_idle_) on_idle_(now - waiting_since, describe);
     }
     nap = std::min(nap, awaiting_ > 0 ? naps_.awaiting : naps_.idle);
@@ -69,14 +78,17 @@ CpuStream::CpuStream(std::string name, Mode mode, Progress& progress)
 
 void CpuStream::enqueue(PendingOperation& operation) {
   if (mode_ == Mode::kQueue) {
-    push({&operation, Event()});
+    push({&operation, Event(), 0});
     return;
   }
-  progress_.wait_until([&] { return operation.poll(); }, [&] { return operation.describe(); });
+  const Item now{&operation, Event(), progress_.log() != nullptr ? monotonic_seconds() : 0};
+  wait_until([&] { return operation.poll(); }, [&] { return operation.describe(); });
+  if (progress_.log() != nullptr) log_done(now);
 }
 
-void CpuStream::push(const Item& item) {
-  progress_.wait_until([&] { return issued_ - done_ < kCapacity; }, [&] { return describe_head(); });
+void CpuStream::push(Item item) {
+  wait_until([&] { return issued_ - done_ < kCapacity; }, [&] { return describe_head(); });
+  if (progress_.log() != nullptr) item.issued = monotonic_seconds();
   ring_[issued_ % kCapacity] = item;
   ++issued_;
   poll();
@@ -88,6 +100,7 @@ bool CpuStream::poll() {
     const Item& head = ring_[done_ % kCapacity];
     const bool complete = head.operation != nullptr ? head.operation->poll() : head.event.done();
     if (!complete) break;
+    if (progress_.log() != nullptr) log_done(head);
     ++done_;
     any = true;
   }
@@ -108,7 +121,7 @@ void CpuStream::wait(const Event& event) {
   if (mode_ == Mode::kImmediate) {
     event.wait_host();
   } else {
-    push({nullptr, event});
+    push({nullptr, event, 0});
   }
 }
 
@@ -120,7 +133,23 @@ bool CpuStream::is_done(std::uint64_t ticket) {
 }
 
 void CpuStream::wait_host(std::uint64_t ticket) {
-  progress_.wait_until([&] { return is_done(ticket); }, [&] { return describe_head(); });
+  if (is_done(ticket)) return;
+  const double start = progress_.log() != nullptr ? monotonic_seconds() : 0;
+  wait_until([&] { return is_done(ticket); }, [&] { return describe_head(); });
+  if (progress_.log() != nullptr) progress_.log()->add({OperationRecord::Kind::kWait, this, start, start, monotonic_seconds()});
+}
+
+void CpuStream::wait_until(FunctionRef<bool()> ready, FunctionRef<std::string()> describe) {
+  const double before = progress_.waited_seconds();
+  progress_.wait_until(ready, describe);
+  waited_ += progress_.waited_seconds() - before;
+}
+
+// Items of a stream follow each other, so a record begins where the one before it ended, or when it was issued.
+void CpuStream::log_done(const Item& item) {
+  const double end = monotonic_seconds();
+  if (item.operation != nullptr) progress_.log()->add({OperationRecord::Kind::kOperation, this, item.issued, std::max(item.issued, last_end_), end});
+  last_end_ = end;
 }
 
 }  // namespace trident

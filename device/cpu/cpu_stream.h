@@ -13,6 +13,7 @@
 
 #include "device/cpu/doorbell.h"
 #include "device/cpu/function_ref.h"
+#include "device/operation_log.h"
 #include "device/stream.h"
 
 namespace trident {
@@ -45,6 +46,8 @@ class Progress {
   // CommunicationError to give up (peer failed, time-out). Set by the communicator that owns the world.
   using IdleHook = std::function<void(double seconds_waited, FunctionRef<std::string()> describe)>;
   void set_idle_hook(IdleHook hook);
+  // Called at the same moments, before the idle hook, by who only wants to know; throws nothing.
+  void set_wait_observer(IdleHook observer);
 
   // How long this rank sleeps at most before it looks again, for nobody rings when messages of other nodes arrive. Sleeps grow from
   // `first` to `awaiting` seconds while operations await messages, else to `idle`. Set by the communicator that owns the world.
@@ -57,10 +60,18 @@ class Progress {
   // A part of an operation is done: looking again soon is worth while.
   void note_advance() { advanced_ = true; }
 
+  // Time spent in wait_until() while nothing of this rank could advance.
+  double waited_seconds() const { return waited_; }
+  // Where streams put their records, or nullptr; see Device::log_operations.
+  void set_log(OperationLog* log) { log_ = log; }
+  OperationLog* log() const { return log_; }
+
  private:
   Doorbell& doorbell_;
+  double waited_ = 0;
+  OperationLog* log_ = nullptr;
   std::vector<CpuStream*> streams_;
-  IdleHook on_idle_;
+  IdleHook on_idle_, on_wait_;
   Naps naps_;
   int awaiting_ = 0;
   bool advanced_ = false;
@@ -83,6 +94,7 @@ class CpuStream final : public Stream {
   void synchronize() override;
   bool is_done(std::uint64_t ticket) override;
   void wait_host(std::uint64_t ticket) override;
+  double waited_seconds() const override { return waited_; }
 
   static constexpr std::size_t kCapacity = 256;
 
@@ -90,8 +102,11 @@ class CpuStream final : public Stream {
   struct Item {  // an operation, or an event of another stream to wait for
     PendingOperation* operation = nullptr;
     Event event;
+    double issued = 0;  // set while there is a log
   };
-  void push(const Item& item);
+  void push(Item item);
+  void wait_until(FunctionRef<bool()> ready, FunctionRef<std::string()> describe);
+  void log_done(const Item& item);
   std::string describe_head() const;
 
   std::string name_;
@@ -99,6 +114,7 @@ class CpuStream final : public Stream {
   Progress& progress_;
   std::vector<Item> ring_;               // capacity kCapacity, allocated once
   std::uint64_t issued_ = 0, done_ = 0;  // tickets
+  double waited_ = 0, last_end_ = 0;     // last_end_: of the item recorded last
 };
 
 }  // namespace trident
