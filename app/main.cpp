@@ -8,13 +8,12 @@
 
 int main(int argc, char** argv) {
   using namespace trident;
-  const auto train = [](const TrainConfig& config) {
-    refuse_launcher();
+  const auto train = [](const std::function<TrainConfig()>& read_config) {
     LogSink log(std::cerr);
-    run_training(config, {std::cout, console_mode_of(STDOUT_FILENO), log});
+    run_training(read_config, {std::cout, console_mode_of(STDOUT_FILENO), log});
   };
   const auto timeline = [](const TrainConfig& config) {
     return timeline_svg(make_run_plan(config, resolve_model(config), 0, kTimelineMachine));
   };
-  return run_command_line(Arguments(argv + 1, argv + argc), {std::cout, train, timeline}, std::cerr);
+  return run_command_line(Arguments(argv + 1, argv + argc), {std::cout, train, timeline, console_mode_of(STDOUT_FILENO)}, std::cerr);
 }

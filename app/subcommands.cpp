@@ -48,7 +48,7 @@ const std::vector<Subcommand>& subcommands() {
       {.name = "train", .summary = "train a model", .run = train_command},
       {.name = "plan", .summary = "predict memory and step time of a layout, search the best one"},
       {.name = "study", .summary = "scaling tables and plots"},
-      {.name = "data", .summary = "prepare token files", .run = data_command, .actions = {"prepare"}},
+      {.name = "data", .summary = "prepare, inspect and merge token files", .run = data_command, .actions = {"prepare", "inspect", "merge"}},
       {.name = "tokenizer", .summary = "train a tokenizer, encode, decode"},
       {.name = "convert", .summary = "Hugging Face folders to checkpoints and back"},
       {.name = "ckpt", .summary = "list, show, verify, prune checkpoints"},
@@ -76,6 +76,8 @@ int run_command_line(const Arguments& arguments, const CommandContext& context, 
     context.out.flush();
     if (!context.out) throw StorageError("standard output cannot be written; check where it goes");
     return static_cast<int>(ExitCode::kOk);
+  } catch (const ReportedElsewhere& error) {
+    return static_cast<int>(error.code());
   } catch (const Error& error) {
     return report(err, error.what(), error.code());
   } catch (const std::bad_alloc&) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "train/console.h"
 #include "train/train_config.h"
 
 namespace trident {
@@ -14,8 +15,10 @@ namespace trident {
 // What subcommands work with besides their arguments.
 struct CommandContext {
   std::ostream& out;
-  std::function<void(const TrainConfig&)> run_training;
+  // Calls `read_config` once in every process of a job, so that they fail together.
+  std::function<void(const std::function<TrainConfig()>& read_config)> run_training;
   std::function<std::string(const TrainConfig&)> draw_timeline = {};
+  ConsoleMode console = ConsoleMode::kPlain;  // of `out`
 };
 
 using Arguments = std::vector<std::string>;  // after the subcommand's name

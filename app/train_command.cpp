@@ -25,12 +25,15 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
     throw ConfigError(fmt::format("trident train: --print-config={}: must be json or origins", print_config));
 
   OptionValues values;
-  values.take_file(read_json_file(file), file);
-  for (const std::string& setting : settings) values.take_setting(setting);
-  const TrainConfig config = make_train_config(values);
+  const auto read_config = [&] {
+    values.take_file(read_json_file(file), file);
+    for (const std::string& setting : settings) values.take_setting(setting);
+    return make_train_config(values);
+  };
+  if (print_config.empty()) return context.run_training(read_config);
+  const TrainConfig config = read_config();
   if (print_config == "json") context.out << to_json_text(to_json(config), 2) << '\n';
-  else if (print_config == "origins") context.out << config_with_origins(config, values);
-  else context.run_training(config);
+  else context.out << config_with_origins(config, values);
 }
 
 }  // namespace trident

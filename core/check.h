@@ -68,6 +68,12 @@ class InternalError : public Error {
   explicit InternalError(const std::string& message) : Error(ExitCode::kInternal, message) {}
 };
 
+// Another process of the job says what went wrong; this one ends with the same code, silently.
+class ReportedElsewhere : public Error {
+ public:
+  using Error::Error;
+};
+
 namespace detail {
 [[noreturn]] void throw_check_failure(std::string_view expression, std::string_view file, int line, const std::string& message);
 }  // namespace detail

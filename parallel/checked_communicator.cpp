@@ -15,7 +15,8 @@ namespace {
 
 class CheckedCommunicator final : public Communicator {
  public:
-  CheckedCommunicator(std::unique_ptr<Communicator> inner, CollectiveChecks checks) : inner_(std::move(inner)), checks_(checks) {
+  CheckedCommunicator(std::unique_ptr<Communicator> inner, CollectiveChecks checks, StatusBoard* board)
+      : inner_(std::move(inner)), checks_(checks), board_(board) {
     inner_->set_checks(checks);
     reset();
   }
@@ -66,7 +67,7 @@ class CheckedCommunicator final : public Communicator {
     inner_->barrier();
   }
   std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
-    return make_checked(inner_->split(color, key, std::move(name)), checks_);
+    return make_checked(inner_->split(color, key, std::move(name)), checks_, board_);
   }
   void abort(std::string_view reason) override { inner_->abort(reason); }
   void set_checks(CollectiveChecks checks) override {
@@ -80,17 +81,20 @@ class CheckedCommunicator final : public Communicator {
     ++counters_.calls[i];
     counters_.bytes_times_n[i] += bytes_times_n;
     counters_.bytes[i] = static_cast<double>(counters_.bytes_times_n[i]) / counters_.group_size;
+    if (board_ != nullptr) board_->set_operation(inner_->name(), to_string(operation), ++entered_[i]);
   }
 
   std::unique_ptr<Communicator> inner_;
   CollectiveChecks checks_;
+  StatusBoard* board_;
   CommCounters counters_;
+  std::array<std::uint64_t, kNumCommOperations> entered_{};  // since construction
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_checked(std::unique_ptr<Communicator> inner, CollectiveChecks checks) {
-  return std::make_unique<CheckedCommunicator>(std::move(inner), checks);
+std::unique_ptr<Communicator> make_checked(std::unique_ptr<Communicator> inner, CollectiveChecks checks, StatusBoard* board) {
+  return std::make_unique<CheckedCommunicator>(std::move(inner), checks, board);
 }
 
 const CommCounters& counters_of(const Communicator& communicator) {

@@ -7,40 +7,40 @@ namespace {
 
 // Splits `world` into the groups along `sub_axis`, ordered by coordinate.
 std::unique_ptr<Communicator> along(Communicator& world, const ProcessGrid& grid, const SubAxis& sub_axis, std::string name,
-                                    CollectiveChecks checks) {
+                                    CollectiveChecks checks, StatusBoard* board) {
   const std::vector<int> group = grid.group(world.rank(), sub_axis);
   int index = 0;
   while (group[static_cast<std::size_t>(index)] != world.rank()) ++index;
-  return make_checked(world.split(/*color=*/group.front(), /*key=*/index, std::move(name)), checks);
+  return make_checked(world.split(/*color=*/group.front(), /*key=*/index, std::move(name)), checks, board);
 }
 
 // The ranks that hold the same parameters: data x context, context fastest.
-std::unique_ptr<Communicator> replicas(Communicator& world, const ProcessGrid& grid, std::string name, CollectiveChecks checks) {
+std::unique_ptr<Communicator> replicas(Communicator& world, const ProcessGrid& grid, std::string name, CollectiveChecks checks, StatusBoard* board) {
   const GridCoordinates at = grid.coordinates(world.rank());
   const int color = at.tensor + grid.degrees().tensor * at.pipeline;
   const int key = at.context + grid.degrees().context * at.data;
-  return make_checked(world.split(color, key, std::move(name)), checks);
+  return make_checked(world.split(color, key, std::move(name)), checks, board);
 }
 
 }  // namespace
 
 ParallelContext::ParallelContext(const ProcessGrid& grid, Device& device, std::unique_ptr<Communicator> world,
-                                 std::span<const SubAxis> partial_axes, CollectiveChecks checks)
+                                 std::span<const SubAxis> partial_axes, CollectiveChecks checks, StatusBoard* board)
     : grid_(grid), device_(device), world_(std::move(world)) {
   TRIDENT_CHECK(world_->size() == grid_.world_size(), "a grid of {} ranks in a world of {}", grid_.world_size(), world_->size());
-  tensor_ = along(*world_, grid_, grid_.whole(Axis::kTensor), "tp", checks);
-  data_reduce_ = replicas(*world_, grid_, "dp", checks);
-  data_gather_ = replicas(*world_, grid_, "dp (gather)", checks);
-  pipeline_forward_ = along(*world_, grid_, grid_.whole(Axis::kPipeline), "pp (forward)", checks);
-  pipeline_backward_ = along(*world_, grid_, grid_.whole(Axis::kPipeline), "pp (backward)", checks);
-  statistics_[static_cast<std::size_t>(Axis::kTensor)] = along(*world_, grid_, grid_.whole(Axis::kTensor), "tp (statistics)", checks);
-  statistics_[static_cast<std::size_t>(Axis::kContext)] = along(*world_, grid_, grid_.whole(Axis::kContext), "cp (statistics)", checks);
-  statistics_[static_cast<std::size_t>(Axis::kData)] = along(*world_, grid_, grid_.whole(Axis::kData), "dp (statistics)", checks);
+  tensor_ = along(*world_, grid_, grid_.whole(Axis::kTensor), "tp", checks, board);
+  data_reduce_ = replicas(*world_, grid_, "dp", checks, board);
+  data_gather_ = replicas(*world_, grid_, "dp (gather)", checks, board);
+  pipeline_forward_ = along(*world_, grid_, grid_.whole(Axis::kPipeline), "pp (forward)", checks, board);
+  pipeline_backward_ = along(*world_, grid_, grid_.whole(Axis::kPipeline), "pp (backward)", checks, board);
+  statistics_[static_cast<std::size_t>(Axis::kTensor)] = along(*world_, grid_, grid_.whole(Axis::kTensor), "tp (statistics)", checks, board);
+  statistics_[static_cast<std::size_t>(Axis::kContext)] = along(*world_, grid_, grid_.whole(Axis::kContext), "cp (statistics)", checks, board);
+  statistics_[static_cast<std::size_t>(Axis::kData)] = along(*world_, grid_, grid_.whole(Axis::kData), "dp (statistics)", checks, board);
   statistics_[static_cast<std::size_t>(Axis::kPipeline)] =
-      along(*world_, grid_, grid_.whole(Axis::kPipeline), "pp (statistics)", checks);
+      along(*world_, grid_, grid_.whole(Axis::kPipeline), "pp (statistics)", checks, board);
   for (const SubAxis& sub_axis : partial_axes) {
     TRIDENT_CHECK(sub_axis.axis == Axis::kTensor, "gradients are partial over {}", to_string(sub_axis));
-    partial_.emplace_back(sub_axis, along(*world_, grid_, sub_axis, to_string(sub_axis) + " (gradients)", checks));
+    partial_.emplace_back(sub_axis, along(*world_, grid_, sub_axis, to_string(sub_axis) + " (gradients)", checks, board));
   }
   reduce_stream_ = &device_.new_stream("reduce");
   gather_stream_ = &device_.new_stream("gather");

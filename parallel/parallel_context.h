@@ -23,9 +23,9 @@ enum class Direction : std::uint8_t { kForward, kBackward };
 class ParallelContext {
  public:
   // Collective over the world. `partial_axes`: sub-axes of tp over which some gradients are partial sums (from the model's specs;
-  // the same list on every rank).
+  // the same list on every rank). `board`: told of every operation, if there is one.
   ParallelContext(const ProcessGrid& grid, Device& device, std::unique_ptr<Communicator> world, std::span<const SubAxis> partial_axes,
-                  CollectiveChecks checks);
+                  CollectiveChecks checks, StatusBoard* board = nullptr);
 
   const ProcessGrid& grid() const { return grid_; }
   int rank() const { return world_->rank(); }

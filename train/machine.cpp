@@ -18,6 +18,8 @@ int usable_cores() {
   return std::max(1, CPU_COUNT(&cores));
 }
 
+int online_cores() { return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))); }
+
 MachineFacts cpu_machine_facts(int local_ranks) {
   const CpuFeatures features = detect_cpu_features();
   MachineFacts facts;

@@ -14,6 +14,8 @@ MachineFacts cpu_machine_facts(int local_ranks);
 
 // Cores this process may run on.
 int usable_cores();
+// Cores of the machine, whatever a launcher bound this process to.
+int online_cores();
 
 // FLOP/s of one rank's matrix product [512,512] x [512,512] in `compute`, the best of repeated runs within `seconds`: the peak that
 // mfu is a share of on CPUs.

@@ -18,27 +18,37 @@ constexpr int kMaxSkippedInARow = 10;  // non-finite gradients: after as many ba
 
 }  // namespace
 
-RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& device, std::unique_ptr<Communicator> world)
+RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& device, std::unique_ptr<Communicator> world,
+                   const RankServices& services)
     : inputs_(inputs),
       plan_(inputs.plan),
       output_(output),
       logger_(output.log, world->rank()),
       device_(device),
-      trainer_(inputs.plan, device, std::move(world)),
+      services_(services),
+      trainer_(inputs.plan, device, std::move(world), services.board),
       loader_(train_loader(inputs)) {
   rank_ = trainer_.context().rank();
   if (plan_.config.eval.every > 0) valid_loader_.emplace(valid_loader(inputs));
 }
 
-void RankLoop::run() {
+int RankLoop::run() {
   open();
   const double start = monotonic_seconds();
   if (rank() == 0) console_.emplace(output_.console, output_.mode, plan_.config.run.steps, 0, start);
-  if (valid_loader_) summary_.first_valid = evaluate();
-  while (updates_ < plan_.config.run.steps && !summary_.out_of_time) one_step(start);
+  agree_to_stop(start);
+  if (valid_loader_ && goes_on()) summary_.first_valid = evaluate();
+  set_phase(RunPhase::kTraining);
+  while (goes_on()) one_step(start);
   summary_.seconds = monotonic_seconds() - start;
-  if (valid_loader_ && updates_ > 0) summary_.last_valid = last_eval_at_ == updates_ ? last_eval_ : evaluate();
+  const bool evaluates = valid_loader_ && updates_ > 0 && stop_signal_ == 0;  // who asks to stop does not wait for an evaluation
+  if (evaluates) summary_.last_valid = last_eval_at_ == updates_ ? last_eval_ : evaluate();
   close();
+  return stop_signal_;
+}
+
+void RankLoop::set_phase(RunPhase phase) {
+  if (services_.board != nullptr) services_.board->set_phase(phase);
 }
 
 // Rank 0 creates the run directory once every rank has its memory, so that a run that cannot start leaves nothing behind.
@@ -57,19 +67,24 @@ void RankLoop::open_run_folder() {
   if (file_exists(metrics)) output_.console << "note: " << metrics << " of an earlier run is replaced\n";
   metrics_.emplace(metrics);
   if (valid_loader_) eval_metrics_.emplace(plan_.config.run.dir + "/eval.jsonl");
-  const int busy = std::min(usable_cores(), plan_.world_size() * static_cast<int>(plan_.config.run.threads_per_rank));
-  peak_flops_ = measure_matmul_rate(device_, plan_.compute, 0.2) * busy / static_cast<double>(plan_.config.run.threads_per_rank);
+  peak_flops_ = measure_matmul_rate(device_, plan_.compute, 0.2) * inputs_.busy_cores / static_cast<double>(plan_.config.run.threads_per_rank);
 }
 
-bool RankLoop::out_of_time(double start) {
-  if (plan_.config.run.max_minutes <= 0) return false;
-  double minutes = (monotonic_seconds() - start) / 60;  // rank 0's clock decides for all
-  trainer_.context().world().broadcast(trainer_.context().compute_stream(), TensorView(&minutes, DType::kF64, {1}), 0);
-  return minutes >= plan_.config.run.max_minutes;
+// Signals reach ranks at different moments and clocks differ: the highest signal that any rank got and rank 0's clock decide for all.
+void RankLoop::agree_to_stop(double start) {
+  const double minutes = plan_.config.run.max_minutes;
+  const bool time_is_up = rank() == 0 && minutes > 0 && monotonic_seconds() - start >= 60 * minutes;
+  std::int32_t asked[2] = {services_.stop != nullptr ? services_.stop->pending() : 0, time_is_up ? 1 : 0};
+  Stream& stream = trainer_.context().compute_stream();
+  trainer_.context().world().all_reduce(stream, TensorView(asked, DType::kI32, {2}), ReduceOp::kMax);
+  stream.synchronize();
+  stop_signal_ = asked[0];
+  summary_.out_of_time = asked[1] != 0 && updates_ < plan_.config.run.steps;
 }
 
 void RankLoop::one_step(double start) {
   trainer_.context().reset_bytes_sent();
+  if (services_.board != nullptr) services_.board->set_step(updates_ + 1);
   const double before = monotonic_seconds();
   const StepResult result = trainer_.step([this](std::int64_t first, std::int64_t count, auto tokens, auto targets) {
     loader_.load(first, count, tokens, targets);
@@ -82,21 +97,20 @@ void RankLoop::one_step(double start) {
       throw Error(ExitCode::kNoProgress, fmt::format("{} batches in a row had non-finite gradients after update {}; lower optimizer.lr or "
                                                      "look at the data", kMaxSkippedInARow, updates_));
     }
-    summary_.out_of_time = out_of_time(start);
-    return;
+    return agree_to_stop(start);
   }
   skipped_in_a_row_ = 0;
   updates_ = result.updates;
-  summary_.out_of_time = updates_ < plan_.config.run.steps && out_of_time(start);
+  agree_to_stop(start);
   if (updates_ == 1) summary_.first_loss = result.loss;
   summary_.last_loss = result.loss;
   if (is_logged(updates_)) log(result, seconds);
   if (rank() == 0 && !is_logged(updates_)) console_->progress(updates_, monotonic_seconds());
-  if (valid_loader_ && updates_ % plan_.config.eval.every == 0) evaluate();
+  if (valid_loader_ && updates_ % plan_.config.eval.every == 0 && stop_signal_ == 0) evaluate();
 }
 
 bool RankLoop::is_logged(std::int64_t update) const {
-  return update == 1 || update == plan_.config.run.steps || summary_.out_of_time || (plan_.config.log.every > 0 && update % plan_.config.log.every == 0);
+  return update == 1 || update == plan_.config.run.steps || summary_.out_of_time || stop_signal_ != 0 || (plan_.config.log.every > 0 && update % plan_.config.log.every == 0);
 }
 
 // Collective: bytes are summed, the arena's high-water mark maximised over ranks.
@@ -130,11 +144,13 @@ void RankLoop::log(const StepResult& result, double seconds) {
 }
 
 EvalResult RankLoop::evaluate() {
+  set_phase(RunPhase::kEvaluating);
   const EvalResult result = trainer_.evaluate(
       [this](std::int64_t first, std::int64_t count, auto tokens, auto targets) { valid_loader_->load(first, count, tokens, targets); },
       plan_.config.eval.steps, inputs_.token_bytes);
   last_eval_ = result;
   last_eval_at_ = updates_;
+  set_phase(RunPhase::kTraining);
   if (rank() == 0) {
     EvalMetrics metrics;
     metrics.step = updates_;
@@ -147,6 +163,7 @@ EvalResult RankLoop::evaluate() {
 }
 
 void RankLoop::close() {
+  set_phase(RunPhase::kFinishing);
   trainer_.drain();
   if (updates_ == 0) return;
   summary_.updates = updates_;

@@ -2,33 +2,45 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
 #include "data/batch_loader.h"
 #include "parallel/communicator.h"
+#include "parallel/lifeline_status.h"
 #include "train/console.h"
 #include "train/metrics.h"
 #include "train/rank_trainer.h"
 #include "train/run_inputs.h"
 #include "train/run_report.h"
+#include "train/stop_request.h"
 #include "train/trainer.h"
 
 namespace trident {
 
+// What the process offers to the loops of its ranks; each may be absent.
+struct RankServices {
+  const StopRequest* stop = nullptr;                        // looked at between steps
+  StatusBoard* board = nullptr;                             // where the rank says what it is doing
+  std::function<std::int64_t()> inter_node_bytes = {};      // payload this rank sent to other nodes so far
+};
+
 class RankLoop {
  public:
-  // Collective over `world`. `inputs`, `output` and `device` outlive the loop.
-  RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& device, std::unique_ptr<Communicator> world);
+  // Collective over `world`. `inputs`, `output`, `device` and what `services` points to outlive the loop.
+  RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& device, std::unique_ptr<Communicator> world, const RankServices& services);
 
-  // From the run directory to the closing lines. Collective.
-  void run();
+  // From the run directory to the closing lines. Collective. The signal that ended the run before its last step, the same on every rank, or 0.
+  int run();
 
  private:
   int rank() const { return rank_; }
   void open();
   void open_run_folder();
-  bool out_of_time(double start);
+  bool goes_on() const { return updates_ < plan_.config.run.steps && !summary_.out_of_time && stop_signal_ == 0; }
+  void agree_to_stop(double start);
+  void set_phase(RunPhase phase);
   void one_step(double start);
   bool is_logged(std::int64_t update) const;
   void log(const StepResult& result, double seconds);
@@ -40,6 +52,7 @@ class RankLoop {
   const TrainOutput& output_;
   Logger logger_;
   Device& device_;
+  RankServices services_;
   RankTrainer trainer_;
   BatchLoader loader_;
   std::optional<BatchLoader> valid_loader_;
@@ -49,7 +62,7 @@ class RankLoop {
   EvalResult last_eval_;
   double peak_flops_ = 0;
   std::int64_t updates_ = 0, last_eval_at_ = -1;
-  int rank_ = 0, skipped_in_a_row_ = 0;
+  int rank_ = 0, skipped_in_a_row_ = 0, stop_signal_ = 0;
 };
 
 }  // namespace trident

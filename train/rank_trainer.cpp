@@ -38,11 +38,11 @@ LrSchedule lr_schedule_of(const TrainConfig& config) {
   return schedule;
 }
 
-RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world)
+RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world, StatusBoard* board)
     : plan_(plan),
       device_(device),
       context_(plan.grid, device, std::move(world), plan.partial_axes,
-               plan.config.debug.check_collectives ? CollectiveChecks::kOn : CollectiveChecks::kOff),
+               plan.config.debug.check_collectives ? CollectiveChecks::kOn : CollectiveChecks::kOff, board),
       statistics_(context_, arena_plan_),
       executor_(device),
       lr_schedule_(lr_schedule_of(plan.config)) {

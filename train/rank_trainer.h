@@ -50,8 +50,8 @@ class RankTrainer {
   RankTrainer& operator=(const RankTrainer&) = delete;
 
   // Collective over the world. Plans and allocates all memory and draws the initial weights. ConfigError when the ranks' plans together
-  // are more than the machine has.
-  RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world);
+  // are more than the machine has. `board`, where there is one, is told of every collective.
+  RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world, StatusBoard* board = nullptr);
 
   // One global batch: the samples at positions batch*G .. batch*G + G-1, batch = 0, 1, ... counting up with every call.
   StepResult step(const LoadSamples& load);

@@ -1,5 +1,7 @@
 #include "train/run_inputs.h"
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -11,6 +13,8 @@
 
 namespace trident {
 namespace {
+
+constexpr std::int64_t kFingerprintTokens = 256;  // of each source: pages read from disk on every rank
 
 std::vector<std::int32_t> token_lengths(const std::string& tokenizer_name) {
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(tokenizer_name, "data.tokenizer");
@@ -35,41 +39,63 @@ std::vector<WeightedPath> weighted_paths(const std::vector<DataSource>& sources)
 }
 
 // Opens and checks the data; refuses what cannot be trained on.
-void open_data(RunInputs& inputs) {
+void open_data(RunInputs& inputs, bool look_through) {
   const TrainConfig& config = inputs.plan.config;
   if (config.data.tokenizer) inputs.token_bytes = token_lengths(*config.data.tokenizer);
   const auto vocabulary = static_cast<std::size_t>(inputs.plan.model.vocab_size);
   if (config.data.tokenizer && inputs.token_bytes.size() < vocabulary) inputs.token_bytes.resize(vocabulary);
   inputs.sources = open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split);
-  check_tokens(inputs.sources.train, make_loader(inputs.plan, inputs.sources.train, train_order(inputs.plan)), inputs.plan);
+  if (look_through) check_tokens(inputs.sources.train, make_loader(inputs.plan, inputs.sources.train, train_order(inputs.plan)), inputs.plan);
   if (config.eval.every == 0) return;
   if (inputs.sources.valid.empty()) {
     throw ConfigError(fmt::format("eval.every = {}: there is no validation data; set data.valid or data.split, or eval.every to 0", config.eval.every));
   }
-  check_tokens(inputs.sources.valid, make_loader(inputs.plan, inputs.sources.valid, Shuffle::kInOrder), inputs.plan);
+  if (look_through) check_tokens(inputs.sources.valid, make_loader(inputs.plan, inputs.sources.valid, Shuffle::kInOrder), inputs.plan);
 }
 
 }  // namespace
 
-RunInputs prepare_run(const TrainConfig& config) {
+std::int64_t ranks_of(const ParallelConfig& parallel) { return parallel.data.ranks.value_or(1) * parallel.pipeline * parallel.tensor; }
+
+RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine) {
   RunInputs inputs;
   check_run_folder(config.run.dir);
-  check_thread_ranks(config);
+  if (place.world_size == 0) check_thread_ranks(config);
   lr_schedule_of(config);
   const ModelConfig model = resolve_model(config);
-  // Without a launcher the degrees say how many ranks there are; memory is theirs to share.
-  const std::int64_t ranks = config.parallel.data.ranks.value_or(1) * config.parallel.pipeline * config.parallel.tensor;
-  const MachineFacts machine = cpu_machine_facts(static_cast<int>(ranks));
+  const std::int64_t ranks = place.world_size > 0 ? place.world_size : ranks_of(config.parallel);
   check_model_fits(model, machine.memory_per_rank * ranks);
-  inputs.plan = make_run_plan(config, model, 0, machine);
+  inputs.plan = make_run_plan(config, model, place.world_size, machine);
   check_memory(inputs.plan, machine.memory_per_rank * ranks);
-  open_data(inputs);
-  const int world = inputs.plan.world_size(), threads = static_cast<int>(config.run.threads_per_rank);
-  if (config.run.pin) inputs.first_core = core_for_rank(0, world, threads);
-  if (config.run.pin && !inputs.first_core) {
-    inputs.plan.notes.push_back(fmt::format("run.pin: {} ranks x {} threads are not pinned, {} cores are here", world, threads, usable_cores()));
+  open_data(inputs, place.reads_all);
+  const int local = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size(), threads = static_cast<int>(config.run.threads_per_rank);
+  inputs.busy_cores = place.nodes * std::min(place.world_size > 0 ? online_cores() : usable_cores(), local * threads);
+  if (!config.run.pin) return inputs;
+  inputs.first_core = core_for_rank(place.first_local, local, threads);
+  if (!inputs.first_core) {
+    inputs.plan.notes.push_back(fmt::format("run.pin: {} ranks x {} threads are not pinned, {} cores are here", local, threads, usable_cores()));
   }
   return inputs;
+}
+
+std::string data_fingerprint(const TokenSources& sources) {
+  std::string text;
+  for (const auto* part : {&sources.train, &sources.valid}) {
+    for (const TokenSource& source : *part) {
+      const IndexedDataset& dataset = *source.dataset;
+      text += fmt::format("{}{} documents, {} tokens of type {}, from {} for {}", text.empty() ? "" : "; ", dataset.num_documents(), dataset.num_tokens(),
+                          static_cast<int>(dataset.type()), source.first_token, source.num_tokens);
+      std::uint64_t hash = 14695981039346656037u;  // FNV-1a over tokens spread through the source
+      const std::int64_t stride = std::max<std::int64_t>(1, source.num_tokens / kFingerprintTokens);
+      for (std::int64_t i = 0; i < source.num_tokens; i += stride) {
+        std::int32_t token = 0;
+        dataset.copy_tokens(source.first_token + i, 1, std::numeric_limits<std::int32_t>::max(), &token, 1);
+        hash = (hash ^ static_cast<std::uint64_t>(token)) * 1099511628211u;
+      }
+      text += fmt::format(", content {:016x}", hash);
+    }
+  }
+  return text;
 }
 
 BatchLoader train_loader(const RunInputs& inputs) { return make_loader(inputs.plan, inputs.sources.train, train_order(inputs.plan)); }

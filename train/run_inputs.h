@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "data/batch_loader.h"
@@ -15,11 +16,27 @@ struct RunInputs {
   RunPlan plan;
   TokenSources sources;
   std::vector<std::int32_t> token_bytes;  // of every token's text; empty without a tokenizer
-  std::optional<int> first_core;          // of rank 0 when ranks are pinned
+  int busy_cores = 1;                     // of all nodes together, when all ranks work
+  std::optional<int> first_core;          // of this process's first rank, when ranks are pinned
+};
+
+// The ranks that this process prepares for: all of them as threads, or itself as one of a job.
+struct RunPlace {
+  int world_size = 0;    // 0: no launcher, the degrees say how many ranks there are
+  int first_local = 0;   // this process's first rank among the ranks of its node
+  int nodes = 1;
+  int local_ranks = 0;   // of the node, which share its memory and cores; 0: all ranks
+  bool reads_all = true; // false: another process of the node looks through the data ahead of the run
 };
 
 // Everything that can be known without a rank; refuses what cannot be trained on. ConfigError, DataError, StorageError.
-RunInputs prepare_run(const TrainConfig& config);
+RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine);
+
+// Ranks that the configuration's degrees ask for; "auto" counts as one.
+std::int64_t ranks_of(const ParallelConfig& parallel);
+
+// What identifies the data of a run, whatever its paths: sizes, types, and some content of every source. For comparison between ranks.
+std::string data_fingerprint(const TokenSources& sources);
 
 // Loaders of one rank.
 BatchLoader train_loader(const RunInputs& inputs);

@@ -1,34 +1,52 @@
 #include "train/trainer.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <memory>
+#include <optional>
 
 #include "device/cpu/cpu_device.h"
+#include "parallel/launcher.h"
 #include "parallel/thread_world.h"
+#include "train/machine.h"
+#include "train/process_rank.h"
 #include "train/rank_loop.h"
 #include "train/run_inputs.h"
+#include "train/stop_request.h"
 
 namespace trident {
+namespace {
 
-void refuse_launcher() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    const char* value = std::getenv(name);
-    if (value == nullptr || std::atoi(value) <= 1) continue;
-    throw ConfigError(fmt::format("{} = {}: started by a launcher as one of several processes; this build runs its ranks as threads, start "
-                                  "`trident train` once, without mpirun or srun -n", name, value));
-  }
-}
-
-void run_training(const TrainConfig& config, const TrainOutput& output) {
-  const RunInputs inputs = prepare_run(config);
+void run_as_threads(const TrainConfig& config, const TrainOutput& output) {
+  const StopRequest stop;
+  const RunInputs inputs = prepare_run(config, RunPlace(), cpu_machine_facts(static_cast<int>(ranks_of(config.parallel))));
   const int threads = static_cast<int>(config.run.threads_per_rank);
+  std::atomic<int> stopped_by{0};  // the same on every rank
   ThreadWorld world(inputs.plan.world_size());
   run_thread_ranks(world, [&](int rank) {
     CpuDeviceOptions options;
     options.threads_per_rank = threads;
     if (inputs.first_core) options.first_core = *inputs.first_core + rank * threads;
     CpuDevice device(world.doorbell(rank), options);
-    RankLoop(inputs, output, device, world.communicator(rank, device.progress())).run();
+    RankServices services;
+    services.stop = &stop;
+    stopped_by = RankLoop(inputs, output, device, world.communicator(rank, device.progress()), services).run();
   });
+  if (stopped_by != 0) throw stopped_by_signal(stopped_by);
+}
+
+}  // namespace
+
+void run_training(const std::function<TrainConfig()>& read_config, const TrainOutput& output) {
+  const Launcher launcher = detect_launcher([](const char* name) { return std::getenv(name); });
+  switch (launcher.kind) {
+    case Launcher::Kind::kNone: return run_as_threads(read_config(), output);
+    case Launcher::Kind::kMpi: return run_as_process(launcher, read_config, output);
+    case Launcher::Kind::kPlainSrun:
+      throw ConfigError(fmt::format("srun started {} processes that do not know of each other; use srun --mpi=pmix, or srun -n 1 for ranks as threads",
+                                    launcher.processes));
+  }
 }
 
 }  // namespace trident

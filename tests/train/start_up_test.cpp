@@ -1,0 +1,185 @@
+#include "train/start_up.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "train/train_config.h"
+
+namespace trident {
+namespace {
+
+// An exchange between threads that stand for processes.
+class Meeting {
+ public:
+  explicit Meeting(int ranks) : texts_(static_cast<std::size_t>(ranks)) {}
+
+  std::vector<std::string> exchange(int rank, const std::string& mine) {
+    std::unique_lock lock(mutex_);
+    texts_[static_cast<std::size_t>(rank)] = mine;
+    const int round = round_;
+    if (++arrived_ == static_cast<int>(texts_.size())) {
+      arrived_ = 0;
+      ++round_;
+      result_ = texts_;
+      everyone_.notify_all();
+    }
+    everyone_.wait(lock, [&] { return round_ != round; });
+    return result_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable everyone_;
+  std::vector<std::string> texts_, result_;
+  int arrived_ = 0, round_ = 0;
+};
+
+struct Ended {
+  int code = 0;
+  bool silent = false;
+  std::string message;
+};
+
+// What becomes of every rank that runs `body(rank, exchange)`.
+template <class Body> std::vector<Ended> on_ranks(int ranks, Body body) {
+  Meeting meeting(ranks);
+  std::vector<Ended> ended(static_cast<std::size_t>(ranks));
+  std::vector<std::jthread> threads;
+  for (int r = 0; r < ranks; ++r) {
+    threads.emplace_back([&, r] {
+      Ended& mine = ended[static_cast<std::size_t>(r)];
+      try {
+        body(r, [&, r](const std::string& text) { return meeting.exchange(r, text); });
+      } catch (const ReportedElsewhere& error) {
+        mine = {static_cast<int>(error.code()), true, error.what()};
+      } catch (const Error& error) {
+        mine = {static_cast<int>(error.code()), false, error.what()};
+      }
+    });
+  }
+  threads.clear();
+  return ended;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+StartUpFacts facts(const std::string& host, const std::string& config = "{\"parallel\":{\"tensor\":2},\"precision\":{\"compute\":\"auto\"}}") {
+  return {host, "0123456789abcdef0123", "avx512 with AVX512-BF16", config, {true, "2 cores", 1000}};
+}
+
+TEST(StartUp, FactsSurviveTheExchange) {
+  StartUpFacts f = facts("n\"1\"");
+  const StartUpFacts g = start_up_facts_from(to_text(f));
+  EXPECT_EQ(g.host, f.host);
+  EXPECT_EQ(g.build, f.build);
+  EXPECT_EQ(g.instruction_set, f.instruction_set);
+  EXPECT_EQ(g.config, f.config);
+  EXPECT_EQ(g.machine.fast_bf16, f.machine.fast_bf16);
+  EXPECT_EQ(g.machine.memory_per_rank, f.machine.memory_per_rank);
+}
+
+TEST(StartUp, ThisProcessHasAnIdAndAHost) {
+  EXPECT_GE(build_id().size(), 16u) << "linked without a build id: builds could not be told apart";
+  EXPECT_FALSE(host_name().empty());
+}
+
+TEST(StartUp, NobodyEndsWhereAllSucceed) {
+  for (const Ended& e : on_ranks(3, [](int r, const ExchangeTexts& exchange) { run_together(exchange, r, [] {}); })) EXPECT_EQ(e.code, 0);
+}
+
+TEST(StartUp, OneRanksErrorEndsAll) {
+  const auto ended = on_ranks(4, [](int r, const ExchangeTexts& exchange) {
+    run_together(exchange, r, [&] {
+      if (r == 2) throw DataError("corpus.bin: not there; run trident data prepare");
+    });
+  });
+  for (std::size_t r = 0; r < 4; ++r) {
+    EXPECT_EQ(ended[r].code, 65) << r;
+    EXPECT_EQ(ended[r].silent, r != 0) << r;
+  }
+  EXPECT_TRUE(contains(ended[0].message, "rank 2 (" + host_name() + "): corpus.bin")) << ended[0].message;
+}
+
+TEST(StartUp, WhatAllSayIsSaidOnceWithoutANumber) {
+  const auto ended =
+      on_ranks(3, [](int r, const ExchangeTexts& exchange) { run_together(exchange, r, [] { throw ConfigError("run.steps = -1: no"); }); });
+  EXPECT_EQ(ended[0].message, "run.steps = -1: no");
+  EXPECT_EQ(ended[0].code, 64);
+  EXPECT_TRUE(ended[1].silent && ended[2].silent);
+}
+
+TEST(StartUp, SeveralErrorsAreCounted) {
+  const auto ended = on_ranks(4, [](int r, const ExchangeTexts& exchange) {
+    run_together(exchange, r, [&] {
+      if (r > 0) throw StorageError("disk " + std::to_string(r));
+    });
+  });
+  EXPECT_TRUE(contains(ended[0].message, "rank 1 ")) << ended[0].message;
+  EXPECT_TRUE(contains(ended[0].message, "and 2 more")) << ended[0].message;
+  EXPECT_EQ(ended[3].code, 74);
+}
+
+TEST(StartUp, ConfigurationsThatDifferAreNamed) {
+  const auto ended = on_ranks(3, [](int r, const ExchangeTexts& exchange) {
+    compare_start_up(exchange, r, facts(r == 2 ? "n2" : "n1", r == 2 ? "{\"parallel\":{\"tensor\":4}}" : "{\"parallel\":{\"tensor\":2}}"));
+  });
+  EXPECT_EQ(ended[0].message,
+            "different configurations: parallel.tensor is 2 on rank 0 (n1) and 4 on rank 2 (n2); start all ranks with the same configuration");
+  for (std::size_t r = 0; r < 3; ++r) EXPECT_EQ(ended[r].code, 64);
+  EXPECT_TRUE(ended[1].silent && ended[2].silent);
+}
+
+TEST(StartUp, AKeyThatOnlyOneHasIsNamed) {
+  const auto lines = start_up_conflicts({facts("a", "{\"x\":{\"y\":1}}"), facts("b", "{\"x\":{\"y\":1,\"z\":[2]}}")});
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(contains(lines[0], "x.z is nothing on rank 0 (a) and [2] on rank 1 (b)")) << lines[0];
+}
+
+TEST(StartUp, AnotherBuildIsNamed) {
+  std::vector<StartUpFacts> ranks = {facts("n1"), facts("n1"), facts("n2"), facts("n2")};
+  ranks[2].build = ranks[3].build = "fedcba9876543210";
+  const auto lines = start_up_conflicts(ranks);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(contains(lines[0], "0123456789ab on ranks 0-1 (n1); fedcba987654 on ranks 2-3 (n2)")) << lines[0];
+}
+
+TEST(StartUp, AMixedSetOfProcessors) {
+  std::vector<StartUpFacts> ranks = {facts("n1"), facts("n2"), facts("n1")};
+  EXPECT_TRUE(start_up_warnings(ranks).empty());
+  ranks[1].instruction_set = "avx2";
+  ASSERT_EQ(start_up_warnings(ranks).size(), 1u);
+  EXPECT_TRUE(contains(start_up_warnings(ranks)[0], "avx2 on rank 1 (n2)")) << start_up_warnings(ranks)[0];
+  EXPECT_TRUE(contains(start_up_warnings(ranks)[0], "on ranks 0,2 (n1)")) << start_up_warnings(ranks)[0];
+  EXPECT_TRUE(start_up_conflicts(ranks).empty()) << "both have bf16";
+
+  ranks[1].machine.fast_bf16 = false;
+  ASSERT_EQ(start_up_conflicts(ranks).size(), 1u);
+  EXPECT_TRUE(contains(start_up_conflicts(ranks)[0], "precision.compute = auto")) << start_up_conflicts(ranks)[0];
+  for (StartUpFacts& f : ranks) f.config = "{\"precision\":{\"compute\":\"bf16\"}}";
+  EXPECT_TRUE(start_up_conflicts(ranks).empty()) << "said, not guessed";
+}
+
+TEST(StartUp, ThePlanCountsOnTheWeakest) {
+  std::vector<StartUpFacts> ranks = {facts("n1"), facts("n2")};
+  ranks[1].machine.memory_per_rank = 10;
+  EXPECT_TRUE(weakest(ranks).fast_bf16);
+  EXPECT_EQ(weakest(ranks).memory_per_rank, 10);
+  ranks[1].machine.fast_bf16 = false;
+  EXPECT_FALSE(weakest(ranks).fast_bf16);
+}
+
+TEST(StartUp, TensorGroupsThatSpanNodesAreWarnedAbout) {
+  const ProcessGrid grid(ParallelDegrees{.tensor = 4, .context = 1, .data = 2, .pipeline = 1});
+  const std::vector<StartUpFacts> hosts = {facts("n1"), facts("n1"), facts("n1"), facts("n1"), facts("n2"), facts("n2"), facts("n2"), facts("n2")};
+  EXPECT_EQ(topology_warning(grid, {0, 0, 0, 0, 1, 1, 1, 1}, hosts), "");
+  const std::string warning = topology_warning(grid, {0, 0, 0, 1, 1, 1, 1, 1}, hosts);
+  EXPECT_TRUE(contains(warning, "1 of 2 tensor-parallel groups span nodes (ranks 0-3 (n1))")) << warning;
+  const std::string spread = topology_warning(grid, {0, 1, 0, 1, 0, 1, 0, 1}, hosts);
+  EXPECT_TRUE(contains(spread, "2 of 2 tensor-parallel groups")) << spread;
+}
+
+}  // namespace
+}  // namespace trident

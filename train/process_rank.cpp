@@ -1,0 +1,154 @@
+#include "train/process_rank.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "device/cpu/cpu_device.h"
+#include "parallel/lifeline.h"
+#include "parallel/process_world.h"
+#include "parallel/shared_world.h"
+#include "train/machine.h"
+#include "train/rank_loop.h"
+#include "train/run_inputs.h"
+#include "train/start_up.h"
+#include "train/stop_request.h"
+
+namespace trident {
+namespace {
+
+constexpr double kVerdictSeconds = 3;  // a rank that noticed a failure waits as long for the line that says whose it was
+
+int count_nodes(const std::vector<int>& nodes) { return 1 + *std::max_element(nodes.begin(), nodes.end()); }
+
+StartUpFacts facts_of_this_process(const TrainConfig& config, const ProcessWorld& world) {
+  const CpuFeatures features = detect_cpu_features();
+  StartUpFacts facts;
+  facts.host = host_name();
+  facts.build = build_id();
+  facts.machine = cpu_machine_facts(world.local_size());
+  facts.instruction_set = fmt::format("{}{}", to_string(features.level),
+                                      !facts.machine.fast_bf16 ? "" : features.amx_bf16 ? " with AMX bf16" : " with AVX512-BF16");
+  facts.config = to_json_text(to_json(config));
+  return facts;
+}
+
+// The job of this process, from joining to what every rank agreed on.
+class ProcessRank {
+ public:
+  ProcessRank(const Launcher& launcher, const TrainOutput& output) : output_(output), logger_(output.log), world_(join_process_world()) {
+    if (world_->size() == launcher.processes) return;
+    throw ConfigError(fmt::format("{} started {} processes, the MPI library that trident was built with sees {}; start it with that library's mpirun",
+                                  launcher.description, launcher.processes, world_->size()));
+  }
+
+  void agree(const std::function<TrainConfig()>& read_config) {
+    TrainConfig config;
+    run_together(exchange(), world_->rank(), [&] { config = read_config(); });
+    facts_ = compare_start_up(exchange(), world_->rank(), facts_of_this_process(config, *world_));
+    const RunPlace place{world_->size(), world_->local_rank(), count_nodes(world_->nodes()), world_->local_size(), world_->local_rank() == 0};
+    run_together(exchange(), world_->rank(), [&] { inputs_ = prepare_run(config, place, weakest(facts_)); });
+    compare_data();
+    if (world_->rank() == 0) warn();
+  }
+
+  // The loop, with deaths noticed. Returns the signal that ended it, or 0.
+  int train() {
+    hold_lifeline();
+    try {
+      const int signal = run_loop();
+      world_->finish();
+      lifeline_->goodbye();
+      return signal;
+    } catch (const PeerFailure&) {
+      const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
+      if (verdict) throw ReportedElsewhere(static_cast<ExitCode>(verdict->exit_code), verdict->line);
+      throw;
+    } catch (const Error& error) {
+      if (lifeline_->report_failure(error.what(), static_cast<int>(error.code()))) throw ReportedElsewhere(error.code(), error.what());
+      throw;
+    } catch (const std::exception& error) {
+      if (lifeline_->report_failure(error.what(), static_cast<int>(ExitCode::kInternal))) throw ReportedElsewhere(ExitCode::kInternal, error.what());
+      throw;
+    }
+  }
+
+  int rank() const { return world_->rank(); }
+
+ private:
+  ExchangeTexts exchange() {
+    return [this](const std::string& mine) { return world_->all_gather(mine); };
+  }
+
+  void compare_data() {
+    const std::vector<std::string> prints = world_->all_gather(data_fingerprint(inputs_.sources));
+    for (std::size_t r = 1; r < prints.size(); ++r) {
+      if (prints[r] == prints[0]) continue;
+      const std::string message = fmt::format("the training data differs: {} ({}) reads {}; rank 0 ({}) reads {}; give all nodes the same files", r, facts_[r].host,
+                                              prints[r], facts_[0].host, prints[0]);
+      if (world_->rank() != 0) throw ReportedElsewhere(ExitCode::kData, message);
+      throw DataError(message);
+    }
+  }
+
+  void warn() {
+    for (const std::string& line : start_up_warnings(facts_)) logger_.warning("{}", line);
+    const std::string topology = topology_warning(inputs_.plan.grid, world_->nodes(), facts_);
+    if (!topology.empty()) logger_.warning("{}", topology);
+  }
+
+  void hold_lifeline() {
+    LifelineOptions options;
+    options.rank = world_->rank();
+    options.size = world_->size();
+    options.deputy = lifeline_deputy(world_->nodes());
+    options.host = facts_[static_cast<std::size_t>(world_->rank())].host;
+    options.print = [this](const std::string& line) { logger_.error("{}", line); };
+    options.on_failure = [this](const LifelineVerdict& verdict) { world_->fail(verdict.line); };
+    lifeline_.emplace(std::move(options));
+    lifeline_->connect(world_->all_gather(lifeline_->card()));
+  }
+
+  int run_loop() {
+    const StopRequest stop;
+    CpuDeviceOptions options;
+    options.threads_per_rank = static_cast<int>(inputs_.plan.config.run.threads_per_rank);
+    options.first_core = inputs_.first_core;
+    options.memory = [this](std::int64_t bytes, const std::string& name) { return world_->allocate(bytes, name); };
+    CpuDevice device(world_->doorbell(), options);
+    device.progress().set_wait_observer([this](double seconds, FunctionRef<std::string()> describe) {
+      lifeline_->board().set_waiting(describe(), seconds);
+    });
+    RankServices services;
+    services.stop = &stop;
+    services.board = &lifeline_->board();
+    services.inter_node_bytes = [this] { return world_->inter_node_bytes(); };
+    return RankLoop(inputs_, output_, device, world_->communicator(device.progress()), services).run();
+  }
+
+  const TrainOutput& output_;
+  Logger logger_;
+  std::unique_ptr<ProcessWorld> world_;
+  std::vector<StartUpFacts> facts_;
+  RunInputs inputs_;
+  std::optional<Lifeline> lifeline_;  // after the world: its thread wakes ranks through it
+};
+
+}  // namespace
+
+void run_as_process(const Launcher& launcher, const std::function<TrainConfig()>& read_config, const TrainOutput& output) {
+  ProcessRank self(launcher, output);
+  self.agree(read_config);
+  const int signal = self.train();
+  if (signal == 0) return;
+  if (self.rank() == 0) throw stopped_by_signal(signal);
+  throw ReportedElsewhere(static_cast<ExitCode>(exit_code_of_signal(signal)), "stopped");
+}
+
+Error stopped_by_signal(int signal) {
+  return Error(static_cast<ExitCode>(exit_code_of_signal(signal)),
+               fmt::format("stopped by {} at the end of a step; the model is not saved, this version writes no checkpoints", signal_name(signal)));
+}
+
+}  // namespace trident

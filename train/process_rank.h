@@ -1,0 +1,17 @@
+// This process as one rank of a job that mpirun or srun started.
+#pragma once
+
+#include <functional>
+
+#include "parallel/launcher.h"
+#include "train/trainer.h"
+
+namespace trident {
+
+// run_training() on one rank of several processes.
+void run_as_process(const Launcher& launcher, const std::function<TrainConfig()>& read_config, const TrainOutput& output);
+
+// What a run ends with that a signal stopped: its message says what became of the work.
+Error stopped_by_signal(int signal);
+
+}  // namespace trident
