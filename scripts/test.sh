@@ -4,7 +4,7 @@
 #   release        all tests
 #   asan           unit tests under the address and undefined-behaviour sanitizers
 #   tsan           tests of folders whose code runs on several threads, under the thread sanitizer
-# and before them layers, sizes and instruction sets. --full runs all tests under both sanitizers, clang-tidy on every file,
+# and before them layers, error messages, sizes and instruction sets. --full runs all tests under both sanitizers, clang-tidy on every file,
 # and the tests against planted bugs (docs/planted_bugs.md).
 # A failed test does not stop the others; a failed build does. The last line is CTest's closing line over all runs together.
 set -euo pipefail
@@ -51,8 +51,9 @@ labels() { echo "^(${1// /|})\$"; }
 
 if [[ $full == yes ]]; then scripts/install_packages.sh clang-tidy-19; else scripts/install_packages.sh; fi
 
-headline "layers and sizes"
+headline "layers, messages, sizes"
 scripts/check_layers || status=1
+scripts/troubleshooting --check || status=1
 scripts/size_report
 
 headline "release: all tests"
