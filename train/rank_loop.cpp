@@ -162,6 +162,15 @@ EvalResult RankLoop::evaluate() {
   return result;
 }
 
+// Collective.
+std::int64_t RankLoop::total_bytes_between_nodes() {
+  std::int64_t bytes = services_.inter_node_bytes ? services_.inter_node_bytes() : 0;
+  Stream& stream = trainer_.context().compute_stream();
+  trainer_.context().world().all_reduce(stream, TensorView(&bytes, DType::kI64, {1}), ReduceOp::kSum);
+  stream.synchronize();
+  return bytes;
+}
+
 void RankLoop::close() {
   set_phase(RunPhase::kFinishing);
   trainer_.drain();
@@ -169,6 +178,7 @@ void RankLoop::close() {
   summary_.updates = updates_;
   summary_.tokens = updates_ * plan_.tokens_per_step();
   summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
+  summary_.bytes_between_nodes = total_bytes_between_nodes();
   if (rank() != 0) return;
   console_->finish();
   for (const std::string& line : closing_lines(plan_, summary_)) console_->line(line);

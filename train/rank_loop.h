@@ -45,6 +45,7 @@ class RankLoop {
   bool is_logged(std::int64_t update) const;
   void log(const StepResult& result, double seconds);
   EvalResult evaluate();
+  std::int64_t total_bytes_between_nodes();
   void close();
 
   const RunInputs& inputs_;

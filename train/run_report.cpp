@@ -106,6 +106,7 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
     lines.push_back(fmt::format("bytes sent over {} per step, all ranks: formula {:.0f}, counted {:.0f}", to_string(static_cast<Axis>(a)), formula[a],
                                 summary.bytes_counted[a]));
   }
+  if (summary.bytes_between_nodes > 0) lines.push_back(fmt::format("bytes sent between nodes, whole run: {}", summary.bytes_between_nodes));
   lines.push_back(fmt::format("arena, largest rank: planned {} bytes, granted {} bytes", summary.planned_bytes, summary.granted_bytes));
   lines.push_back("run directory: " + plan.config.run.dir);
   return lines;
