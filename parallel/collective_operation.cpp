@@ -30,10 +30,22 @@ void CollectiveOperation::prepare(const CollectiveCall& call) {
                   call.in.num_elements()};
   out_ = call.out;
   in_ = call.in;
+  work_ = nullptr;
 }
 
-void CollectiveOperation::issue() {
+void CollectiveOperation::prepare_part(const CommFingerprint& whole, ConstTensorView operand, PeerWork& work) {
+  busy_ = true;
+  phase_ = Phase::kPrepared;
+  fingerprint_ = whole;
+  in_ = operand;
+  work_ = &work;
+}
+
+void CollectiveOperation::issue() { issue_as(*next_sequence_ + 1); }
+
+void CollectiveOperation::issue_as(std::uint64_t number) {
   sequence_ = (*next_sequence_)++;
+  number_ = number;
   phase_ = Phase::kIssued;
 }
 
@@ -61,6 +73,7 @@ bool CollectiveOperation::poll() {
 
 bool CollectiveOperation::is_inside_peers() const {
   if (is_inline()) return false;
+  if (work_ != nullptr) return true;
   return fingerprint_.operation != CommOperation::kBroadcast || group_->rank == root_;
 }
 
@@ -108,7 +121,7 @@ void CollectiveOperation::check_agreement_with(int rank) const {
   group_->world->raise(
       group_->seat(),
       fmt::format("{}: rank {} called {} as operation {} while rank {} called {}", group_->name, group_->world_rank_of(first),
-                  to_string(mine_first ? fingerprint_ : theirs), sequence_ + 1, group_->world_rank_of(second),
+                  to_string(mine_first ? fingerprint_ : theirs), number_, group_->world_rank_of(second),
                   to_string(mine_first ? theirs : fingerprint_)));
 }
 
@@ -122,6 +135,7 @@ void CollectiveOperation::find_sources() {
 void CollectiveOperation::move() {
   const SharedWorld::Touching touching(*group_->world, group_->seat());
   find_sources();
+  if (work_ != nullptr) return work_->work(group_->sources);
   const std::int64_t slice_bytes = in_.num_bytes() / group_->size();
   switch (fingerprint_.operation) {
     case CommOperation::kAllReduce:
@@ -176,7 +190,11 @@ void CollectiveOperation::finish() {
   if (reuse_awaited || !is_inline()) group_->ring_others();
 }
 
-void CollectiveOperation::move_alone() const { copy(out_.data(), in_.data(), in_.num_bytes()); }
+void CollectiveOperation::move_alone() {
+  if (work_ == nullptr) return copy(out_.data(), in_.data(), in_.num_bytes());
+  group_->sources[0] = in_.data();
+  work_->work(group_->sources);
+}
 
 std::string CollectiveOperation::missing(bool finished, std::uint64_t sequence) const {
   std::string names;
@@ -191,12 +209,13 @@ std::string CollectiveOperation::missing(bool finished, std::uint64_t sequence) 
 }
 
 std::string CollectiveOperation::describe() const {
-  const std::string call = fmt::format("{} #{} over {}", to_string(fingerprint_.operation), sequence_ + 1, group_->name);
+  const std::string call = fmt::format("{} #{} over {}", to_string(fingerprint_.operation), number_, group_->name);
   switch (phase_) {
     case Phase::kPrepared: return call + ": not issued";
     case Phase::kIssued:
       if (sequence_ < kSlots || slot_is_free()) return call + ": not started";
-      return fmt::format("{}: {} operation {}", call, missing(true, sequence_ - kSlots), sequence_ - kSlots + 1);
+      return fmt::format("{}: {} {}", call, missing(true, sequence_ - kSlots),
+                         work_ != nullptr ? "earlier operations" : fmt::format("operation {}", sequence_ - kSlots + 1));
     case Phase::kPosted: return fmt::format("{}: {}", call, missing(false, sequence_));
     case Phase::kMoved: return fmt::format("{}: {}", call, missing(true, sequence_));
   }

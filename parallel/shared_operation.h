@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,16 @@ struct SharedGroup {
   void ring_others() const;
 };
 
+// What a rank does with its peers' operands where that is only a part of a larger operation.
+class PeerWork {
+ public:
+  // operands: of the group's ranks, in order. Only this rank's own may be written.
+  virtual void work(std::span<const std::byte* const> operands) = 0;
+
+ protected:
+  ~PeerWork() = default;
+};
+
 // all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier. Protocol: shared_world.h.
 class CollectiveOperation final : public CommunicatorOperation {
  public:
@@ -39,7 +50,11 @@ class CollectiveOperation final : public CommunicatorOperation {
 
   // `call.in` is what peers may read.
   void prepare(const CollectiveCall& call);
+  // A part of a larger operation, which `whole` describes to peers: each rank does its `work` while all may read its `operand`.
+  void prepare_part(const CommFingerprint& whole, ConstTensorView operand, PeerWork& work);
   void issue() override;
+  // Issues it as operation `number` in messages to users.
+  void issue_as(std::uint64_t number);
   bool poll() override;
   std::string describe() const override;
 
@@ -60,17 +75,18 @@ class CollectiveOperation final : public CommunicatorOperation {
   void reduce_and_spread();
   void copy_slices(std::int64_t source_offset);
   void finish();
-  void move_alone() const;
+  void move_alone();
   std::string missing(bool finished, std::uint64_t sequence) const;
 
   SharedGroup* group_;
   std::uint64_t* next_sequence_;
   Phase phase_ = Phase::kPrepared;
-  std::uint64_t sequence_ = 0;
+  std::uint64_t sequence_ = 0, number_ = 0;
   int root_ = -1;
   CommFingerprint fingerprint_;
   TensorView out_;
   ConstTensorView in_;
+  PeerWork* work_ = nullptr;
 };
 
 // One side of a message between two ranks; the receiver copies straight from the sender's buffer.

@@ -40,13 +40,10 @@ void WireCollective::prepare_part(const CollectiveCall& call, const CommFingerpr
   positions_ = positions;
 }
 
-void WireCollective::issue() {
-  const std::uint64_t sequence = group_->collectives.next++;
-  issue_as(sequence, sequence + 1);
-}
+void WireCollective::issue() { issue_as(group_->collectives.next + 1); }
 
-void WireCollective::issue_as(std::uint64_t sequence, std::uint64_t number) {
-  sequence_ = sequence;
+void WireCollective::issue_as(std::uint64_t number) {
+  sequence_ = group_->collectives.next++;
   header_ = {fingerprint_, number, group_->world_rank()};
   phase_ = Phase::kIssued;
 }

@@ -41,7 +41,8 @@ void Transfer::advance(WireEnd& end, Direction direction, int peer, std::int32_t
   }
 }
 
-WireGroup::WireGroup(std::shared_ptr<WireEnd> end, std::string name, int rank, std::vector<int> world_ranks, std::int32_t channel)
+WireGroup::WireGroup(std::shared_ptr<WireEnd> end, std::string name, int rank, std::vector<int> world_ranks, std::int32_t channel,
+                     Staging staging)
     : sends(world_ranks.size()),
       recvs(world_ranks.size()),
       peers(world_ranks.size()),
@@ -52,8 +53,8 @@ WireGroup::WireGroup(std::shared_ptr<WireEnd> end, std::string name, int rank, s
       world_ranks_(std::move(world_ranks)),
       channel_(channel),
       chunk_bytes_(trident::chunk_bytes(end_->options, size())),
-      staging_(new std::byte[static_cast<std::size_t>(staging_bytes())]) {}
+      staging_(allocate_host(staging == Staging::kNone ? 0 : staging_bytes(), name_ + " (messages)")) {}
 
-std::byte* WireGroup::staging_of(int r) const { return staging_.get() + Transfer::kWindow * chunk_bytes_ * (r < rank_ ? r : r - 1); }
+std::byte* WireGroup::staging_of(int r) const { return staging_.data() + Transfer::kWindow * chunk_bytes_ * (r < rank_ ? r : r - 1); }
 
 }  // namespace trident

@@ -7,11 +7,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/check.h"
+#include "device/buffer.h"
 #include "device/cpu/cpu_stream.h"
 #include "parallel/comm_operation.h"
 #include "parallel/message_options.h"
@@ -28,6 +30,8 @@ struct WireEnd {
   Progress* progress = nullptr;
   MessageOptions options{};
   std::int32_t next_channel = 0;  // no communicator of this rank uses it or a higher one
+  std::vector<int> nodes{};        // of every world rank
+  std::function<Buffer(std::int64_t bytes, const std::string& name)> allocate{};  // memory that the ranks of the node can reach
 
   bool test(Wire::Request request) {
     if (!wire->test(request)) return false;
@@ -74,8 +78,10 @@ class WireGroup {
  public:
   static constexpr std::int32_t kChannels = 3;  // collectives, messages, and collectives between equal members of nodes
 
-  // Collectives travel on `channel`, messages on the next.
-  WireGroup(std::shared_ptr<WireEnd> end, std::string name, int rank, std::vector<int> world_ranks, std::int32_t channel);
+  // Collectives travel on `channel`, messages on the next. Without staging there are no reductions.
+  enum class Staging : std::uint8_t { kNone, kBounded };
+  WireGroup(std::shared_ptr<WireEnd> end, std::string name, int rank, std::vector<int> world_ranks, std::int32_t channel,
+            Staging staging = Staging::kBounded);
 
   const std::string& name() const { return name_; }
   int rank() const { return rank_; }
@@ -88,10 +94,10 @@ class WireGroup {
   const std::shared_ptr<WireEnd>& shared_end() const { return end_; }
   Wire& wire() const { return *end_->wire; }
   bool test(Wire::Request request) const { return end_->test(request); }
-  // Elements of a piece of a summand, and the bytes that two such pieces of every peer take.
+  // Elements of a piece of a summand, and the bytes that pieces of all peers take.
   std::int64_t piece_elements(DType dtype) const { return chunk_bytes_ / size_of(dtype); }
   std::int64_t chunk_bytes() const { return chunk_bytes_; }
-  std::int64_t staging_bytes() const { return 2 * chunk_bytes_ * (size() - 1); }
+  std::int64_t staging_bytes() const { return Transfer::kWindow * chunk_bytes_ * (size() - 1); }
   std::byte* staging_of(int r) const;
 
   void throw_if_failed() const { end_->node->throw_if_failed(end_->seat); }
@@ -132,7 +138,7 @@ class WireGroup {
   std::vector<int> world_ranks_;
   std::int32_t channel_;
   std::int64_t chunk_bytes_;
-  std::unique_ptr<std::byte[]> staging_;  // touched when first used
+  Buffer staging_;  // touched when first used
 };
 
 }  // namespace trident

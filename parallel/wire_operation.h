@@ -26,8 +26,8 @@ class WireCollective final : public CommunicatorOperation {
   // negative. A rank without a slice receives or sends none. `positions` outlives the operation; null: slice r is number r.
   void prepare_part(const CollectiveCall& call, const CommFingerprint& whole, std::int64_t slice, const int* positions);
   void issue() override;
-  // With a sequence number that was drawn before, as operation `number` in messages to users.
-  void issue_as(std::uint64_t sequence, std::uint64_t number);
+  // Issues it as operation `number` in messages to users.
+  void issue_as(std::uint64_t number);
   bool poll() override;
   std::string describe() const override;
 

@@ -13,6 +13,7 @@ namespace trident::conformance {
 struct Case {
   RankLauncher launch;
   int ranks;
+  std::vector<int> nodes{};  // of every rank, if their sums are taken node by node
 };
 
 class CommunicatorConformance : public testing::TestWithParam<Case> {
@@ -238,7 +239,8 @@ TEST_P(CommunicatorConformance, SplitByColorAndKey) {
   });
 }
 
-// Sums in rank order, f32 accumulation and one rounding: the bits of the plain loop, on every rank.
+// Sums in rank order, f32 accumulation and one rounding: the bits of the plain loop, on every rank. Ranks of several nodes: the bits of
+// that loop over each node's ranks and then over the nodes.
 TEST_P(CommunicatorConformance, SumsHaveTheBitsOfTheRankOrderLoop) {
   const auto random = [](int rank, std::int64_t i) {
     const auto u = static_cast<std::uint32_t>(rank * 7919 + i * 104729 + 12345) * 2654435761u;
@@ -251,10 +253,18 @@ TEST_P(CommunicatorConformance, SumsHaveTheBitsOfTheRankOrderLoop) {
         const auto element = [&](int r, std::int64_t i) {
           return dtype == DType::kBF16 ? to_float(to_bf16(random(r, i))) : random(r, i);
         };
+        const auto rounded = [&](float x) { return dtype == DType::kBF16 ? to_float(to_bf16(x)) : x; };
+        const std::vector<int> nodes = GetParam().nodes.empty() ? std::vector<int>(static_cast<std::size_t>(n)) : GetParam().nodes;
         const auto expected = [&](std::int64_t i) {
-          float sum = element(0, i);
-          for (int r = 1; r < n; ++r) sum += element(r, i);
-          return static_cast<double>(dtype == DType::kBF16 ? to_float(to_bf16(sum)) : sum);
+          std::vector<float> sums;  // of the nodes
+          for (int r = 0; r < n; ++r) {
+            const int node = nodes[static_cast<std::size_t>(r)];
+            if (node == static_cast<int>(sums.size())) sums.push_back(element(r, i));
+            else sums[static_cast<std::size_t>(node)] += element(r, i);
+          }
+          float sum = rounded(sums[0]);
+          for (std::size_t node = 1; node < sums.size(); ++node) sum += rounded(sums[node]);
+          return static_cast<double>(rounded(sum));
         };
         Values whole(dtype, n * count, [&](auto i) { return element(rank, i); }), slice(dtype, count);
         c.world.reduce_scatter(c.compute, slice.view(), whole.view(), ReduceOp::kSum);

@@ -1,20 +1,44 @@
-// The conformance suite on ranks that share no memory, with whole operands in one piece and with tiny ones.
+// The conformance suite on ranks of several nodes: each on its own, several together, unequally many; with operands in one piece and
+// in tiny ones.
 #include "tests/parallel/communicator_conformance.h"
 #include "tests/parallel/node_ranks.h"
 
 namespace trident::conformance {
 namespace {
 
-Case apart(int ranks, const MessageOptions& options = {}) { return {launch_on_nodes({equal_nodes(ranks, 1), options}), ranks}; }
+constexpr MessageOptions kTinyPieces{.chunk_bytes = 520, .staging_bytes = 1 << 12, .small_bytes = 64, .message_bytes = 3000};
+constexpr MessageOptions kNothingIsSmall{.small_bytes = 0};
 
-std::string name(const testing::TestParamInfo<Case>& info) { return std::to_string(info.param.ranks) + "ranks"; }
+Case on(std::vector<int> nodes, const MessageOptions& options = {}) {
+  const int ranks = static_cast<int>(nodes.size());
+  return {launch_on_nodes({nodes, options}), ranks, nodes};
+}
 
-constexpr MessageOptions kTinyPieces{.chunk_bytes = 520, .staging_bytes = 1 << 20, .small_bytes = 64, .message_bytes = 3000};
+std::string name(const testing::TestParamInfo<Case>& info) {
+  std::string text = "nodes";
+  for (const int node : info.param.nodes) text += std::to_string(node);
+  return text;
+}
 
 }  // namespace
 
-INSTANTIATE_TEST_SUITE_P(Messages, CommunicatorConformance, testing::Values(apart(1), apart(2), apart(3), apart(4), apart(8)), name);
+INSTANTIATE_TEST_SUITE_P(Messages, CommunicatorConformance,
+                         testing::Values(on(equal_nodes(1, 1)), on(equal_nodes(2, 1)), on(equal_nodes(3, 1)), on(equal_nodes(4, 1)),
+                                         on(equal_nodes(8, 1))),
+                         name);
 
-INSTANTIATE_TEST_SUITE_P(TinyMessages, CommunicatorConformance, testing::Values(apart(2, kTinyPieces), apart(3, kTinyPieces)), name);
+INSTANTIATE_TEST_SUITE_P(TinyMessages, CommunicatorConformance,
+                         testing::Values(on(equal_nodes(2, 1), kTinyPieces), on(equal_nodes(3, 1), kTinyPieces)), name);
+
+INSTANTIATE_TEST_SUITE_P(OneNode, CommunicatorConformance, testing::Values(on(equal_nodes(1, 3))), name);
+
+INSTANTIATE_TEST_SUITE_P(Nodes, CommunicatorConformance,
+                         testing::Values(on(equal_nodes(2, 2)), on(equal_nodes(2, 4), kNothingIsSmall), on(equal_nodes(4, 2)),
+                                         on({0, 1, 0, 1}), on({0, 0, 0, 1}), on({0, 1, 1, 2}), on({0, 0, 1, 1, 1, 1, 1}, kNothingIsSmall)),
+                         name);
+
+INSTANTIATE_TEST_SUITE_P(TinyPiecesOfNodes, CommunicatorConformance,
+                         testing::Values(on(equal_nodes(2, 2), kTinyPieces), on({0, 0, 0, 1, 1}, kTinyPieces), on({0, 1, 1, 2}, kTinyPieces)),
+                         name);
 
 }  // namespace trident::conformance
