@@ -148,7 +148,9 @@ class MpiWorld final : public ProcessWorld {
   std::int64_t inter_node_bytes() const override { return wire_.bytes_sent(); }
 
   std::unique_ptr<Communicator> communicator(Progress& progress) override {
-    return make_world_communicator(shared_, node_.rank, progress);
+    if (node_.size == world_.size) return make_world_communicator(shared_, rank(), progress);
+    const auto allocate = [this](std::int64_t bytes, const std::string& name) { return this->allocate(bytes, name); };
+    return make_node_world({rank(), nodes_, &shared_, &wire_, allocate}, progress);
   }
 
   void finish() override {
