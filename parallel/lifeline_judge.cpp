@@ -37,7 +37,7 @@ std::string where(const LifelineRank& rank) {
   std::string text = fmt::format("in {}", to_string(status.phase));
   if (status.step > 0) text += fmt::format(", step {}", status.step);
   if (status.sequence > 0)
-    text += fmt::format(", last in {} #{} over {}", field_text(status.operation), status.sequence, field_text(status.communicator));
+    text += fmt::format(", last entered {} #{} over {}", field_text(status.operation), status.sequence, field_text(status.communicator));
   if (status.waiting[0] != '\0') text += fmt::format(", waiting {:.1f} s in {}", status.waited_seconds, field_text(status.waiting));
   else if (rank.idle_seconds > kIdleSeconds) text += fmt::format(", without progress for {:.0f} s", rank.idle_seconds);
   return text;

@@ -408,11 +408,12 @@ void LifelineThread::pronounce(const LifelineVerdict& verdict) {
   changed_.notify_all();
 }
 
-// Nothing is left to send; after a verdict everybody has heard it.
+// Nothing is left to send; after a verdict everybody who can hear has heard it.
 bool LifelineThread::may_end() const {
   return std::all_of(links_.begin(), links_.end(), [&](const auto& entry) {
-    const auto& [rank, link] = entry;
-    return !link.channel.has_unsent() && (!exit_at_ || !is_listener() || judge_.peers().at(rank).finished);
+    const LifelineRank& peer = judge_.peers().at(entry.first);
+    const bool knows = !exit_at_ || !is_listener() || peer.finished || peer.trouble == LifelineTrouble::kSilent;
+    return knows && !entry.second.channel.has_unsent();
   });
 }
 

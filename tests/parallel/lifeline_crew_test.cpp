@@ -1,0 +1,252 @@
+// Lifelines of one process, one thread each for connecting: what holds without anybody's death.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "core/check.h"
+#include "parallel/lifeline.h"
+#include "parallel/lifeline_dial.h"
+#include "parallel/shared_world.h"
+
+namespace trident {
+namespace {
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const CommunicationError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+struct Crew {
+  explicit Crew(int size, const std::function<void(LifelineOptions&)>& tune = {}) : woken(static_cast<std::size_t>(size)) {
+    for (int r = 0; r < size; ++r) {
+      LifelineOptions options;
+      options.rank = r;
+      options.size = size;
+      options.host = "h";
+      options.heartbeat_seconds = 0.2;
+      options.silence_seconds = 5;
+      options.grace_seconds = 100;  // it would be the end of the test's process
+      options.print = [this](const std::string& line) {
+        const std::lock_guard lock(mutex);
+        printed.push_back(line);
+      };
+      options.on_failure = [this, r](const LifelineVerdict&) { woken[static_cast<std::size_t>(r)] = true; };
+      if (tune) tune(options);
+      lifelines.push_back(std::make_unique<Lifeline>(options));
+    }
+  }
+  std::vector<std::string> cards() const {
+    std::vector<std::string> all;
+    for (const auto& lifeline : lifelines) all.push_back(lifeline->card());
+    return all;
+  }
+  // Connects the ranks from `first` on; every rank's error.
+  std::vector<std::string> connect(std::size_t first = 0) {
+    std::vector<std::string> errors(lifelines.size());
+    std::vector<std::thread> threads;
+    for (std::size_t r = first; r < lifelines.size(); ++r)
+      threads.emplace_back([&, r] { errors[r] = error_of([&] { lifelines[r]->connect(cards()); }); });
+    for (std::thread& thread : threads) thread.join();
+    return errors;
+  }
+
+  std::mutex mutex;
+  std::vector<std::string> printed;
+  std::vector<std::atomic<bool>> woken;
+  std::vector<std::unique_ptr<Lifeline>> lifelines;
+};
+
+std::size_t open_descriptors() {
+  const auto entries = std::filesystem::directory_iterator("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(std::filesystem::begin(entries), std::filesystem::end(entries)));
+}
+
+TEST(LifelineCrew, OnlyHubAndDeputyListen) {
+  Crew crew(4, [](LifelineOptions& options) { options.deputy = 2; });
+  const std::vector<std::string> cards = crew.cards();
+  EXPECT_NE(cards[0], "");
+  EXPECT_EQ(cards[1], "");
+  EXPECT_NE(cards[2], "");
+  EXPECT_EQ(cards[3], "");
+  EXPECT_EQ(crew.connect(), std::vector<std::string>(4, "no error"));
+  for (const auto& lifeline : crew.lifelines) lifeline->goodbye();
+}
+
+TEST(LifelineCrew, LeavesNoDescriptorBehind) {
+  const std::size_t before = open_descriptors();
+  {
+    Crew crew(5);
+    ASSERT_EQ(crew.connect(), std::vector<std::string>(5, "no error"));
+    EXPECT_GT(open_descriptors(), before + 5);
+    for (const auto& lifeline : crew.lifelines) lifeline->goodbye();
+  }
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST(LifelineCrew, AFailureReachesEverybodyButTheOneThatFailed) {
+  Crew crew(4);
+  ASSERT_EQ(crew.connect(), std::vector<std::string>(4, "no error"));
+  EXPECT_FALSE(crew.lifelines[1]->wait_for_verdict(0));
+  EXPECT_TRUE(crew.lifelines[2]->report_failure("no more data", 65));
+  for (std::size_t r = 0; r < 4; ++r) {
+    const auto verdict = crew.lifelines[r]->wait_for_verdict(10);
+    ASSERT_TRUE(verdict) << r;
+    EXPECT_EQ(verdict->exit_code, 65);
+    EXPECT_EQ(verdict->line, crew.printed.at(0));
+    EXPECT_EQ(crew.woken[r], r != 2) << r;
+  }
+  EXPECT_EQ(crew.printed.size(), 1u);
+  EXPECT_TRUE(contains(crew.printed[0], " failed: no more data; in starting; ranks 0, 1, 3 not waiting; exit code 65 on all ranks"));
+}
+
+TEST(LifelineCrew, AnUnconnectedOneHasNobodyToTell) {
+  Crew crew(2);
+  EXPECT_FALSE(crew.lifelines[0]->report_failure("early"));
+  EXPECT_FALSE(crew.lifelines[1]->report_failure("early"));
+}
+
+TEST(LifelineCrew, AJobOfOneNeedsNone) {
+  Crew crew(1);
+  EXPECT_EQ(crew.cards(), std::vector<std::string>{""});
+  EXPECT_EQ(crew.connect(), std::vector<std::string>{"no error"});
+  crew.lifelines[0]->board().set_step(3);
+  EXPECT_EQ(crew.lifelines[0]->board().read().step, 3);
+  EXPECT_FALSE(crew.lifelines[0]->report_failure("alone"));
+  EXPECT_FALSE(crew.lifelines[0]->wait_for_verdict(0));
+  crew.lifelines[0]->goodbye();
+}
+
+TEST(LifelineCrew, RanksThatDoNotCallAreNamed) {
+  Crew crew(5, [](LifelineOptions& options) { options.connect_seconds = 0.4; });
+  const std::vector<std::string> cards = crew.cards();
+  EXPECT_EQ(error_of([&] { crew.lifelines[0]->connect(cards); }),
+            "lifeline: rank 0 waited 0.4 s on host h for the calls of ranks 1-4; look at what they printed, and let TCP connections between the job's "
+            "hosts pass the firewall");
+}
+
+// A rank dies while others still connect: they learn it from connect().
+TEST(LifelineCrew, AVerdictDuringConnectEndsIt) {
+  Crew crew(4, [](LifelineOptions& options) { options.connect_seconds = 10; });
+  const std::vector<std::string> cards = crew.cards();
+  std::string hub_error;
+  std::thread hub([&] {
+    try {
+      crew.lifelines[0]->connect(cards);
+    } catch (const PeerFailure& error) {
+      hub_error = error.what();
+    }
+  });
+  crew.lifelines[3]->connect(cards);
+  EXPECT_TRUE(crew.lifelines[3]->report_failure("changed its mind"));
+  hub.join();
+  EXPECT_TRUE(contains(hub_error, "rank 3 (host h, pid")) << hub_error;
+  EXPECT_TRUE(contains(hub_error, " failed: changed its mind")) << hub_error;
+}
+
+// At the door: scanners, another job's ranks, a second caller under the same number. The job connects all the same.
+TEST(LifelineCrew, StrangersAreIgnored) {
+  Crew crew(3);
+  const LifelineCard card = parse_lifeline_card(crew.cards()[0]);
+  std::vector<std::unique_ptr<LifelineChannel>> strangers;
+  const auto call = [&] {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(card.port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    return std::make_unique<LifelineChannel>(FileDescriptor(fd));
+  };
+  for (int i = 0; i < 200; ++i) strangers.push_back(call());  // more than it keeps, and silent
+  for (int i = 0; i < 50; ++i) {
+    strangers.push_back(call());
+    const std::string garbage(1000, static_cast<char>(i));
+    [[maybe_unused]] const ssize_t sent = send(strangers.back()->fd(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
+  }
+  for (const int rank : {-1, 0, 3, 1000}) {
+    strangers.push_back(call());
+    strangers.back()->send(LifelineHello{card.token, rank, 1, {}});
+    strangers.back()->send(LifelineHeartbeat());
+  }
+  strangers.push_back(call());
+  strangers.back()->send(LifelineHello{{}, 1, 1, {}});  // of another job, and sure of itself
+  strangers.back()->send(LifelineHeartbeat());
+  strangers.push_back(call());
+  strangers.back()->send(LifelineHeartbeat());  // without an introduction
+  strangers.push_back(call());
+  strangers.back()->send(LifelineHello{card.token, 2, 1, {}});  // introduced as rank 2, which then calls by another way
+  strangers.back()->send(LifelineGoodbye());
+  EXPECT_EQ(crew.connect(), std::vector<std::string>(3, "no error"));
+  EXPECT_TRUE(crew.printed.empty());
+
+  // The door is closed now, and everybody outside has been sent away.
+  for (const auto& stranger : strangers) {
+    while (stranger->open()) {
+      stranger->receive();
+      while (stranger->next()) continue;
+      std::this_thread::yield();
+    }
+  }
+  LifelineHello mine, answer;
+  EXPECT_TRUE(contains(error_of([&] { dial_lifeline(card, 0, mine, 0.2, answer); }), "127.0.0.1: Connection refused"));
+  for (const auto& lifeline : crew.lifelines) lifeline->goodbye();
+}
+
+// They are for the threads that train and their handlers.
+TEST(LifelineCrew, SignalsPassTheLifelinesBy) {
+  Crew crew(3);
+  ASSERT_EQ(crew.connect(), std::vector<std::string>(3, "no error"));
+  sigset_t usr1, before, pending;
+  sigemptyset(&usr1);
+  sigaddset(&usr1, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &usr1, &before);
+  kill(getpid(), SIGUSR1);  // would end the process if any other thread took it
+  sigpending(&pending);
+  EXPECT_EQ(sigismember(&pending, SIGUSR1), 1);
+  int taken = 0;
+  sigwait(&usr1, &taken);
+  EXPECT_EQ(taken, SIGUSR1);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  for (const auto& lifeline : crew.lifelines) lifeline->goodbye();
+}
+
+TEST(LifelineCrew, NonsenseIsABug) {
+  LifelineOptions options;
+  options.rank = 2;
+  options.size = 2;
+  EXPECT_THROW(Lifeline{options}, InternalError);
+  options.rank = 0;
+  options.deputy = 0;
+  EXPECT_THROW(Lifeline{options}, InternalError);
+  options.deputy = 1;
+  options.silence_seconds = 2;
+  EXPECT_THROW(Lifeline{options}, InternalError);
+  Crew crew(2);
+  EXPECT_THROW(crew.lifelines[0]->connect({"one card"}), InternalError);
+}
+
+TEST(LifelineDeputy, SitsOnAnotherNodeWhereThereIsOne) {
+  EXPECT_EQ(lifeline_deputy({0}), 1);
+  EXPECT_EQ(lifeline_deputy({0, 0, 0}), 1);
+  EXPECT_EQ(lifeline_deputy({0, 0, 1, 1}), 2);
+  EXPECT_EQ(lifeline_deputy({0, 1, 0, 1}), 1);
+}
+
+}  // namespace
+}  // namespace trident

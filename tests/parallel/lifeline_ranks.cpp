@@ -1,0 +1,166 @@
+#include "tests/parallel/lifeline_ranks.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "core/check.h"
+#include "core/clock.h"
+
+namespace trident {
+namespace {
+
+void pause_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+void say(const FileDescriptor& talk, std::string_view kind, std::string_view text) {
+  const std::string line = fmt::format("{} {}\n", kind, text);
+  [[maybe_unused]] const ssize_t sent = send(talk.get(), line.data(), line.size(), MSG_NOSIGNAL);
+}
+
+std::string read_line(const FileDescriptor& talk) {
+  std::string line;
+  for (char c; recv(talk.get(), &c, 1, 0) == 1 && c != '\n';) line += c;
+  return line;
+}
+
+}  // namespace
+
+int train_until_woken(ForkedRank& self, int victim) {
+  StatusBoard& board = self.lifeline.board();
+  board.set_phase(RunPhase::kTraining);
+  board.set_step(17);
+  board.set_operation("tp", "all_reduce", 42);
+  const double start = monotonic_seconds();
+  while (!self.woken) {
+    if (self.rank != victim) board.set_waiting(fmt::format("all_reduce #42 over tp: waiting for rank {}", victim), monotonic_seconds() - start);
+    pause_for(0.02);
+  }
+  return self.lifeline.wait_for_verdict(1)->exit_code;
+}
+
+LifelineJob::LifelineJob(int size, RankBody body, const std::function<void(LifelineOptions&)>& tune) {
+  for (int r = 0; r < size; ++r) {
+    std::array<int, 2> ends{};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) throw std::runtime_error("no socket pair");
+    FileDescriptor here(ends[0]), there(ends[1]);
+    const int pid = fork();
+    if (pid == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ranks_.clear();
+      here = FileDescriptor();
+      be_rank(r, size, std::move(there), body, tune);
+    }
+    ranks_.push_back({pid, std::move(here), "", {}});
+  }
+  std::string cards;
+  for (Rank& rank : ranks_) cards += next_line(rank) + "\n";
+  for (Rank& rank : ranks_) send(rank.talk.get(), cards.data(), cards.size(), MSG_NOSIGNAL);
+  for (Rank& rank : ranks_)
+    if (const std::string line = next_line(rank); line != "connected ") throw std::runtime_error("not connected: " + line);
+}
+
+LifelineJob::~LifelineJob() {
+  for (Rank& rank : ranks_) {
+    if (rank.end.ended) continue;
+    ::kill(rank.pid, SIGKILL);
+    waitpid(rank.pid, nullptr, 0);
+  }
+}
+
+void LifelineJob::be_rank(int rank, int size, FileDescriptor talk, const RankBody& body, const std::function<void(LifelineOptions&)>& tune) {
+  int code = 99;
+  try {
+    std::atomic<bool> woken{false};
+    LifelineOptions options;
+    options.rank = rank;
+    options.size = size;
+    options.host = "h";
+    options.heartbeat_seconds = 0.2;
+    options.silence_seconds = 1.2;
+    options.print = [&](const std::string& line) { say(talk, "printed", line); };
+    options.on_failure = [&](const LifelineVerdict& verdict) {
+      say(talk, "woken", verdict.line);
+      woken = true;
+    };
+    if (tune) tune(options);
+    Lifeline lifeline(options);
+    const std::string card = lifeline.card() + "\n";
+    send(talk.get(), card.data(), card.size(), MSG_NOSIGNAL);
+    std::vector<std::string> cards;
+    for (int r = 0; r < size; ++r) cards.push_back(read_line(talk));
+    lifeline.connect(cards);
+    say(talk, "connected", "");
+    ForkedRank self{rank, lifeline, woken};
+    code = body(self);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+  }
+  _exit(code);
+}
+
+std::string LifelineJob::next_line(Rank& rank) {
+  const double deadline = monotonic_seconds() + 20;
+  while (rank.heard.find('\n') == std::string::npos) {
+    pollfd descriptor{rank.talk.get(), POLLIN, 0};
+    std::array<char, 4096> chunk;
+    ssize_t got = -1;
+    if (poll(&descriptor, 1, 100) == 1) got = recv(rank.talk.get(), chunk.data(), chunk.size(), 0);
+    if (got == 0 || monotonic_seconds() > deadline) throw std::runtime_error("a rank said nothing");
+    if (got > 0) rank.heard.append(chunk.data(), static_cast<std::size_t>(got));
+  }
+  const std::size_t end = rank.heard.find('\n');
+  const std::string line = rank.heard.substr(0, end);
+  rank.heard.erase(0, end + 1);
+  return line;
+}
+
+void LifelineJob::kill(int rank, int signal) const { ::kill(pid(rank), signal); }
+
+std::vector<RankEnd> LifelineJob::wait(const std::vector<int>& running) {
+  const double deadline = monotonic_seconds() + 12;
+  const auto is_over = [&] {
+    bool over = true;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      RankEnd& end = ranks_[r].end;
+      int status = 0;
+      if (!end.ended && waitpid(ranks_[r].pid, &status, WNOHANG) == ranks_[r].pid) {
+        end.ended = true;
+        if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
+        else end.signal = WTERMSIG(status);
+      }
+      over = over && (end.ended || std::count(running.begin(), running.end(), static_cast<int>(r)) != 0);
+    }
+    return over;
+  };
+  while (!is_over() && monotonic_seconds() < deadline) pause_for(0.005);
+  std::vector<RankEnd> ends;
+  for (const Rank& rank : ranks_) ends.push_back(rank.end);
+  return ends;
+}
+
+JobWords LifelineJob::words() {
+  JobWords words;
+  for (Rank& rank : ranks_) {
+    std::array<char, 4096> chunk;
+    for (ssize_t got; (got = recv(rank.talk.get(), chunk.data(), chunk.size(), MSG_DONTWAIT)) > 0;)
+      rank.heard.append(chunk.data(), static_cast<std::size_t>(got));
+    while (rank.heard.find('\n') != std::string::npos) {
+      const std::string line = next_line(rank);
+      const std::size_t space = line.find(' ');
+      (line.substr(0, space) == "printed" ? words.printed : words.woken).push_back(line.substr(space + 1));
+    }
+  }
+  return words;
+}
+
+}  // namespace trident

@@ -1,0 +1,66 @@
+// Ranks as forked processes, each with a lifeline, for tests that kill and stop them: what each prints and how it ends is seen here.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "parallel/lifeline.h"
+#include "parallel/lifeline_message.h"
+
+namespace trident {
+
+struct ForkedRank {
+  int rank;
+  Lifeline& lifeline;
+  const std::atomic<bool>& woken;  // on_failure was called
+};
+
+// What a rank does once it is connected; the process ends with what it returns, after the lifeline's destructor.
+using RankBody = std::function<int(ForkedRank&)>;
+
+// Pretends to train: step 17, in a collective that waits for rank `victim`, until the lifeline says that it is over.
+int train_until_woken(ForkedRank& self, int victim);
+
+struct RankEnd {
+  bool ended = false;
+  int exit_code = -1;  // -1: by `signal`
+  int signal = 0;
+};
+
+// What the lifelines of all ranks handed out.
+struct JobWords {
+  std::vector<std::string> printed;    // to `print`
+  std::vector<std::string> woken;      // to `on_failure`
+};
+
+class LifelineJob {
+ public:
+  // Forks the ranks and returns when all are connected. Options: a heartbeat of 0.2 s, 1.2 s of silence; `tune` may change a rank's.
+  LifelineJob(int size, RankBody body, const std::function<void(LifelineOptions&)>& tune = {});
+  ~LifelineJob();  // kills and reaps what is left
+  LifelineJob(const LifelineJob&) = delete;
+  LifelineJob& operator=(const LifelineJob&) = delete;
+
+  int pid(int rank) const { return ranks_.at(static_cast<std::size_t>(rank)).pid; }
+  void kill(int rank, int signal) const;
+  // Waits for the end of all ranks but `running`, 12 s at most.
+  std::vector<RankEnd> wait(const std::vector<int>& running = {});
+  JobWords words();
+
+ private:
+  struct Rank {
+    int pid = 0;
+    FileDescriptor talk;  // to the process
+    std::string heard;    // lines of it
+    RankEnd end;
+  };
+  std::string next_line(Rank& rank);  // waits for it; throws after 20 s
+  [[noreturn]] void be_rank(int rank, int size, FileDescriptor talk, const RankBody& body, const std::function<void(LifelineOptions&)>& tune);
+
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace trident

@@ -1,0 +1,252 @@
+// Ranks as processes that are killed, stopped, fail and leave: everybody ends, and one line in the whole job says why.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <thread>
+
+#include "core/check.h"
+#include "parallel/lifeline_judge.h"
+#include "tests/parallel/lifeline_ranks.h"
+
+namespace trident {
+namespace {
+
+bool starts_with(const std::string& text, const std::string& start) { return text.starts_with(start); }
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+void pause_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+// Long enough for a heartbeat of everybody, with the status that bodies set at once.
+void let_statuses_arrive() { pause_for(0.4); }
+
+RankBody training(int victim) {
+  return [victim](ForkedRank& self) { return train_until_woken(self, victim); };
+}
+
+// All ranks but `dead` ended by themselves with `code`.
+void expect_all_end(const std::vector<RankEnd>& ends, const std::vector<int>& dead, int code = 76) {
+  for (std::size_t r = 0; r < ends.size(); ++r) {
+    if (std::count(dead.begin(), dead.end(), static_cast<int>(r)) != 0) continue;
+    EXPECT_TRUE(ends[r].ended) << "rank " << r;
+    EXPECT_EQ(ends[r].exit_code, code) << "rank " << r << ", signal " << ends[r].signal;
+  }
+}
+
+// One line was printed, and exactly the `woken` ranks were given it; the line.
+std::string the_line(LifelineJob& job, std::size_t woken) {
+  const JobWords words = job.words();
+  EXPECT_EQ(words.printed.size(), 1u);
+  EXPECT_EQ(words.woken.size(), woken);
+  if (words.printed.empty()) return "";
+  for (const std::string& line : words.woken) EXPECT_EQ(line, words.printed[0]);
+  return words.printed[0];
+}
+
+std::string who(const LifelineJob& job, int rank) { return fmt::format("rank {} (host h, pid {})", rank, job.pid(rank)); }
+
+std::string rest_of_five(int victim) {
+  std::vector<int> rest{0, 1, 2, 3, 4};
+  rest.erase(rest.begin() + victim);
+  return rank_list(rest);
+}
+
+class OneRankOfFive : public testing::TestWithParam<int> {};
+
+TEST_P(OneRankOfFive, KilledIsNamedOnceAndTheOthersEnd) {
+  const int victim = GetParam();
+  LifelineJob job(5, training(victim));
+  let_statuses_arrive();
+  job.kill(victim, SIGKILL);
+  expect_all_end(job.wait(), {victim});
+  EXPECT_EQ(the_line(job, 4), fmt::format("{} was killed or crashed in training, step 17, last entered all_reduce #42 over tp; ranks {} waited in "
+                                          "all_reduce #42 over tp: waiting for rank {}; exit code 76 on all ranks",
+                                          who(job, victim), rest_of_five(victim), victim));
+}
+
+TEST_P(OneRankOfFive, StoppedIsNamedByItsSilence) {
+  const int victim = GetParam();
+  LifelineJob job(5, training(victim));
+  let_statuses_arrive();
+  job.kill(victim, SIGSTOP);
+  expect_all_end(job.wait({victim}), {victim});
+  const std::string line = the_line(job, 4);
+  EXPECT_PRED2(starts_with, line, who(job, victim) + " was stopped or cannot be reached, not heard of for 1.");
+  EXPECT_PRED2(contains, line, ", in training, step 17, last entered all_reduce #42 over tp; ranks ");
+
+  job.kill(victim, SIGCONT);  // it finds the verdict in its socket and ends like the others
+  expect_all_end(job.wait(), {});
+  EXPECT_EQ(job.words().woken, std::vector<std::string>{line});
+}
+
+TEST_P(OneRankOfFive, FailedByAnExceptionSaysWhy) {
+  const int victim = GetParam();
+  LifelineJob job(5, [victim](ForkedRank& self) {
+    self.lifeline.board().set_phase(RunPhase::kSaving);
+    if (self.rank != victim) return train_until_woken(self, victim);
+    pause_for(0.4);
+    return self.lifeline.report_failure("/data/x.bin: the file\nis damaged", 65) ? 65 : 99;
+  });
+  expect_all_end(job.wait(), {}, 65);
+  EXPECT_EQ(the_line(job, 4), fmt::format("{} failed: /data/x.bin: the file is damaged; in saving; ranks {} waited in all_reduce #42 over tp: "
+                                          "waiting for rank {}; exit code 65 on all ranks", who(job, victim), rest_of_five(victim), victim));
+}
+
+INSTANTIATE_TEST_SUITE_P(Lifeline, OneRankOfFive, testing::Values(0, 1, 2, 4));
+
+TEST(Lifeline, TwoDeathsAtOnceAreOneLine) {
+  LifelineJob job(6, training(3));
+  let_statuses_arrive();
+  job.kill(3, SIGKILL);
+  job.kill(5, SIGKILL);
+  expect_all_end(job.wait(), {3, 5});
+  const std::string line = the_line(job, 4);
+  EXPECT_PRED2(starts_with, line, who(job, 3) + " was killed or crashed");
+  EXPECT_PRED2(contains, line, "; likewise rank 5; ranks 0-2, 4 waited in ");
+}
+
+// A node with hub and deputy goes down: the others have nobody to talk to.
+TEST(Lifeline, SurvivorsOfHubAndDeputyPrintOneLineTogether) {
+  LifelineJob job(6, training(0));
+  let_statuses_arrive();
+  job.kill(1, SIGKILL);
+  job.kill(0, SIGKILL);
+  expect_all_end(job.wait(), {0, 1});
+  const JobWords words = job.words();
+  ASSERT_EQ(words.printed.size(), 1u);
+  EXPECT_PRED2(starts_with, words.printed[0], who(job, 0) + " was killed or crashed in training, step 17");
+  EXPECT_PRED2(contains, words.printed[0], "; likewise rank 1; ");
+  EXPECT_EQ(words.woken.size(), 4u);
+}
+
+TEST(Lifeline, ADeputyOnAnotherNodeSpeaksForALostNode) {
+  LifelineJob job(6, training(0), [](LifelineOptions& options) { options.deputy = lifeline_deputy({0, 0, 0, 1, 1, 1}); });
+  let_statuses_arrive();
+  for (const int r : {2, 1, 0}) job.kill(r, SIGKILL);
+  expect_all_end(job.wait(), {0, 1, 2});
+  EXPECT_PRED2(contains, the_line(job, 3), "; likewise ranks 1, 2; ranks 3-5 waited in ");
+}
+
+TEST(Lifeline, AJobOfTwoSurvivesEitherRank) {
+  for (const int victim : {0, 1}) {
+    LifelineJob job(2, training(victim));
+    let_statuses_arrive();
+    job.kill(victim, SIGKILL);
+    expect_all_end(job.wait(), {victim});
+    EXPECT_PRED2(starts_with, the_line(job, 1), who(job, victim) + " was killed or crashed in training, step 17");
+  }
+}
+
+// The training thread hangs in a library: the lifeline ends the process after the grace period.
+TEST(Lifeline, ARankThatCannotBeWokenIsEnded) {
+  LifelineJob job(4, [](ForkedRank& self) {
+    if (self.rank == 2) return train_until_woken(self, 1);
+    pause_for(60);
+    return 0;
+  }, [](LifelineOptions& options) { options.grace_seconds = 0.3; });
+  let_statuses_arrive();
+  job.kill(1, SIGKILL);
+  expect_all_end(job.wait(), {1});
+  EXPECT_PRED2(contains, the_line(job, 3), "; rank 2 waited in all_reduce #42 over tp: waiting for rank 1; ranks 0, 3 not waiting; exit");
+}
+
+// Rank 2 has waited, and computes since.
+TEST(Lifeline, AWaitThatIsOverIsNotReported) {
+  LifelineJob job(3, [](ForkedRank& self) {
+    if (self.rank == 2) self.lifeline.board().set_waiting("something long ago", 1);
+    while (!self.woken) pause_for(0.01);
+    return self.woken ? 76 : 0;
+  });
+  pause_for(0.7);
+  job.kill(1, SIGKILL);
+  expect_all_end(job.wait(), {1});
+  EXPECT_PRED2(contains, the_line(job, 2), " in starting; ranks 0, 2 not waiting; exit code 76 on all ranks");
+}
+
+TEST(Lifeline, ARankThatLeavesWithoutAWordIsNamed) {
+  LifelineJob job(4, [](ForkedRank& self) { return self.rank == 3 ? 5 : train_until_woken(self, 3); });
+  const std::vector<RankEnd> ends = job.wait();
+  EXPECT_EQ(ends[3].exit_code, 5);
+  expect_all_end(ends, {3});
+  EXPECT_PRED2(starts_with, the_line(job, 3), who(job, 3) + " left before the job's end in starting; ");
+}
+
+// Ranks that are told of a failure from elsewhere first, and leave in a hurry, do not hide its cause.
+TEST(Lifeline, ConsequencesDoNotHideTheCause) {
+  LifelineJob job(4, [](ForkedRank& self) {
+    if (self.rank == 1) return self.lifeline.report_failure("out of ideas") ? 76 : 99;
+    if (self.rank == 2) return 76;  // its world failed before its lifeline said so
+    return train_until_woken(self, 1);
+  });
+  expect_all_end(job.wait(), {});
+  EXPECT_PRED2(starts_with, the_line(job, 2), who(job, 1) + " failed: out of ideas; in starting; rank");
+}
+
+TEST(Lifeline, RanksLeaveInAnyOrderAfterGoodbye) {
+  for (const bool hub_first : {true, false}) {
+    LifelineJob job(5, [&](ForkedRank& self) {
+      self.lifeline.goodbye();
+      const int place = hub_first ? self.rank : 4 - self.rank;
+      pause_for(0.15 * place);
+      return 0;
+    });
+    expect_all_end(job.wait(), {}, 0);
+    const JobWords words = job.words();
+    EXPECT_TRUE(words.printed.empty() && words.woken.empty());
+  }
+}
+
+// Rank 3 has finished and waits in a library for rank 4, which is killed.
+TEST(Lifeline, AFinishedRankStillObeysTheVerdict) {
+  LifelineJob job(5, [](ForkedRank& self) {
+    if (self.rank == 3) self.lifeline.goodbye();
+    return train_until_woken(self, 4);
+  });
+  let_statuses_arrive();
+  job.kill(4, SIGKILL);
+  expect_all_end(job.wait(), {4});
+  EXPECT_PRED2(contains, the_line(job, 4), "; ranks 0-2 waited in ");
+}
+
+// All processes stand still for longer than the silence limit; the hub runs first again.
+TEST(Lifeline, ASuspendedJobGoesOn) {
+  LifelineJob job(4, [](ForkedRank& self) {
+    for (int i = 0; i < 12 && !self.woken; ++i) pause_for(0.1);
+    self.lifeline.goodbye();
+    return self.woken ? 76 : 0;
+  });
+  let_statuses_arrive();
+  for (const int r : {3, 2, 1, 0}) job.kill(r, SIGSTOP);
+  pause_for(1.6);
+  for (const int r : {0, 1, 2, 3}) {
+    job.kill(r, SIGCONT);
+    pause_for(0.1);
+  }
+  expect_all_end(job.wait(), {}, 0);
+  EXPECT_TRUE(job.words().printed.empty());
+}
+
+TEST(Lifeline, AHubThatStoodStillForLessThanTheLimitAccusesNobody) {
+  LifelineJob job(4, [](ForkedRank& self) {
+    for (int i = 0; i < 12 && !self.woken; ++i) pause_for(0.1);
+    self.lifeline.goodbye();
+    return self.woken ? 76 : 0;
+  }, [](LifelineOptions& options) { options.silence_seconds = options.rank == 0 ? 0.7 : 6; });
+  let_statuses_arrive();
+  job.kill(0, SIGSTOP);
+  pause_for(1.5);
+  job.kill(0, SIGCONT);
+  expect_all_end(job.wait(), {}, 0);
+  EXPECT_TRUE(job.words().printed.empty());
+}
+
+TEST(Lifeline, SixtyFourRanksHangOnOneHub) {
+  LifelineJob job(64, training(40));
+  let_statuses_arrive();
+  job.kill(40, SIGKILL);
+  expect_all_end(job.wait(), {40});
+  EXPECT_PRED2(contains, the_line(job, 63), "; ranks 0-39, 41-63 waited in all_reduce #42 over tp: waiting for rank 40; exit code 76");
+}
+
+}  // namespace
+}  // namespace trident
