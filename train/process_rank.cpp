@@ -37,30 +37,37 @@ StartUpFacts facts_of_this_process(const TrainConfig& config, const ProcessWorld
 // The job of this process, from joining to what every rank agreed on.
 class ProcessRank {
  public:
-  ProcessRank(const Launcher& launcher, const TrainOutput& output) : output_(output), logger_(output.log), world_(join_process_world()) {
+  // mpirun gives every rank a terminal of its own, wherever its output goes: plain lines.
+  ProcessRank(const Launcher& launcher, const TrainOutput& output)
+      : output_{output.console, ConsoleMode::kPlain, output.log}, logger_(output.log), world_(join_process_world()) {
     if (world_->size() == launcher.processes) return;
     throw ConfigError(fmt::format("{} started {} processes, the MPI library that trident was built with sees {}; start it with that library's mpirun",
                                   launcher.description, launcher.processes, world_->size()));
   }
 
+  // What all ranks throw alike is said by rank 0 before anybody ends: launchers kill the rest as soon as one has.
   void agree(const std::function<TrainConfig()>& read_config) {
-    TrainConfig config;
-    run_together(exchange(), world_->rank(), [&] { config = read_config(); });
-    facts_ = compare_start_up(exchange(), world_->rank(), facts_of_this_process(config, *world_));
-    const RunPlace place{world_->size(), world_->local_rank(), count_nodes(world_->nodes()), world_->local_size(), world_->local_rank() == 0};
-    run_together(exchange(), world_->rank(), [&] { inputs_ = prepare_run(config, place, weakest(facts_)); });
-    compare_data();
-    if (world_->rank() == 0) warn();
+    try {
+      prepare(read_config);
+    } catch (const ReportedElsewhere&) {
+      world_->finish();
+      throw;
+    } catch (const Error& error) {
+      end_with(error);
+    }
   }
 
-  // The loop, with deaths noticed. Returns the signal that ended it, or 0.
-  int train() {
+  // The loop, with deaths noticed.
+  void train() {
     hold_lifeline();
     try {
       const int signal = run_loop();
+      if (signal != 0 && world_->rank() == 0) say(stopped_by_signal(signal).what());
       world_->finish();
       lifeline_->goodbye();
-      return signal;
+      if (signal != 0) throw ReportedElsewhere(static_cast<ExitCode>(exit_code_of_signal(signal)), "stopped");
+    } catch (const ReportedElsewhere&) {
+      throw;
     } catch (const PeerFailure&) {
       const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
       if (verdict) throw ReportedElsewhere(static_cast<ExitCode>(verdict->exit_code), verdict->line);
@@ -74,9 +81,25 @@ class ProcessRank {
     }
   }
 
-  int rank() const { return world_->rank(); }
-
  private:
+  void say(const std::string& message) { output_.log.write(LogLevel::kInfo, "trident: ", message); }
+
+  [[noreturn]] void end_with(const Error& error) {
+    if (world_->rank() == 0) say(error.what());
+    world_->finish();
+    throw ReportedElsewhere(error.code(), error.what());
+  }
+
+  void prepare(const std::function<TrainConfig()>& read_config) {
+    TrainConfig config;
+    run_together(exchange(), world_->rank(), [&] { config = read_config(); });
+    facts_ = compare_start_up(exchange(), world_->rank(), facts_of_this_process(config, *world_));
+    const RunPlace place{world_->size(), world_->local_rank(), count_nodes(world_->nodes()), world_->local_size(), world_->local_rank() == 0};
+    run_together(exchange(), world_->rank(), [&] { inputs_ = prepare_run(config, place, weakest(facts_)); });
+    compare_data();
+    if (world_->rank() == 0) warn();
+  }
+
   ExchangeTexts exchange() {
     return [this](const std::string& mine) { return world_->all_gather(mine); };
   }
@@ -111,7 +134,6 @@ class ProcessRank {
   }
 
   int run_loop() {
-    const StopRequest stop;
     CpuDeviceOptions options;
     options.threads_per_rank = static_cast<int>(inputs_.plan.config.run.threads_per_rank);
     options.first_core = inputs_.first_core;
@@ -121,13 +143,14 @@ class ProcessRank {
       lifeline_->board().set_waiting(describe(), seconds);
     });
     RankServices services;
-    services.stop = &stop;
+    services.stop = &stop_;
     services.board = &lifeline_->board();
     services.inter_node_bytes = [this] { return world_->inter_node_bytes(); };
     return RankLoop(inputs_, output_, device, world_->communicator(device.progress()), services).run();
   }
 
-  const TrainOutput& output_;
+  const StopRequest stop_;  // from the first moment: a job may be told to stop while it starts
+  const TrainOutput output_;
   Logger logger_;
   std::unique_ptr<ProcessWorld> world_;
   std::vector<StartUpFacts> facts_;
@@ -140,10 +163,7 @@ class ProcessRank {
 void run_as_process(const Launcher& launcher, const std::function<TrainConfig()>& read_config, const TrainOutput& output) {
   ProcessRank self(launcher, output);
   self.agree(read_config);
-  const int signal = self.train();
-  if (signal == 0) return;
-  if (self.rank() == 0) throw stopped_by_signal(signal);
-  throw ReportedElsewhere(static_cast<ExitCode>(exit_code_of_signal(signal)), "stopped");
+  self.train();
 }
 
 Error stopped_by_signal(int signal) {

@@ -150,6 +150,8 @@ void run_together(const ExchangeTexts& exchange, int rank, const std::function<v
     step();
   } catch (const Error& error) {
     mine = JsonValue::Object{{"code", static_cast<int>(error.code())}, {"message", error.what()}, {"host", host_name()}};
+  } catch (const std::exception& error) {  // out of memory, say
+    mine = JsonValue::Object{{"code", static_cast<int>(ExitCode::kInternal)}, {"message", error.what()}, {"host", host_name()}};
   }
   const std::vector<std::string> texts = exchange(to_json_text(mine));
   std::size_t failed = 0, first = texts.size();
