@@ -1,12 +1,23 @@
-// trident data prepare --input F... --tokenizer T --output PREFIX [--json-key text] [--append-eod] [--workers N] [--separator-line TEXT]
+// trident data prepare|inspect|merge
+#include "app/data_command.h"
+
 #include <ostream>
 
 #include "app/command_line.h"
+#include "app/progress_line.h"
+#include "core/clock.h"
+#include "core/json_reader.h"
+#include "data/merge_datasets.h"
 #include "data/prepare.h"
-#include "train/option_check.h"
 
 namespace trident {
 namespace {
+
+constexpr std::string_view kUsage =
+    "usage: trident data prepare --input F... --tokenizer T --output PREFIX   text or JSONL, also .gz and .zst, to token files\n"
+    "       trident data inspect PREFIX                                       what token files hold\n"
+    "       trident data merge --input PREFIX... --output PREFIX              several token files to one\n"
+    "\ntrident data prepare --help and so on say more.\n";
 
 void prepare_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app("Tokenize text into PREFIX.bin and PREFIX.idx (Megatron's format).", "trident data prepare");
@@ -14,12 +25,12 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
   std::string tokenizer, output, separator;
   PrepareOptions options;
   bool append_eod = false;
-  app.add_option("--input", inputs, "text files; names ending in .jsonl or .json hold one JSON object a line")->required();
+  app.add_option("--input", inputs, "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text")->required();
   app.add_option("--tokenizer", tokenizer, "gpt2, or a folder with vocab.json and merges.txt")->required();
   app.add_option("--output", output, "prefix of the output files")->required();
   app.add_option("--json-key", options.json_key, "key of a JSON object that holds the text")->capture_default_str();
-  app.add_flag("--append-eod", append_eod, "write the tokenizer's end-of-document token after each document");
-  app.add_option("--workers", options.workers, "threads that tokenize")->capture_default_str();
+  app.add_flag("--append-eod", append_eod, "write the tokenizer's end-of-document token after each document that is not empty");
+  app.add_option("--workers", options.workers, "threads that tokenize; the output does not depend on it")->capture_default_str();
   const CLI::Option* given_separator =
       app.add_option("--separator-line", separator, "line that separates the documents of a text file; \"\": a blank line; not given: a file is one document");
   if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
@@ -27,11 +38,37 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
   if (given_separator->count() > 0) options.separator_line = separator;
 
   const auto vocabulary = load_tokenizer(tokenizer, "--tokenizer");
-  const PrepareStats stats = prepare_text(inputs, *vocabulary, output, options);
-  context.out << fmt::format("{0}.bin, {0}.idx: {1} documents, {2} tokens from {3} bytes of text in {4:.1f} s\n", output, stats.documents, stats.tokens,
-                             stats.bytes, stats.seconds);
+  const double start = monotonic_seconds();
+  ProgressLine line(context.out, context.console, start);
+  const PrepareStats stats = prepare_text(inputs, *vocabulary, output, options, [&](const PrepareProgress& seen) {
+    const double now = monotonic_seconds();
+    line.update(seen.bytes_done, seen.bytes_total,
+                fmt::format("{}/s of text, {:.1f} M tokens", size_text(static_cast<double>(seen.text_bytes) / (now - start)),
+                            1e-6 * static_cast<double>(seen.tokens)), now);
+  });
+  line.finish();
+  context.out << fmt::format("{0}.bin, {0}.idx: {1} documents, {2} tokens from {3} bytes of text in {4:.1f} s, {5}/s\n", output, stats.documents,
+                             stats.tokens, stats.bytes, stats.seconds, size_text(static_cast<double>(stats.bytes) / stats.seconds));
   if (stats.empty_documents > 0) context.out << fmt::format("{} documents are empty\n", stats.empty_documents);
   if (stats.replaced > 0) context.out << fmt::format("{} ill-formed UTF-8 sequences were read as U+FFFD\n", stats.replaced);
+}
+
+void merge_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app("Write token files one after the other into one pair, PREFIX.bin and PREFIX.idx.", "trident data merge");
+  std::vector<std::string> inputs;
+  std::string output;
+  app.add_option("--input", inputs, "prefixes of .bin and .idx, in the order of the output")->required();
+  app.add_option("--output", output, "prefix of the output files")->required();
+  if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
+
+  const double start = monotonic_seconds();
+  ProgressLine line(context.out, context.console, start);
+  const MergeStats stats = merge_datasets(inputs, output, [&](const MergeProgress& seen) {
+    const double now = monotonic_seconds();
+    line.update(seen.bytes_done, seen.bytes_total, fmt::format("{}/s", size_text(static_cast<double>(seen.bytes_done) / (now - start))), now);
+  });
+  line.finish();
+  context.out << fmt::format("{0}.bin, {0}.idx: {1} documents, {2} tokens from {3} datasets\n", output, stats.documents, stats.tokens, inputs.size());
 }
 
 }  // namespace
@@ -39,12 +76,14 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
 void data_command(const Arguments& arguments, const CommandContext& context) {
   const std::string action = arguments.empty() ? "" : arguments.front();
   if (action == "--help" || action == "-h") {
-    context.out << "usage: trident data prepare --input F... --tokenizer T --output PREFIX; trident data prepare --help says more\n";
+    context.out << kUsage;
     return;
   }
-  if (action == "inspect" || action == "merge") throw ConfigError(fmt::format("trident data {} is not built yet; there is: prepare", action));
-  if (action != "prepare") throw ConfigError(fmt::format("trident data {}: there is: prepare; see trident data prepare --help", in_quotes(action)));
-  prepare_command(Arguments(arguments.begin() + 1, arguments.end()), context);
+  const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1, arguments.end());
+  if (action == "prepare") return prepare_command(rest, context);
+  if (action == "inspect") return inspect_command(rest, context);
+  if (action == "merge") return merge_command(rest, context);
+  throw ConfigError(fmt::format("trident data {}: there are: prepare, inspect, merge; see trident data --help", in_quotes(action)));
 }
 
 }  // namespace trident

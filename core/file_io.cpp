@@ -105,6 +105,13 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
+void MappedFile::will_need(std::int64_t offset, std::int64_t bytes) const {
+  TRIDENT_CHECK(offset >= 0 && bytes >= 0 && offset <= size() - bytes, "bytes {}+{} of {}", offset, bytes, size());
+  if (bytes == 0) return;
+  const std::int64_t before = offset % ::sysconf(_SC_PAGESIZE);  // advice is about whole pages; the mapping begins with one
+  ::posix_madvise(const_cast<std::byte*>(data_) + (offset - before), static_cast<std::size_t>(before + bytes), POSIX_MADV_WILLNEED);
+}
+
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   if (folder_exists(path)) throw StorageError(fmt::format("{}: is a folder; name a file", path));
   std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());

@@ -32,6 +32,9 @@ class MappedFile {
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   std::int64_t size() const { return static_cast<std::int64_t>(size_); }
 
+  // Asks the kernel to read these bytes from the disk and does not wait for them. Without effect where the kernel refuses.
+  void will_need(std::int64_t offset, std::int64_t bytes) const;
+
  private:
   std::string path_;
   const std::byte* data_ = nullptr;

@@ -17,7 +17,7 @@ std::vector<double> weights_of(const std::vector<TokenSource>& sources) {
 }  // namespace
 
 BatchLoader::BatchLoader(std::vector<TokenSource> sources, const BatchLoaderOptions& options)
-    : sources_(std::move(sources)), options_(options), blend_(weights_of(sources_)) {
+    : sources_(std::move(sources)), options_(options), blend_(weights_of(sources_)), blend_ahead_(blend_) {
   TRIDENT_CHECK(options_.sequence > 0 && options_.vocab_size > 0, "sequence {}, vocabulary {}", options_.sequence,
                 options_.vocab_size);
   for (const TokenSource& source : sources_) {
@@ -42,16 +42,31 @@ void BatchLoader::load(std::int64_t first_position, std::int64_t batch, std::spa
   TRIDENT_CHECK(tokens.empty() || tokens.size() == elements, "{} tokens for [{}, {}]", tokens.size(), options_.sequence, batch);
   TRIDENT_CHECK(targets.empty() || targets.size() == elements, "{} targets for [{}, {}]", targets.size(), options_.sequence, batch);
   for (std::int64_t i = 0; i < batch; ++i) {
-    const BlendedSample blended = blend_.at(first_position + i);
-    const auto d = static_cast<std::size_t>(blended.dataset);
-    const TokenSource& source = sources_[d];
-    const std::int64_t begin = source.first_token + orders_[d].sample_at(blended.index) * options_.sequence;
+    const Sample sample = sample_at(blend_, first_position + i);
     const auto copy = [&](std::int64_t first, std::span<std::int32_t> out) {
-      if (!out.empty()) source.dataset->copy_tokens(first, options_.sequence, options_.vocab_size, out.data() + i, batch);
+      if (!out.empty()) sample.source.dataset->copy_tokens(first, options_.sequence, options_.vocab_size, out.data() + i, batch);
     };
-    copy(begin, tokens);
-    copy(begin + 1, targets);
+    copy(sample.first_token, tokens);
+    copy(sample.first_token + 1, targets);
   }
+}
+
+void BatchLoader::prefetch(std::int64_t first_position, std::int64_t batch) {
+  for (std::int64_t i = 0; i < batch; ++i) {
+    const Sample sample = sample_at(blend_ahead_, first_position + i);
+    sample.source.dataset->will_need(sample.first_token, options_.sequence + 1);
+  }
+}
+
+void BatchLoader::prefetch_step(const BatchSlicing& slicing, std::int64_t step, std::int64_t data_rank) {
+  for (std::int64_t k = 0; k < slicing.num_micro_batches(); ++k) prefetch(slicing.first_sample(step, k, data_rank), slicing.micro);
+}
+
+BatchLoader::Sample BatchLoader::sample_at(Blend& blend, std::int64_t position) const {
+  const BlendedSample blended = blend.at(position);
+  const auto d = static_cast<std::size_t>(blended.dataset);
+  const TokenSource& source = sources_[d];
+  return {source, source.first_token + orders_[d].sample_at(blended.index) * options_.sequence};
 }
 
 }  // namespace trident

@@ -18,7 +18,7 @@ struct BatchLoaderOptions {
   Shuffle shuffle = Shuffle::kPerEpoch;
 };
 
-// One rank's loader; loaders of several ranks share the mapped files. load() allocates nothing.
+// One rank's loader; loaders of several ranks share the mapped files. load() and prefetch() allocate nothing.
 class BatchLoader {
  public:
   // A source without one full sample of T+1 tokens: DataError that names the tokens it has and batch.sequence.
@@ -32,11 +32,25 @@ class BatchLoader {
   // targets. An id outside the vocabulary: DataError that names file, position, id.
   void load(std::int64_t first_position, std::int64_t batch, std::span<std::int32_t> tokens, std::span<std::int32_t> targets);
 
+  // Asks the kernel to read what load() of the same positions will copy, and returns without waiting. Called a step ahead, between
+  // steps, it lets the disk work while the step computes, so that load() finds its pages in memory instead of waiting inside the
+  // step. Costs a system call per sample; load() does not depend on it.
+  void prefetch(std::int64_t first_position, std::int64_t batch);
+  // The same for all micro-batches of a data rank in a step (numbered from 0).
+  void prefetch_step(const BatchSlicing& slicing, std::int64_t step, std::int64_t data_rank);
+
  private:
+  struct Sample {
+    const TokenSource& source;
+    std::int64_t first_token;  // of sequence + 1
+  };
+  Sample sample_at(Blend& blend, std::int64_t position) const;
+
   std::vector<TokenSource> sources_;
   BatchLoaderOptions options_;
   std::vector<SampleOrder> orders_;  // one per source
   Blend blend_;
+  Blend blend_ahead_;  // of prefetch, which asks further ahead: a blend is cheap only for ascending positions
 };
 
 }  // namespace trident

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "core/check.h"
 
@@ -34,26 +35,39 @@ BadToken copy_checked(const std::byte* source, std::int64_t count, std::int64_t 
   return {-1, 0};
 }
 
-template <class T> BadToken find_outside(const std::byte* source, std::int64_t count, std::int64_t vocab_size) {
-  constexpr std::int64_t kBlock = 4096;  // tokens whose extremes are found without a branch per token
+// Calls function(begin, ids) for blocks of ids that are worked on without a branch per token, until it returns false.
+template <class T, class Function> void for_each_block(const std::byte* source, std::int64_t count, Function&& function) {
+  constexpr std::int64_t kBlock = 4096;
   std::array<T, kBlock> block;
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
-    const std::int64_t n = std::min(kBlock, count - begin);
-    std::memcpy(block.data(), source + begin * static_cast<std::int64_t>(sizeof(T)), static_cast<std::size_t>(n) * sizeof(T));
-    const std::span<const T> ids(block.data(), static_cast<std::size_t>(n));
-    T low = ids[0], high = ids[0];
-    for (const T id : ids) low = std::min(low, id), high = std::max(high, id);
-    if (static_cast<std::int64_t>(low) >= 0 && static_cast<std::int64_t>(high) < vocab_size) continue;
-    for (std::int64_t i = 0; i < n; ++i) {
-      const auto id = static_cast<std::int64_t>(ids[static_cast<std::size_t>(i)]);
-      if (id < 0 || id >= vocab_size) return {begin + i, id};
-    }
+    const auto n = static_cast<std::size_t>(std::min(kBlock, count - begin));
+    std::memcpy(block.data(), source + begin * static_cast<std::int64_t>(sizeof(T)), n * sizeof(T));
+    if (!function(begin, std::span<const T>(block.data(), n))) return;
   }
-  return {-1, 0};
+}
+
+template <class T> IdRange range_of(std::span<const T> ids) {
+  T low = ids[0], high = ids[0];
+  for (const T id : ids) low = std::min(low, id), high = std::max(high, id);
+  return {static_cast<std::int64_t>(low), static_cast<std::int64_t>(high)};
+}
+
+template <class T> BadToken find_outside(const std::byte* source, std::int64_t count, std::int64_t vocab_size) {
+  BadToken bad{-1, 0};
+  for_each_block<T>(source, count, [&](std::int64_t begin, std::span<const T> ids) {
+    const IdRange range = range_of(ids);
+    if (range.smallest >= 0 && range.largest < vocab_size) return true;
+    for (std::int64_t i = 0; bad.at < 0; ++i) {
+      const auto id = static_cast<std::int64_t>(ids[static_cast<std::size_t>(i)]);
+      if (id < 0 || id >= vocab_size) bad = {begin + i, id};
+    }
+    return false;
+  });
+  return bad;
 }
 
 // function(T{}) for the C++ type T that holds a stored token.
-template <class Function> BadToken with_stored_type(TokenType type, Function&& function) {
+template <class Function> auto with_stored_type(TokenType type, Function&& function) {
   switch (type) {
     case TokenType::kU8: return function(std::uint8_t{});
     case TokenType::kI8: return function(std::int8_t{});
@@ -189,6 +203,29 @@ std::int64_t IndexedDataset::first_sequence(std::int64_t document) const {
 std::int64_t IndexedDataset::document_begin(std::int64_t document) const {
   const std::int64_t sequence = first_sequence(document);
   return sequence == num_sequences_ ? num_tokens_ : byte_offset(sequence) / size_of(type_);
+}
+
+void IndexedDataset::will_need(std::int64_t first, std::int64_t count) const {
+  TRIDENT_CHECK(first >= 0 && count >= 0 && first <= num_tokens_ - count, "tokens {}+{} of {}", first, count, num_tokens_);
+  bin_.will_need(first * size_of(type_), count * size_of(type_));
+}
+
+std::int64_t IndexedDataset::token_at(std::int64_t position) const {
+  return id_range(position, 1).smallest;
+}
+
+IdRange IndexedDataset::id_range(std::int64_t first, std::int64_t count) const {
+  TRIDENT_CHECK(first >= 0 && count > 0 && first <= num_tokens_ - count, "tokens {}+{} of {}", first, count, num_tokens_);
+  const std::byte* source = bin_.bytes().data() + first * size_of(type_);
+  return with_stored_type(type_, [&]<class T>(T) {
+    IdRange all{std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()};
+    for_each_block<T>(source, count, [&](std::int64_t, std::span<const T> ids) {
+      const IdRange range = range_of(ids);
+      all = {std::min(all.smallest, range.smallest), std::max(all.largest, range.largest)};
+      return true;
+    });
+    return all;
+  });
 }
 
 void IndexedDataset::copy_tokens(std::int64_t first, std::int64_t count, std::int64_t vocab_size, std::int32_t* out,

@@ -27,6 +27,10 @@ std::string_view name_of(TokenType type);  // as NumPy says it: "uint16"
 std::string bin_path(const std::string& prefix);
 std::string idx_path(const std::string& prefix);
 
+struct IdRange {
+  std::int64_t smallest = 0, largest = 0;
+};
+
 // Memory-mapped reading. Immutable: threads share one. The files are checked against each other when they are opened; what does not
 // fit throws DataError that names file, field and remedy. Positions count tokens of the whole .bin in int64.
 class IndexedDataset {
@@ -45,7 +49,14 @@ class IndexedDataset {
   // Number of the first sequence of document 0 .. num_documents(); the last one is num_sequences(). An empty document has none.
   std::int64_t first_sequence(std::int64_t document) const;
 
-  // The stored tokens as they are.
+  // Asks the kernel to read these tokens from the disk; does not wait and allocates nothing.
+  void will_need(std::int64_t first, std::int64_t count) const;
+
+  // The id of a token as it is stored, whatever a vocabulary says.
+  std::int64_t token_at(std::int64_t position) const;
+  // The extremes of the ids of tokens first .. first + count - 1 (count > 0), at the speed of reading.
+  IdRange id_range(std::int64_t first, std::int64_t count) const;
+
   std::span<const std::byte> stored_bytes() const { return bin_.bytes(); }
   std::int64_t index_bytes() const { return idx_.size(); }
 

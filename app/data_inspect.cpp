@@ -1,0 +1,175 @@
+// trident data inspect PREFIX: the numbers of a pair of token files, and the beginnings of its documents.
+#include <algorithm>
+#include <ostream>
+
+#include "app/command_line.h"
+#include "app/data_command.h"
+#include "app/progress_line.h"
+#include "core/json_reader.h"
+#include "data/dataset_summary.h"
+#include "data/sample_order.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/utf8.h"
+
+namespace trident {
+namespace {
+
+struct InspectOptions {
+  std::int64_t documents = 1;  // whose beginnings are shown
+  std::int64_t tokens = 32;    // of each
+  std::int64_t sequence = 0;   // 0: samples are not counted
+};
+
+// The beginning of a document.
+struct Excerpt {
+  std::int64_t document, length;  // in tokens
+  std::vector<std::int64_t> ids;
+  std::optional<std::string> text;  // of `ids`, well-formed UTF-8; nothing without a tokenizer
+
+  bool is_cut() const { return static_cast<std::int64_t>(ids.size()) < length; }
+};
+
+struct Inspection {
+  const IndexedDataset& dataset;
+  DatasetSummary summary;
+  const Tokenizer* tokenizer;  // or nullptr
+  InspectOptions options;
+  std::vector<Excerpt> excerpts;
+
+  std::int64_t num_samples() const { return num_samples_of(dataset.num_tokens(), options.sequence); }
+};
+
+void refuse_foreign_tokenizer(const IndexedDataset& dataset, const IdRange& ids, const Tokenizer& tokenizer) {
+  if (ids.smallest >= 0 && ids.largest < tokenizer.vocab_size()) return;
+  throw DataError(fmt::format("{}: its ids go from {} to {}, --tokenizer {} has 0 to {}; name the tokenizer that made the file", bin_path(dataset.prefix()),
+                              ids.smallest, ids.largest, tokenizer.name(), tokenizer.vocab_size() - 1));
+}
+
+std::vector<Excerpt> excerpts_of(const IndexedDataset& dataset, const Tokenizer* tokenizer, const InspectOptions& options) {
+  std::vector<Excerpt> excerpts;
+  for (std::int64_t d = 0; d < std::min(options.documents, dataset.num_documents()); ++d) {
+    const std::int64_t begin = dataset.document_begin(d);
+    Excerpt excerpt{.document = d, .length = dataset.document_begin(d + 1) - begin, .ids = {}, .text = std::nullopt};
+    for (std::int64_t i = 0; i < std::min(options.tokens, excerpt.length); ++i) excerpt.ids.push_back(dataset.token_at(begin + i));
+    if (tokenizer != nullptr) {
+      const std::vector<std::int32_t> ids(excerpt.ids.begin(), excerpt.ids.end());
+      replace_ill_formed(tokenizer->decode(ids), &excerpt.text.emplace());  // a token may end inside a character
+    }
+    excerpts.push_back(std::move(excerpt));
+  }
+  return excerpts;
+}
+
+// Quoted text in which nothing moves the cursor, changes colours or turns the direction of writing. `text` is well-formed.
+std::string printable(std::string_view text) {
+  std::string out = "\"";
+  while (!text.empty()) {
+    const auto [value, size] = code_point_at(text, 0);
+    const bool control = value < 0x20 || (value >= 0x7F && value < 0xA0) || (value >= 0x200B && value <= 0x200F) ||
+                         (value >= 0x2028 && value <= 0x202E) || (value >= 0x2060 && value <= 0x206F) || value == 0xFEFF;
+    if (value == '\n') out += "\\n";
+    else if (value == '\t') out += "\\t";
+    else if (value == '"' || value == '\\') (out += '\\') += static_cast<char>(value);
+    else if (control) out += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(value));
+    else out += text.substr(0, size);
+    text.remove_prefix(size);
+  }
+  return out + '"';
+}
+
+std::string end_line(const Inspection& seen) {
+  const DatasetSummary& summary = seen.summary;
+  if (!summary.end_token) return "no tokens";
+  const std::int64_t with_text = seen.dataset.num_documents() - summary.empty_documents;
+  const bool every = summary.every_document_ends(seen.dataset);
+  const std::string count = fmt::format("{} of {} documents end in token {}", summary.documents_with_end_token, with_text, *summary.end_token);
+  if (seen.tokenizer == nullptr) return every ? count : count + "; --tokenizer tells which token is eod";
+  return fmt::format("{}: {}, {}'s eod", every ? "yes" : "no", count, seen.tokenizer->name());
+}
+
+void print_text(const Inspection& seen, std::ostream& out) {
+  const IndexedDataset& dataset = seen.dataset;
+  const DatasetSummary& summary = seen.summary;
+  const auto line = [&](std::string_view name, const std::string& value) { out << fmt::format("  {:<16} {}\n", name, value); };
+  const auto bytes = [](std::int64_t count) { return fmt::format("{} bytes ({})", count, size_text(static_cast<double>(count))); };
+  out << dataset.prefix() << '\n';
+  line("dtype", std::string(name_of(dataset.type())));
+  line("documents", fmt::format("{}, {} of them empty", dataset.num_documents(), summary.empty_documents));
+  line("sequences", fmt::format("{}", dataset.num_sequences()));
+  line("tokens", fmt::format("{}", dataset.num_tokens()));
+  line("document length", fmt::format("{} to {} tokens, mean {:.1f}", summary.shortest, summary.longest, summary.mean_length));
+  line("ids", summary.ids ? fmt::format("{} to {}", summary.ids->smallest, summary.ids->largest) : "none");
+  line("eod at the ends", end_line(seen));
+  if (seen.options.sequence > 0) line("samples", fmt::format("{} of {} tokens", seen.num_samples(), seen.options.sequence));
+  line(".bin", bytes(static_cast<std::int64_t>(dataset.stored_bytes().size())));
+  line(".idx", bytes(dataset.index_bytes()));
+  for (const Excerpt& excerpt : seen.excerpts) {
+    const char* rest = excerpt.is_cut() ? " ..." : "";
+    out << fmt::format("document {}: {} tokens\n  ids ", excerpt.document, excerpt.length);
+    for (const std::int64_t id : excerpt.ids) out << ' ' << id;
+    out << rest << '\n';
+    if (excerpt.text) out << fmt::format("  text {}{}\n", printable(*excerpt.text), rest);
+  }
+}
+
+JsonValue to_json(const Inspection& seen) {
+  const IndexedDataset& dataset = seen.dataset;
+  const DatasetSummary& summary = seen.summary;
+  JsonValue json;
+  json.set("prefix", dataset.prefix());
+  json.set("dtype", name_of(dataset.type()));
+  json.set("documents", dataset.num_documents());
+  json.set("empty_documents", summary.empty_documents);
+  json.set("sequences", dataset.num_sequences());
+  json.set("tokens", dataset.num_tokens());
+  json.set("shortest_document", summary.shortest);
+  json.set("longest_document", summary.longest);
+  json.set("mean_document", summary.mean_length);
+  json.set("smallest_id", summary.ids ? JsonValue(summary.ids->smallest) : JsonValue());
+  json.set("largest_id", summary.ids ? JsonValue(summary.ids->largest) : JsonValue());
+  json.set("end_token", summary.end_token ? JsonValue(*summary.end_token) : JsonValue());
+  json.set("documents_with_end_token", summary.documents_with_end_token);
+  json.set("eod_at_ends", seen.tokenizer != nullptr ? JsonValue(summary.every_document_ends(dataset)) : JsonValue());
+  if (seen.options.sequence > 0) json.set("samples", seen.num_samples());
+  json.set("bin_bytes", static_cast<std::int64_t>(dataset.stored_bytes().size()));
+  json.set("idx_bytes", dataset.index_bytes());
+  JsonValue::Array excerpts;
+  for (const Excerpt& excerpt : seen.excerpts) {
+    JsonValue item;
+    item.set("document", excerpt.document);
+    item.set("tokens", excerpt.length);
+    item.set("ids", JsonValue::Array(excerpt.ids.begin(), excerpt.ids.end()));
+    if (excerpt.text) item.set("text", *excerpt.text);
+    excerpts.push_back(std::move(item));
+  }
+  json.set("first_documents", std::move(excerpts));
+  return json;
+}
+
+}  // namespace
+
+void inspect_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app("Show what PREFIX.bin and PREFIX.idx hold. Reads every token once.", "trident data inspect");
+  std::string prefix, tokenizer_name;
+  InspectOptions options;
+  bool json = false;
+  app.add_option("PREFIX", prefix, "prefix of .bin and .idx")->required();
+  app.add_option("--documents", options.documents, "how many documents to show the beginnings of")->capture_default_str();
+  app.add_option("--tokens", options.tokens, "how many tokens of each to show")->capture_default_str();
+  app.add_option("--tokenizer", tokenizer_name, "the tokenizer that made the files: shows text, knows eod");
+  app.add_option("--sequence", options.sequence, "count the samples of so many tokens (batch.sequence)");
+  app.add_flag("--json", json, "print one JSON object");
+  if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
+  for (const auto& [name, value] : {std::pair{"--documents", options.documents}, {"--tokens", options.tokens}, {"--sequence", options.sequence}})
+    if (value < 0) throw ConfigError(fmt::format("{} = {}: must not be negative", name, value));
+
+  const auto tokenizer = tokenizer_name.empty() ? nullptr : load_tokenizer(tokenizer_name, "--tokenizer");
+  const IndexedDataset dataset(prefix);
+  const DatasetSummary summary = summarize(dataset, tokenizer ? std::optional<std::int64_t>(tokenizer->eod()) : std::nullopt);
+  if (tokenizer && summary.ids) refuse_foreign_tokenizer(dataset, *summary.ids, *tokenizer);
+  const Inspection seen{dataset, summary, tokenizer.get(), options, excerpts_of(dataset, tokenizer.get(), options)};
+  if (json) context.out << to_json_text(to_json(seen)) << '\n';
+  else print_text(seen, context.out);
+}
+
+}  // namespace trident

@@ -1,0 +1,43 @@
+#include "app/progress_line.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <ostream>
+
+namespace trident {
+
+namespace {
+
+constexpr double kTerminalSeconds = 0.2, kPlainSeconds = 10;
+
+}  // namespace
+
+void ProgressLine::update(std::int64_t done, std::int64_t total, const std::string& text, double now_seconds) {
+  if (done <= 0 || now_seconds - drawn_seconds_ < (mode_ == ConsoleMode::kTerminal ? kTerminalSeconds : kPlainSeconds)) return;
+  drawn_seconds_ = now_seconds;
+  const double seconds_left = (now_seconds - start_seconds_) * static_cast<double>(total - done) / static_cast<double>(done);
+  if (mode_ == ConsoleMode::kTerminal) {
+    out_ << "\r\x1b[K" << progress_bar(done, total, seconds_left) << "  " << text << std::flush;
+    shown_ = true;
+  } else {
+    const double percent = std::floor(100 * static_cast<double>(done) / static_cast<double>(total));
+    out_ << fmt::format("{:3.0f}%  ETA {}  {}\n", percent, clock_text(seconds_left), text) << std::flush;
+  }
+}
+
+void ProgressLine::finish() {
+  if (shown_) out_ << "\r\x1b[K" << std::flush;
+  shown_ = false;
+}
+
+std::string size_text(double bytes) {
+  if (bytes < 1000) return fmt::format("{:.0f} bytes", bytes);
+  for (const char* unit : {"KB", "MB", "GB"}) {
+    bytes /= 1000;
+    if (bytes < 999.95) return fmt::format("{:.1f} {}", bytes, unit);
+  }
+  return fmt::format("{:.1f} TB", bytes / 1000);
+}
+
+}  // namespace trident

@@ -1,0 +1,93 @@
+#include "data/merge_datasets.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "core/check.h"
+#include "data/indexed_dataset_writer.h"
+
+namespace trident {
+
+namespace {
+
+constexpr std::size_t kPortion = std::size_t{16} << 20;
+
+void refuse_overwriting(const std::vector<std::string>& inputs, const std::string& output) {
+  for (const std::string& input : inputs) {
+    for (const std::string& old_path : {bin_path(input), idx_path(input)}) {
+      for (const std::string& new_path : {bin_path(output), idx_path(output)}) {
+        std::error_code ignored;  // of files that are not there
+        if (old_path != new_path && !std::filesystem::equivalent(old_path, new_path, ignored)) continue;
+        throw ConfigError(fmt::format("--output = {}: would overwrite the input {}; choose another prefix", output, input));
+      }
+    }
+  }
+}
+
+void refuse_mixed_types(std::span<const IndexedDataset> datasets) {
+  for (const IndexedDataset& dataset : datasets) {
+    if (dataset.type() == datasets[0].type()) continue;
+    throw DataError(fmt::format("{} holds tokens as {}, {} as {}; merge what one tokenizer made, or prepare the text again",
+                                datasets[0].prefix(), name_of(datasets[0].type()), dataset.prefix(), name_of(dataset.type())));
+  }
+}
+
+}  // namespace
+
+void append_merged_index(AtomicFile& idx, std::span<const IndexedDataset> datasets) {
+  std::int64_t sequences = 0, documents = 0;
+  for (const IndexedDataset& dataset : datasets) sequences += dataset.num_sequences(), documents += dataset.num_documents();
+  append_index_header(idx, datasets[0].type(), sequences, documents);
+  for (const IndexedDataset& dataset : datasets)
+    for (std::int64_t s = 0; s < dataset.num_sequences(); ++s)
+      append_value(idx, static_cast<std::int32_t>(dataset.sequence_length(s)));
+  std::int64_t offset = 0;
+  for (const IndexedDataset& dataset : datasets) {
+    for (std::int64_t s = 0; s < dataset.num_sequences(); ++s) {
+      append_value(idx, offset);
+      offset += dataset.sequence_length(s) * size_of(dataset.type());
+    }
+  }
+  std::int64_t sequences_before = 0;
+  append_value(idx, sequences_before);
+  for (const IndexedDataset& dataset : datasets) {
+    for (std::int64_t d = 1; d <= dataset.num_documents(); ++d) append_value(idx, sequences_before + dataset.first_sequence(d));
+    sequences_before += dataset.num_sequences();
+  }
+}
+
+MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::string& output,
+                          const std::function<void(const MergeProgress&)>& progress) {
+  if (inputs.empty()) throw ConfigError("--input: no datasets; name at least one prefix of .bin and .idx");
+  refuse_overwriting(inputs, output);
+  std::vector<IndexedDataset> datasets;
+  for (const std::string& input : inputs) datasets.emplace_back(input);
+  refuse_mixed_types(datasets);
+
+  MergeStats stats;
+  MergeProgress done;
+  for (const IndexedDataset& dataset : datasets) {
+    stats.documents += dataset.num_documents();
+    stats.sequences += dataset.num_sequences();
+    stats.tokens += dataset.num_tokens();
+    done.bytes_total += static_cast<std::int64_t>(dataset.stored_bytes().size());
+  }
+  stats.bytes = done.bytes_total;
+
+  AtomicFile bin(bin_path(output)), idx(idx_path(output));
+  for (const IndexedDataset& dataset : datasets) {
+    for (std::span<const std::byte> rest = dataset.stored_bytes(); !rest.empty();) {
+      const std::span<const std::byte> portion = rest.first(std::min(rest.size(), kPortion));
+      bin.append(portion);
+      rest = rest.subspan(portion.size());
+      done.bytes_done = bin.size();
+      if (progress) progress(done);
+    }
+  }
+  append_merged_index(idx, datasets);
+  commit_pair(bin, idx);
+  return stats;
+}
+
+}  // namespace trident

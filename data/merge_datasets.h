@@ -1,0 +1,33 @@
+// Several indexed datasets one after the other in one: what `trident data merge` does.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "data/indexed_dataset.h"
+
+namespace trident {
+
+struct MergeStats {
+  std::int64_t documents = 0, sequences = 0, tokens = 0;
+  std::int64_t bytes = 0;  // of the new .bin
+};
+
+struct MergeProgress {
+  std::int64_t bytes_done = 0, bytes_total = 0;  // of .bin
+};
+
+// Writes OUTPUT.bin and OUTPUT.idx, byte for byte what Megatron-LM's merge_datasets.py makes of the inputs in this order. Streams:
+// memory does not grow with the data. Errors leave no output: DataError (an input that cannot be read, or two that store their tokens in
+// different types), ConfigError (no input, or the output is an input), StorageError. `progress` is called about once per 16 MB.
+MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::string& output,
+                          const std::function<void(const MergeProgress&)>& progress = {});
+
+// The index of datasets of one type that follow each other, without a commit.
+void append_merged_index(AtomicFile& idx, std::span<const IndexedDataset> datasets);
+
+}  // namespace trident
