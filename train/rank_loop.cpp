@@ -177,7 +177,7 @@ void RankLoop::close() {
   if (updates_ == 0) return;
   summary_.updates = updates_;
   summary_.tokens = updates_ * plan_.tokens_per_step();
-  summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
+  summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_, device_));
   summary_.bytes_between_nodes = total_bytes_between_nodes();
   if (rank() != 0) return;
   console_->finish();

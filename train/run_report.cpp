@@ -37,22 +37,23 @@ std::string memory_line(const ArenaPlan& memory) {
 
 double bits_per_byte(const EvalResult& result) { return result.loss / std::numbers::ln2 / result.bytes_per_token.value(); }
 
-std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan) {
+std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan, Device& device) {
   std::size_t longest = 0;
   for (const StepProgram& program : plan.step_programs) longest = std::max(longest, program.instructions.size());
   Communicator& world = trainer.context().world();
-  std::vector<double> mine(longest, 0.0), all(longest * static_cast<std::size_t>(world.size()));
-  std::transform(trainer.instruction_times().begin(), trainer.instruction_times().end(), mine.begin(), [](const InstructionTimes& t) { return t.cpu; });
   const auto n = static_cast<std::int64_t>(longest);
-  world.all_gather(trainer.context().compute_stream(), TensorView(all.data(), DType::kF64, {n * world.size()}),
-                   TensorView(mine.data(), DType::kF64, {n}));
+  const Buffer memory = device.allocate((1 + world.size()) * n * size_of(DType::kF64), "times of instructions");  // where peers reach it
+  const TensorView mine(memory.data(), DType::kF64, {n}), all(memory.data() + mine.num_bytes(), DType::kF64, {n * world.size()});
+  std::transform(trainer.instruction_times().begin(), trainer.instruction_times().end(), mine.as<double>(), [](const InstructionTimes& t) { return t.cpu; });
+  world.all_gather(trainer.context().compute_stream(), all, mine);
   trainer.context().compute_stream().synchronize();
+  world.barrier();  // peers may read `mine` until they are done themselves
   std::vector<std::vector<double>> seconds;
   for (const StepProgram& program : plan.step_programs) seconds.emplace_back(program.instructions.size(), 0.0);
   const double ranks_per_program = static_cast<double>(plan.world_size()) / static_cast<double>(plan.step_programs.size());
   for (int rank = 0; rank < world.size(); ++rank) {
     std::vector<double>& sum = seconds[static_cast<std::size_t>(plan.grid.coordinates(rank).pipeline)];
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += all[static_cast<std::size_t>(rank) * longest + i] / ranks_per_program;
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += all.as<double>()[static_cast<std::size_t>(rank) * longest + i] / ranks_per_program;
   }
   return seconds;
 }
