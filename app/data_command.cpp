@@ -14,7 +14,7 @@ namespace trident {
 namespace {
 
 constexpr std::string_view kUsage =
-    "usage: trident data prepare --input F... --tokenizer T --output PREFIX   text or JSONL, also .gz and .zst, to token files\n"
+    "usage: trident data prepare --input F... --tokenizer T --output PREFIX   text to token files\n"
     "       trident data inspect PREFIX                                       what token files hold\n"
     "       trident data merge --input PREFIX... --output PREFIX              several token files to one\n"
     "\ntrident data prepare --help and so on say more.\n";

@@ -121,6 +121,7 @@ constexpr MegatronFlag kFlags[] = {
     {kData, "--eod-mask-loss", kKey, "data.eod_mask_loss", "true"},
     {kData, "--mock-data", kRefused, "", "", "prepare a small text"},
     {kData, "tools/preprocess_data.py --append-eod --workers N", kCommand, "trident data prepare --append-eod --workers N"},
+    {kData, "tools/merge_datasets.py", kCommand, "trident data merge"},
 
     {kSaving, "--save DIR", kKey, "checkpoint.dir"},
     {kSaving, "--load DIR", kKey, "checkpoint.resume", "", "auto: the newest in checkpoint.dir"},

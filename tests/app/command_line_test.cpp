@@ -21,7 +21,8 @@ struct Outcome {
 
 Outcome run(const Arguments& arguments, const std::function<void(const TrainConfig&)>& training = [](const TrainConfig&) {}) {
   std::ostringstream out, err;
-  const int exit_code = run_command_line(arguments, {out, training}, err);
+  const int exit_code = run_command_line(
+      arguments, {out, [&](const std::function<TrainConfig()>& read_config) { training(read_config()); }}, err);
   return {exit_code, out.str(), err.str()};
 }
 
@@ -74,8 +75,8 @@ TEST_F(CommandLine, UnknownAndUnbuiltSubcommands) {
   expect_refusal({"\x1b[31m\nxxxxxxxxx"}, "unknown subcommand");
   for (const char* name : {"plan", "study", "tokenizer", "convert", "ckpt", "eval", "generate", "bench"})
     expect_refusal({name, "--config", config_}, "subcommand " + std::string(name) + " is not built yet");
-  expect_refusal({"data", "inspect"}, "trident data inspect is not built yet");
-  expect_refusal({"data"}, "there is: prepare");
+  expect_refusal({"data"}, "there are: prepare, inspect, merge");
+  expect_refusal({"data", "mrege"}, "trident data \"mrege\"");
   expect_refusal({"docs", "cooking"}, "there is: configuration");
 }
 

@@ -5,6 +5,7 @@
 
 #include "app/help_text.h"
 #include "app/subcommands.h"
+#include "core/file_io.h"
 #include "train/option_docs.h"
 
 namespace trident {
@@ -32,7 +33,7 @@ TEST(Help, EveryPageFitsATerminal) {
   for (const Subcommand& command : subcommands()) {
     if (command.run == nullptr || command.visibility == Subcommand::Visibility::kHidden) continue;
     const std::string name(command.name);
-    if (command.actions.empty() || command.run == completion_command) pages.push_back({name, "--help"});
+    pages.push_back({name, "--help"});
     if (command.run == completion_command) continue;  // its actions take no flags
     for (const std::string_view action : command.actions) pages.push_back({name, std::string(action), "--help"});
   }
@@ -52,6 +53,14 @@ TEST(Help, OverviewNamesSubcommandsAndExitCodes) {
   for (const int code : {0, 64, 65, 70, 74, 75, 76, 93, 128}) EXPECT_NE(overview.find("\n  " + std::to_string(code) + " "), std::string::npos) << code;
   EXPECT_EQ(help({"--help"}), overview);
   EXPECT_EQ(help({"help", "--help"}), overview);
+}
+
+TEST(Help, TheSlurmPageKnowsTheSameExitCodes) {
+  const std::string page = read_file(TRIDENT_SOURCE_DIR "/docs/slurm.md");
+  for (const ExitCodeText& text : exit_code_texts()) {
+    const std::string row = text.code == 128 ? "| 128 + n |" : fmt::format("| {} |", text.code);
+    EXPECT_NE(page.find("\n" + row), std::string::npos) << row;
+  }
 }
 
 TEST(Help, TrainSaysHowRanksStart) {

@@ -92,7 +92,7 @@ TEST(MegatronFlags, WhatIsPlannedSaysSo) {
 }
 
 TEST(MegatronFlags, CommittedPageIsWhatTheTableSays) {
-  EXPECT_EQ(read_file(TRIDENT_SOURCE_DIR "/docs/megatron_flags.md"), megatron_flags_markdown())
+  EXPECT_TRUE(read_file(TRIDENT_SOURCE_DIR "/docs/megatron_flags.md") == megatron_flags_markdown())
       << "run: trident docs megatron-flags > docs/megatron_flags.md";
 }
 

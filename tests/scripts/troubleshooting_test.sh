@@ -33,6 +33,10 @@ printf '%s\n' '#include "model/reader.h"' 'void f(Reader& reader) { reader.refus
 printf '%s\n' 'void g(Other& other) { other.refuse("z", "belongs to nobody; at all"); }' >"$tree/model/stranger.cpp"
 printf '%s\n' 'void h() { const auto fail = [&](const char* what) { throw DataError(fmt::format("{}: {}; copy it again", file, what)); };' \
   '  fail("cut short"); }' >"$tree/data/lambda.cpp"
+cat >"$tree/train/later.cpp" <<'CPP'
+std::vector<std::string> start_conflicts(const Facts& facts) { lines.push_back(fmt::format("hosts differ: {}; copy it", facts.host)); }
+void warn() { logger_.warning("{} is slow; wait", node); logger_.warning("{}", line); }
+CPP
 printf '%s\n' '# Title' '' 'Opening.' '----' 'message: data is odd' 'cause: Because of <key>.' >"$tree/docs/troubleshooting.in"
 page=$tree/docs/troubleshooting.md
 
@@ -53,6 +57,9 @@ on_page '- `(too wide or too narrow): <legal degrees>`'
 on_page '- `<key> = <value>: must be a number`'
 on_page '- `<key> = <value>: is odd`'
 on_page '- `<file>: cut short`'
+on_page '- `hosts differ: <host>`'
+on_page '## Warnings: the run goes on'
+on_page '- `<node> is slow`'
 for absent in comment nobody '<why>' '<what>' '<wanted>'; do ! grep -qF -- "$absent" "$page" || fail "should not be there: $absent"; done
 "$program" --check "$tree" >"$tree/log" || fail "--check refuses what it wrote: $(cat "$tree/log")"
 
