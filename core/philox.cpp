@@ -31,13 +31,17 @@ PhiloxKey random_key(std::uint64_t seed, RandomPurpose purpose, std::uint64_t nu
   return to_key(mix(start(seed, purpose), number));
 }
 
-float normal_at(PhiloxKey key, std::uint64_t index) {
-  const std::uint64_t block = index / 4;
-  const PhiloxCounter w = philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0}, key);
-  const std::size_t pair = (index % 4) / 2 * 2;  // words 0,1 make normals 0,1; words 2,3 make normals 2,3
-  const double u = (static_cast<double>(w[pair]) + 1.0) * 0x1p-32, v = static_cast<double>(w[pair + 1]) * 0x1p-32;
-  const double radius = std::sqrt(-2.0 * std::log(u)), angle = 2.0 * std::numbers::pi * v;
-  return static_cast<float>(radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+float normal_at(PhiloxKey key, std::uint64_t index) { return Normals(key).at(index); }
+
+void Normals::draw(std::uint64_t block) {
+  const PhiloxCounter w = philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0}, key_);
+  for (std::size_t pair = 0; pair < 4; pair += 2) {  // words 0,1 make normals 0,1; words 2,3 make normals 2,3
+    const double u = (static_cast<double>(w[pair]) + 1.0) * 0x1p-32, v = static_cast<double>(w[pair + 1]) * 0x1p-32;
+    const double radius = std::sqrt(-2.0 * std::log(u)), angle = 2.0 * std::numbers::pi * v;
+    values_[pair] = static_cast<float>(radius * std::cos(angle));
+    values_[pair + 1] = static_cast<float>(radius * std::sin(angle));
+  }
+  block_ = block;
 }
 
 }  // namespace trident

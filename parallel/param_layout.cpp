@@ -82,17 +82,17 @@ std::optional<LogicalElement> ElementMap::operator()(std::int64_t index) const {
 void draw_initial_values(const ShardPiece& piece, int tensor_degree, int tensor_rank, std::uint64_t seed, std::span<float> out) {
   const ElementMap map(*piece.spec, tensor_degree, tensor_rank);
   const PartSpec* keyed = nullptr;
-  PhiloxKey key{};
+  Normals normals(PhiloxKey{});
   for (std::int64_t i = 0; i < piece.count; ++i) {
     float value = 0.0f;  // padding
     if (const auto element = map(piece.param_begin + i)) {
       const Init& init = element->part->init;
       if (element->part != keyed) {
         keyed = element->part;
-        key = random_key(seed, RandomPurpose::kInit, keyed->tensor);
+        normals = Normals(random_key(seed, RandomPurpose::kInit, keyed->tensor));
       }
       if (init.kind == InitKind::kOnes) value = 1.0f;
-      if (init.kind == InitKind::kNormal) value = init.standard_deviation * normal_at(key, static_cast<std::uint64_t>(element->index));
+      if (init.kind == InitKind::kNormal) value = init.standard_deviation * normals.at(static_cast<std::uint64_t>(element->index));
     }
     out[static_cast<std::size_t>(i)] = value;
   }
