@@ -1,0 +1,151 @@
+// The trainer on several nodes (network namespaces, scripts/nodes.sh): it trains what one rank trains, says what crosses the network, and says so
+// truly: the nodes' interfaces count the same bytes.
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <numeric>
+#include <sstream>
+
+#include "core/file_io.h"
+#include "tests/app/program.h"
+#include "tests/data/token_files.h"
+
+namespace trident {
+namespace {
+
+constexpr int kCannotMakeNodes = 77;
+
+const char* const kSpans = "tensor-parallel groups span nodes";
+const char* const kNodes = TRIDENT_SOURCE_DIR "/scripts/nodes.sh";
+
+struct NodesRun {
+  ProgramOutcome outcome;
+  std::vector<JsonValue> metrics;
+  double bytes_on_links = 0;  // that the nodes sent, as their interfaces counted
+};
+
+double number(const JsonValue& object, std::string_view key) {
+  const JsonValue* value = object.find(key);
+  EXPECT_TRUE(value != nullptr && value->is_number()) << key << " in " << to_json_text(object);
+  return value == nullptr ? std::nan("") : value->as_number();
+}
+
+class Nodes : public testing::Test {
+ protected:
+  void SetUp() override { skip_unless_nodes({}); }
+
+  // `options`: of nodes.sh, for the nodes that this test needs.
+  void skip_unless_nodes(std::vector<std::string> options) {
+    options.insert(options.begin(), kNodes);
+    options.insert(options.end(), {"1", "true"});
+    const ProgramOutcome probe = run_command(options);
+    if (probe.exit_code == kCannotMakeNodes) GTEST_SKIP() << probe.err;
+    ASSERT_EQ(probe.exit_code, 0) << probe.err;
+  }
+
+  // trident train with these settings on `nodes` nodes of `slots` slots, started by `launch` (mpirun or srun and its options).
+  NodesRun train(int nodes, int slots, const std::vector<std::string>& launch, std::vector<std::string> settings, const std::string& name = "nodes") {
+    std::vector<std::string> words{kNodes, "--slots", std::to_string(slots), "--bytes", place_ / (name + ".bytes")};
+    if (launch.front() == "srun") words.push_back("--slurm");
+    words.push_back(std::to_string(nodes));
+    words.insert(words.end(), launch.begin(), launch.end());
+    words.insert(words.end(), {TRIDENT_BINARY, "train", "--config", place_ / "config.json"});
+    settings.push_back("run.dir=" + (place_ / name));
+    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    NodesRun run;
+    run.outcome = run_command(words);
+    EXPECT_EQ(run.outcome.exit_code, 0) << run.outcome.out << run.outcome.err;
+    if (run.outcome.exit_code != 0) return run;
+    run.metrics = place_.metrics(name);
+    std::istringstream counters(read_file(place_ / (name + ".bytes")));
+    std::string node;
+    for (double sent = 0, received = 0; counters >> node >> sent >> received;) run.bytes_on_links += sent;
+    return run;
+  }
+
+  // One rank, a thread, with the same settings apart from the layout.
+  std::vector<JsonValue> alone(std::vector<std::string> settings) {
+    settings.push_back("run.dir=" + (place_ / "alone"));
+    const ProgramOutcome outcome = place_.train(settings);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return place_.metrics("alone");
+  }
+
+  static void expect_same_training(const NodesRun& run, const std::vector<JsonValue>& reference) {
+    ASSERT_EQ(run.metrics.size(), reference.size());
+    ASSERT_FALSE(reference.empty());
+    for (std::size_t i = 0; i < reference.size(); ++i) {
+      for (const auto& [key, relative] : {std::pair{"loss", 1e-6}, std::pair{"grad_norm", 1e-5}}) {
+        const double expected = number(reference[i], key);
+        EXPECT_LE(std::abs(number(run.metrics[i], key) - expected), relative * expected)
+            << key << ": " << to_json_text(run.metrics[i]) << '\n' << to_json_text(reference[i]);
+      }
+    }
+  }
+
+  // What the run says it sent between nodes, and what the links say. Headers and start-up make the difference: payload must dominate.
+  static void expect_counted_bytes(const NodesRun& run) {
+    static const std::string kLine = "bytes sent between nodes, whole run: ";
+    const auto at = run.outcome.out.find(kLine);
+    ASSERT_NE(at, std::string::npos) << run.outcome.out;
+    const double counted = std::strtod(run.outcome.out.c_str() + at + kLine.size(), nullptr);
+    EXPECT_GT(counted, 1e7) << "too little traffic to compare";
+    RecordProperty("counted_over_links", fmt::format("{:.4f} of {}", counted / run.bytes_on_links, run.bytes_on_links));
+    EXPECT_NEAR(counted / run.bytes_on_links, 1, 0.05) << counted << " counted, " << run.bytes_on_links << " on the links";
+  }
+
+  Workplace place_;
+};
+
+const std::vector<std::string> kMpirun{"mpirun"};
+const char* const kDataAcross = "parallel.order=tp-cp-pp-dp";  // of tp2 x pp2 x dp2 on two nodes; the default order puts pp there
+
+class DataAcross : public Nodes, public testing::WithParamInterface<const char*> {};
+
+// Two nodes of four: tensor and pipeline groups inside, data-parallel ones across.
+TEST_P(DataAcross, TrainsAsOneRank) {
+  const NodesRun run = train(2, 4, kMpirun, {"run.steps=3", "parallel=2DP x 2PP x 2TP", kDataAcross, fmt::format("parallel.zero={}", GetParam())});
+  expect_same_training(run, alone({"run.steps=3"}));
+  expect_counted_bytes(run);
+  EXPECT_EQ(run.outcome.err.find(kSpans), std::string::npos) << run.outcome.err;
+}
+INSTANTIATE_TEST_SUITE_P(TwoNodes, DataAcross, testing::Values("ddp", "zero1", "zero2", "zero3"), [](const auto& info) { return std::string(info.param); });
+
+// A small vocabulary and long micro-batches: what crosses nodes are activations and their gradients.
+TEST_F(Nodes, PipelineAcrossTwo) {
+  write_dataset(place_ / "counting", counting_documents(2000, 512), 512);
+  const std::vector<std::string> model{"run.steps=3", "data.train=" + (place_ / "counting"), "model.vocab_size=512", "model.hidden_size=64",
+                                       "model.max_position_embeddings=128", "batch.sequence=128", "batch.micro=4", "batch.global=64"};
+  std::vector<std::string> settings{"parallel=2DP x 2PP x 2TP", "parallel.sequence_parallel=true"};
+  settings.insert(settings.end(), model.begin(), model.end());
+  const NodesRun run = train(2, 4, kMpirun, settings);
+  expect_same_training(run, alone(model));
+  expect_counted_bytes(run);
+}
+
+// Both data and pipeline across, with virtual stages, so that neighbours alternate between nodes.
+TEST_F(Nodes, DataAndPipelineAcrossFour) {
+  const NodesRun run = train(4, 2, kMpirun, {"run.steps=3", "parallel=2DP x 2PP x 2TP", "parallel.schedule=interleaved", "parallel.virtual_stages=2",
+                                             "parallel.zero=shard_grad_op", "parallel.sequence_parallel=true"});
+  expect_same_training(run, alone({"run.steps=3"}));
+  expect_counted_bytes(run);
+}
+
+// Groups with unequally many ranks on a node, and a tensor-parallel one that spans both: it works, and is warned about.
+TEST_F(Nodes, TensorGroupThatSpansNodesIsNamed) {
+  const NodesRun run = train(2, 3, {"mpirun", "--host", "n1:3,n2:1"}, {"run.steps=3", "parallel=2DP x 2TP"});
+  expect_same_training(run, alone({"run.steps=3"}));
+  const std::string& err = run.outcome.err;
+  for (const char* part : {kSpans, "2 (n1)", "3 (n2)"}) EXPECT_NE(err.find(part), std::string::npos) << "no \"" << part << "\" in: " << err;
+}
+
+TEST_F(Nodes, SrunStartsRanks) {
+  skip_unless_nodes({"--slurm"});
+  if (IsSkipped()) return;
+  const NodesRun run = train(2, 2, {"srun", "--mpi=pmix", "-N", "2", "--ntasks-per-node=2"}, {"run.steps=3", "parallel=2DP x 2TP"});
+  expect_same_training(run, alone({"run.steps=3"}));
+  expect_counted_bytes(run);
+}
+
+}  // namespace
+}  // namespace trident
