@@ -8,11 +8,14 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -243,6 +246,30 @@ LifelineChannel dial_lifeline(const LifelineCard& card, int listener_rank, Lifel
   throw CommunicationError(fmt::format("lifeline: rank {} on host {} reached rank {} on host {} within {:.3g} s at none of its addresses, port {} "
                                        "({}); let TCP connections between the job's hosts pass the firewall",
                                        mine.rank, field_text(mine.host), listener_rank, card.host, seconds, card.port, outcomes(calls)));
+}
+
+void make_room_for_descriptors(int ranks) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const rlim_t wanted = 3 * static_cast<rlim_t>(ranks) + 512, needed = static_cast<rlim_t>(ranks) + 64;
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_max < needed)
+    throw CommunicationError(fmt::format("lifeline: {} ranks need {} open files on ranks 0 and 1, {} are allowed; raise ulimit -Hn", ranks, needed,
+                                         limit.rlim_max));
+}
+
+FileDescriptor claim_job(const LifelineToken& token) {
+  std::string name(1, '\0');
+  name += "trident-lifeline-";
+  for (const std::uint8_t byte : token) name += fmt::format("{:02x}", byte);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path, sizeof address.sun_path);
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  return bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0 ? std::move(socket) : FileDescriptor();
 }
 
 }  // namespace trident

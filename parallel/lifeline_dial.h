@@ -33,4 +33,10 @@ LifelineListener open_lifeline_listener(const std::string& host);
 // return `answer` is what it said. CommunicationError that names the addresses and what each said, after `seconds`.
 LifelineChannel dial_lifeline(const LifelineCard& card, int listener_rank, LifelineHello mine, double seconds, LifelineHello& answer);
 
+// Raises this process's limit of open files to what a hub of `ranks` ranks needs, within the hard limit. CommunicationError.
+void make_room_for_descriptors(int ranks);
+
+// The job's name in this network namespace: a descriptor for the first process that asks, none for others until it is closed.
+FileDescriptor claim_job(const LifelineToken& token);
+
 }  // namespace trident

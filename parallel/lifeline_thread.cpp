@@ -5,9 +5,7 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,36 +31,11 @@ constexpr double kStrangerSeconds = 10;
 // Every rank may call from several of its addresses at once.
 std::size_t max_strangers(int ranks) { return 2 * static_cast<std::size_t>(ranks) + 64; }
 
-void make_room_for_descriptors(int ranks) {
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  const rlim_t wanted = 3 * static_cast<rlim_t>(ranks) + 512, needed = static_cast<rlim_t>(ranks) + 64;
-  if (limit.rlim_cur >= wanted) return;
-  limit.rlim_cur = std::min(wanted, limit.rlim_max);
-  setrlimit(RLIMIT_NOFILE, &limit);
-  if (limit.rlim_max < needed)
-    throw CommunicationError(fmt::format("lifeline: {} ranks need {} open files on ranks 0 and 1, {} are allowed; raise ulimit -Hn", ranks, needed,
-                                         limit.rlim_max));
-}
-
 void control(int epoll, int operation, int fd, std::uint32_t events) {
   epoll_event event{};
   event.events = events;
   event.data.fd = fd;
   epoll_ctl(epoll, operation, fd, &event);
-}
-
-// True for the first process of this network namespace that asks. The name vanishes with the descriptor.
-bool claim(FileDescriptor& held, const LifelineToken& token) {
-  std::string name(1, '\0');
-  name += "trident-lifeline-";
-  for (const std::uint8_t byte : token) name += fmt::format("{:02x}", byte);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  name.copy(address.sun_path, sizeof address.sun_path);
-  held = FileDescriptor(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
-  return bind(held.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0;
 }
 
 std::chrono::duration<double> seconds_of(double seconds) { return std::chrono::duration<double>(seconds); }
@@ -153,8 +126,8 @@ void LifelineThread::run() {
     obey_orders();
     do_duties();
     judge();
-    if (exit_at_ && clock_ >= *exit_at_) _exit(exit_code_);
     if (end_at_ && (may_end() || clock_ >= *end_at_)) return;
+    if (!end_at_ && exit_at_ && clock_ >= *exit_at_) _exit(exit_code_);
   }
 }
 
@@ -356,7 +329,8 @@ void LifelineThread::obey_orders() {
                      goodbye_said_ = true;
                      changed_.notify_all();
                    },
-                   [&](End&) { end_at_ = clock_ + kLingerSeconds; },
+                   // Whoever spoke for many is there until the slowest of them has concluded.
+                   [&](End&) { end_at_ = claim_ ? *exit_at_ : clock_ + kLingerSeconds; },
                },
                order);
   }
@@ -390,7 +364,8 @@ void LifelineThread::conclude() {
   const LifelineHeartbeat now = heartbeat(false);
   judge_.update_self(now.status, now.idle_seconds);
   const LifelineVerdict verdict{judge_.line(clock_), judge_.exit_code()};
-  if (options_.print && (!judge_.is_one_of_many() || claim(claim_, job_token_))) options_.print(verdict.line);
+  if (judge_.is_one_of_many()) claim_ = claim_job(job_token_);
+  if (options_.print && (!judge_.is_one_of_many() || claim_)) options_.print(verdict.line);
   LifelineDecision decision;
   decision.exit_code = verdict.exit_code;
   set_field(decision.line, verdict.line);
@@ -410,6 +385,7 @@ void LifelineThread::pronounce(const LifelineVerdict& verdict) {
 
 // Nothing is left to send; after a verdict everybody who can hear has heard it.
 bool LifelineThread::may_end() const {
+  if (claim_) return false;
   return std::all_of(links_.begin(), links_.end(), [&](const auto& entry) {
     const LifelineRank& peer = judge_.peers().at(entry.first);
     const bool knows = !exit_at_ || !is_listener() || peer.finished || peer.trouble == LifelineTrouble::kSilent;

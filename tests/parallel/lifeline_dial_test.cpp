@@ -2,6 +2,7 @@
 #include "parallel/lifeline_dial.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -208,6 +209,34 @@ TEST(LifelineDial, SomebodyElseAtTheAddressIsNotTakenForTheHub) {
     server.join();
     EXPECT_TRUE(contains(error, same_program ? "(127.0.0.1: somebody else answered)" : "(127.0.0.1: hung up or is not this job's)")) << error;
   }
+}
+
+TEST(LifelineClaim, BelongsToOneAtATime) {
+  const LifelineToken job = open_lifeline_listener("h").card.token, other = open_lifeline_listener("h").card.token;
+  FileDescriptor first = claim_job(job);
+  EXPECT_TRUE(first);
+  EXPECT_FALSE(claim_job(job));
+  EXPECT_TRUE(claim_job(other));
+  first = FileDescriptor();
+  EXPECT_TRUE(claim_job(job));
+}
+
+TEST(LifelineLimits, OpenFilesAreRaisedOrRefused) {
+  rlimit before{}, after{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit low = before;
+  low.rlim_cur = 100;
+  setrlimit(RLIMIT_NOFILE, &low);
+  make_room_for_descriptors(4);
+  getrlimit(RLIMIT_NOFILE, &after);
+  EXPECT_EQ(after.rlim_cur, std::min<rlim_t>(524, before.rlim_max));
+  make_room_for_descriptors(1);  // never lowered
+  getrlimit(RLIMIT_NOFILE, &after);
+  EXPECT_EQ(after.rlim_cur, std::min<rlim_t>(524, before.rlim_max));
+  setrlimit(RLIMIT_NOFILE, &before);
+  const auto too_many = static_cast<int>(std::min<rlim_t>(before.rlim_max, 2'000'000'000));
+  EXPECT_TRUE(contains(error_of([&] { make_room_for_descriptors(too_many); }), " are allowed; raise ulimit -Hn"));
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 }  // namespace

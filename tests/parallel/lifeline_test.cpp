@@ -105,12 +105,15 @@ TEST(Lifeline, TwoDeathsAtOnceAreOneLine) {
   EXPECT_PRED2(contains, line, "; likewise rank 5; ranks 0-2, 4 waited in ");
 }
 
-// A node with hub and deputy goes down: the others have nobody to talk to.
+// A node with hub and deputy goes down: the others have nobody to talk to. The last of them notices after the first has ended.
 TEST(Lifeline, SurvivorsOfHubAndDeputyPrintOneLineTogether) {
-  LifelineJob job(6, training(0));
+  LifelineJob job(6, training(0), [](LifelineOptions& options) { options.grace_seconds = 1; });
   let_statuses_arrive();
+  job.kill(5, SIGSTOP);
   job.kill(1, SIGKILL);
   job.kill(0, SIGKILL);
+  pause_for(0.6);
+  job.kill(5, SIGCONT);
   expect_all_end(job.wait(), {0, 1});
   const JobWords words = job.words();
   ASSERT_EQ(words.printed.size(), 1u);
