@@ -187,6 +187,7 @@ std::string zsh_completion(const std::vector<CompletionCommand>& commands) {
     summaries += fmt::format("    {}\n", quoted(fmt::format("{}:{}", command.name, command.summary)));
     std::string flags;
     for (const CompletionFlag& flag : command.flags) flags += fmt::format(" \\\n        {}", zsh_argument(flag));
+    if (!command.actions.empty() && !flags.empty()) flags += fmt::format(" \\\n        ':action:({})' '*:file:_files'", fmt::join(command.actions, " "));
     const std::string words = command.explains ? names_for_help(commands) : fmt::format("{}", fmt::join(command.actions, " "));
     cases += fmt::format("    ({})\n", command.name);
     if (!words.empty()) cases += fmt::format("      if (( CURRENT == 2 )); then compadd {}; return; fi\n", words);

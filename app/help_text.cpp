@@ -25,7 +25,9 @@ const std::vector<ExitCodeText>& exit_code_texts() {
 
 std::string exit_codes_help() {
   std::string out = "Exit codes:\n";
-  for (const ExitCodeText& text : exit_code_texts()) out += fmt::format("  {:<5}{}{}{}\n", text.code, text.meaning, text.what_next.empty() ? "" : ": ", text.what_next);
+  for (const ExitCodeText& text : exit_code_texts()) {
+    out += fmt::format("  {:<5}{}{}{}\n", text.code, text.meaning, text.what_next.empty() ? "" : ": ", text.what_next);
+  }
   return out;
 }
 

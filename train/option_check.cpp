@@ -147,8 +147,8 @@ class Checker {
     return source;
   }
   void refuse_odd_text(const std::string& text) const {
-    if (text.empty()) refuse("must not be empty");
-    if (text.size() > kMaxTextBytes) refuse(fmt::format("longer than {} bytes", kMaxTextBytes));
+    if (text.empty()) refuse("must not be empty; write a text or remove the key");
+    if (text.size() > kMaxTextBytes) refuse(fmt::format("longer than {} bytes; shorten it", kMaxTextBytes));
     for (const char c : text)
       if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) refuse("contains a control character; remove it");
   }
@@ -177,7 +177,7 @@ class Checker {
       const JsonValue* weight = item.find("weight");
       if (path == nullptr || !path->is_string()) refuse_type();
       if (item.is_object() && item.members().size() != (weight == nullptr ? 1u : 2u)) refuse_type();
-      if (weight != nullptr && (!weight->is_number() || weight->as_number() <= 0)) refuse("a weight must be a number > 0");
+      if (weight != nullptr && (!weight->is_number() || weight->as_number() <= 0)) refuse("a weight must be a number > 0; leave the source out instead");
       refuse_odd_text(path->as_string());
       canonical.push_back(source(path->as_string(), weight == nullptr ? 1.0 : weight->as_number()));
     }
