@@ -161,6 +161,33 @@ TEST(Blend, SharesFollowWeightsAndIndicesCount) {
   for (std::size_t d = 0; d < 4; ++d) EXPECT_NEAR(static_cast<double>(counts[d]), weights[d] * 10'000, 1.5);
 }
 
+// What a dataset is ahead or behind of its share after n samples, the worst of a long run. The greedy rule keeps two datasets within
+// one sample, so |share - weight| < 1/n; more of them within two.
+double worst_lag(const std::vector<double>& weights, std::int64_t samples) {
+  double sum = 0, worst = 0;
+  for (const double weight : weights) sum += weight;
+  Blend blend(weights);
+  std::vector<std::int64_t> counts(weights.size());
+  for (std::int64_t n = 1; n <= samples; ++n) {
+    ++counts[static_cast<std::size_t>(blend.at(n - 1).dataset)];
+    for (std::size_t d = 0; d < weights.size(); ++d)
+      worst = std::max(worst, std::abs(static_cast<double>(counts[d]) - weights[d] / sum * static_cast<double>(n)));
+  }
+  return worst;
+}
+
+TEST(Blend, LongRunsKeepTheShares) {
+  EXPECT_LT(worst_lag({0.7, 0.3}, 300'000), 1);
+  EXPECT_LT(worst_lag({1, 1e-4}, 300'000), 1);
+  EXPECT_LT(worst_lag({3.14159, 2.71828}, 300'000), 1);
+  EXPECT_LT(worst_lag({1, 1, 1, 1}, 100'000), 1);
+  EXPECT_LT(worst_lag({0.5, 0.3, 0.2}, 100'000), 2);
+  EXPECT_LT(worst_lag({0.4, 0.3, 0.15, 0.1, 0.05}, 100'000), 2);
+  std::vector<double> many;
+  for (int d = 0; d < 40; ++d) many.push_back(1 + d * d % 17);
+  EXPECT_LT(worst_lag(many, 50'000), 2);
+}
+
 TEST(Blend, IsAPureFunctionOfThePosition) {
   Blend forward({2, 5, 1}), jumping({2, 5, 1});
   std::vector<BlendedSample> samples;
