@@ -1,0 +1,168 @@
+// Ranks of a running job are killed, stopped, and fail: the others end soon, one line says who and where, and nothing stays behind.
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <regex>
+#include <set>
+#include <thread>
+
+#include "core/clock.h"
+#include "tests/mpi/launched_job.h"
+
+namespace trident {
+namespace {
+
+constexpr double kSecondsToEnd = 12;
+
+const std::vector<std::string> kEndless = {"run.steps=1000000", "log.every=1"};
+
+struct Victim {
+  int ranks;
+  const char* layout;
+  int rank;
+  int steps;  // logged before it is disturbed
+};
+
+std::set<std::string> listing(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
+int count_lines(const std::string& text, const std::regex& pattern) {
+  std::istringstream lines(text);
+  int count = 0;
+  for (std::string line; std::getline(lines, line);) count += std::regex_search(line, pattern) ? 1 : 0;
+  return count;
+}
+
+class Dying : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "there is no mpirun";
+    setenv("TMPDIR", (place_ / "").c_str(), 1);  // Open MPI keeps a folder of its own for every job there
+    shared_before_ = listing("/dev/shm");
+  }
+
+  std::unique_ptr<LaunchedJob> start(const Victim& v, int number, const std::string& program = TRIDENT_BINARY) {
+    std::vector<std::string> settings = kEndless;
+    settings.push_back(std::string("parallel=") + v.layout);
+    return std::make_unique<LaunchedJob>(place_, "job" + std::to_string(number), v.ranks, settings, program);
+  }
+
+  // Disturbs one rank in each of the jobs, all of them at once, and looks at how they end.
+  void disturb(const std::vector<Victim>& victims, int signal, const std::string& verb) {
+    std::vector<std::unique_ptr<LaunchedJob>> jobs;
+    for (std::size_t i = 0; i < victims.size(); ++i) jobs.push_back(start(victims[i], static_cast<int>(i)));
+    std::mt19937 moments(20261121);
+    std::vector<double> disturbed(victims.size());
+    for (std::size_t i = 0; i < victims.size(); ++i) {
+      ASSERT_TRUE(jobs[i]->wait_for_steps(victims[i].steps)) << jobs[i]->said();
+      std::this_thread::sleep_for(std::chrono::microseconds(moments() % 50000));  // anywhere in a step
+      ASSERT_EQ(kill(jobs[i]->rank(victims[i].rank), signal), 0);
+      disturbed[i] = monotonic_seconds();
+    }
+    for (std::size_t i = 0; i < victims.size(); ++i) {
+      SCOPED_TRACE(fmt::format("rank {} of {} ({}) after {} steps", victims[i].rank, victims[i].ranks, victims[i].layout, victims[i].steps));
+      const int code = jobs[i]->wait_to_end(disturbed[i] + kSecondsToEnd - monotonic_seconds());
+      EXPECT_NE(code, -1) << "still there after " << kSecondsToEnd << " s\n" << jobs[i]->said();
+      EXPECT_NE(code, 0);
+      expect_one_line(jobs[i]->said(), victims[i].rank, jobs[i]->rank(victims[i].rank), verb);
+      EXPECT_EQ(jobs[i]->survivors(), "");
+    }
+  }
+
+  static void expect_one_line(const std::string& said, int rank, pid_t process, const std::string& verb) {
+    // Who (rank, host, pid), what, which phase and step, which collective and its number.
+    const std::regex line(fmt::format(R"(rank {} \(host [^ ,]+, pid {}\) {}.* in training, step [0-9]+, .*(all_reduce|all_gather|reduce_scatter|send|recv|broadcast|barrier)[^,;]* #[0-9]+ over )",
+                                      rank, process, verb));
+    EXPECT_EQ(count_lines(said, line), 1) << said;
+    EXPECT_EQ(count_lines(said, std::regex("exit code 76 on all ranks")), 1) << said;
+  }
+
+  void TearDown() override {
+    for (const std::string& name : listing("/dev/shm")) {
+      if (name.starts_with("vader_segment.")) continue;  // Open MPI's own
+      EXPECT_TRUE(shared_before_.contains(name)) << "/dev/shm/" << name << " was left behind";
+    }
+  }
+
+  Workplace place_;
+  std::set<std::string> shared_before_;
+};
+
+TEST_F(Dying, KilledInPairs) {
+  for (const int steps : {1, 3}) {
+    disturb({{2, "2DP x 1PP x 1TP", 1, steps}, {2, "1DP x 2PP x 1TP", 0, steps}, {2, "1DP x 1PP x 2TP", 1, steps}, {2, "1DP x 2PP x 1TP", 1, steps + 1}}, SIGKILL, "was killed");
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(Dying, KilledInFours) {
+  for (const int steps : {1, 2}) {
+    disturb({{4, "2DP x 2PP x 1TP", 3, steps}, {4, "1DP x 2PP x 2TP", 0, steps + 1}, {4, "2DP x 1PP x 2TP", 2, steps}, {4, "4DP x 1PP x 1TP", 1, steps}}, SIGKILL, "was killed");
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(Dying, KilledInEights) {
+  for (const int rank : {0, 1, 5, 7}) {
+    disturb({{8, "2DP x 2PP x 2TP", rank, 1 + rank % 3}}, SIGKILL, "was killed");
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(Dying, StoppedInPairs) {
+  disturb({{2, "2DP x 1PP x 1TP", 1, 1}, {2, "1DP x 2PP x 1TP", 0, 2}, {2, "1DP x 1PP x 2TP", 1, 1}, {2, "1DP x 2PP x 1TP", 1, 3}, {2, "2DP x 1PP x 1TP", 0, 2}}, SIGSTOP, "stopped|was stopped");
+}
+
+TEST_F(Dying, StoppedInFours) {
+  disturb({{4, "2DP x 2PP x 1TP", 3, 1}, {4, "1DP x 2PP x 2TP", 0, 2}, {4, "2DP x 1PP x 2TP", 2, 1}, {4, "4DP x 1PP x 1TP", 1, 3}, {4, "1DP x 4PP x 1TP", 2, 1}}, SIGSTOP, "stopped|was stopped");
+}
+
+TEST_F(Dying, KilledWhileStarting) {
+  for (const int rank : {0, 2}) {
+    const auto job = start({4, "2DP x 2PP x 1TP", rank, 0}, rank);
+    ASSERT_TRUE(job->wait_for_ranks()) << job->said();
+    const double killed = monotonic_seconds();
+    kill(job->rank(rank), SIGKILL);
+    EXPECT_GT(job->wait_to_end(killed + kSecondsToEnd - monotonic_seconds()), 0) << job->said();
+    EXPECT_EQ(job->survivors(), "");
+  }
+}
+
+// Rank 0 cannot write its metrics any more: an error of one rank, not of all.
+TEST_F(Dying, ByAnException) {
+  const std::string program = place_ / "limited.sh";
+  std::ofstream(program) << "#!/bin/sh\ntrap '' XFSZ\n[ \"$OMPI_COMM_WORLD_RANK\" != 0 ] || ulimit -f 8\nexec " TRIDENT_BINARY " \"$@\"\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const auto job = start({4, "2DP x 2PP x 1TP", 0, 0}, 0, program);
+  EXPECT_EQ(job->wait_to_end(60), 74) << job->said();
+  EXPECT_EQ(count_lines(job->said(), std::regex(R"(rank 0 \(host [^ ,]+, pid [0-9]+\) failed in training, step [0-9]+.*(metrics|events).*exit code 74)")), 1) << job->said();
+  EXPECT_EQ(job->survivors(), "");
+}
+
+class Stopping : public Dying, public testing::WithParamInterface<int> {};
+
+// Whoever gets the signal, all end at the same step boundary with 128 + its number.
+TEST_P(Stopping, AtAStepBoundary) {
+  const int signal = GetParam();
+  const auto job = start({4, "2DP x 2PP x 1TP", 0, 0}, 0);
+  ASSERT_TRUE(job->wait_for_steps(2)) << job->said();
+  if (signal == SIGUSR1) kill(job->launcher(), signal);  // mpirun passes it on to all ranks
+  else kill(job->rank(3), signal);                       // one rank is enough
+  EXPECT_EQ(job->wait_to_end(kSecondsToEnd), 128 + signal) << job->said();
+  const std::string name = signal == SIGUSR1 ? "SIGUSR1" : signal == SIGTERM ? "SIGTERM" : "SIGINT";
+  EXPECT_EQ(count_lines(job->said(), std::regex("^trident: stopped by " + name)), 1) << job->said();
+  EXPECT_EQ(count_lines(job->said(), std::regex("^trained .* updates")), 1) << "the closing lines come all the same\n" << job->said();
+  EXPECT_EQ(job->survivors(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, Stopping, testing::Values(SIGUSR1, SIGTERM, SIGINT), [](const auto& info) { return "Signal" + std::to_string(info.param); });
+
+}  // namespace
+}  // namespace trident

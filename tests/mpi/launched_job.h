@@ -1,0 +1,45 @@
+// A job of several processes in the background, to be disturbed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/app/program.h"
+
+namespace trident {
+
+class LaunchedJob {
+ public:
+  // Starts trident train with these settings as `ranks` processes; its run directory is <place>/<name>. `program`: what each rank runs.
+  LaunchedJob(const Workplace& place, const std::string& name, int ranks, std::vector<std::string> settings, const std::string& program = TRIDENT_BINARY);
+  ~LaunchedJob();
+  LaunchedJob(const LaunchedJob&) = delete;
+  LaunchedJob& operator=(const LaunchedJob&) = delete;
+
+  // Waits until all ranks are processes, or until so many steps are logged. False after 60 s, or when the job ended before.
+  bool wait_for_ranks();
+  bool wait_for_steps(int steps);
+  // The process of a rank.
+  pid_t rank(int number) const { return ranks_[static_cast<std::size_t>(number)]; }
+  pid_t launcher() const { return launcher_; }
+  // The exit code, or 128 + signal; -1 when it did not end within so many seconds.
+  int wait_to_end(double seconds);
+  // Everything that launcher and ranks printed so far.
+  std::string said() const;
+  // Ranks that still live, as text.
+  std::string survivors() const;
+
+ private:
+  std::vector<pid_t> children() const;
+  bool ended();
+
+  std::string output_, metrics_;
+  pid_t launcher_ = -1;
+  std::vector<pid_t> ranks_;
+  int status_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace trident
