@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # demo.sh [--set path=value ...]: from a bare Debian 12 to a trained model: installs packages, builds the release preset, prepares about
-# 20 MB of English in corpus/, trains configs/demo_2dp_4pp_4tp.json (32 ranks as threads) and says what came out.
+# 20 MB of English in corpus/, trains configs/demo_2dp_4pp_4tp.json (32 processes under mpirun) and says what came out.
 #
 # Settings are passed on to the trainer. Run again, it skips what is there. Without network it trains on a small excerpt.
 set -euo pipefail
@@ -21,7 +21,9 @@ for name in train:text valid:valid; do
     --workers "$(nproc)" --output "corpus/${name#*:}"
 done
 
-"$trident" train --config "$config" "$@"
+# The same ranks as threads, with the same numbers: "$trident" train --config "$config"
+echo "running: $(scripts/mpirun_local --print 32 "$trident" train --config "$config" "$@")"
+scripts/mpirun_local 32 "$trident" train --config "$config" "$@"
 
 bytes=$(wc -c <corpus/valid.txt)
 packed=$(zstd -19 -q -c corpus/valid.txt | wc -c)
