@@ -62,7 +62,9 @@ NodeGroup::NodeGroup(std::shared_ptr<WireEnd> end, const std::string& name, int 
   for (int r = 0; r < across.size(); ++r) elsewhere.push_back(node_of(r) == my_node ? -1 : r);
 
   scratch_bytes = std::max(end->options.staging_bytes, most_rounds * num_nodes() * kLargestElement);
-  scratch = is_even() ? allocate_host(scratch_bytes, name + " (sums of a node)") : end->allocate(scratch_bytes, name + " (sums of a node)");
+  if (is_even()) own_scratch_.reset(new std::byte[static_cast<std::size_t>(scratch_bytes)]);
+  else shared_scratch_ = end->allocate(scratch_bytes, name + " (sums of a node)");
+  scratch = is_even() ? own_scratch_.get() : shared_scratch_.data();
   if (my_index < rails) lay_rail(std::move(end), channel + 2, static_cast<int>(most));
 }
 

@@ -102,7 +102,7 @@ void NodeCollective::begin_part() {
   if (stage_ == Stage::kAcross) return begin_across();
   ConstTensorView operand = call_.in;
   if (stage_ == Stage::kAfter && is(CommOperation::kReduceScatter))
-    operand = {group_->scratch.data(), call_.in.dtype(), {group_->most_rounds * group_->num_nodes() * chunk_count()}};
+    operand = {group_->scratch, call_.in.dtype(), {group_->most_rounds * group_->num_nodes() * chunk_count()}};
   if (stage_ == Stage::kAfter && is(CommOperation::kAllGather)) operand = call_.out;
   local_.prepare_part(whole_, operand, *this);
   local_.issue_as(sequence_ + 1);
@@ -150,7 +150,7 @@ bool NodeCollective::poll_part() {
 std::int64_t NodeCollective::chunk_count() const { return std::min(chunk_, slice_ - first_); }
 
 std::byte* NodeCollective::sums(int round, int node) const {
-  return group_->scratch.data() + (round * group_->num_nodes() + node) * chunk_count() * element();
+  return group_->scratch + (round * group_->num_nodes() + node) * chunk_count() * element();
 }
 
 void NodeCollective::work(Operands operands) {
@@ -204,7 +204,7 @@ void NodeCollective::add_slices(Operands operands) {
 void NodeCollective::take_sum(Operands operands) {
   if (group_->my_index < group_->rails) return;
   const std::byte* const sum = operands[static_cast<std::size_t>(group_->carrier(group_->my_index))] +
-                               (sums(group_->my_index / group_->rails, group_->my_node) - group_->scratch.data());
+                               (sums(group_->my_index / group_->rails, group_->my_node) - group_->scratch);
   copy_bytes(call_.out.data() + first_ * element(), sum, chunk_count() * element());
 }
 
@@ -235,8 +235,9 @@ std::string NodeCollective::describe() const {
   if (stage_ == Stage::kPrepared) return call + ": not issued";
   if (stage_ == Stage::kIssued) return fmt::format("{}: an earlier operation of {} is not complete", call, group_->across.name());
   if (!in_part_) return call;
-  if (stage_ != Stage::kAcross) return local_.describe();
-  return is(CommOperation::kAllToAll) ? across_.describe() : rail_.describe();
+  if (stage_ == Stage::kBefore) return local_.describe();
+  if (stage_ == Stage::kAfter) return local_.describe() + " (awaiting other nodes)";
+  return is(CommOperation::kAllToAll) ? across_.describe() : rail_.describe() + " (on behalf of a node)";
 }
 
 }  // namespace trident

@@ -57,11 +57,14 @@ struct NodeGroup {
   std::vector<int> elsewhere;            // r for ranks of other nodes, else -1
   std::vector<const std::byte*> sources;  // of a reduction, by member of this node
   std::int64_t scratch_bytes = 0;
-  Buffer scratch;                        // sums of the node; read by peers where not all are carriers
+  std::byte* scratch = nullptr;          // sums of the node
   std::uint64_t next_local = 0;          // sequence number in `local`
   WireGroup::Turns turns;                // of operations
 
  private:
+  std::unique_ptr<std::byte[]> own_scratch_;  // takes no memory before it is used
+  Buffer shared_scratch_;                     // where not all are carriers: the others read it
+
   void lay_rail(std::shared_ptr<WireEnd> end, std::int32_t channel, int most_members);
 };
 

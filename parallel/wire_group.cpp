@@ -53,8 +53,8 @@ WireGroup::WireGroup(std::shared_ptr<WireEnd> end, std::string name, int rank, s
       world_ranks_(std::move(world_ranks)),
       channel_(channel),
       chunk_bytes_(trident::chunk_bytes(end_->options, size())),
-      staging_(allocate_host(staging == Staging::kNone ? 0 : staging_bytes(), name_ + " (messages)")) {}
+      staging_(new std::byte[static_cast<std::size_t>(staging == Staging::kNone ? 0 : staging_bytes())]) {}
 
-std::byte* WireGroup::staging_of(int r) const { return staging_.data() + Transfer::kWindow * chunk_bytes_ * (r < rank_ ? r : r - 1); }
+std::byte* WireGroup::staging_of(int r) const { return staging_.get() + Transfer::kWindow * chunk_bytes_ * (r < rank_ ? r : r - 1); }
 
 }  // namespace trident

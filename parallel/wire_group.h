@@ -138,7 +138,7 @@ class WireGroup {
   std::vector<int> world_ranks_;
   std::int32_t channel_;
   std::int64_t chunk_bytes_;
-  Buffer staging_;  // touched when first used
+  std::unique_ptr<std::byte[]> staging_;  // takes no memory before it is used
 };
 
 }  // namespace trident

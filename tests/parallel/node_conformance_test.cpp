@@ -6,10 +6,10 @@
 namespace trident::conformance {
 namespace {
 
-constexpr MessageOptions kTinyPieces{.chunk_bytes = 520, .staging_bytes = 1 << 12, .small_bytes = 64, .message_bytes = 3000};
-constexpr MessageOptions kNothingIsSmall{.small_bytes = 0};
+constexpr MessageOptions kTinyPieces{.chunk_bytes = 520, .staging_bytes = 1 << 15, .small_bytes = 64, .message_bytes = 3000};
+constexpr MessageOptions kNothingIsSmall{.staging_bytes = 1 << 20, .small_bytes = 0};
 
-Case on(std::vector<int> nodes, const MessageOptions& options = {}) {
+Case on(std::vector<int> nodes, const MessageOptions& options = NodeLayout{}.options) {
   const int ranks = static_cast<int>(nodes.size());
   return {launch_on_nodes({nodes, options}), ranks, nodes};
 }

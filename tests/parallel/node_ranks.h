@@ -15,7 +15,7 @@ namespace trident::conformance {
 
 struct NodeLayout {
   std::vector<int> nodes;  // of every rank
-  MessageOptions options{};
+  MessageOptions options{.chunk_bytes = 1 << 18, .staging_bytes = 1 << 20};  // less than a huge page, which takes long to clear
   ThreadWireOptions wire{};
   double timeout_seconds = 60;
   int size() const { return static_cast<int>(nodes.size()); }

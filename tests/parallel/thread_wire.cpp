@@ -48,9 +48,9 @@ Wire::Request ThreadWire::recv(std::byte* data, std::int64_t bytes, int peer, st
 
 bool ThreadWire::test(Request request) {
   const AllocationExemption mailboxes;
-  deliver();
   Entry& entry = entries_.at(static_cast<std::size_t>(request));
   TRIDENT_CHECK(entry.state != State::kFree, "request {} is not in flight", request);
+  if (entry.state == State::kReceiving) deliver(entry.peer, entry.channel);
   if (entry.state == State::kSending ? !test_send(entry) : entry.state != State::kArrived) return false;
   entry = {};
   return true;
@@ -67,25 +67,25 @@ bool ThreadWire::test_send(Entry& entry) {
   return true;
 }
 
-void ThreadWire::deliver() {
-  for (auto& [from, requests] : waiting_)
-    while (!requests.empty()) {
-      Entry& entry = entries_[static_cast<std::size_t>(requests.front())];
-      if (entry.looks-- > 0) break;
-      const std::lock_guard lock(network_.mutex_);
-      auto& mailbox = network_.mailboxes_[{from.first, rank_, from.second}];
-      if (mailbox.empty()) break;
-      const auto message = mailbox.front();
-      mailbox.pop_front();
-      const auto sent = static_cast<std::int64_t>(message->bytes.size());
-      if (sent != entry.bytes)
-        throw CommunicationError(fmt::format("rank {}: a message of {} bytes from rank {} where {} were expected", rank_, sent, from.first,
-                                             entry.bytes));
-      if (sent > 0) std::memcpy(entry.data, message->bytes.data(), message->bytes.size());
-      message->taken = true;
-      entry.state = State::kArrived;
-      requests.pop_front();
-    }
+void ThreadWire::deliver(int peer, std::int32_t channel) {
+  std::deque<Request>& requests = waiting_[{peer, channel}];
+  while (!requests.empty()) {
+    Entry& entry = entries_[static_cast<std::size_t>(requests.front())];
+    if (entry.looks-- > 0) return;
+    const std::lock_guard lock(network_.mutex_);
+    auto& mailbox = network_.mailboxes_[{peer, rank_, channel}];
+    if (mailbox.empty()) return;
+    const auto message = mailbox.front();
+    mailbox.pop_front();
+    const auto sent = static_cast<std::int64_t>(message->bytes.size());
+    if (sent != entry.bytes)
+      throw CommunicationError(fmt::format("rank {}: a message of {} bytes from rank {} where {} were expected", rank_, sent, peer,
+                                           entry.bytes));
+    if (sent > 0) std::memcpy(entry.data, message->bytes.data(), message->bytes.size());
+    message->taken = true;
+    entry.state = State::kArrived;
+    requests.pop_front();
+  }
 }
 
 }  // namespace trident::conformance

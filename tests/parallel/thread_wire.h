@@ -32,7 +32,6 @@ class ThreadNetwork {
   std::unique_ptr<Wire> wire(int rank);
   // Longest message handed to send() on any wire, for tests that look at piece sizes.
   std::int64_t longest_message() const { return longest_; }
-  std::int64_t messages_left() const { return static_cast<std::int64_t>(mailboxes_.size()); }
 
  private:
   friend class ThreadWire;
@@ -70,7 +69,7 @@ class ThreadWire final : public Wire {
   };
   Request take(Entry entry);
   bool test_send(Entry& entry);
-  void deliver();
+  void deliver(int peer, std::int32_t channel);
   void check_peer(int peer) const;
 
   ThreadNetwork& network_;
