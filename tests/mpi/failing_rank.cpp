@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,8 +39,8 @@ void write_outcome(const std::string& folder, int rank, const std::string& text)
   std::filesystem::rename(path + ".part", path);
 }
 
-void wait_for_outcomes(const std::string& folder, int ranks) {
-  for (int rank = 0; rank < ranks; ++rank)
+void wait_for(const std::string& folder, const std::vector<int>& ranks) {
+  for (const int rank : ranks)
     for (int i = 0; i < 2000 && !std::filesystem::exists(fmt::format("{}/{}", folder, rank)); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
@@ -53,12 +54,13 @@ void live(ProcessWorld& world, Communicator& communicator, const std::string& fo
   }
 }
 
-void reduce(ProcessWorld& world, Communicator& communicator, Stream& stream, const std::string& what) {
+void reduce(ProcessWorld& world, Communicator& communicator, Stream& stream, const std::string& folder, const std::string& what) {
   const bool wrong = world.rank() == 1;
   const Buffer buffer = world.allocate(20'000, "operand");
   std::vector<float> outside(5000);
   if (wrong && what == "throws") throw DataError("a file is damaged");
-  if (wrong && what == "is_late") std::this_thread::sleep_for(std::chrono::seconds(2));
+  communicator.barrier();  // everybody is here
+  if (wrong && what == "is_late") wait_for(folder, {0, 2});
   void* const operand = wrong && what == "is_outside" ? static_cast<void*>(outside.data()) : buffer.data();
   communicator.all_reduce(stream, {operand, DType::kF32, {5000}}, ReduceOp::kSum);
 }
@@ -69,7 +71,7 @@ void work(ProcessWorld& world, const std::string& folder, const std::string& wha
   const auto communicator = world.communicator(progress);
   try {
     if (what == "lives") live(world, *communicator, folder);
-    reduce(world, *communicator, stream, what);
+    reduce(world, *communicator, stream, folder, what);
     communicator->barrier();
   } catch (const Error& error) {
     world.fail(fmt::format("rank {} failed: {}", world.rank(), error.what()));  // before the communicator says it for itself
@@ -79,7 +81,7 @@ void work(ProcessWorld& world, const std::string& folder, const std::string& wha
 
 Outcome run(const std::string& folder, const std::string& what, int& rank, int& size) {
   ProcessWorldOptions options;
-  options.timeout_seconds = what == "is_late" ? 0.5 : 30;
+  options.timeout_seconds = what == "is_late" ? 1.5 : 30;
   // As the launcher says it: what is wrong may come before the rank can ask MPI.
   const char* const launched = std::getenv("OMPI_COMM_WORLD_RANK");
   const char* const ranks = std::getenv("OMPI_COMM_WORLD_SIZE");
@@ -109,6 +111,8 @@ int main(int argc, char** argv) {
   int rank = 0, size = 1;
   const trident::Outcome outcome = trident::run(argv[1], argv[2], rank, size);
   trident::write_outcome(argv[1], rank, fmt::format("{} {}", outcome.status, outcome.text));
-  trident::wait_for_outcomes(argv[1], size);
+  std::vector<int> all(static_cast<std::size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  trident::wait_for(argv[1], all);
   _exit(outcome.status);
 }
