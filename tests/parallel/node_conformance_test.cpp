@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(OneNode, CommunicatorConformance, testing::Values(on(eq
 
 INSTANTIATE_TEST_SUITE_P(Nodes, CommunicatorConformance,
                          testing::Values(on(equal_nodes(2, 2)), on(equal_nodes(2, 4), kNothingIsSmall), on(equal_nodes(4, 2)),
-                                         on({0, 1, 0, 1}), on({0, 0, 0, 1}), on({0, 1, 1, 2}), on({0, 0, 1, 1, 1, 1, 1}, kNothingIsSmall)),
+                                         on({0, 1, 0, 1}), on({0, 0, 0, 1}), on({0, 1, 1, 2}), on({0, 0, 1, 1, 1}, kNothingIsSmall)),
                          name);
 
 INSTANTIATE_TEST_SUITE_P(TinyPiecesOfNodes, CommunicatorConformance,
