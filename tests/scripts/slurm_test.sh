@@ -11,8 +11,13 @@ log=$place/log
 # A launcher that ends with $FAKE_STATUS; with "wait" only when SIGUSR1 comes, as the trainer does: 75.
 cat >"$place/bin/srun" <<'SH'
 #!/usr/bin/env bash
-echo "${0##*/} $*" >>"$FAKE_LOG"
-[[ $FAKE_STATUS != wait ]] || { trap 'echo signalled >>"$FAKE_LOG"; exit 75' USR1; : >"$FAKE_LOG.ready"; while :; do sleep 0.02; done; }
+printf '%s%s\n' "${0##*/}" "$(printf '|%s' "$@")" >>"$FAKE_LOG"
+if [[ $FAKE_STATUS == wait ]]; then
+  trap 'echo signalled >>"$FAKE_LOG"; exit 75' USR1
+  : >"$FAKE_LOG.ready"
+  for ((i = 0; i < 500; ++i)); do sleep 0.02; done
+  FAKE_STATUS=99
+fi
 exit "$FAKE_STATUS"
 SH
 cp "$place/bin/srun" "$place/bin/mpirun"
@@ -37,9 +42,9 @@ batch() {
 logged() { [[ $(cat "$log") == "$1" ]] || fail "expected exactly: $1"; }
 
 batch 0 -- c.json --set 'parallel=2DP x 4PP x 4TP'
-logged 'srun --mpi=pmix --cpus-per-task=2 --kill-on-bad-exit=0 ./trident train --config c.json --set parallel=2DP x 4PP x 4TP'
+logged 'srun|--mpi=pmix|--cpus-per-task=2|--kill-on-bad-exit=0|./trident|train|--config|c.json|--set|parallel=2DP x 4PP x 4TP'
 batch 0 LAUNCHER=mpirun -- c.json
-logged 'mpirun -np 32 --map-by slot:PE=2 --bind-to core ./trident train --config c.json'
+logged 'mpirun|-np|32|--map-by|slot:PE=2|--bind-to|core|./trident|train|--config|c.json'
 
 for launcher in srun mpirun; do
   batch 75 LAUNCHER=$launcher FAKE_STATUS=75 -- c.json
