@@ -1,0 +1,182 @@
+// trident data prepare, inspect and merge inside this process.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "app/progress_line.h"
+#include "app/subcommands.h"
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "tests/data/token_files.h"
+#include "tests/data/temporary_folder.h"
+
+namespace trident {
+namespace {
+
+class DataCommand : public testing::Test {
+ protected:
+  TemporaryFolder folder_;
+
+  // What `trident data ARGUMENTS` prints; it must succeed.
+  static std::string run(Arguments arguments, ConsoleMode console = ConsoleMode::kPlain) {
+    arguments.insert(arguments.begin(), "data");
+    std::ostringstream out, err;
+    CommandContext context{out, {}};
+    context.console = console;
+    EXPECT_EQ(run_command_line(arguments, context, err), 0) << err.str();
+    EXPECT_EQ(err.str(), "");
+    return out.str();
+  }
+  static void refuse(Arguments arguments, int exit_code, const std::vector<std::string>& parts) {
+    arguments.insert(arguments.begin(), "data");
+    std::ostringstream out, err;
+    EXPECT_EQ(run_command_line(arguments, {out, {}}, err), exit_code) << err.str();
+    EXPECT_EQ(out.str(), "");
+    EXPECT_EQ(err.str().find('\n'), err.str().size() - 1) << err.str();
+    for (const std::string& part : parts) EXPECT_NE(err.str().find(part), std::string::npos) << err.str();
+  }
+  static void expect_lines(const std::string& text, const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) EXPECT_NE(text.find(line), std::string::npos) << "no \"" << line << "\" in:\n" << text;
+  }
+
+  // Two documents with text and an empty one, as token files text.bin and text.idx.
+  std::string prepared(const std::vector<std::string>& flags = {"--append-eod"}) {
+    write_file(folder_ / "a.jsonl", "{\"text\": \"one two\"}\n{\"text\": \"\"}\n{\"text\": \"caf\\u00e9\\u0007\\u001b[31m\\u009b \\\"q\\\"\\n\"}\n");
+    Arguments arguments{"prepare", "--input", folder_ / "a.jsonl", "--tokenizer", "gpt2", "--output", folder_ / "text"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    expect_lines(run(arguments), {"text.bin, ", "3 documents", "1 documents are empty\n"});
+    return folder_ / "text";
+  }
+};
+
+TEST_F(DataCommand, InspectPrintsText) {
+  const std::string prefix = prepared();
+  const std::string out = run({"inspect", prefix, "--tokenizer", "gpt2", "--documents", "9", "--sequence", "4"});
+  const IndexedDataset dataset(prefix);
+  const std::int64_t last = dataset.num_tokens() - 3;  // "one two" and its eod are three tokens
+  expect_lines(out, {prefix + "\n", "dtype            uint16\n", "documents        3, 1 of them empty\n", "sequences        2\n",
+                     fmt::format("tokens           {}\n", dataset.num_tokens()),
+                     fmt::format("document length  3 to {} tokens, mean {:.1f}\n", last, static_cast<double>(last + 3) / 2), "to 50256\n",
+                     "eod at the ends  yes: 2 of 2 documents end in token 50256, gpt2's eod\n",
+                     fmt::format("samples          {} of 4 tokens\n", (dataset.num_tokens() - 1) / 4),
+                     fmt::format(".bin             {0} bytes ({0} bytes)\n", 2 * dataset.num_tokens()), ".idx             90 bytes",
+                     "document 0: 3 tokens\n  ids  505 734 50256\n  text \"one two<|endoftext|>\"\n", "document 1: 0 tokens\n  ids \n  text \"\"\n",
+                     // Nothing of it reaches the terminal as a control: bell, escape, and the one-character form of "escape [".
+                     "text \"café\\u0007\\u001b[31m\\u009b \\\"q\\\"\\n<|endoftext|>\"\n"});
+  EXPECT_EQ(out.find('\x1b'), std::string::npos);
+}
+
+TEST_F(DataCommand, InspectShowsBeginnings) {
+  const std::string prefix = prepared();
+  const std::string out = run({"inspect", prefix, "--tokens", "2"});
+  expect_lines(out, {"document 0: 3 tokens\n  ids  505 734 ...\n", "2 of 2 documents end in token 50256\n"});
+  EXPECT_EQ(out.find("document 1:"), std::string::npos);
+  EXPECT_EQ(out.find("text \""), std::string::npos);
+  EXPECT_EQ(out.find("samples"), std::string::npos);
+  EXPECT_EQ(run({"inspect", prefix, "--documents", "0"}).find("document 0"), std::string::npos);
+  // A token that ends inside a character.
+  write_dataset(folder_ / "half", {{8582}}, 50257);
+  expect_lines(run({"inspect", folder_ / "half", "--tokenizer", "gpt2"}), {"\xEF\xBF\xBD", "no: 0 of 1 documents end in token 50256"});
+}
+
+TEST_F(DataCommand, InspectPrintsJson) {
+  const std::string prefix = prepared({});
+  const std::string out = run({"inspect", prefix, "--tokenizer", "gpt2", "--json", "--sequence", "2", "--tokens", "1"});
+  EXPECT_EQ(out.find('\n'), out.size() - 1);
+  const JsonValue json = parse_json(out, "out", {.comments = JsonComments::kRefused});
+  const IndexedDataset dataset(prefix);
+  const auto integer = [&](const char* key) { return json.find(key)->as_integer(); };
+  EXPECT_EQ(json.find("prefix")->as_string(), prefix);
+  EXPECT_EQ(json.find("dtype")->as_string(), "uint16");
+  EXPECT_EQ(integer("documents"), 3);
+  EXPECT_EQ(integer("empty_documents"), 1);
+  EXPECT_EQ(integer("sequences"), 2);
+  EXPECT_EQ(integer("tokens"), dataset.num_tokens());
+  EXPECT_EQ(integer("shortest_document"), 2);
+  EXPECT_EQ(integer("longest_document"), dataset.num_tokens() - 2);
+  EXPECT_EQ(json.find("mean_document")->as_number(), static_cast<double>(dataset.num_tokens()) / 2);
+  EXPECT_EQ(integer("end_token"), 50256);
+  EXPECT_EQ(integer("documents_with_end_token"), 0);
+  EXPECT_FALSE(json.find("eod_at_ends")->as_bool());
+  EXPECT_EQ(integer("samples"), (dataset.num_tokens() - 1) / 2);
+  EXPECT_EQ(integer("bin_bytes"), 2 * dataset.num_tokens());
+  EXPECT_EQ(integer("idx_bytes"), 90);
+  EXPECT_GT(integer("largest_id"), integer("smallest_id"));
+  ASSERT_EQ(json.find("first_documents")->items().size(), 1u);
+  const JsonValue& first = json.find("first_documents")->items()[0];
+  EXPECT_EQ(first.find("document")->as_integer(), 0);
+  EXPECT_EQ(first.find("tokens")->as_integer(), 2);
+  EXPECT_EQ(first.find("ids")->items(), (JsonValue::Array{505}));
+  EXPECT_EQ(first.find("text")->as_string(), "one");
+  const JsonValue plain = parse_json(run({"inspect", prefix, "--json"}), "out");
+  EXPECT_TRUE(plain.find("eod_at_ends")->is_null());  // who knows
+  EXPECT_EQ(plain.find("samples"), nullptr);
+}
+
+TEST_F(DataCommand, InspectOfNothing) {
+  write_dataset(folder_ / "none", {}, 50257);
+  expect_lines(run({"inspect", folder_ / "none"}), {"documents        0, 0 of them empty\n", "ids              none\n", "no tokens\n"});
+  EXPECT_TRUE(parse_json(run({"inspect", folder_ / "none", "--json"}), "out").find("largest_id")->is_null());
+}
+
+TEST_F(DataCommand, InspectRefuses) {
+  refuse({"inspect"}, 64, {"PREFIX is required"});
+  refuse({"inspect", folder_ / "none"}, 65, {"none.idx", "no such file"});
+  refuse({"inspect", prepared(), "--documents", "-1"}, 64, {"--documents = -1"});
+  refuse({"inspect", folder_ / "text", "--tokenizer", "gtp2"}, 64, {"--tokenizer"});
+  write_dataset(folder_ / "wide", {{1, 60000}}, 128256);
+  refuse({"inspect", folder_ / "wide", "--tokenizer", "gpt2"}, 65, {"wide.bin", "from 1 to 60000", "gpt2 has 0 to 50256", "made the file"});
+}
+
+TEST_F(DataCommand, Merge) {
+  const std::string prefix = prepared(), out = folder_ / "all";
+  expect_lines(run({"merge", "--input", prefix, prefix, "--output", out}), {"all.bin, ", "6 documents", "from 2 datasets"});
+  EXPECT_EQ(IndexedDataset(out).num_documents(), 6);
+  refuse({"merge", "--input", prefix, "--output", prefix}, 64, {"--output", "overwrite"});
+  refuse({"merge", "--input", prefix}, 64, {"--output is required"});
+}
+
+TEST_F(DataCommand, Usage) {
+  expect_lines(run({"--help"}), {"data prepare", "data inspect", "data merge"});
+  expect_lines(run({"merge", "--help"}), {"--input"});
+  refuse({}, 64, {"there are: prepare, inspect, merge"});
+  refuse({"mrege"}, 64, {"\"mrege\""});
+  refuse({"prepare", "--input", folder_.path(), "--tokenizer", "gpt2", "--output", folder_ / "x"}, 65, {"is a folder", "*.jsonl"});
+}
+
+TEST(ProgressLine, DrawsInPlaceOnATerminalAndSeldomElsewhere) {
+  std::ostringstream terminal, plain;
+  {
+    ProgressLine drawn(terminal, ConsoleMode::kTerminal, 100), lines(plain, ConsoleMode::kPlain, 100);
+    const auto at = [&](double seconds, std::int64_t done) {
+      for (ProgressLine* line : {&drawn, &lines}) line->update(done, 200, "9 MB/s", seconds);
+    };
+    at(100.1, 1);  // too early for either
+    EXPECT_EQ(terminal.str() + plain.str(), "");
+    at(104, 50);
+    EXPECT_EQ(terminal.str(), "\r\x1b[K" + progress_bar(50, 200, 12) + "  9 MB/s");
+    at(104.1, 51);
+    at(110.5, 75);
+    at(115, 150);
+    at(121, 199);
+    EXPECT_EQ(plain.str(), " 37%  ETA 0:18  9 MB/s\n 99%  ETA 0:00  9 MB/s\n");
+    lines.finish();
+  }
+  EXPECT_EQ(plain.str().find('\r'), std::string::npos);
+  EXPECT_TRUE(terminal.str().ends_with("\r\x1b[K"));  // taken away
+  EXPECT_EQ(terminal.str().find("ETA 0:12"), terminal.str().rfind("ETA 0:12"));
+  EXPECT_EQ(terminal.str().find(" 25%"), terminal.str().rfind(" 25%"));  // not drawn again within a fifth of a second
+}
+
+TEST(ProgressLine, Sizes) {
+  EXPECT_EQ(size_text(0), "0 bytes");
+  EXPECT_EQ(size_text(999), "999 bytes");
+  EXPECT_EQ(size_text(1500), "1.5 KB");
+  EXPECT_EQ(size_text(999'949), "999.9 KB");
+  EXPECT_EQ(size_text(999'960), "1.0 MB");
+  EXPECT_EQ(size_text(4'492'490'400), "4.5 GB");
+  EXPECT_EQ(size_text(3e15), "3000.0 TB");
+}
+
+}  // namespace
+}  // namespace trident
