@@ -82,9 +82,17 @@ void RankLoop::agree_to_stop(double start) {
   summary_.out_of_time = asked[1] != 0 && updates_ < plan_.config.run.steps;
 }
 
+// Asks for the pages of a batch that a later step will load. The stages between the first and the last load nothing.
+void RankLoop::prefetch(BatchLoader& loader, std::int64_t batch) {
+  const GridCoordinates here = trainer_.context().coordinates();
+  if (here.pipeline > 0 && here.pipeline < plan_.grid.degrees().pipeline - 1) return;
+  loader.prefetch_step({plan_.config.batch.global, plan_.config.batch.micro, plan_.grid.degrees().data}, batch, here.data);
+}
+
 void RankLoop::one_step(double start) {
   trainer_.context().reset_bytes_sent();
   if (services_.board != nullptr) services_.board->set_step(updates_ + 1);
+  prefetch(loader_, updates_ + summary_.skipped + 1);  // the next step's, while this one computes
   const double before = monotonic_seconds();
   const StepResult result = trainer_.step([this](std::int64_t first, std::int64_t count, auto tokens, auto targets) {
     loader_.load(first, count, tokens, targets);
@@ -145,6 +153,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
 
 EvalResult RankLoop::evaluate() {
   set_phase(RunPhase::kEvaluating);
+  for (std::int64_t batch = 0; batch < plan_.config.eval.steps; ++batch) prefetch(*valid_loader_, batch);
   const EvalResult result = trainer_.evaluate(
       [this](std::int64_t first, std::int64_t count, auto tokens, auto targets) { valid_loader_->load(first, count, tokens, targets); },
       plan_.config.eval.steps, inputs_.token_bytes);

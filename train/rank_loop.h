@@ -42,6 +42,7 @@ class RankLoop {
   void agree_to_stop(double start);
   void set_phase(RunPhase phase);
   void one_step(double start);
+  void prefetch(BatchLoader& loader, std::int64_t batch);
   bool is_logged(std::int64_t update) const;
   void log(const StepResult& result, double seconds);
   EvalResult evaluate();
