@@ -171,7 +171,7 @@ void LifelineThread::accept_calls() {
     if (fd < 0) return;
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    strangers_.insert_or_assign(fd, Stranger{LifelineChannel(FileDescriptor(fd)), {}, clock_});
+    strangers_.insert_or_assign(fd, Stranger{LifelineChannel(FileDescriptor(fd)), {}, clock_, calls_++});
     control(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN);
     if (strangers_.size() > max_strangers(options_.size)) drop_old_strangers();
   }
@@ -183,7 +183,7 @@ void LifelineThread::drop_old_strangers() {
   std::erase_if(strangers_, [&](const auto& entry) { return clock_ - entry.second.since > kStrangerSeconds; });
   if (strangers_.size() < before || strangers_.empty()) return;
   strangers_.erase(std::min_element(strangers_.begin(), strangers_.end(),
-                                    [](const auto& a, const auto& b) { return a.second.since < b.second.since; }));
+                                    [](const auto& a, const auto& b) { return a.second.number < b.second.number; }));
 }
 
 void LifelineThread::serve_stranger(int fd) {

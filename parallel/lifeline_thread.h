@@ -57,6 +57,7 @@ class LifelineThread {
     LifelineChannel channel;
     LifelineHello hello;  // rank -1: has said nothing yet
     double since = 0;
+    std::uint64_t number = 0;  // in order of arrival
   };
 
   void run();
@@ -103,6 +104,7 @@ class LifelineThread {
   std::map<int, Link> links_;          // by rank
   std::map<int, int> rank_of_;         // by descriptor
   std::map<int, Stranger> strangers_;  // by descriptor
+  std::uint64_t calls_ = 0;
   std::map<int, double> answers_due_;  // by the rank that asked
   double clock_ = 0, clock_read_at_ = 0;  // seconds during which this process ran; monotonic_seconds() of the last look
   double next_heartbeat_ = 0, progressed_at_ = 0;

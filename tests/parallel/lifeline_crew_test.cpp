@@ -162,36 +162,39 @@ TEST(LifelineCrew, AVerdictDuringConnectEndsIt) {
 // At the door: scanners, another job's ranks, a second caller under the same number. The job connects all the same.
 TEST(LifelineCrew, StrangersAreIgnored) {
   Crew crew(3);
-  const LifelineCard card = parse_lifeline_card(crew.cards()[0]);
+  const LifelineCard card = parse_lifeline_card(crew.cards()[0]), deputy = parse_lifeline_card(crew.cards()[1]);
   std::vector<std::unique_ptr<LifelineChannel>> strangers;
-  const auto call = [&] {
+  const auto call = [](int port) {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(card.port));
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
     return std::make_unique<LifelineChannel>(FileDescriptor(fd));
   };
-  for (int i = 0; i < 200; ++i) strangers.push_back(call());  // more than it keeps, and silent
+  for (int i = 0; i < 200; ++i) strangers.push_back(call(card.port));  // more than it keeps, and silent
   for (int i = 0; i < 50; ++i) {
-    strangers.push_back(call());
+    strangers.push_back(call(card.port));
     const std::string garbage(1000, static_cast<char>(i));
     [[maybe_unused]] const ssize_t sent = send(strangers.back()->fd(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
   }
   for (const int rank : {-1, 0, 3, 1000}) {
-    strangers.push_back(call());
+    strangers.push_back(call(card.port));
     strangers.back()->send(LifelineHello{card.token, rank, 1, {}});
     strangers.back()->send(LifelineHeartbeat());
   }
-  strangers.push_back(call());
+  strangers.push_back(call(card.port));
   strangers.back()->send(LifelineHello{{}, 1, 1, {}});  // of another job, and sure of itself
   strangers.back()->send(LifelineHeartbeat());
-  strangers.push_back(call());
+  strangers.push_back(call(card.port));
   strangers.back()->send(LifelineHeartbeat());  // without an introduction
-  strangers.push_back(call());
+  strangers.push_back(call(card.port));
   strangers.back()->send(LifelineHello{card.token, 2, 1, {}});  // introduced as rank 2, which then calls by another way
   strangers.back()->send(LifelineGoodbye());
+  strangers.push_back(call(deputy.port));
+  strangers.back()->send(LifelineHello{deputy.token, 1, 1, {}});  // claims to be the deputy itself
+  strangers.back()->send(LifelineHeartbeat());
   EXPECT_EQ(crew.connect(), std::vector<std::string>(3, "no error"));
   EXPECT_TRUE(crew.printed.empty());
 
