@@ -1,4 +1,5 @@
-// What joining, reducing and waiting cost where ranks are processes. Run by hand under mpirun: bench_mpi [--ranks-per-node=N]
+// What joining, reducing and waiting cost where ranks are processes. Run by hand under mpirun:
+// bench_mpi [--ranks-per-node=N | --join-only]
 //
 // Times are of the slowest rank: the median over rounds and, where others use the machine too, the fastest round. Every rank has just
 // written its operand, which lies in the segment.
@@ -50,12 +51,14 @@ void measure(ProcessWorld& world, Communicator& communicator, Stream& stream, co
                (process_cpu_seconds() - cpu_before) / (work.rounds + 2) * 1e3);
 }
 
-void run(const ProcessWorldOptions& options) {
+enum class Extent : std::uint8_t { kAll, kJoinOnly };
+
+void run(const ProcessWorldOptions& options, Extent extent) {
   const double begin = monotonic_seconds();
   const auto world = join_process_world(options);
   const double joined = monotonic_seconds();
   if (world->rank() == 0) fmt::print("{}; joined in {:.3f} s\n", world->describe(), joined - begin);
-  {
+  if (extent == Extent::kAll) {
     Progress progress(world->doorbell());
     CpuStream stream("compute", CpuStream::Mode::kImmediate, progress);
     const auto communicator = world->communicator(progress);
@@ -75,5 +78,6 @@ int main(int argc, char** argv) {
   trident::ProcessWorldOptions options;
   constexpr std::string_view kNode = "--ranks-per-node=";
   if (argc > 1 && std::string_view(argv[1]).starts_with(kNode)) options.ranks_per_node = std::stoi(argv[1] + kNode.size());
-  trident::run(options);
+  const bool join_only = argc > 1 && std::string_view(argv[1]) == "--join-only";
+  trident::run(options, join_only ? trident::Extent::kJoinOnly : trident::Extent::kAll);
 }
