@@ -1,7 +1,5 @@
 #include "device/cpu/onednn_matmul.h"
 
-#include <oneapi/dnnl/dnnl.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -10,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/int_math.h"
+#include "device/cpu/onednn_api.h"
 #include "device/no_allocation.h"
 
 // Exported by oneDNN 2.x beside dnnl_sgemm and of the same form, but not in its headers. Weak: a library without it is served by
@@ -20,6 +19,8 @@ extern "C" __attribute__((weak)) dnnl_status_t dnnl_gemm_bf16bf16f32(char transp
                                                                      float beta, float* c, dnnl_dim_t ldc);
 
 namespace trident {
+
+using namespace onednn;
 
 namespace {
 
@@ -38,37 +39,6 @@ enum class EntryPoint : std::uint8_t { kNothing, kSgemm, kGemmBf16, kPrimitive, 
 constexpr std::int64_t kLongSum = 512;
 // Blocks of rows and columns that are converted at a time when bf16 is multiplied in f32.
 constexpr std::int64_t kRowBlock = 256, kColumnBlock = 256;
-
-void check(dnnl_status_t status, std::string_view what) {
-  TRIDENT_CHECK(status == dnnl_success, "oneDNN: {} failed with status {}", what, static_cast<int>(status));
-}
-
-// Owner of a oneDNN handle.
-template <class T, dnnl_status_t (*destroy)(T)>
-class Handle {
- public:
-  Handle() = default;
-  Handle(Handle&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Handle& operator=(Handle&& other) noexcept {
-    std::swap(handle_, other.handle_);
-    return *this;
-  }
-  ~Handle() {
-    if (handle_ != nullptr) destroy(handle_);
-  }
-  T get() const { return handle_; }
-  T* receive() { return &handle_; }  // for functions that create one
-
- private:
-  T handle_ = nullptr;
-};
-using Engine = Handle<dnnl_engine_t, dnnl_engine_destroy>;
-using DnnlStream = Handle<dnnl_stream_t, dnnl_stream_destroy>;
-using Attributes = Handle<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
-using PostOps = Handle<dnnl_post_ops_t, dnnl_post_ops_destroy>;
-using PrimitiveDesc = Handle<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
-using Primitive = Handle<dnnl_primitive_t, dnnl_primitive_destroy>;
-using Memory = Handle<dnnl_memory_t, dnnl_memory_destroy>;
 
 // A product as a primitive with its memory objects, whose pointers are set for every call.
 struct PreparedPrimitive {
@@ -104,13 +74,10 @@ std::string describe(const MatmulShape& s) {
 dnnl_data_type_t dnnl_type(DType dtype) { return dtype == DType::kBF16 ? dnnl_bf16 : dnnl_f32; }
 
 // A dense [rows, columns] operand, stored transposed or not.
-dnnl_memory_desc_t dense(std::int64_t rows, std::int64_t columns, DType dtype, Transpose stored) {
+MemoryDesc dense(std::int64_t rows, std::int64_t columns, DType dtype, Transpose stored) {
   const dnnl_dims_t dims = {rows, columns};
   const dnnl_dims_t plain = {columns, 1}, transposed = {1, rows};
-  dnnl_memory_desc_t desc;
-  check(dnnl_memory_desc_init_by_strides(&desc, 2, dims, dnnl_type(dtype), stored == Transpose::kYes ? transposed : plain),
-        "memory descriptor");
-  return desc;
+  return {dims, stored == Transpose::kYes ? transposed : plain, dnnl_type(dtype)};
 }
 
 void sgemm(const MatmulShape& s, float* out, std::int64_t ld_out, const float* a, const float* b) {
@@ -188,45 +155,38 @@ class OnednnMatmul::Implementation {
 
   // False if the library has no kernel for this shape and processor.
   bool make_primitive(const MatmulShape& s, PreparedPrimitive& p) {
-    const dnnl_memory_desc_t a = dense(s.m, s.k, s.in, s.transpose_a), b = dense(s.k, s.n, s.in, s.transpose_b);
-    const dnnl_memory_desc_t out = dense(s.m, s.n, s.out, Transpose::kNo);
-    dnnl_matmul_desc_t desc;
-    check(dnnl_matmul_desc_init(&desc, &a, &b, nullptr, &out), "matmul descriptor");
+    const MemoryDesc a = dense(s.m, s.k, s.in, s.transpose_a), b = dense(s.k, s.n, s.in, s.transpose_b);
+    const MemoryDesc out = dense(s.m, s.n, s.out, Transpose::kNo);
     Attributes attributes;
     check(dnnl_primitive_attr_create(attributes.receive()), "attributes");
     check(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user), "scratchpad mode");
     if (s.accumulate == Accumulate::kYes) {
       PostOps post_ops;
       check(dnnl_post_ops_create(post_ops.receive()), "post-ops");
-      check(dnnl_post_ops_append_sum(post_ops.get(), 1.0f), "sum post-op");
+      append_sum(post_ops);
       check(dnnl_primitive_attr_set_post_ops(attributes.get(), post_ops.get()), "post-ops");
     }
     PrimitiveDesc pd;
-    if (dnnl_primitive_desc_create(pd.receive(), &desc, attributes.get(), engine_.get(), nullptr) != dnnl_success) return false;
+    if (!create_matmul(pd, engine_, a, b, out, attributes)) return false;
     check(dnnl_primitive_create(p.primitive.receive(), pd.get()), "primitive");
     const char* kernel = nullptr;
     check(dnnl_primitive_desc_query(pd.get(), dnnl_query_impl_info_str, 0, &kernel), "kernel name");
     p.kernel = kernel;
-    const dnnl_memory_desc_t* scratchpad = dnnl_primitive_desc_query_md(pd.get(), dnnl_query_scratchpad_md, 0);
-    p.scratchpad_bytes = static_cast<std::int64_t>(dnnl_memory_desc_get_size(scratchpad));
-    make_memory(p.a, a);
-    make_memory(p.b, b);
-    make_memory(p.out, out);
-    make_memory(p.scratchpad, *scratchpad);
+    p.scratchpad_bytes = static_cast<std::int64_t>(dnnl_memory_desc_get_size(scratchpad_of(pd)));
+    create_memory(p.a, a.get(), engine_);
+    create_memory(p.b, b.get(), engine_);
+    create_memory(p.out, out.get(), engine_);
+    create_memory(p.scratchpad, scratchpad_of(pd), engine_);
     return true;
-  }
-
-  void make_memory(Memory& memory, const dnnl_memory_desc_t& desc) {
-    check(dnnl_memory_create(memory.receive(), &desc, engine_.get(), DNNL_MEMORY_NONE), "memory");
   }
 
   void run_primitive(const PreparedPrimitive& p, void* out, const void* a, const void* b, void* workspace) {
     // Executing builds a map of the arguments and a context object, every time.
     const AllocationExemption argument_map;
-    check(dnnl_memory_set_data_handle_v2(p.a.get(), const_cast<void*>(a), stream_.get()), "operand a");
-    check(dnnl_memory_set_data_handle_v2(p.b.get(), const_cast<void*>(b), stream_.get()), "operand b");
-    check(dnnl_memory_set_data_handle_v2(p.out.get(), out, stream_.get()), "result");
-    if (p.scratchpad_bytes > 0) check(dnnl_memory_set_data_handle_v2(p.scratchpad.get(), workspace, stream_.get()), "scratchpad");
+    set_data(p.a, const_cast<void*>(a), stream_, "operand a");
+    set_data(p.b, const_cast<void*>(b), stream_, "operand b");
+    set_data(p.out, out, stream_, "result");
+    if (p.scratchpad_bytes > 0) set_data(p.scratchpad, workspace, stream_, "scratchpad");
     const std::array<dnnl_exec_arg_t, 4> args = {{{DNNL_ARG_SRC, p.a.get()},
                                                   {DNNL_ARG_WEIGHTS, p.b.get()},
                                                   {DNNL_ARG_DST, p.out.get()},

@@ -1,6 +1,6 @@
 // Dense matrix products by oneDNN: which of its entry points serves which shape, and the primitives it needs, made once.
 //
-// The only file that speaks oneDNN's interface (version 2). One object per rank (or per worker thread): not thread-safe.
+// Speaks oneDNN's C interface, versions 2 and 3 (onednn_api.h). One object per rank (or per worker thread): not thread-safe.
 #pragma once
 
 #include <cstdint>
