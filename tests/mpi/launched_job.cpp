@@ -18,7 +18,7 @@
 namespace trident {
 namespace {
 
-constexpr double kPatience = 60;
+constexpr double kPatience = 60, kSecondsToVanish = 3;
 
 template <class F> bool within(double seconds, F ready) {
   for (const double give_up = monotonic_seconds() + seconds; monotonic_seconds() < give_up;) {
@@ -48,16 +48,18 @@ bool lives(pid_t process) {
 
 }  // namespace
 
-LaunchedJob::LaunchedJob(const Workplace& place, const std::string& name, int ranks, std::vector<std::string> settings, const std::string& program)
+LaunchedJob::LaunchedJob(const Workplace& place, const std::string& name, int ranks, std::vector<std::string> settings)
     : output_(place / (name + ".log")), metrics_(place / (name + "/metrics.jsonl")), ranks_(static_cast<std::size_t>(ranks), -1) {
   settings.push_back("run.dir=" + (place / name));
-  std::vector<std::string> words{TRIDENT_SOURCE_DIR "/scripts/mpirun_local", std::to_string(ranks), program, "train", "--config", place / "config.json"};
+  std::vector<std::string> words{TRIDENT_SOURCE_DIR "/scripts/mpirun_local", std::to_string(ranks), TRIDENT_BINARY, "train", "--config", place / "config.json"};
   for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
+  const std::string scratch = place / "";
   launcher_ = fork();
   if (launcher_ != 0) return;
+  setenv("TMPDIR", scratch.c_str(), 1);  // Open MPI keeps a folder of its own for every job there
   setpgid(0, 0);
   const int log = open(output_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   dup2(log, STDOUT_FILENO);
@@ -114,6 +116,8 @@ int LaunchedJob::wait_to_end(double seconds) {
 std::string LaunchedJob::said() const { return read_file(output_); }
 
 std::string LaunchedJob::survivors() const {
+  // A launcher may leave while the last ranks are still being ended.
+  within(kSecondsToVanish, [&] { return std::none_of(ranks_.begin(), ranks_.end(), lives); });
   std::string text;
   for (std::size_t r = 0; r < ranks_.size(); ++r)
     if (lives(ranks_[r])) text += fmt::format("rank {} (pid {}) ", r, ranks_[r]);

@@ -12,8 +12,8 @@ namespace trident {
 
 class LaunchedJob {
  public:
-  // Starts trident train with these settings as `ranks` processes; its run directory is <place>/<name>. `program`: what each rank runs.
-  LaunchedJob(const Workplace& place, const std::string& name, int ranks, std::vector<std::string> settings, const std::string& program = TRIDENT_BINARY);
+  // Starts trident train with these settings as `ranks` processes; its run directory is <place>/<name>.
+  LaunchedJob(const Workplace& place, const std::string& name, int ranks, std::vector<std::string> settings);
   ~LaunchedJob();
   LaunchedJob(const LaunchedJob&) = delete;
   LaunchedJob& operator=(const LaunchedJob&) = delete;
@@ -28,7 +28,7 @@ class LaunchedJob {
   int wait_to_end(double seconds);
   // Everything that launcher and ranks printed so far.
   std::string said() const;
-  // Ranks that still live, as text.
+  // Ranks that live on a few seconds after the launcher has ended, as text.
   std::string survivors() const;
 
  private:
