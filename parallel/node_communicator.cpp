@@ -161,7 +161,7 @@ std::unique_ptr<Communicator> make_node_world(const NodePlace& place, Progress& 
     node.throw_if_failed(seat);
     if (seconds >= node.timeout_seconds()) node.raise(seat, fmt::format("rank {} waited {:.3g} s in {}", rank, seconds, describe()));
   });
-  if (!one_node) progress.set_naps(kNaps);
+  if (!one_node) progress.set_naps(kNaps, [wire = place.wire] { wire->poll(); });
   const auto end = std::make_shared<WireEnd>(
       WireEnd{place.wire, &node, seat, &progress, options, WireGroup::kChannels, place.nodes, place.allocate});
   std::vector<int> everybody(place.nodes.size());

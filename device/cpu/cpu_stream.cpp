@@ -65,6 +65,7 @@ void Progress::wait_until(FunctionRef<bool()> ready, FunctionRef<std::string()> 
       if (on_wait_) on_wait_(now - waiting_since, describe);
       if (on_idle_) on_idle_(now - waiting_since, describe);
     }
+    if (before_nap_) before_nap_();
     nap = std::min(nap, awaiting_ > 0 ? naps_.awaiting : naps_.idle);
     doorbell_.wait(seen, std::min(nap, next_report - now));
     nap *= 2;

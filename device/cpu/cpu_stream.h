@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/cpu/doorbell.h"
@@ -54,7 +55,11 @@ class Progress {
   struct Naps {
     double first, awaiting, idle;
   };
-  void set_naps(const Naps& naps) { naps_ = naps; }
+  // `before` is called before every sleep.
+  void set_naps(const Naps& naps, std::function<void()> before) {
+    naps_ = naps;
+    before_nap_ = std::move(before);
+  }
   // Counts operations that await messages.
   void expect_messages(int change) { awaiting_ += change; }
   // A part of an operation is done: looking again soon is worth while.
@@ -73,6 +78,7 @@ class Progress {
   std::vector<CpuStream*> streams_;
   IdleHook on_idle_, on_wait_;
   Naps naps_;
+  std::function<void()> before_nap_;
   int awaiting_ = 0;
   bool advanced_ = false;
 };

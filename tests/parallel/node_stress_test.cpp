@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "tests/parallel/node_ranks.h"
 #include "tests/parallel/random_program.h"
@@ -49,6 +51,22 @@ TEST(NodeStress, ALongQueueOfOperations) {
     }
     c.queues[0]->synchronize();
     EXPECT_EQ(x[7], 1.0f);
+  });
+}
+
+// A rank that awaits only its own node still lets the wire work: what it sent may not be on its way yet.
+TEST(NodeStress, TheWireIsPolledWhileARankWaitsForItsNode) {
+  NodeCluster cluster({{0, 0, 1}});
+  run_on_nodes(cluster, [](NodeRank& self) {
+    const auto node = self.communicator->split(self.communicator->rank() / 2, 0, "node");
+    self.communicator->barrier();
+    const auto& wire = dynamic_cast<const ThreadWire&>(*self.wire);
+    const std::int64_t before = wire.polls();
+    if (self.communicator->rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    node->barrier();
+    if (self.communicator->rank() == 0) {
+      EXPECT_GE(wire.polls() - before, 3);
+    }
   });
 }
 

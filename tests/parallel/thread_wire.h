@@ -55,6 +55,8 @@ class ThreadWire final : public Wire {
   Request send(const std::byte* data, std::int64_t bytes, int peer, std::int32_t channel) override;
   Request recv(std::byte* data, std::int64_t bytes, int peer, std::int32_t channel) override;
   bool test(Request request) override;
+  void poll() override { ++polls_; }
+  std::int64_t polls() const { return polls_; }
   std::int64_t bytes_sent() const override { return bytes_sent_; }
 
  private:
@@ -77,7 +79,7 @@ class ThreadWire final : public Wire {
   std::mt19937 random_;
   std::vector<Entry> entries_;
   std::map<std::pair<int, std::int32_t>, std::deque<Request>> waiting_;  // receives in order, by peer and channel
-  std::int64_t bytes_sent_ = 0;
+  std::int64_t bytes_sent_ = 0, polls_ = 0;
 };
 
 }  // namespace trident::conformance
