@@ -35,15 +35,26 @@ StopRequest::StopRequest() {
   action.sa_handler = note_signal;
   action.sa_flags = SA_RESTART;  // file and socket calls go on as if nothing had happened
   sigemptyset(&action.sa_mask);
+  sigset_t taken;
+  sigemptyset(&taken);
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], nullptr, &before_[i]);
     if (kSignals[i] == SIGINT && before_[i].sa_handler == SIG_IGN) continue;
     sigaction(kSignals[i], &action, nullptr);
+    sigaddset(&taken, kSignals[i]);
   }
+  pthread_sigmask(SIG_BLOCK, &taken, &mask_before_);
+  taker_ = std::thread([this, taken] {
+    pthread_sigmask(SIG_UNBLOCK, &taken, nullptr);
+    ends_.acquire();
+  });
 }
 
 StopRequest::~StopRequest() {
+  ends_.release();
+  taker_.join();
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
   installed = false;
 }
 

@@ -6,12 +6,17 @@
 
 #include <array>
 #include <csignal>
+#include <semaphore>
 #include <string>
+#include <thread>
 
 namespace trident {
 
 // While alive, SIGTERM and SIGUSR1 only ask; so does the first SIGINT, the second ends the process at once. A SIGINT that was ignored
 // (a background job of a shell) stays ignored. The destructor restores what was there. One object at a time in a process.
+//
+// The signals are blocked on the thread that makes the object, and on all that it starts meanwhile: matrix kernels (oneDNN 2.6's sgemm) use
+// the stack pointer for memory of the heap, where a signal's frame would be written. A thread of the object takes them instead.
 class StopRequest {
  public:
   StopRequest();
@@ -25,6 +30,9 @@ class StopRequest {
  private:
   static constexpr std::array kSignals = {SIGTERM, SIGUSR1, SIGINT};
   std::array<struct sigaction, kSignals.size()> before_{};
+  sigset_t mask_before_{};
+  std::binary_semaphore ends_{0};
+  std::thread taker_;
 };
 
 // As shells count: 128 + signal.
