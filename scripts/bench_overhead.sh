@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# bench_overhead.sh [--repeats N] [--steps K] [--config FILE] [--micro M] [--layouts "1 8 32"] [--only threads|mpi] [--trident PROGRAM]:
+# bench_overhead.sh [--repeats N] [--steps K] [--config FILE] [--set PATH=VALUE]... [--layouts "1 8 32"] [--only threads|mpi]
+#                   [--trident PROGRAM]:
 # what it costs to spread one model over many ranks, as one Markdown table on standard output. Nothing is kept.
 #
 # The same model, batch and data run as one rank, as 2DP x 2PP x 2TP and as 2DP x 4PP x 4TP, the latter two as threads of one process
@@ -8,25 +9,25 @@
 #   CPU          user + system time of the whole process tree, from the end of step 1 to the end of step K-1, per 1000 tokens: start-up
 #                and first touch are outside. Read from /proc, so a step's end is seen within milliseconds.
 #   step         median of the steps' own times in metrics.jsonl, steps 2 to K-1
-#   start        from the launch to the end of step 1, less one such step
+#   start        from the launch to the end of step 1, less one such step; and the CPU time of the same, which other programs do not stretch
 #   memory       sum over processes of the proportional set size, read during step K
 #   switches     voluntary and involuntary context switches of all threads, per step
 #   elsewhere    share of the machine's CPU time that other programs took meanwhile: CPU seconds bear it, step and start do not
 #
-# The targets in the table are those of configs/overhead_32m.json; other models are printed without.
+# The targets in the table are those of configs/overhead_32m.json as it stands; other models are printed without.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
 
-usage() { sed -n '2,3s/^# //p' "$0" >&2; exit 64; }
-repeats=3 steps=8 config=configs/overhead_32m.json micro='' layouts='1 8 32' only='' trident=build/release/bin/trident
+usage() { sed -n '2,4s/^# //p' "$0" >&2; exit 64; }
+repeats=3 steps=8 config=configs/overhead_32m.json layouts='1 8 32' only='' trident=build/release/bin/trident settings=()
 while (($#)); do
   (($# >= 2)) || usage
   case $1 in
     --repeats) repeats=$2 ;;
     --steps) steps=$2 ;;
     --config) config=$2 ;;
-    --micro) micro=$2 ;;
+    --set) settings+=(--set "$2") ;;
     --layouts) layouts=$2 ;;
     --only) only=$2 ;;
     --trident) trident=$2 ;;
@@ -81,7 +82,7 @@ count_machine() {
 context_switches() { cat $(printf '/proc/%s/task/*/status ' "${tree[@]}") 2>/dev/null | awk '/ctxt_switches/ { n += $2 } END { print n + 0 }'; }
 proportional_kib() { cat $(printf '/proc/%s/smaps_rollup ' "${tree[@]}") 2>/dev/null | awk '/^Pss:/ { n += $2 } END { print n + 0 }'; }
 
-# run_once NAME COMMAND...: appends "NAME cpu_per_1k step_s start_s pss_gib switches elsewhere" to the results.
+# run_once NAME COMMAND...: appends "NAME cpu_per_1k step_s start_s pss_gib switches elsewhere start_cpu_s" to the results.
 run_once() {
   local name=$1 launched=$EPOCHREALTIME first='' line output
   shift
@@ -113,7 +114,7 @@ run_once() {
     tail -n 5 "$scratch/log" >&2
     exit 1
   fi
-  awk -v name="$name" -v k="$steps" -v ticks=$((ticks_2 - ticks_1)) -v machine=$((machine_2 - machine_1)) -v hz="$(getconf CLK_TCK)" \
+  awk -v name="$name" -v k="$steps" -v before="$ticks_1" -v ticks=$((ticks_2 - ticks_1)) -v machine=$((machine_2 - machine_1)) -v hz="$(getconf CLK_TCK)" \
     -v launched="$launched" -v first="$first" -v now="$now" -v switches=$((switches_2 - switches_1)) -v kib="$kib" -v cores="$(nproc)" '
     { match($0, /"step_ms": *[0-9.]+/); ms = substr($0, RSTART, RLENGTH); sub(/.*: */, "", ms); step[NR] = ms / 1000
       match($0, /"tokens": *[0-9]+/); tokens = substr($0, RSTART, RLENGTH); sub(/.*: */, "", tokens); total[NR] = tokens }
@@ -121,8 +122,8 @@ run_once() {
       n = 0
       for (i = 2; i < k; ++i) { v = step[i]; for (j = ++n; j > 1 && sorted[j - 1] > v; --j) sorted[j] = sorted[j - 1]; sorted[j] = v }
       median = n % 2 ? sorted[(n + 1) / 2] : (sorted[n / 2] + sorted[n / 2 + 1]) / 2
-      printf "%s %.4f %.3f %.2f %.3f %.0f %.2f\n", name, ticks / hz / (total[k - 1] - total[1]) * 1000, median, first - launched - median,
-        kib / 1048576, switches / (k - 2), (machine - ticks) / hz / cores / (now - first) }' "$scratch/run/metrics.jsonl" >>"$scratch/results"
+      printf "%s %.4f %.3f %.2f %.3f %.0f %.2f %.2f\n", name, ticks / hz / (total[k - 1] - total[1]) * 1000, median, first - launched - median,
+        kib / 1048576, switches / (k - 2), (machine - ticks) / hz / cores / (now - first), (before - ticks / (k - 2)) / hz }' "$scratch/run/metrics.jsonl" >>"$scratch/results"
 }
 
 # run_layout RANKS threads|mpi
@@ -139,7 +140,7 @@ run_layout() {
     launcher=("$mpirun" --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -np "$1")
     ((EUID != 0)) || launcher+=(--allow-run-as-root)
   fi
-  run_once "$name" "${launcher[@]}" "$trident" train --config "$config" ${micro:+--set "batch.micro=$micro"} \
+  run_once "$name" "${launcher[@]}" "$trident" train --config "$config" "${settings[@]}" \
     --set "parallel.data=${degrees[0]}" --set "parallel.pipeline=${degrees[1]}" --set "parallel.tensor=${degrees[2]}" \
     --set "run.steps=$steps" --set "run.dir=$scratch/run" --set "data.train=$scratch/text" --set log.every=1
 }
@@ -168,9 +169,9 @@ isa=$(grep -m1 -o -w -E 'amx_bf16|avx512_bf16|avx512f|avx2' /proc/cpuinfo | head
 tokens=$(awk 'NR == 1 { match($0, /"tokens": *[0-9]+/); t = substr($0, RSTART, RLENGTH); sub(/.*: */, "", t); print t }' "$scratch/run/metrics.jsonl")
 printf '%s, %s cores of %s (family %s model %s), commit %s, %s%s: %s tokens a step, %s runs of each layout in turn, steps 2 to %s of %s.\n\n' \
   "$(date -u +%Y-%m-%d)" "$(nproc)" "$processor" "$(sed -n 's/^cpu family[^:]*: //p' /proc/cpuinfo | head -n 1)" \
-  "$(sed -n 's/^model[[:space:]]*: //p' /proc/cpuinfo | head -n 1)" "$commit" "$config" "${micro:+, micro-batch $micro}" "$tokens" "$repeats" \
+  "$(sed -n 's/^model[[:space:]]*: //p' /proc/cpuinfo | head -n 1)" "$commit" "$config" "${settings[*]:+ ${settings[*]}}" "$tokens" "$repeats" \
   "$((steps - 1))" "$steps"
-awk -v targets=$([[ $config == configs/overhead_32m.json && -z $micro ]] && echo 1 || echo 0) '
+awk -v targets=$([[ $config == configs/overhead_32m.json && ${#settings[@]} == 0 ]] && echo 1 || echo 0) '
   function median(name, column,   n, i, j, v, sorted) {
     n = 0
     for (i = 1; i <= runs[name]; ++i) { v = value[name, i, column]; for (j = ++n; j > 1 && sorted[j - 1] > v; --j) sorted[j] = sorted[j - 1]; sorted[j] = v }
@@ -182,14 +183,14 @@ awk -v targets=$([[ $config == configs/overhead_32m.json && -z $micro ]] && echo
   END {
     cpu["1-threads"] = 1.74; ratio["8-threads"] = 1.25; ratio["32-threads"] = 1.7; ratio["8-mpi"] = 1.4; ratio["32-mpi"] = 2.2
     start["8-threads"] = start["8-mpi"] = 2; start["32-threads"] = start["32-mpi"] = 5; memory["32-threads"] = memory["32-mpi"] = 4
-    print "| ranks | as | CPU-s per 1k tokens | over one rank | step, s | start, s | memory, GiB | switches a step | elsewhere |"
-    print "|---|---|---|---|---|---|---|---|---|"
+    print "| ranks | as | CPU-s per 1k tokens | over one rank | step, s | start, s | start, CPU-s | memory, GiB | switches a step | elsewhere |"
+    print "|---|---|---|---|---|---|---|---|---|---|"
     for (i = 1; i <= count; ++i) {
       name = order[i]; split(name, part, "-")
       own = median(name, 2); base = ("1-threads" in runs) ? median("1-threads", 2) : 0
       over = base && part[1] > 1 ? judged(sprintf("%.2f", own / base), own / base, ratio[name]) : "-"
-      printf "| %s | %s | %s | %s | %.2f | %s | %s | %d | %d %% |\n", part[1], (part[1] > 1 ? part[2] : "-"), judged(sprintf("%.3f", own), own, cpu[name]),
-        over, median(name, 3), judged(sprintf("%.1f", median(name, 4)), median(name, 4), start[name]),
+      printf "| %s | %s | %s | %s | %.2f | %s | %.1f | %s | %d | %d %% |\n", part[1], (part[1] > 1 ? part[2] : "-"), judged(sprintf("%.3f", own), own, cpu[name]),
+        over, median(name, 3), judged(sprintf("%.1f", median(name, 4)), median(name, 4), start[name]), median(name, 8),
         judged(sprintf("%.2f", median(name, 5)), median(name, 5), memory[name]), median(name, 6), 100 * median(name, 7)
     }
   }' "$scratch/results"
