@@ -49,9 +49,9 @@ class MetricsWriter {
 
   void write(const StepMetrics& metrics) { write_line(to_json_line(metrics)); }
   void write(const EvalMetrics& metrics) { write_line(to_json_line(metrics)); }
+  void write_line(std::string line);  // any other object's, without its end
 
  private:
-  void write_line(std::string line);
   [[noreturn]] void fail(const char* what) const;
 
   std::string path_;

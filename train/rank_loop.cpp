@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/clock.h"
-#include "core/file_io.h"
 #include "model/model_stats.h"
 #include "train/machine.h"
 #include "train/run_files.h"
@@ -30,6 +29,7 @@ RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& d
       loader_(train_loader(inputs)) {
   rank_ = trainer_.context().rank();
   if (plan_.config.eval.every > 0) valid_loader_.emplace(valid_loader(inputs));
+  if (const std::vector<std::int64_t>& steps = plan_.config.log.trace_steps; !steps.empty()) tracer_.emplace(trainer_, steps.front(), steps.back());
 }
 
 int RankLoop::run() {
@@ -56,6 +56,7 @@ void RankLoop::open() {
   trainer_.context().world().barrier();
   if (rank() == 0) open_run_folder();
   trainer_.context().world().barrier();  // the peak is measured while nobody else works
+  write_memory_file(plan_.config.run.dir, trainer_.context(), trainer_.arena_plan());
 }
 
 void RankLoop::open_run_folder() {
@@ -63,10 +64,7 @@ void RankLoop::open_run_folder() {
   make_run_folder(plan_.config.run.dir);
   write_config_file(plan_.config.run.dir, plan_.config);
   write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan());
-  const std::string metrics = plan_.config.run.dir + "/metrics.jsonl";
-  if (file_exists(metrics)) output_.console << "note: " << metrics << " of an earlier run is replaced\n";
-  metrics_.emplace(metrics);
-  if (valid_loader_) eval_metrics_.emplace(plan_.config.run.dir + "/eval.jsonl");
+  run_log_.emplace(plan_, output_.console);
   peak_flops_ = measure_matmul_rate(device_, plan_.compute, 0.2) * inputs_.busy_cores / static_cast<double>(plan_.config.run.threads_per_rank);
 }
 
@@ -93,11 +91,16 @@ void RankLoop::one_step(double start) {
   trainer_.context().reset_bytes_sent();
   if (services_.board != nullptr) services_.board->set_step(updates_ + 1);
   prefetch(loader_, updates_ + summary_.skipped + 1);  // the next step's, while this one computes
+  const std::int64_t update = updates_ + 1;
+  if (tracer_) tracer_->before_step(update);
+  const std::array<double, kNumWaitedFor> waited = waited_for(trainer_.context());
   const double before = monotonic_seconds();
   const StepResult result = trainer_.step([this](std::int64_t first, std::int64_t count, auto tokens, auto targets) {
     loader_.load(first, count, tokens, targets);
   });
-  const double seconds = monotonic_seconds() - before;
+  const double after = monotonic_seconds(), seconds = after - before;
+  note_times(waited, seconds);
+  if (tracer_) tracer_->after_step(update, before, after);
   if (!result.non_finite.empty()) logger_.warning("gradient is not finite, no rank applies the update: {}", result.non_finite);
   if (!result.applied) {
     ++summary_.skipped;
@@ -121,7 +124,16 @@ bool RankLoop::is_logged(std::int64_t update) const {
   return update == 1 || update == plan_.config.run.steps || summary_.out_of_time || stop_signal_ != 0 || (plan_.config.log.every > 0 && update % plan_.config.log.every == 0);
 }
 
-// Collective: bytes are summed, the arena's high-water mark maximised over ranks.
+void RankLoop::note_times(const std::array<double, kNumWaitedFor>& waited_before, double seconds) {
+  StepTimes times = step_times(plan_.step_program(rank()), trainer_.instruction_times(), trainer_.batch_seconds(), seconds);
+  const std::array<double, kNumWaitedFor> waited = waited_for(trainer_.context());
+  for (std::size_t i = 0; i < waited.size(); ++i) times.waited_for[i] = waited[i] - waited_before[i];
+  since_log_ += times;
+  if (++attempts_ == 2) since_start_ = StepTimes();
+  since_start_ += times;
+}
+
+// Collective: bytes and times are summed, the arena's high-water mark maximised over ranks.
 void RankLoop::log(const StepResult& result, double seconds) {
   std::array<double, kNumAxes> bytes = trainer_.context().bytes_sent();
   Communicator& world = trainer_.context().world();
@@ -130,6 +142,10 @@ void RankLoop::log(const StepResult& result, double seconds) {
   std::int64_t memory[2] = {trainer_.arena().planned_bytes(), trainer_.arena().high_water()};
   world.all_reduce(stream, TensorView(memory, DType::kI64, {2}), ReduceOp::kMax);
   stream.synchronize();
+  const std::vector<double> busy = busy_seconds_by_rank(since_log_, world, stream);
+  const StepTimes times = sum_over_ranks(since_log_, world, stream).mean();
+  const auto steps = static_cast<std::int64_t>(since_log_.steps);
+  since_log_ = StepTimes();
   summary_.bytes_counted = bytes;
   summary_.planned_bytes = memory[0];
   summary_.granted_bytes = memory[1];
@@ -147,7 +163,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
   metrics.mfu = model_flops_per_token(plan_.model, plan_.config.batch.sequence) * metrics.tokens_per_s / peak_flops_;
   metrics.peak_bytes = summary_.granted_bytes;
   metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
-  metrics_->write(metrics);
+  run_log_->step(metrics, steps, times, busy_ranks(busy), summary_.skipped);
   console_->step(metrics, monotonic_seconds());
 }
 
@@ -165,7 +181,7 @@ EvalResult RankLoop::evaluate() {
     metrics.step = updates_;
     metrics.valid_loss = result.loss;
     if (result.bytes_per_token) metrics.valid_bits_per_byte = bits_per_byte(result);
-    eval_metrics_->write(metrics);
+    run_log_->eval(metrics);
     console_->eval(metrics);
   }
   return result;
@@ -182,14 +198,18 @@ std::int64_t RankLoop::total_bytes_between_nodes() {
 
 void RankLoop::close() {
   set_phase(RunPhase::kFinishing);
+  const std::optional<std::string> trace = tracer_ ? tracer_->finish() : std::nullopt;
   trainer_.drain();
   if (updates_ == 0) return;
   summary_.updates = updates_;
   summary_.tokens = updates_ * plan_.tokens_per_step();
   summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_, device_));
   summary_.bytes_between_nodes = total_bytes_between_nodes();
+  summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().compute_stream()).mean();
   if (rank() != 0) return;
   console_->finish();
+  if (trace) console_->line("trace: " + *trace + " (open it with ui.perfetto.dev)");
+  if (tracer_ && !trace) console_->line("no trace: the run ended before the first of log.trace_steps");
   for (const std::string& line : closing_lines(plan_, summary_)) console_->line(line);
 }
 

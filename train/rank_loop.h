@@ -1,6 +1,7 @@
 // The loop of one rank: steps, evaluations, and on rank 0 everything that a person or a file gets to see of them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,10 +11,12 @@
 #include "parallel/communicator.h"
 #include "parallel/lifeline_status.h"
 #include "train/console.h"
-#include "train/metrics.h"
 #include "train/rank_trainer.h"
 #include "train/run_inputs.h"
+#include "train/run_log.h"
 #include "train/run_report.h"
+#include "train/step_times.h"
+#include "train/step_tracer.h"
 #include "train/stop_request.h"
 #include "train/trainer.h"
 
@@ -44,6 +47,7 @@ class RankLoop {
   void one_step(double start);
   void prefetch(BatchLoader& loader, std::int64_t batch);
   bool is_logged(std::int64_t update) const;
+  void note_times(const std::array<double, kNumWaitedFor>& waited_before, double seconds);
   void log(const StepResult& result, double seconds);
   EvalResult evaluate();
   std::int64_t total_bytes_between_nodes();
@@ -58,13 +62,15 @@ class RankLoop {
   RankTrainer trainer_;
   BatchLoader loader_;
   std::optional<BatchLoader> valid_loader_;
-  std::optional<MetricsWriter> metrics_, eval_metrics_;
+  std::optional<StepTracer> tracer_;
+  std::optional<RunLog> run_log_;  // on rank 0
   std::optional<Console> console_;
   RunSummary summary_;
+  StepTimes since_log_, since_start_;  // of this rank; since_start_ without the first step, in which much happens once
   EvalResult last_eval_;
   double peak_flops_ = 0;
   std::int64_t updates_ = 0, last_eval_at_ = -1;
-  int rank_ = 0, skipped_in_a_row_ = 0, stop_signal_ = 0;
+  int rank_ = 0, skipped_in_a_row_ = 0, stop_signal_ = 0, attempts_ = 0;
 };
 
 }  // namespace trident

@@ -1,10 +1,14 @@
 #include "train/run_files.h"
 
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <system_error>
+#include <utility>
 
 #include "core/file_io.h"
 #include "model/model_stats.h"
+#include "train/gather_bytes.h"
 
 namespace trident {
 namespace {
@@ -55,6 +59,32 @@ void make_run_folder(const std::string& folder) {
 
 void write_config_file(const std::string& folder, const TrainConfig& config) {
   write_file(folder + "/config.resolved.json", to_json_text(to_json(config), 2) + "\n");
+}
+
+void write_memory_file(const std::string& folder, ParallelContext& context, const ArenaPlan& memory) {
+  const GridCoordinates at = context.coordinates();
+  JsonValue mine, uses;
+  mine.set("rank", context.rank());
+  mine.set("dp", at.data);
+  mine.set("pp", at.pipeline);
+  mine.set("tp", at.tensor);
+  mine.set("bytes", memory.total_bytes());
+  for (int use = 0; use <= static_cast<int>(MemoryUse::kData); ++use) {
+    uses.set(to_string(static_cast<MemoryUse>(use)), memory.total_bytes(static_cast<MemoryUse>(use)));
+  }
+  mine.set("by_use", std::move(uses));
+  if (at.data == 0 && at.tensor == 0 && at.context == 0) mine.set("allocations", allocations_of(memory));
+  const std::string text = to_json_text(mine);
+
+  std::optional<AtomicFile> file;
+  if (context.rank() == 0) file.emplace(folder + "/memory.json");
+  gather_bytes(context.world(), context.compute_stream(), std::as_bytes(std::span(text)), [&](int rank, std::span<const std::byte> bytes) {
+    file->append(rank == 0 ? "{\"ranks\":[\n" : ",\n");
+    file->append(bytes);
+  });
+  if (!file) return;
+  file->append("\n]}\n");
+  file->commit();
 }
 
 void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "model/model_stats.h"
 #include "pipeline/step_simulator.h"
@@ -31,6 +32,23 @@ std::string zero_line(const RunPlan& plan) {
 std::string memory_line(const ArenaPlan& memory) {
   const std::string report = memory_report(memory);
   return "memory of rank 0: " + report.substr(0, report.find('\n')) + " (plan.json lists every allocation)";
+}
+
+// "step 812.3 ms, mean of all ranks: forward 210.1, ... ms": where the time goes, then what of it was waiting and what of it the processor worked.
+std::vector<std::string> time_lines(const StepTimes& times) {
+  std::string parts, waits;
+  for (std::size_t i = 0; i < kNumStepParts; ++i) {
+    if (times.wall[i] > 0) parts += fmt::format("{} {:.1f}, ", to_string(static_cast<StepPart>(i)), 1e3 * times.wall[i]);
+  }
+  for (std::size_t i = 0; i < kNumWaitedFor; ++i) {
+    if (times.waited_for[i] > 0) waits += fmt::format(" {} {:.1f}", to_string(static_cast<WaitedFor>(i)), 1e3 * times.waited_for[i]);
+  }
+  std::vector<std::string> lines{fmt::format("step of {:.1f} ms, mean over ranks: {}rest {:.1f}", 1e3 * times.step, parts, 1e3 * times.rest())};
+  if (!waits.empty()) {
+    lines.push_back(fmt::format("  waiting for{}; the processor worked {:.1f} ms{}", waits, 1e3 * times.computing(),
+                                times.computing() + times.waiting() < 0.8 * times.step ? " (ranks share cores)" : ""));
+  }
+  return lines;
 }
 
 }  // namespace
@@ -101,6 +119,7 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
   }
   lines.push_back(fmt::format("bubble (idle over ideal): predicted {:.3f}, replayed {:.3f} (CPU time of each instruction through the simulator)",
                               plan.predicted_bubble, summary.replayed_bubble));
+  for (std::string& line : time_lines(summary.times)) lines.push_back(std::move(line));
   const std::array<double, kNumAxes> formula = step_bytes_sent(plan);
   for (std::size_t a = 0; a < formula.size(); ++a) {
     if (formula[a] == 0 && summary.bytes_counted[a] == 0) continue;

@@ -9,6 +9,7 @@
 
 #include "train/rank_trainer.h"
 #include "train/run_plan.h"
+#include "train/step_times.h"
 
 namespace trident {
 
@@ -22,6 +23,7 @@ struct RunSummary {
   std::array<double, kNumAxes> bytes_counted{};  // one step, summed over ranks
   std::int64_t bytes_between_nodes = 0;  // payload, start to end, summed over ranks
   std::int64_t planned_bytes = 0, granted_bytes = 0;  // arena, maximum over ranks
+  StepTimes times;                       // mean of a step and a rank, without the first step
   double replayed_bubble = 0;            // over ideal: measured CPU seconds per instruction through the simulator
 };
 

@@ -21,6 +21,7 @@ void read(const JsonValue& v, GradSync& out) {
 void read(const JsonValue& v, std::array<double, 2>& out) { out = {v.items()[0].as_number(), v.items()[1].as_number()}; }
 void read(const JsonValue& v, std::vector<std::int64_t>& out) {
   out.clear();
+  if (v.is_null()) return;
   for (const JsonValue& item : v.items()) out.push_back(item.as_integer());
 }
 void read(const JsonValue& v, std::vector<DataSource>& out) {
@@ -84,7 +85,8 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   auto& k = c.checkpoint;
   v("checkpoint.dir", k.dir), v("checkpoint.every", k.every), v("checkpoint.keep_last", k.keep_last);
   v("checkpoint.keep_every", k.keep_every), v("checkpoint.resume", k.resume);
-  v("log.every", c.log.every), v("debug.no_alloc", c.debug.no_alloc), v("debug.check_collectives", c.debug.check_collectives);
+  v("log.every", c.log.every), v("log.tensorboard", c.log.tensorboard), v("log.trace_steps", c.log.trace_steps);
+  v("debug.no_alloc", c.debug.no_alloc), v("debug.check_collectives", c.debug.check_collectives);
 }
 
 [[noreturn]] void contradict(const std::string& message) { throw ConfigError(message); }
@@ -138,6 +140,9 @@ void validate(const TrainConfig& c) {
     contradict(fmt::format("lr_schedule.wsd_decay_steps = {}: must be at most lr_schedule.decay_steps = {}", *s.wsd_decay_steps, *s.decay_steps));
   if (c.data.split && !c.data.valid.empty())
     contradict(fmt::format("data.split = {}: data.valid is given too; set one of them to null", in_quotes(*c.data.split)));
+  if (const std::vector<std::int64_t>& t = c.log.trace_steps; !t.empty() && (t.size() != 2 || t[0] > t[1] || t[1] > c.run.steps))
+    contradict(fmt::format("log.trace_steps = {}: not a first and a last step up to run.steps = {}; write two numbers such as [3, 5]",
+                           value_text(write(t)), c.run.steps));
 }
 
 JsonValue to_json(const TrainConfig& config) {

@@ -115,6 +115,8 @@ struct CheckpointConfig {
 
 struct LogConfig {
   std::int64_t every = 10;
+  bool tensorboard = true;
+  std::vector<std::int64_t> trace_steps;  // first and last, or empty
 };
 
 struct DebugConfig {

@@ -92,9 +92,7 @@ TEST(ConfigRefuses, UnknownKeysWithTheNearest) {
 TEST(ConfigRefuses, ReservedValuesByName) {
   expect_refusal({"parallel.context=2"}, {"parallel.context = 2: not built yet; remove the key or set it to 1"});
   expect_refusal({"checkpoint.every=100"}, {"checkpoint.every = 100: not built yet"});
-  expect_refusal({"log.tensorboard=true"}, {"log.tensorboard = true: not built yet; remove the key or set it to false"});
-  expect_refusal({"log.trace_steps=[50,52]"}, {"log.trace_steps = [50,52]: not built yet"});
-  expect_refusal({"log.report=true"}, {"log.report = true: not built yet"});
+  expect_refusal({"log.report=true"}, {"log.report = true: not built yet; remove the key or set it to false"});
   expect_refusal({"model.init_from=folder"}, {"model.init_from = \"folder\": not built yet"});
   expect_refusal({"precision.loss_scale=dynamic"}, {"precision.loss_scale = \"dynamic\": not built yet"});
   expect_refusal({"precision.compute=fp16"}, {"precision.compute = \"fp16\": not built yet; use bf16 or fp32"});
@@ -102,7 +100,15 @@ TEST(ConfigRefuses, ReservedValuesByName) {
   expect_refusal({"parallel.schedule=zb-h1"}, {"parallel.schedule = \"zb-h1\": not built yet"});
   expect_refusal({"data.reset_position_ids=true"}, {"data.reset_position_ids = true: not built yet"});
   expect_refusal({"parallel=2CP x 2DP"}, {"parallel.context = 2: not built yet"});
-  expect_refusal({"log.tensorboard=\"yes\""}, {"log.tensorboard = \"yes\": must be true or false or null"});  // a type error first
+  expect_refusal({"log.report=\"yes\""}, {"log.report = \"yes\": must be true or false or null"});  // a type error first
+}
+
+TEST(ConfigRefuses, StepsThatCannotBeTraced) {
+  for (const char* steps : {"[3]", "[3,4,5]", "[5,3]", "[1,1000000]"})
+    expect_refusal({std::string("log.trace_steps=") + steps}, {std::string("log.trace_steps = ") + steps + ": not a first and a last step up to run.steps = "});
+  expect_refusal({"log.trace_steps=[0,1]"}, {"log.trace_steps = [0,1]"});
+  expect_refusal({"log.trace_steps=true"}, {"log.trace_steps = true: must be a list of integers"});
+  expect_refusal({"log.tensorboard=null"}, {"log.tensorboard = null: must be true or false"});
 }
 
 TEST(ConfigRefuses, LayoutTexts) {

@@ -1,0 +1,135 @@
+// What a run leaves to look at, through the real program: TensorBoard events, a trace, times, memory, and the closing lines.
+#include <cmath>
+#include <filesystem>
+
+#include "core/file_io.h"
+#include "tests/app/program.h"
+#include "tests/train/event_file.h"
+#include "tests/train/trace_file.h"
+
+namespace trident {
+namespace {
+
+using testing::read_event_file;
+using testing::ReadEvent;
+
+double number(const JsonValue& object, std::string_view key) {
+  const JsonValue* value = object.find(key);
+  EXPECT_TRUE(value != nullptr && value->is_number()) << key << " in " << to_json_text(object);
+  return value == nullptr ? std::nan("") : value->as_number();
+}
+
+const std::vector<std::string> kRun{"parallel=2DP x 2PP x 2TP", "run.steps=4", "log.every=2", "eval.every=2", "eval.steps=1", "debug.no_alloc=true"};
+
+std::vector<std::string> run_with(std::vector<std::string> more) {
+  more.insert(more.end(), kRun.begin(), kRun.end());
+  return more;
+}
+
+TEST(RunLogs, EventsSayWhatTheMetricsSay) {
+  const Workplace place;
+  ASSERT_EQ(place.train(run_with({"data.valid=" + (place / "valid")})).exit_code, 0);
+  const std::vector<std::string> files = testing::event_files(place / "run");
+  ASSERT_EQ(files.size(), 1u);
+  const std::vector<ReadEvent> events = read_event_file(files[0]);
+  std::map<std::int64_t, std::map<std::string, float>> by_step;
+  std::string config;
+  for (const ReadEvent& event : events) {
+    by_step[event.step].insert(event.scalars.begin(), event.scalars.end());
+    if (event.texts.contains("config")) config = event.texts.at("config");
+  }
+  EXPECT_NE(config.find("\"pipeline\": 2"), std::string::npos);
+  const std::vector<JsonValue> metrics = place.metrics();
+  ASSERT_EQ(metrics.size(), 3u);  // steps 1, 2 and 4
+  for (const JsonValue& m : metrics) {
+    const std::map<std::string, float>& scalars = by_step.at(m.find("step")->as_integer());
+    const auto expect = [&](const std::string& tag, double value) { EXPECT_EQ(scalars.at(tag), static_cast<float>(value)) << tag; };
+    expect("train/loss", number(m, "loss"));
+    expect("train/grad_norm", number(m, "grad_norm"));
+    expect("train/lr", number(m, "lr"));
+    expect("train/tokens", number(m, "tokens"));
+    expect("train/skipped_steps", 0);
+    expect("perf/step_ms", number(m, "step_ms"));
+    expect("perf/tokens_per_s", number(m, "tokens_per_s"));
+    expect("perf/mfu", number(m, "mfu"));
+    expect("mem/peak_allocated_bytes", number(m, "peak_bytes"));
+    for (const std::string axis : {"tp", "cp", "dp", "pp"}) expect("comm_bytes/" + axis, number(*m.find("comm_bytes"), axis));
+  }
+  for (const JsonValue& e : place.records("run/eval.jsonl")) {
+    const std::map<std::string, float>& scalars = by_step.at(e.find("step")->as_integer());
+    EXPECT_EQ(scalars.at("val/loss"), static_cast<float>(number(e, "valid_loss")));
+    EXPECT_EQ(scalars.at("val/bpb"), static_cast<float>(number(e, "valid_bits_per_byte")));
+    EXPECT_EQ(scalars.at("val/ppl"), static_cast<float>(std::exp(number(e, "valid_loss"))));
+  }
+
+  // The times of a step, apart from its metrics: parts and rest make the step, waiting is in the parts.
+  const std::vector<JsonValue> timing = place.records("run/timing.jsonl");
+  ASSERT_EQ(timing.size(), 3u);
+  for (std::size_t i = 0; i < timing.size(); ++i) {
+    const JsonValue& t = timing[i];
+    EXPECT_EQ(number(t, "step"), number(metrics[i], "step"));
+    EXPECT_EQ(number(t, "steps"), i == 2 ? 2 : 1);
+    double parts = number(t, "rest_ms"), waited = 0, waited_for = 0;
+    for (const JsonMember& part : t.find("ms")->members()) {
+      parts += part.value.as_number();
+      EXPECT_LE(number(*t.find("waited_ms"), part.key), part.value.as_number() + 1e-6) << part.key;
+      EXPECT_EQ(by_step.at(t.find("step")->as_integer()).at("time_ms/" + part.key), static_cast<float>(part.value.as_number()));
+    }
+    for (const JsonMember& part : t.find("waited_ms")->members()) waited += part.value.as_number();
+    for (const JsonMember& axis : t.find("waited_for_ms")->members()) waited_for += axis.value.as_number();
+    EXPECT_NEAR(parts, number(t, "step_ms"), 1e-6 * number(t, "step_ms"));
+    EXPECT_GT(waited, 0);  // eight ranks
+    EXPECT_NEAR(waited_for, waited, 0.05 * waited + 1);
+    EXPECT_GT(number(*t.find("ms"), "backward"), 0);
+    const JsonValue& busy = *t.find("busy_ms");
+    EXPECT_LE(number(busy, "min"), number(busy, "mean"));
+    EXPECT_LE(number(busy, "mean"), number(busy, "max"));
+  }
+
+  const nlohmann::json memory = nlohmann::json::parse(read_file(place / "run/memory.json"));
+  ASSERT_EQ(memory["ranks"].size(), 8u);
+  std::int64_t most = 0;
+  for (const nlohmann::json& rank : memory["ranks"]) {
+    std::int64_t by_use = 0, by_name = 0;
+    for (const auto& [use, bytes] : rank["by_use"].items()) by_use += bytes.get<std::int64_t>();
+    EXPECT_EQ(by_use, rank["bytes"]);
+    EXPECT_EQ(rank.contains("allocations"), rank["dp"] == 0 && rank["tp"] == 0);
+    if (rank.contains("allocations"))
+      for (const nlohmann::json& allocation : rank["allocations"]) by_name += allocation["bytes"].get<std::int64_t>();
+    EXPECT_LE(by_name, rank["bytes"]);
+    most = std::max(most, rank["bytes"].get<std::int64_t>());
+  }
+  EXPECT_EQ(static_cast<double>(most), number(metrics.back(), "peak_bytes"));
+}
+
+TEST(RunLogs, TensorBoardOffAndNoTraceLeaveNoSuchFiles) {
+  const Workplace place;
+  const ProgramOutcome outcome = place.train({"run.steps=1", "log.tensorboard=false", "log.trace_steps=[]"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(testing::event_files(place / "run").empty());
+  EXPECT_FALSE(std::filesystem::exists(place / "run/trace"));
+  EXPECT_NE(outcome.out.find("step of "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("ms, mean over ranks: forward "), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find("between nodes"), std::string::npos);
+}
+
+TEST(RunLogs, TheStepsAskedForAreTraced) {
+  const Workplace place;
+  const ProgramOutcome outcome = place.train(run_with({"log.trace_steps=[2,3]", "data.valid=" + (place / "valid")}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("trace: " + (place / "run/trace/steps_2-3.json")), std::string::npos) << outcome.out;
+  const nlohmann::json trace = nlohmann::json::parse(read_file(place / "run/trace/steps_2-3.json"));
+  const nlohmann::json schema = nlohmann::json::parse(read_file(std::string(TRIDENT_SOURCE_DIR) + "/docs/trace.schema.json"));
+  for (const std::string& problem : testing::schema_problems(schema, trace)) ADD_FAILURE() << problem;
+  for (const std::string& problem : testing::trace_problems(trace)) ADD_FAILURE() << problem;
+  const auto lanes = testing::slices_by_lane(trace);
+  for (int rank = 0; rank < 8; ++rank) {
+    ASSERT_EQ(lanes.at({rank, "step"}).size(), 2u);
+    EXPECT_EQ(lanes.at({rank, "step"})[0]["name"], "step 2");
+    EXPECT_EQ(lanes.at({rank, "step"})[1]["name"], "step 3");
+  }
+  EXPECT_EQ(testing::count_arrows(trace), 2u * 4 * 4 * 2);  // steps x pipelines x micro-batches x (activation, gradient)
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,151 @@
+// Where the time of a step goes: sums by kind, over ranks, and the words about them.
+#include "train/step_times.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "core/clock.h"
+#include "core/json_reader.h"
+#include "device/cpu/cpu_device.h"
+#include "parallel/thread_world.h"
+#include "train/clock_offset.h"
+#include "train/gather_bytes.h"
+#include "train/run_log.h"
+#include "train/run_report.h"
+
+namespace trident {
+namespace {
+
+using Kind = InstructionKind;
+
+StepProgram program_of(const std::vector<Kind>& kinds) {
+  StepProgram program;
+  for (const Kind kind : kinds) program.instructions.push_back({.kind = kind});
+  return program;
+}
+
+double of(const std::array<double, kNumStepParts>& values, StepPart part) { return values[static_cast<std::size_t>(part)]; }
+
+TEST(StepTimes, SumsByKind) {
+  const StepProgram program = program_of({Kind::kRecvActivation, Kind::kForward, Kind::kForward, Kind::kBackward, Kind::kReduceGradients, Kind::kGradNorm,
+                                          Kind::kOptimizerStep, Kind::kGather});
+  std::vector<InstructionTimes> times;
+  for (int i = 0; i < 8; ++i) times.push_back({10.0 + i, 11.0 + i, 0.5, 0.25});
+  StepTimes step = step_times(program, times, 2.0, 12.0);
+  EXPECT_EQ(of(step.wall, StepPart::kForward), 2);
+  EXPECT_EQ(of(step.cpu, StepPart::kForward), 1);
+  EXPECT_EQ(of(step.waited, StepPart::kForward), 0.5);
+  for (const StepPart part : {StepPart::kMessages, StepPart::kBackward, StepPart::kReduce, StepPart::kNorm, StepPart::kOptimizer, StepPart::kGather})
+    EXPECT_EQ(of(step.wall, part), 1) << to_string(part);
+  EXPECT_EQ(of(step.wall, StepPart::kData), 2);
+  EXPECT_EQ(step.waiting(), 2);
+  EXPECT_EQ(step.computing(), 4 + 2);
+  EXPECT_EQ(step.rest(), 2);
+  step += step_times(program, times, 0.0, 8.0);
+  EXPECT_EQ(step.mean().step, 10);
+  EXPECT_EQ(of(step.mean().wall, StepPart::kData), 1);
+  EXPECT_EQ(step.mean().steps, 1);
+  EXPECT_EQ(StepTimes().mean().step, 0);  // nothing measured
+}
+
+TEST(StepTimes, EveryKindOfInstructionHasItsPart) {
+  EXPECT_EQ(part_of(Kind::kBackwardInput), StepPart::kBackward);
+  EXPECT_EQ(part_of(Kind::kBackwardWeight), StepPart::kBackward);
+  for (const Kind kind : {Kind::kSendActivation, Kind::kRecvActivation, Kind::kSendGradient, Kind::kRecvGradient}) EXPECT_EQ(part_of(kind), StepPart::kMessages);
+  EXPECT_EQ(part_of(Kind::kFree), StepPart::kGather);
+  EXPECT_EQ(part_of(Kind::kTieExchange), StepPart::kReduce);
+}
+
+// Ranks as threads, each with a device; `body` gets its world.
+void on_ranks(int ranks, const std::function<void(Communicator& world, Device& device)>& body) {
+  ThreadWorld world(ranks, /*timeout_seconds=*/60.0);
+  run_thread_ranks(world, [&](int rank) {
+    CpuDevice device(world.doorbell(rank), CpuDeviceOptions{});
+    const std::unique_ptr<Communicator> communicator = world.communicator(rank, device.progress());
+    body(*communicator, device);
+    communicator->barrier();
+  });
+}
+
+TEST(StepTimes, OverRanks) {
+  on_ranks(3, [](Communicator& world, Device& device) {
+    StepTimes mine;
+    mine.steps = 2;
+    mine.step = 10.0 + world.rank();
+    mine.waited[0] = 2.0 * world.rank();
+    mine.waited_for[2] = 6;
+    const StepTimes mean = sum_over_ranks(mine, world, device.compute_stream()).mean();
+    EXPECT_EQ(mean.step, 5.5);
+    EXPECT_EQ(mean.waited[0], 1);
+    EXPECT_EQ(mean.waited_for[2], 3);
+    const std::vector<double> busy = busy_seconds_by_rank(mine, world, device.compute_stream());
+    EXPECT_EQ(busy, (std::vector<double>{5, 4.5, 4}));
+    const BusyRanks ranks = busy_ranks(busy);
+    EXPECT_EQ(ranks.slowest, 0);
+    EXPECT_EQ(ranks.max, 5);
+    EXPECT_EQ(ranks.min, 4);
+    EXPECT_EQ(ranks.mean, 4.5);
+  });
+}
+
+TEST(TimingLine, HasItsKeys) {
+  StepTimes mean;
+  mean.steps = 1;
+  mean.step = 0.5;
+  mean.wall[0] = 0.25;
+  mean.waited_for[1] = 0.125;
+  const JsonValue line = parse_json(timing_line(20, 10, mean, {0.1, 0.2, 0.3, 7}), "line");
+  std::vector<std::string> keys;
+  for (const JsonMember& member : line.members()) keys.push_back(member.key);
+  EXPECT_EQ(keys, (std::vector<std::string>{"step", "steps", "step_ms", "ms", "rest_ms", "cpu_ms", "waited_ms", "waited_for_ms", "busy_ms"}));
+  EXPECT_EQ(line.find("step")->as_integer(), 20);
+  EXPECT_EQ(line.find("step_ms")->as_number(), 500);
+  EXPECT_EQ(line.find("rest_ms")->as_number(), 250);
+  EXPECT_EQ(line.find("ms")->find("forward")->as_number(), 250);
+  EXPECT_EQ(line.find("ms")->members().size(), kNumStepParts);
+  EXPECT_EQ(line.find("waited_for_ms")->find("pp")->as_number(), 125);
+  EXPECT_EQ(line.find("busy_ms")->find("slowest_rank")->as_integer(), 7);
+}
+
+TEST(GatherBytes, EveryRanksBytesOnceInOrder) {
+  on_ranks(4, [](Communicator& world, Device& device) {
+    const std::string mine(static_cast<std::size_t>(world.rank() == 2 ? 0 : 5000 * world.rank() + 1), static_cast<char>('a' + world.rank()));  // one has nothing
+    std::vector<std::string> all;
+    gather_bytes(world, device.compute_stream(), std::as_bytes(std::span(mine)), [&](int rank, std::span<const std::byte> bytes) {
+      EXPECT_EQ(rank, static_cast<int>(all.size()));
+      all.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    });
+    if (world.rank() == 0) {
+      EXPECT_EQ(all, (std::vector<std::string>{"a", std::string(5001, 'b'), "", std::string(15001, 'd')}));
+    } else {
+      EXPECT_TRUE(all.empty());
+    }
+  });
+}
+
+// Ranks 1 and 3 read clocks of their own, rank 2 reads rank 0's: what it does to that is not corrected.
+TEST(ClockOffset, OfRanksThatReadAnotherClock) {
+  on_ranks(4, [](Communicator& world, Device& device) {
+    const double ahead = 1000.0 * world.rank();
+    const std::vector<ClockOffset> clocks =
+        estimate_clock_offsets(world, device.compute_stream(), world.rank() % 2 == 0 ? 7 : 8, [&] { return monotonic_seconds() + ahead; });
+    if (world.rank() != 0) {
+      EXPECT_TRUE(clocks.empty());
+      return;
+    }
+    ASSERT_EQ(clocks.size(), 4u);
+    for (const int rank : {0, 2}) EXPECT_TRUE(clocks[static_cast<std::size_t>(rank)].offset == 0 && clocks[static_cast<std::size_t>(rank)].bound == 0);
+    for (const int rank : {1, 3}) {
+      const ClockOffset& clock = clocks[static_cast<std::size_t>(rank)];
+      EXPECT_GT(clock.bound, 0);
+      EXPECT_LE(std::abs(clock.offset + 1000.0 * rank), clock.bound + 1e-9) << "the bound must hold";
+    }
+  });
+}
+
+TEST(ClockOffset, ProcessesOfAMachineShareAClock) { EXPECT_EQ(clock_identity(), clock_identity()); }
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,43 @@
+// What rank 0 writes about a run as it goes on: metrics.jsonl, eval.jsonl, timing.jsonl and TensorBoard events.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <span>
+#include <string>
+
+#include "train/metrics.h"
+#include "train/run_plan.h"
+#include "train/step_times.h"
+#include "train/tensorboard_writer.h"
+
+namespace trident {
+
+// Ranks side by side: seconds of a step that each did not wait. Where one is far above the mean, the others wait for it.
+struct BusyRanks {
+  double min = 0, mean = 0, max = 0;
+  int slowest = 0;
+};
+BusyRanks busy_ranks(std::span<const double> busy_seconds);  // by rank; not empty
+
+// One line of timing.jsonl: step, steps (it is the mean of so many), step_ms, ms, cpu_ms and waited_ms by part, rest_ms, waited_for_ms by axis,
+// busy_ms. `mean`: of a step and a rank.
+std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& mean, const BusyRanks& busy);
+
+class RunLog {
+ public:
+  // Opens the files in run.dir, which exists. `notes` hears of those that are replaced. StorageError.
+  RunLog(const RunPlan& plan, std::ostream& notes);
+
+  // `times`: mean of a step and a rank over the `steps` steps since the last call.
+  void step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const BusyRanks& busy, std::int64_t skipped);
+  void eval(const EvalMetrics& metrics);
+
+ private:
+  MetricsWriter metrics_, timing_;
+  std::optional<MetricsWriter> eval_;
+  std::optional<TensorBoardWriter> tensorboard_;
+};
+
+}  // namespace trident
