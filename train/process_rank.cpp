@@ -59,8 +59,9 @@ class ProcessRank {
 
   // The loop, with deaths noticed.
   void train() {
-    hold_lifeline();
+    make_lifeline();
     try {
+      lifeline_->connect(world_->all_gather(lifeline_->card()));
       const int signal = run_loop();
       if (signal != 0 && world_->rank() == 0) say(stopped_by_signal(signal).what());
       world_->finish();
@@ -97,6 +98,8 @@ class ProcessRank {
     const RunPlace place{world_->size(), world_->local_rank(), count_nodes(world_->nodes()), world_->local_size(), world_->local_rank() == 0};
     run_together(exchange(), world_->rank(), [&] { inputs_ = prepare_run(config, place, weakest(facts_)); });
     compare_data();
+    // To read a tokenizer takes longer than everything else here: one process of a node does, and all take the result from rank 0.
+    inputs_.token_bytes = of_rank_0(exchange(), world_->rank(), inputs_.token_bytes);
     if (world_->rank() == 0) warn();
   }
 
@@ -121,7 +124,7 @@ class ProcessRank {
     if (!topology.empty()) logger_.warning("{}", topology);
   }
 
-  void hold_lifeline() {
+  void make_lifeline() {
     LifelineOptions options;
     options.rank = world_->rank();
     options.size = world_->size();
@@ -130,7 +133,6 @@ class ProcessRank {
     options.print = [this](const std::string& line) { logger_.error("{}", line); };
     options.on_failure = [this](const LifelineVerdict& verdict) { world_->fail(verdict.line); };
     lifeline_.emplace(std::move(options));
-    lifeline_->connect(world_->all_gather(lifeline_->card()));
   }
 
   int run_loop() {

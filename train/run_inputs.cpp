@@ -41,9 +41,11 @@ std::vector<WeightedPath> weighted_paths(const std::vector<DataSource>& sources)
 // Opens and checks the data; refuses what cannot be trained on.
 void open_data(RunInputs& inputs, bool look_through) {
   const TrainConfig& config = inputs.plan.config;
-  if (config.data.tokenizer) inputs.token_bytes = token_lengths(*config.data.tokenizer);
-  const auto vocabulary = static_cast<std::size_t>(inputs.plan.model.vocab_size);
-  if (config.data.tokenizer && inputs.token_bytes.size() < vocabulary) inputs.token_bytes.resize(vocabulary);
+  if (config.data.tokenizer && look_through) {
+    inputs.token_bytes = token_lengths(*config.data.tokenizer);
+    const auto vocabulary = static_cast<std::size_t>(inputs.plan.model.vocab_size);
+    if (inputs.token_bytes.size() < vocabulary) inputs.token_bytes.resize(vocabulary);
+  }
   inputs.sources = open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split);
   if (look_through) check_tokens(inputs.sources.train, make_loader(inputs.plan, inputs.sources.train, train_order(inputs.plan)), inputs.plan);
   if (config.eval.every == 0) return;

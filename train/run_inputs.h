@@ -15,7 +15,7 @@ namespace trident {
 struct RunInputs {
   RunPlan plan;
   TokenSources sources;
-  std::vector<std::int32_t> token_bytes;  // of every token's text; empty without a tokenizer
+  std::vector<std::int32_t> token_bytes;  // of every token's text; empty without a tokenizer, or where another process has them
   int busy_cores = 1;                     // of all nodes together, when all ranks work
   std::optional<int> first_core;          // of this process's first rank, when ranks are pinned
 };
@@ -26,7 +26,7 @@ struct RunPlace {
   int first_local = 0;   // this process's first rank among the ranks of its node
   int nodes = 1;
   int local_ranks = 0;   // of the node, which share its memory and cores; 0: all ranks
-  bool reads_all = true; // false: another process of the node looks through the data ahead of the run
+  bool reads_all = true; // false: another process of the node reads the tokenizer and looks through the data ahead of the run
 };
 
 // Everything that can be known without a rank; refuses what cannot be trained on. ConfigError, DataError, StorageError.

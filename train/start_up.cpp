@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -121,6 +122,15 @@ std::string ranks_by_host(const std::vector<int>& ranks, const std::vector<Start
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < hosts.size(); ++i) text += fmt::format("{}{} ({})", i == 0 ? "" : ", ", ranges(hosts[i].second), hosts[i].first);
   return text;
+}
+
+std::vector<std::int32_t> of_rank_0(const ExchangeTexts& exchange, int rank, const std::vector<std::int32_t>& mine) {
+  std::string bytes;  // one build on all ranks: one order of bytes
+  if (rank == 0 && !mine.empty()) bytes.assign(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof mine[0]);
+  bytes = exchange(bytes).front();
+  std::vector<std::int32_t> values(bytes.size() / sizeof mine[0]);
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
 }
 
 std::string to_text(const StartUpFacts& facts) {

@@ -4,6 +4,7 @@
 // difference ends all of them at once with one message that names the ranks, instead of a hang or wrong numbers later.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -37,6 +38,9 @@ void run_together(const ExchangeTexts& exchange, int rank, const std::function<v
 std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ranks);
 // What is legal but worth a word: instruction sets that differ.
 std::vector<std::string> start_up_warnings(const std::vector<StartUpFacts>& ranks);
+
+// Collective: what rank 0 has, for all. Only rank 0's `mine` counts.
+std::vector<std::int32_t> of_rank_0(const ExchangeTexts& exchange, int rank, const std::vector<std::int32_t>& mine);
 
 // As texts, and back.
 std::string to_text(const StartUpFacts& facts);

@@ -162,6 +162,20 @@ TEST(StartUp, AMixedSetOfProcessors) {
   EXPECT_TRUE(start_up_conflicts(ranks).empty()) << "said, not guessed";
 }
 
+TEST(StartUp, AllHaveWhatRank0Has) {
+  const std::vector<std::int32_t> of_0 = {0, 1, -1, 1 << 30, 256};
+  std::vector<std::vector<std::int32_t>> got(3), none(3, of_0);
+  on_ranks(3, [&](int r, const ExchangeTexts& exchange) {
+    const auto i = static_cast<std::size_t>(r);
+    got[i] = of_rank_0(exchange, r, r == 0 ? of_0 : std::vector<std::int32_t>(i, 7));
+    none[i] = of_rank_0(exchange, r, r == 0 ? std::vector<std::int32_t>() : of_0);
+  });
+  for (std::size_t r = 0; r < 3; ++r) {
+    EXPECT_EQ(got[r], of_0) << r;
+    EXPECT_TRUE(none[r].empty()) << r;
+  }
+}
+
 TEST(StartUp, ThePlanCountsOnTheWeakest) {
   std::vector<StartUpFacts> ranks = {facts("n1"), facts("n2")};
   ranks[1].machine.memory_per_rank = 10;
