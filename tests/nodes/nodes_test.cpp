@@ -111,10 +111,10 @@ TEST_P(DataAcross, TrainsAsOneRank) {
 }
 INSTANTIATE_TEST_SUITE_P(TwoNodes, DataAcross, testing::Values("ddp", "zero1", "zero2", "zero3"), [](const auto& info) { return std::string(info.param); });
 
-// A small vocabulary and long micro-batches: what crosses nodes are activations and their gradients.
+// A small vocabulary, long micro-batches and no tokenizer to hand out: what crosses nodes are activations and their gradients.
 TEST_F(Nodes, PipelineAcrossTwo) {
   write_dataset(place_ / "counting", counting_documents(2000, 512), 512);
-  const std::vector<std::string> model{"run.steps=3", "data.train=" + (place_ / "counting"), "model.vocab_size=512", "model.hidden_size=64",
+  const std::vector<std::string> model{"run.steps=4", "data.tokenizer=null", "data.train=" + (place_ / "counting"), "model.vocab_size=512", "model.hidden_size=64",
                                        "model.max_position_embeddings=128", "batch.sequence=128", "batch.micro=4", "batch.global=64"};
   std::vector<std::string> settings{"parallel=2DP x 2PP x 2TP", "parallel.sequence_parallel=true"};
   settings.insert(settings.end(), model.begin(), model.end());
@@ -145,6 +145,21 @@ TEST_F(Nodes, SrunStartsRanks) {
   const NodesRun run = train(2, 2, {"srun", "--mpi=pmix", "-N", "2", "--ntasks-per-node=2"}, {"run.steps=3", "parallel=2DP x 2TP"});
   expect_same_training(run, alone({"run.steps=3"}));
   expect_counted_bytes(run);
+}
+
+// scancel reaches the ranks, which end together at a step boundary.
+TEST_F(Nodes, SrunRanksAreAskedToStop) {
+  skip_unless_nodes({"--slurm"});
+  if (IsSkipped()) return;
+  const std::string script = fmt::format(
+      "srun --mpi=pmix -N 2 --ntasks-per-node=1 {} train --config {} --set run.dir={} --set run.steps=100000 --set parallel=2DP &\n"
+      "until [ -s {}/metrics.jsonl ]; do sleep 0.1; done\n"
+      "scancel --signal=TERM 1\n"
+      "wait $!",
+      TRIDENT_BINARY, place_ / "config.json", place_ / "stopped", place_ / "stopped");
+  const ProgramOutcome outcome = run_command({kNodes, "--slots", "1", "--slurm", "2", "sh", "-c", script});
+  EXPECT_EQ(outcome.exit_code, 143) << outcome.out << outcome.err;
+  EXPECT_NE(outcome.err.find("stopped by SIGTERM at the end of a step"), std::string::npos) << outcome.err;
 }
 
 }  // namespace
