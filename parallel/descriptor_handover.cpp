@@ -21,22 +21,6 @@ namespace trident {
 
 namespace {
 
-// Closes what is not taken out.
-class OwnedDescriptor {
- public:
-  explicit OwnedDescriptor(int descriptor) : descriptor_(descriptor) {}
-  ~OwnedDescriptor() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  OwnedDescriptor(const OwnedDescriptor&) = delete;
-  OwnedDescriptor& operator=(const OwnedDescriptor&) = delete;
-  int get() const { return descriptor_; }
-  int take() { return std::exchange(descriptor_, -1); }
-
- private:
-  int descriptor_;
-};
-
 struct Address {
   sockaddr_un socket{};
   socklen_t length = 0;
@@ -95,23 +79,19 @@ bool send_descriptor(int connection, int descriptor) {
 
 }  // namespace
 
-DescriptorHandover::DescriptorHandover() : name_(random_name()) {
-  OwnedDescriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+DescriptorHandover::DescriptorHandover() : name_(random_name()), listener_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   const Address address = abstract_address(name_);
-  if (listener.get() < 0 || bind(listener.get(), address.get(), address.length) != 0 || listen(listener.get(), SOMAXCONN) != 0) {
+  if (!listener_ || bind(listener_.get(), address.get(), address.length) != 0 || listen(listener_.get(), SOMAXCONN) != 0) {
     throw ConfigError(fmt::format("the ranks of a node hand each other their memory over an abstract Unix socket, which this system refuses: "
                                   "{}; allow it (a container's seccomp or AppArmor profile may forbid it)",
                                   std::strerror(errno)));
   }
-  listener_ = listener.take();
 }
-
-DescriptorHandover::~DescriptorHandover() { close(listener_); }
 
 void DescriptorHandover::give(int descriptor, int receivers, double timeout_seconds) {
   const double give_up = monotonic_seconds() + timeout_seconds;
   for (int served = 0; served < receivers;) {
-    pollfd waiting{listener_, POLLIN, 0};
+    pollfd waiting{listener_.get(), POLLIN, 0};
     const double left = give_up - monotonic_seconds();
     const int ready = left > 0 ? poll(&waiting, 1, static_cast<int>(left * 1e3) + 1) : 0;
     if (ready < 0 && errno == EINTR) continue;
@@ -120,16 +100,16 @@ void DescriptorHandover::give(int descriptor, int receivers, double timeout_seco
                                            "others wrote",
                                            served, receivers, timeout_seconds));
     }
-    const OwnedDescriptor connection(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC));
-    if (connection.get() < 0 || !is_same_user(connection.get())) continue;
+    const FileDescriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!connection || !is_same_user(connection.get())) continue;
     if (send_descriptor(connection.get(), descriptor)) ++served;
   }
 }
 
-int receive_descriptor(const std::string& name, double timeout_seconds) {
-  const OwnedDescriptor connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+FileDescriptor receive_descriptor(const std::string& name, double timeout_seconds) {
+  const FileDescriptor connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const Address address = abstract_address(name);
-  if (connection.get() < 0 || connect(connection.get(), address.get(), address.length) != 0) {
+  if (!connection || connect(connection.get(), address.get(), address.length) != 0) {
     throw CommunicationError(fmt::format("this node's first rank cannot be reached over a Unix socket: {}; ranks of one node must share a "
                                          "network namespace",
                                          std::strerror(errno)));
@@ -147,7 +127,7 @@ int receive_descriptor(const std::string& name, double timeout_seconds) {
   }
   int descriptor = -1;
   std::memcpy(&descriptor, CMSG_DATA(part), sizeof descriptor);
-  return descriptor;
+  return FileDescriptor(descriptor);
 }
 
 }  // namespace trident

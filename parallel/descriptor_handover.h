@@ -4,15 +4,14 @@
 
 #include <string>
 
+#include "parallel/file_descriptor.h"
+
 namespace trident {
 
 class DescriptorHandover {
  public:
   // Listens under a new name. ConfigError that says what the system refused.
   DescriptorHandover();
-  ~DescriptorHandover();
-  DescriptorHandover(const DescriptorHandover&) = delete;
-  DescriptorHandover& operator=(const DescriptorHandover&) = delete;
 
   // For the receivers, without the leading zero byte.
   const std::string& name() const { return name_; }
@@ -21,10 +20,10 @@ class DescriptorHandover {
 
  private:
   std::string name_;
-  int listener_ = -1;
+  FileDescriptor listener_;
 };
 
-// Takes the descriptor from whoever listens under `name`; owned by the caller. CommunicationError that says what went wrong.
-int receive_descriptor(const std::string& name, double timeout_seconds);
+// Takes the descriptor from whoever listens under `name`. CommunicationError that says what went wrong.
+FileDescriptor receive_descriptor(const std::string& name, double timeout_seconds);
 
 }  // namespace trident

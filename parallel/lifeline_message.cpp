@@ -1,12 +1,10 @@
 #include "parallel/lifeline_message.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <type_traits>
-#include <utility>
 
 namespace trident {
 namespace {
@@ -39,17 +37,6 @@ std::optional<std::size_t> payload_bytes(std::size_t kind) {
 bool try_again() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 }  // namespace
-
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) close(fd_);
-}
-
-FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
 
 void LifelineChannel::send(const LifelineMessage& message) {
   // Whoever does not read for minutes misses heartbeats, never the last words.

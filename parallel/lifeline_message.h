@@ -6,8 +6,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 
+#include "parallel/file_descriptor.h"
 #include "parallel/lifeline_status.h"
 
 namespace trident {
@@ -46,21 +48,6 @@ struct LifelineGoodbye {
 };
 using LifelineMessage = std::variant<LifelineHello, LifelineWelcome, LifelineHeartbeat, LifelineAsk, LifelineFailure, LifelineDecision,
                                      LifelineGoodbye>;
-
-// A descriptor that closes itself.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor();
-  FileDescriptor(FileDescriptor&& other) noexcept;
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 // One connection. A broken connection stays broken; nothing here throws or blocks.
 class LifelineChannel {

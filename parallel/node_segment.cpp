@@ -40,26 +40,23 @@ double gigabytes(std::int64_t bytes) { return static_cast<double>(bytes) * 1e-9;
 
 class NodeSegment::Mapping {
  public:
-  explicit Mapping(int descriptor) : descriptor_(descriptor) {
+  explicit Mapping(FileDescriptor descriptor) : descriptor_(std::move(descriptor)) {
     struct stat file{};
-    if (fstat(descriptor, &file) != 0) refuse(fmt::format("fstat: {}", std::strerror(errno)));
+    if (fstat(descriptor_.get(), &file) != 0) refuse(fmt::format("fstat: {}", std::strerror(errno)));
     bytes_ = file.st_size;
-    void* mapped = mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
+    void* mapped = mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor_.get(), 0);
     if (mapped == MAP_FAILED)
       refuse(fmt::format("mapping {:.0f} GB of address space: {}; raise ulimit -v", gigabytes(bytes_), std::strerror(errno)));
     base_ = static_cast<std::byte*>(mapped);
     madvise(base_, static_cast<std::size_t>(bytes_), MADV_DONTDUMP);  // a core file of one rank is not the place for all ranks' memory
   }
-  ~Mapping() {
-    if (base_ != nullptr) munmap(base_, static_cast<std::size_t>(bytes_));
-    close(descriptor_);
-  }
+  ~Mapping() { munmap(base_, static_cast<std::size_t>(bytes_)); }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
   std::byte* base() const { return base_; }
   std::int64_t num_bytes() const { return bytes_; }
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.get(); }
   Header& header() const { return *reinterpret_cast<Header*>(base_); }
 
   // Addresses for a buffer, which nobody else gets; -1 if there are none left.
@@ -79,7 +76,7 @@ class NodeSegment::Mapping {
     if (length >= 2 * kHugePage) madvise(base_ + offset, static_cast<std::size_t>(length), MADV_HUGEPAGE);
     if (madvise(base_ + offset, static_cast<std::size_t>(length), MADV_POPULATE_WRITE) == 0) return 0;
     if (errno != EINVAL) return errno;
-    return fallocate(descriptor_, 0, offset, length) == 0 ? 0 : errno;
+    return fallocate(descriptor_.get(), 0, offset, length) == 0 ? 0 : errno;
   }
 
   void give_back(std::int64_t offset, std::int64_t length) const {
@@ -87,14 +84,14 @@ class NodeSegment::Mapping {
   }
 
  private:
-  int descriptor_;
+  FileDescriptor descriptor_;
   std::int64_t bytes_ = 0;
   std::byte* base_ = nullptr;
 };
 
 NodeSegment::NodeSegment(std::shared_ptr<Mapping> mapping) : mapping_(std::move(mapping)) {}
 
-NodeSegment NodeSegment::attach(int descriptor) { return NodeSegment(std::make_shared<Mapping>(descriptor)); }
+NodeSegment NodeSegment::attach(FileDescriptor descriptor) { return NodeSegment(std::make_shared<Mapping>(std::move(descriptor))); }
 
 NodeSegment NodeSegment::create(std::int64_t control_bytes, std::int64_t bytes) {
   const std::int64_t buffers = kPage + round_up(control_bytes, kPage);
@@ -103,14 +100,11 @@ NodeSegment NodeSegment::create(std::int64_t control_bytes, std::int64_t bytes) 
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < static_cast<rlim_t>(bytes))
     refuse(fmt::format("files are limited to {:.3g} GB; set ulimit -f unlimited", gigabytes(static_cast<std::int64_t>(limit.rlim_cur))));
-  const int descriptor = memfd_create("trident", MFD_CLOEXEC);
-  if (descriptor < 0) refuse(fmt::format("memfd_create: {}", std::strerror(errno)));
-  if (ftruncate(descriptor, bytes) != 0) {
-    const int error = errno;
-    close(descriptor);
-    refuse(fmt::format("a sparse memory file of {:.0f} GB: {}", gigabytes(bytes), std::strerror(error)));
-  }
-  NodeSegment segment = attach(descriptor);
+  FileDescriptor descriptor(memfd_create("trident", MFD_CLOEXEC));
+  if (!descriptor) refuse(fmt::format("memfd_create: {}", std::strerror(errno)));
+  if (ftruncate(descriptor.get(), bytes) != 0)
+    refuse(fmt::format("a sparse memory file of {:.0f} GB: {}", gigabytes(bytes), std::strerror(errno)));
+  NodeSegment segment = attach(std::move(descriptor));
   Header& header = *new (segment.mapping_->base()) Header;
   header.control_offset = kPage;
   header.used = buffers;

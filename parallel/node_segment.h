@@ -14,6 +14,7 @@
 #include <string>
 
 #include "device/buffer.h"
+#include "parallel/file_descriptor.h"
 #include "parallel/peer_memory.h"
 
 namespace trident {
@@ -24,8 +25,8 @@ class NodeSegment {
  public:
   // A new segment of zeros, by the node's first rank. ConfigError that says what the system refused.
   static NodeSegment create(std::int64_t control_bytes, std::int64_t bytes = kSegmentBytes);
-  // The segment behind a descriptor that was received.
-  static NodeSegment attach(int descriptor);
+  // The segment behind a descriptor that was received. ConfigError like create().
+  static NodeSegment attach(FileDescriptor descriptor);
 
   std::byte* control() const;
   std::int64_t num_bytes() const;

@@ -164,7 +164,7 @@ TEST(NodeSegment, SaysWhichLimitRefusesIt) {
 #ifndef __SANITIZE_ADDRESS__  // whose shadow is beyond any such limit
   EXPECT_TRUE(refused(RLIMIT_AS, rlim_t{1} << 40, "mapping 17592 GB of address space: Cannot allocate memory; raise ulimit -v"));
 #endif
-  EXPECT_THAT(message_of<ConfigError>([] { NodeSegment::attach(-1); }), HasSubstr("fstat: Bad file descriptor"));
+  EXPECT_THAT(message_of<ConfigError>([] { NodeSegment::attach(FileDescriptor()); }), HasSubstr("fstat: Bad file descriptor"));
 }
 
 TEST(NodeSegment, SaysWhichPagesItGets) {
@@ -222,7 +222,7 @@ class SegmentWorld {
   }
   // Runs `body` as rank `rank` on a mapping of its own.
   bool run(int rank, const std::function<bool(NodeSegment&, Communicator&, Stream&)>& body) {
-    NodeSegment mine = NodeSegment::attach(dup(segment_.descriptor()));
+    NodeSegment mine = NodeSegment::attach(FileDescriptor(dup(segment_.descriptor())));
     SegmentMemory memory(mine);
     SharedWorld world(mine.control(), 20.0, memory);
     Progress progress(world.doorbell(rank));
@@ -306,7 +306,7 @@ TEST(DescriptorHandover, EndsWithItsObject) {
 
 TEST(DescriptorHandover, SaysHowManyCame) {
   DescriptorHandover handover;
-  ChildProcess one([&] { return receive_descriptor(handover.name(), 10) >= 0; });
+  ChildProcess one([&] { return bool(receive_descriptor(handover.name(), 10)); });
   EXPECT_THAT(message_of<CommunicationError>([&] { handover.give(0, 2, 0.3); }),
               HasSubstr("1 of this node's 2 other ranks came for the node's memory within 0.3 s"));
   EXPECT_TRUE(one.wait());
