@@ -40,16 +40,13 @@ CommunicatorOperation& MessageCommunicator::prepare_recv(TensorView data, int pe
 std::unique_ptr<Communicator> MessageCommunicator::split(int color, int key, std::string name) {
   WireEnd& end = group_.end();
   const std::vector<std::int64_t> choices = gather_now({color, key, end.next_channel});
-  std::int64_t channel = 0;
-  for (std::size_t r = 0; 3 * r < choices.size(); ++r) channel = std::max(channel, choices[3 * r + 2]);
-  end.next_channel = static_cast<std::int32_t>(channel) + WireGroup::kChannels;
-
+  const std::int32_t channel = take_channels(end, choices);
   const std::vector<int> members = members_of_color(choices, 3, color);
   std::vector<int> world_ranks;
   for (const int r : members) world_ranks.push_back(group_.world_rank_of(r));
   const int new_rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   auto communicator = std::make_unique<MessageCommunicator>(group_.shared_end(), std::move(name), new_rank, std::move(world_ranks),
-                                                            static_cast<std::int32_t>(channel));
+                                                            channel);
   communicator->set_checks(group_.checks);
   return communicator;
 }

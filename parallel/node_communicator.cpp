@@ -126,10 +126,7 @@ CommunicatorOperation& NodeCommunicator::prepare_recv(TensorView data, int peer)
 
 std::unique_ptr<Communicator> NodeCommunicator::split(int color, int key, std::string name) {
   const std::vector<std::int64_t> choices = gather_now({color, key, end_->next_channel});
-  std::int64_t channel = 0;
-  for (std::size_t r = 0; 3 * r < choices.size(); ++r) channel = std::max(channel, choices[3 * r + 2]);
-  end_->next_channel = static_cast<std::int32_t>(channel) + WireGroup::kChannels;
-
+  const std::int32_t channel = take_channels(*end_, choices);
   const std::vector<int> members = members_of_color(choices, 3, color);
   std::vector<int> world_ranks, here;  // here: those of this node, in this group
   for (const int r : members) {
@@ -143,7 +140,7 @@ std::unique_ptr<Communicator> NodeCommunicator::split(int color, int key, std::s
   const auto block = static_cast<std::uint64_t>(blocks[static_cast<std::size_t>(here.front())]);
 
   const int new_rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
-  auto communicator = make_group(end_, std::move(name), new_rank, std::move(world_ranks), static_cast<std::int32_t>(channel), block);
+  auto communicator = make_group(end_, std::move(name), new_rank, std::move(world_ranks), channel, block);
   communicator->set_checks(group_.across.checks);
   return communicator;
 }
@@ -157,10 +154,7 @@ std::unique_ptr<Communicator> make_node_world(const NodePlace& place, Progress& 
   const bool one_node = local_size == static_cast<std::ptrdiff_t>(place.nodes.size());
   TRIDENT_CHECK(local_size == node.size(), "{} ranks on a node of {}", local_size, node.size());
   TRIDENT_CHECK(one_node || place.wire != nullptr, "several nodes without a wire between them");
-  progress.set_idle_hook([&node, seat, rank = place.rank](double seconds, FunctionRef<std::string()> describe) {
-    node.throw_if_failed(seat);
-    if (seconds >= node.timeout_seconds()) node.raise(seat, fmt::format("rank {} waited {:.3g} s in {}", rank, seconds, describe()));
-  });
+  limit_waits(progress, node, seat, place.rank);
   if (!one_node) progress.set_naps(kNaps, [wire = place.wire] { wire->poll(); });
   const auto end = std::make_shared<WireEnd>(
       WireEnd{place.wire, &node, seat, &progress, options, WireGroup::kChannels, place.nodes, place.allocate});

@@ -1,20 +1,10 @@
 #include "parallel/node_operation.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 
 #include "core/check.h"
 
 namespace trident {
-
-namespace {
-
-void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
-
-}  // namespace
 
 void NodeCollective::prepare(const CollectiveCall& call) {
   busy_ = true;

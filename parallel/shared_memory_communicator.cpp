@@ -71,12 +71,15 @@ std::unique_ptr<Communicator> SharedMemoryCommunicator::split(int color, int key
   return communicator;
 }
 
-std::unique_ptr<Communicator> make_world_communicator(SharedWorld& world, int rank, Progress& progress) {
-  progress.set_idle_hook([&world, rank](double seconds, FunctionRef<std::string()> describe) {
-    world.throw_if_failed(rank);
-    if (seconds >= world.timeout_seconds())
-      world.raise(rank, fmt::format("rank {} waited {:.3g} s in {}", rank, seconds, describe()));
+void limit_waits(Progress& progress, SharedWorld& world, int seat, int rank) {
+  progress.set_idle_hook([&world, seat, rank](double seconds, FunctionRef<std::string()> describe) {
+    world.throw_if_failed(seat);
+    if (seconds >= world.timeout_seconds()) world.raise(seat, fmt::format("rank {} waited {:.3g} s in {}", rank, seconds, describe()));
   });
+}
+
+std::unique_ptr<Communicator> make_world_communicator(SharedWorld& world, int rank, Progress& progress) {
+  limit_waits(progress, world, rank, rank);
   std::vector<int> ranks(static_cast<std::size_t>(world.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   return std::make_unique<SharedMemoryCommunicator>(world, world.group(world.world_group(), world.size()), "world", rank,

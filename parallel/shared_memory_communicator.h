@@ -42,8 +42,11 @@ class SharedMemoryCommunicator final : public HostCommunicator {
   OperationPool<MessageOperation> messages_;
 };
 
-// The communicator of all ranks of `world`, for one of them. Fruitless waits of that rank, which waits by `progress`, end when the
-// world fails or its time-out has passed.
+// Fruitless waits by `progress` end when `world` fails (PeerFailure) or its time-out has passed (CommunicationError). For the rank that
+// has number `seat` in `world` and is rank `rank` in messages.
+void limit_waits(Progress& progress, SharedWorld& world, int seat, int rank);
+
+// The communicator of all ranks of `world`, for one of them, which waits by `progress`; limits its waits.
 std::unique_ptr<Communicator> make_world_communicator(SharedWorld& world, int rank, Progress& progress);
 
 }  // namespace trident

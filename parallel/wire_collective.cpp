@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <limits>
 
 #include "core/tsan_announce.h"
@@ -12,10 +11,6 @@ namespace trident {
 namespace {
 
 constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
-
-void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
 
 std::byte* writable(const std::byte* data) { return const_cast<std::byte*>(data); }  // the wire only reads what it sends
 

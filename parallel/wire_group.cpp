@@ -1,6 +1,7 @@
 #include "parallel/wire_group.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "core/int_math.h"
@@ -56,5 +57,16 @@ WireGroup::WireGroup(std::shared_ptr<WireEnd> end, std::string name, int rank, s
       staging_(new std::byte[static_cast<std::size_t>(staging == Staging::kNone ? 0 : staging_bytes())]) {}
 
 std::byte* WireGroup::staging_of(int r) const { return staging_.get() + Transfer::kWindow * chunk_bytes_ * (r < rank_ ? r : r - 1); }
+
+std::int32_t take_channels(WireEnd& end, const std::vector<std::int64_t>& choices) {
+  std::int64_t channel = 0;
+  for (std::size_t r = 0; 3 * r < choices.size(); ++r) channel = std::max(channel, choices[3 * r + 2]);
+  end.next_channel = static_cast<std::int32_t>(channel) + WireGroup::kChannels;
+  return static_cast<std::int32_t>(channel);
+}
+
+void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
 
 }  // namespace trident

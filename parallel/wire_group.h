@@ -141,4 +141,11 @@ class WireGroup {
   std::unique_ptr<std::byte[]> staging_;  // takes no memory before it is used
 };
 
+// The first of WireGroup::kChannels channels that no rank of a group uses yet, now taken, for the parts that the group is split into.
+// choices[3 * r + 2]: rank r's next_channel.
+std::int32_t take_channels(WireEnd& end, const std::vector<std::int64_t>& choices);
+
+// To where it may lie already.
+void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes);
+
 }  // namespace trident
