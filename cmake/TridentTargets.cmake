@@ -1,6 +1,6 @@
 # trident_library(NAME SOURCES ... LINKS ...)   -> target trident_NAME, include root = repository root
-# trident_test(NAME SOURCES ... LINKS ... [TIMEOUT s] [LABEL l])   -> executable test_NAME, one CTest entry NAME/... per test case,
-#   labelled l or by its folder below tests/
+# trident_test(NAME SOURCES ... LINKS ... [TIMEOUT s] [LABEL l] [FILTER f])   -> executable test_NAME, one CTest entry NAME/... per test case,
+#   labelled l or by its folder below tests/; f: GoogleTest's filter of the cases that run
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -41,7 +41,7 @@ function(trident_library name)
 endfunction()
 
 function(trident_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT;LABEL" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;LABEL;FILTER" "SOURCES;LINKS" ${ARGN})
   add_executable(test_${name} ${arg_SOURCES})
   target_link_libraries(test_${name} PRIVATE ${arg_LINKS} GTest::gtest_main)
   if(NOT arg_TIMEOUT)
@@ -56,7 +56,7 @@ function(trident_test name)
     string(REGEX REPLACE "/.*" "" arg_LABEL ${arg_LABEL})
   endif()
   # Discovery at test time: building needs no run, and sanitized builds list their tests under the same environment.
-  gtest_discover_tests(test_${name} TEST_PREFIX "${name}/" DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+  gtest_discover_tests(test_${name} TEST_PREFIX "${name}/" DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 TEST_FILTER "${arg_FILTER}"
     PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABEL}")
   # A suite that lost its tests must not pass unnoticed.
   add_test(NAME ${name}/Suite.IsNotEmpty COMMAND test_${name} --gtest_list_tests)

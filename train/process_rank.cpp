@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/host_name.h"
 #include "device/cpu/cpu_device.h"
 #include "parallel/lifeline.h"
 #include "parallel/process_world.h"
@@ -59,7 +60,6 @@ class ProcessRank {
 
   // The loop, with deaths noticed.
   void train() {
-    make_lifeline();
     try {
       lifeline_->connect(world_->all_gather(lifeline_->card()));
       const int signal = run_loop();
@@ -96,10 +96,15 @@ class ProcessRank {
     run_together(exchange(), world_->rank(), [&] { config = read_config(); });
     facts_ = compare_start_up(exchange(), world_->rank(), facts_of_this_process(config, *world_));
     const RunPlace place{world_->size(), world_->local_rank(), count_nodes(world_->nodes()), world_->local_size(), world_->local_rank() == 0};
-    run_together(exchange(), world_->rank(), [&] { inputs_ = prepare_run(config, place, weakest(facts_)); });
-    compare_data();
+    std::string data;
+    run_together(exchange(), world_->rank(), [&] {
+      inputs_ = prepare_run(config, place, weakest(facts_));
+      data = data_fingerprint(inputs_.sources);
+    });
+    compare_data(data);
     // To read a tokenizer takes longer than everything else here: one process of a node does, and all take the result from rank 0.
     inputs_.token_bytes = of_rank_0(exchange(), world_->rank(), inputs_.token_bytes);
+    run_together(exchange(), world_->rank(), [&] { make_lifeline(); });
     if (world_->rank() == 0) warn();
   }
 
@@ -107,8 +112,8 @@ class ProcessRank {
     return [this](const std::string& mine) { return world_->all_gather(mine); };
   }
 
-  void compare_data() {
-    const std::vector<std::string> prints = world_->all_gather(data_fingerprint(inputs_.sources));
+  void compare_data(const std::string& fingerprint) {
+    const std::vector<std::string> prints = world_->all_gather(fingerprint);
     for (std::size_t r = 1; r < prints.size(); ++r) {
       if (prints[r] == prints[0]) continue;
       const std::string message = fmt::format("the training data differs: rank {} ({}) reads {}; rank 0 ({}) reads {}; give all nodes the same files", r, facts_[r].host,
