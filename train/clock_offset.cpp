@@ -18,8 +18,7 @@ void exchange(Communicator& world, Stream& stream, double& value, int peer, bool
 }
 
 // The peer read its clock somewhere between `sent` and `received`: halfway, give or take half of it.
-ClockOffset ping(Communicator& world, Stream& stream, int peer, const std::function<double()>& clock) {
-  double token = 0;
+ClockOffset ping(Communicator& world, Stream& stream, double& token, int peer, const std::function<double()>& clock) {
   const double sent = clock();
   exchange(world, stream, token, peer, true);
   exchange(world, stream, token, peer, false);
@@ -40,7 +39,10 @@ std::uint64_t clock_identity() {
   return hash;
 }
 
-std::vector<ClockOffset> estimate_clock_offsets(Communicator& world, Stream& stream, std::uint64_t identity, const std::function<double()>& clock) {
+std::vector<ClockOffset> estimate_clock_offsets(Communicator& world, Device& device, std::uint64_t identity, const std::function<double()>& clock) {
+  Stream& stream = device.compute_stream();
+  const Buffer memory = device.allocate(sizeof(double), "clock ping");  // messages go through memory that peers reach
+  double& token = *reinterpret_cast<double*>(memory.data());
   auto first = static_cast<std::int64_t>(identity);
   world.broadcast(stream, TensorView(&first, DType::kI64, {1}), 0);
   stream.synchronize();
@@ -48,7 +50,6 @@ std::vector<ClockOffset> estimate_clock_offsets(Communicator& world, Stream& str
   const std::vector<double> sharing = gather_values(world, stream, shares ? 1 : 0);
   if (world.rank() != 0) {
     for (int i = 0; i < kPings && !shares; ++i) {
-      double token = 0;
       exchange(world, stream, token, 0, false);
       token = clock();
       exchange(world, stream, token, 0, true);
@@ -60,7 +61,7 @@ std::vector<ClockOffset> estimate_clock_offsets(Communicator& world, Stream& str
     ClockOffset& best = clocks[static_cast<std::size_t>(rank)];
     if (sharing[static_cast<std::size_t>(rank)] != 0) continue;
     for (int i = 0; i < kPings; ++i) {
-      const ClockOffset one = ping(world, stream, rank, clock);
+      const ClockOffset one = ping(world, stream, token, rank, clock);
       if (i == 0 || one.bound < best.bound) best = one;
     }
   }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "device/device.h"
 #include "parallel/communicator.h"
 #include "train/trace_writer.h"
 
@@ -16,6 +17,6 @@ std::uint64_t clock_identity();
 // Collective. On rank 0: by rank, what to add to its clock; empty elsewhere. Ranks with rank 0's identity need nothing; each of the others
 // answers kPings short messages, and the fastest round trip says the offset, to within half its duration.
 inline constexpr int kPings = 16;
-std::vector<ClockOffset> estimate_clock_offsets(Communicator& world, Stream& stream, std::uint64_t identity, const std::function<double()>& clock);
+std::vector<ClockOffset> estimate_clock_offsets(Communicator& world, Device& device, std::uint64_t identity, const std::function<double()>& clock);
 
 }  // namespace trident

@@ -6,7 +6,7 @@
 namespace trident {
 namespace {
 
-constexpr std::int64_t kPieceBytes = 4096;  // larger operands would have to lie in memory that peers reach
+constexpr std::int64_t kPieceBytes = 4096;  // larger operands, and messages, would have to lie in memory that peers reach
 
 // Calls visit(first, count) for consecutive pieces of `total`.
 void in_pieces(std::int64_t total, std::int64_t piece, const std::function<void(std::int64_t first, std::int64_t count)>& visit) {
@@ -27,27 +27,19 @@ std::vector<double> gather_values(Communicator& world, Stream& stream, double mi
 
 void gather_bytes(Communicator& world, Stream& stream, std::span<const std::byte> mine,
                   const std::function<void(int rank, std::span<const std::byte>)>& take) {
-  auto count = static_cast<std::int64_t>(mine.size());
-  if (world.rank() != 0) {
-    world.send(stream, TensorView(&count, DType::kI64, {1}), 0);
-    stream.synchronize();
-    in_pieces(count, kPieceBytes, [&](std::int64_t first, std::int64_t bytes) {
-      world.send(stream, ConstTensorView(mine.data() + first, DType::kU8, {bytes}), 0);
-      stream.synchronize();
-    });
-    return;
-  }
-  take(0, mine);
   std::vector<std::byte> theirs;
+  if (world.rank() == 0) take(0, mine);
   for (int rank = 1; rank < world.size(); ++rank) {
-    world.recv(stream, TensorView(&count, DType::kI64, {1}), rank);
+    auto count = static_cast<std::int64_t>(mine.size());
+    world.broadcast(stream, TensorView(&count, DType::kI64, {1}), rank);
     stream.synchronize();
-    theirs.resize(static_cast<std::size_t>(count));
+    theirs.assign(static_cast<std::size_t>(count), std::byte{0});
+    if (world.rank() == rank) std::copy(mine.begin(), mine.end(), theirs.begin());
     in_pieces(count, kPieceBytes, [&](std::int64_t first, std::int64_t bytes) {
-      world.recv(stream, TensorView(theirs.data() + first, DType::kU8, {bytes}), rank);
+      world.broadcast(stream, TensorView(theirs.data() + first, DType::kU8, {bytes}), rank);
       stream.synchronize();
     });
-    take(rank, theirs);
+    if (world.rank() == 0) take(rank, theirs);
   }
 }
 

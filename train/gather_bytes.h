@@ -14,7 +14,7 @@ namespace trident {
 std::vector<double> gather_values(Communicator& world, Stream& stream, double mine);
 
 // Collective. On rank 0 `take` is called for each rank in order, itself first; its bytes live as long as the call.
-// Rank 0 holds the bytes of one other rank at a time.
+// A rank holds the bytes of one other rank at a time.
 void gather_bytes(Communicator& world, Stream& stream, std::span<const std::byte> mine, const std::function<void(int rank, std::span<const std::byte>)>& take);
 
 }  // namespace trident

@@ -89,7 +89,7 @@ void StepTracer::add_operations() {
 void StepTracer::open() {
   if (std::exchange(opened_, true)) return;
   ParallelContext& context = trainer_.context();
-  std::vector<ClockOffset> clocks = estimate_clock_offsets(context.world(), context.compute_stream(), clock_identity(), monotonic_seconds);
+  std::vector<ClockOffset> clocks = estimate_clock_offsets(context.world(), context.device(), clock_identity(), monotonic_seconds);
   if (context.rank() != 0) return;
   const RunPlan& plan = trainer_.plan();
   const std::string path = path_of(plan, first_, last_);

@@ -130,7 +130,7 @@ TEST(ClockOffset, OfRanksThatReadAnotherClock) {
   on_ranks(4, [](Communicator& world, Device& device) {
     const double ahead = 1000.0 * world.rank();
     const std::vector<ClockOffset> clocks =
-        estimate_clock_offsets(world, device.compute_stream(), world.rank() % 2 == 0 ? 7 : 8, [&] { return monotonic_seconds() + ahead; });
+        estimate_clock_offsets(world, device, world.rank() % 2 == 0 ? 7 : 8, [&] { return monotonic_seconds() + ahead; });
     if (world.rank() != 0) {
       EXPECT_TRUE(clocks.empty());
       return;
