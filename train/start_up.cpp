@@ -2,15 +2,13 @@
 
 #include <elf.h>
 #include <link.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <climits>
 #include <cstring>
 #include <optional>
 #include <utility>
 
+#include "core/host_name.h"
 #include "core/json_reader.h"
 
 namespace trident {
@@ -104,11 +102,6 @@ std::string build_id() {
   std::string id;
   dl_iterate_phdr(find_build_id, &id);
   return id.empty() ? "unknown" : id;
-}
-
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
 }
 
 std::string ranks_by_host(const std::vector<int>& ranks, const std::vector<StartUpFacts>& facts) {

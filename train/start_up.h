@@ -25,9 +25,8 @@ struct StartUpFacts {
   MachineFacts machine;
 };
 
-// `build` and `host` of this process.
+// `build` of this process.
 std::string build_id();
-std::string host_name();
 
 // Runs `step` on every rank. Where it threw an Error on any of them, all throw: rank 0 an Error with the lowest such rank's code and message (with
 // its rank and host in front, unless all ranks said the same), the others ReportedElsewhere.

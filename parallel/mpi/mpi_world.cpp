@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/clock.h"
+#include "core/host_name.h"
 #include "parallel/descriptor_handover.h"
 #include "parallel/mpi/mpi_group.h"
 #include "parallel/mpi/mpi_wire.h"
@@ -42,13 +43,6 @@ std::string library_name() {
   check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
   const std::string name(text.data(), static_cast<std::size_t>(length));
   return name.substr(0, name.find_first_of(",\n"));
-}
-
-std::string host_name() {
-  std::array<char, MPI_MAX_PROCESSOR_NAME> text{};
-  int length = 0;
-  check_mpi(MPI_Get_processor_name(text.data(), &length), "MPI_Get_processor_name");
-  return {text.data(), static_cast<std::size_t>(length)};
 }
 
 MpiGroup duplicate_of_world() {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/host_name.h"
 #include "train/train_config.h"
 
 namespace trident {
