@@ -32,7 +32,7 @@ Wire::Request ThreadWire::send(const std::byte* data, std::int64_t bytes, int pe
   {
     const std::lock_guard lock(network_.mutex_);
     network_.mailboxes_[{rank_, peer, channel}].push_back(message);
-    network_.longest_ = std::max(network_.longest_, bytes);
+    network_.longest_ = std::max(network_.longest_.load(), bytes);
   }
   return take({State::kSending, peer, 0, channel, const_cast<std::byte*>(data), bytes, std::move(message)});
 }

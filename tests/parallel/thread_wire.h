@@ -5,6 +5,7 @@
 // a rank does wrong (another size, a buffer touched too early) is an exception.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -45,7 +46,7 @@ class ThreadNetwork {
   ThreadWireOptions options_;
   std::mutex mutex_;
   std::map<Key, std::deque<std::shared_ptr<Message>>> mailboxes_;
-  std::int64_t longest_ = 0;
+  std::atomic<std::int64_t> longest_{0};
 };
 
 class ThreadWire final : public Wire {
