@@ -65,7 +65,7 @@ LifelineThread::LifelineThread(const LifelineOptions& options)
     else control(epoll_.get(), EPOLL_CTL_ADD, listener_->socket.get(), EPOLLIN);
   }
   clock_read_at_ = monotonic_seconds();
-  // Signals are for the threads that train.
+  // Signals are for the threads that have handlers in mind.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -205,11 +205,13 @@ void LifelineThread::serve_stranger(int fd) {
       control(epoll_.get(), EPOLL_CTL_DEL, fd, 0);
       adopt(peer, std::move(channel));
       take(peer.rank, *message);
-      const std::lock_guard lock(mutex_);
-      awaited_.erase(peer.rank);
-      if (awaited_.empty()) close_listener();
-      changed_.notify_all();
-      return;
+      {
+        const std::lock_guard lock(mutex_);
+        awaited_.erase(peer.rank);
+        if (awaited_.empty()) close_listener();
+        changed_.notify_all();
+      }
+      return serve(peer.rank);  // what came right behind lies in the channel, where epoll does not see it
     } else {
       strangers_.erase(fd);
       return;

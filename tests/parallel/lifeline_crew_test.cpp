@@ -159,20 +159,22 @@ TEST(LifelineCrew, AVerdictDuringConnectEndsIt) {
   EXPECT_TRUE(contains(hub_error, " failed: changed its mind")) << hub_error;
 }
 
+FileDescriptor call_loopback(int port) {
+  FileDescriptor caller(socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(caller.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  return caller;
+}
+
 // At the door: scanners, another job's ranks, a second caller under the same number. The job connects all the same.
 TEST(LifelineCrew, StrangersAreIgnored) {
   Crew crew(3);
   const LifelineCard card = parse_lifeline_card(crew.cards()[0]), deputy = parse_lifeline_card(crew.cards()[1]);
   std::vector<std::unique_ptr<LifelineChannel>> strangers;
-  const auto call = [](int port) {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    return std::make_unique<LifelineChannel>(FileDescriptor(fd));
-  };
+  const auto call = [](int port) { return std::make_unique<LifelineChannel>(call_loopback(port)); };
   for (int i = 0; i < 200; ++i) strangers.push_back(call(card.port));  // more than it keeps, and silent
   for (int i = 0; i < 50; ++i) {
     strangers.push_back(call(card.port));
@@ -211,7 +213,31 @@ TEST(LifelineCrew, StrangersAreIgnored) {
   for (const auto& lifeline : crew.lifelines) lifeline->goodbye();
 }
 
-// They are for the threads that train and their handlers.
+// A rank that fails at once: its first heartbeat and its last words arrive together, and no other word ever follows.
+TEST(LifelineCrew, WordsRightBehindTheFirstHeartbeatAreHeard) {
+  Crew crew(2, [](LifelineOptions& options) { options.heartbeat_seconds = 100, options.silence_seconds = 300; });
+  const LifelineCard card = parse_lifeline_card(crew.cards()[0]);
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  LifelineChannel writer{FileDescriptor(ends[0])};
+  const FileDescriptor reader(ends[1]);
+  writer.send(LifelineHello{card.token, 1, 1, {}});
+  writer.send(LifelineHeartbeat());
+  LifelineFailure failure{75, 0, {}};
+  set_field(failure.text, "at once");
+  writer.send(failure);
+  std::array<char, 4096> words;
+  const ssize_t size = read(reader.get(), words.data(), words.size());
+
+  const FileDescriptor rank_1 = call_loopback(card.port);
+  ASSERT_EQ(send(rank_1.get(), words.data(), static_cast<std::size_t>(size), MSG_NOSIGNAL), size);
+  const auto verdict = crew.lifelines[0]->wait_for_verdict(20);
+  ASSERT_TRUE(verdict);
+  EXPECT_TRUE(contains(verdict->line, "failed: at once")) << verdict->line;
+  EXPECT_EQ(verdict->exit_code, 75);
+}
+
+// They are for threads that have handlers in mind.
 TEST(LifelineCrew, SignalsPassTheLifelinesBy) {
   Crew crew(3);
   ASSERT_EQ(crew.connect(), std::vector<std::string>(3, "no error"));
