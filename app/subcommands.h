@@ -25,7 +25,7 @@ using Arguments = std::vector<std::string>;  // after the subcommand's name
 
 // Each throws Error for what goes wrong; returning means success.
 void train_command(const Arguments& arguments, const CommandContext& context);
-void data_command(const Arguments& arguments, const CommandContext& context);    // trident data prepare
+void data_command(const Arguments& arguments, const CommandContext& context);    // trident data prepare|inspect|merge
 void schema_command(const Arguments& arguments, const CommandContext& context);
 void docs_command(const Arguments& arguments, const CommandContext& context);    // trident docs configuration|megatron-flags|timeline
 void help_command(const Arguments& arguments, const CommandContext& context);    // trident help [SUBCOMMAND|KEY|SECTION]

@@ -1,21 +1,25 @@
 #include "data/encoder_pool.h"
 
+#include <system_error>
 #include <utility>
+
+#include "core/check.h"
 
 namespace trident {
 
 EncoderPool::EncoderPool(const Tokenizer& tokenizer, int workers) {
   for (int i = 0; i < workers; ++i) encoders_.push_back(tokenizer.new_encoder());
-  for (const auto& encoder : encoders_) threads_.emplace_back([this, &encoder] { run(*encoder); });
+  try {
+    for (const auto& encoder : encoders_) threads_.emplace_back([this, &encoder](const std::stop_token& stop) { run(stop, *encoder); });
+  } catch (const std::system_error& error) {
+    throw ConfigError(fmt::format("--workers = {}: the system gave {} threads: {}; use fewer, or raise ulimit -u or -v", workers, threads_.size(),
+                                  error.what()));
+  }
 }
 
 EncoderPool::~EncoderPool() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-    tasks_.clear();
-  }
-  changed_.notify_all();
+  const std::lock_guard lock(mutex_);
+  tasks_.clear();
 }
 
 std::future<void> EncoderPool::submit(std::function<void(Encoder&)> work) {
@@ -35,13 +39,12 @@ std::int64_t EncoderPool::num_replaced() const {
   return sum;
 }
 
-void EncoderPool::run(Encoder& encoder) {
+void EncoderPool::run(const std::stop_token& stop, Encoder& encoder) {
   for (;;) {
     Task task;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
-      if (ending_) return;
+      if (!changed_.wait(lock, stop, [this] { return !tasks_.empty(); })) return;
       task = std::move(tasks_.front());
       tasks_.pop_front();
     }

@@ -8,6 +8,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -19,6 +20,7 @@ class EncoderPool {
  public:
   using Task = std::packaged_task<void(Encoder&)>;
 
+  // ConfigError that names --workers where the system does not give so many threads.
   EncoderPool(const Tokenizer& tokenizer, int workers);
   // Tasks that have not begun are dropped; the others are waited for.
   ~EncoderPool();
@@ -32,14 +34,13 @@ class EncoderPool {
   std::int64_t num_replaced() const;
 
  private:
-  void run(Encoder& encoder);
+  void run(const std::stop_token& stop, Encoder& encoder);
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::deque<Task> tasks_;
-  bool ending_ = false;
   std::vector<std::unique_ptr<Encoder>> encoders_;
-  std::vector<std::jthread> threads_;  // last: they use all of the above
+  std::vector<std::jthread> threads_;  // last: they use all of the above, and end with it even if the constructor throws
 };
 
 }  // namespace trident

@@ -1,8 +1,12 @@
 #include "data/prepare.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iostream>
 
 #include "core/file_io.h"
 #include "data/indexed_dataset.h"
@@ -204,6 +208,30 @@ TEST_F(PrepareTest, TheExcerptOfTheRepository) {
   EXPECT_EQ(stats.documents, 88);  // 50 + 40 chapters less the two held out
   EXPECT_EQ(stats.tokens, IndexedDataset(prefix_).num_tokens());
   EXPECT_NEAR(static_cast<double>(stats.bytes) / static_cast<double>(stats.tokens), 4.0, 0.4);  // bytes per token of English
+}
+
+// With some threads started and no address space for the stacks of the others.
+TEST_F(PrepareTest, TooFewThreadsAreAnErrorAndNotAWait) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need more address space than this test leaves";
+#endif
+  const std::string path = input("a.txt", "text");
+  const auto prepare_with_little_room = [&] {
+    std::ifstream size("/proc/self/statm");
+    rlim_t pages = 0;
+    size >> pages;
+    const rlimit limit{pages * 4096 + (rlim_t{500} << 20), RLIM_INFINITY};
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      prepare({path}, {.workers = 100});
+    } catch (const ConfigError& error) {
+      std::cerr << error.what();
+      std::_Exit(static_cast<int>(folder_.names().size()));  // the output files are gone, the input is there
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(prepare_with_little_room(), testing::ExitedWithCode(1), "--workers = 100: the system gave [1-9][0-9]? threads: .*; use fewer, or raise ulimit");
+  expect_no_output();
 }
 
 }  // namespace
