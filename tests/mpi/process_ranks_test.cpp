@@ -109,7 +109,7 @@ TEST_F(ProcessStart, ConfigurationsThatDifferAreNamed) {
 TEST_F(ProcessStart, AnErrorOfOneRankNamesIt) {
   const std::string program = executable("lost.sh", "#!/bin/sh\nif [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then set -- train --config gone.json; fi\n"
                                                     "exec " TRIDENT_BINARY " \"$@\"\n");
-  expect_said_once(launch(2, {"parallel=2DP x 1PP x 1TP"}, program), 65, {"trident: rank 1 (", "gone.json"});
+  expect_said_once(launch(2, {"parallel=2DP x 1PP x 1TP"}, program), 64, {"trident: rank 1 (", "gone.json"});
 }
 
 TEST_F(ProcessStart, DataThatDiffersIsNamed) {
