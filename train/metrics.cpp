@@ -1,5 +1,9 @@
 #include "train/metrics.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -24,8 +28,22 @@ std::string to_json_line(const EvalMetrics& m) {
 }
 
 MetricsWriter::MetricsWriter(std::string path, Start start) : path_(std::move(path)) {
-  file_ = std::fopen(path_.c_str(), start == Start::kAppend ? "ae" : "we");
-  if (file_ == nullptr) fail("cannot be opened for writing");
+  const int descriptor = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (descriptor < 0) fail("cannot be opened for writing");
+  file_ = fdopen(descriptor, "a");
+  if (file_ == nullptr) {
+    close(descriptor);
+    fail("cannot be opened for writing");
+  }
+  // Before the file is emptied: another run may be writing it. File systems without locks are taken on trust.
+  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    std::fclose(file_);
+    throw StorageError(fmt::format("{}: another run is writing it; give each run a run.dir of its own", path_));
+  }
+  if (start == Start::kNewFile && ftruncate(descriptor, 0) != 0 && errno != EINVAL) {  // EINVAL: no regular file
+    std::fclose(file_);
+    fail("cannot be emptied");
+  }
 }
 
 MetricsWriter::~MetricsWriter() { std::fclose(file_); }

@@ -37,7 +37,7 @@ std::string to_json_line(const StepMetrics& metrics);  // step, loss, grad_norm,
 std::string to_json_line(const EvalMetrics& metrics);  // step, valid_loss, valid_bits_per_byte
 
 // Appends lines to a file, each flushed to the operating system before write() returns, so that a reader sees whole lines and a crash loses
-// none. Used by one thread. Throws StorageError naming the file.
+// none. Used by one thread. Throws StorageError naming the file, also when another process is writing it.
 class MetricsWriter {
  public:
   enum class Start : std::uint8_t { kNewFile, kAppend };  // kNewFile empties a file that is there

@@ -19,6 +19,7 @@
 namespace trident {
 namespace {
 
+constexpr int kManyRanks = 64;         // of more, rank 0 hears less often
 constexpr double kVerdictSeconds = 3;  // a rank that noticed a failure waits as long for the line that says whose it was
 
 int count_nodes(const std::vector<int>& nodes) { return 1 + *std::max_element(nodes.begin(), nodes.end()); }
@@ -134,6 +135,7 @@ class ProcessRank {
     options.rank = world_->rank();
     options.size = world_->size();
     options.deputy = lifeline_deputy(world_->nodes());
+    options.heartbeat_seconds = world_->size() <= kManyRanks ? 0.25 : 1;
     options.host = facts_[static_cast<std::size_t>(world_->rank())].host;
     options.print = [this](const std::string& line) { logger_.error("{}", line); };
     options.on_failure = [this](const LifelineVerdict& verdict) { world_->fail(verdict.line); };

@@ -62,9 +62,9 @@ void RankLoop::open() {
 void RankLoop::open_run_folder() {
   for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan())) output_.console << line << '\n';
   make_run_folder(plan_.config.run.dir);
+  run_log_.emplace(plan_, output_.console);  // first: it refuses a folder that another run is writing
   write_config_file(plan_.config.run.dir, plan_.config);
   write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan());
-  run_log_.emplace(plan_, output_.console);
   peak_flops_ = measure_matmul_rate(device_, plan_.compute, 0.2) * inputs_.busy_cores / static_cast<double>(plan_.config.run.threads_per_rank);
 }
 

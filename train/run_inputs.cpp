@@ -72,6 +72,10 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   open_data(inputs, place.reads_all);
   const int local = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size(), threads = static_cast<int>(config.run.threads_per_rank);
   inputs.busy_cores = place.nodes * std::min(place.world_size > 0 ? online_cores() : usable_cores(), local * threads);
+  if (threads > 1 && local * threads > online_cores()) {
+    inputs.plan.notes.push_back(fmt::format("run.threads_per_rank = {}: {} ranks x {} threads on {} cores; OpenMP's threads spin while they wait, which makes steps many "
+                                            "times slower: use fewer threads, or set OMP_WAIT_POLICY=passive", threads, local, threads, online_cores()));
+  }
   if (!config.run.pin) return inputs;
   inputs.first_core = core_for_rank(place.first_local, local, threads);
   if (!inputs.first_core) {

@@ -1,6 +1,7 @@
 // Ranks of a running job are killed, stopped, and fail: the others end soon, one line says who and where, and nothing stays behind.
 #include <signal.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -16,6 +17,8 @@ namespace trident {
 namespace {
 
 constexpr double kSecondsToEnd = 12;
+
+constexpr std::chrono::milliseconds kHeartbeats{500};  // until the others know that a rank trains
 
 const std::vector<std::string> kEndless = {"run.steps=1000000", "log.every=1"};
 
@@ -46,21 +49,21 @@ class Dying : public testing::Test {
     shared_before_ = listing("/dev/shm");
   }
 
-  std::unique_ptr<LaunchedJob> start(const Victim& v, int number) {
+  std::unique_ptr<LaunchedJob> start(const Victim& v) {
     std::vector<std::string> settings = kEndless;
     settings.push_back(std::string("parallel=") + v.layout);
-    return std::make_unique<LaunchedJob>(place_, "job" + std::to_string(number), v.ranks, settings);
+    return std::make_unique<LaunchedJob>(place_, "job" + std::to_string(started_++), v.ranks, settings);
   }
 
   // Disturbs one rank in each of the jobs, all of them at once, and looks at how they end.
   void disturb(const std::vector<Victim>& victims, int signal, const std::string& verb) {
     std::vector<std::unique_ptr<LaunchedJob>> jobs;
-    for (std::size_t i = 0; i < victims.size(); ++i) jobs.push_back(start(victims[i], static_cast<int>(i)));
+    for (std::size_t i = 0; i < victims.size(); ++i) jobs.push_back(start(victims[i]));
     std::mt19937 moments(20261121);
     std::vector<double> disturbed(victims.size());
     for (std::size_t i = 0; i < victims.size(); ++i) {
       ASSERT_TRUE(jobs[i]->wait_for_steps(victims[i].steps)) << jobs[i]->said();
-      std::this_thread::sleep_for(std::chrono::microseconds(moments() % 50000));  // anywhere in a step
+      std::this_thread::sleep_for(kHeartbeats + std::chrono::microseconds(moments() % 50000));  // anywhere in a step
       ASSERT_EQ(kill(jobs[i]->rank(victims[i].rank), signal), 0);
       disturbed[i] = monotonic_seconds();
     }
@@ -90,6 +93,7 @@ class Dying : public testing::Test {
   }
 
   Workplace place_;
+  int started_ = 0;  // jobs; each has a run directory of its own
   std::set<std::string> shared_before_;
 };
 
@@ -124,7 +128,7 @@ TEST_F(Dying, StoppedInFours) {
 
 TEST_F(Dying, KilledWhileStarting) {
   for (const int rank : {0, 2}) {
-    const auto job = start({4, "2DP x 2PP x 1TP", rank, 0}, rank);
+    const auto job = start({4, "2DP x 2PP x 1TP", rank, 0});
     ASSERT_TRUE(job->wait_for_ranks()) << job->said();
     const double killed = monotonic_seconds();
     kill(job->rank(rank), SIGKILL);
@@ -137,7 +141,7 @@ TEST_F(Dying, KilledWhileStarting) {
 TEST_F(Dying, ByAnException) {
   std::filesystem::create_directory(place_ / "job0");
   std::filesystem::create_symlink("/dev/full", place_ / "job0/metrics.jsonl");
-  const auto job = start({4, "2DP x 2PP x 1TP", 0, 0}, 0);
+  const auto job = start({4, "2DP x 2PP x 1TP", 0, 0});
   EXPECT_EQ(job->wait_to_end(60), 74) << job->said();
   const std::regex line(R"(rank 0 \(host [^ ,]+, pid [0-9]+\) failed: .*metrics\.jsonl.*; in training, step 1,.*exit code 74 on all ranks)");
   EXPECT_EQ(count_lines(job->said(), line), 1) << job->said();
@@ -149,7 +153,7 @@ class Stopping : public Dying, public testing::WithParamInterface<int> {};
 // Whoever gets the signal, all end at the same step boundary with 128 + its number.
 TEST_P(Stopping, AtAStepBoundary) {
   const int signal = GetParam();
-  const auto job = start({4, "2DP x 2PP x 1TP", 0, 0}, 0);
+  const auto job = start({4, "2DP x 2PP x 1TP", 0, 0});
   ASSERT_TRUE(job->wait_for_steps(2)) << job->said();
   if (signal == SIGUSR1) kill(job->launcher(), signal);  // mpirun passes it on to all ranks
   else kill(job->rank(3), signal);                       // one rank is enough

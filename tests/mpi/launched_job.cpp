@@ -56,10 +56,11 @@ LaunchedJob::LaunchedJob(const Workplace& place, const std::string& name, int ra
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  const std::string scratch = place / "";
+  const std::string scratch = place / (name + ".tmp");
+  std::filesystem::create_directory(scratch);
   launcher_ = fork();
   if (launcher_ != 0) return;
-  setenv("TMPDIR", scratch.c_str(), 1);  // Open MPI keeps a folder of its own for every job there
+  setenv("TMPDIR", scratch.c_str(), 1);  // where Open MPI keeps a folder for every job; jobs that start at once get in each other's way
   setpgid(0, 0);
   const int log = open(output_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   dup2(log, STDOUT_FILENO);

@@ -68,6 +68,20 @@ TEST(Metrics, WriterFlushesEachLine) {
   std::filesystem::remove(path);
 }
 
+TEST(Metrics, TwoRunsInOneDirectoryAreRefused) {
+  const std::string path = testing::TempDir() + "metrics_shared_" + std::to_string(::getpid()) + ".jsonl";
+  MetricsWriter first(path);
+  first.write(sample());
+  try {
+    MetricsWriter second(path);
+    ADD_FAILURE() << "two writers of one file";
+  } catch (const StorageError& error) {
+    EXPECT_NE(std::string(error.what()).find("another run is writing it"), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(read_file(path).empty()) << "the second one emptied it";
+  std::filesystem::remove(path);
+}
+
 TEST(Metrics, WriterNamesTheFileItCannotWrite) {
   EXPECT_THROW(MetricsWriter("/nonexistent/metrics.jsonl"), StorageError);
   MetricsWriter full("/dev/full");
