@@ -4,6 +4,7 @@
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <vector>
 
 namespace trident {
 
@@ -31,21 +32,35 @@ std::string control_group(const std::string& root) {
   return "";
 }
 
+// Folders of this process's control group and those above it: a limit binds the group and everything below it. A container sees its own
+// group as the root.
+std::vector<std::string> control_group_folders(const std::string& root) {
+  std::vector<std::string> folders;
+  for (std::string group = control_group(root);; group.resize(group.rfind('/'))) {
+    folders.push_back(root + "/sys/fs/cgroup" + group);
+    if (group.empty()) return folders;
+  }
+}
+
 }  // namespace
+
+std::int64_t control_group_limit(const std::string& root) {
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const std::string& folder : control_group_folders(root)) least = std::min(least, number_in(folder + "/memory.max").value_or(least));
+  return least;
+}
 
 AvailableMemory available_memory(const std::string& root) {
   AvailableMemory least{std::numeric_limits<std::int64_t>::max(), "this node"};
   if (const auto kilobytes = number_behind(root + "/proc/meminfo", "MemAvailable:")) least.bytes = *kilobytes * 1024;
-  // A limit binds the group and everything below it. A container sees its own group as the root.
-  for (std::string group = control_group(root);; group.resize(group.rfind('/'))) {
-    const std::string folder = root + "/sys/fs/cgroup" + group;
+  for (const std::string& folder : control_group_folders(root)) {
     const auto most = number_in(folder + "/memory.max"), used = number_in(folder + "/memory.current");
     if (most && used) {
       const std::int64_t left = *most - *used + number_behind(folder + "/memory.stat", "inactive_file").value_or(0);
       if (left < least.bytes) least = {std::max<std::int64_t>(left, 0), "this job's control group"};
     }
-    if (group.empty()) return least;
   }
+  return least;
 }
 
 }  // namespace trident

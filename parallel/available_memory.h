@@ -15,4 +15,7 @@ struct AvailableMemory {
 // the kernel would give up counts as available. Reads below `root`, which tests replace.
 AvailableMemory available_memory(const std::string& root = "");
 
+// The smallest limit of those control groups, whoever uses how much of it now; the largest integer where there is none.
+std::int64_t control_group_limit(const std::string& root = "");
+
 }  // namespace trident

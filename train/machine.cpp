@@ -8,6 +8,7 @@
 
 #include "core/clock.h"
 #include "device/cpu/cpu_device.h"
+#include "parallel/available_memory.h"
 
 namespace trident {
 
@@ -28,7 +29,8 @@ MachineFacts cpu_machine_facts(int local_ranks) {
                                   !facts.fast_bf16    ? ", no bf16 products"
                                   : features.amx_bf16 ? ", AMX bf16 products"
                                                       : ", AVX512-BF16 products");
-  const std::int64_t memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  // Of the machine, or of the control group that a batch system gave the job.
+  const std::int64_t memory = std::min(static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE), control_group_limit());
   facts.memory_per_rank = memory / std::max(1, local_ranks);
   return facts;
 }

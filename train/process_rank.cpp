@@ -54,8 +54,10 @@ class ProcessRank {
     } catch (const ReportedElsewhere&) {
       world_->finish();
       throw;
-    } catch (const Error& error) {
-      end_with(error);
+    } catch (const AgreedError& error) {
+      say(error.what());
+      world_->finish();
+      throw ReportedElsewhere(error.code(), error.what());
     }
   }
 
@@ -86,23 +88,19 @@ class ProcessRank {
  private:
   void say(const std::string& message) { output_.log.write(LogLevel::kInfo, "trident: ", message); }
 
-  [[noreturn]] void end_with(const Error& error) {
-    if (world_->rank() == 0) say(error.what());
-    world_->finish();
-    throw ReportedElsewhere(error.code(), error.what());
-  }
-
   void prepare(const std::function<TrainConfig()>& read_config) {
     TrainConfig config;
     run_together(exchange(), world_->rank(), [&] { config = read_config(); });
     facts_ = compare_start_up(exchange(), world_->rank(), facts_of_this_process(config, *world_));
     const RunPlace place{world_->size(), world_->local_rank(), count_nodes(world_->nodes()), world_->local_size(), world_->local_rank() == 0};
-    std::string data;
+    std::string some, all;  // of the data; one rank of each node looks at all of it
     run_together(exchange(), world_->rank(), [&] {
       inputs_ = prepare_run(config, place, weakest(facts_));
-      data = data_fingerprint(inputs_.sources);
+      some = data_fingerprint(inputs_.sources, DataDepth::kSome);
+      if (place.reads_all) all = data_fingerprint(inputs_.sources, DataDepth::kAll);
     });
-    compare_data(data);
+    compare_data(some);
+    compare_data(all);
     // To read a tokenizer takes longer than everything else here: one process of a node does, and all take the result from rank 0.
     inputs_.token_bytes = of_rank_0(exchange(), world_->rank(), inputs_.token_bytes);
     run_together(exchange(), world_->rank(), [&] { make_lifeline(); });
@@ -116,11 +114,11 @@ class ProcessRank {
   void compare_data(const std::string& fingerprint) {
     const std::vector<std::string> prints = world_->all_gather(fingerprint);
     for (std::size_t r = 1; r < prints.size(); ++r) {
-      if (prints[r] == prints[0]) continue;
+      if (prints[r] == prints[0] || prints[r].empty()) continue;
       const std::string message = fmt::format("the training data differs: rank {} ({}) reads {}; rank 0 ({}) reads {}; give all nodes the same files", r, facts_[r].host,
                                               prints[r], facts_[0].host, prints[0]);
       if (world_->rank() != 0) throw ReportedElsewhere(ExitCode::kData, message);
-      throw DataError(message);
+      throw AgreedError(ExitCode::kData, message);
     }
   }
 

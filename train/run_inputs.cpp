@@ -14,7 +14,8 @@
 namespace trident {
 namespace {
 
-constexpr std::int64_t kFingerprintTokens = 256;  // of each source: pages read from disk on every rank
+// Tokens of each source that a fingerprint looks at: pages that every rank reads from the disk, and a tenth of a second of one rank per node.
+constexpr std::int64_t kSomeTokens = 256, kAllTokens = std::int64_t{1} << 24;
 
 std::vector<std::int32_t> token_lengths(const std::string& tokenizer_name) {
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(tokenizer_name, "data.tokenizer");
@@ -84,7 +85,8 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   return inputs;
 }
 
-std::string data_fingerprint(const TokenSources& sources) {
+std::string data_fingerprint(const TokenSources& sources, DataDepth depth) {
+  const std::int64_t looked_at = depth == DataDepth::kAll ? kAllTokens : kSomeTokens;
   std::string text;
   for (const auto* part : {&sources.train, &sources.valid}) {
     for (const TokenSource& source : *part) {
@@ -92,7 +94,7 @@ std::string data_fingerprint(const TokenSources& sources) {
       text += fmt::format("{}{} documents, {} tokens of type {}, from {} for {}", text.empty() ? "" : "; ", dataset.num_documents(), dataset.num_tokens(),
                           static_cast<int>(dataset.type()), source.first_token, source.num_tokens);
       std::uint64_t hash = 14695981039346656037u;  // FNV-1a over tokens spread through the source
-      const std::int64_t stride = std::max<std::int64_t>(1, source.num_tokens / kFingerprintTokens);
+      const std::int64_t stride = std::max<std::int64_t>(1, source.num_tokens / looked_at);
       for (std::int64_t i = 0; i < source.num_tokens; i += stride) {
         std::int32_t token = 0;
         dataset.copy_tokens(source.first_token + i, 1, std::numeric_limits<std::int32_t>::max(), &token, 1);

@@ -171,8 +171,8 @@ void run_together(const ExchangeTexts& exchange, int rank, const std::function<v
   const auto code = static_cast<ExitCode>(member(failure, "code").as_integer());
   const std::string& message = member(failure, "message").as_string();
   if (rank != 0) throw ReportedElsewhere(code, message);
-  if (failed == texts.size() && alike) throw Error(code, message);
-  throw Error(code, fmt::format("rank {} ({}){}: {}", first, member(failure, "host").as_string(),
+  if (failed == texts.size() && alike) throw AgreedError(code, message);
+  throw AgreedError(code, fmt::format("rank {} ({}){}: {}", first, member(failure, "host").as_string(),
                                 failed == 1 ? "" : fmt::format(" and {} more", failed - 1), message));
 }
 
@@ -214,7 +214,7 @@ std::vector<StartUpFacts> compare_start_up(const ExchangeTexts& exchange, int ra
   for (const std::string& line : start_up_conflicts(facts)) message += (message.empty() ? "" : "; also ") + line;
   if (message.empty()) return facts;
   if (rank != 0) throw ReportedElsewhere(ExitCode::kConfig, message);
-  throw ConfigError(message);
+  throw AgreedError(ExitCode::kConfig, message);
 }
 
 MachineFacts weakest(const std::vector<StartUpFacts>& ranks) {

@@ -16,6 +16,12 @@ namespace trident {
 // Collective: every rank's text, by rank (ProcessWorld::all_gather).
 using ExchangeTexts = std::function<std::vector<std::string>(const std::string& mine)>;
 
+// What all ranks throw together: this on rank 0, ReportedElsewhere on the others.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
 // What a rank is, for comparison with the others.
 struct StartUpFacts {
   std::string host;             // of the node
@@ -28,7 +34,7 @@ struct StartUpFacts {
 // `build` of this process.
 std::string build_id();
 
-// Runs `step` on every rank. Where it threw an Error on any of them, all throw: rank 0 an Error with the lowest such rank's code and message (with
+// Runs `step` on every rank. Where it threw an Error on any of them, all throw: rank 0 an AgreedError with the lowest such rank's code and message (with
 // its rank and host in front, unless all ranks said the same), the others ReportedElsewhere.
 void run_together(const ExchangeTexts& exchange, int rank, const std::function<void()>& step);
 
@@ -45,7 +51,7 @@ std::vector<std::int32_t> of_rank_0(const ExchangeTexts& exchange, int rank, con
 std::string to_text(const StartUpFacts& facts);
 StartUpFacts start_up_facts_from(const std::string& text);
 
-// Exchanges the facts, throws on all ranks what start_up_conflicts() finds (ConfigError; ReportedElsewhere but on rank 0), and returns those of all.
+// Exchanges the facts, throws on all ranks what start_up_conflicts() finds (code 64), and returns those of all.
 std::vector<StartUpFacts> compare_start_up(const ExchangeTexts& exchange, int rank, const StartUpFacts& mine);
 
 // The machine that a plan for all of them may count on: bf16 if all have it, the least memory per rank.

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <system_error>
 
 #include "core/check.h"
 
@@ -44,15 +45,24 @@ StopRequest::StopRequest() {
     sigaddset(&taken, kSignals[i]);
   }
   pthread_sigmask(SIG_BLOCK, &taken, &mask_before_);
-  taker_ = std::thread([this, taken] {
-    pthread_sigmask(SIG_UNBLOCK, &taken, nullptr);
-    ends_.acquire();
-  });
+  try {
+    taker_ = std::thread([this, taken] {
+      pthread_sigmask(SIG_UNBLOCK, &taken, nullptr);
+      ends_.acquire();
+    });
+  } catch (const std::system_error& error) {
+    restore();
+    throw ConfigError(fmt::format("no thread for signals: {}; raise ulimit -u", error.what()));
+  }
 }
 
 StopRequest::~StopRequest() {
   ends_.release();
   taker_.join();
+  restore();
+}
+
+void StopRequest::restore() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
   pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
   installed = false;

@@ -28,6 +28,8 @@ class StopRequest {
   int pending() const;
 
  private:
+  void restore();
+
   static constexpr std::array kSignals = {SIGTERM, SIGUSR1, SIGINT};
   std::array<struct sigaction, kSignals.size()> before_{};
   sigset_t mask_before_{};

@@ -23,9 +23,23 @@ bool is_send_lane(TraceLane lane) { return lane == TraceLane::kSendForward || la
 bool is_receive_lane(TraceLane lane) { return lane == TraceLane::kRecvForward || lane == TraceLane::kRecvBackward; }
 
 std::string_view category_of(InstructionKind kind) {
-  constexpr std::array<std::string_view, 14> names{"forward", "backward",  "backward_input", "backward_weight", "send_activation", "recv_activation",
-                                                   "send_gradient", "recv_gradient", "gather", "free", "reduce", "tie_exchange", "grad_norm", "optimizer"};
-  return names[static_cast<std::size_t>(kind)];
+  switch (kind) {
+    case InstructionKind::kForward: return "forward";
+    case InstructionKind::kBackward: return "backward";
+    case InstructionKind::kBackwardInput: return "backward_input";
+    case InstructionKind::kBackwardWeight: return "backward_weight";
+    case InstructionKind::kSendActivation: return "send_activation";
+    case InstructionKind::kRecvActivation: return "recv_activation";
+    case InstructionKind::kSendGradient: return "send_gradient";
+    case InstructionKind::kRecvGradient: return "recv_gradient";
+    case InstructionKind::kGather: return "gather";
+    case InstructionKind::kFree: return "free";
+    case InstructionKind::kReduceGradients: return "reduce";
+    case InstructionKind::kTieExchange: return "tie_exchange";
+    case InstructionKind::kGradNorm: return "grad_norm";
+    case InstructionKind::kOptimizerStep: return "optimizer";
+  }
+  return "";
 }
 
 // "forward u3 m0": short, and the same for the same work of every rank and step.

@@ -103,7 +103,7 @@ class SegmentSetup {
   template <class F> void attempt(F action) {
     try {
       action();
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       error_ = error.what();
     }
   }

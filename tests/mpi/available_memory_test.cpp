@@ -63,6 +63,16 @@ TEST_F(AvailableMemoryTest, IsTheContainersWhichSeesItselfAsTheRoot) {
   expect(800'000, "this job's control group");
 }
 
+TEST_F(AvailableMemoryTest, AGroupsLimitDoesNotDependOnItsUse) {
+  EXPECT_EQ(control_group_limit(root), std::numeric_limits<std::int64_t>::max());
+  write("/proc/self/cgroup", "0::/slurm/job_7\n");
+  write_group("/slurm/job_7", "max", 100, 0);
+  write_group("/slurm", "90000", 80'000, 0);
+  EXPECT_EQ(control_group_limit(root), 90'000);
+  write_group("/slurm/job_7", "70000", 1, 0);
+  EXPECT_EQ(control_group_limit(root), 70'000);
+}
+
 TEST_F(AvailableMemoryTest, IsSaidByThisMachineToo) {
   const AvailableMemory memory = available_memory();
   EXPECT_GT(memory.bytes, 0);

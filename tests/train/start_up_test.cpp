@@ -7,6 +7,9 @@
 #include <thread>
 
 #include "core/host_name.h"
+#include "data/indexed_dataset_writer.h"
+#include "tests/data/temporary_folder.h"
+#include "train/run_inputs.h"
 #include "train/train_config.h"
 
 namespace trident {
@@ -184,6 +187,28 @@ TEST(StartUp, ThePlanCountsOnTheWeakest) {
   EXPECT_EQ(weakest(ranks).memory_per_rank, 10);
   ranks[1].machine.fast_bf16 = false;
   EXPECT_FALSE(weakest(ranks).fast_bf16);
+}
+
+// One token of ten thousand differs: not among the few that every rank looks at.
+TEST(StartUp, OneRankOfANodeLooksAtAllTokens) {
+  const TemporaryFolder folder;
+  std::vector<std::int32_t> ids(10000, 7);
+  const auto source = [&](const std::string& name) {
+    IndexedDatasetWriter writer(folder / name, 100);
+    writer.add_document(ids);
+    writer.finish();
+    TokenSources sources;
+    sources.train.push_back({std::make_shared<IndexedDataset>(folder / name), 0, 10000, 1.0, name});
+    return sources;
+  };
+  const TokenSources a = source("a");
+  ids[5001] = 8;
+  const TokenSources b = source("b");
+  EXPECT_EQ(data_fingerprint(a, DataDepth::kAll), data_fingerprint(a, DataDepth::kAll));
+  EXPECT_EQ(data_fingerprint(a, DataDepth::kSome), data_fingerprint(b, DataDepth::kSome));
+  EXPECT_NE(data_fingerprint(a, DataDepth::kAll), data_fingerprint(b, DataDepth::kAll));
+  ids.pop_back();
+  EXPECT_NE(data_fingerprint(a, DataDepth::kSome), data_fingerprint(source("c"), DataDepth::kSome)) << "another size";
 }
 
 TEST(StartUp, TensorGroupsThatSpanNodesAreWarnedAbout) {
