@@ -106,11 +106,11 @@ TEST(BadInputFiles, HuggingFaceConfigurations) {
   expect_one_line(train("bert.json", R"({"model_type": "bert"})"), 64, {"model_type", "bert"});
 }
 
-TEST(BadInputFiles, ALauncherIsRefused) {
+TEST(BadInputFiles, ALauncherThatSaysTooLittleIsRefused) {
   const Workplace place;
   const std::vector<std::string> before = place.files();
-  expect_one_line(place.train({}, "OMPI_COMM_WORLD_SIZE=4"), 64, {"OMPI_COMM_WORLD_SIZE = 4", "without mpirun"});
-  expect_one_line(place.train({}, "SLURM_STEP_NUM_TASKS=2"), 64, {"SLURM_STEP_NUM_TASKS = 2"});
+  expect_one_line(place.train({}, "SLURM_STEP_NUM_TASKS=2"), 64, {"srun started 2 processes", "use srun --mpi=pmix"});
+  expect_one_line(place.train({}, "WORLD_SIZE=2 TORCHELASTIC_RUN_ID=1"), 64, {"WORLD_SIZE = 2", "torchrun", "mpirun -np 2"});
   EXPECT_EQ(place.files(), before);
   EXPECT_EQ(place.train({"run.steps=1"}, "OMPI_COMM_WORLD_SIZE=1").exit_code, 0);
 }

@@ -95,6 +95,11 @@ TEST_F(ProcessStart, AWrongConfigurationIsSaidOnce) {
   expect_said_once(launch(4, {"run.steps=-1"}), 64, {"trident: ", "run.steps = -1"});
 }
 
+// The mpirun of another library: every process believes that it is alone.
+TEST_F(ProcessStart, ALauncherOfAnotherLibraryIsNamed) {
+  expect_one_line(place_.train({}, "OMPI_COMM_WORLD_SIZE=4"), 64, {"mpirun started 4 processes", "sees 1", "that library's mpirun"});
+}
+
 TEST_F(ProcessStart, AWrongNumberOfRanksIsSaidOnce) {
   expect_said_once(launch(3, {"parallel=1DP x 2PP x 2TP"}), 64, {"trident: "});
 }
