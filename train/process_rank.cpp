@@ -115,10 +115,9 @@ class ProcessRank {
     const std::vector<std::string> prints = world_->all_gather(fingerprint);
     for (std::size_t r = 1; r < prints.size(); ++r) {
       if (prints[r] == prints[0] || prints[r].empty()) continue;
-      const std::string message = fmt::format("the training data differs: rank {} ({}) reads {}; rank 0 ({}) reads {}; give all nodes the same files", r, facts_[r].host,
-                                              prints[r], facts_[0].host, prints[0]);
-      if (world_->rank() != 0) throw ReportedElsewhere(ExitCode::kData, message);
-      throw AgreedError(ExitCode::kData, message);
+      if (world_->rank() != 0) throw ReportedElsewhere(ExitCode::kData, "the training data differs");
+      throw AgreedError(ExitCode::kData, fmt::format("the training data differs: rank {} ({}) reads {}; rank 0 ({}) reads {}; give all nodes the same files", r,
+                                                     facts_[r].host, prints[r], facts_[0].host, prints[0]));
     }
   }
 
