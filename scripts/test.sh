@@ -75,7 +75,7 @@ if [[ $full == yes ]]; then
 else
   headline "asan: unit tests"
   # shellcheck disable=SC2046  # one word per target
-  scripts/build.sh asan $(targets "$unit") test_config
+  scripts/build.sh asan $(targets "$unit") test_config test_shipped_configs
   run_tests asan --label-regex "$(labels "$unit config")"
   headline "tsan: folders with threads"
   # shellcheck disable=SC2046
