@@ -6,17 +6,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "core/check.h"
 #include "core/int_math.h"
 #include "device/no_allocation.h"
-#include "parallel/available_memory.h"
 
 namespace trident {
 
@@ -26,10 +28,12 @@ constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 
 struct Header {
-  std::atomic<std::int64_t> used{0};  // where the next buffer may begin
+  std::atomic<std::int64_t> used{0};      // where the next buffer may begin
+  std::atomic<std::int64_t> promised{0};  // bytes that live buffers have or will have, and the control region
   std::int64_t control_offset = 0;
 };
 
+double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 double gigabytes(std::int64_t bytes) { return static_cast<double>(bytes) * 1e-9; }
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -40,7 +44,7 @@ double gigabytes(std::int64_t bytes) { return static_cast<double>(bytes) * 1e-9;
 
 class NodeSegment::Mapping {
  public:
-  explicit Mapping(FileDescriptor descriptor) : descriptor_(std::move(descriptor)) {
+  Mapping(FileDescriptor descriptor, AskSystem ask) : descriptor_(std::move(descriptor)), ask_(std::move(ask)) {
     struct stat file{};
     if (fstat(descriptor_.get(), &file) != 0) refuse(fmt::format("fstat: {}", std::strerror(errno)));
     bytes_ = file.st_size;
@@ -58,6 +62,26 @@ class NodeSegment::Mapping {
   std::int64_t num_bytes() const { return bytes_; }
   int descriptor() const { return descriptor_.get(); }
   Header& header() const { return *reinterpret_cast<Header*>(base_); }
+
+  struct Refusal {
+    AvailableMemory available;
+    std::int64_t promised = 0;  // of what is available, to others
+  };
+  // Promises memory to a buffer unless that, with all that was promised before, is more than there is. Pages that were touched are
+  // neither available nor missing: they count on both sides.
+  std::optional<Refusal> promise(std::int64_t length) const {
+    struct stat file{};
+    const std::int64_t touched = fstat(descriptor_.get(), &file) == 0 ? file.st_blocks * 512 : 0;
+    const AvailableMemory available = ask_();
+    constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
+    const std::int64_t most = available.bytes > kUnknown - touched ? kUnknown : available.bytes + touched;
+    std::atomic<std::int64_t>& promised = header().promised;
+    std::int64_t before = promised.load(std::memory_order_relaxed);
+    do {
+      if (length > most - before) return Refusal{available, std::max<std::int64_t>(before - touched, 0)};
+    } while (!promised.compare_exchange_weak(before, before + length, std::memory_order_relaxed));
+    return std::nullopt;
+  }
 
   // Addresses for a buffer, which nobody else gets; -1 if there are none left.
   std::int64_t take(std::int64_t length, std::int64_t alignment) const {
@@ -79,21 +103,27 @@ class NodeSegment::Mapping {
     return fallocate(descriptor_.get(), 0, offset, length) == 0 ? 0 : errno;
   }
 
+  // The memory, then what was promised: in between there seems to be less than there is, never more.
   void give_back(std::int64_t offset, std::int64_t length) const {
     madvise(base_ + offset, static_cast<std::size_t>(length), MADV_REMOVE);
+    withdraw(length);
   }
+  void withdraw(std::int64_t length) const { header().promised.fetch_sub(length, std::memory_order_relaxed); }
 
  private:
   FileDescriptor descriptor_;
+  AskSystem ask_;
   std::int64_t bytes_ = 0;
   std::byte* base_ = nullptr;
 };
 
 NodeSegment::NodeSegment(std::shared_ptr<Mapping> mapping) : mapping_(std::move(mapping)) {}
 
-NodeSegment NodeSegment::attach(FileDescriptor descriptor) { return NodeSegment(std::make_shared<Mapping>(std::move(descriptor))); }
+NodeSegment NodeSegment::attach(FileDescriptor descriptor) {
+  return NodeSegment(std::make_shared<Mapping>(std::move(descriptor), [] { return available_memory(); }));
+}
 
-NodeSegment NodeSegment::create(std::int64_t control_bytes, std::int64_t bytes) {
+NodeSegment NodeSegment::create(std::int64_t control_bytes, std::int64_t bytes, AskSystem ask) {
   const std::int64_t buffers = kPage + round_up(control_bytes, kPage);
   TRIDENT_CHECK(control_bytes >= 0 && buffers <= bytes, "{} bytes of control region in a segment of {}", control_bytes, bytes);
   // Asking for more than the limit on files would not be refused but kill the process.
@@ -104,10 +134,10 @@ NodeSegment NodeSegment::create(std::int64_t control_bytes, std::int64_t bytes) 
   if (!descriptor) refuse(fmt::format("memfd_create: {}", std::strerror(errno)));
   if (ftruncate(descriptor.get(), bytes) != 0)
     refuse(fmt::format("a sparse memory file of {:.0f} GB: {}", gigabytes(bytes), std::strerror(errno)));
-  NodeSegment segment = attach(std::move(descriptor));
+  NodeSegment segment(std::make_shared<Mapping>(std::move(descriptor), std::move(ask)));
   Header& header = *new (segment.mapping_->base()) Header;
   header.control_offset = kPage;
-  header.used = buffers;
+  header.used = header.promised = buffers;
   return segment;
 }
 
@@ -125,12 +155,16 @@ Buffer NodeSegment::allocate(std::int64_t bytes, const std::string& name) {
   const auto refuse_buffer = [&](const std::string& why) {
     throw ConfigError(fmt::format("memory: {} needs {:.1f} MB and {}; make the model, the micro-batch or the sequence smaller, or use more "
                                   "ranks on more nodes",
-                                  name, static_cast<double>(length) * 1e-6, why));
+                                  name, megabytes(length), why));
   };
-  if (const AvailableMemory available = available_memory(); length > available.bytes)
-    refuse_buffer(fmt::format("{} has {:.1f} MB left", available.limit, static_cast<double>(available.bytes) * 1e-6));
+  if (const auto refusal = mapping_->promise(length))
+    refuse_buffer(fmt::format("{} has {:.1f} MB left, {:.1f} MB of them promised to other buffers of its ranks", refusal->available.limit,
+                              megabytes(refusal->available.bytes), megabytes(refusal->promised)));
   const std::int64_t offset = mapping_->take(length, page);
-  if (offset < 0) refuse_buffer(fmt::format("the node's segment of {:.3g} GB has no addresses left", gigabytes(num_bytes())));
+  if (offset < 0) {
+    mapping_->withdraw(length);
+    refuse_buffer(fmt::format("the node's segment of {:.3g} GB has no addresses left", gigabytes(num_bytes())));
+  }
   if (const int error = mapping_->populate(offset, length); error != 0) {
     mapping_->give_back(offset, length);
     refuse_buffer(fmt::format("the system refused them ({})", std::strerror(error)));

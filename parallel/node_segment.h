@@ -10,10 +10,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "device/buffer.h"
+#include "parallel/available_memory.h"
 #include "parallel/file_descriptor.h"
 #include "parallel/peer_memory.h"
 
@@ -23,8 +25,12 @@ inline constexpr std::int64_t kSegmentBytes = std::int64_t{16} << 40;
 
 class NodeSegment {
  public:
-  // A new segment of zeros, by the node's first rank. ConfigError that says what the system refused.
-  static NodeSegment create(std::int64_t control_bytes, std::int64_t bytes = kSegmentBytes);
+  using AskSystem = std::function<AvailableMemory()>;
+
+  // A new segment of zeros, by the node's first rank. ConfigError that says what the system refused. `ask`: what this object and its
+  // copies take for the memory that is left.
+  static NodeSegment create(std::int64_t control_bytes, std::int64_t bytes = kSegmentBytes,
+                            AskSystem ask = [] { return available_memory(); });
   // The segment behind a descriptor that was received. ConfigError like create().
   static NodeSegment attach(FileDescriptor descriptor);
 
@@ -33,8 +39,9 @@ class NodeSegment {
   int descriptor() const;
 
   // `bytes` zeroed bytes, aligned to 4096, resident from the start, in huge pages where they are large and the kernel has them for
-  // shared memory. Safe to call by all ranks of the node at once. ConfigError that names `name` when the segment or the machine has no
-  // room; InternalError inside a NoAllocationScope. The segment stays mapped for as long as a buffer of it lives.
+  // shared memory. Safe to call by all ranks of the node at once: each is judged by what is left of the machine's memory once all that
+  // were promised some have touched it. ConfigError that names `name` when the segment or the machine has no room; InternalError inside a
+  // NoAllocationScope. The segment stays mapped for as long as a buffer of it lives.
   Buffer allocate(std::int64_t bytes, const std::string& name);
 
   // Where `address` lies in the segment; InternalError unless `bytes` bytes from there do.

@@ -112,8 +112,64 @@ TEST(NodeSegment, OnAMachineTooSmallNamesTheBufferBeforeTheKernelKills) {
   if (!full_size_fits()) GTEST_SKIP() << "no address space for a whole segment under the thread sanitizer";
   NodeSegment segment = NodeSegment::create(0);
   EXPECT_THAT(message_of<ConfigError>([&] { segment.allocate(kSegmentBytes / 2, "optimizer state"); }),
-              testing::AllOf(HasSubstr("memory: optimizer state needs 8796093.0 MB and this node has "), HasSubstr(" MB left; make the model")));
+              testing::AllOf(HasSubstr("memory: optimizer state needs 8796093.0 MB and this node has "), HasSubstr(" MB left, 0.0 MB of them promised to other buffers of its ranks; make the model")));
   EXPECT_LT(resident_bytes(segment), kMegabyte);
+}
+
+// Five ranks ask at once for 20 MiB of 70, and each is told that all of it is free: what counts is what the others were promised.
+TEST(NodeSegment, RefusesRanksThatAskAtOnceForMoreThanThereIs) {
+  constexpr int kRanks = 5;
+  struct Board {
+    std::atomic<int> asking{0}, given{0}, refused{0}, finished{0};
+  };
+  Board* board = nullptr;
+  const auto all = [](const std::atomic<int>& count) {
+    while (count.load() < kRanks) usleep(100);
+  };
+  NodeSegment segment = NodeSegment::create(sizeof(Board), 256 * kMegabyte, [&] {
+    ++board->asking;
+    all(board->asking);
+    return AvailableMemory{70 * kMegabyte, "this node"};
+  });
+  board = new (segment.control()) Board;
+  const auto ask = [&] {
+    Buffer buffer;
+    bool good = true;
+    try {
+      buffer = segment.allocate(20 * kMegabyte, "optimizer state");
+      ++board->given;
+    } catch (const ConfigError& error) {
+      good = std::string(error.what()).starts_with("memory: optimizer state needs 21.0 MB and this node has 73.4 MB left, 62.9 MB of them "
+                                                   "promised to other buffers of its ranks; make the model");
+      if (!good) std::fprintf(stderr, "%s\n", error.what());
+      ++board->refused;
+    }
+    ++board->finished;
+    all(board->finished);
+    return good;
+  };
+  std::vector<std::unique_ptr<ChildProcess>> others;
+  for (int rank = 1; rank < kRanks; ++rank) others.push_back(std::make_unique<ChildProcess>(ask));
+  EXPECT_TRUE(ask());
+  for (const auto& other : others) EXPECT_TRUE(other->wait());
+  EXPECT_EQ(board->given, 3);
+  EXPECT_EQ(board->refused, 2);
+}
+
+// What was touched is missing from what the system has left, and what was given back is there again.
+TEST(NodeSegment, CountsNoBufferTwiceAndForgetsThoseThatEnded) {
+  int descriptor = -1;
+  NodeSegment segment = NodeSegment::create(0, 256 * kMegabyte, [&] {
+    struct stat file{};
+    return AvailableMemory{64 * kMegabyte + 4096 - (fstat(descriptor, &file) == 0 ? file.st_blocks * 512 : 0), "this node"};
+  });
+  descriptor = segment.descriptor();
+  for (int i = 0; i < 3; ++i) {
+    const Buffer one = segment.allocate(32 * kMegabyte, "one"), two = segment.allocate(30 * kMegabyte, "two");
+    EXPECT_THAT(message_of<ConfigError>([&] { segment.allocate(4 * kMegabyte, "three"); }), HasSubstr("has 2.1 MB left, 0.0 MB of them"));
+    const Buffer rest = segment.allocate(2 * kMegabyte, "the rest");
+  }
+  EXPECT_THAT(message_of<ConfigError>([&] { segment.allocate(300 * kMegabyte, "all"); }), HasSubstr("has 67.1 MB left, 0.0 MB"));
 }
 
 TEST(NodeSegment, AllocatesNothingWhereNothingMay) {
