@@ -5,7 +5,9 @@
 # scripts/prepare_corpus.sh needs nothing more than a bare Debian.
 set -euo pipefail
 
-packages=(g++ cmake ninja-build ccache libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libgtest-dev openmpi-bin libopenmpi-dev zlib1g-dev libzstd-dev zstd "$@")
+# Debian's oneDNN is built with OpenCL, and its CMake files ask for OpenCL's; libdnnl-dev only recommends them.
+packages=(g++ cmake ninja-build ccache libdnnl-dev ocl-icd-opencl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libgtest-dev openmpi-bin
+  libopenmpi-dev zlib1g-dev libzstd-dev zstd "$@")
 
 missing=()
 for package in "${packages[@]}"; do
@@ -15,7 +17,10 @@ done
 
 as_root=()
 if ((EUID != 0)); then
-  command -v sudo >/dev/null || { echo "install_packages.sh: missing ${missing[*]}; run as root or install sudo" >&2; exit 1; }
+  command -v sudo >/dev/null || {
+    echo "install_packages.sh: not installed: ${missing[*]}; run scripts/install_packages.sh${*:+ $*} as root once, or install sudo" >&2
+    exit 1
+  }
   as_root=(sudo)
 fi
 echo "installing ${missing[*]}"
