@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 namespace trident {
 namespace {
 
-constexpr std::int64_t kPieceBytes = 4096;  // larger operands, and messages, would have to lie in memory that peers reach
+constexpr std::int64_t kPieceBytes = 4096;  // larger operands of collectives would have to lie in memory that peers reach
+constexpr std::int64_t kMessageBytes = 256 << 10;
 
 // Calls visit(first, count) for consecutive pieces of `total`.
 void in_pieces(std::int64_t total, std::int64_t piece, const std::function<void(std::int64_t first, std::int64_t count)>& visit) {
@@ -25,21 +27,33 @@ std::vector<double> gather_values(Communicator& world, Stream& stream, double mi
   return all;
 }
 
-void gather_bytes(Communicator& world, Stream& stream, std::span<const std::byte> mine,
+void gather_bytes(Communicator& world, Device& device, std::span<const std::byte> mine,
                   const std::function<void(int rank, std::span<const std::byte>)>& take) {
-  std::vector<std::byte> theirs;
-  if (world.rank() == 0) take(0, mine);
-  for (int rank = 1; rank < world.size(); ++rank) {
-    auto count = static_cast<std::int64_t>(mine.size());
-    world.broadcast(stream, TensorView(&count, DType::kI64, {1}), rank);
-    stream.synchronize();
-    theirs.assign(static_cast<std::size_t>(count), std::byte{0});
-    if (world.rank() == rank) std::copy(mine.begin(), mine.end(), theirs.begin());
-    in_pieces(count, kPieceBytes, [&](std::int64_t first, std::int64_t bytes) {
-      world.broadcast(stream, TensorView(theirs.data() + first, DType::kU8, {bytes}), rank);
+  Stream& stream = device.compute_stream();
+  auto count = static_cast<std::int64_t>(mine.size());
+  if (world.rank() != 0) {
+    const std::int64_t piece = std::clamp<std::int64_t>(count, sizeof count, kMessageBytes);
+    const Buffer staging = device.allocate(piece, "bytes for rank 0");  // messages leave from memory that peers reach
+    const auto send = [&](const void* data, std::int64_t bytes) {
+      std::memcpy(staging.data(), data, static_cast<std::size_t>(bytes));
+      world.send(stream, TensorView(staging.data(), DType::kU8, {bytes}), 0);
       stream.synchronize();
-    });
-    if (world.rank() == 0) take(rank, theirs);
+    };
+    send(&count, sizeof count);
+    in_pieces(count, kMessageBytes, [&](std::int64_t first, std::int64_t bytes) { send(mine.data() + first, bytes); });
+    return;
+  }
+  take(0, mine);
+  std::vector<std::byte> theirs;
+  const auto receive = [&](void* data, std::int64_t bytes, int rank) {
+    world.recv(stream, TensorView(data, DType::kU8, {bytes}), rank);
+    stream.synchronize();
+  };
+  for (int rank = 1; rank < world.size(); ++rank) {
+    receive(&count, sizeof count, rank);
+    theirs.resize(static_cast<std::size_t>(count));
+    in_pieces(count, kMessageBytes, [&](std::int64_t first, std::int64_t bytes) { receive(theirs.data() + first, bytes, rank); });
+    take(rank, theirs);
   }
 }
 

@@ -1,4 +1,4 @@
-// Small things of every rank brought together, between steps. What travels is cut into pieces that communicators carry from any memory.
+// Small things of every rank brought together, between steps, from any memory: what travels is cut into pieces.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "device/device.h"
 #include "parallel/communicator.h"
 
 namespace trident {
@@ -13,8 +14,9 @@ namespace trident {
 // Collective. Every rank's value, by rank, on every rank.
 std::vector<double> gather_values(Communicator& world, Stream& stream, double mine);
 
-// Collective. On rank 0 `take` is called for each rank in order, itself first; its bytes live as long as the call.
-// A rank holds the bytes of one other rank at a time.
-void gather_bytes(Communicator& world, Stream& stream, std::span<const std::byte> mine, const std::function<void(int rank, std::span<const std::byte>)>& take);
+// Collective, on the device's compute stream. On rank 0 `take` is called for each rank in order, itself first; its bytes live as long as
+// the call. Each rank sends to rank 0 alone, which holds the bytes of one other rank at a time; the others wait for their turn.
+void gather_bytes(Communicator& world, Device& device, std::span<const std::byte> mine,
+                  const std::function<void(int rank, std::span<const std::byte>)>& take);
 
 }  // namespace trident

@@ -78,7 +78,7 @@ void write_memory_file(const std::string& folder, ParallelContext& context, cons
 
   std::optional<AtomicFile> file;
   if (context.rank() == 0) file.emplace(folder + "/memory.json");
-  gather_bytes(context.world(), context.compute_stream(), std::as_bytes(std::span(text)), [&](int rank, std::span<const std::byte> bytes) {
+  gather_bytes(context.world(), context.device(), std::as_bytes(std::span(text)), [&](int rank, std::span<const std::byte> bytes) {
     file->append(rank == 0 ? "{\"ranks\":[\n" : ",\n");
     file->append(bytes);
   });

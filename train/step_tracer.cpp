@@ -106,7 +106,7 @@ void StepTracer::flush() {
   trainer_.drain();  // both ends of every message of the traced steps are there
   log_.set_mode(OperationLog::Mode::kCount);
   add_operations();
-  gather_bytes(context.world(), context.compute_stream(), std::as_bytes(std::span(slices_)), [&](int rank, std::span<const std::byte> bytes) {
+  gather_bytes(context.world(), context.device(), std::as_bytes(std::span(slices_)), [&](int rank, std::span<const std::byte> bytes) {
     writer_->add(rank, {reinterpret_cast<const TraceSlice*>(bytes.data()), bytes.size() / sizeof(TraceSlice)});
   });
   slices_.clear();

@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/json_reader.h"
 #include "device/cpu/cpu_device.h"
+#include "parallel/checked_communicator.h"
 #include "parallel/thread_world.h"
 #include "train/clock_offset.h"
 #include "train/gather_bytes.h"
@@ -111,17 +112,21 @@ TEST(TimingLine, HasItsKeys) {
 
 TEST(GatherBytes, EveryRanksBytesOnceInOrder) {
   on_ranks(4, [](Communicator& world, Device& device) {
-    const std::string mine(static_cast<std::size_t>(world.rank() == 2 ? 0 : 5000 * world.rank() + 1), static_cast<char>('a' + world.rank()));  // one has nothing
+    std::string mine(static_cast<std::size_t>(world.rank() == 2 ? 0 : 500'000 * world.rank() + 1), static_cast<char>('a' + world.rank()));
+    mine.replace(0, 1, mine.empty() ? "" : "<");  // rank 2 has nothing; pieces out of order show
     std::vector<std::string> all;
-    gather_bytes(world, device.compute_stream(), std::as_bytes(std::span(mine)), [&](int rank, std::span<const std::byte> bytes) {
+    const auto counted = make_checked(world.split(0, world.rank(), "counted"), CollectiveChecks::kOn);
+    gather_bytes(*counted, device, std::as_bytes(std::span(mine)), [&](int rank, std::span<const std::byte> bytes) {
       EXPECT_EQ(rank, static_cast<int>(all.size()));
       all.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     });
     if (world.rank() == 0) {
-      EXPECT_EQ(all, (std::vector<std::string>{"a", std::string(5001, 'b'), "", std::string(15001, 'd')}));
+      EXPECT_EQ(all, (std::vector<std::string>{"<", "<" + std::string(500'000, 'b'), "", "<" + std::string(1'500'000, 'd')}));
     } else {
       EXPECT_TRUE(all.empty());
     }
+    const double sent = world.rank() == 0 ? 0 : static_cast<double>(sizeof(std::int64_t) + mine.size());
+    EXPECT_EQ(counters_of(*counted).total_bytes(), sent) << "each rank's own bytes, to nobody but rank 0";
   });
 }
 
