@@ -9,5 +9,9 @@ preset=${1:-release}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # CMake's chatter is shown when it fails.
-cmake --preset "$preset" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+cmake --preset "$preset" >"$log" 2>&1 || {
+  cat "$log" >&2
+  echo "build.sh: configuring failed, see above; what is missing scripts/install_packages.sh installs" >&2
+  exit 1
+}
 cmake --build "build/$preset" --parallel "$(nproc)" ${2:+--target "${@:2}"}

@@ -6,8 +6,8 @@
 set -euo pipefail
 
 # Debian's oneDNN is built with OpenCL, and its CMake files ask for OpenCL's; libdnnl-dev only recommends them.
-packages=(g++ cmake ninja-build ccache libdnnl-dev ocl-icd-opencl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libgtest-dev libgmock-dev openmpi-bin
-  libopenmpi-dev zlib1g-dev libzstd-dev zstd "$@")
+packages=(g++ cmake ninja-build ccache libdnnl-dev ocl-icd-opencl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libgtest-dev
+  libgmock-dev openmpi-bin libopenmpi-dev zlib1g-dev libzstd-dev zstd "$@")
 
 missing=()
 for package in "${packages[@]}"; do
@@ -18,7 +18,7 @@ done
 as_root=()
 if ((EUID != 0)); then
   command -v sudo >/dev/null || {
-    echo "install_packages.sh: not installed: ${missing[*]}; run scripts/install_packages.sh${*:+ $*} as root once, or install sudo" >&2
+    echo "install_packages.sh: not installed: ${missing[*]}; install sudo, or run as root: $0 $*" >&2
     exit 1
   }
   as_root=(sudo)
