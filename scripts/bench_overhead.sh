@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # bench_overhead.sh [--repeats N] [--steps K] [--config FILE] [--set PATH=VALUE]... [--layouts "1 8 32"] [--only threads|mpi]
-#                   [--trident PROGRAM]:
+#                   [--warm-memory GIB] [--trident PROGRAM]:
 # what it costs to spread one model over many ranks, as one Markdown table on standard output. Nothing is kept.
 #
 # The same model, batch and data run as one rank, as 2DP x 2PP x 2TP and as 2DP x 4PP x 4TP, the latter two as threads of one process
@@ -10,6 +10,9 @@
 #                and first touch are outside. Read from /proc, so a step's end is seen within milliseconds.
 #   step         median of the steps' own times in metrics.jsonl, steps 2 to K-1
 #   start        from the launch to the end of step 1, less one such step; and the CPU time of the same, which other programs do not stretch
+#                Many virtual machines get a page from their host when a program first touches it, at a third of a GiB per second and
+#                core; --warm-memory fills and frees that many GiB before each run, so that the guest has its pages and the start
+#                is the program's own
 #   memory       sum over processes of the proportional set size, read during step K
 #   switches     voluntary and involuntary context switches of all threads, per step
 #   elsewhere    share of the machine's CPU time that other programs took meanwhile: CPU seconds bear it, step and start do not
@@ -19,8 +22,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
 
-usage() { sed -n '2,4s/^# //p' "$0" >&2; exit 64; }
-repeats=3 steps=8 config=configs/overhead_32m.json layouts='1 8 32' only='' trident=build/release/bin/trident settings=()
+usage() { sed -n '2,5s/^# //p' "$0" >&2; exit 64; }
+repeats=3 steps=8 config=configs/overhead_32m.json layouts='1 8 32' only='' warm_gib=0 trident=build/release/bin/trident settings=()
 while (($#)); do
   (($# >= 2)) || usage
   case $1 in
@@ -30,12 +33,13 @@ while (($#)); do
     --set) settings+=(--set "$2") ;;
     --layouts) layouts=$2 ;;
     --only) only=$2 ;;
+    --warm-memory) warm_gib=$2 ;;
     --trident) trident=$2 ;;
     *) usage ;;
   esac
   shift 2
 done
-[[ $repeats =~ ^[1-9][0-9]*$ && $steps =~ ^[0-9]+$ && $only =~ ^(threads|mpi|)$ ]] && ((steps >= 4)) || usage
+[[ $repeats =~ ^[1-9][0-9]*$ && $steps =~ ^[0-9]+$ && $only =~ ^(threads|mpi|)$ && $warm_gib =~ ^[0-9]+$ ]] && ((steps >= 4)) || usage
 [[ -x $trident ]] || { echo "bench_overhead.sh: $trident is missing; run scripts/build.sh release trident" >&2; exit 64; }
 
 scratch=$(mktemp -d)
@@ -84,9 +88,11 @@ proportional_kib() { cat $(printf '/proc/%s/smaps_rollup ' "${tree[@]}") 2>/dev/
 
 # run_once NAME COMMAND...: appends "NAME cpu_per_1k step_s start_s pss_gib switches elsewhere start_cpu_s" to the results.
 run_once() {
-  local name=$1 launched=$EPOCHREALTIME first='' line output
+  local name=$1 launched first='' line output
   shift
   rm -rf "$scratch/run"
+  ((warm_gib == 0)) || perl -e '$filled = "\1" x ($ARGV[0] << 30)' "$warm_gib"
+  launched=$EPOCHREALTIME
   exec {output}< <(exec "$@" 2>&1)
   running=$!
   : >"$scratch/log"
