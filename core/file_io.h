@@ -1,4 +1,4 @@
-// The one seam through which Trident touches files: reading, mapping, and writing so that a reader sees all of a file or none.
+// The one seam through which Trident touches files: reading, mapping, writing so that a reader sees all of a file or none, and appending.
 //
 // What cannot be read (missing, a folder, not permitted) throws DataError; what the file system refuses while reading or writing
 // (disk full, input/output error) throws StorageError. Every message is "<path>: <what>; <remedy>".
@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,12 +59,35 @@ class AtomicFile {
 
  private:
   void flush();
-  [[noreturn]] void fail(std::string_view what) const;
 
   std::string path_;
   std::string temporary_;  // empty once the file is committed
   std::string buffer_;
   std::int64_t size_ = 0;
+  int descriptor_ = -1;
+};
+
+// A file that grows by whole records. Each is handed to the operating system before append() returns: readers see it, and it outlives this
+// process, though not a machine that loses power. What the disk has no room for is cut off again. While the object lives, no other
+// AppendFile, of this process or another, has the file; file systems without locks are taken on trust. Used by one thread.
+class AppendFile {
+ public:
+  enum class Start : std::uint8_t { kNewFile, kAppend };  // kNewFile empties a file that is there
+
+  AppendFile(const std::string& path, Start start);
+  // Nothing if there is something of that name.
+  static std::optional<AppendFile> create(const std::string& path);
+  ~AppendFile();
+  AppendFile(AppendFile&& other) noexcept;
+  AppendFile& operator=(AppendFile&& other) noexcept;
+
+  void append(std::string_view record);
+  const std::string& path() const { return path_; }
+
+ private:
+  AppendFile(std::string path, int descriptor);
+
+  std::string path_;
   int descriptor_ = -1;
 };
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
+
+#include "core/file_io.h"
 
 namespace trident {
 
@@ -36,26 +38,19 @@ struct EvalMetrics {
 std::string to_json_line(const StepMetrics& metrics);  // step, loss, grad_norm, lr, tokens, step_ms, tokens_per_s, mfu, peak_bytes, comm_bytes
 std::string to_json_line(const EvalMetrics& metrics);  // step, valid_loss, valid_bits_per_byte
 
-// Appends lines to a file, each flushed to the operating system before write() returns, so that a reader sees whole lines and a crash loses
-// none. Used by one thread. Throws StorageError naming the file, also when another process is writing it.
+// Appends whole lines to an AppendFile, whose errors and guarantees it has.
 class MetricsWriter {
  public:
-  enum class Start : std::uint8_t { kNewFile, kAppend };  // kNewFile empties a file that is there
+  using Start = AppendFile::Start;
 
-  explicit MetricsWriter(std::string path, Start start = Start::kNewFile);
-  ~MetricsWriter();
-  MetricsWriter(const MetricsWriter&) = delete;
-  MetricsWriter& operator=(const MetricsWriter&) = delete;
+  explicit MetricsWriter(const std::string& path, Start start = Start::kNewFile) : file_(path, start) {}
 
   void write(const StepMetrics& metrics) { write_line(to_json_line(metrics)); }
   void write(const EvalMetrics& metrics) { write_line(to_json_line(metrics)); }
-  void write_line(std::string line);  // any other object's, without its end
+  void write_line(std::string line) { file_.append(std::move(line) + '\n'); }  // any other object's, without its end
 
  private:
-  [[noreturn]] void fail(const char* what) const;
-
-  std::string path_;
-  std::FILE* file_ = nullptr;
+  AppendFile file_;
 };
 
 }  // namespace trident

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 
@@ -58,6 +57,14 @@ std::uint32_t masked_crc(std::string_view bytes) { return std::rotr(crc32c(bytes
 
 double wall_seconds_now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
+template <class F> void with_remedy(F write) {
+  try {
+    write();
+  } catch (const StorageError& error) {
+    throw StorageError(fmt::format("TensorBoard events: {}; or set log.tensorboard = false", error.what()));
+  }
+}
+
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
@@ -97,30 +104,26 @@ std::string text_event(double wall_seconds, std::int64_t step, std::string_view 
 
 TensorBoardWriter::TensorBoardWriter(const std::string& folder, std::int64_t first_step) : first_step_(first_step) {
   const double now = wall_seconds_now();
-  // Exclusive: a run that starts over within the same second, in the same process, takes the next number.
-  for (int n = 0; file_ == nullptr; ++n) {
-    path_ = fmt::format("{}/events.out.tfevents.{:010}.{}.{}.{}", folder, static_cast<std::int64_t>(now), host_name(), ::getpid(), n);
-    file_ = std::fopen(path_.c_str(), "wxe");
-    if (file_ == nullptr && errno != EEXIST) fail("cannot be opened for writing");
-  }
+  // A run that starts over within the same second, in the same process, takes the next number.
+  with_remedy([&] {
+    for (int n = 0; !file_; ++n)
+      file_ = AppendFile::create(fmt::format("{}/events.out.tfevents.{:010}.{}.{}.{}", folder, static_cast<std::int64_t>(now), host_name(),
+                                             ::getpid(), n));
+  });
   write(version_event(now));
   write(start_event(now, first_step));
 }
 
-TensorBoardWriter::~TensorBoardWriter() { std::fclose(file_); }
-
-void TensorBoardWriter::scalars(std::int64_t step, std::span<const Scalar> scalars) { write(scalars_event(wall_seconds_now(), step, scalars)); }
-
-void TensorBoardWriter::text(std::string_view tag, std::string_view markdown) { write(text_event(wall_seconds_now(), first_step_, tag, markdown)); }
-
 void TensorBoardWriter::write(const std::string& event) {
-  const std::string record = framed(event);
-  if (std::fwrite(record.data(), 1, record.size(), file_) != record.size() || std::fflush(file_) != 0) fail("cannot be written");
+  with_remedy([&] { file_->append(framed(event)); });
 }
 
-void TensorBoardWriter::fail(std::string_view what) const {
-  throw StorageError(fmt::format("{}: {}: {}; check the folder and the space on the disk, or set log.tensorboard = false", path_, what,
-                                 std::strerror(errno)));
+void TensorBoardWriter::scalars(std::int64_t step, std::span<const Scalar> scalars) {
+  write(scalars_event(wall_seconds_now(), step, scalars));
+}
+
+void TensorBoardWriter::text(std::string_view tag, std::string_view markdown) {
+  write(text_event(wall_seconds_now(), first_step_, tag, markdown));
 }
 
 }  // namespace trident

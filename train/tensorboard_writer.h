@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "core/file_io.h"
 
 namespace trident {
 
@@ -32,27 +34,22 @@ std::string text_event(double wall_seconds, std::int64_t step, std::string_view 
 // ---- writing ------------------------------------------------------------------------------------------------------------------------
 
 // One new file in `folder` per object, named events.out.tfevents.<seconds>.<host>.<process>.<n>: TensorBoard reads all of a folder as one
-// run. Every event is handed to the operating system before the call returns, so that a TensorBoard that watches the folder sees it.
-// Used by one thread. Throws StorageError naming the file.
+// run. An AppendFile: a TensorBoard that watches the folder sees every event when the call returns. Used by one thread. Throws StorageError
+// naming the file.
 class TensorBoardWriter {
  public:
   // `first_step`: the first step that this file speaks of; 0 replaces everything that earlier files of the folder say.
   TensorBoardWriter(const std::string& folder, std::int64_t first_step);
-  ~TensorBoardWriter();
-  TensorBoardWriter(const TensorBoardWriter&) = delete;
-  TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
 
   void scalars(std::int64_t step, std::span<const Scalar> scalars);
   void text(std::string_view tag, std::string_view markdown);  // at first_step
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_->path(); }
 
  private:
   void write(const std::string& event);
-  [[noreturn]] void fail(std::string_view what) const;
 
-  std::string path_;
   std::int64_t first_step_;
-  std::FILE* file_ = nullptr;
+  std::optional<AppendFile> file_;
 };
 
 }  // namespace trident

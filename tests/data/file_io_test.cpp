@@ -96,20 +96,95 @@ TEST(FileIo, WhatCannotBeWrittenIsNamed) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"a"});
 }
 
-// A limit on file sizes stands for a full disk: the write fails halfway.
+// Stands for a full disk: a write fails halfway.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    rlimit small = before_;
+    small.rlim_cur = bytes;
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  }
+  ~FileSizeLimit() {
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before_), 0);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
 TEST(FileIo, AFullDiskLeavesNothingBehind) {
   const TemporaryFolder folder;
   const std::string path = folder / "big";
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  rlimit small = before;
-  small.rlim_cur = 1 << 20;
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const FileSizeLimit limit(1 << 20);
   expect_error<StorageError>([&] { write_file(path, std::string(5 << 20, 'x')); }, {path, "cannot be written", "check"});
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  std::signal(SIGXFSZ, handler);
   EXPECT_TRUE(folder.names().empty());
+}
+
+TEST(AppendFile, EveryRecordIsThereAtOnce) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a";
+  {
+    AppendFile file(path, AppendFile::Start::kNewFile);
+    file.append("one\n");
+    EXPECT_EQ(read_file(path), "one\n");
+    file.append("two\n");
+  }
+  { AppendFile(path, AppendFile::Start::kAppend).append("three\n"); }
+  EXPECT_EQ(read_file(path), "one\ntwo\nthree\n");
+  { AppendFile(path, AppendFile::Start::kNewFile).append("four\n"); }
+  EXPECT_EQ(read_file(path), "four\n");
+}
+
+TEST(AppendFile, IsCreatedOnceAndKeepsOthersOut) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a";
+  {
+    std::optional<AppendFile> file = AppendFile::create(path);
+    ASSERT_TRUE(file);
+    AppendFile moved = std::move(*file);
+    file.reset();
+    moved.append("one");
+    EXPECT_EQ(moved.path(), path);
+    EXPECT_FALSE(AppendFile::create(path));
+    expect_error<StorageError>([&] { AppendFile(path, AppendFile::Start::kNewFile); },
+                               {path, "another run is writing it", "a folder of its own"});
+    EXPECT_EQ(read_file(path), "one");
+  }
+  EXPECT_FALSE(AppendFile::create(path));
+  AppendFile(path, AppendFile::Start::kAppend).append("two");
+  EXPECT_EQ(read_file(path), "onetwo");
+}
+
+TEST(AppendFile, AFullDiskKeepsWholeRecords) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a";
+  AppendFile file(path, AppendFile::Start::kNewFile);
+  {
+    const FileSizeLimit limit(10);
+    file.append("record1\n");
+    for (int i = 0; i < 2; ++i) {
+      expect_error<StorageError>([&] { file.append("record2\n"); }, {path + ": cannot be written: File too large; check"});
+      EXPECT_EQ(read_file(path), "record1\n");
+    }
+  }
+  file.append("record3\n");  // there is room again
+  EXPECT_EQ(read_file(path), "record1\nrecord3\n");
+}
+
+TEST(AppendFile, NamesWhatTheSystemRefuses) {
+  const TemporaryFolder folder;
+  AppendFile full("/dev/full", AppendFile::Start::kNewFile);
+  expect_error<StorageError>([&] { full.append("x"); }, {"/dev/full: cannot be written: No space left on device; free some space"});
+  const std::string nowhere = folder / "no/such";
+  const std::string refusal = nowhere + ": cannot be opened for writing: No such file or directory; create its folder first";
+  expect_error<StorageError>([&] { AppendFile(nowhere, AppendFile::Start::kAppend); }, {refusal});
+  expect_error<StorageError>([&] { AppendFile::create(nowhere); }, {refusal});
+  expect_error<StorageError>([&] { AppendFile(folder.path(), AppendFile::Start::kAppend); }, {folder.path(), "Is a directory"});
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 #include "train/tensorboard_writer.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -84,9 +86,31 @@ TEST(EventFile, WhatCannotBeWrittenIsAStorageError) {
     FAIL();
   } catch (const StorageError& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("missing/events.out.tfevents."), std::string::npos) << text;
+    EXPECT_TRUE(text.starts_with("TensorBoard events: " + folder / "missing/events.out.tfevents.")) << text;
     EXPECT_NE(text.find("set log.tensorboard = false"), std::string::npos) << text;
   }
+}
+
+// A limit on file sizes stands for a full disk; readers still find whole records.
+TEST(EventFile, AFullDiskIsNamedAndKeepsWholeRecords) {
+  const TemporaryFolder folder;
+  TensorBoardWriter writer(folder.path(), 0);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{std::filesystem::file_size(writer.path()) + 100, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::string text;
+  try {
+    writer.text("config", std::string(1000, 'x'));
+  } catch (const StorageError& error) {
+    text = error.what();
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_NE(text.find("cannot be written: File too large"), std::string::npos) << text;
+  EXPECT_NE(text.find("set log.tensorboard = false"), std::string::npos) << text;
+  EXPECT_EQ(read_event_file(writer.path()).size(), 2u);
 }
 
 // TensorBoard's own reader, where Python has the package: values, steps, the text, and that a file which starts over at step 3 replaces
