@@ -101,7 +101,12 @@ void DescriptorHandover::give(int descriptor, int receivers, double timeout_seco
                                            served, receivers, timeout_seconds));
     }
     const FileDescriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!connection || !is_same_user(connection.get())) continue;
+    if (!connection) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      throw ConfigError(fmt::format("this node's first rank has no room for the connection of another: {}; raise ulimit -n",
+                                    std::strerror(errno)));
+    }
+    if (!is_same_user(connection.get())) continue;
     if (send_descriptor(connection.get(), descriptor)) ++served;
   }
 }

@@ -15,7 +15,8 @@ class DescriptorHandover {
 
   // For the receivers, without the leading zero byte.
   const std::string& name() const { return name_; }
-  // Gives `descriptor` to the next `receivers` processes of this user. CommunicationError when they did not all come in time.
+  // Gives `descriptor` to the next `receivers` processes of this user. CommunicationError when they did not all come in time, ConfigError
+  // when the system has no descriptor left for one that did.
   void give(int descriptor, int receivers, double timeout_seconds);
 
  private:

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -392,6 +393,21 @@ TEST(DescriptorHandover, RefusesOtherUsers) {
   });
   EXPECT_THAT(message_of<CommunicationError>([&] { handover.give(0, 1, 0.5); }), HasSubstr("0 of this node's 1 other ranks"));
   EXPECT_TRUE(stranger.wait());
+}
+
+TEST(DescriptorHandover, SaysThatThereIsNoRoomForAReceiver) {
+  DescriptorHandover handover;
+  ChildProcess giver([&] {
+    const int next = dup(0);
+    close(next);
+    limit(RLIMIT_NOFILE, static_cast<rlim_t>(next));
+    return message_of<ConfigError>([&] { handover.give(0, 1, 10); }) ==
+           "this node's first rank has no room for the connection of another: Too many open files; raise ulimit -n";
+  });
+  ChildProcess receiver([&] { return bool(receive_descriptor(handover.name(), 10)); });
+  EXPECT_TRUE(giver.wait());
+  kill(receiver.id(), SIGKILL);  // this process listens too: it would wait for it
+  EXPECT_FALSE(receiver.wait());
 }
 
 TEST(DescriptorHandover, SaysThatTheSystemRefusesSockets) {
