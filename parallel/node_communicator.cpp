@@ -87,6 +87,7 @@ NodeCommunicator::~NodeCommunicator() {
   if (pending.empty()) pending = wire_messages_.describe_pending();
   if (pending.empty()) return;
   end_->node->fail(fmt::format("rank {} left with operations pending: {}", group_.across.world_rank(), pending));
+  end_->wire->abandon();
   end_->node->wait_until_untouched(end_->seat);
 }
 

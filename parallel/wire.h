@@ -25,6 +25,9 @@ class Wire {
   virtual bool test(Request request) = 0;
   // Lets the wire work on what has left but is still on its way; called before every sleep of a rank that waits, whatever it waits for.
   virtual void poll() = 0;
+  // Ends all that is in flight, of every channel: no request is valid any more, and no byte lands where a receive was to put it once nobody
+  // polls. For a rank whose world has failed, before its buffers go.
+  virtual void abandon() noexcept = 0;
 
   // Payload bytes handed to send() so far.
   virtual std::int64_t bytes_sent() const = 0;

@@ -80,6 +80,18 @@ void MpiWire::poll() {
   check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.comm, &found, MPI_STATUS_IGNORE), "MPI_Iprobe");
 }
 
+// Not MPI_Wait, which for a message that has begun to arrive waits for a peer that may be gone. Such a one is let go and lands no further,
+// because MPI moves only in calls. What the library refuses here matters to nobody.
+void MpiWire::abandon() noexcept {
+  for (Piece& piece : pieces_) {
+    if (piece.request == MPI_REQUEST_NULL) continue;
+    if (piece.direction == Direction::kRecv) MPI_Cancel(&piece.request);
+    MPI_Request_free(&piece.request);
+  }
+  pieces_.clear();
+  free_ = kNone;
+}
+
 bool MpiWire::test_piece(Piece& piece) {
   if (piece.request == MPI_REQUEST_NULL) return true;
   int done = 0, arrived = 0;

@@ -22,6 +22,7 @@ class MpiWire final : public Wire {
   Request recv(std::byte* data, std::int64_t bytes, int peer, std::int32_t channel) override;
   bool test(Request request) override;
   void poll() override;
+  void abandon() noexcept override;
   std::int64_t bytes_sent() const override { return bytes_sent_; }
 
  private:

@@ -108,6 +108,24 @@ TEST_F(MpiWire, NamesThePeerThatSentAnotherSize) {
   }
 }
 
+// What nobody answers is called off: the next message goes to who asks for it then, and nothing is written where it no longer belongs.
+TEST_F(MpiWire, AbandonsWhatIsInFlight) {
+  std::vector<std::byte> early(2500, std::byte{7}), in(2500), more(2500);
+  const std::vector<std::byte> out = message(rank, 2500, 3);
+  wire.recv(early.data(), 2500, previous, channel(30));
+  wire.send(out.data(), 2500, next, channel(31));
+  wire.abandon();
+  world.all_gather("");
+  const auto sent = wire.send(out.data(), 2500, next, channel(30));
+  finish(wire.recv(in.data(), 2500, previous, channel(30)));
+  finish(wire.recv(more.data(), 2500, previous, channel(31)));
+  finish(sent);
+  EXPECT_EQ(in, message(previous, 2500, 3));
+  EXPECT_EQ(more, in) << "what has left, arrives";
+  EXPECT_EQ(early, std::vector<std::byte>(2500, std::byte{7}));
+  world.all_gather("");  // `out` stays until nobody uses it
+}
+
 TEST_F(MpiWire, RefusesWhatIsNoMessageBetweenTwoRanks) {
   std::byte byte{};
   EXPECT_THAT(message_of<InternalError>([&] { wire.send(&byte, 1, rank, channel(0)); }), HasSubstr("a message between ranks"));

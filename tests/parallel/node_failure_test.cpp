@@ -14,6 +14,7 @@ namespace {
 struct Failure {
   std::string error;                  // of the whole
   std::vector<std::string> per_rank;  // "" for a rank that ended normally
+  std::int64_t forgotten_receives = 0;
 };
 
 Failure run_failing(NodeLayout layout, double timeout, const std::function<void(NodeRank&)>& body) {
@@ -33,6 +34,7 @@ Failure run_failing(NodeLayout layout, double timeout, const std::function<void(
   } catch (const std::exception& error) {
     failure.error = error.what();
   }
+  failure.forgotten_receives = cluster.network().forgotten_receives();
   return failure;
 }
 
@@ -219,6 +221,7 @@ TEST(NodeFailure, LeavingWithOperationsPendingIsAFailure) {
       if (self.communicator->rank() == last) self.communicator->recv(self.compute, floats(y), 0);
     });
     EXPECT_EQ(failure.error.find("rank 0 left with operations pending: all_reduce #1 over world"), 0u) << failure.error;
+    EXPECT_EQ(failure.forgotten_receives, 0);
   }
 }
 
@@ -262,6 +265,7 @@ TEST(NodeFailure, ARankThatThrowsAtARandomPointEndsAll) {
     EXPECT_EQ(failure.error, "planted");
     for (int r = 0; r < ranks; ++r)
       EXPECT_EQ(failure.per_rank[static_cast<std::size_t>(r)], r == thrower ? "planted" : fmt::format("rank {} failed: planted", thrower));
+    EXPECT_EQ(failure.forgotten_receives, 0);
   }
 }
 

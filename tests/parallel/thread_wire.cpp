@@ -10,6 +10,15 @@ namespace trident::conformance {
 
 std::unique_ptr<Wire> ThreadNetwork::wire(int rank) { return std::make_unique<ThreadWire>(*this, rank); }
 
+ThreadWire::~ThreadWire() {
+  network_.forgotten_ += std::count_if(entries_.begin(), entries_.end(), [](const Entry& e) { return e.state == State::kReceiving; });
+}
+
+void ThreadWire::abandon() noexcept {
+  entries_.clear();
+  waiting_.clear();
+}
+
 void ThreadWire::check_peer(int peer) const {
   TRIDENT_CHECK(peer >= 0 && peer < network_.ranks_ && peer != rank_, "rank {} talks to {}", rank_, peer);
 }
