@@ -17,7 +17,7 @@ endif()
 
 add_library(trident_options INTERFACE)
 target_include_directories(trident_options INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(trident_options INTERFACE -Wall -Wextra -Werror)
+target_compile_options(trident_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror>)
 if(TRIDENT_SANITIZE)
   target_compile_options(trident_options INTERFACE -fsanitize=${TRIDENT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(trident_options INTERFACE -fsanitize=${TRIDENT_SANITIZE})

@@ -32,6 +32,9 @@ class Buffer {
   Release release_;
 };
 
+// Where somebody takes zero-filled host memory of which peers or devices can reach more than of private memory.
+using HostAllocator = std::function<Buffer(std::int64_t bytes, const std::string& name)>;
+
 // Private zero-filled host memory. Throws ConfigError naming `name` when the system refuses it, and InternalError inside a
 // NoAllocationScope.
 Buffer allocate_host(std::int64_t bytes, const std::string& name);

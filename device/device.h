@@ -11,6 +11,8 @@
 
 namespace trident {
 
+class Progress;
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -24,6 +26,14 @@ class Device {
   virtual Stream& new_stream(std::string name) = 0;
   // Device memory, zero-filled. Throws InternalError naming `name` inside a NoAllocationScope.
   virtual Buffer allocate(std::int64_t bytes, const std::string& name) = 0;
+  // Copies host memory to `to` after what was enqueued on `stream` before; `from` may be reused on return.
+  virtual void write(Stream& stream, TensorView to, const void* from) = 0;
+  // Copies `from` to host memory once everything enqueued on `stream` before is done; the host waits.
+  virtual void read(Stream& stream, void* to, ConstTensorView from) = 0;
+  // For communicators of host memory; operations on it are complete when enqueued. A CPU's compute stream.
+  virtual Stream& host_stream() = 0;
+  // How this rank waits; communicators are made with it.
+  virtual Progress& progress() = 0;
   // Advances communication in progress without waiting; called between actions and layers (a CPU makes no progress by itself).
   virtual void poll() = 0;
   // Whether bf16 matrix products run on instructions made for them.

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace trident {
@@ -50,6 +51,16 @@ CpuDevice::CpuDevice(Doorbell& doorbell, const CpuDeviceOptions& options)
 Stream& CpuDevice::new_stream(std::string name) {
   streams_.push_back(std::make_unique<CpuStream>(std::move(name), CpuStream::Mode::kQueue, progress_));
   return *streams_.back();
+}
+
+void CpuDevice::write(Stream& stream, TensorView to, const void* from) {
+  stream.synchronize();
+  if (!to.empty()) std::memcpy(to.data(), from, static_cast<std::size_t>(to.num_bytes()));
+}
+
+void CpuDevice::read(Stream& stream, void* to, ConstTensorView from) {
+  stream.synchronize();
+  if (!from.empty()) std::memcpy(to, from.data(), static_cast<std::size_t>(from.num_bytes()));
 }
 
 std::string CpuDevice::describe() const {

@@ -22,7 +22,7 @@ struct CpuDeviceOptions {
   // Row kernels of a lower level than the processor has, and no bf16 instructions below AVX-512. For tests.
   std::optional<IsaLevel> level;
   // Where the device takes its memory: a segment that peers can reach, say. Not set: private memory of this process.
-  std::function<Buffer(std::int64_t bytes, const std::string& name)> memory = {};
+  HostAllocator memory = {};
 };
 
 class CpuDevice final : public Device {
@@ -36,13 +36,14 @@ class CpuDevice final : public Device {
   Stream& compute_stream() override { return compute_stream_; }
   Stream& new_stream(std::string name) override;
   Buffer allocate(std::int64_t bytes, const std::string& name) override { return memory_ ? memory_(bytes, name) : allocate_host(bytes, name); }
+  void write(Stream& stream, TensorView to, const void* from) override;
+  void read(Stream& stream, void* to, ConstTensorView from) override;
+  Stream& host_stream() override { return compute_stream_; }
+  Progress& progress() override { return progress_; }
   void poll() override { progress_.poll(); }
   bool has_fast_bf16() const override { return bf16_ == Bf16Products::kNative; }
   double waited_seconds() const override { return progress_.waited_seconds(); }
   void log_operations(OperationLog* log) override { progress_.set_log(log); }
-
-  // How this rank waits; communicators are made with it.
-  Progress& progress() { return progress_; }
 
  private:
   CpuFeatures features_;
@@ -53,7 +54,7 @@ class CpuDevice final : public Device {
   CpuStream compute_stream_;
   std::vector<std::unique_ptr<CpuStream>> streams_;
   std::unique_ptr<CpuOps> ops_;
-  std::function<Buffer(std::int64_t bytes, const std::string& name)> memory_;
+  HostAllocator memory_;
 };
 
 // Whether matrix products in bf16 run on instructions made for them at this level: the processor and the library both have them.

@@ -1,0 +1,5 @@
+# The CUDA device's sources, for the product (device/cuda) and for the tests' simulated CUDA (tests/cuda).
+set(TRIDENT_CUDA_DEVICE_SOURCES)
+set(TRIDENT_CUDA_KERNELS)
+list(TRANSFORM TRIDENT_CUDA_DEVICE_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
+list(TRANSFORM TRIDENT_CUDA_KERNELS PREPEND ${CMAKE_CURRENT_LIST_DIR}/kernels/)

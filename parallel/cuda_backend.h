@@ -1,0 +1,59 @@
+// What the trainer needs of CUDA: the cards, a device per rank, and communicators between devices.
+//
+// Implemented by parallel/cuda over device/cuda, or by its twin parallel/no_cuda in binaries built without CUDA; which one is decided
+// when the program is linked. A binary built with CUDA also runs where there is no card or no driver.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/buffer.h"
+#include "device/cpu/doorbell.h"
+#include "device/device.h"
+#include "parallel/communicator.h"
+
+namespace trident {
+
+struct CardFacts {
+  int number = 0;               // as CUDA counts those this process may use
+  std::string name;             // "NVIDIA H100 80GB HBM3"
+  std::string id;               // the same from every process, different for different cards: host and PCI address
+  int compute_capability = 0;   // 90 for sm_90
+  int multiprocessors = 0;
+  std::int64_t total_bytes = 0, free_bytes = 0;  // of memory, when asked
+};
+
+struct CudaFacts {
+  std::vector<CardFacts> cards;
+  // Why no card can be used, with the remedy: "built without CUDA", "no driver", "the driver is older than ..."; empty if one can.
+  std::string problem;
+  std::string libraries;  // "CUDA 13.0, cuBLASLt 13.1, cuDNN 9.19, NCCL 2.28.9"; empty without CUDA
+};
+
+// How ranks exchange what lies on their devices.
+enum class DeviceTransport : std::uint8_t {
+  kThread,      // ranks are threads of one process: kernels read peers' memory and add in rank order
+  kHostStaged,  // through pinned host memory and the host's communicator: several processes on one card, nodes without NCCL
+  kNccl,        // a card per rank
+};
+std::string_view to_string(DeviceTransport transport);
+
+class CudaBackend {
+ public:
+  virtual ~CudaBackend() = default;
+
+  // Asked of the driver once; no card is opened by it.
+  virtual const CudaFacts& facts() = 0;
+  // Card `number` as the device of the calling rank; peers ring `doorbell`, which outlives it. ConfigError if it cannot be used.
+  virtual std::unique_ptr<Device> make_device(int number, Doorbell& doorbell) = 0;
+  // The same group as `host`, for operands on `device`, which made by make_device(). Collective over the group; outlived by `device`.
+  // `staging`: host memory that peers can reach (ProcessWorld::allocate); not set: pinned memory of this process.
+  virtual std::unique_ptr<Communicator> on_device(DeviceTransport transport, Device& device, std::unique_ptr<Communicator> host,
+                                                  const HostAllocator& staging) = 0;
+};
+
+std::unique_ptr<CudaBackend> make_cuda_backend();
+
+}  // namespace trident

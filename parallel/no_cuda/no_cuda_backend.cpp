@@ -1,0 +1,25 @@
+#include "core/check.h"
+#include "parallel/cuda_backend.h"
+
+namespace trident {
+namespace {
+
+constexpr const char* kProblem = "this binary was built without CUDA; use device = cpu or auto, or build where nvcc, cuBLASLt, cuDNN and NCCL are";
+
+class NoCuda final : public CudaBackend {
+ public:
+  const CudaFacts& facts() override { return facts_; }
+  std::unique_ptr<Device> make_device(int, Doorbell&) override { throw ConfigError(fmt::format("device = cuda: {}", kProblem)); }
+  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, std::unique_ptr<Communicator>, const HostAllocator&) override {
+    throw InternalError("a communicator of CUDA devices in a binary without CUDA");
+  }
+
+ private:
+  const CudaFacts facts_{.cards = {}, .problem = kProblem, .libraries = ""};
+};
+
+}  // namespace
+
+std::unique_ptr<CudaBackend> make_cuda_backend() { return std::make_unique<NoCuda>(); }
+
+}  // namespace trident
