@@ -1,5 +1,8 @@
 // SwiGLU (Shazeer 2020) and GELU in its tanh form (Hendrycks and Gimpel 2016).
 
+// 1 / (1 + exp(-x)).
+TRIDENT_ROW_BODY RowVec sigmoid(RowVec x) { return broadcast(1.0f) / (exponential(-x) + 1.0f); }
+
 template <class Team, class T>
 TRIDENT_ROW_BODY void swiglu_row(const Team& team, T* out, const T* gate, const T* up, I width) {
   team.each(width, [&](I i, auto lanes) {
@@ -22,8 +25,8 @@ TRIDENT_ROW_BODY void swiglu_backward_row(const Team& team, T* d_gate, T* d_up, 
 
 // gelu(x) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), because 1 + tanh(u) = 2 sigmoid(2u): no cancellation at either end.
 // Beyond |x| = 16 the sigmoid is 0 or 1 to the last bit; the bound keeps x^3 finite.
-constexpr float kTwiceRootTwoOverPi = 1.5957691216f;
-constexpr float kGeluCubic = 0.044715f;
+static constexpr float kTwiceRootTwoOverPi = 1.5957691216f;
+static constexpr float kGeluCubic = 0.044715f;
 TRIDENT_ROW_BODY RowVec gelu_bounded(RowVec x) { return larger(broadcast(-16.0f), smaller(broadcast(16.0f), x)); }
 TRIDENT_ROW_BODY RowVec gelu_gate(RowVec x) {
   return sigmoid(x * fma(x * x, broadcast(kGeluCubic * kTwiceRootTwoOverPi), broadcast(kTwiceRootTwoOverPi)));

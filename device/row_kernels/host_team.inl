@@ -10,6 +10,10 @@ TRIDENT_ROW_BODY float add_lanes(RowVec x) {
 }
 
 struct HostTeam {
+  // Waits until every member of the team is here; whether this member is the one that speaks for the team.
+  TRIDENT_ROW_BODY void barrier() {}
+  TRIDENT_ROW_BODY bool leads() { return true; }
+
   // f(i, lanes) for consecutive pieces of [0, n): full vectors, then the rest.
   template <class F>
   __attribute__((always_inline)) void each(I n, F&& f) const {

@@ -11,6 +11,7 @@
 #include "device/row_kernels/norms.inl"
 #include "device/row_kernels/optimizer.inl"
 #include "device/row_kernels/random.inl"
+#include "device/row_kernels/sum_of_squares.inl"
 // clang-format on
 
 // One table function: everything it calls is inlined into it.

@@ -20,7 +20,9 @@ TRIDENT_ROW_BODY void cross_entropy_backward_row(const Team& team, T* logits, fl
   // The target's own value is formed apart: p - 1 must be taken before rounding.
   RowVec at_target{};
   if (target >= 0) at_target = (exponential(load(logits + target, one) - row_max) * inverse - 1.0f) * scale;
+  team.barrier();
   team.each(valid,
             [&](I i, auto lanes) { store(logits + i, exponential(load(logits + i, lanes) - row_max) * inverse * scale, lanes); });
-  if (target >= 0) store(logits + target, at_target, one);
+  team.barrier();
+  if (target >= 0 && team.leads()) store(logits + target, at_target, one);
 }

@@ -17,6 +17,3 @@ TRIDENT_ROW_BODY RowVec exponential(RowVec x) {
   p = fma(p * r, r, r) + 1.0f;
   return scale_by_power_of_two(p, n);
 }
-
-// 1 / (1 + exp(-x)).
-TRIDENT_ROW_BODY RowVec sigmoid(RowVec x) { return broadcast(1.0f) / (exponential(-x) + 1.0f); }
