@@ -43,18 +43,4 @@ class ChildProcess {
   bool waited_ = false;
 };
 
-// The message of the exception of type E that `action` throws; a failure if it throws none.
-template <class E, class F> std::string message_of(F action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "another exception: " << error.what();
-    return "";
-  }
-  ADD_FAILURE() << "no exception";
-  return "";
-}
-
 }  // namespace trident

@@ -5,8 +5,8 @@
 
 #include "core/clock.h"
 #include "device/no_allocation.h"
-#include "tests/mpi/child_process.h"
 #include "tests/mpi/mpi_session.h"
+#include "tests/support/error_text.h"
 
 namespace trident::conformance {
 namespace {
@@ -99,7 +99,7 @@ TEST_F(MpiWire, NamesThePeerThatSentAnotherSize) {
     std::vector<std::byte> out(3000), in(3000);
     const auto sending = wire.send(out.data(), sent, next, own);
     const auto receiving = wire.recv(in.data(), expected, previous, own);
-    EXPECT_THAT(message_of<CommunicationError>([&] { finish(receiving); }),
+    EXPECT_THAT(error_of<CommunicationError>([&] { finish(receiving); }),
                 AllOf(HasSubstr(fmt::format("rank {}: recv of {} bytes from rank {} on host ", rank, expected, previous)),
                       HasSubstr(sent > expected ? "the peer sent more" : "the peer sent less")))
         << sent << " sent, " << expected << " expected";
@@ -128,10 +128,10 @@ TEST_F(MpiWire, AbandonsWhatIsInFlight) {
 
 TEST_F(MpiWire, RefusesWhatIsNoMessageBetweenTwoRanks) {
   std::byte byte{};
-  EXPECT_THAT(message_of<InternalError>([&] { wire.send(&byte, 1, rank, channel(0)); }), HasSubstr("a message between ranks"));
-  EXPECT_THAT(message_of<InternalError>([&] { wire.recv(&byte, 1, size, channel(0)); }), HasSubstr("a message between ranks"));
-  EXPECT_THAT(message_of<InternalError>([&] { wire.recv(&byte, 1, next, -1); }), HasSubstr("1 bytes on channel -1"));
-  EXPECT_THAT(message_of<InternalError>([&] { wire.send(&byte, -1, next, 0); }), HasSubstr("-1 bytes on channel 0"));
+  EXPECT_THAT(error_of<InternalError>([&] { wire.send(&byte, 1, rank, channel(0)); }), HasSubstr("a message between ranks"));
+  EXPECT_THAT(error_of<InternalError>([&] { wire.recv(&byte, 1, size, channel(0)); }), HasSubstr("a message between ranks"));
+  EXPECT_THAT(error_of<InternalError>([&] { wire.recv(&byte, 1, next, -1); }), HasSubstr("1 bytes on channel -1"));
+  EXPECT_THAT(error_of<InternalError>([&] { wire.send(&byte, -1, next, 0); }), HasSubstr("-1 bytes on channel 0"));
 }
 
 TEST_F(MpiWire, WorldKnowsWhoIsWhere) {
@@ -152,7 +152,7 @@ TEST_F(MpiWire, WorldKnowsWhoIsWhere) {
 }
 
 TEST_F(MpiWire, WorldIsJoinedOnce) {
-  EXPECT_THAT(message_of<InternalError>([] { join_process_world(); }), HasSubstr("a process joins its job once"));
+  EXPECT_THAT(error_of<InternalError>([] { join_process_world(); }), HasSubstr("a process joins its job once"));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "parallel/descriptor_handover.h"
 #include "parallel/shared_memory_communicator.h"
 #include "tests/mpi/child_process.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -103,7 +104,7 @@ TEST(NodeSegment, LivesAsLongAsABuffer) {
 // A 16 MiB segment: what does not fit is refused and takes nothing.
 TEST(NodeSegment, WithoutAddressesLeftNamesTheBufferAndGoesOn) {
   NodeSegment segment = NodeSegment::create(0, 16 * kMegabyte);
-  EXPECT_THAT(message_of<ConfigError>([&] { segment.allocate(20 * kMegabyte, "gradients"); }),
+  EXPECT_THAT(error_of<ConfigError>([&] { segment.allocate(20 * kMegabyte, "gradients"); }),
               testing::AllOf(HasSubstr("memory: gradients needs 21.0 MB"), HasSubstr("0.0168 GB has no addresses left")));
   const Buffer fits = segment.allocate(3 * kMegabyte, "values");
   EXPECT_NE(fits.data(), nullptr);
@@ -112,7 +113,7 @@ TEST(NodeSegment, WithoutAddressesLeftNamesTheBufferAndGoesOn) {
 TEST(NodeSegment, OnAMachineTooSmallNamesTheBufferBeforeTheKernelKills) {
   if (!full_size_fits()) GTEST_SKIP() << "no address space for a whole segment under the thread sanitizer";
   NodeSegment segment = NodeSegment::create(0);
-  EXPECT_THAT(message_of<ConfigError>([&] { segment.allocate(kSegmentBytes / 2, "optimizer state"); }),
+  EXPECT_THAT(error_of<ConfigError>([&] { segment.allocate(kSegmentBytes / 2, "optimizer state"); }),
               testing::AllOf(HasSubstr("memory: optimizer state needs 8796093.0 MB and this node has "), HasSubstr(" MB left, 0.0 MB of them promised to other buffers of its ranks; make the model")));
   EXPECT_LT(resident_bytes(segment), kMegabyte);
 }
@@ -167,10 +168,10 @@ TEST(NodeSegment, CountsNoBufferTwiceAndForgetsThoseThatEnded) {
   descriptor = segment.descriptor();
   for (int i = 0; i < 3; ++i) {
     const Buffer one = segment.allocate(32 * kMegabyte, "one"), two = segment.allocate(30 * kMegabyte, "two");
-    EXPECT_THAT(message_of<ConfigError>([&] { segment.allocate(4 * kMegabyte, "three"); }), HasSubstr("has 2.1 MB left, 0.0 MB of them"));
+    EXPECT_THAT(error_of<ConfigError>([&] { segment.allocate(4 * kMegabyte, "three"); }), HasSubstr("has 2.1 MB left, 0.0 MB of them"));
     const Buffer rest = segment.allocate(2 * kMegabyte, "the rest");
   }
-  EXPECT_THAT(message_of<ConfigError>([&] { segment.allocate(300 * kMegabyte, "all"); }), HasSubstr("has 67.1 MB left, 0.0 MB"));
+  EXPECT_THAT(error_of<ConfigError>([&] { segment.allocate(300 * kMegabyte, "all"); }), HasSubstr("has 67.1 MB left, 0.0 MB"));
 }
 
 TEST(NodeSegment, AllocatesNothingWhereNothingMay) {
@@ -200,7 +201,7 @@ TEST(NodeSegment, WhatLiesOutsideCannotBePosted) {
   const std::byte* const end = segment.at(static_cast<std::uint64_t>(kMegabyte));
   EXPECT_NO_THROW(memory.post(end - 16, 16));
   for (const auto& [address, bytes] : {std::pair<const void*, std::int64_t>{outside.data(), 5000}, {end - 16, 17}, {segment.at(0) - 1, 1}}) {
-    EXPECT_THAT(message_of<InternalError>([&] { memory.post(address, bytes); }),
+    EXPECT_THAT(error_of<InternalError>([&] { memory.post(address, bytes); }),
                 HasSubstr(fmt::format("an operand of {} bytes lies outside the memory that ranks of a node share", bytes)));
   }
 }
@@ -209,7 +210,7 @@ TEST(NodeSegment, SaysWhichLimitRefusesIt) {
   const auto refused = [](__rlimit_resource resource, rlim_t most, const char* expected) {
     ChildProcess child([&] {
       limit(resource, most);
-      const std::string text = message_of<ConfigError>([] { NodeSegment::create(0); });
+      const std::string text = error_of<ConfigError>([] { NodeSegment::create(0); });
       if (text.find(expected) != std::string::npos) return true;
       std::fprintf(stderr, "instead of %s: %s\n", expected, text.c_str());
       return false;
@@ -221,7 +222,7 @@ TEST(NodeSegment, SaysWhichLimitRefusesIt) {
 #ifndef __SANITIZE_ADDRESS__  // whose shadow is beyond any such limit
   EXPECT_TRUE(refused(RLIMIT_AS, rlim_t{1} << 40, "mapping 17592 GB of address space: Cannot allocate memory; raise ulimit -v"));
 #endif
-  EXPECT_THAT(message_of<ConfigError>([] { NodeSegment::attach(FileDescriptor()); }), HasSubstr("fstat: Bad file descriptor"));
+  EXPECT_THAT(error_of<ConfigError>([] { NodeSegment::attach(FileDescriptor()); }), HasSubstr("fstat: Bad file descriptor"));
 }
 
 TEST(NodeSegment, SaysWhichPagesItGets) {
@@ -321,7 +322,7 @@ TEST(SegmentWorld, ReducesBetweenProcesses) {
 TEST(SegmentWorld, AnOperandOutsideTheSegmentFailsTheRankAndItsPeers) {
   SegmentWorld world(2);
   ChildProcess other([&] {
-    return message_of<PeerFailure>([&] {
+    return error_of<PeerFailure>([&] {
              world.run(1, [](NodeSegment& segment, Communicator& communicator, Stream& stream) {
                const Buffer memory = segment.allocate(8000, "operand");
                communicator.all_reduce(stream, {memory.data(), DType::kF32, {2000}}, ReduceOp::kSum);
@@ -330,7 +331,7 @@ TEST(SegmentWorld, AnOperandOutsideTheSegmentFailsTheRankAndItsPeers) {
            }).find("lies outside the memory") != std::string::npos;
   });
   std::vector<float> outside(2000);
-  EXPECT_THAT(message_of<InternalError>([&] {
+  EXPECT_THAT(error_of<InternalError>([&] {
                 world.run(0, [&](NodeSegment&, Communicator& communicator, Stream& stream) {
                   communicator.all_reduce(stream, {outside.data(), DType::kF32, {2000}}, ReduceOp::kSum);
                   return true;
@@ -343,14 +344,14 @@ TEST(SegmentWorld, AnOperandOutsideTheSegmentFailsTheRankAndItsPeers) {
 TEST(SegmentWorld, IsNotAttachedToWhereNoneWasLaidOut) {
   NodeSegment segment = NodeSegment::create(kMegabyte, 2 * kMegabyte);
   SegmentMemory memory(segment);
-  EXPECT_THAT(message_of<InternalError>([&] { SharedWorld(segment.control(), 1.0, memory); }), HasSubstr("no world was laid out"));
+  EXPECT_THAT(error_of<InternalError>([&] { SharedWorld(segment.control(), 1.0, memory); }), HasSubstr("no world was laid out"));
 }
 
 TEST(DescriptorHandover, ServesOnlyThoseWhoKnowItsName) {
   DescriptorHandover one, other;
   EXPECT_NE(one.name(), other.name());
   EXPECT_EQ(one.name().size(), std::strlen("trident-") + 32);
-  EXPECT_THAT(message_of<CommunicationError>([] { receive_descriptor("trident-nobody", 1); }),
+  EXPECT_THAT(error_of<CommunicationError>([] { receive_descriptor("trident-nobody", 1); }),
               HasSubstr("first rank cannot be reached over a Unix socket: Connection refused"));
 }
 
@@ -358,13 +359,13 @@ TEST(DescriptorHandover, EndsWithItsObject) {
   std::optional<DescriptorHandover> handover(std::in_place);
   const std::string name = handover->name();
   handover.reset();
-  EXPECT_THAT(message_of<CommunicationError>([&] { receive_descriptor(name, 1); }), HasSubstr("cannot be reached"));
+  EXPECT_THAT(error_of<CommunicationError>([&] { receive_descriptor(name, 1); }), HasSubstr("cannot be reached"));
 }
 
 TEST(DescriptorHandover, SaysHowManyCame) {
   DescriptorHandover handover;
   ChildProcess one([&] { return bool(receive_descriptor(handover.name(), 10)); });
-  EXPECT_THAT(message_of<CommunicationError>([&] { handover.give(0, 2, 0.3); }),
+  EXPECT_THAT(error_of<CommunicationError>([&] { handover.give(0, 2, 0.3); }),
               HasSubstr("1 of this node's 2 other ranks came for the node's memory within 0.3 s"));
   EXPECT_TRUE(one.wait());
 }
@@ -380,7 +381,7 @@ TEST(DescriptorHandover, NoticesAGiverThatEnds) {
   });
   std::string name(40, ' ');
   ASSERT_EQ(read(channel[0], name.data(), name.size()), 40);
-  EXPECT_THAT(message_of<CommunicationError>([&] { receive_descriptor(name, 10); }), HasSubstr("this node's first rank"));
+  EXPECT_THAT(error_of<CommunicationError>([&] { receive_descriptor(name, 10); }), HasSubstr("this node's first rank"));
   EXPECT_TRUE(giver.wait());
 }
 
@@ -389,9 +390,9 @@ TEST(DescriptorHandover, RefusesOtherUsers) {
   DescriptorHandover handover;
   ChildProcess stranger([&] {
     if (setuid(65534) != 0) return false;
-    return message_of<CommunicationError>([&] { receive_descriptor(handover.name(), 10); }).find("runs as another user") != std::string::npos;
+    return error_of<CommunicationError>([&] { receive_descriptor(handover.name(), 10); }).find("runs as another user") != std::string::npos;
   });
-  EXPECT_THAT(message_of<CommunicationError>([&] { handover.give(0, 1, 0.5); }), HasSubstr("0 of this node's 1 other ranks"));
+  EXPECT_THAT(error_of<CommunicationError>([&] { handover.give(0, 1, 0.5); }), HasSubstr("0 of this node's 1 other ranks"));
   EXPECT_TRUE(stranger.wait());
 }
 
@@ -401,7 +402,7 @@ TEST(DescriptorHandover, SaysThatThereIsNoRoomForAReceiver) {
     const int next = dup(0);
     close(next);
     limit(RLIMIT_NOFILE, static_cast<rlim_t>(next));
-    return message_of<ConfigError>([&] { handover.give(0, 1, 10); }) ==
+    return error_of<ConfigError>([&] { handover.give(0, 1, 10); }) ==
            "this node's first rank has no room for the connection of another: Too many open files; raise ulimit -n";
   });
   ChildProcess receiver([&] { return bool(receive_descriptor(handover.name(), 10)); });
@@ -413,8 +414,8 @@ TEST(DescriptorHandover, SaysThatThereIsNoRoomForAReceiver) {
 TEST(DescriptorHandover, SaysThatTheSystemRefusesSockets) {
   ChildProcess child([] {
     limit(RLIMIT_NOFILE, 3);
-    const bool giver = message_of<ConfigError>([] { DescriptorHandover(); }).find("which this system refuses: Too many open files") != std::string::npos;
-    const bool receiver = message_of<CommunicationError>([] { receive_descriptor("trident-x", 1); }).find("Too many open files") != std::string::npos;
+    const bool giver = error_of<ConfigError>([] { DescriptorHandover(); }).find("which this system refuses: Too many open files") != std::string::npos;
+    const bool receiver = error_of<CommunicationError>([] { receive_descriptor("trident-x", 1); }).find("Too many open files") != std::string::npos;
     return giver && receiver;
   });
   EXPECT_TRUE(child.wait());

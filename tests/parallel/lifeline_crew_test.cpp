@@ -17,20 +17,10 @@
 #include "parallel/lifeline.h"
 #include "parallel/lifeline_dial.h"
 #include "parallel/shared_world.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const CommunicationError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 struct Crew {
   explicit Crew(int size, const std::function<void(LifelineOptions&)>& tune = {}) : woken(static_cast<std::size_t>(size)) {
@@ -61,7 +51,7 @@ struct Crew {
     std::vector<std::string> errors(lifelines.size());
     std::vector<std::thread> threads;
     for (std::size_t r = first; r < lifelines.size(); ++r)
-      threads.emplace_back([&, r] { errors[r] = error_of([&] { lifelines[r]->connect(cards()); }); });
+      threads.emplace_back([&, r] { errors[r] = error_of<CommunicationError>([&] { lifelines[r]->connect(cards()); }); });
     for (std::thread& thread : threads) thread.join();
     return errors;
   }
@@ -135,7 +125,7 @@ TEST(LifelineCrew, AJobOfOneNeedsNone) {
 TEST(LifelineCrew, RanksThatDoNotCallAreNamed) {
   Crew crew(5, [](LifelineOptions& options) { options.connect_seconds = 0.4; });
   const std::vector<std::string> cards = crew.cards();
-  EXPECT_EQ(error_of([&] { crew.lifelines[0]->connect(cards); }),
+  EXPECT_EQ(error_of<CommunicationError>([&] { crew.lifelines[0]->connect(cards); }),
             "lifeline: rank 0 waited 0.4 s on host h for the calls of ranks 1-4; look at what they printed, and let TCP connections between the job's "
             "hosts pass the firewall");
 }
@@ -209,7 +199,7 @@ TEST(LifelineCrew, StrangersAreIgnored) {
     }
   }
   LifelineHello mine, answer;
-  EXPECT_TRUE(contains(error_of([&] { dial_lifeline(card, 0, mine, 0.2, answer); }), "127.0.0.1: Connection refused"));
+  EXPECT_TRUE(contains(error_of<CommunicationError>([&] { dial_lifeline(card, 0, mine, 0.2, answer); }), "127.0.0.1: Connection refused"));
   for (const auto& lifeline : crew.lifelines) lifeline->goodbye();
 }
 

@@ -7,25 +7,14 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <memory>
 #include <thread>
 
 #include "core/check.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const CommunicationError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // Cards
 
@@ -47,7 +36,7 @@ TEST(LifelineCard, WhatIsNoneIsRefused) {
   for (const std::string& text : std::vector<std::string>{"", "trident-lifeline 2 " + token + " 99 h ::1", "trident-lifeline 1 " + token + " port h ::1",
                                   "trident-lifeline 1 " + token + " 99 h", "trident-lifeline 1 0011 99 h ::1",
                                   "trident-lifeline 1 zz112233445566778899aabbccddeeff 99 h ::1", "other 1 " + token + " 99 h ::1"}) {
-    EXPECT_EQ(error_of([&] { parse_lifeline_card(text); }),
+    EXPECT_EQ(error_of<CommunicationError>([&] { parse_lifeline_card(text); }),
               "lifeline: \"" + text + "\" is no contact card of this version; start the same build on all ranks");
   }
 }
@@ -173,7 +162,7 @@ std::string dial_error(const LifelineCard& card, double seconds) {
   LifelineHello mine, answer;
   mine.rank = 3;
   set_field(mine.host, "here");
-  return error_of([&] { dial_lifeline(card, 0, mine, seconds, answer); });
+  return error_of<CommunicationError>([&] { dial_lifeline(card, 0, mine, seconds, answer); });
 }
 
 TEST(LifelineDial, SaysWhatEveryAddressAnswered) {
@@ -235,7 +224,7 @@ TEST(LifelineLimits, OpenFilesAreRaisedOrRefused) {
   EXPECT_EQ(after.rlim_cur, std::min<rlim_t>(524, before.rlim_max));
   setrlimit(RLIMIT_NOFILE, &before);
   const auto too_many = static_cast<int>(std::min<rlim_t>(before.rlim_max, 2'000'000'000));
-  EXPECT_TRUE(contains(error_of([&] { make_room_for_descriptors(too_many); }), " are allowed; raise ulimit -Hn"));
+  EXPECT_TRUE(contains(error_of<CommunicationError>([&] { make_room_for_descriptors(too_many); }), " are allowed; raise ulimit -Hn"));
   setrlimit(RLIMIT_NOFILE, &before);
 }
 

@@ -8,13 +8,12 @@
 #include "core/check.h"
 #include "parallel/lifeline_judge.h"
 #include "tests/parallel/lifeline_ranks.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
 
 bool starts_with(const std::string& text, const std::string& start) { return text.starts_with(start); }
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 void pause_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 // Long enough for a heartbeat of everybody, with the status that bodies set at once.

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "parallel/message_communicator.h"
 #include "tests/parallel/node_ranks.h"
+#include "tests/support/error_text.h"
 
 namespace trident::conformance {
 namespace {
@@ -39,8 +40,6 @@ Failure run_failing(NodeLayout layout, double timeout, const std::function<void(
 }
 
 TensorView floats(std::vector<float>& x) { return {x.data(), DType::kF32, {static_cast<std::int64_t>(x.size())}}; }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 const std::vector<std::vector<int>> kLayouts = {{0, 1}, {0, 0, 1, 1}, {0, 0, 0, 1}};
 

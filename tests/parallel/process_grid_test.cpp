@@ -3,22 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <set>
 
 #include "core/check.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
-
-std::string config_error(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no ConfigError";
-}
 
 std::set<std::vector<int>> all_groups(const ProcessGrid& grid, const SubAxis& axis) {
   std::set<std::vector<int>> groups;
@@ -87,26 +78,26 @@ TEST(ProcessGrid, SubAxesFactorAnAxis) {
 }
 
 TEST(ProcessGrid, RefusesBadDegreesByKey) {
-  EXPECT_NE(config_error([] { ProcessGrid({.tensor = 0}); }).find("parallel.tensor = 0"), std::string::npos);
-  EXPECT_NE(config_error([] { ProcessGrid({.context = -1}); }).find("parallel.context = -1"), std::string::npos);
-  EXPECT_NE(config_error([] { ProcessGrid({.data = 0}); }).find("parallel.data = 0"), std::string::npos);
-  EXPECT_NE(config_error([] { ProcessGrid({.pipeline = 0}); }).find("parallel.pipeline = 0"), std::string::npos);
-  EXPECT_NE(config_error([] { ProcessGrid({.tensor = 1 << 20, .data = 1 << 20}); }).find("more than"), std::string::npos);
+  EXPECT_NE(error_of<ConfigError>([] { ProcessGrid({.tensor = 0}); }).find("parallel.tensor = 0"), std::string::npos);
+  EXPECT_NE(error_of<ConfigError>([] { ProcessGrid({.context = -1}); }).find("parallel.context = -1"), std::string::npos);
+  EXPECT_NE(error_of<ConfigError>([] { ProcessGrid({.data = 0}); }).find("parallel.data = 0"), std::string::npos);
+  EXPECT_NE(error_of<ConfigError>([] { ProcessGrid({.pipeline = 0}); }).find("parallel.pipeline = 0"), std::string::npos);
+  EXPECT_NE(error_of<ConfigError>([] { ProcessGrid({.tensor = 1 << 20, .data = 1 << 20}); }).find("more than"), std::string::npos);
 }
 
 TEST(ProcessGrid, RefusesBadOrders) {
   for (const char* order : {"", "tp", "tp-cp-dp", "tp-cp-dp-dp", "tp-cp-dp-pp-", "tp-cp-dp-pp-ep", "tp_cp_dp_pp", "tp-cp-ep-pp"})
-    EXPECT_NE(config_error([&] { ProcessGrid({}, order); }).find("parallel.order"), std::string::npos) << order;
+    EXPECT_NE(error_of<ConfigError>([&] { ProcessGrid({}, order); }).find("parallel.order"), std::string::npos) << order;
 }
 
 TEST(CheckWorldSize, NamesWhatWouldFit) {
   EXPECT_NO_THROW(check_world_size({.tensor = 4, .context = 1, .data = 2, .pipeline = 4}, 32));
-  const std::string data = config_error([] { check_world_size({.tensor = 4, .context = 1, .data = 2, .pipeline = 4}, 64); });
+  const std::string data = error_of<ConfigError>([] { check_world_size({.tensor = 4, .context = 1, .data = 2, .pipeline = 4}, 64); });
   EXPECT_EQ(data, "parallel = data 2 x pipeline 4 x tensor 4 x context 1: needs 32 ranks but 64 are running; start 32 ranks or set "
                   "parallel.data to 4");
-  const std::string model = config_error([] { check_world_size({.tensor = 4, .context = 1, .data = 2, .pipeline = 4}, 24); });
+  const std::string model = error_of<ConfigError>([] { check_world_size({.tensor = 4, .context = 1, .data = 2, .pipeline = 4}, 24); });
   EXPECT_NE(model.find("(now 16) dividing 24"), std::string::npos) << model;
-  EXPECT_NE(config_error([] { check_world_size({.data = 0}, 4); }).find("parallel.data = 0"), std::string::npos);
+  EXPECT_NE(error_of<ConfigError>([] { check_world_size({.data = 0}, 4); }).find("parallel.data = 0"), std::string::npos);
 }
 
 }  // namespace
