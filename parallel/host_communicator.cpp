@@ -6,73 +6,23 @@
 
 namespace trident {
 
-namespace {
-
-void check_dense(ConstTensorView view) {
-  TRIDENT_CHECK(view.where() != MemoryKind::kDevice, "device memory given to a communicator of host memory");
-  TRIDENT_CHECK(view.empty() || view.data() != nullptr, "a view of {} elements without memory", view.num_elements());
-}
-
-// `part` is exactly slice `rank` of `whole`, or does not touch it.
-void check_overlap(ConstTensorView whole, ConstTensorView part, int rank) {
-  const bool apart = part.data() + part.num_bytes() <= whole.data() || whole.data() + whole.num_bytes() <= part.data();
-  TRIDENT_CHECK(apart || part.empty() || part.data() == whole.data() + rank * part.num_bytes(),
-                "operands overlap elsewhere than in slice {}", rank);
-}
-
-void check_slices(ConstTensorView whole, ConstTensorView part, int ranks) {
-  check_dense(whole);
-  check_dense(part);
-  TRIDENT_CHECK(whole.dtype() == part.dtype() && whole.num_elements() == ranks * part.num_elements(),
-                "{}{} is not {} slices of {}{}", to_string(whole.dtype()), to_string(whole.shape()), ranks, to_string(part.dtype()),
-                to_string(part.shape()));
-}
-
-void check_reducible(DType dtype) {
-  TRIDENT_CHECK(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF64 || dtype == DType::kI64 || dtype == DType::kI32,
-                "{} cannot be reduced", to_string(dtype));
-}
-
-}  // namespace
-
 HostCommunicator::HostCommunicator(std::string name, int rank, int size, Progress& progress)
     : name_(std::move(name)), rank_(rank), size_(size), progress_(progress), batches_(kOperations) {
   TRIDENT_CHECK(rank >= 0 && rank < size, "rank {} of {}", rank, size);
   deferred_.reserve(kOperations);
 }
 
-void HostCommunicator::all_reduce(Stream& stream, TensorView inout, ReduceOp op) {
-  check_dense(inout);
-  check_reducible(inout.dtype());
-  collective(stream, {CommOperation::kAllReduce, op, inout, inout});
-}
+void HostCommunicator::all_reduce(Stream& stream, TensorView inout, ReduceOp op) { collective(stream, rules().all_reduce(inout, op)); }
 
 void HostCommunicator::reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op) {
-  check_slices(in, out, size());
-  check_overlap(in, out, rank());
-  check_reducible(in.dtype());
-  collective(stream, {CommOperation::kReduceScatter, op, out, in});
+  collective(stream, rules().reduce_scatter(out, in, op));
 }
 
-void HostCommunicator::all_gather(Stream& stream, TensorView out, ConstTensorView in) {
-  check_slices(out, in, size());
-  check_overlap(out, in, rank());
-  collective(stream, {CommOperation::kAllGather, ReduceOp::kSum, out, in});
-}
+void HostCommunicator::all_gather(Stream& stream, TensorView out, ConstTensorView in) { collective(stream, rules().all_gather(out, in)); }
 
-void HostCommunicator::broadcast(Stream& stream, TensorView inout, int root) {
-  check_dense(inout);
-  TRIDENT_CHECK(root >= 0 && root < size(), "root {} of {} ranks", root, size());
-  collective(stream, {CommOperation::kBroadcast, ReduceOp::kSum, inout, inout, root});
-}
+void HostCommunicator::broadcast(Stream& stream, TensorView inout, int root) { collective(stream, rules().broadcast(inout, root)); }
 
-void HostCommunicator::all_to_all(Stream& stream, TensorView out, ConstTensorView in) {
-  check_slices(in, out.flat().range(0, out.num_elements() / size()), size());
-  check_slices(out, in.flat().range(0, in.num_elements() / size()), size());
-  TRIDENT_CHECK(in.empty() || out.data() + out.num_bytes() <= in.data() || in.data() + in.num_bytes() <= out.data(),
-                "all_to_all in place");
-  collective(stream, {CommOperation::kAllToAll, ReduceOp::kSum, out, in});
-}
+void HostCommunicator::all_to_all(Stream& stream, TensorView out, ConstTensorView in) { collective(stream, rules().all_to_all(out, in)); }
 
 void HostCommunicator::collective(Stream& stream, const CollectiveCall& call) {
   CpuStream& cpu = admit(stream);
@@ -80,21 +30,15 @@ void HostCommunicator::collective(Stream& stream, const CollectiveCall& call) {
 }
 
 void HostCommunicator::send(Stream& stream, ConstTensorView data, int peer) {
-  check_dense(data);
-  check_peer(peer);
+  const CollectiveCall call = rules().send(data, peer);
   CpuStream& cpu = admit(stream);
-  submit(cpu, prepare_send(data, peer));
+  submit(cpu, prepare_send(call.in, peer));
 }
 
 void HostCommunicator::recv(Stream& stream, TensorView data, int peer) {
-  check_dense(data);
-  check_peer(peer);
+  const CollectiveCall call = rules().recv(data, peer);
   CpuStream& cpu = admit(stream);
-  submit(cpu, prepare_recv(data, peer));
-}
-
-void HostCommunicator::check_peer(int peer) const {
-  TRIDENT_CHECK(peer >= 0 && peer < size_ && peer != rank_, "peer {} of rank {} of {}", peer, rank_, size_);
+  submit(cpu, prepare_recv(call.out, peer));
 }
 
 CpuStream& HostCommunicator::admit(Stream& stream) const {

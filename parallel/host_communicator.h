@@ -6,19 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/collective_call.h"
 #include "parallel/communicator.h"
 #include "parallel/communicator_operation.h"
 
 namespace trident {
-
-// A call of a collective; `in` is for in-place operations the same memory as `out`.
-struct CollectiveCall {
-  CommOperation operation = CommOperation::kBarrier;
-  ReduceOp reduce = ReduceOp::kSum;
-  TensorView out{nullptr, DType::kU8, {0}};
-  ConstTensorView in{nullptr, DType::kU8, {0}};
-  int root = -1;  // within the group
-};
 
 class HostCommunicator : public Communicator {
  public:
@@ -55,7 +47,7 @@ class HostCommunicator : public Communicator {
 
  private:
   void collective(Stream& stream, const CollectiveCall& call);
-  void check_peer(int peer) const;
+  CallRules rules() const { return {rank_, size_}; }
   CpuStream& admit(Stream& stream) const;  // of an operation to be prepared
   void submit(CpuStream& stream, CommunicatorOperation& operation);
   void run_now(const CollectiveCall& call);

@@ -23,6 +23,8 @@ Progress::Progress(Doorbell& doorbell) : doorbell_(doorbell), naps_(kNoNaps) {}
 
 void Progress::add(CpuStream& stream) { streams_.push_back(&stream); }
 
+void Progress::remove(CpuStream& stream) { std::erase(streams_, &stream); }
+
 bool Progress::poll() {
   bool any = false;
   for (CpuStream* stream : streams_) any = stream->poll() || any;

@@ -38,6 +38,7 @@ class Progress {
   explicit Progress(Doorbell& doorbell);
 
   void add(CpuStream& stream);
+  void remove(CpuStream& stream);  // not from within poll()
   // One round over all streams; true if any operation completed.
   bool poll();
   // Polls and sleeps until `ready()`. `describe` names what is awaited, for the watchdog's message.
@@ -88,11 +89,14 @@ class CpuStream final : public Stream {
   enum class Mode : std::uint8_t { kImmediate, kQueue };  // immediate: enqueue() returns when the operation is complete
 
   CpuStream(std::string name, Mode mode, Progress& progress);
+  ~CpuStream() override { progress_.remove(*this); }
 
   // Hands over `operation` (not owned). kQueue: at most kCapacity operations wait at once; a full queue makes enqueue() wait.
   void enqueue(PendingOperation& operation);
   // Advances the operation at the head of the queue, and those behind it as long as heads complete; true if any completed.
   bool poll();
+  // What the operation at the head of the queue is doing.
+  std::string describe_head() const;
 
   std::string_view name() const override { return name_; }
   Event record() override;
@@ -113,7 +117,6 @@ class CpuStream final : public Stream {
   void push(Item item);
   void wait_until(FunctionRef<bool()> ready, FunctionRef<std::string()> describe);
   void log_done(const Item& item);
-  std::string describe_head() const;
 
   std::string name_;
   Mode mode_;
