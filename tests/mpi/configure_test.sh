@@ -11,7 +11,7 @@ configure() {
   rm -rf "$tree/build"
   "$cmake" -S "$repository/tests/mpi/configure" -B "$tree/build" -DREPOSITORY="$repository" "${@:3}" >"$tree/log" 2>&1 || status=$?
   # CMake breaks the lines of its errors.
-  if { ((status == 0)) && (($1 != 0)); } || { ((status != 0)) && (($1 == 0)); } || ! tr -s '\n ' ' ' <"$tree/log" | grep -qE "$2"; then
+  if { ((status == 0)) && (($1 != 0)); } || { ((status != 0)) && (($1 == 0)); } || ! grep -qE "$2" <<<"$(tr -s '\n ' ' ' <"$tree/log")"; then
     echo "${*:3}: status $status, expected $1 and \"$2\", said:"
     cat "$tree/log"
     exit 1

@@ -40,7 +40,7 @@ for r in 0 2; do said $r '76 rank 1 failed: a file is damaged$'; done
 
 job 3 is_late
 ((status != 0)) || fail "a rank was late and the job ended well"
-cat "$tree/out/0" "$tree/out/2" | grep -qE '^76 rank [02] waited [0-9.]+ s in all_reduce #2 over world: rank 1 has not arrived$' || fail "nobody named the late rank"
+grep -qE '^76 rank [02] waited [0-9.]+ s in all_reduce #2 over world: rank 1 has not arrived$' "$tree/out/0" "$tree/out/2" || fail "nobody named the late rank"
 said 1 '76 rank [02] waited'
 
 job 3 is_outside

@@ -34,6 +34,12 @@ run --print 12 ./program 'two words'
 expect_status 0
 grep -qE '^mpirun -np 12 --map-by :OVERSUBSCRIBE .*\./program two\\ words $' "$tree/log" || fail "expected the command"
 
+# A warning comes first, and much after it.
+fake "[host:1] unable to find network interfaces.\\nmpirun (Open MPI) 4.1.4\\n$(printf '%0100000d' 0)\\n"
+run 2 ./program
+expect_status 5
+expect 'argument: --oversubscribe'
+
 fake 'HYDRA build details:\n    Version: 4.0.2\n'
 run 2 ./program
 expect_status 69
