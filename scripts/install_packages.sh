@@ -24,8 +24,8 @@ if ((EUID != 0)); then
   as_root=(sudo)
 fi
 echo "installing ${missing[*]}"
-export DEBIAN_FRONTEND=noninteractive
-apt=("${as_root[@]}" apt-get -q -o Acquire::Retries=3 -o Dpkg::Use-Pty=0)
+# sudo hands no environment on.
+apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o Dpkg::Use-Pty=0)
 # Old package lists may do as well; if they do not, the installation says so.
 "${apt[@]}" update || echo "install_packages.sh: package lists could not be refreshed" >&2
 "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
