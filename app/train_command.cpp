@@ -25,11 +25,7 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
     throw ConfigError(fmt::format("trident train: --print-config={}: must be json or origins", print_config));
 
   OptionValues values;
-  const auto read_config = [&] {
-    values.take_file(read_json_file(file), file);
-    for (const std::string& setting : settings) values.take_setting(setting);
-    return make_train_config(values);
-  };
+  const auto read_config = [&] { return load_train_config(file, settings, values); };
   if (print_config.empty()) return context.run_training(read_config);
   const TrainConfig config = read_config();
   if (print_config == "json") context.out << to_json_text(to_json(config), 2) << '\n';

@@ -102,18 +102,23 @@ TrainConfig make_train_config(const OptionValues& values) {
   return config;
 }
 
-TrainConfig parse_train_config(std::string_view text, std::string_view source, const std::vector<std::string>& settings) {
-  OptionValues values;
-  values.take_file(parse_json(text, source), source);
+namespace {
+
+TrainConfig configuration_of(const JsonValue& file, std::string_view source, const std::vector<std::string>& settings, OptionValues& values) {
+  values.take_file(file, source);
   for (const std::string& setting : settings) values.take_setting(setting);
   return make_train_config(values);
 }
 
-TrainConfig load_train_config(const std::string& file, const std::vector<std::string>& settings) {
+}  // namespace
+
+TrainConfig load_train_config(const std::string& file, const std::vector<std::string>& settings, OptionValues& values) {
+  return configuration_of(read_json_file(file), file, settings, values);
+}
+
+TrainConfig parse_train_config(std::string_view text, std::string_view source, const std::vector<std::string>& settings) {
   OptionValues values;
-  values.take_file(read_json_file(file), file);
-  for (const std::string& setting : settings) values.take_setting(setting);
-  return make_train_config(values);
+  return configuration_of(parse_json(text, source), source, settings, values);
 }
 
 void validate(const TrainConfig& c) {

@@ -143,8 +143,9 @@ struct TrainConfig {
 // The configuration that complete values stand for; validated. Throws ConfigError.
 TrainConfig make_train_config(const OptionValues& values);
 
-// Reads a file and then --set arguments, in order, a later one winning. Throws ConfigError naming file and line.
-TrainConfig load_train_config(const std::string& file, const std::vector<std::string>& settings = {});
+// Reads a file and then --set arguments, in order, a later one winning, into `values`, which know where each comes from. Throws
+// ConfigError naming file and line.
+TrainConfig load_train_config(const std::string& file, const std::vector<std::string>& settings, OptionValues& values);
 // The same from text; `source` stands for the file's name.
 TrainConfig parse_train_config(std::string_view text, std::string_view source, const std::vector<std::string>& settings = {});
 

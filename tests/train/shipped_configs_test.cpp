@@ -70,6 +70,11 @@ double memory_promised(const std::string& machine, int world) {
   return std::stod(found[1]) * 1e9 / (each ? 1 : world);
 }
 
+TrainConfig shipped(const std::string& name) {
+  OptionValues values;
+  return load_train_config((kFolder / name).string(), {}, values);
+}
+
 class ShippedConfig : public testing::TestWithParam<std::string> {};
 
 TEST_P(ShippedConfig, IsWhatItsCommentSays) {
@@ -80,7 +85,7 @@ TEST_P(ShippedConfig, IsWhatItsCommentSays) {
   EXPECT_NE(said(text, "For"), "") << "the file begins with a comment: For:, Machine:, Run:";
   EXPECT_TRUE(run.ends_with("trident train --config configs/" + GetParam())) << run;
 
-  const TrainConfig config = load_train_config((kFolder / GetParam()).string());
+  const TrainConfig config = shipped(GetParam());
   const ModelConfig model = resolve_model(config);
   const RunPlan plan = make_run_plan(config, model, ranks_started(run), {true, "a test", std::int64_t{1} << 40});
   EXPECT_EQ(plan.world_size(), expected.world);
@@ -106,7 +111,7 @@ TEST(ShippedConfigs, NoneIsMissing) {
 TEST(ShippedConfigs, OnePerZeroPreset) {
   std::string rest;
   for (const std::string_view preset : find_option("parallel.zero")->choices) {
-    const TrainConfig config = load_train_config((kFolder / fmt::format("zero_{}.json", preset)).string());
+    const TrainConfig config = shipped(fmt::format("zero_{}.json", preset));
     EXPECT_EQ(to_string(config.parallel.zero), preset);
     JsonValue others = to_json(config);  // all else is the same in all of them
     others.find("parallel")->set("zero", {});
