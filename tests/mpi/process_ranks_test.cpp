@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "data/indexed_dataset_writer.h"
 #include "tests/app/program.h"
 
 namespace trident {
@@ -117,16 +118,37 @@ TEST_F(ProcessStart, AnErrorOfOneRankNamesIt) {
   expect_said_once(launch(2, {"parallel=2DP x 1PP x 1TP"}, program), 64, {"trident: rank 1 (", "gone.json"});
 }
 
+// Runs in the test's folder, rank 1 in "other" within it.
+std::string ranks_apart(const std::string& folder) {
+  return "#!/bin/sh\ncd " + folder + "; if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then cd other; fi\nexec " TRIDENT_BINARY " \"$@\"\n";
+}
+
 TEST_F(ProcessStart, DataThatDiffersIsNamed) {
   std::filesystem::create_directory(place_ / "other");
   for (const char* ending : {".bin", ".idx"}) {
     std::filesystem::create_symlink(place_ / (std::string("text") + ending), place_ / (std::string("data") + ending));
     std::filesystem::create_symlink(place_ / (std::string("valid") + ending), place_ / (std::string("other/data") + ending));
   }
-  const std::string program = executable("elsewhere.sh", "#!/bin/sh\ncd " + place_ / "." + "; if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then cd other; fi\n"
-                                                         "exec " TRIDENT_BINARY " \"$@\"\n");
+  const std::string program = executable("elsewhere.sh", ranks_apart(place_ / "."));
   expect_said_once(launch(2, {"parallel=2DP x 1PP x 1TP", "data.train=[{\"path\":\"data\"}]", "data.valid=null"}, program), 65,
                    {"the training data differs", "rank 1 ("});
+}
+
+// Found when the data are compared, by a rank that the others must not wait for.
+TEST_F(ProcessStart, DataThatOneRankCannotUseNamesIt) {
+  std::filesystem::create_directory(place_ / "other");
+  const std::vector<std::int32_t> ids(4000, 7);
+  for (const char* name : {"data", "other/data"}) {
+    IndexedDatasetWriter writer(place_ / name, 100'000);  // four bytes a token, of which some stand for none
+    writer.add_document(ids);
+    writer.finish();
+  }
+  std::fstream file(place_ / "other/data.bin", std::ios::in | std::ios::out | std::ios::binary);
+  file.write("\xff\xff\xff\xff", 4);
+  file.close();
+  const std::string program = executable("elsewhere.sh", ranks_apart(place_ / "."));
+  expect_said_once(launch(2, {"parallel=2DP x 1PP x 1TP", "data.train=[{\"path\":\"data\"}]", "data.valid=null"}, program), 65,
+                   {"trident: rank 1 (", "token 0 has id -1"});
 }
 
 TEST_F(ProcessStart, AnotherBuildIsNamed) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,7 +18,9 @@
 #include "parallel/lifeline.h"
 #include "parallel/lifeline_dial.h"
 #include "parallel/shared_world.h"
+#include "tests/mpi/child_process.h"
 #include "tests/support/error_text.h"
+#include "tests/support/no_threads.h"
 
 namespace trident {
 namespace {
@@ -265,6 +268,39 @@ TEST(LifelineDeputy, SitsOnAnotherNodeWhereThereIsOne) {
   EXPECT_EQ(lifeline_deputy({0, 0, 0}), 1);
   EXPECT_EQ(lifeline_deputy({0, 0, 1, 1}), 2);
   EXPECT_EQ(lifeline_deputy({0, 1, 0, 1}), 1);
+}
+
+// What the system refuses
+
+LifelineOptions of_the_hub() {
+  LifelineOptions options;
+  options.size = 2;
+  options.host = "h";
+  return options;
+}
+
+TEST(Lifeline, WithoutDescriptorsSaysSo) {
+  ChildProcess child([] {
+    const int next = dup(0);
+    close(next);
+    const rlimit most{static_cast<rlim_t>(next), static_cast<rlim_t>(next)};
+    if (setrlimit(RLIMIT_NOFILE, &most) != 0) return false;
+    return error_of<CommunicationError>([] { Lifeline lifeline(of_the_hub()); }) == "lifeline: Too many open files; raise ulimit -n";
+  });
+  EXPECT_TRUE(child.wait());
+}
+
+TEST(Lifeline, WithoutAThreadSaysSoAndBlocksNoSignals) {
+  ChildProcess probe(forbid_threads);
+  if (!probe.wait()) GTEST_SKIP() << "this system does not limit threads";
+  ChildProcess child([] {
+    forbid_threads();
+    const std::string text = error_of<CommunicationError>([] { Lifeline lifeline(of_the_hub()); });
+    sigset_t blocked;
+    pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    return text.starts_with("lifeline: rank 0 got no thread: ") && text.ends_with("; raise ulimit -u") && sigismember(&blocked, SIGTERM) == 0;
+  });
+  EXPECT_TRUE(child.wait());
 }
 
 }  // namespace

@@ -10,6 +10,9 @@
 #include <thread>
 
 #include "core/check.h"
+#include "tests/mpi/child_process.h"
+#include "tests/support/error_text.h"
+#include "tests/support/no_threads.h"
 
 namespace trident {
 namespace {
@@ -167,6 +170,21 @@ TEST(StopRequest, ExitCodesAndNames) {
   EXPECT_EQ(signal_name(SIGUSR1), "SIGUSR1");
   EXPECT_EQ(signal_name(SIGTERM), "SIGTERM");
   EXPECT_EQ(signal_name(40), "signal 40");
+}
+
+TEST(StopRequest, WithoutAThreadSaysSoAndLeavesAllAsItWas) {
+  ChildProcess probe(forbid_threads);
+  if (!probe.wait()) GTEST_SKIP() << "this system does not limit threads";
+  ChildProcess child([] {
+    const auto before = action_of(SIGTERM).sa_handler;
+    forbid_threads();
+    for (int i = 0; i < 2; ++i) {  // the second is not refused as a second one
+      const std::string text = error_of<ConfigError>([] { StopRequest(); });
+      if (!text.starts_with("no thread for signals: ") || !text.ends_with("; raise ulimit -u")) throw std::runtime_error(text);
+    }
+    return action_of(SIGTERM).sa_handler == before && !is_blocked(SIGTERM);
+  });
+  EXPECT_TRUE(child.wait());
 }
 
 }  // namespace
