@@ -29,6 +29,9 @@ class HostCommunicator : public Communicator {
   void group_cancel() noexcept final;
   void barrier() final;
 
+  // What messages to users call rank `rank` of this group.
+  virtual int world_rank_of(int rank) const = 0;
+
  protected:
   // Operations of each kind that a communicator keeps; issuing more waits for the oldest.
   static constexpr std::size_t kOperations = CpuStream::kCapacity;

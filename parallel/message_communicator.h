@@ -26,6 +26,7 @@ class MessageCommunicator final : public HostCommunicator {
   // Reaches the ranks of this node; who watches over the job tells the other nodes.
   void abort(std::string_view reason) override { group_.end().node->fail(reason); }
   void set_checks(CollectiveChecks checks) override { group_.checks = checks; }
+  int world_rank_of(int rank) const override { return group_.world_rank_of(rank); }
 
  private:
   CommunicatorOperation& prepare(const CollectiveCall& call) override;

@@ -39,6 +39,7 @@ class NodeCommunicator final : public HostCommunicator {
     group_.local.checks = group_.across.checks = checks;
     if (group_.rail) group_.rail->checks = checks;
   }
+  int world_rank_of(int rank) const override { return group_.across.world_rank_of(rank); }
 
  private:
   CommunicatorOperation& prepare(const CollectiveCall& call) override;

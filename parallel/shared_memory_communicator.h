@@ -28,6 +28,7 @@ class SharedMemoryCommunicator final : public HostCommunicator {
   std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
   void abort(std::string_view reason) override { group_.world->fail(reason); }
   void set_checks(CollectiveChecks checks) override { group_.checks = checks; }
+  int world_rank_of(int rank) const override { return group_.world_rank_of(rank); }
 
  private:
   CommunicatorOperation& prepare(const CollectiveCall& call) override;

@@ -36,6 +36,15 @@ void Progress::set_idle_hook(IdleHook hook) { on_idle_ = std::move(hook); }
 void Progress::set_wait_observer(IdleHook observer) { on_wait_ = std::move(observer); }
 
 void Progress::wait_until(FunctionRef<bool()> ready, FunctionRef<std::string()> describe) {
+  try {
+    wait(ready, describe);
+  } catch (...) {
+    for (GiveUpListener* listener : listeners_) listener->on_give_up();
+    throw;
+  }
+}
+
+void Progress::wait(FunctionRef<bool()> ready, FunctionRef<std::string()> describe) {
   double now = 0, waiting_since = -1, next_report = 0, nap = naps_.first;  // since: the first look in vain after the last progress
   const auto end_wait = [&] {
     if (waiting_since >= 0) waited_ += now - waiting_since;

@@ -31,6 +31,15 @@ class PendingOperation {
 
 class CpuStream;
 
+// Who must act at once when a rank gives up waiting, before what the exception unwinds is freed.
+class GiveUpListener {
+ public:
+  virtual void on_give_up() noexcept = 0;
+
+ protected:
+  ~GiveUpListener() = default;
+};
+
 // All queue streams of one rank, and how that rank waits.
 class Progress {
  public:
@@ -42,8 +51,10 @@ class Progress {
   // One round over all streams; true if any operation completed.
   bool poll();
   // Polls and sleeps until `ready()`. `describe` names what is awaited, for the watchdog's message.
-  // Not called again after it returned true. Throws what polled operations and the idle hook throw.
+  // Not called again after it returned true. Throws what polled operations and the idle hook throw, after the listeners were told.
   void wait_until(FunctionRef<bool()> ready, FunctionRef<std::string()> describe);
+  void add(GiveUpListener& listener) { listeners_.push_back(&listener); }
+  void remove(GiveUpListener& listener) { std::erase(listeners_, &listener); }
   // Called about every 0.1 s of fruitless waiting with the seconds since the last progress and a description of what is awaited; throws
   // CommunicationError to give up (peer failed, time-out). Set by the communicator that owns the world.
   using IdleHook = std::function<void(double seconds_waited, FunctionRef<std::string()> describe)>;
@@ -73,10 +84,13 @@ class Progress {
   OperationLog* log() const { return log_; }
 
  private:
+  void wait(FunctionRef<bool()> ready, FunctionRef<std::string()> describe);
+
   Doorbell& doorbell_;
   double waited_ = 0;
   OperationLog* log_ = nullptr;
   std::vector<CpuStream*> streams_;
+  std::vector<GiveUpListener*> listeners_;
   IdleHook on_idle_, on_wait_;
   Naps naps_;
   std::function<void()> before_nap_;
