@@ -7,6 +7,7 @@
 //   is_outside   gives an operand that its peers cannot reach
 //   leaves       ends without finish(), while the others finish
 //   is_limited   may not map the segment
+//   is_apart     counts as of rank 0's node, as all pairs are told to, and is on another machine (run by tests/nodes)
 //   nothing      all is well
 //   lives        all ranks meet in barriers until they are killed; FOLDER/<rank> is their process id
 #include <fmt/core.h>
@@ -82,6 +83,7 @@ void work(ProcessWorld& world, const std::string& folder, const std::string& wha
 Outcome run(const std::string& folder, const std::string& what, int& rank, int& size) {
   ProcessWorldOptions options;
   options.timeout_seconds = what == "is_late" ? 1.5 : 30;
+  if (what == "is_apart") options.ranks_per_node = 2;
   // As the launcher says it: what is wrong may come before the rank can ask MPI.
   const char* const launched = std::getenv("OMPI_COMM_WORLD_RANK");
   const char* const ranks = std::getenv("OMPI_COMM_WORLD_SIZE");

@@ -2,6 +2,7 @@
 // truly: the nodes' interfaces count the same bytes.
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <sstream>
@@ -137,6 +138,15 @@ TEST_F(Nodes, TensorGroupThatSpansNodesIsNamed) {
   expect_same_training(run, alone({"run.steps=3"}));
   const std::string& err = run.outcome.err;
   for (const char* part : {kSpans, "2 (n1)", "3 (n2)"}) EXPECT_NE(err.find(part), std::string::npos) << "no \"" << part << "\" in: " << err;
+}
+
+// Tests pretend nodes on one machine (ranks_per_node), and not across machines.
+TEST_F(Nodes, RanksOfTwoMachinesAreNotTakenForOneNode) {
+  std::filesystem::create_directory(place_ / "ended");
+  const ProgramOutcome outcome = run_command({kNodes, "--slots", "1", "2", "mpirun", FAILING_RANK, place_ / "ended", "is_apart"});
+  EXPECT_EQ(outcome.exit_code, 64) << outcome.out << outcome.err;
+  for (const char* rank : {"ended/0", "ended/1"})
+    EXPECT_EQ(read_file(place_ / rank), "64 ranks_per_node = 2: ranks 0..1 do not run on one machine\n");
 }
 
 TEST_F(Nodes, SrunStartsRanks) {
