@@ -19,7 +19,7 @@ constexpr Progress::Naps kNoNaps = {kIdleSeconds, kIdleSeconds, kIdleSeconds};  
 
 }  // namespace
 
-Progress::Progress(Doorbell& doorbell) : doorbell_(doorbell), naps_(kNoNaps) {}
+Progress::Progress(Doorbell& doorbell) : doorbell_(doorbell), naps_(kNoNaps), nap_limit_(kIdleSeconds) {}
 
 void Progress::add(CpuStream& stream) { streams_.push_back(&stream); }
 
@@ -77,14 +77,14 @@ void Progress::wait(FunctionRef<bool()> ready, FunctionRef<std::string()> descri
       if (on_idle_) on_idle_(now - waiting_since, describe);
     }
     if (before_nap_) before_nap_();
-    nap = std::min(nap, awaiting_ > 0 ? naps_.awaiting : naps_.idle);
+    nap = std::min({nap, awaiting_ > 0 ? naps_.awaiting : naps_.idle, nap_limit_});
     doorbell_.wait(seen, std::min(nap, next_report - now));
     nap *= 2;
   }
 }
 
-CpuStream::CpuStream(std::string name, Mode mode, Progress& progress)
-    : name_(std::move(name)), mode_(mode), progress_(progress), ring_(kCapacity) {
+CpuStream::CpuStream(std::string name, Mode mode, Progress& progress, const Stream* logged_as)
+    : name_(std::move(name)), mode_(mode), progress_(progress), logged_as_(logged_as != nullptr ? logged_as : this), ring_(kCapacity) {
   progress_.add(*this);
 }
 
@@ -148,7 +148,7 @@ void CpuStream::wait_host(std::uint64_t ticket) {
   if (is_done(ticket)) return;
   const double start = progress_.log() != nullptr ? monotonic_seconds() : 0;
   wait_until([&] { return is_done(ticket); }, [&] { return describe_head(); });
-  if (progress_.log() != nullptr) progress_.log()->add({OperationRecord::Kind::kWait, this, start, start, monotonic_seconds()});
+  if (progress_.log() != nullptr) progress_.log()->add({OperationRecord::Kind::kWait, logged_as_, start, start, monotonic_seconds()});
 }
 
 void CpuStream::wait_until(FunctionRef<bool()> ready, FunctionRef<std::string()> describe) {
@@ -160,7 +160,7 @@ void CpuStream::wait_until(FunctionRef<bool()> ready, FunctionRef<std::string()>
 // Items of a stream follow each other, so a record begins where the one before it ended, or when it was issued.
 void CpuStream::log_done(const Item& item) {
   const double end = monotonic_seconds();
-  if (item.operation != nullptr) progress_.log()->add({OperationRecord::Kind::kOperation, this, item.issued, std::max(item.issued, last_end_), end});
+  if (item.operation != nullptr) progress_.log()->add({OperationRecord::Kind::kOperation, logged_as_, item.issued, std::max(item.issued, last_end_), end});
   last_end_ = end;
 }
 

@@ -5,6 +5,7 @@
 // issues the operations of each communicator in the same order.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -72,6 +73,8 @@ class Progress {
     naps_ = naps;
     before_nap_ = std::move(before);
   }
+  // Sleeps are never longer than this from now on: something is awaited of which nobody is told.
+  void limit_naps(double seconds) { nap_limit_ = std::min(nap_limit_, seconds); }
   // Counts operations that await messages.
   void expect_messages(int change) { awaiting_ += change; }
   // A part of an operation is done: looking again soon is worth while.
@@ -93,6 +96,7 @@ class Progress {
   std::vector<GiveUpListener*> listeners_;
   IdleHook on_idle_, on_wait_;
   Naps naps_;
+  double nap_limit_;
   std::function<void()> before_nap_;
   int awaiting_ = 0;
   bool advanced_ = false;
@@ -102,7 +106,8 @@ class CpuStream final : public Stream {
  public:
   enum class Mode : std::uint8_t { kImmediate, kQueue };  // immediate: enqueue() returns when the operation is complete
 
-  CpuStream(std::string name, Mode mode, Progress& progress);
+  // Records of the log name `logged_as`, for a stream that is part of another; null: this stream.
+  CpuStream(std::string name, Mode mode, Progress& progress, const Stream* logged_as = nullptr);
   ~CpuStream() override { progress_.remove(*this); }
 
   // Hands over `operation` (not owned). kQueue: at most kCapacity operations wait at once; a full queue makes enqueue() wait.
@@ -135,6 +140,7 @@ class CpuStream final : public Stream {
   std::string name_;
   Mode mode_;
   Progress& progress_;
+  const Stream* logged_as_;
   std::vector<Item> ring_;               // capacity kCapacity, allocated once
   std::uint64_t issued_ = 0, done_ = 0;  // tickets
   double waited_ = 0, last_end_ = 0;     // last_end_: of the item recorded last

@@ -1,0 +1,15 @@
+// Running a kernel on the CPU; how its launch got there is runtime.h's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "tests/cuda/simulated/runtime.h"
+#include "tests/cuda/simulated/simt.h"
+
+namespace trident::simulated {
+
+// Runs all blocks, one after another, under the simulation's lock. Aborts at misuse that a card would not survive either.
+void run_kernel(const KernelLaunch& launch, const std::function<void()>& body, FiberOrder fiber_order, std::uint64_t seed);
+
+}  // namespace trident::simulated

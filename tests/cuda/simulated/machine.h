@@ -1,0 +1,128 @@
+// The state of the simulated CUDA, for the files that implement its functions. Everything is guarded by one lock, which Call holds.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tests/cuda/simulated/runtime.h"
+
+namespace trident::simulated {
+
+// What an event stands for since it was recorded.
+struct Record {
+  bool done = false;
+  double seconds = 0;
+};
+
+struct Item {
+  std::string what;
+  std::function<bool()> ready;  // none: at once
+  std::function<void()> run;
+};
+
+}  // namespace trident::simulated
+
+struct CUstream_st {
+  int device = 0;
+  int priority = 0;
+  unsigned flags = 0;
+  unsigned long long id = 0;
+  bool destroyed = false;  // goes when its work is done
+  std::deque<trident::simulated::Item> items;
+  std::uint64_t enqueued = 0, done = 0;
+};
+
+struct CUevent_st {
+  int device = 0;
+  unsigned flags = 0;
+  std::shared_ptr<trident::simulated::Record> latest;
+};
+
+namespace trident::simulated {
+
+struct Allocation {
+  enum class Kind : std::uint8_t { kDevice, kPinned, kRegistered } kind = Kind::kDevice;
+  int device = 0;
+  std::size_t bytes = 0;
+  std::byte* mapping = nullptr;
+  std::size_t mapping_bytes = 0;
+};
+
+// Where a stream stood.
+struct StreamPoint {
+  CUstream_st* stream;
+  std::uint64_t ticket;
+};
+
+class Machine {
+ public:
+  static Machine& instance();
+
+  std::recursive_mutex mutex;
+  Settings settings;
+  std::map<std::uintptr_t, Allocation> allocations;  // by first byte
+  std::vector<std::unique_ptr<CUstream_st>> streams;
+  std::unordered_map<CUevent_st*, std::unique_ptr<CUevent_st>> events;
+  std::unordered_map<int, cudaError_t> failed_devices;
+  std::unordered_map<const void*, int> shared_limits;  // of kernels, by cudaFuncSetAttribute
+  std::minstd_rand random;
+
+  // ---- failures to inject
+  struct Injection {
+    std::string name;
+    int error;
+    int skip;
+  };
+  std::vector<Injection> injections;
+
+  // ---- memory
+  const Allocation* find(const void* data, std::size_t bytes) const;
+  std::size_t used(int device) const;
+  void* allocate(Allocation::Kind kind, int device, std::size_t bytes);
+  bool release(void* data, Allocation::Kind kind);
+
+  // ---- streams
+  // The stream with this handle; nullptr if there is none. The null handle is the current device's default stream.
+  CUstream_st* find(cudaStream_t handle);
+  CUstream_st* create_stream(int device, unsigned flags, int priority);
+  void push(CUstream_st& stream, Item item);
+  // Runs one item; false if none can. `target`: the stream that is waited for, if any.
+  bool run_one(const CUstream_st* target);
+  // Runs items, and sleeps while none can run, until `points` are passed.
+  void wait_for(const std::vector<StreamPoint>& points);
+  void wait_for(const std::function<bool()>& done, const CUstream_st* target);
+  // A bounded and random amount of progress.
+  void run_some();
+  std::vector<StreamPoint> points_of_device(int device) const;
+  void notify() { changed_.notify_all(); }
+
+ private:
+  Machine() = default;
+  void run_head(CUstream_st& stream);
+  void fail_device(int device, cudaError_t error);
+  void forget_finished();
+  [[noreturn]] void give_up() const;
+
+  std::condition_variable_any changed_;
+  unsigned long long next_stream_ = 1;
+};
+
+// ---- for the functions of the API
+// Runs `body` as the function called `name` unless a failure is due; keeps the error for cudaGetLastError.
+cudaError_t api_call(const char* name, const std::function<cudaError_t()>& body);
+// The same for functions that also work without devices or after a device failed.
+cudaError_t plain_call(const char* name, const std::function<cudaError_t()>& body);
+cudaError_t take_last_error();
+cudaError_t peek_last_error();
+void set_current_device(int device);
+double simulated_seconds();
+
+}  // namespace trident::simulated

@@ -1,0 +1,180 @@
+// Memory of the simulated devices, and pinned memory of the host.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tests/cuda/simulated/machine.h"
+#include "tests/cuda/simulated/poison.h"
+
+namespace trident::simulated {
+
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kFillAtMost = std::size_t{256} << 20;  // larger memory is not touched before it is used
+constexpr int kGarbage = 0xFF;                               // not a number, or -1
+
+std::size_t round_to(std::size_t bytes, std::size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
+
+}  // namespace
+
+const Allocation* Machine::find(const void* data, std::size_t bytes) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  auto after = allocations.upper_bound(address);
+  if (after == allocations.begin()) return nullptr;
+  const auto& [start, allocation] = *--after;
+  return address + bytes <= start + allocation.bytes && address >= start ? &allocation : nullptr;
+}
+
+std::size_t Machine::used(int device) const {
+  std::size_t bytes = settings.used_bytes;
+  for (const auto& [start, allocation] : allocations)
+    if (allocation.kind == Allocation::Kind::kDevice && allocation.device == device) bytes += round_to(allocation.bytes, kAlignment);
+  return bytes;
+}
+
+// Between two pages that cannot be touched, as near to the second as the alignment allows.
+void* Machine::allocate(Allocation::Kind kind, int device, std::size_t bytes) {
+  const std::size_t aligned = round_to(std::max<std::size_t>(bytes, 1), kAlignment), pages = round_to(aligned, kPage);
+  if (kind == Allocation::Kind::kDevice && used(device) + aligned > settings.total_bytes) return nullptr;
+  void* mapped = mmap(nullptr, pages + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* const mapping = static_cast<std::byte*>(mapped);
+  if (mprotect(mapping + kPage, pages, PROT_READ | PROT_WRITE) != 0) return nullptr;
+  std::byte* const start = mapping + kPage + pages - aligned;
+  if (aligned <= kFillAtMost) std::memset(start, kGarbage, aligned);
+  poison(start + bytes, aligned - bytes);
+  poison(mapping + kPage, pages - aligned);
+  allocations[reinterpret_cast<std::uintptr_t>(start)] = {kind, device, bytes, mapping, pages + 2 * kPage};
+  return start;
+}
+
+// The addresses stay reserved, so that whoever still uses them is found out.
+bool Machine::release(void* data, Allocation::Kind kind) {
+  const auto found = allocations.find(reinterpret_cast<std::uintptr_t>(data));
+  if (found == allocations.end() || found->second.kind != kind) return false;
+  const Allocation allocation = found->second;
+  if (kind == Allocation::Kind::kDevice) {
+    wait_for(points_of_device(allocation.device));
+  } else {
+    for (int device = 0; device < settings.devices; ++device) wait_for(points_of_device(device));
+  }
+  allocations.erase(reinterpret_cast<std::uintptr_t>(data));
+  if (kind != Allocation::Kind::kRegistered)
+    mmap(allocation.mapping, allocation.mapping_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  return true;
+}
+
+bool is_device_memory(const void* data, std::size_t bytes) {
+  const Call call;
+  const Allocation* const found = Machine::instance().find(data, bytes);
+  return found != nullptr && found->kind == Allocation::Kind::kDevice;
+}
+
+std::optional<int> memory_device(const void* data) {
+  const Call call;
+  const Allocation* const found = Machine::instance().find(data, 0);
+  return found != nullptr && found->kind == Allocation::Kind::kDevice ? std::optional<int>(found->device) : std::nullopt;
+}
+
+bool is_reachable(const void* data, std::size_t bytes) {
+  const Call call;
+  return Machine::instance().find(data, bytes) != nullptr;
+}
+
+void* allocate_device_memory(int device, std::size_t bytes) {
+  const Call call;
+  return Machine::instance().allocate(Allocation::Kind::kDevice, device, bytes);
+}
+
+bool free_device_memory(void* data) {
+  const Call call;
+  return Machine::instance().release(data, Allocation::Kind::kDevice);
+}
+
+}  // namespace trident::simulated
+
+using namespace trident::simulated;
+
+cudaError_t cudaMalloc(void** data, size_t bytes) {
+  return api_call("cudaMalloc", [&] {
+    *data = nullptr;
+    if (bytes == 0) return cudaSuccess;
+    *data = Machine::instance().allocate(Allocation::Kind::kDevice, current_device(), bytes);
+    return *data != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
+  });
+}
+
+cudaError_t cudaFree(void* data) {
+  return api_call("cudaFree", [&] {
+    return data == nullptr || Machine::instance().release(data, Allocation::Kind::kDevice) ? cudaSuccess : cudaErrorInvalidValue;
+  });
+}
+
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
+  return api_call("cudaHostAlloc", [&] {
+    *data = Machine::instance().allocate(Allocation::Kind::kPinned, current_device(), bytes);
+    return *data != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
+  });
+}
+
+cudaError_t cudaMallocHost(void** data, size_t bytes) { return cudaHostAlloc(data, bytes, cudaHostAllocDefault); }
+
+cudaError_t cudaFreeHost(void* data) {
+  return api_call("cudaFreeHost", [&] {
+    return data == nullptr || Machine::instance().release(data, Allocation::Kind::kPinned) ? cudaSuccess : cudaErrorInvalidValue;
+  });
+}
+
+cudaError_t cudaHostRegister(void* data, size_t bytes, unsigned) {
+  return api_call("cudaHostRegister", [&] {
+    Machine& machine = Machine::instance();
+    if (data == nullptr || bytes == 0) return cudaErrorInvalidValue;
+    if (machine.find(data, 0) != nullptr || machine.find(static_cast<std::byte*>(data) + bytes - 1, 0) != nullptr) return cudaErrorHostMemoryAlreadyRegistered;
+    machine.allocations[reinterpret_cast<std::uintptr_t>(data)] = {Allocation::Kind::kRegistered, current_device(), bytes, nullptr, 0};
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaHostUnregister(void* data) {
+  return api_call("cudaHostUnregister", [&] {
+    return Machine::instance().release(data, Allocation::Kind::kRegistered) ? cudaSuccess : cudaErrorHostMemoryNotRegistered;
+  });
+}
+
+cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
+  return api_call("cudaHostGetDevicePointer", [&] {
+    const Allocation* const found = Machine::instance().find(host, 0);
+    if (found == nullptr || found->kind == Allocation::Kind::kDevice) return cudaErrorInvalidValue;
+    *device = host;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  return api_call("cudaMemGetInfo", [&] {
+    const Machine& machine = Machine::instance();
+    *total = machine.settings.total_bytes;
+    *free = *total - std::min(*total, machine.used(current_device()));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data) {
+  return api_call("cudaPointerGetAttributes", [&] {
+    *attributes = {};
+    attributes->device = -2;  // as the library says of memory it does not know
+    attributes->type = cudaMemoryTypeUnregistered;
+    attributes->hostPointer = const_cast<void*>(data);
+    const Allocation* const found = Machine::instance().find(data, 1);
+    if (found == nullptr) return cudaSuccess;
+    const bool device = found->kind == Allocation::Kind::kDevice;
+    attributes->type = device ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
+    attributes->device = found->device;
+    attributes->devicePointer = const_cast<void*>(data);
+    attributes->hostPointer = device ? nullptr : const_cast<void*>(data);
+    return cudaSuccess;
+  });
+}

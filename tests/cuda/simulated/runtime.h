@@ -1,0 +1,96 @@
+// The simulated CUDA: devices that are described, memory that is the host's, streams whose work runs late and in an adversarial order.
+//
+// Linked instead of the vendors' libraries. Work is queued and runs only while some thread waits or asks (cudaStreamSynchronize,
+// cudaEventQuery, ...), on that thread, one item at a time in the whole process; which of the runnable streams goes first is chosen by a
+// seed. So a missing wait, a buffer reused too early, a pointer of the host given to a device show as wrong numbers or errors.
+// All functions may be called from any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "device/no_allocation.h"
+
+struct CUstream_st;
+
+namespace trident::simulated {
+
+// Which runnable stream goes next, seen from the thread that waits for one of them.
+enum class StreamOrder : std::uint8_t {
+  kRandom,
+  kTargetFirst,  // the awaited stream as long as it can: all others are late
+  kOthersFirst,  // the awaited stream only when no other can run
+  kEager,        // at once when enqueued, if nothing has to be waited for: fast, and hides missing waits
+};
+// In which order the threads of a block take turns.
+enum class FiberOrder : std::uint8_t { kForward, kReverse, kRandom };
+enum class Driver : std::uint8_t { kPresent, kNone, kTooOld };
+
+struct Settings {
+  std::uint64_t seed = 1;
+  StreamOrder stream_order = StreamOrder::kRandom;
+  FiberOrder fiber_order = FiberOrder::kRandom;
+  int devices = 1;
+  Driver driver = Driver::kPresent;
+  std::size_t total_bytes = std::size_t{79} << 30;  // of each device
+  std::size_t used_bytes = 0;                       // held by other processes
+};
+// In force from now on, for all threads; work queued before stays queued.
+void configure(const Settings& settings);
+Settings settings();
+// Puts back what configure() and fail_next() changed and forgets failures of devices. All threads' queued work must be complete.
+void reset();
+
+// The next call of the function with this name (after `skip` others) fails with `error`: "cudaMalloc", "ncclAllReduce", ... Work fails
+// while it runs under the name it was enqueued with: a kernel's name, "cudaMemcpyAsync".
+void fail_next(const std::string& name, int error, int skip = 0);
+// For a function of a simulated library: the error to return instead of doing anything.
+std::optional<int> injected_failure(const std::string& name);
+
+// First in every function of a simulated library: holds the lock of the simulation (recursive) and allows allocations, for a vendor's
+// library does not call our operator new.
+class Call {
+ public:
+  Call();
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+ private:
+  AllocationExemption exemption_;
+};
+
+// Work on `stream`, which has been checked (stream_device). `run` is called under the lock after everything enqueued on the stream before,
+// and, in the second form, not before `ready` is true; `ready` must not change anything. It may throw DeviceFailure.
+void enqueue(CUstream_st* stream, std::string what, std::function<void()> run);
+void enqueue(CUstream_st* stream, std::string what, std::function<bool()> ready, std::function<void()> run);
+// What a `ready` looks at has changed otherwise than by work done or enqueued.
+void notify();
+
+// Work that failed on the card: from now on every call for that device fails with the cudaError_t `error`.
+struct DeviceFailure {
+  int error;
+};
+
+// The number of the stream's device; nothing if there is no such stream.
+std::optional<int> stream_device(CUstream_st* stream);
+int current_device();
+// Whether bytes [data, data + bytes) lie in one live allocation of a device; the device; memory a kernel can reach (pinned host memory too).
+bool is_device_memory(const void* data, std::size_t bytes);
+std::optional<int> memory_device(const void* data);
+bool is_reachable(const void* data, std::size_t bytes);
+// For libraries that own memory (ncclMemAlloc): as cudaMalloc and cudaFree; nullptr if there is not so much.
+void* allocate_device_memory(int device, std::size_t bytes);
+bool free_device_memory(void* data);
+
+// What exists now, over all threads: for tests of ownership.
+struct Census {
+  std::size_t allocations = 0, bytes = 0, streams = 0, events = 0, queued = 0;
+};
+Census census();
+
+}  // namespace trident::simulated
