@@ -1,0 +1,77 @@
+#include "device/cuda/kernels/flat.cuh"
+
+namespace trident::cuda_kernels {
+
+namespace {
+
+template <class T, int n>
+__global__ void __launch_bounds__(kMaxThreads, 4)
+    swiglu_forward_kernel(T* out, const T* gate_up, unsigned tiles, I tile_width, I width) {
+  const RowTile t = tile_of_block(tiles, tile_width, width);
+  const T* const gate = gate_up + t.row * 2 * width + t.first;
+  RowBodies<n>::swiglu_row(FlatTeam<n>{}, out + t.row * width + t.first, gate, gate + width, t.count);
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(kMaxThreads, 4)
+    swiglu_backward_kernel(T* d_gate_up, const T* d_out, const T* gate_up, unsigned tiles, I tile_width, I width) {
+  const RowTile t = tile_of_block(tiles, tile_width, width);
+  const I at = t.row * 2 * width + t.first;
+  RowBodies<n>::swiglu_backward_row(FlatTeam<n>{}, d_gate_up + at, d_gate_up + at + width, d_out + t.row * width + t.first, gate_up + at,
+                                    gate_up + at + width, t.count);
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(kMaxThreads, 4) gelu_forward_kernel(I count, I of_each, T* out, const T* x) {
+  const Stretch s = stretch_of_block(count, of_each);
+  RowBodies<n>::gelu_row(FlatTeam<n>{}, out + s.first, x + s.first, s.count);
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(kMaxThreads, 4) gelu_backward_kernel(I count, I of_each, T* d_x, const T* d_out, const T* x) {
+  const Stretch s = stretch_of_block(count, of_each);
+  RowBodies<n>::gelu_backward_row(FlatTeam<n>{}, d_x + s.first, d_out + s.first, x + s.first, s.count);
+}
+
+}  // namespace
+
+void swiglu_forward(Stream stream, RowType t, void* out, const void* gate_up, I rows, I width) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({out, gate_up}, width * bytes_of(t)), [&](auto n) {
+      const Tiling tiling = tile_row(width, n, 1);
+      launch("swiglu_forward", swiglu_forward_kernel<T, n>, {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}},
+             stream, as(out, type), as(gate_up, type), tiling.tiles, tiling.width, width);
+    });
+  });
+}
+
+void swiglu_backward(Stream stream, RowType t, void* d_gate_up, const void* d_out, const void* gate_up, I rows, I width) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({d_gate_up, d_out, gate_up}, width * bytes_of(t)), [&](auto n) {
+      const Tiling tiling = tile_row(width, n, 1);
+      launch("swiglu_backward", swiglu_backward_kernel<T, n>, {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}},
+             stream, as(d_gate_up, type), as(d_out, type), as(gate_up, type), tiling.tiles, tiling.width, width);
+    });
+  });
+}
+
+void gelu_forward(Stream stream, RowType t, void* out, const void* x, I count) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({out, x}, 0),
+                  [&](auto n) { launch_flat("gelu_forward", gelu_forward_kernel<T, n>, n, count, stream, as(out, type), as(x, type)); });
+  });
+}
+
+void gelu_backward(Stream stream, RowType t, void* d_x, const void* d_out, const void* x, I count) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({d_x, d_out, x}, 0), [&](auto n) {
+      launch_flat("gelu_backward", gelu_backward_kernel<T, n>, n, count, stream, as(d_x, type), as(d_out, type), as(x, type));
+    });
+  });
+}
+
+}  // namespace trident::cuda_kernels

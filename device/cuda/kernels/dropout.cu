@@ -1,0 +1,69 @@
+#include "core/philox.h"
+
+#include "device/cuda/kernels/flat.cuh"
+
+namespace trident::cuda_kernels {
+
+namespace {
+
+// The factor of number `number`: survivors (uniform number in (0, 1] above the probability) are scaled up, the others are 0.
+// The masks of n consecutive numbers share counter blocks of four.
+template <int n>
+__device__ __forceinline__ Lanes<n> survivors(std::uint64_t number, PhiloxKey key, float probability, float survivor) {
+  Lanes<n> factor;
+  if (n > 1 && number % 4 == 0) {
+    TRIDENT_UNROLL
+    for (int k = 0; k < n; k += 4) {
+      const std::uint64_t block = number / 4 + static_cast<std::uint64_t>(k / 4);
+      const PhiloxCounter words =
+          philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0u, 0u}, key);
+      TRIDENT_UNROLL
+      for (int w = 0; w < 4; ++w)
+        if (k + w < n) factor.at[k + w] = uniform_from_bits(words[w]) > probability ? survivor : 0.0f;
+    }
+  } else {
+    TRIDENT_UNROLL
+    for (int k = 0; k < n; ++k) {
+      const std::uint64_t block = (number + k) / 4;
+      const PhiloxCounter words =
+          philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0u, 0u}, key);
+      const unsigned word = static_cast<unsigned>((number + k) % 4);
+      const std::uint32_t bits = word == 0 ? words[0] : word == 1 ? words[1] : word == 2 ? words[2] : words[3];
+      factor.at[k] = uniform_from_bits(bits) > probability ? survivor : 0.0f;
+    }
+  }
+  return factor;
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(kMaxThreads, 4)
+    dropout_kernel(T* out, const T* x, DropoutRows spec, unsigned batch, unsigned tiles, I tile_width, I width) {
+  using Rows = RowBodies<n>;
+  const RowTile t = tile_of_block(tiles, tile_width, width);
+  const unsigned s = static_cast<unsigned>(t.row) / batch, b = static_cast<unsigned>(t.row) % batch;
+  const I token = spec.samples[b] * spec.sequence + spec.position_offset + s;
+  const std::uint64_t first = static_cast<std::uint64_t>(token * width + t.first);
+  const PhiloxKey key{spec.key[0], spec.key[1]};
+  const float survivor = 1.0f / (1.0f - spec.probability);
+  const I at = t.row * width + t.first;
+  FlatTeam<n>{}.each(t.count, [&](I i, auto lanes) {
+    const auto factor = survivors<n>(first + static_cast<std::uint64_t>(i), key, spec.probability, survivor);
+    Rows::store(out + at + i, Rows::load(x + at + i, lanes) * factor, lanes);
+  });
+}
+
+}  // namespace
+
+void dropout(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({out, x}, width * bytes_of(t)), [&](auto n) {
+      const Tiling tiling = tile_row(width, n, 1);
+      launch("dropout", dropout_kernel<T, n>,
+             {.blocks = {grid_size(sequence * batch * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(out, type), as(x, type),
+             spec, static_cast<unsigned>(batch), tiling.tiles, tiling.width, width);
+    });
+  });
+}
+
+}  // namespace trident::cuda_kernels

@@ -1,0 +1,71 @@
+#include "device/cuda/kernels/flat.cuh"
+
+namespace trident::cuda_kernels {
+
+namespace {
+
+template <class T, int n>
+__global__ void __launch_bounds__(kMaxThreads, 4) add_kernel(I count, I of_each, T* out, const T* a, const T* b) {
+  const Stretch s = stretch_of_block(count, of_each);
+  RowBodies<n>::add_row(FlatTeam<n>{}, out + s.first, a + s.first, b + s.first, s.count);
+}
+
+template <int n>
+__global__ void __launch_bounds__(kMaxThreads, 4) accumulate_kernel(I count, I of_each, float* out, const float* x) {
+  const Stretch s = stretch_of_block(count, of_each);
+  RowBodies<n>::accumulate_row(FlatTeam<n>{}, out + s.first, x + s.first, s.count);
+}
+
+template <class To, class From, int n>
+__global__ void __launch_bounds__(kMaxThreads, 4) convert_kernel(I count, I of_each, To* out, const From* x) {
+  const Stretch s = stretch_of_block(count, of_each);
+  RowBodies<n>::convert_row(FlatTeam<n>{}, out + s.first, x + s.first, s.count);
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(kMaxThreads, 4) add_bias_kernel(T* x, const T* bias, unsigned tiles, I tile_width, I width) {
+  const RowTile t = tile_of_block(tiles, tile_width, width);
+  T* const row = x + t.row * width + t.first;
+  RowBodies<n>::add_row(FlatTeam<n>{}, row, row, bias + t.first, t.count);
+}
+
+template <class To, class From>
+void launch_convert(Stream stream, To* out, const From* x, I count) {
+  with_lanes<Bf16>(are_aligned({out, x}, 0),
+                   [&](auto n) { launch_flat("convert", convert_kernel<To, From, n>, n, count, stream, out, x); });
+}
+
+}  // namespace
+
+void add(Stream stream, RowType t, void* out, const void* a, const void* b, I count) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({out, a, b}, 0), [&](auto n) {
+      launch_flat("add", add_kernel<T, n>, n, count, stream, as(out, type), as(a, type), as(b, type));
+    });
+  });
+}
+
+void accumulate(Stream stream, float* out, const float* x, I count) {
+  with_lanes<float>(are_aligned({out, x}, 0), [&](auto n) { launch_flat("accumulate", accumulate_kernel<n>, n, count, stream, out, x); });
+}
+
+void convert(Stream stream, RowType out_type, void* out, const void* x, I count) {
+  if (out_type == RowType::kF32)
+    launch_convert(stream, static_cast<float*>(out), static_cast<const Bf16*>(x), count);
+  else
+    launch_convert(stream, static_cast<Bf16*>(out), static_cast<const float*>(x), count);
+}
+
+void add_bias(Stream stream, RowType t, void* x, const void* bias, I rows, I width) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({x, bias}, width * bytes_of(t)), [&](auto n) {
+      const Tiling tiling = tile_row(width, n, kFlatVectors);
+      launch("add_bias", add_bias_kernel<T, n>, {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream,
+             as(x, type), as(bias, type), tiling.tiles, tiling.width, width);
+    });
+  });
+}
+
+}  // namespace trident::cuda_kernels

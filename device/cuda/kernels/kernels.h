@@ -1,0 +1,100 @@
+// The kernels of the CUDA device: the row operations of device/ops.h on raw device pointers, enqueued on `stream`.
+//
+// Names, operands and rules are those of device/row_kernels/row_kernels.h: "T" pointers are void* to elements of the RowType, sizes are
+// elements, any size works (norms need width >= 1), arithmetic is f32 rounded to T once per result, a row's result depends on that row
+// alone. No alignment is required; rows that begin at multiples of 16 bytes are moved 16 bytes at a time.
+//
+// Against the host's kernels: what is made of + - * / and square roots alone has the same bits (adamw, add, accumulate, convert, rope,
+// embedding, dropout, sum_squares). Sums over a row or over rows are taken in another order, fixed by the shape alone; exp is within one
+// unit in the last place. Nothing is atomic: the same call gives the same bits.
+//
+// The device of `stream` must be the calling thread's current one. Errors of a launch are thrown (device/cuda/kernels/launch.h).
+#pragma once
+
+#include <cstdint>
+
+#include "device/op_flags.h"
+#include "device/row_kernels/row_kernels.h"
+
+struct CUstream_st;
+
+namespace trident::cuda_kernels {
+
+using Stream = CUstream_st*;
+using I = std::int64_t;
+
+// Device memory for sums over rows, aligned to 16 bytes; calls that share it must follow one another. More is faster, up to
+// kScratchFloats; the number of partial sums, and so the last bits of a result, depends on the size.
+struct Scratch {
+  float* data = nullptr;
+  I floats = 0;  // at least 2 * width
+};
+constexpr I kScratchFloats = I{4} << 20;
+
+// The number of blocks of a launch; InternalError beyond what CUDA can count.
+unsigned grid_size(I blocks);
+
+// ---- heads
+void split_heads(Stream stream, RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim, I columns,
+                 I first_column);
+void merge_heads(Stream stream, RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim, I columns,
+                 I first_column);
+void rope(Stream stream, RowType t, void* x, const float* cos, const float* sin, const std::int32_t* position, I batch, I num_heads,
+          I sequence, I head_dim, I half, Transpose inverse);
+
+// ---- norms
+void rms_norm_forward(Stream stream, RowType t, void* y, float* rstd, const void* x, const void* weight, I rows, I width, float eps);
+void rms_norm_backward(Stream stream, RowType t, void* d_x, float* d_weight, const void* d_y, const void* x, const void* weight,
+                       const float* rstd, I rows, I width, Accumulate accumulate_x, Accumulate accumulate_weight, Scratch scratch);
+void layer_norm_forward(Stream stream, RowType t, void* y, float* mean, float* rstd, const void* x, const void* weight,
+                        const void* bias, I rows, I width, float eps);
+void layer_norm_backward(Stream stream, RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x,
+                         const void* weight, const float* mean, const float* rstd, I rows, I width, Accumulate accumulate_x,
+                         Accumulate accumulate_weight, Scratch scratch);
+
+// ---- activations
+void swiglu_forward(Stream stream, RowType t, void* out, const void* gate_up, I rows, I width);
+void swiglu_backward(Stream stream, RowType t, void* d_gate_up, const void* d_out, const void* gate_up, I rows, I width);
+void gelu_forward(Stream stream, RowType t, void* out, const void* x, I count);
+void gelu_backward(Stream stream, RowType t, void* d_x, const void* d_out, const void* x, I count);
+
+// ---- embedding
+void embedding_forward(Stream stream, RowType t, void* out, const std::int32_t* tokens, const void* table, I rows, I width,
+                       I first_row, I table_rows);
+void embedding_backward(Stream stream, RowType t, float* d_table, const void* d_out, const std::int32_t* tokens, I rows, I width,
+                        I first_row, I table_rows);
+
+// ---- cross-entropy
+void cross_entropy_max(Stream stream, RowType t, float* row_max, const void* logits, I rows, const VocabularyShard& shard);
+void cross_entropy_stats(Stream stream, RowType t, float* sum_exp, float* target_logit, const void* logits, const float* row_max,
+                         const std::int32_t* targets, I rows, const VocabularyShard& shard);
+void cross_entropy_loss(Stream stream, double* loss, const float* sum_exp, const float* target_logit, const std::int32_t* targets,
+                        I rows);
+void cross_entropy_backward(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,
+                            const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale);
+
+// ---- elementwise, copies, reductions
+void add_bias(Stream stream, RowType t, void* x, const void* bias, I rows, I width);
+void sum_rows(Stream stream, RowType t, float* out, const void* x, I rows, I width, Accumulate accumulate, Scratch scratch);
+void add(Stream stream, RowType t, void* out, const void* a, const void* b, I count);
+void accumulate(Stream stream, float* out, const float* x, I count);
+// spec.samples lies on the device.
+void dropout(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec);
+// From the other type: f32 to bf16 or bf16 to f32.
+void convert(Stream stream, RowType out_type, void* out, const void* x, I count);
+void sum_squares(Stream stream, double* out, const float* x, I count);
+
+// ---- optimizer
+void adamw(Stream stream, RowType t, void* param, float* master, float* m, float* v, const float* grad, I count,
+           const AdamWStep& step);
+
+// ---- collectives of ranks that share a device
+enum class SumType : std::uint8_t { kF32, kBF16, kF64, kI32, kI64 };
+enum class SumOperation : std::uint8_t { kSum, kMax };
+constexpr int kMaxSources = 64;
+// out[i] = sources[0][i] (op) sources[1][i] (op) ..., in that order; bf16 is summed in f32 and rounded once. `out` may be one of the
+// sources. `sources`: host array of 1 to kMaxSources device pointers, read before the call returns.
+void rank_order_sum(Stream stream, SumType type, void* out, const void* const* sources, int num_sources, I count,
+                    SumOperation operation);
+
+}  // namespace trident::cuda_kernels

@@ -1,0 +1,189 @@
+// Vectors of the row kernels on a CUDA device: a few elements in the registers of one thread, loaded and stored 16 bytes at a time.
+//
+// RowBodies<n> holds the vocabulary that device/row_kernels/lanes.inl describes, for vectors of n elements, and the bodies written in
+// it. n is 16 / sizeof(T) where every row is aligned to 16 bytes, else 1: accesses of whole vectors are aligned by construction.
+// Products and sums are never contracted (compiled so): the same operations in the same order give the host's bits.
+#pragma once
+
+#include <cstdint>
+
+#include "device/cuda/kernels/launch.h"
+#include "device/row_kernels/row_kernels.h"
+
+// Before every function that works on vectors, as on the host.
+#define TRIDENT_ROW_BODY static __device__ __forceinline__
+
+// Before loops whose index must be a constant, for what it indexes to live in registers; and before loops whose iterations may overlap.
+#ifdef __CUDACC__
+#define TRIDENT_UNROLL _Pragma("unroll")
+#define TRIDENT_UNROLL_4 _Pragma("unroll 4")
+#else
+#define TRIDENT_UNROLL
+#define TRIDENT_UNROLL_4
+#endif
+
+namespace trident::cuda_kernels {
+
+using I = std::int64_t;
+
+struct Bf16 {
+  std::uint16_t bits;
+};
+
+// The pair of bf16 nearest to two floats, ties to even, the first in the low half; NaN stays NaN.
+__device__ __forceinline__ std::uint32_t bf16_bits(float x) {
+  const std::uint32_t u = __float_as_uint(x);
+  return x == x ? (u + 0x7fffu + ((u >> 16) & 1u)) >> 16 : ((u >> 16) | 0x40u);
+}
+__device__ __forceinline__ std::uint32_t bf16_pair(float low, float high) {
+#ifdef __CUDA_ARCH__  // the same in one instruction
+  std::uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  return bf16_bits(low) | (bf16_bits(high) << 16);
+#endif
+}
+
+// Memory as it is moved: 1, 2 or 4 words in one access, more in several of 4.
+template <int kWords>
+struct __attribute__((may_alias, aligned(kWords < 4 ? 4 * kWords : 16))) Words {
+  std::uint32_t at[kWords];
+};
+
+// How many elements of a vector are meant: all, or the first few at the end of a row.
+struct AllLanes {};
+struct SomeLanes {
+  int count;
+};
+
+// A place in a row: element `first`, which is piece number `piece` of those that this thread works on. Adds to pointers.
+struct Piece {
+  I first;
+  int piece;
+};
+template <class T>
+__device__ __forceinline__ T* operator+(T* row, Piece at) {
+  return row + at.first;
+}
+
+template <int n>
+struct Lanes {
+  float at[n];
+
+  __device__ __forceinline__ float operator[](int k) const { return at[k]; }
+};
+
+template <int n>
+__device__ __forceinline__ Lanes<n> all_lanes(float x) {
+  Lanes<n> r;
+  TRIDENT_UNROLL
+  for (int k = 0; k < n; ++k) r.at[k] = x;
+  return r;
+}
+
+#define TRIDENT_LANES_OPERATOR(op)                                                          \
+  template <int n>                                                                          \
+  __device__ __forceinline__ Lanes<n> operator op(const Lanes<n>& a, const Lanes<n>& b) {   \
+    Lanes<n> r;                                                                             \
+    TRIDENT_UNROLL                                                                          \
+    for (int k = 0; k < n; ++k) r.at[k] = a.at[k] op b.at[k];                               \
+    return r;                                                                               \
+  }                                                                                         \
+  template <int n>                                                                          \
+  __device__ __forceinline__ Lanes<n> operator op(const Lanes<n>& a, float b) {             \
+    Lanes<n> r;                                                                             \
+    TRIDENT_UNROLL                                                                          \
+    for (int k = 0; k < n; ++k) r.at[k] = a.at[k] op b;                                     \
+    return r;                                                                               \
+  }
+TRIDENT_LANES_OPERATOR(+)
+TRIDENT_LANES_OPERATOR(-)
+TRIDENT_LANES_OPERATOR(*)
+TRIDENT_LANES_OPERATOR(/)
+#undef TRIDENT_LANES_OPERATOR
+
+template <int n>
+__device__ __forceinline__ Lanes<n> operator-(const Lanes<n>& a) {
+  Lanes<n> r;
+  TRIDENT_UNROLL
+  for (int k = 0; k < n; ++k) r.at[k] = -a.at[k];
+  return r;
+}
+
+// f of each lane.
+template <int n, class F>
+__device__ __forceinline__ Lanes<n> map_lanes(const Lanes<n>& x, F&& f) {
+  Lanes<n> r;
+  TRIDENT_UNROLL
+  for (int k = 0; k < n; ++k) r.at[k] = f(x.at[k]);
+  return r;
+}
+template <int n, class F>
+__device__ __forceinline__ Lanes<n> map_lanes(const Lanes<n>& x, const Lanes<n>& y, F&& f) {
+  Lanes<n> r;
+  TRIDENT_UNROLL
+  for (int k = 0; k < n; ++k) r.at[k] = f(x.at[k], y.at[k]);
+  return r;
+}
+
+__device__ __forceinline__ float to_float(float x) { return x; }
+__device__ __forceinline__ float to_float(Bf16 x) { return __uint_as_float(std::uint32_t{x.bits} << 16); }
+__device__ __forceinline__ void from_float(float& to, float x) { to = x; }
+__device__ __forceinline__ void from_float(Bf16& to, float x) { to.bits = static_cast<std::uint16_t>(bf16_pair(x, 0.0f)); }
+
+// n elements of T as they lie in memory, and as lanes.
+template <class T, int n>
+struct Packed;
+template <int n>
+struct __attribute__((may_alias)) Packed<float, n> {
+  Words<n> words;
+  __device__ __forceinline__ Lanes<n> lanes() const {
+    Lanes<n> r;
+    TRIDENT_UNROLL
+    for (int k = 0; k < n; ++k) r.at[k] = __uint_as_float(words.at[k]);
+    return r;
+  }
+  static __device__ __forceinline__ Packed of(const Lanes<n>& x) {
+    Packed p;
+    TRIDENT_UNROLL
+    for (int k = 0; k < n; ++k) p.words.at[k] = __float_as_uint(x.at[k]);
+    return p;
+  }
+};
+template <int n>
+struct __attribute__((may_alias)) Packed<Bf16, n> {
+  Words<n / 2> words;
+  __device__ __forceinline__ Lanes<n> lanes() const {
+    Lanes<n> r;
+    TRIDENT_UNROLL
+    for (int k = 0; k < n / 2; ++k) {
+      r.at[2 * k] = __uint_as_float(words.at[k] << 16);
+      r.at[2 * k + 1] = __uint_as_float(words.at[k] & 0xffff0000u);
+    }
+    return r;
+  }
+  static __device__ __forceinline__ Packed of(const Lanes<n>& x) {
+    Packed p;
+    TRIDENT_UNROLL
+    for (int k = 0; k < n / 2; ++k) p.words.at[k] = bf16_pair(x.at[2 * k], x.at[2 * k + 1]);
+    return p;
+  }
+};
+template <>
+struct __attribute__((may_alias)) Packed<Bf16, 1> {
+  Bf16 one;
+  __device__ __forceinline__ Lanes<1> lanes() const { return {{to_float(one)}}; }
+  static __device__ __forceinline__ Packed of(const Lanes<1>& x) {
+    Packed p;
+    from_float(p.one, x.at[0]);
+    return p;
+  }
+};
+
+template <int n, class T>
+__device__ __forceinline__ Packed<T, n> load_packed(const T* p) {
+  return *reinterpret_cast<const Packed<T, n>*>(p);
+}
+
+}  // namespace trident::cuda_kernels

@@ -1,0 +1,120 @@
+#include "device/cuda/kernels/dispatch.cuh"
+
+namespace trident::cuda_kernels {
+
+namespace {
+
+constexpr int kVocabularyThreads = 512;
+
+// Columns of the shard that are not padding.
+I valid_columns(const VocabularyShard& shard) {
+  const I valid = shard.vocabulary - shard.first_column;
+  return valid < 0 ? 0 : valid < shard.columns ? valid : shard.columns;
+}
+
+// The target's column in the shard, or -1: held elsewhere or not counted.
+__device__ __forceinline__ I target_column(std::int32_t target, I first_column, I valid) {
+  const I column = target - first_column;
+  return target >= 0 && column >= 0 && column < valid ? column : -1;
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(kVocabularyThreads, 2) cross_entropy_max_kernel(float* row_max, const T* logits, I columns, I valid) {
+  const Team<n, BlockGroup, 0> team;
+  const float largest = RowBodies<n>::largest_logit(team, logits + I{blockIdx.x} * columns, valid);
+  if (team.leads()) row_max[blockIdx.x] = largest;
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(kVocabularyThreads, 2)
+    cross_entropy_stats_kernel(float* sum_exp, float* target_logit, const T* logits, const float* row_max, const std::int32_t* targets,
+                               I columns, I first_column, I valid) {
+  const Team<n, BlockGroup, 0> team;
+  const T* const row = logits + I{blockIdx.x} * columns;
+  const float largest = row_max[blockIdx.x];
+  const float sum = RowBodies<n>::sum_of_exponentials(team, row, largest, valid);
+  if (!team.leads()) return;
+  sum_exp[blockIdx.x] = sum;
+  const I target = target_column(targets[blockIdx.x], first_column, valid);
+  target_logit[blockIdx.x] = target >= 0 ? to_float(row[target]) - largest : 0.0f;
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(kVocabularyThreads, 2)
+    cross_entropy_backward_kernel(T* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets, I columns,
+                                  I first_column, I valid, float scale) {
+  const Team<n, BlockGroup, 0> team;
+  T* const row = logits + I{blockIdx.x} * columns;
+  const std::int32_t target = targets[blockIdx.x];
+  const I used = target < 0 ? 0 : valid;
+  if (used > 0)
+    RowBodies<n>::cross_entropy_backward_row(team, row, row_max[blockIdx.x], sum_exp[blockIdx.x],
+                                             target_column(target, first_column, valid), valid, scale);
+  for (I i = used + team.rank(); i < columns; i += team.size()) from_float(row[i], 0.0f);
+}
+
+// Added in row order: the threads form the terms, one of them adds.
+__global__ void __launch_bounds__(1024) cross_entropy_loss_kernel(double* loss, const float* sum_exp, const float* target_logit,
+                                                                  const std::int32_t* targets, I rows) {
+  __shared__ double terms[1024];
+  double sum = 0;
+  for (I first = 0; first < rows; first += blockDim.x) {
+    const I r = first + threadIdx.x;
+    // Rows that do not count add nothing: x + 0.0 is x.
+    terms[threadIdx.x] = r < rows && targets[r] >= 0 ? log(double{sum_exp[r]}) - double{target_logit[r]} : 0.0;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      const int count = static_cast<int>(min(I{blockDim.x}, rows - first));
+      for (int k = 0; k < count; ++k) sum += terms[k];
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) *loss = sum;
+}
+
+unsigned vocabulary_threads(I columns, int n) { return threads_for(divide_up(columns, n), kVocabularyThreads); }
+
+}  // namespace
+
+void cross_entropy_max(Stream stream, RowType t, float* row_max, const void* logits, I rows, const VocabularyShard& shard) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
+      launch("cross_entropy_max", cross_entropy_max_kernel<T, n>,
+             {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, row_max, as(logits, type),
+             shard.columns, valid_columns(shard));
+    });
+  });
+}
+
+void cross_entropy_stats(Stream stream, RowType t, float* sum_exp, float* target_logit, const void* logits, const float* row_max,
+                         const std::int32_t* targets, I rows, const VocabularyShard& shard) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
+      launch("cross_entropy_stats", cross_entropy_stats_kernel<T, n>,
+             {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, sum_exp, target_logit,
+             as(logits, type), row_max, targets, shard.columns, shard.first_column, valid_columns(shard));
+    });
+  });
+}
+
+void cross_entropy_loss(Stream stream, double* loss, const float* sum_exp, const float* target_logit, const std::int32_t* targets,
+                        I rows) {
+  launch("cross_entropy_loss", cross_entropy_loss_kernel, {.blocks = {1}, .threads = {threads_for(rows, 1024)}}, stream, loss, sum_exp,
+         target_logit, targets, rows);
+}
+
+void cross_entropy_backward(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,
+                            const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
+      launch("cross_entropy_backward", cross_entropy_backward_kernel<T, n>,
+             {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, as(logits, type), row_max,
+             sum_exp, targets, shard.columns, shard.first_column, valid_columns(shard), scale);
+    });
+  });
+}
+
+}  // namespace trident::cuda_kernels
