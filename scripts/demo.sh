@@ -7,9 +7,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 config=configs/demo_2dp_4pp_4tp.json
 trident=build/release/bin/trident
+times='' begin=0
+# took WHAT: notes what the time since the last call went to.
+took() { times+=", $1 $((SECONDS - begin)) s"; begin=$SECONDS; }
 
 scripts/install_packages.sh
+took packages
 scripts/build.sh release trident
+took build
 
 if ! grep -qs '^corpus: pd22' corpus/manifest.txt; then
   # The corpus comes as Debian packages, and container images come without package lists.
@@ -20,13 +25,15 @@ for name in train:text valid:valid; do
   "$trident" data prepare --input "corpus/${name%:*}.txt" --separator-line '<|endoftext|>' --append-eod --tokenizer gpt2 \
     --workers "$(nproc)" --output "corpus/${name#*:}"
 done
+took data
 
 # The same ranks as threads, with the same numbers: "$trident" train --config "$config"
 echo "running: $(scripts/mpirun_local --print 32 "$trident" train --config "$config" "$@")"
 scripts/mpirun_local 32 "$trident" train --config "$config" "$@"
+took training
 
 bytes=$(wc -c <corpus/valid.txt)
 packed=$(zstd -19 -q -c corpus/valid.txt | wc -c)
 awk -v bytes="$bytes" -v packed="$packed" 'BEGIN {
   printf "for scale: zstd -19 packs the validation text (%d bytes) into %.3f bits per byte\n", bytes, 8 * packed / bytes }'
-echo "demo: $((SECONDS / 60)) min $((SECONDS % 60)) s in all"
+echo "demo: $((SECONDS / 60)) min $((SECONDS % 60)) s in all: ${times#, }"
