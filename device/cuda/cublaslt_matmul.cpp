@@ -1,0 +1,198 @@
+#include "device/cuda/cublaslt_matmul.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+#include <utility>
+
+#include "core/check.h"
+#include "device/cpu/operand_checks.h"
+#include "device/cuda/cublaslt_choices.h"
+#include "device/cuda/cublaslt_handle.h"
+#include "device/cuda/cublaslt_plan.h"
+#include "device/cuda/cuda_error.h"
+#include "device/no_allocation.h"
+
+namespace trident {
+
+namespace {
+
+// Proposals to look through for one within the limits, where nothing is timed.
+constexpr int kProposals = 8;
+
+struct Product {
+  MatmulShape shape;
+  Epilogue epilogue = Epilogue::kNone;
+  bool operator==(const Product&) const = default;
+};
+
+struct HashProduct {
+  std::size_t operator()(const Product& p) const {
+    const MatmulShape& s = p.shape;
+    const auto flags = static_cast<std::int64_t>(s.transpose_a) | static_cast<std::int64_t>(s.transpose_b) << 1 |
+                       static_cast<std::int64_t>(s.accumulate) << 2 | static_cast<std::int64_t>(s.in) << 3 |
+                       static_cast<std::int64_t>(s.out) << 7 | static_cast<std::int64_t>(p.epilogue) << 11;
+    std::uint64_t h = 0;
+    for (const std::int64_t x : {s.m, s.n, s.k, flags}) h = (h ^ static_cast<std::uint64_t>(x)) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
+    return h;
+  }
+};
+
+// A product's plans by PointerAlignment; one that the library has no algorithm for is null.
+struct Prepared {
+  std::array<std::unique_ptr<CublasLtPlan>, 2> plans;
+  std::int64_t workspace_bytes = 0;
+};
+
+// `view` holds `count` elements of `dtype` in device memory.
+void expect_operand(std::string_view operand, ConstTensorView view, DType dtype, std::int64_t count) {
+  TRIDENT_CHECK(view.dtype() == dtype && view.num_elements() == count, "matmul: {} is {} {}, expected {} elements of {}", operand,
+                to_string(view.dtype()), to_string(view.shape()), count, to_string(dtype));
+  TRIDENT_CHECK(view.empty() || view.where() == MemoryKind::kDevice, "matmul: {} lies in host memory", operand);
+}
+
+// The product that these operands ask for.
+MatmulShape shape_of(TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
+                     Accumulate accumulate) {
+  const RowExtent stored_a = row_extent(a), stored_b = row_extent(b);
+  const bool ta = transpose_a == Transpose::kYes, tb = transpose_b == Transpose::kYes;
+  const MatmulShape shape{ta ? stored_a.width : stored_a.rows,
+                          tb ? stored_b.rows : stored_b.width,
+                          ta ? stored_a.rows : stored_a.width,
+                          transpose_a,
+                          transpose_b,
+                          a.dtype(),
+                          out.dtype(),
+                          accumulate};
+  TRIDENT_CHECK((tb ? stored_b.width : stored_b.rows) == shape.k, "matmul: a {} and b {} do not fit together", to_string(a.shape()),
+                to_string(b.shape()));
+  TRIDENT_CHECK(row_extent(out).rows == shape.m && row_extent(out).width == shape.n, "matmul: out is {}, expected [{}, {}]",
+                to_string(out.shape()), shape.m, shape.n);
+  expect_operand("a", a, a.dtype(), shape.m * shape.k);
+  expect_operand("b", b, a.dtype(), shape.k * shape.n);
+  expect_operand("out", out, out.dtype(), shape.m * shape.n);
+  return shape;
+}
+
+}  // namespace
+
+class CublasLtMatmul::Implementation {
+ public:
+  Implementation(const CublasLtHandle& handle, const CublasLtOptions& options) : handle_(handle), options_(options) {
+    if (options_.autotune) choices_.emplace(options_.autotune->file, options_.autotune->device_name, handle_.library_version());
+  }
+
+  const Prepared& prepare(const Product& product) {
+    const auto found = prepared_.find(product);
+    if (found != prepared_.end()) return found->second;
+    const MatmulShape& shape = product.shape;
+    check_matmul_shape(shape, product.epilogue);
+    Prepared p;
+    if (!is_empty(shape)) {
+      use_cuda_device(handle_.device());
+      for (const PointerAlignment alignment : {PointerAlignment::kVector, PointerAlignment::kElement}) {
+        std::unique_ptr<CublasLtPlan>& plan = p.plans[static_cast<std::size_t>(alignment)];
+        plan = make_plan(product, alignment);
+        if (plan) p.workspace_bytes = std::max(p.workspace_bytes, plan->workspace_bytes());
+      }
+      if (!p.plans[static_cast<std::size_t>(PointerAlignment::kVector)])
+        throw ConfigError(
+            fmt::format("cuBLASLt on device {}: it has no algorithm for {} with at most {} bytes of workspace; this card or "
+                        "version of the library cannot multiply so, another compute dtype may work",
+                        handle_.device(), describe(shape, product.epilogue), options_.workspace_limit));
+    }
+    return prepared_.emplace(product, std::move(p)).first->second;
+  }
+
+  void run(cudaStream_t stream, const Product& product, const MatmulPointers& pointers, std::int64_t workspace_bytes) {
+    const auto found = prepared_.find(product);
+    TRIDENT_CHECK(found != prepared_.end(), "{} was not prepared", describe(product.shape, product.epilogue));
+    const Prepared& p = found->second;
+    TRIDENT_CHECK(workspace_bytes >= p.workspace_bytes, "matmul: a workspace of {} bytes, {} needed", workspace_bytes,
+                  p.workspace_bytes);
+    use_cuda_device(handle_.device());
+    if (is_empty(product.shape)) return run_empty(stream, product.shape, pointers.out);
+    TRIDENT_CHECK(p.workspace_bytes == 0 || pointer_alignment({pointers.workspace}) == PointerAlignment::kVector,
+                  "matmul: the workspace must lie at a multiple of {} bytes", kVectorAlignment);
+    const PointerAlignment alignment = pointer_alignment({pointers.out, pointers.a, pointers.b, pointers.bias, pointers.aux});
+    CublasLtPlan* const plan = p.plans[static_cast<std::size_t>(alignment)].get();
+    if (plan == nullptr) {
+      const AllocationExemption message;
+      throw InternalError(fmt::format("{}: cuBLASLt has no algorithm for operands that are not at multiples of {} bytes",
+                                      describe(product.shape, product.epilogue), kVectorAlignment));
+    }
+    plan->run(pointers, stream);
+  }
+
+ private:
+  // Null if the library has none.
+  std::unique_ptr<CublasLtPlan> make_plan(const Product& product, PointerAlignment alignment) {
+    const MatmulShape& shape = product.shape;
+    auto plan = std::make_unique<CublasLtPlan>(handle_, matmul_layout(shape, product.epilogue, options_.f32_products),
+                                               describe(shape, product.epilogue));
+    const AlgorithmLimits limits{matmul_alignments(shape, alignment), allowed_reductions(shape, options_.determinism),
+                                 options_.workspace_limit};
+    // What is not aligned is rare, and not worth the time.
+    const bool timed = choices_ && alignment == PointerAlignment::kVector;
+    const std::string key =
+        plan_key(shape, product.epilogue, alignment, options_.f32_products, options_.determinism, options_.workspace_limit);
+    if (timed) {
+      std::optional<Algorithm> remembered = choices_->find(key);
+      if (remembered && plan->accepts(*remembered, limits)) {
+        plan->choose(*remembered);
+        return plan;
+      }
+    }
+    const std::vector<Algorithm> proposals = plan->ask(limits, timed ? options_.autotune->candidates : kProposals);
+    if (proposals.empty()) return nullptr;
+    plan->choose(proposals.front());
+    if (timed) choose_fastest(*plan, product, proposals, key);
+    return plan;
+  }
+
+  void choose_fastest(CublasLtPlan& plan, const Product& product, const std::vector<Algorithm>& proposals, const std::string& key) {
+    std::int64_t workspace = 0;
+    for (const Algorithm& proposal : proposals) workspace = std::max(workspace, proposal.workspace_bytes);
+    MatmulTimer timer(handle_.device(), plan, product.shape, product.epilogue, workspace);
+    const std::optional<FastestProposal> best =
+        fastest(proposals.size(), [&](std::size_t i) { return timer.seconds(proposals[i], options_.autotune->repetitions); });
+    if (!best) return;
+    plan.choose(proposals[best->index]);
+    choices_->add(key, proposals[best->index], best->seconds);
+  }
+
+  void run_empty(cudaStream_t stream, const MatmulShape& s, void* out) {
+    if (s.accumulate == Accumulate::kYes || s.m == 0 || s.n == 0) return;
+    check_cuda(cudaMemsetAsync(out, 0, static_cast<std::size_t>(s.m * s.n * size_of(s.out)), stream), "zeroing an empty product");
+  }
+
+  const CublasLtHandle& handle_;
+  CublasLtOptions options_;
+  std::optional<AlgorithmChoices> choices_;
+  std::unordered_map<Product, Prepared, HashProduct> prepared_;
+};
+
+CublasLtMatmul::CublasLtMatmul(const CublasLtHandle& handle, const CublasLtOptions& options)
+    : implementation_(std::make_unique<Implementation>(handle, options)) {}
+CublasLtMatmul::~CublasLtMatmul() = default;
+
+std::int64_t CublasLtMatmul::prepare(const MatmulShape& shape, Epilogue epilogue) {
+  return implementation_->prepare({shape, epilogue}).workspace_bytes;
+}
+
+void CublasLtMatmul::run(cudaStream_t stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b,
+                         Transpose transpose_b, Accumulate accumulate, TensorView workspace, const EpilogueOperands& epilogue) {
+  const MatmulShape shape = shape_of(out, a, transpose_a, b, transpose_b, accumulate);
+  const bool has_bias = epilogue.epilogue != Epilogue::kNone;
+  const bool has_aux = epilogue.epilogue == Epilogue::kGeluAuxBias || epilogue.epilogue == Epilogue::kDGeluBgrad;
+  if (has_bias) expect_operand("bias", epilogue.bias, out.dtype(), epilogue.epilogue == Epilogue::kBgrad ? shape.m : shape.n);
+  if (has_aux) expect_operand("aux", epilogue.aux, out.dtype(), shape.m * shape.n);
+  implementation_->run(stream, {shape, epilogue.epilogue},
+                       {out.data(), a.data(), b.data(), workspace.data(), has_bias ? epilogue.bias.data() : nullptr,
+                        has_aux ? epilogue.aux.data() : nullptr},
+                       workspace.num_bytes());
+}
+
+}  // namespace trident

@@ -1,0 +1,57 @@
+// Dense matrix products by cuBLASLt: a plan per product, made while planning; a call sets pointers and launches.
+//
+// One object per device object; not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "device/cuda/cublaslt_autotune.h"
+#include "device/cuda/cublaslt_layout.h"
+#include "device/ops.h"
+
+namespace trident {
+
+class CublasLtHandle;
+
+struct CublasLtOptions {
+  F32Products f32_products = F32Products::kF32;
+  Determinism determinism = Determinism::kRequired;
+  std::int64_t workspace_limit = std::int64_t{32} << 20;  // bytes per stream: what Hopper's large products want
+  std::optional<AutotuneOptions> autotune = {};           // none: the library's first proposal
+};
+
+// The second operands of an epilogue; those that it does not have stay empty.
+struct EpilogueOperands {
+  Epilogue epilogue = Epilogue::kNone;
+  TensorView bias;  // [N], of kBgrad [M], of out's dtype
+  TensorView aux;   // [M,N] of out's dtype
+};
+
+class CublasLtMatmul {
+ public:
+  // `handle` outlives the object.
+  CublasLtMatmul(const CublasLtHandle& handle, const CublasLtOptions& options);
+  ~CublasLtMatmul();
+  CublasLtMatmul(const CublasLtMatmul&) = delete;
+  CublasLtMatmul& operator=(const CublasLtMatmul&) = delete;
+
+  // As Ops::prepare_matmul: makes what the product needs (idempotent), returns its workspace in bytes. Allocates: while planning
+  // only. ConfigError if the library has no algorithm for it within the limits.
+  std::int64_t prepare(const MatmulShape& shape, Epilogue epilogue = Epilogue::kNone);
+
+  // As Ops::matmul, on device memory: out (+)= op(a) op(b), and the epilogue. The product must have been prepared. `workspace` is
+  // for this call until it is done: one per stream. Nothing is allocated outside the library.
+  //
+  // Operands at multiples of 16 bytes give the same bits wherever they lie; others take another algorithm, with other rounding.
+  void run(cudaStream_t stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
+           Accumulate accumulate, TensorView workspace, const EpilogueOperands& epilogue = {});
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace trident
