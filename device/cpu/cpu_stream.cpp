@@ -39,9 +39,13 @@ void Progress::wait_until(FunctionRef<bool()> ready, FunctionRef<std::string()> 
   try {
     wait(ready, describe);
   } catch (...) {
-    for (GiveUpListener* listener : listeners_) listener->on_give_up();
+    give_up();
     throw;
   }
+}
+
+void Progress::give_up() noexcept {
+  for (GiveUpListener* listener : listeners_) listener->on_give_up();
 }
 
 void Progress::wait(FunctionRef<bool()> ready, FunctionRef<std::string()> describe) {

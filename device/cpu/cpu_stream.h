@@ -54,6 +54,8 @@ class Progress {
   // Polls and sleeps until `ready()`. `describe` names what is awaited, for the watchdog's message.
   // Not called again after it returned true. Throws what polled operations and the idle hook throw, after the listeners were told.
   void wait_until(FunctionRef<bool()> ready, FunctionRef<std::string()> describe);
+  // Tells the listeners.
+  void give_up() noexcept;
   void add(GiveUpListener& listener) { listeners_.push_back(&listener); }
   void remove(GiveUpListener& listener) { std::erase(listeners_, &listener); }
   // Called about every 0.1 s of fruitless waiting with the seconds since the last progress and a description of what is awaited; throws
