@@ -1,4 +1,5 @@
-// The one seam through which Trident touches files: reading, mapping, writing so that a reader sees all of a file or none, and appending.
+// The one seam through which Trident touches files: reading, mapping, writing so that a reader sees all of a file or none, and
+// appending.
 //
 // What cannot be read (missing, a folder, not permitted) throws DataError; what the file system refuses while reading or writing
 // (disk full, input/output error) throws StorageError. Every message is "<path>: <what>; <remedy>".
@@ -67,9 +68,10 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-// A file that grows by whole records. Each is handed to the operating system before append() returns: readers see it, and it outlives this
-// process, though not a machine that loses power. What the disk has no room for is cut off again. While the object lives, no other
-// AppendFile, of this process or another, has the file; file systems without locks are taken on trust. Used by one thread.
+// A file that grows by whole records. Each is handed to the operating system before append() returns: readers see it, and it
+// outlives this process, though not a machine that loses power. What the disk has no room for is cut off again. While the object
+// lives, no other AppendFile, of this process or another, has the file; file systems without locks are taken on trust. Used by one
+// thread.
 class AppendFile {
  public:
   enum class Start : std::uint8_t { kNewFile, kAppend };  // kNewFile empties a file that is there

@@ -62,7 +62,8 @@ class Builder {
   bool number_integer(std::int64_t value) { return add(JsonValue{value}); }
   bool number_unsigned(std::uint64_t value) {
     // Beyond int64 the value is kept as a float, so that a reader of integers refuses it instead of wrapping it.
-    return add(std::in_range<std::int64_t>(value) ? JsonValue{static_cast<std::int64_t>(value)} : JsonValue{static_cast<double>(value)});
+    return add(std::in_range<std::int64_t>(value) ? JsonValue{static_cast<std::int64_t>(value)}
+                                                  : JsonValue{static_cast<double>(value)});
   }
   bool number_float(double value, const std::string&) { return add(JsonValue{value}); }
   bool string(std::string& value) { return add(JsonValue{std::move(value)}); }
@@ -123,7 +124,8 @@ class Builder {
     return true;
   }
   bool open(JsonValue value) {
-    if (static_cast<int>(open_.size()) >= rules_.max_depth) refuse_here(fmt::format("nested deeper than {} levels", rules_.max_depth));
+    if (static_cast<int>(open_.size()) >= rules_.max_depth)
+      refuse_here(fmt::format("nested deeper than {} levels", rules_.max_depth));
     const Position at = here();
     value.set_position(at.line, at.column);
     open_.push_back({std::move(value), {}, {}});
@@ -155,8 +157,8 @@ JsonValue parse_json(std::string_view text, std::string_view source, const JsonR
     refuse(rules.blame, fmt::format("{}: {} bytes of JSON, the limit is {}", source, text.size(), rules.max_bytes));
   std::size_t consumed = 0;
   Builder builder(text, source, rules, consumed);
-  nlohmann::json::sax_parse(CountingIterator(text.data(), &consumed), CountingIterator(text.data() + text.size(), &consumed), &builder,
-                            nlohmann::json::input_format_t::json, true, rules.comments == JsonComments::kAllowed);
+  nlohmann::json::sax_parse(CountingIterator(text.data(), &consumed), CountingIterator(text.data() + text.size(), &consumed),
+                            &builder, nlohmann::json::input_format_t::json, true, rules.comments == JsonComments::kAllowed);
   return builder.take();
 }
 

@@ -105,14 +105,15 @@ struct JsonRules {
 };
 
 // The value of `text`; `source` (a file name) begins every message: "<source>:<line>:<column>: <what>".
-// Throws ConfigError or DataError, whichever rules.blame says: malformed text, duplicate key, too deep, too large, number out of range.
+// Throws ConfigError or DataError, whichever rules.blame says: malformed text, duplicate key, too deep, too large, number out of
+// range.
 JsonValue parse_json(std::string_view text, std::string_view source, const JsonRules& rules = {});
 
 // parse_json of a regular file's content; a missing, unreadable or oversized file, a folder or a FIFO throws likewise.
 JsonValue read_json_file(const std::string& path, const JsonRules& rules = {});
 
-// Text that parse_json reads back to an equal value: doubles in their shortest exact form, a non-finite one as null (JSON has none).
-// `indent` 0: one line; otherwise objects and arrays of objects are broken into lines indented by that many spaces.
+// Text that parse_json reads back to an equal value: doubles in their shortest exact form, a non-finite one as null (JSON has
+// none). `indent` 0: one line; otherwise objects and arrays of objects are broken into lines indented by that many spaces.
 std::string to_json_text(const JsonValue& value, int indent = 0);
 
 // "text" with quotes and escapes, so that no byte of foreign input reaches a terminal as it is; cut after `max_chars`.

@@ -26,6 +26,8 @@ class Device {
   virtual Stream& new_stream(std::string name) = 0;
   // Device memory, zero-filled. Throws InternalError naming `name` inside a NoAllocationScope.
   virtual Buffer allocate(std::int64_t bytes, const std::string& name) = 0;
+  // Zero-filled host memory that the communicators of host memory reach, as allocate() otherwise.
+  virtual Buffer allocate_host_shared(std::int64_t bytes, const std::string& name) = 0;
   // Copies host memory to `to` after what was enqueued on `stream` before; `from` may be reused on return.
   virtual void write(Stream& stream, TensorView to, const void* from) = 0;
   // Copies `from` to host memory once everything enqueued on `stream` before is done; the host waits.

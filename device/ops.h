@@ -40,6 +40,7 @@ struct AttentionShape {
   float scale = 1.0f;
   bool causal = true;
   DType dtype = DType::kF32;
+  bool operator==(const AttentionShape&) const = default;
 };
 
 // Where an element of an activation [S,B,H] is in the layout-free numbering that dropout draws from: element (s, b, h) has index
@@ -154,6 +155,9 @@ class Ops {
   // out f64[ceil(n/64)] = sums of squares of consecutive blocks of 64 elements of x f32[n] (the last may be short): the blocks of
   // the layout-independent gradient norm. Non-finite elements give a non-finite block.
   virtual void sum_squares(Stream& stream, TensorView out, ConstTensorView x) = 0;
+  // limbs i64[ExactSum::kLimbs] (core/exact_sum.h) += x f64[n], without rounding. Digits may be left un-normalised, as ExactSum::add leaves
+  // them; limbs that began normalised bear 2^30 elements before they must be normalised.
+  virtual void add_exact(Stream& stream, TensorView limbs, ConstTensorView x) = 0;
 
   // ---- optimizer ------------------------------------------------------------------------------------------------------------------
   // master, m, v f32[n] updated in place; param T[n] = round(master); grad f32[n]. param may alias master when T is f32.

@@ -1,6 +1,6 @@
 #include "model/model_constants.h"
 
-#include <algorithm>
+#include <vector>
 
 #include "core/bf16.h"
 #include "model/rope_table.h"
@@ -24,24 +24,25 @@ ModelConstants::ModelConstants(const ModelConfig& config, const LayerGeometry& g
   }
 }
 
-void ModelConstants::bind(Arena& arena) {
+void ModelConstants::bind(Arena& arena, Device& device) {
+  Stream& stream = device.compute_stream();
   if (rotates_) {
     const RopeTable table = make_rope_table(config_, sequence_);
     cos_ = arena.grant(cos_slot_, DType::kF32, {table.positions, table.pairs});
     sin_ = arena.grant(sin_slot_, DType::kF32, {table.positions, table.pairs});
-    std::ranges::copy(table.cos, cos_.as<float>());
-    std::ranges::copy(table.sin, sin_.as<float>());
+    device.write(stream, cos_, table.cos.data());
+    device.write(stream, sin_, table.sin.data());
   }
   if (plain_norm_) {
     ones_ = arena.grant(ones_slot_, compute_, {config_.hidden});
     zeros_ = arena.grant(zeros_slot_, compute_, {config_.hidden});
+    const auto width = static_cast<std::size_t>(config_.hidden);
     if (compute_ == DType::kF32) {
-      std::ranges::fill(ones_.span<float>(), 1.0f);
-      std::ranges::fill(zeros_.span<float>(), 0.0f);
+      device.write(stream, ones_, std::vector(width, 1.0f).data());
     } else {
-      std::ranges::fill(ones_.span<bf16>(), to_bf16(1.0f));
-      std::ranges::fill(zeros_.span<bf16>(), to_bf16(0.0f));
+      device.write(stream, ones_, std::vector(width, to_bf16(1.0f)).data());
     }
+    device.ops().fill_zero(stream, zeros_);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "core/tensor_view.h"
 #include "device/arena.h"
+#include "device/device.h"
 #include "model/model_config.h"
 #include "tensor_parallel/layer_plan.h"
 
@@ -12,8 +13,8 @@ class ModelConstants {
  public:
   // Books the memory in `plan`.
   ModelConstants(const ModelConfig& config, const LayerGeometry& geometry, ArenaPlan& plan);
-  // Grants the memory and computes the tables. The arena lies in host memory.
-  void bind(Arena& arena);
+  // Grants the memory, which is the device's, and computes the tables.
+  void bind(Arena& arena, Device& device);
 
   ConstTensorView rope_cos() const { return cos_; }  // f32 [S, P]: row p for position p; empty without rotation
   ConstTensorView rope_sin() const { return sin_; }

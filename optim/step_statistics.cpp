@@ -1,6 +1,7 @@
 #include "optim/step_statistics.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/int_math.h"
@@ -16,38 +17,48 @@ constexpr std::int64_t kExchanged = 2 * ExactSum::kLimbs + 1;
 
 StatisticsReducer::StatisticsReducer(ParallelContext& context, ArenaPlan& plan) : context_(context) {
   block_slot_ = plan.book("sums of squares", MemoryUse::kWorkspace, kBlocksAtOnce * size_of(DType::kF64));
-  exchange_slot_ = plan.book("step statistics", MemoryUse::kCommunication, exchanged_bytes());
+  limb_slot_ = plan.book("exact sum of squares", MemoryUse::kWorkspace, ExactSum::kLimbs * size_of(DType::kI64));
 }
 
 std::int64_t StatisticsReducer::exchanged_bytes() { return kExchanged * size_of(DType::kI64); }
 
 void StatisticsReducer::bind(Arena& arena) {
   blocks_ = arena.grant(block_slot_, DType::kF64, Shape{kBlocksAtOnce});
-  exchange_ = arena.grant(exchange_slot_, DType::kI64, Shape{kExchanged});
+  limbs_ = arena.grant(limb_slot_, DType::kI64, Shape{static_cast<std::int64_t>(ExactSum::kLimbs)});
 }
 
-void StatisticsReducer::add_squares(const ParamShard& shard, ExactSum& sum, StepStatistics& statistics) {
+void StatisticsReducer::add_squares(const ParamShard& shard, const ShardPiece& piece) {
   Ops& ops = context_.device().ops();
-  for (const ShardPiece& piece : shard.pieces) {
-    if (!piece.norm_owner) continue;
-    bool finite = true;
-    constexpr std::int64_t kStretch = kBlocksAtOnce * kParamAlignment;
-    for (std::int64_t begin = 0; begin < piece.count; begin += kStretch) {
-      const std::int64_t count = std::min(kStretch, piece.count - begin);
-      const std::int64_t num_blocks = ceil_div(count, kParamAlignment);
-      ops.sum_squares(context_.compute_stream(), blocks_.range(0, num_blocks), shard.grad.range(piece.shard_begin + begin, count));
-      for (const double square : blocks_.range(0, num_blocks).span<double>()) {
-        if (std::isfinite(square)) {
-          sum.add(square);
-        } else {
-          finite = false;
-        }
-      }
-    }
-    if (finite) continue;
-    ++statistics.non_finite;
-    if (statistics.first_non_finite.empty()) {
-      const AllocationExemption message;  // this step is not going to be applied
+  Stream& stream = context_.compute_stream();
+  constexpr std::int64_t kStretch = kBlocksAtOnce * kParamAlignment;
+  for (std::int64_t begin = 0; begin < piece.count; begin += kStretch) {
+    const std::int64_t count = std::min(kStretch, piece.count - begin);
+    const TensorView blocks = blocks_.range(0, ceil_div(count, kParamAlignment));
+    ops.sum_squares(stream, blocks, shard.grad.range(piece.shard_begin + begin, count));
+    ops.add_exact(stream, limbs_, blocks);
+  }
+}
+
+// What was added since the last reading; the sum begins anew.
+ExactSum StatisticsReducer::read_squares() {
+  ExactSum sum;
+  Device& device = context_.device();
+  device.read(context_.compute_stream(), sum.limbs().data(), limbs_);
+  device.ops().fill_zero(context_.compute_stream(), limbs_);
+  sum.normalise();
+  return sum;
+}
+
+// Looks again, piece by piece: this step is not going to be applied.
+void StatisticsReducer::name_non_finite(std::span<const ParamShard> shards, StepStatistics& statistics) {
+  for (const ParamShard& shard : shards) {
+    for (const ShardPiece& piece : shard.pieces) {
+      if (!shard.counts_in_norm || !piece.norm_owner) continue;
+      add_squares(shard, piece);
+      if (read_squares().finite()) continue;
+      ++statistics.non_finite;
+      if (!statistics.first_non_finite.empty()) continue;
+      const AllocationExemption message;
       statistics.first_non_finite = fmt::format("rank {}: {}", context_.rank(), piece.spec->name);
     }
   }
@@ -55,21 +66,26 @@ void StatisticsReducer::add_squares(const ParamShard& shard, ExactSum& sum, Step
 
 StepStatistics StatisticsReducer::reduce(std::span<const ParamShard> shards, std::span<const double> losses) {
   StepStatistics statistics;
-  ExactSum loss, squares;
+  ExactSum loss;
   for (const double l : losses) loss.add(l);
   for (const ParamShard& shard : shards) {
-    if (shard.counts_in_norm) add_squares(shard, squares, statistics);
+    for (const ShardPiece& piece : shard.pieces) {
+      if (shard.counts_in_norm && piece.norm_owner) add_squares(shard, piece);
+    }
+  }
+  ExactSum squares = shards.empty() ? ExactSum() : read_squares();
+  if (!squares.finite()) {
+    squares = ExactSum();
+    name_non_finite(shards, statistics);
   }
   loss.normalise();
-  squares.normalise();
-  const std::span<std::int64_t> words = exchange_.span<std::int64_t>();
-  std::copy(loss.limbs().begin(), loss.limbs().end(), words.begin());
-  std::copy(squares.limbs().begin(), squares.limbs().end(), words.begin() + ExactSum::kLimbs);
+  std::array<std::int64_t, kExchanged> words;  // of host memory, and small enough to travel from anywhere
+  std::ranges::copy(loss.limbs(), words.begin());
+  std::ranges::copy(squares.limbs(), words.begin() + ExactSum::kLimbs);
   words.back() = statistics.non_finite;
   for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData, Axis::kPipeline}) {
-    context_.statistics(axis).all_reduce(context_.compute_stream(), exchange_, ReduceOp::kSum);
+    context_.statistics(axis).all_reduce(context_.host_stream(), TensorView(words.data(), DType::kI64, {kExchanged}), ReduceOp::kSum);
   }
-  context_.compute_stream().synchronize();
   std::copy_n(words.begin(), ExactSum::kLimbs, loss.limbs().begin());
   std::copy_n(words.begin() + ExactSum::kLimbs, ExactSum::kLimbs, squares.limbs().begin());
   statistics.loss_sum = loss.value();

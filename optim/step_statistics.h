@@ -1,7 +1,7 @@
 // What all ranks must agree on before an update: the loss of the global batch, the norm of its gradient, and whether it is finite.
 //
 // Both numbers do not depend on the layout: each is a sum of terms that every layout forms alike (the loss of a micro-batch; the
-// squares of 64 consecutive elements of a parameter), added exactly (exact_sum.h), so that order and grouping cannot matter.
+// squares of 64 consecutive elements of a parameter), added exactly (core/exact_sum.h), so that order and grouping cannot matter.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "device/arena.h"
-#include "optim/exact_sum.h"
+#include "core/exact_sum.h"
 #include "parallel/parallel_context.h"
 #include "parallel/param_store.h"
 
@@ -31,17 +31,19 @@ class StatisticsReducer {
   // Of the one all-reduce per axis that a reduction takes.
   static std::int64_t exchanged_bytes();
 
-  // Collective over the world, on the compute stream. `losses`: this rank's micro-batch losses (empty unless it is the first tensor
+  // Collective over the world; the host waits for the compute stream. `losses`: this rank's micro-batch losses (empty unless it is the first tensor
   // rank of the last pipeline stage). The gradients must be reduced (ParamStore::wait_reduced); an empty `shards` leaves them out.
   StepStatistics reduce(std::span<const ParamShard> shards, std::span<const double> losses);
 
  private:
-  void add_squares(const ParamShard& shard, ExactSum& sum, StepStatistics& statistics);
+  void add_squares(const ParamShard& shard, const ShardPiece& piece);
+  ExactSum read_squares();
+  void name_non_finite(std::span<const ParamShard> shards, StepStatistics& statistics);
 
   ParallelContext& context_;
-  ArenaSlot block_slot_, exchange_slot_;
-  TensorView blocks_;    // f64: sums of squares of a stretch of a shard
-  TensorView exchange_;  // i64: limbs of both sums and the count
+  ArenaSlot block_slot_, limb_slot_;
+  TensorView blocks_;  // f64: sums of squares of a stretch of a shard
+  TensorView limbs_;   // i64: the sum of all of them, exactly
 };
 
 }  // namespace trident

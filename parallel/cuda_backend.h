@@ -47,11 +47,10 @@ class CudaBackend {
   // Asked of the driver once; no card is opened by it.
   virtual const CudaFacts& facts() = 0;
   // Card `number` as the device of the calling rank; peers ring `doorbell`, which outlives it. ConfigError if it cannot be used.
-  virtual std::unique_ptr<Device> make_device(int number, Doorbell& doorbell) = 0;
-  // The same group as `host`, for operands on `device`, which made by make_device(). Collective over the group; outlived by `device`.
-  // `staging`: host memory that peers can reach (ProcessWorld::allocate); not set: pinned memory of this process.
-  virtual std::unique_ptr<Communicator> on_device(DeviceTransport transport, Device& device, std::unique_ptr<Communicator> host,
-                                                  const HostAllocator& staging) = 0;
+  // `host_memory`: of Device::allocate_host_shared() (ProcessWorld::allocate, say); not set: memory of this process.
+  virtual std::unique_ptr<Device> make_device(int number, Doorbell& doorbell, HostAllocator host_memory) = 0;
+  // The same group as `host`, for operands on `device`, which make_device() made and which outlives the result. Collective over the group.
+  virtual std::unique_ptr<Communicator> on_device(DeviceTransport transport, Device& device, std::unique_ptr<Communicator> host) = 0;
 };
 
 std::unique_ptr<CudaBackend> make_cuda_backend();

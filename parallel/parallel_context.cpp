@@ -2,45 +2,51 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace trident {
 namespace {
 
-// Splits `world` into the groups along `sub_axis`, ordered by coordinate.
-std::unique_ptr<Communicator> along(Communicator& world, const ProcessGrid& grid, const SubAxis& sub_axis, std::string name,
-                                    CollectiveChecks checks, StatusBoard* board) {
-  const std::vector<int> group = grid.group(world.rank(), sub_axis);
-  int index = 0;
-  while (group[static_cast<std::size_t>(index)] != world.rank()) ++index;
-  return make_checked(world.split(/*color=*/group.front(), /*key=*/index, std::move(name)), checks, board);
+// A group of world ranks: color and key as Communicator::split() takes them.
+struct Place {
+  int color = 0, key = 0;
+};
+
+Place along(const ProcessGrid& grid, int rank, const SubAxis& sub_axis) {
+  const std::vector<int> group = grid.group(rank, sub_axis);
+  return {group.front(), static_cast<int>(std::ranges::find(group, rank) - group.begin())};
 }
 
 // The ranks that hold the same parameters: data x context, context fastest.
-std::unique_ptr<Communicator> replicas(Communicator& world, const ProcessGrid& grid, std::string name, CollectiveChecks checks, StatusBoard* board) {
-  const GridCoordinates at = grid.coordinates(world.rank());
-  const int color = at.tensor + grid.degrees().tensor * at.pipeline;
-  const int key = at.context + grid.degrees().context * at.data;
-  return make_checked(world.split(color, key, std::move(name)), checks, board);
+Place replicas(const ProcessGrid& grid, int rank) {
+  const GridCoordinates at = grid.coordinates(rank);
+  return {at.tensor + grid.degrees().tensor * at.pipeline, at.context + grid.degrees().context * at.data};
 }
 
 }  // namespace
 
 ParallelContext::ParallelContext(const ProcessGrid& grid, Device& device, std::unique_ptr<Communicator> world,
-                                 std::span<const SubAxis> partial_axes, CollectiveChecks checks, StatusBoard* board)
+                                 std::span<const SubAxis> partial_axes, CollectiveChecks checks, StatusBoard* board, const OnDevice& on_device)
     : grid_(grid), device_(device), world_(std::move(world)) {
   TRIDENT_CHECK(world_->size() == grid_.world_size(), "a grid of {} ranks in a world of {}", grid_.world_size(), world_->size());
-  tensor_ = along(*world_, grid_, grid_.whole(Axis::kTensor), "tp", checks, board);
-  data_reduce_ = replicas(*world_, grid_, "dp", checks, board);
-  data_gather_ = replicas(*world_, grid_, "dp (gather)", checks, board);
-  pipeline_forward_ = along(*world_, grid_, grid_.whole(Axis::kPipeline), "pp (forward)", checks, board);
-  pipeline_backward_ = along(*world_, grid_, grid_.whole(Axis::kPipeline), "pp (backward)", checks, board);
-  statistics_[static_cast<std::size_t>(Axis::kTensor)] = along(*world_, grid_, grid_.whole(Axis::kTensor), "tp (statistics)", checks, board);
-  statistics_[static_cast<std::size_t>(Axis::kContext)] = along(*world_, grid_, grid_.whole(Axis::kContext), "cp (statistics)", checks, board);
-  statistics_[static_cast<std::size_t>(Axis::kData)] = along(*world_, grid_, grid_.whole(Axis::kData), "dp (statistics)", checks, board);
-  statistics_[static_cast<std::size_t>(Axis::kPipeline)] =
-      along(*world_, grid_, grid_.whole(Axis::kPipeline), "pp (statistics)", checks, board);
+  const auto on_host = [&](Place place, std::string name) { return world_->split(place.color, place.key, std::move(name)); };
+  const auto of_tensors = [&](Place place, std::string name) {
+    std::unique_ptr<Communicator> host = on_host(place, std::move(name));
+    return make_checked(on_device ? on_device(std::move(host)) : std::move(host), checks, board);
+  };
+  const auto whole = [&](Axis axis) { return along(grid_, rank(), grid_.whole(axis)); };
+  tensor_ = of_tensors(whole(Axis::kTensor), "tp");
+  data_reduce_ = of_tensors(replicas(grid_, rank()), "dp");
+  data_gather_ = of_tensors(replicas(grid_, rank()), "dp (gather)");
+  pipeline_forward_ = of_tensors(whole(Axis::kPipeline), "pp (forward)");
+  pipeline_backward_ = of_tensors(whole(Axis::kPipeline), "pp (backward)");
+  for (const auto& [axis, name] : {std::pair{Axis::kTensor, "tp (statistics)"}, {Axis::kContext, "cp (statistics)"},
+                                   {Axis::kData, "dp (statistics)"}, {Axis::kPipeline, "pp (statistics)"}}) {
+    statistics_[static_cast<std::size_t>(axis)] = make_checked(on_host(whole(axis), name), checks, board);
+  }
   for (const SubAxis& sub_axis : partial_axes) {
     TRIDENT_CHECK(sub_axis.axis == Axis::kTensor, "gradients are partial over {}", to_string(sub_axis));
-    partial_.emplace_back(sub_axis, along(*world_, grid_, sub_axis, to_string(sub_axis) + " (gradients)", checks, board));
+    partial_.emplace_back(sub_axis, of_tensors(along(grid_, rank(), sub_axis), to_string(sub_axis) + " (gradients)"));
   }
   reduce_stream_ = &device_.new_stream("reduce");
   gather_stream_ = &device_.new_stream("gather");

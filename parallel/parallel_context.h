@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -20,28 +21,33 @@ namespace trident {
 // Along the pipeline: activations travel forward, their gradients backward.
 enum class Direction : std::uint8_t { kForward, kBackward };
 
+// Makes a group of ranks, known by its host communicator, exchange what lies on their devices; not set: devices of host memory.
+using OnDevice = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator> host)>;
+
 class ParallelContext {
  public:
   // Collective over the world. `partial_axes`: sub-axes of tp over which some gradients are partial sums (from the model's specs;
   // the same list on every rank). `board`: told of every operation, if there is one.
   ParallelContext(const ProcessGrid& grid, Device& device, std::unique_ptr<Communicator> world, std::span<const SubAxis> partial_axes,
-                  CollectiveChecks checks, StatusBoard* board = nullptr);
+                  CollectiveChecks checks, StatusBoard* board = nullptr, const OnDevice& on_device = {});
 
   const ProcessGrid& grid() const { return grid_; }
   int rank() const { return world_->rank(); }
   GridCoordinates coordinates() const { return grid_.coordinates(rank()); }
   Device& device() const { return device_; }
 
-  Communicator& world() { return *world_; }             // start-up, shutdown, error reports: not for steps
+  // Of host memory, on host_stream(): start-up, shutdown, error reports, not for steps.
+  Communicator& world() { return *world_; }
   Communicator& tensor() { return *tensor_; }           // layer collectives, on the compute stream
   Communicator& data_reduce() { return *data_reduce_; } // gradients over dp x cp, on reduce_stream()
   Communicator& data_gather() { return *data_gather_; } // parameters over dp x cp, on gather_stream()
   // Sums of partial gradients over a sub-axis of tp, on reduce_stream().
   Communicator& partial(const SubAxis& sub_axis);
-  // Step statistics over an axis (norm, loss), on the compute stream.
+  // Step statistics over an axis (norm, loss): host memory, on host_stream().
   Communicator& statistics(Axis axis) { return *statistics_[static_cast<std::size_t>(axis)]; }
 
   Stream& compute_stream() { return device_.compute_stream(); }
+  Stream& host_stream() { return device_.host_stream(); }
   Stream& reduce_stream() { return *reduce_stream_; }
   Stream& gather_stream() { return *gather_stream_; }
   // Sends and receives have streams of their own in each direction: a send that waits for its receiver holds up no receive.

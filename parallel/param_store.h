@@ -141,7 +141,7 @@ class ParamStore {
   std::int64_t held_elements(const Unit& unit) const;
   void book(ArenaPlan& plan);
   void grant(Arena& arena);
-  void draw_weights(const Unit& unit, Bucket& bucket);
+  void draw_weights(const Bucket& bucket);
   TensorView bucket_grad(const Bucket& bucket) const;
   TensorView reduced_grad(const Bucket& bucket) const;  // this rank's reduced part of the local gradient buffer
   void zero_gaps(const Unit& unit);

@@ -125,7 +125,7 @@ void ParamStore::bind(Arena& arena) {
   for (const Unit& unit : units_) {
     for (const int b : unit.buckets) {
       Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
-      if (bucket.shares_weight_with < 0) draw_weights(unit, bucket);
+      if (bucket.shares_weight_with < 0) draw_weights(bucket);
     }
   }
   publish_masters();
@@ -172,13 +172,19 @@ void ParamStore::grant(Arena& arena) {
   tied_received_ = flat(tied_slot_, DType::kF32, tied_slot_.bytes / size_of(DType::kF32));
 }
 
-void ParamStore::draw_weights(const Unit& unit, Bucket& bucket) {
+void ParamStore::draw_weights(const Bucket& bucket) {
   ParamShard& shard = shards_[bucket.shard];
   const int tensor_degree = context_.grid().degrees().tensor, tensor_rank = context_.coordinates().tensor;
-  TRIDENT_CHECK(shard.master.where() == MemoryKind::kHost, "initial weights of unit {} are drawn in host memory", unit.id);
+  std::vector<float> values;  // on their way to a device
   for (const ShardPiece& piece : shard.pieces) {
     const TensorView target = shard.master.range(piece.shard_begin, piece.count);
-    draw_initial_values(piece, tensor_degree, tensor_rank, config_.seed, target.span<float>());
+    if (target.where() == MemoryKind::kHost) {
+      draw_initial_values(piece, tensor_degree, tensor_rank, config_.seed, target.span<float>());
+      continue;
+    }
+    values.assign(static_cast<std::size_t>(piece.count), 0.0f);
+    draw_initial_values(piece, tensor_degree, tensor_rank, config_.seed, values);
+    context_.device().write(context_.compute_stream(), target, values.data());
   }
 }
 

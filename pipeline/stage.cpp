@@ -86,7 +86,7 @@ std::vector<UnitParams> Stage::unit_params() const {
 
 void Stage::bind(Arena& arena, ParamStore& store) {
   store_ = &store;
-  constants_.bind(arena);
+  constants_.bind(arena, context_.device());
   const auto bytes = [&](ArenaSlot slot) { return arena.grant(slot, DType::kU8, Shape{slot.bytes}); };
   const auto activation = [&](ArenaSlot slot) { return arena.grant(slot, geometry_.compute, activation_shape_); };
   for (Chunk& chunk : chunks_) {

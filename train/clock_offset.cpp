@@ -40,8 +40,8 @@ std::uint64_t clock_identity() {
 }
 
 std::vector<ClockOffset> estimate_clock_offsets(Communicator& world, Device& device, std::uint64_t identity, const std::function<double()>& clock) {
-  Stream& stream = device.compute_stream();
-  const Buffer memory = device.allocate(sizeof(double), "clock ping");  // messages go through memory that peers reach
+  Stream& stream = device.host_stream();
+  const Buffer memory = device.allocate_host_shared(sizeof(double), "clock ping");  // messages go through memory that peers reach
   double& token = *reinterpret_cast<double*>(memory.data());
   auto first = static_cast<std::int64_t>(identity);
   world.broadcast(stream, TensorView(&first, DType::kI64, {1}), 0);

@@ -11,8 +11,8 @@ namespace trident {
 ConsoleMode console_mode_of(int descriptor) { return ::isatty(descriptor) == 1 ? ConsoleMode::kTerminal : ConsoleMode::kPlain; }
 
 std::string step_line(const StepMetrics& m, std::int64_t total_steps) {
-  std::string line = fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {:.1f} ms", m.step, total_steps, m.loss,
-                                 m.grad_norm, m.lr, m.tokens_per_s, m.step_ms);
+  std::string line = fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {:.1f} ms", m.step,
+                                 total_steps, m.loss, m.grad_norm, m.lr, m.tokens_per_s, m.step_ms);
   return m.mfu ? line + fmt::format("  mfu {:.1f} %", 100 * *m.mfu) : line;
 }
 

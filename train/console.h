@@ -28,7 +28,12 @@ class Console {
  public:
   // `start_seconds`: monotonic time when step first_step + 1 began; the time left is extrapolated from it.
   Console(std::ostream& stream, ConsoleMode mode, std::int64_t total_steps, std::int64_t first_step, double start_seconds)
-      : stream_(stream), mode_(mode), total_steps_(total_steps), first_step_(first_step), start_seconds_(start_seconds), step_(first_step) {}
+      : stream_(stream),
+        mode_(mode),
+        total_steps_(total_steps),
+        first_step_(first_step),
+        start_seconds_(start_seconds),
+        step_(first_step) {}
 
   void step(const StepMetrics& metrics, double now_seconds);
   void eval(const EvalMetrics& metrics);

@@ -29,11 +29,11 @@ std::vector<double> gather_values(Communicator& world, Stream& stream, double mi
 
 void gather_bytes(Communicator& world, Device& device, std::span<const std::byte> mine,
                   const std::function<void(int rank, std::span<const std::byte>)>& take) {
-  Stream& stream = device.compute_stream();
+  Stream& stream = device.host_stream();
   auto count = static_cast<std::int64_t>(mine.size());
   if (world.rank() != 0) {
     const std::int64_t piece = std::clamp<std::int64_t>(count, sizeof count, kMessageBytes);
-    const Buffer staging = device.allocate(piece, "bytes for rank 0");  // messages leave from memory that peers reach
+    const Buffer staging = device.allocate_host_shared(piece, "bytes for rank 0");  // messages leave from memory that peers reach
     const auto send = [&](const void* data, std::int64_t bytes) {
       std::memcpy(staging.data(), data, static_cast<std::size_t>(bytes));
       world.send(stream, TensorView(staging.data(), DType::kU8, {bytes}), 0);

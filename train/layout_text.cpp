@@ -31,7 +31,8 @@ LayoutDegrees parse_layout(std::string_view text, std::string_view where) {
     const char axis = at + 1 < text.size() ? static_cast<char>(std::toupper(static_cast<unsigned char>(text[at]))) : '\0';
     std::int64_t* slot = axis == 'D' ? &degrees.data : axis == 'P' ? &degrees.pipeline : axis == 'T' ? &degrees.tensor
                          : axis == 'C' ? &degrees.context : nullptr;
-    if (slot == nullptr || std::toupper(static_cast<unsigned char>(text[at + 1])) != 'P') refuse("expected TP, PP, DP or CP after each number");
+    if (slot == nullptr || std::toupper(static_cast<unsigned char>(text[at + 1])) != 'P')
+      refuse("expected TP, PP, DP or CP after each number");
     if (seen.find(axis) != std::string::npos) refuse(fmt::format("{}P is there twice", axis));
     seen += axis;
     *slot = degree;

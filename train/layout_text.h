@@ -11,8 +11,8 @@ struct LayoutDegrees {
   bool operator==(const LayoutDegrees&) const = default;
 };
 
-// Factors <number><axis>, axis TP, PP, DP or CP in any case, joined by x, *, the multiplication sign, commas or spaces, in any order;
-// a missing axis is 1. Throws ConfigError beginning with `where` for anything else, an axis named twice included.
+// Factors <number><axis>, axis TP, PP, DP or CP in any case, joined by x, *, the multiplication sign, commas or spaces, in any
+// order; a missing axis is 1. Throws ConfigError beginning with `where` for anything else, an axis named twice included.
 LayoutDegrees parse_layout(std::string_view text, std::string_view where);
 
 }  // namespace trident

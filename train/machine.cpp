@@ -42,13 +42,15 @@ double measure_matmul_rate(Device& device, DType compute, double seconds) {
   shape.in = shape.out = compute;
   Ops& ops = device.ops();
   const std::int64_t workspace_bytes = ops.prepare_matmul(shape), matrix_bytes = kSize * kSize * size_of(compute);
-  const Buffer memory = device.allocate(3 * matrix_bytes + workspace_bytes, "matmul rate");
-  const auto matrix = [&](int i) { return TensorView(memory.data() + i * matrix_bytes, compute, {kSize, kSize}); };
+  const std::int64_t source_bytes = kSize * kSize * size_of(DType::kF32);
+  const Buffer memory = device.allocate(3 * matrix_bytes + source_bytes + workspace_bytes, "matmul rate");
+  const auto matrix = [&](int i) { return TensorView(memory.data() + i * matrix_bytes, compute, {kSize, kSize}, memory.where()); };
   std::vector<float> values(kSize * kSize);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 251) / 251.0f - 0.5f;  // zeros would flatter
-  const TensorView source(values.data(), DType::kF32, {kSize, kSize});
+  const TensorView source(memory.data() + 3 * matrix_bytes, DType::kF32, {kSize, kSize}, memory.where());
+  device.write(device.compute_stream(), source, values.data());
   for (int i = 0; i < 2; ++i) ops.convert(device.compute_stream(), matrix(i), source);
-  const TensorView workspace(memory.data() + 3 * matrix_bytes, DType::kU8, Shape{workspace_bytes});
+  const TensorView workspace(memory.data() + 3 * matrix_bytes + source_bytes, DType::kU8, Shape{workspace_bytes}, memory.where());
   double best = 1e30;
   for (const double start = monotonic_seconds(); monotonic_seconds() - start < seconds;) {
     const double before = monotonic_seconds();

@@ -1,4 +1,5 @@
-// metrics.jsonl: one JSON object per logged step. eval.jsonl: one per evaluation. Apart, so that every line of a file has the same keys.
+// metrics.jsonl: one JSON object per logged step. eval.jsonl: one per evaluation. Apart, so that every line of a file has the same
+// keys.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,8 @@ struct EvalMetrics {
 };
 
 // One line without its end. Doubles in their shortest exact form; a non-finite or absent number is null (JSON has no other word).
-std::string to_json_line(const StepMetrics& metrics);  // step, loss, grad_norm, lr, tokens, step_ms, tokens_per_s, mfu, peak_bytes, comm_bytes
+std::string to_json_line(
+    const StepMetrics& metrics);  // step, loss, grad_norm, lr, tokens, step_ms, tokens_per_s, mfu, peak_bytes, comm_bytes
 std::string to_json_line(const EvalMetrics& metrics);  // step, valid_loss, valid_bits_per_byte
 
 // Appends whole lines to an AppendFile, whose errors and guarantees it has.

@@ -135,7 +135,8 @@ class Checker {
     if (option_.form == TextForm::kSplit && !is_split(text)) refuse_type();
     if (!option_.choices.empty() && std::find(option_.choices.begin(), option_.choices.end(), text) == option_.choices.end()) {
       const std::string_view near = likely_name(text, option_.choices);
-      refuse(fmt::format("must be {}{}", expected_text(option_), near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near))));
+      refuse(fmt::format("must be {}{}", expected_text(option_),
+                         near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near))));
     }
     refuse_odd_text(text);
     return takes(Takes::kSources) ? JsonValue(JsonValue::Array{source(text, 1.0)}) : value_;
@@ -177,7 +178,8 @@ class Checker {
       const JsonValue* weight = item.find("weight");
       if (path == nullptr || !path->is_string()) refuse_type();
       if (item.is_object() && item.members().size() != (weight == nullptr ? 1u : 2u)) refuse_type();
-      if (weight != nullptr && (!weight->is_number() || weight->as_number() <= 0)) refuse("a weight must be a number > 0; leave the source out instead");
+      if (weight != nullptr && (!weight->is_number() || weight->as_number() <= 0))
+        refuse("a weight must be a number > 0; leave the source out instead");
       refuse_odd_text(path->as_string());
       canonical.push_back(source(path->as_string(), weight == nullptr ? 1.0 : weight->as_number()));
     }
@@ -220,7 +222,9 @@ std::string expected_text(const Option& option) {
   return text;
 }
 
-JsonValue checked_value(const Option& option, const JsonValue& value, std::string_view where) { return Checker(option, value, where).run(); }
+JsonValue checked_value(const Option& option, const JsonValue& value, std::string_view where) {
+  return Checker(option, value, where).run();
+}
 
 JsonValue default_value(const Option& option) {
   if (option.fallback.empty()) return {};
@@ -246,7 +250,8 @@ std::string did_you_mean(std::string_view unknown) {
     std::erase_if(paths, [&](std::string_view path) { return path.substr(0, dot + 1) != unknown.substr(0, dot + 1); });
     std::vector<std::string_view> keys;
     for (const std::string_view path : paths) keys.push_back(path.substr(dot + 1));
-    if (const std::string_view near = likely_name(unknown.substr(dot + 1), keys); !near.empty()) return hint(fmt::format("{}.{}", unknown.substr(0, dot), near));
+    if (const std::string_view near = likely_name(unknown.substr(dot + 1), keys); !near.empty())
+      return hint(fmt::format("{}.{}", unknown.substr(0, dot), near));
     for (const Option& option : option_table())
       if (key_of(option) == key) return hint(option.path);
   }

@@ -20,7 +20,8 @@ JsonValue checked_value(const Option& option, const JsonValue& value, std::strin
 // The default, canonical; null for an option that the user must give.
 JsonValue default_value(const Option& option);
 
-// "; did you mean parallel.tensor?" for an unknown path, from the table's keys and what other systems call them; "" without an idea.
+// "; did you mean parallel.tensor?" for an unknown path, from the table's keys and what other systems call them; "" without an
+// idea.
 std::string did_you_mean(std::string_view unknown_path);
 
 // A value for a message: JSON text of one line, cut to a readable length.

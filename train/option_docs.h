@@ -13,7 +13,8 @@ namespace trident {
 // Columns of what `trident help` prints.
 inline constexpr std::size_t kHelpWidth = 100;
 
-// `text` in lines of at most kHelpWidth columns, each after `indent` spaces and ending in a line break; a longer word keeps its line to itself.
+// `text` in lines of at most kHelpWidth columns, each after `indent` spaces and ending in a line break; a longer word keeps its
+// line to itself.
 std::string help_paragraph(std::string_view text, std::size_t indent);
 
 // Every key by section: default, meaning, what it takes. For `trident train --help`.

@@ -1,8 +1,8 @@
 // The one list of everything a configuration may say. Pure data.
 //
 // Parsing, defaults, validation, `--help`, docs/configuration.md, the JSON Schema and `--print-config` are all computed from it, so
-// none of them can disagree with another. Keys of later work stand here from the start, marked reserved: a neutral value is accepted,
-// any other is refused by name.
+// none of them can disagree with another. Keys of later work stand here from the start, marked reserved: a neutral value is
+// accepted, any other is refused by name.
 #pragma once
 
 #include <cstdint>

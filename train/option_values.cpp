@@ -43,7 +43,8 @@ JsonValue setting_value(std::string_view text, std::string_view where) {
 }  // namespace
 
 OptionValues::OptionValues() {
-  for (const Option& option : option_table()) values_.push_back({option.fallback.empty() ? JsonValue{} : checked_value(option, default_value(option), ""), "default"});
+  for (const Option& option : option_table())
+    values_.push_back({option.fallback.empty() ? JsonValue{} : checked_value(option, default_value(option), ""), "default"});
   refusals_.resize(values_.size());
 }
 
@@ -81,7 +82,8 @@ void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, 
   const bool neutral = value.is_null() || value == JsonValue(false) || value == JsonValue(0);
   if (block.name == "checkpoint" && neutral) return;  // a reserved block, neutral as a whole
   if (!value.is_object())
-    throw ConfigError(fmt::format("{}{} = {}: must be an object with keys {}", where, block.name, value_text(value), keys_of(block.name)));
+    throw ConfigError(
+        fmt::format("{}{} = {}: must be an object with keys {}", where, block.name, value_text(value), keys_of(block.name)));
   for (const JsonMember& member : value.members()) {
     const std::string path = fmt::format("{}.{}", block.name, member.key);
     const std::string origin = origin_of(member.value, file);
@@ -123,7 +125,8 @@ void OptionValues::take_setting(std::string_view setting) {
     const bool neutral = value.is_null() || value == JsonValue(false) || value == JsonValue(0);
     if (block->name == "checkpoint" && neutral) return take_setting("checkpoint.every=0");
     if (value.is_object())
-      for (const JsonMember& member : value.members()) take_setting(fmt::format("{}.{}={}", path, member.key, to_json_text(member.value)));
+      for (const JsonMember& member : value.members())
+        take_setting(fmt::format("{}.{}={}", path, member.key, to_json_text(member.value)));
     else if (block->name == "parallel" && value.is_string()) take_layout(value.as_string(), kWhere, std::string(kSettingOrigin));
     else throw ConfigError(fmt::format("--set: {} = {}: must be an object with keys {}", path, value_text(value), keys_of(path)));
     return;
@@ -151,17 +154,22 @@ void OptionValues::require_complete() const {
   const bool preset = !at("model.preset").value.is_null(), file = !at("model.hf_config").value.is_null();
   const bool spelled_out = model_keys_.find("model_type") != nullptr;
   if (static_cast<int>(preset) + static_cast<int>(file) + static_cast<int>(spelled_out) > 1)
-    throw ConfigError("model: preset, hf_config and model_type exclude each other; keep one of them and set the others to null (--set model.preset=null)");
+    throw ConfigError(
+        "model: preset, hf_config and model_type exclude each other; keep one of them and set the others to null "
+        "(--set model.preset=null)");
   if (!preset && !file && !spelled_out && model_keys_.is_null())
-    throw ConfigError("model: missing; give model.preset, model.hf_config, or the keys of a Hugging Face config.json (\"model_type\", ...)");
+    throw ConfigError(
+        "model: missing; give model.preset, model.hf_config, or the keys of a Hugging Face config.json (\"model_type\", ...)");
   if (!spelled_out && !model_keys_.is_null()) {
     const std::string path = "model." + model_keys_.members().front().key;
     if (!did_you_mean(path).empty()) refuse_unknown("", path);
     if (preset || file) {
-      throw ConfigError(fmt::format("{} = {}: keys of a model go with model_type, not with model.{}; set that to null, or leave this out", path,
-                                    value_text(model_keys_.members().front().value), preset ? "preset" : "hf_config"));
+      throw ConfigError(
+          fmt::format("{} = {}: keys of a model go with model_type, not with model.{}; set that to null, or leave this out", path,
+                      value_text(model_keys_.members().front().value), preset ? "preset" : "hf_config"));
     }
-    throw ConfigError(fmt::format("model: has {} but no model_type; add it, or give model.preset or model.hf_config", in_quotes(path.substr(6))));
+    throw ConfigError(
+        fmt::format("model: has {} but no model_type; add it, or give model.preset or model.hf_config", in_quotes(path.substr(6))));
   }
 }
 

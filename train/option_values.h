@@ -31,8 +31,8 @@ class OptionValues {
   void take_file(const JsonValue& root, std::string_view file);
   // Takes one "a.b=value": the value is read as JSON, or as plain text where it is none or the option takes texts only.
   void take_setting(std::string_view setting);
-  // Throws ConfigError: the first illegal value of the file, the first option without default that nobody gave, or a model block that
-  // names no model.
+  // Throws ConfigError: the first illegal value of the file, the first option without default that nobody gave, or a model block
+  // that names no model.
   void require_complete() const;
 
  private:

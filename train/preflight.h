@@ -1,5 +1,5 @@
-// What can be refused before a run draws a weight or leaves a file: memory that is not there, folders that cannot be written, token ids
-// that the model does not know.
+// What can be refused before a run draws a weight or leaves a file: memory that is not there, folders that cannot be written, token
+// ids that the model does not know.
 #pragma once
 
 #include <string>
@@ -18,11 +18,12 @@ void check_thread_ranks(const TrainConfig& config);
 void check_model_fits(const ModelConfig& model, std::int64_t machine_bytes);
 
 // A lower bound of what all ranks hold, from the plan: parameters, gradients and optimizer as the ZeRO policy shares them out, and
-// the input of every block for one micro-batch. Above `machine_bytes`: ConfigError that says what is needed, what is there, and what
-// would fit.
+// the input of every block for one micro-batch. Above `machine_bytes`: ConfigError that says what is needed, what is there, and
+// what would fit.
 void check_memory(const RunPlan& plan, std::int64_t machine_bytes);
 
-// Throws StorageError when run.dir is there but no folder, or it, or the nearest folder above it, may not be written. Creates nothing.
+// Throws StorageError when run.dir is there but no folder, or it, or the nearest folder above it, may not be written. Creates
+// nothing.
 void check_run_folder(const std::string& folder);
 
 // Token ids of whole files up to this many tokens per source are looked at before the run, of larger ones the two ends.

@@ -43,8 +43,9 @@ class ProcessRank {
   ProcessRank(const Launcher& launcher, const TrainOutput& output)
       : output_{output.console, ConsoleMode::kPlain, output.log}, logger_(output.log), world_(join_process_world()) {
     if (world_->size() == launcher.processes) return;
-    throw ConfigError(fmt::format("{} started {} processes, the MPI library that trident was built with sees {}; start it with that library's mpirun",
-                                  launcher.description, launcher.processes, world_->size()));
+    throw ConfigError(fmt::format(
+        "{} started {} processes, the MPI library that trident was built with sees {}; start it with that library's mpirun",
+        launcher.description, launcher.processes, world_->size()));
   }
 
   // What all ranks throw alike is said by rank 0 before anybody ends: launchers kill the rest as soon as one has.
@@ -77,10 +78,12 @@ class ProcessRank {
       if (verdict) throw ReportedElsewhere(static_cast<ExitCode>(verdict->exit_code), verdict->line);
       throw;
     } catch (const Error& error) {
-      if (lifeline_->report_failure(error.what(), static_cast<int>(error.code()))) throw ReportedElsewhere(error.code(), error.what());
+      if (lifeline_->report_failure(error.what(), static_cast<int>(error.code())))
+        throw ReportedElsewhere(error.code(), error.what());
       throw;
     } catch (const std::exception& error) {
-      if (lifeline_->report_failure(error.what(), static_cast<int>(ExitCode::kInternal))) throw ReportedElsewhere(ExitCode::kInternal, error.what());
+      if (lifeline_->report_failure(error.what(), static_cast<int>(ExitCode::kInternal)))
+        throw ReportedElsewhere(ExitCode::kInternal, error.what());
       throw;
     }
   }
@@ -92,7 +95,8 @@ class ProcessRank {
     TrainConfig config;
     run_together(exchange(), world_->rank(), [&] { config = read_config(); });
     facts_ = compare_start_up(exchange(), world_->rank(), facts_of_this_process(config, *world_));
-    const RunPlace place{world_->size(), world_->local_rank(), count_nodes(world_->nodes()), world_->local_size(), world_->local_rank() == 0};
+    const RunPlace place{world_->size(), world_->local_rank(), count_nodes(world_->nodes()), world_->local_size(),
+                         world_->local_rank() == 0};
     std::string some, all;  // of the data; one rank of each node looks at all of it
     run_together(exchange(), world_->rank(), [&] {
       inputs_ = prepare_run(config, place, weakest(facts_));
@@ -116,8 +120,10 @@ class ProcessRank {
     for (std::size_t r = 1; r < prints.size(); ++r) {
       if (prints[r] == prints[0] || prints[r].empty()) continue;
       if (world_->rank() != 0) throw ReportedElsewhere(ExitCode::kData, "the training data differs");
-      throw AgreedError(ExitCode::kData, fmt::format("the training data differs: rank {} ({}) reads {}; rank 0 ({}) reads {}; give all nodes the same files", r,
-                                                     facts_[r].host, prints[r], facts_[0].host, prints[0]));
+      throw AgreedError(
+          ExitCode::kData,
+          fmt::format("the training data differs: rank {} ({}) reads {}; rank 0 ({}) reads {}; give all nodes the same files", r,
+                      facts_[r].host, prints[r], facts_[0].host, prints[0]));
     }
   }
 
@@ -174,7 +180,8 @@ void run_as_process(const Launcher& launcher, const std::function<TrainConfig()>
 
 Error stopped_by_signal(int signal) {
   return Error(static_cast<ExitCode>(exit_code_of_signal(signal)),
-               fmt::format("stopped by {} at the end of a step; the model is not saved, this version writes no checkpoints", signal_name(signal)));
+               fmt::format("stopped by {} at the end of a step; the model is not saved, this version writes no checkpoints",
+                           signal_name(signal)));
 }
 
 }  // namespace trident

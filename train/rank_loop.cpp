@@ -25,7 +25,7 @@ RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& d
       logger_(output.log, world->rank()),
       device_(device),
       services_(services),
-      trainer_(inputs.plan, device, std::move(world), services.board),
+      trainer_(inputs.plan, device, std::move(world), services.board, services.on_device),
       loader_(train_loader(inputs)) {
   rank_ = trainer_.context().rank();
   if (plan_.config.eval.every > 0) valid_loader_.emplace(valid_loader(inputs));
@@ -73,7 +73,7 @@ void RankLoop::agree_to_stop(double start) {
   const double minutes = plan_.config.run.max_minutes;
   const bool time_is_up = rank() == 0 && minutes > 0 && monotonic_seconds() - start >= 60 * minutes;
   std::int32_t asked[2] = {services_.stop != nullptr ? services_.stop->pending() : 0, time_is_up ? 1 : 0};
-  Stream& stream = trainer_.context().compute_stream();
+  Stream& stream = trainer_.context().host_stream();
   trainer_.context().world().all_reduce(stream, TensorView(asked, DType::kI32, {2}), ReduceOp::kMax);
   stream.synchronize();
   stop_signal_ = asked[0];
@@ -137,7 +137,7 @@ void RankLoop::note_times(const std::array<double, kNumWaitedFor>& waited_before
 void RankLoop::log(const StepResult& result, double seconds) {
   std::array<double, kNumAxes> bytes = trainer_.context().bytes_sent();
   Communicator& world = trainer_.context().world();
-  Stream& stream = trainer_.context().compute_stream();
+  Stream& stream = trainer_.context().host_stream();
   world.all_reduce(stream, TensorView(bytes.data(), DType::kF64, {kNumAxes}), ReduceOp::kSum);
   std::int64_t memory[2] = {trainer_.arena().planned_bytes(), trainer_.arena().high_water()};
   world.all_reduce(stream, TensorView(memory, DType::kI64, {2}), ReduceOp::kMax);
@@ -190,7 +190,7 @@ EvalResult RankLoop::evaluate() {
 // Collective.
 std::int64_t RankLoop::total_bytes_between_nodes() {
   std::int64_t bytes = services_.inter_node_bytes ? services_.inter_node_bytes() : 0;
-  Stream& stream = trainer_.context().compute_stream();
+  Stream& stream = trainer_.context().host_stream();
   trainer_.context().world().all_reduce(stream, TensorView(&bytes, DType::kI64, {1}), ReduceOp::kSum);
   stream.synchronize();
   return bytes;
@@ -205,7 +205,7 @@ void RankLoop::close() {
   summary_.tokens = updates_ * plan_.tokens_per_step();
   summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_, device_));
   summary_.bytes_between_nodes = total_bytes_between_nodes();
-  summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().compute_stream()).mean();
+  summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().host_stream()).mean();
   if (rank() != 0) return;
   console_->finish();
   if (trace) console_->line("trace: " + *trace + " (open it with ui.perfetto.dev)");

@@ -27,6 +27,7 @@ struct RankServices {
   const StopRequest* stop = nullptr;                        // looked at between steps
   StatusBoard* board = nullptr;                             // where the rank says what it is doing
   std::function<std::int64_t()> inter_node_bytes = {};      // payload this rank sent to other nodes so far
+  OnDevice on_device = {};                                  // how groups of ranks exchange what lies on devices
 };
 
 class RankLoop {

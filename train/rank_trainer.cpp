@@ -38,11 +38,11 @@ LrSchedule lr_schedule_of(const TrainConfig& config) {
   return schedule;
 }
 
-RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world, StatusBoard* board)
+RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world, StatusBoard* board, const OnDevice& on_device)
     : plan_(plan),
       device_(device),
       context_(plan.grid, device, std::move(world), plan.partial_axes,
-               plan.config.debug.check_collectives ? CollectiveChecks::kOn : CollectiveChecks::kOff, board),
+               plan.config.debug.check_collectives ? CollectiveChecks::kOn : CollectiveChecks::kOff, board, on_device),
       statistics_(context_, arena_plan_),
       executor_(device),
       lr_schedule_(lr_schedule_of(plan.config)) {
@@ -67,8 +67,7 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
 // Memory is given out on first touch: without this the kernel would end the process somewhere in the middle.
 void RankTrainer::check_arenas() {
   double needed[2] = {static_cast<double>(arena_plan_.total_bytes()), static_cast<double>(arena_plan_.total_bytes(MemoryUse::kActivations))};
-  context_.world().all_reduce(context_.compute_stream(), TensorView(needed, DType::kF64, {2}), ReduceOp::kSum);
-  context_.compute_stream().synchronize();
+  context_.world().all_reduce(context_.host_stream(), TensorView(needed, DType::kF64, {2}), ReduceOp::kSum);
   const double there = static_cast<double>(plan_.memory_per_rank) * plan_.world_size();
   if (needed[0] <= there) return;
   throw ConfigError(fmt::format("batch.micro = {}: the arenas of {} ranks need {:.1f} GB, {:.1f} GB of them for activations, this machine has {:.1f} GB; "
@@ -97,12 +96,17 @@ void RankTrainer::bind_batches() {
   positions_by_sample_ = arena_->grant(batch_slots_.positions_by_sample, DType::kI32, {b, t});
   samples_ = arena_->grant(batch_slots_.samples, DType::kI64, {m, b});
   losses_ = arena_->grant(batch_slots_.losses, DType::kF64, {m});
-  for (std::int64_t s = 0; s < t; ++s) {
-    for (std::int64_t i = 0; i < b; ++i) {
-      positions_by_row_.as<std::int32_t>()[s * b + i] = static_cast<std::int32_t>(s);
-      positions_by_sample_.as<std::int32_t>()[i * t + s] = static_cast<std::int32_t>(s);
-    }
+  std::vector<std::int32_t> by_row(static_cast<std::size_t>(t * b)), by_sample(by_row.size());
+  for (std::int64_t i = 0; i < t * b; ++i) {
+    by_row[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i / b);
+    by_sample[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i % t);
   }
+  device_.write(context_.compute_stream(), positions_by_row_, by_row.data());
+  device_.write(context_.compute_stream(), positions_by_sample_, by_sample.data());
+  host_batch_.tokens.resize(static_cast<std::size_t>(m * t * b));
+  host_batch_.targets.resize(host_batch_.tokens.size());
+  host_batch_.samples.resize(static_cast<std::size_t>(m * b));
+  host_batch_.losses.resize(static_cast<std::size_t>(m));
   micro_batches_.resize(static_cast<std::size_t>(m));
   for (std::int64_t k = 0; k < m; ++k) {
     MicroBatch& mb = micro_batches_[static_cast<std::size_t>(k)];
@@ -118,22 +122,31 @@ void RankTrainer::bind_batches() {
 
 void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool training) {
   const BatchSlicing slicing{plan_.config.batch.global, plan_.config.batch.micro, plan_.grid.degrees().data};
+  const auto tokens_of_one = static_cast<std::size_t>(plan_.config.batch.micro * plan_.config.batch.sequence);
   for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
     const std::int64_t first = slicing.first_sample(batch, k, context_.coordinates().data);
-    const auto ids = [&](TensorView all, bool wanted) {
-      return wanted ? all.rows(k, 1).flat().span<std::int32_t>() : std::span<std::int32_t>();
+    const auto ids = [&](std::vector<std::int32_t>& all, bool wanted) {
+      return wanted ? std::span(all).subspan(static_cast<std::size_t>(k) * tokens_of_one, tokens_of_one) : std::span<std::int32_t>();
     };
-    if (is_first_stage() || is_last_stage()) load(first, slicing.micro, ids(tokens_, is_first_stage()), ids(targets_, is_last_stage()));
-    for (std::int64_t i = 0; i < slicing.micro; ++i) samples_.as<std::int64_t>()[k * slicing.micro + i] = first + i;
+    if (is_first_stage() || is_last_stage()) {
+      load(first, slicing.micro, ids(host_batch_.tokens, is_first_stage()), ids(host_batch_.targets, is_last_stage()));
+    }
+    for (std::int64_t i = 0; i < slicing.micro; ++i) host_batch_.samples[static_cast<std::size_t>(k * slicing.micro + i)] = first + i;
     micro_batches_[static_cast<std::size_t>(k)].step = batch;
     micro_batches_[static_cast<std::size_t>(k)].training = training;
   }
+  Stream& stream = context_.compute_stream();
+  if (is_first_stage()) device_.write(stream, tokens_, host_batch_.tokens.data());
+  if (is_last_stage()) device_.write(stream, targets_, host_batch_.targets.data());
+  device_.write(stream, samples_, host_batch_.samples.data());
 }
 
-// The losses this rank reports: every tensor rank of the last stage computes the same.
-std::span<const double> RankTrainer::local_losses() const {
+// The losses this rank reports, once they are computed: every tensor rank of the last stage computes the same.
+std::span<const double> RankTrainer::read_losses() {
   const bool reports = is_last_stage() && context_.coordinates().tensor == 0;
-  return reports ? ConstTensorView(losses_).span<double>() : std::span<const double>();
+  if (!reports) return {};
+  device_.read(context_.compute_stream(), host_batch_.losses.data(), losses_);
+  return host_batch_.losses;
 }
 
 // ---- the step -------------------------------------------------------------------------------------------------------------------------
@@ -172,7 +185,7 @@ void RankTrainer::bind_handlers() {
 void RankTrainer::decide_update() {
   store_->wait_reduced();
   if (gradient_hook_) gradient_hook_(*store_);
-  StepStatistics statistics = statistics_.reduce(store_->shards(), local_losses());
+  StepStatistics statistics = statistics_.reduce(store_->shards(), read_losses());
   result_.loss = statistics.loss_sum / static_cast<double>(plan_.tokens_per_step());
   result_.grad_norm = statistics.gradient_norm;
   result_.applied = statistics.non_finite == 0;
@@ -205,21 +218,22 @@ EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, 
     load_batch(load, batch, /*training=*/false);
     stage_->set_micro_batches(micro_batches_, program);
     executor_.run(program, eval_times_);
-    loss_sum += statistics_.reduce({}, local_losses()).loss_sum;
-    if (local_losses().empty() || token_bytes.empty()) continue;
-    for (const std::int32_t id : ConstTensorView(targets_).span<std::int32_t>()) bytes += token_bytes[static_cast<std::size_t>(id)];
+    const std::span<const double> losses = read_losses();
+    loss_sum += statistics_.reduce({}, losses).loss_sum;
+    if (losses.empty() || token_bytes.empty()) continue;
+    for (const std::int32_t id : host_batch_.targets) bytes += token_bytes[static_cast<std::size_t>(id)];
   }
   const double tokens = static_cast<double>(batches * plan_.tokens_per_step());
   EvalResult result{loss_sum / tokens, std::nullopt};
   if (!token_bytes.empty()) {
-    context_.world().all_reduce(context_.compute_stream(), TensorView(&bytes, DType::kI64, {1}), ReduceOp::kSum);
+    context_.world().all_reduce(context_.host_stream(), TensorView(&bytes, DType::kI64, {1}), ReduceOp::kSum);
     result.bytes_per_token = static_cast<double>(bytes) / tokens;
   }
   return result;
 }
 
 void RankTrainer::drain() {
-  for (Stream* stream : {&context_.reduce_stream(), &context_.gather_stream(), &context_.send_stream(Direction::kForward),
+  for (Stream* stream : {&context_.compute_stream(), &context_.reduce_stream(), &context_.gather_stream(), &context_.send_stream(Direction::kForward),
                          &context_.send_stream(Direction::kBackward), &context_.recv_stream(Direction::kForward),
                          &context_.recv_stream(Direction::kBackward)}) {
     stream->synchronize();

@@ -51,7 +51,7 @@ class RankTrainer {
 
   // Collective over the world. Plans and allocates all memory and draws the initial weights. ConfigError when the ranks' plans together
   // are more than the machine has. `board`, where there is one, is told of every collective.
-  RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world, StatusBoard* board = nullptr);
+  RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world, StatusBoard* board = nullptr, const OnDevice& on_device = {});
 
   // One global batch: the samples at positions batch*G .. batch*G + G-1, batch = 0, 1, ... counting up with every call.
   StepResult step(const LoadSamples& load);
@@ -81,7 +81,7 @@ class RankTrainer {
   void bind_handlers();
   void load_batch(const LoadSamples& load, std::int64_t batch, bool training);
   void decide_update();
-  std::span<const double> local_losses() const;
+  std::span<const double> read_losses();
   bool is_first_stage() const { return context_.coordinates().pipeline == 0; }
   bool is_last_stage() const { return context_.coordinates().pipeline == plan_.grid.degrees().pipeline - 1; }
 
@@ -104,6 +104,11 @@ class RankTrainer {
     ArenaSlot tokens, targets, positions_by_row, positions_by_sample, samples, losses;
   } batch_slots_;
   TensorView tokens_, targets_, positions_by_row_, positions_by_sample_, samples_, losses_;  // all micro-batches of a step
+  struct HostBatch {  // the same in host memory, on the way to the device and back
+    std::vector<std::int32_t> tokens, targets;
+    std::vector<std::int64_t> samples;
+    std::vector<double> losses;
+  } host_batch_;
   std::vector<MicroBatch> micro_batches_;
 
   std::int64_t batches_ = 0, updates_ = 0;

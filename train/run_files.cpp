@@ -54,7 +54,8 @@ void make_run_folder(const std::string& folder) {
   std::filesystem::create_directories(folder, error);
   if (!error) return;
   for (const std::filesystem::path& path : missing) std::filesystem::remove(path, ignored);  // what was made of them is empty
-  throw StorageError(fmt::format("run.dir = {}: cannot be created: {}; choose a folder that may be written", folder, error.message()));
+  throw StorageError(
+      fmt::format("run.dir = {}: cannot be created: {}; choose a folder that may be written", folder, error.message()));
 }
 
 void write_config_file(const std::string& folder, const TrainConfig& config) {

@@ -14,7 +14,8 @@
 namespace trident {
 namespace {
 
-// Tokens of each source that a fingerprint looks at: pages that every rank reads from the disk, and a tenth of a second of one rank per node.
+// Tokens of each source that a fingerprint looks at: pages that every rank reads from the disk, and a tenth of a second of one rank
+// per node.
 constexpr std::int64_t kSomeTokens = 256, kAllTokens = std::int64_t{1} << 24;
 
 std::vector<std::int32_t> token_lengths(const std::string& tokenizer_name) {
@@ -28,7 +29,8 @@ std::vector<std::int32_t> token_lengths(const std::string& tokenizer_name) {
 }
 
 BatchLoader make_loader(const RunPlan& plan, const std::vector<TokenSource>& sources, Shuffle shuffle) {
-  return BatchLoader(sources, {plan.config.batch.sequence, plan.model.vocab_size, static_cast<std::uint64_t>(plan.config.run.seed), shuffle});
+  return BatchLoader(
+      sources, {plan.config.batch.sequence, plan.model.vocab_size, static_cast<std::uint64_t>(plan.config.run.seed), shuffle});
 }
 
 Shuffle train_order(const RunPlan& plan) { return plan.config.data.shuffle ? Shuffle::kPerEpoch : Shuffle::kInOrder; }
@@ -48,17 +50,22 @@ void open_data(RunInputs& inputs, bool look_through) {
     if (inputs.token_bytes.size() < vocabulary) inputs.token_bytes.resize(vocabulary);
   }
   inputs.sources = open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split);
-  if (look_through) check_tokens(inputs.sources.train, make_loader(inputs.plan, inputs.sources.train, train_order(inputs.plan)), inputs.plan);
+  if (look_through)
+    check_tokens(inputs.sources.train, make_loader(inputs.plan, inputs.sources.train, train_order(inputs.plan)), inputs.plan);
   if (config.eval.every == 0) return;
   if (inputs.sources.valid.empty()) {
-    throw ConfigError(fmt::format("eval.every = {}: there is no validation data; set data.valid or data.split, or eval.every to 0", config.eval.every));
+    throw ConfigError(fmt::format("eval.every = {}: there is no validation data; set data.valid or data.split, or eval.every to 0",
+                                  config.eval.every));
   }
-  if (look_through) check_tokens(inputs.sources.valid, make_loader(inputs.plan, inputs.sources.valid, Shuffle::kInOrder), inputs.plan);
+  if (look_through)
+    check_tokens(inputs.sources.valid, make_loader(inputs.plan, inputs.sources.valid, Shuffle::kInOrder), inputs.plan);
 }
 
 }  // namespace
 
-std::int64_t ranks_of(const ParallelConfig& parallel) { return parallel.data.ranks.value_or(1) * parallel.pipeline * parallel.tensor; }
+std::int64_t ranks_of(const ParallelConfig& parallel) {
+  return parallel.data.ranks.value_or(1) * parallel.pipeline * parallel.tensor;
+}
 
 RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine) {
   RunInputs inputs;
@@ -71,16 +78,20 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   inputs.plan = make_run_plan(config, model, place.world_size, machine);
   check_memory(inputs.plan, machine.memory_per_rank * ranks);
   open_data(inputs, place.reads_all);
-  const int local = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size(), threads = static_cast<int>(config.run.threads_per_rank);
+  const int local = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size(),
+            threads = static_cast<int>(config.run.threads_per_rank);
   inputs.busy_cores = place.nodes * std::min(place.world_size > 0 ? online_cores() : usable_cores(), local * threads);
   if (threads > 1 && local * threads > online_cores()) {
-    inputs.plan.notes.push_back(fmt::format("run.threads_per_rank = {}: {} ranks x {} threads on {} cores; OpenMP's threads spin while they wait, which makes steps many "
-                                            "times slower: use fewer threads, or set OMP_WAIT_POLICY=passive", threads, local, threads, online_cores()));
+    inputs.plan.notes.push_back(fmt::format(
+        "run.threads_per_rank = {}: {} ranks x {} threads on {} cores; OpenMP's threads spin while they wait, which makes "
+        "steps many times slower: use fewer threads, or set OMP_WAIT_POLICY=passive",
+        threads, local, threads, online_cores()));
   }
   if (!config.run.pin) return inputs;
   inputs.first_core = core_for_rank(place.first_local, local, threads);
   if (!inputs.first_core) {
-    inputs.plan.notes.push_back(fmt::format("run.pin: {} ranks x {} threads are not pinned, {} cores are here", local, threads, usable_cores()));
+    inputs.plan.notes.push_back(
+        fmt::format("run.pin: {} ranks x {} threads are not pinned, {} cores are here", local, threads, usable_cores()));
   }
   return inputs;
 }
@@ -91,8 +102,8 @@ std::string data_fingerprint(const TokenSources& sources, DataDepth depth) {
   for (const auto* part : {&sources.train, &sources.valid}) {
     for (const TokenSource& source : *part) {
       const IndexedDataset& dataset = *source.dataset;
-      text += fmt::format("{}{} documents, {} tokens of type {}, from {} for {}", text.empty() ? "" : "; ", dataset.num_documents(), dataset.num_tokens(),
-                          static_cast<int>(dataset.type()), source.first_token, source.num_tokens);
+      text += fmt::format("{}{} documents, {} tokens of type {}, from {} for {}", text.empty() ? "" : "; ", dataset.num_documents(),
+                          dataset.num_tokens(), static_cast<int>(dataset.type()), source.first_token, source.num_tokens);
       std::uint64_t hash = 14695981039346656037u;  // FNV-1a over tokens spread through the source
       const std::int64_t stride = std::max<std::int64_t>(1, source.num_tokens / looked_at);
       for (std::int64_t i = 0; i < source.num_tokens; i += stride) {
@@ -106,7 +117,9 @@ std::string data_fingerprint(const TokenSources& sources, DataDepth depth) {
   return text;
 }
 
-BatchLoader train_loader(const RunInputs& inputs) { return make_loader(inputs.plan, inputs.sources.train, train_order(inputs.plan)); }
+BatchLoader train_loader(const RunInputs& inputs) {
+  return make_loader(inputs.plan, inputs.sources.train, train_order(inputs.plan));
+}
 
 BatchLoader valid_loader(const RunInputs& inputs) { return make_loader(inputs.plan, inputs.sources.valid, Shuffle::kInOrder); }
 

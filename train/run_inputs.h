@@ -35,8 +35,8 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
 // Ranks that the configuration's degrees ask for; "auto" counts as one.
 std::int64_t ranks_of(const ParallelConfig& parallel);
 
-// What identifies the data of a run, whatever its paths: sizes, types, and a hash of tokens, spread through every source or, up to 16 million of
-// a source, all of them. For comparison between ranks.
+// What identifies the data of a run, whatever its paths: sizes, types, and a hash of tokens, spread through every source or, up to
+// 16 million of a source, all of them. For comparison between ranks.
 enum class DataDepth : std::uint8_t { kSome, kAll };
 std::string data_fingerprint(const TokenSources& sources, DataDepth depth);
 

@@ -72,7 +72,8 @@ RunLog::RunLog(const RunPlan& plan, std::ostream& notes)
   tensorboard_->text("config", "```json\n" + to_json_text(to_json(plan.config), 2) + "\n```");
 }
 
-void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const BusyRanks& busy, std::int64_t skipped) {
+void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const BusyRanks& busy,
+                  std::int64_t skipped) {
   metrics_.write(metrics);
   timing_.write_line(timing_line(metrics.step, steps, times, busy));
   if (!tensorboard_) return;
@@ -82,7 +83,8 @@ void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTime
                                                     {"comm_bytes/dp", static_cast<double>(metrics.comm_bytes.dp)},
                                                     {"comm_bytes/pp", static_cast<double>(metrics.comm_bytes.pp)},
                                                     {"time_ms/busiest_rank", 1e3 * busy.max}};
-  for (std::size_t i = 0; i < kNumStepParts; ++i) named.emplace_back(fmt::format("time_ms/{}", to_string(static_cast<StepPart>(i))), 1e3 * times.wall[i]);
+  for (std::size_t i = 0; i < kNumStepParts; ++i)
+    named.emplace_back(fmt::format("time_ms/{}", to_string(static_cast<StepPart>(i))), 1e3 * times.wall[i]);
   for (std::size_t i = 0; i < kNumWaitedFor; ++i) {
     named.emplace_back(fmt::format("perf/comm_exposed_ms.{}", to_string(static_cast<WaitedFor>(i))), 1e3 * times.waited_for[i]);
   }

@@ -21,8 +21,8 @@ struct BusyRanks {
 };
 BusyRanks busy_ranks(std::span<const double> busy_seconds);  // by rank; not empty
 
-// One line of timing.jsonl: step, steps (it is the mean of so many), step_ms, ms, cpu_ms and waited_ms by part, rest_ms, waited_for_ms by axis,
-// busy_ms. `mean`: of a step and a rank.
+// One line of timing.jsonl: step, steps (it is the mean of so many), step_ms, ms, cpu_ms and waited_ms by part, rest_ms,
+// waited_for_ms by axis, busy_ms. `mean`: of a step and a rank.
 std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& mean, const BusyRanks& busy);
 
 class RunLog {

@@ -14,14 +14,17 @@ namespace trident {
 namespace {
 
 ParallelDegrees degrees_of(const ParallelConfig& parallel, int world_size) {
-  ParallelDegrees degrees{checked_cast<int>(parallel.tensor), checked_cast<int>(parallel.context), 1, checked_cast<int>(parallel.pipeline)};
+  ParallelDegrees degrees{checked_cast<int>(parallel.tensor), checked_cast<int>(parallel.context), 1,
+                          checked_cast<int>(parallel.pipeline)};
   if (parallel.data.ranks) {
     degrees.data = checked_cast<int>(*parallel.data.ranks);
   } else if (world_size > 0) {
     const int replica = degrees.world_size();
     if (world_size % replica != 0) {
-      throw ConfigError(fmt::format("parallel.data = \"auto\": {} ranks are not a multiple of tensor x context x pipeline = {}; start a "
-                                    "multiple of {} ranks", world_size, replica, replica));
+      throw ConfigError(
+          fmt::format("parallel.data = \"auto\": {} ranks are not a multiple of tensor x context x pipeline = {}; start a "
+                      "multiple of {} ranks",
+                      world_size, replica, replica));
     }
     degrees.data = world_size / replica;
   }
@@ -33,8 +36,8 @@ int micro_batches_of(const BatchConfig& batch, int data) {
   const std::int64_t per_micro_batch = batch.micro * data;
   if (batch.global % per_micro_batch != 0) {
     const std::int64_t below = batch.global / per_micro_batch * per_micro_batch;
-    throw ConfigError(fmt::format("batch.global = {}: not divisible by batch.micro x parallel.data = {} x {} = {}; use {}{}", batch.global,
-                                  batch.micro, data, per_micro_batch, below > 0 ? fmt::format("{} or ", below) : "",
+    throw ConfigError(fmt::format("batch.global = {}: not divisible by batch.micro x parallel.data = {} x {} = {}; use {}{}",
+                                  batch.global, batch.micro, data, per_micro_batch, below > 0 ? fmt::format("{} or ", below) : "",
                                   below + per_micro_batch));
   }
   return checked_cast<int>(batch.global / per_micro_batch);
@@ -45,17 +48,19 @@ void check_program_size(const RunPlan& plan) {
   constexpr std::int64_t kMaxPasses = 1 << 20;
   const std::int64_t units = num_units(plan.model), most = std::max<std::int64_t>(1, kMaxPasses / units);
   if (plan.num_micro_batches <= most) return;
-  throw ConfigError(fmt::format("batch.global = {}: {} micro-batches per step on each data-parallel rank are more than the {} that a model of {} "
-                                "layers can have; raise batch.micro or parallel.data", plan.config.batch.global, plan.num_micro_batches, most,
-                                plan.model.layers));
+  throw ConfigError(
+      fmt::format("batch.global = {}: {} micro-batches per step on each data-parallel rank are more than the {} that a model of {} "
+                  "layers can have; raise batch.micro or parallel.data",
+                  plan.config.batch.global, plan.num_micro_batches, most, plan.model.layers));
 }
 
 // Row numbers of activations are 32-bit in the kernels.
 void check_rows(const BatchConfig& batch) {
   constexpr std::int64_t kMaxRows = (std::int64_t{1} << 31) - 1;
   if (batch.micro <= kMaxRows / batch.sequence) return;
-  throw ConfigError(fmt::format("batch.micro = {}: times batch.sequence = {} are more than {} tokens in a micro-batch; use at most {}", batch.micro,
-                                batch.sequence, kMaxRows, kMaxRows / batch.sequence));
+  throw ConfigError(
+      fmt::format("batch.micro = {}: times batch.sequence = {} are more than {} tokens in a micro-batch; use at most {}",
+                  batch.micro, batch.sequence, kMaxRows, kMaxRows / batch.sequence));
 }
 
 DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machine, std::string& reason) {
@@ -64,8 +69,10 @@ DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machin
     return DType::kF32;
   }
   if (precision.compute == "bf16") {
-    reason = machine.fast_bf16 ? "precision.compute = bf16"
-                               : "precision.compute = bf16; this processor has no bf16 products: values are stored in bf16 and multiplied in fp32";
+    reason =
+        machine.fast_bf16
+            ? "precision.compute = bf16"
+            : "precision.compute = bf16; this processor has no bf16 products: values are stored in bf16 and multiplied in fp32";
     return DType::kBF16;
   }
   reason = fmt::format("precision.compute = auto: the processor has {}bf16 products", machine.fast_bf16 ? "" : "no ");
@@ -95,8 +102,8 @@ double predict_bubble(const RunPlan& plan, const std::vector<double>& costs) {
 void check_lengths(const RunPlan& plan) {
   const std::int64_t sequence = plan.config.batch.sequence;
   if (sequence > plan.model.max_positions) {
-    throw ConfigError(fmt::format("batch.sequence = {}: the model has {} positions; use at most {}", sequence, plan.model.max_positions,
-                                  plan.model.max_positions));
+    throw ConfigError(fmt::format("batch.sequence = {}: the model has {} positions; use at most {}", sequence,
+                                  plan.model.max_positions, plan.model.max_positions));
   }
   check_layout(plan.model, plan.tensor_layout, sequence);
 }
@@ -176,7 +183,8 @@ ModelConfig resolve_model(const TrainConfig& config) {
     const std::string where = fmt::format("model.hf_config = {}", *source.hf_config);
     return model_config_from_hf_json(named_file(*source.hf_config, "model.hf_config").text(), where, source.dropout);
   }
-  if (source.preset) return model_config_from_hf_json(model_preset_json(*source.preset, "model.preset"), "model.preset", source.dropout);
+  if (source.preset)
+    return model_config_from_hf_json(model_preset_json(*source.preset, "model.preset"), "model.preset", source.dropout);
   return model_config_from_hf(source.keys, "model", source.dropout);
 }
 
@@ -214,9 +222,10 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
     std::int64_t needed = 0;
     for (int pp = 0; pp < plan.grid.degrees().pipeline; ++pp) needed = std::max(needed, zero_cost(plan, once, pp).memory);
     const bool fits = needed <= machine.memory_per_rank;
-    plan.notes.push_back(fmt::format("parallel.grad_sync = auto: {} (full gradients make {:.2f} GB of model state per rank, {:.2f} GB are there)",
-                                     fits ? "once per step" : "the preset's own", 1e-9 * static_cast<double>(needed),
-                                     1e-9 * static_cast<double>(machine.memory_per_rank)));
+    plan.notes.push_back(
+        fmt::format("parallel.grad_sync = auto: {} (full gradients make {:.2f} GB of model state per rank, {:.2f} GB are there)",
+                    fits ? "once per step" : "the preset's own", 1e-9 * static_cast<double>(needed),
+                    1e-9 * static_cast<double>(machine.memory_per_rank)));
     if (fits) {
       plan.zero = once;
       make_programs(plan, costs);

@@ -60,15 +60,16 @@ struct RunPlan {
 // The model that a configuration names; reads model.hf_config's file. Throws ConfigError.
 ModelConfig resolve_model(const TrainConfig& config);
 
-// Throws ConfigError naming key, value and remedy for whatever cannot be: degrees that do not divide the world, heads, layers, batch;
-// sequences longer than the model's positions; schedules with micro-batch counts they cannot run.
-// `world_size` 0: no launcher, the degrees say how many ranks there are.
+// Throws ConfigError naming key, value and remedy for whatever cannot be: degrees that do not divide the world, heads, layers,
+// batch; sequences longer than the model's positions; schedules with micro-batch counts they cannot run. `world_size` 0: no
+// launcher, the degrees say how many ranks there are.
 RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int world_size, const MachineFacts& machine);
 
 // Forward model FLOPs of one micro-batch per unit: what the partition balances and the predicted bubble counts (a backward: twice).
 std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batch);
 
-// ---- predictions printed beside measurements ---------------------------------------------------------------------------------------
+// ---- predictions printed beside measurements
+// ---------------------------------------------------------------------------------------
 
 // Logical bytes sent in one training step, summed over all ranks, by axis, from the step programs (docs/communication.md).
 std::array<double, kNumAxes> step_bytes_sent(const RunPlan& plan);

@@ -60,11 +60,10 @@ std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const
   for (const StepProgram& program : plan.step_programs) longest = std::max(longest, program.instructions.size());
   Communicator& world = trainer.context().world();
   const auto n = static_cast<std::int64_t>(longest);
-  const Buffer memory = device.allocate((1 + world.size()) * n * size_of(DType::kF64), "times of instructions");  // where peers reach it
+  const Buffer memory = device.allocate_host_shared((1 + world.size()) * n * size_of(DType::kF64), "times of instructions");  // where peers reach it
   const TensorView mine(memory.data(), DType::kF64, {n}), all(memory.data() + mine.num_bytes(), DType::kF64, {n * world.size()});
   std::transform(trainer.instruction_times().begin(), trainer.instruction_times().end(), mine.as<double>(), [](const InstructionTimes& t) { return t.cpu; });
-  world.all_gather(trainer.context().compute_stream(), all, mine);
-  trainer.context().compute_stream().synchronize();
+  world.all_gather(trainer.context().host_stream(), all, mine);
   world.barrier();  // peers may read `mine` until they are done themselves
   std::vector<std::vector<double>> seconds;
   for (const StepProgram& program : plan.step_programs) seconds.emplace_back(program.instructions.size(), 0.0);

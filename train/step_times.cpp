@@ -20,12 +20,16 @@ template <std::size_t N> std::array<double, N> divided(std::array<double, N> val
   return values;
 }
 
-template <std::size_t N> double sum(const std::array<double, N>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+template <std::size_t N>
+double sum(const std::array<double, N>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
 
 }  // namespace
 
 std::string_view to_string(StepPart part) {
-  constexpr std::array<std::string_view, kNumStepParts> names{"forward", "backward", "messages", "gather", "reduce", "norm", "optimizer", "data"};
+  constexpr std::array<std::string_view, kNumStepParts> names{"forward", "backward", "messages",  "gather",
+                                                              "reduce",  "norm",     "optimizer", "data"};
   return names[index_of(part)];
 }
 
@@ -70,8 +74,10 @@ double StepTimes::waiting() const { return sum(waited); }
 double StepTimes::computing() const { return sum(cpu); }
 double StepTimes::rest() const { return step - sum(wall); }
 
-StepTimes step_times(const StepProgram& program, std::span<const InstructionTimes> times, double batch_seconds, double step_seconds) {
-  TRIDENT_CHECK(times.size() == program.instructions.size(), "{} times of {} instructions", times.size(), program.instructions.size());
+StepTimes step_times(const StepProgram& program, std::span<const InstructionTimes> times, double batch_seconds,
+                     double step_seconds) {
+  TRIDENT_CHECK(times.size() == program.instructions.size(), "{} times of {} instructions", times.size(),
+                program.instructions.size());
   StepTimes result;
   result.step = step_seconds;
   result.steps = 1;
@@ -106,7 +112,8 @@ std::array<double, kNumWaitedFor> waited_for(ParallelContext& context) {
                          &context.recv_stream(D::kBackward)}) {
     messages += stream->waited_seconds();
   }
-  return {context.compute_stream().waited_seconds(), messages, context.reduce_stream().waited_seconds() + context.gather_stream().waited_seconds()};
+  return {context.compute_stream().waited_seconds(), messages,
+          context.reduce_stream().waited_seconds() + context.gather_stream().waited_seconds()};
 }
 
 }  // namespace trident

@@ -13,8 +13,8 @@
 namespace trident {
 
 // forward, backward: with tensor-parallel collectives, recomputation, and waiting for an input or for gathered parameters.
-// messages: issuing sends and receives. gather, reduce: issuing collectives over dp; the tie exchange. norm: waiting for reduced gradients,
-// step statistics. data: reading the batch.
+// messages: issuing sends and receives. gather, reduce: issuing collectives over dp; the tie exchange. norm: waiting for reduced
+// gradients, step statistics. data: reading the batch.
 enum class StepPart : std::uint8_t { kForward, kBackward, kMessages, kGather, kReduce, kNorm, kOptimizer, kData };
 inline constexpr std::size_t kNumStepParts = 8;
 std::string_view to_string(StepPart part);
@@ -41,7 +41,8 @@ struct StepTimes {
 };
 
 // One step of one rank. `times`: as the executor left them for `program`.
-StepTimes step_times(const StepProgram& program, std::span<const InstructionTimes> times, double batch_seconds, double step_seconds);
+StepTimes step_times(const StepProgram& program, std::span<const InstructionTimes> times, double batch_seconds,
+                     double step_seconds);
 
 // Collective. The sum of all ranks' times, on every rank; its mean() is that of a step and a rank.
 StepTimes sum_over_ranks(const StepTimes& mine, Communicator& world, Stream& stream);

@@ -12,7 +12,8 @@
 
 namespace trident {
 
-StepTracer::StepTracer(RankTrainer& trainer, std::int64_t first, std::int64_t last) : trainer_(trainer), first_(first), last_(last) {
+StepTracer::StepTracer(RankTrainer& trainer, std::int64_t first, std::int64_t last)
+    : trainer_(trainer), first_(first), last_(last) {
   ParallelContext& context = trainer.context();
   const auto lane = [&](TraceLane lane) -> const Stream*& { return streams_[static_cast<std::size_t>(lane)]; };
   lane(TraceLane::kCollectives) = &context.compute_stream();
@@ -31,8 +32,8 @@ std::string StepTracer::path_of(const RunPlan& plan, std::int64_t first, std::in
   return fmt::format("{}/trace/steps_{}-{}.json", plan.config.run.dir, first, last);
 }
 
-// Steps are alike in their operations, but each waits at moments of its own: twice what the busiest one so far had, and some. The very first
-// step may allocate what it needs.
+// Steps are alike in their operations, but each waits at moments of its own: twice what the busiest one so far had, and some. The
+// very first step may allocate what it needs.
 void StepTracer::before_step(std::int64_t update) {
   if (traces(update)) {
     open();
@@ -68,10 +69,12 @@ void StepTracer::add_instructions(std::int64_t update, double start, double end)
   for (const InstructionTimes& times : trainer_.instruction_times()) add(index++, TraceLane::kCompute, times);
 }
 
-// An operation belongs to the instruction during which it was issued; those of no traced instruction (of evaluations, of the loop) are left out.
+// An operation belongs to the instruction during which it was issued; those of no traced instruction (of evaluations, of the loop)
+// are left out.
 void StepTracer::add_operations() {
   std::vector<TraceSlice> instructions;
-  std::copy_if(slices_.begin(), slices_.end(), std::back_inserter(instructions), [](const TraceSlice& s) { return s.instruction >= 0; });
+  std::copy_if(slices_.begin(), slices_.end(), std::back_inserter(instructions),
+               [](const TraceSlice& s) { return s.instruction >= 0; });
   for (const OperationRecord& record : log_.records()) {
     const auto after = std::upper_bound(instructions.begin(), instructions.end(), record.issued,
                                         [](double time, const TraceSlice& s) { return time < s.start; });
@@ -79,7 +82,8 @@ void StepTracer::add_operations() {
     const auto stream = std::find(streams_.begin(), streams_.end(), record.stream);
     if (stream == streams_.end()) continue;
     TraceSlice slice = *std::prev(after);
-    slice.lane = record.kind == OperationRecord::Kind::kWait ? TraceLane::kWaiting : static_cast<TraceLane>(stream - streams_.begin());
+    slice.lane =
+        record.kind == OperationRecord::Kind::kWait ? TraceLane::kWaiting : static_cast<TraceLane>(stream - streams_.begin());
     slice.start = record.start, slice.end = record.end;
     slice.cpu = slice.waited = 0;
     slices_.push_back(slice);
@@ -95,10 +99,14 @@ void StepTracer::open() {
   const std::string path = path_of(plan, first_, last_);
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  if (error) throw StorageError(fmt::format("{}: its folder cannot be created: {}; choose a run.dir that may be written", path, error.message()));
-  // Other ranks begin their step a little earlier or later: a millisecond before now is the trace's zero, and a negative time is legal.
-  writer_.emplace(path, TraceLayout{plan.grid, plan.step_programs, plan.num_micro_batches, plan.step_spec.schedule.num_virtual_stages()}, std::move(clocks),
-                  monotonic_seconds() - 1e-3);
+  if (error)
+    throw StorageError(
+        fmt::format("{}: its folder cannot be created: {}; choose a run.dir that may be written", path, error.message()));
+  // Other ranks begin their step a little earlier or later: a millisecond before now is the trace's zero, and a negative time is
+  // legal.
+  writer_.emplace(path,
+                  TraceLayout{plan.grid, plan.step_programs, plan.num_micro_batches, plan.step_spec.schedule.num_virtual_stages()},
+                  std::move(clocks), monotonic_seconds() - 1e-3);
 }
 
 void StepTracer::flush() {
@@ -106,9 +114,10 @@ void StepTracer::flush() {
   trainer_.drain();  // both ends of every message of the traced steps are there
   log_.set_mode(OperationLog::Mode::kCount);
   add_operations();
-  gather_bytes(context.world(), context.device(), std::as_bytes(std::span(slices_)), [&](int rank, std::span<const std::byte> bytes) {
-    writer_->add(rank, {reinterpret_cast<const TraceSlice*>(bytes.data()), bytes.size() / sizeof(TraceSlice)});
-  });
+  gather_bytes(context.world(), context.device(), std::as_bytes(std::span(slices_)),
+               [&](int rank, std::span<const std::byte> bytes) {
+                 writer_->add(rank, {reinterpret_cast<const TraceSlice*>(bytes.data()), bytes.size() / sizeof(TraceSlice)});
+               });
   slices_.clear();
   log_.clear();
   buffered_ = 0;

@@ -1,7 +1,8 @@
 // Collects what a rank did in the steps that log.trace_steps names, and brings it to rank 0's trace file.
 //
-// Times go into memory reserved before each step. After every kStepsPerFlush traced steps, and after the last, the ranks bring them to rank 0,
-// one rank after the other: how many steps are traced does not matter to memory. Between such steps there is a gap in the trace.
+// Times go into memory reserved before each step. After every kStepsPerFlush traced steps, and after the last, the ranks bring them
+// to rank 0, one rank after the other: how many steps are traced does not matter to memory. Between such steps there is a gap in
+// the trace.
 #pragma once
 
 #include <array>

@@ -12,11 +12,12 @@
 
 namespace trident {
 
-// While alive, SIGTERM and SIGUSR1 only ask; so does the first SIGINT, the second ends the process at once. A SIGINT that was ignored
-// (a background job of a shell) stays ignored. The destructor restores what was there. One object at a time in a process.
+// While alive, SIGTERM and SIGUSR1 only ask; so does the first SIGINT, the second ends the process at once. A SIGINT that was
+// ignored (a background job of a shell) stays ignored. The destructor restores what was there. One object at a time in a process.
 //
-// The signals are blocked on the thread that makes the object, and on all that it starts meanwhile: matrix kernels (oneDNN 2.6's sgemm) use
-// the stack pointer for memory of the heap, where a signal's frame would be written. A thread of the object takes them instead.
+// The signals are blocked on the thread that makes the object, and on all that it starts meanwhile: matrix kernels (oneDNN 2.6's
+// sgemm) use the stack pointer for memory of the heap, where a signal's frame would be written. A thread of the object takes them
+// instead.
 class StopRequest {
  public:
   StopRequest();

@@ -13,7 +13,8 @@
 namespace trident {
 namespace {
 
-// ---- protocol buffers: field number and wire type, then the value ---------------------------------------------------------------------
+// ---- protocol buffers: field number and wire type, then the value
+// ---------------------------------------------------------------------
 
 enum class Wire : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
@@ -31,10 +32,14 @@ std::string varint(std::uint64_t value) {
 }
 
 std::string key(int field, Wire wire) { return varint(static_cast<std::uint64_t>(field) << 3 | static_cast<std::uint64_t>(wire)); }
-std::string integer_field(int field, std::int64_t value) { return key(field, Wire::kVarint) + varint(static_cast<std::uint64_t>(value)); }
+std::string integer_field(int field, std::int64_t value) {
+  return key(field, Wire::kVarint) + varint(static_cast<std::uint64_t>(value));
+}
 std::string double_field(int field, double value) { return key(field, Wire::kFixed64) + little_endian(value); }
 std::string float_field(int field, float value) { return key(field, Wire::kFixed32) + little_endian(value); }
-std::string bytes_field(int field, std::string_view bytes) { return key(field, Wire::kBytes) + varint(bytes.size()) + std::string(bytes); }
+std::string bytes_field(int field, std::string_view bytes) {
+  return key(field, Wire::kBytes) + varint(bytes.size()) + std::string(bytes);
+}
 
 // Event: wall_time 1, step 2, file_version 3, summary 5, session_log 7.
 std::string event_head(double wall_seconds, std::int64_t step) {
@@ -107,8 +112,8 @@ TensorBoardWriter::TensorBoardWriter(const std::string& folder, std::int64_t fir
   // A run that starts over within the same second, in the same process, takes the next number.
   with_remedy([&] {
     for (int n = 0; !file_; ++n)
-      file_ = AppendFile::create(fmt::format("{}/events.out.tfevents.{:010}.{}.{}.{}", folder, static_cast<std::int64_t>(now), host_name(),
-                                             ::getpid(), n));
+      file_ = AppendFile::create(fmt::format("{}/events.out.tfevents.{:010}.{}.{}.{}", folder, static_cast<std::int64_t>(now),
+                                             host_name(), ::getpid(), n));
   });
   write(version_event(now));
   write(start_event(now, first_step));

@@ -1,8 +1,8 @@
 // TensorBoard event files: scalars by step and texts, written natively.
 //
-// A file is a sequence of records, each u64 length, u32 masked CRC32C of those eight bytes, data, u32 masked CRC32C of the data, all
-// little-endian; the data is one Event message of TensorFlow's protocol buffers, of which the few fields in use are encoded by hand.
-// Scalars are written in the form `simple_value` (f32), which every reader of such files understands.
+// A file is a sequence of records, each u64 length, u32 masked CRC32C of those eight bytes, data, u32 masked CRC32C of the data,
+// all little-endian; the data is one Event message of TensorFlow's protocol buffers, of which the few fields in use are encoded by
+// hand. Scalars are written in the form `simple_value` (f32), which every reader of such files understands.
 #pragma once
 
 #include <cstdint>
@@ -20,22 +20,25 @@ struct Scalar {
   double value = 0;
 };
 
-// ---- encoding, pure -----------------------------------------------------------------------------------------------------------------
+// ---- encoding, pure
+// -----------------------------------------------------------------------------------------------------------------
 
 std::uint32_t crc32c(std::string_view bytes);  // Castagnoli, reflected
 std::string framed(std::string_view event);    // one record of the file
 
 // Event messages. `wall_seconds`: since 1970.
 std::string version_event(double wall_seconds);                          // the first of every file
-std::string start_event(double wall_seconds, std::int64_t first_step);   // readers forget what earlier files of the folder say from first_step on
+std::string start_event(double wall_seconds,
+                        std::int64_t first_step);  // readers forget what earlier files of the folder say from first_step on
 std::string scalars_event(double wall_seconds, std::int64_t step, std::span<const Scalar> scalars);
 std::string text_event(double wall_seconds, std::int64_t step, std::string_view tag, std::string_view markdown);
 
-// ---- writing ------------------------------------------------------------------------------------------------------------------------
+// ---- writing
+// ------------------------------------------------------------------------------------------------------------------------
 
-// One new file in `folder` per object, named events.out.tfevents.<seconds>.<host>.<process>.<n>: TensorBoard reads all of a folder as one
-// run. An AppendFile: a TensorBoard that watches the folder sees every event when the call returns. Used by one thread. Throws StorageError
-// naming the file.
+// One new file in `folder` per object, named events.out.tfevents.<seconds>.<host>.<process>.<n>: TensorBoard reads all of a folder
+// as one run. An AppendFile: a TensorBoard that watches the folder sees every event when the call returns. Used by one thread.
+// Throws StorageError naming the file.
 class TensorBoardWriter {
  public:
   // `first_step`: the first step that this file speaks of; 0 replaces everything that earlier files of the folder say.

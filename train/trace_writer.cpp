@@ -53,17 +53,20 @@ std::string name_of(const Instruction& i) {
 }  // namespace
 
 std::string_view to_string(TraceLane lane) {
-  constexpr std::array<std::string_view, kNumTraceLanes> names{"step", "compute", "waiting", "collectives in compute", "reduce", "gather",
-                                                               "send forward", "send backward", "receive forward", "receive backward"};
+  constexpr std::array<std::string_view, kNumTraceLanes> names{
+      "step",   "compute",      "waiting",       "collectives in compute", "reduce",
+      "gather", "send forward", "send backward", "receive forward",        "receive backward"};
   return names[static_cast<std::size_t>(lane)];
 }
 
 TraceWriter::TraceWriter(const std::string& path, TraceLayout layout, std::vector<ClockOffset> clocks, double start)
     : file_(path), layout_(std::move(layout)), clocks_(std::move(clocks)), start_(start) {
-  TRIDENT_CHECK(static_cast<int>(clocks_.size()) == layout_.grid.world_size(), "{} clocks of {} ranks", clocks_.size(), layout_.grid.world_size());
+  TRIDENT_CHECK(static_cast<int>(clocks_.size()) == layout_.grid.world_size(), "{} clocks of {} ranks", clocks_.size(),
+                layout_.grid.world_size());
   double bound = 0;
   for (const ClockOffset& clock : clocks_) bound = std::max(bound, clock.bound);
-  file_.append(fmt::format("{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"clock_error_us\":{:.3f}}},\"traceEvents\":[\n", 1e6 * bound));
+  file_.append(
+      fmt::format("{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"clock_error_us\":{:.3f}}},\"traceEvents\":[\n", 1e6 * bound));
   describe_ranks();
 }
 
@@ -83,7 +86,8 @@ void TraceWriter::describe_ranks() {
       event(fmt::format("\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":0,\"args\":{{{}}}", what, rank, tid, argument));
     };
     metadata("process_name", 0, fmt::format("\"name\":\"rank {}: dp {}, pp {}, tp {}\"", rank, c.data, c.pipeline, c.tensor));
-    metadata("process_sort_index", 0, fmt::format("\"sort_index\":{}", ((c.data * d.context + c.context) * d.tensor + c.tensor) * d.pipeline + c.pipeline));
+    metadata("process_sort_index", 0,
+             fmt::format("\"sort_index\":{}", ((c.data * d.context + c.context) * d.tensor + c.tensor) * d.pipeline + c.pipeline));
     for (int lane = 0; lane < kNumTraceLanes; ++lane) {
       metadata("thread_name", lane, fmt::format("\"name\":\"{}\"", to_string(static_cast<TraceLane>(lane))));
       metadata("thread_sort_index", lane, fmt::format("\"sort_index\":{}", lane));
@@ -100,8 +104,10 @@ void TraceWriter::add_slice(int rank, const TraceSlice& slice) {
   const auto nanoseconds = [&](double seconds) { return std::llround(1e9 * (seconds + clock.offset - start_)); };
   const Interval at{nanoseconds(slice.start), nanoseconds(slice.end)};
   const auto write = [&](std::string_view name, std::string_view category, const std::string& arguments) {
-    event(fmt::format("\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},\"name\":\"{}\",\"cat\":\"{}\",\"args\":{{\"step\":{}{}}}", rank,
-                      static_cast<int>(slice.lane), microseconds(at.start), microseconds(at.end - at.start), name, category, slice.step, arguments));
+    event(fmt::format(
+        "\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},\"name\":\"{}\",\"cat\":\"{}\",\"args\":{{\"step\":{}{}}}", rank,
+        static_cast<int>(slice.lane), microseconds(at.start), microseconds(at.end - at.start), name, category, slice.step,
+        arguments));
   };
   if (slice.instruction == TraceSlice::kStep) return write(fmt::format("step {}", slice.step), "step", "");
   if (slice.instruction == TraceSlice::kBatch) return write("batch", "data", "");
@@ -112,8 +118,8 @@ void TraceWriter::add_slice(int rank, const TraceSlice& slice) {
   switch (slice.lane) {
     case TraceLane::kCompute:
       return write(name_of(instruction), category_of(instruction.kind),
-                   fmt::format("{},\"text\":{},\"cpu_us\":{:.3f},\"waited_us\":{:.3f}", index, in_quotes(to_string(instruction)), 1e6 * slice.cpu,
-                               1e6 * slice.waited));
+                   fmt::format("{},\"text\":{},\"cpu_us\":{:.3f},\"waited_us\":{:.3f}", index, in_quotes(to_string(instruction)),
+                               1e6 * slice.cpu, 1e6 * slice.waited));
     case TraceLane::kWaiting: return write("wait", "wait", index);
     default: break;
   }
@@ -121,7 +127,8 @@ void TraceWriter::add_slice(int rank, const TraceSlice& slice) {
   add_arrow(rank, slice, instruction);
 }
 
-// Both ends of a message compute the same number: traced step, micro-batch, virtual stage of the sender, kind, and place in the pipeline's ranks.
+// Both ends of a message compute the same number: traced step, micro-batch, virtual stage of the sender, kind, and place in the
+// pipeline's ranks.
 void TraceWriter::add_arrow(int rank, const TraceSlice& slice, const Instruction& i) {
   const bool sends = is_send_lane(slice.lane), ties = i.kind == InstructionKind::kTieExchange;
   if (!sends && !is_receive_lane(slice.lane)) return;
@@ -139,8 +146,9 @@ void TraceWriter::add_arrow(int rank, const TraceSlice& slice, const Instruction
   const double offset = clocks_[static_cast<std::size_t>(rank)].offset - start_;
   const std::int64_t start = std::llround(1e9 * (slice.start + offset)), end = std::llround(1e9 * (slice.end + offset));
   // Inside its slice: an arrow's end belongs to the slice around its time, and a slice does not hold its own end.
-  event(fmt::format("\"ph\":\"{}\",{}\"pid\":{},\"tid\":{},\"ts\":{},\"name\":\"message\",\"cat\":\"message\",\"id\":{}", sends ? "s" : "f",
-                    sends ? "" : "\"bp\":\"e\",", rank, static_cast<int>(slice.lane), microseconds(sends ? start : std::max(start, end - 1)), id));
+  event(fmt::format("\"ph\":\"{}\",{}\"pid\":{},\"tid\":{},\"ts\":{},\"name\":\"message\",\"cat\":\"message\",\"id\":{}",
+                    sends ? "s" : "f", sends ? "" : "\"bp\":\"e\",", rank, static_cast<int>(slice.lane),
+                    microseconds(sends ? start : std::max(start, end - 1)), id));
 }
 
 void TraceWriter::finish() {

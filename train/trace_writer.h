@@ -1,9 +1,9 @@
 // A Chrome trace of training steps: the JSON of trace events that ui.perfetto.dev and chrome://tracing open.
 //
-// A rank is a process of the trace, a stream a lane of it. The compute lane holds the instructions of the step program and the batch before
-// them; the lanes of the other streams hold operations from the head of their queue to their completion, named after the instruction that issued
-// them; "waiting" holds the times in which the rank stood still for a stream. Slices of a lane never overlap. An arrow leads from each send
-// to its receive.
+// A rank is a process of the trace, a stream a lane of it. The compute lane holds the instructions of the step program and the
+// batch before them; the lanes of the other streams hold operations from the head of their queue to their completion, named after
+// the instruction that issued them; "waiting" holds the times in which the rank stood still for a stream. Slices of a lane never
+// overlap. An arrow leads from each send to its receive.
 #pragma once
 
 #include <cstdint>

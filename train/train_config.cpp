@@ -67,9 +67,11 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("model.preset", c.model.preset), v("model.hf_config", c.model.hf_config), v("model.dropout", c.model.dropout);
   auto& p = c.parallel;
   v("parallel.data", p.data), v("parallel.pipeline", p.pipeline), v("parallel.tensor", p.tensor), v("parallel.context", p.context);
-  v("parallel.virtual_stages", p.virtual_stages), v("parallel.schedule", p.schedule), v("parallel.sequence_parallel", p.sequence_parallel);
+  v("parallel.virtual_stages", p.virtual_stages), v("parallel.schedule", p.schedule),
+      v("parallel.sequence_parallel", p.sequence_parallel);
   v("parallel.zero", p.zero), v("parallel.grad_sync", p.grad_sync), v("parallel.param_gather", p.param_gather);
-  v("parallel.layers", p.layers), v("parallel.order", p.order), v("parallel.overlap", p.overlap), v("parallel.bucket_mb", p.bucket_mb);
+  v("parallel.layers", p.layers), v("parallel.order", p.order), v("parallel.overlap", p.overlap),
+      v("parallel.bucket_mb", p.bucket_mb);
   v("batch.global", c.batch.global), v("batch.micro", c.batch.micro), v("batch.sequence", c.batch.sequence);
   v("precision.compute", c.precision.compute), v("precision.master", c.precision.master), v("precision.reduce", c.precision.reduce);
   v("recompute.policy", c.recompute.policy);
@@ -104,7 +106,8 @@ TrainConfig make_train_config(const OptionValues& values) {
 
 namespace {
 
-TrainConfig configuration_of(const JsonValue& file, std::string_view source, const std::vector<std::string>& settings, OptionValues& values) {
+TrainConfig configuration_of(const JsonValue& file, std::string_view source, const std::vector<std::string>& settings,
+                             OptionValues& values) {
   values.take_file(file, source);
   for (const std::string& setting : settings) values.take_setting(setting);
   return make_train_config(values);
@@ -124,30 +127,38 @@ TrainConfig parse_train_config(std::string_view text, std::string_view source, c
 void validate(const TrainConfig& c) {
   const ParallelConfig& p = c.parallel;
   if (p.virtual_stages > 1 && p.schedule != "interleaved")
-    contradict(fmt::format("parallel.virtual_stages = {}: parallel.schedule {} has one stage per rank; set parallel.schedule to \"interleaved\"",
-                           p.virtual_stages, in_quotes(p.schedule)));
+    contradict(fmt::format(
+        "parallel.virtual_stages = {}: parallel.schedule {} has one stage per rank; set parallel.schedule to \"interleaved\"",
+        p.virtual_stages, in_quotes(p.schedule)));
   if (p.layers && static_cast<std::int64_t>(p.layers->size()) != p.pipeline * p.virtual_stages)
-    contradict(fmt::format("parallel.layers = {}: {} counts, but parallel.pipeline x parallel.virtual_stages = {} x {} stages need {}",
-                           value_text(write(*p.layers)), p.layers->size(), p.pipeline, p.virtual_stages, p.pipeline * p.virtual_stages));
+    contradict(
+        fmt::format("parallel.layers = {}: {} counts, but parallel.pipeline x parallel.virtual_stages = {} x {} stages need {}",
+                    value_text(write(*p.layers)), p.layers->size(), p.pipeline, p.virtual_stages, p.pipeline * p.virtual_stages));
   if (p.sequence_parallel && c.batch.sequence % p.tensor != 0)
-    contradict(fmt::format("batch.sequence = {}: not divisible by parallel.tensor = {}, which parallel.sequence_parallel splits it over; "
-                           "take a multiple or set parallel.sequence_parallel to false", c.batch.sequence, p.tensor));
+    contradict(
+        fmt::format("batch.sequence = {}: not divisible by parallel.tensor = {}, which parallel.sequence_parallel splits it over; "
+                    "take a multiple or set parallel.sequence_parallel to false",
+                    c.batch.sequence, p.tensor));
   if (c.batch.global % c.batch.micro != 0)
     contradict(fmt::format("batch.global = {}: not divisible by batch.micro = {}; take a multiple", c.batch.global, c.batch.micro));
   const LrScheduleConfig& s = c.lr_schedule;
   if (s.min_lr > c.optimizer.lr)
     contradict(fmt::format("lr_schedule.min_lr = {}: above optimizer.lr = {}; lower it", s.min_lr, c.optimizer.lr));
   if (s.decay_steps && s.warmup_steps >= *s.decay_steps)
-    contradict(fmt::format("lr_schedule.warmup_steps = {}: must be below lr_schedule.decay_steps = {}", s.warmup_steps, *s.decay_steps));
+    contradict(
+        fmt::format("lr_schedule.warmup_steps = {}: must be below lr_schedule.decay_steps = {}", s.warmup_steps, *s.decay_steps));
   if (s.type == "wsd" && !s.wsd_decay_steps)
-    contradict("lr_schedule.wsd_decay_steps = null: lr_schedule.type \"wsd\" needs the length of its final decay; give a number of steps");
+    contradict(
+        "lr_schedule.wsd_decay_steps = null: lr_schedule.type \"wsd\" needs the length of its final decay; give a number of steps");
   if (s.decay_steps && s.wsd_decay_steps && *s.wsd_decay_steps > *s.decay_steps)
-    contradict(fmt::format("lr_schedule.wsd_decay_steps = {}: must be at most lr_schedule.decay_steps = {}", *s.wsd_decay_steps, *s.decay_steps));
+    contradict(fmt::format("lr_schedule.wsd_decay_steps = {}: must be at most lr_schedule.decay_steps = {}", *s.wsd_decay_steps,
+                           *s.decay_steps));
   if (c.data.split && !c.data.valid.empty())
     contradict(fmt::format("data.split = {}: data.valid is given too; set one of them to null", in_quotes(*c.data.split)));
   if (const std::vector<std::int64_t>& t = c.log.trace_steps; !t.empty() && (t.size() != 2 || t[0] > t[1] || t[1] > c.run.steps))
-    contradict(fmt::format("log.trace_steps = {}: not a first and a last step up to run.steps = {}; write two numbers such as [3, 5]",
-                           value_text(write(t)), c.run.steps));
+    contradict(
+        fmt::format("log.trace_steps = {}: not a first and a last step up to run.steps = {}; write two numbers such as [3, 5]",
+                    value_text(write(t)), c.run.steps));
 }
 
 JsonValue to_json(const TrainConfig& config) {

@@ -44,8 +44,9 @@ void run_training(const std::function<TrainConfig()>& read_config, const TrainOu
     case Launcher::Kind::kNone: return run_as_threads(read_config(), output);
     case Launcher::Kind::kMpi: return run_as_process(launcher, read_config, output);
     case Launcher::Kind::kPlainSrun:
-      throw ConfigError(fmt::format("srun started {} processes that do not know of each other; use srun --mpi=pmix, or srun -n 1 for ranks as threads",
-                                    launcher.processes));
+      throw ConfigError(fmt::format(
+          "srun started {} processes that do not know of each other; use srun --mpi=pmix, or srun -n 1 for ranks as threads",
+          launcher.processes));
   }
 }
 

@@ -36,6 +36,7 @@ class CpuDevice final : public Device {
   Stream& compute_stream() override { return compute_stream_; }
   Stream& new_stream(std::string name) override;
   Buffer allocate(std::int64_t bytes, const std::string& name) override { return memory_ ? memory_(bytes, name) : allocate_host(bytes, name); }
+  Buffer allocate_host_shared(std::int64_t bytes, const std::string& name) override { return allocate(bytes, name); }
   void write(Stream& stream, TensorView to, const void* from) override;
   void read(Stream& stream, void* to, ConstTensorView from) override;
   Stream& host_stream() override { return compute_stream_; }

@@ -59,6 +59,7 @@ class CpuOps final : public Ops {
   void convert(Stream& stream, TensorView out, ConstTensorView x) override;
   void fill_zero(Stream& stream, TensorView out) override;
   void sum_squares(Stream& stream, TensorView out, ConstTensorView x) override;
+  void add_exact(Stream& stream, TensorView limbs, ConstTensorView x) override;
   void adamw(Stream& stream, TensorView param, TensorView master, TensorView m, TensorView v, ConstTensorView grad,
              const AdamWParams& params) override;
 

@@ -1,4 +1,5 @@
 // The operations of CpuOps that are row kernels from end to end: norms, activations, elementwise, optimizer.
+#include "core/exact_sum.h"
 #include "core/int_math.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/operand_checks.h"
@@ -158,6 +159,16 @@ void CpuOps::sum_squares(Stream& stream, TensorView out, ConstTensorView x) {
   expect("sum_squares", "out", out, DType::kF64, ceil_div(x.num_elements(), kBlock));
   begin(stream);
   kernels_.sum_squares(out.as<double>(), x.as<float>(), x.num_elements());
+}
+
+void CpuOps::add_exact(Stream& stream, TensorView limbs, ConstTensorView x) {
+  expect("add_exact", "limbs", limbs, DType::kI64, ExactSum::kLimbs);
+  expect("add_exact", "x", x, DType::kF64, x.num_elements());
+  begin(stream);
+  ExactSum sum;
+  sum.add(x.span<double>());
+  sum.normalise();
+  for (std::size_t i = 0; i < ExactSum::kLimbs; ++i) limbs.as<std::int64_t>()[i] += sum.limbs()[i];
 }
 
 // ---- optimizer

@@ -9,8 +9,8 @@ constexpr const char* kProblem = "this binary was built without CUDA; use device
 class NoCuda final : public CudaBackend {
  public:
   const CudaFacts& facts() override { return facts_; }
-  std::unique_ptr<Device> make_device(int, Doorbell&) override { throw ConfigError(fmt::format("device = cuda: {}", kProblem)); }
-  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, std::unique_ptr<Communicator>, const HostAllocator&) override {
+  std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator) override { throw ConfigError(fmt::format("device = cuda: {}", kProblem)); }
+  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, std::unique_ptr<Communicator>) override {
     throw InternalError("a communicator of CUDA devices in a binary without CUDA");
   }
 

@@ -30,7 +30,8 @@ void expect_error(std::string_view text, std::string_view begins, std::string_vi
 }
 
 TEST(JsonReader, ReadsEveryKind) {
-  const JsonValue v = parse_json(R"({"n": null, "b": true, "i": -3, "d": 1.5, "s": "a\u00e9\n", "l": [1, [], {}], "o": {"k": 2}})", "f");
+  const JsonValue v =
+      parse_json(R"({"n": null, "b": true, "i": -3, "d": 1.5, "s": "a\u00e9\n", "l": [1, [], {}], "o": {"k": 2}})", "f");
   EXPECT_TRUE(v.find("n")->is_null());
   EXPECT_TRUE(v.find("b")->as_bool());
   EXPECT_EQ(v.find("i")->as_integer(), -3);
@@ -137,7 +138,8 @@ TEST(JsonReader, FilesThatAreNoFiles) {
 }
 
 TEST(JsonWriter, RoundTripsExactly) {
-  const std::string text = R"({"d":[0.1,1.0,1e+300,5e-324,-0.0],"e":{},"i":[-1,9223372036854775807],"s":"\"\\\n\u0001é","t":[true,null,{"x":[]}]})";
+  const std::string text =
+      R"({"d":[0.1,1.0,1e+300,5e-324,-0.0],"e":{},"i":[-1,9223372036854775807],"s":"\"\\\n\u0001é","t":[true,null,{"x":[]}]})";
   const JsonValue v = parse_json(text, "f");
   EXPECT_EQ(parse_json(to_json_text(v), "g"), v);
   EXPECT_EQ(parse_json(to_json_text(v, 2), "g"), v);
@@ -161,7 +163,9 @@ TEST(JsonWriter, QuotedIsSafeAndShort) {
 
 // Mutated and random texts: parsed or refused with one line, never a crash; what is parsed is written and read back equal.
 TEST(JsonReader, FuzzedTextsAreParsedOrRefused) {
-  const std::string seed = R"({"run": {"dir": "runs/x", "seed": 1234, "lr": 3e-4}, /* c */ "l": [1, 2.5, null, true, "é\u0041"], "o": {"k": [[], {}]}} // end)";
+  const std::string seed =
+      R"({"run": {"dir": "runs/x", "seed": 1234, "lr": 3e-4}, /* c */ )"
+      R"("l": [1, 2.5, null, true, "é\u0041"], "o": {"k": [[], {}]}} // end)";
   const std::string alphabet = "{}[]\":,0123456789.eE+-truefalsn \n\\/*\xff\x01u";
   const PhiloxKey key = random_key(7, RandomPurpose::kTest, "json fuzz");
   std::uint64_t draw = 0;

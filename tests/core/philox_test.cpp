@@ -19,16 +19,19 @@ TEST(Philox, KnownAnswers) {
 
 // Box-Muller written out for one number, from the words of its counter.
 float one_normal(PhiloxKey key, std::uint64_t index) {
-  const PhiloxCounter w = philox4x32({static_cast<std::uint32_t>(index / 4), static_cast<std::uint32_t>(index / 4 >> 32), 0, 0}, key);
+  const PhiloxCounter w =
+      philox4x32({static_cast<std::uint32_t>(index / 4), static_cast<std::uint32_t>(index / 4 >> 32), 0, 0}, key);
   const std::size_t first = index % 4 < 2 ? 0 : 2;
-  const double radius = std::sqrt(-2 * std::log((w[first] + 1.0) / 4294967296.0)), angle = 2 * std::acos(-1.0) * (w[first + 1] / 4294967296.0);
+  const double radius = std::sqrt(-2 * std::log((w[first] + 1.0) / 4294967296.0)),
+               angle = 2 * std::acos(-1.0) * (w[first + 1] / 4294967296.0);
   return static_cast<float>(radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle)));
 }
 
 TEST(Philox, NormalsDoNotDependOnWhatWasDrawnBefore) {
   const PhiloxKey key = random_key(7, RandomPurpose::kTest, "normals");
   Normals normals(key);
-  for (const std::uint64_t index : {0ull, 1ull, 2ull, 3ull, 4ull, 7ull, 6ull, 0ull, 5ull, 1ull << 40, (1ull << 40) + 3, 9ull, ~0ull}) {
+  for (const std::uint64_t index :
+       {0ull, 1ull, 2ull, 3ull, 4ull, 7ull, 6ull, 0ull, 5ull, 1ull << 40, (1ull << 40) + 3, 9ull, ~0ull}) {
     const float expected = one_normal(key, index);
     EXPECT_EQ(normal_at(key, index), expected) << index;
     EXPECT_EQ(normals.at(index), expected) << index;

@@ -26,7 +26,7 @@ class ModelRank {
         store_({.policy = policy_of(ZeroPreset::kDdp), .compute = geometry.compute}, plan_units(), rank.context, arena_plan_) {
     arena_ = std::make_unique<Arena>(arena_plan_, rank.device.allocate(arena_plan_.total_bytes(), "arena"));
     store_.bind(*arena_);
-    constants_.bind(*arena_);
+    constants_.bind(*arena_, rank.device);
     for (int unit = 0; unit < num_units(config); ++unit) {
       const std::vector<ParamSpec>& specs = plans_[index(unit)].params();
       for (std::size_t i = 0; i < specs.size(); ++i) {

@@ -1,4 +1,4 @@
-#include "optim/exact_sum.h"
+#include "core/exact_sum.h"
 
 #include <algorithm>
 #include <bit>
