@@ -26,8 +26,9 @@ void refuse_extras(const CLI::App& app) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return;
   const std::string near = nearest_flag(app, extras.front());
-  throw ConfigError(fmt::format("{}: unknown argument {}; {}", app.get_name(), in_quotes(extras.front()),
-                                near.empty() ? fmt::format("see {} --help", app.get_name()) : fmt::format("did you mean {}?", near)));
+  throw ConfigError(
+      fmt::format("{}: unknown argument {}; {}", app.get_name(), in_quotes(extras.front()),
+                  near.empty() ? fmt::format("see {} --help", app.get_name()) : fmt::format("did you mean {}?", near)));
 }
 
 }  // namespace

@@ -43,7 +43,9 @@ void completion_command(const Arguments& arguments, const CommandContext& contex
     if (command.run == help_command) entry.explains = true;
     else if (command.run != completion_command) entry.flags = flags_of(command, context);
   }
-  context.out << (shell == "bash" ? bash_completion(commands) : shell == "zsh" ? zsh_completion(commands) : fish_completion(commands));
+  context.out << (shell == "bash"  ? bash_completion(commands)
+                  : shell == "zsh" ? zsh_completion(commands)
+                                   : fish_completion(commands));
 }
 
 }  // namespace trident

@@ -83,8 +83,10 @@ std::string zsh_argument(const CompletionFlag& flag) {
     case Value::kConfigFile: after = ":file:_files -g \"*.json*(-.)\""; break;
     case Value::kSetting: after = ":setting:_trident_setting"; break;
   }
-  std::string text = quoted(fmt::format("*{}{}[{}]{}", flag.name, flag.value == Value::kOptional ? "=-" : "", zsh_text(flag.description), after));
-  if (!flag.short_name.empty()) text += fmt::format(" {}", quoted(fmt::format("*{}[{}]{}", flag.short_name, zsh_text(flag.description), after)));
+  std::string text =
+      quoted(fmt::format("*{}{}[{}]{}", flag.name, flag.value == Value::kOptional ? "=-" : "", zsh_text(flag.description), after));
+  if (!flag.short_name.empty())
+    text += fmt::format(" {}", quoted(fmt::format("*{}[{}]{}", flag.short_name, zsh_text(flag.description), after)));
   return text;
 }
 
@@ -121,7 +123,8 @@ std::string bash_completion(const std::vector<CompletionCommand>& commands) {
   for (const CompletionCommand& command : commands) {
     names += fmt::format("{}{}", names.empty() ? "" : " ", command.name);
     if (command.explains) words += fmt::format("    {}) words='{}' ;;\n", command.name, names_for_help(commands));
-    else if (!command.actions.empty()) words += fmt::format("    {}) words='{}' ;;\n", command.name, fmt::join(command.actions, " "));
+    else if (!command.actions.empty())
+      words += fmt::format("    {}) words='{}' ;;\n", command.name, fmt::join(command.actions, " "));
     if (command.flags.empty()) continue;
     flags_text += fmt::format("    {}) flags='", command.name);
     for (const CompletionFlag& flag : command.flags) {
@@ -187,7 +190,8 @@ std::string zsh_completion(const std::vector<CompletionCommand>& commands) {
     summaries += fmt::format("    {}\n", quoted(fmt::format("{}:{}", command.name, command.summary)));
     std::string flags;
     for (const CompletionFlag& flag : command.flags) flags += fmt::format(" \\\n        {}", zsh_argument(flag));
-    if (!command.actions.empty() && !flags.empty()) flags += fmt::format(" \\\n        ':action:({})' '*:file:_files'", fmt::join(command.actions, " "));
+    if (!command.actions.empty() && !flags.empty())
+      flags += fmt::format(" \\\n        ':action:({})' '*:file:_files'", fmt::join(command.actions, " "));
     const std::string words = command.explains ? names_for_help(commands) : fmt::format("{}", fmt::join(command.actions, " "));
     cases += fmt::format("    ({})\n", command.name);
     if (!words.empty()) cases += fmt::format("      if (( CURRENT == 2 )); then compadd {}; return; fi\n", words);

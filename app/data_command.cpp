@@ -25,14 +25,17 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
   std::string tokenizer, output, separator;
   PrepareOptions options;
   bool append_eod = false;
-  app.add_option("--input", inputs, "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text")->required();
+  app.add_option("--input", inputs,
+                 "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text")
+      ->required();
   app.add_option("--tokenizer", tokenizer, "gpt2, or a folder with vocab.json and merges.txt")->required();
   app.add_option("--output", output, "prefix of the output files")->required();
   app.add_option("--json-key", options.json_key, "key of a JSON object that holds the text")->capture_default_str();
   app.add_flag("--append-eod", append_eod, "write the tokenizer's end-of-document token after each document that is not empty");
   app.add_option("--workers", options.workers, "threads that tokenize; the output does not depend on it")->capture_default_str();
   const CLI::Option* given_separator =
-      app.add_option("--separator-line", separator, "line that separates the documents of a text file; \"\": a blank line; not given: a file is one document");
+      app.add_option("--separator-line", separator,
+                     "line that separates the documents of a text file; \"\": a blank line; not given: a file is one document");
   if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
   options.append_eod = append_eod ? AppendEod::kYes : AppendEod::kNo;
   if (given_separator->count() > 0) options.separator_line = separator;
@@ -47,8 +50,9 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
                             1e-6 * static_cast<double>(seen.tokens)), now);
   });
   line.finish();
-  context.out << fmt::format("{0}.bin, {0}.idx: {1} documents, {2} tokens from {3} bytes of text in {4:.1f} s, {5}/s\n", output, stats.documents,
-                             stats.tokens, stats.bytes, stats.seconds, size_text(static_cast<double>(stats.bytes) / stats.seconds));
+  context.out << fmt::format("{0}.bin, {0}.idx: {1} documents, {2} tokens from {3} bytes of text in {4:.1f} s, {5}/s\n", output,
+                             stats.documents, stats.tokens, stats.bytes, stats.seconds,
+                             size_text(static_cast<double>(stats.bytes) / stats.seconds));
   if (stats.empty_documents > 0) context.out << fmt::format("{} documents are empty\n", stats.empty_documents);
   if (stats.replaced > 0) context.out << fmt::format("{} ill-formed UTF-8 sequences were read as U+FFFD\n", stats.replaced);
 }
@@ -65,10 +69,12 @@ void merge_command(const Arguments& arguments, const CommandContext& context) {
   ProgressLine line(context.out, context.console, start);
   const MergeStats stats = merge_datasets(inputs, output, [&](const MergeProgress& seen) {
     const double now = monotonic_seconds();
-    line.update(seen.bytes_done, seen.bytes_total, fmt::format("{}/s", size_text(static_cast<double>(seen.bytes_done) / (now - start))), now);
+    line.update(seen.bytes_done, seen.bytes_total,
+                fmt::format("{}/s", size_text(static_cast<double>(seen.bytes_done) / (now - start))), now);
   });
   line.finish();
-  context.out << fmt::format("{0}.bin, {0}.idx: {1} documents, {2} tokens from {3} datasets\n", output, stats.documents, stats.tokens, inputs.size());
+  context.out << fmt::format("{0}.bin, {0}.idx: {1} documents, {2} tokens from {3} datasets\n", output, stats.documents,
+                             stats.tokens, inputs.size());
 }
 
 }  // namespace

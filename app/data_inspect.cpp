@@ -41,8 +41,8 @@ struct Inspection {
 
 void refuse_foreign_tokenizer(const IndexedDataset& dataset, const IdRange& ids, const Tokenizer& tokenizer) {
   if (ids.smallest >= 0 && ids.largest < tokenizer.vocab_size()) return;
-  throw DataError(fmt::format("{}: its ids go from {} to {}, --tokenizer {} has 0 to {}; name the tokenizer that made the file", bin_path(dataset.prefix()),
-                              ids.smallest, ids.largest, tokenizer.name(), tokenizer.vocab_size() - 1));
+  throw DataError(fmt::format("{}: its ids go from {} to {}, --tokenizer {} has 0 to {}; name the tokenizer that made the file",
+                              bin_path(dataset.prefix()), ids.smallest, ids.largest, tokenizer.name(), tokenizer.vocab_size() - 1));
 }
 
 std::vector<Excerpt> excerpts_of(const IndexedDataset& dataset, const Tokenizer* tokenizer, const InspectOptions& options) {
@@ -82,7 +82,8 @@ std::string end_line(const Inspection& seen) {
   if (!summary.end_token) return "no tokens";
   const std::int64_t with_text = seen.dataset.num_documents() - summary.empty_documents;
   const bool every = summary.every_document_ends(seen.dataset);
-  const std::string count = fmt::format("{} of {} documents end in token {}", summary.documents_with_end_token, with_text, *summary.end_token);
+  const std::string count =
+      fmt::format("{} of {} documents end in token {}", summary.documents_with_end_token, with_text, *summary.end_token);
   if (seen.tokenizer == nullptr) return every ? count : count + "; --tokenizer tells which token is eod";
   return fmt::format("{}: {}, {}'s eod", every ? "yes" : "no", count, seen.tokenizer->name());
 }
@@ -160,7 +161,8 @@ void inspect_command(const Arguments& arguments, const CommandContext& context) 
   app.add_option("--sequence", options.sequence, "count the samples of so many tokens (batch.sequence)");
   app.add_flag("--json", json, "print one JSON object");
   if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
-  for (const auto& [name, value] : {std::pair{"--documents", options.documents}, {"--tokens", options.tokens}, {"--sequence", options.sequence}})
+  for (const auto& [name, value] :
+       {std::pair{"--documents", options.documents}, {"--tokens", options.tokens}, {"--sequence", options.sequence}})
     if (value < 0) throw ConfigError(fmt::format("{} = {}: must not be negative", name, value));
 
   const auto tokenizer = tokenizer_name.empty() ? nullptr : load_tokenizer(tokenizer_name, "--tokenizer");

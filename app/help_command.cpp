@@ -12,7 +12,8 @@ namespace trident {
 namespace {
 
 void print_overview(std::ostream& out) {
-  out << help_paragraph("Trident trains GPT- and Llama-class language models with tensor, pipeline and data parallelism at once.", 0)
+  out << help_paragraph("Trident trains GPT- and Llama-class language models with tensor, pipeline and data parallelism at once.",
+                        0)
       << "\nusage: trident SUBCOMMAND [ARGUMENTS]\n\n";
   for (const Subcommand& command : subcommands())
     if (command.visibility == Subcommand::Visibility::kListed)
@@ -46,10 +47,12 @@ void help_command(const Arguments& arguments, const CommandContext& context) {
     rest.emplace_back("--help");
     return command->run(rest, context);
   }
-  if (arguments.size() > 1) throw ConfigError(fmt::format("trident help: unknown argument {}; name one key or section", in_quotes(arguments[1])));
+  if (arguments.size() > 1)
+    throw ConfigError(fmt::format("trident help: unknown argument {}; name one key or section", in_quotes(arguments[1])));
   // A word can be both a section and a subcommand that is not built yet: data is built, eval is not.
   const std::string text = option_help(name);
-  if (text.empty() && command != nullptr) throw ConfigError(fmt::format("subcommand {} is not built yet; see trident help for what is", name));
+  if (text.empty() && command != nullptr)
+    throw ConfigError(fmt::format("subcommand {} is not built yet; see trident help for what is", name));
   if (text.empty()) refuse(name);
   context.out << text;
 }

@@ -36,8 +36,10 @@ std::string launch_help() {
          "  trident train --config F                         threads of one process, as parallel.* says\n"
          "  mpirun -np 32 trident train --config F           one process each\n"
          "  srun --mpi=pmix -N 4 --ntasks-per-node=8 trident train --config F\n" +
-         help_paragraph("A launcher is known by OMPI_COMM_WORLD_SIZE, PMI_SIZE or SLURM_STEP_NUM_TASKS above 1. parallel.data \"auto\" takes what "
-                        "remains of its ranks. docs/slurm.md says more.", 2);
+         help_paragraph(
+             "A launcher is known by OMPI_COMM_WORLD_SIZE, PMI_SIZE or SLURM_STEP_NUM_TASKS above 1. parallel.data \"auto\" takes "
+             "what remains of its ranks. docs/slurm.md says more.",
+             2);
 }
 
 std::string folded(const std::string& help) {

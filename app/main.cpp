@@ -15,5 +15,6 @@ int main(int argc, char** argv) {
   const auto timeline = [](const TrainConfig& config) {
     return timeline_svg(make_run_plan(config, resolve_model(config), 0, kTimelineMachine));
   };
-  return run_command_line(Arguments(argv + 1, argv + argc), {std::cout, train, timeline, console_mode_of(STDOUT_FILENO)}, std::cerr);
+  return run_command_line(Arguments(argv + 1, argv + argc), {std::cout, train, timeline, console_mode_of(STDOUT_FILENO)},
+                          std::cerr);
 }

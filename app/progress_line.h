@@ -18,8 +18,8 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // "[=====>     ]  45%  ETA 0:12  TEXT", five times a second at most; not on a terminal "45%  ETA 0:12  TEXT", every ten seconds at most.
-  // The time left is extrapolated from the start.
+  // "[=====>     ]  45%  ETA 0:12  TEXT", five times a second at most; not on a terminal "45%  ETA 0:12  TEXT", every ten seconds
+  // at most. The time left is extrapolated from the start.
   void update(std::int64_t done, std::int64_t total, const std::string& text, double now_seconds);
   // Takes the line away from a terminal.
   void finish();

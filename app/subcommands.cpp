@@ -48,7 +48,10 @@ const std::vector<Subcommand>& subcommands() {
       {.name = "train", .summary = "train a model", .run = train_command},
       {.name = "plan", .summary = "predict memory and step time of a layout, search the best one"},
       {.name = "study", .summary = "scaling tables and plots"},
-      {.name = "data", .summary = "prepare, inspect and merge token files", .run = data_command, .actions = {"prepare", "inspect", "merge"}},
+      {.name = "data",
+       .summary = "prepare, inspect and merge token files",
+       .run = data_command,
+       .actions = {"prepare", "inspect", "merge"}},
       {.name = "tokenizer", .summary = "train a tokenizer, encode, decode"},
       {.name = "convert", .summary = "Hugging Face folders to checkpoints and back"},
       {.name = "ckpt", .summary = "list, show, verify, prune checkpoints"},
@@ -57,16 +60,22 @@ const std::vector<Subcommand>& subcommands() {
       {.name = "bench", .summary = "measure this machine"},
       {.name = "schema", .summary = "print the configuration's JSON Schema", .run = schema_command},
       {.name = "help", .summary = "explain a subcommand or a key of the configuration", .run = help_command},
-      {.name = "completion", .summary = "print what lets bash, zsh or fish complete commands and keys", .run = completion_command,
+      {.name = "completion",
+       .summary = "print what lets bash, zsh or fish complete commands and keys",
+       .run = completion_command,
        .actions = {"bash", "zsh", "fish"}},
-      {.name = "docs", .summary = "print pages of docs/", .run = docs_command, .visibility = Subcommand::Visibility::kHidden,
+      {.name = "docs",
+       .summary = "print pages of docs/",
+       .run = docs_command,
+       .visibility = Subcommand::Visibility::kHidden,
        .actions = {"configuration", "megatron-flags", "timeline"}},
   };
   return table;
 }
 
 const Subcommand* find_subcommand(std::string_view name) {
-  const auto found = std::find_if(subcommands().begin(), subcommands().end(), [&](const Subcommand& command) { return command.name == name; });
+  const auto found =
+      std::find_if(subcommands().begin(), subcommands().end(), [&](const Subcommand& command) { return command.name == name; });
   return found == subcommands().end() ? nullptr : &*found;
 }
 

@@ -27,7 +27,7 @@ using Arguments = std::vector<std::string>;  // after the subcommand's name
 void train_command(const Arguments& arguments, const CommandContext& context);
 void data_command(const Arguments& arguments, const CommandContext& context);    // trident data prepare|inspect|merge
 void schema_command(const Arguments& arguments, const CommandContext& context);
-void docs_command(const Arguments& arguments, const CommandContext& context);    // trident docs configuration|megatron-flags|timeline
+void docs_command(const Arguments& arguments, const CommandContext& context);  // trident docs configuration|megatron-flags|timeline
 void help_command(const Arguments& arguments, const CommandContext& context);    // trident help [SUBCOMMAND|KEY|SECTION]
 void completion_command(const Arguments& arguments, const CommandContext& context);  // trident completion bash|zsh|fish
 
@@ -43,7 +43,8 @@ struct Subcommand {
 const std::vector<Subcommand>& subcommands();
 const Subcommand* find_subcommand(std::string_view name);  // nullptr: there is none
 
-// Runs `arguments` (without the program's name). Returns the process's exit code; an error is one line "trident: <message>" on `err`.
+// Runs `arguments` (without the program's name). Returns the process's exit code; an error is one line "trident: <message>" on
+// `err`.
 int run_command_line(const Arguments& arguments, const CommandContext& context, std::ostream& err);
 
 }  // namespace trident

@@ -14,7 +14,8 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
   app.add_option("-c,--config", file, "configuration file (JSON, comments allowed)")->required();
   app.add_option("--set", settings, "path=value: change a key of the configuration; repeatable, later ones win")
       ->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
-  app.add_flag("--print-config{json}", print_config, "print the resolved configuration and end; =origins: with where each value comes from");
+  app.add_flag("--print-config{json}", print_config,
+               "print the resolved configuration and end; =origins: with where each value comes from");
   const auto details = [] {
     return "Example:\n"
            "  trident train --config configs/laptop.json --set run.steps=50 --set parallel=\"2DP x 2TP\"\n\n" +

@@ -15,8 +15,8 @@ class ByteStream {
  public:
   virtual ~ByteStream() = default;
 
-  // Writes the next bytes to `out` (not empty) and returns how many, at least one; 0 once the data has ended. Memory does not grow with
-  // the file. Compressed data that is damaged or ends too early: DataError that names the file.
+  // Writes the next bytes to `out` (not empty) and returns how many, at least one; 0 once the data has ended. Memory does not grow
+  // with the file. Compressed data that is damaged or ends too early: DataError that names the file.
   virtual std::size_t read(std::span<char> out) = 0;
 
   // How much of the file as stored has been used.
@@ -29,7 +29,8 @@ std::unique_ptr<ByteStream> open_byte_stream(const InputFile& input);
 // gzip members one after the other (gzip, pigz, bgzip), and zeros after the last (tapes).
 std::unique_ptr<ByteStream> make_gzip_stream(MappedFile file);
 
-// zstd frames and skippable frames one after the other (zstd, pzstd), with windows up to libzstd's largest; dictionaries are refused.
+// zstd frames and skippable frames one after the other (zstd, pzstd), with windows up to libzstd's largest; dictionaries are
+// refused.
 std::unique_ptr<ByteStream> make_zstd_stream(MappedFile file);
 
 }  // namespace trident

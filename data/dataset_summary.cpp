@@ -22,7 +22,8 @@ DatasetSummary summarize(const IndexedDataset& dataset, std::optional<std::int64
     summary.documents_with_end_token += last == *summary.end_token;
   }
   if (dataset.num_tokens() == 0) return summary;
-  summary.mean_length = static_cast<double>(dataset.num_tokens()) / static_cast<double>(dataset.num_documents() - summary.empty_documents);
+  summary.mean_length =
+      static_cast<double>(dataset.num_tokens()) / static_cast<double>(dataset.num_documents() - summary.empty_documents);
   summary.ids = dataset.id_range(0, dataset.num_tokens());
   return summary;
 }

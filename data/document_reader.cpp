@@ -46,11 +46,13 @@ std::optional<RawDocument> DocumentReader::next_json() {
 
 std::string text_of_json_line(const RawDocument& line, const std::string& path, const std::string& json_key) {
   const auto refuse = [&](const std::string& what) {
-    throw DataError(fmt::format("{}:{}: {}; expected one JSON object a line with a string under \"{}\"", path, line.line, what, json_key));
+    throw DataError(
+        fmt::format("{}:{}: {}; expected one JSON object a line with a string under \"{}\"", path, line.line, what, json_key));
   };
   JsonValue object;
   try {
-    object = parse_json(line.bytes, path, {.comments = JsonComments::kRefused, .max_bytes = line.bytes.size(), .blame = ExitCode::kData});
+    object = parse_json(line.bytes, path,
+                        {.comments = JsonComments::kRefused, .max_bytes = line.bytes.size(), .blame = ExitCode::kData});
   } catch (const DataError&) {
     refuse("not valid JSON");
   }

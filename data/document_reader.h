@@ -10,7 +10,8 @@
 
 namespace trident {
 
-// What a document was read as. Text: its text. JSON lines: the line, whose text text_of_json_line finds on whichever thread has time.
+// What a document was read as. Text: its text. JSON lines: the line, whose text text_of_json_line finds on whichever thread has
+// time.
 struct RawDocument {
   std::string bytes;
   std::int64_t line = 0;  // of JSON lines, from 1
@@ -35,7 +36,8 @@ class DocumentReader {
   std::optional<std::string> separator_;
 };
 
-// The string under `json_key` of a line of file `path`. A line that is no JSON object with such a string: DataError "FILE:LINE: ...".
+// The string under `json_key` of a line of file `path`. A line that is no JSON object with such a string: DataError "FILE:LINE:
+// ...".
 std::string text_of_json_line(const RawDocument& line, const std::string& path, const std::string& json_key);
 
 }  // namespace trident

@@ -10,10 +10,11 @@ namespace trident {
 EncoderPool::EncoderPool(const Tokenizer& tokenizer, int workers) {
   for (int i = 0; i < workers; ++i) encoders_.push_back(tokenizer.new_encoder());
   try {
-    for (const auto& encoder : encoders_) threads_.emplace_back([this, &encoder](const std::stop_token& stop) { run(stop, *encoder); });
+    for (const auto& encoder : encoders_)
+      threads_.emplace_back([this, &encoder](const std::stop_token& stop) { run(stop, *encoder); });
   } catch (const std::system_error& error) {
-    throw ConfigError(fmt::format("--workers = {}: the system gave {} threads: {}; use fewer, or raise ulimit -u or -v", workers, threads_.size(),
-                                  error.what()));
+    throw ConfigError(fmt::format("--workers = {}: the system gave {} threads: {}; use fewer, or raise ulimit -u or -v", workers,
+                                  threads_.size(), error.what()));
   }
 }
 

@@ -38,7 +38,8 @@ class GzipStream final : public ByteStream {
     const std::string_view rest = file_.text().substr(at_);
     if (rest.find_first_not_of('\0') == std::string_view::npos) return false;
     if (!rest.starts_with("\x1F\x8B")) {
-      refuse(fmt::format("{} bytes from byte {} on are no gzip member", rest.size(), at_), "cut them off, or download or copy it again");
+      refuse(fmt::format("{} bytes from byte {} on are no gzip member", rest.size(), at_),
+             "cut them off, or download or copy it again");
     }
     ::inflateReset(&inflater_);
     return in_member_ = true;
@@ -55,9 +56,11 @@ class GzipStream final : public ByteStream {
     const std::size_t produced = out.size() - inflater_.avail_out;
     if (status == Z_MEM_ERROR) throw std::bad_alloc();
     if (status == Z_STREAM_END) in_member_ = false;
-    else if (status == Z_BUF_ERROR) refuse(fmt::format("ends inside compressed data, after {} bytes", at_), "download or copy it again");
+    else if (status == Z_BUF_ERROR)
+      refuse(fmt::format("ends inside compressed data, after {} bytes", at_), "download or copy it again");
     else if (status != Z_OK)
-      refuse(fmt::format("damaged near byte {}: {}", at_, inflater_.msg != nullptr ? inflater_.msg : "no gzip data"), "download or copy it again");
+      refuse(fmt::format("damaged near byte {}: {}", at_, inflater_.msg != nullptr ? inflater_.msg : "no gzip data"),
+             "download or copy it again");
     return produced;
   }
 

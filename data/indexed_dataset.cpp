@@ -133,7 +133,8 @@ T IndexedDataset::idx_at(std::int64_t offset) const {
 void IndexedDataset::read_header() {
   if (idx_.size() < kHeaderBytes)
     refuse(idx_, fmt::format("truncated: {} bytes, the header alone has {}", idx_.size(), kHeaderBytes));
-  if (idx_.text().substr(0, kIndexMagic.size()) != kIndexMagic) refuse(idx_, "magic is not MMIDIDX: not an index of Megatron's format");
+  if (idx_.text().substr(0, kIndexMagic.size()) != kIndexMagic)
+    refuse(idx_, "magic is not MMIDIDX: not an index of Megatron's format");
   if (const auto version = idx_at<std::uint64_t>(9); version != kIndexVersion)
     refuse(idx_, fmt::format("version = {}, expected 1", version));
   const auto code = idx_at<std::uint8_t>(kTypeAt);

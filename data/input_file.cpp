@@ -30,7 +30,8 @@ bool is_gzip(std::string_view head) { return head.starts_with("\x1F\x8B"sv); }
 
 // A frame, or the skippable frame that pzstd writes before one.
 bool is_zstd(std::string_view head) {
-  return head.starts_with("\x28\xB5\x2F\xFD"sv) || (head.size() >= 4 && (head[0] & 0xF0) == 0x50 && head.substr(1, 3) == "\x2A\x4D\x18"sv);
+  return head.starts_with("\x28\xB5\x2F\xFD"sv) ||
+         (head.size() >= 4 && (head[0] & 0xF0) == 0x50 && head.substr(1, 3) == "\x2A\x4D\x18"sv);
 }
 
 Compression compression_of(std::string_view head) {
@@ -67,15 +68,18 @@ void refuse_foreign(const std::string& path, std::string_view stem, std::string_
 InputFile identify_input(const std::string& path) {
   if (folder_exists(path)) throw DataError(fmt::format("{}: is a folder; name its files, for instance {}/*.jsonl.zst", path, path));
   if (!file_exists(path) && path.find_first_of("*?[") != std::string::npos)
-    throw DataError(fmt::format("{}: no file matches this pattern (the shell left it as it is); check the folder and the ending", path));
+    throw DataError(
+        fmt::format("{}: no file matches this pattern (the shell left it as it is); check the folder and the ending", path));
   const MappedFile file(path);
   const std::string_view head = file.text().substr(0, 8);
-  const Compression named = path.ends_with(".gz") ? Compression::kGzip : path.ends_with(".zst") ? Compression::kZstd : Compression::kNone;
+  const Compression named = path.ends_with(".gz")    ? Compression::kGzip
+                            : path.ends_with(".zst") ? Compression::kZstd
+                                                     : Compression::kNone;
   const std::string_view stem = stem_of(path, named);
   refuse_foreign(path, stem, head);
   if (const Compression found = compression_of(head); found != named && !head.empty()) {
-    throw DataError(fmt::format("{}: is {} by its name, but holds {} data; rename it to {}{}", path, name_of(named), name_of(found), stem,
-                                ending_of(found)));
+    throw DataError(fmt::format("{}: is {} by its name, but holds {} data; rename it to {}{}", path, name_of(named), name_of(found),
+                                stem, ending_of(found)));
   }
   const bool json = stem.ends_with(".jsonl") || stem.ends_with(".json");
   return {path, json ? InputKind::kJsonLines : InputKind::kText, named, file.size()};

@@ -1,4 +1,5 @@
-// What an input of `trident data prepare` is: text or JSON lines, compressed or not. Told by its name, checked against its first bytes.
+// What an input of `trident data prepare` is: text or JSON lines, compressed or not. Told by its name, checked against its first
+// bytes.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +17,9 @@ struct InputFile {
   std::int64_t bytes = 0;  // as stored
 };
 
-// Endings .gz and .zst mean compression; what stands before them counts as if they were not there: .jsonl and .json are JSON lines, all
-// else is text. DataError: a file that cannot be opened or is no regular file; content compressed otherwise than the name says; archives
-// and columnar files, by ending or first bytes.
+// Endings .gz and .zst mean compression; what stands before them counts as if they were not there: .jsonl and .json are JSON lines,
+// all else is text. DataError: a file that cannot be opened or is no regular file; content compressed otherwise than the name says;
+// archives and columnar files, by ending or first bytes.
 InputFile identify_input(const std::string& path);
 
 }  // namespace trident

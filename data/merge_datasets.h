@@ -22,8 +22,9 @@ struct MergeProgress {
 };
 
 // Writes OUTPUT.bin and OUTPUT.idx, byte for byte what Megatron-LM's merge_datasets.py makes of the inputs in this order. Streams:
-// memory does not grow with the data. Errors leave no output: DataError (an input that cannot be read, or two that store their tokens in
-// different types), ConfigError (no input, or the output is an input), StorageError. `progress` is called about once per 16 MB.
+// memory does not grow with the data. Errors leave no output: DataError (an input that cannot be read, or two that store their
+// tokens in different types), ConfigError (no input, or the output is an input), StorageError. `progress` is called about once per
+// 16 MB.
 MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::string& output,
                           const std::function<void(const MergeProgress&)>& progress = {});
 

@@ -101,7 +101,8 @@ class Preparation {
   };
 
   void submit(std::unique_ptr<Batch> batch, const InputFile& input) {
-    auto done = pool_.submit([this, &input, batch = batch.get()](Encoder& encoder) { encode(*batch, encoder, input, eod_, options_); });
+    auto done =
+        pool_.submit([this, &input, batch = batch.get()](Encoder& encoder) { encode(*batch, encoder, input, eod_, options_); });
     in_flight_.push_back({std::move(batch), std::move(done)});
     // Two batches per worker: one in work, one that waits for it.
     if (in_flight_.size() > static_cast<std::size_t>(2 * options_.workers)) write_oldest();

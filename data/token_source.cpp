@@ -32,7 +32,8 @@ void check_weights(std::span<const WeightedPath> paths, std::string_view key) {
   }
   double sum = 0;
   for (const WeightedPath& path : paths) sum += path.weight;
-  if (!std::isfinite(sum)) throw ConfigError(fmt::format("{}: the weights add up to more than a number holds; use smaller ones", key));
+  if (!std::isfinite(sum))
+    throw ConfigError(fmt::format("{}: the weights add up to more than a number holds; use smaller ones", key));
 }
 
 // An error says which key named the file.

@@ -31,8 +31,8 @@ struct TokenSources {
   std::vector<TokenSource> valid;  // empty: nothing is held out
 };
 
-// data.train, data.valid, data.split as in the config. With `valid` those files are held out; with `split` each training file is cut
-// by documents and its second share held out, blended by the same weights (the third share is used by neither); with none
+// data.train, data.valid, data.split as in the config. With `valid` those files are held out; with `split` each training file is
+// cut by documents and its second share held out, blended by the same weights (the third share is used by neither); with none
 // everything trains. ConfigError: no training file, a weight that is not positive, both valid and split. DataError: as
 // IndexedDataset.
 TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<const WeightedPath> valid,

@@ -35,7 +35,8 @@ class ZstdStream final : public ByteStream {
       const bool stuck = in.pos == at_ && produced.pos == 0;
       at_ = in.pos;
       in_frame_ = status != 0;
-      if (in_frame_ && stuck) refuse_with(fmt::format("ends inside compressed data, after {} bytes", at_), "download or copy it again");
+      if (in_frame_ && stuck)
+        refuse_with(fmt::format("ends inside compressed data, after {} bytes", at_), "download or copy it again");
     }
     return produced.pos;
   }

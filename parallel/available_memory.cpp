@@ -32,8 +32,8 @@ std::string control_group(const std::string& root) {
   return "";
 }
 
-// Folders of this process's control group and those above it: a limit binds the group and everything below it. A container sees its own
-// group as the root.
+// Folders of this process's control group and those above it: a limit binds the group and everything below it. A container sees its
+// own group as the root.
 std::vector<std::string> control_group_folders(const std::string& root) {
   std::vector<std::string> folders;
   for (std::string group = control_group(root);; group.resize(group.rfind('/'))) {
@@ -46,7 +46,8 @@ std::vector<std::string> control_group_folders(const std::string& root) {
 
 std::int64_t control_group_limit(const std::string& root) {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (const std::string& folder : control_group_folders(root)) least = std::min(least, number_in(folder + "/memory.max").value_or(least));
+  for (const std::string& folder : control_group_folders(root))
+    least = std::min(least, number_in(folder + "/memory.max").value_or(least));
   return least;
 }
 

@@ -27,8 +27,10 @@ struct CommCounters {
 };
 
 // Wraps `inner` and tells it whether to compare. kOff still counts bytes. split() gives a checked communicator with counters of its
-// own. Counters are reset by reset_counters(). `board`, where there is one, is told of every operation that the rank enters, and outlives it.
-std::unique_ptr<Communicator> make_checked(std::unique_ptr<Communicator> inner, CollectiveChecks checks, StatusBoard* board = nullptr);
+// own. Counters are reset by reset_counters(). `board`, where there is one, is told of every operation that the rank enters, and
+// outlives it.
+std::unique_ptr<Communicator> make_checked(std::unique_ptr<Communicator> inner, CollectiveChecks checks,
+                                           StatusBoard* board = nullptr);
 
 // Counters of a communicator made by make_checked(); TRIDENT_CHECK otherwise.
 const CommCounters& counters_of(const Communicator& communicator);

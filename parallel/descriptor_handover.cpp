@@ -82,9 +82,10 @@ bool send_descriptor(int connection, int descriptor) {
 DescriptorHandover::DescriptorHandover() : name_(random_name()), listener_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   const Address address = abstract_address(name_);
   if (!listener_ || bind(listener_.get(), address.get(), address.length) != 0 || listen(listener_.get(), SOMAXCONN) != 0) {
-    throw ConfigError(fmt::format("the ranks of a node hand each other their memory over an abstract Unix socket, which this system refuses: "
-                                  "{}; allow it (a container's seccomp or AppArmor profile may forbid it)",
-                                  std::strerror(errno)));
+    throw ConfigError(
+        fmt::format("the ranks of a node hand each other their memory over an abstract Unix socket, which this system refuses: "
+                    "{}; allow it (a container's seccomp or AppArmor profile may forbid it)",
+                    std::strerror(errno)));
   }
 }
 
@@ -96,9 +97,10 @@ void DescriptorHandover::give(int descriptor, int receivers, double timeout_seco
     const int ready = left > 0 ? poll(&waiting, 1, static_cast<int>(left * 1e3) + 1) : 0;
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) {
-      throw CommunicationError(fmt::format("{} of this node's {} other ranks came for the node's memory within {:.3g} s; look for what the "
-                                           "others wrote",
-                                           served, receivers, timeout_seconds));
+      throw CommunicationError(
+          fmt::format("{} of this node's {} other ranks came for the node's memory within {:.3g} s; look for what the "
+                      "others wrote",
+                      served, receivers, timeout_seconds));
     }
     const FileDescriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!connection) {
@@ -115,9 +117,10 @@ FileDescriptor receive_descriptor(const std::string& name, double timeout_second
   const FileDescriptor connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const Address address = abstract_address(name);
   if (!connection || connect(connection.get(), address.get(), address.length) != 0) {
-    throw CommunicationError(fmt::format("this node's first rank cannot be reached over a Unix socket: {}; ranks of one node must share a "
-                                         "network namespace",
-                                         std::strerror(errno)));
+    throw CommunicationError(
+        fmt::format("this node's first rank cannot be reached over a Unix socket: {}; ranks of one node must share a "
+                    "network namespace",
+                    std::strerror(errno)));
   }
   timeval timeout{};
   timeout.tv_sec = static_cast<time_t>(timeout_seconds) + 1;

@@ -1,5 +1,5 @@
-// How the first process of a node gives the others an open file: over a Unix socket with a name in the abstract namespace, which no file
-// system holds. The name is random and only processes of the same user are served.
+// How the first process of a node gives the others an open file: over a Unix socket with a name in the abstract namespace, which no
+// file system holds. The name is random and only processes of the same user are served.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ class DescriptorHandover {
 
   // For the receivers, without the leading zero byte.
   const std::string& name() const { return name_; }
-  // Gives `descriptor` to the next `receivers` processes of this user. CommunicationError when they did not all come in time, ConfigError
-  // when the system has no descriptor left for one that did.
+  // Gives `descriptor` to the next `receivers` processes of this user. CommunicationError when they did not all come in time,
+  // ConfigError when the system has no descriptor left for one that did.
   void give(int descriptor, int receivers, double timeout_seconds);
 
  private:

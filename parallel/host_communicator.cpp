@@ -12,17 +12,23 @@ HostCommunicator::HostCommunicator(std::string name, int rank, int size, Progres
   deferred_.reserve(kOperations);
 }
 
-void HostCommunicator::all_reduce(Stream& stream, TensorView inout, ReduceOp op) { collective(stream, rules().all_reduce(inout, op)); }
+void HostCommunicator::all_reduce(Stream& stream, TensorView inout, ReduceOp op) {
+  collective(stream, rules().all_reduce(inout, op));
+}
 
 void HostCommunicator::reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op) {
   collective(stream, rules().reduce_scatter(out, in, op));
 }
 
-void HostCommunicator::all_gather(Stream& stream, TensorView out, ConstTensorView in) { collective(stream, rules().all_gather(out, in)); }
+void HostCommunicator::all_gather(Stream& stream, TensorView out, ConstTensorView in) {
+  collective(stream, rules().all_gather(out, in));
+}
 
 void HostCommunicator::broadcast(Stream& stream, TensorView inout, int root) { collective(stream, rules().broadcast(inout, root)); }
 
-void HostCommunicator::all_to_all(Stream& stream, TensorView out, ConstTensorView in) { collective(stream, rules().all_to_all(out, in)); }
+void HostCommunicator::all_to_all(Stream& stream, TensorView out, ConstTensorView in) {
+  collective(stream, rules().all_to_all(out, in));
+}
 
 void HostCommunicator::collective(Stream& stream, const CollectiveCall& call) {
   CpuStream& cpu = admit(stream);
@@ -93,7 +99,8 @@ void HostCommunicator::barrier() { run_now({}); }
 std::vector<std::int64_t> HostCommunicator::gather_now(std::vector<std::int64_t> mine) {
   const auto count = static_cast<std::int64_t>(mine.size());
   std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(size_));
-  run_now({CommOperation::kAllGather, ReduceOp::kSum, {all.data(), DType::kI64, {size_ * count}}, {mine.data(), DType::kI64, {count}}});
+  run_now(
+      {CommOperation::kAllGather, ReduceOp::kSum, {all.data(), DType::kI64, {size_ * count}}, {mine.data(), DType::kI64, {count}}});
   return all;
 }
 

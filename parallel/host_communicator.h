@@ -1,5 +1,5 @@
-// What all communicators of host memory share: checks of arguments, group scopes, and host-synchronous calls. How data move is left to
-// the operations that a derived class prepares.
+// What all communicators of host memory share: checks of arguments, group scopes, and host-synchronous calls. How data move is left
+// to the operations that a derived class prepares.
 #pragma once
 
 #include <string>
@@ -64,7 +64,8 @@ class HostCommunicator : public Communicator {
   std::vector<CommunicatorOperation*> deferred_;
 };
 
-// The ranks that `choices` gathered for one color, ordered by (key, rank). choices[stride * r] is the color of rank r, the next its key.
+// The ranks that `choices` gathered for one color, ordered by (key, rank). choices[stride * r] is the color of rank r, the next its
+// key.
 std::vector<int> members_of_color(const std::vector<std::int64_t>& choices, std::size_t stride, std::int64_t color);
 
 }  // namespace trident

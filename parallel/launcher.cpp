@@ -29,8 +29,8 @@ Launcher detect_launcher(const std::function<const char*(const char* name)>& env
     return {pmix ? Kind::kMpi : Kind::kPlainSrun, n, pmix ? "srun --mpi=pmix" : "srun"};
   }
   if (const int n = count_of(environment("WORLD_SIZE")); n > 1 && environment("TORCHELASTIC_RUN_ID") != nullptr) {
-    throw ConfigError(fmt::format("WORLD_SIZE = {}: started by torchrun, which this program does not speak; use mpirun -np {} or srun --mpi=pmix",
-                                  n, n));
+    throw ConfigError(fmt::format(
+        "WORLD_SIZE = {}: started by torchrun, which this program does not speak; use mpirun -np {} or srun --mpi=pmix", n, n));
   }
   return {};
 }

@@ -45,17 +45,18 @@ void Lifeline::connect(const std::vector<std::string>& cards) {
   for (const int listener : {0, options.deputy}) {
     if (options.rank == 0 || options.rank == listener || listener >= options.size) continue;
     LifelineHello peer;
-    LifelineChannel channel = dial_lifeline(parse_lifeline_card(cards[static_cast<std::size_t>(listener)]), listener, thread_->hello(),
-                                            deadline - monotonic_seconds(), peer);
+    LifelineChannel channel = dial_lifeline(parse_lifeline_card(cards[static_cast<std::size_t>(listener)]), listener,
+                                            thread_->hello(), deadline - monotonic_seconds(), peer);
     thread_->post(LifelineThread::Adopt{peer, std::move(channel)});
     connected_ = true;
   }
   const std::set<int> missing = thread_->wait_for_calls(deadline - monotonic_seconds());
   if (const std::optional<LifelineVerdict> verdict = wait_for_verdict(0)) throw PeerFailure(verdict->line);
   if (missing.empty()) return;
-  throw CommunicationError(fmt::format("lifeline: rank {} waited {:.3g} s on host {} for the calls of ranks {}; look at what they printed, and let "
-                                       "TCP connections between the job's hosts pass the firewall",
-                                       options.rank, options.connect_seconds, options.host, rank_list({missing.begin(), missing.end()})));
+  throw CommunicationError(
+      fmt::format("lifeline: rank {} waited {:.3g} s on host {} for the calls of ranks {}; look at what they printed, and let "
+                  "TCP connections between the job's hosts pass the firewall",
+                  options.rank, options.connect_seconds, options.host, rank_list({missing.begin(), missing.end()})));
 }
 
 StatusBoard& Lifeline::board() { return thread_ ? thread_->board() : board_; }

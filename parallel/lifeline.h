@@ -2,8 +2,8 @@
 //
 // Rank 0 is the hub: every other rank holds a TCP connection to it and sends its status once a heartbeat. A connection that closes
 // without a goodbye is a process that was killed or crashed, a silent one a process that was stopped or cut off, and a rank that
-// catches an exception says so itself. The hub then asks everybody what they are waiting for, prints one line for the whole job, and
-// tells every rank; each wakes its training thread, and ends the process after a grace period if it has not ended by itself.
+// catches an exception says so itself. The hub then asks everybody what they are waiting for, prints one line for the whole job,
+// and tells every rank; each wakes its training thread, and ends the process after a grace period if it has not ended by itself.
 //
 // The deputy, preferably on another node, is connected to everybody too and takes over when the hub is lost. When both are, the
 // survivors of each node print one line together.
@@ -51,17 +51,17 @@ class Lifeline {
  public:
   // Starts listening where this rank is the hub or the deputy. CommunicationError when the system refuses.
   explicit Lifeline(LifelineOptions options);
-  // Ends the thread. Without goodbye() and without a verdict the others learn that this rank left. Until here the grace period runs:
-  // keep the object as long as the process may hang.
+  // Ends the thread. Without goodbye() and without a verdict the others learn that this rank left. Until here the grace period
+  // runs: keep the object as long as the process may hang.
   ~Lifeline();
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
 
   // A line of text to give to every rank, "" where this rank does not listen: addresses, port, token.
   std::string card() const;
-  // cards[r]: the card of rank r. Returns when this rank is connected, on hub and deputy when all ranks are; from then on deaths are
-  // noticed. All ranks call it at about the same time. CommunicationError that names the addresses tried, or the ranks that did not
-  // come, and the remedy; PeerFailure when a verdict fell meanwhile.
+  // cards[r]: the card of rank r. Returns when this rank is connected, on hub and deputy when all ranks are; from then on deaths
+  // are noticed. All ranks call it at about the same time. CommunicationError that names the addresses tried, or the ranks that did
+  // not come, and the remedy; PeerFailure when a verdict fell meanwhile.
   void connect(const std::vector<std::string>& cards);
 
   StatusBoard& board();

@@ -57,8 +57,9 @@ std::optional<Address> make_address(const std::string& text, int port) {
 
 std::string address_text(const sockaddr& address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
-  const void* bytes = address.sa_family == AF_INET ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in&>(address).sin_addr)
-                                                   : &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  const void* bytes = address.sa_family == AF_INET
+                          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in&>(address).sin_addr)
+                          : &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
   return inet_ntop(address.sa_family, bytes, text.data(), text.size()) == nullptr ? "" : text.data();
 }
 
@@ -97,7 +98,8 @@ void start(Call& call, int port) {
     return;
   }
   FileDescriptor socket(::socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket || (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address->storage), address->bytes) != 0 && errno != EINPROGRESS)) {
+  if (!socket ||
+      (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address->storage), address->bytes) != 0 && errno != EINPROGRESS)) {
     call.outcome = std::strerror(errno);
     return;
   }
@@ -179,7 +181,8 @@ LifelineCard parse_lifeline_card(std::string_view text) {
     valid = std::from_chars(digits, digits + 2, card.token[i], 16).ptr == digits + 2;
   }
   if (!valid)
-    throw CommunicationError(fmt::format("lifeline: \"{}\" is no contact card of this version; start the same build on all ranks", text));
+    throw CommunicationError(
+        fmt::format("lifeline: \"{}\" is no contact card of this version; start the same build on all ranks", text));
   std::istringstream list(addresses);
   for (std::string address; std::getline(list, address, ',');) card.addresses.push_back(address);
   return card;
@@ -208,8 +211,8 @@ LifelineListener open_lifeline_listener(const std::string& host) {
   socklen_t bytes = sizeof bound;
   if (!listener.socket || getsockname(listener.socket.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0 ||
       getrandom(listener.card.token.data(), listener.card.token.size(), 0) != static_cast<ssize_t>(listener.card.token.size())) {
-    throw CommunicationError(fmt::format("lifeline: host {} cannot listen on a TCP port: {}; raise ulimit -n or free some ports", host,
-                                         std::strerror(errno)));
+    throw CommunicationError(fmt::format("lifeline: host {} cannot listen on a TCP port: {}; raise ulimit -n or free some ports",
+                                         host, std::strerror(errno)));
   }
   listener.card.port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
                                                          : reinterpret_cast<sockaddr_in&>(bound).sin_port);
@@ -218,7 +221,8 @@ LifelineListener open_lifeline_listener(const std::string& host) {
   return listener;
 }
 
-LifelineChannel dial_lifeline(const LifelineCard& card, int listener_rank, LifelineHello mine, double seconds, LifelineHello& answer) {
+LifelineChannel dial_lifeline(const LifelineCard& card, int listener_rank, LifelineHello mine, double seconds,
+                              LifelineHello& answer) {
   mine.token = card.token;
   std::vector<Call> calls;
   for (const std::string& address : card.addresses) calls.push_back({address, {}, false, "not tried"});
@@ -243,9 +247,10 @@ LifelineChannel dial_lifeline(const LifelineCard& card, int listener_rank, Lifel
     for (Call* call : wait_for_any(calls, std::min(deadline, next < calls.size() ? next_start : deadline) - now))
       if (advance(*call, mine, answer)) return std::move(*call->channel);
   }
-  throw CommunicationError(fmt::format("lifeline: rank {} on host {} reached rank {} on host {} within {:.3g} s at none of its addresses, port {} "
-                                       "({}); let TCP connections between the job's hosts pass the firewall",
-                                       mine.rank, field_text(mine.host), listener_rank, card.host, seconds, card.port, outcomes(calls)));
+  throw CommunicationError(
+      fmt::format("lifeline: rank {} on host {} reached rank {} on host {} within {:.3g} s at none of its addresses, port {} "
+                  "({}); let TCP connections between the job's hosts pass the firewall",
+                  mine.rank, field_text(mine.host), listener_rank, card.host, seconds, card.port, outcomes(calls)));
 }
 
 void make_room_for_descriptors(int ranks) {
@@ -256,8 +261,8 @@ void make_room_for_descriptors(int ranks) {
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   setrlimit(RLIMIT_NOFILE, &limit);
   if (limit.rlim_max < needed)
-    throw CommunicationError(fmt::format("lifeline: {} ranks need {} open files on ranks 0 and 1, {} are allowed; raise ulimit -Hn", ranks, needed,
-                                         limit.rlim_max));
+    throw CommunicationError(fmt::format("lifeline: {} ranks need {} open files on ranks 0 and 1, {} are allowed; raise ulimit -Hn",
+                                         ranks, needed, limit.rlim_max));
 }
 
 FileDescriptor claim_job(const LifelineToken& token) {

@@ -31,7 +31,8 @@ LifelineListener open_lifeline_listener(const std::string& host);
 
 // Calls the listener at all of its addresses, one shortly after the other; the first that answers with its token is the one. On
 // return `answer` is what it said. CommunicationError that names the addresses and what each said, after `seconds`.
-LifelineChannel dial_lifeline(const LifelineCard& card, int listener_rank, LifelineHello mine, double seconds, LifelineHello& answer);
+LifelineChannel dial_lifeline(const LifelineCard& card, int listener_rank, LifelineHello mine, double seconds,
+                              LifelineHello& answer);
 
 // Raises this process's limit of open files to what a hub of `ranks` ranks needs, within the hard limit. CommunicationError.
 void make_room_for_descriptors(int ranks);

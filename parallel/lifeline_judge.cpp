@@ -18,13 +18,16 @@ std::string one_line(std::string text) {
   return text;
 }
 
-std::string subject(const std::vector<int>& ranks) { return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", rank_list(ranks)); }
+std::string subject(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", rank_list(ranks));
+}
 
 std::string what_happened(const LifelineRank& rank, double now) {
   switch (rank.trouble) {
     case LifelineTrouble::kLost: return "was killed or crashed";
     case LifelineTrouble::kFailed: return "failed: " + one_line(rank.reason) + ";";
-    case LifelineTrouble::kSilent: return fmt::format("was stopped or cannot be reached, not heard of for {:.1f} s,", now - rank.heard_at);
+    case LifelineTrouble::kSilent:
+      return fmt::format("was stopped or cannot be reached, not heard of for {:.1f} s,", now - rank.heard_at);
     case LifelineTrouble::kLeft: return "left before the job's end";
     case LifelineTrouble::kNone: break;
   }
@@ -37,7 +40,8 @@ std::string where(const LifelineRank& rank) {
   std::string text = fmt::format("in {}", to_string(status.phase));
   if (status.step > 0) text += fmt::format(", step {}", status.step);
   if (status.sequence > 0)
-    text += fmt::format(", last entered {} #{} over {}", field_text(status.operation), status.sequence, field_text(status.communicator));
+    text += fmt::format(", last entered {} #{} over {}", field_text(status.operation), status.sequence,
+                        field_text(status.communicator));
   if (status.waiting[0] != '\0') text += fmt::format(", waiting {:.1f} s in {}", status.waited_seconds, field_text(status.waiting));
   else if (rank.idle_seconds > kIdleSeconds) text += fmt::format(", without progress for {:.0f} s", rank.idle_seconds);
   return text;
@@ -75,7 +79,8 @@ const LifelineRank* first_cause(const std::vector<LifelineRank>& ranks) {
   const LifelineRank* cause = nullptr;
   for (const LifelineRank& rank : ranks) {
     if (rank.trouble == LifelineTrouble::kNone) continue;
-    if (cause == nullptr || rank.trouble > cause->trouble || (rank.trouble == cause->trouble && rank.rank < cause->rank)) cause = &rank;
+    if (cause == nullptr || rank.trouble > cause->trouble || (rank.trouble == cause->trouble && rank.rank < cause->rank))
+      cause = &rank;
   }
   return cause;
 }
@@ -113,7 +118,8 @@ std::string rank_list(const std::vector<int>& sorted_ranks) {
 std::string lifeline_line(const std::vector<LifelineRank>& ranks, double now, int exit_code) {
   const LifelineRank* cause = first_cause(ranks);
   if (cause == nullptr) return "";
-  std::string line = fmt::format("rank {} (host {}, pid {}) {} {}", cause->rank, cause->host, cause->pid, what_happened(*cause, now), where(*cause));
+  std::string line = fmt::format("rank {} (host {}, pid {}) {} {}", cause->rank, cause->host, cause->pid,
+                                 what_happened(*cause, now), where(*cause));
   line += fellows(ranks, *cause) + others(ranks);
   return line + fmt::format("; exit code {} on all ranks", exit_code);
 }
@@ -182,8 +188,8 @@ bool LifelineJudge::is_out(int rank, double now) const {
   return !found->second.open || now - found->second.heard_at > options_.silence_seconds;
 }
 
-// Hub, else deputy, else everybody. A deputy that keeps quiet about a lost hub cannot see that it is lost: after some time the others
-// speak as if there were none.
+// Hub, else deputy, else everybody. A deputy that keeps quiet about a lost hub cannot see that it is lost: after some time the
+// others speak as if there were none.
 bool LifelineJudge::speaks(double now) const {
   if (options_.rank == 0) return true;
   if (!is_out(0, now)) return false;

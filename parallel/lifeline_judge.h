@@ -1,5 +1,5 @@
-// What a lifeline concludes from what it hears: who is in trouble, who speaks for the job, and the line. No sockets, no clock: times
-// are given, in seconds during which this process ran.
+// What a lifeline concludes from what it hears: who is in trouble, who speaks for the job, and the line. No sockets, no clock:
+// times are given, in seconds during which this process ran.
 #pragma once
 
 #include <cstdint>

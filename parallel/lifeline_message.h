@@ -46,8 +46,8 @@ struct LifelineDecision {
 struct LifelineGoodbye {
   std::uint64_t unused = 0;
 };
-using LifelineMessage = std::variant<LifelineHello, LifelineWelcome, LifelineHeartbeat, LifelineAsk, LifelineFailure, LifelineDecision,
-                                     LifelineGoodbye>;
+using LifelineMessage = std::variant<LifelineHello, LifelineWelcome, LifelineHeartbeat, LifelineAsk, LifelineFailure,
+                                     LifelineDecision, LifelineGoodbye>;
 
 // One connection. A broken connection stays broken; nothing here throws or blocks.
 class LifelineChannel {
@@ -60,8 +60,8 @@ class LifelineChannel {
   void send(const LifelineMessage& message);
   void flush();
   bool has_unsent() const { return !outbox_.empty(); }
-  // Takes in what has arrived; then next() gives it piece by piece, also when the connection has closed behind it. Words that are no
-  // lifeline's close the connection.
+  // Takes in what has arrived; then next() gives it piece by piece, also when the connection has closed behind it. Words that are
+  // no lifeline's close the connection.
   void receive();
   std::optional<LifelineMessage> next();
 

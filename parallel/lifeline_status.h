@@ -9,7 +9,8 @@
 
 namespace trident {
 
-// A text in a field of fixed size: cut to fit, always with a zero at its end. What was behind the new end stays, so short texts cost little.
+// A text in a field of fixed size: cut to fit, always with a zero at its end. What was behind the new end stays, so short texts
+// cost little.
 template <std::size_t n>
 void set_field(std::array<char, n>& field, std::string_view text) {
   field[text.copy(field.data(), n - 1)] = '\0';

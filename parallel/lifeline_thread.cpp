@@ -256,7 +256,9 @@ void LifelineThread::serve(int rank) {
 
 void LifelineThread::take(int rank, const LifelineMessage& message) {
   std::visit(Overloaded{
-                 [&](const LifelineHeartbeat& beat) { judge_.heard(rank, beat.status, beat.idle_seconds, beat.is_answer != 0, clock_); },
+                 [&](const LifelineHeartbeat& beat) {
+                   judge_.heard(rank, beat.status, beat.idle_seconds, beat.is_answer != 0, clock_);
+                 },
                  [&](const LifelineAsk&) { answers_due_[rank] = clock_ + LifelineJudge::kAnswerSeconds; },
                  [&](const LifelineFailure& failure) {
                    judge_.trouble(rank, failure.is_departure != 0 ? LifelineTrouble::kLeft : LifelineTrouble::kFailed,
@@ -267,8 +269,7 @@ void LifelineThread::take(int rank, const LifelineMessage& message) {
                    if (is_listener()) say_to_all(decision);  // whoever cannot hear the speaker may hear its deputy
                    pronounce({std::string(field_text(decision.line)), static_cast<int>(decision.exit_code)});
                  },
-                 [&](const LifelineGoodbye&) { judge_.goodbye(rank); },
-                 [](const auto&) {},  // introductions are over
+                 [&](const LifelineGoodbye&) { judge_.goodbye(rank); }, [](const auto&) {},  // introductions are over
              },
              message);
 }

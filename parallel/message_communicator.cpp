@@ -18,7 +18,8 @@ MessageCommunicator::~MessageCommunicator() {
   if (pending.empty()) pending = messages_.describe_pending();
   if (pending.empty()) return;
   group_.end().node->fail(fmt::format("rank {} left with operations pending: {}", group_.world_rank(), pending));
-  if (group_.end().wire != nullptr) group_.wire().abandon();  // there is none where all ranks share a node, and this is a group of one
+  if (group_.end().wire != nullptr)
+    group_.wire().abandon();  // there is none where all ranks share a node, and this is a group of one
 }
 
 CommunicatorOperation& MessageCommunicator::prepare(const CollectiveCall& call) {

@@ -1,8 +1,9 @@
 // The communicator of ranks that share no memory: messages over a Wire. Algorithms: wire_operation.h.
 //
-// Bytes that a rank of n sends for a buffer of B: all_reduce 2 (n-1)/n B (small ones (n-1) B), reduce_scatter, all_gather and all_to_all
-// (n-1)/n B, broadcast (n-1) B in all; and headers. Collectives of one communicator run one after another, whatever streams they
-// are on. Nothing allocates after construction; summands are staged in a bounded buffer that is touched when first used.
+// Bytes that a rank of n sends for a buffer of B: all_reduce 2 (n-1)/n B (small ones (n-1) B), reduce_scatter, all_gather and
+// all_to_all (n-1)/n B, broadcast (n-1) B in all; and headers. Collectives of one communicator run one after another, whatever
+// streams they are on. Nothing allocates after construction; summands are staged in a bounded buffer that is touched when first
+// used.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ namespace trident {
 
 class MessageCommunicator final : public HostCommunicator {
  public:
-  // This rank is number `rank` of `world_ranks`, among any two of which no other communicator uses `channel` or the WireGroup::kChannels
-  // that begin with it.
+  // This rank is number `rank` of `world_ranks`, among any two of which no other communicator uses `channel` or the
+  // WireGroup::kChannels that begin with it.
   MessageCommunicator(std::shared_ptr<WireEnd> end, std::string name, int rank, std::vector<int> world_ranks, std::int32_t channel);
   ~MessageCommunicator() override;
 

@@ -72,9 +72,10 @@ void MessageOperation::check_agreement(const ChannelSlot& s) const {
     return;
   const AllocationExemption message;
   const int me = group_->world_rank(), peer = group_->world_rank_of(peer_);
-  group_->world->raise(group_->seat(), fmt::format("{}: rank {} called {} from rank {} as message {} while rank {} called {} to rank {}",
-                                       group_->name, me, to_string(fingerprint_), peer, sequence_ + 1, peer,
-                                       to_string(s.fingerprint), me));
+  group_->world->raise(
+      group_->seat(),
+      fmt::format("{}: rank {} called {} from rank {} as message {} while rank {} called {} to rank {}", group_->name, me,
+                  to_string(fingerprint_), peer, sequence_ + 1, peer, to_string(s.fingerprint), me));
 }
 
 std::string MessageOperation::describe() const {

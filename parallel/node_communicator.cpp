@@ -14,15 +14,15 @@ namespace trident {
 
 namespace {
 
-// A few microseconds are less than a wake-up costs; a millisecond is less than anybody notices, and with 32 ranks on two cores costs
-// them a few per cent.
+// A few microseconds are less than a wake-up costs; a millisecond is less than anybody notices, and with 32 ranks on two cores
+// costs them a few per cent.
 constexpr Progress::Naps kNaps = {20e-6, 1e-3, 10e-3};
 
 // The communicator of a group that has several ranks on some of its several nodes.
 class NodeCommunicator final : public HostCommunicator {
  public:
-  NodeCommunicator(std::shared_ptr<WireEnd> end, std::string name, int rank, const std::vector<int>& world_ranks, std::int32_t channel,
-                   GroupBlock block)
+  NodeCommunicator(std::shared_ptr<WireEnd> end, std::string name, int rank, const std::vector<int>& world_ranks,
+                   std::int32_t channel, GroupBlock block)
       : HostCommunicator(name, rank, static_cast<int>(world_ranks.size()), *end->progress),
         end_(end),
         group_(std::move(end), name, rank, world_ranks, channel, block),
@@ -63,14 +63,15 @@ class NodeCommunicator final : public HostCommunicator {
 };
 
 // The communicator that fits. `block`: of the ranks on this node if they are several.
-std::unique_ptr<Communicator> make_group(const std::shared_ptr<WireEnd>& end, std::string name, int rank, std::vector<int> world_ranks,
-                                         std::int32_t channel, std::uint64_t block) {
+std::unique_ptr<Communicator> make_group(const std::shared_ptr<WireEnd>& end, std::string name, int rank,
+                                         std::vector<int> world_ranks, std::int32_t channel, std::uint64_t block) {
   std::set<int> nodes;
   std::vector<int> seats;  // on this node
   for (const int r : world_ranks) {
     const int node = end->nodes[static_cast<std::size_t>(r)];
     nodes.insert(node);
-    if (node == end->nodes[static_cast<std::size_t>(world_ranks[static_cast<std::size_t>(rank)])]) seats.push_back(seat_of(end->nodes, r));
+    if (node == end->nodes[static_cast<std::size_t>(world_ranks[static_cast<std::size_t>(rank)])])
+      seats.push_back(seat_of(end->nodes, r));
   }
   const GroupBlock control = end->node->group(block, static_cast<int>(seats.size()));
   if (nodes.size() == 1 && world_ranks.size() > 1)

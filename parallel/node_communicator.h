@@ -1,8 +1,8 @@
 // Communicators of ranks on several nodes: shared memory inside a node, messages between nodes.
 //
-// A group whose ranks share a node is a SharedMemoryCommunicator (the bits of thread ranks), a group without two ranks on one node a
-// MessageCommunicator; any other is hierarchical: its ranks reduce inside their node first, and what crosses nodes crosses once per
-// pair of nodes.
+// A group whose ranks share a node is a SharedMemoryCommunicator (the bits of thread ranks), a group without two ranks on one node
+// a MessageCommunicator; any other is hierarchical: its ranks reduce inside their node first, and what crosses nodes crosses once
+// per pair of nodes.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,14 @@ struct NodePlace {
   std::vector<int> nodes;  // of every world rank
   SharedWorld* node = nullptr;  // of this rank's node; its rank i is the i-th world rank of the node
   Wire* wire = nullptr;         // null only if all ranks share one node
-  // Zero-filled memory that the ranks of this node can reach (ProcessWorld::allocate); only groups with unequally many ranks per node
-  // take some, when they are split off.
+  // Zero-filled memory that the ranks of this node can reach (ProcessWorld::allocate); only groups with unequally many ranks per
+  // node take some, when they are split off.
   std::function<Buffer(std::int64_t bytes, const std::string& name)> allocate;
 };
 
-// The world communicator of the rank; once per rank, by its thread. Collective and host-synchronous if there are several nodes. Sets
-// `progress`'s idle hook (failures of the node's world, its time-out) and, where there are several nodes, how long the rank sleeps between
-// looks at the wire.
+// The world communicator of the rank; once per rank, by its thread. Collective and host-synchronous if there are several nodes.
+// Sets `progress`'s idle hook (failures of the node's world, its time-out) and, where there are several nodes, how long the rank
+// sleeps between looks at the wire.
 std::unique_ptr<Communicator> make_node_world(const NodePlace& place, Progress& progress, const MessageOptions& options = {});
 
 }  // namespace trident

@@ -71,7 +71,8 @@ NodeGroup::NodeGroup(std::shared_ptr<WireEnd> end, const std::string& name, int 
 void NodeGroup::lay_rail(std::shared_ptr<WireEnd> end, std::int32_t channel, int most_members) {
   rounds = static_cast<int>(ceil_div(most_members - my_index, rails));
   std::vector<int> world_ranks;
-  for (const std::vector<int>& node : members) world_ranks.push_back(across.world_rank_of(node[static_cast<std::size_t>(my_index)]));
+  for (const std::vector<int>& node : members)
+    world_ranks.push_back(across.world_rank_of(node[static_cast<std::size_t>(my_index)]));
   rail = std::make_unique<WireGroup>(std::move(end), across.name(), my_node, std::move(world_ranks), channel);
   for (int round = 0; round < rounds; ++round)
     for (int node = 0; node < num_nodes(); ++node) {

@@ -1,8 +1,8 @@
 // The collectives of a group whose ranks lie on several nodes, some of them together.
 //
-// Member j of every node forms rail j, j < rails, the least number of members on a node; rail j carries the shares, or the slices of the
-// members j, j + rails, .. of every node. An operation is a row of parts: on the node, along the rail, on the node. Sums are taken
-// over a node in rank order, rounded, and then over nodes in order: the same bits on every rank, every time.
+// Member j of every node forms rail j, j < rails, the least number of members on a node; rail j carries the shares, or the slices
+// of the members j, j + rails, .. of every node. An operation is a row of parts: on the node, along the rail, on the node. Sums are
+// taken over a node in rank order, rounded, and then over nodes in order: the same bits on every rank, every time.
 //
 //   all_reduce      carriers add their share of the node's operands; all_reduce along the rail; everybody takes the shares
 //   reduce_scatter  carriers add the node's part of every slice they carry; reduce_scatter along the rail; others take theirs
@@ -30,8 +30,8 @@ namespace trident {
 // One rank's place in such a group: what all of its operations have in common. Group ranks number slices.
 struct NodeGroup {
   // `block`: of the members on this node, unless this rank is the only one there.
-  NodeGroup(std::shared_ptr<WireEnd> end, const std::string& name, int rank, const std::vector<int>& world_ranks, std::int32_t channel,
-            GroupBlock block);
+  NodeGroup(std::shared_ptr<WireEnd> end, const std::string& name, int rank, const std::vector<int>& world_ranks,
+            std::int32_t channel, GroupBlock block);
 
   int size() const { return across.size(); }
   int num_nodes() const { return static_cast<int>(members.size()); }
@@ -74,7 +74,10 @@ int seat_of(const std::vector<int>& nodes, int world_rank);
 class NodeCollective final : public CommunicatorOperation, private PeerWork {
  public:
   explicit NodeCollective(NodeGroup& group)
-      : group_(&group), local_(group.local, group.next_local), rail_(group.rail ? *group.rail : group.across), across_(group.across) {}
+      : group_(&group),
+        local_(group.local, group.next_local),
+        rail_(group.rail ? *group.rail : group.across),
+        across_(group.across) {}
 
   void prepare(const CollectiveCall& call);
   void issue() override;

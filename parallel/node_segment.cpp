@@ -48,11 +48,13 @@ class NodeSegment::Mapping {
     struct stat file{};
     if (fstat(descriptor_.get(), &file) != 0) refuse(fmt::format("fstat: {}", std::strerror(errno)));
     bytes_ = file.st_size;
-    void* mapped = mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor_.get(), 0);
+    void* mapped =
+        mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor_.get(), 0);
     if (mapped == MAP_FAILED)
       refuse(fmt::format("mapping {:.0f} GB of address space: {}; raise ulimit -v", gigabytes(bytes_), std::strerror(errno)));
     base_ = static_cast<std::byte*>(mapped);
-    madvise(base_, static_cast<std::size_t>(bytes_), MADV_DONTDUMP);  // a core file of one rank is not the place for all ranks' memory
+    madvise(base_, static_cast<std::size_t>(bytes_),
+            MADV_DONTDUMP);  // a core file of one rank is not the place for all ranks' memory
   }
   ~Mapping() { munmap(base_, static_cast<std::size_t>(bytes_)); }
   Mapping(const Mapping&) = delete;
@@ -129,7 +131,8 @@ NodeSegment NodeSegment::create(std::int64_t control_bytes, std::int64_t bytes, 
   // Asking for more than the limit on files would not be refused but kill the process.
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < static_cast<rlim_t>(bytes))
-    refuse(fmt::format("files are limited to {:.3g} GB; set ulimit -f unlimited", gigabytes(static_cast<std::int64_t>(limit.rlim_cur))));
+    refuse(fmt::format("files are limited to {:.3g} GB; set ulimit -f unlimited",
+                       gigabytes(static_cast<std::int64_t>(limit.rlim_cur))));
   FileDescriptor descriptor(memfd_create("trident", MFD_CLOEXEC));
   if (!descriptor) refuse(fmt::format("memfd_create: {}", std::strerror(errno)));
   if (ftruncate(descriptor.get(), bytes) != 0)
@@ -153,13 +156,14 @@ Buffer NodeSegment::allocate(std::int64_t bytes, const std::string& name) {
   const std::int64_t length = round_up(bytes, page);
   // Asked before, because a kernel that is out of memory kills instead of refusing.
   const auto refuse_buffer = [&](const std::string& why) {
-    throw ConfigError(fmt::format("memory: {} needs {:.1f} MB and {}; make the model, the micro-batch or the sequence smaller, or use more "
-                                  "ranks on more nodes",
-                                  name, megabytes(length), why));
+    throw ConfigError(
+        fmt::format("memory: {} needs {:.1f} MB and {}; make the model, the micro-batch or the sequence smaller, or use more "
+                    "ranks on more nodes",
+                    name, megabytes(length), why));
   };
   if (const auto refusal = mapping_->promise(length))
-    refuse_buffer(fmt::format("{} has {:.1f} MB left, {:.1f} MB of them promised to other buffers of its ranks", refusal->available.limit,
-                              megabytes(refusal->available.bytes), megabytes(refusal->promised)));
+    refuse_buffer(fmt::format("{} has {:.1f} MB left, {:.1f} MB of them promised to other buffers of its ranks",
+                              refusal->available.limit, megabytes(refusal->available.bytes), megabytes(refusal->promised)));
   const std::int64_t offset = mapping_->take(length, page);
   if (offset < 0) {
     mapping_->withdraw(length);
@@ -178,9 +182,10 @@ std::uint64_t NodeSegment::offset_of(const void* address, std::int64_t bytes) co
   const auto end = static_cast<std::uint64_t>(num_bytes());
   if (offset > end || static_cast<std::uint64_t>(bytes) > end - offset) [[unlikely]] {
     const AllocationExemption message;
-    throw InternalError(fmt::format("an operand of {} bytes lies outside the memory that ranks of a node share; peers reach only what "
-                                    "Device::allocate() gave, or collective operands small enough to be copied",
-                                    bytes));
+    throw InternalError(
+        fmt::format("an operand of {} bytes lies outside the memory that ranks of a node share; peers reach only what "
+                    "Device::allocate() gave, or collective operands small enough to be copied",
+                    bytes));
   }
   return offset;
 }

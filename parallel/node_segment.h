@@ -1,8 +1,8 @@
 // The memory that the ranks of a node share: one anonymous file (memfd), mapped by each of them at an address of its own.
 //
-// The node's first rank creates it and hands it to the others over a Unix socket; no file system is involved, so the size of /dev/shm
-// does not matter, and the kernel takes the memory back when the last process that has it is gone, however it ended. The segment is
-// far larger than any machine's memory; pages exist once they are touched and until they are given back.
+// The node's first rank creates it and hands it to the others over a Unix socket; no file system is involved, so the size of
+// /dev/shm does not matter, and the kernel takes the memory back when the last process that has it is gone, however it ended. The
+// segment is far larger than any machine's memory; pages exist once they are touched and until they are given back.
 //
 // Layout: a header, the control region (a SharedWorld), then buffers. Each buffer lies at addresses of its own, which are not used
 // again; only its memory is given back.
@@ -27,8 +27,8 @@ class NodeSegment {
  public:
   using AskSystem = std::function<AvailableMemory()>;
 
-  // A new segment of zeros, by the node's first rank. ConfigError that says what the system refused. `ask`: what this object and its
-  // copies take for the memory that is left.
+  // A new segment of zeros, by the node's first rank. ConfigError that says what the system refused. `ask`: what this object and
+  // its copies take for the memory that is left.
   static NodeSegment create(std::int64_t control_bytes, std::int64_t bytes = kSegmentBytes,
                             AskSystem ask = [] { return available_memory(); });
   // The segment behind a descriptor that was received. ConfigError like create().
@@ -39,9 +39,9 @@ class NodeSegment {
   int descriptor() const;
 
   // `bytes` zeroed bytes, aligned to 4096, resident from the start, in huge pages where they are large and the kernel has them for
-  // shared memory. Safe to call by all ranks of the node at once: each is judged by what is left of the machine's memory once all that
-  // were promised some have touched it. ConfigError that names `name` when the segment or the machine has no room; InternalError inside a
-  // NoAllocationScope. The segment stays mapped for as long as a buffer of it lives.
+  // shared memory. Safe to call by all ranks of the node at once: each is judged by what is left of the machine's memory once all
+  // that were promised some have touched it. ConfigError that names `name` when the segment or the machine has no room;
+  // InternalError inside a NoAllocationScope. The segment stays mapped for as long as a buffer of it lives.
   Buffer allocate(std::int64_t bytes, const std::string& name);
 
   // Where `address` lies in the segment; InternalError unless `bytes` bytes from there do.
@@ -58,7 +58,9 @@ class NodeSegment {
 class SegmentMemory final : public PeerMemory {
  public:
   explicit SegmentMemory(NodeSegment segment) : segment_(std::move(segment)) {}
-  std::uint64_t post(const void* address, std::int64_t bytes) override { return bytes == 0 ? 0 : segment_.offset_of(address, bytes); }
+  std::uint64_t post(const void* address, std::int64_t bytes) override {
+    return bytes == 0 ? 0 : segment_.offset_of(address, bytes);
+  }
   std::byte* reach(std::uint64_t posted) override { return segment_.at(posted); }
 
  private:

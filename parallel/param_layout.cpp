@@ -21,7 +21,8 @@ bool owns_norm(const ParamSpec& spec, int tensor_degree, int tensor_rank) {
 
 }  // namespace
 
-std::vector<BucketLayout> make_buckets(const std::vector<ParamSpec>& specs, int tensor_degree, int shards, std::int64_t bucket_bytes) {
+std::vector<BucketLayout> make_buckets(const std::vector<ParamSpec>& specs, int tensor_degree, int shards,
+                                       std::int64_t bucket_bytes) {
   std::vector<BucketLayout> buckets;
   for (std::size_t p = 0; p < specs.size(); ++p) {
     const ParamSpec& spec = specs[p];

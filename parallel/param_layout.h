@@ -33,8 +33,10 @@ struct BucketLayout {
 };
 
 // Buckets of one unit: parameters in declaration order, grouped by (partial axes, tie, trainable), a group split where
-// `bucket_bytes` of f32 gradients are reached; a tied weight is alone in its bucket, so that its cuts are the same wherever it is held.
-std::vector<BucketLayout> make_buckets(const std::vector<ParamSpec>& specs, int tensor_degree, int shards, std::int64_t bucket_bytes);
+// `bucket_bytes` of f32 gradients are reached; a tied weight is alone in its bucket, so that its cuts are the same wherever it is
+// held.
+std::vector<BucketLayout> make_buckets(const std::vector<ParamSpec>& specs, int tensor_degree, int shards,
+                                       std::int64_t bucket_bytes);
 
 // A stretch of one parameter inside a shard.
 struct ShardPiece {

@@ -34,7 +34,8 @@ std::size_t index(Axis axis) { return static_cast<std::size_t>(axis); }
 // The axes of an order string, fastest first.
 std::array<Axis, kNumAxes> parse_order(std::string_view order) {
   const auto refuse = [&] {
-    throw ConfigError(fmt::format("parallel.order = \"{}\": must name each of tp, cp, dp and pp once, fastest first, such as \"tp-cp-dp-pp\"", order));
+    throw ConfigError(fmt::format(
+        "parallel.order = \"{}\": must name each of tp, cp, dp and pp once, fastest first, such as \"tp-cp-dp-pp\"", order));
   };
   std::array<Axis, kNumAxes> axes{};
   std::array<bool, kNumAxes> seen{};

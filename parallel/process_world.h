@@ -1,8 +1,8 @@
 // Ranks as processes, on one node or several: what a rank knows of the job before it has a device, and its world communicator.
 //
-// Ranks of a node share one segment of memory, in which Device::allocate() of each of them takes its buffers, so that peers reduce and copy
-// in place with the algorithms and the bits of thread ranks. Ranks of different nodes exchange messages. Implementations: parallel/mpi,
-// and parallel/no_mpi, which refuses.
+// Ranks of a node share one segment of memory, in which Device::allocate() of each of them takes its buffers, so that peers reduce
+// and copy in place with the algorithms and the bits of thread ranks. Ranks of different nodes exchange messages. Implementations:
+// parallel/mpi, and parallel/no_mpi, which refuses.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ class ProcessWorld {
   // The doorbell that wakes this rank; give it to its CpuDevice.
   virtual Doorbell& doorbell() = 0;
   // Zero-filled memory of the node's segment, for CpuDeviceOptions::memory. Operands of messages, and of collectives above
-  // kInlineBytes, lie in such memory: others are an InternalError. ConfigError that names `name` when the segment or the machine has no room.
+  // kInlineBytes, lie in such memory: others are an InternalError. ConfigError that names `name` when the segment or the machine
+  // has no room.
   virtual Buffer allocate(std::int64_t bytes, const std::string& name) = 0;
   // The world communicator. Called once; `progress` is this rank's (its device's) and outlives it.
   virtual std::unique_ptr<Communicator> communicator(Progress& progress) = 0;
@@ -44,7 +45,8 @@ class ProcessWorld {
   // Messages between any two ranks, as the communicators of several nodes send them. Not closed while this object lives.
   virtual Wire& wire() = 0;
 
-  // Marks the world failed on this node: pending and later operations of its ranks throw PeerFailure with `reason`. From any thread.
+  // Marks the world failed on this node: pending and later operations of its ranks throw PeerFailure with `reason`. From any
+  // thread.
   virtual void fail(const std::string& reason) = 0;
   // Payload bytes that this rank sent to other nodes so far.
   virtual std::int64_t inter_node_bytes() const = 0;
@@ -54,7 +56,8 @@ class ProcessWorld {
 
 struct ProcessWorldOptions {
   double timeout_seconds = 600.0;  // of a wait for peers
-  // Ranks r with equal r / ranks_per_node count as one node, wherever they run; 0: nodes are as the launcher placed them. For tests.
+  // Ranks r with equal r / ranks_per_node count as one node, wherever they run; 0: nodes are as the launcher placed them. For
+  // tests.
   int ranks_per_node = 0;
   // Messages of this size and more travel in pieces; at most 1 GiB. Smaller for tests.
   std::int64_t piece_bytes = std::int64_t{1} << 30;

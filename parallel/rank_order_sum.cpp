@@ -22,13 +22,15 @@ template <class T> inline T narrow(Accumulator<T> x) {
 
 template <ReduceOp op, class A> inline A combine(A a, A x) {
   if constexpr (op == ReduceOp::kMax) return x > a || x != x ? x : a;
-  else if constexpr (std::is_integral_v<A>) return static_cast<A>(static_cast<std::make_unsigned_t<A>>(a) + static_cast<std::make_unsigned_t<A>>(x));
+  else if constexpr (std::is_integral_v<A>)
+    return static_cast<A>(static_cast<std::make_unsigned_t<A>>(a) + static_cast<std::make_unsigned_t<A>>(x));
   else return a + x;
 }
 
 // The accumulator is local, so an out may be a source.
 template <class T, ReduceOp op>
-void reduce_block(std::span<std::byte* const> outs, std::span<const std::byte* const> sources, std::int64_t first, std::int64_t count) {
+void reduce_block(std::span<std::byte* const> outs, std::span<const std::byte* const> sources, std::int64_t first,
+                  std::int64_t count) {
   Accumulator<T> sum[kReduceBlock];
   const T* x = reinterpret_cast<const T*>(sources[0]) + first;
   for (std::int64_t i = 0; i < count; ++i) sum[i] = widen(x[i]);
@@ -38,7 +40,8 @@ void reduce_block(std::span<std::byte* const> outs, std::span<const std::byte* c
   }
   T* result = reinterpret_cast<T*>(outs[0]) + first;
   for (std::int64_t i = 0; i < count; ++i) result[i] = narrow<T>(sum[i]);
-  for (std::byte* out : outs.subspan(1)) std::memcpy(reinterpret_cast<T*>(out) + first, result, static_cast<std::size_t>(count) * sizeof(T));
+  for (std::byte* out : outs.subspan(1))
+    std::memcpy(reinterpret_cast<T*>(out) + first, result, static_cast<std::size_t>(count) * sizeof(T));
 }
 
 template <class T>

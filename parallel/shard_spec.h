@@ -45,8 +45,8 @@ struct PartSpec {
   bool transposed_on_disk = false;
 };
 
-// The two ends of a tied embedding: one weight, looked up in at one end, multiplied with at the other. The lookup end owns it where one
-// rank holds both, and is the one that is counted.
+// The two ends of a tied embedding: one weight, looked up in at one end, multiplied with at the other. The lookup end owns it where
+// one rank holds both, and is the one that is counted.
 enum class TiedEnd : std::uint8_t { kNone, kLookup, kHead };
 
 // A parameter as the model declares it: one dense matrix (or vector) per rank, its parts stacked along dimension 0.

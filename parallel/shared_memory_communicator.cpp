@@ -74,7 +74,8 @@ std::unique_ptr<Communicator> SharedMemoryCommunicator::split(int color, int key
 void limit_waits(Progress& progress, SharedWorld& world, int seat, int rank) {
   progress.set_idle_hook([&world, seat, rank](double seconds, FunctionRef<std::string()> describe) {
     world.throw_if_failed(seat);
-    if (seconds >= world.timeout_seconds()) world.raise(seat, fmt::format("rank {} waited {:.3g} s in {}", rank, seconds, describe()));
+    if (seconds >= world.timeout_seconds())
+      world.raise(seat, fmt::format("rank {} waited {:.3g} s in {}", rank, seconds, describe()));
   });
 }
 

@@ -1,8 +1,9 @@
 // The communicator of ranks that can read each other's memory. Algorithms: shared_world.h, collective_operation.cpp.
 //
-// Operands up to kInlineBytes travel inside the control block with one synchronisation; larger ones are reduced and copied in place,
-// directly between the ranks' buffers, with two. At most kSlots collectives of a communicator and kChannelSlots messages of an
-// ordered pair are in flight, and 256 of either kind may be queued; later ones wait for them. Nothing allocates after construction.
+// Operands up to kInlineBytes travel inside the control block with one synchronisation; larger ones are reduced and copied in
+// place, directly between the ranks' buffers, with two. At most kSlots collectives of a communicator and kChannelSlots messages of
+// an ordered pair are in flight, and 256 of either kind may be queued; later ones wait for them. Nothing allocates after
+// construction.
 //
 // A rank that fails or leaves with operations pending makes every peer fail, and goes on only when no peer is inside its memory.
 // Buffers given to queue streams must therefore outlive the communicator, or be awaited before they are freed.
@@ -21,8 +22,8 @@ class SharedMemoryCommunicator final : public HostCommunicator {
  public:
   // `block` is the control block of the group whose ranks have the numbers `seats` in `world`; this rank is number `rank` of them.
   // `names`: their world ranks, where the world has other nodes. Streams passed to operations are CpuStreams polled by `progress`.
-  SharedMemoryCommunicator(SharedWorld& world, GroupBlock block, std::string name, int rank, std::vector<int> seats, Progress& progress,
-                           std::vector<int> names = {});
+  SharedMemoryCommunicator(SharedWorld& world, GroupBlock block, std::string name, int rank, std::vector<int> seats,
+                           Progress& progress, std::vector<int> names = {});
   ~SharedMemoryCommunicator() override;
 
   std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
@@ -43,8 +44,8 @@ class SharedMemoryCommunicator final : public HostCommunicator {
   OperationPool<MessageOperation> messages_;
 };
 
-// Fruitless waits by `progress` end when `world` fails (PeerFailure) or its time-out has passed (CommunicationError). For the rank that
-// has number `seat` in `world` and is rank `rank` in messages.
+// Fruitless waits by `progress` end when `world` fails (PeerFailure) or its time-out has passed (CommunicationError). For the rank
+// that has number `seat` in `world` and is rank `rank` in messages.
 void limit_waits(Progress& progress, SharedWorld& world, int seat, int rank);
 
 // The communicator of all ranks of `world`, for one of them, which waits by `progress`; limits its waits.

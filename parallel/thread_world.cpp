@@ -30,7 +30,8 @@ class ThreadWorld::Shared {
   static std::byte* map(std::uint64_t bytes) {
     void* region = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (region == MAP_FAILED)
-      throw CommunicationError(fmt::format("cannot map {} bytes of address space for the ranks' control blocks; raise ulimit -v", bytes));
+      throw CommunicationError(
+          fmt::format("cannot map {} bytes of address space for the ranks' control blocks; raise ulimit -v", bytes));
     return static_cast<std::byte*>(region);
   }
   static std::byte* lay_out(std::byte* region, int ranks) {
@@ -89,7 +90,8 @@ void run_thread_ranks(ThreadWorld& world, const std::function<void(int rank)>& b
     try {
       threads.emplace_back([&, r] { outcomes[static_cast<std::size_t>(r)] = run_rank(world, r, body); });
     } catch (const std::system_error& error) {
-      not_started = fmt::format("rank {} of {} got no thread: {}; raise ulimit -u or start fewer ranks", r, world.size(), error.what());
+      not_started =
+          fmt::format("rank {} of {} got no thread: {}; raise ulimit -u or start fewer ranks", r, world.size(), error.what());
       world.fail(r, not_started);  // the ranks that did start are waiting for this one
     }
   }

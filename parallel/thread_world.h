@@ -31,10 +31,10 @@ class ThreadWorld {
   std::unique_ptr<Shared> shared_;
 };
 
-// Runs `body(rank)` on world.size() threads and joins them. Memory that a rank gives to queue streams must outlive its communicators
-// (peers read and write it until the operation is complete). A rank that throws makes the others fail with a CommunicationError;
-// afterwards the first original exception (lowest rank that did not merely report a peer's failure) is rethrown. A rank that gets no
-// thread is a CommunicationError that names the limit.
+// Runs `body(rank)` on world.size() threads and joins them. Memory that a rank gives to queue streams must outlive its
+// communicators (peers read and write it until the operation is complete). A rank that throws makes the others fail with a
+// CommunicationError; afterwards the first original exception (lowest rank that did not merely report a peer's failure) is
+// rethrown. A rank that gets no thread is a CommunicationError that names the limit.
 void run_thread_ranks(ThreadWorld& world, const std::function<void(int rank)>& body);
 
 }  // namespace trident

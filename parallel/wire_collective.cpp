@@ -23,7 +23,8 @@ void WireCollective::prepare(const CollectiveCall& call) {
   prepare_part(call, whole, is_gather ? call.in.num_elements() : call.in.num_elements() / group_->size(), nullptr);
 }
 
-void WireCollective::prepare_part(const CollectiveCall& call, const CommFingerprint& whole, std::int64_t slice, const int* positions) {
+void WireCollective::prepare_part(const CollectiveCall& call, const CommFingerprint& whole, std::int64_t slice,
+                                  const int* positions) {
   busy_ = true;
   phase_ = Phase::kPrepared;
   step_ = Step::kNone;
@@ -93,7 +94,8 @@ void WireCollective::begin() {
                                          group_->channel());
   }
   const int me = group_->rank();
-  if (fingerprint_.operation == CommOperation::kAllGather && positions_ == nullptr) copy_bytes(slice_of_out(me), in_.data(), in_.num_bytes());
+  if (fingerprint_.operation == CommOperation::kAllGather && positions_ == nullptr)
+    copy_bytes(slice_of_out(me), in_.data(), in_.num_bytes());
   if (fingerprint_.operation == CommOperation::kAllToAll) copy_bytes(slice_of_out(me), slice_of_in(me), slice_bytes(me));
   begin_step(first_step());
 }
@@ -180,7 +182,8 @@ void WireCollective::greet(int r) {
 
 void WireCollective::check_agreement_with(int r) const {
   const MessageHeader& theirs = group_->peers[static_cast<std::size_t>(r)].theirs;
-  if (group_->checks == CollectiveChecks::kOff || (theirs.fingerprint == fingerprint_ && theirs.number == header_.number)) [[likely]]
+  if (group_->checks == CollectiveChecks::kOff || (theirs.fingerprint == fingerprint_ && theirs.number == header_.number))
+      [[likely]]
     return;
   const AllocationExemption message;
   const bool mine_first = group_->rank() > r;  // the same words whoever finds out
@@ -241,7 +244,9 @@ std::string WireCollective::describe() const {
   if (phase_ == Phase::kIssued) return fmt::format("{}: an earlier operation of {} is not complete", call, group_->name());
   std::string absent, silent, deaf;
   int counts[3] = {0, 0, 0};
-  const auto add = [&](std::string& names, int& count, int r) { names += fmt::format("{}{}", count++ == 0 ? "" : ", ", group_->world_rank_of(r)); };
+  const auto add = [&](std::string& names, int& count, int r) {
+    names += fmt::format("{}{}", count++ == 0 ? "" : ", ", group_->world_rank_of(r));
+  };
   for (int r = 0; r < group_->size(); ++r) {
     if (r == group_->rank()) continue;
     const WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];

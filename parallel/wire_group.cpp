@@ -56,7 +56,9 @@ WireGroup::WireGroup(std::shared_ptr<WireEnd> end, std::string name, int rank, s
       chunk_bytes_(trident::chunk_bytes(end_->options, size())),
       staging_(new std::byte[static_cast<std::size_t>(staging == Staging::kNone ? 0 : staging_bytes())]) {}
 
-std::byte* WireGroup::staging_of(int r) const { return staging_.get() + Transfer::kWindow * chunk_bytes_ * (r < rank_ ? r : r - 1); }
+std::byte* WireGroup::staging_of(int r) const {
+  return staging_.get() + Transfer::kWindow * chunk_bytes_ * (r < rank_ ? r : r - 1);
+}
 
 std::int32_t take_channels(WireEnd& end, const std::vector<std::int64_t>& choices) {
   std::int64_t channel = 0;

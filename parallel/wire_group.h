@@ -1,8 +1,8 @@
 // A group of ranks that exchange messages: one rank's place in it, and what its operations share.
 //
-// Collectives of a group run one after another, in the order in which they were issued; so do messages of an ordered pair of ranks. What
-// a peer sends ahead waits in the wire. Every message, and with checks every collective between each pair of ranks, begins with a
-// header that says what its sender called.
+// Collectives of a group run one after another, in the order in which they were issued; so do messages of an ordered pair of ranks.
+// What a peer sends ahead waits in the wire. Every message, and with checks every collective between each pair of ranks, begins
+// with a header that says what its sender called.
 #pragma once
 
 #include <cstddef>
@@ -55,8 +55,12 @@ class Transfer {
 
   void begin(std::byte* data, std::int64_t bytes, std::int64_t piece, Target target = Target::kInPlace);
   // Posts pieces below `limit` and looks at those in flight, oldest first.
-  void send(WireEnd& end, int peer, std::int32_t channel, std::int64_t limit) { advance(end, Direction::kSend, peer, channel, limit); }
-  void recv(WireEnd& end, int peer, std::int32_t channel, std::int64_t limit) { advance(end, Direction::kRecv, peer, channel, limit); }
+  void send(WireEnd& end, int peer, std::int32_t channel, std::int64_t limit) {
+    advance(end, Direction::kSend, peer, channel, limit);
+  }
+  void recv(WireEnd& end, int peer, std::int32_t channel, std::int64_t limit) {
+    advance(end, Direction::kRecv, peer, channel, limit);
+  }
 
   std::int64_t pieces() const { return pieces_; }
   std::int64_t done() const { return done_; }
@@ -141,8 +145,8 @@ class WireGroup {
   std::unique_ptr<std::byte[]> staging_;  // takes no memory before it is used
 };
 
-// The first of WireGroup::kChannels channels that no rank of a group uses yet, now taken, for the parts that the group is split into.
-// choices[3 * r + 2]: rank r's next_channel.
+// The first of WireGroup::kChannels channels that no rank of a group uses yet, now taken, for the parts that the group is split
+// into. choices[3 * r + 2]: rank r's next_channel.
 std::int32_t take_channels(WireEnd& end, const std::vector<std::int64_t>& choices);
 
 // To where it may lie already.

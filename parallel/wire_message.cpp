@@ -77,9 +77,9 @@ void WireMessage::check_agreement() const {
     return;
   const AllocationExemption message;
   const int me = group_->world_rank();
-  group_->raise(fmt::format("{}: rank {} called {} from rank {} as message {} while rank {} called {} to rank {}", group_->name(), me,
-                            to_string(fingerprint_), group_->world_rank_of(peer_), sequence_ + 1, header_.world_rank, to_string(theirs),
-                            me));
+  group_->raise(fmt::format("{}: rank {} called {} from rank {} as message {} while rank {} called {} to rank {}", group_->name(),
+                            me, to_string(fingerprint_), group_->world_rank_of(peer_), sequence_ + 1, header_.world_rank,
+                            to_string(theirs), me));
 }
 
 std::string WireMessage::describe() const {

@@ -13,17 +13,18 @@ namespace trident {
 
 // all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier.
 //
-// reduce_scatter: every rank receives its slice from all others, piece by piece, and adds the pieces in rank order. all_reduce: the same,
-// then everybody sends its slice to everybody; small operands go whole to everybody, in one step. all_gather, all_to_all: slices
-// go straight to their places. broadcast: a binomial tree, piece by piece. barrier: a header from everybody.
+// reduce_scatter: every rank receives its slice from all others, piece by piece, and adds the pieces in rank order. all_reduce: the
+// same, then everybody sends its slice to everybody; small operands go whole to everybody, in one step. all_gather, all_to_all:
+// slices go straight to their places. broadcast: a binomial tree, piece by piece. barrier: a header from everybody.
 class WireCollective final : public CommunicatorOperation {
  public:
   explicit WireCollective(WireGroup& group) : group_(&group) {}
 
   void prepare(const CollectiveCall& call);
-  // A part of a larger operation, which `whole` describes to peers. Slices of `slice` elements: that of rank r is number positions[r] of
-  // the larger operand (of reduce_scatter: `in`, all_gather: `out`, all_to_all: both), or there is none where positions[r] is
-  // negative. A rank without a slice receives or sends none. `positions` outlives the operation; null: slice r is number r.
+  // A part of a larger operation, which `whole` describes to peers. Slices of `slice` elements: that of rank r is number
+  // positions[r] of the larger operand (of reduce_scatter: `in`, all_gather: `out`, all_to_all: both), or there is none where
+  // positions[r] is negative. A rank without a slice receives or sends none. `positions` outlives the operation; null: slice r is
+  // number r.
   void prepare_part(const CollectiveCall& call, const CommFingerprint& whole, std::int64_t slice, const int* positions);
   void issue() override;
   // Issues it as operation `number` in messages to users.

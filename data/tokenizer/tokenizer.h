@@ -46,7 +46,8 @@ class Tokenizer {
 };
 
 // "gpt2": the vocabulary inside the binary. Otherwise a folder that holds vocab.json and merges.txt of a GPT-2 style byte-level
-// BPE. An unknown name, or a folder without these files: ConfigError that names `key` and lists what is known. Damaged files: DataError.
+// BPE. An unknown name, or a folder without these files: ConfigError that names `key` and lists what is known. Damaged files:
+// DataError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name_or_path, std::string_view key = "tokenizer");
 
 }  // namespace trident

@@ -41,7 +41,8 @@ std::vector<std::string> MpiGroup::all_gather(const std::string& mine) const {
   const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   std::string all(static_cast<std::size_t>(checked_cast<int>(total)), '\0');
   std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), 0);
-  check_mpi(MPI_Allgatherv(mine.data(), bytes, MPI_CHAR, all.data(), counts.data(), offsets.data(), MPI_CHAR, comm), "MPI_Allgatherv");
+  check_mpi(MPI_Allgatherv(mine.data(), bytes, MPI_CHAR, all.data(), counts.data(), offsets.data(), MPI_CHAR, comm),
+            "MPI_Allgatherv");
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < counts.size(); ++r)
     texts.push_back(all.substr(static_cast<std::size_t>(offsets[r]), static_cast<std::size_t>(counts[r])));

@@ -20,7 +20,8 @@ inline void check_mpi(int code, std::string_view call) {
     throw CommunicationError(fmt::format("{}: {}", call, mpi_error_text(code)));
 }
 
-// A communicator of MPI's whose errors are returned. Freed by MPI_Finalize only: freeing is collective and a rank that fails cannot wait.
+// A communicator of MPI's whose errors are returned. Freed by MPI_Finalize only: freeing is collective and a rank that fails cannot
+// wait.
 struct MpiGroup {
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0;

@@ -33,9 +33,10 @@ Wire::Request MpiWire::recv(std::byte* data, std::int64_t bytes, int peer, std::
 }
 
 Wire::Request MpiWire::start(Direction direction, std::byte* data, std::int64_t bytes, int peer, std::int32_t channel) {
-  TRIDENT_CHECK(peer >= 0 && peer < world_.size && peer != world_.rank, "a message between ranks {} and {} of {}", world_.rank, peer,
-                world_.size);
-  TRIDENT_CHECK(bytes >= 0 && channel >= 0 && channel <= largest_tag_, "{} bytes on channel {} of 0..{}", bytes, channel, largest_tag_);
+  TRIDENT_CHECK(peer >= 0 && peer < world_.size && peer != world_.rank, "a message between ranks {} and {} of {}", world_.rank,
+                peer, world_.size);
+  TRIDENT_CHECK(bytes >= 0 && channel >= 0 && channel <= largest_tag_, "{} bytes on channel {} of 0..{}", bytes, channel,
+                largest_tag_);
   Request first = kNone;
   std::int32_t last = kNone;
   for (std::int64_t left = bytes; left >= 0; left -= piece_bytes_) {
@@ -80,8 +81,8 @@ void MpiWire::poll() {
   check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.comm, &found, MPI_STATUS_IGNORE), "MPI_Iprobe");
 }
 
-// Not MPI_Wait, which for a message that has begun to arrive waits for a peer that may be gone. Such a one is let go and lands no further,
-// because MPI moves only in calls. What the library refuses here matters to nobody.
+// Not MPI_Wait, which for a message that has begun to arrive waits for a peer that may be gone. Such a one is let go and lands no
+// further, because MPI moves only in calls. What the library refuses here matters to nobody.
 void MpiWire::abandon() noexcept {
   for (Piece& piece : pieces_) {
     if (piece.request == MPI_REQUEST_NULL) continue;

@@ -1,8 +1,8 @@
 // Messages between nodes over MPI.
 //
-// MPI counts in ints, so a message of piece_bytes or more travels in pieces: full ones and a last one that is smaller (perhaps empty).
-// A receiver that expects another size therefore always meets a piece that is too large or too small, and never takes the next
-// message's bytes for its own.
+// MPI counts in ints, so a message of piece_bytes or more travels in pieces: full ones and a last one that is smaller (perhaps
+// empty). A receiver that expects another size therefore always meets a piece that is too large or too small, and never takes the
+// next message's bytes for its own.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Ranks as processes: MPI tells them of each other, carries messages between nodes and sets up the segment that a node's ranks share.
+// Ranks as processes: MPI tells them of each other, carries messages between nodes and sets up the segment that a node's ranks
+// share.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -126,8 +127,8 @@ class MpiWorld final : public ProcessWorld {
   }
 
   std::string describe() const override {
-    return fmt::format("{}: {} rank{} on {} node{}, shared memory in {}", library_name(), size(), size() == 1 ? "" : "s", num_nodes(),
-                       num_nodes() == 1 ? "" : "s", segment_pages());
+    return fmt::format("{}: {} rank{} on {} node{}, shared memory in {}", library_name(), size(), size() == 1 ? "" : "s",
+                       num_nodes(), num_nodes() == 1 ? "" : "s", segment_pages());
   }
   int rank() const override { return world_.rank; }
   int size() const override { return world_.size; }

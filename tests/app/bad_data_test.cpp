@@ -20,7 +20,8 @@ class BadData : public testing::Test {
   }
   // The training data under another name, to be damaged.
   std::string copy(const std::string& name) {
-    for (const char* suffix : {".bin", ".idx"}) std::filesystem::copy_file(place_ / ("text" + std::string(suffix)), place_ / (name + suffix));
+    for (const char* suffix : {".bin", ".idx"})
+      std::filesystem::copy_file(place_ / ("text" + std::string(suffix)), place_ / (name + suffix));
     return place_ / name;
   }
   static void shorten(const std::string& file, std::int64_t bytes) {
@@ -60,7 +61,8 @@ TEST_F(BadData, ShortBin) {
 TEST_F(BadData, LessThanOneSample) {
   write_dataset(place_ / "tiny", {{1, 2, 3, 4, 5}}, 50257);
   write_dataset(place_ / "empty", {{}}, 50257);
-  refuse({"data.train=" + (place_ / "tiny")}, {"tiny", "5 tokens available", "batch.sequence = 32 needs 33", "shorter sequence or more text"});
+  refuse({"data.train=" + (place_ / "tiny")},
+         {"tiny", "5 tokens available", "batch.sequence = 32 needs 33", "shorter sequence or more text"});
   refuse({"data.train=" + (place_ / "empty")}, {"empty", "0 tokens available"});
   refuse({"data.valid=" + (place_ / "tiny"), "eval.every=1"}, {"tiny", "5 tokens available"});
   refuse({"data.split=1,0", "eval.every=1"}, {"validation part of data.split", "0 tokens available"});
@@ -77,12 +79,14 @@ TEST_F(BadData, IdsOutsideTheVocabulary) {
   write_dataset(place_ / "last", {ids}, 100);
   const std::vector<std::string> small{"model.vocab_size=50", "data.tokenizer=null"};
   refuse({small[0], small[1], "data.train=" + (place_ / "last")}, {"last.bin", "token 199 has id 99"});
-  refuse({small[0], small[1], "data.train=" + (place_ / "seven"), "data.valid=" + (place_ / "last"), "eval.every=1"}, {"last.bin", "token 199"});
+  refuse({small[0], small[1], "data.train=" + (place_ / "seven"), "data.valid=" + (place_ / "last"), "eval.every=1"},
+         {"last.bin", "token 199"});
   // A vocabulary smaller than the tokenizer's is no error by itself.
   EXPECT_EQ(place_.train({"model.vocab_size=50", "run.steps=1", "data.train=" + (place_ / "seven")}).exit_code, 0);
 }
 
-// In a file too large to be read whole beforehand, where only one data-parallel rank of eight ranks comes across it, in a later step.
+// In a file too large to be read whole beforehand, where only one data-parallel rank of eight ranks comes across it, in a later
+// step.
 TEST_F(BadData, AnIdOutsideTheVocabularyInTheMiddleOfTraining) {
   constexpr std::int64_t kTokens = std::int64_t{1} << 28, kSequence = 32, kChecked = std::int64_t{1} << 26;  // checked at each end
   const SampleOrder order(num_samples_of(kTokens, kSequence), 1234, Shuffle::kPerEpoch);
@@ -100,8 +104,8 @@ TEST_F(BadData, AnIdOutsideTheVocabularyInTheMiddleOfTraining) {
     put(std::uint64_t{1}), put(std::uint8_t{1}), put(std::uint64_t{1}), put(std::uint64_t{2});
     put(static_cast<std::int32_t>(kTokens)), put(std::int64_t{0}), put(std::int64_t{0}), put(std::int64_t{1});
   }
-  const ProgramOutcome outcome = place_.train({"model.vocab_size=250", "data.tokenizer=null", "data.train=" + (place_ / "large"), "run.steps=10",
-                                               "parallel=2DP x 2PP x 2TP"});
+  const ProgramOutcome outcome = place_.train({"model.vocab_size=250", "data.tokenizer=null", "data.train=" + (place_ / "large"),
+                                               "run.steps=10", "parallel=2DP x 2PP x 2TP"});
   EXPECT_EQ(outcome.exit_code, 65) << outcome.err;
   EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
   EXPECT_NE(outcome.err.find(fmt::format("large.bin: token {} has id 250", token_of(position))), std::string::npos) << outcome.err;
@@ -129,8 +133,9 @@ TEST_F(BadData, PrepareLeavesNoHalfFiles) {
   EXPECT_EQ(read_file(place_ / "mine.bin"), "text that must survive\n");
   std::filesystem::remove(place_ / "mine.bin");
   expect_one_line(prepare({"good.jsonl"}, "no/such/out"), 74, {"no/such/out.bin", "create its folder first"});
-  expect_one_line(run_program({"data", "prepare", "--tokenizer", "gpt9", "--output", place_ / "out", "--input", place_ / "good.jsonl"}), 64,
-                  {"--tokenizer = \"gpt9\"", "use \"gpt2\""});
+  expect_one_line(
+      run_program({"data", "prepare", "--tokenizer", "gpt9", "--output", place_ / "out", "--input", place_ / "good.jsonl"}), 64,
+      {"--tokenizer = \"gpt9\"", "use \"gpt2\""});
   EXPECT_EQ(place_.files(), before);
 }
 

@@ -1,4 +1,5 @@
-// Bad configurations and layouts, through the real program: one line that names key, value and remedy, an exit code, nothing left behind.
+// Bad configurations and layouts, through the real program: one line that names key, value and remedy, an exit code, nothing left
+// behind.
 #include <unistd.h>
 
 #include <filesystem>
@@ -29,50 +30,78 @@ TEST_P(BadInput, IsRefusedInOneLineAndLeavesNothing) {
 
 std::string name_of(const testing::TestParamInfo<BadConfig>& info) { return info.param.name; }
 
-INSTANTIATE_TEST_SUITE_P(Layout, BadInput, testing::Values(
-    BadConfig{"HeadsNotDivisible", {"parallel.tensor=3"}, {"parallel.tensor = 3", "4 attention heads", "use one of 1, 2, 4"}},
-    BadConfig{"KvHeadsNotDivisible", {"model.num_attention_heads=12", "model.num_key_value_heads=6", "model.head_dim=8", "model.intermediate_size=48",
-                                      "parallel.tensor=4"}, {"parallel.tensor = 4", "6 key/value heads", "use one of 1, 2, 3, 6, 12"}},
-    BadConfig{"FewerLayersThanStages", {"parallel.pipeline=5"}, {"layers = 4", "parallel.pipeline = 5", "at most 4"}},
-    BadConfig{"FewerLayersThanVirtualStages", {"parallel.pipeline=4", "parallel.virtual_stages=2", "parallel.schedule=interleaved"},
-              {"layers = 4", "parallel.virtual_stages = 2", "at most 4"}},
-    BadConfig{"VirtualStagesWith1f1b", {"parallel.pipeline=2", "parallel.virtual_stages=2"},
-              {"parallel.virtual_stages = 2", "set parallel.schedule to \"interleaved\""}},
-    BadConfig{"InterleavedNeedsAMultiple", {"parallel.pipeline=2", "parallel.virtual_stages=2", "parallel.schedule=interleaved", "batch.global=7"},
-              {"batch.global", "7 micro-batches", "multiple of parallel.pipeline = 2", "the nearest is 6"}},
-    BadConfig{"LayerListOfOtherLength", {"parallel.pipeline=2", "parallel.layers=[4]"}, {"parallel.layers = [4]", "stages need 2"}},
-    BadConfig{"LayerListOfOtherSum", {"parallel.pipeline=2", "parallel.layers=[1,2]"}, {"parallel.layers = [1, 2]", "the sum is 3", "4 layers"}},
-    BadConfig{"LayerListWithNone", {"parallel.pipeline=2", "parallel.layers=[4,0]"}, {"parallel.layers = [4,0]", "integers >= 1"}},
-    BadConfig{"BatchOverDataRanks", {"parallel.data=3"}, {"batch.global = 8", "batch.micro x parallel.data = 1 x 3", "use 6 or 9"}},
-    BadConfig{"BatchOverMicro", {"batch.micro=3"}, {"batch.global = 8", "batch.micro = 3", "multiple"}},
-    BadConfig{"SequenceParallelDoesNotDivide", {"parallel.tensor=4", "parallel.sequence_parallel=true", "batch.sequence=30"},
-              {"batch.sequence = 30", "parallel.tensor = 4", "take a multiple or set"}},
-    BadConfig{"SequenceLongerThanPositions", {"batch.sequence=65"}, {"batch.sequence = 65", "64 positions", "use at most 64"}},
-    BadConfig{"Context", {"parallel.context=2"}, {"parallel.context = 2", "not built yet", "set it to 1"}},
-    BadConfig{"MoreRanksThanThreads", {"parallel.data=65536", "batch.global=65536"}, {"65536 ranks", "at most 1024", "lower the degrees"}},
-    BadConfig{"DegreesThatOverflow", {"parallel.data=65536", "parallel.pipeline=65536", "parallel.tensor=65536"}, {"281474976710656 ranks", "1024"}},
-    BadConfig{"BatchThatOverflows", {"batch.global=9000000000000000000"}, {"batch.global = 9000000000000000000", "from 1 to 2147483647"}},
-    BadConfig{"MicroBatchThatOverflows", {"batch.global=1000000000", "batch.micro=1000000000"}, {"batch.micro = 1000000000", "use at most 67108863"}},
-    BadConfig{"ProgramTooLong", {"batch.global=100000000"}, {"batch.global = 100000000", "micro-batches", "raise batch.micro or parallel.data"}}),
+INSTANTIATE_TEST_SUITE_P(
+    Layout, BadInput,
+    testing::Values(
+        BadConfig{"HeadsNotDivisible", {"parallel.tensor=3"}, {"parallel.tensor = 3", "4 attention heads", "use one of 1, 2, 4"}},
+        BadConfig{"KvHeadsNotDivisible",
+                  {"model.num_attention_heads=12", "model.num_key_value_heads=6", "model.head_dim=8", "model.intermediate_size=48",
+                   "parallel.tensor=4"},
+                  {"parallel.tensor = 4", "6 key/value heads", "use one of 1, 2, 3, 6, 12"}},
+        BadConfig{"FewerLayersThanStages", {"parallel.pipeline=5"}, {"layers = 4", "parallel.pipeline = 5", "at most 4"}},
+        BadConfig{"FewerLayersThanVirtualStages",
+                  {"parallel.pipeline=4", "parallel.virtual_stages=2", "parallel.schedule=interleaved"},
+                  {"layers = 4", "parallel.virtual_stages = 2", "at most 4"}},
+        BadConfig{"VirtualStagesWith1f1b",
+                  {"parallel.pipeline=2", "parallel.virtual_stages=2"},
+                  {"parallel.virtual_stages = 2", "set parallel.schedule to \"interleaved\""}},
+        BadConfig{"InterleavedNeedsAMultiple",
+                  {"parallel.pipeline=2", "parallel.virtual_stages=2", "parallel.schedule=interleaved", "batch.global=7"},
+                  {"batch.global", "7 micro-batches", "multiple of parallel.pipeline = 2", "the nearest is 6"}},
+        BadConfig{
+            "LayerListOfOtherLength", {"parallel.pipeline=2", "parallel.layers=[4]"}, {"parallel.layers = [4]", "stages need 2"}},
+        BadConfig{"LayerListOfOtherSum",
+                  {"parallel.pipeline=2", "parallel.layers=[1,2]"},
+                  {"parallel.layers = [1, 2]", "the sum is 3", "4 layers"}},
+        BadConfig{
+            "LayerListWithNone", {"parallel.pipeline=2", "parallel.layers=[4,0]"}, {"parallel.layers = [4,0]", "integers >= 1"}},
+        BadConfig{
+            "BatchOverDataRanks", {"parallel.data=3"}, {"batch.global = 8", "batch.micro x parallel.data = 1 x 3", "use 6 or 9"}},
+        BadConfig{"BatchOverMicro", {"batch.micro=3"}, {"batch.global = 8", "batch.micro = 3", "multiple"}},
+        BadConfig{"SequenceParallelDoesNotDivide",
+                  {"parallel.tensor=4", "parallel.sequence_parallel=true", "batch.sequence=30"},
+                  {"batch.sequence = 30", "parallel.tensor = 4", "take a multiple or set"}},
+        BadConfig{"SequenceLongerThanPositions", {"batch.sequence=65"}, {"batch.sequence = 65", "64 positions", "use at most 64"}},
+        BadConfig{"Context", {"parallel.context=2"}, {"parallel.context = 2", "not built yet", "set it to 1"}},
+        BadConfig{"MoreRanksThanThreads",
+                  {"parallel.data=65536", "batch.global=65536"},
+                  {"65536 ranks", "at most 1024", "lower the degrees"}},
+        BadConfig{"DegreesThatOverflow",
+                  {"parallel.data=65536", "parallel.pipeline=65536", "parallel.tensor=65536"},
+                  {"281474976710656 ranks", "1024"}},
+        BadConfig{"BatchThatOverflows",
+                  {"batch.global=9000000000000000000"},
+                  {"batch.global = 9000000000000000000", "from 1 to 2147483647"}},
+        BadConfig{"MicroBatchThatOverflows",
+                  {"batch.global=1000000000", "batch.micro=1000000000"},
+                  {"batch.micro = 1000000000", "use at most 67108863"}},
+        BadConfig{"ProgramTooLong",
+                  {"batch.global=100000000"},
+                  {"batch.global = 100000000", "micro-batches", "raise batch.micro or parallel.data"}}),
     name_of);
 
-INSTANTIATE_TEST_SUITE_P(Values, BadInput, testing::Values(
-    BadConfig{"WrongType", {"run.steps=\"five\""}, {"run.steps = \"five\"", "must be an integer >= 1"}},
-    BadConfig{"LrNaN", {"optimizer.lr=NaN"}, {"optimizer.lr = \"NaN\"", "must be a number >= 0"}},
-    BadConfig{"LrInfinite", {"optimizer.lr=Infinity"}, {"optimizer.lr = \"Infinity\"", "must be a number >= 0"}},
-    BadConfig{"LrBeyondDouble", {"optimizer.lr=1e999"}, {"optimizer.lr", "1e999", "must be a number >= 0"}},
-    BadConfig{"BetaNaN", {"optimizer.betas=[0.9,NaN]"}, {"optimizer.betas", "not valid JSON", "0.9,N"}},
-    BadConfig{"WeightNaN", {"data.train=[{\"path\":\"a\",\"weight\":NaN}]"}, {"data.train", "not valid JSON", "\"weight\":N"}},
-    BadConfig{"WeightZero", {"data.train=[{\"path\":\"a\",\"weight\":0}]"}, {"data.train", "weight must be a number > 0"}},
-    BadConfig{"UnknownKey", {"parallel.tensr=2"}, {"parallel.tensr", "did you mean parallel.tensor?"}},
-    BadConfig{"UnknownModelKey", {"model.hiden_size=2"}, {"model.hiden_size = 2", "unknown key", "hidden_size"}},
-    BadConfig{"UnknownValue", {"parallel.schedule=1fb1"}, {"parallel.schedule = \"1fb1\"", "did you mean \"1f1b\"?"}},
-    BadConfig{"Fp16", {"precision.compute=fp16"}, {"precision.compute = \"fp16\"", "use bf16 or fp32"}},
-    BadConfig{"Cuda", {"device=cuda"}, {"device = \"cuda\"", "built without CUDA", "use cpu or auto"}},
-    BadConfig{"WarmupBeyondDecay", {"lr_schedule.warmup_steps=9", "lr_schedule.decay_steps=9"}, {"lr_schedule.warmup_steps = 9", "decay_steps = 9"}},
-    BadConfig{"UnknownTokenizer", {"data.tokenizer=gpt3"}, {"data.tokenizer = \"gpt3\"", "use \"gpt2\""}},
-    BadConfig{"EvaluationWithoutData", {"eval.every=1"}, {"eval.every = 1", "no validation data", "set data.valid or data.split"}},
-    BadConfig{"OddHiddenSize", {"model.hidden_size=33"}, {"33", "4 attention heads"}}),
+INSTANTIATE_TEST_SUITE_P(
+    Values, BadInput,
+    testing::Values(
+        BadConfig{"WrongType", {"run.steps=\"five\""}, {"run.steps = \"five\"", "must be an integer >= 1"}},
+        BadConfig{"LrNaN", {"optimizer.lr=NaN"}, {"optimizer.lr = \"NaN\"", "must be a number >= 0"}},
+        BadConfig{"LrInfinite", {"optimizer.lr=Infinity"}, {"optimizer.lr = \"Infinity\"", "must be a number >= 0"}},
+        BadConfig{"LrBeyondDouble", {"optimizer.lr=1e999"}, {"optimizer.lr", "1e999", "must be a number >= 0"}},
+        BadConfig{"BetaNaN", {"optimizer.betas=[0.9,NaN]"}, {"optimizer.betas", "not valid JSON", "0.9,N"}},
+        BadConfig{"WeightNaN", {"data.train=[{\"path\":\"a\",\"weight\":NaN}]"}, {"data.train", "not valid JSON", "\"weight\":N"}},
+        BadConfig{"WeightZero", {"data.train=[{\"path\":\"a\",\"weight\":0}]"}, {"data.train", "weight must be a number > 0"}},
+        BadConfig{"UnknownKey", {"parallel.tensr=2"}, {"parallel.tensr", "did you mean parallel.tensor?"}},
+        BadConfig{"UnknownModelKey", {"model.hiden_size=2"}, {"model.hiden_size = 2", "unknown key", "hidden_size"}},
+        BadConfig{"UnknownValue", {"parallel.schedule=1fb1"}, {"parallel.schedule = \"1fb1\"", "did you mean \"1f1b\"?"}},
+        BadConfig{"Fp16", {"precision.compute=fp16"}, {"precision.compute = \"fp16\"", "use bf16 or fp32"}},
+        BadConfig{"Cuda", {"device=cuda"}, {"device = \"cuda\"", "built without CUDA", "use cpu or auto"}},
+        BadConfig{"WarmupBeyondDecay",
+                  {"lr_schedule.warmup_steps=9", "lr_schedule.decay_steps=9"},
+                  {"lr_schedule.warmup_steps = 9", "decay_steps = 9"}},
+        BadConfig{"UnknownTokenizer", {"data.tokenizer=gpt3"}, {"data.tokenizer = \"gpt3\"", "use \"gpt2\""}},
+        BadConfig{
+            "EvaluationWithoutData", {"eval.every=1"}, {"eval.every = 1", "no validation data", "set data.valid or data.split"}},
+        BadConfig{"OddHiddenSize", {"model.hidden_size=33"}, {"33", "4 attention heads"}}),
     name_of);
 
 TEST(BadInputFiles, MalformedConfigurations) {
@@ -92,8 +121,9 @@ TEST(BadInputFiles, HuggingFaceConfigurations) {
   const Workplace place;
   const auto train = [&](const std::string& name, const std::string& text) {
     if (!text.empty()) write_file(place / name, text);
-    write_file(place / "c.json", R"({"run": {"dir": ")" + (place / "run") + R"(", "steps": 1}, "model": {"hf_config": ")" + (place / name) +
-                                     R"("}, "batch": {"global": 1, "sequence": 8}, "data": {"train": ")" + (place / "text") + "\"}}");
+    write_file(place / "c.json", R"({"run": {"dir": ")" + (place / "run") + R"(", "steps": 1}, "model": {"hf_config": ")" +
+                                     (place / name) + R"("}, "batch": {"global": 1, "sequence": 8}, "data": {"train": ")" +
+                                     (place / "text") + "\"}}");
     const std::vector<std::string> before = place.files();
     const ProgramOutcome outcome = place.train({}, "", "c.json");
     EXPECT_EQ(place.files(), before);
@@ -118,7 +148,8 @@ TEST(BadInputFiles, ALauncherThatSaysTooLittleIsRefused) {
 TEST(BadInputFiles, RunFoldersThatCannotBe) {
   const Workplace place;
   const std::vector<std::string> before = place.files();
-  expect_one_line(place.train({"run.dir=" + (place / "config.json")}), 74, {"run.dir = ", "config.json is not a folder", "choose another path"});
+  expect_one_line(place.train({"run.dir=" + (place / "config.json")}), 74,
+                  {"run.dir = ", "config.json is not a folder", "choose another path"});
   expect_one_line(place.train({"run.dir=" + (place / "config.json") + "/run"}), 74, {"run.dir = ", "is not a folder"});
   const ProgramOutcome late = place.train({"run.dir=" + (place / "new") + "/" + std::string(300, 'x')});
   EXPECT_EQ(late.exit_code, 74);
@@ -134,7 +165,8 @@ TEST(BadInputFiles, MoreMemoryThanThereIs) {
   const Workplace place;
   const auto model = [&](const std::string& preset) {
     write_file(place / "big.json", R"({"run": {"dir": ")" + (place / "run") + R"(", "steps": 1}, "model": {"preset": ")" + preset +
-                                       R"("}, "batch": {"global": 64, "sequence": 1024}, "data": {"train": ")" + (place / "text") + "\"}}");
+                                       R"("}, "batch": {"global": 64, "sequence": 1024}, "data": {"train": ")" + (place / "text") +
+                                       "\"}}");
     return "big.json";
   };
   const std::string huge = model("llama3.1-405b");
@@ -144,7 +176,8 @@ TEST(BadInputFiles, MoreMemoryThanThereIs) {
 
   expect_one_line(place.train({"parallel.data=1024", "batch.global=1024", "parallel.zero=ddp"}, "", huge), 64,
                   {"parallel.zero = ddp", "1024 ranks need", "per rank"});
-  expect_one_line(place.train({"batch.micro=65536", "batch.global=65536"}, "", huge), 64, {"batch.micro = 65536", "activations", "lower"});
+  expect_one_line(place.train({"batch.micro=65536", "batch.global=65536"}, "", huge), 64,
+                  {"batch.micro = 65536", "activations", "lower"});
   EXPECT_EQ(place.files(), before);
 }
 

@@ -40,7 +40,8 @@ TEST(Binary, DrawsAStep) {
 }
 
 TEST(Binary, FailureIsOneLineOnStandardError) {
-  for (const char* arguments : {"", "trian", "plan", "train", "train --config /nonexistent.json", "train --confg x", "data prepare"}) {
+  for (const char* arguments :
+       {"", "trian", "plan", "train", "train --config /nonexistent.json", "train --confg x", "data prepare"}) {
     const Outcome quiet = shell(std::string(arguments) + " 2>/dev/null");
     EXPECT_EQ(quiet.exit_code, 64) << arguments;
     EXPECT_EQ(quiet.text, "") << arguments;

@@ -41,7 +41,8 @@ class CommandLine : public testing::Test {
     folder_ = std::filesystem::path(testing::TempDir()) / ("command_line_" + std::to_string(::getpid()));
     std::filesystem::create_directories(folder_);
     config_ = path("c.json");
-    std::ofstream(config_) << "{ // small\n \"run\": {\"steps\": 5, \"dir\": \"" << path("run") << "\"}, \"model\": {\"preset\": \"llama-1m\"},\n"
+    std::ofstream(config_) << "{ // small\n \"run\": {\"steps\": 5, \"dir\": \"" << path("run")
+                           << "\"}, \"model\": {\"preset\": \"llama-1m\"},\n"
                            << " \"batch\": {\"global\": 8, \"sequence\": 64}, \"data\": {\"train\": \"x\"}}";
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
@@ -55,7 +56,8 @@ TEST_F(CommandLine, HelpAndVersion) {
   const Outcome help = run({"help"});
   EXPECT_EQ(help.exit_code, 0);
   for (const Subcommand& command : subcommands())
-    EXPECT_EQ(help.out.find("  " + std::string(command.name)) != std::string::npos, command.visibility == Subcommand::Visibility::kListed)
+    EXPECT_EQ(help.out.find("  " + std::string(command.name)) != std::string::npos,
+              command.visibility == Subcommand::Visibility::kListed)
         << command.name;
   EXPECT_EQ(run({"--help"}).out, help.out);
   EXPECT_EQ(run({"--version"}).out.rfind("trident ", 0), 0u);
@@ -88,7 +90,8 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"train", "--config", config_, "--print-config=xml"}, "must be json or origins");
   expect_refusal({"schema", "--x"}, "unknown argument \"--x\"");
   expect_refusal({"data", "prepare", "--input", config_}, "--tokenizer is required");
-  expect_refusal({"data", "prepare", "--input", config_, "--tokenizer", "gpt2", "--output", path("o"), "--workers", "x"}, "--workers");
+  expect_refusal({"data", "prepare", "--input", config_, "--tokenizer", "gpt2", "--output", path("o"), "--workers", "x"},
+                 "--workers");
 }
 
 TEST_F(CommandLine, TrainHandsOverTheConfiguration) {
@@ -153,12 +156,13 @@ TEST_F(CommandLine, SchemaAndPage) {
 TEST_F(CommandLine, DataPrepare) {
   std::ofstream(path("a.txt")) << "Hello world.";
   std::ofstream(path("b.jsonl")) << "{\"body\": \"one\"}\n{\"body\": \"two\"}\n";
-  const Outcome outcome = run({"data", "prepare", "--input", path("a.txt"), path("b.jsonl"), "--tokenizer", "gpt2", "--output", path("out"),
-                               "--json-key", "body", "--append-eod"});
+  const Outcome outcome = run({"data", "prepare", "--input", path("a.txt"), path("b.jsonl"), "--tokenizer", "gpt2", "--output",
+                               path("out"), "--json-key", "body", "--append-eod"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("3 documents, 8 tokens"), std::string::npos) << outcome.out;
   EXPECT_TRUE(file_exists(path("out.bin")) && file_exists(path("out.idx")));
-  const Outcome cut = run({"data", "prepare", "--input", path("a.txt"), "--tokenizer", "gpt2", "--output", path("cut"), "--separator-line", ""});
+  const Outcome cut =
+      run({"data", "prepare", "--input", path("a.txt"), "--tokenizer", "gpt2", "--output", path("cut"), "--separator-line", ""});
   EXPECT_EQ(cut.exit_code, 0) << cut.err;
   expect_refusal({"data", "prepare", "--input", path("none.txt"), "--tokenizer", "gpt2", "--output", path("no")}, "none.txt", 65);
   expect_refusal({"data", "prepare", "--input", path("a.txt"), "--tokenizer", "gpt9", "--output", path("no")}, "gpt9");

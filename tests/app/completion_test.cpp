@@ -1,4 +1,5 @@
-// Completion, in the shells themselves: bash with COMP_WORDS as it sets them, fish through its own `complete -C`, zsh as far as loading goes.
+// Completion, in the shells themselves: bash with COMP_WORDS as it sets them, fish through its own `complete -C`, zsh as far as
+// loading goes.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -28,7 +29,8 @@ struct Outcome {
   std::vector<std::string> lines;
   // A line that is `word`, or begins with it before a tab (fish writes descriptions there).
   bool has(const std::string& word) const {
-    return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return line.substr(0, line.find('\t')) == word; });
+    return std::any_of(lines.begin(), lines.end(),
+                       [&](const std::string& line) { return line.substr(0, line.find('\t')) == word; });
   }
 };
 
@@ -84,11 +86,13 @@ TEST_F(Completion, BashSubcommandsAndFlags) {
 TEST_F(Completion, BashKeysAndTheirValues) {
   EXPECT_EQ(bash({"trident", "train", "--set", "parallel.zer"}).lines, std::vector<std::string>{"parallel.zero="});
   const Outcome keys = bash({"trident", "train", "--set", ""});
-  for (const Option& option : option_table()) EXPECT_EQ(keys.has(std::string(option.path) + "="), option.path != "$schema") << option.path;
+  for (const Option& option : option_table())
+    EXPECT_EQ(keys.has(std::string(option.path) + "="), option.path != "$schema") << option.path;
   const std::vector<std::string> zero{"zero1", "zero2", "zero3"};
   EXPECT_EQ(bash({"trident", "train", "--set", "parallel.zero", "=", "zero"}).lines, zero);
   EXPECT_TRUE(bash({"trident", "train", "--set", "parallel.zero", "="}).has("ddp"));
-  EXPECT_EQ(bash({"trident", "train", "--set", "=", "parallel.sch"}).lines, std::vector<std::string>{"parallel.schedule="});  // --set=
+  EXPECT_EQ(bash({"trident", "train", "--set", "=", "parallel.sch"}).lines,
+            std::vector<std::string>{"parallel.schedule="});  // --set=
   EXPECT_TRUE(bash({"trident", "train", "--set", "run.pin", "=", "t"}).has("true"));
   EXPECT_EQ(bash({"trident", "train", "--print-config", "=", ""}).lines, (std::vector<std::string>{"json", "origins"}));
   EXPECT_TRUE(bash({"trident", "help", "lr_sch"}).has("lr_schedule"));
@@ -137,7 +141,8 @@ TEST_F(Completion, ZshLoads) {
 }
 
 TEST(CompletionCommand, RefusesOtherShells) {
-  for (const Arguments& arguments : {Arguments{"completion"}, Arguments{"completion", "tcsh"}, Arguments{"completion", "bash", "more"}}) {
+  for (const Arguments& arguments :
+       {Arguments{"completion"}, Arguments{"completion", "tcsh"}, Arguments{"completion", "bash", "more"}}) {
     std::ostringstream out, err;
     EXPECT_EQ(run_command_line(arguments, {out, {}}, err), 64);
     EXPECT_NE(err.str().find("there is: bash, zsh, fish"), std::string::npos) << err.str();

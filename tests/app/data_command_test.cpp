@@ -41,7 +41,8 @@ class DataCommand : public testing::Test {
 
   // Two documents with text and an empty one, as token files text.bin and text.idx.
   std::string prepared(const std::vector<std::string>& flags = {"--append-eod"}) {
-    write_file(folder_ / "a.jsonl", "{\"text\": \"one two\"}\n{\"text\": \"\"}\n{\"text\": \"caf\\u00e9\\u0007\\u001b[31m\\u009b \\\"q\\\"\\n\"}\n");
+    write_file(folder_ / "a.jsonl",
+               "{\"text\": \"one two\"}\n{\"text\": \"\"}\n{\"text\": \"caf\\u00e9\\u0007\\u001b[31m\\u009b \\\"q\\\"\\n\"}\n");
     Arguments arguments{"prepare", "--input", folder_ / "a.jsonl", "--tokenizer", "gpt2", "--output", folder_ / "text"};
     arguments.insert(arguments.end(), flags.begin(), flags.end());
     expect_lines(run(arguments), {"text.bin, ", "3 documents", "1 documents are empty\n"});
@@ -56,11 +57,12 @@ TEST_F(DataCommand, InspectPrintsText) {
   const std::int64_t last = dataset.num_tokens() - 3;  // "one two" and its eod are three tokens
   expect_lines(out, {prefix + "\n", "dtype            uint16\n", "documents        3, 1 of them empty\n", "sequences        2\n",
                      fmt::format("tokens           {}\n", dataset.num_tokens()),
-                     fmt::format("document length  3 to {} tokens, mean {:.1f}\n", last, static_cast<double>(last + 3) / 2), "to 50256\n",
-                     "eod at the ends  yes: 2 of 2 documents end in token 50256, gpt2's eod\n",
+                     fmt::format("document length  3 to {} tokens, mean {:.1f}\n", last, static_cast<double>(last + 3) / 2),
+                     "to 50256\n", "eod at the ends  yes: 2 of 2 documents end in token 50256, gpt2's eod\n",
                      fmt::format("samples          {} of 4 tokens\n", (dataset.num_tokens() - 1) / 4),
                      fmt::format(".bin             {0} bytes ({0} bytes)\n", 2 * dataset.num_tokens()), ".idx             90 bytes",
-                     "document 0: 3 tokens\n  ids  505 734 50256\n  text \"one two<|endoftext|>\"\n", "document 1: 0 tokens\n  ids \n  text \"\"\n",
+                     "document 0: 3 tokens\n  ids  505 734 50256\n  text \"one two<|endoftext|>\"\n",
+                     "document 1: 0 tokens\n  ids \n  text \"\"\n",
                      // Nothing of it reaches the terminal as a control: bell, escape, and the one-character form of "escape [".
                      "text \"café\\u0007\\u001b[31m\\u009b \\\"q\\\"\\n<|endoftext|>\"\n"});
   EXPECT_EQ(out.find('\x1b'), std::string::npos);
@@ -76,7 +78,8 @@ TEST_F(DataCommand, InspectShowsBeginnings) {
   EXPECT_EQ(run({"inspect", prefix, "--documents", "0"}).find("document 0"), std::string::npos);
   // A token that ends inside a character.
   write_dataset(folder_ / "half", {{8582}}, 50257);
-  expect_lines(run({"inspect", folder_ / "half", "--tokenizer", "gpt2"}), {"\xEF\xBF\xBD", "no: 0 of 1 documents end in token 50256"});
+  expect_lines(run({"inspect", folder_ / "half", "--tokenizer", "gpt2"}),
+               {"\xEF\xBF\xBD", "no: 0 of 1 documents end in token 50256"});
 }
 
 TEST_F(DataCommand, InspectPrintsJson) {
@@ -115,7 +118,8 @@ TEST_F(DataCommand, InspectPrintsJson) {
 
 TEST_F(DataCommand, InspectOfNothing) {
   write_dataset(folder_ / "none", {}, 50257);
-  expect_lines(run({"inspect", folder_ / "none"}), {"documents        0, 0 of them empty\n", "ids              none\n", "no tokens\n"});
+  expect_lines(run({"inspect", folder_ / "none"}),
+               {"documents        0, 0 of them empty\n", "ids              none\n", "no tokens\n"});
   EXPECT_TRUE(parse_json(run({"inspect", folder_ / "none", "--json"}), "out").find("largest_id")->is_null());
 }
 
@@ -125,7 +129,8 @@ TEST_F(DataCommand, InspectRefuses) {
   refuse({"inspect", prepared(), "--documents", "-1"}, 64, {"--documents = -1"});
   refuse({"inspect", folder_ / "text", "--tokenizer", "gtp2"}, 64, {"--tokenizer"});
   write_dataset(folder_ / "wide", {{1, 60000}}, 128256);
-  refuse({"inspect", folder_ / "wide", "--tokenizer", "gpt2"}, 65, {"wide.bin", "from 1 to 60000", "gpt2 has 0 to 50256", "made the file"});
+  refuse({"inspect", folder_ / "wide", "--tokenizer", "gpt2"}, 65,
+         {"wide.bin", "from 1 to 60000", "gpt2 has 0 to 50256", "made the file"});
 }
 
 TEST_F(DataCommand, Merge) {

@@ -40,7 +40,8 @@ TEST(Help, EveryPageFitsATerminal) {
   for (const Arguments& arguments : pages) {
     std::istringstream lines(help(arguments));
     int count = 0;
-    for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), kHelpWidth) << arguments.front() << ": " << line;
+    for (std::string line; std::getline(lines, line); ++count)
+      EXPECT_LE(line.size(), kHelpWidth) << arguments.front() << ": " << line;
     EXPECT_GE(count, 1) << arguments.front();
   }
 }
@@ -48,9 +49,11 @@ TEST(Help, EveryPageFitsATerminal) {
 TEST(Help, OverviewNamesSubcommandsAndExitCodes) {
   const std::string overview = help({"help"});
   for (const Subcommand& command : subcommands())
-    EXPECT_EQ(overview.find("\n  " + std::string(command.name) + " ") != std::string::npos, command.visibility == Subcommand::Visibility::kListed)
+    EXPECT_EQ(overview.find("\n  " + std::string(command.name) + " ") != std::string::npos,
+              command.visibility == Subcommand::Visibility::kListed)
         << command.name;
-  for (const int code : {0, 64, 65, 70, 74, 75, 76, 93, 128}) EXPECT_NE(overview.find("\n  " + std::to_string(code) + " "), std::string::npos) << code;
+  for (const int code : {0, 64, 65, 70, 74, 75, 76, 93, 128})
+    EXPECT_NE(overview.find("\n  " + std::to_string(code) + " "), std::string::npos) << code;
   EXPECT_EQ(help({"--help"}), overview);
   EXPECT_EQ(help({"help", "--help"}), overview);
 }
@@ -65,8 +68,8 @@ TEST(Help, TheSlurmPageKnowsTheSameExitCodes) {
 
 TEST(Help, TrainSaysHowRanksStart) {
   const std::string train = help({"train", "--help"});
-  for (const char* part : {"--config", "--set", "--print-config", "mpirun -np 32", "srun --mpi=pmix", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS",
-                           "Exit codes:", "Example:", "parallel.tensor = 1", "run.steps, required"})
+  for (const char* part : {"--config", "--set", "--print-config", "mpirun -np 32", "srun --mpi=pmix", "OMPI_COMM_WORLD_SIZE",
+                           "SLURM_STEP_NUM_TASKS", "Exit codes:", "Example:", "parallel.tensor = 1", "run.steps, required"})
     EXPECT_NE(train.find(part), std::string::npos) << part;
   EXPECT_EQ(help({"help", "train"}), train);
   EXPECT_EQ(help({"help", "data", "prepare"}), help({"data", "prepare", "--help"}));

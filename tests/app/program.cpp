@@ -43,8 +43,8 @@ ProgramOutcome run_command(const std::vector<std::string>& words, const std::str
 Workplace::Workplace() {
   for (const auto& [input, output] : {std::pair{"train.txt", "text"}, std::pair{"valid.txt", "valid"}}) {
     const ProgramOutcome prepared =
-        run_program({"data", "prepare", "--input", fmt::format("{}/data/excerpt/{}", TRIDENT_SOURCE_DIR, input), "--tokenizer", "gpt2",
-                     "--output", folder_ / output, "--append-eod"});
+        run_program({"data", "prepare", "--input", fmt::format("{}/data/excerpt/{}", TRIDENT_SOURCE_DIR, input), "--tokenizer",
+                     "gpt2", "--output", folder_ / output, "--append-eod"});
     EXPECT_EQ(prepared.exit_code, 0) << prepared.err;
   }
   write_file(folder_ / "config.json", fmt::format(R"({{
@@ -59,7 +59,8 @@ Workplace::Workplace() {
   }})", folder_.path()));
 }
 
-ProgramOutcome Workplace::train(const std::vector<std::string>& settings, const std::string& environment, const std::string& config) const {
+ProgramOutcome Workplace::train(const std::vector<std::string>& settings, const std::string& environment,
+                                const std::string& config) const {
   std::vector<std::string> arguments{"train", "--config", folder_ / config};
   for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
   return run_program(arguments, environment);
@@ -84,7 +85,8 @@ void expect_one_line(const ProgramOutcome& outcome, int exit_code, const std::ve
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.err.rfind("trident: ", 0), 0u) << outcome.err;
   EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
-  for (const std::string& part : parts) EXPECT_NE(outcome.err.find(part), std::string::npos) << "no \"" << part << "\" in: " << outcome.err;
+  for (const std::string& part : parts)
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << "no \"" << part << "\" in: " << outcome.err;
 }
 
 }  // namespace trident

@@ -26,7 +26,8 @@ class Workplace {
 
   std::string operator/(const std::string& name) const { return folder_ / name; }
   // trident train with the configuration and these --set arguments; run.dir is <folder>/run.
-  ProgramOutcome train(const std::vector<std::string>& settings, const std::string& environment = "", const std::string& config = "config.json") const;
+  ProgramOutcome train(const std::vector<std::string>& settings, const std::string& environment = "",
+                       const std::string& config = "config.json") const;
   // Every path below the folder.
   std::vector<std::string> files() const;
   // The objects of a metrics.jsonl.

@@ -19,7 +19,8 @@ double number(const JsonValue& object, std::string_view key) {
   return value == nullptr ? std::nan("") : value->as_number();
 }
 
-const std::vector<std::string> kRun{"parallel=2DP x 2PP x 2TP", "run.steps=4", "log.every=2", "eval.every=2", "eval.steps=1", "debug.no_alloc=true"};
+const std::vector<std::string> kRun{"parallel=2DP x 2PP x 2TP", "run.steps=4", "log.every=2", "eval.every=2", "eval.steps=1",
+                                    "debug.no_alloc=true"};
 
 std::vector<std::string> run_with(std::vector<std::string> more) {
   more.insert(more.end(), kRun.begin(), kRun.end());

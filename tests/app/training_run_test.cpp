@@ -24,7 +24,8 @@ std::vector<std::string> keys_of(const JsonValue& object) {
 
 class TrainingRun : public testing::Test {
  protected:
-  std::vector<JsonValue> train(std::vector<std::string> settings, const std::string& run, const std::string& config = "config.json") {
+  std::vector<JsonValue> train(std::vector<std::string> settings, const std::string& run,
+                               const std::string& config = "config.json") {
     settings.push_back("run.dir=" + (place_ / run));
     const ProgramOutcome outcome = place_.train(settings, "", config);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -45,7 +46,8 @@ class TrainingRun : public testing::Test {
 TEST_F(TrainingRun, MetricsHaveTheirFieldsAndSaneValues) {
   const std::vector<JsonValue> metrics = train({kLayout, "run.steps=5"}, "run");
   ASSERT_EQ(metrics.size(), 5u);
-  const std::vector<std::string> fields{"step", "loss", "grad_norm", "lr", "tokens", "step_ms", "tokens_per_s", "mfu", "peak_bytes", "comm_bytes"};
+  const std::vector<std::string> fields{"step",    "loss",         "grad_norm", "lr",         "tokens",
+                                        "step_ms", "tokens_per_s", "mfu",       "peak_bytes", "comm_bytes"};
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     const JsonValue& m = metrics[i];
     EXPECT_EQ(keys_of(m), fields);
@@ -78,7 +80,8 @@ TEST_F(TrainingRun, TheDirectoryHoldsPlanAndAConfigurationThatRepeatsTheRun) {
   const std::vector<JsonValue> again = train({}, "again", "run/config.resolved.json");
   ASSERT_EQ(again.size(), first.size());
   for (std::size_t i = 0; i < first.size(); ++i) {
-    for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "peak_bytes"}) EXPECT_EQ(number(first[i], key), number(again[i], key)) << key;
+    for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "peak_bytes"})
+      EXPECT_EQ(number(first[i], key), number(again[i], key)) << key;
     EXPECT_EQ(*first[i].find("comm_bytes"), *again[i].find("comm_bytes"));
   }
   for (const std::string& path : place_.files()) EXPECT_EQ(path.find(".tmp"), std::string::npos) << path;
@@ -88,8 +91,11 @@ TEST_F(TrainingRun, EveryLayoutHasTheSameLosses) {
   const std::vector<JsonValue> alone = train({"run.steps=4"}, "alone");
   expect_same_losses(alone, train({"run.steps=4", kLayout, "parallel.sequence_parallel=true"}, "eight"), 1e-6);
   expect_same_losses(alone, train({"run.steps=4", "parallel=4DP", "parallel.zero=FULL_SHARD"}, "sharded"), 1e-6);
-  expect_same_losses(alone, train({"run.steps=4", "parallel=2PP x 2DP", "parallel.zero=SHARD_GRAD_OP", "parallel.schedule=interleaved",
-                                   "parallel.virtual_stages=2"}, "interleaved"), 1e-6);
+  expect_same_losses(alone,
+                     train({"run.steps=4", "parallel=2PP x 2DP", "parallel.zero=SHARD_GRAD_OP", "parallel.schedule=interleaved",
+                            "parallel.virtual_stages=2"},
+                           "interleaved"),
+                     1e-6);
 }
 
 TEST_F(TrainingRun, Evaluations) {
@@ -125,9 +131,12 @@ TEST_F(TrainingRun, TenBatchesInARowWithoutAnUpdateEndTheRun) {
   const ProgramOutcome outcome = place_.train({"optimizer.lr=1e30", "run.steps=30", "parallel.data=2"});
   EXPECT_EQ(outcome.exit_code, 93) << outcome.err;
   std::size_t warnings = 0;
-  for (auto at = outcome.err.find("gradient is not finite"); at != std::string::npos; at = outcome.err.find("gradient is not finite", at + 1)) ++warnings;
+  for (auto at = outcome.err.find("gradient is not finite"); at != std::string::npos;
+       at = outcome.err.find("gradient is not finite", at + 1))
+    ++warnings;
   EXPECT_GE(warnings, 10u);
-  EXPECT_NE(outcome.err.find("warning: gradient is not finite, no rank applies the update: rank 0: model."), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("warning: gradient is not finite, no rank applies the update: rank 0: model."), std::string::npos)
+      << outcome.err;
   EXPECT_NE(outcome.err.find("trident: 10 batches in a row had non-finite gradients"), std::string::npos) << outcome.err;
 }
 

@@ -190,7 +190,8 @@ TEST_F(BatchLoaderTest, IdsOutsideTheVocabularyAreFoundBeforeTheyAreLoaded) {
     const std::vector<WeightedPath> odd = {{folder_ / "odd", 1.0}};
     const std::vector<TokenSource> sources = open_token_sources(odd, {}, {}).train;
     EXPECT_NO_THROW(check_token_ids(sources, 78, 10000));
-    expect_error<DataError>([&] { check_token_ids(sources, 77, 10000); }, {"odd.bin", fmt::format("token {} has id 77", at), "77 tokens"});
+    expect_error<DataError>([&] { check_token_ids(sources, 77, 10000); },
+                            {"odd.bin", fmt::format("token {} has id 77", at), "77 tokens"});
     // 4200 tokens from each end: what lies between is not read.
     const bool seen = at < 4200 || at >= 5800;
     if (seen) expect_error<DataError>([&] { check_token_ids(sources, 77, 8400); }, {fmt::format("token {} has id 77", at)});

@@ -68,7 +68,8 @@ TEST_F(InputTest, ContentThatContradictsTheName) {
   const std::string text = "plain text", gz = gzipped(text), zst = zstd_packed(text);
   expect_refused(put("a.jsonl", gz), {"uncompressed by its name", "holds gzip-compressed data", "rename it to", "a.jsonl.gz"});
   expect_refused(put("a.txt", zst), {"uncompressed by its name", "holds zstd-compressed data", "a.txt.zst"});
-  expect_refused(put("b.jsonl.gz", text), {"gzip-compressed by its name", "holds uncompressed data", "rename it to " + (folder_ / "b.jsonl")});
+  expect_refused(put("b.jsonl.gz", text),
+                 {"gzip-compressed by its name", "holds uncompressed data", "rename it to " + (folder_ / "b.jsonl")});
   expect_refused(put("b.txt.gz", zst), {"gzip-compressed by its name", "holds zstd-compressed data", "b.txt.zst"});
   expect_refused(put("b.txt.zst", gz), {"zstd-compressed by its name", "holds gzip-compressed data", "b.txt.gz"});
   expect_refused(put("c.zst", "\x28"), {"holds uncompressed data"});
@@ -132,7 +133,8 @@ TEST_F(InputTest, EveryTruncationIsRefused) {
   const std::string text = "{\"text\": \"one\"}\n{\"text\": \"two, three, four, one, two, three, four\"}\n";
   for (const auto& [name, content] : {std::pair{"a.jsonl.gz"s, gzipped(text)}, {"a.jsonl.zst"s, zstd_packed(text)}}) {
     for (std::size_t size = 4; size < content.size(); ++size)
-      expect_refused(put(name, content.substr(0, size)), {"ends inside compressed data", fmt::format("after {} bytes", size), "again"});
+      expect_refused(put(name, content.substr(0, size)),
+                     {"ends inside compressed data", fmt::format("after {} bytes", size), "again"});
     EXPECT_EQ(documents(put(name, content)).size(), 2u);
     EXPECT_EQ(documents(put(name, content + content)).size(), 4u);
     for (std::size_t size = content.size() + 4; size < 2 * content.size(); ++size)
@@ -168,7 +170,8 @@ TEST_F(InputTest, ZstdFramesOfUnusualKinds) {
   const std::string magic = "\x28\xB5\x2F\xFD", hello = "\x29\0\0hello"s;  // one last block, not compressed, of 5 bytes
   // Window descriptor: 2^(10 + exponent), exponent in the upper 5 bits. 2^28 is beyond the default of the tools.
   EXPECT_EQ(documents(put("long.zst", magic + "\0"s + static_cast<char>(18 << 3) + hello)), Texts{"hello"});
-  expect_refused(put("longer.zst", magic + "\0"s + static_cast<char>(31 << 3) + hello), {"window of more than 2^31 bytes", "--long=31"});
+  expect_refused(put("longer.zst", magic + "\0"s + static_cast<char>(31 << 3) + hello),
+                 {"window of more than 2^31 bytes", "--long=31"});
   expect_refused(put("dictionary.zst", magic + "\x21\x05\x05"s + hello), {"dictionary", "without one"});
 }
 

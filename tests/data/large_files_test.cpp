@@ -27,13 +27,15 @@ class LargeFilesTest : public ::testing::Test {
   // Three documents of 2^31 - 1 tokens and one of five.
   void SetUp() override {
     const int file = ::open(bin_path(prefix_).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    const bool is_there = file >= 0 && ::ftruncate(file, 2 * kTokens) == 0 && ::pwrite(file, kTail, sizeof kTail, 2 * (kTokens - 5)) == sizeof kTail;
+    const bool is_there =
+        file >= 0 && ::ftruncate(file, 2 * kTokens) == 0 && ::pwrite(file, kTail, sizeof kTail, 2 * (kTokens - 5)) == sizeof kTail;
     const std::string why = std::strerror(errno);
     if (file >= 0) ::close(file);
     if (!is_there) GTEST_SKIP() << "no sparse file of " << 2 * kTokens << " bytes in " << folder_.path() << ": " << why;
     AtomicFile idx(idx_path(prefix_));
     append_index_header(idx, TokenType::kU16, 4, 4);
-    for (const std::int64_t length : {kLongest, kLongest, kLongest, std::int64_t{5}}) append_value(idx, static_cast<std::int32_t>(length));
+    for (const std::int64_t length : {kLongest, kLongest, kLongest, std::int64_t{5}})
+      append_value(idx, static_cast<std::int32_t>(length));
     for (const std::int64_t sequence : {0, 1, 2, 3}) append_value(idx, 2 * sequence * kLongest);
     for (const std::int64_t sequence : {0, 1, 2, 3, 4}) append_value(idx, sequence);
     idx.commit();
@@ -97,7 +99,8 @@ TEST_F(LargeFilesTest, MergedOffsets) {
   std::memcpy(offsets, bytes.data() + 34 + 4 * 8, sizeof offsets);
   std::memcpy(documents, bytes.data() + 34 + 12 * 8, sizeof documents);
   EXPECT_EQ(std::vector<std::int64_t>(offsets, offsets + 8),
-            (std::vector<std::int64_t>{0, 4'294'967'294, 8'589'934'588, 12'884'901'882, 12'884'901'892, 17'179'869'186, 21'474'836'480, 25'769'803'774}));
+            (std::vector<std::int64_t>{0, 4'294'967'294, 8'589'934'588, 12'884'901'882, 12'884'901'892, 17'179'869'186,
+                                       21'474'836'480, 25'769'803'774}));
   EXPECT_EQ(std::vector<std::int64_t>(documents, documents + 9), (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8}));
 }
 

@@ -1,5 +1,6 @@
-// loader_speed PREFIX SEQUENCE GLOBAL STEPS STEP_MS: how long a step waits for its batch when the file is not in memory, with and without
-// prefetch. A "step" loads GLOBAL shuffled samples and then sleeps STEP_MS. The page cache of the file is dropped before each run.
+// loader_speed PREFIX SEQUENCE GLOBAL STEPS STEP_MS: how long a step waits for its batch when the file is not in memory, with and
+// without prefetch. A "step" loads GLOBAL shuffled samples and then sleeps STEP_MS. The page cache of the file is dropped before
+// each run.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -22,7 +23,8 @@ void drop_cache(const std::string& path) {
   ::close(file);
 }
 
-void measure(const char* name, const std::string& prefix, std::int64_t sequence, std::int64_t global, std::int64_t steps, int step_ms, bool ahead) {
+void measure(const char* name, const std::string& prefix, std::int64_t sequence, std::int64_t global, std::int64_t steps,
+             int step_ms, bool ahead) {
   using namespace trident;
   drop_cache(bin_path(prefix));
   const std::vector<WeightedPath> paths{{prefix, 1}};
@@ -42,8 +44,8 @@ void measure(const char* name, const std::string& prefix, std::int64_t sequence,
     std::this_thread::sleep_for(std::chrono::milliseconds(step_ms));
   }
   std::sort(loads.begin(), loads.end());
-  std::printf("%-18s load of a step: median %.3f ms, longest %.3f ms; prefetch %.3f ms per step, between steps\n", name, loads[loads.size() / 2],
-              loads.back(), 1e3 * asking / static_cast<double>(steps));
+  std::printf("%-18s load of a step: median %.3f ms, longest %.3f ms; prefetch %.3f ms per step, between steps\n", name,
+              loads[loads.size() / 2], loads.back(), 1e3 * asking / static_cast<double>(steps));
 }
 
 }  // namespace
@@ -52,5 +54,6 @@ int main(int argc, char** argv) {
   if (argc != 6) return 64;
   const auto number = [&](int i) { return std::atoll(argv[i]); };
   for (const bool ahead : {false, true, false, true})
-    measure(ahead ? "with prefetch" : "without prefetch", argv[1], number(2), number(3), number(4), static_cast<int>(number(5)), ahead);
+    measure(ahead ? "with prefetch" : "without prefetch", argv[1], number(2), number(3), number(4), static_cast<int>(number(5)),
+            ahead);
 }

@@ -40,13 +40,14 @@ class MergeTest : public ::testing::Test {
   }
 };
 
-// Megatron-LM's add_index: lengths follow each other, offsets are summed anew, document entries move by the sequences before, and the
-// leading 0 of every input but the first goes.
+// Megatron-LM's add_index: lengths follow each other, offsets are summed anew, document entries move by the sequences before, and
+// the leading 0 of every input but the first goes.
 TEST_F(MergeTest, MegatronsBytes) {
   const std::string first = put("a", {{5, 6, 7}, {8}}), second = put("b", {{}, {9, 10}, {}});
   // One document of two sequences, and one with a sequence of no tokens, as other writers make them.
-  const std::string third = put_raw("c", raw<std::uint16_t>({11, 12, 13}),
-                                    raw<std::int64_t>({3, 3}) + raw<std::int32_t>({1, 2, 0}) + raw<std::int64_t>({0, 2, 6}) + raw<std::int64_t>({0, 2, 3}));
+  const std::string third = put_raw(
+      "c", raw<std::uint16_t>({11, 12, 13}),
+      raw<std::int64_t>({3, 3}) + raw<std::int32_t>({1, 2, 0}) + raw<std::int64_t>({0, 2, 6}) + raw<std::int64_t>({0, 2, 3}));
   const MergeStats stats = merge_datasets({first, second, third}, out_);
   EXPECT_EQ(read_file(out_ + ".bin"), raw<std::uint16_t>({5, 6, 7, 8, 9, 10, 11, 12, 13}));
   EXPECT_EQ(read_file(out_ + ".idx"), "MMIDIDX\0\0"s + raw<std::int64_t>({1}) + '\x08' + raw<std::int64_t>({6, 8}) +
@@ -107,7 +108,8 @@ TEST_F(MergeTest, ErrorsLeaveNoOutput) {
   std::filesystem::create_directory(out_ + ".idx");
   expect_error<StorageError>([&] { merge_datasets({a}, out_); }, {"out.idx", "is a folder"});
   std::filesystem::remove(out_ + ".idx");
-  expect_error<InternalError>([&] { merge_datasets({a}, out_, [](const MergeProgress&) { throw InternalError("stop"); }); }, {"stop"});
+  expect_error<InternalError>([&] { merge_datasets({a}, out_, [](const MergeProgress&) { throw InternalError("stop"); }); },
+                              {"stop"});
   expect_no_output();
 }
 

@@ -28,7 +28,9 @@ class Residency {
     void* address = const_cast<std::byte*>(file_.bytes().data());
     TRIDENT_CHECK(::mincore(address, file_.bytes().size(), flags_.data()) == 0);
   }
-  std::int64_t num_pages() const { return std::count_if(flags_.begin(), flags_.end(), [](unsigned char flag) { return (flag & 1) != 0; }); }
+  std::int64_t num_pages() const {
+    return std::count_if(flags_.begin(), flags_.end(), [](unsigned char flag) { return (flag & 1) != 0; });
+  }
   // Whether every page of these bytes is there.
   bool holds(std::int64_t offset, std::int64_t bytes) const {
     for (std::int64_t at = offset / page_; at <= (offset + bytes - 1) / page_; ++at)
@@ -61,7 +63,8 @@ class PrefetchTest : public ::testing::Test {
     write_dataset(second_, {std::vector<std::int32_t>(static_cast<std::size_t>(kTokens), 7)}, 50257);
   }
   BatchLoader loader(std::vector<WeightedPath> paths, Shuffle shuffle = Shuffle::kInOrder) {
-    return BatchLoader(open_token_sources(paths, {}, {}).train, {.sequence = kSequence, .vocab_size = 50257, .seed = 3, .shuffle = shuffle});
+    return BatchLoader(open_token_sources(paths, {}, {}).train,
+                       {.sequence = kSequence, .vocab_size = 50257, .seed = 3, .shuffle = shuffle});
   }
 };
 
@@ -79,7 +82,8 @@ TEST_F(PrefetchTest, BringsTheSamplesOfAStepAndNotTheFile) {
       if (!pages.holds(sample * kSampleBytes, kSampleBytes + 2)) return false;
     return true;
   };
-  for (int i = 0; i < 1000 && !there(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // the disk works on its own
+  for (int i = 0; i < 1000 && !there(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));  // the disk works on its own
   EXPECT_TRUE(there());
   EXPECT_FALSE(pages.holds(16 * kSampleBytes, kSampleBytes));  // rank 0's
   EXPECT_FALSE(pages.holds(40 * kSampleBytes, kSampleBytes));

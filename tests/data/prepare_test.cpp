@@ -119,7 +119,8 @@ TEST_F(PrepareTest, BadInputs) {
   expect_error<DataError>([&] { prepare({good, input("a.jsonl.gz", "x")}); }, {"a.jsonl.gz", "uncompressed data", "rename"});
   expect_error<DataError>([&] { prepare({good, input("empty.txt", "")}); }, {"empty.txt", "no document"});
   expect_error<DataError>([&] { prepare({good, input("empty.gz", gzipped(""))}); }, {"empty.gz", "no document"});
-  expect_error<ConfigError>([&] { prepare_text({input("out.bin", "text")}, *tokenizer_, prefix_, {}); }, {"--output", "overwrite the input"});
+  expect_error<ConfigError>([&] { prepare_text({input("out.bin", "text")}, *tokenizer_, prefix_, {}); },
+                            {"--output", "overwrite the input"});
   std::filesystem::remove(prefix_ + ".bin");
   expect_error<ConfigError>([&] { prepare({good}, {.workers = 257}); }, {"--workers = 257"});
   expect_error<DataError>([&] { prepare({good, input("blank.jsonl", "\n \n")}); }, {"blank.jsonl", "no document"});
@@ -156,11 +157,13 @@ TEST_F(PrepareTest, ManyInputsCompressedOrNot) {
     for (int i = first; i < first + count; ++i) text += fmt::format("{{\"text\": \"document {} of several\"}}\n", i);
     return text;
   };
-  prepare({input("a.jsonl", lines(0, 100)), input("b.jsonl", lines(100, 100)), input("c.jsonl", lines(200, 100)), input("d.txt", "text")});
+  prepare({input("a.jsonl", lines(0, 100)), input("b.jsonl", lines(100, 100)), input("c.jsonl", lines(200, 100)),
+           input("d.txt", "text")});
   const std::string bin = read_file(prefix_ + ".bin"), idx = read_file(prefix_ + ".idx");
-  const PrepareStats stats = prepare({input("a.jsonl.gz", gzipped(lines(0, 30)) + gzipped(lines(30, 70))), input("b.json", lines(100, 100)),
-                                      input("c.json.zst", zstd_packed(lines(200, 100))), input("d.gz", gzipped("text"))},
-                                     {.workers = 3});
+  const PrepareStats stats =
+      prepare({input("a.jsonl.gz", gzipped(lines(0, 30)) + gzipped(lines(30, 70))), input("b.json", lines(100, 100)),
+               input("c.json.zst", zstd_packed(lines(200, 100))), input("d.gz", gzipped("text"))},
+              {.workers = 3});
   EXPECT_EQ(stats.documents, 301);
   EXPECT_EQ(read_file(prefix_ + ".bin"), bin);
   EXPECT_EQ(read_file(prefix_ + ".idx"), idx);
@@ -230,7 +233,8 @@ TEST_F(PrepareTest, TooFewThreadsAreAnErrorAndNotAWait) {
     }
     std::_Exit(0);
   };
-  EXPECT_EXIT(prepare_with_little_room(), testing::ExitedWithCode(1), "--workers = 100: the system gave [1-9][0-9]? threads: .*; use fewer, or raise ulimit");
+  EXPECT_EXIT(prepare_with_little_room(), testing::ExitedWithCode(1),
+              "--workers = 100: the system gave [1-9][0-9]? threads: .*; use fewer, or raise ulimit");
   expect_no_output();
 }
 

@@ -27,7 +27,8 @@ class AvailableMemoryTest : public testing::Test {
   void write_group(const std::string& group, const std::string& most, std::int64_t used, std::int64_t cache) {
     write("/sys/fs/cgroup" + group + "/memory.max", most + "\n");
     write("/sys/fs/cgroup" + group + "/memory.current", std::to_string(used) + "\n");
-    write("/sys/fs/cgroup" + group + "/memory.stat", "anon 5\nactive_file 7\ninactive_file " + std::to_string(cache) + "\nslab 9\n");
+    write("/sys/fs/cgroup" + group + "/memory.stat",
+          "anon 5\nactive_file 7\ninactive_file " + std::to_string(cache) + "\nslab 9\n");
   }
   void expect(std::int64_t bytes, const char* limit) {
     const AvailableMemory memory = available_memory(root);

@@ -68,7 +68,8 @@ class Dying : public testing::Test {
       disturbed[i] = monotonic_seconds();
     }
     for (std::size_t i = 0; i < victims.size(); ++i) {
-      SCOPED_TRACE(fmt::format("rank {} of {} ({}) after {} steps", victims[i].rank, victims[i].ranks, victims[i].layout, victims[i].steps));
+      SCOPED_TRACE(
+          fmt::format("rank {} of {} ({}) after {} steps", victims[i].rank, victims[i].ranks, victims[i].layout, victims[i].steps));
       const int code = jobs[i]->wait_to_end(disturbed[i] + kSecondsToEnd - monotonic_seconds());
       EXPECT_NE(code, -1) << "still there after " << kSecondsToEnd << " s\n" << jobs[i]->said();
       EXPECT_NE(code, 0);
@@ -79,8 +80,10 @@ class Dying : public testing::Test {
 
   static void expect_one_line(const std::string& said, int rank, pid_t process, const std::string& verb) {
     // Who (rank, host, pid), what, which phase and step, which collective and its number.
-    const std::regex line(fmt::format(R"(rank {} \(host [^ ,]+, pid {}\) {}.* in training, step [0-9]+, .*(all_reduce|all_gather|reduce_scatter|send|recv|broadcast|barrier)[^,;]* #[0-9]+ over )",
-                                      rank, process, verb));
+    const std::regex line(fmt::format(
+        R"(rank {} \(host [^ ,]+, pid {}\) {}.* in training, step [0-9]+, )"
+        R"(.*(all_reduce|all_gather|reduce_scatter|send|recv|broadcast|barrier)[^,;]* #[0-9]+ over )",
+        rank, process, verb));
     EXPECT_EQ(count_lines(said, line), 1) << said;
     EXPECT_EQ(count_lines(said, std::regex("exit code 76 on all ranks")), 1) << said;
   }
@@ -99,14 +102,22 @@ class Dying : public testing::Test {
 
 TEST_F(Dying, KilledInPairs) {
   for (const int steps : {1, 3}) {
-    disturb({{2, "2DP x 1PP x 1TP", 1, steps}, {2, "1DP x 2PP x 1TP", 0, steps}, {2, "1DP x 1PP x 2TP", 1, steps}, {2, "1DP x 2PP x 1TP", 1, steps + 1}}, SIGKILL, "was killed");
+    disturb({{2, "2DP x 1PP x 1TP", 1, steps},
+             {2, "1DP x 2PP x 1TP", 0, steps},
+             {2, "1DP x 1PP x 2TP", 1, steps},
+             {2, "1DP x 2PP x 1TP", 1, steps + 1}},
+            SIGKILL, "was killed");
     if (HasFailure()) return;
   }
 }
 
 TEST_F(Dying, KilledInFours) {
   for (const int steps : {1, 2}) {
-    disturb({{4, "2DP x 2PP x 1TP", 3, steps}, {4, "1DP x 2PP x 2TP", 0, steps + 1}, {4, "2DP x 1PP x 2TP", 2, steps}, {4, "4DP x 1PP x 1TP", 1, steps}}, SIGKILL, "was killed");
+    disturb({{4, "2DP x 2PP x 1TP", 3, steps},
+             {4, "1DP x 2PP x 2TP", 0, steps + 1},
+             {4, "2DP x 1PP x 2TP", 2, steps},
+             {4, "4DP x 1PP x 1TP", 1, steps}},
+            SIGKILL, "was killed");
     if (HasFailure()) return;
   }
 }
@@ -119,11 +130,21 @@ TEST_F(Dying, KilledInEights) {
 }
 
 TEST_F(Dying, StoppedInPairs) {
-  disturb({{2, "2DP x 1PP x 1TP", 1, 1}, {2, "1DP x 2PP x 1TP", 0, 2}, {2, "1DP x 1PP x 2TP", 1, 1}, {2, "1DP x 2PP x 1TP", 1, 3}, {2, "2DP x 1PP x 1TP", 0, 2}}, SIGSTOP, "stopped|was stopped");
+  disturb({{2, "2DP x 1PP x 1TP", 1, 1},
+           {2, "1DP x 2PP x 1TP", 0, 2},
+           {2, "1DP x 1PP x 2TP", 1, 1},
+           {2, "1DP x 2PP x 1TP", 1, 3},
+           {2, "2DP x 1PP x 1TP", 0, 2}},
+          SIGSTOP, "stopped|was stopped");
 }
 
 TEST_F(Dying, StoppedInFours) {
-  disturb({{4, "2DP x 2PP x 1TP", 3, 1}, {4, "1DP x 2PP x 2TP", 0, 2}, {4, "2DP x 1PP x 2TP", 2, 1}, {4, "4DP x 1PP x 1TP", 1, 3}, {4, "1DP x 4PP x 1TP", 2, 1}}, SIGSTOP, "stopped|was stopped");
+  disturb({{4, "2DP x 2PP x 1TP", 3, 1},
+           {4, "1DP x 2PP x 2TP", 0, 2},
+           {4, "2DP x 1PP x 2TP", 2, 1},
+           {4, "4DP x 1PP x 1TP", 1, 3},
+           {4, "1DP x 4PP x 1TP", 2, 1}},
+          SIGSTOP, "stopped|was stopped");
 }
 
 TEST_F(Dying, KilledWhileStarting) {
@@ -143,7 +164,8 @@ TEST_F(Dying, ByAnException) {
   std::filesystem::create_symlink("/dev/full", place_ / "job0/metrics.jsonl");
   const auto job = start({4, "2DP x 2PP x 1TP", 0, 0});
   EXPECT_EQ(job->wait_to_end(60), 74) << job->said();
-  const std::regex line(R"(rank 0 \(host [^ ,]+, pid [0-9]+\) failed: .*metrics\.jsonl.*; in training, step 1,.*exit code 74 on all ranks)");
+  const std::regex line(
+      R"(rank 0 \(host [^ ,]+, pid [0-9]+\) failed: .*metrics\.jsonl.*; in training, step 1,.*exit code 74 on all ranks)");
   EXPECT_EQ(count_lines(job->said(), line), 1) << job->said();
   EXPECT_EQ(job->survivors(), "");
 }
@@ -160,11 +182,13 @@ TEST_P(Stopping, AtAStepBoundary) {
   EXPECT_EQ(job->wait_to_end(kSecondsToEnd), 128 + signal) << job->said();
   const std::string name = signal == SIGUSR1 ? "SIGUSR1" : signal == SIGTERM ? "SIGTERM" : "SIGINT";
   EXPECT_EQ(count_lines(job->said(), std::regex("^trident: stopped by " + name)), 1) << job->said();
-  EXPECT_EQ(count_lines(job->said(), std::regex("^trained .* updates")), 1) << "the closing lines come all the same\n" << job->said();
+  EXPECT_EQ(count_lines(job->said(), std::regex("^trained .* updates")), 1) << "the closing lines come all the same\n"
+                                                                            << job->said();
   EXPECT_EQ(job->survivors(), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, Stopping, testing::Values(SIGUSR1, SIGTERM, SIGINT), [](const auto& info) { return "Signal" + std::to_string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Signals, Stopping, testing::Values(SIGUSR1, SIGTERM, SIGINT),
+                         [](const auto& info) { return "Signal" + std::to_string(info.param); });
 
 }  // namespace
 }  // namespace trident

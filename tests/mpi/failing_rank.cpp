@@ -1,7 +1,7 @@
 // A rank of a job in which something goes wrong: failing_rank FOLDER WHAT. Run under mpirun by failure_test.sh.
 //
-// Every rank writes how it ended to FOLDER/<rank>, and leaves when all have, so that the launcher cuts nobody short. Rank 1 is the one
-// that does what is wrong:
+// Every rank writes how it ended to FOLDER/<rank>, and leaves when all have, so that the launcher cuts nobody short. Rank 1 is the
+// one that does what is wrong:
 //   throws       fails while the others reduce
 //   is_late      never arrives
 //   is_outside   gives an operand that its peers cannot reach

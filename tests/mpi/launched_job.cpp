@@ -51,7 +51,12 @@ bool lives(pid_t process) {
 LaunchedJob::LaunchedJob(const Workplace& place, const std::string& name, int ranks, std::vector<std::string> settings)
     : output_(place / (name + ".log")), metrics_(place / (name + "/metrics.jsonl")), ranks_(static_cast<std::size_t>(ranks), -1) {
   settings.push_back("run.dir=" + (place / name));
-  std::vector<std::string> words{TRIDENT_SOURCE_DIR "/scripts/mpirun_local", std::to_string(ranks), TRIDENT_BINARY, "train", "--config", place / "config.json"};
+  std::vector<std::string> words{TRIDENT_SOURCE_DIR "/scripts/mpirun_local",
+                                 std::to_string(ranks),
+                                 TRIDENT_BINARY,
+                                 "train",
+                                 "--config",
+                                 place / "config.json"};
   for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -60,7 +65,8 @@ LaunchedJob::LaunchedJob(const Workplace& place, const std::string& name, int ra
   std::filesystem::create_directory(scratch);
   launcher_ = fork();
   if (launcher_ != 0) return;
-  setenv("TMPDIR", scratch.c_str(), 1);  // where Open MPI keeps a folder for every job; jobs that start at once get in each other's way
+  setenv("TMPDIR", scratch.c_str(),
+         1);  // where Open MPI keeps a folder for every job; jobs that start at once get in each other's way
   setpgid(0, 0);
   const int log = open(output_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   dup2(log, STDOUT_FILENO);
@@ -91,7 +97,8 @@ std::vector<pid_t> LaunchedJob::children() const {
 bool LaunchedJob::wait_for_ranks() {
   return within(kPatience, [&] {
     for (const pid_t process : children())
-      if (const int number = rank_of(process); number >= 0 && number < static_cast<int>(ranks_.size())) ranks_[static_cast<std::size_t>(number)] = process;
+      if (const int number = rank_of(process); number >= 0 && number < static_cast<int>(ranks_.size()))
+        ranks_[static_cast<std::size_t>(number)] = process;
     return ended() || std::count(ranks_.begin(), ranks_.end(), -1) == 0;
   }) && !ended();
 }

@@ -1,5 +1,5 @@
-// The conformance suite on ranks that are processes. Run under mpirun; how many ranks there are, and how many of them count as a node,
-// is decided there.
+// The conformance suite on ranks that are processes. Run under mpirun; how many ranks there are, and how many of them count as a
+// node, is decided there.
 #include <algorithm>
 #include <array>
 #include <vector>

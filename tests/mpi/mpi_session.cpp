@@ -30,7 +30,10 @@ void launch(int ranks, int color, const std::function<void(RankContext&)>& body)
 }  // namespace
 
 MpiSession::MpiSession(const ProcessWorldOptions& options)
-    : world_(join_process_world(options)), values_(*world_), progress_(world_->doorbell()), communicator_(world_->communicator(progress_)) {
+    : world_(join_process_world(options)),
+      values_(*world_),
+      progress_(world_->doorbell()),
+      communicator_(world_->communicator(progress_)) {
   values_memory = &values_;
   session = this;
 }

@@ -64,8 +64,8 @@ class MpiSession {
   std::unique_ptr<Communicator> communicator_;
 };
 
-// Cuts the job into groups of `ranks` ranks, neighbours or as far apart as possible; all of them run `body` at the same time. A rank
-// whose body throws says why and ends its process, and with it the job.
+// Cuts the job into groups of `ranks` ranks, neighbours or as far apart as possible; all of them run `body` at the same time. A
+// rank whose body throws says why and ends its process, and with it the job.
 void launch_neighbours(int ranks, const std::function<void(RankContext&)>& body);
 void launch_strangers(int ranks, const std::function<void(RankContext&)>& body);
 

@@ -33,8 +33,8 @@ class RankPrinter final : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult& part) override {
     if (part.passed() || (part.skipped() && rank_ != 0)) return;
     const char* const what = part.skipped() ? "SKIPPED" : "FAILED";
-    say(fmt::format("[rank {}] {} {} ({}:{}): {}", rank_, what, test_, part.file_name() != nullptr ? part.file_name() : "?", part.line_number(),
-                    part.message()));
+    say(fmt::format("[rank {}] {} {} ({}:{}): {}", rank_, what, test_, part.file_name() != nullptr ? part.file_name() : "?",
+                    part.line_number(), part.message()));
   }
   void OnTestEnd(const testing::TestInfo& test) override {
     if (rank_ == 0 && test.result()->Passed()) say(fmt::format("ok     {} ({} ms)", test_, test.result()->elapsed_time()));
@@ -49,7 +49,9 @@ ProcessWorldOptions options_of(int argc, char** argv) {
   options.timeout_seconds = 60;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
-    const auto value = [&](std::string_view name) { return argument.starts_with(name) ? std::stoll(std::string(argument.substr(name.size()))) : 0; };
+    const auto value = [&](std::string_view name) {
+      return argument.starts_with(name) ? std::stoll(std::string(argument.substr(name.size()))) : 0;
+    };
     if (const auto ranks = value("--ranks-per-node=")) options.ranks_per_node = static_cast<int>(ranks);
     if (const auto bytes = value("--piece-bytes=")) options.piece_bytes = bytes;
   }
@@ -67,10 +69,11 @@ int run(int argc, char** argv) {
   const int failed = RUN_ALL_TESTS();
   const testing::UnitTest& tests = *testing::UnitTest::GetInstance();
   int failed_ranks = 0;
-  for (const std::string& outcome : world.all_gather(failed != 0 ? "failed" : "passed")) failed_ranks += outcome == "failed" ? 1 : 0;
+  for (const std::string& outcome : world.all_gather(failed != 0 ? "failed" : "passed"))
+    failed_ranks += outcome == "failed" ? 1 : 0;
   if (world.rank() == 0)
-    fmt::print("{}: {} tests passed, {} failed on this rank, {} skipped; {} ranks failed\n", world.describe(), tests.successful_test_count(),
-               tests.failed_test_count(), tests.skipped_test_count(), failed_ranks);
+    fmt::print("{}: {} tests passed, {} failed on this rank, {} skipped; {} ranks failed\n", world.describe(),
+               tests.successful_test_count(), tests.failed_test_count(), tests.skipped_test_count(), failed_ranks);
   session.finish();
   return failed_ranks == 0 && tests.successful_test_count() > 0 ? 0 : 1;
 }

@@ -23,7 +23,8 @@ class MpiWire : public testing::Test {
   }
   static std::vector<std::byte> message(int from, std::int64_t bytes, int seed) {
     std::vector<std::byte> data(static_cast<std::size_t>(bytes));
-    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i * 7 + static_cast<std::size_t>(from * 31 + seed) + i / 1000);
+    for (std::size_t i = 0; i < data.size(); ++i)
+      data[i] = static_cast<std::byte>(i * 7 + static_cast<std::size_t>(from * 31 + seed) + i / 1000);
     return data;
   }
 
@@ -69,7 +70,8 @@ TEST_F(MpiWire, KeepsTheOrderOfAChannel) {
 TEST_F(MpiWire, KeepsChannelsApart) {
   const std::vector<std::byte> first = message(rank, 50, 1), second = message(rank, 50, 2);
   std::vector<std::byte> a(50), b(50);
-  const auto sent_first = wire.send(first.data(), 50, next, channel(2)), sent_second = wire.send(second.data(), 50, next, channel(3));
+  const auto sent_first = wire.send(first.data(), 50, next, channel(2)),
+             sent_second = wire.send(second.data(), 50, next, channel(3));
   finish(wire.recv(b.data(), 50, previous, channel(3)));
   finish(wire.recv(a.data(), 50, previous, channel(2)));
   finish(sent_first);
@@ -93,8 +95,15 @@ TEST_F(MpiWire, CountsWhatItSends) {
 // Whatever the two sizes are, the receiver notices.
 TEST_F(MpiWire, NamesThePeerThatSentAnotherSize) {
   int number = 5;
-  for (const auto& [sent, expected] : {std::pair<std::int64_t, std::int64_t>{8, 4}, {4, 8}, {0, 1}, {1500, 1000}, {1000, 1500}, {2000, 1000},
-                                       {1000, 2000}, {3000, 100}, {100, 3000}}) {
+  for (const auto& [sent, expected] : {std::pair<std::int64_t, std::int64_t>{8, 4},
+                                       {4, 8},
+                                       {0, 1},
+                                       {1500, 1000},
+                                       {1000, 1500},
+                                       {2000, 1000},
+                                       {1000, 2000},
+                                       {3000, 100},
+                                       {100, 3000}}) {
     const std::int32_t own = channel(number++);
     std::vector<std::byte> out(3000), in(3000);
     const auto sending = wire.send(out.data(), sent, next, own);
@@ -108,7 +117,8 @@ TEST_F(MpiWire, NamesThePeerThatSentAnotherSize) {
   }
 }
 
-// What nobody answers is called off: the next message goes to who asks for it then, and nothing is written where it no longer belongs.
+// What nobody answers is called off: the next message goes to who asks for it then, and nothing is written where it no longer
+// belongs.
 TEST_F(MpiWire, AbandonsWhatIsInFlight) {
   std::vector<std::byte> early(2500, std::byte{7}), in(2500), more(2500);
   const std::vector<std::byte> out = message(rank, 2500, 3);
@@ -139,7 +149,8 @@ TEST_F(MpiWire, WorldKnowsWhoIsWhere) {
   const std::vector<std::string> texts = world.all_gather(mine);
   ASSERT_EQ(texts.size(), static_cast<std::size_t>(size));
   for (int r = 0; r < size; ++r)
-    EXPECT_EQ(texts[static_cast<std::size_t>(r)], r % 2 == 0 ? std::string(static_cast<std::size_t>(100 * r), 'a') : std::string("b\0c", 3));
+    EXPECT_EQ(texts[static_cast<std::size_t>(r)],
+              r % 2 == 0 ? std::string(static_cast<std::size_t>(100 * r), 'a') : std::string("b\0c", 3));
 
   ASSERT_EQ(world.nodes().size(), static_cast<std::size_t>(size));
   const auto node_of = [&](int r) { return world.nodes()[static_cast<std::size_t>(r)]; };
@@ -148,7 +159,8 @@ TEST_F(MpiWire, WorldKnowsWhoIsWhere) {
   EXPECT_EQ(world.local_rank(), std::count(world.nodes().begin(), world.nodes().begin() + rank, node_of(rank)));
   for (int r = 1; r < size; ++r) EXPECT_LE(node_of(r), *std::max_element(world.nodes().begin(), world.nodes().begin() + r) + 1);
   const int num_nodes = *std::max_element(world.nodes().begin(), world.nodes().end()) + 1;
-  EXPECT_THAT(world.describe(), HasSubstr(fmt::format(": {} ranks on {} node{}, shared memory in ", size, num_nodes, num_nodes == 1 ? "" : "s")));
+  EXPECT_THAT(world.describe(),
+              HasSubstr(fmt::format(": {} ranks on {} node{}, shared memory in ", size, num_nodes, num_nodes == 1 ? "" : "s")));
 }
 
 TEST_F(MpiWire, WorldIsJoinedOnce) {

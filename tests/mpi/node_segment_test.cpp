@@ -114,7 +114,8 @@ TEST(NodeSegment, OnAMachineTooSmallNamesTheBufferBeforeTheKernelKills) {
   if (!full_size_fits()) GTEST_SKIP() << "no address space for a whole segment under the thread sanitizer";
   NodeSegment segment = NodeSegment::create(0);
   EXPECT_THAT(error_of<ConfigError>([&] { segment.allocate(kSegmentBytes / 2, "optimizer state"); }),
-              testing::AllOf(HasSubstr("memory: optimizer state needs 8796093.0 MB and this node has "), HasSubstr(" MB left, 0.0 MB of them promised to other buffers of its ranks; make the model")));
+              testing::AllOf(HasSubstr("memory: optimizer state needs 8796093.0 MB and this node has "),
+                             HasSubstr(" MB left, 0.0 MB of them promised to other buffers of its ranks; make the model")));
   EXPECT_LT(resident_bytes(segment), kMegabyte);
 }
 
@@ -141,8 +142,10 @@ TEST(NodeSegment, RefusesRanksThatAskAtOnceForMoreThanThereIs) {
       buffer = segment.allocate(20 * kMegabyte, "optimizer state");
       ++board->given;
     } catch (const ConfigError& error) {
-      good = std::string(error.what()).starts_with("memory: optimizer state needs 21.0 MB and this node has 73.4 MB left, 62.9 MB of them "
-                                                   "promised to other buffers of its ranks; make the model");
+      good = std::string(error.what())
+                 .starts_with(
+                     "memory: optimizer state needs 21.0 MB and this node has 73.4 MB left, 62.9 MB of them "
+                     "promised to other buffers of its ranks; make the model");
       if (!good) std::fprintf(stderr, "%s\n", error.what());
       ++board->refused;
     }
@@ -168,7 +171,8 @@ TEST(NodeSegment, CountsNoBufferTwiceAndForgetsThoseThatEnded) {
   descriptor = segment.descriptor();
   for (int i = 0; i < 3; ++i) {
     const Buffer one = segment.allocate(32 * kMegabyte, "one"), two = segment.allocate(30 * kMegabyte, "two");
-    EXPECT_THAT(error_of<ConfigError>([&] { segment.allocate(4 * kMegabyte, "three"); }), HasSubstr("has 2.1 MB left, 0.0 MB of them"));
+    EXPECT_THAT(error_of<ConfigError>([&] { segment.allocate(4 * kMegabyte, "three"); }),
+                HasSubstr("has 2.1 MB left, 0.0 MB of them"));
     const Buffer rest = segment.allocate(2 * kMegabyte, "the rest");
   }
   EXPECT_THAT(error_of<ConfigError>([&] { segment.allocate(300 * kMegabyte, "all"); }), HasSubstr("has 67.1 MB left, 0.0 MB"));
@@ -200,7 +204,8 @@ TEST(NodeSegment, WhatLiesOutsideCannotBePosted) {
   EXPECT_EQ(memory.post(nullptr, 0), 0U);
   const std::byte* const end = segment.at(static_cast<std::uint64_t>(kMegabyte));
   EXPECT_NO_THROW(memory.post(end - 16, 16));
-  for (const auto& [address, bytes] : {std::pair<const void*, std::int64_t>{outside.data(), 5000}, {end - 16, 17}, {segment.at(0) - 1, 1}}) {
+  for (const auto& [address, bytes] :
+       {std::pair<const void*, std::int64_t>{outside.data(), 5000}, {end - 16, 17}, {segment.at(0) - 1, 1}}) {
     EXPECT_THAT(error_of<InternalError>([&] { memory.post(address, bytes); }),
                 HasSubstr(fmt::format("an operand of {} bytes lies outside the memory that ranks of a node share", bytes)));
   }
@@ -275,7 +280,8 @@ TEST(NodeSegment, IsOneMemoryForSeveralProcesses) {
 // A world laid out by one process and attached to by another.
 class SegmentWorld {
  public:
-  explicit SegmentWorld(int ranks) : segment_(NodeSegment::create(static_cast<std::int64_t>(SharedWorld::region_bytes(ranks)), 256 * kMegabyte)) {
+  explicit SegmentWorld(int ranks)
+      : segment_(NodeSegment::create(static_cast<std::int64_t>(SharedWorld::region_bytes(ranks)), 256 * kMegabyte)) {
     SharedWorld::lay_out(segment_.control(), SharedWorld::region_bytes(ranks), ranks);
   }
   // Runs `body` as rank `rank` on a mapping of its own.
@@ -390,7 +396,8 @@ TEST(DescriptorHandover, RefusesOtherUsers) {
   DescriptorHandover handover;
   ChildProcess stranger([&] {
     if (setuid(65534) != 0) return false;
-    return error_of<CommunicationError>([&] { receive_descriptor(handover.name(), 10); }).find("runs as another user") != std::string::npos;
+    return error_of<CommunicationError>([&] { receive_descriptor(handover.name(), 10); }).find("runs as another user") !=
+           std::string::npos;
   });
   EXPECT_THAT(error_of<CommunicationError>([&] { handover.give(0, 1, 0.5); }), HasSubstr("0 of this node's 1 other ranks"));
   EXPECT_TRUE(stranger.wait());
@@ -414,8 +421,10 @@ TEST(DescriptorHandover, SaysThatThereIsNoRoomForAReceiver) {
 TEST(DescriptorHandover, SaysThatTheSystemRefusesSockets) {
   ChildProcess child([] {
     limit(RLIMIT_NOFILE, 3);
-    const bool giver = error_of<ConfigError>([] { DescriptorHandover(); }).find("which this system refuses: Too many open files") != std::string::npos;
-    const bool receiver = error_of<CommunicationError>([] { receive_descriptor("trident-x", 1); }).find("Too many open files") != std::string::npos;
+    const bool giver = error_of<ConfigError>([] { DescriptorHandover(); }).find("which this system refuses: Too many open files") !=
+                       std::string::npos;
+    const bool receiver =
+        error_of<CommunicationError>([] { receive_descriptor("trident-x", 1); }).find("Too many open files") != std::string::npos;
     return giver && receiver;
   });
   EXPECT_TRUE(child.wait());

@@ -57,11 +57,13 @@ TEST_P(ProcessRanks, HaveTheBitsOfThreadRanks) {
   ASSERT_EQ(a.size(), 8u);
   ASSERT_EQ(b.size(), a.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
-    for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "peak_bytes", "comm_bytes"}) EXPECT_EQ(*a[i].find(key), *b[i].find(key)) << key << " of step " << i + 1;
+    for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "peak_bytes", "comm_bytes"})
+      EXPECT_EQ(*a[i].find(key), *b[i].find(key)) << key << " of step " << i + 1;
   }
 }
 
-// Twelve of the parity matrix: every axis alone, pairs, all three; every preset, every schedule, with and without sequence parallelism; bf16 too.
+// Twelve of the parity matrix: every axis alone, pairs, all three; every preset, every schedule, with and without sequence
+// parallelism; bf16 too.
 INSTANTIATE_TEST_SUITE_P(
     Mpi, ProcessRanks,
     testing::Values(
@@ -71,8 +73,12 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"pp4_1f1b", 4, {"parallel=1DP x 4PP x 1TP"}},
         Layout{"dp2_ddp", 2, {"parallel=2DP x 1PP x 1TP", "parallel.zero=ddp"}},
         Layout{"dp4_zero2", 4, {"parallel=4DP x 1PP x 1TP", "parallel.zero=zero2"}},
-        Layout{"dp2_pp2_interleaved_zero3", 4, {"parallel=2DP x 2PP x 1TP", "parallel.schedule=interleaved", "parallel.virtual_stages=2", "parallel.zero=zero3"}},
-        Layout{"dp2_tp2_shard_grad_op_sp", 4, {"parallel=2DP x 1PP x 2TP", "parallel.zero=shard_grad_op", "parallel.sequence_parallel=true"}},
+        Layout{"dp2_pp2_interleaved_zero3",
+               4,
+               {"parallel=2DP x 2PP x 1TP", "parallel.schedule=interleaved", "parallel.virtual_stages=2", "parallel.zero=zero3"}},
+        Layout{"dp2_tp2_shard_grad_op_sp",
+               4,
+               {"parallel=2DP x 1PP x 2TP", "parallel.zero=shard_grad_op", "parallel.sequence_parallel=true"}},
         Layout{"pp2_tp2_sp", 4, {"parallel=1DP x 2PP x 2TP", "parallel.sequence_parallel=true"}},
         Layout{"dp2_pp2_tp2_zero1_sp", 8, {"parallel=2DP x 2PP x 2TP", "parallel.zero=zero1", "parallel.sequence_parallel=true"}},
         Layout{"dp2_pp2_tp2_zero3", 8, {"parallel=2DP x 2PP x 2TP", "parallel.zero=zero3", "parallel.sequence_parallel=false"}},
@@ -98,7 +104,8 @@ TEST_F(ProcessStart, AWrongConfigurationIsSaidOnce) {
 
 // The mpirun of another library: every process believes that it is alone.
 TEST_F(ProcessStart, ALauncherOfAnotherLibraryIsNamed) {
-  expect_one_line(place_.train({}, "OMPI_COMM_WORLD_SIZE=4"), 64, {"mpirun started 4 processes", "sees 1", "that library's mpirun"});
+  expect_one_line(place_.train({}, "OMPI_COMM_WORLD_SIZE=4"), 64,
+                  {"mpirun started 4 processes", "sees 1", "that library's mpirun"});
 }
 
 TEST_F(ProcessStart, AWrongNumberOfRanksIsSaidOnce) {
@@ -106,15 +113,19 @@ TEST_F(ProcessStart, AWrongNumberOfRanksIsSaidOnce) {
 }
 
 TEST_F(ProcessStart, ConfigurationsThatDifferAreNamed) {
-  const std::string program = executable("mixed.sh", "#!/bin/sh\nif [ \"$OMPI_COMM_WORLD_RANK\" = 2 ]; then set -- \"$@\" --set batch.global=16; fi\n"
-                                                     "exec " TRIDENT_BINARY " \"$@\"\n");
+  const std::string program =
+      executable("mixed.sh",
+                 "#!/bin/sh\nif [ \"$OMPI_COMM_WORLD_RANK\" = 2 ]; then set -- \"$@\" --set batch.global=16; fi\n"
+                 "exec " TRIDENT_BINARY " \"$@\"\n");
   expect_said_once(launch(4, {"parallel=4DP x 1PP x 1TP"}, program), 64, {"batch.global is 8 on rank 0 (", "and 16 on rank 2 ("});
   EXPECT_FALSE(std::filesystem::exists(place_ / "processes")) << "nothing was trained";
 }
 
 TEST_F(ProcessStart, AnErrorOfOneRankNamesIt) {
-  const std::string program = executable("lost.sh", "#!/bin/sh\nif [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then set -- train --config gone.json; fi\n"
-                                                    "exec " TRIDENT_BINARY " \"$@\"\n");
+  const std::string program =
+      executable("lost.sh",
+                 "#!/bin/sh\nif [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then set -- train --config gone.json; fi\n"
+                 "exec " TRIDENT_BINARY " \"$@\"\n");
   expect_said_once(launch(2, {"parallel=2DP x 1PP x 1TP"}, program), 64, {"trident: rank 1 (", "gone.json"});
 }
 
@@ -156,10 +167,13 @@ TEST_F(ProcessStart, AnotherBuildIsNamed) {
   std::filesystem::copy_file(TRIDENT_BINARY, copy);
   // The same program with another build id.
   const std::string id = place_ / "id.note";
-  const ProgramOutcome made = run_command({"sh", "-c", "objcopy --dump-section .note.gnu.build-id=" + id + " " + copy + " && printf '\\001\\002\\003' | dd of=" + id +
-                                                           " bs=1 seek=20 conv=notrunc 2>/dev/null && objcopy --update-section .note.gnu.build-id=" + id + " " + copy});
+  const ProgramOutcome made =
+      run_command({"sh", "-c",
+                   "objcopy --dump-section .note.gnu.build-id=" + id + " " + copy + " && printf '\\001\\002\\003' | dd of=" + id +
+                       " bs=1 seek=20 conv=notrunc 2>/dev/null && objcopy --update-section .note.gnu.build-id=" + id + " " + copy});
   ASSERT_EQ(made.exit_code, 0) << made.err;
-  const std::string program = executable("builds.sh", "#!/bin/sh\nif [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then exec " + copy + " \"$@\"; fi\nexec " TRIDENT_BINARY " \"$@\"\n");
+  const std::string program = executable("builds.sh", "#!/bin/sh\nif [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then exec " + copy +
+                                                          " \"$@\"; fi\nexec " TRIDENT_BINARY " \"$@\"\n");
   expect_said_once(launch(2, {"parallel=2DP x 1PP x 1TP"}, program), 64, {"different builds of trident"});
 }
 

@@ -1,5 +1,5 @@
-// The trainer on several nodes (network namespaces, scripts/nodes.sh): it trains what one rank trains, says what crosses the network, and says so
-// truly: the nodes' interfaces count the same bytes.
+// The trainer on several nodes (network namespaces, scripts/nodes.sh): it trains what one rank trains, says what crosses the
+// network, and says so truly: the nodes' interfaces count the same bytes.
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -45,7 +45,8 @@ class Nodes : public testing::Test {
   }
 
   // trident train with these settings on `nodes` nodes of `slots` slots, started by `launch` (mpirun or srun and its options).
-  NodesRun train(int nodes, int slots, const std::vector<std::string>& launch, std::vector<std::string> settings, const std::string& name = "nodes") {
+  NodesRun train(int nodes, int slots, const std::vector<std::string>& launch, std::vector<std::string> settings,
+                 const std::string& name = "nodes") {
     std::vector<std::string> words{kNodes, "--slots", std::to_string(slots), "--bytes", place_ / (name + ".bytes")};
     if (launch.front() == "srun") words.push_back("--slurm");
     words.push_back(std::to_string(nodes));
@@ -84,7 +85,8 @@ class Nodes : public testing::Test {
     }
   }
 
-  // What the run says it sent between nodes, and what the links say. Headers and start-up make the difference: payload must dominate.
+  // What the run says it sent between nodes, and what the links say. Headers and start-up make the difference: payload must
+  // dominate.
   static void expect_counted_bytes(const NodesRun& run) {
     static const std::string kLine = "bytes sent between nodes, whole run: ";
     const auto at = run.outcome.out.find(kLine);
@@ -105,18 +107,21 @@ class DataAcross : public Nodes, public testing::WithParamInterface<const char*>
 
 // Two nodes of four: tensor and pipeline groups inside, data-parallel ones across.
 TEST_P(DataAcross, TrainsAsOneRank) {
-  const NodesRun run = train(2, 4, kMpirun, {"run.steps=3", "parallel=2DP x 2PP x 2TP", kDataAcross, fmt::format("parallel.zero={}", GetParam())});
+  const NodesRun run =
+      train(2, 4, kMpirun, {"run.steps=3", "parallel=2DP x 2PP x 2TP", kDataAcross, fmt::format("parallel.zero={}", GetParam())});
   expect_same_training(run, alone({"run.steps=3"}));
   expect_counted_bytes(run);
   EXPECT_EQ(run.outcome.err.find(kSpans), std::string::npos) << run.outcome.err;
 }
-INSTANTIATE_TEST_SUITE_P(TwoNodes, DataAcross, testing::Values("ddp", "zero1", "zero2", "zero3"), [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(TwoNodes, DataAcross, testing::Values("ddp", "zero1", "zero2", "zero3"),
+                         [](const auto& info) { return std::string(info.param); });
 
 // A small vocabulary, long micro-batches and no tokenizer to hand out: what crosses nodes are activations and their gradients.
 TEST_F(Nodes, PipelineAcrossTwo) {
   write_dataset(place_ / "counting", counting_documents(2000, 512), 512);
-  const std::vector<std::string> model{"run.steps=4", "data.tokenizer=null", "data.train=" + (place_ / "counting"), "model.vocab_size=512", "model.hidden_size=64",
-                                       "model.max_position_embeddings=128", "batch.sequence=128", "batch.micro=4", "batch.global=64"};
+  const std::vector<std::string> model{"run.steps=4",          "data.tokenizer=null",  "data.train=" + (place_ / "counting"),
+                                       "model.vocab_size=512", "model.hidden_size=64", "model.max_position_embeddings=128",
+                                       "batch.sequence=128",   "batch.micro=4",        "batch.global=64"};
   std::vector<std::string> settings{"parallel=2DP x 2PP x 2TP", "parallel.sequence_parallel=true"};
   settings.insert(settings.end(), model.begin(), model.end());
   const NodesRun run = train(2, 4, kMpirun, settings);
@@ -126,8 +131,9 @@ TEST_F(Nodes, PipelineAcrossTwo) {
 
 // Both data and pipeline across, with virtual stages, so that neighbours alternate between nodes.
 TEST_F(Nodes, DataAndPipelineAcrossFour) {
-  const NodesRun run = train(4, 2, kMpirun, {"run.steps=3", "parallel=2DP x 2PP x 2TP", "parallel.schedule=interleaved", "parallel.virtual_stages=2",
-                                             "parallel.zero=shard_grad_op", "parallel.sequence_parallel=true"});
+  const NodesRun run = train(4, 2, kMpirun,
+                             {"run.steps=3", "parallel=2DP x 2PP x 2TP", "parallel.schedule=interleaved",
+                              "parallel.virtual_stages=2", "parallel.zero=shard_grad_op", "parallel.sequence_parallel=true"});
   expect_same_training(run, alone({"run.steps=3"}));
   expect_counted_bytes(run);
 }
@@ -137,7 +143,8 @@ TEST_F(Nodes, TensorGroupThatSpansNodesIsNamed) {
   const NodesRun run = train(2, 3, {"mpirun", "--host", "n1:3,n2:1"}, {"run.steps=3", "parallel=2DP x 2TP"});
   expect_same_training(run, alone({"run.steps=3"}));
   const std::string& err = run.outcome.err;
-  for (const char* part : {kSpans, "2 (n1)", "3 (n2)"}) EXPECT_NE(err.find(part), std::string::npos) << "no \"" << part << "\" in: " << err;
+  for (const char* part : {kSpans, "2 (n1)", "3 (n2)"})
+    EXPECT_NE(err.find(part), std::string::npos) << "no \"" << part << "\" in: " << err;
 }
 
 // Tests pretend nodes on one machine (ranks_per_node), and not across machines.

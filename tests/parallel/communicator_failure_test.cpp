@@ -58,8 +58,12 @@ TEST(CommunicatorFailure, CountDTypeReduceOpAndRootAreCompared) {
   };
   const Call base{"all_reduce f32[4000]", [](RankContext& c, TensorView x) { c.world.all_reduce(c.compute, x, ReduceOp::kSum); }};
   const std::vector<Call> others = {
-      {"all_reduce f32[2000]", [](RankContext& c, TensorView x) { c.world.all_reduce(c.compute, x.range(0, 2000), ReduceOp::kSum); }},
-      {"all_reduce i32[4000]", [](RankContext& c, TensorView x) { c.world.all_reduce(c.compute, {x.data(), DType::kI32, {4000}}, ReduceOp::kSum); }},
+      {"all_reduce f32[2000]",
+       [](RankContext& c, TensorView x) { c.world.all_reduce(c.compute, x.range(0, 2000), ReduceOp::kSum); }},
+      {"all_reduce i32[4000]",
+       [](RankContext& c, TensorView x) {
+         c.world.all_reduce(c.compute, {x.data(), DType::kI32, {4000}}, ReduceOp::kSum);
+       }},
       {"all_reduce(max) f32[4000]", [](RankContext& c, TensorView x) { c.world.all_reduce(c.compute, x, ReduceOp::kMax); }},
       {"broadcast f32[4000] from rank 2", [](RankContext& c, TensorView x) { c.world.broadcast(c.compute, x, 2); }},
       {"barrier", [](RankContext& c, TensorView) { c.world.barrier(); }},
@@ -70,7 +74,8 @@ TEST(CommunicatorFailure, CountDTypeReduceOpAndRootAreCompared) {
       const TensorView x = floats(buffers[static_cast<std::size_t>(c.world.rank())]);
       (c.world.rank() == 2 ? other : base).call(c, x);
     });
-    EXPECT_EQ(failure.error.find("world: rank 2 called " + std::string(other.words) + " as operation 1 while rank "), 0u) << failure.error;
+    EXPECT_EQ(failure.error.find("world: rank 2 called " + std::string(other.words) + " as operation 1 while rank "), 0u)
+        << failure.error;
     EXPECT_NE(failure.error.find(base.words), std::string::npos) << failure.error;
     for (const std::string& error : failure.per_rank) EXPECT_FALSE(error.empty());
   }
@@ -82,7 +87,8 @@ TEST(CommunicatorFailure, ADisagreementIsReportedEvenIfOthersNeverCome) {
     if (c.world.rank() == 1) c.world.broadcast(c.compute, floats(mine), 1);
     if (c.world.rank() == 3) c.world.all_reduce(c.compute, floats(mine), ReduceOp::kSum);
   });
-  EXPECT_EQ(failure.error, "world: rank 3 called all_reduce f32[8] as operation 1 while rank 1 called broadcast f32[8] from rank 1");
+  EXPECT_EQ(failure.error,
+            "world: rank 3 called all_reduce f32[8] as operation 1 while rank 1 called broadcast f32[8] from rank 1");
   EXPECT_EQ(failure.per_rank[0], "");
 }
 
@@ -94,8 +100,9 @@ TEST(CommunicatorFailure, MessagesMustAgreeInCountAndType) {
       if (c.world.rank() == 0) c.world.send(c.compute, floats(sent), 1);
       else c.world.recv(c.compute, floats(received), 0);
     });
-    EXPECT_EQ(failure.error, fmt::format("world: rank 1 called recv f32[{}] from rank 0 as message 1 while rank 0 called send f32[{}] to rank 1",
-                                         2 * n, n));
+    EXPECT_EQ(failure.error,
+              fmt::format("world: rank 1 called recv f32[{}] from rank 0 as message 1 while rank 0 called send f32[{}] to rank 1",
+                          2 * n, n));
   }
 }
 
@@ -129,7 +136,8 @@ TEST(CommunicatorFailure, TheWatchdogSeesQueueStreamsAndMessages) {
     c.world.send(c.compute, floats(x), 0);
     c.world.recv(c.compute, floats(x), 0);
   });
-  EXPECT_NE(ring.error.find("has not received it; recv #1 from rank 0 over world: rank 0 has not sent"), std::string::npos) << ring.error;
+  EXPECT_NE(ring.error.find("has not received it; recv #1 from rank 0 over world: rank 0 has not sent"), std::string::npos)
+      << ring.error;
 }
 
 TEST(CommunicatorFailure, AThrowingRankIsNamedToItsPeersAndRethrown) {
@@ -140,7 +148,8 @@ TEST(CommunicatorFailure, AThrowingRankIsNamedToItsPeersAndRethrown) {
     c.world.all_reduce(c.compute, floats(x), ReduceOp::kSum);
   });
   EXPECT_EQ(failure.error, "corpus.bin: too short");
-  for (const int rank : {0, 1, 3}) EXPECT_EQ(failure.per_rank[static_cast<std::size_t>(rank)], "rank 2 failed: corpus.bin: too short");
+  for (const int rank : {0, 1, 3})
+    EXPECT_EQ(failure.per_rank[static_cast<std::size_t>(rank)], "rank 2 failed: corpus.bin: too short");
 }
 
 TEST(CommunicatorFailure, AnExceptionOfUnknownTypeEndsTheWorldToo) {
@@ -210,14 +219,15 @@ TEST(CommunicatorFailure, MisuseIsRefused) {
   });
 }
 
-// A rank throws at a random moment; everything ends quickly, and the first cause is what the caller sees. Under AddressSanitizer this
-// shows that nobody touches memory which a leaving rank has freed.
+// A rank throws at a random moment; everything ends quickly, and the first cause is what the caller sees. Under AddressSanitizer
+// this shows that nobody touches memory which a leaving rank has freed.
 TEST(CommunicatorFailure, ARankThatThrowsAtARandomPointEndsAll) {
   for (int seed = 0; seed < 40; ++seed) {
     const int ranks = 2 + seed % 4, thrower = seed * 7 % ranks, at = seed * 13 % 30;
     const Failure failure = run_failing(ranks, 30, [&](RankContext& c) {
       for (int i = 0; i < 30; ++i) {
-        std::vector<float> x(i % 4 == 0 ? 6000 : 20), y(x.size() * static_cast<std::size_t>(ranks));  // freed while peers may be busy
+        std::vector<float> x(i % 4 == 0 ? 6000 : 20),
+            y(x.size() * static_cast<std::size_t>(ranks));  // freed while peers may be busy
         if (c.world.rank() == thrower && i == at) throw std::runtime_error("planted");
         if (i % 3 == 0) c.world.all_gather(c.compute, floats(y), floats(x));
         else c.world.all_reduce(c.compute, floats(x), ReduceOp::kSum);
@@ -226,7 +236,8 @@ TEST(CommunicatorFailure, ARankThatThrowsAtARandomPointEndsAll) {
     });
     EXPECT_EQ(failure.error, "planted");
     for (int r = 0; r < ranks; ++r)
-      EXPECT_EQ(failure.per_rank[static_cast<std::size_t>(r)], r == thrower ? "planted" : fmt::format("rank {} failed: planted", thrower));
+      EXPECT_EQ(failure.per_rank[static_cast<std::size_t>(r)],
+                r == thrower ? "planted" : fmt::format("rank {} failed: planted", thrower));
   }
 }
 

@@ -36,7 +36,9 @@ TEST(Launcher, SrunKnowsOfMpiOnlyThroughItsPlugin) {
   EXPECT_EQ(plain.processes, 8);
 }
 
-TEST(Launcher, ABatchScriptIsNotAStep) { EXPECT_EQ(detect({{"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "1"}}).kind, Launcher::Kind::kNone); }
+TEST(Launcher, ABatchScriptIsNotAStep) {
+  EXPECT_EQ(detect({{"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "1"}}).kind, Launcher::Kind::kNone);
+}
 
 TEST(Launcher, MpirunInsideABatchJob) {
   const Launcher l = detect({{"SLURM_STEP_NUM_TASKS", "4"}, {"OMPI_COMM_WORLD_SIZE", "8"}});  // orted itself is a step of Slurm

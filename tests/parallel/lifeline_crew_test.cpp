@@ -105,7 +105,8 @@ TEST(LifelineCrew, AFailureReachesEverybodyButTheOneThatFailed) {
     EXPECT_EQ(crew.woken[r], r != 2) << r;
   }
   EXPECT_EQ(crew.printed.size(), 1u);
-  EXPECT_TRUE(contains(crew.printed[0], " failed: no more data; in starting; ranks 0, 1, 3 not waiting; exit code 65 on all ranks"));
+  EXPECT_TRUE(
+      contains(crew.printed[0], " failed: no more data; in starting; ranks 0, 1, 3 not waiting; exit code 65 on all ranks"));
 }
 
 TEST(LifelineCrew, AnUnconnectedOneHasNobodyToTell) {
@@ -128,9 +129,10 @@ TEST(LifelineCrew, AJobOfOneNeedsNone) {
 TEST(LifelineCrew, RanksThatDoNotCallAreNamed) {
   Crew crew(5, [](LifelineOptions& options) { options.connect_seconds = 0.4; });
   const std::vector<std::string> cards = crew.cards();
-  EXPECT_EQ(error_of<CommunicationError>([&] { crew.lifelines[0]->connect(cards); }),
-            "lifeline: rank 0 waited 0.4 s on host h for the calls of ranks 1-4; look at what they printed, and let TCP connections between the job's "
-            "hosts pass the firewall");
+  EXPECT_EQ(
+      error_of<CommunicationError>([&] { crew.lifelines[0]->connect(cards); }),
+      "lifeline: rank 0 waited 0.4 s on host h for the calls of ranks 1-4; look at what they printed, and let TCP connections "
+      "between the job's hosts pass the firewall");
 }
 
 // A rank dies while others still connect: they learn it from connect().
@@ -202,7 +204,8 @@ TEST(LifelineCrew, StrangersAreIgnored) {
     }
   }
   LifelineHello mine, answer;
-  EXPECT_TRUE(contains(error_of<CommunicationError>([&] { dial_lifeline(card, 0, mine, 0.2, answer); }), "127.0.0.1: Connection refused"));
+  EXPECT_TRUE(
+      contains(error_of<CommunicationError>([&] { dial_lifeline(card, 0, mine, 0.2, answer); }), "127.0.0.1: Connection refused"));
   for (const auto& lifeline : crew.lifelines) lifeline->goodbye();
 }
 
@@ -285,7 +288,8 @@ TEST(Lifeline, WithoutDescriptorsSaysSo) {
     close(next);
     const rlimit most{static_cast<rlim_t>(next), static_cast<rlim_t>(next)};
     if (setrlimit(RLIMIT_NOFILE, &most) != 0) return false;
-    return error_of<CommunicationError>([] { Lifeline lifeline(of_the_hub()); }) == "lifeline: Too many open files; raise ulimit -n";
+    return error_of<CommunicationError>([] { Lifeline lifeline(of_the_hub()); }) ==
+           "lifeline: Too many open files; raise ulimit -n";
   });
   EXPECT_TRUE(child.wait());
 }
@@ -298,7 +302,8 @@ TEST(Lifeline, WithoutAThreadSaysSoAndBlocksNoSignals) {
     const std::string text = error_of<CommunicationError>([] { Lifeline lifeline(of_the_hub()); });
     sigset_t blocked;
     pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
-    return text.starts_with("lifeline: rank 0 got no thread: ") && text.ends_with("; raise ulimit -u") && sigismember(&blocked, SIGTERM) == 0;
+    return text.starts_with("lifeline: rank 0 got no thread: ") && text.ends_with("; raise ulimit -u") &&
+           sigismember(&blocked, SIGTERM) == 0;
   });
   EXPECT_TRUE(child.wait());
 }

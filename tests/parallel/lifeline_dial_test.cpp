@@ -31,11 +31,13 @@ TEST(LifelineCard, SurvivesItsText) {
 
 TEST(LifelineCard, WhatIsNoneIsRefused) {
   const std::string token = "00112233445566778899aabbccddeeff";
-  EXPECT_EQ(parse_lifeline_card("trident-lifeline 1 " + token + " 99 h ::1,10.0.0.1").addresses, (std::vector<std::string>{"::1", "10.0.0.1"}));
+  EXPECT_EQ(parse_lifeline_card("trident-lifeline 1 " + token + " 99 h ::1,10.0.0.1").addresses,
+            (std::vector<std::string>{"::1", "10.0.0.1"}));
   EXPECT_EQ(parse_lifeline_card("trident-lifeline 1 " + token + " 99 h ::1").token[15], 0xff);
-  for (const std::string& text : std::vector<std::string>{"", "trident-lifeline 2 " + token + " 99 h ::1", "trident-lifeline 1 " + token + " port h ::1",
-                                  "trident-lifeline 1 " + token + " 99 h", "trident-lifeline 1 0011 99 h ::1",
-                                  "trident-lifeline 1 zz112233445566778899aabbccddeeff 99 h ::1", "other 1 " + token + " 99 h ::1"}) {
+  for (const std::string& text :
+       std::vector<std::string>{"", "trident-lifeline 2 " + token + " 99 h ::1", "trident-lifeline 1 " + token + " port h ::1",
+                                "trident-lifeline 1 " + token + " 99 h", "trident-lifeline 1 0011 99 h ::1",
+                                "trident-lifeline 1 zz112233445566778899aabbccddeeff 99 h ::1", "other 1 " + token + " 99 h ::1"}) {
     EXPECT_EQ(error_of<CommunicationError>([&] { parse_lifeline_card(text); }),
               "lifeline: \"" + text + "\" is no contact card of this version; start the same build on all ranks");
   }
@@ -64,8 +66,9 @@ TEST(LifelineChannel, CarriesEveryKindOfMessage) {
   set_field(failure.text, "why");
   LifelineDecision decision{76, {}};
   set_field(decision.line, "who");
-  for (const LifelineMessage& message : {LifelineMessage(hello), LifelineMessage(LifelineWelcome{hello}), LifelineMessage(beat), LifelineMessage(LifelineAsk()),
-                                         LifelineMessage(failure), LifelineMessage(decision), LifelineMessage(LifelineGoodbye())})
+  for (const LifelineMessage& message :
+       {LifelineMessage(hello), LifelineMessage(LifelineWelcome{hello}), LifelineMessage(beat), LifelineMessage(LifelineAsk()),
+        LifelineMessage(failure), LifelineMessage(decision), LifelineMessage(LifelineGoodbye())})
     pair.a->send(message);
   pair.b->receive();
   const auto got_hello = std::get<LifelineHello>(*pair.b->next());
@@ -172,9 +175,12 @@ TEST(LifelineDial, SaysWhatEveryAddressAnswered) {
     card = card_at(listener);
   }
   card.addresses = {"127.0.0.1", "nonsense"};
-  EXPECT_EQ(dial_error(card, 0.3),
-            fmt::format("lifeline: rank 3 on host here reached rank 0 on host there within 0.3 s at none of its addresses, port {} (127.0.0.1: "
-                        "Connection refused, nonsense: no numeric address); let TCP connections between the job's hosts pass the firewall", card.port));
+  EXPECT_EQ(
+      dial_error(card, 0.3),
+      fmt::format(
+          "lifeline: rank 3 on host here reached rank 0 on host there within 0.3 s at none of its addresses, port {} (127.0.0.1: "
+          "Connection refused, nonsense: no numeric address); let TCP connections between the job's hosts pass the firewall",
+          card.port));
 }
 
 TEST(LifelineDial, AListenerThatNeverAnswersIsGivenUp) {
@@ -196,7 +202,8 @@ TEST(LifelineDial, SomebodyElseAtTheAddressIsNotTakenForTheHub) {
     });
     const std::string error = dial_error(card_at(listener), 0.3);
     server.join();
-    EXPECT_TRUE(contains(error, same_program ? "(127.0.0.1: somebody else answered)" : "(127.0.0.1: hung up or is not this job's)")) << error;
+    EXPECT_TRUE(contains(error, same_program ? "(127.0.0.1: somebody else answered)" : "(127.0.0.1: hung up or is not this job's)"))
+        << error;
   }
 }
 
@@ -224,7 +231,8 @@ TEST(LifelineLimits, OpenFilesAreRaisedOrRefused) {
   EXPECT_EQ(after.rlim_cur, std::min<rlim_t>(524, before.rlim_max));
   setrlimit(RLIMIT_NOFILE, &before);
   const auto too_many = static_cast<int>(std::min<rlim_t>(before.rlim_max, 2'000'000'000));
-  EXPECT_TRUE(contains(error_of<CommunicationError>([&] { make_room_for_descriptors(too_many); }), " are allowed; raise ulimit -Hn"));
+  EXPECT_TRUE(
+      contains(error_of<CommunicationError>([&] { make_room_for_descriptors(too_many); }), " are allowed; raise ulimit -Hn"));
   setrlimit(RLIMIT_NOFILE, &before);
 }
 

@@ -104,8 +104,9 @@ TEST(LifelineJudge, TheGravestTroubleIsTheCause) {
   judge.closed(2);
   judge.closed(4);
   judge.closed(3);
-  EXPECT_EQ(judge.line(1), "rank 3 (host there, pid 103) was killed or crashed in starting; likewise rank 4; rank 2 failed; ranks 0, 5 not "
-                           "waiting; exit code 76 on all ranks");
+  EXPECT_EQ(judge.line(1),
+            "rank 3 (host there, pid 103) was killed or crashed in starting; likewise rank 4; rank 2 failed; ranks 0, 5 not "
+            "waiting; exit code 76 on all ranks");
   EXPECT_EQ(judge.exit_code(), 76);
 }
 
@@ -115,7 +116,8 @@ TEST(LifelineJudge, AFailureGivesItsExitCodeAndIsNotDowngraded) {
   judge.trouble(2, LifelineTrouble::kLeft, "", 76);
   judge.closed(2);
   EXPECT_EQ(judge.exit_code(), 65);
-  EXPECT_EQ(judge.line(1), "rank 2 (host there, pid 102) failed: no such file; in starting; ranks 0, 1 not waiting; exit code 65 on all ranks");
+  EXPECT_EQ(judge.line(1),
+            "rank 2 (host there, pid 102) failed: no such file; in starting; ranks 0, 1 not waiting; exit code 65 on all ranks");
 }
 
 TEST(LifelineJudge, ItsOwnFailureCounts) {
@@ -123,7 +125,8 @@ TEST(LifelineJudge, ItsOwnFailureCounts) {
   judge.fail_self(LifelineTrouble::kFailed, "bad luck", 70);
   judge.update_self(status_of(9), 0);
   EXPECT_EQ(judge.step(1), Step::kAsk);
-  EXPECT_EQ(judge.line(1), "rank 0 (host here, pid 100) failed: bad luck; in training, step 9; ranks 1, 2 not waiting; exit code 70 on all ranks");
+  EXPECT_EQ(judge.line(1),
+            "rank 0 (host here, pid 100) failed: bad luck; in training, step 9; ranks 1, 2 not waiting; exit code 70 on all ranks");
 }
 
 TEST(LifelineJudge, TheDeputySpeaksOnlyWithoutAHub) {
@@ -214,8 +217,9 @@ TEST(LifelineLine, SaysWhereTheRankWasAndWhatItWaitedFor) {
   lost.status.sequence = 3;
   set_field(lost.status.operation, "recv");
   set_field(lost.status.communicator, "pp");
-  EXPECT_EQ(lifeline_line({lost}, 1, 76), "rank 5 (host n1, pid 4005) was killed or crashed in evaluating, step 12, last entered recv #3 over pp, "
-                                          "waiting 0.4 s in recv #3 from rank 4 over pp: rank 4 has not sent; exit code 76 on all ranks");
+  EXPECT_EQ(lifeline_line({lost}, 1, 76),
+            "rank 5 (host n1, pid 4005) was killed or crashed in evaluating, step 12, last entered recv #3 over pp, "
+            "waiting 0.4 s in recv #3 from rank 4 over pp: rank 4 has not sent; exit code 76 on all ranks");
 }
 
 TEST(LifelineLine, SaysForHowLongNothingWasHeardAndNothingMoved) {
@@ -223,8 +227,9 @@ TEST(LifelineLine, SaysForHowLongNothingWasHeardAndNothingMoved) {
   silent.trouble = LifelineTrouble::kSilent;
   silent.heard_at = 2;
   silent.idle_seconds = 31;
-  EXPECT_EQ(lifeline_line({silent}, 10.25, 76), "rank 5 (host n1, pid 4005) was stopped or cannot be reached, not heard of for 8.2 s, in training, "
-                                                "step 12, without progress for 31 s; exit code 76 on all ranks");
+  EXPECT_EQ(lifeline_line({silent}, 10.25, 76),
+            "rank 5 (host n1, pid 4005) was stopped or cannot be reached, not heard of for 8.2 s, in training, "
+            "step 12, without progress for 31 s; exit code 76 on all ranks");
 }
 
 TEST(LifelineLine, GroupsTheOthersByWhatTheyWaitedFor) {
@@ -233,8 +238,10 @@ TEST(LifelineLine, GroupsTheOthersByWhatTheyWaitedFor) {
   ranks[2].trouble = LifelineTrouble::kSilent;
   ranks[9].finished = true;
   const std::string line = lifeline_line(ranks, 0, 76);
-  EXPECT_EQ(line.substr(line.find("step 12") + 7),
-            "; ranks 1, 4, 7 waited in a; ranks 3, 6 waited in b; ranks 0, 8 waited elsewhere; rank 5 not waiting; exit code 76 on all ranks");
+  EXPECT_EQ(
+      line.substr(line.find("step 12") + 7),
+      "; ranks 1, 4, 7 waited in a; ranks 3, 6 waited in b; ranks 0, 8 waited elsewhere; rank 5 not waiting; "
+      "exit code 76 on all ranks");
 }
 
 TEST(LifelineLine, MentionsOtherTroubles) {

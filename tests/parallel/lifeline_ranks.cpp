@@ -42,7 +42,8 @@ int train_until_woken(ForkedRank& self, int victim) {
   board.set_operation("tp", "all_reduce", 42);
   const double start = monotonic_seconds();
   while (!self.woken) {
-    if (self.rank != victim) board.set_waiting(fmt::format("all_reduce #42 over tp: waiting for rank {}", victim), monotonic_seconds() - start);
+    if (self.rank != victim)
+      board.set_waiting(fmt::format("all_reduce #42 over tp: waiting for rank {}", victim), monotonic_seconds() - start);
     pause_for(0.02);
   }
   return self.lifeline.wait_for_verdict(1)->exit_code;
@@ -77,7 +78,8 @@ LifelineJob::~LifelineJob() {
   }
 }
 
-void LifelineJob::be_rank(int rank, int size, FileDescriptor talk, const RankBody& body, const std::function<void(LifelineOptions&)>& tune) {
+void LifelineJob::be_rank(int rank, int size, FileDescriptor talk, const RankBody& body,
+                          const std::function<void(LifelineOptions&)>& tune) {
   int code = 99;
   try {
     std::atomic<bool> woken{false};

@@ -1,4 +1,5 @@
-// Ranks as forked processes, each with a lifeline, for tests that kill and stop them: what each prints and how it ends is seen here.
+// Ranks as forked processes, each with a lifeline, for tests that kill and stop them: what each prints and how it ends is seen
+// here.
 #pragma once
 
 #include <array>
@@ -38,7 +39,8 @@ struct JobWords {
 
 class LifelineJob {
  public:
-  // Forks the ranks and returns when all are connected. Options: a heartbeat of 0.2 s, 1.2 s of silence; `tune` may change a rank's.
+  // Forks the ranks and returns when all are connected. Options: a heartbeat of 0.2 s, 1.2 s of silence; `tune` may change a
+  // rank's.
   LifelineJob(int size, RankBody body, const std::function<void(LifelineOptions&)>& tune = {});
   ~LifelineJob();  // kills and reaps what is left
   LifelineJob(const LifelineJob&) = delete;
@@ -58,7 +60,8 @@ class LifelineJob {
     RankEnd end;
   };
   std::string next_line(Rank& rank);  // waits for it; throws after 20 s
-  [[noreturn]] void be_rank(int rank, int size, FileDescriptor talk, const RankBody& body, const std::function<void(LifelineOptions&)>& tune);
+  [[noreturn]] void be_rank(int rank, int size, FileDescriptor talk, const RankBody& body,
+                            const std::function<void(LifelineOptions&)>& tune);
 
   std::vector<Rank> ranks_;
 };

@@ -58,9 +58,10 @@ TEST_P(OneRankOfFive, KilledIsNamedOnceAndTheOthersEnd) {
   let_statuses_arrive();
   job.kill(victim, SIGKILL);
   expect_all_end(job.wait(), {victim});
-  EXPECT_EQ(the_line(job, 4), fmt::format("{} was killed or crashed in training, step 17, last entered all_reduce #42 over tp; ranks {} waited in "
-                                          "all_reduce #42 over tp: waiting for rank {}; exit code 76 on all ranks",
-                                          who(job, victim), rest_of_five(victim), victim));
+  EXPECT_EQ(the_line(job, 4),
+            fmt::format("{} was killed or crashed in training, step 17, last entered all_reduce #42 over tp; ranks {} waited in "
+                        "all_reduce #42 over tp: waiting for rank {}; exit code 76 on all ranks",
+                        who(job, victim), rest_of_five(victim), victim));
 }
 
 TEST_P(OneRankOfFive, StoppedIsNamedByItsSilence) {
@@ -87,8 +88,10 @@ TEST_P(OneRankOfFive, FailedByAnExceptionSaysWhy) {
     return self.lifeline.report_failure("/data/x.bin: the file\nis damaged", 65) ? 65 : 99;
   });
   expect_all_end(job.wait(), {}, 65);
-  EXPECT_EQ(the_line(job, 4), fmt::format("{} failed: /data/x.bin: the file is damaged; in saving; ranks {} waited in all_reduce #42 over tp: "
-                                          "waiting for rank {}; exit code 65 on all ranks", who(job, victim), rest_of_five(victim), victim));
+  EXPECT_EQ(the_line(job, 4),
+            fmt::format("{} failed: /data/x.bin: the file is damaged; in saving; ranks {} waited in all_reduce #42 over tp: "
+                        "waiting for rank {}; exit code 65 on all ranks",
+                        who(job, victim), rest_of_five(victim), victim));
 }
 
 INSTANTIATE_TEST_SUITE_P(Lifeline, OneRankOfFive, testing::Values(0, 1, 2, 4));
@@ -149,7 +152,8 @@ TEST(Lifeline, ARankThatCannotBeWokenIsEnded) {
   let_statuses_arrive();
   job.kill(1, SIGKILL);
   expect_all_end(job.wait(), {1});
-  EXPECT_PRED2(contains, the_line(job, 3), "; rank 2 waited in all_reduce #42 over tp: waiting for rank 1; ranks 0, 3 not waiting; exit");
+  EXPECT_PRED2(contains, the_line(job, 3),
+               "; rank 2 waited in all_reduce #42 over tp: waiting for rank 1; ranks 0, 3 not waiting; exit");
 }
 
 // Rank 2 has waited, and computes since.
@@ -247,7 +251,8 @@ TEST(Lifeline, SixtyFourRanksHangOnOneHub) {
   let_statuses_arrive();
   job.kill(40, SIGKILL);
   expect_all_end(job.wait(), {40});
-  EXPECT_PRED2(contains, the_line(job, 63), "; ranks 0-39, 41-63 waited in all_reduce #42 over tp: waiting for rank 40; exit code 76");
+  EXPECT_PRED2(contains, the_line(job, 63),
+               "; ranks 0-39, 41-63 waited in all_reduce #42 over tp: waiting for rank 40; exit code 76");
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ std::vector<std::int64_t> bytes_of_nodes(const NodeLayout& layout, const Call& c
     self.communicator->barrier();
     const std::int64_t before = self.wire->bytes_sent();
     call(*self.communicator, self.compute);
-    sent[static_cast<std::size_t>(layout.nodes[static_cast<std::size_t>(self.communicator->rank())])] += self.wire->bytes_sent() - before;
+    sent[static_cast<std::size_t>(layout.nodes[static_cast<std::size_t>(self.communicator->rank())])] +=
+        self.wire->bytes_sent() - before;
   });
   std::vector<std::int64_t> result(static_cast<std::size_t>(layout.nodes.back() + 1));
   for (std::size_t node = 0; node < result.size(); ++node) result[node] = sent[node];
@@ -76,8 +77,10 @@ TEST(NodeBytes, UnequalNodesSendTheMinimum) {
   EXPECT_EQ(bytes_of_nodes({{0, 0, 0, 1}}, reduce_scatter), four);
   EXPECT_EQ(bytes_of_nodes({{0, 0, 0, 1}}, all_gather), (std::vector<std::int64_t>{kBytes / 4 * 3, kBytes / 4}));
   EXPECT_EQ(bytes_of_nodes({{0, 0, 0, 1}}, all_reduce), (std::vector<std::int64_t>{kBytes, kBytes}));
-  EXPECT_EQ(bytes_of_nodes({{0, 1, 1, 2}}, reduce_scatter), (std::vector<std::int64_t>{kBytes / 4 * 3, kBytes / 4 * 2, kBytes / 4 * 3}));
-  EXPECT_EQ(bytes_of_nodes({{0, 1, 1, 2}}, all_gather), (std::vector<std::int64_t>{kBytes / 4 * 2, kBytes / 4 * 4, kBytes / 4 * 2}));
+  EXPECT_EQ(bytes_of_nodes({{0, 1, 1, 2}}, reduce_scatter),
+            (std::vector<std::int64_t>{kBytes / 4 * 3, kBytes / 4 * 2, kBytes / 4 * 3}));
+  EXPECT_EQ(bytes_of_nodes({{0, 1, 1, 2}}, all_gather),
+            (std::vector<std::int64_t>{kBytes / 4 * 2, kBytes / 4 * 4, kBytes / 4 * 2}));
 }
 
 // Small operands: one rank of a node speaks for it, to every other node at once.
@@ -161,7 +164,8 @@ TEST(NodeBytes, ChannelsAreTheirOwn) {
     std::vector<Communicator*> all = {&c.world, pair.get(), comb.get(), again.get()};
     if (more) all.push_back(more.get());
     std::vector<Values> x;
-    for (std::size_t i = 0; i < all.size(); ++i) x.emplace_back(DType::kI32, 700, [&](auto e) { return value(rank, e) + static_cast<double>(i); });
+    for (std::size_t i = 0; i < all.size(); ++i)
+      x.emplace_back(DType::kI32, 700, [&](auto e) { return value(rank, e) + static_cast<double>(i); });
     for (std::size_t i = 0; i < all.size(); ++i) all[i]->all_reduce(*c.queues[i % 2], x[i].view(), ReduceOp::kMax);
     for (Stream* queue : c.queues) queue->synchronize();
     const auto largest = [&](std::size_t i, std::vector<int> members) {

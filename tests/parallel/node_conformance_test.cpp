@@ -1,5 +1,5 @@
-// The conformance suite on ranks of several nodes: each on its own, several together, unequally many; with operands in one piece and
-// in tiny ones.
+// The conformance suite on ranks of several nodes: each on its own, several together, unequally many; with operands in one piece
+// and in tiny ones.
 #include "tests/parallel/communicator_conformance.h"
 #include "tests/parallel/node_ranks.h"
 
@@ -34,11 +34,13 @@ INSTANTIATE_TEST_SUITE_P(OneNode, CommunicatorConformance, testing::Values(on(eq
 
 INSTANTIATE_TEST_SUITE_P(Nodes, CommunicatorConformance,
                          testing::Values(on(equal_nodes(2, 2)), on(equal_nodes(2, 4), kNothingIsSmall), on(equal_nodes(4, 2)),
-                                         on({0, 1, 0, 1}), on({0, 0, 0, 1}), on({0, 1, 1, 2}), on({0, 0, 1, 1, 1}, kNothingIsSmall)),
+                                         on({0, 1, 0, 1}), on({0, 0, 0, 1}), on({0, 1, 1, 2}),
+                                         on({0, 0, 1, 1, 1}, kNothingIsSmall)),
                          name);
 
 INSTANTIATE_TEST_SUITE_P(TinyPiecesOfNodes, CommunicatorConformance,
-                         testing::Values(on(equal_nodes(2, 2), kTinyPieces), on({0, 0, 0, 1, 1}, kTinyPieces), on({0, 1, 1, 2}, kTinyPieces)),
+                         testing::Values(on(equal_nodes(2, 2), kTinyPieces), on({0, 0, 0, 1, 1}, kTinyPieces),
+                                         on({0, 1, 1, 2}, kTinyPieces)),
                          name);
 
 }  // namespace trident::conformance

@@ -1,4 +1,5 @@
-// What happens when ranks of several nodes disagree, stay away, give up or throw: every rank ends, and the message names world ranks.
+// What happens when ranks of several nodes disagree, stay away, give up or throw: every rank ends, and the message names world
+// ranks.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -68,11 +69,15 @@ TEST(NodeFailure, CountDTypeReduceOpAndRootAreComparedBetweenNodes) {
     const char* words;
     std::function<void(NodeRank&, TensorView)> call;
   };
-  const Call base{"all_reduce f32[4000]", [](NodeRank& r, TensorView x) { r.communicator->all_reduce(r.compute, x, ReduceOp::kSum); }};
+  const Call base{"all_reduce f32[4000]",
+                  [](NodeRank& r, TensorView x) { r.communicator->all_reduce(r.compute, x, ReduceOp::kSum); }};
   const std::vector<Call> others = {
-      {"all_reduce f32[2000]", [](NodeRank& r, TensorView x) { r.communicator->all_reduce(r.compute, x.range(0, 2000), ReduceOp::kSum); }},
+      {"all_reduce f32[2000]",
+       [](NodeRank& r, TensorView x) { r.communicator->all_reduce(r.compute, x.range(0, 2000), ReduceOp::kSum); }},
       {"all_reduce i32[4000]",
-       [](NodeRank& r, TensorView x) { r.communicator->all_reduce(r.compute, {x.data(), DType::kI32, {4000}}, ReduceOp::kSum); }},
+       [](NodeRank& r, TensorView x) {
+         r.communicator->all_reduce(r.compute, {x.data(), DType::kI32, {4000}}, ReduceOp::kSum);
+       }},
       {"all_reduce(max) f32[4000]", [](NodeRank& r, TensorView x) { r.communicator->all_reduce(r.compute, x, ReduceOp::kMax); }},
       {"broadcast f32[4000] from rank 2", [](NodeRank& r, TensorView x) { r.communicator->broadcast(r.compute, x, 2); }},
       {"barrier", [](NodeRank& r, TensorView) { r.communicator->barrier(); }},
@@ -98,7 +103,8 @@ TEST(NodeFailure, MessagesMustAgreeInCountAndType) {
       if (self.communicator->rank() == 0) self.communicator->send(self.compute, floats(sent), 1);
       if (self.communicator->rank() == 1) self.communicator->recv(self.compute, floats(received), 0);
     });
-    EXPECT_EQ(failure.error, "world: rank 1 called recv f32[8000] from rank 0 as message 1 while rank 0 called send f32[4000] to rank 1");
+    EXPECT_EQ(failure.error,
+              "world: rank 1 called recv f32[8000] from rank 0 as message 1 while rank 0 called send f32[4000] to rank 1");
   }
 }
 
@@ -154,8 +160,9 @@ TEST(NodeFailure, TheWatchdogSeesQueueStreamsAndMessages) {
     self.communicator->send(self.compute, floats(x), 0);
     self.communicator->recv(self.compute, floats(y), 0);
   });
-  EXPECT_TRUE(contains(ring.error, "send #1 to rank 0 over world: rank 0 has not received it; send #2 to rank 0 over world: rank 0 has not "
-                                   "received it; recv #1 from rank 0 over world: rank 0 has not sent"))
+  EXPECT_TRUE(contains(ring.error,
+                       "send #1 to rank 0 over world: rank 0 has not received it; send #2 to rank 0 over world: rank 0 has not "
+                       "received it; recv #1 from rank 0 over world: rank 0 has not sent"))
       << ring.error;
 }
 
@@ -182,7 +189,8 @@ std::string error_beside_a_rank_that_looks_once(const MessageOptions& options) {
 
 TEST(NodeFailure, TheWatchdogTellsSilentFromDeafRanks) {
   EXPECT_TRUE(contains(error_beside_a_rank_that_looks_once({}), "all_gather #1 over world: rank 1 has not received"));
-  EXPECT_TRUE(contains(error_beside_a_rank_that_looks_once({.message_bytes = 1000}), "all_gather #1 over world: rank 1 has not sent"));
+  EXPECT_TRUE(
+      contains(error_beside_a_rank_that_looks_once({.message_bytes = 1000}), "all_gather #1 over world: rank 1 has not sent"));
 }
 
 TEST(NodeFailure, AThrowingRankIsNamedOnEveryNode) {
@@ -254,7 +262,8 @@ TEST(NodeFailure, ARankThatThrowsAtARandomPointEndsAll) {
     const int ranks = static_cast<int>(nodes.size()), thrower = seed * 7 % ranks, at = seed * 13 % 20;
     const Failure failure = run_failing({nodes}, 30, [&](NodeRank& self) {
       for (int i = 0; i < 20; ++i) {
-        std::vector<float> x(i % 4 == 0 ? 6000 : 20), y(x.size() * static_cast<std::size_t>(ranks));  // freed while peers may be busy
+        std::vector<float> x(i % 4 == 0 ? 6000 : 20),
+            y(x.size() * static_cast<std::size_t>(ranks));  // freed while peers may be busy
         if (self.communicator->rank() == thrower && i == at) throw std::runtime_error("planted");
         if (i % 3 == 0) self.communicator->all_gather(self.compute, floats(y), floats(x));
         else self.communicator->all_reduce(self.compute, floats(x), ReduceOp::kSum);
@@ -263,7 +272,8 @@ TEST(NodeFailure, ARankThatThrowsAtARandomPointEndsAll) {
     });
     EXPECT_EQ(failure.error, "planted");
     for (int r = 0; r < ranks; ++r)
-      EXPECT_EQ(failure.per_rank[static_cast<std::size_t>(r)], r == thrower ? "planted" : fmt::format("rank {} failed: planted", thrower));
+      EXPECT_EQ(failure.per_rank[static_cast<std::size_t>(r)],
+                r == thrower ? "planted" : fmt::format("rank {} failed: planted", thrower));
     EXPECT_EQ(failure.forgotten_receives, 0);
   }
 }

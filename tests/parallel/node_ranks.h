@@ -1,4 +1,5 @@
-// Thread ranks on several pretended nodes: each node has a shared world of its own, and between nodes there is only a ThreadNetwork.
+// Thread ranks on several pretended nodes: each node has a shared world of its own, and between nodes there is only a
+// ThreadNetwork.
 #pragma once
 
 #include <functional>

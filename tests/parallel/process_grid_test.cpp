@@ -92,10 +92,12 @@ TEST(ProcessGrid, RefusesBadOrders) {
 
 TEST(CheckWorldSize, NamesWhatWouldFit) {
   EXPECT_NO_THROW(check_world_size({.tensor = 4, .context = 1, .data = 2, .pipeline = 4}, 32));
-  const std::string data = error_of<ConfigError>([] { check_world_size({.tensor = 4, .context = 1, .data = 2, .pipeline = 4}, 64); });
+  const std::string data =
+      error_of<ConfigError>([] { check_world_size({.tensor = 4, .context = 1, .data = 2, .pipeline = 4}, 64); });
   EXPECT_EQ(data, "parallel = data 2 x pipeline 4 x tensor 4 x context 1: needs 32 ranks but 64 are running; start 32 ranks or set "
                   "parallel.data to 4");
-  const std::string model = error_of<ConfigError>([] { check_world_size({.tensor = 4, .context = 1, .data = 2, .pipeline = 4}, 24); });
+  const std::string model =
+      error_of<ConfigError>([] { check_world_size({.tensor = 4, .context = 1, .data = 2, .pipeline = 4}, 24); });
   EXPECT_NE(model.find("(now 16) dividing 24"), std::string::npos) << model;
   EXPECT_NE(error_of<ConfigError>([] { check_world_size({.data = 0}, 4); }).find("parallel.data = 0"), std::string::npos);
 }

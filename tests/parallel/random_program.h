@@ -56,7 +56,8 @@ inline void issue(Communicator& communicator, Stream& stream, const std::vector<
     }
     case 2: {
       Expectation& in = pending.emplace_back(Values(DType::kI32, count, mine), nullptr);
-      Expectation& out = pending.emplace_back(Values(DType::kI32, n * count), [=](std::int64_t i) { return of(i / count, i % count); });
+      Expectation& out =
+          pending.emplace_back(Values(DType::kI32, n * count), [=](std::int64_t i) { return of(i / count, i % count); });
       return communicator.all_gather(stream, out.buffer.view(), in.buffer.view());
     }
     case 3: {
@@ -84,10 +85,12 @@ inline void run_program(const RankLauncher& launch, int ranks, unsigned seed) {
     std::mt19937 random(seed);  // the same draws on every rank
     std::mt19937 delay(seed * 100 + static_cast<unsigned>(c.world.rank()));
     for (int step = 0; step < 120; ++step) {
-      const int which = static_cast<int>(random() % 3), kind = static_cast<int>(random() % 5), salt = static_cast<int>(random() % 50);
+      const int which = static_cast<int>(random() % 3), kind = static_cast<int>(random() % 5),
+                salt = static_cast<int>(random() % 50);
       const std::int64_t count = std::array{0, 1, 100, 700, 3001}[random() % 5];
       Stream& stream = *c.streams()[random() % 3];
-      issue(*communicators[static_cast<std::size_t>(which)], stream, members(which, c.world.rank(), ranks), kind, count, salt, pending);
+      issue(*communicators[static_cast<std::size_t>(which)], stream, members(which, c.world.rank(), ranks), kind, count, salt,
+            pending);
       if (random() % 10 == 0) c.queues[0]->wait(c.queues[1]->record());
       if (random() % 15 == 0) communicators[static_cast<std::size_t>(which)]->barrier();
       if (delay() % 8 == 0) std::this_thread::yield();

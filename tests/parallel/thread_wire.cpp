@@ -11,7 +11,8 @@ namespace trident::conformance {
 std::unique_ptr<Wire> ThreadNetwork::wire(int rank) { return std::make_unique<ThreadWire>(*this, rank); }
 
 ThreadWire::~ThreadWire() {
-  network_.forgotten_ += std::count_if(entries_.begin(), entries_.end(), [](const Entry& e) { return e.state == State::kReceiving; });
+  network_.forgotten_ +=
+      std::count_if(entries_.begin(), entries_.end(), [](const Entry& e) { return e.state == State::kReceiving; });
 }
 
 void ThreadWire::abandon() noexcept {

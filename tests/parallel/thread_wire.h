@@ -1,8 +1,8 @@
 // A wire between threads: mailboxes in one process, which move only when a rank polls.
 //
-// It behaves like the worst network that keeps the contract: messages take a random number of looks to arrive, channels overtake each
-// other, longer messages leave only when the receiver has asked for them, and receive buffers hold rubbish until the message is there. What
-// a rank does wrong (another size, a buffer touched too early) is an exception.
+// It behaves like the worst network that keeps the contract: messages take a random number of looks to arrive, channels overtake
+// each other, longer messages leave only when the receiver has asked for them, and receive buffers hold rubbish until the message
+// is there. What a rank does wrong (another size, a buffer touched too early) is an exception.
 #pragma once
 
 #include <atomic>

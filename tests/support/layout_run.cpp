@@ -45,7 +45,8 @@ LoadSamples random_tokens(std::int64_t vocabulary, std::int64_t sequence) {
     for (std::int64_t i = 0; i < count; ++i) {
       const PhiloxKey key = random_key(7, RandomPurpose::kTest, static_cast<std::uint64_t>(first + i));
       const auto token = [&](std::int64_t s) {
-        return static_cast<std::int32_t>(static_cast<double>(uniform_at(key, static_cast<std::uint64_t>(s)) - 1e-7f) * static_cast<double>(vocabulary));
+        return static_cast<std::int32_t>(static_cast<double>(uniform_at(key, static_cast<std::uint64_t>(s)) - 1e-7f) *
+                                         static_cast<double>(vocabulary));
       };
       for (std::int64_t s = 0; s < sequence; ++s) {
         const auto at = static_cast<std::size_t>(s * count + i);
@@ -135,7 +136,8 @@ std::string tiny_gpt2_config() {
 std::string compare_losses(const LayoutRun& run, const LayoutRun& reference) {
   for (std::size_t i = 0; i < reference.losses.size(); ++i) {
     const double loss = run.losses.at(i), expected = reference.losses[i];
-    if (!(std::abs(loss - expected) <= 1e-6 * std::abs(expected))) return fmt::format("loss of step {}: {:.9g}, expected {:.9g}", i + 1, loss, expected);
+    if (!(std::abs(loss - expected) <= 1e-6 * std::abs(expected)))
+      return fmt::format("loss of step {}: {:.9g}, expected {:.9g}", i + 1, loss, expected);
     const double norm = run.grad_norms.at(i), expected_norm = reference.grad_norms[i];
     if (!(std::abs(norm - expected_norm) <= 1e-5 * expected_norm)) {
       return fmt::format("gradient norm of step {}: {:.9g}, expected {:.9g}", i + 1, norm, expected_norm);
@@ -155,14 +157,17 @@ std::string compare_gradients(const NamedTensors& gradients, const NamedTensors&
     std::vector<float> difference(r.size());
     for (std::size_t i = 0; i < r.size(); ++i) difference[i] = found->second[i] - r[i];
     const double off = norm2(difference), allowed = 1e-5 * norm2(r) + 1e-9 * whole;
-    if (!(off <= allowed)) return fmt::format("gradient of {}: off by {:.3g}, allowed {:.3g}, norm {:.3g} (all {:.3g})", name, off, allowed, norm2(r), whole);
+    if (!(off <= allowed))
+      return fmt::format("gradient of {}: off by {:.3g}, allowed {:.3g}, norm {:.3g} (all {:.3g})", name, off, allowed, norm2(r),
+                         whole);
   }
   return "";
 }
 
 std::string compare_bits(const LayoutRun& a, const LayoutRun& b) {
   if (a.losses != b.losses) return fmt::format("losses differ: {:.17g} and {:.17g} first", a.losses.at(0), b.losses.at(0));
-  if (a.grad_norms != b.grad_norms) return fmt::format("gradient norms differ: {:.17g} and {:.17g} first", a.grad_norms.at(0), b.grad_norms.at(0));
+  if (a.grad_norms != b.grad_norms)
+    return fmt::format("gradient norms differ: {:.17g} and {:.17g} first", a.grad_norms.at(0), b.grad_norms.at(0));
   const auto same = [](const NamedTensors& x, const NamedTensors& y) -> std::string {
     for (const auto& [name, v] : x) {
       const auto found = y.find(name);

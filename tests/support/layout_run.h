@@ -1,5 +1,5 @@
-// Trains a configuration on thread ranks over made-up tokens and keeps what tests compare: losses, gradient norms, every parameter's
-// gradient of the first step and its final value, by tensor name and in the tensor's own order, whatever the layout.
+// Trains a configuration on thread ranks over made-up tokens and keeps what tests compare: losses, gradient norms, every
+// parameter's gradient of the first step and its final value, by tensor name and in the tensor's own order, whatever the layout.
 #pragma once
 
 #include <array>
@@ -42,7 +42,8 @@ struct LayoutRunOptions {
 LoadSamples random_tokens(std::int64_t vocabulary, std::int64_t sequence);
 
 // `config`: JSON text as a user would write it ("data" and "run" may be left out); `settings`: --set arguments on top.
-LayoutRun run_layout(const std::string& config, const std::vector<std::string>& settings = {}, const LayoutRunOptions& options = {});
+LayoutRun run_layout(const std::string& config, const std::vector<std::string>& settings = {},
+                     const LayoutRunOptions& options = {});
 
 // The configuration that the parity tests vary: a tiny Llama with grouped queries; fp32, global batch 8 of 16 tokens.
 std::string tiny_llama_config();

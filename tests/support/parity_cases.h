@@ -1,4 +1,5 @@
-// The parity matrix as data: every layout of up to 8 ranks with every ZeRO preset, schedule and sequence-parallel setting that it has.
+// The parity matrix as data: every layout of up to 8 ranks with every ZeRO preset, schedule and sequence-parallel setting that it
+// has.
 #pragma once
 
 #include <fmt/core.h>
@@ -20,9 +21,13 @@ struct ParityCase {
                        pipeline > 1 ? "_" + schedule : "");
   }
   std::vector<std::string> settings() const {
-    return {fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.pipeline={}", pipeline), fmt::format("parallel.data={}", data),
-            fmt::format("parallel.sequence_parallel={}", sequence_parallel), "parallel.zero=\"" + zero + "\"",
-            "parallel.schedule=\"" + schedule + "\"", fmt::format("parallel.virtual_stages={}", schedule == "interleaved" ? 2 : 1)};
+    return {fmt::format("parallel.tensor={}", tensor),
+            fmt::format("parallel.pipeline={}", pipeline),
+            fmt::format("parallel.data={}", data),
+            fmt::format("parallel.sequence_parallel={}", sequence_parallel),
+            "parallel.zero=\"" + zero + "\"",
+            "parallel.schedule=\"" + schedule + "\"",
+            fmt::format("parallel.virtual_stages={}", schedule == "interleaved" ? 2 : 1)};
   }
   // The same gradients in the same order, without a pipeline: what it must equal bit for bit.
   ParityCase without_pipeline() const {
@@ -42,8 +47,10 @@ inline std::vector<ParityCase> parity_cases() {
       for (const int d : {1, 2, 4, 8}) {
         if (t * p * d > 8) continue;
         for (const bool sp : t > 1 ? std::vector<bool>{false, true} : std::vector<bool>{false}) {
-          for (const char* zero : d > 1 ? std::vector<const char*>{"ddp", "zero1", "zero2", "shard_grad_op", "zero3"} : std::vector<const char*>{"zero1"}) {
-            for (const char* schedule : p > 1 ? std::vector<const char*>{"gpipe", "1f1b", "interleaved"} : std::vector<const char*>{"1f1b"}) {
+          for (const char* zero : d > 1 ? std::vector<const char*>{"ddp", "zero1", "zero2", "shard_grad_op", "zero3"}
+                                        : std::vector<const char*>{"zero1"}) {
+            for (const char* schedule :
+                 p > 1 ? std::vector<const char*>{"gpipe", "1f1b", "interleaved"} : std::vector<const char*>{"1f1b"}) {
               cases.push_back({t, p, d, sp, zero, schedule});
             }
           }

@@ -76,7 +76,11 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
 
 TEST(ConfigAccepts, LayoutText) {
   const LayoutDegrees expected{.data = 2, .pipeline = 4, .tensor = 4, .context = 1};
-  for (const char* text : {"2DP x 4PP x 4TP", "2DP\xc3\x97" "4PP\xc3\x97" "4TP", "4tp 4pp 2dp", "4TPx2DPx4PP", "2 DP * 4 PP, 4 TP", "1CP X 2DP X 4PP X 4TP"})
+  for (const char* text : {"2DP x 4PP x 4TP",
+                           "2DP\xc3\x97"
+                           "4PP\xc3\x97"
+                           "4TP",
+                           "4tp 4pp 2dp", "4TPx2DPx4PP", "2 DP * 4 PP, 4 TP", "1CP X 2DP X 4PP X 4TP"})
     EXPECT_EQ(parse_layout(text, ""), expected) << text;
   EXPECT_EQ(parse_layout("8DP", ""), (LayoutDegrees{.data = 8}));
 }
@@ -125,11 +129,13 @@ TEST(ConfigAccepts, GradSyncAndZeroSpellings) {
 
 TEST(ConfigAccepts, ModelsSpelledOut) {
   std::string text = kSmall;
-  text.replace(text.find("\"preset\": \"llama-1m\""), 20, R"("model_type": "llama", "rope_scaling": {"factor": 2.0}, "dropout": 0.1)");
+  text.replace(text.find("\"preset\": \"llama-1m\""), 20,
+               R"("model_type": "llama", "rope_scaling": {"factor": 2.0}, "dropout": 0.1)");
   const TrainConfig c = parse_train_config(text, "c.json", {"model.hidden_size=64", "model.rope_scaling.rope_type=linear"});
   EXPECT_EQ(c.model.preset, std::nullopt);
   EXPECT_EQ(c.model.dropout, 0.1);
-  EXPECT_EQ(to_json_text(c.model.keys), R"({"model_type":"llama","rope_scaling":{"factor":2.0,"rope_type":"linear"},"hidden_size":64})");
+  EXPECT_EQ(to_json_text(c.model.keys),
+            R"({"model_type":"llama","rope_scaling":{"factor":2.0,"rope_type":"linear"},"hidden_size":64})");
   EXPECT_EQ(small_with({"model.preset=null", "model.hf_config=x/config.json"}).model.hf_config, "x/config.json");
 }
 
@@ -148,7 +154,9 @@ TEST(ConfigAccepts, NeutralValuesOfReservedKeys) {
     if (option.status != OptionStatus::kReserved) continue;
     for (const char* neutral : {"null", "false", "0"})
       EXPECT_EQ(refusal({std::string(option.path) + "=" + neutral}), "accepted") << option.path << " = " << neutral;
-    if (!option.fallback.empty()) { EXPECT_EQ(refusal({std::string(option.path) + "=" + std::string(option.fallback)}), "accepted") << option.path; }
+    if (!option.fallback.empty()) {
+      EXPECT_EQ(refusal({std::string(option.path) + "=" + std::string(option.fallback)}), "accepted") << option.path;
+    }
   }
   EXPECT_EQ(small_with({"parallel.context=0"}).parallel.context, 1);
   std::string text = kSmall;
@@ -158,9 +166,11 @@ TEST(ConfigAccepts, NeutralValuesOfReservedKeys) {
 
 TEST(ConfigAccepts, ResolvedTextIsAFixedPoint) {
   std::string inline_model = kSmall;
-  inline_model.replace(inline_model.find("\"preset\": \"llama-1m\""), 20, R"("model_type": "gpt2", "n_embd": 32, "layer_norm_epsilon": 1e-5)");
+  inline_model.replace(inline_model.find("\"preset\": \"llama-1m\""), 20,
+                       R"("model_type": "gpt2", "n_embd": 32, "layer_norm_epsilon": 1e-5)");
   for (const std::string& text : {std::string(kSmall), std::string(kComplete), inline_model}) {
-    const TrainConfig first = parse_train_config(text, "c.json", {"parallel.grad_sync={\"every\":2}", "parallel.layers=null", "optimizer.lr=0.1"});
+    const TrainConfig first =
+        parse_train_config(text, "c.json", {"parallel.grad_sync={\"every\":2}", "parallel.layers=null", "optimizer.lr=0.1"});
     const std::string printed = to_json_text(to_json(first), 2);
     const TrainConfig second = parse_train_config(printed, "printed");
     EXPECT_EQ(to_json_text(to_json(second), 2), printed);

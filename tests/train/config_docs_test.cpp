@@ -54,7 +54,8 @@ TEST(ConfigDocs, SchemaKnowsRangesAndChoices) {
 TEST(ConfigDocs, HelpAndPageNameEveryOption) {
   const std::string help = options_help(), page = options_markdown();
   for (const Option& option : option_table()) {
-    EXPECT_NE(help.find("\n  " + std::string(option.path) + (option.fallback.empty() ? ", required" : " = ")), std::string::npos) << option.path;
+    EXPECT_NE(help.find("\n  " + std::string(option.path) + (option.fallback.empty() ? ", required" : " = ")), std::string::npos)
+        << option.path;
     EXPECT_NE(page.find("| `" + std::string(option.path) + "` |"), std::string::npos) << option.path;
   }
 }

@@ -30,8 +30,10 @@ StepMetrics sample() {
 
 TEST(Metrics, OneObjectWithExactlyTheFields) {
   const std::string line = to_json_line(sample());
-  EXPECT_EQ(line, R"({"step":20,"loss":0.30000000000000004,"grad_norm":0.3333333333333333,"lr":0.0003,"tokens":1099511627776,"step_ms":12.5,)"
-                  R"("tokens_per_s":1000000.0,"mfu":0.5,"peak_bytes":123,"comm_bytes":{"tp":1,"cp":2,"dp":3,"pp":4}})");
+  EXPECT_EQ(
+      line,
+      R"({"step":20,"loss":0.30000000000000004,"grad_norm":0.3333333333333333,"lr":0.0003,"tokens":1099511627776,"step_ms":12.5,)"
+      R"("tokens_per_s":1000000.0,"mfu":0.5,"peak_bytes":123,"comm_bytes":{"tp":1,"cp":2,"dp":3,"pp":4}})");
   EXPECT_EQ(parse_json(line, "m").find("loss")->as_number(), 0.1 + 0.2);
 }
 

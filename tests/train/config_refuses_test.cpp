@@ -10,7 +10,8 @@ namespace {
 using testing_support::kSmall;
 using testing_support::refusal;
 
-void expect_refusal(const std::vector<std::string>& settings, const std::vector<std::string>& contains, const std::string& text = kSmall) {
+void expect_refusal(const std::vector<std::string>& settings, const std::vector<std::string>& contains,
+                    const std::string& text = kSmall) {
   const std::string message = refusal(settings, text);
   for (const std::string& part : contains)
     EXPECT_NE(message.find(part), std::string::npos) << "wanted " << part << " in: " << message;
@@ -29,7 +30,8 @@ TEST(ConfigRefuses, MalformedFiles) {
 
 TEST(ConfigRefuses, WrongTypes) {
   expect_refusal({}, {"c.json:2: device = 3: must be \"auto\" or \"cpu\""}, with("\"device\": 3"));
-  expect_refusal({}, {"c.json:2: parallel.tensor = \"4\": must be an integer from 1 to 65536"}, with("\"parallel\": {\"tensor\": \"4\"}"));
+  expect_refusal({}, {"c.json:2: parallel.tensor = \"4\": must be an integer from 1 to 65536"},
+                 with("\"parallel\": {\"tensor\": \"4\"}"));
   expect_refusal({}, {"parallel.tensor = 2.0: must be an integer"}, with("\"parallel\": {\"tensor\": 2.0}"));
   expect_refusal({}, {"run.seed = 1.8446744073709552e+19: must be an integer"}, R"({"run": {"seed": 18446744073709551616}})");
   expect_refusal({}, {"eval = 5: must be an object with keys every, steps"}, with("\"eval\": 5"));
@@ -69,7 +71,8 @@ TEST(ConfigRefuses, UnknownValuesWithTheNearest) {
   expect_refusal({"parallel.order=tp-dp-pp"}, {"parallel.order = \"tp-dp-pp\": must be the axes tp, cp, dp, pp in any order"});
   expect_refusal({"parallel.order=tp-tp-dp-pp"}, {"parallel.order"});
   expect_refusal({"data.split=a,b"}, {"data.split = \"a,b\": must be up to three shares"});
-  for (const char* split : {"0,0", "1,2,3,4", "1,,2", ".", "1.2.3", ""}) EXPECT_NE(refusal({std::string("data.split=") + split}), "accepted") << split;
+  for (const char* split : {"0,0", "1,2,3,4", "1,,2", ".", "1.2.3", ""})
+    EXPECT_NE(refusal({std::string("data.split=") + split}), "accepted") << split;
   expect_refusal({"run.dir="}, {"run.dir = \"\": must not be empty"});
   expect_refusal({"run.dir=\"a\\u0000b\""}, {"contains a control character"});
   expect_refusal({"run.dir=" + std::string(5000, 'x')}, {"longer than 4096 bytes"});
@@ -105,7 +108,8 @@ TEST(ConfigRefuses, ReservedValuesByName) {
 
 TEST(ConfigRefuses, StepsThatCannotBeTraced) {
   for (const char* steps : {"[3]", "[3,4,5]", "[5,3]", "[1,1000000]"})
-    expect_refusal({std::string("log.trace_steps=") + steps}, {std::string("log.trace_steps = ") + steps + ": not a first and a last step up to run.steps = "});
+    expect_refusal({std::string("log.trace_steps=") + steps},
+                   {std::string("log.trace_steps = ") + steps + ": not a first and a last step up to run.steps = "});
   expect_refusal({"log.trace_steps=[0,1]"}, {"log.trace_steps = [0,1]"});
   expect_refusal({"log.trace_steps=true"}, {"log.trace_steps = true: must be a list of integers"});
   expect_refusal({"log.tensorboard=null"}, {"log.tensorboard = null: must be true or false"});
@@ -138,12 +142,14 @@ TEST(ConfigRefuses, IncompleteFiles) {
 TEST(ConfigRefuses, Contradictions) {
   expect_refusal({"parallel.virtual_stages=2"}, {"parallel.virtual_stages = 2", "set parallel.schedule to \"interleaved\""});
   expect_refusal({"parallel.pipeline=2", "parallel.layers=[1,2,3]"}, {"parallel.layers = [1,2,3]: 3 counts", "need 2"});
-  expect_refusal({"parallel.tensor=3", "parallel.sequence_parallel=true"}, {"batch.sequence = 64: not divisible by parallel.tensor = 3"});
+  expect_refusal({"parallel.tensor=3", "parallel.sequence_parallel=true"},
+                 {"batch.sequence = 64: not divisible by parallel.tensor = 3"});
   expect_refusal({"batch.micro=3"}, {"batch.global = 8: not divisible by batch.micro = 3"});
   expect_refusal({"lr_schedule.min_lr=1"}, {"lr_schedule.min_lr = 1: above optimizer.lr"});
   expect_refusal({"lr_schedule.warmup_steps=10", "lr_schedule.decay_steps=10"}, {"lr_schedule.warmup_steps = 10: must be below"});
   expect_refusal({"lr_schedule.type=wsd"}, {"lr_schedule.wsd_decay_steps = null"});
-  expect_refusal({"lr_schedule.decay_steps=10", "lr_schedule.wsd_decay_steps=11"}, {"lr_schedule.wsd_decay_steps = 11: must be at most"});
+  expect_refusal({"lr_schedule.decay_steps=10", "lr_schedule.wsd_decay_steps=11"},
+                 {"lr_schedule.wsd_decay_steps = 11: must be at most"});
   expect_refusal({"data.valid=a", "data.split=9,1"}, {"data.split = \"9,1\": data.valid is given too"});
 }
 
@@ -166,8 +172,11 @@ TEST(ConfigRefuses, EveryKeyItsWrongTypeAndRange) {
       EXPECT_THROW(checked_value(option, JsonValue(-1), ""), ConfigError) << option.path;
       EXPECT_THROW(checked_value(option, JsonValue("x"), ""), ConfigError) << option.path;
     }
-    if (!option.choices.empty()) { EXPECT_THROW(checked_value(option, JsonValue("no such choice"), ""), ConfigError) << option.path; }
-    for (const ReservedValue& reserved : option.reserved_values) EXPECT_THROW(checked_value(option, JsonValue(reserved.value), ""), ConfigError);
+    if (!option.choices.empty()) {
+      EXPECT_THROW(checked_value(option, JsonValue("no such choice"), ""), ConfigError) << option.path;
+    }
+    for (const ReservedValue& reserved : option.reserved_values)
+      EXPECT_THROW(checked_value(option, JsonValue(reserved.value), ""), ConfigError);
   }
 }
 

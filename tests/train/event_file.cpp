@@ -119,11 +119,13 @@ std::vector<ReadEvent> read_event_file(const std::string& path) {
   std::vector<ReadEvent> events;
   for (Bytes bytes(content); !bytes.empty();) {
     const std::string_view length = bytes.take(8);
-    if (bytes.number<std::uint32_t>() != masked(length)) throw std::runtime_error("the length's checksum of record " + std::to_string(events.size()));
+    if (bytes.number<std::uint32_t>() != masked(length))
+      throw std::runtime_error("the length's checksum of record " + std::to_string(events.size()));
     std::uint64_t count = 0;
     std::memcpy(&count, length.data(), sizeof count);
     const std::string_view data = bytes.take(count);
-    if (bytes.number<std::uint32_t>() != masked(data)) throw std::runtime_error("the checksum of record " + std::to_string(events.size()));
+    if (bytes.number<std::uint32_t>() != masked(data))
+      throw std::runtime_error("the checksum of record " + std::to_string(events.size()));
     events.push_back(read_event(data));
   }
   return events;

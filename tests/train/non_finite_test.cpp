@@ -109,12 +109,15 @@ TEST(NonFinite, OneRank) { expect_skipped(tiny_llama_config(), {"model.num_hidde
 
 TEST(NonFinite, EightRanksEveryAxis) {
   for (const int rank : {0, 5, 7})
-    expect_skipped(tiny_llama_config(), {"model.num_hidden_layers=2", "parallel=2DP x 2PP x 2TP", "parallel.sequence_parallel=true"}, rank, kNaN);
+    expect_skipped(tiny_llama_config(),
+                   {"model.num_hidden_layers=2", "parallel=2DP x 2PP x 2TP", "parallel.sequence_parallel=true"}, rank, kNaN);
 }
 
 TEST(NonFinite, ShardedParametersAndAnInfinity) {
   expect_skipped(tiny_llama_config(), {"model.num_hidden_layers=2", "parallel=4DP", "parallel.zero=zero3"}, 3, -kInfinity);
-  expect_skipped(tiny_llama_config(), {"model.num_hidden_layers=2", "parallel=2DP x 2PP", "parallel.zero=zero2", "precision.compute=bf16"}, 1, kInfinity);
+  expect_skipped(tiny_llama_config(),
+                 {"model.num_hidden_layers=2", "parallel=2DP x 2PP", "parallel.zero=zero2", "precision.compute=bf16"}, 1,
+                 kInfinity);
 }
 
 // Naming the tensor takes memory, the promise of a step without allocations notwithstanding.

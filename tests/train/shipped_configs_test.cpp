@@ -93,10 +93,12 @@ TEST_P(ShippedConfig, IsWhatItsCommentSays) {
   EXPECT_NEAR(static_cast<double>(num_parameters(model)), expected.parameters, 0.01 * expected.parameters);
   std::vector<int> layers;
   for (const std::vector<int>& units : plan.step_spec.units_of_stage)
-    layers.push_back(static_cast<int>(std::count_if(units.begin(), units.end(), [&](int u) { return u >= 1 && u <= model.layers; })));
+    layers.push_back(
+        static_cast<int>(std::count_if(units.begin(), units.end(), [&](int u) { return u >= 1 && u <= model.layers; })));
   EXPECT_EQ(layers, expected.layers);
   for (int pp = 0; pp < plan.grid.degrees().pipeline; ++pp)
-    EXPECT_LT(static_cast<double>(zero_cost(plan, plan.zero, pp).memory), memory_promised(said(text, "Machine"), expected.world)) << pp;
+    EXPECT_LT(static_cast<double>(zero_cost(plan, plan.zero, pp).memory), memory_promised(said(text, "Machine"), expected.world))
+        << pp;
 }
 
 std::string name_of(const testing::TestParamInfo<std::string>& info) { return info.param.substr(0, info.param.find('.')); }

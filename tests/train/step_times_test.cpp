@@ -30,15 +30,16 @@ StepProgram program_of(const std::vector<Kind>& kinds) {
 double of(const std::array<double, kNumStepParts>& values, StepPart part) { return values[static_cast<std::size_t>(part)]; }
 
 TEST(StepTimes, SumsByKind) {
-  const StepProgram program = program_of({Kind::kRecvActivation, Kind::kForward, Kind::kForward, Kind::kBackward, Kind::kReduceGradients, Kind::kGradNorm,
-                                          Kind::kOptimizerStep, Kind::kGather});
+  const StepProgram program = program_of({Kind::kRecvActivation, Kind::kForward, Kind::kForward, Kind::kBackward,
+                                          Kind::kReduceGradients, Kind::kGradNorm, Kind::kOptimizerStep, Kind::kGather});
   std::vector<InstructionTimes> times;
   for (int i = 0; i < 8; ++i) times.push_back({10.0 + i, 11.0 + i, 0.5, 0.25});
   StepTimes step = step_times(program, times, 2.0, 12.0);
   EXPECT_EQ(of(step.wall, StepPart::kForward), 2);
   EXPECT_EQ(of(step.cpu, StepPart::kForward), 1);
   EXPECT_EQ(of(step.waited, StepPart::kForward), 0.5);
-  for (const StepPart part : {StepPart::kMessages, StepPart::kBackward, StepPart::kReduce, StepPart::kNorm, StepPart::kOptimizer, StepPart::kGather})
+  for (const StepPart part :
+       {StepPart::kMessages, StepPart::kBackward, StepPart::kReduce, StepPart::kNorm, StepPart::kOptimizer, StepPart::kGather})
     EXPECT_EQ(of(step.wall, part), 1) << to_string(part);
   EXPECT_EQ(of(step.wall, StepPart::kData), 2);
   EXPECT_EQ(step.waiting(), 2);
@@ -54,7 +55,8 @@ TEST(StepTimes, SumsByKind) {
 TEST(StepTimes, EveryKindOfInstructionHasItsPart) {
   EXPECT_EQ(part_of(Kind::kBackwardInput), StepPart::kBackward);
   EXPECT_EQ(part_of(Kind::kBackwardWeight), StepPart::kBackward);
-  for (const Kind kind : {Kind::kSendActivation, Kind::kRecvActivation, Kind::kSendGradient, Kind::kRecvGradient}) EXPECT_EQ(part_of(kind), StepPart::kMessages);
+  for (const Kind kind : {Kind::kSendActivation, Kind::kRecvActivation, Kind::kSendGradient, Kind::kRecvGradient})
+    EXPECT_EQ(part_of(kind), StepPart::kMessages);
   EXPECT_EQ(part_of(Kind::kFree), StepPart::kGather);
   EXPECT_EQ(part_of(Kind::kTieExchange), StepPart::kReduce);
 }
@@ -100,7 +102,8 @@ TEST(TimingLine, HasItsKeys) {
   const JsonValue line = parse_json(timing_line(20, 10, mean, {0.1, 0.2, 0.3, 7}), "line");
   std::vector<std::string> keys;
   for (const JsonMember& member : line.members()) keys.push_back(member.key);
-  EXPECT_EQ(keys, (std::vector<std::string>{"step", "steps", "step_ms", "ms", "rest_ms", "cpu_ms", "waited_ms", "waited_for_ms", "busy_ms"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{"step", "steps", "step_ms", "ms", "rest_ms", "cpu_ms", "waited_ms", "waited_for_ms",
+                                            "busy_ms"}));
   EXPECT_EQ(line.find("step")->as_integer(), 20);
   EXPECT_EQ(line.find("step_ms")->as_number(), 500);
   EXPECT_EQ(line.find("rest_ms")->as_number(), 250);
@@ -112,7 +115,8 @@ TEST(TimingLine, HasItsKeys) {
 
 TEST(GatherBytes, EveryRanksBytesOnceInOrder) {
   on_ranks(4, [](Communicator& world, Device& device) {
-    std::string mine(static_cast<std::size_t>(world.rank() == 2 ? 0 : 500'000 * world.rank() + 1), static_cast<char>('a' + world.rank()));
+    std::string mine(static_cast<std::size_t>(world.rank() == 2 ? 0 : 500'000 * world.rank() + 1),
+                     static_cast<char>('a' + world.rank()));
     mine.replace(0, 1, mine.empty() ? "" : "<");  // rank 2 has nothing; pieces out of order show
     std::vector<std::string> all;
     const auto counted = make_checked(world.split(0, world.rank(), "counted"), CollectiveChecks::kOn);
@@ -141,7 +145,8 @@ TEST(ClockOffset, OfRanksThatReadAnotherClock) {
       return;
     }
     ASSERT_EQ(clocks.size(), 4u);
-    for (const int rank : {0, 2}) EXPECT_TRUE(clocks[static_cast<std::size_t>(rank)].offset == 0 && clocks[static_cast<std::size_t>(rank)].bound == 0);
+    for (const int rank : {0, 2})
+      EXPECT_TRUE(clocks[static_cast<std::size_t>(rank)].offset == 0 && clocks[static_cast<std::size_t>(rank)].bound == 0);
     for (const int rank : {1, 3}) {
       const ClockOffset& clock = clocks[static_cast<std::size_t>(rank)];
       EXPECT_GT(clock.bound, 0);

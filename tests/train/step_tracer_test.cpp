@@ -27,7 +27,8 @@ struct Traced {
 
 constexpr int kSteps = 5;
 
-Traced trace_run(const TemporaryFolder& folder, const std::string& config_text, std::vector<std::string> settings, std::int64_t first, std::int64_t last) {
+Traced trace_run(const TemporaryFolder& folder, const std::string& config_text, std::vector<std::string> settings,
+                 std::int64_t first, std::int64_t last) {
   settings.insert(settings.end(), {"run.steps=100", "data.train=unused", "run.dir=" + folder.path(), "debug.no_alloc=true"});
   const TrainConfig config = parse_train_config(config_text, "test", settings);
   Traced traced{make_run_plan(config, resolve_model(config), 0, cpu_machine_facts(1)), {}, {}};
@@ -118,11 +119,15 @@ std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return in
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, Trace,
-    ::testing::Values(Case{"one_rank_from_the_first_step", tiny_llama_config(), {}, 1, 2},
-                      Case{"demo_layout", tiny_llama_config(), {"parallel=2DP x 4PP x 4TP", "parallel.sequence_parallel=true"}, 3, 4},
-                      Case{"tied_interleaved_sharded", tiny_gpt2_config(),
-                           {"parallel=2DP x 2PP", "parallel.schedule=interleaved", "parallel.virtual_stages=2", "parallel.zero=zero3"}, 2, 3},
-                      Case{"ended_early", tiny_llama_config(), {"parallel=2PP"}, 4, 100}),
+    ::testing::Values(
+        Case{"one_rank_from_the_first_step", tiny_llama_config(), {}, 1, 2},
+        Case{"demo_layout", tiny_llama_config(), {"parallel=2DP x 4PP x 4TP", "parallel.sequence_parallel=true"}, 3, 4},
+        Case{"tied_interleaved_sharded",
+             tiny_gpt2_config(),
+             {"parallel=2DP x 2PP", "parallel.schedule=interleaved", "parallel.virtual_stages=2", "parallel.zero=zero3"},
+             2,
+             3},
+        Case{"ended_early", tiny_llama_config(), {"parallel=2PP"}, 4, 100}),
     name_of_case);
 
 TEST(StepTracer, ARunThatEndsBeforeItLeavesNoFile) {

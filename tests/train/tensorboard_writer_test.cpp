@@ -1,4 +1,5 @@
-// TensorBoard event files: bytes against known records, and what readers get out of them: ours, and TensorBoard's own where there is one.
+// TensorBoard event files: bytes against known records, and what readers get out of them: ours, and TensorBoard's own where there
+// is one.
 #include "train/tensorboard_writer.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +48,8 @@ TEST(EventRecord, KnownBytes) {
 
 TEST(EventFile, ReadBack) {
   const TemporaryFolder folder;
-  const std::array<Scalar, 2> first{{{"train/loss", 9.5}, {"perf/mfu", std::nan("")}}}, second{{{"train/loss", 8.25}, {"train/lr", 3e-4}}};
+  const std::array<Scalar, 2> first{{{"train/loss", 9.5}, {"perf/mfu", std::nan("")}}},
+      second{{{"train/loss", 8.25}, {"train/lr", 3e-4}}};
   const std::string markdown(1000, 'x');
   {
     TensorBoardWriter writer(folder.path(), 5);
@@ -113,8 +115,8 @@ TEST(EventFile, AFullDiskIsNamedAndKeepsWholeRecords) {
   EXPECT_EQ(read_event_file(writer.path()).size(), 2u);
 }
 
-// TensorBoard's own reader, where Python has the package: values, steps, the text, and that a file which starts over at step 3 replaces
-// what an earlier one said from there on.
+// TensorBoard's own reader, where Python has the package: values, steps, the text, and that a file which starts over at step 3
+// replaces what an earlier one said from there on.
 TEST(EventFile, TensorBoardReadsIt) {
   if (std::system("python3 -c 'import tensorboard' 2>/dev/null") != 0) GTEST_SKIP() << "python3 has no package tensorboard";
   const TemporaryFolder folder;
@@ -139,7 +141,8 @@ for tag in sorted(events.Tags()['scalars']):
 for tag in events.Tags()['tensors']:
   print(tag, events.SummaryMetadata(tag).plugin_data.plugin_name, events.Tensors(tag)[-1].tensor_proto.string_val)
 )";
-  const std::string command = fmt::format("python3 {} {} > {} 2> {}", folder / "read.py", folder.path(), folder / "out", folder / "err");
+  const std::string command =
+      fmt::format("python3 {} {} > {} 2> {}", folder / "read.py", folder.path(), folder / "out", folder / "err");
   ASSERT_EQ(std::system(command.c_str()), 0) << read_file(folder / "err");
   EXPECT_EQ(read_file(folder / "out"),
             "train/loss [(1, 2.5), (2, 2.5), (3, 1.5), (4, 1.5)]\n"

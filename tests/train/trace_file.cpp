@@ -31,7 +31,8 @@ class Judge {
       return problems(root_.at("$defs").at(name), value, path);
     }
     if (schema.contains("const") && value != schema["const"]) say(value.dump() + " is not " + schema["const"].dump());
-    if (schema.contains("enum") && std::find(schema["enum"].begin(), schema["enum"].end(), value) == schema["enum"].end()) say(value.dump() + " is none of the values");
+    if (schema.contains("enum") && std::find(schema["enum"].begin(), schema["enum"].end(), value) == schema["enum"].end())
+      say(value.dump() + " is none of the values");
     if (schema.contains("type") && !has_type(value, schema["type"])) {
       say(value.dump().substr(0, 40) + " is no " + schema["type"].get<std::string>());
       return found;
@@ -48,7 +49,8 @@ class Judge {
       }
     }
     if (value.is_array() && schema.contains("items"))
-      for (std::size_t i = 0; i < value.size(); ++i) take(problems(schema["items"], value[i], path + "[" + std::to_string(i) + "]"));
+      for (std::size_t i = 0; i < value.size(); ++i)
+        take(problems(schema["items"], value[i], path + "[" + std::to_string(i) + "]"));
     return found;
   }
 
@@ -79,7 +81,9 @@ std::map<std::pair<int, int>, std::string> lane_names(const json& trace) {
 
 }  // namespace
 
-std::vector<std::string> schema_problems(const json& schema, const json& value) { return Judge(schema).problems(schema, value, "$"); }
+std::vector<std::string> schema_problems(const json& schema, const json& value) {
+  return Judge(schema).problems(schema, value, "$");
+}
 
 std::map<std::pair<int, std::string>, std::vector<json>> slices_by_lane(const json& trace) {
   const auto names = lane_names(trace);

@@ -20,7 +20,8 @@ TraceLayout two_stages() {
   TraceLayout layout{ProcessGrid(ParallelDegrees{.pipeline = 2}), std::vector<StepProgram>(2), 2, 2};
   layout.programs[0].instructions = {{.kind = InstructionKind::kForward, .unit = 3, .virtual_stage = 0, .micro_batch = 0},
                                      {.kind = InstructionKind::kSendActivation, .virtual_stage = 0, .micro_batch = 0, .peer = 1}};
-  layout.programs[1].instructions = {{.kind = InstructionKind::kRecvActivation, .virtual_stage = 1, .micro_batch = 0, .peer = 0, .slot = 0}};
+  layout.programs[1].instructions = {
+      {.kind = InstructionKind::kRecvActivation, .virtual_stage = 1, .micro_batch = 0, .peer = 0, .slot = 0}};
   return layout;
 }
 
@@ -62,7 +63,8 @@ TEST(TraceWriter, TheSameMessageOfAnotherAttemptIsAnotherArrow) {
   const TemporaryFolder folder;
   TraceWriter writer(folder / "t.json", two_stages(), {{}, {}}, 0);
   for (int attempt = 0; attempt < 2; ++attempt) {  // a skipped step keeps its number
-    TraceSlice send = slice(TraceLane::kSendForward, 1, 2 * attempt, 2 * attempt + 1), receive = slice(TraceLane::kRecvForward, 0, 2 * attempt, 2 * attempt + 1);
+    TraceSlice send = slice(TraceLane::kSendForward, 1, 2 * attempt, 2 * attempt + 1),
+               receive = slice(TraceLane::kRecvForward, 0, 2 * attempt, 2 * attempt + 1);
     send.attempt = receive.attempt = attempt;
     writer.add(0, {&send, 1});
     writer.add(1, {&receive, 1});
@@ -81,11 +83,14 @@ TEST(TraceWriter, OneEventPerLine) {
   writer.add(0, {&forward, 1});
   writer.finish();
   const std::string text = read_file(folder / "t.json");
-  EXPECT_NE(text.find("{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":1000.000,\"dur\":500.000,\"name\":\"forward u3 m0\",\"cat\":\"forward\",\"args\":{\"step\":7,"
-                      "\"instruction\":0,\"text\":\"F(u3,m0)\",\"cpu_us\":500.000,\"waited_us\":0.000}}\n]}\n"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find(
+          "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":1000.000,\"dur\":500.000,\"name\":\"forward u3 m0\",\"cat\":\"forward\","
+          "\"args\":{\"step\":7,\"instruction\":0,\"text\":\"F(u3,m0)\",\"cpu_us\":500.000,\"waited_us\":0.000}}\n]}\n"),
+      std::string::npos)
       << text;
-  EXPECT_TRUE(text.starts_with("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"clock_error_us\":0.000},\"traceEvents\":[\n{\"ph\":\"M\""));
+  EXPECT_TRUE(
+      text.starts_with("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"clock_error_us\":0.000},\"traceEvents\":[\n{\"ph\":\"M\""));
 }
 
 }  // namespace
