@@ -1,0 +1,64 @@
+#include "device/cuda/cudnn_attention_rules.h"
+
+#include <fmt/core.h>
+
+#include "core/int_math.h"
+
+namespace trident {
+
+namespace {
+
+// Empty: cuDNN takes it.
+std::string refusal(const AttentionShape& s, AttentionDirection direction, int compute_major) {
+  const bool backward = direction == AttentionDirection::kBackward;
+  if (s.dtype != DType::kBF16 && s.dtype != DType::kF16) return fmt::format("it has no attention in {}", to_string(s.dtype));
+  if (s.batch == 0 || s.query_length == 0 || s.key_length == 0) return "there are no queries or no keys";
+  if (s.causal && s.key_offset > s.query_offset) return "some queries see no key";
+  if (s.head_dim % 8 != 0) return fmt::format("a head width of {} is no multiple of 8", s.head_dim);
+  const std::int64_t widest = compute_major == 9 ? 256 : 128;
+  if (backward && s.head_dim > widest)
+    return fmt::format("its backward pass ends at a head width of {} on cards of compute capability {}.x", widest, compute_major);
+  if (backward && s.query_length == 1 && s.key_length == 1) return "its backward pass wants more than one query and key";
+  return "";
+}
+
+// How many of `total` samples to take at a time: a divisor, the largest within the limit or else the smallest, such that every
+// piece's log-sum-exps (of `rows` queries a sample) begin at a multiple of 16 bytes.
+std::int64_t piece_size(std::int64_t total, std::int64_t rows, std::int64_t bytes_each, std::int64_t limit) {
+  constexpr std::int64_t kAligned = 16 / size_of(DType::kF32);
+  std::int64_t best = 0;
+  for (std::int64_t piece = 1; piece <= total; ++piece) {
+    const bool possible = total % piece == 0 && (piece * rows % kAligned == 0 || piece == total);
+    if (possible && (best == 0 || piece * bytes_each <= limit)) best = piece;
+  }
+  return best;
+}
+
+// cuDNN keeps d_score in tiles of 64 x 64.
+std::int64_t d_score_bytes(const AttentionShape& s, std::int64_t heads) {
+  constexpr std::int64_t kTile = 64;
+  return heads * round_up(s.query_length, kTile) * round_up(s.key_length, kTile) * size_of(s.dtype);
+}
+
+}  // namespace
+
+AttentionPass attention_pass(const AttentionShape& shape, AttentionDirection direction, int compute_major,
+                             const CudnnAttentionOptions& options) {
+  AttentionPass pass{.why_not = refusal(shape, direction, compute_major), .piece = shape};
+  pass.by_cudnn = pass.why_not.empty();
+  if (!pass.by_cudnn || direction == AttentionDirection::kForward || options.determinism == AttentionDeterminism::kNo) return pass;
+  if (const std::int64_t sample = d_score_bytes(shape, shape.query_heads); sample <= options.d_score_bytes || shape.kv_heads == 1) {
+    pass.piece.batch = piece_size(shape.batch, shape.query_heads * shape.query_length, sample, options.d_score_bytes);
+  } else {
+    // Head-major tensors of B samples with K heads are those of B K samples with one head.
+    const std::int64_t group = shape.query_heads / shape.kv_heads;
+    pass.piece.query_heads = group;
+    pass.piece.kv_heads = 1;
+    pass.piece.batch =
+        piece_size(shape.batch * shape.kv_heads, group * shape.query_length, d_score_bytes(shape, group), options.d_score_bytes);
+  }
+  pass.pieces = shape.batch * shape.kv_heads / (pass.piece.batch * pass.piece.kv_heads);
+  return pass;
+}
+
+}  // namespace trident

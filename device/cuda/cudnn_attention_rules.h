@@ -1,0 +1,32 @@
+// Which attention goes to cuDNN and in which pieces: pure functions of the shape and the card's generation.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "device/cuda/cudnn_attention_graphs.h"
+
+namespace trident {
+
+struct CudnnAttentionOptions {
+  AttentionDeterminism determinism = AttentionDeterminism::kYes;
+  // A deterministic backward runs in pieces so that d_score takes no more than this, if one key/value head's does not.
+  std::int64_t d_score_bytes = std::int64_t{256} << 20;
+};
+
+enum class AttentionDirection : std::uint8_t { kForward, kBackward };
+
+// One direction of one shape.
+struct AttentionPass {
+  bool by_cudnn = true;
+  std::string why_not;  // where cuDNN does not take the shape
+  AttentionShape
+      piece;  // what a graph is made for: consecutive samples, or consecutive key/value heads as samples of one head each
+  std::int64_t pieces = 1;
+};
+
+// `compute_major`: of the card's compute capability. cuDNN's limits are those of its frontend 1.23 for cuDNN 9.10.2 to 9.19.
+AttentionPass attention_pass(const AttentionShape& shape, AttentionDirection direction, int compute_major,
+                             const CudnnAttentionOptions& options);
+
+}  // namespace trident

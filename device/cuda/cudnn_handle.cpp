@@ -1,0 +1,47 @@
+#include "device/cuda/cudnn_handle.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/core.h>
+
+#include "core/check.h"
+#include "device/cuda/cuda_error.h"
+#include "device/cuda/cudnn_graph.h"
+
+namespace trident {
+
+namespace {
+
+// From here on masks may hold -infinity and scratch need not be cleared; the releases before have wrong numbers in their attention.
+constexpr std::size_t kOldest = 91002;
+
+std::string version_text(std::size_t version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+}  // namespace
+
+std::optional<std::string> cudnn_version_problem(std::size_t version) {
+  if (version >= kOldest) return std::nullopt;
+  return fmt::format("cuDNN {} is too old for attention; install {} or a later 9.x", version_text(version), version_text(kOldest));
+}
+
+CudnnHandle::CudnnHandle(int device) : device_(device) {
+  if (const auto problem = cudnn_version_problem(cudnnGetVersion())) throw ConfigError("device = cuda: " + *problem);
+  use_cuda_device(device);
+  check_cuda(cudaDeviceGetAttribute(&compute_major_, cudaDevAttrComputeCapabilityMajor, device),
+             "asking for the compute capability");
+  if (const cudnnStatus_t status = cudnnCreate(&handle_); status != CUDNN_STATUS_SUCCESS)
+    throw ConfigError(
+        fmt::format("device = cuda: cuDNN {} cannot be used on CUDA device {}: {}; nvidia-smi must work, and cuDNN's libraries "
+                    "must all be of one version, for this version of CUDA",
+                    version_text(cudnnGetVersion()), device, cudnnGetErrorString(status)));
+}
+
+CudnnHandle::~CudnnHandle() { (void)cudnnDestroy(handle_); }
+
+void CudnnHandle::use(cudaStream_t stream) const {
+  use_cuda_device(device_);
+  check_cudnn(cudnnSetStream(handle_, stream), "cudnnSetStream", "attention");
+}
+
+}  // namespace trident
