@@ -12,6 +12,7 @@ namespace trident::simulated {
 namespace {
 
 thread_local int device_of_thread = 0;
+thread_local int calls_of_thread = 0;  // that have not returned
 thread_local cudaError_t last_error = cudaSuccess;
 
 // Nothing could run for so long: no thread will ever enqueue what is missing.
@@ -89,6 +90,7 @@ void Machine::run_head(CUstream_st& stream) {
   const Item item = std::move(stream.items.front());
   stream.items.pop_front();
   const int device = stream.device;
+  open_memory();
   try {
     if (const std::optional<int> error = injected_failure(item.what)) throw DeviceFailure{*error};
     if (item.run) item.run();
@@ -122,15 +124,19 @@ void Machine::wait_for(const std::vector<StreamPoint>& points) {
 }
 
 void Machine::wait_for(const std::function<bool()>& done, const CUstream_st* target) {
+  ++executors_;
   while (!done()) {
     if (run_one(target)) {
       // Others may enqueue between two items.
       mutex.unlock();
       mutex.lock();
-    } else if (changed_.wait_for(mutex, kHang) == std::cv_status::timeout) {
-      give_up();
+      continue;
     }
+    if (--executors_ == 0) close_memory();
+    if (changed_.wait_for(mutex, kHang) == std::cv_status::timeout) give_up();
+    ++executors_;
   }
+  --executors_;
 }
 
 void Machine::run_some() {
@@ -154,8 +160,16 @@ std::vector<StreamPoint> Machine::points_of_device(int device) const {
   return points;
 }
 
-Call::Call() { Machine::instance().mutex.lock(); }
-Call::~Call() { Machine::instance().mutex.unlock(); }
+Call::Call() {
+  Machine::instance().mutex.lock();
+  ++calls_of_thread;
+}
+
+Call::~Call() {
+  Machine& machine = Machine::instance();
+  if (--calls_of_thread == 0 && machine.idle()) machine.close_memory();
+  machine.mutex.unlock();
+}
 
 void configure(const Settings& wanted) {
   const Call call;
@@ -182,6 +196,11 @@ void reset() {
   machine.failed_devices.clear();
   last_error = cudaSuccess;
   device_of_thread = 0;
+}
+
+void recover() {
+  const Call call;
+  Machine::instance().failed_devices.clear();
 }
 
 void fail_next(const std::string& name, int error, int skip) {
@@ -241,13 +260,13 @@ Census census() {
   return count;
 }
 
-cudaError_t plain_call(const char* name, const std::function<cudaError_t()>& body) {
+cudaError_t run_plain_call(const char* name, const std::function<cudaError_t()>& body) {
   const Call call;
   if (const std::optional<int> error = injected_failure(name)) return keep(static_cast<cudaError_t>(*error));
   return keep(body());
 }
 
-cudaError_t api_call(const char* name, const std::function<cudaError_t()>& body) {
+cudaError_t run_api_call(const char* name, const std::function<cudaError_t()>& body) {
   return plain_call(name, [&] {
     const Machine& machine = Machine::instance();
     if (machine.settings.driver != Driver::kPresent) return cudaErrorInsufficientDriver;  // without a driver too

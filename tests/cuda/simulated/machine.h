@@ -52,6 +52,7 @@ struct Allocation {
   enum class Kind : std::uint8_t { kDevice, kPinned, kRegistered } kind = Kind::kDevice;
   int device = 0;
   std::size_t bytes = 0;
+  std::byte* start = nullptr;
   std::byte* mapping = nullptr;
   std::size_t mapping_bytes = 0;
 };
@@ -88,6 +89,13 @@ class Machine {
   std::size_t used(int device) const;
   void* allocate(Allocation::Kind kind, int device, std::size_t bytes);
   bool release(void* data, Allocation::Kind kind);
+  // Only work that runs may touch memory of a device: the host's own code, like on a real machine, faults.
+  void open_memory();
+  void close_memory();
+  // No work runs on any thread.
+  bool idle() const { return executors_ == 0; }
+  // The allocation whose reserved pages include the address, live or freed, in words; empty if it is none of ours. For reports of faults.
+  std::string describe_address(std::uintptr_t address) const;
 
   // ---- streams
   // The stream with this handle; nullptr if there is none. The null handle is the current device's default stream.
@@ -112,14 +120,25 @@ class Machine {
   [[noreturn]] void give_up() const;
 
   std::condition_variable_any changed_;
+  std::vector<Allocation> freed_;
+  bool memory_open_ = false;
+  int executors_ = 0;  // threads that run work or look for some
   unsigned long long next_stream_ = 1;
 };
 
 // ---- for the functions of the API
 // Runs `body` as the function called `name` unless a failure is due; keeps the error for cudaGetLastError.
-cudaError_t api_call(const char* name, const std::function<cudaError_t()>& body);
+cudaError_t run_api_call(const char* name, const std::function<cudaError_t()>& body);
+template <class Body>
+cudaError_t api_call(const char* name, const Body& body) {
+  return run_api_call(name, std::ref(body));  // by reference: nothing may allocate before Call allows it
+}
 // The same for functions that also work without devices or after a device failed.
-cudaError_t plain_call(const char* name, const std::function<cudaError_t()>& body);
+cudaError_t run_plain_call(const char* name, const std::function<cudaError_t()>& body);
+template <class Body>
+cudaError_t plain_call(const char* name, const Body& body) {
+  return run_plain_call(name, std::ref(body));
+}
 cudaError_t take_last_error();
 cudaError_t peek_last_error();
 void set_current_device(int device);

@@ -2,8 +2,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 
+#include "tests/cuda/simulated/fault_report.h"
 #include "tests/cuda/simulated/machine.h"
 #include "tests/cuda/simulated/poison.h"
 
@@ -17,6 +21,12 @@ constexpr std::size_t kFillAtMost = std::size_t{256} << 20;  // larger memory is
 constexpr int kGarbage = 0xFF;                               // not a number, or -1
 
 std::size_t round_to(std::size_t bytes, std::size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
+
+void protect(const Allocation& allocation, int protection) {
+  if (mprotect(allocation.mapping + kPage, allocation.mapping_bytes - 2 * kPage, protection) == 0) return;
+  std::fprintf(stderr, "simulated CUDA: the protection of device memory cannot be changed\n");
+  std::abort();
+}
 
 }  // namespace
 
@@ -42,13 +52,27 @@ void* Machine::allocate(Allocation::Kind kind, int device, std::size_t bytes) {
   void* mapped = mmap(nullptr, pages + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   auto* const mapping = static_cast<std::byte*>(mapped);
+  report_faults();
   if (mprotect(mapping + kPage, pages, PROT_READ | PROT_WRITE) != 0) return nullptr;
   std::byte* const start = mapping + kPage + pages - aligned;
   if (aligned <= kFillAtMost) std::memset(start, kGarbage, aligned);
   poison(start + bytes, aligned - bytes);
   poison(mapping + kPage, pages - aligned);
-  allocations[reinterpret_cast<std::uintptr_t>(start)] = {kind, device, bytes, mapping, pages + 2 * kPage};
+  allocations[reinterpret_cast<std::uintptr_t>(start)] = {kind, device, bytes, start, mapping, pages + 2 * kPage};
+  if (kind == Allocation::Kind::kDevice && !memory_open_) protect(allocations[reinterpret_cast<std::uintptr_t>(start)], PROT_NONE);
   return start;
+}
+
+void Machine::open_memory() {
+  if (std::exchange(memory_open_, true)) return;
+  for (const auto& [start, allocation] : allocations)
+    if (allocation.kind == Allocation::Kind::kDevice) protect(allocation, PROT_READ | PROT_WRITE);
+}
+
+void Machine::close_memory() {
+  if (!std::exchange(memory_open_, false)) return;
+  for (const auto& [start, allocation] : allocations)
+    if (allocation.kind == Allocation::Kind::kDevice) protect(allocation, PROT_NONE);
 }
 
 // The addresses stay reserved, so that whoever still uses them is found out.
@@ -62,9 +86,29 @@ bool Machine::release(void* data, Allocation::Kind kind) {
     for (int device = 0; device < settings.devices; ++device) wait_for(points_of_device(device));
   }
   allocations.erase(reinterpret_cast<std::uintptr_t>(data));
-  if (kind != Allocation::Kind::kRegistered)
-    mmap(allocation.mapping, allocation.mapping_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (kind == Allocation::Kind::kRegistered) return true;
+  freed_.push_back(allocation);
+  mmap(allocation.mapping, allocation.mapping_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   return true;
+}
+
+std::string Machine::describe_address(std::uintptr_t address) const {
+  const auto text = [&](const Allocation& a, const char* state) {
+    const auto start = reinterpret_cast<std::uintptr_t>(a.start);
+    const std::string of = std::to_string(a.bytes) + " bytes of " + state + (a.kind == Allocation::Kind::kDevice ? "memory of device " + std::to_string(a.device) : "pinned memory");
+    if (address < start) return std::to_string(start - address) + " bytes before " + of;
+    if (address < start + a.bytes) return "byte " + std::to_string(address - start) + " of " + of;
+    return std::to_string(address - start - a.bytes) + " bytes past the end of " + of;
+  };
+  const auto covers = [&](const Allocation& a) {
+    const auto first = reinterpret_cast<std::uintptr_t>(a.mapping);
+    return a.mapping != nullptr && address >= first && address < first + a.mapping_bytes;
+  };
+  for (const auto& [start, allocation] : allocations)
+    if (covers(allocation)) return text(allocation, "");
+  for (const Allocation& allocation : freed_)
+    if (covers(allocation)) return text(allocation, "freed ");
+  return {};
 }
 
 bool is_device_memory(const void* data, std::size_t bytes) {
@@ -133,7 +177,7 @@ cudaError_t cudaHostRegister(void* data, size_t bytes, unsigned) {
     Machine& machine = Machine::instance();
     if (data == nullptr || bytes == 0) return cudaErrorInvalidValue;
     if (machine.find(data, 0) != nullptr || machine.find(static_cast<std::byte*>(data) + bytes - 1, 0) != nullptr) return cudaErrorHostMemoryAlreadyRegistered;
-    machine.allocations[reinterpret_cast<std::uintptr_t>(data)] = {Allocation::Kind::kRegistered, current_device(), bytes, nullptr, 0};
+    machine.allocations[reinterpret_cast<std::uintptr_t>(data)] = {Allocation::Kind::kRegistered, current_device(), bytes, static_cast<std::byte*>(data), nullptr, 0};
     return cudaSuccess;
   });
 }

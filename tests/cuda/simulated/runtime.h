@@ -45,6 +45,9 @@ Settings settings();
 // Puts back what configure() and fail_next() changed and forgets failures of devices. All threads' queued work must be complete.
 void reset();
 
+// Devices that failed work again, as after the end of the process that made them fail.
+void recover();
+
 // The next call of the function with this name (after `skip` others) fails with `error`: "cudaMalloc", "ncclAllReduce", ... Work fails
 // while it runs under the name it was enqueued with: a kernel's name, "cudaMemcpyAsync".
 void fail_next(const std::string& name, int error, int skip = 0);

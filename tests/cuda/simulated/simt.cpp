@@ -13,6 +13,7 @@
 
 #include "tests/cuda/simulated/block_run.h"
 #include "tests/cuda/simulated/fiber.h"
+#include "tests/cuda/simulated/launched_kernels.h"
 #include "tests/cuda/simulated/shared_memory.h"
 
 namespace trident::simulated {
@@ -55,9 +56,14 @@ Block& block() {
   return *it;
 }
 
+thread_local bool runs_kernel = false;
+
+std::string text_of(const char* what, unsigned x, unsigned y, unsigned z) {
+  return std::string(", ") + what + " (" + std::to_string(x) + ", " + std::to_string(y) + ", " + std::to_string(z) + ")";
+}
+
 [[noreturn]] void fail(const std::string& what) {
-  const Block& b = block();
-  std::fprintf(stderr, "simulated CUDA: kernel %s, block (%u, %u, %u): %s\n", b.kernel, running.block.x, running.block.y, running.block.z, what.c_str());
+  std::fprintf(stderr, "simulated CUDA: %s: %s\n", describe_running().c_str(), what.c_str());
   std::abort();
 }
 
@@ -191,9 +197,16 @@ WarpMeeting warp_meeting(unsigned mask, const char* operation, std::uint64_t val
   return {warp.values[lane.parity].data(), lane.met};
 }
 
+std::string describe_running() {
+  if (!runs_kernel) return {};
+  return std::string("kernel ") + block().kernel + text_of("block", running.block.x, running.block.y, running.block.z) +
+         text_of("thread", running.thread.x, running.thread.y, running.thread.z);
+}
+
 std::uint64_t garbage() { return ~std::uint64_t{0}; }  // not a number, or -1
 
 void run_kernel(const KernelLaunch& launch, const std::function<void()>& body, FiberOrder fiber_order, std::uint64_t seed) {
+  note_kernel(launch.function);
   Block& b = block();
   const std::size_t threads = std::size_t{launch.threads.x} * launch.threads.y * launch.threads.z;
   b.kernel = launch.name;
@@ -209,6 +222,7 @@ void run_kernel(const KernelLaunch& launch, const std::function<void()>& body, F
   if (fiber_order == FiberOrder::kReverse) std::reverse(order.begin(), order.end());
   std::minstd_rand random(static_cast<std::minstd_rand::result_type>(seed % 2147483646u + 1));
   unsigned fill = 0;
+  runs_kernel = true;
   for (running.block.z = 0; running.block.z < launch.blocks.z; ++running.block.z) {
     for (running.block.y = 0; running.block.y < launch.blocks.y; ++running.block.y) {
       for (running.block.x = 0; running.block.x < launch.blocks.x; ++running.block.x) {
@@ -218,6 +232,7 @@ void run_kernel(const KernelLaunch& launch, const std::function<void()>& body, F
       }
     }
   }
+  runs_kernel = false;
 }
 
 }  // namespace trident::simulated

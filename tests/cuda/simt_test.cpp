@@ -1,0 +1,378 @@
+// The language of kernels as the simulation runs it: what kernels may do gives the right numbers, in every order of threads, and what
+// they must not do is found.
+#include "tests/cuda/simulated/simt.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "core/check.h"
+#include "device/cuda/cuda_error.h"
+#include "device/cuda/kernels/launch.h"
+#include "tests/cuda/simulated_scope.h"
+
+namespace trident {
+namespace {
+
+using simulated::FiberOrder;
+
+constexpr FiberOrder kOrders[] = {FiberOrder::kForward, FiberOrder::kReverse, FiberOrder::kRandom};
+
+// Device memory with a stream of its own; reads back once everything is done.
+template <class T>
+class Array {
+ public:
+  explicit Array(const std::vector<T>& values) : count_(values.size()) {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "test");
+    check_cuda(cudaMalloc(reinterpret_cast<void**>(&data_), count_ * sizeof(T)), "test");
+    check_cuda(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice), "test");
+  }
+  ~Array() {
+    cudaFree(data_);
+    cudaStreamDestroy(stream_);
+  }
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+
+  T* data() const { return data_; }
+  cudaStream_t stream() const { return stream_; }
+  std::vector<T> read() const {
+    std::vector<T> values(count_);
+    check_cuda(cudaMemcpyAsync(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost, stream_), "test");
+    check_cuda(cudaStreamSynchronize(stream_), "test");
+    return values;
+  }
+
+ private:
+  std::size_t count_;
+  T* data_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+};
+
+// Runs `launch_on(array)` in every order of threads and returns the array, which must be the same each time.
+template <class T, class Launch>
+std::vector<T> in_every_order(const std::vector<T>& start, Launch launch_on) {
+  std::vector<T> first;
+  for (const FiberOrder order : kOrders) {
+    simulated::Settings settings;
+    settings.fiber_order = order;
+    const SimulatedScope scope(settings);
+    const Array<T> array(start);
+    launch_on(array);
+    const std::vector<T> values = array.read();
+    if (first.empty()) first = values;
+    EXPECT_EQ(values, first) << "order " << static_cast<int>(order);
+  }
+  return first;
+}
+
+// ---- where a thread is
+
+__global__ void positions_kernel(int* out) {
+  const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  out[block * blockDim.x * blockDim.y * blockDim.z + thread] += static_cast<int>(1000 * block + thread);
+}
+
+TEST(Simt, EveryThreadOfEveryBlockRunsOnceAndKnowsItsPlace) {
+  const std::vector<int> out = in_every_order<int>(std::vector<int>(24 * 30, 0), [](const Array<int>& array) {
+    launch("positions", positions_kernel, {.blocks = {2, 3, 4}, .threads = {5, 3, 2}}, array.stream(), array.data());
+  });
+  for (int block = 0; block < 24; ++block)
+    for (int thread = 0; thread < 30; ++thread) ASSERT_EQ(out[static_cast<std::size_t>(block * 30 + thread)], 1000 * block + thread);
+}
+
+TEST(Simt, NoBlocksNoLaunch) {
+  const SimulatedScope scope;
+  const Array<int> array({7});
+  launch("positions", positions_kernel, {.blocks = {0}, .threads = {32}}, array.stream(), array.data());
+  launch("positions", positions_kernel, {.blocks = {1, 0}, .threads = {32}}, array.stream(), array.data());
+  EXPECT_EQ(simulated::census().queued, 0u);
+  EXPECT_EQ(array.read(), std::vector<int>{7});
+}
+
+// ---- a block together
+
+template <class T>
+__global__ void __launch_bounds__(96) block_sum_kernel(T* out, const T* in, int count) {
+  __shared__ T part[3];
+  T sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) sum += in[i];
+  for (int lanes = 16; lanes > 0; lanes >>= 1) sum += __shfl_xor_sync(~0u, sum, lanes);
+  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = sum;
+  __syncthreads();
+  if (threadIdx.x == 0) out[0] = part[0] + part[1] + part[2];
+}
+
+TEST(Simt, SharedMemoryBarrierAndShuffleMakeABlockSum) {
+  std::vector<float> values(1001);
+  std::iota(values.begin(), values.end(), 0.0f);
+  EXPECT_EQ(in_every_order<float>(values, [](const Array<float>& array) {
+              launch("block_sum", block_sum_kernel<float>, {.blocks = {1}, .threads = {96}}, array.stream(), array.data(), array.data(), 1001);
+            })[0],
+            500500.0f);
+  // A second instance of a template has shared memory of its own.
+  EXPECT_EQ(in_every_order<int>({1, 2, 3}, [](const Array<int>& array) {
+              launch("block_sum", block_sum_kernel<int>, {.blocks = {1}, .threads = {96}}, array.stream(), array.data(), array.data(), 3);
+            })[0],
+            6);
+}
+
+__global__ void reverse_kernel(int* data) {
+  int* const copy = dynamic_shared<int>();
+  const unsigned me = threadIdx.x, last = blockDim.x - 1;
+  copy[me] = data[me];
+  __syncthreads();
+  data[me] = copy[last - me];
+}
+
+TEST(Simt, DynamicSharedMemory) {
+  EXPECT_EQ(in_every_order<int>({1, 2, 3, 4, 5}, [](const Array<int>& array) {
+              launch("reverse", reverse_kernel, {.blocks = {1}, .threads = {5}, .shared_bytes = 5 * sizeof(int)}, array.stream(), array.data());
+            }),
+            (std::vector<int>{5, 4, 3, 2, 1}));
+}
+
+TEST(Simt, MoreDynamicSharedMemoryThanABlockHasWithoutAsking) {
+  const SimulatedScope scope;
+  const Array<int> array({1, 2});
+  launch("reverse", reverse_kernel, {.blocks = {1}, .threads = {2}, .shared_bytes = 100 << 10}, array.stream(), array.data());
+  EXPECT_EQ(array.read(), (std::vector<int>{2, 1}));
+  EXPECT_THROW(launch("reverse", reverse_kernel, {.blocks = {1}, .threads = {2}, .shared_bytes = 228 << 10}, array.stream(), array.data()), InternalError);
+}
+
+__global__ void missing_barrier_kernel(int* data) {
+  __shared__ int copy[64];
+  copy[threadIdx.x] = data[threadIdx.x];
+  data[threadIdx.x] = copy[63 - threadIdx.x];  // without a barrier
+}
+
+TEST(Simt, AMissingBarrierGivesOtherNumbersInOtherOrders) {
+  std::vector<int> values(64);
+  std::iota(values.begin(), values.end(), 1);
+  const std::vector<int> right(values.rbegin(), values.rend());
+  for (const FiberOrder order : kOrders) {
+    simulated::Settings settings;
+    settings.fiber_order = order;
+    const SimulatedScope scope(settings);
+    const Array<int> array(values);
+    launch("missing_barrier", missing_barrier_kernel, {.blocks = {1}, .threads = {64}}, array.stream(), array.data());
+    EXPECT_NE(array.read(), right) << "order " << static_cast<int>(order);
+  }
+}
+
+__global__ void stale_shared_kernel(float* data) {
+  __shared__ float left_over;
+  data[blockIdx.x] = left_over;
+  left_over = 1.0f;
+}
+
+TEST(Simt, SharedMemoryIsGarbageWhenABlockStarts) {
+  const SimulatedScope scope;
+  const Array<float> array({0, 0, 0, 0});
+  launch("stale_shared", stale_shared_kernel, {.blocks = {4}, .threads = {1}}, array.stream(), array.data());
+  for (const float value : array.read()) EXPECT_FALSE(std::abs(value) < 1e30f) << value;
+}
+
+__global__ void votes_kernel(int* out) {
+  const int me = static_cast<int>(threadIdx.x);
+  const int count = __syncthreads_count(me % 3 == 0), all = __syncthreads_and(me >= 0), none = __syncthreads_or(me < 0);
+  const unsigned ballot = __ballot_sync(~0u, me % 2);
+  const int any = __any_sync(~0u, me == 5), every = __all_sync(~0u, me < 32);
+  if (me == 0) out[0] = count, out[1] = all, out[2] = none, out[3] = static_cast<int>(ballot), out[4] = any, out[5] = every;
+  if (me == 40) out[6] = any, out[7] = every;
+}
+
+TEST(Simt, Votes) {
+  EXPECT_EQ(in_every_order<int>(std::vector<int>(8), [](const Array<int>& array) {
+              launch("votes", votes_kernel, {.blocks = {1}, .threads = {64}}, array.stream(), array.data());
+            }),
+            (std::vector<int>{22, 1, 0, static_cast<int>(0xAAAAAAAAu), 1, 1, 0, 0}));
+}
+
+// ---- warps
+
+__global__ void shuffles_kernel(int* out) {
+  const int lane = static_cast<int>(threadIdx.x);
+  out[lane] = __shfl_down_sync(~0u, lane, 3);
+  out[32 + lane] = __shfl_up_sync(~0u, lane, 3);
+  out[64 + lane] = __shfl_sync(~0u, lane, 7);
+  out[96 + lane] = __shfl_xor_sync(~0u, lane, 1);
+  out[128 + lane] = __shfl_sync(~0u, lane, 1, 8);
+  out[160 + lane] = __shfl_down_sync(~0u, lane, 2, 8);
+}
+
+TEST(Simt, Shuffles) {
+  const std::vector<int> out = in_every_order<int>(std::vector<int>(192), [](const Array<int>& array) {
+    launch("shuffles", shuffles_kernel, {.blocks = {1}, .threads = {32}}, array.stream(), array.data());
+  });
+  for (int lane = 0; lane < 32; ++lane) {
+    const auto at = [&](int which) { return out[static_cast<std::size_t>(32 * which + lane)]; };
+    EXPECT_EQ(at(0), lane + 3 < 32 ? lane + 3 : lane);
+    EXPECT_EQ(at(1), lane >= 3 ? lane - 3 : lane);
+    EXPECT_EQ(at(2), 7);
+    EXPECT_EQ(at(3), lane ^ 1);
+    EXPECT_EQ(at(4), lane / 8 * 8 + 1);
+    EXPECT_EQ(at(5), lane % 8 < 6 ? lane + 2 : lane);
+  }
+}
+
+// Half warps that go different ways, and lanes that have left.
+__global__ void half_warps_kernel(int* out) {
+  const int lane = static_cast<int>(threadIdx.x);
+  if (lane >= 24) return;
+  if (lane < 16) {
+    for (int turn = 0; turn < 3; ++turn) out[lane] = __shfl_xor_sync(0x0000FFFFu, lane + turn, 1);
+  } else {
+    out[lane] = __shfl_xor_sync(0xFFFF0000u, lane, 12);  // 16..19 read lanes that left
+  }
+  __syncwarp();
+}
+
+TEST(Simt, PartsOfAWarpMeetAndLanesThatLeftGiveGarbage) {
+  const std::vector<int> out = in_every_order<int>(std::vector<int>(32), [](const Array<int>& array) {
+    launch("half_warps", half_warps_kernel, {.blocks = {1}, .threads = {32}}, array.stream(), array.data());
+  });
+  for (int lane = 0; lane < 16; ++lane) EXPECT_EQ(out[static_cast<std::size_t>(lane)], (lane ^ 1) + 2);
+  for (int lane = 16; lane < 24; ++lane) EXPECT_EQ(out[static_cast<std::size_t>(lane)], (lane ^ 12) < 24 ? lane ^ 12 : -1);
+}
+
+// ---- atomics and arithmetic
+
+__global__ void atomics_kernel(float* sum, int* largest, unsigned long long* count, int* smallest) {
+  const int me = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  atomicAdd(sum, 0.5f);
+  atomicMax(largest, me * 7 % 101);
+  atomicMin(smallest, 50 - me % 60);
+  atomicAdd(count, 1ull);
+}
+
+TEST(Simt, Atomics) {
+  const SimulatedScope scope;
+  const Array<float> sum({1.0f});
+  const Array<int> largest({0}), smallest({0});
+  const Array<unsigned long long> count({0});
+  launch("atomics", atomics_kernel, {.blocks = {4}, .threads = {50}}, sum.stream(), sum.data(), largest.data(), count.data(), smallest.data());
+  EXPECT_EQ(sum.read()[0], 101.0f);
+  check_cuda(cudaDeviceSynchronize(), "test");
+  EXPECT_EQ(largest.read()[0], 100);
+  EXPECT_EQ(smallest.read()[0], -9);
+  EXPECT_EQ(count.read()[0], 200u);
+}
+
+__global__ void arithmetic_kernel(float4* out, const float4* in) {
+  const float4 x = __ldg(in);
+  __stcs(out, make_float4(__fmaf_rn(x.x, x.y, x.z), rsqrtf(x.w), __uint_as_float(__float_as_uint(x.x)), fmaxf(x.x, min(x.y, 1.0f))));
+}
+
+TEST(Simt, VectorsAndArithmetic) {
+  const SimulatedScope scope;
+  const Array<float4> array({make_float4(2, 3, 4, 16)});
+  launch("arithmetic", arithmetic_kernel, {.blocks = {1}, .threads = {1}}, array.stream(), array.data(), array.data());
+  const float4 out = array.read()[0];
+  EXPECT_EQ(out.x, 10.0f);
+  EXPECT_EQ(out.y, 0.25f);
+  EXPECT_EQ(out.z, 2.0f);
+  EXPECT_EQ(out.w, 2.0f);
+}
+
+// ---- what must not be
+
+__global__ void divergent_barrier_kernel(int* data) {
+  if (threadIdx.x == 3) return;
+  __syncthreads();
+  data[0] = 1;
+}
+
+__global__ void divergent_warp_kernel(int* data) {
+  if (threadIdx.x < 16) data[0] = __shfl_xor_sync(~0u, data[0], 1);
+  __syncthreads();
+}
+
+__global__ void two_operations_kernel(int* data) {
+  if (threadIdx.x < 16)
+    data[0] = __shfl_xor_sync(~0u, data[0], 1);
+  else
+    __syncwarp();
+}
+
+__global__ void unnamed_lane_kernel(int* data) { data[0] = __shfl_xor_sync(0xFFFFu, data[0], 1); }
+
+__global__ void past_the_end_kernel(int* data, int count) { data[count] = 1; }
+
+void run_death(const char* name, void (*kernel)(int*)) {
+  const Array<int> array({1, 2, 3});
+  launch(name, kernel, {.blocks = {1}, .threads = {32}}, array.stream(), array.data());
+  cudaStreamSynchronize(array.stream());
+}
+
+TEST(SimtDeathTest, BarriersThatNotAllThreadsReach) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(run_death("divergent_barrier", divergent_barrier_kernel), "kernel divergent_barrier.*__syncthreads\\(\\) not reached by 1 of 32 threads");
+  EXPECT_DEATH(run_death("divergent_warp", divergent_warp_kernel), "kernel divergent_warp.*deadlock.*16 at __syncthreads.*16 in warp operations \\(__shfl_xor_sync\\)");
+}
+
+TEST(SimtDeathTest, WarpOperationsWithoutTheirLanes) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(run_death("two_operations", two_operations_kernel), "kernel two_operations.*lanes of one warp meet in __");
+  EXPECT_DEATH(run_death("unnamed_lane", unnamed_lane_kernel), "kernel unnamed_lane.*__shfl_xor_sync called by a lane that its mask does not name");
+}
+
+TEST(SimtDeathTest, MemoryThatIsNotTheirs) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto write_at = [](int index) {
+    const Array<int> array({1, 2, 3});
+    launch("past_the_end", past_the_end_kernel, {.blocks = {1}, .threads = {1}}, array.stream(), array.data(), index);
+    cudaStreamSynchronize(array.stream());
+  };
+  EXPECT_DEATH(write_at(64), "kernel past_the_end, block \\(0, 0, 0\\), thread \\(0, 0, 0\\) touched 244 bytes past the end of 12 bytes of memory of device 0");
+  EXPECT_DEATH(
+      {
+        const Array<int> array({1, 2, 3});
+        *const_cast<volatile int*>(array.data()) = 1;
+      },
+      "the host's own code touched byte 0 of 12 bytes of memory of device 0");
+#if defined(__SANITIZE_ADDRESS__)
+  EXPECT_DEATH(write_at(3), "use-after-poison");
+#endif
+}
+
+TEST(Simt, HostMemoryGivenToAKernelIsAnIllegalAddress) {
+  const SimulatedScope scope;
+  {
+    const Array<int> array({1});
+    std::vector<int> host(32);
+    launch("past_the_end", past_the_end_kernel, {.blocks = {1}, .threads = {1}}, array.stream(), host.data(), 0);
+    EXPECT_EQ(cudaStreamSynchronize(array.stream()), cudaErrorIllegalAddress);
+    EXPECT_EQ(cudaStreamSynchronize(array.stream()), cudaErrorIllegalAddress) << "a device does not recover";
+    EXPECT_EQ(host[0], 0);
+    simulated::recover();
+  }
+}
+
+TEST(Simt, LaunchesThatNoCardWouldTake) {
+  const SimulatedScope scope;
+  const Array<int> array({1});
+  const auto message = [&](const LaunchShape& shape, cudaStream_t stream) -> std::string {
+    try {
+      launch("past_the_end", past_the_end_kernel, shape, stream, array.data(), 0);
+    } catch (const InternalError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message({.blocks = {1}, .threads = {1025}}, array.stream()),
+            "kernel past_the_end with 1 x 1 x 1 blocks of 1025 x 1 x 1 threads and 0 bytes of shared memory: cudaErrorInvalidConfiguration (invalid "
+            "configuration argument) on CUDA device 0; please report it");
+  EXPECT_NE(message({.blocks = {1, 65536}, .threads = {1}}, array.stream()), "");
+  EXPECT_NE(message({.blocks = {1}, .threads = {0}}, array.stream()), "");
+  cudaStream_t gone = nullptr;
+  check_cuda(cudaStreamCreate(&gone), "test");
+  check_cuda(cudaStreamDestroy(gone), "test");
+  EXPECT_NE(message({.blocks = {1}, .threads = {1}}, gone), "");
+  EXPECT_EQ(message({.blocks = {1}, .threads = {1}}, array.stream()), "");
+}
+
+}  // namespace
+}  // namespace trident
