@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,5 +43,11 @@ class ChildProcess {
   pid_t id_;
   bool waited_ = false;
 };
+
+// For a child process: at most so much of a resource.
+inline void limit(__rlimit_resource resource, rlim_t most) {
+  const rlimit both{most, most};
+  ASSERT_EQ(setrlimit(resource, &both), 0);
+}
 
 }  // namespace trident
