@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "app/subcommands.h"
+#include "parallel/cuda_backend.h"
 #include "train/timeline_svg.h"
 #include "train/trainer.h"
 
@@ -10,7 +11,8 @@ int main(int argc, char** argv) {
   using namespace trident;
   const auto train = [](const std::function<TrainConfig()>& read_config) {
     LogSink log(std::cerr);
-    run_training(read_config, {std::cout, console_mode_of(STDOUT_FILENO), log});
+    const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
+    run_training(read_config, {std::cout, console_mode_of(STDOUT_FILENO), log}, *cuda);
   };
   const auto timeline = [](const TrainConfig& config) {
     return timeline_svg(make_run_plan(config, resolve_model(config), 0, kTimelineMachine));

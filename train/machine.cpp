@@ -36,18 +36,18 @@ MachineFacts cpu_machine_facts(int local_ranks) {
 }
 
 double measure_matmul_rate(Device& device, DType compute, double seconds) {
-  constexpr std::int64_t kSize = 512;
-  MatmulShape shape{kSize, kSize, kSize};
+  const std::int64_t size = &device.host_stream() == &device.compute_stream() ? 512 : 8192;
+  MatmulShape shape{size, size, size};
   shape.transpose_b = Transpose::kYes;
   shape.in = shape.out = compute;
   Ops& ops = device.ops();
-  const std::int64_t workspace_bytes = ops.prepare_matmul(shape), matrix_bytes = kSize * kSize * size_of(compute);
-  const std::int64_t source_bytes = kSize * kSize * size_of(DType::kF32);
+  const std::int64_t workspace_bytes = ops.prepare_matmul(shape), matrix_bytes = size * size * size_of(compute);
+  const std::int64_t source_bytes = size * size * size_of(DType::kF32);
   const Buffer memory = device.allocate(3 * matrix_bytes + source_bytes + workspace_bytes, "matmul rate");
-  const auto matrix = [&](int i) { return TensorView(memory.data() + i * matrix_bytes, compute, {kSize, kSize}, memory.where()); };
-  std::vector<float> values(kSize * kSize);
+  const auto matrix = [&](int i) { return TensorView(memory.data() + i * matrix_bytes, compute, {size, size}, memory.where()); };
+  std::vector<float> values(static_cast<std::size_t>(size * size));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 251) / 251.0f - 0.5f;  // zeros would flatter
-  const TensorView source(memory.data() + 3 * matrix_bytes, DType::kF32, {kSize, kSize}, memory.where());
+  const TensorView source(memory.data() + 3 * matrix_bytes, DType::kF32, {size, size}, memory.where());
   device.write(device.compute_stream(), source, values.data());
   for (int i = 0; i < 2; ++i) ops.convert(device.compute_stream(), matrix(i), source);
   const TensorView workspace(memory.data() + 3 * matrix_bytes + source_bytes, DType::kU8, Shape{workspace_bytes}, memory.where());
@@ -58,7 +58,7 @@ double measure_matmul_rate(Device& device, DType compute, double seconds) {
     device.compute_stream().synchronize();
     best = std::min(best, monotonic_seconds() - before);
   }
-  return 2.0 * kSize * kSize * kSize / best;
+  return 2.0 * static_cast<double>(size * size * size) / best;
 }
 
 }  // namespace trident

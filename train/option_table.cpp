@@ -46,8 +46,8 @@ std::vector<Option> run_options() {
       {.path = "run.threads_per_rank", .takes = kInteger, .fallback = "1", .doc = "Compute threads of each rank on the CPU.", .range = {1, 1024},
        .aka = {"omp_num_threads"}},
       {.path = "run.pin", .takes = kBool, .fallback = "true", .doc = "Bind ranks to cores where there are enough of them."},
-      {.path = "device", .takes = kString, .fallback = "\"auto\"", .doc = "Where ranks compute; auto takes the best this build has.",
-       .choices = {"auto", "cpu"}, .reserved_values = {{"cuda", "this program was built without CUDA; use cpu or auto"}}},
+      {.path = "device", .takes = kString, .fallback = "\"auto\"", .doc = "Where ranks compute; auto takes CUDA cards if this program has CUDA and the machine has cards it can use.",
+       .choices = {"auto", "cpu", "cuda"}},
   };
 }
 

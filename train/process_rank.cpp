@@ -11,6 +11,7 @@
 #include "parallel/process_world.h"
 #include "parallel/shared_world.h"
 #include "train/machine.h"
+#include "train/rank_devices.h"
 #include "train/rank_loop.h"
 #include "train/run_inputs.h"
 #include "train/start_up.h"
@@ -22,17 +23,31 @@ namespace {
 constexpr int kManyRanks = 64;         // of more, rank 0 hears less often
 constexpr double kVerdictSeconds = 3;  // a rank that noticed a failure waits as long for the line that says whose it was
 
+// NCCL takes one rank per card.
+DeviceTransport transport_between(const std::vector<StartUpFacts>& ranks) {
+  std::vector<std::string> cards;
+  for (const StartUpFacts& facts : ranks) cards.push_back(facts.card);
+  std::ranges::sort(cards);
+  return std::ranges::adjacent_find(cards) == cards.end() ? DeviceTransport::kNccl : DeviceTransport::kHostStaged;
+}
+
 int count_nodes(const std::vector<int>& nodes) { return 1 + *std::max_element(nodes.begin(), nodes.end()); }
 
-StartUpFacts facts_of_this_process(const TrainConfig& config, const ProcessWorld& world) {
+StartUpFacts facts_of_this_process(const TrainConfig& config, const ProcessWorld& world, const DeviceChoice& choice, CudaBackend& cuda) {
   const CpuFeatures features = detect_cpu_features();
   StartUpFacts facts;
   facts.host = host_name();
   facts.build = build_id();
-  facts.machine = cpu_machine_facts(world.local_size());
+  facts.machine = machine_facts(choice, cuda, world.local_size());
   facts.instruction_set = fmt::format("{}{}", to_string(features.level),
-                                      !facts.machine.fast_bf16 ? "" : features.amx_bf16 ? " with AMX bf16" : " with AVX512-BF16");
+                                      !has_bf16_products(features, features.level) ? "" : features.amx_bf16 ? " with AMX bf16" : " with AVX512-BF16");
   facts.config = to_json_text(to_json(config));
+  facts.device = to_string(choice.kind);
+  facts.device_why = choice.why;
+  if (choice.kind == DeviceKind::kCuda) {
+    const std::vector<CardFacts>& cards = cuda.facts().cards;
+    facts.card = cards[static_cast<std::size_t>(card_of_rank(world.local_rank(), world.local_size(), static_cast<int>(cards.size())))].id;
+  }
   return facts;
 }
 
@@ -40,8 +55,8 @@ StartUpFacts facts_of_this_process(const TrainConfig& config, const ProcessWorld
 class ProcessRank {
  public:
   // mpirun gives every rank a terminal of its own, wherever its output goes: plain lines.
-  ProcessRank(const Launcher& launcher, const TrainOutput& output)
-      : output_{output.console, ConsoleMode::kPlain, output.log}, logger_(output.log), world_(join_process_world()) {
+  ProcessRank(const Launcher& launcher, const TrainOutput& output, CudaBackend& cuda)
+      : cuda_(cuda), output_{output.console, ConsoleMode::kPlain, output.log}, logger_(output.log), world_(join_process_world()) {
     if (world_->size() == launcher.processes) return;
     throw ConfigError(fmt::format(
         "{} started {} processes, the MPI library that trident was built with sees {}; start it with that library's mpirun",
@@ -93,10 +108,21 @@ class ProcessRank {
 
   void prepare(const std::function<TrainConfig()>& read_config) {
     TrainConfig config;
-    run_together(exchange(), world_->rank(), [&] { config = read_config(); });
-    facts_ = compare_start_up(exchange(), world_->rank(), facts_of_this_process(config, *world_));
-    const RunPlace place{world_->size(), world_->local_rank(), count_nodes(world_->nodes()), world_->local_size(),
-                         world_->local_rank() == 0};
+    run_together(exchange(), world_->rank(), [&] {
+      config = read_config();
+      choice_ = choose_device(config.device, cuda_);
+    });
+    facts_ = compare_start_up(exchange(), world_->rank(), facts_of_this_process(config, *world_, choice_, cuda_));
+    RunPlace place;
+    place.world_size = world_->size();
+    place.first_local = world_->local_rank();
+    place.nodes = count_nodes(world_->nodes());
+    place.local_ranks = world_->local_size();
+    place.reads_all = world_->local_rank() == 0;
+    if (choice_.kind == DeviceKind::kCuda) {
+      place.cards = static_cast<int>(cuda_.facts().cards.size());
+      place.card = cuda_.facts().cards.front().name;
+    }
     std::string some, all;  // of the data; one rank of each node looks at all of it
     run_together(exchange(), world_->rank(), [&] {
       inputs_ = prepare_run(config, place, weakest(facts_));
@@ -108,6 +134,8 @@ class ProcessRank {
     // To read a tokenizer takes longer than everything else here: one process of a node does, and all take the result from rank 0.
     inputs_.token_bytes = of_rank_0(exchange(), world_->rank(), inputs_.token_bytes);
     run_together(exchange(), world_->rank(), [&] { make_lifeline(); });
+    for (std::string& note : device_notes(choice_, cuda_, world_->local_size())) inputs_.plan.notes.push_back(std::move(note));
+    if (choice_.kind == DeviceKind::kCuda) inputs_.plan.notes.push_back(fmt::format("ranks exchange {}", to_string(transport_between(facts_))));
     if (world_->rank() == 0) warn();
   }
 
@@ -146,21 +174,26 @@ class ProcessRank {
   }
 
   int run_loop() {
-    CpuDeviceOptions options;
+    RankDeviceOptions options;
+    options.local_rank = world_->local_rank();
+    options.local_ranks = world_->local_size();
     options.threads_per_rank = static_cast<int>(inputs_.plan.config.run.threads_per_rank);
     options.first_core = inputs_.first_core;
-    options.memory = [this](std::int64_t bytes, const std::string& name) { return world_->allocate(bytes, name); };
-    CpuDevice device(world_->doorbell(), options);
-    device.progress().set_wait_observer([this](double seconds, FunctionRef<std::string()> describe) {
+    options.host_memory = [this](std::int64_t bytes, const std::string& name) { return world_->allocate(bytes, name); };
+    const std::unique_ptr<Device> device = make_rank_device(choice_, cuda_, world_->doorbell(), options);
+    device->progress().set_wait_observer([this](double seconds, FunctionRef<std::string()> describe) {
       lifeline_->board().set_waiting(describe(), seconds);
     });
     RankServices services;
     services.stop = &stop_;
     services.board = &lifeline_->board();
     services.inter_node_bytes = [this] { return world_->inter_node_bytes(); };
-    return RankLoop(inputs_, output_, device, world_->communicator(device.progress()), services).run();
+    services.on_device = on_device(choice_, cuda_, *device, transport_between(facts_));
+    return RankLoop(inputs_, output_, *device, world_->communicator(device->progress()), services).run();
   }
 
+  CudaBackend& cuda_;
+  DeviceChoice choice_;
   const StopRequest stop_;  // from the first moment: a job may be told to stop while it starts
   const TrainOutput output_;
   Logger logger_;
@@ -172,8 +205,9 @@ class ProcessRank {
 
 }  // namespace
 
-void run_as_process(const Launcher& launcher, const std::function<TrainConfig()>& read_config, const TrainOutput& output) {
-  ProcessRank self(launcher, output);
+void run_as_process(const Launcher& launcher, const std::function<TrainConfig()>& read_config, const TrainOutput& output,
+                    CudaBackend& cuda) {
+  ProcessRank self(launcher, output, cuda);
   self.agree(read_config);
   self.train();
 }

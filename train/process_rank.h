@@ -3,13 +3,14 @@
 
 #include <functional>
 
+#include "parallel/cuda_backend.h"
 #include "parallel/launcher.h"
 #include "train/trainer.h"
 
 namespace trident {
 
 // run_training() on one rank of several processes.
-void run_as_process(const Launcher& launcher, const std::function<TrainConfig()>& read_config, const TrainOutput& output);
+void run_as_process(const Launcher& launcher, const std::function<TrainConfig()>& read_config, const TrainOutput& output, CudaBackend& cuda);
 
 // What a run ends with that a signal stopped: its message says what became of the work.
 Error stopped_by_signal(int signal);

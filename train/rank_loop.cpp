@@ -65,7 +65,7 @@ void RankLoop::open_run_folder() {
   run_log_.emplace(plan_, output_.console);  // first: it refuses a folder that another run is writing
   write_config_file(plan_.config.run.dir, plan_.config);
   write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan());
-  peak_flops_ = measure_matmul_rate(device_, plan_.compute, 0.2) * inputs_.busy_cores / static_cast<double>(plan_.config.run.threads_per_rank);
+  peak_flops_ = inputs_.peak_flops > 0 ? inputs_.peak_flops : measure_matmul_rate(device_, plan_.compute, 0.2) * inputs_.ranks_at_once;
 }
 
 // Signals reach ranks at different moments and clocks differ: the highest signal that any rank got and rank 0's clock decide for all.

@@ -9,6 +9,7 @@
 #include "device/cpu/cpu_device.h"
 #include "train/machine.h"
 #include "train/preflight.h"
+#include "train/rank_devices.h"
 #include "train/rank_trainer.h"
 
 namespace trident {
@@ -80,7 +81,13 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   open_data(inputs, place.reads_all);
   const int local = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size(),
             threads = static_cast<int>(config.run.threads_per_rank);
-  inputs.busy_cores = place.nodes * std::min(place.world_size > 0 ? online_cores() : usable_cores(), local * threads);
+  if (place.cards > 0) {
+    inputs.ranks_at_once = place.nodes * std::min(place.cards, local);
+    inputs.peak_flops = inputs.ranks_at_once * named_peak_flops(place.card, inputs.plan.compute).value_or(0);
+    return inputs;  // cores are for those who compute on them
+  }
+  const int cores = place.nodes * std::min(place.world_size > 0 ? online_cores() : usable_cores(), local * threads);
+  inputs.ranks_at_once = static_cast<double>(cores) / threads;
   if (threads > 1 && local * threads > online_cores()) {
     inputs.plan.notes.push_back(fmt::format(
         "run.threads_per_rank = {}: {} ranks x {} threads on {} cores; OpenMP's threads spin while they wait, which makes "

@@ -16,7 +16,8 @@ struct RunInputs {
   RunPlan plan;
   TokenSources sources;
   std::vector<std::int32_t> token_bytes;  // of every token's text; empty without a tokenizer, or where another process has them
-  int busy_cores = 1;                     // of all nodes together, when all ranks work
+  double ranks_at_once = 1;               // of all nodes together: those that have cores, or a card, to themselves
+  double peak_flops = 0;                  // that the makers name for all cards together; 0: to be measured
   std::optional<int> first_core;          // of this process's first rank, when ranks are pinned
 };
 
@@ -26,6 +27,8 @@ struct RunPlace {
   int first_local = 0;   // this process's first rank among the ranks of its node
   int nodes = 1;
   int local_ranks = 0;   // of the node, which share its memory and cores; 0: all ranks
+  int cards = 0;         // of the node that its ranks compute on; 0: they compute on its cores
+  std::string card = {}; // their name
   bool reads_all = true; // false: another process of the node reads the tokenizer and looks through the data ahead of the run
 };
 

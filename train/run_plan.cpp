@@ -71,11 +71,11 @@ DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machin
   if (precision.compute == "bf16") {
     reason =
         machine.fast_bf16
-            ? "precision.compute = bf16"
-            : "precision.compute = bf16; this processor has no bf16 products: values are stored in bf16 and multiplied in fp32";
+            ? std::string("precision.compute = bf16")
+            : fmt::format("precision.compute = bf16; this {} has no bf16 products: values are stored in bf16 and multiplied in fp32", machine.computes);
     return DType::kBF16;
   }
-  reason = fmt::format("precision.compute = auto: the processor has {}bf16 products", machine.fast_bf16 ? "" : "no ");
+  reason = fmt::format("precision.compute = auto: the {} has {}bf16 products", machine.computes, machine.fast_bf16 ? "" : "no ");
   return machine.fast_bf16 ? DType::kBF16 : DType::kF32;
 }
 

@@ -21,6 +21,7 @@ namespace trident {
 struct MachineFacts {
   bool fast_bf16 = false;            // matrix products in bf16 instructions
   std::string description;           // for messages
+  std::string computes = "processor";  // or "card": who multiplies, for messages
   std::int64_t memory_per_rank = 0;  // bytes a rank may use; decides parallel.grad_sync "auto"
 };
 

@@ -133,6 +133,10 @@ std::string to_text(const StartUpFacts& facts) {
                                         {"config", facts.config},
                                         {"fast_bf16", facts.machine.fast_bf16},
                                         {"description", facts.machine.description},
+                                        {"computes", facts.machine.computes},
+                                        {"device", facts.device},
+                                        {"device_why", facts.device_why},
+                                        {"card", facts.card},
                                         {"memory_per_rank", facts.machine.memory_per_rank}});
 }
 
@@ -143,7 +147,13 @@ StartUpFacts start_up_facts_from(const std::string& text) {
   facts.build = member(value, "build").as_string();
   facts.instruction_set = member(value, "instruction_set").as_string();
   facts.config = member(value, "config").as_string();
-  facts.machine = {member(value, "fast_bf16").as_bool(), member(value, "description").as_string(), member(value, "memory_per_rank").as_integer()};
+  facts.machine.fast_bf16 = member(value, "fast_bf16").as_bool();
+  facts.machine.description = member(value, "description").as_string();
+  facts.machine.computes = member(value, "computes").as_string();
+  facts.machine.memory_per_rank = member(value, "memory_per_rank").as_integer();
+  facts.device = member(value, "device").as_string();
+  facts.device_why = member(value, "device_why").as_string();
+  facts.card = member(value, "card").as_string();
   return facts;
 }
 
@@ -190,6 +200,10 @@ std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ran
   if (grouped(ranks, [](const StartUpFacts& f) { return f.build; }).size() > 1) {
     lines.push_back(fmt::format("different builds of trident: {}; copy the same executable to all nodes",
                                 who_has_what(ranks, [](const StartUpFacts& f) { return f.build.substr(0, 12); })));
+  }
+  if (grouped(ranks, [](const StartUpFacts& f) { return f.device; }).size() > 1) {
+    lines.push_back(fmt::format("different devices: {}; say device = cpu, or give every node cards that can be used",
+                                who_has_what(ranks, [](const StartUpFacts& f) { return f.device_why; })));
   }
   const JsonValue config = parse_json(ranks[0].config, "rank 0", kExchanged);
   const JsonValue* precision = config.find("precision");

@@ -125,7 +125,7 @@ struct DebugConfig {
 
 struct TrainConfig {
   RunConfig run;
-  std::string device;  // auto, cpu
+  std::string device;  // auto, cpu, cuda
   ModelSource model;
   ParallelConfig parallel;
   BatchConfig batch;

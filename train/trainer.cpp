@@ -4,13 +4,12 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
-#include <optional>
+#include <utility>
 
-#include "device/cpu/cpu_device.h"
 #include "parallel/launcher.h"
 #include "parallel/thread_world.h"
-#include "train/machine.h"
 #include "train/process_rank.h"
+#include "train/rank_devices.h"
 #include "train/rank_loop.h"
 #include "train/run_inputs.h"
 #include "train/stop_request.h"
@@ -18,31 +17,42 @@
 namespace trident {
 namespace {
 
-void run_as_threads(const TrainConfig& config, const TrainOutput& output) {
+void run_as_threads(const TrainConfig& config, const TrainOutput& output, CudaBackend& cuda) {
   const StopRequest stop;
-  const RunInputs inputs = prepare_run(config, RunPlace(), cpu_machine_facts(static_cast<int>(ranks_of(config.parallel))));
+  const int ranks = static_cast<int>(ranks_of(config.parallel));
+  const DeviceChoice choice = choose_device(config.device, cuda);
+  RunPlace place;
+  if (choice.kind == DeviceKind::kCuda) {
+    place.cards = static_cast<int>(cuda.facts().cards.size());
+    place.card = cuda.facts().cards.front().name;
+  }
+  RunInputs inputs = prepare_run(config, place, machine_facts(choice, cuda, ranks));
+  for (std::string& note : device_notes(choice, cuda, ranks)) inputs.plan.notes.push_back(std::move(note));
   const int threads = static_cast<int>(config.run.threads_per_rank);
   std::atomic<int> stopped_by{0};  // the same on every rank
   ThreadWorld world(inputs.plan.world_size());
   run_thread_ranks(world, [&](int rank) {
-    CpuDeviceOptions options;
+    RankDeviceOptions options;
+    options.local_rank = rank;
+    options.local_ranks = world.size();
     options.threads_per_rank = threads;
     if (inputs.first_core) options.first_core = *inputs.first_core + rank * threads;
-    CpuDevice device(world.doorbell(rank), options);
+    const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);
     RankServices services;
     services.stop = &stop;
-    stopped_by = RankLoop(inputs, output, device, world.communicator(rank, device.progress()), services).run();
+    services.on_device = on_device(choice, cuda, *device, DeviceTransport::kThread);
+    stopped_by = RankLoop(inputs, output, *device, world.communicator(rank, device->progress()), services).run();
   });
   if (stopped_by != 0) throw stopped_by_signal(stopped_by);
 }
 
 }  // namespace
 
-void run_training(const std::function<TrainConfig()>& read_config, const TrainOutput& output) {
+void run_training(const std::function<TrainConfig()>& read_config, const TrainOutput& output, CudaBackend& cuda) {
   const Launcher launcher = detect_launcher([](const char* name) { return std::getenv(name); });
   switch (launcher.kind) {
-    case Launcher::Kind::kNone: return run_as_threads(read_config(), output);
-    case Launcher::Kind::kMpi: return run_as_process(launcher, read_config, output);
+    case Launcher::Kind::kNone: return run_as_threads(read_config(), output, cuda);
+    case Launcher::Kind::kMpi: return run_as_process(launcher, read_config, output, cuda);
     case Launcher::Kind::kPlainSrun:
       throw ConfigError(fmt::format(
           "srun started {} processes that do not know of each other; use srun --mpi=pmix, or srun -n 1 for ranks as threads",

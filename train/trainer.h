@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "core/logging.h"
+#include "parallel/cuda_backend.h"
 #include "train/console.h"
 #include "train/train_config.h"
 
@@ -21,6 +22,6 @@ struct TrainOutput {
 // is made: ConfigError, DataError, StorageError. A rank that fails ends the others; the first cause is what is thrown, on rank 0 of
 // several processes, or said by the lifeline, and ReportedElsewhere on the rest. SIGTERM, SIGUSR1 and SIGINT end the run at a step
 // boundary: an Error with code 128 + signal.
-void run_training(const std::function<TrainConfig()>& read_config, const TrainOutput& output);
+void run_training(const std::function<TrainConfig()>& read_config, const TrainOutput& output, CudaBackend& cuda);
 
 }  // namespace trident
