@@ -14,6 +14,7 @@ struct Case {
   RankLauncher launch;
   int ranks;
   std::vector<int> nodes{};  // of every rank, if their sums are taken node by node
+  enum class Sums : std::uint8_t { kInRankOrder, kInSomeOrder } sums = Sums::kInRankOrder;
 };
 
 class CommunicatorConformance : public testing::TestWithParam<Case> {
@@ -28,7 +29,8 @@ inline constexpr std::array kMovable = {DType::kF32, DType::kBF16, DType::kU8, D
 inline constexpr std::array<std::int64_t, 7> kCounts = {0, 1, 7, 1023, 1024, 2049, 20011};
 
 inline std::string label(const char* what, DType dtype, std::int64_t count, const Stream& stream) {
-  return std::string(what) + " " + std::string(to_string(dtype)) + "[" + std::to_string(count) + "] on " + std::string(stream.name());
+  return std::string(what) + " " + std::string(to_string(dtype)) + "[" + std::to_string(count) + "] on " +
+         std::string(stream.name());
 }
 
 // Calls body(dtype, count, stream) for every combination.
@@ -149,7 +151,8 @@ TEST_P(CommunicatorConformance, MessagesKeepTheirOrder) {
     const int n = c.world.size(), rank = c.world.rank();
     std::vector<Values> in, out;
     for (int k = 0; k < kMessages * n; ++k) {
-      in.emplace_back(DType::kI32, 33 + k % kMessages, [&](auto i) { return rank * 1000 + k % kMessages * 50 + static_cast<int>(i); });
+      in.emplace_back(DType::kI32, 33 + k % kMessages,
+                      [&](auto i) { return rank * 1000 + k % kMessages * 50 + static_cast<int>(i); });
       out.emplace_back(DType::kI32, 33 + k % kMessages);
     }
     for (int k = 0; k < kMessages * n; ++k)
@@ -172,9 +175,11 @@ TEST_P(CommunicatorConformance, StreamsMayShareACommunicator) {
   run([&](RankContext& c) {
     const int rank = c.world.rank();
     std::vector<Values> x;
-    for (int k = 0; k < kOperations; ++k) x.emplace_back(DType::kF32, k % 3 == 0 ? 5000 : 10, [&](auto i) { return value(rank, i + k); });
     for (int k = 0; k < kOperations; ++k)
-      c.world.all_reduce(*c.streams()[static_cast<std::size_t>(k * 7 % 5 % 3)], x[static_cast<std::size_t>(k)].view(), ReduceOp::kSum);
+      x.emplace_back(DType::kF32, k % 3 == 0 ? 5000 : 10, [&](auto i) { return value(rank, i + k); });
+    for (int k = 0; k < kOperations; ++k)
+      c.world.all_reduce(*c.streams()[static_cast<std::size_t>(k * 7 % 5 % 3)], x[static_cast<std::size_t>(k)].view(),
+                         ReduceOp::kSum);
     for (Stream* stream : c.streams()) stream->synchronize();
     for (int k = 0; k < kOperations; ++k)
       expect_values(x[static_cast<std::size_t>(k)], [&](auto i) { return reduced(ReduceOp::kSum, ranks(), i + k); }, "all_reduce");
@@ -188,6 +193,7 @@ TEST_P(CommunicatorConformance, EventsOrderStreams) {
     c.queues[1]->wait(c.queues[0]->record());
     c.world.broadcast(*c.queues[1], x.view(), 0);
     c.compute.wait(c.queues[1]->record());
+    c.compute.synchronize();
     expect_values(x, [&](auto i) { return reduced(ReduceOp::kMax, ranks(), i); }, "after the event");
   });
 }
@@ -196,7 +202,8 @@ TEST_P(CommunicatorConformance, CollectivesInAGroup) {
   run([&](RankContext& c) {
     const int rank = c.world.rank();
     for (Stream* stream : c.streams()) {
-      Values a(DType::kF32, 3000, [&](auto i) { return value(rank, i); }), b(DType::kI64, 3, [&](auto i) { return value(rank, i); });
+      Values a(DType::kF32, 3000, [&](auto i) { return value(rank, i); }),
+          b(DType::kI64, 3, [&](auto i) { return value(rank, i); });
       {
         const GroupScope outer(c.world);
         c.world.all_reduce(*stream, a.view(), ReduceOp::kSum);
@@ -227,6 +234,7 @@ TEST_P(CommunicatorConformance, SplitByColorAndKey) {
       half->all_reduce(c.compute, x.view(), ReduceOp::kSum);
       alone->all_reduce(c.compute, z.view(), ReduceOp::kSum);
       c.queues[0]->synchronize();
+      c.compute.synchronize();
       const auto expected = [&](auto i) {
         double sum = 0;
         for (int r = color; r < n; r += 2) sum += value(r, i);
@@ -239,13 +247,14 @@ TEST_P(CommunicatorConformance, SplitByColorAndKey) {
   });
 }
 
-// Sums in rank order, f32 accumulation and one rounding: the bits of the plain loop, on every rank. Ranks of several nodes: the bits of
-// that loop over each node's ranks and then over the nodes.
+// Sums in rank order, f32 accumulation and one rounding: the bits of the plain loop, on every rank. Ranks of several nodes: the
+// bits of that loop over each node's ranks and then over the nodes.
 TEST_P(CommunicatorConformance, SumsHaveTheBitsOfTheRankOrderLoop) {
   const auto random = [](int rank, std::int64_t i) {
     const auto u = static_cast<std::uint32_t>(rank * 7919 + i * 104729 + 12345) * 2654435761u;
     return (static_cast<float>(u >> 8) / 16777216.0f - 0.5f) * static_cast<float>(1 << (u % 13));
   };
+  if (GetParam().sums == Case::Sums::kInSomeOrder) GTEST_SKIP() << "this transport's library adds in an order of its own";
   run([&](RankContext& c) {
     const int n = c.world.size(), rank = c.world.rank();
     for (const DType dtype : {DType::kF32, DType::kBF16})
@@ -268,8 +277,10 @@ TEST_P(CommunicatorConformance, SumsHaveTheBitsOfTheRankOrderLoop) {
         };
         Values whole(dtype, n * count, [&](auto i) { return element(rank, i); }), slice(dtype, count);
         c.world.reduce_scatter(c.compute, slice.view(), whole.view(), ReduceOp::kSum);
+        c.compute.synchronize();
         expect_values(slice, [&](auto i) { return expected(rank * count + i); }, "reduce_scatter");
         c.world.all_reduce(c.compute, whole.view(), ReduceOp::kSum);
+        c.compute.synchronize();
         expect_values(whole, expected, "all_reduce");
       }
   });
@@ -277,11 +288,13 @@ TEST_P(CommunicatorConformance, SumsHaveTheBitsOfTheRankOrderLoop) {
 
 TEST_P(CommunicatorConformance, BarriersAndTinyCollectivesStayInStep) {
   run([&](RankContext& c) {
-    std::vector<std::int64_t> seen(static_cast<std::size_t>(c.world.size()));
-    for (std::int64_t round = 1; round <= 20; ++round) {
+    Values mine(DType::kI64, 1), seen(DType::kI64, c.world.size());
+    for (int round = 1; round <= 20; ++round) {
       c.world.barrier();
-      c.world.all_gather(c.compute, {seen.data(), DType::kI64, {c.world.size()}}, {&round, DType::kI64, {1}});
-      for (const std::int64_t other : seen) EXPECT_EQ(other, round);
+      mine.set(0, round);
+      c.world.all_gather(c.compute, seen.view(), mine.view());
+      c.compute.synchronize();
+      expect_values(seen, [&](auto) { return round; }, "all_gather between barriers");
     }
   });
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/bf16.h"
@@ -26,12 +27,16 @@ struct RankContext {
 // Runs `body` on every rank of a world of `ranks` ranks and returns when all have ended.
 using RankLauncher = std::function<void(int ranks, const std::function<void(RankContext&)>& body)>;
 
-// Where Values take their memory when peers reach only memory of a certain kind.
+// Where Values take their memory when peers or devices reach only memory of a certain kind.
 class ValuesMemory {
  public:
   virtual ~ValuesMemory() = default;
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* memory) = 0;
+  // Of memory that is not the host's, Values keep a copy in the host's.
+  virtual MemoryKind where() const { return MemoryKind::kHost; }
+  virtual void write(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+  virtual void read(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 };
 // Of this thread; null: any memory will do.
 inline thread_local ValuesMemory* values_memory = nullptr;
@@ -52,17 +57,25 @@ template <class T> struct ValuesAllocator {
   ValuesMemory* memory = values_memory;
 };
 
-// A typed host buffer whose elements are read and written as doubles.
+// A typed buffer whose elements are read and written as doubles.
 class Values {
  public:
-  Values(DType dtype, std::int64_t count) : dtype_(dtype), count_(count), bytes_(static_cast<std::size_t>(count * size_of(dtype))) {}
+  Values(DType dtype, std::int64_t count)
+      : dtype_(dtype), count_(count), bytes_(static_cast<std::size_t>(count * size_of(dtype)), std::byte{}, host_allocator()) {}
   template <class F> Values(DType dtype, std::int64_t count, F value) : Values(dtype, count) {
     for (std::int64_t i = 0; i < count; ++i) set(i, value(i));
   }
+  Values(const Values& other) : dtype_(other.dtype_), count_(other.count_), bytes_(other.host_bytes()), device_(other.device_) {}
+  Values(Values&&) = default;
+  Values& operator=(Values&&) = default;
   std::int64_t count() const { return count_; }
-  TensorView view() { return {bytes_.data(), dtype_, {count_}}; }
+  TensorView view() {
+    if (device_.memory == nullptr) return {bytes_.data(), dtype_, {count_}};
+    return {device_.get(bytes_), dtype_, {count_}, MemoryKind::kDevice};
+  }
   TensorView range(std::int64_t first, std::int64_t count) { return view().range(first, count); }
   double at(std::int64_t i) const {
+    device_.fetch(bytes_);
     switch (dtype_) {
       case DType::kF64: return load<double>(i);
       case DType::kF32: return static_cast<double>(load<float>(i));
@@ -75,6 +88,8 @@ class Values {
     return load<std::uint16_t>(i);
   }
   void set(std::int64_t i, double x) {
+    device_.fetch(bytes_);
+    device_.host_is_newer = true;
     switch (dtype_) {
       case DType::kF64: return store(i, x);
       case DType::kF32: return store(i, static_cast<float>(x));
@@ -88,6 +103,53 @@ class Values {
   }
 
  private:
+  using Bytes = std::vector<std::byte, ValuesAllocator<std::byte>>;
+
+  // The copy on a device, which a view may have changed since; copies of Values have none yet.
+  struct OnDevice {
+    OnDevice() = default;
+    OnDevice(const OnDevice& other) : memory(other.memory) {}
+    OnDevice(OnDevice&& other) noexcept { swap(other); }
+    OnDevice& operator=(OnDevice other) noexcept {
+      swap(other);
+      return *this;
+    }
+    ~OnDevice() {
+      if (data != nullptr) memory->release(data);
+    }
+    void swap(OnDevice& other) noexcept {
+      std::swap(memory, other.memory);
+      std::swap(data, other.data);
+      std::swap(host_is_newer, other.host_is_newer);
+      std::swap(device_is_newer, other.device_is_newer);
+    }
+    void* get(const Bytes& bytes) {
+      if (bytes.empty()) return nullptr;
+      if (data == nullptr) data = memory->allocate(bytes.size());
+      if (host_is_newer) memory->write(data, bytes.data(), bytes.size());
+      host_is_newer = false;
+      device_is_newer = true;
+      return data;
+    }
+    void fetch(Bytes& bytes) {
+      if (!device_is_newer) return;
+      memory->read(bytes.data(), data, bytes.size());
+      device_is_newer = false;
+    }
+    ValuesMemory* memory = values_memory != nullptr && values_memory->where() == MemoryKind::kDevice ? values_memory : nullptr;
+    void* data = nullptr;
+    bool host_is_newer = true, device_is_newer = false;
+  };
+
+  static ValuesAllocator<std::byte> host_allocator() {
+    ValuesAllocator<std::byte> allocator;
+    if (allocator.memory != nullptr && allocator.memory->where() == MemoryKind::kDevice) allocator.memory = nullptr;
+    return allocator;
+  }
+  const Bytes& host_bytes() const {
+    device_.fetch(bytes_);
+    return bytes_;
+  }
   template <class T> T load(std::int64_t i) const {
     T x;
     std::memcpy(&x, bytes_.data() + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
@@ -98,7 +160,8 @@ class Values {
   }
   DType dtype_;
   std::int64_t count_;
-  std::vector<std::byte, ValuesAllocator<std::byte>> bytes_;
+  mutable Bytes bytes_;
+  mutable OnDevice device_;
 };
 
 // 0 .. 16, exact in every dtype; sums over 8 ranks stay below 256, exact in bf16.

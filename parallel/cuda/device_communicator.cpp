@@ -1,0 +1,93 @@
+#include "parallel/cuda/device_communicator.h"
+
+#include <utility>
+
+#include "core/check.h"
+#include "device/cuda/cuda_error.h"
+#include "parallel/host_communicator.h"
+
+namespace trident {
+
+namespace {
+
+std::vector<int> world_ranks(const Communicator& host) {
+  const auto* known = dynamic_cast<const HostCommunicator*>(&host);
+  TRIDENT_CHECK(known != nullptr, "communicator {} is not of host memory", host.name());
+  std::vector<int> ranks;
+  for (int r = 0; r < host.size(); ++r) ranks.push_back(known->world_rank_of(r));
+  return ranks;
+}
+
+}  // namespace
+
+DeviceCommunicator::DeviceCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place)
+    : host_(std::move(host)), place_(place), name_(host_->name()), rank_(host_->rank()), names_(world_ranks(*host_)) {
+  TRIDENT_CHECK(place_.progress != nullptr, "communicator {} of a rank that cannot wait", name_);
+  deferred_.reserve(kCalls);
+}
+
+void DeviceCommunicator::call(Stream& stream, const CollectiveCall& call) {
+  auto* cuda = dynamic_cast<CudaStream*>(&stream);
+  TRIDENT_CHECK(cuda != nullptr, "stream {} is not a CUDA stream", stream.name());
+  if (size() == 1) return copy_alone(*cuda, call);
+  if (group_depth_ == 0) return run(*cuda, {&call, 1});
+  TRIDENT_CHECK(group_stream_ == nullptr || group_stream_ == cuda, "a group of operations on streams {} and {}", group_stream_->name(),
+                cuda->name());
+  TRIDENT_CHECK(deferred_.size() < kCalls, "a group of more than {} operations", kCalls);
+  group_stream_ = cuda;
+  deferred_.push_back(call);
+}
+
+void DeviceCommunicator::copy_alone(CudaStream& stream, const CollectiveCall& call) const {
+  if (call.in.empty() || call.out.data() == call.in.data()) return;
+  check_cuda(cudaMemcpyAsync(call.out.data(), call.in.data(), static_cast<std::size_t>(call.in.num_bytes()), cudaMemcpyDeviceToDevice,
+                             stream.handle()),
+             name_);
+}
+
+void DeviceCommunicator::group_end() {
+  TRIDENT_CHECK(group_depth_ > 0, "group_end() without group_begin()");
+  if (--group_depth_ > 0 || deferred_.empty()) return;
+  CudaStream& stream = *std::exchange(group_stream_, nullptr);
+  run(stream, deferred_);
+  deferred_.clear();
+}
+
+void DeviceCommunicator::group_cancel() noexcept {
+  deferred_.clear();
+  group_stream_ = nullptr;
+  group_depth_ = 0;
+}
+
+void DeviceCommunicator::barrier() {
+  TRIDENT_CHECK(group_depth_ == 0, "barrier inside a group of operations");
+  meet();
+}
+
+std::unique_ptr<Communicator> DeviceCommunicator::split(int color, int key, std::string name) {
+  TRIDENT_CHECK(group_depth_ == 0, "split inside a group of operations");
+  meet();  // nothing else is on its way through the host's communicator
+  std::unique_ptr<Communicator> part = make(host_->split(color, key, std::move(name)));
+  part->set_checks(checks_);
+  return part;
+}
+
+void DeviceCommunicator::set_checks(CollectiveChecks checks) {
+  checks_ = checks;
+  host_->set_checks(checks);
+}
+
+std::vector<std::int64_t> DeviceCommunicator::gather_now(std::vector<std::int64_t> mine) {
+  CpuStream now("host", CpuStream::Mode::kImmediate, progress());
+  const auto count = static_cast<std::int64_t>(mine.size());
+  std::vector<std::int64_t> all(mine.size() * names_.size());
+  host_->all_gather(now, {all.data(), DType::kI64, {size() * count}}, {mine.data(), DType::kI64, {count}});
+  return all;
+}
+
+void DeviceCommunicator::fail(const std::string& reason) {
+  host_->abort(reason);
+  throw CommunicationError(reason);
+}
+
+}  // namespace trident

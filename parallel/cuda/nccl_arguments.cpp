@@ -1,0 +1,78 @@
+#include "parallel/cuda/nccl_arguments.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace trident {
+
+NcclElements nccl_elements(ConstTensorView view) {
+  const auto count = static_cast<std::size_t>(view.num_elements());
+  switch (view.dtype()) {
+    case DType::kF32: return {ncclFloat32, count};
+    case DType::kBF16: return {ncclBfloat16, count};
+    case DType::kF64: return {ncclFloat64, count};
+    case DType::kF16: return {ncclFloat16, count};
+    case DType::kI64: return {ncclInt64, count};
+    case DType::kI32: return {ncclInt32, count};
+    case DType::kU16: return {ncclUint8, 2 * count};
+    case DType::kU8: return {ncclUint8, count};
+  }
+  throw InternalError("a dtype that does not exist");
+}
+
+ncclRedOp_t nccl_reduction(ReduceOp op) { return op == ReduceOp::kSum ? ncclSum : ncclMax; }
+
+ncclConfig_t nccl_config(const char* name, int max_ctas) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  config.commName = name;
+  if (max_ctas > 0) config.maxCTAs = max_ctas;
+  return config;
+}
+
+std::vector<std::pair<int, int>> message_paths(int ranks, NcclTraffic::Messages messages) {
+  std::vector<std::pair<int, int>> paths;
+  for (int from = 0; from < ranks; ++from)
+    for (int to = 0; to < ranks; ++to) {
+      const int ahead = (to - from + ranks) % ranks;
+      const bool neighbours = ahead == 1 || ahead == ranks - 1;
+      if (from == to || messages == NcclTraffic::Messages::kRare) continue;
+      if (messages == NcclTraffic::Messages::kAll || neighbours) paths.emplace_back(from, to);
+    }
+  return paths;
+}
+
+std::string nccl_version_text(int version) {
+  const bool old = version < 10000;  // 2.8 and before
+  return fmt::format("{}.{}.{}", version / (old ? 1000 : 10000), version / 100 % (old ? 10 : 100), version % 100);
+}
+
+std::optional<std::string> version_disagreement(std::string_view group, std::span<const int> names, std::span<const int> versions) {
+  const auto other = std::find_if(versions.begin(), versions.end(), [&](int version) { return version != versions.front(); });
+  if (other == versions.end()) return std::nullopt;
+  return fmt::format("{}: rank {} has NCCL {} and rank {} has NCCL {}; let all nodes load the same libnccl.so.2", group, names.front(),
+                     nccl_version_text(versions.front()), names[static_cast<std::size_t>(other - versions.begin())], nccl_version_text(*other));
+}
+
+std::optional<std::string> shared_card(std::string_view group, std::span<const int> names, std::span<const CardId> cards) {
+  for (std::size_t b = 1; b < cards.size(); ++b)
+    for (std::size_t a = 0; a < b; ++a)
+      if (cards[a] == cards[b])
+        return fmt::format("{}: ranks {} and {} are on one card, which NCCL refuses; start a rank per card, or let ranks be threads of one "
+                           "process or exchange through the host", group, names[a], names[b]);
+  return std::nullopt;
+}
+
+std::vector<std::pair<std::string, std::string>> nccl_environment(int version) {
+  std::vector<std::pair<std::string, std::string>> variables;
+  // Kernels of different communicators start in the order in which the host issued them.
+  if (version >= NCCL_VERSION(2, 26, 0)) variables.emplace_back("NCCL_LAUNCH_ORDER_IMPLICIT", "1");
+  // Rings and trees connect when a communicator is made, where all its ranks are, instead of at the first operation that needs them.
+  if (version >= NCCL_VERSION(2, 22, 0)) variables.emplace_back("NCCL_RUNTIME_CONNECT", "0");
+  return variables;
+}
+
+}  // namespace trident

@@ -1,0 +1,49 @@
+// What NCCL is given, as functions of what it is asked for.
+#pragma once
+
+#include <nccl.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/tensor_view.h"
+#include "parallel/comm_operation.h"
+#include "parallel/cuda/nccl_options.h"
+
+namespace trident {
+
+struct NcclElements {
+  ncclDataType_t type = ncclUint8;
+  std::size_t count = 0;
+};
+// Of an operand; u16, which NCCL does not know, as twice as many bytes (it is never reduced).
+NcclElements nccl_elements(ConstTensorView view);
+ncclRedOp_t nccl_reduction(ReduceOp op);
+
+// Of a communicator whose calls return before they are complete. `name` outlives the configuration.
+ncclConfig_t nccl_config(const char* name, int max_ctas);
+
+// The (sender, receiver) that have a communicator of NCCL to themselves, the same list on every rank of the group.
+std::vector<std::pair<int, int>> message_paths(int ranks, NcclTraffic::Messages messages);
+
+// 22809 -> "2.28.9"
+std::string nccl_version_text(int version);
+
+// What is said on all ranks if their libraries differ. names: world ranks by rank.
+std::optional<std::string> version_disagreement(std::string_view group, std::span<const int> names, std::span<const int> versions);
+
+// The same if two ranks have one card.
+using CardId = std::array<std::int64_t, 2>;  // CUDA's UUID
+std::optional<std::string> shared_card(std::string_view group, std::span<const int> names, std::span<const CardId> cards);
+
+// Environment variables under which a library of this version keeps several communicators of one card from waiting for each other. NCCL
+// reads them once: to be set before its first call, where the user has not set them.
+std::vector<std::pair<std::string, std::string>> nccl_environment(int version);
+
+}  // namespace trident

@@ -1,0 +1,32 @@
+// What may be chosen about NCCL.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+namespace trident {
+
+// What a group is for. NCCL runs the operations of one of its communicators one after another, so a message that waits for its receiver
+// would hold up all others; ranks between which messages go their own ways get a communicator of NCCL for each direction.
+struct NcclTraffic {
+  int max_ctas = 0;  // blocks an operation may take from computation; 0: the library's choice
+  enum class Messages : std::uint8_t {
+    kRare,        // all on the group's communicator: one that waits holds up the others
+    kNeighbours,  // of their own between ranks r and r + 1, around the end too
+    kAll          // of their own between any two
+  } messages = Messages::kRare;
+};
+
+// By the name of the group: along the pipeline ("pp ...") and the context ("cp ...") messages go to neighbours; other groups rarely send.
+NcclTraffic nccl_traffic_of(std::string_view group);
+
+struct NcclOptions {
+  std::function<NcclTraffic(std::string_view group)> traffic = nccl_traffic_of;
+  double timeout_seconds = 600;  // without any operation done while one is under way
+  // Several ranks on one card: NCCL itself refuses them, unless NCCL_HOSTID differs between processes or (2.30 and later)
+  // NCCL_MULTI_RANK_GPU_ENABLE=1 is set. For tests: it is slow and may hang.
+  bool allow_shared_cards = false;
+};
+
+}  // namespace trident

@@ -1,0 +1,75 @@
+#include "tests/cuda/device_ranks.h"
+
+#include <cuda_runtime_api.h>
+
+#include "device/cuda/cuda_error.h"
+
+namespace trident::conformance {
+
+void* DeviceValues::allocate(std::size_t bytes) {
+  std::vector<Buffer>& kept = kept_[bytes];
+  if (kept.empty()) kept.push_back(allocate_cuda(device_, static_cast<std::int64_t>(bytes), "values"));
+  Buffer buffer = std::move(kept.back());
+  kept.pop_back();
+  void* const data = buffer.data();
+  used_.emplace(data, std::move(buffer));
+  return data;
+}
+
+void DeviceValues::release(void* memory) {
+  auto used = used_.extract(memory);
+  kept_[static_cast<std::size_t>(used.mapped().num_bytes())].push_back(std::move(used.mapped()));
+}
+
+void DeviceValues::write(void* to, const void* from, std::size_t bytes) {
+  use_cuda_device(device_);
+  check_cuda(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "values");
+}
+
+void DeviceValues::read(void* to, const void* from, std::size_t bytes) {
+  use_cuda_device(device_);
+  check_cuda(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "values");
+}
+
+DeviceRank::DeviceRank(ThreadWorld& world, int rank, const DeviceRanks& setup)
+    : device(rank % setup.cards),
+      values(device),
+      progress(world.doorbell(rank)),
+      compute(device, "compute", CudaStream::Mode::kImmediate, progress, 0),
+      queue0(device, "queue 0", CudaStream::Mode::kQueue, progress, 0),
+      queue1(device, "queue 1", CudaStream::Mode::kQueue, progress, 0) {
+  communicator = make_device_communicator(setup.transport, world.communicator(rank, progress), {device, &progress, {}}, setup.options);
+  if (setup.checked) communicator = make_checked(std::move(communicator), CollectiveChecks::kOn);
+}
+
+void run_on_devices(const DeviceRanks& setup, const std::function<void(RankContext&)>& body) {
+  ThreadWorld world(setup.ranks, setup.timeout_seconds);
+  run_thread_ranks(world, [&](int rank) {
+    DeviceRank self(world, rank, setup);
+    RankContext context = self.context();
+    body(context);
+  });
+}
+
+DeviceFailures run_failing(const DeviceRanks& setup, const std::function<void(RankContext&)>& body) {
+  ThreadWorld world(setup.ranks, setup.timeout_seconds);
+  DeviceFailures failures;
+  failures.per_rank.resize(static_cast<std::size_t>(setup.ranks));
+  try {
+    run_thread_ranks(world, [&](int rank) {
+      try {
+        DeviceRank self(world, rank, setup);
+        RankContext context = self.context();
+        body(context);
+      } catch (const std::exception& error) {
+        failures.per_rank[static_cast<std::size_t>(rank)] = error.what();
+        throw;
+      }
+    });
+  } catch (const std::exception& error) {
+    failures.error = error.what();
+  }
+  return failures;
+}
+
+}  // namespace trident::conformance

@@ -1,0 +1,65 @@
+// Thread ranks with CUDA devices: each with a compute stream, two queue streams and a communicator of device memory.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/cuda/cuda_memory.h"
+#include "device/cuda/cuda_stream.h"
+#include "parallel/checked_communicator.h"
+#include "parallel/cuda/device_communicators.h"
+#include "parallel/thread_world.h"
+#include "tests/parallel/rank_context.h"
+
+namespace trident::conformance {
+
+// Values in the memory of a card. Memory that was given back is kept for values of the same size: tests make thousands.
+class DeviceValues final : public ValuesMemory {
+ public:
+  explicit DeviceValues(int device) : device_(device) { values_memory = this; }
+  ~DeviceValues() override { values_memory = nullptr; }
+  void* allocate(std::size_t bytes) override;
+  void release(void* memory) override;
+  MemoryKind where() const override { return MemoryKind::kDevice; }
+  void write(void* to, const void* from, std::size_t bytes) override;
+  void read(void* to, const void* from, std::size_t bytes) override;
+
+ private:
+  int device_;
+  std::map<std::size_t, std::vector<Buffer>> kept_;
+  std::map<void*, Buffer> used_;
+};
+
+struct DeviceRanks {
+  DeviceTransport transport = DeviceTransport::kThread;
+  int ranks = 2;
+  int cards = 1;  // rank r is on card r % cards
+  double timeout_seconds = 60;
+  DeviceCommunicatorOptions options{};
+  bool checked = false;  // behind the checking decorator
+};
+
+struct DeviceRank {
+  DeviceRank(ThreadWorld& world, int rank, const DeviceRanks& setup);
+  RankContext context() { return {*communicator, compute, {&queue0, &queue1}}; }
+
+  int device;
+  DeviceValues values;
+  Progress progress;
+  CudaStream compute, queue0, queue1;
+  std::unique_ptr<Communicator> communicator;  // after the streams: it is destroyed first
+};
+
+void run_on_devices(const DeviceRanks& setup, const std::function<void(RankContext&)>& body);
+
+// As run_on_devices() for ranks that are expected to fail; the error of the whole and that of each rank, "" where there was none.
+struct DeviceFailures {
+  std::string error;
+  std::vector<std::string> per_rank;
+};
+DeviceFailures run_failing(const DeviceRanks& setup, const std::function<void(RankContext&)>& body);
+
+}  // namespace trident::conformance
