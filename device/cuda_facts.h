@@ -1,0 +1,26 @@
+// The cards of this machine, as values that code without CUDA can handle.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trident {
+
+struct CardFacts {
+  int number = 0;               // as CUDA counts those this process may use
+  std::string name;             // "NVIDIA H100 80GB HBM3"
+  std::string id;               // the same from every process, different for different cards: host and PCI address
+  int compute_capability = 0;   // 90 for sm_90
+  int multiprocessors = 0;
+  std::int64_t total_bytes = 0, free_bytes = 0;  // of memory, when asked
+};
+
+struct CudaFacts {
+  std::vector<CardFacts> cards;
+  // Why no card can be used, with the remedy: "built without CUDA", "no driver", "the driver is older than ..."; empty if one can.
+  std::string problem;
+  std::string libraries;  // "CUDA 13.0, cuBLASLt 13.1, cuDNN 9.19, NCCL 2.28.9"; empty without CUDA
+};
+
+}  // namespace trident
