@@ -8,6 +8,10 @@ namespace trident {
 
 namespace {
 
+// From here on masks may hold -infinity and scratch need not be cleared; the two releases before have wrong numbers in their
+// attention.
+constexpr std::size_t kOldestCudnn = 91002;
+
 // Empty: cuDNN takes it.
 std::string refusal(const AttentionShape& s, AttentionDirection direction, int compute_major) {
   const bool backward = direction == AttentionDirection::kBackward;
@@ -41,6 +45,16 @@ std::int64_t d_score_bytes(const AttentionShape& s, std::int64_t heads) {
 }
 
 }  // namespace
+
+std::string cudnn_version_text(std::size_t version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+std::optional<std::string> cudnn_version_problem(std::size_t version) {
+  if (version >= kOldestCudnn) return std::nullopt;
+  return fmt::format("cuDNN {} is too old for attention; install {} or a later 9.x", cudnn_version_text(version),
+                     cudnn_version_text(kOldestCudnn));
+}
 
 AttentionPass attention_pass(const AttentionShape& shape, AttentionDirection direction, int compute_major,
                              const CudnnAttentionOptions& options) {

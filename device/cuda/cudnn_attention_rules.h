@@ -1,12 +1,19 @@
 // Which attention goes to cuDNN and in which pieces: pure functions of the shape and the card's generation.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "device/cuda/cudnn_attention_graphs.h"
 
 namespace trident {
+
+// "9.19.0", from the number that cudnnGetVersion() gives (91900).
+std::string cudnn_version_text(std::size_t version);
+// Why attention must not run on cuDNN of this version, and what to do; nothing if it may.
+std::optional<std::string> cudnn_version_problem(std::size_t version);
 
 struct CudnnAttentionOptions {
   AttentionDeterminism determinism = AttentionDeterminism::kYes;

@@ -5,25 +5,10 @@
 
 #include "core/check.h"
 #include "device/cuda/cuda_error.h"
+#include "device/cuda/cudnn_attention_rules.h"
 #include "device/cuda/cudnn_graph.h"
 
 namespace trident {
-
-namespace {
-
-// From here on masks may hold -infinity and scratch need not be cleared; the releases before have wrong numbers in their attention.
-constexpr std::size_t kOldest = 91002;
-
-std::string version_text(std::size_t version) {
-  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
-}
-
-}  // namespace
-
-std::optional<std::string> cudnn_version_problem(std::size_t version) {
-  if (version >= kOldest) return std::nullopt;
-  return fmt::format("cuDNN {} is too old for attention; install {} or a later 9.x", version_text(version), version_text(kOldest));
-}
 
 CudnnHandle::CudnnHandle(int device) : device_(device) {
   if (const auto problem = cudnn_version_problem(cudnnGetVersion())) throw ConfigError("device = cuda: " + *problem);
@@ -34,7 +19,7 @@ CudnnHandle::CudnnHandle(int device) : device_(device) {
     throw ConfigError(
         fmt::format("device = cuda: cuDNN {} cannot be used on CUDA device {}: {}; nvidia-smi must work, and cuDNN's libraries "
                     "must all be of one version, for this version of CUDA",
-                    version_text(cudnnGetVersion()), device, cudnnGetErrorString(status)));
+                    cudnn_version_text(cudnnGetVersion()), device, cudnnGetErrorString(status)));
 }
 
 CudnnHandle::~CudnnHandle() { (void)cudnnDestroy(handle_); }

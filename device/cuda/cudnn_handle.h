@@ -3,14 +3,7 @@
 
 #include <cudnn_graph.h>
 
-#include <cstddef>
-#include <optional>
-#include <string>
-
 namespace trident {
-
-// Why attention must not run on cuDNN of this version (cudnnGetVersion(): 91900 is 9.19.0), and what to do; nothing if it may.
-std::optional<std::string> cudnn_version_problem(std::size_t version);
 
 // Owner of a library handle. Not thread-safe: a handle has one stream at a time.
 class CudnnHandle {

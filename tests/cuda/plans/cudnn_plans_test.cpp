@@ -1,0 +1,193 @@
+// Every attention graph that the trainer can ask for gets a plan from the real cuDNN, for described cards: no card, no driver (a
+// stand-in, driver_stand_in.sh), nothing runs. A plan takes cuDNN about a second, so a representative part runs by default, and
+// everything with
+// --gtest_also_run_disabled_tests.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <set>
+
+#include "core/int_math.h"
+#include "device/cuda/cudnn_attention_rules.h"
+#include "model/model_presets.h"
+
+namespace trident {
+namespace {
+
+struct Card {
+  std::string name;
+  int compute_major;
+  CudnnDescriptor properties;
+};
+
+Card card(const std::string& name, int compute_major) {
+  std::ifstream file(TRIDENT_DEVICES_FOLDER "/" + name + ".json");
+  const std::string json((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_FALSE(json.empty()) << name;
+  return {name, compute_major, cudnn_device_properties(json, name)};
+}
+Card h100() { return card("h100", 9); }
+Card h200() { return card("h200", 9); }
+Card a100() { return card("a100", 8); }
+
+AttentionShape shape(std::int64_t batch, std::int64_t query_heads, std::int64_t kv_heads, std::int64_t length,
+                     std::int64_t head_dim) {
+  AttentionShape s;
+  s.batch = batch, s.query_heads = query_heads, s.kv_heads = kv_heads, s.head_dim = head_dim;
+  s.query_length = s.key_length = length;
+  s.dtype = DType::kBF16;
+  return s;
+}
+
+enum class Graph : std::uint8_t { kForward, kBackward, kDeterministicBackward };
+
+AttentionPass pass_of(const Card& card, Graph graph, const AttentionShape& s) {
+  const AttentionDeterminism determinism = graph == Graph::kBackward ? AttentionDeterminism::kNo : AttentionDeterminism::kYes;
+  return attention_pass(s, graph == Graph::kForward ? AttentionDirection::kForward : AttentionDirection::kBackward,
+                        card.compute_major, {.determinism = determinism});
+}
+
+std::optional<CudnnPlan> plan(const Card& card, Graph graph, const AttentionShape& s, SequenceLengths lengths, std::string* why) {
+  const AttentionDeterminism determinism = graph == Graph::kBackward ? AttentionDeterminism::kNo : AttentionDeterminism::kYes;
+  return CudnnPlan::find(
+      graph == Graph::kForward ? attention_forward_graph(s, lengths) : attention_backward_graph(s, lengths, determinism),
+      {.device = &card.properties},
+      {.workspace_bytes = std::numeric_limits<std::int64_t>::max(), .deterministic = graph != Graph::kBackward}, why);
+}
+
+// Key and value gradients of every query head in f32, and d_score.
+std::int64_t workspace_bound(Graph graph, const AttentionShape& s) {
+  constexpr std::int64_t kSmall = 1 << 20;
+  if (graph == Graph::kForward) return kSmall;
+  const std::int64_t heads = s.batch * s.query_heads, queries = round_up(s.query_length, 128), keys = round_up(s.key_length, 128);
+  return kSmall + 2 * heads * keys * s.head_dim * 4 + (graph == Graph::kDeterministicBackward ? heads * queries * keys * 2 : 0);
+}
+
+void expect_plan(const Card& card, Graph graph, const AttentionShape& s, SequenceLengths lengths = SequenceLengths::kFull) {
+  const AttentionPass pass = pass_of(card, graph, s);
+  ASSERT_TRUE(pass.by_cudnn) << card.name << " " << describe(s) << ": " << pass.why_not;
+  // Pieces are for samples of one length; others are planned whole.
+  const AttentionShape& planned = lengths == SequenceLengths::kFull ? pass.piece : s;
+  std::string why;
+  const auto found = plan(card, graph, planned, lengths, &why);
+  ASSERT_TRUE(found) << card.name << " " << describe(planned) << " graph " << static_cast<int>(graph) << ": " << why;
+  EXPECT_LE(found->workspace_bytes(), workspace_bound(graph, planned)) << card.name << " " << found->name();
+  constexpr const char* kLengths[] = {"", " padded", " packed"};
+  std::printf("%s: %s%s, %ld pieces: engine %ld, workspace %.1f MB\n", card.name.c_str(), found->name().c_str(),
+              kLengths[static_cast<int>(lengths)], static_cast<long>(pass.pieces), static_cast<long>(found->engine()),
+              static_cast<double>(found->workspace_bytes()) / 1e6);
+}
+
+void expect_no_plan(const Card& card, Graph graph, const AttentionShape& s, SequenceLengths lengths = SequenceLengths::kFull) {
+  std::string why;
+  EXPECT_FALSE(plan(card, graph, s, lengths, &why)) << card.name << " " << describe(s) << ": the rules may be relaxed";
+}
+
+class CudnnPlans : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto problem = cudnn_version_problem(cudnnGetVersion())) GTEST_SKIP() << "SKIPPED: " << *problem;
+  }
+};
+
+// ---- a part
+// -----------------------------------------------------------------------------------------------------------------------------
+
+// Every head width and kind of head sharing among the presets and configs, and those that models beyond them have.
+const AttentionShape kRepresentative[] = {
+    shape(32, 12, 12, 1024, 64),  // gpt2-124m
+    shape(8, 25, 25, 1024, 64),   // gpt2-1.5b
+    shape(2, 8, 4, 64, 16),       // llama-1m
+    shape(2, 8, 4, 512, 32),      // llama-15m
+    shape(4, 32, 8, 4096, 64),    // llama3.2-1b
+    shape(2, 14, 2, 4096, 64),    // qwen2.5-0.5b
+    shape(1, 32, 8, 8192, 128),   // llama3-8b
+    shape(4, 16, 16, 2048, 128),  // olmo-1b
+    shape(2, 32, 32, 2048, 80),  shape(2, 12, 12, 2048, 96), shape(1, 16, 2, 2048, 192), shape(2, 16, 8, 4096, 256),
+};
+
+TEST_F(CudnnPlans, ForwardOnAnH100) {
+  const Card c = h100();
+  for (const AttentionShape& s : kRepresentative) expect_plan(c, Graph::kForward, s);
+}
+
+TEST_F(CudnnPlans, DeterministicBackwardOnAnH100) {
+  const Card c = h100();
+  for (const AttentionShape& s : kRepresentative) expect_plan(c, Graph::kDeterministicBackward, s);
+}
+
+TEST_F(CudnnPlans, OtherKindsOfGraphsOnAnH100) {
+  const Card c = h100();
+  AttentionShape s = shape(2, 8, 2, 1000, 64);
+  expect_plan(c, Graph::kBackward, s);
+  expect_plan(c, Graph::kBackward, shape(1, 32, 8, 4096, 128));
+  for (const SequenceLengths lengths : {SequenceLengths::kPadded, SequenceLengths::kPacked})
+    for (const Graph graph : {Graph::kForward, Graph::kBackward, Graph::kDeterministicBackward}) expect_plan(c, graph, s, lengths);
+  s.query_offset = 1000;
+  s.key_length = 1500;
+  for (const Graph graph : {Graph::kForward, Graph::kBackward, Graph::kDeterministicBackward}) expect_plan(c, graph, s);
+  s.causal = false;
+  for (const Graph graph : {Graph::kForward, Graph::kDeterministicBackward}) expect_plan(c, graph, s);
+  s.dtype = DType::kF16;
+  expect_plan(c, Graph::kDeterministicBackward, s);
+}
+
+TEST_F(CudnnPlans, OtherCards) {
+  const Card hopper = h200(), ampere = a100();
+  for (const AttentionShape& s : {shape(32, 12, 12, 1024, 64), shape(4, 32, 8, 4096, 128)})
+    for (const Graph graph : {Graph::kForward, Graph::kBackward, Graph::kDeterministicBackward}) {
+      expect_plan(hopper, graph, s);
+      expect_plan(ampere, graph, s);
+    }
+}
+
+// The rules refuse what cuDNN refuses.
+TEST_F(CudnnPlans, WhatCudnnDoesNotTake) {
+  const Card hopper = h100(), ampere = a100();
+  expect_no_plan(hopper, Graph::kForward, shape(1, 4, 2, 64, 20));
+  expect_no_plan(hopper, Graph::kBackward, shape(1, 4, 2, 64, 20));
+  expect_no_plan(hopper, Graph::kBackward, shape(1, 4, 2, 64, 264));
+  expect_no_plan(ampere, Graph::kBackward, shape(1, 4, 2, 64, 192));
+  expect_no_plan(ampere, Graph::kDeterministicBackward, shape(1, 4, 2, 64, 64), SequenceLengths::kPacked);
+}
+
+// ---- everything
+// -------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(CudnnPlans, DISABLED_EveryPresetOnEveryCard) {
+  std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>> shapes;
+  for (const std::string_view name : model_preset_names()) {
+    const ModelConfig model = model_preset(name, "test");
+    for (const std::int64_t tensor : {1, 2, 4, 8}) {
+      if (model.heads % tensor != 0) continue;
+      const std::int64_t kv_heads = std::max<std::int64_t>(1, model.kv_heads / tensor);
+      if (model.heads / tensor % kv_heads != 0) continue;
+      shapes.insert({model.heads / tensor, kv_heads, std::min<std::int64_t>(model.max_positions, 4096), model.head_dim});
+    }
+  }
+  for (const Card& c : {h100(), h200(), a100()})
+    for (const auto& [heads, kv_heads, length, head_dim] : shapes)
+      for (const std::int64_t batch : {1, 8})
+        for (const Graph graph : {Graph::kForward, Graph::kBackward, Graph::kDeterministicBackward})
+          expect_plan(c, graph, shape(batch, heads, kv_heads, length, head_dim));
+}
+
+TEST_F(CudnnPlans, DISABLED_EveryHeadWidthWithEveryKindOfLengths) {
+  const Card c = h100();
+  for (const std::int64_t head_dim : {8, 16, 32, 64, 72, 80, 96, 112, 128, 160, 192, 224, 256})
+    for (const std::int64_t kv_heads : {1, 4, 8})
+      for (const SequenceLengths lengths : {SequenceLengths::kFull, SequenceLengths::kPadded, SequenceLengths::kPacked})
+        for (const Graph graph : {Graph::kForward, Graph::kBackward, Graph::kDeterministicBackward})
+          for (const bool causal : {true, false}) {
+            AttentionShape s = shape(2, 8, kv_heads, 1000, head_dim);
+            s.causal = causal;
+            expect_plan(c, graph, s, lengths);
+          }
+}
+
+}  // namespace
+}  // namespace trident
