@@ -1,23 +1,56 @@
 // The conformance suite on communicators of device memory, with the simulated CUDA, whose streams are as late as they may be.
 #include "tests/cuda/device_ranks.h"
+#include "tests/cuda/simulated/nccl.h"
+#include "tests/cuda/simulated/runtime.h"
 #include "tests/parallel/communicator_conformance.h"
 
 namespace trident::conformance {
 namespace {
 
-RankLauncher on_devices(DeviceRanks setup) {
-  return [setup](int ranks, const std::function<void(RankContext&)>& body) {
+Case on_devices(DeviceRanks setup) {
+  const RankLauncher launch = [setup](int ranks, const std::function<void(RankContext&)>& body) {
+    simulated::configure({.devices = setup.cards});
     DeviceRanks all = setup;
     all.ranks = ranks;
     run_on_devices(all, body);
+    EXPECT_EQ(simulated::nccl_complaints(), std::vector<std::string>{});
+    EXPECT_EQ(simulated::nccl_communicators(), 0);
+    EXPECT_EQ(simulated::census().allocations, 0u);
+    simulated::reset_nccl();
+    simulated::reset();
   };
+  Case made{launch, setup.ranks};
+  made.every = setup.ranks < 4 ? 2 : setup.ranks < 8 ? 5 : 11;  // no divisor of the number of streams
+  if (setup.transport == DeviceTransport::kNccl) made.sums = Case::Sums::kInSomeOrder;
+  return made;
 }
+
+// Every rank has a card; all messages may go their own ways.
+Case on_nccl(int ranks, bool checked = false) {
+  DeviceRanks setup{.transport = DeviceTransport::kNccl, .ranks = ranks, .cards = ranks, .checked = checked};
+  setup.options.nccl.traffic = [](std::string_view) { return NcclTraffic{.max_ctas = 2, .messages = NcclTraffic::Messages::kAll}; };
+  return on_devices(setup);
+}
+
+// So small a staging buffer that operands are cut.
+Case staged(int ranks, std::int64_t bytes, bool checked = false) {
+  DeviceRanks setup{.transport = DeviceTransport::kHostStaged, .ranks = ranks, .cards = 1, .checked = checked};
+  setup.options.staged = {.collective_bytes = bytes, .message_bytes = bytes / 2};
+  return on_devices(setup);
+}
+
+Case between_threads(int ranks, int cards, bool checked = false) {
+  return on_devices({.transport = DeviceTransport::kThread, .ranks = ranks, .cards = cards, .checked = checked});
+}
+
+std::string name_of(const testing::TestParamInfo<Case>& info) { return std::to_string(info.param.ranks) + "ranks" + std::to_string(info.index); }
 
 }  // namespace
 
-INSTANTIATE_TEST_SUITE_P(Threads, CommunicatorConformance,
-                         testing::Values(Case{on_devices({.transport = DeviceTransport::kThread}), 1},
-                                         Case{on_devices({.transport = DeviceTransport::kThread}), 2}),
-                         [](const auto& info) { return std::to_string(info.param.ranks) + "ranks"; });
+INSTANTIATE_TEST_SUITE_P(DeviceThreads, CommunicatorConformance,
+                         testing::Values(between_threads(1, 1), between_threads(2, 1, true), between_threads(4, 2), between_threads(8, 1)), name_of);
+INSTANTIATE_TEST_SUITE_P(HostStaged, CommunicatorConformance, testing::Values(staged(2, 16384), staged(4, 1 << 20, true), staged(8, 65536)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance, testing::Values(on_nccl(1), on_nccl(2), on_nccl(4, true), on_nccl(8)), name_of);
 
 }  // namespace trident::conformance

@@ -2,23 +2,35 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
+#include "core/int_math.h"
 #include "device/cuda/cuda_error.h"
 
 namespace trident::conformance {
 
-void* DeviceValues::allocate(std::size_t bytes) {
-  std::vector<Buffer>& kept = kept_[bytes];
-  if (kept.empty()) kept.push_back(allocate_cuda(device_, static_cast<std::int64_t>(bytes), "values"));
-  Buffer buffer = std::move(kept.back());
-  kept.pop_back();
-  void* const data = buffer.data();
-  used_.emplace(data, std::move(buffer));
+void* DeviceValues::allocate(std::size_t size) {
+  constexpr std::int64_t kSlab = std::int64_t{1} << 20;
+  const std::int64_t bytes = round_up(static_cast<std::int64_t>(size), std::int64_t{256});
+  std::vector<std::byte*>& kept = kept_[bytes];
+  if (!kept.empty()) {
+    std::byte* const data = kept.back();
+    kept.pop_back();
+    return data;
+  }
+  if (slabs_.empty() || used_ + bytes > slabs_.back().num_bytes()) {
+    slabs_.push_back(allocate_cuda(device_, std::max(bytes, kSlab), "values"));
+    used_ = 0;
+  }
+  std::byte* const data = slabs_.back().data() + used_;
+  used_ += bytes;
+  bytes_.emplace(data, bytes);
   return data;
 }
 
 void DeviceValues::release(void* memory) {
-  auto used = used_.extract(memory);
-  kept_[static_cast<std::size_t>(used.mapped().num_bytes())].push_back(std::move(used.mapped()));
+  auto* const data = static_cast<std::byte*>(memory);
+  kept_[bytes_.at(data)].push_back(data);
 }
 
 void DeviceValues::write(void* to, const void* from, std::size_t bytes) {

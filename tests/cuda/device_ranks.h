@@ -16,7 +16,7 @@
 
 namespace trident::conformance {
 
-// Values in the memory of a card. Memory that was given back is kept for values of the same size: tests make thousands.
+// Values in the memory of a card, cut from a few allocations: tests make thousands. What was given back is kept for values of its size.
 class DeviceValues final : public ValuesMemory {
  public:
   explicit DeviceValues(int device) : device_(device) { values_memory = this; }
@@ -29,8 +29,10 @@ class DeviceValues final : public ValuesMemory {
 
  private:
   int device_;
-  std::map<std::size_t, std::vector<Buffer>> kept_;
-  std::map<void*, Buffer> used_;
+  std::vector<Buffer> slabs_;
+  std::int64_t used_ = 0;  // bytes of the last
+  std::map<std::int64_t, std::vector<std::byte*>> kept_;
+  std::map<std::byte*, std::int64_t> bytes_;
 };
 
 struct DeviceRanks {
