@@ -60,7 +60,7 @@ AppendFile lock(const std::string& path) {
     try {
       return AppendFile(path, AppendFile::Start::kAppend);
     } catch (const StorageError&) {
-      if (i == kTries) throw;
+      if (i == kTries || !file_exists(path)) throw;  // held too long; cannot be made
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }

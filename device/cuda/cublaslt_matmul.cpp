@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "core/check.h"
-#include "device/cpu/operand_checks.h"
 #include "device/cuda/cublaslt_choices.h"
 #include "device/cuda/cublaslt_handle.h"
 #include "device/cuda/cublaslt_plan.h"
 #include "device/cuda/cuda_error.h"
 #include "device/no_allocation.h"
+#include "device/operand_checks.h"
 
 namespace trident {
 
