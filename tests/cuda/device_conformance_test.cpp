@@ -20,7 +20,7 @@ Case on_devices(DeviceRanks setup) {
     simulated::reset();
   };
   Case made{launch, setup.ranks};
-  made.every = setup.ranks < 4 ? 2 : setup.ranks < 8 ? 5 : 11;  // no divisor of the number of streams
+  made.every = setup.ranks < 4 ? 5 : setup.ranks < 8 ? 11 : 17;  // no divisor of the numbers of streams and counts
   if (setup.transport == DeviceTransport::kNccl) made.sums = Case::Sums::kInSomeOrder;
   return made;
 }

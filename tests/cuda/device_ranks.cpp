@@ -10,7 +10,7 @@
 namespace trident::conformance {
 
 void* DeviceValues::allocate(std::size_t size) {
-  constexpr std::int64_t kSlab = std::int64_t{1} << 20;
+  constexpr std::int64_t kSlab = std::int64_t{128} << 10;
   const std::int64_t bytes = round_up(static_cast<std::int64_t>(size), std::int64_t{256});
   std::vector<std::byte*>& kept = kept_[bytes];
   if (!kept.empty()) {
