@@ -9,9 +9,6 @@ namespace trident {
 
 namespace {
 
-constexpr std::size_t kNan = ExactSum::kDigits;
-constexpr std::size_t kPlusInfinity = ExactSum::kDigits + 1;
-constexpr std::size_t kMinusInfinity = ExactSum::kDigits + 2;
 constexpr std::int64_t kDigitMask = 0xffffffff;
 constexpr int kMantissaBits = 53;
 constexpr int kLowestExponent = -1074;  // of the weight of digit 0, bit 0
@@ -45,31 +42,11 @@ std::uint64_t bits_from(std::span<const std::int64_t> digits, int first, int cou
 }  // namespace
 
 void ExactSum::add(double x) {
-  const auto u = std::bit_cast<std::uint64_t>(x);
-  const auto biased = static_cast<int>((u >> 52) & 0x7ff);
-  const bool negative = (u >> 63) != 0;
-  if (biased == 0x7ff) [[unlikely]] {
-    ++limbs_[std::isnan(x) ? kNan : negative ? kMinusInfinity : kPlusInfinity];
-    return;
-  }
   if (pending_ >= kMaxPending) [[unlikely]]
     normalise();
   ++pending_;
-  const std::uint64_t fraction = u & ((std::uint64_t{1} << 52) - 1);
-  const std::uint64_t mantissa = biased == 0 ? fraction : fraction | (std::uint64_t{1} << 52);
-  const int shift = biased == 0 ? 0 : biased - 1;  // of the mantissa's lowest bit, in units of 2^-1074
-  const auto digit = static_cast<std::size_t>(shift / 32);
-  const int offset = shift % 32;
-  // 53 + 31 bits: three digits.
-  const std::uint64_t low = (mantissa & static_cast<std::uint64_t>(kDigitMask)) << offset;
-  const std::uint64_t high = ((mantissa >> 32) << offset) + (low >> 32);
-  const auto d0 = static_cast<std::int64_t>(low) & kDigitMask;
-  const auto d1 = static_cast<std::int64_t>(high) & kDigitMask;
-  const auto d2 = static_cast<std::int64_t>(high >> 32);
-  const std::int64_t sign = negative ? -1 : 1;
-  limbs_[digit] += sign * d0;
-  limbs_[digit + 1] += sign * d1;
-  limbs_[digit + 2] += sign * d2;
+  const Addend addend = addend_of(x);
+  for (int i = 0; i < addend.count; ++i) limbs_[addend.first + static_cast<std::size_t>(i)] += addend.by[i];
 }
 
 void ExactSum::add(std::span<const double> xs) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,6 +20,14 @@ class ExactSum {
   // double. The last three count NaN, +infinity and -infinity.
   static constexpr std::size_t kDigits = 67;
   static constexpr std::size_t kLimbs = kDigits + 3;
+
+  // What adding a double changes: limbs[first + i] += by[i] for i < count.
+  struct Addend {
+    std::size_t first = 0;
+    int count = 0;
+    std::int64_t by[3] = {0, 0, 0};
+  };
+  static constexpr Addend addend_of(double x);
 
   // Exact for every double, subnormal or not finite.
   void add(double x);
@@ -42,8 +51,31 @@ class ExactSum {
   // An add changes a digit by less than 2^32: 2^30 of them after a normalisation leave it below 2^63. normalise() is called before.
   static constexpr std::int64_t kMaxPending = std::int64_t{1} << 30;
 
+  static constexpr std::size_t kNan = kDigits, kPlusInfinity = kDigits + 1, kMinusInfinity = kDigits + 2;
+
   std::array<std::int64_t, kLimbs> limbs_{};
   std::int64_t pending_ = 0;  // upper bound of |digit| / 2^32 since the last normalisation
 };
+
+constexpr ExactSum::Addend ExactSum::addend_of(double x) {
+  constexpr std::uint64_t kDigitMask = 0xffffffff, kFraction = (std::uint64_t{1} << 52) - 1;
+  const auto u = std::bit_cast<std::uint64_t>(x);
+  const auto biased = static_cast<int>((u >> 52) & 0x7ff);
+  const bool negative = (u >> 63) != 0;
+  const std::uint64_t fraction = u & kFraction;
+  if (biased == 0x7ff) [[unlikely]]
+    return {fraction != 0 ? kNan : negative ? kMinusInfinity : kPlusInfinity, 1, {1, 0, 0}};
+  const std::uint64_t mantissa = biased == 0 ? fraction : fraction | (std::uint64_t{1} << 52);
+  const int shift = biased == 0 ? 0 : biased - 1;  // of the mantissa's lowest bit, in units of 2^-1074
+  const int offset = shift % 32;
+  // 53 + 31 bits: three digits.
+  const std::uint64_t low = (mantissa & kDigitMask) << offset;
+  const std::uint64_t high = ((mantissa >> 32) << offset) + (low >> 32);
+  const std::int64_t sign = negative ? -1 : 1;
+  return {static_cast<std::size_t>(shift / 32),
+          3,
+          {sign * static_cast<std::int64_t>(low & kDigitMask), sign * static_cast<std::int64_t>(high & kDigitMask),
+           sign * static_cast<std::int64_t>(high >> 32)}};
+}
 
 }  // namespace trident

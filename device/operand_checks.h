@@ -1,0 +1,25 @@
+// Operands seen as rows.
+#pragma once
+
+#include "core/tensor_view.h"
+#include "device/row_kernels/row_kernels.h"
+
+namespace trident {
+
+// A view as rows over its last dimension.
+struct RowExtent {
+  std::int64_t rows = 0, width = 0;
+};
+
+inline RowExtent row_extent(ConstTensorView view) {
+  TRIDENT_CHECK(view.shape().rank() >= 1, "a tensor without dimensions has no rows");
+  std::int64_t rows = 1;
+  for (int d = 0; d + 1 < view.shape().rank(); ++d) rows *= view.shape()[d];
+  return {rows, view.shape()[-1]};
+}
+
+inline VocabularyShard vocabulary_shard(RowExtent logits, std::int64_t first_column, std::int64_t vocabulary) {
+  return {logits.width, first_column, vocabulary};
+}
+
+}  // namespace trident
