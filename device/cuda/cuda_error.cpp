@@ -18,26 +18,32 @@ std::string driver_remedy() {
   int driver = 0, runtime = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || cudaRuntimeGetVersion(&runtime) != cudaSuccess || driver == 0)
     return "this machine has no NVIDIA driver; install one or set device = cpu";
-  return fmt::format("the NVIDIA driver is for {} and this binary needs {}; update the driver or set device = cpu", cuda_version_text(driver),
-                     cuda_version_text(runtime));
+  return fmt::format("the NVIDIA driver is for {} and this binary needs {}; update the driver or set device = cpu",
+                     cuda_version_text(driver), cuda_version_text(runtime));
 }
 
 Diagnosis diagnose(cudaError_t status) {
-  constexpr const char* kRestart = "the card, its link or its driver failed: restart from the last checkpoint, and look for Xid in the system log if it happens again";
+  constexpr const char* kRestart =
+      "the card, its link or its driver failed: restart from the last checkpoint, and look for Xid in the system log if it happens "
+      "again";
   switch (status) {
     case cudaErrorMemoryAllocation:
-      return {Blame::kSetup, "make batch.micro smaller, set recompute.policy = full, shard more with parallel.zero, or use more ranks"};
+      return {Blame::kSetup,
+              "make batch.micro smaller, set recompute.policy = full, shard more with parallel.zero, or use more ranks"};
     case cudaErrorInsufficientDriver: return {Blame::kSetup, driver_remedy()};
-    case cudaErrorNoDevice: return {Blame::kSetup, "no GPU is visible to this process (CUDA_VISIBLE_DEVICES?); set device = cpu to go without"};
+    case cudaErrorNoDevice:
+      return {Blame::kSetup, "no GPU is visible to this process (CUDA_VISIBLE_DEVICES?); set device = cpu to go without"};
     case cudaErrorInvalidDevice: return {Blame::kSetup, "there are fewer GPUs than that on this machine; start fewer ranks on it"};
     case cudaErrorDevicesUnavailable:
-      return {Blame::kSetup, "another process holds the GPU for itself; wait for it, choose another GPU, or set its compute mode to Default"};
+      return {Blame::kSetup,
+              "another process holds the GPU for itself; wait for it, choose another GPU, or set its compute mode to Default"};
     case cudaErrorNoKernelImageForDevice:
       return {Blame::kSetup, "this binary has no code for this GPU; build with its number in CMAKE_CUDA_ARCHITECTURES"};
     case cudaErrorSystemNotReady:
     case cudaErrorSystemDriverMismatch:
     case cudaErrorInitializationError:
-      return {Blame::kSetup, "the NVIDIA driver is not in working order; see what nvidia-smi says, and restart its services or the machine"};
+      return {Blame::kSetup,
+              "the NVIDIA driver is not in working order; see what nvidia-smi says, and restart its services or the machine"};
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
     case cudaErrorHardwareStackError:
@@ -51,7 +57,9 @@ Diagnosis diagnose(cudaError_t status) {
     case cudaErrorInvalidPc:
     case cudaErrorLaunchFailure:
     case cudaErrorAssert:
-      return {Blame::kProgram, "a kernel started earlier failed, perhaps not this one; please report it, with the output of compute-sanitizer if you can"};
+      return {Blame::kProgram,
+              "a kernel started earlier failed, perhaps not this one; please report it, with the output of compute-sanitizer if "
+              "you can"};
     default: return {Blame::kProgram, "please report it"};
   }
 }

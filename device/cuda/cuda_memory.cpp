@@ -21,10 +21,12 @@ std::string device_name(int device) {
   cudaGetLastError();
   std::size_t free = 0, total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "asking how much memory is free");
-  throw ConfigError(
-      fmt::format("memory: {} needs {:.1f} MB of CUDA device {} ({}), which has {:.1f} of {:.1f} MB free; make batch.micro or batch.sequence smaller, set "
-                  "recompute.policy = full, shard more with parallel.zero, use more tensor or pipeline ranks, or end other processes on the GPU",
-                  name, megabytes(static_cast<std::size_t>(bytes)), device, device_name(device), megabytes(free), megabytes(total)));
+  throw ConfigError(fmt::format(
+      "memory: {} needs {:.1f} MB of CUDA device {} ({}), which has {:.1f} of {:.1f} MB free; make batch.micro or batch.sequence "
+      "smaller, set "
+      "recompute.policy = full, shard more with parallel.zero, use more tensor or pipeline ranks, or end other processes on the "
+      "GPU",
+      name, megabytes(static_cast<std::size_t>(bytes)), device, device_name(device), megabytes(free), megabytes(total)));
 }
 
 }  // namespace
@@ -56,9 +58,10 @@ Buffer allocate_pinned(std::int64_t bytes, const std::string& name) {
   const cudaError_t status = cudaHostAlloc(&data, static_cast<std::size_t>(bytes), cudaHostAllocPortable);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    throw ConfigError(fmt::format("memory: {} needs {:.1f} MB of page-locked host memory and the system refused them; free memory on this machine or start "
-                                  "fewer ranks on it",
-                                  name, megabytes(static_cast<std::size_t>(bytes))));
+    throw ConfigError(fmt::format(
+        "memory: {} needs {:.1f} MB of page-locked host memory and the system refused them; free memory on this machine or start "
+        "fewer ranks on it",
+        name, megabytes(static_cast<std::size_t>(bytes))));
   }
   check_cuda(status, name);
   std::memset(data, 0, static_cast<std::size_t>(bytes));

@@ -8,8 +8,8 @@
 
 namespace trident {
 
-// `bytes` of device memory, zero-filled, aligned to 256 bytes. Throws ConfigError naming `name`, the sizes and what would make it fit when
-// the device has no room, and InternalError inside a NoAllocationScope.
+// `bytes` of device memory, zero-filled, aligned to 256 bytes. Throws ConfigError naming `name`, the sizes and what would make it
+// fit when the device has no room, and InternalError inside a NoAllocationScope.
 Buffer allocate_cuda(int device, std::int64_t bytes, const std::string& name);
 
 // Page-locked host memory, zero-filled, aligned to 4096 bytes, usable with every device. Errors as above.

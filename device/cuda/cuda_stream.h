@@ -1,8 +1,8 @@
 // CUDA streams: work of the device in order, and between it operations that the host drives (of communicators of host memory).
 //
-// At any time a stream is in one of two phases. In the device phase everything enqueued has been handed to CUDA. An operation of the host
-// starts the host phase: it waits in a queue (device/cpu/cpu_stream.h) behind an event of the device's work so far, and advances when the
-// rank polls. handle(), by which device work is enqueued, first lets the host wait until that queue is empty.
+// At any time a stream is in one of two phases. In the device phase everything enqueued has been handed to CUDA. An operation of
+// the host starts the host phase: it waits in a queue (device/cpu/cpu_stream.h) behind an event of the device's work so far, and
+// advances when the rank polls. handle(), by which device work is enqueued, first lets the host wait until that queue is empty.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -27,19 +27,19 @@ class CudaStream final : public Stream {
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
-  // For a kernel, a copy or a call of a library, made at once by this thread; its device is current then. To be asked for again for the
-  // work of another operation: what is enqueued by a handle after record() is not what that event stands for.
+  // For a kernel, a copy or a call of a library, made at once by this thread; its device is current then. To be asked for again for
+  // the work of another operation: what is enqueued by a handle after record() is not what that event stands for.
   cudaStream_t handle();
   // Hands over an operation that the host drives (not owned), which starts after everything enqueued before.
   void enqueue(PendingOperation& operation);
 
   std::string_view name() const override { return name_; }
   int device() const { return device_; }
-  // An event stands for all work before it. Only the last kEvents events of device work are told apart: an older one that is not known to
-  // be done is taken for a younger one, so that waiting for it may take longer.
+  // An event stands for all work before it. Only the last kEvents events of device work are told apart: an older one that is not
+  // known to be done is taken for a younger one, so that waiting for it may take longer.
   Event record() override;
-  // For events of any stream. Device work of CUDA streams is waited for by the device, everything else by the host: in kQueue mode when
-  // the next work is enqueued by handle(), in kImmediate mode at once.
+  // For events of any stream. Device work of CUDA streams is waited for by the device, everything else by the host: in kQueue mode
+  // when the next work is enqueued by handle(), in kImmediate mode at once.
   void wait(const Event& event) override;
   void synchronize() override;
   // Throw what the work did: InternalError for a kernel that failed.

@@ -67,13 +67,16 @@ TEST(CudaMemory, OutOfMemorySaysWhatHowMuchAndWhatToDo) {
   const SimulatedScope scope(settings);
   const Buffer first = allocate_cuda(0, 512'000, "parameters");
   EXPECT_EQ(message_of<ConfigError>([] { allocate_cuda(0, 2'000'000, "activations"); }),
-            "memory: activations needs 2.0 MB of CUDA device 0 (NVIDIA H100 80GB HBM3), which has 0.2 of 1.0 MB free; make batch.micro or batch.sequence "
-            "smaller, set recompute.policy = full, shard more with parallel.zero, use more tensor or pipeline ranks, or end other processes on the GPU");
+            "memory: activations needs 2.0 MB of CUDA device 0 (NVIDIA H100 80GB HBM3), which has 0.2 of 1.0 MB free; make "
+            "batch.micro or batch.sequence "
+            "smaller, set recompute.policy = full, shard more with parallel.zero, use more tensor or pipeline ranks, or end other "
+            "processes on the GPU");
   EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "the runtime still has the error that was thrown";
   allocate_cuda(0, 200'000, "what fits");
   simulated::fail_next("cudaHostAlloc", cudaErrorMemoryAllocation);
   EXPECT_EQ(message_of<ConfigError>([] { allocate_pinned(3'000'000, "staging"); }),
-            "memory: staging needs 3.0 MB of page-locked host memory and the system refused them; free memory on this machine or start fewer ranks on it");
+            "memory: staging needs 3.0 MB of page-locked host memory and the system refused them; free memory on this machine or "
+            "start fewer ranks on it");
 }
 
 TEST(CudaMemory, IsNotAllocatedInsideAStep) {
@@ -101,7 +104,8 @@ TEST(CudaError, NoDriver) {
   settings.driver = simulated::Driver::kNone;
   const SimulatedScope scope(settings);
   EXPECT_EQ(message_of<ConfigError>([] { use_cuda_device(0); }),
-            "CUDA device 0: cudaErrorInsufficientDriver (CUDA driver version is insufficient for CUDA runtime version); this machine has no NVIDIA driver; "
+            "CUDA device 0: cudaErrorInsufficientDriver (CUDA driver version is insufficient for CUDA runtime version); this "
+            "machine has no NVIDIA driver; "
             "install one or set device = cpu");
 }
 
@@ -110,7 +114,8 @@ TEST(CudaError, DriverTooOld) {
   settings.driver = simulated::Driver::kTooOld;
   const SimulatedScope scope(settings);
   EXPECT_EQ(message_of<ConfigError>([] { use_cuda_device(0); }),
-            fmt::format("CUDA device 0: cudaErrorInsufficientDriver (CUDA driver version is insufficient for CUDA runtime version); the NVIDIA driver is for "
+            fmt::format("CUDA device 0: cudaErrorInsufficientDriver (CUDA driver version is insufficient for CUDA runtime "
+                        "version); the NVIDIA driver is for "
                         "CUDA 12.4 and this binary needs {}; update the driver or set device = cpu",
                         cuda_version_text(CUDART_VERSION)));
 }
@@ -120,7 +125,9 @@ TEST(CudaError, FewerDevicesThanAskedFor) {
   settings.devices = 2;
   const SimulatedScope scope(settings);
   use_cuda_device(1);
-  EXPECT_NE(message_of<ConfigError>([] { use_cuda_device(2); }).find("cudaErrorInvalidDevice (invalid device ordinal) on CUDA device 1; there are fewer GPUs"),
+  EXPECT_NE(message_of<ConfigError>([] {
+              use_cuda_device(2);
+            }).find("cudaErrorInvalidDevice (invalid device ordinal) on CUDA device 1; there are fewer GPUs"),
             std::string::npos);
   settings.devices = 0;
   simulated::configure(settings);
@@ -134,7 +141,8 @@ TEST(CudaError, EveryKindHasItsTypeAndRemedy) {
   const auto hardware = [](cudaError_t error) { return message_of<CommunicationError>([&] { check_cuda(error, "test"); }); };
   const auto program = [](cudaError_t error) { return message_of<InternalError>([&] { check_cuda(error, "test"); }); };
   EXPECT_EQ(setup(cudaErrorDevicesUnavailable),
-            "test: cudaErrorDevicesUnavailable (CUDA-capable device(s) is/are busy or unavailable) on CUDA device 0; another process holds the GPU for itself; "
+            "test: cudaErrorDevicesUnavailable (CUDA-capable device(s) is/are busy or unavailable) on CUDA device 0; another "
+            "process holds the GPU for itself; "
             "wait for it, choose another GPU, or set its compute mode to Default");
   EXPECT_NE(setup(cudaErrorMemoryAllocation).find("batch.micro"), std::string::npos);
   EXPECT_NE(setup(cudaErrorNoKernelImageForDevice).find("CMAKE_CUDA_ARCHITECTURES"), std::string::npos);

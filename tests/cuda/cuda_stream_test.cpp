@@ -100,7 +100,8 @@ TEST(CudaStream, AQueuedOperationWaitsForTheDeviceAndDoesNotHoldTheHost) {
   const SimulatedScope scope;
   Rank rank;
   bool ready = false;
-  simulated::enqueue(rank.a.handle(), "slow", [&] { return ready; }, [&] { rank.happened.push_back(1); });
+  simulated::enqueue(
+      rank.a.handle(), "slow", [&] { return ready; }, [&] { rank.happened.push_back(1); });
   Step two(rank.happened, 2);
   rank.a.enqueue(two);
   const Event event = rank.a.record();
@@ -263,7 +264,8 @@ TEST(CudaStream, AnOldEventMayWaitLongerButNeverShorter) {
     rank.work(rank.a, static_cast<int>(i));
     rank.a.record();
   }
-  simulated::enqueue(rank.a.handle(), "late", [&] { return ready; }, [&] { rank.happened.push_back(-1); });
+  simulated::enqueue(
+      rank.a.handle(), "late", [&] { return ready; }, [&] { rank.happened.push_back(-1); });
   const Event young = rank.a.record();  // has the old one's place
   for (int i = 0; i < 2000; ++i) old.done();
   EXPECT_FALSE(old.done());
@@ -355,7 +357,8 @@ TEST(CudaStream, TheWatchdogIsToldWhatIsAwaited) {
   const SimulatedScope scope;
   Rank rank;
   bool ready = false;
-  simulated::enqueue(rank.a.handle(), "slow", [&] { return ready; }, [] {});
+  simulated::enqueue(
+      rank.a.handle(), "slow", [&] { return ready; }, [] {});
   std::string awaited;
   rank.progress.set_idle_hook([&](double, FunctionRef<std::string()> describe) {
     awaited = describe();
@@ -375,7 +378,8 @@ TEST(CudaStream, WaitingAdvancesOperationsOfOtherStreams) {
   rank.b.enqueue(one);
   const Event of_b = rank.b.record();
   bool ready = false;
-  simulated::enqueue(rank.a.handle(), "until b is done", [&] { return ready = of_b.done(); }, [&] { rank.happened.push_back(2); });
+  simulated::enqueue(
+      rank.a.handle(), "until b is done", [&] { return ready = of_b.done(); }, [&] { rank.happened.push_back(2); });
   rank.a.synchronize();
   EXPECT_EQ(rank.happened, (std::vector<int>{0, 1, 2}));
 }
@@ -406,10 +410,14 @@ TEST(CudaStream, AllocatesNothingInsideAStep) {
   Step one(rank.happened, 1), two(rank.happened, 2);
   rank.happened.reserve(10);
   const auto round = [&] {
-    check_cuda(cudaLaunchHostFunc(rank.a.handle(), [](void*) {}, nullptr), "test");
+    check_cuda(cudaLaunchHostFunc(
+                   rank.a.handle(), [](void*) {}, nullptr),
+               "test");
     rank.a.enqueue(one);
     rank.b.wait(rank.a.record());
-    check_cuda(cudaLaunchHostFunc(rank.b.handle(), [](void*) {}, nullptr), "test");
+    check_cuda(cudaLaunchHostFunc(
+                   rank.b.handle(), [](void*) {}, nullptr),
+               "test");
     rank.a.wait(rank.b.record());
     rank.a.synchronize();
     rank.b.synchronize();

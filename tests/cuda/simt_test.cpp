@@ -1,5 +1,5 @@
-// The language of kernels as the simulation runs it: what kernels may do gives the right numbers, in every order of threads, and what
-// they must not do is found.
+// The language of kernels as the simulation runs it: what kernels may do gives the right numbers, in every order of threads, and
+// what they must not do is found.
 #include "tests/cuda/simulated/simt.h"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,8 @@ TEST(Simt, EveryThreadOfEveryBlockRunsOnceAndKnowsItsPlace) {
     launch("positions", positions_kernel, {.blocks = {2, 3, 4}, .threads = {5, 3, 2}}, array.stream(), array.data());
   });
   for (int block = 0; block < 24; ++block)
-    for (int thread = 0; thread < 30; ++thread) ASSERT_EQ(out[static_cast<std::size_t>(block * 30 + thread)], 1000 * block + thread);
+    for (int thread = 0; thread < 30; ++thread)
+      ASSERT_EQ(out[static_cast<std::size_t>(block * 30 + thread)], 1000 * block + thread);
 }
 
 TEST(Simt, NoBlocksNoLaunch) {
@@ -108,14 +109,18 @@ __global__ void __launch_bounds__(96) block_sum_kernel(T* out, const T* in, int 
 TEST(Simt, SharedMemoryBarrierAndShuffleMakeABlockSum) {
   std::vector<float> values(1001);
   std::iota(values.begin(), values.end(), 0.0f);
-  EXPECT_EQ(in_every_order<float>(values, [](const Array<float>& array) {
-              launch("block_sum", block_sum_kernel<float>, {.blocks = {1}, .threads = {96}}, array.stream(), array.data(), array.data(), 1001);
-            })[0],
+  EXPECT_EQ(in_every_order<float>(values,
+                                  [](const Array<float>& array) {
+                                    launch("block_sum", block_sum_kernel<float>, {.blocks = {1}, .threads = {96}}, array.stream(),
+                                           array.data(), array.data(), 1001);
+                                  })[0],
             500500.0f);
   // A second instance of a template has shared memory of its own.
-  EXPECT_EQ(in_every_order<int>({1, 2, 3}, [](const Array<int>& array) {
-              launch("block_sum", block_sum_kernel<int>, {.blocks = {1}, .threads = {96}}, array.stream(), array.data(), array.data(), 3);
-            })[0],
+  EXPECT_EQ(in_every_order<int>({1, 2, 3},
+                                [](const Array<int>& array) {
+                                  launch("block_sum", block_sum_kernel<int>, {.blocks = {1}, .threads = {96}}, array.stream(),
+                                         array.data(), array.data(), 3);
+                                })[0],
             6);
 }
 
@@ -128,9 +133,12 @@ __global__ void reverse_kernel(int* data) {
 }
 
 TEST(Simt, DynamicSharedMemory) {
-  EXPECT_EQ(in_every_order<int>({1, 2, 3, 4, 5}, [](const Array<int>& array) {
-              launch("reverse", reverse_kernel, {.blocks = {1}, .threads = {5}, .shared_bytes = 5 * sizeof(int)}, array.stream(), array.data());
-            }),
+  EXPECT_EQ(in_every_order<int>({1, 2, 3, 4, 5},
+                                [](const Array<int>& array) {
+                                  launch("reverse", reverse_kernel,
+                                         {.blocks = {1}, .threads = {5}, .shared_bytes = 5 * sizeof(int)}, array.stream(),
+                                         array.data());
+                                }),
             (std::vector<int>{5, 4, 3, 2, 1}));
 }
 
@@ -139,7 +147,9 @@ TEST(Simt, MoreDynamicSharedMemoryThanABlockHasWithoutAsking) {
   const Array<int> array({1, 2});
   launch("reverse", reverse_kernel, {.blocks = {1}, .threads = {2}, .shared_bytes = 100 << 10}, array.stream(), array.data());
   EXPECT_EQ(array.read(), (std::vector<int>{2, 1}));
-  EXPECT_THROW(launch("reverse", reverse_kernel, {.blocks = {1}, .threads = {2}, .shared_bytes = 228 << 10}, array.stream(), array.data()), InternalError);
+  EXPECT_THROW(
+      launch("reverse", reverse_kernel, {.blocks = {1}, .threads = {2}, .shared_bytes = 228 << 10}, array.stream(), array.data()),
+      InternalError);
 }
 
 __global__ void missing_barrier_kernel(int* data) {
@@ -185,9 +195,10 @@ __global__ void votes_kernel(int* out) {
 }
 
 TEST(Simt, Votes) {
-  EXPECT_EQ(in_every_order<int>(std::vector<int>(8), [](const Array<int>& array) {
-              launch("votes", votes_kernel, {.blocks = {1}, .threads = {64}}, array.stream(), array.data());
-            }),
+  EXPECT_EQ(in_every_order<int>(std::vector<int>(8),
+                                [](const Array<int>& array) {
+                                  launch("votes", votes_kernel, {.blocks = {1}, .threads = {64}}, array.stream(), array.data());
+                                }),
             (std::vector<int>{22, 1, 0, static_cast<int>(0xAAAAAAAAu), 1, 1, 0, 0}));
 }
 
@@ -253,7 +264,8 @@ TEST(Simt, Atomics) {
   const Array<float> sum({1.0f});
   const Array<int> largest({0}), smallest({0});
   const Array<unsigned long long> count({0});
-  launch("atomics", atomics_kernel, {.blocks = {4}, .threads = {50}}, sum.stream(), sum.data(), largest.data(), count.data(), smallest.data());
+  launch("atomics", atomics_kernel, {.blocks = {4}, .threads = {50}}, sum.stream(), sum.data(), largest.data(), count.data(),
+         smallest.data());
   EXPECT_EQ(sum.read()[0], 101.0f);
   check_cuda(cudaDeviceSynchronize(), "test");
   EXPECT_EQ(largest.read()[0], 100);
@@ -263,7 +275,8 @@ TEST(Simt, Atomics) {
 
 __global__ void arithmetic_kernel(float4* out, const float4* in) {
   const float4 x = __ldg(in);
-  __stcs(out, make_float4(__fmaf_rn(x.x, x.y, x.z), rsqrtf(x.w), __uint_as_float(__float_as_uint(x.x)), fmaxf(x.x, min(x.y, 1.0f))));
+  __stcs(out,
+         make_float4(__fmaf_rn(x.x, x.y, x.z), rsqrtf(x.w), __uint_as_float(__float_as_uint(x.x)), fmaxf(x.x, min(x.y, 1.0f))));
 }
 
 TEST(Simt, VectorsAndArithmetic) {
@@ -309,14 +322,17 @@ void run_death(const char* name, void (*kernel)(int*)) {
 
 TEST(SimtDeathTest, BarriersThatNotAllThreadsReach) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_DEATH(run_death("divergent_barrier", divergent_barrier_kernel), "kernel divergent_barrier.*__syncthreads\\(\\) not reached by 1 of 32 threads");
-  EXPECT_DEATH(run_death("divergent_warp", divergent_warp_kernel), "kernel divergent_warp.*deadlock.*16 at __syncthreads.*16 in warp operations \\(__shfl_xor_sync\\)");
+  EXPECT_DEATH(run_death("divergent_barrier", divergent_barrier_kernel),
+               "kernel divergent_barrier.*__syncthreads\\(\\) not reached by 1 of 32 threads");
+  EXPECT_DEATH(run_death("divergent_warp", divergent_warp_kernel),
+               "kernel divergent_warp.*deadlock.*16 at __syncthreads.*16 in warp operations \\(__shfl_xor_sync\\)");
 }
 
 TEST(SimtDeathTest, WarpOperationsWithoutTheirLanes) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(run_death("two_operations", two_operations_kernel), "kernel two_operations.*lanes of one warp meet in __");
-  EXPECT_DEATH(run_death("unnamed_lane", unnamed_lane_kernel), "kernel unnamed_lane.*__shfl_xor_sync called by a lane that its mask does not name");
+  EXPECT_DEATH(run_death("unnamed_lane", unnamed_lane_kernel),
+               "kernel unnamed_lane.*__shfl_xor_sync called by a lane that its mask does not name");
 }
 
 TEST(SimtDeathTest, MemoryThatIsNotTheirs) {
@@ -326,7 +342,9 @@ TEST(SimtDeathTest, MemoryThatIsNotTheirs) {
     launch("past_the_end", past_the_end_kernel, {.blocks = {1}, .threads = {1}}, array.stream(), array.data(), index);
     cudaStreamSynchronize(array.stream());
   };
-  EXPECT_DEATH(write_at(64), "kernel past_the_end, block \\(0, 0, 0\\), thread \\(0, 0, 0\\) touched 244 bytes past the end of 12 bytes of memory of device 0");
+  EXPECT_DEATH(write_at(64),
+               "kernel past_the_end, block \\(0, 0, 0\\), thread \\(0, 0, 0\\) touched 244 bytes past the end of 12 bytes of "
+               "memory of device 0");
   EXPECT_DEATH(
       {
         const Array<int> array({1, 2, 3});
@@ -363,7 +381,8 @@ TEST(Simt, LaunchesThatNoCardWouldTake) {
     return "";
   };
   EXPECT_EQ(message({.blocks = {1}, .threads = {1025}}, array.stream()),
-            "kernel past_the_end with 1 x 1 x 1 blocks of 1025 x 1 x 1 threads and 0 bytes of shared memory: cudaErrorInvalidConfiguration (invalid "
+            "kernel past_the_end with 1 x 1 x 1 blocks of 1025 x 1 x 1 threads and 0 bytes of shared memory: "
+            "cudaErrorInvalidConfiguration (invalid "
             "configuration argument) on CUDA device 0; please report it");
   EXPECT_NE(message({.blocks = {1, 65536}, .threads = {1}}, array.stream()), "");
   EXPECT_NE(message({.blocks = {1}, .threads = {0}}, array.stream()), "");

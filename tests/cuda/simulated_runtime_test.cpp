@@ -28,7 +28,9 @@ struct OwnEvent {
 };
 
 struct DeviceInts {
-  explicit DeviceInts(std::size_t count) { EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(int)), cudaSuccess); }
+  explicit DeviceInts(std::size_t count) {
+    EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(int)), cudaSuccess);
+  }
   ~DeviceInts() { cudaFree(data); }
   int* data = nullptr;
 };
@@ -242,7 +244,8 @@ TEST(SimulatedRuntime, EventsOrderStreamsAsOfTheCall) {
     ASSERT_EQ(cudaEventRecord(event.handle, a.handle), cudaSuccess);
     ASSERT_EQ(cudaStreamWaitEvent(b.handle, event.handle, 0), cudaSuccess);
     bool late = false;
-    simulated::enqueue(a.handle, "never before b", [&] { return late; }, [&] { happened.push_back(3); });
+    simulated::enqueue(
+        a.handle, "never before b", [&] { return late; }, [&] { happened.push_back(3); });
     ASSERT_EQ(cudaEventRecord(event.handle, a.handle), cudaSuccess);  // b waits for the first record
     simulated::enqueue(b.handle, "2", [&] {
       happened.push_back(2);
@@ -322,7 +325,8 @@ TEST(SimulatedRuntime, TheDefaultStreamWaitsForBlockingStreamsOnly) {
   DeviceInts device(1);
   std::vector<int> happened;
   bool never = false;
-  simulated::enqueue(free.handle, "free", [&] { return never; }, [] {});
+  simulated::enqueue(
+      free.handle, "free", [&] { return never; }, [] {});
   simulated::enqueue(blocking, "blocking", [&] { happened.push_back(1); });
   ASSERT_EQ(cudaMemset(device.data, 0, 4), cudaSuccess);
   EXPECT_EQ(happened, std::vector<int>{1});
@@ -357,7 +361,8 @@ TEST(SimulatedRuntime, AThreadSleepsUntilAnotherEnqueues) {
   OwnStream a, b;
   std::atomic<bool> met{false};
   bool peer = false;
-  simulated::enqueue(a.handle, "first half", [&] { return peer; }, [&] { met = true; });
+  simulated::enqueue(
+      a.handle, "first half", [&] { return peer; }, [&] { met = true; });
   std::thread waiting([&] { EXPECT_EQ(cudaStreamSynchronize(a.handle), cudaSuccess); });
   simulated::enqueue(b.handle, "second half", [&] { peer = true; });
   waiting.join();
@@ -370,7 +375,9 @@ TEST(SimulatedRuntime, HostFunctionsRunInOrder) {
   OwnStream stream;
   std::vector<int> happened;
   simulated::enqueue(stream.handle, "1", [&] { happened.push_back(1); });
-  ASSERT_EQ(cudaLaunchHostFunc(stream.handle, [](void* data) { static_cast<std::vector<int>*>(data)->push_back(2); }, &happened), cudaSuccess);
+  ASSERT_EQ(cudaLaunchHostFunc(
+                stream.handle, [](void* data) { static_cast<std::vector<int>*>(data)->push_back(2); }, &happened),
+            cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(stream.handle), cudaSuccess);
   EXPECT_EQ(happened, (std::vector<int>{1, 2}));
 }

@@ -10,7 +10,9 @@ namespace trident {
 // Settings and injected failures of one test; nothing of it is left for the next one, neither handles nor memory nor work.
 class SimulatedScope {
  public:
-  explicit SimulatedScope(const simulated::Settings& settings = {}) : before_(simulated::census()) { simulated::configure(settings); }
+  explicit SimulatedScope(const simulated::Settings& settings = {}) : before_(simulated::census()) {
+    simulated::configure(settings);
+  }
   ~SimulatedScope() {
     const simulated::Census after = simulated::census();
     EXPECT_EQ(after.allocations, before_.allocations) << "allocations left";

@@ -1,7 +1,7 @@
 // Launching kernels, and what kernel files need of CUDA: the only header about CUDA that a .cu file includes.
 //
-// nvcc brings the language (__global__, threadIdx, float4, ...) into every .cu file by itself; a simulation of CUDA that compiles the same
-// files as C++ brings its own, with the same names.
+// nvcc brings the language (__global__, threadIdx, float4, ...) into every .cu file by itself; a simulation of CUDA that compiles
+// the same files as C++ brings its own, with the same names.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,8 @@ constexpr std::size_t kSharedBytesUnasked = 48 << 10;
 // Throws what check_cuda (device/cuda/cuda_error.h) throws, naming the kernel and the shape of its launch.
 [[noreturn]] void throw_launch_error(cudaError_t status, std::string_view name, const LaunchShape& shape);
 
-// Enqueues kernel(args...) on `stream`, whose device is the calling thread's current one. No blocks: no launch. `name` is a literal.
+// Enqueues kernel(args...) on `stream`, whose device is the calling thread's current one. No blocks: no launch. `name` is a
+// literal.
 template <class... Params, class... Args>
 void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shape, cudaStream_t stream, const Args&... args) {
   if (shape.blocks.empty()) return;
@@ -50,8 +51,8 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
 }
 
 #ifdef __CUDACC__
-// The block's dynamic shared memory, 16-byte aligned, of LaunchShape::shared_bytes. (A simulation, where extern variables cannot stand
-// for it, defines the same function.)
+// The block's dynamic shared memory, 16-byte aligned, of LaunchShape::shared_bytes. (A simulation, where extern variables cannot
+// stand for it, defines the same function.)
 template <class T>
 __device__ T* dynamic_shared() {
   extern __shared__ __align__(16) unsigned char trident_dynamic_shared[];

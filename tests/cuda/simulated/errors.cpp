@@ -55,7 +55,8 @@ constexpr ErrorText kErrors[] = {
 #undef TRIDENT_ERROR
 
 const ErrorText* find(cudaError_t error) {
-  const auto* const found = std::find_if(std::begin(kErrors), std::end(kErrors), [&](const ErrorText& e) { return e.error == error; });
+  const auto* const found =
+      std::find_if(std::begin(kErrors), std::end(kErrors), [&](const ErrorText& e) { return e.error == error; });
   return found == std::end(kErrors) ? nullptr : found;
 }
 

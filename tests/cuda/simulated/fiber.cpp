@@ -60,13 +60,15 @@ void* resumer_in_tsan = nullptr;
 }  // namespace
 
 Fiber::Fiber(Body body) : body_(body) {
-  void* mapped = mmap(nullptr, kPage + kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  void* mapped =
+      mmap(nullptr, kPage + kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (mapped == MAP_FAILED || mprotect(mapped, kPage, PROT_NONE) != 0) {
     std::fprintf(stderr, "simulated CUDA: no memory for the stack of another thread of a block\n");
     std::abort();
   }
   mapping_ = static_cast<std::byte*>(mapped);
-  // As if enter() had been called and had switched away at its first instruction: its return address would lie above an aligned slot.
+  // As if enter() had been called and had switched away at its first instruction: its return address would lie above an aligned
+  // slot.
   auto* top = reinterpret_cast<std::uintptr_t*>(mapping_ + kPage + kStack) - 2;
   *top = reinterpret_cast<std::uintptr_t>(&Fiber::enter);
   stack_pointer_ = top - kSavedRegisters;

@@ -1,12 +1,13 @@
-// Fibers: stacks between which one thread of the operating system switches. They may be resumed by different threads at different times.
+// Fibers: stacks between which one thread of the operating system switches. They may be resumed by different threads at different
+// times.
 #pragma once
 
 #include <cstddef>
 
 namespace trident::simulated {
 
-// Runs `body` again and again: resume() runs it until it calls suspend() or returns; the resume() after a return starts it anew. Never
-// destroyed while body is half way.
+// Runs `body` again and again: resume() runs it until it calls suspend() or returns; the resume() after a return starts it anew.
+// Never destroyed while body is half way.
 class Fiber {
  public:
   using Body = void (*)();

@@ -62,7 +62,8 @@ void Machine::push(CUstream_st& stream, Item item) {
   if (stream.id == 0) {
     std::vector<StreamPoint> points;
     for (auto& other : streams)
-      if (other->device == stream.device && (other->flags & cudaStreamNonBlocking) == 0 && other.get() != &stream) points.push_back({other.get(), other->enqueued});
+      if (other->device == stream.device && (other->flags & cudaStreamNonBlocking) == 0 && other.get() != &stream)
+        points.push_back({other.get(), other->enqueued});
     wait_for(points);
     wait_for({{&stream, stream.enqueued}});
   } else if (settings.stream_order == StreamOrder::kEager) {
@@ -118,7 +119,9 @@ void Machine::forget_finished() {
 
 void Machine::wait_for(const std::vector<StreamPoint>& points) {
   for (const StreamPoint& point : points) {
-    const auto alive = [&] { return std::any_of(streams.begin(), streams.end(), [&](const auto& s) { return s.get() == point.stream; }); };
+    const auto alive = [&] {
+      return std::any_of(streams.begin(), streams.end(), [&](const auto& s) { return s.get() == point.stream; });
+    };
     wait_for([&] { return !alive() || point.stream->done >= point.ticket; }, point.stream);
   }
 }
@@ -149,7 +152,8 @@ void Machine::give_up() const {
   std::fprintf(stderr, "simulated CUDA: nothing can run and nothing was enqueued for a long time; waiting are\n");
   for (const auto& stream : streams)
     if (!stream->items.empty())
-      std::fprintf(stderr, "  stream %llu of device %d: %s and %zu more\n", stream->id, stream->device, stream->items.front().what.c_str(), stream->items.size() - 1);
+      std::fprintf(stderr, "  stream %llu of device %d: %s and %zu more\n", stream->id, stream->device,
+                   stream->items.front().what.c_str(), stream->items.size() - 1);
   std::abort();
 }
 
@@ -188,7 +192,8 @@ void reset() {
   Machine& machine = Machine::instance();
   for (const auto& stream : machine.streams) {
     if (stream->items.empty()) continue;
-    std::fprintf(stderr, "simulated CUDA: reset with work queued on stream %llu: %s\n", stream->id, stream->items.front().what.c_str());
+    std::fprintf(stderr, "simulated CUDA: reset with work queued on stream %llu: %s\n", stream->id,
+                 stream->items.front().what.c_str());
     std::abort();
   }
   configure(Settings());
@@ -220,7 +225,9 @@ std::optional<int> injected_failure(const std::string& name) {
   return std::nullopt;
 }
 
-void enqueue(CUstream_st* stream, std::string what, std::function<void()> run) { enqueue(stream, std::move(what), nullptr, std::move(run)); }
+void enqueue(CUstream_st* stream, std::string what, std::function<void()> run) {
+  enqueue(stream, std::move(what), nullptr, std::move(run));
+}
 
 void enqueue(CUstream_st* stream, std::string what, std::function<bool()> ready, std::function<void()> run) {
   const Call call;
@@ -251,7 +258,8 @@ Census census() {
   const Machine& machine = Machine::instance();
   Census count;
   count.allocations = machine.allocations.size();
-  for (const auto& [start, allocation] : machine.allocations) count.bytes += allocation.kind == Allocation::Kind::kDevice ? allocation.bytes : 0;
+  for (const auto& [start, allocation] : machine.allocations)
+    count.bytes += allocation.kind == Allocation::Kind::kDevice ? allocation.bytes : 0;
   for (const auto& stream : machine.streams) {
     count.streams += stream->id != 0 && !stream->destroyed;
     count.queued += stream->items.size();
@@ -279,8 +287,6 @@ cudaError_t run_api_call(const char* name, const std::function<cudaError_t()>& b
 cudaError_t take_last_error() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t peek_last_error() { return last_error; }
 
-double simulated_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double simulated_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace trident::simulated

@@ -94,7 +94,8 @@ class Machine {
   void close_memory();
   // No work runs on any thread.
   bool idle() const { return executors_ == 0; }
-  // The allocation whose reserved pages include the address, live or freed, in words; empty if it is none of ours. For reports of faults.
+  // The allocation whose reserved pages include the address, live or freed, in words; empty if it is none of ours. For reports of
+  // faults.
   std::string describe_address(std::uintptr_t address) const;
 
   // ---- streams

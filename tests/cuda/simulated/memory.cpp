@@ -41,7 +41,8 @@ const Allocation* Machine::find(const void* data, std::size_t bytes) const {
 std::size_t Machine::used(int device) const {
   std::size_t bytes = settings.used_bytes;
   for (const auto& [start, allocation] : allocations)
-    if (allocation.kind == Allocation::Kind::kDevice && allocation.device == device) bytes += round_to(allocation.bytes, kAlignment);
+    if (allocation.kind == Allocation::Kind::kDevice && allocation.device == device)
+      bytes += round_to(allocation.bytes, kAlignment);
   return bytes;
 }
 
@@ -95,7 +96,8 @@ bool Machine::release(void* data, Allocation::Kind kind) {
 std::string Machine::describe_address(std::uintptr_t address) const {
   const auto text = [&](const Allocation& a, const char* state) {
     const auto start = reinterpret_cast<std::uintptr_t>(a.start);
-    const std::string of = std::to_string(a.bytes) + " bytes of " + state + (a.kind == Allocation::Kind::kDevice ? "memory of device " + std::to_string(a.device) : "pinned memory");
+    const std::string of = std::to_string(a.bytes) + " bytes of " + state +
+                           (a.kind == Allocation::Kind::kDevice ? "memory of device " + std::to_string(a.device) : "pinned memory");
     if (address < start) return std::to_string(start - address) + " bytes before " + of;
     if (address < start + a.bytes) return "byte " + std::to_string(address - start) + " of " + of;
     return std::to_string(address - start - a.bytes) + " bytes past the end of " + of;
@@ -176,8 +178,10 @@ cudaError_t cudaHostRegister(void* data, size_t bytes, unsigned) {
   return api_call("cudaHostRegister", [&] {
     Machine& machine = Machine::instance();
     if (data == nullptr || bytes == 0) return cudaErrorInvalidValue;
-    if (machine.find(data, 0) != nullptr || machine.find(static_cast<std::byte*>(data) + bytes - 1, 0) != nullptr) return cudaErrorHostMemoryAlreadyRegistered;
-    machine.allocations[reinterpret_cast<std::uintptr_t>(data)] = {Allocation::Kind::kRegistered, current_device(), bytes, static_cast<std::byte*>(data), nullptr, 0};
+    if (machine.find(data, 0) != nullptr || machine.find(static_cast<std::byte*>(data) + bytes - 1, 0) != nullptr)
+      return cudaErrorHostMemoryAlreadyRegistered;
+    machine.allocations[reinterpret_cast<std::uintptr_t>(data)] = {Allocation::Kind::kRegistered, current_device(), bytes,
+                                                                   static_cast<std::byte*>(data), nullptr,          0};
     return cudaSuccess;
   });
 }

@@ -1,8 +1,9 @@
-// The simulated CUDA: devices that are described, memory that is the host's, streams whose work runs late and in an adversarial order.
+// The simulated CUDA: devices that are described, memory that is the host's, streams whose work runs late and in an adversarial
+// order.
 //
 // Linked instead of the vendors' libraries. Work is queued and runs only while some thread waits or asks (cudaStreamSynchronize,
-// cudaEventQuery, ...), on that thread, one item at a time in the whole process; which of the runnable streams goes first is chosen by a
-// seed. So a missing wait, a buffer reused too early, a pointer of the host given to a device show as wrong numbers or errors.
+// cudaEventQuery, ...), on that thread, one item at a time in the whole process; which of the runnable streams goes first is chosen
+// by a seed. So a missing wait, a buffer reused too early, a pointer of the host given to a device show as wrong numbers or errors.
 // All functions may be called from any thread.
 #pragma once
 
@@ -48,14 +49,14 @@ void reset();
 // Devices that failed work again, as after the end of the process that made them fail.
 void recover();
 
-// The next call of the function with this name (after `skip` others) fails with `error`: "cudaMalloc", "ncclAllReduce", ... Work fails
-// while it runs under the name it was enqueued with: a kernel's name, "cudaMemcpyAsync".
+// The next call of the function with this name (after `skip` others) fails with `error`: "cudaMalloc", "ncclAllReduce", ... Work
+// fails while it runs under the name it was enqueued with: a kernel's name, "cudaMemcpyAsync".
 void fail_next(const std::string& name, int error, int skip = 0);
 // For a function of a simulated library: the error to return instead of doing anything.
 std::optional<int> injected_failure(const std::string& name);
 
-// First in every function of a simulated library: holds the lock of the simulation (recursive) and allows allocations, for a vendor's
-// library does not call our operator new.
+// First in every function of a simulated library: holds the lock of the simulation (recursive) and allows allocations, for a
+// vendor's library does not call our operator new.
 class Call {
  public:
   Call();
@@ -67,8 +68,8 @@ class Call {
   AllocationExemption exemption_;
 };
 
-// Work on `stream`, which has been checked (stream_device). `run` is called under the lock after everything enqueued on the stream before,
-// and, in the second form, not before `ready` is true; `ready` must not change anything. It may throw DeviceFailure.
+// Work on `stream`, which has been checked (stream_device). `run` is called under the lock after everything enqueued on the stream
+// before, and, in the second form, not before `ready` is true; `ready` must not change anything. It may throw DeviceFailure.
 void enqueue(CUstream_st* stream, std::string what, std::function<void()> run);
 void enqueue(CUstream_st* stream, std::string what, std::function<bool()> ready, std::function<void()> run);
 // What a `ready` looks at has changed otherwise than by work done or enqueued.
@@ -82,7 +83,8 @@ struct DeviceFailure {
 // The number of the stream's device; nothing if there is no such stream.
 std::optional<int> stream_device(CUstream_st* stream);
 int current_device();
-// Whether bytes [data, data + bytes) lie in one live allocation of a device; the device; memory a kernel can reach (pinned host memory too).
+// Whether bytes [data, data + bytes) lie in one live allocation of a device; the device; memory a kernel can reach (pinned host
+// memory too).
 bool is_device_memory(const void* data, std::size_t bytes);
 std::optional<int> memory_device(const void* data);
 bool is_reachable(const void* data, std::size_t bytes);

@@ -26,7 +26,8 @@ struct Section {
 std::uintptr_t load_address() {
   std::uintptr_t address = 0;
   // The first object reported is the program.
-  dl_iterate_phdr([](dl_phdr_info* info, std::size_t, void* out) { return *static_cast<std::uintptr_t*>(out) = info->dlpi_addr, 1; }, &address);
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* out) { return *static_cast<std::uintptr_t*>(out) = info->dlpi_addr, 1; }, &address);
   return address;
 }
 
@@ -34,7 +35,8 @@ std::uintptr_t load_address() {
 std::vector<Section> find_sections() {
   std::ifstream file("/proc/self/exe", std::ios::binary);
   const auto read = [&](std::uint64_t offset, void* to, std::size_t bytes) {
-    if (!file.seekg(static_cast<std::streamoff>(offset)) || !file.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes))) {
+    if (!file.seekg(static_cast<std::streamoff>(offset)) ||
+        !file.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes))) {
       std::fprintf(stderr, "simulated CUDA: the program's section table cannot be read\n");
       std::abort();
     }

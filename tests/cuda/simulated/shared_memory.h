@@ -1,4 +1,5 @@
-// Shared memory of the block that runs: variables declared __shared__ (which simt.h puts in sections of their own) and dynamic memory.
+// Shared memory of the block that runs: variables declared __shared__ (which simt.h puts in sections of their own) and dynamic
+// memory.
 #pragma once
 
 #include <cstddef>

@@ -121,15 +121,18 @@ std::string where_threads_are() {
     ++in_warp;
     operation = lane.operation;
   }
-  return std::to_string(b.lanes.size()) + " threads: " + std::to_string(b.exited) + " exited, " + std::to_string(b.at_barrier) + " at __syncthreads(), " +
-         std::to_string(in_warp) + " in warp operations" + (in_warp > 0 ? std::string(" (") + operation + ")" : "");
+  return std::to_string(b.lanes.size()) + " threads: " + std::to_string(b.exited) + " exited, " + std::to_string(b.at_barrier) +
+         " at __syncthreads(), " + std::to_string(in_warp) + " in warp operations" +
+         (in_warp > 0 ? std::string(" (") + operation + ")" : "");
 }
 
 // Opens the barrier if all threads are there.
 void try_to_open() {
   Block& b = block();
   if (b.at_barrier == 0 || b.at_barrier + b.exited < b.lanes.size()) return;
-  if (b.exited > 0) fail("__syncthreads() not reached by " + std::to_string(b.exited) + " of " + std::to_string(b.lanes.size()) + " threads, which exited");
+  if (b.exited > 0)
+    fail("__syncthreads() not reached by " + std::to_string(b.exited) + " of " + std::to_string(b.lanes.size()) +
+         " threads, which exited");
   b.vote_result = static_cast<int>(b.vote);
   b.at_barrier = b.vote = 0;
   for (Lane& lane : b.lanes) lane.state = State::kReady;

@@ -1,9 +1,9 @@
 // The language of CUDA kernels as plain C++: .cu files compiled with this header run on the CPU, one fiber per CUDA thread.
 //
-// Blocks run one after another; the threads of a block take turns at barriers and warp operations, in an order that Settings chooses
-// (runtime.h). Aborts with the kernel's name: a barrier that not all threads reach, a warp operation whose lanes do not all come, or come
-// to different operations. Shared memory holds garbage when a block starts; what a shuffle reads from a lane that is not there is
-// garbage. Not modelled: memory order (a missing barrier shows as a wrong number in some fiber order), inline PTX.
+// Blocks run one after another; the threads of a block take turns at barriers and warp operations, in an order that Settings
+// chooses (runtime.h). Aborts with the kernel's name: a barrier that not all threads reach, a warp operation whose lanes do not all
+// come, or come to different operations. Shared memory holds garbage when a block starts; what a shuffle reads from a lane that is
+// not there is garbage. Not modelled: memory order (a missing barrier shows as a wrong number in some fiber order), inline PTX.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,8 +31,8 @@
 #define __constant__ static const
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-// One variable per process (one kernel runs at a time), in a section that the simulation finds and fills with garbage. Every variable has
-// a section of its own, for gcc refuses variables of templates and others in one.
+// One variable per process (one kernel runs at a time), in a section that the simulation finds and fills with garbage. Every
+// variable has a section of its own, for gcc refuses variables of templates and others in one.
 #define TRIDENT_SIMT_TEXT_OF(x) #x
 #define TRIDENT_SIMT_SECTION(number) "simt_shared_" TRIDENT_SIMT_TEXT_OF(number)
 #define __shared__ static __attribute__((section(TRIDENT_SIMT_SECTION(__COUNTER__))))
@@ -68,8 +68,10 @@ struct KernelLaunch {
   std::size_t shared_bytes;
   cudaStream_t stream;
 };
-// Enqueues `body`, run once per thread. `pointers`: the kernel's pointer arguments, which must be null or memory a device can reach.
-cudaError_t enqueue_kernel(const KernelLaunch& launch, std::function<void()> body, const void* const* pointers, std::size_t num_pointers);
+// Enqueues `body`, run once per thread. `pointers`: the kernel's pointer arguments, which must be null or memory a device can
+// reach.
+cudaError_t enqueue_kernel(const KernelLaunch& launch, std::function<void()> body, const void* const* pointers,
+                           std::size_t num_pointers);
 
 template <class T>
 const void* pointer_or_null(const T& value) {
@@ -111,16 +113,18 @@ template <class Config, class... Params, class... Args>
 cudaError_t cudaLaunchKernelEx(const Config* config, void (*kernel)(Params...), Args&&... args) {
   const trident::AllocationExemption simulation;
   const void* pointers[] = {nullptr, trident::simulated::pointer_or_null(args)...};
-  return trident::simulated::enqueue_kernel({config->name, reinterpret_cast<const void*>(kernel), config->gridDim, config->blockDim, config->dynamicSmemBytes,
-                                             config->stream},
-                                            [kernel, ... values = static_cast<Params>(args)] { kernel(values...); }, pointers, 1 + sizeof...(args));
+  return trident::simulated::enqueue_kernel(
+      {config->name, reinterpret_cast<const void*>(kernel), config->gridDim, config->blockDim, config->dynamicSmemBytes,
+       config->stream},
+      [kernel, ... values = static_cast<Params>(args)] { kernel(values...); }, pointers, 1 + sizeof...(args));
 }
 template <class... Params>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Params...), cudaFuncAttribute attribute, int value) {
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
 }
 template <class... Params>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*kernel)(Params...), int threads, std::size_t shared_bytes) {
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*kernel)(Params...), int threads,
+                                                          std::size_t shared_bytes) {
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, reinterpret_cast<const void*>(kernel), threads, shared_bytes);
 }
 
@@ -132,15 +136,22 @@ inline constexpr int warpSize = 32;
 
 // ---- block and warp
 inline void __syncthreads() { trident::simulated::block_barrier(trident::simulated::BlockVote::kNone, 0); }
-inline int __syncthreads_count(int predicate) { return trident::simulated::block_barrier(trident::simulated::BlockVote::kCount, predicate); }
-inline int __syncthreads_and(int predicate) { return trident::simulated::block_barrier(trident::simulated::BlockVote::kAnd, predicate); }
-inline int __syncthreads_or(int predicate) { return trident::simulated::block_barrier(trident::simulated::BlockVote::kOr, predicate); }
+inline int __syncthreads_count(int predicate) {
+  return trident::simulated::block_barrier(trident::simulated::BlockVote::kCount, predicate);
+}
+inline int __syncthreads_and(int predicate) {
+  return trident::simulated::block_barrier(trident::simulated::BlockVote::kAnd, predicate);
+}
+inline int __syncthreads_or(int predicate) {
+  return trident::simulated::block_barrier(trident::simulated::BlockVote::kOr, predicate);
+}
 inline void __syncwarp(unsigned mask = ~0u) { trident::simulated::warp_meeting(mask, "__syncwarp", 0); }
 
 template <class T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
   const unsigned segment = trident::simulated::running.lane & ~static_cast<unsigned>(width - 1);
-  return trident::simulated::shuffle(mask, "__shfl_sync", value, segment | (static_cast<unsigned>(source) & static_cast<unsigned>(width - 1)));
+  return trident::simulated::shuffle(mask, "__shfl_sync", value,
+                                     segment | (static_cast<unsigned>(source) & static_cast<unsigned>(width - 1)));
 }
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32) {
@@ -151,7 +162,8 @@ T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32) {
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
   const unsigned lane = trident::simulated::running.lane, within = lane & static_cast<unsigned>(width - 1);
-  return trident::simulated::shuffle(mask, "__shfl_down_sync", value, within + delta < static_cast<unsigned>(width) ? lane + delta : lane);
+  return trident::simulated::shuffle(mask, "__shfl_down_sync", value,
+                                     within + delta < static_cast<unsigned>(width) ? lane + delta : lane);
 }
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {

@@ -36,7 +36,8 @@ cudaError_t check_launch(const KernelLaunch& launch, const CUstream_st* stream) 
 
 }  // namespace
 
-cudaError_t enqueue_kernel(const KernelLaunch& launch, std::function<void()> body, const void* const* pointers, std::size_t num_pointers) {
+cudaError_t enqueue_kernel(const KernelLaunch& launch, std::function<void()> body, const void* const* pointers,
+                           std::size_t num_pointers) {
   return api_call("cudaLaunchKernelEx", [&] {
     Machine& machine = Machine::instance();
     CUstream_st* const stream = machine.find(launch.stream);
@@ -46,7 +47,8 @@ cudaError_t enqueue_kernel(const KernelLaunch& launch, std::function<void()> bod
       if (pointers[p] != nullptr && machine.find(pointers[p], 0) == nullptr) stray = p;
     machine.push(*stream, {launch.name, nullptr, [launch, body = std::move(body), stray, seed = machine.random()] {
                              if (stray != 0) {
-                               std::fprintf(stderr, "simulated CUDA: kernel %s: argument %zu points to no memory of the device\n", launch.name, stray);
+                               std::fprintf(stderr, "simulated CUDA: kernel %s: argument %zu points to no memory of the device\n",
+                                            launch.name, stray);
                                throw DeviceFailure{cudaErrorIllegalAddress};
                              }
                              run_kernel(launch, body, Machine::instance().settings.fiber_order, seed);
@@ -66,7 +68,9 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
   });
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) { return cudaStreamCreateWithPriority(stream, flags, 0); }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
 cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0); }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
@@ -96,7 +100,8 @@ cudaError_t failure_of(int device) {
 }  // namespace
 
 cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
-  return with_stream("cudaStreamGetPriority", handle, [&](CUstream_st& stream) { return *priority = stream.priority, cudaSuccess; });
+  return with_stream("cudaStreamGetPriority", handle,
+                     [&](CUstream_st& stream) { return *priority = stream.priority, cudaSuccess; });
 }
 cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned* flags) {
   return with_stream("cudaStreamGetFlags", handle, [&](CUstream_st& stream) { return *flags = stream.flags, cudaSuccess; });
@@ -109,7 +114,8 @@ cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
-  return with_stream("cudaStreamIsCapturing", handle, [&](CUstream_st&) { return *status = cudaStreamCaptureStatusNone, cudaSuccess; });
+  return with_stream("cudaStreamIsCapturing", handle,
+                     [&](CUstream_st&) { return *status = cudaStreamCaptureStatusNone, cudaSuccess; });
 }
 
 // Its work goes on.
