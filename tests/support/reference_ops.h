@@ -204,6 +204,15 @@ void cross_entropy_stats(R* stats, const R* logits, const R* row_max, const std:
   }
 }
 
+// The loss over rows that are counted; stats summed over shards.
+template <class R>
+R cross_entropy_loss(const R* stats, const std::int32_t* targets, Index rows) {
+  R sum = 0;
+  for (Index r = 0; r < rows; ++r)
+    if (targets[r] >= 0) sum += std::log(stats[r]) - stats[rows + r];
+  return sum;
+}
+
 template <class R>
 void cross_entropy_backward(R* logits, const R* row_max, const R* stats, const std::int32_t* targets, Index rows, Index V,
                             Index first_column, Index vocabulary, R scale) {

@@ -1,0 +1,180 @@
+// Cases of matrix products, attention and what stands around it.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/conformance/builders.h"
+#include "tests/support/reference_attention.h"
+#include "tests/support/reference_ops.h"
+
+namespace trident::conformance {
+
+namespace {
+
+using Views = std::span<const TensorView>;
+
+std::string with_option(std::string variant, bool given, std::string_view option) {
+  return given ? variant + "_" + std::string(option) : variant;
+}
+
+reference::Attention reference_shape(const AttentionShape& s) {
+  return {s.batch,    s.query_heads,  s.kv_heads,   s.query_length,  s.key_length,
+          s.head_dim, s.query_offset, s.key_offset, double{s.scale}, s.causal};
+}
+
+// Of one product [Sq,D] x [D,Sk] per head, counting what the mask leaves of it.
+double product_flops(const AttentionShape& s) {
+  double pairs = static_cast<double>(s.query_length * s.key_length);
+  if (s.causal) {
+    const reference::Attention r = reference_shape(s);
+    pairs = 0;
+    for (Index i = 0; i < s.query_length; ++i)
+      pairs += static_cast<double>(std::clamp<Index>(s.query_offset + i + 1 - s.key_offset, 0, r.key_length));
+  }
+  return 2.0 * static_cast<double>(s.batch * s.query_heads * s.head_dim) * pairs;
+}
+
+// bf16: probabilities and their gradients are rounded to 8 bits before they are multiplied, so errors are of the size of the terms.
+Tolerance attention_tolerance(DType t) { return {.relative = kSumNoise, .floor = t == DType::kBF16 ? 0.02 : kSumNoise}; }
+
+OpCase attention_case(std::string op, const AttentionShape& s) {
+  OpCase c;
+  c.op = std::move(op);
+  c.dtype = s.dtype;
+  c.variant = fmt::format("b{}_n{}_k{}_q{}_s{}_d{}", s.batch, s.query_heads, s.kv_heads, s.query_length, s.key_length, s.head_dim);
+  if (s.query_offset != 0 || s.key_offset != 0) c.variant += fmt::format("_at{}_{}", s.query_offset, s.key_offset);
+  c.variant = with_option(c.variant, !s.causal, "full");
+  c.prepare = [s](Ops& ops) { return ops.attention_workspace(s); };
+  return c;
+}
+
+}  // namespace
+
+OpCase matmul(const MatmulShape& s, Draw draw) {
+  const bool ta = s.transpose_a == Transpose::kYes, tb = s.transpose_b == Transpose::kYes, add = s.accumulate == Accumulate::kYes;
+  // Integer operands: every order of summation gives the same, exact sum.
+  const Tolerance tolerance = draw.kind == Draw::Kind::kIntegers ? kExact : rounded(s.out, kSumNoise);
+  OpCase c;
+  c.op = "matmul";
+  c.dtype = s.in;
+  c.variant =
+      with_option(fmt::format("{}x{}x{}_{}{}_{}", s.m, s.n, s.k, ta ? "t" : "n", tb ? "t" : "n", to_string(s.out)), add, "add");
+  c.variant = with_option(c.variant, draw.kind == Draw::Kind::kIntegers, "integers");
+  c.operands = {result("out", s.out, {s.m, s.n}, s.accumulate, tolerance, draw),
+                input("a", s.in, ta ? Shape{s.k, s.m} : Shape{s.m, s.k}, draw),
+                input("b", s.in, tb ? Shape{s.n, s.k} : Shape{s.k, s.n}, draw)};
+  c.flops = 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+  c.prepare = [s](Ops& ops) { return ops.prepare_matmul(s); };
+  c.run = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
+    ops.matmul(stream, v[0], v[1], s.transpose_a, v[2], s.transpose_b, s.accumulate, workspace);
+  };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::matmul(v[0].data(), v[1].data(), ta, v[2].data(), tb, s.m, s.n, s.k, add);
+  };
+  return c;
+}
+
+AttentionShape attention_shape(DType t, Index B, Index N, Index K, Index Sq, Index Sk, Index D) {
+  AttentionShape s;
+  s.batch = B, s.query_heads = N, s.kv_heads = K, s.query_length = Sq, s.key_length = Sk, s.head_dim = D, s.dtype = t;
+  s.scale = 1.0f / std::sqrt(static_cast<float>(D));
+  return s;
+}
+
+OpCase attention_forward(const AttentionShape& s) {
+  OpCase c = attention_case("attention_forward", s);
+  const Shape queries{s.batch, s.query_heads, s.query_length, s.head_dim}, keys{s.batch, s.kv_heads, s.key_length, s.head_dim};
+  Tolerance statistics = rounded(DType::kF32, kSumNoise), outputs = attention_tolerance(s.dtype);
+  outputs.zeros = Zeros::kExact;  // a query that sees no key
+  c.operands = {output("out", s.dtype, queries, outputs),
+                output("lse", DType::kF32, {s.batch, s.query_heads, s.query_length}, statistics), input("q", s.dtype, queries),
+                input("k", s.dtype, keys), input("v", s.dtype, keys)};
+  c.flops = 2 * product_flops(s);
+  c.run = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
+    ops.attention_forward(stream, s, v[0], v[1], v[2], v[3], v[4], workspace);
+  };
+  c.reference = [s](std::vector<Values>& v) {
+    reference::attention_forward(reference_shape(s), v[0].data(), v[1].data(), v[2].data(), v[3].data(), v[4].data());
+  };
+  return c;
+}
+
+OpCase attention_backward(const AttentionShape& s) {
+  OpCase c = attention_case("attention_backward", s);
+  const Shape queries{s.batch, s.query_heads, s.query_length, s.head_dim}, keys{s.batch, s.kv_heads, s.key_length, s.head_dim};
+  Tolerance tolerance = attention_tolerance(s.dtype);
+  tolerance.terms = 1;  // where a query sees one key, d_score is a difference of equals
+  c.operands = {output("d_q", s.dtype, queries, tolerance),
+                output("d_k", s.dtype, keys, tolerance),
+                output("d_v", s.dtype, keys, tolerance),
+                input("d_out", s.dtype, queries),
+                input("out", s.dtype, queries),
+                input("q", s.dtype, queries),
+                input("k", s.dtype, keys),
+                input("v", s.dtype, keys),
+                input("lse", DType::kF32, {s.batch, s.query_heads, s.query_length})};
+  c.flops = 5 * product_flops(s);
+  c.derive = [s](std::vector<Values>& v) {
+    reference::attention_forward(reference_shape(s), v[4].data(), v[8].data(), v[5].data(), v[6].data(), v[7].data());
+  };
+  c.run = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
+    ops.attention_backward(stream, s, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], workspace);
+  };
+  c.reference = [s](std::vector<Values>& v) {
+    reference::attention_backward(reference_shape(s), v[0].data(), v[1].data(), v[2].data(), v[3].data(), v[4].data(), v[5].data(),
+                                  v[6].data(), v[7].data(), v[8].data());
+  };
+  return c;
+}
+
+// ---- heads
+
+OpCase split_heads(DType t, HeadShape h, Index columns, Index first_column) {
+  OpCase c;
+  c.op = "split_heads";
+  c.dtype = t;
+  c.variant = fmt::format("b{}_n{}_s{}_d{}_columns{}_from{}", h.B, h.n, h.S, h.D, columns, first_column);
+  c.operands = {output("heads", t, {h.B, h.n, h.S, h.D}, kExact), input("rows", t, {h.S, h.B, columns})};
+  c.bytes = 2.0 * static_cast<double>(h.B * h.n * h.S * h.D * size_of(t));
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.split_heads(stream, v[0], v[1], first_column); };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::split_heads(v[0].data(), v[1].data(), h.B, h.n, h.S, h.D, columns, first_column);
+  };
+  return c;
+}
+
+OpCase merge_heads(DType t, HeadShape h, Index columns, Index first_column) {
+  OpCase c = split_heads(t, h, columns, first_column);
+  c.op = "merge_heads";
+  c.operands = {in_place("rows", t, {h.S, h.B, columns}, kExact), input("heads", t, {h.B, h.n, h.S, h.D})};
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.merge_heads(stream, v[0], v[1], first_column); };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::merge_heads(v[0].data(), v[1].data(), h.B, h.n, h.S, h.D, columns, first_column);
+  };
+  return c;
+}
+
+OpCase rope(DType t, HeadShape h, Index pairs, Transpose inverse) {
+  const Index positions = 2 * h.S + 3;
+  OpCase c;
+  c.op = "rope";
+  c.dtype = t;
+  c.variant = with_option(fmt::format("b{}_n{}_s{}_d{}_pairs{}", h.B, h.n, h.S, h.D, pairs), inverse == Transpose::kYes, "back");
+  c.operands = {in_place("x", t, {h.B, h.n, h.S, h.D}, rounded(t, 1e-6)), input("cos", DType::kF32, {positions, pairs}),
+                input("sin", DType::kF32, {positions, pairs}),
+                input("position", DType::kI32, {h.B, h.S}, integers(0, positions - 1))};
+  c.derive = [=](std::vector<Values>& v) {
+    for (std::size_t i = 0; i < v[1].size(); ++i) {
+      const double angle = v[1][i];
+      v[1][i] = std::cos(angle), v[2][i] = std::sin(angle);
+    }
+  };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.rope(stream, v[0], v[1], v[2], v[3], inverse); };
+  c.reference = [=](std::vector<Values>& v) {
+    const std::vector<std::int32_t> position(v[3].begin(), v[3].end());
+    reference::rope(v[0].data(), v[1].data(), v[2].data(), position.data(), h.B, h.n, h.S, h.D, pairs,
+                    inverse == Transpose::kYes ? -1 : 1);
+  };
+  return c;
+}
+
+}  // namespace trident::conformance

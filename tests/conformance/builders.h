@@ -1,0 +1,58 @@
+// Cases by operation and shape. Letters as in device/ops.h; `t` is the compute dtype.
+#pragma once
+
+#include "tests/conformance/op_case.h"
+
+namespace trident::conformance {
+
+// ---- products and attention
+OpCase matmul(const MatmulShape& shape, Draw draw);
+OpCase attention_forward(const AttentionShape& shape);
+OpCase attention_backward(const AttentionShape& shape);
+// Scale 1/sqrt(D), causal, no offsets.
+AttentionShape attention_shape(DType t, Index B, Index N, Index K, Index Sq, Index Sk, Index D);
+
+// ---- heads
+struct HeadShape {
+  Index B, n, S, D;
+};
+OpCase split_heads(DType t, HeadShape heads, Index columns, Index first_column);
+OpCase merge_heads(DType t, HeadShape heads, Index columns, Index first_column);
+OpCase rope(DType t, HeadShape heads, Index pairs, Transpose inverse);
+
+// ---- norms
+enum class Gradient : std::uint8_t { kOverwrite, kAdd, kInPlace };  // d_x is written, added to, or lies where d_y lay
+OpCase rms_norm_forward(DType t, Index R, Index H);
+OpCase rms_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate weight);
+OpCase layer_norm_forward(DType t, Index R, Index H);
+OpCase layer_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate weight);
+
+// ---- activations and elementwise
+OpCase swiglu_forward(DType t, Index R, Index F);
+OpCase swiglu_backward(DType t, Index R, Index F);
+OpCase gelu_forward(DType t, Index R, Index F);
+OpCase gelu_backward(DType t, Index R, Index F);
+enum class Alias : std::uint8_t { kNone, kFirst, kSecond };  // which input lies where the output does
+OpCase add_bias(DType t, Index R, Index C);
+OpCase sum_rows(DType t, Index R, Index C, Accumulate accumulate, Draw draw);
+OpCase add(DType t, Index n, Alias alias);
+OpCase accumulate(Index n);
+OpCase dropout(DType t, Index S, Index B, Index H, float probability, Alias alias);
+OpCase convert(DType from, DType to, Index n);
+OpCase fill_zero(DType t, Index n);
+OpCase sum_squares(Index n, Draw draw);
+OpCase add_exact(Index n, Draw draw);
+OpCase adamw(DType t, Index n, float weight_decay, Alias param);  // kFirst: the parameter is its own master
+
+// ---- embedding and loss
+OpCase embedding_forward(DType t, Index R, Index H, Index table_rows, Index first_row);
+OpCase embedding_backward(DType t, Index R, Index H, Index table_rows, Index first_row, Draw draw);
+struct VocabularyPart {
+  Index columns, first_column, vocabulary;
+};
+OpCase cross_entropy_max(DType t, Index R, VocabularyPart part, Draw logits);
+OpCase cross_entropy_stats(DType t, Index R, VocabularyPart part, Draw logits);
+OpCase cross_entropy_backward(DType t, Index R, VocabularyPart part, Draw logits);
+OpCase cross_entropy_loss(Index R);
+
+}  // namespace trident::conformance

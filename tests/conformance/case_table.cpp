@@ -1,0 +1,279 @@
+#include "tests/conformance/case_table.h"
+
+#include <algorithm>
+#include <string>
+
+#include "tests/conformance/builders.h"
+
+namespace trident::conformance {
+
+namespace {
+
+using Cases = std::vector<OpCase>;
+
+constexpr Draw kSmallIntegers{Draw::Kind::kIntegers, -3, 3};
+constexpr Transpose kN = Transpose::kNo, kT = Transpose::kYes;
+constexpr Accumulate kSet = Accumulate::kNo, kAdd = Accumulate::kYes;
+
+OpCase large(OpCase c) {
+  c.variant = "large_" + c.variant;
+  return c;
+}
+
+void add_products(Cases& cases, DType in) {
+  struct Extents {
+    Index m, n, k;
+  };
+  std::vector<DType> outs = {DType::kF32};
+  if (in == DType::kBF16) outs.push_back(DType::kBF16);
+  for (const DType out : outs) {
+    for (const Transpose ta : {kN, kT})
+      for (const Transpose tb : {kN, kT})
+        for (const Accumulate sum : {kSet, kAdd}) {
+          for (const Extents e :
+               {Extents{1, 1, 1}, {7, 1, 33}, {3, 5, 1}, {16, 32, 8}, {33, 65, 129}, {0, 4, 3}, {4, 0, 3}, {4, 3, 0}})
+            cases.push_back(matmul({e.m, e.n, e.k, ta, tb, in, out, sum}, kSmallIntegers));
+          cases.push_back(matmul({24, 40, 200, ta, tb, in, out, sum}, normal()));
+        }
+    cases.push_back(shifted(matmul({13, 21, 17, kN, kT, in, out, kSet}, kSmallIntegers)));
+    cases.push_back(large(matmul({130, 257, 300, kN, kT, in, out, kSet}, normal())));  // y = x W^T
+    cases.push_back(large(matmul({130, 257, 300, kN, kN, in, out, kSet}, normal())));  // d_x = d_y W
+  }
+  cases.push_back(large(matmul({96, 130, 520, kT, kN, in, DType::kF32, kAdd}, normal())));  // d_W += d_y^T x
+}
+
+void add_attention(Cases& cases, DType t) {
+  const auto both = [&](AttentionShape s, auto wrap) {
+    cases.push_back(wrap(attention_forward(s)));
+    cases.push_back(wrap(attention_backward(s)));
+  };
+  const auto plain = [&](const AttentionShape& s) { both(s, [](OpCase c) { return c; }); };
+  const auto at = [](AttentionShape s, Index query_offset, Index key_offset) {
+    s.query_offset = query_offset, s.key_offset = key_offset;
+    return s;
+  };
+  const auto full = [](AttentionShape s) {
+    s.causal = false;
+    return s;
+  };
+  plain(attention_shape(t, 2, 4, 2, 37, 37, 16));  // grouped
+  plain(full(attention_shape(t, 2, 4, 2, 37, 37, 16)));
+  plain(attention_shape(t, 1, 3, 3, 64, 64, 64));   // a head of its own for each
+  plain(attention_shape(t, 1, 4, 1, 16, 16, 128));  // one for all
+  plain(attention_shape(t, 1, 2, 1, 1, 1, 8));
+  plain(attention_shape(t, 1, 2, 1, 5, 9, 20));                     // a head width that is no multiple of 8; keys that nobody sees
+  plain(at(attention_shape(t, 1, 2, 2, 5, 40, 24), 35, 0));         // the last queries
+  plain(at(attention_shape(t, 1, 2, 1, 40, 20, 8), 30, 40));        // the first ten queries see nothing
+  plain(at(attention_shape(t, 1, 1, 1, 10, 10, 8), 0, 100));        // nobody sees anything
+  plain(full(at(attention_shape(t, 1, 1, 1, 10, 10, 8), 0, 100)));  // offsets mean nothing without the mask
+  plain(attention_shape(t, 0, 2, 1, 3, 3, 8));
+  plain(attention_shape(t, 1, 2, 1, 0, 3, 8));
+  plain(full(attention_shape(t, 1, 2, 1, 3, 0, 8)));
+  both(attention_shape(t, 1, 2, 1, 19, 19, 8), [](OpCase c) { return shifted(std::move(c)); });
+  both(attention_shape(t, 1, 2, 1, 300, 300, 64), [](OpCase c) { return large(std::move(c)); });
+}
+
+void add_heads(Cases& cases, DType t) {
+  for (const HeadShape h : {HeadShape{2, 3, 5, 8}, {1, 2, 7, 5}, {3, 1, 1, 1}, {2, 3, 0, 8}, {0, 3, 4, 8}, {2, 4, 33, 64}}) {
+    const Index width = h.n * h.D;
+    for (const Index first : {Index{0}, width, std::min<Index>(3, 2 * width)}) {  // q, k of [q | k | v], and somewhere
+      cases.push_back(split_heads(t, h, 3 * width, first));
+      cases.push_back(merge_heads(t, h, 3 * width, first));
+    }
+    for (const Transpose back : {kN, kT}) {
+      if (h.D == 1) continue;
+      cases.push_back(rope(t, h, h.D / 2, back));
+      if (h.D >= 8) cases.push_back(rope(t, h, h.D / 4, back));  // part of a head
+    }
+  }
+  cases.push_back(shifted(split_heads(t, {2, 3, 5, 8}, 72, 24)));
+  cases.push_back(shifted(merge_heads(t, {2, 3, 5, 8}, 72, 24)));
+  cases.push_back(shifted(rope(t, {2, 3, 5, 8}, 4, kN)));
+}
+
+void add_norms(Cases& cases, DType t) {
+  for (const Index H : {3, 8, 33, 264, 1030})
+    for (const Index R : {0, 1, 5}) {
+      cases.push_back(rms_norm_forward(t, R, H));
+      cases.push_back(layer_norm_forward(t, R, H));
+      for (const Gradient d_x : {Gradient::kOverwrite, Gradient::kAdd, Gradient::kInPlace})
+        for (const Accumulate weight : {kSet, kAdd}) {
+          cases.push_back(rms_norm_backward(t, R, H, d_x, weight));
+          cases.push_back(layer_norm_backward(t, R, H, d_x, weight));
+        }
+    }
+  cases.push_back(rms_norm_forward(t, 2, 1));
+  cases.push_back(shifted(rms_norm_forward(t, 5, 40)));
+  cases.push_back(shifted(layer_norm_forward(t, 5, 40)));
+  cases.push_back(shifted(rms_norm_backward(t, 5, 40, Gradient::kAdd, kAdd)));
+  cases.push_back(shifted(layer_norm_backward(t, 5, 40, Gradient::kAdd, kAdd)));
+  cases.push_back(large(rms_norm_forward(t, 70, 4096)));
+  cases.push_back(large(layer_norm_forward(t, 70, 1600)));
+  cases.push_back(large(rms_norm_backward(t, 600, 264, Gradient::kOverwrite, kAdd)));
+  cases.push_back(large(layer_norm_backward(t, 600, 264, Gradient::kOverwrite, kAdd)));
+}
+
+void add_elementwise(Cases& cases, DType t) {
+  for (const Index C : {1, 7, 8, 33, 264, 1030})
+    for (const Index R : {0, 1, 5}) {
+      cases.push_back(swiglu_forward(t, R, C));
+      cases.push_back(swiglu_backward(t, R, C));
+      cases.push_back(gelu_forward(t, R, C));
+      cases.push_back(gelu_backward(t, R, C));
+      cases.push_back(add_bias(t, R, C));
+      for (const Accumulate sum : {kSet, kAdd}) cases.push_back(sum_rows(t, R, C, sum, kSmallIntegers));
+    }
+  for (const Index n : {0, 1, 7, 64, 65, 1030}) {
+    for (const Alias alias : {Alias::kNone, Alias::kFirst, Alias::kSecond}) cases.push_back(add(t, n, alias));
+    for (const DType to : {DType::kF32, DType::kBF16}) cases.push_back(convert(t, to, n));
+    cases.push_back(fill_zero(t, n));
+    for (const float decay : {0.0f, 0.1f}) cases.push_back(adamw(t, n, decay, Alias::kNone));
+    if (t == DType::kF32) cases.push_back(adamw(t, n, 0.1f, Alias::kFirst));
+  }
+  for (const Alias alias : {Alias::kNone, Alias::kFirst}) {
+    for (const Index H : {1, 8, 33}) cases.push_back(dropout(t, 5, 3, H, 0.1f, alias));
+    cases.push_back(dropout(t, 4, 2, 64, 0.0f, alias));
+    cases.push_back(dropout(t, 0, 2, 64, 0.5f, alias));
+  }
+  const Cases unaligned = {swiglu_forward(t, 5, 24),
+                           swiglu_backward(t, 5, 24),
+                           gelu_forward(t, 5, 24),
+                           gelu_backward(t, 5, 24),
+                           add_bias(t, 5, 24),
+                           sum_rows(t, 5, 24, kSet, kSmallIntegers),
+                           add(t, 100, Alias::kNone),
+                           convert(t, DType::kF32, 100),
+                           convert(t, DType::kBF16, 100),
+                           fill_zero(t, 100),
+                           adamw(t, 100, 0.1f, Alias::kNone),
+                           dropout(t, 5, 3, 24, 0.5f, Alias::kNone)};
+  for (const OpCase& c : unaligned) cases.push_back(shifted(c));
+  const Cases larger = {swiglu_forward(t, 130, 257),
+                        swiglu_backward(t, 130, 257),
+                        gelu_forward(t, 130, 257),
+                        gelu_backward(t, 130, 257),
+                        add_bias(t, 300, 130),
+                        sum_rows(t, 1500, 130, kSet, normal()),
+                        add(t, 70000, Alias::kNone),
+                        convert(t, DType::kF32, 70000),
+                        convert(t, DType::kBF16, 70000),
+                        fill_zero(t, 70000),
+                        adamw(t, 40000, 0.1f, Alias::kNone),
+                        dropout(t, 30, 4, 264, 0.3f, Alias::kNone)};
+  for (const OpCase& c : larger) cases.push_back(large(c));
+}
+
+void add_sums(Cases& cases) {
+  for (const Index n : {0, 1, 63, 64, 65, 1030}) {
+    cases.push_back(accumulate(n));
+    cases.push_back(sum_squares(n, normal()));
+    cases.push_back(sum_squares(n, special()));
+    cases.push_back(add_exact(n, normal()));
+    cases.push_back(add_exact(n, special()));
+    cases.push_back(cross_entropy_loss(n));
+  }
+  for (const Index n : {1, 5}) cases.push_back(fill_zero(DType::kI64, n));
+  cases.push_back(shifted(accumulate(100)));
+  cases.push_back(shifted(sum_squares(200, normal())));
+  cases.push_back(large(accumulate(70000)));
+  cases.push_back(large(sum_squares(70001, normal())));
+  cases.push_back(large(add_exact(5000, normal())));
+  cases.push_back(large(cross_entropy_loss(5000)));
+}
+
+void add_embedding_and_loss(Cases& cases, DType t) {
+  for (const Index H : {1, 8, 33, 136})
+    for (const Index R : {0, 1, 9}) {
+      cases.push_back(embedding_forward(t, R, H, 6, 4));
+      cases.push_back(embedding_backward(t, R, H, 6, 4, kSmallIntegers));
+    }
+  cases.push_back(shifted(embedding_forward(t, 9, 24, 6, 4)));
+  cases.push_back(shifted(embedding_backward(t, 9, 24, 6, 4, kSmallIntegers)));
+  cases.push_back(large(embedding_forward(t, 600, 130, 50, 0)));
+  cases.push_back(large(embedding_backward(t, 600, 130, 50, 0, normal())));
+  const auto losses = [&](Index R, VocabularyPart part, Draw draw, auto wrap) {
+    cases.push_back(wrap(cross_entropy_max(t, R, part, draw)));
+    cases.push_back(wrap(cross_entropy_stats(t, R, part, draw)));
+    cases.push_back(wrap(cross_entropy_backward(t, R, part, draw)));
+  };
+  const auto plain = [](OpCase c) { return c; };
+  for (const Index V : {1, 8, 33, 264, 1030})
+    for (const Index R : {0, 1, 7}) {
+      losses(R, {V, 0, V}, normal(0, 3), plain);                  // the whole vocabulary
+      losses(R, {V, 40, V + 100}, normal(0, 3), plain);           // in the middle of it
+      losses(R, {V, 40, 40 + (V + 1) / 2}, normal(0, 3), plain);  // its end, then padding
+      losses(R, {V, 40, 30}, normal(0, 3), plain);                // nothing but padding
+    }
+  losses(7, {129, 0, 129}, normal(0, 1000), plain);  // exp() of what is left must not overflow
+  losses(7, {40, 0, 40}, normal(0, 3), [](OpCase c) { return shifted(std::move(c)); });
+  losses(20, {5003, 5003, 10001}, normal(0, 3), [](OpCase c) { return large(std::move(c)); });
+}
+
+Cases make_cases() {
+  Cases cases;
+  for (const DType t : {DType::kF32, DType::kBF16}) {
+    add_products(cases, t);
+    add_attention(cases, t);
+    add_heads(cases, t);
+    add_norms(cases, t);
+    add_elementwise(cases, t);
+    add_embedding_and_loss(cases, t);
+  }
+  add_sums(cases);
+  return cases;
+}
+
+}  // namespace
+
+const std::vector<OpCase>& all_cases() {
+  static const Cases cases = make_cases();
+  return cases;
+}
+
+std::vector<OpCase> perf_cases(DType t, const ModelShape& m) {
+  const Index T = m.tokens, H = m.hidden, F = m.feed_forward, V = m.vocabulary, D = H / m.heads, B = T / m.sequence;
+  const DType f32 = DType::kF32;
+  const Index qkv = (m.heads + 2 * m.kv_heads) * D;
+  const AttentionShape attention = attention_shape(t, B, m.heads, m.kv_heads, m.sequence, m.sequence, D);
+  const VocabularyPart whole{V, 0, V};
+  const HeadShape heads{B, m.heads, m.sequence, D};
+  Cases cases;
+  for (const Index width : {qkv, F, V}) {  // a layer y = x W^T: forward, input gradient, weight gradient
+    cases.push_back(matmul({T, width, H, kN, kT, t, t, kSet}, normal()));
+    cases.push_back(matmul({T, H, width, kN, kN, t, t, kSet}, normal()));
+    cases.push_back(matmul({width, H, T, kT, kN, t, f32, kAdd}, normal()));
+  }
+  const Cases rows = {attention_forward(attention),
+                      attention_backward(attention),
+                      split_heads(t, heads, qkv, 0),
+                      merge_heads(t, heads, qkv, 0),
+                      rope(t, heads, D / 2, kN),
+                      rms_norm_forward(t, T, H),
+                      rms_norm_backward(t, T, H, Gradient::kAdd, kAdd),
+                      layer_norm_forward(t, T, H),
+                      layer_norm_backward(t, T, H, Gradient::kAdd, kAdd),
+                      swiglu_forward(t, T, F),
+                      swiglu_backward(t, T, F),
+                      gelu_forward(t, T, F),
+                      gelu_backward(t, T, F),
+                      embedding_forward(t, T, H, V, 0),
+                      embedding_backward(t, T, H, V, 0, normal()),
+                      cross_entropy_max(t, T, whole, normal(0, 3)),
+                      cross_entropy_stats(t, T, whole, normal(0, 3)),
+                      cross_entropy_backward(t, T, whole, normal(0, 3)),
+                      cross_entropy_loss(T),
+                      add_bias(t, T, F),
+                      sum_rows(t, T, F, kAdd, normal()),
+                      add(t, T * H, Alias::kNone),
+                      accumulate(F * H),
+                      dropout(t, m.sequence, B, H, 0.1f, Alias::kNone),
+                      convert(t, t == f32 ? DType::kBF16 : f32, T * F),
+                      fill_zero(t, T * F),
+                      sum_squares(F * H, normal()),
+                      add_exact(F * H / 64, normal()),
+                      adamw(t, F * H, 0.1f, Alias::kNone)};
+  cases.insert(cases.end(), rows.begin(), rows.end());
+  return cases;
+}
+
+}  // namespace trident::conformance

@@ -1,0 +1,45 @@
+// The CUDA backend passes the conformance suite, and agrees with the CPU backend on the same inputs. Which CUDA that is, is decided
+// when the test is linked: card 0 of this machine (skipped where there is none), or the simulated one.
+#include <gtest/gtest.h>
+
+#include "device/cpu/cpu_device.h"
+#include "parallel/cuda_backend.h"
+#include "tests/conformance/conformance.h"
+
+namespace trident::conformance {
+namespace {
+
+constexpr std::uint64_t kSeed = 20261122;
+// cuDNN reads vectors of 16 bytes.
+constexpr const char* kMayRefuse = "attention_*/bf16/*_shifted";
+// A simulated card computes an element at a time: its large cases would take minutes. trident_op_check runs them on a real one.
+constexpr const char* kCases = "-*/large_*";
+
+class CudaOps : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!backend_->facts().problem.empty()) GTEST_SKIP() << "no CUDA card: " << backend_->facts().problem;
+    device_ = backend_->make_device(0, bell_, {});
+  }
+  static void expect_passed(const std::vector<CaseResult>& results) {
+    EXPECT_GT(results.size(), 1000u);
+    for (const CaseResult& r : results) {
+      if (r.outcome == Outcome::kRefused && matches(kMayRefuse, r.name)) continue;
+      EXPECT_EQ(to_string(r.outcome), "passed") << r.name << ": " << r.what;
+    }
+  }
+
+  Doorbell bell_;
+  std::unique_ptr<CudaBackend> backend_ = make_cuda_backend();
+  std::unique_ptr<Device> device_;
+};
+
+TEST_F(CudaOps, AgreeWithTheReference) { expect_passed(run_cases(*device_, kCases, kSeed)); }
+
+TEST_F(CudaOps, AgreeWithTheCpu) {
+  CpuDevice cpu(bell_, {});
+  expect_passed(compare_devices(*device_, cpu, kCases, kSeed + 1));
+}
+
+}  // namespace
+}  // namespace trident::conformance

@@ -1,0 +1,213 @@
+// Cases of activations, elementwise operations, reductions and the optimizer.
+#include <algorithm>
+#include <cmath>
+
+#include "core/exact_sum.h"
+#include "core/int_math.h"
+#include "tests/conformance/builders.h"
+#include "tests/support/reference_ops.h"
+
+namespace trident::conformance {
+
+namespace {
+
+using Views = std::span<const TensorView>;
+
+OpCase element_case(std::string op, DType t, std::string variant) {
+  OpCase c;
+  c.op = std::move(op);
+  c.dtype = t;
+  c.variant = std::move(variant);
+  return c;
+}
+
+std::string size_name(Index rows, Index columns) { return fmt::format("{}x{}", rows, columns); }
+
+std::string_view alias_name(Alias alias) {
+  return alias == Alias::kNone ? "" : alias == Alias::kFirst ? "_in_place" : "_in_second";
+}
+
+}  // namespace
+
+// ---- activations
+
+OpCase swiglu_forward(DType t, Index R, Index F) {
+  OpCase c = element_case("swiglu_forward", t, size_name(R, F));
+  c.operands = {output("out", t, {R, F}, rounded(t, kElementNoise)), input("gate_up", t, {R, 2 * F}, normal(0, 3))};
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.swiglu_forward(stream, v[0], v[1]); };
+  c.reference = [=](std::vector<Values>& v) { reference::swiglu_forward(v[0].data(), v[1].data(), R, F); };
+  return c;
+}
+
+OpCase swiglu_backward(DType t, Index R, Index F) {
+  OpCase c = element_case("swiglu_backward", t, size_name(R, F));
+  c.operands = {output("d_gate_up", t, {R, 2 * F}, rounded(t, kElementNoise)), input("d_out", t, {R, F}),
+                input("gate_up", t, {R, 2 * F}, normal(0, 3))};
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.swiglu_backward(stream, v[0], v[1], v[2]); };
+  c.reference = [=](std::vector<Values>& v) { reference::swiglu_backward(v[0].data(), v[1].data(), v[2].data(), R, F); };
+  return c;
+}
+
+OpCase gelu_forward(DType t, Index R, Index F) {
+  OpCase c = element_case("gelu_forward", t, size_name(R, F));
+  c.operands = {output("out", t, {R, F}, rounded(t, kElementNoise)), input("x", t, {R, F}, normal(0, 3))};
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.gelu_forward(stream, v[0], v[1]); };
+  c.reference = [=](std::vector<Values>& v) { reference::gelu_forward(v[0].data(), v[1].data(), R * F); };
+  return c;
+}
+
+OpCase gelu_backward(DType t, Index R, Index F) {
+  OpCase c = element_case("gelu_backward", t, size_name(R, F));
+  c.operands = {output("d_x", t, {R, F}, rounded(t, kElementNoise)), input("d_out", t, {R, F}),
+                input("x", t, {R, F}, normal(0, 3))};
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.gelu_backward(stream, v[0], v[1], v[2]); };
+  c.reference = [=](std::vector<Values>& v) { reference::gelu_backward(v[0].data(), v[1].data(), v[2].data(), R * F); };
+  return c;
+}
+
+// ---- elementwise, copies, reductions
+
+OpCase add_bias(DType t, Index R, Index C) {
+  OpCase c = element_case("add_bias", t, size_name(R, C));
+  c.operands = {in_place("x", t, {R, C}, rounded(t, 1e-7)), input("bias", t, {C})};
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.add_bias(stream, v[0], v[1]); };
+  c.reference = [=](std::vector<Values>& v) { reference::add_bias(v[0].data(), v[1].data(), R, C); };
+  return c;
+}
+
+OpCase sum_rows(DType t, Index R, Index C, Accumulate accumulate, Draw draw) {
+  const bool exact = draw.kind == Draw::Kind::kIntegers;
+  OpCase c =
+      element_case("sum_rows", t, size_name(R, C) + (accumulate == Accumulate::kYes ? "_add" : "") + (exact ? "_integers" : ""));
+  c.operands = {result("out", DType::kF32, {C}, accumulate, exact ? kExact : rounded(DType::kF32, kSumNoise), draw),
+                input("x", t, {R, C}, draw)};
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.sum_rows(stream, v[0], v[1], accumulate); };
+  c.reference = [=](std::vector<Values>& v) { reference::sum_rows(v[0].data(), v[1].data(), R, C); };
+  return c;
+}
+
+OpCase add(DType t, Index n, Alias alias) {
+  OpCase c = element_case("add", t, std::to_string(n) + std::string(alias_name(alias)));
+  const Tolerance tolerance = rounded(t, 1e-7);
+  // Operand 0 is the output, and the input that lies there.
+  c.operands = {alias == Alias::kNone ? output("out", t, {n}, tolerance) : in_place("out", t, {n}, tolerance), input("b", t, {n})};
+  if (alias == Alias::kNone) c.operands.push_back(input("a", t, {n}));
+  const std::size_t a = alias == Alias::kNone ? 2 : alias == Alias::kFirst ? 0 : 1, b = alias == Alias::kSecond ? 0 : 1;
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.add(stream, v[0], v[a], v[b]); };
+  c.reference = [=](std::vector<Values>& v) { reference::add(v[0].data(), v[a].data(), v[b].data(), n); };
+  return c;
+}
+
+OpCase accumulate(Index n) {
+  OpCase c = element_case("accumulate", DType::kF32, std::to_string(n));
+  c.operands = {in_place("out", DType::kF32, {n}, rounded(DType::kF32, 1e-7)), input("x", DType::kF32, {n})};
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.accumulate(stream, v[0], v[1]); };
+  c.reference = [=](std::vector<Values>& v) { reference::accumulate(v[0].data(), v[1].data(), n); };
+  return c;
+}
+
+OpCase dropout(DType t, Index S, Index B, Index H, float probability, Alias alias) {
+  const PhiloxKey key{0x12345678u, 0x9abcdef0u};
+  const Index sequence = 3 * S + 1, offset = S;
+  OpCase c = element_case("dropout", t, fmt::format("{}x{}x{}_p{:.0f}{}", S, B, H, 100 * probability, alias_name(alias)));
+  const Tolerance tolerance{.relative = rounded(t, 1e-6).relative, .zeros = Zeros::kExact};  // no floor: what is dropped is 0
+  c.operands = {alias == Alias::kNone ? output("out", t, {S, B, H}, tolerance) : in_place("out", t, {S, B, H}, tolerance),
+                // Numbers of samples of a long run: indices of elements beyond 32 bits.
+                input("samples", DType::kI64, {B}, integers(0, Index{1} << 33))};
+  if (alias == Alias::kNone) c.operands.push_back(input("x", t, {S, B, H}));
+  const std::size_t x = alias == Alias::kNone ? 2 : 0;
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.dropout(stream, v[0], v[x], {probability, key, sequence, offset, v[1]});
+  };
+  c.reference = [=](std::vector<Values>& v) {
+    const std::vector<std::int64_t> samples(v[1].begin(), v[1].end());
+    reference::dropout(v[0].data(), v[x].data(), S, B, H, probability, key, sequence, offset, samples.data());
+  };
+  return c;
+}
+
+OpCase convert(DType from, DType to, Index n) {
+  OpCase c = element_case("convert", from, fmt::format("{}_to_{}", n, to_string(to)));
+  c.operands = {output("out", to, {n}, kExact), input("x", from, {n}, special())};
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.convert(stream, v[0], v[1]); };
+  c.reference = [](std::vector<Values>& v) { v[0] = v[1]; };
+  return c;
+}
+
+OpCase fill_zero(DType t, Index n) {
+  OpCase c = element_case("fill_zero", t, std::to_string(n));
+  c.operands = {output("out", t, {n}, kExact)};
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.fill_zero(stream, v[0]); };
+  c.reference = [](std::vector<Values>&) {};  // outputs begin as zeros
+  return c;
+}
+
+OpCase sum_squares(Index n, Draw draw) {
+  OpCase c = element_case("sum_squares", DType::kF32, std::to_string(n) + (draw.kind == Draw::Kind::kSpecial ? "_non_finite" : ""));
+  c.operands = {output("out", DType::kF64, {ceil_div(n, Index{64})}, {.relative = 1e-14}), input("x", DType::kF32, {n}, draw)};
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.sum_squares(stream, v[0], v[1]); };
+  c.reference = [=](std::vector<Values>& v) { reference::sum_squares(v[0].data(), v[1].data(), n); };
+  return c;
+}
+
+OpCase add_exact(Index n, Draw draw) {
+  constexpr auto kLimbs = static_cast<Index>(ExactSum::kLimbs);
+  const auto sum_of = [](const Values& limbs) {
+    ExactSum sum;
+    std::copy(limbs.begin(), limbs.end(), sum.limbs().begin());
+    return sum;
+  };
+  const auto set = [](Values& limbs, ExactSum& sum) {
+    sum.normalise();
+    limbs.assign(sum.limbs().begin(), sum.limbs().end());
+  };
+  OpCase c = element_case("add_exact", DType::kF32, std::to_string(n) + (draw.kind == Draw::Kind::kSpecial ? "_non_finite" : ""));
+  c.operands = {in_place("limbs", DType::kI64, {kLimbs}, kExact, integers(0, 1 << 20)), input("x", DType::kF64, {n}, draw)};
+  c.derive = [](std::vector<Values>& v) {  // magnitudes from 1e-300 to 1e300
+    for (std::size_t i = 0; i < v[1].size(); ++i) v[1][i] *= std::pow(10.0, 10.0 * static_cast<double>(i % 61) - 300.0);
+  };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.add_exact(stream, v[0], v[1]); };
+  c.reference = [=](std::vector<Values>& v) {
+    ExactSum sum = sum_of(v[0]);
+    for (const double x : v[1]) sum.add(x);
+    set(v[0], sum);
+  };
+  c.canonical = [=](std::vector<Values>& v) {
+    ExactSum sum = sum_of(v[0]);
+    set(v[0], sum);
+  };
+  return c;
+}
+
+// ---- optimizer
+
+OpCase adamw(DType t, Index n, float weight_decay, Alias param) {
+  const AdamWParams p{.lr = 1e-2f,
+                      .beta1 = 0.9f,
+                      .beta2 = 0.95f,
+                      .eps = 1e-8f,
+                      .weight_decay = weight_decay,
+                      .grad_scale = 0.5f,
+                      .bias_correction1 = 1.0f / (1.0f - 0.81f),
+                      .bias_correction2 = 1.0f / (1.0f - 0.9025f)};
+  const DType f32 = DType::kF32;
+  OpCase c = element_case("adamw", t, std::to_string(n) + (weight_decay == 0 ? "_no_decay" : "") + std::string(alias_name(param)));
+  const Tolerance tolerance = rounded(f32, kElementNoise);
+  c.operands = {in_place("master", f32, {n}, tolerance), in_place("m", f32, {n}, tolerance, normal(0, 0.1)),
+                in_place("v", f32, {n}, tolerance, normal(0.1, 0.03)), input("grad", f32, {n})};
+  if (param == Alias::kNone) c.operands.push_back(output("param", t, {n}, rounded(t, kElementNoise)));
+  const std::size_t parameter = param == Alias::kNone ? 4 : 0;
+  c.derive = [](std::vector<Values>& v) {
+    for (double& x : v[2]) x = std::abs(x);
+  };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.adamw(stream, v[parameter], v[0], v[1], v[2], v[3], p); };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::adamw(v[0].data(), v[1].data(), v[2].data(), v[3].data(), n,
+                     reference::AdamW<double>{p.lr, p.beta1, p.beta2, p.eps, p.weight_decay, p.grad_scale, p.bias_correction1,
+                                              p.bias_correction2});
+    v[parameter] = v[0];
+  };
+  return c;
+}
+
+}  // namespace trident::conformance

@@ -1,0 +1,150 @@
+// Cases of the embedding and of the vocabulary-parallel loss.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/conformance/builders.h"
+#include "tests/support/reference_ops.h"
+
+namespace trident::conformance {
+
+namespace {
+
+using Views = std::span<const TensorView>;
+using Tokens = std::vector<std::int32_t>;
+
+Tokens tokens_of(const Values& values) { return {values.begin(), values.end()}; }
+
+OpCase loss_case(std::string op, DType t, Index R, VocabularyPart part, Draw logits) {
+  OpCase c;
+  c.op = std::move(op);
+  c.dtype = t;
+  c.variant = fmt::format("{}x{}_from{}_of{}", R, part.columns, part.first_column, part.vocabulary);
+  if (logits.b > 100) c.variant += "_large_logits";
+  return c;
+}
+
+// The last column that counts, a token that is not counted, and the first one.
+void choose_targets(Values& targets, VocabularyPart part) {
+  const Index last = std::min(part.vocabulary, part.first_column + part.columns) - 1;
+  if (targets.size() > 0) targets[0] = static_cast<double>(std::max<Index>(last, 0));
+  if (targets.size() > 1) targets[1] = -100;
+  if (targets.size() > 2) targets[2] = static_cast<double>(std::min(part.first_column, part.vocabulary - 1));
+}
+
+// The maximum over all shards: every third row's, and that of a shard of padding, lies in another one.
+void derive_row_max(Values& row_max, const Values& logits, Index R, VocabularyPart p) {
+  reference::cross_entropy_max(row_max.data(), logits.data(), R, p.columns, p.first_column, p.vocabulary);
+  for (std::size_t r = 0; r < row_max.size(); ++r) {
+    if (!std::isfinite(row_max[r])) row_max[r] = 9.5;
+    if (r % 3 == 0) row_max[r] = static_cast<float>(row_max[r] + 2.5);
+  }
+}
+
+Operand targets_operand(Index R, VocabularyPart part) {
+  return input("targets", DType::kI32, {R}, integers(-2, part.vocabulary - 1));
+}
+
+}  // namespace
+
+OpCase embedding_forward(DType t, Index R, Index H, Index table_rows, Index first_row) {
+  OpCase c;
+  c.op = "embedding_forward";
+  c.dtype = t;
+  c.variant = fmt::format("{}x{}_table{}_from{}", R, H, table_rows, first_row);
+  c.operands = {output("out", t, {R, H}, kExact), input("tokens", DType::kI32, {R}, integers(0, 2 * first_row + table_rows)),
+                input("table", t, {table_rows, H})};
+  c.bytes = static_cast<double>(R) * (4.0 + 2.0 * static_cast<double>(H * size_of(t)));
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.embedding_forward(stream, v[0], v[1], v[2], first_row); };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::embedding_forward(v[0].data(), tokens_of(v[1]).data(), v[2].data(), R, H, first_row, table_rows);
+  };
+  return c;
+}
+
+OpCase embedding_backward(DType t, Index R, Index H, Index table_rows, Index first_row, Draw draw) {
+  const bool exact = draw.kind == Draw::Kind::kIntegers;
+  OpCase c;
+  c.op = "embedding_backward";
+  c.dtype = t;
+  c.variant = fmt::format("{}x{}_table{}_from{}{}", R, H, table_rows, first_row, exact ? "_integers" : "");
+  c.operands = {in_place("d_table", DType::kF32, {table_rows, H}, exact ? kExact : rounded(DType::kF32, kSumNoise), draw),
+                input("d_out", t, {R, H}, draw), input("tokens", DType::kI32, {R}, integers(0, 2 * first_row + table_rows))};
+  c.bytes = static_cast<double>(R) * (4.0 + static_cast<double>(H) * (8.0 + static_cast<double>(size_of(t))));
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.embedding_backward(stream, v[0], v[1], v[2], first_row); };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::embedding_backward(v[0].data(), v[1].data(), tokens_of(v[2]).data(), R, H, first_row, table_rows);
+  };
+  return c;
+}
+
+OpCase cross_entropy_max(DType t, Index R, VocabularyPart p, Draw draw) {
+  OpCase c = loss_case("cross_entropy_max", t, R, p, draw);
+  c.operands = {output("row_max", DType::kF32, {R}, kExact), input("logits", t, {R, p.columns}, draw)};
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.cross_entropy_max(stream, v[0], v[1], p.first_column, p.vocabulary);
+  };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::cross_entropy_max(v[0].data(), v[1].data(), R, p.columns, p.first_column, p.vocabulary);
+  };
+  return c;
+}
+
+OpCase cross_entropy_stats(DType t, Index R, VocabularyPart p, Draw draw) {
+  OpCase c = loss_case("cross_entropy_stats", t, R, p, draw);
+  c.operands = {output("stats", DType::kF32, {2, R}, {.relative = kSumNoise, .floor = 1e-7, .zeros = Zeros::kExact}),
+                input("logits", t, {R, p.columns}, draw), input("row_max", DType::kF32, {R}), targets_operand(R, p)};
+  c.derive = [=](std::vector<Values>& v) {
+    choose_targets(v[3], p);
+    derive_row_max(v[2], v[1], R, p);
+  };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.cross_entropy_stats(stream, v[0], v[1], v[2], v[3], p.first_column, p.vocabulary);
+  };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::cross_entropy_stats(v[0].data(), v[1].data(), v[2].data(), tokens_of(v[3]).data(), R, p.columns, p.first_column,
+                                   p.vocabulary);
+  };
+  return c;
+}
+
+OpCase cross_entropy_backward(DType t, Index R, VocabularyPart p, Draw draw) {
+  constexpr float kScale = 0.125f * 1.7f;
+  OpCase c = loss_case("cross_entropy_backward", t, R, p, draw);
+  Tolerance tolerance = rounded(t, kElementNoise);
+  tolerance.zeros = Zeros::kExact;  // padding, and rows that are not counted
+  c.operands = {in_place("logits", t, {R, p.columns}, tolerance, draw), input("row_max", DType::kF32, {R}),
+                input("stats", DType::kF32, {2, R}), targets_operand(R, p)};
+  c.derive = [=](std::vector<Values>& v) {
+    choose_targets(v[3], p);
+    derive_row_max(v[1], v[0], R, p);
+    reference::cross_entropy_stats(v[2].data(), v[0].data(), v[1].data(), tokens_of(v[3]).data(), R, p.columns, p.first_column,
+                                   p.vocabulary);
+    for (double& sum : v[2]) sum += 0.75;  // the other shards' part
+  };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.cross_entropy_backward(stream, v[0], v[1], v[2], v[3], p.first_column, p.vocabulary, kScale);
+  };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::cross_entropy_backward(v[0].data(), v[1].data(), v[2].data(), tokens_of(v[3]).data(), R, p.columns, p.first_column,
+                                      p.vocabulary, double{kScale});
+  };
+  return c;
+}
+
+OpCase cross_entropy_loss(Index R) {
+  OpCase c;
+  c.op = "cross_entropy_loss";
+  c.variant = std::to_string(R);
+  // Terms are f64 and added in row order: only log() may differ.
+  c.operands = {output("loss", DType::kF64, {1}, {.relative = 1e-13, .zeros = Zeros::kExact}), input("stats", DType::kF32, {2, R}),
+                input("targets", DType::kI32, {R}, integers(-2, 20))};
+  c.derive = [=](std::vector<Values>& v) {
+    for (double& x : v[1]) x = std::abs(x) + 0.5;
+    for (std::size_t r = v[1].size() / 2; r < v[1].size(); ++r) v[1][r] = -v[1][r];  // a target's logit is below the maximum
+  };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.cross_entropy_loss(stream, v[0], v[1], v[2]); };
+  c.reference = [=](std::vector<Values>& v) { v[0][0] = reference::cross_entropy_loss(v[1].data(), tokens_of(v[2]).data(), R); };
+  return c;
+}
+
+}  // namespace trident::conformance

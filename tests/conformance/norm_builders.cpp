@@ -1,0 +1,121 @@
+// Cases of the norms.
+#include "tests/conformance/builders.h"
+#include "tests/support/reference_ops.h"
+
+namespace trident::conformance {
+
+namespace {
+
+using Views = std::span<const TensorView>;
+
+constexpr float kEps = 1e-5f;
+constexpr double kMean = 3.0;  // of LayerNorm's inputs: the variance is a difference then
+
+OpCase norm_case(std::string op, DType t, Index R, Index H) {
+  OpCase c;
+  c.op = std::move(op);
+  c.dtype = t;
+  c.variant = fmt::format("{}x{}", R, H);
+  return c;
+}
+
+void name_options(OpCase& c, Gradient d_x, Accumulate weight) {
+  if (d_x != Gradient::kOverwrite) c.variant += d_x == Gradient::kAdd ? "_add_x" : "_in_place";
+  if (weight == Accumulate::kYes) c.variant += "_add_weight";
+}
+
+Accumulate accumulate_x(Gradient d_x) { return d_x == Gradient::kAdd ? Accumulate::kYes : Accumulate::kNo; }
+
+Operand d_x_operand(DType t, Index R, Index H, Gradient d_x) {
+  const Tolerance tolerance = rounded(t, kSumNoise);
+  return d_x == Gradient::kOverwrite ? output("d_x", t, {R, H}, tolerance)
+                                     : in_place(d_x == Gradient::kAdd ? "d_x" : "d_y", t, {R, H}, tolerance);
+}
+
+void add_to(Values& sum, const Values& terms) {
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += terms[i];
+}
+
+}  // namespace
+
+OpCase rms_norm_forward(DType t, Index R, Index H) {
+  OpCase c = norm_case("rms_norm_forward", t, R, H);
+  c.operands = {output("y", t, {R, H}, rounded(t, kElementNoise, 2)),
+                output("rstd", DType::kF32, {R}, rounded(DType::kF32, kElementNoise)), input("x", t, {R, H}, normal(0.5)),
+                input("weight", t, {H}, normal(1.0, 0.3))};
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.rms_norm_forward(stream, v[0], v[1], v[2], v[3], kEps); };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::rms_norm_forward(v[0].data(), v[1].data(), v[2].data(), v[3].data(), R, H, double{kEps});
+  };
+  return c;
+}
+
+OpCase rms_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate weight) {
+  OpCase c = norm_case("rms_norm_backward", t, R, H);
+  name_options(c, d_x, weight);
+  const std::size_t d_y = d_x == Gradient::kInPlace ? 0 : 5;
+  // The normalised x that d_weight sums was rounded to T by the forward pass.
+  const Tolerance d_weight{.relative = kSumNoise, .floor = t == DType::kBF16 ? 1.0 / 128 : kSumNoise};
+  c.operands = {d_x_operand(t, R, H, d_x), result("d_weight", DType::kF32, {H}, weight, d_weight),
+                input("x", t, {R, H}, normal(0.5)), input("weight", t, {H}, normal(1.0, 0.3)), input("rstd", DType::kF32, {R})};
+  if (d_y == 5) c.operands.push_back(input("d_y", t, {R, H}));
+  c.derive = [=](std::vector<Values>& v) {
+    Values y(v[2].size());
+    reference::rms_norm_forward(y.data(), v[4].data(), v[2].data(), v[3].data(), R, H, double{kEps});
+  };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.rms_norm_backward(stream, v[0], v[1], v[d_y], v[2], v[3], v[4], accumulate_x(d_x), weight);
+  };
+  c.reference = [=](std::vector<Values>& v) {
+    const Values old = v[0], gradient = v[d_y];
+    reference::rms_norm_backward(v[0].data(), v[1].data(), gradient.data(), v[2].data(), v[3].data(), v[4].data(), R, H);
+    if (d_x == Gradient::kAdd) add_to(v[0], old);
+  };
+  return c;
+}
+
+OpCase layer_norm_forward(DType t, Index R, Index H) {
+  OpCase c = norm_case("layer_norm_forward", t, R, H);
+  const Tolerance statistics = rounded(DType::kF32, kElementNoise);
+  c.operands = {output("y", t, {R, H}, rounded(t, kSumNoise)), output("mean", DType::kF32, {R}, statistics),
+                output("rstd", DType::kF32, {R}, statistics),  input("x", t, {R, H}, normal(kMean)),
+                input("weight", t, {H}, normal(1.0, 0.3)),     input("bias", t, {H})};
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.layer_norm_forward(stream, v[0], v[1], v[2], v[3], v[4], v[5], kEps);
+  };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::layer_norm_forward(v[0].data(), v[1].data(), v[2].data(), v[3].data(), v[4].data(), v[5].data(), R, H, double{kEps});
+  };
+  return c;
+}
+
+OpCase layer_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate weight) {
+  OpCase c = norm_case("layer_norm_backward", t, R, H);
+  name_options(c, d_x, weight);
+  const std::size_t d_y = d_x == Gradient::kInPlace ? 0 : 7;
+  const Tolerance sums = rounded(DType::kF32, kSumNoise);
+  c.operands = {d_x_operand(t, R, H, d_x),
+                result("d_weight", DType::kF32, {H}, weight, sums),
+                result("d_bias", DType::kF32, {H}, weight, sums),
+                input("x", t, {R, H}, normal(kMean)),
+                input("weight", t, {H}, normal(1.0, 0.3)),
+                input("mean", DType::kF32, {R}),
+                input("rstd", DType::kF32, {R})};
+  if (d_y == 7) c.operands.push_back(input("d_y", t, {R, H}));
+  c.derive = [=](std::vector<Values>& v) {
+    Values y(v[3].size()), bias(v[4].size());
+    reference::layer_norm_forward(y.data(), v[5].data(), v[6].data(), v[3].data(), v[4].data(), bias.data(), R, H, double{kEps});
+  };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.layer_norm_backward(stream, v[0], v[1], v[2], v[d_y], v[3], v[4], v[5], v[6], accumulate_x(d_x), weight);
+  };
+  c.reference = [=](std::vector<Values>& v) {
+    const Values old = v[0], gradient = v[d_y];
+    reference::layer_norm_backward(v[0].data(), v[1].data(), v[2].data(), gradient.data(), v[3].data(), v[4].data(), v[5].data(),
+                                   v[6].data(), R, H);
+    if (d_x == Gradient::kAdd) add_to(v[0], old);
+  };
+  return c;
+}
+
+}  // namespace trident::conformance
