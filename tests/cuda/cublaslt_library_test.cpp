@@ -101,26 +101,22 @@ TEST(SimulatedCublasLt, MultipliesByColumns) {
   }
 }
 
-TEST(SimulatedCublasLt, AttributesHaveTheirSize) {
-  ProductCall call;
-  EXPECT_EQ(call.set(CUBLASLT_MATMUL_DESC_TRANSA, std::int64_t{0}), CUBLAS_STATUS_INVALID_VALUE);
-  EXPECT_EQ(call.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, std::int32_t{0}), CUBLAS_STATUS_INVALID_VALUE);
-  EXPECT_EQ(call.set(static_cast<cublasLtMatmulDescAttributes_t>(999), 0), CUBLAS_STATUS_INVALID_VALUE);
-  EXPECT_EQ(cublasLtMatmulDescSetAttribute(&call.operation, CUBLASLT_MATMUL_DESC_TRANSA, nullptr, 4), CUBLAS_STATUS_INVALID_VALUE);
-  const std::uint32_t half = 0;
-  EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(&call.preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &half, sizeof(half)),
+TEST(SimulatedCublasLt, DescriptorsAreInitialised) {
+  cublasLtMatmulDescOpaque_t operation{};
+  cublasLtMatmulPreferenceOpaque_t preference{};
+  const std::int64_t none = 0;
+  EXPECT_EQ(cublasLtMatmulDescSetAttribute(&operation, CUBLASLT_MATMUL_DESC_TRANSA, &none, 4), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &none, 8),
             CUBLAS_STATUS_INVALID_VALUE);
-  cublasLtMatmulDescOpaque_t never_initialised{};
-  const std::int32_t none = 0;
-  EXPECT_EQ(cublasLtMatmulDescSetAttribute(&never_initialised, CUBLASLT_MATMUL_DESC_TRANSA, &none, sizeof(none)),
-            CUBLAS_STATUS_INVALID_VALUE);
+  const ProductCall call;
   std::int32_t splits = 0;
   std::size_t written = 0;
-  EXPECT_EQ(cublasLtMatmulAlgoConfigGetAttribute(&call.algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits, 2, nullptr),
-            CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(cublasLtMatmulAlgoConfigGetAttribute(&call.algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, nullptr, 0, &written),
             CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(written, 4u);
+  EXPECT_EQ(cublasLtMatmulAlgoConfigGetAttribute(&call.algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits, 4, &written),
+            CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(splits, 1);
 }
 
 TEST(SimulatedCublasLt, LayoutsMustFit) {
@@ -272,7 +268,6 @@ TEST(SimulatedCublasLt, HandlesAndStreamsBelongToTheirDevice) {
                              call.workspace_data, call.workspace_bytes, elsewhere.get()),
               CUBLAS_STATUS_INVALID_VALUE)
         << "a stream of another device";
-    EXPECT_EQ(cublasLtDestroy(nullptr), CUBLAS_STATUS_NOT_INITIALIZED);
   }
   EXPECT_EQ(cublasLtCreate(nullptr), CUBLAS_STATUS_INVALID_VALUE);
   simulated::reset();
@@ -305,13 +300,6 @@ TEST(SimulatedCublasLt, MemoryMustBeTheDevices) {
               c.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
             }),
             cudaErrorIllegalAddress);
-}
-
-TEST(SimulatedCublasLt, StatusesHaveNames) {
-  for (const int status : {0, 1, 3, 7, 8, 11, 13, 14, 15, 16}) {
-    EXPECT_EQ(std::string(cublasLtGetStatusName(static_cast<cublasStatus_t>(status))).find("CUBLAS_STATUS_"), 0u);
-    EXPECT_NE(std::string(cublasLtGetStatusName(static_cast<cublasStatus_t>(status))), "CUBLAS_STATUS_UNKNOWN");
-  }
 }
 
 }  // namespace

@@ -146,6 +146,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   const Call call;
+  if (handle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   if (library().handles.erase(handle) == 0) return CUBLAS_STATUS_NOT_INITIALIZED;
   delete handle;
   return CUBLAS_STATUS_SUCCESS;
