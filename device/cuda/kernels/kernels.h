@@ -1,12 +1,13 @@
 // The kernels of the CUDA device: the row operations of device/ops.h on raw device pointers, enqueued on `stream`.
 //
 // Names, operands and rules are those of device/row_kernels/row_kernels.h: "T" pointers are void* to elements of the RowType, sizes are
-// elements, any size works (norms need width >= 1), arithmetic is f32 rounded to T once per result, a row's result depends on that row
-// alone. No alignment is required; rows that begin at multiples of 16 bytes are moved 16 bytes at a time.
+// elements, any size works (norms need width >= 1), arithmetic is f32 rounded to T once per result. No alignment is required; rows that
+// begin at multiples of 16 bytes are moved 16 bytes at a time. A row's result depends on that row, its width and that alignment alone.
 //
 // Against the host's kernels: what is made of + - * / and square roots alone has the same bits (adamw, add, accumulate, convert, rope,
 // embedding, dropout, sum_squares). Sums over a row or over rows are taken in another order, fixed by the shape alone; exp is within one
-// unit in the last place. Nothing is atomic: the same call gives the same bits.
+// unit in the last place. Floats are never added atomically: the same call gives the same
+// bits.
 //
 // The device of `stream` must be the calling thread's current one. Errors of a launch are thrown (device/cuda/kernels/launch.h).
 #pragma once
@@ -83,6 +84,8 @@ void dropout(Stream stream, RowType t, void* out, const void* x, I sequence, I b
 // From the other type: f32 to bf16 or bf16 to f32.
 void convert(Stream stream, RowType out_type, void* out, const void* x, I count);
 void sum_squares(Stream stream, double* out, const float* x, I count);
+// limbs [ExactSum::kLimbs] += x, as Ops::add_exact.
+void add_exact(Stream stream, std::int64_t* limbs, const double* x, I count);
 
 // ---- optimizer
 void adamw(Stream stream, RowType t, void* param, float* master, float* m, float* v, const float* grad, I count,

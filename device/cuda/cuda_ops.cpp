@@ -1,0 +1,63 @@
+#include "device/cuda/cuda_ops.h"
+
+#include "device/cuda/cuda_memory.h"
+#include "device/cuda/cuda_stream.h"
+
+namespace trident {
+
+CudaOps::CudaOps(int device, const CudaOpsOptions& options)
+    : device_(device),
+      blas_(device),
+      cudnn_(device),
+      matmul_(blas_, options.matmul),
+      attention_(cudnn_, options.attention),
+      scratch_(allocate_cuda(device, cuda_kernels::kScratchFloats * size_of(DType::kF32), "scratch memory of kernels")) {}
+
+cudaStream_t CudaOps::handle(Stream& stream) const {
+  auto* const cuda = dynamic_cast<CudaStream*>(&stream);
+  TRIDENT_CHECK(cuda != nullptr && cuda->device() == device_, "stream {} is no CUDA stream of device {}", stream.name(), device_);
+  return cuda->handle();
+}
+
+cuda_kernels::Scratch CudaOps::scratch(Stream& stream) {
+  // Kernels of one stream follow one another; those of another stream wait for them.
+  if (scratch_user_ != nullptr && scratch_user_ != &stream) stream.wait(scratch_user_->record());
+  scratch_user_ = &stream;
+  return {reinterpret_cast<float*>(scratch_.data()), cuda_kernels::kScratchFloats};
+}
+
+// ---- matrix products
+
+std::int64_t CudaOps::prepare_matmul(const MatmulShape& shape) { return matmul_.prepare(shape); }
+
+void CudaOps::matmul(Stream& stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b,
+                     Transpose transpose_b, Accumulate accumulate, TensorView workspace) {
+  matmul_.run(handle(stream), out, a, transpose_a, b, transpose_b, accumulate, workspace);
+}
+
+// ---- attention
+
+std::int64_t CudaOps::attention_workspace(const AttentionShape& shape) {
+  check_attention("attention_workspace", shape);
+  return attention_.prepare(shape);
+}
+
+void CudaOps::attention_forward(Stream& stream, const AttentionShape& s, TensorView out, TensorView lse, ConstTensorView q,
+                                ConstTensorView k, ConstTensorView v, TensorView workspace) {
+  constexpr std::string_view kName = "attention_forward";
+  check_attention(kName, s);
+  check_attention_operands(kName, s, {{"out", out}, {"q", q}}, {{"k", k}, {"v", v}}, lse, workspace, attention_.workspace_bytes(s));
+  attention_.forward(handle(stream), s, out, lse, q, k, v, workspace.data());
+}
+
+void CudaOps::attention_backward(Stream& stream, const AttentionShape& s, TensorView d_q, TensorView d_k, TensorView d_v,
+                                 ConstTensorView d_out, ConstTensorView out, ConstTensorView q, ConstTensorView k,
+                                 ConstTensorView v, ConstTensorView lse, TensorView workspace) {
+  constexpr std::string_view kName = "attention_backward";
+  check_attention(kName, s);
+  check_attention_operands(kName, s, {{"d_q", d_q}, {"d_out", d_out}, {"out", out}, {"q", q}},
+                           {{"d_k", d_k}, {"d_v", d_v}, {"k", k}, {"v", v}}, lse, workspace, attention_.workspace_bytes(s));
+  attention_.backward(handle(stream), s, d_q, d_k, d_v, d_out, out, q, k, v, lse, workspace.data());
+}
+
+}  // namespace trident

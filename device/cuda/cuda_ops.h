@@ -1,0 +1,58 @@
+// Ops on a CUDA device: cuBLASLt, cuDNN and our own kernels, enqueued on the CudaStream of each call.
+#pragma once
+
+#include "device/buffer.h"
+#include "device/checked_ops.h"
+#include "device/cuda/cublaslt_handle.h"
+#include "device/cuda/cublaslt_matmul.h"
+#include "device/cuda/cudnn_attention.h"
+#include "device/cuda/kernels/kernels.h"
+
+namespace trident {
+
+struct CudaOpsOptions {
+  CublasLtOptions matmul;
+  CudnnAttentionOptions attention;
+};
+
+// Calls return when the work is enqueued. Operands lie in device memory, or in pinned memory, which kernels reach slowly; streams
+// are CudaStreams of this device. Not thread-safe.
+class CudaOps final : public CheckedOps<CudaOps> {
+ public:
+  // Allocates scratch memory on the device. Throws ConfigError where the device or its libraries cannot be used.
+  explicit CudaOps(int device, const CudaOpsOptions& options = {});
+
+  std::int64_t prepare_matmul(const MatmulShape& shape) override;
+  void matmul(Stream& stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
+              Accumulate accumulate, TensorView workspace) override;
+  std::int64_t attention_workspace(const AttentionShape& shape) override;
+  void attention_forward(Stream& stream, const AttentionShape& shape, TensorView out, TensorView lse, ConstTensorView q,
+                         ConstTensorView k, ConstTensorView v, TensorView workspace) override;
+  void attention_backward(Stream& stream, const AttentionShape& shape, TensorView d_q, TensorView d_k, TensorView d_v,
+                          ConstTensorView d_out, ConstTensorView out, ConstTensorView q, ConstTensorView k, ConstTensorView v,
+                          ConstTensorView lse, TensorView workspace) override;
+
+  const CublasLtHandle& blas() const { return blas_; }
+  const CudnnAttention& attention() const { return attention_; }
+
+  // For CheckedOps.
+  static bool reaches(MemoryKind where) { return where != MemoryKind::kHost; }
+  class Kernels;
+  Kernels row_kernels(Stream& stream);
+
+ private:
+  // The stream of a call. Throws InternalError unless it is a CudaStream of this device.
+  cudaStream_t handle(Stream& stream) const;
+  // Scratch memory for the next kernel on `stream`, which comes after those on other streams that use it.
+  cuda_kernels::Scratch scratch(Stream& stream);
+
+  int device_;
+  CublasLtHandle blas_;
+  CudnnHandle cudnn_;
+  CublasLtMatmul matmul_;
+  CudnnAttention attention_;
+  Buffer scratch_;
+  Stream* scratch_user_ = nullptr;  // the stream that used the scratch memory last
+};
+
+}  // namespace trident

@@ -1,0 +1,72 @@
+// The operations of CudaOps that are row kernels from end to end.
+#include "device/checked_ops.inl"
+#include "device/cuda/cuda_error.h"
+#include "device/cuda/cuda_ops.h"
+
+namespace trident {
+
+// The kernels of kernels.h on one stream, with the arguments of RowKernels.
+class CudaOps::Kernels {
+ public:
+  Kernels(CudaOps& ops, Stream& of_ops) : ops_(ops), of_ops_(of_ops), stream_(ops.handle(of_ops)) {}
+
+#define TRIDENT_ON_STREAM(name)           \
+  template <class... Args>                \
+  void name(const Args&... args) const {  \
+    cuda_kernels::name(stream_, args...); \
+  }
+#define TRIDENT_ON_STREAM_WITH_SCRATCH(name)                     \
+  template <class... Args>                                       \
+  void name(const Args&... args) const {                         \
+    const cuda_kernels::Scratch scratch = ops_.scratch(of_ops_); \
+    cuda_kernels::name(ops_.handle(of_ops_), args..., scratch);  \
+  }
+  TRIDENT_ON_STREAM(split_heads)
+  TRIDENT_ON_STREAM(merge_heads)
+  TRIDENT_ON_STREAM(rope)
+  TRIDENT_ON_STREAM(rms_norm_forward)
+  TRIDENT_ON_STREAM_WITH_SCRATCH(rms_norm_backward)
+  TRIDENT_ON_STREAM(layer_norm_forward)
+  TRIDENT_ON_STREAM_WITH_SCRATCH(layer_norm_backward)
+  TRIDENT_ON_STREAM(swiglu_forward)
+  TRIDENT_ON_STREAM(swiglu_backward)
+  TRIDENT_ON_STREAM(gelu_forward)
+  TRIDENT_ON_STREAM(gelu_backward)
+  TRIDENT_ON_STREAM(embedding_forward)
+  TRIDENT_ON_STREAM(embedding_backward)
+  TRIDENT_ON_STREAM(cross_entropy_max)
+  TRIDENT_ON_STREAM(cross_entropy_stats)
+  TRIDENT_ON_STREAM(cross_entropy_loss)
+  TRIDENT_ON_STREAM(cross_entropy_backward)
+  TRIDENT_ON_STREAM(add_bias)
+  TRIDENT_ON_STREAM_WITH_SCRATCH(sum_rows)
+  TRIDENT_ON_STREAM(add)
+  TRIDENT_ON_STREAM(accumulate)
+  TRIDENT_ON_STREAM(dropout)
+  TRIDENT_ON_STREAM(sum_squares)
+  TRIDENT_ON_STREAM(add_exact)
+  TRIDENT_ON_STREAM(adamw)
+#undef TRIDENT_ON_STREAM
+#undef TRIDENT_ON_STREAM_WITH_SCRATCH
+
+  void convert(RowType out_type, void* out, RowType in_type, const void* x, std::int64_t count) const {
+    if (out_type != in_type) return cuda_kernels::convert(stream_, out_type, out, x, count);
+    const std::int64_t bytes = count * (in_type == RowType::kF32 ? 4 : 2);
+    if (bytes > 0)
+      check_cuda(cudaMemcpyAsync(out, x, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream_), "convert: copying");
+  }
+  void fill_zero(void* out, std::int64_t bytes) const {
+    if (bytes > 0) check_cuda(cudaMemsetAsync(out, 0, static_cast<std::size_t>(bytes), stream_), "fill_zero");
+  }
+
+ private:
+  CudaOps& ops_;
+  Stream& of_ops_;
+  cudaStream_t stream_;
+};
+
+CudaOps::Kernels CudaOps::row_kernels(Stream& stream) { return {*this, stream}; }
+
+template class CheckedOps<CudaOps>;
+
+}  // namespace trident
