@@ -28,10 +28,10 @@ OpCase layer_norm_forward(DType t, Index R, Index H);
 OpCase layer_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate weight);
 
 // ---- activations and elementwise
-OpCase swiglu_forward(DType t, Index R, Index F);
-OpCase swiglu_backward(DType t, Index R, Index F);
-OpCase gelu_forward(DType t, Index R, Index F);
-OpCase gelu_backward(DType t, Index R, Index F);
+OpCase swiglu_forward(DType t, Index R, Index F, Draw x = normal(0, 3));
+OpCase swiglu_backward(DType t, Index R, Index F, Draw x = normal(0, 3));
+OpCase gelu_forward(DType t, Index R, Index F, Draw x = normal(0, 3));
+OpCase gelu_backward(DType t, Index R, Index F, Draw x = normal(0, 3));
 enum class Alias : std::uint8_t { kNone, kFirst, kSecond };  // which input lies where the output does
 OpCase add_bias(DType t, Index R, Index C);
 OpCase sum_rows(DType t, Index R, Index C, Accumulate accumulate, Draw draw);

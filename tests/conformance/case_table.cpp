@@ -130,6 +130,10 @@ void add_elementwise(Cases& cases, DType t) {
     for (const float decay : {0.0f, 0.1f}) cases.push_back(adamw(t, n, decay, Alias::kNone));
     if (t == DType::kF32) cases.push_back(adamw(t, n, 0.1f, Alias::kFirst));
   }
+  cases.push_back(swiglu_forward(t, 5, 40, normal(0, 300)));
+  cases.push_back(swiglu_backward(t, 5, 40, normal(0, 300)));
+  cases.push_back(gelu_forward(t, 5, 40, normal(0, 300)));
+  cases.push_back(gelu_backward(t, 5, 40, normal(0, 300)));
   for (const Alias alias : {Alias::kNone, Alias::kFirst}) {
     for (const Index H : {1, 8, 33}) cases.push_back(dropout(t, 5, 3, H, 0.1f, alias));
     cases.push_back(dropout(t, 4, 2, 64, 0.0f, alias));
