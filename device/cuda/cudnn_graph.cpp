@@ -22,13 +22,45 @@ std::string last_cudnn_message() {
 
 bool is_unsupported(cudnnStatus_t status) { return CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED; }
 
+struct Remedy {
+  std::string_view text;
+  bool is_bug = false;  // of this program; otherwise the machine or its set-up
+};
+
+Remedy remedy(cudnnStatus_t status) {
+  switch (status) {
+    case CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH:
+    case CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED:
+    case CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE: return {"all of cuDNN's libraries must be there, of one version"};
+    case CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING:
+      return {"cuDNN compiles kernels: install NVRTC (libnvrtc) of the CUDA version that cuDNN was made for"};
+    case CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER:
+    case CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDART:
+      return {"install a driver that is at least as new as cuDNN's CUDA version"};
+    case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:
+    case CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED:
+      return {"memory is used up: a smaller micro-batch, or end the processes that nvidia-smi lists"};
+    default: break;
+  }
+  if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_EXECUTION_FAILED)
+    return {"a kernel failed, perhaps an earlier one: CUDA_LAUNCH_BLOCKING=1 shows which", true};
+  return {"the library was called wrongly", true};
+}
+
+[[noreturn]] void throw_cudnn_error(cudnnStatus_t status, std::string_view what, std::string_view said) {
+  const Remedy r = remedy(status);
+  const std::string text = fmt::format("{}: {}; {}", what, said, r.text);
+  if (r.is_bug) throw InternalError(text);
+  throw ConfigError(text);
+}
+
 }  // namespace
 
 void check_cudnn(cudnnStatus_t status, std::string_view call, std::string_view what) {
   if (status == CUDNN_STATUS_SUCCESS) [[likely]]
     return;
   const AllocationExemption message;  // an error ends the step
-  throw InternalError(fmt::format("{}: {} returned {}: {}", what, call, cudnnGetErrorString(status), last_cudnn_message()));
+  throw_cudnn_error(status, what, fmt::format("{} returned {}: {}", call, cudnnGetErrorString(status), last_cudnn_message()));
 }
 
 // ---- descriptors ----------------------------------------------------------------------------------------------------------------
@@ -62,11 +94,11 @@ CudnnDescriptor& CudnnDescriptor::finalize() {
   return *this;
 }
 
-bool CudnnDescriptor::try_finalize(std::string* why) {
+cudnnStatus_t CudnnDescriptor::try_finalize(std::string* why) {
   const cudnnStatus_t status = cudnnBackendFinalize(handle_);
   if (!is_unsupported(status)) check_cudnn(status, "cudnnBackendFinalize", what_);
   if (status != CUDNN_STATUS_SUCCESS) *why = fmt::format("{}: {}", cudnnGetErrorString(status), last_cudnn_message());
-  return status == CUDNN_STATUS_SUCCESS;
+  return status;
 }
 
 std::int64_t CudnnDescriptor::get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t room,
@@ -242,7 +274,7 @@ std::vector<CudnnDescriptor> engine_configs(const CudnnDescriptor& graph, const 
       .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEUR_MODE_A);
   if (target.device != nullptr) heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.device);
   std::string why;
-  if (!heuristics.try_finalize(&why)) return {};
+  if (heuristics.try_finalize(&why) != CUDNN_STATUS_SUCCESS) return {};
   std::vector<CudnnDescriptor> configs;
   std::vector<cudnnBackendDescriptor_t> raw;
   for (std::int64_t i = 0; i < kMost; ++i)
@@ -263,10 +295,11 @@ std::optional<CudnnPlan> CudnnPlan::find(CudnnGraph graph, const CudnnTarget& ta
   operations.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(graph.operations_.size()),
                  graph.operations_.data());
   if (target.handle != nullptr) operations.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
-  if (!operations.try_finalize(why)) return std::nullopt;
+  if (operations.try_finalize(why) != CUDNN_STATUS_SUCCESS) return std::nullopt;
   const CudnnDescriptor& kept = graph.keep(std::move(operations));
 
   *why = "cuDNN proposes no engine";
+  std::optional<std::pair<cudnnStatus_t, std::string>> blamed_on_machine;
   for (CudnnDescriptor& config : engine_configs(kept, target)) {
     const Engine engine = engine_of(config);
     if (limits.deterministic && !engine.deterministic) {
@@ -277,7 +310,10 @@ std::optional<CudnnPlan> CudnnPlan::find(CudnnGraph graph, const CudnnTarget& ta
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
     if (target.handle != nullptr) plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
     if (target.device != nullptr) plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.device);
-    if (!plan.try_finalize(why)) continue;
+    if (const cudnnStatus_t status = plan.try_finalize(why); status != CUDNN_STATUS_SUCCESS) {
+      if (!remedy(status).is_bug) blamed_on_machine = {status, *why};
+      continue;
+    }
     const std::int64_t bytes = plan.get_int64(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
     if (bytes > limits.workspace_bytes) {
       *why = fmt::format("engine {} wants a workspace of {} bytes, {} are allowed", engine.number, bytes, limits.workspace_bytes);
@@ -289,6 +325,7 @@ std::optional<CudnnPlan> CudnnPlan::find(CudnnGraph graph, const CudnnTarget& ta
     found.engine_ = engine.number;
     return found;
   }
+  if (blamed_on_machine) throw_cudnn_error(blamed_on_machine->first, graph.name(), blamed_on_machine->second);
   return std::nullopt;
 }
 

@@ -18,8 +18,9 @@
 
 namespace trident {
 
-// Throws InternalError unless `status` is success: the call, cuDNN's name of the status and its last message, and `what` it was
-// for.
+// Nothing on success. Otherwise one line: `what` it was for, the call, cuDNN's name of the status and its last message, the
+// remedy. ConfigError for what the machine or its set-up causes (no memory, libraries missing or of two versions), InternalError
+// for the rest.
 void check_cudnn(cudnnStatus_t status, std::string_view call, std::string_view what);
 
 // Owner of a backend descriptor.
@@ -44,9 +45,9 @@ class CudnnDescriptor {
     return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, value.get());
   }
   CudnnDescriptor& finalize();
-  // Finalizes; false, with the reason, where cuDNN says that it does not support this.
-  bool try_finalize(std::string* why);
-  // Values held; at most values.size() are written.
+  // Finalizes. A status by which cuDNN says that it does not support this is returned, with the reason; all others are checked.
+  cudnnStatus_t try_finalize(std::string* why);
+  // Writes at most `room` values; returns how many.
   std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t room, void* values) const;
   std::int64_t get_int64(cudnnBackendAttributeName_t name) const;
 
@@ -135,7 +136,8 @@ struct CudnnPlanLimits {
 // An executable plan with the graph it was made from.
 class CudnnPlan {
  public:
-  // The first plan of cuDNN's heuristics (mode A) within the limits; without one nullopt, and why for each candidate.
+  // The first plan of cuDNN's heuristics (mode A) within the limits; without one nullopt, and why the last candidate was none.
+  // ConfigError if the machine is to blame: cuDNN compiles kernels, for which it needs NVRTC and a driver of the right version.
   static std::optional<CudnnPlan> find(CudnnGraph graph, const CudnnTarget& target, const CudnnPlanLimits& limits,
                                        std::string* why);
 

@@ -10,7 +10,7 @@
 #include "device/cuda/cudnn_attention_graphs.h"
 #include "device/cuda/cudnn_handle.h"
 #include "tests/cuda/device_tensor.h"
-#include "tests/cuda/simulated/cudnn.h"
+#include "tests/cuda/simulated/runtime.h"
 #include "tests/support/error_text.h"
 #include "tests/support/reference_attention.h"
 
@@ -226,6 +226,34 @@ TEST(CudnnPlan, ATargetIsAHandleOrADescribedCard) {
   std::string why;
   const AttentionShape s = samples(SequenceLengths::kFull, 2, true).shape;
   EXPECT_THROW(CudnnPlan::find(attention_forward_graph(s, SequenceLengths::kFull), {}, {kUnlimited, true}, &why), InternalError);
+}
+
+// A shape that cuDNN does not take has no plan; a machine on which cuDNN cannot make plans is an error.
+TEST(CudnnPlan, WhatTheMachineLacksIsNotMistakenForTheShape) {
+  const CudnnHandle handle(0);
+  const AttentionShape s = samples(SequenceLengths::kFull, 2, true).shape;
+  std::string why;
+  const auto find = [&] {
+    return CudnnPlan::find(attention_forward_graph(s, SequenceLengths::kFull), {.handle = handle.get()}, {kUnlimited, true}, &why);
+  };
+  // Engine 9 is passed over: 1 and 6 are what is left.
+  simulated::fail_next("execution plan", CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING);
+  EXPECT_TRUE(find());  // another engine works
+  simulated::fail_next("execution plan", CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING, 1);
+  const std::string missing = error_of<ConfigError>(find);
+  EXPECT_TRUE(contains(missing, "attention forward B3 N4 K2 Sq12 Sk16 D8 causal bf16: CUDNN_STATUS_NOT_SUPPORTED")) << missing;
+  EXPECT_TRUE(contains(missing, "; cuDNN compiles kernels: install NVRTC (libnvrtc)")) << missing;
+  simulated::fail_next("execution plan", CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER, 1);
+  EXPECT_TRUE(contains(error_of<ConfigError>(find), "; install a driver that is at least as new"));
+  simulated::fail_next("execution plan", CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED);
+  EXPECT_TRUE(contains(error_of<ConfigError>(find), "; all of cuDNN's libraries must be there, of one version"));
+  simulated::fail_next("execution plan", CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
+  EXPECT_TRUE(contains(error_of<ConfigError>(find), "; memory is used up: a smaller micro-batch"));
+  simulated::fail_next("execution plan", CUDNN_STATUS_NOT_SUPPORTED_SHAPE, 1);
+  EXPECT_FALSE(find());
+  simulated::fail_next("execution plan", CUDNN_STATUS_BAD_PARAM);
+  EXPECT_TRUE(contains(error_of<InternalError>(find), "; the library was called wrongly"));
+  simulated::reset();
 }
 
 TEST(CudnnPlan, TensorsThatDoNotFitAreNamed) {

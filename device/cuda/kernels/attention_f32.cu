@@ -196,9 +196,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtLeast)
   for (int i = 0; i < kEach; ++i) {
     const float total = row_sum(sum[i]);
     const I query = first_query + row_of_thread(i);
-    inverse[i] = total == 0.0f ? 0.0f : 1.0f / total;  // 0: sees no key
+    inverse[i] = total == 0.0f ? 0.0f : 1.0f / total;  // 0: sees no key, and its largest is -infinity
     if (blockIdx.z == 0 && column_of_thread(0) == 0 && query < s.query_length)
-      lse[head * s.query_length + query] = total == 0.0f ? minus_infinity() : largest[i] + logf(total);
+      lse[head * s.query_length + query] = largest[i] + logf(total);
   }
   store_rows(out + head * s.query_length * width, acc, inverse, first_query, s.query_length, first_column, width);
 }
@@ -228,7 +228,8 @@ __device__ __forceinline__ void scores_backward(const AttentionExtents& s, const
   }
 }
 
-// delta = row sums of d_out * out, of one tile of queries; every column group of a tile writes the same. Ends with a barrier.
+// delta = row sums of d_out * out, of one tile of queries; every column group of a tile writes the same. Whoever reads it comes
+// behind a barrier of product_of_rows.
 template <class T>
 __device__ __forceinline__ void delta_of_tile(const AttentionExtents& s, float* delta, const T* d_out, const T* out, Tile& a,
                                               Tile& b, I first_query) {
@@ -243,7 +244,6 @@ __device__ __forceinline__ void delta_of_tile(const AttentionExtents& s, float* 
     __syncthreads();
   }
   if (row < kTile && first_query + row < s.query_length) delta[first_query + row] = sum;
-  __syncthreads();
 }
 
 // d_q, and delta for the other kernel. blockIdx as forward.

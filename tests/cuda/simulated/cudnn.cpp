@@ -104,6 +104,8 @@ void make(Object& made) {
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
       const Object& config = object(state.reference(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
       context(state.value<cudnnHandle_t>(CUDNN_ATTR_EXECUTION_PLAN_HANDLE));
+      if (const auto injected = injected_failure("execution plan"))
+        fail(static_cast<cudnnStatus_t>(*injected), "asked for by a test");
       if (!config.engine->can_plan)
         fail(CUDNN_STATUS_NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT, "more shared memory than the card has");
       made.graph = config.graph;
