@@ -143,6 +143,22 @@ TEST(CudaStream, EventsCoverWhatWasEnqueuedBeforeThem) {
   rank.a.synchronize();
 }
 
+TEST(CudaStream, AnEventIsNotDoneBecauseAnOlderOneIs) {
+  const SimulatedScope scope;
+  Rank rank;
+  bool ready = false;
+  rank.work(rank.a, 1);
+  const Event first = rank.a.record();
+  simulated::enqueue(
+      rank.a.handle(), "slow", [&] { return ready; }, [&] { rank.happened.push_back(2); });
+  const Event second = rank.a.record();
+  first.wait_host();
+  EXPECT_FALSE(second.done());
+  ready = true;
+  second.wait_host();
+  EXPECT_EQ(rank.happened, (std::vector<int>{1, 2}));
+}
+
 // ---- waits between streams: the waited-for work in either phase, the waiting stream in either phase
 
 TEST(CudaStream, DeviceWorkWaitsForDeviceWork) {
@@ -185,9 +201,11 @@ TEST(CudaStream, DeviceWorkWaitsForHostOperations) {
     Rank rank;
     CudaStream waiting(0, "waiting", mode, rank.progress, 0);
     rank.work(rank.a, 1);
-    Step two(rank.happened, 2);
+    Step two(rank.happened, 2, false);
     rank.a.enqueue(two);
+    rank.progress.set_idle_hook([&](double, FunctionRef<std::string()>) { two.open = true; });
     waiting.wait(rank.a.record());
+    EXPECT_EQ(two.open, mode == Mode::kImmediate);
     rank.work(waiting, 3);
     waiting.synchronize();
     EXPECT_EQ(rank.happened, (std::vector<int>{1, 2, 3}));
@@ -195,19 +213,22 @@ TEST(CudaStream, DeviceWorkWaitsForHostOperations) {
 }
 
 TEST(CudaStream, HostOperationsWaitForDeviceWorkOfAnotherStream) {
-  const SimulatedScope scope(with(StreamOrder::kTargetFirst));
+  const SimulatedScope scope;
   Rank rank;
+  bool ready = false;
   Step one(rank.happened, 1, false), three(rank.happened, 3);
   rank.b.enqueue(one);  // b is in the host phase
-  rank.work(rank.a, 0);
+  simulated::enqueue(
+      rank.a.handle(), "slow", [&] { return ready; }, [&] { rank.happened.push_back(2); });
   rank.b.wait(rank.a.record());
   rank.b.enqueue(three);
-  rank.a.synchronize();
-  EXPECT_EQ(rank.happened, std::vector<int>{0});
   one.open = true;
+  for (int i = 0; i < 50; ++i) rank.progress.poll();
+  EXPECT_EQ(rank.happened, std::vector<int>{1});
+  ready = true;
   rank.work(rank.b, 4);
   rank.b.synchronize();
-  EXPECT_EQ(rank.happened, (std::vector<int>{0, 1, 3, 4}));
+  EXPECT_EQ(rank.happened, (std::vector<int>{1, 2, 3, 4}));
 }
 
 TEST(CudaStream, WaitsForACpuStreamAndIsWaitedForByOne) {
@@ -360,12 +381,15 @@ TEST(CudaStream, TheWatchdogIsToldWhatIsAwaited) {
   simulated::enqueue(
       rank.a.handle(), "slow", [&] { return ready; }, [] {});
   std::string awaited;
+  int naps = 0;
+  rank.progress.set_naps({30, 30, 30}, [&] { ++naps; });
   rank.progress.set_idle_hook([&](double, FunctionRef<std::string()> describe) {
     awaited = describe();
     ready = true;
   });
   rank.a.synchronize();
   EXPECT_EQ(awaited, "CUDA stream a of device 0: work up to event 1 of 1");
+  EXPECT_GT(naps, 3) << "nobody rings when a device is done";
   EXPECT_GT(rank.a.waited_seconds(), 0.0);
   EXPECT_EQ(rank.b.waited_seconds(), 0.0);
 }

@@ -133,7 +133,6 @@ TEST(SimulatedRuntime, CopiesBetweenPlacesAreChecked) {
   int host[4] = {};
   EXPECT_EQ(cudaMemcpy(device.data, host, 16, cudaMemcpyDeviceToDevice), cudaErrorInvalidValue);
   EXPECT_EQ(cudaMemcpy(device.data, host, 16, cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
-  EXPECT_EQ(cudaMemcpy(device.data, host, 16, static_cast<cudaMemcpyKind>(9)), cudaErrorInvalidMemcpyDirection);
   EXPECT_EQ(cudaMemcpy(device.data + 1, host, 16, cudaMemcpyHostToDevice), cudaErrorInvalidValue) << "past the end";
   EXPECT_EQ(cudaMemset(host, 0, 16), cudaErrorInvalidValue);
   EXPECT_EQ(cudaMemcpy(device.data, host, 0, cudaMemcpyDeviceToDevice), cudaSuccess);

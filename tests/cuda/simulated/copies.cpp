@@ -55,8 +55,7 @@ cudaError_t copy_async(const Copy& c, cudaMemcpyKind kind, cudaStream_t handle, 
   const std::optional<Place> to = place_of(c.to, extent(c.to_pitch, c.width, c.height)),
                              from = place_of(c.from, extent(c.from_pitch, c.width, c.height));
   if (!to || !from) return cudaErrorInvalidValue;
-  if (!fits(kind, *to, *from))
-    return kind < 0 || kind > cudaMemcpyDefault ? cudaErrorInvalidMemcpyDirection : cudaErrorInvalidValue;
+  if (!fits(kind, *to, *from)) return cudaErrorInvalidValue;
   if (*from == Place::kPageable && *to == Place::kDevice) {
     auto staged = std::make_shared<std::vector<std::byte>>(c.width * c.height);
     move({staged->data(), c.width, c.from, c.from_pitch, c.width, c.height});
