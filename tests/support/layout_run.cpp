@@ -5,32 +5,57 @@
 #include <mutex>
 
 #include "core/philox.h"
-#include "device/cpu/cpu_device.h"
 #include "parallel/thread_world.h"
 #include "train/machine.h"
+#include "train/rank_devices.h"
 
 namespace trident::testing {
 namespace {
 
-// Writes the elements of `shard_values` that this rank is the one owner of into their tensors.
-void collect(const ParamStore& store, const ParallelContext& context, TensorView ParamShard::*values, NamedTensors& out) {
-  const int degree = context.grid().degrees().tensor, rank = context.coordinates().tensor;
-  for (const ParamShard& shard : store.shards()) {
-    if (!shard.counts_in_norm) continue;
-    for (const ShardPiece& piece : shard.pieces) {
-      if (!piece.norm_owner) continue;
-      const ElementMap map(*piece.spec, degree, rank);
-      const float* from = (shard.*values).as<float>() + piece.shard_begin;
-      for (std::int64_t i = 0; i < piece.count; ++i) {
-        const auto element = map(piece.param_begin + i);
-        if (!element) continue;
-        std::vector<float>& tensor = out[element->part->tensor];
-        tensor.resize(static_cast<std::size_t>(element->part->tensor_shape.num_elements()), std::nanf(""));
-        tensor[static_cast<std::size_t>(element->index)] = from[i];
+// Shards of all ranks, put together under one lock. Reading them from a device comes first: it may have to wait for peers.
+class Collector {
+ public:
+  void take(const ParamStore& store, ParallelContext& context, TensorView ParamShard::*values, NamedTensors& out) {
+    std::vector<std::vector<float>> read;
+    for (const ParamShard& shard : store.shards()) {
+      std::vector<float>& mine = read.emplace_back(static_cast<std::size_t>((shard.*values).num_elements()));
+      context.device().read(context.compute_stream(), mine.data(), shard.*values);
+    }
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      const ParamShard& shard = store.shards()[i];
+      for (const ShardPiece& piece : shard.pieces) {
+        if (shard.counts_in_norm && piece.norm_owner) put(piece, context, read[i].data() + piece.shard_begin, out);
       }
     }
   }
-}
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  // Writes the elements that this rank is the one owner of into their tensors.
+  static void put(const ShardPiece& piece, const ParallelContext& context, const float* from, NamedTensors& out) {
+    const ElementMap map(*piece.spec, context.grid().degrees().tensor, context.coordinates().tensor);
+    for (std::int64_t i = 0; i < piece.count; ++i) {
+      const auto element = map(piece.param_begin + i);
+      if (!element) continue;
+      std::vector<float>& tensor = out[element->part->tensor];
+      tensor.resize(static_cast<std::size_t>(element->part->tensor_shape.num_elements()), std::nanf(""));
+      tensor[static_cast<std::size_t>(element->index)] = from[i];
+    }
+  }
+  std::mutex mutex_;
+};
+
+// For runs on CPUs.
+class NoCards final : public CudaBackend {
+ public:
+  const CudaFacts& facts() override { return facts_; }
+  std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator) override { throw InternalError("no cards in this test"); }
+  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, std::unique_ptr<Communicator>) override { throw InternalError("no cards in this test"); }
+
+ private:
+  CudaFacts facts_;
+};
 
 double norm2(const std::vector<float>& v) {
   double sum = 0;
@@ -68,24 +93,25 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
   run.high_water.resize(static_cast<std::size_t>(world_size));
   const LoadSamples load = options.load ? options.load : random_tokens(run.plan.model.vocab_size, config.batch.sequence);
 
+  NoCards no_cards;
+  CudaBackend& backend = options.cuda != nullptr ? *options.cuda : no_cards;
+  const DeviceChoice choice{options.cuda != nullptr ? DeviceKind::kCuda : DeviceKind::kCpu, "as the test says"};
   ThreadWorld world(world_size, /*timeout_seconds=*/60.0);
-  std::mutex mutex;
+  Collector collector;
   run_thread_ranks(world, [&](int rank) {
-    CpuDeviceOptions device_options;
+    RankDeviceOptions device_options;
     device_options.threads_per_rank = static_cast<int>(config.run.threads_per_rank);
-    CpuDevice device(world.doorbell(rank), device_options);
-    RankTrainer trainer(run.plan, device, world.communicator(rank, device.progress()));
+    device_options.local_rank = rank;
+    device_options.local_ranks = world_size;
+    const std::unique_ptr<Device> device = make_rank_device(choice, backend, world.doorbell(rank), device_options);
+    RankTrainer trainer(run.plan, *device, world.communicator(rank, device->progress()), nullptr,
+                        on_device(choice, backend, *device, options.transport));
     int step = 0;
     if (options.before_steps) options.before_steps(trainer);
-    {
-      const std::lock_guard lock(mutex);
-      collect(trainer.store(), trainer.context(), &ParamShard::master, run.initial);
-    }
+    collector.take(trainer.store(), trainer.context(), &ParamShard::master, run.initial);
     trainer.set_gradient_hook([&](const ParamStore& store) {
       if (options.on_gradients) options.on_gradients(store, trainer.context(), step);
-      if (step != 0) return;
-      const std::lock_guard lock(mutex);
-      collect(store, trainer.context(), &ParamShard::grad, run.gradients);
+      if (step == 0) collector.take(store, trainer.context(), &ParamShard::grad, run.gradients);
     });
     for (; step < options.steps; ++step) {
       trainer.context().reset_bytes_sent();
@@ -99,9 +125,9 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
     if (options.after_steps) options.after_steps(trainer);
     const double eval_loss = options.evaluate ? trainer.evaluate(load, 2, {}).loss : 0;
     trainer.drain();
-    const std::lock_guard lock(mutex);
+    collector.take(trainer.store(), trainer.context(), &ParamShard::master, run.weights);
+    const std::lock_guard lock(collector.mutex());
     for (std::size_t a = 0; a < bytes.size(); ++a) run.bytes_sent[a] += bytes[a];
-    collect(trainer.store(), trainer.context(), &ParamShard::master, run.weights);
     run.planned_bytes[static_cast<std::size_t>(rank)] = trainer.arena().planned_bytes();
     run.high_water[static_cast<std::size_t>(rank)] = trainer.arena().high_water();
     if (rank == 0) run.eval_loss = eval_loss;

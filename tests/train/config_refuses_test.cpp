@@ -29,7 +29,7 @@ TEST(ConfigRefuses, MalformedFiles) {
 }
 
 TEST(ConfigRefuses, WrongTypes) {
-  expect_refusal({}, {"c.json:2: device = 3: must be \"auto\" or \"cpu\""}, with("\"device\": 3"));
+  expect_refusal({}, {"c.json:2: device = 3: must be \"auto\", \"cpu\" or \"cuda\""}, with("\"device\": 3"));
   expect_refusal({}, {"c.json:2: parallel.tensor = \"4\": must be an integer from 1 to 65536"},
                  with("\"parallel\": {\"tensor\": \"4\"}"));
   expect_refusal({}, {"parallel.tensor = 2.0: must be an integer"}, with("\"parallel\": {\"tensor\": 2.0}"));
@@ -99,7 +99,6 @@ TEST(ConfigRefuses, ReservedValuesByName) {
   expect_refusal({"model.init_from=folder"}, {"model.init_from = \"folder\": not built yet"});
   expect_refusal({"precision.loss_scale=dynamic"}, {"precision.loss_scale = \"dynamic\": not built yet"});
   expect_refusal({"precision.compute=fp16"}, {"precision.compute = \"fp16\": not built yet; use bf16 or fp32"});
-  expect_refusal({"device=cuda"}, {"device = \"cuda\": this program was built without CUDA"});
   expect_refusal({"parallel.schedule=zb-h1"}, {"parallel.schedule = \"zb-h1\": not built yet"});
   expect_refusal({"data.reset_position_ids=true"}, {"data.reset_position_ids = true: not built yet"});
   expect_refusal({"parallel=2CP x 2DP"}, {"parallel.context = 2: not built yet"});

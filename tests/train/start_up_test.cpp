@@ -71,18 +71,31 @@ template <class Body> std::vector<Ended> on_ranks(int ranks, Body body) {
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 StartUpFacts facts(const std::string& host, const std::string& config = "{\"parallel\":{\"tensor\":2},\"precision\":{\"compute\":\"auto\"}}") {
-  return {host, "0123456789abcdef0123", "avx512 with AVX512-BF16", config, {true, "2 cores", 1000}};
+  StartUpFacts f;
+  f.host = host;
+  f.build = "0123456789abcdef0123";
+  f.instruction_set = "avx512 with AVX512-BF16";
+  f.config = config;
+  f.machine = {true, "2 cores", "processor", 1000};
+  f.device = "cpu";
+  f.device_why = "device = auto: no driver";
+  return f;
 }
 
 TEST(StartUp, FactsSurviveTheExchange) {
   StartUpFacts f = facts("n\"1\"");
+  f.card = "n\"1\" 0000:17:00.0";
   const StartUpFacts g = start_up_facts_from(to_text(f));
   EXPECT_EQ(g.host, f.host);
   EXPECT_EQ(g.build, f.build);
   EXPECT_EQ(g.instruction_set, f.instruction_set);
   EXPECT_EQ(g.config, f.config);
   EXPECT_EQ(g.machine.fast_bf16, f.machine.fast_bf16);
+  EXPECT_EQ(g.machine.computes, f.machine.computes);
   EXPECT_EQ(g.machine.memory_per_rank, f.machine.memory_per_rank);
+  EXPECT_EQ(g.device, f.device);
+  EXPECT_EQ(g.device_why, f.device_why);
+  EXPECT_EQ(g.card, f.card);
 }
 
 TEST(StartUp, ThisProcessHasAnIdAndAHost) {
@@ -148,6 +161,15 @@ TEST(StartUp, AnotherBuildIsNamed) {
   const auto lines = start_up_conflicts(ranks);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_TRUE(contains(lines[0], "0123456789ab on ranks 0-1 (n1); fedcba987654 on ranks 2-3 (n2)")) << lines[0];
+}
+
+TEST(StartUp, NodesWithAndWithoutCardsAreNamed) {
+  std::vector<StartUpFacts> ranks = {facts("n1"), facts("n1"), facts("n2")};
+  ranks[2].device = "cuda";
+  ranks[2].device_why = "device = auto: 1 card, CUDA 13.0";
+  const auto lines = start_up_conflicts(ranks);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(contains(lines[0], "different devices: device = auto: no driver on ranks 0-1 (n1); device = auto: 1 card, CUDA 13.0 on rank 2 (n2)")) << lines[0];
 }
 
 TEST(StartUp, AMixedSetOfProcessors) {

@@ -71,7 +71,7 @@ void Machine::open_memory() {
 }
 
 void Machine::close_memory() {
-  if (!std::exchange(memory_open_, false)) return;
+  if (settings.host_guard == HostGuard::kOff || !std::exchange(memory_open_, false)) return;
   for (const auto& [start, allocation] : allocations)
     if (allocation.kind == Allocation::Kind::kDevice) protect(allocation, PROT_NONE);
 }

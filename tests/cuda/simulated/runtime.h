@@ -29,12 +29,16 @@ enum class StreamOrder : std::uint8_t {
 };
 // In which order the threads of a block take turns.
 enum class FiberOrder : std::uint8_t { kForward, kReverse, kRandom };
+// Whether the host ends with a message when it touches memory of a device: two system calls per allocation for most calls, which many
+// threads wait for.
+enum class HostGuard : std::uint8_t { kOn, kOff };
 enum class Driver : std::uint8_t { kPresent, kNone, kTooOld };
 
 struct Settings {
   std::uint64_t seed = 1;
   StreamOrder stream_order = StreamOrder::kRandom;
   FiberOrder fiber_order = FiberOrder::kRandom;
+  HostGuard host_guard = HostGuard::kOn;
   int devices = 1;
   Driver driver = Driver::kPresent;
   std::size_t total_bytes = std::size_t{79} << 30;  // of each device

@@ -1,0 +1,75 @@
+#include "device/cuda/cuda_device.h"
+
+#include <cstring>
+#include <utility>
+
+#include "core/check.h"
+#include "device/cuda/cuda_cards.h"
+#include "device/cuda/cuda_error.h"
+#include "device/cuda/cuda_memory.h"
+#include "device/cuda/cuda_ops.h"
+
+namespace trident {
+namespace {
+
+// Communication goes first: others wait for it, and it takes few multiprocessors.
+constexpr int kComputePriority = 0, kCommunicationPriority = -1;
+constexpr int kFirstFastBf16 = 8;  // major number of Ampere's compute capability
+
+}  // namespace
+
+CudaDevice::CudaDevice(int number, Doorbell& doorbell, HostAllocator host_memory)
+    : number_(number),
+      host_memory_(std::move(host_memory)),
+      progress_(doorbell),
+      host_stream_("host", CpuStream::Mode::kImmediate, progress_),
+      compute_stream_(number, "compute", CudaStream::Mode::kImmediate, progress_, kComputePriority),
+      ops_(std::make_unique<CudaOps>(number)) {
+  cudaDeviceProp properties;
+  check_cuda(cudaGetDeviceProperties(&properties, number), "asking what a card is");
+  fast_bf16_ = properties.major >= kFirstFastBf16;
+  description_ = fmt::format("cuda {}: {}, sm_{}{}, {} multiprocessors", number, properties.name, properties.major, properties.minor,
+                             properties.multiProcessorCount);
+}
+
+CudaDevice::~CudaDevice() = default;
+
+Ops& CudaDevice::ops() { return *ops_; }
+
+Stream& CudaDevice::new_stream(std::string name) {
+  streams_.push_back(std::make_unique<CudaStream>(number_, std::move(name), CudaStream::Mode::kQueue, progress_, kCommunicationPriority));
+  return *streams_.back();
+}
+
+Buffer CudaDevice::allocate(std::int64_t bytes, const std::string& name) { return allocate_cuda(number_, bytes, name); }
+
+Buffer CudaDevice::allocate_host_shared(std::int64_t bytes, const std::string& name) {
+  return host_memory_ ? host_memory_(bytes, name) : allocate_host(bytes, name);
+}
+
+CudaStream& CudaDevice::own(Stream& stream) const {
+  auto* cuda = dynamic_cast<CudaStream*>(&stream);
+  TRIDENT_CHECK(cuda != nullptr && cuda->device() == number_, "stream {} is not one of CUDA device {}", stream.name(), number_);
+  return *cuda;
+}
+
+void CudaDevice::write(Stream& stream, TensorView to, const void* from) {
+  TRIDENT_CHECK(to.where() == MemoryKind::kDevice || to.empty(), "a write to {} bytes of host memory", to.num_bytes());
+  if (to.empty()) return;
+  const cudaStream_t handle = own(stream).handle();
+  check_cuda(cudaMemcpyAsync(to.data(), from, static_cast<std::size_t>(to.num_bytes()), cudaMemcpyHostToDevice, handle), "copying to the device");
+  // Of pageable memory CUDA has taken a copy by now; page-locked memory is read when the copy runs.
+  cudaPointerAttributes attributes;
+  check_cuda(cudaPointerGetAttributes(&attributes, from), "asking what kind of memory a pointer points to");
+  if (attributes.type != cudaMemoryTypeUnregistered) stream.synchronize();
+}
+
+void CudaDevice::read(Stream& stream, void* to, ConstTensorView from) {
+  TRIDENT_CHECK(from.where() == MemoryKind::kDevice || from.empty(), "a read from {} bytes of host memory", from.num_bytes());
+  if (from.empty()) return;
+  const cudaStream_t handle = own(stream).handle();
+  check_cuda(cudaMemcpyAsync(to, from.data(), static_cast<std::size_t>(from.num_bytes()), cudaMemcpyDeviceToHost, handle), "copying from the device");
+  stream.synchronize();
+}
+
+}  // namespace trident

@@ -1,0 +1,57 @@
+// A card as the device of one rank.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/cpu/cpu_stream.h"
+#include "device/cuda/cuda_stream.h"
+#include "device/device.h"
+
+namespace trident {
+
+class CudaOps;
+
+class CudaDevice final : public Device {
+ public:
+  // Made and used by the rank's thread; peers ring `doorbell`, which outlives the device. Several ranks may have devices on one card.
+  // `host_memory`: of allocate_host_shared(); not set: memory of this process. ConfigError if the card cannot be used.
+  CudaDevice(int number, Doorbell& doorbell, HostAllocator host_memory);
+  ~CudaDevice() override;
+
+  // "cuda 0: NVIDIA H100 80GB HBM3, sm_90; cuBLASLt 13.1, cuDNN 9.19"
+  std::string describe() const override { return description_; }
+  Ops& ops() override;
+  Stream& compute_stream() override { return compute_stream_; }
+  Stream& new_stream(std::string name) override;
+  Buffer allocate(std::int64_t bytes, const std::string& name) override;
+  Buffer allocate_host_shared(std::int64_t bytes, const std::string& name) override;
+  void write(Stream& stream, TensorView to, const void* from) override;
+  void read(Stream& stream, void* to, ConstTensorView from) override;
+  Stream& host_stream() override { return host_stream_; }
+  Progress& progress() override { return progress_; }
+  void poll() override { progress_.poll(); }
+  bool has_fast_bf16() const override { return fast_bf16_; }
+  double waited_seconds() const override { return progress_.waited_seconds(); }
+  void log_operations(OperationLog* log) override { progress_.set_log(log); }
+
+  int number() const { return number_; }
+  // What allocate_host_shared() was given.
+  const HostAllocator& host_memory() const { return host_memory_; }
+
+ private:
+  CudaStream& own(Stream& stream) const;
+
+  int number_;
+  HostAllocator host_memory_;
+  Progress progress_;
+  CpuStream host_stream_;
+  CudaStream compute_stream_;
+  std::vector<std::unique_ptr<CudaStream>> streams_;
+  std::unique_ptr<CudaOps> ops_;
+  std::string description_;
+  bool fast_bf16_ = false;
+};
+
+}  // namespace trident

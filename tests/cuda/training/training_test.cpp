@@ -1,0 +1,153 @@
+// Whole training runs on simulated cards: what a CPU rank computes, and the same in every layout, preset and transport. Streams run in
+// orders that a seed chooses, so a wait that is missing anywhere in the trainer shows as wrong numbers.
+#include <gtest/gtest.h>
+
+#include "cuda/simulated/runtime.h"
+#include "support/layout_run.h"
+#include "support/parity_cases.h"
+
+namespace trident::testing {
+namespace {
+
+std::string small_llama() {
+  return R"({
+    "model": {"model_type": "llama", "vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4,
+              "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 16, "rms_norm_eps": 1e-5,
+              "tie_word_embeddings": false},
+    "parallel": {"data": 1, "pipeline": 1, "tensor": 1, "sequence_parallel": false},
+    "batch": {"global": 4, "micro": 1, "sequence": 8},
+    "precision": {"compute": "fp32"},
+    "optimizer": {"lr": 3e-4, "grad_clip": 1.0},
+    "lr_schedule": {"type": "constant", "warmup_steps": 2}
+  })";
+}
+
+std::string small_gpt2() {
+  return R"({
+    "model": {"model_type": "gpt2", "vocab_size": 61, "n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 16, "dropout": 0.1},
+    "parallel": {"data": 1, "pipeline": 1, "tensor": 1, "sequence_parallel": false},
+    "batch": {"global": 4, "micro": 1, "sequence": 8},
+    "precision": {"compute": "fp32"},
+    "optimizer": {"lr": 3e-4, "grad_clip": 1.0},
+    "lr_schedule": {"type": "constant", "warmup_steps": 2}
+  })";
+}
+
+class OnCards : public ::testing::Test {
+ protected:
+  void SetUp() override { simulated::reset(); }
+  // Of runs with many ranks, which would wait for the guard of each other's memory most of the time.
+  static simulated::Settings many_ranks() {
+    simulated::Settings settings;
+    settings.host_guard = simulated::HostGuard::kOff;
+    return settings;
+  }
+  void TearDown() override {
+    simulated::reset();
+    const simulated::Census left = simulated::census();
+    EXPECT_EQ(left.allocations + left.streams + left.events + left.queued, 0u) << "something of the device outlived the run";
+  }
+
+  LayoutRun run(const std::string& config, const std::vector<std::string>& settings = {}, DeviceTransport transport = DeviceTransport::kThread) {
+    LayoutRunOptions options;
+    options.cuda = backend_.get();
+    options.transport = transport;
+    options.evaluate = true;
+    return run_layout(config, settings, options);
+  }
+  static LayoutRun on_cpu(const std::string& config, const std::vector<std::string>& settings = {}) {
+    LayoutRunOptions options;
+    options.evaluate = true;
+    return run_layout(config, settings, options);
+  }
+  static void expect_equal(const LayoutRun& run, const LayoutRun& reference) {
+    EXPECT_EQ("", compare_losses(run, reference));
+    EXPECT_EQ("", compare_gradients(run.gradients, reference.gradients));
+    EXPECT_NEAR(run.eval_loss, reference.eval_loss, 1e-6 * reference.eval_loss);
+    EXPECT_EQ(run.initial, reference.initial) << "initial weights depend on the device";
+    EXPECT_EQ(run.planned_bytes, run.high_water);
+  }
+
+  std::unique_ptr<CudaBackend> backend_ = make_cuda_backend();
+};
+
+TEST_F(OnCards, OneRankComputesWhatACpuDoes) {
+  expect_equal(run(small_llama()), on_cpu(small_llama()));
+  expect_equal(run(small_gpt2()), on_cpu(small_gpt2()));
+}
+
+TEST_F(OnCards, EveryPresetOnEightRanksEqualsOneRank) {
+  simulated::configure(many_ranks());
+  const LayoutRun one = run(small_llama());
+  std::vector<LayoutRun> runs;
+  for (const char* zero : {"ddp", "zero1", "zero2", "shard_grad_op", "zero3"}) {
+    SCOPED_TRACE(zero);
+    const ParityCase layout{2, 2, 2, true, zero, "1f1b"};
+    runs.push_back(run(small_llama(), layout.settings()));
+    expect_equal(runs.back(), one);
+  }
+  EXPECT_EQ("", compare_bits(runs[1], runs[0])) << "zero1 and ddp";
+  EXPECT_EQ("", compare_bits(runs[3], runs[2])) << "shard_grad_op and zero2";
+  EXPECT_EQ("", compare_bits(runs[4], runs[2])) << "zero3 and zero2";
+}
+
+TEST_F(OnCards, TiedWeightsBiasesAndDropout) {
+  simulated::configure(many_ranks());
+  expect_equal(run(small_gpt2(), ParityCase{2, 2, 2, false, "zero1", "1f1b"}.settings()), run(small_gpt2()));
+}
+
+TEST_F(OnCards, SchedulesAndRecomputationKeepTheBits) {
+  simulated::configure(many_ranks());
+  const LayoutRun one = run(small_llama());
+  EXPECT_EQ("", compare_bits(run(small_llama(), ParityCase{1, 2, 1, false, "zero1", "interleaved"}.settings()), one));
+  EXPECT_EQ("", compare_bits(run(small_llama(), ParityCase{1, 2, 1, false, "zero1", "gpipe"}.settings()), one));
+  EXPECT_EQ("", compare_bits(run(small_llama(), {"recompute.policy=full"}), one));
+  EXPECT_EQ("", compare_bits(run(small_llama(), {"recompute.policy=selective"}), one));
+}
+
+TEST_F(OnCards, TheOrderOfStreamsDoesNotMatter) {
+  simulated::configure(many_ranks());
+  const ParityCase layout{2, 2, 2, true, "zero3", "1f1b"};
+  const LayoutRun usual = run(small_llama(), layout.settings());
+  for (const simulated::StreamOrder order : {simulated::StreamOrder::kTargetFirst, simulated::StreamOrder::kOthersFirst}) {
+    simulated::Settings settings = many_ranks();
+    settings.stream_order = order;
+    settings.seed = 77;
+    simulated::configure(settings);
+    EXPECT_EQ("", compare_bits(run(small_llama(), layout.settings()), usual)) << static_cast<int>(order);
+  }
+}
+
+TEST_F(OnCards, ThroughTheHostTheBitsAreTheSame) {
+  simulated::configure(many_ranks());
+  const ParityCase layout{2, 2, 2, true, "zero2", "1f1b"};
+  EXPECT_EQ("", compare_bits(run(small_llama(), layout.settings(), DeviceTransport::kHostStaged), run(small_llama(), layout.settings())));
+}
+
+TEST_F(OnCards, OverNccl) {
+  simulated::Settings settings = many_ranks();
+  settings.devices = 8;
+  simulated::configure(settings);
+  for (const char* zero : {"zero1", "zero3"}) {
+    SCOPED_TRACE(zero);
+    expect_equal(run(small_llama(), ParityCase{2, 2, 2, true, zero, "1f1b"}.settings(), DeviceTransport::kNccl), run(small_llama()));
+  }
+}
+
+// Rounded to bf16 in other places than a CPU would, so only as close as bf16 is.
+TEST_F(OnCards, HalfPrecision) {
+  simulated::configure(many_ranks());
+  const std::vector<std::string> bf16 = {"precision.compute=bf16"};
+  const LayoutRun card = run(small_llama(), bf16), cpu = on_cpu(small_llama(), bf16);
+  for (std::size_t i = 0; i < cpu.losses.size(); ++i) {
+    EXPECT_NEAR(card.losses[i], cpu.losses[i], 2e-3 * cpu.losses[i]);
+    EXPECT_NEAR(card.grad_norms[i], cpu.grad_norms[i], 2e-2 * cpu.grad_norms[i]);
+  }
+  std::vector<std::string> zero1 = ParityCase{1, 1, 2, false, "zero1", "1f1b"}.settings(), zero3 = ParityCase{1, 2, 2, false, "zero1", "1f1b"}.settings();
+  zero1.push_back(bf16.front());
+  zero3.push_back(bf16.front());
+  EXPECT_EQ("", compare_bits(run(small_llama(), zero3), run(small_llama(), zero1))) << "a pipeline changes nothing";
+}
+
+}  // namespace
+}  // namespace trident::testing
