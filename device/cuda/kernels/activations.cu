@@ -17,8 +17,8 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
     swiglu_backward_kernel(T* d_gate_up, const T* d_out, const T* gate_up, unsigned tiles, I tile_width, I width) {
   const RowTile t = tile_of_block(tiles, tile_width, width);
   const I at = t.row * 2 * width + t.first;
-  RowBodies<n>::swiglu_backward_row(FlatTeam<n>{}, d_gate_up + at, d_gate_up + at + width, d_out + t.row * width + t.first, gate_up + at,
-                                    gate_up + at + width, t.count);
+  RowBodies<n>::swiglu_backward_row(FlatTeam<n>{}, d_gate_up + at, d_gate_up + at + width, d_out + t.row * width + t.first,
+                                    gate_up + at, gate_up + at + width, t.count);
 }
 
 template <class T, int n>
@@ -40,8 +40,9 @@ void swiglu_forward(Stream stream, RowType t, void* out, const void* gate_up, I 
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({out, gate_up}, width * bytes_of(t)), [&](auto n) {
       const Tiling tiling = tile_row(width, n, 1);
-      launch("swiglu_forward", swiglu_forward_kernel<T, n>, {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}},
-             stream, as(out, type), as(gate_up, type), tiling.tiles, tiling.width, width);
+      launch("swiglu_forward", swiglu_forward_kernel<T, n>,
+             {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(out, type), as(gate_up, type),
+             tiling.tiles, tiling.width, width);
     });
   });
 }
@@ -51,8 +52,9 @@ void swiglu_backward(Stream stream, RowType t, void* d_gate_up, const void* d_ou
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({d_gate_up, d_out, gate_up}, width * bytes_of(t)), [&](auto n) {
       const Tiling tiling = tile_row(width, n, 1);
-      launch("swiglu_backward", swiglu_backward_kernel<T, n>, {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}},
-             stream, as(d_gate_up, type), as(d_out, type), as(gate_up, type), tiling.tiles, tiling.width, width);
+      launch("swiglu_backward", swiglu_backward_kernel<T, n>,
+             {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(d_gate_up, type),
+             as(d_out, type), as(gate_up, type), tiling.tiles, tiling.width, width);
     });
   });
 }
@@ -60,8 +62,9 @@ void swiglu_backward(Stream stream, RowType t, void* d_gate_up, const void* d_ou
 void gelu_forward(Stream stream, RowType t, void* out, const void* x, I count) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({out, x}, 0),
-                  [&](auto n) { launch_flat("gelu_forward", gelu_forward_kernel<T, n>, n, count, stream, as(out, type), as(x, type)); });
+    with_lanes<T>(are_aligned({out, x}, 0), [&](auto n) {
+      launch_flat("gelu_forward", gelu_forward_kernel<T, n>, n, count, stream, as(out, type), as(x, type));
+    });
   });
 }
 

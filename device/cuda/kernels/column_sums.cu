@@ -1,5 +1,4 @@
 #include "device/cuda/kernels/column_sums.cuh"
-
 #include "device/cuda/kernels/dispatch.cuh"
 
 namespace trident::cuda_kernels {
@@ -77,8 +76,8 @@ void sum_rows(Stream stream, RowType t, float* out, const void* x, I rows, I wid
       const I rows_of_chunk = chunks == 0 ? 0 : divide_up(rows, chunks);
       if (chunks > 0) chunks = divide_up(rows, rows_of_chunk);
       launch("sum_rows", sum_rows_kernel<T, lanes>,
-             {.blocks = {grid_size(tiles), static_cast<unsigned>(chunks)}, .threads = {kMaxThreads}}, stream, scratch.data, as(x, type),
-             rows, width, rows_of_chunk);
+             {.blocks = {grid_size(tiles), static_cast<unsigned>(chunks)}, .threads = {kMaxThreads}}, stream, scratch.data,
+             as(x, type), rows, width, rows_of_chunk);
     });
   });
   add_partial_rows(stream, "sum_rows_end", {out, nullptr, width}, scratch.data, chunks, width, accumulate);

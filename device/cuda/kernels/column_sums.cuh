@@ -1,5 +1,5 @@
-// Sums over rows in two steps, without atomics: every block writes the sums of its rows as one row of partial sums, then the partial
-// rows are added.
+// Sums over rows in two steps, without atomics: every block writes the sums of its rows as one row of partial sums, then the
+// partial rows are added.
 #pragma once
 
 #include "device/cuda/kernels/kernels.h"

@@ -1,5 +1,4 @@
 #include "core/philox.h"
-
 #include "device/cuda/kernels/flat.cuh"
 
 namespace trident::cuda_kernels {
@@ -59,9 +58,8 @@ void dropout(Stream stream, RowType t, void* out, const void* x, I sequence, I b
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({out, x}, width * bytes_of(t)), [&](auto n) {
       const Tiling tiling = tile_row(width, n, 1);
-      launch("dropout", dropout_kernel<T, n>,
-             {.blocks = {grid_size(sequence * batch * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(out, type), as(x, type),
-             spec, static_cast<unsigned>(batch), tiling.tiles, tiling.width, width);
+      launch("dropout", dropout_kernel<T, n>, {.blocks = {grid_size(sequence * batch * tiling.tiles)}, .threads = {tiling.threads}},
+             stream, as(out, type), as(x, type), spec, static_cast<unsigned>(batch), tiling.tiles, tiling.width, width);
     });
   });
 }

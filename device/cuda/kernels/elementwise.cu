@@ -40,14 +40,14 @@ void launch_convert(Stream stream, To* out, const From* x, I count) {
 void add(Stream stream, RowType t, void* out, const void* a, const void* b, I count) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({out, a, b}, 0), [&](auto n) {
-      launch_flat("add", add_kernel<T, n>, n, count, stream, as(out, type), as(a, type), as(b, type));
-    });
+    with_lanes<T>(are_aligned({out, a, b}, 0),
+                  [&](auto n) { launch_flat("add", add_kernel<T, n>, n, count, stream, as(out, type), as(a, type), as(b, type)); });
   });
 }
 
 void accumulate(Stream stream, float* out, const float* x, I count) {
-  with_lanes<float>(are_aligned({out, x}, 0), [&](auto n) { launch_flat("accumulate", accumulate_kernel<n>, n, count, stream, out, x); });
+  with_lanes<float>(are_aligned({out, x}, 0),
+                    [&](auto n) { launch_flat("accumulate", accumulate_kernel<n>, n, count, stream, out, x); });
 }
 
 void convert(Stream stream, RowType out_type, void* out, const void* x, I count) {

@@ -19,8 +19,8 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
 
 // ---- backward: rows that share a token are added in their order, by one thread per column
 //
-// Table rows are dealt to buckets by a hash. A block lists the tokens of its bucket in order, as many as fit, sorts the list by table
-// row, keeping the order within a row, and adds up each row's gradients in registers, from the table's value on.
+// Table rows are dealt to buckets by a hash. A block lists the tokens of its bucket in order, as many as fit, sorts the list by
+// table row, keeping the order within a row, and adds up each row's gradients in registers, from the table's value on.
 constexpr int kListed = 1024;
 constexpr int kTokensOfThread = 8;  // that a thread looks at in a row
 constexpr int kBatch = 8;           // gradients loaded before the first is added
@@ -92,7 +92,8 @@ __device__ __forceinline__ void add_listed(float* d_table, const T* d_out, const
 
 template <class T, int n>
 __global__ void __launch_bounds__(kMaxThreads, 2)
-    embedding_backward_kernel(float* d_table, const T* d_out, const std::int32_t* tokens, I rows, I width, I first_row, I table_rows) {
+    embedding_backward_kernel(float* d_table, const T* d_out, const std::int32_t* tokens, I rows, I width, I first_row,
+                              I table_rows) {
   __shared__ Listed list[kListed], sorted[kListed];
   const I column = (I{blockIdx.y} * blockDim.x + threadIdx.x) * n;
   int listed = 0;

@@ -1,5 +1,4 @@
 #include "core/exact_sum.h"
-
 #include "device/cuda/kernels/dispatch.cuh"
 
 namespace trident::cuda_kernels {

@@ -42,8 +42,9 @@ void with_units(RowType t, std::initializer_list<const void*> operands, I batch,
                 I first_column, F&& f) {
   const I bytes = bytes_of(t);
   const auto layout = [&](I unit) {
-    return HeadLayout{static_cast<unsigned>(batch),           static_cast<unsigned>(sequence), static_cast<int>(num_heads),
-                      static_cast<int>(head_dim * bytes / unit), columns * bytes / unit,          first_column * bytes / unit};
+    return HeadLayout{static_cast<unsigned>(batch), static_cast<unsigned>(sequence),
+                      static_cast<int>(num_heads),  static_cast<int>(head_dim * bytes / unit),
+                      columns * bytes / unit,       first_column * bytes / unit};
   };
   if (are_aligned(operands, head_dim * bytes) && columns * bytes % 16 == 0 && first_column * bytes % 16 == 0)
     f(static_cast<Sixteen*>(nullptr), layout(16));
@@ -70,20 +71,22 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
 
 void split_heads(Stream stream, RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim, I columns,
                  I first_column) {
-  with_units(t, {heads, rows}, batch, num_heads, sequence, head_dim, columns, first_column, [&](auto* unit, const HeadLayout& layout) {
-    launch("split_heads", split_heads_kernel<std::remove_pointer_t<decltype(unit)>>,
-           {.blocks = {grid_size(sequence * batch)}, .threads = {threads_for(I{layout.num_heads} * layout.head_dim)}}, stream,
-           as(heads, unit), as(rows, unit), layout);
-  });
+  with_units(t, {heads, rows}, batch, num_heads, sequence, head_dim, columns, first_column,
+             [&](auto* unit, const HeadLayout& layout) {
+               launch("split_heads", split_heads_kernel<std::remove_pointer_t<decltype(unit)>>,
+                      {.blocks = {grid_size(sequence * batch)}, .threads = {threads_for(I{layout.num_heads} * layout.head_dim)}},
+                      stream, as(heads, unit), as(rows, unit), layout);
+             });
 }
 
 void merge_heads(Stream stream, RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim, I columns,
                  I first_column) {
-  with_units(t, {heads, rows}, batch, num_heads, sequence, head_dim, columns, first_column, [&](auto* unit, const HeadLayout& layout) {
-    launch("merge_heads", merge_heads_kernel<std::remove_pointer_t<decltype(unit)>>,
-           {.blocks = {grid_size(sequence * batch)}, .threads = {threads_for(I{layout.num_heads} * layout.head_dim)}}, stream,
-           as(rows, unit), as(heads, unit), layout);
-  });
+  with_units(t, {heads, rows}, batch, num_heads, sequence, head_dim, columns, first_column,
+             [&](auto* unit, const HeadLayout& layout) {
+               launch("merge_heads", merge_heads_kernel<std::remove_pointer_t<decltype(unit)>>,
+                      {.blocks = {grid_size(sequence * batch)}, .threads = {threads_for(I{layout.num_heads} * layout.head_dim)}},
+                      stream, as(rows, unit), as(heads, unit), layout);
+             });
 }
 
 void rope(Stream stream, RowType t, void* x, const float* cos, const float* sin, const std::int32_t* position, I batch, I num_heads,

@@ -1,13 +1,13 @@
 // The kernels of the CUDA device: the row operations of device/ops.h on raw device pointers, enqueued on `stream`.
 //
-// Names, operands and rules are those of device/row_kernels/row_kernels.h: "T" pointers are void* to elements of the RowType, sizes are
-// elements, any size works (norms need width >= 1), arithmetic is f32 rounded to T once per result. No alignment is required; rows that
-// begin at multiples of 16 bytes are moved 16 bytes at a time. A row's result depends on that row, its width and that alignment alone.
+// Names, operands and rules are those of device/row_kernels/row_kernels.h: "T" pointers are void* to elements of the RowType, sizes
+// are elements, any size works (norms need width >= 1), arithmetic is f32 rounded to T once per result. No alignment is required;
+// rows that begin at multiples of 16 bytes are moved 16 bytes at a time. A row's result depends on that row, its width and that
+// alignment alone.
 //
-// Against the host's kernels: what is made of + - * / and square roots alone has the same bits (adamw, add, accumulate, convert, rope,
-// embedding, dropout, sum_squares). Sums over a row or over rows are taken in another order, fixed by the shape alone; exp is within one
-// unit in the last place. Floats are never added atomically: the same call gives the same
-// bits.
+// Against the host's kernels: what is made of + - * / and square roots alone has the same bits (adamw, add, accumulate, convert,
+// rope, embedding, dropout, sum_squares). Sums over a row or over rows are taken in another order, fixed by the shape alone; exp is
+// within one unit in the last place. Floats are never added atomically: the same call gives the same bits.
 //
 // The device of `stream` must be the calling thread's current one. Errors of a launch are thrown (device/cuda/kernels/launch.h).
 #pragma once
@@ -44,7 +44,8 @@ void rope(Stream stream, RowType t, void* x, const float* cos, const float* sin,
           I sequence, I head_dim, I half, Transpose inverse);
 
 // ---- norms
-void rms_norm_forward(Stream stream, RowType t, void* y, float* rstd, const void* x, const void* weight, I rows, I width, float eps);
+void rms_norm_forward(Stream stream, RowType t, void* y, float* rstd, const void* x, const void* weight, I rows, I width,
+                      float eps);
 void rms_norm_backward(Stream stream, RowType t, void* d_x, float* d_weight, const void* d_y, const void* x, const void* weight,
                        const float* rstd, I rows, I width, Accumulate accumulate_x, Accumulate accumulate_weight, Scratch scratch);
 void layer_norm_forward(Stream stream, RowType t, void* y, float* mean, float* rstd, const void* x, const void* weight,
@@ -95,8 +96,8 @@ void adamw(Stream stream, RowType t, void* param, float* master, float* m, float
 enum class SumType : std::uint8_t { kF32, kBF16, kF64, kI32, kI64 };
 enum class SumOperation : std::uint8_t { kSum, kMax };
 constexpr int kMaxSources = 64;
-// out[i] = sources[0][i] (op) sources[1][i] (op) ..., in that order; bf16 is summed in f32 and rounded once. `out` may be one of the
-// sources. `sources`: host array of 1 to kMaxSources device pointers, read before the call returns.
+// out[i] = sources[0][i] (op) sources[1][i] (op) ..., in that order; bf16 is summed in f32 and rounded once. `out` may be one of
+// the sources. `sources`: host array of 1 to kMaxSources device pointers, read before the call returns.
 void rank_order_sum(Stream stream, SumType type, void* out, const void* const* sources, int num_sources, I count,
                     SumOperation operation);
 

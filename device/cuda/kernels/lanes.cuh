@@ -1,7 +1,7 @@
 // Vectors of the row kernels on a CUDA device: a few elements in the registers of one thread, loaded and stored 16 bytes at a time.
 //
-// RowBodies<n> holds the vocabulary that device/row_kernels/lanes.inl describes, for vectors of n elements, and the bodies written in
-// it. n is 16 / sizeof(T) where every row is aligned to 16 bytes, else 1: accesses of whole vectors are aligned by construction.
+// RowBodies<n> holds the vocabulary that device/row_kernels/lanes.inl describes, for vectors of n elements, and the bodies written
+// in it. n is 16 / sizeof(T) where every row is aligned to 16 bytes, else 1: accesses of whole vectors are aligned by construction.
 // Products and sums are never contracted (compiled so): the same operations in the same order give the host's bits.
 #pragma once
 
@@ -13,7 +13,8 @@
 // Before every function that works on vectors, as on the host.
 #define TRIDENT_ROW_BODY static __device__ __forceinline__
 
-// Before loops whose index must be a constant, for what it indexes to live in registers; and before loops whose iterations may overlap.
+// Before loops whose index must be a constant, for what it indexes to live in registers; and before loops whose iterations may
+// overlap.
 #ifdef __CUDACC__
 #define TRIDENT_UNROLL _Pragma("unroll")
 #define TRIDENT_UNROLL_4 _Pragma("unroll 4")
@@ -82,20 +83,20 @@ __device__ __forceinline__ Lanes<n> all_lanes(float x) {
   return r;
 }
 
-#define TRIDENT_LANES_OPERATOR(op)                                                          \
-  template <int n>                                                                          \
-  __device__ __forceinline__ Lanes<n> operator op(const Lanes<n>& a, const Lanes<n>& b) {   \
-    Lanes<n> r;                                                                             \
-    TRIDENT_UNROLL                                                                          \
-    for (int k = 0; k < n; ++k) r.at[k] = a.at[k] op b.at[k];                               \
-    return r;                                                                               \
-  }                                                                                         \
-  template <int n>                                                                          \
-  __device__ __forceinline__ Lanes<n> operator op(const Lanes<n>& a, float b) {             \
-    Lanes<n> r;                                                                             \
-    TRIDENT_UNROLL                                                                          \
-    for (int k = 0; k < n; ++k) r.at[k] = a.at[k] op b;                                     \
-    return r;                                                                               \
+#define TRIDENT_LANES_OPERATOR(op)                                                        \
+  template <int n>                                                                        \
+  __device__ __forceinline__ Lanes<n> operator op(const Lanes<n>& a, const Lanes<n>& b) { \
+    Lanes<n> r;                                                                           \
+    TRIDENT_UNROLL                                                                        \
+    for (int k = 0; k < n; ++k) r.at[k] = a.at[k] op b.at[k];                             \
+    return r;                                                                             \
+  }                                                                                       \
+  template <int n>                                                                        \
+  __device__ __forceinline__ Lanes<n> operator op(const Lanes<n>& a, float b) {           \
+    Lanes<n> r;                                                                           \
+    TRIDENT_UNROLL                                                                        \
+    for (int k = 0; k < n; ++k) r.at[k] = a.at[k] op b;                                   \
+    return r;                                                                             \
   }
 TRIDENT_LANES_OPERATOR(+)
 TRIDENT_LANES_OPERATOR(-)

@@ -19,7 +19,8 @@ __device__ __forceinline__ I target_column(std::int32_t target, I first_column, 
 }
 
 template <class T, int n>
-__global__ void __launch_bounds__(kVocabularyThreads, 2) cross_entropy_max_kernel(float* row_max, const T* logits, I columns, I valid) {
+__global__ void __launch_bounds__(kVocabularyThreads, 2)
+    cross_entropy_max_kernel(float* row_max, const T* logits, I columns, I valid) {
   const Team<n, BlockGroup, 0> team;
   const float largest = RowBodies<n>::largest_logit(team, logits + I{blockIdx.x} * columns, valid);
   if (team.leads()) row_max[blockIdx.x] = largest;
@@ -27,8 +28,8 @@ __global__ void __launch_bounds__(kVocabularyThreads, 2) cross_entropy_max_kerne
 
 template <class T, int n>
 __global__ void __launch_bounds__(kVocabularyThreads, 2)
-    cross_entropy_stats_kernel(float* sum_exp, float* target_logit, const T* logits, const float* row_max, const std::int32_t* targets,
-                               I columns, I first_column, I valid) {
+    cross_entropy_stats_kernel(float* sum_exp, float* target_logit, const T* logits, const float* row_max,
+                               const std::int32_t* targets, I columns, I first_column, I valid) {
   const Team<n, BlockGroup, 0> team;
   const T* const row = logits + I{blockIdx.x} * columns;
   const float largest = row_max[blockIdx.x];
@@ -54,8 +55,8 @@ __global__ void __launch_bounds__(kVocabularyThreads, 2)
 }
 
 // Added in row order: the threads form the terms, one of them adds.
-__global__ void __launch_bounds__(1024) cross_entropy_loss_kernel(double* loss, const float* sum_exp, const float* target_logit,
-                                                                  const std::int32_t* targets, I rows) {
+__global__ void __launch_bounds__(1024)
+    cross_entropy_loss_kernel(double* loss, const float* sum_exp, const float* target_logit, const std::int32_t* targets, I rows) {
   __shared__ double terms[1024];
   double sum = 0;
   for (I first = 0; first < rows; first += blockDim.x) {
@@ -101,8 +102,8 @@ void cross_entropy_stats(Stream stream, RowType t, float* sum_exp, float* target
 
 void cross_entropy_loss(Stream stream, double* loss, const float* sum_exp, const float* target_logit, const std::int32_t* targets,
                         I rows) {
-  launch("cross_entropy_loss", cross_entropy_loss_kernel, {.blocks = {1}, .threads = {threads_for(rows, 1024)}}, stream, loss, sum_exp,
-         target_logit, targets, rows);
+  launch("cross_entropy_loss", cross_entropy_loss_kernel, {.blocks = {1}, .threads = {threads_for(rows, 1024)}}, stream, loss,
+         sum_exp, target_logit, targets, rows);
 }
 
 void cross_entropy_backward(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,

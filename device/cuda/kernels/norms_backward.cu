@@ -8,8 +8,8 @@ namespace {
 // Fewer registers for rows than forward, because their sums need some: bf16 rows of up to 8192 elements.
 constexpr int kPieces = 2, kThreads = 512;
 
-// Where a group adds up what rows give per column: in registers, or in its block's row of partial sums where rows are of any length.
-// `count` sums per column: d_weight, and d_bias beside it.
+// Where a group adds up what rows give per column: in registers, or in its block's row of partial sums where rows are of any
+// length. `count` sums per column: d_weight, and d_bias beside it.
 template <class Rows, int count>
 struct RowSums {
   static constexpr bool kCached = Rows::kPieces > 0;
@@ -64,28 +64,30 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (I r = group_number<typename Rows::Group>(); r < rows; r += I{gridDim.x} * Rows::Group::per_block()) {
     const I at = r * width;
     const auto row = Rows::row(team, x + at, width), d_row = Rows::row(team, d_y + at, width);
-    Rows::Bodies::rms_norm_backward_row(team, d_x + at, sums.template sums<0>(width), d_row, row, weight, rstd[r], width, accumulate_x);
+    Rows::Bodies::rms_norm_backward_row(team, d_x + at, sums.template sums<0>(width), d_row, row, weight, rstd[r], width,
+                                        accumulate_x);
   }
   sums.write(team, width);
 }
 
 template <class Rows, class T>
 __global__ void __launch_bounds__(kThreads, 1)
-    layer_norm_backward_kernel(T* d_x, float* partials, const T* d_y, const T* x, const T* weight, const float* mean, const float* rstd,
-                               I rows, I width, Accumulate accumulate_x) {
+    layer_norm_backward_kernel(T* d_x, float* partials, const T* d_y, const T* x, const T* weight, const float* mean,
+                               const float* rstd, I rows, I width, Accumulate accumulate_x) {
   const typename Rows::RowTeam team;
   RowSums<Rows, 2> sums;
   sums.clear(team, partials + I{blockIdx.x} * 2 * width, width);
   for (I r = group_number<typename Rows::Group>(); r < rows; r += I{gridDim.x} * Rows::Group::per_block()) {
     const I at = r * width;
     const auto row = Rows::row(team, x + at, width), d_row = Rows::row(team, d_y + at, width);
-    Rows::Bodies::layer_norm_backward_row(team, d_x + at, sums.template sums<0>(width), sums.template sums<1>(width), d_row, row, weight,
-                                          mean[r], rstd[r], width, accumulate_x);
+    Rows::Bodies::layer_norm_backward_row(team, d_x + at, sums.template sums<0>(width), sums.template sums<1>(width), d_row, row,
+                                          weight, mean[r], rstd[r], width, accumulate_x);
   }
   sums.write(team, width);
 }
 
-// Blocks to spread rows over: enough threads for a large card, several rows for each, and no more partial rows than there is room for.
+// Blocks to spread rows over: enough threads for a large card, several rows for each, and no more partial rows than there is room
+// for.
 I backward_blocks(I rows, unsigned threads, int rows_of_block, I columns, const Scratch& scratch) {
   constexpr I kThreadsInAll = 128 << 10, kRowsEach = 8;
   I blocks = divide_up(rows, kRowsEach * rows_of_block);
@@ -123,7 +125,8 @@ void layer_norm_backward(Stream stream, RowType t, void* d_x, float* d_weight, f
              as(weight, type), mean, rstd, rows, width, accumulate_x);
     });
   });
-  add_partial_rows(stream, "layer_norm_backward_sums", {d_weight, d_bias, width}, scratch.data, blocks, 2 * width, accumulate_weight);
+  add_partial_rows(stream, "layer_norm_backward_sums", {d_weight, d_bias, width}, scratch.data, blocks, 2 * width,
+                   accumulate_weight);
 }
 
 }  // namespace trident::cuda_kernels

@@ -8,7 +8,8 @@ template <class T, int n>
 __global__ void __launch_bounds__(kMaxThreads, 4)
     adamw_kernel(I count, I of_each, T* param, float* master, float* m, float* v, const float* grad, AdamWStep step) {
   const Stretch s = stretch_of_block(count, of_each);
-  RowBodies<n>::adamw_row(FlatTeam<n>{}, param + s.first, master + s.first, m + s.first, v + s.first, grad + s.first, s.count, step);
+  RowBodies<n>::adamw_row(FlatTeam<n>{}, param + s.first, master + s.first, m + s.first, v + s.first, grad + s.first, s.count,
+                          step);
 }
 
 }  // namespace

@@ -71,7 +71,8 @@ __global__ void __launch_bounds__(kMaxThreads, 4) rank_order_sum_kernel(T* out, 
 template <class T, class A>
 void launch_sum(Stream stream, void* out, const Sources& sources, int num_sources, bool aligned, I count, SumOperation operation) {
   with_lanes<T>(aligned, [&](auto n) {
-    const LaunchShape shape{.blocks = {grid_size(divide_up(count, kMaxThreads * n))}, .threads = {threads_for(divide_up(count, n))}};
+    const LaunchShape shape{.blocks = {grid_size(divide_up(count, kMaxThreads * n))},
+                            .threads = {threads_for(divide_up(count, n))}};
     launch("rank_order_sum",
            operation == SumOperation::kSum ? rank_order_sum_kernel<T, A, n, SumOperation::kSum>
                                            : rank_order_sum_kernel<T, A, n, SumOperation::kMax>,

@@ -4,9 +4,9 @@ namespace trident::cuda_kernels {
 
 namespace {
 
-// A block stages kBlocks times 64 elements in shared memory and gives each 64 to eight threads: thread j adds the squares of elements
-// j, j + 8, ... in order, and the eight sums are added as ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)): the order of the host's kernel,
-// hence its bits.
+// A block stages kBlocks times 64 elements in shared memory and gives each 64 to eight threads: thread j adds the squares of
+// elements j, j + 8, ... in order, and the eight sums are added as ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)): the order of the
+// host's kernel, hence its bits.
 constexpr int kElements = 64, kBlocks = 32, kSums = 8;
 constexpr int kStride = kElements + 8;  // so that the threads of a warp read from different banks
 
@@ -17,7 +17,8 @@ __global__ void __launch_bounds__(kBlocks* kSums) sum_squares_kernel(double* out
   const I first = I{blockIdx.x} * (kBlocks * kElements);
   const int here = static_cast<int>(min(I{kBlocks * kElements}, count - first));
   for (int i = static_cast<int>(threadIdx.x) * n; i < kBlocks * kElements; i += kBlocks * kSums * n) {
-    const auto value = i + n <= here ? Rows::load(x + first + i, AllLanes{}) : Rows::load(x + first + i, SomeLanes{max(here - i, 0)});
+    const auto value =
+        i + n <= here ? Rows::load(x + first + i, AllLanes{}) : Rows::load(x + first + i, SomeLanes{max(here - i, 0)});
     TRIDENT_UNROLL
     for (int k = 0; k < n; ++k) staged[(i + k) / kElements * kStride + (i + k) % kElements] = value.at[k];
   }

@@ -24,5 +24,7 @@ const std::vector<OpCase>& all_cases();
 
 // Row lengths around every vector width, and long ones.
 inline const std::vector<Index> kWidths{1, 3, 4, 7, 8, 15, 16, 17, 31, 33, 64, 100, 129, 1029};
+// Longer than what any kernel works on at once.
+constexpr Index kLongWidth = 8200;
 
 }  // namespace trident::testing

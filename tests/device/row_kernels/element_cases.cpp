@@ -101,7 +101,7 @@ void adamw_case(const RowKernels& k, RowType t, Index count, float weight_decay,
 std::vector<OpCase> element_cases() {
   std::vector<OpCase> cases;
   std::vector<Index> counts = kWidths;
-  counts.push_back(0);
+  counts.insert(counts.end(), {0, kLongWidth, 2 * kLongWidth + 1});
   for (const Index n : counts) {
     const std::string size = std::to_string(n);
     const auto add = [&](const char* op, const std::string& variant, auto run) { cases.push_back({op, variant, run}); };

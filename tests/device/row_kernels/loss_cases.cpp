@@ -71,9 +71,12 @@ void backward_case(const RowKernels& k, RowType t, Index rows, const VocabularyS
 
 std::vector<OpCase> loss_cases() {
   std::vector<OpCase> cases;
-  for (const Index columns : kWidths)
+  std::vector<Index> widths = kWidths;
+  widths.push_back(kLongWidth);
+  for (const Index columns : widths)
     for (const Index rows : {0, 1, 7})
       for (const int kind : {0, 1, 2, 3}) {
+        if (columns == kLongWidth && rows > 1) continue;
         // 0: the whole vocabulary; 1: a shard in the middle; 2: the last shard, its tail padding; 3: all padding.
         VocabularyShard shard{columns, kind == 0 ? 0 : 40, columns};
         if (kind == 1) shard.vocabulary = columns + 100;

@@ -115,6 +115,23 @@ std::vector<OpCase> norm_cases() {
                            [=](const RowKernels& k, RowType t) { layer_backward(k, t, rows, width, target, weight); }});
         }
     }
+  // Rows in every number that kernels treat in ways of their own, and many rows, whose sums are taken in parts.
+  for (const auto& [rows, width] : std::vector<std::pair<Index, Index>>{
+           {3, 520}, {3, 2056}, {2, 4104}, {2, kLongWidth}, {150, 64}, {70, 65}, {40, 520}, {20, 521}}) {
+    const std::string size = std::to_string(rows) + "x" + std::to_string(width);
+    cases.push_back({"rms_norm_forward", size, [r = rows, w = width](const RowKernels& k, RowType t) { rms_forward(k, t, r, w); }});
+    cases.push_back(
+        {"layer_norm_forward", size, [r = rows, w = width](const RowKernels& k, RowType t) { layer_forward(k, t, r, w); }});
+    for (const Accumulate sums : {Accumulate::kNo, Accumulate::kYes}) {
+      const std::string variant = size + (sums == Accumulate::kYes ? "_add_weight" : "");
+      cases.push_back({"rms_norm_backward", variant, [r = rows, w = width, sums](const RowKernels& k, RowType t) {
+                         rms_backward(k, t, r, w, Target::kAccumulate, sums);
+                       }});
+      cases.push_back({"layer_norm_backward", variant, [r = rows, w = width, sums](const RowKernels& k, RowType t) {
+                         layer_backward(k, t, r, w, Target::kOverwrite, sums);
+                       }});
+    }
+  }
   cases.push_back({"rms_norm_forward", "1x1", [](const RowKernels& k, RowType t) { rms_forward(k, t, 1, 1); }});
   return cases;
 }

@@ -78,9 +78,8 @@ void embedding_forward_case(const RowKernels& k, RowType t, Index rows, Index wi
   EXPECT_EQ(out.values(), expected);
 }
 
-void embedding_backward_case(const RowKernels& k, RowType t, Index rows, Index width) {
-  Random random(static_cast<unsigned>(width));
-  const auto tokens = tokens_of(random, rows);
+void check_embedding_backward(const RowKernels& k, RowType t, Index width, Random& random, const std::vector<std::int32_t>& tokens) {
+  const Index rows = static_cast<Index>(tokens.size());
   const Values d_out = random.values(t, rows * width), old = random.values(RowType::kF32, kTableRows * width);
   // In float, in token order: the bits are prescribed.
   std::vector<float> expected(old.begin(), old.end()), gradient(d_out.begin(), d_out.end());
@@ -88,6 +87,22 @@ void embedding_backward_case(const RowKernels& k, RowType t, Index rows, Index w
   Operand in(t, d_out), out(RowType::kF32, old);
   k.embedding_backward(t, out.floats(), in.data(), tokens.data(), rows, width, kFirstRow, kTableRows);
   EXPECT_EQ(out.values(), Values(expected.begin(), expected.end()));
+}
+
+void embedding_backward_case(const RowKernels& k, RowType t, Index rows, Index width) {
+  Random random(static_cast<unsigned>(width));
+  const auto tokens = tokens_of(random, rows);
+  check_embedding_backward(k, t, width, random, tokens);
+}
+
+// One token makes up most of the batch.
+void embedding_backward_skewed_case(const RowKernels& k, RowType t, Index rows, Index width) {
+  Random random(static_cast<unsigned>(rows));
+  auto tokens = tokens_of(random, rows);
+  const auto kept = random.integers(rows, 0, 3);
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    if (kept[i] != 0) tokens[i] = kFirstRow + 3;
+  check_embedding_backward(k, t, width, random, tokens);
 }
 
 void add_bias_case(const RowKernels& k, RowType t, Index rows, Index width) {
@@ -137,6 +152,7 @@ void add_sized(std::vector<OpCase>& cases, const char* op, SizedRun run) {
     for (const Index rows : {0, 1, 13})
       cases.push_back({op, std::to_string(rows) + "x" + std::to_string(width),
                        [=](const RowKernels& k, RowType t) { run(k, t, rows, width); }});
+  cases.push_back({op, "2x" + std::to_string(kLongWidth), [=](const RowKernels& k, RowType t) { run(k, t, 2, kLongWidth); }});
 }
 
 }  // namespace
@@ -147,6 +163,9 @@ std::vector<OpCase> row_cases() {
   add_sized(cases, "swiglu_backward", swiglu_backward_case);
   add_sized(cases, "embedding_forward", embedding_forward_case);
   add_sized(cases, "embedding_backward", embedding_backward_case);
+  for (const Index rows : {100, 1700})
+    cases.push_back({"embedding_backward", "skewed_" + std::to_string(rows),
+                     [=](const RowKernels& k, RowType t) { embedding_backward_skewed_case(k, t, rows, 8); }});
   add_sized(cases, "add_bias", add_bias_case);
   add_sized(cases, "sum_rows",
             [](const RowKernels& k, RowType t, Index r, Index w) { sum_rows_case(k, t, r, w, Accumulate::kNo); });
@@ -154,18 +173,18 @@ std::vector<OpCase> row_cases() {
     cases.push_back({"sum_rows", "add_" + std::to_string(width),
                      [=](const RowKernels& k, RowType t) { sum_rows_case(k, t, 4, width, Accumulate::kYes); }});
   const std::vector<HeadSizes> sizes{
-      {1, 1, 1, 1, 1, 0}, {2, 3, 5, 7, 40, 11}, {3, 2, 4, 16, 32, 0}, {2, 2, 0, 8, 16, 0}, {2, 0, 3, 8, 16, 4}};
+      {1, 1, 1, 1, 1, 0}, {2, 3, 5, 7, 40, 11}, {3, 2, 4, 16, 32, 0}, {2, 2, 0, 8, 16, 0}, {2, 0, 3, 8, 16, 4}, {2, 20, 3, 64, 1400, 72}};
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const HeadSizes z = sizes[i];
     cases.push_back({"split_heads", std::to_string(i), [=](const RowKernels& k, RowType t) { split_case(k, t, z); }});
     cases.push_back({"merge_heads", std::to_string(i), [=](const RowKernels& k, RowType t) { merge_case(k, t, z); }});
   }
   for (const auto& [dim, half] :
-       std::vector<std::pair<Index, Index>>{{2, 1}, {8, 4}, {64, 32}, {80, 20}, {33, 16}, {96, 48}, {7, 0}})
+       std::vector<std::pair<Index, Index>>{{2, 1}, {8, 4}, {64, 32}, {80, 20}, {33, 16}, {96, 48}, {7, 0}, {1024, 512}, {2200, 1100}})
     for (const Transpose inverse : {Transpose::kNo, Transpose::kYes})
       cases.push_back({"rope", std::to_string(dim) + "_" + std::to_string(half) + (inverse == Transpose::kYes ? "_inverse" : ""),
                        [d = dim, h = half, inverse](const RowKernels& k, RowType t) { rope_case(k, t, d, h, inverse); }});
-  for (const Index width : {0, 1, 2, 3, 5, 16, 63, 64, 67, 258})
+  for (const Index width : {0, 1, 2, 3, 5, 16, 63, 64, 67, 258, 2056})
     for (const float p : {0.0f, 0.1f, 0.75f})
       for (const bool in_place : {false, true})
         cases.push_back({"dropout",

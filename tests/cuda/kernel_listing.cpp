@@ -1,0 +1,108 @@
+#include "tests/cuda/kernel_listing.h"
+
+#include <cxxabi.h>
+#include <elf.h>
+#include <link.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <regex>
+
+#include "tests/cuda/simulated/launched_kernels.h"
+
+namespace trident::testing {
+namespace {
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string demangled(const char* name) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free);
+  return status == 0 ? text.get() : "";
+}
+
+template <class T>
+T read_at(const std::string& bytes, std::size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(value));
+  return value;
+}
+
+// Where the program was loaded, less where it was linked for.
+std::uintptr_t load_offset() {
+  std::uintptr_t offset = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* to) {
+        *static_cast<std::uintptr_t*>(to) = info->dlpi_addr;
+        return 1;  // the program itself comes first
+      },
+      &offset);
+  return offset;
+}
+
+// Functions of the program's symbol table by address.
+std::map<std::uintptr_t, std::string> functions_of_program() {
+  const std::string image = contents("/proc/self/exe");
+  const auto header = read_at<Elf64_Ehdr>(image, 0);
+  std::map<std::uintptr_t, std::string> functions;
+  for (std::size_t s = 0; s < header.e_shnum; ++s) {
+    const auto table = read_at<Elf64_Shdr>(image, header.e_shoff + s * header.e_shentsize);
+    if (table.sh_type != SHT_SYMTAB) continue;
+    const auto names = read_at<Elf64_Shdr>(image, header.e_shoff + table.sh_link * header.e_shentsize);
+    for (std::size_t at = 0; at < table.sh_size; at += sizeof(Elf64_Sym)) {
+      const auto symbol = read_at<Elf64_Sym>(image, table.sh_offset + at);
+      if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_value != 0)
+        functions[symbol.st_value + load_offset()] = demangled(image.data() + names.sh_offset + symbol.st_name);
+    }
+  }
+  return functions;
+}
+
+// "add_kernel<float, 4>" of "void trident::cuda_kernels::(anonymous namespace)::add_kernel<float, 4>(long, ...)"; empty for what is
+// no kernel, such as a lambda in one.
+std::string kernel_name(const std::string& function) {
+  static const std::regex pattern(R"((?:void )?trident::cuda_kernels::\(anonymous namespace\)::(\w+_kernel)(<.*>)?\(.*\))");
+  std::smatch match;
+  if (function.find("{lambda") != std::string::npos || function.find("[clone") != std::string::npos) return "";
+  if (!std::regex_match(function, match, pattern)) return "";
+  return match[1].str() + match[2].str();
+}
+
+std::vector<std::string> kernels(const std::string& prefix, bool launched_too) {
+  const auto launched = simulated::launched_kernels();
+  std::vector<std::string> names;
+  for (const auto& [address, function] : functions_of_program()) {
+    const std::string name = kernel_name(function);
+    if (name.empty() || name.rfind(prefix, 0) != 0) continue;
+    if (launched_too || launched.count(reinterpret_cast<const void*>(address)) == 0) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> compiled_kernels(const std::string& prefix) { return kernels(prefix, true); }
+std::vector<std::string> untested_kernels(const std::string& prefix) { return kernels(prefix, false); }
+
+std::vector<std::string> global_functions(const std::string& path) {
+  // Comments may speak of __global__ functions.
+  const std::string source = std::regex_replace(contents(path), std::regex("//[^\\n]*"), "");
+  std::vector<std::string> names;
+  for (std::size_t at = source.find("__global__"); at != std::string::npos; at = source.find("__global__", at + 1)) {
+    // The name before the first parenthesis that belongs to no attribute.
+    std::string declaration = source.substr(at + std::strlen("__global__"), source.find('{', at) - at);
+    declaration = std::regex_replace(declaration, std::regex(R"(__launch_bounds__\([^)]*\))"), "");
+    std::smatch match;
+    if (std::regex_search(declaration, match, std::regex(R"((\w+)\s*\()"))) names.push_back(match[1]);
+  }
+  return names;
+}
+
+}  // namespace trident::testing

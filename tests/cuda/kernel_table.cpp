@@ -1,0 +1,200 @@
+#include "tests/cuda/kernel_table.h"
+
+#include "core/int_math.h"
+#include "device/cuda/kernels/kernels.h"
+#include "tests/cuda/staged_operands.h"
+
+namespace trident::testing {
+namespace {
+
+using I = std::int64_t;
+namespace ck = cuda_kernels;
+
+// Room for the partial sums of 16 rows at least, so that the number of rows decides how many there are.
+I scratch_floats(I width) { return 32 * width + 64; }
+
+template <Placement placement>
+struct Table {
+  static void split_heads(RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim, I columns,
+                          I first_column) {
+    StagedOperands s(placement);
+    ck::split_heads(s.stream(), t, s.out(t, heads, batch * num_heads * sequence * head_dim),
+                    s.in(t, rows, sequence * batch * columns), batch, num_heads, sequence, head_dim, columns, first_column);
+  }
+  static void merge_heads(RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim, I columns,
+                          I first_column) {
+    StagedOperands s(placement);
+    ck::merge_heads(s.stream(), t, s.out(t, rows, sequence * batch * columns),
+                    s.in(t, heads, batch * num_heads * sequence * head_dim), batch, num_heads, sequence, head_dim, columns,
+                    first_column);
+  }
+  static void rope(RowType t, void* x, const float* cos, const float* sin, const std::int32_t* position, I batch, I num_heads,
+                   I sequence, I head_dim, I half, Transpose inverse) {
+    StagedOperands s(placement);
+    I positions = 0;
+    for (I i = 0; i < batch * sequence; ++i) positions = std::max(positions, I{position[i]} + 1);
+    ck::rope(s.stream(), t, s.out(t, x, batch * num_heads * sequence * head_dim), s.in(cos, positions * half),
+             s.in(sin, positions * half), s.in(position, batch * sequence), batch, num_heads, sequence, head_dim, half, inverse);
+  }
+  static void rms_norm_forward(RowType t, void* y, float* rstd, const void* x, const void* weight, I rows, I width, float eps) {
+    StagedOperands s(placement);
+    ck::rms_norm_forward(s.stream(), t, s.out(t, y, rows * width), s.out(rstd, rows), s.in(t, x, rows * width),
+                         s.in(t, weight, width), rows, width, eps);
+  }
+  static void rms_norm_backward(RowType t, void* d_x, float* d_weight, const void* d_y, const void* x, const void* weight,
+                                const float* rstd, I rows, I width, Accumulate accumulate_x, Accumulate accumulate_weight) {
+    StagedOperands s(placement);
+    ck::rms_norm_backward(s.stream(), t, s.out(t, d_x, rows * width), s.out(d_weight, width), s.in(t, d_y, rows * width),
+                          s.in(t, x, rows * width), s.in(t, weight, width), s.in(rstd, rows), rows, width, accumulate_x,
+                          accumulate_weight, {s.scratch(scratch_floats(width)), scratch_floats(width)});
+  }
+  static void layer_norm_forward(RowType t, void* y, float* mean, float* rstd, const void* x, const void* weight, const void* bias,
+                                 I rows, I width, float eps) {
+    StagedOperands s(placement);
+    ck::layer_norm_forward(s.stream(), t, s.out(t, y, rows * width), s.out(mean, rows), s.out(rstd, rows), s.in(t, x, rows * width),
+                           s.in(t, weight, width), s.in(t, bias, width), rows, width, eps);
+  }
+  static void layer_norm_backward(RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x,
+                                  const void* weight, const float* mean, const float* rstd, I rows, I width,
+                                  Accumulate accumulate_x, Accumulate accumulate_weight) {
+    StagedOperands s(placement);
+    ck::layer_norm_backward(s.stream(), t, s.out(t, d_x, rows * width), s.out(d_weight, width), s.out(d_bias, width),
+                            s.in(t, d_y, rows * width), s.in(t, x, rows * width), s.in(t, weight, width), s.in(mean, rows),
+                            s.in(rstd, rows), rows, width, accumulate_x, accumulate_weight,
+                            {s.scratch(scratch_floats(width)), scratch_floats(width)});
+  }
+  static void swiglu_forward(RowType t, void* out, const void* gate_up, I rows, I width) {
+    StagedOperands s(placement);
+    ck::swiglu_forward(s.stream(), t, s.out(t, out, rows * width), s.in(t, gate_up, rows * 2 * width), rows, width);
+  }
+  static void swiglu_backward(RowType t, void* d_gate_up, const void* d_out, const void* gate_up, I rows, I width) {
+    StagedOperands s(placement);
+    ck::swiglu_backward(s.stream(), t, s.out(t, d_gate_up, rows * 2 * width), s.in(t, d_out, rows * width),
+                        s.in(t, gate_up, rows * 2 * width), rows, width);
+  }
+  static void gelu_forward(RowType t, void* out, const void* x, I count) {
+    StagedOperands s(placement);
+    ck::gelu_forward(s.stream(), t, s.out(t, out, count), s.in(t, x, count), count);
+  }
+  static void gelu_backward(RowType t, void* d_x, const void* d_out, const void* x, I count) {
+    StagedOperands s(placement);
+    ck::gelu_backward(s.stream(), t, s.out(t, d_x, count), s.in(t, d_out, count), s.in(t, x, count), count);
+  }
+  static void embedding_forward(RowType t, void* out, const std::int32_t* tokens, const void* table, I rows, I width, I first_row,
+                                I table_rows) {
+    StagedOperands s(placement);
+    ck::embedding_forward(s.stream(), t, s.out(t, out, rows * width), s.in(tokens, rows), s.in(t, table, table_rows * width), rows,
+                          width, first_row, table_rows);
+  }
+  static void embedding_backward(RowType t, float* d_table, const void* d_out, const std::int32_t* tokens, I rows, I width,
+                                 I first_row, I table_rows) {
+    StagedOperands s(placement);
+    ck::embedding_backward(s.stream(), t, s.out(d_table, table_rows * width), s.in(t, d_out, rows * width), s.in(tokens, rows),
+                           rows, width, first_row, table_rows);
+  }
+  static void cross_entropy_max(RowType t, float* row_max, const void* logits, I rows, const VocabularyShard& shard) {
+    StagedOperands s(placement);
+    ck::cross_entropy_max(s.stream(), t, s.out(row_max, rows), s.in(t, logits, rows * shard.columns), rows, shard);
+  }
+  static void cross_entropy_stats(RowType t, float* sum_exp, float* target_logit, const void* logits, const float* row_max,
+                                  const std::int32_t* targets, I rows, const VocabularyShard& shard) {
+    StagedOperands s(placement);
+    ck::cross_entropy_stats(s.stream(), t, s.out(sum_exp, rows), s.out(target_logit, rows), s.in(t, logits, rows * shard.columns),
+                            s.in(row_max, rows), s.in(targets, rows), rows, shard);
+  }
+  static void cross_entropy_backward(RowType t, void* logits, const float* row_max, const float* sum_exp,
+                                     const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale) {
+    StagedOperands s(placement);
+    ck::cross_entropy_backward(s.stream(), t, s.out(t, logits, rows * shard.columns), s.in(row_max, rows), s.in(sum_exp, rows),
+                               s.in(targets, rows), rows, shard, scale);
+  }
+  static void add_bias(RowType t, void* x, const void* bias, I rows, I width) {
+    StagedOperands s(placement);
+    ck::add_bias(s.stream(), t, s.out(t, x, rows * width), s.in(t, bias, width), rows, width);
+  }
+  static void sum_rows(RowType t, float* out, const void* x, I rows, I width, Accumulate accumulate) {
+    StagedOperands s(placement);
+    ck::sum_rows(s.stream(), t, s.out(out, width), s.in(t, x, rows * width), rows, width, accumulate,
+                 {s.scratch(scratch_floats(width)), scratch_floats(width)});
+  }
+  static void add(RowType t, void* out, const void* a, const void* b, I count) {
+    StagedOperands s(placement);
+    ck::add(s.stream(), t, s.out(t, out, count), s.in(t, a, count), s.in(t, b, count), count);
+  }
+  static void accumulate(float* out, const float* x, I count) {
+    StagedOperands s(placement);
+    ck::accumulate(s.stream(), s.out(out, count), s.in(x, count), count);
+  }
+  static void dropout(RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec) {
+    StagedOperands s(placement);
+    DropoutRows there = spec;
+    there.samples = s.in(spec.samples, batch);
+    ck::dropout(s.stream(), t, s.out(t, out, sequence * batch * width), s.in(t, x, sequence * batch * width), sequence, batch,
+                width, there);
+  }
+  static void convert(RowType out_type, void* out, RowType in_type, const void* x, I count) {
+    if (out_type == in_type) {
+      if (count > 0) std::memcpy(out, x, static_cast<std::size_t>(count) * (in_type == RowType::kF32 ? 4 : 2));
+      return;
+    }
+    StagedOperands s(placement);
+    ck::convert(s.stream(), out_type, s.out(out_type, out, count), s.in(in_type, x, count), count);
+  }
+  static void sum_squares(double* out, const float* x, I count) {
+    StagedOperands s(placement);
+    ck::sum_squares(s.stream(), s.out(out, ceil_div(count, I{64})), s.in(x, count), count);
+  }
+  static void adamw(RowType t, void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step) {
+    StagedOperands s(placement);
+    ck::adamw(s.stream(), t, s.out(t, param, count), s.out(master, count), s.out(m, count), s.out(v, count), s.in(grad, count),
+              count, step);
+  }
+
+  static RowKernels make() {
+    RowKernels k{};
+    k.split_heads = split_heads;
+    k.merge_heads = merge_heads;
+    k.rope = rope;
+    k.rms_norm_forward = rms_norm_forward;
+    k.rms_norm_backward = rms_norm_backward;
+    k.layer_norm_forward = layer_norm_forward;
+    k.layer_norm_backward = layer_norm_backward;
+    k.swiglu_forward = swiglu_forward;
+    k.swiglu_backward = swiglu_backward;
+    k.gelu_forward = gelu_forward;
+    k.gelu_backward = gelu_backward;
+    k.embedding_forward = embedding_forward;
+    k.embedding_backward = embedding_backward;
+    k.cross_entropy_max = cross_entropy_max;
+    k.cross_entropy_stats = cross_entropy_stats;
+    k.cross_entropy_backward = cross_entropy_backward;
+    k.add_bias = add_bias;
+    k.sum_rows = sum_rows;
+    k.add = add;
+    k.accumulate = accumulate;
+    k.dropout = dropout;
+    k.convert = convert;
+    k.sum_squares = sum_squares;
+    k.adamw = adamw;
+    return k;
+  }
+};
+
+}  // namespace
+
+const RowKernels& cuda_kernel_table(Placement placement) {
+  static const RowKernels aligned = Table<Placement::kAligned>::make(), misaligned = Table<Placement::kMisaligned>::make();
+  return placement == Placement::kAligned ? aligned : misaligned;
+}
+
+double cuda_cross_entropy_loss(Placement placement, const float* sum_exp, const float* target_logit, const std::int32_t* targets,
+                               std::int64_t rows) {
+  double loss = -1;
+  {
+    StagedOperands s(placement);
+    ck::cross_entropy_loss(s.stream(), s.out(&loss, 1), s.in(sum_exp, rows), s.in(target_logit, rows), s.in(targets, rows), rows);
+  }
+  return loss;
+}
+
+}  // namespace trident::testing

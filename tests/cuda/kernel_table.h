@@ -1,0 +1,23 @@
+// The CUDA kernels in the shape of the host's table of row kernels, so that whatever tests that table tests them: every call takes
+// its operands to the (simulated) device, runs the kernel there and brings back what it wrote.
+#pragma once
+
+#include "device/row_kernels/row_kernels.h"
+
+namespace trident::testing {
+
+// Where operands lie on the device.
+enum class Placement {
+  kAligned,    // each at a multiple of 256 bytes
+  kMisaligned  // each one element behind such a multiple
+};
+
+// The kernels; `level` means nothing. A kernel that writes outside its outputs, or to its inputs, fails the running test. fill_zero
+// and conversions between equal types are no kernels on the device: those entries are null, or plain copies.
+const RowKernels& cuda_kernel_table(Placement placement);
+
+// What the host computes beside the table: cross_entropy_loss.
+double cuda_cross_entropy_loss(Placement placement, const float* sum_exp, const float* target_logit, const std::int32_t* targets,
+                               std::int64_t rows);
+
+}  // namespace trident::testing
