@@ -108,8 +108,6 @@ bool CublasLtPlan::accepts(Algorithm& algorithm, const AlgorithmLimits& limits) 
 }
 
 void CublasLtPlan::run(const MatmulPointers& pointers, cudaStream_t stream, const Algorithm& algorithm) {
-  // A kernel's code is loaded when it first runs.
-  const AllocationExemption library_buffers;
   set_epilogue_pointers(pointers.bias, pointers.aux);
   const float alpha = 1.0f;
   check(cublasLtMatmul(handle_.get(), &operation_, &alpha, pointers.b, &a_, pointers.a, &b_, &layout_.beta, pointers.out, &d_,

@@ -231,14 +231,14 @@ TEST(SimulatedCublasLt, HeuristicsKeepToTheirLimits) {
     return found;
   };
   EXPECT_EQ(schemes(), (std::vector<std::uint32_t>{CUBLASLT_REDUCTION_SCHEME_INPLACE, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, 0,
-                                                   CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 0, 0, 0}));
+                                                   CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 0, 0, 0, 0, 0, 0, 0}));
   call.limit(std::uint64_t{32} << 20);
-  EXPECT_EQ(schemes().size(), 6u);
+  EXPECT_EQ(schemes().size(), 10u);
   const std::uint32_t none = 0;
   cublasLtMatmulPreferenceSetAttribute(&call.preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &none, sizeof(none));
-  EXPECT_EQ(schemes(), (std::vector<std::uint32_t>{0, 0, 0}));
+  EXPECT_EQ(schemes(), std::vector<std::uint32_t>(7));
   call.limit(0);
-  EXPECT_EQ(schemes().size(), 2u);
+  EXPECT_EQ(schemes().size(), 6u);
   std::vector<cublasLtMatmulHeuristicResult_t> nowhere;
   int found = 0;
   EXPECT_EQ(call.ask(nowhere, found), CUBLAS_STATUS_INVALID_VALUE);

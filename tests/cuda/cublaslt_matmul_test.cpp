@@ -187,6 +187,26 @@ TEST(CublasLtMatmul, RanksAsThreadsOnTheirOwnDevices) {
   EXPECT_EQ(simulated::cublaslt_counts().handles, 0) << "every handle has an owner";
 }
 
+// Whatever device the thread worked on before.
+TEST(CublasLtMatmul, CallsGoToTheirOwnDevice) {
+  simulated::configure({.devices = 2});
+  {
+    MatmulFixture f({}, 1);
+    const MatmulShape s{16, 24, 32, kN, kT, kW, kW, Accumulate::kNo};
+    const Operands x = Operands::integers(s);
+    const DeviceTensor a(x.a, 0, 1), b(x.b, 0, 1), out(x.old, 0, 1);
+    use_cuda_device(0);
+    const std::int64_t bytes = f.matmul.prepare(s);
+    EXPECT_EQ(f.matmul.prepare({16, 24, 0, kN, kT, kW, kW, Accumulate::kNo}), 0);
+    const DeviceTensor workspace(TestTensor(DType::kU8, {bytes}), 0, 1);
+    use_cuda_device(0);
+    f.matmul.run(f.stream.get(), out.view(), a.view(), kN, b.view(), kT, Accumulate::kNo, workspace.view());
+    f.stream.synchronize();
+    EXPECT_EQ(out.download().values(), x.reference(s));
+  }
+  simulated::reset();
+}
+
 // ---- epilogues
 
 double gelu(double x) { return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x))); }

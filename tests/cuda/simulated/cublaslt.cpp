@@ -33,17 +33,24 @@ Library& library() {
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::size_t kWorkspaceAlignment = 16;
 
+constexpr AlgorithmDescriptor algorithm(std::int32_t id, std::uint32_t tile, std::int32_t splits, std::uint32_t scheme,
+                                        std::uint64_t extra_workspace, std::uint32_t aligned_operands = AlgorithmDescriptor::kAll) {
+  return {AlgorithmDescriptor::kMagic, tile, scheme, 16, aligned_operands, id, splits, 0, CUBLAS_VERSION, extra_workspace};
+}
+
 // From what the library would call fastest on. Even tiles go through K forwards, odd ones backwards.
-constexpr std::array<AlgorithmDescriptor, 7> kAlgorithms = {{
-    {AlgorithmDescriptor::kMagic, CUBLASLT_MATMUL_TILE_128x128, CUBLASLT_REDUCTION_SCHEME_INPLACE, 16, 66, 4, CUBLAS_VERSION,
-     65536},
-    {AlgorithmDescriptor::kMagic, CUBLASLT_MATMUL_TILE_128x64, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, 16, 67, 3, CUBLAS_VERSION, 0},
-    {AlgorithmDescriptor::kMagic, CUBLASLT_MATMUL_TILE_256x128, CUBLASLT_REDUCTION_SCHEME_NONE, 16, 68, 1, CUBLAS_VERSION,
-     48 * kMiB},
-    {AlgorithmDescriptor::kMagic, CUBLASLT_MATMUL_TILE_64x64, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 16, 69, 2, CUBLAS_VERSION, 0},
-    {AlgorithmDescriptor::kMagic, CUBLASLT_MATMUL_TILE_128x256, CUBLASLT_REDUCTION_SCHEME_NONE, 16, 70, 1, CUBLAS_VERSION, 1024},
-    {AlgorithmDescriptor::kMagic, CUBLASLT_MATMUL_TILE_128x128, CUBLASLT_REDUCTION_SCHEME_NONE, 16, 71, 1, CUBLAS_VERSION, 0},
-    {AlgorithmDescriptor::kMagic, CUBLASLT_MATMUL_TILE_32x32, CUBLASLT_REDUCTION_SCHEME_NONE, 1, 13, 1, CUBLAS_VERSION, 0},
+constexpr std::array<AlgorithmDescriptor, 11> kAlgorithms = {{
+    algorithm(66, CUBLASLT_MATMUL_TILE_128x128, 4, CUBLASLT_REDUCTION_SCHEME_INPLACE, 65536),
+    algorithm(67, CUBLASLT_MATMUL_TILE_128x64, 3, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, 0),
+    algorithm(68, CUBLASLT_MATMUL_TILE_256x128, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 48 * kMiB),
+    algorithm(69, CUBLASLT_MATMUL_TILE_64x64, 2, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 0),
+    algorithm(70, CUBLASLT_MATMUL_TILE_128x256, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 1024),
+    algorithm(71, CUBLASLT_MATMUL_TILE_128x128, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0),
+    algorithm(20, CUBLASLT_MATMUL_TILE_64x32, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, AlgorithmDescriptor::kA),
+    algorithm(21, CUBLASLT_MATMUL_TILE_64x32, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, AlgorithmDescriptor::kB),
+    algorithm(22, CUBLASLT_MATMUL_TILE_64x32, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, AlgorithmDescriptor::kC),
+    algorithm(23, CUBLASLT_MATMUL_TILE_64x32, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, AlgorithmDescriptor::kD),
+    algorithm(13, CUBLASLT_MATMUL_TILE_32x32, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, 0),
 }};
 
 // Columns that begin where the first does not are as aligned as the leading dimension lets them be.
@@ -55,9 +62,22 @@ bool aligned(const MatrixDescriptor& matrix, std::uint64_t bytes, std::uint64_t 
 
 std::uint64_t address(const void* data) { return reinterpret_cast<std::uintptr_t>(data); }
 
-// Of the pointers in an epilogue, whose values the heuristic takes for examples.
-bool epilogue_aligned(const OperationDescriptor& operation, std::uint64_t bytes) {
-  return address(operation.bias) % bytes == 0 && address(operation.aux) % bytes == 0;
+// Where operands lie: actual addresses, or what the heuristic may assume of them.
+struct Addresses {
+  std::uint64_t a, b, c, d;
+};
+
+bool takes(const AlgorithmDescriptor& algorithm, const OperationDescriptor& operation, const MatrixDescriptor& a,
+           const MatrixDescriptor& b, const MatrixDescriptor& c, const MatrixDescriptor& d, const Addresses& at) {
+  const auto unaligned = [&](AlgorithmDescriptor::Operand operand, const MatrixDescriptor& matrix, std::uint64_t where) {
+    return (algorithm.aligned_operands & operand) != 0 && !aligned(matrix, algorithm.alignment, where);
+  };
+  if (unaligned(AlgorithmDescriptor::kA, a, at.a) || unaligned(AlgorithmDescriptor::kB, b, at.b) ||
+      unaligned(AlgorithmDescriptor::kC, c, at.c) || unaligned(AlgorithmDescriptor::kD, d, at.d))
+    return false;
+  // The heuristic takes the pointers of an epilogue for examples.
+  return (algorithm.aligned_operands & AlgorithmDescriptor::kD) == 0 ||
+         (address(operation.bias) % algorithm.alignment == 0 && address(operation.aux) % algorithm.alignment == 0);
 }
 
 bool has_algorithm(const AlgorithmDescriptor& algorithm) {
@@ -190,10 +210,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   if (places.size() > 1) places[count++].state = CUBLAS_STATUS_NOT_SUPPORTED;
   for (const AlgorithmDescriptor& algorithm : kAlgorithms) {
     if (count == places.size()) break;
-    const bool takes_operands =
-        aligned(*ds.a, algorithm.min_alignment, limits->align_a) && aligned(*ds.b, algorithm.min_alignment, limits->align_b) &&
-        aligned(*ds.c, algorithm.min_alignment, limits->align_c) && aligned(*ds.d, algorithm.min_alignment, limits->align_d) &&
-        epilogue_aligned(*ds.operation, algorithm.min_alignment);
+    const bool takes_operands = takes(algorithm, *ds.operation, *ds.a, *ds.b, *ds.c, *ds.d,
+                                      {limits->align_a, limits->align_b, limits->align_c, limits->align_d});
     const std::uint64_t workspace = workspace_bytes(algorithm, *ds.d);
     if (!takes_operands || !fits(algorithm, *ds.operation, *ds.a) || workspace > limits->max_workspace ||
         (algorithm.scheme & ~limits->reductions) != 0)
@@ -248,9 +266,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   if (c == d && std::memcmp(ds.c, ds.d, sizeof(*ds.c)) != 0) return CUBLAS_STATUS_INVALID_VALUE;
   if (overlap(d, extent_bytes(p.d), a, extent_bytes(p.a)) || overlap(d, extent_bytes(p.d), b, extent_bytes(p.b)))
     return CUBLAS_STATUS_INVALID_VALUE;
-  const std::uint64_t alignment = chosen->min_alignment;
-  if (!aligned(p.a, alignment, address(a)) || !aligned(p.b, alignment, address(b)) || !aligned(p.d, alignment, address(d)) ||
-      (p.beta != 0 && !aligned(p.c, alignment, address(c))) || !epilogue_aligned(p.operation, alignment))
+  const std::uint64_t c_address = p.beta != 0 ? address(c) : 0;  // else it is not read
+  if (!takes(*chosen, p.operation, p.a, p.b, p.c, p.d, {address(a), address(b), c_address, address(d)}))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   p.number = static_cast<std::uint64_t>(library().counts.products++);
   library().counts.last_algorithm = chosen->id;

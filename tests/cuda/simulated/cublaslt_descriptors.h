@@ -39,9 +39,11 @@ struct PreferenceDescriptor {
 
 // In a cublasLtMatmulAlgo_t.
 struct AlgorithmDescriptor {
-  std::uint32_t magic, tile, scheme, min_alignment;
-  std::int32_t id, splits;
+  std::uint32_t magic, tile, scheme;
+  std::uint32_t alignment, aligned_operands;  // bytes that these operands must lie at multiples of; a mask of Operand
+  std::int32_t id, splits, reserved;
   std::uint64_t version, extra_workspace;
+  enum Operand : std::uint32_t { kA = 1, kB = 2, kC = 4, kD = 8, kAll = 15 };  // kD: and what its epilogue writes
   static constexpr std::uint32_t kMagic = 0x4D413031;
 };
 
