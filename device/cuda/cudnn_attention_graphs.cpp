@@ -176,11 +176,10 @@ CudnnGraph attention_backward_graph(const AttentionShape& shape, SequenceLengths
   const CudnnTensor d_p = g.matmul(d_out, v, b.virtual_scores(), {.m = b.query_lengths, .n = b.key_lengths});
   const CudnnTensor centred = g.pointwise(CUDNN_POINTWISE_SUB, d_p, delta, b.virtual_scores());
   const CudnnTensor weighted = g.pointwise(CUDNN_POINTWISE_MUL, centred, p, b.virtual_scores());
-  const CudnnTensor d_score =
-      g.pointwise(CUDNN_POINTWISE_MUL, weighted, b.scale, b.virtual_scores(deterministic ? b.type : kFloat));
+  const CudnnTensor d_score = g.pointwise(CUDNN_POINTWISE_MUL, weighted, b.scale, b.virtual_scores());
   key_gradient(b, d_score, q, b.key_tensor(kDK));
 
-  const CudnnTensor k_rows = g.reshape(k, g.intermediate(deterministic ? b.type : kFloat, b.keys, b.key_strides));
+  const CudnnTensor k_rows = g.reshape(k, g.intermediate(kFloat, b.keys, b.key_strides));
   const CudnnLengths query_by_key{.m = b.query_lengths, .k = b.key_lengths};
   const CudnnTensor d_q = b.query_tensor(kDQ);
   if (deterministic) {

@@ -239,12 +239,14 @@ std::int64_t CudnnGraphState::workspace_bytes() const {
   std::int64_t bytes = 0;
   for (const CudnnOperationState& op : operations_)
     for (const std::int64_t uid : {op.x, op.b}) ++readers[uid];
+  const auto keep = [&](const CudnnTensorState& t) {
+    bytes += t.dims[0] * t.dims[1] * round_up(t.dims[2], 64) * round_up(t.dims[3], 64) * 2;
+  };
   for (const CudnnOperationState& op : operations_) {
-    const CudnnTensorState& y = tensors_.at(op.y);
-    if (!y.is_virtual || !is_16_bit(y.type)) continue;
-    const bool kept = op.kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR ||
-                      (op.kind == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR && readers[op.y] > 1);
-    if (kept) bytes += y.dims[0] * y.dims[1] * round_up(y.dims[2], 64) * round_up(y.dims[3], 64) * 2;
+    if (op.kind != CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR || !is_16_bit(tensors_.at(op.y).type)) continue;
+    if (tensors_.at(op.y).is_virtual) keep(tensors_.at(op.y));  // of every query head, added up later
+    // A result in memory needs all that goes into it at once, if that is also needed elsewhere.
+    if (!tensors_.at(op.y).is_virtual && tensors_.at(op.x).is_virtual && readers[op.x] > 1) keep(tensors_.at(op.x));
   }
   return bytes;
 }
