@@ -1,0 +1,287 @@
+#!/usr/bin/env bash
+# gpu_check.sh [--packages DIR] [--build DIR] [--seed N] [--minutes M] [--report FILE]: builds for this machine's NVIDIA card, tries there what
+# cannot be tried without one, prints a table and writes it to docs/benchmarks/<date>-<card>-check.md. Ten minutes at most.
+# gpu_check.sh --prepare DIR: on a Debian 12 with network, downloads the packages that --packages takes (15 MB; nothing is installed).
+#
+# Needs CUDA 12.4 or later with cuDNN and NCCL (also as Python wheels), CMake, g++; of what else the build asks for it takes the machine's own or
+# --packages. compute-sanitizer and mpirun are used where they are. Without --build nothing is left but the report.
+#
+# Exit status: 0 all passed or skipped (the table says why), 1 something failed, 77 no card here, 64 wrong arguments.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/gpu_machine.sh
+export LC_ALL=C
+
+usage() { sed -n '2,4s/^# //p' "$0" >&2; exit 64; }
+packages='' build='' seed='' minutes=10 report=''
+while (($#)); do
+  (($# >= 2)) || usage
+  case $1 in
+    --prepare) prepare_packages "$2" || exit 1; exit 0 ;;
+    --packages) packages=$(realpath "$2") ;;
+    --build) build=$(realpath -m "$2") ;;
+    --seed) seed=$2 ;;
+    --minutes) minutes=$2 ;;
+    --report) report=$2 ;;
+    *) usage ;;
+  esac
+  shift 2
+done
+[[ $minutes =~ ^[1-9][0-9]*$ && $seed =~ ^[0-9]*$ ]] || usage
+find_card
+seed=${seed:-$(date +%s)}
+report=${report:-docs/benchmarks/$(date -u +%Y-%m-%d)-$slug-check.md}
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 130' INT TERM
+build=${build:-$scratch/build}
+tree=$scratch/tree
+export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}  # one card, so that several processes share it
+
+# ---- the table ---------------------------------------------------------------------------------------------------------------------
+
+failed=0 rows=()
+# add_row NAME passed|failed|SKIPPED DETAIL SECONDS
+add_row() {
+  rows+=("| $1 | $2 | ${3//|/\\|} | $4 |")
+  printf '%-8s %-46s %s (%s s)\n' "$2" "$1" "$3" "$4"
+}
+
+# check NAME COMMAND...: the command's last line is the detail; exit status 77: skipped, any other but 0: failed.
+check() {
+  local name=$1 begin=$SECONDS status=0 detail result
+  shift
+  if ((SECONDS > 60 * minutes - 20)); then add_row "$name" SKIPPED "the $minutes minutes are over" 0; return; fi
+  "$@" >"$scratch/log" 2>&1 || status=$?
+  detail=$(grep -v '^[[:space:]]*$' "$scratch/log" | tail -n 1 | cut -c 1-300) || true
+  case $status in
+    0) result=passed ;;
+    77) result=SKIPPED detail=${detail#SKIPPED: } ;;
+    124 | 137) result=failed detail="no end within its time; last: $detail" ;;
+    *) result=failed ;;
+  esac
+  if [[ $result == failed ]]; then
+    failed=$((failed + 1))
+    echo "---- $name: status $status" >&2
+    tail -n 25 "$scratch/log" >&2
+    echo "----" >&2
+  fi
+  add_row "$name" "$result" "${detail:-status $status}" $((SECONDS - begin))
+}
+
+# bounded SECONDS COMMAND...: not beyond the end of all.
+bounded() {
+  local left=$((60 * minutes - SECONDS - 5))
+  ((left > 5)) || left=5
+  timeout -k 5 $(($1 < left ? $1 : left)) "${@:2}"
+}
+
+# ---- runs of the trainer -----------------------------------------------------------------------------------------------------------
+
+trident() { bounded 90 "$build/bin/trident" "$@"; }
+
+write_config() {
+  cat >"$scratch/check.json" <<'JSON'
+{ "run": { "steps": 20, "seed": 20261122 },
+  "model": { "model_type": "llama", "vocab_size": 50304, "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 4,
+             "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+             "tie_word_embeddings": true },
+  "batch": { "global": 8, "micro": 1, "sequence": 64 },
+  "precision": { "compute": "fp32" },
+  "optimizer": { "lr": 1e-3 },
+  "log": { "every": 1, "tensorboard": false } }
+JSON
+}
+
+settings() { printf -- '--set\n%s\n' "run.dir=$scratch/runs/$1" "data.train=$scratch/text" "${@:2}"; }
+
+# train NAME SETTING...: metrics in $scratch/runs/NAME.
+train() {
+  local words
+  mapfile -t words < <(settings "$@")
+  trident train --config "$scratch/check.json" "${words[@]}" >"$scratch/train.log" 2>&1 || {
+    local status=$?
+    tail -n 3 "$scratch/train.log"
+    return $status
+  }
+}
+
+# compare_metrics REFERENCE RUN LOSS NORM: every logged step's loss and gradient norm, relative. The last line says how far apart they are.
+compare_metrics() {
+  awk -v loss_allowed="$3" -v norm_allowed="$4" -v reference="$1" '
+    function number(key) { return match($0, "\"" key "\": *-?[0-9][-+.0-9e]*") ? substr($0, RSTART, RLENGTH) : "" }
+    function value(key,   text) { text = number(key); sub(/.*: */, "", text); return text }
+    function apart(a, b) { d = a - b; if (d < 0) d = -d; m = a < 0 ? -a : a; return m > 0 ? d / m : d }
+    { step = value("step") + 0; loss = value("loss"); norm = value("grad_norm")
+      if (loss == "" || norm == "") { wrong = "step " step " of " FILENAME " has no finite loss or gradient norm"; exit }
+      if (FILENAME == reference) { losses[step] = loss; norms[step] = norm; ++expected; next }
+      if (!(step in losses)) { wrong = "step " step " is not in the reference"; exit }
+      ++seen
+      d = apart(losses[step], loss); if (d > worst_loss) worst_loss = d
+      d = apart(norms[step], norm); if (d > worst_norm) worst_norm = d }
+    END {
+      if (wrong == "" && (expected == 0 || seen != expected)) wrong = sprintf("%d steps where the reference has %d", seen, expected)
+      if (wrong != "") { print wrong; exit 1 }
+      printf "%d steps: loss apart by %.1e (allowed %g), gradient norm by %.1e (%g), relative\n", seen, worst_loss, loss_allowed, worst_norm, norm_allowed
+      exit !(worst_loss <= loss_allowed + 0 && worst_norm <= norm_allowed + 0)
+    }' "$1" "$2"
+}
+compare_runs() { compare_metrics "$scratch/runs/$1/metrics.jsonl" "$scratch/runs/$2/metrics.jsonl" "$3" "$4"; }
+
+# train_and_compare NAME REFERENCE LOSS NORM SETTING...
+train_and_compare() {
+  if [[ ! -e $scratch/runs/$2/metrics.jsonl ]]; then echo "there is no reference: $2 failed"; return 1; fi
+  train "$1" "${@:5}" && compare_runs "$2" "$1" "$3" "$4"
+}
+
+# ---- checks ------------------------------------------------------------------------------------------------------------------------
+
+all_of_it() {
+  if [[ -n $packages ]]; then
+    unpack_packages "$packages" "$tree" || return
+    PATH=$tree/bin:$PATH
+  fi
+  find_cuda_wheels
+  name_missing "$tree" || return
+  build_for_card "$tree" "$build" trident trident_op_check test_card_communicators test_card_processes || return
+  echo "$(library_versions "$build.log"), for $architecture"
+}
+
+operations() {
+  bounded 150 "$build/tests/conformance/trident_op_check" --device cuda:0 --seed "$seed" --threads "$(nproc)" --may-refuse 'attention_*/bf16/*_shifted' >"$scratch/ops" 2>&1 || {
+    local status=$?
+    grep -E '^(failed|refused) ' "$scratch/ops" | grep -v '(may be)' | head -n 20
+    tail -n 3 "$scratch/ops"
+    return $status
+  }
+  grep -E '^[0-9]+ cases: ' "$scratch/ops" | paste -sd ' ' | sed "s/^/seed $seed; against the reference: /; s/ refused \([0-9]\)/ refused; against the CPU: \1/"
+}
+
+# google_test PROGRAM [ARGUMENT...]: the closing lines as one; skipped if nothing ran.
+google_test() {
+  local status=0
+  bounded 120 "$@" >"$scratch/tests" 2>&1 || status=$?
+  grep -E '^\[  FAILED  \]|FAILED|rror' "$scratch/tests" | head -n 10 || true
+  if ((status != 0)); then tail -n 2 "$scratch/tests"; return $status; fi
+  if ! grep -qE '^\[  PASSED  \] [1-9]|^ok ' "$scratch/tests"; then
+    echo "SKIPPED: $(grep -m1 -oE 'no CUDA card.*' "$scratch/tests" || echo 'no test ran')"
+    return 77
+  fi
+  grep -E '^\[  PASSED  \]' "$scratch/tests" | sed 's/^\[  PASSED  \] //' | tail -n 1 | grep . || echo "$(grep -c '^ok ' "$scratch/tests") tests"
+}
+
+# 77 where there is no mpirun that the build can use.
+need_mpi() {
+  command -v mpirun >/dev/null || { echo "SKIPPED: there is no mpirun; --packages brings one"; return 77; }
+  grep -q '^-- Ranks as processes: over MPI' "$build.log" || { echo "SKIPPED: built without MPI; --packages brings one"; return 77; }
+}
+
+host_staged_processes() {
+  need_mpi || return
+  local words
+  mapfile -t words < <(settings staged device=cuda parallel.tensor=2 parallel.data=2 parallel.zero=zero2)
+  bounded 90 scripts/mpirun_local 4 "$build/bin/trident" train --config "$scratch/check.json" "${words[@]}" >"$scratch/train.log" 2>&1 || {
+    local status=$?
+    tail -n 3 "$scratch/train.log"
+    return $status
+  }
+  compare_runs one_rank staged 1e-6 1e-5
+}
+
+host_staged_conformance() {
+  need_mpi || return
+  google_test scripts/mpirun_local 4 "$build/tests/cuda/card/test_card_processes" '--gtest_filter=HostStaged*'
+}
+
+# NCCL takes several ranks for ranks of several machines if they say so, and then goes through sockets. For this test only: slow, not supported.
+nccl_two_processes() {
+  need_mpi || return
+  local status=0
+  NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_MNNVL_ENABLE=0 NCCL_NVLS_ENABLE=0 NCCL_MAX_CTAS=2 NCCL_MULTI_RANK_GPU_ENABLE=1 \
+    google_test scripts/mpirun_local 2 bash -c 'NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK exec "$@"' nccl "$build/tests/cuda/card/test_card_processes" \
+    '--gtest_filter=Nccl*' || status=$?
+  if ((status != 0)) && grep -qi 'duplicate gpu' "$scratch/tests"; then
+    echo "SKIPPED: this NCCL refuses two ranks on one card"
+    return 77
+  fi
+  return $status
+}
+
+find_sanitizer() {
+  sanitizer=$(command -v compute-sanitizer || compgen -G '/usr/local/cuda*/bin/compute-sanitizer' || compgen -G '/opt/nvidia/*/*/compute-sanitizer' || true)
+  sanitizer=${sanitizer%%$'\n'*}
+  [[ -n $sanitizer ]] || { echo "SKIPPED: there is no compute-sanitizer"; return 77; }
+}
+
+# sanitize TOOL PROGRAM...: its summary line.
+sanitize() {
+  local status=0
+  find_sanitizer || return
+  bounded 100 "$sanitizer" --tool "$1" --error-exitcode 99 "${@:2}" >"$scratch/sanitizer" 2>&1 || status=$?
+  if grep -qi 'device not supported' "$scratch/sanitizer"; then echo "SKIPPED: compute-sanitizer does not support this machine"; return 77; fi
+  ((status == 0)) || grep -E '=========|trident' "$scratch/sanitizer" | head -n 20
+  grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$scratch/sanitizer" | tail -n 1 | sed 's/^=* *//' || tail -n 1 "$scratch/sanitizer"
+  return $status
+}
+sanitize_operations() {
+  sanitize "$1" "$build/tests/conformance/trident_op_check" --device cuda:0 --seed "$seed" --filter "$2" --may-refuse 'attention_*/bf16/*_shifted'
+}
+sanitize_training() {
+  local words
+  mapfile -t words < <(settings "sanitized_$1" device=cuda run.steps=2 batch.global=2 precision.compute=bf16)
+  sanitize "$1" "$build/bin/trident" train --config "$scratch/check.json" "${words[@]}"
+}
+
+check_all() {
+  check 'build' all_of_it
+  ((failed == 0)) || return 0
+  write_config
+  if ! "$build/bin/trident" data prepare --input data/excerpt/train.txt --separator-line '<|endoftext|>' --append-eod --tokenizer gpt2 \
+    --output "$scratch/text" >"$scratch/log" 2>&1; then
+    cat "$scratch/log" >&2
+    check 'training text' false
+    return 0
+  fi
+
+  check 'operations, fresh random inputs' operations
+  check 'communicators between thread ranks, NCCL with 1 rank' google_test "$build/tests/cuda/card/test_card_communicators"
+
+  check 'training: 1 rank, fp32' train one_rank device=cuda
+  check 'training: the card as the CPU, 1 rank, fp32' train_and_compare cpu one_rank 1e-4 1e-2 device=cpu "run.threads_per_rank=$(nproc)" run.pin=false
+  local preset parallel=(parallel.tensor=2 parallel.pipeline=2 parallel.data=2)
+  for preset in ddp zero1 zero2 shard_grad_op zero3; do
+    check "training: tp2 x pp2 x dp2, $preset = 1 rank, fp32" train_and_compare "$preset" one_rank 1e-6 1e-5 device=cuda "${parallel[@]}" "parallel.zero=$preset"
+  done
+  check 'training: zero1 = ddp, bit for bit' compare_runs ddp zero1 0 0
+  check 'training: shard_grad_op = zero2, bit for bit' compare_runs zero2 shard_grad_op 0 0
+  check 'training: zero3 = zero2, bit for bit' compare_runs zero2 zero3 0 0
+  check 'training: sequence parallel, recomputing = 1 rank, fp32' train_and_compare sequence one_rank 1e-6 1e-5 device=cuda "${parallel[@]}" \
+    parallel.sequence_parallel=true recompute.policy=full
+  check 'training: bf16 near fp32, 1 rank' train_and_compare one_rank_bf16 one_rank 2e-2 2e-1 device=cuda precision.compute=bf16
+  check 'training: tp2 x pp2 x dp2 near 1 rank, bf16' train_and_compare layout_bf16 one_rank_bf16 1e-2 1e-1 device=cuda precision.compute=bf16 "${parallel[@]}"
+
+  check 'host-staged communicators, 4 processes' host_staged_conformance
+  check 'training: 4 processes, host-staged, tp2 x dp2 = 1 rank' host_staged_processes
+  check 'NCCL, 2 processes on this card' nccl_two_processes
+
+  check 'memcheck: operations' sanitize_operations memcheck '-*/large_*'
+  check 'racecheck: operations' sanitize_operations racecheck '*/f32/*-*/large_*:matmul'
+  check 'memcheck: 2 steps of training, bf16' sanitize_training memcheck
+}
+
+check_all
+versions=$(library_versions "$build.log" 2>/dev/null || true)
+file=$({
+  echo "# Checks on $card"
+  echo
+  report_head "${versions:-libraries unknown}"
+  echo
+  echo "\`scripts/gpu_check.sh\`, $((SECONDS / 60)) min $((SECONDS % 60)) s, seed $seed. Tolerances: docs/numerics.md; bf16 and the comparison with the CPU are coarse on purpose."
+  echo
+  echo '| check | result | detail | seconds |'
+  echo '|---|---|---|---|'
+  printf '%s\n' "${rows[@]}"
+} | write_report "$report")
+echo "$file: ${#rows[@]} checks, $failed failed, $(printf '%s\n' "${rows[@]}" | grep -c '| SKIPPED |' || true) skipped"
+((failed == 0))

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# gpu_check_test.sh GPU_CHECK: what the check of a card runs, compares and writes; the card, the build and the trainer are stand-ins.
+set -euo pipefail
+script=$1
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+mkdir "$place/bin" "$place/programs"
+
+stand_in() { cat >"$place/$1"; chmod +x "$place/$1"; }
+stand_in bin/nvidia-smi <<'SH'
+#!/bin/sh
+if [ "${FAKE_CARD:-yes}" = no ]; then echo "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"; exit 9; fi
+echo "NVIDIA H100 80GB HBM3, 9.0, 580.159.04"
+SH
+stand_in bin/g++ <<'SH'
+#!/bin/sh
+read -r line
+case $line in *"<${FAKE_MISSING:-nothing}>"*) exit 1 ;; esac
+SH
+printf '#!/bin/sh\n' | stand_in bin/nvcc
+stand_in bin/cmake <<'SH'
+#!/bin/bash
+if [[ $1 == --build ]]; then
+  if [[ ${FAKE_BUILD:-} == broken ]]; then echo "cuda_ops.cpp:7:3: error: no such thing"; exit 2; fi
+  mkdir -p "$2/bin" "$2/tests/conformance" "$2/tests/cuda/card"
+  cp "$FAKE_PLACE/programs/trident" "$2/bin/"
+  cp "$FAKE_PLACE/programs/trident_op_check" "$2/tests/conformance/"
+  cp "$FAKE_PLACE/programs/test_card_communicators" "$2/tests/cuda/card/"
+  exit
+fi
+printf '%s\n' "$@" >"$FAKE_PLACE/cmake"
+echo "-- CUDA: 13.0.88 for 90a-real, cuDNN 9.19.0, NCCL 2.28.9"
+SH
+stand_in bin/compute-sanitizer <<'SH'
+#!/bin/sh
+if [ "$2" = racecheck ]; then echo "Error: Device not supported"; exit 1; fi
+echo "========= COMPUTE-SANITIZER"
+echo "========= ERROR SUMMARY: 0 errors"
+SH
+stand_in programs/trident_op_check <<'SH'
+#!/bin/sh
+echo "$*" >"$FAKE_PLACE/op_check"
+echo "10 cases: 9 passed, 0 failed, 1 refused"
+echo "10 cases: 10 passed, 0 failed, 0 refused"
+SH
+printf '#!/bin/sh\necho "[  PASSED  ] 63 tests."\n' | stand_in programs/test_card_communicators
+# Twenty steps that are the same in every layout, but for what FAKE_WRONG says: preset, then what its losses are multiplied with, or null.
+stand_in programs/trident <<'SH'
+#!/bin/bash
+[[ $1 == train ]] || exit 0
+run='' factor=1
+for a in "$@"; do
+  case $a in run.dir=*) run=${a#run.dir=} ;; esac
+  if [[ -n ${FAKE_WRONG:-} && $a == "parallel.zero=${FAKE_WRONG%% *}" ]]; then factor=${FAKE_WRONG##* }; fi
+done
+if [[ $factor == dies ]]; then echo "trident: rank 3: out of memory"; exit 70; fi
+mkdir -p "$run"
+awk -v f="$factor" 'BEGIN { for (s = 1; s <= 20; ++s)
+  printf "{\"step\":%d,\"loss\":%s,\"grad_norm\":%.17g,\"lr\":0.1,\"step_ms\":%d}\n", s, f == "null" ? f : sprintf("%.17g", f * (11 - s / 7)), 3 + s / 9, s }' >"$run/metrics.jsonl"
+SH
+
+# check EXPECTED_STATUS NAME=VALUE...: a run of everything; $place/out and $place/report.md.
+check() {
+  local status=0
+  rm -f "$place"/report*.md
+  env PATH="$place/bin:$PATH" FAKE_PLACE="$place" "${@:2}" "$script" --report "$place/report.md" --seed 5 >"$place/out" 2>&1 || status=$?
+  ((status == $1)) || fail "status $status, expected $1"
+}
+fail() { echo "$1"; cat "$place/out"; cat "$place/report.md" 2>/dev/null; exit 1; }
+reports() { grep -qF -- "$1" "$place/report.md" || fail "the report lacks: $1"; }
+says() { grep -qF -- "$1" "$place/out" || fail "does not say: $1"; }
+
+check 77 FAKE_CARD=no
+says 'SKIPPED: no NVIDIA card here: nvidia-smi says: NVIDIA-SMI has failed'
+(($(wc -l <"$place/out") == 1)) || fail "more than one line without a card"
+[[ ! -e $place/report.md ]] || fail "a report without a card"
+
+check 0 FAKE=nothing
+reports '# Checks on NVIDIA H100 80GB HBM3'
+reports '(compute capability 9.0), driver 580.159.04, CUDA 13.0.88, cuDNN 9.19.0, NCCL 2.28.9, commit'
+reports '| operations, fresh random inputs | passed | seed 5; against the reference: 10 cases: 9 passed, 0 failed, 1 refused; against the CPU: 10 cases: 10 passed'
+reports '| communicators between thread ranks, NCCL with 1 rank | passed | 63 tests. |'
+for preset in ddp zero1 zero2 shard_grad_op zero3; do
+  reports "| training: tp2 x pp2 x dp2, $preset = 1 rank, fp32 | passed | 20 steps: loss apart by 0.0e+00 (allowed 1e-06), gradient norm by 0.0e+00 (1e-05), relative |"
+done
+reports '| NCCL, 2 processes on this card | SKIPPED |'
+reports '| memcheck: operations | passed | ERROR SUMMARY: 0 errors |'
+reports '| racecheck: operations | SKIPPED | compute-sanitizer does not support this machine |'
+grep -qxF -- '-DCMAKE_CUDA_ARCHITECTURES=90a-real' "$place/cmake" || fail "builds for another card"
+grep -qF -- '--device cuda:0 --seed 5' "$place/op_check" || fail "operations are not drawn from the seed"
+
+# Wrong by a little more than is allowed, not finite, dead.
+check 1 FAKE_WRONG='zero2 1.000002'
+reports '| training: tp2 x pp2 x dp2, zero2 = 1 rank, fp32 | failed | 20 steps: loss apart by 2.0e-06 (allowed 1e-06)'
+reports '| training: zero3 = zero2, bit for bit | failed |'
+reports '| training: tp2 x pp2 x dp2, zero1 = 1 rank, fp32 | passed |'
+check 1 FAKE_WRONG='zero3 1.0000001'
+reports '| training: tp2 x pp2 x dp2, zero3 = 1 rank, fp32 | passed |'
+reports '| training: zero3 = zero2, bit for bit | failed |'
+check 1 FAKE_WRONG='ddp null'
+reports '| training: tp2 x pp2 x dp2, ddp = 1 rank, fp32 | failed | step 1 of '
+check 1 FAKE_WRONG='zero1 dies'
+reports '| training: tp2 x pp2 x dp2, zero1 = 1 rank, fp32 | failed | trident: rank 3: out of memory |'
+
+# Nothing is tried on what could not be built.
+check 1 FAKE_MISSING=fmt/core.h
+says 'missing here: fmt/core.h (libfmt-dev). '
+reports '| build | failed | '
+(($(grep -c '^| ' "$place/report.md") == 2)) || fail "more than the build in the report"
+check 1 FAKE_BUILD=broken
+says 'cuda_ops.cpp:7:3: error: no such thing'
+
+for arguments in '--minutes 0' '--seed x' '--packages' 'now'; do
+  status=0
+  # shellcheck disable=SC2086  # several words
+  env PATH="$place/bin:$PATH" "$script" $arguments >"$place/out" 2>&1 || status=$?
+  ((status == 64)) || fail "$arguments: status $status, expected 64"
+done
+echo "gpu_check.sh compares, reports and refuses as it says"
