@@ -60,17 +60,27 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host_communicat
 
 NcclCommunicator::~NcclCommunicator() {
   group_cancel();
-  if (size() > 1 && !ended_ && std::uncaught_exceptions() == 0) {
-    try {
-      progress().wait_until([&] { return watches_.record().stream() == nullptr; }, [&] { return watches_.describe_head(); });
-      for (const auto& path : paths_) path->handle.finish(progress());
-      all_.finish(progress());
-    } catch (const std::exception&) {  // whoever waits next is told; here everything is ended
-    }
-  }
+  if (size() > 1) leave();
   progress().remove(*this);
   abort_all();
   release_host();  // before the records, which peers may be reading
+}
+
+void NcclCommunicator::leave() noexcept {
+  try {
+    if (!ended_ && std::uncaught_exceptions() == 0) {
+      progress().wait_until([&] { return watches_.record().stream() == nullptr; }, [&] { return watches_.describe_head(); });
+      for (const auto& path : paths_) path->handle.finish(progress());
+      all_.finish(progress());
+      return;
+    }
+    // What the card has done was called by all ranks, so that their records are there: first they are received, then compared.
+    progress().poll();
+    progress().poll();
+    if (const std::string pending = pool_.describe_pending(); !pending.empty())
+      host().abort(fmt::format("rank {} left with operations pending: {}", names()[static_cast<std::size_t>(rank())], pending));
+  } catch (const std::exception&) {  // whoever waits next is told; here everything is ended
+  }
 }
 
 void NcclCommunicator::compare_surroundings() {

@@ -68,6 +68,7 @@ class NcclCommunicator final : public DeviceCommunicator, private GiveUpListener
   void require(ncclResult_t result, const NcclHandle& handle, std::string_view what);
   [[noreturn]] void give_up(const std::string& reason);
   void wait_for(const CudaEvent& event, std::string_view what);
+  void leave() noexcept;
   void abort_all() noexcept;
 
   NcclOptions options_;

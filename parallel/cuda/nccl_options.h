@@ -23,7 +23,8 @@ NcclTraffic nccl_traffic_of(std::string_view group);
 
 struct NcclOptions {
   std::function<NcclTraffic(std::string_view group)> traffic = nccl_traffic_of;
-  double timeout_seconds = 600;  // without any operation done while one is under way
+  // Without any operation of a group done while one is under way. Shorter than the world's: this message names the operation.
+  double timeout_seconds = 590;
   // Several ranks on one card: NCCL itself refuses them, unless NCCL_HOSTID differs between processes or (2.30 and later)
   // NCCL_MULTI_RANK_GPU_ENABLE=1 is set. For tests: it is slow and may hang.
   bool allow_shared_cards = false;

@@ -1,7 +1,7 @@
 // The conformance suite on communicators of device memory, with the simulated CUDA, whose streams are as late as they may be.
 #include "tests/cuda/device_ranks.h"
 #include "tests/cuda/simulated/nccl.h"
-#include "tests/cuda/simulated/runtime.h"
+#include "tests/cuda/simulated_scope.h"
 #include "tests/parallel/communicator_conformance.h"
 
 namespace trident::conformance {
@@ -9,15 +9,13 @@ namespace {
 
 Case on_devices(DeviceRanks setup) {
   const RankLauncher launch = [setup](int ranks, const std::function<void(RankContext&)>& body) {
-    simulated::configure({.devices = setup.cards});
+    const SimulatedScope scope({.devices = setup.cards});
     DeviceRanks all = setup;
     all.ranks = ranks;
     run_on_devices(all, body);
     EXPECT_EQ(simulated::nccl_complaints(), std::vector<std::string>{});
     EXPECT_EQ(simulated::nccl_communicators(), 0);
-    EXPECT_EQ(simulated::census().allocations, 0u);
     simulated::reset_nccl();
-    simulated::reset();
   };
   Case made{launch, setup.ranks};
   made.every = setup.ranks < 4 ? 5 : setup.ranks < 8 ? 11 : 17;  // no divisor of the numbers of streams and counts

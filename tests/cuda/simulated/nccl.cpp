@@ -93,7 +93,8 @@ struct Library {
   std::vector<std::string> complaints;
   std::map<int, int> failures;  // of the next operation, by device
   std::set<int> hangs;
-  std::set<void*> registered;
+  std::map<std::uintptr_t, ncclComm*> registered;  // by handle
+  std::uintptr_t next_handle = 1;
   std::uint64_t next_id = 1;
   std::uint64_t calls = 0;
 };
@@ -403,6 +404,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (library().living.erase(comm) == 0) return ncclInvalidArgument;
   comm->aborted = true;
   comm->held.clear();
+  std::erase_if(library().registered, [&](const auto& r) { return r.second == comm; });
   notify();
   return ncclSuccess;
 }
@@ -479,14 +481,15 @@ ncclResult_t ncclMemFree(void* data) {
 ncclResult_t ncclCommRegister(ncclComm_t comm, void* data, size_t bytes, void** handle) {
   const Call lock;
   if (library().living.count(comm) == 0 || !is_device_memory(data, bytes)) return ncclInvalidArgument;
-  *handle = new int(0);
-  library().registered.insert(*handle);
+  *handle = reinterpret_cast<void*>(library().next_handle);
+  library().registered.emplace(library().next_handle++, comm);
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
   const Call lock;
-  if (library().living.count(comm) == 0 || library().registered.erase(handle) == 0) return ncclInvalidArgument;
-  delete static_cast<int*>(handle);
+  const auto found = library().registered.find(reinterpret_cast<std::uintptr_t>(handle));
+  if (library().living.count(comm) == 0 || found == library().registered.end() || found->second != comm) return ncclInvalidArgument;
+  library().registered.erase(found);
   return ncclSuccess;
 }

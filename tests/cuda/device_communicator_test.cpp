@@ -1,0 +1,164 @@
+// The parts of device communicators that are values, and what is special about one transport.
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/check.h"
+#include "parallel/cuda/call_record.h"
+#include "parallel/cuda/staged_cut.h"
+#include "tests/cuda/device_ranks.h"
+#include "tests/cuda/simulated_scope.h"
+#include "tests/support/error_text.h"
+
+namespace trident::conformance {
+namespace {
+
+TEST(ChooseTransport, ByWhereRanksAreAndWhatTheyHave) {
+  using Ranks = TransportFacts::Ranks;
+  const auto choose = [](Ranks ranks, std::vector<std::string> cards, bool nccl = true) {
+    const TransportChoice choice = choose_transport({ranks, std::move(cards), nccl});
+    return std::pair(choice.transport, choice.why);
+  };
+  EXPECT_EQ(choose(Ranks::kThreads, {"a", "b"}), std::pair(DeviceTransport::kThread, std::string("the 2 ranks are threads of this process")));
+  EXPECT_EQ(choose(Ranks::kProcesses, {"a", "b"}), std::pair(DeviceTransport::kNccl, std::string("each of the 2 processes has a card of its own")));
+  EXPECT_EQ(choose(Ranks::kProcesses, {"a", "b"}, false), std::pair(DeviceTransport::kHostStaged, std::string("NCCL is not here")));
+  EXPECT_EQ(choose(Ranks::kProcesses, {"a", "a", "b"}), std::pair(DeviceTransport::kHostStaged, std::string("3 processes share 2 cards")));
+  EXPECT_EQ(choose(Ranks::kProcesses, {"a", "a"}), std::pair(DeviceTransport::kHostStaged, std::string("2 processes share 1 card")));
+}
+
+TEST(CallRecord, TravelsAsWords) {
+  float data = 0;
+  const ConstTensorView view(&data, DType::kBF16, {5, 7});
+  const std::vector<int> names = {4, 6};
+  const CollectiveCall call{.operation = CommOperation::kBroadcast, .in = view, .root = 1};
+  const CallRecord record{fingerprint_of(call, names), 0xfedcba9876543210u};
+  const CallRecord read = record_of_words(record.words());
+  EXPECT_EQ(to_string(read.fingerprint), "broadcast bf16[35] from rank 6");
+  EXPECT_EQ(read.fingerprint, record.fingerprint);
+  EXPECT_EQ(read.operand, record.operand);
+}
+
+TEST(CallRecord, DisagreementsAreFoundWhereverTheyAre) {
+  const std::vector<int> names = {3, 5, 9};
+  const CommFingerprint sum{CommOperation::kAllReduce, ReduceOp::kSum, DType::kF32, -1, 10};
+  CommFingerprint max = sum;
+  max.reduce = ReduceOp::kMax;
+  const auto said = [&](std::vector<CommFingerprint> fingerprints) {
+    std::vector<std::int64_t> words;
+    for (std::size_t r = 0; r < fingerprints.size(); ++r) {
+      const auto one = CallRecord{fingerprints[r], r}.words();  // operands differ and are not compared
+      words.insert(words.end(), one.begin(), one.end());
+    }
+    return disagreement("tp", 12, names, words).value_or("");
+  };
+  EXPECT_EQ(said({sum, sum, sum}), "");
+  EXPECT_EQ(said({sum, sum, max}), "tp: rank 9 called all_reduce(max) f32[10] as operation 12 while rank 3 called all_reduce f32[10]");
+  EXPECT_EQ(said({max, sum, sum}), "tp: rank 5 called all_reduce f32[10] as operation 12 while rank 3 called all_reduce(max) f32[10]");
+}
+
+CollectiveCall call_of(CommOperation operation, std::int64_t count, DType dtype = DType::kF32) {
+  static std::byte memory;  // never touched
+  return {.operation = operation, .out = {&memory, dtype, {count}}, .in = {&memory, dtype, {count}}};
+}
+
+TEST(StagedCut, ChunksCoverEverySliceOnceAndFitTheSlot) {
+  for (const CommOperation operation : {CommOperation::kAllReduce, CommOperation::kReduceScatter, CommOperation::kAllGather, CommOperation::kBroadcast,
+                                        CommOperation::kAllToAll, CommOperation::kSend})
+    for (const DType dtype : {DType::kF32, DType::kU8, DType::kF64})
+      for (const int ranks : {2, 3, 8})
+        for (const std::int64_t slot : {256, 1000, 65536})
+          for (const std::int64_t slice : {0, 1, 63, 64, 1000, 16384}) {
+            const bool sliced = operation == CommOperation::kReduceScatter || operation == CommOperation::kAllToAll;
+            const StagedCut cut = cut_for_staging(call_of(operation, sliced ? slice * ranks : slice, dtype), ranks, slot);
+            EXPECT_EQ(cut.slice, slice);
+            std::int64_t covered = 0;
+            for (std::int64_t c = 0; c < cut.chunks; ++c) {
+              EXPECT_EQ(cut.begin(c), covered);
+              EXPECT_GT(cut.count(c), 0);
+              EXPECT_LE(cut.slices * cut.count(c) * size_of(dtype) * (operation == CommOperation::kAllToAll ? 2 : 1), slot);
+              covered += cut.count(c);
+            }
+            EXPECT_EQ(covered, slice);
+          }
+}
+
+TEST(StagedCut, WhatFitsGoesInOnePiece) {
+  EXPECT_EQ(cut_for_staging(call_of(CommOperation::kAllReduce, 1024), 8, 4096).chunks, 1);
+  EXPECT_EQ(cut_for_staging(call_of(CommOperation::kAllReduce, 1025), 8, 4096).chunks, 2);
+  EXPECT_THROW(cut_for_staging(call_of(CommOperation::kReduceScatter, 64), 64, 128), InternalError);
+}
+
+// Shared memory of the host's, as processes use it: page-locked for the time of its use.
+TEST(HostStaged, LocksTheMemoryItIsGiven) {
+  const SimulatedScope scope;
+  ThreadWorld world(2, 30);
+  run_thread_ranks(world, [&](int rank) {
+    Progress progress(world.doorbell(rank));
+    CudaStream stream(0, "compute", CudaStream::Mode::kImmediate, progress, 0);
+    DeviceValues values(0);
+    std::vector<std::string> taken;
+    const HostAllocator staging = [&](std::int64_t bytes, const std::string& name) {
+      taken.push_back(name);
+      return allocate_host(bytes, name);
+    };
+    DeviceCommunicatorOptions options;
+    options.staged = {.collective_bytes = 8192, .message_bytes = 4096};
+    const auto communicator = make_device_communicator(DeviceTransport::kHostStaged, world.communicator(rank, progress), {0, &progress, staging}, options);
+    Values x(DType::kF32, 3000, [&](auto i) { return value(rank, i); });
+    communicator->all_reduce(stream, x.view(), ReduceOp::kSum);
+    expect_values(x, [](auto i) { return reduced(ReduceOp::kSum, 2, i); }, "all_reduce");
+    if (rank == 0) communicator->send(stream, x.view(), 1);
+    else communicator->recv(stream, x.view(), 0);
+    EXPECT_THAT(taken, testing::ElementsAre("collectives over world", rank == 0 ? "messages to rank 1 over world" : "messages from rank 0 over world"));
+  });
+}
+
+TEST(HostStaged, MemoryThatCannotBeLockedIsNamed) {
+  const SimulatedScope scope;
+  simulated::fail_next("cudaHostRegister", cudaErrorMemoryAllocation);
+  ThreadWorld world(1, 30);
+  const std::string error = error_of<Error>([&] {
+    run_thread_ranks(world, [&](int rank) {
+      Progress progress(world.doorbell(rank));
+      CudaStream stream(0, "compute", CudaStream::Mode::kImmediate, progress, 0);
+      const HostAllocator staging = [](std::int64_t bytes, const std::string& name) { return allocate_host(bytes, name); };
+      const auto communicator = make_device_communicator(DeviceTransport::kHostStaged, world.communicator(rank, progress), {0, &progress, staging});
+      communicator->barrier();
+    });
+  });
+  EXPECT_THAT(error, testing::HasSubstr("of shared memory for collectives over world"));
+}
+
+TEST(DeviceThreads, CardsThatDoNotReachEachOtherAreNamed) {
+  const SimulatedScope scope({.devices = 2});
+  simulated::fail_next("cudaDeviceCanAccessPeer", 1);
+  const DeviceFailures failures = run_failing({.transport = DeviceTransport::kThread, .ranks = 2, .cards = 2}, [](RankContext&) {});
+  EXPECT_THAT(failures.error, testing::MatchesRegex("world: device [01] of rank [01] cannot reach the memory of device [01]; start the ranks as "
+                                                    "processes, or put them on one card"));
+  for (const std::string& error : failures.per_rank) EXPECT_THAT(error, testing::HasSubstr(failures.error));
+}
+
+TEST(DeviceThreads, MoreRanksThanAKernelAddsUpAreRefused) {
+  const SimulatedScope scope;
+  ThreadWorld world(65, 60);
+  const std::string error = error_of<ConfigError>([&] {
+    run_thread_ranks(world, [&](int rank) {
+      Progress progress(world.doorbell(rank));
+      make_device_communicator(DeviceTransport::kThread, world.communicator(rank, progress), {0, &progress, {}});
+    });
+  });
+  EXPECT_EQ(error, "world: 65 ranks as threads on CUDA devices, at most 64 can add up; start the ranks as processes");
+}
+
+TEST(DeviceCommunicator, IsMadeFromOneOfHostMemory) {
+  const SimulatedScope scope;
+  ThreadWorld world(1, 30);
+  run_thread_ranks(world, [&](int rank) {
+    Progress progress(world.doorbell(rank));
+    auto checked = make_checked(world.communicator(rank, progress), CollectiveChecks::kOn);
+    EXPECT_THROW(make_device_communicator(DeviceTransport::kThread, std::move(checked), {0, &progress, {}}), InternalError);
+  });
+}
+
+}  // namespace
+}  // namespace trident::conformance

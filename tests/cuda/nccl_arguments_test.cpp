@@ -1,0 +1,87 @@
+#include "parallel/cuda/nccl_arguments.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace trident {
+namespace {
+
+using Messages = NcclTraffic::Messages;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Pair;
+
+TEST(NcclArguments, EveryDTypeMoves) {
+  std::byte memory;
+  const auto of = [&](DType dtype) {
+    const NcclElements elements = nccl_elements({&memory, dtype, {3, 5}, MemoryKind::kDevice});
+    return std::pair(elements.type, elements.count);
+  };
+  EXPECT_THAT(of(DType::kF32), Pair(ncclFloat32, 15u));
+  EXPECT_THAT(of(DType::kBF16), Pair(ncclBfloat16, 15u));
+  EXPECT_THAT(of(DType::kF16), Pair(ncclFloat16, 15u));
+  EXPECT_THAT(of(DType::kF64), Pair(ncclFloat64, 15u));
+  EXPECT_THAT(of(DType::kI64), Pair(ncclInt64, 15u));
+  EXPECT_THAT(of(DType::kI32), Pair(ncclInt32, 15u));
+  EXPECT_THAT(of(DType::kU8), Pair(ncclUint8, 15u));
+  EXPECT_THAT(of(DType::kU16), Pair(ncclUint8, 30u));
+}
+
+TEST(NcclArguments, ReductionsAreSumsAndMaxima) {
+  EXPECT_EQ(nccl_reduction(ReduceOp::kSum), ncclSum);
+  EXPECT_EQ(nccl_reduction(ReduceOp::kMax), ncclMax);
+}
+
+TEST(NcclArguments, ConfigurationsAreNonBlockingAndLimitedOnlyWhereAsked) {
+  const ncclConfig_t free = nccl_config("tp", 0), limited = nccl_config("dp", 4);
+  EXPECT_EQ(free.blocking, 0);
+  EXPECT_EQ(free.maxCTAs, NCCL_CONFIG_UNDEF_INT);
+  EXPECT_STREQ(free.commName, "tp");
+  EXPECT_EQ(limited.blocking, 0);
+  EXPECT_EQ(limited.maxCTAs, 4);
+}
+
+TEST(NcclArguments, MessagePathsAreOrderedPairs) {
+  EXPECT_THAT(message_paths(4, Messages::kRare), IsEmpty());
+  EXPECT_THAT(message_paths(1, Messages::kAll), IsEmpty());
+  EXPECT_THAT(message_paths(2, Messages::kNeighbours), ElementsAre(Pair(0, 1), Pair(1, 0)));
+  EXPECT_THAT(message_paths(4, Messages::kNeighbours), ElementsAre(Pair(0, 1), Pair(0, 3), Pair(1, 0), Pair(1, 2), Pair(2, 1), Pair(2, 3),
+                                                                   Pair(3, 0), Pair(3, 2)));
+  const auto all = message_paths(5, Messages::kAll);
+  EXPECT_EQ(all.size(), 20u);
+  EXPECT_EQ(std::set(all.begin(), all.end()).size(), 20u);
+}
+
+TEST(NcclArguments, PipelinesAndContextsSendToNeighbours) {
+  for (const char* name : {"pp (forward)", "pp (backward)", "cp"}) EXPECT_EQ(nccl_traffic_of(name).messages, Messages::kNeighbours);
+  for (const char* name : {"tp", "dp", "dp (gather)", "world"}) EXPECT_EQ(nccl_traffic_of(name).messages, Messages::kRare);
+}
+
+TEST(NcclArguments, Versions) {
+  EXPECT_EQ(nccl_version_text(22809), "2.28.9");
+  EXPECT_EQ(nccl_version_text(21903), "2.19.3");
+  EXPECT_EQ(nccl_version_text(2708), "2.7.8");
+  const std::vector<int> names = {0, 4, 8};
+  EXPECT_EQ(version_disagreement("tp", names, std::vector{22809, 22809, 22809}), std::nullopt);
+  EXPECT_EQ(version_disagreement("tp", names, std::vector{22809, 22809, 22703}),
+            "tp: rank 0 has NCCL 2.28.9 and rank 8 has NCCL 2.27.3; let all nodes load the same libnccl.so.2");
+}
+
+TEST(NcclArguments, SharedCards) {
+  const std::vector<int> names = {1, 3, 5};
+  EXPECT_EQ(shared_card("dp", names, std::vector<CardId>{{1, 2}, {2, 1}, {1, 3}}), std::nullopt);
+  EXPECT_EQ(shared_card("dp", names, std::vector<CardId>{{1, 2}, {7, 7}, {7, 7}}),
+            "dp: ranks 3 and 5 are on one card, which NCCL refuses; start a rank per card, or let ranks be threads of one process or exchange "
+            "through the host");
+}
+
+TEST(NcclArguments, VariablesFollowTheVersion) {
+  EXPECT_THAT(nccl_environment(21903), IsEmpty());
+  EXPECT_THAT(nccl_environment(22200), ElementsAre(Pair("NCCL_RUNTIME_CONNECT", "0")));
+  EXPECT_THAT(nccl_environment(22809), ElementsAre(Pair("NCCL_LAUNCH_ORDER_IMPLICIT", "1"), Pair("NCCL_RUNTIME_CONNECT", "0")));
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,200 @@
+// What is special about NCCL: how groups come about, and what happens when the library fails.
+#include "parallel/cuda/nccl_communicator.h"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/check.h"
+#include "device/cuda/cuda_memory.h"
+#include "tests/cuda/device_ranks.h"
+#include "tests/cuda/simulated/nccl.h"
+#include "tests/cuda/simulated_scope.h"
+
+namespace trident::conformance {
+namespace {
+
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+class NcclFailure : public testing::Test {
+ protected:
+  ~NcclFailure() override {
+    EXPECT_EQ(simulated::nccl_communicators(), 0);
+    simulated::reset_nccl();
+  }
+  DeviceFailures run(DeviceRanks setup, const std::function<void(RankContext&)>& body) {
+    setup.transport = DeviceTransport::kNccl;
+    return run_failing(setup, body);
+  }
+  DeviceRanks two() const { return {.ranks = 2, .cards = 2, .timeout_seconds = 30}; }
+
+  SimulatedScope scope_{{.devices = 2}};
+};
+
+void all_reduce_once(RankContext& c) {
+  Values x(DType::kF32, 3000, [&](auto i) { return value(c.world.rank(), i); });
+  const TensorView view = x.view();
+  c.world.barrier();  // on a card that two ranks share, memory is not allocated while one of them waits for the other
+  c.world.all_reduce(*c.queues[0], view, ReduceOp::kSum);
+  c.queues[0]->synchronize();
+  c.world.barrier();
+  expect_values(x, [&](auto i) { return reduced(ReduceOp::kSum, c.world.size(), i); }, "all_reduce");
+}
+
+TEST_F(NcclFailure, DifferentVersionsAreRefusedOnAllRanks) {
+  simulated::configure_nccl({.version_of_last_device = 22703});
+  const DeviceFailures failures = run(two(), all_reduce_once);
+  const std::string expected = "world: rank 0 has NCCL 2.28.9 and rank 1 has NCCL 2.27.3; let all nodes load the same libnccl.so.2";
+  EXPECT_EQ(failures.error, expected);
+  for (const std::string& error : failures.per_rank) EXPECT_THAT(error, HasSubstr(expected));
+}
+
+TEST_F(NcclFailure, TwoRanksOnOneCardAreRefusedOnAllRanks) {
+  DeviceRanks setup = two();
+  setup.cards = 1;
+  const DeviceFailures failures = run(setup, all_reduce_once);
+  for (const std::string& error : failures.per_rank) EXPECT_THAT(error, HasSubstr("world: ranks 0 and 1 are on one card, which NCCL refuses; "));
+}
+
+TEST_F(NcclFailure, TwoRanksOnOneCardWhereTheLibraryAllowsThem) {
+  DeviceRanks setup = two();
+  setup.cards = 1;
+  setup.options.nccl.allow_shared_cards = true;
+  simulated::configure_nccl({.allow_shared_devices = true});
+  EXPECT_EQ(run(setup, all_reduce_once).error, "");
+}
+
+TEST_F(NcclFailure, TwoRanksOnOneCardWhereOnlyTheUserAllowsThem) {
+  DeviceRanks setup = two();
+  setup.cards = 1;
+  setup.options.nccl.allow_shared_cards = true;
+  const DeviceFailures failures = run(setup, all_reduce_once);
+  EXPECT_THAT(failures.error, MatchesRegex("world: rank [01]: joining among ranks 0, 1 failed in NCCL: invalid usage.*; NCCL_DEBUG=WARN says more"));
+}
+
+TEST_F(NcclFailure, AnErrorThatTheLibraryReportsLater) {
+  const DeviceFailures failures = run(two(), [](RankContext& c) {
+    all_reduce_once(c);
+    if (c.world.rank() == 1) simulated::fail_nccl_on(1, ncclRemoteError);
+    all_reduce_once(c);
+  });
+  EXPECT_EQ(failures.error,
+            "world: NCCL reports \"remote process exited or there was a network error (injected)\" while rank 1 waits for all_reduce #2 over world "
+            "among ranks 0, 1; NCCL_DEBUG=WARN says more");
+  EXPECT_EQ(failures.per_rank[0], failures.error);
+}
+
+TEST_F(NcclFailure, AnOperationThatNeverEnds) {
+  DeviceRanks setup = two();
+  setup.options.nccl.timeout_seconds = 0.3;
+  const DeviceFailures failures = run(setup, [](RankContext& c) {
+    all_reduce_once(c);
+    if (c.world.rank() == 0) simulated::hang_nccl_on(0);
+    all_reduce_once(c);
+  });
+  EXPECT_THAT(failures.error, MatchesRegex("rank [01] waited 0\\.3[0-9]* s for all_reduce #2 over world: all have called it, and NCCL is not done "
+                                           "among ranks 0, 1"));
+}
+
+TEST_F(NcclFailure, ACallThatFails) {
+  const DeviceFailures failures = run(two(), [](RankContext& c) {
+    all_reduce_once(c);
+    if (c.world.rank() == 0) simulated::fail_next("ncclAllReduce", ncclSystemError);
+    c.world.barrier();
+    all_reduce_once(c);
+  });
+  EXPECT_THAT(failures.error, MatchesRegex("world: rank [01]: all_reduce among ranks 0, 1 failed in NCCL: unhandled system error; NCCL_DEBUG=WARN says "
+                                           "more"));
+}
+
+TEST_F(NcclFailure, AfterAFailureNothingIsIssued) {
+  const DeviceFailures failures = run(two(), [](RankContext& c) {
+    c.world.abort("stop requested");
+    Values x(DType::kF32, 3);
+    EXPECT_THROW(c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum), CommunicationError);
+  });
+  EXPECT_EQ(failures.error, "");
+}
+
+TEST_F(NcclFailure, JoiningThatFails) {
+  simulated::fail_next("ncclCommInitRankConfig", ncclSystemError);
+  EXPECT_THAT(run(two(), all_reduce_once).error, HasSubstr("joining among ranks 0, 1 failed in NCCL: unhandled system error"));
+}
+
+TEST_F(NcclFailure, AnIdThatCannotBeMade) {
+  simulated::fail_next("ncclGetUniqueId", ncclSystemError);
+  EXPECT_THAT(run(two(), all_reduce_once).error, HasSubstr("rank 0: making an id among ranks 0, 1 failed in NCCL"));
+}
+
+TEST_F(NcclFailure, AFirstOperationThatNeverEnds) {
+  DeviceRanks setup = two();
+  setup.options.nccl.timeout_seconds = 0.2;
+  simulated::hang_nccl_on(1);
+  EXPECT_THAT(run(setup, all_reduce_once).error, MatchesRegex("rank [01] waited 0\\.2 s for the first operation of NCCL over world among ranks 0, 1"));
+}
+
+// A failure on one communicator ends what hangs on the others of the rank before anything is freed: freeing waits for the card.
+TEST_F(NcclFailure, AllCommunicatorsOfTheRankEnd) {
+  const DeviceFailures failures = run(two(), [](RankContext& c) {
+    const auto other = c.world.split(0, 0, "other");
+    Values x(DType::kF32, 100);
+    const Buffer freed_first = allocate_cuda(c.world.rank(), 4096, "freed while the error travels");
+    if (c.world.rank() == 1) throw DataError("planted");
+    other->all_reduce(*c.queues[0], x.view(), ReduceOp::kSum);  // hangs: its peer never comes
+    c.world.all_reduce(*c.queues[1], x.view(), ReduceOp::kSum);
+    c.queues[1]->synchronize();
+  });
+  EXPECT_EQ(failures.error, "planted");
+  EXPECT_EQ(failures.per_rank[0], "rank 1 failed: planted");
+}
+
+TEST_F(NcclFailure, ChecksCanBeSwitchedOff) {
+  DeviceRanks setup = two();
+  setup.options.nccl.timeout_seconds = 0.3;
+  const DeviceFailures failures = run(setup, [](RankContext& c) {
+    c.world.set_checks(CollectiveChecks::kOff);
+    all_reduce_once(c);
+    Values x(DType::kF32, 40);
+    c.world.all_reduce(*c.queues[0], x.range(0, 20 + 20 * c.world.rank()), ReduceOp::kSum);
+    c.queues[0]->synchronize();
+  });
+  EXPECT_THAT(failures.error, HasSubstr("all_reduce #2 over world: nothing was compared, and NCCL is not done among ranks 0, 1"));
+}
+
+TEST_F(NcclFailure, MemoryIsRegisteredForTheTimeOfTheCommunicator) {
+  const DeviceFailures failures = run(two(), [](RankContext& c) {
+    auto& nccl = dynamic_cast<NcclCommunicator&>(c.world);
+    const Buffer memory = allocate_nccl(c.world.rank(), 4096, "registered");
+    const TensorView view(memory.data(), DType::kF32, {1024}, MemoryKind::kDevice);
+    const auto part = c.world.split(0, 0, "part");
+    dynamic_cast<NcclCommunicator&>(*part).register_memory(view);
+    c.world.barrier();
+    EXPECT_EQ(simulated::nccl_registrations(), 2);
+    c.world.barrier();
+    part->all_reduce(c.compute, view, ReduceOp::kSum);
+    c.compute.synchronize();
+    try {
+      nccl.register_memory({view.data() + 4096, DType::kF32, {4}, MemoryKind::kDevice});
+      ADD_FAILURE() << "memory beyond an allocation was registered";
+    } catch (const CommunicationError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("registering memory among ranks 0, 1 failed in NCCL: invalid argument"));
+    }
+  });
+  EXPECT_EQ(failures.error, "");
+  EXPECT_EQ(simulated::nccl_registrations(), 0);
+}
+
+TEST_F(NcclFailure, OrdinaryMemoryWhereTheLibraryHasNone) {
+  simulated::fail_next("ncclMemAlloc", ncclSystemError);
+  const Buffer memory = allocate_nccl(0, 4096, "buffer");
+  EXPECT_EQ(memory.num_bytes(), 4096);
+  EXPECT_EQ(memory.where(), MemoryKind::kDevice);
+  std::vector<char> read(4096, 1);
+  EXPECT_EQ(cudaMemcpy(read.data(), memory.data(), read.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+  EXPECT_EQ(read, std::vector<char>(4096, 0));
+}
+
+}  // namespace
+}  // namespace trident::conformance
