@@ -52,7 +52,7 @@ DeviceChoice choose_device(const std::string& asked, CudaBackend& cuda) {
     return {DeviceKind::kCuda, fmt::format("device = {}: {} card{}, {}", asked, facts.cards.size(), facts.cards.size() == 1 ? "" : "s", facts.libraries)};
   }
   if (asked == "cuda") throw ConfigError(fmt::format("device = cuda: {}", facts.problem));
-  return {DeviceKind::kCpu, fmt::format("device = auto: {}", facts.problem)};
+  return {DeviceKind::kCpu, fmt::format("device = auto: cpu, for no card can be used ({})", facts.problem)};
 }
 
 int card_of_rank(int local_rank, int local_ranks, int cards) { return local_ranks <= cards ? local_rank : local_rank * cards / local_ranks; }
