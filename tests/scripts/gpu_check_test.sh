@@ -2,22 +2,8 @@
 # gpu_check_test.sh GPU_CHECK: what the check of a card runs, compares and writes; the card, the build and the trainer are stand-ins.
 set -euo pipefail
 script=$1
-place=$(mktemp -d)
-trap 'rm -rf "$place"' EXIT
-mkdir "$place/bin" "$place/programs"
+. "$(dirname "$0")/card_stand_ins.sh"
 
-stand_in() { cat >"$place/$1"; chmod +x "$place/$1"; }
-stand_in bin/nvidia-smi <<'SH'
-#!/bin/sh
-if [ "${FAKE_CARD:-yes}" = no ]; then echo "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"; exit 9; fi
-echo "NVIDIA H100 80GB HBM3, 9.0, 580.159.04"
-SH
-stand_in bin/g++ <<'SH'
-#!/bin/sh
-read -r line
-case $line in *"<${FAKE_MISSING:-nothing}>"*) exit 1 ;; esac
-SH
-printf '#!/bin/sh\n' | stand_in bin/nvcc
 stand_in bin/cmake <<'SH'
 #!/bin/bash
 if [[ $1 == --build ]]; then
@@ -66,7 +52,6 @@ check() {
   env PATH="$place/bin:$PATH" FAKE_PLACE="$place" "${@:2}" "$script" --report "$place/report.md" --seed 5 >"$place/out" 2>&1 || status=$?
   ((status == $1)) || fail "status $status, expected $1"
 }
-fail() { echo "$1"; cat "$place/out"; cat "$place/report.md" 2>/dev/null; exit 1; }
 reports() { grep -qF -- "$1" "$place/report.md" || fail "the report lacks: $1"; }
 says() { grep -qF -- "$1" "$place/out" || fail "does not say: $1"; }
 

@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""PyTorch's strongest training step of a model, to stand beside trident's: compiled, fused AdamW, attention by cuDNN or FlashAttention.
+
+    bench_torch.py MODEL --sequence T [--tokens 524288] [--steps 20] [--warmup 10] [--minutes 30] [--device cuda]
+
+Tries, a few micro-batches each, pure bf16 with either attention and either mode of torch.compile, then fp32 weights under autocast, which is the
+precision trident trains in; a micro-batch is halved until it fits. The fastest of each precision makes the timed steps: random tokens that lie on
+the card, accumulation up to --tokens, clipping, one fused update. Prints JSON lines: {"tried": ...} for each, {"timed": ...} with the median step.
+"""
+import argparse
+import contextlib
+import gc
+import json
+import statistics
+import sys
+import time
+
+import torch
+import torch._inductor.config
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+# layers, hidden, heads, key-value heads, feed-forward, vocabulary, rope base; the vocabulary is padded to a multiple of 128.
+GPT2, LLAMA, QWEN2 = "gpt2", "llama", "qwen2"
+MODELS = {
+    "gpt2-124m": (GPT2, 12, 768, 12, 12, 3072, 50257, 0),
+    "gpt2-1.5b": (GPT2, 48, 1600, 25, 25, 6400, 50257, 0),
+    "llama3.2-1b": (LLAMA, 16, 2048, 32, 8, 8192, 128256, 500000.0),
+    "qwen2.5-0.5b": (QWEN2, 24, 896, 14, 2, 4864, 151936, 1000000.0),
+    "qwen2.5-1.5b": (QWEN2, 28, 1536, 12, 2, 8960, 151936, 1000000.0),
+    "tiny-gpt2": (GPT2, 2, 64, 4, 4, 256, 250, 0),  # for the test of this script
+    "tiny-llama": (LLAMA, 2, 64, 4, 2, 96, 250, 10000.0),
+}
+ATTENTION = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION, "math": SDPBackend.MATH}
+
+
+class Block(nn.Module):
+    def __init__(self, family, hidden, heads, kv_heads, wide):
+        super().__init__()
+        self.gpt2, self.heads, self.kv_heads, self.width = family == GPT2, heads, kv_heads, hidden // heads
+        norm = nn.LayerNorm if self.gpt2 else nn.RMSNorm
+        self.norm1, self.norm2 = norm(hidden), norm(hidden)
+        self.qkv = nn.Linear(hidden, (heads + 2 * kv_heads) * self.width, bias=family != LLAMA)
+        self.out = nn.Linear(hidden, hidden, bias=self.gpt2)
+        self.up = nn.Linear(hidden, wide if self.gpt2 else 2 * wide, bias=self.gpt2)
+        self.down = nn.Linear(wide, hidden, bias=self.gpt2)
+
+    def forward(self, x, rope):
+        b, t, _ = x.shape
+        q, k, v = self.qkv(self.norm1(x)).split([n * self.width for n in (self.heads, self.kv_heads, self.kv_heads)], -1)
+        q, k, v = (y.view(b, t, -1, self.width).transpose(1, 2) for y in (q, k, v))
+        if rope is not None:
+            q, k = rotate(q, *rope), rotate(k, *rope)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.heads != self.kv_heads)
+        x = x + self.out(y.transpose(1, 2).reshape(b, t, -1))
+        h = self.up(self.norm2(x))
+        if self.gpt2:
+            return x + self.down(F.gelu(h, approximate="tanh"))
+        gate, h = h.chunk(2, -1)
+        return x + self.down(F.silu(gate) * h)
+
+
+def rotate(x, cos, sin):
+    a, b = x.chunk(2, -1)
+    return (torch.cat([a * cos - b * sin, b * cos + a * sin], -1)).to(x.dtype)
+
+
+class Model(nn.Module):
+    def __init__(self, name, sequence):
+        super().__init__()
+        family, layers, hidden, heads, kv_heads, wide, vocabulary, base = MODELS[name]
+        self.vocabulary, padded = vocabulary, -(-vocabulary // 128) * 128
+        self.tokens = nn.Embedding(padded, hidden)
+        self.positions = nn.Embedding(sequence, hidden) if family == GPT2 else None
+        self.blocks = nn.ModuleList(Block(family, hidden, heads, kv_heads, wide) for _ in range(layers))
+        self.norm = nn.LayerNorm(hidden) if family == GPT2 else nn.RMSNorm(hidden)
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.normal_(p, std=0.02)
+        self.rotary = family != GPT2
+        if self.rotary:
+            width = hidden // heads
+            angle = torch.outer(torch.arange(sequence), base ** (-torch.arange(0, width, 2) / width))
+            self.register_buffer("cos", angle.cos(), persistent=False)
+            self.register_buffer("sin", angle.sin(), persistent=False)
+
+    def forward(self, tokens, targets):  # the loss inside, so that the compiler fuses the cross-entropy
+        x = self.tokens(tokens)
+        if self.positions is not None:
+            x = x + self.positions.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x, (self.cos, self.sin) if self.rotary else None)
+        logits = F.linear(self.norm(x), self.tokens.weight)
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+class Trial:
+    """One configuration with its model, optimizer and tokens on the device."""
+
+    def __init__(self, args, precision, mode, attention, micro):
+        self.device, self.micro, self.attention, self.precision = args.device, micro, attention, precision
+        torch.manual_seed(0)
+        model = Model(args.model, args.sequence).to(args.device, torch.bfloat16 if precision == "bf16" else torch.float32)
+        self.parameters = list(model.parameters())
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-5, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+        self.model = torch.compile(model, mode=mode) if mode != "eager" else model
+        generator = torch.Generator(args.device).manual_seed(1)
+        self.batch = torch.randint(model.vocabulary, (max(micro, 64), args.sequence + 1), device=args.device, generator=generator)
+
+    def micro_batch(self, i, of):
+        rows = self.batch[(i * self.micro) % (len(self.batch) - self.micro + 1):][: self.micro]
+        cast = torch.autocast(self.device, torch.bfloat16) if self.precision == "autocast" else contextlib.nullcontext()
+        with cast, sdpa_kernel(ATTENTION[self.attention]):
+            loss = self.model(rows[:, :-1], rows[:, 1:])
+        (loss / of).backward()
+        return loss
+
+    def step(self, micro_batches):
+        for i in range(micro_batches):
+            if self.device == "cuda":
+                torch.compiler.cudagraph_mark_step_begin()
+            loss = self.micro_batch(i, micro_batches).detach().clone()
+        nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    def seconds(self, steps, micro_batches):
+        times = []
+        for _ in range(steps):
+            synchronize(self.device)
+            start = time.perf_counter()
+            loss = self.step(micro_batches)
+            synchronize(self.device)
+            times.append(time.perf_counter() - start)
+        if not torch.isfinite(loss):
+            raise RuntimeError(f"loss {loss.item()} is not finite")
+        return times
+
+
+def synchronize(device):
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def release():
+    torch.compiler.reset()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def attempt(args, precision, mode, attention):
+    """The largest micro-batch that fits, or why there is none: what main() lists under "tried"."""
+    micro = args.micro or max(1, 65536 // args.sequence)
+    tried = {"tried": args.model, "precision": precision, "compile": mode, "attention": attention}
+    while micro >= 1:
+        release()
+        try:
+            trial = Trial(args, precision, mode, attention, micro)
+            trial.seconds(args.probe, 2)
+            seconds = statistics.median(trial.seconds(args.probe, 4))
+            return tried | {"micro": micro, "tokens_per_s": 4 * micro * args.sequence / seconds}
+        except torch.OutOfMemoryError:
+            micro //= 2
+        except Exception as error:  # a backend that does not take the shape, a compiler that gives up: the others are tried
+            return tried | {"failed": str(error).splitlines()[0][:200] if str(error) else type(error).__name__}
+        finally:
+            trial = None
+    return tried | {"failed": "out of memory with one sequence"}
+
+
+def search(args):
+    tried, start = [], time.time()
+    cuda = args.device == "cuda"
+    modes = ("max-autotune-no-cudagraphs", "max-autotune") if cuda else ("eager",)
+
+    def best(precision, combinations):
+        for mode, attention in combinations:
+            if time.time() - start < 60 * args.minutes:
+                tried.append(attempt(args, precision, mode, attention))
+                print(json.dumps(tried[-1]), flush=True)
+        good = [t for t in tried if t["precision"] == precision and "failed" not in t]
+        return max(good, key=lambda t: t["tokens_per_s"]) if good else None
+
+    bf16 = best("bf16", [(modes[0], a) for a in (("cudnn", "flash") if cuda else ("math",))])
+    if cuda and bf16:
+        bf16 = best("bf16", [(modes[1], bf16["attention"])])
+    autocast = best("autocast", [(bf16["compile"], bf16["attention"])] if bf16 else [(modes[0], "flash" if cuda else "math")])
+    return [t for t in (bf16, autocast) if t]
+
+
+def measure(args, choice):
+    release()
+    micro_batches = max(1, args.tokens // (args.sequence * choice["micro"]))
+    trial = Trial(args, choice["precision"], choice["compile"], choice["attention"], choice["micro"])
+    trial.seconds(args.warmup, micro_batches)
+    seconds = statistics.median(trial.seconds(args.steps, micro_batches))
+    peak = torch.cuda.max_memory_allocated() if args.device == "cuda" else 0
+    tokens = micro_batches * choice["micro"] * args.sequence
+    return {"timed": args.model} | {k: choice[k] for k in ("precision", "compile", "attention", "micro")} | {
+        "tokens_per_step": tokens, "step_ms": 1e3 * seconds, "tokens_per_s": tokens / seconds, "peak_bytes": peak,
+        "torch": torch.__version__}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", choices=sorted(MODELS))
+    parser.add_argument("--sequence", type=int, required=True)
+    parser.add_argument("--tokens", type=int, default=524288, help="of a step")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--warmup", type=int, default=10)
+    parser.add_argument("--probe", type=int, default=3, help="steps of a few micro-batches by which configurations are chosen")
+    parser.add_argument("--micro", type=int, help="sequences of the first micro-batch tried")
+    parser.add_argument("--minutes", type=float, default=30, help="after which no further configuration is tried")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    args = parser.parse_args()
+    if args.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("bench_torch.py: PyTorch sees no card")
+    torch.set_float32_matmul_precision("high")
+    torch._inductor.config.coordinate_descent_tuning = True
+    chosen = search(args)
+    if not chosen:
+        sys.exit("bench_torch.py: no configuration works")
+    for choice in chosen:
+        print(json.dumps(measure(args, choice)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

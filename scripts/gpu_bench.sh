@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# gpu_bench.sh [--packages DIR] [--build DIR] [--minutes M] [--steps N] [--warmup N] [--report FILE] [MODEL...]: how fast this machine's NVIDIA card
+# trains, beside PyTorch on the same card in the same run (scripts/bench_torch.py), as one table in docs/benchmarks/<date>-<card>-bench.md.
+#
+# Models (all, if none is named): gpt2-124m gpt2-1.5b qwen2.5-0.5b qwen2.5-1.5b with 1024 tokens a sequence, llama3.2-1b with 4096. Every step takes
+# 524,288 random tokens, in bf16 with fp32 master weights; 10 steps warm up, 20 are timed, their median counts. Both sides take the largest
+# micro-batch that fits, by halving. --minutes: for PyTorch's search of its configuration, each model. --packages, --build: as for gpu_check.sh.
+#
+# Exit status: 0, 1 if a model could not be measured, 77 no card here, 64 wrong arguments.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/gpu_machine.sh
+export LC_ALL=C
+
+usage() { sed -n '2,3s/^# //p' "$0" >&2; exit 64; }
+packages='' build='' minutes=15 steps=20 warmup=10 report='' models=()
+while (($#)); do
+  case $1 in --*) (($# >= 2)) || usage ;; *) models+=("$1"); shift; continue ;; esac
+  case $1 in
+    --packages) packages=$(realpath "$2") ;;
+    --build) build=$(realpath -m "$2") ;;
+    --minutes) minutes=$2 ;;
+    --steps) steps=$2 ;;
+    --warmup) warmup=$2 ;;
+    --report) report=$2 ;;
+    *) usage ;;
+  esac
+  shift 2
+done
+[[ $minutes =~ ^[1-9][0-9]*$ && $steps =~ ^[1-9][0-9]*$ && $warmup =~ ^[0-9]+$ ]] || usage
+((${#models[@]})) || models=(gpt2-124m gpt2-1.5b llama3.2-1b qwen2.5-0.5b qwen2.5-1.5b)
+# sequence and vocabulary of $1
+shape_of() {
+  case $1 in
+    gpt2-124m | gpt2-1.5b) echo 1024 50257 ;;
+    llama3.2-1b) echo 4096 128256 ;;
+    qwen2.5-0.5b | qwen2.5-1.5b) echo 1024 151936 ;;
+    *) say "$1: no such model; there are gpt2-124m, gpt2-1.5b, llama3.2-1b, qwen2.5-0.5b, qwen2.5-1.5b"; exit 64 ;;
+  esac
+}
+for model in "${models[@]}"; do shape_of "$model" >/dev/null; done
+find_card
+report=${report:-docs/benchmarks/$(date -u +%Y-%m-%d)-$slug-bench.md}
+tokens=524288
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 130' INT TERM
+build=${build:-$scratch/build}
+export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
+if [[ -n $packages ]]; then unpack_packages "$packages" "$scratch/tree" || exit 1; fi
+find_cuda_wheels
+name_missing "$scratch/tree" && build_for_card "$scratch/tree" "$build" trident || exit 1
+versions=$(library_versions "$build.log")
+
+# random_tokens PREFIX VOCABULARY COUNT: token files (Megatron's format, i32, one document).
+random_tokens() {
+  perl -e '
+    my ($prefix, $vocabulary, $count) = @ARGV;
+    srand(1);
+    open(my $bin, ">:raw", "$prefix.bin") or die;
+    for (my $left = $count; $left > 0; $left -= 65536) {
+      print $bin pack("l<*", map { int(rand($vocabulary)) } 1 .. ($left < 65536 ? $left : 65536));
+    }
+    open(my $idx, ">:raw", "$prefix.idx") or die;
+    print $idx "MMIDIDX\0\0", pack("Q<CQ<Q<l<Q<Q<Q<", 1, 4, 1, 2, $count, 0, 0, 1);' "$@"
+}
+
+# Value of a JSON line and key on standard input.
+json_value() { sed -n "s/.*\"$1\": *\"\\{0,1\\}\\([^,\"}]*\\).*/\\1/p"; }
+
+# time_trident MODEL SEQUENCE: "micro step_ms tokens_per_s mfu peak_bytes" of the median step, mfu "null" where the card's peak is not known.
+time_trident() {
+  local micro=$((65536 / $2)) status
+  while ((micro >= 1)); do
+    rm -rf "$scratch/run"
+    status=0
+    "$build/bin/trident" train --config "$scratch/bench.json" --set "batch.micro=$micro" >"$scratch/train.log" 2>&1 || status=$?
+    if ((status == 0)); then
+      awk -v warmup="$warmup" '
+        function value(key) { return match($0, "\"" key "\": *[-+.0-9a-z]+") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) : "null" }
+        value("step") + 0 > warmup { ms = value("step_ms") + 0; for (i = ++n; i > 1 && sorted[i - 1] > ms; --i) { sorted[i] = sorted[i - 1]; line[i] = line[i - 1] }
+          sorted[i] = ms; line[i] = value("tokens_per_s") " " value("mfu") " " value("peak_bytes") }
+        END { m = int((n + 1) / 2); if (n) print sorted[m], line[m] }' "$scratch/run/metrics.jsonl" | sed "s/^/$micro /"
+      return
+    fi
+    grep -qi 'memory' "$scratch/train.log" || break
+    micro=$((micro / 2))
+  done
+  tail -n 3 "$scratch/train.log" >&2
+  return 1
+}
+
+row() { rows+=("| $1 | $2 | $3 | $4 | $5 | $6 | $7 | $8 |"); printf '%s\n' "${rows[-1]}"; }
+percent() { awk -v x="$1" 'BEGIN { printf "%.1f %%", 100 * x }'; }
+gib() { awk -v x="$1" 'BEGIN { printf "%.1f", x / 1073741824 }'; }
+
+rows=() notes=() failed=0
+for model in "${models[@]}"; do
+  read -r sequence vocabulary <<<"$(shape_of "$model")"
+  random_tokens "$scratch/tokens" "$vocabulary" 4194304
+  cat >"$scratch/bench.json" <<JSON
+{ "device": "cuda", "run": { "dir": "$scratch/run", "steps": $((warmup + steps)) }, "model": { "preset": "$model" },
+  "parallel": { "data": 1 }, "batch": { "global": $((tokens / sequence)), "micro": 1, "sequence": $sequence }, "precision": { "compute": "bf16" },
+  "optimizer": { "lr": 1e-5 }, "data": { "train": "$scratch/tokens", "tokenizer": null }, "log": { "every": 1, "tensorboard": false } }
+JSON
+  own='' mfu_per_token=''
+  if measured=$(time_trident "$model" "$sequence") && [[ -n $measured ]]; then
+    read -r micro ms own mfu peak <<<"$measured"
+    if [[ $mfu != null ]]; then
+      mfu_per_token=$(awk -v m="$mfu" -v t="$own" 'BEGIN { printf "%.9g", m / t }')
+      mfu=$(percent "$mfu")
+    fi
+    row "$model" trident "$micro" "$(printf '%.1f' "$ms")" "$(printf '%.0f' "$own")" "${mfu/null/-}" "$(gib "$peak")" -
+    kinds=$(tail -n 1 "$scratch/run/timing.jsonl" 2>/dev/null | grep -o '"ms": *{[^}]*}' || true)
+    if [[ -n $kinds ]]; then notes+=("- $model, ms of a step by kind of work as the host sees them: $(tr -d '"{}' <<<"${kinds#*:}")"); fi
+    # What the same work takes at this card's own peaks, kind by kind.
+    if floors=$("$build/bin/trident" bench --device cuda --config "$scratch/bench.json" --set "batch.micro=$micro" 2>/dev/null); then
+      notes+=("" "\`trident bench\`, $model:" "" '```text' "$floors" '```' "")
+    fi
+  else
+    failed=$((failed + 1))
+    row "$model" trident - - failed - - -
+  fi
+
+  if ! "${PYTHON:-python3}" -c 'import torch' 2>/dev/null; then
+    row "$model" PyTorch - - 'SKIPPED: no PyTorch' - - -
+    continue
+  fi
+  if ! "${PYTHON:-python3}" scripts/bench_torch.py "$model" --sequence "$sequence" --tokens "$tokens" --steps "$steps" --warmup "$warmup" \
+    --minutes "$minutes" >"$scratch/torch" 2>"$scratch/torch.log"; then
+    tail -n 3 "$scratch/torch.log" >&2
+    failed=$((failed + 1))
+    row "$model" PyTorch - - failed - - -
+    continue
+  fi
+  while IFS= read -r line; do
+    field() { json_value "$1" <<<"$line"; }
+    rate=$(field tokens_per_s)
+    name="PyTorch $(field torch), $(field precision), $(field compile), $(field attention)"
+    mfu=- ratio=-
+    if [[ -n $mfu_per_token ]]; then mfu=$(percent "$(awk -v k="$mfu_per_token" -v t="$rate" 'BEGIN { print k * t }')"); fi
+    if [[ -n $own ]]; then ratio=$(awk -v a="$own" -v b="$rate" 'BEGIN { printf "%.3f", a / b }'); fi
+    row "$model" "$name" "$(field micro)" "$(printf '%.1f' "$(field step_ms)")" "$(printf '%.0f' "$rate")" "$mfu" "$(gib "$(field peak_bytes)")" "$ratio"
+  done < <(grep '^{"timed"' "$scratch/torch")
+  while IFS= read -r line; do notes+=("- $model, tried: \`$line\`"); done < <(grep '^{"tried"' "$scratch/torch")
+done
+
+file=$({
+  echo "# Training speed on $card"
+  echo
+  report_head "$versions"
+  echo
+  echo "\`scripts/gpu_bench.sh\`: $tokens tokens a step, $warmup steps of warm-up, median of $steps; random tokens. trident: bf16 with fp32 master weights and moments. PyTorch in pure bf16 keeps"
+  echo "weights and moments in bf16; under autocast in fp32, as trident does. Memory: trident's arena; PyTorch's allocator. Ratio: trident's tokens/s over that row's."
+  echo
+  echo '| model | by | micro-batch | step, ms | tokens/s | MFU | memory, GiB | ratio |'
+  echo '|---|---|---|---|---|---|---|---|'
+  printf '%s\n' "${rows[@]}"
+  echo
+  printf '%s\n' "${notes[@]}"
+} | write_report "$report")
+echo "$file: ${#models[@]} models, $failed failed"
+((failed == 0))

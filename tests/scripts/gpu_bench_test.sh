@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# gpu_bench_test.sh GPU_BENCH: what the benchmark of a card runs, takes for its medians and writes; the card, the build, the trainer and Python are
+# stand-ins, whose figures are made up.
+set -euo pipefail
+script=$1
+. "$(dirname "$0")/card_stand_ins.sh"
+
+stand_in bin/cmake <<'SH'
+#!/bin/sh
+if [ "$1" = --build ]; then mkdir -p "$2/bin"; cp "$FAKE_PLACE/programs/trident" "$2/bin/"; exit; fi
+echo "-- CUDA: 13.0.88 for 90a-real, cuDNN 9.19.0, NCCL 2.28.9"
+SH
+# Micro-batches above $FAKE_FITS do not fit. Steps of warm-up take long, then 1010, 1020, ... ms.
+stand_in programs/trident <<'SH'
+#!/bin/bash
+if [[ $1 == bench ]]; then echo "matmul 100 ms, floor 90 ms"; exit; fi
+config=$3 micro=${5#batch.micro=}
+run=$(sed -n 's/.*"dir": "\([^"]*\)".*/\1/p' "$config")
+cp "$config" "$FAKE_PLACE/config.json"
+echo "$micro" >>"$FAKE_PLACE/tried"
+if ((micro > FAKE_FITS)); then echo "trident: rank 0: the arena takes 99 GB of device memory"; exit 64; fi
+mkdir -p "$run"
+awk 'BEGIN { for (s = 1; s <= 7; ++s) { ms = s <= 2 ? 9999 : 1000 + 10 * (s * 3 % 7)
+  printf "{\"step\":%d,\"step_ms\":%d,\"tokens_per_s\":%d,\"mfu\":%s,\"peak_bytes\":2147483648,\"comm_bytes\":{\"tp\":0}}\n", s, ms, 1e6 / ms, 0.4 * 1040 / ms } }' >"$run/metrics.jsonl"
+echo '{"step": 7, "ms": {"forward": 1.5, "backward": 2.5}}' >"$run/timing.jsonl"
+SH
+stand_in bin/python <<'SH'
+#!/bin/sh
+if [ "$1" = -c ]; then exit "${FAKE_NO_TORCH:-0}"; fi
+echo "$*" >"$FAKE_PLACE/python"
+echo '{"tried": "gpt2-124m", "precision": "bf16", "failed": "no"}'
+echo '{"timed": "gpt2-124m", "precision": "bf16", "compile": "max-autotune", "attention": "cudnn", "micro": 32, "tokens_per_step": 524288, "step_ms": 2100.5, "tokens_per_s": 480.5, "peak_bytes": 4294967296, "torch": "2.11.0"}'
+SH
+
+# bench EXPECTED_STATUS NAME=VALUE... -- ARGUMENT...
+bench() {
+  local expected=$1 status=0 values=()
+  shift
+  while [[ $1 != -- ]]; do values+=("$1"); shift; done
+  rm -f "$place"/report*.md "$place/tried" "$place/python"
+  env PATH="$place/bin:$PATH" PYTHON=python FAKE_PLACE="$place" FAKE_FITS=16 "${values[@]}" "$script" --report "$place/report.md" --steps 5 --warmup 2 "${@:2}" \
+    >"$place/out" 2>&1 || status=$?
+  ((status == expected)) || fail "status $status, expected $expected"
+}
+reports() { grep -qF -- "$1" "$place/report.md" || fail "the report lacks: $1"; }
+
+bench 77 FAKE_CARD=no --
+(($(wc -l <"$place/out") == 1)) || fail "more than one line without a card"
+
+bench 0 -- gpt2-124m
+[[ $(tr '\n' ' ' <"$place/tried") == '64 32 16 ' ]] || fail "micro-batches are not halved until one fits: $(tr '\n' ' ' <"$place/tried")"
+reports 'driver 580.159.04, CUDA 13.0.88, cuDNN 9.19.0, NCCL 2.28.9, commit'
+# Steps 3 to 7 take 1020, 1050, 1010, 1040 and 1000 ms: the median is 1020.
+reports '| gpt2-124m | trident | 16 | 1020.0 | 980 | 40.8 % | 2.0 | - |'
+reports '| gpt2-124m | PyTorch 2.11.0, bf16, max-autotune, cudnn | 32 | 2100.5 | 480 | 20.0 % | 4.0 | 2.040 |'
+reports 'matmul 100 ms, floor 90 ms'
+reports 'forward: 1.5, backward: 2.5'
+grep -qF -- 'gpt2-124m --sequence 1024 --tokens 524288 --steps 5 --warmup 2' "$place/python" || fail "PyTorch is asked for something else"
+grep -qF -- '"global": 512, "micro": 1, "sequence": 1024' "$place/config.json" || fail "not 524288 tokens a step"
+
+bench 0 -- llama3.2-1b
+[[ $(tr '\n' ' ' <"$place/tried") == '16 ' ]] || fail "65536 tokens are not tried first"
+grep -qF -- '"global": 128, "micro": 1, "sequence": 4096' "$place/config.json" || fail "not 524288 tokens a step"
+bench 0 FAKE_NO_TORCH=1 -- gpt2-124m
+reports '| gpt2-124m | PyTorch | - | - | SKIPPED: no PyTorch | - | - | - |'
+bench 1 FAKE_FITS=0 -- gpt2-124m
+reports '| gpt2-124m | trident | - | - | failed | - | - | - |'
+reports '| gpt2-124m | PyTorch 2.11.0, bf16, max-autotune, cudnn | 32 | 2100.5 | 480 | - | 4.0 | - |'
+bench 64 -- gpt5
+grep -qF 'gpt5: no such model; there are gpt2-124m' "$place/out" || fail "the models are not named"
+echo "gpu_bench.sh measures, compares and reports as it says"
