@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   Packed<T, n> unit{};
   for (I i = I{threadIdx.x} * n; i < width; i += I{blockDim.x} * n) {
     if (here) unit = load_packed<n>(table + row * width + i);
-    *reinterpret_cast<Packed<T, n>*>(to + i) = unit;
+    store_packed(to + i, unit);
   }
 }
 

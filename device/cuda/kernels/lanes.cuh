@@ -186,5 +186,18 @@ template <int n, class T>
 __device__ __forceinline__ Packed<T, n> load_packed(const T* p) {
   return *reinterpret_cast<const Packed<T, n>*>(p);
 }
+template <class T, int n>
+__device__ __forceinline__ void store_packed(T* p, const Packed<T, n>& x) {
+#ifdef __CUDA_ARCH__  // an assignment of 16 bytes is often taken apart into words
+  constexpr int kWords = static_cast<int>(n * sizeof(T) / 4);
+  if constexpr (kWords % 4 == 0 && kWords > 0) {
+    TRIDENT_UNROLL
+    for (int w = 0; w < kWords; w += 4)
+      __stcg(reinterpret_cast<uint4*>(p) + w / 4, make_uint4(x.words.at[w], x.words.at[w + 1], x.words.at[w + 2], x.words.at[w + 3]));
+    return;
+  }
+#endif
+  *reinterpret_cast<Packed<T, n>*>(p) = x;
+}
 
 }  // namespace trident::cuda_kernels

@@ -25,7 +25,7 @@ struct RowBodies {
   }
   template <class T>
   TRIDENT_ROW_BODY void store(T* p, const RowVec& x, AllLanes) {
-    *reinterpret_cast<Packed<T, kLanes>*>(p) = Packed<T, kLanes>::of(x);
+    store_packed(p, Packed<T, kLanes>::of(x));
   }
   template <class T>
   TRIDENT_ROW_BODY void store(T* p, const RowVec& x, SomeLanes lanes) {
