@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "core/int_math.h"
 
 namespace trident {
@@ -30,10 +32,11 @@ std::string refusal(const AttentionShape& s, AttentionDirection direction, int c
 // piece's log-sum-exps (of `rows` queries a sample) begin at a multiple of 16 bytes.
 std::int64_t piece_size(std::int64_t total, std::int64_t rows, std::int64_t bytes_each, std::int64_t limit) {
   constexpr std::int64_t kAligned = 16 / size_of(DType::kF32);
-  std::int64_t best = 0;
-  for (std::int64_t piece = 1; piece <= total; ++piece) {
-    const bool possible = total % piece == 0 && (piece * rows % kAligned == 0 || piece == total);
-    if (possible && (best == 0 || piece * bytes_each <= limit)) best = piece;
+  std::int64_t best = std::max<std::int64_t>(total, 1);
+  for (std::int64_t piece = best; piece >= 1; --piece) {
+    if (total % piece != 0 || (piece * rows % kAligned != 0 && piece != total)) continue;
+    best = piece;
+    if (piece * bytes_each <= limit) break;
   }
   return best;
 }
@@ -61,17 +64,18 @@ AttentionPass attention_pass(const AttentionShape& shape, AttentionDirection dir
   AttentionPass pass{.why_not = refusal(shape, direction, compute_major), .piece = shape};
   pass.by_cudnn = pass.why_not.empty();
   if (!pass.by_cudnn || direction == AttentionDirection::kForward || options.determinism == AttentionDeterminism::kNo) return pass;
-  if (const std::int64_t sample = d_score_bytes(shape, shape.query_heads); sample <= options.d_score_bytes || shape.kv_heads == 1) {
-    pass.piece.batch = piece_size(shape.batch, shape.query_heads * shape.query_length, sample, options.d_score_bytes);
+  const std::int64_t sample_bytes = d_score_bytes(shape, shape.query_heads);
+  if (sample_bytes <= options.d_score_bytes || shape.kv_heads == 1) {
+    pass.piece.batch = piece_size(shape.batch, shape.query_heads * shape.query_length, sample_bytes, options.d_score_bytes);
+    pass.pieces = shape.batch / pass.piece.batch;
   } else {
     // Head-major tensors of B samples with K heads are those of B K samples with one head.
-    const std::int64_t group = shape.query_heads / shape.kv_heads;
+    const std::int64_t group = shape.query_heads / shape.kv_heads, groups = shape.batch * shape.kv_heads;
     pass.piece.query_heads = group;
     pass.piece.kv_heads = 1;
-    pass.piece.batch =
-        piece_size(shape.batch * shape.kv_heads, group * shape.query_length, d_score_bytes(shape, group), options.d_score_bytes);
+    pass.piece.batch = piece_size(groups, group * shape.query_length, d_score_bytes(shape, group), options.d_score_bytes);
+    pass.pieces = groups / pass.piece.batch;
   }
-  pass.pieces = shape.batch * shape.kv_heads / (pass.piece.batch * pass.piece.kv_heads);
   return pass;
 }
 
