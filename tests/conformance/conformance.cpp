@@ -68,7 +68,8 @@ void check_untouched(CaseResult& result, DeviceCall& call, const OpCase& c, cons
   for (std::size_t i = 0; i <= c.operands.size(); ++i) {
     const std::string name = i < c.operands.size() ? c.operands[i].name : "the workspace";
     if (!call.guards_intact(i)) fail(result, fmt::format("bytes beside {} were written", name));
-    if (i < c.operands.size() && !is_result(c.operands[i]) && call.bytes(i) != encode(c.operands[i].dtype, initial[i]))
+    if (i < c.operands.size() && !is_result(c.operands[i]) &&
+        !std::ranges::equal(call.bytes(i), encode(c.operands[i].dtype, initial[i])))
       fail(result, fmt::format("{}, an input, was written", name));
   }
 }
@@ -77,7 +78,7 @@ void check_untouched(CaseResult& result, DeviceCall& call, const OpCase& c, cons
 void check_same_bits(CaseResult& result, DeviceCall& first, DeviceCall& second, const OpCase& c) {
   for (std::size_t i = 0; i < c.operands.size(); ++i) {
     const Operand& o = c.operands[i];
-    const std::vector<std::byte> a = first.bytes(i), b = second.bytes(i);
+    const std::span<const std::byte> a = first.bytes(i), b = second.bytes(i);
     const auto [at, other] = std::mismatch(a.begin(), a.end(), b.begin());
     if (at == a.end()) continue;
     fail(result, fmt::format("{}[{}] of {} has other bits in a second call", o.name, (at - a.begin()) / size_of(o.dtype),
@@ -90,7 +91,7 @@ std::optional<DeviceCall> try_call(CaseResult& result, Device& device, const OpC
   try {
     DeviceCall call(device, c, initial, kWorkspaceFill);
     call.run();
-    device.compute_stream().synchronize();
+    call.read_back();
     return call;
   } catch (const Error& error) {
     result.outcome = Outcome::kRefused;
@@ -152,6 +153,7 @@ CaseResult run_case(Device& device, const OpCase& c, std::uint64_t seed) {
   try {
     DeviceCall second(device, c, initial, kOtherWorkspaceFill);
     second.run_in_step();
+    second.read_back();
     check_same_bits(result, *first, second, c);
     check_untouched(result, second, c, initial);
   } catch (const Error& error) {

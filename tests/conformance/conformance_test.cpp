@@ -130,7 +130,8 @@ TEST(Suite, NoticesInfinity) {
 }
 TEST(Suite, NoticesWritesBesideAnOperand) {
   expect_failure([](Views v) { floats(v[0])[100] = 0; }, "bytes beside out were written");
-  expect_failure([](Views v) { floats(v[1])[-1] = 0; }, "bytes beside b were written");
+  expect_failure([](Views v) { floats(v[1])[-1] = 0; }, "bytes beside out were written");  // in front of b
+  expect_failure([](Views v) { floats(v[2])[100] = 0; }, "bytes beside a were written");
 }
 TEST(Suite, NoticesAWrittenInput) {
   expect_failure([](Views v) { floats(v[2])[7] = 0; }, "a, an input, was written");

@@ -31,6 +31,13 @@ void choose_targets(Values& targets, VocabularyPart part) {
   if (targets.size() > 2) targets[2] = static_cast<double>(std::min(part.first_column, part.vocabulary - 1));
 }
 
+// Columns of padding hold the largest logits: whoever counts one is found out.
+void raise_padding(Values& logits, Index R, VocabularyPart p) {
+  for (Index r = 0; r < R; ++r)
+    for (Index c = std::max<Index>(p.vocabulary - p.first_column, 0); c < p.columns; ++c)
+      logits[static_cast<std::size_t>(r * p.columns + c)] += 30;
+}
+
 // The maximum over all shards: every third row's, and that of a shard of padding, lies in another one.
 void derive_row_max(Values& row_max, const Values& logits, Index R, VocabularyPart p) {
   reference::cross_entropy_max(row_max.data(), logits.data(), R, p.columns, p.first_column, p.vocabulary);
@@ -80,6 +87,7 @@ OpCase embedding_backward(DType t, Index R, Index H, Index table_rows, Index fir
 OpCase cross_entropy_max(DType t, Index R, VocabularyPart p, Draw draw) {
   OpCase c = loss_case("cross_entropy_max", t, R, p, draw);
   c.operands = {output("row_max", DType::kF32, {R}, kExact), input("logits", t, {R, p.columns}, draw)};
+  c.derive = [=](std::vector<Values>& v) { raise_padding(v[1], R, p); };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
     ops.cross_entropy_max(stream, v[0], v[1], p.first_column, p.vocabulary);
   };
@@ -94,6 +102,7 @@ OpCase cross_entropy_stats(DType t, Index R, VocabularyPart p, Draw draw) {
   c.operands = {output("stats", DType::kF32, {2, R}, {.relative = kSumNoise, .floor = 1e-7, .zeros = Zeros::kExact}),
                 input("logits", t, {R, p.columns}, draw), input("row_max", DType::kF32, {R}), targets_operand(R, p)};
   c.derive = [=](std::vector<Values>& v) {
+    raise_padding(v[1], R, p);
     choose_targets(v[3], p);
     derive_row_max(v[2], v[1], R, p);
   };
@@ -115,6 +124,7 @@ OpCase cross_entropy_backward(DType t, Index R, VocabularyPart p, Draw draw) {
   c.operands = {in_place("logits", t, {R, p.columns}, tolerance, draw), input("row_max", DType::kF32, {R}),
                 input("stats", DType::kF32, {2, R}), targets_operand(R, p)};
   c.derive = [=](std::vector<Values>& v) {
+    raise_padding(v[0], R, p);
     choose_targets(v[3], p);
     derive_row_max(v[1], v[0], R, p);
     reference::cross_entropy_stats(v[2].data(), v[0].data(), v[1].data(), tokens_of(v[3]).data(), R, p.columns, p.first_column,
