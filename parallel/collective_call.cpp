@@ -7,18 +7,21 @@ namespace trident {
 namespace {
 
 void check_reducible(DType dtype) {
-  TRIDENT_CHECK(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF64 || dtype == DType::kI64 || dtype == DType::kI32,
-                "{} cannot be reduced", to_string(dtype));
+  TRIDENT_CHECK(
+      dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF64 || dtype == DType::kI64 || dtype == DType::kI32,
+      "{} cannot be reduced", to_string(dtype));
 }
 
-bool apart(ConstTensorView a, ConstTensorView b) { return a.data() + a.num_bytes() <= b.data() || b.data() + b.num_bytes() <= a.data(); }
+bool apart(ConstTensorView a, ConstTensorView b) {
+  return a.data() + a.num_bytes() <= b.data() || b.data() + b.num_bytes() <= a.data();
+}
 
 }  // namespace
 
 void CallRules::check_dense(ConstTensorView view) const {
   const bool on_device = view.where() == MemoryKind::kDevice;
-  TRIDENT_CHECK(on_device == (side == Side::kDevice), "{} memory given to a communicator of {} memory", on_device ? "device" : "host",
-                on_device ? "host" : "device");
+  TRIDENT_CHECK(on_device == (side == Side::kDevice), "{} memory given to a communicator of {} memory",
+                on_device ? "device" : "host", on_device ? "host" : "device");
   TRIDENT_CHECK(view.empty() || view.data() != nullptr, "a view of {} elements without memory", view.num_elements());
 }
 

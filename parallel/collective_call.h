@@ -15,8 +15,8 @@ struct CollectiveCall {
   int root = -1;  // within the group; of a message: the peer
 };
 
-// Calls of rank `rank` in a group of `size` ranks whose operands lie in memory of one of the two sides. Arguments that break the contract
-// of communicator.h are an InternalError.
+// Calls of rank `rank` in a group of `size` ranks whose operands lie in memory of one of the two sides. Arguments that break the
+// contract of communicator.h are an InternalError.
 struct CallRules {
   int rank = 0, size = 1;
   enum class Side : std::uint8_t { kHost, kDevice } side = Side::kHost;  // pinned memory counts as the host's

@@ -28,8 +28,8 @@ CallRecord record_of_words(std::span<const std::int64_t> words);
 // `names`: world ranks of the group, by rank.
 CommFingerprint fingerprint_of(const CollectiveCall& call, std::span<const int> names);
 
-// What is said, in the same words by every rank, if the ranks of group `axis` did not all call the same as operation `number`. `records`:
-// kRecordWords words of every rank.
+// What is said, in the same words by every rank, if the ranks of group `axis` did not all call the same as operation `number`.
+// `records`: kRecordWords words of every rank.
 std::optional<std::string> disagreement(std::string_view axis, std::uint64_t number, std::span<const int> names,
                                         std::span<const std::int64_t> records);
 

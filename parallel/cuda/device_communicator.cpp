@@ -31,8 +31,8 @@ void DeviceCommunicator::call(Stream& stream, const CollectiveCall& call) {
   TRIDENT_CHECK(cuda != nullptr, "stream {} is not a CUDA stream", stream.name());
   if (size() == 1) return copy_alone(*cuda, call);
   if (group_depth_ == 0) return run(*cuda, {&call, 1});
-  TRIDENT_CHECK(group_stream_ == nullptr || group_stream_ == cuda, "a group of operations on streams {} and {}", group_stream_->name(),
-                cuda->name());
+  TRIDENT_CHECK(group_stream_ == nullptr || group_stream_ == cuda, "a group of operations on streams {} and {}",
+                group_stream_->name(), cuda->name());
   TRIDENT_CHECK(deferred_.size() < kCalls, "a group of more than {} operations", kCalls);
   group_stream_ = cuda;
   deferred_.push_back(call);
@@ -40,8 +40,8 @@ void DeviceCommunicator::call(Stream& stream, const CollectiveCall& call) {
 
 void DeviceCommunicator::copy_alone(CudaStream& stream, const CollectiveCall& call) const {
   if (call.in.empty() || call.out.data() == call.in.data()) return;
-  check_cuda(cudaMemcpyAsync(call.out.data(), call.in.data(), static_cast<std::size_t>(call.in.num_bytes()), cudaMemcpyDeviceToDevice,
-                             stream.handle()),
+  check_cuda(cudaMemcpyAsync(call.out.data(), call.in.data(), static_cast<std::size_t>(call.in.num_bytes()),
+                             cudaMemcpyDeviceToDevice, stream.handle()),
              name_);
 }
 

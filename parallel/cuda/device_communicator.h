@@ -1,5 +1,5 @@
-// What all communicators of device memory share. Each is made from a communicator of host memory over the same ranks: through that the
-// ranks of a group find each other, agree and give up; how data move is left to the derived class.
+// What all communicators of device memory share. Each is made from a communicator of host memory over the same ranks: through that
+// the ranks of a group find each other, agree and give up; how data move is left to the derived class.
 #pragma once
 
 #include <memory>

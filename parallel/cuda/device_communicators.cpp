@@ -12,13 +12,14 @@ TransportChoice choose_transport(const TransportFacts& facts) {
   const std::size_t ranks = facts.cards.size(), cards = std::set<std::string>(facts.cards.begin(), facts.cards.end()).size();
   if (facts.ranks == TransportFacts::Ranks::kThreads)
     return {DeviceTransport::kThread, fmt::format("the {} ranks are threads of this process", ranks)};
-  if (cards < ranks) return {DeviceTransport::kHostStaged, fmt::format("{} processes share {} {}", ranks, cards, cards == 1 ? "card" : "cards")};
+  if (cards < ranks)
+    return {DeviceTransport::kHostStaged, fmt::format("{} processes share {} {}", ranks, cards, cards == 1 ? "card" : "cards")};
   if (!facts.nccl) return {DeviceTransport::kHostStaged, "NCCL is not here"};
   return {DeviceTransport::kNccl, fmt::format("each of the {} processes has a card of its own", ranks)};
 }
 
-std::unique_ptr<Communicator> make_device_communicator(DeviceTransport transport, std::unique_ptr<Communicator> host, const DevicePlace& place,
-                                                       const DeviceCommunicatorOptions& options) {
+std::unique_ptr<Communicator> make_device_communicator(DeviceTransport transport, std::unique_ptr<Communicator> host,
+                                                       const DevicePlace& place, const DeviceCommunicatorOptions& options) {
   switch (transport) {
     case DeviceTransport::kThread: return std::make_unique<DeviceThreadCommunicator>(std::move(host), place);
     case DeviceTransport::kHostStaged: return std::make_unique<HostStagedCommunicator>(std::move(host), place, options.staged);

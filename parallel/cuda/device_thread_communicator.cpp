@@ -11,8 +11,8 @@ DeviceThreadCommunicator::DeviceThreadCommunicator(std::unique_ptr<Communicator>
     : LaneCommunicator(std::move(host_communicator), place),
       work_(place.device, size(), host().split(0, rank(), fmt::format("{} (acknowledgements)", name()))) {
   if (size() > cuda_kernels::kMaxSources)
-    throw ConfigError(fmt::format("{}: {} ranks as threads on CUDA devices, at most {} can add up; start the ranks as processes", name(), size(),
-                                  cuda_kernels::kMaxSources));
+    throw ConfigError(fmt::format("{}: {} ranks as threads on CUDA devices, at most {} can add up; start the ranks as processes",
+                                  name(), size(), cuda_kernels::kMaxSources));
   reach_peers();
 }
 
@@ -23,20 +23,24 @@ void DeviceThreadCommunicator::reach_peers() {
   for (const std::int64_t card : std::set<std::int64_t>(cards.begin(), cards.end())) {
     if (card == place().device) continue;
     int reachable = 0;
-    check_cuda(cudaDeviceCanAccessPeer(&reachable, place().device, static_cast<int>(card)), "asking whether cards reach each other");
+    check_cuda(cudaDeviceCanAccessPeer(&reachable, place().device, static_cast<int>(card)),
+               "asking whether cards reach each other");
     if (reachable == 0) {
       unreachable = card;
       continue;
     }
     const cudaError_t status = cudaDeviceEnablePeerAccess(static_cast<int>(card), 0);
-    if (status == cudaErrorPeerAccessAlreadyEnabled) cudaGetLastError();  // by another communicator of this process; the error is not kept
+    if (status == cudaErrorPeerAccessAlreadyEnabled)
+      cudaGetLastError();  // by another communicator of this process; the error is not kept
     else check_cuda(status, fmt::format("letting device {} reach device {}", place().device, card));
   }
   const std::vector<std::int64_t> verdicts = gather_now({unreachable});
   for (std::size_t r = 0; r < verdicts.size(); ++r)
     if (verdicts[r] >= 0)
-      throw ConfigError(fmt::format("{}: device {} of rank {} cannot reach the memory of device {}; start the ranks as processes, or put them on "
-                                    "one card", name(), cards[r], names()[r], verdicts[r]));
+      throw ConfigError(
+          fmt::format("{}: device {} of rank {} cannot reach the memory of device {}; start the ranks as processes, or put them on "
+                      "one card",
+                      name(), cards[r], names()[r], verdicts[r]));
 }
 
 std::unique_ptr<Lane> DeviceThreadCommunicator::make_lane(const CollectiveCall&, const std::string& name) {

@@ -1,7 +1,9 @@
-// The communicator of device memory between ranks that are threads of one process, on one card or on cards that reach each other's memory.
-// Sums are taken in rank order: the bits of the host's communicators. Nothing is copied to the host and no memory is needed.
+// The communicator of device memory between ranks that are threads of one process, on one card or on cards that reach each other's
+// memory. Sums are taken in rank order: the bits of the host's communicators. Nothing is copied to the host and no memory is
+// needed.
 //
-// Collectives of a communicator run one after another, and so do the messages of an ordered pair. Operations advance when the rank polls.
+// Collectives of a communicator run one after another, and so do the messages of an ordered pair. Operations advance when the rank
+// polls.
 #pragma once
 
 #include <memory>

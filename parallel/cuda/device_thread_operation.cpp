@@ -44,7 +44,8 @@ bool DeviceThreadOperation::advance() {
 
 void DeviceThreadOperation::copy(std::byte* to, const std::byte* from, std::int64_t bytes) {
   if (bytes == 0 || to == from) return;
-  check_cuda(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, work_->queue.get()), "copying between ranks' buffers");
+  check_cuda(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, work_->queue.get()),
+             "copying between ranks' buffers");
 }
 
 void DeviceThreadOperation::move() {

@@ -1,8 +1,8 @@
 // An operation between devices of rank threads, whose kernels and copies work in their peers' buffers.
 //
-// The ranks tell each other where their operands lie. Of an all_reduce each then adds up its share of the elements, which nobody else
-// touches in any buffer, and copies the result into every rank's; of a reduce_scatter it adds up its slice; everything else is copies from
-// peers. At the end each waits until all are done, for until then they are inside its buffers.
+// The ranks tell each other where their operands lie. Of an all_reduce each then adds up its share of the elements, which nobody
+// else touches in any buffer, and copies the result into every rank's; of a reduce_scatter it adds up its slice; everything else is
+// copies from peers. At the end each waits until all are done, for until then they are inside its buffers.
 #pragma once
 
 #include <string>
@@ -25,7 +25,8 @@ struct DeviceThreadWork {
 
 class DeviceThreadOperation final : public LaneOperation {
  public:
-  DeviceThreadOperation(LaneGroup& group, DeviceThreadWork& work) : LaneOperation(group, Records::kAlways), work_(&work), moved_(work.device) {}
+  DeviceThreadOperation(LaneGroup& group, DeviceThreadWork& work)
+      : LaneOperation(group, Records::kAlways), work_(&work), moved_(work.device) {}
 
  private:
   void start() override;

@@ -5,7 +5,8 @@
 
 namespace trident {
 
-HostStagedCommunicator::HostStagedCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place, const HostStagedOptions& options)
+HostStagedCommunicator::HostStagedCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place,
+                                               const HostStagedOptions& options)
     : LaneCommunicator(std::move(host), place), options_(options), copies_(place.device) {}
 
 Buffer HostStagedCommunicator::allocate(std::int64_t bytes, const std::string& name) const {

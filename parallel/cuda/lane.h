@@ -1,5 +1,5 @@
-// Where host operations of a device communicator follow one another: one lane for its collectives, one for the messages to each peer and
-// one for those from it. At most one operation of a lane is under way, so lanes own what such an operation needs.
+// Where host operations of a device communicator follow one another: one lane for its collectives, one for the messages to each
+// peer and one for those from it. At most one operation of a lane is under way, so lanes own what such an operation needs.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Lane {
       : stream_(name, CpuStream::Mode::kQueue, progress),
         ranks_(ranks),
         data_offset_(round_up((1 + ranks) * kRecordWords * 8, std::int64_t{4096})),
-        memory_(allocate(data_offset_ + data_bytes, name)) {}
+        memory_(allocate(round_up(data_offset_ + data_bytes, std::int64_t{4096}), name)) {}  // whole pages can be locked
 
   CpuStream& stream() { return stream_; }
   TensorView mine() { return {memory_.data(), DType::kI64, {kRecordWords}}; }

@@ -1,5 +1,5 @@
-// A device communicator whose operations are LaneOperations. Collectives of a communicator run one after another, whatever streams they
-// are on; so do the messages of an ordered pair of ranks. What holds up one of these lanes holds up no other.
+// A device communicator whose operations are LaneOperations. Collectives of a communicator run one after another, whatever streams
+// they are on; so do the messages of an ordered pair of ranks. What holds up one of these lanes holds up no other.
 #pragma once
 
 #include <algorithm>

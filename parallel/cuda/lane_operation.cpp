@@ -49,7 +49,8 @@ void LaneOperation::tell() {
   } else if (call_.operation == CommOperation::kSend) {
     std::copy(words.begin(), words.end(), lane_->mine().as<std::int64_t>());
     group_->host->send(stream, lane_->mine(), call_.root);
-  } else if (records_ == Records::kAlways || group_->checks == CollectiveChecks::kOn || call_.operation == CommOperation::kBarrier) {
+  } else if (records_ == Records::kAlways || group_->checks == CollectiveChecks::kOn ||
+             call_.operation == CommOperation::kBarrier) {
     std::copy(words.begin(), words.end(), lane_->mine().as<std::int64_t>());
     group_->host->all_gather(stream, lane_->all(), lane_->mine());
   }
@@ -60,7 +61,9 @@ CallRecord LaneOperation::told_by(int rank) const {
   return record_of_words(lane_->all().range(rank * kRecordWords, kRecordWords).span<std::int64_t>());
 }
 
-std::byte* LaneOperation::operand_of(int rank) const { return reinterpret_cast<std::byte*>(told_by(is_message() ? 0 : rank).operand); }
+std::byte* LaneOperation::operand_of(int rank) const {
+  return reinterpret_cast<std::byte*>(told_by(is_message() ? 0 : rank).operand);
+}
 
 void LaneOperation::compare() const {
   std::optional<std::string> differs;

@@ -53,16 +53,19 @@ std::string nccl_version_text(int version) {
 std::optional<std::string> version_disagreement(std::string_view group, std::span<const int> names, std::span<const int> versions) {
   const auto other = std::find_if(versions.begin(), versions.end(), [&](int version) { return version != versions.front(); });
   if (other == versions.end()) return std::nullopt;
-  return fmt::format("{}: rank {} has NCCL {} and rank {} has NCCL {}; let all nodes load the same libnccl.so.2", group, names.front(),
-                     nccl_version_text(versions.front()), names[static_cast<std::size_t>(other - versions.begin())], nccl_version_text(*other));
+  return fmt::format("{}: rank {} has NCCL {} and rank {} has NCCL {}; let all nodes load the same libnccl.so.2", group,
+                     names.front(), nccl_version_text(versions.front()), names[static_cast<std::size_t>(other - versions.begin())],
+                     nccl_version_text(*other));
 }
 
 std::optional<std::string> shared_card(std::string_view group, std::span<const int> names, std::span<const CardId> cards) {
   for (std::size_t b = 1; b < cards.size(); ++b)
     for (std::size_t a = 0; a < b; ++a)
       if (cards[a] == cards[b])
-        return fmt::format("{}: ranks {} and {} are on one card, which NCCL refuses; start a rank per card, or let ranks be threads of one "
-                           "process or exchange through the host", group, names[a], names[b]);
+        return fmt::format(
+            "{}: ranks {} and {} are on one card, which NCCL refuses; start a rank per card, or let ranks be threads of one "
+            "process or exchange through the host",
+            group, names[a], names[b]);
   return std::nullopt;
 }
 
@@ -70,7 +73,8 @@ std::vector<std::pair<std::string, std::string>> nccl_environment(int version) {
   std::vector<std::pair<std::string, std::string>> variables;
   // Kernels of different communicators start in the order in which the host issued them.
   if (version >= NCCL_VERSION(2, 26, 0)) variables.emplace_back("NCCL_LAUNCH_ORDER_IMPLICIT", "1");
-  // Rings and trees connect when a communicator is made, where all its ranks are, instead of at the first operation that needs them.
+  // Rings and trees connect when a communicator is made, where all its ranks are, instead of at the first operation that needs
+  // them.
   if (version >= NCCL_VERSION(2, 22, 0)) variables.emplace_back("NCCL_RUNTIME_CONNECT", "0");
   return variables;
 }

@@ -42,8 +42,8 @@ std::optional<std::string> version_disagreement(std::string_view group, std::spa
 using CardId = std::array<std::int64_t, 2>;  // CUDA's UUID
 std::optional<std::string> shared_card(std::string_view group, std::span<const int> names, std::span<const CardId> cards);
 
-// Environment variables under which a library of this version keeps several communicators of one card from waiting for each other. NCCL
-// reads them once: to be set before its first call, where the user has not set them.
+// Environment variables under which a library of this version keeps several communicators of one card from waiting for each other.
+// NCCL reads them once: to be set before its first call, where the user has not set them.
 std::vector<std::pair<std::string, std::string>> nccl_environment(int version);
 
 }  // namespace trident

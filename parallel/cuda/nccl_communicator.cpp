@@ -29,7 +29,8 @@ CardId card_of(int device) {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host_communicator, const DevicePlace& place, const NcclOptions& options)
+NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host_communicator, const DevicePlace& place,
+                                   const NcclOptions& options)
     : DeviceCommunicator(std::move(host_communicator), place),
       options_(options),
       traffic_(options.traffic(name())),
@@ -41,14 +42,16 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host_communicat
       control_from_(names().size()),
       sent_(names().size()),
       received_(names().size()),
-      watch_group_{name(), rank(), names(), place.device, options.timeout_seconds, [this](const std::string& reason) { give_up(reason); }},
+      watch_group_{
+          name(), rank(), names(), place.device, options.timeout_seconds, [this](const std::string& reason) { give_up(reason); }},
       pool_(kWatches) {
   launching_.reserve(kWatches);
   if (size() == 1) return;
   progress().add(*this);
   try {
     const HostAllocator& allocate = place.staging ? place.staging : HostAllocator(allocate_host);
-    records_ = allocate(static_cast<std::int64_t>(kWatches) * (1 + size()) * kRecordWords * 8, fmt::format("records of {}", name()));
+    records_ =
+        allocate(static_cast<std::int64_t>(kWatches) * (1 + size()) * kRecordWords * 8, fmt::format("records of {}", name()));
     compare_surroundings();
     connect();
   } catch (...) {
@@ -115,7 +118,8 @@ void NcclCommunicator::join(NcclHandle& handle, const std::vector<int>& members)
   require(handle.settle(begun, progress()), handle, "joining");
 }
 
-// A first operation on every communicator, one after another in an order that all ranks share, so that none later waits on the host.
+// A first operation on every communicator, one after another in an order that all ranks share, so that none later waits on the
+// host.
 void NcclCommunicator::connect() {
   std::vector<int> everybody(names().size());
   for (std::size_t r = 0; r < everybody.size(); ++r) everybody[r] = static_cast<int>(r);
@@ -129,12 +133,15 @@ void NcclCommunicator::connect() {
   done.record(queue.get());
   wait_for(done, "the first operation");
   for (const auto& [from, to] : message_paths(size(), traffic_.messages)) {
-    auto path = std::make_unique<Path>(from, to, place().device, fmt::format("{} {}-{}", name(), names()[static_cast<std::size_t>(from)],
-                                       names()[static_cast<std::size_t>(to)]), traffic_.max_ctas);
+    auto path = std::make_unique<Path>(
+        from, to, place().device,
+        fmt::format("{} {}-{}", name(), names()[static_cast<std::size_t>(from)], names()[static_cast<std::size_t>(to)]),
+        traffic_.max_ctas);
     join(path->handle, {from, to});
     if (from != rank() && to != rank()) continue;
     const bool sends = from == rank();
-    const CollectiveCall message{sends ? CommOperation::kSend : CommOperation::kRecv, ReduceOp::kSum, word, word, sends ? to : from};
+    const CollectiveCall message{sends ? CommOperation::kSend : CommOperation::kRecv, ReduceOp::kSum, word, word,
+                                 sends ? to : from};
     paths_.push_back(std::move(path));
     Path& added = *paths_.back();
     launch_on(added.handle, added.queue.get(), {&message, 1});
@@ -148,7 +155,8 @@ void NcclCommunicator::wait_for(const CudaEvent& event, std::string_view what) {
   const auto describe = [&] { return fmt::format("{} of NCCL over {} among ranks {}", what, name(), fmt::join(names(), ", ")); };
   const auto ready = [&] {
     if (monotonic_seconds() - since >= options_.timeout_seconds)
-      give_up(fmt::format("rank {} waited {:.3g} s for {}", names()[static_cast<std::size_t>(rank())], options_.timeout_seconds, describe()));
+      give_up(fmt::format("rank {} waited {:.3g} s for {}", names()[static_cast<std::size_t>(rank())], options_.timeout_seconds,
+                          describe()));
     return event.done();
   };
   progress().wait_until(ready, describe);
@@ -214,14 +222,15 @@ void NcclCommunicator::run(CudaStream& stream, std::span<const CollectiveCall> c
 
 void NcclCommunicator::launch(cudaStream_t stream, std::span<const CollectiveCall> calls) {
   use_cuda_device(place().device);
-  const bool own_ways = std::any_of(calls.begin(), calls.end(), [&](const CollectiveCall& call) { return path_of(call) != nullptr; });
+  const bool own_ways =
+      std::any_of(calls.begin(), calls.end(), [&](const CollectiveCall& call) { return path_of(call) != nullptr; });
   if (!own_ways) return launch_on(all_, stream, calls);
   if (calls.size() == 1) return launch_on(path_of(calls.front())->handle, stream, calls);
   launch_paths(stream, calls);
 }
 
-// Messages of a group with communicators of their own: a stream for each pair between here and the next work of `stream`, or one that waits
-// for its receiver would hold up the others. The rest of the group runs on `stream`.
+// Messages of a group with communicators of their own: a stream for each pair between here and the next work of `stream`, or one
+// that waits for its receiver would hold up the others. The rest of the group runs on `stream`.
 void NcclCommunicator::launch_paths(cudaStream_t stream, std::span<const CollectiveCall> calls) {
   fork_.record(stream);
   bool others = false;
@@ -258,7 +267,8 @@ void NcclCommunicator::launch_on(NcclHandle& handle, cudaStream_t stream, std::s
   handle.leave(stream);
 }
 
-ncclResult_t NcclCommunicator::call_library(const CollectiveCall& call, NcclHandle& handle, const Path* path, cudaStream_t stream) const {
+ncclResult_t NcclCommunicator::call_library(const CollectiveCall& call, NcclHandle& handle, const Path* path,
+                                            cudaStream_t stream) const {
   const NcclElements in = nccl_elements(call.in);
   const ncclRedOp_t op = nccl_reduction(call.reduce);
   const ncclComm_t comm = handle.get();
@@ -266,9 +276,11 @@ ncclResult_t NcclCommunicator::call_library(const CollectiveCall& call, NcclHand
   const int peer = path == nullptr ? call.root : path->sender == rank() ? 1 : 0;
   switch (call.operation) {
     case CommOperation::kAllReduce: return ncclAllReduce(call.in.data(), call.out.data(), in.count, in.type, op, comm, stream);
-    case CommOperation::kReduceScatter: return ncclReduceScatter(call.in.data(), call.out.data(), in.count / ranks, in.type, op, comm, stream);
+    case CommOperation::kReduceScatter:
+      return ncclReduceScatter(call.in.data(), call.out.data(), in.count / ranks, in.type, op, comm, stream);
     case CommOperation::kAllGather: return ncclAllGather(call.in.data(), call.out.data(), in.count, in.type, comm, stream);
-    case CommOperation::kBroadcast: return ncclBroadcast(call.in.data(), call.out.data(), in.count, in.type, call.root, comm, stream);
+    case CommOperation::kBroadcast:
+      return ncclBroadcast(call.in.data(), call.out.data(), in.count, in.type, call.root, comm, stream);
     case CommOperation::kSend: return ncclSend(call.in.data(), in.count, in.type, peer, comm, stream);
     case CommOperation::kRecv: return ncclRecv(call.out.data(), in.count, in.type, peer, comm, stream);
     case CommOperation::kAllToAll:
@@ -312,7 +324,8 @@ void NcclCommunicator::register_memory(TensorView memory) {
   if (size() == 1 || memory.empty()) return;
   require(all_.register_memory(memory.data(), static_cast<std::size_t>(memory.num_bytes())), all_, "registering memory");
   for (const auto& path : paths_)
-    require(path->handle.register_memory(memory.data(), static_cast<std::size_t>(memory.num_bytes())), path->handle, "registering memory");
+    require(path->handle.register_memory(memory.data(), static_cast<std::size_t>(memory.num_bytes())), path->handle,
+            "registering memory");
 }
 
 Buffer allocate_nccl(int device, std::int64_t bytes, const std::string& name) {

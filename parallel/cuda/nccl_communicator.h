@@ -1,13 +1,14 @@
 // The communicator of device memory over NCCL: a card per rank.
 //
-// Operations run on the card in the order of their stream; the host enqueues them and goes on. Sums are taken in the library's order and
-// rounded at every step (numerics differ from the other transports in the last bits). NCCL runs the operations of one communicator one
-// after another, in the order in which they were issued, whatever streams they are on; all ranks must issue them in one order. Messages
-// have communicators of their own where NcclTraffic says so: one for every sender and receiver, in which only earlier messages of the
-// pair hold up later ones; in a group scope they run side by side. Everything connects when the communicator is made.
+// Operations run on the card in the order of their stream; the host enqueues them and goes on. Sums are taken in the library's
+// order and rounded at every step (numerics differ from the other transports in the last bits). NCCL runs the operations of one
+// communicator one after another, in the order in which they were issued, whatever streams they are on; all ranks must issue them
+// in one order. Messages have communicators of their own where NcclTraffic says so: one for every sender and receiver, in which
+// only earlier messages of the pair hold up later ones; in a group scope they run side by side. Everything connects when the
+// communicator is made.
 //
-// At most 256 operations of a communicator are under way; more make the caller wait. A failure, of the library, of a peer or of this rank
-// while it waits, ends what NCCL has under way on this rank before anything is freed, and fails the world.
+// At most 256 operations of a communicator are under way; more make the caller wait. A failure, of the library, of a peer or of
+// this rank while it waits, ends what NCCL has under way on this rank before anything is freed, and fails the world.
 //
 // Beside every operation the hosts compare what they called, without waiting for it (nccl_watch.h).
 #pragma once

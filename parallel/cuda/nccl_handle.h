@@ -27,7 +27,8 @@ class NcclHandle {
   // What the library knows about the last failure, besides its number.
   std::string explain(ncclResult_t result) const;
 
-  // Operations of one communicator follow each other whatever stream they are on: between these two calls `stream` may be given work.
+  // Operations of one communicator follow each other whatever stream they are on: between these two calls `stream` may be given
+  // work.
   void enter(cudaStream_t stream);
   void leave(cudaStream_t stream);
 

@@ -7,8 +7,8 @@
 
 namespace trident {
 
-// What a group is for. NCCL runs the operations of one of its communicators one after another, so a message that waits for its receiver
-// would hold up all others; ranks between which messages go their own ways get a communicator of NCCL for each direction.
+// What a group is for. NCCL runs the operations of one of its communicators one after another, so a message that waits for its
+// receiver would hold up all others; ranks between which messages go their own ways get a communicator of NCCL for each direction.
 struct NcclTraffic {
   int max_ctas = 0;  // blocks an operation may take from computation; 0: the library's choice
   enum class Messages : std::uint8_t {
@@ -18,7 +18,8 @@ struct NcclTraffic {
   } messages = Messages::kRare;
 };
 
-// By the name of the group: along the pipeline ("pp ...") and the context ("cp ...") messages go to neighbours; other groups rarely send.
+// By the name of the group: along the pipeline ("pp ...") and the context ("cp ...") messages go to neighbours; other groups rarely
+// send.
 NcclTraffic nccl_traffic_of(std::string_view group);
 
 struct NcclOptions {

@@ -71,11 +71,12 @@ void NcclWatch::look_for_trouble() {
   const AllocationExemption message;
   if (const ncclResult_t state = handle_->asynchronous_error(); state != ncclSuccess && state != ncclInProgress) {
     group_->fail(fmt::format("{}: NCCL reports \"{}\" while rank {} waits for {} {}; NCCL_DEBUG=WARN says more", group_->name,
-                             handle_->explain(state), group_->names[static_cast<std::size_t>(group_->rank)], call_text(), ranks_text()));
+                             handle_->explain(state), group_->names[static_cast<std::size_t>(group_->rank)], call_text(),
+                             ranks_text()));
   }
   if (now - watched_since_ >= group_->timeout_seconds) {
-    group_->fail(fmt::format("rank {} waited {:.3g} s for {}", group_->names[static_cast<std::size_t>(group_->rank)], now - watched_since_,
-                             describe()));
+    group_->fail(fmt::format("rank {} waited {:.3g} s for {}", group_->names[static_cast<std::size_t>(group_->rank)],
+                             now - watched_since_, describe()));
   }
 }
 
@@ -92,7 +93,8 @@ std::string NcclWatch::ranks_text() const { return fmt::format("among ranks {}",
 std::string NcclWatch::describe() const {
   if (told_on_ != nullptr) return fmt::format("{}: {}", call_text(), told_on_->describe_head());
   if (!launched_) return call_text() + ": not started";
-  return fmt::format("{}: {}, and NCCL is not done {}", call_text(), compared_ ? "all have called it" : "nothing was compared", ranks_text());
+  return fmt::format("{}: {}, and NCCL is not done {}", call_text(), compared_ ? "all have called it" : "nothing was compared",
+                     ranks_text());
 }
 
 }  // namespace trident

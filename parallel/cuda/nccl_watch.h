@@ -1,7 +1,7 @@
 // Watching over an operation of NCCL: whether all ranks called the same, whether the library reports an error, whether it ends.
 //
-// The operation itself runs on the card without the host. Beside it the hosts tell each other what they called, and nobody waits for that:
-// a disagreement is noticed when the records meet, and then everybody gives up.
+// The operation itself runs on the card without the host. Beside it the hosts tell each other what they called, and nobody waits
+// for that: a disagreement is noticed when the records meet, and then everybody gives up.
 #pragma once
 
 #include <cstdint>

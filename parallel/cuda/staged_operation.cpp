@@ -76,7 +76,9 @@ void StagedOperation::exchange(std::int64_t chunk) {
   const TensorView whole = staged(chunk, 0, all);
   switch (call().operation) {
     case CommOperation::kAllReduce: host.all_reduce(stream, whole, call().reduce); break;
-    case CommOperation::kReduceScatter: host.reduce_scatter(stream, whole.range(group().rank * count, count), whole, call().reduce); break;
+    case CommOperation::kReduceScatter:
+      host.reduce_scatter(stream, whole.range(group().rank * count, count), whole, call().reduce);
+      break;
     case CommOperation::kAllGather: host.all_gather(stream, whole, whole.range(group().rank * count, count)); break;
     case CommOperation::kBroadcast: host.broadcast(stream, whole, call().root); break;
     case CommOperation::kAllToAll: host.all_to_all(stream, staged(chunk, all, all), whole); break;

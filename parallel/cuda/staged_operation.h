@@ -1,5 +1,5 @@
-// An operation through pinned host memory: device to host, the host communicator's operation, host to device, chunk by chunk. While the
-// hosts exchange one chunk the next one leaves the device and the one before returns.
+// An operation through pinned host memory: device to host, the host communicator's operation, host to device, chunk by chunk. While
+// the hosts exchange one chunk the next one leaves the device and the one before returns.
 #pragma once
 
 #include <array>

@@ -19,11 +19,15 @@ TEST(ChooseTransport, ByWhereRanksAreAndWhatTheyHave) {
     const TransportChoice choice = choose_transport({ranks, std::move(cards), nccl});
     return std::pair(choice.transport, choice.why);
   };
-  EXPECT_EQ(choose(Ranks::kThreads, {"a", "b"}), std::pair(DeviceTransport::kThread, std::string("the 2 ranks are threads of this process")));
-  EXPECT_EQ(choose(Ranks::kProcesses, {"a", "b"}), std::pair(DeviceTransport::kNccl, std::string("each of the 2 processes has a card of its own")));
+  EXPECT_EQ(choose(Ranks::kThreads, {"a", "b"}),
+            std::pair(DeviceTransport::kThread, std::string("the 2 ranks are threads of this process")));
+  EXPECT_EQ(choose(Ranks::kProcesses, {"a", "b"}),
+            std::pair(DeviceTransport::kNccl, std::string("each of the 2 processes has a card of its own")));
   EXPECT_EQ(choose(Ranks::kProcesses, {"a", "b"}, false), std::pair(DeviceTransport::kHostStaged, std::string("NCCL is not here")));
-  EXPECT_EQ(choose(Ranks::kProcesses, {"a", "a", "b"}), std::pair(DeviceTransport::kHostStaged, std::string("3 processes share 2 cards")));
-  EXPECT_EQ(choose(Ranks::kProcesses, {"a", "a"}), std::pair(DeviceTransport::kHostStaged, std::string("2 processes share 1 card")));
+  EXPECT_EQ(choose(Ranks::kProcesses, {"a", "a", "b"}),
+            std::pair(DeviceTransport::kHostStaged, std::string("3 processes share 2 cards")));
+  EXPECT_EQ(choose(Ranks::kProcesses, {"a", "a"}),
+            std::pair(DeviceTransport::kHostStaged, std::string("2 processes share 1 card")));
 }
 
 TEST(CallRecord, TravelsAsWords) {
@@ -52,8 +56,10 @@ TEST(CallRecord, DisagreementsAreFoundWhereverTheyAre) {
     return disagreement("tp", 12, names, words).value_or("");
   };
   EXPECT_EQ(said({sum, sum, sum}), "");
-  EXPECT_EQ(said({sum, sum, max}), "tp: rank 9 called all_reduce(max) f32[10] as operation 12 while rank 3 called all_reduce f32[10]");
-  EXPECT_EQ(said({max, sum, sum}), "tp: rank 5 called all_reduce f32[10] as operation 12 while rank 3 called all_reduce(max) f32[10]");
+  EXPECT_EQ(said({sum, sum, max}),
+            "tp: rank 9 called all_reduce(max) f32[10] as operation 12 while rank 3 called all_reduce f32[10]");
+  EXPECT_EQ(said({max, sum, sum}),
+            "tp: rank 5 called all_reduce f32[10] as operation 12 while rank 3 called all_reduce(max) f32[10]");
 }
 
 CollectiveCall call_of(CommOperation operation, std::int64_t count, DType dtype = DType::kF32) {
@@ -62,8 +68,8 @@ CollectiveCall call_of(CommOperation operation, std::int64_t count, DType dtype 
 }
 
 TEST(StagedCut, ChunksCoverEverySliceOnceAndFitTheSlot) {
-  for (const CommOperation operation : {CommOperation::kAllReduce, CommOperation::kReduceScatter, CommOperation::kAllGather, CommOperation::kBroadcast,
-                                        CommOperation::kAllToAll, CommOperation::kSend})
+  for (const CommOperation operation : {CommOperation::kAllReduce, CommOperation::kReduceScatter, CommOperation::kAllGather,
+                                        CommOperation::kBroadcast, CommOperation::kAllToAll, CommOperation::kSend})
     for (const DType dtype : {DType::kF32, DType::kU8, DType::kF64})
       for (const int ranks : {2, 3, 8})
         for (const std::int64_t slot : {256, 1000, 65536})
@@ -103,13 +109,15 @@ TEST(HostStaged, LocksTheMemoryItIsGiven) {
     };
     DeviceCommunicatorOptions options;
     options.staged = {.collective_bytes = 8192, .message_bytes = 4096};
-    const auto communicator = make_device_communicator(DeviceTransport::kHostStaged, world.communicator(rank, progress), {0, &progress, staging}, options);
+    const auto communicator = make_device_communicator(DeviceTransport::kHostStaged, world.communicator(rank, progress),
+                                                       {0, &progress, staging}, options);
     Values x(DType::kF32, 3000, [&](auto i) { return value(rank, i); });
     communicator->all_reduce(stream, x.view(), ReduceOp::kSum);
     expect_values(x, [](auto i) { return reduced(ReduceOp::kSum, 2, i); }, "all_reduce");
     if (rank == 0) communicator->send(stream, x.view(), 1);
     else communicator->recv(stream, x.view(), 0);
-    EXPECT_THAT(taken, testing::ElementsAre("collectives over world", rank == 0 ? "messages to rank 1 over world" : "messages from rank 0 over world"));
+    EXPECT_THAT(taken, testing::ElementsAre("collectives over world",
+                                            rank == 0 ? "messages to rank 1 over world" : "messages from rank 0 over world"));
   });
 }
 
@@ -122,7 +130,8 @@ TEST(HostStaged, MemoryThatCannotBeLockedIsNamed) {
       Progress progress(world.doorbell(rank));
       CudaStream stream(0, "compute", CudaStream::Mode::kImmediate, progress, 0);
       const HostAllocator staging = [](std::int64_t bytes, const std::string& name) { return allocate_host(bytes, name); };
-      const auto communicator = make_device_communicator(DeviceTransport::kHostStaged, world.communicator(rank, progress), {0, &progress, staging});
+      const auto communicator =
+          make_device_communicator(DeviceTransport::kHostStaged, world.communicator(rank, progress), {0, &progress, staging});
       communicator->barrier();
     });
   });
@@ -133,8 +142,9 @@ TEST(DeviceThreads, CardsThatDoNotReachEachOtherAreNamed) {
   const SimulatedScope scope({.devices = 2});
   simulated::fail_next("cudaDeviceCanAccessPeer", 1);
   const DeviceFailures failures = run_failing({.transport = DeviceTransport::kThread, .ranks = 2, .cards = 2}, [](RankContext&) {});
-  EXPECT_THAT(failures.error, testing::MatchesRegex("world: device [01] of rank [01] cannot reach the memory of device [01]; start the ranks as "
-                                                    "processes, or put them on one card"));
+  EXPECT_THAT(failures.error,
+              testing::MatchesRegex("world: device [01] of rank [01] cannot reach the memory of device [01]; start the ranks as "
+                                    "processes, or put them on one card"));
   for (const std::string& error : failures.per_rank) EXPECT_THAT(error, testing::HasSubstr(failures.error));
 }
 

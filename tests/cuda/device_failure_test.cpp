@@ -1,4 +1,5 @@
-// Ranks with devices that disagree, stay away, give up or throw, on every transport: every rank ends, and the message says who and what.
+// Ranks with devices that disagree, stay away, give up or throw, on every transport: every rank ends, and the message says who and
+// what.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +23,9 @@ class DeviceFailure : public testing::TestWithParam<DeviceTransport> {
  protected:
   DeviceFailures run(int ranks, double timeout, const std::function<void(RankContext&)>& body) {
     DeviceRanks setup{.transport = GetParam(), .ranks = ranks, .cards = is_nccl() ? ranks : 1, .timeout_seconds = timeout};
-    setup.options.nccl.traffic = [](std::string_view) { return NcclTraffic{.max_ctas = 0, .messages = NcclTraffic::Messages::kAll}; };
+    setup.options.nccl.traffic = [](std::string_view) {
+      return NcclTraffic{.max_ctas = 0, .messages = NcclTraffic::Messages::kAll};
+    };
     setup.options.nccl.timeout_seconds = 0.75 * timeout;
     setup.options.staged = {.collective_bytes = 65536, .message_bytes = 65536};
     const SimulatedScope scope({.devices = ranks});
@@ -55,7 +58,8 @@ TEST_P(DeviceFailure, CountDTypeReduceOpAndRootAreCompared) {
     std::function<void(RankContext&, Values&)> call;
   };
   const std::vector<Other> others = {
-      {"all_reduce f32[2000]", [](RankContext& c, Values& x) { c.world.all_reduce(*c.queues[0], x.range(0, 2000), ReduceOp::kSum); }},
+      {"all_reduce f32[2000]",
+       [](RankContext& c, Values& x) { c.world.all_reduce(*c.queues[0], x.range(0, 2000), ReduceOp::kSum); }},
       {"all_reduce(max) f32[40000]", [](RankContext& c, Values& x) { c.world.all_reduce(*c.queues[0], x.view(), ReduceOp::kMax); }},
       {"broadcast f32[40000] from rank 2", [](RankContext& c, Values& x) { c.world.broadcast(*c.queues[0], x.view(), 2); }},
   };
@@ -67,7 +71,8 @@ TEST_P(DeviceFailure, CountDTypeReduceOpAndRootAreCompared) {
       c.queues[0]->synchronize();
       for (;;) c.world.barrier();
     });
-    EXPECT_EQ(failures.error, fmt::format("world: rank 2 called {} as operation 1 while rank 0 called all_reduce f32[40000]", other.words));
+    EXPECT_EQ(failures.error,
+              fmt::format("world: rank 2 called {} as operation 1 while rank 0 called all_reduce f32[40000]", other.words));
     for (const std::string& error : failures.per_rank) EXPECT_EQ(error, failures.error);
   }
 }
@@ -80,7 +85,8 @@ TEST_P(DeviceFailure, MessagesMustAgreeInCountAndType) {
     c.queues[0]->synchronize();
     for (;;) c.world.barrier();
   });
-  EXPECT_EQ(failures.error, "world: rank 1 called recv f32[20000] from rank 0 as message 1 while rank 0 called send f32[10000] to rank 1");
+  EXPECT_EQ(failures.error,
+            "world: rank 1 called recv f32[20000] from rank 0 as message 1 while rank 0 called send f32[10000] to rank 1");
 }
 
 TEST_P(DeviceFailure, TheWatchdogNamesOperationAndWhoIsMissing) {
@@ -91,7 +97,8 @@ TEST_P(DeviceFailure, TheWatchdogNamesOperationAndWhoIsMissing) {
     tp->all_reduce(*c.queues[0], x.view(), ReduceOp::kSum);
     c.queues[0]->synchronize();
   });
-  EXPECT_THAT(failures.error, MatchesRegex("rank [02] waited 0\\.[0-9]+ s (in|for) all_reduce #[12] over tp.*rank 1 has not arrived"));
+  EXPECT_THAT(failures.error,
+              MatchesRegex("rank [02] waited 0\\.[0-9]+ s (in|for) all_reduce #[12] over tp.*rank 1 has not arrived"));
 }
 
 TEST_P(DeviceFailure, TheWatchdogSeesMessages) {
@@ -146,7 +153,8 @@ TEST_P(DeviceFailure, ARankThatThrowsAtARandomPointEndsAll) {
     });
     EXPECT_EQ(failures.error, "planted");
     for (int r = 0; r < ranks; ++r)
-      EXPECT_EQ(failures.per_rank[static_cast<std::size_t>(r)], r == thrower ? "planted" : fmt::format("rank {} failed: planted", thrower));
+      EXPECT_EQ(failures.per_rank[static_cast<std::size_t>(r)],
+                r == thrower ? "planted" : fmt::format("rank {} failed: planted", thrower));
   }
 }
 
@@ -207,8 +215,9 @@ TEST_P(LaneFailure, AFailingCardEndsAllRanks) {
     c.world.all_gather(c.compute, out, in);
     for (;;) c.world.barrier();
   });
-  const auto cause = std::count_if(failures.per_rank.begin(), failures.per_rank.end(),
-                                   [](const std::string& error) { return contains(error, "cudaErrorInvalidValue") && !contains(error, "failed:"); });
+  const auto cause = std::count_if(failures.per_rank.begin(), failures.per_rank.end(), [](const std::string& error) {
+    return contains(error, "cudaErrorInvalidValue") && !contains(error, "failed:");
+  });
   EXPECT_EQ(cause, 1) << failures.per_rank[0] << "\n" << failures.per_rank[1];
   EXPECT_THAT(failures.error, HasSubstr("cop"));
 }

@@ -50,7 +50,8 @@ DeviceRank::DeviceRank(ThreadWorld& world, int rank, const DeviceRanks& setup)
       compute(device, "compute", CudaStream::Mode::kImmediate, progress, 0),
       queue0(device, "queue 0", CudaStream::Mode::kQueue, progress, 0),
       queue1(device, "queue 1", CudaStream::Mode::kQueue, progress, 0) {
-  communicator = make_device_communicator(setup.transport, world.communicator(rank, progress), {device, &progress, {}}, setup.options);
+  communicator =
+      make_device_communicator(setup.transport, world.communicator(rank, progress), {device, &progress, {}}, setup.options);
   if (setup.checked) communicator = make_checked(std::move(communicator), CollectiveChecks::kOn);
 }
 

@@ -16,7 +16,8 @@
 
 namespace trident::conformance {
 
-// Values in the memory of a card, cut from a few allocations: tests make thousands. What was given back is kept for values of its size.
+// Values in the memory of a card, cut from a few allocations: tests make thousands. What was given back is kept for values of its
+// size.
 class DeviceValues final : public ValuesMemory {
  public:
   explicit DeviceValues(int device) : device_(device) { values_memory = this; }

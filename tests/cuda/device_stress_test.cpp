@@ -1,4 +1,5 @@
-// Many operations at once on communicators of device memory: several communicators and streams, every order of the simulated streams.
+// Many operations at once on communicators of device memory: several communicators and streams, every order of the simulated
+// streams.
 #include <gtest/gtest.h>
 
 #include "tests/cuda/device_ranks.h"
@@ -71,7 +72,8 @@ TEST_P(DeviceStress, SendsHoldUpNoReceives) {
       c.queues[1]->synchronize();
       c.queues[0]->synchronize();
       for (int k = 0; k < kMessages; ++k)
-        expect_values(in[static_cast<std::size_t>(k)], [&](auto i) { return value(previous, i + k); }, "message " + std::to_string(k));
+        expect_values(
+            in[static_cast<std::size_t>(k)], [&](auto i) { return value(previous, i + k); }, "message " + std::to_string(k));
     });
   });
 }

@@ -47,8 +47,8 @@ TEST(NcclArguments, MessagePathsAreOrderedPairs) {
   EXPECT_THAT(message_paths(4, Messages::kRare), IsEmpty());
   EXPECT_THAT(message_paths(1, Messages::kAll), IsEmpty());
   EXPECT_THAT(message_paths(2, Messages::kNeighbours), ElementsAre(Pair(0, 1), Pair(1, 0)));
-  EXPECT_THAT(message_paths(4, Messages::kNeighbours), ElementsAre(Pair(0, 1), Pair(0, 3), Pair(1, 0), Pair(1, 2), Pair(2, 1), Pair(2, 3),
-                                                                   Pair(3, 0), Pair(3, 2)));
+  EXPECT_THAT(message_paths(4, Messages::kNeighbours),
+              ElementsAre(Pair(0, 1), Pair(0, 3), Pair(1, 0), Pair(1, 2), Pair(2, 1), Pair(2, 3), Pair(3, 0), Pair(3, 2)));
   const auto all = message_paths(5, Messages::kAll);
   EXPECT_EQ(all.size(), 20u);
   EXPECT_EQ(std::set(all.begin(), all.end()).size(), 20u);
@@ -73,7 +73,8 @@ TEST(NcclArguments, SharedCards) {
   const std::vector<int> names = {1, 3, 5};
   EXPECT_EQ(shared_card("dp", names, std::vector<CardId>{{1, 2}, {2, 1}, {1, 3}}), std::nullopt);
   EXPECT_EQ(shared_card("dp", names, std::vector<CardId>{{1, 2}, {7, 7}, {7, 7}}),
-            "dp: ranks 3 and 5 are on one card, which NCCL refuses; start a rank per card, or let ranks be threads of one process or exchange "
+            "dp: ranks 3 and 5 are on one card, which NCCL refuses; start a rank per card, or let ranks be threads of one process "
+            "or exchange "
             "through the host");
 }
 

@@ -55,7 +55,8 @@ TEST_F(NcclFailure, TwoRanksOnOneCardAreRefusedOnAllRanks) {
   DeviceRanks setup = two();
   setup.cards = 1;
   const DeviceFailures failures = run(setup, all_reduce_once);
-  for (const std::string& error : failures.per_rank) EXPECT_THAT(error, HasSubstr("world: ranks 0 and 1 are on one card, which NCCL refuses; "));
+  for (const std::string& error : failures.per_rank)
+    EXPECT_THAT(error, HasSubstr("world: ranks 0 and 1 are on one card, which NCCL refuses; "));
 }
 
 TEST_F(NcclFailure, TwoRanksOnOneCardWhereTheLibraryAllowsThem) {
@@ -71,7 +72,9 @@ TEST_F(NcclFailure, TwoRanksOnOneCardWhereOnlyTheUserAllowsThem) {
   setup.cards = 1;
   setup.options.nccl.allow_shared_cards = true;
   const DeviceFailures failures = run(setup, all_reduce_once);
-  EXPECT_THAT(failures.error, MatchesRegex("world: rank [01]: joining among ranks 0, 1 failed in NCCL: invalid usage.*; NCCL_DEBUG=WARN says more"));
+  EXPECT_THAT(
+      failures.error,
+      MatchesRegex("world: rank [01]: joining among ranks 0, 1 failed in NCCL: invalid usage.*; NCCL_DEBUG=WARN says more"));
 }
 
 TEST_F(NcclFailure, AnErrorThatTheLibraryReportsLater) {
@@ -81,7 +84,8 @@ TEST_F(NcclFailure, AnErrorThatTheLibraryReportsLater) {
     all_reduce_once(c);
   });
   EXPECT_EQ(failures.error,
-            "world: NCCL reports \"remote process exited or there was a network error (injected)\" while rank 1 waits for all_reduce #2 over world "
+            "world: NCCL reports \"remote process exited or there was a network error (injected)\" while rank 1 waits for "
+            "all_reduce #2 over world "
             "among ranks 0, 1; NCCL_DEBUG=WARN says more");
   EXPECT_EQ(failures.per_rank[0], failures.error);
 }
@@ -94,8 +98,9 @@ TEST_F(NcclFailure, AnOperationThatNeverEnds) {
     if (c.world.rank() == 0) simulated::hang_nccl_on(0);
     all_reduce_once(c);
   });
-  EXPECT_THAT(failures.error, MatchesRegex("rank [01] waited 0\\.3[0-9]* s for all_reduce #2 over world: all have called it, and NCCL is not done "
-                                           "among ranks 0, 1"));
+  EXPECT_THAT(failures.error,
+              MatchesRegex("rank [01] waited 0\\.3[0-9]* s for all_reduce #2 over world: all have called it, and NCCL is not done "
+                           "among ranks 0, 1"));
 }
 
 TEST_F(NcclFailure, ACallThatFails) {
@@ -105,8 +110,10 @@ TEST_F(NcclFailure, ACallThatFails) {
     c.world.barrier();
     all_reduce_once(c);
   });
-  EXPECT_THAT(failures.error, MatchesRegex("world: rank [01]: all_reduce among ranks 0, 1 failed in NCCL: unhandled system error; NCCL_DEBUG=WARN says "
-                                           "more"));
+  EXPECT_THAT(
+      failures.error,
+      MatchesRegex("world: rank [01]: all_reduce among ranks 0, 1 failed in NCCL: unhandled system error; NCCL_DEBUG=WARN says "
+                   "more"));
 }
 
 TEST_F(NcclFailure, AfterAFailureNothingIsIssued) {
@@ -132,7 +139,8 @@ TEST_F(NcclFailure, AFirstOperationThatNeverEnds) {
   DeviceRanks setup = two();
   setup.options.nccl.timeout_seconds = 0.2;
   simulated::hang_nccl_on(1);
-  EXPECT_THAT(run(setup, all_reduce_once).error, MatchesRegex("rank [01] waited 0\\.2 s for the first operation of NCCL over world among ranks 0, 1"));
+  EXPECT_THAT(run(setup, all_reduce_once).error,
+              MatchesRegex("rank [01] waited 0\\.2 s for the first operation of NCCL over world among ranks 0, 1"));
 }
 
 // A failure on one communicator ends what hangs on the others of the rank before anything is freed: freeing waits for the card.

@@ -178,7 +178,7 @@ cudaError_t cudaHostRegister(void* data, size_t bytes, unsigned) {
   return api_call("cudaHostRegister", [&] {
     Machine& machine = Machine::instance();
     if (data == nullptr || bytes == 0) return cudaErrorInvalidValue;
-    if (machine.find(data, 0) != nullptr || machine.find(static_cast<std::byte*>(data) + bytes - 1, 0) != nullptr)
+    if (machine.find(data, 1) != nullptr || machine.find(static_cast<std::byte*>(data) + bytes - 1, 1) != nullptr)
       return cudaErrorHostMemoryAlreadyRegistered;
     machine.allocations[reinterpret_cast<std::uintptr_t>(data)] = {Allocation::Kind::kRegistered, current_device(), bytes,
                                                                    static_cast<std::byte*>(data), nullptr,          0};

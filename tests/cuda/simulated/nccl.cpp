@@ -1,7 +1,8 @@
 // The functions of NCCL that communicators use, for ranks that are threads.
 //
-// A call becomes an operation; the operations of a group (or one alone) become a launch on their stream: an item that begins them and one
-// that waits until they are done. An operation has a meeting with its peers' and moves data when the last of them has begun.
+// A call becomes an operation; the operations of a group (or one alone) become a launch on their stream: an item that begins them
+// and one that waits until they are done. An operation has a meeting with its peers' and moves data when the last of them has
+// begun.
 #include "tests/cuda/simulated/nccl.h"
 
 #include <nccl.h>
@@ -36,7 +37,8 @@ struct NcclOperation {
   bool done = false;
 
   bool agrees_with(const NcclOperation& other) const {
-    const bool messages = (call == NcclCall::kSend && other.call == NcclCall::kRecv) || (call == NcclCall::kRecv && other.call == NcclCall::kSend);
+    const bool messages =
+        (call == NcclCall::kSend && other.call == NcclCall::kRecv) || (call == NcclCall::kRecv && other.call == NcclCall::kSend);
     return (messages || (call == other.call && root == other.root && op == other.op)) && count == other.count && type == other.type;
   }
 };
@@ -141,7 +143,9 @@ void transfer(const std::vector<std::shared_ptr<NcclOperation>>& all) {
       case NcclCall::kAllGather:
         for (const std::byte* source : sources) result.insert(result.end(), source, source + bytes);
         break;
-      case NcclCall::kBroadcast: result.assign(sources[static_cast<std::size_t>(first.root)], sources[static_cast<std::size_t>(first.root)] + bytes); break;
+      case NcclCall::kBroadcast:
+        result.assign(sources[static_cast<std::size_t>(first.root)], sources[static_cast<std::size_t>(first.root)] + bytes);
+        break;
       case NcclCall::kSend: case NcclCall::kRecv: break;
     }
   }
@@ -152,7 +156,8 @@ void transfer(const std::vector<std::shared_ptr<NcclOperation>>& all) {
 void begin(const std::shared_ptr<NcclOperation>& operation, Meeting& meeting, int ranks) {
   const bool message = operation->call == NcclCall::kSend || operation->call == NcclCall::kRecv;
   const bool reads = operation->call != NcclCall::kRecv, writes = operation->call != NcclCall::kSend;
-  if ((reads && !is_device_memory(operation->in, in_bytes(*operation, ranks))) || (writes && !is_device_memory(operation->out, out_bytes(*operation, ranks)))) {
+  if ((reads && !is_device_memory(operation->in, in_bytes(*operation, ranks))) ||
+      (writes && !is_device_memory(operation->out, out_bytes(*operation, ranks)))) {
     complain("an operand is not in device memory");
     throw DeviceFailure{cudaErrorIllegalAddress};
   }
@@ -167,7 +172,8 @@ void begin(const std::shared_ptr<NcclOperation>& operation, Meeting& meeting, in
     if (!other->agrees_with(*operation) && other != operation) return;
   std::sort(meeting.begun.begin(), meeting.begun.end(), [](const auto& a, const auto& b) { return a->rank < b->rank; });
   if (message) {
-    const auto sends = std::find_if(meeting.begun.begin(), meeting.begun.end(), [](const auto& o) { return o->call == NcclCall::kSend; });
+    const auto sends =
+        std::find_if(meeting.begun.begin(), meeting.begun.end(), [](const auto& o) { return o->call == NcclCall::kSend; });
     const auto& receiver = meeting.begun[sends == meeting.begun.begin() ? 1 : 0];
     std::memcpy(receiver->out, (*sends)->in, in_bytes(**sends, ranks));
   } else {
@@ -246,11 +252,15 @@ ncclResult_t call(const char* name, ncclComm* comm, cudaStream_t stream, NcclOpe
   }
   if (library().living.count(comm) == 0) return refuse(ncclInvalidArgument, "no such communicator");
   if (comm->finalized) return refuse(ncclInvalidUsage, "the communicator is finalized");
-  if (const ncclResult_t state = state_of(*comm); state != ncclSuccess) return refuse(ncclInvalidUsage, "the communicator is busy or failed");
+  if (const ncclResult_t state = state_of(*comm); state != ncclSuccess)
+    return refuse(ncclInvalidUsage, "the communicator is busy or failed");
   if (stream_device(stream) != comm->device) return refuse(ncclInvalidUsage, "the stream is not of the communicator's device");
-  if (operation.root >= comm->clique->ranks || nccl_type_bytes(operation.type) == 0) return refuse(ncclInvalidArgument, "arguments");
-  if (operation.call == NcclCall::kReduceScatter && operation.out != operation.in + static_cast<std::size_t>(comm->rank) * operation.count * nccl_type_bytes(operation.type) &&
-      operation.out < operation.in + in_bytes(operation, comm->clique->ranks) && operation.in < operation.out + out_bytes(operation, comm->clique->ranks))
+  if (operation.root >= comm->clique->ranks || nccl_type_bytes(operation.type) == 0)
+    return refuse(ncclInvalidArgument, "arguments");
+  if (operation.call == NcclCall::kReduceScatter &&
+      operation.out != operation.in + static_cast<std::size_t>(comm->rank) * operation.count * nccl_type_bytes(operation.type) &&
+      operation.out < operation.in + in_bytes(operation, comm->clique->ranks) &&
+      operation.in < operation.out + out_bytes(operation, comm->clique->ranks))
     return refuse(ncclInvalidArgument, "overlapping operands");
   operation.rank = comm->rank;
   operation.device = comm->device;
@@ -318,9 +328,16 @@ ncclResult_t ncclGetVersion(int* version) {
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {
-  constexpr std::array kTexts = {"no error",        "unhandled cuda error", "unhandled system error", "internal error",
-                                 "invalid argument", "invalid usage",        "remote process exited or there was a network error", "operation in progress"};
-  return result >= 0 && static_cast<std::size_t>(result) < kTexts.size() ? kTexts[static_cast<std::size_t>(result)] : "unknown result code";
+  constexpr std::array kTexts = {"no error",
+                                 "unhandled cuda error",
+                                 "unhandled system error",
+                                 "internal error",
+                                 "invalid argument",
+                                 "invalid usage",
+                                 "remote process exited or there was a network error",
+                                 "operation in progress"};
+  return result >= 0 && static_cast<std::size_t>(result) < kTexts.size() ? kTexts[static_cast<std::size_t>(result)]
+                                                                         : "unknown result code";
 }
 
 const char* ncclGetLastError(ncclComm_t comm) {
@@ -395,7 +412,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   const Call lock;
   if (library().living.erase(comm) == 0) return ncclInvalidArgument;
-  if (!comm->finalized || state_of(*comm) != ncclSuccess) complain("ncclCommDestroy of a communicator that is not finalized and at rest");
+  if (!comm->finalized || state_of(*comm) != ncclSuccess)
+    complain("ncclCommDestroy of a communicator that is not finalized and at rest");
   return ncclSuccess;
 }
 
@@ -428,7 +446,8 @@ ncclResult_t ncclGroupEnd() {
 
 namespace {
 
-NcclOperation operation(NcclCall what, const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t op = ncclSum, int root = -1) {
+NcclOperation operation(NcclCall what, const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t op = ncclSum,
+                        int root = -1) {
   NcclOperation o;
   o.call = what;
   o.in = static_cast<const std::byte*>(in);
@@ -442,11 +461,13 @@ NcclOperation operation(NcclCall what, const void* in, void* out, std::size_t co
 
 }  // namespace
 
-ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                           cudaStream_t stream) {
   return call("ncclAllReduce", comm, stream, operation(NcclCall::kAllReduce, in, out, count, type, op));
 }
 
-ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                               cudaStream_t stream) {
   return call("ncclReduceScatter", comm, stream, operation(NcclCall::kReduceScatter, in, out, count, type, op));
 }
 
@@ -454,7 +475,8 @@ ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType
   return call("ncclAllGather", comm, stream, operation(NcclCall::kAllGather, in, out, count, type));
 }
 
-ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream) {
   return call("ncclBroadcast", comm, stream, operation(NcclCall::kBroadcast, in, out, count, type, ncclSum, root));
 }
 

@@ -43,7 +43,8 @@ std::size_t nccl_type_bytes(ncclDataType_t type) {
   }
 }
 
-void nccl_reduce(ncclDataType_t type, ncclRedOp_t op, void* out, const std::vector<const std::byte*>& sources, std::size_t first, std::size_t count) {
+void nccl_reduce(ncclDataType_t type, ncclRedOp_t op, void* out, const std::vector<const std::byte*>& sources, std::size_t first,
+                 std::size_t count) {
   switch (type) {
     case ncclFloat32: return reduce<float>(op, out, sources, first, count);
     case ncclFloat64: return reduce<double>(op, out, sources, first, count);
