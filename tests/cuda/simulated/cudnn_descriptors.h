@@ -41,10 +41,12 @@ struct CudnnDescriptorState {
     std::memcpy(result.data(), bytes.data(), bytes.size());
     return result;
   }
+  // Of an attribute with one value, of type T.
   template <class T>
   T value(int name) const {
+    const std::vector<std::byte>& bytes = attributes.at(name).bytes;
     T result;
-    std::memcpy(&result, attributes.at(name).bytes.data(), sizeof result);
+    std::memcpy(&result, bytes.data(), bytes.size());
     return result;
   }
   const CudnnReference& reference(int name) const { return attributes.at(name).references.front(); }
