@@ -78,6 +78,29 @@ TEST_P(DeviceStress, SendsHoldUpNoReceives) {
   });
 }
 
+// A group's operations begin after what its stream was given before, and what comes later waits for them.
+TEST_P(DeviceStress, GroupsStandInTheOrderOfTheirStream) {
+  for (unsigned seed = 1; seed <= 6; ++seed)
+    run(GetParam(), 3, seed, [](const RankLauncher& launch) {
+      launch(3, [](RankContext& c) {
+        const int n = c.world.size(), rank = c.world.rank(), next = (rank + 1) % n, previous = (rank + n - 1) % n;
+        Values x(DType::kF32, 700, [&](auto i) { return value(rank, i); }), y(DType::kF32, 700);
+        for (int round = 0; round < 3; ++round) {
+          c.world.all_reduce(*c.queues[0], x.view(), ReduceOp::kMax);
+          {
+            const GroupScope group(c.world);
+            c.world.send(*c.queues[0], x.view(), next);
+            c.world.recv(*c.queues[0], y.view(), previous);
+          }
+          c.world.all_reduce(*c.queues[0], y.view(), ReduceOp::kSum);
+          c.queues[0]->synchronize();
+          expect_values(y, [&](auto i) { return n * reduced(ReduceOp::kMax, n, i); }, "after the group");
+          for (std::int64_t i = 0; i < x.count(); ++i) x.set(i, value(rank, i));
+        }
+      });
+    });
+}
+
 std::string name_of(const testing::TestParamInfo<DeviceTransport>& info) {
   constexpr std::array kNames = {"Thread", "HostStaged", "Nccl"};
   return kNames[static_cast<std::size_t>(info.param)];

@@ -158,6 +158,23 @@ TEST_F(NcclFailure, AllCommunicatorsOfTheRankEnd) {
   EXPECT_EQ(failures.per_rank[0], "rank 1 failed: planted");
 }
 
+TEST_F(NcclFailure, AFailedCallEndsAllCommunicatorsOfTheRank) {
+  const DeviceFailures failures = run(two(), [](RankContext& c) {
+    const auto other = c.world.split(0, 0, "other");
+    Values x(DType::kF32, 100);
+    const TensorView view = x.view();
+    const Buffer freed_first = allocate_cuda(c.world.rank(), 4096, "freed while the error travels");
+    c.world.barrier();
+    if (c.world.rank() == 0) {
+      other->all_reduce(*c.queues[0], view, ReduceOp::kSum);  // hangs: its peer never comes
+      simulated::fail_next("ncclAllReduce", ncclSystemError);
+      c.world.all_reduce(*c.queues[1], view, ReduceOp::kSum);
+    }
+    for (;;) c.world.barrier();
+  });
+  EXPECT_THAT(failures.error, HasSubstr("world: rank 0: all_reduce among ranks 0, 1 failed in NCCL: unhandled system error"));
+}
+
 TEST_F(NcclFailure, ChecksCanBeSwitchedOff) {
   DeviceRanks setup = two();
   setup.options.nccl.timeout_seconds = 0.3;

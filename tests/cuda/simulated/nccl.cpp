@@ -191,8 +191,9 @@ std::shared_ptr<ncclComm> shared(ncclComm* comm) {
 void enqueue_launch(ncclComm& comm, cudaStream_t stream, std::shared_ptr<Launch> launch) {
   const std::shared_ptr<ncclComm> self = shared(&comm);
   const std::uint64_t number = comm.launched++;
-  enqueue(stream, "NCCL begins", [self, number] { return self->aborted || self->ended == number; }, [self, launch] {
+  enqueue(stream, "NCCL begins", [self, launch, number] {
     if (self->aborted) return;
+    if (self->ended != number) complain("two operations of one communicator at once");
     Library& lib = library();
     if (const auto failure = lib.failures.extract(self->device)) {
       self->failure = static_cast<ncclResult_t>(failure.mapped());

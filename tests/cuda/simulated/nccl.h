@@ -1,7 +1,7 @@
 // What tests may ask of the simulated NCCL.
 //
 // Ranks are threads. Communicators must be non-blocking, and some calls return before they have done anything. Operations of one
-// communicator run one after another; an operation moves data once it has begun on every rank, so what waits for each other hangs
+// communicator may not run at once; an operation moves data once it has begun on every rank, so what waits for each other hangs
 // here as it would. Ranks that call different things hang as well, and leave a complaint. Sums are rounded at every step, in an
 // order that differs from element to element.
 #pragma once
