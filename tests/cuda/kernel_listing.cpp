@@ -4,13 +4,15 @@
 #include <elf.h>
 #include <link.h>
 
+#include <cctype>
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <memory>
-#include <regex>
+#include <sstream>
 
 #include "tests/cuda/simulated/launched_kernels.h"
 
@@ -20,6 +22,10 @@ namespace {
 std::string contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
 std::string demangled(const char* name) {
@@ -68,11 +74,20 @@ std::map<std::uintptr_t, std::string> functions_of_program() {
 // "add_kernel<float, 4>" of "void trident::cuda_kernels::(anonymous namespace)::add_kernel<float, 4>(long, ...)"; empty for what is
 // no kernel, such as a lambda in one.
 std::string kernel_name(const std::string& function) {
-  static const std::regex pattern(R"((?:void )?trident::cuda_kernels::\(anonymous namespace\)::(\w+_kernel)(<.*>)?\(.*\))");
-  std::smatch match;
+  const std::string scope = "trident::cuda_kernels::(anonymous namespace)::", result = "void ";
   if (function.find("{lambda") != std::string::npos || function.find("[clone") != std::string::npos) return "";
-  if (!std::regex_match(function, match, pattern)) return "";
-  return match[1].str() + match[2].str();
+  const std::size_t begin = function.rfind(result, 0) == 0 ? result.size() : 0;
+  if (function.compare(begin, scope.size(), scope) != 0) return "";
+  const std::string rest = function.substr(begin + scope.size());
+  const std::size_t end = rest.find_first_of("<(:");
+  if (end == std::string::npos || rest[end] == ':' || !ends_with(rest.substr(0, end), "_kernel")) return "";
+  // The arguments of a template: up to the parenthesis outside of angle brackets.
+  int depth = 0;
+  for (std::size_t i = end; i < rest.size(); ++i) {
+    depth += rest[i] == '<' ? 1 : rest[i] == '>' ? -1 : 0;
+    if (rest[i] == '(' && depth == 0) return rest.substr(0, i);
+  }
+  return "";
 }
 
 std::vector<std::string> kernels(const std::string& prefix, bool launched_too) {
@@ -92,15 +107,18 @@ std::vector<std::string> compiled_kernels(const std::string& prefix) { return ke
 std::vector<std::string> untested_kernels(const std::string& prefix) { return kernels(prefix, false); }
 
 std::vector<std::string> global_functions(const std::string& path) {
-  // Comments may speak of __global__ functions.
-  const std::string source = std::regex_replace(contents(path), std::regex("//[^\\n]*"), "");
+  std::string source;
+  std::istringstream lines(contents(path));
+  for (std::string line; std::getline(lines, line);) source += line.substr(0, line.find("//")) + ' ';
+  const std::string bounds = "__launch_bounds__";
   std::vector<std::string> names;
   for (std::size_t at = source.find("__global__"); at != std::string::npos; at = source.find("__global__", at + 1)) {
-    // The name before the first parenthesis that belongs to no attribute.
-    std::string declaration = source.substr(at + std::strlen("__global__"), source.find('{', at) - at);
-    declaration = std::regex_replace(declaration, std::regex(R"(__launch_bounds__\([^)]*\))"), "");
-    std::smatch match;
-    if (std::regex_search(declaration, match, std::regex(R"((\w+)\s*\()"))) names.push_back(match[1]);
+    // The word before the first parenthesis that is not the bounds'.
+    std::size_t open = source.find('(', at);
+    if (ends_with(source.substr(0, open), bounds)) open = source.find('(', open + 1);
+    std::size_t begin = open;
+    while (std::isalnum(static_cast<unsigned char>(source[begin - 1])) != 0 || source[begin - 1] == '_') --begin;
+    names.push_back(source.substr(begin, open - begin));
   }
   return names;
 }
