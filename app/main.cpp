@@ -4,6 +4,7 @@
 
 #include "app/subcommands.h"
 #include "parallel/cuda_backend.h"
+#include "train/bench.h"
 #include "train/timeline_svg.h"
 #include "train/trainer.h"
 
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
   const auto timeline = [](const TrainConfig& config) {
     return timeline_svg(make_run_plan(config, resolve_model(config), 0, kTimelineMachine));
   };
-  return run_command_line(Arguments(argv + 1, argv + argc), {std::cout, train, timeline, console_mode_of(STDOUT_FILENO)},
+  const auto bench = [](const TrainConfig& config, const BenchOptions& options) { return run_bench(config, options, *make_cuda_backend()); };
+  return run_command_line(Arguments(argv + 1, argv + argc), {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), bench},
                           std::cerr);
 }

@@ -57,7 +57,7 @@ const std::vector<Subcommand>& subcommands() {
       {.name = "ckpt", .summary = "list, show, verify, prune checkpoints"},
       {.name = "eval", .summary = "loss of a checkpoint on data"},
       {.name = "generate", .summary = "text from a checkpoint"},
-      {.name = "bench", .summary = "measure this machine"},
+      {.name = "bench", .summary = "measure this machine, and where the time of a step goes", .run = bench_command},
       {.name = "schema", .summary = "print the configuration's JSON Schema", .run = schema_command},
       {.name = "help", .summary = "explain a subcommand or a key of the configuration", .run = help_command},
       {.name = "completion",

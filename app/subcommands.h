@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "train/bench_report.h"
 #include "train/console.h"
 #include "train/train_config.h"
 
@@ -19,12 +20,14 @@ struct CommandContext {
   std::function<void(const std::function<TrainConfig()>& read_config)> run_training;
   std::function<std::string(const TrainConfig&)> draw_timeline = {};
   ConsoleMode console = ConsoleMode::kPlain;  // of `out`
+  std::function<BenchReport(const TrainConfig&, const BenchOptions&)> run_bench = {};
 };
 
 using Arguments = std::vector<std::string>;  // after the subcommand's name
 
 // Each throws Error for what goes wrong; returning means success.
 void train_command(const Arguments& arguments, const CommandContext& context);
+void bench_command(const Arguments& arguments, const CommandContext& context);
 void data_command(const Arguments& arguments, const CommandContext& context);    // trident data prepare|inspect|merge
 void schema_command(const Arguments& arguments, const CommandContext& context);
 void docs_command(const Arguments& arguments, const CommandContext& context);  // trident docs configuration|megatron-flags|timeline

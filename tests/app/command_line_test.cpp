@@ -75,7 +75,7 @@ TEST_F(CommandLine, UnknownAndUnbuiltSubcommands) {
   expect_refusal({}, "no subcommand; see trident help");
   expect_refusal({"trian"}, "unknown subcommand \"trian\"; did you mean train?");
   expect_refusal({"\x1b[31m\nxxxxxxxxx"}, "unknown subcommand");
-  for (const char* name : {"plan", "study", "tokenizer", "convert", "ckpt", "eval", "generate", "bench"})
+  for (const char* name : {"plan", "study", "tokenizer", "convert", "ckpt", "eval", "generate"})
     expect_refusal({name, "--config", config_}, "subcommand " + std::string(name) + " is not built yet");
   expect_refusal({"data"}, "there are: prepare, inspect, merge");
   expect_refusal({"data", "mrege"}, "trident data \"mrege\"");
@@ -88,6 +88,11 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"train", "--config", config_, "more"}, "unknown argument \"more\"");
   expect_refusal({"train", "--config"}, "--config");
   expect_refusal({"train", "--config", config_, "--print-config=xml"}, "must be json or origins");
+  expect_refusal({"bench"}, "--config is required");
+  expect_refusal({"bench", "--config", config_, "--steps", "0"}, "--steps = 0: must be from 1 to 1000");
+  expect_refusal({"bench", "--config", config_, "--ranks", "65"}, "--ranks = 65: must be from 1 to 64");
+  expect_refusal({"bench", "--config", config_, "--seconds", "-1"}, "--seconds = -1: must be from 0 to 60");
+  expect_refusal({"bench", "--config", config_, "--device", "tpu"}, "device");
   expect_refusal({"schema", "--x"}, "unknown argument \"--x\"");
   expect_refusal({"data", "prepare", "--input", config_}, "--tokenizer is required");
   expect_refusal({"data", "prepare", "--input", config_, "--tokenizer", "gpt2", "--output", path("o"), "--workers", "x"},
@@ -102,6 +107,29 @@ TEST_F(CommandLine, TrainHandsOverTheConfiguration) {
   EXPECT_EQ(seen.run.seed, 2);
   EXPECT_EQ(seen.parallel.tensor, 2);
   EXPECT_EQ(seen.run.steps, 5);
+}
+
+TEST_F(CommandLine, BenchHandsOverTheConfigurationAndPrints) {
+  std::ostringstream out, err;
+  TrainConfig seen;
+  BenchOptions options;
+  CommandContext context{out, {}};
+  context.run_bench = [&](const TrainConfig& config, const BenchOptions& given) {
+    seen = config, options = given;
+    BenchReport report;
+    report.device = "a stand-in", report.matmul_flops = report.copy_bytes = report.step_seconds = 1;
+    return report;
+  };
+  EXPECT_EQ(run_command_line({"bench", "-c", config_, "--device", "cpu", "--set", "run.seed=2", "--steps", "4", "--ranks", "3"}, context, err), 0)
+      << err.str();
+  EXPECT_EQ(seen.device, "cpu");
+  EXPECT_EQ(seen.run.seed, 2);
+  EXPECT_EQ(options.steps, 4);
+  EXPECT_EQ(options.collective_ranks, 3);
+  EXPECT_EQ(out.str().rfind("a stand-in (", 0), 0u) << out.str();
+  out.str("");
+  EXPECT_EQ(run_command_line({"bench", "-c", config_, "--json"}, context, err), 0);
+  EXPECT_EQ(parse_json(out.str(), "printed").find("device")->as_string(), "a stand-in");
 }
 
 TEST_F(CommandLine, PrintConfigIsJsonThatMeansTheSame) {

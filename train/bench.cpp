@@ -1,0 +1,166 @@
+#include "train/bench.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "core/clock.h"
+#include "parallel/thread_world.h"
+#include "train/machine.h"
+#include "train/metered_device.h"
+#include "train/rank_devices.h"
+#include "train/rank_trainer.h"
+
+namespace trident {
+namespace {
+
+TrainConfig on_one_rank(TrainConfig config) {
+  ParallelConfig& parallel = config.parallel;
+  parallel.data.ranks = 1;
+  parallel.pipeline = parallel.tensor = parallel.context = parallel.virtual_stages = 1;
+  parallel.schedule = "1f1b";
+  parallel.sequence_parallel = false;
+  parallel.layers.reset();
+  return config;
+}
+
+// Token s of sample `sample`: any function that looks random will do.
+std::int32_t token_at(std::int64_t sample, std::int64_t s, std::int64_t vocabulary) {
+  std::uint64_t x =
+      static_cast<std::uint64_t>(sample) * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(s + 1) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return static_cast<std::int32_t>((x ^ (x >> 31)) % static_cast<std::uint64_t>(vocabulary));
+}
+
+LoadSamples random_samples(std::int64_t vocabulary, std::int64_t sequence) {
+  return [=](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
+    for (std::int64_t i = 0; i < count; ++i)
+      for (std::int64_t s = 0; s < sequence; ++s) {
+        const auto at = static_cast<std::size_t>(s * count + i);
+        if (!tokens.empty()) tokens[at] = token_at(first + i, s, vocabulary);
+        if (!targets.empty()) targets[at] = token_at(first + i, s + 1, vocabulary);
+      }
+  };
+}
+
+// The best of as many calls as `budget` seconds have room for, two at least: the first may do what only a first does.
+double best_seconds(Device& device, double budget, const std::function<void()>& call) {
+  double best = 1e30;
+  int calls = 0;
+  for (const double start = monotonic_seconds(); calls < 2 || monotonic_seconds() - start < budget; ++calls) {
+    const double before = monotonic_seconds();
+    call();
+    device.compute_stream().synchronize();
+    best = std::min(best, monotonic_seconds() - before);
+  }
+  return best;
+}
+
+bool is_cpu(Device& device) { return &device.host_stream() == &device.compute_stream(); }
+
+// Of a copy that no cache holds.
+double measure_copies(Device& device, double budget) {
+  const std::int64_t bytes = std::int64_t{1} << (is_cpu(device) ? 28 : 30);
+  const Buffer memory = device.allocate(2 * bytes, "copies");
+  const Shape shape{bytes / size_of(DType::kF32)};
+  const TensorView from(memory.data(), DType::kF32, shape, memory.where()),
+      to(memory.data() + bytes, DType::kF32, shape, memory.where());
+  return 2.0 * static_cast<double>(bytes) /
+         best_seconds(device, budget, [&] { device.ops().convert(device.compute_stream(), to, from); });
+}
+
+// Of thread ranks that all take part, so many calls each: a rank cannot decide alone when it is enough.
+std::vector<CollectiveRate> measure_collectives(const DeviceChoice& choice, CudaBackend& cuda, int threads_per_rank, int ranks) {
+  constexpr int kCalls = 8;
+  std::vector<CollectiveRate> rates;
+  ThreadWorld world(ranks);
+  run_thread_ranks(world, [&](int rank) {
+    RankDeviceOptions options;
+    options.local_rank = rank;
+    options.local_ranks = ranks;
+    options.threads_per_rank = threads_per_rank;
+    const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);
+    const std::int64_t bytes = std::int64_t{1} << (is_cpu(*device) ? 24 : 28), count = bytes / size_of(DType::kF32);
+    const Buffer memory = device->allocate(2 * bytes, "collectives");
+    std::unique_ptr<Communicator> group = world.communicator(rank, device->progress());
+    if (const OnDevice wrap = on_device(choice, cuda, *device, DeviceTransport::kThread)) group = wrap(std::move(group));
+    const TensorView whole(memory.data(), DType::kF32, {count}, memory.where());
+    const TensorView part(memory.data() + bytes, DType::kF32, {count / ranks}, memory.where());
+    Stream& stream = device->compute_stream();
+    const auto measure = [&](const char* name, const std::function<void()>& call) {
+      double best = 1e30;
+      for (int i = 0; i < kCalls; ++i) {
+        group->barrier();
+        const double before = monotonic_seconds();
+        call();
+        stream.synchronize();
+        group->barrier();
+        best = std::min(best, monotonic_seconds() - before);
+      }
+      if (rank == 0) rates.push_back({name, static_cast<double>(bytes), static_cast<double>(bytes) / best});
+    };
+    measure("all_reduce", [&] { group->all_reduce(stream, whole, ReduceOp::kSum); });
+    measure("reduce_scatter", [&] { group->reduce_scatter(stream, part, whole, ReduceOp::kSum); });
+    measure("all_gather", [&] { group->all_gather(stream, whole, part); });
+  });
+  return rates;
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+// The first step is no example: memory is touched, plans are made.
+void measure_step(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world, const OnDevice& on_device, int steps,
+                  BenchReport& report) {
+  WorkMeter meter;
+  const std::unique_ptr<Device> metered = make_metered_device(device, meter);
+  RankTrainer trainer(plan, *metered, std::move(world), nullptr, on_device);
+  const LoadSamples load = random_samples(plan.model.vocab_size, plan.config.batch.sequence);
+  const auto timed_step = [&] {
+    const double before = monotonic_seconds();
+    trainer.step(load);
+    device.compute_stream().synchronize();
+    return monotonic_seconds() - before;
+  };
+  timed_step();
+  std::vector<double> seconds;
+  for (int i = 0; i < steps; ++i) seconds.push_back(timed_step());
+  report.step_seconds = median(std::move(seconds));
+  meter.start();
+  report.metered_seconds = timed_step();
+  meter.stop();
+  report.work.assign(meter.work().begin(), meter.work().end());
+  trainer.drain();
+}
+
+}  // namespace
+
+BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, CudaBackend& cuda) {
+  const TrainConfig config = on_one_rank(asked);
+  const DeviceChoice choice = choose_device(config.device, cuda);
+  const RunPlan plan = make_run_plan(config, resolve_model(config), 0, machine_facts(choice, cuda, 1));
+  BenchReport report;
+  report.why = choice.why;
+  report.compute = plan.compute;
+  report.tokens = plan.tokens_per_step();
+  ThreadWorld world(1);
+  run_thread_ranks(world, [&](int rank) {
+    RankDeviceOptions device_options;
+    device_options.threads_per_rank = static_cast<int>(config.run.threads_per_rank);
+    const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), device_options);
+    report.device = device->describe();
+    report.matmul_flops = measure_matmul_rate(*device, plan.compute, options.seconds);
+    report.copy_bytes = measure_copies(*device, options.seconds);
+    measure_step(plan, *device, world.communicator(rank, device->progress()),
+                 on_device(choice, cuda, *device, DeviceTransport::kThread), options.steps, report);
+  });
+  report.collective_ranks = options.collective_ranks;
+  report.collectives = measure_collectives(choice, cuda, static_cast<int>(config.run.threads_per_rank), options.collective_ranks);
+  return report;
+}
+
+}  // namespace trident

@@ -1,0 +1,14 @@
+// What a machine reaches in what training is made of, and where the time of one step goes, beside the least it could take there.
+#pragma once
+
+#include "parallel/cuda_backend.h"
+#include "train/bench_report.h"
+#include "train/train_config.h"
+
+namespace trident {
+
+// The model, batch and precision of `config` on one rank, on random tokens; its layout does not count. Throws ConfigError if that
+// does not fit into the memory, or for a device that is not there.
+BenchReport run_bench(const TrainConfig& config, const BenchOptions& options, CudaBackend& cuda);
+
+}  // namespace trident

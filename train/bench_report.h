@@ -1,0 +1,60 @@
+// What `trident bench` found out, as values, as a table and as JSON.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/json_reader.h"
+
+namespace trident {
+
+// kRows: norms, activations, biases, residuals, dropout. kHeads: between rows and heads, rotation.
+enum class WorkKind : std::uint8_t { kProducts, kAttention, kHeads, kRows, kEmbedding, kLoss, kCopies, kOptimizer };
+inline constexpr std::size_t kNumWorkKinds = 8;
+std::string_view to_string(WorkKind kind);
+
+// Calls of one operation in one step.
+struct Work {
+  WorkKind kind{};
+  std::string_view operation;
+  std::int64_t calls = 0;
+  double seconds = 0;
+  double flops = 0;  // of products; attention's as far as the mask leaves them
+  double bytes = 0;  // that must move: every operand once, twice in place
+};
+
+struct CollectiveRate {
+  std::string operation;
+  double bytes = 0;             // of the whole operand, on each rank
+  double bytes_per_second = 0;  // of that operand
+};
+
+struct BenchReport {
+  std::string device, why;  // "device = auto: ..."
+  DType compute = DType::kF32;
+  double matmul_flops = 0;  // FLOP/s of a large product in `compute`
+  double copy_bytes = 0;    // bytes/s, read and written
+  int collective_ranks = 0;
+  std::vector<CollectiveRate> collectives;
+  std::int64_t tokens = 0;     // of the step
+  double step_seconds = 0;     // as training does it
+  double metered_seconds = 0;  // with every operation waited for
+  std::vector<Work> work;      // of the metered step, by operation
+
+  // The least time this machine needs for it: its products at matmul_flops or its bytes at copy_bytes, whichever takes longer.
+  double floor_seconds(const Work& work) const;
+};
+
+std::string to_text(const BenchReport& report);
+JsonValue to_json(const BenchReport& report);
+
+struct BenchOptions {
+  double seconds = 0.3;      // of each rate
+  int steps = 3;             // of training; the median counts
+  int collective_ranks = 2;  // as threads of this process
+};
+
+}  // namespace trident
