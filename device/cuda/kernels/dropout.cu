@@ -10,7 +10,7 @@ namespace {
 template <int n>
 __device__ __forceinline__ Lanes<n> survivors(std::uint64_t number, PhiloxKey key, float probability, float survivor) {
   Lanes<n> factor;
-  if (n > 1 && number % 4 == 0) {
+  if constexpr (n > 1) {  // rows of whole vectors: `number` is a multiple of 4
     TRIDENT_UNROLL
     for (int k = 0; k < n; k += 4) {
       const std::uint64_t block = number / 4 + static_cast<std::uint64_t>(k / 4);
@@ -21,15 +21,12 @@ __device__ __forceinline__ Lanes<n> survivors(std::uint64_t number, PhiloxKey ke
         if (k + w < n) factor.at[k + w] = uniform_from_bits(words[w]) > probability ? survivor : 0.0f;
     }
   } else {
-    TRIDENT_UNROLL
-    for (int k = 0; k < n; ++k) {
-      const std::uint64_t block = (number + k) / 4;
-      const PhiloxCounter words =
-          philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0u, 0u}, key);
-      const unsigned word = static_cast<unsigned>((number + k) % 4);
-      const std::uint32_t bits = word == 0 ? words[0] : word == 1 ? words[1] : word == 2 ? words[2] : words[3];
-      factor.at[k] = uniform_from_bits(bits) > probability ? survivor : 0.0f;
-    }
+    const std::uint64_t block = number / 4;
+    const PhiloxCounter words =
+        philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0u, 0u}, key);
+    const unsigned word = static_cast<unsigned>(number % 4);
+    const std::uint32_t bits = word == 0 ? words[0] : word == 1 ? words[1] : word == 2 ? words[2] : words[3];
+    factor.at[0] = uniform_from_bits(bits) > probability ? survivor : 0.0f;
   }
   return factor;
 }
