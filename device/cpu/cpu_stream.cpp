@@ -110,7 +110,7 @@ void CpuStream::push(Item item) {
   poll();
 }
 
-bool CpuStream::poll() {
+bool CpuStream::poll() try {
   bool any = false;
   while (done_ < issued_) {
     const Item& head = ring_[done_ % kCapacity];
@@ -121,6 +121,9 @@ bool CpuStream::poll() {
     any = true;
   }
   return any;
+} catch (...) {
+  progress_.give_up();  // also where nobody waits
+  throw;
 }
 
 std::string CpuStream::describe_head() const {

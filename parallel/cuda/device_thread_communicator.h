@@ -18,6 +18,7 @@ class DeviceThreadCommunicator final : public LaneCommunicator<DeviceThreadOpera
   // Collective over the group. ConfigError on all ranks if a card cannot reach another one's memory, or there are more ranks than a
   // kernel adds up.
   DeviceThreadCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place);
+  ~DeviceThreadCommunicator() override { leave(); }
 
  private:
   DeviceThreadOperation make_operation() override { return DeviceThreadOperation(group(), work_); }

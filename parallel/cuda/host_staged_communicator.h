@@ -21,6 +21,7 @@ class HostStagedCommunicator final : public LaneCommunicator<StagedOperation> {
  public:
   // place.staging: memory that the host's communicator takes operands from; it is page-locked here if it is not yet.
   HostStagedCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place, const HostStagedOptions& options = {});
+  ~HostStagedCommunicator() override { leave(); }
 
  private:
   StagedOperation make_operation() override { return StagedOperation(group(), copies_); }

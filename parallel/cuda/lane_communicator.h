@@ -15,20 +15,20 @@ namespace trident {
 
 // Operation: a LaneOperation made from `make_operation`; Lanes are made by `make_lane(name)` when first used.
 template <class Operation> class LaneCommunicator : public DeviceCommunicator {
- public:
-  ~LaneCommunicator() override {
-    group_cancel();
-    const std::string pending = operations_.describe_pending();
-    if (!pending.empty())
-      host().abort(fmt::format("rank {} left with operations pending: {}", names()[static_cast<std::size_t>(rank())], pending));
-    release_host();  // before the lanes, whose memory peers may be reading
-  }
-
  protected:
   LaneCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place)
       : DeviceCommunicator(std::move(host), place), group_{&this->host(), &progress(), rank(), names(), CollectiveChecks::kOn},
         to_(names().size()), from_(names().size()), operations_(CpuStream::kCapacity), batches_(CpuStream::kCapacity) {
     prepared_.reserve(kCalls);
+  }
+
+  // To be called by the destructors of derived classes: while what operations use still exists.
+  void leave() {
+    group_cancel();
+    const std::string pending = operations_.describe_pending();
+    if (!pending.empty())
+      host().abort(fmt::format("rank {} left with operations pending: {}", names()[static_cast<std::size_t>(rank())], pending));
+    release_host();  // before the lanes, whose memory peers may be reading
   }
 
   virtual Operation make_operation() = 0;

@@ -160,7 +160,7 @@ TEST_F(NcclFailure, AllCommunicatorsOfTheRankEnd) {
 
 TEST_F(NcclFailure, AFailedCallEndsAllCommunicatorsOfTheRank) {
   const DeviceFailures failures = run(two(), [](RankContext& c) {
-    const auto other = c.world.split(0, 0, "other");
+    const auto other = c.world.split(0, 0, "other"), third = c.world.split(0, 0, "third");
     Values x(DType::kF32, 100);
     const TensorView view = x.view();
     const Buffer freed_first = allocate_cuda(c.world.rank(), 4096, "freed while the error travels");
@@ -170,7 +170,7 @@ TEST_F(NcclFailure, AFailedCallEndsAllCommunicatorsOfTheRank) {
       simulated::fail_next("ncclAllReduce", ncclSystemError);
       c.world.all_reduce(*c.queues[1], view, ReduceOp::kSum);
     }
-    for (;;) c.world.barrier();
+    for (;;) third->barrier();
   });
   EXPECT_THAT(failures.error, HasSubstr("world: rank 0: all_reduce among ranks 0, 1 failed in NCCL: unhandled system error"));
 }

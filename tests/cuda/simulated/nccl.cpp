@@ -1,287 +1,15 @@
 // The functions of NCCL that communicators use, for ranks that are threads.
-//
-// A call becomes an operation; the operations of a group (or one alone) become a launch on their stream: an item that begins them
-// and one that waits until they are done. An operation has a meeting with its peers' and moves data when the last of them has
-// begun.
 #include "tests/cuda/simulated/nccl.h"
 
 #include <nccl.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
-#include <deque>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
 #include <utility>
 
-#include "tests/cuda/simulated/nccl_sums.h"
-#include "tests/cuda/simulated/runtime.h"
+#include "tests/cuda/simulated/nccl_machine.h"
 
 namespace trident::simulated {
-
-enum class NcclCall : std::uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kSend, kRecv };
-
-struct NcclOperation {
-  NcclCall call = NcclCall::kAllReduce;
-  const std::byte* in = nullptr;
-  std::byte* out = nullptr;
-  std::size_t count = 0;  // as the caller gave it
-  ncclDataType_t type = ncclFloat32;
-  ncclRedOp_t op = ncclSum;
-  int root = -1;  // or peer
-  int rank = -1;  // whose it is
-  int device = 0;
-  bool done = false;
-
-  bool agrees_with(const NcclOperation& other) const {
-    const bool messages =
-        (call == NcclCall::kSend && other.call == NcclCall::kRecv) || (call == NcclCall::kRecv && other.call == NcclCall::kSend);
-    return (messages || (call == other.call && root == other.root && op == other.op)) && count == other.count && type == other.type;
-  }
-};
-
-// Operations that belong together: one of every rank, or a send and a receive.
-struct Meeting {
-  std::vector<std::shared_ptr<NcclOperation>> begun;
-};
-
-struct Launch {
-  std::vector<std::pair<std::shared_ptr<NcclOperation>, std::shared_ptr<Meeting>>> operations;
-  bool hangs = false;
-  bool done() const {
-    return !hangs && std::all_of(operations.begin(), operations.end(), [](const auto& o) { return o.first->done; });
-  }
-};
-
-// The ranks that joined with one id.
-struct Clique {
-  int ranks = 0;
-  std::vector<ncclComm*> members;  // by rank; null: not here yet, or gone
-  int joined = 0, finalized = 0;
-  ncclResult_t refused = ncclSuccess;
-  std::map<std::uint64_t, std::shared_ptr<Meeting>> collectives;                                    // by number
-  std::map<std::array<std::uint64_t, 3>, std::shared_ptr<Meeting>> messages;  // by sender, receiver, number
-};
-
-}  // namespace trident::simulated
-
-using namespace trident::simulated;
-
-struct ncclComm {
-  std::shared_ptr<Clique> clique;
-  int rank = 0, device = 0;
-  bool aborted = false, finalized = false;
-  ncclResult_t failure = ncclSuccess;
-  std::string last_error;
-  std::uint64_t collectives = 0;
-  std::map<int, std::uint64_t> sent, received;
-  std::uint64_t launched = 0, ended = 0;                            // launches
-  std::deque<std::pair<cudaStream_t, std::shared_ptr<Launch>>> held;  // that a call returned before enqueueing
-  int asked = 0;                                                    // since then
-};
-
-namespace trident::simulated {
-
-namespace {
-
-struct Library {
-  NcclSettings settings;
-  std::map<std::uint64_t, std::shared_ptr<Clique>> cliques;  // by id
-  std::set<ncclComm*> living;
-  std::vector<std::shared_ptr<ncclComm>> comms;  // also those that are gone: queued work may know them
-  std::vector<std::string> complaints;
-  std::map<int, int> failures;  // of the next operation, by device
-  std::set<int> hangs;
-  std::map<std::uintptr_t, ncclComm*> registered;  // by handle
-  std::uintptr_t next_handle = 1;
-  std::uint64_t next_id = 1;
-  std::uint64_t calls = 0;
-};
-
-Library& library() {
-  static Library library;  // guarded by Call's lock
-  return library;
-}
-
-struct Group {
-  int depth = 0;
-  std::vector<std::pair<ncclComm*, cudaStream_t>> order;  // of the launches
-  std::map<ncclComm*, std::shared_ptr<Launch>> launches;
-  ncclResult_t error = ncclSuccess;
-};
-thread_local Group group;
-
-void complain(const std::string& what) { library().complaints.push_back(what); }
-
-std::size_t in_bytes(const NcclOperation& o, int ranks) {
-  return o.count * nccl_type_bytes(o.type) * (o.call == NcclCall::kReduceScatter ? static_cast<std::size_t>(ranks) : 1);
-}
-std::size_t out_bytes(const NcclOperation& o, int ranks) {
-  return o.count * nccl_type_bytes(o.type) * (o.call == NcclCall::kAllGather ? static_cast<std::size_t>(ranks) : 1);
-}
-
-void transfer(const std::vector<std::shared_ptr<NcclOperation>>& all) {
-  const NcclOperation& first = *all.front();
-  const std::size_t bytes = first.count * nccl_type_bytes(first.type);
-  std::vector<const std::byte*> sources;
-  for (const auto& o : all) sources.push_back(o->in);
-  std::vector<std::vector<std::byte>> results(all.size());  // first all are computed, then written: operands may be in place
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    std::vector<std::byte>& result = results[r];
-    switch (first.call) {
-      case NcclCall::kAllReduce:
-        result.resize(bytes);
-        nccl_reduce(first.type, first.op, result.data(), sources, 0, first.count);
-        break;
-      case NcclCall::kReduceScatter:
-        result.resize(bytes);
-        nccl_reduce(first.type, first.op, result.data(), sources, r * first.count, first.count);
-        break;
-      case NcclCall::kAllGather:
-        for (const std::byte* source : sources) result.insert(result.end(), source, source + bytes);
-        break;
-      case NcclCall::kBroadcast:
-        result.assign(sources[static_cast<std::size_t>(first.root)], sources[static_cast<std::size_t>(first.root)] + bytes);
-        break;
-      case NcclCall::kSend: case NcclCall::kRecv: break;
-    }
-  }
-  for (std::size_t r = 0; r < all.size(); ++r)
-    if (!results[r].empty()) std::memcpy(all[r]->out, results[r].data(), results[r].size());
-}
-
-void begin(const std::shared_ptr<NcclOperation>& operation, Meeting& meeting, int ranks) {
-  const bool message = operation->call == NcclCall::kSend || operation->call == NcclCall::kRecv;
-  const bool reads = operation->call != NcclCall::kRecv, writes = operation->call != NcclCall::kSend;
-  if ((reads && !is_device_memory(operation->in, in_bytes(*operation, ranks))) ||
-      (writes && !is_device_memory(operation->out, out_bytes(*operation, ranks)))) {
-    complain("an operand is not in device memory");
-    throw DeviceFailure{cudaErrorIllegalAddress};
-  }
-  meeting.begun.push_back(operation);
-  for (const auto& other : meeting.begun) {
-    if (other->agrees_with(*operation) || other == operation) continue;
-    complain("ranks " + std::to_string(operation->rank) + " and " + std::to_string(other->rank) + " called different things");
-    return;  // and all hang
-  }
-  if (meeting.begun.size() < (message ? 2u : static_cast<std::size_t>(ranks))) return;
-  for (const auto& other : meeting.begun)
-    if (!other->agrees_with(*operation) && other != operation) return;
-  std::sort(meeting.begun.begin(), meeting.begun.end(), [](const auto& a, const auto& b) { return a->rank < b->rank; });
-  if (message) {
-    const auto sends =
-        std::find_if(meeting.begun.begin(), meeting.begun.end(), [](const auto& o) { return o->call == NcclCall::kSend; });
-    const auto& receiver = meeting.begun[sends == meeting.begun.begin() ? 1 : 0];
-    std::memcpy(receiver->out, (*sends)->in, in_bytes(**sends, ranks));
-  } else {
-    transfer(meeting.begun);
-  }
-  for (const auto& other : meeting.begun) other->done = true;
-}
-
-std::shared_ptr<ncclComm> shared(ncclComm* comm) {
-  for (const auto& known : library().comms)
-    if (known.get() == comm) return known;
-  return nullptr;
-}
-
-void enqueue_launch(ncclComm& comm, cudaStream_t stream, std::shared_ptr<Launch> launch) {
-  const std::shared_ptr<ncclComm> self = shared(&comm);
-  const std::uint64_t number = comm.launched++;
-  enqueue(stream, "NCCL begins", [self, launch, number] {
-    if (self->aborted) return;
-    if (self->ended != number) complain("two operations of one communicator at once");
-    Library& lib = library();
-    if (const auto failure = lib.failures.extract(self->device)) {
-      self->failure = static_cast<ncclResult_t>(failure.mapped());
-      self->last_error = "injected";
-      launch->hangs = true;
-    }
-    if (lib.hangs.erase(self->device) != 0) launch->hangs = true;
-    if (launch->hangs) return;
-    for (const auto& [operation, meeting] : launch->operations) begin(operation, *meeting, self->clique->ranks);
-  });
-  enqueue(stream, "NCCL ends", [self, launch] { return self->aborted || launch->done(); }, [self] { ++self->ended; });
-}
-
-// What the call that ends a launch returns: it may not have done anything yet.
-ncclResult_t issue(ncclComm& comm, cudaStream_t stream, std::shared_ptr<Launch> launch) {
-  if (comm.held.empty() && ++library().calls % 3 != 0) {
-    enqueue_launch(comm, stream, std::move(launch));
-    return ncclSuccess;
-  }
-  comm.held.emplace_back(stream, std::move(launch));
-  comm.asked = 0;
-  return ncclInProgress;
-}
-
-std::shared_ptr<Meeting> meeting_of(ncclComm& comm, const NcclOperation& operation) {
-  const auto find = [](auto& meetings, const auto& key) {
-    auto& meeting = meetings[key];
-    if (meeting == nullptr) meeting = std::make_shared<Meeting>();
-    return meeting;
-  };
-  const auto me = static_cast<std::uint64_t>(comm.rank), peer = static_cast<std::uint64_t>(std::max(operation.root, 0));
-  if (operation.call == NcclCall::kSend) return find(comm.clique->messages, std::array{me, peer, comm.sent[operation.root]++});
-  if (operation.call == NcclCall::kRecv) return find(comm.clique->messages, std::array{peer, me, comm.received[operation.root]++});
-  return find(comm.clique->collectives, comm.collectives++);
-}
-
-ncclResult_t state_of(const ncclComm& comm) {
-  if (comm.failure != ncclSuccess) return comm.failure;
-  if (comm.clique->joined < comm.clique->ranks) return ncclInProgress;
-  if (comm.clique->refused != ncclSuccess) return comm.clique->refused;
-  if (!comm.held.empty()) return ncclInProgress;
-  if (comm.finalized && (comm.ended < comm.launched || comm.clique->finalized < comm.clique->ranks)) return ncclInProgress;
-  return ncclSuccess;
-}
-
-// A call on `comm` outside of or within a group.
-ncclResult_t call(const char* name, ncclComm* comm, cudaStream_t stream, NcclOperation operation) {
-  const Call lock;
-  const auto refuse = [&](ncclResult_t result, const std::string& why) {
-    complain(std::string(name) + ": " + why);
-    if (group.depth > 0) group.error = result;
-    return result;
-  };
-  if (const auto injected = injected_failure(name)) {
-    if (group.depth > 0) group.error = static_cast<ncclResult_t>(*injected);
-    return static_cast<ncclResult_t>(*injected);
-  }
-  if (library().living.count(comm) == 0) return refuse(ncclInvalidArgument, "no such communicator");
-  if (comm->finalized) return refuse(ncclInvalidUsage, "the communicator is finalized");
-  if (const ncclResult_t state = state_of(*comm); state != ncclSuccess)
-    return refuse(ncclInvalidUsage, "the communicator is busy or failed");
-  if (stream_device(stream) != comm->device) return refuse(ncclInvalidUsage, "the stream is not of the communicator's device");
-  if (operation.root >= comm->clique->ranks || nccl_type_bytes(operation.type) == 0)
-    return refuse(ncclInvalidArgument, "arguments");
-  if (operation.call == NcclCall::kReduceScatter &&
-      operation.out != operation.in + static_cast<std::size_t>(comm->rank) * operation.count * nccl_type_bytes(operation.type) &&
-      operation.out < operation.in + in_bytes(operation, comm->clique->ranks) &&
-      operation.in < operation.out + out_bytes(operation, comm->clique->ranks))
-    return refuse(ncclInvalidArgument, "overlapping operands");
-  operation.rank = comm->rank;
-  operation.device = comm->device;
-  auto shared_operation = std::make_shared<NcclOperation>(operation);
-  const std::shared_ptr<Meeting> meeting = meeting_of(*comm, operation);
-  if (group.depth == 0) {
-    auto launch = std::make_shared<Launch>();
-    launch->operations.emplace_back(shared_operation, meeting);
-    return issue(*comm, stream, launch);
-  }
-  std::shared_ptr<Launch>& launch = group.launches[comm];
-  if (launch == nullptr) {
-    launch = std::make_shared<Launch>();
-    group.order.emplace_back(comm, stream);
-  }
-  launch->operations.emplace_back(shared_operation, meeting);
-  return ncclSuccess;
-}
-
-}  // namespace
 
 void configure_nccl(const NcclSettings& settings) {
   const Call lock;
@@ -319,6 +47,8 @@ void reset_nccl() {
 }
 
 }  // namespace trident::simulated
+
+using namespace trident::simulated;
 
 ncclResult_t ncclGetVersion(int* version) {
   const Call lock;
@@ -429,15 +159,15 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 }
 
 ncclResult_t ncclGroupStart() {
-  ++group.depth;
+  ++open_group().depth;
   return ncclSuccess;
 }
 
 ncclResult_t ncclGroupEnd() {
   const Call lock;
-  if (group.depth == 0) return ncclInvalidUsage;
-  if (--group.depth > 0) return ncclSuccess;
-  const Group ended = std::exchange(group, {});
+  if (open_group().depth == 0) return ncclInvalidUsage;
+  if (--open_group().depth > 0) return ncclSuccess;
+  const Group ended = std::exchange(open_group(), {});
   if (ended.error != ncclSuccess) return ended.error;
   ncclResult_t result = ncclSuccess;
   for (const auto& [comm, stream] : ended.order)
