@@ -47,7 +47,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 build=${build:-$scratch/build}
-export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
+export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
 if [[ -n $packages ]]; then unpack_packages "$packages" "$scratch/tree" || exit 1; fi
 find_cuda_wheels
 name_missing "$scratch/tree" && build_for_card "$scratch/tree" "$build" trident || exit 1
@@ -84,7 +84,7 @@ time_trident() {
         END { m = int((n + 1) / 2); if (n) print sorted[m], line[m] }' "$scratch/run/metrics.jsonl" | sed "s/^/$micro /"
       return
     fi
-    grep -qi 'memory' "$scratch/train.log" || break
+    grep -qiE 'memory|lower batch.micro' "$scratch/train.log" || break
     micro=$((micro / 2))
   done
   tail -n 3 "$scratch/train.log" >&2
@@ -115,7 +115,7 @@ JSON
     kinds=$(tail -n 1 "$scratch/run/timing.jsonl" 2>/dev/null | grep -o '"ms": *{[^}]*}' || true)
     if [[ -n $kinds ]]; then notes+=("- $model, ms of a step by kind of work as the host sees them: $(tr -d '"{}' <<<"${kinds#*:}")"); fi
     # What the same work takes at this card's own peaks, kind by kind.
-    if floors=$("$build/bin/trident" bench --device cuda --config "$scratch/bench.json" --set "batch.micro=$micro" 2>/dev/null); then
+    if floors=$("$build/bin/trident" bench --device cuda --steps 1 --config "$scratch/bench.json" --set "batch.micro=$micro" 2>/dev/null); then
       notes+=("" "\`trident bench\`, $model:" "" '```text' "$floors" '```' "")
     fi
   else

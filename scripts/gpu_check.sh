@@ -37,7 +37,7 @@ trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 build=${build:-$scratch/build}
 tree=$scratch/tree
-export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}  # one card, so that several processes share it
+export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}  # one card, so that several processes share it
 
 # ---- the table ---------------------------------------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ write_config() {
              "tie_word_embeddings": true },
   "batch": { "global": 8, "micro": 1, "sequence": 64 },
   "precision": { "compute": "fp32" },
-  "optimizer": { "lr": 1e-3 },
+  "optimizer": { "lr": 1e-4 }, "lr_schedule": { "type": "constant", "warmup_steps": 4 },
   "log": { "every": 1, "tensorboard": false } }
 JSON
 }

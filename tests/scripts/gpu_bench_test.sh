@@ -18,7 +18,7 @@ config=$3 micro=${5#batch.micro=}
 run=$(sed -n 's/.*"dir": "\([^"]*\)".*/\1/p' "$config")
 cp "$config" "$FAKE_PLACE/config.json"
 echo "$micro" >>"$FAKE_PLACE/tried"
-if ((micro > FAKE_FITS)); then echo "trident: rank 0: the arena takes 99 GB of device memory"; exit 64; fi
+if ((micro > FAKE_FITS)); then echo "trident: batch.micro = $micro: the arenas of 1 ranks need 99.0 GB, this machine has 80.0 GB; lower batch.micro"; exit 64; fi
 mkdir -p "$run"
 awk 'BEGIN { for (s = 1; s <= 7; ++s) { ms = s <= 2 ? 9999 : 1000 + 10 * (s * 3 % 7)
   printf "{\"step\":%d,\"step_ms\":%d,\"tokens_per_s\":%d,\"mfu\":%s,\"peak_bytes\":2147483648,\"comm_bytes\":{\"tp\":0}}\n", s, ms, 1e6 / ms, 0.4 * 1040 / ms } }' >"$run/metrics.jsonl"
