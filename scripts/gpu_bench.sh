@@ -78,8 +78,12 @@ time_trident() {
     "$build/bin/trident" train --config "$scratch/bench.json" --set "batch.micro=$micro" >"$scratch/train.log" 2>&1 || status=$?
     if ((status == 0)); then
       awk -v warmup="$warmup" '
-        function value(key) { return match($0, "\"" key "\": *[-+.0-9a-z]+") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) : "null" }
-        value("step") + 0 > warmup { ms = value("step_ms") + 0; for (i = ++n; i > 1 && sorted[i - 1] > ms; --i) { sorted[i] = sorted[i - 1]; line[i] = line[i - 1] }
+        function value(key) {
+          return match($0, "\"" key "\": *[-+.0-9a-z]+") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) : "null"
+        }
+        value("step") + 0 > warmup {
+          ms = value("step_ms") + 0
+          for (i = ++n; i > 1 && sorted[i - 1] > ms; --i) { sorted[i] = sorted[i - 1]; line[i] = line[i - 1] }
           sorted[i] = ms; line[i] = value("tokens_per_s") " " value("mfu") " " value("peak_bytes") }
         END { m = int((n + 1) / 2); if (n) print sorted[m], line[m] }' "$scratch/run/metrics.jsonl" | sed "s/^/$micro /"
       return
@@ -151,8 +155,9 @@ file=$({
   echo
   report_head "$versions"
   echo
-  echo "\`scripts/gpu_bench.sh\`: $tokens tokens a step, $warmup steps of warm-up, median of $steps; random tokens. trident: bf16 with fp32 master weights and moments. PyTorch in pure bf16 keeps"
-  echo "weights and moments in bf16; under autocast in fp32, as trident does. Memory: trident's arena; PyTorch's allocator. Ratio: trident's tokens/s over that row's."
+  echo "\`scripts/gpu_bench.sh\`: $tokens tokens a step, $warmup steps of warm-up, median of $steps; random tokens."
+  echo "trident: bf16 with fp32 master weights and moments. PyTorch in pure bf16 keeps weights and moments in bf16; under autocast in fp32, as"
+  echo "trident does. Memory: trident's arena; PyTorch's allocator. Ratio: trident's tokens/s over that row's."
   echo
   echo '| model | by | micro-batch | step, ms | tokens/s | MFU | memory, GiB | ratio |'
   echo '|---|---|---|---|---|---|---|---|'

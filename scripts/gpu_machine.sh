@@ -99,7 +99,8 @@ name_missing() {
     missing+=('g++ 12 or later')
   fi
   ((${#missing[@]} == 0)) && return 0
-  say "missing here: $(printf '%s; ' "${missing[@]}" | sed 's/; $//'). The Debian packages need no installing: on a Debian 12 with network run ${0##*/} --prepare DIR, bring DIR here, add --packages DIR"
+  say "missing here: $(printf '%s; ' "${missing[@]}" | sed 's/; $//'). The Debian packages need no installing: on a Debian 12 with network" \
+    "run ${0##*/} --prepare DIR, bring DIR here, add --packages DIR"
   return 1
 }
 
