@@ -67,11 +67,13 @@ else()
   message(STATUS "CUDA: ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}, cuDNN ${cuDNN_VERSION}, NCCL ${NCCL_VERSION}")
 endif()
 
-# Folders of the backend, or of its twin that says what is not there. Both define trident_cuda_backend.
+# Folders of the backend, or of its twin that says what is not there. Both define trident_cuda_backend; the program loads the former late.
 if(TRIDENT_HAS_CUDA)
-  set(TRIDENT_CUDA_FOLDERS device/cuda parallel/cuda)
+  set(TRIDENT_CUDA_FOLDERS device/cuda parallel/cuda parallel/late_cuda)
+  set(TRIDENT_PROGRAM_CUDA trident_exports_for_cuda trident_late_cuda)
 else()
   set(TRIDENT_CUDA_FOLDERS parallel/no_cuda)
+  set(TRIDENT_PROGRAM_CUDA trident_cuda_backend)
 endif()
 
 # The vendors' headers, as system headers: our warnings are not for them.
