@@ -1,0 +1,66 @@
+// A step measured operation by operation on a simulated card: the same numbers, and the card's own streams and communicators underneath.
+#include <gtest/gtest.h>
+
+#include "parallel/thread_world.h"
+#include "train/metered_device.h"
+#include "train/rank_devices.h"
+#include "train/rank_trainer.h"
+
+namespace trident {
+namespace {
+
+constexpr const char* kConfig = R"({
+  "run": {"dir": "unused", "steps": 3}, "data": {"train": "unused"},
+  "model": {"model_type": "llama", "vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 16, "rms_norm_eps": 1e-5, "tie_word_embeddings": false},
+  "parallel": {"data": 1}, "batch": {"global": 4, "micro": 2, "sequence": 8}, "precision": {"compute": "fp32"}, "optimizer": {"lr": 3e-4}})";
+
+void load(std::int64_t first, std::int64_t, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>((static_cast<std::size_t>(first) + 7 * i) % 61);
+  for (std::size_t i = 0; i < targets.size(); ++i) targets[i] = static_cast<std::int32_t>((static_cast<std::size_t>(first) + 5 * i) % 61);
+}
+
+struct Trained {
+  std::vector<double> numbers;  // loss and gradient norm of each step
+  std::vector<Work> work;
+};
+
+Trained train(bool measured) {
+  const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
+  const DeviceChoice choice = choose_device("cuda", *cuda);
+  const TrainConfig config = parse_train_config(kConfig, "test", {});
+  const RunPlan plan = make_run_plan(config, resolve_model(config), 0, machine_facts(choice, *cuda, 1));
+  Trained run;
+  ThreadWorld world(1);
+  run_thread_ranks(world, [&](int rank) {
+    const std::unique_ptr<Device> device = make_rank_device(choice, *cuda, world.doorbell(rank), {});
+    WorkMeter meter;
+    const std::unique_ptr<Device> metered = make_metered_device(*device, meter);
+    RankTrainer trainer(plan, *metered, world.communicator(rank, device->progress()), nullptr,
+                        on_device(choice, *cuda, *device, DeviceTransport::kThread));
+    if (measured) meter.start();
+    for (int step = 0; step < 3; ++step) {
+      const StepResult result = trainer.step(load);
+      run.numbers.insert(run.numbers.end(), {result.loss, result.grad_norm});
+    }
+    run.work.assign(meter.work().begin(), meter.work().end());
+    trainer.drain();
+  });
+  return run;
+}
+
+TEST(MeteredDevice, MeasuresACardAndChangesNothing) {
+  const Trained plain = train(false), measured = train(true);
+  EXPECT_EQ(plain.numbers, measured.numbers);
+  EXPECT_TRUE(plain.work.empty());
+  EXPECT_GT(measured.work.size(), 15u);
+  double products = 0;
+  for (const Work& work : measured.work) {
+    EXPECT_GT(work.seconds, 0) << work.operation;
+    if (work.operation == "matmul") products = work.flops;
+  }
+  EXPECT_GT(products, 0);
+}
+
+}  // namespace
+}  // namespace trident
