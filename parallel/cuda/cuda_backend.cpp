@@ -1,4 +1,4 @@
-#include "parallel/cuda_backend.h"
+#include "parallel/cuda/loaded_backend.h"
 
 #include <nccl.h>
 
@@ -39,6 +39,6 @@ class Cuda final : public CudaBackend {
 
 }  // namespace
 
-std::unique_ptr<CudaBackend> make_cuda_backend() { return std::make_unique<Cuda>(); }
+std::unique_ptr<CudaBackend> make_loaded_cuda_backend() { return std::make_unique<Cuda>(); }
 
 }  // namespace trident
