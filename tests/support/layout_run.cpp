@@ -18,7 +18,9 @@ class Collector {
   void take(const ParamStore& store, ParallelContext& context, TensorView ParamShard::*values, NamedTensors& out) {
     std::vector<std::vector<float>> read;
     for (const ParamShard& shard : store.shards()) {
-      std::vector<float>& mine = read.emplace_back(static_cast<std::size_t>((shard.*values).num_elements()));
+      std::vector<float>& mine = read.emplace_back();
+      if (!shard.counts_in_norm) continue;  // the other end of a tied weight has no master of its own
+      mine.resize(static_cast<std::size_t>((shard.*values).num_elements()));
       context.device().read(context.compute_stream(), mine.data(), shard.*values);
     }
     const std::lock_guard lock(mutex_);
