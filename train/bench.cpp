@@ -82,7 +82,8 @@ std::vector<CollectiveRate> measure_collectives(const DeviceChoice& choice, Cuda
     options.local_ranks = ranks;
     options.threads_per_rank = threads_per_rank;
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);
-    const std::int64_t bytes = std::int64_t{1} << (is_cpu(*device) ? 24 : 28), count = bytes / size_of(DType::kF32);
+    const std::int64_t bytes = std::int64_t{1} << (is_cpu(*device) ? 24 : 28);
+    const std::int64_t count = bytes / size_of(DType::kF32) / ranks * ranks;  // slices of equal size
     const Buffer memory = device->allocate(2 * bytes, "collectives");
     std::unique_ptr<Communicator> group = world.communicator(rank, device->progress());
     if (const OnDevice wrap = on_device(choice, cuda, *device, DeviceTransport::kThread)) group = wrap(std::move(group));

@@ -83,15 +83,14 @@ std::vector<std::string> device_notes(const DeviceChoice& choice, CudaBackend& c
 
 std::optional<double> named_peak_flops(const std::string& card, DType compute) {
   if (compute != DType::kBF16) return std::nullopt;
-  // NVIDIA's data sheets, dense. The first name that the card's contains counts.
-  static constexpr std::array<std::pair<std::string_view, double>, 8> kPeaks = {{{"H100 PCIe", 756e12},
+  // NVIDIA's data sheets, dense. The first name that the card's contains counts, so the longer ones come first.
+  static constexpr std::array<std::pair<std::string_view, double>, 7> kPeaks = {{{"H100 PCIe", 756e12},
                                                                                   {"H100 NVL", 835e12},
                                                                                   {"H100", 989e12},
-                                                                                  {"H200", 989e12},
                                                                                   {"GH200", 989e12},
-                                                                                  {"B200", 2250e12},
-                                                                                  {"A100", 312e12},
-                                                                                  {"L40S", 362e12}}};
+                                                                                  {"H200 NVL", 835e12},
+                                                                                  {"H200", 989e12},
+                                                                                  {"A100", 312e12}}};
   for (const auto& [name, flops] : kPeaks) {
     if (card.find(name) != std::string::npos) return flops;
   }

@@ -2,6 +2,7 @@
 
 #include <nccl.h>
 
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -15,11 +16,16 @@ namespace {
 
 class Cuda final : public CudaBackend {
  public:
+  // Before ranks have threads, and before NCCL reads its environment. What the user has set stays.
+  Cuda() {
+    if (ncclGetVersion(&nccl_) != ncclSuccess) return;
+    for (const auto& [name, value] : nccl_environment(nccl_)) setenv(name.c_str(), value.c_str(), /*replace=*/0);
+  }
+
   const CudaFacts& facts() override {
     if (!facts_) {
       facts_ = find_cuda_cards();
-      int nccl = 0;
-      if (ncclGetVersion(&nccl) == ncclSuccess) facts_->libraries += fmt::format(", NCCL {}", nccl_version_text(nccl));
+      if (nccl_ > 0) facts_->libraries += fmt::format(", NCCL {}", nccl_version_text(nccl_));
     }
     return *facts_;
   }
@@ -34,6 +40,7 @@ class Cuda final : public CudaBackend {
   }
 
  private:
+  int nccl_ = 0;  // version
   std::optional<CudaFacts> facts_;
 };
 
