@@ -16,8 +16,10 @@ namespace {
 
 class Cuda final : public CudaBackend {
  public:
-  // Before ranks have threads, and before NCCL reads its environment. What the user has set stays.
+  // Before ranks have threads, and before CUDA and NCCL read their environment. What the user has set stays.
   Cuda() {
+    // A rank has more streams than CUDA has queues by default, and streams that share one wait for each other.
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*replace=*/0);
     if (ncclGetVersion(&nccl_) != ncclSuccess) return;
     for (const auto& [name, value] : nccl_environment(nccl_)) setenv(name.c_str(), value.c_str(), /*replace=*/0);
   }
