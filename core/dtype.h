@@ -35,12 +35,14 @@ constexpr std::string_view to_string(DType dtype) {
 }
 
 struct bf16;
+struct f16;
 
 // The DType of a C++ element type: dtype_of<float> == DType::kF32.
 template <class T> struct DTypeOf;
 template <> struct DTypeOf<double> { static constexpr DType value = DType::kF64; };
 template <> struct DTypeOf<float> { static constexpr DType value = DType::kF32; };
 template <> struct DTypeOf<bf16> { static constexpr DType value = DType::kBF16; };
+template <> struct DTypeOf<f16> { static constexpr DType value = DType::kF16; };
 template <> struct DTypeOf<std::int64_t> { static constexpr DType value = DType::kI64; };
 template <> struct DTypeOf<std::int32_t> { static constexpr DType value = DType::kI32; };
 template <> struct DTypeOf<std::uint16_t> { static constexpr DType value = DType::kU16; };
