@@ -62,7 +62,7 @@ void run_attention(Placement placement) {
 namespace {
 
 TEST(CudaAttentionKernels, AgreeWithTheReference) {
-  for (const auto order : {simulated::FiberOrder::kReverse, simulated::FiberOrder::kRandom}) {
+  for (const auto order : {simulated::FiberOrder::kReverse, simulated::FiberOrder::kWarpByWarp}) {
     const SimulatedScope scope({.fiber_order = order});
     run_attention(order == simulated::FiberOrder::kReverse ? Placement::kAligned : Placement::kMisaligned);
   }

@@ -31,7 +31,7 @@ std::vector<Parameter> parameters() {
   std::vector<Parameter> all;
   for (const std::string& op : ops)
     for (const RowType type : {RowType::kF32, RowType::kBF16}) {
-      all.push_back({op, type, Placement::kAligned, FiberOrder::kRandom});
+      all.push_back({op, type, Placement::kAligned, FiberOrder::kWarpByWarp});
       all.push_back({op, type, Placement::kMisaligned, FiberOrder::kReverse});
     }
   return all;

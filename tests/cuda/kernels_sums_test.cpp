@@ -218,7 +218,7 @@ class CudaKernelSums : public ::testing::TestWithParam<std::tuple<Placement, Fib
 };
 
 INSTANTIATE_TEST_SUITE_P(All, CudaKernelSums,
-                         ::testing::Values(std::tuple{Placement::kAligned, FiberOrder::kRandom},
+                         ::testing::Values(std::tuple{Placement::kAligned, FiberOrder::kWarpByWarp},
                                            std::tuple{Placement::kMisaligned, FiberOrder::kReverse}));
 
 TEST_P(CudaKernelSums, OfRowsAreExact) { sums_of_rows_are_exact(placement_); }

@@ -17,7 +17,7 @@ namespace {
 
 using simulated::FiberOrder;
 
-constexpr FiberOrder kOrders[] = {FiberOrder::kForward, FiberOrder::kReverse, FiberOrder::kRandom};
+constexpr FiberOrder kOrders[] = {FiberOrder::kForward, FiberOrder::kReverse, FiberOrder::kRandom, FiberOrder::kWarpByWarp};
 
 // Device memory with a stream of its own; reads back once everything is done.
 template <class T>
@@ -170,6 +170,31 @@ TEST(Simt, AMissingBarrierGivesOtherNumbersInOtherOrders) {
     launch("missing_barrier", missing_barrier_kernel, {.blocks = {1}, .threads = {64}}, array.stream(), array.data());
     EXPECT_NE(array.read(), right) << "order " << static_cast<int>(order);
   }
+}
+
+// A barrier of the warp where the block needs one: in rounds all warps write before the first reads.
+__global__ void sum_without_barrier_kernel(int* out, int* in) {
+  __shared__ int part[3];
+  int sum = in[threadIdx.x];
+  for (int lanes = 16; lanes > 0; lanes >>= 1) sum += __shfl_xor_sync(~0u, sum, lanes);
+  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = sum;
+  __syncwarp();
+  const int others = __shfl_xor_sync(~0u, part[(threadIdx.x / 32 + 1) % 3], 0);
+  if (threadIdx.x % 32 == 0) out[threadIdx.x / 32] = part[threadIdx.x / 32] + others;
+}
+
+TEST(Simt, AWarpThatRunsAheadFindsABarrierMissingBetweenWarps) {
+  const auto sums = [](FiberOrder order) {
+    simulated::Settings settings;
+    settings.fiber_order = order;
+    const SimulatedScope scope(settings);
+    const Array<int> array(std::vector<int>(96, 1));
+    launch("sum_without_barrier", sum_without_barrier_kernel, {.blocks = {1}, .threads = {96}}, array.stream(), array.data(), array.data());
+    const std::vector<int> all = array.read();
+    return std::vector<int>(all.begin(), all.begin() + 3);
+  };
+  EXPECT_EQ(sums(FiberOrder::kForward), std::vector<int>(3, 64));
+  EXPECT_NE(sums(FiberOrder::kWarpByWarp), std::vector<int>(3, 64));
 }
 
 __global__ void stale_shared_kernel(float* data) {

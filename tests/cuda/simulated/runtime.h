@@ -28,7 +28,12 @@ enum class StreamOrder : std::uint8_t {
   kEager,        // at once when enqueued, if nothing has to be waited for: fast, and hides missing waits
 };
 // In which order the threads of a block take turns.
-enum class FiberOrder : std::uint8_t { kForward, kReverse, kRandom };
+enum class FiberOrder : std::uint8_t {
+  kForward,
+  kReverse,
+  kRandom,
+  kWarpByWarp,  // a warp as far as it gets alone, then the next, as on a card: finds barriers that are missing between warps
+};
 // Whether the host ends with a message when it touches memory of a device: two system calls per allocation for most calls, which many
 // threads wait for.
 enum class HostGuard : std::uint8_t { kOn, kOff };

@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "tests/cuda/simulated/block_run.h"
@@ -146,7 +147,23 @@ void set_running(std::size_t thread) {
   running.lane = t % kWarp;
 }
 
-void run_block(const std::vector<unsigned>& order) {
+// Runs those of `threads` that are ready, each until it waits; whether there were any.
+bool take_turns(std::span<const unsigned> threads) {
+  Block& b = block();
+  bool any = false;
+  for (const unsigned thread : threads) {
+    if (b.lanes[thread].state != State::kReady) continue;
+    any = true;
+    set_running(thread);
+    b.fibers[thread]->resume();
+  }
+  return any;
+}
+
+// Threads that take turns: all of them, or the lanes of one warp, which goes on alone until its lanes wait for others.
+enum class Together : std::uint8_t { kBlock, kWarp };
+
+void run_block(std::span<const unsigned> order, Together together) {
   Block& b = block();
   const std::size_t threads = b.lanes.size();
   std::fill(b.lanes.begin(), b.lanes.end(), Lane());
@@ -158,16 +175,22 @@ void run_block(const std::vector<unsigned>& order) {
   b.exited = b.at_barrier = b.vote = 0;
   while (b.exited < threads) {
     bool any = false;
-    for (const unsigned thread : order) {
-      if (b.lanes[thread].state != State::kReady) continue;
-      any = true;
-      set_running(thread);
-      b.fibers[thread]->resume();
+    for (std::size_t first = 0, end = 0; first < threads; first = end) {
+      const auto goes_along = [&](unsigned thread) { return together == Together::kBlock || thread / kWarp == order[first] / kWarp; };
+      while (end < threads && goes_along(order[end])) ++end;
+      while (take_turns(order.subspan(first, end - first))) any = true;
     }
     try_to_open();
     if (!any && std::none_of(b.lanes.begin(), b.lanes.end(), [](const Lane& lane) { return lane.state == State::kReady; }))
       fail("deadlock of a divergent barrier or warp operation; of its " + where_threads_are());
   }
+}
+
+// Sorts threads by warp, warps in the order of their first threads; the lanes of a warp stay in theirs.
+void gather_warps(std::vector<unsigned>& order) {
+  std::vector<std::size_t> place((order.size() + kWarp - 1) / kWarp, order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) place[order[i] / kWarp] = std::min(place[order[i] / kWarp], i);
+  std::ranges::stable_sort(order, {}, [&](unsigned thread) { return place[thread / kWarp]; });
 }
 
 }  // namespace
@@ -223,15 +246,17 @@ void run_kernel(const KernelLaunch& launch, const std::function<void()>& body, F
   std::vector<unsigned> order(threads);
   std::iota(order.begin(), order.end(), 0u);
   if (fiber_order == FiberOrder::kReverse) std::reverse(order.begin(), order.end());
+  const Together together = fiber_order == FiberOrder::kWarpByWarp ? Together::kWarp : Together::kBlock;
   std::minstd_rand random(static_cast<std::minstd_rand::result_type>(seed % 2147483646u + 1));
   unsigned fill = 0;
   runs_kernel = true;
   for (running.block.z = 0; running.block.z < launch.blocks.z; ++running.block.z) {
     for (running.block.y = 0; running.block.y < launch.blocks.y; ++running.block.y) {
       for (running.block.x = 0; running.block.x < launch.blocks.x; ++running.block.x) {
-        if (fiber_order == FiberOrder::kRandom) std::shuffle(order.begin(), order.end(), random);
+        if (fiber_order == FiberOrder::kRandom || fiber_order == FiberOrder::kWarpByWarp) std::shuffle(order.begin(), order.end(), random);
+        if (fiber_order == FiberOrder::kWarpByWarp) gather_warps(order);
         fill_shared_memory(launch.shared_bytes, fill++ % 2 == 0 ? 0xFF : 0x7F);  // not a number; huge
-        run_block(order);
+        run_block(order, together);
       }
     }
   }
