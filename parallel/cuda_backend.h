@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "device/buffer.h"
 #include "device/cpu/doorbell.h"
@@ -24,12 +25,32 @@ enum class DeviceTransport : std::uint8_t {
 };
 std::string_view to_string(DeviceTransport transport);
 
+struct TransportFacts {
+  enum class Ranks : std::uint8_t { kThreads, kProcesses } ranks = Ranks::kThreads;
+  std::vector<std::string> cards;  // of every rank: CardFacts::id
+  bool nccl = true;                // the library is there
+};
+
+struct TransportChoice {
+  DeviceTransport transport = DeviceTransport::kThread;
+  std::string why;  // "8 ranks are threads of this process"; for one line of the log
+};
+
+// Threads work in each other's buffers; processes that have a card each use NCCL; others go through the host.
+TransportChoice choose_transport(const TransportFacts& facts);
+
 class CudaBackend {
  public:
   virtual ~CudaBackend() = default;
 
-  // Asked of the driver once; no card is opened by it.
+  // Asked of the driver once; no card is opened by it (device/cuda/cuda_cards.h says what that means).
   virtual const CudaFacts& facts() = 0;
+  // Opens card `number`, if it is not yet. Why it cannot be used, with the remedy; empty if it can.
+  virtual std::string open_card(int number) = 0;
+  // Gives back a card that was opened and on which no device was made.
+  virtual void close_card(int number) = 0;
+  // Free memory of a card that is open, in bytes. ConfigError or CommunicationError where that cannot be asked.
+  virtual std::int64_t free_bytes(int number) = 0;
   // Card `number` as the device of the calling rank; peers ring `doorbell`, which outlives it. ConfigError if it cannot be used.
   // `host_memory`: of Device::allocate_host_shared() (ProcessWorld::allocate, say); not set: memory of this process.
   virtual std::unique_ptr<Device> make_device(int number, Doorbell& doorbell, HostAllocator host_memory) = 0;

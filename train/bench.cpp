@@ -78,8 +78,7 @@ std::vector<CollectiveRate> measure_collectives(const DeviceChoice& choice, Cuda
   ThreadWorld world(ranks);
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions options;
-    options.local_rank = rank;
-    options.local_ranks = ranks;
+    options.seat = rank;
     options.threads_per_rank = threads_per_rank;
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);
     const std::int64_t bytes = std::int64_t{1} << (is_cpu(*device) ? 24 : 28);
@@ -142,8 +141,9 @@ void measure_step(const RunPlan& plan, Device& device, std::unique_ptr<Communica
 
 BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, CudaBackend& cuda) {
   const TrainConfig config = on_one_rank(asked);
-  const DeviceChoice choice = choose_device(config.device, cuda);
-  const RunPlan plan = make_run_plan(config, resolve_model(config), 0, machine_facts(choice, cuda, 1));
+  const auto devices_of = [&](int ranks) { return choose_device(config.device, cuda, look_for_cards(config.device, cuda, thread_ranks(ranks))); };
+  const DeviceChoice choice = devices_of(1);
+  const RunPlan plan = make_run_plan(config, resolve_model(config), 0, machine_facts(choice, 1));
   BenchReport report;
   report.why = choice.why;
   report.compute = plan.compute;
@@ -160,7 +160,7 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
                  on_device(choice, cuda, *device, DeviceTransport::kThread), options.steps, report);
   });
   report.collective_ranks = options.collective_ranks;
-  report.collectives = measure_collectives(choice, cuda, static_cast<int>(config.run.threads_per_rank), options.collective_ranks);
+  report.collectives = measure_collectives(devices_of(options.collective_ranks), cuda, static_cast<int>(config.run.threads_per_rank), options.collective_ranks);
   return report;
 }
 

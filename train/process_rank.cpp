@@ -23,31 +23,27 @@ namespace {
 constexpr int kManyRanks = 64;         // of more, rank 0 hears less often
 constexpr double kVerdictSeconds = 3;  // a rank that noticed a failure waits as long for the line that says whose it was
 
-// NCCL takes one rank per card.
-DeviceTransport transport_between(const std::vector<StartUpFacts>& ranks) {
-  std::vector<std::string> cards;
-  for (const StartUpFacts& facts : ranks) cards.push_back(facts.card);
-  std::ranges::sort(cards);
-  return std::ranges::adjacent_find(cards) == cards.end() ? DeviceTransport::kNccl : DeviceTransport::kHostStaged;
+TransportChoice transport_between(const std::vector<StartUpFacts>& ranks) {
+  TransportFacts facts;
+  facts.ranks = TransportFacts::Ranks::kProcesses;
+  for (const StartUpFacts& rank : ranks) facts.cards.push_back(rank.card);
+  return choose_transport(facts);
 }
 
 int count_nodes(const std::vector<int>& nodes) { return 1 + *std::max_element(nodes.begin(), nodes.end()); }
 
-StartUpFacts facts_of_this_process(const TrainConfig& config, const ProcessWorld& world, const DeviceChoice& choice, CudaBackend& cuda) {
+StartUpFacts facts_of_this_process(const TrainConfig& config, const ProcessWorld& world, const DeviceChoice& choice) {
   const CpuFeatures features = detect_cpu_features();
   StartUpFacts facts;
   facts.host = host_name();
   facts.build = build_id();
-  facts.machine = machine_facts(choice, cuda, world.local_size());
+  facts.machine = machine_facts(choice, world.local_size());
   facts.instruction_set = fmt::format("{}{}", to_string(features.level),
                                       !has_bf16_products(features, features.level) ? "" : features.amx_bf16 ? " with AMX bf16" : " with AVX512-BF16");
   facts.config = to_json_text(to_json(config));
   facts.device = to_string(choice.kind);
   facts.device_why = choice.why;
-  if (choice.kind == DeviceKind::kCuda) {
-    const std::vector<CardFacts>& cards = cuda.facts().cards;
-    facts.card = cards[static_cast<std::size_t>(card_of_rank(world.local_rank(), world.local_size(), static_cast<int>(cards.size())))].id;
-  }
+  if (choice.kind == DeviceKind::kCuda) facts.card = choice.found.seats.front().card.id;
   return facts;
 }
 
@@ -108,21 +104,17 @@ class ProcessRank {
 
   void prepare(const std::function<TrainConfig()>& read_config) {
     TrainConfig config;
-    run_together(exchange(), world_->rank(), [&] {
-      config = read_config();
-      choice_ = choose_device(config.device, cuda_);
-    });
-    facts_ = compare_start_up(exchange(), world_->rank(), facts_of_this_process(config, *world_, choice_, cuda_));
+    run_together(exchange(), world_->rank(), [&] { config = read_config(); });
+    CardSearch found = look_for_cards(config.device, cuda_, {{world_->rank()}, exchange()});
+    run_together(exchange(), world_->rank(), [&] { choice_ = choose_device(config.device, cuda_, std::move(found)); });
+    facts_ = compare_start_up(exchange(), world_->rank(), facts_of_this_process(config, *world_, choice_));
     RunPlace place;
     place.world_size = world_->size();
     place.first_local = world_->local_rank();
     place.nodes = count_nodes(world_->nodes());
     place.local_ranks = world_->local_size();
     place.reads_all = world_->local_rank() == 0;
-    if (choice_.kind == DeviceKind::kCuda) {
-      place.cards = static_cast<int>(cuda_.facts().cards.size());
-      place.card = cuda_.facts().cards.front().name;
-    }
+    place.cards = choice_.found.cards;
     std::string some, all;  // of the data; one rank of each node looks at all of it
     run_together(exchange(), world_->rank(), [&] {
       inputs_ = prepare_run(config, place, weakest(facts_));
@@ -134,8 +126,11 @@ class ProcessRank {
     // To read a tokenizer takes longer than everything else here: one process of a node does, and all take the result from rank 0.
     inputs_.token_bytes = of_rank_0(exchange(), world_->rank(), inputs_.token_bytes);
     run_together(exchange(), world_->rank(), [&] { make_lifeline(); });
-    for (std::string& note : device_notes(choice_, cuda_, world_->local_size())) inputs_.plan.notes.push_back(std::move(note));
-    if (choice_.kind == DeviceKind::kCuda) inputs_.plan.notes.push_back(fmt::format("ranks exchange {}", to_string(transport_between(facts_))));
+    add_device_facts(choice_, inputs_.plan);
+    if (choice_.kind == DeviceKind::kCuda) {
+      const TransportChoice transport = transport_between(facts_);
+      inputs_.plan.notes.push_back(fmt::format("ranks exchange {}: {}", to_string(transport.transport), transport.why));
+    }
     if (world_->rank() == 0) warn();
   }
 
@@ -175,8 +170,6 @@ class ProcessRank {
 
   int run_loop() {
     RankDeviceOptions options;
-    options.local_rank = world_->local_rank();
-    options.local_ranks = world_->local_size();
     options.threads_per_rank = static_cast<int>(inputs_.plan.config.run.threads_per_rank);
     options.first_core = inputs_.first_core;
     options.host_memory = [this](std::int64_t bytes, const std::string& name) { return world_->allocate(bytes, name); };
@@ -188,7 +181,7 @@ class ProcessRank {
     services.stop = &stop_;
     services.board = &lifeline_->board();
     services.inter_node_bytes = [this] { return world_->inter_node_bytes(); };
-    services.on_device = on_device(choice_, cuda_, *device, transport_between(facts_));
+    services.on_device = on_device(choice_, cuda_, *device, transport_between(facts_).transport);
     return RankLoop(inputs_, output_, *device, world_->communicator(device->progress()), services).run();
   }
 

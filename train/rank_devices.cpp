@@ -9,80 +9,41 @@
 #include "train/machine.h"
 
 namespace trident {
-namespace {
 
-// What CUDA, its libraries and their kernels take of a card beside the arenas.
-constexpr std::int64_t kReservedPerRank = std::int64_t{1} << 30;
-constexpr int kFirstFastBf16 = 80;       // compute capability: Ampere
-constexpr double kBusyShare = 0.05;      // of a card's memory in others' hands: worth a line
+std::string_view to_string(DeviceKind kind) { return kind == DeviceKind::kCuda ? "cuda" : "cpu"; }
 
-double gigabytes(std::int64_t bytes) { return 1e-9 * static_cast<double>(bytes); }
-
-// Ranks of this machine on each card.
-std::vector<int> ranks_per_card(int local_ranks, int cards) {
-  std::vector<int> ranks(static_cast<std::size_t>(cards), 0);
-  for (int r = 0; r < local_ranks; ++r) ++ranks[static_cast<std::size_t>(card_of_rank(r, local_ranks, cards))];
-  return ranks;
+DeviceChoice choose_device(const std::string& asked, CudaBackend& cuda, CardSearch found) {
+  if (asked == "cpu") return {DeviceKind::kCpu, "device = cpu", {}};
+  if (!found.seats.empty()) {
+    const std::size_t cards = found.cards.size();
+    return {DeviceKind::kCuda, fmt::format("device = {}: {} card{}, {}", asked, cards, cards == 1 ? "" : "s", cuda.facts().libraries), std::move(found)};
+  }
+  if (asked == "cuda") throw ConfigError(fmt::format("device = cuda: {}", found.problem));
+  return {DeviceKind::kCpu, fmt::format("device = auto: cpu, for no card can be used ({})", found.problem), {}};
 }
 
-MachineFacts cuda_machine_facts(const CudaFacts& cuda, int local_ranks) {
-  const std::vector<int> ranks = ranks_per_card(local_ranks, static_cast<int>(cuda.cards.size()));
+MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks) {
+  if (choice.kind == DeviceKind::kCpu) return cpu_machine_facts(local_ranks);
   MachineFacts facts;
   facts.computes = "card";
   facts.fast_bf16 = true;
   facts.memory_per_rank = INT64_MAX;
-  for (std::size_t c = 0; c < ranks.size(); ++c) {
-    if (ranks[c] == 0) continue;
-    const CardFacts& card = cuda.cards[c];
-    facts.fast_bf16 = facts.fast_bf16 && card.compute_capability >= kFirstFastBf16;
-    facts.memory_per_rank = std::min(facts.memory_per_rank, std::max<std::int64_t>(0, card.free_bytes / ranks[c] - kReservedPerRank));
-    if (facts.description.empty()) facts.description = card.name;
+  facts.description = choice.found.seats.front().card.name;
+  for (const CardSeat& seat : choice.found.seats) {
+    facts.fast_bf16 = facts.fast_bf16 && seat.card.compute_capability >= kFirstFastBf16;
+    facts.memory_per_rank = std::min(facts.memory_per_rank, seat.bytes_per_rank());
   }
   return facts;
 }
 
-}  // namespace
-
-std::string_view to_string(DeviceKind kind) { return kind == DeviceKind::kCuda ? "cuda" : "cpu"; }
-
-DeviceChoice choose_device(const std::string& asked, CudaBackend& cuda) {
-  if (asked == "cpu") return {DeviceKind::kCpu, "device = cpu"};
-  const CudaFacts& facts = cuda.facts();
-  if (facts.problem.empty()) {
-    return {DeviceKind::kCuda, fmt::format("device = {}: {} card{}, {}", asked, facts.cards.size(), facts.cards.size() == 1 ? "" : "s", facts.libraries)};
-  }
-  if (asked == "cuda") throw ConfigError(fmt::format("device = cuda: {}", facts.problem));
-  return {DeviceKind::kCpu, fmt::format("device = auto: cpu, for no card can be used ({})", facts.problem)};
-}
-
-int card_of_rank(int local_rank, int local_ranks, int cards) { return local_ranks <= cards ? local_rank : local_rank * cards / local_ranks; }
-
-MachineFacts machine_facts(const DeviceChoice& choice, CudaBackend& cuda, int local_ranks) {
-  return choice.kind == DeviceKind::kCuda ? cuda_machine_facts(cuda.facts(), local_ranks) : cpu_machine_facts(local_ranks);
-}
-
-std::vector<std::string> device_notes(const DeviceChoice& choice, CudaBackend& cuda, int local_ranks) {
-  std::vector<std::string> notes{choice.why};
-  if (choice.kind == DeviceKind::kCpu) return notes;
-  const std::vector<CardFacts>& cards = cuda.facts().cards;
-  const std::vector<int> ranks = ranks_per_card(local_ranks, static_cast<int>(cards.size()));
-  for (std::size_t c = 0; c < cards.size(); ++c) {
-    if (ranks[c] == 0) continue;
-    const std::int64_t taken = cards[c].total_bytes - cards[c].free_bytes;
-    if (static_cast<double>(taken) > kBusyShare * static_cast<double>(cards[c].total_bytes)) {
-      notes.push_back(fmt::format("card {} ({}): {:.1f} of {:.1f} GB are in use already; another process may be computing there", cards[c].number,
-                                  cards[c].name, gigabytes(taken), gigabytes(cards[c].total_bytes)));
-    }
-  }
-  if (const int most = *std::ranges::max_element(ranks); most > 1) {
-    notes.push_back(fmt::format("{} ranks share {} card{}, up to {} on one: right for tests, slower than one rank per card", local_ranks, cards.size(),
-                                cards.size() == 1 ? "" : "s", most));
-  }
-  return notes;
+void add_device_facts(const DeviceChoice& choice, RunPlan& plan) {
+  plan.notes.push_back(choice.why);
+  plan.notes.insert(plan.notes.end(), choice.found.notes.begin(), choice.found.notes.end());
+  plan.memory = choice.found.memory;
 }
 
 std::optional<double> named_peak_flops(const std::string& card, DType compute) {
-  if (compute != DType::kBF16) return std::nullopt;
+  if (compute != DType::kBF16 || card.find(" MIG ") != std::string::npos) return std::nullopt;
   // NVIDIA's data sheets, dense. The first name that the card's contains counts, so the longer ones come first.
   static constexpr std::array<std::pair<std::string_view, double>, 7> kPeaks = {{{"H100 PCIe", 756e12},
                                                                                   {"H100 NVL", 835e12},
@@ -97,11 +58,19 @@ std::optional<double> named_peak_flops(const std::string& card, DType compute) {
   return std::nullopt;
 }
 
+std::optional<double> named_peak_flops(const std::vector<std::string>& cards, DType compute) {
+  double sum = 0;
+  for (const std::string& card : cards) {
+    const std::optional<double> peak = named_peak_flops(card, compute);
+    if (!peak) return std::nullopt;
+    sum += *peak;
+  }
+  return sum;
+}
+
 std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend& cuda, Doorbell& doorbell, const RankDeviceOptions& options) {
   if (choice.kind == DeviceKind::kCuda) {
-    const std::vector<CardFacts>& cards = cuda.facts().cards;
-    const int card = card_of_rank(options.local_rank, options.local_ranks, static_cast<int>(cards.size()));
-    return cuda.make_device(cards[static_cast<std::size_t>(card)].number, doorbell, options.host_memory);
+    return cuda.make_device(choice.found.seats.at(static_cast<std::size_t>(options.seat)).card.number, doorbell, options.host_memory);
   }
   CpuDeviceOptions cpu;
   cpu.threads_per_rank = options.threads_per_rank;

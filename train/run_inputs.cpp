@@ -81,9 +81,9 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   open_data(inputs, place.reads_all);
   const int local = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size(),
             threads = static_cast<int>(config.run.threads_per_rank);
-  if (place.cards > 0) {
-    inputs.ranks_at_once = place.nodes * std::min(place.cards, local);
-    inputs.peak_flops = inputs.ranks_at_once * named_peak_flops(place.card, inputs.plan.compute).value_or(0);
+  if (!place.cards.empty()) {
+    inputs.ranks_at_once = static_cast<double>(place.cards.size());
+    inputs.peak_flops = named_peak_flops(place.cards, inputs.plan.compute).value_or(0);
     return inputs;  // cores are for those who compute on them
   }
   const int cores = place.nodes * std::min(place.world_size > 0 ? online_cores() : usable_cores(), local * threads);

@@ -25,6 +25,13 @@ struct MachineFacts {
   std::int64_t memory_per_rank = 0;  // bytes a rank may use; decides parallel.grad_sync "auto"
 };
 
+// Memory that some of the ranks share: of a card.
+struct MemoryPool {
+  std::string name;        // for messages
+  std::vector<int> ranks;  // of the run
+  std::int64_t bytes = 0;  // for their arenas
+};
+
 // A unit's parameters as they lie on a rank (all ranks of a tensor-parallel group have the same shapes).
 struct UnitLayout {
   int unit = 0;
@@ -44,6 +51,7 @@ struct RunPlan {
   ZeroPolicy zero;
   int num_micro_batches = 1;
   std::int64_t memory_per_rank = 0;  // bytes, of the machine
+  std::vector<MemoryPool> memory;    // of cards; empty: the ranks share what their machines have
   std::vector<SubAxis> partial_axes;
   std::vector<UnitLayout> units;  // by unit id
   StepProgramSpec step_spec, eval_spec;

@@ -20,21 +20,17 @@ namespace {
 void run_as_threads(const TrainConfig& config, const TrainOutput& output, CudaBackend& cuda) {
   const StopRequest stop;
   const int ranks = static_cast<int>(ranks_of(config.parallel));
-  const DeviceChoice choice = choose_device(config.device, cuda);
+  const DeviceChoice choice = choose_device(config.device, cuda, look_for_cards(config.device, cuda, thread_ranks(ranks)));
   RunPlace place;
-  if (choice.kind == DeviceKind::kCuda) {
-    place.cards = static_cast<int>(cuda.facts().cards.size());
-    place.card = cuda.facts().cards.front().name;
-  }
-  RunInputs inputs = prepare_run(config, place, machine_facts(choice, cuda, ranks));
-  for (std::string& note : device_notes(choice, cuda, ranks)) inputs.plan.notes.push_back(std::move(note));
+  place.cards = choice.found.cards;
+  RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks));
+  add_device_facts(choice, inputs.plan);
   const int threads = static_cast<int>(config.run.threads_per_rank);
   std::atomic<int> stopped_by{0};  // the same on every rank
   ThreadWorld world(inputs.plan.world_size());
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions options;
-    options.local_rank = rank;
-    options.local_ranks = world.size();
+    options.seat = rank;
     options.threads_per_rank = threads;
     if (inputs.first_core) options.first_core = *inputs.first_core + rank * threads;
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);

@@ -4,14 +4,18 @@
 #include <cuda_runtime_api.h>
 #include <cudnn_graph.h>
 
+#include <algorithm>
 #include <array>
 
 #include "core/check.h"
 #include "core/host_name.h"
 #include "device/cuda/cuda_error.h"
+#include "device/cuda/kernels/kernels.h"
 
 namespace trident {
 namespace {
+
+constexpr const char* kArchitectures = TRIDENT_CUDA_ARCHITECTURES;  // "80-real, 90a-real": those that the kernels were compiled for
 
 std::string libraries() {
   int runtime = 0;
@@ -20,22 +24,43 @@ std::string libraries() {
   return fmt::format("{}, cuBLASLt {}.{}, cuDNN {}.{}", cuda_version_text(runtime), cublas / 10000, cublas / 100 % 100, cudnn / 10000, cudnn / 100 % 100);
 }
 
-CardFacts card_facts(int number) {
+// As nvidia-smi writes it. The address on the bus is the same for all parts of a divided card; it stands in where a driver gives no UUID.
+std::string card_id(const cudaDeviceProp& properties, const std::string& place) {
+  std::string text = "GPU-";
+  bool known = false;
+  for (std::size_t i = 0; i < sizeof properties.uuid.bytes; ++i) {
+    const auto byte = static_cast<unsigned char>(properties.uuid.bytes[i]);
+    known = known || byte != 0;
+    text += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", byte);
+  }
+  return known ? text : fmt::format("{} {}", host_name(), place);
+}
+
+void describe(CardFacts& card) {
   cudaDeviceProp properties;
-  check_cuda(cudaGetDeviceProperties(&properties, number), "asking what a card is");
-  std::array<char, 32> address{};
-  check_cuda(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), number), "asking where a card is");
-  std::size_t free = 0, total = 0;
-  use_cuda_device(number);
-  check_cuda(cudaMemGetInfo(&free, &total), "asking how much memory a card has");
-  CardFacts card;
-  card.number = number;
+  check_cuda(cudaGetDeviceProperties(&properties, card.number), "asking what a card is");
   card.name = properties.name;
-  card.id = fmt::format("{} {}", host_name(), address.data());
   card.compute_capability = 10 * properties.major + properties.minor;
   card.multiprocessors = properties.multiProcessorCount;
-  card.total_bytes = static_cast<std::int64_t>(total);
-  card.free_bytes = static_cast<std::int64_t>(free);
+  card.total_bytes = static_cast<std::int64_t>(properties.totalGlobalMem);
+  std::array<char, 32> address{};
+  check_cuda(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), card.number), "asking where a card is");
+  card.place = address.data();
+  card.id = card_id(properties, card.place);
+  int mode = cudaComputeModeDefault;
+  check_cuda(cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, card.number), "asking who may use a card");
+  if (mode == cudaComputeModeProhibited) card.problem = "its compute mode is Prohibited; set it to Default (nvidia-smi -c 0)";
+}
+
+CardFacts card_facts(int number) {
+  CardFacts card;
+  card.number = number;
+  try {
+    describe(card);
+  } catch (const Error& error) {
+    card.problem = error.what();
+  }
+  if (card.name.empty()) card.name = "unknown";
   return card;
 }
 
@@ -50,10 +75,41 @@ CudaFacts find_cuda_cards() {
     for (int number = 0; number < count; ++number) facts.cards.push_back(card_facts(number));
     if (count == 0) facts.problem = "no GPU is visible to this process (CUDA_VISIBLE_DEVICES?)";
   } catch (const Error& error) {
-    facts.cards.clear();
     facts.problem = error.what();
   }
+  const bool none = std::ranges::none_of(facts.cards, [](const CardFacts& card) { return card.problem.empty(); });
+  if (facts.problem.empty() && none) facts.problem = fmt::format("card 0 ({}): {}", facts.cards.front().name, facts.cards.front().problem);
   return facts;
+}
+
+std::string open_cuda_card(const CardFacts& card) {
+  try {
+    use_cuda_device(card.number);
+    check_cuda(cudaFree(nullptr), "opening a card");  // older libraries make the context with the first call that needs it
+    cudaFuncAttributes attributes;
+    const cudaError_t status = cudaFuncGetAttributes(&attributes, cuda_kernels::any_kernel());
+    if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction) {
+      cudaGetLastError();
+      return fmt::format("this binary has code for {}, and the card is sm_{}; build with -DCMAKE_CUDA_ARCHITECTURES={}-real, or set device = cpu",
+                         kArchitectures, card.compute_capability, card.compute_capability);
+    }
+    check_cuda(status, "looking for code for a card");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void close_cuda_card(int number) {
+  // A card that cannot be closed goes with the process.
+  if (cudaSetDevice(number) != cudaSuccess || cudaDeviceReset() != cudaSuccess) cudaGetLastError();
+}
+
+std::int64_t free_bytes_of_cuda_card(int number) {
+  std::size_t free = 0, total = 0;
+  use_cuda_device(number);
+  check_cuda(cudaMemGetInfo(&free, &total), "asking how much memory a card has");
+  return static_cast<std::int64_t>(free);
 }
 
 }  // namespace trident

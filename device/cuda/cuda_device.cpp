@@ -4,17 +4,16 @@
 #include <utility>
 
 #include "core/check.h"
-#include "device/cuda/cuda_cards.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_ops.h"
+#include "device/cuda_facts.h"
 
 namespace trident {
 namespace {
 
 // Communication goes first: others wait for it, and it takes few multiprocessors.
 constexpr int kComputePriority = 0, kCommunicationPriority = -1;
-constexpr int kFirstFastBf16 = 8;  // major number of Ampere's compute capability
 
 }  // namespace
 
@@ -27,7 +26,7 @@ CudaDevice::CudaDevice(int number, Doorbell& doorbell, HostAllocator host_memory
       ops_(std::make_unique<CudaOps>(number)) {
   cudaDeviceProp properties;
   check_cuda(cudaGetDeviceProperties(&properties, number), "asking what a card is");
-  fast_bf16_ = properties.major >= kFirstFastBf16;
+  fast_bf16_ = 10 * properties.major + properties.minor >= kFirstFastBf16;
   description_ = fmt::format("cuda {}: {}, sm_{}{}, {} multiprocessors", number, properties.name, properties.major, properties.minor,
                              properties.multiProcessorCount);
 }

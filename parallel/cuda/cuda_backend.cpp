@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/check.h"
 #include "device/cuda/cuda_cards.h"
 #include "device/cuda/cuda_device.h"
 #include "parallel/cuda/device_communicators.h"
@@ -32,6 +33,10 @@ class Cuda final : public CudaBackend {
     return *facts_;
   }
 
+  std::string open_card(int number) override { return open_cuda_card(card(number)); }
+  void close_card(int number) override { close_cuda_card(number); }
+  std::int64_t free_bytes(int number) override { return free_bytes_of_cuda_card(number); }
+
   std::unique_ptr<Device> make_device(int number, Doorbell& doorbell, HostAllocator host_memory) override {
     return std::make_unique<CudaDevice>(number, doorbell, std::move(host_memory));
   }
@@ -42,6 +47,12 @@ class Cuda final : public CudaBackend {
   }
 
  private:
+  const CardFacts& card(int number) {
+    const std::vector<CardFacts>& cards = facts().cards;
+    TRIDENT_CHECK(number >= 0 && number < static_cast<int>(cards.size()), "card {} of {}", number, cards.size());
+    return cards[static_cast<std::size_t>(number)];
+  }
+
   int nccl_ = 0;  // version
   std::optional<CudaFacts> facts_;
 };

@@ -1,9 +1,7 @@
-// The communicators of device memory: which one fits, and how to make it.
+// The communicators of device memory, and how to make them.
 #pragma once
 
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "parallel/cuda/device_communicator.h"
 #include "parallel/cuda/host_staged_communicator.h"
@@ -11,20 +9,6 @@
 #include "parallel/cuda_backend.h"
 
 namespace trident {
-
-struct TransportFacts {
-  enum class Ranks : std::uint8_t { kThreads, kProcesses } ranks = Ranks::kThreads;
-  std::vector<std::string> cards;  // of every rank: CardFacts::id
-  bool nccl = true;                // the library is there
-};
-
-struct TransportChoice {
-  DeviceTransport transport = DeviceTransport::kThread;
-  std::string why;  // "8 ranks are threads of this process"; for one line of the log
-};
-
-// Threads work in each other's buffers; processes that have a card each use NCCL; others go through the host.
-TransportChoice choose_transport(const TransportFacts& facts);
 
 struct DeviceCommunicatorOptions {
   HostStagedOptions staged;

@@ -35,6 +35,14 @@ std::string last_error() {
 class LateCuda final : public CudaBackend {
  public:
   const CudaFacts& facts() override { return load() ? loaded_->facts() : none_; }
+  std::string open_card(int number) override { return load() ? loaded_->open_card(number) : none_.problem; }
+  void close_card(int number) override {
+    if (loaded_ != nullptr) loaded_->close_card(number);
+  }
+  std::int64_t free_bytes(int number) override {
+    TRIDENT_CHECK(loaded_ != nullptr, "memory of a card before CUDA is loaded");
+    return loaded_->free_bytes(number);
+  }
   std::unique_ptr<Device> make_device(int number, Doorbell& doorbell, HostAllocator host_memory) override {
     if (!load()) throw ConfigError(fmt::format("device = cuda: {}", none_.problem));
     return loaded_->make_device(number, doorbell, std::move(host_memory));

@@ -52,6 +52,9 @@ class Collector {
 class NoCards final : public CudaBackend {
  public:
   const CudaFacts& facts() override { return facts_; }
+  std::string open_card(int) override { return "no cards in this test"; }
+  void close_card(int) override {}
+  std::int64_t free_bytes(int) override { return 0; }
   std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator) override { throw InternalError("no cards in this test"); }
   std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, std::unique_ptr<Communicator>) override { throw InternalError("no cards in this test"); }
 
@@ -97,14 +100,14 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
 
   NoCards no_cards;
   CudaBackend& backend = options.cuda != nullptr ? *options.cuda : no_cards;
-  const DeviceChoice choice{options.cuda != nullptr ? DeviceKind::kCuda : DeviceKind::kCpu, "as the test says"};
+  const std::string device = options.cuda != nullptr ? "cuda" : "cpu";
+  const DeviceChoice choice = choose_device(device, backend, look_for_cards(device, backend, thread_ranks(world_size)));
   ThreadWorld world(world_size, /*timeout_seconds=*/60.0);
   Collector collector;
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions device_options;
     device_options.threads_per_rank = static_cast<int>(config.run.threads_per_rank);
-    device_options.local_rank = rank;
-    device_options.local_ranks = world_size;
+    device_options.seat = rank;
     const std::unique_ptr<Device> device = make_rank_device(choice, backend, world.doorbell(rank), device_options);
     RankTrainer trainer(run.plan, *device, world.communicator(rank, device->progress()), nullptr,
                         on_device(choice, backend, *device, options.transport));

@@ -2,44 +2,19 @@
 
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
 #include "core/host_name.h"
 #include "data/indexed_dataset_writer.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/meeting.h"
 #include "train/run_inputs.h"
 #include "train/train_config.h"
 
 namespace trident {
 namespace {
 
-// An exchange between threads that stand for processes.
-class Meeting {
- public:
-  explicit Meeting(int ranks) : texts_(static_cast<std::size_t>(ranks)) {}
-
-  std::vector<std::string> exchange(int rank, const std::string& mine) {
-    std::unique_lock lock(mutex_);
-    texts_[static_cast<std::size_t>(rank)] = mine;
-    const int round = round_;
-    if (++arrived_ == static_cast<int>(texts_.size())) {
-      arrived_ = 0;
-      ++round_;
-      result_ = texts_;
-      everyone_.notify_all();
-    }
-    everyone_.wait(lock, [&] { return round_ != round; });
-    return result_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable everyone_;
-  std::vector<std::string> texts_, result_;
-  int arrived_ = 0, round_ = 0;
-};
+using testing::Meeting;
 
 struct Ended {
   int code = 0;

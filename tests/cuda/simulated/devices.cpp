@@ -25,7 +25,8 @@ void describe(cudaDeviceProp& p, int device) {
   p.maxGridSize[0] = 2147483647, p.maxGridSize[1] = p.maxGridSize[2] = 65535;
   p.maxThreadsPerMultiProcessor = 2048;
   p.maxBlocksPerMultiProcessor = 32;
-  p.major = 9, p.minor = 0;
+  const int capability = Machine::instance().settings.compute_capability;
+  p.major = capability / 10, p.minor = capability % 10;
   p.multiProcessorCount = 132;
   p.memoryBusWidth = 5120;
   p.l2CacheSize = 50 << 20;
@@ -48,7 +49,7 @@ cudaError_t count_devices(int* count) {
 
 bool exists(int device) { return device >= 0 && device < Machine::instance().settings.devices; }
 
-int attribute_of(const cudaDeviceProp& p, cudaDeviceAttr attribute) {
+int attribute_of(const cudaDeviceProp& p, int device, cudaDeviceAttr attribute) {
   switch (attribute) {
     case cudaDevAttrComputeCapabilityMajor: return p.major;
     case cudaDevAttrComputeCapabilityMinor: return p.minor;
@@ -61,7 +62,7 @@ int attribute_of(const cudaDeviceProp& p, cudaDeviceAttr attribute) {
     case cudaDevAttrClockRate: return 1980000;
     case cudaDevAttrMemoryClockRate: return 2619000;
     case cudaDevAttrGlobalMemoryBusWidth: return p.memoryBusWidth;
-    case cudaDevAttrComputeMode: return cudaComputeModeDefault;
+    case cudaDevAttrComputeMode: return device == Machine::instance().settings.prohibited ? cudaComputeModeProhibited : cudaComputeModeDefault;
     default: return -1;
   }
 }
@@ -81,7 +82,19 @@ cudaError_t cudaSetDevice(int device) {
     int count = 0;
     if (const cudaError_t status = count_devices(&count); status != cudaSuccess) return status;
     if (!exists(device)) return cudaErrorInvalidDevice;
+    if (device == Machine::instance().settings.prohibited) return cudaErrorDevicesUnavailable;
     set_current_device(device);
+    Machine::instance().opened_devices.insert(device);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceReset() {
+  return api_call("cudaDeviceReset", [&] {
+    for (const auto& [start, allocation] : Machine::instance().allocations) {
+      if (allocation.device == current_device()) return cudaErrorInvalidValue;  // the real one frees it under its users
+    }
+    Machine::instance().opened_devices.erase(current_device());
     return cudaSuccess;
   });
 }
@@ -103,7 +116,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     if (!exists(device)) return cudaErrorInvalidDevice;
     cudaDeviceProp properties;
     describe(properties, device);
-    *value = attribute_of(properties, attribute);
+    *value = attribute_of(properties, device, attribute);
     return *value >= 0 ? cudaSuccess : cudaErrorInvalidValue;
   });
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "tests/cuda/simulated/block_run.h"
 
@@ -14,6 +15,11 @@ namespace {
 thread_local int device_of_thread = 0;
 thread_local int calls_of_thread = 0;  // that have not returned
 thread_local cudaError_t last_error = cudaSuccess;
+
+// Calls that the real library answers without a context.
+bool only_describes(std::string_view name) {
+  return name == "cudaGetDevice" || name == "cudaGetDeviceProperties" || name == "cudaDeviceGetAttribute" || name == "cudaDeviceGetPCIBusId";
+}
 
 // Nothing could run for so long: no thread will ever enqueue what is missing.
 constexpr std::chrono::seconds kHang{100};
@@ -180,6 +186,7 @@ void configure(const Settings& wanted) {
   Machine& machine = Machine::instance();
   machine.settings = wanted;
   machine.random.seed(static_cast<std::minstd_rand::result_type>(wanted.seed % 2147483646u + 1));
+  machine.opened_devices.clear();
 }
 
 Settings settings() {
@@ -205,6 +212,11 @@ void reset() {
 
 void recover() {
   const Call call;
+std::set<int> opened_devices() {
+  const Call call;
+  return Machine::instance().opened_devices;
+}
+
   Machine::instance().failed_devices.clear();
 }
 
@@ -276,7 +288,7 @@ cudaError_t run_plain_call(const char* name, const std::function<cudaError_t()>&
 
 cudaError_t run_api_call(const char* name, const std::function<cudaError_t()>& body) {
   return plain_call(name, [&] {
-    const Machine& machine = Machine::instance();
+    Machine& machine = Machine::instance();
     if (machine.settings.driver != Driver::kPresent) return cudaErrorInsufficientDriver;  // without a driver too
     if (machine.settings.devices == 0) return cudaErrorNoDevice;
     const auto failed = machine.failed_devices.find(device_of_thread);
@@ -287,6 +299,7 @@ cudaError_t run_api_call(const char* name, const std::function<cudaError_t()>& b
 cudaError_t take_last_error() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t peek_last_error() { return last_error; }
 
+    if (!only_describes(name)) machine.opened_devices.insert(device_of_thread);
 double simulated_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace trident::simulated

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -88,6 +89,7 @@ class Machine {
   const Allocation* find(const void* data, std::size_t bytes) const;
   std::size_t used(int device) const;
   void* allocate(Allocation::Kind kind, int device, std::size_t bytes);
+  std::set<int> opened_devices;
   bool release(void* data, Allocation::Kind kind);
   // Only work that runs may touch memory of a device: the host's own code, like on a real machine, faults.
   void open_memory();

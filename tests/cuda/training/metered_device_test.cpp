@@ -27,9 +27,9 @@ struct Trained {
 
 Trained train(bool measured) {
   const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
-  const DeviceChoice choice = choose_device("cuda", *cuda);
+  const DeviceChoice choice = choose_device("cuda", *cuda, look_for_cards("cuda", *cuda, thread_ranks(1)));
   const TrainConfig config = parse_train_config(kConfig, "test", {});
-  const RunPlan plan = make_run_plan(config, resolve_model(config), 0, machine_facts(choice, *cuda, 1));
+  const RunPlan plan = make_run_plan(config, resolve_model(config), 0, machine_facts(choice, 1));
   Trained run;
   ThreadWorld world(1);
   run_thread_ranks(world, [&](int rank) {
