@@ -12,6 +12,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "device/no_allocation.h"
@@ -48,12 +49,17 @@ struct Settings {
   Driver driver = Driver::kPresent;
   std::size_t total_bytes = std::size_t{79} << 30;  // of each device
   std::size_t used_bytes = 0;                       // held by other processes
+  std::optional<int> prohibited = {};               // a device whose compute mode lets nobody use it
+  int compute_capability = 90;                      // of each device; kernels have code for 90 alone
 };
 // In force from now on, for all threads; work queued before stays queued.
 void configure(const Settings& settings);
 Settings settings();
 // Puts back what configure() and fail_next() changed and forgets failures of devices. All threads' queued work must be complete.
 void reset();
+
+// Devices on which this process has a context, since configure(): those it made current or used.
+std::set<int> opened_devices();
 
 // Devices that failed work again, as after the end of the process that made them fail.
 void recover();
