@@ -71,41 +71,69 @@ double measure_copies(Device& device, double budget) {
          best_seconds(device, budget, [&] { device.ops().convert(device.compute_stream(), to, from); });
 }
 
-// Of thread ranks that all take part, so many calls each: a rank cannot decide alone when it is enough.
-std::vector<CollectiveRate> measure_collectives(const DeviceChoice& choice, CudaBackend& cuda, int threads_per_rank, int ranks) {
-  constexpr int kCalls = 8;
-  std::vector<CollectiveRate> rates;
+// What one rank of `n` measures together with the others.
+class CollectiveMeter {
+ public:
+  CollectiveMeter(Device& device, Communicator& group, std::int64_t bytes)
+      : device_(device),
+        group_(group),
+        count_(bytes / size_of(DType::kF32) / group.size() * group.size()),  // slices of equal size
+        memory_(device.allocate(2 * bytes, "collectives")),
+        whole_(memory_.data(), DType::kF32, {count_}, memory_.where()),
+        other_(memory_.data() + bytes, DType::kF32, {count_}, memory_.where()) {}
+
+  // So many calls of all ranks each: a rank cannot decide alone when it is enough. The best of them, begun and ended together.
+  double best_seconds(const std::function<void(Stream&)>& call) {
+    constexpr int kCalls = 8;
+    double best = 1e30;
+    Stream& stream = device_.compute_stream();
+    for (int i = 0; i < kCalls; ++i) {
+      group_.barrier();
+      const double before = monotonic_seconds();
+      call(stream);
+      stream.synchronize();
+      group_.barrier();
+      best = std::min(best, monotonic_seconds() - before);
+    }
+    return best;
+  }
+
+  void measure(BenchReport& report, bool reports) {
+    const double n = group_.size(), bytes = static_cast<double>(whole_.num_bytes());
+    const double copies = best_seconds([&](Stream& stream) { device_.ops().convert(stream, other_, whole_); });
+    if (reports) report.collective_copy_bytes = 2 * n * bytes / copies;
+    const TensorView part = other_.range(0, count_ / group_.size());
+    const auto add = [&](const char* name, double moved, const std::function<void(Stream&)>& call) {
+      const double seconds = best_seconds(call);
+      if (reports) report.collectives.push_back({name, bytes, seconds, moved});
+    };
+    // A rank reads its slice of every operand and writes the sum; then, if all are to have all of it, reads the others' slices
+    // and writes them to its own.
+    add("all_reduce", (3 * n - 1) * bytes, [&](Stream& stream) { group_.all_reduce(stream, whole_, ReduceOp::kSum); });
+    add("reduce_scatter", (n + 1) * bytes, [&](Stream& stream) { group_.reduce_scatter(stream, part, whole_, ReduceOp::kSum); });
+    add("all_gather", 2 * n * bytes, [&](Stream& stream) { group_.all_gather(stream, whole_, part); });
+  }
+
+ private:
+  Device& device_;
+  Communicator& group_;
+  std::int64_t count_;
+  Buffer memory_;
+  TensorView whole_, other_;
+};
+
+void measure_collectives(const DeviceChoice& choice, CudaBackend& cuda, int threads_per_rank, int ranks, BenchReport& report) {
+  report.collective_ranks = ranks;
   ThreadWorld world(ranks);
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions options;
     options.seat = rank;
     options.threads_per_rank = threads_per_rank;
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);
-    const std::int64_t bytes = std::int64_t{1} << (is_cpu(*device) ? 24 : 28);
-    const std::int64_t count = bytes / size_of(DType::kF32) / ranks * ranks;  // slices of equal size
-    const Buffer memory = device->allocate(2 * bytes, "collectives");
     std::unique_ptr<Communicator> group = world.communicator(rank, device->progress());
     if (const OnDevice wrap = on_device(choice, cuda, *device, DeviceTransport::kThread)) group = wrap(std::move(group));
-    const TensorView whole(memory.data(), DType::kF32, {count}, memory.where());
-    const TensorView part(memory.data() + bytes, DType::kF32, {count / ranks}, memory.where());
-    Stream& stream = device->compute_stream();
-    const auto measure = [&](const char* name, const std::function<void()>& call) {
-      double best = 1e30;
-      for (int i = 0; i < kCalls; ++i) {
-        group->barrier();
-        const double before = monotonic_seconds();
-        call();
-        stream.synchronize();
-        group->barrier();
-        best = std::min(best, monotonic_seconds() - before);
-      }
-      if (rank == 0) rates.push_back({name, static_cast<double>(bytes), static_cast<double>(bytes) / best});
-    };
-    measure("all_reduce", [&] { group->all_reduce(stream, whole, ReduceOp::kSum); });
-    measure("reduce_scatter", [&] { group->reduce_scatter(stream, part, whole, ReduceOp::kSum); });
-    measure("all_gather", [&] { group->all_gather(stream, whole, part); });
+    CollectiveMeter(*device, *group, std::int64_t{1} << (is_cpu(*device) ? 24 : 28)).measure(report, rank == 0);
   });
-  return rates;
 }
 
 double median(std::vector<double> values) {
@@ -159,8 +187,7 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
     measure_step(plan, *device, world.communicator(rank, device->progress()),
                  on_device(choice, cuda, *device, DeviceTransport::kThread), options.steps, report);
   });
-  report.collective_ranks = options.collective_ranks;
-  report.collectives = measure_collectives(devices_of(options.collective_ranks), cuda, static_cast<int>(config.run.threads_per_rank), options.collective_ranks);
+  measure_collectives(devices_of(options.collective_ranks), cuda, static_cast<int>(config.run.threads_per_rank), options.collective_ranks, report);
   return report;
 }
 

@@ -60,10 +60,12 @@ std::string to_text(const BenchReport& report) {
   std::string text = fmt::format("{} ({})\n", report.device, report.why);
   text += fmt::format("a large product in {} reaches {:.2f} TFLOP/s, a copy {:.1f} GB/s (read and written)\n",
                       to_string(report.compute), 1e-12 * report.matmul_flops, 1e-9 * report.copy_bytes);
+  if (!report.collectives.empty())
+    text += fmt::format("{} ranks as threads copy {:.1f} GB/s together\n", report.collective_ranks, 1e-9 * report.collective_copy_bytes);
   for (const CollectiveRate& rate : report.collectives)
-    text += fmt::format("{} of {:.1f} MB, {} ranks as threads: {:.2f} GB/s of the operand, {:.1f} % of a copy\n", rate.operation,
-                        1e-6 * rate.bytes, report.collective_ranks, 1e-9 * rate.bytes_per_second,
-                        100 * rate.bytes_per_second / report.copy_bytes);
+    text += fmt::format("  {:<20} of {:.1f} MB: {:>9.3f} ms, {:.2f} GB/s of the operand, floor {:>9.3f} ms, {:>5.1f} % of the time\n", rate.operation,
+                        1e-6 * rate.bytes, 1e3 * rate.seconds, 1e-9 * rate.bytes / rate.seconds, 1e3 * report.floor_seconds(rate),
+                        100 * report.floor_seconds(rate) / rate.seconds);
 
   const auto sums = sums_by_kind(report);
   const KindSum all = total(sums);
@@ -96,12 +98,15 @@ JsonValue to_json(const BenchReport& report) {
   json.set("matmul_flops_per_s", report.matmul_flops);
   json.set("copy_bytes_per_s", report.copy_bytes);
   json.set("collective_ranks", report.collective_ranks);
+  json.set("collective_copy_bytes_per_s", report.collective_copy_bytes);
   JsonValue::Array collectives, kinds, operations;
   for (const CollectiveRate& rate : report.collectives) {
     JsonValue item;
     item.set("operation", rate.operation);
     item.set("bytes", rate.bytes);
-    item.set("bytes_per_s", rate.bytes_per_second);
+    item.set("bytes_per_s", rate.bytes / rate.seconds);
+    item.set("ms", 1e3 * rate.seconds);
+    item.set("floor_ms", 1e3 * report.floor_seconds(rate));
     collectives.push_back(std::move(item));
   }
   const auto sums = sums_by_kind(report);

@@ -28,8 +28,9 @@ struct Work {
 
 struct CollectiveRate {
   std::string operation;
-  double bytes = 0;             // of the whole operand, on each rank
-  double bytes_per_second = 0;  // of that operand
+  double bytes = 0;    // of the whole operand, on each rank
+  double seconds = 0;  // of one call
+  double moved = 0;    // bytes that all ranks together read and write at least
 };
 
 struct BenchReport {
@@ -38,6 +39,7 @@ struct BenchReport {
   double matmul_flops = 0;  // FLOP/s of a large product in `compute`
   double copy_bytes = 0;    // bytes/s, read and written
   int collective_ranks = 0;
+  double collective_copy_bytes = 0;  // bytes/s, read and written, of that many ranks' copies at once, all together
   std::vector<CollectiveRate> collectives;
   std::int64_t tokens = 0;     // of the step
   double step_seconds = 0;     // as training does it
@@ -46,6 +48,8 @@ struct BenchReport {
 
   // The least time this machine needs for it: its products at matmul_flops or its bytes at copy_bytes, whichever takes longer.
   double floor_seconds(const Work& work) const;
+  // What must move at collective_copy_bytes.
+  double floor_seconds(const CollectiveRate& collective) const { return collective.moved / collective_copy_bytes; }
 };
 
 std::string to_text(const BenchReport& report);

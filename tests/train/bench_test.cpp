@@ -78,7 +78,11 @@ TEST(Bench, TimesAddUp) {
   EXPECT_LE(seconds, report.metered_seconds);
   EXPECT_GT(report.step_seconds, 0);
   ASSERT_EQ(report.collectives.size(), 3u);
-  for (const CollectiveRate& rate : report.collectives) EXPECT_GT(rate.bytes_per_second, 0) << rate.operation;
+  EXPECT_GT(report.collective_copy_bytes, 0);
+  for (const CollectiveRate& rate : report.collectives) {
+    EXPECT_GT(rate.seconds, 0) << rate.operation;
+    EXPECT_GE(rate.moved, rate.bytes * 3) << rate.operation << " of two ranks";
+  }
 }
 
 TEST(Bench, TheLayoutDoesNotCount) {
