@@ -154,7 +154,7 @@ run_layout() {
 # ---- all of them -------------------------------------------------------------------------------------------------------------------
 
 mpirun=$(command -v mpirun || true)
-if [[ $only != threads && -n $mpirun ]] && ! ldd "$trident" | grep -q libmpi; then mpirun=''; fi
+if [[ $only != threads && -n $mpirun ]] && [[ $(ldd "$trident") != *libmpi* ]]; then mpirun=''; fi
 if [[ $only == mpi && -z $mpirun ]]; then echo "bench_overhead.sh: no mpirun here, or $trident is built without MPI" >&2; exit 64; fi
 cases=()
 for ranks in $layouts; do
@@ -170,12 +170,12 @@ for ((round = 1; round <= repeats; ++round)); do
 done
 
 commit=$(git describe --always --dirty 2>/dev/null || echo unknown)
-processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
-isa=$(grep -m1 -o -w -E 'amx_bf16|avx512_bf16|avx512f|avx2' /proc/cpuinfo | head -n 1 || true)
+# The first line of /proc/cpuinfo that begins with $1, without that.
+of_cpu() { sed -n "/^$1[[:space:]]*: /{s/^[^:]*: //p;q}" /proc/cpuinfo; }
 tokens=$(awk 'NR == 1 { match($0, /"tokens": *[0-9]+/); t = substr($0, RSTART, RLENGTH); sub(/.*: */, "", t); print t }' "$scratch/run/metrics.jsonl")
 printf '%s, %s cores of %s (family %s model %s), commit %s, %s%s: %s tokens a step, %s runs of each layout in turn, steps 2 to %s of %s.\n\n' \
-  "$(date -u +%Y-%m-%d)" "$(nproc)" "$processor" "$(sed -n 's/^cpu family[^:]*: //p' /proc/cpuinfo | head -n 1)" \
-  "$(sed -n 's/^model[[:space:]]*: //p' /proc/cpuinfo | head -n 1)" "$commit" "$config" "${settings[*]:+ ${settings[*]}}" "$tokens" "$repeats" \
+  "$(date -u +%Y-%m-%d)" "$(nproc)" "$(of_cpu 'model name')" "$(of_cpu 'cpu family')" "$(of_cpu model)" \
+  "$commit" "$config" "${settings[*]:+ ${settings[*]}}" "$tokens" "$repeats" \
   "$((steps - 1))" "$steps"
 awk -v targets=$([[ $config == configs/overhead_32m.json && ${#settings[@]} == 0 ]] && echo 1 || echo 0) '
   function median(name, column,   n, i, j, v, sorted) {
