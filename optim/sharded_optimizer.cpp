@@ -5,11 +5,28 @@
 
 namespace trident {
 
+std::vector<UpdateStretch> update_stretches(std::span<const ShardPiece> pieces) {
+  std::vector<UpdateStretch> stretches;
+  for (const ShardPiece& piece : pieces) {
+    const bool decays = piece.spec->weight_decay;
+    if (!stretches.empty()) {
+      UpdateStretch& last = stretches.back();
+      if (last.decays == decays && last.begin + last.count == piece.shard_begin) {
+        last.count += piece.count;
+        continue;
+      }
+    }
+    stretches.push_back({piece.shard_begin, piece.count, decays});
+  }
+  return stretches;
+}
+
 ShardedOptimizer::ShardedOptimizer(const AdamWConfig& config, ParamStore& store, ParallelContext& context, ArenaPlan& plan)
     : config_(config), store_(store), context_(context) {
   for (const ParamShard& shard : store.shards()) {
     Moments& moments = moments_.emplace_back();
     if (!shard.updated) continue;
+    moments.stretches = update_stretches(shard.pieces);
     const std::int64_t bytes = shard.elements * size_of(DType::kF32);
     moments.first_slot = plan.book(fmt::format("unit {} first moments", shard.unit), MemoryUse::kOptimizer, bytes);
     moments.second_slot = plan.book(fmt::format("unit {} second moments", shard.unit), MemoryUse::kOptimizer, bytes);
@@ -38,9 +55,9 @@ void ShardedOptimizer::step(int unit, std::int64_t update, double lr, double gra
   for (std::size_t i = 0; i < moments_.size(); ++i) {
     const ParamShard& shard = store_.shards()[i];
     if (shard.unit != unit || !shard.updated) continue;
-    for (const ShardPiece& piece : shard.pieces) {
-      params.weight_decay = piece.spec->weight_decay ? static_cast<float>(config_.weight_decay) : 0.0f;
-      const auto range = [&](TensorView view) { return view.range(piece.shard_begin, piece.count); };
+    for (const UpdateStretch& stretch : moments_[i].stretches) {
+      params.weight_decay = stretch.decays ? static_cast<float>(config_.weight_decay) : 0.0f;
+      const auto range = [&](TensorView view) { return view.range(stretch.begin, stretch.count); };
       ops.adamw(context_.compute_stream(), range(shard.param), range(shard.master), range(moments_[i].first),
                 range(moments_[i].second), range(shard.grad), params);
     }

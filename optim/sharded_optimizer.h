@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "device/arena.h"
@@ -13,6 +14,15 @@ namespace trident {
 struct AdamWConfig {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
 };
+
+// Elements of a shard that one call updates: neighbours with equal weight decay, whatever parameters they belong to.
+struct UpdateStretch {
+  std::int64_t begin = 0, count = 0;
+  bool decays = false;
+  bool operator==(const UpdateStretch&) const = default;
+};
+// `pieces` in the order of the shard. Every element of a piece lies in one stretch, and gaps between pieces in none.
+std::vector<UpdateStretch> update_stretches(std::span<const ShardPiece> pieces);
 
 class ShardedOptimizer {
  public:
@@ -27,6 +37,7 @@ class ShardedOptimizer {
   struct Moments {
     ArenaSlot first_slot, second_slot;
     TensorView first, second;  // f32 [n]
+    std::vector<UpdateStretch> stretches;
   };
 
   AdamWConfig config_;
