@@ -41,7 +41,7 @@ template <class Backend>
 void CheckedOps<Backend>::check_attention(std::string_view operation, const AttentionShape& s) {
   TRIDENT_CHECK(s.kv_heads > 0 && s.query_heads > 0 && s.query_heads % s.kv_heads == 0,
                 "{}: {} query heads over {} key/value heads", operation, s.query_heads, s.kv_heads);
-  TRIDENT_CHECK(s.dtype == DType::kF32 || s.dtype == DType::kBF16, "{}: dtype {}", operation, to_string(s.dtype));
+  TRIDENT_CHECK(s.dtype == DType::kF32 || s.dtype == DType::kBF16 || s.dtype == DType::kF16, "{}: dtype {}", operation, to_string(s.dtype));
   TRIDENT_CHECK(s.head_dim > 0, "{}: head width {}", operation, s.head_dim);
 }
 
@@ -338,6 +338,8 @@ void CheckedOps<Backend>::sum_squares(Stream& stream, TensorView out, ConstTenso
 template <class Backend>
 void CheckedOps<Backend>::add_exact(Stream& stream, TensorView limbs, ConstTensorView x) {
   expect("add_exact", "limbs", limbs, DType::kI64, ExactSum::kLimbs);
+  TRIDENT_CHECK(out.dtype() == x.dtype() || out.dtype() == DType::kF32 || x.dtype() == DType::kF32, "convert: {} to {}",
+                to_string(x.dtype()), to_string(out.dtype()));
   expect("add_exact", "x", x, DType::kF64, x.num_elements());
   kernels(stream).add_exact(limbs.as<std::int64_t>(), x.as<double>(), x.num_elements());
 }

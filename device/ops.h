@@ -5,7 +5,7 @@
 //
 // Rules for every operation
 // - Views are dense and row-major. Outputs do not alias inputs unless the comment says "in place".
-// - "T" is the compute dtype: f32 or bf16, the same for every T operand of a call. Arithmetic is f32; results are rounded once.
+// - "T" is the compute dtype: f32, bf16 or f16, the same for every T operand of a call. Arithmetic is f32; results are rounded once.
 // - Outputs are overwritten unless Accumulate::kYes is passed or the comment says "adds".
 // - Nothing is allocated: matmul shapes are announced by prepare_matmul() while planning, workspaces are arguments.
 // - Results are a function of the operands alone: same bits for the same call, whatever ran before, on one instruction set.
@@ -25,8 +25,8 @@ namespace trident {
 struct MatmulShape {
   std::int64_t m = 0, n = 0, k = 0;
   Transpose transpose_a = Transpose::kNo, transpose_b = Transpose::kNo;
-  DType in = DType::kF32;   // of a and b: f32 or bf16
-  DType out = DType::kF32;  // f32, or bf16 when in is bf16; Accumulate::kYes with bf16 out rounds after the sum
+  DType in = DType::kF32;   // of a and b: f32, bf16 or f16
+  DType out = DType::kF32;  // f32 or as in; Accumulate::kYes into 16 bits rounds after the sum
   Accumulate accumulate = Accumulate::kNo;
   bool operator==(const MatmulShape&) const = default;
 };
@@ -149,7 +149,7 @@ class Ops {
   virtual void accumulate(Stream& stream, TensorView out, ConstTensorView x) = 0;
   // out[s,b,:] = x[s,b,:] * mask/(1-p), [S,B,H]; the same call on the gradient is its backward. out may alias x.
   virtual void dropout(Stream& stream, TensorView out, ConstTensorView x, const DropoutSpec& spec) = 0;
-  // out = x converted (f32 <-> bf16), or copied when the dtypes agree.
+  // out = x converted (f32 <-> bf16, f32 <-> f16), or copied when the dtypes agree.
   virtual void convert(Stream& stream, TensorView out, ConstTensorView x) = 0;
   virtual void fill_zero(Stream& stream, TensorView out) = 0;
   // out f64[ceil(n/64)] = sums of squares of consecutive blocks of 64 elements of x f32[n] (the last may be short): the blocks of

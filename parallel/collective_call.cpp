@@ -7,9 +7,9 @@ namespace trident {
 namespace {
 
 void check_reducible(DType dtype) {
-  TRIDENT_CHECK(
-      dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF64 || dtype == DType::kI64 || dtype == DType::kI32,
-      "{} cannot be reduced", to_string(dtype));
+  TRIDENT_CHECK(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF64 ||
+                    dtype == DType::kI64 || dtype == DType::kI32,
+                "{} cannot be reduced", to_string(dtype));
 }
 
 bool apart(ConstTensorView a, ConstTensorView b) {

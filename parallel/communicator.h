@@ -6,7 +6,7 @@
 //   per peer and direction).
 // - Sums are taken in rank order 0, 1, .. n-1 in f32 (f64 for f64, integers exactly) and rounded once: the same bits on every
 //   rank, every time.
-// - Views are dense; dtypes f32, bf16, f64, i64, i32, u8 (u8: data movement only); counts are int64 and may exceed 2^31 elements.
+// - Views are dense; dtypes f32, bf16, f16, f64, i64, i32, u8 (u8: data movement only); counts are int64 and may exceed 2^31 elements.
 // - A group of one rank is a correct no-op or copy. Zero-sized views are legal.
 // - A failed, late or disagreeing peer is a CommunicationError that names axis, operation and ranks.
 #pragma once

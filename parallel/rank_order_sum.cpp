@@ -5,18 +5,21 @@
 #include <type_traits>
 
 #include "core/bf16.h"
+#include "core/f16.h"
 #include "core/int_math.h"
 
 namespace trident {
 
 namespace {
 
-template <class T> using Accumulator = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+template <class T> inline constexpr bool kIsHalf = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
+template <class T> using Accumulator = std::conditional_t<kIsHalf<T>, float, T>;
 
 inline float widen(bf16 x) { return to_float(x); }
+inline float widen(f16 x) { return to_float(x); }
 template <class T> inline T widen(T x) { return x; }
 template <class T> inline T narrow(Accumulator<T> x) {
-  if constexpr (std::is_same_v<T, bf16>) return to_bf16(x);
+  if constexpr (kIsHalf<T>) return from_float<T>(x);
   else return x;
 }
 
@@ -60,10 +63,11 @@ void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<std::byte* const> 
   switch (dtype) {
     case DType::kF32: return reduce<float>(op, outs, sources, count);
     case DType::kBF16: return reduce<bf16>(op, outs, sources, count);
+    case DType::kF16: return reduce<f16>(op, outs, sources, count);
     case DType::kF64: return reduce<double>(op, outs, sources, count);
     case DType::kI64: return reduce<std::int64_t>(op, outs, sources, count);
     case DType::kI32: return reduce<std::int32_t>(op, outs, sources, count);
-    case DType::kF16: case DType::kU16: case DType::kU8: break;
+    case DType::kU16: case DType::kU8: break;
   }
   TRIDENT_CHECK(false, "{} cannot be reduced", to_string(dtype));
 }

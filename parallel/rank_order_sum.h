@@ -9,9 +9,9 @@
 
 namespace trident {
 
-// Every outs[k][i] = sources[0][i] op sources[1][i] op ..., from left to right; f32 and bf16 in f32 with one rounding, f64 in f64,
-// integers exactly (sums wrap). A NaN in any source gives a NaN, for kMax too. An out may be exactly one of the sources.
-// dtypes f32, bf16, f64, i64, i32.
+// Every outs[k][i] = sources[0][i] op sources[1][i] op ..., from left to right; f32, bf16 and f16 in f32 with one rounding,
+// f64 in f64, integers exactly (sums wrap). A NaN in any source gives a NaN, for kMax too. An out may be exactly one of the sources.
+// dtypes f32, bf16, f16, f64, i64, i32.
 void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<std::byte* const> outs, std::span<const std::byte* const> sources,
                           std::int64_t count);
 

@@ -2,8 +2,8 @@
 // set from attention_rows.inl; files compiled for one instruction set include nothing of std that has code.
 //
 // A tile holds the scores of `rows` queries and `columns` keys, f32[rows, columns] before scaling. Row r sees its first
-// min(max(first_visible + r * step, 0), columns) columns (step 1: causal; 0: every row the same). Pointers named "T" are f32 or
-// bf16 by RowType. A row's result depends on that row alone.
+// min(max(first_visible + r * step, 0), columns) columns (step 1: causal; 0: every row the same). Pointers named "T" are f32,
+// bf16 or f16 by RowType. A row's result depends on that row alone.
 #pragma once
 
 #include <cstdint>

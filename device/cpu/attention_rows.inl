@@ -9,6 +9,13 @@ typedef std::int32_t Ints __attribute__((vector_size(64)));
 typedef std::uint32_t Words __attribute__((vector_size(64)));
 typedef std::uint16_t Halves __attribute__((vector_size(32)));
 
+struct Bf16 {
+  std::uint16_t bits;
+};
+struct F16 {
+  std::uint16_t bits;
+};
+
 constexpr float kInfinity = __builtin_inff();
 
 inline Floats broadcast(float x) { return x - Floats{}; }
@@ -61,14 +68,35 @@ inline Floats load(const float* p, I count) {
   return v;
 }
 
-inline Floats load(const std::uint16_t* p, I count) {
+// `count` values of 16 bits, widened.
+inline Words load_bits(const void* p, I count) {
   Halves h = {};
   if (count == kWidth) {
     __builtin_memcpy(&h, p, sizeof h);
   } else {
     __builtin_memcpy(&h, p, static_cast<unsigned long>(count) * sizeof(std::uint16_t));
   }
-  return (Floats)(__builtin_convertvector(h, Words) << 16);
+  return __builtin_convertvector(h, Words);
+}
+
+inline void store_bits(void* p, Words bits, I count) {
+  const Halves h = __builtin_convertvector(bits, Halves);
+  if (count == kWidth) {
+    __builtin_memcpy(p, &h, sizeof h);
+  } else {
+    __builtin_memcpy(p, &h, static_cast<unsigned long>(count) * sizeof(std::uint16_t));
+  }
+}
+
+inline Floats load(const Bf16* p, I count) { return (Floats)(load_bits(p, count) << 16); }
+
+// Denormals are multiples of 2^-24, and as such integers in the lowest bits of 2^23 + n.
+inline Floats load(const F16* p, I count) {
+  const Words h = load_bits(p, count), sign = (h & 0x8000u) << 16, magnitude = h & 0x7fffu;
+  const Words denormal = (Words)(((Floats)(magnitude + 0x4b000000u) - 8388608.0f) * 0x1p-24f);
+  const Words normal = (magnitude + (112u << 10)) << 13;
+  const Words special = 0x7f800000u | (magnitude & 0x3ffu) << 13;
+  return (Floats)(sign | (magnitude < 0x0400u ? denormal : magnitude < 0x7c00u ? normal : special));
 }
 
 inline void store(float* p, Floats v, I count) {
@@ -80,16 +108,21 @@ inline void store(float* p, Floats v, I count) {
 }
 
 // Rounds to nearest, ties to even; a NaN becomes the quiet NaN.
-inline void store(std::uint16_t* p, Floats v, I count) {
+inline void store(Bf16* p, Floats v, I count) {
   const Words bits = (Words)v;
   const Words rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
   const Words nan = Words{} + 0x7fc0u;
-  const Halves h = __builtin_convertvector((v != v) ? nan : rounded, Halves);
-  if (count == kWidth) {
-    __builtin_memcpy(p, &h, sizeof h);
-  } else {
-    __builtin_memcpy(p, &h, static_cast<unsigned long>(count) * sizeof(std::uint16_t));
-  }
+  store_bits(p, (v != v) ? nan : rounded, count);
+}
+
+// Likewise. Below 2^-14 the sum with 0.5 is rounded where the result is to be.
+inline void store(F16* p, Floats v, I count) {
+  const Words sign = (Words)v >> 16 & 0x8000u, u = (Words)v & 0x7fffffffu;
+  const Words normal = (u - (112u << 23) + 0xfffu + (u >> 13 & 1u)) >> 13;
+  const Words tiny = (Words)((Floats)u + 0.5f) - 0x3f000000u;
+  const Words infinity = Words{} + 0x7c00u, nan = Words{} + 0x7e00u;
+  const Words finite = u < 0x38800000u ? tiny : u < 0x477ff000u ? normal : infinity;
+  store_bits(p, sign | (u > 0x7f800000u ? nan : finite), count);
 }
 
 inline I smaller(I a, I b) { return a < b ? a : b; }
@@ -184,31 +217,42 @@ void softmax_backward_of(const ScoreTile& tile, const float* scores, const float
   }
 }
 
-inline std::uint16_t* halves(void* p) { return static_cast<std::uint16_t*>(p); }
-inline const std::uint16_t* halves(const void* p) { return static_cast<const std::uint16_t*>(p); }
-inline float* floats(void* p) { return static_cast<float*>(p); }
-inline const float* floats(const void* p) { return static_cast<const float*>(p); }
+template <class T>
+T* as(void* p) {
+  return static_cast<T*>(p);
+}
+template <class T>
+const T* as(const void* p) {
+  return static_cast<const T*>(p);
+}
+
+// f.operator()<element type>().
+template <class F>
+void with_type(RowType t, F f) {
+  if (t == RowType::kF32)
+    f.template operator()<float>();
+  else if (t == RowType::kBF16)
+    f.template operator()<Bf16>();
+  else
+    f.template operator()<F16>();
+}
 
 AttentionRows make_attention_rows() {
   AttentionRows rows;
   rows.softmax_step = [](RowType t, const ScoreTile& tile, const float* scores, void* p, float* row_max, float* row_sum, float* acc,
                          I head_dim) {
-    t == RowType::kF32 ? softmax_step_of(tile, scores, floats(p), row_max, row_sum, acc, head_dim)
-                       : softmax_step_of(tile, scores, halves(p), row_max, row_sum, acc, head_dim);
+    with_type(t, [&]<class T> { softmax_step_of(tile, scores, as<T>(p), row_max, row_sum, acc, head_dim); });
   };
   rows.softmax_finish = [](RowType t, void* out, float* lse, const float* acc, const float* row_max, const float* row_sum, I n,
                            I head_dim) {
-    t == RowType::kF32 ? softmax_finish_of(floats(out), lse, acc, row_max, row_sum, n, head_dim)
-                       : softmax_finish_of(halves(out), lse, acc, row_max, row_sum, n, head_dim);
+    with_type(t, [&]<class T> { softmax_finish_of(as<T>(out), lse, acc, row_max, row_sum, n, head_dim); });
   };
   rows.delta = [](RowType t, float* delta, const void* d_out, const void* out, I n, I head_dim) {
-    t == RowType::kF32 ? delta_of(delta, floats(d_out), floats(out), n, head_dim)
-                       : delta_of(delta, halves(d_out), halves(out), n, head_dim);
+    with_type(t, [&]<class T> { delta_of(delta, as<T>(d_out), as<T>(out), n, head_dim); });
   };
   rows.softmax_backward = [](RowType t, const ScoreTile& tile, const float* scores, const float* d_p, void* p, void* d_s,
                              const float* lse, const float* delta) {
-    t == RowType::kF32 ? softmax_backward_of(tile, scores, d_p, floats(p), floats(d_s), lse, delta)
-                       : softmax_backward_of(tile, scores, d_p, halves(p), halves(d_s), lse, delta);
+    with_type(t, [&]<class T> { softmax_backward_of(tile, scores, d_p, as<T>(p), as<T>(d_s), lse, delta); });
   };
   return rows;
 }

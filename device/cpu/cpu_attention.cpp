@@ -11,7 +11,7 @@ namespace trident {
 
 namespace {
 
-// Tiles of 128 x 128: a score tile, its gradient and their bf16 copies take 192 KB and stay in a core's L2 with the operands.
+// Tiles of 128 x 128: a score tile, its gradient and their 16-bit copies take 192 KB and stay in a core's L2 with the operands.
 constexpr std::int64_t kQueryTile = 128, kKeyTile = 128;
 
 // Queries first_query .. +rows against keys first_key .. +columns.
@@ -39,8 +39,6 @@ MatmulShape rows_product(const AttentionShape& s, std::int64_t rows, std::int64_
 MatmulShape columns_product(const AttentionShape& s, std::int64_t rows, std::int64_t columns) {
   return {columns, s.head_dim, rows, Transpose::kYes, Transpose::kNo, s.dtype, DType::kF32, Accumulate::kYes};
 }
-
-RowType row_type_of(const AttentionShape& s) { return s.dtype == DType::kBF16 ? RowType::kBF16 : RowType::kF32; }
 
 void zero(float* p, std::int64_t count) { std::memset(p, 0, static_cast<std::size_t>(count) * sizeof(float)); }
 
@@ -140,7 +138,7 @@ void CpuAttention::forward(const AttentionShape& s, TensorView out, TensorView l
 
 void CpuAttention::forward_head(const AttentionShape& s, std::byte* out, float* lse, const std::byte* q, const std::byte* k,
                                 const std::byte* v, const Workspace& w) {
-  const RowType t = row_type_of(s);
+  const RowType t = row_type(s.dtype);
   const std::int64_t row_bytes = s.head_dim * size_of(s.dtype);
   for (std::int64_t i = 0; i < s.query_length; i += kQueryTile) {
     const std::int64_t rows = std::min(kQueryTile, s.query_length - i);
@@ -175,7 +173,7 @@ void CpuAttention::backward(const AttentionShape& s, TensorView d_q, TensorView 
 }
 
 void CpuAttention::backward_group(const AttentionShape& s, const Backward& call, const Workspace& workspace) {
-  const RowType t = row_type_of(s);
+  const RowType t = row_type(s.dtype);
   const std::int64_t heads = s.query_heads / s.kv_heads, queries = heads * s.query_length;
   const std::int64_t row_bytes = s.head_dim * size_of(s.dtype);
   const bool direct = s.dtype == DType::kF32;
@@ -211,7 +209,7 @@ void CpuAttention::backward_tile(const AttentionShape& s, const Backward& call, 
   const std::byte* v = call.v + first_key * row_bytes;
   multiply(scores_product(s, tile.rows, tile.columns), w.scores, q, k, w);
   multiply(scores_product(s, tile.rows, tile.columns), w.d_p, d_out, v, w);
-  rows_.softmax_backward(row_type_of(s), tile, w.scores, w.d_p, w.p, w.d_s, call.lse + query, w.delta + query);
+  rows_.softmax_backward(row_type(s.dtype), tile, w.scores, w.d_p, w.p, w.d_s, call.lse + query, w.delta + query);
   multiply(columns_product(s, tile.rows, tile.columns), w.d_v, w.p, d_out, w);
   multiply(columns_product(s, tile.rows, tile.columns), w.d_k, w.d_s, q, w);
   multiply(rows_product(s, tile.rows, tile.columns), w.d_q + query * s.head_dim, w.d_s, k, w);

@@ -34,10 +34,11 @@ namespace {
 //                                                                                         short sums
 //   bf16  any    other, native bf16                                matmul primitive       AMX / AVX512-BF16 kernels, bf16 result
 //   bf16  any    without native bf16                               dnnl_sgemm on f32      blocks converted in the workspace
+//   f16   any    all                                               dnnl_sgemm on f32      likewise
 enum class EntryPoint : std::uint8_t { kNothing, kSgemm, kGemmBf16, kPrimitive, kConvertedSgemm };
 
 constexpr std::int64_t kLongSum = 512;
-// Blocks of rows and columns that are converted at a time when bf16 is multiplied in f32.
+// Blocks of rows and columns that are converted at a time when bf16 or f16 is multiplied in f32.
 constexpr std::int64_t kRowBlock = 256, kColumnBlock = 256;
 
 // A product as a primitive with its memory objects, whose pointers are set for every call.
@@ -143,11 +144,11 @@ class OnednnMatmul::Implementation {
   EntryPoint choose(const MatmulShape& s) const {
     TRIDENT_CHECK(s.m >= 0 && s.n >= 0 && s.k >= 0, "{}", describe(s));
     TRIDENT_CHECK(
-        (s.in == DType::kF32 && s.out == DType::kF32) || (s.in == DType::kBF16 && (s.out == DType::kF32 || s.out == DType::kBF16)),
-        "{}: products are f32 -> f32, bf16 -> f32 or bf16 -> bf16", describe(s));
+        (s.in == DType::kF32 || s.in == DType::kBF16 || s.in == DType::kF16) && (s.out == DType::kF32 || s.out == s.in),
+        "{}: products are of f32, bf16 or f16, their results f32 or of the same type", describe(s));
     if (s.m == 0 || s.n == 0 || s.k == 0) return EntryPoint::kNothing;
     if (s.in == DType::kF32) return EntryPoint::kSgemm;
-    if (bf16_ == Bf16Products::kConverted) return EntryPoint::kConvertedSgemm;
+    if (s.in == DType::kF16 || bf16_ == Bf16Products::kConverted) return EntryPoint::kConvertedSgemm;
     const bool weight_gradient = s.transpose_a == Transpose::kYes && s.transpose_b == Transpose::kNo && s.out == DType::kF32;
     if (weight_gradient && s.k >= kLongSum && dnnl_gemm_bf16bf16f32 != nullptr) return EntryPoint::kGemmBf16;
     return EntryPoint::kPrimitive;
@@ -200,22 +201,23 @@ class OnednnMatmul::Implementation {
     return rows * s.k + s.k * columns + rows * columns + columns;
   }
 
-  // Rows first .. first+count-1 of op(x) as a dense f32 block; x is stored [extent, k] or, transposed, [k, extent]. The block keeps
+  // Rows first .. first+count-1 of op(x) as a dense f32 block; x T is stored [extent, k] or, transposed, [k, extent]. The block keeps
   // the operand's own orientation.
-  void convert_block(float* block, const void* x, Transpose stored_by_k, std::int64_t extent, std::int64_t k, std::int64_t first,
+  void convert_block(RowType t, float* block, const void* x, Transpose stored_by_k, std::int64_t extent, std::int64_t k, std::int64_t first,
                      std::int64_t count) const {
     const auto* bits = static_cast<const std::uint16_t*>(x);
     if (stored_by_k == Transpose::kNo) {
-      kernels_.convert(RowType::kF32, block, RowType::kBF16, bits + first * k, count * k);
+      kernels_.convert(RowType::kF32, block, t, bits + first * k, count * k);
       return;
     }
     for (std::int64_t i = 0; i < k; ++i) {
-      kernels_.convert(RowType::kF32, block + i * count, RowType::kBF16, bits + i * extent + first, count);
+      kernels_.convert(RowType::kF32, block + i * count, t, bits + i * extent + first, count);
     }
   }
 
   // Every element is one f32 sum over all of k: blocks change memory, not numbers.
   void run_converted(const MatmulShape& s, void* out, const void* a, const void* b, float* workspace) const {
+    const RowType t = row_type(s.in);
     const std::int64_t rows = std::min(s.m, kRowBlock), columns = std::min(s.n, kColumnBlock);
     float* a_block = workspace;
     float* b_block = a_block + rows * s.k;
@@ -224,10 +226,10 @@ class OnednnMatmul::Implementation {
     const Transpose b_by_k = s.transpose_b == Transpose::kYes ? Transpose::kNo : Transpose::kYes;
     for (std::int64_t j = 0; j < s.n; j += columns) {
       const std::int64_t width = std::min(columns, s.n - j);
-      convert_block(b_block, b, b_by_k, s.n, s.k, j, width);
+      convert_block(t, b_block, b, b_by_k, s.n, s.k, j, width);
       for (std::int64_t i = 0; i < s.m; i += rows) {
         const std::int64_t height = std::min(rows, s.m - i);
-        convert_block(a_block, a, s.transpose_a, s.m, s.k, i, height);
+        convert_block(t, a_block, a, s.transpose_a, s.m, s.k, i, height);
         MatmulShape block = s;
         block.m = height;
         block.n = width;
@@ -240,10 +242,10 @@ class OnednnMatmul::Implementation {
         for (std::int64_t r = 0; r < height; ++r) {
           std::uint16_t* out_row = static_cast<std::uint16_t*>(out) + (i + r) * s.n + j;
           if (s.accumulate == Accumulate::kYes) {
-            kernels_.convert(RowType::kF32, old_row, RowType::kBF16, out_row, width);
+            kernels_.convert(RowType::kF32, old_row, t, out_row, width);
             kernels_.accumulate(result + r * width, old_row, width);
           }
-          kernels_.convert(RowType::kBF16, out_row, RowType::kF32, result + r * width, width);
+          kernels_.convert(t, out_row, RowType::kF32, result + r * width, width);
         }
       }
     }

@@ -13,7 +13,7 @@
 
 namespace trident {
 
-// How bf16 operands are multiplied.
+// How bf16 operands are multiplied. Those of f16 are always converted.
 enum class Bf16Products : std::uint8_t {
   kNative,     // AMX or AVX512-BF16 instructions
   kConverted,  // block by block converted to f32 in the workspace, multiplied in f32
@@ -21,7 +21,7 @@ enum class Bf16Products : std::uint8_t {
 
 class OnednnMatmul {
  public:
-  // `kernels` convert between bf16 and f32.
+  // `kernels` convert to and from f32.
   OnednnMatmul(Bf16Products bf16, const RowKernels& kernels);
   ~OnednnMatmul();
   OnednnMatmul(const OnednnMatmul&) = delete;

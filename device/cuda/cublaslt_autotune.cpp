@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/bf16.h"
+#include "core/f16.h"
 #include "core/check.h"
 #include "core/int_math.h"
 #include "core/philox.h"
@@ -55,6 +56,7 @@ std::vector<std::byte> random_pattern(std::int64_t elements, DType dtype) {
   for (std::int64_t i = 0; i < elements; ++i) {
     const auto x = static_cast<float>(2.0 * uniform_at(key, static_cast<std::uint64_t>(i)) - 1.0);
     if (dtype == DType::kBF16) reinterpret_cast<bf16*>(bytes.data())[i] = to_bf16(x);
+    if (dtype == DType::kF16) reinterpret_cast<f16*>(bytes.data())[i] = to_f16(x);
     if (dtype == DType::kF32) reinterpret_cast<float*>(bytes.data())[i] = x;
   }
   return bytes;

@@ -15,7 +15,9 @@ constexpr std::int64_t kAuxMultiple = 8;
 
 bool has_aux(Epilogue epilogue) { return epilogue == Epilogue::kGeluAuxBias || epilogue == Epilogue::kDGeluBgrad; }
 
-cudaDataType_t cuda_type(DType dtype) { return dtype == DType::kBF16 ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType_t cuda_type(DType dtype) {
+  return dtype == DType::kBF16 ? CUDA_R_16BF : dtype == DType::kF16 ? CUDA_R_16F : CUDA_R_32F;
+}
 
 // What a row-major [rows, columns] is to the library.
 MatrixLayout seen_by_columns(std::int64_t rows, std::int64_t columns, DType dtype) {
@@ -75,8 +77,8 @@ std::string describe(const MatmulShape& s, Epilogue epilogue) {
 void check_matmul_shape(const MatmulShape& s, Epilogue epilogue) {
   TRIDENT_CHECK(s.m >= 0 && s.n >= 0 && s.k >= 0, "{}", describe(s, epilogue));
   TRIDENT_CHECK(
-      (s.in == DType::kF32 && s.out == DType::kF32) || (s.in == DType::kBF16 && (s.out == DType::kF32 || s.out == DType::kBF16)),
-      "{}: products are f32 -> f32, bf16 -> f32 or bf16 -> bf16", describe(s, epilogue));
+      (s.in == DType::kF32 || s.in == DType::kBF16 || s.in == DType::kF16) && (s.out == DType::kF32 || s.out == s.in),
+      "{}: products are of f32, bf16 or f16, their results f32 or of the same type", describe(s, epilogue));
   TRIDENT_CHECK(epilogue == Epilogue::kNone || !is_empty(s), "{}: an epilogue needs a product", describe(s, epilogue));
   TRIDENT_CHECK(!has_aux(epilogue) || s.n % kAuxMultiple == 0, "{}: its auxiliary matrix has rows of a multiple of {} elements",
                 describe(s, epilogue), kAuxMultiple);

@@ -15,7 +15,7 @@
 
 namespace trident {
 
-// How f32 operands are multiplied (bf16 products are exact in f32 either way; sums are always f32).
+// How f32 operands are multiplied (products of bf16 and of f16 are exact in f32 either way; sums are always f32).
 enum class F32Products : std::uint8_t {
   kF32,
   kTf32,  // operands rounded to 10 bits of mantissa: tensor cores
@@ -84,7 +84,7 @@ struct MatmulAlignments {
 MatmulAlignments matmul_alignments(const MatmulShape& shape, PointerAlignment alignment);
 
 // The ways (a mask of cublasLtReductionScheme_t) in which an algorithm that splits K may put its partial sums together. Rounding
-// them to bf16 breaks "rounded once"; adding them in the order they arrive breaks "same bits".
+// them to 16 bits breaks "rounded once"; adding them in the order they arrive breaks "same bits".
 std::uint32_t allowed_reductions(const MatmulShape& shape, Determinism determinism);
 // Whether an algorithm with this scheme stays within them. One sequence without partial sums (scheme 0) always does.
 inline bool reduction_allowed(std::uint32_t allowed, std::uint32_t scheme) { return (scheme & ~allowed) == 0; }

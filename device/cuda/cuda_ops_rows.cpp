@@ -50,7 +50,7 @@ class CudaOps::Kernels {
 #undef TRIDENT_ON_STREAM_WITH_SCRATCH
 
   void convert(RowType out_type, void* out, RowType in_type, const void* x, std::int64_t count) const {
-    if (out_type != in_type) return cuda_kernels::convert(stream_, out_type, out, x, count);
+    if (out_type != in_type) return cuda_kernels::convert(stream_, out_type, out, in_type, x, count);
     const std::int64_t bytes = count * (in_type == RowType::kF32 ? 4 : 2);
     if (bytes > 0)
       check_cuda(cudaMemcpyAsync(out, x, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream_), "convert: copying");

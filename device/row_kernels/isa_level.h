@@ -8,7 +8,7 @@ namespace trident {
 // Each level contains the ones before it.
 enum class IsaLevel : std::uint8_t {
   kBaseline,  // x86-64: SSE2
-  kAvx2,      // AVX2 and FMA
+  kAvx2,      // AVX2, FMA and F16C
   kAvx512,    // AVX-512 F, BW, DQ and VL
 };
 

@@ -43,8 +43,14 @@ TRIDENT_ROW_KERNEL dropout(RowType t, void* out, const void* x, I sequence, I ba
 
 TRIDENT_ROW_KERNEL convert(RowType out_type, void* out, RowType in_type, const void* x, I count) {
   if (out_type == in_type) return copy_bytes(out, x, count * bytes_of(in_type));
-  if (out_type == RowType::kF32) return convert_row(kTeam, static_cast<float*>(out), static_cast<const Bf16*>(x), count);
-  convert_row(kTeam, static_cast<Bf16*>(out), static_cast<const float*>(x), count);
+  with_type(in_type == RowType::kF32 ? out_type : in_type, [&](auto* narrow) {
+    if constexpr (!is_same<decltype(narrow), float*>) {
+      if (out_type == RowType::kF32)
+        convert_row(kTeam, static_cast<float*>(out), as(x, narrow), count);
+      else
+        convert_row(kTeam, as(out, narrow), static_cast<const float*>(x), count);
+    }
+  });
 }
 
 TRIDENT_ROW_KERNEL fill_zero(void* out, I bytes) { zero_bytes(out, bytes); }

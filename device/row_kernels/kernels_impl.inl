@@ -1,5 +1,16 @@
 // The functions of the table: loops over rows around the bodies. Included inside the namespace of one instruction set.
 
+// x as it would be after a store to T and a load.
+template <class T>
+TRIDENT_ROW_BODY RowVec round_to(RowVec x) {
+  if constexpr (is_same<T, Bf16>)
+    return from_bits(round_bits(x) << 16);
+  else if constexpr (is_same<T, F16>)
+    return round_to_f16(x);
+  else
+    return x;
+}
+
 // The bodies need the team and the functions before them.
 // clang-format off
 #include "device/row_kernels/host_team.inl"
@@ -24,8 +35,10 @@ template <class F>
 TRIDENT_ROW_BODY void with_type(RowType t, F&& f) {
   if (t == RowType::kF32)
     f(static_cast<float*>(nullptr));
-  else
+  else if (t == RowType::kBF16)
     f(static_cast<Bf16*>(nullptr));
+  else
+    f(static_cast<F16*>(nullptr));
 }
 template <class T>
 TRIDENT_ROW_BODY T* as(void* p, T*) {

@@ -14,8 +14,11 @@ typedef std::uint32_t U32s __attribute__((vector_size(4 * kLanes)));
 typedef std::uint64_t U64s __attribute__((vector_size(4 * kLanes)));
 typedef double F64s __attribute__((vector_size(4 * kLanes)));
 
-// Storage only, like trident::bf16, whose header has inline functions that must not be compiled here.
+// Storage only, like trident::bf16 and f16, whose headers have inline functions that must not be compiled here.
 struct Bf16 {
+  std::uint16_t bits;
+};
+struct F16 {
   std::uint16_t bits;
 };
 
@@ -36,18 +39,14 @@ TRIDENT_ROW_BODY RowVec broadcast(float x) { return RowVec{} + x; }
 TRIDENT_ROW_BODY U32s bits_of(RowVec x) { return reinterpret_cast<U32s>(x); }
 TRIDENT_ROW_BODY RowVec from_bits(U32s x) { return reinterpret_cast<RowVec>(x); }
 
+template <class A, class B>
+constexpr bool is_same = false;
+template <class A>
+constexpr bool is_same<A, A> = true;
+
 // The 16 bits of a bf16 in each 32-bit lane: to nearest, ties to even; NaN stays NaN; as trident::to_bf16.
 TRIDENT_ROW_BODY U32s round_bits(RowVec x) {
   const U32s u = bits_of(x);
   const U32s rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   return x == x ? rounded : ((u >> 16) | 0x40u);
-}
-
-// x as it would be after a store to T and a load.
-template <class T>
-TRIDENT_ROW_BODY RowVec round_to(RowVec x) {
-  if constexpr (sizeof(T) == sizeof(Bf16))
-    return from_bits(round_bits(x) << 16);
-  else
-    return x;
 }

@@ -1,4 +1,4 @@
-// AVX2 and FMA.
+// AVX2, FMA and F16C.
 TRIDENT_ROW_BODY RowVec load(const float* p, AllLanes) { return _mm256_loadu_ps(p); }
 TRIDENT_ROW_BODY void store(float* p, RowVec x, AllLanes) { _mm256_storeu_ps(p, x); }
 TRIDENT_ROW_BODY RowVec load(const Bf16* p, AllLanes) {
@@ -10,6 +10,12 @@ TRIDENT_ROW_BODY void store(Bf16* p, RowVec x, AllLanes) {
   const __m128i packed = _mm_packus_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), packed);
 }
+TRIDENT_ROW_BODY __m128i to_f16s(RowVec x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
+TRIDENT_ROW_BODY RowVec round_to_f16(RowVec x) { return _mm256_cvtph_ps(to_f16s(x)); }
+TRIDENT_ROW_BODY RowVec load(const F16* p, AllLanes) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+TRIDENT_ROW_BODY void store(F16* p, RowVec x, AllLanes) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), to_f16s(x)); }
 TRIDENT_ROW_BODY RowVec fma(RowVec a, RowVec b, RowVec c) { return _mm256_fmadd_ps(a, b, c); }
 TRIDENT_ROW_BODY RowVec square_root(RowVec x) { return _mm256_sqrt_ps(x); }
 // The larger (smaller) of a and b; b where either is NaN.

@@ -12,6 +12,16 @@ TRIDENT_ROW_BODY RowVec load(const Bf16* p, SomeLanes lanes) { return widen(_mm2
 TRIDENT_ROW_BODY __m256i narrow(RowVec x) { return _mm512_cvtepi32_epi16(reinterpret_cast<__m512i>(round_bits(x))); }
 TRIDENT_ROW_BODY void store(Bf16* p, RowVec x, AllLanes) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(x)); }
 TRIDENT_ROW_BODY void store(Bf16* p, RowVec x, SomeLanes lanes) { _mm256_mask_storeu_epi16(p, mask_of(lanes), narrow(x)); }
+TRIDENT_ROW_BODY __m256i to_f16s(RowVec x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
+TRIDENT_ROW_BODY RowVec round_to_f16(RowVec x) { return _mm512_cvtph_ps(to_f16s(x)); }
+TRIDENT_ROW_BODY RowVec load(const F16* p, AllLanes) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+TRIDENT_ROW_BODY RowVec load(const F16* p, SomeLanes lanes) {
+  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask_of(lanes), p));
+}
+TRIDENT_ROW_BODY void store(F16* p, RowVec x, AllLanes) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), to_f16s(x)); }
+TRIDENT_ROW_BODY void store(F16* p, RowVec x, SomeLanes lanes) { _mm256_mask_storeu_epi16(p, mask_of(lanes), to_f16s(x)); }
 TRIDENT_ROW_BODY RowVec first_lanes(RowVec x, RowVec rest, SomeLanes lanes) {
   return _mm512_mask_blend_ps(mask_of(lanes), rest, x);
 }

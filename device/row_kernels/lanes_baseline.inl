@@ -10,6 +10,30 @@ TRIDENT_ROW_BODY void store(Bf16* p, RowVec x, AllLanes) {
   const __m128i wide = _mm_srai_epi32(_mm_slli_epi32(reinterpret_cast<__m128i>(round_bits(x)), 16), 16);
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi32(wide, wide));
 }
+// The f16 nearest to each lane, and back; as trident::to_f16() and to_float(), without branches.
+TRIDENT_ROW_BODY U32s f16_bits(RowVec x) {
+  const U32s sign = bits_of(x) >> 16 & 0x8000u, u = bits_of(x) & 0x7fffffffu;
+  const U32s normal = (u - (112u << 23) + 0xfffu + (u >> 13 & 1u)) >> 13;
+  const U32s tiny = bits_of(from_bits(u) + 0.5f) - 0x3f000000u;  // below 2^-14: rounded as the sum is
+  const U32s finite = u < 0x38800000u ? tiny : u < 0x477ff000u ? normal : U32s{} + 0x7c00u;
+  return sign | (u > 0x7f800000u ? 0x7e00u | (u >> 13 & 0x3ffu) : finite);
+}
+TRIDENT_ROW_BODY RowVec from_f16_bits(U32s h) {
+  const U32s sign = (h & 0x8000u) << 16, magnitude = h & 0x7fffu;
+  const U32s tiny = bits_of(from_bits(magnitude + 0x4b000000u) - 8388608.0f);  // the integer as a float
+  const U32s denormal = bits_of(from_bits(tiny) * 0x1p-24f), normal = (magnitude + (112u << 10)) << 13;
+  const U32s special = 0x7f800000u | (magnitude & 0x3ffu) << 13 | (magnitude > 0x7c00u ? U32s{} + 0x00400000u : U32s{});
+  return from_bits(sign | (magnitude < 0x0400u ? denormal : magnitude < 0x7c00u ? normal : special));
+}
+TRIDENT_ROW_BODY RowVec round_to_f16(RowVec x) { return from_f16_bits(f16_bits(x)); }
+TRIDENT_ROW_BODY RowVec load(const F16* p, AllLanes) {
+  const __m128i half = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  return from_f16_bits(reinterpret_cast<U32s>(_mm_unpacklo_epi16(half, _mm_setzero_si128())));
+}
+TRIDENT_ROW_BODY void store(F16* p, RowVec x, AllLanes) {
+  const __m128i wide = _mm_srai_epi32(_mm_slli_epi32(reinterpret_cast<__m128i>(f16_bits(x)), 16), 16);
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi32(wide, wide));
+}
 TRIDENT_ROW_BODY RowVec fma(RowVec a, RowVec b, RowVec c) { return a * b + c; }
 TRIDENT_ROW_BODY RowVec square_root(RowVec x) { return _mm_sqrt_ps(x); }
 // The larger (smaller) of a and b; b where either is NaN.

@@ -4,16 +4,18 @@ TRIDENT_ROW_BODY RowVec load(const float* p, SomeLanes lanes) {
   __builtin_memcpy(all, p, sizeof(*p) * static_cast<std::size_t>(lanes.count));
   return load(all, AllLanes{});
 }
-TRIDENT_ROW_BODY RowVec load(const Bf16* p, SomeLanes lanes) {
-  Bf16 all[kLanes] = {};
+template <class Half>
+TRIDENT_ROW_BODY RowVec load(const Half* p, SomeLanes lanes) {
+  Half all[kLanes] = {};
   __builtin_memcpy(all, p, sizeof(*p) * static_cast<std::size_t>(lanes.count));
   return load(all, AllLanes{});
 }
 TRIDENT_ROW_BODY void store(float* p, RowVec x, SomeLanes lanes) {
   __builtin_memcpy(p, &x, sizeof(*p) * static_cast<std::size_t>(lanes.count));
 }
-TRIDENT_ROW_BODY void store(Bf16* p, RowVec x, SomeLanes lanes) {
-  Bf16 all[kLanes];
+template <class Half>
+TRIDENT_ROW_BODY void store(Half* p, RowVec x, SomeLanes lanes) {
+  Half all[kLanes];
   store(all, x, AllLanes{});
   __builtin_memcpy(p, all, sizeof(*p) * static_cast<std::size_t>(lanes.count));
 }

@@ -7,8 +7,12 @@
 namespace trident {
 
 RowType row_type(DType dtype) {
-  TRIDENT_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "row kernels compute on f32 and bf16, not {}", to_string(dtype));
-  return dtype == DType::kF32 ? RowType::kF32 : RowType::kBF16;
+  switch (dtype) {
+    case DType::kF32: return RowType::kF32;
+    case DType::kBF16: return RowType::kBF16;
+    case DType::kF16: return RowType::kF16;
+    default: throw InternalError(fmt::format("row kernels compute on f32, bf16 and f16, not {}", to_string(dtype)));
+  }
 }
 
 const RowKernels& row_kernels(IsaLevel level) {

@@ -20,9 +20,9 @@ namespace trident {
 
 enum class DType : std::uint8_t;  // core/dtype.h, which files compiled for one instruction set must not include
 
-enum class RowType : std::uint8_t { kF32, kBF16 };
+enum class RowType : std::uint8_t { kF32, kBF16, kF16 };
 
-// The RowType of a compute dtype; anything but f32 and bf16 is an InternalError.
+// The RowType of a compute dtype; anything but f32, bf16 and f16 is an InternalError.
 RowType row_type(DType dtype);
 
 // Which columns of a vocabulary shard count: see cross_entropy_* in device/ops.h.
@@ -97,6 +97,7 @@ struct RowKernels {
   void (*accumulate)(float* out, const float* x, I count);
   // x T[sequence, batch, width]; spec.samples has `batch` entries.
   void (*dropout)(RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec);
+  // The same type, or one of both f32.
   void (*convert)(RowType out_type, void* out, RowType in_type, const void* x, I count);
   void (*fill_zero)(void* out, I bytes);
   // out f64[ceil(count / 64)]. The same bits on every instruction set.

@@ -13,10 +13,11 @@ cuda_kernels::SumType sum_type(DType dtype) {
   switch (dtype) {
     case DType::kF32: return cuda_kernels::SumType::kF32;
     case DType::kBF16: return cuda_kernels::SumType::kBF16;
+    case DType::kF16: return cuda_kernels::SumType::kF16;
     case DType::kF64: return cuda_kernels::SumType::kF64;
     case DType::kI32: return cuda_kernels::SumType::kI32;
     case DType::kI64: return cuda_kernels::SumType::kI64;
-    case DType::kF16: case DType::kU16: case DType::kU8: break;
+    case DType::kU16: case DType::kU8: break;
   }
   throw InternalError(fmt::format("{} cannot be reduced", to_string(dtype)));
 }

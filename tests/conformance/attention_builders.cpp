@@ -33,8 +33,14 @@ double product_flops(const AttentionShape& s) {
   return 2.0 * static_cast<double>(s.batch * s.query_heads * s.head_dim) * pairs;
 }
 
-// bf16: probabilities and their gradients are rounded to 8 bits before they are multiplied, so errors are of the size of the terms.
-Tolerance attention_tolerance(DType t) { return {.relative = kSumNoise, .floor = t == DType::kBF16 ? 0.02 : kSumNoise}; }
+// Probabilities and their gradients are rounded to `t` before they are multiplied, so errors are of the size of the terms: of p, d_s,
+// the given out and d_out, and of the result.
+Tolerance attention_tolerance(DType t) {
+  Tolerance tolerance = rounded(t, kSumNoise);
+  tolerance.relative = kSumNoise;
+  tolerance.floor += 5 * unit_roundoff(t);
+  return tolerance;
+}
 
 OpCase attention_case(std::string op, const AttentionShape& s) {
   OpCase c;

@@ -25,7 +25,7 @@ void add_products(Cases& cases, DType in) {
     Index m, n, k;
   };
   std::vector<DType> outs = {DType::kF32};
-  if (in == DType::kBF16) outs.push_back(DType::kBF16);
+  if (in != DType::kF32) outs.push_back(in);
   for (const DType out : outs) {
     for (const Transpose ta : {kN, kT})
       for (const Transpose tb : {kN, kT})
@@ -113,6 +113,11 @@ void add_norms(Cases& cases, DType t) {
   cases.push_back(large(layer_norm_backward(t, 600, 264, Gradient::kOverwrite, kAdd)));
 }
 
+std::vector<DType> converted_to(DType t) {
+  if (t == DType::kF32) return {DType::kF32, DType::kBF16, DType::kF16};
+  return {DType::kF32, t};
+}
+
 void add_elementwise(Cases& cases, DType t) {
   for (const Index C : {1, 7, 8, 33, 264, 1030})
     for (const Index R : {0, 1, 5}) {
@@ -125,15 +130,16 @@ void add_elementwise(Cases& cases, DType t) {
     }
   for (const Index n : {0, 1, 7, 64, 65, 1030}) {
     for (const Alias alias : {Alias::kNone, Alias::kFirst, Alias::kSecond}) cases.push_back(add(t, n, alias));
-    for (const DType to : {DType::kF32, DType::kBF16}) cases.push_back(convert(t, to, n));
+    for (const DType to : converted_to(t)) cases.push_back(convert(t, to, n));
     cases.push_back(fill_zero(t, n));
     for (const float decay : {0.0f, 0.1f}) cases.push_back(adamw(t, n, decay, Alias::kNone));
     if (t == DType::kF32) cases.push_back(adamw(t, n, 0.1f, Alias::kFirst));
   }
-  cases.push_back(swiglu_forward(t, 5, 40, normal(0, 300)));
-  cases.push_back(swiglu_backward(t, 5, 40, normal(0, 300)));
-  cases.push_back(gelu_forward(t, 5, 40, normal(0, 300)));
-  cases.push_back(gelu_backward(t, 5, 40, normal(0, 300)));
+  const Draw wide = normal(0, t == DType::kF16 ? 30 : 300);  // f16 ends at 65504
+  cases.push_back(swiglu_forward(t, 5, 40, wide));
+  cases.push_back(swiglu_backward(t, 5, 40, wide));
+  cases.push_back(gelu_forward(t, 5, 40, wide));
+  cases.push_back(gelu_backward(t, 5, 40, wide));
   for (const Alias alias : {Alias::kNone, Alias::kFirst}) {
     for (const Index H : {1, 8, 33}) cases.push_back(dropout(t, 5, 3, H, 0.1f, alias));
     cases.push_back(dropout(t, 4, 2, 64, 0.0f, alias));
@@ -146,12 +152,11 @@ void add_elementwise(Cases& cases, DType t) {
                            add_bias(t, 5, 24),
                            sum_rows(t, 5, 24, kSet, kSmallIntegers),
                            add(t, 100, Alias::kNone),
-                           convert(t, DType::kF32, 100),
-                           convert(t, DType::kBF16, 100),
                            fill_zero(t, 100),
                            adamw(t, 100, 0.1f, Alias::kNone),
                            dropout(t, 5, 3, 24, 0.5f, Alias::kNone)};
   for (const OpCase& c : unaligned) cases.push_back(shifted(c));
+  for (const DType to : converted_to(t)) cases.push_back(shifted(convert(t, to, 100)));
   const Cases larger = {swiglu_forward(t, 130, 257),
                         swiglu_backward(t, 130, 257),
                         gelu_forward(t, 130, 257),
@@ -159,12 +164,11 @@ void add_elementwise(Cases& cases, DType t) {
                         add_bias(t, 300, 130),
                         sum_rows(t, 1500, 130, kSet, normal()),
                         add(t, 70000, Alias::kNone),
-                        convert(t, DType::kF32, 70000),
-                        convert(t, DType::kBF16, 70000),
                         fill_zero(t, 70000),
                         adamw(t, 40000, 0.1f, Alias::kNone),
                         dropout(t, 30, 4, 264, 0.3f, Alias::kNone)};
   for (const OpCase& c : larger) cases.push_back(large(c));
+  for (const DType to : converted_to(t)) cases.push_back(large(convert(t, to, 70000)));
 }
 
 void add_sums(Cases& cases) {
@@ -215,7 +219,7 @@ void add_embedding_and_loss(Cases& cases, DType t) {
 
 Cases make_cases() {
   Cases cases;
-  for (const DType t : {DType::kF32, DType::kBF16}) {
+  for (const DType t : {DType::kF32, DType::kBF16, DType::kF16}) {
     add_products(cases, t);
     add_attention(cases, t);
     add_heads(cases, t);

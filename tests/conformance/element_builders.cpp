@@ -111,7 +111,8 @@ OpCase dropout(DType t, Index S, Index B, Index H, float probability, Alias alia
   const PhiloxKey key{0x12345678u, 0x9abcdef0u};
   const Index sequence = 3 * S + 1, offset = S;
   OpCase c = element_case("dropout", t, fmt::format("{}x{}x{}_p{:.0f}{}", S, B, H, 100 * probability, alias_name(alias)));
-  const Tolerance tolerance{.relative = rounded(t, 1e-6).relative, .zeros = Zeros::kExact};  // no floor: what is dropped is 0
+  Tolerance tolerance = rounded(t, 1e-6);
+  tolerance.floor = 0, tolerance.zeros = Zeros::kExact;  // no floor: what is dropped is 0
   c.operands = {alias == Alias::kNone ? output("out", t, {S, B, H}, tolerance) : in_place("out", t, {S, B, H}, tolerance),
                 // Numbers of samples of a long run: indices of elements beyond 32 bits.
                 input("samples", DType::kI64, {B}, integers(0, Index{1} << 33))};

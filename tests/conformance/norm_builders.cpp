@@ -55,7 +55,7 @@ OpCase rms_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate wei
   name_options(c, d_x, weight);
   const std::size_t d_y = d_x == Gradient::kInPlace ? 0 : 5;
   // The normalised x that d_weight sums was rounded to T by the forward pass.
-  const Tolerance d_weight{.relative = kSumNoise, .floor = t == DType::kBF16 ? 1.0 / 128 : kSumNoise};
+  const Tolerance d_weight{.relative = kSumNoise, .floor = kSumNoise + 2 * unit_roundoff(t)};
   c.operands = {d_x_operand(t, R, H, d_x), result("d_weight", DType::kF32, {H}, weight, d_weight),
                 input("x", t, {R, H}, normal(0.5)), input("weight", t, {H}, normal(1.0, 0.3)), input("rstd", DType::kF32, {R})};
   if (d_y == 5) c.operands.push_back(input("d_y", t, {R, H}));

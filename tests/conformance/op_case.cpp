@@ -8,12 +8,15 @@
 #include <utility>
 
 #include "core/bf16.h"
+#include "core/f16.h"
 #include "core/philox.h"
 
 namespace trident::conformance {
 
 Tolerance rounded(DType t, double noise, int roundings) {
-  return {.relative = noise + (t == DType::kBF16 ? roundings / 256.0 : 0.0), .floor = noise};
+  return {.relative = noise + roundings * unit_roundoff(t),
+          .floor = noise,
+          .absolute = t == DType::kF16 ? roundings * 0x1p-25 : 0.0};
 }
 
 Operand input(std::string name, DType dtype, Shape shape, Draw draw) {
@@ -80,15 +83,15 @@ Values draw(const Draw& from, Index count, PhiloxKey key) {
 
 template <class T>
 T store(double x) {
-  if constexpr (std::is_same_v<T, bf16>) {
-    return to_bf16(static_cast<float>(x));
+  if constexpr (std::is_same_v<T, bf16> || std::is_same_v<T, f16>) {
+    return from_float<T>(static_cast<float>(x));
   } else {
     return static_cast<T>(x);
   }
 }
 template <class T>
 double load(T x) {
-  if constexpr (std::is_same_v<T, bf16>) {
+  if constexpr (std::is_same_v<T, bf16> || std::is_same_v<T, f16>) {
     return to_float(x);
   } else {
     return static_cast<double>(x);
@@ -102,6 +105,7 @@ void with_type(DType dtype, F&& f) {
     case DType::kF64: return f(double{});
     case DType::kF32: return f(float{});
     case DType::kBF16: return f(bf16{});
+    case DType::kF16: return f(f16{});
     case DType::kI64: return f(std::int64_t{});
     case DType::kI32: return f(std::int32_t{});
     default: throw InternalError(fmt::format("operands of {} are not compared", to_string(dtype)));

@@ -16,7 +16,7 @@
 namespace trident {
 
 inline constexpr Transpose kN = Transpose::kNo, kT = Transpose::kYes;
-inline constexpr DType kH = DType::kBF16, kW = DType::kF32;
+inline constexpr DType kH = DType::kBF16, kF16 = DType::kF16, kW = DType::kF32;
 
 struct MatmulFixture {
   explicit MatmulFixture(const CublasLtOptions& options = {}, int device = 0) : handle(device), matmul(handle, options) {}
@@ -78,9 +78,11 @@ inline void check_exact(MatmulFixture& f, const MatmulShape& s, Shifts shifts = 
   const Operands x = Operands::integers(s);
   const std::vector<double> expected = x.reference(s);
   const TestTensor out = run(f, s, x, shifts);
+  TestTensor rounded(s.out, {1});
   for (std::int64_t i = 0; i < s.m * s.n; ++i) {
     const double exact = expected[static_cast<std::size_t>(i)];
-    ASSERT_EQ(out.at(i), s.out == kH ? to_float(to_bf16(static_cast<float>(exact))) : exact) << describe(s) << " element " << i;
+    rounded.set(0, exact);
+    ASSERT_EQ(out.at(i), rounded.at(0)) << describe(s) << " element " << i;
   }
 }
 

@@ -55,6 +55,15 @@ TEST(CublasLtLayout, WeightGradientOfALinearLayer) {
   EXPECT_EQ(l.beta, 1.0f);
 }
 
+TEST(CublasLtLayout, F16IsAnotherTypeOfTheSameProduct) {
+  const MatmulLayout l = matmul_layout(shape(6, 10, 4, kN, kT, DType::kF16, DType::kF16), Epilogue::kNone, F32Products::kTf32);
+  EXPECT_EQ(l.a, (MatrixLayout{CUDA_R_16F, 4, 10, 4}));
+  EXPECT_EQ(l.d, (MatrixLayout{CUDA_R_16F, 10, 6, 10}));
+  EXPECT_EQ(l.compute, CUBLAS_COMPUTE_32F);
+  EXPECT_EQ(matmul_layout(shape(10, 4, 6, kT, kN, DType::kF16, kW), Epilogue::kNone, F32Products::kF32).d.type, CUDA_R_32F);
+  EXPECT_THROW(check_matmul_shape(shape(2, 2, 2, kN, kN, DType::kF16, kH), Epilogue::kNone), InternalError);
+}
+
 TEST(CublasLtLayout, BothTransposed) {
   const MatmulLayout l = matmul_layout(shape(2, 3, 5, kT, kT), Epilogue::kNone, F32Products::kF32);
   EXPECT_EQ(l.a, (MatrixLayout{CUDA_R_32F, 5, 3, 5}));  // b is stored [3,5]
@@ -169,8 +178,8 @@ TEST(CublasLtLayout, MistakesAreNamed) {
   EXPECT_NO_THROW(check_matmul_shape(shape(0, 3, 8, kN, kN), Epilogue::kNone));
   EXPECT_NO_THROW(check_matmul_shape(shape(4, 3, 8, kT, kN, kH, kW, Accumulate::kYes), Epilogue::kBgrad));
   EXPECT_TRUE(contains(internal_error(shape(-1, 3, 8, kN, kN)), "matmul -1x3x8 nn f32->f32"));
-  EXPECT_TRUE(contains(internal_error(shape(4, 3, 8, kN, kN, kW, kH)), "products are f32 -> f32"));
-  EXPECT_TRUE(contains(internal_error(shape(4, 3, 8, kN, kN, DType::kF64, DType::kF64)), "products are f32 -> f32"));
+  EXPECT_TRUE(contains(internal_error(shape(4, 3, 8, kN, kN, kW, kH)), "products are of f32, bf16 or f16"));
+  EXPECT_TRUE(contains(internal_error(shape(4, 3, 8, kN, kN, DType::kF64, DType::kF64)), "products are of f32, bf16 or f16"));
   EXPECT_TRUE(contains(internal_error(shape(4, 3, 0, kN, kN), Epilogue::kBias), "an epilogue needs a product"));
   EXPECT_TRUE(contains(internal_error(shape(4, 12, 8, kN, kN), Epilogue::kGeluAuxBias), "multiple of 8"));
   EXPECT_TRUE(contains(internal_error(shape(4, 16, 8, kN, kN, kW, kW, Accumulate::kYes), Epilogue::kBias), "the old values"));

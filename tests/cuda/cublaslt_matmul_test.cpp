@@ -13,7 +13,7 @@ namespace trident {
 namespace {
 
 void check_layouts(MatmulFixture& f, std::int64_t m, std::int64_t n, std::int64_t k) {
-  for (const auto& [in, out] : {std::pair(kW, kW), {kH, kW}, {kH, kH}})
+  for (const auto& [in, out] : {std::pair(kW, kW), {kH, kW}, {kH, kH}, {kF16, kW}, {kF16, kF16}})
     for (const Transpose ta : {kN, kT})
       for (const Transpose tb : {kN, kT})
         for (const Accumulate add : {Accumulate::kNo, Accumulate::kYes}) check_exact(f, {m, n, k, ta, tb, in, out, add});
@@ -64,7 +64,7 @@ TEST(CublasLtMatmul, LeadingDimensionsAreRows) {
 
 TEST(CublasLtMatmul, OperandsMayLieAnywhere) {
   MatmulFixture f;
-  for (const DType in : {kW, kH}) {
+  for (const DType in : {kW, kH, kF16}) {
     const MatmulShape s{16, 24, 32, kN, kT, in, in, Accumulate::kYes};
     for (const Shifts shifts : {Shifts{1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {3, 5, 7}, {4, 8, 16}}) check_exact(f, s, shifts);
   }
@@ -72,7 +72,7 @@ TEST(CublasLtMatmul, OperandsMayLieAnywhere) {
 
 TEST(CublasLtMatmul, RandomOperandsAreWithinF32Rounding) {
   MatmulFixture f;
-  for (const DType in : {kW, kH}) {
+  for (const DType in : {kW, kH, kF16}) {
     const MatmulShape s{48, 80, 200, kN, kT, in, kW, Accumulate::kNo};
     const Operands x = Operands::random(s);
     const std::vector<double> expected = x.reference(s);
@@ -86,18 +86,20 @@ TEST(CublasLtMatmul, RandomOperandsAreWithinF32Rounding) {
   }
 }
 
-TEST(CublasLtMatmul, Bf16ResultIsTheF32ResultRoundedOnce) {
+TEST(CublasLtMatmul, ResultsOf16BitsAreTheF32ResultRoundedOnce) {
   MatmulFixture f;
-  MatmulShape s{64, 96, 256, kN, kT, kH, kW, Accumulate::kNo};
-  const Operands x = Operands::random(s);
-  const TestTensor wide = run(f, s, x);
-  s.out = kH;
-  const TestTensor narrow = run(f, s, x);
-  for (std::int64_t i = 0; i < s.m * s.n; ++i) ASSERT_NEAR(narrow.at(i), wide.at(i), std::abs(wide.at(i)) * 0x1.02p-8 + 1e-5);
+  for (const auto& [half, roundoff] : {std::pair(kH, 0x1.02p-8), {kF16, 0x1.02p-11}}) {
+    MatmulShape s{64, 96, 256, kN, kT, half, kW, Accumulate::kNo};
+    const Operands x = Operands::random(s);
+    const TestTensor wide = run(f, s, x);
+    s.out = half;
+    const TestTensor narrow = run(f, s, x);
+    for (std::int64_t i = 0; i < s.m * s.n; ++i) ASSERT_NEAR(narrow.at(i), wide.at(i), std::abs(wide.at(i)) * roundoff + 1e-5);
+  }
 }
 
 TEST(CublasLtMatmul, SameBitsWhateverRanBeforeAndOnEveryVectorBoundary) {
-  for (const DType in : {kW, kH}) {
+  for (const DType in : {kW, kH, kF16}) {
     MatmulFixture f, fresh;
     const MatmulShape s{104, 72, 520, kT, kN, in, kW, Accumulate::kNo};
     const Operands x = Operands::random(s);

@@ -35,7 +35,7 @@ AttentionShape at(AttentionShape s, std::int64_t query_offset, std::int64_t key_
   return s;
 }
 
-constexpr DType kF = DType::kF32, kH = DType::kBF16;
+constexpr DType kF = DType::kF32, kH = DType::kBF16, kF16 = DType::kF16;
 
 struct Tensors {
   TestTensor q, k, v, d_out, out, lse, d_q, d_k, d_v;
@@ -106,7 +106,8 @@ void check(Fixture& f, const AttentionShape& s) {
   reference::attention_forward(r, out.data(), lse.data(), q.data(), k.data(), v.data());
   reference::attention_backward(r, d_q.data(), d_k.data(), d_v.data(), d_out.data(), out.data(), q.data(), k.data(), v.data(),
                                 lse.data());
-  const double tolerance = s.dtype == kF ? 4e-6 : 2e-2;  // bf16: p, d_score and results are rounded to 8 bits
+  // p, d_score and results are rounded to 8 bits (bf16) or 11 (f16).
+  const double tolerance = s.dtype == kF ? 4e-6 : s.dtype == kH ? 2e-2 : 2e-2 / 8;
   expect_close("out", t.out, out, tolerance);
   expect_close("lse", t.lse, lse, 4e-6);
   expect_close("d_q", t.d_q, d_q, tolerance);
@@ -227,9 +228,17 @@ TEST(OwnAttention, TilesAndColumnGroups) {
   check_own_numbers(shape(1, 1, 1, 1, 1, 1, kF));
 }
 
-TEST(OwnAttention, HeadWidthsThatCudnnDoesNotTakeInBf16) {
-  check_own_numbers(shape(2, 4, 2, 37, 37, 20, kH));
-  check_own_numbers(shape(1, 2, 1, 12, 12, 70, kH));
+TEST(OwnAttention, HeadWidthsThatCudnnDoesNotTakeIn16Bits) {
+  for (const DType half : {kH, kF16}) {
+    check_own_numbers(shape(2, 4, 2, 37, 37, 20, half));
+    check_own_numbers(shape(1, 2, 1, 12, 12, 70, half));
+  }
+}
+
+TEST(CudnnAttention, TakesF16Too) {
+  Fixture f;
+  check_cudnn_numbers(f, shape(2, 4, 2, 37, 37, 16, kF16));
+  check_cudnn_numbers(f, full(shape(1, 2, 1, 20, 33, 24, kF16)));
 }
 
 TEST(OwnAttention, OffsetsAndQueriesThatSeeNothing) {

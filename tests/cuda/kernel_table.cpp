@@ -138,7 +138,7 @@ struct Table {
       return;
     }
     StagedOperands s(placement);
-    ck::convert(s.stream(), out_type, s.out(out_type, out, count), s.in(in_type, x, count), count);
+    ck::convert(s.stream(), out_type, s.out(out_type, out, count), in_type, s.in(in_type, x, count), count);
   }
   static void sum_squares(double* out, const float* x, I count) {
     StagedOperands s(placement);

@@ -52,7 +52,7 @@ void check_attention(Placement placement, RowType t, Index head_dim) {
 }  // namespace
 
 void run_attention(Placement placement) {
-  for (const RowType t : {RowType::kF32, RowType::kBF16})
+  for (const RowType t : kRowTypes)
     for (const Index head_dim : {20, 72}) {
       SCOPED_TRACE("heads of " + std::to_string(head_dim) + " " + to_string(t));
       check_attention(placement, t, head_dim);

@@ -32,7 +32,7 @@ class CudaKernelBits : public ::testing::TestWithParam<std::tuple<RowType, Place
 };
 
 INSTANTIATE_TEST_SUITE_P(All, CudaKernelBits,
-                         ::testing::Combine(::testing::Values(RowType::kF32, RowType::kBF16),
+                         ::testing::Combine(::testing::ValuesIn(kRowTypes),
                                             ::testing::Values(Placement::kAligned, Placement::kMisaligned)));
 
 TEST_P(CudaKernelBits, OfElementwiseKernelsAreTheHosts) {

@@ -1,4 +1,4 @@
-// Every kernel, in f32 and bf16, aligned and not, in several orders of its threads, against the scalar reference: the cases of the
+// Every kernel, in f32, bf16 and f16, aligned and not, in several orders of its threads, against the scalar reference: the cases of the
 // host's row kernels, which are of awkward sizes, and cases that reach the kernels' other instances.
 #include <algorithm>
 #include <set>
@@ -30,7 +30,7 @@ std::vector<Parameter> parameters() {
     if (!is_host_only(c.op)) ops.insert(c.op);
   std::vector<Parameter> all;
   for (const std::string& op : ops)
-    for (const RowType type : {RowType::kF32, RowType::kBF16}) {
+    for (const RowType type : kRowTypes) {
       all.push_back({op, type, Placement::kAligned, FiberOrder::kWarpByWarp});
       all.push_back({op, type, Placement::kMisaligned, FiberOrder::kReverse});
     }
@@ -65,7 +65,7 @@ void run_every_kernel() {
     for (const OpCase& c : all_cases()) {
       if (is_host_only(c.op)) continue;
       SCOPED_TRACE(c.op + " " + c.variant);
-      for (const RowType type : {RowType::kF32, RowType::kBF16}) c.run(cuda_kernel_table(placement), type);
+      for (const RowType type : kRowTypes) c.run(cuda_kernel_table(placement), type);
     }
     run_sums(placement);
     run_attention(placement);

@@ -22,7 +22,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 // The order of the sum is the kernel's own, so small whole numbers: any order gives the same bits.
 void sums_of_rows_are_exact(Placement placement) {
-  for (const RowType t : {RowType::kF32, RowType::kBF16})
+  for (const RowType t : kRowTypes)
     for (const Index rows : {0, 1, 13, 64, 65, 300})
       for (const Index width : {0, 1, 8, 33, 264, 2056})
         for (const Index partial_rows : {2, 64}) {
@@ -158,32 +158,21 @@ void sums_of_ranks_are_in_rank_order(Placement placement) {
   expect_rank_sums<std::int64_t>(placement, SumType::kI64, [&] { return static_cast<std::int64_t>(engine() >> 8); });
 }
 
-void bf16_sums_of_ranks_are_rounded_once(Placement placement) {
+void sums_of_ranks_are_rounded_once(Placement placement, SumType type, RowType t) {
   std::mt19937 engine(4);
   std::normal_distribution<float> normal;
   for (const Index count : {1, 8, 200, 2049}) {
-    const auto values = values_of_ranks<std::uint16_t>(5, count, [&] {
-      std::uint16_t bits = 0;
-      const bf16 x = to_bf16(normal(engine));
-      std::memcpy(&bits, &x, 2);
-      return bits;
-    });
-    const auto value = [&](std::size_t rank, std::size_t i) {
-      bf16 x{};
-      std::memcpy(&x, &values[rank][i], 2);
-      return to_float(x);
-    };
-    const auto sums = rank_sum(placement, SumType::kBF16, values, SumOperation::kSum, false);
-    const auto largest = rank_sum(placement, SumType::kBF16, values, SumOperation::kMax, true);
+    const auto values = values_of_ranks<std::uint16_t>(5, count, [&] { return half_bits(t, normal(engine)); });
+    const auto sums = rank_sum(placement, type, values, SumOperation::kSum, false);
+    const auto largest = rank_sum(placement, type, values, SumOperation::kMax, true);
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      float sum = value(0, i), most = sum;
+      float sum = half_value(t, values[0][i]), most = sum;
       for (std::size_t r = 1; r < values.size(); ++r) {
-        sum += value(r, i);
-        most = std::max(most, value(r, i));
+        sum += half_value(t, values[r][i]);
+        most = std::max(most, half_value(t, values[r][i]));
       }
-      const bf16 expected_sum = to_bf16(sum), expected_most = to_bf16(most);
-      ASSERT_EQ(std::memcmp(&sums[i], &expected_sum, 2), 0) << "sum " << i << " of " << count;
-      ASSERT_EQ(std::memcmp(&largest[i], &expected_most, 2), 0) << "maximum " << i << " of " << count;
+      ASSERT_EQ(sums[i], half_bits(t, sum)) << "sum " << i << " of " << count;
+      ASSERT_EQ(largest[i], half_bits(t, most)) << "maximum " << i << " of " << count;
     }
   }
 }
@@ -205,13 +194,17 @@ void run_sums(Placement placement) {
   loss_is_added_in_row_order(placement);
   exact_sums_are_the_hosts(placement);
   sums_of_ranks_are_in_rank_order(placement);
-  bf16_sums_of_ranks_are_rounded_once(placement);
+  sums_of_halves_are_rounded_once(placement);
   a_maximum_is_nan_where_one_is(placement);
 }
 
 namespace {
 
 class CudaKernelSums : public ::testing::TestWithParam<std::tuple<Placement, FiberOrder>> {
+void sums_of_halves_are_rounded_once(Placement placement) {
+  sums_of_ranks_are_rounded_once(placement, SumType::kBF16, RowType::kBF16);
+  sums_of_ranks_are_rounded_once(placement, SumType::kF16, RowType::kF16);
+}
  protected:
   const Placement placement_ = std::get<0>(GetParam());
   const SimulatedScope scope_{{.fiber_order = std::get<1>(GetParam())}};
@@ -226,7 +219,7 @@ TEST_P(CudaKernelSums, OfRowsAreCloseToTheReference) { sums_of_rows_are_close(pl
 TEST_P(CudaKernelSums, TheLossIsAddedInRowOrder) { loss_is_added_in_row_order(placement_); }
 TEST_P(CudaKernelSums, ExactSumsAreTheHosts) { exact_sums_are_the_hosts(placement_); }
 TEST_P(CudaKernelSums, OfRanksAreTakenInRankOrder) { sums_of_ranks_are_in_rank_order(placement_); }
-TEST_P(CudaKernelSums, OfRanksInBf16AreRoundedOnce) { bf16_sums_of_ranks_are_rounded_once(placement_); }
+TEST_P(CudaKernelSums, OfRanksIn16BitsAreRoundedOnce) { sums_of_halves_are_rounded_once(placement_); }
 TEST_P(CudaKernelSums, AMaximumOverRanksIsNaNWhereOneIs) { a_maximum_is_nan_where_one_is(placement_); }
 
 }  // namespace

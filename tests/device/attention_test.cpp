@@ -83,7 +83,8 @@ void check(const AttentionShape& s, std::optional<IsaLevel> level = std::nullopt
   reference::attention_forward(r, out.data(), lse.data(), q.data(), k.data(), v.data());
   reference::attention_backward(r, d_q.data(), d_k.data(), d_v.data(), d_out.data(), out.data(), q.data(), k.data(), v.data(),
                                 lse.data());
-  const double tolerance = s.dtype == DType::kF32 ? 4e-6 : 2e-2;  // bf16: p, d_s and results are rounded to 8 bits
+  // p, d_s and results are rounded to 8 bits (bf16) or 11 (f16).
+  const double tolerance = s.dtype == DType::kF32 ? 4e-6 : s.dtype == DType::kBF16 ? 2e-2 : 2e-2 / 8;
   expect_close("out", t.out, out, tolerance);
   expect_close("lse", t.lse, lse, 4e-6);
   expect_close("d_q", t.d_q, d_q, tolerance);
@@ -99,9 +100,9 @@ AttentionShape shape(std::int64_t b, std::int64_t n, std::int64_t kv, std::int64
   return s;
 }
 
-TEST(Attention, CausalAndFullInBothTypesOnEveryLevel) {
+TEST(Attention, CausalAndFullInEveryTypeOnEveryLevel) {
   for (const IsaLevel level : levels()) {
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const bool causal : {true, false}) {
         AttentionShape s = shape(2, 4, 2, 37, 37, 20, dtype);
         s.causal = causal;
@@ -112,7 +113,7 @@ TEST(Attention, CausalAndFullInBothTypesOnEveryLevel) {
 }
 
 TEST(Attention, SeveralTilesWithShortLastOnes) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     check(shape(1, 2, 1, 300, 300, 16, dtype));
     check(shape(1, 1, 1, 256, 256, 64, dtype));
   }
@@ -124,7 +125,7 @@ TEST(Attention, OneQueryOneKeyOneDimension) {
 }
 
 TEST(Attention, QueriesAndKeysOfDifferentLengthWithOffsets) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     AttentionShape s = shape(1, 2, 2, 5, 150, 24, dtype);
     s.query_offset = 145;  // the last five of 150 positions: decoding with a cache
     check(s);
@@ -166,7 +167,7 @@ TEST(Attention, ANaNIsNotHidden) {
 
 // What tensor parallelism relies on: a rank with fewer heads or samples computes the same bits for those it has.
 TEST(Attention, AHeadDoesNotDependOnItsNeighbours) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     const AttentionShape all = shape(2, 4, 2, 200, 200, 16, dtype), part = shape(1, 2, 1, 200, 200, 16, dtype);
     Tensors whole(all), one(part);
     run(all, whole);

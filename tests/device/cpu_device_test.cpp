@@ -26,7 +26,7 @@ std::string message_of(const std::function<void()>& f) {
 
 TEST(CpuFeatures, AgreeWithTheCompilersView) {
   const CpuFeatures f = detect_cpu_features();
-  EXPECT_EQ(f.level >= IsaLevel::kAvx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
+  EXPECT_EQ(f.level >= IsaLevel::kAvx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"));
   EXPECT_EQ(f.avx512_bf16, f.level == IsaLevel::kAvx512 && __builtin_cpu_supports("avx512bf16"));
   if (f.amx_bf16) {
     EXPECT_TRUE(f.avx512_bf16);

@@ -53,7 +53,7 @@ TestTensor run(CpuDevice& device, const MatmulShape& s, const TestTensor& a, con
   return out;
 }
 
-// Integer operands: every order of summation gives the same, exact result, so equality is asked for (rounded once for bf16).
+// Integer operands: every order of summation gives the same, exact result, so equality is asked for (rounded once to 16 bits).
 void check_exact(CpuDevice& device, const MatmulShape& s) {
   const TestTensor a = std::move(TestTensor(s.in, stored(s.m, s.k, s.transpose_a)).integers("a"));
   const TestTensor b = std::move(TestTensor(s.in, stored(s.k, s.n, s.transpose_b)).integers("b"));
@@ -62,10 +62,10 @@ void check_exact(CpuDevice& device, const MatmulShape& s) {
   reference::matmul(expected.data(), a.values().data(), s.transpose_a == Transpose::kYes, b.values().data(),
                     s.transpose_b == Transpose::kYes, s.m, s.n, s.k, s.accumulate == Accumulate::kYes);
   const TestTensor out = run(device, s, a, b, old);
+  TestTensor want(s.out, {1});
   for (std::int64_t i = 0; i < s.m * s.n; ++i) {
-    const double want = s.out == DType::kBF16 ? to_float(to_bf16(static_cast<float>(expected[static_cast<std::size_t>(i)])))
-                                              : expected[static_cast<std::size_t>(i)];
-    ASSERT_EQ(out.at(i), want) << name_of(s) << " element " << i;
+    want.set(0, expected[static_cast<std::size_t>(i)]);
+    ASSERT_EQ(out.at(i), want.at(0)) << name_of(s) << " element " << i;
   }
 }
 
@@ -74,7 +74,8 @@ struct Extents {
 };
 
 void check_layouts(CpuDevice& device, Extents e) {
-  for (const auto& [in, out] : {std::pair(DType::kF32, DType::kF32), {DType::kBF16, DType::kF32}, {DType::kBF16, DType::kBF16}})
+  for (const auto& [in, out] : {std::pair(DType::kF32, DType::kF32), {DType::kBF16, DType::kF32}, {DType::kBF16, DType::kBF16},
+                                {DType::kF16, DType::kF32}, {DType::kF16, DType::kF16}})
     for (const Transpose ta : {Transpose::kNo, Transpose::kYes})
       for (const Transpose tb : {Transpose::kNo, Transpose::kYes})
         for (const Accumulate add : {Accumulate::kNo, Accumulate::kYes}) check_exact(device, {e.m, e.n, e.k, ta, tb, in, out, add});
@@ -114,7 +115,7 @@ TEST(Matmul, EmptyExtents) {
 TEST(Matmul, RandomOperandsAreWithinF32Rounding) {
   for (const IsaLevel level : levels()) {
     Fixture f(level);
-    for (const DType in : {DType::kF32, DType::kBF16}) {
+    for (const DType in : {DType::kF32, DType::kBF16, DType::kF16}) {
       const MatmulShape s{48, 80, 200, Transpose::kNo, Transpose::kYes, in, DType::kF32, Accumulate::kNo};
       const TestTensor a = std::move(TestTensor(in, {48, 200}).randomize("a")),
                        b = std::move(TestTensor(in, {80, 200}).randomize("b"));
@@ -130,19 +131,21 @@ TEST(Matmul, RandomOperandsAreWithinF32Rounding) {
   }
 }
 
-TEST(Matmul, Bf16ResultIsTheF32ResultRoundedOnce) {
+TEST(Matmul, ResultsOf16BitsAreTheF32ResultRoundedOnce) {
   Fixture f;
-  MatmulShape s{64, 96, 256, Transpose::kNo, Transpose::kYes, DType::kBF16, DType::kF32, Accumulate::kNo};
-  const TestTensor a = std::move(TestTensor(DType::kBF16, {64, 256}).randomize("a"));
-  const TestTensor b = std::move(TestTensor(DType::kBF16, {96, 256}).randomize("b"));
-  const TestTensor wide = run(f.device, s, a, b, a);
-  s.out = DType::kBF16;
-  const TestTensor narrow = run(f.device, s, a, b, a);
-  for (std::int64_t i = 0; i < 64 * 96; ++i) ASSERT_NEAR(narrow.at(i), wide.at(i), std::abs(wide.at(i)) * 0x1.02p-8 + 1e-5);
+  for (const auto& [half, roundoff] : {std::pair(DType::kBF16, 0x1.02p-8), {DType::kF16, 0x1.02p-11}}) {
+    MatmulShape s{64, 96, 256, Transpose::kNo, Transpose::kYes, half, DType::kF32, Accumulate::kNo};
+    const TestTensor a = std::move(TestTensor(half, {64, 256}).randomize("a"));
+    const TestTensor b = std::move(TestTensor(half, {96, 256}).randomize("b"));
+    const TestTensor wide = run(f.device, s, a, b, a);
+    s.out = half;
+    const TestTensor narrow = run(f.device, s, a, b, a);
+    for (std::int64_t i = 0; i < 64 * 96; ++i) ASSERT_NEAR(narrow.at(i), wide.at(i), std::abs(wide.at(i)) * roundoff + 1e-5);
+  }
 }
 
 TEST(Matmul, SameBitsWhateverRanBeforeAndWhereverThingsLie) {
-  for (const DType in : {DType::kF32, DType::kBF16}) {
+  for (const DType in : {DType::kF32, DType::kBF16, DType::kF16}) {
     for (const Transpose ta : {Transpose::kNo, Transpose::kYes}) {
       Fixture f, fresh;
       const MatmulShape s{100, 72, 520, ta, Transpose::kNo, in, DType::kF32, Accumulate::kNo};
@@ -163,7 +166,7 @@ TEST(Matmul, TwoThreadsComputeTheSame) {
   std::thread([] {  // the team size is set for the thread that makes the device
     Doorbell bell;
     CpuDevice device(bell, {2, std::nullopt, std::nullopt});
-    for (const DType in : {DType::kF32, DType::kBF16}) {
+    for (const DType in : {DType::kF32, DType::kBF16, DType::kF16}) {
       check_exact(device, {130, 200, 96, Transpose::kNo, Transpose::kYes, in, in, Accumulate::kNo});
       check_exact(device, {130, 200, 600, Transpose::kYes, Transpose::kNo, in, DType::kF32, Accumulate::kYes});
     }
@@ -187,6 +190,7 @@ TEST(Matmul, UsesTheKernelMadeForTheShape) {
   EXPECT_EQ(entry({768, 768, 1024, t, n, h, w, Accumulate::kYes}), "gemm_bf16bf16f32");
   EXPECT_EQ(entry({256, 768, 768, n, t, w, w, Accumulate::kNo}), "dnnl_sgemm");
   EXPECT_EQ(entry({256, 0, 768, n, t, w, w, Accumulate::kNo}), "nothing");
+  EXPECT_EQ(entry({256, 768, 768, n, t, DType::kF16, w, Accumulate::kNo}), "converted sgemm");
   OnednnMatmul converted(Bf16Products::kConverted, row_kernels(IsaLevel::kBaseline));
   EXPECT_GT(converted.prepare({256, 768, 768, n, t, h, h, Accumulate::kNo}), 0);
   EXPECT_EQ(converted.entry_point({256, 768, 768, n, t, h, h, Accumulate::kNo}), "converted sgemm");
@@ -211,6 +215,7 @@ TEST(Matmul, MistakesAreNamed) {
   EXPECT_NE(message(out.view(), a.view(), n, half.view(), n).find("b is bf16"), std::string::npos);
   EXPECT_NE(message(a.view(), a.view(), n, b.view(), n).find("expected [4, 3]"), std::string::npos);
   EXPECT_THROW(ops.prepare_matmul({4, 3, 8, n, n, DType::kF32, DType::kBF16, Accumulate::kNo}), InternalError);
+  EXPECT_THROW(ops.prepare_matmul({4, 3, 8, n, n, DType::kF16, DType::kBF16, Accumulate::kNo}), InternalError);
   EXPECT_THROW(ops.prepare_matmul({-1, 3, 8, n, n, DType::kF32, DType::kF32, Accumulate::kNo}), InternalError);
   Fixture converted(IsaLevel::kBaseline);
   const MatmulShape s{8, 8, 8, n, n, DType::kBF16, DType::kF32, Accumulate::kNo};

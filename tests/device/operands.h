@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/bf16.h"
+#include "core/f16.h"
 #include "core/philox.h"
 #include "device/buffer.h"
 
@@ -31,10 +32,12 @@ class TestTensor {
   }
   double at(std::int64_t i) const {
     if (view_.dtype() == DType::kBF16) return to_float(view_.as<bf16>()[i]);
+    if (view_.dtype() == DType::kF16) return to_float(view_.as<f16>()[i]);
     return view_.dtype() == DType::kF64 ? view_.as<double>()[i] : view_.as<float>()[i];
   }
   void set(std::int64_t i, double x) {
     if (view_.dtype() == DType::kBF16) view_.as<bf16>()[i] = to_bf16(static_cast<float>(x));
+    if (view_.dtype() == DType::kF16) view_.as<f16>()[i] = to_f16(static_cast<float>(x));
     if (view_.dtype() == DType::kF32) view_.as<float>()[i] = static_cast<float>(x);
   }
   std::vector<double> values() const {

@@ -18,7 +18,7 @@ struct Case {
   int every = 1;  // of the combinations of dtype, count and stream only every n-th, where all would take too long
 };
 
-inline constexpr std::array kReducible = {DType::kF32, DType::kBF16, DType::kF64, DType::kI64, DType::kI32};
+inline constexpr std::array kReducible = {DType::kF32, DType::kBF16, DType::kF16, DType::kF64, DType::kI64, DType::kI32};
 inline constexpr std::array kMovable = {DType::kF32, DType::kBF16, DType::kU8, DType::kI64};
 // Empty, one, odd, about the size of operands that travel inside a post, and large enough to be cut into blocks.
 inline constexpr std::array<std::int64_t, 7> kCounts = {0, 1, 7, 1023, 1024, 2049, 20011};
@@ -260,12 +260,14 @@ TEST_P(CommunicatorConformance, SumsHaveTheBitsOfTheRankOrderLoop) {
   if (GetParam().sums == Case::Sums::kInSomeOrder) GTEST_SKIP() << "this transport's library adds in an order of its own";
   run([&](RankContext& c) {
     const int n = c.world.size(), rank = c.world.rank();
-    for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
       for (const std::int64_t count : {99, 4099}) {
-        const auto element = [&](int r, std::int64_t i) {
-          return dtype == DType::kBF16 ? to_float(to_bf16(random(r, i))) : random(r, i);
+        const auto rounded = [&](float x) {
+          return dtype == DType::kBF16 ? to_float(to_bf16(x)) : dtype == DType::kF16 ? to_float(to_f16(x)) : x;
         };
-        const auto rounded = [&](float x) { return dtype == DType::kBF16 ? to_float(to_bf16(x)) : x; };
+        const auto element = [&](int r, std::int64_t i) {
+          return rounded(random(r, i));
+        };
         const std::vector<int> nodes = GetParam().nodes.empty() ? std::vector<int>(static_cast<std::size_t>(n)) : GetParam().nodes;
         const auto expected = [&](std::int64_t i) {
           std::vector<float> sums;  // of the nodes

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/bf16.h"
+#include "core/f16.h"
 #include "parallel/communicator.h"
 
 namespace trident::conformance {
@@ -80,10 +81,11 @@ class Values {
       case DType::kF64: return load<double>(i);
       case DType::kF32: return static_cast<double>(load<float>(i));
       case DType::kBF16: return static_cast<double>(to_float(load<bf16>(i)));
+      case DType::kF16: return static_cast<double>(to_float(load<f16>(i)));
       case DType::kI64: return static_cast<double>(load<std::int64_t>(i));
       case DType::kI32: return load<std::int32_t>(i);
       case DType::kU8: return load<std::uint8_t>(i);
-      case DType::kF16: case DType::kU16: break;
+      case DType::kU16: break;
     }
     return load<std::uint16_t>(i);
   }
@@ -94,10 +96,11 @@ class Values {
       case DType::kF64: return store(i, x);
       case DType::kF32: return store(i, static_cast<float>(x));
       case DType::kBF16: return store(i, to_bf16(static_cast<float>(x)));
+      case DType::kF16: return store(i, to_f16(static_cast<float>(x)));
       case DType::kI64: return store(i, static_cast<std::int64_t>(x));
       case DType::kI32: return store(i, static_cast<std::int32_t>(x));
       case DType::kU8: return store(i, static_cast<std::uint8_t>(x));
-      case DType::kF16: case DType::kU16: break;
+      case DType::kU16: break;
     }
     store(i, static_cast<std::uint16_t>(x));
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/bf16.h"
+#include "core/f16.h"
 
 namespace trident {
 namespace {
@@ -34,6 +35,16 @@ TEST(RankOrderSum, AddsFromLeftToRight) {
 TEST(RankOrderSum, RoundsBf16Once) {
   const auto out = reduce<bf16>(ReduceOp::kSum, {{to_bf16(256)}, {to_bf16(1)}, {to_bf16(1)}});
   EXPECT_EQ(to_float(out[0]), 258.0f);
+}
+
+// The same with f16: 2048 + 1 + 1; and what exceeds its range is infinite, unless it comes back before the rounding.
+TEST(RankOrderSum, RoundsF16Once) {
+  const auto out = reduce<f16>(ReduceOp::kSum, {{to_f16(2048), to_f16(65504), to_f16(65504)},
+                                                {to_f16(1), to_f16(65504), to_f16(65504)},
+                                                {to_f16(1), to_f16(-65504), to_f16(1)}});
+  EXPECT_EQ(to_float(out[0]), 2050.0f);
+  EXPECT_EQ(to_float(out[1]), 65504.0f);
+  EXPECT_EQ(to_float(out[2]), std::numeric_limits<float>::infinity());
 }
 
 TEST(RankOrderSum, KeepsTheSignOfZeroAndIntegersExact) {
@@ -64,7 +75,7 @@ TEST(RankOrderSum, RefusesTypesWithoutArithmetic) {
 // Shares cover every element once, in order, also far beyond 2^31 elements.
 TEST(ShareOf, CutsAnyCount) {
   const std::int64_t huge = (std::int64_t{1} << 33) + 12345;
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF64})
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64})
     for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, std::int64_t{17}, std::int64_t{4096}, huge})
       for (const int ranks : {1, 2, 3, 8, 32}) {
         std::int64_t next = 0;

@@ -353,8 +353,10 @@ void for_instance(RowType t, I width, F&& f) {
   const bool narrow = width <= 2 * kTile;
   if (t == RowType::kF32)
     narrow ? f.template operator()<float, 2>() : f.template operator()<float, 4>();
-  else
+  else if (t == RowType::kBF16)
     narrow ? f.template operator()<Bf16, 2>() : f.template operator()<Bf16, 4>();
+  else
+    narrow ? f.template operator()<F16, 2>() : f.template operator()<F16, 4>();
 }
 
 }  // namespace

@@ -29,6 +29,16 @@ template <class F>
 void with_type(RowType t, F&& f) {
   if (t == RowType::kF32)
     f(static_cast<float*>(nullptr));
+  else if (t == RowType::kBF16)
+    f(static_cast<Bf16*>(nullptr));
+  else
+    f(static_cast<F16*>(nullptr));
+}
+// The same for elements that are moved and not looked at: one type for both of 16 bits.
+template <class F>
+void with_moved_type(RowType t, F&& f) {
+  if (t == RowType::kF32)
+    f(static_cast<float*>(nullptr));
   else
     f(static_cast<Bf16*>(nullptr));
 }

@@ -52,11 +52,15 @@ void accumulate(Stream stream, float* out, const float* x, I count) {
                     [&](auto n) { launch_flat("accumulate", accumulate_kernel<n>, n, count, stream, out, x); });
 }
 
-void convert(Stream stream, RowType out_type, void* out, const void* x, I count) {
-  if (out_type == RowType::kF32)
-    launch_convert(stream, static_cast<float*>(out), static_cast<const Bf16*>(x), count);
-  else
-    launch_convert(stream, static_cast<Bf16*>(out), static_cast<const float*>(x), count);
+void convert(Stream stream, RowType out_type, void* out, RowType in_type, const void* x, I count) {
+  with_type(in_type == RowType::kF32 ? out_type : in_type, [&](auto* half) {
+    if constexpr (!std::is_same_v<decltype(half), float*>) {
+      if (out_type == RowType::kF32)
+        launch_convert(stream, static_cast<float*>(out), as(x, half), count);
+      else
+        launch_convert(stream, as(out, half), static_cast<const float*>(x), count);
+    }
+  });
 }
 
 void add_bias(Stream stream, RowType t, void* x, const void* bias, I rows, I width) {

@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kMaxThreads, 2)
 
 void embedding_forward(Stream stream, RowType t, void* out, const std::int32_t* tokens, const void* table, I rows, I width,
                        I first_row, I table_rows) {
-  with_type(t, [&](auto* type) {
+  with_moved_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({out, table}, width * bytes_of(t)), [&](auto n) {
       launch("embedding_forward", embedding_forward_kernel<T, n>,

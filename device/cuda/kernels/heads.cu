@@ -4,7 +4,7 @@ namespace trident::cuda_kernels {
 
 namespace {
 
-// Elements as they are moved: 16 bytes, or one element of 4 or 2 bytes.
+// Elements as they are moved: 16 bytes, or one element of 4 bytes or 2 (Bf16, whatever they are).
 using Sixteen = Words<4>;
 
 // What both directions of the move between heads [B, n, S, D] and rows [S, B, C] need; sizes in units.

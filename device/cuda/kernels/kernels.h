@@ -85,8 +85,8 @@ void add(Stream stream, RowType t, void* out, const void* a, const void* b, I co
 void accumulate(Stream stream, float* out, const float* x, I count);
 // spec.samples lies on the device.
 void dropout(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec);
-// From the other type: f32 to bf16 or bf16 to f32.
-void convert(Stream stream, RowType out_type, void* out, const void* x, I count);
+// Between f32 and bf16 or f16.
+void convert(Stream stream, RowType out_type, void* out, RowType in_type, const void* x, I count);
 void sum_squares(Stream stream, double* out, const float* x, I count);
 // limbs [ExactSum::kLimbs] += x, as Ops::add_exact.
 void add_exact(Stream stream, std::int64_t* limbs, const double* x, I count);
@@ -96,10 +96,10 @@ void adamw(Stream stream, RowType t, void* param, float* master, float* m, float
            const AdamWStep& step);
 
 // ---- collectives of ranks that share a device
-enum class SumType : std::uint8_t { kF32, kBF16, kF64, kI32, kI64 };
+enum class SumType : std::uint8_t { kF32, kBF16, kF16, kF64, kI32, kI64 };
 enum class SumOperation : std::uint8_t { kSum, kMax };
 constexpr int kMaxSources = 64;
-// out[i] = sources[0][i] (op) sources[1][i] (op) ..., in that order; bf16 is summed in f32 and rounded once. `out` may be one of
+// out[i] = sources[0][i] (op) sources[1][i] (op) ..., in that order; bf16 and f16 are summed in f32 and rounded once. `out` may be one of
 // the sources. `sources`: host array of 1 to kMaxSources device pointers, read before the call returns.
 void rank_order_sum(Stream stream, SumType type, void* out, const void* const* sources, int num_sources, I count,
                     SumOperation operation);

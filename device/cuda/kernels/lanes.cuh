@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "device/cuda/kernels/launch.h"
 #include "device/row_kernels/row_kernels.h"
@@ -30,6 +31,11 @@ using I = std::int64_t;
 struct Bf16 {
   std::uint16_t bits;
 };
+struct F16 {
+  std::uint16_t bits;
+};
+template <class T>
+constexpr bool kIsHalf = std::is_same_v<T, Bf16> || std::is_same_v<T, F16>;
 
 // The pair of bf16 nearest to two floats, ties to even, the first in the low half; NaN stays NaN.
 __device__ __forceinline__ std::uint32_t bf16_bits(float x) {
@@ -43,6 +49,36 @@ __device__ __forceinline__ std::uint32_t bf16_pair(float low, float high) {
   return pair;
 #else
   return bf16_bits(low) | (bf16_bits(high) << 16);
+#endif
+}
+
+// The same of f16, as core/f16.h rounds; beyond the range is infinity.
+__device__ __forceinline__ std::uint32_t f16_bits(float x) {
+  const std::uint32_t u = __float_as_uint(x), sign = u >> 16 & 0x8000u, magnitude = u & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return sign | 0x7e00u | (magnitude >> 13 & 0x3ffu);
+  if (magnitude >= 0x477ff000u) return sign | 0x7c00u;
+  if (magnitude >= 0x38800000u) return sign | ((magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13);
+  return sign | (__float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000u);  // a multiple of 2^-24, as the sum is
+}
+__device__ __forceinline__ std::uint32_t f16_pair(float low, float high) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  return f16_bits(low) | (f16_bits(high) << 16);
+#endif
+}
+__device__ __forceinline__ float float_of_f16(std::uint16_t bits) {
+#ifdef __CUDA_ARCH__
+  float x;
+  asm("{ .reg .f16 h; mov.b16 h, %1; cvt.f32.f16 %0, h; }" : "=f"(x) : "h"(bits));
+  return x;
+#else
+  const std::uint32_t sign = std::uint32_t{bits & 0x8000u} << 16, magnitude = bits & 0x7fffu;
+  if (magnitude < 0x0400u) return __uint_as_float(__float_as_uint(static_cast<float>(magnitude) * 0x1p-24f) | sign);
+  if (magnitude >= 0x7c00u) return __uint_as_float(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
+  return __uint_as_float(sign | (magnitude + (112u << 10)) << 13);
 #endif
 }
 
@@ -130,8 +166,30 @@ __device__ __forceinline__ Lanes<n> map_lanes(const Lanes<n>& x, const Lanes<n>&
 
 __device__ __forceinline__ float to_float(float x) { return x; }
 __device__ __forceinline__ float to_float(Bf16 x) { return __uint_as_float(std::uint32_t{x.bits} << 16); }
+__device__ __forceinline__ float to_float(F16 x) { return float_of_f16(x.bits); }
 __device__ __forceinline__ void from_float(float& to, float x) { to = x; }
 __device__ __forceinline__ void from_float(Bf16& to, float x) { to.bits = static_cast<std::uint16_t>(bf16_pair(x, 0.0f)); }
+__device__ __forceinline__ void from_float(F16& to, float x) { to.bits = static_cast<std::uint16_t>(f16_pair(x, 0.0f)); }
+
+// Two elements of 16 bits in a word, the first in its low half.
+template <class T>
+__device__ __forceinline__ std::uint32_t pair_of(float low, float high) {
+  if constexpr (std::is_same_v<T, Bf16>)
+    return bf16_pair(low, high);
+  else
+    return f16_pair(low, high);
+}
+template <class T>
+__device__ __forceinline__ float first_of(std::uint32_t pair) {
+  return to_float(T{static_cast<std::uint16_t>(pair)});
+}
+template <class T>
+__device__ __forceinline__ float second_of(std::uint32_t pair) {
+  if constexpr (std::is_same_v<T, Bf16>)
+    return __uint_as_float(pair & 0xffff0000u);
+  else
+    return to_float(T{static_cast<std::uint16_t>(pair >> 16)});
+}
 
 // n elements of T as they lie in memory, and as lanes.
 template <class T, int n>
@@ -152,28 +210,30 @@ struct __attribute__((may_alias)) Packed<float, n> {
     return p;
   }
 };
-template <int n>
-struct __attribute__((may_alias)) Packed<Bf16, n> {
+template <class T, int n>
+  requires kIsHalf<T>
+struct __attribute__((may_alias)) Packed<T, n> {
   Words<n / 2> words;
   __device__ __forceinline__ Lanes<n> lanes() const {
     Lanes<n> r;
     TRIDENT_UNROLL
     for (int k = 0; k < n / 2; ++k) {
-      r.at[2 * k] = __uint_as_float(words.at[k] << 16);
-      r.at[2 * k + 1] = __uint_as_float(words.at[k] & 0xffff0000u);
+      r.at[2 * k] = first_of<T>(words.at[k]);
+      r.at[2 * k + 1] = second_of<T>(words.at[k]);
     }
     return r;
   }
   static __device__ __forceinline__ Packed of(const Lanes<n>& x) {
     Packed p;
     TRIDENT_UNROLL
-    for (int k = 0; k < n / 2; ++k) p.words.at[k] = bf16_pair(x.at[2 * k], x.at[2 * k + 1]);
+    for (int k = 0; k < n / 2; ++k) p.words.at[k] = pair_of<T>(x.at[2 * k], x.at[2 * k + 1]);
     return p;
   }
 };
-template <>
-struct __attribute__((may_alias)) Packed<Bf16, 1> {
-  Bf16 one;
+template <class T>
+  requires kIsHalf<T>
+struct __attribute__((may_alias)) Packed<T, 1> {
+  T one;
   __device__ __forceinline__ Lanes<1> lanes() const { return {{to_float(one)}}; }
   static __device__ __forceinline__ Packed of(const Lanes<1>& x) {
     Packed p;

@@ -16,14 +16,14 @@ struct __attribute__((may_alias, aligned(n * sizeof(T)))) Elements {
 
 template <class A, class T>
 __device__ __forceinline__ A widen(T x) {
-  if constexpr (std::is_same_v<T, Bf16>)
+  if constexpr (kIsHalf<T>)
     return to_float(x);
   else
     return x;
 }
 template <class A, class T>
 __device__ __forceinline__ void narrow(T& to, A x) {
-  if constexpr (std::is_same_v<T, Bf16>)
+  if constexpr (kIsHalf<T>)
     from_float(to, x);
   else
     to = x;
@@ -93,6 +93,7 @@ void rank_order_sum(Stream stream, SumType type, void* out, const void* const* s
   switch (type) {
     case SumType::kF32: return launch_sum<float, float>(stream, out, all, num_sources, aligned, count, operation);
     case SumType::kBF16: return launch_sum<Bf16, float>(stream, out, all, num_sources, aligned, count, operation);
+    case SumType::kF16: return launch_sum<F16, float>(stream, out, all, num_sources, aligned, count, operation);
     case SumType::kF64: return launch_sum<double, double>(stream, out, all, num_sources, aligned, count, operation);
     case SumType::kI32: return launch_sum<std::int32_t, std::int32_t>(stream, out, all, num_sources, aligned, count, operation);
     case SumType::kI64: return launch_sum<std::int64_t, std::int64_t>(stream, out, all, num_sources, aligned, count, operation);

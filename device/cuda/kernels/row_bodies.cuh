@@ -43,8 +43,8 @@ struct RowBodies {
 
   template <class T>
   TRIDENT_ROW_BODY RowVec round_to(const RowVec& x) {
-    if constexpr (sizeof(T) == sizeof(Bf16))
-      return Packed<Bf16, kLanes>::of(x).lanes();
+    if constexpr (kIsHalf<T>)
+      return Packed<T, kLanes>::of(x).lanes();
     else
       return x;
   }

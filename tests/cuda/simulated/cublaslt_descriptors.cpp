@@ -87,7 +87,7 @@ const AlgorithmDescriptor* contents(const cublasLtMatmulAlgo_t* algorithm) { ret
 
 std::size_t element_bytes(std::int32_t cuda_type) {
   if (cuda_type == CUDA_R_32F) return 4;
-  return cuda_type == CUDA_R_16BF ? 2 : 0;
+  return cuda_type == CUDA_R_16BF || cuda_type == CUDA_R_16F ? 2 : 0;
 }
 
 }  // namespace trident::simulated

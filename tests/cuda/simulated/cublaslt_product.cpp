@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/bf16.h"
+#include "core/f16.h"
 
 namespace trident::simulated {
 
@@ -31,7 +32,7 @@ bool types_supported(const OperationDescriptor& operation, std::uint32_t in, std
   if (operation.scale != CUDA_R_32F) return false;
   if (operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32) return in == CUDA_R_32F && out == CUDA_R_32F;
   if (operation.compute != CUBLAS_COMPUTE_32F) return false;
-  return in == CUDA_R_16BF || out == CUDA_R_32F;
+  return in == out || out == CUDA_R_32F;
 }
 
 cublasStatus_t check_epilogue(const OperationDescriptor& operation, const MatrixDescriptor& d) {
@@ -50,18 +51,24 @@ cublasStatus_t check_epilogue(const OperationDescriptor& operation, const Matrix
 }
 
 float load(const void* data, std::uint32_t type, std::int64_t index) {
-  return type == CUDA_R_16BF ? to_float(static_cast<const bf16*>(data)[index]) : static_cast<const float*>(data)[index];
+  if (type == CUDA_R_16BF) return to_float(static_cast<const bf16*>(data)[index]);
+  if (type == CUDA_R_16F) return to_float(static_cast<const f16*>(data)[index]);
+  return static_cast<const float*>(data)[index];
 }
 
 void store(void* data, std::uint32_t type, std::int64_t index, float x) {
   if (type == CUDA_R_16BF) {
     static_cast<bf16*>(data)[index] = to_bf16(x);
+  } else if (type == CUDA_R_16F) {
+    static_cast<f16*>(data)[index] = to_f16(x);
   } else {
     static_cast<float*>(data)[index] = x;
   }
 }
 
-float rounded(float x, std::uint32_t type) { return type == CUDA_R_16BF ? to_float(to_bf16(x)) : x; }
+float rounded(float x, std::uint32_t type) {
+  return type == CUDA_R_16BF ? to_float(to_bf16(x)) : type == CUDA_R_16F ? to_float(to_f16(x)) : x;
+}
 
 // 10 bits of mantissa, to nearest, ties away from zero.
 float to_tf32(float x) {

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "core/bf16.h"
+#include "core/f16.h"
 #include "core/int_math.h"
 
 namespace trident::simulated {
@@ -25,17 +26,22 @@ std::int64_t bytes_of(cudnnDataType_t type) { return is_16_bit(type) ? 2 : type 
 
 float read_element(cudnnDataType_t type, const std::byte* at) {
   if (type == CUDNN_DATA_BFLOAT16) return to_float(*reinterpret_cast<const bf16*>(at));
+  if (type == CUDNN_DATA_HALF) return to_float(*reinterpret_cast<const f16*>(at));
   if (type == CUDNN_DATA_INT32) return static_cast<float>(*reinterpret_cast<const std::int32_t*>(at));
   return *reinterpret_cast<const float*>(at);
 }
 void write_element(cudnnDataType_t type, std::byte* at, float x) {
   if (type == CUDNN_DATA_BFLOAT16)
     *reinterpret_cast<bf16*>(at) = to_bf16(x);
+  else if (type == CUDNN_DATA_HALF)
+    *reinterpret_cast<f16*>(at) = to_f16(x);
   else
     *reinterpret_cast<float*>(at) = x;
 }
 // As a tensor of this type would hold it.
-float rounded(cudnnDataType_t type, float x) { return type == CUDNN_DATA_BFLOAT16 ? to_float(to_bf16(x)) : x; }
+float rounded(cudnnDataType_t type, float x) {
+  return type == CUDNN_DATA_BFLOAT16 ? to_float(to_bf16(x)) : type == CUDNN_DATA_HALF ? to_float(to_f16(x)) : x;
+}
 
 // A tensor's elements while a graph runs, dense.
 struct Values {
@@ -122,7 +128,7 @@ std::int64_t CudnnGraphState::add_tensor(const CudnnDescriptorState& d) {
   tensor.by_value = d.has(CUDNN_ATTR_TENSOR_IS_BY_VALUE) && d.value<bool>(CUDNN_ATTR_TENSOR_IS_BY_VALUE);
   if (d.has(CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC)) tensor.offset = add_tensor(*d.reference(CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC));
   const bool known_type = tensor.type == CUDNN_DATA_FLOAT || tensor.type == CUDNN_DATA_INT32 ||
-                          tensor.type == CUDNN_DATA_BFLOAT16 || (tensor.is_virtual && tensor.type == CUDNN_DATA_BOOLEAN);
+                          is_16_bit(tensor.type) || (tensor.is_virtual && tensor.type == CUDNN_DATA_BOOLEAN);
   if (!known_type)
     fail(CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE, fmt::format("tensor {} of type {}", tensor.uid, static_cast<int>(tensor.type)));
   const auto [known, added] = tensors_.emplace(tensor.uid, tensor);

@@ -5,13 +5,14 @@
 
 #include "core/bf16.h"
 #include "core/check.h"
+#include "core/f16.h"
 
 namespace trident::simulated {
 
 namespace {
 
 template <class T> T combine(ncclRedOp_t op, T a, T b) {
-  if constexpr (std::is_same_v<T, bf16>) return to_bf16(combine(op, to_float(a), to_float(b)));
+  if constexpr (std::is_same_v<T, bf16> || std::is_same_v<T, f16>) return from_float<T>(combine(op, to_float(a), to_float(b)));
   else return op == ncclMax ? (b > a || b != b ? b : a) : static_cast<T>(a + b);
 }
 
@@ -49,6 +50,7 @@ void nccl_reduce(ncclDataType_t type, ncclRedOp_t op, void* out, const std::vect
     case ncclFloat32: return reduce<float>(op, out, sources, first, count);
     case ncclFloat64: return reduce<double>(op, out, sources, first, count);
     case ncclBfloat16: return reduce<bf16>(op, out, sources, first, count);
+    case ncclFloat16: return reduce<f16>(op, out, sources, first, count);
     case ncclInt32: return reduce<std::int32_t>(op, out, sources, first, count);
     case ncclInt64: return reduce<std::int64_t>(op, out, sources, first, count);
     default: TRIDENT_CHECK(false, "the simulation does not add up elements of type {}", static_cast<int>(type));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/bf16.h"
+#include "core/f16.h"
 #include "device/row_kernels/row_kernels.h"
 
 namespace trident::testing {
@@ -19,14 +20,22 @@ using Values = std::vector<double>;
 
 inline std::vector<IsaLevel> supported_levels() {
   std::vector<IsaLevel> levels{IsaLevel::kBaseline};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) levels.push_back(IsaLevel::kAvx2);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) levels.push_back(IsaLevel::kAvx2);
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
     levels.push_back(IsaLevel::kAvx512);
   return levels;
 }
 
-inline std::string to_string(RowType t) { return t == RowType::kF32 ? "f32" : "bf16"; }
+constexpr RowType kRowTypes[] = {RowType::kF32, RowType::kBF16, RowType::kF16};
+
+inline std::string to_string(RowType t) { return t == RowType::kF32 ? "f32" : t == RowType::kBF16 ? "bf16" : "f16"; }
+
+// The bits of x in T, and their value.
+inline std::uint16_t half_bits(RowType t, float x) { return t == RowType::kBF16 ? to_bf16(x).bits : to_f16(x).bits; }
+inline float half_value(RowType t, std::uint16_t bits) { return t == RowType::kBF16 ? to_float(bf16{bits}) : to_float(f16{bits}); }
+// x as it is in T.
+inline float rounded(RowType t, float x) { return t == RowType::kF32 ? x : half_value(t, half_bits(t, x)); }
 
 // Values of type T (given and read as double), with guard bytes on both sides that the destructor checks, at an address that is a
 // multiple of the element size only.
@@ -36,7 +45,7 @@ class Operand {
       : type_(type), count_(values.size()), bytes_(2 * kGuard + values.size() * element(), kFill) {
     for (std::size_t i = 0; i < count_; ++i) {
       const float x = static_cast<float>(values[i]);
-      const bf16 half = to_bf16(x);
+      const std::uint16_t half = half_bits(type, x);
       unsigned char* p = bytes_.data() + kGuard + i * element();
       if (type == RowType::kF32)
         std::memcpy(p, &x, sizeof(x));
@@ -65,11 +74,11 @@ class Operand {
     for (std::size_t i = 0; i < count_; ++i) {
       const unsigned char* p = bytes_.data() + kGuard + i * element();
       float x = 0;
-      bf16 half{};
+      std::uint16_t half{};
       if (type_ == RowType::kF32)
         std::memcpy(&x, p, 4);
       else
-        std::memcpy(&half, p, 2), x = to_float(half);
+        std::memcpy(&half, p, 2), x = half_value(type_, half);
       result.push_back(x);
     }
     return result;
@@ -100,7 +109,7 @@ class Random {
     Values result(static_cast<std::size_t>(count));
     for (double& x : result) {
       const float f = static_cast<float>(normal(engine_));
-      x = type == RowType::kF32 ? f : to_float(to_bf16(f));
+      x = rounded(type, f);
     }
     return result;
   }
@@ -115,16 +124,21 @@ class Random {
   std::mt19937 engine_;
 };
 
-// Half a unit in the last place of T and some f32 noise; `floor` is an absolute error relative to the largest expected value.
+// What rounding to T may change: half a unit in the last place of 8 (bf16) or 11 (f16) bits, for normal numbers.
+inline double rounding_error(RowType t) { return t == RowType::kF32 ? 0.0 : t == RowType::kBF16 ? 0x1p-8 : 0x1p-11; }
+// The same for denormal results of f16, which are multiples of 2^-24; f32's and bf16's are beyond what is looked at.
+inline double denormal_error(RowType t) { return t == RowType::kF16 ? 0x1p-25 : 0.0; }
+
+// A rounding to T and some f32 noise; `floor` is an absolute error relative to the largest expected value.
 inline void expect_close(const Values& actual, const Values& expected, RowType type, const char* what, double floor = 3e-6) {
   ASSERT_EQ(actual.size(), expected.size()) << what;
   double largest = 0;
   for (const double x : expected)
     if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
-  const double relative = type == RowType::kF32 ? 4e-6 : 1.0 / 256 + 4e-6;
+  const double relative = 4e-6 + rounding_error(type);
   for (std::size_t i = 0; i < actual.size(); ++i) {
     if (actual[i] == expected[i]) continue;  // infinities
-    ASSERT_LE(std::abs(actual[i] - expected[i]), relative * std::abs(expected[i]) + floor * largest)
+    ASSERT_LE(std::abs(actual[i] - expected[i]), relative * std::abs(expected[i]) + floor * largest + denormal_error(type))
         << what << "[" << i << "] is " << actual[i] << ", the reference says " << expected[i];
   }
 }

@@ -1,4 +1,4 @@
-// Every kernel of the table, on every instruction set of this machine, in f32 and bf16, against the scalar reference.
+// Every kernel of the table, on every instruction set of this machine, in f32, bf16 and f16, against the scalar reference.
 #include <set>
 
 #include "case_table.h"
@@ -42,7 +42,7 @@ std::vector<Parameter> parameters() {
   std::vector<Parameter> all;
   for (const std::string& op : kOps)
     for (const IsaLevel level : supported_levels())
-      for (const RowType type : {RowType::kF32, RowType::kBF16}) all.push_back({op, level, type});
+      for (const RowType type : kRowTypes) all.push_back({op, level, type});
   return all;
 }
 

@@ -12,7 +12,7 @@ struct Parameter {
 std::vector<Parameter> parameters() {
   std::vector<Parameter> all;
   for (const IsaLevel level : supported_levels())
-    for (const RowType type : {RowType::kF32, RowType::kBF16}) all.push_back({level, type});
+    for (const RowType type : kRowTypes) all.push_back({level, type});
   return all;
 }
 

@@ -114,6 +114,31 @@ TEST_P(RowKernelNumerics, ConversionFromBf16IsExact) {
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i], static_cast<std::uint32_t>(i) << 16);
 }
 
+TEST_P(RowKernelNumerics, ConversionToF16HasTheBitsOfToF16) {
+  // Every half and the boundaries between it and its neighbour, with the floats beside them; then every kind of f32.
+  std::vector<float> x;
+  for (std::uint32_t bits = 0; bits < 0x8000u; ++bits) {
+    const float low = to_float(f16{static_cast<std::uint16_t>(bits)}), high = to_float(f16{static_cast<std::uint16_t>(bits + 1)});
+    const float middle = bits == 0x7bffu ? 65520.0f : (low + high) / 2;
+    for (const float v : {low, middle, std::nextafter(middle, 0.0f), std::nextafter(middle, kInfinity)})
+      for (const float s : {1.0f, -1.0f}) x.push_back(s * v);
+  }
+  for (std::uint32_t upper = 0; upper < 0x10000u; upper += 8)
+    for (const std::uint32_t lower : {0x0001u, 0xffffu}) x.push_back(std::bit_cast<float>(upper << 16 | lower));
+  std::vector<std::uint16_t> y(x.size());
+  k_.convert(RowType::kF16, y.data(), RowType::kF32, x.data(), static_cast<Index>(x.size()));
+  for (std::size_t i = 0; i < x.size(); ++i)
+    ASSERT_EQ(y[i], to_f16(x[i]).bits) << std::hex << "0x" << std::bit_cast<std::uint32_t>(x[i]);
+}
+
+TEST_P(RowKernelNumerics, ConversionFromF16IsThatOfToFloat) {
+  std::vector<std::uint16_t> x(0x10000);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::uint16_t>(i);
+  std::vector<std::uint32_t> y(x.size());
+  k_.convert(RowType::kF32, y.data(), RowType::kF16, x.data(), static_cast<Index>(x.size()));
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i], std::bit_cast<std::uint32_t>(to_float(f16{x[i]}))) << i;
+}
+
 TEST_P(RowKernelNumerics, SumsOfSquaresAreTheSameBitsOnEveryLevel) {
   Random random(8);
   const Values values = random.values(RowType::kF32, 64 * 5 + 29, 0.0, 1e3);
@@ -148,14 +173,16 @@ TEST_P(RowKernelNumerics, LayerNormOfALargeMeanDoesNotCancel) {
 }
 
 TEST_P(RowKernelNumerics, RmsNormRoundsTheNormalizedValueBeforeTheWeight) {
-  Random random(12);
-  Operand x(RowType::kBF16, random.values(RowType::kBF16, 40)), weight(RowType::kBF16, random.values(RowType::kBF16, 40));
-  Operand y(RowType::kBF16, 40), rstd(RowType::kF32, 1);
-  k_.rms_norm_forward(RowType::kBF16, y.data(), rstd.floats(), x.data(), weight.data(), 1, 40, 1e-6f);
-  const Values xs = x.values(), ws = weight.values(), ys = y.values();
-  for (std::size_t i = 0; i < 40; ++i) {
-    const float normalized = to_float(to_bf16(static_cast<float>(xs[i]) * *rstd.floats()));
-    ASSERT_EQ(ys[i], to_float(to_bf16(normalized * static_cast<float>(ws[i]))));
+  for (const RowType t : {RowType::kBF16, RowType::kF16}) {
+    Random random(12);
+    Operand x(t, random.values(t, 40)), weight(t, random.values(t, 40));
+    Operand y(t, 40), rstd(RowType::kF32, 1);
+    k_.rms_norm_forward(t, y.data(), rstd.floats(), x.data(), weight.data(), 1, 40, 1e-6f);
+    const Values xs = x.values(), ws = weight.values(), ys = y.values();
+    for (std::size_t i = 0; i < 40; ++i) {
+      const float normalized = rounded(t, static_cast<float>(xs[i]) * *rstd.floats());
+      ASSERT_EQ(ys[i], rounded(t, normalized * static_cast<float>(ws[i]))) << to_string(t);
+    }
   }
 }
 
@@ -200,7 +227,7 @@ TEST_P(RowKernelNumerics, EmptyOperandsMayBeNull) {
 TEST(RowType, OfComputeTypes) {
   EXPECT_EQ(row_type(DType::kF32), RowType::kF32);
   EXPECT_EQ(row_type(DType::kBF16), RowType::kBF16);
-  EXPECT_THROW(row_type(DType::kF16), InternalError);
+  EXPECT_EQ(row_type(DType::kF16), RowType::kF16);
   EXPECT_THROW(row_type(DType::kI32), InternalError);
 }
 
