@@ -14,7 +14,7 @@ export LC_ALL=C
 
 limit_mb=60  # compressed
 cards='80-real;90a-real;100-real;120'
-# NVIDIA's libraries stay outside: they are 1.5 GB and the target machine has those of its driver.
+# glibc is every machine's own. NVIDIA's libraries stay outside: they are larger than all the rest, and have to suit the machine's driver.
 outside='^(ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|anl|mvec)|lib(cuda|cublas|cublasLt|cudnn[a-z_]*|nccl|nvrtc))\.so'
 # Parts of Open MPI for other networks, other launchers, files and shared-memory programs: nothing here calls them.
 unneeded='^mca_(atomic|fbtl|fcoll|fs|io|memheap|scoll|sharedfp|spml|sshmem|vprotocol)_|_(ucx|ofi|openib|psm2?|monitoring|flux|jsm|simulator|netlink)\.so$'
@@ -67,17 +67,21 @@ build_program() {
   cmake --build "$build" --parallel "$(nproc)" --target trident
 }
 
-add_program() {
+need_build() {
   [[ -x $build/bin/trident ]] || die "$build has no bin/trident; build the target trident there, or leave --build out"
-  grep -q '^MPI_C_LIBRARIES\|^MPI_mpi_LIBRARY:FILEPATH=/' "$build/CMakeCache.txt" || die "$build was built without MPI; configure it with -DTRIDENT_MPI=ON"
+  objdump -p "$build/bin/trident" | grep 'NEEDED  *libmpi\.so' >/dev/null || die "$build was built without MPI; configure it with -DTRIDENT_MPI=ON"
+  [[ $cuda == no || -e $build/bin/trident_cuda.so ]] || die "$build was built without CUDA; add --cpu, or configure it with -DTRIDENT_CUDA=ON"
+}
+
+add_program() {
   cmake --install "$build" --component trident --prefix "$folder" --strip >/dev/null
   if [[ $cuda == no ]]; then rm -f "$folder/lib/trident_cuda.so"; fi
-  [[ $cuda == no || -e $folder/lib/trident_cuda.so ]] || die "$build was built without CUDA; add --cpu, or configure it with -DTRIDENT_CUDA=ON"
-  mkdir -p "$folder"/{libexec,lib,data,etc,licenses}
+  mkdir -p "$folder"/{libexec,lib,data,etc,licenses,scripts}
   mv "$folder/bin/trident" "$folder/libexec/trident"
   cp scripts/mpirun_local "$folder/bin/"
   cp -r configs docs README.md LICENSE "$folder/"
   cp -r data/excerpt "$folder/data/"
+  cp -r scripts/slurm "$folder/scripts/"
   mkdir -p "$folder/licenses/gpt2"
   cp data/gpt2/LICENSE* data/gpt2/README.md "$folder/licenses/gpt2/"
 }
@@ -188,6 +192,7 @@ add_licences() {
 
 need_tools
 if [[ -z $build ]]; then say "building"; build_program; fi
+need_build
 folder=$output/$(name)
 say "gathering $folder"
 rm -rf "$folder"
