@@ -57,7 +57,7 @@ cp "$place/whole/FILES" "$folder/licenses/"
 
 # Running: bound to where it was made; without what mpirun speaks to its ranks with, and then taking this machine's.
 cp "$folder/bin/mpirun" "$place/whole/"
-sed -i "s,^root=.*,root=$folder," "$folder/bin/trident"
+sed -i "s,^root=.*,root='$folder'," "$folder/bin/trident"
 sed -i '/^export OPAL_PREFIX/d' "$folder/bin/mpirun"
 check_fails 'programs that look elsewhere'
 says 'after moving, trident help fails'
