@@ -12,6 +12,8 @@ namespace trident {
 // A Backend derives from CheckedOps<Backend> and has
 // - static bool reaches(MemoryKind): whether its operations can work on such memory;
 // - row_kernels(Stream&): something with the functions of RowKernels (device/row_kernels/row_kernels.h), and besides them
+//   cross_entropy_rescale(float* sum_exp, float* target_logit, const float* shard_max, const float* row_max,
+//                         const int32_t* targets, rows, const VocabularyShard&),
 //   cross_entropy_loss(double* loss, const float* sum_exp, const float* target_logit, const int32_t* targets, rows) and
 //   add_exact(int64_t* limbs, const double* x, count), that enqueues them on the stream.
 // Matrix products and attention are its own.
@@ -40,10 +42,15 @@ class CheckedOps : public Ops {
                           std::int64_t first_row) final;
   void cross_entropy_max(Stream& stream, TensorView row_max, ConstTensorView logits, std::int64_t first_column,
                          std::int64_t vocabulary) final;
-  void cross_entropy_stats(Stream& stream, TensorView stats, ConstTensorView logits, ConstTensorView row_max,
-                           ConstTensorView targets, std::int64_t first_column, std::int64_t vocabulary) final;
-  void cross_entropy_loss(Stream& stream, TensorView loss, ConstTensorView stats, ConstTensorView targets) final;
-  void cross_entropy_backward(Stream& stream, TensorView logits, ConstTensorView row_max, ConstTensorView stats,
+  void cross_entropy_stats(Stream& stream, TensorView sum_exp, TensorView target_logit, ConstTensorView logits,
+                           ConstTensorView row_max, ConstTensorView targets, std::int64_t first_column,
+                           std::int64_t vocabulary) final;
+  void cross_entropy_rescale(Stream& stream, TensorView sum_exp, TensorView target_logit, ConstTensorView shard_max,
+                             ConstTensorView row_max, ConstTensorView targets, std::int64_t columns, std::int64_t first_column,
+                             std::int64_t vocabulary) final;
+  void cross_entropy_loss(Stream& stream, TensorView loss, ConstTensorView sum_exp, ConstTensorView target_logit,
+                          ConstTensorView targets) final;
+  void cross_entropy_backward(Stream& stream, TensorView logits, ConstTensorView row_max, ConstTensorView sum_exp,
                               ConstTensorView targets, std::int64_t first_column, std::int64_t vocabulary, float scale) final;
   void add_bias(Stream& stream, TensorView x, ConstTensorView bias) final;
   void sum_rows(Stream& stream, TensorView out, ConstTensorView x, Accumulate accumulate) final;

@@ -145,39 +145,59 @@ void CheckedOps<Backend>::cross_entropy_max(Stream& stream, TensorView row_max, 
 }
 
 template <class Backend>
-void CheckedOps<Backend>::cross_entropy_stats(Stream& stream, TensorView stats, ConstTensorView logits, ConstTensorView row_max,
-                                              ConstTensorView targets, std::int64_t first_column, std::int64_t vocabulary) {
+void CheckedOps<Backend>::cross_entropy_stats(Stream& stream, TensorView sum_exp, TensorView target_logit, ConstTensorView logits,
+                                              ConstTensorView row_max, ConstTensorView targets, std::int64_t first_column,
+                                              std::int64_t vocabulary) {
   expect_here("cross_entropy_stats", "logits", logits);
   const RowExtent e = row_extent(logits);
-  expect("cross_entropy_stats", "stats", stats, DType::kF32, 2 * e.rows);
+  expect("cross_entropy_stats", "sum_exp", sum_exp, DType::kF32, e.rows);
+  expect("cross_entropy_stats", "target_logit", target_logit, DType::kF32, e.rows);
   expect("cross_entropy_stats", "row_max", row_max, DType::kF32, e.rows);
   expect("cross_entropy_stats", "targets", targets, DType::kI32, e.rows);
-  kernels(stream).cross_entropy_stats(row_type(logits.dtype()), stats.as<float>(), stats.as<float>() + e.rows, logits.data(),
+  kernels(stream).cross_entropy_stats(row_type(logits.dtype()), sum_exp.as<float>(), target_logit.as<float>(), logits.data(),
                                       row_max.as<float>(), targets.as<std::int32_t>(), e.rows,
                                       vocabulary_shard(e, first_column, vocabulary));
 }
 
 template <class Backend>
-void CheckedOps<Backend>::cross_entropy_backward(Stream& stream, TensorView logits, ConstTensorView row_max, ConstTensorView stats,
-                                                 ConstTensorView targets, std::int64_t first_column, std::int64_t vocabulary,
-                                                 float scale) {
+void CheckedOps<Backend>::cross_entropy_rescale(Stream& stream, TensorView sum_exp, TensorView target_logit,
+                                                ConstTensorView shard_max, ConstTensorView row_max, ConstTensorView targets,
+                                                std::int64_t columns, std::int64_t first_column, std::int64_t vocabulary) {
+  constexpr std::string_view kName = "cross_entropy_rescale";
+  const std::int64_t rows = targets.num_elements();
+  expect(kName, "sum_exp", sum_exp, DType::kF32, rows);
+  expect(kName, "target_logit", target_logit, DType::kF32, rows);
+  expect(kName, "shard_max", shard_max, DType::kF32, rows);
+  expect(kName, "row_max", row_max, DType::kF32, rows);
+  expect(kName, "targets", targets, DType::kI32, rows);
+  kernels(stream).cross_entropy_rescale(sum_exp.as<float>(), target_logit.as<float>(), shard_max.as<float>(), row_max.as<float>(),
+                                        targets.as<std::int32_t>(), rows,
+                                        vocabulary_shard({rows, columns}, first_column, vocabulary));
+}
+
+template <class Backend>
+void CheckedOps<Backend>::cross_entropy_backward(Stream& stream, TensorView logits, ConstTensorView row_max,
+                                                 ConstTensorView sum_exp, ConstTensorView targets, std::int64_t first_column,
+                                                 std::int64_t vocabulary, float scale) {
   expect_here("cross_entropy_backward", "logits", logits);
   const RowExtent e = row_extent(logits);
   expect("cross_entropy_backward", "row_max", row_max, DType::kF32, e.rows);
-  expect("cross_entropy_backward", "stats", stats, DType::kF32, 2 * e.rows);
+  expect("cross_entropy_backward", "sum_exp", sum_exp, DType::kF32, e.rows);
   expect("cross_entropy_backward", "targets", targets, DType::kI32, e.rows);
-  kernels(stream).cross_entropy_backward(row_type(logits.dtype()), logits.data(), row_max.as<float>(), stats.as<float>(),
+  kernels(stream).cross_entropy_backward(row_type(logits.dtype()), logits.data(), row_max.as<float>(), sum_exp.as<float>(),
                                          targets.as<std::int32_t>(), e.rows, vocabulary_shard(e, first_column, vocabulary), scale);
 }
 
 template <class Backend>
-void CheckedOps<Backend>::cross_entropy_loss(Stream& stream, TensorView loss, ConstTensorView stats, ConstTensorView targets) {
+void CheckedOps<Backend>::cross_entropy_loss(Stream& stream, TensorView loss, ConstTensorView sum_exp, ConstTensorView target_logit,
+                                             ConstTensorView targets) {
   const std::int64_t rows = targets.num_elements();
   expect("cross_entropy_loss", "loss", loss, DType::kF64, 1);
-  expect("cross_entropy_loss", "stats", stats, DType::kF32, 2 * rows);
+  expect("cross_entropy_loss", "sum_exp", sum_exp, DType::kF32, rows);
+  expect("cross_entropy_loss", "target_logit", target_logit, DType::kF32, rows);
   expect("cross_entropy_loss", "targets", targets, DType::kI32, rows);
-  kernels(stream).cross_entropy_loss(loss.as<double>(), stats.as<float>(), stats.as<float>() + rows, targets.as<std::int32_t>(),
-                                     rows);
+  kernels(stream).cross_entropy_loss(loss.as<double>(), sum_exp.as<float>(), target_logit.as<float>(),
+                                     targets.as<std::int32_t>(), rows);
 }
 
 // ---- norms

@@ -127,15 +127,23 @@ class Ops {
   // row_max f32[R] = largest valid logit (-infinity when there is none).
   virtual void cross_entropy_max(Stream& stream, TensorView row_max, ConstTensorView logits, std::int64_t first_column,
                                  std::int64_t vocabulary) = 0;
-  // With row_max the maximum over all shards: stats f32[2,R]: stats[0] = sum exp(logit - row_max), stats[1] = logit of the target
+  // With row_max the maximum over all shards: sum_exp f32[R] = sum exp(logit - row_max), target_logit f32[R] = logit of the target
   // minus row_max if this shard holds it, else 0. targets i32[R]; a negative target is not counted (contributes 0).
-  virtual void cross_entropy_stats(Stream& stream, TensorView stats, ConstTensorView logits, ConstTensorView row_max,
-                                   ConstTensorView targets, std::int64_t first_column, std::int64_t vocabulary) = 0;
-  // loss f64[1] = sum over rows with target >= 0 of log(stats[0]) - stats[1] (both summed over shards), added in row order in f64.
-  virtual void cross_entropy_loss(Stream& stream, TensorView loss, ConstTensorView stats, ConstTensorView targets) = 0;
-  // In place: logits become d_logits = (exp(logit - row_max)/stats[0] - onehot(target)) * scale; rows with a negative target and
-  // padding columns become 0. stats[0] summed over shards.
-  virtual void cross_entropy_backward(Stream& stream, TensorView logits, ConstTensorView row_max, ConstTensorView stats,
+  virtual void cross_entropy_stats(Stream& stream, TensorView sum_exp, TensorView target_logit, ConstTensorView logits,
+                                   ConstTensorView row_max, ConstTensorView targets, std::int64_t first_column,
+                                   std::int64_t vocabulary) = 0;
+  // In place: statistics formed with shard_max f32[R], the maximum of this shard's `columns` columns alone, become those of
+  // row_max: sum_exp *= exp(shard_max - row_max), target_logit += shard_max - row_max where this shard holds the target.
+  virtual void cross_entropy_rescale(Stream& stream, TensorView sum_exp, TensorView target_logit, ConstTensorView shard_max,
+                                     ConstTensorView row_max, ConstTensorView targets, std::int64_t columns,
+                                     std::int64_t first_column, std::int64_t vocabulary) = 0;
+  // loss f64[1] = sum over rows with target >= 0 of log(sum_exp) - target_logit (both summed over shards), added in row order in
+  // f64.
+  virtual void cross_entropy_loss(Stream& stream, TensorView loss, ConstTensorView sum_exp, ConstTensorView target_logit,
+                                  ConstTensorView targets) = 0;
+  // In place: logits become d_logits = (exp(logit - row_max)/sum_exp - onehot(target)) * scale; rows with a negative target and
+  // padding columns become 0. sum_exp summed over shards.
+  virtual void cross_entropy_backward(Stream& stream, TensorView logits, ConstTensorView row_max, ConstTensorView sum_exp,
                                       ConstTensorView targets, std::int64_t first_column, std::int64_t vocabulary, float scale) = 0;
 
   // ---- elementwise, copies, reductions -------------------------------------------------------------------------------------------

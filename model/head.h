@@ -1,10 +1,12 @@
 // The last unit: final norm, logits over this rank's part of the vocabulary, cross-entropy. Its output is batch.loss.
 // Saved: the norm's output and statistics, the logits (which become their gradient in place), the softmax statistics.
+// With LayerGeometry::head_chunk logits are not saved but made a few rows at a time, in forward and again in backward.
 #pragma once
 
 #include "model/layer.h"
 #include "model/model_config.h"
 #include "model/norm.h"
+#include "tensor_parallel/chunked_vocab_head.h"
 #include "tensor_parallel/column_parallel_linear.h"
 #include "tensor_parallel/vocab_parallel_cross_entropy.h"
 
@@ -20,15 +22,22 @@ class Head final : public Layer {
   void recompute(const LayerRun&, ConstTensorView) const override {}
   void backward_input(const LayerRun& run, ConstTensorView x, TensorView d) const override;
   void backward_weight(const LayerRun& run, ConstTensorView x) const override;
+  void backward(const LayerRun& run, ConstTensorView x, TensorView d) const override;
 
-  // This rank's columns of the logits, T[S*B, padded V/t], after forward and before backward_input.
-  ConstTensorView logits(const LayerRun& run) const { return run.view(logits_); }
+  // This rank's columns of the logits, T[S*B, padded V/t], after forward and before backward_input. Not with head_chunk.
+  ConstTensorView logits(const LayerRun& run) const;
 
  private:
+  void plan_whole(UnitPlan& plan);
+  void plan_chunked(UnitPlan& plan, std::int64_t chunk);
+  void chunked_backward(const LayerRun& run, ConstTensorView x, TensorView d, ChunkedVocabHead::Gradients wanted) const;
+
   ModelConfig config_;
   Norm norm_;
   ColumnParallelLinear projection_;
   VocabParallelCrossEntropy cross_entropy_;
+  ChunkedVocabHead chunked_;  // instead of these two
+  bool is_chunked_ = false;
   RegionTensor normed_, logits_, d_normed_;
 };
 

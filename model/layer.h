@@ -50,6 +50,12 @@ class Layer {
   // Gradients of matrices, from what backward_input kept. May communicate over tp. Under a recompute policy no other unit's
   // recompute comes between the two.
   virtual void backward_weight(const LayerRun& run, ConstTensorView x) const = 0;
+  // Both gradients, for schedules that do not split them: backward_input and backward_weight, unless a layer saves work by doing
+  // them together.
+  virtual void backward(const LayerRun& run, ConstTensorView x, TensorView d) const {
+    backward_input(run, x, d);
+    backward_weight(run, x);
+  }
 };
 
 }  // namespace trident

@@ -222,8 +222,7 @@ void Stage::backward(const Instruction& instruction) {
   const LayerRun run = run_of(part, block(chunk, mb), mb);
   const TensorView x = input_of(chunk, index, mb);
   if (geometry_.recompute != RecomputePolicy::kNone) part.layer->recompute(run, x);
-  part.layer->backward_input(run, x, gradients_[current_gradient_].view);
-  part.layer->backward_weight(run, x);
+  part.layer->backward(run, x, gradients_[current_gradient_].view);
 }
 
 // ---- messages ------------------------------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ struct LayerGeometry {
   bool sequence_parallel = false;
   DType compute = DType::kF32;
   RecomputePolicy recompute = RecomputePolicy::kNone;
+  std::int64_t head_chunk = 0;  // rows of logits that exist at a time, made again in backward; 0: all of them, kept
   std::uint64_t seed = 0;  // of dropout
 
   TensorLayout layout() const { return {tensor_degree, sequence_parallel}; }

@@ -116,19 +116,30 @@ class MeteredOps final : public Ops {
     run(stream, {WorkKind::kLoss, "cross_entropy_max"}, 0, {row_max, logits},
         [&] { ops_.cross_entropy_max(stream, row_max, logits, first_column, vocabulary); });
   }
-  void cross_entropy_stats(Stream& stream, TensorView stats, ConstTensorView logits, ConstTensorView row_max,
-                           ConstTensorView targets, std::int64_t first_column, std::int64_t vocabulary) override {
-    run(stream, {WorkKind::kLoss, "cross_entropy_stats"}, 0, {stats, logits, row_max, targets},
-        [&] { ops_.cross_entropy_stats(stream, stats, logits, row_max, targets, first_column, vocabulary); });
+  void cross_entropy_stats(Stream& stream, TensorView sum_exp, TensorView target_logit, ConstTensorView logits,
+                           ConstTensorView row_max, ConstTensorView targets, std::int64_t first_column,
+                           std::int64_t vocabulary) override {
+    run(stream, {WorkKind::kLoss, "cross_entropy_stats"}, 0, {sum_exp, target_logit, logits, row_max, targets}, [&] {
+      ops_.cross_entropy_stats(stream, sum_exp, target_logit, logits, row_max, targets, first_column, vocabulary);
+    });
   }
-  void cross_entropy_loss(Stream& stream, TensorView loss, ConstTensorView stats, ConstTensorView targets) override {
-    run(stream, {WorkKind::kLoss, "cross_entropy_loss"}, 0, {loss, stats, targets},
-        [&] { ops_.cross_entropy_loss(stream, loss, stats, targets); });
+  void cross_entropy_rescale(Stream& stream, TensorView sum_exp, TensorView target_logit, ConstTensorView shard_max,
+                             ConstTensorView row_max, ConstTensorView targets, std::int64_t columns, std::int64_t first_column,
+                             std::int64_t vocabulary) override {
+    run(stream, {WorkKind::kLoss, "cross_entropy_rescale"}, 0,
+        {sum_exp, sum_exp, target_logit, target_logit, shard_max, row_max, targets}, [&] {
+          ops_.cross_entropy_rescale(stream, sum_exp, target_logit, shard_max, row_max, targets, columns, first_column, vocabulary);
+        });
   }
-  void cross_entropy_backward(Stream& stream, TensorView logits, ConstTensorView row_max, ConstTensorView stats,
+  void cross_entropy_loss(Stream& stream, TensorView loss, ConstTensorView sum_exp, ConstTensorView target_logit,
+                          ConstTensorView targets) override {
+    run(stream, {WorkKind::kLoss, "cross_entropy_loss"}, 0, {loss, sum_exp, target_logit, targets},
+        [&] { ops_.cross_entropy_loss(stream, loss, sum_exp, target_logit, targets); });
+  }
+  void cross_entropy_backward(Stream& stream, TensorView logits, ConstTensorView row_max, ConstTensorView sum_exp,
                               ConstTensorView targets, std::int64_t first_column, std::int64_t vocabulary, float scale) override {
-    run(stream, {WorkKind::kLoss, "cross_entropy_backward"}, 0, {logits, row_max, stats, targets, logits},
-        [&] { ops_.cross_entropy_backward(stream, logits, row_max, stats, targets, first_column, vocabulary, scale); });
+    run(stream, {WorkKind::kLoss, "cross_entropy_backward"}, 0, {logits, row_max, sum_exp, targets, logits},
+        [&] { ops_.cross_entropy_backward(stream, logits, row_max, sum_exp, targets, first_column, vocabulary, scale); });
   }
   void add_bias(Stream& stream, TensorView x, ConstTensorView bias) override {
     run(stream, {WorkKind::kRows, "add_bias"}, 0, {x, bias, x}, [&] { ops_.add_bias(stream, x, bias); });

@@ -30,6 +30,7 @@ class TensorBytes {
     if (i.is_forward()) bytes += forward(i.unit);
     if (i.computes_input_gradient()) bytes += backward_input(i.unit);
     if (i.computes_weight_gradient()) bytes += backward_weight(i.unit);
+    if (i.computes_input_gradient() && !i.computes_weight_gradient()) bytes += split_backward_input(i.unit);
     return bytes;
   }
 
@@ -58,6 +59,11 @@ class TensorBytes {
   double backward_weight(int unit) const {
     if (!sequence()) return 0;
     return (is_embedding(unit) || is_head(unit) ? 1 : 2) * half();  // the inputs, or the lookup's gradient, gathered again
+  }
+
+  // Logits in chunks are made again from the gathered input, once for each call of the backward pass.
+  double split_backward_input(int unit) const {
+    return is_head(unit) && sequence() && plan_.config.recompute.head_chunk > 0 ? half() : 0;
   }
 
   const RunPlan& plan_;

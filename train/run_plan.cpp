@@ -153,6 +153,7 @@ LayerGeometry RunPlan::geometry(int tensor_rank) const {
   geometry.sequence_parallel = tensor_layout.sequence_parallel;
   geometry.compute = compute;
   geometry.recompute = recompute;
+  geometry.head_chunk = config.recompute.head_chunk;
   geometry.seed = static_cast<std::uint64_t>(config.run.seed);
   return geometry;
 }

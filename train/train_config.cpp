@@ -74,7 +74,7 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
       v("parallel.bucket_mb", p.bucket_mb);
   v("batch.global", c.batch.global), v("batch.micro", c.batch.micro), v("batch.sequence", c.batch.sequence);
   v("precision.compute", c.precision.compute), v("precision.master", c.precision.master), v("precision.reduce", c.precision.reduce);
-  v("recompute.policy", c.recompute.policy);
+  v("recompute.policy", c.recompute.policy), v("recompute.head_chunk", c.recompute.head_chunk);
   auto& o = c.optimizer;
   v("optimizer.type", o.type), v("optimizer.lr", o.lr), v("optimizer.betas", o.betas), v("optimizer.eps", o.eps);
   v("optimizer.weight_decay", o.weight_decay), v("optimizer.grad_clip", o.grad_clip);

@@ -70,6 +70,7 @@ struct PrecisionConfig {
 
 struct RecomputeConfig {
   std::string policy;  // none, selective, full
+  std::int64_t head_chunk = 0;  // tokens; 0: the whole micro-batch
 };
 
 struct OptimizerConfig {

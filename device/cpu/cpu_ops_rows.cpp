@@ -1,4 +1,5 @@
 // The operations of CpuOps that are row kernels from end to end.
+#include <algorithm>
 #include <cmath>
 
 #include "core/exact_sum.h"
@@ -6,6 +7,16 @@
 #include "device/cpu/cpu_ops.h"
 
 namespace trident {
+
+void CpuOps::Kernels::cross_entropy_rescale(float* sum_exp, float* target_logit, const float* shard_max, const float* row_max,
+                                            const std::int32_t* targets, std::int64_t rows, const VocabularyShard& shard) {
+  const std::int64_t end = std::min(shard.first_column + shard.columns, shard.vocabulary);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float below = shard_max[r] - row_max[r];
+    sum_exp[r] *= std::exp(below);
+    if (targets[r] >= shard.first_column && targets[r] < end) target_logit[r] += below;
+  }
+}
 
 void CpuOps::Kernels::cross_entropy_loss(double* loss, const float* sum_exp, const float* target_logit, const std::int32_t* targets,
                                          std::int64_t rows) {

@@ -36,6 +36,7 @@ class CudaOps::Kernels {
   TRIDENT_ON_STREAM(embedding_backward)
   TRIDENT_ON_STREAM(cross_entropy_max)
   TRIDENT_ON_STREAM(cross_entropy_stats)
+  TRIDENT_ON_STREAM(cross_entropy_rescale)
   TRIDENT_ON_STREAM(cross_entropy_loss)
   TRIDENT_ON_STREAM(cross_entropy_backward)
   TRIDENT_ON_STREAM(add_bias)

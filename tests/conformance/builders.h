@@ -53,6 +53,7 @@ struct VocabularyPart {
 OpCase cross_entropy_max(DType t, Index R, VocabularyPart part, Draw logits);
 OpCase cross_entropy_stats(DType t, Index R, VocabularyPart part, Draw logits);
 OpCase cross_entropy_backward(DType t, Index R, VocabularyPart part, Draw logits);
+OpCase cross_entropy_rescale(Index R, VocabularyPart part);
 OpCase cross_entropy_loss(Index R);
 
 }  // namespace trident::conformance

@@ -205,6 +205,10 @@ void add_embedding_and_loss(Cases& cases, DType t) {
     cases.push_back(wrap(cross_entropy_backward(t, R, part, draw)));
   };
   const auto plain = [](OpCase c) { return c; };
+  for (const Index R : {0, 1, 7, 1030})
+    for (const VocabularyPart part : {VocabularyPart{33, 0, 33}, {33, 40, 133}, {33, 40, 57}, {33, 40, 30}})
+      if (t == DType::kF32) cases.push_back(cross_entropy_rescale(R, part));
+  if (t == DType::kF32) cases.push_back(large(cross_entropy_rescale(5000, {33, 40, 57})));
   for (const Index V : {1, 8, 33, 264, 1030})
     for (const Index R : {0, 1, 7}) {
       losses(R, {V, 0, V}, normal(0, 3), plain);                  // the whole vocabulary
@@ -269,6 +273,7 @@ std::vector<OpCase> perf_cases(DType t, const ModelShape& m) {
                       cross_entropy_max(t, T, whole, normal(0, 3)),
                       cross_entropy_stats(t, T, whole, normal(0, 3)),
                       cross_entropy_backward(t, T, whole, normal(0, 3)),
+                      cross_entropy_rescale(T, whole),
                       cross_entropy_loss(T),
                       add_bias(t, T, F),
                       sum_rows(t, T, F, kAdd, normal()),

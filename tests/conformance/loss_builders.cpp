@@ -1,6 +1,9 @@
 // Cases of the embedding and of the vocabulary-parallel loss.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <tuple>
+#include <utility>
 
 #include "tests/conformance/builders.h"
 #include "tests/support/reference_ops.h"
@@ -45,6 +48,14 @@ void derive_row_max(Values& row_max, const Values& logits, Index R, VocabularyPa
     if (!std::isfinite(row_max[r])) row_max[r] = 9.5;
     if (r % 3 == 0) row_max[r] = static_cast<float>(row_max[r] + 2.5);
   }
+}
+
+// Sums of exponentials and target logits of this shard beside `row_max`.
+std::pair<Values, Values> statistics(const Values& logits, const Values& row_max, const Values& targets, Index R, VocabularyPart p) {
+  Values both(static_cast<std::size_t>(2 * R));
+  reference::cross_entropy_stats(both.data(), logits.data(), row_max.data(), tokens_of(targets).data(), R, p.columns, p.first_column,
+                                 p.vocabulary);
+  return {Values(both.begin(), both.begin() + R), Values(both.begin() + R, both.end())};
 }
 
 Operand targets_operand(Index R, VocabularyPart part) {
@@ -99,19 +110,46 @@ OpCase cross_entropy_max(DType t, Index R, VocabularyPart p, Draw draw) {
 
 OpCase cross_entropy_stats(DType t, Index R, VocabularyPart p, Draw draw) {
   OpCase c = loss_case("cross_entropy_stats", t, R, p, draw);
-  c.operands = {output("stats", DType::kF32, {2, R}, {.relative = kSumNoise, .floor = 1e-7, .zeros = Zeros::kExact}),
+  const Tolerance tolerance{.relative = kSumNoise, .floor = 1e-7, .zeros = Zeros::kExact};
+  c.operands = {output("sum_exp", DType::kF32, {R}, tolerance), output("target_logit", DType::kF32, {R}, tolerance),
                 input("logits", t, {R, p.columns}, draw), input("row_max", DType::kF32, {R}), targets_operand(R, p)};
   c.derive = [=](std::vector<Values>& v) {
-    raise_padding(v[1], R, p);
-    choose_targets(v[3], p);
-    derive_row_max(v[2], v[1], R, p);
+    raise_padding(v[2], R, p);
+    choose_targets(v[4], p);
+    derive_row_max(v[3], v[2], R, p);
   };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.cross_entropy_stats(stream, v[0], v[1], v[2], v[3], p.first_column, p.vocabulary);
+    ops.cross_entropy_stats(stream, v[0], v[1], v[2], v[3], v[4], p.first_column, p.vocabulary);
+  };
+  c.reference = [=](std::vector<Values>& v) { std::tie(v[0], v[1]) = statistics(v[2], v[3], v[4], R, p); };
+  return c;
+}
+
+OpCase cross_entropy_rescale(Index R, VocabularyPart p) {
+  OpCase c = loss_case("cross_entropy_rescale", DType::kF32, R, p, normal());
+  const Tolerance tolerance = rounded(DType::kF32, kElementNoise);
+  const double none = -std::numeric_limits<double>::infinity();
+  const bool padding = p.first_column >= p.vocabulary;
+  c.operands = {in_place("sum_exp", DType::kF32, {R}, tolerance), in_place("target_logit", DType::kF32, {R}, tolerance),
+                input("shard_max", DType::kF32, {R}), input("row_max", DType::kF32, {R}), targets_operand(R, p)};
+  c.derive = [=](std::vector<Values>& v) {
+    choose_targets(v[4], p);
+    for (std::size_t r = 0; r < v[0].size(); ++r) {
+      v[0][r] = padding ? 0 : std::abs(v[0][r]) + 0.5;
+      v[3][r] = r % 4 == 0 && !padding ? v[2][r] : std::abs(v[3][r]) + static_cast<double>(r % 5) + 4;  // often that of another shard
+      if (padding) v[2][r] = none;
+    }
+  };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.cross_entropy_rescale(stream, v[0], v[1], v[2], v[3], v[4], p.columns, p.first_column, p.vocabulary);
   };
   c.reference = [=](std::vector<Values>& v) {
-    reference::cross_entropy_stats(v[0].data(), v[1].data(), v[2].data(), tokens_of(v[3]).data(), R, p.columns, p.first_column,
-                                   p.vocabulary);
+    for (std::size_t r = 0; r < v[0].size(); ++r) {
+      const double below = v[2][r] - v[3][r];
+      v[0][r] *= std::exp(below);
+      const auto column = static_cast<Index>(v[4][r]) - p.first_column;
+      if (v[4][r] >= 0 && column >= 0 && column < p.columns && v[4][r] < static_cast<double>(p.vocabulary)) v[1][r] += below;
+    }
   };
   return c;
 }
@@ -122,13 +160,12 @@ OpCase cross_entropy_backward(DType t, Index R, VocabularyPart p, Draw draw) {
   Tolerance tolerance = rounded(t, kElementNoise);
   tolerance.zeros = Zeros::kExact;  // padding, and rows that are not counted
   c.operands = {in_place("logits", t, {R, p.columns}, tolerance, draw), input("row_max", DType::kF32, {R}),
-                input("stats", DType::kF32, {2, R}), targets_operand(R, p)};
+                input("sum_exp", DType::kF32, {R}), targets_operand(R, p)};
   c.derive = [=](std::vector<Values>& v) {
     raise_padding(v[0], R, p);
     choose_targets(v[3], p);
     derive_row_max(v[1], v[0], R, p);
-    reference::cross_entropy_stats(v[2].data(), v[0].data(), v[1].data(), tokens_of(v[3]).data(), R, p.columns, p.first_column,
-                                   p.vocabulary);
+    v[2] = statistics(v[0], v[1], v[3], R, p).first;
     for (double& sum : v[2]) sum += 0.75;  // the other shards' part
   };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
@@ -146,14 +183,18 @@ OpCase cross_entropy_loss(Index R) {
   c.op = "cross_entropy_loss";
   c.variant = std::to_string(R);
   // Terms are f64 and added in row order: only log() may differ.
-  c.operands = {output("loss", DType::kF64, {1}, {.relative = 1e-13, .zeros = Zeros::kExact}), input("stats", DType::kF32, {2, R}),
-                input("targets", DType::kI32, {R}, integers(-2, 20))};
+  c.operands = {output("loss", DType::kF64, {1}, {.relative = 1e-13, .zeros = Zeros::kExact}), input("sum_exp", DType::kF32, {R}),
+                input("target_logit", DType::kF32, {R}), input("targets", DType::kI32, {R}, integers(-2, 20))};
   c.derive = [=](std::vector<Values>& v) {
     for (double& x : v[1]) x = std::abs(x) + 0.5;
-    for (std::size_t r = v[1].size() / 2; r < v[1].size(); ++r) v[1][r] = -v[1][r];  // a target's logit is below the maximum
+    for (double& x : v[2]) x = -std::abs(x) - 0.5;  // a target's logit is below the maximum
   };
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.cross_entropy_loss(stream, v[0], v[1], v[2]); };
-  c.reference = [=](std::vector<Values>& v) { v[0][0] = reference::cross_entropy_loss(v[1].data(), tokens_of(v[2]).data(), R); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.cross_entropy_loss(stream, v[0], v[1], v[2], v[3]); };
+  c.reference = [=](std::vector<Values>& v) {
+    Values both = v[1];
+    both.insert(both.end(), v[2].begin(), v[2].end());
+    v[0][0] = reference::cross_entropy_loss(both.data(), tokens_of(v[3]).data(), R);
+  };
   return c;
 }
 

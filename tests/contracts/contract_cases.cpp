@@ -57,6 +57,11 @@ std::vector<ContractCase> contract_cases() {
       {.name = "tp2_full_recompute", .model = kLlama, .tensor = 2, .recompute = "full"},
       {.name = "tp2_sp_full_recompute", .model = kGpt2, .tensor = 2, .sequence_parallel = true, .recompute = "full"},
       {.name = "tp2_sp_selective", .model = kLlama, .tensor = 2, .sequence_parallel = true, .recompute = "selective"},
+      // Logits in chunks.
+      {.name = "tp2_head_chunk", .model = kLlama, .tensor = 2, .head_chunk = 3},
+      {.name = "tp2_sp_dp2_head_chunk_tied", .model = kGpt2, .tensor = 2, .data = 2, .sequence_parallel = true, .head_chunk = 4},
+      {.name = "tp2_sp_pp2_gpipe_head_chunk_bf16", .model = kLlama, .tensor = 2, .pipeline = 2, .sequence_parallel = true,
+       .schedule = "gpipe", .head_chunk = 5, .compute_bytes = 2},
       // Pipelines.
       {.name = "pp2", .model = kLlama, .pipeline = 2},
       {.name = "pp4_gpipe_uneven", .model = kQwen3FiveLayers, .pipeline = 4, .schedule = "gpipe", .layers = {1, 2, 1, 1}},
@@ -94,11 +99,11 @@ std::string config_of(const ContractCase& c) {
            "parallel": {{"data": {}, "pipeline": {}, "tensor": {}, "virtual_stages": {}, "sequence_parallel": {}, "zero": "{}",
                          "schedule": "{}", "grad_sync": {}, "param_gather": {}, "layers": {}, "bucket_mb": {}, "overlap": {}}},
            "batch": {{"global": {}, "micro": {}, "sequence": {}}}, "precision": {{"compute": "{}"}},
-           "recompute": {{"policy": "{}"}}, "optimizer": {{"lr": 1e-3}},
+           "recompute": {{"policy": "{}", "head_chunk": {}}}, "optimizer": {{"lr": 1e-3}},
            "lr_schedule": {{"type": "constant", "warmup_steps": 0}}}})",
       model_json(c.model), c.data, c.pipeline, c.tensor, c.chunks, c.sequence_parallel, c.zero, c.schedule, sync,
       c.gather.empty() ? "null" : fmt::format("\"{}\"", c.gather), layers, c.bucket_mb, c.overlap,
-      c.micro_batches * c.micro * c.data, c.micro, c.sequence, c.compute_bytes == 2 ? "bf16" : "fp32", c.recompute);
+      c.micro_batches * c.micro * c.data, c.micro, c.sequence, c.compute_bytes == 2 ? "bf16" : "fp32", c.recompute, c.head_chunk);
 }
 
 void PrintTo(const ContractCase& c, std::ostream* out) { *out << c.name; }

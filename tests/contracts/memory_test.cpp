@@ -65,6 +65,49 @@ TEST(NoAllocation, IsAnErrorInsideAStep) {
   EXPECT_EQ(testing::run_layout(config_of(find_case("one_rank")), {}, options).losses.size(), 3u) << "without the option";
 }
 
+// ---- logits in chunks
+
+// Bytes of what a rank's plan calls `name`, or a name that begins so.
+std::int64_t planned(const ArenaPlan& plan, std::string_view name) {
+  std::int64_t bytes = 0;
+  for (const ArenaPlan::Entry& entry : plan.entries()) {
+    if (entry.name.starts_with(name)) bytes += entry.slot.bytes;
+  }
+  return bytes;
+}
+
+struct HeadMemory {
+  std::int64_t activations = 0, scratch = 0, arena = 0;
+};
+
+HeadMemory head_memory(ContractCase c, std::int64_t chunk) {
+  c.head_chunk = chunk;
+  HeadMemory memory;
+  LayoutRunOptions options;
+  options.steps = 1;
+  options.after_steps = [&](RankTrainer& trainer) {
+    if (trainer.context().rank() != c.world() - 1) return;  // of the last stage
+    const ArenaPlan& plan = trainer.arena_plan();
+    memory = {planned(plan, "activations of stage"), planned(plan, "scratch"), plan.total_bytes()};
+  };
+  testing::run_layout(config_of(c), {}, options);
+  return memory;
+}
+
+// Every micro-batch in flight keeps its logits, R x C x w bytes, or none does and scratch holds those of one chunk.
+TEST(HeadChunkMemory, IsThatOfOneChunk) {
+  for (const bool gpipe : {false, true}) {
+    ContractCase c = find_case("tp2_sp_pp2_gpipe_head_chunk_bf16");
+    if (!gpipe) c.schedule = "1f1b";
+    const std::int64_t rows = c.micro * c.sequence, columns = 128, logits = rows * columns * c.compute_bytes;
+    const std::int64_t in_flight = gpipe ? c.micro_batches : 1;
+    const HeadMemory whole = head_memory(c, 0), chunked = head_memory(c, 2);
+    EXPECT_EQ(whole.activations - chunked.activations, in_flight * logits) << c.schedule;
+    EXPECT_LE(chunked.scratch, whole.scratch + 2 * columns * c.compute_bytes + rows * c.model.hidden * c.compute_bytes) << c.schedule;
+    EXPECT_EQ(whole.arena - chunked.arena, whole.activations - chunked.activations + whole.scratch - chunked.scratch) << c.schedule;
+  }
+}
+
 // ---- model state: the table of docs/communication.md ----------------------------------------------------------------------------
 
 struct ModelState {

@@ -79,6 +79,31 @@ void loss_is_added_in_row_order(Placement placement) {
   }
 }
 
+// A shard of columns 40 .. 72 of which those from 57 on are padding; the last row is one of a shard without columns that count.
+void statistics_are_rescaled(Placement placement) {
+  for (const Index rows : {0, 1, 31, 512, 1300}) {
+    Random random(static_cast<unsigned>(rows));
+    Values sums = random.values(RowType::kF32, rows, 30.0, 5.0), logits = random.values(RowType::kF32, rows, -2.0),
+           shard_max = random.values(RowType::kF32, rows), row_max = random.values(RowType::kF32, rows, 5.0);
+    const auto targets = random.integers(rows, -1, 90);
+    if (rows > 0) sums.back() = 0, shard_max.back() = -std::numeric_limits<double>::infinity();
+    Values expected_sums = sums, expected_logits = logits;
+    for (std::size_t r = 0; r < sums.size(); ++r) {
+      expected_sums[r] *= std::exp(shard_max[r] - row_max[r]);
+      if (targets[r] >= 40 && targets[r] < 57) expected_logits[r] += shard_max[r] - row_max[r];
+    }
+    Operand sum(RowType::kF32, sums), logit(RowType::kF32, logits), of_shard(RowType::kF32, shard_max), of_all(RowType::kF32, row_max);
+    {
+      StagedOperands s(placement);
+      cuda_kernels::cross_entropy_rescale(s.stream(), s.out(sum.floats(), rows), s.out(logit.floats(), rows),
+                                          s.in(of_shard.floats(), rows), s.in(of_all.floats(), rows), s.in(targets.data(), rows), rows,
+                                          {33, 40, 57});
+    }
+    expect_close(sum.values(), expected_sums, RowType::kF32, "sums of exponentials");
+    expect_close(logit.values(), expected_logits, RowType::kF32, "target logits");
+  }
+}
+
 // Limb by limb what the host adds; value() says the rest.
 void exact_sums_are_the_hosts(Placement placement) {
   const double inf = std::numeric_limits<double>::infinity();
@@ -191,6 +216,7 @@ void a_maximum_is_nan_where_one_is(Placement placement) {
 void run_sums(Placement placement) {
   sums_of_rows_are_exact(placement);
   sums_of_rows_are_close(placement);
+  statistics_are_rescaled(placement);
   loss_is_added_in_row_order(placement);
   exact_sums_are_the_hosts(placement);
   sums_of_ranks_are_in_rank_order(placement);
@@ -216,6 +242,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaKernelSums,
 
 TEST_P(CudaKernelSums, OfRowsAreExact) { sums_of_rows_are_exact(placement_); }
 TEST_P(CudaKernelSums, OfRowsAreCloseToTheReference) { sums_of_rows_are_close(placement_); }
+TEST_P(CudaKernelSums, StatisticsOfAShardAreRescaled) { statistics_are_rescaled(placement_); }
 TEST_P(CudaKernelSums, TheLossIsAddedInRowOrder) { loss_is_added_in_row_order(placement_); }
 TEST_P(CudaKernelSums, ExactSumsAreTheHosts) { exact_sums_are_the_hosts(placement_); }
 TEST_P(CudaKernelSums, OfRanksAreTakenInRankOrder) { sums_of_ranks_are_in_rank_order(placement_); }

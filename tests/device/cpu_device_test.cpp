@@ -115,11 +115,12 @@ TEST(CpuDevice, AllocatesOutsideStepsOnly) {
 TEST(CpuOps, CrossEntropyLossSumsRowsThatCount) {
   Doorbell bell;
   CpuDevice device(bell, {});
-  TestTensor stats(DType::kF32, {2, 3}), loss(DType::kF64, {1});
+  TestTensor sum_exp(DType::kF32, {3}), target_logit(DType::kF32, {3}), loss(DType::kF64, {1});
   const double sums[] = {2, 3, 5}, logits[] = {-0.5, -7, -1};
-  for (int i = 0; i < 3; ++i) stats.set(i, sums[i]), stats.set(3 + i, logits[i]);
+  for (int i = 0; i < 3; ++i) sum_exp.set(i, sums[i]), target_logit.set(i, logits[i]);
   std::int32_t targets[] = {4, -1, 0};
-  device.ops().cross_entropy_loss(device.compute_stream(), loss.view(), stats.view(), TensorView(targets, DType::kI32, {3}));
+  device.ops().cross_entropy_loss(device.compute_stream(), loss.view(), sum_exp.view(), target_logit.view(),
+                                  TensorView(targets, DType::kI32, {3}));
   EXPECT_NEAR(loss.at(0), std::log(2.0) + 0.5 + std::log(5.0) + 1.0, 1e-12);
 }
 
@@ -147,10 +148,11 @@ TEST(CpuOps, MistakesAreNamed) {
       {"embedding_forward: tokens", [&] { ops.embedding_forward(s, v(x), v(six), v(wide), 0); }},
       {"embedding_backward: d_out", [&] { ops.embedding_backward(s, v(x), v(wide), v(ints), 0); }},
       {"cross_entropy_max: row_max", [&] { ops.cross_entropy_max(s, v(row), v(x), 0, 4); }},
-      {"cross_entropy_stats: stats", [&] { ops.cross_entropy_stats(s, v(six), v(x), v(six), v(ints), 0, 4); }},
-      {"cross_entropy_loss: loss", [&] { ops.cross_entropy_loss(s, v(row), v(x), v(ints)); }},
+      {"cross_entropy_stats: target_logit", [&] { ops.cross_entropy_stats(s, v(six), v(row), v(x), v(six), v(ints), 0, 4); }},
+      {"cross_entropy_rescale: shard_max", [&] { ops.cross_entropy_rescale(s, v(six), v(six), v(row), v(six), v(ints), 4, 0, 4); }},
+      {"cross_entropy_loss: loss", [&] { ops.cross_entropy_loss(s, v(row), v(six), v(six), v(ints)); }},
       {"cross_entropy_backward: targets",
-       [&] { ops.cross_entropy_backward(s, v(x), v(six), TensorView(x.view().data(), DType::kF32, {12}), v(six), 0, 4, 1.0f); }},
+       [&] { ops.cross_entropy_backward(s, v(x), v(six), v(six), v(six), 0, 4, 1.0f); }},
       {"add_bias: bias", [&] { ops.add_bias(s, v(x), v(six)); }},
       {"sum_rows: out", [&] { ops.sum_rows(s, v(six), v(x), no); }},
       {"add: b", [&] { ops.add(s, v(x), v(x), v(half)); }},

@@ -63,14 +63,20 @@ class ModelRank {
     }
     return loss_;
   }
-  void backward(Accumulate mode) {
+  // The two gradients apart, as schedules may ask for them, or together.
+  enum class Backward : std::uint8_t { kSplit, kFused };
+  void backward(Accumulate mode, Backward how = Backward::kSplit) {
     const TensorView d = input(num_units(config_));
     for (int unit = head_unit(config_); unit >= 0; --unit) {
       const Layer& layer = *layers_[index(unit)];
       store_.begin_backward(unit, 0, mode);
       layer.recompute(run(unit), input(unit));
+      if (how == Backward::kFused) {
+        layer.backward(run(unit), input(unit), d);
+        continue;
+      }
       layer.backward_input(run(unit), input(unit), d);
-      if (unit < head_unit(config_) && unit > 0) scribble_scratch();
+      if (unit > 0) scribble_scratch();
       layer.backward_weight(run(unit), input(unit));
     }
   }

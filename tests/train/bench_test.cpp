@@ -66,6 +66,16 @@ TEST(Bench, CountsEveryProductOfAStepOnce) {
   EXPECT_GT(work.at("adamw").bytes, 7 * 4.0 * static_cast<double>(num_parameters(resolve_model(config))));
 }
 
+// The floor is that of the work that is done: logits in chunks are made twice.
+TEST(Bench, CountsLogitsThatAreMadeAgain) {
+  const ModelConfig model = resolve_model(config_of({}));
+  const double again = 2.0 * static_cast<double>(padded_vocabulary(model, 1) * model.hidden);
+  for (const char* chunk : {"recompute.head_chunk=5", "recompute.head_chunk=1000"}) {
+    const BenchReport report = bench(config_of({chunk}));
+    EXPECT_DOUBLE_EQ(by_operation(report).at("matmul").flops, 8 * 16 * (product_flops_per_token(model) + again)) << chunk;
+  }
+}
+
 TEST(Bench, TimesAddUp) {
   const BenchReport report = bench(config_of({}));
   double seconds = 0;

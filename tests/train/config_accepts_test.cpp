@@ -23,7 +23,7 @@ const char* const kComplete = R"({
                 "order": "tp-cp-dp-pp", "overlap": true, "bucket_mb": 25 },
   "batch":    { "global": 64, "micro": 2, "sequence": 512 },
   "precision":{ "compute": "bf16", "master": "fp32", "reduce": "fp32", "loss_scale": null },
-  "recompute":{ "policy": "none" },
+  "recompute":{ "policy": "none", "head_chunk": 256 },
   "optimizer":{ "type": "adamw", "lr": 3e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "grad_clip": 1.0 },
   "lr_schedule": { "type": "cosine", "warmup_steps": 20, "min_lr": 3e-5 },
   "data":     { "train": [{ "path": "corpus/text", "weight": 1.0 }], "valid": "corpus/valid", "split": null,
@@ -48,6 +48,7 @@ TEST(ConfigAccepts, TheCompleteExample) {
   EXPECT_EQ(c.batch.global, 64);
   EXPECT_EQ(c.batch.micro, 2);
   EXPECT_EQ(c.precision.compute, "bf16");
+  EXPECT_EQ(c.recompute.head_chunk, 256);
   EXPECT_EQ(c.optimizer.betas, (std::array<double, 2>{0.9, 0.95}));
   EXPECT_EQ(c.lr_schedule.min_lr, 3e-5);
   ASSERT_EQ(c.data.train.size(), 1u);
@@ -61,6 +62,7 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_EQ(c.run.seed, 1234);
   EXPECT_EQ(c.parallel.data.ranks, std::nullopt);
   EXPECT_EQ(c.parallel.schedule, "1f1b");
+  EXPECT_EQ(c.recompute.head_chunk, 0);
   EXPECT_EQ(c.optimizer.lr, 3e-4);
   EXPECT_EQ(c.optimizer.eps, 1e-8);
   EXPECT_EQ(c.model.dropout, std::nullopt);

@@ -104,6 +104,21 @@ TEST_P(Recompute, FullEqualsNone) {
 }
 INSTANTIATE_TEST_SUITE_P(Policies, Recompute, ::testing::ValuesIn(recompute_cases()), case_name);
 
+// Logits in chunks are those of the whole; chunks are a matter of the head alone, so the bits are equal where they were.
+std::vector<ParityCase> head_chunk_cases() {
+  return {{1, 1, 1, false, "zero1", "1f1b"}, {2, 2, 2, true, "zero1", "1f1b"}, {2, 2, 2, false, "zero3", "interleaved"}};
+}
+using HeadChunk = ParityTest;
+TEST_P(HeadChunk, EqualsOneRankAndTheWhole) {
+  const std::vector<std::string> chunk{"recompute.head_chunk=5"};
+  for (const std::string& config : {tiny_llama_config(), tiny_gpt2_config()}) {
+    const LayoutRun& layout = run(config, GetParam(), chunk);
+    expect_equal_to_one_rank(layout, run(config, ParityCase{}));
+    EXPECT_EQ("", compare_bits(layout, run(config, GetParam().without_pipeline(), chunk)));
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Chunks, HeadChunk, ::testing::ValuesIn(head_chunk_cases()), case_name);
+
 // In bf16 only the bit equalities hold.
 std::vector<ParityCase> bf16_cases() {
   return {{1, 2, 1, false, "zero1", "gpipe"}, {1, 4, 1, false, "zero1", "1f1b"},      {1, 2, 1, false, "zero1", "interleaved"},

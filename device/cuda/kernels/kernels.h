@@ -73,6 +73,9 @@ void embedding_backward(Stream stream, RowType t, float* d_table, const void* d_
 void cross_entropy_max(Stream stream, RowType t, float* row_max, const void* logits, I rows, const VocabularyShard& shard);
 void cross_entropy_stats(Stream stream, RowType t, float* sum_exp, float* target_logit, const void* logits, const float* row_max,
                          const std::int32_t* targets, I rows, const VocabularyShard& shard);
+// Rows f32: no element type.
+void cross_entropy_rescale(Stream stream, float* sum_exp, float* target_logit, const float* shard_max, const float* row_max,
+                           const std::int32_t* targets, I rows, const VocabularyShard& shard);
 void cross_entropy_loss(Stream stream, double* loss, const float* sum_exp, const float* target_logit, const std::int32_t* targets,
                         I rows);
 void cross_entropy_backward(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,

@@ -54,6 +54,16 @@ __global__ void __launch_bounds__(kVocabularyThreads, 2)
   for (I i = used + team.rank(); i < columns; i += team.size()) from_float(row[i], 0.0f);
 }
 
+__global__ void __launch_bounds__(kVocabularyThreads)
+    cross_entropy_rescale_kernel(float* sum_exp, float* target_logit, const float* shard_max, const float* row_max,
+                                 const std::int32_t* targets, I rows, I first_column, I valid) {
+  const I r = I{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (r >= rows) return;
+  const float below = shard_max[r] - row_max[r];
+  sum_exp[r] *= expf(below);
+  if (target_column(targets[r], first_column, valid) >= 0) target_logit[r] += below;
+}
+
 // Added in row order: the threads form the terms, one of them adds.
 __global__ void __launch_bounds__(1024)
     cross_entropy_loss_kernel(double* loss, const float* sum_exp, const float* target_logit, const std::int32_t* targets, I rows) {
@@ -98,6 +108,13 @@ void cross_entropy_stats(Stream stream, RowType t, float* sum_exp, float* target
              as(logits, type), row_max, targets, shard.columns, shard.first_column, valid_columns(shard));
     });
   });
+}
+
+void cross_entropy_rescale(Stream stream, float* sum_exp, float* target_logit, const float* shard_max, const float* row_max,
+                           const std::int32_t* targets, I rows, const VocabularyShard& shard) {
+  const unsigned threads = threads_for(rows, kVocabularyThreads);
+  launch("cross_entropy_rescale", cross_entropy_rescale_kernel, {.blocks = {grid_size(divide_up(rows, threads))}, .threads = {threads}},
+         stream, sum_exp, target_logit, shard_max, row_max, targets, rows, shard.first_column, valid_columns(shard));
 }
 
 void cross_entropy_loss(Stream stream, double* loss, const float* sum_exp, const float* target_logit, const std::int32_t* targets,

@@ -105,6 +105,15 @@ TEST_F(OnCards, SchedulesAndRecomputationKeepTheBits) {
   EXPECT_EQ("", compare_bits(run(small_llama(), {"recompute.policy=selective"}), one));
 }
 
+TEST_F(OnCards, LogitsInChunks) {
+  simulated::configure(many_ranks());
+  const LayoutRun one = on_cpu(small_llama());
+  expect_equal(run(small_llama(), {"recompute.head_chunk=3"}), one);
+  std::vector<std::string> settings = ParityCase{2, 1, 1, true, "zero1", "1f1b"}.settings();
+  settings.push_back("recompute.head_chunk=3");
+  expect_equal(run(small_llama(), settings), one);
+}
+
 TEST_F(OnCards, TheOrderOfStreamsDoesNotMatter) {
   simulated::configure(many_ranks());
   const ParityCase layout{2, 2, 2, true, "zero3", "1f1b"};

@@ -19,11 +19,13 @@ struct Layout {
   bool sequence_parallel = false;
   RecomputePolicy recompute = RecomputePolicy::kNone;
   DType compute = DType::kF32;
+  std::int64_t head_chunk = 0;
+  ModelRank::Backward backward = ModelRank::Backward::kSplit;
 };
 
 struct Outcome {
   double loss = 0.0;
-  std::vector<double> logits;  // [R, V]
+  std::vector<double> logits;  // [R, V]; zeros with head_chunk
   LogicalTensors gradients;
 };
 
@@ -35,6 +37,7 @@ inline LayerGeometry geometry_of(const Layout& layout, const reference::ModelBat
           .sequence_parallel = layout.sequence_parallel,
           .compute = layout.compute,
           .recompute = layout.recompute,
+          .head_chunk = layout.head_chunk,
           .seed = batch.seed};
 }
 
@@ -59,8 +62,8 @@ inline Outcome run_layout(const ModelConfig& config, const LogicalTensors& weigh
     model.set_batch(batch);
     for (int i = 0; i < backwards; ++i) {
       losses[static_cast<std::size_t>(rank.rank())] = model.forward();
-      gather_logits(logits, config.vocab_size, model.logits(), rank.rank());  // each rank its columns
-      model.backward(i == 0 ? Accumulate::kNo : Accumulate::kYes);
+      if (layout.head_chunk == 0) gather_logits(logits, config.vocab_size, model.logits(), rank.rank());  // each rank its columns
+      model.backward(i == 0 ? Accumulate::kNo : Accumulate::kYes, layout.backward);
     }
     model.collect(collector);
   });
