@@ -338,6 +338,8 @@ void CheckedOps<Backend>::dropout(Stream& stream, TensorView out, ConstTensorVie
 template <class Backend>
 void CheckedOps<Backend>::convert(Stream& stream, TensorView out, ConstTensorView x) {
   expect("convert", "x", x, x.dtype(), out.num_elements());
+  TRIDENT_CHECK(out.dtype() == x.dtype() || out.dtype() == DType::kF32 || x.dtype() == DType::kF32, "convert: {} to {}",
+                to_string(x.dtype()), to_string(out.dtype()));
   kernels(stream).convert(row_type(out.dtype()), out.data(), row_type(x.dtype()), x.data(), x.num_elements());
 }
 
@@ -358,8 +360,6 @@ void CheckedOps<Backend>::sum_squares(Stream& stream, TensorView out, ConstTenso
 template <class Backend>
 void CheckedOps<Backend>::add_exact(Stream& stream, TensorView limbs, ConstTensorView x) {
   expect("add_exact", "limbs", limbs, DType::kI64, ExactSum::kLimbs);
-  TRIDENT_CHECK(out.dtype() == x.dtype() || out.dtype() == DType::kF32 || x.dtype() == DType::kF32, "convert: {} to {}",
-                to_string(x.dtype()), to_string(out.dtype()));
   expect("add_exact", "x", x, DType::kF64, x.num_elements());
   kernels(stream).add_exact(limbs.as<std::int64_t>(), x.as<double>(), x.num_elements());
 }

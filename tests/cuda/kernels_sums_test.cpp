@@ -201,6 +201,10 @@ void sums_of_ranks_are_rounded_once(Placement placement, SumType type, RowType t
     }
   }
 }
+void sums_of_halves_are_rounded_once(Placement placement) {
+  sums_of_ranks_are_rounded_once(placement, SumType::kBF16, RowType::kBF16);
+  sums_of_ranks_are_rounded_once(placement, SumType::kF16, RowType::kF16);
+}
 
 void a_maximum_is_nan_where_one_is(Placement placement) {
   const std::vector<std::vector<float>> values{{1, kNaN, 2, 3}, {4, 5, kNaN, 6}, {0, 7, 8, -1}};
@@ -227,10 +231,6 @@ void run_sums(Placement placement) {
 namespace {
 
 class CudaKernelSums : public ::testing::TestWithParam<std::tuple<Placement, FiberOrder>> {
-void sums_of_halves_are_rounded_once(Placement placement) {
-  sums_of_ranks_are_rounded_once(placement, SumType::kBF16, RowType::kBF16);
-  sums_of_ranks_are_rounded_once(placement, SumType::kF16, RowType::kF16);
-}
  protected:
   const Placement placement_ = std::get<0>(GetParam());
   const SimulatedScope scope_{{.fiber_order = std::get<1>(GetParam())}};
