@@ -185,8 +185,8 @@ void configure(const Settings& wanted) {
   const Call call;
   Machine& machine = Machine::instance();
   machine.settings = wanted;
-  machine.random.seed(static_cast<std::minstd_rand::result_type>(wanted.seed % 2147483646u + 1));
   machine.opened_devices.clear();
+  machine.random.seed(static_cast<std::minstd_rand::result_type>(wanted.seed % 2147483646u + 1));
 }
 
 Settings settings() {
@@ -210,13 +210,13 @@ void reset() {
   device_of_thread = 0;
 }
 
-void recover() {
-  const Call call;
 std::set<int> opened_devices() {
   const Call call;
   return Machine::instance().opened_devices;
 }
 
+void recover() {
+  const Call call;
   Machine::instance().failed_devices.clear();
 }
 
@@ -291,6 +291,7 @@ cudaError_t run_api_call(const char* name, const std::function<cudaError_t()>& b
     Machine& machine = Machine::instance();
     if (machine.settings.driver != Driver::kPresent) return cudaErrorInsufficientDriver;  // without a driver too
     if (machine.settings.devices == 0) return cudaErrorNoDevice;
+    if (!only_describes(name)) machine.opened_devices.insert(device_of_thread);
     const auto failed = machine.failed_devices.find(device_of_thread);
     return failed == machine.failed_devices.end() ? body() : failed->second;
   });
@@ -299,7 +300,6 @@ cudaError_t run_api_call(const char* name, const std::function<cudaError_t()>& b
 cudaError_t take_last_error() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t peek_last_error() { return last_error; }
 
-    if (!only_describes(name)) machine.opened_devices.insert(device_of_thread);
 double simulated_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace trident::simulated

@@ -74,6 +74,7 @@ class Machine {
   std::vector<std::unique_ptr<CUstream_st>> streams;
   std::unordered_map<CUevent_st*, std::unique_ptr<CUevent_st>> events;
   std::unordered_map<int, cudaError_t> failed_devices;
+  std::set<int> opened_devices;
   std::unordered_map<const void*, int> shared_limits;  // of kernels, by cudaFuncSetAttribute
   std::minstd_rand random;
 
@@ -89,7 +90,6 @@ class Machine {
   const Allocation* find(const void* data, std::size_t bytes) const;
   std::size_t used(int device) const;
   void* allocate(Allocation::Kind kind, int device, std::size_t bytes);
-  std::set<int> opened_devices;
   bool release(void* data, Allocation::Kind kind);
   // Only work that runs may touch memory of a device: the host's own code, like on a real machine, faults.
   void open_memory();

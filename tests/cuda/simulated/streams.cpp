@@ -257,8 +257,6 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
   });
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads, size_t shared_bytes) {
-  return api_call("cudaOccupancyMaxActiveBlocksPerMultiprocessor", [&] {
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   return api_call("cudaFuncGetAttributes", [&] {
     if (Machine::instance().settings.compute_capability != 90) return cudaErrorNoKernelImageForDevice;
@@ -269,6 +267,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   });
 }
 
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads, size_t shared_bytes) {
+  return api_call("cudaOccupancyMaxActiveBlocksPerMultiprocessor", [&] {
     if (threads <= 0) return cudaErrorInvalidValue;
     *blocks = std::min({2048 / threads, 32, static_cast<int>(kSharedBytes / (shared_bytes + 1024))});
     return cudaSuccess;
