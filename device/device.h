@@ -7,6 +7,7 @@
 #include "device/buffer.h"
 #include "device/operation_log.h"
 #include "device/ops.h"
+#include "device/ranges.h"
 #include "device/stream.h"
 
 namespace trident {
@@ -44,6 +45,8 @@ class Device {
   virtual double waited_seconds() const = 0;
   // From now on `log`, which outlives the device or this setting, is told of every operation; nullptr: none is.
   virtual void log_operations(OperationLog* log) = 0;
+  // Where a profiler is told what this rank's thread is doing; nullptr: there is none to tell.
+  virtual Ranges* ranges() = 0;
 };
 
 }  // namespace trident

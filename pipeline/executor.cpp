@@ -23,12 +23,21 @@ std::string surroundings(const StepProgram& program, std::size_t at) {
 
 }  // namespace
 
+const std::vector<std::string>& Executor::names_of(const StepProgram& program) {
+  std::vector<std::string>& names = names_[&program];
+  for (std::size_t i = names.size(); i < program.instructions.size(); ++i) names.push_back(short_name(program.instructions[i]));
+  return names;
+}
+
 void Executor::run(const StepProgram& program, std::vector<InstructionTimes>& times) {
   times.resize(program.instructions.size());
+  Ranges* const ranges = device_.ranges();
+  const std::vector<std::string>* const names = ranges != nullptr ? &names_of(program) : nullptr;
   double start = monotonic_seconds(), cpu = thread_cpu_seconds(), waited = device_.waited_seconds();
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
     const Handler& handler = handlers_[static_cast<std::size_t>(instruction.kind)];
+    const RangeScope range(ranges, names != nullptr ? (*names)[i].c_str() : nullptr);
     try {
       TRIDENT_CHECK(handler != nullptr, "no handler is bound for {}", to_string(instruction));
       handler(instruction);

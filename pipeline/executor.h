@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "device/device.h"
@@ -29,11 +31,15 @@ class Executor {
   void bind(InstructionKind kind, Handler handler) { handlers_[static_cast<std::size_t>(kind)] = std::move(handler); }
 
   // Every instruction in order. An error is rethrown with the instruction and its neighbours in the program added to the message.
-  // times: one per instruction, overwritten; resized on a program's first run.
+  // times: one per instruction, overwritten; resized on a program's first run. `program` lives as long as this: where the device has
+  // ranges, each instruction is one, called by its short_name(), which is made on the first run.
   void run(const StepProgram& program, std::vector<InstructionTimes>& times);
 
  private:
+  const std::vector<std::string>& names_of(const StepProgram& program);
+
   Device& device_;
+  std::map<const StepProgram*, std::vector<std::string>> names_;
   std::array<Handler, kNumKinds> handlers_;
 };
 

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -128,6 +129,10 @@ ProgramStats stats_of(const StepProgram& program);
 // buffer number: the unit's own); "reduce(u3)g0!": the last reduction of the step; "recv_act(s2,m0)<1@0": the input of virtual
 // stage 2, from rank 1, into receive buffer 0.
 std::string to_string(const Instruction& instruction);
+// "forward", "send_gradient", ...: groups of a trace.
+std::string_view category_of(InstructionKind kind);
+// "forward u3 m0": for traces and profilers; the same for the same work of every rank and step.
+std::string short_name(const Instruction& instruction);
 std::string to_text(const StepProgram& program);  // "rank 0: ...", wrapped at 128 columns
 
 }  // namespace trident

@@ -48,6 +48,33 @@ std::string to_string(const Instruction& i) {
   return fmt::format("{}(u{}){}", name(i.kind), i.unit, slot("@", i.slot));
 }
 
+std::string_view category_of(InstructionKind kind) {
+  switch (kind) {
+    case InstructionKind::kForward: return "forward";
+    case InstructionKind::kBackward: return "backward";
+    case InstructionKind::kBackwardInput: return "backward_input";
+    case InstructionKind::kBackwardWeight: return "backward_weight";
+    case InstructionKind::kSendActivation: return "send_activation";
+    case InstructionKind::kRecvActivation: return "recv_activation";
+    case InstructionKind::kSendGradient: return "send_gradient";
+    case InstructionKind::kRecvGradient: return "recv_gradient";
+    case InstructionKind::kGather: return "gather";
+    case InstructionKind::kFree: return "free";
+    case InstructionKind::kReduceGradients: return "reduce";
+    case InstructionKind::kTieExchange: return "tie_exchange";
+    case InstructionKind::kGradNorm: return "grad_norm";
+    case InstructionKind::kOptimizerStep: return "optimizer";
+  }
+  return "";
+}
+
+std::string short_name(const Instruction& i) {
+  std::string name(category_of(i.kind));
+  if (i.unit != Instruction::kNone) name += fmt::format(" u{}", i.unit);
+  if (i.micro_batch != Instruction::kNone) name += fmt::format(" m{}", i.micro_batch);
+  return name;
+}
+
 std::string to_text(const StepProgram& program) {
   std::string text, line = fmt::format("rank {}:", program.rank);
   for (const Instruction& i : program.instructions) {

@@ -211,6 +211,7 @@ class MeteredDevice final : public Device {
   bool has_fast_bf16() const override { return device_.has_fast_bf16(); }
   double waited_seconds() const override { return device_.waited_seconds(); }
   void log_operations(OperationLog* log) override { device_.log_operations(log); }
+  Ranges* ranges() override { return device_.ranges(); }
 
  private:
   Device& device_;

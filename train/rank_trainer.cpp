@@ -1,6 +1,7 @@
 #include "train/rank_trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -121,6 +122,7 @@ void RankTrainer::bind_batches() {
 }
 
 void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool training) {
+  const RangeScope range(device_.ranges(), "batch");
   const BatchSlicing slicing{plan_.config.batch.global, plan_.config.batch.micro, plan_.grid.degrees().data};
   const auto tokens_of_one = static_cast<std::size_t>(plan_.config.batch.micro * plan_.config.batch.sequence);
   for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
@@ -202,6 +204,9 @@ StepResult RankTrainer::step(const LoadSamples& load) {
   result_.updates = updates_;
   std::optional<NoAllocationScope> no_allocation;
   if (plan_.config.debug.no_alloc && batches_ > 0) no_allocation.emplace("a training step (debug.no_alloc)");
+  std::array<char, 32> name{};  // as the trace has it
+  if (device_.ranges() != nullptr) fmt::format_to_n(name.begin(), name.size() - 1, "step {}", updates_ + 1);
+  const RangeScope range(device_.ranges(), name.data());
   const double start = monotonic_seconds();
   load_batch(load, batches_++, /*training=*/true);
   batch_seconds_ = monotonic_seconds() - start;
@@ -214,6 +219,7 @@ EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, 
   const StepProgram& program = plan_.eval_program(context_.rank());
   double loss_sum = 0;
   std::int64_t bytes = 0;
+  const RangeScope range(device_.ranges(), "evaluation");
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     load_batch(load, batch, /*training=*/false);
     stage_->set_micro_batches(micro_batches_, program);

@@ -22,34 +22,6 @@ std::string microseconds(std::int64_t nanoseconds) {
 bool is_send_lane(TraceLane lane) { return lane == TraceLane::kSendForward || lane == TraceLane::kSendBackward; }
 bool is_receive_lane(TraceLane lane) { return lane == TraceLane::kRecvForward || lane == TraceLane::kRecvBackward; }
 
-std::string_view category_of(InstructionKind kind) {
-  switch (kind) {
-    case InstructionKind::kForward: return "forward";
-    case InstructionKind::kBackward: return "backward";
-    case InstructionKind::kBackwardInput: return "backward_input";
-    case InstructionKind::kBackwardWeight: return "backward_weight";
-    case InstructionKind::kSendActivation: return "send_activation";
-    case InstructionKind::kRecvActivation: return "recv_activation";
-    case InstructionKind::kSendGradient: return "send_gradient";
-    case InstructionKind::kRecvGradient: return "recv_gradient";
-    case InstructionKind::kGather: return "gather";
-    case InstructionKind::kFree: return "free";
-    case InstructionKind::kReduceGradients: return "reduce";
-    case InstructionKind::kTieExchange: return "tie_exchange";
-    case InstructionKind::kGradNorm: return "grad_norm";
-    case InstructionKind::kOptimizerStep: return "optimizer";
-  }
-  return "";
-}
-
-// "forward u3 m0": short, and the same for the same work of every rank and step.
-std::string name_of(const Instruction& i) {
-  std::string name(category_of(i.kind));
-  if (i.unit != Instruction::kNone) name += fmt::format(" u{}", i.unit);
-  if (i.micro_batch != Instruction::kNone) name += fmt::format(" m{}", i.micro_batch);
-  return name;
-}
-
 }  // namespace
 
 std::string_view to_string(TraceLane lane) {
@@ -117,13 +89,13 @@ void TraceWriter::add_slice(int rank, const TraceSlice& slice) {
   const std::string index = fmt::format(",\"instruction\":{}", slice.instruction);
   switch (slice.lane) {
     case TraceLane::kCompute:
-      return write(name_of(instruction), category_of(instruction.kind),
+      return write(short_name(instruction), category_of(instruction.kind),
                    fmt::format("{},\"text\":{},\"cpu_us\":{:.3f},\"waited_us\":{:.3f}", index, in_quotes(to_string(instruction)),
                                1e6 * slice.cpu, 1e6 * slice.waited));
     case TraceLane::kWaiting: return write("wait", "wait", index);
     default: break;
   }
-  write(name_of(instruction), "operation", index);
+  write(short_name(instruction), "operation", index);
   add_arrow(rank, slice, instruction);
 }
 

@@ -92,13 +92,25 @@ CpuStream::CpuStream(std::string name, Mode mode, Progress& progress, const Stre
   progress_.add(*this);
 }
 
+CpuStream::~CpuStream() {
+  if (done_ < issued_) end_range(ring_[done_ % kCapacity]);
+  progress_.remove(*this);
+}
+
 void CpuStream::enqueue(PendingOperation& operation) {
   if (mode_ == Mode::kQueue) {
-    push({&operation, Event(), 0});
+    push({&operation, Event(), 0, name_of_issuer()});
     return;
   }
-  const Item now{&operation, Event(), progress_.log() != nullptr ? monotonic_seconds() : 0};
-  wait_until([&] { return operation.poll(); }, [&] { return operation.describe(); });
+  Item now{&operation, Event(), progress_.log() != nullptr ? monotonic_seconds() : 0, name_of_issuer()};
+  start_range(now);
+  try {
+    wait_until([&] { return operation.poll(); }, [&] { return operation.describe(); });
+  } catch (...) {
+    end_range(now);
+    throw;
+  }
+  end_range(now);
   if (progress_.log() != nullptr) log_done(now);
 }
 
@@ -113,9 +125,11 @@ void CpuStream::push(Item item) {
 bool CpuStream::poll() try {
   bool any = false;
   while (done_ < issued_) {
-    const Item& head = ring_[done_ % kCapacity];
+    Item& head = ring_[done_ % kCapacity];
+    start_range(head);
     const bool complete = head.operation != nullptr ? head.operation->poll() : head.event.done();
     if (!complete) break;
+    end_range(head);
     if (progress_.log() != nullptr) log_done(head);
     ++done_;
     any = true;
@@ -140,7 +154,7 @@ void CpuStream::wait(const Event& event) {
   if (mode_ == Mode::kImmediate) {
     event.wait_host();
   } else {
-    push({nullptr, event, 0});
+    push({nullptr, event, 0, nullptr});
   }
 }
 
@@ -153,6 +167,7 @@ bool CpuStream::is_done(std::uint64_t ticket) {
 
 void CpuStream::wait_host(std::uint64_t ticket) {
   if (is_done(ticket)) return;
+  const RangeScope range(logged_as_ != this ? progress_.ranges() : nullptr, "wait");
   const double start = progress_.log() != nullptr ? monotonic_seconds() : 0;
   wait_until([&] { return is_done(ticket); }, [&] { return describe_head(); });
   if (progress_.log() != nullptr) progress_.log()->add({OperationRecord::Kind::kWait, logged_as_, start, start, monotonic_seconds()});
@@ -162,6 +177,20 @@ void CpuStream::wait_until(FunctionRef<bool()> ready, FunctionRef<std::string()>
   const double before = progress_.waited_seconds();
   progress_.wait_until(ready, describe);
   waited_ += progress_.waited_seconds() - before;
+}
+
+const char* CpuStream::name_of_issuer() const {
+  const Ranges* const ranges = progress_.ranges();
+  return ranges != nullptr && logged_as_ != this ? ranges->innermost() : nullptr;
+}
+
+void CpuStream::start_range(Item& item) {
+  if (item.name != nullptr && !item.range) item.range = progress_.ranges()->start(item.name);
+}
+
+void CpuStream::end_range(Item& item) {
+  if (item.range) progress_.ranges()->end(*item.range);
+  item.range.reset();
 }
 
 // Items of a stream follow each other, so a record begins where the one before it ended, or when it was issued.

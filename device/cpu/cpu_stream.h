@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "device/cpu/doorbell.h"
 #include "device/cpu/function_ref.h"
 #include "device/operation_log.h"
+#include "device/ranges.h"
 #include "device/stream.h"
 
 namespace trident {
@@ -87,6 +89,9 @@ class Progress {
   // Where streams put their records, or nullptr; see Device::log_operations.
   void set_log(OperationLog* log) { log_ = log; }
   OperationLog* log() const { return log_; }
+  // Likewise where ranges are told, or nullptr; outlives the streams.
+  void set_ranges(Ranges* ranges) { ranges_ = ranges; }
+  Ranges* ranges() const { return ranges_; }
 
  private:
   void wait(FunctionRef<bool()> ready, FunctionRef<std::string()> describe);
@@ -94,6 +99,7 @@ class Progress {
   Doorbell& doorbell_;
   double waited_ = 0;
   OperationLog* log_ = nullptr;
+  Ranges* ranges_ = nullptr;
   std::vector<CpuStream*> streams_;
   std::vector<GiveUpListener*> listeners_;
   IdleHook on_idle_, on_wait_;
@@ -108,9 +114,10 @@ class CpuStream final : public Stream {
  public:
   enum class Mode : std::uint8_t { kImmediate, kQueue };  // immediate: enqueue() returns when the operation is complete
 
-  // Records of the log name `logged_as`, for a stream that is part of another; null: this stream.
+  // Records of the log name `logged_as`, for a stream that is part of another; null: this stream. Operations of a device's streams,
+  // which are parts, are also ranges under the name of what issued them; what communicators queue for themselves is not.
   CpuStream(std::string name, Mode mode, Progress& progress, const Stream* logged_as = nullptr);
-  ~CpuStream() override { progress_.remove(*this); }
+  ~CpuStream() override;
 
   // Hands over `operation` (not owned). kQueue: at most kCapacity operations wait at once; a full queue makes enqueue() wait.
   void enqueue(PendingOperation& operation);
@@ -134,9 +141,14 @@ class CpuStream final : public Stream {
     PendingOperation* operation = nullptr;
     Event event;
     double issued = 0;  // set while there is a log
+    const char* name = nullptr;        // of the range around who issued it; set while there are ranges
+    std::optional<std::uint64_t> range = {};  // its own, while it is at the head
   };
   void push(Item item);
   void wait_until(FunctionRef<bool()> ready, FunctionRef<std::string()> describe);
+  const char* name_of_issuer() const;
+  void start_range(Item& item);
+  void end_range(Item& item);
   void log_done(const Item& item);
 
   std::string name_;

@@ -7,6 +7,7 @@
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_ops.h"
+#include "device/cuda/nvtx_ranges.h"
 #include "device/cuda_facts.h"
 
 namespace trident {
@@ -20,10 +21,12 @@ constexpr int kComputePriority = 0, kCommunicationPriority = -1;
 CudaDevice::CudaDevice(int number, Doorbell& doorbell, HostAllocator host_memory)
     : number_(number),
       host_memory_(std::move(host_memory)),
+      ranges_(NvtxRanges::attach()),
       progress_(doorbell),
       host_stream_("host", CpuStream::Mode::kImmediate, progress_),
       compute_stream_(number, "compute", CudaStream::Mode::kImmediate, progress_, kComputePriority),
       ops_(std::make_unique<CudaOps>(number)) {
+  progress_.set_ranges(ranges_.get());
   cudaDeviceProp properties;
   check_cuda(cudaGetDeviceProperties(&properties, number), "asking what a card is");
   fast_bf16_ = 10 * properties.major + properties.minor >= kFirstFastBf16;

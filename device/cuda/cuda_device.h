@@ -35,6 +35,7 @@ class CudaDevice final : public Device {
   bool has_fast_bf16() const override { return fast_bf16_; }
   double waited_seconds() const override { return progress_.waited_seconds(); }
   void log_operations(OperationLog* log) override { progress_.set_log(log); }
+  Ranges* ranges() override { return ranges_.get(); }
 
   int number() const { return number_; }
   // What allocate_host_shared() was given.
@@ -45,6 +46,7 @@ class CudaDevice final : public Device {
 
   int number_;
   HostAllocator host_memory_;
+  std::unique_ptr<Ranges> ranges_;
   Progress progress_;
   CpuStream host_stream_;
   CudaStream compute_stream_;

@@ -93,6 +93,7 @@ bool CudaStream::is_done(std::uint64_t ticket) {
 void CudaStream::wait_host(std::uint64_t ticket) {
   if (of_queue(ticket)) return queue_.wait_host(ticket >> 1);
   if (is_done(ticket)) return;
+  const RangeScope range(progress_.ranges(), "wait");
   OperationLog* const log = progress_.log();
   const double start = log != nullptr ? monotonic_seconds() : 0, before = progress_.waited_seconds();
   progress_.wait_until([&] { return is_done(ticket); }, [&] { return describe(ticket); });

@@ -38,6 +38,7 @@ Trained train(bool measured) {
     const std::unique_ptr<Device> metered = make_metered_device(*device, meter);
     RankTrainer trainer(plan, *metered, world.communicator(rank, device->progress()), nullptr,
                         on_device(choice, *cuda, *device, DeviceTransport::kThread));
+    EXPECT_EQ(metered->ranges(), nullptr) << "no profiler is attached";
     if (measured) meter.start();
     for (int step = 0; step < 3; ++step) {
       const StepResult result = trainer.step(load);
