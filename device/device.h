@@ -5,6 +5,7 @@
 #include <string>
 
 #include "device/buffer.h"
+#include "device/cpu/function_ref.h"
 #include "device/operation_log.h"
 #include "device/ops.h"
 #include "device/ranges.h"
@@ -45,6 +46,10 @@ class Device {
   virtual double waited_seconds() const = 0;
   // From now on `log`, which outlives the device or this setting, is told of every operation; nullptr: none is.
   virtual void log_operations(OperationLog* log) = 0;
+  // Runs `work`, which calls operations of ops() on compute_stream() with arguments that it finds the same way each time, and does
+  // nothing else that could be noticed: a device may call it twice, and where the same operations with the same arguments come again
+  // it may start them all at once. Not from within `work`.
+  virtual void repeat(FunctionRef<void()> work) = 0;
   // Where a profiler is told what this rank's thread is doing; nullptr: there is none to tell.
   virtual Ranges* ranges() = 0;
 };

@@ -184,6 +184,8 @@ void Stage::take_received(TensorView out, std::vector<Boundary>& receives, int v
 
 void Stage::copy(TensorView out, ConstTensorView in) const { context_.device().ops().convert(context_.compute_stream(), out, in); }
 
+void Stage::run_pass(FunctionRef<void()> pass) const { repeats_ == Repeats::kYes ? context_.device().repeat(pass) : pass(); }
+
 // ---- computing ---------------------------------------------------------------------------------------------------------------------
 
 void Stage::forward(const Instruction& instruction) {
@@ -197,7 +199,9 @@ void Stage::forward(const Instruction& instruction) {
   } else if (index == 0 && !is_first(chunk.virtual_stage)) {
     take_received(x, activation_receives_, chunk.virtual_stage, mb);
   }
-  part.layer->forward(run_of(part, block(chunk, mb), mb), x, output_of(chunk, index, mb));
+  const TensorView y = output_of(chunk, index, mb);
+  const LayerRun run = run_of(part, block(chunk, mb), mb);
+  run_pass([&] { part.layer->forward(run, x, y); });
 }
 
 void Stage::backward(const Instruction& instruction) {
@@ -221,8 +225,10 @@ void Stage::backward(const Instruction& instruction) {
   }
   const LayerRun run = run_of(part, block(chunk, mb), mb);
   const TensorView x = input_of(chunk, index, mb);
-  if (geometry_.recompute != RecomputePolicy::kNone) part.layer->recompute(run, x);
-  part.layer->backward(run, x, gradients_[current_gradient_].view);
+  run_pass([&] {
+    if (geometry_.recompute != RecomputePolicy::kNone) part.layer->recompute(run, x);
+    part.layer->backward(run, x, gradients_[current_gradient_].view);
+  });
 }
 
 // ---- messages ------------------------------------------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ class MeteredOps final : public Ops {
 
 class MeteredDevice final : public Device {
  public:
-  MeteredDevice(Device& device, WorkMeter& meter) : device_(device), ops_(device.ops(), meter) {}
+  MeteredDevice(Device& device, WorkMeter& meter) : device_(device), meter_(meter), ops_(device.ops(), meter) {}
 
   std::string describe() const override { return device_.describe(); }
   Ops& ops() override { return ops_; }
@@ -211,10 +211,13 @@ class MeteredDevice final : public Device {
   bool has_fast_bf16() const override { return device_.has_fast_bf16(); }
   double waited_seconds() const override { return device_.waited_seconds(); }
   void log_operations(OperationLog* log) override { device_.log_operations(log); }
+  // What is measured is measured operation by operation.
+  void repeat(FunctionRef<void()> work) override { meter_.measures() ? work() : device_.repeat(work); }
   Ranges* ranges() override { return device_.ranges(); }
 
  private:
   Device& device_;
+  WorkMeter& meter_;
   MeteredOps ops_;
 };
 

@@ -45,6 +45,7 @@ class CpuDevice final : public Device {
   bool has_fast_bf16() const override { return bf16_ == Bf16Products::kNative; }
   double waited_seconds() const override { return progress_.waited_seconds(); }
   void log_operations(OperationLog* log) override { progress_.set_log(log); }
+  void repeat(FunctionRef<void()> work) override { work(); }
   Ranges* ranges() override { return nullptr; }
 
  private:

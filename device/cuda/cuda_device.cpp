@@ -38,6 +38,8 @@ CudaDevice::~CudaDevice() = default;
 
 Ops& CudaDevice::ops() { return *ops_; }
 
+void CudaDevice::repeat(FunctionRef<void()> work) { ops_->graphs().repeat(compute_stream_, work); }
+
 Stream& CudaDevice::new_stream(std::string name) {
   streams_.push_back(std::make_unique<CudaStream>(number_, std::move(name), CudaStream::Mode::kQueue, progress_, kCommunicationPriority));
   return *streams_.back();
@@ -52,6 +54,7 @@ Buffer CudaDevice::allocate_host_shared(std::int64_t bytes, const std::string& n
 CudaStream& CudaDevice::own(Stream& stream) const {
   auto* cuda = dynamic_cast<CudaStream*>(&stream);
   TRIDENT_CHECK(cuda != nullptr && cuda->device() == number_, "stream {} is not one of CUDA device {}", stream.name(), number_);
+  TRIDENT_CHECK(ops_->graphs().stream() == nullptr, "the host reads or writes memory of CUDA device {} within work that is to be repeated", number_);
   return *cuda;
 }
 

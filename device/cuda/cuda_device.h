@@ -35,6 +35,7 @@ class CudaDevice final : public Device {
   bool has_fast_bf16() const override { return fast_bf16_; }
   double waited_seconds() const override { return progress_.waited_seconds(); }
   void log_operations(OperationLog* log) override { progress_.set_log(log); }
+  void repeat(FunctionRef<void()> work) override;
   Ranges* ranges() override { return ranges_.get(); }
 
   int number() const { return number_; }

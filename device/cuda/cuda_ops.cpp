@@ -11,11 +11,14 @@ CudaOps::CudaOps(int device, const CudaOpsOptions& options)
       cudnn_(device),
       matmul_(blas_, options.matmul),
       attention_(cudnn_, options.attention),
-      scratch_(allocate_cuda(device, cuda_kernels::kScratchFloats * size_of(DType::kF32), "scratch memory of kernels")) {}
+      scratch_(allocate_cuda(device, cuda_kernels::kScratchFloats * size_of(DType::kF32), "scratch memory of kernels")),
+      graphs_(device) {}
 
 cudaStream_t CudaOps::handle(Stream& stream) const {
   auto* const cuda = dynamic_cast<CudaStream*>(&stream);
   TRIDENT_CHECK(cuda != nullptr && cuda->device() == device_, "stream {} is no CUDA stream of device {}", stream.name(), device_);
+  TRIDENT_CHECK(graphs_.stream() == nullptr || graphs_.stream() == cuda, "an operation on stream {} within work that is to be repeated on {}",
+                stream.name(), graphs_.stream()->name());
   return cuda->handle();
 }
 
@@ -32,7 +35,9 @@ std::int64_t CudaOps::prepare_matmul(const MatmulShape& shape) { return matmul_.
 
 void CudaOps::matmul(Stream& stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b,
                      Transpose transpose_b, Accumulate accumulate, TensorView workspace) {
-  matmul_.run(handle(stream), out, a, transpose_a, b, transpose_b, accumulate, workspace);
+  const cudaStream_t work = handle(stream);
+  if (graphs_.note("matmul", out, a, transpose_a, b, transpose_b, accumulate, workspace)) return;
+  matmul_.run(work, out, a, transpose_a, b, transpose_b, accumulate, workspace);
 }
 
 // ---- attention
@@ -47,7 +52,9 @@ void CudaOps::attention_forward(Stream& stream, const AttentionShape& s, TensorV
   constexpr std::string_view kName = "attention_forward";
   check_attention(kName, s);
   check_attention_operands(kName, s, {{"out", out}, {"q", q}}, {{"k", k}, {"v", v}}, lse, workspace, attention_.workspace_bytes(s));
-  attention_.forward(handle(stream), s, out, lse, q, k, v, workspace.data());
+  const cudaStream_t work = handle(stream);
+  if (graphs_.note("attention_forward", s, out, lse, q, k, v, workspace)) return;
+  attention_.forward(work, s, out, lse, q, k, v, workspace.data());
 }
 
 void CudaOps::attention_backward(Stream& stream, const AttentionShape& s, TensorView d_q, TensorView d_k, TensorView d_v,
@@ -57,7 +64,9 @@ void CudaOps::attention_backward(Stream& stream, const AttentionShape& s, Tensor
   check_attention(kName, s);
   check_attention_operands(kName, s, {{"d_q", d_q}, {"d_out", d_out}, {"out", out}, {"q", q}},
                            {{"d_k", d_k}, {"d_v", d_v}, {"k", k}, {"v", v}}, lse, workspace, attention_.workspace_bytes(s));
-  attention_.backward(handle(stream), s, d_q, d_k, d_v, d_out, out, q, k, v, lse, workspace.data());
+  const cudaStream_t work = handle(stream);
+  if (graphs_.note("attention_backward", s, d_q, d_k, d_v, d_out, out, q, k, v, lse, workspace)) return;
+  attention_.backward(work, s, d_q, d_k, d_v, d_out, out, q, k, v, lse, workspace.data());
 }
 
 }  // namespace trident

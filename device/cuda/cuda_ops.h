@@ -5,6 +5,7 @@
 #include "device/checked_ops.h"
 #include "device/cuda/cublaslt_handle.h"
 #include "device/cuda/cublaslt_matmul.h"
+#include "device/cuda/cuda_graphs.h"
 #include "device/cuda/cudnn_attention.h"
 #include "device/cuda/kernels/kernels.h"
 
@@ -34,6 +35,7 @@ class CudaOps final : public CheckedOps<CudaOps> {
 
   const CublasLtHandle& blas() const { return blas_; }
   const CudnnAttention& attention() const { return attention_; }
+  CudaGraphs& graphs() { return graphs_; }
 
   // For CheckedOps.
   static bool reaches(MemoryKind where) { return where != MemoryKind::kHost; }
@@ -52,6 +54,7 @@ class CudaOps final : public CheckedOps<CudaOps> {
   CublasLtMatmul matmul_;
   CudnnAttention attention_;
   Buffer scratch_;
+  CudaGraphs graphs_;
   Stream* scratch_user_ = nullptr;  // the stream that used the scratch memory last
 };
 

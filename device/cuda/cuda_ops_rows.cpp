@@ -10,15 +10,18 @@ class CudaOps::Kernels {
  public:
   Kernels(CudaOps& ops, Stream& of_ops) : ops_(ops), of_ops_(of_ops), stream_(ops.handle(of_ops)) {}
 
-#define TRIDENT_ON_STREAM(name)           \
-  template <class... Args>                \
-  void name(const Args&... args) const {  \
-    cuda_kernels::name(stream_, args...); \
+#define TRIDENT_ON_STREAM(name)                      \
+  template <class... Args>                           \
+  void name(const Args&... args) const {             \
+    if (ops_.graphs_.note(#name, args...)) return;   \
+    cuda_kernels::name(stream_, args...);            \
   }
+// While work is noted, its stream waits for other users of the scratch memory: a graph has no edge to other streams.
 #define TRIDENT_ON_STREAM_WITH_SCRATCH(name)                     \
   template <class... Args>                                       \
   void name(const Args&... args) const {                         \
     const cuda_kernels::Scratch scratch = ops_.scratch(of_ops_); \
+    if (ops_.graphs_.note(#name, args..., scratch)) return;      \
     cuda_kernels::name(ops_.handle(of_ops_), args..., scratch);  \
   }
   TRIDENT_ON_STREAM(split_heads)
@@ -43,20 +46,31 @@ class CudaOps::Kernels {
   TRIDENT_ON_STREAM_WITH_SCRATCH(sum_rows)
   TRIDENT_ON_STREAM(add)
   TRIDENT_ON_STREAM(accumulate)
-  TRIDENT_ON_STREAM(dropout)
   TRIDENT_ON_STREAM(sum_squares)
   TRIDENT_ON_STREAM(add_exact)
-  TRIDENT_ON_STREAM(adamw)
 #undef TRIDENT_ON_STREAM
 #undef TRIDENT_ON_STREAM_WITH_SCRATCH
 
+  template <class... Args>
+  void dropout(const Args&... args) const {
+    if (ops_.graphs_.note_unrepeatable()) return;  // every step has a key of its own
+    cuda_kernels::dropout(stream_, args...);
+  }
+  void adamw(RowType t, void* param, float* master, float* m, float* v, const float* grad, std::int64_t count, const AdamWStep& step) const {
+    if (ops_.graphs_.note("adamw", t, param, master, m, v, grad, count, step)) return;
+    if (const AdamWStep* const held = ops_.graphs_.step_in_memory())
+      return cuda_kernels::adamw_from_memory(stream_, t, param, master, m, v, grad, count, held);
+    cuda_kernels::adamw(stream_, t, param, master, m, v, grad, count, step);
+  }
   void convert(RowType out_type, void* out, RowType in_type, const void* x, std::int64_t count) const {
+    if (ops_.graphs_.note("convert", out_type, out, in_type, x, count)) return;
     if (out_type != in_type) return cuda_kernels::convert(stream_, out_type, out, in_type, x, count);
     const std::int64_t bytes = count * (in_type == RowType::kF32 ? 4 : 2);
     if (bytes > 0)
       check_cuda(cudaMemcpyAsync(out, x, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream_), "convert: copying");
   }
   void fill_zero(void* out, std::int64_t bytes) const {
+    if (ops_.graphs_.note("fill_zero", out, bytes)) return;
     if (bytes > 0) check_cuda(cudaMemsetAsync(out, 0, static_cast<std::size_t>(bytes), stream_), "fill_zero");
   }
 

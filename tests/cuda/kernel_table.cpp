@@ -1,5 +1,9 @@
 #include "tests/cuda/kernel_table.h"
 
+#include <algorithm>
+#include <array>
+#include <vector>
+
 #include "core/int_math.h"
 #include "device/cuda/kernels/kernels.h"
 #include "tests/cuda/staged_operands.h"
@@ -145,9 +149,29 @@ struct Table {
     ck::sum_squares(s.stream(), s.out(out, ceil_div(count, I{64})), s.in(x, count), count);
   }
   static void adamw(RowType t, void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step) {
-    StagedOperands s(placement);
-    ck::adamw(s.stream(), t, s.out(t, param, count), s.out(master, count), s.out(m, count), s.out(v, count), s.in(grad, count),
-              count, step);
+    const auto bytes = [count](const void* data, std::size_t size) {
+      const auto* const first = static_cast<const std::byte*>(data);
+      return std::vector<std::byte>(first, first + static_cast<std::size_t>(count) * size);
+    };
+    const std::size_t size = t == RowType::kF32 ? 4 : 2;
+    const auto state = [&] { return std::array{bytes(param, size), bytes(master, 4), bytes(m, 4), bytes(v, 4)}; };
+    const auto before = state();
+    {
+      StagedOperands s(placement);
+      ck::adamw_from_memory(s.stream(), t, s.out(t, param, count), s.out(master, count), s.out(m, count), s.out(v, count),
+                            s.in(grad, count), count, s.in(&step, 1));
+    }
+    const auto from_memory = state();
+    std::ranges::copy(before[0], static_cast<std::byte*>(param));
+    std::ranges::copy(before[1], reinterpret_cast<std::byte*>(master));
+    std::ranges::copy(before[2], reinterpret_cast<std::byte*>(m));
+    std::ranges::copy(before[3], reinterpret_cast<std::byte*>(v));
+    {
+      StagedOperands s(placement);
+      ck::adamw(s.stream(), t, s.out(t, param, count), s.out(master, count), s.out(m, count), s.out(v, count), s.in(grad, count),
+                count, step);
+    }
+    EXPECT_EQ(from_memory, state()) << "the step's numbers lie elsewhere, and that is all";
   }
 
   static RowKernels make() {

@@ -97,6 +97,9 @@ void add_exact(Stream stream, std::int64_t* limbs, const double* x, I count);
 // ---- optimizer
 void adamw(Stream stream, RowType t, void* param, float* master, float* m, float* v, const float* grad, I count,
            const AdamWStep& step);
+// The same with the step's numbers in device memory, read when the kernel runs.
+void adamw_from_memory(Stream stream, RowType t, void* param, float* master, float* m, float* v, const float* grad, I count,
+                       const AdamWStep* step);
 
 // ---- collectives of ranks that share a device
 enum class SumType : std::uint8_t { kF32, kBF16, kF16, kF64, kI32, kI64 };

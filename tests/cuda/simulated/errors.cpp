@@ -50,6 +50,12 @@ constexpr ErrorText kErrors[] = {
     TRIDENT_ERROR(cudaErrorNotSupported, "operation not supported"),
     TRIDENT_ERROR(cudaErrorSystemNotReady, "system not yet initialized"),
     TRIDENT_ERROR(cudaErrorSystemDriverMismatch, "system has unsupported display driver / cuda driver combination"),
+    TRIDENT_ERROR(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
+    TRIDENT_ERROR(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
+    TRIDENT_ERROR(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"),
+    TRIDENT_ERROR(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
+    TRIDENT_ERROR(cudaErrorStreamCaptureWrongThread, "attempt to terminate a thread-local capture sequence from another thread"),
+    TRIDENT_ERROR(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
     TRIDENT_ERROR(cudaErrorUnknown, "unknown error"),
 };
 #undef TRIDENT_ERROR

@@ -61,6 +61,7 @@ CUstream_st* Machine::create_stream(int device, unsigned flags, int priority) {
 
 void Machine::push(CUstream_st& stream, Item item) {
   if (failed_devices.count(stream.device) != 0) return;
+  if (stream.capture) return keep_in_capture(stream, std::move(item));
   stream.items.push_back(std::move(item));
   ++stream.enqueued;
   changed_.notify_all();
@@ -205,6 +206,7 @@ void reset() {
   }
   configure(Settings());
   machine.injections.clear();
+  machine.graph_uses = {};
   machine.failed_devices.clear();
   last_error = cudaSuccess;
   device_of_thread = 0;
@@ -277,7 +279,13 @@ Census census() {
     count.queued += stream->items.size();
   }
   count.events = machine.events.size();
+  count.graphs = machine.graphs.size() + machine.executables.size();
   return count;
+}
+
+GraphUses graph_uses() {
+  const Call call;
+  return Machine::instance().graph_uses;
 }
 
 cudaError_t run_plain_call(const char* name, const std::function<cudaError_t()>& body) {
@@ -293,7 +301,9 @@ cudaError_t run_api_call(const char* name, const std::function<cudaError_t()>& b
     if (machine.settings.devices == 0) return cudaErrorNoDevice;
     if (!only_describes(name)) machine.opened_devices.insert(device_of_thread);
     const auto failed = machine.failed_devices.find(device_of_thread);
-    return failed == machine.failed_devices.end() ? body() : failed->second;
+    if (failed != machine.failed_devices.end()) return failed->second;
+    const cudaError_t refused = refuse_while_capturing(name);
+    return refused == cudaSuccess ? body() : refused;
   });
 }
 

@@ -10,6 +10,8 @@
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -29,6 +31,14 @@ struct Item {
   std::function<void()> run;
 };
 
+// What a stream keeps instead of running it.
+struct Capture {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::thread::id thread;  // that began it
+  std::vector<Item> items;
+  bool spoiled = false;  // by a call that is not allowed; it then gives no graph
+};
+
 }  // namespace trident::simulated
 
 struct CUstream_st {
@@ -39,12 +49,14 @@ struct CUstream_st {
   bool destroyed = false;  // goes when its work is done
   std::deque<trident::simulated::Item> items;
   std::uint64_t enqueued = 0, done = 0;
+  std::shared_ptr<trident::simulated::Capture> capture;
 };
 
 struct CUevent_st {
   int device = 0;
   unsigned flags = 0;
   std::shared_ptr<trident::simulated::Record> latest;
+  bool captured = false;  // recorded last in a stream that captured: it stands for nothing that will be
 };
 
 namespace trident::simulated {
@@ -73,6 +85,9 @@ class Machine {
   std::map<std::uintptr_t, Allocation> allocations;  // by first byte
   std::vector<std::unique_ptr<CUstream_st>> streams;
   std::unordered_map<CUevent_st*, std::unique_ptr<CUevent_st>> events;
+  std::unordered_map<cudaGraph_t, std::shared_ptr<CUgraph_st>> graphs;
+  std::unordered_map<cudaGraphExec_t, std::shared_ptr<CUgraphExec_st>> executables;
+  GraphUses graph_uses;
   std::unordered_map<int, cudaError_t> failed_devices;
   std::set<int> opened_devices;
   std::unordered_map<const void*, int> shared_limits;  // of kernels, by cudaFuncSetAttribute
@@ -142,6 +157,13 @@ template <class Body>
 cudaError_t plain_call(const char* name, const Body& body) {
   return run_plain_call(name, std::ref(body));
 }
+// ---- captures
+// A call that is not allowed now: its capture will give no graph.
+cudaError_t spoil(CUstream_st& stream, cudaError_t error);
+// The error of a call that the calling thread may not make because it captures.
+cudaError_t refuse_while_capturing(std::string_view call);
+void keep_in_capture(CUstream_st& stream, Item item);
+
 cudaError_t take_last_error();
 cudaError_t peek_last_error();
 void set_current_device(int device);

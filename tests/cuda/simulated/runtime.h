@@ -109,8 +109,15 @@ bool free_device_memory(void* data);
 
 // What exists now, over all threads: for tests of ownership.
 struct Census {
-  std::size_t allocations = 0, bytes = 0, streams = 0, events = 0, queued = 0;
+  std::size_t allocations = 0, bytes = 0, streams = 0, events = 0, queued = 0, graphs = 0;
 };
 Census census();
+
+// Since the last reset().
+struct GraphUses {
+  std::size_t instantiated = 0, launched = 0;
+  std::size_t operations = 0;  // of all launches
+};
+GraphUses graph_uses();
 
 }  // namespace trident::simulated

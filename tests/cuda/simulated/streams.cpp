@@ -113,11 +113,6 @@ cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
   return with_stream("cudaStreamGetId", handle, [&](CUstream_st& stream) { return *id = stream.id, cudaSuccess; });
 }
 
-cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
-  return with_stream("cudaStreamIsCapturing", handle,
-                     [&](CUstream_st&) { return *status = cudaStreamCaptureStatusNone, cudaSuccess; });
-}
-
 // Its work goes on.
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   if (handle == nullptr) return cudaErrorInvalidResourceHandle;
@@ -133,6 +128,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return with_stream("cudaStreamSynchronize", handle, [&](CUstream_st& stream) {
+    if (stream.capture) return spoil(stream, cudaErrorStreamCaptureUnsupported);
     const int device = stream.device;
     Machine::instance().wait_for({{&stream, stream.enqueued}});
     return failure_of(device);
@@ -141,6 +137,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return with_stream("cudaStreamQuery", handle, [&](CUstream_st& stream) {
+    if (stream.capture) return spoil(stream, cudaErrorStreamCaptureUnsupported);
     Machine::instance().run_some();
     if (const cudaError_t failure = failure_of(stream.device); failure != cudaSuccess) return failure;
     return stream.items.empty() ? cudaSuccess : cudaErrorNotReady;
@@ -151,6 +148,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   return with_stream("cudaStreamWaitEvent", handle, [&](CUstream_st& stream) {
     const CUevent_st* const found = find_event(event);
     if (found == nullptr) return cudaErrorInvalidResourceHandle;
+    if (found->captured && !stream.capture) return cudaErrorStreamCaptureUnsupported;  // the real one lets this stream join the capture
+    if (stream.capture) return found->captured ? cudaSuccess : spoil(stream, cudaErrorStreamCaptureIsolation);
     if (found->latest == nullptr || found->latest->done) return cudaSuccess;
     Machine::instance().push(stream, {"cudaStreamWaitEvent", [record = found->latest] { return record->done; }, nullptr});
     return cudaSuccess;
@@ -195,6 +194,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   return with_stream("cudaEventRecord", handle, [&](CUstream_st& stream) {
     CUevent_st* const found = find_event(event);
     if (found == nullptr || found->device != stream.device) return cudaErrorInvalidResourceHandle;
+    found->captured = stream.capture != nullptr;
+    if (found->captured) return cudaSuccess;
     found->latest = std::make_shared<Record>();
     Machine::instance().push(stream, {"cudaEventRecord", nullptr, [record = found->latest] {
                                         record->done = true;
@@ -211,6 +212,7 @@ cudaError_t with_event(const char* name, cudaEvent_t handle, const std::function
     CUevent_st* const event = find_event(handle);
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t failure = failure_of(event->device); failure != cudaSuccess) return failure;
+    if (event->captured) return cudaErrorCapturedEvent;
     return body(*event);
   });
 }

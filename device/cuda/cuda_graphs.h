@@ -1,0 +1,84 @@
+// Work that comes again with the same arguments, captured once as a CUDA graph and launched as a whole from then on.
+//
+// What work does is found out each time: its operations are called, and instead of enqueueing anything they note themselves. The notes
+// hold every argument, so a graph is launched only for exactly the work that it was captured from. The first time work comes it is
+// enqueued operation by operation (libraries load their kernels then), the second time it is captured.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "device/buffer.h"
+#include "device/cpu/function_ref.h"
+#include "device/cuda/call_notes.h"
+#include "device/cuda/cuda_stream.h"
+
+namespace trident {
+
+// Used by one thread. Memory is taken while work is new, none when a graph is launched.
+class CudaGraphs {
+ public:
+  // Different works that are remembered; any more are enqueued operation by operation.
+  static constexpr std::size_t kMostWorks = 4096;
+  // Calls of AdamW in all graphs together; work with any more is enqueued operation by operation.
+  static constexpr std::size_t kMostSteps = 4096;
+
+  explicit CudaGraphs(int device) : device_(device) {}
+  ~CudaGraphs();
+  CudaGraphs(const CudaGraphs&) = delete;
+  CudaGraphs& operator=(const CudaGraphs&) = delete;
+
+  // As Device::repeat(), on `stream`. Throws what `work` throws; InternalError if it is not the same when called again.
+  void repeat(CudaStream& stream, FunctionRef<void()> work);
+
+  // ---- for operations, before they enqueue anything
+  // The stream that operations may use now; nullptr: any.
+  const CudaStream* stream() const { return stream_; }
+  // True: the operation has noted itself, and that is all it was called for.
+  template <class... Args>
+  bool note(const char* operation, const Args&... args) {
+    if (phase_ == Phase::kNone) return false;
+    notes().add(operation, args...);
+    return phase_ == Phase::kNoting;
+  }
+  // Likewise of an operation whose arguments are always new.
+  bool note_unrepeatable() {
+    if (phase_ == Phase::kNone) return false;
+    notes().add_unrepeatable();
+    return phase_ == Phase::kNoting;
+  }
+  // Where the kernel of an AdamW that has just been noted finds its numbers; nullptr: it takes them as arguments.
+  const AdamWStep* step_in_memory() const;
+
+ private:
+  enum class Phase : std::uint8_t { kNone, kNoting, kCapturing };
+  struct Graph {
+    cudaGraphExec_t exec = nullptr;  // null: the work came once
+    std::size_t first_step = 0;      // in the memory of steps
+  };
+  struct Hash {
+    std::size_t operator()(const std::vector<std::uint64_t>& words) const;
+  };
+  class InPhase;
+
+  CallNotes& notes() { return phase_ == Phase::kNoting ? noted_ : captured_; }
+  // The graph of what is noted, perhaps without `exec`; nullptr: the work is enqueued operation by operation.
+  Graph* find_or_remember();
+  void capture(CudaStream& stream, FunctionRef<void()> work, Graph& graph);
+  void launch(CudaStream& stream, const Graph& graph);
+  AdamWStep* step_memory(std::size_t index) const;
+
+  int device_;
+  Phase phase_ = Phase::kNone;
+  const CudaStream* stream_ = nullptr;
+  CallNotes noted_, captured_;
+  std::size_t first_step_ = 0;  // of the graph that is being captured
+  std::unordered_map<std::vector<std::uint64_t>, Graph, Hash> graphs_;
+  Buffer steps_;                // AdamWStep[kMostSteps], once there is a use for it
+  std::size_t used_steps_ = 0;
+};
+
+}  // namespace trident

@@ -1,0 +1,269 @@
+// Work that is repeated: launched as a graph only when everything it was called with is the same.
+#include "device/cuda/cuda_graphs.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+
+#include "core/check.h"
+#include "device/cpu/doorbell.h"
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_ops.h"
+#include "device/no_allocation.h"
+#include "tests/cuda/device_tensor.h"
+#include "tests/cuda/simulated_scope.h"
+#include "tests/support/error_text.h"
+
+namespace trident {
+namespace {
+
+// A tensor and what it holds before each work.
+struct Restorable {
+  explicit Restorable(const TestTensor& values) : host(values.view().dtype(), values.view().shape()), device(values) {
+    std::memcpy(host.view().data(), values.view().data(), static_cast<std::size_t>(values.view().num_bytes()));
+  }
+  TensorView view() const { return device.view(); }
+  void restore() const {
+    check_cuda(cudaMemcpy(view().data(), host.view().data(), static_cast<std::size_t>(view().num_bytes()), cudaMemcpyHostToDevice), "a test's tensor");
+    check_cuda(cudaDeviceSynchronize(), "a test's tensor");
+  }
+  TestTensor host;
+  DeviceTensor device;
+};
+
+class CudaGraphsTest : public ::testing::Test {
+ protected:
+  TestTensor numbers(Shape shape, float first, DType dtype = DType::kF32) const {
+    TestTensor t(dtype, shape);
+    for (std::int64_t i = 0; i < shape.num_elements(); ++i) t.set(i, first + static_cast<float>(i % 17));
+    return t;
+  }
+  void repeat(FunctionRef<void()> work) { ops_.graphs().repeat(stream_, work); }
+  static std::size_t launched() { return simulated::graph_uses().launched; }
+  static std::size_t instantiated() { return simulated::graph_uses().instantiated; }
+
+  const SimulatedScope scope_{{.stream_order = simulated::StreamOrder::kTargetFirst}};
+  Doorbell bell_;
+  Progress progress_{bell_};
+  CudaOps ops_{0};
+  CudaStream stream_{0, "compute", CudaStream::Mode::kImmediate, progress_, 0}, other_{0, "other", CudaStream::Mode::kQueue, progress_, 0};
+};
+
+TEST_F(CudaGraphsTest, TheFirstTimeIsEagerTheSecondIsCapturedAllOthersAreLaunched) {
+  DeviceTensor x(numbers({300}, 1)), sum(numbers({300}, 0));
+  int calls = 0;
+  for (int i = 1; i <= 5; ++i) {
+    repeat([&] {
+      ++calls;
+      ops_.add(stream_, sum.view(), sum.view(), x.view());
+      ops_.accumulate(stream_, sum.view(), x.view());
+    });
+    EXPECT_EQ(instantiated(), i >= 2 ? 1u : 0u);
+    EXPECT_EQ(launched(), static_cast<std::size_t>(i - 1));
+  }
+  EXPECT_EQ(calls, 2 + 2 + 3);
+  EXPECT_EQ(simulated::graph_uses().operations, 4u * 2);
+  stream_.synchronize();
+  const TestTensor result = sum.download();
+  for (std::int64_t i = 0; i < 300; ++i) EXPECT_EQ(result.at(i), static_cast<float>(i % 17) + 10 * (1 + static_cast<float>(i % 17)));
+}
+
+TEST_F(CudaGraphsTest, ALaunchAllocatesNothing) {
+  DeviceTensor x(numbers({64}, 1));
+  const auto work = [&] { ops_.fill_zero(stream_, x.view()); };
+  repeat(work);
+  repeat(work);
+  const simulated::Census before = simulated::census();
+  {
+    const NoAllocationScope none("a launch");
+    for (int i = 0; i < 10; ++i) repeat(work);
+  }
+  EXPECT_EQ(simulated::census().bytes, before.bytes);
+  EXPECT_EQ(launched(), 11u);
+  stream_.synchronize();
+}
+
+// Each variant differs from the first in one argument. If it were launched with another's graph, its own result would be missing.
+TEST_F(CudaGraphsTest, EveryArgumentTellsWorksApart) {
+  simulated::configure({.stream_order = simulated::StreamOrder::kTargetFirst, .host_guard = simulated::HostGuard::kOff});
+  const Restorable a(numbers({6, 6}, 1)), b(numbers({6, 6}, 3)), out(numbers({6, 6}, 0)), second(numbers({6, 6}, 0)), row(numbers({6}, 0));
+  const DeviceTensor weight(numbers({6}, 1));
+  MatmulShape shape{6, 6, 6};
+  for (const Transpose ta : {Transpose::kNo, Transpose::kYes})
+    for (const Transpose tb : {Transpose::kNo, Transpose::kYes})
+      for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes}) {
+        shape.transpose_a = ta, shape.transpose_b = tb, shape.accumulate = accumulate;
+        ops_.prepare_matmul(shape);
+      }
+  DeviceTensor workspace(TestTensor(DType::kU8, Shape{1 << 20}));
+  const auto matmul = [&](const Restorable& to, const Restorable& x, Transpose ta, const Restorable& y, Transpose tb, Accumulate accumulate) {
+    return [&, ta, tb, accumulate] { ops_.matmul(stream_, to.view(), x.view(), ta, y.view(), tb, accumulate, workspace.view()); };
+  };
+  constexpr Transpose kNo = Transpose::kNo, kYes = Transpose::kYes;
+  const std::vector<std::function<void()>> works = {
+      matmul(out, a, kNo, b, kNo, Accumulate::kNo),   matmul(second, a, kNo, b, kNo, Accumulate::kNo),
+      matmul(out, b, kNo, b, kNo, Accumulate::kNo),   matmul(out, a, kNo, a, kNo, Accumulate::kNo),
+      matmul(out, a, kYes, b, kNo, Accumulate::kNo),  matmul(out, a, kNo, b, kYes, Accumulate::kNo),
+      matmul(out, a, kNo, b, kNo, Accumulate::kYes),
+      [&] { ops_.rms_norm_forward(stream_, out.view(), row.view(), a.view(), weight.view(), 1e-5f); },
+      [&] { ops_.rms_norm_forward(stream_, out.view(), row.view(), a.view(), weight.view(), 1e-1f); },
+      [&] { ops_.sum_rows(stream_, row.view(), a.view(), Accumulate::kNo); },
+      [&] { ops_.sum_rows(stream_, row.view(), a.view(), Accumulate::kYes); },
+      [&] { ops_.fill_zero(stream_, a.view().rows(0, 2)); },
+      [&] { ops_.fill_zero(stream_, a.view().rows(0, 3)); },
+      [&] { ops_.fill_zero(stream_, a.view().rows(1, 2)); },
+      [&] { ops_.gelu_forward(stream_, out.view(), a.view()); },
+      [&] { ops_.convert(stream_, out.view(), a.view()); },
+  };
+  const auto all = [&](const std::function<void(const std::function<void()>&)>& run) {
+    std::vector<std::vector<float>> results;
+    for (const auto& work : works) {
+      for (const Restorable* t : {&a, &b, &out, &second, &row}) t->restore();
+      run(work);
+      stream_.synchronize();
+      std::vector<float>& result = results.emplace_back();
+      for (const Restorable* t : {&a, &out, &second, &row}) {
+        const TestTensor back = t->device.download();
+        for (std::int64_t i = 0; i < back.view().num_elements(); ++i) result.push_back(back.at(i));
+      }
+    }
+    return results;
+  };
+  const auto eager = all([](const auto& work) { work(); });
+  for (int round = 0; round < 3; ++round) EXPECT_EQ(all([&](const auto& work) { repeat(work); }), eager) << round;
+  EXPECT_EQ(instantiated(), works.size());
+  EXPECT_EQ(launched(), 2 * works.size());
+}
+
+TEST_F(CudaGraphsTest, UpdatesHaveOtherNumbersEachTime) {
+  const TestTensor start = numbers({70}, 1), gradient = numbers({70}, -3);
+  DeviceTensor weights(start), m(numbers({70}, 0)), v(numbers({70}, 1)), expected_weights(start), expected_m(numbers({70}, 0)), expected_v(numbers({70}, 1)),
+      grad(gradient);
+  const auto step = [&](DeviceTensor& w, DeviceTensor& mean, DeviceTensor& square, int number) {
+    AdamWParams params{.lr = 1e-2f / static_cast<float>(number), .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+    for (int half = 0; half < 2; ++half) {
+      params.weight_decay = half == 0 ? 0.1f : 0.0f;
+      const auto part = [&](DeviceTensor& t) { return t.view().range(35 * half, 35); };
+      ops_.adamw(stream_, part(w), part(w), part(mean), part(square), part(grad), params);
+    }
+  };
+  for (int number = 1; number <= 4; ++number) {
+    step(expected_weights, expected_m, expected_v, number);
+    repeat([&] { step(weights, m, v, number); });
+  }
+  stream_.synchronize();
+  EXPECT_EQ(instantiated(), 1u);
+  EXPECT_EQ(launched(), 3u);
+  const TestTensor expected = expected_weights.download(), result = weights.download();
+  for (std::int64_t i = 0; i < 70; ++i) EXPECT_EQ(result.at(i), expected.at(i)) << i;
+}
+
+TEST_F(CudaGraphsTest, WorkThatDoesNothingOrIsNeverTheSameIsLeftAlone) {
+  DeviceTensor x(numbers({4, 1, 8}, 1)), samples(TestTensor(DType::kI64, Shape{1}));
+  for (int i = 0; i < 4; ++i) {
+    repeat([] {});
+    repeat([&] { ops_.dropout(stream_, x.view(), x.view(), {.probability = 0.5f, .key = {}, .sequence = 4, .samples = samples.view()}); });
+  }
+  stream_.synchronize();
+  EXPECT_EQ(instantiated(), 0u);
+}
+
+TEST_F(CudaGraphsTest, MoreWorksThanAreRememberedAreEager) {
+  simulated::configure({.stream_order = simulated::StreamOrder::kEager, .host_guard = simulated::HostGuard::kOff});
+  DeviceTensor x(numbers({static_cast<std::int64_t>(CudaGraphs::kMostWorks) + 3}, 1));
+  const auto zero = [&](std::size_t elements) { repeat([&] { ops_.fill_zero(stream_, x.view().range(0, static_cast<std::int64_t>(elements))); }); };
+  for (std::size_t i = 1; i <= CudaGraphs::kMostWorks + 2; ++i) zero(i);
+  zero(CudaGraphs::kMostWorks);
+  EXPECT_EQ(launched(), 1u);
+  zero(CudaGraphs::kMostWorks + 1);
+  EXPECT_EQ(launched(), 1u);
+  stream_.synchronize();
+  EXPECT_EQ(x.download().at(static_cast<std::int64_t>(CudaGraphs::kMostWorks) + 1), 0) << "it was done all the same";
+}
+
+// Scratch memory that another stream used is waited for in front of the graph.
+TEST_F(CudaGraphsTest, ScratchMemoryComesFromAnotherStream) {
+  DeviceTensor a(numbers({70, 40}, 1)), b(numbers({70, 40}, 100)), sum_a(numbers({40}, 0)), sum_b(numbers({40}, 0));
+  for (int i = 0; i < 3; ++i) {
+    ops_.sum_rows(other_, sum_b.view(), b.view(), Accumulate::kNo);
+    repeat([&] { ops_.sum_rows(stream_, sum_a.view(), a.view(), Accumulate::kNo); });
+    stream_.synchronize();
+    other_.synchronize();
+    float of_a = 0, of_b = 0;
+    for (std::int64_t row = 0; row < 70; ++row) of_a += 1 + static_cast<float>(40 * row % 17), of_b += 100 + static_cast<float>(40 * row % 17);
+    EXPECT_EQ(sum_a.download().at(0), of_a);
+    EXPECT_EQ(sum_b.download().at(0), of_b);
+  }
+  EXPECT_EQ(launched(), 2u);
+}
+
+TEST_F(CudaGraphsTest, WorkThatThrowsLeavesTheStreamUsable) {
+  DeviceTensor x(numbers({64}, 1));
+  for (const int throws_in_call : {1, 2, 3, 4}) {  // noted, enqueued, noted, captured
+    SCOPED_TRACE(throws_in_call);
+    int calls = 0;
+    const auto work = [&] {
+      ops_.fill_zero(stream_, x.view().range(0, throws_in_call));
+      if (++calls == throws_in_call) throw DataError("planted");
+    };
+    EXPECT_THROW(
+        {
+          repeat(work);
+          repeat(work);
+        },
+        DataError);
+    ops_.fill_zero(stream_, x.view());
+    stream_.synchronize();
+    calls = 10;
+    repeat(work);
+    repeat(work);
+    stream_.synchronize();
+  }
+  EXPECT_EQ(simulated::census().graphs, instantiated()) << "what was captured before work threw is gone";
+}
+
+TEST_F(CudaGraphsTest, WorkThatIsNotTheSameWhenCalledAgainIsRefused) {
+  DeviceTensor x(numbers({64}, 1));
+  int calls = 0;
+  const auto work = [&] { ops_.fill_zero(stream_, x.view().range(0, ++calls == 4 ? 2 : 1)); };
+  repeat(work);
+  EXPECT_PRED2(contains, error_of<InternalError>([&] { repeat(work); }), "called 1 operations when it was noted, and then 1 or others");
+  stream_.synchronize();
+}
+
+TEST_F(CudaGraphsTest, WorkKeepsToItsStreamAndToOperations) {
+  DeviceTensor x(numbers({64}, 1));
+  EXPECT_PRED2(contains, error_of<InternalError>([&] { repeat([&] { ops_.fill_zero(other_, x.view()); }); }),
+               "an operation on stream other within work that is to be repeated on compute");
+  EXPECT_PRED2(contains, error_of<InternalError>([&] { repeat([&] { repeat([] {}); }); }), "lies within other such work");
+  CudaDevice device(0, bell_, {});
+  float number = 0;
+  EXPECT_PRED2(contains, error_of<InternalError>([&] {
+                 device.repeat([&] { device.read(device.compute_stream(), &number, x.view().range(0, 1)); });
+               }),
+               "the host reads or writes memory of CUDA device 0 within work that is to be repeated");
+}
+
+TEST_F(CudaGraphsTest, ErrorsOfTheLibraryAreThrown) {
+  DeviceTensor x(numbers({64}, 1));
+  int size = 0;
+  for (const char* call : {"cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate", "cudaGraphLaunch"}) {
+    SCOPED_TRACE(call);
+    ++size;
+    const auto work = [&] { ops_.fill_zero(stream_, x.view().range(0, size)); };
+    repeat(work);
+    simulated::fail_next(call, cudaErrorMemoryAllocation);
+    EXPECT_PRED2(contains, error_of<ConfigError>([&] { repeat(work); }), "cudaErrorMemoryAllocation");
+    if (std::string_view(call) != "cudaStreamEndCapture") repeat(work);  // after that one the stream goes on capturing
+    else {
+      cudaGraph_t left = nullptr;
+      ASSERT_EQ(cudaStreamEndCapture(stream_.handle(), &left), cudaSuccess);
+      ASSERT_EQ(cudaGraphDestroy(left), cudaSuccess);
+    }
+  }
+  stream_.synchronize();
+}
+
+}  // namespace
+}  // namespace trident
