@@ -12,9 +12,17 @@ namespace {
 
 constexpr std::array kAllUses = {MemoryUse::kParameters, MemoryUse::kGradients,     MemoryUse::kOptimizer, MemoryUse::kActivations,
                                  MemoryUse::kWorkspace,  MemoryUse::kCommunication, MemoryUse::kData};
-constexpr std::size_t kLargestEntriesShown = 8;
+constexpr std::size_t kLargestEntriesShown = 8, kLargestEntriesNamed = 4;
 
 double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
+
+std::vector<const ArenaPlan::Entry*> largest_of(const ArenaPlan& plan, std::size_t most) {
+  std::vector<const ArenaPlan::Entry*> largest;
+  for (const ArenaPlan::Entry& entry : plan.entries()) largest.push_back(&entry);
+  std::stable_sort(largest.begin(), largest.end(), [](const auto* a, const auto* b) { return a->slot.bytes > b->slot.bytes; });
+  if (largest.size() > most) largest.resize(most);
+  return largest;
+}
 
 }  // namespace
 
@@ -70,6 +78,13 @@ TensorView Arena::grant(ArenaSlot slot, DType dtype, Shape shape) {
   return view;
 }
 
+std::string largest_entries(const ArenaPlan& plan) {
+  std::string text;
+  for (const ArenaPlan::Entry* entry : largest_of(plan, kLargestEntriesNamed))
+    text += fmt::format("{}{} {:.1f} MB", text.empty() ? "most of it for " : ", ", entry->name, megabytes(entry->slot.bytes));
+  return text.empty() ? "nothing in it" : text;
+}
+
 std::string memory_report(const ArenaPlan& plan) {
   std::string text = fmt::format("{:.1f} MB:", megabytes(plan.total_bytes()));
   for (const MemoryUse use : kAllUses) {
@@ -77,11 +92,7 @@ std::string memory_report(const ArenaPlan& plan) {
     if (bytes > 0) text += fmt::format(" {} {:.1f} MB,", to_string(use), megabytes(bytes));
   }
   text.back() = '\n';
-  std::vector<const ArenaPlan::Entry*> largest;
-  for (const ArenaPlan::Entry& entry : plan.entries()) largest.push_back(&entry);
-  std::stable_sort(largest.begin(), largest.end(), [](const auto* a, const auto* b) { return a->slot.bytes > b->slot.bytes; });
-  if (largest.size() > kLargestEntriesShown) largest.resize(kLargestEntriesShown);
-  for (const ArenaPlan::Entry* entry : largest) {
+  for (const ArenaPlan::Entry* entry : largest_of(plan, kLargestEntriesShown)) {
     text += fmt::format("  {:>10.3f} MB  {:<13} {}\n", megabytes(entry->slot.bytes), to_string(entry->use), entry->name);
   }
   return text;

@@ -90,6 +90,9 @@ class Arena {
   std::int64_t planned_ = 0, high_water_ = 0;
 };
 
+// For one line of a message: "most of it for blocks/mlp/fc1 output 805.3 MB, ..."; "nothing in it" of an empty plan.
+std::string largest_entries(const ArenaPlan& plan);
+
 // "parameters 12.3 MB, gradients ..." by use, then the largest entries.
 std::string memory_report(const ArenaPlan& plan);
 

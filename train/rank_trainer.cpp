@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "device/no_allocation.h"
+#include "train/arena_check.h"
 
 namespace trident {
 namespace {
@@ -56,7 +57,7 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
   book_batches();
 
   check_arenas();
-  arena_ = std::make_unique<Arena>(arena_plan_, device.allocate(arena_plan_.total_bytes(), "arena"));
+  arena_ = std::make_unique<Arena>(arena_plan_, device.allocate(arena_plan_.total_bytes(), fmt::format("the arena of rank {} ({})", context_.rank(), largest_entries(arena_plan_))));
   stage_->bind(*arena_, *store_);
   store_->bind(*arena_);
   optimizer_->bind(*arena_);
@@ -67,13 +68,13 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
 
 // Memory is given out on first touch: without this the kernel would end the process somewhere in the middle.
 void RankTrainer::check_arenas() {
-  double needed[2] = {static_cast<double>(arena_plan_.total_bytes()), static_cast<double>(arena_plan_.total_bytes(MemoryUse::kActivations))};
-  context_.world().all_reduce(context_.host_stream(), TensorView(needed, DType::kF64, {2}), ReduceOp::kSum);
-  const double there = static_cast<double>(plan_.memory_per_rank) * plan_.world_size();
-  if (needed[0] <= there) return;
-  throw ConfigError(fmt::format("batch.micro = {}: the arenas of {} ranks need {:.1f} GB, {:.1f} GB of them for activations, this machine has {:.1f} GB; "
-                                "lower batch.micro or batch.sequence, set recompute.policy to full, or take a smaller model",
-                                plan_.config.batch.micro, plan_.world_size(), 1e-9 * needed[0], 1e-9 * needed[1], 1e-9 * there));
+  const double mine[2] = {static_cast<double>(arena_plan_.total_bytes()), static_cast<double>(arena_plan_.total_bytes(MemoryUse::kActivations))};
+  std::vector<double> all(2 * static_cast<std::size_t>(plan_.world_size()));
+  context_.world().all_gather(context_.host_stream(), TensorView(all.data(), DType::kF64, {2 * plan_.world_size()}),
+                              ConstTensorView(mine, DType::kF64, {2}));
+  std::vector<ArenaNeed> needs;
+  for (std::size_t r = 0; 2 * r < all.size(); ++r) needs.push_back({all[2 * r], all[2 * r + 1]});
+  trident::check_arenas(plan_, needs);
 }
 
 // ---- batches ----------------------------------------------------------------------------------------------------------------------

@@ -110,6 +110,15 @@ TEST(Arena, RefusesWhatWasNotBooked) {
   EXPECT_NO_THROW(arena.grant(a, DType::kF32, {4}));
 }
 
+TEST(Arena, NamesItsLargestEntries) {
+  ArenaPlan plan;
+  EXPECT_EQ(largest_entries(plan), "nothing in it");
+  plan.book("small", MemoryUse::kData, 1'000'000);
+  plan.book("logits", MemoryUse::kActivations, 7'500'000);
+  for (const char* name : {"a", "b", "c"}) plan.book(name, MemoryUse::kParameters, 3'000'000);
+  EXPECT_EQ(largest_entries(plan), "most of it for logits 7.5 MB, a 3.0 MB, b 3.0 MB, c 3.0 MB");
+}
+
 TEST(ScratchPlan, ReleasesLastInFirstOutAndKeepsTheHighWaterMark) {
   ScratchPlan plan;
   const ArenaSlot outer = plan.take(10);

@@ -1,0 +1,31 @@
+// A card without room for a run: which tensors want it, and what would make them fit.
+#include <gtest/gtest.h>
+
+#include "parallel/cuda_backend.h"
+#include "tests/cuda/simulated_scope.h"
+#include "tests/support/layout_run.h"
+
+namespace trident {
+namespace {
+
+TEST(CardMemory, TheLargestTensorsAreNamed) {
+  simulated::Settings settings;
+  settings.total_bytes = std::size_t{17} << 20;  // the kernels' own scratch memory is 16 MB of it
+  const SimulatedScope scope(settings);
+  const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
+  testing::LayoutRunOptions options;
+  options.cuda = cuda.get();
+  options.steps = 1;
+  try {
+    testing::run_layout(testing::tiny_llama_config(), {}, options);
+    ADD_FAILURE() << "it fitted";
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("memory: the arena of rank 0 (most of it for "), std::string::npos) << text;
+    EXPECT_NE(text.find("of CUDA device 0 (NVIDIA H100 80GB HBM3), which has"), std::string::npos) << text;
+    EXPECT_NE(text.find("; make batch.micro or batch.sequence smaller"), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace trident

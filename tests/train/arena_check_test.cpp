@@ -1,0 +1,67 @@
+// What is said when the ranks' memory is not there: of machines together, of cards one by one.
+#include "train/arena_check.h"
+
+#include <gtest/gtest.h>
+
+#include "train/machine.h"
+
+namespace trident {
+namespace {
+
+constexpr double kGigabyte = 1e9;
+
+RunPlan plan_of(const std::vector<std::string>& settings) {
+  std::vector<std::string> all{"run.dir=\"unused\"", "run.steps=1", "data.train=\"unused\"", "model.preset=\"gpt2-124m\"", "batch.global=64", "batch.micro=8",
+                               "batch.sequence=64"};
+  all.insert(all.end(), settings.begin(), settings.end());
+  const TrainConfig config = parse_train_config("{}", "test", all);
+  MachineFacts machine;
+  machine.memory_per_rank = 100'000'000'000;
+  return make_run_plan(config, resolve_model(config), 0, machine);
+}
+
+std::string refusal(const RunPlan& plan, const std::vector<ArenaNeed>& needs) {
+  try {
+    check_arenas(plan, needs);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ArenaCheck, RanksOfAMachineShareItsMemory) {
+  const RunPlan plan = plan_of({"parallel.data=2"});
+  EXPECT_EQ(refusal(plan, {{150 * kGigabyte, 0}, {50 * kGigabyte, 0}}), "") << "one large rank beside a small one";
+  EXPECT_EQ(refusal(plan, {{150 * kGigabyte, 60 * kGigabyte}, {51 * kGigabyte, 20 * kGigabyte}}),
+            "batch.micro = 8: the arenas of 2 ranks need 201.0 GB, 80.0 GB of them for activations, this machine has 200.0 GB; lower batch.micro or "
+            "batch.sequence, set recompute.policy to full, or take a smaller model");
+}
+
+TEST(ArenaCheck, ACardIsJudgedByItself) {
+  RunPlan plan = plan_of({"parallel.pipeline=2"});
+  plan.memory = {{"card 0", {0}, 80'000'000'000}, {"card 1", {1}, 80'000'000'000}};
+  EXPECT_EQ(refusal(plan, {{79 * kGigabyte, 0}, {79 * kGigabyte, 0}}), "");
+  EXPECT_EQ(refusal(plan, {{20 * kGigabyte, 10 * kGigabyte}, {90 * kGigabyte, 60 * kGigabyte}}),
+            "batch.micro = 8: the arena of rank 1 (pipeline stage 1 of 2) needs 90.0 GB, 60.0 GB of it for activations, card 1 has 80.0 GB for arenas; "
+            "batch.micro = 6 would fit, or set recompute.policy to full, give other stages more layers with parallel.layers, or take a smaller model");
+}
+
+TEST(ArenaCheck, RanksOnOneCardAreCountedTogether) {
+  RunPlan plan = plan_of({"parallel.data=4"});
+  plan.memory = {{"card 0", {0, 1}, 80'000'000'000}, {"card 1", {2, 3}, 80'000'000'000}};
+  const ArenaNeed fits{40 * kGigabyte, 10 * kGigabyte}, more{41 * kGigabyte, 20 * kGigabyte};
+  EXPECT_EQ(refusal(plan, {fits, fits, fits, fits}), "");
+  EXPECT_EQ(refusal(plan, {fits, fits, fits, more}),
+            "batch.micro = 8: the arena of rank 3 needs 41.0 GB, 20.0 GB of it for activations, 2 ranks there 81.0 GB, card 1 has 80.0 GB for arenas; "
+            "batch.micro = 7 would fit, or set recompute.policy to full, or take a smaller model");
+}
+
+TEST(ArenaCheck, WhatNoMicroBatchMakesFit) {
+  RunPlan plan = plan_of({"parallel.data=1"});
+  plan.memory = {{"card 0", {0}, 80'000'000'000}};
+  EXPECT_NE(refusal(plan, {{90 * kGigabyte, 5 * kGigabyte}}).find("; parameters, gradients and optimizer alone are more: shard more"), std::string::npos);
+  EXPECT_NE(refusal(plan, {{900 * kGigabyte, 890 * kGigabyte}}).find("; lower batch.sequence"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,63 @@
+#include "train/arena_check.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/check.h"
+
+namespace trident {
+namespace {
+
+constexpr double kMuchLess = 0.9;  // of the largest rank's memory: layers could move there
+
+ArenaNeed sum(std::span<const ArenaNeed> needs) {
+  ArenaNeed all;
+  for (const ArenaNeed& need : needs) all.total += need.total, all.activations += need.activations;
+  return all;
+}
+
+void check_machine(const RunPlan& plan, std::span<const ArenaNeed> needs) {
+  const ArenaNeed needed = sum(needs);
+  const double there = static_cast<double>(plan.memory_per_rank) * plan.world_size();
+  if (needed.total <= there) return;
+  throw ConfigError(fmt::format("batch.micro = {}: the arenas of {} ranks need {:.1f} GB, {:.1f} GB of them for activations, this machine has {:.1f} GB; "
+                                "lower batch.micro or batch.sequence, set recompute.policy to full, or take a smaller model",
+                                plan.config.batch.micro, plan.world_size(), 1e-9 * needed.total, 1e-9 * needed.activations, 1e-9 * there));
+}
+
+// What would fit where `needed` is more than `there`. Activations grow with the micro-batch, everything else does not.
+std::string what_fits(const RunPlan& plan, const ArenaNeed& needed, double there) {
+  const double fixed = needed.total - needed.activations, micro = static_cast<double>(plan.config.batch.micro);
+  if (fixed > there) return "parameters, gradients and optimizer alone are more: shard more with parallel.zero, use more tensor or pipeline ranks";
+  const double fits = std::floor(micro * (there - fixed) / needed.activations);
+  if (fits >= 1) return fmt::format("batch.micro = {:.0f} would fit, or set recompute.policy to full", fits);
+  return "lower batch.sequence, set recompute.policy to full, or use more tensor ranks";
+}
+
+void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const ArenaNeed> needs) {
+  std::vector<ArenaNeed> here;
+  for (const int rank : pool.ranks) here.push_back(needs[static_cast<std::size_t>(rank)]);
+  const ArenaNeed needed = sum(here);
+  const double there = static_cast<double>(pool.bytes);
+  if (needed.total <= there) return;
+  const auto less = [](const ArenaNeed& a, const ArenaNeed& b) { return a.total < b.total; };
+  const auto largest = std::ranges::max_element(here, less);
+  const int rank = pool.ranks[static_cast<std::size_t>(largest - here.begin())], stages = plan.grid.degrees().pipeline;
+  const std::string stage = stages == 1 ? "" : fmt::format(" (pipeline stage {} of {})", plan.grid.coordinates(rank).pipeline, stages);
+  const std::string together = here.size() == 1 ? "" : fmt::format(", {} ranks there {:.1f} GB", here.size(), 1e-9 * needed.total);
+  const bool uneven = stages > 1 && std::ranges::min_element(needs, less)->total < kMuchLess * largest->total;
+  throw ConfigError(fmt::format("batch.micro = {}: the arena of rank {}{} needs {:.1f} GB, {:.1f} GB of it for activations{}, {} has {:.1f} GB for arenas; "
+                                "{}{}, or take a smaller model",
+                                plan.config.batch.micro, rank, stage, 1e-9 * largest->total, 1e-9 * largest->activations, together, pool.name, 1e-9 * there,
+                                what_fits(plan, needed, there), uneven ? ", give other stages more layers with parallel.layers" : ""));
+}
+
+}  // namespace
+
+void check_arenas(const RunPlan& plan, std::span<const ArenaNeed> needs) {
+  TRIDENT_CHECK(static_cast<int>(needs.size()) == plan.world_size(), "{} needs of {} ranks", needs.size(), plan.world_size());
+  if (plan.memory.empty()) return check_machine(plan, needs);
+  for (const MemoryPool& pool : plan.memory) check_pool(plan, pool, needs);
+}
+
+}  // namespace trident
