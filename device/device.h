@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "device/buffer.h"
 #include "device/cpu/function_ref.h"
@@ -40,6 +41,8 @@ class Device {
   virtual Progress& progress() = 0;
   // Advances communication in progress without waiting; called between actions and layers (a CPU makes no progress by itself).
   virtual void poll() = 0;
+  // One line each for what the user ought to know of operations that were prepared: which of them take a slower way, and why.
+  virtual std::vector<std::string> notes() const { return {}; }
   // Whether bf16 matrix products run on instructions made for them.
   virtual bool has_fast_bf16() const = 0;
   // How long the host has waited for communication, on all streams together.

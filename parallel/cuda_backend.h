@@ -12,6 +12,7 @@
 #include "device/buffer.h"
 #include "device/cpu/doorbell.h"
 #include "device/cuda_facts.h"
+#include "device/cuda_options.h"
 #include "device/device.h"
 #include "parallel/communicator.h"
 
@@ -53,8 +54,9 @@ class CudaBackend {
   virtual std::int64_t free_bytes(int number) = 0;
   // Card `number` as the device of the calling rank; peers ring `doorbell`, which outlives it. ConfigError if it cannot be used.
   // `host_memory`: of Device::allocate_host_shared() (ProcessWorld::allocate, say); not set: memory of this process.
-  virtual std::unique_ptr<Device> make_device(int number, Doorbell& doorbell, HostAllocator host_memory) = 0;
-  // The same group as `host`, for operands on `device`, which make_device() made and which outlives the result. Collective over the group.
+  virtual std::unique_ptr<Device> make_device(int number, Doorbell& doorbell, HostAllocator host_memory, const CudaOptions& options) = 0;
+  // The same group as `host`, for operands on `device`, which make_device() made and which outlives the result. Collective over the group; NCCL's
+  // options are the device's.
   virtual std::unique_ptr<Communicator> on_device(DeviceTransport transport, Device& device, std::unique_ptr<Communicator> host) = 0;
 };
 

@@ -179,6 +179,7 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
   ThreadWorld world(1);
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions device_options;
+    device_options.cuda = cuda_options(config.cuda);
     device_options.threads_per_rank = static_cast<int>(config.run.threads_per_rank);
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), device_options);
     report.device = device->describe();

@@ -28,6 +28,7 @@ std::vector<OptionBlock> make_blocks() {
       {"eval", "Loss on the validation data."},
       {"checkpoint", "Saving and resuming. With `every` 0 the other keys have no effect."},
       {"log", "What is written while the run goes on."},
+      {"cuda", "Cards. On CPUs these keys are accepted and have no effect."},
       {"debug", "Checks that cost time."},
   };
 }
@@ -175,6 +176,19 @@ std::vector<Option> data_options() {
        .doc = "First and last step that a Chrome trace in the run directory shows; null or []: none.", .range = kFromOne,
        .aka = {"profile_step_start", "profile_step_end"}},
       {.path = "log.report", .takes = kNull | kBool, .fallback = "false", .doc = "Write report.html at the end.", .status = kReserved},
+      {.path = "cuda.tf32", .takes = kBool, .fallback = "false",
+       .doc = "Multiply fp32 matrices on tensor cores, with operands rounded to 10 bits of mantissa.", .aka = {"allow_tf32", "matmul_precision"}},
+      {.path = "cuda.deterministic", .takes = kBool, .fallback = "true",
+       .doc = "Products and attention give the same bits every time; false: also algorithms that add in any order, which may be faster.",
+       .aka = {"deterministic_mode", "use_deterministic_algorithms"}},
+      {.path = "cuda.autotune", .takes = kNull | kString, .fallback = "null",
+       .doc = "File that keeps the fastest algorithm of every product; products that are not in it are timed once at the start. null: the library's first proposal.",
+       .aka = {"max_autotune"}},
+      {.path = "cuda.nccl_max_ctas", .takes = kInteger, .fallback = "0",
+       .doc = "Most thread blocks that an operation of NCCL may take from computation; 0: NCCL's own choice.", .range = {0, 64}, .aka = {"NCCL_MAX_CTAS"}},
+      {.path = "cuda.nccl_timeout", .takes = kNumber, .fallback = "590",
+       .doc = "Longest time without any operation of an NCCL group done while one is under way; then the run ends and names it.",
+       .range = {0, 590, Range::Ends::kOpenLow}, .unit = "seconds", .aka = {"distributed_timeout_minutes", "nccl_timeout_sec"}},
       {.path = "debug.no_alloc", .takes = kBool, .fallback = "false", .doc = "A memory allocation inside a step is an error."},
       {.path = "debug.check_collectives", .takes = kBool, .fallback = "true", .doc = "Compare what ranks are about to communicate before they do."},
   };

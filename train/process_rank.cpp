@@ -172,6 +172,7 @@ class ProcessRank {
     RankDeviceOptions options;
     options.threads_per_rank = static_cast<int>(inputs_.plan.config.run.threads_per_rank);
     options.first_core = inputs_.first_core;
+    options.cuda = cuda_options(inputs_.plan.config.cuda);
     options.host_memory = [this](std::int64_t bytes, const std::string& name) { return world_->allocate(bytes, name); };
     const std::unique_ptr<Device> device = make_rank_device(choice_, cuda_, world_->doorbell(), options);
     device->progress().set_wait_observer([this](double seconds, FunctionRef<std::string()> describe) {

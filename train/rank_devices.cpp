@@ -68,9 +68,14 @@ std::optional<double> named_peak_flops(const std::vector<std::string>& cards, DT
   return sum;
 }
 
+CudaOptions cuda_options(const CudaConfig& config) {
+  return {.tf32 = config.tf32, .deterministic = config.deterministic, .autotune = config.autotune, .nccl_max_ctas = static_cast<int>(config.nccl_max_ctas),
+          .nccl_timeout = config.nccl_timeout};
+}
+
 std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend& cuda, Doorbell& doorbell, const RankDeviceOptions& options) {
   if (choice.kind == DeviceKind::kCuda) {
-    return cuda.make_device(choice.found.seats.at(static_cast<std::size_t>(options.seat)).card.number, doorbell, options.host_memory);
+    return cuda.make_device(choice.found.seats.at(static_cast<std::size_t>(options.seat)).card.number, doorbell, options.host_memory, options.cuda);
   }
   CpuDeviceOptions cpu;
   cpu.threads_per_rank = options.threads_per_rank;

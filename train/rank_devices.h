@@ -80,7 +80,10 @@ struct RankDeviceOptions {
   int threads_per_rank = 1;             // CPU only
   std::optional<int> first_core = {};   // CPU only
   HostAllocator host_memory = {};       // that peers reach; not set: private memory
+  CudaOptions cuda = {};                // cards only
 };
+// What a configuration chooses about cards.
+CudaOptions cuda_options(const CudaConfig& config);
 std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend& cuda, Doorbell& doorbell, const RankDeviceOptions& options);
 
 // How groups of ranks exchange what lies on `device`, which outlives the result's communicators; not set for CPUs.

@@ -88,6 +88,8 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("checkpoint.dir", k.dir), v("checkpoint.every", k.every), v("checkpoint.keep_last", k.keep_last);
   v("checkpoint.keep_every", k.keep_every), v("checkpoint.resume", k.resume);
   v("log.every", c.log.every), v("log.tensorboard", c.log.tensorboard), v("log.trace_steps", c.log.trace_steps);
+  v("cuda.tf32", c.cuda.tf32), v("cuda.deterministic", c.cuda.deterministic), v("cuda.autotune", c.cuda.autotune);
+  v("cuda.nccl_max_ctas", c.cuda.nccl_max_ctas), v("cuda.nccl_timeout", c.cuda.nccl_timeout);
   v("debug.no_alloc", c.debug.no_alloc), v("debug.check_collectives", c.debug.check_collectives);
 }
 

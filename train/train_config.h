@@ -120,6 +120,14 @@ struct LogConfig {
   std::vector<std::int64_t> trace_steps;  // first and last, or empty
 };
 
+// CudaOptions (device/cuda_options.h), and what becomes of steps on cards.
+struct CudaConfig {
+  bool tf32 = false, deterministic = true;
+  std::optional<std::string> autotune;
+  std::int64_t nccl_max_ctas = 0;
+  double nccl_timeout = 590;  // seconds
+};
+
 struct DebugConfig {
   bool no_alloc = false, check_collectives = true;
 };
@@ -138,6 +146,7 @@ struct TrainConfig {
   EvalConfig eval;
   CheckpointConfig checkpoint;
   LogConfig log;
+  CudaConfig cuda;
   DebugConfig debug;
 };
 

@@ -16,19 +16,40 @@ namespace {
 // Communication goes first: others wait for it, and it takes few multiprocessors.
 constexpr int kComputePriority = 0, kCommunicationPriority = -1;
 
+cudaDeviceProp properties_of(int number) {
+  cudaDeviceProp properties;
+  check_cuda(cudaGetDeviceProperties(&properties, number), "asking what a card is");
+  return properties;
+}
+
+CudaOpsOptions ops_options(int number, const CudaOptions& options) {
+  CudaOpsOptions chosen;
+  if (options.tf32) chosen.matmul.f32_products = F32Products::kTf32;
+  if (!options.deterministic) {
+    chosen.matmul.determinism = Determinism::kNotRequired;
+    chosen.attention.determinism = AttentionDeterminism::kNo;
+  }
+  if (options.autotune) {
+    chosen.matmul.autotune.emplace();
+    chosen.matmul.autotune->file = *options.autotune;
+    chosen.matmul.autotune->device_name = properties_of(number).name;
+  }
+  return chosen;
+}
+
 }  // namespace
 
-CudaDevice::CudaDevice(int number, Doorbell& doorbell, HostAllocator host_memory)
+CudaDevice::CudaDevice(int number, Doorbell& doorbell, HostAllocator host_memory, const CudaOptions& options)
     : number_(number),
       host_memory_(std::move(host_memory)),
+      options_(options),
       ranges_(NvtxRanges::attach()),
       progress_(doorbell),
       host_stream_("host", CpuStream::Mode::kImmediate, progress_),
       compute_stream_(number, "compute", CudaStream::Mode::kImmediate, progress_, kComputePriority),
-      ops_(std::make_unique<CudaOps>(number)) {
+      ops_(std::make_unique<CudaOps>(number, ops_options(number, options))) {
   progress_.set_ranges(ranges_.get());
-  cudaDeviceProp properties;
-  check_cuda(cudaGetDeviceProperties(&properties, number), "asking what a card is");
+  const cudaDeviceProp properties = properties_of(number);
   fast_bf16_ = 10 * properties.major + properties.minor >= kFirstFastBf16;
   description_ = fmt::format("cuda {}: {}, sm_{}{}, {} multiprocessors", number, properties.name, properties.major, properties.minor,
                              properties.multiProcessorCount);
@@ -39,6 +60,8 @@ CudaDevice::~CudaDevice() = default;
 Ops& CudaDevice::ops() { return *ops_; }
 
 void CudaDevice::repeat(FunctionRef<void()> work) { ops_->graphs().repeat(compute_stream_, work); }
+
+std::vector<std::string> CudaDevice::notes() const { return ops_->attention().notes(); }
 
 Stream& CudaDevice::new_stream(std::string name) {
   streams_.push_back(std::make_unique<CudaStream>(number_, std::move(name), CudaStream::Mode::kQueue, progress_, kCommunicationPriority));

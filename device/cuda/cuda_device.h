@@ -7,6 +7,7 @@
 
 #include "device/cpu/cpu_stream.h"
 #include "device/cuda/cuda_stream.h"
+#include "device/cuda_options.h"
 #include "device/device.h"
 
 namespace trident {
@@ -17,7 +18,7 @@ class CudaDevice final : public Device {
  public:
   // Made and used by the rank's thread; peers ring `doorbell`, which outlives the device. Several ranks may have devices on one card.
   // `host_memory`: of allocate_host_shared(); not set: memory of this process. ConfigError if the card cannot be used.
-  CudaDevice(int number, Doorbell& doorbell, HostAllocator host_memory);
+  CudaDevice(int number, Doorbell& doorbell, HostAllocator host_memory, const CudaOptions& options = {});
   ~CudaDevice() override;
 
   // "cuda 0: NVIDIA H100 80GB HBM3, sm_90; cuBLASLt 13.1, cuDNN 9.19"
@@ -32,6 +33,7 @@ class CudaDevice final : public Device {
   Stream& host_stream() override { return host_stream_; }
   Progress& progress() override { return progress_; }
   void poll() override { progress_.poll(); }
+  std::vector<std::string> notes() const override;
   bool has_fast_bf16() const override { return fast_bf16_; }
   double waited_seconds() const override { return progress_.waited_seconds(); }
   void log_operations(OperationLog* log) override { progress_.set_log(log); }
@@ -39,6 +41,7 @@ class CudaDevice final : public Device {
   Ranges* ranges() override { return ranges_.get(); }
 
   int number() const { return number_; }
+  const CudaOptions& options() const { return options_; }
   // What allocate_host_shared() was given.
   const HostAllocator& host_memory() const { return host_memory_; }
 
@@ -47,6 +50,7 @@ class CudaDevice final : public Device {
 
   int number_;
   HostAllocator host_memory_;
+  CudaOptions options_;
   std::unique_ptr<Ranges> ranges_;
   Progress progress_;
   CpuStream host_stream_;

@@ -16,7 +16,7 @@ constexpr double kNap = 20e-6;
 }  // namespace
 
 CudaStream::CudaStream(int device, std::string name, Mode mode, Progress& progress, int priority)
-    : device_(device), name_(std::move(name)), progress_(progress), mode_(mode), queue_(name_, mode, progress, this) {
+    : device_(device), name_(std::move(name)), progress_(progress), queue_(name_, mode, progress, this) {
   progress_.limit_naps(kNap);
   use_cuda_device(device_);
   check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority), "making a stream");

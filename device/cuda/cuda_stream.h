@@ -64,7 +64,6 @@ class CudaStream final : public Stream {
   int device_;
   std::string name_;
   Progress& progress_;
-  Mode mode_;
   CpuStream queue_;
   cudaStream_t stream_ = nullptr;
   std::array<cudaEvent_t, kEvents> events_{};

@@ -37,13 +37,14 @@ class Cuda final : public CudaBackend {
   void close_card(int number) override { close_cuda_card(number); }
   std::int64_t free_bytes(int number) override { return free_bytes_of_cuda_card(number); }
 
-  std::unique_ptr<Device> make_device(int number, Doorbell& doorbell, HostAllocator host_memory) override {
-    return std::make_unique<CudaDevice>(number, doorbell, std::move(host_memory));
+  std::unique_ptr<Device> make_device(int number, Doorbell& doorbell, HostAllocator host_memory, const CudaOptions& options) override {
+    return std::make_unique<CudaDevice>(number, doorbell, std::move(host_memory), options);
   }
 
   std::unique_ptr<Communicator> on_device(DeviceTransport transport, Device& device, std::unique_ptr<Communicator> host) override {
     auto& cuda = dynamic_cast<CudaDevice&>(device);
-    return make_device_communicator(transport, std::move(host), {cuda.number(), &cuda.progress(), cuda.host_memory()});
+    return make_device_communicator(transport, std::move(host), {cuda.number(), &cuda.progress(), cuda.host_memory()},
+                                    {.staged = {}, .nccl = nccl_options(cuda.options())});
   }
 
  private:

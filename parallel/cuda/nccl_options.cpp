@@ -7,4 +7,15 @@ NcclTraffic nccl_traffic_of(std::string_view group) {
   return {.max_ctas = 0, .messages = sends ? NcclTraffic::Messages::kNeighbours : NcclTraffic::Messages::kRare};
 }
 
+NcclOptions nccl_options(const CudaOptions& chosen) {
+  NcclOptions options;
+  options.traffic = [most = chosen.nccl_max_ctas](std::string_view group) {
+    NcclTraffic traffic = nccl_traffic_of(group);
+    traffic.max_ctas = most;
+    return traffic;
+  };
+  options.timeout_seconds = chosen.nccl_timeout;
+  return options;
+}
+
 }  // namespace trident

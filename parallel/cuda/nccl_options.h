@@ -5,6 +5,8 @@
 #include <functional>
 #include <string_view>
 
+#include "device/cuda_options.h"
+
 namespace trident {
 
 // What a group is for. NCCL runs the operations of one of its communicators one after another, so a message that waits for its
@@ -30,5 +32,7 @@ struct NcclOptions {
   // NCCL_MULTI_RANK_GPU_ENABLE=1 is set. For tests: it is slow and may hang.
   bool allow_shared_cards = false;
 };
+
+NcclOptions nccl_options(const CudaOptions& options);
 
 }  // namespace trident

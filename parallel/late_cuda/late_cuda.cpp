@@ -43,9 +43,9 @@ class LateCuda final : public CudaBackend {
     TRIDENT_CHECK(loaded_ != nullptr, "memory of a card before CUDA is loaded");
     return loaded_->free_bytes(number);
   }
-  std::unique_ptr<Device> make_device(int number, Doorbell& doorbell, HostAllocator host_memory) override {
+  std::unique_ptr<Device> make_device(int number, Doorbell& doorbell, HostAllocator host_memory, const CudaOptions& options) override {
     if (!load()) throw ConfigError(fmt::format("device = cuda: {}", none_.problem));
-    return loaded_->make_device(number, doorbell, std::move(host_memory));
+    return loaded_->make_device(number, doorbell, std::move(host_memory), options);
   }
   std::unique_ptr<Communicator> on_device(DeviceTransport transport, Device& device, std::unique_ptr<Communicator> host) override {
     TRIDENT_CHECK(loaded_ != nullptr, "a communicator of CUDA devices before CUDA is loaded");

@@ -28,7 +28,7 @@ NamedDevice::NamedDevice(const std::string& name, int threads) {
   } else {
     const int card = card_of(name);
     cuda_ = make_cuda_backend();
-    device_ = cuda_->make_device(card, bell_, {});
+    device_ = cuda_->make_device(card, bell_, {}, {});
   }
 }
 

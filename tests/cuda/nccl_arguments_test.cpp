@@ -59,6 +59,15 @@ TEST(NcclArguments, PipelinesAndContextsSendToNeighbours) {
   for (const char* name : {"tp", "dp", "dp (gather)", "world"}) EXPECT_EQ(nccl_traffic_of(name).messages, Messages::kRare);
 }
 
+TEST(NcclArguments, WhatARunMayChoose) {
+  const NcclOptions plain = nccl_options({}), options = nccl_options({.nccl_max_ctas = 3, .nccl_timeout = 20});
+  EXPECT_EQ(plain.timeout_seconds, NcclOptions().timeout_seconds);
+  EXPECT_EQ(plain.traffic("tp").max_ctas, 0);
+  EXPECT_EQ(options.timeout_seconds, 20);
+  EXPECT_EQ(options.traffic("tp").max_ctas, 3);
+  EXPECT_EQ(options.traffic("pp (forward)").messages, Messages::kNeighbours);
+}
+
 TEST(NcclArguments, Versions) {
   EXPECT_EQ(nccl_version_text(22809), "2.28.9");
   EXPECT_EQ(nccl_version_text(21903), "2.19.3");

@@ -12,7 +12,7 @@ TEST(NoCuda, SaysSo) {
   EXPECT_NE(backend->facts().problem.find("built without CUDA"), std::string::npos) << backend->facts().problem;
   Doorbell bell;
   try {
-    backend->make_device(0, bell, {});
+    backend->make_device(0, bell, {}, {});
     FAIL() << "a CUDA device without CUDA";
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("device = cuda: this binary was built without CUDA"), std::string::npos) << error.what();

@@ -55,7 +55,7 @@ class NoCards final : public CudaBackend {
   std::string open_card(int) override { return "no cards in this test"; }
   void close_card(int) override {}
   std::int64_t free_bytes(int) override { return 0; }
-  std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator) override { throw InternalError("no cards in this test"); }
+  std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator, const CudaOptions&) override { throw InternalError("no cards in this test"); }
   std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, std::unique_ptr<Communicator>) override { throw InternalError("no cards in this test"); }
 
  private:
@@ -108,6 +108,7 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
     RankDeviceOptions device_options;
     device_options.threads_per_rank = static_cast<int>(config.run.threads_per_rank);
     device_options.seat = rank;
+    device_options.cuda = cuda_options(config.cuda);
     const std::unique_ptr<Device> device = make_rank_device(choice, backend, world.doorbell(rank), device_options);
     RankTrainer trainer(run.plan, *device, world.communicator(rank, device->progress()), nullptr,
                         on_device(choice, backend, *device, options.transport));

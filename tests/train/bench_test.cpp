@@ -19,7 +19,7 @@ class NoCards final : public CudaBackend {
   std::string open_card(int) override { return "no cards in this test"; }
   void close_card(int) override {}
   std::int64_t free_bytes(int) override { return 0; }
-  std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator) override { throw InternalError("no cards"); }
+  std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator, const CudaOptions&) override { throw InternalError("no cards"); }
   std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, std::unique_ptr<Communicator>) override { throw InternalError("no cards"); }
 
  private:

@@ -64,8 +64,9 @@ class StandIn final : public CudaBackend {
     EXPECT_EQ(machine_.open[id].count(this), 1u) << "asked before it was opened";
     return kCard - machine_.taken[id] - static_cast<std::int64_t>(machine_.open[id].size()) * kContext;
   }
-  std::unique_ptr<Device> make_device(int number, Doorbell&, HostAllocator) override {
+  std::unique_ptr<Device> make_device(int number, Doorbell&, HostAllocator, const CudaOptions& options) override {
     made = number;
+    made_with = options;
     return nullptr;
   }
   std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, std::unique_ptr<Communicator>) override { return nullptr; }
@@ -73,6 +74,7 @@ class StandIn final : public CudaBackend {
   CardFacts& of(int number) { return facts_.cards.at(static_cast<std::size_t>(number)); }
 
   int asked = 0, made = -1;
+  CudaOptions made_with;
   bool fails_later = false;
   std::vector<std::string> opened;
 
@@ -335,6 +337,31 @@ TEST(ChooseDevice, RanksGetTheDeviceOfTheirSeat) {
   Doorbell doorbell;
   make_rank_device(choice, cuda, doorbell, {.seat = 1});
   EXPECT_EQ(cuda.made, 2);
+}
+
+TEST(ChooseDevice, WhatTheConfigurationSaysOfCardsReachesTheDevice) {
+  Machine machine;
+  StandIn cuda(machine, {"a"});
+  const DeviceChoice choice = choose_device("cuda", cuda, as_threads(cuda, 1));
+  Doorbell doorbell;
+  const auto made_with = [&](const CudaConfig& config) {
+    make_rank_device(choice, cuda, doorbell, {.cuda = cuda_options(config)});
+    return cuda.made_with;
+  };
+  const CudaOptions plain, by_default = made_with({});
+  EXPECT_EQ(by_default.tf32, plain.tf32);
+  EXPECT_EQ(by_default.deterministic, plain.deterministic);
+  EXPECT_EQ(by_default.autotune, plain.autotune);
+  EXPECT_EQ(by_default.nccl_max_ctas, plain.nccl_max_ctas);
+  EXPECT_EQ(by_default.nccl_timeout, plain.nccl_timeout);
+  CudaConfig config;
+  config.tf32 = true, config.deterministic = false, config.autotune = "file", config.nccl_max_ctas = 4, config.nccl_timeout = 30;
+  const CudaOptions chosen = made_with(config);
+  EXPECT_TRUE(chosen.tf32);
+  EXPECT_FALSE(chosen.deterministic);
+  EXPECT_EQ(chosen.autotune, "file");
+  EXPECT_EQ(chosen.nccl_max_ctas, 4);
+  EXPECT_EQ(chosen.nccl_timeout, 30);
 }
 
 TEST(NamedPeak, OfCardsAndOfParts) {

@@ -1,0 +1,17 @@
+// What a run may choose about cards, as values that code without CUDA can handle. The defaults give the same bits every time.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace trident {
+
+struct CudaOptions {
+  bool tf32 = false;           // products of f32 operands on tensor cores, with operands rounded to 10 bits of mantissa
+  bool deterministic = true;   // products and attention give the same bits every time
+  std::optional<std::string> autotune = {};  // file of the fastest algorithm of each product; timed where it has none. Not set: the library's proposal
+  int nccl_max_ctas = 0;       // blocks of a card that an operation of NCCL may take; 0: its own choice
+  double nccl_timeout = 590;   // seconds in which some operation of a group must end while one is under way
+};
+
+}  // namespace trident
