@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/bf16.h"
+#include "core/f16.h"
 #include "model/rope_table.h"
 
 namespace trident {
@@ -39,8 +40,10 @@ void ModelConstants::bind(Arena& arena, Device& device) {
     const auto width = static_cast<std::size_t>(config_.hidden);
     if (compute_ == DType::kF32) {
       device.write(stream, ones_, std::vector(width, 1.0f).data());
-    } else {
+    } else if (compute_ == DType::kBF16) {
       device.write(stream, ones_, std::vector(width, to_bf16(1.0f)).data());
+    } else {
+      device.write(stream, ones_, std::vector(width, to_f16(1.0f)).data());
     }
     device.ops().fill_zero(stream, zeros_);
   }

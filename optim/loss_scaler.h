@@ -36,6 +36,8 @@ class LossScaler {
   static LossScaler dynamic(const LossScalerOptions& options = {});
 
   double scale() const { return state_.scale; }
+  // Whether overflows can make the scale smaller than it is.
+  bool can_shrink() const { return kind_ == Kind::kDynamic && state_.scale > options_.min_scale; }
   // After every step, skipped or not: `overflow` = some gradient on some rank was not finite. Such a step must not be applied.
   void update(Overflow overflow);
 

@@ -13,7 +13,10 @@ ConsoleMode console_mode_of(int descriptor) { return ::isatty(descriptor) == 1 ?
 std::string step_line(const StepMetrics& m, std::int64_t total_steps) {
   std::string line = fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {:.1f} ms", m.step,
                                  total_steps, m.loss, m.grad_norm, m.lr, m.tokens_per_s, m.step_ms);
-  return m.mfu ? line + fmt::format("  mfu {:.1f} %", 100 * *m.mfu) : line;
+  if (m.mfu) line += fmt::format("  mfu {:.1f} %", 100 * *m.mfu);
+  if (m.loss_scale) line += fmt::format("  loss scale {:.0f}", *m.loss_scale);
+  if (m.skipped > 0) line += fmt::format("  skipped {}", m.skipped);
+  return line;
 }
 
 std::string eval_line(const EvalMetrics& m, std::int64_t total_steps) {

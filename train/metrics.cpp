@@ -11,7 +11,7 @@ JsonValue optional_number(const std::optional<double>& x) { return x ? JsonValue
 
 std::string to_json_line(const StepMetrics& m) {
   const JsonValue::Object comm{{"tp", m.comm_bytes.tp}, {"cp", m.comm_bytes.cp}, {"dp", m.comm_bytes.dp}, {"pp", m.comm_bytes.pp}};
-  return to_json_text(JsonValue::Object{{"step", m.step}, {"loss", m.loss}, {"grad_norm", m.grad_norm}, {"lr", m.lr}, {"tokens", m.tokens},
+  return to_json_text(JsonValue::Object{{"step", m.step}, {"loss", m.loss}, {"grad_norm", m.grad_norm}, {"lr", m.lr}, {"loss_scale", optional_number(m.loss_scale)}, {"tokens", m.tokens},
                                         {"step_ms", m.step_ms}, {"tokens_per_s", m.tokens_per_s}, {"mfu", optional_number(m.mfu)},
                                         {"peak_bytes", m.peak_bytes}, {"comm_bytes", comm}});
 }

@@ -21,6 +21,8 @@ struct StepMetrics {
   double loss = 0;               // mean nats per token of this global batch, before the update
   double grad_norm = 0;          // unscaled, before clipping
   double lr = 0;
+  std::optional<double> loss_scale;  // of this step; nothing: the compute format needs none
+  std::int64_t skipped = 0;      // batches so far whose gradients were not finite (not in the record)
   std::int64_t tokens = 0;       // trained on so far, this step included
   double step_ms = 0;
   double tokens_per_s = 0;
@@ -37,7 +39,7 @@ struct EvalMetrics {
 
 // One line without its end. Doubles in their shortest exact form; a non-finite or absent number is null (JSON has no other word).
 std::string to_json_line(
-    const StepMetrics& metrics);  // step, loss, grad_norm, lr, tokens, step_ms, tokens_per_s, mfu, peak_bytes, comm_bytes
+    const StepMetrics& metrics);  // step, loss, grad_norm, lr, loss_scale, tokens, step_ms, tokens_per_s, mfu, peak_bytes, comm_bytes
 std::string to_json_line(const EvalMetrics& metrics);  // step, valid_loss, valid_bits_per_byte
 
 // Appends whole lines to an AppendFile, whose errors and guarantees it has.

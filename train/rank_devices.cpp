@@ -27,6 +27,7 @@ MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks) {
   MachineFacts facts;
   facts.computes = "card";
   facts.fast_bf16 = true;
+  facts.multiplies_fp16 = true;
   facts.memory_per_rank = INT64_MAX;
   facts.description = choice.found.seats.front().card.name;
   for (const CardSeat& seat : choice.found.seats) {
@@ -43,7 +44,7 @@ void add_device_facts(const DeviceChoice& choice, RunPlan& plan) {
 }
 
 std::optional<double> named_peak_flops(const std::string& card, DType compute) {
-  if (compute != DType::kBF16 || card.find(" MIG ") != std::string::npos) return std::nullopt;
+  if ((compute != DType::kBF16 && compute != DType::kF16) || card.find(" MIG ") != std::string::npos) return std::nullopt;
   // NVIDIA's data sheets, dense. The first name that the card's contains counts, so the longer ones come first.
   static constexpr std::array<std::pair<std::string_view, double>, 7> kPeaks = {{{"H100 PCIe", 756e12},
                                                                                   {"H100 NVL", 835e12},

@@ -69,7 +69,7 @@ MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks);
 // What a plan says of devices, and what it has to know of cards: notes and memory.
 void add_device_facts(const DeviceChoice& choice, RunPlan& plan);
 
-// Dense FLOP/s that the maker names for a card; none for cards not in the table, parts of divided cards, and dtypes other than bf16.
+// Dense FLOP/s that the maker names for a card; none for cards not in the table, parts of divided cards, and dtypes other than bf16 and f16.
 std::optional<double> named_peak_flops(const std::string& card, DType compute);
 // Of all together; none unless every one is known.
 std::optional<double> named_peak_flops(const std::vector<std::string>& cards, DType compute);

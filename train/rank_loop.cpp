@@ -102,13 +102,11 @@ void RankLoop::one_step(double start) {
   const double after = monotonic_seconds(), seconds = after - before;
   note_times(waited, seconds);
   if (tracer_) tracer_->after_step(update, before, after);
-  if (!result.non_finite.empty()) logger_.warning("gradient is not finite, no rank applies the update: {}", result.non_finite);
+  if (rank() == 0) note_loss_scale(result);
+  if (!result.non_finite.empty() && !result.scale_can_shrink) logger_.warning("gradient is not finite, no rank applies the update: {}", result.non_finite);
   if (!result.applied) {
     ++summary_.skipped;
-    if (++skipped_in_a_row_ == kMaxSkippedInARow) {
-      throw Error(ExitCode::kNoProgress, fmt::format("{} batches in a row had non-finite gradients after update {}; lower optimizer.lr or "
-                                                     "look at the data", kMaxSkippedInARow, updates_));
-    }
+    if (!result.scale_can_shrink && ++skipped_in_a_row_ == kMaxSkippedInARow) refuse_to_go_on(result);
     return agree_to_stop(start);
   }
   skipped_in_a_row_ = 0;
@@ -119,6 +117,25 @@ void RankLoop::one_step(double start) {
   if (is_logged(updates_)) log(result, seconds);
   if (rank() == 0 && !is_logged(updates_)) console_->progress(updates_, monotonic_seconds());
   if (valid_loader_ && updates_ % plan_.config.eval.every == 0 && stop_signal_ == 0) evaluate();
+}
+
+// Where it changed.
+void RankLoop::note_loss_scale(const StepResult& result) {
+  if (result.next_loss_scale == result.loss_scale) return;
+  console_->line(fmt::format("loss scale {:.0f} -> {:.0f}: {}", result.loss_scale, result.next_loss_scale,
+                             result.applied ? fmt::format("{} steps without an overflow", LossScalerOptions().growth_interval)
+                                            : fmt::format("gradients overflowed {}, the batch after update {} is skipped",
+                                                          to_string(plan_.compute), updates_)));
+}
+
+void RankLoop::refuse_to_go_on(const StepResult& result) const {
+  const std::string what = fmt::format("{} batches in a row had non-finite gradients after update {}", kMaxSkippedInARow, updates_);
+  if (plan_.compute != DType::kF16) throw Error(ExitCode::kNoProgress, what + "; lower optimizer.lr or look at the data");
+  const bool fixed = plan_.config.precision.loss_scale.kind == LossScale::Kind::kFixed;
+  throw Error(ExitCode::kNoProgress,
+              fmt::format("{} at loss scale {:.0f}, {}", what, result.loss_scale,
+                          fixed ? "which is fixed; lower precision.loss_scale or set it to \"dynamic\""
+                                : "the smallest; lower optimizer.lr, look at the data or set precision.compute to \"bf16\""));
 }
 
 bool RankLoop::is_logged(std::int64_t update) const {
@@ -158,13 +175,15 @@ void RankLoop::log(const StepResult& result, double seconds) {
   metrics.loss = result.loss;
   metrics.grad_norm = result.grad_norm;
   metrics.lr = result.lr;
+  if (plan_.compute == DType::kF16) metrics.loss_scale = result.loss_scale;
+  metrics.skipped = summary_.skipped;
   metrics.tokens = updates_ * plan_.tokens_per_step();
   metrics.step_ms = 1e3 * seconds;
   metrics.tokens_per_s = tokens / seconds;
   metrics.mfu = model_flops_per_token(plan_.model, plan_.config.batch.sequence) * metrics.tokens_per_s / peak_flops_;
   metrics.peak_bytes = summary_.granted_bytes;
   metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
-  run_log_->step(metrics, steps, times, busy_ranks(busy), summary_.skipped);
+  run_log_->step(metrics, steps, times, busy_ranks(busy));
   console_->step(metrics, monotonic_seconds());
 }
 

@@ -47,6 +47,8 @@ class RankLoop {
   void set_phase(RunPhase phase);
   void one_step(double start);
   void prefetch(BatchLoader& loader, std::int64_t batch);
+  void note_loss_scale(const StepResult& result);
+  [[noreturn]] void refuse_to_go_on(const StepResult& result) const;
   bool is_logged(std::int64_t update) const;
   void note_times(const std::array<double, kNumWaitedFor>& waited_before, double seconds);
   void log(const StepResult& result, double seconds);

@@ -23,6 +23,13 @@ ParamStoreConfig store_config(const RunPlan& plan, const StepProgram& step, cons
   return config;
 }
 
+LossScaler loss_scaler_of(const RunPlan& plan) {
+  const LossScale& scale = plan.config.precision.loss_scale;
+  const bool dynamic =
+      scale.kind == LossScale::Kind::kDynamic || (scale.kind == LossScale::Kind::kByFormat && plan.compute == DType::kF16);
+  return dynamic ? LossScaler::dynamic() : LossScaler::fixed(scale.fixed);
+}
+
 AdamWConfig adamw_config(const OptimizerConfig& config) { return {config.betas[0], config.betas[1], config.eps, config.weight_decay}; }
 
 }  // namespace
@@ -47,7 +54,8 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
                plan.config.debug.check_collectives ? CollectiveChecks::kOn : CollectiveChecks::kOff, board, on_device),
       statistics_(context_, arena_plan_),
       executor_(device),
-      lr_schedule_(lr_schedule_of(plan.config)) {
+      lr_schedule_(lr_schedule_of(plan.config)),
+      loss_scaler_(loss_scaler_of(plan)) {
   const StepProgram &step = plan.step_program(context_.rank()), &eval = plan.eval_program(context_.rank());
   const StepProgram* const programs[] = {&step, &eval};
   stage_ = std::make_unique<Stage>(plan.model, plan.geometry(context_.coordinates().tensor), plan.step_spec.units_of_stage, programs,
@@ -118,7 +126,6 @@ void RankTrainer::bind_batches() {
     mb.positions_by_sample = positions_by_sample_;
     mb.samples = samples_.rows(k, 1).flat();
     mb.loss = losses_.range(k, 1);
-    mb.gradient_scale = static_cast<float>(1.0 / static_cast<double>(plan_.tokens_per_step()));  // the one division
   }
 }
 
@@ -135,8 +142,11 @@ void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool t
       load(first, slicing.micro, ids(host_batch_.tokens, is_first_stage()), ids(host_batch_.targets, is_last_stage()));
     }
     for (std::int64_t i = 0; i < slicing.micro; ++i) host_batch_.samples[static_cast<std::size_t>(k * slicing.micro + i)] = first + i;
-    micro_batches_[static_cast<std::size_t>(k)].step = batch;
-    micro_batches_[static_cast<std::size_t>(k)].training = training;
+    MicroBatch& mb = micro_batches_[static_cast<std::size_t>(k)];
+    mb.step = batch;
+    mb.training = training;
+    // The one division. The scale is a power of two: the product is rounded as the quotient is.
+    mb.gradient_scale = static_cast<float>(loss_scaler_.scale() / static_cast<double>(plan_.tokens_per_step()));
   }
   Stream& stream = context_.compute_stream();
   if (is_first_stage()) device_.write(stream, tokens_, host_batch_.tokens.data());
@@ -190,13 +200,17 @@ void RankTrainer::decide_update() {
   if (gradient_hook_) gradient_hook_(*store_);
   StepStatistics statistics = statistics_.reduce(store_->shards(), read_losses());
   result_.loss = statistics.loss_sum / static_cast<double>(plan_.tokens_per_step());
-  result_.grad_norm = statistics.gradient_norm;
+  result_.loss_scale = loss_scaler_.scale();
+  result_.grad_norm = statistics.gradient_norm / result_.loss_scale;
   result_.applied = statistics.non_finite == 0;
   result_.non_finite = std::move(statistics.first_non_finite);
   if (!result_.applied) return;
+  result_.scale_can_shrink = !result_.applied && loss_scaler_.can_shrink();
+  loss_scaler_.update(result_.applied ? Overflow::kNo : Overflow::kYes);
+  result_.next_loss_scale = loss_scaler_.scale();
   result_.updates = ++updates_;
   result_.lr = lr_schedule_.at(updates_);
-  update_scale_ = clip_factor(statistics.gradient_norm, plan_.config.optimizer.grad_clip);
+  update_scale_ = clip_factor(result_.grad_norm, plan_.config.optimizer.grad_clip) / result_.loss_scale;
 }
 
 StepResult RankTrainer::step(const LoadSamples& load) {

@@ -15,6 +15,7 @@
 #include "data/sample_order.h"
 #include "device/arena.h"
 #include "device/device.h"
+#include "optim/loss_scaler.h"
 #include "optim/lr_schedule.h"
 #include "optim/sharded_optimizer.h"
 #include "optim/step_statistics.h"
@@ -35,7 +36,10 @@ struct StepResult {
   double loss = 0;           // mean nats per token of the global batch, before the update
   double grad_norm = 0;      // unscaled, before clipping
   double lr = 0;
+  double loss_scale = 1;       // that this step's loss was multiplied by
+  double next_loss_scale = 1;  // the next step's
   bool applied = true;       // false: a gradient was not finite and nobody stepped
+  bool scale_can_shrink = false;  // not applied, but a smaller loss scale, now or soon, may help
   std::string non_finite;    // "rank 3: <tensor>" on a rank that holds such a gradient
 };
 
@@ -60,7 +64,8 @@ class RankTrainer {
   // Everything sent has arrived, everywhere. Before destruction.
   void drain();
 
-  // Called when the gradients of a step are reduced, before the update: for tests and tools that look at them.
+  // Called when the gradients of a step are reduced, before the update: for tests and tools that look at them. They are multiplied by
+  // the loss scale.
   void set_gradient_hook(std::function<void(const ParamStore&)> hook) { gradient_hook_ = std::move(hook); }
 
   ParallelContext& context() { return context_; }
@@ -98,6 +103,7 @@ class RankTrainer {
   std::vector<InstructionTimes> step_times_, eval_times_;  // of the last step, the last evaluation
   double batch_seconds_ = 0;
   LrSchedule lr_schedule_;
+  LossScaler loss_scaler_;  // of every rank, fed with what all agreed on: the same everywhere
   std::function<void(const ParamStore&)> gradient_hook_;
 
   struct BatchSlots {
@@ -113,7 +119,7 @@ class RankTrainer {
 
   std::int64_t batches_ = 0, updates_ = 0;
   StepResult result_;             // of the step in progress
-  double update_scale_ = 1;       // clipping
+  double update_scale_ = 1;       // clipping, and 1 / the loss scale
 };
 
 // The learning-rate schedule of a configuration; validated.

@@ -33,6 +33,7 @@ std::vector<Scalar> scalars_of(const StepMetrics& m, const std::vector<std::pair
                               {"perf/tokens_per_s", m.tokens_per_s},
                               {"mem/peak_allocated_bytes", static_cast<double>(m.peak_bytes)}};
   if (m.mfu) scalars.push_back({"perf/mfu", *m.mfu});
+  if (m.loss_scale) scalars.push_back({"train/loss_scale", *m.loss_scale});
   for (const auto& [tag, value] : named) scalars.push_back({tag, value});
   return scalars;
 }
@@ -72,12 +73,11 @@ RunLog::RunLog(const RunPlan& plan, std::ostream& notes)
   tensorboard_->text("config", "```json\n" + to_json_text(to_json(plan.config), 2) + "\n```");
 }
 
-void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const BusyRanks& busy,
-                  std::int64_t skipped) {
+void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const BusyRanks& busy) {
   metrics_.write(metrics);
   timing_.write_line(timing_line(metrics.step, steps, times, busy));
   if (!tensorboard_) return;
-  std::vector<std::pair<std::string, double>> named{{"train/skipped_steps", static_cast<double>(skipped)},
+  std::vector<std::pair<std::string, double>> named{{"train/skipped_steps", static_cast<double>(metrics.skipped)},
                                                     {"comm_bytes/tp", static_cast<double>(metrics.comm_bytes.tp)},
                                                     {"comm_bytes/cp", static_cast<double>(metrics.comm_bytes.cp)},
                                                     {"comm_bytes/dp", static_cast<double>(metrics.comm_bytes.dp)},

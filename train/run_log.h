@@ -31,7 +31,7 @@ class RunLog {
   RunLog(const RunPlan& plan, std::ostream& notes);
 
   // `times`: mean of a step and a rank over the `steps` steps since the last call.
-  void step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const BusyRanks& busy, std::int64_t skipped);
+  void step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const BusyRanks& busy);
   void eval(const EvalMetrics& metrics);
 
  private:

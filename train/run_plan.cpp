@@ -75,6 +75,13 @@ DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machin
             : fmt::format("precision.compute = bf16; this {} has no bf16 products: values are stored in bf16 and multiplied in fp32", machine.computes);
     return DType::kBF16;
   }
+  if (precision.compute == "fp16") {
+    reason = fmt::format("precision.compute = fp16{}",
+                         machine.multiplies_fp16
+                             ? ""
+                             : fmt::format("; on this {} values are stored in fp16 and multiplied in fp32", machine.computes));
+    return DType::kF16;
+  }
   reason = fmt::format("precision.compute = auto: the {} has {}bf16 products", machine.computes, machine.fast_bf16 ? "" : "no ");
   return machine.fast_bf16 ? DType::kBF16 : DType::kF32;
 }

@@ -20,6 +20,7 @@ namespace trident {
 // What the plan has to know about the machines.
 struct MachineFacts {
   bool fast_bf16 = false;            // matrix products in bf16 instructions
+  bool multiplies_fp16 = false;      // likewise in fp16
   std::string description;           // for messages
   std::string computes = "processor";  // or "card": who multiplies, for messages
   std::int64_t memory_per_rank = 0;  // bytes a rank may use; decides parallel.grad_sync "auto"
@@ -46,7 +47,7 @@ struct RunPlan {
   ProcessGrid grid{ParallelDegrees{}};
   TensorLayout tensor_layout;
   DType compute = DType::kF32;
-  std::string compute_reason;   // why bf16 or fp32
+  std::string compute_reason;   // why bf16, fp16 or fp32
   RecomputePolicy recompute = RecomputePolicy::kNone;
   ZeroPolicy zero;
   int num_micro_batches = 1;

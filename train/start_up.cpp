@@ -132,6 +132,7 @@ std::string to_text(const StartUpFacts& facts) {
                                         {"instruction_set", facts.instruction_set},
                                         {"config", facts.config},
                                         {"fast_bf16", facts.machine.fast_bf16},
+                                        {"multiplies_fp16", facts.machine.multiplies_fp16},
                                         {"description", facts.machine.description},
                                         {"computes", facts.machine.computes},
                                         {"device", facts.device},
@@ -148,6 +149,7 @@ StartUpFacts start_up_facts_from(const std::string& text) {
   facts.instruction_set = member(value, "instruction_set").as_string();
   facts.config = member(value, "config").as_string();
   facts.machine.fast_bf16 = member(value, "fast_bf16").as_bool();
+  facts.machine.multiplies_fp16 = member(value, "multiplies_fp16").as_bool();
   facts.machine.description = member(value, "description").as_string();
   facts.machine.computes = member(value, "computes").as_string();
   facts.machine.memory_per_rank = member(value, "memory_per_rank").as_integer();
@@ -235,6 +237,7 @@ MachineFacts weakest(const std::vector<StartUpFacts>& ranks) {
   MachineFacts machine = ranks.front().machine;
   for (const StartUpFacts& facts : ranks) {
     machine.fast_bf16 = machine.fast_bf16 && facts.machine.fast_bf16;
+    machine.multiplies_fp16 = machine.multiplies_fp16 && facts.machine.multiplies_fp16;
     machine.memory_per_rank = std::min(machine.memory_per_rank, facts.machine.memory_per_rank);
   }
   return machine;

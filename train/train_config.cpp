@@ -1,5 +1,7 @@
 #include "train/train_config.h"
 
+#include <cmath>
+
 #include "train/option_check.h"
 
 namespace trident {
@@ -17,6 +19,11 @@ void read(const JsonValue& v, GradSync& out) {
   if (v.is_null()) out = {GradSync::Kind::kPreset, 0};
   else if (v.is_object()) out = {GradSync::Kind::kEvery, v.find("every")->as_integer()};
   else out = {v.as_string() == "step" ? GradSync::Kind::kStep : GradSync::Kind::kAuto, 0};
+}
+void read(const JsonValue& v, LossScale& out) {
+  if (v.is_null()) out = {LossScale::Kind::kByFormat, 1};
+  else if (v.is_string()) out = {LossScale::Kind::kDynamic, 1};
+  else out = {LossScale::Kind::kFixed, v.as_number()};
 }
 void read(const JsonValue& v, std::array<double, 2>& out) { out = {v.items()[0].as_number(), v.items()[1].as_number()}; }
 void read(const JsonValue& v, std::vector<std::int64_t>& out) {
@@ -50,6 +57,14 @@ JsonValue write(const GradSync& x) {
   }
   return {};
 }
+JsonValue write(const LossScale& x) {
+  switch (x.kind) {
+    case LossScale::Kind::kByFormat: return {};
+    case LossScale::Kind::kDynamic: return "dynamic";
+    case LossScale::Kind::kFixed: return x.fixed;
+  }
+  return {};
+}
 JsonValue write(const std::array<double, 2>& x) { return JsonValue::Array{x[0], x[1]}; }
 JsonValue write(const std::vector<std::int64_t>& x) { return JsonValue::Array(x.begin(), x.end()); }
 JsonValue write(const std::vector<DataSource>& x) {
@@ -74,6 +89,7 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
       v("parallel.bucket_mb", p.bucket_mb);
   v("batch.global", c.batch.global), v("batch.micro", c.batch.micro), v("batch.sequence", c.batch.sequence);
   v("precision.compute", c.precision.compute), v("precision.master", c.precision.master), v("precision.reduce", c.precision.reduce);
+  v("precision.loss_scale", c.precision.loss_scale);
   v("recompute.policy", c.recompute.policy), v("recompute.head_chunk", c.recompute.head_chunk);
   auto& o = c.optimizer;
   v("optimizer.type", o.type), v("optimizer.lr", o.lr), v("optimizer.betas", o.betas), v("optimizer.eps", o.eps);
@@ -96,6 +112,18 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
 [[noreturn]] void contradict(const std::string& message) { throw ConfigError(message); }
 
 }  // namespace
+void check_loss_scale(const PrecisionConfig& p) {
+  if (p.loss_scale.kind == LossScale::Kind::kByFormat) return;
+  const std::string given = value_text(write(p.loss_scale));
+  if (p.compute != "fp16")
+    contradict(fmt::format("precision.loss_scale = {}: precision.compute {} needs none; remove the key or set precision.compute to \"fp16\"",
+                           given, in_quotes(p.compute)));
+  int exponent = 0;
+  if (p.loss_scale.kind == LossScale::Kind::kFixed && std::frexp(p.loss_scale.fixed, &exponent) != 0.5)
+    contradict(fmt::format("precision.loss_scale = {}: must be a power of two, so that scaling is exact; take {:.0f} or \"dynamic\"",
+                           given, std::ldexp(1.0, exponent - 1)));
+}
+
 
 TrainConfig make_train_config(const OptionValues& values) {
   values.require_complete();
@@ -144,6 +172,7 @@ void validate(const TrainConfig& c) {
   if (c.batch.global % c.batch.micro != 0)
     contradict(fmt::format("batch.global = {}: not divisible by batch.micro = {}; take a multiple", c.batch.global, c.batch.micro));
   const LrScheduleConfig& s = c.lr_schedule;
+  check_loss_scale(c.precision);
   if (s.min_lr > c.optimizer.lr)
     contradict(fmt::format("lr_schedule.min_lr = {}: above optimizer.lr = {}; lower it", s.min_lr, c.optimizer.lr));
   if (s.decay_steps && s.warmup_steps >= *s.decay_steps)

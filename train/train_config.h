@@ -63,9 +63,17 @@ struct BatchConfig {
   std::int64_t global = 0, micro = 1, sequence = 0;
 };
 
+// What the loss is multiplied by: a power of two.
+struct LossScale {
+  enum class Kind : std::uint8_t { kByFormat, kDynamic, kFixed };  // kByFormat: dynamic with fp16, 1 with other formats
+  Kind kind = Kind::kByFormat;
+  double fixed = 1;
+};
+
 struct PrecisionConfig {
-  std::string compute;  // auto, bf16, fp32
+  std::string compute;  // auto, bf16, fp16, fp32
   std::string master, reduce;
+  LossScale loss_scale;
 };
 
 struct RecomputeConfig {

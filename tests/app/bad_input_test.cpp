@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"UnknownKey", {"parallel.tensr=2"}, {"parallel.tensr", "did you mean parallel.tensor?"}},
         BadConfig{"UnknownModelKey", {"model.hiden_size=2"}, {"model.hiden_size = 2", "unknown key", "hidden_size"}},
         BadConfig{"UnknownValue", {"parallel.schedule=1fb1"}, {"parallel.schedule = \"1fb1\"", "did you mean \"1f1b\"?"}},
-        BadConfig{"Fp16", {"precision.compute=fp16"}, {"precision.compute = \"fp16\"", "use bf16 or fp32"}},
+        BadConfig{"LossScale", {"precision.compute=bf16", "precision.loss_scale=1024"}, {"precision.loss_scale = 1024", "set precision.compute to \"fp16\""}},
         BadConfig{"Cuda", {"device=cuda"}, {"device = cuda: "}},
         BadConfig{"WarmupBeyondDecay",
                   {"lr_schedule.warmup_steps=9", "lr_schedule.decay_steps=9"},

@@ -46,7 +46,7 @@ class TrainingRun : public testing::Test {
 TEST_F(TrainingRun, MetricsHaveTheirFieldsAndSaneValues) {
   const std::vector<JsonValue> metrics = train({kLayout, "run.steps=5"}, "run");
   ASSERT_EQ(metrics.size(), 5u);
-  const std::vector<std::string> fields{"step",    "loss",         "grad_norm", "lr",         "tokens",
+  const std::vector<std::string> fields{"step",    "loss",         "grad_norm", "lr",  "loss_scale", "tokens",
                                         "step_ms", "tokens_per_s", "mfu",       "peak_bytes", "comm_bytes"};
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     const JsonValue& m = metrics[i];
@@ -57,6 +57,7 @@ TEST_F(TrainingRun, MetricsHaveTheirFieldsAndSaneValues) {
     EXPECT_LT(number(m, "loss"), std::log(50257.0) + 1);
     EXPECT_GT(number(m, "grad_norm"), 0);
     EXPECT_LE(number(m, "lr"), 1e-3);
+    EXPECT_TRUE(m.find("loss_scale")->is_null());
     EXPECT_GT(number(m, "step_ms"), 0);
     EXPECT_NEAR(number(m, "tokens_per_s") * number(m, "step_ms"), 1e3 * 8 * 32, 1);
     EXPECT_GT(number(m, "mfu"), 0);
@@ -138,6 +139,40 @@ TEST_F(TrainingRun, TenBatchesInARowWithoutAnUpdateEndTheRun) {
   EXPECT_NE(outcome.err.find("warning: gradient is not finite, no rank applies the update: rank 0: model."), std::string::npos)
       << outcome.err;
   EXPECT_NE(outcome.err.find("trident: 10 batches in a row had non-finite gradients"), std::string::npos) << outcome.err;
+}
+
+// Overflows of fp16 are expected as long as a smaller scale may help, and no longer.
+TEST_F(TrainingRun, Fp16FindsItsScaleAndSaysSo) {
+  const ProgramOutcome outcome = place_.train({"precision.compute=fp16", "run.steps=3", "log.every=1", "parallel.data=2"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("loss scale 4294967296 -> 2147483648: gradients overflowed f16, the batch after update 0 is skipped"),
+            std::string::npos)
+      << outcome.out;
+  EXPECT_EQ(outcome.err.find("gradient is not finite"), std::string::npos) << outcome.err;
+  const std::vector<JsonValue> metrics = place_.metrics();
+  ASSERT_EQ(metrics.size(), 3u);
+  const double scale = number(metrics[0], "loss_scale");
+  EXPECT_GE(scale, 1024);
+  EXPECT_LT(scale, 4294967296.0);
+  const int skipped = 1 + static_cast<int>(32 - std::log2(scale));
+  EXPECT_NE(outcome.out.find(fmt::format("  loss scale {:.0f}  skipped {}\n", scale, skipped)), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(fmt::format(" {} batches skipped for non-finite gradients", skipped)), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("compute in f16 (precision.compute = fp16"), std::string::npos) << outcome.out;
+}
+
+TEST_F(TrainingRun, Fp16WithoutAScaleThatHelpsEnds) {
+  const ProgramOutcome fixed = place_.train({"precision.compute=fp16", "precision.loss_scale=4294967296", "run.steps=30"});
+  EXPECT_EQ(fixed.exit_code, 93) << fixed.err;
+  EXPECT_NE(fixed.err.find("trident: 10 batches in a row had non-finite gradients after update 0 at loss scale 4294967296, which is "
+                           "fixed; lower precision.loss_scale or set it to \"dynamic\""),
+            std::string::npos)
+      << fixed.err;
+  EXPECT_NE(fixed.err.find("warning: gradient is not finite, no rank applies the update: rank 0: model."), std::string::npos);
+  const ProgramOutcome dynamic = place_.train({"precision.compute=fp16", "optimizer.lr=1e30", "run.steps=30"});
+  EXPECT_EQ(dynamic.exit_code, 93) << dynamic.err;
+  EXPECT_NE(dynamic.err.find("at loss scale 1, the smallest; lower optimizer.lr, look at the data or set precision.compute to \"bf16\""),
+            std::string::npos)
+      << dynamic.err;
 }
 
 }  // namespace

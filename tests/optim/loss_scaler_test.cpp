@@ -25,6 +25,7 @@ TEST(LossScaler, FixedNeverMoves) {
   for (int i = 0; i < 10; ++i) scaler.update(Overflow::kYes);
   clean(scaler, 5000);
   EXPECT_EQ(scaler.scale(), 1024.0);
+  EXPECT_FALSE(scaler.can_shrink());
 }
 
 TEST(LossScaler, GrowsAfterCleanStepsInARow) {
@@ -70,7 +71,9 @@ TEST(LossScaler, StaysWithinItsBounds) {
   LossScaler scaler = LossScaler::dynamic(options);
   for (int i = 0; i < 20; ++i) scaler.update(Overflow::kYes);
   EXPECT_EQ(scaler.scale(), 4.0);
+  EXPECT_FALSE(scaler.can_shrink());
   clean(scaler, 100);
+  EXPECT_TRUE(scaler.can_shrink());
   EXPECT_EQ(scaler.scale(), 64.0);
 }
 

@@ -82,6 +82,21 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_EQ(c.checkpoint.every, 0);
 }
 
+TEST(ConfigAccepts, LossScales) {
+  const auto scale = [](const std::vector<std::string>& settings) { return small_with(settings).precision.loss_scale; };
+  EXPECT_EQ(scale({}).kind, LossScale::Kind::kByFormat);
+  EXPECT_EQ(scale({"precision.compute=fp16"}).kind, LossScale::Kind::kByFormat);
+  EXPECT_EQ(scale({"precision.compute=fp16", "precision.loss_scale=dynamic"}).kind, LossScale::Kind::kDynamic);
+  for (const double fixed : {1.0, 65536.0, 4294967296.0}) {
+    const TrainConfig c = small_with({"precision.compute=fp16", fmt::format("precision.loss_scale={:.0f}", fixed)});
+    EXPECT_EQ(c.precision.loss_scale.kind, LossScale::Kind::kFixed);
+    EXPECT_EQ(c.precision.loss_scale.fixed, fixed);
+    const TrainConfig again = parse_train_config(to_json_text(to_json(c)), "again");
+    EXPECT_EQ(again.precision.loss_scale.fixed, fixed);
+    EXPECT_EQ(config_hash(again), config_hash(c));
+  }
+}
+
 TEST(ConfigAccepts, LayoutText) {
   const LayoutDegrees expected{.data = 2, .pipeline = 4, .tensor = 4, .context = 1};
   for (const char* text : {"2DP x 4PP x 4TP",
@@ -206,7 +221,7 @@ TEST(ConfigAccepts, EverySupportedKeyReachesTheTypedConfiguration) {
     std::string value;
     if (takes(option.takes, Takes::kBool)) value = option.fallback == "true" ? "false" : "true";
     else if (takes(option.takes, Takes::kInteger)) value = "2";
-    else if (takes(option.takes, Takes::kNumber)) value = "0.0001";
+    else if (takes(option.takes, Takes::kNumber)) value = option.range.low < 1 ? "0.0001" : "2";
     else if (takes(option.takes, Takes::kNumbers)) value = "[0.5,0.25]";
     else if (takes(option.takes, Takes::kIntegers)) value = option.path == "log.trace_steps" ? "[2,3]" : "[4]";
     else if (option.form == TextForm::kAxisOrder) value = "pp-dp-cp-tp";
@@ -214,6 +229,7 @@ TEST(ConfigAccepts, EverySupportedKeyReachesTheTypedConfiguration) {
     else value = option.choices.empty() ? "some/text" : std::string(option.choices.back());
     std::vector<std::string> settings{std::string(option.path) + "=" + value};
     if (option.path == "parallel.virtual_stages") settings.emplace_back("parallel.schedule=interleaved");
+    if (option.path == "precision.loss_scale") settings.emplace_back("precision.compute=fp16");
     if (option.path == "lr_schedule.type") settings.emplace_back("lr_schedule.wsd_decay_steps=1");
     const JsonValue resolved = to_json(small_with(settings));
     const JsonValue* block = block_of(option).empty() ? &resolved : resolved.find(block_of(option));

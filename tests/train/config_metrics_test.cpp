@@ -32,9 +32,12 @@ TEST(Metrics, OneObjectWithExactlyTheFields) {
   const std::string line = to_json_line(sample());
   EXPECT_EQ(
       line,
-      R"({"step":20,"loss":0.30000000000000004,"grad_norm":0.3333333333333333,"lr":0.0003,"tokens":1099511627776,"step_ms":12.5,)"
+      R"({"step":20,"loss":0.30000000000000004,"grad_norm":0.3333333333333333,"lr":0.0003,"loss_scale":null,"tokens":1099511627776,"step_ms":12.5,)"
       R"("tokens_per_s":1000000.0,"mfu":0.5,"peak_bytes":123,"comm_bytes":{"tp":1,"cp":2,"dp":3,"pp":4}})");
   EXPECT_EQ(parse_json(line, "m").find("loss")->as_number(), 0.1 + 0.2);
+  StepMetrics scaled = sample();
+  scaled.loss_scale = 65536;
+  EXPECT_EQ(parse_json(to_json_line(scaled), "m").find("loss_scale")->as_number(), 65536);
 }
 
 TEST(Metrics, UnknownAndNonFiniteNumbersAreNull) {
@@ -105,6 +108,15 @@ TEST(Console, PlainLines) {
   console.finish();
   EXPECT_EQ(out.str(), "step 20/200  loss 0.3000  grad norm 0.333  lr 3.00e-04  1000000 tokens/s  12.5 ms  mfu 50.0 %\n"
                        "step 20/200  valid loss 3.0000  1.5000 bits per byte\ndone\n");
+}
+
+TEST(Console, TheLossScaleAndWhatItCost) {
+  StepMetrics m = sample();
+  m.loss_scale = 65536;
+  const std::string line = step_line(m, 200);
+  EXPECT_TRUE(line.ends_with("  mfu 50.0 %  loss scale 65536")) << line;
+  m.skipped = 17;
+  EXPECT_TRUE(step_line(m, 200).ends_with("  loss scale 65536  skipped 17")) << step_line(m, 200);
 }
 
 TEST(Console, TerminalHasABarBelowTheLines) {

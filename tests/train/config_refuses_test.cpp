@@ -98,8 +98,15 @@ TEST(ConfigRefuses, ReservedValuesByName) {
   expect_refusal({"checkpoint.every=100"}, {"checkpoint.every = 100: not built yet"});
   expect_refusal({"log.report=true"}, {"log.report = true: not built yet; remove the key or set it to false"});
   expect_refusal({"model.init_from=folder"}, {"model.init_from = \"folder\": not built yet"});
-  expect_refusal({"precision.loss_scale=dynamic"}, {"precision.loss_scale = \"dynamic\": not built yet"});
-  expect_refusal({"precision.compute=fp16"}, {"precision.compute = \"fp16\": not built yet; use bf16 or fp32"});
+  expect_refusal({"precision.compute=bf16", "precision.loss_scale=dynamic"},
+                 {"precision.loss_scale = \"dynamic\": precision.compute \"bf16\" needs none; remove the key or set precision.compute to \"fp16\""});
+  expect_refusal({"precision.compute=auto", "precision.loss_scale=2"}, {"precision.loss_scale = 2.0: precision.compute \"auto\" needs none"});
+  for (const char* scale : {"1000", "1023.5"})
+    expect_refusal({"precision.compute=fp16", fmt::format("precision.loss_scale={}", scale)},
+                   {"precision.loss_scale = ", "must be a power of two, so that scaling is exact; take 512 or \"dynamic\""});
+  for (const char* scale : {"0", "0.5", "-2", "8589934592", "\"static\"", "true", "[1]"})
+    expect_refusal({"precision.compute=fp16", fmt::format("precision.loss_scale={}", scale)},
+                   {"precision.loss_scale = ", "a number from 1 to 4294967296", "\"dynamic\" or null"});
   expect_refusal({"parallel.schedule=zb-h1"}, {"parallel.schedule = \"zb-h1\": not built yet"});
   expect_refusal({"data.reset_position_ids=true"}, {"data.reset_position_ids = true: not built yet"});
   expect_refusal({"parallel=2CP x 2DP"}, {"parallel.context = 2: not built yet"});

@@ -133,6 +133,17 @@ TEST_P(Bf16, BitsDoNotDependOnPipelineOrZero) {
 }
 INSTANTIATE_TEST_SUITE_P(Bits, Bf16, ::testing::ValuesIn(bf16_cases()), case_name);
 
+// In fp16 likewise, the gradients multiplied by a scale.
+std::vector<ParityCase> fp16_cases() {
+  return {{1, 2, 2, false, "zero3", "1f1b"}, {2, 2, 2, true, "zero1", "1f1b"}, {2, 2, 2, false, "zero3", "interleaved"}};
+}
+using Fp16 = ParityTest;
+TEST_P(Fp16, BitsDoNotDependOnPipelineOrZero) {
+  const std::vector<std::string> fp16{"precision.compute=\"fp16\"", "precision.loss_scale=1024"};
+  EXPECT_EQ("", compare_bits(run(tiny_llama_config(), GetParam(), fp16), run(tiny_llama_config(), GetParam().without_pipeline(), fp16)));
+}
+INSTANTIATE_TEST_SUITE_P(Bits, Fp16, ::testing::ValuesIn(fp16_cases()), case_name);
+
 // grad_sync and param_gather are legal with every preset; equal grad_sync means equal bits.
 using Overrides = ParityTest;
 TEST_P(Overrides, EqualGradSyncEqualBits) {

@@ -51,7 +51,7 @@ StartUpFacts facts(const std::string& host, const std::string& config = "{\"para
   f.build = "0123456789abcdef0123";
   f.instruction_set = "avx512 with AVX512-BF16";
   f.config = config;
-  f.machine = {true, "2 cores", "processor", 1000};
+  f.machine = {true, true, "2 cores", "processor", 1000};
   f.device = "cpu";
   f.device_why = "device = auto: no driver";
   return f;
@@ -66,6 +66,7 @@ TEST(StartUp, FactsSurviveTheExchange) {
   EXPECT_EQ(g.instruction_set, f.instruction_set);
   EXPECT_EQ(g.config, f.config);
   EXPECT_EQ(g.machine.fast_bf16, f.machine.fast_bf16);
+  EXPECT_EQ(g.machine.multiplies_fp16, f.machine.multiplies_fp16);
   EXPECT_EQ(g.machine.computes, f.machine.computes);
   EXPECT_EQ(g.machine.memory_per_rank, f.machine.memory_per_rank);
   EXPECT_EQ(g.device, f.device);
@@ -182,8 +183,10 @@ TEST(StartUp, ThePlanCountsOnTheWeakest) {
   ranks[1].machine.memory_per_rank = 10;
   EXPECT_TRUE(weakest(ranks).fast_bf16);
   EXPECT_EQ(weakest(ranks).memory_per_rank, 10);
-  ranks[1].machine.fast_bf16 = false;
+  EXPECT_TRUE(weakest(ranks).multiplies_fp16);
+  ranks[1].machine.fast_bf16 = ranks[1].machine.multiplies_fp16 = false;
   EXPECT_FALSE(weakest(ranks).fast_bf16);
+  EXPECT_FALSE(weakest(ranks).multiplies_fp16);
 }
 
 // One token of ten thousand differs: not among the few that every rank looks at.
