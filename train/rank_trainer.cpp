@@ -203,11 +203,11 @@ void RankTrainer::decide_update() {
   result_.loss_scale = loss_scaler_.scale();
   result_.grad_norm = statistics.gradient_norm / result_.loss_scale;
   result_.applied = statistics.non_finite == 0;
-  result_.non_finite = std::move(statistics.first_non_finite);
-  if (!result_.applied) return;
   result_.scale_can_shrink = !result_.applied && loss_scaler_.can_shrink();
   loss_scaler_.update(result_.applied ? Overflow::kNo : Overflow::kYes);
   result_.next_loss_scale = loss_scaler_.scale();
+  result_.non_finite = std::move(statistics.first_non_finite);
+  if (!result_.applied) return;
   result_.updates = ++updates_;
   result_.lr = lr_schedule_.at(updates_);
   update_scale_ = clip_factor(result_.grad_norm, plan_.config.optimizer.grad_clip) / result_.loss_scale;
