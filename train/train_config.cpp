@@ -111,7 +111,6 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
 
 [[noreturn]] void contradict(const std::string& message) { throw ConfigError(message); }
 
-}  // namespace
 void check_loss_scale(const PrecisionConfig& p) {
   if (p.loss_scale.kind == LossScale::Kind::kByFormat) return;
   const std::string given = value_text(write(p.loss_scale));
@@ -124,6 +123,7 @@ void check_loss_scale(const PrecisionConfig& p) {
                            given, std::ldexp(1.0, exponent - 1)));
 }
 
+}  // namespace
 
 TrainConfig make_train_config(const OptionValues& values) {
   values.require_complete();
@@ -171,8 +171,8 @@ void validate(const TrainConfig& c) {
                     c.batch.sequence, p.tensor));
   if (c.batch.global % c.batch.micro != 0)
     contradict(fmt::format("batch.global = {}: not divisible by batch.micro = {}; take a multiple", c.batch.global, c.batch.micro));
-  const LrScheduleConfig& s = c.lr_schedule;
   check_loss_scale(c.precision);
+  const LrScheduleConfig& s = c.lr_schedule;
   if (s.min_lr > c.optimizer.lr)
     contradict(fmt::format("lr_schedule.min_lr = {}: above optimizer.lr = {}; lower it", s.min_lr, c.optimizer.lr));
   if (s.decay_steps && s.warmup_steps >= *s.decay_steps)
