@@ -190,6 +190,9 @@ std::vector<Option> data_options() {
       {.path = "cuda.nccl_timeout", .takes = kNumber, .fallback = "590",
        .doc = "Longest time without any operation of an NCCL group done while one is under way; then the run ends and names it.",
        .range = {0, 590, Range::Ends::kOpenLow}, .unit = "seconds", .aka = {"distributed_timeout_minutes", "nccl_timeout_sec"}},
+      {.path = "cuda.graphs", .takes = kBool, .fallback = "false",
+       .doc = "Capture the passes and updates of each unit once, and launch them as a whole from then on; takes memory beside the plan's.",
+       .aka = {"enable_cuda_graph", "cuda_graph_impl", "external_cuda_graph"}},
       {.path = "debug.no_alloc", .takes = kBool, .fallback = "false", .doc = "A memory allocation inside a step is an error."},
       {.path = "debug.check_collectives", .takes = kBool, .fallback = "true", .doc = "Compare what ranks are about to communicate before they do."},
   };

@@ -183,6 +183,17 @@ MappedFile named_file(const std::string& path, std::string_view key) {
   }
 }
 
+// What cuda.graphs comes to: hosts drive the collectives of tensor-parallel ranks, and dropout has other arguments in every step.
+std::string graphs_note(const RunPlan& plan) {
+  constexpr const char* kUpdates = "cuda.graphs: updates of units are captured and launched as a whole";
+  if (!plan.replays_passes())
+    return fmt::format("{}; their passes are not, because parallel.tensor = {} communicates within them", kUpdates, plan.tensor_layout.degree);
+  if (const double dropout = std::max(plan.model.residual_dropout, plan.model.embedding_dropout); dropout > 0)
+    return fmt::format("{}, so are passes without dropout; training passes of units with dropout ({}) are not, because it is drawn anew in every step",
+                       kUpdates, dropout);
+  return fmt::format("{}, and so are their passes", kUpdates);
+}
+
 }  // namespace
 
 ModelConfig resolve_model(const TrainConfig& config) {
@@ -239,6 +250,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
       make_programs(plan, costs);
     }
   }
+  if (config.cuda.graphs && machine.computes == "card") plan.notes.push_back(graphs_note(plan));
   plan.predicted_bubble = predict_bubble(plan, costs);
   return plan;
 }

@@ -61,6 +61,8 @@ struct RunPlan {
   std::vector<std::string> notes; // one line each: what was chosen for "auto", what a choice costs
 
   int world_size() const { return grid.world_size(); }
+  // cuda.graphs for forward and backward passes: not where hosts drive collectives within them.
+  bool replays_passes() const { return config.cuda.graphs && tensor_layout.degree == 1; }
   std::int64_t tokens_per_step() const { return config.batch.global * config.batch.sequence; }
   LayerGeometry geometry(int tensor_rank) const;
   const StepProgram& step_program(int rank) const;

@@ -72,9 +72,26 @@ void CudaGraphs::repeat(CudaStream& stream, FunctionRef<void()> work) {
   }
   const std::size_t before = graphs_.size();
   Graph* const graph = find_or_remember();
-  if (graph == nullptr || graphs_.size() != before) return work();
-  if (graph->exec == nullptr) capture(stream, work, *graph);
-  launch(stream, *graph);
+  if (graph == nullptr) return work();
+  if (graph->exec == nullptr && graphs_.size() == before) capture(stream, work, *graph);
+  write_steps(stream, *graph);
+  if (graph->exec != nullptr) {
+    check_cuda(cudaGraphLaunch(graph->exec, stream.handle()), "launching a graph");
+  } else {
+    run_noted(stream, work, *graph);
+  }
+}
+
+// As it will be captured: the same kernels.
+void CudaGraphs::run_noted(CudaStream& stream, FunctionRef<void()> work, const Graph& graph) {
+  called_.clear();
+  first_step_ = graph.first_step;
+  {
+    const InPhase running(*this, Phase::kRunning, stream);
+    work();
+  }
+  TRIDENT_CHECK(called_.words() == noted_.words() && called_.steps().size() == noted_.steps().size(),
+                "work that is to be repeated called {} operations when it was noted, and then {} or others", noted_.calls(), called_.calls());
 }
 
 CudaGraphs::Graph* CudaGraphs::find_or_remember() {
@@ -91,31 +108,22 @@ CudaGraphs::Graph* CudaGraphs::find_or_remember() {
 }
 
 void CudaGraphs::capture(CudaStream& stream, FunctionRef<void()> work, Graph& graph) {
-  const AllocationExemption once;
-  captured_.clear();
-  first_step_ = graph.first_step;
-  const cudaStream_t handle = stream.handle();
-  const InPhase capturing(*this, Phase::kCapturing, stream);
-  const OwnedGraph operations = captured(handle, work);
-  TRIDENT_CHECK(captured_.words() == noted_.words() && captured_.steps().size() == noted_.steps().size(),
-                "work that is to be repeated called {} operations when it was noted, and then {} or others", noted_.calls(), captured_.calls());
+  const OwnedGraph operations = captured(stream.handle(), [&] { run_noted(stream, work, graph); });
   check_cuda(cudaGraphInstantiate(&graph.exec, operations.get(), 0), "instantiating a graph");
 }
 
-void CudaGraphs::launch(CudaStream& stream, const Graph& graph) {
-  const cudaStream_t handle = stream.handle();
+void CudaGraphs::write_steps(CudaStream& stream, const Graph& graph) {
   const std::vector<AdamWStep>& steps = noted_.steps();
+  if (steps.empty()) return;
   // Of pageable memory CUDA has taken a copy when this returns.
-  if (!steps.empty())
-    check_cuda(cudaMemcpyAsync(step_memory(graph.first_step), steps.data(), steps.size() * sizeof(AdamWStep), cudaMemcpyHostToDevice, handle),
-               "copying the numbers of an update");
-  check_cuda(cudaGraphLaunch(graph.exec, handle), "launching a graph");
+  check_cuda(cudaMemcpyAsync(step_memory(graph.first_step), steps.data(), steps.size() * sizeof(AdamWStep), cudaMemcpyHostToDevice, stream.handle()),
+             "copying the numbers of an update");
 }
 
 AdamWStep* CudaGraphs::step_memory(std::size_t index) const { return reinterpret_cast<AdamWStep*>(steps_.data()) + index; }
 
 const AdamWStep* CudaGraphs::step_in_memory() const {
-  return phase_ == Phase::kCapturing ? step_memory(first_step_ + captured_.steps().size() - 1) : nullptr;
+  return phase_ == Phase::kRunning ? step_memory(first_step_ + called_.steps().size() - 1) : nullptr;
 }
 
 }  // namespace trident

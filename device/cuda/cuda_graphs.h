@@ -54,7 +54,7 @@ class CudaGraphs {
   const AdamWStep* step_in_memory() const;
 
  private:
-  enum class Phase : std::uint8_t { kNone, kNoting, kCapturing };
+  enum class Phase : std::uint8_t { kNone, kNoting, kRunning };  // kRunning: what was noted, on a stream or into a graph
   struct Graph {
     cudaGraphExec_t exec = nullptr;  // null: the work came once
     std::size_t first_step = 0;      // in the memory of steps
@@ -64,18 +64,19 @@ class CudaGraphs {
   };
   class InPhase;
 
-  CallNotes& notes() { return phase_ == Phase::kNoting ? noted_ : captured_; }
+  CallNotes& notes() { return phase_ == Phase::kNoting ? noted_ : called_; }
   // The graph of what is noted, perhaps without `exec`; nullptr: the work is enqueued operation by operation.
   Graph* find_or_remember();
   void capture(CudaStream& stream, FunctionRef<void()> work, Graph& graph);
-  void launch(CudaStream& stream, const Graph& graph);
+  void run_noted(CudaStream& stream, FunctionRef<void()> work, const Graph& graph);
+  void write_steps(CudaStream& stream, const Graph& graph);
   AdamWStep* step_memory(std::size_t index) const;
 
   int device_;
   Phase phase_ = Phase::kNone;
   const CudaStream* stream_ = nullptr;
-  CallNotes noted_, captured_;
-  std::size_t first_step_ = 0;  // of the graph that is being captured
+  CallNotes noted_, called_;
+  std::size_t first_step_ = 0;  // of the work that runs
   std::unordered_map<std::vector<std::uint64_t>, Graph, Hash> graphs_;
   Buffer steps_;                // AdamWStep[kMostSteps], once there is a use for it
   std::size_t used_steps_ = 0;

@@ -96,6 +96,7 @@ TEST_F(CudaGraphsTest, EveryArgumentTellsWorksApart) {
         shape.transpose_a = ta, shape.transpose_b = tb, shape.accumulate = accumulate;
         ops_.prepare_matmul(shape);
       }
+  ops_.prepare_matmul({3, 6, 6});
   DeviceTensor workspace(TestTensor(DType::kU8, Shape{1 << 20}));
   const auto matmul = [&](const Restorable& to, const Restorable& x, Transpose ta, const Restorable& y, Transpose tb, Accumulate accumulate) {
     return [&, ta, tb, accumulate] { ops_.matmul(stream_, to.view(), x.view(), ta, y.view(), tb, accumulate, workspace.view()); };
@@ -106,6 +107,9 @@ TEST_F(CudaGraphsTest, EveryArgumentTellsWorksApart) {
       matmul(out, b, kNo, b, kNo, Accumulate::kNo),   matmul(out, a, kNo, a, kNo, Accumulate::kNo),
       matmul(out, a, kYes, b, kNo, Accumulate::kNo),  matmul(out, a, kNo, b, kYes, Accumulate::kNo),
       matmul(out, a, kNo, b, kNo, Accumulate::kYes),
+      [&] {
+        ops_.matmul(stream_, out.view().rows(0, 3), a.view().rows(0, 3), kNo, b.view(), kNo, Accumulate::kNo, workspace.view());
+      },
       [&] { ops_.rms_norm_forward(stream_, out.view(), row.view(), a.view(), weight.view(), 1e-5f); },
       [&] { ops_.rms_norm_forward(stream_, out.view(), row.view(), a.view(), weight.view(), 1e-1f); },
       [&] { ops_.sum_rows(stream_, row.view(), a.view(), Accumulate::kNo); },
@@ -114,6 +118,8 @@ TEST_F(CudaGraphsTest, EveryArgumentTellsWorksApart) {
       [&] { ops_.fill_zero(stream_, a.view().rows(0, 3)); },
       [&] { ops_.fill_zero(stream_, a.view().rows(1, 2)); },
       [&] { ops_.gelu_forward(stream_, out.view(), a.view()); },
+      [&] { ops_.gelu_backward(stream_, out.view(), a.view(), b.view()); },
+      [&] { ops_.add(stream_, out.view(), a.view(), b.view()); },
       [&] { ops_.convert(stream_, out.view(), a.view()); },
   };
   const auto all = [&](const std::function<void(const std::function<void()>&)>& run) {
@@ -225,11 +231,16 @@ TEST_F(CudaGraphsTest, WorkThatThrowsLeavesTheStreamUsable) {
 
 TEST_F(CudaGraphsTest, WorkThatIsNotTheSameWhenCalledAgainIsRefused) {
   DeviceTensor x(numbers({64}, 1));
-  int calls = 0;
-  const auto work = [&] { ops_.fill_zero(stream_, x.view().range(0, ++calls == 4 ? 2 : 1)); };
-  repeat(work);
-  EXPECT_PRED2(contains, error_of<InternalError>([&] { repeat(work); }), "called 1 operations when it was noted, and then 1 or others");
-  stream_.synchronize();
+  for (const int other_call : {2, 4}) {  // when it is enqueued, and when it is captured
+    int calls = 0;
+    const auto work = [&] { ops_.fill_zero(stream_, x.view().range(other_call, ++calls == other_call ? 2 : 1)); };
+    EXPECT_PRED2(contains, error_of<InternalError>([&] {
+                   repeat(work);
+                   repeat(work);
+                 }),
+                 "called 1 operations when it was noted, and then 1 or others");
+    stream_.synchronize();
+  }
 }
 
 TEST_F(CudaGraphsTest, WorkKeepsToItsStreamAndToOperations) {

@@ -79,6 +79,8 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_EQ(small_with({"device=cpu", "cuda.autotune=choices.json"}).cuda.autotune, "choices.json") << "accepted on CPUs, too";
   EXPECT_EQ(c.cuda.nccl_max_ctas, 0);
   EXPECT_EQ(c.cuda.nccl_timeout, 590);
+  EXPECT_FALSE(c.cuda.graphs);
+  EXPECT_TRUE(small_with({"cuda.graphs=true"}).cuda.graphs);
   EXPECT_EQ(c.checkpoint.every, 0);
 }
 

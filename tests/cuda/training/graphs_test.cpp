@@ -1,0 +1,152 @@
+// Training with CUDA graphs on simulated cards: the bits of training without. A graph keeps the arguments that it was captured with, so one
+// that is launched for other work shows as wrong numbers.
+#include <gtest/gtest.h>
+
+#include "cuda/simulated/runtime.h"
+#include "support/layout_run.h"
+#include "train/machine.h"
+
+namespace trident::testing {
+namespace {
+
+std::string llama() {
+  return R"({
+    "model": {"model_type": "llama", "vocab_size": 61, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+              "num_key_value_heads": 1, "intermediate_size": 24, "max_position_embeddings": 16, "rms_norm_eps": 1e-5,
+              "tie_word_embeddings": false},
+    "batch": {"global": 6, "micro": 1, "sequence": 8}, "precision": {"compute": "fp32"},
+    "optimizer": {"lr": 3e-4, "grad_clip": 1.0}, "lr_schedule": {"type": "cosine", "warmup_steps": 2},
+    "debug": {"no_alloc": true}
+  })";
+}
+
+std::string gpt2(double dropout) {
+  return fmt::format(R"({{
+    "model": {{"model_type": "gpt2", "vocab_size": 61, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 16, "dropout": {}}},
+    "batch": {{"global": 4, "micro": 1, "sequence": 8}}, "precision": {{"compute": "bf16"}},
+    "optimizer": {{"lr": 3e-4, "grad_clip": 1.0}}, "lr_schedule": {{"type": "linear"}}, "debug": {{"no_alloc": true}}
+  }})", dropout);
+}
+
+class Graphs : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    simulated::reset();
+    simulated::Settings settings;
+    settings.host_guard = simulated::HostGuard::kOff;
+    simulated::configure(settings);
+  }
+  void TearDown() override {
+    simulated::reset();
+    const simulated::Census left = simulated::census();
+    EXPECT_EQ(left.allocations + left.streams + left.events + left.queued + left.graphs, 0u) << "something of the device outlived the run";
+  }
+
+  LayoutRun run(const std::string& config, std::vector<std::string> settings, bool graphs, int steps = 5) {
+    if (graphs) settings.push_back("cuda.graphs=true");
+    LayoutRunOptions options;
+    options.cuda = backend_.get();
+    options.steps = steps;
+    options.evaluate = true;
+    return run_layout(config, settings, options);
+  }
+  // What graphs there were, after checking that they changed nothing.
+  simulated::GraphUses expect_same(const std::string& config, const std::vector<std::string>& settings = {}, int steps = 5) {
+    const LayoutRun without = run(config, settings, false, steps);
+    EXPECT_EQ(simulated::graph_uses().launched, 0u);
+    const LayoutRun with = run(config, settings, true, steps);
+    EXPECT_EQ("", compare_bits(with, without));
+    EXPECT_EQ(with.eval_loss, without.eval_loss);
+    return simulated::graph_uses();
+  }
+
+  std::unique_ptr<CudaBackend> backend_ = make_cuda_backend();
+};
+
+// One rank, four units, six micro-batches in one activation block, two gradient buffers that take turns. Different works, each captured when it
+// comes for the second time:
+//   forward   blocks 1 each; the embedding and the head have tokens, targets and losses of their own for each micro-batch: 6 each
+//   backward  the first micro-batch overwrites gradients, the others add, each parity in a buffer: 3 of each block;
+//             of the embedding and the head one for each micro-batch: 6 each
+//   update    one of each unit
+// Evaluation is forward passes, which came in training. Passes of blocks come again within the first step.
+TEST_F(Graphs, AreCapturedOnceAndLaunchedFromThenOn) {
+  constexpr std::size_t kUnits = 4, kBlocks = 2, kMicroBatches = 6, kSteps = 5, kEvaluations = 2;
+  const simulated::GraphUses uses = expect_same(llama());
+  const std::size_t works = kBlocks * (1 + 3) + 2 * kMicroBatches * 2 + kUnits;
+  EXPECT_EQ(uses.instantiated, works);
+  const std::size_t passes = kSteps * kMicroBatches * kUnits * 2 + kEvaluations * kMicroBatches * kUnits;
+  EXPECT_EQ(uses.launched, passes + kSteps * kUnits - works) << "all but the first time of each";
+  EXPECT_GT(uses.operations, 5 * uses.launched);
+}
+
+TEST_F(Graphs, KeepTheBitsInEveryLayout) {
+  for (const auto& [zero, schedule] : {std::pair("zero1", "1f1b"), {"zero3", "1f1b"}, {"zero3", "gpipe"}}) {
+    SCOPED_TRACE(std::string(zero) + " " + schedule);
+    const simulated::GraphUses uses = expect_same(
+        llama(), {"parallel=\"2DP x 2PP\"", std::string("parallel.zero=") + zero, std::string("parallel.schedule=") + schedule}, 3);
+    EXPECT_GT(uses.launched, uses.instantiated);
+    SetUp();
+  }
+}
+
+TEST_F(Graphs, KeepTheBitsOfRecomputation) {
+  EXPECT_GT(expect_same(llama(), {"recompute.policy=full"}).launched, 200u);
+}
+
+TEST_F(Graphs, KeepTheBitsOfTiedWeightsInHalfPrecision) { EXPECT_GT(expect_same(gpt2(0), {"parallel=\"2PP\""}).launched, 100u); }
+
+// Streams run late and in an order made to hurt: a graph that is launched before what it needs is there would compute something else.
+TEST_F(Graphs, KeepTheBitsWhateverTheOrderOfStreams) {
+  const std::vector<std::string> layout = {"parallel=\"2DP x 2PP\"", "parallel.zero=zero3"};
+  const LayoutRun without = run(llama(), layout, false, 3);
+  for (const simulated::StreamOrder order : {simulated::StreamOrder::kTargetFirst, simulated::StreamOrder::kOthersFirst}) {
+    simulated::Settings settings;
+    settings.host_guard = simulated::HostGuard::kOff;
+    settings.stream_order = order;
+    simulated::configure(settings);
+    EXPECT_EQ("", compare_bits(run(llama(), layout, true, 3), without)) << static_cast<int>(order);
+  }
+}
+
+// Only updates and the passes of the head, and in evaluations everything.
+TEST_F(Graphs, LeaveOutDropout) {
+  const simulated::GraphUses uses = expect_same(gpt2(0.1));
+  constexpr std::size_t kSteps = 5, kMicroBatches = 4, kUnits = 4, kEvaluations = 2;
+  const std::size_t head = 2 * kMicroBatches, updates = kUnits, evaluated = kMicroBatches + 2;  // embeddings; blocks
+  EXPECT_EQ(uses.instantiated, head + updates + evaluated);
+  EXPECT_EQ(uses.launched, kSteps * (head + updates) - head - updates + kEvaluations * kMicroBatches * kUnits - evaluated);
+}
+
+// Collectives lie within the passes: only updates are repeated.
+TEST_F(Graphs, LeaveOutTensorParallelPasses) {
+  const simulated::GraphUses uses = expect_same(llama(), {"parallel=\"2TP\""});
+  EXPECT_EQ(uses.instantiated, 2u * 4);
+  EXPECT_EQ(uses.launched, 2u * 4 * (5 - 1));
+}
+
+std::string note_of(const std::string& config, std::vector<std::string> settings, const std::string& computes) {
+  settings.insert(settings.end(), {"run.steps=5", "data.train=unused"});
+  const TrainConfig parsed = parse_train_config(config, "test", settings);
+  MachineFacts machine = cpu_machine_facts(1);
+  machine.computes = computes;
+  for (const std::string& note : make_run_plan(parsed, resolve_model(parsed), 0, machine).notes)
+    if (note.starts_with("cuda.graphs")) return note;
+  return "none";
+}
+
+TEST(GraphsNote, SaysWhatIsLeftOut) {
+  EXPECT_EQ(note_of(llama(), {}, "card"), "none");
+  EXPECT_EQ(note_of(llama(), {"cuda.graphs=true"}, "processor"), "none");
+  EXPECT_EQ(note_of(llama(), {"cuda.graphs=true"}, "card"),
+            "cuda.graphs: updates of units are captured and launched as a whole, and so are their passes");
+  EXPECT_EQ(note_of(gpt2(0.1), {"cuda.graphs=true"}, "card"),
+            "cuda.graphs: updates of units are captured and launched as a whole, so are passes without dropout; training passes of units with "
+            "dropout (0.1) are not, because it is drawn anew in every step");
+  EXPECT_EQ(note_of(llama(), {"cuda.graphs=true", "parallel=\"2TP\""}, "card"),
+            "cuda.graphs: updates of units are captured and launched as a whole; their passes are not, because parallel.tensor = 2 communicates "
+            "within them");
+}
+
+}  // namespace
+}  // namespace trident::testing
