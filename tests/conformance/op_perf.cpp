@@ -106,7 +106,7 @@ int run(int argc, char** argv) {
   NamedDevice device(name, threads);
   const double copy = copy_bandwidth(*device, budget);
   fmt::print("{}; a copy moves {:.1f} GB/s\n", device->describe(), copy * 1e-9);
-  for (const DType t : {DType::kF32, DType::kBF16}) print_rates(*device, t, m, filter, copy, budget);
+  for (const DType t : {DType::kF32, DType::kBF16, DType::kF16}) print_rates(*device, t, m, filter, copy, budget);
   return 0;
 }
 

@@ -158,5 +158,25 @@ TEST_F(OnCards, HalfPrecision) {
   EXPECT_EQ("", compare_bits(run(small_llama(), zero3), run(small_llama(), zero1))) << "a pipeline changes nothing";
 }
 
+// The scale is found by overflowing, on cards as on CPUs: the same batches are skipped, and what is trained is as close as fp16 is.
+TEST_F(OnCards, Fp16FindsItsScale) {
+  simulated::configure(many_ranks());
+  LayoutRunOptions options;
+  options.steps = 20;
+  std::vector<std::string> settings = ParityCase{1, 2, 2, false, "zero3", "1f1b"}.settings();
+  settings.insert(settings.end(), {"precision.compute=fp16", "model.num_hidden_layers=2"});
+  const LayoutRun cpu = run_layout(small_llama(), settings, options);
+  options.cuda = backend_.get();
+  const LayoutRun card = run_layout(small_llama(), settings, options);
+  EXPECT_EQ(card.applied, cpu.applied);
+  EXPECT_FALSE(card.applied.front());
+  EXPECT_TRUE(card.applied.back());
+  for (std::size_t i = 0; i < cpu.losses.size(); ++i) {
+    EXPECT_NEAR(card.losses[i], cpu.losses[i], 2e-3 / 8 * cpu.losses[i]);
+    if (!cpu.applied[i]) continue;
+    EXPECT_NEAR(card.grad_norms[i], cpu.grad_norms[i], 2e-2 / 8 * cpu.grad_norms[i]);
+  }
+}
+
 }  // namespace
 }  // namespace trident::testing
