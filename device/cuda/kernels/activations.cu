@@ -12,8 +12,9 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   RowBodies<n>::swiglu_row(FlatTeam<n>{}, out + t.row * width + t.first, gate, gate + width, t.count);
 }
 
+// Three blocks: the 64 registers that four leave a thread are too few for 8 lanes of five operands on sm_80.
 template <class T, int n>
-__global__ void __launch_bounds__(kMaxThreads, 4)
+__global__ void __launch_bounds__(kMaxThreads, 3)
     swiglu_backward_kernel(T* d_gate_up, const T* d_out, const T* gate_up, unsigned tiles, I tile_width, I width) {
   const RowTile t = tile_of_block(tiles, tile_width, width);
   const I at = t.row * 2 * width + t.first;
