@@ -1,6 +1,7 @@
 // A step measured operation by operation on a simulated card: the same numbers, and the card's own streams and communicators underneath.
 #include <gtest/gtest.h>
 
+#include "cuda/simulated/runtime.h"
 #include "parallel/thread_world.h"
 #include "train/metered_device.h"
 #include "train/rank_devices.h"
@@ -25,10 +26,10 @@ struct Trained {
   std::vector<Work> work;
 };
 
-Trained train(bool measured) {
+Trained train(bool measured, const std::vector<std::string>& settings = {}) {
   const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
   const DeviceChoice choice = choose_device("cuda", *cuda, look_for_cards("cuda", *cuda, thread_ranks(1)));
-  const TrainConfig config = parse_train_config(kConfig, "test", {});
+  const TrainConfig config = parse_train_config(kConfig, "test", settings);
   const RunPlan plan = make_run_plan(config, resolve_model(config), 0, machine_facts(choice, 1));
   Trained run;
   ThreadWorld world(1);
@@ -48,6 +49,16 @@ Trained train(bool measured) {
     trainer.drain();
   });
   return run;
+}
+
+// Graphs would hide the operations, and none can be waited for while it is captured.
+TEST(MeteredDevice, MeasuresOperationsWhereGraphsAreAskedFor) {
+  simulated::configure({.host_guard = simulated::HostGuard::kOff});
+  const Trained plain = train(true), graphs = train(true, {"cuda.graphs=true"});
+  simulated::reset();
+  EXPECT_EQ(plain.numbers, graphs.numbers);
+  ASSERT_EQ(plain.work.size(), graphs.work.size());
+  for (std::size_t i = 0; i < plain.work.size(); ++i) EXPECT_EQ(plain.work[i].calls, graphs.work[i].calls) << plain.work[i].operation;
 }
 
 TEST(MeteredDevice, MeasuresACardAndChangesNothing) {

@@ -154,18 +154,22 @@ TEST_F(Nvtx, RangesEndWhereAnInstructionThrows) {
   });
 }
 
-// Operations are under way on several streams of four ranks when one fails.
+// Operations are under way on several streams, or waited for within an instruction, when one fails.
 TEST_F(Nvtx, RangesEndWhereTheCardFails) {
-  const TemporaryFolder folder;
-  int loads = 0;
-  std::mutex mutex;
-  const auto load = [&](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
-    random_tokens(61, 8)(first, count, tokens, targets);
-    const std::lock_guard lock(mutex);
-    if (++loads == 10) simulated::fail_next("rank_order_sum", 700, 3);
-  };
-  EXPECT_THROW(run(folder, {"parallel=\"2DP x 2PP\"", "parallel.zero=zero2"}, load), Error);
-  simulated::recover();
+  for (const char* layout : {"2DP x 2PP", "2TP"}) {
+    SCOPED_TRACE(layout);
+    const TemporaryFolder folder;
+    int loads = 0;
+    std::mutex mutex;
+    const auto load = [&](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
+      random_tokens(61, 8)(first, count, tokens, targets);
+      const std::lock_guard lock(mutex);
+      if (++loads == 10) simulated::fail_next("rank_order_sum", 700, 3);
+    };
+    EXPECT_THROW(run(folder, {fmt::format("parallel=\"{}\"", layout), "parallel.zero=zero2"}, load), Error);
+    simulated::recover();
+    EXPECT_EQ("", unfinished_ranges());
+  }
 }
 
 }  // namespace
