@@ -264,6 +264,10 @@ check_all() {
   check 'training: sequence parallel, recomputing = 1 rank, fp32' train_and_compare sequence one_rank 1e-6 1e-5 device=cuda "${parallel[@]}" \
     parallel.sequence_parallel=true recompute.policy=full
   check 'training: bf16 near fp32, 1 rank' train_and_compare one_rank_bf16 one_rank 5e-3 5e-2 device=cuda precision.compute=bf16
+  check 'training: CUDA graphs, 1 rank, bf16, bit for bit' train_and_compare graphs_bf16 one_rank_bf16 0 0 device=cuda precision.compute=bf16 \
+    cuda.graphs=true
+  check 'training: CUDA graphs, pp2 x dp2, zero3 = 1 rank, fp32' train_and_compare graphs one_rank 1e-6 1e-5 device=cuda cuda.graphs=true \
+    parallel.pipeline=2 parallel.data=2 parallel.zero=zero3
   check 'training: tp2 x pp2 x dp2 near 1 rank, bf16' train_and_compare layout_bf16 one_rank_bf16 2e-3 2e-2 \
     device=cuda precision.compute=bf16 "${parallel[@]}"
 

@@ -68,6 +68,7 @@ reports '| communicators between thread ranks, NCCL with 1 rank | passed | 63 te
 for preset in ddp zero1 zero2 shard_grad_op zero3; do
   reports "| training: tp2 x pp2 x dp2, $preset = 1 rank, fp32 | passed | 20 steps: loss apart by 0.0e+00 (allowed 1e-06), gradient norm by 0.0e+00 (1e-05), relative |"
 done
+reports '| training: CUDA graphs, 1 rank, bf16, bit for bit | passed |'
 reports '| NCCL, 2 processes on this card | SKIPPED |'
 reports '| memcheck: operations | passed | ERROR SUMMARY: 0 errors |'
 reports '| racecheck: operations | SKIPPED | compute-sanitizer does not support this machine |'
@@ -79,6 +80,8 @@ check 1 FAKE_WRONG='zero2 1.000002'
 reports '| training: tp2 x pp2 x dp2, zero2 = 1 rank, fp32 | failed | 20 steps: loss apart by 2.0e-06 (allowed 1e-06)'
 reports '| training: zero3 = zero2, bit for bit | failed |'
 reports '| training: tp2 x pp2 x dp2, zero1 = 1 rank, fp32 | passed |'
+check 1 FAKE_WRONG='graphs_bf16 1.0000001'
+reports '| training: CUDA graphs, 1 rank, bf16, bit for bit | failed |'
 check 1 FAKE_WRONG='zero3 1.0000001'
 reports '| training: tp2 x pp2 x dp2, zero3 = 1 rank, fp32 | passed |'
 reports '| training: zero3 = zero2, bit for bit | failed |'
