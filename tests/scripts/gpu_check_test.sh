@@ -30,14 +30,14 @@ echo "10 cases: 9 passed, 0 failed, 1 refused"
 echo "10 cases: 10 passed, 0 failed, 0 refused"
 SH
 printf '#!/bin/sh\necho "[  PASSED  ] 63 tests."\n' | stand_in programs/test_card_communicators
-# Twenty steps that are the same in every layout, but for what FAKE_WRONG says: preset, then what its losses are multiplied with, or null.
+# Twenty steps that are the same in every layout, but for what FAKE_WRONG says: preset or key of cards, then what its losses are multiplied with, or null.
 stand_in programs/trident <<'SH'
 #!/bin/bash
 [[ $1 == train ]] || exit 0
 run='' factor=1
 for a in "$@"; do
   case $a in run.dir=*) run=${a#run.dir=} ;; esac
-  if [[ -n ${FAKE_WRONG:-} && $a == "parallel.zero=${FAKE_WRONG%% *}" ]]; then factor=${FAKE_WRONG##* }; fi
+  if [[ -n ${FAKE_WRONG:-} && ( $a == "parallel.zero=${FAKE_WRONG%% *}" || $a == "cuda.${FAKE_WRONG%% *}=true" ) ]]; then factor=${FAKE_WRONG##* }; fi
 done
 if [[ $factor == dies ]]; then echo "trident: rank 3: out of memory"; exit 70; fi
 mkdir -p "$run"
@@ -80,7 +80,7 @@ check 1 FAKE_WRONG='zero2 1.000002'
 reports '| training: tp2 x pp2 x dp2, zero2 = 1 rank, fp32 | failed | 20 steps: loss apart by 2.0e-06 (allowed 1e-06)'
 reports '| training: zero3 = zero2, bit for bit | failed |'
 reports '| training: tp2 x pp2 x dp2, zero1 = 1 rank, fp32 | passed |'
-check 1 FAKE_WRONG='graphs_bf16 1.0000001'
+check 1 FAKE_WRONG='graphs 1.0000001'
 reports '| training: CUDA graphs, 1 rank, bf16, bit for bit | failed |'
 check 1 FAKE_WRONG='zero3 1.0000001'
 reports '| training: tp2 x pp2 x dp2, zero3 = 1 rank, fp32 | passed |'
