@@ -87,7 +87,8 @@ TEST_P(ShippedConfig, IsWhatItsCommentSays) {
 
   const TrainConfig config = shipped(GetParam());
   const ModelConfig model = resolve_model(config);
-  const RunPlan plan = make_run_plan(config, model, ranks_started(run), {true, "a test", "processor", std::int64_t{1} << 40});
+  const MachineFacts machine{.fast_bf16 = true, .description = "a test", .memory_per_rank = std::int64_t{1} << 40};
+  const RunPlan plan = make_run_plan(config, model, ranks_started(run), machine);
   EXPECT_EQ(plan.world_size(), expected.world);
   EXPECT_EQ(plan.num_micro_batches, expected.micro_batches);
   EXPECT_NEAR(static_cast<double>(num_parameters(model)), expected.parameters, 0.01 * expected.parameters);
