@@ -25,12 +25,21 @@ void check_machine(const RunPlan& plan, std::span<const ArenaNeed> needs) {
                                 plan.config.batch.micro, plan.world_size(), 1e-9 * needed.total, 1e-9 * needed.activations, 1e-9 * there));
 }
 
+// The largest micro-batch of at most `most` sequences that the configuration allows.
+std::int64_t legal_micro(const RunPlan& plan, std::int64_t most) {
+  const ParallelDegrees& degrees = plan.grid.degrees();
+  const std::int64_t sequences = plan.config.batch.global / degrees.data, multiple = plan.config.parallel.schedule == "interleaved" ? degrees.pipeline : 1;
+  while (most > 1 && (sequences % most != 0 || sequences / most % multiple != 0)) --most;
+  return most;
+}
+
 // What would fit where `needed` is more than `there`. Activations grow with the micro-batch, everything else does not.
 std::string what_fits(const RunPlan& plan, const ArenaNeed& needed, double there) {
   const double fixed = needed.total - needed.activations, micro = static_cast<double>(plan.config.batch.micro);
   if (fixed > there) return "parameters, gradients and optimizer alone are more: shard more with parallel.zero, use more tensor or pipeline ranks";
   const double fits = std::floor(micro * (there - fixed) / needed.activations);
-  if (fits >= 1) return fmt::format("batch.micro = {:.0f} would fit, or set recompute.policy to full", fits);
+  if (fits >= 1)
+    return fmt::format("batch.micro = {} would fit, or set recompute.policy to full", legal_micro(plan, static_cast<std::int64_t>(fits)));
   return "lower batch.sequence, set recompute.policy to full, or use more tensor ranks";
 }
 

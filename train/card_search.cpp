@@ -55,8 +55,9 @@ class Search {
   }
 
   CardSearch run() {
-    do share_out();
-    while (somebody_looks_ && open_and_leave_out());
+    do {
+      share_out();
+    } while (somebody_looks_ && open_and_leave_out());
     take_seats();
     if (somebody_looks_) {
       note_left_out();  // and from here on nobody is on a card that is not its own
@@ -202,6 +203,12 @@ class Search {
 };
 
 }  // namespace
+
+std::int64_t CardSearch::bytes() const {
+  std::int64_t all = 0;
+  for (const MemoryPool& pool : memory) all += pool.bytes;
+  return all;
+}
 
 std::int64_t CardSeat::bytes_per_rank() const { return usable_bytes(free_bytes, static_cast<std::size_t>(ranks)) / ranks; }
 

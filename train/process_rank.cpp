@@ -115,6 +115,7 @@ class ProcessRank {
     place.local_ranks = world_->local_size();
     place.reads_all = world_->local_rank() == 0;
     place.cards = choice_.found.cards;
+    place.card_bytes = choice_.found.bytes();
     std::string some, all;  // of the data; one rank of each node looks at all of it
     run_together(exchange(), world_->rank(), [&] {
       inputs_ = prepare_run(config, place, weakest(facts_));

@@ -35,6 +35,8 @@ struct CardSearch {
   std::vector<std::string> cards;   // names of the cards that ranks of the run compute on, each card once
   std::vector<MemoryPool> memory;   // of these cards
   std::vector<std::string> notes;   // one line each: cards left out, cards that somebody else uses, cards that ranks share
+
+  std::int64_t bytes() const;  // of all these cards, for arenas
 };
 
 // The ranks of a run as this process sees them.

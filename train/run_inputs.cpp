@@ -75,9 +75,11 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   lr_schedule_of(config);
   const ModelConfig model = resolve_model(config);
   const std::int64_t ranks = place.world_size > 0 ? place.world_size : ranks_of(config.parallel);
-  check_model_fits(model, machine.memory_per_rank * ranks);
+  // Ranks share the memory of machines; cards may have left more or less than each other, and are judged one by one when arenas are known.
+  const std::int64_t memory = place.cards.empty() ? machine.memory_per_rank * ranks : place.card_bytes;
+  check_model_fits(model, memory);
   inputs.plan = make_run_plan(config, model, place.world_size, machine);
-  check_memory(inputs.plan, machine.memory_per_rank * ranks);
+  check_memory(inputs.plan, memory);
   open_data(inputs, place.reads_all);
   const int local = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size(),
             threads = static_cast<int>(config.run.threads_per_rank);

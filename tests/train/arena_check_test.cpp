@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "train/machine.h"
+#include "train/run_inputs.h"
 
 namespace trident {
 namespace {
@@ -43,7 +44,7 @@ TEST(ArenaCheck, ACardIsJudgedByItself) {
   EXPECT_EQ(refusal(plan, {{79 * kGigabyte, 0}, {79 * kGigabyte, 0}}), "");
   EXPECT_EQ(refusal(plan, {{20 * kGigabyte, 10 * kGigabyte}, {90 * kGigabyte, 60 * kGigabyte}}),
             "batch.micro = 8: the arena of rank 1 (pipeline stage 1 of 2) needs 90.0 GB, 60.0 GB of it for activations, card 1 has 80.0 GB for arenas; "
-            "batch.micro = 6 would fit, or set recompute.policy to full, give other stages more layers with parallel.layers, or take a smaller model");
+            "batch.micro = 4 would fit, or set recompute.policy to full, give other stages more layers with parallel.layers, or take a smaller model");
 }
 
 TEST(ArenaCheck, RanksOnOneCardAreCountedTogether) {
@@ -53,7 +54,35 @@ TEST(ArenaCheck, RanksOnOneCardAreCountedTogether) {
   EXPECT_EQ(refusal(plan, {fits, fits, fits, fits}), "");
   EXPECT_EQ(refusal(plan, {fits, fits, fits, more}),
             "batch.micro = 8: the arena of rank 3 needs 41.0 GB, 20.0 GB of it for activations, 2 ranks there 81.0 GB, card 1 has 80.0 GB for arenas; "
-            "batch.micro = 7 would fit, or set recompute.policy to full, or take a smaller model");
+            "batch.micro = 4 would fit, or set recompute.policy to full, or take a smaller model");
+}
+
+// 12 sequences of each data rank: of micro-batches up to 5 only 3 makes a number of micro-batches that both stages share.
+TEST(ArenaCheck, TheMicroBatchThatFitsIsOneThatTheScheduleTakes) {
+  const std::vector<std::string> settings{"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.virtual_stages=2", "batch.global=12"};
+  const auto with_micro = [&](const std::string& micro) {
+    std::vector<std::string> all = settings;
+    all.push_back("batch.micro=" + micro);
+    return plan_of(all);
+  };
+  RunPlan plan = with_micro("6");
+  plan.memory = {{"card 0", {0}, 80'000'000'000}, {"card 1", {1}, 80'000'000'000}};
+  const std::string text = refusal(plan, {{90 * kGigabyte, 60 * kGigabyte}, {90 * kGigabyte, 60 * kGigabyte}});
+  EXPECT_NE(text.find("; batch.micro = 3 would fit"), std::string::npos) << text;
+  EXPECT_NO_THROW(with_micro("3"));
+  EXPECT_THROW(with_micro("4"), ConfigError);
+}
+
+// Two cards of 79 and 19 GB, say: what the poorer one has left, times two, is not what there is.
+TEST(ArenaCheck, BeforeArenasAreKnownTheCardsAreCountedTogether) {
+  const TrainConfig config = plan_of({}).config;
+  MachineFacts machine;
+  machine.memory_per_rank = 1'000'000;
+  EXPECT_THROW(prepare_run(config, {}, machine), ConfigError);
+  RunPlace place;
+  place.cards = {"a card", "a card"};
+  place.card_bytes = 98'000'000'000;
+  EXPECT_THROW(prepare_run(config, place, machine), DataError) << "it goes on to the data, which are not there";
 }
 
 TEST(ArenaCheck, WhatNoMicroBatchMakesFit) {

@@ -250,9 +250,9 @@ TEST(LookForCards, ACardThatTheDriverSaysIsBrokenIsNotOpened) {
   EXPECT_EQ(found.notes.size(), 1u);
 }
 
-TEST(LookForCards, WithoutAnyTheReasonIsTheLastCards) {
+TEST(LookForCards, WithoutAnyTheReasonIsTheFirstCards) {
   Machine machine;
-  machine.broken = {{"a", "no code"}, {"b", "no code either"}};
+  machine.broken = {{"a", "no code"}, {"b", "held by another process"}};
   StandIn cuda(machine, {"a", "b"});
   const CardSearch found = as_threads(cuda, 1);
   EXPECT_TRUE(found.seats.empty());
