@@ -36,20 +36,25 @@ void CallNotes::append(ConstTensorView view) {
   for (int d = 0; d < view.shape().rank(); ++d) append(view.shape()[d]);
 }
 
-void CallNotes::append(const AttentionShape& s) {
+// Fields are taken apart by bindings, which do not compile when one is added.
+
+void CallNotes::append(const AttentionShape& shape) {
+  const auto& [batch, query_heads, kv_heads, query_length, key_length, head_dim, query_offset, key_offset, scale, causal, dtype] = shape;
   const auto all = [this](const auto&... fields) { (append(fields), ...); };
-  all(s.batch, s.query_heads, s.kv_heads, s.query_length, s.key_length, s.head_dim, s.query_offset, s.key_offset, s.scale, s.causal, s.dtype);
+  all(batch, query_heads, kv_heads, query_length, key_length, head_dim, query_offset, key_offset, scale, causal, dtype);
 }
 
 void CallNotes::append(const VocabularyShard& shard) {
-  append(shard.columns);
-  append(shard.first_column);
-  append(shard.vocabulary);
+  const auto& [columns, first_column, vocabulary] = shard;
+  append(columns);
+  append(first_column);
+  append(vocabulary);
 }
 
 void CallNotes::append(const cuda_kernels::Scratch& scratch) {
-  append(scratch.data);
-  append(scratch.floats);
+  const auto& [data, floats] = scratch;
+  append(data);
+  append(floats);
 }
 
 }  // namespace trident
