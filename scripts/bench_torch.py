@@ -103,6 +103,8 @@ class Trial:
         torch.manual_seed(0)
         model = Model(args.model, args.sequence).to(args.device, torch.bfloat16 if precision == "bf16" else torch.float32)
         self.parameters = list(model.parameters())
+        for parameter in self.parameters:  # gradients of micro-batches are added here, not in memory that a CUDA graph will write again
+            parameter.grad = torch.zeros_like(parameter)
         self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-5, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
         self.model = torch.compile(model, mode=mode) if mode != "eager" else model
         generator = torch.Generator(args.device).manual_seed(1)
@@ -123,7 +125,7 @@ class Trial:
             loss = self.micro_batch(i, micro_batches).detach().clone()
         nn.utils.clip_grad_norm_(self.parameters, 1.0)
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=False)
         return loss
 
     def seconds(self, steps, micro_batches):

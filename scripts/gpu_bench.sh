@@ -4,7 +4,7 @@
 #
 # Models (all, if none is named): gpt2-124m gpt2-1.5b qwen2.5-0.5b qwen2.5-1.5b with 1024 tokens a sequence, llama3.2-1b with 4096. Every step takes
 # 524,288 random tokens, in bf16 with fp32 master weights; 10 steps warm up, 20 are timed, their median counts. Both sides take the largest
-# micro-batch that fits, by halving. --minutes: for PyTorch's search of its configuration, each model. --packages, --build: as for gpu_check.sh.
+# micro-batch that fits, by halving, and the fastest of a few configurations. --minutes: for PyTorch's search of its configuration, each model. --packages, --build: as for gpu_check.sh.
 #
 # Exit status: 0, 1 if a model could not be measured, 77 no card here, 64 wrong arguments.
 set -euo pipefail
@@ -69,30 +69,53 @@ random_tokens() {
 # Value of a JSON line and key on standard input.
 json_value() { sed -n "s/.*\"$1\": *\"\\{0,1\\}\\([^,\"}]*\\).*/\\1/p"; }
 
-# time_trident MODEL SEQUENCE: "micro step_ms tokens_per_s mfu peak_bytes" of the median step, mfu "null" where the card's peak is not known.
+# train_trident STEPS MICRO SETTING...: metrics in $scratch/run.
+train_trident() {
+  local words=(--set "batch.micro=$2" --set "run.steps=$1") setting
+  for setting in "${@:3}"; do words+=(--set "$setting"); done
+  rm -rf "$scratch/run"
+  "$build/bin/trident" train --config "$scratch/bench.json" "${words[@]}" >"$scratch/train.log" 2>&1
+}
+
+# median_step WARMUP: "step_ms tokens_per_s mfu peak_bytes" of the median step after so many, mfu "null" where the card's peak is not known.
+median_step() {
+  awk -v warmup="$1" '
+    function value(key) {
+      return match($0, "\"" key "\": *[-+.0-9a-z]+") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) : "null"
+    }
+    value("step") + 0 > warmup {
+      ms = value("step_ms") + 0
+      for (i = ++n; i > 1 && sorted[i - 1] > ms; --i) { sorted[i] = sorted[i - 1]; line[i] = line[i - 1] }
+      sorted[i] = ms; line[i] = value("tokens_per_s") " " value("mfu") " " value("peak_bytes") }
+    END { m = int((n + 1) / 2); if (n) print sorted[m], line[m] }' "$scratch/run/metrics.jsonl"
+}
+
+# What is tried, as PyTorch's modes are: by a few steps each, and the fastest is timed.
+probe_warmup=2 probe_steps=5
+names=('defaults' 'not deterministic, autotuned' 'not deterministic, autotuned, graphs')
+settings_of() { if (($1 >= 1)); then printf '%s\n' cuda.deterministic=false "cuda.autotune=$scratch/autotune"; fi; if (($1 == 2)); then echo cuda.graphs=true; fi; }
+
+# time_trident MODEL SEQUENCE: into `measured` "choice micro step_ms tokens_per_s mfu peak_bytes" of the median step; `choice` counts names.
 time_trident() {
-  local micro=$((65536 / $2)) status
-  while ((micro >= 1)); do
-    rm -rf "$scratch/run"
-    status=0
-    "$build/bin/trident" train --config "$scratch/bench.json" --set "batch.micro=$micro" >"$scratch/train.log" 2>&1 || status=$?
-    if ((status == 0)); then
-      awk -v warmup="$warmup" '
-        function value(key) {
-          return match($0, "\"" key "\": *[-+.0-9a-z]+") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) : "null"
-        }
-        value("step") + 0 > warmup {
-          ms = value("step_ms") + 0
-          for (i = ++n; i > 1 && sorted[i - 1] > ms; --i) { sorted[i] = sorted[i - 1]; line[i] = line[i - 1] }
-          sorted[i] = ms; line[i] = value("tokens_per_s") " " value("mfu") " " value("peak_bytes") }
-        END { m = int((n + 1) / 2); if (n) print sorted[m], line[m] }' "$scratch/run/metrics.jsonl" | sed "s/^/$micro /"
-      return
-    fi
-    grep -qiE 'memory|lower batch.micro' "$scratch/train.log" || break
+  local micro=$((65536 / $2)) choice best=0 best_ms='' ms words
+  until train_trident $probe_steps $micro; do
+    # What does not fit is refused in words that begin so.
+    if ((micro == 1)) || ! grep -qE '^trident: (batch\.micro|memory|parallel\.zero|model)\b' "$scratch/train.log"; then tail -n 3 "$scratch/train.log" >&2; return 1; fi
     micro=$((micro / 2))
   done
-  tail -n 3 "$scratch/train.log" >&2
-  return 1
+  for choice in "${!names[@]}"; do
+    mapfile -t words < <(settings_of "$choice")
+    if ((choice > 0)) && ! train_trident $probe_steps $micro "${words[@]}"; then
+      notes+=("- $1, trident, ${names[choice]}: $(tail -n 1 "$scratch/train.log" | cut -c 1-200)")
+      continue
+    fi
+    ms=$(median_step $probe_warmup | cut -d ' ' -f 1)
+    notes+=("- $1, trident, ${names[choice]}: $ms ms a step, the median of $((probe_steps - probe_warmup))")
+    if [[ -z $best_ms ]] || awk -v a="$ms" -v b="$best_ms" 'BEGIN { exit !(a < b) }'; then best=$choice best_ms=$ms; fi
+  done
+  mapfile -t words < <(settings_of "$best")
+  train_trident $((warmup + steps)) $micro "${words[@]}" || { tail -n 3 "$scratch/train.log" >&2; return 1; }
+  measured="$best $micro $(median_step "$warmup")"
 }
 
 row() { rows+=("| $1 | $2 | $3 | $4 | $5 | $6 | $7 | $8 |"); printf '%s\n' "${rows[-1]}"; }
@@ -104,18 +127,18 @@ for model in "${models[@]}"; do
   read -r sequence vocabulary <<<"$(shape_of "$model")"
   random_tokens "$scratch/tokens" "$vocabulary" 4194304
   cat >"$scratch/bench.json" <<JSON
-{ "device": "cuda", "run": { "dir": "$scratch/run", "steps": $((warmup + steps)) }, "model": { "preset": "$model" },
+{ "device": "cuda", "run": { "dir": "$scratch/run", "steps": 1 }, "model": { "preset": "$model" },
   "parallel": { "data": 1 }, "batch": { "global": $((tokens / sequence)), "micro": 1, "sequence": $sequence }, "precision": { "compute": "bf16" },
   "optimizer": { "lr": 1e-5 }, "data": { "train": "$scratch/tokens", "tokenizer": null }, "log": { "every": 1, "tensorboard": false } }
 JSON
   own='' mfu_per_token=''
-  if measured=$(time_trident "$model" "$sequence") && [[ -n $measured ]]; then
-    read -r micro ms own mfu peak <<<"$measured"
+  if time_trident "$model" "$sequence"; then
+    read -r choice micro ms own mfu peak <<<"$measured"
     if [[ $mfu != null ]]; then
       mfu_per_token=$(awk -v m="$mfu" -v t="$own" 'BEGIN { printf "%.9g", m / t }')
       mfu=$(percent "$mfu")
     fi
-    row "$model" trident "$micro" "$(printf '%.1f' "$ms")" "$(printf '%.0f' "$own")" "${mfu/null/-}" "$(gib "$peak")" -
+    row "$model" "trident, ${names[choice]}" "$micro" "$(printf '%.1f' "$ms")" "$(printf '%.0f' "$own")" "${mfu/null/-}" "$(gib "$peak")" -
     kinds=$(tail -n 1 "$scratch/run/timing.jsonl" 2>/dev/null | grep -o '"ms": *{[^}]*}' || true)
     if [[ -n $kinds ]]; then notes+=("- $model, ms of a step by kind of work as the host sees them: $(tr -d '"{}' <<<"${kinds#*:}")"); fi
     # What the same work takes at this card's own peaks, kind by kind.
