@@ -68,6 +68,8 @@ LifelineJob::LifelineJob(int size, RankBody body, const std::function<void(Lifel
   for (Rank& rank : ranks_) send(rank.talk.get(), cards.data(), cards.size(), MSG_NOSIGNAL);
   for (Rank& rank : ranks_)
     if (const std::string line = next_line(rank); line != "connected ") throw std::runtime_error("not connected: " + line);
+  // Nobody begins before: a rank that leaves at once would be reported by others that have not said so yet.
+  for (Rank& rank : ranks_) send(rank.talk.get(), "begin\n", 6, MSG_NOSIGNAL);
 }
 
 LifelineJob::~LifelineJob() {
@@ -102,6 +104,7 @@ void LifelineJob::be_rank(int rank, int size, FileDescriptor talk, const RankBod
     for (int r = 0; r < size; ++r) cards.push_back(read_line(talk));
     lifeline.connect(cards);
     say(talk, "connected", "");
+    read_line(talk);
     ForkedRank self{rank, lifeline, woken};
     code = body(self);
   } catch (const std::exception& error) {
