@@ -375,9 +375,21 @@ void CheckedOps<Backend>::adamw(Stream& stream, TensorView param, TensorView mas
   expect("adamw", "m", m, DType::kF32, n);
   expect("adamw", "v", v, DType::kF32, n);
   expect("adamw", "grad", grad, DType::kF32, n);
-  const AdamWStep step{p.lr, p.beta1, p.beta2, p.eps, p.weight_decay, p.grad_scale, p.bias_correction1, p.bias_correction2};
-  kernels(stream).adamw(row_type(param.dtype()), param.data(), master.as<float>(), m.as<float>(), v.as<float>(), grad.as<float>(),
-                        n, step);
+  AdamWStep step{p.lr, p.beta1, p.beta2, p.eps, p.weight_decay, p.grad_scale, p.bias_correction1, p.bias_correction2};
+  if (!p.rounding) {
+    kernels(stream).adamw(row_type(param.dtype()), param.data(), master.as<float>(), m.as<float>(), v.as<float>(), grad.as<float>(),
+                          n, step);
+    return;
+  }
+  const StochasticRounding& r = *p.rounding;
+  TRIDENT_CHECK(param.dtype() == DType::kBF16, "adamw: stochastic rounding of {} instead of bf16", to_string(param.dtype()));
+  TRIDENT_CHECK(r.first_index >= 0 && r.first_column >= 0 && r.first_column < r.columns && r.columns <= r.stride &&
+                    r.columns < std::int64_t{1} << 31,
+                "adamw: stochastic rounding from index {}, column {} of {}, with a stride of {}", r.first_index, r.first_column, r.columns,
+                r.stride);
+  step.update = r.update;
+  const RoundedElements elements{{r.key[0], r.key[1]}, r.first_index, r.first_column, r.columns, r.stride};
+  kernels(stream).adamw_stochastic(param.data(), master.as<float>(), m.as<float>(), v.as<float>(), grad.as<float>(), n, step, elements);
 }
 
 }  // namespace trident

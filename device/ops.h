@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "core/philox.h"
 #include "core/tensor_view.h"
@@ -53,12 +54,29 @@ struct DropoutSpec {
   ConstTensorView samples;           // i64 [B]: global sample index
 };
 
+// Stochastic rounding of bf16 parameters: up or down, in proportion to how near the two neighbours are (docs/numerics.md).
+//
+// Element i of a call is element e of the whole tensor, in row-major order: with j = first_column + i, e = first_index +
+// (j / columns) * stride + j % columns. So a call may work on any part of a rank's rows, which may be pieces of the tensor's rows.
+// Its 16 random bits r are half e % 8 of the Philox block of counter {e / 8, update} (two 64-bit numbers, low words first), where
+// half 2w is the low half of word w and half 2w + 1 the high one. The result's bits are (bits of the f32 + r) >> 16, but for
+// magnitudes beyond the largest bf16, infinities and NaN: these go to the nearest.
+struct StochasticRounding {
+  PhiloxKey key{};              // of the tensor: the same for every rank that holds some of it
+  std::uint64_t update = 0;     // number of the update
+  std::int64_t first_index = 0; // in the tensor: column 0 of the row that element 0 of the call is in
+  std::int64_t first_column = 0;// of element 0 of the call, within its row; < columns
+  std::int64_t columns = 1;     // of a row here; < 2^31
+  std::int64_t stride = 1;      // from a row to the next in the tensor; >= columns
+};
+
 // AdamW (Loshchilov and Hutter 2019, algorithm 2 with bias correction): m, v moments; p -= lr*(mhat/(sqrt(vhat)+eps) + decay*p).
 struct AdamWParams {
   float lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   float grad_scale = 1;       // multiplies the gradient first: clipping and 1/loss scale
   float bias_correction1 = 1; // 1/(1 - beta1^t)
   float bias_correction2 = 1; // 1/(1 - beta2^t)
+  std::optional<StochasticRounding> rounding{};  // of param, which is bf16; nothing: to nearest
 };
 
 class Ops {
@@ -168,7 +186,8 @@ class Ops {
   virtual void add_exact(Stream& stream, TensorView limbs, ConstTensorView x) = 0;
 
   // ---- optimizer ------------------------------------------------------------------------------------------------------------------
-  // master, m, v f32[n] updated in place; param T[n] = round(master); grad f32[n]. param may alias master when T is f32.
+  // master, m, v f32[n] updated in place; param T[n] = round(master), as params.rounding says; grad f32[n]. param may alias master
+  // when T is f32.
   virtual void adamw(Stream& stream, TensorView param, TensorView master, TensorView m, TensorView v, ConstTensorView grad,
                      const AdamWParams& params) = 0;
 };

@@ -57,4 +57,14 @@ void CallNotes::append(const cuda_kernels::Scratch& scratch) {
   append(floats);
 }
 
+void CallNotes::append(const RoundedElements& elements) {
+  const auto& [key, first_index, first_column, columns, stride] = elements;
+  append(key[0]);
+  append(key[1]);
+  append(first_index);
+  append(first_column);
+  append(columns);
+  append(stride);
+}
+
 }  // namespace trident

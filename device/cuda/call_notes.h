@@ -46,6 +46,7 @@ class CallNotes {
   void append(const AttentionShape& shape);
   void append(const VocabularyShard& shard);
   void append(const cuda_kernels::Scratch& scratch);
+  void append(const RoundedElements& elements);
   void append(const AdamWStep& step);
 
   std::vector<std::uint64_t> words_;

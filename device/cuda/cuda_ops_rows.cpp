@@ -62,6 +62,13 @@ class CudaOps::Kernels {
       return cuda_kernels::adamw_from_memory(stream_, t, param, master, m, v, grad, count, held);
     cuda_kernels::adamw(stream_, t, param, master, m, v, grad, count, step);
   }
+  void adamw_stochastic(void* param, float* master, float* m, float* v, const float* grad, std::int64_t count, const AdamWStep& step,
+                        const RoundedElements& elements) const {
+    if (ops_.graphs_.note("adamw_stochastic", param, master, m, v, grad, count, step, elements)) return;
+    if (const AdamWStep* const held = ops_.graphs_.step_in_memory())
+      return cuda_kernels::adamw_stochastic_from_memory(stream_, param, master, m, v, grad, count, held, elements);
+    cuda_kernels::adamw_stochastic(stream_, param, master, m, v, grad, count, step, elements);
+  }
   void convert(RowType out_type, void* out, RowType in_type, const void* x, std::int64_t count) const {
     if (ops_.graphs_.note("convert", out_type, out, in_type, x, count)) return;
     if (out_type != in_type) return cuda_kernels::convert(stream_, out_type, out, in_type, x, count);

@@ -68,3 +68,8 @@ TRIDENT_ROW_KERNEL adamw(RowType t, void* param, float* master, float* m, float*
                          const AdamWStep& step) {
   with_type(t, [&](auto* type) { adamw_row(kTeam, as(param, type), master, m, v, grad, count, step); });
 }
+
+TRIDENT_ROW_KERNEL adamw_stochastic(void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step,
+                                    const RoundedElements& elements) {
+  adamw_stochastic_row(kTeam, static_cast<Bf16*>(param), master, m, v, grad, count, step, elements);
+}

@@ -89,5 +89,6 @@ constexpr RowKernels table_of(IsaLevel level) {
   k.fill_zero = fill_zero;
   k.sum_squares = sum_squares;
   k.adamw = adamw;
+  k.adamw_stochastic = adamw_stochastic;
   return k;
 }

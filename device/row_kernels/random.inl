@@ -1,4 +1,5 @@
-// Philox4x32-10 as in core/philox.h, one counter block per lane, and the dropout mask made from it.
+// Philox4x32-10 as in core/philox.h, one counter block per lane, and what is made from it: dropout masks, and bf16 weights rounded up or
+// down at random.
 
 struct PhiloxWords {
   U32s w[4];
@@ -15,9 +16,9 @@ TRIDENT_ROW_BODY Product64 multiply_wide(U32s a, std::uint32_t factor) {
   return {reinterpret_cast<U32s>((even & low_half) | (odd << 32)), reinterpret_cast<U32s>((even >> 32) | (odd & ~low_half))};
 }
 
-// Blocks block .. block + kLanes - 1 under key; lane 4q + j has block number j * kLanes / 4 + q, so that transpose_quads() puts the
+// Blocks block .. block + kLanes - 1 under key, with `stream` in the upper counter words; lane 4q + j has block number j * kLanes / 4 + q, so that transpose_quads() puts the
 // words of all blocks in order.
-TRIDENT_ROW_BODY PhiloxWords philox_blocks(std::uint64_t block, std::uint32_t key0, std::uint32_t key1) {
+TRIDENT_ROW_BODY PhiloxWords philox_blocks(std::uint64_t block, std::uint64_t stream, std::uint32_t key0, std::uint32_t key1) {
   std::uint32_t low[kLanes], high[kLanes];
   for (int i = 0; i < kLanes; ++i) {
     const std::uint64_t counter = block + static_cast<std::uint64_t>(i % 4 * (kLanes / 4) + i / 4);
@@ -27,6 +28,8 @@ TRIDENT_ROW_BODY PhiloxWords philox_blocks(std::uint64_t block, std::uint32_t ke
   PhiloxWords c{};
   __builtin_memcpy(&c.w[0], low, sizeof(low));
   __builtin_memcpy(&c.w[1], high, sizeof(high));
+  c.w[2] = U32s{} + static_cast<std::uint32_t>(stream);
+  c.w[3] = U32s{} + static_cast<std::uint32_t>(stream >> 32);
   for (int round = 0; round < 10; ++round) {
     const Product64 p0 = multiply_wide(c.w[0], 0xD2511F53u), p1 = multiply_wide(c.w[2], 0xCD9E8D57u);
     c = {{p1.high ^ c.w[1] ^ key0, p1.low, p0.high ^ c.w[3] ^ key1, p0.low}};
@@ -45,7 +48,7 @@ TRIDENT_ROW_BODY void dropout_row(const Team& team, T* out, const T* x, I count,
   I done = 0;
   while (done < count) {
     const std::uint64_t number = first + static_cast<std::uint64_t>(done);
-    const PhiloxWords words = philox_blocks(number / 4, spec.key[0], spec.key[1]);
+    const PhiloxWords words = philox_blocks(number / 4, 0, spec.key[0], spec.key[1]);
     RowVec kept[4];
     for (int w = 0; w < 4; ++w) {
       // As uniform_from_bits(): (bits >> 8) + 1 is at most 2^24 and therefore exact as a float.
@@ -60,5 +63,40 @@ TRIDENT_ROW_BODY void dropout_row(const Team& team, T* out, const T* x, I count,
     team.each(length,
               [&](I i, auto lanes) { store(out + done + i, load(x + done + i, lanes) * load(factor + skip + i, lanes), lanes); });
     done += length;
+  }
+}
+
+// x plus 16 random bits below its last bit as a bf16, the rest cut off; what has no bf16 beyond it stays, for a store to round.
+TRIDENT_ROW_BODY RowVec round_at_random(RowVec x, U32s bits) {
+  const U32s u = bits_of(x);
+  return from_bits((u & 0x7fffffffu) > 0x7f7f0000u ? u : (u + bits) & 0xffff0000u);
+}
+
+// AdamW with StochasticRounding (device/ops.h), in runs that share a row of the tensor and kLanes counter blocks.
+template <class Team>
+TRIDENT_ROW_BODY void adamw_stochastic_row(const Team& team, Bf16* param, float* master, float* m, float* v, const float* grad, I count,
+                                           const AdamWStep& step, const RoundedElements& elements) {
+  constexpr I kGroup = 8 * kLanes;
+  Bf16 halves[kGroup];
+  I row = elements.first_index, column = elements.first_column;
+  for (I done = 0; done < count;) {
+    const std::uint64_t element = static_cast<std::uint64_t>(row + column);
+    const PhiloxWords words = philox_blocks(element / 8, step.update, elements.key[0], elements.key[1]);
+    RowVec in_order[4];
+    for (int w = 0; w < 4; ++w) in_order[w] = from_bits(words.w[w]);
+    transpose_quads(in_order);
+    __builtin_memcpy(halves, in_order, sizeof(halves));
+    const I skip = static_cast<I>(element % 8);  // halves of the first block that belong to elements before this one
+    const I of_row = elements.columns - column, of_group = kGroup - skip, left = count - done;
+    const I with_row = left < of_row ? left : of_row, length = with_row < of_group ? with_row : of_group;
+    adamw_row(team, param + done, master + done, m + done, v + done, grad + done, length, step, [&](I i, RowVec next, auto lanes) {
+      return round_at_random(next, bits_of(load(halves + skip + i, lanes)) >> 16);
+    });
+    done += length;
+    column += length;
+    if (column == elements.columns) {
+      column = 0;
+      row += elements.stride;
+    }
   }
 }

@@ -45,6 +45,13 @@ struct DropoutRows {
 struct AdamWStep {
   float lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   float grad_scale = 1, bias_correction1 = 1, bias_correction2 = 1;
+  std::uint64_t update = 0;  // read by adamw_stochastic alone
+};
+
+// As StochasticRounding in device/ops.h, but for the update.
+struct RoundedElements {
+  std::uint32_t key[2] = {0, 0};
+  std::int64_t first_index = 0, first_column = 0, columns = 1, stride = 1;
 };
 
 struct RowKernels {
@@ -105,6 +112,9 @@ struct RowKernels {
 
   // ---- optimizer
   void (*adamw)(RowType t, void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step);
+  // param bf16, rounded up or down at random. The same bits on every instruction set as far as masters are.
+  void (*adamw_stochastic)(void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step,
+                           const RoundedElements& elements);
 };
 
 // The kernels for `level`, which the processor must support.

@@ -149,6 +149,26 @@ struct Table {
     ck::sum_squares(s.stream(), s.out(out, ceil_div(count, I{64})), s.in(x, count), count);
   }
   static void adamw(RowType t, void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step) {
+    update_twice(t, param, master, m, v, count, step, [&](StagedOperands& s, const AdamWStep* held, auto... state) {
+      if (held != nullptr)
+        ck::adamw_from_memory(s.stream(), t, state..., s.in(grad, count), count, held);
+      else
+        ck::adamw(s.stream(), t, state..., s.in(grad, count), count, step);
+    });
+  }
+  static void adamw_stochastic(void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step,
+                               const RoundedElements& elements) {
+    update_twice(RowType::kBF16, param, master, m, v, count, step, [&](StagedOperands& s, const AdamWStep* held, auto... state) {
+      if (held != nullptr)
+        ck::adamw_stochastic_from_memory(s.stream(), state..., s.in(grad, count), count, held, elements);
+      else
+        ck::adamw_stochastic(s.stream(), state..., s.in(grad, count), count, step, elements);
+    });
+  }
+  // With the step's numbers in memory and as an argument, from the same state: `update`(operands, where the step is or null, param,
+  // master, m, v).
+  template <class Update>
+  static void update_twice(RowType t, void* param, float* master, float* m, float* v, I count, const AdamWStep& step, Update&& update) {
     const auto bytes = [count](const void* data, std::size_t size) {
       const auto* const first = static_cast<const std::byte*>(data);
       return std::vector<std::byte>(first, first + static_cast<std::size_t>(count) * size);
@@ -158,8 +178,8 @@ struct Table {
     const auto before = state();
     {
       StagedOperands s(placement);
-      ck::adamw_from_memory(s.stream(), t, s.out(t, param, count), s.out(master, count), s.out(m, count), s.out(v, count),
-                            s.in(grad, count), count, s.in(&step, 1));
+      const AdamWStep* const held = s.in(&step, 1);
+      update(s, held, s.out(t, param, count), s.out(master, count), s.out(m, count), s.out(v, count));
     }
     const auto from_memory = state();
     std::ranges::copy(before[0], static_cast<std::byte*>(param));
@@ -168,8 +188,7 @@ struct Table {
     std::ranges::copy(before[3], reinterpret_cast<std::byte*>(v));
     {
       StagedOperands s(placement);
-      ck::adamw(s.stream(), t, s.out(t, param, count), s.out(master, count), s.out(m, count), s.out(v, count), s.in(grad, count),
-                count, step);
+      update(s, nullptr, s.out(t, param, count), s.out(master, count), s.out(m, count), s.out(v, count));
     }
     EXPECT_EQ(from_memory, state()) << "the step's numbers lie elsewhere, and that is all";
   }
@@ -200,6 +219,7 @@ struct Table {
     k.convert = convert;
     k.sum_squares = sum_squares;
     k.adamw = adamw;
+    k.adamw_stochastic = adamw_stochastic;
     return k;
   }
 };

@@ -100,6 +100,11 @@ void adamw(Stream stream, RowType t, void* param, float* master, float* m, float
 // The same with the step's numbers in device memory, read when the kernel runs.
 void adamw_from_memory(Stream stream, RowType t, void* param, float* master, float* m, float* v, const float* grad, I count,
                        const AdamWStep* step);
+// The same with bf16 parameters rounded up or down at random. Whole vectors need numbers of elements that are multiples of 4, too.
+void adamw_stochastic(Stream stream, void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step,
+                      const RoundedElements& elements);
+void adamw_stochastic_from_memory(Stream stream, void* param, float* master, float* m, float* v, const float* grad, I count,
+                                  const AdamWStep* step, const RoundedElements& elements);
 
 // ---- collectives of ranks that share a device
 enum class SumType : std::uint8_t { kF32, kBF16, kF16, kF64, kI32, kI64 };

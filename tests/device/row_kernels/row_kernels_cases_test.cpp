@@ -30,7 +30,8 @@ const std::vector<std::string> kOps{"split_heads",
                                     "convert",
                                     "fill_zero",
                                     "sum_squares",
-                                    "adamw"};
+                                    "adamw",
+                                    "adamw_stochastic"};
 
 struct Parameter {
   std::string op;
