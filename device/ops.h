@@ -32,6 +32,26 @@ struct MatmulShape {
   bool operator==(const MatmulShape&) const = default;
 };
 
+// The arguments of Ops::matmul.
+struct MatmulOperands {
+  TensorView out;
+  ConstTensorView a;
+  Transpose transpose_a = Transpose::kNo;
+  ConstTensorView b;
+  Transpose transpose_b = Transpose::kNo;
+  Accumulate accumulate = Accumulate::kNo;
+  TensorView workspace;
+};
+
+// A product and what follows it, for Ops::try_fused. Views that the epilogue does not have are empty.
+struct FusedMatmul {
+  Epilogue epilogue = Epilogue::kNone;
+  MatmulOperands product;
+  ConstTensorView bias;  // kBias, kBiasGelu
+  ConstTensorView pre;   // kGeluBackward
+  TensorView result;     // kBiasGelu: the activation; kGeluBackward: the gradient of pre; kBiasGradient: of the bias
+};
+
 // Attention of Sq queries over Sk keys. Query i has global position query_offset + i, key j key_offset + j; with `causal` a query
 // sees keys at positions <= its own. N % K == 0; query head n uses key/value head n / (N/K). A query that sees no key gets
 // output 0 and log-sum-exp -infinity.
@@ -89,6 +109,24 @@ class Ops {
   // `workspace`: u8, at least what prepare_matmul returned for this shape.
   virtual void matmul(Stream& stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b,
                       Transpose transpose_b, Accumulate accumulate, TensorView workspace) = 0;
+
+  // ---- products and what follows them ----------------------------------------------------------------------------------------
+  // In one kernel where the backend has it (results of T are then rounded once, not after the product too), else the operations
+  // named, one after the other. Announced by prepare_fused(); products are of T, into T unless said otherwise.
+  //
+  // matmul, add_bias: product.out T[M,N] = op(a) op(b) + bias T[N] in every row.
+  void matmul_bias(Stream& stream, const MatmulOperands& product, ConstTensorView bias);
+  // matmul, add_bias, gelu_forward: product.out T[M,N] = op(a) op(b) + bias T[N], activation T[M,N] = gelu(that).
+  void matmul_bias_gelu(Stream& stream, const MatmulOperands& product, ConstTensorView bias, TensorView activation);
+  // matmul, gelu_backward: d_pre T[M,N] = op(a) op(b) * gelu'(pre T[M,N]). product.out T[M,N] is scratch: left undefined.
+  void matmul_gelu_backward(Stream& stream, const MatmulOperands& product, ConstTensorView pre, TensorView d_pre);
+  // sum_rows, matmul: product.out f32[M,N] (+)= a^T b, d_bias f32[M] (+)= column sums of a T[K,M], both as product.accumulate says;
+  // product.transpose_a is kYes.
+  void matmul_bias_gradient(Stream& stream, const MatmulOperands& product, TensorView d_bias);
+  // Announces one of these (idempotent); returns its workspace in bytes. Called while planning.
+  virtual std::int64_t prepare_fused(const MatmulShape& shape, Epilogue) { return prepare_matmul(shape); }
+  // For those four, and for Ops made of others. Does it in one, or does nothing and returns false.
+  virtual bool try_fused(Stream&, const FusedMatmul&) { return false; }
 
   // ---- attention (head-major tensors) ---------------------------------------------------------------------------------------
   virtual std::int64_t attention_workspace(const AttentionShape& shape) = 0;  // bytes, for forward and backward

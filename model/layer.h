@@ -45,9 +45,9 @@ class Layer {
   // Makes again what the recompute policy did not keep; call it right before backward_input. `x` as in forward.
   virtual void recompute(const LayerRun& run, ConstTensorView x) const = 0;
   // d holds the gradient of y and is overwritten with the gradient of x, in place (the head ignores its content, the embedding
-  // leaves it). Gradients of one-dimensional parameters are written here.
+  // leaves it). Gradients of norms are written here.
   virtual void backward_input(const LayerRun& run, ConstTensorView x, TensorView d) const = 0;
-  // Gradients of matrices, from what backward_input kept. May communicate over tp. Under a recompute policy no other unit's
+  // Gradients of matrices and of biases, from what backward_input kept. May communicate over tp. Under a recompute policy no other unit's
   // recompute comes between the two.
   virtual void backward_weight(const LayerRun& run, ConstTensorView x) const = 0;
   // Both gradients, for schedules that do not split them: backward_input and backward_weight, unless a layer saves work by doing

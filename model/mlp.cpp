@@ -42,19 +42,20 @@ void Mlp::plan(UnitPlan& plan) {
   normed_ = plan.save(g.compute, g.activation_shape(config_.hidden));
   pre_ = plan.save(g.compute, pre);
   d_pre_ = plan.keep(g.compute, pre);
+  const bool gelu = config_.activation == Activation::kGeluTanh;
   {
     const ScratchScope scope(plan.scratch_plan());
-    up_.plan_forward(plan);
-  }
-  {
-    const ScratchScope scope(plan.scratch_plan());
-    act_ = plan.scratch(g.compute, act);
+    act_ = plan.scratch(g.compute, act);  // made while the input of the first product is there
+    {
+      const ScratchScope first_product(plan.scratch_plan());
+      gelu ? up_.plan_forward_gelu(plan) : up_.plan_forward(plan);
+    }
     down_.plan_forward(plan);
   }
   {
     const ScratchScope scope(plan.scratch_plan());
     d_act_ = plan.scratch(g.compute, act);
-    down_.plan_backward_input(plan);
+    gelu ? down_.plan_backward_input_gelu(plan) : down_.plan_backward_input(plan);
   }
   {
     const ScratchScope scope(plan.scratch_plan());
@@ -87,8 +88,14 @@ void Mlp::recompute(const LayerRun& run, ConstTensorView x) const {
 
 void Mlp::forward(const LayerRun& run, ConstTensorView x, TensorView y) const {
   const TensorView act = run.view(act_);
-  recompute(run, x);
-  activate(run, act);
+  if (config_.activation == Activation::kGeluTanh) {
+    const TensorView normed = run.view(normed_);
+    norm_.forward(run, normed, x);
+    up_.forward_gelu(run, normed, run.view(pre_), act);
+  } else {
+    recompute(run, x);
+    activate(run, act);
+  }
   down_.forward(run, y, act);
   dropout_.apply(run, y, y);
   run.ops.add(run.stream, y, y, x);
@@ -97,11 +104,11 @@ void Mlp::forward(const LayerRun& run, ConstTensorView x, TensorView y) const {
 void Mlp::backward_input(const LayerRun& run, ConstTensorView x, TensorView d) const {
   const TensorView d_act = run.view(d_act_), d_pre = run.view(d_pre_), d_normed = run.view(d_normed_);
   dropout_.apply(run, down_.d_y(run), d);
-  down_.backward_input(run, d_act);
-  if (config_.activation == Activation::kSwiGlu) {
-    run.ops.swiglu_backward(run.stream, d_pre, d_act, run.view(pre_));
+  if (config_.activation == Activation::kGeluTanh) {
+    down_.backward_input_gelu(run, d_pre, d_act, run.view(pre_));
   } else {
-    run.ops.gelu_backward(run.stream, d_pre, d_act, run.view(pre_));
+    down_.backward_input(run, d_act);
+    run.ops.swiglu_backward(run.stream, d_pre, d_act, run.view(pre_));
   }
   up_.backward_input(run, d_normed, std::span(&d_pre, 1));
   norm_.backward(run, d, d_normed, x, Accumulate::kYes);

@@ -6,7 +6,16 @@ void ColumnParallelLinear::plan_forward(UnitPlan& plan) {
   region_ = TensorRegion(plan.geometry());
   x_forward_ = region_.plan_full(plan, input_columns_);
   for (const Projection& p : projections_)
-    plan.matmul(plan.geometry().full_rows(), p.output_columns, input_columns_, Transpose::kNo, Transpose::kYes);
+    plan.matmul(plan.geometry().full_rows(), p.output_columns, input_columns_, Transpose::kNo, Transpose::kYes, Accumulate::kNo,
+                p.bias.present() ? Epilogue::kBias : Epilogue::kNone);
+}
+
+void ColumnParallelLinear::plan_forward_gelu(UnitPlan& plan) {
+  plan_forward(plan);
+  const Projection& p = projections_.front();
+  if (p.bias.present())
+    plan.matmul(plan.geometry().full_rows(), p.output_columns, input_columns_, Transpose::kNo, Transpose::kYes, Accumulate::kNo,
+                Epilogue::kBiasGelu);
 }
 
 void ColumnParallelLinear::plan_backward_input(UnitPlan& plan) {
@@ -20,16 +29,29 @@ void ColumnParallelLinear::plan_backward_input(UnitPlan& plan) {
 
 void ColumnParallelLinear::plan_backward_weight(UnitPlan& plan) {
   x_weight_ = region_.plan_full(plan, input_columns_);
-  for (const Projection& p : projections_) plan.weight_gradient(p.output_columns, input_columns_, plan.geometry().full_rows());
+  for (const Projection& p : projections_)
+    plan.weight_gradient(p.output_columns, input_columns_, plan.geometry().full_rows(),
+                         p.bias.present() ? Epilogue::kBiasGradient : Epilogue::kNone);
 }
 
 void ColumnParallelLinear::forward(const UnitRun& run, ConstTensorView x, std::span<const TensorView> y) const {
   const ConstTensorView rows = as_rows(region_.enter(run, x, run.view(x_forward_)));
   for (std::size_t i = 0; i < projections_.size(); ++i) {
     const Projection& p = projections_[i];
-    run.matmul(y[i], rows, Transpose::kNo, run.weight(p.weight), Transpose::kYes);
-    if (p.bias.present()) run.ops.add_bias(run.stream, y[i], run.weight(p.bias));
+    const MatmulOperands product = run.product(y[i], rows, Transpose::kNo, run.weight(p.weight), Transpose::kYes);
+    p.bias.present() ? run.ops.matmul_bias(run.stream, product, run.weight(p.bias)) : run.matmul(product);
   }
+}
+
+void ColumnParallelLinear::forward_gelu(const UnitRun& run, ConstTensorView x, TensorView y, TensorView activation) const {
+  const Projection& p = projections_.front();
+  if (!p.bias.present()) {
+    forward(run, x, std::span(&y, 1));
+    return run.ops.gelu_forward(run.stream, activation, y);
+  }
+  const ConstTensorView rows = as_rows(region_.enter(run, x, run.view(x_forward_)));
+  run.ops.matmul_bias_gelu(run.stream, run.product(y, rows, Transpose::kNo, run.weight(p.weight), Transpose::kYes),
+                           run.weight(p.bias), activation);
 }
 
 void ColumnParallelLinear::backward_input(const UnitRun& run, TensorView d_x, std::span<const TensorView> d_y) const {
@@ -40,14 +62,16 @@ void ColumnParallelLinear::backward_input(const UnitRun& run, TensorView d_x, st
     const Projection& p = projections_[i];
     run.matmul(summand, d_y[i], Transpose::kNo, run.weight(p.weight), Transpose::kNo, accumulate);
     accumulate = Accumulate::kYes;
-    if (p.bias.present()) run.ops.sum_rows(run.stream, run.grad(p.bias), d_y[i], run.grad_mode());
   }
   region_.leave(run, d_x, full);
 }
 
 void ColumnParallelLinear::backward_weight(const UnitRun& run, ConstTensorView x, std::span<const TensorView> d_y) const {
   const ConstTensorView rows = as_rows(region_.enter(run, x, run.view(x_weight_)));
-  for (std::size_t i = 0; i < projections_.size(); ++i) run.weight_gradient(projections_[i].weight, d_y[i], rows);
+  for (std::size_t i = 0; i < projections_.size(); ++i) {
+    const Projection& p = projections_[i];
+    p.bias.present() ? run.weight_and_bias_gradient(p.weight, p.bias, d_y[i], rows) : run.weight_gradient(p.weight, d_y[i], rows);
+  }
 }
 
 }  // namespace trident

@@ -29,14 +29,17 @@ class ColumnParallelLinear {
 
   // Each takes the scratch of the call of that name, in the caller's scratch scope.
   void plan_forward(UnitPlan& plan);
+  void plan_forward_gelu(UnitPlan& plan);  // and of forward
   void plan_backward_input(UnitPlan& plan);
   void plan_backward_weight(UnitPlan& plan);
 
   // y[i] T[R, C_i] from x T[S',B,K].
   void forward(const UnitRun& run, ConstTensorView x, std::span<const TensorView> y) const;
-  // d_x T[S',B,K] is overwritten with the gradient of x, summed over ranks; bias gradients are written (grad_mode).
+  // Of one projection: y T[R, C] as forward, activation T[R, C] = gelu(y).
+  void forward_gelu(const UnitRun& run, ConstTensorView x, TensorView y, TensorView activation) const;
+  // d_x T[S',B,K] is overwritten with the gradient of x, summed over ranks.
   void backward_input(const UnitRun& run, TensorView d_x, std::span<const TensorView> d_y) const;
-  // Weight gradients (grad_mode); gathers x again under sequence parallelism.
+  // Weight and bias gradients (grad_mode); gathers x again under sequence parallelism.
   void backward_weight(const UnitRun& run, ConstTensorView x, std::span<const TensorView> d_y) const;
 
  private:

@@ -42,15 +42,18 @@ RegionTensor UnitPlan::scratch(DType dtype, Shape shape) {
   return {Region::kScratch, scratch_.take(shape.num_elements() * size_of(dtype)).offset, dtype, shape};
 }
 
-void UnitPlan::announce(const MatmulShape& shape) { workspace_ = std::max(workspace_, ops_.prepare_matmul(shape)); }
-
-void UnitPlan::matmul(std::int64_t m, std::int64_t n, std::int64_t k, Transpose ta, Transpose tb, Accumulate accumulate) {
-  announce({m, n, k, ta, tb, geometry_.compute, geometry_.compute, accumulate});
+void UnitPlan::announce(const MatmulShape& shape, Epilogue epilogue) {
+  workspace_ = std::max(workspace_, epilogue == Epilogue::kNone ? ops_.prepare_matmul(shape) : ops_.prepare_fused(shape, epilogue));
 }
 
-void UnitPlan::weight_gradient(std::int64_t m, std::int64_t n, std::int64_t k) {
+void UnitPlan::matmul(std::int64_t m, std::int64_t n, std::int64_t k, Transpose ta, Transpose tb, Accumulate accumulate,
+                      Epilogue epilogue) {
+  announce({m, n, k, ta, tb, geometry_.compute, geometry_.compute, accumulate}, epilogue);
+}
+
+void UnitPlan::weight_gradient(std::int64_t m, std::int64_t n, std::int64_t k, Epilogue epilogue) {
   for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes})
-    announce({m, n, k, Transpose::kYes, Transpose::kNo, geometry_.compute, DType::kF32, accumulate});
+    announce({m, n, k, Transpose::kYes, Transpose::kNo, geometry_.compute, DType::kF32, accumulate}, epilogue);
 }
 
 void UnitPlan::attention(const AttentionShape& shape) { workspace_ = std::max(workspace_, ops_.attention_workspace(shape)); }

@@ -103,17 +103,18 @@ class UnitPlan {
   // Scratch is last-in-first-out: open a ScratchScope on scratch_plan() around the takes of one call.
   RegionTensor scratch(DType dtype, Shape shape);
   ScratchPlan& scratch_plan() { return scratch_; }
-  // Announces a product out[M,N] (+)= op(a) op(b) in the compute dtype, out in the compute dtype.
-  void matmul(std::int64_t m, std::int64_t n, std::int64_t k, Transpose ta, Transpose tb, Accumulate accumulate = Accumulate::kNo);
+  // Announces a product out[M,N] (+)= op(a) op(b) in the compute dtype, out in the compute dtype, and what follows it.
+  void matmul(std::int64_t m, std::int64_t n, std::int64_t k, Transpose ta, Transpose tb, Accumulate accumulate = Accumulate::kNo,
+              Epilogue epilogue = Epilogue::kNone);
   // Announces a weight gradient out f32[M,N] (+)= a^T b, a [K,M], b [K,N], overwriting and accumulating.
-  void weight_gradient(std::int64_t m, std::int64_t n, std::int64_t k);
+  void weight_gradient(std::int64_t m, std::int64_t n, std::int64_t k, Epilogue epilogue = Epilogue::kNone);
   void attention(const AttentionShape& shape);
 
   std::int64_t region_bytes(Region region) const;
   const std::vector<ParamSpec>& params() const { return params_.specs(); }
 
  private:
-  void announce(const MatmulShape& shape);
+  void announce(const MatmulShape& shape, Epilogue epilogue);
 
   LayerGeometry geometry_;
   Ops& ops_;
@@ -144,14 +145,25 @@ struct UnitRun {
   ConstTensorView weight(ParamId id) const { return store.weight(unit, id.index); }
   TensorView grad(ParamId id) const { return store.grad(unit, id.index); }
   Accumulate grad_mode() const { return store.grad_mode(unit); }
+  // out = op(a) op(b) with the shared workspace, for a product with what follows it.
+  MatmulOperands product(TensorView out, ConstTensorView a, Transpose ta, ConstTensorView b, Transpose tb) const {
+    return {out, a, ta, b, tb, Accumulate::kNo, workspace()};
+  }
   // out (+)= op(a) op(b) with the shared workspace.
   void matmul(TensorView out, ConstTensorView a, Transpose ta, ConstTensorView b, Transpose tb,
               Accumulate accumulate = Accumulate::kNo) const {
     ops.matmul(stream, out, a, ta, b, tb, accumulate, workspace());
   }
+  void matmul(const MatmulOperands& p) const {
+    ops.matmul(stream, p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate, p.workspace);
+  }
   // Gradient of weight `id` (+)= d_out^T x, d_out [R,M], x [R,N].
   void weight_gradient(ParamId id, ConstTensorView d_out, ConstTensorView x) const {
     matmul(grad(id), d_out, Transpose::kYes, x, Transpose::kNo, grad_mode());
+  }
+  // The same, and the gradient of `bias` (+)= column sums of d_out.
+  void weight_and_bias_gradient(ParamId id, ParamId bias, ConstTensorView d_out, ConstTensorView x) const {
+    ops.matmul_bias_gradient(stream, {grad(id), d_out, Transpose::kYes, x, Transpose::kNo, grad_mode(), workspace()}, grad(bias));
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <type_traits>
 #include <utility>
 
 #include "core/clock.h"
@@ -31,6 +32,17 @@ double scores(const AttentionShape& s) {
   return 2.0 * static_cast<double>(s.batch * s.query_heads * s.head_dim) * pairs;
 }
 
+std::string_view name_of(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kNone: break;
+    case Epilogue::kBias: return "matmul_bias";
+    case Epilogue::kBiasGelu: return "matmul_bias_gelu";
+    case Epilogue::kGeluBackward: return "matmul_gelu_backward";
+    case Epilogue::kBiasGradient: return "matmul_bias_gradient";
+  }
+  return "matmul";
+}
+
 class MeteredOps final : public Ops {
  public:
   MeteredOps(Ops& ops, WorkMeter& meter) : ops_(ops), meter_(meter) {}
@@ -41,6 +53,17 @@ class MeteredOps final : public Ops {
     run(stream, {WorkKind::kProducts, "matmul"}, products(out, a, transpose_a),
         {out, a, b, accumulate == Accumulate::kYes ? out : TensorView()},
         [&] { ops_.matmul(stream, out, a, transpose_a, b, transpose_b, accumulate, workspace); });
+  }
+  std::int64_t prepare_fused(const MatmulShape& shape, Epilogue epilogue) override { return ops_.prepare_fused(shape, epilogue); }
+  bool try_fused(Stream& stream, const FusedMatmul& f) override {
+    const MatmulOperands& p = f.product;
+    bool done = false;
+    const auto call = [&] { return done = ops_.try_fused(stream, f); };
+    // What may be scratch is not written.
+    const TensorView out = f.epilogue == Epilogue::kGeluBackward ? TensorView() : p.out;
+    run(stream, {WorkKind::kProducts, name_of(f.epilogue)}, products(p.out, p.a, p.transpose_a),
+        {out, p.a, p.b, p.accumulate == Accumulate::kYes ? p.out : TensorView(), f.bias, f.pre, f.result}, call);
+    return done;
   }
   std::int64_t attention_workspace(const AttentionShape& shape) override { return ops_.attention_workspace(shape); }
   void attention_forward(Stream& stream, const AttentionShape& shape, TensorView out, TensorView lse, ConstTensorView q,
@@ -175,14 +198,19 @@ class MeteredOps final : public Ops {
   }
 
  private:
+  // A `call` that returns false has done nothing.
   template <class Call>
   void run(Stream& stream, Name name, double flops, std::initializer_list<ConstTensorView> operands, Call call) {
-    if (!meter_.measures()) return call();
+    if (!meter_.measures()) return void(call());
     double bytes = 0;
     for (const ConstTensorView& operand : operands) bytes += static_cast<double>(operand.num_bytes());
     stream.synchronize();
     const double start = monotonic_seconds();
-    call();
+    if constexpr (std::is_same_v<decltype(call()), bool>) {
+      if (!call()) return;
+    } else {
+      call();
+    }
     stream.synchronize();
     meter_.add({name.kind, name.operation, 1, monotonic_seconds() - start, flops, bytes});
   }

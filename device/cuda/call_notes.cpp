@@ -44,6 +44,13 @@ void CallNotes::append(const AttentionShape& shape) {
   all(batch, query_heads, kv_heads, query_length, key_length, head_dim, query_offset, key_offset, scale, causal, dtype);
 }
 
+void CallNotes::append(const FusedMatmul& fused) {
+  const auto& [epilogue, product, bias, pre, result] = fused;
+  const auto& [out, a, transpose_a, b, transpose_b, accumulate, workspace] = product;
+  const auto all = [this](const auto&... fields) { (append(fields), ...); };
+  all(epilogue, out, a, transpose_a, b, transpose_b, accumulate, workspace, bias, pre, result);
+}
+
 void CallNotes::append(const VocabularyShard& shard) {
   const auto& [columns, first_column, vocabulary] = shard;
   append(columns);

@@ -44,6 +44,7 @@ class CallNotes {
   void append(ConstTensorView view);
   void append(TensorView view) { append(ConstTensorView(view)); }
   void append(const AttentionShape& shape);
+  void append(const FusedMatmul& fused);
   void append(const VocabularyShard& shard);
   void append(const cuda_kernels::Scratch& scratch);
   void append(const RoundedElements& elements);

@@ -13,7 +13,7 @@ constexpr std::int64_t kMaxExtent = std::numeric_limits<std::int32_t>::max();
 // The auxiliary matrix of the GELU epilogues has columns of a multiple of this many elements.
 constexpr std::int64_t kAuxMultiple = 8;
 
-bool has_aux(Epilogue epilogue) { return epilogue == Epilogue::kGeluAuxBias || epilogue == Epilogue::kDGeluBgrad; }
+bool has_aux(Epilogue epilogue) { return epilogue == Epilogue::kBiasGelu || epilogue == Epilogue::kGeluBackward; }
 
 cudaDataType_t cuda_type(DType dtype) {
   return dtype == DType::kBF16 ? CUDA_R_16BF : dtype == DType::kF16 ? CUDA_R_16F : CUDA_R_32F;
@@ -35,9 +35,9 @@ std::string_view name_of(Epilogue epilogue) {
   switch (epilogue) {
     case Epilogue::kNone: return "none";
     case Epilogue::kBias: return "bias";
-    case Epilogue::kGeluAuxBias: return "gelu_aux_bias";
-    case Epilogue::kDGeluBgrad: return "dgelu_bgrad";
-    case Epilogue::kBgrad: return "bgrad";
+    case Epilogue::kBiasGelu: return "gelu_aux_bias";
+    case Epilogue::kGeluBackward: return "dgelu";
+    case Epilogue::kBiasGradient: return "bgrad";
   }
   return "?";
 }
@@ -46,9 +46,9 @@ cublasLtEpilogue_t library_epilogue(Epilogue epilogue) {
   switch (epilogue) {
     case Epilogue::kNone: return CUBLASLT_EPILOGUE_DEFAULT;
     case Epilogue::kBias: return CUBLASLT_EPILOGUE_BIAS;
-    case Epilogue::kGeluAuxBias: return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-    case Epilogue::kDGeluBgrad: return CUBLASLT_EPILOGUE_DGELU_BGRAD;
-    case Epilogue::kBgrad: return CUBLASLT_EPILOGUE_BGRADB;  // of our a, which is the library's B
+    case Epilogue::kBiasGelu: return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case Epilogue::kGeluBackward: return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::kBiasGradient: return CUBLASLT_EPILOGUE_BGRADB;  // of our a, which is the library's B
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -79,16 +79,17 @@ void check_matmul_shape(const MatmulShape& s, Epilogue epilogue) {
   TRIDENT_CHECK(
       (s.in == DType::kF32 || s.in == DType::kBF16 || s.in == DType::kF16) && (s.out == DType::kF32 || s.out == s.in),
       "{}: products are of f32, bf16 or f16, their results f32 or of the same type", describe(s, epilogue));
-  TRIDENT_CHECK(epilogue == Epilogue::kNone || !is_empty(s), "{}: an epilogue needs a product", describe(s, epilogue));
-  TRIDENT_CHECK(!has_aux(epilogue) || s.n % kAuxMultiple == 0, "{}: its auxiliary matrix has rows of a multiple of {} elements",
-                describe(s, epilogue), kAuxMultiple);
-  TRIDENT_CHECK(epilogue == Epilogue::kNone || epilogue == Epilogue::kBgrad || s.accumulate == Accumulate::kNo,
-                "{}: the epilogue would see the old values too", describe(s, epilogue));
   for (const auto& [name, extent] : {std::pair("m", s.m), {"n", s.n}, {"k", s.k}}) {
     if (extent <= kMaxExtent) continue;
     throw ConfigError(fmt::format("{}: {} = {} is more than cuBLASLt's {} rows or columns; make the micro-batch smaller",
                                   describe(s, epilogue), name, extent, kMaxExtent));
   }
+}
+
+bool allows(const MatmulShape& s, Epilogue epilogue) {
+  if (epilogue == Epilogue::kNone) return true;
+  if (is_empty(s) || (has_aux(epilogue) && s.n % kAuxMultiple != 0)) return false;
+  return epilogue == Epilogue::kBiasGradient || s.accumulate == Accumulate::kNo;
 }
 
 MatmulLayout matmul_layout(const MatmulShape& s, Epilogue epilogue, F32Products products) {
@@ -102,7 +103,8 @@ MatmulLayout matmul_layout(const MatmulShape& s, Epilogue epilogue, F32Products 
   layout.compute = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   layout.beta = s.accumulate == Accumulate::kYes ? 1.0f : 0.0f;
   layout.epilogue = library_epilogue(epilogue);
-  if (epilogue != Epilogue::kNone) layout.bias_length = epilogue == Epilogue::kBgrad ? s.m : s.n;
+  if (epilogue == Epilogue::kBias || epilogue == Epilogue::kBiasGelu) layout.bias_length = s.n;
+  if (epilogue == Epilogue::kBiasGradient) layout.bias_length = s.m;
   if (has_aux(epilogue)) layout.aux_leading = s.n;
   return layout;
 }

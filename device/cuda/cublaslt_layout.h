@@ -24,16 +24,6 @@ enum class F32Products : std::uint8_t {
 // Whether the same call has to give the same bits every time.
 enum class Determinism : std::uint8_t { kRequired, kNotRequired };
 
-// What the library does to a result while it writes it. `bias` is a vector, `aux` a matrix of the shape and dtype of out.
-// GELU is the tanh form, as Ops::gelu_forward.
-enum class Epilogue : std::uint8_t {
-  kNone,
-  kBias,         // out[M,N] = product + bias[N] in every row; bias has the dtype of out
-  kGeluAuxBias,  // aux = product + bias[N]; out = gelu(aux)
-  kDGeluBgrad,   // out = product * gelu'(aux), aux is read; bias[N] = column sums of out (overwritten, never added to)
-  kBgrad,        // out as without; bias[M] = sums of op(a) over K (overwritten): with a = dY^T the bias gradient beside dW = dY^T X
-};
-
 // How the addresses of a call's operands are aligned: what an algorithm may rely on.
 enum class PointerAlignment : std::uint8_t {
   kVector,   // all at multiples of kVectorAlignment
@@ -58,7 +48,7 @@ struct MatmulLayout {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   float beta = 0;  // alpha is 1; both are f32 in host memory
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  std::int64_t bias_length = 0;  // elements behind the bias pointer; 0: no such pointer
+  std::int64_t bias_length = 0;  // elements behind the bias pointer, of the type of d; 0: no such pointer
   std::int64_t aux_leading = 0;  // leading dimension of the auxiliary matrix; 0: no such matrix
   bool operator==(const MatmulLayout&) const = default;
 };
@@ -69,6 +59,10 @@ std::string describe(const MatmulShape& shape, Epilogue epilogue = Epilogue::kNo
 // Nothing if the contract of Ops::prepare_matmul and the library allow this product. InternalError for a mistake of the caller
 // (types, negative extents, an epilogue that does not go with the rest), ConfigError for extents beyond the library's 32 bits.
 void check_matmul_shape(const MatmulShape& shape, Epilogue epilogue);
+
+// Whether the library can be asked for this epilogue of a checked product: not of one without elements, nor onto old values (they
+// would go through it), and its auxiliary matrix has rows of a multiple of 8 elements.
+bool allows(const MatmulShape& shape, Epilogue epilogue);
 
 // Whether there is nothing to multiply: out is empty, or a sum of no products.
 inline bool is_empty(const MatmulShape& s) { return s.m == 0 || s.n == 0 || s.k == 0; }

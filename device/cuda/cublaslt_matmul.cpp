@@ -44,6 +44,7 @@ struct HashProduct {
 struct Prepared {
   std::array<std::unique_ptr<CublasLtPlan>, 2> plans;
   std::int64_t workspace_bytes = 0;
+  CublasLtPlan* plan(PointerAlignment alignment) const { return plans[static_cast<std::size_t>(alignment)].get(); }
 };
 
 // `view` holds `count` elements of `dtype` in device memory.
@@ -76,6 +77,44 @@ MatmulShape shape_of(TensorView out, ConstTensorView a, Transpose transpose_a, C
   return shape;
 }
 
+MatmulShape shape_of(const MatmulOperands& p) {
+  return shape_of(p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate);
+}
+
+MatmulPointers pointers_of(const FusedMatmul& f) {
+  const MatmulOperands& p = f.product;
+  MatmulPointers pointers{.out = p.out.data(), .a = p.a.data(), .b = p.b.data(), .workspace = p.workspace.data()};
+  switch (f.epilogue) {
+    case Epilogue::kNone: break;
+    case Epilogue::kBias: pointers.bias = f.bias.data(); break;
+    case Epilogue::kBiasGelu:
+      pointers.out = f.result.data(), pointers.bias = f.bias.data(), pointers.aux = p.out.data();
+      break;
+    case Epilogue::kGeluBackward: pointers.out = f.result.data(), pointers.aux = f.pre.data(); break;
+    case Epilogue::kBiasGradient: pointers.bias = f.result.data(); break;
+  }
+  return pointers;
+}
+
+void expect_epilogue_operands(const FusedMatmul& f, const MatmulShape& s) {
+  const DType dtype = f.product.out.dtype();
+  switch (f.epilogue) {
+    case Epilogue::kNone: break;
+    case Epilogue::kBias: expect_operand("bias", f.bias, dtype, s.n); break;
+    case Epilogue::kBiasGelu:
+      expect_operand("bias", f.bias, dtype, s.n);
+      expect_operand("the activation", f.result, dtype, s.m * s.n);
+      break;
+    case Epilogue::kGeluBackward:
+      expect_operand("pre", f.pre, dtype, s.m * s.n);
+      expect_operand("the gradient of pre", f.result, dtype, s.m * s.n);
+      break;
+    case Epilogue::kBiasGradient: expect_operand("the bias gradient", f.result, dtype, s.m); break;
+  }
+}
+
+PointerAlignment alignment_of(const MatmulPointers& p) { return pointer_alignment({p.out, p.a, p.b, p.bias, p.aux}); }
+
 }  // namespace
 
 class CublasLtMatmul::Implementation {
@@ -84,26 +123,33 @@ class CublasLtMatmul::Implementation {
     if (options_.autotune) choices_.emplace(options_.autotune->file, options_.autotune->device_name, handle_.library_version());
   }
 
+  // Without plans if the product is empty or the library does not do the epilogue.
   const Prepared& prepare(const Product& product) {
     const auto found = prepared_.find(product);
     if (found != prepared_.end()) return found->second;
     const MatmulShape& shape = product.shape;
     check_matmul_shape(shape, product.epilogue);
     Prepared p;
-    if (!is_empty(shape)) {
+    if (!is_empty(shape) && allows(shape, product.epilogue)) {
       use_cuda_device(handle_.device());
       for (const PointerAlignment alignment : {PointerAlignment::kVector, PointerAlignment::kElement}) {
         std::unique_ptr<CublasLtPlan>& plan = p.plans[static_cast<std::size_t>(alignment)];
         plan = make_plan(product, alignment);
         if (plan) p.workspace_bytes = std::max(p.workspace_bytes, plan->workspace_bytes());
       }
-      if (!p.plans[static_cast<std::size_t>(PointerAlignment::kVector)])
+      if (product.epilogue == Epilogue::kNone && p.plan(PointerAlignment::kVector) == nullptr)
         throw ConfigError(
             fmt::format("cuBLASLt on device {}: it has no algorithm for {} with at most {} bytes of workspace; this card or "
                         "version of the library cannot multiply so, another compute dtype may work",
-                        handle_.device(), describe(shape, product.epilogue), options_.workspace_limit));
+                        handle_.device(), describe(shape), options_.workspace_limit));
     }
     return prepared_.emplace(product, std::move(p)).first->second;
+  }
+
+  // Null if it was not prepared, or the library has none.
+  CublasLtPlan* find_plan(const Product& product, PointerAlignment alignment) const {
+    const auto found = prepared_.find(product);
+    return found == prepared_.end() ? nullptr : found->second.plan(alignment);
   }
 
   void run(cudaStream_t stream, const Product& product, const MatmulPointers& pointers, std::int64_t workspace_bytes) {
@@ -116,8 +162,7 @@ class CublasLtMatmul::Implementation {
     if (is_empty(product.shape)) return run_empty(stream, product.shape, pointers.out);
     TRIDENT_CHECK(p.workspace_bytes == 0 || pointer_alignment({pointers.workspace}) == PointerAlignment::kVector,
                   "matmul: the workspace must lie at a multiple of {} bytes", kVectorAlignment);
-    const PointerAlignment alignment = pointer_alignment({pointers.out, pointers.a, pointers.b, pointers.bias, pointers.aux});
-    CublasLtPlan* const plan = p.plans[static_cast<std::size_t>(alignment)].get();
+    CublasLtPlan* const plan = p.plan(alignment_of(pointers));
     if (plan == nullptr) {
       const AllocationExemption message;
       throw InternalError(fmt::format("{}: cuBLASLt has no algorithm for operands that are not at multiples of {} bytes",
@@ -178,21 +223,31 @@ CublasLtMatmul::CublasLtMatmul(const CublasLtHandle& handle, const CublasLtOptio
     : implementation_(std::make_unique<Implementation>(handle, options)) {}
 CublasLtMatmul::~CublasLtMatmul() = default;
 
-std::int64_t CublasLtMatmul::prepare(const MatmulShape& shape, Epilogue epilogue) {
-  return implementation_->prepare({shape, epilogue}).workspace_bytes;
+std::int64_t CublasLtMatmul::prepare(const MatmulShape& shape) {
+  return implementation_->prepare({shape, Epilogue::kNone}).workspace_bytes;
 }
 
 void CublasLtMatmul::run(cudaStream_t stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b,
-                         Transpose transpose_b, Accumulate accumulate, TensorView workspace, const EpilogueOperands& epilogue) {
+                         Transpose transpose_b, Accumulate accumulate, TensorView workspace) {
   const MatmulShape shape = shape_of(out, a, transpose_a, b, transpose_b, accumulate);
-  const bool has_bias = epilogue.epilogue != Epilogue::kNone;
-  const bool has_aux = epilogue.epilogue == Epilogue::kGeluAuxBias || epilogue.epilogue == Epilogue::kDGeluBgrad;
-  if (has_bias) expect_operand("bias", epilogue.bias, out.dtype(), epilogue.epilogue == Epilogue::kBgrad ? shape.m : shape.n);
-  if (has_aux) expect_operand("aux", epilogue.aux, out.dtype(), shape.m * shape.n);
-  implementation_->run(stream, {shape, epilogue.epilogue},
-                       {out.data(), a.data(), b.data(), workspace.data(), has_bias ? epilogue.bias.data() : nullptr,
-                        has_aux ? epilogue.aux.data() : nullptr},
-                       workspace.num_bytes());
+  implementation_->run(stream, {shape, Epilogue::kNone},
+                       {.out = out.data(), .a = a.data(), .b = b.data(), .workspace = workspace.data()}, workspace.num_bytes());
+}
+
+std::optional<std::int64_t> CublasLtMatmul::prepare_fused(const MatmulShape& shape, Epilogue epilogue) {
+  const Prepared& prepared = implementation_->prepare({shape, epilogue});
+  if (prepared.plan(PointerAlignment::kVector) == nullptr) return std::nullopt;
+  return prepared.workspace_bytes;
+}
+
+bool CublasLtMatmul::can_fuse(const FusedMatmul& f) const {
+  return implementation_->find_plan({shape_of(f.product), f.epilogue}, alignment_of(pointers_of(f))) != nullptr;
+}
+
+void CublasLtMatmul::run_fused(cudaStream_t stream, const FusedMatmul& f) {
+  const MatmulShape shape = shape_of(f.product);
+  expect_epilogue_operands(f, shape);
+  implementation_->run(stream, {shape, f.epilogue}, pointers_of(f), f.product.workspace.num_bytes());
 }
 
 }  // namespace trident

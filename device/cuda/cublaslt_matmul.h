@@ -23,13 +23,6 @@ struct CublasLtOptions {
   std::optional<AutotuneOptions> autotune = {};           // none: the library's first proposal
 };
 
-// The second operands of an epilogue; those that it does not have stay empty.
-struct EpilogueOperands {
-  Epilogue epilogue = Epilogue::kNone;
-  TensorView bias;  // [N], of kBgrad [M], of out's dtype
-  TensorView aux;   // [M,N] of out's dtype
-};
-
 class CublasLtMatmul {
  public:
   // `handle` outlives the object.
@@ -40,14 +33,21 @@ class CublasLtMatmul {
 
   // As Ops::prepare_matmul: makes what the product needs (idempotent), returns its workspace in bytes. Allocates: while planning
   // only. ConfigError if the library has no algorithm for it within the limits.
-  std::int64_t prepare(const MatmulShape& shape, Epilogue epilogue = Epilogue::kNone);
+  std::int64_t prepare(const MatmulShape& shape);
 
-  // As Ops::matmul, on device memory: out (+)= op(a) op(b), and the epilogue. The product must have been prepared. `workspace` is
-  // for this call until it is done: one per stream. Nothing is allocated outside the library.
+  // As Ops::matmul, on device memory: out (+)= op(a) op(b). The product must have been prepared. `workspace` is for this call until
+  // it is done: one per stream. Nothing is allocated outside the library.
   //
   // Operands at multiples of 16 bytes give the same bits wherever they lie; others take another algorithm, with other rounding.
   void run(cudaStream_t stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
-           Accumulate accumulate, TensorView workspace, const EpilogueOperands& epilogue = {});
+           Accumulate accumulate, TensorView workspace);
+
+  // As prepare(), of a product with an epilogue; nothing if the library does not do the two in one.
+  std::optional<std::int64_t> prepare_fused(const MatmulShape& shape, Epilogue epilogue);
+  // Whether that was prepared, and can be done with operands that lie like these.
+  bool can_fuse(const FusedMatmul& fused) const;
+  // The operations of Ops that FusedMatmul is for, but a bias gradient is overwritten always, in out's dtype. can_fuse() holds.
+  void run_fused(cudaStream_t stream, const FusedMatmul& fused);
 
  private:
   class Implementation;

@@ -51,14 +51,14 @@ CublasLtPlan::CublasLtPlan(const CublasLtHandle& handle, const MatmulLayout& lay
   }
 }
 
-void CublasLtPlan::set_epilogue_pointers(void* bias, void* aux) {
+void CublasLtPlan::set_epilogue_pointers(const void* bias, const void* aux) {
   if (layout_.bias_length > 0) check(set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias), "setting the bias pointer");
   if (layout_.aux_leading > 0) check(set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux), "setting the aux pointer");
 }
 
 // The heuristic reads from these pointers how they are aligned, and nothing else.
 void CublasLtPlan::assume_alignment(std::uint32_t bytes) {
-  void* const example = reinterpret_cast<void*>(std::uintptr_t{256} + bytes);
+  const auto* const example = reinterpret_cast<const void*>(std::uintptr_t{256} + bytes);
   set_epilogue_pointers(example, example);
 }
 

@@ -19,8 +19,8 @@ struct MatmulPointers {
   const void* a = nullptr;
   const void* b = nullptr;
   void* workspace = nullptr;
-  void* bias = nullptr;  // where the epilogue has one
-  void* aux = nullptr;
+  const void* bias = nullptr;  // where the epilogue has one; what kBiasGradient writes
+  const void* aux = nullptr;   // likewise; what kBiasGelu writes
 };
 
 // What an algorithm may do: from the heuristic's preferences to the check of a remembered choice.
@@ -59,7 +59,7 @@ class CublasLtPlan {
  private:
   void check(cublasStatus_t status, const char* function) const;
   static bool within(const Algorithm& algorithm, const AlgorithmLimits& limits);
-  void set_epilogue_pointers(void* bias, void* aux);
+  void set_epilogue_pointers(const void* bias, const void* aux);
   void assume_alignment(std::uint32_t bytes);
 
   const CublasLtHandle& handle_;

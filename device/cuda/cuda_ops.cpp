@@ -1,5 +1,7 @@
 #include "device/cuda/cuda_ops.h"
 
+#include <algorithm>
+
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_stream.h"
 
@@ -7,6 +9,7 @@ namespace trident {
 
 CudaOps::CudaOps(int device, const CudaOpsOptions& options)
     : device_(device),
+      fused_(options.fused),
       blas_(device),
       cudnn_(device),
       matmul_(blas_, options.matmul),
@@ -38,6 +41,37 @@ void CudaOps::matmul(Stream& stream, TensorView out, ConstTensorView a, Transpos
   const cudaStream_t work = handle(stream);
   if (graphs_.note("matmul", out, a, transpose_a, b, transpose_b, accumulate, workspace)) return;
   matmul_.run(work, out, a, transpose_a, b, transpose_b, accumulate, workspace);
+}
+
+// ---- products and what follows them
+
+std::int64_t CudaOps::prepare_fused(const MatmulShape& shape, Epilogue epilogue) {
+  // One by one where operands lie so that the library cannot do both.
+  const std::int64_t one_by_one = matmul_.prepare(shape);
+  if (fused_ == FusedProducts::kNo) return one_by_one;
+  return std::max(one_by_one, matmul_.prepare_fused(shape, epilogue).value_or(0));
+}
+
+bool CudaOps::try_fused(Stream& stream, const FusedMatmul& f) {
+  if (fused_ == FusedProducts::kNo || !matmul_.can_fuse(f)) return false;
+  const cudaStream_t work = handle(stream);
+  const MatmulOperands& p = f.product;
+  if (f.epilogue == Epilogue::kBiasGradient && p.accumulate == Accumulate::kYes) {
+    if (f.result.num_elements() > cuda_kernels::kScratchFloats) return false;
+    add_bias_gradient(stream, f);
+    return true;
+  }
+  if (!graphs_.note("fused matmul", f)) matmul_.run_fused(work, f);
+  return true;
+}
+
+void CudaOps::add_bias_gradient(Stream& stream, const FusedMatmul& f) {
+  const cuda_kernels::Scratch memory = scratch(stream);
+  if (graphs_.note("fused matmul adding a bias gradient", f, memory)) return;
+  FusedMatmul summand = f;
+  summand.result = TensorView(reinterpret_cast<std::byte*>(memory.data), DType::kF32, f.result.shape(), MemoryKind::kDevice);
+  matmul_.run_fused(handle(stream), summand);
+  cuda_kernels::accumulate(handle(stream), f.result.as<float>(), memory.data, f.result.num_elements());
 }
 
 // ---- attention

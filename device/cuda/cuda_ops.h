@@ -11,8 +11,12 @@
 
 namespace trident {
 
+// Whether what follows a product is left to the library where it can (Ops::matmul_bias and the others).
+enum class FusedProducts : std::uint8_t { kNo, kYes };
+
 struct CudaOpsOptions {
   CublasLtOptions matmul;
+  FusedProducts fused = FusedProducts::kNo;
   CudnnAttentionOptions attention;
 };
 
@@ -26,6 +30,8 @@ class CudaOps final : public CheckedOps<CudaOps> {
   std::int64_t prepare_matmul(const MatmulShape& shape) override;
   void matmul(Stream& stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
               Accumulate accumulate, TensorView workspace) override;
+  std::int64_t prepare_fused(const MatmulShape& shape, Epilogue epilogue) override;
+  bool try_fused(Stream& stream, const FusedMatmul& fused) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
   void attention_forward(Stream& stream, const AttentionShape& shape, TensorView out, TensorView lse, ConstTensorView q,
                          ConstTensorView k, ConstTensorView v, TensorView workspace) override;
@@ -48,7 +54,11 @@ class CudaOps final : public CheckedOps<CudaOps> {
   // Scratch memory for the next kernel on `stream`, which comes after those on other streams that use it.
   cuda_kernels::Scratch scratch(Stream& stream);
 
+  // The library writes bias gradients, it does not add to them: that is a kernel of its own.
+  void add_bias_gradient(Stream& stream, const FusedMatmul& fused);
+
   int device_;
+  FusedProducts fused_;
   CublasLtHandle blas_;
   CudnnHandle cudnn_;
   CublasLtMatmul matmul_;

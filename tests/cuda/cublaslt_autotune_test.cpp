@@ -139,14 +139,12 @@ struct Tuned {
     return options;
   }
   // The id of the algorithm that the product runs with.
-  std::int32_t algorithm(const MatmulShape& s, Epilogue epilogue = Epilogue::kNone) {
+  std::int32_t algorithm(const MatmulShape& s) {
     const DeviceTensor a(std::move(TestTensor(s.in, {s.m, s.k}).integers("a"))),
         b(std::move(TestTensor(s.in, {s.n, s.k}).integers("b"))), out(TestTensor(s.out, {s.m, s.n})),
-        bias(TestTensor(s.out, {s.n})), aux(TestTensor(s.out, {s.m, s.n})),
-        workspace(TestTensor(DType::kU8, {matmul.prepare(s, epilogue)}));
+        workspace(TestTensor(DType::kU8, {matmul.prepare(s)}));
     const TestStream stream;
-    matmul.run(stream.get(), out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate, workspace.view(),
-               {epilogue, bias.view(), aux.view()});
+    matmul.run(stream.get(), out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate, workspace.view());
     stream.synchronize();
     return simulated::cublaslt_counts().last_algorithm;
   }
@@ -216,10 +214,14 @@ TEST(Autotune, ProductsWithEpiloguesHaveChoicesOfTheirOwn) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/choices.json";
   Tuned tuned(path);
-  tuned.algorithm(kProduct, Epilogue::kGeluAuxBias);
+  MatmulShape gradient = kProduct;
+  gradient.transpose_a = Transpose::kYes, gradient.out = DType::kF32;
+  EXPECT_TRUE(tuned.matmul.prepare_fused(kProduct, Epilogue::kBiasGelu).has_value());
+  EXPECT_TRUE(tuned.matmul.prepare_fused(kProduct, Epilogue::kGeluBackward).has_value());
+  EXPECT_TRUE(tuned.matmul.prepare_fused(gradient, Epilogue::kBiasGradient).has_value());
   tuned.algorithm(kProduct);
   tuned.matmul.prepare({0, 32, 64, Transpose::kNo, Transpose::kYes, DType::kBF16, DType::kBF16, Accumulate::kNo});
-  EXPECT_EQ(read_json_file(path).find("choices")->items().size(), 2u) << "and what is empty has none";
+  EXPECT_EQ(read_json_file(path).find("choices")->items().size(), 4u) << "and what is empty has none";
 }
 
 // When nothing can be timed the library's first proposal stays, and nothing is remembered.

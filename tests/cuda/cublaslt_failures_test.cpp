@@ -49,16 +49,26 @@ TEST(CublasLtFailures, WorkspaceMistakesAreNamed) {
 TEST(CublasLtFailures, EpilogueMistakesAreNamed) {
   MatmulFixture f;
   const MatmulShape s{4, 8, 16, kN, kN, kW, kW, Accumulate::kNo};
-  f.matmul.prepare(s, Epilogue::kGeluAuxBias);
   const DeviceTensor a(TestTensor(kW, {4, 16})), b(TestTensor(kW, {16, 8})), out(TestTensor(kW, {4, 8})), bias(TestTensor(kW, {8}));
-  const DeviceTensor workspace(TestTensor(DType::kU8, {f.matmul.prepare(s, Epilogue::kGeluAuxBias)}));
-  const auto message = [&](const EpilogueOperands& epilogue) {
-    return error_of<InternalError>(
-        [&] { f.matmul.run(f.stream.get(), out.view(), a.view(), kN, b.view(), kN, Accumulate::kNo, workspace.view(), epilogue); });
+  const DeviceTensor workspace(TestTensor(DType::kU8, {f.matmul.prepare_fused(s, Epilogue::kBiasGelu).value()}));
+  const DeviceTensor second(TestTensor(kW, {4, 8})), host_like(TestTensor(kH, {8}));
+  const auto message = [&](Epilogue epilogue, ConstTensorView bias_view, TensorView result) {
+    return error_of<InternalError>([&] {
+      f.matmul.run_fused(f.stream.get(), {.epilogue = epilogue,
+                                          .product = {out.view(), a.view(), kN, b.view(), kN, Accumulate::kNo, workspace.view()},
+                                          .bias = bias_view,
+                                          .pre = {},
+                                          .result = result});
+    });
   };
-  EXPECT_TRUE(contains(message({Epilogue::kGeluAuxBias, a.view(), out.view()}), "bias is f32 [4, 16], expected 8 elements"));
-  EXPECT_TRUE(contains(message({Epilogue::kGeluAuxBias, bias.view(), bias.view()}), "aux is f32 [8], expected 32 elements"));
-  EXPECT_TRUE(contains(message({Epilogue::kBias, bias.view(), {}}), "matmul 4x8x16 nn f32->f32 with bias was not prepared"));
+  EXPECT_EQ(message(Epilogue::kBiasGelu, bias.view(), second.view()), "no error");
+  EXPECT_TRUE(contains(message(Epilogue::kBiasGelu, a.view(), second.view()), "bias is f32 [4, 16], expected 8 elements"));
+  EXPECT_TRUE(contains(message(Epilogue::kBiasGelu, host_like.view(), second.view()), "bias is bf16 [8], expected 8 elements of f32"));
+  EXPECT_TRUE(contains(message(Epilogue::kBiasGelu, bias.view(), bias.view()), "the activation is f32 [8], expected 32 elements"));
+  EXPECT_TRUE(contains(message(Epilogue::kGeluBackward, {}, second.view()), "pre is"));
+  EXPECT_TRUE(contains(message(Epilogue::kBiasGradient, {}, bias.view()), "the bias gradient is f32 [8], expected 4 elements"));
+  EXPECT_TRUE(contains(message(Epilogue::kBias, bias.view(), {}), "matmul 4x8x16 nn f32->f32 with bias was not prepared"));
+  f.stream.synchronize();
 }
 
 TEST(CublasLtFailures, NoDriver) {

@@ -102,16 +102,16 @@ TEST(CublasLtLayout, Epilogues) {
   EXPECT_EQ(bias.epilogue, CUBLASLT_EPILOGUE_BIAS);
   EXPECT_EQ(bias.bias_length, bias.d.rows) << "the library adds it to every column";
   EXPECT_EQ(bias.aux_leading, 0);
-  const MatmulLayout gelu = matmul_layout(up, Epilogue::kGeluAuxBias, F32Products::kF32);
+  const MatmulLayout gelu = matmul_layout(up, Epilogue::kBiasGelu, F32Products::kF32);
   EXPECT_EQ(gelu.epilogue, CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
   EXPECT_EQ(gelu.bias_length, 16);
   EXPECT_EQ(gelu.aux_leading, 16);
-  const MatmulLayout gradient = matmul_layout(shape(6, 16, 4, kN, kN, kH, kH), Epilogue::kDGeluBgrad, F32Products::kF32);
-  EXPECT_EQ(gradient.epilogue, CUBLASLT_EPILOGUE_DGELU_BGRAD);
-  EXPECT_EQ(gradient.bias_length, 16);
+  const MatmulLayout gradient = matmul_layout(shape(6, 16, 4, kN, kN, kH, kH), Epilogue::kGeluBackward, F32Products::kF32);
+  EXPECT_EQ(gradient.epilogue, CUBLASLT_EPILOGUE_DGELU);
+  EXPECT_EQ(gradient.bias_length, 0);
   EXPECT_EQ(gradient.aux_leading, 16);
   // dW[10,4] = dy^T x: the sums of dy over the rows are sums of the library's B over k, one for each column of D.
-  const MatmulLayout weight = matmul_layout(shape(10, 4, 6, kT, kN, kH, kW), Epilogue::kBgrad, F32Products::kF32);
+  const MatmulLayout weight = matmul_layout(shape(10, 4, 6, kT, kN, kH, kW), Epilogue::kBiasGradient, F32Products::kF32);
   EXPECT_EQ(weight.epilogue, CUBLASLT_EPILOGUE_BGRADB);
   EXPECT_EQ(weight.bias_length, 10);
   EXPECT_EQ(weight.bias_length, weight.d.columns);
@@ -145,7 +145,7 @@ TEST(CublasLtLayout, ReductionsKeepTheContract) {
 TEST(CublasLtLayout, ProductsAreNamed) {
   EXPECT_EQ(describe(shape(4, 3, 8, kN, kT)), "matmul 4x3x8 nt f32->f32");
   EXPECT_EQ(describe(shape(4, 3, 8, kT, kN, kH, kW, Accumulate::kYes)), "matmul 4x3x8 tn bf16->f32 accumulated");
-  EXPECT_EQ(describe(shape(4, 3, 8, kT, kN, kH, kW), Epilogue::kBgrad), "matmul 4x3x8 tn bf16->f32 with bgrad");
+  EXPECT_EQ(describe(shape(4, 3, 8, kT, kN, kH, kW), Epilogue::kBiasGradient), "matmul 4x3x8 tn bf16->f32 with bgrad");
 }
 
 // What changes the call changes the key, and nothing else is in it.
@@ -162,7 +162,7 @@ TEST(CublasLtLayout, KeysDifferWhereCallsDo) {
                                shape(4, 16, 8, kT, kN, kH, kW), shape(4, 16, 8, kN, kT, kH, kW), shape(4, 16, 8, kN, kN, kH, kH),
                                shape(4, 16, 8, kN, kN, kW, kW), shape(4, 16, 8, kN, kN, kH, kW, Accumulate::kYes)})
     differs(key(s));
-  for (const Epilogue e : {Epilogue::kBias, Epilogue::kGeluAuxBias, Epilogue::kDGeluBgrad, Epilogue::kBgrad}) differs(key(base, e));
+  for (const Epilogue e : {Epilogue::kBias, Epilogue::kBiasGelu, Epilogue::kGeluBackward, Epilogue::kBiasGradient}) differs(key(base, e));
   differs(key(base, Epilogue::kNone, PointerAlignment::kElement));
   differs(key(shape(4, 16, 8, kN, kN), Epilogue::kNone, PointerAlignment::kVector, F32Products::kTf32));
   differs(key(base, Epilogue::kNone, PointerAlignment::kVector, F32Products::kF32, Determinism::kNotRequired));
@@ -174,15 +174,24 @@ std::string internal_error(const MatmulShape& s, Epilogue epilogue = Epilogue::k
 }
 
 TEST(CublasLtLayout, MistakesAreNamed) {
-  EXPECT_NO_THROW(check_matmul_shape(shape(4, 16, 8, kN, kN, kH, kH), Epilogue::kGeluAuxBias));
+  EXPECT_NO_THROW(check_matmul_shape(shape(4, 16, 8, kN, kN, kH, kH), Epilogue::kBiasGelu));
   EXPECT_NO_THROW(check_matmul_shape(shape(0, 3, 8, kN, kN), Epilogue::kNone));
-  EXPECT_NO_THROW(check_matmul_shape(shape(4, 3, 8, kT, kN, kH, kW, Accumulate::kYes), Epilogue::kBgrad));
   EXPECT_TRUE(contains(internal_error(shape(-1, 3, 8, kN, kN)), "matmul -1x3x8 nn f32->f32"));
   EXPECT_TRUE(contains(internal_error(shape(4, 3, 8, kN, kN, kW, kH)), "products are of f32, bf16 or f16"));
   EXPECT_TRUE(contains(internal_error(shape(4, 3, 8, kN, kN, DType::kF64, DType::kF64)), "products are of f32, bf16 or f16"));
-  EXPECT_TRUE(contains(internal_error(shape(4, 3, 0, kN, kN), Epilogue::kBias), "an epilogue needs a product"));
-  EXPECT_TRUE(contains(internal_error(shape(4, 12, 8, kN, kN), Epilogue::kGeluAuxBias), "multiple of 8"));
-  EXPECT_TRUE(contains(internal_error(shape(4, 16, 8, kN, kN, kW, kW, Accumulate::kYes), Epilogue::kBias), "the old values"));
+}
+
+TEST(CublasLtLayout, EpiloguesThatTheLibraryDoesNotTake) {
+  constexpr Epilogue kAll[] = {Epilogue::kBias, Epilogue::kBiasGelu, Epilogue::kGeluBackward, Epilogue::kBiasGradient};
+  for (const Epilogue e : kAll) {
+    EXPECT_TRUE(allows(shape(4, 16, 8, kT, kN, kH, kW), e)) << describe(shape(4, 16, 8, kT, kN, kH, kW), e);
+    for (const MatmulShape& empty : {shape(0, 16, 8, kT, kN), shape(4, 0, 8, kT, kN), shape(4, 16, 0, kT, kN)})
+      EXPECT_FALSE(allows(empty, e)) << describe(empty, e);
+    const bool has_aux = e == Epilogue::kBiasGelu || e == Epilogue::kGeluBackward;
+    EXPECT_EQ(allows(shape(4, 12, 8, kT, kN), e), !has_aux) << "rows of no multiple of 8 elements";
+    EXPECT_EQ(allows(shape(4, 16, 8, kT, kN, kH, kW, Accumulate::kYes), e), e == Epilogue::kBiasGradient) << "through the old values";
+  }
+  EXPECT_TRUE(allows(shape(0, 3, 0, kN, kN, kW, kW, Accumulate::kYes), Epilogue::kNone));
 }
 
 TEST(CublasLtLayout, ExtentsBeyondTheLibraryAreRefusedByName) {

@@ -181,6 +181,10 @@ TEST(SimulatedCublasLt, EpiloguesNeedTheirOperands) {
   call.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, std::int32_t{-1});
   call.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t{CUDA_R_16BF});
   EXPECT_EQ(call.run(), CUBLAS_STATUS_NOT_SUPPORTED) << "bias of another type than D";
+  call.set(CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t{CUBLASLT_EPILOGUE_DGELU});
+  EXPECT_EQ(call.run(), CUBLAS_STATUS_SUCCESS) << "it has no bias";
+  call.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<void*>(nullptr));
+  EXPECT_EQ(call.run(), CUBLAS_STATUS_INVALID_VALUE) << "no aux";
   call.set(CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t{CUBLASLT_EPILOGUE_RELU});
   EXPECT_EQ(call.run(), CUBLAS_STATUS_NOT_SUPPORTED) << "not simulated";
   EXPECT_EQ(cudaStreamSynchronize(call.stream.get()), cudaSuccess);

@@ -162,7 +162,7 @@ TEST(CublasLtMatmul, PlansAreMadeOnce) {
   other.out = kW;
   f.matmul.prepare(other);
   EXPECT_EQ(asked(), start + 6);
-  f.matmul.prepare(s, Epilogue::kBias);
+  f.matmul.prepare_fused(s, Epilogue::kBias);
   EXPECT_EQ(asked(), start + 8);
 }
 
@@ -215,17 +215,25 @@ double gelu(double x) { return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) 
 double gelu_slope(double x) { return (gelu(x + 1e-5) - gelu(x - 1e-5)) / 2e-5; }
 
 struct EpilogueResult {
-  TestTensor out, bias, aux;
+  TestTensor out, bias, aux;  // what cuBLASLt's manual calls D, bias and aux
 };
 
+// `aux`: what lies in the second matrix before.
 EpilogueResult run_epilogue(MatmulFixture& f, const MatmulShape& s, Epilogue epilogue, const Operands& x, const TestTensor& bias,
                             const TestTensor& aux) {
   const DeviceTensor a(x.a), b(x.b), out(x.old), d_bias(bias), d_aux(aux);
-  const DeviceTensor workspace(TestTensor(DType::kU8, {f.matmul.prepare(s, epilogue)}));
+  const DeviceTensor workspace(TestTensor(DType::kU8, {f.matmul.prepare_fused(s, epilogue).value()}));
+  FusedMatmul fused;
+  fused.epilogue = epilogue;
+  fused.product = {out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate, workspace.view()};
+  if (epilogue == Epilogue::kBias || epilogue == Epilogue::kBiasGelu) fused.bias = d_bias.view();
+  if (epilogue == Epilogue::kBiasGelu) fused.product.out = d_aux.view(), fused.result = out.view();
+  if (epilogue == Epilogue::kGeluBackward) fused.pre = d_aux.view(), fused.result = out.view();
+  if (epilogue == Epilogue::kBiasGradient) fused.result = d_bias.view();
+  EXPECT_TRUE(f.matmul.can_fuse(fused));
   {
     const NoAllocationScope step("matmul");
-    f.matmul.run(f.stream.get(), out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate, workspace.view(),
-                 {epilogue, d_bias.view(), d_aux.view()});
+    f.matmul.run_fused(f.stream.get(), fused);
   }
   f.stream.synchronize();
   EXPECT_TRUE(out.guards_intact() && d_bias.guards_intact() && d_aux.guards_intact());
@@ -253,27 +261,24 @@ TEST(CublasLtMatmul, ForwardEpilogues) {
     EXPECT_TRUE(plain.aux.same_bits(nothing));
     std::vector<double> activated;
     for (const double v : sums) activated.push_back(gelu(v));
-    const EpilogueResult result = run_epilogue(f, s, Epilogue::kGeluAuxBias, x, bias, nothing);
+    const EpilogueResult result = run_epilogue(f, s, Epilogue::kBiasGelu, x, bias, nothing);
     expect_near(result.out, activated, "gelu");
     expect_near(result.aux, sums, "aux");
   }
 }
 
-TEST(CublasLtMatmul, GeluGradientWithBiasGradient) {
-  MatmulFixture f;
-  const MatmulShape s{12, 16, 24, kN, kN, kH, kH, Accumulate::kNo};
-  const Operands x = Operands::random(s);
-  const TestTensor aux = std::move(TestTensor(kH, {s.m, s.n}).randomize("aux", 2.0));
-  const TestTensor stale = std::move(TestTensor(kH, {s.n}).fill(1000));
-  std::vector<double> expected = x.reference(s), columns(static_cast<std::size_t>(s.n));
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    expected[i] *= gelu_slope(aux.at(static_cast<std::int64_t>(i)));
-    columns[i % static_cast<std::size_t>(s.n)] += expected[i];
+TEST(CublasLtMatmul, GeluGradient) {
+  for (const DType out : {kH, kW}) {
+    MatmulFixture f;
+    const MatmulShape s{12, 16, 24, kN, kN, kH, out, Accumulate::kNo};
+    const Operands x = Operands::random(s);
+    const TestTensor aux = std::move(TestTensor(out, {s.m, s.n}).randomize("aux", 2.0)), none(out, {s.n});
+    std::vector<double> expected = x.reference(s);
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= gelu_slope(aux.at(static_cast<std::int64_t>(i)));
+    const EpilogueResult result = run_epilogue(f, s, Epilogue::kGeluBackward, x, none, aux);
+    expect_near(result.out, expected, "out");
+    EXPECT_TRUE(result.aux.same_bits(aux));
   }
-  const EpilogueResult result = run_epilogue(f, s, Epilogue::kDGeluBgrad, x, stale, aux);
-  expect_near(result.out, expected, "out");
-  expect_near(result.bias, columns, "bias gradient");
-  EXPECT_TRUE(result.aux.same_bits(aux));
 }
 
 TEST(CublasLtMatmul, BiasGradientBesideTheWeightGradient) {
@@ -283,9 +288,33 @@ TEST(CublasLtMatmul, BiasGradientBesideTheWeightGradient) {
   const TestTensor stale = std::move(TestTensor(kW, {s.m}).fill(1000)), none(kW, {s.m, s.n});
   std::vector<double> sums(static_cast<std::size_t>(s.m));  // of a, stored [k, m], over k
   for (std::int64_t i = 0; i < s.k * s.m; ++i) sums[static_cast<std::size_t>(i % s.m)] += x.a.at(i);
-  const EpilogueResult result = run_epilogue(f, s, Epilogue::kBgrad, x, stale, none);
+  const EpilogueResult result = run_epilogue(f, s, Epilogue::kBiasGradient, x, stale, none);
   expect_near(result.out, x.reference(s), "weight gradient");
   expect_near(result.bias, sums, "bias gradient");
+}
+
+// Nothing is refused then: the caller does the two one by one.
+TEST(CublasLtMatmul, WhatCannotBeFused) {
+  MatmulFixture f;
+  EXPECT_EQ(f.matmul.prepare_fused({4, 12, 16, kN, kT, kH, kH, Accumulate::kNo}, Epilogue::kBiasGelu), std::nullopt) << "rows of 12 elements";
+  EXPECT_EQ(f.matmul.prepare_fused({4, 16, 0, kN, kT, kH, kH, Accumulate::kNo}, Epilogue::kBias), std::nullopt) << "nothing to multiply";
+  const MatmulShape s{4, 16, 16, kN, kT, kH, kH, Accumulate::kNo};
+  const auto fails_twice = [] {
+    for (int i = 0; i < 2; ++i) simulated::fail_next("cublasLtMatmulAlgoGetHeuristic", CUBLAS_STATUS_NOT_SUPPORTED);
+  };
+  fails_twice();
+  EXPECT_EQ(f.matmul.prepare_fused(s, Epilogue::kBias), std::nullopt) << "no algorithm";
+  const DeviceTensor a(TestTensor(kH, {4, 16})), b(TestTensor(kH, {16, 16})), out(TestTensor(kH, {4, 16})), bias(TestTensor(kH, {16}));
+  FusedMatmul fused;
+  fused.epilogue = Epilogue::kBias;
+  fused.product = {out.view(), a.view(), kN, b.view(), kT, Accumulate::kNo, {}};
+  fused.bias = bias.view();
+  EXPECT_FALSE(f.matmul.can_fuse(fused));
+  const std::int64_t asked = simulated::cublaslt_counts().heuristics;
+  EXPECT_EQ(f.matmul.prepare_fused(s, Epilogue::kBias), std::nullopt);
+  EXPECT_EQ(simulated::cublaslt_counts().heuristics, asked) << "it is asked once";
+  fused.epilogue = Epilogue::kGeluBackward;
+  EXPECT_FALSE(f.matmul.can_fuse(fused)) << "was not prepared";
 }
 
 }  // namespace

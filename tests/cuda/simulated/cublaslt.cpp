@@ -126,11 +126,11 @@ void execute(int device, const Product& p, const void* workspace, std::size_t wo
   if (p.beta != 0) require_memory(device, p.c_data, extent_bytes(p.c));
   if (workspace_size > 0) require_memory(device, workspace, workspace_size);
   const OperationDescriptor& o = p.operation;
-  if (o.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
+  if (o.epilogue != CUBLASLT_EPILOGUE_DEFAULT && o.epilogue != CUBLASLT_EPILOGUE_DGELU) {
     const std::int64_t length = o.epilogue == CUBLASLT_EPILOGUE_BGRADB ? p.n() : p.m();
     require_memory(device, o.bias, static_cast<std::size_t>(length) * element_bytes(static_cast<std::int32_t>(p.d.type)));
   }
-  if (o.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || o.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD) {
+  if (o.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || o.epilogue == CUBLASLT_EPILOGUE_DGELU) {
     MatrixDescriptor aux = p.d;
     aux.leading = o.aux_leading;
     require_memory(device, o.aux, extent_bytes(aux));

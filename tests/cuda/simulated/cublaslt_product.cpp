@@ -14,8 +14,9 @@ namespace {
 
 bool is_operation(std::int32_t operation) { return operation == CUBLAS_OP_N || operation == CUBLAS_OP_T; }
 bool uses_aux(std::uint32_t epilogue) {
-  return epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
+  return epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU;
 }
+bool uses_bias(std::uint32_t epilogue) { return epilogue != CUBLASLT_EPILOGUE_DEFAULT && epilogue != CUBLASLT_EPILOGUE_DGELU; }
 
 // Usable and column-major, with columns that do not overlap, one matrix, extents of 32 bits.
 cublasStatus_t check_matrix(const MatrixDescriptor& matrix) {
@@ -42,8 +43,8 @@ cublasStatus_t check_epilogue(const OperationDescriptor& operation, const Matrix
       !uses_aux(epilogue))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto type = static_cast<std::int32_t>(d.type);
-  if (operation.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  if (operation.bias_type != -1 && operation.bias_type != type) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (uses_bias(epilogue) && operation.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  if (uses_bias(epilogue) && operation.bias_type != -1 && operation.bias_type != type) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (!uses_aux(epilogue)) return CUBLAS_STATUS_SUCCESS;
   if (operation.aux == nullptr || operation.aux_leading < static_cast<std::int64_t>(d.rows) || operation.aux_leading % 8 != 0)
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -109,8 +110,7 @@ class Computation {
         a_(packed(p.a_data, p.a, p.operation.transpose_a, tf32_)),
         b_(packed(p.b_data, p.b, p.operation.transpose_b, tf32_)),
         sum_(static_cast<std::size_t>(m_)),
-        part_(sum_),
-        bias_gradient_(sum_) {}
+        part_(sum_) {}
 
   void run() {
     if (p_.operation.epilogue == CUBLASLT_EPILOGUE_BGRADA) sum_a();
@@ -119,8 +119,6 @@ class Computation {
       multiply(j);
       for (std::int64_t i = 0; i < m_; ++i) finish(i, j);
     }
-    if (p_.operation.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD)
-      for (std::int64_t i = 0; i < m_; ++i) store(p_.operation.bias, p_.d.type, i, bias_gradient_[static_cast<std::size_t>(i)]);
   }
 
  private:
@@ -163,10 +161,7 @@ class Computation {
       store(aux, p_.d.type, aux_index, x);
       x = gelu(x);
     }
-    if (epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD) {
-      x *= gelu_derivative(load(aux, p_.d.type, aux_index));
-      bias_gradient_[static_cast<std::size_t>(i)] += x;
-    }
+    if (epilogue == CUBLASLT_EPILOGUE_DGELU) x *= gelu_derivative(load(aux, p_.d.type, aux_index));
     store(p_.d_data, p_.d.type, j * p_.d.leading + i, x);
   }
 
@@ -190,7 +185,7 @@ class Computation {
   std::int64_t m_, n_, k_;
   bool tf32_;
   std::vector<float> a_, b_;  // [K] columns of m, [n] columns of K
-  std::vector<float> sum_, part_, bias_gradient_;
+  std::vector<float> sum_, part_;
 };
 
 }  // namespace
