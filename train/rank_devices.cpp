@@ -70,7 +70,7 @@ std::optional<double> named_peak_flops(const std::vector<std::string>& cards, DT
 }
 
 CudaOptions cuda_options(const CudaConfig& config) {
-  return {.tf32 = config.tf32, .deterministic = config.deterministic, .autotune = config.autotune, .nccl_max_ctas = static_cast<int>(config.nccl_max_ctas),
+  return {.tf32 = config.tf32, .deterministic = config.deterministic, .autotune = config.autotune, .epilogues = config.epilogues, .nccl_max_ctas = static_cast<int>(config.nccl_max_ctas),
           .nccl_timeout = config.nccl_timeout};
 }
 

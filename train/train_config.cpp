@@ -106,6 +106,7 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("log.every", c.log.every), v("log.tensorboard", c.log.tensorboard), v("log.trace_steps", c.log.trace_steps);
   v("cuda.tf32", c.cuda.tf32), v("cuda.deterministic", c.cuda.deterministic), v("cuda.autotune", c.cuda.autotune);
   v("cuda.nccl_max_ctas", c.cuda.nccl_max_ctas), v("cuda.nccl_timeout", c.cuda.nccl_timeout);
+  v("cuda.epilogues", c.cuda.epilogues);
   v("cuda.graphs", c.cuda.graphs);
   v("debug.no_alloc", c.debug.no_alloc), v("debug.check_collectives", c.debug.check_collectives);
 }

@@ -134,6 +134,7 @@ struct CudaConfig {
   std::optional<std::string> autotune;
   std::int64_t nccl_max_ctas = 0;
   double nccl_timeout = 590;  // seconds
+  bool epilogues = false;
   bool graphs = false;
 };
 

@@ -29,6 +29,7 @@ CudaOpsOptions ops_options(int number, const CudaOptions& options) {
     chosen.matmul.determinism = Determinism::kNotRequired;
     chosen.attention.determinism = AttentionDeterminism::kNo;
   }
+  if (options.epilogues) chosen.fused = FusedProducts::kYes;
   if (options.autotune) {
     chosen.matmul.autotune.emplace();
     chosen.matmul.autotune->file = *options.autotune;
