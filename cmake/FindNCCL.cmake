@@ -1,19 +1,3 @@
-# NCCL: NCCL_FOUND, NCCL_VERSION, NCCL_INCLUDE_DIR and the target NCCL::nccl. Looked for beside the CUDA toolkit, below NCCL_PATH
-# (a variable or the environment's; a Python wheel's folder nvidia/nccl fits) and in the system's places.
-find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${NCCL_PATH} ENV NCCL_PATH ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
-find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${NCCL_PATH} ENV NCCL_PATH ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib lib64)
-if(NCCL_INCLUDE_DIR)
-  set(NCCL_VERSION "")
-  foreach(part MAJOR MINOR PATCH)
-    file(STRINGS ${NCCL_INCLUDE_DIR}/nccl.h line REGEX "^#define NCCL_${part} +[0-9]+")
-    string(REGEX REPLACE "[^0-9]" "" number "${line}")
-    string(APPEND NCCL_VERSION .${number})
-  endforeach()
-  string(SUBSTRING "${NCCL_VERSION}" 1 -1 NCCL_VERSION)
-endif()
-include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(NCCL REQUIRED_VARS NCCL_LIBRARY NCCL_INCLUDE_DIR VERSION_VAR NCCL_VERSION)
-if(NCCL_FOUND AND NOT TARGET NCCL::nccl)
-  add_library(NCCL::nccl UNKNOWN IMPORTED)
-  set_target_properties(NCCL::nccl PROPERTIES IMPORTED_LOCATION ${NCCL_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${NCCL_INCLUDE_DIR})
-endif()
+# NCCL: NCCL_FOUND, NCCL_VERSION, NCCL_INCLUDE_DIR and the target NCCL::nccl; NCCL_PATH says where (a wheel's: nvidia/nccl).
+include(TridentFindNvidia)
+trident_find_nvidia(NCCL NCCL_PATH HEADER nccl.h VERSION_HEADER nccl.h DEFINES NCCL_MAJOR NCCL_MINOR NCCL_PATCH LIBRARIES nccl libnccl.so.2)

@@ -1,19 +1,4 @@
-# cuDNN 9: cuDNN_FOUND, cuDNN_VERSION, cuDNN_INCLUDE_DIR and the target cuDNN::cudnn. Looked for beside the CUDA toolkit, below CUDNN_PATH
-# (a variable or the environment's; a Python wheel's folder nvidia/cudnn fits) and in the system's places.
-find_path(cuDNN_INCLUDE_DIR cudnn_version.h HINTS ${CUDNN_PATH} ENV CUDNN_PATH ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
-find_library(cuDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDNN_PATH} ENV CUDNN_PATH ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib lib64)
-if(cuDNN_INCLUDE_DIR)
-  set(cuDNN_VERSION "")
-  foreach(part MAJOR MINOR PATCHLEVEL)
-    file(STRINGS ${cuDNN_INCLUDE_DIR}/cudnn_version.h line REGEX "^#define CUDNN_${part} +[0-9]+")
-    string(REGEX REPLACE "[^0-9]" "" number "${line}")
-    string(APPEND cuDNN_VERSION .${number})
-  endforeach()
-  string(SUBSTRING "${cuDNN_VERSION}" 1 -1 cuDNN_VERSION)
-endif()
-include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(cuDNN REQUIRED_VARS cuDNN_LIBRARY cuDNN_INCLUDE_DIR VERSION_VAR cuDNN_VERSION)
-if(cuDNN_FOUND AND NOT TARGET cuDNN::cudnn)
-  add_library(cuDNN::cudnn UNKNOWN IMPORTED)
-  set_target_properties(cuDNN::cudnn PROPERTIES IMPORTED_LOCATION ${cuDNN_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${cuDNN_INCLUDE_DIR})
-endif()
+# cuDNN 9: cuDNN_FOUND, cuDNN_VERSION, cuDNN_INCLUDE_DIR and the target cuDNN::cudnn; CUDNN_PATH says where (a wheel's: nvidia/cudnn).
+include(TridentFindNvidia)
+trident_find_nvidia(cuDNN CUDNN_PATH HEADER cudnn_version.h VERSION_HEADER cudnn_version.h DEFINES CUDNN_MAJOR CUDNN_MINOR CUDNN_PATCHLEVEL
+  LIBRARIES cudnn libcudnn.so.9)

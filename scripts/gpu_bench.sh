@@ -8,8 +8,7 @@
 #
 # Exit status: 0, 1 if a model could not be measured, 77 no card here, 64 wrong arguments.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-. scripts/gpu_machine.sh
+. "$(dirname "$0")/gpu_machine.sh"
 export LC_ALL=C
 
 usage() { sed -n '2,3s/^# //p' "$0" >&2; exit 64; }
@@ -22,7 +21,7 @@ while (($#)); do
     --minutes) minutes=$2 ;;
     --steps) steps=$2 ;;
     --warmup) warmup=$2 ;;
-    --report) report=$2 ;;
+    --report) report=$(realpath -m "$2") ;;
     *) usage ;;
   esac
   shift 2
@@ -39,18 +38,19 @@ shape_of() {
   esac
 }
 for model in "${models[@]}"; do shape_of "$model" >/dev/null; done
+cd "$(dirname "$0")/.."
 find_card
 report=${report:-docs/benchmarks/$(date -u +%Y-%m-%d)-$slug-bench.md}
+report=$(free_report "$report") || exit 1
 tokens=524288
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 build=${build:-$scratch/build}
-export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
-if [[ -n $packages ]]; then unpack_packages "$packages" "$scratch/tree" || exit 1; fi
-find_cuda_wheels
-name_missing "$scratch/tree" && build_for_card "$scratch/tree" "$build" trident || exit 1
+deadline=0
+if [[ -n $packages ]]; then unpack_packages "$packages" "$build/packages" || exit 1; fi
+name_missing "$build/packages" && build_for_card "$build/packages" "$build" trident || exit 1
 versions=$(library_versions "$build.log")
 
 # random_tokens PREFIX VOCABULARY COUNT: token files (Megatron's format, i32, one document).
@@ -69,12 +69,15 @@ random_tokens() {
 # Value of a JSON line and key on standard input.
 json_value() { sed -n "s/.*\"$1\": *\"\\{0,1\\}\\([^,\"}]*\\).*/\\1/p"; }
 
+# With the libraries it was built with, which PyTorch need not take.
+trident() { LD_LIBRARY_PATH=$cuda_folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$build/bin/trident" "$@"; }
+
 # train_trident STEPS MICRO SETTING...: metrics in $scratch/run.
 train_trident() {
   local words=(--set "batch.micro=$2" --set "run.steps=$1") setting
   for setting in "${@:3}"; do words+=(--set "$setting"); done
   rm -rf "$scratch/run"
-  "$build/bin/trident" train --config "$scratch/bench.json" "${words[@]}" >"$scratch/train.log" 2>&1
+  trident train --config "$scratch/bench.json" "${words[@]}" >"$scratch/train.log" 2>&1
 }
 
 # median_step WARMUP: "step_ms tokens_per_s mfu peak_bytes" of the median step after so many, mfu "null" where the card's peak is not known.
@@ -142,7 +145,7 @@ JSON
     kinds=$(tail -n 1 "$scratch/run/timing.jsonl" 2>/dev/null | grep -o '"ms": *{[^}]*}' || true)
     if [[ -n $kinds ]]; then notes+=("- $model, ms of a step by kind of work as the host sees them: $(tr -d '"{}' <<<"${kinds#*:}")"); fi
     # What the same work takes at this card's own peaks, kind by kind.
-    if floors=$("$build/bin/trident" bench --device cuda --steps 1 --config "$scratch/bench.json" --set "batch.micro=$micro" 2>/dev/null); then
+    if floors=$(trident bench --device cuda --steps 1 --config "$scratch/bench.json" --set "batch.micro=$micro" 2>/dev/null); then
       notes+=("" "\`trident bench\`, $model:" "" '```text' "$floors" '```' "")
     fi
   else
@@ -173,7 +176,7 @@ JSON
   while IFS= read -r line; do notes+=("- $model, tried: \`$line\`"); done < <(grep '^{"tried"' "$scratch/torch")
 done
 
-file=$({
+{
   echo "# Training speed on $card"
   echo
   report_head "$versions"
@@ -187,6 +190,7 @@ file=$({
   printf '%s\n' "${rows[@]}"
   echo
   printf '%s\n' "${notes[@]}"
-} | write_report "$report")
-echo "$file: ${#models[@]} models, $failed failed"
+} >"$report.part"
+mv "$report.part" "$report"
+echo "$report: ${#models[@]} models, $failed failed"
 ((failed == 0))

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # gpu_check.sh [--packages DIR] [--build DIR] [--seed N] [--minutes M] [--report FILE]: builds for this machine's NVIDIA card, tries there what
-# cannot be tried without one, prints a table and writes it to docs/benchmarks/<date>-<card>-check.md. Ten minutes at most.
+# cannot be tried without one, prints a table and writes it to docs/benchmarks/<date>-<card>-check.md as it grows. Ten minutes at most, the build's
+# included; with --build DIR the build is kept, and a second run goes on with it.
 # gpu_check.sh --prepare DIR: on a Debian 12 with network, downloads the packages that --packages takes (15 MB; nothing is installed).
 #
-# Needs CUDA 12.4 or later with cuDNN and NCCL (also as Python wheels), CMake, g++; of what else the build asks for it takes the machine's own or
-# --packages. compute-sanitizer and mpirun are used where they are. Without --build nothing is left but the report.
+# Needs CUDA 12.4 or later with cuDNN and NCCL (also as the wheels of a Python with PyTorch: PYTHON), CMake, g++; of what else the build asks for it
+# takes the machine's own or --packages. compute-sanitizer and mpirun are used where they are. Of several cards it takes the first of
+# CUDA_VISIBLE_DEVICES. Without --build nothing is left but the report.
 #
-# Exit status: 0 all passed or skipped (the table says why), 1 something failed or was not reached in time, 77 no card here, 64 wrong arguments.
+# Exit status: 0 all passed or skipped (the table says why), 1 something failed, 75 nothing failed but not all was reached in time or the run was
+# stopped, 77 no card here, 64 wrong arguments.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-. scripts/gpu_machine.sh
+. "$(dirname "$0")/gpu_machine.sh"
 export LC_ALL=C
 
-usage() { sed -n '2,4s/^# //p' "$0" >&2; exit 64; }
+usage() { sed -n '2,5s/^# //p' "$0" >&2; exit 64; }
 packages='' build='' seed='' minutes=10 report=''
 while (($#)); do
   (($# >= 2)) || usage
@@ -22,42 +24,68 @@ while (($#)); do
     --build) build=$(realpath -m "$2") ;;
     --seed) seed=$2 ;;
     --minutes) minutes=$2 ;;
-    --report) report=$2 ;;
+    --report) report=$(realpath -m "$2") ;;
     *) usage ;;
   esac
   shift 2
 done
 [[ $minutes =~ ^[1-9][0-9]*$ && $seed =~ ^[0-9]*$ ]] || usage
+cd "$(dirname "$0")/.."
 find_card
 seed=${seed:-$(date +%s)}
 report=${report:-docs/benchmarks/$(date -u +%Y-%m-%d)-$slug-check.md}
+report=$(free_report "$report") || exit 1
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-trap 'exit 130' INT TERM
+trap stopped INT TERM
 build=${build:-$scratch/build}
-tree=$scratch/tree
-export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}  # one card, so that several processes share it
+tree=$build/packages
+deadline=$((60 * minutes - 5))
 
 # ---- the table ---------------------------------------------------------------------------------------------------------------------
 
-failed=0 late=0 rows=()
-# add_row NAME passed|failed|SKIPPED DETAIL SECONDS
+failed=0 late=0 rows=() running=''
+head=$(report_head 'libraries unknown')
+# add_row NAME passed|failed|SKIPPED|unfinished DETAIL SECONDS
 add_row() {
   rows+=("| $1 | $2 | ${3//|/\\|} | $4 |")
-  printf '%-8s %-46s %s (%s s)\n' "$2" "$1" "$3" "$4"
+  printf '%-10s %-46s %s (%s s)\n' "$2" "$1" "$3" "$4"
+  running=''
 }
 
-# check NAME COMMAND...: the command's last line is the detail; exit status 77: skipped, any other but 0: failed.
+# Written before every check and at the end: whatever ends this run leaves what is known.
+save() {
+  {
+    printf '%s\n' "# Checks on $card" '' "$head" '' \
+      "\`scripts/gpu_check.sh\`, $((SECONDS / 60)) min $((SECONDS % 60)) s, seed $seed." \
+      "Tolerances: docs/numerics.md; bf16 and the comparison with the CPU are coarse on purpose." ''
+    if ((late > 0)); then printf '%s\n' "**Not finished: $late checks were not reached in $minutes minutes.**" ''; fi
+    if [[ -n $running ]]; then printf '%s\n' "**Not finished: checks are missing below.**" ''; fi
+    printf '%s\n' '| check | result | detail | seconds |' '|---|---|---|---|' "${rows[@]}" ${running:+"$running"}
+  } >"$report.part"
+  mv "$report.part" "$report"
+}
+
+# check NAME COMMAND...: the command's last line is the detail; exit status 77: skipped, any other but 0: failed, or unfinished if all its time was
+# over. In a process of its own, so that a signal is heard; "here" as the first word: in this one, for what it leaves in variables.
 check() {
   local name=$1 begin=$SECONDS status=0 detail result
   shift
   if ((SECONDS > 60 * minutes - 20)); then
     late=$((late + 1))
-    add_row "$name" SKIPPED "the $minutes minutes are over" 0
+    add_row "$name" unfinished "the $minutes minutes are over" 0
     return
   fi
-  "$@" >"$scratch/log" 2>&1 || status=$?
+  rm -f "$scratch/cut"
+  running="| $name | unfinished | begun after $begin s | - |"
+  save
+  if [[ $1 == here ]]; then
+    "${@:2}" >"$scratch/log" 2>&1 || status=$?
+  else
+    "$@" >"$scratch/log" 2>&1 &
+    wait $! || status=$?
+  fi
   detail=$(grep -v '^[[:space:]]*$' "$scratch/log" | tail -n 1 | cut -c 1-300) || true
   case $status in
     0) result=passed ;;
@@ -65,6 +93,7 @@ check() {
     124 | 137) result=failed detail="no end within its time; last: $detail" ;;
     *) result=failed ;;
   esac
+  if [[ $result == failed && -e $scratch/cut ]]; then result=unfinished late=$((late + 1)); fi
   if [[ $result == failed ]]; then
     failed=$((failed + 1))
     echo "---- $name: status $status" >&2
@@ -74,11 +103,13 @@ check() {
   add_row "$name" "$result" "${detail:-status $status}" $((SECONDS - begin))
 }
 
-# bounded SECONDS COMMAND...: not beyond the end of all.
-bounded() {
-  local left=$((60 * minutes - SECONDS - 5))
-  ((left > 5)) || left=5
-  timeout -k 5 $(($1 < left ? $1 : left)) "${@:2}"
+# At a signal: the check that runs is ended, the report stays as it is.
+stopped() {
+  trap '' INT TERM
+  stop_bounded
+  wait
+  echo "gpu_check.sh: stopped; what is known is in $report" >&2
+  exit 75
 }
 
 # ---- runs of the trainer -----------------------------------------------------------------------------------------------------------
@@ -141,13 +172,17 @@ train_and_compare() {
 
 # ---- checks ------------------------------------------------------------------------------------------------------------------------
 
-all_of_it() {
+prepare() {
   if [[ -n $packages ]]; then
     unpack_packages "$packages" "$tree" || return
     PATH=$tree/bin:$PATH
   fi
-  find_cuda_wheels
   name_missing "$tree" || return
+  export LD_LIBRARY_PATH=$cuda_folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  printf '%s; ' "${cuda_found[@]}" | sed 's/; $//'
+}
+
+build_all() {
   build_for_card "$tree" "$build" trident trident_op_check test_card_communicators test_card_processes || return
   echo "$(library_versions "$build.log"), for $architecture"
 }
@@ -215,7 +250,8 @@ nccl_two_processes() {
 }
 
 find_sanitizer() {
-  sanitizer=$(command -v compute-sanitizer || compgen -G '/usr/local/cuda*/bin/compute-sanitizer' || compgen -G '/opt/nvidia/*/*/compute-sanitizer' || true)
+  sanitizer=$(command -v compute-sanitizer || compgen -G "$toolkit/bin/compute-sanitizer" || compgen -G "$toolkit/compute-sanitizer/compute-sanitizer" ||
+    compgen -G '/usr/local/cuda*/bin/compute-sanitizer' || compgen -G '/opt/nvidia/*/*/compute-sanitizer' || true)
   sanitizer=${sanitizer%%$'\n'*}
   [[ -n $sanitizer ]] || { echo "SKIPPED: there is no compute-sanitizer"; return 77; }
 }
@@ -241,15 +277,15 @@ sanitize_training() {
 }
 
 check_all() {
-  check 'build' all_of_it
-  ((failed == 0)) || return 0
+  check 'what building needs' here prepare
+  ((failed + late == 0)) || return 0
+  check 'build' build_all
+  ((failed + late == 0)) || return 0
+  head=$(report_head "$(library_versions "$build.log")")
   write_config
-  if ! "$build/bin/trident" data prepare --input data/excerpt/train.txt --separator-line '<|endoftext|>' --append-eod --tokenizer gpt2 \
-    --output "$scratch/text" >"$scratch/log" 2>&1; then
-    cat "$scratch/log" >&2
-    check 'training text' false
-    return 0
-  fi
+  check 'training text' bounded 60 "$build/bin/trident" data prepare --input data/excerpt/train.txt --separator-line '<|endoftext|>' --append-eod \
+    --tokenizer gpt2 --output "$scratch/text"
+  ((failed + late == 0)) || return 0
 
   check 'operations, fresh random inputs' operations
   check 'communicators between thread ranks' google_test "$build/tests/cuda/card/test_card_communicators"
@@ -285,19 +321,11 @@ check_all() {
 }
 
 check_all
-versions=$(library_versions "$build.log" 2>/dev/null || true)
-file=$({
-  echo "# Checks on $card"
-  echo
-  report_head "${versions:-libraries unknown}"
-  echo
-  echo "\`scripts/gpu_check.sh\`, $((SECONDS / 60)) min $((SECONDS % 60)) s, seed $seed."
-  echo "Tolerances: docs/numerics.md; bf16 and the comparison with the CPU are coarse on purpose."
-  echo
-  echo '| check | result | detail | seconds |'
-  echo '|---|---|---|---|'
-  printf '%s\n' "${rows[@]}"
-} | write_report "$report")
-echo "$file: ${#rows[@]} checks, $failed failed, $(printf '%s\n' "${rows[@]}" | grep -c '| SKIPPED |' || true) skipped"
-if ((late > 0)); then echo "gpu_check.sh: $late checks were not reached in $minutes minutes; --build DIR keeps the build, a second run begins with it" >&2; fi
-((failed == 0 && late == 0))
+save
+count() { printf '%s\n' "${rows[@]}" | grep -c "^| [^|]* | $1 |" || true; }
+echo "$report: ${#rows[@]} checks, $failed failed, $(count SKIPPED) skipped, $late not finished"
+if ((late > 0)); then
+  echo "gpu_check.sh: not finished: $late checks were not reached in $minutes minutes; a second run with the same --build DIR goes on with its build" >&2
+fi
+if ((failed > 0)); then exit 1; fi
+if ((late > 0)); then exit 75; fi

@@ -1,6 +1,8 @@
-# Read by gpu_check.sh and gpu_bench.sh: the card, what building with CUDA needs on a machine that may have little and no network, the table.
+# Read by gpu_check.sh and gpu_bench.sh: the card, what building with CUDA needs on a machine that may have little and no network, the report.
 #
 # Sets, when find_card succeeds: card (as nvidia-smi names it), slug (for file names), capability (9.0), architecture (90a-real), driver.
+# Reads: scratch, a folder that goes; deadline, the shell's second by which all ends (0: none).
+. "${BASH_SOURCE[0]%/*}/gpu_libraries.sh"
 
 # Debian's packages of the libraries and of Open MPI: 15 MB. What else Open MPI's packages ask for only concerns networks.
 machine_packages=(nlohmann-json3-dev libfmt-dev libfmt9 libcli11-dev libgtest-dev libgmock-dev zlib1g-dev zlib1g libzstd-dev libzstd1
@@ -10,16 +12,43 @@ machine_packages=(nlohmann-json3-dev libfmt-dev libfmt9 libcli11-dev libgtest-de
 
 say() { echo "${0##*/}: $*" >&2; }
 
-# Exit status 77 with one line where there is no card.
+# The first card that CUDA_VISIBLE_DEVICES shows, which alone is shown from then on; nvidia-smi lists all. Exit status 77 with one line if none is.
 find_card() {
-  local found
-  command -v nvidia-smi >/dev/null || { echo "SKIPPED: no NVIDIA card here: there is no nvidia-smi"; exit 77; }
-  found=$(nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv,noheader 2>&1 | head -n 1) || true
-  if [[ $found != *,*,* ]]; then echo "SKIPPED: no NVIDIA card here: nvidia-smi says: ${found:-nothing}"; exit 77; fi
-  IFS=, read -r card capability driver <<<"$found"
-  capability=${capability// /} driver=${driver// /}
+  local cards wanted index uuid
+  command -v nvidia-smi >/dev/null || no_card "there is no nvidia-smi"
+  cards=$(nvidia-smi --query-gpu=index,uuid,name,compute_cap,driver_version --format=csv,noheader 2>&1) || true
+  [[ $cards =~ ^[0-9]+,.*,.*,.*, ]] || no_card "nvidia-smi says: $(head -n 1 <<<"${cards:-nothing}")"
+  wanted=${CUDA_VISIBLE_DEVICES-${cards%%,*}} wanted=${wanted%%,*}
+  [[ -n $wanted ]] || no_card "CUDA_VISIBLE_DEVICES is empty and so hides them all; unset it"
+  IFS='|' read -r index uuid card capability driver <<<"$(choose_card "$cards" "$wanted")"
+  [[ -n $index ]] || no_card "CUDA_VISIBLE_DEVICES = $CUDA_VISIBLE_DEVICES names none, or several, of $(sed 's/, */ = /;s/,.*//' <<<"$cards" | paste -sd ';' | sed 's/;/; /g')"
+  export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=$wanted  # as nvidia-smi counts
+  # Of a card in parts, the first is shown when the whole is asked for.
+  if [[ $uuid == MIG-* ]]; then CUDA_VISIBLE_DEVICES=$uuid; fi
   slug=$(tr 'A-Z' 'a-z' <<<"${card#NVIDIA }" | tr -cs 'a-z0-9' '-' | sed 's/-$//')
   architecture=$(architecture_of "$capability")
+}
+no_card() { echo "SKIPPED: no NVIDIA card here: $1"; exit 77; }
+
+# choose_card CARDS WANTED: "index|UUID|name|capability|driver" of the card or MIG part whose index is, or whose UUID begins with, WANTED; nothing
+# if there is none or more than one.
+choose_card() {
+  { echo "$1"; echo; nvidia-smi -L; } | awk -v wanted="$2" '
+    function take(uuid, name) { ++taken; line = index_of "|" uuid "|" name "|" capability[index_of] "|" driver[index_of] }
+    !listing && NF == 0 { listing = 1; next }
+    !listing { split($0, field, / *, */); i = field[1]; uuid_of[i] = field[2]; name_of[i] = field[3]; capability[i] = field[4]; driver[i] = field[5]; next }
+    { uuid = $0; sub(/.*UUID: */, "", uuid); sub(/\).*/, "", uuid) }
+    $1 == "GPU" { index_of = $2; sub(/:/, "", index_of); parts[index_of] = 0; order[++cards] = index_of; next }
+    $1 == "MIG" {
+      if (++parts[index_of] == 1) { first[index_of] = uuid; kind[index_of] = $2 }
+      if (wanted ~ /^MIG-/ && index(uuid, wanted) == 1) take(uuid, name_of[index_of] " MIG " $2) }
+    END {
+      for (c = 1; c <= cards; ++c) {
+        index_of = order[c]
+        if (wanted != index_of && !(wanted ~ /^GPU-/ && index(uuid_of[index_of], wanted) == 1)) continue
+        if (parts[index_of]) take(first[index_of], name_of[index_of] " MIG " kind[index_of]); else take(uuid_of[index_of], name_of[index_of])
+      }
+      if (taken == 1) print line }'
 }
 
 # 9.0 has instructions of its own kind ("a"); every other card takes its plain number.
@@ -37,16 +66,25 @@ prepare_packages() {
   echo "$1: ${#machine_packages[@]} packages, $(du -sh --apparent-size "$1" | cut -f1)"
 }
 
-# unpack_packages DIR TREE: into TREE, with bin/mpirun and bin/mpicc that work from there.
+# unpack_packages DIR TREE: into TREE, with bin/mpirun and bin/mpicc that work from there. What was unpacked from the same packages stays.
 unpack_packages() {
   local deb lib=$2/usr/lib/x86_64-linux-gnu
   compgen -G "$1/*.deb" >/dev/null || { say "--packages $1: no packages there; make them with ${0##*/} --prepare DIR"; return 1; }
+  command -v dpkg-deb >/dev/null || { say "--packages $1: there is no dpkg-deb to unpack them with; install dpkg"; return 1; }
+  if [[ $2 == *[[:space:]]* ]]; then say "--packages cannot be unpacked in $2: compilers would split its name; take a --build without spaces"; return 1; fi
+  if [[ $(cat "$2/unpacked" 2>/dev/null) == "$(cd "$1" && ls -- *.deb)" ]]; then return; fi
   mkdir -p "$2/bin"
   for deb in "$1"/*.deb; do dpkg-deb -x "$deb" "$2" || return 1; done
   # Debian 12 has some of them in /lib.
   if [[ -d $2/lib/x86_64-linux-gnu ]]; then cp -a -n "$2/lib/x86_64-linux-gnu/." "$lib/"; fi
-  [[ -e $lib/openmpi ]] || return 0
-  cat >"$2/bin/mpicc" <<SH
+  if [[ -e $lib/openmpi ]]; then add_open_mpi "$2" "$lib"; fi
+  (cd "$1" && ls -- *.deb) >"$2/unpacked"
+}
+
+# add_open_mpi TREE LIBRARIES: mpicc and mpirun that know where the rest is.
+add_open_mpi() {
+  local tree=$1 lib=$2
+  cat >"$tree/bin/mpicc" <<SH
 #!/bin/sh
 case \$1 in
   *showme:compile) echo "-I$lib/openmpi/include" ;;
@@ -56,47 +94,39 @@ case \$1 in
   *) exec cc "-I$lib/openmpi/include" "\$@" "-L$lib/openmpi/lib" -lmpi ;;
 esac
 SH
-  cat >"$2/bin/mpirun" <<SH
+  cat >"$tree/bin/mpirun" <<SH
 #!/bin/sh
-export OPAL_PREFIX=$2/usr OPAL_BINDIR=$2/usr/bin OPAL_LIBDIR=$lib OPAL_PKGLIBDIR=$lib/openmpi/lib/openmpi3 OPAL_DATADIR=$2/usr/share
-export OPAL_PKGDATADIR=$2/usr/share/openmpi OPAL_SYSCONFDIR=$2/etc/openmpi OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader
+export OPAL_PREFIX=$tree/usr OPAL_BINDIR=$tree/usr/bin OPAL_LIBDIR=$lib OPAL_PKGLIBDIR=$lib/openmpi/lib/openmpi3 OPAL_DATADIR=$tree/usr/share
+export OPAL_PKGDATADIR=$tree/usr/share/openmpi OPAL_SYSCONFDIR=$tree/etc/openmpi OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader
 export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm=isolated OMPI_MCA_mca_base_component_show_load_errors=0
 export LD_LIBRARY_PATH=$lib\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}
-exec $2/usr/bin/mpirun "\$@"
+exec $tree/usr/bin/mpirun "\$@"
 SH
-  ln -sf orterun "$2/usr/bin/mpirun"  # which says who it is by its own name
-  chmod +x "$2/bin/mpicc" "$2/bin/mpirun"
+  ln -sf orterun "$tree/usr/bin/mpirun"  # which says who it is by its own name
+  chmod +x "$tree/bin/mpicc" "$tree/bin/mpirun"
 }
 
-# The folders of cuDNN and NCCL where they came with Python's wheels, unless the environment names them.
-find_cuda_wheels() {
-  local site
-  site=$("${PYTHON:-python3}" -c 'import nvidia, os; print("\n".join(os.path.abspath(p) for p in nvidia.__path__))' 2>/dev/null | head -n 1) || true
-  [[ -n $site ]] || return 0
-  if [[ -z ${CUDNN_PATH:-} && -e $site/cudnn/include/cudnn.h ]]; then export CUDNN_PATH=$site/cudnn; fi
-  if [[ -z ${NCCL_PATH:-} && -e $site/nccl/include/nccl.h ]]; then export NCCL_PATH=$site/nccl; fi
-}
+# can_include HEADER [FOLDER]
+can_include() { printf '#include <%s>\n' "$1" | g++ -std=c++20 -E -x c++ ${2:+-I"$2"} - >/dev/null 2>&1; }
 
-# can_include HEADER [FOLDER...]
-can_include() { printf '#include <%s>\n' "$1" | g++ -std=c++20 -E -x c++ $(printf -- '-I%s ' "${@:2}") - >/dev/null 2>&1; }
-
-# name_missing TREE: everything that is not here, one line; status 1 if something is.
+# name_missing TREE: everything that building needs and is not here, one line; status 1 if something is.
 name_missing() {
-  local missing=() nvcc cuda
-  nvcc=$(command -v nvcc || compgen -G '/usr/local/cuda/bin/nvcc' || true)
-  [[ -n $nvcc ]] || missing+=('nvcc (CUDA toolkit 12.4 or later)')
+  local missing=() header driver_cuda
+  find_nvidia
+  missing+=("${cuda_missing[@]}")
   command -v cmake >/dev/null || missing+=('cmake 3.25 or later')
   if command -v g++ >/dev/null; then
-    cuda=$(dirname "$(dirname "$(readlink -f "${nvcc:-/usr/local/cuda/bin/nvcc}")")")/include
-    local header
     for header in fmt/core.h:libfmt-dev nlohmann/json.hpp:nlohmann-json3-dev CLI/CLI.hpp:libcli11-dev gtest/gtest.h:libgtest-dev zlib.h:zlib1g-dev \
-      zstd.h:libzstd-dev oneapi/dnnl/dnnl.hpp:libdnnl-dev cublasLt.h:'cuBLAS of the CUDA toolkit' cudnn.h:'cuDNN 9, say where with CUDNN_PATH' \
-      nccl.h:'NCCL, say where with NCCL_PATH'; do
-      can_include "${header%%:*}" "$1/usr/include" "$cuda" ${CUDNN_PATH:+"$CUDNN_PATH/include"} ${NCCL_PATH:+"$NCCL_PATH/include"} ||
-        missing+=("${header%%:*} (${header#*:})")
+      zstd.h:libzstd-dev oneapi/dnnl/dnnl.hpp:libdnnl-dev; do
+      can_include "${header%%:*}" "$1/usr/include" || missing+=("${header%%:*} (${header#*:})")
     done
   else
     missing+=('g++ 12 or later')
+  fi
+  # A driver serves later toolkits of its own major version, and all before.
+  driver_cuda=$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\([0-9][0-9.]*\).*/\1/p' | head -n 1) || true
+  if [[ -n $driver_cuda && -n $cuda_version ]] && ((${cuda_version%%.*} > ${driver_cuda%%.*})); then
+    missing+=("a driver for CUDA ${cuda_version%%.*} (driver $driver is for $driver_cuda), or a CUDA ${driver_cuda%%.*} toolkit: CUDA_HOME says where")
   fi
   ((${#missing[@]} == 0)) && return 0
   say "missing here: $(printf '%s; ' "${missing[@]}" | sed 's/; $//'). The Debian packages need no installing: on a Debian 12 with network" \
@@ -104,23 +134,45 @@ name_missing() {
   return 1
 }
 
-# build_for_card TREE FOLDER TARGET...: the CUDA build of this checkout, for this card only.
+# bounded SECONDS COMMAND...: not beyond `deadline`, after which $scratch/cut is there. The process is named for stop_bounded.
+bounded() {
+  local limit=$1 left=$((deadline - SECONDS)) status=0
+  if ((deadline > 0 && left < limit)); then limit=$((left > 1 ? left : 1)); fi
+  timeout -k 5 "$limit" "${@:2}" &
+  echo $! >"$scratch/running"
+  wait $! || status=$?
+  rm -f "$scratch/running"
+  if ((limit < $1 && (status == 124 || status == 137))); then touch "$scratch/cut"; fi
+  return $status
+}
+stop_bounded() { if [[ -e $scratch/running ]]; then kill "$(<"$scratch/running")" 2>/dev/null || true; fi; }
+
+# build_for_card TREE FOLDER TARGET...: the CUDA build of this checkout, for this card only; goes on with what FOLDER has of the same build.
 build_for_card() {
-  local tree=$1 folder=$2 lib=$1/usr/lib/x86_64-linux-gnu options=()
+  local tree=$1 folder=$2 lib=$1/usr/lib/x86_64-linux-gnu options=() like status=0
   shift 2
-  options=(-DCMAKE_BUILD_TYPE=Release -DTRIDENT_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$architecture")
+  options=(-DCMAKE_BUILD_TYPE=Release -DTRIDENT_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$architecture" "${cuda_options[@]}")
   if command -v ninja >/dev/null; then options+=(-G Ninja); fi
   if [[ -d $tree/usr ]]; then
     # An old-style run path also serves the libraries' libraries.
     options+=("-DCMAKE_PREFIX_PATH=$tree/usr" "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags,-rpath,$lib,-rpath-link,$lib")
     if [[ -x $tree/bin/mpicc ]]; then options+=("-DMPI_C_COMPILER=$tree/bin/mpicc"); fi
   fi
-  if ! cmake -S . -B "$folder" "${options[@]}" >"$folder.log" 2>&1; then
+  mkdir -p "$folder"
+  like=$(printf '%s\n' "$PWD" "$("$nvcc" --version 2>/dev/null | tail -n 1)" "$(g++ --version 2>/dev/null | head -n 1)" "${options[@]}")
+  # What was configured for another checkout, card or toolchain is configured from nothing.
+  if [[ -e $folder/CMakeCache.txt && $(cat "$folder/made_for" 2>/dev/null) != "$like" ]]; then options+=(--fresh); fi
+  printf '%s\n' "$like" >"$folder/made_for"
+  bounded 300 cmake -S . -B "$folder" "${options[@]}" >"$folder.log" 2>&1 || status=$?
+  if ((status == 124 || status == 137)); then echo "configuring was not done in time"; return $status; fi
+  if ((status != 0)); then
     grep -A4 -E 'CMake Error|Could NOT find' "$folder.log" | head -n 12 >&2
     say "configuring failed, all of it is in $folder.log"
     return 1
   fi
-  if ! cmake --build "$folder" --parallel "$(nproc)" --target "$@" >>"$folder.log" 2>&1; then
+  bounded 36000 cmake --build "$folder" --parallel "$(nproc)" --target "$@" >>"$folder.log" 2>&1 || status=$?
+  if ((status == 124 || status == 137)); then echo "building came to: $(tail -n 1 "$folder.log" | cut -c 1-120)"; return $status; fi
+  if ((status != 0)); then
     grep -E 'error|Error|undefined' "$folder.log" | head -n 12 >&2
     say "building failed, all of it is in $folder.log"
     return 1
@@ -136,11 +188,10 @@ report_head() {
     "$(git describe --always --dirty 2>/dev/null || echo unknown)"
 }
 
-# write_report FILE: standard input becomes FILE, a second one of the same day a numbered one; prints its name.
-write_report() {
+# free_report FILE: its name or, if there is one of that name already, a numbered one; says so and fails where nothing can be written.
+free_report() {
   local file=$1 n=2
-  mkdir -p "$(dirname "$file")"
   while [[ -e $file ]]; do file=${1%.md}-$n.md; n=$((n + 1)); done
-  cat >"$file"
+  mkdir -p "$(dirname "$file")" 2>/dev/null && : 2>/dev/null >"$file" || { say "$file cannot be written; say where to with --report FILE"; return 1; }
   echo "$file"
 }

@@ -11,7 +11,7 @@ namespace trident {
 namespace {
 
 // From here on masks may hold -infinity and scratch need not be cleared; the two releases before have wrong numbers in their
-// attention.
+// attention. cmake/TridentCuda.cmake and scripts/gpu_libraries.sh read the number here.
 constexpr std::size_t kOldestCudnn = 91002;
 
 // Empty: cuDNN takes it.

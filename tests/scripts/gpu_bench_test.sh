@@ -52,7 +52,7 @@ bench() {
 }
 reports() { grep -qF -- "$1" "$place/report.md" || fail "the report lacks: $1"; }
 
-bench 77 FAKE_CARD=no --
+bench 77 FAKE_CARDS=no --
 (($(wc -l <"$place/out") == 1)) || fail "more than one line without a card"
 
 bench 0 -- gpt2-124m

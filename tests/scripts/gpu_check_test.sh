@@ -8,6 +8,7 @@ stand_in bin/cmake <<'SH'
 #!/bin/bash
 if [[ $1 == --build ]]; then
   if [[ ${FAKE_BUILD:-} == broken ]]; then echo "cuda_ops.cpp:7:3: error: no such thing"; exit 2; fi
+  if [[ ${FAKE_BUILD:-} == slow && ! -e $2/half ]]; then echo "[132/210] Building cuda_ops.cpp.o"; touch "$2/half"; exec sleep 60; fi
   mkdir -p "$2/bin" "$2/tests/conformance" "$2/tests/cuda/card"
   cp "$FAKE_PLACE/programs/trident" "$2/bin/"
   cp "$FAKE_PLACE/programs/trident_op_check" "$2/tests/conformance/"
@@ -15,7 +16,14 @@ if [[ $1 == --build ]]; then
   exit
 fi
 printf '%s\n' "$@" >"$FAKE_PLACE/cmake"
+if [[ ${FAKE_BUILD:-} == unconfigured ]]; then sleep 60; fi
+touch "$4/CMakeCache.txt"
 echo "-- CUDA: 13.0.88 for 90a-real, cuDNN 9.19.0, NCCL 2.28.9"
+SH
+# Takes limits for shorter than they are.
+stand_in bin/timeout <<'SH'
+#!/bin/bash
+exec /usr/bin/timeout "${@:1:2}" "${FAKE_LIMIT:-$3}" "${@:4}"
 SH
 stand_in bin/compute-sanitizer <<'SH'
 #!/bin/sh
@@ -45,20 +53,48 @@ awk -v f="$factor" 'BEGIN { for (s = 1; s <= 20; ++s)
   printf "{\"step\":%d,\"loss\":%s,\"grad_norm\":%.17g,\"lr\":0.1,\"step_ms\":%d}\n", s, f == "null" ? f : sprintf("%.17g", f * (11 - s / 7)), 3 + s / 9, s }' >"$run/metrics.jsonl"
 SH
 
+unset CUDA_VISIBLE_DEVICES CUDACXX CUDA_HOME CUDA_PATH CUDNN_PATH NCCL_PATH CUBLAS_PATH NVTX_PATH
+options=()
 # check EXPECTED_STATUS NAME=VALUE...: a run of everything; $place/out and $place/report.md.
 check() {
   local status=0
   rm -f "$place"/report*.md
-  env PATH="$place/bin:$PATH" FAKE_PLACE="$place" "${@:2}" "$script" --report "$place/report.md" --seed 5 >"$place/out" 2>&1 || status=$?
+  env PATH="$place/bin:$PATH" FAKE_PLACE="$place" "${@:2}" "$script" "${options[@]}" --report "$place/report.md" --seed 5 >"$place/out" 2>&1 || status=$?
   ((status == $1)) || fail "status $status, expected $1"
 }
 reports() { grep -qF -- "$1" "$place/report.md" || fail "the report lacks: $1"; }
 says() { grep -qF -- "$1" "$place/out" || fail "does not say: $1"; }
 
-check 77 FAKE_CARD=no
+check 77 FAKE_CARDS=no
 says 'SKIPPED: no NVIDIA card here: nvidia-smi says: NVIDIA-SMI has failed'
+library "$place/wheel" cuBLASLt 12.9.1 libcublasLt.so.12
 (($(wc -l <"$place/out") == 1)) || fail "more than one line without a card"
 [[ ! -e $place/report.md ]] || fail "a report without a card"
+
+# The card is the first of those that are shown.
+two='0, GPU-aaaa1111, NVIDIA H100 80GB HBM3, 9.0, 580.159.04
+1, GPU-bbbb2222, NVIDIA A100-SXM4-40GB, 8.0, 580.159.04'
+parts='  MIG 3g.20gb     Device  0: (UUID: MIG-cccc3333)
+  MIG 1g.5gb      Device  1: (UUID: MIG-dddd4444)'
+# card SHOWN EXPECTED [NAME=VALUE...]: what find_card makes of CUDA_VISIBLE_DEVICES.
+card() {
+  local found shown=("CUDA_VISIBLE_DEVICES=$1")
+  if [[ $1 == unset ]]; then shown=(-u CUDA_VISIBLE_DEVICES); fi
+  found=$(cd "${script%/*}/.." && env "${shown[@]}" PATH="$place/bin:$PATH" FAKE_CARDS="$two" "${@:3}" bash -c '
+    . scripts/gpu_machine.sh; find_card; echo "$card, $capability, $architecture, $slug, $CUDA_VISIBLE_DEVICES"') || true
+  [[ $found == "$2" ]] || { echo "CUDA_VISIBLE_DEVICES=$1 shows: $found; expected: $2"; exit 1; }
+}
+card unset 'NVIDIA H100 80GB HBM3, 9.0, 90a-real, h100-80gb-hbm3, 0'
+card 0,1 'NVIDIA H100 80GB HBM3, 9.0, 90a-real, h100-80gb-hbm3, 0'
+card 1,0 'NVIDIA A100-SXM4-40GB, 8.0, 80-real, a100-sxm4-40gb, 1'
+card GPU-bbbb 'NVIDIA A100-SXM4-40GB, 8.0, 80-real, a100-sxm4-40gb, GPU-bbbb'
+card 0 'NVIDIA H100 80GB HBM3 MIG 3g.20gb, 9.0, 90a-real, h100-80gb-hbm3-mig-3g-20gb, MIG-cccc3333' FAKE_PARTS="$parts"
+card MIG-dddd4444 'NVIDIA H100 80GB HBM3 MIG 1g.5gb, 9.0, 90a-real, h100-80gb-hbm3-mig-1g-5gb, MIG-dddd4444' FAKE_PARTS="$parts"
+card 1 'NVIDIA A100-SXM4-40GB, 8.0, 80-real, a100-sxm4-40gb, 1' FAKE_PARTS="$parts"
+card '' 'SKIPPED: no NVIDIA card here: CUDA_VISIBLE_DEVICES is empty and so hides them all; unset it'
+for shown in 2 -1 GPU- MIG-e GPU-aaaa1111x; do
+  card $shown "SKIPPED: no NVIDIA card here: CUDA_VISIBLE_DEVICES = $shown names none, or several, of 0 = GPU-aaaa1111; 1 = GPU-bbbb2222"
+done
 
 check 0 FAKE=nothing
 reports '# Checks on NVIDIA H100 80GB HBM3'
@@ -91,15 +127,52 @@ check 1 FAKE_WRONG='zero1 dies'
 reports '| training: tp2 x pp2 x dp2, zero1 = 1 rank, fp32 | failed | trident: rank 3: out of memory |'
 
 # What begins too late is not begun, and a table of that is no pass. A shell counts its seconds from what it is told.
-check 1 SECONDS=590
-says 'checks were not reached in 10 minutes'
+check 75 SECONDS=590
+says 'not finished: 1 checks were not reached in 10 minutes'
+reports '| what building needs | unfinished | the 10 minutes are over | 0 |'
+
+# The build ends with the time there is; a second run with the same folder goes on with it, and one for another toolkit from nothing.
+options=(--build "$place/a build")
+check 75 SECONDS=400 FAKE_LIMIT=2 FAKE_BUILD=unconfigured
+reports '| build | unfinished | no end within its time; last: configuring was not done in time | '
+check 75 FAKE_LIMIT=2 FAKE_BUILD=slow
+reports '| build | unfinished | no end within its time; last: building came to: [132/210] Building cuda_ops.cpp.o | '
+reports '**Not finished: 1 checks were not reached in 10 minutes.**'
+check 0 FAKE_BUILD=slow
+reports '| memcheck: operations | passed |'
+if grep -qx -- --fresh "$place/cmake"; then fail "begins the same build anew"; fi
+check 1 FAKE_BUILD=broken FAKE_CUDA=12.9 FAKE_DRIVER_CUDA=12.4 CUBLAS_PATH="$place/wheel"
+grep -qx -- --fresh "$place/cmake" || fail "goes on with the build of another toolkit"
+options=()
+
+# Stopped from outside: the table has what was known, and who sent the signal hears it.
+rm -f "$place"/report*.md
+PATH="$place/bin:$PATH" TMPDIR="$place" FAKE_PLACE="$place" FAKE_BUILD=slow "$script" --report "$place/report.md" --minutes 1 >"$place/out" 2>&1 &
+until grep -q '^| build | unfinished | begun after ' "$place/report.md" 2>/dev/null && grep -qs 132/210 "$place"/*/build.log; do sleep 0.1; done
+kill $!
+status=0
+wait $! || status=$?
+((status == 75)) || fail "stopped: status $status, expected 75"
+says 'gpu_check.sh: stopped; what is known is in '
+reports '**Not finished: checks are missing below.**'
+reports '| what building needs | passed | cuBLASLt 13.1.0: '
+
 # Nothing is tried on what could not be built.
 check 1 FAKE_MISSING=fmt/core.h
 says 'missing here: fmt/core.h (libfmt-dev). '
-reports '| build | failed | '
-(($(grep -c '^| ' "$place/report.md") == 2)) || fail "more than the build in the report"
+reports '| what building needs | failed | '
+(($(grep -c '^| ' "$place/report.md") == 2)) || fail "more than what is missing in the report"
+check 1 FAKE_DRIVER_CUDA=12.4
+says 'missing here: a driver for CUDA 13 (driver 580.159.04 is for 12.4), or a CUDA 12 toolkit: CUDA_HOME says where. '
 check 1 FAKE_BUILD=broken
 says 'cuda_ops.cpp:7:3: error: no such thing'
+(($(grep -c '^| ' "$place/report.md") == 3)) || fail "more than the build in the report"
+
+# Where the report cannot be written is said before anything is done.
+status=0
+env PATH="$place/bin:$PATH" "$script" --report /proc/report.md >"$place/out" 2>&1 || status=$?
+((status == 1)) || fail "status $status without a report"
+says '/proc/report.md cannot be written; say where to with --report FILE'
 
 for arguments in '--minutes 0' '--seed x' '--packages' 'now'; do
   status=0
