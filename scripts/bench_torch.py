@@ -3,14 +3,18 @@
 
     bench_torch.py MODEL --sequence T [--tokens 524288] [--steps 20] [--warmup 10] [--minutes 30] [--device cuda]
 
-Tries, a few micro-batches each, pure bf16 with either attention and either mode of torch.compile, then fp32 weights under autocast, which is the
-precision trident trains in; a micro-batch is halved until it fits. The fastest of each precision makes the timed steps: random tokens that lie on
-the card, accumulation up to --tokens, clipping, one fused update. Prints JSON lines: {"tried": ...} for each, {"timed": ...} with the median step.
+Pure bf16 and fp32 weights under autocast, which is the precision trident trains in, each have their search, in turn: a few micro-batches with
+either attention, either mode of torch.compile, and the micro-batch that fits, its half and its double. What differs least from the fastest so far
+goes first; a search is over when nothing that near is left, or at --minutes. The fastest of each precision makes the timed steps: random tokens
+that lie on the card, accumulation up to --tokens, clipping, one fused update. Prints JSON lines: {"tried": ...} for each, {"not_tried": ...} for
+what the minutes were not enough for, {"timed": ...} with the median step and the losses of the first step and the last.
 """
 import argparse
 import contextlib
+import functools
 import gc
 import json
+import math
 import statistics
 import sys
 import time
@@ -20,6 +24,8 @@ import torch._inductor.config
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from bench_search import OUT_OF_MEMORY, search
 
 # layers, hidden, heads, key-value heads, feed-forward, vocabulary, rope base; the vocabulary is padded to a multiple of 128.
 GPT2, LLAMA, QWEN2 = "gpt2", "llama", "qwen2"
@@ -99,7 +105,7 @@ class Trial:
     """One configuration with its model, optimizer and tokens on the device."""
 
     def __init__(self, args, precision, mode, attention, micro):
-        self.device, self.micro, self.attention, self.precision = args.device, micro, attention, precision
+        self.device, self.micro, self.attention, self.precision, self.losses = args.device, micro, attention, precision, []
         torch.manual_seed(0)
         model = Model(args.model, args.sequence).to(args.device, torch.bfloat16 if precision == "bf16" else torch.float32)
         self.parameters = list(model.parameters())
@@ -119,10 +125,11 @@ class Trial:
         return loss
 
     def step(self, micro_batches):
+        loss = torch.zeros((), device=self.device)
         for i in range(micro_batches):
             if self.device == "cuda":
                 torch.compiler.cudagraph_mark_step_begin()
-            loss = self.micro_batch(i, micro_batches).detach().clone()
+            loss += self.micro_batch(i, micro_batches).detach() / micro_batches
         nn.utils.clip_grad_norm_(self.parameters, 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=False)
@@ -130,14 +137,15 @@ class Trial:
 
     def seconds(self, steps, micro_batches):
         times = []
-        for _ in range(steps):
+        for _ in range(steps):  # the losses are read when the clock stands
             synchronize(self.device)
             start = time.perf_counter()
             loss = self.step(micro_batches)
             synchronize(self.device)
             times.append(time.perf_counter() - start)
-        if not torch.isfinite(loss):
-            raise RuntimeError(f"loss {loss.item()} is not finite")
+            self.losses.append(loss.item())
+        if not all(map(math.isfinite, self.losses)):
+            raise RuntimeError(f"loss {self.losses} is not finite")
         return times
 
 
@@ -154,44 +162,22 @@ def release():
         torch.cuda.reset_peak_memory_stats()
 
 
-def attempt(args, precision, mode, attention):
-    """The largest micro-batch that fits, or why there is none: what main() lists under "tried"."""
-    micro = args.micro or max(1, 65536 // args.sequence)
-    tried = {"tried": args.model, "precision": precision, "compile": mode, "attention": attention}
-    while micro >= 1:
-        release()
-        try:
-            trial = Trial(args, precision, mode, attention, micro)
-            trial.seconds(args.probe, 2)
-            seconds = statistics.median(trial.seconds(args.probe, 4))
-            return tried | {"micro": micro, "tokens_per_s": 4 * micro * args.sequence / seconds}
-        except torch.OutOfMemoryError:
-            micro //= 2
-        except Exception as error:  # a backend that does not take the shape, a compiler that gives up: the others are tried
-            return tried | {"failed": str(error).splitlines()[0][:200] if str(error) else type(error).__name__}
-        finally:
-            trial = None
-    return tried | {"failed": "out of memory with one sequence"}
-
-
-def search(args):
-    tried, start = [], time.time()
-    cuda = args.device == "cuda"
-    modes = ("max-autotune-no-cudagraphs", "max-autotune") if cuda else ("eager",)
-
-    def best(precision, combinations):
-        for mode, attention in combinations:
-            if time.time() - start < 60 * args.minutes:
-                tried.append(attempt(args, precision, mode, attention))
-                print(json.dumps(tried[-1]), flush=True)
-        good = [t for t in tried if t["precision"] == precision and "failed" not in t]
-        return max(good, key=lambda t: t["tokens_per_s"]) if good else None
-
-    bf16 = best("bf16", [(modes[0], a) for a in (("cudnn", "flash") if cuda else ("math",))])
-    if cuda and bf16:
-        bf16 = best("bf16", [(modes[1], bf16["attention"])])
-    autocast = best("autocast", [(bf16["compile"], bf16["attention"])] if bf16 else [(modes[0], "flash" if cuda else "math")])
-    return [t for t in (bf16, autocast) if t]
+def attempt(args, precision, mode, attention, micro):
+    """How fast one configuration is, or why it does not work: what is listed under "tried"."""
+    release()
+    tried = {"tried": args.model, "precision": precision, "compile": mode, "attention": attention, "micro": micro}
+    trial = None
+    try:
+        trial = Trial(args, precision, mode, attention, micro)
+        trial.seconds(args.probe, 2)
+        seconds = statistics.median(trial.seconds(args.probe, 4))
+        return tried | {"tokens_per_s": 4 * micro * args.sequence / seconds}
+    except Exception as error:  # a backend that does not take the shape, a compiler that gives up: the others are tried
+        if isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error):
+            return tried | {"failed": OUT_OF_MEMORY}
+        return tried | {"failed": str(error).splitlines()[0][:200] if str(error) else type(error).__name__}
+    finally:
+        trial = None
 
 
 def measure(args, choice):
@@ -203,7 +189,7 @@ def measure(args, choice):
     peak = torch.cuda.max_memory_allocated() if args.device == "cuda" else 0
     tokens = micro_batches * choice["micro"] * args.sequence
     return {"timed": args.model} | {k: choice[k] for k in ("precision", "compile", "attention", "micro")} | {
-        "tokens_per_step": tokens, "step_ms": 1e3 * seconds, "tokens_per_s": tokens / seconds, "peak_bytes": peak,
+        "first_loss": trial.losses[0], "last_loss": trial.losses[-1], "tokens_per_step": tokens, "step_ms": 1e3 * seconds, "tokens_per_s": tokens / seconds, "peak_bytes": peak,
         "torch": torch.__version__}
 
 
@@ -215,19 +201,28 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=10)
     parser.add_argument("--probe", type=int, default=3, help="steps of a few micro-batches by which configurations are chosen")
-    parser.add_argument("--micro", type=int, help="sequences of the first micro-batch tried")
-    parser.add_argument("--minutes", type=float, default=30, help="after which no further configuration is tried")
+    parser.add_argument("--micro", type=int, help="sequences of the largest micro-batch tried")
+    parser.add_argument("--minutes", type=float, default=30, help="after which no further configuration is tried, once each precision has one")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():
         sys.exit("bench_torch.py: PyTorch sees no card")
     torch.set_float32_matmul_precision("high")
     torch._inductor.config.coordinate_descent_tuning = True
-    chosen = search(args)
+    cuda = args.device == "cuda"
+    chosen = search(
+        args.model, functools.partial(attempt, args), args.micro or max(1, 65536 // args.sequence), args.minutes,
+        ("max-autotune-no-cudagraphs", "max-autotune") if cuda else ("eager",), ("cudnn", "flash") if cuda else ("math",))
     if not chosen:
         sys.exit("bench_torch.py: no configuration works")
+    failed = 0
     for choice in chosen:
-        print(json.dumps(measure(args, choice)), flush=True)
+        try:
+            print(json.dumps(measure(args, choice)), flush=True)
+        except Exception as error:  # the other one is still timed
+            failed += 1
+            print(f"bench_torch.py: {choice['precision']}, {choice['compile']}, {choice['attention']}: {str(error).splitlines()[:1]}", file=sys.stderr)
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

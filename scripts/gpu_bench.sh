@@ -4,9 +4,11 @@
 #
 # Models (all, if none is named): gpt2-124m gpt2-1.5b qwen2.5-0.5b qwen2.5-1.5b with 1024 tokens a sequence, llama3.2-1b with 4096. Every step takes
 # 524,288 random tokens, in bf16 with fp32 master weights; 10 steps warm up, 20 are timed, their median counts. Both sides take the largest
-# micro-batch that fits, by halving, and the fastest of a few configurations. --minutes: for PyTorch's search of its configuration, each model. --packages, --build: as for gpu_check.sh.
+# micro-batch that fits, by halving, and the fastest of a few configurations. The table is written as it grows. Losses say whether the same was
+# computed: of random tokens the first is known. --minutes: for PyTorch's search of its configuration, each model. --packages, --build: as for
+# gpu_check.sh.
 #
-# Exit status: 0, 1 if a model could not be measured, 77 no card here, 64 wrong arguments.
+# Exit status: 0, 1 if a model could not be measured or a loss is wrong, 75 stopped by a signal, 77 no card here, 64 wrong arguments.
 set -euo pipefail
 . "$(dirname "$0")/gpu_machine.sh"
 export LC_ALL=C
@@ -28,12 +30,14 @@ while (($#)); do
 done
 [[ $minutes =~ ^[1-9][0-9]*$ && $steps =~ ^[1-9][0-9]*$ && $warmup =~ ^[0-9]+$ ]] || usage
 ((${#models[@]})) || models=(gpt2-124m gpt2-1.5b llama3.2-1b qwen2.5-0.5b qwen2.5-1.5b)
-# sequence and vocabulary of $1
+# sequence, vocabulary and hidden width of $1
 shape_of() {
   case $1 in
-    gpt2-124m | gpt2-1.5b) echo 1024 50257 ;;
-    llama3.2-1b) echo 4096 128256 ;;
-    qwen2.5-0.5b | qwen2.5-1.5b) echo 1024 151936 ;;
+    gpt2-124m) echo 1024 50257 768 ;;
+    gpt2-1.5b) echo 1024 50257 1600 ;;
+    llama3.2-1b) echo 4096 128256 2048 ;;
+    qwen2.5-0.5b) echo 1024 151936 896 ;;
+    qwen2.5-1.5b) echo 1024 151936 1536 ;;
     *) say "$1: no such model; there are gpt2-124m, gpt2-1.5b, llama3.2-1b, qwen2.5-0.5b, qwen2.5-1.5b"; exit 64 ;;
   esac
 }
@@ -46,7 +50,7 @@ tokens=524288
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-trap 'exit 130' INT TERM
+trap stopped INT TERM
 build=${build:-$scratch/build}
 deadline=0
 if [[ -n $packages ]]; then unpack_packages "$packages" "$build/packages" || exit 1; fi
@@ -70,7 +74,7 @@ random_tokens() {
 json_value() { sed -n "s/.*\"$1\": *\"\\{0,1\\}\\([^,\"}]*\\).*/\\1/p"; }
 
 # With the libraries it was built with, which PyTorch need not take.
-trident() { LD_LIBRARY_PATH=$cuda_folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$build/bin/trident" "$@"; }
+trident() { bounded 3600 env "LD_LIBRARY_PATH=$cuda_folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$build/bin/trident" "$@"; }
 
 # train_trident STEPS MICRO SETTING...: metrics in $scratch/run.
 train_trident() {
@@ -93,41 +97,88 @@ median_step() {
     END { m = int((n + 1) / 2); if (n) print sorted[m], line[m] }' "$scratch/run/metrics.jsonl"
 }
 
-# What is tried, as PyTorch's modes are: by a few steps each, and the fastest is timed.
+# What is tried one after another, as PyTorch's modes are, each by a few steps and on top of what was faster until then.
 probe_warmup=2 probe_steps=5
-names=('defaults' 'not deterministic, autotuned' 'not deterministic, autotuned, graphs')
-settings_of() { if (($1 >= 1)); then printf '%s\n' cuda.deterministic=false "cuda.autotune=$scratch/autotune"; fi; if (($1 == 2)); then echo cuda.graphs=true; fi; }
+names=('not deterministic, autotuned' 'epilogues' 'graphs' 'half the micro-batch')
+settings_of() {
+  case $1 in
+    'not deterministic, autotuned') printf '%s\n' cuda.deterministic=false "cuda.autotune=$scratch/autotune" ;;
+    epilogues) echo cuda.epilogues=true ;;
+    graphs) echo cuda.graphs=true ;;
+  esac
+}
+faster() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'; }
+last_line() { tail -n 1 "$scratch/train.log" | cut -c 1-300; }
 
-# time_trident MODEL SEQUENCE: into `measured` "choice micro step_ms tokens_per_s mfu peak_bytes" of the median step; `choice` counts names.
+# time_trident MODEL SEQUENCE: sets choice, micro, ms, own (tokens/s), mfu and peak of the median step; status 1 and a line in why_not if it cannot.
 time_trident() {
-  local micro=$((65536 / $2)) choice best=0 best_ms='' ms words
+  local best_ms name words=() more tried
+  choice='' micro=$((65536 / $2)) why_not=''
   until train_trident $probe_steps $micro; do
     # What does not fit is refused in words that begin so.
-    if ((micro == 1)) || ! grep -qE '^trident: (batch\.micro|memory|parallel\.zero|model)\b' "$scratch/train.log"; then tail -n 3 "$scratch/train.log" >&2; return 1; fi
+    if ((micro == 1)) || ! grep -qE '^trident: (batch\.micro|memory|parallel\.zero|model)\b' "$scratch/train.log"; then why_not=$(last_line); return 1; fi
     micro=$((micro / 2))
   done
-  for choice in "${!names[@]}"; do
-    mapfile -t words < <(settings_of "$choice")
-    if ((choice > 0)) && ! train_trident $probe_steps $micro "${words[@]}"; then
-      notes+=("- $1, trident, ${names[choice]}: $(tail -n 1 "$scratch/train.log" | cut -c 1-200)")
-      continue
-    fi
+  best_ms=$(median_step $probe_warmup | cut -d ' ' -f 1)
+  notes+=("- $1, trident, defaults: $best_ms ms a step, the median of $((probe_steps - probe_warmup)), micro-batch $micro")
+  for name in "${names[@]}"; do
+    mapfile -t more < <(settings_of "$name")
+    tried=$micro
+    if [[ $name == half* ]]; then tried=$((micro / 2)); fi
+    ((tried > 0)) || continue
+    if ! train_trident $probe_steps $tried "${words[@]}" "${more[@]}"; then notes+=("- $1, trident,$choice $name: $(last_line)"); continue; fi
     ms=$(median_step $probe_warmup | cut -d ' ' -f 1)
-    notes+=("- $1, trident, ${names[choice]}: $ms ms a step, the median of $((probe_steps - probe_warmup))")
-    if [[ -z $best_ms ]] || awk -v a="$ms" -v b="$best_ms" 'BEGIN { exit !(a < b) }'; then best=$choice best_ms=$ms; fi
+    notes+=("- $1, trident,$choice $name: $ms ms a step")
+    if faster "$ms" "$best_ms"; then best_ms=$ms micro=$tried words+=("${more[@]}"); [[ $name == half* ]] || choice+=" $name,"; fi
   done
-  mapfile -t words < <(settings_of "$best")
-  train_trident $((warmup + steps)) $micro "${words[@]}" || { tail -n 3 "$scratch/train.log" >&2; return 1; }
-  measured="$best $micro $(median_step "$warmup")"
+  choice=${choice# } choice=${choice%,}
+  train_trident $((warmup + steps)) $micro "${words[@]}" || { why_not=$(last_line); return 1; }
+  read -r ms own mfu peak <<<"$(median_step "$warmup")"
 }
 
-row() { rows+=("| $1 | $2 | $3 | $4 | $5 | $6 | $7 | $8 |"); printf '%s\n' "${rows[-1]}"; }
+# losses FIRST LAST VOCABULARY HIDDEN: both, or what is wrong. A row of normalised activations times weights of standard deviation 0.02 has logits of
+# variance hidden x 0.02^2, so that random tokens cost ln(vocabulary) and half of that in the mean; the rest is what bf16, padding and chance may do.
+losses() {
+  awk -v first="$1" -v last="$2" -v vocabulary="$3" -v hidden="$4" 'BEGIN {
+    finite = "^-?[0-9]+[.]?[0-9]*([eE][-+]?[0-9]+)?$"
+    expected = log(vocabulary) + hidden * 0.0002; band = 0.05
+    if (first !~ finite || last !~ finite) printf "WRONG: %s to %s is not finite", first, last
+    else if (first < expected - band || first > expected + band) printf "WRONG: %.3f to %.3f, the first ought to be %.3f to %.3f", first, last, expected - band, expected + band
+    else printf "%.3f to %.3f", first, last }'
+}
+
+rows=() notes=() failed=0 head=$(report_head "$versions")
+# row MODEL BY MICRO MS TOKENS/S MFU MEMORY LOSSES RATIO
+row() {
+  rows+=("| $1 | $2 | $3 | $4 | ${5//|/\\|} | $6 | $7 | $8 | $9 |")
+  printf '%s\n' "${rows[-1]}"
+  if [[ $5 == failed* || $8 == WRONG* ]]; then failed=$((failed + 1)); fi
+  save '**Not finished: rows are missing below.**'
+}
+# save [REMARK]: the report of what is known until now.
+save() {
+  {
+    printf '%s\n' "# Training speed on $card" '' "$head" '' \
+      "\`scripts/gpu_bench.sh\`: $tokens tokens a step, $warmup steps of warm-up, median of $steps; random tokens." \
+      'trident: bf16 with fp32 master weights and moments. PyTorch in pure bf16 keeps weights and moments in bf16; under autocast in fp32, as' \
+      "trident does. Memory: trident's arena; PyTorch's allocator. Ratio: trident's tokens/s over that row's." '' ${1:+"$1" ''} \
+      '| model | by | micro-batch | step, ms | tokens/s | MFU | memory, GiB | loss, first to last | ratio |' '|---|---|---|---|---|---|---|---|---|' \
+      "${rows[@]}" '' "${notes[@]}"
+  } >"$report.part"
+  mv "$report.part" "$report"
+}
+stopped() {
+  trap '' INT TERM
+  stop_bounded
+  wait
+  echo "gpu_bench.sh: stopped; what is known is in $report" >&2
+  exit 75
+}
 percent() { awk -v x="$1" 'BEGIN { printf "%.1f %%", 100 * x }'; }
 gib() { awk -v x="$1" 'BEGIN { printf "%.1f", x / 1073741824 }'; }
 
-rows=() notes=() failed=0
 for model in "${models[@]}"; do
-  read -r sequence vocabulary <<<"$(shape_of "$model")"
+  read -r sequence vocabulary hidden <<<"$(shape_of "$model")"
   random_tokens "$scratch/tokens" "$vocabulary" 4194304
   cat >"$scratch/bench.json" <<JSON
 { "device": "cuda", "run": { "dir": "$scratch/run", "steps": 1 }, "model": { "preset": "$model" },
@@ -136,33 +187,31 @@ for model in "${models[@]}"; do
 JSON
   own='' mfu_per_token=''
   if time_trident "$model" "$sequence"; then
-    read -r choice micro ms own mfu peak <<<"$measured"
     if [[ $mfu != null ]]; then
       mfu_per_token=$(awk -v m="$mfu" -v t="$own" 'BEGIN { printf "%.9g", m / t }')
       mfu=$(percent "$mfu")
     fi
-    row "$model" "trident, ${names[choice]}" "$micro" "$(printf '%.1f' "$ms")" "$(printf '%.0f' "$own")" "${mfu/null/-}" "$(gib "$peak")" -
+    loss=$(losses "$(head -n 1 "$scratch/run/metrics.jsonl" | json_value loss)" "$(tail -n 1 "$scratch/run/metrics.jsonl" | json_value loss)" \
+      "$vocabulary" "$hidden")
+    row "$model" "trident, ${choice:-defaults}" "$micro" "$(printf '%.1f' "$ms")" "$(printf '%.0f' "$own")" "${mfu/null/-}" "$(gib "$peak")" "$loss" -
     kinds=$(tail -n 1 "$scratch/run/timing.jsonl" 2>/dev/null | grep -o '"ms": *{[^}]*}' || true)
     if [[ -n $kinds ]]; then notes+=("- $model, ms of a step by kind of work as the host sees them: $(tr -d '"{}' <<<"${kinds#*:}")"); fi
     # What the same work takes at this card's own peaks, kind by kind.
-    if floors=$(trident bench --device cuda --steps 1 --config "$scratch/bench.json" --set "batch.micro=$micro" 2>/dev/null); then
-      notes+=("" "\`trident bench\`, $model:" "" '```text' "$floors" '```' "")
+    if trident bench --device cuda --steps 1 --config "$scratch/bench.json" --set "batch.micro=$micro" >"$scratch/floors" 2>/dev/null; then
+      notes+=("" "\`trident bench\`, $model:" "" '```text' "$(<"$scratch/floors")" '```' "")
     fi
   else
-    failed=$((failed + 1))
-    row "$model" trident - - failed - - -
+    say "$model: ${why_not:-trident says nothing}"
+    row "$model" trident - - "failed: ${why_not:-trident says nothing}" - - - -
   fi
 
   if ! "${PYTHON:-python3}" -c 'import torch' 2>/dev/null; then
-    row "$model" PyTorch - - 'SKIPPED: no PyTorch' - - -
+    row "$model" PyTorch - - 'SKIPPED: no PyTorch' - - - -
     continue
   fi
-  if ! "${PYTHON:-python3}" scripts/bench_torch.py "$model" --sequence "$sequence" --tokens "$tokens" --steps "$steps" --warmup "$warmup" \
-    --minutes "$minutes" >"$scratch/torch" 2>"$scratch/torch.log"; then
-    tail -n 3 "$scratch/torch.log" >&2
-    failed=$((failed + 1))
-    row "$model" PyTorch - - failed - - -
-    continue
+  if ! bounded $((60 * minutes + 2400)) "${PYTHON:-python3}" scripts/bench_torch.py "$model" --sequence "$sequence" --tokens "$tokens" \
+    --steps "$steps" --warmup "$warmup" --minutes "$minutes" >"$scratch/torch" 2>"$scratch/torch.log"; then
+    row "$model" PyTorch - - "failed: $(tail -n 1 "$scratch/torch.log" | cut -c 1-300)" - - - -
   fi
   while IFS= read -r line; do
     field() { json_value "$1" <<<"$line"; }
@@ -171,26 +220,13 @@ JSON
     mfu=- ratio=-
     if [[ -n $mfu_per_token ]]; then mfu=$(percent "$(awk -v k="$mfu_per_token" -v t="$rate" 'BEGIN { print k * t }')"); fi
     if [[ -n $own ]]; then ratio=$(awk -v a="$own" -v b="$rate" 'BEGIN { printf "%.3f", a / b }'); fi
-    row "$model" "$name" "$(field micro)" "$(printf '%.1f' "$(field step_ms)")" "$(printf '%.0f' "$rate")" "$mfu" "$(gib "$(field peak_bytes)")" "$ratio"
+    row "$model" "$name" "$(field micro)" "$(printf '%.1f' "$(field step_ms)")" "$(printf '%.0f' "$rate")" "$mfu" "$(gib "$(field peak_bytes)")" \
+      "$(losses "$(field first_loss)" "$(field last_loss)" "$vocabulary" "$hidden")" "$ratio"
   done < <(grep '^{"timed"' "$scratch/torch")
   while IFS= read -r line; do notes+=("- $model, tried: \`$line\`"); done < <(grep '^{"tried"' "$scratch/torch")
+  while IFS= read -r line; do notes+=("- $model, no time was left for: \`$line\`"); done < <(grep '^{"not_tried"' "$scratch/torch")
 done
 
-{
-  echo "# Training speed on $card"
-  echo
-  report_head "$versions"
-  echo
-  echo "\`scripts/gpu_bench.sh\`: $tokens tokens a step, $warmup steps of warm-up, median of $steps; random tokens."
-  echo "trident: bf16 with fp32 master weights and moments. PyTorch in pure bf16 keeps weights and moments in bf16; under autocast in fp32, as"
-  echo "trident does. Memory: trident's arena; PyTorch's allocator. Ratio: trident's tokens/s over that row's."
-  echo
-  echo '| model | by | micro-batch | step, ms | tokens/s | MFU | memory, GiB | ratio |'
-  echo '|---|---|---|---|---|---|---|---|'
-  printf '%s\n' "${rows[@]}"
-  echo
-  printf '%s\n' "${notes[@]}"
-} >"$report.part"
-mv "$report.part" "$report"
-echo "$report: ${#models[@]} models, $failed failed"
+save
+echo "$report: ${#models[@]} models, $failed rows failed"
 ((failed == 0))

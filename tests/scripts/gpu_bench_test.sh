@@ -24,20 +24,28 @@ if ((micro > FAKE_FITS)); then
   exit 64
 fi
 factor=1
-if [[ $* == *cuda.deterministic=false* && $* == *cuda.autotune=* ]]; then factor=0.95; fi
-if [[ $* == *cuda.graphs=true* ]]; then factor=${FAKE_GRAPHS:-0.97}; fi
-if [[ $factor == broken ]]; then echo "trident: no graphs today"; exit 70; fi
+if [[ $* == *cuda.deterministic=false* && $* == *cuda.autotune=* ]]; then factor+='*0.95'; fi
+if [[ $* == *cuda.epilogues=true* ]]; then factor+="*${FAKE_EPILOGUES:-1.01}"; fi
+if [[ $* == *cuda.graphs=true* ]]; then factor+="*${FAKE_GRAPHS:-1.02}"; fi
+if ((micro < FAKE_FITS)); then factor+="*${FAKE_HALF:-1.05}"; fi
+if [[ $factor == *broken* ]]; then echo "trident: no graphs today"; exit 70; fi
+factor=$(awk "BEGIN { print $factor }")
+loss=${FAKE_LOSS:-$(grep -q gpt2-124m "$config" && echo 10.98 || echo 12.17)}
 mkdir -p "$run"
-awk -v f="$factor" 'BEGIN { for (s = 1; s <= 7; ++s) { ms = s <= 2 ? 9999 : f * (1000 + 10 * (s * 3 % 7))
-  printf "{\"step\":%d,\"step_ms\":%d,\"tokens_per_s\":%d,\"mfu\":%s,\"peak_bytes\":2147483648,\"comm_bytes\":{\"tp\":0}}\n", s, ms, 1e6 / ms, 0.4 * 1040 / ms } }' >"$run/metrics.jsonl"
+awk -v f="$factor" -v loss="$loss" 'BEGIN { for (s = 1; s <= 7; ++s) { ms = s <= 2 ? 9999 : f * (1000 + 10 * (s * 3 % 7))
+  printf "{\"step\":%d,\"loss\":%s,\"loss_scale\":null,\"step_ms\":%d,\"tokens_per_s\":%d,\"mfu\":%s,\"peak_bytes\":2147483648,\"comm_bytes\":{\"tp\":0}}\n", s, s == 1 ? loss : s == 7 ? "10.5" : "9", ms, 1e6 / ms, 0.4 * 1040 / ms } }' >"$run/metrics.jsonl"
 echo '{"step": 7, "ms": {"forward": 1.5, "backward": 2.5}}' >"$run/timing.jsonl"
 SH
 stand_in bin/python <<'SH'
 #!/bin/sh
-if [ "$1" = -c ]; then exit "${FAKE_NO_TORCH:-0}"; fi
+if [ "$1" = -c ]; then [ "${FAKE_NO_TORCH:-0}" != 1 ]; exit; fi
 echo "$*" >"$FAKE_PLACE/python"
 echo '{"tried": "gpt2-124m", "precision": "bf16", "failed": "no"}'
-echo '{"timed": "gpt2-124m", "precision": "bf16", "compile": "max-autotune", "attention": "cudnn", "micro": 32, "tokens_per_step": 524288, "step_ms": 2100.5, "tokens_per_s": 480.5, "peak_bytes": 4294967296, "torch": "2.11.0"}'
+echo '{"not_tried": "gpt2-124m", "precision": "autocast", "compile": "max-autotune", "attention": "flash", "micro": 16}'
+if [ "${FAKE_NO_TORCH:-0}" = broken ]; then echo "bench_torch.py: no configuration works" >&2; exit 1; fi
+loss=12.2
+if [ "$2" = gpt2-124m ]; then loss=${FAKE_TORCH_LOSS:-11.01}; fi
+echo '{"timed": "gpt2-124m", "first_loss": '$loss', "last_loss": 10.4, "precision": "bf16", "compile": "max-autotune", "attention": "cudnn", "micro": 32, "tokens_per_step": 524288, "step_ms": 2100.5, "tokens_per_s": 480.5, "peak_bytes": 4294967296, "torch": "2.11.0"}'
 SH
 
 # bench EXPECTED_STATUS NAME=VALUE... -- ARGUMENT...
@@ -56,33 +64,43 @@ bench 77 FAKE_CARDS=no --
 (($(wc -l <"$place/out") == 1)) || fail "more than one line without a card"
 
 bench 0 -- gpt2-124m
-[[ $(tr '\n' ' ' <"$place/tried") == '64 32 16 16 16 16 ' ]] || fail "micro-batches are not halved until one fits: $(tr '\n' ' ' <"$place/tried")"
+[[ $(tr '\n' ' ' <"$place/tried") == '64 32 16 16 16 16 8 16 ' ]] || fail "micro-batches are not halved until one fits: $(tr '\n' ' ' <"$place/tried")"
 reports 'driver 580.159.04, CUDA 13.0.88, cuDNN 9.19.0, NCCL 2.28.9, commit'
 # Steps 3 to 7 take 1020, 1050, 1010, 1040 and 1000 ms: the median is 1020, of the fastest configuration 0.95 of that.
-reports '| gpt2-124m | trident, not deterministic, autotuned | 16 | 969.0 | 1031 | 42.9 % | 2.0 | - |'
-reports '| gpt2-124m | PyTorch 2.11.0, bf16, max-autotune, cudnn | 32 | 2100.5 | 480 | 20.0 % | 4.0 | 2.146 |'
+reports '| gpt2-124m | trident, not deterministic, autotuned | 16 | 969.0 | 1031 | 42.9 % | 2.0 | 10.980 to 10.500 | - |'
+reports '| gpt2-124m | PyTorch 2.11.0, bf16, max-autotune, cudnn | 32 | 2100.5 | 480 | 20.0 % | 4.0 | 11.010 to 10.400 | 2.146 |'
 reports '- gpt2-124m, trident, defaults: 1020 ms a step'
-reports '- gpt2-124m, trident, not deterministic, autotuned, graphs: 989 ms a step'
+reports '- gpt2-124m, trident, not deterministic, autotuned, graphs: 988 ms a step'
+reports '- gpt2-124m, no time was left for: `{"not_tried": "gpt2-124m", "precision": "autocast"'
 reports 'matmul 100 ms, floor 90 ms'
 reports 'forward: 1.5, backward: 2.5'
+if grep -q 'Not finished' "$place/report.md"; then fail "a finished report says that it is not"; fi
 grep -qF -- 'gpt2-124m --sequence 1024 --tokens 524288 --steps 5 --warmup 2' "$place/python" || fail "PyTorch is asked for something else"
 grep -qF -- '"global": 512, "micro": 1, "sequence": 1024' "$place/config.json" || fail "not 524288 tokens a step"
 
-bench 0 -- llama3.2-1b
+bench 0 FAKE_GRAPHS=0.9 FAKE_EPILOGUES=0.9 FAKE_HALF=0.9 -- llama3.2-1b
 [[ $(head -n 1 "$place/tried") == 16 ]] || fail "65536 tokens are not tried first"
-bench 0 FAKE_GRAPHS=0.9 -- gpt2-124m
-reports '| gpt2-124m | trident, not deterministic, autotuned, graphs | 16 | 918.0 |'
-bench 0 FAKE_GRAPHS=broken -- gpt2-124m
+grep -qF -- '"global": 128, "micro": 1, "sequence": 4096' "$place/config.json" || fail "not 524288 tokens a step"
+reports '| llama3.2-1b | trident, not deterministic, autotuned, epilogues, graphs | 8 | 706.0 |'
+bench 0 FAKE_GRAPHS=broken FAKE_NO_TORCH=1 -- gpt2-124m
 reports '- gpt2-124m, trident, not deterministic, autotuned, graphs: trident: no graphs today'
 reports '| gpt2-124m | trident, not deterministic, autotuned | 16 | 969.0 |'
-bench 0 -- llama3.2-1b
-grep -qF -- '"global": 128, "micro": 1, "sequence": 4096' "$place/config.json" || fail "not 524288 tokens a step"
-bench 0 FAKE_NO_TORCH=1 -- gpt2-124m
-reports '| gpt2-124m | PyTorch | - | - | SKIPPED: no PyTorch | - | - | - |'
+reports '| gpt2-124m | PyTorch | - | - | SKIPPED: no PyTorch | - | - | - | - |'
+
+# Nothing fits: the reason is said and in the table, and PyTorch is measured all the same.
 bench 1 FAKE_FITS=0 -- gpt2-124m
-reports '| gpt2-124m | trident | - | - | failed | - | - | - |'
-reports '| gpt2-124m | PyTorch 2.11.0, bf16, max-autotune, cudnn | 32 | 2100.5 | 480 | - | 4.0 | - |'
+grep -qF 'gpu_bench.sh: gpt2-124m: trident: batch.micro = 1: the arena of rank 0 needs 99.0 GB' "$place/out" || fail "does not say why nothing fits"
+reports '| gpt2-124m | trident | - | - | failed: trident: batch.micro = 1: the arena of rank 0 needs 99.0 GB'
+reports '| gpt2-124m | PyTorch 2.11.0, bf16, max-autotune, cudnn | 32 | 2100.5 | 480 | - | 4.0 | 11.010 to 10.400 | - |'
 [[ $(tr '\n' ' ' <"$place/tried") == '64 32 16 8 4 2 1 ' ]] || fail "one sequence is not the last that is tried"
+
+# Losses that are not those of random tokens: ln 50257 + 768 * 0.0002 = 10.979.
+bench 1 FAKE_LOSS=10.9 FAKE_TORCH_LOSS=11.04 -- gpt2-124m
+reports '| WRONG: 10.900 to 10.500, the first ought to be 10.929 to 11.029 | - |'
+reports '| WRONG: 11.040 to 10.400, the first ought to be 10.929 to 11.029 | 2.146 |'
+bench 1 FAKE_LOSS=null FAKE_NO_TORCH=broken -- gpt2-124m
+reports '| WRONG: null to 10.5 is not finite | - |'
+reports '| gpt2-124m | PyTorch | - | - | failed: bench_torch.py: no configuration works | - | - | - | - |'
 bench 64 -- gpt5
 grep -qF 'gpt5: no such model; there are gpt2-124m' "$place/out" || fail "the models are not named"
 echo "gpu_bench.sh measures, compares and reports as it says"
