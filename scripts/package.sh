@@ -14,8 +14,8 @@ export LC_ALL=C
 
 limit_mb=60  # compressed
 cards='80-real;90a-real;100-real;120'
-# glibc is every machine's own. NVIDIA's libraries stay outside: they are larger than all the rest, and have to suit the machine's driver.
-outside='^(ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|anl|mvec)|lib(cuda|cublas|cublasLt|cudnn[a-z_]*|nccl|nvrtc))\.so'
+. scripts/package/names.sh
+outside="^($glibc|$nvidia)\\.so"
 # Parts of Open MPI for other networks, other launchers, files and shared-memory programs: nothing here calls them.
 unneeded='^mca_(atomic|fbtl|fcoll|fs|io|memheap|scoll|sharedfp|spml|sshmem|vprotocol)_|_(ucx|ofi|openib|psm2?|monitoring|flux|jsm|simulator|netlink)\.so$'
 
