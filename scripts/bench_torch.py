@@ -210,9 +210,11 @@ def main():
     torch.set_float32_matmul_precision("high")
     torch._inductor.config.coordinate_descent_tuning = True
     cuda = args.device == "cuda"
-    chosen = search(
-        args.model, functools.partial(attempt, args), args.micro or max(1, 65536 // args.sequence), args.minutes,
-        ("max-autotune-no-cudagraphs", "max-autotune") if cuda else ("eager",), ("cudnn", "flash") if cuda else ("math",))
+    attentions = ("cudnn", "flash") if cuda else ("math",)
+    tries = (args.model, functools.partial(attempt, args), args.micro or max(1, 65536 // args.sequence), args.minutes)
+    chosen = search(*tries, ("max-autotune-no-cudagraphs", "max-autotune"), attentions) if cuda else []
+    # Where the compiler cannot work, for want of Python's headers, say, the table says "eager".
+    chosen = chosen or search(*tries, ("eager",), attentions)
     if not chosen:
         sys.exit("bench_torch.py: no configuration works")
     failed = 0

@@ -53,6 +53,7 @@ trap 'rm -rf "$scratch"' EXIT
 trap stopped INT TERM
 build=${build:-$scratch/build}
 deadline=0
+command -v perl >/dev/null || { say "missing here: perl"; exit 1; }
 if [[ -n $packages ]]; then unpack_packages "$packages" "$build/packages" || exit 1; fi
 name_missing "$build/packages" && build_for_card "$build/packages" "$build" trident || exit 1
 versions=$(library_versions "$build.log")

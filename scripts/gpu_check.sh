@@ -175,8 +175,8 @@ train_and_compare() {
 prepare() {
   if [[ -n $packages ]]; then
     unpack_packages "$packages" "$tree" || return
-    PATH=$tree/bin:$PATH
   fi
+  if [[ -d $tree/bin ]]; then PATH=$tree/bin:$PATH; fi
   name_missing "$tree" || return
   export LD_LIBRARY_PATH=$cuda_folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   printf '%s; ' "${cuda_found[@]}" | sed 's/; $//'

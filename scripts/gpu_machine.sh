@@ -71,6 +71,9 @@ unpack_packages() {
   local deb lib=$2/usr/lib/x86_64-linux-gnu
   compgen -G "$1/*.deb" >/dev/null || { say "--packages $1: no packages there; make them with ${0##*/} --prepare DIR"; return 1; }
   command -v dpkg-deb >/dev/null || { say "--packages $1: there is no dpkg-deb to unpack them with; install dpkg"; return 1; }
+  local libc
+  libc=$(getconf GNU_LIBC_VERSION 2>/dev/null | cut -d ' ' -f 2)
+  at_least "${libc:-0}" 2.36 || { say "--packages $1: Debian 12's, which need glibc 2.36, and here is ${libc:-another C library}"; return 1; }
   if [[ $2 == *[[:space:]]* ]]; then say "--packages cannot be unpacked in $2: compilers would split its name; take a --build without spaces"; return 1; fi
   if [[ $(cat "$2/unpacked" 2>/dev/null) == "$(cd "$1" && ls -- *.deb)" ]]; then return; fi
   mkdir -p "$2/bin"
@@ -106,22 +109,32 @@ SH
   chmod +x "$tree/bin/mpicc" "$tree/bin/mpirun"
 }
 
+# Into cxx the first compiler that will do, or nothing: where the system's own is older, a later one may lie beside it.
+find_compiler() {
+  for cxx in ${CXX:+"$CXX"} g++ g++-15 g++-14 g++-13 g++-12; do
+    if at_least "$("$cxx" -dumpversion 2>/dev/null || echo 0)" 12; then return; fi
+  done
+  cxx=''
+}
+
 # can_include HEADER [FOLDER]
-can_include() { printf '#include <%s>\n' "$1" | g++ -std=c++20 -E -x c++ ${2:+-I"$2"} - >/dev/null 2>&1; }
+can_include() { printf '#include <%s>\n' "$1" | "$cxx" -std=c++20 -E -x c++ ${2:+-I"$2"} - >/dev/null 2>&1; }
 
 # name_missing TREE: everything that building needs and is not here, one line; status 1 if something is.
 name_missing() {
-  local missing=() header driver_cuda
+  local missing=() header driver_cuda version
   find_nvidia
   missing+=("${cuda_missing[@]}")
-  command -v cmake >/dev/null || missing+=('cmake 3.25 or later')
-  if command -v g++ >/dev/null; then
+  version=$(cmake --version 2>/dev/null | sed -n 's/^cmake version \([0-9.]*\).*/\1/p') || true
+  at_least "${version:-0}" 3.25 || missing+=("cmake 3.25 or later (${version:+here is $version; }pip has it)")
+  find_compiler
+  if [[ -n $cxx ]]; then
     for header in fmt/core.h:libfmt-dev nlohmann/json.hpp:nlohmann-json3-dev CLI/CLI.hpp:libcli11-dev gtest/gtest.h:libgtest-dev zlib.h:zlib1g-dev \
       zstd.h:libzstd-dev oneapi/dnnl/dnnl.hpp:libdnnl-dev; do
       can_include "${header%%:*}" "$1/usr/include" || missing+=("${header%%:*} (${header#*:})")
     done
   else
-    missing+=('g++ 12 or later')
+    missing+=("g++ 12 or later (here is $(g++ -dumpversion 2>/dev/null || echo none); CXX says which)")
   fi
   # A driver serves later toolkits of its own major version, and all before.
   driver_cuda=$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\([0-9][0-9.]*\).*/\1/p' | head -n 1) || true
@@ -147,11 +160,23 @@ bounded() {
 }
 stop_bounded() { if [[ -e $scratch/running ]]; then kill "$(<"$scratch/running")" 2>/dev/null || true; fi; }
 
+# As many compilers as there are cores, and as memory lets: each may take 2 GB. Containers may have less of it than their machine.
+jobs_at_once() {
+  local jobs bytes limit
+  jobs=$(nproc)
+  bytes=$(awk '/^MemAvailable:/ { printf "%.0f", 1024 * $2 }' /proc/meminfo)
+  limit=$(cat "${memory_limit:-/sys/fs/cgroup/memory.max}" 2>/dev/null || true)
+  if [[ $limit =~ ^[0-9]+$ ]] && ((limit < bytes)); then bytes=$limit; fi
+  if ((bytes / 2000000000 < jobs)); then jobs=$((bytes / 2000000000)); fi
+  echo $((jobs > 1 ? jobs : 1))
+}
+
 # build_for_card TREE FOLDER TARGET...: the CUDA build of this checkout, for this card only; goes on with what FOLDER has of the same build.
 build_for_card() {
   local tree=$1 folder=$2 lib=$1/usr/lib/x86_64-linux-gnu options=() like status=0
   shift 2
-  options=(-DCMAKE_BUILD_TYPE=Release -DTRIDENT_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$architecture" "${cuda_options[@]}")
+  options=(-DCMAKE_BUILD_TYPE=Release -DTRIDENT_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$architecture" "-DCMAKE_CXX_COMPILER=$(command -v "$cxx")"
+    "-DCMAKE_CUDA_HOST_COMPILER=$(command -v "$cxx")" "${cuda_options[@]}")
   if command -v ninja >/dev/null; then options+=(-G Ninja); fi
   if [[ -d $tree/usr ]]; then
     # An old-style run path also serves the libraries' libraries.
@@ -159,7 +184,7 @@ build_for_card() {
     if [[ -x $tree/bin/mpicc ]]; then options+=("-DMPI_C_COMPILER=$tree/bin/mpicc"); fi
   fi
   mkdir -p "$folder"
-  like=$(printf '%s\n' "$PWD" "$("$nvcc" --version 2>/dev/null | tail -n 1)" "$(g++ --version 2>/dev/null | head -n 1)" "${options[@]}")
+  like=$(printf '%s\n' "$PWD" "$("$nvcc" --version 2>/dev/null | tail -n 1)" "$("$cxx" --version 2>/dev/null | head -n 1)" "${options[@]}")
   # What was configured for another checkout, card or toolchain is configured from nothing.
   if [[ -e $folder/CMakeCache.txt && $(cat "$folder/made_for" 2>/dev/null) != "$like" ]]; then options+=(--fresh); fi
   printf '%s\n' "$like" >"$folder/made_for"
@@ -170,7 +195,7 @@ build_for_card() {
     say "configuring failed, all of it is in $folder.log"
     return 1
   fi
-  bounded 36000 cmake --build "$folder" --parallel "$(nproc)" --target "$@" >>"$folder.log" 2>&1 || status=$?
+  bounded 36000 cmake --build "$folder" --parallel "$(jobs_at_once)" --target "$@" >>"$folder.log" 2>&1 || status=$?
   if ((status == 124 || status == 137)); then echo "building came to: $(tail -n 1 "$folder.log" | cut -c 1-120)"; return $status; fi
   if ((status != 0)); then
     grep -E 'error|Error|undefined' "$folder.log" | head -n 12 >&2

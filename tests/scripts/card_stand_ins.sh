@@ -22,13 +22,16 @@ case ${1:-} in
   *) echo "| NVIDIA-SMI 580.159.04   Driver Version: 580.159.04   CUDA Version: ${FAKE_DRIVER_CUDA:-13.0}  |" ;;
 esac
 SH
-# Asked whether a header can be included.
+# Asked for its version and whether a header can be included. Of the later ones only FAKE_GXX_LATER is there.
 stand_in bin/g++ <<'SH'
 #!/bin/sh
-if [ "$1" = --version ]; then echo "g++ 12.2.0"; exit; fi
+case $0 in *++-*) [ "${0##*-}" = "${FAKE_GXX_LATER:-}" ] || exit 127; FAKE_GXX=${0##*-} ;; esac
+if [ "$1" = --version ]; then echo "g++ ${FAKE_GXX:-12}.2.0"; exit; fi
+if [ "$1" = -dumpversion ]; then echo "${FAKE_GXX:-12}"; exit; fi
 read -r line
 case $line in *"<${FAKE_MISSING:-nothing}>"*) exit 1 ;; esac
 SH
+for later in 12 13 14 15; do ln -s g++ "$place/bin/g++-$later"; done
 stand_in bin/nvcc <<'SH'
 #!/bin/sh
 echo "Cuda compilation tools, release ${FAKE_CUDA:-13.0}, V${FAKE_CUDA:-13.0}.88"

@@ -8,6 +8,7 @@ script=$1
 stand_in bin/cmake <<'SH'
 #!/bin/sh
 if [ "$1" = --build ]; then mkdir -p "$2/bin"; cp "$FAKE_PLACE/programs/trident" "$2/bin/"; exit; fi
+if [ "$1" = --version ]; then echo "cmake version 3.25.1"; exit; fi
 echo "-- CUDA: 13.0.88 for 90a-real, cuDNN 9.19.0, NCCL 2.28.9"
 SH
 # Micro-batches above $FAKE_FITS do not fit. Steps of warm-up take long, then 1010, 1020, ... ms; some configurations are faster.

@@ -15,6 +15,7 @@ if [[ $1 == --build ]]; then
   cp "$FAKE_PLACE/programs/test_card_communicators" "$2/tests/cuda/card/"
   exit
 fi
+if [[ $1 == --version ]]; then echo "cmake version ${FAKE_CMAKE:-3.25.1}"; exit; fi
 printf '%s\n' "$@" >"$FAKE_PLACE/cmake"
 if [[ ${FAKE_BUILD:-} == unconfigured ]]; then sleep 60; fi
 touch "$4/CMakeCache.txt"
@@ -71,6 +72,48 @@ library "$place/wheel" cuBLASLt 12.9.1 libcublasLt.so.12
 (($(wc -l <"$place/out") == 1)) || fail "more than one line without a card"
 [[ ! -e $place/report.md ]] || fail "a report without a card"
 
+# Packages are unpacked once, and not where they cannot work.
+stand_in bin/dpkg-deb <<'SH'
+#!/bin/sh
+echo "$2" >>"$FAKE_PLACE/unpacked"
+mkdir -p "$3/usr/lib/x86_64-linux-gnu/openmpi" "$3/usr/bin"
+SH
+stand_in bin/getconf <<'SH'
+#!/bin/sh
+echo "glibc ${FAKE_GLIBC:-2.36}"
+SH
+mkdir "$place/packages"
+# unpack EXPECTED_STATUS TREE [NAME=VALUE...]
+unpack() {
+  local status=0
+  (cd "${script%/*}/.." && env PATH="$place/bin:$PATH" FAKE_PLACE="$place" "${@:3}" bash -c '. scripts/gpu_machine.sh; unpack_packages "$@"' gpu_check.sh \
+    "$place/packages" "$2") >"$place/out" 2>&1 || status=$?
+  ((status == $1)) || fail "unpacking: status $status, expected $1"
+}
+unpack 1 "$place/tree"
+says 'no packages there; make them with gpu_check.sh --prepare DIR'
+touch "$place/packages"/{a,b}.deb
+unpack 1 "$place/tree" FAKE_GLIBC=2.35
+says "which need glibc 2.36, and here is 2.35"
+unpack 1 "$place/a tree"
+says 'take a --build without spaces'
+unpack 0 "$place/tree"
+unpack 0 "$place/tree"
+[[ $(cat "$place/unpacked") == "$place/packages/a.deb
+$place/packages/b.deb" ]] || fail "not each package was unpacked once: $(cat "$place/unpacked")"
+[[ $("$place/tree/bin/mpicc" -showme:libdirs) == "$place/tree/usr/lib/x86_64-linux-gnu/openmpi/lib" && -x $place/tree/bin/mpirun ]] || fail "no Open MPI"
+touch "$place/packages/c.deb"
+unpack 0 "$place/tree"
+(($(wc -l <"$place/unpacked") == 5)) || fail "other packages were not unpacked"
+
+# As many compilers as memory lets.
+for allowed in 5000000000:2 1000000:1 max:3; do
+  echo "${allowed%:*}" >"$place/memory.max"
+  jobs=$(cd "${script%/*}/.." && memory_limit=$place/memory.max PATH="$place/bin:$PATH" bash -c '
+    nproc() { echo 3; }; awk() { echo 1000000000000; }; . scripts/gpu_machine.sh; jobs_at_once')
+  ((jobs == ${allowed#*:})) || { echo "$jobs compilers at once with $allowed"; exit 1; }
+done
+
 # The card is the first of those that are shown.
 two='0, GPU-aaaa1111, NVIDIA H100 80GB HBM3, 9.0, 580.159.04
 1, GPU-bbbb2222, NVIDIA A100-SXM4-40GB, 8.0, 580.159.04'
@@ -123,7 +166,9 @@ reports '| training: tp2 x pp2 x dp2, zero3 = 1 rank, fp32 | passed |'
 reports '| training: zero3 = zero2, bit for bit | failed |'
 check 1 FAKE_WRONG='ddp null'
 reports '| training: tp2 x pp2 x dp2, ddp = 1 rank, fp32 | failed | step 1 of '
-check 1 FAKE_WRONG='zero1 dies'
+check 1 FAKE_WRONG='zero1 dies' FAKE_GXX=11 FAKE_GXX_LATER=13
+grep -qxF -- "-DCMAKE_CXX_COMPILER=$place/bin/g++-13" "$place/cmake" || fail "does not take the compiler that is new enough"
+grep -qxF -- "-DCMAKE_CUDA_HOST_COMPILER=$place/bin/g++-13" "$place/cmake" || fail "nvcc takes another compiler"
 reports '| training: tp2 x pp2 x dp2, zero1 = 1 rank, fp32 | failed | trident: rank 3: out of memory |'
 
 # What begins too late is not begun, and a table of that is no pass. A shell counts its seconds from what it is told.
@@ -164,6 +209,8 @@ reports '| what building needs | failed | '
 (($(grep -c '^| ' "$place/report.md") == 2)) || fail "more than what is missing in the report"
 check 1 FAKE_DRIVER_CUDA=12.4
 says 'missing here: a driver for CUDA 13 (driver 580.159.04 is for 12.4), or a CUDA 12 toolkit: CUDA_HOME says where. '
+check 1 FAKE_GXX=11 FAKE_CMAKE=3.22.1
+says 'missing here: cmake 3.25 or later (here is 3.22.1; pip has it); g++ 12 or later (here is 11; CXX says which). '
 check 1 FAKE_BUILD=broken
 says 'cuda_ops.cpp:7:3: error: no such thing'
 (($(grep -c '^| ' "$place/report.md") == 3)) || fail "more than the build in the report"
