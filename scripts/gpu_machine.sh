@@ -196,7 +196,7 @@ build_for_card() {
     return 1
   fi
   bounded 36000 cmake --build "$folder" --parallel "$(jobs_at_once)" --target "$@" >>"$folder.log" 2>&1 || status=$?
-  if ((status == 124 || status == 137)); then echo "building came to: $(tail -n 1 "$folder.log" | cut -c 1-120)"; return $status; fi
+  if ((status == 124 || status == 137)); then echo "building came to: $(grep '^\[' "$folder.log" | tail -n 1 | cut -c 1-120)"; return $status; fi
   if ((status != 0)); then
     grep -E 'error|Error|undefined' "$folder.log" | head -n 12 >&2
     say "building failed, all of it is in $folder.log"

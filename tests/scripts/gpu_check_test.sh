@@ -8,7 +8,7 @@ stand_in bin/cmake <<'SH'
 #!/bin/bash
 if [[ $1 == --build ]]; then
   if [[ ${FAKE_BUILD:-} == broken ]]; then echo "cuda_ops.cpp:7:3: error: no such thing"; exit 2; fi
-  if [[ ${FAKE_BUILD:-} == slow && ! -e $2/half ]]; then echo "[132/210] Building cuda_ops.cpp.o"; touch "$2/half"; exec sleep 60; fi
+  if [[ ${FAKE_BUILD:-} == slow && ! -e $2/half ]]; then echo "[132/210] Building cuda_ops.cpp.o"; touch "$2/half"; echo "ninja: interrupted"; exec sleep 60; fi
   mkdir -p "$2/bin" "$2/tests/conformance" "$2/tests/cuda/card"
   cp "$FAKE_PLACE/programs/trident" "$2/bin/"
   cp "$FAKE_PLACE/programs/trident_op_check" "$2/tests/conformance/"
@@ -193,7 +193,10 @@ options=()
 # Stopped from outside: the table has what was known, and who sent the signal hears it.
 rm -f "$place"/report*.md
 PATH="$place/bin:$PATH" TMPDIR="$place" FAKE_PLACE="$place" FAKE_BUILD=slow "$script" --report "$place/report.md" --minutes 1 >"$place/out" 2>&1 &
-until grep -q '^| build | unfinished | begun after ' "$place/report.md" 2>/dev/null && grep -qs 132/210 "$place"/*/build.log; do sleep 0.1; done
+for _ in {1..600}; do
+  if grep -q '^| build | unfinished | begun after ' "$place/report.md" 2>/dev/null && grep -qs 132/210 "$place"/*/build.log; then break; fi
+  sleep 0.1
+done
 kill $!
 status=0
 wait $! || status=$?

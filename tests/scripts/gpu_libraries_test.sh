@@ -106,6 +106,9 @@ set(CMAKE_FIND_LIBRARY_SUFFIXES .so)
 set(CMAKE_SYSTEM_PREFIX_PATH "")
 list(APPEND CMAKE_MODULE_PATH ${SOURCES}/cmake)
 include(TridentCuda)
+foreach(variable cuBLASLt_LIBRARY cuDNN_INCLUDE_DIR cuDNN_LIBRARY NCCL_LIBRARY TRIDENT_NVTX_INCLUDE_DIR)
+  message(STATUS "${variable} = ${${variable}}")
+endforeach()
 CMAKE
 : >"$toolkit_in/include/cuda_runtime.h"
 : >"$toolkit_in/lib/libcudart.so"
@@ -117,7 +120,16 @@ configure() {
 configured_says() { grep -F -- "-- CUDA: no (missing " "$place/out" | grep -qF -- "$1" || fail "CMake does not say: $1"; }
 configure FAKE_CUDA=12.2
 configured_says "CUDA toolkit 12.4 or later ($toolkit_in/bin/nvcc has 12.2.88)"
-rm "$toolkit_in"/include/{cudnn_version,nccl}.h "$toolkit_in"/lib/{libcudnn,libnccl}*
+rm "$toolkit_in"/include/nccl.h "$toolkit_in"/lib/libnccl*
+: >"$toolkit_in/lib/libcudnn.so"
+: >"$toolkit_in/lib/libcublasLt.so"
+# A wheel that is named goes before a toolkit whose library has the better name.
+configure CUDNN_PATH="$both/nvidia/cudnn" NVTX_PATH="$both/nvidia/cu13" CUBLAS_PATH="$both/nvidia/cu13"
+says "-- cuDNN_LIBRARY = $both/nvidia/cudnn/lib/libcudnn.so.9"
+says "-- cuDNN_INCLUDE_DIR = $both/nvidia/cudnn/include"
+says "-- cuBLASLt_LIBRARY = $both/nvidia/cu13/lib/libcublasLt.so.13"
+says "-- TRIDENT_NVTX_INCLUDE_DIR = $both/nvidia/cu13/include"
+rm "$toolkit_in"/include/cudnn_version.h "$toolkit_in"/lib/libcudnn*
 configure CUDNN_PATH="$site/nvidia/cudnn"
 configured_says 'NCCL 2.19 or later'
 configure CUDNN_PATH="$place/system" NCCL_PATH="$user/nvidia/nccl"
