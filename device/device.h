@@ -7,6 +7,7 @@
 
 #include "device/buffer.h"
 #include "device/cpu/function_ref.h"
+#include "device/device_kind.h"
 #include "device/operation_log.h"
 #include "device/ops.h"
 #include "device/ranges.h"
@@ -20,6 +21,7 @@ class Device {
  public:
   virtual ~Device() = default;
 
+  virtual DeviceKind kind() const = 0;
   // One line: kind, instruction set or card, and why it was chosen.
   virtual std::string describe() const = 0;
   virtual Ops& ops() = 0;
@@ -42,16 +44,14 @@ class Device {
   // Advances communication in progress without waiting; called between actions and layers (a CPU makes no progress by itself).
   virtual void poll() = 0;
   // One line each for what the user ought to know of operations that were prepared: which of them take a slower way, and why.
-  virtual std::vector<std::string> notes() const { return {}; }
-  // Whether bf16 matrix products run on instructions made for them.
-  virtual bool has_fast_bf16() const = 0;
+  virtual std::vector<std::string> notes() const = 0;
   // How long the host has waited for communication, on all streams together.
   virtual double waited_seconds() const = 0;
   // From now on `log`, which outlives the device or this setting, is told of every operation; nullptr: none is.
   virtual void log_operations(OperationLog* log) = 0;
   // Runs `work`, which calls operations of ops() on compute_stream() with arguments that it finds the same way each time, and does
   // nothing else that could be noticed: a device may call it twice, and where the same operations with the same arguments come again
-  // it may start them all at once. Not from within `work`.
+  // it may start them all at once, if its options say so. Not from within `work`.
   virtual void repeat(FunctionRef<void()> work) = 0;
   // Where a profiler is told what this rank's thread is doing; nullptr: there is none to tell.
   virtual Ranges* ranges() = 0;

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "core/cuda_options.h"
 #include "device/buffer.h"
 #include "device/cpu/doorbell.h"
 #include "device/cuda_facts.h"
-#include "device/cuda_options.h"
 #include "device/device.h"
 #include "parallel/communicator.h"
 

@@ -184,7 +184,7 @@ void Stage::take_received(TensorView out, std::vector<Boundary>& receives, int v
 
 void Stage::copy(TensorView out, ConstTensorView in) const { context_.device().ops().convert(context_.compute_stream(), out, in); }
 
-void Stage::run_pass(FunctionRef<void()> pass) const { repeats_ == Repeats::kYes ? context_.device().repeat(pass) : pass(); }
+void Stage::run_pass(FunctionRef<void()> pass) const { geometry_.tensor_degree == 1 ? context_.device().repeat(pass) : pass(); }
 
 // ---- computing ---------------------------------------------------------------------------------------------------------------------
 

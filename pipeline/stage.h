@@ -36,9 +36,6 @@ class Stage {
   std::vector<UnitParams> unit_params() const;
 
   void bind(Arena& arena, ParamStore& store);
-  // Whether the pass of a unit is given to Device::repeat(): not where layers communicate.
-  enum class Repeats : std::uint8_t { kNo, kYes };
-  void set_repeats(Repeats repeats) { repeats_ = repeats; }
   // The micro-batches of the step about to run, indexed by Instruction::micro_batch; they outlive it.
   void set_micro_batches(std::span<const MicroBatch> micro_batches, const StepProgram& program);
 
@@ -88,6 +85,7 @@ class Stage {
   void recv(Boundary& boundary, const Instruction& instruction, Direction direction);
   const Boundary& handed_over(const Boundary& boundary, int virtual_stage, int micro_batch) const;
   void copy(TensorView out, ConstTensorView in) const;
+  // Gives the pass of a unit to Device::repeat(), but not where hosts drive collectives within it.
   void run_pass(FunctionRef<void()> pass) const;
 
   LayerGeometry geometry_;
@@ -95,7 +93,6 @@ class Stage {
   Shape activation_shape_;
   ParallelContext& context_;
   ParamStore* store_ = nullptr;
-  Repeats repeats_ = Repeats::kNo;
   int num_virtual_stages_ = 1;
   std::vector<Chunk> chunks_;
   std::array<std::int64_t, kNumRegions> region_bytes_{};

@@ -58,11 +58,9 @@ double best_seconds(Device& device, double budget, const std::function<void()>& 
   return best;
 }
 
-bool is_cpu(Device& device) { return &device.host_stream() == &device.compute_stream(); }
-
 // Of a copy that no cache holds.
 double measure_copies(Device& device, double budget) {
-  const std::int64_t bytes = std::int64_t{1} << (is_cpu(device) ? 28 : 30);
+  const std::int64_t bytes = std::int64_t{1} << (device.kind() == DeviceKind::kCpu ? 28 : 30);
   const Buffer memory = device.allocate(2 * bytes, "copies");
   const Shape shape{bytes / size_of(DType::kF32)};
   const TensorView from(memory.data(), DType::kF32, shape, memory.where()),
@@ -132,7 +130,7 @@ void measure_collectives(const DeviceChoice& choice, CudaBackend& cuda, int thre
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);
     std::unique_ptr<Communicator> group = world.communicator(rank, device->progress());
     if (const OnDevice wrap = on_device(choice, cuda, *device, DeviceTransport::kThread)) group = wrap(std::move(group));
-    CollectiveMeter(*device, *group, std::int64_t{1} << (is_cpu(*device) ? 24 : 28)).measure(report, rank == 0);
+    CollectiveMeter(*device, *group, std::int64_t{1} << (device->kind() == DeviceKind::kCpu ? 24 : 28)).measure(report, rank == 0);
   });
 }
 
@@ -179,7 +177,7 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
   ThreadWorld world(1);
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions device_options;
-    device_options.cuda = cuda_options(config.cuda);
+    device_options.cuda = config.cuda;
     device_options.threads_per_rank = static_cast<int>(config.run.threads_per_rank);
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), device_options);
     report.device = device->describe();

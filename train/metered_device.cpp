@@ -223,6 +223,7 @@ class MeteredDevice final : public Device {
  public:
   MeteredDevice(Device& device, WorkMeter& meter) : device_(device), meter_(meter), ops_(device.ops(), meter) {}
 
+  DeviceKind kind() const override { return device_.kind(); }
   std::string describe() const override { return device_.describe(); }
   Ops& ops() override { return ops_; }
   Stream& compute_stream() override { return device_.compute_stream(); }
@@ -236,7 +237,7 @@ class MeteredDevice final : public Device {
   Stream& host_stream() override { return device_.host_stream(); }
   Progress& progress() override { return device_.progress(); }
   void poll() override { device_.poll(); }
-  bool has_fast_bf16() const override { return device_.has_fast_bf16(); }
+  std::vector<std::string> notes() const override { return device_.notes(); }
   double waited_seconds() const override { return device_.waited_seconds(); }
   void log_operations(OperationLog* log) override { device_.log_operations(log); }
   // What is measured is measured operation by operation.

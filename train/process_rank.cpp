@@ -41,7 +41,6 @@ StartUpFacts facts_of_this_process(const TrainConfig& config, const ProcessWorld
   facts.instruction_set = fmt::format("{}{}", to_string(features.level),
                                       !has_bf16_products(features, features.level) ? "" : features.amx_bf16 ? " with AMX bf16" : " with AVX512-BF16");
   facts.config = to_json_text(to_json(config));
-  facts.device = to_string(choice.kind);
   facts.device_why = choice.why;
   if (choice.kind == DeviceKind::kCuda) facts.card = choice.found.seats.front().card.id;
   return facts;
@@ -173,7 +172,7 @@ class ProcessRank {
     RankDeviceOptions options;
     options.threads_per_rank = static_cast<int>(inputs_.plan.config.run.threads_per_rank);
     options.first_core = inputs_.first_core;
-    options.cuda = cuda_options(inputs_.plan.config.cuda);
+    options.cuda = inputs_.plan.config.cuda;
     options.host_memory = [this](std::int64_t bytes, const std::string& name) { return world_->allocate(bytes, name); };
     const std::unique_ptr<Device> device = make_rank_device(choice_, cuda_, world_->doorbell(), options);
     device->progress().set_wait_observer([this](double seconds, FunctionRef<std::string()> describe) {

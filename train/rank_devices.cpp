@@ -10,8 +10,6 @@
 
 namespace trident {
 
-std::string_view to_string(DeviceKind kind) { return kind == DeviceKind::kCuda ? "cuda" : "cpu"; }
-
 DeviceChoice choose_device(const std::string& asked, CudaBackend& cuda, CardSearch found) {
   if (asked == "cpu") return {DeviceKind::kCpu, "device = cpu", {}};
   if (!found.seats.empty()) {
@@ -25,7 +23,7 @@ DeviceChoice choose_device(const std::string& asked, CudaBackend& cuda, CardSear
 MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks) {
   if (choice.kind == DeviceKind::kCpu) return cpu_machine_facts(local_ranks);
   MachineFacts facts;
-  facts.computes = "card";
+  facts.device = DeviceKind::kCuda;
   facts.fast_bf16 = true;
   facts.multiplies_fp16 = true;
   facts.memory_per_rank = INT64_MAX;
@@ -67,11 +65,6 @@ std::optional<double> named_peak_flops(const std::vector<std::string>& cards, DT
     sum += *peak;
   }
   return sum;
-}
-
-CudaOptions cuda_options(const CudaConfig& config) {
-  return {.tf32 = config.tf32, .deterministic = config.deterministic, .autotune = config.autotune, .epilogues = config.epilogues, .nccl_max_ctas = static_cast<int>(config.nccl_max_ctas),
-          .nccl_timeout = config.nccl_timeout};
 }
 
 std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend& cuda, Doorbell& doorbell, const RankDeviceOptions& options) {

@@ -17,9 +17,6 @@
 
 namespace trident {
 
-enum class DeviceKind : std::uint8_t { kCpu, kCuda };
-std::string_view to_string(DeviceKind kind);
-
 // A rank's place on a card.
 struct CardSeat {
   CardFacts card;
@@ -84,8 +81,6 @@ struct RankDeviceOptions {
   HostAllocator host_memory = {};       // that peers reach; not set: private memory
   CudaOptions cuda = {};                // cards only
 };
-// What a configuration chooses about cards.
-CudaOptions cuda_options(const CudaConfig& config);
 std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend& cuda, Doorbell& doorbell, const RankDeviceOptions& options);
 
 // How groups of ranks exchange what lies on `device`, which outlives the result's communicators; not set for CPUs.

@@ -67,7 +67,6 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
   check_arenas();
   arena_ = std::make_unique<Arena>(arena_plan_, device.allocate(arena_plan_.total_bytes(), fmt::format("the arena of rank {} ({})", context_.rank(), largest_entries(arena_plan_))));
   stage_->bind(*arena_, *store_);
-  if (plan_.replays_passes()) stage_->set_repeats(Stage::Repeats::kYes);
   store_->bind(*arena_);
   optimizer_->bind(*arena_);
   statistics_.bind(*arena_);
@@ -188,8 +187,7 @@ void RankTrainer::bind_handlers() {
   bind(Kind::kGradNorm, [this](const Instruction&) { decide_update(); });
   bind(Kind::kOptimizerStep, [this](const Instruction& i) {
     if (!result_.applied) return;
-    const auto update = [&] { optimizer_->step(i.unit, result_.updates, result_.lr, update_scale_); };
-    plan_.config.cuda.graphs ? device_.repeat(update) : update();
+    device_.repeat([&] { optimizer_->step(i.unit, result_.updates, result_.lr, update_scale_); });
     store_->masters_updated();
   });
   const auto refuse = [](const Instruction& i) { throw InternalError("no schedule splits backwards yet: " + to_string(i)); };

@@ -72,17 +72,17 @@ DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machin
     reason =
         machine.fast_bf16
             ? std::string("precision.compute = bf16")
-            : fmt::format("precision.compute = bf16; this {} has no bf16 products: values are stored in bf16 and multiplied in fp32", machine.computes);
+            : fmt::format("precision.compute = bf16; this {} has no bf16 products: values are stored in bf16 and multiplied in fp32", multiplier_name(machine.device));
     return DType::kBF16;
   }
   if (precision.compute == "fp16") {
     reason = fmt::format("precision.compute = fp16{}",
                          machine.multiplies_fp16
                              ? ""
-                             : fmt::format("; on this {} values are stored in fp16 and multiplied in fp32", machine.computes));
+                             : fmt::format("; on this {} values are stored in fp16 and multiplied in fp32", multiplier_name(machine.device)));
     return DType::kF16;
   }
-  reason = fmt::format("precision.compute = auto: the {} has {}bf16 products", machine.computes, machine.fast_bf16 ? "" : "no ");
+  reason = fmt::format("precision.compute = auto: the {} has {}bf16 products", multiplier_name(machine.device), machine.fast_bf16 ? "" : "no ");
   return machine.fast_bf16 ? DType::kBF16 : DType::kF32;
 }
 
@@ -186,7 +186,7 @@ MappedFile named_file(const std::string& path, std::string_view key) {
 // What cuda.graphs comes to: hosts drive the collectives of tensor-parallel ranks, and dropout has other arguments in every step.
 std::string graphs_note(const RunPlan& plan) {
   constexpr const char* kUpdates = "cuda.graphs: updates of units are captured and launched as a whole";
-  if (!plan.replays_passes())
+  if (plan.tensor_layout.degree > 1)
     return fmt::format("{}; their passes are not, because parallel.tensor = {} communicates within them", kUpdates, plan.tensor_layout.degree);
   if (const double dropout = std::max(plan.model.residual_dropout, plan.model.embedding_dropout); dropout > 0)
     return fmt::format("{}, so are passes without dropout; training passes of units with dropout ({}) are not, because it is drawn anew in every step",
@@ -250,7 +250,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
       make_programs(plan, costs);
     }
   }
-  if (config.cuda.graphs && machine.computes == "card") plan.notes.push_back(graphs_note(plan));
+  if (config.cuda.graphs && machine.device == DeviceKind::kCuda) plan.notes.push_back(graphs_note(plan));
   plan.predicted_bubble = predict_bubble(plan, costs);
   return plan;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "device/device_kind.h"
 #include "model/gpt.h"
 #include "model/model_config.h"
 #include "parallel/param_layout.h"
@@ -22,7 +23,7 @@ struct MachineFacts {
   bool fast_bf16 = false;            // matrix products in bf16 instructions
   bool multiplies_fp16 = false;      // likewise in fp16
   std::string description;           // for messages
-  std::string computes = "processor";  // or "card": who multiplies, for messages
+  DeviceKind device = DeviceKind::kCpu;
   std::int64_t memory_per_rank = 0;  // bytes a rank may use; decides parallel.grad_sync "auto"
 };
 
@@ -61,8 +62,6 @@ struct RunPlan {
   std::vector<std::string> notes; // one line each: what was chosen for "auto", what a choice costs
 
   int world_size() const { return grid.world_size(); }
-  // cuda.graphs for forward and backward passes: not where hosts drive collectives within them.
-  bool replays_passes() const { return config.cuda.graphs && tensor_layout.degree == 1; }
   std::int64_t tokens_per_step() const { return config.batch.global * config.batch.sequence; }
   LayerGeometry geometry(int tensor_rank) const;
   const StepProgram& step_program(int rank) const;

@@ -134,8 +134,7 @@ std::string to_text(const StartUpFacts& facts) {
                                         {"fast_bf16", facts.machine.fast_bf16},
                                         {"multiplies_fp16", facts.machine.multiplies_fp16},
                                         {"description", facts.machine.description},
-                                        {"computes", facts.machine.computes},
-                                        {"device", facts.device},
+                                        {"device", std::string(to_string(facts.machine.device))},
                                         {"device_why", facts.device_why},
                                         {"card", facts.card},
                                         {"memory_per_rank", facts.machine.memory_per_rank}});
@@ -151,9 +150,8 @@ StartUpFacts start_up_facts_from(const std::string& text) {
   facts.machine.fast_bf16 = member(value, "fast_bf16").as_bool();
   facts.machine.multiplies_fp16 = member(value, "multiplies_fp16").as_bool();
   facts.machine.description = member(value, "description").as_string();
-  facts.machine.computes = member(value, "computes").as_string();
+  facts.machine.device = member(value, "device").as_string() == to_string(DeviceKind::kCuda) ? DeviceKind::kCuda : DeviceKind::kCpu;
   facts.machine.memory_per_rank = member(value, "memory_per_rank").as_integer();
-  facts.device = member(value, "device").as_string();
   facts.device_why = member(value, "device_why").as_string();
   facts.card = member(value, "card").as_string();
   return facts;
@@ -203,7 +201,7 @@ std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ran
     lines.push_back(fmt::format("different builds of trident: {}; copy the same executable to all nodes",
                                 who_has_what(ranks, [](const StartUpFacts& f) { return f.build.substr(0, 12); })));
   }
-  if (grouped(ranks, [](const StartUpFacts& f) { return f.device; }).size() > 1) {
+  if (grouped(ranks, [](const StartUpFacts& f) { return std::string(to_string(f.machine.device)); }).size() > 1) {
     lines.push_back(fmt::format("different devices: {}; say device = cpu, or give every node cards that can be used",
                                 who_has_what(ranks, [](const StartUpFacts& f) { return f.device_why; })));
   }

@@ -29,9 +29,8 @@ struct StartUpFacts {
   std::string instruction_set;  // "avx512, bf16 by AMX"
   std::string config;           // as one line of JSON, resolved
   MachineFacts machine;
-  std::string device;      // "cpu" or "cuda": where it is going to compute
-  std::string device_why;  // for messages
-  std::string card;        // CardFacts::id; empty on CPUs
+  std::string device_why;       // for messages
+  std::string card;             // CardFacts::id; empty on CPUs
 };
 
 // `build` of this process.

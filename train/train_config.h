@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/cuda_options.h"
 #include "core/json_reader.h"
 #include "core/zero_policy.h"
 #include "train/option_values.h"
@@ -128,16 +129,6 @@ struct LogConfig {
   std::vector<std::int64_t> trace_steps;  // first and last, or empty
 };
 
-// CudaOptions (device/cuda_options.h), and what becomes of steps on cards.
-struct CudaConfig {
-  bool tf32 = false, deterministic = true;
-  std::optional<std::string> autotune;
-  std::int64_t nccl_max_ctas = 0;
-  double nccl_timeout = 590;  // seconds
-  bool epilogues = false;
-  bool graphs = false;
-};
-
 struct DebugConfig {
   bool no_alloc = false, check_collectives = true;
 };
@@ -156,7 +147,7 @@ struct TrainConfig {
   EvalConfig eval;
   CheckpointConfig checkpoint;
   LogConfig log;
-  CudaConfig cuda;
+  CudaOptions cuda;
   DebugConfig debug;
 };
 

@@ -32,7 +32,7 @@ void run_as_threads(const TrainConfig& config, const TrainOutput& output, CudaBa
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions options;
     options.seat = rank;
-    options.cuda = cuda_options(config.cuda);
+    options.cuda = config.cuda;
     options.threads_per_rank = threads;
     if (inputs.first_core) options.first_core = *inputs.first_core + rank * threads;
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);

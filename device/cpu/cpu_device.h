@@ -31,6 +31,7 @@ class CpuDevice final : public Device {
   // `doorbell`, which outlives the device. Throws ConfigError if the cores do not exist or are not allowed.
   CpuDevice(Doorbell& doorbell, const CpuDeviceOptions& options);
 
+  DeviceKind kind() const override { return DeviceKind::kCpu; }
   std::string describe() const override;
   Ops& ops() override { return *ops_; }
   Stream& compute_stream() override { return compute_stream_; }
@@ -42,7 +43,7 @@ class CpuDevice final : public Device {
   Stream& host_stream() override { return compute_stream_; }
   Progress& progress() override { return progress_; }
   void poll() override { progress_.poll(); }
-  bool has_fast_bf16() const override { return bf16_ == Bf16Products::kNative; }
+  std::vector<std::string> notes() const override { return {}; }
   double waited_seconds() const override { return progress_.waited_seconds(); }
   void log_operations(OperationLog* log) override { progress_.set_log(log); }
   void repeat(FunctionRef<void()> work) override { work(); }

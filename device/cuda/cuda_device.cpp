@@ -8,7 +8,6 @@
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/nvtx_ranges.h"
-#include "device/cuda_facts.h"
 
 namespace trident {
 namespace {
@@ -51,7 +50,6 @@ CudaDevice::CudaDevice(int number, Doorbell& doorbell, HostAllocator host_memory
       ops_(std::make_unique<CudaOps>(number, ops_options(number, options))) {
   progress_.set_ranges(ranges_.get());
   const cudaDeviceProp properties = properties_of(number);
-  fast_bf16_ = 10 * properties.major + properties.minor >= kFirstFastBf16;
   description_ = fmt::format("cuda {}: {}, sm_{}{}, {} multiprocessors", number, properties.name, properties.major, properties.minor,
                              properties.multiProcessorCount);
 }
@@ -60,7 +58,7 @@ CudaDevice::~CudaDevice() = default;
 
 Ops& CudaDevice::ops() { return *ops_; }
 
-void CudaDevice::repeat(FunctionRef<void()> work) { ops_->graphs().repeat(compute_stream_, work); }
+void CudaDevice::repeat(FunctionRef<void()> work) { options_.graphs ? ops_->graphs().repeat(compute_stream_, work) : work(); }
 
 std::vector<std::string> CudaDevice::notes() const { return ops_->attention().notes(); }
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "core/cuda_options.h"
 #include "device/cpu/cpu_stream.h"
 #include "device/cuda/cuda_stream.h"
-#include "device/cuda_options.h"
 #include "device/device.h"
 
 namespace trident {
@@ -21,6 +21,7 @@ class CudaDevice final : public Device {
   CudaDevice(int number, Doorbell& doorbell, HostAllocator host_memory, const CudaOptions& options = {});
   ~CudaDevice() override;
 
+  DeviceKind kind() const override { return DeviceKind::kCuda; }
   // "cuda 0: NVIDIA H100 80GB HBM3, sm_90; cuBLASLt 13.1, cuDNN 9.19"
   std::string describe() const override { return description_; }
   Ops& ops() override;
@@ -34,7 +35,6 @@ class CudaDevice final : public Device {
   Progress& progress() override { return progress_; }
   void poll() override { progress_.poll(); }
   std::vector<std::string> notes() const override;
-  bool has_fast_bf16() const override { return fast_bf16_; }
   double waited_seconds() const override { return progress_.waited_seconds(); }
   void log_operations(OperationLog* log) override { progress_.set_log(log); }
   void repeat(FunctionRef<void()> work) override;
@@ -58,7 +58,6 @@ class CudaDevice final : public Device {
   std::vector<std::unique_ptr<CudaStream>> streams_;
   std::unique_ptr<CudaOps> ops_;
   std::string description_;
-  bool fast_bf16_ = false;
 };
 
 }  // namespace trident

@@ -9,7 +9,7 @@ NcclTraffic nccl_traffic_of(std::string_view group) {
 
 NcclOptions nccl_options(const CudaOptions& chosen) {
   NcclOptions options;
-  options.traffic = [most = chosen.nccl_max_ctas](std::string_view group) {
+  options.traffic = [most = static_cast<int>(chosen.nccl_max_ctas)](std::string_view group) {
     NcclTraffic traffic = nccl_traffic_of(group);
     traffic.max_ctas = most;
     return traffic;

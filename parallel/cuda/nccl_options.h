@@ -5,7 +5,7 @@
 #include <functional>
 #include <string_view>
 
-#include "device/cuda_options.h"
+#include "core/cuda_options.h"
 
 namespace trident {
 

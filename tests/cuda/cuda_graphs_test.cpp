@@ -248,7 +248,7 @@ TEST_F(CudaGraphsTest, WorkKeepsToItsStreamAndToOperations) {
   EXPECT_PRED2(contains, error_of<InternalError>([&] { repeat([&] { ops_.fill_zero(other_, x.view()); }); }),
                "an operation on stream other within work that is to be repeated on compute");
   EXPECT_PRED2(contains, error_of<InternalError>([&] { repeat([&] { repeat([] {}); }); }), "lies within other such work");
-  CudaDevice device(0, bell_, {});
+  CudaDevice device(0, bell_, {}, {.graphs = true});
   float number = 0;
   EXPECT_PRED2(contains, error_of<InternalError>([&] {
                  device.repeat([&] { device.read(device.compute_stream(), &number, x.view().range(0, 1)); });

@@ -36,10 +36,11 @@ TEST(CpuFeatures, AgreeWithTheCompilersView) {
 TEST(CpuDevice, DescribesItselfAndObeysTheLevel) {
   Doorbell bell;
   const CpuDevice own(bell, {});
-  EXPECT_EQ(own.has_fast_bf16(), detect_cpu_features().avx512_bf16 && onednn_has_native_bf16());
+  EXPECT_EQ(own.kind(), DeviceKind::kCpu);
+  EXPECT_EQ(has_bf16_products(detect_cpu_features(), detect_cpu_features().level), detect_cpu_features().avx512_bf16 && onednn_has_native_bf16());
   EXPECT_NE(own.describe().find(to_string(detect_cpu_features().level)), std::string::npos) << own.describe();
   const CpuDevice baseline(bell, {1, std::nullopt, IsaLevel::kBaseline});
-  EXPECT_FALSE(baseline.has_fast_bf16());
+  EXPECT_FALSE(has_bf16_products(detect_cpu_features(), IsaLevel::kBaseline));
   EXPECT_EQ(baseline.describe(), "cpu, baseline row kernels, bf16 by no bf16 instructions: f32 arithmetic, 1 thread per rank");
 }
 

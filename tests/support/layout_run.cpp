@@ -108,7 +108,7 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
     RankDeviceOptions device_options;
     device_options.threads_per_rank = static_cast<int>(config.run.threads_per_rank);
     device_options.seat = rank;
-    device_options.cuda = cuda_options(config.cuda);
+    device_options.cuda = config.cuda;
     const std::unique_ptr<Device> device = make_rank_device(choice, backend, world.doorbell(rank), device_options);
     RankTrainer trainer(run.plan, *device, world.communicator(rank, device->progress()), nullptr,
                         on_device(choice, backend, *device, options.transport));

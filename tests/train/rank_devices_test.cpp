@@ -321,7 +321,7 @@ TEST(ChooseDevice, TheLeastMemoryAndOldestCardDecide) {
   const MachineFacts facts = machine_facts(choice, 2);
   EXPECT_EQ(facts.memory_per_rank, kCard - 30 * kGigabyte - kContext - (std::int64_t{1} << 30));
   EXPECT_FALSE(facts.fast_bf16);
-  EXPECT_EQ(facts.computes, "card");
+  EXPECT_EQ(facts.device, DeviceKind::kCuda);
   EXPECT_EQ(facts.description, "NVIDIA H100 80GB HBM3");
   RunPlan plan;
   add_device_facts(choice, plan);
@@ -344,24 +344,9 @@ TEST(ChooseDevice, WhatTheConfigurationSaysOfCardsReachesTheDevice) {
   StandIn cuda(machine, {"a"});
   const DeviceChoice choice = choose_device("cuda", cuda, as_threads(cuda, 1));
   Doorbell doorbell;
-  const auto made_with = [&](const CudaConfig& config) {
-    make_rank_device(choice, cuda, doorbell, {.cuda = cuda_options(config)});
-    return cuda.made_with;
-  };
-  const CudaOptions plain, by_default = made_with({});
-  EXPECT_EQ(by_default.tf32, plain.tf32);
-  EXPECT_EQ(by_default.deterministic, plain.deterministic);
-  EXPECT_EQ(by_default.autotune, plain.autotune);
-  EXPECT_EQ(by_default.nccl_max_ctas, plain.nccl_max_ctas);
-  EXPECT_EQ(by_default.nccl_timeout, plain.nccl_timeout);
-  CudaConfig config;
-  config.tf32 = true, config.deterministic = false, config.autotune = "file", config.nccl_max_ctas = 4, config.nccl_timeout = 30;
-  const CudaOptions chosen = made_with(config);
-  EXPECT_TRUE(chosen.tf32);
-  EXPECT_FALSE(chosen.deterministic);
-  EXPECT_EQ(chosen.autotune, "file");
-  EXPECT_EQ(chosen.nccl_max_ctas, 4);
-  EXPECT_EQ(chosen.nccl_timeout, 30);
+  const CudaOptions chosen{.tf32 = true, .deterministic = false, .autotune = "file", .nccl_max_ctas = 4, .nccl_timeout = 30, .graphs = true};
+  make_rank_device(choice, cuda, doorbell, {.cuda = chosen});
+  EXPECT_EQ(cuda.made_with, chosen);
 }
 
 TEST(NamedPeak, OfCardsAndOfParts) {

@@ -51,8 +51,7 @@ StartUpFacts facts(const std::string& host, const std::string& config = "{\"para
   f.build = "0123456789abcdef0123";
   f.instruction_set = "avx512 with AVX512-BF16";
   f.config = config;
-  f.machine = {true, true, "2 cores", "processor", 1000};
-  f.device = "cpu";
+  f.machine = {true, true, "2 cores", DeviceKind::kCpu, 1000};
   f.device_why = "device = auto: no driver";
   return f;
 }
@@ -60,6 +59,7 @@ StartUpFacts facts(const std::string& host, const std::string& config = "{\"para
 TEST(StartUp, FactsSurviveTheExchange) {
   StartUpFacts f = facts("n\"1\"");
   f.card = "n\"1\" 0000:17:00.0";
+  f.machine.device = DeviceKind::kCuda;
   const StartUpFacts g = start_up_facts_from(to_text(f));
   EXPECT_EQ(g.host, f.host);
   EXPECT_EQ(g.build, f.build);
@@ -67,9 +67,8 @@ TEST(StartUp, FactsSurviveTheExchange) {
   EXPECT_EQ(g.config, f.config);
   EXPECT_EQ(g.machine.fast_bf16, f.machine.fast_bf16);
   EXPECT_EQ(g.machine.multiplies_fp16, f.machine.multiplies_fp16);
-  EXPECT_EQ(g.machine.computes, f.machine.computes);
+  EXPECT_EQ(g.machine.device, f.machine.device);
   EXPECT_EQ(g.machine.memory_per_rank, f.machine.memory_per_rank);
-  EXPECT_EQ(g.device, f.device);
   EXPECT_EQ(g.device_why, f.device_why);
   EXPECT_EQ(g.card, f.card);
 }
@@ -141,7 +140,7 @@ TEST(StartUp, AnotherBuildIsNamed) {
 
 TEST(StartUp, NodesWithAndWithoutCardsAreNamed) {
   std::vector<StartUpFacts> ranks = {facts("n1"), facts("n1"), facts("n2")};
-  ranks[2].device = "cuda";
+  ranks[2].machine.device = DeviceKind::kCuda;
   ranks[2].device_why = "device = auto: 1 card, CUDA 13.0";
   const auto lines = start_up_conflicts(ranks);
   ASSERT_EQ(lines.size(), 1u);

@@ -7,6 +7,7 @@
 #include "tests/cuda/simulated_scope.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/layout_run.h"
+#include "train/metered_device.h"
 
 namespace trident {
 namespace {
@@ -52,6 +53,8 @@ TEST(CudaOptions, ASlowerWayIsNoted) {
   ASSERT_EQ(notes.size(), 2u);
   EXPECT_NE(notes[0].find("forward computed by our own kernels"), std::string::npos) << notes[0];
   EXPECT_NE(notes[1].find("backward computed by our own kernels"), std::string::npos) << notes[1];
+  WorkMeter meter;
+  EXPECT_EQ(make_metered_device(*device, meter)->notes(), notes) << "a device that measures says the same";
 }
 
 }  // namespace

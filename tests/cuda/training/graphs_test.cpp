@@ -125,25 +125,25 @@ TEST_F(Graphs, LeaveOutTensorParallelPasses) {
   EXPECT_EQ(uses.launched, 2u * 4 * (5 - 1));
 }
 
-std::string note_of(const std::string& config, std::vector<std::string> settings, const std::string& computes) {
+std::string note_of(const std::string& config, std::vector<std::string> settings, DeviceKind device) {
   settings.insert(settings.end(), {"run.steps=5", "data.train=unused"});
   const TrainConfig parsed = parse_train_config(config, "test", settings);
   MachineFacts machine = cpu_machine_facts(1);
-  machine.computes = computes;
+  machine.device = device;
   for (const std::string& note : make_run_plan(parsed, resolve_model(parsed), 0, machine).notes)
     if (note.starts_with("cuda.graphs")) return note;
   return "none";
 }
 
 TEST(GraphsNote, SaysWhatIsLeftOut) {
-  EXPECT_EQ(note_of(llama(), {}, "card"), "none");
-  EXPECT_EQ(note_of(llama(), {"cuda.graphs=true"}, "processor"), "none");
-  EXPECT_EQ(note_of(llama(), {"cuda.graphs=true"}, "card"),
+  EXPECT_EQ(note_of(llama(), {}, DeviceKind::kCuda), "none");
+  EXPECT_EQ(note_of(llama(), {"cuda.graphs=true"}, DeviceKind::kCpu), "none");
+  EXPECT_EQ(note_of(llama(), {"cuda.graphs=true"}, DeviceKind::kCuda),
             "cuda.graphs: updates of units are captured and launched as a whole, and so are their passes");
-  EXPECT_EQ(note_of(gpt2(0.1), {"cuda.graphs=true"}, "card"),
+  EXPECT_EQ(note_of(gpt2(0.1), {"cuda.graphs=true"}, DeviceKind::kCuda),
             "cuda.graphs: updates of units are captured and launched as a whole, so are passes without dropout; training passes of units with "
             "dropout (0.1) are not, because it is drawn anew in every step");
-  EXPECT_EQ(note_of(llama(), {"cuda.graphs=true", "parallel=\"2TP\""}, "card"),
+  EXPECT_EQ(note_of(llama(), {"cuda.graphs=true", "parallel=\"2TP\""}, DeviceKind::kCuda),
             "cuda.graphs: updates of units are captured and launched as a whole; their passes are not, because parallel.tensor = 2 communicates "
             "within them");
 }

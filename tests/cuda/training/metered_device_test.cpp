@@ -34,7 +34,7 @@ Trained train(bool measured, const std::vector<std::string>& settings = {}) {
   Trained run;
   ThreadWorld world(1);
   run_thread_ranks(world, [&](int rank) {
-    const std::unique_ptr<Device> device = make_rank_device(choice, *cuda, world.doorbell(rank), {});
+    const std::unique_ptr<Device> device = make_rank_device(choice, *cuda, world.doorbell(rank), {.cuda = config.cuda});
     WorkMeter meter;
     const std::unique_ptr<Device> metered = make_metered_device(*device, meter);
     RankTrainer trainer(plan, *metered, world.communicator(rank, device->progress()), nullptr,

@@ -1,0 +1,21 @@
+// What a run may choose about cards: the keys of the section `cuda`. The defaults give the same bits every time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace trident {
+
+struct CudaOptions {
+  bool tf32 = false;               // products of f32 operands on tensor cores, with operands rounded to 10 bits of mantissa
+  bool deterministic = true;       // products and attention give the same bits every time
+  std::optional<std::string> autotune = {};  // file of the fastest algorithm of each product; timed where it has none. Not set: the library's proposal
+  bool epilogues = false;          // what follows a product is left to its kernel where the library can
+  std::int64_t nccl_max_ctas = 0;  // blocks of a card that an operation of NCCL may take; 0: its own choice
+  double nccl_timeout = 590;       // seconds in which some operation of a group must end while one is under way
+  bool graphs = false;             // Device::repeat() captures work and launches it as a whole
+  bool operator==(const CudaOptions&) const = default;
+};
+
+}  // namespace trident
