@@ -5,28 +5,19 @@
 #include "device/no_allocation.h"
 
 namespace trident {
-namespace {
-
 // Work that is new may come in any step.
-template <class T>
-void push(std::vector<T>& all, const T& one) {
+void CallNotes::push(std::vector<std::uint64_t>& all, std::uint64_t word) {
   if (all.size() == all.capacity()) {
     const AllocationExemption longer_than_any_before;
     all.reserve(std::max<std::size_t>(256, 2 * all.size()));
   }
-  all.push_back(one);
+  all.push_back(word);
 }
-
-}  // namespace
-
-void CallNotes::add_word(std::uint64_t word) { push(words_, word); }
-void CallNotes::append(const AdamWStep& step) { push(steps_, step); }
 
 void CallNotes::clear() {
   words_.clear();
-  steps_.clear();
-  calls_ = 0;
-  repeatable_ = true;
+  numbers_.clear();
+  last_number_ = calls_ = 0;
 }
 
 void CallNotes::append(ConstTensorView view) {

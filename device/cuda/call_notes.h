@@ -1,6 +1,8 @@
 // What a stretch of work would do, operation by operation: names and arguments, exactly.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -12,8 +14,14 @@
 
 namespace trident {
 
-// Equal words: the same operations with the same arguments, in the same order. AdamW's numbers are kept beside the words, for they change
-// with every update. Memory grows only while work is longer than any before.
+// An argument that is new each time work comes: a value without padding, of 8-byte alignment at most. One of an operation.
+template <class T>
+struct EachTime {
+  const T& value;
+};
+
+// Equal words: the same operations with the same arguments, in the same order, but for those that are EachTime, which are kept beside the
+// words. Memory grows only while work is longer than any before.
 class CallNotes {
  public:
   // `operation` is a literal; of one place in the program, so that its address names it.
@@ -23,14 +31,14 @@ class CallNotes {
     (append(args), ...);
     ++calls_;
   }
-  // Arguments of `operation` are new each time it is called.
-  void add_unrepeatable() { repeatable_ = false; }
   void clear();
 
   const std::vector<std::uint64_t>& words() const { return words_; }
-  const std::vector<AdamWStep>& steps() const { return steps_; }
+  // The values of EachTime, each from the beginning of a word on.
+  const std::vector<std::uint64_t>& numbers() const { return numbers_; }
+  // Where the last of them begins.
+  std::size_t last_number() const { return last_number_; }
   std::size_t calls() const { return calls_; }
-  bool repeatable() const { return repeatable_; }
 
  private:
   template <class T>
@@ -38,9 +46,19 @@ class CallNotes {
     static_assert(sizeof(T) <= sizeof(std::uint64_t));
     std::uint64_t word = 0;
     std::memcpy(&word, &value, sizeof value);
-    add_word(word);
+    push(words_, word);
   }
-  void add_word(std::uint64_t word);
+  template <class T>
+  void append(const EachTime<T>& argument) {
+    static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= sizeof(std::uint64_t));
+    last_number_ = numbers_.size();
+    for (std::size_t at = 0; at < sizeof(T); at += sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, reinterpret_cast<const std::byte*>(&argument.value) + at, std::min(sizeof word, sizeof(T) - at));
+      push(numbers_, word);
+    }
+  }
+  static void push(std::vector<std::uint64_t>& all, std::uint64_t word);
   void append(ConstTensorView view);
   void append(TensorView view) { append(ConstTensorView(view)); }
   void append(const AttentionShape& shape);
@@ -48,12 +66,9 @@ class CallNotes {
   void append(const VocabularyShard& shard);
   void append(const cuda_kernels::Scratch& scratch);
   void append(const RoundedElements& elements);
-  void append(const AdamWStep& step);
 
-  std::vector<std::uint64_t> words_;
-  std::vector<AdamWStep> steps_;
-  std::size_t calls_ = 0;
-  bool repeatable_ = true;
+  std::vector<std::uint64_t> words_, numbers_;
+  std::size_t last_number_ = 0, calls_ = 0;
 };
 
 }  // namespace trident

@@ -74,7 +74,7 @@ void CudaGraphs::repeat(CudaStream& stream, FunctionRef<void()> work) {
   Graph* const graph = find_or_remember();
   if (graph == nullptr) return work();
   if (graph->exec == nullptr && graphs_.size() == before) capture(stream, work, *graph);
-  write_steps(stream, *graph);
+  write_numbers(stream, *graph);
   if (graph->exec != nullptr) {
     check_cuda(cudaGraphLaunch(graph->exec, stream.handle()), "launching a graph");
   } else {
@@ -85,25 +85,26 @@ void CudaGraphs::repeat(CudaStream& stream, FunctionRef<void()> work) {
 // As it will be captured: the same kernels.
 void CudaGraphs::run_noted(CudaStream& stream, FunctionRef<void()> work, const Graph& graph) {
   called_.clear();
-  first_step_ = graph.first_step;
+  first_number_ = graph.first_number;
   {
     const InPhase running(*this, Phase::kRunning, stream);
     work();
   }
-  TRIDENT_CHECK(called_.words() == noted_.words() && called_.steps().size() == noted_.steps().size(),
-                "work that is to be repeated called {} operations when it was noted, and then {} or others", noted_.calls(), called_.calls());
+  TRIDENT_CHECK(called_.words() == noted_.words() && called_.numbers() == noted_.numbers(),
+                "work that is to be repeated was noted as {} operations and called {} then, or the same with other arguments", noted_.calls(),
+                called_.calls());
 }
 
 CudaGraphs::Graph* CudaGraphs::find_or_remember() {
-  if (!noted_.repeatable() || noted_.calls() == 0) return nullptr;
+  if (noted_.calls() == 0) return nullptr;
   if (const auto found = graphs_.find(noted_.words()); found != graphs_.end()) return &found->second;
-  const std::size_t steps = noted_.steps().size();
-  if (graphs_.size() == kMostWorks || used_steps_ + steps > kMostSteps) return nullptr;
+  const std::size_t numbers = noted_.numbers().size();
+  if (graphs_.size() == kMostWorks || used_numbers_ + numbers > kMostNumbers) return nullptr;
   const AllocationExemption work_that_is_new;
-  if (steps > 0 && steps_.data() == nullptr) steps_ = allocate_cuda(device_, kMostSteps * sizeof(AdamWStep), "numbers of captured updates");
+  if (numbers > 0 && numbers_.data() == nullptr) numbers_ = allocate_cuda(device_, kMostNumbers * sizeof(std::uint64_t), "numbers of captured work");
   Graph& graph = graphs_[noted_.words()];
-  graph.first_step = used_steps_;
-  used_steps_ += steps;
+  graph.first_number = used_numbers_;
+  used_numbers_ += numbers;
   return &graph;
 }
 
@@ -112,18 +113,12 @@ void CudaGraphs::capture(CudaStream& stream, FunctionRef<void()> work, Graph& gr
   check_cuda(cudaGraphInstantiate(&graph.exec, operations.get(), 0), "instantiating a graph");
 }
 
-void CudaGraphs::write_steps(CudaStream& stream, const Graph& graph) {
-  const std::vector<AdamWStep>& steps = noted_.steps();
-  if (steps.empty()) return;
+void CudaGraphs::write_numbers(CudaStream& stream, const Graph& graph) {
+  const std::vector<std::uint64_t>& numbers = noted_.numbers();
+  if (numbers.empty()) return;
   // Of pageable memory CUDA has taken a copy when this returns.
-  check_cuda(cudaMemcpyAsync(step_memory(graph.first_step), steps.data(), steps.size() * sizeof(AdamWStep), cudaMemcpyHostToDevice, stream.handle()),
-             "copying the numbers of an update");
-}
-
-AdamWStep* CudaGraphs::step_memory(std::size_t index) const { return reinterpret_cast<AdamWStep*>(steps_.data()) + index; }
-
-const AdamWStep* CudaGraphs::step_in_memory() const {
-  return phase_ == Phase::kRunning ? step_memory(first_step_ + called_.steps().size() - 1) : nullptr;
+  check_cuda(cudaMemcpyAsync(number_memory(graph.first_number), numbers.data(), numbers.size() * sizeof numbers[0], cudaMemcpyHostToDevice, stream.handle()),
+             "copying the numbers of captured work");
 }
 
 }  // namespace trident

@@ -23,8 +23,8 @@ class CudaGraphs {
  public:
   // Different works that are remembered; any more are enqueued operation by operation.
   static constexpr std::size_t kMostWorks = 4096;
-  // Calls of AdamW in all graphs together; work with any more is enqueued operation by operation.
-  static constexpr std::size_t kMostSteps = 4096;
+  // Words of arguments that are new each time, in all graphs together; work with any more is enqueued operation by operation.
+  static constexpr std::size_t kMostNumbers = 65536;
 
   explicit CudaGraphs(int device) : device_(device) {}
   ~CudaGraphs();
@@ -44,20 +44,17 @@ class CudaGraphs {
     notes().add(operation, args...);
     return phase_ == Phase::kNoting;
   }
-  // Likewise of an operation whose arguments are always new.
-  bool note_unrepeatable() {
-    if (phase_ == Phase::kNone) return false;
-    notes().add_unrepeatable();
-    return phase_ == Phase::kNoting;
+  // Where the kernel of an operation that has just noted an EachTime<T> finds it; nullptr: it takes it as an argument.
+  template <class T>
+  const T* in_memory() const {
+    return phase_ == Phase::kRunning ? reinterpret_cast<const T*>(number_memory(first_number_ + called_.last_number())) : nullptr;
   }
-  // Where the kernel of an AdamW that has just been noted finds its numbers; nullptr: it takes them as arguments.
-  const AdamWStep* step_in_memory() const;
 
  private:
   enum class Phase : std::uint8_t { kNone, kNoting, kRunning };  // kRunning: what was noted, on a stream or into a graph
   struct Graph {
     cudaGraphExec_t exec = nullptr;  // null: the work came once
-    std::size_t first_step = 0;      // in the memory of steps
+    std::size_t first_number = 0;    // in the memory of numbers
   };
   struct Hash {
     std::size_t operator()(const std::vector<std::uint64_t>& words) const;
@@ -69,17 +66,17 @@ class CudaGraphs {
   Graph* find_or_remember();
   void capture(CudaStream& stream, FunctionRef<void()> work, Graph& graph);
   void run_noted(CudaStream& stream, FunctionRef<void()> work, const Graph& graph);
-  void write_steps(CudaStream& stream, const Graph& graph);
-  AdamWStep* step_memory(std::size_t index) const;
+  void write_numbers(CudaStream& stream, const Graph& graph);
+  std::uint64_t* number_memory(std::size_t index) const { return reinterpret_cast<std::uint64_t*>(numbers_.data()) + index; }
 
   int device_;
   Phase phase_ = Phase::kNone;
   const CudaStream* stream_ = nullptr;
   CallNotes noted_, called_;
-  std::size_t first_step_ = 0;  // of the work that runs
+  std::size_t first_number_ = 0;  // of the work that runs
   std::unordered_map<std::vector<std::uint64_t>, Graph, Hash> graphs_;
-  Buffer steps_;                // AdamWStep[kMostSteps], once there is a use for it
-  std::size_t used_steps_ = 0;
+  Buffer numbers_;              // kMostNumbers words, once there is a use for them
+  std::size_t used_numbers_ = 0;
 };
 
 }  // namespace trident

@@ -41,7 +41,6 @@ class CudaOps::Kernels {
   TRIDENT_ON_STREAM(cross_entropy_stats)
   TRIDENT_ON_STREAM(cross_entropy_rescale)
   TRIDENT_ON_STREAM(cross_entropy_loss)
-  TRIDENT_ON_STREAM(cross_entropy_backward)
   TRIDENT_ON_STREAM(add_bias)
   TRIDENT_ON_STREAM_WITH_SCRATCH(sum_rows)
   TRIDENT_ON_STREAM(add)
@@ -51,21 +50,32 @@ class CudaOps::Kernels {
 #undef TRIDENT_ON_STREAM
 #undef TRIDENT_ON_STREAM_WITH_SCRATCH
 
-  template <class... Args>
-  void dropout(const Args&... args) const {
-    if (ops_.graphs_.note_unrepeatable()) return;  // every step has a key of its own
-    cuda_kernels::dropout(stream_, args...);
+  // What is new each time is read from device memory by kernels that may have been captured.
+  void cross_entropy_backward(RowType t, void* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets, std::int64_t rows,
+                              const VocabularyShard& shard, float scale) const {
+    if (ops_.graphs_.note("cross_entropy_backward", t, logits, row_max, sum_exp, targets, rows, shard, EachTime{scale})) return;
+    if (const float* const held = ops_.graphs_.in_memory<float>())
+      return cuda_kernels::cross_entropy_backward_from_memory(stream_, t, logits, row_max, sum_exp, targets, rows, shard, held);
+    cuda_kernels::cross_entropy_backward(stream_, t, logits, row_max, sum_exp, targets, rows, shard, scale);
+  }
+  void dropout(RowType t, void* out, const void* x, std::int64_t sequence, std::int64_t batch, std::int64_t width, const DropoutRows& spec) const {
+    const auto& [probability, key, whole_sequence, position_offset, samples] = spec;  // does not compile when a field is added
+    const cuda_kernels::DropoutDraw draw{{key[0], key[1]}, samples};
+    if (ops_.graphs_.note("dropout", t, out, x, sequence, batch, width, probability, whole_sequence, position_offset, EachTime{draw})) return;
+    if (const auto* const held = ops_.graphs_.in_memory<cuda_kernels::DropoutDraw>())
+      return cuda_kernels::dropout_from_memory(stream_, t, out, x, sequence, batch, width, spec, held);
+    cuda_kernels::dropout(stream_, t, out, x, sequence, batch, width, spec);
   }
   void adamw(RowType t, void* param, float* master, float* m, float* v, const float* grad, std::int64_t count, const AdamWStep& step) const {
-    if (ops_.graphs_.note("adamw", t, param, master, m, v, grad, count, step)) return;
-    if (const AdamWStep* const held = ops_.graphs_.step_in_memory())
+    if (ops_.graphs_.note("adamw", t, param, master, m, v, grad, count, EachTime{step})) return;
+    if (const AdamWStep* const held = ops_.graphs_.in_memory<AdamWStep>())
       return cuda_kernels::adamw_from_memory(stream_, t, param, master, m, v, grad, count, held);
     cuda_kernels::adamw(stream_, t, param, master, m, v, grad, count, step);
   }
   void adamw_stochastic(void* param, float* master, float* m, float* v, const float* grad, std::int64_t count, const AdamWStep& step,
                         const RoundedElements& elements) const {
-    if (ops_.graphs_.note("adamw_stochastic", param, master, m, v, grad, count, step, elements)) return;
-    if (const AdamWStep* const held = ops_.graphs_.step_in_memory())
+    if (ops_.graphs_.note("adamw_stochastic", param, master, m, v, grad, count, EachTime{step}, elements)) return;
+    if (const AdamWStep* const held = ops_.graphs_.in_memory<AdamWStep>())
       return cuda_kernels::adamw_stochastic_from_memory(stream_, param, master, m, v, grad, count, held, elements);
     cuda_kernels::adamw_stochastic(stream_, param, master, m, v, grad, count, step, elements);
   }

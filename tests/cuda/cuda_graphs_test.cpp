@@ -165,14 +165,71 @@ TEST_F(CudaGraphsTest, UpdatesHaveOtherNumbersEachTime) {
   for (std::int64_t i = 0; i < 70; ++i) EXPECT_EQ(result.at(i), expected.at(i)) << i;
 }
 
-TEST_F(CudaGraphsTest, WorkThatDoesNothingOrIsNeverTheSameIsLeftAlone) {
-  DeviceTensor x(numbers({4, 1, 8}, 1)), samples(TestTensor(DType::kI64, Shape{1}));
-  for (int i = 0; i < 4; ++i) {
-    repeat([] {});
-    repeat([&] { ops_.dropout(stream_, x.view(), x.view(), {.probability = 0.5f, .key = {}, .sequence = 4, .samples = samples.view()}); });
+// A loss scale that grows and shrinks, a key of dropout for each step, samples of each micro-batch: one graph of all.
+TEST_F(CudaGraphsTest, ScalesAndDrawsAreOthersEachTime) {
+  simulated::configure({.stream_order = simulated::StreamOrder::kTargetFirst, .host_guard = simulated::HostGuard::kOff});
+  TestTensor targets(DType::kI32, Shape{4}), samples(DType::kI64, Shape{2, 1});
+  for (int i = 0; i < 4; ++i) targets.view().as<std::int32_t>()[i] = i;
+  for (int i = 0; i < 2; ++i) samples.view().as<std::int64_t>()[i] = i;
+  const TestTensor logits = numbers({4, 9}, -3);
+  const Restorable expected(logits), result(logits);
+  const DeviceTensor there(targets), drawn(samples), row_max(numbers({4}, 1)), sum_exp(numbers({4}, 9));
+  const auto form = [&](TensorView x, float scale, std::uint32_t step, std::int64_t sample) {
+    ops_.cross_entropy_backward(stream_, x, row_max.view(), sum_exp.view(), there.view(), 0, 9, scale);
+    const TensorView rows(x.data(), DType::kF32, {4, 1, 9}, x.where());
+    ops_.dropout(stream_, rows, rows, {.probability = 0.5f, .key = {step, 7}, .sequence = 4, .samples = drawn.view().rows(sample, 1).flat()});
+    ops_.cross_entropy_backward(stream_, x, row_max.view(), sum_exp.view(), there.view(), 0, 9, 2 * scale);
+  };
+  std::uint32_t step = 0;
+  std::vector<std::vector<double>> all;
+  for (const float scale : {65536.0f, 32768.0f, 16384.0f, 32768.0f, 1.0f}) {
+    for (const std::int64_t sample : {0, 1}) {
+      expected.restore(), result.restore();
+      form(expected.view(), scale, ++step, sample);
+      repeat([&] { form(result.view(), scale, step, sample); });
+      stream_.synchronize();
+      all.push_back(expected.device.download().values());
+      EXPECT_EQ(result.device.download().values(), all.back()) << scale << ", sample " << sample;
+    }
   }
+  for (std::size_t i = 1; i < all.size(); ++i) EXPECT_NE(all[i], all[i - 1]) << "nothing changed";
+  EXPECT_EQ(instantiated(), 1u);
+  EXPECT_EQ(launched(), 9u);
+}
+
+TEST_F(CudaGraphsTest, WhatIsNewEachTimeMustBeTheSameWhenCalledAgain) {
+  DeviceTensor x(numbers({4, 1, 8}, 1)), samples(TestTensor(DType::kI64, Shape{1}));
+  std::uint32_t calls = 0;
+  EXPECT_PRED2(contains, error_of<InternalError>([&] {
+                 repeat([&] {
+                   ops_.dropout(stream_, x.view(), x.view(), {.probability = 0.5f, .key = {++calls, 0}, .sequence = 4, .samples = samples.view()});
+                 });
+               }),
+               "was noted as 1 operations and called 1 then, or the same with other arguments");
   stream_.synchronize();
+}
+
+TEST_F(CudaGraphsTest, WorkThatDoesNothingIsLeftAlone) {
+  for (int i = 0; i < 4; ++i) repeat([] {});
   EXPECT_EQ(instantiated(), 0u);
+}
+
+// Thousands of updates at a time; when no more fit, work is eager, what was there before is not.
+TEST_F(CudaGraphsTest, MoreNumbersThanThereIsRoomForAreEager) {
+  simulated::configure({.stream_order = simulated::StreamOrder::kEager, .host_guard = simulated::HostGuard::kOff});
+  constexpr int kCalls = 2048, kWords = sizeof(AdamWStep) / sizeof(std::uint64_t), kFit = static_cast<int>(CudaGraphs::kMostNumbers) / (kWords * kCalls);
+  DeviceTensor w(numbers({kFit + 2}, 1)), m(numbers({1}, 0)), v(numbers({1}, 1)), grad(numbers({1}, 1));
+  const auto work = [&](int i) {
+    repeat([&] {
+      const TensorView one = w.view().range(i, 1);
+      for (int call = 0; call < kCalls; ++call) ops_.adamw(stream_, one, one, m.view(), v.view(), grad.view(), {.lr = 1e-3f, .eps = 1e-8f});
+    });
+  };
+  for (int round = 0; round < 2; ++round)
+    for (int i = 0; i < kFit + 1; ++i) work(i);
+  EXPECT_EQ(instantiated(), static_cast<std::size_t>(kFit));
+  stream_.synchronize();
+  EXPECT_NE(w.download().at(kFit), numbers({kFit + 2}, 1).at(kFit)) << "it was done all the same";
 }
 
 TEST_F(CudaGraphsTest, MoreWorksThanAreRememberedAreEager) {
@@ -238,7 +295,7 @@ TEST_F(CudaGraphsTest, WorkThatIsNotTheSameWhenCalledAgainIsRefused) {
                    repeat(work);
                    repeat(work);
                  }),
-                 "called 1 operations when it was noted, and then 1 or others");
+                 "was noted as 1 operations and called 1 then, or the same with other arguments");
     stream_.synchronize();
   }
 }

@@ -1,7 +1,6 @@
 #include "tests/cuda/kernel_table.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "core/int_math.h"
@@ -16,6 +15,33 @@ namespace ck = cuda_kernels;
 
 // Room for the partial sums of 16 rows at least, so that the number of rows decides how many there are.
 I scratch_floats(I width) { return 32 * width + 64; }
+
+I bytes_of(RowType t) { return t == RowType::kF32 ? 4 : 2; }
+
+// What an operation writes, perhaps after reading it.
+struct Written {
+  void* data;
+  I count, size;
+};
+
+// Runs both on the same operands: a kernel that finds numbers in memory, and the one that is given them.
+template <class OfMemory, class Given>
+void expect_same(const std::vector<Written>& outputs, OfMemory of_memory, Given given) {
+  const auto copy = [&] {
+    std::vector<std::vector<std::byte>> bytes;
+    for (const Written& out : outputs) {
+      const auto* const first = static_cast<const std::byte*>(out.data);
+      bytes.emplace_back(first, first + out.count * out.size);
+    }
+    return bytes;
+  };
+  const auto before = copy();
+  of_memory();
+  const auto from_memory = copy();
+  for (std::size_t i = 0; i < outputs.size(); ++i) std::ranges::copy(before[i], static_cast<std::byte*>(outputs[i].data));
+  given();
+  EXPECT_EQ(from_memory, copy()) << "the numbers lie elsewhere, and that is all";
+}
 
 template <Placement placement>
 struct Table {
@@ -108,9 +134,16 @@ struct Table {
   }
   static void cross_entropy_backward(RowType t, void* logits, const float* row_max, const float* sum_exp,
                                      const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale) {
-    StagedOperands s(placement);
-    ck::cross_entropy_backward(s.stream(), t, s.out(t, logits, rows * shard.columns), s.in(row_max, rows), s.in(sum_exp, rows),
-                               s.in(targets, rows), rows, shard, scale);
+    const auto of_memory = [&] {
+      StagedOperands s(placement);
+      ck::cross_entropy_backward_from_memory(s.stream(), t, s.out(t, logits, rows * shard.columns), s.in(row_max, rows),
+                                             s.in(sum_exp, rows), s.in(targets, rows), rows, shard, s.in(&scale, 1));
+    };
+    expect_same({{logits, rows * shard.columns, bytes_of(t)}}, of_memory, [&] {
+      StagedOperands s(placement);
+      ck::cross_entropy_backward(s.stream(), t, s.out(t, logits, rows * shard.columns), s.in(row_max, rows), s.in(sum_exp, rows),
+                                 s.in(targets, rows), rows, shard, scale);
+    });
   }
   static void add_bias(RowType t, void* x, const void* bias, I rows, I width) {
     StagedOperands s(placement);
@@ -130,11 +163,20 @@ struct Table {
     ck::accumulate(s.stream(), s.out(out, count), s.in(x, count), count);
   }
   static void dropout(RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec) {
-    StagedOperands s(placement);
-    DropoutRows there = spec;
-    there.samples = s.in(spec.samples, batch);
-    ck::dropout(s.stream(), t, s.out(t, out, sequence * batch * width), s.in(t, x, sequence * batch * width), sequence, batch,
-                width, there);
+    const I count = sequence * batch * width;
+    const auto of_memory = [&] {
+      StagedOperands s(placement);
+      DropoutRows others = spec;  // what is drawn lies in memory
+      others.key[0] = ~spec.key[0], others.samples = nullptr;
+      const ck::DropoutDraw draw{{spec.key[0], spec.key[1]}, s.in(spec.samples, batch)};
+      ck::dropout_from_memory(s.stream(), t, s.out(t, out, count), s.in(t, x, count), sequence, batch, width, others, s.in(&draw, 1));
+    };
+    expect_same({{out, count, bytes_of(t)}}, of_memory, [&] {
+      StagedOperands s(placement);
+      DropoutRows there = spec;
+      there.samples = s.in(spec.samples, batch);
+      ck::dropout(s.stream(), t, s.out(t, out, count), s.in(t, x, count), sequence, batch, width, there);
+    });
   }
   static void convert(RowType out_type, void* out, RowType in_type, const void* x, I count) {
     if (out_type == in_type) {
@@ -165,32 +207,15 @@ struct Table {
         ck::adamw_stochastic(s.stream(), state..., s.in(grad, count), count, step, elements);
     });
   }
-  // With the step's numbers in memory and as an argument, from the same state: `update`(operands, where the step is or null, param,
-  // master, m, v).
+  // `update`(operands, where the step is or null, param, master, m, v).
   template <class Update>
   static void update_twice(RowType t, void* param, float* master, float* m, float* v, I count, const AdamWStep& step, Update&& update) {
-    const auto bytes = [count](const void* data, std::size_t size) {
-      const auto* const first = static_cast<const std::byte*>(data);
-      return std::vector<std::byte>(first, first + static_cast<std::size_t>(count) * size);
+    const auto run = [&](bool held) {
+      StagedOperands s(placement);
+      const AdamWStep* const there = held ? s.in(&step, 1) : nullptr;
+      update(s, there, s.out(t, param, count), s.out(master, count), s.out(m, count), s.out(v, count));
     };
-    const std::size_t size = t == RowType::kF32 ? 4 : 2;
-    const auto state = [&] { return std::array{bytes(param, size), bytes(master, 4), bytes(m, 4), bytes(v, 4)}; };
-    const auto before = state();
-    {
-      StagedOperands s(placement);
-      const AdamWStep* const held = s.in(&step, 1);
-      update(s, held, s.out(t, param, count), s.out(master, count), s.out(m, count), s.out(v, count));
-    }
-    const auto from_memory = state();
-    std::ranges::copy(before[0], static_cast<std::byte*>(param));
-    std::ranges::copy(before[1], reinterpret_cast<std::byte*>(master));
-    std::ranges::copy(before[2], reinterpret_cast<std::byte*>(m));
-    std::ranges::copy(before[3], reinterpret_cast<std::byte*>(v));
-    {
-      StagedOperands s(placement);
-      update(s, nullptr, s.out(t, param, count), s.out(master, count), s.out(m, count), s.out(v, count));
-    }
-    EXPECT_EQ(from_memory, state()) << "the step's numbers lie elsewhere, and that is all";
+    expect_same({{param, count, bytes_of(t)}, {master, count, 4}, {m, count, 4}, {v, count, 4}}, [&] { run(true); }, [&] { run(false); });
   }
 
   static RowKernels make() {

@@ -81,4 +81,14 @@ inline Tiling tile_row(I width, int n, int per_thread) {
   return t;
 }
 
+// A kernel's argument, or what lies in device memory where it points to.
+template <class T>
+__device__ __forceinline__ const T& value_of(const T& argument) {
+  return argument;
+}
+template <class T>
+__device__ __forceinline__ T value_of(const T* where) {
+  return *where;
+}
+
 }  // namespace trident::cuda_kernels

@@ -31,15 +31,17 @@ __device__ __forceinline__ Lanes<n> survivors(std::uint64_t number, PhiloxKey ke
   return factor;
 }
 
-template <class T, int n>
+// Draw: a DropoutDraw, or where one lies; spec's own key and samples are not used.
+template <class T, class Draw, int n>
 __global__ void __launch_bounds__(kMaxThreads, 4)
-    dropout_kernel(T* out, const T* x, DropoutRows spec, unsigned batch, unsigned tiles, I tile_width, I width) {
+    dropout_kernel(T* out, const T* x, DropoutRows spec, Draw draw, unsigned batch, unsigned tiles, I tile_width, I width) {
   using Rows = RowBodies<n>;
   const RowTile t = tile_of_block(tiles, tile_width, width);
   const unsigned s = static_cast<unsigned>(t.row) / batch, b = static_cast<unsigned>(t.row) % batch;
-  const I token = spec.samples[b] * spec.sequence + spec.position_offset + s;
+  const DropoutDraw drawn = value_of(draw);
+  const I token = drawn.samples[b] * spec.sequence + spec.position_offset + s;
   const std::uint64_t first = static_cast<std::uint64_t>(token * width + t.first);
-  const PhiloxKey key{spec.key[0], spec.key[1]};
+  const PhiloxKey key{drawn.key[0], drawn.key[1]};
   const float survivor = 1.0f / (1.0f - spec.probability);
   const I at = t.row * width + t.first;
   FlatTeam<n>{}.each(t.count, [&](I i, auto lanes) {
@@ -48,17 +50,27 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   });
 }
 
-}  // namespace
-
-void dropout(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec) {
+template <class Draw>
+void drop(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec, const Draw& draw) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({out, x}, width * bytes_of(t)), [&](auto n) {
       const Tiling tiling = tile_row(width, n, 1);
-      launch("dropout", dropout_kernel<T, n>, {.blocks = {grid_size(sequence * batch * tiling.tiles)}, .threads = {tiling.threads}},
-             stream, as(out, type), as(x, type), spec, static_cast<unsigned>(batch), tiling.tiles, tiling.width, width);
+      launch("dropout", dropout_kernel<T, Draw, n>, {.blocks = {grid_size(sequence * batch * tiling.tiles)}, .threads = {tiling.threads}},
+             stream, as(out, type), as(x, type), spec, draw, static_cast<unsigned>(batch), tiling.tiles, tiling.width, width);
     });
   });
+}
+
+}  // namespace
+
+void dropout(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec) {
+  drop(stream, t, out, x, sequence, batch, width, spec, DropoutDraw{{spec.key[0], spec.key[1]}, spec.samples});
+}
+
+void dropout_from_memory(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec,
+                         const DropoutDraw* draw) {
+  drop(stream, t, out, x, sequence, batch, width, spec, draw);
 }
 
 }  // namespace trident::cuda_kernels

@@ -80,6 +80,9 @@ void cross_entropy_loss(Stream stream, double* loss, const float* sum_exp, const
                         I rows);
 void cross_entropy_backward(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,
                             const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale);
+// The same with the scale in device memory, read when the kernel runs.
+void cross_entropy_backward_from_memory(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,
+                                        const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale);
 
 // ---- elementwise, copies, reductions
 void add_bias(Stream stream, RowType t, void* x, const void* bias, I rows, I width);
@@ -88,6 +91,14 @@ void add(Stream stream, RowType t, void* out, const void* a, const void* b, I co
 void accumulate(Stream stream, float* out, const float* x, I count);
 // spec.samples lies on the device.
 void dropout(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec);
+// What is drawn anew in every step, for every micro-batch: as in DropoutRows.
+struct DropoutDraw {
+  std::uint32_t key[2] = {0, 0};
+  const std::int64_t* samples = nullptr;
+};
+// The same with `draw`, in device memory, in the place of spec's own key and samples; read when the kernel runs.
+void dropout_from_memory(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec,
+                         const DropoutDraw* draw);
 // Between f32 and bf16 or f16.
 void convert(Stream stream, RowType out_type, void* out, RowType in_type, const void* x, I count);
 void sum_squares(Stream stream, double* out, const float* x, I count);

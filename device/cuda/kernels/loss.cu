@@ -40,17 +40,18 @@ __global__ void __launch_bounds__(kVocabularyThreads, 2)
   target_logit[blockIdx.x] = target >= 0 ? to_float(row[target]) - largest : 0.0f;
 }
 
-template <class T, int n>
+// Scale: a float, or where one lies.
+template <class T, class Scale, int n>
 __global__ void __launch_bounds__(kVocabularyThreads, 2)
     cross_entropy_backward_kernel(T* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets, I columns,
-                                  I first_column, I valid, float scale) {
+                                  I first_column, I valid, Scale scale) {
   const Team<n, BlockGroup, 0> team;
   T* const row = logits + I{blockIdx.x} * columns;
   const std::int32_t target = targets[blockIdx.x];
   const I used = target < 0 ? 0 : valid;
   if (used > 0)
     RowBodies<n>::cross_entropy_backward_row(team, row, row_max[blockIdx.x], sum_exp[blockIdx.x],
-                                             target_column(target, first_column, valid), valid, scale);
+                                             target_column(target, first_column, valid), valid, value_of(scale));
   for (I i = used + team.rank(); i < columns; i += team.size()) from_float(row[i], 0.0f);
 }
 
@@ -84,6 +85,19 @@ __global__ void __launch_bounds__(1024)
 }
 
 unsigned vocabulary_threads(I columns, int n) { return threads_for(divide_up(columns, n), kVocabularyThreads); }
+
+template <class Scale>
+void form_gradient(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets,
+                   I rows, const VocabularyShard& shard, const Scale& scale) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
+      launch("cross_entropy_backward", cross_entropy_backward_kernel<T, Scale, n>,
+             {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, as(logits, type), row_max,
+             sum_exp, targets, shard.columns, shard.first_column, valid_columns(shard), scale);
+    });
+  });
+}
 
 }  // namespace
 
@@ -125,14 +139,12 @@ void cross_entropy_loss(Stream stream, double* loss, const float* sum_exp, const
 
 void cross_entropy_backward(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,
                             const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
-      launch("cross_entropy_backward", cross_entropy_backward_kernel<T, n>,
-             {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, as(logits, type), row_max,
-             sum_exp, targets, shard.columns, shard.first_column, valid_columns(shard), scale);
-    });
-  });
+  form_gradient(stream, t, logits, row_max, sum_exp, targets, rows, shard, scale);
+}
+
+void cross_entropy_backward_from_memory(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,
+                                        const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale) {
+  form_gradient(stream, t, logits, row_max, sum_exp, targets, rows, shard, scale);
 }
 
 }  // namespace trident::cuda_kernels

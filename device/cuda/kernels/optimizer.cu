@@ -5,9 +5,6 @@ namespace trident::cuda_kernels {
 
 namespace {
 
-__device__ __forceinline__ AdamWStep value_of(const AdamWStep& step) { return step; }
-__device__ __forceinline__ AdamWStep value_of(const AdamWStep* step) { return *step; }
-
 // Step: an AdamWStep, or where one lies.
 template <class T, class Step, int n>
 __global__ void __launch_bounds__(kMaxThreads, 4)

@@ -2,6 +2,8 @@
 // that is launched for other work shows as wrong numbers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cuda/simulated/runtime.h"
 #include "support/layout_run.h"
 #include "train/machine.h"
@@ -109,13 +111,39 @@ TEST_F(Graphs, KeepTheBitsWhateverTheOrderOfStreams) {
   }
 }
 
-// Only updates and the passes of the head, and in evaluations everything.
-TEST_F(Graphs, LeaveOutDropout) {
-  const simulated::GraphUses uses = expect_same(gpt2(0.1));
-  constexpr std::size_t kSteps = 5, kMicroBatches = 4, kUnits = 4, kEvaluations = 2;
-  const std::size_t head = 2 * kMicroBatches, updates = kUnits, evaluated = kMicroBatches + 2;  // embeddings; blocks
-  EXPECT_EQ(uses.instantiated, head + updates + evaluated);
-  EXPECT_EQ(uses.launched, kSteps * (head + updates) - head - updates + kEvaluations * kMicroBatches * kUnits - evaluated);
+// The key of a step and the samples of a micro-batch are read from memory. Evaluations, without dropout, are other works: the embedding has
+// six each way for its tokens, blocks two.
+TEST_F(Graphs, KeepTheBitsOfDropout) {
+  constexpr std::size_t kSteps = 5, kMicroBatches = 4, kUnits = 4, kBlocks = 2, kEvaluations = 2;
+  for (const char* recompute : {"none", "full"}) {
+    const simulated::GraphUses uses = expect_same(gpt2(0.1), {std::string("recompute.policy=") + recompute});
+    const std::size_t works = (2 + 1) * kMicroBatches + kBlocks * (2 + 3) + 2 * kMicroBatches + kUnits;
+    EXPECT_EQ(uses.instantiated, works) << recompute;
+    EXPECT_EQ(uses.launched, kSteps * kMicroBatches * kUnits * 2 + kEvaluations * kMicroBatches * kUnits + kSteps * kUnits - works) << recompute;
+    SetUp();
+  }
+}
+
+// The scale is searched from 2^32 down: steps are skipped, and every one has another scale. As many works as with a scale that stays.
+TEST_F(Graphs, KeepTheBitsWhileTheLossScaleIsSearched) {
+  constexpr std::size_t kUnits = 4, kBlocks = 2, kMicroBatches = 6, kEvaluations = 2;
+  constexpr int kSteps = 17;
+  for (const char* chunk : {"0", "3"}) {
+    SCOPED_TRACE(chunk);
+    const std::vector<std::string> half = {"precision.compute=fp16", std::string("recompute.head_chunk=") + chunk, "run.steps=100"};
+    const LayoutRun without = run(llama(), half, false, kSteps), with = run(llama(), half, true, kSteps);
+    EXPECT_EQ("", compare_bits(with, without));
+    EXPECT_EQ(with.eval_loss, without.eval_loss);
+    EXPECT_EQ(with.applied, without.applied);
+    const auto applied = static_cast<std::size_t>(std::ranges::count(with.applied, true));
+    ASSERT_LT(applied, static_cast<std::size_t>(kSteps - 8)) << "the scale was there at once";
+    ASSERT_GE(applied, 2u) << "no update has come again";
+    const simulated::GraphUses uses = simulated::graph_uses();
+    const std::size_t works = kBlocks * (1 + 3) + 2 * kMicroBatches * 2 + kUnits;
+    EXPECT_EQ(uses.instantiated, works);
+    EXPECT_EQ(uses.launched, kSteps * kMicroBatches * kUnits * 2 + kEvaluations * kMicroBatches * kUnits + applied * kUnits - works);
+    SetUp();
+  }
 }
 
 // Collectives lie within the passes: only updates are repeated.
@@ -137,12 +165,10 @@ std::string note_of(const std::string& config, std::vector<std::string> settings
 
 TEST(GraphsNote, SaysWhatIsLeftOut) {
   EXPECT_EQ(note_of(llama(), {}, DeviceKind::kCuda), "none");
-  EXPECT_EQ(note_of(llama(), {"cuda.graphs=true"}, DeviceKind::kCpu), "none");
+  EXPECT_EQ(note_of(llama(), {"cuda.graphs=true"}, DeviceKind::kCpu), "cuda.graphs has no effect: the run computes on the processor");
   EXPECT_EQ(note_of(llama(), {"cuda.graphs=true"}, DeviceKind::kCuda),
             "cuda.graphs: updates of units are captured and launched as a whole, and so are their passes");
-  EXPECT_EQ(note_of(gpt2(0.1), {"cuda.graphs=true"}, DeviceKind::kCuda),
-            "cuda.graphs: updates of units are captured and launched as a whole, so are passes without dropout; training passes of units with "
-            "dropout (0.1) are not, because it is drawn anew in every step");
+  EXPECT_EQ(note_of(gpt2(0.1), {"cuda.graphs=true"}, DeviceKind::kCuda), note_of(llama(), {"cuda.graphs=true"}, DeviceKind::kCuda));
   EXPECT_EQ(note_of(llama(), {"cuda.graphs=true", "parallel=\"2TP\""}, DeviceKind::kCuda),
             "cuda.graphs: updates of units are captured and launched as a whole; their passes are not, because parallel.tensor = 2 communicates "
             "within them");
