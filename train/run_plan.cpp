@@ -1,5 +1,7 @@
 #include "train/run_plan.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "core/file_io.h"
@@ -183,15 +185,23 @@ MappedFile named_file(const std::string& path, std::string_view key) {
   }
 }
 
-// What cuda.graphs comes to: hosts drive the collectives of tensor-parallel ranks, and dropout has other arguments in every step.
+// What cuda.graphs comes to: hosts drive the collectives of tensor-parallel ranks.
 std::string graphs_note(const RunPlan& plan) {
   constexpr const char* kUpdates = "cuda.graphs: updates of units are captured and launched as a whole";
   if (plan.tensor_layout.degree > 1)
     return fmt::format("{}; their passes are not, because parallel.tensor = {} communicates within them", kUpdates, plan.tensor_layout.degree);
-  if (const double dropout = std::max(plan.model.residual_dropout, plan.model.embedding_dropout); dropout > 0)
-    return fmt::format("{}, so are passes without dropout; training passes of units with dropout ({}) are not, because it is drawn anew in every step",
-                       kUpdates, dropout);
   return fmt::format("{}, and so are their passes", kUpdates);
+}
+
+void add_card_notes(RunPlan& plan, DeviceKind device) {
+  if (device == DeviceKind::kCuda) {
+    if (plan.config.cuda.graphs) plan.notes.push_back(graphs_note(plan));
+    return;
+  }
+  const std::vector<std::string> keys = keys_set_in(plan.config, "cuda");
+  if (keys.empty()) return;
+  plan.notes.push_back(fmt::format("{} {} no effect: the run computes on the {}", fmt::join(keys, ", "), keys.size() == 1 ? "has" : "have",
+                                   multiplier_name(device)));
 }
 
 }  // namespace
@@ -250,7 +260,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
       make_programs(plan, costs);
     }
   }
-  if (config.cuda.graphs && machine.device == DeviceKind::kCuda) plan.notes.push_back(graphs_note(plan));
+  add_card_notes(plan, machine.device);
   plan.predicted_bubble = predict_bubble(plan, costs);
   return plan;
 }

@@ -216,6 +216,21 @@ JsonValue to_json(const TrainConfig& config) {
   return root;
 }
 
+std::vector<std::string> keys_set_in(const TrainConfig& config, std::string_view section) {
+  const auto values_of = [section](const TrainConfig& of) {
+    std::vector<std::pair<std::string, JsonValue>> values;
+    visit_members(of, [&](std::string_view path, const auto& member) {
+      if (path.substr(0, path.find('.')) == section) values.emplace_back(path, write(member));
+    });
+    return values;
+  };
+  const auto chosen = values_of(config), usual = values_of(TrainConfig());
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    if (!(chosen[i].second == usual[i].second)) keys.push_back(chosen[i].first);
+  return keys;
+}
+
 std::uint64_t config_hash(const TrainConfig& config) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : to_json_text(to_json(config))) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;

@@ -73,13 +73,11 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_TRUE(small_with({"log.trace_steps=null"}).log.trace_steps.empty());
   EXPECT_EQ(small_with({"log.trace_steps=[2,2]", "run.steps=2"}).log.trace_steps, (std::vector<std::int64_t>{2, 2}));
   EXPECT_TRUE(c.debug.check_collectives);
-  EXPECT_FALSE(c.cuda.tf32);
-  EXPECT_TRUE(c.cuda.deterministic);
-  EXPECT_EQ(c.cuda.autotune, std::nullopt);
+  EXPECT_EQ(c.cuda, CudaOptions()) << "the table's defaults are the structure's";
+  EXPECT_EQ(keys_set_in(c, "cuda"), std::vector<std::string>());
+  EXPECT_EQ(keys_set_in(small_with({"cuda.graphs=true", "cuda.tf32=true", "cuda.nccl_timeout=590"}), "cuda"),
+            (std::vector<std::string>{"cuda.tf32", "cuda.graphs"}));
   EXPECT_EQ(small_with({"device=cpu", "cuda.autotune=choices.json"}).cuda.autotune, "choices.json") << "accepted on CPUs, too";
-  EXPECT_EQ(c.cuda.nccl_max_ctas, 0);
-  EXPECT_EQ(c.cuda.nccl_timeout, 590);
-  EXPECT_FALSE(c.cuda.graphs);
   EXPECT_TRUE(small_with({"cuda.graphs=true"}).cuda.graphs);
   EXPECT_EQ(c.checkpoint.every, 0);
 }
