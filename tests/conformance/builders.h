@@ -7,6 +7,12 @@ namespace trident::conformance {
 
 // ---- products and attention
 OpCase matmul(const MatmulShape& shape, Draw draw);
+// Products and what follows them; `shape` is of T into T.
+OpCase matmul_bias(const MatmulShape& shape, Draw draw);
+OpCase matmul_bias_gelu(const MatmulShape& shape);
+OpCase matmul_gelu_backward(const MatmulShape& shape);
+// d_weight f32[out_columns, in_columns] and d_bias of a linear layer.
+OpCase matmul_bias_gradient(DType t, Index out_columns, Index in_columns, Index rows, Accumulate accumulate, Draw draw);
 OpCase attention_forward(const AttentionShape& shape);
 OpCase attention_backward(const AttentionShape& shape);
 // Scale 1/sqrt(D), causal, no offsets.

@@ -42,6 +42,33 @@ void add_products(Cases& cases, DType in) {
   cases.push_back(large(matmul({96, 130, 520, kT, kN, in, DType::kF32, kAdd}, normal())));  // d_W += d_y^T x
 }
 
+// Rows of 8 elements and not, so that a library takes some and leaves others.
+void add_fused_products(Cases& cases, DType t) {
+  const auto forward = [t](Index m, Index n, Index k) { return MatmulShape{m, n, k, kN, kT, t, t, kSet}; };    // y = x W^T
+  const auto backward = [t](Index m, Index n, Index k) { return MatmulShape{m, n, k, kN, kN, t, t, kSet}; };   // d_x = d_y W
+  struct Extents {
+    Index m, n, k;
+  };
+  for (const Extents e : {Extents{1, 8, 1}, {5, 7, 9}, {33, 64, 40}, {24, 130, 17}, {0, 8, 3}, {4, 8, 0}, {4, 0, 3}}) {
+    cases.push_back(matmul_bias(forward(e.m, e.n, e.k), normal()));
+    cases.push_back(matmul_bias_gelu(forward(e.m, e.n, e.k)));
+    cases.push_back(matmul_gelu_backward(backward(e.m, e.n, e.k)));
+    for (const Accumulate sum : {kSet, kAdd}) {
+      cases.push_back(matmul_bias_gradient(t, e.m, e.n, e.k, sum, kSmallIntegers));
+      cases.push_back(matmul_bias_gradient(t, e.m, e.n, e.k, sum, normal()));
+    }
+  }
+  cases.push_back(matmul_bias(forward(19, 24, 16), kSmallIntegers));
+  cases.push_back(shifted(matmul_bias(forward(13, 24, 16), normal())));
+  cases.push_back(shifted(matmul_bias_gelu(forward(13, 24, 16))));
+  cases.push_back(shifted(matmul_gelu_backward(backward(13, 24, 16))));
+  for (const Accumulate sum : {kSet, kAdd}) cases.push_back(shifted(matmul_bias_gradient(t, 13, 24, 16, sum, normal())));
+  cases.push_back(large(matmul_bias(forward(130, 256, 300), normal())));
+  cases.push_back(large(matmul_bias_gelu(forward(130, 256, 300))));
+  cases.push_back(large(matmul_gelu_backward(backward(130, 256, 300))));
+  cases.push_back(large(matmul_bias_gradient(t, 96, 130, 520, kAdd, normal())));
+}
+
 void add_attention(Cases& cases, DType t) {
   const auto both = [&](AttentionShape s, auto wrap) {
     cases.push_back(wrap(attention_forward(s)));
@@ -225,6 +252,7 @@ Cases make_cases() {
   Cases cases;
   for (const DType t : {DType::kF32, DType::kBF16, DType::kF16}) {
     add_products(cases, t);
+    add_fused_products(cases, t);
     add_attention(cases, t);
     add_heads(cases, t);
     add_norms(cases, t);
@@ -255,6 +283,10 @@ std::vector<OpCase> perf_cases(DType t, const ModelShape& m) {
     cases.push_back(matmul({T, H, width, kN, kN, t, t, kSet}, normal()));
     cases.push_back(matmul({width, H, T, kT, kN, t, f32, kAdd}, normal()));
   }
+  cases.push_back(matmul_bias({T, qkv, H, kN, kT, t, t, kSet}, normal()));
+  cases.push_back(matmul_bias_gelu({T, F, H, kN, kT, t, t, kSet}));
+  cases.push_back(matmul_gelu_backward({T, F, H, kN, kN, t, t, kSet}));
+  cases.push_back(matmul_bias_gradient(t, F, H, T, kAdd, normal()));
   const Cases rows = {attention_forward(attention),
                       attention_backward(attention),
                       split_heads(t, heads, qkv, 0),

@@ -183,6 +183,21 @@ std::vector<CaseResult> compare_devices(Device& device, Device& other, std::stri
   return for_matching(filter, [&](const OpCase& c) { return compare_case(device, other, c, seed); });
 }
 
+std::vector<CaseResult> compare_one_by_one(Device& device, std::string_view filter, std::uint64_t seed) {
+  std::vector<CaseResult> results;
+  for (const OpCase& c : all_cases()) {
+    if (!c.one_by_one || !matches(filter, c.name())) continue;
+    OpCase parts = c;
+    parts.run = c.one_by_one;
+    CaseResult& result = results.emplace_back(CaseResult{.name = c.name(), .what = {}});
+    const std::vector<Values> initial = draw_operands(c, seed);
+    std::optional<DeviceCall> fused = try_call(result, device, c, initial);
+    std::optional<DeviceCall> one_by_one = fused ? try_call(result, device, parts, initial) : std::nullopt;
+    if (one_by_one) check_same_bits(result, *fused, *one_by_one, c);
+  }
+  return results;
+}
+
 std::vector<CaseResult> find_support(Device& device, std::string_view filter) {
   return for_matching(filter, [&](const OpCase& c) {
     CaseResult result{.name = c.name(), .what = {}};

@@ -9,11 +9,11 @@ namespace trident::conformance {
 namespace {
 
 constexpr std::uint64_t kSeed = 20261121;
-constexpr const char* kProducts = "matmul";
+constexpr const char* kProducts = "matmul:matmul_*";
 constexpr const char* kAttention = "attention_*:*_heads:rope";
 constexpr const char* kNorms = "*_norm_*";
 constexpr const char* kLoss = "embedding_*:cross_entropy_*";
-constexpr const char* kTheRest = "-matmul:attention_*:*_heads:rope:*_norm_*:embedding_*:cross_entropy_*";
+constexpr const char* kTheRest = "-matmul:matmul_*:attention_*:*_heads:rope:*_norm_*:embedding_*:cross_entropy_*";
 
 void expect_passed(const std::vector<CaseResult>& results) {
   EXPECT_GT(results.size(), 20u) << "the filter finds its cases";
@@ -48,6 +48,12 @@ INSTANTIATE_TEST_SUITE_P(, CpuOps, ::testing::Values(kProducts, kAttention, kNor
          : filter == kLoss      ? "EmbeddingAndLoss"
                                 : "TheRest";
 });
+
+TEST(CpuFusedOperations, AreThoseTheyStandForToTheBit) {
+  Doorbell bell;
+  CpuDevice device(bell, {});
+  expect_passed(compare_one_by_one(device, "", kSeed));
+}
 
 TEST(CpuSupport, NothingIsRefused) {
   Doorbell bell;

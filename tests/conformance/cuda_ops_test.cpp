@@ -21,8 +21,8 @@ class CudaOps : public ::testing::Test {
     if (!backend_->facts().problem.empty()) GTEST_SKIP() << "no CUDA card: " << backend_->facts().problem;
     device_ = backend_->make_device(0, bell_, {}, {});
   }
-  static void expect_passed(const std::vector<CaseResult>& results) {
-    EXPECT_GT(results.size(), 100u) << "the filter finds its cases";
+  static void expect_passed(const std::vector<CaseResult>& results, std::size_t fewest = 100) {
+    EXPECT_GT(results.size(), fewest) << "the filter finds its cases";
     for (const CaseResult& r : results) {
       if (r.outcome == Outcome::kRefused && matches(kMayRefuse, r.name)) continue;
       EXPECT_EQ(to_string(r.outcome), "passed") << r.name << ": " << r.what;
@@ -35,6 +35,18 @@ class CudaOps : public ::testing::Test {
 };
 
 TEST_F(CudaOps, AgreeWithTheReference) { expect_passed(run_cases(*device_, kCases, kSeed)); }
+
+TEST_F(CudaOps, FusedOperationsAreThoseTheyStandForToTheBit) {
+  expect_passed(compare_one_by_one(*device_, std::string("*/bf16/*") + kCases, kSeed), 40);
+}
+
+// With what the library can do in one kernel.
+TEST_F(CudaOps, FusedAgreeWithTheReferenceAndTheCpu) {
+  CpuDevice cpu(bell_, {});
+  device_ = backend_->make_device(0, bell_, {}, {.epilogues = true});
+  expect_passed(run_cases(*device_, std::string("matmul_*") + kCases, kSeed), 50);
+  expect_passed(compare_devices(*device_, cpu, std::string("matmul_*/*/24x*") + kCases, kSeed + 1), 15);
+}
 
 // A sample: each of the two has been judged by the reference.
 TEST_F(CudaOps, AgreeWithTheCpu) {

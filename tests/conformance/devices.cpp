@@ -22,13 +22,13 @@ int card_of(const std::string& name) {
 
 }  // namespace
 
-NamedDevice::NamedDevice(const std::string& name, int threads) {
+NamedDevice::NamedDevice(const std::string& name, int threads, const CudaOptions& cuda) {
   if (name == "cpu") {
     device_ = std::make_unique<CpuDevice>(bell_, CpuDeviceOptions{threads, std::nullopt, std::nullopt});
   } else {
     const int card = card_of(name);
     cuda_ = make_cuda_backend();
-    device_ = cuda_->make_device(card, bell_, {}, {});
+    device_ = cuda_->make_device(card, bell_, {}, cuda);
   }
 }
 

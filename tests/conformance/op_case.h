@@ -83,6 +83,8 @@ struct OpCase {
   // Announces the call, returns its workspace in bytes. Not set: none.
   std::function<std::int64_t(Ops& ops)> prepare;
   std::function<void(Ops& ops, Stream& stream, std::span<const TensorView> operands, TensorView workspace)> run;
+  // The same by other operations, to the bit on devices that do not fuse. Not set: it is no fused operation.
+  std::function<void(Ops& ops, Stream& stream, std::span<const TensorView> operands, TensorView workspace)> one_by_one;
   // Inputs that follow from others (statistics of a forward pass, chosen rows). Not set: all are as drawn.
   std::function<void(std::vector<Values>& operands)> derive;
   // From the initial values (outputs: zeros) to the expected ones.

@@ -59,6 +59,7 @@ int run(int argc, char** argv) {
   std::string name = "cpu", filter, may_refuse;
   std::uint64_t seed = 1;
   int threads = 1;
+  CudaOptions cuda;
   bool support = false, every_case = false;
   CLI::App app{
       "Runs every operation on a device and compares with the scalar reference; a device other than cpu also with the CPU "
@@ -72,9 +73,10 @@ int run(int argc, char** argv) {
   app.add_option("--threads", threads, "of the CPU backend")->capture_default_str();
   app.add_flag("--support", support, "only list which cases the device takes, and the message where it refuses");
   app.add_flag("--cases", every_case, "print every case, not every operation");
+  app.add_flag("--epilogues", cuda.epilogues, "leave what follows products to the library, as cuda.epilogues does");
   CLI11_PARSE(app, argc, argv);
 
-  NamedDevice device(name, threads);
+  NamedDevice device(name, threads, cuda);
   fmt::print("{}\n", device->describe());
   if (support) {
     print_support(find_support(*device, filter));

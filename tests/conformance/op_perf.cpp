@@ -82,6 +82,7 @@ int run(int argc, char** argv) {
   ModelShape m;
   double budget = 0.2;
   int threads = 1;
+  CudaOptions cuda;
   CLI::App app{"Prints the rates of every operation on a device at one model's shapes.", "op_perf"};
   app.add_option("--device", name, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--filter", filter, "operations to measure: patterns a:b-c");
@@ -94,6 +95,7 @@ int run(int argc, char** argv) {
   app.add_option("--kv-heads", m.kv_heads)->capture_default_str();
   app.add_option("--feed-forward", m.feed_forward)->capture_default_str();
   app.add_option("--vocabulary", m.vocabulary)->capture_default_str();
+  app.add_flag("--epilogues", cuda.epilogues, "leave what follows products to the library, as cuda.epilogues does");
   CLI11_PARSE(app, argc, argv);
   if (m.sequence < 1 || m.heads < 1 || m.kv_heads < 1 || m.tokens % m.sequence != 0 || m.hidden % m.heads != 0 ||
       m.heads % m.kv_heads != 0)
@@ -103,7 +105,7 @@ int run(int argc, char** argv) {
                     "heads of kv-heads",
                     m.tokens, m.sequence, m.hidden, m.heads, m.kv_heads));
 
-  NamedDevice device(name, threads);
+  NamedDevice device(name, threads, cuda);
   const double copy = copy_bandwidth(*device, budget);
   fmt::print("{}; a copy moves {:.1f} GB/s\n", device->describe(), copy * 1e-9);
   for (const DType t : {DType::kF32, DType::kBF16, DType::kF16}) print_rates(*device, t, m, filter, copy, budget);

@@ -12,6 +12,7 @@
 #include "device/cuda/cuda_ops.h"
 #include "device/no_allocation.h"
 #include "tests/cuda/device_tensor.h"
+#include "tests/cuda/simulated/cublaslt.h"
 #include "tests/cuda/simulated_scope.h"
 #include "tests/support/error_text.h"
 
@@ -46,7 +47,7 @@ class CudaGraphsTest : public ::testing::Test {
   const SimulatedScope scope_{{.stream_order = simulated::StreamOrder::kTargetFirst}};
   Doorbell bell_;
   Progress progress_{bell_};
-  CudaOps ops_{0};
+  CudaOps ops_{0, {.matmul = {}, .fused = FusedProducts::kYes, .attention = {}}};
   CudaStream stream_{0, "compute", CudaStream::Mode::kImmediate, progress_, 0}, other_{0, "other", CudaStream::Mode::kQueue, progress_, 0};
 };
 
@@ -87,21 +88,26 @@ TEST_F(CudaGraphsTest, ALaunchAllocatesNothing) {
 // Each variant differs from the first in one argument. If it were launched with another's graph, its own result would be missing.
 TEST_F(CudaGraphsTest, EveryArgumentTellsWorksApart) {
   simulated::configure({.stream_order = simulated::StreamOrder::kTargetFirst, .host_guard = simulated::HostGuard::kOff});
-  const Restorable a(numbers({6, 6}, 1)), b(numbers({6, 6}, 3)), out(numbers({6, 6}, 0)), second(numbers({6, 6}, 0)), row(numbers({6}, 0));
-  const DeviceTensor weight(numbers({6}, 1));
-  MatmulShape shape{6, 6, 6};
+  const Restorable a(numbers({8, 8}, 1)), b(numbers({8, 8}, 3)), out(numbers({8, 8}, 0)), second(numbers({8, 8}, 0)), row(numbers({8}, 0));
+  const DeviceTensor weight(numbers({8}, 1)), negative(numbers({8, 8}, -9));
+  MatmulShape shape{8, 8, 8};
   for (const Transpose ta : {Transpose::kNo, Transpose::kYes})
     for (const Transpose tb : {Transpose::kNo, Transpose::kYes})
       for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes}) {
         shape.transpose_a = ta, shape.transpose_b = tb, shape.accumulate = accumulate;
         ops_.prepare_matmul(shape);
+        for (const Epilogue e : {Epilogue::kBias, Epilogue::kBiasGelu, Epilogue::kGeluBackward, Epilogue::kBiasGradient})
+          ops_.prepare_fused(shape, e);
       }
-  ops_.prepare_matmul({3, 6, 6});
+  ops_.prepare_matmul({3, 8, 8});
   DeviceTensor workspace(TestTensor(DType::kU8, Shape{1 << 20}));
   const auto matmul = [&](const Restorable& to, const Restorable& x, Transpose ta, const Restorable& y, Transpose tb, Accumulate accumulate) {
     return [&, ta, tb, accumulate] { ops_.matmul(stream_, to.view(), x.view(), ta, y.view(), tb, accumulate, workspace.view()); };
   };
   constexpr Transpose kNo = Transpose::kNo, kYes = Transpose::kYes;
+  const auto product = [&](const Restorable& to, Transpose ta, Accumulate accumulate) -> MatmulOperands {
+    return {to.view(), a.view(), ta, b.view(), kNo, accumulate, workspace.view()};
+  };
   const std::vector<std::function<void()>> works = {
       matmul(out, a, kNo, b, kNo, Accumulate::kNo),   matmul(second, a, kNo, b, kNo, Accumulate::kNo),
       matmul(out, b, kNo, b, kNo, Accumulate::kNo),   matmul(out, a, kNo, a, kNo, Accumulate::kNo),
@@ -117,6 +123,15 @@ TEST_F(CudaGraphsTest, EveryArgumentTellsWorksApart) {
       [&] { ops_.fill_zero(stream_, a.view().rows(0, 2)); },
       [&] { ops_.fill_zero(stream_, a.view().rows(0, 3)); },
       [&] { ops_.fill_zero(stream_, a.view().rows(1, 2)); },
+      [&] { ops_.matmul_bias(stream_, product(out, kNo, Accumulate::kNo), weight.view()); },
+      [&] { ops_.matmul_bias(stream_, product(out, kNo, Accumulate::kNo), b.view().range(8, 8)); },
+      [&] { ops_.matmul_bias_gelu(stream_, product(out, kNo, Accumulate::kNo), weight.view(), second.view()); },
+      [&] { ops_.matmul_bias_gelu(stream_, product(second, kNo, Accumulate::kNo), weight.view(), out.view()); },
+      [&] { ops_.matmul_gelu_backward(stream_, product(second, kNo, Accumulate::kNo), negative.view(), out.view()); },
+      [&] { ops_.matmul_gelu_backward(stream_, product(second, kNo, Accumulate::kNo), b.view(), out.view()); },
+      [&] { ops_.matmul_bias_gradient(stream_, product(out, kYes, Accumulate::kNo), row.view()); },
+      [&] { ops_.matmul_bias_gradient(stream_, product(out, kYes, Accumulate::kYes), row.view()); },
+      [&] { ops_.matmul_bias_gradient(stream_, product(out, kYes, Accumulate::kYes), second.view().range(0, 8)); },
       [&] { ops_.gelu_forward(stream_, out.view(), a.view()); },
       [&] { ops_.gelu_backward(stream_, out.view(), a.view(), b.view()); },
       [&] { ops_.add(stream_, out.view(), a.view(), b.view()); },
@@ -136,7 +151,9 @@ TEST_F(CudaGraphsTest, EveryArgumentTellsWorksApart) {
     }
     return results;
   };
+  const std::int64_t fused = simulated::cublaslt_counts().fused;
   const auto eager = all([](const auto& work) { work(); });
+  EXPECT_EQ(simulated::cublaslt_counts().fused, fused + 9);
   for (int round = 0; round < 3; ++round) EXPECT_EQ(all([&](const auto& work) { repeat(work); }), eager) << round;
   EXPECT_EQ(instantiated(), works.size());
   EXPECT_EQ(launched(), 2 * works.size());

@@ -4,12 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/check.h"
 #include "device/cpu/doorbell.h"
 #include "device/cuda/cuda_stream.h"
+#include "device/no_allocation.h"
 #include "tests/cuda/device_tensor.h"
+#include "tests/cuda/simulated/cublaslt.h"
 #include "tests/cuda/simulated_scope.h"
 #include "tests/support/error_text.h"
 
@@ -85,6 +89,130 @@ TEST_F(CudaOpsTest, EqualTypesAreCopiedBitByBit) {
   ops_.fill_zero(first_, TensorView(nullptr, DType::kF32, {0}, MemoryKind::kDevice));
   first_.synchronize();
   for (std::int64_t i = 0; i < 5; ++i) EXPECT_EQ(y.download().at(i), 0.0f);
+}
+
+// ---- products and what follows them: what they compute is tests/conformance's, here it is whether they are one product
+
+class CudaFusedTest : public CudaOpsTest {
+ protected:
+  // Products enqueued by `call` with an epilogue, and without.
+  template <class Call>
+  std::pair<std::int64_t, std::int64_t> products_of(Call call) {
+    const simulated::CublasLtCounts before = simulated::cublaslt_counts();
+    call();
+    first_.synchronize();
+    second_.synchronize();
+    const simulated::CublasLtCounts after = simulated::cublaslt_counts();
+    const std::int64_t fused = after.fused - before.fused;
+    return {fused, after.products - before.products - fused};
+  }
+  // y[4,n] = x W^T + bias, and everything else a layer does with operands of these sizes; one product each.
+  std::pair<std::int64_t, std::int64_t> layer(CudaOps& ops, std::int64_t n, std::int64_t misalign = 0) {
+    constexpr DType kT = DType::kBF16;
+    const MatmulShape forward{4, n, 16, Transpose::kNo, Transpose::kYes, kT, kT, Accumulate::kNo};
+    const MatmulShape gradient{n, 16, 4, Transpose::kYes, Transpose::kNo, kT, DType::kF32, Accumulate::kNo};
+    MatmulShape backward = forward, adding = gradient;
+    backward.transpose_b = Transpose::kNo, adding.accumulate = Accumulate::kYes;
+    std::int64_t bytes = 16;
+    for (const auto& [shape, epilogue] : {std::pair(forward, Epilogue::kBias), {forward, Epilogue::kBiasGelu}, {backward, Epilogue::kGeluBackward},
+                                          {gradient, Epilogue::kBiasGradient}, {adding, Epilogue::kBiasGradient}})
+      bytes = std::max(bytes, ops.prepare_fused(shape, epilogue));
+    DeviceTensor x(numbers({4, 16}, 1, kT)), w(numbers({n, 16}, -2, kT)), y(numbers({4, n}, 0, kT)), act(numbers({4, n}, 0, kT), misalign),
+        wide(numbers({16, n}, 1, kT)), d_w(numbers({n, 16}, 0)), bias(numbers({n}, 1, kT), misalign), d_bias(numbers({n}, 0), misalign);
+    const DeviceTensor workspace(TestTensor(DType::kU8, {bytes}));
+    const auto operands = [&](TensorView out, ConstTensorView a, Transpose ta, ConstTensorView b, Transpose tb, Accumulate accumulate) {
+      return MatmulOperands{out, a, ta, b, tb, accumulate, workspace.view()};
+    };
+    const MatmulOperands up = operands(y.view(), x.view(), Transpose::kNo, w.view(), Transpose::kYes, Accumulate::kNo);
+    return products_of([&] {
+      const NoAllocationScope step("a layer");
+      ops.matmul_bias(first_, up, bias.view());
+      ops.matmul_bias_gelu(first_, up, bias.view(), act.view());
+      ops.matmul_gelu_backward(first_, operands(y.view(), x.view(), Transpose::kNo, wide.view(), Transpose::kNo, Accumulate::kNo), act.view(),
+                               act.view());
+      for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes})
+        ops.matmul_bias_gradient(first_, operands(d_w.view(), y.view(), Transpose::kYes, x.view(), Transpose::kNo, accumulate), d_bias.view());
+    });
+  }
+  CudaOps fused_{0, {.matmul = {}, .fused = FusedProducts::kYes, .attention = {}}};
+};
+
+TEST_F(CudaFusedTest, OneProductForBothWhereItIsAskedForAndCanBe) {
+  const auto all = std::pair<std::int64_t, std::int64_t>(5, 0), none = std::pair<std::int64_t, std::int64_t>(0, 5);
+  EXPECT_EQ(layer(ops_, 16), none) << "was not asked for";
+  EXPECT_EQ(layer(fused_, 16), all);
+  EXPECT_EQ(layer(fused_, 16, 1), all) << "other addresses, other algorithms";
+  EXPECT_EQ(layer(fused_, 12), (std::pair<std::int64_t, std::int64_t>(3, 2))) << "the library's second matrix has rows of 8 elements";
+}
+
+// The library's refusals are answered by doing the two one by one.
+TEST_F(CudaFusedTest, OneByOneWhereTheLibraryHasNoAlgorithm) {
+  const MatmulShape shape{4, 16, 8, Transpose::kNo, Transpose::kYes, DType::kF32, DType::kF32, Accumulate::kNo};
+  fused_.prepare_matmul(shape);
+  for (int i = 0; i < 2; ++i) simulated::fail_next("cublasLtMatmulAlgoGetHeuristic", CUBLAS_STATUS_NOT_SUPPORTED);
+  const DeviceTensor workspace(TestTensor(DType::kU8, {fused_.prepare_fused(shape, Epilogue::kBias) + 16}));
+  const TestTensor x = numbers({4, 8}, 1), w = numbers({16, 8}, -3), bias = numbers({16}, 100);
+  DeviceTensor d_x(x), d_w(w), d_bias(bias), y(numbers({4, 16}, 0));
+  EXPECT_EQ(products_of([&] {
+              fused_.matmul_bias(first_, {y.view(), d_x.view(), Transpose::kNo, d_w.view(), Transpose::kYes, Accumulate::kNo, workspace.view()},
+                                 d_bias.view());
+            }),
+            (std::pair<std::int64_t, std::int64_t>(0, 1)));
+  for (std::int64_t r = 0; r < 4; ++r)
+    for (std::int64_t c = 0; c < 16; ++c) {
+      double expected = bias.at(c);
+      for (std::int64_t k = 0; k < 8; ++k) expected += x.at(r * 8 + k) * w.at(c * 8 + k);
+      ASSERT_EQ(y.download().at(r * 16 + c), expected);
+    }
+}
+
+// Bias gradients that are added lie in scratch memory first.
+TEST_F(CudaFusedTest, AddedBiasGradientsPassTheScratchMemoryOn) {
+  const MatmulShape shape{8, 16, 70, Transpose::kYes, Transpose::kNo, DType::kF32, DType::kF32, Accumulate::kYes};
+  const std::int64_t bytes = fused_.prepare_fused(shape, Epilogue::kBiasGradient) + 16;
+  const TestTensor a = numbers({70, 8}, 1), b = numbers({70, 8}, 100);
+  DeviceTensor d_a(a), d_b(b), x(numbers({70, 16}, 1)), weight_a(numbers({8, 16}, 0)), weight_b(numbers({8, 16}, 0));
+  const DeviceTensor workspace_a(TestTensor(DType::kU8, {bytes})), workspace_b(TestTensor(DType::kU8, {bytes}));
+  for (const simulated::StreamOrder order : {simulated::StreamOrder::kTargetFirst, simulated::StreamOrder::kOthersFirst}) {
+    simulated::configure({.stream_order = order});
+    DeviceTensor bias_a(numbers({8}, 1)), bias_b(numbers({8}, 1));
+    const auto add = [&](Stream& stream, const DeviceTensor& d_y, const DeviceTensor& weight, const DeviceTensor& bias, const DeviceTensor& workspace) {
+      fused_.matmul_bias_gradient(
+          stream, {weight.view(), d_y.view(), Transpose::kYes, x.view(), Transpose::kNo, Accumulate::kYes, workspace.view()}, bias.view());
+    };
+    EXPECT_EQ(products_of([&] {
+                add(first_, d_a, weight_a, bias_a, workspace_a);
+                add(second_, d_b, weight_b, bias_b, workspace_b);
+                add(first_, d_a, weight_a, bias_a, workspace_a);
+              }),
+              (std::pair<std::int64_t, std::int64_t>(3, 0)));
+    for (std::int64_t c = 0; c < 8; ++c) {
+      double expected_a = 1 + static_cast<double>(c), expected_b = expected_a;
+      for (std::int64_t r = 0; r < 70; ++r) expected_a += 2 * a.at(r * 8 + c), expected_b += b.at(r * 8 + c);
+      ASSERT_EQ(bias_a.download().at(c), expected_a);
+      ASSERT_EQ(bias_b.download().at(c), expected_b);
+    }
+  }
+}
+
+TEST_F(CudaFusedTest, MistakesAreNamed) {
+  DeviceTensor x(numbers({4, 16}, 1)), y(numbers({4, 16}, 1)), w(numbers({16, 16}, 1)), bias(numbers({16}, 1));
+  const auto product = [&](Transpose ta, Accumulate accumulate) -> MatmulOperands {
+    return {y.view(), x.view(), ta, w.view(), Transpose::kYes, accumulate, {}};
+  };
+  EXPECT_PRED2(contains, error_of<InternalError>([&] { fused_.matmul_bias(first_, product(Transpose::kNo, Accumulate::kYes), bias.view()); }),
+               "matmul_bias: it overwrites");
+  EXPECT_PRED2(contains,
+               error_of<InternalError>([&] { fused_.matmul_bias_gelu(first_, product(Transpose::kNo, Accumulate::kYes), bias.view(), y.view()); }),
+               "matmul_bias_gelu: it overwrites");
+  EXPECT_PRED2(contains,
+               error_of<InternalError>([&] { fused_.matmul_gelu_backward(first_, product(Transpose::kNo, Accumulate::kYes), x.view(), x.view()); }),
+               "matmul_gelu_backward: it overwrites");
+  EXPECT_PRED2(contains,
+               error_of<InternalError>([&] { fused_.matmul_bias_gradient(first_, product(Transpose::kNo, Accumulate::kNo), bias.view()); }),
+               "matmul_bias_gradient: a is the transposed gradient");
+  EXPECT_PRED2(contains, error_of<InternalError>([&] { fused_.matmul_bias(first_, product(Transpose::kNo, Accumulate::kNo), bias.view()); }),
+               "was not prepared");
 }
 
 }  // namespace

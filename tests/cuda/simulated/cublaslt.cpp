@@ -270,6 +270,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   if (!takes(*chosen, p.operation, p.a, p.b, p.c, p.d, {address(a), address(b), c_address, address(d)}))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   p.number = static_cast<std::uint64_t>(library().counts.products++);
+  library().counts.fused += p.operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
   library().counts.last_algorithm = chosen->id;
   enqueue(stream, "cublasLtMatmul", [p, device = handle->device, workspace, needed] { execute(device, p, workspace, needed); });
   return CUBLAS_STATUS_SUCCESS;

@@ -1,0 +1,150 @@
+// Cases of products and what follows them.
+#include <cmath>
+
+#include "core/int_math.h"
+#include "tests/conformance/builders.h"
+#include "tests/support/reference_attention.h"
+#include "tests/support/reference_ops.h"
+
+namespace trident::conformance {
+
+namespace {
+
+using Views = std::span<const TensorView>;
+
+// Scratch memory comes before the product's own workspace.
+constexpr Index kWorkspaceAlignment = 256;
+
+std::string variant_of(const MatmulShape& s, const Draw& draw) {
+  const auto letter = [](Transpose t) { return t == Transpose::kYes ? 't' : 'n'; };
+  return fmt::format("{}x{}x{}_{}{}{}{}", s.m, s.n, s.k, letter(s.transpose_a), letter(s.transpose_b),
+                     s.accumulate == Accumulate::kYes ? "_add" : "", draw.kind == Draw::Kind::kIntegers ? "_integers" : "");
+}
+
+OpCase fused_case(std::string op, const MatmulShape& s, Epilogue epilogue, const Draw& draw) {
+  OpCase c;
+  c.op = std::move(op);
+  c.dtype = s.in;
+  c.variant = variant_of(s, draw);
+  c.flops = 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+  c.prepare = [=](Ops& ops) { return ops.prepare_fused(s, epilogue); };
+  return c;
+}
+
+Operand operand_a(const MatmulShape& s, const Draw& draw) {
+  return input("a", s.in, s.transpose_a == Transpose::kYes ? Shape{s.k, s.m} : Shape{s.m, s.k}, draw);
+}
+Operand operand_b(const MatmulShape& s, const Draw& draw) {
+  return input("b", s.in, s.transpose_b == Transpose::kYes ? Shape{s.n, s.k} : Shape{s.k, s.n}, draw);
+}
+
+// f32 sums, rounded once or, where the two are done one by one, after the product too; that may be larger than the result.
+Tolerance rounded_product(const MatmulShape& s, const Draw& draw, int roundings) {
+  if (draw.kind == Draw::Kind::kIntegers) return kExact;
+  Tolerance tolerance = rounded(s.in, kSumNoise);
+  tolerance.floor += roundings * unit_roundoff(s.in);
+  tolerance.terms = std::sqrt(static_cast<double>(s.k));
+  return tolerance;
+}
+
+MatmulOperands product(const MatmulShape& s, TensorView out, ConstTensorView a, ConstTensorView b, TensorView workspace) {
+  return {out, a, s.transpose_a, b, s.transpose_b, s.accumulate, workspace};
+}
+
+void multiply(Ops& ops, Stream& stream, const MatmulOperands& p) {
+  ops.matmul(stream, p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate, p.workspace);
+}
+
+void reference_product(const MatmulShape& s, Values& out, const Values& a, const Values& b) {
+  reference::matmul(out.data(), a.data(), s.transpose_a == Transpose::kYes, b.data(), s.transpose_b == Transpose::kYes, s.m, s.n,
+                    s.k, s.accumulate == Accumulate::kYes);
+}
+
+}  // namespace
+
+OpCase matmul_bias(const MatmulShape& s, Draw draw) {
+  OpCase c = fused_case("matmul_bias", s, Epilogue::kBias, draw);
+  c.operands = {output("out", s.out, {s.m, s.n}, rounded_product(s, draw, 1)), operand_a(s, draw), operand_b(s, draw),
+                input("bias", s.in, {s.n}, draw)};
+  c.run = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
+    ops.matmul_bias(stream, product(s, v[0], v[1], v[2], workspace), v[3]);
+  };
+  c.one_by_one = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
+    multiply(ops, stream, product(s, v[0], v[1], v[2], workspace));
+    ops.add_bias(stream, v[0], v[3]);
+  };
+  c.reference = [s](std::vector<Values>& v) {
+    reference_product(s, v[0], v[1], v[2]);
+    reference::add_bias(v[0].data(), v[3].data(), s.m, s.n);
+  };
+  return c;
+}
+
+OpCase matmul_bias_gelu(const MatmulShape& s) {
+  OpCase c = fused_case("matmul_bias_gelu", s, Epilogue::kBiasGelu, normal());
+  c.operands = {output("pre", s.out, {s.m, s.n}, rounded_product(s, normal(), 1)),
+                output("activation", s.out, {s.m, s.n}, rounded_product(s, normal(), 3)), operand_a(s, normal()),
+                operand_b(s, normal()), input("bias", s.in, {s.n})};
+  c.run = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
+    ops.matmul_bias_gelu(stream, product(s, v[0], v[2], v[3], workspace), v[4], v[1]);
+  };
+  c.one_by_one = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
+    multiply(ops, stream, product(s, v[0], v[2], v[3], workspace));
+    ops.add_bias(stream, v[0], v[4]);
+    ops.gelu_forward(stream, v[1], v[0]);
+  };
+  c.reference = [s](std::vector<Values>& v) {
+    reference_product(s, v[0], v[2], v[3]);
+    reference::add_bias(v[0].data(), v[4].data(), s.m, s.n);
+    reference::gelu_forward(v[1].data(), v[0].data(), s.m * s.n);
+  };
+  return c;
+}
+
+OpCase matmul_gelu_backward(const MatmulShape& s) {
+  OpCase c = fused_case("matmul_gelu_backward", s, Epilogue::kGeluBackward, normal());
+  c.operands = {output("d_pre", s.out, {s.m, s.n}, rounded(s.out, kSumNoise, 2)), operand_a(s, normal()), operand_b(s, normal()),
+                input("pre", s.out, {s.m, s.n}, normal(0, 2))};
+  const Index scratch = round_up(s.m * s.n * size_of(s.out), kWorkspaceAlignment);
+  c.prepare = [=](Ops& ops) { return scratch + ops.prepare_fused(s, Epilogue::kGeluBackward); };
+  const auto product_of = [=](Views v, TensorView workspace) {
+    const TensorView out(workspace.data(), s.out, {s.m, s.n}, workspace.where());
+    return product(s, out, v[1], v[2], workspace.range(scratch, workspace.num_bytes() - scratch));
+  };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView workspace) {
+    ops.matmul_gelu_backward(stream, product_of(v, workspace), v[3], v[0]);
+  };
+  c.one_by_one = [=](Ops& ops, Stream& stream, Views v, TensorView workspace) {
+    const MatmulOperands p = product_of(v, workspace);
+    multiply(ops, stream, p);
+    ops.gelu_backward(stream, v[0], p.out, v[3]);
+  };
+  c.reference = [s](std::vector<Values>& v) {
+    Values d_out(v[0].size());
+    reference_product(s, d_out, v[1], v[2]);
+    reference::gelu_backward(v[0].data(), d_out.data(), v[3].data(), s.m * s.n);
+  };
+  return c;
+}
+
+OpCase matmul_bias_gradient(DType t, Index out_columns, Index in_columns, Index rows, Accumulate accumulate, Draw draw) {
+  const MatmulShape s{out_columns, in_columns, rows, Transpose::kYes, Transpose::kNo, t, DType::kF32, accumulate};
+  const Tolerance tolerance = draw.kind == Draw::Kind::kIntegers ? kExact : rounded(DType::kF32, kSumNoise);
+  OpCase c = fused_case("matmul_bias_gradient", s, Epilogue::kBiasGradient, draw);
+  c.operands = {result("d_weight", DType::kF32, {s.m, s.n}, accumulate, tolerance, draw),
+                result("d_bias", DType::kF32, {s.m}, accumulate, tolerance, draw), operand_a(s, draw), operand_b(s, draw)};
+  c.run = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
+    ops.matmul_bias_gradient(stream, product(s, v[0], v[2], v[3], workspace), v[1]);
+  };
+  c.one_by_one = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
+    ops.sum_rows(stream, v[1], v[2], s.accumulate);
+    multiply(ops, stream, product(s, v[0], v[2], v[3], workspace));
+  };
+  c.reference = [s](std::vector<Values>& v) {
+    reference_product(s, v[0], v[2], v[3]);
+    reference::sum_rows(v[1].data(), v[2].data(), s.k, s.m);
+  };
+  return c;
+}
+
+}  // namespace trident::conformance
