@@ -174,8 +174,8 @@ constexpr MegatronFlag kFlags[] = {
     {kKernels, "--use-flash-attn, --attention-backend NAME", kImplied, "", "", "attention never stores the scores"},
     {kKernels, "--tp-comm-overlap", kRefused, "", "", "a layer's collectives wait for its products"},
     {kKernels,
-     "--no-gradient-accumulation-fusion, --no-bias-gelu-fusion, --no-masked-softmax-fusion, --no-rope-fusion", kImplied, "", "",
-     "there is one implementation"},
+     "--no-gradient-accumulation-fusion, --no-masked-softmax-fusion, --no-rope-fusion", kImplied, "", "", "there is one implementation"},
+    {kKernels, "--no-bias-gelu-fusion", kKey, "cuda.epilogues", "false", "the default; true leaves biases and GELU to cuBLASLt"},
     {kKernels, "--no-overlap-p2p-communication", kImplied, "", "", "activations are sent while the next pass computes"},
     {kKernels, "--transformer-impl, --cuda-graph-impl, CUDA_DEVICE_MAX_CONNECTIONS", kImplied, "", "", "no such switches"},
 };

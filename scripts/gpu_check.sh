@@ -127,15 +127,25 @@ write_config() {
   "optimizer": { "lr": 1e-4 }, "lr_schedule": { "type": "constant", "warmup_steps": 4 },
   "log": { "every": 1, "tensorboard": false } }
 JSON
+  # Biases and GELU, which Llama does not have.
+  cat >"$scratch/gpt2.json" <<'JSON'
+{ "run": { "steps": 20, "seed": 20261122 },
+  "model": { "model_type": "gpt2", "vocab_size": 50304, "n_embd": 256, "n_layer": 4, "n_head": 4, "n_positions": 64, "dropout": 0 },
+  "batch": { "global": 8, "micro": 1, "sequence": 64 },
+  "precision": { "compute": "bf16" },
+  "optimizer": { "lr": 1e-4 }, "lr_schedule": { "type": "constant", "warmup_steps": 4 },
+  "log": { "every": 1, "tensorboard": false } }
+JSON
 }
 
 settings() { printf -- '--set\n%s\n' "run.dir=$scratch/runs/$1" "data.train=$scratch/text" "${@:2}"; }
 
-# train NAME SETTING...: metrics in $scratch/runs/NAME.
+# train NAME SETTING...: metrics in $scratch/runs/NAME. Of $model: check, or gpt2.
+model=check
 train() {
   local words
   mapfile -t words < <(settings "$@")
-  trident train --config "$scratch/check.json" "${words[@]}" >"$scratch/train.log" 2>&1 || {
+  trident train --config "$scratch/$model.json" "${words[@]}" >"$scratch/train.log" 2>&1 || {
     local status=$?
     tail -n 3 "$scratch/train.log"
     return $status
@@ -187,8 +197,9 @@ build_all() {
   echo "$(library_versions "$build.log"), for $architecture"
 }
 
+# operations ARGUMENT...
 operations() {
-  bounded 150 "$build/tests/conformance/trident_op_check" --device cuda:0 --seed "$seed" --threads "$(nproc)" \
+  bounded 150 "$build/tests/conformance/trident_op_check" --device cuda:0 --seed "$seed" --threads "$(nproc)" "$@" \
     --may-refuse 'attention_*/*16/*_shifted' >"$scratch/ops" 2>&1 || {
     local status=$?
     grep -E '^(failed|refused) ' "$scratch/ops" | grep -v '(may be)' | head -n 20
@@ -288,6 +299,7 @@ check_all() {
   ((failed + late == 0)) || return 0
 
   check 'operations, fresh random inputs' operations
+  check 'operations, epilogues of products' operations --epilogues --filter 'matmul_*'
   check 'communicators between thread ranks' google_test "$build/tests/cuda/card/test_card_communicators"
 
   check 'training: 1 rank, fp32' train one_rank device=cuda
@@ -308,6 +320,8 @@ check_all() {
     cuda.graphs=true
   check 'training: CUDA graphs, pp2 x dp2, zero3 = 1 rank, fp32' train_and_compare graphs one_rank 1e-6 1e-5 device=cuda cuda.graphs=true \
     parallel.pipeline=2 parallel.data=2 parallel.zero=zero3
+  model=gpt2 check 'training: GPT-2, 1 rank, bf16' train gpt2 device=cuda
+  model=gpt2 check 'training: GPT-2, epilogues near without, bf16' train_and_compare epilogues gpt2 2e-3 2e-2 device=cuda cuda.epilogues=true
   check 'training: tp2 x pp2 x dp2 near 1 rank, bf16' train_and_compare layout_bf16 one_rank_bf16 2e-3 2e-2 \
     device=cuda precision.compute=bf16 "${parallel[@]}"
 
