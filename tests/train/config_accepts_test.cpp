@@ -79,6 +79,7 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
             (std::vector<std::string>{"cuda.tf32", "cuda.graphs"}));
   EXPECT_EQ(small_with({"device=cpu", "cuda.autotune=choices.json"}).cuda.autotune, "choices.json") << "accepted on CPUs, too";
   EXPECT_TRUE(small_with({"cuda.graphs=true"}).cuda.graphs);
+  EXPECT_TRUE(small_with({"cuda.epilogues=true"}).cuda.epilogues);
   EXPECT_EQ(c.checkpoint.every, 0);
 }
 

@@ -344,7 +344,7 @@ TEST(ChooseDevice, WhatTheConfigurationSaysOfCardsReachesTheDevice) {
   StandIn cuda(machine, {"a"});
   const DeviceChoice choice = choose_device("cuda", cuda, as_threads(cuda, 1));
   Doorbell doorbell;
-  const CudaOptions chosen{.tf32 = true, .deterministic = false, .autotune = "file", .nccl_max_ctas = 4, .nccl_timeout = 30, .graphs = true};
+  const CudaOptions chosen{.tf32 = true, .deterministic = false, .autotune = "file", .epilogues = true, .nccl_max_ctas = 4, .nccl_timeout = 30, .graphs = true};
   make_rank_device(choice, cuda, doorbell, {.cuda = chosen});
   EXPECT_EQ(cuda.made_with, chosen);
 }
