@@ -28,8 +28,8 @@ ShardedOptimizer::ShardedOptimizer(const AdamWConfig& config, ParamStore& store,
     if (!shard.updated) continue;
     moments.stretches = update_stretches(shard.pieces);
     const std::int64_t bytes = shard.elements * size_of(DType::kF32);
-    moments.first_slot = plan.book(fmt::format("unit {} first moments", shard.unit), MemoryUse::kOptimizer, bytes);
-    moments.second_slot = plan.book(fmt::format("unit {} second moments", shard.unit), MemoryUse::kOptimizer, bytes);
+    moments.first_slot = plan.book(fmt::format("unit {} first moments f32 [{}]", shard.unit, shard.elements), MemoryUse::kOptimizer, bytes);
+    moments.second_slot = plan.book(fmt::format("unit {} second moments f32 [{}]", shard.unit, shard.elements), MemoryUse::kOptimizer, bytes);
   }
 }
 

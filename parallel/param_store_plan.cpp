@@ -79,15 +79,18 @@ std::int64_t ParamStore::held_elements(const Unit& unit) const {
 }
 
 void ParamStore::book(ArenaPlan& plan) {
+  const auto book = [&plan](const std::string& name, MemoryUse use, std::int64_t n, DType dtype) {
+    return plan.book(fmt::format("{} {} [{}]", name, to_string(dtype), n), use, bytes_of(n, dtype));
+  };
   std::int64_t largest = 0;
   for (Unit& unit : units_) {
     largest = std::max(largest, unit.elements);
     const std::string name = fmt::format("unit {}", unit.id);
     if (resident()) {
-      unit.weight_slot = plan.book(name + " weights", MemoryUse::kParameters, bytes_of(held_elements(unit), config_.compute));
+      unit.weight_slot = book(name + " weights", MemoryUse::kParameters, held_elements(unit), config_.compute);
     }
     if (config_.num_grad_slots == 0) {
-      unit.grad_slot = plan.book(name + " gradients", MemoryUse::kGradients, bytes_of(unit.elements, DType::kF32));
+      unit.grad_slot = book(name + " gradients", MemoryUse::kGradients, unit.elements, DType::kF32);
     }
     for (const int b : unit.buckets) {
       Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
@@ -95,20 +98,20 @@ void ParamStore::book(ArenaPlan& plan) {
       const bool owns_weight = bucket.shares_weight_with < 0;
       // In f32 the master is the value itself: a slice of the resident weights, or the shard that gathers send.
       if (owns_weight && !(resident() && config_.compute == DType::kF32)) {
-        bucket.master_slot = plan.book(name + " master weights", MemoryUse::kOptimizer, bytes_of(n, DType::kF32));
+        bucket.master_slot = book(name + " master weights", MemoryUse::kOptimizer, n, DType::kF32);
       }
       if (owns_weight && !resident() && config_.compute != DType::kF32) {
-        bucket.wire_slot = plan.book(name + " weight shard", MemoryUse::kParameters, bytes_of(n, config_.compute));
+        bucket.wire_slot = book(name + " weight shard", MemoryUse::kParameters, n, config_.compute);
       }
       if (config_.policy.grad_sync_every > 0) {
-        bucket.accumulated_slot = plan.book(name + " gradient shard", MemoryUse::kGradients, bytes_of(n, DType::kF32));
+        bucket.accumulated_slot = book(name + " gradient shard", MemoryUse::kGradients, n, DType::kF32);
       }
     }
   }
   const auto book_slots = [&](std::vector<Slot>& slots, int count, MemoryUse use, DType dtype, std::string_view what) {
     slots.resize(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      slots[i].range = plan.book(fmt::format("{} {}", what, i), use, bytes_of(largest, dtype));
+      slots[i].range = book(fmt::format("{} {}", what, i), use, largest, dtype);
     }
   };
   book_slots(gather_slots_, config_.num_gather_slots, MemoryUse::kParameters, config_.compute, "gathered unit");
@@ -116,7 +119,7 @@ void ParamStore::book(ArenaPlan& plan) {
   const Bucket *lookup = tied_bucket(TiedEnd::kLookup), *head = tied_bucket(TiedEnd::kHead);
   if ((lookup == nullptr) != (head == nullptr)) {  // another rank holds the other end
     const Bucket* tied = lookup != nullptr ? lookup : head;
-    tied_slot_ = plan.book("tied gradient of the other end", MemoryUse::kCommunication, bytes_of(tied->owned, DType::kF32));
+    tied_slot_ = book("tied gradient of the other end", MemoryUse::kCommunication, tied->owned, DType::kF32);
   }
 }
 

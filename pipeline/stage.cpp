@@ -10,6 +10,21 @@ namespace {
 
 constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved);
 
+// For messages: the largest tensor of several units' regions.
+struct LargestTensor {
+  RegionTensor tensor;
+  int unit = 0;
+  void offer(const RegionTensor& other, int of_unit) {
+    if (other.shape.rank() > 0 && (tensor.shape.rank() == 0 || other.num_bytes() > tensor.num_bytes())) tensor = other, unit = of_unit;
+  }
+  // " (the largest: bf16 [8192, 50304] of the head)".
+  std::string text(const ModelConfig& model) const {
+    if (tensor.shape.rank() == 0) return "";
+    const std::string owner = unit == 0 ? "the embedding" : unit == head_unit(model) ? "the head" : fmt::format("block {}", unit - 1);
+    return fmt::format(" (the largest: {} {} of {})", to_string(tensor.dtype), to_string(tensor.shape), owner);
+  }
+};
+
 }  // namespace
 
 // ---- planning ---------------------------------------------------------------------------------------------------------------
@@ -24,6 +39,7 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
   const int rank = context.coordinates().pipeline, num_ranks = context.grid().degrees().pipeline;
   const std::int64_t activation_bytes = round_up(activation_shape_.num_elements() * size_of(geometry.compute), kArenaAlignment);
   int activation_receives = 0, gradient_receives = 0;
+  std::array<LargestTensor, kNumRegions> largest_of_region;
   for (const StepProgram* program : programs) {
     activation_receives = std::max(activation_receives, program->num_activation_receive_slots);
     gradient_receives = std::max(gradient_receives, program->num_gradient_receive_slots);
@@ -31,6 +47,8 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
   for (int stage = rank; stage < num_virtual_stages_; stage += num_ranks) {
     Chunk& chunk = chunks_.emplace_back();
     chunk.virtual_stage = stage;
+    LargestTensor largest_saved;
+    std::int64_t logits = 0;
     for (const int unit : units_of_stage[static_cast<std::size_t>(stage)]) {
       UnitPart& part = chunk.units.emplace_back();
       part.unit = unit;
@@ -44,7 +62,10 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
       }
       part.saved_offset = chunk.block_bytes;
       chunk.block_bytes += round_up(plan.region_bytes(Region::kSaved), kArenaAlignment);
+      largest_saved.offer(plan.largest(Region::kSaved), unit);
+      if (unit == head_unit(model) && geometry.head_chunk == 0) logits = plan.largest(Region::kSaved).num_bytes();
       for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
+        largest_of_region[r].offer(plan.largest(static_cast<Region>(r)), unit);
         if (r != kSaved) region_bytes_[r] = std::max(region_bytes_[r], plan.region_bytes(static_cast<Region>(r)));
       }
     }
@@ -53,18 +74,20 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
     for (const StepProgram* program : programs) blocks = std::max(blocks, program->num_activation_slots[c]);
     for (int i = 0; i < blocks; ++i) {
       chunk.block_slots.push_back(
-          arena_plan.book(fmt::format("activations of stage {}, block {}", stage, i), MemoryUse::kActivations, chunk.block_bytes));
+          arena_plan.book(fmt::format("activations of stage {}, block {}{}", stage, i, largest_saved.text(model)), MemoryUse::kActivations, chunk.block_bytes));
     }
+    logits_bytes_ += logits * blocks;
     chunk.blocks.resize(chunk.block_slots.size());
   }
   static constexpr std::array<const char*, kNumRegions> kNames = {"", "recomputed activations", "kept gradients", "scratch", "workspace"};
   for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
     if (r == kSaved) continue;
     const MemoryUse use = static_cast<Region>(r) == Region::kRecomputed ? MemoryUse::kActivations : MemoryUse::kWorkspace;
-    region_slots_[r] = arena_plan.book(kNames[r], use, region_bytes_[r]);
+    region_slots_[r] = arena_plan.book(kNames[r] + largest_of_region[r].text(model), use, region_bytes_[r]);
   }
   const auto book = [&](Boundary& boundary, const std::string& name) {
-    boundary.slot = arena_plan.book(name, MemoryUse::kCommunication, activation_bytes);
+    boundary.slot = arena_plan.book(fmt::format("{} {} {}", name, to_string(geometry.compute), to_string(activation_shape_)), MemoryUse::kCommunication,
+                                    activation_bytes);
   };
   activation_receives_.resize(static_cast<std::size_t>(activation_receives));
   gradient_receives_.resize(static_cast<std::size_t>(gradient_receives));

@@ -35,6 +35,9 @@ class Stage {
   // The parameters of this rank's units, in model order.
   std::vector<UnitParams> unit_params() const;
 
+  // Bytes of this rank's activations that are logits, which recompute.head_chunk would keep to a chunk.
+  std::int64_t logits_bytes() const { return logits_bytes_; }
+
   void bind(Arena& arena, ParamStore& store);
   // The micro-batches of the step about to run, indexed by Instruction::micro_batch; they outlive it.
   void set_micro_batches(std::span<const MicroBatch> micro_batches, const StepProgram& program);
@@ -94,6 +97,7 @@ class Stage {
   ParallelContext& context_;
   ParamStore* store_ = nullptr;
   int num_virtual_stages_ = 1;
+  std::int64_t logits_bytes_ = 0;
   std::vector<Chunk> chunks_;
   std::array<std::int64_t, kNumRegions> region_bytes_{};
   std::array<ArenaSlot, kNumRegions> region_slots_{};

@@ -11,7 +11,7 @@ namespace {
 // Appends a tensor to a region that grows and never shrinks.
 RegionTensor append(Region region, std::int64_t& top, DType dtype, Shape shape) {
   const RegionTensor tensor{region, top, dtype, shape};
-  top = round_up(top + shape.num_elements() * size_of(dtype), kArenaAlignment);
+  top = round_up(top + tensor.num_bytes(), kArenaAlignment);
   return tensor;
 }
 
@@ -32,14 +32,20 @@ ParamId ParamList::add(ParamSpec spec) {
 }
 
 RegionTensor UnitPlan::save(DType dtype, Shape shape, RecomputeClass recompute) {
-  return remade(geometry_.recompute, recompute) ? append(Region::kRecomputed, recomputed_, dtype, shape)
-                                                : append(Region::kSaved, saved_, dtype, shape);
+  return noted(remade(geometry_.recompute, recompute) ? append(Region::kRecomputed, recomputed_, dtype, shape)
+                                                      : append(Region::kSaved, saved_, dtype, shape));
 }
 
-RegionTensor UnitPlan::keep(DType dtype, Shape shape) { return append(Region::kKept, kept_, dtype, shape); }
+RegionTensor UnitPlan::keep(DType dtype, Shape shape) { return noted(append(Region::kKept, kept_, dtype, shape)); }
 
 RegionTensor UnitPlan::scratch(DType dtype, Shape shape) {
-  return {Region::kScratch, scratch_.take(shape.num_elements() * size_of(dtype)).offset, dtype, shape};
+  return noted({Region::kScratch, scratch_.take(shape.num_elements() * size_of(dtype)).offset, dtype, shape});
+}
+
+RegionTensor UnitPlan::noted(const RegionTensor& tensor) {
+  RegionTensor& largest = largest_[static_cast<std::size_t>(tensor.region)];
+  if (largest.shape.rank() == 0 || tensor.num_bytes() > largest.num_bytes()) largest = tensor;
+  return tensor;
 }
 
 void UnitPlan::announce(const MatmulShape& shape, Epilogue epilogue) {

@@ -67,6 +67,8 @@ struct RegionTensor {
   std::int64_t offset = 0;  // bytes within the region
   DType dtype = DType::kF32;
   Shape shape;
+
+  std::int64_t num_bytes() const { return shape.num_elements() * size_of(dtype); }
 };
 
 // What a saved tensor needs to be made again: the attention core only, the whole block, or it is always kept.
@@ -111,16 +113,20 @@ class UnitPlan {
   void attention(const AttentionShape& shape);
 
   std::int64_t region_bytes(Region region) const;
+  // The largest tensor of a region, for messages; of shape [] where there is none.
+  const RegionTensor& largest(Region region) const { return largest_[static_cast<std::size_t>(region)]; }
   const std::vector<ParamSpec>& params() const { return params_.specs(); }
 
  private:
   void announce(const MatmulShape& shape, Epilogue epilogue);
+  RegionTensor noted(const RegionTensor& tensor);
 
   LayerGeometry geometry_;
   Ops& ops_;
   ParamList params_;
   std::int64_t saved_ = 0, recomputed_ = 0, kept_ = 0, workspace_ = 0;
   ScratchPlan scratch_;
+  std::array<RegionTensor, kNumRegions> largest_{};
 };
 
 // ---- running -------------------------------------------------------------------------------------------------------------------

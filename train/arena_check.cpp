@@ -9,20 +9,38 @@ namespace trident {
 namespace {
 
 constexpr double kMuchLess = 0.9;  // of the largest rank's memory: layers could move there
+constexpr double kMuch = 0.1;      // of what is needed: worth a key of its own
+constexpr std::int64_t kChunk = 1024, kChunks = 8;  // tokens whose logits leave little to save; of smaller micro-batches a part
 
 ArenaNeed sum(std::span<const ArenaNeed> needs) {
   ArenaNeed all;
-  for (const ArenaNeed& need : needs) all.total += need.total, all.activations += need.activations;
+  for (const ArenaNeed& need : needs) all.total += need.total, all.activations += need.activations, all.logits += need.logits;
   return all;
+}
+
+bool less(const ArenaNeed& a, const ArenaNeed& b) { return a.total < b.total; }
+
+// "set recompute.policy to full or recompute.head_chunk to 1024 (6.2 GB are logits)": the keys that would help, if any.
+std::string recomputing(const RunPlan& plan, const ArenaNeed& needed) {
+  std::string keys = plan.recompute == RecomputePolicy::kFull ? "" : "recompute.policy to full";
+  if (needed.logits >= kMuch * needed.total) {
+    if (!keys.empty()) keys += " or ";
+    const std::int64_t tokens = plan.config.batch.micro * plan.config.batch.sequence, part = std::max<std::int64_t>(tokens / kChunks, 1);
+    keys += fmt::format("recompute.head_chunk to {} ({:.1f} GB are logits)", std::min(kChunk, part), 1e-9 * needed.logits);
+  }
+  return keys.empty() ? "" : "set " + keys;
 }
 
 void check_machine(const RunPlan& plan, std::span<const ArenaNeed> needs) {
   const ArenaNeed needed = sum(needs);
   const double there = static_cast<double>(plan.memory_per_rank) * plan.world_size();
   if (needed.total <= there) return;
-  throw ConfigError(fmt::format("batch.micro = {}: the arenas of {} ranks need {:.1f} GB, {:.1f} GB of them for activations, this machine has {:.1f} GB; "
-                                "lower batch.micro or batch.sequence, set recompute.policy to full, or take a smaller model",
-                                plan.config.batch.micro, plan.world_size(), 1e-9 * needed.total, 1e-9 * needed.activations, 1e-9 * there));
+  const auto largest = std::ranges::max_element(needs, less);
+  const std::string keys = recomputing(plan, needed);
+  throw ConfigError(fmt::format("batch.micro = {}: the arenas of {} ranks need {:.1f} GB, {:.1f} GB of them for activations (rank {}: {}), this machine has "
+                                "{:.1f} GB; lower batch.micro or batch.sequence{}{}, or take a smaller model",
+                                plan.config.batch.micro, plan.world_size(), 1e-9 * needed.total, 1e-9 * needed.activations, largest - needs.begin(),
+                                largest->largest, 1e-9 * there, keys.empty() ? "" : ", ", keys));
 }
 
 // The largest micro-batch of at most `most` sequences that the configuration allows.
@@ -38,9 +56,9 @@ std::string what_fits(const RunPlan& plan, const ArenaNeed& needed, double there
   const double fixed = needed.total - needed.activations, micro = static_cast<double>(plan.config.batch.micro);
   if (fixed > there) return "parameters, gradients and optimizer alone are more: shard more with parallel.zero, use more tensor or pipeline ranks";
   const double fits = std::floor(micro * (there - fixed) / needed.activations);
-  if (fits >= 1)
-    return fmt::format("batch.micro = {} would fit, or set recompute.policy to full", legal_micro(plan, static_cast<std::int64_t>(fits)));
-  return "lower batch.sequence, set recompute.policy to full, or use more tensor ranks";
+  const std::string keys = recomputing(plan, needed);
+  if (fits >= 1) return fmt::format("batch.micro = {} would fit{}{}", legal_micro(plan, static_cast<std::int64_t>(fits)), keys.empty() ? "" : ", or ", keys);
+  return fmt::format("lower batch.sequence, {}{}or use more tensor ranks", keys, keys.empty() ? "" : ", ");
 }
 
 void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const ArenaNeed> needs) {
@@ -49,16 +67,15 @@ void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const Are
   const ArenaNeed needed = sum(here);
   const double there = static_cast<double>(pool.bytes);
   if (needed.total <= there) return;
-  const auto less = [](const ArenaNeed& a, const ArenaNeed& b) { return a.total < b.total; };
   const auto largest = std::ranges::max_element(here, less);
   const int rank = pool.ranks[static_cast<std::size_t>(largest - here.begin())], stages = plan.grid.degrees().pipeline;
   const std::string stage = stages == 1 ? "" : fmt::format(" (pipeline stage {} of {})", plan.grid.coordinates(rank).pipeline, stages);
   const std::string together = here.size() == 1 ? "" : fmt::format(", {} ranks there {:.1f} GB", here.size(), 1e-9 * needed.total);
   const bool uneven = stages > 1 && std::ranges::min_element(needs, less)->total < kMuchLess * largest->total;
-  throw ConfigError(fmt::format("batch.micro = {}: the arena of rank {}{} needs {:.1f} GB, {:.1f} GB of it for activations{}, {} has {:.1f} GB for arenas; "
-                                "{}{}, or take a smaller model",
-                                plan.config.batch.micro, rank, stage, 1e-9 * largest->total, 1e-9 * largest->activations, together, pool.name, 1e-9 * there,
-                                what_fits(plan, needed, there), uneven ? ", give other stages more layers with parallel.layers" : ""));
+  throw ConfigError(fmt::format("batch.micro = {}: the arena of rank {}{} needs {:.1f} GB, {:.1f} GB of it for activations ({}){}, {} has {:.1f} GB for "
+                                "arenas; {}{}, or take a smaller model",
+                                plan.config.batch.micro, rank, stage, 1e-9 * largest->total, 1e-9 * largest->activations, largest->largest, together, pool.name,
+                                1e-9 * there, what_fits(plan, needed, there), uneven ? ", give other stages more layers with parallel.layers" : ""));
 }
 
 }  // namespace

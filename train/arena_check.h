@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "train/run_plan.h"
 
@@ -10,10 +11,12 @@ namespace trident {
 // Of one rank, in bytes.
 struct ArenaNeed {
   double total = 0, activations = 0;
+  double logits = 0;         // of the activations: what recompute.head_chunk would keep to a chunk
+  std::string largest = {};  // its largest tensors, as largest_entries() says
 };
 
-// `needs`: by rank. ConfigError for what does not fit: which rank of which stage on which card, what it needs, what is there, and the micro-batch
-// that would fit.
+// `needs`: by rank. ConfigError for what does not fit: which rank of which stage on which card, what it needs and for which tensors, what is there, and
+// the micro-batch or the key that would make it fit.
 void check_arenas(const RunPlan& plan, std::span<const ArenaNeed> needs);
 
 }  // namespace trident

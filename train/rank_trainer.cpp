@@ -76,12 +76,24 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
 
 // Memory is given out on first touch, on hosts: without this the kernel would end the process somewhere in the middle.
 void RankTrainer::check_arenas() {
-  const double mine[2] = {static_cast<double>(arena_plan_.total_bytes()), static_cast<double>(arena_plan_.total_bytes(MemoryUse::kActivations))};
-  std::vector<double> all(2 * static_cast<std::size_t>(plan_.world_size()));
-  context_.world().all_gather(context_.host_stream(), TensorView(all.data(), DType::kF64, {2 * plan_.world_size()}),
-                              ConstTensorView(mine, DType::kF64, {2}));
+  constexpr std::int64_t kNumbers = 3, kText = 512;
+  const auto ranks = static_cast<std::size_t>(plan_.world_size());
+  double numbers[kNumbers] = {static_cast<double>(arena_plan_.total_bytes()), static_cast<double>(arena_plan_.total_bytes(MemoryUse::kActivations)),
+                              static_cast<double>(stage_->logits_bytes())};
+  std::string text = largest_entries(arena_plan_);
+  text.resize(kText);  // zeros behind
+  std::vector<double> all_numbers(ranks * kNumbers);
+  std::string all_text(ranks * kText, '\0');
+  const auto gather = [&](void* all, void* own, DType dtype, std::int64_t count) {
+    context_.world().all_gather(context_.host_stream(), TensorView(all, dtype, {plan_.world_size() * count}), ConstTensorView(own, dtype, {count}));
+  };
+  gather(all_numbers.data(), numbers, DType::kF64, kNumbers);
+  gather(all_text.data(), text.data(), DType::kU8, kText);
   std::vector<ArenaNeed> needs;
-  for (std::size_t r = 0; 2 * r < all.size(); ++r) needs.push_back({all[2 * r], all[2 * r + 1]});
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const double* const n = &all_numbers[r * kNumbers];
+    needs.push_back({n[0], n[1], n[2], all_text.substr(r * kText, kText).c_str()});
+  }
   trident::check_arenas(plan_, needs);
 }
 

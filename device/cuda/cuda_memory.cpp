@@ -23,9 +23,8 @@ std::string device_name(int device) {
   check_cuda(cudaMemGetInfo(&free, &total), "asking how much memory is free");
   throw ConfigError(fmt::format(
       "memory: {} needs {:.1f} MB of CUDA device {} ({}), which has {:.1f} of {:.1f} MB free; make batch.micro or batch.sequence "
-      "smaller, set "
-      "recompute.policy = full, shard more with parallel.zero, use more tensor or pipeline ranks, or end other processes on the "
-      "GPU",
+      "smaller, set recompute.policy = full or recompute.head_chunk, shard more with parallel.zero, use more tensor or pipeline ranks, "
+      "or end other processes on the GPU",
       name, megabytes(static_cast<std::size_t>(bytes)), device, device_name(device), megabytes(free), megabytes(total)));
 }
 

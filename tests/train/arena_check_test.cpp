@@ -33,27 +33,27 @@ std::string refusal(const RunPlan& plan, const std::vector<ArenaNeed>& needs) {
 TEST(ArenaCheck, RanksOfAMachineShareItsMemory) {
   const RunPlan plan = plan_of({"parallel.data=2"});
   EXPECT_EQ(refusal(plan, {{150 * kGigabyte, 0}, {50 * kGigabyte, 0}}), "") << "one large rank beside a small one";
-  EXPECT_EQ(refusal(plan, {{150 * kGigabyte, 60 * kGigabyte}, {51 * kGigabyte, 20 * kGigabyte}}),
-            "batch.micro = 8: the arenas of 2 ranks need 201.0 GB, 80.0 GB of them for activations, this machine has 200.0 GB; lower batch.micro or "
-            "batch.sequence, set recompute.policy to full, or take a smaller model");
+  EXPECT_EQ(refusal(plan, {{150 * kGigabyte, 60 * kGigabyte, 0, "most of it for block 3"}, {51 * kGigabyte, 20 * kGigabyte}}),
+            "batch.micro = 8: the arenas of 2 ranks need 201.0 GB, 80.0 GB of them for activations (rank 0: most of it for block 3), this machine has 200.0 GB; "
+            "lower batch.micro or batch.sequence, set recompute.policy to full, or take a smaller model");
 }
 
 TEST(ArenaCheck, ACardIsJudgedByItself) {
   RunPlan plan = plan_of({"parallel.pipeline=2"});
   plan.memory = {{"card 0", {0}, 80'000'000'000}, {"card 1", {1}, 80'000'000'000}};
   EXPECT_EQ(refusal(plan, {{79 * kGigabyte, 0}, {79 * kGigabyte, 0}}), "");
-  EXPECT_EQ(refusal(plan, {{20 * kGigabyte, 10 * kGigabyte}, {90 * kGigabyte, 60 * kGigabyte}}),
-            "batch.micro = 8: the arena of rank 1 (pipeline stage 1 of 2) needs 90.0 GB, 60.0 GB of it for activations, card 1 has 80.0 GB for arenas; "
+  EXPECT_EQ(refusal(plan, {{20 * kGigabyte, 10 * kGigabyte}, {90 * kGigabyte, 60 * kGigabyte, 0, "most of it for block 9"}}),
+            "batch.micro = 8: the arena of rank 1 (pipeline stage 1 of 2) needs 90.0 GB, 60.0 GB of it for activations (most of it for block 9), card 1 has 80.0 GB for arenas; "
             "batch.micro = 4 would fit, or set recompute.policy to full, give other stages more layers with parallel.layers, or take a smaller model");
 }
 
 TEST(ArenaCheck, RanksOnOneCardAreCountedTogether) {
   RunPlan plan = plan_of({"parallel.data=4"});
   plan.memory = {{"card 0", {0, 1}, 80'000'000'000}, {"card 1", {2, 3}, 80'000'000'000}};
-  const ArenaNeed fits{40 * kGigabyte, 10 * kGigabyte}, more{41 * kGigabyte, 20 * kGigabyte};
+  const ArenaNeed fits{40 * kGigabyte, 10 * kGigabyte}, more{41 * kGigabyte, 20 * kGigabyte, 0, "most of it for it"};
   EXPECT_EQ(refusal(plan, {fits, fits, fits, fits}), "");
   EXPECT_EQ(refusal(plan, {fits, fits, fits, more}),
-            "batch.micro = 8: the arena of rank 3 needs 41.0 GB, 20.0 GB of it for activations, 2 ranks there 81.0 GB, card 1 has 80.0 GB for arenas; "
+            "batch.micro = 8: the arena of rank 3 needs 41.0 GB, 20.0 GB of it for activations (most of it for it), 2 ranks there 81.0 GB, card 1 has 80.0 GB for arenas; "
             "batch.micro = 4 would fit, or set recompute.policy to full, or take a smaller model");
 }
 
@@ -90,6 +90,26 @@ TEST(ArenaCheck, WhatNoMicroBatchMakesFit) {
   plan.memory = {{"card 0", {0}, 80'000'000'000}};
   EXPECT_NE(refusal(plan, {{90 * kGigabyte, 5 * kGigabyte}}).find("; parameters, gradients and optimizer alone are more: shard more"), std::string::npos);
   EXPECT_NE(refusal(plan, {{900 * kGigabyte, 890 * kGigabyte}}).find("; lower batch.sequence"), std::string::npos);
+}
+
+// Logits that are a tenth of what is needed are worth making again in chunks; what is set already is not advised.
+TEST(ArenaCheck, LogitsInChunksAreAdvisedWhereTheyAreLarge) {
+  const auto text = [](const std::vector<std::string>& settings, double logits, double activations = 60) {
+    RunPlan plan = plan_of(settings);
+    plan.memory = {{"card 0", {0}, 80'000'000'000}};
+    return refusal(plan, {{(30 + activations) * kGigabyte, activations * kGigabyte, logits * kGigabyte, "most of it for the head"}});
+  };
+  const std::vector<std::string> one{"parallel.data=1"}, full{"parallel.data=1", "recompute.policy=full"};
+  EXPECT_NE(text(one, 8.9).find("; batch.micro = 4 would fit, or set recompute.policy to full, or take a smaller model"), std::string::npos) << text(one, 8.9);
+  EXPECT_NE(text(one, 9.1).find("; batch.micro = 4 would fit, or set recompute.policy to full or recompute.head_chunk to 64 (9.1 GB are logits), or take"),
+            std::string::npos)
+      << text(one, 9.1);
+  EXPECT_NE(text(full, 9.1).find("; batch.micro = 4 would fit, or set recompute.head_chunk to 64 (9.1 GB are logits), or take"), std::string::npos);
+  EXPECT_NE(text(full, 0).find("; batch.micro = 4 would fit, or take a smaller model"), std::string::npos) << text(full, 0);
+  EXPECT_NE(text(full, 0, 890).find("; lower batch.sequence, or use more tensor ranks, or take"), std::string::npos) << text(full, 0, 890);
+  EXPECT_NE(text({"parallel.data=1", "batch.micro=32", "batch.sequence=1024"}, 40).find("recompute.head_chunk to 1024 (40.0 GB"), std::string::npos);
+  RunPlan machine = plan_of(one);
+  EXPECT_NE(refusal(machine, {{150 * kGigabyte, 60 * kGigabyte, 40 * kGigabyte, "x"}}).find("recompute.head_chunk to 64 (40.0 GB are logits)"), std::string::npos);
 }
 
 }  // namespace
