@@ -80,6 +80,40 @@ std::optional<LogicalElement> ElementMap::operator()(std::int64_t index) const {
   return std::nullopt;
 }
 
+std::vector<TensorStretch> tensor_stretches(const ShardPiece& piece, int tensor_degree, int tensor_rank) {
+  const Shape shape = local_shape(*piece.spec, tensor_degree);
+  const std::int64_t columns = shape.rank() == 2 ? shape[1] : 1;
+  const std::int64_t end = piece.param_begin + piece.count;
+  std::vector<TensorStretch> stretches;
+  std::int64_t at = piece.param_begin;
+  const auto pad_to = [&](std::int64_t next) {
+    if (next > at) stretches.push_back({.begin = at - piece.param_begin, .count = next - at});
+    at = std::max(at, next);
+  };
+  for (const LocalPart& local : local_parts(*piece.spec, tensor_degree, tensor_rank)) {
+    const std::int64_t first = std::max(piece.param_begin, local.local_row * columns);
+    const std::int64_t last = std::min(end, (local.local_row + local.box.rows()) * columns);
+    if (first >= last) continue;
+    pad_to(first);
+    const Shape& tensor = local.part->tensor_shape;
+    const std::int64_t stride = tensor.rank() == 2 ? tensor[1] : 1, row = local.box.row_begin + first / columns - local.local_row;
+    const TensorStretch next{local.part, first - piece.param_begin, last - first, row * stride + local.box.column_begin, first % columns,
+                             columns, stride};
+    at = last;
+    if (!stretches.empty()) {
+      TensorStretch& before = stretches.back();
+      const bool same = before.part != nullptr && before.part->tensor == next.part->tensor && columns == stride;
+      if (same && before.first_index + before.first_column + before.count == next.first_index + next.first_column) {
+        before.count += next.count;
+        continue;
+      }
+    }
+    stretches.push_back(next);
+  }
+  pad_to(end);
+  return stretches;
+}
+
 void draw_initial_values(const ShardPiece& piece, int tensor_degree, int tensor_rank, std::uint64_t seed, std::span<float> out) {
   const ElementMap map(*piece.spec, tensor_degree, tensor_rank);
   const PartSpec* keyed = nullptr;

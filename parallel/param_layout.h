@@ -66,6 +66,17 @@ class ElementMap {
   std::vector<LocalPart> parts_;
 };
 
+// A stretch of a piece whose elements lie in one named tensor, or are padding. With j = first_column + i, element i of it is element
+// first_index + (j / columns) * stride + j % columns of the whole tensor, as ElementMap says.
+struct TensorStretch {
+  const PartSpec* part = nullptr;  // null: padding
+  std::int64_t begin = 0, count = 0;  // elements of the piece
+  std::int64_t first_index = 0, first_column = 0, columns = 1, stride = 1;
+  bool operator==(const TensorStretch&) const = default;
+};
+// In the order of the piece; together they are all of it. Neighbours that one stretch could hold are one.
+std::vector<TensorStretch> tensor_stretches(const ShardPiece& piece, int tensor_degree, int tensor_rank);
+
 // Initial values of `piece` (f32), each a pure function of (seed, tensor name, index in the tensor).
 void draw_initial_values(const ShardPiece& piece, int tensor_degree, int tensor_rank, std::uint64_t seed, std::span<float> out);
 

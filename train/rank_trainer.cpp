@@ -30,7 +30,10 @@ LossScaler loss_scaler_of(const RunPlan& plan) {
   return dynamic ? LossScaler::dynamic() : LossScaler::fixed(scale.fixed);
 }
 
-AdamWConfig adamw_config(const OptimizerConfig& config) { return {config.betas[0], config.betas[1], config.eps, config.weight_decay}; }
+AdamWConfig adamw_config(const TrainConfig& config) {
+  const OptimizerConfig& o = config.optimizer;
+  return {o.betas[0], o.betas[1], o.eps, o.weight_decay, config.precision.stochastic_rounding};
+}
 
 }  // namespace
 
@@ -61,7 +64,7 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
   stage_ = std::make_unique<Stage>(plan.model, plan.geometry(context_.coordinates().tensor), plan.step_spec.units_of_stage, programs,
                                    context_, arena_plan_);
   store_ = std::make_unique<ParamStore>(store_config(plan, step, eval), stage_->unit_params(), context_, arena_plan_);
-  optimizer_ = std::make_unique<ShardedOptimizer>(adamw_config(plan.config.optimizer), *store_, context_, arena_plan_);
+  optimizer_ = std::make_unique<ShardedOptimizer>(adamw_config(plan.config), *store_, context_, arena_plan_);
   book_batches();
 
   check_arenas();

@@ -224,6 +224,10 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   plan.grid = ProcessGrid(degrees_of(config.parallel, world_size), config.parallel.order);
   plan.tensor_layout = {plan.grid.degrees().tensor, config.parallel.sequence_parallel};
   plan.compute = compute_dtype(config.precision, machine, plan.compute_reason);
+  if (config.precision.stochastic_rounding && plan.compute != DType::kBF16)
+    throw ConfigError(fmt::format("precision.stochastic_rounding = true: only bf16 weights are rounded at random, and weights are {} "
+                                  "({}); set precision.compute to \"bf16\", or precision.stochastic_rounding to false",
+                                  to_string(plan.compute), plan.compute_reason));
   plan.recompute = recompute_policy(config.recompute.policy);
   plan.memory_per_rank = machine.memory_per_rank;
   plan.num_micro_batches = micro_batches_of(config.batch, plan.grid.degrees().data);

@@ -89,7 +89,7 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
       v("parallel.bucket_mb", p.bucket_mb);
   v("batch.global", c.batch.global), v("batch.micro", c.batch.micro), v("batch.sequence", c.batch.sequence);
   v("precision.compute", c.precision.compute), v("precision.master", c.precision.master), v("precision.reduce", c.precision.reduce);
-  v("precision.loss_scale", c.precision.loss_scale);
+  v("precision.loss_scale", c.precision.loss_scale), v("precision.stochastic_rounding", c.precision.stochastic_rounding);
   v("recompute.policy", c.recompute.policy), v("recompute.head_chunk", c.recompute.head_chunk);
   auto& o = c.optimizer;
   v("optimizer.type", o.type), v("optimizer.lr", o.lr), v("optimizer.betas", o.betas), v("optimizer.eps", o.eps);
@@ -123,6 +123,14 @@ void check_loss_scale(const PrecisionConfig& p) {
   if (p.loss_scale.kind == LossScale::Kind::kFixed && std::frexp(p.loss_scale.fixed, &exponent) != 0.5)
     contradict(fmt::format("precision.loss_scale = {}: must be a power of two, so that scaling is exact; take {:.0f} or \"dynamic\"",
                            given, std::ldexp(1.0, exponent - 1)));
+}
+
+// With "auto", what the processor can do decides: see make_run_plan().
+void check_stochastic_rounding(const PrecisionConfig& p) {
+  if (!p.stochastic_rounding || p.compute == "bf16" || p.compute == "auto") return;
+  contradict(fmt::format("precision.stochastic_rounding = true: only bf16 weights are rounded at random, and precision.compute is {}; set it "
+                         "to \"bf16\", or precision.stochastic_rounding to false",
+                         in_quotes(p.compute)));
 }
 
 }  // namespace
@@ -174,6 +182,7 @@ void validate(const TrainConfig& c) {
   if (c.batch.global % c.batch.micro != 0)
     contradict(fmt::format("batch.global = {}: not divisible by batch.micro = {}; take a multiple", c.batch.global, c.batch.micro));
   check_loss_scale(c.precision);
+  check_stochastic_rounding(c.precision);
   const LrScheduleConfig& s = c.lr_schedule;
   if (s.min_lr > c.optimizer.lr)
     contradict(fmt::format("lr_schedule.min_lr = {}: above optimizer.lr = {}; lower it", s.min_lr, c.optimizer.lr));

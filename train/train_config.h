@@ -75,6 +75,7 @@ struct PrecisionConfig {
   std::string compute;  // auto, bf16, fp16, fp32
   std::string master, reduce;
   LossScale loss_scale;
+  bool stochastic_rounding = false;  // of bf16 weights after an update
 };
 
 struct RecomputeConfig {

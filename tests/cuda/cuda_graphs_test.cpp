@@ -182,6 +182,43 @@ TEST_F(CudaGraphsTest, UpdatesHaveOtherNumbersEachTime) {
   for (std::int64_t i = 0; i < 70; ++i) EXPECT_EQ(result.at(i), expected.at(i)) << i;
 }
 
+// The update's number is read when the graph runs; key and place tell works apart.
+TEST_F(CudaGraphsTest, UpdatesRoundWithTheirOwnNumber) {
+  const StochasticRounding original{{1, 2}, 0, 3, 4, 10, 20};
+  std::vector<StochasticRounding> places(7, original);
+  places[1].key[0] = 9;
+  places[2].key[1] = 9;
+  places[3].first_index = 5;
+  places[4].first_column = 5;
+  places[5].columns = 9;
+  places[6].stride = 21;
+  const TestTensor start = numbers({70}, 1), gradient = numbers({70}, -3);
+  const auto run = [&](bool repeated) {
+    DeviceTensor weights(start), m(numbers({70}, 0)), v(numbers({70}, 1)), grad(gradient), param(TestTensor(DType::kBF16, Shape{70}));
+    std::vector<std::vector<double>> results;
+    for (int number = 1; number <= 3; ++number)
+      for (const StochasticRounding& place : places) {
+        const auto work = [&] {
+          AdamWParams params{.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+          params.rounding = place;
+          params.rounding->update = static_cast<std::uint64_t>(number) << 31;  // both words of it
+          ops_.adamw(stream_, param.view(), weights.view(), m.view(), v.view(), grad.view(), params);
+        };
+        if (repeated)
+          repeat(work);
+        else
+          work();
+        stream_.synchronize();
+        results.push_back(param.download().values());
+      }
+    return results;
+  };
+  const auto eager = run(false);
+  EXPECT_EQ(run(true), eager);
+  EXPECT_EQ(instantiated(), places.size());
+  EXPECT_EQ(launched(), 2 * places.size());
+}
+
 // A loss scale that grows and shrinks, a key of dropout for each step, samples of each micro-batch: one graph of all.
 TEST_F(CudaGraphsTest, ScalesAndDrawsAreOthersEachTime) {
   simulated::configure({.stream_order = simulated::StreamOrder::kTargetFirst, .host_guard = simulated::HostGuard::kOff});

@@ -5,6 +5,7 @@
 
 #include "core/philox.h"
 #include "device/cpu/cpu_device.h"
+#include "tests/support/stochastic_rounding.h"
 
 namespace trident {
 namespace {
@@ -67,6 +68,79 @@ TEST(UpdateStretches, HaveTheBitsOfTheirPieces) {
   const std::vector<UpdateStretch> stretches = update_stretches(pieces.list);
   ASSERT_EQ(stretches.size(), 2u);
   for (const DType dtype : {DType::kF32, DType::kBF16}) EXPECT_EQ(update(stretches, dtype), update(one_by_one, dtype)) << to_string(dtype);
+}
+
+PartSpec part(std::string tensor, Shape shape, std::int64_t row_begin, std::int64_t rows) {
+  PartSpec p;
+  p.tensor = std::move(tensor);
+  p.tensor_shape = shape;
+  p.row_begin = row_begin;
+  p.rows = rows;
+  return p;
+}
+ParamSpec parameter(std::vector<PartSpec> parts, TensorSharding sharding) {
+  ParamSpec spec;
+  spec.name = "parameter";
+  spec.parts = std::move(parts);
+  spec.sharding = sharding;
+  return spec;
+}
+
+// Every element of every piece: once, in order, under its tensor's key, as the element that initial weights are drawn for.
+TEST(RoundedStretches, NameTheElementsOfTheTensor) {
+  PartSpec padded = part("embedding", {21, 5}, 0, 21);
+  padded.padded_rows = 32;
+  const std::vector<ParamSpec> specs = {
+      parameter({part("norm", {130}, 0, 130)}, {}),
+      parameter({part("matrix", {12, 10}, 0, 12)}, {ShardDim::kRows, 4}),
+      parameter({part("matrix", {9, 12}, 0, 9)}, {ShardDim::kColumns, 4}),
+      parameter({padded}, {ShardDim::kRows, 4}),
+      parameter({part("q", {16, 6}, 0, 16), part("k", {8, 6}, 0, 8), part("v", {8, 6}, 0, 8)}, {ShardDim::kRows, 2}),
+      parameter({part("c_attn", {24, 6}, 0, 8), part("c_attn", {24, 6}, 8, 8), part("c_attn", {24, 6}, 16, 8)}, {ShardDim::kRows, 4}),
+      parameter({part("bias", {24}, 0, 8), part("bias", {24}, 8, 8), part("bias", {24}, 16, 8)}, {ShardDim::kRows, 4}),
+  };
+  constexpr int kDegree = 4;
+  constexpr std::uint64_t kSeed = 5;
+  for (const ParamSpec& spec : specs)
+    for (int rank = 0; rank < kDegree; ++rank) {
+      SCOPED_TRACE(spec.parts[0].tensor + " on rank " + std::to_string(rank));
+      const ElementMap map(spec, kDegree, rank);
+      const std::int64_t elements = local_shape(spec, kDegree).num_elements();
+      for (const std::int64_t length : {elements, std::int64_t{7}, std::int64_t{1}}) {
+        std::vector<ShardPiece> pieces;
+        for (std::int64_t begin = 0; begin < elements; begin += length)
+          pieces.push_back({&spec, begin, 1000 + begin, std::min(length, elements - begin), true});
+        std::int64_t next = 0;
+        for (const auto& [stretch, rounding] : rounded_stretches(pieces, kDegree, rank, kSeed)) {
+          ASSERT_EQ(stretch.begin, 1000 + next);
+          EXPECT_EQ(stretch.decays, spec.weight_decay);
+          for (std::int64_t i = 0; i < stretch.count; ++i, ++next) {
+            const auto element = map(next);
+            ASSERT_EQ(element.has_value(), rounding.has_value()) << next;
+            if (!element) continue;
+            EXPECT_EQ(rounding->key, random_key(kSeed, RandomPurpose::kRounding, element->part->tensor));
+            ASSERT_EQ(testing::tensor_element(*rounding, i), static_cast<std::uint64_t>(element->index)) << next;
+            EXPECT_LT(rounding->first_column, rounding->columns);
+            EXPECT_LE(rounding->columns, rounding->stride);
+          }
+        }
+        EXPECT_EQ(next, elements);
+      }
+    }
+}
+
+TEST(RoundedStretches, AreAsFewAsCanBe) {
+  const auto count = [](const ParamSpec& spec, int degree, int rank) {
+    const ShardPiece piece{&spec, 0, 0, local_shape(spec, degree).num_elements(), true};
+    return rounded_stretches(std::span(&piece, 1), degree, rank, 1).size();
+  };
+  const ParamSpec fused = parameter({part("c_attn", {24, 6}, 0, 8), part("c_attn", {24, 6}, 8, 8), part("c_attn", {24, 6}, 16, 8)}, {ShardDim::kRows, 1});
+  EXPECT_EQ(count(fused, 1, 0), 1u);
+  ParamSpec halves = fused;
+  halves.sharding.shards = 2;
+  EXPECT_EQ(count(halves, 2, 1), 3u);
+  EXPECT_EQ(count(parameter({part("q", {4, 6}, 0, 4), part("k", {4, 6}, 0, 4)}, {}), 1, 0), 2u) << "a key each";
+  EXPECT_EQ(count(parameter({part("down", {9, 12}, 0, 9)}, {ShardDim::kColumns, 4}), 4, 2), 1u) << "all rows in one call";
 }
 
 }  // namespace

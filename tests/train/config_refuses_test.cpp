@@ -107,6 +107,11 @@ TEST(ConfigRefuses, ReservedValuesByName) {
   for (const char* scale : {"0", "0.5", "-2", "8589934592", "\"static\"", "true", "[1]"})
     expect_refusal({"precision.compute=fp16", fmt::format("precision.loss_scale={}", scale)},
                    {"precision.loss_scale = ", "a number from 1 to 4294967296", "\"dynamic\" or null"});
+  for (const char* compute : {"fp32", "fp16"})
+    expect_refusal({fmt::format("precision.compute={}", compute), "precision.stochastic_rounding=true"},
+                   {"precision.stochastic_rounding = true: only bf16 weights are rounded at random, and precision.compute is",
+                    fmt::format("is \"{}\"; set it to \"bf16\", or precision.stochastic_rounding to false", compute)});
+  expect_refusal({"precision.stochastic_rounding=1"}, {"precision.stochastic_rounding = 1: must be true or false"});
   expect_refusal({"parallel.schedule=zb-h1"}, {"parallel.schedule = \"zb-h1\": not built yet"});
   expect_refusal({"data.reset_position_ids=true"}, {"data.reset_position_ids = true: not built yet"});
   expect_refusal({"parallel=2CP x 2DP"}, {"parallel.context = 2: not built yet"});

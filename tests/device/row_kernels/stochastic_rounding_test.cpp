@@ -144,33 +144,33 @@ TEST_P(StochasticRounding, IsRightOnAverage) {
   const Index count = 5000;
   const std::uint64_t updates = 20;
   const double n = static_cast<double>(count) * static_cast<double>(updates);
+  double sign = 1.0;
   for (const double share : {1.0, 655.0, 16384.0, 32768.0, 49152.0, 65535.0}) {
-    for (const double sign : {1.0, -1.0}) {
-      const double p = share / 65536, weight = sign * 0x1p-10 * (1 + p / 128);
-      double up = 0, both = 0, total = 0;
-      std::vector<bool> before(static_cast<std::size_t>(count));
-      for (std::uint64_t update = 1; update <= updates; ++update) {
-        State state = unchanged(Values(static_cast<std::size_t>(count), weight));
-        AdamWStep step = kNoChange;
-        step.update = update;
-        state.update(k_, step, {{17, 18}, 0, 0, 1, 1});
-        const Values stored = state.param.values();
-        for (std::size_t i = 0; i < stored.size(); ++i) {
-          const bool is_up = std::abs(stored[i]) > 0x1p-10;
-          ASSERT_EQ(stored[i], sign * 0x1p-10 * (is_up ? 1 + 1.0 / 128 : 1.0));
-          up += is_up ? 1 : 0;
-          both += is_up && before[i] ? 1 : 0;
-          before[i] = is_up;
-          total += stored[i];
-        }
+    sign = -sign;
+    const double p = share / 65536, weight = sign * 0x1p-10 * (1 + p / 128);
+    double up = 0, both = 0, total = 0;
+    std::vector<bool> before(static_cast<std::size_t>(count));
+    State state = unchanged(Values(static_cast<std::size_t>(count), weight));
+    for (std::uint64_t update = 1; update <= updates; ++update) {
+      AdamWStep step = kNoChange;
+      step.update = update;
+      state.update(k_, step, {{17, 18}, 0, 0, 1, 1});
+      const Values stored = state.param.values();
+      for (std::size_t i = 0; i < stored.size(); ++i) {
+        const bool is_up = std::abs(stored[i]) > 0x1p-10;
+        ASSERT_EQ(stored[i], sign * 0x1p-10 * (is_up ? 1 + 1.0 / 128 : 1.0));
+        up += is_up ? 1 : 0;
+        both += is_up && before[i] ? 1 : 0;
+        before[i] = is_up;
+        total += stored[i];
       }
-      const double deviation = std::sqrt(p * (1 - p) / n), of_both = std::sqrt(p * p * (1 - p * p) / n);
-      EXPECT_NEAR(up / n, p, 5 * deviation) << share;
-      EXPECT_NEAR(total / n, weight, 5 * deviation * 0x1p-17) << share;
-      // In two updates on end: as often as independent numbers. Pairs that overlap depend on one another: not more than doubles the deviation.
-      const double pairs = n - static_cast<double>(count);
-      EXPECT_NEAR(both / pairs, p * p, 5 * 2 * of_both * std::sqrt(n / pairs)) << share;
     }
+    const double deviation = std::sqrt(p * (1 - p) / n), of_both = std::sqrt(p * p * (1 - p * p) / n);
+    EXPECT_NEAR(up / n, p, 5 * deviation) << share;
+    EXPECT_NEAR(total / n, weight, 5 * deviation * 0x1p-17) << share;
+    // In two updates on end: as often as independent numbers. Pairs that overlap depend on one another: not more than doubles the deviation.
+    const double pairs = n - static_cast<double>(count);
+    EXPECT_NEAR(both / pairs, p * p, 5 * 2 * of_both * std::sqrt(n / pairs)) << share;
   }
 }
 
