@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/clock.h"
+#include "core/philox.h"
 #include "parallel/thread_world.h"
 #include "train/machine.h"
 #include "train/metered_device.h"
@@ -25,23 +26,19 @@ TrainConfig on_one_rank(TrainConfig config) {
   return config;
 }
 
-// Token s of sample `sample`: any function that looks random will do.
-std::int32_t token_at(std::int64_t sample, std::int64_t s, std::int64_t vocabulary) {
-  std::uint64_t x =
-      static_cast<std::uint64_t>(sample) * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(s + 1) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return static_cast<std::int32_t>((x ^ (x >> 31)) % static_cast<std::uint64_t>(vocabulary));
-}
-
+// Token s of a sample is word s % 4 of its counter block s / 4.
 LoadSamples random_samples(std::int64_t vocabulary, std::int64_t sequence) {
   return [=](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
-    for (std::int64_t i = 0; i < count; ++i)
-      for (std::int64_t s = 0; s < sequence; ++s) {
-        const auto at = static_cast<std::size_t>(s * count + i);
-        if (!tokens.empty()) tokens[at] = token_at(first + i, s, vocabulary);
-        if (!targets.empty()) targets[at] = token_at(first + i, s + 1, vocabulary);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const PhiloxKey key = random_key(/*seed=*/0, RandomPurpose::kBench, static_cast<std::uint64_t>(first + i));
+      PhiloxCounter words{};
+      for (std::int64_t s = 0; s <= sequence; ++s) {  // a target is the token that follows
+        if (s % 4 == 0) words = philox4x32({static_cast<std::uint32_t>(s / 4), 0, 0, 0}, key);
+        const auto token = static_cast<std::int32_t>(words[static_cast<std::size_t>(s % 4)] % static_cast<std::uint64_t>(vocabulary));
+        if (!tokens.empty() && s < sequence) tokens[static_cast<std::size_t>(s * count + i)] = token;
+        if (!targets.empty() && s > 0) targets[static_cast<std::size_t>((s - 1) * count + i)] = token;
       }
+    }
   };
 }
 
