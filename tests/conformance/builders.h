@@ -49,6 +49,7 @@ OpCase fill_zero(DType t, Index n);
 OpCase sum_squares(Index n, Draw draw);
 OpCase add_exact(Index n, Draw draw);
 OpCase adamw(DType t, Index n, float weight_decay, Alias param);  // kFirst: the parameter is its own master
+OpCase adamw_at_random(Index n, const StochasticRounding& rounding);  // bf16
 
 // ---- embedding and loss
 OpCase embedding_forward(DType t, Index R, Index H, Index table_rows, Index first_row);

@@ -161,6 +161,9 @@ void add_elementwise(Cases& cases, DType t) {
     cases.push_back(fill_zero(t, n));
     for (const float decay : {0.0f, 0.1f}) cases.push_back(adamw(t, n, decay, Alias::kNone));
     if (t == DType::kF32) cases.push_back(adamw(t, n, 0.1f, Alias::kFirst));
+    if (t != DType::kBF16) continue;
+    for (const Index first : {0, 3, 12}) cases.push_back(adamw_at_random(n, {{1, 2}, 9, first, 0, 50, 50}));
+    for (const Index column : {8, 9}) cases.push_back(adamw_at_random(n, {{3, 4}, std::uint64_t{1} << 33, Index{1} << 36, column, 24, 64}));
   }
   const Draw wide = normal(0, t == DType::kF16 ? 30 : 300);  // f16 ends at 65504
   cases.push_back(swiglu_forward(t, 5, 40, wide));
@@ -183,6 +186,10 @@ void add_elementwise(Cases& cases, DType t) {
                            adamw(t, 100, 0.1f, Alias::kNone),
                            dropout(t, 5, 3, 24, 0.5f, Alias::kNone)};
   for (const OpCase& c : unaligned) cases.push_back(shifted(c));
+  if (t == DType::kBF16) {
+    cases.push_back(shifted(adamw_at_random(100, {{1, 2}, 9, 0, 0, 50, 50})));
+    cases.push_back(large(adamw_at_random(40000, {{3, 4}, 9, 64, 32, 96, 192})));
+  }
   for (const DType to : converted_to(t)) cases.push_back(shifted(convert(t, to, 100)));
   const Cases larger = {swiglu_forward(t, 130, 257),
                         swiglu_backward(t, 130, 257),

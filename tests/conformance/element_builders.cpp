@@ -2,10 +2,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/core.h>
+
 #include "core/exact_sum.h"
 #include "core/int_math.h"
 #include "tests/conformance/builders.h"
 #include "tests/support/reference_ops.h"
+#include "tests/support/stochastic_rounding.h"
 
 namespace trident::conformance {
 
@@ -208,6 +211,29 @@ OpCase adamw(DType t, Index n, float weight_decay, Alias param) {
                      reference::AdamW<double>{p.lr, p.beta1, p.beta2, p.eps, p.weight_decay, p.grad_scale, p.bias_correction1,
                                               p.bias_correction2});
     v[parameter] = v[0];
+  };
+  return c;
+}
+
+// Which neighbour is right hangs on the last bit of the master, so parameters are judged by the master beside them: results are 1 where
+// they are wrong.
+OpCase adamw_at_random(Index n, const StochasticRounding& rounding) {
+  AdamWParams p{.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .grad_scale = 0.5f, .bias_correction1 = 1.0f / (1.0f - 0.81f), .bias_correction2 = 1.0f / (1.0f - 0.9025f)};
+  p.rounding = rounding;
+  OpCase c = adamw(DType::kBF16, n, p.weight_decay, Alias::kNone);
+  c.variant += fmt::format("_at_random_{}_{}_{}_of_{}", rounding.first_index, rounding.first_column, rounding.columns, rounding.stride);
+  c.operands[4].tolerance = kExact;
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.adamw(stream, v[4], v[0], v[1], v[2], v[3], p); };
+  c.reference = [=, of_adamw = c.reference](std::vector<Values>& v) {
+    of_adamw(v);
+    v[4].assign(static_cast<std::size_t>(n), 0.0);
+  };
+  c.canonical = [=](std::vector<Values>& v) {
+    for (Index i = 0; i < n; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const std::uint32_t bits = testing::rounding_bits(rounding.key, rounding.update, testing::tensor_element(rounding, i));
+      v[4][at] = v[4][at] == to_float(testing::rounded_at_random(static_cast<float>(v[0][at]), bits)) ? 0 : 1;
+    }
   };
   return c;
 }

@@ -98,6 +98,21 @@ TEST_F(Graphs, KeepTheBitsOfRecomputation) {
 
 TEST_F(Graphs, KeepTheBitsOfTiedWeightsInHalfPrecision) { EXPECT_GT(expect_same(gpt2(0), {"parallel=\"2PP\""}).launched, 100u); }
 
+// Bits are drawn anew in every update: the update's number is not part of the graph.
+TEST_F(Graphs, KeepTheBitsOfStochasticRounding) {
+  const std::vector<std::string> rounding{"precision.compute=bf16", "precision.stochastic_rounding=true"};
+  const auto with = [&](std::vector<std::string> settings) {
+    settings.insert(settings.end(), rounding.begin(), rounding.end());
+    return settings;
+  };
+  for (const auto& layout : {std::vector<std::string>{"parallel=\"2DP x 2PP\"", "parallel.zero=zero3"}, {"parallel=\"2TP\""}}) {
+    const simulated::GraphUses uses = expect_same(llama(), with(layout), 3);
+    EXPECT_GT(uses.launched, uses.instantiated);
+    SetUp();
+  }
+  EXPECT_GT(expect_same(gpt2(0), with({"parallel=\"2PP\""}), 3).launched, 40u);
+}
+
 // Streams run late and in an order made to hurt: a graph that is launched before what it needs is there would compute something else.
 TEST_F(Graphs, KeepTheBitsWhateverTheOrderOfStreams) {
   const std::vector<std::string> layout = {"parallel=\"2DP x 2PP\"", "parallel.zero=zero3"};
