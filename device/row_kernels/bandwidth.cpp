@@ -84,10 +84,14 @@ void measure(const RowKernels& k, RowType t, Index rows) {
   const AdamWStep step{1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, 1.1f, 1.2f};
   report("adamw", n * (7 * 4 + (t == RowType::kF32 ? 4 : 2)), n,
          [&] { k.adamw(t, b.data(), floats(w), floats(m), floats(v), floats(g), n, step); });
-  if (t == RowType::kBF16)
-    report("adamw_stochastic", n * (7 * 4 + 2), n, [&] {
-      k.adamw_stochastic(b.data(), floats(w), floats(m), floats(v), floats(g), n, step, {{1, 2}, 0, 0, 1, 1});
-    });
+  if (t == RowType::kBF16) {
+    const auto at_random = [&](const char* name, const RoundedElements& elements) {
+      report(name, n * (7 * 4 + 2), n,
+             [&] { k.adamw_stochastic(b.data(), floats(w), floats(m), floats(v), floats(g), n, step, elements); });
+    };
+    at_random("adamw_stochastic", {{1, 2}, 0, 0, kWidth, kWidth});
+    at_random("adamw_stochastic, half rows", {{1, 2}, 0, 0, kWidth / 2, kWidth});
+  }
   std::vector<double> squares(static_cast<std::size_t>(n / 64));
   report("sum_squares", n * 4, n, [&] { k.sum_squares(squares.data(), floats(g), n); });
   const std::vector<std::int64_t> samples{0};

@@ -78,6 +78,8 @@ TRIDENT_ROW_BODY void adamw_stochastic_row(const Team& team, Bf16* param, float*
                                            const AdamWStep& step, const RoundedElements& elements) {
   constexpr I kGroup = 8 * kLanes;
   Bf16 halves[kGroup];
+  // Whole rows follow one another: all of them are one.
+  const I columns = elements.columns == elements.stride ? elements.first_column + count : elements.columns;
   I row = elements.first_index, column = elements.first_column;
   for (I done = 0; done < count;) {
     const std::uint64_t element = static_cast<std::uint64_t>(row + column);
@@ -87,14 +89,14 @@ TRIDENT_ROW_BODY void adamw_stochastic_row(const Team& team, Bf16* param, float*
     transpose_quads(in_order);
     __builtin_memcpy(halves, in_order, sizeof(halves));
     const I skip = static_cast<I>(element % 8);  // halves of the first block that belong to elements before this one
-    const I of_row = elements.columns - column, of_group = kGroup - skip, left = count - done;
+    const I of_row = columns - column, of_group = kGroup - skip, left = count - done;
     const I with_row = left < of_row ? left : of_row, length = with_row < of_group ? with_row : of_group;
     adamw_row(team, param + done, master + done, m + done, v + done, grad + done, length, step, [&](I i, RowVec next, auto lanes) {
       return round_at_random(next, bits_of(load(halves + skip + i, lanes)) >> 16);
     });
     done += length;
     column += length;
-    if (column == elements.columns) {
+    if (column == columns) {
       column = 0;
       row += elements.stride;
     }
