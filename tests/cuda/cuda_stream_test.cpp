@@ -3,66 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-#include <thread>
 #include <vector>
 
 #include "core/check.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_memory.h"
-#include "device/no_allocation.h"
-#include "tests/cuda/simulated_scope.h"
+#include "tests/cuda/stream_rank.h"
 
-namespace trident {
+namespace trident::testing {
 namespace {
-
-using simulated::StreamOrder;
-using Mode = CudaStream::Mode;
-
-constexpr StreamOrder kOrders[] = {StreamOrder::kRandom, StreamOrder::kTargetFirst, StreamOrder::kOthersFirst, StreamOrder::kEager};
-
-simulated::Settings with(StreamOrder order, std::uint64_t seed = 1) {
-  simulated::Settings settings;
-  settings.stream_order = order;
-  settings.seed = seed;
-  return settings;
-}
-
-// A rank with two streams and what happened in which order.
-struct Rank {
-  explicit Rank(Mode mode = Mode::kQueue) : a(0, "a", mode, progress, 0), b(0, "b", mode, progress, -1) {}
-  Doorbell doorbell;
-  Progress progress{doorbell};
-  CudaStream a, b;
-  std::vector<int> happened;
-
-  // Device work that notes its number.
-  void work(CudaStream& stream, int number) {
-    simulated::enqueue(stream.handle(), "work", [this, number] { happened.push_back(number); });
-  }
-};
-
-// An operation of the host that notes its number once `open`.
-class Step final : public PendingOperation {
- public:
-  Step(std::vector<int>& happened, int number, bool is_open = true) : open(is_open), happened_(happened), number_(number) {}
-  bool poll() override {
-    if (open) happened_.push_back(number_);
-    return open;
-  }
-  std::string describe() const override { return "step " + std::to_string(number_); }
-  bool open;
-
- private:
-  std::vector<int>& happened_;
-  int number_;
-};
-
-class Failure final : public PendingOperation {
- public:
-  bool poll() override { throw CommunicationError("the peer is gone"); }
-  std::string describe() const override { return "failure"; }
-};
 
 TEST(CudaStream, IsNonBlockingHasItsPriorityAndItsName) {
   const SimulatedScope scope;
@@ -78,7 +27,7 @@ TEST(CudaStream, IsNonBlockingHasItsPriorityAndItsName) {
 }
 
 TEST(CudaStream, HostOperationsRunBetweenKernelsInOrder) {
-  for (const StreamOrder order : kOrders) {
+  for (const StreamOrder order : kStreamOrders) {
     for (const Mode mode : {Mode::kQueue, Mode::kImmediate}) {
       const SimulatedScope scope(with(order));
       Rank rank(mode);
@@ -162,7 +111,7 @@ TEST(CudaStream, AnEventIsNotDoneBecauseAnOlderOneIs) {
 // ---- waits between streams: the waited-for work in either phase, the waiting stream in either phase
 
 TEST(CudaStream, DeviceWorkWaitsForDeviceWork) {
-  for (const StreamOrder order : kOrders) {
+  for (const StreamOrder order : kStreamOrders) {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
       const SimulatedScope scope(with(order, seed));
       Rank rank;
@@ -321,161 +270,5 @@ TEST(CudaStream, AnEventThatWasNeverRecordedIsABug) {
   EXPECT_THROW(rank.a.is_done(2), InternalError);
 }
 
-// ---- failures, waiting, records
-
-TEST(CudaStream, AFailedOperationThrowsWhereTheHostWaits) {
-  const SimulatedScope scope;
-  Rank rank;
-  Failure failure;
-  rank.work(rank.a, 1);
-  EXPECT_THROW(
-      {
-        rank.a.enqueue(failure);
-        rank.a.handle();
-      },
-      CommunicationError);
-  check_cuda(cudaDeviceSynchronize(), "test");
-}
-
-TEST(CudaStream, AFailedKernelThrowsWhereTheHostWaits) {
-  const SimulatedScope scope;
-  {
-    Rank rank;
-    rank.work(rank.a, 1);
-    simulated::enqueue(rank.a.handle(), "bad", [] { throw simulated::DeviceFailure{cudaErrorIllegalAddress}; });
-    const Event event = rank.a.record();
-    try {
-      event.wait_host();
-      FAIL() << "nothing thrown";
-    } catch (const InternalError& error) {
-      EXPECT_NE(std::string(error.what()).find("cudaErrorIllegalAddress"), std::string::npos) << error.what();
-    }
-    rank.b.handle();
-    EXPECT_THROW(rank.b.record(), InternalError) << "other streams of the device work on";
-    simulated::recover();
-  }
-}
-
-TEST(CudaStream, ErrorsOfEveryCallAreThrown) {
-  const SimulatedScope scope;
-  const auto fails = [](const char* call, auto action) {
-    simulated::fail_next(call, cudaErrorUnknown);
-    EXPECT_THROW(action(), CommunicationError) << call;
-  };
-  Rank rank;
-  fails("cudaStreamCreateWithPriority", [&] { CudaStream(0, "c", Mode::kQueue, rank.progress, 0); });
-  fails("cudaSetDevice", [&] { rank.a.handle(); });
-  rank.work(rank.a, 1);
-  fails("cudaEventCreateWithFlags", [&] { rank.a.record(); });
-  fails("cudaEventRecord", [&] { rank.a.record(); });
-  const Event event = rank.a.record();
-  fails("cudaEventQuery", [&] { event.done(); });
-  fails("cudaStreamWaitEvent", [&] { rank.b.wait(event); });
-  rank.a.synchronize();
-}
-
-TEST(CudaStream, TheWatchdogIsToldWhatIsAwaited) {
-  const SimulatedScope scope;
-  Rank rank;
-  bool ready = false;
-  simulated::enqueue(
-      rank.a.handle(), "slow", [&] { return ready; }, [] {});
-  std::string awaited;
-  int naps = 0;
-  rank.progress.set_naps({30, 30, 30}, [&] { ++naps; });
-  rank.progress.set_idle_hook([&](double, FunctionRef<std::string()> describe) {
-    awaited = describe();
-    ready = true;
-  });
-  rank.a.synchronize();
-  EXPECT_EQ(awaited, "CUDA stream a of device 0: work up to event 1 of 1");
-  EXPECT_GT(naps, 3) << "nobody rings when a device is done";
-  EXPECT_GT(rank.a.waited_seconds(), 0.0);
-  EXPECT_EQ(rank.b.waited_seconds(), 0.0);
-}
-
-TEST(CudaStream, WaitingAdvancesOperationsOfOtherStreams) {
-  const SimulatedScope scope;
-  Rank rank;
-  Step one(rank.happened, 1);
-  rank.work(rank.b, 0);
-  rank.b.enqueue(one);
-  const Event of_b = rank.b.record();
-  bool ready = false;
-  simulated::enqueue(
-      rank.a.handle(), "until b is done", [&] { return ready = of_b.done(); }, [&] { rank.happened.push_back(2); });
-  rank.a.synchronize();
-  EXPECT_EQ(rank.happened, (std::vector<int>{0, 1, 2}));
-}
-
-TEST(CudaStream, RecordsNameTheStream) {
-  const SimulatedScope scope;
-  Rank rank;
-  OperationLog log;
-  log.set_mode(OperationLog::Mode::kRecord);
-  rank.progress.set_log(&log);
-  rank.work(rank.a, 1);
-  Step two(rank.happened, 2);
-  rank.a.enqueue(two);
-  rank.work(rank.a, 3);
-  rank.a.synchronize();
-  int operations = 0;
-  for (const OperationRecord& record : log.records()) {
-    EXPECT_EQ(record.stream, &rank.a);
-    EXPECT_LE(record.start, record.end);
-    operations += record.kind == OperationRecord::Kind::kOperation;
-  }
-  EXPECT_EQ(operations, 1);
-}
-
-TEST(CudaStream, AllocatesNothingInsideAStep) {
-  const SimulatedScope scope;
-  Rank rank;
-  Step one(rank.happened, 1), two(rank.happened, 2);
-  rank.happened.reserve(10);
-  const auto round = [&] {
-    check_cuda(cudaLaunchHostFunc(
-                   rank.a.handle(), [](void*) {}, nullptr),
-               "test");
-    rank.a.enqueue(one);
-    rank.b.wait(rank.a.record());
-    check_cuda(cudaLaunchHostFunc(
-                   rank.b.handle(), [](void*) {}, nullptr),
-               "test");
-    rank.a.wait(rank.b.record());
-    rank.a.synchronize();
-    rank.b.synchronize();
-  };
-  round();
-  const NoAllocationScope step("step");
-  round();
-}
-
-TEST(CudaStream, RanksAreThreads) {
-  const SimulatedScope scope;
-  std::vector<std::thread> ranks;
-  std::vector<std::vector<int>> happened(4);
-  for (auto& mine : happened) {
-    ranks.emplace_back([&mine] {
-      Rank rank;
-      for (int round = 0; round < 20; ++round) {
-        Step odd(rank.happened, 3 * round + 1);
-        rank.work(rank.a, 3 * round);
-        rank.a.enqueue(odd);
-        rank.b.wait(rank.a.record());
-        rank.work(rank.b, 3 * round + 2);
-        rank.a.wait(rank.b.record());
-        if (round % 3 == 0) rank.b.synchronize();
-        rank.a.synchronize();
-      }
-      mine = rank.happened;
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
-  std::vector<int> right(60);
-  std::iota(right.begin(), right.end(), 0);
-  for (const auto& mine : happened) EXPECT_EQ(mine, right);
-}
-
 }  // namespace
-}  // namespace trident
+}  // namespace trident::testing
