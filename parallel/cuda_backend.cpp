@@ -15,13 +15,10 @@ std::string_view to_string(DeviceTransport transport) {
   return "?";
 }
 
-TransportChoice choose_transport(const TransportFacts& facts) {
-  const std::size_t ranks = facts.cards.size(), cards = std::set<std::string>(facts.cards.begin(), facts.cards.end()).size();
-  if (facts.ranks == TransportFacts::Ranks::kThreads)
-    return {DeviceTransport::kThread, fmt::format("the {} ranks are threads of this process", ranks)};
-  if (cards < ranks)
-    return {DeviceTransport::kHostStaged, fmt::format("{} processes share {} {}", ranks, cards, cards == 1 ? "card" : "cards")};
-  if (!facts.nccl) return {DeviceTransport::kHostStaged, "NCCL is not here"};
+TransportChoice choose_transport(const std::vector<std::string>& cards) {
+  const std::size_t ranks = cards.size(), different = std::set<std::string>(cards.begin(), cards.end()).size();
+  if (different < ranks)
+    return {DeviceTransport::kHostStaged, fmt::format("{} processes share {} {}", ranks, different, different == 1 ? "card" : "cards")};
   return {DeviceTransport::kNccl, fmt::format("each of the {} processes has a card of its own", ranks)};
 }
 

@@ -26,19 +26,13 @@ enum class DeviceTransport : std::uint8_t {
 };
 std::string_view to_string(DeviceTransport transport);
 
-struct TransportFacts {
-  enum class Ranks : std::uint8_t { kThreads, kProcesses } ranks = Ranks::kThreads;
-  std::vector<std::string> cards;  // of every rank: CardFacts::id
-  bool nccl = true;                // the library is there
-};
-
 struct TransportChoice {
   DeviceTransport transport = DeviceTransport::kThread;
-  std::string why;  // "8 ranks are threads of this process"; for one line of the log
+  std::string why;  // "8 processes share 2 cards"; for one line of the log
 };
 
-// Threads work in each other's buffers; processes that have a card each use NCCL; others go through the host.
-TransportChoice choose_transport(const TransportFacts& facts);
+// Of processes, by the card of each (CardFacts::id): NCCL if each has one of its own, else through the host.
+TransportChoice choose_transport(const std::vector<std::string>& cards);
 
 class CudaBackend {
  public:

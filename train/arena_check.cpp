@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "train/preflight.h"
 
 namespace trident {
 namespace {
@@ -31,18 +32,6 @@ std::string recomputing(const RunPlan& plan, const ArenaNeed& needed) {
   return keys.empty() ? "" : "set " + keys;
 }
 
-void check_machine(const RunPlan& plan, std::span<const ArenaNeed> needs) {
-  const ArenaNeed needed = sum(needs);
-  const double there = static_cast<double>(plan.memory_per_rank) * plan.world_size();
-  if (needed.total <= there) return;
-  const auto largest = std::ranges::max_element(needs, less);
-  const std::string keys = recomputing(plan, needed);
-  throw ConfigError(fmt::format("batch.micro = {}: the arenas of {} ranks need {:.1f} GB, {:.1f} GB of them for activations (rank {}: {}), this machine has "
-                                "{:.1f} GB; lower batch.micro or batch.sequence{}{}, or take a smaller model",
-                                plan.config.batch.micro, plan.world_size(), 1e-9 * needed.total, 1e-9 * needed.activations, largest - needs.begin(),
-                                largest->largest, 1e-9 * there, keys.empty() ? "" : ", ", keys));
-}
-
 // The largest micro-batch of at most `most` sequences that the configuration allows.
 std::int64_t legal_micro(const RunPlan& plan, std::int64_t most) {
   const ParallelDegrees& degrees = plan.grid.degrees();
@@ -54,7 +43,7 @@ std::int64_t legal_micro(const RunPlan& plan, std::int64_t most) {
 // What would fit where `needed` is more than `there`. Activations grow with the micro-batch, everything else does not.
 std::string what_fits(const RunPlan& plan, const ArenaNeed& needed, double there) {
   const double fixed = needed.total - needed.activations, micro = static_cast<double>(plan.config.batch.micro);
-  if (fixed > there) return "parameters, gradients and optimizer alone are more: shard more with parallel.zero, use more tensor or pipeline ranks";
+  if (fixed > there) return fmt::format("parameters, gradients and optimizer alone are more: {}", what_state_fits(plan, fixed, there));
   const double fits = std::floor(micro * (there - fixed) / needed.activations);
   const std::string keys = recomputing(plan, needed);
   if (fits >= 1) return fmt::format("batch.micro = {} would fit{}{}", legal_micro(plan, static_cast<std::int64_t>(fits)), keys.empty() ? "" : ", or ", keys);
@@ -63,7 +52,10 @@ std::string what_fits(const RunPlan& plan, const ArenaNeed& needed, double there
 
 void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const ArenaNeed> needs) {
   std::vector<ArenaNeed> here;
-  for (const int rank : pool.ranks) here.push_back(needs[static_cast<std::size_t>(rank)]);
+  for (const int rank : pool.ranks) {
+    TRIDENT_CHECK(rank < plan.world_size(), "rank {} of {} is to share {}", rank, plan.world_size(), pool.name);
+    here.push_back(needs[static_cast<std::size_t>(rank)]);
+  }
   const ArenaNeed needed = sum(here);
   const double there = static_cast<double>(pool.bytes);
   if (needed.total <= there) return;
@@ -82,7 +74,6 @@ void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const Are
 
 void check_arenas(const RunPlan& plan, std::span<const ArenaNeed> needs) {
   TRIDENT_CHECK(static_cast<int>(needs.size()) == plan.world_size(), "{} needs of {} ranks", needs.size(), plan.world_size());
-  if (plan.memory.empty()) return check_machine(plan, needs);
   for (const MemoryPool& pool : plan.memory) check_pool(plan, pool, needs);
 }
 

@@ -1,4 +1,4 @@
-// Whether what the ranks are about to allocate is there: on CPUs of their machines together, on cards of each card.
+// Whether what the ranks are about to allocate is there: of each machine, or of each card.
 #pragma once
 
 #include <span>
@@ -15,8 +15,8 @@ struct ArenaNeed {
   std::string largest = {};  // its largest tensors, as largest_entries() says
 };
 
-// `needs`: by rank. ConfigError for what does not fit: which rank of which stage on which card, what it needs and for which tensors, what is there, and
-// the micro-batch or the key that would make it fit.
+// `needs`: by rank. ConfigError for what does not fit: which rank of which stage where, what it needs and for which tensors, what is there, and the
+// micro-batch or the key that would make it fit.
 void check_arenas(const RunPlan& plan, std::span<const ArenaNeed> needs);
 
 }  // namespace trident

@@ -1,4 +1,5 @@
-// How ranks find their cards (train/rank_devices.h).
+#include "train/card_search.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -6,7 +7,6 @@
 
 #include "core/host_name.h"
 #include "core/json_reader.h"
-#include "train/rank_devices.h"
 
 namespace trident {
 namespace {
@@ -25,20 +25,33 @@ double gigabytes(std::int64_t bytes) { return 1e-9 * static_cast<double>(bytes);
 
 std::string text_of(const CardFacts& card) { return fmt::format("card {} ({}, {}) of {}", card.number, card.name, card.place, host_name()); }
 
-// Values of all ranks, by rank: lists of what a process has to say, each a list of texts.
-using Lines = std::vector<std::vector<std::string>>;
-std::vector<Lines> exchange_lines(const ExchangeTexts& exchange, const Lines& mine) {
-  JsonValue::Array lines;
-  for (const std::vector<std::string>& line : mine) lines.emplace_back(JsonValue::Array(line.begin(), line.end()));
-  std::vector<Lines> all;
-  for (const std::string& text : exchange(to_json_text(lines))) {
-    Lines& of_rank = all.emplace_back();
-    const JsonValue said = parse_json(text, "what a rank says of its cards", kExchanged);
-    for (const JsonValue& line : said.items()) {
-      std::vector<std::string>& texts = of_rank.emplace_back();
-      for (const JsonValue& value : line.items()) texts.push_back(value.as_string());
-    }
-  }
+// What a process says of a card; what is not asked for is left empty.
+struct CardWord {
+  std::string id = {}, name = {}, text = {};  // `text`: for messages
+  std::int64_t free_bytes = 0, total_bytes = 0;
+};
+using CardWords = std::vector<CardWord>;
+
+std::string encode(const CardWords& words) {
+  JsonValue::Array all;
+  for (const CardWord& w : words)
+    all.emplace_back(JsonValue::Object{{"id", w.id}, {"name", w.name}, {"text", w.text}, {"free", w.free_bytes}, {"total", w.total_bytes}});
+  return to_json_text(all);
+}
+
+CardWords decode(const std::string& text) {
+  CardWords words;
+  const JsonValue all = parse_json(text, "what a rank says of its cards", kExchanged);
+  for (const JsonValue& w : all.items())
+    words.push_back({w.find("id")->as_string(), w.find("name")->as_string(), w.find("text")->as_string(), w.find("free")->as_integer(),
+                     w.find("total")->as_integer()});
+  return words;
+}
+
+// By rank.
+std::vector<CardWords> exchange_words(const ExchangeTexts& exchange, const CardWords& mine) {
+  std::vector<CardWords> all;
+  for (const std::string& text : exchange(encode(mine))) all.push_back(decode(text));
   return all;
 }
 
@@ -70,20 +83,20 @@ class Search {
  private:
   // Who sees what, and takes which.
   void share_out() {
-    Lines mine;
-    for (const CardFacts& card : usable_) mine.push_back({card.id, card.name});
-    const std::vector<Lines> all = exchange_lines(ranks_.exchange, mine);
+    CardWords mine;
+    for (const CardFacts& card : usable_) mine.push_back({.id = card.id, .name = card.name});
+    const std::vector<CardWords> all = exchange_words(ranks_.exchange, mine);
     std::vector<std::vector<std::string>> seen(all.size());
     for (std::size_t r = 0; r < all.size(); ++r)
-      for (const std::vector<std::string>& card : all[r]) seen[r].push_back(card[0]);
+      for (const CardWord& card : all[r]) seen[r].push_back(card.id);
     somebody_looks_ = std::ranges::any_of(seen, [](const auto& list) { return !list.empty(); });
     assigned_ = assign_cards(seen);
     ranks_of_card_.clear();
     for (std::size_t r = 0; r < all.size(); ++r) {
       if (assigned_[r] < 0) continue;
-      const std::vector<std::string>& card = all[r][static_cast<std::size_t>(assigned_[r])];
-      ranks_of_card_[card[0]].push_back(static_cast<int>(r));
-      names_[card[0]] = card[1];
+      const CardWord& card = all[r][static_cast<std::size_t>(assigned_[r])];
+      ranks_of_card_[card.id].push_back(static_cast<int>(r));
+      names_[card.id] = card.name;
     }
   }
 
@@ -92,29 +105,31 @@ class Search {
     return place < 0 ? nullptr : &usable_[static_cast<std::size_t>(place)];
   }
 
-  void left_out(const CardFacts& card, const std::string& why) { remarks_.push_back({fmt::format("{} is left out: {}", text_of(card), why)}); }
+  void left_out(const CardFacts& card, const std::string& why) {
+    remarks_.push_back({.text = fmt::format("{} is left out: {}", text_of(card), why)});
+  }
 
   // Opens the cards of this process's ranks; true if that failed for any rank's card, which nobody considers any longer.
   bool open_and_leave_out() {
-    Lines failed;
+    CardWords failed;
     for (const int rank : ranks_.mine) {
       const CardFacts* const card = card_of(rank);
       if (card == nullptr || opened_.contains(card->number)) continue;
-      if (std::ranges::any_of(failed, [&](const auto& line) { return line[0] == card->id; })) continue;
+      if (std::ranges::any_of(failed, [&](const CardWord& word) { return word.id == card->id; })) continue;
       const std::string problem = cuda_.open_card(card->number);
       if (problem.empty()) {
         opened_.insert(card->number);
         continue;
       }
-      failed.push_back({card->id, fmt::format("{}: {}", text_of(*card), problem)});
+      failed.push_back({.id = card->id, .text = fmt::format("{}: {}", text_of(*card), problem)});
       left_out(*card, problem);
     }
     bool any = false;
-    for (const Lines& lines : exchange_lines(ranks_.exchange, failed)) {
-      for (const std::vector<std::string>& line : lines) {
+    for (const CardWords& words : exchange_words(ranks_.exchange, failed)) {
+      for (const CardWord& word : words) {
         any = true;
-        const auto gone = std::erase_if(usable_, [&](const CardFacts& card) { return card.id == line[0]; });
-        if (gone > 0 && found_.problem.empty()) found_.problem = line[1];
+        const auto gone = std::erase_if(usable_, [&](const CardFacts& card) { return card.id == word.id; });
+        if (gone > 0 && found_.problem.empty()) found_.problem = word.text;
       }
     }
     return any;
@@ -133,9 +148,9 @@ class Search {
 
   void note_left_out() {
     std::set<std::string> noted;
-    for (const Lines& lines : exchange_lines(ranks_.exchange, remarks_)) {
-      for (const std::vector<std::string>& line : lines)
-        if (noted.insert(line[0]).second) found_.notes.push_back(line[0]);
+    for (const CardWords& words : exchange_words(ranks_.exchange, remarks_)) {
+      for (const CardWord& word : words)
+        if (noted.insert(word.text).second) found_.notes.push_back(word.text);
     }
   }
 
@@ -151,18 +166,18 @@ class Search {
 
   // What is the same on every rank.
   void describe_run() {
-    Lines mine;
+    CardWords mine;
     for (const CardSeat& seat : found_.seats)
-      mine.push_back({seat.card.id, text_of(seat.card), std::to_string(seat.free_bytes), std::to_string(seat.card.total_bytes)});
+      mine.push_back({.id = seat.card.id, .text = text_of(seat.card), .free_bytes = seat.free_bytes, .total_bytes = seat.card.total_bytes});
     std::map<std::string, std::int64_t> free;
     std::vector<std::string> ids;  // of the cards in found_.memory
-    for (const Lines& lines : exchange_lines(ranks_.exchange, mine)) {
-      for (const std::vector<std::string>& line : lines) {
-        const auto [at, first] = free.emplace(line[0], std::stoll(line[2]));
-        at->second = std::min(at->second, static_cast<std::int64_t>(std::stoll(line[2])));
+    for (const CardWords& words : exchange_words(ranks_.exchange, mine)) {
+      for (const CardWord& word : words) {
+        const auto [at, first] = free.emplace(word.id, word.free_bytes);
+        at->second = std::min(at->second, word.free_bytes);
         if (!first) continue;
-        ids.push_back(line[0]);
-        describe_card(line[0], line[1], at->second, std::stoll(line[3]));
+        ids.push_back(word.id);
+        describe_card(word);
       }
     }
     for (std::size_t c = 0; c < ids.size(); ++c) {
@@ -172,13 +187,14 @@ class Search {
     describe_sharing();
   }
 
-  void describe_card(const std::string& id, const std::string& text, std::int64_t free, std::int64_t total) {
-    const std::vector<int>& ranks = ranks_of_card_.at(id);
-    found_.memory.push_back({text, ranks, 0});
-    const std::int64_t taken = total - free;
-    if (static_cast<double>(taken - static_cast<std::int64_t>(ranks.size()) * kContextPerRank) <= kBusyShare * static_cast<double>(total)) return;
-    found_.notes.push_back(fmt::format("{}: {:.1f} of {:.1f} GB are in use already; another process may be computing there", text, gigabytes(taken),
-                                       gigabytes(total)));
+  void describe_card(const CardWord& card) {
+    const std::vector<int>& ranks = ranks_of_card_.at(card.id);
+    found_.memory.push_back({card.text, ranks, 0});
+    const std::int64_t taken = card.total_bytes - card.free_bytes;
+    const double of_others = static_cast<double>(taken - static_cast<std::int64_t>(ranks.size()) * kContextPerRank);
+    if (of_others <= kBusyShare * static_cast<double>(card.total_bytes)) return;
+    found_.notes.push_back(fmt::format("{}: {:.1f} of {:.1f} GB are in use already; another process may be computing there", card.text, gigabytes(taken),
+                                       gigabytes(card.total_bytes)));
   }
 
   void describe_sharing() {
@@ -194,7 +210,7 @@ class Search {
   const RunRanks& ranks_;
   std::vector<CardFacts> usable_;  // that this process sees
   std::set<int> opened_;           // their numbers
-  Lines remarks_;                  // on cards left out
+  CardWords remarks_;              // on cards left out
   bool somebody_looks_ = false;
   std::vector<int> assigned_;                             // by rank: the place in its list
   std::map<std::string, std::vector<int>> ranks_of_card_; // by id
@@ -203,14 +219,6 @@ class Search {
 };
 
 }  // namespace
-
-std::int64_t CardSearch::bytes() const {
-  std::int64_t all = 0;
-  for (const MemoryPool& pool : memory) all += pool.bytes;
-  return all;
-}
-
-std::int64_t CardSeat::bytes_per_rank() const { return usable_bytes(free_bytes, static_cast<std::size_t>(ranks)) / ranks; }
 
 RunRanks thread_ranks(int ranks) {
   RunRanks all;

@@ -31,7 +31,8 @@ MachineFacts cpu_machine_facts(int local_ranks) {
                                                       : ", AVX512-BF16 products");
   // Of the machine, or of the control group that a batch system gave the job.
   const std::int64_t memory = std::min(static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE), control_group_limit());
-  facts.memory_per_rank = memory / std::max(1, local_ranks);
+  MemoryPool& pool = facts.memory.emplace_back(MemoryPool{"this machine", {}, memory});
+  for (int rank = 0; rank < local_ranks; ++rank) pool.ranks.push_back(rank);
   return facts;
 }
 

@@ -35,19 +35,6 @@ double smallest_activations(const RunPlan& plan) {
          2.0 * tokens * plan.num_micro_batches * replicas * static_cast<double>(size_of(DType::kI32));
 }
 
-// The first ZeRO preset with which the model's state would fit, or a model size that does.
-std::string what_fits(const RunPlan& plan, double state, double machine_bytes) {
-  const double parameters = static_cast<double>(num_parameters(plan.model));
-  if (plan.step_spec.data_parallel > 1) {
-    for (const ZeroPreset preset : {ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kShardGradOp, ZeroPreset::kZero3}) {
-      const double bytes = model_state(plan, policy_of(preset));
-      if (bytes <= machine_bytes && bytes < state)
-        return fmt::format("parallel.zero = {} needs {}", to_string(preset), gigabytes(bytes));
-    }
-  }
-  return fmt::format("about {:.0f}M parameters of this layout would fit", 1e-6 * parameters * machine_bytes / state);
-}
-
 // The run folder, or what is there of the path to it.
 std::filesystem::path nearest_existing(const std::string& folder) {
   std::error_code error;
@@ -86,7 +73,7 @@ void check_memory(const RunPlan& plan, std::int64_t machine_bytes) {
     throw ConfigError(fmt::format(
         "parallel.zero = {}: parameters, gradients and optimizer of {} ranks need {} ({} per rank), this machine has {}; {}",
         to_string(plan.zero.preset), plan.world_size(), gigabytes(state), gigabytes(state / world), gigabytes(there),
-        what_fits(plan, state, there)));
+        what_state_fits(plan, state, there)));
   }
   if (state + activations <= there) return;
   const BatchConfig& batch = plan.config.batch;
@@ -95,6 +82,17 @@ void check_memory(const RunPlan& plan, std::int64_t machine_bytes) {
       "activations, this machine has {}; lower them",
       batch.micro, batch.sequence, batch.global, plan.world_size(), gigabytes(state + activations),
       gigabytes((state + activations) / world), gigabytes(activations), gigabytes(there)));
+}
+
+std::string what_state_fits(const RunPlan& plan, double state, double there) {
+  if (plan.step_spec.data_parallel > 1) {
+    const double now = model_state(plan, plan.zero);
+    for (const ZeroPreset preset : {ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kShardGradOp, ZeroPreset::kZero3}) {
+      const double bytes = state * model_state(plan, policy_of(preset)) / now;
+      if (bytes <= there && bytes < state) return fmt::format("parallel.zero = {} needs {}", to_string(preset), gigabytes(bytes));
+    }
+  }
+  return fmt::format("about {:.0f}M parameters of this layout would fit", 1e-6 * static_cast<double>(num_parameters(plan.model)) * there / state);
 }
 
 void check_run_folder(const std::string& folder) {

@@ -22,6 +22,10 @@ void check_model_fits(const ModelConfig& model, std::int64_t machine_bytes);
 // what would fit.
 void check_memory(const RunPlan& plan, std::int64_t machine_bytes);
 
+// What would fit where parameters, gradients and optimizer of some ranks need `state` bytes and `there` are there: the first ZeRO preset that does, or a
+// number of parameters.
+std::string what_state_fits(const RunPlan& plan, double state, double there);
+
 // Throws StorageError when run.dir is there but no folder, or it, or the nearest folder above it, may not be written. Creates
 // nothing.
 void check_run_folder(const std::string& folder);

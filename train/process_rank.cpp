@@ -24,10 +24,9 @@ constexpr int kManyRanks = 64;         // of more, rank 0 hears less often
 constexpr double kVerdictSeconds = 3;  // a rank that noticed a failure waits as long for the line that says whose it was
 
 TransportChoice transport_between(const std::vector<StartUpFacts>& ranks) {
-  TransportFacts facts;
-  facts.ranks = TransportFacts::Ranks::kProcesses;
-  for (const StartUpFacts& rank : ranks) facts.cards.push_back(rank.card);
-  return choose_transport(facts);
+  std::vector<std::string> cards;
+  for (const StartUpFacts& rank : ranks) cards.push_back(rank.card);
+  return choose_transport(cards);
 }
 
 int count_nodes(const std::vector<int>& nodes) { return 1 + *std::max_element(nodes.begin(), nodes.end()); }
@@ -106,7 +105,8 @@ class ProcessRank {
     run_together(exchange(), world_->rank(), [&] { config = read_config(); });
     CardSearch found = look_for_cards(config.device, cuda_, {{world_->rank()}, exchange()});
     run_together(exchange(), world_->rank(), [&] { choice_ = choose_device(config.device, cuda_, std::move(found)); });
-    facts_ = compare_start_up(exchange(), world_->rank(), facts_of_this_process(config, *world_, choice_));
+    const StartUpFacts mine = facts_of_this_process(config, *world_, choice_);
+    facts_ = compare_start_up(exchange(), world_->rank(), mine);
     RunPlace place;
     place.world_size = world_->size();
     place.first_local = world_->local_rank();
@@ -114,10 +114,9 @@ class ProcessRank {
     place.local_ranks = world_->local_size();
     place.reads_all = world_->local_rank() == 0;
     place.cards = choice_.found.cards;
-    place.card_bytes = choice_.found.bytes();
     std::string some, all;  // of the data; one rank of each node looks at all of it
     run_together(exchange(), world_->rank(), [&] {
-      inputs_ = prepare_run(config, place, weakest(facts_));
+      inputs_ = prepare_run(config, place, weakest(mine.machine, facts_));
       some = data_fingerprint(inputs_.sources, DataDepth::kSome);
       if (place.reads_all) all = data_fingerprint(inputs_.sources, DataDepth::kAll);
     });
@@ -126,7 +125,6 @@ class ProcessRank {
     // To read a tokenizer takes longer than everything else here: one process of a node does, and all take the result from rank 0.
     inputs_.token_bytes = of_rank_0(exchange(), world_->rank(), inputs_.token_bytes);
     run_together(exchange(), world_->rank(), [&] { make_lifeline(); });
-    add_device_facts(choice_, inputs_.plan);
     if (choice_.kind == DeviceKind::kCuda) {
       const TransportChoice transport = transport_between(facts_);
       inputs_.plan.notes.push_back(fmt::format("ranks exchange {}: {}", to_string(transport.transport), transport.why));

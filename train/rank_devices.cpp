@@ -21,24 +21,20 @@ DeviceChoice choose_device(const std::string& asked, CudaBackend& cuda, CardSear
 }
 
 MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks) {
-  if (choice.kind == DeviceKind::kCpu) return cpu_machine_facts(local_ranks);
   MachineFacts facts;
-  facts.device = DeviceKind::kCuda;
-  facts.fast_bf16 = true;
-  facts.multiplies_fp16 = true;
-  facts.memory_per_rank = INT64_MAX;
-  facts.description = choice.found.seats.front().card.name;
-  for (const CardSeat& seat : choice.found.seats) {
-    facts.fast_bf16 = facts.fast_bf16 && seat.card.compute_capability >= kFirstFastBf16;
-    facts.memory_per_rank = std::min(facts.memory_per_rank, seat.bytes_per_rank());
+  if (choice.kind == DeviceKind::kCpu) {
+    facts = cpu_machine_facts(local_ranks);
+  } else {
+    facts.device = DeviceKind::kCuda;
+    facts.multiplies_fp16 = true;
+    facts.fast_bf16 =
+        std::ranges::all_of(choice.found.seats, [](const CardSeat& seat) { return seat.card.compute_capability >= kFirstFastBf16; });
+    facts.memory = choice.found.memory;
+    facts.description = choice.found.seats.front().card.name;
   }
+  facts.notes = {choice.why};
+  facts.notes.insert(facts.notes.end(), choice.found.notes.begin(), choice.found.notes.end());
   return facts;
-}
-
-void add_device_facts(const DeviceChoice& choice, RunPlan& plan) {
-  plan.notes.push_back(choice.why);
-  plan.notes.insert(plan.notes.end(), choice.found.notes.begin(), choice.found.notes.end());
-  plan.memory = choice.found.memory;
 }
 
 std::optional<double> named_peak_flops(const std::string& card, DType compute) {

@@ -68,7 +68,8 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
   book_batches();
 
   check_arenas();
-  arena_ = std::make_unique<Arena>(arena_plan_, device.allocate(arena_plan_.total_bytes(), fmt::format("the arena of rank {} ({})", context_.rank(), largest_entries(arena_plan_))));
+  const std::string arena_name = fmt::format("the arena of rank {} ({})", context_.rank(), largest_entries(arena_plan_));
+  arena_ = std::make_unique<Arena>(arena_plan_, device.allocate(arena_plan_.total_bytes(), arena_name));
   stage_->bind(*arena_, *store_);
   store_->bind(*arena_);
   optimizer_->bind(*arena_);

@@ -74,16 +74,14 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   if (place.world_size == 0) check_thread_ranks(config);
   lr_schedule_of(config);
   const ModelConfig model = resolve_model(config);
-  const std::int64_t ranks = place.world_size > 0 ? place.world_size : ranks_of(config.parallel);
-  // Ranks share the memory of machines; cards may have left more or less than each other, and are judged one by one when arenas are known.
-  const std::int64_t memory = place.cards.empty() ? machine.memory_per_rank * ranks : place.card_bytes;
-  check_model_fits(model, memory);
+  // All memory together; machines and cards are judged one by one when arenas are known.
+  check_model_fits(model, machine.bytes());
   inputs.plan = make_run_plan(config, model, place.world_size, machine);
-  check_memory(inputs.plan, memory);
+  check_memory(inputs.plan, machine.bytes());
   open_data(inputs, place.reads_all);
   const int local = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size(),
             threads = static_cast<int>(config.run.threads_per_rank);
-  if (!place.cards.empty()) {
+  if (machine.device == DeviceKind::kCuda) {
     inputs.ranks_at_once = static_cast<double>(place.cards.size());
     inputs.peak_flops = named_peak_flops(place.cards, inputs.plan.compute).value_or(0);
     return inputs;  // cores are for those who compute on them

@@ -27,8 +27,7 @@ struct RunPlace {
   int first_local = 0;   // this process's first rank among the ranks of its node
   int nodes = 1;
   int local_ranks = 0;   // of the node, which share its memory and cores; 0: all ranks
-  std::vector<std::string> cards = {};  // names of all that the run computes on, each card once; empty: it computes on cores
-  std::int64_t card_bytes = 0;          // of these cards together, for arenas
+  std::vector<std::string> cards = {};  // names of all that the run computes on, each card once
   bool reads_all = true; // false: another process of the node reads the tokenizer and looks through the data ahead of the run
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "core/file_io.h"
 #include "core/int_math.h"
@@ -74,7 +75,8 @@ DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machin
     reason =
         machine.fast_bf16
             ? std::string("precision.compute = bf16")
-            : fmt::format("precision.compute = bf16; this {} has no bf16 products: values are stored in bf16 and multiplied in fp32", multiplier_name(machine.device));
+            : fmt::format("precision.compute = bf16; this {} has no bf16 products: values are stored in bf16 and multiplied in fp32",
+                          multiplier_name(machine.device));
     return DType::kBF16;
   }
   if (precision.compute == "fp16") {
@@ -145,6 +147,18 @@ std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batc
   costs.front() = flops.embedding * tokens;
   costs.back() = flops.head * tokens;
   return costs;
+}
+
+std::int64_t MachineFacts::bytes() const {
+  std::int64_t sum = 0;
+  for (const MemoryPool& pool : memory) sum += pool.bytes;
+  return sum;
+}
+
+std::int64_t MachineFacts::bytes_per_rank() const {
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const MemoryPool& pool : memory) least = std::min(least, pool.bytes / std::max<std::int64_t>(1, std::ssize(pool.ranks)));
+  return memory.empty() ? 0 : least;
 }
 
 std::int64_t UnitLayout::elements() const {
@@ -229,7 +243,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
                                   "({}); set precision.compute to \"bf16\", or precision.stochastic_rounding to false",
                                   to_string(plan.compute), plan.compute_reason));
   plan.recompute = recompute_policy(config.recompute.policy);
-  plan.memory_per_rank = machine.memory_per_rank;
+  plan.memory = machine.memory;
   plan.num_micro_batches = micro_batches_of(config.batch, plan.grid.degrees().data);
   check_lengths(plan);
   check_rows(config.batch);
@@ -254,17 +268,18 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
     once.grad_sync_every = 0;
     std::int64_t needed = 0;
     for (int pp = 0; pp < plan.grid.degrees().pipeline; ++pp) needed = std::max(needed, zero_cost(plan, once, pp).memory);
-    const bool fits = needed <= machine.memory_per_rank;
+    const bool fits = needed <= machine.bytes_per_rank();
     plan.notes.push_back(
         fmt::format("parallel.grad_sync = auto: {} (full gradients make {:.2f} GB of model state per rank, {:.2f} GB are there)",
                     fits ? "once per step" : "the preset's own", 1e-9 * static_cast<double>(needed),
-                    1e-9 * static_cast<double>(machine.memory_per_rank)));
+                    1e-9 * static_cast<double>(machine.bytes_per_rank())));
     if (fits) {
       plan.zero = once;
       make_programs(plan, costs);
     }
   }
   add_card_notes(plan, machine.device);
+  plan.notes.insert(plan.notes.end(), machine.notes.begin(), machine.notes.end());
   plan.predicted_bubble = predict_bubble(plan, costs);
   return plan;
 }

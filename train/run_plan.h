@@ -18,20 +18,24 @@
 
 namespace trident {
 
+// Memory that some of the ranks share: of a machine, or of a card.
+struct MemoryPool {
+  std::string name;        // for messages
+  std::vector<int> ranks;  // of the run
+  std::int64_t bytes = 0;  // for their arenas
+};
+
 // What the plan has to know about the machines.
 struct MachineFacts {
   bool fast_bf16 = false;            // matrix products in bf16 instructions
   bool multiplies_fp16 = false;      // likewise in fp16
   std::string description;           // for messages
   DeviceKind device = DeviceKind::kCpu;
-  std::int64_t memory_per_rank = 0;  // bytes a rank may use; decides parallel.grad_sync "auto"
-};
+  std::vector<MemoryPool> memory = {};  // where arenas are going to lie
+  std::vector<std::string> notes = {};  // one line each: why these devices, and what is odd about them
 
-// Memory that some of the ranks share: of a card.
-struct MemoryPool {
-  std::string name;        // for messages
-  std::vector<int> ranks;  // of the run
-  std::int64_t bytes = 0;  // for their arenas
+  std::int64_t bytes() const;           // of all memory
+  std::int64_t bytes_per_rank() const;  // where that is least; decides parallel.grad_sync "auto"
 };
 
 // A unit's parameters as they lie on a rank (all ranks of a tensor-parallel group have the same shapes).
@@ -52,8 +56,7 @@ struct RunPlan {
   RecomputePolicy recompute = RecomputePolicy::kNone;
   ZeroPolicy zero;
   int num_micro_batches = 1;
-  std::int64_t memory_per_rank = 0;  // bytes, of the machine
-  std::vector<MemoryPool> memory;    // of cards; empty: the ranks share what their machines have
+  std::vector<MemoryPool> memory;  // where arenas lie
   std::vector<SubAxis> partial_axes;
   std::vector<UnitLayout> units;  // by unit id
   StepProgramSpec step_spec, eval_spec;

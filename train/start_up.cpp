@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -137,7 +138,7 @@ std::string to_text(const StartUpFacts& facts) {
                                         {"device", std::string(to_string(facts.machine.device))},
                                         {"device_why", facts.device_why},
                                         {"card", facts.card},
-                                        {"memory_per_rank", facts.machine.memory_per_rank}});
+                                        {"memory", facts.machine.bytes()}});
 }
 
 StartUpFacts start_up_facts_from(const std::string& text) {
@@ -151,7 +152,7 @@ StartUpFacts start_up_facts_from(const std::string& text) {
   facts.machine.multiplies_fp16 = member(value, "multiplies_fp16").as_bool();
   facts.machine.description = member(value, "description").as_string();
   facts.machine.device = member(value, "device").as_string() == to_string(DeviceKind::kCuda) ? DeviceKind::kCuda : DeviceKind::kCpu;
-  facts.machine.memory_per_rank = member(value, "memory_per_rank").as_integer();
+  facts.machine.memory = {{facts.host, {}, member(value, "memory").as_integer()}};
   facts.device_why = member(value, "device_why").as_string();
   facts.card = member(value, "card").as_string();
   return facts;
@@ -231,12 +232,20 @@ std::vector<StartUpFacts> compare_start_up(const ExchangeTexts& exchange, int ra
   throw AgreedError(ExitCode::kConfig, message);
 }
 
-MachineFacts weakest(const std::vector<StartUpFacts>& ranks) {
-  MachineFacts machine = ranks.front().machine;
+MachineFacts weakest(const MachineFacts& mine, const std::vector<StartUpFacts>& ranks) {
+  MachineFacts machine = mine;
+  machine.description = ranks.front().machine.description;
   for (const StartUpFacts& facts : ranks) {
     machine.fast_bf16 = machine.fast_bf16 && facts.machine.fast_bf16;
     machine.multiplies_fp16 = machine.multiplies_fp16 && facts.machine.multiplies_fp16;
-    machine.memory_per_rank = std::min(machine.memory_per_rank, facts.machine.memory_per_rank);
+  }
+  if (machine.device == DeviceKind::kCuda) return machine;
+  machine.memory.clear();
+  const auto hosts = grouped(ranks, [](const StartUpFacts& f) { return f.host; });
+  for (const auto& [host, there] : hosts) {
+    MemoryPool& pool = machine.memory.emplace_back(MemoryPool{hosts.size() == 1 ? "this machine" : host, there, 0});
+    pool.bytes = std::numeric_limits<std::int64_t>::max();
+    for (const int rank : there) pool.bytes = std::min(pool.bytes, ranks[static_cast<std::size_t>(rank)].machine.bytes());
   }
   return machine;
 }

@@ -56,8 +56,9 @@ StartUpFacts start_up_facts_from(const std::string& text);
 // Exchanges the facts, throws on all ranks what start_up_conflicts() finds (code 64), and returns those of all.
 std::vector<StartUpFacts> compare_start_up(const ExchangeTexts& exchange, int rank, const StartUpFacts& mine);
 
-// The machine that a plan for all of them may count on: bf16 if all have it, the least memory per rank.
-MachineFacts weakest(const std::vector<StartUpFacts>& ranks);
+// The machine that a plan for all of them may count on: bf16 if all have it. Memory is that of `mine` if they compute on cards, which all ranks know,
+// else that of every rank's machine.
+MachineFacts weakest(const MachineFacts& mine, const std::vector<StartUpFacts>& ranks);
 
 // "ranks 0-3 (n1), 4-7 (n2)"
 std::string ranks_by_host(const std::vector<int>& ranks, const std::vector<StartUpFacts>& facts);

@@ -23,9 +23,7 @@ void run_as_threads(const TrainConfig& config, const TrainOutput& output, CudaBa
   const DeviceChoice choice = choose_device(config.device, cuda, look_for_cards(config.device, cuda, thread_ranks(ranks)));
   RunPlace place;
   place.cards = choice.found.cards;
-  place.card_bytes = choice.found.bytes();
   RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks));
-  add_device_facts(choice, inputs.plan);
   const int threads = static_cast<int>(config.run.threads_per_rank);
   std::atomic<int> stopped_by{0};  // the same on every rank
   ThreadWorld world(inputs.plan.world_size());

@@ -13,21 +13,14 @@
 namespace trident::conformance {
 namespace {
 
-TEST(ChooseTransport, ByWhereRanksAreAndWhatTheyHave) {
-  using Ranks = TransportFacts::Ranks;
-  const auto choose = [](Ranks ranks, std::vector<std::string> cards, bool nccl = true) {
-    const TransportChoice choice = choose_transport({ranks, std::move(cards), nccl});
+TEST(ChooseTransport, ByTheCardsThatProcessesHave) {
+  const auto choose = [](const std::vector<std::string>& cards) {
+    const TransportChoice choice = choose_transport(cards);
     return std::pair(choice.transport, choice.why);
   };
-  EXPECT_EQ(choose(Ranks::kThreads, {"a", "b"}),
-            std::pair(DeviceTransport::kThread, std::string("the 2 ranks are threads of this process")));
-  EXPECT_EQ(choose(Ranks::kProcesses, {"a", "b"}),
-            std::pair(DeviceTransport::kNccl, std::string("each of the 2 processes has a card of its own")));
-  EXPECT_EQ(choose(Ranks::kProcesses, {"a", "b"}, false), std::pair(DeviceTransport::kHostStaged, std::string("NCCL is not here")));
-  EXPECT_EQ(choose(Ranks::kProcesses, {"a", "a", "b"}),
-            std::pair(DeviceTransport::kHostStaged, std::string("3 processes share 2 cards")));
-  EXPECT_EQ(choose(Ranks::kProcesses, {"a", "a"}),
-            std::pair(DeviceTransport::kHostStaged, std::string("2 processes share 1 card")));
+  EXPECT_EQ(choose({"a", "b"}), std::pair(DeviceTransport::kNccl, std::string("each of the 2 processes has a card of its own")));
+  EXPECT_EQ(choose({"a", "a", "b"}), std::pair(DeviceTransport::kHostStaged, std::string("3 processes share 2 cards")));
+  EXPECT_EQ(choose({"a", "a"}), std::pair(DeviceTransport::kHostStaged, std::string("2 processes share 1 card")));
 }
 
 TEST(CallRecord, TravelsAsWords) {

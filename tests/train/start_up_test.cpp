@@ -7,6 +7,7 @@
 #include "core/host_name.h"
 #include "data/indexed_dataset_writer.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/error_text.h"
 #include "tests/support/meeting.h"
 #include "train/run_inputs.h"
 #include "train/train_config.h"
@@ -43,15 +44,13 @@ template <class Body> std::vector<Ended> on_ranks(int ranks, Body body) {
   return ended;
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 StartUpFacts facts(const std::string& host, const std::string& config = "{\"parallel\":{\"tensor\":2},\"precision\":{\"compute\":\"auto\"}}") {
   StartUpFacts f;
   f.host = host;
   f.build = "0123456789abcdef0123";
   f.instruction_set = "avx512 with AVX512-BF16";
   f.config = config;
-  f.machine = {true, true, "2 cores", DeviceKind::kCpu, 1000};
+  f.machine = {true, true, "2 cores", DeviceKind::kCpu, {{"this machine", {0}, 1000}}};
   f.device_why = "device = auto: no driver";
   return f;
 }
@@ -68,7 +67,7 @@ TEST(StartUp, FactsSurviveTheExchange) {
   EXPECT_EQ(g.machine.fast_bf16, f.machine.fast_bf16);
   EXPECT_EQ(g.machine.multiplies_fp16, f.machine.multiplies_fp16);
   EXPECT_EQ(g.machine.device, f.machine.device);
-  EXPECT_EQ(g.machine.memory_per_rank, f.machine.memory_per_rank);
+  EXPECT_EQ(g.machine.bytes(), f.machine.bytes());
   EXPECT_EQ(g.device_why, f.device_why);
   EXPECT_EQ(g.card, f.card);
 }
@@ -179,13 +178,31 @@ TEST(StartUp, AllHaveWhatRank0Has) {
 
 TEST(StartUp, ThePlanCountsOnTheWeakest) {
   std::vector<StartUpFacts> ranks = {facts("n1"), facts("n2")};
-  ranks[1].machine.memory_per_rank = 10;
-  EXPECT_TRUE(weakest(ranks).fast_bf16);
-  EXPECT_EQ(weakest(ranks).memory_per_rank, 10);
-  EXPECT_TRUE(weakest(ranks).multiplies_fp16);
+  ranks[1].machine.memory[0].bytes = 10;
+  const auto weakest = [&] { return trident::weakest(ranks[0].machine, ranks); };
+  EXPECT_TRUE(weakest().fast_bf16);
+  EXPECT_EQ(weakest().bytes_per_rank(), 10);
+  EXPECT_TRUE(weakest().multiplies_fp16);
   ranks[1].machine.fast_bf16 = ranks[1].machine.multiplies_fp16 = false;
-  EXPECT_FALSE(weakest(ranks).fast_bf16);
-  EXPECT_FALSE(weakest(ranks).multiplies_fp16);
+  EXPECT_FALSE(weakest().fast_bf16);
+  EXPECT_FALSE(weakest().multiplies_fp16);
+}
+
+TEST(StartUp, RanksOfAMachineShareItsMemory) {
+  std::vector<StartUpFacts> ranks = {facts("n1"), facts("n1"), facts("n2")};
+  ranks[1].machine.memory[0].bytes = 900;
+  const std::vector<MemoryPool> memory = weakest(ranks[0].machine, ranks).memory;
+  ASSERT_EQ(memory.size(), 2u);
+  EXPECT_EQ(memory[0].name, "n1");
+  EXPECT_EQ(memory[0].ranks, (std::vector<int>{0, 1}));
+  EXPECT_EQ(memory[0].bytes, 900) << "what all see of it";
+  EXPECT_EQ(memory[1].ranks, (std::vector<int>{2}));
+  EXPECT_EQ(memory[1].bytes, 1000);
+  EXPECT_EQ(weakest(ranks[0].machine, {ranks[0], ranks[1]}).memory[0].name, "this machine");
+
+  ranks[0].machine.device = DeviceKind::kCuda;
+  ranks[0].machine.memory = {{"card 0", {0, 1, 2}, 5}};
+  EXPECT_EQ(weakest(ranks[0].machine, ranks).bytes(), 5) << "of cards all know";
 }
 
 // One token of ten thousand differs: not among the few that every rank looks at.
