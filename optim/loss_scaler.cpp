@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 
 #include "core/check.h"
 
@@ -10,10 +9,9 @@ namespace trident {
 
 namespace {
 
-void require_power_of_two(double value, std::string_view name) {
+bool is_power_of_two(double value) {
   int exponent = 0;
-  if (!(value > 0.0) || !std::isfinite(value) || std::frexp(value, &exponent) != 0.5)
-    throw ConfigError(fmt::format("precision.loss_scale: {} = {}: must be a power of two, so that scaling is exact", name, value));
+  return value > 0.0 && std::isfinite(value) && std::frexp(value, &exponent) == 0.5;
 }
 
 }  // namespace
@@ -22,27 +20,21 @@ LossScaler::LossScaler(Kind kind, const LossScalerOptions& options)
     : kind_(kind), options_(options), state_{options.initial_scale, 0, options.hysteresis} {}
 
 LossScaler LossScaler::fixed(double scale) {
-  require_power_of_two(scale, "scale");
+  if (!is_power_of_two(scale)) throw ConfigError(fmt::format("precision.loss_scale = {}: must be a power of two, so that scaling is exact", scale));
   LossScalerOptions options;
   options.initial_scale = scale;
   return {Kind::kFixed, options};
 }
 
 LossScaler LossScaler::dynamic(const LossScalerOptions& options) {
-  require_power_of_two(options.initial_scale, "initial scale");
-  require_power_of_two(options.min_scale, "minimum scale");
-  require_power_of_two(options.max_scale, "maximum scale");
-  require_power_of_two(options.growth_factor, "growth factor");
-  require_power_of_two(options.backoff_factor, "backoff factor");
-  if (options.min_scale > options.initial_scale || options.initial_scale > options.max_scale)
-    throw ConfigError(fmt::format("precision.loss_scale: initial scale = {}: must be between the minimum {} and the maximum {}",
-                                  options.initial_scale, options.min_scale, options.max_scale));
-  if (options.growth_factor <= 1.0 || options.backoff_factor >= 1.0)
-    throw ConfigError(fmt::format("precision.loss_scale: growth factor = {}, backoff factor = {}: must be above and below 1",
-                                  options.growth_factor, options.backoff_factor));
-  if (options.growth_interval < 1 || options.hysteresis < 1)
-    throw ConfigError(fmt::format("precision.loss_scale: growth interval = {}, hysteresis = {}: must be at least 1",
-                                  options.growth_interval, options.hysteresis));
+  for (const double value : {options.initial_scale, options.min_scale, options.max_scale, options.growth_factor, options.backoff_factor})
+    TRIDENT_CHECK(is_power_of_two(value), "loss scaling with {}, which is no power of two", value);
+  TRIDENT_CHECK(options.min_scale <= options.initial_scale && options.initial_scale <= options.max_scale,
+                "a loss scale of {}, between {} and {}", options.initial_scale, options.min_scale, options.max_scale);
+  TRIDENT_CHECK(options.growth_factor > 1.0 && options.backoff_factor < 1.0, "a loss scale that grows by {} and shrinks by {}",
+                options.growth_factor, options.backoff_factor);
+  TRIDENT_CHECK(options.growth_interval >= 1 && options.hysteresis >= 1, "a loss scale that grows after {} steps and shrinks after {} overflows",
+                options.growth_interval, options.hysteresis);
   return {Kind::kDynamic, options};
 }
 

@@ -32,10 +32,11 @@ class LossScaler {
 
   // A constant scale (1: none); update() changes nothing. Throws ConfigError unless `scale` is a power of two.
   static LossScaler fixed(double scale);
-  // Throws ConfigError for options that cannot work.
+  // InternalError for options that cannot work: no key sets them.
   static LossScaler dynamic(const LossScalerOptions& options = {});
 
   double scale() const { return state_.scale; }
+  const LossScalerOptions& options() const { return options_; }
   // Whether overflows can make the scale smaller than it is.
   bool can_shrink() const { return kind_ == Kind::kDynamic && state_.scale > options_.min_scale; }
   // After every step, skipped or not: `overflow` = some gradient on some rank was not finite. Such a step must not be applied.

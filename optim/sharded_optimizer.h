@@ -54,7 +54,7 @@ class ShardedOptimizer {
   AdamWConfig config_;
   ParamStore& store_;
   ParallelContext& context_;
-  std::vector<Moments> moments_;  // one per shard that is updated here, in the order of ParamStore::shards()
+  std::vector<Moments> moments_;  // in the order of ParamStore::shards(); empty for those that are updated elsewhere
 };
 
 // min(1, max_norm / (norm + 1e-6)); 1 when clipping is off (max_norm 0).

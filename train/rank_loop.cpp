@@ -123,7 +123,7 @@ void RankLoop::one_step(double start) {
 void RankLoop::note_loss_scale(const StepResult& result) {
   if (result.next_loss_scale == result.loss_scale) return;
   console_->line(fmt::format("loss scale {:.0f} -> {:.0f}: {}", result.loss_scale, result.next_loss_scale,
-                             result.applied ? fmt::format("{} steps without an overflow", LossScalerOptions().growth_interval)
+                             result.applied ? fmt::format("{} steps without an overflow", trainer_.loss_scaler().options().growth_interval)
                                             : fmt::format("gradients overflowed {}, the batch after update {} is skipped",
                                                           to_string(plan_.compute), updates_)));
 }

@@ -70,6 +70,7 @@ class RankTrainer {
 
   ParallelContext& context() { return context_; }
   const ParamStore& store() const { return *store_; }
+  const LossScaler& loss_scaler() const { return loss_scaler_; }
   ParamStore& store() { return *store_; }  // between steps: to write masters and publish them
   const RunPlan& plan() const { return plan_; }
   const ArenaPlan& arena_plan() const { return arena_plan_; }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tests/cuda/simulated_scope.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -16,8 +17,6 @@ simulated::Settings cards(int devices) {
   settings.devices = devices;
   return settings;
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(CudaCards, AreListedWithoutOpeningAny) {
   const SimulatedScope scope(cards(4));

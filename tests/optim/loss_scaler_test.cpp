@@ -98,7 +98,7 @@ TEST(LossScaler, RefusesWhatCannotWork) {
   const auto refused = [](auto change) {
     LossScalerOptions options = small();
     change(options);
-    EXPECT_THROW(LossScaler::dynamic(options), ConfigError);
+    EXPECT_THROW(LossScaler::dynamic(options), InternalError);
   };
   EXPECT_NO_THROW(LossScaler::dynamic(small()));
   refused([](LossScalerOptions& o) { o.min_scale = 32.0; });

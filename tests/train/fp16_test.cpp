@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "device/cpu/cpu_device.h"
 #include "optim/loss_scaler.h"
-#include "parallel/thread_world.h"
+#include "tests/support/cpu_ranks.h"
 #include "tests/support/layout_run.h"
-#include "train/machine.h"
 
 namespace trident::testing {
 namespace {
@@ -21,10 +19,9 @@ struct RankRecord {
 };
 
 RunPlan plan_of(const std::vector<std::string>& settings) {
-  std::vector<std::string> all{"run.steps=1000", "data.train=unused", "model.num_hidden_layers=2", "precision.compute=fp16"};
+  std::vector<std::string> all{"model.num_hidden_layers=2", "precision.compute=fp16"};
   all.insert(all.end(), settings.begin(), settings.end());
-  const TrainConfig config = parse_train_config(tiny_llama_config(), "test", all);
-  return make_run_plan(config, resolve_model(config), 0, cpu_machine_facts(1));
+  return cpu_plan(tiny_llama_config(), all);
 }
 
 enum class Batches : std::uint8_t { kAllDifferent, kAllTheSame };
@@ -35,18 +32,12 @@ std::vector<RankRecord> train(const RunPlan& plan, int steps, Batches batches = 
     load(first % plan.config.batch.global, count, tokens, targets);
   };
   std::vector<RankRecord> records(static_cast<std::size_t>(plan.world_size()));
-  ThreadWorld world(plan.world_size(), /*timeout_seconds=*/60.0);
-  run_thread_ranks(world, [&](int rank) {
-    CpuDevice device(world.doorbell(rank), CpuDeviceOptions{});
-    RankTrainer trainer(plan, device, world.communicator(rank, device.progress()));
+  on_cpu_ranks(plan, [&](int rank, RankTrainer& trainer) {
     RankRecord& record = records[static_cast<std::size_t>(rank)];
     for (int step = 0; step < steps; ++step) {
       record.results.push_back(trainer.step(batches == Batches::kAllTheSame ? same : load));
-      std::vector<float>& masters = record.masters.emplace_back();
-      for (const ParamShard& shard : trainer.store().shards())
-        masters.insert(masters.end(), shard.master.as<float>(), shard.master.as<float>() + shard.master.num_elements());
+      record.masters.push_back(masters_of(trainer.store()));
     }
-    trainer.drain();
   });
   return records;
 }
@@ -124,6 +115,20 @@ TEST(Fp16, SkippedBatchesLeaveNothingBehind) {
       EXPECT_EQ(told[rank].results[i].grad_norm, found[rank].results[skipped + i].grad_norm);
       EXPECT_EQ(told[rank].results[i].lr, found[rank].results[skipped + i].lr);
       EXPECT_TRUE(told[rank].masters[i] == found[rank].masters[skipped + i]) << "rank " << rank << ", update " << i;
+    }
+  }
+}
+
+// Logits in chunks overflow where whole ones do.
+TEST(Fp16, ChunksOfLogitsFindTheSameScale) {
+  const std::vector<StepResult> whole = train(plan_of({}), 16)[0].results, chunked = train(plan_of({"recompute.head_chunk=5"}), 16)[0].results;
+  ASSERT_LT(skipped_at_first(whole), 14);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    EXPECT_EQ(chunked[i].applied, whole[i].applied) << "step " << i;
+    EXPECT_EQ(chunked[i].loss_scale, whole[i].loss_scale) << "step " << i;
+    EXPECT_NEAR(chunked[i].loss, whole[i].loss, 1e-3 * whole[i].loss) << "step " << i;
+    if (whole[i].applied) {
+      EXPECT_NEAR(chunked[i].grad_norm, whole[i].grad_norm, 1e-2 * whole[i].grad_norm) << "step " << i;
     }
   }
 }

@@ -6,11 +6,9 @@
 #include <limits>
 #include <mutex>
 
-#include "device/cpu/cpu_device.h"
 #include "device/no_allocation.h"
-#include "parallel/thread_world.h"
+#include "tests/support/cpu_ranks.h"
 #include "tests/support/layout_run.h"
-#include "train/machine.h"
 
 namespace trident::testing {
 namespace {
@@ -23,15 +21,6 @@ struct RankRecord {
   std::vector<std::vector<float>> masters;  // after every step, all shards
   std::vector<double> eval_losses;          // after every step: shows the working copies of the weights
 };
-
-std::vector<float> masters_of(const ParamStore& store) {
-  std::vector<float> all;
-  for (const ParamShard& shard : store.shards()) {
-    const float* values = shard.master.as<float>();
-    all.insert(all.end(), values, values + shard.master.num_elements());
-  }
-  return all;
-}
 
 // Overwrites the last element that `store` alone answers for; its tensor's name, or "" where it answers for none.
 std::string poison(const ParamStore& store, float value) {
@@ -46,17 +35,12 @@ std::string poison(const ParamStore& store, float value) {
   return "";
 }
 
-std::vector<RankRecord> train(const std::string& config_text, std::vector<std::string> settings, int poisoned_rank, float value,
+std::vector<RankRecord> train(const std::string& config, const std::vector<std::string>& settings, int poisoned_rank, float value,
                               std::string* poisoned_name) {
-  settings.insert(settings.end(), {"run.steps=10", "data.train=unused"});
-  const TrainConfig config = parse_train_config(config_text, "test", settings);
-  const RunPlan plan = make_run_plan(config, resolve_model(config), 0, cpu_machine_facts(1));
-  const LoadSamples load = random_tokens(plan.model.vocab_size, config.batch.sequence);
+  const RunPlan plan = cpu_plan(config, settings);
+  const LoadSamples load = random_tokens(plan.model.vocab_size, plan.config.batch.sequence);
   std::vector<RankRecord> records(static_cast<std::size_t>(plan.world_size()));
-  ThreadWorld world(plan.world_size(), /*timeout_seconds=*/60.0);
-  run_thread_ranks(world, [&](int rank) {
-    CpuDevice device(world.doorbell(rank), CpuDeviceOptions{});
-    RankTrainer trainer(plan, device, world.communicator(rank, device.progress()));
+  on_cpu_ranks(plan, [&](int rank, RankTrainer& trainer) {
     RankRecord& record = records[static_cast<std::size_t>(rank)];
     int step = 0;
     trainer.set_gradient_hook([&](const ParamStore& store) {
@@ -70,7 +54,6 @@ std::vector<RankRecord> train(const std::string& config_text, std::vector<std::s
       EXPECT_EQ(trainer.instruction_times().back().end, end_of_step) << "an evaluation replaced the times of the step";
       record.masters.push_back(masters_of(trainer.store()));
     }
-    trainer.drain();
   });
   return records;
 }
