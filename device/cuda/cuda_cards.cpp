@@ -10,7 +10,7 @@
 #include "core/check.h"
 #include "core/host_name.h"
 #include "device/cuda/cuda_error.h"
-#include "device/cuda/kernels/kernels.h"
+#include "device/cuda/kernels/kernel_list.h"
 
 namespace trident {
 namespace {
@@ -86,14 +86,16 @@ std::string open_cuda_card(const CardFacts& card) {
   try {
     use_cuda_device(card.number);
     check_cuda(cudaFree(nullptr), "opening a card");  // older libraries make the context with the first call that needs it
-    cudaFuncAttributes attributes;
-    const cudaError_t status = cudaFuncGetAttributes(&attributes, cuda_kernels::any_kernel());
-    if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction) {
-      cudaGetLastError();
-      return fmt::format("this binary has code for {}, and the card is sm_{}; build with -DCMAKE_CUDA_ARCHITECTURES={}-real, or set device = cpu",
-                         kArchitectures, card.compute_capability, card.compute_capability);
+    for (const auto* kernel = cuda_kernels::ListedKernel::first(); kernel != nullptr; kernel = kernel->next()) {
+      cudaFuncAttributes attributes;
+      const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel->function());  // brings it to the card
+      if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction) {
+        cudaGetLastError();
+        return fmt::format("this binary has code for {}, and the card is sm_{}; build with -DCMAKE_CUDA_ARCHITECTURES={}-real, or set device = cpu",
+                           kArchitectures, card.compute_capability, card.compute_capability);
+      }
+      check_cuda(status, "bringing a kernel to a card");
     }
-    check_cuda(status, "looking for code for a card");
   } catch (const Error& error) {
     return error.what();
   }

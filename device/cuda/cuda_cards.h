@@ -11,7 +11,7 @@ namespace trident {
 // Opens none. Throws nothing: what stands in the way of using cards is in CudaFacts::problem, of using one in CardFacts::problem.
 CudaFacts find_cuda_cards();
 
-// Opens a card, on the calling thread (a card that is open stays so). What stands in the way of using it, with the remedy: another process
+// Opens a card, on the calling thread (a card that is open stays so), and brings all our kernels there. What stands in the way of using it, with the remedy: another process
 // that holds it, a card out of order, one that this binary has no code for. Empty if nothing does.
 std::string open_cuda_card(const CardFacts& card);
 // Gives back what open_cuda_card() took. Nothing else of this process may be on the card.

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "tests/cuda/simulated/launched_kernels.h"
@@ -90,21 +91,22 @@ std::string kernel_name(const std::string& function) {
   return "";
 }
 
-std::vector<std::string> kernels(const std::string& prefix, bool launched_too) {
-  const auto launched = simulated::launched_kernels();
+// Whose names begin with `prefix`, less those of `without`.
+std::vector<std::string> kernels(const std::string& prefix, const std::set<const void*>& without) {
   std::vector<std::string> names;
   for (const auto& [address, function] : functions_of_program()) {
     const std::string name = kernel_name(function);
     if (name.empty() || name.rfind(prefix, 0) != 0) continue;
-    if (launched_too || launched.count(reinterpret_cast<const void*>(address)) == 0) names.push_back(name);
+    if (!without.contains(reinterpret_cast<const void*>(address))) names.push_back(name);
   }
   return names;
 }
 
 }  // namespace
 
-std::vector<std::string> compiled_kernels(const std::string& prefix) { return kernels(prefix, true); }
-std::vector<std::string> untested_kernels(const std::string& prefix) { return kernels(prefix, false); }
+std::vector<std::string> compiled_kernels(const std::string& prefix) { return kernels(prefix, {}); }
+std::vector<std::string> untested_kernels(const std::string& prefix) { return kernels(prefix, simulated::launched_kernels()); }
+std::vector<std::string> unloaded_kernels(int device) { return kernels("", simulated::loaded_kernels(device)); }
 
 std::vector<std::string> global_functions(const std::string& path) {
   std::string source;

@@ -41,7 +41,7 @@ void swiglu_forward(Stream stream, RowType t, void* out, const void* gate_up, I 
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({out, gate_up}, width * bytes_of(t)), [&](auto n) {
       const Tiling tiling = tile_row(width, n, 1);
-      launch("swiglu_forward", swiglu_forward_kernel<T, n>,
+      launch("swiglu_forward", listed<swiglu_forward_kernel<T, n>>(),
              {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(out, type), as(gate_up, type),
              tiling.tiles, tiling.width, width);
     });
@@ -53,7 +53,7 @@ void swiglu_backward(Stream stream, RowType t, void* d_gate_up, const void* d_ou
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({d_gate_up, d_out, gate_up}, width * bytes_of(t)), [&](auto n) {
       const Tiling tiling = tile_row(width, n, 1);
-      launch("swiglu_backward", swiglu_backward_kernel<T, n>,
+      launch("swiglu_backward", listed<swiglu_backward_kernel<T, n>>(),
              {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(d_gate_up, type),
              as(d_out, type), as(gate_up, type), tiling.tiles, tiling.width, width);
     });
@@ -64,7 +64,7 @@ void gelu_forward(Stream stream, RowType t, void* out, const void* x, I count) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({out, x}, 0), [&](auto n) {
-      launch_flat("gelu_forward", gelu_forward_kernel<T, n>, n, count, stream, as(out, type), as(x, type));
+      launch_flat("gelu_forward", listed<gelu_forward_kernel<T, n>>(), n, count, stream, as(out, type), as(x, type));
     });
   });
 }
@@ -73,7 +73,7 @@ void gelu_backward(Stream stream, RowType t, void* d_x, const void* d_out, const
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({d_x, d_out, x}, 0), [&](auto n) {
-      launch_flat("gelu_backward", gelu_backward_kernel<T, n>, n, count, stream, as(d_x, type), as(d_out, type), as(x, type));
+      launch_flat("gelu_backward", listed<gelu_backward_kernel<T, n>>(), n, count, stream, as(d_x, type), as(d_out, type), as(x, type));
     });
   });
 }

@@ -332,17 +332,17 @@ LaunchShape launch_shape(const AttentionExtents& s, I heads, I rows) {
 
 template <class T, int kChunks>
 void forward(cudaStream_t stream, void* out, float* lse, const void* q, const void* k, const void* v, const AttentionExtents& s) {
-  launch("attention_f32_forward", attention_f32_forward_kernel<T, kChunks>, launch_shape<kChunks>(s, s.query_heads, s.query_length),
+  launch("attention_f32_forward", listed<attention_f32_forward_kernel<T, kChunks>>(), launch_shape<kChunks>(s, s.query_heads, s.query_length),
          stream, static_cast<T*>(out), lse, static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v), s);
 }
 
 template <class T, int kChunks>
 void backward(cudaStream_t stream, void* d_q, void* d_k, void* d_v, float* delta, const void* d_out, const void* out, const void* q,
               const void* k, const void* v, const float* lse, const AttentionExtents& s) {
-  launch("attention_f32_backward_q", attention_f32_backward_q_kernel<T, kChunks>,
+  launch("attention_f32_backward_q", listed<attention_f32_backward_q_kernel<T, kChunks>>(),
          launch_shape<kChunks>(s, s.query_heads, s.query_length), stream, static_cast<T*>(d_q), delta, static_cast<const T*>(d_out),
          static_cast<const T*>(out), static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v), lse, s);
-  launch("attention_f32_backward_kv", attention_f32_backward_kv_kernel<T, kChunks>,
+  launch("attention_f32_backward_kv", listed<attention_f32_backward_kv_kernel<T, kChunks>>(),
          launch_shape<kChunks>(s, s.kv_heads, s.key_length), stream, static_cast<T*>(d_k), static_cast<T*>(d_v), delta,
          static_cast<const T*>(d_out), static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v), lse, s);
 }

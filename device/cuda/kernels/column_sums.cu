@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kMaxThreads, 4) sum_rows_kernel(float* partial
 void add_partial_rows(Stream stream, const char* name, const ColumnSums& out, const float* partials, I rows, I columns,
                       Accumulate accumulate) {
   const I row_lanes = rows < 1 ? 1 : rows < kRowLanes ? rows : kRowLanes;
-  launch(name, add_partial_rows_kernel,
+  launch(name, listed<add_partial_rows_kernel>(),
          {.blocks = {grid_size(divide_up(columns, kWarp))}, .threads = {static_cast<unsigned>(kWarp * row_lanes)}}, stream, out,
          partials, rows, columns, accumulate);
 }
@@ -75,7 +75,7 @@ void sum_rows(Stream stream, RowType t, float* out, const void* x, I rows, I wid
       chunks = min(divide_up(rows, kRowsOfChunk), most);
       const I rows_of_chunk = chunks == 0 ? 0 : divide_up(rows, chunks);
       if (chunks > 0) chunks = divide_up(rows, rows_of_chunk);
-      launch("sum_rows", sum_rows_kernel<T, lanes>,
+      launch("sum_rows", listed<sum_rows_kernel<T, lanes>>(),
              {.blocks = {grid_size(tiles), static_cast<unsigned>(chunks)}, .threads = {kMaxThreads}}, stream, scratch.data,
              as(x, type), rows, width, rows_of_chunk);
     });

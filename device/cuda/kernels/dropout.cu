@@ -56,7 +56,7 @@ void drop(Stream stream, RowType t, void* out, const void* x, I sequence, I batc
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({out, x}, width * bytes_of(t)), [&](auto n) {
       const Tiling tiling = tile_row(width, n, 1);
-      launch("dropout", dropout_kernel<T, Draw, n>, {.blocks = {grid_size(sequence * batch * tiling.tiles)}, .threads = {tiling.threads}},
+      launch("dropout", listed<dropout_kernel<T, Draw, n>>(), {.blocks = {grid_size(sequence * batch * tiling.tiles)}, .threads = {tiling.threads}},
              stream, as(out, type), as(x, type), spec, draw, static_cast<unsigned>(batch), tiling.tiles, tiling.width, width);
     });
   });

@@ -32,24 +32,22 @@ __global__ void __launch_bounds__(kMaxThreads, 4) add_bias_kernel(T* x, const T*
 template <class To, class From>
 void launch_convert(Stream stream, To* out, const From* x, I count) {
   with_lanes<Bf16>(are_aligned({out, x}, 0),
-                   [&](auto n) { launch_flat("convert", convert_kernel<To, From, n>, n, count, stream, out, x); });
+                   [&](auto n) { launch_flat("convert", listed<convert_kernel<To, From, n>>(), n, count, stream, out, x); });
 }
 
 }  // namespace
-
-const void* any_kernel() { return reinterpret_cast<const void*>(&accumulate_kernel<1>); }
 
 void add(Stream stream, RowType t, void* out, const void* a, const void* b, I count) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({out, a, b}, 0),
-                  [&](auto n) { launch_flat("add", add_kernel<T, n>, n, count, stream, as(out, type), as(a, type), as(b, type)); });
+                  [&](auto n) { launch_flat("add", listed<add_kernel<T, n>>(), n, count, stream, as(out, type), as(a, type), as(b, type)); });
   });
 }
 
 void accumulate(Stream stream, float* out, const float* x, I count) {
   with_lanes<float>(are_aligned({out, x}, 0),
-                    [&](auto n) { launch_flat("accumulate", accumulate_kernel<n>, n, count, stream, out, x); });
+                    [&](auto n) { launch_flat("accumulate", listed<accumulate_kernel<n>>(), n, count, stream, out, x); });
 }
 
 void convert(Stream stream, RowType out_type, void* out, RowType in_type, const void* x, I count) {
@@ -68,7 +66,7 @@ void add_bias(Stream stream, RowType t, void* x, const void* bias, I rows, I wid
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({x, bias}, width * bytes_of(t)), [&](auto n) {
       const Tiling tiling = tile_row(width, n, kFlatVectors);
-      launch("add_bias", add_bias_kernel<T, n>, {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream,
+      launch("add_bias", listed<add_bias_kernel<T, n>>(), {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream,
              as(x, type), as(bias, type), tiling.tiles, tiling.width, width);
     });
   });

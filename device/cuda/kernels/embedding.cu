@@ -141,7 +141,7 @@ void embedding_forward(Stream stream, RowType t, void* out, const std::int32_t* 
   with_moved_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({out, table}, width * bytes_of(t)), [&](auto n) {
-      launch("embedding_forward", embedding_forward_kernel<T, n>,
+      launch("embedding_forward", listed<embedding_forward_kernel<T, n>>(),
              {.blocks = {grid_size(rows)}, .threads = {threads_for(divide_up(width, n))}}, stream, as(out, type), tokens,
              as(table, type), width, first_row, table_rows);
     });
@@ -156,7 +156,7 @@ void embedding_backward(Stream stream, RowType t, float* d_table, const void* d_
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({d_table, d_out}, width * bytes_of(t)), [&](auto n) {
       const unsigned threads = threads_for(max(divide_up(width, n), divide_up(rows, kTokensOfThread)));
-      launch("embedding_backward", embedding_backward_kernel<T, n>,
+      launch("embedding_backward", listed<embedding_backward_kernel<T, n>>(),
              {.blocks = {grid_size(min(divide_up(rows, kTokensOfBucket), kBuckets)), grid_size(divide_up(width, I{threads} * n))},
               .threads = {threads}},
              stream, d_table, as(d_out, type), tokens, rows, width, first_row, table_rows);

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kMaxThreads) add_exact_kernel(Limb* limbs, con
 void add_exact(Stream stream, std::int64_t* limbs, const double* x, I count) {
   constexpr I kElementsOfThread = 8, kBlocks = 1024;  // at least, where there are enough; at most
   const unsigned threads = threads_for(divide_up(count, kElementsOfThread));
-  launch("add_exact", add_exact_kernel,
+  launch("add_exact", listed<add_exact_kernel>(),
          {.blocks = {grid_size(min(divide_up(count, threads * kElementsOfThread), kBlocks))}, .threads = {threads}}, stream,
          reinterpret_cast<Limb*>(limbs), x, count);
 }

@@ -73,7 +73,7 @@ void split_heads(Stream stream, RowType t, void* heads, const void* rows, I batc
                  I first_column) {
   with_units(t, {heads, rows}, batch, num_heads, sequence, head_dim, columns, first_column,
              [&](auto* unit, const HeadLayout& layout) {
-               launch("split_heads", split_heads_kernel<std::remove_pointer_t<decltype(unit)>>,
+               launch("split_heads", listed<split_heads_kernel<std::remove_pointer_t<decltype(unit)>>>(),
                       {.blocks = {grid_size(sequence * batch)}, .threads = {threads_for(I{layout.num_heads} * layout.head_dim)}},
                       stream, as(heads, unit), as(rows, unit), layout);
              });
@@ -83,7 +83,7 @@ void merge_heads(Stream stream, RowType t, void* rows, const void* heads, I batc
                  I first_column) {
   with_units(t, {heads, rows}, batch, num_heads, sequence, head_dim, columns, first_column,
              [&](auto* unit, const HeadLayout& layout) {
-               launch("merge_heads", merge_heads_kernel<std::remove_pointer_t<decltype(unit)>>,
+               launch("merge_heads", listed<merge_heads_kernel<std::remove_pointer_t<decltype(unit)>>>(),
                       {.blocks = {grid_size(sequence * batch)}, .threads = {threads_for(I{layout.num_heads} * layout.head_dim)}},
                       stream, as(rows, unit), as(heads, unit), layout);
              });
@@ -100,7 +100,7 @@ void rope(Stream stream, RowType t, void* x, const float* cos, const float* sin,
       const I pieces = min(divide_up(half, n), I{kMaxThreads});
       const I rows_of_tile = min(kMaxThreads / pieces, sequence < 1 ? 1 : sequence);
       const I row_tiles = divide_up(sequence, rows_of_tile);
-      launch("rope", rope_kernel<T, n>,
+      launch("rope", listed<rope_kernel<T, n>>(),
              {.blocks = {grid_size(batch * num_heads * row_tiles)}, .threads = {threads_for(rows_of_tile * pieces)}}, stream,
              as(x, type), cos, sin, position, num_heads, static_cast<unsigned>(sequence), head_dim, half, direction,
              static_cast<unsigned>(row_tiles), static_cast<unsigned>(rows_of_tile), static_cast<unsigned>(pieces));

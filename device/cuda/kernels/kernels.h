@@ -32,9 +32,6 @@ struct Scratch {
 };
 constexpr I kScratchFloats = I{4} << 20;
 
-// One of the kernels: a card for which it has code has code of all.
-const void* any_kernel();
-
 // The number of blocks of a launch; InternalError beyond what CUDA can count.
 unsigned grid_size(I blocks);
 

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <string_view>
 
+#include "device/cuda/kernels/kernel_list.h"
+
 namespace trident {
 
 struct LaunchExtent {
@@ -30,7 +32,7 @@ constexpr std::size_t kSharedBytesUnasked = 48 << 10;
 // Throws what check_cuda (device/cuda/cuda_error.h) throws, naming the kernel and the shape of its launch.
 [[noreturn]] void throw_launch_error(cudaError_t status, std::string_view name, const LaunchShape& shape);
 
-// Enqueues kernel(args...) on `stream`, whose device is the calling thread's current one. No blocks: no launch. `name` is a
+// Enqueues kernel(args...), written listed<kernel>(), on `stream`, whose device is the calling thread's current one. No blocks: no launch. `name` is a
 // literal.
 template <class... Params, class... Args>
 void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shape, cudaStream_t stream, const Args&... args) {

@@ -92,7 +92,7 @@ void form_gradient(Stream stream, RowType t, void* logits, const float* row_max,
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
-      launch("cross_entropy_backward", cross_entropy_backward_kernel<T, Scale, n>,
+      launch("cross_entropy_backward", listed<cross_entropy_backward_kernel<T, Scale, n>>(),
              {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, as(logits, type), row_max,
              sum_exp, targets, shard.columns, shard.first_column, valid_columns(shard), scale);
     });
@@ -105,7 +105,7 @@ void cross_entropy_max(Stream stream, RowType t, float* row_max, const void* log
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
-      launch("cross_entropy_max", cross_entropy_max_kernel<T, n>,
+      launch("cross_entropy_max", listed<cross_entropy_max_kernel<T, n>>(),
              {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, row_max, as(logits, type),
              shard.columns, valid_columns(shard));
     });
@@ -117,7 +117,7 @@ void cross_entropy_stats(Stream stream, RowType t, float* sum_exp, float* target
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
-      launch("cross_entropy_stats", cross_entropy_stats_kernel<T, n>,
+      launch("cross_entropy_stats", listed<cross_entropy_stats_kernel<T, n>>(),
              {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, sum_exp, target_logit,
              as(logits, type), row_max, targets, shard.columns, shard.first_column, valid_columns(shard));
     });
@@ -127,13 +127,13 @@ void cross_entropy_stats(Stream stream, RowType t, float* sum_exp, float* target
 void cross_entropy_rescale(Stream stream, float* sum_exp, float* target_logit, const float* shard_max, const float* row_max,
                            const std::int32_t* targets, I rows, const VocabularyShard& shard) {
   const unsigned threads = threads_for(rows, kVocabularyThreads);
-  launch("cross_entropy_rescale", cross_entropy_rescale_kernel, {.blocks = {grid_size(divide_up(rows, threads))}, .threads = {threads}},
+  launch("cross_entropy_rescale", listed<cross_entropy_rescale_kernel>(), {.blocks = {grid_size(divide_up(rows, threads))}, .threads = {threads}},
          stream, sum_exp, target_logit, shard_max, row_max, targets, rows, shard.first_column, valid_columns(shard));
 }
 
 void cross_entropy_loss(Stream stream, double* loss, const float* sum_exp, const float* target_logit, const std::int32_t* targets,
                         I rows) {
-  launch("cross_entropy_loss", cross_entropy_loss_kernel, {.blocks = {1}, .threads = {threads_for(rows, 1024)}}, stream, loss,
+  launch("cross_entropy_loss", listed<cross_entropy_loss_kernel>(), {.blocks = {1}, .threads = {threads_for(rows, 1024)}}, stream, loss,
          sum_exp, target_logit, targets, rows);
 }
 

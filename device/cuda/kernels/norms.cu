@@ -34,7 +34,7 @@ void rms_norm_forward(Stream stream, RowType t, void* y, float* rstd, const void
   with_type(t, [&](auto* type) {
     with_norm_rows<kPieces, kMaxThreads>(
         type, are_aligned({y, x, weight}, width * bytes_of(t)), width, [&](auto instance, unsigned threads, int per_block) {
-          launch("rms_norm_forward", rms_norm_forward_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>,
+          launch("rms_norm_forward", listed<rms_norm_forward_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>>(),
                  {.blocks = {grid_size(divide_up(rows, per_block))}, .threads = {threads}}, stream, as(y, type), rstd, as(x, type),
                  as(weight, type), rows, width, eps);
         });
@@ -46,7 +46,7 @@ void layer_norm_forward(Stream stream, RowType t, void* y, float* mean, float* r
   with_type(t, [&](auto* type) {
     with_norm_rows<kPieces, kMaxThreads>(
         type, are_aligned({y, x, weight, bias}, width * bytes_of(t)), width, [&](auto instance, unsigned threads, int per_block) {
-          launch("layer_norm_forward", layer_norm_forward_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>,
+          launch("layer_norm_forward", listed<layer_norm_forward_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>>(),
                  {.blocks = {grid_size(divide_up(rows, per_block))}, .threads = {threads}}, stream, as(y, type), mean, rstd,
                  as(x, type), as(weight, type), as(bias, type), rows, width, eps);
         });

@@ -104,7 +104,7 @@ void rms_norm_backward(Stream stream, RowType t, void* d_x, float* d_weight, con
     const bool aligned = are_aligned({d_x, d_y, x, weight, scratch.data}, width * bytes_of(t));
     with_norm_rows<kPieces, kThreads>(type, aligned, width, [&](auto instance, unsigned threads, int per_block) {
       blocks = backward_blocks(rows, threads, per_block, width, scratch);
-      launch("rms_norm_backward", rms_norm_backward_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>,
+      launch("rms_norm_backward", listed<rms_norm_backward_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>>(),
              {.blocks = {grid_size(blocks)}, .threads = {threads}}, stream, as(d_x, type), scratch.data, as(d_y, type), as(x, type),
              as(weight, type), rstd, rows, width, accumulate_x);
     });
@@ -120,7 +120,7 @@ void layer_norm_backward(Stream stream, RowType t, void* d_x, float* d_weight, f
     const bool aligned = are_aligned({d_x, d_y, x, weight, scratch.data}, width * bytes_of(t));
     with_norm_rows<kPieces, kThreads>(type, aligned, width, [&](auto instance, unsigned threads, int per_block) {
       blocks = backward_blocks(rows, threads, per_block, 2 * width, scratch);
-      launch("layer_norm_backward", layer_norm_backward_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>,
+      launch("layer_norm_backward", listed<layer_norm_backward_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>>(),
              {.blocks = {grid_size(blocks)}, .threads = {threads}}, stream, as(d_x, type), scratch.data, as(d_y, type), as(x, type),
              as(weight, type), mean, rstd, rows, width, accumulate_x);
     });

@@ -20,7 +20,7 @@ void update(Stream stream, RowType t, void* param, float* master, float* m, floa
     using T = std::remove_pointer_t<decltype(type)>;
     // Four elements: 16 bytes of everything but a 16-bit parameter.
     with_lanes<float>(are_aligned({param, master, m, v, grad}, 0), [&](auto n) {
-      launch_flat("adamw", adamw_kernel<T, Step, n>, n, count, stream, as(param, type), master, m, v, grad, step);
+      launch_flat("adamw", listed<adamw_kernel<T, Step, n>>(), n, count, stream, as(param, type), master, m, v, grad, step);
     });
   });
 }
@@ -91,7 +91,7 @@ void update_stochastic(Stream stream, Bf16* param, float* master, float* m, floa
   if (!rows) elements.first_index += elements.first_column;
   const I together = rows ? elements.first_index | elements.first_column | elements.columns | elements.stride : elements.first_index;
   with_lanes<float>(together % 4 == 0 && are_aligned({param, master, m, v, grad}, 0), [&](auto n) {
-    const auto kernel = rows ? adamw_stochastic_kernel<true, Step, n> : adamw_stochastic_kernel<false, Step, n>;
+    const auto kernel = rows ? listed<adamw_stochastic_kernel<true, Step, n>>() : listed<adamw_stochastic_kernel<false, Step, n>>();
     launch_flat("adamw_stochastic", kernel, n, count, stream, param, master, m, v, grad, step, elements);
   });
 }

@@ -74,8 +74,8 @@ void launch_sum(Stream stream, void* out, const Sources& sources, int num_source
     const LaunchShape shape{.blocks = {grid_size(divide_up(count, kMaxThreads * n))},
                             .threads = {threads_for(divide_up(count, n))}};
     launch("rank_order_sum",
-           operation == SumOperation::kSum ? rank_order_sum_kernel<T, A, n, SumOperation::kSum>
-                                           : rank_order_sum_kernel<T, A, n, SumOperation::kMax>,
+           operation == SumOperation::kSum ? listed<rank_order_sum_kernel<T, A, n, SumOperation::kSum>>()
+                                           : listed<rank_order_sum_kernel<T, A, n, SumOperation::kMax>>(),
            shape, stream, static_cast<T*>(out), sources, num_sources, count);
   });
 }

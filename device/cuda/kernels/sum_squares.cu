@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kBlocks* kSums) sum_squares_kernel(double* out
 
 void sum_squares(Stream stream, double* out, const float* x, I count) {
   with_lanes<float>(is_aligned(x), [&](auto n) {
-    launch("sum_squares", sum_squares_kernel<n>,
+    launch("sum_squares", listed<sum_squares_kernel<n>>(),
            {.blocks = {grid_size(divide_up(count, kBlocks * kElements))}, .threads = {kBlocks * kSums}}, stream, out, x, count);
   });
 }

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "tests/cuda/simulated/block_run.h"
+#include "tests/cuda/simulated/launched_kernels.h"
 #include "tests/cuda/simulated/machine.h"
 #include "tests/cuda/simulated/shared_memory.h"
 
@@ -259,9 +260,10 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
   });
 }
 
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
   return api_call("cudaFuncGetAttributes", [&] {
     if (Machine::instance().settings.compute_capability != 90) return cudaErrorNoKernelImageForDevice;
+    note_loaded_kernel(current_device(), function);
     *attributes = {};
     attributes->binaryVersion = 90;
     attributes->maxThreadsPerBlock = 1024;
