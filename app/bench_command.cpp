@@ -9,7 +9,8 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app(
       "Measure what this machine reaches (products, copies, collectives), and where the time of one training step goes, beside the "
       "least that "
-      "the same work could take here. One rank, random tokens, whatever layout the configuration has; no data is read.",
+      "the same work could take here. One rank, random tokens, whatever layout the configuration has; no data is read. Under mpirun also "
+      "the rates of collectives between the processes.",
       "trident bench");
   std::string file, device;
   std::vector<std::string> settings;
@@ -35,11 +36,9 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
 
   if (!device.empty()) settings.push_back("device=" + device);
   OptionValues values;
-  const BenchReport report = context.run_bench(load_train_config(file, settings, values), options);
-  if (json)
-    context.out << to_json_text(to_json(report)) << '\n';
-  else
-    context.out << to_text(report);
+  const std::optional<BenchReport> report = context.run_bench(load_train_config(file, settings, values), options);
+  if (!report) return;
+  context.out << (json ? to_json_text(to_json(*report)) + '\n' : to_text(*report));
 }
 
 }  // namespace trident

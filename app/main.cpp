@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   const auto timeline = [](const TrainConfig& config) {
     return timeline_svg(make_run_plan(config, resolve_model(config), 0, kTimelineMachine));
   };
-  const auto bench = [](const TrainConfig& config, const BenchOptions& options) { return run_bench(config, options, *make_cuda_backend()); };
+  const auto bench = [](const TrainConfig& config, const BenchOptions& options) { return run_bench_here(config, options, *make_cuda_backend()); };
   return run_command_line(Arguments(argv + 1, argv + argc), {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), bench},
                           std::cerr);
 }

@@ -177,6 +177,7 @@ constexpr MegatronFlag kFlags[] = {
      "--no-gradient-accumulation-fusion, --no-masked-softmax-fusion, --no-rope-fusion", kImplied, "", "", "there is one implementation"},
     {kKernels, "--no-bias-gelu-fusion", kKey, "cuda.epilogues", "false", "the default; true leaves biases and GELU to cuBLASLt"},
     {kKernels, "--no-overlap-p2p-communication", kImplied, "", "", "activations are sent while the next pass computes"},
+    {kKernels, "--use-nccl-ub", kKey, "cuda.nccl_register", "true"},
     {kKernels, "--transformer-impl, --cuda-graph-impl, CUDA_DEVICE_MAX_CONNECTIONS", kImplied, "", "", "no such switches"},
 };
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,8 @@ struct CommandContext {
   std::function<void(const std::function<TrainConfig()>& read_config)> run_training;
   std::function<std::string(const TrainConfig&)> draw_timeline = {};
   ConsoleMode console = ConsoleMode::kPlain;  // of `out`
-  std::function<BenchReport(const TrainConfig&, const BenchOptions&)> run_bench = {};
+  // Nothing on processes of a job that leave printing to another.
+  std::function<std::optional<BenchReport>(const TrainConfig&, const BenchOptions&)> run_bench = {};
 };
 
 using Arguments = std::vector<std::string>;  // after the subcommand's name

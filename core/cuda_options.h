@@ -7,12 +7,19 @@
 
 namespace trident {
 
+// Thread blocks of a card that an operation of NCCL along each axis may take from computation; 0: NCCL's own choice.
+struct NcclMaxCtas {
+  std::int64_t tensor = 0, data = 0, pipeline = 0;
+  bool operator==(const NcclMaxCtas&) const = default;
+};
+
 struct CudaOptions {
   bool tf32 = false;               // products of f32 operands on tensor cores, with operands rounded to 10 bits of mantissa
   bool deterministic = true;       // products and attention give the same bits every time
   std::optional<std::string> autotune = {};  // file of the fastest algorithm of each product; timed where it has none. Not set: the library's proposal
   bool epilogues = false;          // what follows a product is left to its kernel where the library can
-  std::int64_t nccl_max_ctas = 0;  // blocks of a card that an operation of NCCL may take; 0: its own choice
+  NcclMaxCtas nccl_max_ctas = {};
+  bool nccl_register = false;      // memory of devices comes from NCCL, and is registered with its communicators
   double nccl_timeout = 590;       // seconds in which some operation of a group must end while one is under way
   bool graphs = false;             // Device::repeat() captures work and launches it as a whole
   bool operator==(const CudaOptions&) const = default;

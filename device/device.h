@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ class Device {
   virtual void write(Stream& stream, TensorView to, const void* from) = 0;
   // Copies `from` to host memory once everything enqueued on `stream` before is done; the host waits.
   virtual void read(Stream& stream, void* to, ConstTensorView from) = 0;
+  // Bytes of the device's own memory that nobody has taken, now; none where it is the host's.
+  virtual std::optional<std::int64_t> free_bytes() const { return std::nullopt; }
   // For communicators of host memory; operations on it are complete when enqueued. A CPU's compute stream.
   virtual Stream& host_stream() = 0;
   // How this rank waits; communicators are made with it.

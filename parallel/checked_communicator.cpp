@@ -74,6 +74,7 @@ class CheckedCommunicator final : public Communicator {
     checks_ = checks;
     inner_->set_checks(checks);
   }
+  std::string register_memory(TensorView memory) override { return inner_->register_memory(memory); }
 
  private:
   void count(CommOperation operation, std::int64_t bytes_times_n) {

@@ -58,6 +58,10 @@ class Communicator {
   // Whether ranks compare what they called (operation, dtype, count, root) before an operation runs; on unless switched off by all
   // ranks. Sends and receives are always compared.
   virtual void set_checks(CollectiveChecks checks) = 0;
+  // From here on all operands lie in `memory`, at the same offsets on every rank; it outlives the communicator. Collective over the group. A
+  // transport that moves registered memory without copies makes use of it. If a rank cannot, none does, and the first of those is told why in one
+  // line; empty otherwise.
+  virtual std::string register_memory(TensorView /*memory*/) { return {}; }
 };
 
 class GroupScope {

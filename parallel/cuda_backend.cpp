@@ -10,7 +10,8 @@ std::string_view to_string(DeviceTransport transport) {
   switch (transport) {
     case DeviceTransport::kThread: return "between threads on the device";
     case DeviceTransport::kHostStaged: return "through pinned host memory";
-    case DeviceTransport::kNccl: return "by NCCL";
+    case DeviceTransport::kNccl:
+    case DeviceTransport::kNcclEvenAlone: return "by NCCL";
   }
   return "?";
 }

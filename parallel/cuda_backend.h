@@ -15,6 +15,7 @@
 #include "device/cuda_facts.h"
 #include "device/device.h"
 #include "parallel/communicator.h"
+#include "parallel/process_grid.h"
 
 namespace trident {
 
@@ -22,7 +23,8 @@ namespace trident {
 enum class DeviceTransport : std::uint8_t {
   kThread,      // ranks are threads of one process: kernels read peers' memory and add in rank order
   kHostStaged,  // through pinned host memory and the host's communicator: several processes on one card, nodes without NCCL
-  kNccl,        // a card per rank
+  kNccl,        // a card per rank; a rank alone in its group copies
+  kNcclEvenAlone  // the same, and a rank alone calls NCCL too: to measure it, or try it out
 };
 std::string_view to_string(DeviceTransport transport);
 
@@ -49,9 +51,9 @@ class CudaBackend {
   // Card `number` as the device of the calling rank; peers ring `doorbell`, which outlives it. ConfigError if it cannot be used.
   // `host_memory`: of Device::allocate_host_shared() (ProcessWorld::allocate, say); not set: memory of this process.
   virtual std::unique_ptr<Device> make_device(int number, Doorbell& doorbell, HostAllocator host_memory, const CudaOptions& options) = 0;
-  // The same group as `host`, for operands on `device`, which make_device() made and which outlives the result. Collective over the group; NCCL's
-  // options are the device's.
-  virtual std::unique_ptr<Communicator> on_device(DeviceTransport transport, Device& device, std::unique_ptr<Communicator> host) = 0;
+  // The same group as `host`, whose ranks lie along `axis`, for operands on `device`, which make_device() made and which outlives the result.
+  // Collective over the group; NCCL's options are the device's.
+  virtual std::unique_ptr<Communicator> on_device(DeviceTransport transport, Device& device, Axis axis, std::unique_ptr<Communicator> host) = 0;
 };
 
 std::unique_ptr<CudaBackend> make_cuda_backend();

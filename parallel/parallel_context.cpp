@@ -30,23 +30,23 @@ ParallelContext::ParallelContext(const ProcessGrid& grid, Device& device, std::u
     : grid_(grid), device_(device), world_(std::move(world)) {
   TRIDENT_CHECK(world_->size() == grid_.world_size(), "a grid of {} ranks in a world of {}", grid_.world_size(), world_->size());
   const auto on_host = [&](Place place, std::string name) { return world_->split(place.color, place.key, std::move(name)); };
-  const auto of_tensors = [&](Place place, std::string name) {
+  const auto of_tensors = [&](Axis axis, Place place, std::string name) {
     std::unique_ptr<Communicator> host = on_host(place, std::move(name));
-    return make_checked(on_device ? on_device(std::move(host)) : std::move(host), checks, board);
+    return make_checked(on_device ? on_device(axis, std::move(host)) : std::move(host), checks, board);
   };
   const auto whole = [&](Axis axis) { return along(grid_, rank(), grid_.whole(axis)); };
-  tensor_ = of_tensors(whole(Axis::kTensor), "tp");
-  data_reduce_ = of_tensors(replicas(grid_, rank()), "dp");
-  data_gather_ = of_tensors(replicas(grid_, rank()), "dp (gather)");
-  pipeline_forward_ = of_tensors(whole(Axis::kPipeline), "pp (forward)");
-  pipeline_backward_ = of_tensors(whole(Axis::kPipeline), "pp (backward)");
+  tensor_ = of_tensors(Axis::kTensor, whole(Axis::kTensor), "tp");
+  data_reduce_ = of_tensors(Axis::kData, replicas(grid_, rank()), "dp");
+  data_gather_ = of_tensors(Axis::kData, replicas(grid_, rank()), "dp (gather)");
+  pipeline_forward_ = of_tensors(Axis::kPipeline, whole(Axis::kPipeline), "pp (forward)");
+  pipeline_backward_ = of_tensors(Axis::kPipeline, whole(Axis::kPipeline), "pp (backward)");
   for (const auto& [axis, name] : {std::pair{Axis::kTensor, "tp (statistics)"}, {Axis::kContext, "cp (statistics)"},
                                    {Axis::kData, "dp (statistics)"}, {Axis::kPipeline, "pp (statistics)"}}) {
     statistics_[static_cast<std::size_t>(axis)] = make_checked(on_host(whole(axis), name), checks, board);
   }
   for (const SubAxis& sub_axis : partial_axes) {
     TRIDENT_CHECK(sub_axis.axis == Axis::kTensor, "gradients are partial over {}", to_string(sub_axis));
-    partial_.emplace_back(sub_axis, of_tensors(along(grid_, rank(), sub_axis), to_string(sub_axis) + " (gradients)"));
+    partial_.emplace_back(sub_axis, of_tensors(sub_axis.axis, along(grid_, rank(), sub_axis), to_string(sub_axis) + " (gradients)"));
   }
   reduce_stream_ = &device_.new_stream("reduce");
   gather_stream_ = &device_.new_stream("gather");
@@ -61,6 +61,27 @@ Communicator& ParallelContext::partial(const SubAxis& sub_axis) {
     if (axis == sub_axis) return *communicator;
   }
   throw InternalError(fmt::format("no communicator for partial gradients over {}", to_string(sub_axis)));
+}
+
+std::vector<std::string> ParallelContext::register_memory(TensorView memory) {
+  constexpr std::size_t kLine = 256;  // bytes; longer ones are cut
+  std::string mine;
+  const auto in_group = [&](Communicator& group) {
+    const std::string problem = group.register_memory(memory);
+    if (mine.empty()) mine = problem;
+  };
+  for (Communicator* group : {tensor_.get(), data_reduce_.get(), data_gather_.get(), pipeline_forward_.get(), pipeline_backward_.get()}) in_group(*group);
+  for (const auto& [sub_axis, group] : partial_) in_group(*group);
+  mine.resize(kLine, '\0');
+  std::string all(kLine * static_cast<std::size_t>(world_->size()), '\0');
+  const auto line = static_cast<std::int64_t>(kLine);
+  world_->all_gather(host_stream(), TensorView(all.data(), DType::kU8, {line * world_->size()}), ConstTensorView(mine.data(), DType::kU8, {line}));
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < all.size(); at += kLine) {
+    const std::string said = all.substr(at, all.substr(at, kLine).find_first_of('\0'));
+    if (!said.empty() && std::ranges::find(lines, said) == lines.end()) lines.push_back(said);
+  }
+  return lines;
 }
 
 std::array<double, kNumAxes> ParallelContext::bytes_sent() const {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,8 +22,8 @@ namespace trident {
 // Along the pipeline: activations travel forward, their gradients backward.
 enum class Direction : std::uint8_t { kForward, kBackward };
 
-// Makes a group of ranks, known by its host communicator, exchange what lies on their devices; not set: devices of host memory.
-using OnDevice = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator> host)>;
+// Makes a group of ranks along `axis`, known by its host communicator, exchange what lies on their devices; not set: devices of host memory.
+using OnDevice = std::function<std::unique_ptr<Communicator>(Axis axis, std::unique_ptr<Communicator> host)>;
 
 class ParallelContext {
  public:
@@ -45,6 +46,10 @@ class ParallelContext {
   Communicator& partial(const SubAxis& sub_axis);
   // Step statistics over an axis (norm, loss): host memory, on host_stream().
   Communicator& statistics(Axis axis) { return *statistics_[static_cast<std::size_t>(axis)]; }
+
+  // All operands of the communicators above but the statistics' will lie in `memory`, which outlives them (Communicator::register_memory).
+  // Collective over the world; the same lines on every rank: which groups gain nothing from it, and why.
+  std::vector<std::string> register_memory(TensorView memory);
 
   Stream& compute_stream() { return device_.compute_stream(); }
   Stream& host_stream() { return device_.host_stream(); }

@@ -9,6 +9,8 @@
 namespace trident {
 namespace {
 
+// Of a card, for each rank, what CUDA and its libraries take once training begins: their kernels with the first use, graphs.
+constexpr double kTakenLater = 512 << 20;
 constexpr double kMuchLess = 0.9;  // of the largest rank's memory: layers could move there
 constexpr double kMuch = 0.1;      // of what is needed: worth a key of its own
 constexpr std::int64_t kChunk = 1024, kChunks = 8;  // tokens whose logits leave little to save; of smaller micro-batches a part
@@ -50,6 +52,16 @@ std::string what_fits(const RunPlan& plan, const ArenaNeed& needed, double there
   return fmt::format("lower batch.sequence, {}{}or use more tensor ranks", keys, keys.empty() ? "" : ", ");
 }
 
+// Communicators of NCCL take hundreds of megabytes each, by rules of the library: they are counted when they are there.
+double bytes_for_arenas(const MemoryPool& pool, std::span<const ArenaNeed> here) {
+  double free = static_cast<double>(INT64_MAX);
+  for (const ArenaNeed& need : here) {
+    if (!need.free) return static_cast<double>(pool.bytes);
+    free = std::min(free, *need.free);
+  }
+  return std::max(0.0, free - kTakenLater * static_cast<double>(here.size()));
+}
+
 void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const ArenaNeed> needs) {
   std::vector<ArenaNeed> here;
   for (const int rank : pool.ranks) {
@@ -57,17 +69,18 @@ void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const Are
     here.push_back(needs[static_cast<std::size_t>(rank)]);
   }
   const ArenaNeed needed = sum(here);
-  const double there = static_cast<double>(pool.bytes);
+  const double expected = static_cast<double>(pool.bytes), there = bytes_for_arenas(pool, here);
   if (needed.total <= there) return;
+  const std::string taken = there > kMuchLess * expected ? "" : fmt::format(", {:.1f} GB less than at the start, for NCCL's communicators and other libraries took them", 1e-9 * (expected - there));
   const auto largest = std::ranges::max_element(here, less);
   const int rank = pool.ranks[static_cast<std::size_t>(largest - here.begin())], stages = plan.grid.degrees().pipeline;
   const std::string stage = stages == 1 ? "" : fmt::format(" (pipeline stage {} of {})", plan.grid.coordinates(rank).pipeline, stages);
   const std::string together = here.size() == 1 ? "" : fmt::format(", {} ranks there {:.1f} GB", here.size(), 1e-9 * needed.total);
   const bool uneven = stages > 1 && std::ranges::min_element(needs, less)->total < kMuchLess * largest->total;
   throw ConfigError(fmt::format("batch.micro = {}: the arena of rank {}{} needs {:.1f} GB, {:.1f} GB of it for activations ({}){}, {} has {:.1f} GB for "
-                                "arenas; {}{}, or take a smaller model",
+                                "arenas{}; {}{}, or take a smaller model",
                                 plan.config.batch.micro, rank, stage, 1e-9 * largest->total, 1e-9 * largest->activations, largest->largest, together, pool.name,
-                                1e-9 * there, what_fits(plan, needed, there), uneven ? ", give other stages more layers with parallel.layers" : ""));
+                                1e-9 * there, taken, what_fits(plan, needed, there), uneven ? ", give other stages more layers with parallel.layers" : ""));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Whether what the ranks are about to allocate is there: of each machine, or of each card.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -13,9 +14,11 @@ struct ArenaNeed {
   double total = 0, activations = 0;
   double logits = 0;         // of the activations: what recompute.head_chunk would keep to a chunk
   std::string largest = {};  // its largest tensors, as largest_entries() says
+  std::optional<double> free = {};  // on its card, while all ranks' communicators exist and no arena does
 };
 
-// `needs`: by rank. ConfigError for what does not fit: which rank of which stage where, what it needs and for which tensors, what is there, and the
+// `needs`: by rank. What a card has for arenas is counted from what is free there, where that was asked, and else as the plan expected it.
+// ConfigError for what does not fit: which rank of which stage where, what it needs and for which tensors, what is there, and the
 // micro-batch or the key that would make it fit.
 void check_arenas(const RunPlan& plan, std::span<const ArenaNeed> needs);
 

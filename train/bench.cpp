@@ -1,13 +1,16 @@
 #include "train/bench.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <utility>
 
 #include "core/clock.h"
 #include "core/philox.h"
+#include "parallel/launcher.h"
 #include "parallel/thread_world.h"
+#include "train/bench_collectives.h"
 #include "train/machine.h"
 #include "train/metered_device.h"
 #include "train/rank_devices.h"
@@ -23,6 +26,7 @@ TrainConfig on_one_rank(TrainConfig config) {
   parallel.schedule = "1f1b";
   parallel.sequence_parallel = false;
   parallel.layers.reset();
+  config.cuda.nccl_register = false;
   return config;
 }
 
@@ -66,71 +70,6 @@ double measure_copies(Device& device, double budget) {
          best_seconds(device, budget, [&] { device.ops().convert(device.compute_stream(), to, from); });
 }
 
-// What one rank of `n` measures together with the others.
-class CollectiveMeter {
- public:
-  CollectiveMeter(Device& device, Communicator& group, std::int64_t bytes)
-      : device_(device),
-        group_(group),
-        count_(bytes / size_of(DType::kF32) / group.size() * group.size()),  // slices of equal size
-        memory_(device.allocate(2 * bytes, "collectives")),
-        whole_(memory_.data(), DType::kF32, {count_}, memory_.where()),
-        other_(memory_.data() + bytes, DType::kF32, {count_}, memory_.where()) {}
-
-  // So many calls of all ranks each: a rank cannot decide alone when it is enough. The best of them, begun and ended together.
-  double best_seconds(const std::function<void(Stream&)>& call) {
-    constexpr int kCalls = 8;
-    double best = 1e30;
-    Stream& stream = device_.compute_stream();
-    for (int i = 0; i < kCalls; ++i) {
-      group_.barrier();
-      const double before = monotonic_seconds();
-      call(stream);
-      stream.synchronize();
-      group_.barrier();
-      best = std::min(best, monotonic_seconds() - before);
-    }
-    return best;
-  }
-
-  void measure(BenchReport& report, bool reports) {
-    const double n = group_.size(), bytes = static_cast<double>(whole_.num_bytes());
-    const double copies = best_seconds([&](Stream& stream) { device_.ops().convert(stream, other_, whole_); });
-    if (reports) report.collective_copy_bytes = 2 * n * bytes / copies;
-    const TensorView part = other_.range(0, count_ / group_.size());
-    const auto add = [&](const char* name, double moved, const std::function<void(Stream&)>& call) {
-      const double seconds = best_seconds(call);
-      if (reports) report.collectives.push_back({name, bytes, seconds, moved});
-    };
-    // A rank reads its slice of every operand and writes the sum; then, if all are to have all of it, reads the others' slices
-    // and writes them to its own.
-    add("all_reduce", (3 * n - 1) * bytes, [&](Stream& stream) { group_.all_reduce(stream, whole_, ReduceOp::kSum); });
-    add("reduce_scatter", (n + 1) * bytes, [&](Stream& stream) { group_.reduce_scatter(stream, part, whole_, ReduceOp::kSum); });
-    add("all_gather", 2 * n * bytes, [&](Stream& stream) { group_.all_gather(stream, whole_, part); });
-  }
-
- private:
-  Device& device_;
-  Communicator& group_;
-  std::int64_t count_;
-  Buffer memory_;
-  TensorView whole_, other_;
-};
-
-void measure_collectives(const DeviceChoice& choice, CudaBackend& cuda, int threads_per_rank, int ranks, BenchReport& report) {
-  report.collective_ranks = ranks;
-  ThreadWorld world(ranks);
-  run_thread_ranks(world, [&](int rank) {
-    RankDeviceOptions options;
-    options.seat = rank;
-    options.threads_per_rank = threads_per_rank;
-    const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);
-    std::unique_ptr<Communicator> group = world.communicator(rank, device->progress());
-    if (const OnDevice wrap = on_device(choice, cuda, *device, DeviceTransport::kThread)) group = wrap(std::move(group));
-    CollectiveMeter(*device, *group, std::int64_t{1} << (device->kind() == DeviceKind::kCpu ? 24 : 28)).measure(report, rank == 0);
-  });
-}
-
 double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
   return values[values.size() / 2];
@@ -164,6 +103,7 @@ void measure_step(const RunPlan& plan, Device& device, std::unique_ptr<Communica
 
 BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, CudaBackend& cuda) {
   const TrainConfig config = on_one_rank(asked);
+  const int threads = static_cast<int>(config.run.threads_per_rank);
   const auto devices_of = [&](int ranks) { return choose_device(config.device, cuda, look_for_cards(config.device, cuda, thread_ranks(ranks))); };
   const DeviceChoice choice = devices_of(1);
   const RunPlan plan = make_run_plan(config, resolve_model(config), 0, machine_facts(choice, 1));
@@ -175,7 +115,7 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions device_options;
     device_options.cuda = config.cuda;
-    device_options.threads_per_rank = static_cast<int>(config.run.threads_per_rank);
+    device_options.threads_per_rank = threads;
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), device_options);
     report.device = device->describe();
     report.matmul_flops = measure_matmul_rate(*device, plan.compute, options.seconds);
@@ -183,7 +123,41 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
     measure_step(plan, *device, world.communicator(rank, device->progress()),
                  on_device(choice, cuda, *device, DeviceTransport::kThread), options.steps, report);
   });
-  measure_collectives(devices_of(options.collective_ranks), cuda, static_cast<int>(config.run.threads_per_rank), options.collective_ranks, report);
+  report.collectives.push_back(
+      rates_between_threads(devices_of(options.collective_ranks), cuda, DeviceTransport::kThread, threads, options.collective_ranks, options.collective_megabytes));
+  if (choice.kind == DeviceKind::kCuda) report.collectives.push_back(nccl_rates_between_cards(cuda, options.collective_megabytes));
+  return report;
+}
+
+std::optional<BenchReport> run_bench_as_process(const TrainConfig& asked, const BenchOptions& options, ProcessWorld& world, CudaBackend& cuda) {
+  std::vector<CollectiveRates> between_processes;
+  try {
+    between_processes = rates_between_processes(world, asked.device, cuda, static_cast<int>(asked.run.threads_per_rank), options.collective_megabytes);
+  } catch (const AgreedError&) {
+    world.finish();
+    throw;
+  } catch (const ReportedElsewhere&) {
+    world.finish();
+    throw;
+  } catch (const Error&) {
+    world.fail("the benchmark ended early");
+    throw;
+  }
+  world.finish();
+  if (world.rank() != 0) return std::nullopt;
+  BenchReport report = run_bench(asked, options, cuda);  // when nobody else computes
+  report.collectives.insert(report.collectives.end(), between_processes.begin(), between_processes.end());
+  return report;
+}
+
+std::optional<BenchReport> run_bench_here(const TrainConfig& config, const BenchOptions& options, CudaBackend& cuda) {
+  if (detect_launcher([](const char* name) { return std::getenv(name); }).kind == Launcher::Kind::kMpi)
+    return run_bench_as_process(config, options, *join_process_world(), cuda);
+  BenchReport report = run_bench(config, options, cuda);
+  CollectiveRates processes;
+  processes.way = "processes";
+  processes.skipped = "there is one; mpirun -n 2 trident bench ... measures them";
+  report.collectives.push_back(std::move(processes));
   return report;
 }
 

@@ -1,7 +1,10 @@
 // What a machine reaches in what training is made of, and where the time of one step goes, beside the least it could take there.
 #pragma once
 
+#include <optional>
+
 #include "parallel/cuda_backend.h"
+#include "parallel/process_world.h"
 #include "train/bench_report.h"
 #include "train/train_config.h"
 
@@ -10,5 +13,11 @@ namespace trident {
 // The model, batch and precision of `config` on one rank, on random tokens; its layout does not count. Throws ConfigError if that
 // does not fit into the memory, or for a device that is not there.
 BenchReport run_bench(const TrainConfig& config, const BenchOptions& options, CudaBackend& cuda);
+
+// One process of a job's part: first what they reach together, then, in rank 0 alone, run_bench(). Only rank 0 has a report. Ends the world.
+std::optional<BenchReport> run_bench_as_process(const TrainConfig& config, const BenchOptions& options, ProcessWorld& world, CudaBackend& cuda);
+
+// Whichever of these the launcher of this process means.
+std::optional<BenchReport> run_bench_here(const TrainConfig& config, const BenchOptions& options, CudaBackend& cuda);
 
 }  // namespace trident

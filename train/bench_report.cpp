@@ -38,6 +38,40 @@ std::string kind_line(std::string_view name, const KindSum& sum, double all) {
                      1e3 * sum.seconds, 100 * sum.seconds / all, 1e3 * sum.floor, 100 * sum.floor / sum.seconds);
 }
 
+std::string rates_text(const CollectiveRates& way) {
+  if (!way.skipped.empty()) return fmt::format("collectives of {}: SKIPPED: {}\n", way.way, way.skipped);
+  std::string text = fmt::format("collectives of {} {}; {} reach {:.1f} GB/s\n", way.ranks, way.way, way.floor_of, 1e-9 * way.floor_rate);
+  for (const CollectiveRate& rate : way.rates)
+    text += fmt::format("  {:<20} of {:.1f} MB: {:>9.3f} ms, {:.2f} GB/s of the operand, floor {:>9.3f} ms, {:>5.1f} % of the time\n", rate.operation,
+                        1e-6 * rate.bytes, 1e3 * rate.seconds, 1e-9 * rate.bytes / rate.seconds, 1e3 * way.floor_seconds(rate),
+                        100 * way.floor_seconds(rate) / rate.seconds);
+  return text;
+}
+
+JsonValue rates_json(const CollectiveRates& way) {
+  JsonValue json;
+  json.set("way", way.way);
+  if (!way.skipped.empty()) {
+    json.set("skipped", way.skipped);
+    return json;
+  }
+  json.set("ranks", way.ranks);
+  json.set("floor_of", way.floor_of);
+  json.set("floor_bytes_per_s", way.floor_rate);
+  JsonValue::Array rates;
+  for (const CollectiveRate& rate : way.rates) {
+    JsonValue item;
+    item.set("operation", rate.operation);
+    item.set("bytes", rate.bytes);
+    item.set("bytes_per_s", rate.bytes / rate.seconds);
+    item.set("ms", 1e3 * rate.seconds);
+    item.set("floor_ms", 1e3 * way.floor_seconds(rate));
+    rates.push_back(std::move(item));
+  }
+  json.set("rates", std::move(rates));
+  return json;
+}
+
 }  // namespace
 
 std::string_view to_string(WorkKind kind) {
@@ -60,12 +94,7 @@ std::string to_text(const BenchReport& report) {
   std::string text = fmt::format("{} ({})\n", report.device, report.why);
   text += fmt::format("a large product in {} reaches {:.2f} TFLOP/s, a copy {:.1f} GB/s (read and written)\n",
                       to_string(report.compute), 1e-12 * report.matmul_flops, 1e-9 * report.copy_bytes);
-  if (!report.collectives.empty())
-    text += fmt::format("{} ranks as threads copy {:.1f} GB/s together\n", report.collective_ranks, 1e-9 * report.collective_copy_bytes);
-  for (const CollectiveRate& rate : report.collectives)
-    text += fmt::format("  {:<20} of {:.1f} MB: {:>9.3f} ms, {:.2f} GB/s of the operand, floor {:>9.3f} ms, {:>5.1f} % of the time\n", rate.operation,
-                        1e-6 * rate.bytes, 1e3 * rate.seconds, 1e-9 * rate.bytes / rate.seconds, 1e3 * report.floor_seconds(rate),
-                        100 * report.floor_seconds(rate) / rate.seconds);
+  for (const CollectiveRates& way : report.collectives) text += rates_text(way);
 
   const auto sums = sums_by_kind(report);
   const KindSum all = total(sums);
@@ -97,18 +126,8 @@ JsonValue to_json(const BenchReport& report) {
   json.set("compute", to_string(report.compute));
   json.set("matmul_flops_per_s", report.matmul_flops);
   json.set("copy_bytes_per_s", report.copy_bytes);
-  json.set("collective_ranks", report.collective_ranks);
-  json.set("collective_copy_bytes_per_s", report.collective_copy_bytes);
   JsonValue::Array collectives, kinds, operations;
-  for (const CollectiveRate& rate : report.collectives) {
-    JsonValue item;
-    item.set("operation", rate.operation);
-    item.set("bytes", rate.bytes);
-    item.set("bytes_per_s", rate.bytes / rate.seconds);
-    item.set("ms", 1e3 * rate.seconds);
-    item.set("floor_ms", 1e3 * report.floor_seconds(rate));
-    collectives.push_back(std::move(item));
-  }
+  for (const CollectiveRates& way : report.collectives) collectives.push_back(rates_json(way));
   const auto sums = sums_by_kind(report);
   for (std::size_t k = 0; k < kNumWorkKinds; ++k) {
     if (sums[k].seconds == 0) continue;

@@ -30,7 +30,19 @@ struct CollectiveRate {
   std::string operation;
   double bytes = 0;    // of the whole operand, on each rank
   double seconds = 0;  // of one call
-  double moved = 0;    // bytes that all ranks together read and write at least
+  double moved = 0;    // bytes that must move at least, counted as CollectiveRates::floor_rate counts them
+};
+
+// Of ranks that exchange in one way.
+struct CollectiveRates {
+  std::string way;         // "threads by NCCL"
+  int ranks = 0;
+  std::string skipped;     // why there is nothing else; empty if there is
+  std::string floor_of;    // what moves floor_rate
+  double floor_rate = 0;   // bytes/s
+  std::vector<CollectiveRate> rates;
+
+  double floor_seconds(const CollectiveRate& rate) const { return rate.moved / floor_rate; }
 };
 
 struct BenchReport {
@@ -38,9 +50,7 @@ struct BenchReport {
   DType compute = DType::kF32;
   double matmul_flops = 0;  // FLOP/s of a large product in `compute`
   double copy_bytes = 0;    // bytes/s, read and written
-  int collective_ranks = 0;
-  double collective_copy_bytes = 0;  // bytes/s, read and written, of that many ranks' copies at once, all together
-  std::vector<CollectiveRate> collectives;
+  std::vector<CollectiveRates> collectives;
   std::int64_t tokens = 0;     // of the step
   double step_seconds = 0;     // as training does it
   double metered_seconds = 0;  // with every operation waited for
@@ -48,8 +58,6 @@ struct BenchReport {
 
   // The least time this machine needs for it: its products at matmul_flops or its bytes at copy_bytes, whichever takes longer.
   double floor_seconds(const Work& work) const;
-  // What must move at collective_copy_bytes.
-  double floor_seconds(const CollectiveRate& collective) const { return collective.moved / collective_copy_bytes; }
 };
 
 std::string to_text(const BenchReport& report);
@@ -59,6 +67,7 @@ struct BenchOptions {
   double seconds = 0.3;      // of each rate
   int steps = 3;             // of training; the median counts
   int collective_ranks = 2;  // as threads of this process
+  double collective_megabytes = 0;  // of an operand; 0: 16 on CPUs, 256 on cards
 };
 
 }  // namespace trident

@@ -229,6 +229,7 @@ class MeteredDevice final : public Device {
   Stream& compute_stream() override { return device_.compute_stream(); }
   Stream& new_stream(std::string name) override { return device_.new_stream(std::move(name)); }
   Buffer allocate(std::int64_t bytes, const std::string& name) override { return device_.allocate(bytes, name); }
+  std::optional<std::int64_t> free_bytes() const override { return device_.free_bytes(); }
   Buffer allocate_host_shared(std::int64_t bytes, const std::string& name) override {
     return device_.allocate_host_shared(bytes, name);
   }

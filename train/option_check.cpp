@@ -118,6 +118,7 @@ class Checker {
         break;
       case JsonValue::Kind::kObject:
         if (takes(Takes::kEvery)) return every();
+        if (takes(Takes::kAxes)) return axes();
         break;
     }
     refuse_type();
@@ -169,6 +170,15 @@ class Checker {
     if (value_.members().size() != 1 || k == nullptr || !k->is_integer() || !within(option_.range, k->as_number())) refuse_type();
     return value_;
   }
+  // Canonical: the axes that were given.
+  JsonValue axes() const {
+    for (const JsonMember& member : value_.members()) {
+      if (std::ranges::find(kCountedAxes, member.key) == kCountedAxes.end())
+        refuse(fmt::format("no axis {}; must be {}", in_quotes(member.key), expected_text(option_)));
+      if (!member.value.is_integer() || !within(option_.range, member.value.as_number())) refuse_type();
+    }
+    return value_;
+  }
   // Canonical: a list of {"path", "weight"}.
   JsonValue sources() const {
     if (value_.items().empty()) refuse("an empty list; name at least one path");
@@ -215,6 +225,8 @@ std::string expected_text(const Option& option) {
     for (const std::string_view choice : option.choices) parts.push_back(in_quotes(choice));
   }
   if (takes(option.takes, Takes::kEvery)) parts.push_back(fmt::format("{{\"every\": k}} with an integer k{}", range));
+  if (takes(option.takes, Takes::kAxes))
+    parts.push_back(fmt::format("any of {{\"tp\": n, \"dp\": n, \"pp\": n}} with integers n{}", range));
   if (takes(option.takes, Takes::kSources)) parts.emplace_back("a list of paths or of {\"path\": text, \"weight\": number > 0}");
   if (takes(option.takes, Takes::kNull)) parts.emplace_back("null");
   std::string text;

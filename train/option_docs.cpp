@@ -115,6 +115,11 @@ JsonValue::Array alternatives(const Option& option) {
     every.set("every", number_schema("integer", option.range));
     any.push_back(object_schema(std::move(every), {JsonValue("every")}));
   }
+  if (has(Takes::kAxes)) {
+    JsonValue axes;
+    for (const std::string_view axis : kCountedAxes) axes.set(axis, number_schema("integer", option.range));
+    any.push_back(object_schema(std::move(axes), {}));
+  }
   if (has(Takes::kSources)) any.push_back(sources_schema());
   if (has(Takes::kNull)) any.emplace_back(JsonValue::Object{{"type", "null"}});
   return any;

@@ -5,6 +5,7 @@
 // accepted, any other is refused by name.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -20,9 +21,13 @@ enum class Takes : std::uint16_t {
   kNumbers = 64,    // a list of numbers
   kEvery = 128,     // {"every": k} with an integer k in the option's range
   kSources = 256,   // a list of paths or of {"path": ..., "weight": ...}
+  kAxes = 512,      // {"tp": n, "dp": n, "pp": n}, any of them, with integers n in the option's range
 };
 constexpr Takes operator|(Takes a, Takes b) { return static_cast<Takes>(static_cast<unsigned>(a) | static_cast<unsigned>(b)); }
 constexpr bool takes(Takes set, Takes kind) { return (static_cast<unsigned>(set) & static_cast<unsigned>(kind)) != 0; }
+
+// The axes of Takes::kAxes.
+inline constexpr std::array<std::string_view, 3> kCountedAxes{"tp", "dp", "pp"};
 
 // Text with an inner form that choices cannot express.
 enum class TextForm : std::uint8_t { kAny, kAxisOrder, kSplit };

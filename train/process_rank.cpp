@@ -107,6 +107,7 @@ class ProcessRank {
     run_together(exchange(), world_->rank(), [&] { choice_ = choose_device(config.device, cuda_, std::move(found)); });
     const StartUpFacts mine = facts_of_this_process(config, *world_, choice_);
     facts_ = compare_start_up(exchange(), world_->rank(), mine);
+    run_together(exchange(), world_->rank(), [&] { check_nccl_register(config.cuda, choice_, world_->size(), transport_between(facts_)); });
     RunPlace place;
     place.world_size = world_->size();
     place.first_local = world_->local_rank();

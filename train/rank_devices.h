@@ -41,6 +41,9 @@ struct RankDeviceOptions {
 };
 std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend& cuda, Doorbell& doorbell, const RankDeviceOptions& options);
 
+// ConfigError where memory is to be registered with NCCL (cuda.nccl_register) that NCCL does not see.
+void check_nccl_register(const CudaOptions& config, const DeviceChoice& choice, int ranks, const TransportChoice& transport);
+
 // How groups of ranks exchange what lies on `device`, which outlives the result's communicators; not set for CPUs.
 OnDevice on_device(const DeviceChoice& choice, CudaBackend& cuda, Device& device, DeviceTransport transport);
 

@@ -62,6 +62,7 @@ void RankLoop::open() {
 void RankLoop::open_run_folder() {
   for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan())) output_.console << line << '\n';
   for (const std::string& line : device_.notes()) output_.console << line << '\n';
+  for (const std::string& line : trainer_.notes()) output_.console << line << '\n';
   make_run_folder(plan_.config.run.dir);
   run_log_.emplace(plan_, output_.console);  // first: it refuses a folder that another run is writing
   write_config_file(plan_.config.run.dir, plan_.config);

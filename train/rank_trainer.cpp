@@ -68,8 +68,7 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
   book_batches();
 
   check_arenas();
-  const std::string arena_name = fmt::format("the arena of rank {} ({})", context_.rank(), largest_entries(arena_plan_));
-  arena_ = std::make_unique<Arena>(arena_plan_, device.allocate(arena_plan_.total_bytes(), arena_name));
+  make_arena();
   stage_->bind(*arena_, *store_);
   store_->bind(*arena_);
   optimizer_->bind(*arena_);
@@ -78,12 +77,16 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
   bind_handlers();
 }
 
-// Memory is given out on first touch, on hosts: without this the kernel would end the process somewhere in the middle.
+// Memory is given out on first touch, on hosts: without this the kernel would end the process somewhere in the middle. Of cards it is asked how
+// much is left when all ranks have made what is not in the plan.
 void RankTrainer::check_arenas() {
-  constexpr std::int64_t kNumbers = 3, kText = 512;
+  constexpr std::int64_t kNumbers = 4, kText = 512;
+  constexpr double kNotAsked = -1;
+  context_.world().barrier();
+  const std::optional<std::int64_t> free = device_.free_bytes();
   const auto ranks = static_cast<std::size_t>(plan_.world_size());
   double numbers[kNumbers] = {static_cast<double>(arena_plan_.total_bytes()), static_cast<double>(arena_plan_.total_bytes(MemoryUse::kActivations)),
-                              static_cast<double>(stage_->logits_bytes())};
+                              static_cast<double>(stage_->logits_bytes()), free ? static_cast<double>(*free) : kNotAsked};
   std::string text = largest_entries(arena_plan_);
   text.resize(kText);  // zeros behind
   std::vector<double> all_numbers(ranks * kNumbers);
@@ -96,9 +99,18 @@ void RankTrainer::check_arenas() {
   std::vector<ArenaNeed> needs;
   for (std::size_t r = 0; r < ranks; ++r) {
     const double* const n = &all_numbers[r * kNumbers];
-    needs.push_back({n[0], n[1], n[2], all_text.substr(r * kText, kText).c_str()});
+    needs.push_back({n[0], n[1], n[2], all_text.substr(r * kText, kText).c_str(), n[3] == kNotAsked ? std::nullopt : std::optional(n[3])});
   }
   trident::check_arenas(plan_, needs);
+}
+
+void RankTrainer::make_arena() {
+  const std::string name = fmt::format("the arena of rank {} ({})", context_.rank(), largest_entries(arena_plan_));
+  Buffer memory = device_.allocate(arena_plan_.total_bytes(), name);
+  const TensorView all(memory.data(), DType::kU8, {memory.num_bytes()}, memory.where());
+  arena_ = std::make_unique<Arena>(arena_plan_, std::move(memory));
+  if (!plan_.config.cuda.nccl_register) return;
+  for (const std::string& line : context_.register_memory(all)) notes_.push_back(fmt::format("cuda.nccl_register: {}", line));
 }
 
 // ---- batches ----------------------------------------------------------------------------------------------------------------------

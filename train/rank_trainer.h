@@ -75,6 +75,8 @@ class RankTrainer {
   const RunPlan& plan() const { return plan_; }
   const ArenaPlan& arena_plan() const { return arena_plan_; }
   const Arena& arena() const { return *arena_; }
+  // One line each of what the user ought to know of the memory.
+  std::span<const std::string> notes() const { return notes_; }
   // What every instruction of the last step took.
   std::span<const InstructionTimes> instruction_times() const { return step_times_; }
   // Seconds that the last step spent on its batch before the first instruction.
@@ -82,6 +84,7 @@ class RankTrainer {
 
  private:
   void check_arenas();
+  void make_arena();
   void book_batches();
   void bind_batches();
   void bind_handlers();
@@ -94,13 +97,14 @@ class RankTrainer {
   const RunPlan& plan_;
   Device& device_;
   ArenaPlan arena_plan_;
-  std::unique_ptr<Arena> arena_;  // before the communicators: peers may use its memory as long as those live
+  std::unique_ptr<Arena> arena_;  // before the communicators: they and peers may use its memory as long as those live
   ParallelContext context_;
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<ParamStore> store_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
   StatisticsReducer statistics_;
   Executor executor_;
+  std::vector<std::string> notes_;
   std::vector<InstructionTimes> step_times_, eval_times_;  // of the last step, the last evaluation
   double batch_seconds_ = 0;
   LrSchedule lr_schedule_;

@@ -36,6 +36,13 @@ void read(const JsonValue& v, std::vector<DataSource>& out) {
   if (v.is_null()) return;
   for (const JsonValue& item : v.items()) out.push_back({item.find("path")->as_string(), item.find("weight")->as_number()});
 }
+void read(const JsonValue& v, NcclMaxCtas& out) {
+  const auto of = [&](std::string_view axis) {
+    const JsonValue* const count = v.is_object() ? v.find(axis) : &v;
+    return count == nullptr ? 0 : count->as_integer();
+  };
+  out = {of("tp"), of("dp"), of("pp")};
+}
 template <class T> void read(const JsonValue& v, std::optional<T>& out) {
   if (v.is_null()) out.reset();
   else read(v, out.emplace());
@@ -73,6 +80,10 @@ JsonValue write(const std::vector<DataSource>& x) {
   for (const DataSource& source : x) items.emplace_back(JsonValue::Object{{"path", source.path}, {"weight", source.weight}});
   return items;
 }
+JsonValue write(const NcclMaxCtas& x) {
+  if (x == NcclMaxCtas{x.tensor, x.tensor, x.tensor}) return x.tensor;
+  return JsonValue::Object{{"tp", x.tensor}, {"dp", x.data}, {"pp", x.pipeline}};
+}
 template <class T> JsonValue write(const std::optional<T>& x) { return x ? write(*x) : JsonValue{}; }
 
 // The one list that ties paths to members; used for reading and for writing.
@@ -105,7 +116,7 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("checkpoint.keep_every", k.keep_every), v("checkpoint.resume", k.resume);
   v("log.every", c.log.every), v("log.tensorboard", c.log.tensorboard), v("log.trace_steps", c.log.trace_steps);
   v("cuda.tf32", c.cuda.tf32), v("cuda.deterministic", c.cuda.deterministic), v("cuda.autotune", c.cuda.autotune);
-  v("cuda.nccl_max_ctas", c.cuda.nccl_max_ctas), v("cuda.nccl_timeout", c.cuda.nccl_timeout);
+  v("cuda.nccl_max_ctas", c.cuda.nccl_max_ctas), v("cuda.nccl_register", c.cuda.nccl_register), v("cuda.nccl_timeout", c.cuda.nccl_timeout);
   v("cuda.epilogues", c.cuda.epilogues);
   v("cuda.graphs", c.cuda.graphs);
   v("debug.no_alloc", c.debug.no_alloc), v("debug.check_collectives", c.debug.check_collectives);

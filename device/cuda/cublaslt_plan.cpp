@@ -78,6 +78,7 @@ std::vector<Algorithm> CublasLtPlan::ask(const AlgorithmLimits& limits, int coun
 
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(count));
   int found = 0;
+  const AllocationExemption library;
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle_.get(), &operation_, &a_, &b_, &d_, &d_, &preference, count, results.data(), &found);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};  // as it says "none"
@@ -101,6 +102,7 @@ bool CublasLtPlan::within(const Algorithm& algorithm, const AlgorithmLimits& lim
 bool CublasLtPlan::accepts(Algorithm& algorithm, const AlgorithmLimits& limits) {
   assume_alignment(limits.alignments.out);
   cublasLtMatmulHeuristicResult_t result{};
+  const AllocationExemption library;
   if (cublasLtMatmulAlgoCheck(handle_.get(), &operation_, &a_, &b_, &d_, &d_, &algorithm.data, &result) != CUBLAS_STATUS_SUCCESS)
     return false;
   algorithm.workspace_bytes = static_cast<std::int64_t>(result.workspaceSize);
@@ -110,6 +112,7 @@ bool CublasLtPlan::accepts(Algorithm& algorithm, const AlgorithmLimits& limits) 
 void CublasLtPlan::run(const MatmulPointers& pointers, cudaStream_t stream, const Algorithm& algorithm) {
   set_epilogue_pointers(pointers.bias, pointers.aux);
   const float alpha = 1.0f;
+  const AllocationExemption library;  // may load a kernel
   check(cublasLtMatmul(handle_.get(), &operation_, &alpha, pointers.b, &a_, pointers.a, &b_, &layout_.beta, pointers.out, &d_,
                        pointers.out, &d_, &algorithm.data, pointers.workspace, static_cast<std::size_t>(algorithm.workspace_bytes),
                        stream),

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "device/cuda/cuda_cards.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_ops.h"
@@ -39,9 +40,10 @@ CudaOpsOptions ops_options(int number, const CudaOptions& options) {
 
 }  // namespace
 
-CudaDevice::CudaDevice(int number, Doorbell& doorbell, HostAllocator host_memory, const CudaOptions& options)
+CudaDevice::CudaDevice(int number, Doorbell& doorbell, HostAllocator host_memory, const CudaOptions& options, CudaAllocator memory)
     : number_(number),
       host_memory_(std::move(host_memory)),
+      memory_(std::move(memory)),
       options_(options),
       ranges_(NvtxRanges::attach()),
       progress_(doorbell),
@@ -60,14 +62,22 @@ Ops& CudaDevice::ops() { return *ops_; }
 
 void CudaDevice::repeat(FunctionRef<void()> work) { options_.graphs ? ops_->graphs().repeat(compute_stream_, work) : work(); }
 
-std::vector<std::string> CudaDevice::notes() const { return ops_->attention().notes(); }
+std::vector<std::string> CudaDevice::notes() const {
+  std::vector<std::string> notes = memory_notes_;
+  for (std::string& note : ops_->attention().notes()) notes.push_back(std::move(note));
+  return notes;
+}
 
 Stream& CudaDevice::new_stream(std::string name) {
   streams_.push_back(std::make_unique<CudaStream>(number_, std::move(name), CudaStream::Mode::kQueue, progress_, kCommunicationPriority));
   return *streams_.back();
 }
 
-Buffer CudaDevice::allocate(std::int64_t bytes, const std::string& name) { return allocate_cuda(number_, bytes, name); }
+Buffer CudaDevice::allocate(std::int64_t bytes, const std::string& name) {
+  return memory_ ? memory_(bytes, name, memory_notes_) : allocate_cuda(number_, bytes, name);
+}
+
+std::optional<std::int64_t> CudaDevice::free_bytes() const { return free_bytes_of_cuda_card(number_); }
 
 Buffer CudaDevice::allocate_host_shared(std::int64_t bytes, const std::string& name) {
   return host_memory_ ? host_memory_(bytes, name) : allocate_host(bytes, name);

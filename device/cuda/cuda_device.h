@@ -1,6 +1,7 @@
 // A card as the device of one rank.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,11 +15,15 @@ namespace trident {
 
 class CudaOps;
 
+// Zero-filled memory of a card, as allocate_cuda() gives it; adds a line to `notes` where it is not what was asked for.
+using CudaAllocator = std::function<Buffer(std::int64_t bytes, const std::string& name, std::vector<std::string>& notes)>;
+
 class CudaDevice final : public Device {
  public:
   // Made and used by the rank's thread; peers ring `doorbell`, which outlives the device. Several ranks may have devices on one card.
-  // `host_memory`: of allocate_host_shared(); not set: memory of this process. ConfigError if the card cannot be used.
-  CudaDevice(int number, Doorbell& doorbell, HostAllocator host_memory, const CudaOptions& options = {});
+  // `host_memory`: of allocate_host_shared(); not set: memory of this process. `memory`: of allocate(); not set: allocate_cuda().
+  // ConfigError if the card cannot be used.
+  CudaDevice(int number, Doorbell& doorbell, HostAllocator host_memory, const CudaOptions& options = {}, CudaAllocator memory = {});
   ~CudaDevice() override;
 
   DeviceKind kind() const override { return DeviceKind::kCuda; }
@@ -28,6 +33,7 @@ class CudaDevice final : public Device {
   Stream& compute_stream() override { return compute_stream_; }
   Stream& new_stream(std::string name) override;
   Buffer allocate(std::int64_t bytes, const std::string& name) override;
+  std::optional<std::int64_t> free_bytes() const override;
   Buffer allocate_host_shared(std::int64_t bytes, const std::string& name) override;
   void write(Stream& stream, TensorView to, const void* from) override;
   void read(Stream& stream, void* to, ConstTensorView from) override;
@@ -50,6 +56,8 @@ class CudaDevice final : public Device {
 
   int number_;
   HostAllocator host_memory_;
+  CudaAllocator memory_;
+  std::vector<std::string> memory_notes_;
   CudaOptions options_;
   std::unique_ptr<Ranges> ranges_;
   Progress progress_;

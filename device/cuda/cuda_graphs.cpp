@@ -19,15 +19,21 @@ using OwnedGraph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGr
 
 // What is enqueued on `stream` by `work`, as a graph; nothing of it runs. The capture ends in any case.
 OwnedGraph captured(cudaStream_t stream, FunctionRef<void()> work) {
-  check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning to capture a graph");
+  const auto begin = [&] {
+    const AllocationExemption library;  // CUDA keeps what is captured on the heap
+    return cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+  };
+  check_cuda(begin(), "beginning to capture a graph");
   cudaGraph_t graph = nullptr;
   try {
     work();
   } catch (...) {
+    const AllocationExemption library;
     cudaStreamEndCapture(stream, &graph);
     const OwnedGraph part(graph);
     throw;
   }
+  const AllocationExemption library;
   check_cuda(cudaStreamEndCapture(stream, &graph), "capturing a graph");
   return OwnedGraph(graph);
 }
@@ -76,7 +82,9 @@ void CudaGraphs::repeat(CudaStream& stream, FunctionRef<void()> work) {
   if (graph->exec == nullptr && graphs_.size() == before) capture(stream, work, *graph);
   write_numbers(stream, *graph);
   if (graph->exec != nullptr) {
-    check_cuda(cudaGraphLaunch(graph->exec, stream.handle()), "launching a graph");
+    const cudaStream_t handle = stream.handle();
+    const AllocationExemption library;  // takes memory for the graph with the first launch
+    check_cuda(cudaGraphLaunch(graph->exec, handle), "launching a graph");
   } else {
     run_noted(stream, work, *graph);
   }
@@ -110,6 +118,7 @@ CudaGraphs::Graph* CudaGraphs::find_or_remember() {
 
 void CudaGraphs::capture(CudaStream& stream, FunctionRef<void()> work, Graph& graph) {
   const OwnedGraph operations = captured(stream.handle(), [&] { run_noted(stream, work, graph); });
+  const AllocationExemption library;
   check_cuda(cudaGraphInstantiate(&graph.exec, operations.get(), 0), "instantiating a graph");
 }
 

@@ -7,6 +7,7 @@
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cudnn_attention_rules.h"
 #include "device/cuda/cudnn_graph.h"
+#include "device/no_allocation.h"
 
 namespace trident {
 
@@ -26,6 +27,7 @@ CudnnHandle::~CudnnHandle() { (void)cudnnDestroy(handle_); }
 
 void CudnnHandle::use(cudaStream_t stream) const {
   use_cuda_device(device_);
+  const AllocationExemption library;  // makes events for streams that it sees for the first time
   check_cudnn(cudnnSetStream(handle_, stream), "cudnnSetStream", "attention");
 }
 

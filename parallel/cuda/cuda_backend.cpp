@@ -11,6 +11,7 @@
 #include "device/cuda/cuda_device.h"
 #include "parallel/cuda/device_communicators.h"
 #include "parallel/cuda/nccl_arguments.h"
+#include "parallel/cuda/nccl_communicator.h"
 
 namespace trident {
 namespace {
@@ -38,13 +39,22 @@ class Cuda final : public CudaBackend {
   std::int64_t free_bytes(int number) override { return free_bytes_of_cuda_card(number); }
 
   std::unique_ptr<Device> make_device(int number, Doorbell& doorbell, HostAllocator host_memory, const CudaOptions& options) override {
-    return std::make_unique<CudaDevice>(number, doorbell, std::move(host_memory), options);
+    CudaAllocator memory;
+    if (options.nccl_register) {
+      memory = [number](std::int64_t bytes, const std::string& name, std::vector<std::string>& notes) {
+        NcclMemory made = allocate_nccl(number, bytes, name);
+        if (!made.ordinary_because.empty())
+          notes.push_back(fmt::format("cuda.nccl_register: {} is ordinary memory, for NCCL gives none ({})", name, made.ordinary_because));
+        return std::move(made.buffer);
+      };
+    }
+    return std::make_unique<CudaDevice>(number, doorbell, std::move(host_memory), options, std::move(memory));
   }
 
-  std::unique_ptr<Communicator> on_device(DeviceTransport transport, Device& device, std::unique_ptr<Communicator> host) override {
+  std::unique_ptr<Communicator> on_device(DeviceTransport transport, Device& device, Axis axis, std::unique_ptr<Communicator> host) override {
     auto& cuda = dynamic_cast<CudaDevice&>(device);
     return make_device_communicator(transport, std::move(host), {cuda.number(), &cuda.progress(), cuda.host_memory()},
-                                    {.staged = {}, .nccl = nccl_options(cuda.options())});
+                                    {.staged = {}, .nccl = nccl_options(axis, cuda.options())});
   }
 
  private:

@@ -20,8 +20,8 @@ std::vector<int> world_ranks(const Communicator& host) {
 
 }  // namespace
 
-DeviceCommunicator::DeviceCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place)
-    : host_(std::move(host)), place_(place), name_(host_->name()), rank_(host_->rank()), names_(world_ranks(*host_)) {
+DeviceCommunicator::DeviceCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place, Alone alone)
+    : host_(std::move(host)), place_(place), name_(host_->name()), rank_(host_->rank()), alone_(alone), names_(world_ranks(*host_)) {
   TRIDENT_CHECK(place_.progress != nullptr, "communicator {} of a rank that cannot wait", name_);
   deferred_.reserve(kCalls);
 }
@@ -29,7 +29,7 @@ DeviceCommunicator::DeviceCommunicator(std::unique_ptr<Communicator> host, const
 void DeviceCommunicator::call(Stream& stream, const CollectiveCall& call) {
   auto* cuda = dynamic_cast<CudaStream*>(&stream);
   TRIDENT_CHECK(cuda != nullptr, "stream {} is not a CUDA stream", stream.name());
-  if (size() == 1) return copy_alone(*cuda, call);
+  if (copies_alone()) return copy_alone(*cuda, call);
   if (group_depth_ == 0) return run(*cuda, {&call, 1});
   TRIDENT_CHECK(group_stream_ == nullptr || group_stream_ == cuda, "a group of operations on streams {} and {}",
                 group_stream_->name(), cuda->name());

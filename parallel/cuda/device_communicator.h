@@ -49,8 +49,11 @@ class DeviceCommunicator : public Communicator {
   // Calls of a group scope; more are an InternalError.
   static constexpr std::size_t kCalls = CpuStream::kCapacity - 1;
 
+  // Who carries out the calls of a group of one rank.
+  enum class Alone : std::uint8_t { kCopies, kRuns };
+
   // `host`: a HostCommunicator whose streams `place.progress` polls, and which nobody else uses.
-  DeviceCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place);
+  DeviceCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place, Alone alone = Alone::kCopies);
 
   // Enqueues calls that were made together: one, or those of a group scope.
   virtual void run(CudaStream& stream, std::span<const CollectiveCall> calls) = 0;
@@ -64,6 +67,8 @@ class DeviceCommunicator : public Communicator {
   Progress& progress() const { return *place_.progress; }
   // World ranks of the group, by rank: what messages to users name.
   const std::vector<int>& names() const { return names_; }
+  // run() is never called: nobody else is here, and copies do.
+  bool copies_alone() const { return size() == 1 && alone_ == Alone::kCopies; }
   CollectiveChecks checks() const { return checks_; }
   // An all_gather of host memory, at once.
   std::vector<std::int64_t> gather_now(std::vector<std::int64_t> mine);
@@ -81,6 +86,7 @@ class DeviceCommunicator : public Communicator {
   DevicePlace place_;
   std::string name_;
   int rank_;
+  Alone alone_;
   std::vector<int> names_;
   CollectiveChecks checks_ = CollectiveChecks::kOn;
   int group_depth_ = 0;

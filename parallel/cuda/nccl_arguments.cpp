@@ -27,6 +27,10 @@ ncclRedOp_t nccl_reduction(ReduceOp op) { return op == ReduceOp::kSum ? ncclSum 
 
 ncclConfig_t nccl_config(const char* name, int max_ctas) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  // A join to which a peer does not come can only be given up if it returns before it is done, for ncclCommAbort takes what it returns; the same
+  // holds for messages that connect. NCCL knows no way to change this later. From 2.25 on it starts a thread for every group of calls on such a
+  // communicator, where versions before did so for those that connect. NCCL_COMM_BLOCKING=1 in the environment wins over this, and shows
+  // what the threads cost.
   config.blocking = 0;
   config.commName = name;
   if (max_ctas > 0) config.maxCTAs = max_ctas;

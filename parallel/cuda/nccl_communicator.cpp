@@ -31,9 +31,9 @@ CardId card_of(int device) {
 
 NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host_communicator, const DevicePlace& place,
                                    const NcclOptions& options)
-    : DeviceCommunicator(std::move(host_communicator), place),
+    : DeviceCommunicator(std::move(host_communicator), place, options.alone == NcclOptions::Alone::kJoins ? Alone::kRuns : Alone::kCopies),
       options_(options),
-      traffic_(options.traffic(name())),
+      traffic_(options.traffic),
       all_(place.device, std::string(name()), traffic_.max_ctas),
       fork_(place.device),
       watches_(fmt::format("{} (watch)", name()), CpuStream::Mode::kQueue, progress()),
@@ -46,7 +46,7 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host_communicat
           name(), rank(), names(), place.device, options.timeout_seconds, [this](const std::string& reason) { give_up(reason); }},
       pool_(kWatches) {
   launching_.reserve(kWatches);
-  if (size() == 1) return;
+  if (copies_alone()) return;
   progress().add(*this);
   try {
     const HostAllocator& allocate = place.staging ? place.staging : HostAllocator(allocate_host);
@@ -63,7 +63,7 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host_communicat
 
 NcclCommunicator::~NcclCommunicator() {
   group_cancel();
-  if (size() > 1) leave();
+  if (!copies_alone()) leave();
   progress().remove(*this);
   abort_all();
   release_host();  // before the records, which peers may be reading
@@ -253,7 +253,15 @@ void NcclCommunicator::launch_paths(cudaStream_t stream, std::span<const Collect
 // Those of `calls` that go by `handle`, as one.
 void NcclCommunicator::launch_on(NcclHandle& handle, cudaStream_t stream, std::span<const CollectiveCall> calls) {
   handle.enter(stream);
-  require(ncclGroupStart(), handle, "beginning a group");
+  const ncclResult_t result = handle.settle(call_together(handle, stream, calls), progress());
+  require(result, handle, to_string(calls.front().operation));
+  handle.leave(stream);
+}
+
+// The library makes tasks and plans of its own, and loads kernels, on our heap.
+ncclResult_t NcclCommunicator::call_together(NcclHandle& handle, cudaStream_t stream, std::span<const CollectiveCall> calls) {
+  const AllocationExemption library;
+  if (const ncclResult_t begun = ncclGroupStart(); begun != ncclSuccess) return begun;
   ncclResult_t worst = ncclSuccess;
   for (const CollectiveCall& call : calls) {
     const Path* const path = path_of(call);
@@ -262,9 +270,7 @@ void NcclCommunicator::launch_on(NcclHandle& handle, cudaStream_t stream, std::s
     if (result != ncclSuccess && result != ncclInProgress) worst = result;
   }
   const ncclResult_t ended = ncclGroupEnd();  // even after an error: the library counts
-  if (worst == ncclSuccess) worst = handle.settle(ended, progress());
-  require(worst, handle, to_string(calls.front().operation));
-  handle.leave(stream);
+  return worst == ncclSuccess ? ended : worst;
 }
 
 ncclResult_t NcclCommunicator::call_library(const CollectiveCall& call, NcclHandle& handle, const Path* path,
@@ -320,21 +326,36 @@ void NcclCommunicator::abort_all() noexcept {
   all_.abort();
 }
 
-void NcclCommunicator::register_memory(TensorView memory) {
-  if (size() == 1 || memory.empty()) return;
-  require(all_.register_memory(memory.data(), static_cast<std::size_t>(memory.num_bytes())), all_, "registering memory");
-  for (const auto& path : paths_)
-    require(path->handle.register_memory(memory.data(), static_cast<std::size_t>(memory.num_bytes())), path->handle,
-            "registering memory");
+std::string NcclCommunicator::register_memory(TensorView memory) {
+  if (copies_alone()) return {};
+  const std::string problem = register_here(memory);
+  const std::vector<std::int64_t> failed = gather_now({problem.empty() ? 0 : 1});
+  const auto first = std::find(failed.begin(), failed.end(), 1);
+  if (first == failed.end()) return {};
+  require(all_.deregister(), all_, "giving back registered memory");
+  for (const auto& path : paths_) require(path->handle.deregister(), path->handle, "giving back registered memory");
+  if (first - failed.begin() != rank()) return {};
+  return fmt::format("{}: NCCL does not register the memory of rank {}: {}", name(), names()[static_cast<std::size_t>(rank())], problem);
 }
 
-Buffer allocate_nccl(int device, std::int64_t bytes, const std::string& name) {
+// Why not, or not all of it; empty if it is.
+std::string NcclCommunicator::register_here(TensorView memory) {
+  const auto bytes = static_cast<std::size_t>(memory.num_bytes());
+  if (bytes == 0) return {};
+  std::string problem = all_.register_memory(memory.data(), bytes, progress());
+  for (const auto& path : paths_)
+    if (problem.empty()) problem = path->handle.register_memory(memory.data(), bytes, progress());
+  return problem;
+}
+
+NcclMemory allocate_nccl(int device, std::int64_t bytes, const std::string& name) {
   check_allocation_allowed(static_cast<std::size_t>(bytes), name);
+  if (bytes == 0) return {};
   use_cuda_device(device);
   void* data = nullptr;
-  if (bytes == 0 || ncclMemAlloc(&data, static_cast<std::size_t>(bytes)) != ncclSuccess) {
-    cudaGetLastError();  // no room, or a card without virtual memory management: the ordinary allocation says which
-    return allocate_cuda(device, bytes, name);
+  if (const ncclResult_t result = ncclMemAlloc(&data, static_cast<std::size_t>(bytes)); result != ncclSuccess) {
+    cudaGetLastError();
+    return {allocate_cuda(device, bytes, name), ncclGetErrorString(result)};  // which says what to do if there is no room
   }
   Buffer buffer(data, bytes, MemoryKind::kDevice, [device](void* memory, std::int64_t) {
     cudaSetDevice(device);
@@ -342,7 +363,7 @@ Buffer allocate_nccl(int device, std::int64_t bytes, const std::string& name) {
   });
   check_cuda(cudaMemset(data, 0, static_cast<std::size_t>(bytes)), name);
   check_cuda(cudaStreamSynchronize(nullptr), name);
-  return buffer;
+  return {std::move(buffer), {}};
 }
 
 }  // namespace trident

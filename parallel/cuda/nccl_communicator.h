@@ -28,14 +28,14 @@ namespace trident {
 
 class NcclCommunicator final : public DeviceCommunicator, private GiveUpListener {
  public:
-  // Collective over the group. ConfigError on all ranks if their libraries differ or two of them are on one card.
+  // Collective over the group; a group of one calls nothing of NCCL unless NcclOptions::alone says so. ConfigError on all ranks if their libraries differ or two of them are on one card.
   NcclCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place, const NcclOptions& options);
   ~NcclCommunicator() override;
 
   void abort(std::string_view reason) override;
-  // Lets NCCL send from and receive into this device memory without copies; the memory outlives the communicator. Best from
-  // allocate_nccl(). A group of one rank needs none.
-  void register_memory(TensorView memory);
+  // Registered with all communicators of NCCL here on every rank, or with none: what becomes of an operation on memory that some of its
+  // ranks have registered is undefined. Best from allocate_nccl().
+  std::string register_memory(TensorView memory) override;
 
  private:
   // Messages of an ordered pair.
@@ -54,6 +54,7 @@ class NcclCommunicator final : public DeviceCommunicator, private GiveUpListener
   std::unique_ptr<Communicator> make(std::unique_ptr<Communicator> host) override;
   void on_give_up() noexcept override { abort_all(); }
 
+  std::string register_here(TensorView memory);
   void compare_surroundings();
   void join(NcclHandle& handle, const std::vector<int>& members);
   void connect();
@@ -65,6 +66,7 @@ class NcclCommunicator final : public DeviceCommunicator, private GiveUpListener
   void launch(cudaStream_t stream, std::span<const CollectiveCall> calls);
   void launch_paths(cudaStream_t stream, std::span<const CollectiveCall> calls);
   void launch_on(NcclHandle& handle, cudaStream_t stream, std::span<const CollectiveCall> calls);
+  ncclResult_t call_together(NcclHandle& handle, cudaStream_t stream, std::span<const CollectiveCall> calls);
   ncclResult_t call_library(const CollectiveCall& call, NcclHandle& handle, const Path* path, cudaStream_t stream) const;
   void require(ncclResult_t result, const NcclHandle& handle, std::string_view what);
   [[noreturn]] void give_up(const std::string& reason);
@@ -90,7 +92,11 @@ class NcclCommunicator final : public DeviceCommunicator, private GiveUpListener
   std::vector<NcclWatch*> launching_;
 };
 
-// Device memory that NCCL prefers, zero-filled; ordinary device memory where the library cannot.
-Buffer allocate_nccl(int device, std::int64_t bytes, const std::string& name);
+// Device memory that NCCL prefers, zero-filled; where the library gives none, ordinary device memory, and why.
+struct NcclMemory {
+  Buffer buffer;
+  std::string ordinary_because;
+};
+NcclMemory allocate_nccl(int device, std::int64_t bytes, const std::string& name);
 
 }  // namespace trident

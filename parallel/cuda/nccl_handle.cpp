@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "device/cuda/cuda_error.h"
+#include "device/no_allocation.h"
 #include "parallel/cuda/nccl_arguments.h"
 
 namespace trident {
@@ -15,6 +16,7 @@ NcclHandle::NcclHandle(int device, std::string name, int max_ctas)
 ncclResult_t NcclHandle::join(const ncclUniqueId& id, int ranks, int rank) {
   use_cuda_device(device_);
   ncclConfig_t config = nccl_config(name_.c_str(), max_ctas_);
+  const AllocationExemption library;
   return ncclCommInitRankConfig(&comm_, ranks, id, rank, &config);
 }
 
@@ -27,11 +29,13 @@ ncclResult_t NcclHandle::settle(ncclResult_t result, Progress& progress) {
 
 ncclResult_t NcclHandle::asynchronous_error() const {
   ncclResult_t state = ncclSuccess;
+  const AllocationExemption library;
   const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
   return asked != ncclSuccess ? asked : state;
 }
 
 std::string NcclHandle::explain(ncclResult_t result) const {
+  const AllocationExemption message;
   const char* const last = ncclGetLastError(comm_);
   const bool more = last != nullptr && *last != '\0';
   return fmt::format("{}{}", ncclGetErrorString(result), more ? fmt::format(" ({})", last) : "");
@@ -47,30 +51,44 @@ void NcclHandle::leave(cudaStream_t stream) {
   used_ = true;
 }
 
-ncclResult_t NcclHandle::register_memory(void* data, std::size_t bytes) {
+std::string NcclHandle::register_memory(void* data, std::size_t bytes, Progress& progress) {
+  use_cuda_device(device_);
   void* handle = nullptr;
-  const ncclResult_t result = ncclCommRegister(comm_, data, bytes, &handle);
-  if (result == ncclSuccess && handle != nullptr) registered_.push_back(handle);
-  return result;
+  const AllocationExemption library;
+  const ncclResult_t result = settle(ncclCommRegister(comm_, data, bytes, &handle), progress);
+  if (result != ncclSuccess) return explain(result);
+  if (handle == nullptr) return "passed over; NCCL_LOCAL_REGISTER=0 does that, and so does NCCL_P2P_USE_CUDA_MEMCPY";
+  registered_.push_back(handle);
+  return {};
 }
 
-void NcclHandle::deregister() noexcept {
-  for (void* handle : registered_) ncclCommDeregister(comm_, handle);
+ncclResult_t NcclHandle::deregister() {
+  use_cuda_device(device_);
+  const AllocationExemption library;
+  ncclResult_t worst = ncclSuccess;
+  for (void* handle : registered_)
+    if (const ncclResult_t result = ncclCommDeregister(comm_, handle); result != ncclSuccess) worst = result;
   registered_.clear();
+  return worst;
 }
 
 ncclResult_t NcclHandle::finish(Progress& progress) {
   if (comm_ == nullptr) return ncclSuccess;
-  use_cuda_device(device_);
-  deregister();
-  const ncclResult_t result = settle(ncclCommFinalize(comm_), progress);
+  deregister();  // what the library does not take back now it does with the communicator
+  const auto finalize = [&] {
+    const AllocationExemption library;
+    return ncclCommFinalize(comm_);
+  };
+  const ncclResult_t result = settle(finalize(), progress);
   if (result != ncclSuccess) return result;
+  const AllocationExemption library;
   return ncclCommDestroy(std::exchange(comm_, nullptr));
 }
 
 void NcclHandle::abort() noexcept {
   if (comm_ == nullptr) return;
   cudaSetDevice(device_);
+  const AllocationExemption library;
   registered_.clear();  // given back with the rest
   ncclCommAbort(std::exchange(comm_, nullptr));
 }

@@ -32,8 +32,10 @@ class NcclHandle {
   void enter(cudaStream_t stream);
   void leave(cudaStream_t stream);
 
-  // For zero-copy transfers; given back when the communicator ends.
-  ncclResult_t register_memory(void* data, std::size_t bytes);
+  // For zero-copy transfers; given back when the communicator ends, or all of it by deregister(). Why the library does not take it; empty if
+  // it does.
+  std::string register_memory(void* data, std::size_t bytes, Progress& progress);
+  ncclResult_t deregister();
 
   ncclComm_t get() const { return comm_; }
   bool joined() const { return comm_ != nullptr; }
@@ -44,8 +46,6 @@ class NcclHandle {
   void abort() noexcept;
 
  private:
-  void deregister() noexcept;
-
   int device_;
   std::string name_;
   int max_ctas_;

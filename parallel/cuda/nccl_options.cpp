@@ -1,21 +1,26 @@
 #include "parallel/cuda/nccl_options.h"
 
+#include "core/check.h"
+
 namespace trident {
 
-NcclTraffic nccl_traffic_of(std::string_view group) {
-  const bool sends = group.starts_with("pp") || group.starts_with("cp");
-  return {.max_ctas = 0, .messages = sends ? NcclTraffic::Messages::kNeighbours : NcclTraffic::Messages::kRare};
+namespace {
+
+NcclTraffic traffic_along(Axis axis, const NcclMaxCtas& most) {
+  using Messages = NcclTraffic::Messages;
+  switch (axis) {
+    case Axis::kTensor: return {static_cast<int>(most.tensor), Messages::kRare};
+    case Axis::kContext: return {0, Messages::kNeighbours};
+    case Axis::kData: return {static_cast<int>(most.data), Messages::kRare};
+    case Axis::kPipeline: return {static_cast<int>(most.pipeline), Messages::kNeighbours};
+  }
+  throw InternalError("an axis that does not exist");
 }
 
-NcclOptions nccl_options(const CudaOptions& chosen) {
-  NcclOptions options;
-  options.traffic = [most = static_cast<int>(chosen.nccl_max_ctas)](std::string_view group) {
-    NcclTraffic traffic = nccl_traffic_of(group);
-    traffic.max_ctas = most;
-    return traffic;
-  };
-  options.timeout_seconds = chosen.nccl_timeout;
-  return options;
+}  // namespace
+
+NcclOptions nccl_options(Axis axis, const CudaOptions& chosen) {
+  return {.traffic = traffic_along(axis, chosen.nccl_max_ctas), .timeout_seconds = chosen.nccl_timeout};
 }
 
 }  // namespace trident

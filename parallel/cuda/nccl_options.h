@@ -2,10 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <string_view>
 
 #include "core/cuda_options.h"
+#include "parallel/process_grid.h"
 
 namespace trident {
 
@@ -20,19 +19,18 @@ struct NcclTraffic {
   } messages = Messages::kRare;
 };
 
-// By the name of the group: along the pipeline ("pp ...") and the context ("cp ...") messages go to neighbours; other groups rarely
-// send.
-NcclTraffic nccl_traffic_of(std::string_view group);
-
 struct NcclOptions {
-  std::function<NcclTraffic(std::string_view group)> traffic = nccl_traffic_of;
+  NcclTraffic traffic = {};
   // Without any operation of a group done while one is under way. Shorter than the world's: this message names the operation.
   double timeout_seconds = 590;
   // Several ranks on one card: NCCL itself refuses them, unless NCCL_HOSTID differs between processes or (2.30 and later)
   // NCCL_MULTI_RANK_GPU_ENABLE=1 is set. For tests: it is slow and may hang.
   bool allow_shared_cards = false;
+  // What a group of one rank does. To have the library called at all where there is one card.
+  enum class Alone : std::uint8_t { kCopies, kJoins } alone = Alone::kCopies;
 };
 
-NcclOptions nccl_options(const CudaOptions& options);
+// Of groups along `axis`: along the pipeline and the context messages go to neighbours; other groups rarely send.
+NcclOptions nccl_options(Axis axis, const CudaOptions& chosen);
 
 }  // namespace trident

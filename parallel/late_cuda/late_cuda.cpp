@@ -47,9 +47,9 @@ class LateCuda final : public CudaBackend {
     if (!load()) throw ConfigError(fmt::format("device = cuda: {}", none_.problem));
     return loaded_->make_device(number, doorbell, std::move(host_memory), options);
   }
-  std::unique_ptr<Communicator> on_device(DeviceTransport transport, Device& device, std::unique_ptr<Communicator> host) override {
+  std::unique_ptr<Communicator> on_device(DeviceTransport transport, Device& device, Axis axis, std::unique_ptr<Communicator> host) override {
     TRIDENT_CHECK(loaded_ != nullptr, "a communicator of CUDA devices before CUDA is loaded");
-    return loaded_->on_device(transport, device, std::move(host));
+    return loaded_->on_device(transport, device, axis, std::move(host));
   }
 
  private:

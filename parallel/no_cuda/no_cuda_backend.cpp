@@ -13,7 +13,7 @@ class NoCuda final : public CudaBackend {
   void close_card(int) override {}
   std::int64_t free_bytes(int) override { throw InternalError("memory of a card in a binary without CUDA"); }
   std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator, const CudaOptions&) override { throw ConfigError(fmt::format("device = cuda: {}", kProblem)); }
-  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, std::unique_ptr<Communicator>) override {
+  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, Axis, std::unique_ptr<Communicator>) override {
     throw InternalError("a communicator of CUDA devices in a binary without CUDA");
   }
 

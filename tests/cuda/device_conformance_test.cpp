@@ -26,7 +26,14 @@ Case on_devices(DeviceRanks setup) {
 // Every rank has a card; all messages may go their own ways.
 Case on_nccl(int ranks, bool checked = false) {
   DeviceRanks setup{.transport = DeviceTransport::kNccl, .ranks = ranks, .cards = ranks, .checked = checked};
-  setup.options.nccl.traffic = [](std::string_view) { return NcclTraffic{.max_ctas = 2, .messages = NcclTraffic::Messages::kAll}; };
+  setup.options.nccl.traffic = {.max_ctas = 2, .messages = NcclTraffic::Messages::kAll};
+  return on_devices(setup);
+}
+
+// As the check of a card does it: a group of one that calls the library.
+Case alone_in_nccl() {
+  DeviceRanks setup{.transport = DeviceTransport::kNccl, .ranks = 1, .cards = 1};
+  setup.options.nccl.alone = NcclOptions::Alone::kJoins;
   return on_devices(setup);
 }
 
@@ -53,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(DeviceThreads, CommunicatorConformance,
                          name_of);
 INSTANTIATE_TEST_SUITE_P(HostStaged, CommunicatorConformance,
                          testing::Values(staged(2, 16384), staged(4, 1 << 20, true), staged(8, 65536)), name_of);
-INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance, testing::Values(on_nccl(1), on_nccl(2), on_nccl(4, true), on_nccl(8)),
+INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance, testing::Values(on_nccl(1), alone_in_nccl(), on_nccl(2), on_nccl(4, true), on_nccl(8)),
                          name_of);
 
 }  // namespace trident::conformance

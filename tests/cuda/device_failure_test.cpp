@@ -23,9 +23,7 @@ class DeviceFailure : public testing::TestWithParam<DeviceTransport> {
  protected:
   DeviceFailures run(int ranks, double timeout, const std::function<void(RankContext&)>& body) {
     DeviceRanks setup{.transport = GetParam(), .ranks = ranks, .cards = is_nccl() ? ranks : 1, .timeout_seconds = timeout};
-    setup.options.nccl.traffic = [](std::string_view) {
-      return NcclTraffic{.max_ctas = 0, .messages = NcclTraffic::Messages::kAll};
-    };
+    setup.options.nccl.traffic = {.max_ctas = 0, .messages = NcclTraffic::Messages::kAll};
     setup.options.nccl.timeout_seconds = 0.75 * timeout;
     setup.options.staged = {.collective_bytes = 65536, .message_bytes = 65536};
     const SimulatedScope scope({.devices = ranks});

@@ -55,17 +55,18 @@ TEST(NcclArguments, MessagePathsAreOrderedPairs) {
 }
 
 TEST(NcclArguments, PipelinesAndContextsSendToNeighbours) {
-  for (const char* name : {"pp (forward)", "pp (backward)", "cp"}) EXPECT_EQ(nccl_traffic_of(name).messages, Messages::kNeighbours);
-  for (const char* name : {"tp", "dp", "dp (gather)", "world"}) EXPECT_EQ(nccl_traffic_of(name).messages, Messages::kRare);
+  for (const Axis axis : {Axis::kPipeline, Axis::kContext}) EXPECT_EQ(nccl_options(axis, {}).traffic.messages, Messages::kNeighbours);
+  for (const Axis axis : {Axis::kTensor, Axis::kData}) EXPECT_EQ(nccl_options(axis, {}).traffic.messages, Messages::kRare);
 }
 
 TEST(NcclArguments, WhatARunMayChoose) {
-  const NcclOptions plain = nccl_options({}), options = nccl_options({.nccl_max_ctas = 3, .nccl_timeout = 20});
-  EXPECT_EQ(plain.timeout_seconds, NcclOptions().timeout_seconds);
-  EXPECT_EQ(plain.traffic("tp").max_ctas, 0);
-  EXPECT_EQ(options.timeout_seconds, 20);
-  EXPECT_EQ(options.traffic("tp").max_ctas, 3);
-  EXPECT_EQ(options.traffic("pp (forward)").messages, Messages::kNeighbours);
+  const CudaOptions chosen{.nccl_max_ctas = {.tensor = 16, .data = 3, .pipeline = 2}, .nccl_timeout = 20};
+  EXPECT_EQ(nccl_options(Axis::kData, {}).timeout_seconds, NcclOptions().timeout_seconds);
+  EXPECT_EQ(nccl_options(Axis::kData, {}).traffic.max_ctas, 0);
+  EXPECT_EQ(nccl_options(Axis::kData, chosen).timeout_seconds, 20);
+  EXPECT_EQ(nccl_options(Axis::kTensor, chosen).traffic.max_ctas, 16);
+  EXPECT_EQ(nccl_options(Axis::kData, chosen).traffic.max_ctas, 3);
+  EXPECT_EQ(nccl_options(Axis::kPipeline, chosen).traffic.max_ctas, 2);
 }
 
 TEST(NcclArguments, Versions) {

@@ -190,30 +190,117 @@ TEST_F(NcclFailure, ChecksCanBeSwitchedOff) {
 
 TEST_F(NcclFailure, MemoryIsRegisteredForTheTimeOfTheCommunicator) {
   const DeviceFailures failures = run(two(), [](RankContext& c) {
-    auto& nccl = dynamic_cast<NcclCommunicator&>(c.world);
-    const Buffer memory = allocate_nccl(c.world.rank(), 4096, "registered");
-    const TensorView view(memory.data(), DType::kF32, {1024}, MemoryKind::kDevice);
+    const NcclMemory memory = allocate_nccl(c.world.rank(), 4096, "registered");
+    EXPECT_EQ(memory.ordinary_because, "");
+    const TensorView view(memory.buffer.data(), DType::kF32, {1024}, MemoryKind::kDevice);
     const auto part = c.world.split(0, 0, "part");
-    dynamic_cast<NcclCommunicator&>(*part).register_memory(view);
+    EXPECT_EQ(part->register_memory(view), "");
     c.world.barrier();
     EXPECT_EQ(simulated::nccl_registrations(), 2);
     c.world.barrier();
     part->all_reduce(c.compute, view, ReduceOp::kSum);
     c.compute.synchronize();
-    try {
-      nccl.register_memory({view.data() + 4096, DType::kF32, {4}, MemoryKind::kDevice});
-      ADD_FAILURE() << "memory beyond an allocation was registered";
-    } catch (const CommunicationError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("registering memory among ranks 0, 1 failed in NCCL: invalid argument"));
-    }
   });
   EXPECT_EQ(failures.error, "");
   EXPECT_EQ(simulated::nccl_registrations(), 0);
+  EXPECT_THAT(simulated::nccl_complaints(), testing::IsEmpty());
+}
+
+// What one rank cannot register no rank does: what NCCL would make of a mixture is undefined.
+TEST_F(NcclFailure, MemoryThatOneRankCannotRegister) {
+  DeviceRanks setup = two();
+  setup.options.nccl.traffic.messages = NcclTraffic::Messages::kAll;
+  const DeviceFailures failures = run(setup, [](RankContext& c) {
+    const NcclMemory memory = allocate_nccl(c.world.rank(), 4096, "registered");
+    const TensorView view(memory.buffer.data(), DType::kF32, {1024}, MemoryKind::kDevice);
+    const std::int64_t beyond = c.world.rank() == 1 ? 4096 : 0;
+    const std::string why = c.world.register_memory({view.data() + beyond, DType::kF32, {4}, MemoryKind::kDevice});
+    EXPECT_EQ(why, beyond > 0 ? "world: NCCL does not register the memory of rank 1: invalid argument" : "");
+    c.world.barrier();
+    EXPECT_EQ(simulated::nccl_registrations(), 0);
+    c.world.barrier();
+    c.world.all_reduce(c.compute, view.range(0, 4), ReduceOp::kSum);
+    c.compute.synchronize();
+  });
+  EXPECT_EQ(failures.error, "");
+  EXPECT_THAT(simulated::nccl_complaints(), testing::IsEmpty());
+}
+
+TEST_F(NcclFailure, MemoryThatTheLibraryPassesOver) {
+  simulated::configure_nccl({.passes_registration_over = true});
+  const DeviceFailures failures = run(two(), [](RankContext& c) {
+    const NcclMemory memory = allocate_nccl(c.world.rank(), 4096, "registered");
+    EXPECT_EQ(c.world.register_memory({memory.buffer.data(), DType::kU8, {4096}, MemoryKind::kDevice}),
+              c.world.rank() > 0 ? ""
+                                 : "world: NCCL does not register the memory of rank 0: passed over; NCCL_LOCAL_REGISTER=0 does that, and so does "
+                                   "NCCL_P2P_USE_CUDA_MEMCPY");
+  });
+  EXPECT_EQ(failures.error, "");
+}
+
+// One that is not given back where others are not registered would be a mixture.
+TEST_F(NcclFailure, MemoryThatCannotBeGivenBack) {
+  const DeviceFailures failures = run(two(), [](RankContext& c) {
+    const NcclMemory memory = allocate_nccl(c.world.rank(), 4096, "registered");
+    if (c.world.rank() == 0) simulated::fail_next("ncclCommDeregister", ncclSystemError);
+    const std::int64_t beyond = c.world.rank() == 1 ? 4096 : 0;
+    c.world.register_memory({memory.buffer.data() + beyond, DType::kU8, {64}, MemoryKind::kDevice});
+    c.world.barrier();
+  });
+  EXPECT_EQ(failures.error, "world: rank 0: giving back registered memory among ranks 0, 1 failed in NCCL: unhandled system error; NCCL_DEBUG=WARN says more");
+}
+
+// At the end the communicator takes it with itself.
+TEST_F(NcclFailure, MemoryThatIsNotGivenBackAtTheEnd) {
+  const DeviceFailures failures = run(two(), [](RankContext& c) {
+    const NcclMemory memory = allocate_nccl(c.world.rank(), 4096, "registered");
+    {
+      const auto part = c.world.split(0, 0, "part");
+      EXPECT_EQ(part->register_memory({memory.buffer.data(), DType::kU8, {64}, MemoryKind::kDevice}), "");
+      if (c.world.rank() == 0) simulated::fail_next("ncclCommDeregister", ncclSystemError);
+    }
+    c.world.barrier();
+    EXPECT_EQ(simulated::nccl_registrations(), 0);
+    if (c.world.rank() == 0) simulated::fail_next("ncclMemFree", ncclSystemError);
+  });
+  EXPECT_EQ(failures.error, "");
+}
+
+TEST_F(NcclFailure, AGroupOfOneCallsTheLibraryIfItIsTo) {
+  DeviceRanks setup{.ranks = 1, .cards = 1};
+  EXPECT_EQ(run(setup, all_reduce_once).error, "");
+  EXPECT_THAT(simulated::nccl_joined(), testing::IsEmpty());
+  setup.options.nccl.alone = NcclOptions::Alone::kJoins;
+  EXPECT_EQ(run(setup, all_reduce_once).error, "");
+  EXPECT_EQ(simulated::nccl_joined().size(), 1u);
+  const DeviceFailures failures = run(setup, [](RankContext& c) {
+    simulated::fail_next("ncclAllReduce", ncclSystemError);
+    all_reduce_once(c);
+  });
+  EXPECT_THAT(failures.error, HasSubstr("rank 0: all_reduce among ranks 0 failed in NCCL"));
+  EXPECT_EQ(run(setup, [](RankContext& c) {
+              Values x(DType::kF32, 64);
+              c.world.all_reduce(*c.queues[0], x.view(), ReduceOp::kSum);
+              c.world.abort("a test ends it");
+              EXPECT_EQ(simulated::nccl_communicators(), 0);
+              EXPECT_THROW(c.world.all_reduce(*c.queues[0], x.view(), ReduceOp::kSum), CommunicationError);
+            }).error, "");
+}
+
+TEST_F(NcclFailure, LimitsOnBlocksReachTheLibrary) {
+  DeviceRanks setup = two();
+  setup.options.nccl.traffic = {.max_ctas = 6, .messages = NcclTraffic::Messages::kAll};
+  EXPECT_EQ(run(setup, all_reduce_once).error, "");
+  const auto joined = simulated::nccl_joined();
+  EXPECT_EQ(joined.size(), 2u * 3) << "the group and a path in each direction, on two ranks";
+  for (const simulated::NcclJoined& one : joined) EXPECT_EQ(one.max_ctas, 6) << one.name;
 }
 
 TEST_F(NcclFailure, OrdinaryMemoryWhereTheLibraryHasNone) {
   simulated::fail_next("ncclMemAlloc", ncclSystemError);
-  const Buffer memory = allocate_nccl(0, 4096, "buffer");
+  const NcclMemory made = allocate_nccl(0, 4096, "buffer");
+  const Buffer& memory = made.buffer;
+  EXPECT_EQ(made.ordinary_because, "unhandled system error");
   EXPECT_EQ(memory.num_bytes(), 4096);
   EXPECT_EQ(memory.where(), MemoryKind::kDevice);
   std::vector<char> read(4096, 1);

@@ -56,7 +56,7 @@ class NoCards final : public CudaBackend {
   void close_card(int) override {}
   std::int64_t free_bytes(int) override { return 0; }
   std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator, const CudaOptions&) override { throw InternalError("no cards in this test"); }
-  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, std::unique_ptr<Communicator>) override { throw InternalError("no cards in this test"); }
+  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, Axis, std::unique_ptr<Communicator>) override { throw InternalError("no cards in this test"); }
 
  private:
   CudaFacts facts_;

@@ -57,6 +57,20 @@ TEST(ArenaCheck, RanksOnOneCardAreCountedTogether) {
             "batch.micro = 4 would fit, or set recompute.policy to full, or take a smaller model");
 }
 
+// NCCL's communicators may have taken more, or less, than the plan expected.
+TEST(ArenaCheck, WhatIsLeftOfACardIsWhatCounts) {
+  RunPlan plan = plan_of({"parallel.data=2"});
+  plan.memory = {{"card 0", {0, 1}, 80'000'000'000}};
+  const double later = 512 << 20;
+  const auto with = [](double total, double free) { return ArenaNeed{.total = total, .activations = total / 2, .largest = "a tensor", .free = free}; };
+  EXPECT_EQ(refusal(plan, {with(42 * kGigabyte, 84 * kGigabyte + 2 * later), with(42 * kGigabyte, 90 * kGigabyte)}), "");
+  EXPECT_NE(refusal(plan, {with(42 * kGigabyte, 84 * kGigabyte + 1.9 * later), with(42 * kGigabyte, 90 * kGigabyte)}), "") << "the least that a rank saw";
+  EXPECT_EQ(refusal(plan, {with(35 * kGigabyte, 68 * kGigabyte), with(35 * kGigabyte, 68 * kGigabyte)}),
+            "batch.micro = 8: the arena of rank 0 needs 35.0 GB, 17.5 GB of it for activations (a tensor), 2 ranks there 70.0 GB, card 0 has 66.9 GB for arenas, 13.1 GB "
+            "less than at the start, for NCCL's communicators and other libraries took them; batch.micro = 4 would fit, or set recompute.policy to full, or "
+            "take a smaller model");
+}
+
 // 12 sequences of each data rank: of micro-batches up to 5 only 3 makes a number of micro-batches that both stages share.
 TEST(ArenaCheck, TheMicroBatchThatFitsIsOneThatTheScheduleTakes) {
   const std::vector<std::string> settings{"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.virtual_stages=2", "batch.global=12"};

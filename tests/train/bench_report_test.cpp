@@ -13,9 +13,9 @@ BenchReport example() {
   report.compute = DType::kBF16;
   report.matmul_flops = 100e12;
   report.copy_bytes = 2e12;
-  report.collective_ranks = 2;
-  report.collective_copy_bytes = 4e12;
-  report.collectives = {{"all_reduce", 1e9, 0.002, 5e9}};
+  CollectiveRates nccl;
+  nccl.way = "threads by NCCL", nccl.skipped = "there is no card";
+  report.collectives = {{"threads on their devices", 2, "", "copies at once", 4e12, {{"all_reduce", 1e9, 0.002, 5e9}}}, nccl};
   report.tokens = 1000;
   report.step_seconds = 0.050;
   report.metered_seconds = 0.064;
@@ -39,7 +39,8 @@ TEST(BenchReport, TheTableShowsSharesAndFloors) {
   const std::string text = to_text(example());
   expect_line(text, "card 0 (device = auto: 1 card)");
   expect_line(text, "a large product in bf16 reaches 100.00 TFLOP/s, a copy 2000.0 GB/s (read and written)");
-  expect_line(text, "2 ranks as threads copy 4000.0 GB/s together");
+  expect_line(text, "collectives of 2 threads on their devices; copies at once reach 4000.0 GB/s");
+  expect_line(text, "collectives of threads by NCCL: SKIPPED: there is no card");
   expect_line(text, "  all_reduce           of 1000.0 MB:     2.000 ms, 500.00 GB/s of the operand, floor     1.250 ms,  62.5 % of the time");
   expect_line(text, "one step of 1000 tokens on one rank: 50.0 ms, 20000 tokens/s; 64.0 ms with every operation waited for, 60.0 ms of them in operations");
   expect_line(text, "  products                 40.00 ms  66.7 % of the work, floor     30.00 ms,  75.0 % of the time");
@@ -56,7 +57,8 @@ TEST(BenchReport, JsonHoldsTheSame) {
   const JsonValue json = to_json(example());
   EXPECT_EQ(json.find("compute")->as_string(), "bf16");
   EXPECT_EQ(json.find("step_ms")->as_number(), 50.0);
-  const JsonValue& all_reduce = json.find("collectives")->items().at(0);
+  const JsonValue& all_reduce = json.find("collectives")->items().at(0).find("rates")->items().at(0);
+  EXPECT_EQ(json.find("collectives")->items().at(1).find("skipped")->as_string(), "there is no card");
   EXPECT_DOUBLE_EQ(all_reduce.find("bytes_per_s")->as_number(), 5e11);
   EXPECT_DOUBLE_EQ(all_reduce.find("floor_ms")->as_number(), 1.25);
   const auto& kinds = json.find("kinds")->items();

@@ -20,7 +20,7 @@ class NoCards final : public CudaBackend {
   void close_card(int) override {}
   std::int64_t free_bytes(int) override { return 0; }
   std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator, const CudaOptions&) override { throw InternalError("no cards"); }
-  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, std::unique_ptr<Communicator>) override { throw InternalError("no cards"); }
+  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, Axis, std::unique_ptr<Communicator>) override { throw InternalError("no cards"); }
 
  private:
   CudaFacts facts_{.cards = {}, .problem = "none for this test", .libraries = {}};
@@ -87,9 +87,12 @@ TEST(Bench, TimesAddUp) {
   }
   EXPECT_LE(seconds, report.metered_seconds);
   EXPECT_GT(report.step_seconds, 0);
-  ASSERT_EQ(report.collectives.size(), 3u);
-  EXPECT_GT(report.collective_copy_bytes, 0);
-  for (const CollectiveRate& rate : report.collectives) {
+  ASSERT_EQ(report.collectives.size(), 1u) << "of threads";
+  const CollectiveRates& threads = report.collectives[0];
+  EXPECT_EQ(threads.way, "threads in host memory");
+  ASSERT_EQ(threads.rates.size(), 3u);
+  EXPECT_GT(threads.floor_rate, 0);
+  for (const CollectiveRate& rate : threads.rates) {
     EXPECT_GT(rate.seconds, 0) << rate.operation;
     EXPECT_GE(rate.moved, rate.bytes * 3) << rate.operation << " of two ranks";
   }

@@ -165,6 +165,13 @@ TEST(ConfigRefuses, Contradictions) {
   expect_refusal({"data.valid=a", "data.split=9,1"}, {"data.split = \"9,1\": data.valid is given too"});
 }
 
+TEST(ConfigRefuses, CountsOfAxesThatAreNone) {
+  expect_refusal({"cuda.nccl_max_ctas={\"ep\": 4}"}, {"cuda.nccl_max_ctas = {\"ep\":4}: no axis \"ep\"; must be an integer from 0 to 64 or any of "
+                                                     "{\"tp\": n, \"dp\": n, \"pp\": n} with integers n from 0 to 64"});
+  for (const char* wrong : {"65", "-1", "1.5", "\"4\"", "null"})
+    expect_refusal({fmt::format("cuda.nccl_max_ctas={{\"dp\": {}}}", wrong)}, {"cuda.nccl_max_ctas = {\"dp\":", "must be an integer from 0 to 64 or any of {"});
+}
+
 TEST(ConfigRefuses, BadSettings) {
   expect_refusal({"run.steps"}, {"--set \"run.steps\": must be path=value"});
   expect_refusal({"=3"}, {"must be path=value"});

@@ -70,7 +70,7 @@ class StandIn final : public CudaBackend {
     made_with = options;
     return nullptr;
   }
-  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, std::unique_ptr<Communicator>) override { return nullptr; }
+  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, Axis, std::unique_ptr<Communicator>) override { return nullptr; }
 
   CardFacts& of(int number) { return facts_.cards.at(static_cast<std::size_t>(number)); }
 
@@ -340,7 +340,7 @@ TEST(ChooseDevice, WhatTheConfigurationSaysOfCardsReachesTheDevice) {
   StandIn cuda(machine, {"a"});
   const DeviceChoice choice = choose_device("cuda", cuda, as_threads(cuda, 1));
   Doorbell doorbell;
-  const CudaOptions chosen{.tf32 = true, .deterministic = false, .autotune = "file", .epilogues = true, .nccl_max_ctas = 4, .nccl_timeout = 30, .graphs = true};
+  const CudaOptions chosen{.tf32 = true, .deterministic = false, .autotune = "file", .epilogues = true, .nccl_max_ctas = {16, 4, 2}, .nccl_register = true, .nccl_timeout = 30, .graphs = true};
   make_rank_device(choice, cuda, doorbell, {.cuda = chosen});
   EXPECT_EQ(cuda.made_with, chosen);
 }

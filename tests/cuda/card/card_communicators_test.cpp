@@ -1,4 +1,6 @@
-// The conformance suite on communicators of device memory, with thread ranks that share a real card; NCCL with one rank.
+// The conformance suite on communicators of device memory, with thread ranks that share a real card; NCCL with one rank, which joins a group
+// of its own so that the library is called.
+#include "core/check.h"
 #include "device/cuda/cuda_cards.h"
 #include "tests/cuda/device_ranks.h"
 #include "tests/parallel/communicator_conformance.h"
@@ -10,7 +12,9 @@ Case on_card(DeviceTransport transport, int ranks) {
   const RankLauncher launch = [transport](int count, const std::function<void(RankContext&)>& body) {
     const std::string problem = find_cuda_cards().problem;
     if (!problem.empty()) GTEST_SKIP() << "no CUDA card: " << problem;
-    run_on_devices({.transport = transport, .ranks = count, .cards = 1}, body);
+    DeviceRanks setup{.transport = transport, .ranks = count, .cards = 1};
+    setup.options.nccl.alone = NcclOptions::Alone::kJoins;
+    run_on_devices(setup, body);
   };
   return {launch, ranks};
 }
@@ -26,5 +30,25 @@ INSTANTIATE_TEST_SUITE_P(Threads, CommunicatorConformance,
 INSTANTIATE_TEST_SUITE_P(HostStaged, CommunicatorConformance,
                          testing::Values(on_card(DeviceTransport::kHostStaged, 2), on_card(DeviceTransport::kHostStaged, 4)), name_of);
 INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance, testing::Values(on_card(DeviceTransport::kNccl, 1)), name_of);
+
+// What ends a run: nothing is left waiting on the card, and the card can be used afterwards.
+TEST(NcclOnACard, AbortEndsWhatWasCalled) {
+  const std::string problem = find_cuda_cards().problem;
+  if (!problem.empty()) GTEST_SKIP() << "no CUDA card: " << problem;
+  DeviceRanks setup{.transport = DeviceTransport::kNccl, .ranks = 1, .cards = 1};
+  setup.options.nccl.alone = NcclOptions::Alone::kJoins;
+  run_on_devices(setup, [](RankContext& c) {
+    Values x(DType::kF32, 1 << 20, [](auto i) { return value(0, i); });
+    for (int i = 0; i < 10; ++i) c.world.all_reduce(*c.queues[0], x.view(), ReduceOp::kSum);
+    c.world.abort("a test ends it");
+    EXPECT_THROW(c.world.all_reduce(*c.queues[0], x.view(), ReduceOp::kSum), CommunicationError);
+  });
+  run_on_devices(setup, [](RankContext& c) {
+    Values x(DType::kF32, 1000, [](auto i) { return value(0, i); });
+    c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
+    c.compute.synchronize();
+    expect_values(x, [](auto i) { return value(0, i); }, "all_reduce after an abort");
+  });
+}
 
 }  // namespace trident::conformance

@@ -22,7 +22,7 @@ void run_on_card(DeviceTransport transport, const std::function<void(RankContext
                           [&](std::int64_t bytes, const std::string& name) { return self.world().allocate(bytes, name); }};
   DeviceCommunicatorOptions options;
   options.nccl.allow_shared_cards = true;
-  options.nccl.traffic = [](std::string_view) { return NcclTraffic{.max_ctas = 2, .messages = NcclTraffic::Messages::kAll}; };
+  options.nccl.traffic = {.max_ctas = 2, .messages = NcclTraffic::Messages::kAll};
   const std::unique_ptr<Communicator> communicator = make_device_communicator(transport, std::move(host), place, options);
   RankContext context{*communicator, compute, {&queue0, &queue1}};
   body(context);

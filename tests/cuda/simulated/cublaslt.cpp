@@ -156,7 +156,7 @@ using namespace trident::simulated;
 extern "C" {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  const Call call;
+  const LibraryCall call;
   if (const auto failure = injected_failure("cublasLtCreate")) return static_cast<cublasStatus_t>(*failure);
   if (handle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   if (settings().driver != Driver::kPresent || settings().devices == 0) return CUBLAS_STATUS_NOT_INITIALIZED;
@@ -165,7 +165,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
 }
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-  const Call call;
+  const LibraryCall call;
   if (handle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   if (library().handles.erase(handle) == 0) return CUBLAS_STATUS_NOT_INITIALIZED;
   delete handle;
@@ -196,7 +196,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int requested,
                                               cublasLtMatmulHeuristicResult_t results[], int* returned) {
-  const Call call;
+  const LibraryCall call;
   if (const cublasStatus_t status = enter("cublasLtMatmulAlgoGetHeuristic", handle); status != CUBLAS_STATUS_SUCCESS) return status;
   const Descriptors ds{contents(operation), contents(a), contents(b), contents(c), contents(d)};
   const PreferenceDescriptor* limits = contents(preference);
@@ -229,7 +229,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a,
                                        cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                        const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulHeuristicResult_t* result) {
-  const Call call;
+  const LibraryCall call;
   if (const cublasStatus_t status = enter("cublasLtMatmulAlgoCheck", handle); status != CUBLAS_STATUS_SUCCESS) return status;
   const Descriptors ds{contents(operation), contents(a), contents(b), contents(c), contents(d)};
   const AlgorithmDescriptor* chosen = contents(algorithm);
@@ -245,7 +245,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,
                               const void* c, cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t* algorithm, void* workspace, size_t workspace_size, cudaStream_t stream) {
-  const Call call;
+  const LibraryCall call;
   if (const cublasStatus_t status = enter("cublasLtMatmul", handle); status != CUBLAS_STATUS_SUCCESS) return status;
   const Descriptors ds{contents(operation), contents(a_layout), contents(b_layout), contents(c_layout), contents(d_layout)};
   const AlgorithmDescriptor* chosen = contents(algorithm);

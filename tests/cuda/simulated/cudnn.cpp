@@ -57,7 +57,7 @@ std::string& last_message() {
 // Runs `body` as the function `name` of the library.
 template <class F>
 cudnnStatus_t as_call(const char* name, F&& body) {
-  const Call call;
+  const LibraryCall call;
   try {
     if (const auto injected = injected_failure(name)) fail(static_cast<cudnnStatus_t>(*injected), "asked for by a test");
     body();
@@ -236,7 +236,7 @@ using namespace trident::simulated;
 // ------------------------------------------------------------------------------------------------------------------
 
 size_t cudnnGetVersion() {
-  const Call call;
+  const LibraryCall call;
   return static_cast<size_t>(injected_failure("cudnnGetVersion").value_or(CUDNN_VERSION));
 }
 
@@ -256,7 +256,7 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
 }
 
 void cudnnGetLastErrorString(char* message, size_t room) {
-  const Call call;
+  const LibraryCall call;
   std::snprintf(message, room, "%s", last_message().c_str());
   last_message().clear();
 }

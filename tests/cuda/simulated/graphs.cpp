@@ -64,6 +64,7 @@ void keep_in_capture(CUstream_st& stream, Item item) {
 using namespace trident::simulated;
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+  trident::check_allocation_allowed(1, "cudaStreamBeginCapture");
   return api_call("cudaStreamBeginCapture", [&] {
     CUstream_st* const stream = Machine::instance().find(handle);
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
@@ -77,6 +78,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
+  trident::check_allocation_allowed(1, "cudaStreamEndCapture");
   return api_call("cudaStreamEndCapture", [&] {
     *graph = nullptr;
     CUstream_st* const stream = Machine::instance().find(handle);
@@ -112,6 +114,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  trident::check_allocation_allowed(1, "cudaGraphInstantiate");
   return api_call("cudaGraphInstantiate", [&] {
     Machine& machine = Machine::instance();
     const auto found = machine.graphs.find(graph);
@@ -133,6 +136,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
+  trident::check_allocation_allowed(1, "cudaGraphLaunch");
   return api_call("cudaGraphLaunch", [&] {
     Machine& machine = Machine::instance();
     const auto found = machine.executables.find(exec);

@@ -36,6 +36,11 @@ int nccl_communicators() {
   return static_cast<int>(library().living.size());
 }
 
+std::vector<NcclJoined> nccl_joined() {
+  const Call lock;
+  return library().joined;
+}
+
 int nccl_registrations() {
   const Call lock;
   return static_cast<int>(library().registered.size());
@@ -51,7 +56,7 @@ void reset_nccl() {
 using namespace trident::simulated;
 
 ncclResult_t ncclGetVersion(int* version) {
-  const Call lock;
+  const LibraryCall lock;
   const NcclSettings& s = library().settings;
   const bool last = current_device() == settings().devices - 1;
   *version = last && s.version_of_last_device != 0 ? s.version_of_last_device : s.version;
@@ -72,12 +77,12 @@ const char* ncclGetErrorString(ncclResult_t result) {
 }
 
 const char* ncclGetLastError(ncclComm_t comm) {
-  const Call lock;
+  const LibraryCall lock;
   return library().living.count(comm) != 0 ? comm->last_error.c_str() : "";
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  const Call lock;
+  const LibraryCall lock;
   if (const auto injected = injected_failure("ncclGetUniqueId")) return static_cast<ncclResult_t>(*injected);
   std::memset(id, 0, sizeof(*id));
   const std::uint64_t number = library().next_id++;
@@ -86,7 +91,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
-  const Call lock;
+  const LibraryCall lock;
   *comm = nullptr;
   if (const auto injected = injected_failure("ncclCommInitRankConfig")) return static_cast<ncclResult_t>(*injected);
   if (config == nullptr || config->magic != 0xcafebeef || config->blocking != 0 || rank < 0 || rank >= ranks) {
@@ -117,12 +122,14 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   ++clique->joined;
   library().comms.push_back(made);
   library().living.insert(made.get());
+  library().joined.push_back({config->commName != nullptr ? config->commName : "", made->device,
+                              config->maxCTAs == NCCL_CONFIG_UNDEF_INT ? 0 : config->maxCTAs});
   *comm = made.get();
   return ncclInProgress;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
-  const Call lock;
+  const LibraryCall lock;
   if (library().living.count(comm) == 0) return ncclInvalidArgument;
   if (!comm->held.empty() && ++comm->asked > 1) {
     for (auto& [stream, launch] : comm->held) enqueue_launch(*comm, stream, launch);
@@ -133,38 +140,42 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-  const Call lock;
+  const LibraryCall lock;
   if (library().living.count(comm) == 0 || comm->finalized) return ncclInvalidArgument;
+  for (const auto& [handle, known] : library().registered)
+    if (known.comm == comm) complain("ncclCommFinalize of a communicator with registered memory");
   comm->finalized = true;
   ++comm->clique->finalized;
   return state_of(*comm);
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  const Call lock;
+  const LibraryCall lock;
   if (library().living.erase(comm) == 0) return ncclInvalidArgument;
+  std::erase_if(library().registered, [&](const auto& r) { return r.second.comm == comm; });
   if (!comm->finalized || state_of(*comm) != ncclSuccess)
     complain("ncclCommDestroy of a communicator that is not finalized and at rest");
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  const Call lock;
+  const LibraryCall lock;
   if (library().living.erase(comm) == 0) return ncclInvalidArgument;
   comm->aborted = true;
   comm->held.clear();
-  std::erase_if(library().registered, [&](const auto& r) { return r.second == comm; });
+  std::erase_if(library().registered, [&](const auto& r) { return r.second.comm == comm; });
   notify();
   return ncclSuccess;
 }
 
 ncclResult_t ncclGroupStart() {
+  const LibraryCall lock;
   ++open_group().depth;
   return ncclSuccess;
 }
 
 ncclResult_t ncclGroupEnd() {
-  const Call lock;
+  const LibraryCall lock;
   if (open_group().depth == 0) return ncclInvalidUsage;
   if (--open_group().depth > 0) return ncclSuccess;
   const Group ended = std::exchange(open_group(), {});
@@ -220,29 +231,39 @@ ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t type, int peer, nc
 }
 
 ncclResult_t ncclMemAlloc(void** data, size_t bytes) {
-  const Call lock;
+  const LibraryCall lock;
   if (const auto injected = injected_failure("ncclMemAlloc")) return static_cast<ncclResult_t>(*injected);
   *data = allocate_device_memory(current_device(), bytes);
   return *data != nullptr ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 ncclResult_t ncclMemFree(void* data) {
-  const Call lock;
+  const LibraryCall lock;
+  for (const auto& [handle, known] : library().registered)
+    if (known.data == data) complain("ncclMemFree of memory that is registered");
+  if (const auto injected = injected_failure("ncclMemFree")) {
+    free_device_memory(data);
+    return static_cast<ncclResult_t>(*injected);
+  }
   return free_device_memory(data) ? ncclSuccess : ncclInvalidArgument;
 }
 
 ncclResult_t ncclCommRegister(ncclComm_t comm, void* data, size_t bytes, void** handle) {
-  const Call lock;
+  const LibraryCall lock;
+  *handle = nullptr;
+  if (const auto injected = injected_failure("ncclCommRegister")) return static_cast<ncclResult_t>(*injected);
   if (library().living.count(comm) == 0 || !is_device_memory(data, bytes)) return ncclInvalidArgument;
+  if (library().settings.passes_registration_over) return ncclSuccess;
   *handle = reinterpret_cast<void*>(library().next_handle);
-  library().registered.emplace(library().next_handle++, comm);
+  library().registered.emplace(library().next_handle++, Registration{comm, static_cast<const std::byte*>(data), bytes});
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
-  const Call lock;
+  const LibraryCall lock;
+  if (const auto injected = injected_failure("ncclCommDeregister")) return static_cast<ncclResult_t>(*injected);
   const auto found = library().registered.find(reinterpret_cast<std::uintptr_t>(handle));
-  if (library().living.count(comm) == 0 || found == library().registered.end() || found->second != comm) return ncclInvalidArgument;
+  if (library().living.count(comm) == 0 || found == library().registered.end() || found->second.comm != comm) return ncclInvalidArgument;
   library().registered.erase(found);
   return ncclSuccess;
 }

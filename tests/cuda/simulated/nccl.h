@@ -15,6 +15,7 @@ struct NcclSettings {
   bool allow_shared_devices = false;
   int version = 22809;
   int version_of_last_device = 0;  // if not 0
+  bool passes_registration_over = false;
 };
 void configure_nccl(const NcclSettings& settings);
 
@@ -23,9 +24,18 @@ void fail_nccl_on(int device, int result);
 // The next operation that begins on `device` never ends.
 void hang_nccl_on(int device);
 
+// Operands that are registered on some ranks of an operation only, or at different offsets, leave a complaint, and so does memory that ends
+// while it is registered.
+//
 // What was wrong with the calls so far, and what exists. Forgotten by reset_nccl(), when no communicator is left.
 std::vector<std::string> nccl_complaints();
 int nccl_communicators();
+// What communicators were made with, in any order: of every rank.
+struct NcclJoined {
+  std::string name;
+  int device = 0, max_ctas = 0;  // 0: not given
+};
+std::vector<NcclJoined> nccl_joined();
 int nccl_registrations();
 void reset_nccl();
 

@@ -57,6 +57,28 @@ void transfer(const std::vector<std::shared_ptr<NcclOperation>>& all) {
     if (!results[r].empty()) std::memcpy(all[r]->out, results[r].data(), results[r].size());
 }
 
+std::int64_t registered_offset(const ncclComm& comm, const std::byte* data, std::size_t bytes) {
+  for (const auto& [handle, known] : library().registered)
+    if (known.comm == &comm && data >= known.data && data + bytes <= known.data + known.bytes) return data - known.data;
+  return kNotRegistered;
+}
+
+// What the library leaves undefined.
+void check_registration(const NcclOperation& a, const NcclOperation& b, bool message) {
+  const auto registered = [&](const NcclOperation& o, std::size_t operand) { return o.offsets[operand] != kNotRegistered; };
+  const auto side = [](const NcclOperation& o) -> std::size_t { return o.call == NcclCall::kRecv ? 1 : 0; };
+  bool same = true;
+  if (message) same = registered(a, side(a)) == registered(b, side(b));
+  else
+    for (std::size_t operand : {0, 1}) {
+      // In place a slice is elsewhere on every rank.
+      const bool slice = a.call == (operand == 0 ? NcclCall::kAllGather : NcclCall::kReduceScatter);
+      same = same && (slice ? registered(a, operand) == registered(b, operand) : a.offsets[operand] == b.offsets[operand]);
+    }
+  if (!same)
+    complain("ranks " + std::to_string(a.rank) + " and " + std::to_string(b.rank) + " registered different parts of their operands");
+}
+
 void begin(const std::shared_ptr<NcclOperation>& operation, Meeting& meeting, int ranks) {
   const bool message = operation->call == NcclCall::kSend || operation->call == NcclCall::kRecv;
   const bool reads = operation->call != NcclCall::kRecv, writes = operation->call != NcclCall::kSend;
@@ -67,6 +89,7 @@ void begin(const std::shared_ptr<NcclOperation>& operation, Meeting& meeting, in
   }
   meeting.begun.push_back(operation);
   for (const auto& other : meeting.begun) {
+    if (other != operation) check_registration(*other, *operation, message);
     if (other->agrees_with(*operation) || other == operation) continue;
     complain("ranks " + std::to_string(operation->rank) + " and " + std::to_string(other->rank) + " called different things");
     return;  // and all hang
@@ -149,7 +172,7 @@ ncclResult_t issue(ncclComm& comm, cudaStream_t stream, std::shared_ptr<Launch> 
 }
 
 ncclResult_t call(const char* name, ncclComm* comm, cudaStream_t stream, NcclOperation operation) {
-  const Call lock;
+  const LibraryCall lock;
   const auto refuse = [&](ncclResult_t result, const std::string& why) {
     complain(std::string(name) + ": " + why);
     if (open_group().depth > 0) open_group().error = result;
@@ -173,6 +196,8 @@ ncclResult_t call(const char* name, ncclComm* comm, cudaStream_t stream, NcclOpe
     return refuse(ncclInvalidArgument, "overlapping operands");
   operation.rank = comm->rank;
   operation.device = comm->device;
+  operation.offsets = {registered_offset(*comm, operation.in, in_bytes(operation, comm->clique->ranks)),
+                       registered_offset(*comm, operation.out, out_bytes(operation, comm->clique->ranks))};
   auto shared_operation = std::make_shared<NcclOperation>(operation);
   const std::shared_ptr<Meeting> meeting = meeting_of(*comm, operation);
   if (open_group().depth == 0) {

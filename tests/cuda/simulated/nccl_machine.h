@@ -23,6 +23,8 @@
 
 namespace trident::simulated {
 
+constexpr std::int64_t kNotRegistered = -1;
+
 enum class NcclCall : std::uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kSend, kRecv };
 
 struct NcclOperation {
@@ -36,6 +38,7 @@ struct NcclOperation {
   int rank = -1;  // whose it is
   int device = 0;
   bool done = false;
+  std::array<std::int64_t, 2> offsets{};  // of in and out within registered memory; kNotRegistered
 
   bool agrees_with(const NcclOperation& other) const {
     const bool messages =
@@ -84,15 +87,22 @@ struct ncclComm {
 
 namespace trident::simulated {
 
+struct Registration {
+  ncclComm* comm = nullptr;
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;
+};
+
 struct Library {
   NcclSettings settings;
   std::map<std::uint64_t, std::shared_ptr<Clique>> cliques;  // by id
   std::set<ncclComm*> living;
+  std::vector<NcclJoined> joined;
   std::vector<std::shared_ptr<ncclComm>> comms;  // also those that are gone: queued work may know them
   std::vector<std::string> complaints;
   std::map<int, int> failures;  // of the next operation, by device
   std::set<int> hangs;
-  std::map<std::uintptr_t, ncclComm*> registered;  // by handle
+  std::map<std::uintptr_t, Registration> registered;  // by handle
   std::uintptr_t next_handle = 1;
   std::uint64_t next_id = 1;
   std::uint64_t calls = 0;

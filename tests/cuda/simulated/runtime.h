@@ -70,8 +70,8 @@ void fail_next(const std::string& name, int error, int skip = 0);
 // For a function of a simulated library: the error to return instead of doing anything.
 std::optional<int> injected_failure(const std::string& name);
 
-// First in every function of a simulated library: holds the lock of the simulation (recursive) and allows allocations, for a
-// vendor's library does not call our operator new.
+// First in every function of the simulated CUDA: holds the lock of the simulation (recursive) and allows allocations, for CUDA does not call
+// our operator new.
 class Call {
  public:
   Call();
@@ -81,6 +81,15 @@ class Call {
 
  private:
   AllocationExemption exemption_;
+};
+
+// First in every function of cuBLASLt, cuDNN and NCCL, which do: whoever calls them has to allow it.
+class LibraryCall {
+ public:
+  LibraryCall() { check_allocation_allowed(1, "a library"); }
+
+ private:
+  Call call_;
 };
 
 // Work on `stream`, which has been checked (stream_device). `run` is called under the lock after everything enqueued on the stream

@@ -44,7 +44,7 @@ Profiled run(const TemporaryFolder& folder, std::vector<std::string> settings, c
     profiled.threads[static_cast<std::size_t>(rank)] = std::this_thread::get_id();
     const std::unique_ptr<Device> device = cuda->make_device(0, world.doorbell(rank), {}, {});
     RankTrainer trainer(profiled.plan, *device, world.communicator(rank, device->progress()), nullptr,
-                        [&](std::unique_ptr<Communicator> host) { return cuda->on_device(DeviceTransport::kThread, *device, std::move(host)); });
+                        [&](Axis axis, std::unique_ptr<Communicator> host) { return cuda->on_device(DeviceTransport::kThread, *device, axis, std::move(host)); });
     StepTracer tracer(trainer, 1, kSteps);
     for (int step = 1; step <= kSteps; ++step) {
       tracer.before_step(step);

@@ -1,0 +1,148 @@
+// What a configuration chooses about NCCL reaches the library, in a training run between simulated cards.
+#include <gmock/gmock.h>
+#include <nccl.h>
+
+#include <map>
+#include <set>
+
+#include "cuda/simulated/nccl.h"
+#include "cuda/simulated/runtime.h"
+#include "parallel/cuda_backend.h"
+#include "support/layout_run.h"
+#include "train/rank_devices.h"
+
+namespace trident::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class NcclOptionsOfARun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    simulated::reset();
+    simulated::Settings settings;
+    settings.host_guard = simulated::HostGuard::kOff;
+    settings.devices = 8;
+    simulated::configure(settings);
+    simulated::reset_nccl();
+  }
+  void TearDown() override {
+    EXPECT_THAT(simulated::nccl_complaints(), IsEmpty());
+    EXPECT_EQ(simulated::nccl_communicators() + simulated::nccl_registrations(), 0);
+    simulated::reset();
+    EXPECT_EQ(simulated::census().allocations, 0u);
+    simulated::reset_nccl();
+  }
+
+  // A line for each note of rank 0's trainer and device, besides the run.
+  LayoutRun run(std::vector<std::string> settings, std::vector<std::string>* notes = nullptr) {
+    settings.insert(settings.begin(), {"model.num_hidden_layers=2", "batch.global=2", "debug.no_alloc=true"});
+    LayoutRunOptions options;
+    options.cuda = backend_.get();
+    options.transport = DeviceTransport::kNccl;
+    options.steps = 3;
+    options.before_steps = [&](RankTrainer& trainer) {
+      if (trainer.context().rank() != 0) return;
+      registered_ = simulated::nccl_registrations();
+      if (notes == nullptr) return;
+      for (const std::string& note : trainer.context().device().notes()) notes->push_back(note);
+      for (const std::string& note : trainer.notes()) notes->push_back(note);
+    };
+    return run_layout(tiny_llama_config(), settings, options);
+  }
+
+  int registered_ = -1;  // before the first step
+  std::unique_ptr<CudaBackend> backend_ = make_cuda_backend();
+};
+
+TEST_F(NcclOptionsOfARun, EachAxisHasItsOwnLimitOnBlocks) {
+  run({"parallel=\"2DP x 2PP x 2TP\"", "cuda.nccl_max_ctas={\"tp\": 16, \"dp\": 4}"});
+  std::map<std::string, std::set<int>> limits;  // by axis
+  for (const simulated::NcclJoined& one : simulated::nccl_joined()) limits[one.name.substr(0, 2)].insert(one.max_ctas);
+  EXPECT_THAT(limits["tp"], ElementsAre(16));
+  EXPECT_THAT(limits["dp"], ElementsAre(4));
+  EXPECT_THAT(limits["pp"], ElementsAre(0));
+}
+
+// Every operand lies in it, at the same place on every rank of a group: the simulation complains of others.
+TEST_F(NcclOptionsOfARun, MemoryIsRegisteredWithEveryCommunicator) {
+  const std::vector<std::string> layout = {"parallel=\"2DP x 2PP x 2TP\"", "parallel.zero=zero3"};
+  std::vector<std::string> with = layout, notes;
+  const LayoutRun plain = run(layout);
+  EXPECT_EQ(registered_, 0);
+  with.emplace_back("cuda.nccl_register=true");
+  const LayoutRun registered = run(with, &notes);
+  EXPECT_EQ("", compare_bits(registered, plain));
+  EXPECT_THAT(notes, IsEmpty());
+  // Of every rank: tp, two of dp, and each direction of the pipeline with two paths.
+  EXPECT_EQ(registered_, 8 * (1 + 2 + 2 * 3));
+}
+
+TEST_F(NcclOptionsOfARun, MemoryIsRegisteredWhereGraphsAreLaunched) {
+  const std::vector<std::string> layout = {"parallel=\"2DP x 2PP\"", "cuda.graphs=true"};
+  std::vector<std::string> with = layout;
+  with.emplace_back("cuda.nccl_register=true");
+  const LayoutRun plain = run(layout);
+  EXPECT_EQ("", compare_bits(run(with), plain));
+  EXPECT_GT(registered_, 0);
+  EXPECT_GT(simulated::graph_uses().launched, 0u);
+}
+
+TEST_F(NcclOptionsOfARun, WithoutNcclsMemoryOrdinaryMemoryIsRegistered) {
+  std::vector<std::string> notes;
+  simulated::fail_next("ncclMemAlloc", ncclSystemError);
+  simulated::fail_next("ncclMemAlloc", ncclSystemError);
+  run({"parallel=\"2DP\"", "cuda.nccl_register=true"}, &notes);
+  EXPECT_EQ(registered_, 2 * 2);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_THAT(notes[0], ::testing::MatchesRegex("cuda.nccl_register: the arena of rank 0 \\(most of it for .*\\) is ordinary memory, for NCCL gives "
+                                                "none \\(unhandled system error\\)"));
+}
+
+// Of two groups one goes without, and every rank knows.
+TEST_F(NcclOptionsOfARun, AGroupThatCannotRegisterGoesWithout) {
+  std::vector<std::string> notes;
+  simulated::fail_next("ncclCommRegister", ncclSystemError);
+  run({"parallel=\"2DP\"", "cuda.nccl_register=true"}, &notes);
+  EXPECT_EQ(registered_, 2) << "those of the gathers";
+  EXPECT_THAT(notes, ElementsAre(::testing::MatchesRegex("cuda.nccl_register: dp: NCCL does not register the memory of rank [01]: unhandled system error")));
+}
+
+TEST_F(NcclOptionsOfARun, ALibraryThatPassesRegistrationOverIsNoted) {
+  simulated::configure_nccl({.passes_registration_over = true});
+  std::vector<std::string> notes;
+  run({"parallel=\"2DP\"", "cuda.nccl_register=true"}, &notes);
+  EXPECT_EQ(registered_, 0);
+  EXPECT_THAT(notes, ElementsAre(::testing::StartsWith("cuda.nccl_register: dp: NCCL does not register the memory of rank 0: passed over; "))) << "the first of both";
+}
+
+std::string refusal(DeviceKind kind, int ranks, const TransportChoice& transport) {
+  CudaOptions config;
+  config.nccl_register = true;
+  DeviceChoice choice;
+  choice.kind = kind;
+  try {
+    check_nccl_register(config, choice, ranks, transport);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(NcclRegister, IsRefusedWhereNcclIsNotUsed) {
+  const TransportFacts threads{TransportFacts::Ranks::kThreads, {"a", "b"}, true}, shared{TransportFacts::Ranks::kProcesses, {"a", "a"}, true},
+      own{TransportFacts::Ranks::kProcesses, {"a", "b"}, true}, alone{TransportFacts::Ranks::kProcesses, {"a"}, true};
+  EXPECT_EQ(refusal(DeviceKind::kCuda, 2, choose_transport(own)), "");
+  EXPECT_EQ(refusal(DeviceKind::kCpu, 2, choose_transport(threads)), "") << "has no effect on CPUs";
+  EXPECT_EQ(refusal(DeviceKind::kCuda, 2, choose_transport(threads)),
+            "cuda.nccl_register = true: ranks exchange between threads on the device (the 2 ranks are threads of this process), not by NCCL; start a "
+            "process with a card of its own for each rank (mpirun), or set it to false");
+  EXPECT_EQ(refusal(DeviceKind::kCuda, 2, choose_transport(shared)),
+            "cuda.nccl_register = true: ranks exchange through pinned host memory (2 processes share 1 card), not by NCCL; start a process with a card "
+            "of its own for each rank (mpirun), or set it to false");
+  EXPECT_EQ(refusal(DeviceKind::kCuda, 1, choose_transport(alone)), "cuda.nccl_register = true: one rank exchanges nothing; set it to false");
+}
+
+}  // namespace
+}  // namespace trident::testing
