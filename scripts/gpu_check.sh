@@ -300,7 +300,8 @@ check_all() {
 
   check 'operations, fresh random inputs' operations
   check 'operations, epilogues of products' operations --epilogues --filter 'matmul_*'
-  check 'communicators between thread ranks' google_test "$build/tests/cuda/card/test_card_communicators"
+  check 'communicators between thread ranks' google_test "$build/tests/cuda/card/test_card_communicators" '--gtest_filter=-Nccl*'
+  check 'NCCL, 1 rank' google_test "$build/tests/cuda/card/test_card_communicators" '--gtest_filter=Nccl*'
 
   check 'training: 1 rank, fp32' train one_rank device=cuda
   check 'training: the card as the CPU, 1 rank, fp32' train_and_compare cpu one_rank 1e-5 1e-3 \

