@@ -140,10 +140,8 @@ std::vector<CollectiveRates> rates_between_processes(ProcessWorld& world, const 
   CardSearch found = look_for_cards(asked, cuda, {{world.rank()}, exchange});
   DeviceChoice choice;
   run_together(exchange, world.rank(), [&] { choice = choose_device(asked, cuda, std::move(found)); });
-  TransportFacts facts;
-  facts.ranks = TransportFacts::Ranks::kProcesses;
-  facts.cards = exchange(choice.kind == DeviceKind::kCuda ? choice.found.seats.front().card.id : "");
-  const auto on_cards = std::ranges::count_if(facts.cards, [](const std::string& card) { return !card.empty(); });
+  const std::vector<std::string> cards = exchange(choice.kind == DeviceKind::kCuda ? choice.found.seats.front().card.id : "");
+  const auto on_cards = std::ranges::count_if(cards, [](const std::string& card) { return !card.empty(); });
   if (on_cards != 0 && on_cards != world.size()) return {skipped("processes", fmt::format("{} of {} processes have a card", on_cards, world.size()))};
 
   RankDeviceOptions options;
@@ -157,7 +155,7 @@ std::vector<CollectiveRates> rates_between_processes(ProcessWorld& world, const 
     return CollectiveMeter(*device, *group, floor, megabytes).measure(way_of(choice, "processes", transport));
   };
   if (choice.kind == DeviceKind::kCpu) return {measure(DeviceTransport::kThread, Floor::kMessages)};
-  const TransportChoice usual = choose_transport(facts);
+  const TransportChoice usual = choose_transport(cards);
   std::vector<CollectiveRates> rates;
   if (usual.transport == DeviceTransport::kNccl) rates.push_back(measure(DeviceTransport::kNcclEvenAlone, Floor::kMessages));
   else rates.push_back(skipped("processes by NCCL", usual.why));
