@@ -387,7 +387,7 @@ void CheckedOps<Backend>::adamw(Stream& stream, TensorView param, TensorView mas
                     r.columns < std::int64_t{1} << 31,
                 "adamw: stochastic rounding from index {}, column {} of {}, with a stride of {}", r.first_index, r.first_column, r.columns,
                 r.stride);
-  step.update = r.update;
+  step.set_update(r.update);
   const RoundedElements elements{{r.key[0], r.key[1]}, r.first_index, r.first_column, r.columns, r.stride};
   kernels(stream).adamw_stochastic(param.data(), master.as<float>(), m.as<float>(), v.as<float>(), grad.as<float>(), n, step, elements);
 }

@@ -21,9 +21,7 @@ void run_as_threads(const TrainConfig& config, const TrainOutput& output, CudaBa
   const StopRequest stop;
   const int ranks = static_cast<int>(ranks_of(config.parallel));
   const DeviceChoice choice = choose_device(config.device, cuda, look_for_cards(config.device, cuda, thread_ranks(ranks)));
-  TransportFacts facts;
-  facts.cards.resize(static_cast<std::size_t>(ranks));
-  check_nccl_register(config.cuda, choice, ranks, choose_transport(facts));
+  check_nccl_register(config.cuda, choice, ranks, {DeviceTransport::kThread, fmt::format("the {} ranks are threads of this process", ranks)});
   RunPlace place;
   place.cards = choice.found.cards;
   RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks));

@@ -83,7 +83,7 @@ TRIDENT_ROW_BODY void adamw_stochastic_row(const Team& team, Bf16* param, float*
   I row = elements.first_index, column = elements.first_column;
   for (I done = 0; done < count;) {
     const std::uint64_t element = static_cast<std::uint64_t>(row + column);
-    const PhiloxWords words = philox_blocks(element / 8, step.update, elements.key[0], elements.key[1]);
+    const PhiloxWords words = philox_blocks(element / 8, step.update_number(), elements.key[0], elements.key[1]);
     RowVec in_order[4];
     for (int w = 0; w < 4; ++w) in_order[w] = from_bits(words.w[w]);
     transpose_quads(in_order);

@@ -45,7 +45,13 @@ struct DropoutRows {
 struct AdamWStep {
   float lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   float grad_scale = 1, bias_correction1 = 1, bias_correction2 = 1;
-  std::uint64_t update = 0;  // read by adamw_stochastic alone
+  std::uint32_t update[2] = {0, 0};  // low word first; read by adamw_stochastic alone
+
+  constexpr void set_update(std::uint64_t number) {
+    update[0] = static_cast<std::uint32_t>(number);
+    update[1] = static_cast<std::uint32_t>(number >> 32);
+  }
+  constexpr std::uint64_t update_number() const { return update[0] | std::uint64_t{update[1]} << 32; }
 };
 
 // As StochasticRounding in device/ops.h, but for the update.

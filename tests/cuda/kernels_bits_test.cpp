@@ -141,7 +141,7 @@ TEST(CudaStochasticRounding, HasTheBitsOfTheHostInAnyOrderOfThreads) {
   for (std::size_t i = 0; i < 40; ++i) weights[i * 101] = (i % 2 == 0 ? 1 : -1) * (255 + 0.025 * static_cast<double>(i)) * 0x1p120;
   const Operand master(kF32, weights), m(kF32, random.values(kF32, n)), v(kF32, Values(static_cast<std::size_t>(n), 0.3)), param(RowType::kBF16, n);
   Operand grad(kF32, random.values(kF32, n));
-  const AdamWStep step{1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.7f, 1.3f, 2.9f, (std::uint64_t{3} << 32) + 5};
+  const AdamWStep step{1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.7f, 1.3f, 2.9f, {5, 3}};
   for (const RoundedElements& elements : {RoundedElements{{1, 2}, 12, 0, 1, 1}, {{1, 2}, 7, 0, 1, 1}, {{3, 4}, Index{1} << 40, 12, 60, 92}, {{3, 4}, 3, 1, 7, 9}}) {
     const auto bits = [&](const RowKernels& k) {
       Operand p(param), w(master), mean(m), square(v);

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kMaxThreads, 2)
                               element = first + rows * elements.stride + (at - rows * columns);
                             }
                             std::uint32_t halves[n];
-                            random_halves(halves, static_cast<std::uint64_t>(element), values.update, key);
+                            random_halves(halves, static_cast<std::uint64_t>(element), values.update_number(), key);
                             Lanes<n> r;
                             TRIDENT_UNROLL
                             for (int k = 0; k < n; ++k) r.at[k] = round_at_random(next.at[k], halves[k]);

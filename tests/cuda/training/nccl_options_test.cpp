@@ -131,17 +131,17 @@ std::string refusal(DeviceKind kind, int ranks, const TransportChoice& transport
 }
 
 TEST(NcclRegister, IsRefusedWhereNcclIsNotUsed) {
-  const TransportFacts threads{TransportFacts::Ranks::kThreads, {"a", "b"}, true}, shared{TransportFacts::Ranks::kProcesses, {"a", "a"}, true},
-      own{TransportFacts::Ranks::kProcesses, {"a", "b"}, true}, alone{TransportFacts::Ranks::kProcesses, {"a"}, true};
-  EXPECT_EQ(refusal(DeviceKind::kCuda, 2, choose_transport(own)), "");
-  EXPECT_EQ(refusal(DeviceKind::kCpu, 2, choose_transport(threads)), "") << "has no effect on CPUs";
-  EXPECT_EQ(refusal(DeviceKind::kCuda, 2, choose_transport(threads)),
+  const TransportChoice threads{DeviceTransport::kThread, "the 2 ranks are threads of this process"}, shared = choose_transport({"a", "a"}),
+      own = choose_transport({"a", "b"}), alone = choose_transport({"a"});
+  EXPECT_EQ(refusal(DeviceKind::kCuda, 2, own), "");
+  EXPECT_EQ(refusal(DeviceKind::kCpu, 2, threads), "") << "has no effect on CPUs";
+  EXPECT_EQ(refusal(DeviceKind::kCuda, 2, threads),
             "cuda.nccl_register = true: ranks exchange between threads on the device (the 2 ranks are threads of this process), not by NCCL; start a "
             "process with a card of its own for each rank (mpirun), or set it to false");
-  EXPECT_EQ(refusal(DeviceKind::kCuda, 2, choose_transport(shared)),
+  EXPECT_EQ(refusal(DeviceKind::kCuda, 2, shared),
             "cuda.nccl_register = true: ranks exchange through pinned host memory (2 processes share 1 card), not by NCCL; start a process with a card "
             "of its own for each rank (mpirun), or set it to false");
-  EXPECT_EQ(refusal(DeviceKind::kCuda, 1, choose_transport(alone)), "cuda.nccl_register = true: one rank exchanges nothing; set it to false");
+  EXPECT_EQ(refusal(DeviceKind::kCuda, 1, alone), "cuda.nccl_register = true: one rank exchanges nothing; set it to false");
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ void adamw_case(const RowKernels& k, RowType t, Index count, float weight_decay,
   const Values m = random.values(RowType::kF32, count, 0.0, 0.1);
   Values v = random.values(RowType::kF32, count, 0.0, 0.1);
   for (double& x : v) x = std::abs(x);
-  const AdamWStep step{1e-2f, 0.9f, 0.95f, 1e-8f, weight_decay, 0.5f, 1.0f / (1.0f - 0.81f), 1.0f / (1.0f - 0.9025f), 2};
+  const AdamWStep step{1e-2f, 0.9f, 0.95f, 1e-8f, weight_decay, 0.5f, 1.0f / (1.0f - 0.81f), 1.0f / (1.0f - 0.9025f), {2, 0}};
   Values master = w, next_m = m, next_v = v;
   reference::adamw(master.data(), next_m.data(), next_v.data(), g.data(), count,
                    reference::AdamW<double>{step.lr, step.beta1, step.beta2, step.eps, step.weight_decay, step.grad_scale,
@@ -103,7 +103,7 @@ void adamw_case(const RowKernels& k, RowType t, Index count, float weight_decay,
     for (Index i = 0; i < count; ++i) {
       double& x = expected[static_cast<std::size_t>(i)];
       const std::uint64_t element = tensor_element(*elements, i);
-      x = to_float(rounded_at_random(static_cast<float>(x), rounding_bits({elements->key[0], elements->key[1]}, step.update, element)));
+      x = to_float(rounded_at_random(static_cast<float>(x), rounding_bits({elements->key[0], elements->key[1]}, step.update_number(), element)));
     }
   EXPECT_EQ(p.bits(), Operand(t, expected).bits()) << "param is the rounded master";
 }
