@@ -1,4 +1,4 @@
-// The yes/no choices of operations, spelled out at call sites.
+// The choices of operations, spelled out at call sites.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@ namespace trident {
 enum class Transpose : std::uint8_t { kNo, kYes };
 enum class Accumulate : std::uint8_t { kNo, kYes };
 
-// What may follow a matrix product in the kernel that makes it. GELU is the tanh form.
+// What may follow a matrix product in the kernel that makes it, in the names of FusedMatmul (ops.h). GELU is the tanh form.
 enum class Epilogue : std::uint8_t {
   kNone,
-  kBias,          // out[M,N] = product + bias[N] in every row
-  kBiasGelu,      // pre[M,N] = product + bias[N]; out = gelu(pre)
-  kGeluBackward,  // out[M,N] = product * gelu'(pre)
-  kBiasGradient,  // out as without, and the sums of op(a)[M,K] over K: with a = dY^T the bias gradient beside dW = dY^T X
+  kBias,          // product.out[M,N] = op(a) op(b) + bias[N] in every row
+  kBiasGelu,      // product.out[M,N] as with kBias; result[M,N] = gelu(product.out)
+  kGeluBackward,  // result[M,N] = op(a) op(b) * gelu'(pre)
+  kBiasGradient,  // product.out as without; result[M] = sums of op(a)[M,K] over K: dY^T's, beside dW = dY^T X
 };
 
 }  // namespace trident

@@ -1,4 +1,4 @@
-// The operations a backend provides: one call = one kernel on `stream`.
+// The operations a backend provides, on `stream`; those on products and what follows them are one kernel or several.
 //
 // Letters: R rows (= S*B tokens, row s*B+b), H hidden width, F feed-forward width, V vocabulary columns held here, B micro-batch,
 // S sequence, N query heads, K key/value heads, D head width.
@@ -7,7 +7,7 @@
 // - Views are dense and row-major. Outputs do not alias inputs unless the comment says "in place".
 // - "T" is the compute dtype: f32, bf16 or f16, the same for every T operand of a call. Arithmetic is f32; results are rounded once.
 // - Outputs are overwritten unless Accumulate::kYes is passed or the comment says "adds".
-// - Nothing is allocated: matmul shapes are announced by prepare_matmul() while planning, workspaces are arguments.
+// - Nothing is allocated: products are announced by prepare_matmul() or prepare_fused() while planning, workspaces are arguments.
 // - Results are a function of the operands alone: same bits for the same call, whatever ran before, on one instruction set.
 // - Shape or dtype mistakes are TRIDENT_CHECK failures (InternalError).
 #pragma once
@@ -82,12 +82,12 @@ struct DropoutSpec {
 // half 2w is the low half of word w and half 2w + 1 the high one. The result's bits are (bits of the f32 + r) >> 16, but for
 // magnitudes beyond the largest bf16, infinities and NaN: these go to the nearest.
 struct StochasticRounding {
-  PhiloxKey key{};              // of the tensor: the same for every rank that holds some of it
-  std::uint64_t update = 0;     // number of the update
-  std::int64_t first_index = 0; // in the tensor: column 0 of the row that element 0 of the call is in
-  std::int64_t first_column = 0;// of element 0 of the call, within its row; < columns
-  std::int64_t columns = 1;     // of a row here; < 2^31
-  std::int64_t stride = 1;      // from a row to the next in the tensor; >= columns
+  PhiloxKey key{};               // of the tensor: the same for every rank that holds some of it
+  std::uint64_t update = 0;      // number of the update
+  std::int64_t first_index = 0;  // in the tensor: column 0 of the row that element 0 of the call is in
+  std::int64_t first_column = 0;  // of element 0 of the call, within its row; < columns
+  std::int64_t columns = 1;      // of a row here; < 2^31
+  std::int64_t stride = 1;       // from a row to the next in the tensor; >= columns
 };
 
 // AdamW (Loshchilov and Hutter 2019, algorithm 2 with bias correction): m, v moments; p -= lr*(mhat/(sqrt(vhat)+eps) + decay*p).

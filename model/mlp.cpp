@@ -48,14 +48,16 @@ void Mlp::plan(UnitPlan& plan) {
     act_ = plan.scratch(g.compute, act);  // made while the input of the first product is there
     {
       const ScratchScope first_product(plan.scratch_plan());
-      gelu ? up_.plan_forward_gelu(plan) : up_.plan_forward(plan);
+      if (gelu) up_.plan_forward_gelu(plan);
+      else up_.plan_forward(plan);
     }
     down_.plan_forward(plan);
   }
   {
     const ScratchScope scope(plan.scratch_plan());
     d_act_ = plan.scratch(g.compute, act);
-    gelu ? down_.plan_backward_input_gelu(plan) : down_.plan_backward_input(plan);
+    if (gelu) down_.plan_backward_input_gelu(plan);
+    else down_.plan_backward_input(plan);
   }
   {
     const ScratchScope scope(plan.scratch_plan());

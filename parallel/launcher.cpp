@@ -3,8 +3,6 @@
 #include <charconv>
 #include <cstring>
 
-#include "core/check.h"
-
 namespace trident {
 namespace {
 
@@ -33,6 +31,11 @@ Launcher detect_launcher(const std::function<const char*(const char* name)>& env
         "WORLD_SIZE = {}: started by torchrun, which this program does not speak; use mpirun -np {} or srun --mpi=pmix", n, n));
   }
   return {};
+}
+
+ConfigError unconnected_processes(const Launcher& launcher) {
+  return ConfigError(fmt::format(
+      "srun started {} processes that do not know of each other; use srun --mpi=pmix, or srun -n 1 for ranks as threads", launcher.processes));
 }
 
 }  // namespace trident

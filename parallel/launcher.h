@@ -5,6 +5,8 @@
 #include <functional>
 #include <string>
 
+#include "core/check.h"
+
 namespace trident {
 
 struct Launcher {
@@ -21,5 +23,8 @@ struct Launcher {
 // Reads the variables of Open MPI, PMIx, PMI (MPICH, Intel MPI) and Slurm. One process alone is nobody's job: kNone.
 // torchrun's variables without any of these: ConfigError, since nothing here speaks its protocol.
 Launcher detect_launcher(const std::function<const char*(const char* name)>& environment);
+
+// What kPlainSrun is refused with.
+ConfigError unconnected_processes(const Launcher& launcher);
 
 }  // namespace trident

@@ -39,7 +39,8 @@ void ColumnParallelLinear::forward(const UnitRun& run, ConstTensorView x, std::s
   for (std::size_t i = 0; i < projections_.size(); ++i) {
     const Projection& p = projections_[i];
     const MatmulOperands product = run.product(y[i], rows, Transpose::kNo, run.weight(p.weight), Transpose::kYes);
-    p.bias.present() ? run.ops.matmul_bias(run.stream, product, run.weight(p.bias)) : run.matmul(product);
+    if (p.bias.present()) run.ops.matmul_bias(run.stream, product, run.weight(p.bias));
+    else run.matmul(product);
   }
 }
 
@@ -70,7 +71,8 @@ void ColumnParallelLinear::backward_weight(const UnitRun& run, ConstTensorView x
   const ConstTensorView rows = as_rows(region_.enter(run, x, run.view(x_weight_)));
   for (std::size_t i = 0; i < projections_.size(); ++i) {
     const Projection& p = projections_[i];
-    p.bias.present() ? run.weight_and_bias_gradient(p.weight, p.bias, d_y[i], rows) : run.weight_gradient(p.weight, d_y[i], rows);
+    if (p.bias.present()) run.weight_and_bias_gradient(p.weight, p.bias, d_y[i], rows);
+    else run.weight_gradient(p.weight, d_y[i], rows);
   }
 }
 

@@ -31,7 +31,8 @@ void RowParallelLinear::forward(const UnitRun& run, TensorView y, ConstTensorVie
   const TensorView full = run.view(y_full_);
   const MatmulOperands product =
       run.product(as_rows(region_.leave_buffer(y, full)), x, Transpose::kNo, run.weight(weight_), Transpose::kYes);
-  bias_.present() && !sums_ranks_ ? run.ops.matmul_bias(run.stream, product, run.weight(bias_)) : run.matmul(product);
+  if (bias_.present() && !sums_ranks_) run.ops.matmul_bias(run.stream, product, run.weight(bias_));
+  else run.matmul(product);
   region_.leave(run, y, full);
   if (bias_.present() && sums_ranks_) run.ops.add_bias(run.stream, as_rows(y), run.weight(bias_));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/check.h"
 #include "train/preflight.h"
@@ -54,7 +55,7 @@ std::string what_fits(const RunPlan& plan, const ArenaNeed& needed, double there
 
 // Communicators of NCCL take hundreds of megabytes each, by rules of the library: they are counted when they are there.
 double bytes_for_arenas(const MemoryPool& pool, std::span<const ArenaNeed> here) {
-  double free = static_cast<double>(INT64_MAX);
+  double free = std::numeric_limits<double>::infinity();
   for (const ArenaNeed& need : here) {
     if (!need.free) return static_cast<double>(pool.bytes);
     free = std::min(free, *need.free);
@@ -71,7 +72,10 @@ void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const Are
   const ArenaNeed needed = sum(here);
   const double expected = static_cast<double>(pool.bytes), there = bytes_for_arenas(pool, here);
   if (needed.total <= there) return;
-  const std::string taken = there > kMuchLess * expected ? "" : fmt::format(", {:.1f} GB less than at the start, for NCCL's communicators and other libraries took them", 1e-9 * (expected - there));
+  const bool shrank = there <= kMuchLess * expected;
+  const std::string taken = shrank ? fmt::format(", {:.1f} GB less than at the start, for NCCL's communicators and other libraries took them",
+                                                 1e-9 * (expected - there))
+                                   : "";
   const auto largest = std::ranges::max_element(here, less);
   const int rank = pool.ranks[static_cast<std::size_t>(largest - here.begin())], stages = plan.grid.degrees().pipeline;
   const std::string stage = stages == 1 ? "" : fmt::format(" (pipeline stage {} of {})", plan.grid.coordinates(rank).pipeline, stages);

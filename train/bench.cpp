@@ -1,6 +1,7 @@
 #include "train/bench.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -129,13 +130,15 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
   return report;
 }
 
-std::optional<BenchReport> run_bench_as_process(const TrainConfig& asked, const BenchOptions& options, ProcessWorld& world, CudaBackend& cuda) {
+std::optional<BenchReport> run_bench_as_process(const TrainConfig& asked, const BenchOptions& options, ProcessWorld& world, CudaBackend& cuda,
+                                                const std::function<void(const std::string& message)>& say) {
   std::vector<CollectiveRates> between_processes;
   try {
     between_processes = rates_between_processes(world, asked.device, cuda, static_cast<int>(asked.run.threads_per_rank), options.collective_megabytes);
-  } catch (const AgreedError&) {
+  } catch (const AgreedError& error) {
+    say(error.what());  // before anybody ends: launchers kill the rest as soon as one has
     world.finish();
-    throw;
+    throw ReportedElsewhere(error.code(), error.what());
   } catch (const ReportedElsewhere&) {
     world.finish();
     throw;
@@ -151,8 +154,14 @@ std::optional<BenchReport> run_bench_as_process(const TrainConfig& asked, const 
 }
 
 std::optional<BenchReport> run_bench_here(const TrainConfig& config, const BenchOptions& options, CudaBackend& cuda) {
-  if (detect_launcher([](const char* name) { return std::getenv(name); }).kind == Launcher::Kind::kMpi)
-    return run_bench_as_process(config, options, *join_process_world(), cuda);
+  const Launcher launcher = detect_launcher([](const char* name) { return std::getenv(name); });
+  switch (launcher.kind) {
+    case Launcher::Kind::kNone: break;
+    case Launcher::Kind::kMpi:
+      return run_bench_as_process(config, options, *join_process_world(), cuda,
+                                  [](const std::string& message) { fmt::print(stderr, "trident: {}\n", message); });
+    case Launcher::Kind::kPlainSrun: throw unconnected_processes(launcher);
+  }
   BenchReport report = run_bench(config, options, cuda);
   CollectiveRates processes;
   processes.way = "processes";

@@ -77,7 +77,8 @@ std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend
 void check_nccl_register(const CudaOptions& config, const DeviceChoice& choice, int ranks, const TransportChoice& transport) {
   if (!config.nccl_register || choice.kind == DeviceKind::kCpu || (ranks > 1 && transport.transport == DeviceTransport::kNccl)) return;
   if (ranks == 1) throw ConfigError("cuda.nccl_register = true: one rank exchanges nothing; set it to false");
-  throw ConfigError(fmt::format("cuda.nccl_register = true: ranks exchange {} ({}), not by NCCL; start a process with a card of its own for each rank (mpirun), or set it to false",
+  throw ConfigError(fmt::format("cuda.nccl_register = true: ranks exchange {} ({}), not by NCCL; start a process with a card of its own for each "
+                                "rank (mpirun), or set it to false",
                                 to_string(transport.transport), transport.why));
 }
 

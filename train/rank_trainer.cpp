@@ -32,7 +32,11 @@ LossScaler loss_scaler_of(const RunPlan& plan) {
 
 AdamWConfig adamw_config(const TrainConfig& config) {
   const OptimizerConfig& o = config.optimizer;
-  return {o.betas[0], o.betas[1], o.eps, o.weight_decay, config.precision.stochastic_rounding};
+  return {.beta1 = o.betas[0],
+          .beta2 = o.betas[1],
+          .eps = o.eps,
+          .weight_decay = o.weight_decay,
+          .stochastic_rounding = config.precision.stochastic_rounding};
 }
 
 }  // namespace

@@ -50,10 +50,7 @@ void run_training(const std::function<TrainConfig()>& read_config, const TrainOu
   switch (launcher.kind) {
     case Launcher::Kind::kNone: return run_as_threads(read_config(), output, cuda);
     case Launcher::Kind::kMpi: return run_as_process(launcher, read_config, output, cuda);
-    case Launcher::Kind::kPlainSrun:
-      throw ConfigError(fmt::format(
-          "srun started {} processes that do not know of each other; use srun --mpi=pmix, or srun -n 1 for ranks as threads",
-          launcher.processes));
+    case Launcher::Kind::kPlainSrun: throw unconnected_processes(launcher);
   }
 }
 

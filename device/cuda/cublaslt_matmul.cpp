@@ -236,7 +236,7 @@ void CublasLtMatmul::run(cudaStream_t stream, TensorView out, ConstTensorView a,
 
 std::optional<std::int64_t> CublasLtMatmul::prepare_fused(const MatmulShape& shape, Epilogue epilogue) {
   const Prepared& prepared = implementation_->prepare({shape, epilogue});
-  if (prepared.plan(PointerAlignment::kVector) == nullptr) return std::nullopt;
+  if (prepared.plan(PointerAlignment::kVector) == nullptr && prepared.plan(PointerAlignment::kElement) == nullptr) return std::nullopt;
   return prepared.workspace_bytes;
 }
 

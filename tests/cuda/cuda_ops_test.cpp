@@ -118,7 +118,7 @@ class CudaFusedTest : public CudaOpsTest {
                                           {gradient, Epilogue::kBiasGradient}, {adding, Epilogue::kBiasGradient}})
       bytes = std::max(bytes, ops.prepare_fused(shape, epilogue));
     DeviceTensor x(numbers({4, 16}, 1, kT)), w(numbers({n, 16}, -2, kT)), y(numbers({4, n}, 0, kT)), act(numbers({4, n}, 0, kT), misalign),
-        wide(numbers({16, n}, 1, kT)), d_w(numbers({n, 16}, 0)), bias(numbers({n}, 1, kT), misalign), d_bias(numbers({n}, 0), misalign);
+        d_act(numbers({4, n}, 0, kT), misalign), wide(numbers({16, n}, 1, kT)), d_w(numbers({n, 16}, 0)), bias(numbers({n}, 1, kT), misalign), d_bias(numbers({n}, 0), misalign);
     const DeviceTensor workspace(TestTensor(DType::kU8, {bytes}));
     const auto operands = [&](TensorView out, ConstTensorView a, Transpose ta, ConstTensorView b, Transpose tb, Accumulate accumulate) {
       return MatmulOperands{out, a, ta, b, tb, accumulate, workspace.view()};
@@ -129,7 +129,7 @@ class CudaFusedTest : public CudaOpsTest {
       ops.matmul_bias(first_, up, bias.view());
       ops.matmul_bias_gelu(first_, up, bias.view(), act.view());
       ops.matmul_gelu_backward(first_, operands(y.view(), x.view(), Transpose::kNo, wide.view(), Transpose::kNo, Accumulate::kNo), act.view(),
-                               act.view());
+                               d_act.view());
       for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes})
         ops.matmul_bias_gradient(first_, operands(d_w.view(), y.view(), Transpose::kYes, x.view(), Transpose::kNo, accumulate), d_bias.view());
     });
