@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "core/check.h"
+
 namespace trident {
 namespace {
 
@@ -33,8 +35,8 @@ Launcher detect_launcher(const std::function<const char*(const char* name)>& env
   return {};
 }
 
-ConfigError unconnected_processes(const Launcher& launcher) {
-  return ConfigError(fmt::format(
+void refuse_unconnected_processes(const Launcher& launcher) {
+  throw ConfigError(fmt::format(
       "srun started {} processes that do not know of each other; use srun --mpi=pmix, or srun -n 1 for ranks as threads", launcher.processes));
 }
 

@@ -5,8 +5,6 @@
 #include <functional>
 #include <string>
 
-#include "core/check.h"
-
 namespace trident {
 
 struct Launcher {
@@ -24,7 +22,7 @@ struct Launcher {
 // torchrun's variables without any of these: ConfigError, since nothing here speaks its protocol.
 Launcher detect_launcher(const std::function<const char*(const char* name)>& environment);
 
-// What kPlainSrun is refused with.
-ConfigError unconnected_processes(const Launcher& launcher);
+// ConfigError for kPlainSrun.
+[[noreturn]] void refuse_unconnected_processes(const Launcher& launcher);
 
 }  // namespace trident

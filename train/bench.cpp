@@ -160,7 +160,7 @@ std::optional<BenchReport> run_bench_here(const TrainConfig& config, const Bench
     case Launcher::Kind::kMpi:
       return run_bench_as_process(config, options, *join_process_world(), cuda,
                                   [](const std::string& message) { fmt::print(stderr, "trident: {}\n", message); });
-    case Launcher::Kind::kPlainSrun: throw unconnected_processes(launcher);
+    case Launcher::Kind::kPlainSrun: refuse_unconnected_processes(launcher);
   }
   BenchReport report = run_bench(config, options, cuda);
   CollectiveRates processes;

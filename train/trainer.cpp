@@ -50,7 +50,7 @@ void run_training(const std::function<TrainConfig()>& read_config, const TrainOu
   switch (launcher.kind) {
     case Launcher::Kind::kNone: return run_as_threads(read_config(), output, cuda);
     case Launcher::Kind::kMpi: return run_as_process(launcher, read_config, output, cuda);
-    case Launcher::Kind::kPlainSrun: throw unconnected_processes(launcher);
+    case Launcher::Kind::kPlainSrun: refuse_unconnected_processes(launcher);
   }
 }
 
