@@ -55,8 +55,8 @@ constexpr MegatronFlag kFlags[] = {
     {kParallel, "--overlap-param-gather", kKey, "parallel.overlap", "true", "the default"},
     {kParallel, "--ddp-bucket-size N", kKey, "parallel.bucket_mb", "", "in MB, not in elements",
      "zero_optimization.reduce_bucket_size (elements)"},
-    {kParallel, "--distributed-backend nccl, --distributed-timeout-minutes", kImplied, "", "",
-     "ranks are threads or MPI processes; a rank that fails ends the others"},
+    {kParallel, "--distributed-backend nccl", kImplied, "", "", "ranks are threads or MPI processes; a rank that fails ends the others"},
+    {kParallel, "--distributed-timeout-minutes N", kKey, "cuda.nccl_timeout", "", "in seconds; of NCCL's groups"},
 
     {kBatch, "--micro-batch-size B", kKey, "batch.micro", "", "", "train_micro_batch_size_per_gpu", "local_batch_size"},
     {kBatch, "--global-batch-size G", kKey, "batch.global", "", "", "train_batch_size", "global_batch_size"},
@@ -178,7 +178,9 @@ constexpr MegatronFlag kFlags[] = {
     {kKernels, "--no-bias-gelu-fusion", kKey, "cuda.epilogues", "false", "the default; true leaves biases and GELU to cuBLASLt"},
     {kKernels, "--no-overlap-p2p-communication", kImplied, "", "", "activations are sent while the next pass computes"},
     {kKernels, "--use-nccl-ub", kKey, "cuda.nccl_register", "true"},
-    {kKernels, "--transformer-impl, --cuda-graph-impl, CUDA_DEVICE_MAX_CONNECTIONS", kImplied, "", "", "no such switches"},
+    {kKernels, "--nccl-communicator-config-path FILE", kKey, "cuda.nccl_max_ctas", "", "thread blocks by axis"},
+    {kKernels, "--cuda-graph-impl", kKey, "cuda.graphs", "true"},
+    {kKernels, "--transformer-impl, CUDA_DEVICE_MAX_CONNECTIONS", kImplied, "", "", "no such switches"},
 };
 
 std::string json_value(const MegatronFlag& row) { return row.value.empty() ? "" : fmt::format(": {}", row.value); }

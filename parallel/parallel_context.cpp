@@ -72,13 +72,14 @@ std::vector<std::string> ParallelContext::register_memory(TensorView memory) {
   };
   for (Communicator* group : {tensor_.get(), data_reduce_.get(), data_gather_.get(), pipeline_forward_.get(), pipeline_backward_.get()}) in_group(*group);
   for (const auto& [sub_axis, group] : partial_) in_group(*group);
-  mine.resize(kLine, '\0');
+  mine.resize(kLine - 1);
+  mine.resize(kLine);  // at least one zero behind each
   std::string all(kLine * static_cast<std::size_t>(world_->size()), '\0');
   const auto line = static_cast<std::int64_t>(kLine);
   world_->all_gather(host_stream(), TensorView(all.data(), DType::kU8, {line * world_->size()}), ConstTensorView(mine.data(), DType::kU8, {line}));
   std::vector<std::string> lines;
   for (std::size_t at = 0; at < all.size(); at += kLine) {
-    const std::string said = all.substr(at, all.substr(at, kLine).find_first_of('\0'));
+    const std::string said = all.substr(at, kLine).c_str();
     if (!said.empty() && std::ranges::find(lines, said) == lines.end()) lines.push_back(said);
   }
   return lines;

@@ -111,10 +111,10 @@ settings_of() {
 faster() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'; }
 last_line() { tail -n 1 "$scratch/train.log" | cut -c 1-300; }
 
-# time_trident MODEL SEQUENCE: sets choice, micro, ms, own (tokens/s), mfu and peak of the median step; status 1 and a line in why_not if it cannot.
+# time_trident MODEL SEQUENCE: sets choice, its settings in chosen, micro, ms, own (tokens/s), mfu and peak of the median step; status 1 and a line in why_not if it cannot.
 time_trident() {
   local best_ms name words=() more tried
-  choice='' micro=$((65536 / $2)) why_not=''
+  choice='' chosen=() micro=$((65536 / $2)) why_not=''
   until train_trident $probe_steps $micro; do
     # What does not fit is refused in words that begin so.
     if ((micro == 1)) || ! grep -qE '^trident: (batch\.micro|memory|parallel\.zero|model)\b' "$scratch/train.log"; then why_not=$(last_line); return 1; fi
@@ -133,6 +133,7 @@ time_trident() {
     if faster "$ms" "$best_ms"; then best_ms=$ms micro=$tried words+=("${more[@]}"); [[ $name == half* ]] || choice+=" $name,"; fi
   done
   choice=${choice# } choice=${choice%,}
+  chosen=("${words[@]}")
   train_trident $((warmup + steps)) $micro "${words[@]}" || { why_not=$(last_line); return 1; }
   read -r ms own mfu peak <<<"$(median_step "$warmup")"
 }
@@ -198,8 +199,12 @@ JSON
     kinds=$(tail -n 1 "$scratch/run/timing.jsonl" 2>/dev/null | grep -o '"ms": *{[^}]*}' || true)
     if [[ -n $kinds ]]; then notes+=("- $model, ms of a step by kind of work as the host sees them: $(tr -d '"{}' <<<"${kinds#*:}")"); fi
     # What the same work takes at this card's own peaks, kind by kind.
-    if trident bench --device cuda --steps 1 --config "$scratch/bench.json" --set "batch.micro=$micro" >"$scratch/floors" 2>/dev/null; then
+    flags=()
+    for setting in "${chosen[@]}"; do flags+=(--set "$setting"); done
+    if trident bench --device cuda --steps 1 --config "$scratch/bench.json" --set "batch.micro=$micro" "${flags[@]}" >"$scratch/floors" 2>"$scratch/floors.log"; then
       notes+=("" "\`trident bench\`, $model:" "" '```text' "$(<"$scratch/floors")" '```' "")
+    else
+      notes+=("- $model, \`trident bench\` failed: $(tail -n 1 "$scratch/floors.log" | cut -c 1-300)")
     fi
   else
     say "$model: ${why_not:-trident says nothing}"

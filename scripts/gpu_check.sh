@@ -321,6 +321,12 @@ check_all() {
     cuda.graphs=true
   check 'training: CUDA graphs, pp2 x dp2, zero3 = 1 rank, fp32' train_and_compare graphs one_rank 1e-6 1e-5 device=cuda cuda.graphs=true \
     parallel.pipeline=2 parallel.data=2 parallel.zero=zero3
+  check 'training: fp16, 1 rank' train fp16 device=cuda precision.compute=fp16
+  check 'training: CUDA graphs, fp16, bit for bit' train_and_compare graphs_fp16 fp16 0 0 device=cuda precision.compute=fp16 cuda.graphs=true
+  check 'training: stochastic rounding near bf16, 1 rank' train_and_compare rounding one_rank_bf16 5e-3 5e-2 device=cuda precision.compute=bf16 \
+    precision.stochastic_rounding=true
+  check 'training: CUDA graphs, stochastic rounding, bit for bit' train_and_compare graphs_rounding rounding 0 0 device=cuda precision.compute=bf16 \
+    precision.stochastic_rounding=true cuda.graphs=true
   model=gpt2 check 'training: GPT-2, 1 rank, bf16' train gpt2 device=cuda
   model=gpt2 check 'training: GPT-2, epilogues near without, bf16' train_and_compare epilogues gpt2 2e-3 2e-2 device=cuda cuda.epilogues=true
   check 'training: tp2 x pp2 x dp2 near 1 rank, bf16' train_and_compare layout_bf16 one_rank_bf16 2e-3 2e-2 \

@@ -100,6 +100,15 @@ void measure_step(const RunPlan& plan, Device& device, std::unique_ptr<Communica
   trainer.drain();
 }
 
+CollectiveOptions collective_options(const TrainConfig& config, const BenchOptions& options) {
+  CollectiveOptions collectives;
+  collectives.cuda.nccl_max_ctas = config.cuda.nccl_max_ctas;
+  collectives.cuda.nccl_timeout = config.cuda.nccl_timeout;
+  collectives.threads_per_rank = static_cast<int>(config.run.threads_per_rank);
+  collectives.megabytes = options.collective_megabytes;
+  return collectives;
+}
+
 }  // namespace
 
 BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, CudaBackend& cuda) {
@@ -124,9 +133,10 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
     measure_step(plan, *device, world.communicator(rank, device->progress()),
                  on_device(choice, cuda, *device, DeviceTransport::kThread), options.steps, report);
   });
+  const CollectiveOptions collectives = collective_options(config, options);
   report.collectives.push_back(
-      rates_between_threads(devices_of(options.collective_ranks), cuda, DeviceTransport::kThread, threads, options.collective_ranks, options.collective_megabytes));
-  if (choice.kind == DeviceKind::kCuda) report.collectives.push_back(nccl_rates_between_cards(cuda, options.collective_megabytes));
+      rates_between_threads(devices_of(options.collective_ranks), cuda, DeviceTransport::kThread, options.collective_ranks, collectives));
+  if (choice.kind == DeviceKind::kCuda) report.collectives.push_back(nccl_rates_between_cards(cuda, collectives));
   return report;
 }
 
@@ -134,7 +144,7 @@ std::optional<BenchReport> run_bench_as_process(const TrainConfig& asked, const 
                                                 const std::function<void(const std::string& message)>& say) {
   std::vector<CollectiveRates> between_processes;
   try {
-    between_processes = rates_between_processes(world, asked.device, cuda, static_cast<int>(asked.run.threads_per_rank), options.collective_megabytes);
+    between_processes = rates_between_processes(world, asked.device, cuda, collective_options(asked, options));
   } catch (const AgreedError& error) {
     say(error.what());  // before anybody ends: launchers kill the rest as soon as one has
     world.finish();

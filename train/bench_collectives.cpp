@@ -101,58 +101,62 @@ CollectiveRates skipped(std::string way, std::string why) {
 
 }  // namespace
 
-CollectiveRates rates_between_threads(const DeviceChoice& choice, CudaBackend& cuda, DeviceTransport transport, int threads_per_rank, int ranks,
-                                      double megabytes) {
+CollectiveRates rates_between_threads(const DeviceChoice& choice, CudaBackend& cuda, DeviceTransport transport, int ranks,
+                                      const CollectiveOptions& asked) {
   CollectiveRates of_rank_0;
   ThreadWorld world(ranks);
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions options;
     options.seat = rank;
-    options.threads_per_rank = threads_per_rank;
+    options.cuda = asked.cuda;
+    options.threads_per_rank = asked.threads_per_rank;
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);
     std::unique_ptr<Communicator> group = world.communicator(rank, device->progress());
     if (const OnDevice wrap = on_device(choice, cuda, *device, transport)) group = wrap(Axis::kData, std::move(group));
     const Floor floor = transport == DeviceTransport::kThread ? Floor::kCopies : Floor::kMessages;
-    CollectiveRates measured = CollectiveMeter(*device, *group, floor, megabytes).measure(way_of(choice, "threads", transport));
+    CollectiveRates measured = CollectiveMeter(*device, *group, floor, asked.megabytes).measure(way_of(choice, "threads", transport));
     group->barrier();
     if (rank == 0) of_rank_0 = std::move(measured);
   });
   return of_rank_0;
 }
 
-CollectiveRates nccl_rates_between_cards(CudaBackend& cuda, double megabytes) {
+CollectiveRates nccl_rates_between_cards(CudaBackend& cuda, const CollectiveOptions& options) {
   const std::string way = "threads by NCCL";
   const auto usable = std::ranges::count_if(cuda.facts().cards, [](const CardFacts& card) { return card.problem.empty(); });
   if (usable == 0) return skipped(way, cuda.facts().problem);
   try {
     const int ranks = static_cast<int>(usable);
     const DeviceChoice choice = choose_device("cuda", cuda, look_for_cards("cuda", cuda, thread_ranks(ranks)));
-    if (static_cast<int>(choice.found.cards.size()) < ranks) return skipped(way, fmt::format("of {} cards only {} can be opened", ranks, choice.found.cards.size()));
-    return rates_between_threads(choice, cuda, DeviceTransport::kNcclEvenAlone, 1, ranks, megabytes);
+    const int opened = static_cast<int>(choice.found.cards.size());
+    if (opened < ranks) return skipped(way, fmt::format("of {} cards only {} can be opened", ranks, opened));
+    return rates_between_threads(choice, cuda, DeviceTransport::kNcclEvenAlone, ranks, options);
   } catch (const Error& error) {
     return skipped(way, error.what());
   }
 }
 
-std::vector<CollectiveRates> rates_between_processes(ProcessWorld& world, const std::string& asked, CudaBackend& cuda, int threads_per_rank,
-                                                     double megabytes) {
+std::vector<CollectiveRates> rates_between_processes(ProcessWorld& world, const std::string& asked, CudaBackend& cuda,
+                                                     const CollectiveOptions& collectives) {
   const ExchangeTexts exchange = [&](const std::string& mine) { return world.all_gather(mine); };
   CardSearch found = look_for_cards(asked, cuda, {{world.rank()}, exchange});
   DeviceChoice choice;
   run_together(exchange, world.rank(), [&] { choice = choose_device(asked, cuda, std::move(found)); });
   const std::vector<std::string> cards = exchange(choice.kind == DeviceKind::kCuda ? choice.found.seats.front().card.id : "");
   const auto on_cards = std::ranges::count_if(cards, [](const std::string& card) { return !card.empty(); });
-  if (on_cards != 0 && on_cards != world.size()) return {skipped("processes", fmt::format("{} of {} processes have a card", on_cards, world.size()))};
+  if (on_cards != 0 && on_cards != world.size())
+    return {skipped("processes", fmt::format("{} of {} processes have a card", on_cards, world.size()))};
 
   RankDeviceOptions options;
-  options.threads_per_rank = threads_per_rank;
+  options.cuda = collectives.cuda;
+  options.threads_per_rank = collectives.threads_per_rank;
   options.host_memory = [&](std::int64_t bytes, const std::string& name) { return world.allocate(bytes, name); };
   const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(), options);
   const std::unique_ptr<Communicator> all = world.communicator(device->progress());
   const auto measure = [&](DeviceTransport transport, Floor floor) {
     std::unique_ptr<Communicator> group = all->split(0, world.rank(), "bench");
     if (const OnDevice wrap = on_device(choice, cuda, *device, transport)) group = wrap(Axis::kData, std::move(group));
-    return CollectiveMeter(*device, *group, floor, megabytes).measure(way_of(choice, "processes", transport));
+    return CollectiveMeter(*device, *group, floor, collectives.megabytes).measure(way_of(choice, "processes", transport));
   };
   if (choice.kind == DeviceKind::kCpu) return {measure(DeviceTransport::kThread, Floor::kMessages)};
   const TransportChoice usual = choose_transport(cards);

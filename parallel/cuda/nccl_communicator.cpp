@@ -332,8 +332,8 @@ std::string NcclCommunicator::register_memory(TensorView memory) {
   const std::vector<std::int64_t> failed = gather_now({problem.empty() ? 0 : 1});
   const auto first = std::find(failed.begin(), failed.end(), 1);
   if (first == failed.end()) return {};
-  require(all_.deregister(), all_, "giving back registered memory");
-  for (const auto& path : paths_) require(path->handle.deregister(), path->handle, "giving back registered memory");
+  require(all_.deregister(progress()), all_, "giving back registered memory");
+  for (const auto& path : paths_) require(path->handle.deregister(progress()), path->handle, "giving back registered memory");
   if (first - failed.begin() != rank()) return {};
   return fmt::format("{}: NCCL does not register the memory of rank {}: {}", name(), names()[static_cast<std::size_t>(rank())], problem);
 }

@@ -62,19 +62,19 @@ std::string NcclHandle::register_memory(void* data, std::size_t bytes, Progress&
   return {};
 }
 
-ncclResult_t NcclHandle::deregister() {
+ncclResult_t NcclHandle::deregister(Progress& progress) {
   use_cuda_device(device_);
   const AllocationExemption library;
   ncclResult_t worst = ncclSuccess;
   for (void* handle : registered_)
-    if (const ncclResult_t result = ncclCommDeregister(comm_, handle); result != ncclSuccess) worst = result;
+    if (const ncclResult_t result = settle(ncclCommDeregister(comm_, handle), progress); result != ncclSuccess) worst = result;
   registered_.clear();
   return worst;
 }
 
 ncclResult_t NcclHandle::finish(Progress& progress) {
   if (comm_ == nullptr) return ncclSuccess;
-  deregister();  // what the library does not take back now it does with the communicator
+  deregister(progress);  // what the library does not take back now it does with the communicator
   const auto finalize = [&] {
     const AllocationExemption library;
     return ncclCommFinalize(comm_);

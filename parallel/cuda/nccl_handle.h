@@ -19,7 +19,7 @@ class NcclHandle {
   NcclHandle(const NcclHandle&) = delete;
   NcclHandle& operator=(const NcclHandle&) = delete;
 
-  // Joins the group of `id`; collective over it. To be completed by settle(), as everything that returns an ncclResult_t here.
+  // Joins the group of `id`; collective over it. To be completed by settle().
   ncclResult_t join(const ncclUniqueId& id, int ranks, int rank);
   // Waits while the communicator is busy with the call that returned `result`; what came of it. Throws what waiting throws.
   ncclResult_t settle(ncclResult_t result, Progress& progress);
@@ -35,7 +35,7 @@ class NcclHandle {
   // For zero-copy transfers; given back when the communicator ends, or all of it by deregister(). Why the library does not take it; empty if
   // it does.
   std::string register_memory(void* data, std::size_t bytes, Progress& progress);
-  ncclResult_t deregister();
+  ncclResult_t deregister(Progress& progress);
 
   ncclComm_t get() const { return comm_; }
   bool joined() const { return comm_ != nullptr; }

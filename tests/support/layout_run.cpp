@@ -6,8 +6,8 @@
 
 #include "core/philox.h"
 #include "parallel/thread_world.h"
-#include "train/machine.h"
 #include "train/rank_devices.h"
+#include "train/run_inputs.h"
 
 namespace trident::testing {
 namespace {
@@ -91,17 +91,17 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
   std::vector<std::string> all{"run.dir=\"unused\"", "run.steps=1000", "data.train=\"unused\""};
   all.insert(all.end(), settings.begin(), settings.end());
   const TrainConfig config = parse_train_config(config_text, "test", all);
+  NoCards no_cards;
+  CudaBackend& backend = options.cuda != nullptr ? *options.cuda : no_cards;
+  const std::string device = options.cuda != nullptr ? "cuda" : "cpu";
+  const int world_size = static_cast<int>(ranks_of(config.parallel));
+  const DeviceChoice choice = choose_device(device, backend, look_for_cards(device, backend, thread_ranks(world_size)));
   LayoutRun run;
-  run.plan = make_run_plan(config, resolve_model(config), 0, cpu_machine_facts(1));
-  const int world_size = run.plan.world_size();
+  run.plan = make_run_plan(config, resolve_model(config), 0, machine_facts(choice, world_size));
   run.planned_bytes.resize(static_cast<std::size_t>(world_size));
   run.high_water.resize(static_cast<std::size_t>(world_size));
   const LoadSamples load = options.load ? options.load : random_tokens(run.plan.model.vocab_size, config.batch.sequence);
 
-  NoCards no_cards;
-  CudaBackend& backend = options.cuda != nullptr ? *options.cuda : no_cards;
-  const std::string device = options.cuda != nullptr ? "cuda" : "cpu";
-  const DeviceChoice choice = choose_device(device, backend, look_for_cards(device, backend, thread_ranks(world_size)));
   ThreadWorld world(world_size, /*timeout_seconds=*/60.0);
   Collector collector;
   run_thread_ranks(world, [&](int rank) {

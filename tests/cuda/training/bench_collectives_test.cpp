@@ -37,24 +37,29 @@ class BenchCollectives : public ::testing::Test {
     }
   }
   std::unique_ptr<CudaBackend> cuda_ = make_cuda_backend();
+  CollectiveOptions small_ = {.cuda = {}, .threads_per_rank = 1, .megabytes = kMegabytes};
 };
 
 TEST_F(BenchCollectives, NcclTakesEveryCard) {
   cards(3);
-  const CollectiveRates nccl = nccl_rates_between_cards(*cuda_, kMegabytes);
+  small_.cuda.nccl_max_ctas = {.tensor = 3, .data = 5, .pipeline = 4};
+  const CollectiveRates nccl = nccl_rates_between_cards(*cuda_, small_);
   EXPECT_EQ(nccl.way, "threads by NCCL");
   expect_rates(nccl, 3);
   EXPECT_EQ(nccl.floor_of, "messages of all ranks to the next at once");
   EXPECT_NEAR(nccl.rates[0].moved / nccl.rates[0].bytes, 4.0 / 3, 1e-9) << "what reaches a rank, of sums and of what they are made of";
   EXPECT_NEAR(nccl.rates[2].moved / nccl.rates[2].bytes, 2.0 / 3, 1e-9);
   std::set<int> used;
-  for (const simulated::NcclJoined& one : simulated::nccl_joined()) used.insert(one.device);
+  for (const simulated::NcclJoined& one : simulated::nccl_joined()) {
+    used.insert(one.device);
+    EXPECT_EQ(one.max_ctas, 5) << "the limit of the axis that the ranks lie along";
+  }
   EXPECT_EQ(used, (std::set{0, 1, 2}));
 }
 
 TEST_F(BenchCollectives, OneCardExchangesWithItself) {
   cards(1);
-  const CollectiveRates nccl = nccl_rates_between_cards(*cuda_, kMegabytes);
+  const CollectiveRates nccl = nccl_rates_between_cards(*cuda_, small_);
   expect_rates(nccl, 1);
   EXPECT_EQ(nccl.floor_of, "copies of all ranks at once, read and written");
   EXPECT_EQ(simulated::nccl_joined().size(), 1u) << "the library was called";
@@ -63,7 +68,7 @@ TEST_F(BenchCollectives, OneCardExchangesWithItself) {
 TEST_F(BenchCollectives, ThreadsOnOneCard) {
   cards(1);
   const DeviceChoice choice = choose_device("cuda", *cuda_, look_for_cards("cuda", *cuda_, thread_ranks(2)));
-  const CollectiveRates threads = rates_between_threads(choice, *cuda_, DeviceTransport::kThread, 1, 2, kMegabytes);
+  const CollectiveRates threads = rates_between_threads(choice, *cuda_, DeviceTransport::kThread, 2, small_);
   EXPECT_EQ(threads.way, "threads in each other's device memory");
   expect_rates(threads, 2);
   EXPECT_EQ(threads.rates[0].moved, 5 * threads.rates[0].bytes);
@@ -72,9 +77,9 @@ TEST_F(BenchCollectives, ThreadsOnOneCard) {
 TEST_F(BenchCollectives, WhereNcclCannotItSaysWhy) {
   cards(2);
   simulated::fail_next("ncclCommInitRankConfig", ncclSystemError);
-  EXPECT_THAT(nccl_rates_between_cards(*cuda_, kMegabytes).skipped, ::testing::HasSubstr("joining among ranks 0, 1 failed in NCCL: unhandled system error"));
+  EXPECT_THAT(nccl_rates_between_cards(*cuda_, small_).skipped, ::testing::HasSubstr("joining among ranks 0, 1 failed in NCCL: unhandled system error"));
   cards(0);
-  EXPECT_THAT(nccl_rates_between_cards(*make_cuda_backend(), kMegabytes).skipped, ::testing::HasSubstr("no GPU is visible to this process"));
+  EXPECT_THAT(nccl_rates_between_cards(*make_cuda_backend(), small_).skipped, ::testing::HasSubstr("no GPU is visible to this process"));
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ void expect_rates(const CollectiveRates& way, const std::string& name, int ranks
 int run(const std::string& device) {
   const std::unique_ptr<ProcessWorld> world = join_process_world();
   const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
-  const auto ways = rates_between_processes(*world, device, *cuda, 1, /*megabytes=*/0.05);
+  const auto ways = rates_between_processes(*world, device, *cuda, {.cuda = {}, .threads_per_rank = 1, .megabytes = 0.05});
   if (device == "cpu") {
     expect(ways.size() == 1, "one way on CPUs");
     expect_rates(ways.at(0), "processes in host memory", world->size());

@@ -1,4 +1,5 @@
 // A card without room for a run: which tensors want it, and what would make them fit.
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include "parallel/cuda_backend.h"
@@ -8,26 +9,33 @@
 namespace trident {
 namespace {
 
-TEST(CardMemory, TheLargestTensorsAreNamed) {
-  simulated::Settings settings;
-  settings.total_bytes = std::size_t{17} << 20;  // the kernels' own scratch memory is 16 MB of it
-  const SimulatedScope scope(settings);
-  const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
-  testing::LayoutRunOptions options;
-  options.cuda = cuda.get();
-  options.steps = 1;
-  try {
-    testing::run_layout(testing::tiny_llama_config(), {}, options);
-    ADD_FAILURE() << "it fitted";
-  } catch (const ConfigError& error) {
-    const std::string text = error.what();
-    EXPECT_NE(text.find("memory: the arena of rank 0 (most of it for "), std::string::npos) << text;
-    EXPECT_NE(text.find("of CUDA device 0 (NVIDIA H100 80GB HBM3), which has"), std::string::npos) << text;
-    EXPECT_NE(text.find("; make batch.micro or batch.sequence smaller, set recompute.policy = full or recompute.head_chunk, "), std::string::npos) << text;
-    // 16 tokens, 16 blocks; feed-forward gate and up of 96 columns each, a vocabulary of 97 padded to 128.
-    EXPECT_NE(text.find("activations of stage 0, block 0 (the largest: f32 [16, 192] of block 0) "), std::string::npos) << text;
-    EXPECT_NE(text.find("gradients f32 ["), std::string::npos) << text;
+// Refused by the driver all the same: somebody else was quicker. Of what is allocated before the arena nothing is told that much.
+std::string refused_by_driver() {
+  for (int before = 0; before < 16; ++before) {
+    const SimulatedScope scope;
+    simulated::fail_next("cudaMalloc", cudaErrorMemoryAllocation, before);
+    const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
+    testing::LayoutRunOptions options;
+    options.cuda = cuda.get();
+    options.steps = 1;
+    try {
+      testing::run_layout(testing::tiny_llama_config(), {}, options);
+    } catch (const ConfigError& error) {
+      const std::string text = error.what();
+      if (text.find("the arena of rank 0") != std::string::npos) return text;
+    }
   }
+  return "";
+}
+
+TEST(CardMemory, TheLargestTensorsAreNamed) {
+  const std::string text = refused_by_driver();
+  EXPECT_NE(text.find("memory: the arena of rank 0 (most of it for "), std::string::npos) << text;
+  EXPECT_NE(text.find("of CUDA device 0 (NVIDIA H100 80GB HBM3), which has"), std::string::npos) << text;
+  EXPECT_NE(text.find("; make batch.micro or batch.sequence smaller, set recompute.policy = full or recompute.head_chunk, "), std::string::npos) << text;
+  // 16 tokens, 16 blocks; feed-forward gate and up of 96 columns each, a vocabulary of 97 padded to 128.
+  EXPECT_NE(text.find("activations of stage 0, block 0 (the largest: f32 [16, 192] of block 0) "), std::string::npos) << text;
+  EXPECT_NE(text.find("gradients f32 ["), std::string::npos) << text;
 }
 
 }  // namespace
