@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cstdint>
+
 #include "app/subcommands.h"
 
 namespace trident {

@@ -1,6 +1,7 @@
 // Completion scripts of three shells, from one description of the command line.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,5 +1,6 @@
 // trident data inspect PREFIX: the numbers of a pair of token files, and the beginnings of its documents.
 #include <algorithm>
+#include <cstdint>
 #include <ostream>
 
 #include "app/command_line.h"

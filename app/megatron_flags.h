@@ -1,6 +1,7 @@
 // What the flags of a Megatron-LM pretraining script are called here, for docs/megatron_flags.md.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>

@@ -1,6 +1,7 @@
 // The command line: one function per subcommand, and the table that finds it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <iosfwd>
 #include <optional>

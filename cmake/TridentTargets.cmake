@@ -15,9 +15,23 @@ if(TRIDENT_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TRIDENT_CCACHE})
 endif()
 
+# The run path of what is built is that of what is installed: CMake pads the former with an empty element, which means "the working directory".
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+
 add_library(trident_options INTERFACE)
 target_include_directories(trident_options INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(trident_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror>)
+target_compile_options(trident_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra>)
+# Off for compilers that nobody has tried: what they warn of must not end a build there (scripts/gpu_machine.sh, scripts/try_system.sh).
+option(TRIDENT_WERROR "Warnings are errors" ON)
+if(TRIDENT_WERROR)
+  target_compile_options(trident_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror> $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings>)
+endif()
+target_link_options(trident_options INTERFACE LINKER:-z,relro,-z,now)
+if(NOT TRIDENT_SANITIZE)  # sanitizers check more, and miss what these replace
+  target_compile_options(trident_options INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fstack-protector-strong;$<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=3>>)
+endif()
 if(TRIDENT_SANITIZE)
   target_compile_options(trident_options INTERFACE -fsanitize=${TRIDENT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(trident_options INTERFACE -fsanitize=${TRIDENT_SANITIZE})

@@ -1,6 +1,7 @@
 #include "core/json_reader.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <unordered_set>

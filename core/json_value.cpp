@@ -1,5 +1,6 @@
 // JsonValue itself and its way back to text; needs no JSON library.
 #include <cmath>
+#include <cstdint>
 
 #include "core/json_reader.h"
 

@@ -1,6 +1,7 @@
 #include "core/philox.h"
 
 #include <cmath>
+#include <cstdint>
 #include <numbers>
 
 namespace trident {

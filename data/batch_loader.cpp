@@ -1,5 +1,6 @@
 #include "data/batch_loader.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "core/check.h"

@@ -1,6 +1,7 @@
 #include "data/byte_stream.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 

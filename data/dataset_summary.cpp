@@ -1,6 +1,7 @@
 #include "data/dataset_summary.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace trident {
 

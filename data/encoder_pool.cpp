@@ -1,5 +1,6 @@
 #include "data/encoder_pool.h"
 
+#include <cstdint>
 #include <system_error>
 #include <utility>
 

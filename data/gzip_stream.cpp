@@ -1,6 +1,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <new>
 #include <utility>
 

@@ -1,6 +1,7 @@
 #include "data/merge_datasets.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <system_error>
 

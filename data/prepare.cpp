@@ -1,5 +1,6 @@
 #include "data/prepare.h"
 
+#include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <system_error>

@@ -1,6 +1,7 @@
 #include "data/token_source.h"
 
 #include <cmath>
+#include <cstdint>
 
 #include "core/check.h"
 #include "data/sample_order.h"

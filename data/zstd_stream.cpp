@@ -1,6 +1,7 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
+#include <cstdint>
 #include <new>
 #include <utility>
 

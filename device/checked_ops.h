@@ -1,6 +1,7 @@
 // What backends share of Ops: the shapes, dtypes and memory of operands are checked, then the backend's row kernels are called.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <string_view>
 

@@ -1,6 +1,8 @@
 // The definitions of CheckedOps. Included by the file of each backend that instantiates it.
 #pragma once
 
+#include <cstdint>
+
 #include "core/exact_sum.h"
 #include "core/int_math.h"
 #include "device/checked_ops.h"

@@ -1,6 +1,7 @@
 // A device: where a rank's tensors live and its operations run.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

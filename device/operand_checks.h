@@ -1,6 +1,8 @@
 // Operands seen as rows.
 #pragma once
 
+#include <cstdint>
+
 #include "core/tensor_view.h"
 #include "device/row_kernels/row_kernels.h"
 

@@ -1,5 +1,6 @@
 #include "model/declare.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "core/int_math.h"

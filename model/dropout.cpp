@@ -1,5 +1,7 @@
 #include "model/dropout.h"
 
+#include <cstdint>
+
 namespace trident {
 
 void Dropout::apply(const LayerRun& run, TensorView out, ConstTensorView x) const {

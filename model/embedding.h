@@ -1,6 +1,8 @@
 // The first unit: y = dropout(token embedding + learned position embedding, if the model has one).
 #pragma once
 
+#include <cstdint>
+
 #include "model/dropout.h"
 #include "model/layer.h"
 #include "model/model_config.h"

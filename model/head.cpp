@@ -1,5 +1,6 @@
 #include "model/head.h"
 
+#include <cstdint>
 #include <span>
 
 #include "model/declare.h"

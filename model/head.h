@@ -3,6 +3,8 @@
 // With LayerGeometry::head_chunk logits are not saved but made a few rows at a time, in forward and again in backward.
 #pragma once
 
+#include <cstdint>
+
 #include "model/layer.h"
 #include "model/model_config.h"
 #include "model/norm.h"

@@ -2,6 +2,7 @@
 // classes (models/*/configuration_*.py).
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string>
 
 #include "core/check.h"

@@ -1,6 +1,7 @@
 #include "model/hf_reader.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "core/check.h"
 #include "core/nearest_name.h"

@@ -1,6 +1,7 @@
 #include "model/mlp.h"
 
 #include <cmath>
+#include <cstdint>
 #include <span>
 
 namespace trident {

@@ -1,6 +1,7 @@
 #include "model/model_config.h"
 
 #include <cmath>
+#include <cstdint>
 #include <string>
 
 #include "core/check.h"

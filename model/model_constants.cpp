@@ -1,5 +1,6 @@
 #include "model/model_constants.h"
 
+#include <cstdint>
 #include <vector>
 
 #include "core/bf16.h"

@@ -1,6 +1,8 @@
 // Tensors that a rank's layers read and nobody writes: rotation tables, and the weights of norms without parameters.
 #pragma once
 
+#include <cstdint>
+
 #include "core/tensor_view.h"
 #include "device/arena.h"
 #include "device/device.h"

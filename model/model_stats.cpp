@@ -1,5 +1,7 @@
 #include "model/model_stats.h"
 
+#include <cstdint>
+
 namespace trident {
 
 namespace {

@@ -1,5 +1,6 @@
 #include "model/norm.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "model/model_constants.h"

@@ -1,5 +1,7 @@
 #include "model/param_names.h"
 
+#include <cstdint>
+
 #include <fmt/core.h>
 
 namespace trident {

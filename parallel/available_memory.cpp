@@ -1,6 +1,7 @@
 #include "parallel/available_memory.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <limits>
 #include <optional>

@@ -1,5 +1,6 @@
 #include "parallel/checked_communicator.h"
 
+#include <cstdint>
 #include <numeric>
 #include <utility>
 

@@ -1,6 +1,8 @@
 // A call of a communicator as a value, and what is illegal about its arguments on every transport.
 #pragma once
 
+#include <cstdint>
+
 #include "core/tensor_view.h"
 #include "parallel/comm_operation.h"
 

@@ -1,6 +1,7 @@
 #include "parallel/host_communicator.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "core/check.h"
 

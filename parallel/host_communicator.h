@@ -2,6 +2,7 @@
 // to the operations that a derived class prepares.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>

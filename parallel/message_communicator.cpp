@@ -1,6 +1,7 @@
 #include "parallel/message_communicator.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace trident {

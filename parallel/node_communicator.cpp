@@ -1,6 +1,7 @@
 #include "parallel/node_communicator.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <set>
 #include <utility>

@@ -1,6 +1,7 @@
 #include "parallel/node_operation.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "core/check.h"
 

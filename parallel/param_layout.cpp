@@ -1,6 +1,7 @@
 #include "parallel/param_layout.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "core/dtype.h"
 #include "core/int_math.h"

@@ -1,6 +1,7 @@
 #include "parallel/param_store.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace trident {
 

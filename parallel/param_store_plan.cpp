@@ -1,6 +1,7 @@
 // The planning half of ParamStore: what is booked, granted and drawn before the first step.
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "parallel/param_store.h"

@@ -1,6 +1,7 @@
 #include "parallel/process_grid.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "core/check.h"
 

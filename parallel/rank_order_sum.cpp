@@ -1,6 +1,7 @@
 #include "parallel/rank_order_sum.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 

@@ -1,6 +1,7 @@
 #include "parallel/shard_spec.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "core/check.h"
 

@@ -1,6 +1,7 @@
 #include "parallel/shared_memory_communicator.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <utility>
 

@@ -9,6 +9,7 @@
 // Buffers given to queue streams must therefore outlive the communicator, or be awaited before they are freed.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

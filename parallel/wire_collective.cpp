@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <limits>
 
 #include "core/tsan_announce.h"

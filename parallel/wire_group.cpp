@@ -1,6 +1,7 @@
 #include "parallel/wire_group.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 

@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <limits>
 
 #include "core/tsan_announce.h"

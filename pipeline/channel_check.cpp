@@ -1,5 +1,6 @@
 #include "pipeline/channel_check.h"
 
+#include <cstdint>
 #include <deque>
 
 #include "core/check.h"

@@ -1,6 +1,7 @@
 #include "pipeline/partition.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 

@@ -2,6 +2,7 @@
 // weight gradients are summed in one order whatever the schedule: schedules agree bit for bit.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 

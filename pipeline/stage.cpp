@@ -1,6 +1,7 @@
 #include "pipeline/stage.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "core/int_math.h"
 #include "model/gpt.h"

@@ -3,6 +3,7 @@
 #include "pipeline/step_program.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 
 #include "core/check.h"

@@ -175,7 +175,7 @@ jobs_at_once() {
 build_for_card() {
   local tree=$1 folder=$2 lib=$1/usr/lib/x86_64-linux-gnu options=() like status=0
   shift 2
-  options=(-DCMAKE_BUILD_TYPE=Release -DTRIDENT_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$architecture" "-DCMAKE_CXX_COMPILER=$(command -v "$cxx")"
+  options=(-DCMAKE_BUILD_TYPE=Release -DTRIDENT_CUDA=ON -DTRIDENT_WERROR=OFF "-DCMAKE_CUDA_ARCHITECTURES=$architecture" "-DCMAKE_CXX_COMPILER=$(command -v "$cxx")"
     "-DCMAKE_CUDA_HOST_COMPILER=$(command -v "$cxx")" "${cuda_options[@]}")
   if command -v ninja >/dev/null; then options+=(-G Ninja); fi
   if [[ -d $tree/usr ]]; then

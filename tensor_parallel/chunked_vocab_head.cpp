@@ -1,6 +1,7 @@
 #include "tensor_parallel/chunked_vocab_head.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace trident {
 

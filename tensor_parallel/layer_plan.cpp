@@ -1,6 +1,7 @@
 #include "tensor_parallel/layer_plan.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "core/int_math.h"

@@ -1,5 +1,7 @@
 #include "tensor_parallel/regions.h"
 
+#include <cstdint>
+
 namespace trident {
 
 RegionTensor TensorRegion::plan_full(UnitPlan& plan, std::int64_t width) const {

@@ -11,6 +11,8 @@
 // A tensor T[S, B, W] gathered over the sequence is contiguous: rank r's rows are [r*S/t, (r+1)*S/t).
 #pragma once
 
+#include <cstdint>
+
 #include "parallel/communicator.h"
 #include "tensor_parallel/layer_plan.h"
 

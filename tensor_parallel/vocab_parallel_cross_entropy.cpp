@@ -1,5 +1,7 @@
 #include "tensor_parallel/vocab_parallel_cross_entropy.h"
 
+#include <cstdint>
+
 namespace trident {
 
 void VocabParallelCrossEntropy::plan(UnitPlan& plan) {

@@ -1,5 +1,7 @@
 #include "tensor_parallel/vocab_parallel_embedding.h"
 
+#include <cstdint>
+
 namespace trident {
 
 void VocabParallelEmbedding::plan_forward(UnitPlan& plan) {

@@ -1,6 +1,7 @@
 #include "train/bench.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>

@@ -1,6 +1,7 @@
 #include "train/bench_collectives.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 

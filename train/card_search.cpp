@@ -1,6 +1,7 @@
 #include "train/card_search.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <utility>

@@ -1,5 +1,6 @@
 #include "train/clock_offset.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>

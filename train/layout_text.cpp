@@ -1,6 +1,7 @@
 #include "train/layout_text.h"
 
 #include <cctype>
+#include <cstdint>
 #include <string>
 
 #include "core/json_reader.h"

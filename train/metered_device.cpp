@@ -1,6 +1,7 @@
 #include "train/metered_device.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
 #include <type_traits>
 #include <utility>

@@ -1,6 +1,7 @@
 // Communication volume from the step programs: the formulas of docs/communication.md, instruction by instruction.
 
 #include <algorithm>
+#include <cstdint>
 
 #include "optim/step_statistics.h"
 #include "train/run_plan.h"

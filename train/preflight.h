@@ -2,6 +2,7 @@
 // ids that the model does not know.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "data/batch_loader.h"

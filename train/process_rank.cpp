@@ -1,6 +1,7 @@
 #include "train/process_rank.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>

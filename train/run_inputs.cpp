@@ -1,6 +1,7 @@
 #include "train/run_inputs.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <string>

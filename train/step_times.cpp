@@ -1,6 +1,7 @@
 #include "train/step_times.h"
 
 #include <bit>
+#include <cstdint>
 #include <numeric>
 
 #include "core/check.h"

@@ -1,6 +1,7 @@
 #include "train/step_tracer.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <system_error>

@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 
 #include "core/check.h"

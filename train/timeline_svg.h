@@ -1,6 +1,7 @@
 // One training step as a picture: every pipeline rank's instructions over time, from the simulated step programs.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "train/run_plan.h"

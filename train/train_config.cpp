@@ -1,6 +1,7 @@
 #include "train/train_config.h"
 
 #include <cmath>
+#include <cstdint>
 
 #include "train/option_check.h"
 

@@ -1,5 +1,7 @@
 #include "data/tokenizer/tokenizer.h"
 
+#include <cstdint>
+
 #include "core/check.h"
 #include "core/file_io.h"
 #include "data/tokenizer/byte_level_bpe.h"

@@ -1,5 +1,6 @@
 #include "data/tokenizer/utf8.h"
 
+#include <cstdint>
 #include <cstring>
 
 namespace trident {

@@ -1,6 +1,7 @@
 #include "device/cpu/cpu_attention.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 

@@ -1,5 +1,7 @@
 #include "device/cpu/cpu_ops.h"
 
+#include <cstdint>
+
 #include "core/tsan_announce.h"
 
 namespace trident {

@@ -1,6 +1,8 @@
 // Ops on the CPU: checks shapes and dtypes, then calls oneDNN, the tiled attention or the row kernels, on the calling thread.
 #pragma once
 
+#include <cstdint>
+
 #include "device/checked_ops.h"
 #include "device/cpu/cpu_attention.h"
 #include "device/cpu/onednn_matmul.h"

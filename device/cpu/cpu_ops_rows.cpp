@@ -1,6 +1,7 @@
 // The operations of CpuOps that are row kernels from end to end.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "core/exact_sum.h"
 #include "device/checked_ops.inl"

@@ -1,6 +1,7 @@
 #include "device/cpu/cpu_stream.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "core/check.h"

@@ -1,6 +1,7 @@
 #include "device/cuda/call_notes.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "device/no_allocation.h"
 

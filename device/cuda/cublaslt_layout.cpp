@@ -1,5 +1,6 @@
 #include "device/cuda/cublaslt_layout.h"
 
+#include <cstdint>
 #include <limits>
 
 #include "core/check.h"

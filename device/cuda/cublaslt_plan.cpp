@@ -1,5 +1,6 @@
 #include "device/cuda/cublaslt_plan.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "core/check.h"

@@ -4,6 +4,8 @@
 // that it computes on.
 #pragma once
 
+#include <cstdint>
+
 #include "device/cuda_facts.h"
 
 namespace trident {

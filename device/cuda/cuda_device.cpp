@@ -1,5 +1,6 @@
 #include "device/cuda/cuda_device.h"
 
+#include <cstdint>
 #include <cstring>
 #include <utility>
 

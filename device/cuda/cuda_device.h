@@ -1,6 +1,7 @@
 // A card as the device of one rank.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

@@ -1,5 +1,7 @@
 #include "device/cuda/cuda_error.h"
 
+#include <cstdint>
+
 #include "core/check.h"
 #include "device/no_allocation.h"
 

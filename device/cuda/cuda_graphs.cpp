@@ -1,6 +1,7 @@
 #include "device/cuda/cuda_graphs.h"
 
 #include <bit>
+#include <cstdint>
 #include <memory>
 #include <type_traits>
 

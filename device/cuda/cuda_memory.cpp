@@ -1,5 +1,6 @@
 #include "device/cuda/cuda_memory.h"
 
+#include <cstdint>
 #include <cstring>
 
 #include "core/check.h"

@@ -1,6 +1,7 @@
 #include "device/cuda/cuda_ops.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_stream.h"

@@ -1,6 +1,8 @@
 // Ops on a CUDA device: cuBLASLt, cuDNN and our own kernels, enqueued on the CudaStream of each call.
 #pragma once
 
+#include <cstdint>
+
 #include "device/buffer.h"
 #include "device/checked_ops.h"
 #include "device/cuda/cublaslt_handle.h"

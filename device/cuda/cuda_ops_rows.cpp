@@ -1,4 +1,6 @@
 // The operations of CudaOps that are row kernels from end to end.
+#include <cstdint>
+
 #include "device/checked_ops.inl"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_ops.h"

@@ -1,5 +1,6 @@
 #include "device/cuda/cuda_stream.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "core/check.h"

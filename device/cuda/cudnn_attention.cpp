@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <cstdint>
 #include <limits>
 
 #include "core/int_math.h"

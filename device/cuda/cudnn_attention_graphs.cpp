@@ -1,5 +1,7 @@
 #include "device/cuda/cudnn_attention_graphs.h"
 
+#include <cstdint>
+
 #include <fmt/core.h>
 
 #include "core/check.h"

@@ -1,5 +1,7 @@
 #include "device/cuda/nvtx_ranges.h"
 
+#include <cstdint>
+
 #include <nvtx3/nvToolsExt.h>
 
 namespace trident {

@@ -1,6 +1,7 @@
 // Ranges told to the profiler that is attached to this process (Nsight Systems, Nsight Compute) through NVTX.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "device/ranges.h"

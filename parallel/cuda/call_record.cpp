@@ -1,5 +1,7 @@
 #include "parallel/cuda/call_record.h"
 
+#include <cstdint>
+
 #include <fmt/core.h>
 
 namespace trident {

@@ -2,6 +2,7 @@
 
 #include <nccl.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <utility>

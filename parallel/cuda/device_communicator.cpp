@@ -1,5 +1,6 @@
 #include "parallel/cuda/device_communicator.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "core/check.h"

@@ -2,6 +2,7 @@
 // the ranks of a group find each other, agree and give up; how data move is left to the derived class.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>

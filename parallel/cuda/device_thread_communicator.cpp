@@ -1,5 +1,6 @@
 #include "parallel/cuda/device_thread_communicator.h"
 
+#include <cstdint>
 #include <set>
 
 #include "device/cuda/cuda_error.h"

@@ -1,5 +1,7 @@
 #include "parallel/cuda/device_thread_operation.h"
 
+#include <cstdint>
+
 #include "core/check.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/kernels/kernels.h"

@@ -5,6 +5,7 @@
 // copies from peers. At the end each waits until all are done, for until then they are inside its buffers.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

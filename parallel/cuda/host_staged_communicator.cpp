@@ -1,5 +1,7 @@
 #include "parallel/cuda/host_staged_communicator.h"
 
+#include <cstdint>
+
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_memory.h"
 

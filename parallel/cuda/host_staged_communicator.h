@@ -5,6 +5,7 @@
 // have a buffer for every peer and direction, allocated when first used. Operations advance when the rank polls.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "parallel/cuda/lane_communicator.h"

@@ -1,6 +1,7 @@
 #include "parallel/cuda/lane_operation.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "core/check.h"
 #include "device/no_allocation.h"

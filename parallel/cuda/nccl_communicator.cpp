@@ -1,6 +1,7 @@
 #include "parallel/cuda/nccl_communicator.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 

@@ -13,6 +13,7 @@
 // Beside every operation the hosts compare what they called, without waiting for it (nccl_watch.h).
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

@@ -1,6 +1,7 @@
 #include "parallel/cuda/nccl_watch.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include <fmt/ranges.h>
 

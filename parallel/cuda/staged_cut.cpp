@@ -1,6 +1,7 @@
 #include "parallel/cuda/staged_cut.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "core/check.h"
 #include "core/int_math.h"

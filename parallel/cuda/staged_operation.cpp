@@ -1,5 +1,7 @@
 #include "parallel/cuda/staged_operation.h"
 
+#include <cstdint>
+
 #include "device/cuda/cuda_error.h"
 
 namespace trident {

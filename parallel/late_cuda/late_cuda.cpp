@@ -5,6 +5,7 @@
 // libraries the program runs on CPUs and says why.
 #include <dlfcn.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <system_error>

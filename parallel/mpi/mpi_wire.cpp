@@ -1,6 +1,7 @@
 #include "parallel/mpi/mpi_wire.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "device/no_allocation.h"

@@ -5,6 +5,7 @@
 // next message's bytes for its own.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

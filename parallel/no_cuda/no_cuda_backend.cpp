@@ -1,3 +1,5 @@
+#include <cstdint>
+
 #include "core/check.h"
 #include "parallel/cuda_backend.h"
 

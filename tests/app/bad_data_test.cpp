@@ -1,4 +1,5 @@
 // Damaged, short and foreign token files, through the real program.
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 

@@ -1,6 +1,7 @@
 // trident data prepare, inspect and merge inside this process.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <sstream>
 
 #include "app/progress_line.h"

@@ -1,5 +1,6 @@
 // What a run leaves to look at, through the real program: TensorBoard events, a trace, times, memory, and the closing lines.
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 
 #include "core/file_io.h"

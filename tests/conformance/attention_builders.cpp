@@ -1,6 +1,7 @@
 // Cases of matrix products, attention and what stands around it.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "tests/conformance/builders.h"
 #include "tests/support/reference_attention.h"

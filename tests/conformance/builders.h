@@ -1,6 +1,8 @@
 // Cases by operation and shape. Letters as in device/ops.h; `t` is the compute dtype.
 #pragma once
 
+#include <cstdint>
+
 #include "tests/conformance/op_case.h"
 
 namespace trident::conformance {

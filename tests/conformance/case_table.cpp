@@ -1,6 +1,7 @@
 #include "tests/conformance/case_table.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "tests/conformance/builders.h"

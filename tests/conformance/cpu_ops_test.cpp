@@ -2,6 +2,8 @@
 // their names; together they run every case.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 #include "device/cpu/cpu_device.h"
 #include "tests/conformance/conformance.h"
 

@@ -2,6 +2,8 @@
 // when the test is linked: card 0 of this machine (skipped where there is none), or the simulated one.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 #include "device/cpu/cpu_device.h"
 #include "parallel/cuda_backend.h"
 #include "tests/conformance/conformance.h"

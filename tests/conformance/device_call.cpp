@@ -1,6 +1,7 @@
 #include "tests/conformance/device_call.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "core/int_math.h"
 #include "device/no_allocation.h"

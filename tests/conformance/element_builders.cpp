@@ -1,6 +1,7 @@
 // Cases of activations, elementwise operations, reductions and the optimizer.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include <fmt/core.h>
 

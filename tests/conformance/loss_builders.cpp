@@ -1,6 +1,7 @@
 // Cases of the embedding and of the vocabulary-parallel loss.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <tuple>
 #include <utility>

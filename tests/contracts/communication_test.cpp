@@ -2,6 +2,7 @@
 // what the layout calls for, and what the program predicts.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <mutex>
 
 #include "parallel/checked_communicator.h"

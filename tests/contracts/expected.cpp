@@ -1,6 +1,7 @@
 #include "tests/contracts/expected.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace trident::contracts {

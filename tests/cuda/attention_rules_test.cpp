@@ -1,6 +1,7 @@
 // Who computes which attention, mistakes and failures.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "tests/cuda/attention_fixture.h"

@@ -1,6 +1,7 @@
 // Products by cuBLASLt that are asked for wrongly, or that the library or the machine cannot do.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 
 #include "tests/cuda/cublaslt_fixture.h"

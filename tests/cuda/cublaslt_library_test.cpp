@@ -2,6 +2,7 @@
 #include <cublasLt.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 #include "core/check.h"
 #include "parallel/cuda/call_record.h"
 #include "parallel/cuda/staged_cut.h"

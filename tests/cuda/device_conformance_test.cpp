@@ -1,4 +1,6 @@
 // The conformance suite on communicators of device memory, with the simulated CUDA, whose streams are as late as they may be.
+#include <cstdint>
+
 #include "tests/cuda/device_ranks.h"
 #include "tests/cuda/simulated/nccl.h"
 #include "tests/cuda/simulated_scope.h"

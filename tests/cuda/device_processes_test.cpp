@@ -1,5 +1,7 @@
 // The conformance suite on ranks that are processes and exchange what lies on their devices through the node's shared memory. Run
 // under mpirun; every process has a simulated CUDA of its own.
+#include <cstdint>
+
 #include "core/check.h"
 #include "tests/cuda/device_ranks.h"
 #include "tests/cuda/simulated_scope.h"

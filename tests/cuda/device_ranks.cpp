@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "core/int_math.h"
 #include "device/cuda/cuda_error.h"

@@ -1,6 +1,7 @@
 // Thread ranks with CUDA devices: each with a compute stream, two queue streams and a communicator of device memory.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>

@@ -2,6 +2,8 @@
 // streams.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 #include "tests/cuda/device_ranks.h"
 #include "tests/cuda/simulated/nccl.h"
 #include "tests/cuda/simulated_scope.h"

@@ -6,6 +6,7 @@
 
 #include <cctype>
 #include <cctype>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>

@@ -1,6 +1,7 @@
 #include "tests/cuda/kernel_table.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "core/int_math.h"

@@ -2,6 +2,8 @@
 // its operands to the (simulated) device, runs the kernel there and brings back what it wrote.
 #pragma once
 
+#include <cstdint>
+
 #include "device/row_kernels/row_kernels.h"
 
 namespace trident::testing {

@@ -1,5 +1,6 @@
 // Kernels whose results have the host's bits, and what no kernel's result depends on.
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 
 #include "tests/cuda/kernel_table.h"

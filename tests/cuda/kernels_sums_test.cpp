@@ -1,6 +1,7 @@
 // Kernels that the host's table has no cases for: sums over rows in parts, the loss, sums over ranks.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 

@@ -1,6 +1,8 @@
 // What is special about NCCL: how groups come about, and what happens when the library fails.
 #include "parallel/cuda/nccl_communicator.h"
 
+#include <cstdint>
+
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <gmock/gmock.h>

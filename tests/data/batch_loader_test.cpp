@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"

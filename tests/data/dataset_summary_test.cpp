@@ -1,5 +1,7 @@
 #include "data/dataset_summary.h"
 
+#include <cstdint>
+
 #include <gtest/gtest.h>
 
 #include "tests/data/temporary_folder.h"

@@ -1,6 +1,7 @@
 // Token files for tests.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>

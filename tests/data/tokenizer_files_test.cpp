@@ -1,6 +1,7 @@
 // Vocabularies from folders: good ones, and every way they can be damaged.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,5 @@
 // tokenizer_speed FILE: encodes the file once with GPT-2's tokenizer on one thread and prints MB per second of CPU time.
+#include <cstdint>
 #include <cstdio>
 
 #include "core/clock.h"

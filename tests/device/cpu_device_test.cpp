@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <thread>
 

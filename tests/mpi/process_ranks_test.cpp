@@ -1,4 +1,5 @@
 // Ranks as processes train what thread ranks train, bit for bit, and start together or not at all.
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

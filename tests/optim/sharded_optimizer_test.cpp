@@ -1,6 +1,8 @@
 // Which elements one call of the update takes, and that it does not matter to them.
 #include "optim/sharded_optimizer.h"
 
+#include <cstdint>
+
 #include <gtest/gtest.h>
 
 #include "core/philox.h"

@@ -1,6 +1,7 @@
 #include "tests/oracle/golden_case.h"
 
 #include <cmath>
+#include <cstdint>
 #include <set>
 
 #include "core/file_io.h"

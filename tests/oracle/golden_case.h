@@ -2,6 +2,7 @@
 // whole tensors by name, every matrix [out, in].
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -4,6 +4,7 @@
 // taken from the ranks' real work.
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <vector>
 

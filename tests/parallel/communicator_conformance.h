@@ -4,6 +4,7 @@
 // INSTANTIATE_TEST_SUITE_P(name, CommunicatorConformance, ...); this header is included by one file per test executable.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "tests/parallel/rank_context.h"

@@ -1,6 +1,8 @@
 // What happens when ranks disagree, stay away, give up or throw: every rank ends, and the message says who and what.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 #include "core/check.h"
 #include "parallel/shared_memory_communicator.h"
 #include "tests/parallel/thread_ranks.h"

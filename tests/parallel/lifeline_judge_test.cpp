@@ -1,6 +1,8 @@
 // Conclusions at given times: no process, no socket, no clock.
 #include "parallel/lifeline_judge.h"
 
+#include <cstdint>
+
 #include <gtest/gtest.h>
 
 namespace trident {

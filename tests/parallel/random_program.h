@@ -1,6 +1,7 @@
 // Random programs of interleaved operations over several communicators and streams, the same on every rank, checked by value.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>

@@ -1,6 +1,7 @@
 #include "tests/parallel/thread_wire.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "core/check.h"

@@ -1,6 +1,7 @@
 // Small step programs for the tests of this folder.
 #pragma once
 
+#include <cstdint>
 #include <numeric>
 #include <string>
 #include <vector>

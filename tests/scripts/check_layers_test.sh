@@ -57,6 +57,25 @@ refused device/ops.h '<cuda_runtime.h>' 'which only'
 refused train/option_values.cpp '<nlohmann/json.hpp>' 'which only'
 refused tests/device/ops_test.cpp '"dnnl.hpp"' 'which only'
 
+# without_cstdint FILE LINE...: a file that names an integer type of <cstdint> and does not include it.
+without_cstdint() {
+  local status=0
+  write "$@"
+  "$check" "$tree" >"$tree/log" || status=$?
+  if ((status != 1)) || ! grep -qE "^$1:[0-9]+: names std::u?int[0-9]+_t without #include <cstdint>" "$tree/log"; then
+    echo "$1 without <cstdint>: status $status, said:"
+    cat "$tree/log"
+    exit 1
+  fi
+  rm "$tree/$1"
+}
+without_cstdint core/shape.h '#pragma once' 'using Dim = std::int64_t;'
+without_cstdint core/zebra.cpp '#include <string>' '// std::int8_t' 'std::uint8_t last;'  # the last file is no exception
+without_cstdint tests/core/shape_test.cpp '#include "core/check.h"' 'std::uint32_t x;'
+write core/fragment.inl 'std::int64_t y;'
+write core/with.h '#include <cstdint>' 'std::int64_t y;' '// and so on'
+"$check" "$tree" >"$tree/log" || { cat "$tree/log"; echo "a fragment, or a file with <cstdint>, is refused"; exit 1; }
+
 mkdir "$tree/empty"
 if "$check" "$tree/empty" 2>"$tree/log"; then echo "an empty tree passes"; exit 1; fi
 echo "check_layers names every planted violation"

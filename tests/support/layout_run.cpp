@@ -1,6 +1,7 @@
 #include "tests/support/layout_run.h"
 
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <mutex>
 

@@ -1,5 +1,7 @@
 // What a configuration may say, and what it then means.
 
+#include <cstdint>
+
 #include "tests/train/config_support.h"
 #include "train/layout_text.h"
 #include "train/option_docs.h"

@@ -1,6 +1,7 @@
 #include "tests/train/event_file.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <functional>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "optim/loss_scaler.h"
 #include "tests/support/cpu_ranks.h"

@@ -1,6 +1,8 @@
 // The trace file from made-up slices: times of other clocks, arrows, and the exact text.
 #include "train/trace_writer.h"
 
+#include <cstdint>
+
 #include <gtest/gtest.h>
 
 #include "core/file_io.h"

@@ -1,6 +1,7 @@
 // On the host: which instance of a kernel fits the operands, and the shapes of launches.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <type_traits>
 

@@ -1,3 +1,5 @@
+#include <cstdint>
+
 #include "device/cuda/kernels/dispatch.cuh"
 
 namespace trident::cuda_kernels {

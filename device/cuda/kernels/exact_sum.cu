@@ -1,3 +1,5 @@
+#include <cstdint>
+
 #include "core/exact_sum.h"
 #include "device/cuda/kernels/dispatch.cuh"
 

@@ -1,3 +1,5 @@
+#include <cstdint>
+
 #include "core/philox.h"
 #include "device/cuda/kernels/flat.cuh"
 

@@ -2,6 +2,7 @@
 // launcher sets NCCL_HOSTID to another value in every process, see NcclOptions::allow_shared_cards).
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 
 #include "tests/cuda/device_ranks.h"

@@ -1,5 +1,6 @@
 // Copies and fills. Asynchronous ones read and write when their turn comes, but for what the real library does at once: pageable
 // host memory is read at the call, and written before the call returns.
+#include <cstdint>
 #include <cstring>
 
 #include "tests/cuda/simulated/machine.h"

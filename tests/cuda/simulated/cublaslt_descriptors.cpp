@@ -1,5 +1,6 @@
 #include "tests/cuda/simulated/cublaslt_descriptors.h"
 
+#include <cstdint>
 #include <cstring>
 #include <new>
 

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>

@@ -4,6 +4,7 @@
 #include <nccl.h>
 
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <cstring>
 
 #include "tests/cuda/simulated/nccl_sums.h"

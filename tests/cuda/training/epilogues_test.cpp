@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 
 #include "cuda/simulated/cublaslt.h"
 #include "cuda/simulated/runtime.h"

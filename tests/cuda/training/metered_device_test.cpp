@@ -1,6 +1,7 @@
 // A step measured operation by operation on a simulated card: the same numbers, and the card's own streams and communicators underneath.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <map>
 #include <utility>
 

@@ -7,6 +7,7 @@ extern int (*InitializeInjectionNvtx2_fnptr)(const void* (*)(std::uint32_t));
 #define NVTX_STATIC_INJECTION_IMPL
 #include <nvtx3/nvToolsExt.h>
 
+#include <cstdint>
 #include <map>
 #include <mutex>
 

@@ -1,3 +1,5 @@
+#include <cstdint>
+
 #include "case_table.h"
 #include "tests/support/reference_ops.h"
 

@@ -1,4 +1,6 @@
 // A row's bits do not depend on the other rows, on its place or its address.
+#include <cstdint>
+
 #include "case_table.h"
 
 namespace trident::testing {

@@ -1,5 +1,6 @@
 // Accuracy and special values: exp, activations at their ends, bf16 rounding, sums of squares, norms of hard rows, Philox.
 #include <bit>
+#include <cstdint>
 #include <limits>
 
 #include "core/check.h"

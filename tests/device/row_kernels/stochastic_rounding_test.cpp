@@ -1,4 +1,6 @@
 // AdamW whose bf16 parameters are rounded up or down at random: which bits, for which element, and what comes of it on average.
+#include <cstdint>
+
 #include "kernel_fixture.h"
 #include "tests/support/stochastic_rounding.h"
 

@@ -1,6 +1,8 @@
 // Parameter counts that others published or computed.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 #include "model/model_presets.h"
 #include "model/model_stats.h"
 

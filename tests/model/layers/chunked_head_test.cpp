@@ -2,6 +2,8 @@
 // backward pass is split or not, and take the memory that they promise to.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 #include "core/int_math.h"
 #include "device/no_allocation.h"
 #include "tests/model/layers/layout_outcome.h"

@@ -1,6 +1,7 @@
 // Parameters of units as values: names, parts, shards, partial gradients, what is refused.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
