@@ -67,8 +67,8 @@ class CheckedCommunicator final : public Communicator {
     count(CommOperation::kBarrier, 0);
     inner_->barrier();
   }
-  std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
-    return make_checked(inner_->split(color, key, std::move(name)), checks_, board_);
+  std::unique_ptr<Communicator> split(std::span<const int> members, std::string name) override {
+    return make_checked(inner_->split(members, std::move(name)), checks_, board_);
   }
   void abort(std::string_view reason) override { inner_->abort(reason); }
   void set_checks(CollectiveChecks checks) override {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "core/int_math.h"
 #include "core/tsan_announce.h"
 #include "device/no_allocation.h"
 #include "parallel/rank_order_sum.h"
@@ -18,11 +19,6 @@ void copy(std::byte* to, const std::byte* from, std::int64_t bytes) {
 
 }  // namespace
 
-void SharedGroup::ring_others() const {
-  for (int r = 0; r < size(); ++r)
-    if (r != rank) ring(r);
-}
-
 void CollectiveOperation::prepare(const CollectiveCall& call) {
   busy_ = true;
   phase_ = Phase::kPrepared;
@@ -32,6 +28,7 @@ void CollectiveOperation::prepare(const CollectiveCall& call) {
   out_ = call.out;
   in_ = call.in;
   work_ = nullptr;
+  piece_ = 0;
 }
 
 void CollectiveOperation::prepare_part(const CommFingerprint& whole, ConstTensorView operand, PeerWork& work) {
@@ -40,6 +37,7 @@ void CollectiveOperation::prepare_part(const CommFingerprint& whole, ConstTensor
   fingerprint_ = whole;
   in_ = operand;
   work_ = &work;
+  piece_ = 0;
 }
 
 void CollectiveOperation::issue() { issue_as(*next_sequence_ + 1); }
@@ -64,10 +62,21 @@ bool CollectiveOperation::poll() {
   if (phase_ == Phase::kPosted) {
     if (!everyone_arrived()) return false;
     for (int r = 0; r < group_->size(); ++r) check_agreement_with(r);
-    move();
+    if (needs_stages()) {
+      fill_stage();
+      phase_ = Phase::kStaged;
+    } else {
+      const SharedWorld::Touching touching(*group_->world, group_->seat());
+      move(whole_operands());
+      finish();
+      phase_ = Phase::kMoved;
+      if (!is_inside_peers()) return complete();
+    }
+  }
+  if (phase_ == Phase::kStaged) {
+    if (!advance_stages()) return false;
     finish();
-    phase_ = Phase::kMoved;
-    if (!is_inside_peers()) return complete();
+    return complete();
   }
   return slot().finished.load(std::memory_order_acquire) >= complete_at() && complete();
 }
@@ -95,10 +104,12 @@ void CollectiveOperation::post() {
   announce_read(in_);
   CollectivePost& mine = post_of(group_->rank);
   mine.fingerprint = fingerprint_;
+  PeerMemory& memory = group_->world->memory();
   if (is_inline()) {
-    copy(group_->block.inline_operand(sequence_, group_->rank), in_.data(), in_.num_bytes());
+    copy(group_->block.stage(sequence_, group_->rank), in_.data(), in_.num_bytes());
   } else {
-    mine.operand = group_->world->memory().post(in_.data(), in_.num_bytes());
+    mine.operand = memory.reaches(in_.data(), in_.num_bytes()) ? memory.post(in_.data()) : kUnreachable;
+    slot().filled.store(0, std::memory_order_relaxed);  // nobody counts before all have arrived, and all that counted have finished
   }
   mine.posted.store(sequence_ + 1, std::memory_order_release);
   if (slot().arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == complete_at()) {
@@ -126,61 +137,104 @@ void CollectiveOperation::check_agreement_with(int rank) const {
                   to_string(mine_first ? theirs : fingerprint_)));
 }
 
-void CollectiveOperation::find_sources() {
-  for (int r = 0; r < group_->size(); ++r) {
-    group_->sources[static_cast<std::size_t>(r)] = is_inline() ? group_->block.inline_operand(sequence_, r)
-                                                               : group_->world->memory().reach(post_of(r).operand);
-  }
+bool CollectiveOperation::needs_stages() const {
+  if (is_inline()) return false;
+  if (work_ == nullptr && fingerprint_.operation == CommOperation::kBroadcast) return post_of(root_).operand == kUnreachable;
+  for (int r = 0; r < group_->size(); ++r)
+    if (post_of(r).operand == kUnreachable) return true;
+  return false;
 }
 
-void CollectiveOperation::move() {
-  const SharedWorld::Touching touching(*group_->world, group_->seat());
-  find_sources();
-  if (work_ != nullptr) return work_->work(group_->sources);
-  const std::int64_t slice_bytes = in_.num_bytes() / group_->size();
+PeerOperands CollectiveOperation::whole_operands() const {
+  std::vector<const std::byte*>& sources = group_->sources;
+  for (int r = 0; r < group_->size(); ++r) {
+    const bool is_read = work_ != nullptr || fingerprint_.operation != CommOperation::kBroadcast || r == root_;
+    sources[static_cast<std::size_t>(r)] = is_inline() ? group_->block.stage(sequence_, r)
+                                           : is_read  ? group_->world->memory().reach(post_of(r).operand)
+                                                      : nullptr;
+  }
+  return {sources, 0, in_.num_bytes()};
+}
+
+std::uint64_t CollectiveOperation::num_pieces() const {
+  return static_cast<std::uint64_t>(ceil_div(in_.num_bytes(), kPieceBytes));
+}
+
+PeerOperands CollectiveOperation::staged_piece() const {
+  const std::int64_t begin = static_cast<std::int64_t>(piece_) * kPieceBytes;
+  std::vector<const std::byte*>& sources = group_->sources;
+  for (int r = 0; r < group_->size(); ++r)
+    sources[static_cast<std::size_t>(r)] = group_->block.stage(sequence_, r) + piece_ % 2 * kPieceBytes;
+  return {sources, begin, std::min(begin + kPieceBytes, in_.num_bytes())};
+}
+
+// This half of the stage holds the piece before the last. Everybody has done its share of that: whoever counted itself for the last piece
+// had, and all have.
+void CollectiveOperation::fill_stage() {
+  const PeerOperands piece = staged_piece();
+  copy(group_->block.stage(sequence_, group_->rank) + piece_ % 2 * kPieceBytes, in_.data() + piece.begin, piece.end - piece.begin);
+  const auto all = (piece_ + 1) * static_cast<std::uint64_t>(group_->size());
+  if (slot().filled.fetch_add(1) + 1 == all) group_->ring_others();
+}
+
+bool CollectiveOperation::advance_stages() {
+  while (slot().filled.load(std::memory_order_acquire) >= (piece_ + 1) * static_cast<std::uint64_t>(group_->size())) {
+    move(staged_piece());
+    if (++piece_ == num_pieces()) return true;
+    fill_stage();
+  }
+  return false;
+}
+
+void CollectiveOperation::move(const PeerOperands& operands) {
+  if (work_ != nullptr) return work_->work(operands);
   switch (fingerprint_.operation) {
     case CommOperation::kAllReduce:
-    case CommOperation::kReduceScatter: return reduce_and_spread();
-    case CommOperation::kAllGather: return copy_slices(0);
-    case CommOperation::kAllToAll: return copy_slices(slice_bytes * group_->rank);
+    case CommOperation::kReduceScatter: return reduce_and_spread(operands);
+    case CommOperation::kAllGather: return copy_slices(operands, 0);
+    case CommOperation::kAllToAll: return copy_slices(operands, in_.num_bytes() / group_->size() * group_->rank);
     case CommOperation::kBroadcast:
-      if (group_->rank != root_) copy(out_.data(), group_->sources[static_cast<std::size_t>(root_)], out_.num_bytes());
+      if (group_->rank != root_)
+        copy(out_.data() + operands.begin, operands.at(static_cast<std::size_t>(root_), operands.begin), operands.end - operands.begin);
       return;
     case CommOperation::kSend: case CommOperation::kRecv: case CommOperation::kBarrier: return;
   }
 }
 
-// An inline all_reduce is done by every rank for itself. Otherwise this rank reduces its share of the elements, which nobody else
-// touches in any buffer, and an all_reduce writes the result into every rank's buffer while it is in cache.
-void CollectiveOperation::reduce_and_spread() {
-  std::vector<const std::byte*>& sources = group_->sources;
+// An all_reduce of operands that were copied is done by every rank for itself. Otherwise this rank reduces its share of the elements, which
+// nobody else touches in any buffer, and an all_reduce writes the result into every rank's buffer while it is in cache.
+void CollectiveOperation::reduce_and_spread(const PeerOperands& operands) {
   std::vector<std::byte*>& outs = group_->outs;
   const std::int64_t element = size_of(in_.dtype());
+  const bool copied = is_inline() || phase_ == Phase::kStaged;
   outs.clear();
-  ElementRange share{0, in_.num_elements()};
+  PeerOperands::Range share{operands.begin, operands.end};
   if (fingerprint_.operation == CommOperation::kReduceScatter) {
-    share = {group_->rank * out_.num_elements(), (group_->rank + 1) * out_.num_elements()};
-    outs.push_back(out_.data());
-  } else if (is_inline()) {
-    outs.push_back(out_.data());
+    const std::int64_t slice = group_->rank * out_.num_bytes();
+    share = operands.within(slice, slice + out_.num_bytes());
+    outs.push_back(out_.data() + (share.begin - slice));
+  } else if (copied) {
+    outs.push_back(out_.data() + share.begin);
   } else {
-    share = share_of(in_.num_elements(), in_.dtype(), group_->size(), group_->rank);
+    const ElementRange mine = share_of(in_.num_elements(), in_.dtype(), group_->size(), group_->rank);
+    share = {mine.begin * element, mine.end * element};
     for (int i = 0; i < group_->size(); ++i) {
       const int r = (group_->rank + i) % group_->size();
-      outs.push_back(group_->world->memory().reach(post_of(r).operand) + share.begin * element);
+      outs.push_back(group_->world->memory().reach(post_of(r).operand) + share.begin);
     }
   }
-  if (share.count() == 0) return;
-  for (const std::byte*& source : sources) source += share.begin * element;
-  reduce_in_rank_order(in_.dtype(), fingerprint_.reduce, outs, sources, share.count());
+  if (share.bytes() == 0) return;
+  for (std::size_t r = 0; r < operands.size(); ++r) group_->sources[r] = operands.at(r, share.begin);
+  reduce_in_rank_order(in_.dtype(), fingerprint_.reduce, outs, group_->sources, share.bytes() / element);
 }
 
 // Slice r of `out` from rank r's operand.
-void CollectiveOperation::copy_slices(std::int64_t source_offset) {
+void CollectiveOperation::copy_slices(const PeerOperands& operands, std::int64_t source_offset) {
   const std::int64_t bytes = out_.num_bytes() / group_->size();
+  const PeerOperands::Range part = operands.within(source_offset, source_offset + bytes);
   for (int i = 0; i < group_->size(); ++i) {  // each begins with itself, so that ranks do not queue up at one peer's memory
     const int r = (group_->rank + i) % group_->size();
-    copy(out_.data() + r * bytes, group_->sources[static_cast<std::size_t>(r)] + source_offset, bytes);
+    copy(out_.data() + r * bytes + (part.begin - source_offset), operands.at(static_cast<std::size_t>(r), part.begin), part.bytes());
   }
 }
 
@@ -194,7 +248,7 @@ void CollectiveOperation::finish() {
 void CollectiveOperation::move_alone() {
   if (work_ == nullptr) return copy(out_.data(), in_.data(), in_.num_bytes());
   group_->sources[0] = in_.data();
-  work_->work(group_->sources);
+  work_->work({group_->sources, 0, in_.num_bytes()});
 }
 
 std::string CollectiveOperation::missing(bool finished, std::uint64_t sequence) const {
@@ -218,6 +272,8 @@ std::string CollectiveOperation::describe() const {
       return fmt::format("{}: {} {}", call, missing(true, sequence_ - kSlots),
                          work_ != nullptr ? "earlier operations" : fmt::format("operation {}", sequence_ - kSlots + 1));
     case Phase::kPosted: return fmt::format("{}: {}", call, missing(false, sequence_));
+    case Phase::kStaged:
+      return fmt::format("{}: piece {} of {} is not there from all ranks", call, piece_ + 1, num_pieces());
     case Phase::kMoved: return fmt::format("{}: {}", call, missing(true, sequence_));
   }
   return call;

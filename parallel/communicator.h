@@ -6,6 +6,8 @@
 //   per peer and direction).
 // - Sums are taken in rank order 0, 1, .. n-1 in f32 (f64 for f64, integers exactly) and rounded once: the same bits on every
 //   rank, every time.
+// - Operands may lie anywhere in the rank's memory of the communicator's kind. What peers do not reach is copied on its way; memory of
+//   Device::allocate() and allocate_host_shared() is not.
 // - Views are dense; dtypes f32, bf16, f16, f64, i64, i32, u8 (u8: data movement only); counts are int64 and may exceed 2^31 elements.
 // - A group of one rank is a correct no-op or copy. Zero-sized views are legal.
 // - A failed, late or disagreeing peer is a CommunicationError that names axis, operation and ranks.
@@ -14,8 +16,11 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/tensor_view.h"
 #include "device/stream.h"
@@ -51,8 +56,9 @@ class Communicator {
   virtual void group_cancel() noexcept = 0;
   // The host waits until every rank of the group is here.
   virtual void barrier() = 0;
-  // A new group of the ranks that pass the same color, ordered by (key, rank). Collective over this group. Host-synchronous.
-  virtual std::unique_ptr<Communicator> split(int color, int key, std::string name) = 0;
+  // A new group of `members`: ranks of this group, rank() among them, in the order of their new numbers. Collective over this group, each
+  // of whose ranks passes the members of the group that it will be in. Nobody compares the lists. Host-synchronous.
+  virtual std::unique_ptr<Communicator> split(std::span<const int> members, std::string name) = 0;
   // Makes every rank's pending and later operations (in all groups of this world) throw CommunicationError with `reason`.
   virtual void abort(std::string_view reason) = 0;
   // Whether ranks compare what they called (operation, dtype, count, root) before an operation runs; on unless switched off by all
@@ -63,6 +69,13 @@ class Communicator {
   // line; empty otherwise.
   virtual std::string register_memory(TensorView /*memory*/) { return {}; }
 };
+
+// 0, 1, .. size() - 1, for a split into one group.
+inline std::vector<int> all_ranks(const Communicator& group) {
+  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
 
 class GroupScope {
  public:

@@ -97,22 +97,17 @@ void HostCommunicator::run_now(const CollectiveCall& call) {
 
 void HostCommunicator::barrier() { run_now({}); }
 
-std::vector<std::int64_t> HostCommunicator::gather_now(std::vector<std::int64_t> mine) {
-  const auto count = static_cast<std::int64_t>(mine.size());
-  std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(size_));
-  run_now(
-      {CommOperation::kAllGather, ReduceOp::kSum, {all.data(), DType::kI64, {size_ * count}}, {mine.data(), DType::kI64, {count}}});
-  return all;
+std::int64_t HostCommunicator::largest_now(std::int64_t mine) {
+  const TensorView value(&mine, DType::kI64, {1});
+  run_now({CommOperation::kAllReduce, ReduceOp::kMax, value, value});
+  return mine;
 }
 
-std::vector<int> members_of_color(const std::vector<std::int64_t>& choices, std::size_t stride, std::int64_t color) {
-  std::vector<std::pair<std::int64_t, int>> members;  // (key, rank)
-  for (std::size_t r = 0; r * stride < choices.size(); ++r)
-    if (choices[r * stride] == color) members.emplace_back(choices[r * stride + 1], static_cast<int>(r));
-  std::sort(members.begin(), members.end());
-  std::vector<int> ranks;
-  for (const auto& member : members) ranks.push_back(member.second);
-  return ranks;
+int HostCommunicator::number_among(std::span<const int> members) const {
+  const auto me = std::find(members.begin(), members.end(), rank_);
+  TRIDENT_CHECK(me != members.end(), "rank {} of {} is not among the members of the group that it asks for", rank_, name_);
+  for (const int r : members) TRIDENT_CHECK(r >= 0 && r < size_, "rank {} of {} ranks in {}", r, size_, name_);
+  return static_cast<int>(me - members.begin());
 }
 
 }  // namespace trident

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,8 +47,10 @@ class HostCommunicator : public Communicator {
   virtual CommunicatorOperation& prepare_recv(TensorView data, int peer) = 0;
 
   Progress& progress() const { return progress_; }
-  // An all_gather at once; for split().
-  std::vector<std::int64_t> gather_now(std::vector<std::int64_t> mine);
+  // The largest of the ranks' values, at once; for split().
+  std::int64_t largest_now(std::int64_t mine);
+  // This rank's number among `members` of a new group.
+  int number_among(std::span<const int> members) const;
 
  private:
   void collective(Stream& stream, const CollectiveCall& call);
@@ -64,9 +67,5 @@ class HostCommunicator : public Communicator {
   CpuStream* group_stream_ = nullptr;
   std::vector<CommunicatorOperation*> deferred_;
 };
-
-// The ranks that `choices` gathered for one color, ordered by (key, rank). choices[stride * r] is the color of rank r, the next its
-// key.
-std::vector<int> members_of_color(const std::vector<std::int64_t>& choices, std::size_t stride, std::int64_t color);
 
 }  // namespace trident

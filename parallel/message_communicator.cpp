@@ -1,6 +1,5 @@
 #include "parallel/message_communicator.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -41,14 +40,12 @@ CommunicatorOperation& MessageCommunicator::prepare_recv(TensorView data, int pe
   return message;
 }
 
-std::unique_ptr<Communicator> MessageCommunicator::split(int color, int key, std::string name) {
+std::unique_ptr<Communicator> MessageCommunicator::split(std::span<const int> members, std::string name) {
+  const int new_rank = number_among(members);
   WireEnd& end = group_.end();
-  const std::vector<std::int64_t> choices = gather_now({color, key, end.next_channel});
-  const std::int32_t channel = take_channels(end, choices);
-  const std::vector<int> members = members_of_color(choices, 3, color);
+  const std::int32_t channel = end.take_channels(largest_now(end.next_channel));
   std::vector<int> world_ranks;
   for (const int r : members) world_ranks.push_back(group_.world_rank_of(r));
-  const int new_rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   auto communicator = std::make_unique<MessageCommunicator>(group_.shared_end(), std::move(name), new_rank, std::move(world_ranks),
                                                             channel);
   communicator->set_checks(group_.checks);

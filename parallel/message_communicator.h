@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ class MessageCommunicator final : public HostCommunicator {
   MessageCommunicator(std::shared_ptr<WireEnd> end, std::string name, int rank, std::vector<int> world_ranks, std::int32_t channel);
   ~MessageCommunicator() override;
 
-  std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
+  std::unique_ptr<Communicator> split(std::span<const int> members, std::string name) override;
   // Reaches the ranks of this node; who watches over the job tells the other nodes.
   void abort(std::string_view reason) override { group_.end().node->fail(reason); }
   void set_checks(CollectiveChecks checks) override { group_.checks = checks; }

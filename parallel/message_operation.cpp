@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #include "core/check.h"
+#include "core/int_math.h"
 #include "core/tsan_announce.h"
 #include "device/no_allocation.h"
 #include "parallel/shared_operation.h"
@@ -11,6 +13,7 @@ namespace trident {
 void MessageOperation::prepare(CommOperation operation, ConstTensorView data, int peer, std::uint64_t& next_sequence) {
   busy_ = true;
   posted_ = false;
+  piece_ = 0;
   peer_ = peer;
   fingerprint_ = {operation, ReduceOp::kSum, data.dtype(), -1, data.num_elements()};
   data_ = data;
@@ -41,15 +44,63 @@ bool MessageOperation::poll() {
 bool MessageOperation::poll_send() {
   ChannelSlot& s = slot();
   const std::uint64_t acknowledged = s.acknowledged.load(std::memory_order_acquire);
-  if (posted_) return acknowledged >= sequence_ + 1 && complete();  // the slot may have served a later message since the last look
-  if (acknowledged != (sequence_ < kChannelSlots ? 0 : sequence_ + 1 - kChannelSlots)) return false;
+  if (posted_ && acknowledged >= sequence_ + 1) return complete();  // the slot may have served a later message since the last look
+  if (!posted_) {
+    if (acknowledged != (sequence_ < kChannelSlots ? 0 : sequence_ + 1 - kChannelSlots)) return false;
+    post();
+  }
+  if (s.operand == kUnreachable && fill_stage()) group_->ring(peer_);
+  return false;
+}
+
+void MessageOperation::post() {
+  ChannelSlot& s = slot();
+  const PeerMemory& memory = group_->world->memory();
   announce_read(data_);
   s.fingerprint = fingerprint_;
-  s.operand = group_->world->memory().post(data_.data(), data_.num_bytes());
+  s.operand = data_.empty() ? 0 : kUnreachable;
+  if (s.operand != 0 && memory.reaches(data_.data(), data_.num_bytes())) s.operand = group_->world->memory().post(data_.data());
+  if (s.operand == kUnreachable) {
+    std::uint64_t& stage = group_->stages[static_cast<std::size_t>(peer_)];
+    if (stage == 0) stage = group_->world->allocate_stage();
+    s.stage = stage;
+  }
+  s.filled.store(0, std::memory_order_relaxed);
+  s.taken.store(0, std::memory_order_relaxed);
   s.posted.store(sequence_ + 1);
   posted_ = true;
   if (s.receiver_waits.exchange(0) != 0) group_->ring(peer_);  // else it will look by itself
-  return false;
+}
+
+std::uint64_t MessageOperation::num_pieces() const { return static_cast<std::uint64_t>(ceil_div(data_.num_bytes(), kPieceBytes)); }
+
+// Puts in place what there is room for; true if that was anything. The pair's stage serves one message after another.
+bool MessageOperation::fill_stage() {
+  ChannelSlot& s = slot();
+  if (sequence_ > 0 && group_->block.channel(group_->rank, peer_, sequence_ - 1).acknowledged.load(std::memory_order_acquire) < sequence_)
+    return false;
+  const std::uint64_t before = piece_;
+  while (piece_ < num_pieces() && piece_ < s.taken.load(std::memory_order_acquire) + 2) {
+    const std::int64_t begin = static_cast<std::int64_t>(piece_) * kPieceBytes;
+    std::memcpy(group_->world->stage(s.stage) + piece_ % 2 * kPieceBytes, data_.data() + begin,
+                static_cast<std::size_t>(std::min(kPieceBytes, data_.num_bytes() - begin)));
+    s.filled.store(++piece_, std::memory_order_release);
+  }
+  return piece_ != before;
+}
+
+// True once the last piece was taken.
+bool MessageOperation::empty_stage() {
+  ChannelSlot& s = slot();
+  const std::uint64_t before = piece_;
+  while (piece_ < s.filled.load(std::memory_order_acquire)) {
+    const std::int64_t begin = static_cast<std::int64_t>(piece_) * kPieceBytes;
+    std::memcpy(target_ + begin, group_->world->stage(s.stage) + piece_ % 2 * kPieceBytes,
+                static_cast<std::size_t>(std::min(kPieceBytes, data_.num_bytes() - begin)));
+    s.taken.store(++piece_, std::memory_order_release);
+  }
+  if (piece_ != before) group_->ring(peer_);
+  return piece_ == num_pieces();
 }
 
 bool MessageOperation::poll_recv() {
@@ -59,9 +110,11 @@ bool MessageOperation::poll_recv() {
     if (s.posted.load() != sequence_ + 1) return false;
   }
   check_agreement(s);
-  {
+  if (s.operand == kUnreachable) {
+    if (!empty_stage()) return false;
+  } else if (!data_.empty()) {
     const SharedWorld::Touching touching(*group_->world, group_->seat());
-    if (!data_.empty()) std::memcpy(target_, group_->world->memory().reach(s.operand), static_cast<std::size_t>(data_.num_bytes()));
+    std::memcpy(target_, group_->world->memory().reach(s.operand), static_cast<std::size_t>(data_.num_bytes()));
   }
   s.acknowledged.store(sequence_ + 1, std::memory_order_release);
   group_->ring(peer_);

@@ -34,7 +34,7 @@ class NodeCommunicator final : public HostCommunicator {
         wire_messages_(kOperations) {}
   ~NodeCommunicator() override;
 
-  std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
+  std::unique_ptr<Communicator> split(std::span<const int> members, std::string name) override;
   void abort(std::string_view reason) override { end_->node->fail(reason); }
   void set_checks(CollectiveChecks checks) override {
     group_.local.checks = group_.across.checks = checks;
@@ -65,7 +65,7 @@ class NodeCommunicator final : public HostCommunicator {
 
 // The communicator that fits. `block`: of the ranks on this node if they are several.
 std::unique_ptr<Communicator> make_group(const std::shared_ptr<WireEnd>& end, std::string name, int rank,
-                                         std::vector<int> world_ranks, std::int32_t channel, std::uint64_t block) {
+                                         std::vector<int> world_ranks, std::int32_t channel, GroupBlock block) {
   std::set<int> nodes;
   std::vector<int> seats;  // on this node
   for (const int r : world_ranks) {
@@ -74,13 +74,12 @@ std::unique_ptr<Communicator> make_group(const std::shared_ptr<WireEnd>& end, st
     if (node == end->nodes[static_cast<std::size_t>(world_ranks[static_cast<std::size_t>(rank)])])
       seats.push_back(seat_of(end->nodes, r));
   }
-  const GroupBlock control = end->node->group(block, static_cast<int>(seats.size()));
   if (nodes.size() == 1 && world_ranks.size() > 1)
-    return std::make_unique<SharedMemoryCommunicator>(*end->node, control, std::move(name), rank, std::move(seats), *end->progress,
+    return std::make_unique<SharedMemoryCommunicator>(*end->node, block, std::move(name), rank, std::move(seats), *end->progress,
                                                       std::move(world_ranks));
   if (nodes.size() == world_ranks.size())
     return std::make_unique<MessageCommunicator>(end, std::move(name), rank, std::move(world_ranks), channel);
-  return std::make_unique<NodeCommunicator>(end, std::move(name), rank, world_ranks, channel, control);
+  return std::make_unique<NodeCommunicator>(end, std::move(name), rank, world_ranks, channel, block);
 }
 
 NodeCommunicator::~NodeCommunicator() {
@@ -128,23 +127,16 @@ CommunicatorOperation& NodeCommunicator::prepare_recv(TensorView data, int peer)
   return message;
 }
 
-std::unique_ptr<Communicator> NodeCommunicator::split(int color, int key, std::string name) {
-  const std::vector<std::int64_t> choices = gather_now({color, key, end_->next_channel});
-  const std::int32_t channel = take_channels(*end_, choices);
-  const std::vector<int> members = members_of_color(choices, 3, color);
-  std::vector<int> world_ranks, here;  // here: those of this node, in this group
+std::unique_ptr<Communicator> NodeCommunicator::split(std::span<const int> members, std::string name) {
+  const int new_rank = number_among(members);
+  const std::int32_t channel = end_->take_channels(largest_now(end_->next_channel));
+  std::vector<int> world_ranks, here;  // here: members of this node, by their number among its ranks of this group
   for (const int r : members) {
     world_ranks.push_back(group_.across.world_rank_of(r));
-    if (group_.elsewhere[static_cast<std::size_t>(r)] < 0) here.push_back(r);
+    if (const int index = local_index(r); index >= 0) here.push_back(index);
   }
-  // The first rank of the new group on each node lays out the control block of its ranks there; everybody learns where.
-  const bool lays_out = here.size() > 1 && here.front() == rank();
-  const std::uint64_t mine = lays_out ? end_->node->allocate_group(static_cast<int>(here.size())) : 0;
-  const std::vector<std::int64_t> blocks = gather_now({static_cast<std::int64_t>(mine)});
-  const auto block = static_cast<std::uint64_t>(blocks[static_cast<std::size_t>(here.front())]);
-
-  const int new_rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
-  auto communicator = make_group(end_, std::move(name), new_rank, std::move(world_ranks), channel, block);
+  auto communicator = make_group(end_, std::move(name), new_rank, std::move(world_ranks), channel,
+                                 group_.local.new_block(here, progress()));
   communicator->set_checks(group_.across.checks);
   return communicator;
 }
@@ -164,7 +156,7 @@ std::unique_ptr<Communicator> make_node_world(const NodePlace& place, Progress& 
       WireEnd{place.wire, &node, seat, &progress, options, WireGroup::kChannels, place.nodes, place.allocate});
   std::vector<int> everybody(place.nodes.size());
   std::iota(everybody.begin(), everybody.end(), 0);
-  return make_group(end, "world", place.rank, std::move(everybody), 0, node.world_group());
+  return make_group(end, "world", place.rank, std::move(everybody), 0, node.group(node.world_group(), node.size()));
 }
 
 }  // namespace trident

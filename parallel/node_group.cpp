@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 #include "core/check.h"
@@ -49,18 +50,16 @@ NodeGroup::NodeGroup(std::shared_ptr<WireEnd> end, const std::string& name, int 
   rails = static_cast<int>(least);
   most_rounds = static_cast<int>(ceil_div(static_cast<std::int64_t>(most), rails));
 
-  local.world = end->node;
-  local.block = block;
-  local.name = name;
-  local.rank = my_index;
+  std::vector<int> seats, names;
   for (const int r : on_my_node()) {
-    local.names.push_back(across.world_rank_of(r));
-    local.seats.push_back(seat_of(end->nodes, across.world_rank_of(r)));
+    names.push_back(across.world_rank_of(r));
+    seats.push_back(seat_of(end->nodes, names.back()));
   }
-  local.sources.resize(local.seats.size());
-  local.outs.reserve(local.seats.size());
+  local = SharedGroup(end->node, block, name, my_index, std::move(seats), std::move(names));
   sources.resize(local.seats.size());
-  for (int r = 0; r < across.size(); ++r) elsewhere.push_back(node_of(r) == my_node ? -1 : r);
+  elsewhere.resize(static_cast<std::size_t>(across.size()));
+  std::iota(elsewhere.begin(), elsewhere.end(), 0);
+  for (const int r : on_my_node()) elsewhere[static_cast<std::size_t>(r)] = -1;
 
   scratch_bytes = std::max(end->options.staging_bytes, most_rounds * num_nodes() * kLargestElement);
   if (is_even()) own_scratch_.reset(new std::byte[static_cast<std::size_t>(scratch_bytes)]);

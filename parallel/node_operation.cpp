@@ -144,7 +144,7 @@ std::byte* NodeCollective::sums(int round, int node) const {
   return group_->scratch + (round * group_->num_nodes() + node) * chunk_count() * element();
 }
 
-void NodeCollective::work(Operands operands) {
+void NodeCollective::work(const PeerOperands& operands) {
   const bool before = stage_ == Stage::kBefore;
   switch (whole_.operation) {
     case CommOperation::kAllReduce: return before ? add_share(operands) : take_shares(operands);
@@ -156,35 +156,44 @@ void NodeCollective::work(Operands operands) {
   }
 }
 
-void NodeCollective::add_share(Operands operands) {
+void NodeCollective::add_share(const PeerOperands& operands) {
   if (is_carrier() && group_->num_local() > 1) {
     const ElementRange mine = share(group_->my_index);
     add(operands, mine.begin, mine.count(), call_.out.data() + mine.begin * element());
   }
 }
 
-void NodeCollective::add(Operands operands, std::int64_t first, std::int64_t count, std::byte* out) {
+// The sum of `count` elements from `first` of all operands goes to `out`.
+void NodeCollective::add(const PeerOperands& operands, std::int64_t first, std::int64_t count, std::byte* out) {
+  const PeerOperands::Range part = operands.within(first * element(), (first + count) * element());
+  if (part.bytes() == 0) return;
   std::vector<const std::byte*>& sources = group_->sources;
-  for (std::size_t i = 0; i < sources.size(); ++i) sources[i] = operands[i] + first * element();
-  if (count > 0) reduce_in_rank_order(call_.in.dtype(), whole_.reduce, {&out, 1}, sources, count);
+  for (std::size_t i = 0; i < sources.size(); ++i) sources[i] = operands.at(i, part.begin);
+  std::byte* const to = out + (part.begin - first * element());
+  reduce_in_rank_order(call_.in.dtype(), whole_.reduce, {&to, 1}, sources, part.bytes() / element());
 }
 
-void NodeCollective::take(const std::byte* operand, std::int64_t first, std::int64_t count) {
-  copy_bytes(call_.out.data() + first * element(), operand + first * element(), count * element());
+// `bytes` bytes from `from` of member `index`'s operand go to `out`.
+void NodeCollective::take(const PeerOperands& operands, int index, std::int64_t from, std::int64_t bytes, std::byte* out) {
+  const PeerOperands::Range part = operands.within(from, from + bytes);
+  if (part.bytes() > 0) copy_bytes(out + (part.begin - from), operands.at(static_cast<std::size_t>(index), part.begin), part.bytes());
 }
 
-void NodeCollective::take_shares(Operands operands) {
-  for (int lane = 0; lane < lanes(); ++lane)
-    if (lane != group_->my_index) take(operands[static_cast<std::size_t>(lane)], share(lane).begin, share(lane).count());
+void NodeCollective::take_shares(const PeerOperands& operands) {
+  for (int lane = 0; lane < lanes(); ++lane) {
+    if (lane == group_->my_index) continue;
+    const std::int64_t from = share(lane).begin * element();
+    take(operands, lane, from, share(lane).count() * element(), call_.out.data() + from);
+  }
 }
 
-void NodeCollective::take_from_root(Operands operands) {
+void NodeCollective::take_from_root(const PeerOperands& operands) {
   const std::vector<int>& mine = group_->on_my_node();
-  const auto root = std::find(mine.begin(), mine.end(), call_.root) - mine.begin();
-  if (root != group_->my_index) take(operands[static_cast<std::size_t>(root)], 0, call_.out.num_elements());
+  const auto root = static_cast<int>(std::find(mine.begin(), mine.end(), call_.root) - mine.begin());
+  if (root != group_->my_index) take(operands, root, 0, call_.out.num_bytes(), call_.out.data());
 }
 
-void NodeCollective::add_slices(Operands operands) {
+void NodeCollective::add_slices(const PeerOperands& operands) {
   for (int round = 0; round < group_->rounds; ++round)
     for (int node = 0; node < group_->num_nodes(); ++node)
       if (const int slice = group_->slices_on_rail(round)[node]; slice >= 0)
@@ -192,33 +201,33 @@ void NodeCollective::add_slices(Operands operands) {
 }
 
 // What a carrier has summed for this rank, which is none.
-void NodeCollective::take_sum(Operands operands) {
+void NodeCollective::take_sum(const PeerOperands& operands) {
   if (group_->my_index < group_->rails) return;
-  const std::byte* const sum = operands[static_cast<std::size_t>(group_->carrier(group_->my_index))] +
-                               (sums(group_->my_index / group_->rails, group_->my_node) - group_->scratch);
-  copy_bytes(call_.out.data() + first_ * element(), sum, chunk_count() * element());
+  const std::int64_t from = sums(group_->my_index / group_->rails, group_->my_node) - group_->scratch;
+  take(operands, group_->carrier(group_->my_index), from, chunk_count() * element(), call_.out.data() + first_ * element());
 }
 
-void NodeCollective::take_carried(Operands operands) {
+void NodeCollective::take_carried(const PeerOperands& operands) {
   if (group_->my_index >= group_->rails) return;
+  const std::int64_t bytes = call_.in.num_bytes();
   for (int index = group_->my_index + group_->rails; index < group_->num_local(); index += group_->rails)
-    copy_bytes(call_.out.data() + group_->on_my_node()[static_cast<std::size_t>(index)] * call_.in.num_bytes(),
-               operands[static_cast<std::size_t>(index)], call_.in.num_bytes());
+    take(operands, index, 0, bytes, call_.out.data() + group_->on_my_node()[static_cast<std::size_t>(index)] * bytes);
 }
 
-void NodeCollective::take_gathered(Operands operands) {
+void NodeCollective::take_gathered(const PeerOperands& operands) {
+  const std::int64_t bytes = slice_ * element();
   for (const std::vector<int>& node : group_->members)
     for (std::size_t index = 0; index < node.size(); ++index) {
       const int carrier = group_->carrier(static_cast<int>(index));
       if (carrier != group_->my_index && node[index] != group_->across.rank())
-        take(operands[static_cast<std::size_t>(carrier)], node[index] * slice_, slice_);
+        take(operands, carrier, node[index] * bytes, bytes, call_.out.data() + node[index] * bytes);
     }
 }
 
-void NodeCollective::take_slices(Operands operands) {
+void NodeCollective::take_slices(const PeerOperands& operands) {
   const std::int64_t bytes = slice_ * element();
-  for (std::size_t i = 0; i < operands.size(); ++i)
-    copy_bytes(call_.out.data() + group_->on_my_node()[i] * bytes, operands[i] + group_->across.rank() * bytes, bytes);
+  for (int i = 0; i < group_->num_local(); ++i)
+    take(operands, i, group_->across.rank() * bytes, bytes, call_.out.data() + group_->on_my_node()[static_cast<std::size_t>(i)] * bytes);
 }
 
 std::string NodeCollective::describe() const {

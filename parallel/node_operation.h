@@ -104,18 +104,17 @@ class NodeCollective final : public CommunicatorOperation, private PeerWork {
   std::byte* sums(int round, int node) const;
 
   // What it does on its node.
-  using Operands = std::span<const std::byte* const>;  // of the members
-  void work(Operands operands) override;
-  void add(Operands operands, std::int64_t first, std::int64_t count, std::byte* out);
-  void take(const std::byte* operand, std::int64_t first, std::int64_t count);
-  void add_share(Operands operands);
-  void take_shares(Operands operands);
-  void take_from_root(Operands operands);
-  void add_slices(Operands operands);
-  void take_sum(Operands operands);
-  void take_carried(Operands operands);
-  void take_gathered(Operands operands);
-  void take_slices(Operands operands);
+  void work(const PeerOperands& operands) override;
+  void add(const PeerOperands& operands, std::int64_t first, std::int64_t count, std::byte* out);
+  static void take(const PeerOperands& operands, int index, std::int64_t from, std::int64_t bytes, std::byte* out);
+  void add_share(const PeerOperands& operands);
+  void take_shares(const PeerOperands& operands);
+  void take_from_root(const PeerOperands& operands);
+  void add_slices(const PeerOperands& operands);
+  void take_sum(const PeerOperands& operands);
+  void take_carried(const PeerOperands& operands);
+  void take_gathered(const PeerOperands& operands);
+  void take_slices(const PeerOperands& operands);
 
   NodeGroup* group_;
   CollectiveOperation local_;

@@ -178,17 +178,13 @@ Buffer NodeSegment::allocate(std::int64_t bytes, const std::string& name) {
   return {mapping_->base() + offset, bytes, MemoryKind::kHost, release};
 }
 
-std::uint64_t NodeSegment::offset_of(const void* address, std::int64_t bytes) const {
-  const std::uint64_t offset = reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(mapping_->base());
-  const auto end = static_cast<std::uint64_t>(num_bytes());
-  if (offset > end || static_cast<std::uint64_t>(bytes) > end - offset) [[unlikely]] {
-    const AllocationExemption message;
-    throw InternalError(
-        fmt::format("an operand of {} bytes lies outside the memory that ranks of a node share; peers reach only what "
-                    "Device::allocate() gave, or collective operands small enough to be copied",
-                    bytes));
-  }
-  return offset;
+bool NodeSegment::contains(const void* address, std::int64_t bytes) const {
+  const std::uint64_t offset = offset_of(address), end = static_cast<std::uint64_t>(num_bytes());
+  return offset <= end && static_cast<std::uint64_t>(bytes) <= end - offset;
+}
+
+std::uint64_t NodeSegment::offset_of(const void* address) const {
+  return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(mapping_->base());
 }
 
 std::byte* NodeSegment::at(std::uint64_t offset) const { return mapping_->base() + offset; }

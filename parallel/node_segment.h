@@ -44,8 +44,9 @@ class NodeSegment {
   // InternalError inside a NoAllocationScope. The segment stays mapped for as long as a buffer of it lives.
   Buffer allocate(std::int64_t bytes, const std::string& name);
 
-  // Where `address` lies in the segment; InternalError unless `bytes` bytes from there do.
-  std::uint64_t offset_of(const void* address, std::int64_t bytes) const;
+  // Whether `bytes` bytes from `address` lie in the segment.
+  bool contains(const void* address, std::int64_t bytes) const;
+  std::uint64_t offset_of(const void* address) const;  // which lies in it
   std::byte* at(std::uint64_t offset) const;
 
  private:
@@ -58,9 +59,8 @@ class NodeSegment {
 class SegmentMemory final : public PeerMemory {
  public:
   explicit SegmentMemory(NodeSegment segment) : segment_(std::move(segment)) {}
-  std::uint64_t post(const void* address, std::int64_t bytes) override {
-    return bytes == 0 ? 0 : segment_.offset_of(address, bytes);
-  }
+  bool reaches(const void* address, std::int64_t bytes) const override { return segment_.contains(address, bytes); }
+  std::uint64_t post(const void* address) override { return segment_.offset_of(address); }
   std::byte* reach(std::uint64_t posted) override { return segment_.at(posted); }
 
  private:

@@ -8,20 +8,13 @@
 namespace trident {
 namespace {
 
-// A group of world ranks: color and key as Communicator::split() takes them.
-struct Place {
-  int color = 0, key = 0;
-};
-
-Place along(const ProcessGrid& grid, int rank, const SubAxis& sub_axis) {
-  const std::vector<int> group = grid.group(rank, sub_axis);
-  return {group.front(), static_cast<int>(std::ranges::find(group, rank) - group.begin())};
-}
-
 // The ranks that hold the same parameters: data x context, context fastest.
-Place replicas(const ProcessGrid& grid, int rank) {
-  const GridCoordinates at = grid.coordinates(rank);
-  return {at.tensor + grid.degrees().tensor * at.pipeline, at.context + grid.degrees().context * at.data};
+std::vector<int> replicas(const ProcessGrid& grid, int rank) {
+  GridCoordinates at = grid.coordinates(rank);
+  std::vector<int> ranks;
+  for (at.data = 0; at.data < grid.degrees().data; ++at.data)
+    for (at.context = 0; at.context < grid.degrees().context; ++at.context) ranks.push_back(grid.rank(at));
+  return ranks;
 }
 
 }  // namespace
@@ -30,12 +23,11 @@ ParallelContext::ParallelContext(const ProcessGrid& grid, Device& device, std::u
                                  std::span<const SubAxis> partial_axes, CollectiveChecks checks, StatusBoard* board, const OnDevice& on_device)
     : grid_(grid), device_(device), world_(std::move(world)) {
   TRIDENT_CHECK(world_->size() == grid_.world_size(), "a grid of {} ranks in a world of {}", grid_.world_size(), world_->size());
-  const auto on_host = [&](Place place, std::string name) { return world_->split(place.color, place.key, std::move(name)); };
-  const auto of_tensors = [&](Axis axis, Place place, std::string name) {
-    std::unique_ptr<Communicator> host = on_host(place, std::move(name));
+  const auto of_tensors = [&](Axis axis, const std::vector<int>& members, std::string name) {
+    std::unique_ptr<Communicator> host = world_->split(members, std::move(name));
     return make_checked(on_device ? on_device(axis, std::move(host)) : std::move(host), checks, board);
   };
-  const auto whole = [&](Axis axis) { return along(grid_, rank(), grid_.whole(axis)); };
+  const auto whole = [&](Axis axis) { return grid_.group(rank(), grid_.whole(axis)); };
   tensor_ = of_tensors(Axis::kTensor, whole(Axis::kTensor), "tp");
   data_reduce_ = of_tensors(Axis::kData, replicas(grid_, rank()), "dp");
   data_gather_ = of_tensors(Axis::kData, replicas(grid_, rank()), "dp (gather)");
@@ -43,11 +35,11 @@ ParallelContext::ParallelContext(const ProcessGrid& grid, Device& device, std::u
   pipeline_backward_ = of_tensors(Axis::kPipeline, whole(Axis::kPipeline), "pp (backward)");
   for (const auto& [axis, name] : {std::pair{Axis::kTensor, "tp (statistics)"}, {Axis::kContext, "cp (statistics)"},
                                    {Axis::kData, "dp (statistics)"}, {Axis::kPipeline, "pp (statistics)"}}) {
-    statistics_[static_cast<std::size_t>(axis)] = make_checked(on_host(whole(axis), name), checks, board);
+    statistics_[static_cast<std::size_t>(axis)] = make_checked(world_->split(whole(axis), name), checks, board);
   }
   for (const SubAxis& sub_axis : partial_axes) {
     TRIDENT_CHECK(sub_axis.axis == Axis::kTensor, "gradients are partial over {}", to_string(sub_axis));
-    partial_.emplace_back(sub_axis, of_tensors(sub_axis.axis, along(grid_, rank(), sub_axis), to_string(sub_axis) + " (gradients)"));
+    partial_.emplace_back(sub_axis, of_tensors(sub_axis.axis, grid_.group(rank(), sub_axis), to_string(sub_axis) + " (gradients)"));
   }
   reduce_stream_ = &device_.new_stream("reduce");
   gather_stream_ = &device_.new_stream("gather");

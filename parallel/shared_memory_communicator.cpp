@@ -1,6 +1,5 @@
 #include "parallel/shared_memory_communicator.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <utility>
@@ -12,14 +11,11 @@ namespace trident {
 SharedMemoryCommunicator::SharedMemoryCommunicator(SharedWorld& world, GroupBlock block, std::string name, int rank,
                                                    std::vector<int> seats, Progress& progress, std::vector<int> names)
     : HostCommunicator(name, rank, static_cast<int>(seats.size()), progress),
-      group_{&world, block, std::move(name), rank, std::move(seats), std::move(names), CollectiveChecks::kOn, {}, {}},
+      group_(&world, block, std::move(name), rank, std::move(seats), std::move(names)),
       next_send_(group_.seats.size()),
       next_recv_(group_.seats.size()),
       collectives_(kOperations),
       messages_(kOperations) {
-  if (group_.names.empty()) group_.names = group_.seats;
-  group_.sources.resize(group_.seats.size());
-  group_.outs.reserve(group_.seats.size());
 }
 
 SharedMemoryCommunicator::~SharedMemoryCommunicator() {
@@ -53,20 +49,15 @@ CommunicatorOperation& SharedMemoryCommunicator::prepare_recv(TensorView data, i
   return message;
 }
 
-std::unique_ptr<Communicator> SharedMemoryCommunicator::split(int color, int key, std::string name) {
-  const std::vector<int> members = members_of_color(gather_now({color, key}), 2, color);
+std::unique_ptr<Communicator> SharedMemoryCommunicator::split(std::span<const int> members, std::string name) {
+  const int new_rank = number_among(members);
+  barrier();  // as new_block() asks
   std::vector<int> seats, names;
   for (const int r : members) {
     seats.push_back(group_.seats[static_cast<std::size_t>(r)]);
     names.push_back(group_.world_rank_of(r));
   }
-  const int ranks = static_cast<int>(members.size());
-  const int new_rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
-  // The new group's first rank lays out its control block; everybody learns where.
-  const std::uint64_t mine = new_rank == 0 ? group_.world->allocate_group(ranks) : 0;
-  const std::vector<std::int64_t> offsets = gather_now({static_cast<std::int64_t>(mine)});
-  const auto offset = static_cast<std::uint64_t>(offsets[static_cast<std::size_t>(members.front())]);
-  auto communicator = std::make_unique<SharedMemoryCommunicator>(*group_.world, group_.world->group(offset, ranks), std::move(name),
+  auto communicator = std::make_unique<SharedMemoryCommunicator>(*group_.world, group_.new_block(members, progress()), std::move(name),
                                                                  new_rank, std::move(seats), progress(), std::move(names));
   communicator->set_checks(group_.checks);
   return communicator;

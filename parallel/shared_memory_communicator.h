@@ -1,7 +1,8 @@
 // The communicator of ranks that can read each other's memory. Algorithms: shared_world.h, collective_operation.cpp.
 //
 // Operands up to kInlineBytes travel inside the control block with one synchronisation; larger ones are reduced and copied in
-// place, directly between the ranks' buffers, with two. At most kSlots collectives of a communicator and kChannelSlots messages of
+// place, directly between the ranks' buffers, with two, or where some lie out of peers' reach through the control block, with one for every
+// kPieceBytes. At most kSlots collectives of a communicator and kChannelSlots messages of
 // an ordered pair are in flight, and 256 of either kind may be queued; later ones wait for them. Nothing allocates after
 // construction.
 //
@@ -11,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,7 +29,7 @@ class SharedMemoryCommunicator final : public HostCommunicator {
                            Progress& progress, std::vector<int> names = {});
   ~SharedMemoryCommunicator() override;
 
-  std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
+  std::unique_ptr<Communicator> split(std::span<const int> members, std::string name) override;
   void abort(std::string_view reason) override { group_.world->fail(reason); }
   void set_checks(CollectiveChecks checks) override { group_.checks = checks; }
   int world_rank_of(int rank) const override { return group_.world_rank_of(rank); }

@@ -1,6 +1,8 @@
 // The operations of a SharedMemoryCommunicator as state machines that a stream polls.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -9,35 +11,35 @@
 #include "core/tensor_view.h"
 #include "parallel/comm_operation.h"
 #include "parallel/host_communicator.h"
-#include "parallel/shared_world.h"
+#include "parallel/shared_group.h"
 
 namespace trident {
 
-// One rank's place in a group: what all of its operations on the group's communicator have in common.
-struct SharedGroup {
-  SharedWorld* world = nullptr;
-  GroupBlock block;
-  std::string name;
-  int rank = 0;            // within the group
-  std::vector<int> seats;  // of the group's ranks in the SharedWorld, in group order
-  std::vector<int> names;  // their world ranks, for messages: the seats, unless there are other nodes
-  CollectiveChecks checks = CollectiveChecks::kOn;
-  std::vector<const std::byte*> sources;  // scratch of an operation that is moving data, one per rank
-  std::vector<std::byte*> outs;
+// A part of the operands of a group's ranks, in order, that can be read now: bytes [begin, end) of each. All of it, or a piece.
+struct PeerOperands {
+  std::span<const std::byte* const> pieces;
+  std::int64_t begin = 0, end = 0;
 
-  int size() const { return static_cast<int>(seats.size()); }
-  int seat() const { return seats[static_cast<std::size_t>(rank)]; }
-  int world_rank() const { return world_rank_of(rank); }
-  int world_rank_of(int r) const { return names[static_cast<std::size_t>(r)]; }
-  void ring(int r) const { world->doorbell(seats[static_cast<std::size_t>(r)]).ring(); }
-  void ring_others() const;
+  std::size_t size() const { return pieces.size(); }
+  // Byte `offset` of a rank's operand, within the part.
+  const std::byte* at(std::size_t rank, std::int64_t offset) const { return pieces[rank] + (offset - begin); }
+  // What of [first, last) is in the part; empty ranges have begin == end.
+  struct Range {
+    std::int64_t begin, end;
+    std::int64_t bytes() const { return end - begin; }
+  };
+  Range within(std::int64_t first, std::int64_t last) const {
+    const std::int64_t from = std::clamp(begin, first, last);
+    return {from, std::clamp(end, from, last)};
+  }
 };
 
 // What a rank does with its peers' operands where that is only a part of a larger operation.
 class PeerWork {
  public:
-  // operands: of the group's ranks, in order. Only this rank's own may be written.
-  virtual void work(std::span<const std::byte* const> operands) = 0;
+  // Called for all of the operands, or for one piece of them after another. Of them only this rank's own may be written, and only
+  // where the part lies or a peer does not read.
+  virtual void work(const PeerOperands& operands) = 0;
 
  protected:
   ~PeerWork() = default;
@@ -59,9 +61,10 @@ class CollectiveOperation final : public CommunicatorOperation {
   std::string describe() const override;
 
  private:
-  enum class Phase : std::uint8_t { kPrepared, kIssued, kPosted, kMoved };
+  enum class Phase : std::uint8_t { kPrepared, kIssued, kPosted, kStaged, kMoved };
 
   bool is_inline() const { return in_.num_bytes() <= kInlineBytes; }
+  bool needs_stages() const;     // an operand that is read lies out of peers' reach
   bool is_inside_peers() const;  // whether peers use this rank's buffers until they have finished
   CollectiveSlot& slot() const { return group_->block.slot(sequence_); }
   CollectivePost& post_of(int rank) const { return group_->block.post(sequence_, rank); }
@@ -70,10 +73,14 @@ class CollectiveOperation final : public CommunicatorOperation {
   void post();
   bool everyone_arrived() const;
   void check_agreement_with(int rank) const;
-  void find_sources();
-  void move();
-  void reduce_and_spread();
-  void copy_slices(std::int64_t source_offset);
+  std::uint64_t num_pieces() const;
+  PeerOperands whole_operands() const;
+  PeerOperands staged_piece() const;
+  void fill_stage();
+  bool advance_stages();
+  void move(const PeerOperands& operands);
+  void reduce_and_spread(const PeerOperands& operands);
+  void copy_slices(const PeerOperands& operands, std::int64_t source_offset);
   void finish();
   void move_alone();
   std::string missing(bool finished, std::uint64_t sequence) const;
@@ -87,6 +94,7 @@ class CollectiveOperation final : public CommunicatorOperation {
   TensorView out_;
   ConstTensorView in_;
   PeerWork* work_ = nullptr;
+  std::uint64_t piece_ = 0;  // of staged operands: the one that is being filled and read
 };
 
 // One side of a message between two ranks; the receiver copies straight from the sender's buffer.
@@ -105,6 +113,10 @@ class MessageOperation final : public CommunicatorOperation {
   void prepare(CommOperation operation, ConstTensorView data, int peer, std::uint64_t& next_sequence);
   bool poll_send();
   bool poll_recv();
+  void post();
+  bool fill_stage();
+  bool empty_stage();
+  std::uint64_t num_pieces() const;
   ChannelSlot& slot() const;
   void check_agreement(const ChannelSlot& slot) const;
 
@@ -112,6 +124,7 @@ class MessageOperation final : public CommunicatorOperation {
   std::uint64_t* next_sequence_ = nullptr;
   std::uint64_t sequence_ = 0;
   bool posted_ = false;
+  std::uint64_t piece_ = 0;  // of a message through a stage: how many are done here
   int peer_ = -1;
   CommFingerprint fingerprint_;
   ConstTensorView data_;

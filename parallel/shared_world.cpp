@@ -40,18 +40,7 @@ struct alignas(kCacheLine) SharedWorld::RankState {
 
 std::uint64_t GroupBlock::bytes(int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
-  return inline_offset(n) + kSlots * n * kInlineBytes;
-}
-
-void GroupBlock::initialise() {
-  const int n = static_cast<int>(ranks_);
-  for (std::uint64_t s = 0; s < kSlots; ++s) {
-    new (&slot(s)) CollectiveSlot;
-    for (int r = 0; r < n; ++r) new (&post(s, r)) CollectivePost;
-  }
-  for (int from = 0; from < n; ++from)
-    for (int to = 0; to < n; ++to)
-      for (std::uint64_t s = 0; s < kChannelSlots; ++s) new (&channel(from, to, s)) ChannelSlot;
+  return stages_offset(n) + kSlots * n * kStageBytes;
 }
 
 std::uint64_t SharedWorld::region_bytes(int ranks) {
@@ -92,11 +81,12 @@ Doorbell& SharedWorld::doorbell(int rank) const {
 
 std::uint64_t SharedWorld::world_group() const { return header().world_group; }
 
-std::uint64_t SharedWorld::allocate_group(int ranks) {
-  const auto bytes = static_cast<std::uint64_t>(round_up(static_cast<std::int64_t>(GroupBlock::bytes(ranks)), kPage));
-  const std::uint64_t offset = header().used.fetch_add(bytes, std::memory_order_relaxed);
-  TRIDENT_CHECK(offset + bytes <= header().capacity, "control blocks of all groups exceed {} bytes", header().capacity);
-  group(offset, ranks).initialise();
+std::uint64_t SharedWorld::allocate_group(int ranks) { return allocate(GroupBlock::bytes(ranks)); }
+
+std::uint64_t SharedWorld::allocate(std::uint64_t bytes) {
+  const auto length = static_cast<std::uint64_t>(round_up(static_cast<std::int64_t>(bytes), kPage));
+  const std::uint64_t offset = header().used.fetch_add(length, std::memory_order_relaxed);
+  TRIDENT_CHECK(offset + length <= header().capacity, "control blocks of all groups exceed {} bytes", header().capacity);
   return offset;
 }
 

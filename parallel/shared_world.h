@@ -9,9 +9,13 @@
 //   2. When all have arrived, each compares fingerprints and does its share of the work directly in its peers' memory.
 //   3. It adds itself to `finished`. Where peers read or write its buffers, it waits until all have finished; a small operation,
 //      whose operands were copied, ends here after one synchronisation.
+// If somebody's operand lies where peers do not reach (PeerMemory), nobody reaches into anybody's: step 2 goes piece by piece. Each
+// rank copies the next piece of its operand to its stage, adds itself to `filled`, and when all have, does its share of that piece.
+// Pieces take turns in the two halves of a stage: who fills one has done its share of the piece before the last.
 // The last rank to arrive or finish rings the others; nobody else wakes anybody.
 //
-// Sends and receives meet in the ring of their ordered pair of ranks: the sender posts, the receiver copies and acknowledges.
+// Sends and receives meet in the ring of their ordered pair of ranks: the sender posts, the receiver copies and acknowledges. What
+// lies out of reach goes through a stage of the pair, made when it is first needed.
 #pragma once
 
 #include <atomic>
@@ -28,6 +32,8 @@ namespace trident {
 
 inline constexpr int kSlots = 8;                   // collectives of one group in flight
 inline constexpr std::int64_t kInlineBytes = 4096;  // operands up to this size travel inside the post
+inline constexpr std::int64_t kPieceBytes = 8192;   // of operands that peers do not reach; whole elements of every dtype
+inline constexpr std::int64_t kStageBytes = 2 * kPieceBytes;
 inline constexpr int kChannelSlots = 4;            // messages of one ordered pair in flight
 inline constexpr std::size_t kCacheLine = 64;
 
@@ -36,6 +42,7 @@ struct CollectiveSlot {
   alignas(kCacheLine) std::atomic<std::uint64_t> arrived{0};
   alignas(kCacheLine) std::atomic<std::uint64_t> finished{0};
   std::atomic<std::uint32_t> reuse_awaited{0};  // somebody waits to post the slot's next operation
+  alignas(kCacheLine) std::atomic<std::uint64_t> filled{0};  // pieces of this use put in place, by all ranks together
 };
 
 // One rank's part in it. `posted` and `finished` hold sequence + 1; they serve error messages, the counters above the protocol.
@@ -45,22 +52,30 @@ struct alignas(kCacheLine) CollectivePost {
   std::uint64_t operand = 0;
 };
 
+// Where the first of some ranks that form a new group tells the others its control block.
+struct alignas(kCacheLine) SplitCell {
+  std::atomic<std::uint64_t> number{0};  // of the split, from 1
+  std::uint64_t block = 0;
+};
+
 // One message of an ordered pair. `posted` and `acknowledged` hold sequence + 1.
 struct alignas(kCacheLine) ChannelSlot {
   std::atomic<std::uint64_t> posted{0}, acknowledged{0};
   std::atomic<std::uint32_t> receiver_waits{0};  // the receiver found nothing posted
+  std::atomic<std::uint64_t> filled{0}, taken{0};  // pieces of this message put into the stage, and copied from it
   CommFingerprint fingerprint;
   std::uint64_t operand = 0;
+  std::uint64_t stage = 0;  // where the pair's stage lies in the region, if the operand is out of reach
 };
 
-// The control block of a group of `ranks` ranks, at an offset in the region. A value: a base address and a size.
+// The control block of a group of `ranks` ranks, at an offset in the region. A value: a base address and a size. All of it begins as
+// zeros, which is what its atomics begin with, so that a block of many ranks costs memory only where it is used.
 class GroupBlock {
  public:
   GroupBlock() = default;
   GroupBlock(std::byte* base, int ranks) : base_(base), ranks_(static_cast<std::size_t>(ranks)) {}
 
   static std::uint64_t bytes(int ranks);
-  void initialise();  // by one rank, before any other sees the block
 
   CollectiveSlot& slot(std::uint64_t sequence) const { return reinterpret_cast<CollectiveSlot*>(base_)[sequence % kSlots]; }
   CollectivePost& post(std::uint64_t sequence, int rank) const {
@@ -70,8 +85,10 @@ class GroupBlock {
     return reinterpret_cast<ChannelSlot*>(base_ + channels_offset(ranks_))[(index(from) * ranks_ + index(to)) * kChannelSlots +
                                                                             sequence % kChannelSlots];
   }
-  std::byte* inline_operand(std::uint64_t sequence, int rank) const {
-    return base_ + inline_offset(ranks_) + (sequence % kSlots * ranks_ + index(rank)) * kInlineBytes;
+  SplitCell& split_cell(int rank) const { return reinterpret_cast<SplitCell*>(base_ + cells_offset(ranks_))[index(rank)]; }
+  // Room for the rank's small operand, or for two pieces of one.
+  std::byte* stage(std::uint64_t sequence, int rank) const {
+    return base_ + stages_offset(ranks_) + (sequence % kSlots * ranks_ + index(rank)) * kStageBytes;
   }
 
  private:
@@ -79,9 +96,10 @@ class GroupBlock {
   static std::size_t channels_offset(std::size_t ranks) {
     return kSlots * (sizeof(CollectiveSlot) + ranks * sizeof(CollectivePost));
   }
-  static std::size_t inline_offset(std::size_t ranks) {
+  static std::size_t cells_offset(std::size_t ranks) {
     return channels_offset(ranks) + ranks * ranks * kChannelSlots * sizeof(ChannelSlot);
   }
+  static std::size_t stages_offset(std::size_t ranks) { return cells_offset(ranks) + ranks * sizeof(SplitCell); }
 
   std::byte* base_ = nullptr;
   std::size_t ranks_ = 0;
@@ -110,6 +128,9 @@ class SharedWorld {
   // A zeroed control block, as an offset that every rank can turn into its GroupBlock. Blocks live as long as the world.
   std::uint64_t allocate_group(int ranks);
   GroupBlock group(std::uint64_t offset, int ranks) const { return {region_ + offset, ranks}; }
+  // kStageBytes for the messages of a pair of ranks, likewise.
+  std::uint64_t allocate_stage() { return allocate(kStageBytes); }
+  std::byte* stage(std::uint64_t offset) const { return region_ + offset; }
   std::uint64_t world_group() const;
 
   // The first failure stays; every rank is woken.
@@ -140,6 +161,7 @@ class SharedWorld {
   struct Header;
   struct RankState;
   static RankState* rank_states(std::byte* region);
+  std::uint64_t allocate(std::uint64_t bytes);
   Header& header() const;
   RankState& rank_state(int rank) const;
 

@@ -61,11 +61,10 @@ std::byte* WireGroup::staging_of(int r) const {
   return staging_.get() + Transfer::kWindow * chunk_bytes_ * (r < rank_ ? r : r - 1);
 }
 
-std::int32_t take_channels(WireEnd& end, const std::vector<std::int64_t>& choices) {
-  std::int64_t channel = 0;
-  for (std::size_t r = 0; 3 * r < choices.size(); ++r) channel = std::max(channel, choices[3 * r + 2]);
-  end.next_channel = static_cast<std::int32_t>(channel) + WireGroup::kChannels;
-  return static_cast<std::int32_t>(channel);
+std::int32_t WireEnd::take_channels(std::int64_t free) {
+  const auto channel = checked_cast<std::int32_t>(free);
+  next_channel = channel + WireGroup::kChannels;
+  return channel;
 }
 
 void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {

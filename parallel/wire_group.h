@@ -33,6 +33,9 @@ struct WireEnd {
   std::vector<int> nodes{};        // of every world rank
   std::function<Buffer(std::int64_t bytes, const std::string& name)> allocate{};  // memory that the ranks of the node can reach
 
+  // The first of WireGroup::kChannels channels, now taken, for the parts that a group is split into. `free`: no rank of the group uses
+  // it or a higher one.
+  std::int32_t take_channels(std::int64_t free);
   bool test(Wire::Request request) {
     if (!wire->test(request)) return false;
     progress->note_advance();
@@ -144,10 +147,6 @@ class WireGroup {
   std::int64_t chunk_bytes_;
   std::unique_ptr<std::byte[]> staging_;  // takes no memory before it is used
 };
-
-// The first of WireGroup::kChannels channels that no rank of a group uses yet, now taken, for the parts that the group is split
-// into. choices[3 * r + 2]: rank r's next_channel.
-std::int32_t take_channels(WireEnd& end, const std::vector<std::int64_t>& choices);
 
 // To where it may lie already.
 void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes);

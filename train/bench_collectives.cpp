@@ -155,7 +155,7 @@ std::vector<CollectiveRates> rates_between_processes(ProcessWorld& world, const 
   const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(), options);
   const std::unique_ptr<Communicator> all = world.communicator(device->progress());
   const auto measure = [&](DeviceTransport transport, Floor floor) {
-    std::unique_ptr<Communicator> group = all->split(0, world.rank(), "bench");
+    std::unique_ptr<Communicator> group = all->split(all_ranks(*all), "bench");
     if (const OnDevice wrap = on_device(choice, cuda, *device, transport)) group = wrap(Axis::kData, std::move(group));
     return CollectiveMeter(*device, *group, floor, collectives.megabytes).measure(way_of(choice, "processes", transport));
   };

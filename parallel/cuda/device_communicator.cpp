@@ -65,10 +65,10 @@ void DeviceCommunicator::barrier() {
   meet();
 }
 
-std::unique_ptr<Communicator> DeviceCommunicator::split(int color, int key, std::string name) {
+std::unique_ptr<Communicator> DeviceCommunicator::split(std::span<const int> members, std::string name) {
   TRIDENT_CHECK(group_depth_ == 0, "split inside a group of operations");
   meet();  // nothing else is on its way through the host's communicator
-  std::unique_ptr<Communicator> part = make(host_->split(color, key, std::move(name)));
+  std::unique_ptr<Communicator> part = make(host_->split(members, std::move(name)));
   part->set_checks(checks_);
   return part;
 }

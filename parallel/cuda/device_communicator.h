@@ -42,7 +42,7 @@ class DeviceCommunicator : public Communicator {
   void group_end() final;
   void group_cancel() noexcept final;
   void barrier() final;
-  std::unique_ptr<Communicator> split(int color, int key, std::string name) final;
+  std::unique_ptr<Communicator> split(std::span<const int> members, std::string name) final;
   void abort(std::string_view reason) override { host_->abort(reason); }
   void set_checks(CollectiveChecks checks) final;
 

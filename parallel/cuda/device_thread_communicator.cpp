@@ -10,7 +10,7 @@ namespace trident {
 
 DeviceThreadCommunicator::DeviceThreadCommunicator(std::unique_ptr<Communicator> host_communicator, const DevicePlace& place)
     : LaneCommunicator(std::move(host_communicator), place),
-      work_(place.device, size(), host().split(0, rank(), fmt::format("{} (acknowledgements)", name()))) {
+      work_(place.device, size(), host().split(all_ranks(host()), fmt::format("{} (acknowledgements)", name()))) {
   if (size() > cuda_kernels::kMaxSources)
     throw ConfigError(fmt::format("{}: {} ranks as threads on CUDA devices, at most {} can add up; start the ranks as processes",
                                   name(), size(), cuda_kernels::kMaxSources));

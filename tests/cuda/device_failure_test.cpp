@@ -37,7 +37,7 @@ class DeviceFailure : public testing::TestWithParam<DeviceTransport> {
 
 TEST_P(DeviceFailure, ADisagreementNamesBothRanksAndBothOperations) {
   const DeviceFailures failures = run(2, 30, [](RankContext& c) {
-    const auto tp = c.world.split(0, 0, "tp");
+    const auto tp = c.world.split(all_ranks(c.world), "tp");
     Values x(DType::kF32, 1024);
     tp->all_reduce(c.compute, x.view(), ReduceOp::kSum);
     if (tp->rank() == 1) tp->all_reduce(c.compute, x.view(), ReduceOp::kSum);
@@ -89,7 +89,7 @@ TEST_P(DeviceFailure, MessagesMustAgreeInCountAndType) {
 
 TEST_P(DeviceFailure, TheWatchdogNamesOperationAndWhoIsMissing) {
   const DeviceFailures failures = run(3, 0.4, [](RankContext& c) {
-    const auto tp = c.world.split(0, -c.world.rank(), "tp");  // group order 2, 1, 0: messages speak of world ranks
+    const auto tp = c.world.split(backwards(c.world), "tp");  // group order 2, 1, 0: messages speak of world ranks
     Values x(DType::kF32, 8);
     if (c.world.rank() == 1) return;
     tp->all_reduce(*c.queues[0], x.view(), ReduceOp::kSum);
@@ -125,7 +125,7 @@ TEST_P(DeviceFailure, AThrowingRankIsNamedToItsPeersAndRethrown) {
 
 TEST_P(DeviceFailure, AbortReachesEveryGroup) {
   const DeviceFailures failures = run(4, 30, [](RankContext& c) {
-    const auto pair = c.world.split(c.world.rank() / 2, 0, "pair");
+    const auto pair = c.world.split(neighbours(c.world, 2), "pair");
     Values x(DType::kF32, 30);
     if (c.world.rank() == 0) pair->abort("stop requested");
     else if (c.world.rank() > 1) pair->barrier();
@@ -189,7 +189,7 @@ TEST_P(DeviceFailure, MisuseIsRefused) {
     EXPECT_THROW(c.world.group_end(), InternalError);
     c.world.group_begin();
     EXPECT_THROW(c.world.barrier(), InternalError);
-    EXPECT_THROW(c.world.split(0, 0, "part"), InternalError);
+    EXPECT_THROW(c.world.split(all_ranks(c.world), "part"), InternalError);
     c.world.all_reduce(c.compute, v, ReduceOp::kSum);
     EXPECT_THROW(c.world.all_reduce(*c.queues[0], v, ReduceOp::kSum), InternalError);
     for (std::size_t i = 1; i < CpuStream::kCapacity - 1; ++i) c.world.all_reduce(c.compute, v, ReduceOp::kSum);

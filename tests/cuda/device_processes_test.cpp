@@ -29,7 +29,7 @@ void launch_staged(int ranks, const std::function<void(RankContext&)>& body) {
       DeviceCommunicatorOptions options;
       options.staged = {.collective_bytes = 65536, .message_bytes = 16384};
       const auto communicator = make_device_communicator(
-          DeviceTransport::kHostStaged, host.world.split(0, host.world.rank(), "staged"), {0, &progress, staging}, options);
+          DeviceTransport::kHostStaged, host.world.split(all_ranks(host.world), "staged"), {0, &progress, staging}, options);
       RankContext context{*communicator, compute, {&queue0, &queue1}};
       body(context);
       communicator->barrier();

@@ -148,7 +148,7 @@ TEST_F(NcclFailure, AFirstOperationThatNeverEnds) {
 // A failure on one communicator ends what hangs on the others of the rank before anything is freed: freeing waits for the card.
 TEST_F(NcclFailure, AllCommunicatorsOfTheRankEnd) {
   const DeviceFailures failures = run(two(), [](RankContext& c) {
-    const auto other = c.world.split(0, 0, "other");
+    const auto other = c.world.split(all_ranks(c.world), "other");
     Values x(DType::kF32, 100);
     const Buffer freed_first = allocate_cuda(c.world.rank(), 4096, "freed while the error travels");
     if (c.world.rank() == 1) throw DataError("planted");
@@ -162,7 +162,7 @@ TEST_F(NcclFailure, AllCommunicatorsOfTheRankEnd) {
 
 TEST_F(NcclFailure, AFailedCallEndsAllCommunicatorsOfTheRank) {
   const DeviceFailures failures = run(two(), [](RankContext& c) {
-    const auto other = c.world.split(0, 0, "other"), third = c.world.split(0, 0, "third");
+    const auto other = c.world.split(all_ranks(c.world), "other"), third = c.world.split(all_ranks(c.world), "third");
     Values x(DType::kF32, 100);
     const TensorView view = x.view();
     const Buffer freed_first = allocate_cuda(c.world.rank(), 4096, "freed while the error travels");
@@ -195,7 +195,7 @@ TEST_F(NcclFailure, MemoryIsRegisteredForTheTimeOfTheCommunicator) {
     const NcclMemory memory = allocate_nccl(c.world.rank(), 4096, "registered");
     EXPECT_EQ(memory.ordinary_because, "");
     const TensorView view(memory.buffer.data(), DType::kF32, {1024}, MemoryKind::kDevice);
-    const auto part = c.world.split(0, 0, "part");
+    const auto part = c.world.split(all_ranks(c.world), "part");
     EXPECT_EQ(part->register_memory(view), "");
     c.world.barrier();
     EXPECT_EQ(simulated::nccl_registrations(), 2);
@@ -257,7 +257,7 @@ TEST_F(NcclFailure, MemoryThatIsNotGivenBackAtTheEnd) {
   const DeviceFailures failures = run(two(), [](RankContext& c) {
     const NcclMemory memory = allocate_nccl(c.world.rank(), 4096, "registered");
     {
-      const auto part = c.world.split(0, 0, "part");
+      const auto part = c.world.split(all_ranks(c.world), "part");
       EXPECT_EQ(part->register_memory({memory.buffer.data(), DType::kU8, {64}, MemoryKind::kDevice}), "");
       if (c.world.rank() == 0) simulated::fail_next("ncclCommDeregister", ncclSystemError);
     }

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <string>
 
 namespace trident::conformance {
 
@@ -11,10 +13,11 @@ namespace {
 
 MpiSession* session = nullptr;
 
-void launch(int ranks, int color, const std::function<void(RankContext&)>& body) {
+template <class Color> void launch(int ranks, Color color, const std::function<void(RankContext&)>& body) {
   MpiSession& self = MpiSession::current();
   try {
-    const auto group = self.communicator().split(color, self.world().rank(), fmt::format("group {}", color));
+    const auto group = self.communicator().split(ranks_of_color(self.communicator(), color),
+                                                 fmt::format("group {}", color(self.world().rank())));
     ASSERT_EQ(group->size(), ranks);
     RankContext context = self.context(*group);
     body(context);
@@ -31,7 +34,7 @@ void launch(int ranks, int color, const std::function<void(RankContext&)>& body)
 
 MpiSession::MpiSession(const ProcessWorldOptions& options)
     : world_(join_process_world(options)),
-      values_(*world_),
+      values_([this](std::int64_t bytes, const std::string& name) { return world_->allocate(bytes, name); }, world_->rank(), 3),
       progress_(world_->doorbell()),
       communicator_(world_->communicator(progress_)) {
   values_memory = &values_;
@@ -51,12 +54,12 @@ void MpiSession::finish() {
 }
 
 void launch_neighbours(int ranks, const std::function<void(RankContext&)>& body) {
-  launch(ranks, MpiSession::current().world().rank() / ranks, body);
+  launch(ranks, [ranks](int r) { return r / ranks; }, body);
 }
 
 void launch_strangers(int ranks, const std::function<void(RankContext&)>& body) {
-  const ProcessWorld& world = MpiSession::current().world();
-  launch(ranks, world.rank() % (world.size() / ranks), body);
+  const int groups = MpiSession::current().world().size() / ranks;
+  launch(ranks, [groups](int r) { return r % groups; }, body);
 }
 
 }  // namespace trident::conformance

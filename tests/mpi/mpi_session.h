@@ -1,42 +1,15 @@
 // This process as a rank of a test job, and the test suite's ranks as parts of it.
 #pragma once
 
-#include <algorithm>
-#include <bit>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <vector>
 
 #include "parallel/process_world.h"
 #include "tests/parallel/rank_context.h"
+#include "tests/parallel/shared_values.h"
 
 namespace trident::conformance {
-
-// Values in the node's segment. Memory that was given back is kept for values of about the same size: tests make thousands.
-class SegmentValues final : public ValuesMemory {
- public:
-  explicit SegmentValues(ProcessWorld& world) : world_(world) {}
-  void* allocate(std::size_t bytes) override {
-    const std::size_t size = std::bit_ceil(std::max<std::size_t>(bytes, 4096));
-    std::vector<Buffer>& kept = kept_[size];
-    if (kept.empty()) kept.push_back(world_.allocate(static_cast<std::int64_t>(size), "values"));
-    Buffer buffer = std::move(kept.back());
-    kept.pop_back();
-    void* const data = buffer.data();
-    used_.emplace(data, std::move(buffer));
-    return data;
-  }
-  void release(void* memory) override {
-    auto used = used_.extract(memory);
-    kept_[static_cast<std::size_t>(used.mapped().num_bytes())].push_back(std::move(used.mapped()));
-  }
-
- private:
-  ProcessWorld& world_;
-  std::map<std::size_t, std::vector<Buffer>> kept_;
-  std::map<void*, Buffer> used_;
-};
 
 // What a rank has for as long as the job runs: a process joins once and makes one world communicator.
 class MpiSession {
@@ -57,7 +30,7 @@ class MpiSession {
 
  private:
   std::unique_ptr<ProcessWorld> world_;
-  SegmentValues values_;
+  MixedValues values_;
   Progress progress_;
   CpuStream compute_{"compute", CpuStream::Mode::kImmediate, progress_};
   CpuStream queue0_{"queue 0", CpuStream::Mode::kQueue, progress_};

@@ -58,14 +58,14 @@ TEST(CheckedCommunicator, CountsAlgorithmicBytes) {
 TEST(CheckedCommunicator, GroupsCountForThemselvesAndResetToZero) {
   launch_checked_threads(2, [](RankContext& c) {
     Values x(DType::kF64, 10);
-    const auto child = c.world.split(0, 0, "child");
+    const auto child = c.world.split(all_ranks(c.world), "child");
     child->all_reduce(c.compute, x.view(), ReduceOp::kSum);
     EXPECT_EQ(counters_of(*child).total_bytes(), 80);
     EXPECT_EQ(counters_of(c.world).total_bytes(), 0);
     reset_counters(*child);
     EXPECT_EQ(counters_of(*child).total_bytes(), 0);
     EXPECT_EQ(counters_of(*child).group_size, 2);
-    const auto alone = c.world.split(c.world.rank(), 0, "alone");
+    const auto alone = c.world.split(neighbours(c.world, 1), "alone");
     alone->all_reduce(c.compute, x.view(), ReduceOp::kSum);
     EXPECT_EQ(counters_of(*alone).total_bytes(), 0);
   });
@@ -86,7 +86,7 @@ TEST(CheckedCommunicator, ChecksCanBeSwitched) {
     try {
       run_thread_ranks(world, [&](int rank) {
         ThreadRank self(world, rank);
-        const auto checked = make_checked(std::move(self.communicator), checks)->split(0, 0, "dp");
+        const auto checked = make_checked(std::move(self.communicator), checks)->split(std::vector<int>{0, 1}, "dp");
         Values x(DType::kF32, 4);
         checked->all_reduce(self.compute, x.view(), rank == 0 ? ReduceOp::kSum : ReduceOp::kMax);
       });

@@ -225,12 +225,12 @@ TEST_P(CommunicatorConformance, CollectivesInAGroup) {
 TEST_P(CommunicatorConformance, SplitByColorAndKey) {
   run([&](RankContext& c) {
     const int n = c.world.size(), rank = c.world.rank(), color = rank % 2;
-    const auto half = c.world.split(color, -rank, "half");
+    const auto half = c.world.split(ranks_of_color(c.world, [](int r) { return r % 2; }, Order::kBackward), "half");
     const int members = (n - color + 1) / 2;
     ASSERT_EQ(half->size(), members);
     EXPECT_EQ(half->name(), "half");
     EXPECT_EQ(half->rank(), members - 1 - rank / 2);
-    const auto alone = half->split(half->rank(), 0, "alone");
+    const auto alone = half->split(neighbours(*half, 1), "alone");
     EXPECT_EQ(alone->size(), 1);
     for (const std::int64_t count : {3, 3000}) {
       Values x(DType::kF32, count, [&](auto i) { return value(rank, i); }), y = x, z = x;

@@ -42,7 +42,7 @@ TensorView floats(std::vector<float>& x) { return {x.data(), DType::kF32, {stati
 TEST(CommunicatorFailure, ADisagreementNamesBothRanksAndBothOperations) {
   std::vector<std::vector<float>> buffers(2, std::vector<float>(1024));
   const Failure failure = run_failing(2, 30, [&](RankContext& c) {
-    const auto tp = c.world.split(0, 0, "tp");
+    const auto tp = c.world.split(all_ranks(c.world), "tp");
     const TensorView x = floats(buffers[static_cast<std::size_t>(c.world.rank())]);
     for (int i = 0; i < 16; ++i) tp->barrier();
     if (tp->rank() == 1) tp->all_reduce(c.compute, x, ReduceOp::kSum);
@@ -112,7 +112,7 @@ TEST(CommunicatorFailure, TheWatchdogNamesWhoIsMissing) {
   const Failure failure = run_failing(4, 0.3, [&](RankContext& c) {
     std::vector<float> x(8);
     c.world.barrier();
-    const auto sub = c.world.split(0, -c.world.rank(), "tp");  // group order 3, 2, 1, 0: messages speak of world ranks
+    const auto sub = c.world.split(backwards(c.world), "tp");  // group order 3, 2, 1, 0: messages speak of world ranks
     if (c.world.rank() == 1 || c.world.rank() == 2) return;
     sub->all_reduce(c.compute, floats(x), ReduceOp::kSum);
   });
@@ -165,7 +165,7 @@ TEST(CommunicatorFailure, AnExceptionOfUnknownTypeEndsTheWorldToo) {
 
 TEST(CommunicatorFailure, AbortReachesEveryGroup) {
   const Failure failure = run_failing(4, 30, [&](RankContext& c) {
-    const auto pair = c.world.split(c.world.rank() / 2, 0, "pair");
+    const auto pair = c.world.split(neighbours(c.world, 2), "pair");
     if (c.world.rank() == 0) pair->abort("stop requested");
     else pair->barrier();
     c.world.barrier();

@@ -157,11 +157,11 @@ TEST(NodeBytes, StagingIsBounded) {
 TEST(NodeBytes, ChannelsAreTheirOwn) {
   launch_on_nodes({equal_nodes(4, 1)})(4, [](RankContext& c) {
     const int rank = c.world.rank();
-    const auto pair = c.world.split(rank / 2, 0, "pair");
+    const auto pair = c.world.split(neighbours(c.world, 2), "pair");
     std::unique_ptr<Communicator> more;
-    if (rank < 2) more = pair->split(0, 0, "only here");  // these two have drawn more channels than the others
-    const auto comb = c.world.split(rank % 2, 0, "comb");
-    const auto again = comb->split(0, 0, "again");
+    if (rank < 2) more = pair->split(all_ranks(*pair), "only here");  // these two have drawn more channels than the others
+    const auto comb = c.world.split(every_nth(c.world, 2), "comb");
+    const auto again = comb->split(all_ranks(*comb), "again");
     std::vector<Communicator*> all = {&c.world, pair.get(), comb.get(), again.get()};
     if (more) all.push_back(more.get());
     std::vector<Values> x;

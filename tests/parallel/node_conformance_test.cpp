@@ -9,9 +9,10 @@ namespace {
 constexpr MessageOptions kTinyPieces{.chunk_bytes = 520, .staging_bytes = 1 << 15, .small_bytes = 64, .message_bytes = 3000};
 constexpr MessageOptions kNothingIsSmall{.staging_bytes = 1 << 20, .small_bytes = 0};
 
-Case on(std::vector<int> nodes, const MessageOptions& options = NodeLayout{}.options) {
+// `outside` of 8 operands lie where the ranks of a node do not reach.
+Case on(std::vector<int> nodes, const MessageOptions& options = NodeLayout{}.options, unsigned outside = NodeLayout{}.outside) {
   const int ranks = static_cast<int>(nodes.size());
-  return {launch_on_nodes({nodes, options}), ranks, nodes};
+  return {launch_on_nodes({.nodes = nodes, .options = options, .outside = outside}), ranks, nodes};
 }
 
 std::string name(const testing::TestParamInfo<Case>& info) {
@@ -30,7 +31,15 @@ INSTANTIATE_TEST_SUITE_P(Messages, CommunicatorConformance,
 INSTANTIATE_TEST_SUITE_P(TinyMessages, CommunicatorConformance,
                          testing::Values(on(equal_nodes(2, 1), kTinyPieces), on(equal_nodes(3, 1), kTinyPieces)), name);
 
-INSTANTIATE_TEST_SUITE_P(OneNode, CommunicatorConformance, testing::Values(on(equal_nodes(1, 3))), name);
+INSTANTIATE_TEST_SUITE_P(OneNode, CommunicatorConformance, testing::Values(on(equal_nodes(1, 3)), on(equal_nodes(1, 4))), name);
+
+constexpr MessageOptions kUsual = NodeLayout{}.options;
+INSTANTIATE_TEST_SUITE_P(OperandsWithinReach, CommunicatorConformance,
+                         testing::Values(on(equal_nodes(1, 3), kUsual, 0), on(equal_nodes(2, 2), kUsual, 0), on({0, 0, 1, 1, 1}, kUsual, 0)),
+                         name);
+INSTANTIATE_TEST_SUITE_P(OperandsOutOfReach, CommunicatorConformance,
+                         testing::Values(on(equal_nodes(1, 3), kUsual, 8), on(equal_nodes(2, 2), kUsual, 8), on({0, 0, 1, 1, 1}, kUsual, 8)),
+                         name);
 
 INSTANTIATE_TEST_SUITE_P(Nodes, CommunicatorConformance,
                          testing::Values(on(equal_nodes(2, 2)), on(equal_nodes(2, 4), kNothingIsSmall), on(equal_nodes(4, 2)),

@@ -51,7 +51,7 @@ TEST(NodeFailure, ADisagreementNamesBothRanksAndBothOperations) {
     const int n = static_cast<int>(nodes.size()), last = n - 1;
     std::vector<std::vector<float>> buffers(nodes.size(), std::vector<float>(1200));
     const Failure failure = run_failing({nodes}, 30, [&](NodeRank& self) {
-      const auto dp = self.communicator->split(0, 0, "dp");
+      const auto dp = self.communicator->split(all_ranks(*self.communicator), "dp");
       const TensorView x = floats(buffers[static_cast<std::size_t>(dp->rank())]);
       for (int i = 0; i < 3; ++i) dp->barrier();
       if (dp->rank() == last) dp->all_reduce(self.compute, x, ReduceOp::kSum);
@@ -114,9 +114,9 @@ TEST(NodeFailure, AnErrorOfTheWireEndsTheNode) {
   const Failure failure = run_failing({{0, 0, 1, 1}}, 30, [&](NodeRank& self) {
     std::vector<float> x(self.communicator->rank() < 2 ? 64 : 32);
     self.communicator->set_checks(CollectiveChecks::kOff);
-    const auto pairs = self.communicator->split(self.communicator->rank() % 2, 0, "dp");
+    const auto pairs = self.communicator->split(every_nth(*self.communicator, 2), "dp");
     if (self.communicator->rank() % 2 == 0) pairs->all_reduce(self.compute, floats(x), ReduceOp::kSum);
-    else self.communicator->split(0, 0, "never");
+    else self.communicator->split(all_ranks(*self.communicator), "never");
   });
   EXPECT_TRUE(contains(failure.error, "bytes from rank ") && contains(failure.error, " were expected")) << failure.error;
   for (const std::string& error : failure.per_rank) EXPECT_FALSE(error.empty());
@@ -125,7 +125,7 @@ TEST(NodeFailure, AnErrorOfTheWireEndsTheNode) {
 TEST(NodeFailure, TheWatchdogNamesWhoIsMissing) {
   const Failure apart = run_failing({equal_nodes(4, 1)}, 0.3, [&](NodeRank& self) {
     std::vector<float> x(8);
-    const auto dp = self.communicator->split(0, -self.communicator->rank(), "dp");  // group order 3, 2, 1, 0
+    const auto dp = self.communicator->split(backwards(*self.communicator), "dp");  // group order 3, 2, 1, 0
     if (self.communicator->rank() == 1 || self.communicator->rank() == 2) return;
     dp->all_reduce(self.compute, floats(x), ReduceOp::kSum);
   });
@@ -211,7 +211,7 @@ TEST(NodeFailure, AThrowingRankIsNamedOnEveryNode) {
 TEST(NodeFailure, AbortReachesEveryGroup) {
   for (const std::vector<int>& nodes : kLayouts) {
     const Failure failure = run_failing({nodes}, 30, [&](NodeRank& self) {
-      const auto all = self.communicator->split(0, 0, "all");
+      const auto all = self.communicator->split(all_ranks(*self.communicator), "all");
       if (self.communicator->rank() == 0) all->abort("stop requested");
       else all->barrier();
       self.communicator->barrier();

@@ -19,24 +19,72 @@ std::vector<int> equal_nodes(int count, int ranks) {
   return nodes;
 }
 
+namespace {
+
+// Zeros that take no memory before they are touched.
+class Mapping {
+ public:
+  explicit Mapping(std::uint64_t bytes) : bytes_(bytes) {
+    void* region = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    TRIDENT_CHECK(region != MAP_FAILED, "no address space for a node");
+    begin_ = static_cast<std::byte*>(region);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() { munmap(begin_, bytes_); }
+  std::byte* begin() const { return begin_; }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::uint64_t bytes_;
+  std::byte* begin_ = nullptr;
+};
+
+// Ranks are threads that behave as processes: they reach what lies in their node's segment, at other words than its addresses, and nothing
+// else.
+class SegmentOnly final : public PeerMemory {
+ public:
+  explicit SegmentOnly(const Mapping& segment) : segment_(segment) {}
+  bool reaches(const void* address, std::int64_t bytes) const override {
+    const auto* const at = static_cast<const std::byte*>(address);
+    return at >= segment_.begin() && at + bytes <= segment_.begin() + segment_.bytes();
+  }
+  std::uint64_t post(const void* address) override {
+    TRIDENT_CHECK(reaches(address, 1), "an address outside the segment was posted");
+    return static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - segment_.begin()) + 1;
+  }
+  std::byte* reach(std::uint64_t posted) override {
+    TRIDENT_CHECK(posted >= 1 && posted <= segment_.bytes(), "word {} was never posted", posted);
+    return segment_.begin() + (posted - 1);
+  }
+
+ private:
+  const Mapping& segment_;
+};
+
+}  // namespace
+
 class NodeCluster::Node {
  public:
   Node(int ranks, double timeout_seconds)
-      : bytes_(SharedWorld::region_bytes(ranks)), region_(lay_out(ranks, bytes_)), world_(region_, timeout_seconds, memory_) {}
-  ~Node() { munmap(region_, bytes_); }
+      : region_(SharedWorld::region_bytes(ranks)), world_(lay_out(region_, ranks), timeout_seconds, memory_) {}
   SharedWorld& world() { return world_; }
-
- private:
-  static std::byte* lay_out(int ranks, std::uint64_t bytes) {
-    void* region = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    TRIDENT_CHECK(region != MAP_FAILED, "no address space for a node");
-    SharedWorld::lay_out(static_cast<std::byte*>(region), bytes, ranks);
-    return static_cast<std::byte*>(region);
+  Buffer allocate(std::int64_t bytes) {
+    const std::uint64_t at = used_.fetch_add((static_cast<std::uint64_t>(bytes) + 63) / 64 * 64);
+    TRIDENT_CHECK(at + static_cast<std::uint64_t>(bytes) <= segment_.bytes(), "the node's segment is full");
+    return {segment_.begin() + at, bytes, MemoryKind::kHost, [](void*, std::int64_t) {}};
   }
 
-  ThreadMemory memory_;
-  std::uint64_t bytes_;
-  std::byte* region_;
+ private:
+  static std::byte* lay_out(const Mapping& region, int ranks) {
+    SharedWorld::lay_out(region.begin(), region.bytes(), ranks);
+    return region.begin();
+  }
+
+  Mapping segment_{std::uint64_t{8} << 30};
+  std::atomic<std::uint64_t> used_{0};
+  SegmentOnly memory_{segment_};
+  Mapping region_;
   SharedWorld world_;
 };
 
@@ -51,6 +99,10 @@ NodeCluster::~NodeCluster() = default;
 
 SharedWorld& NodeCluster::node_of(int rank) {
   return nodes_[static_cast<std::size_t>(layout_.nodes[static_cast<std::size_t>(rank)])]->world();
+}
+
+Buffer NodeCluster::allocate(int rank, std::int64_t bytes) {
+  return nodes_[static_cast<std::size_t>(layout_.nodes[static_cast<std::size_t>(rank)])]->allocate(bytes);
 }
 
 void NodeCluster::fail(const std::string& reason) {
@@ -71,8 +123,11 @@ int seat_of(const std::vector<int>& nodes, int rank) {
 }  // namespace
 
 NodeRank::NodeRank(NodeCluster& cluster, int rank)
-    : wire(cluster.network().wire(rank)), progress(cluster.node_of(rank).doorbell(seat_of(cluster.layout().nodes, rank))) {
-  const NodePlace place{rank, cluster.layout().nodes, &cluster.node_of(rank), wire.get(), allocate_host};
+    : values([&cluster, rank](std::int64_t bytes, const std::string&) { return cluster.allocate(rank, bytes); }, rank, cluster.layout().outside),
+      wire(cluster.network().wire(rank)), progress(cluster.node_of(rank).doorbell(seat_of(cluster.layout().nodes, rank))) {
+  const NodePlace place{rank, cluster.layout().nodes, &cluster.node_of(rank), wire.get(),
+                        [&cluster, rank](std::int64_t bytes, const std::string&) { return cluster.allocate(rank, bytes); }};
+  values_memory = &values;
   communicator = make_node_world(place, progress, cluster.layout().options);
 }
 

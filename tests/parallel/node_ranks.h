@@ -10,6 +10,7 @@
 
 #include "parallel/node_communicator.h"
 #include "tests/parallel/rank_context.h"
+#include "tests/parallel/shared_values.h"
 #include "tests/parallel/thread_wire.h"
 
 namespace trident::conformance {
@@ -19,6 +20,7 @@ struct NodeLayout {
   MessageOptions options{.chunk_bytes = 1 << 18, .staging_bytes = 1 << 20};  // less than a huge page, which takes long to clear
   ThreadWireOptions wire{};
   double timeout_seconds = 60;
+  unsigned outside = 4;  // of 8 values: so many lie where the ranks of their node do not reach
   int size() const { return static_cast<int>(nodes.size()); }
 };
 
@@ -33,6 +35,8 @@ class NodeCluster {
   const NodeLayout& layout() const { return layout_; }
   ThreadNetwork& network() { return network_; }
   SharedWorld& node_of(int rank);
+  // Memory that the ranks of that rank's node reach; nobody reaches any other.
+  Buffer allocate(int rank, std::int64_t bytes);
   // Fails the world of every node.
   void fail(const std::string& reason);
   // Tells all nodes of a failure that one has noted, as whoever watches over a job of processes does.
@@ -50,6 +54,11 @@ struct NodeRank {
   NodeRank(NodeCluster& cluster, int rank);
   RankContext context() { return {*communicator, compute, {&queue0, &queue1}}; }
 
+  NodeRank(const NodeRank&) = delete;
+  NodeRank& operator=(const NodeRank&) = delete;
+  ~NodeRank() { values_memory = nullptr; }
+
+  MixedValues values;  // of this thread as long as this object lives
   std::unique_ptr<Wire> wire;
   Progress progress;
   CpuStream compute{"compute", CpuStream::Mode::kImmediate, progress};

@@ -59,7 +59,7 @@ TEST(NodeStress, ALongQueueOfOperations) {
 TEST(NodeStress, TheWireIsPolledWhileARankWaitsForItsNode) {
   NodeCluster cluster({{0, 0, 1}});
   run_on_nodes(cluster, [](NodeRank& self) {
-    const auto node = self.communicator->split(self.communicator->rank() / 2, 0, "node");
+    const auto node = self.communicator->split(neighbours(*self.communicator, 2), "node");
     self.communicator->barrier();
     const auto& wire = dynamic_cast<const ThreadWire&>(*self.wire);
     const std::int64_t before = wire.polls();

@@ -26,6 +26,26 @@ struct RankContext {
   std::array<Stream*, 3> streams() const { return {&compute, queues[0], queues[1]}; }
 };
 
+// A part of a group for split(): the ranks of which `color` says what it says of this one, in order, or the other way round.
+enum class Order : std::uint8_t { kForward, kBackward };
+template <class Color> std::vector<int> ranks_of_color(const Communicator& group, Color color, Order order = Order::kForward) {
+  std::vector<int> ranks;
+  for (int r = 0; r < group.size(); ++r)
+    if (color(r) == color(group.rank())) ranks.push_back(r);
+  if (order == Order::kBackward) std::reverse(ranks.begin(), ranks.end());
+  return ranks;
+}
+// Neighbours in parts of `size`; every n-th rank; everybody the other way round.
+inline std::vector<int> neighbours(const Communicator& group, int size) {
+  return ranks_of_color(group, [&](int r) { return r / size; });
+}
+inline std::vector<int> every_nth(const Communicator& group, int n) {
+  return ranks_of_color(group, [&](int r) { return r % n; });
+}
+inline std::vector<int> backwards(const Communicator& group) {
+  return ranks_of_color(group, [](int) { return 0; }, Order::kBackward);
+}
+
 // Runs `body` on every rank of a world of `ranks` ranks and returns when all have ended.
 using RankLauncher = std::function<void(int ranks, const std::function<void(RankContext&)>& body)>;
 

@@ -120,7 +120,7 @@ TEST(GatherBytes, EveryRanksBytesOnceInOrder) {
                      static_cast<char>('a' + world.rank()));
     mine.replace(0, 1, mine.empty() ? "" : "<");  // rank 2 has nothing; pieces out of order show
     std::vector<std::string> all;
-    const auto counted = make_checked(world.split(0, world.rank(), "counted"), CollectiveChecks::kOn);
+    const auto counted = make_checked(world.split(all_ranks(world), "counted"), CollectiveChecks::kOn);
     gather_bytes(*counted, device, std::as_bytes(std::span(mine)), [&](int rank, std::span<const std::byte> bytes) {
       EXPECT_EQ(rank, static_cast<int>(all.size()));
       all.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -14,7 +14,7 @@ namespace {
 
 void run_on_card(DeviceTransport transport, const std::function<void(RankContext&)>& body) {
   MpiSession& self = MpiSession::current();
-  std::unique_ptr<Communicator> host = self.communicator().split(0, self.world().rank(), "card");
+  std::unique_ptr<Communicator> host = self.communicator().split(all_ranks(self.communicator()), "card");
   DeviceValues values(0);
   CudaStream compute(0, "compute", CudaStream::Mode::kImmediate, self.progress(), 0);
   CudaStream queue0(0, "queue 0", CudaStream::Mode::kQueue, self.progress(), 0);
