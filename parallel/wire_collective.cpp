@@ -56,12 +56,13 @@ std::byte* WireCollective::slice_of_in(int rank) const { return writable(in_.dat
 WireCollective::Step WireCollective::first_step() const {
   switch (fingerprint_.operation) {
     case CommOperation::kAllReduce:
-      return in_.num_bytes() <= std::min(group_->end().options.small_bytes, group_->chunk_bytes()) ? Step::kSumWhole : Step::kSum;
+      return in_.num_bytes() <= std::min(group_->end().options.small_bytes, group_->chunk_bytes()) ? Step::kRounds : Step::kSum;
     case CommOperation::kReduceScatter: return Step::kSum;
     case CommOperation::kAllGather: return Step::kSpread;
     case CommOperation::kAllToAll: return Step::kExchange;
     case CommOperation::kBroadcast: return Step::kTree;
-    case CommOperation::kSend: case CommOperation::kRecv: case CommOperation::kBarrier: break;
+    case CommOperation::kBarrier: return Step::kRounds;
+    case CommOperation::kSend: case CommOperation::kRecv: break;
   }
   return Step::kNone;
 }
@@ -106,6 +107,13 @@ void WireCollective::begin_step(Step step) {
   pieces_added_ = 0;
   for (int r = 0; r < group_->size(); ++r)
     if (r != group_->rank()) begin_with(r);
+  rounds_done_ = step != Step::kRounds;
+  if (!rounds_done_) begin_rounds();
+}
+
+void WireCollective::begin_rounds() {
+  const bool meets = fingerprint_.operation == CommOperation::kBarrier;
+  rounds_.begin(*group_, meets ? WireRounds::Kind::kMeet : WireRounds::kind_of(in_.dtype(), fingerprint_.reduce), out_, fingerprint_.reduce);
 }
 
 void WireCollective::begin_with(int r) {
@@ -117,10 +125,6 @@ void WireCollective::begin_with(int r) {
     case Step::kSum:
       out.begin(slice_of_in(r), slice_bytes(r), chunk);
       in.begin(group_->staging_of(r), slice_bytes(me), chunk, Transfer::Target::kStaged);
-      return;
-    case Step::kSumWhole:
-      out.begin(writable(in_.data()), in_.num_bytes(), chunk);
-      in.begin(group_->staging_of(r), in_.num_bytes(), chunk, Transfer::Target::kStaged);
       return;
     case Step::kSpread:
       out.begin(slice_of_out(me), slice_bytes(me), message);
@@ -134,7 +138,7 @@ void WireCollective::begin_with(int r) {
       out.begin(out_.data(), is_child(r) ? out_.num_bytes() : 0, chunk);
       in.begin(out_.data(), r == parent() ? out_.num_bytes() : 0, chunk);
       return;
-    case Step::kNone:
+    case Step::kRounds: case Step::kNone:
       out.begin(nullptr, 0, 1);
       in.begin(nullptr, 0, 1);
   }
@@ -153,8 +157,10 @@ bool WireCollective::is_child(int rank) const {
 
 bool WireCollective::advance() {
   for (;;) {
-    for (int i = 1; i < group_->size(); ++i) advance_with((group_->rank() + i) % group_->size());
-    if (step_ == Step::kSum || step_ == Step::kSumWhole) add_pieces();
+    if (step_ != Step::kRounds || is_greeting())
+      for (int i = 1; i < group_->size(); ++i) advance_with((group_->rank() + i) % group_->size());
+    if (step_ == Step::kSum) add_pieces();
+    if (!rounds_done_) rounds_done_ = rounds_.advance();
     if (!step_is_complete()) return false;
     if (step_ != Step::kSum || fingerprint_.operation != CommOperation::kAllReduce) return true;
     begin_step(Step::kSpread);
@@ -169,8 +175,7 @@ void WireCollective::advance_with(int r) {
   const std::int64_t may_leave = forwards ? group_->peers[static_cast<std::size_t>(parent())].in.done() : kAll;
   peer.out.send(group_->end(), world_rank, group_->channel(), may_leave);
   if (!peer.header_received) return;  // what follows is not known to fit
-  const bool staged = step_ == Step::kSum || step_ == Step::kSumWhole;
-  peer.in.recv(group_->end(), world_rank, group_->channel(), staged ? pieces_added_ + Transfer::kWindow : kAll);
+  peer.in.recv(group_->end(), world_rank, group_->channel(), step_ == Step::kSum ? pieces_added_ + Transfer::kWindow : kAll);
 }
 
 void WireCollective::greet(int r) {
@@ -198,17 +203,16 @@ void WireCollective::add_pieces() {
   while (add_piece()) continue;
 }
 
-// Adds the next piece of this rank's slice if it is there from everybody. A small all_reduce overwrites what it sends, so that must
-// have left.
+// Adds the next piece of this rank's slice if it is there from everybody.
 bool WireCollective::add_piece() {
-  const ElementRange mine = step_ == Step::kSumWhole ? ElementRange{0, in_.num_elements()} : slice(group_->rank());
+  const ElementRange mine = slice(group_->rank());
   const std::int64_t element = size_of(in_.dtype()), piece = group_->piece_elements(in_.dtype());
   const std::int64_t first = pieces_added_ * piece, count = std::min(piece, mine.count() - first);
   if (count <= 0) return false;
   for (int r = 0; r < group_->size(); ++r) {
     if (r == group_->rank()) continue;
     const WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
-    if (peer.in.done() <= pieces_added_ || (step_ == Step::kSumWhole && !peer.out.complete())) return false;
+    if (peer.in.done() <= pieces_added_) return false;
     group_->sources[static_cast<std::size_t>(r)] = group_->staging_of(r) + pieces_added_ % Transfer::kWindow * piece * element;
   }
   group_->sources[static_cast<std::size_t>(group_->rank())] = in_.data() + (mine.begin + first) * element;
@@ -219,12 +223,20 @@ bool WireCollective::add_piece() {
   return true;
 }
 
+bool WireCollective::is_greeted_by_all() const {
+  for (int r = 0; r < group_->size(); ++r)
+    if (r != group_->rank() && !is_greeted(group_->peers[static_cast<std::size_t>(r)])) return false;
+  return true;
+}
+
 bool WireCollective::step_is_complete() const {
+  if (!rounds_done_) return false;
+  if (step_ == Step::kRounds && !is_greeting()) return true;
   for (int r = 0; r < group_->size(); ++r) {
     if (r == group_->rank()) continue;
     const WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
     if (!is_greeted(peer) || !peer.out.complete() || !peer.in.complete()) return false;
-    if ((step_ == Step::kSum || step_ == Step::kSumWhole) && pieces_added_ != peer.in.pieces()) return false;
+    if (step_ == Step::kSum && pieces_added_ != peer.in.pieces()) return false;
   }
   return true;
 }
@@ -243,6 +255,8 @@ std::string WireCollective::describe() const {
   const std::string call = fmt::format("{} #{} over {}", to_string(fingerprint_.operation), header_.number, group_->name());
   if (phase_ == Phase::kPrepared) return call + ": not issued";
   if (phase_ == Phase::kIssued) return fmt::format("{}: an earlier operation of {} is not complete", call, group_->name());
+  if (!rounds_done_ && is_greeted_by_all()) return fmt::format("{}: rank {} has not {}", call, group_->world_rank_of(rounds_.awaited()),
+                                                        rounds_.has_received() ? "received" : "sent");
   std::string absent, silent, deaf;
   int counts[3] = {0, 0, 0};
   const auto add = [&](std::string& names, int& count, int r) {

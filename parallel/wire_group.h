@@ -1,10 +1,12 @@
 // A group of ranks that exchange messages: one rank's place in it, and what its operations share.
 //
 // Collectives of a group run one after another, in the order in which they were issued; so do messages of an ordered pair of ranks.
-// What a peer sends ahead waits in the wire. Every message, and with checks every collective between each pair of ranks, begins
-// with a header that says what its sender called.
+// What a peer sends ahead waits in the wire. Every message begins with a header that says what its sender called, and so does, with
+// checks, every collective between each pair of ranks in groups of up to kMostGreeted. In larger ones ranks that disagree are found out
+// by what the step's statistics carry (checked_communicator.h).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -57,6 +59,11 @@ class Transfer {
   enum class Target : std::uint8_t { kInPlace, kStaged };  // staged: piece p lies at (p % kWindow) * piece
 
   void begin(std::byte* data, std::int64_t bytes, std::int64_t piece, Target target = Target::kInPlace);
+  // Nothing is a message, too: that its sender is there.
+  void begin_at_least_one(std::byte* data, std::int64_t bytes, std::int64_t piece) {
+    begin(data, bytes, piece);
+    pieces_ = std::max<std::int64_t>(pieces_, 1);
+  }
   // Posts pieces below `limit` and looks at those in flight, oldest first.
   void send(WireEnd& end, int peer, std::int32_t channel, std::int64_t limit) {
     advance(end, Direction::kSend, peer, channel, limit);
@@ -83,6 +90,7 @@ class Transfer {
 
 class WireGroup {
  public:
+  static constexpr int kMostGreeted = 8;        // n ranks exchange n (n - 1) headers
   static constexpr std::int32_t kChannels = 3;  // collectives, messages, and collectives between equal members of nodes
 
   // Collectives travel on `channel`, messages on the next. Without staging there are no reductions.
@@ -105,6 +113,7 @@ class WireGroup {
   std::int64_t piece_elements(DType dtype) const { return chunk_bytes_ / size_of(dtype); }
   std::int64_t chunk_bytes() const { return chunk_bytes_; }
   std::int64_t staging_bytes() const { return Transfer::kWindow * chunk_bytes_ * (size() - 1); }
+  std::byte* staging() const { return staging_.get(); }
   std::byte* staging_of(int r) const;
 
   void throw_if_failed() const { end_->node->throw_if_failed(end_->seat); }

@@ -8,14 +8,15 @@
 #include "parallel/host_communicator.h"
 #include "parallel/rank_order_sum.h"
 #include "parallel/wire_group.h"
+#include "parallel/wire_rounds.h"
 
 namespace trident {
 
 // all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier.
 //
 // reduce_scatter: every rank receives its slice from all others, piece by piece, and adds the pieces in rank order. all_reduce: the
-// same, then everybody sends its slice to everybody; small operands go whole to everybody, in one step. all_gather, all_to_all:
-// slices go straight to their places. broadcast: a binomial tree, piece by piece. barrier: a header from everybody.
+// same, then everybody sends its slice to everybody; small operands in rounds (wire_rounds.h). all_gather, all_to_all: slices go
+// straight to their places. broadcast: a binomial tree, piece by piece. barrier: in rounds.
 class WireCollective final : public CommunicatorOperation {
  public:
   explicit WireCollective(WireGroup& group) : group_(&group) {}
@@ -34,10 +35,11 @@ class WireCollective final : public CommunicatorOperation {
 
  private:
   enum class Phase : std::uint8_t { kPrepared, kIssued, kMoving };
-  enum class Step : std::uint8_t { kSum, kSumWhole, kSpread, kExchange, kTree, kNone };
+  enum class Step : std::uint8_t { kSum, kSpread, kExchange, kTree, kRounds, kNone };
 
-  bool is_greeting() const { return group_->checks == CollectiveChecks::kOn || fingerprint_.operation == CommOperation::kBarrier; }
+  bool is_greeting() const { return group_->checks == CollectiveChecks::kOn && group_->size() <= WireGroup::kMostGreeted; }
   bool is_greeted(const WireGroup::Peer& peer) const { return peer.header_sent && peer.header_received; }
+  bool is_greeted_by_all() const;
   ElementRange slice(int rank) const;
   std::int64_t slice_bytes(int rank) const { return slice(rank).count() * size_of(in_.dtype()); }
   std::byte* slice_of_out(int rank) const { return out_.data() + slice(rank).begin * size_of(in_.dtype()); }
@@ -45,6 +47,7 @@ class WireCollective final : public CommunicatorOperation {
   Step first_step() const;
   void begin();
   void begin_step(Step step);
+  void begin_rounds();
   void begin_with(int peer);
   int parent() const;
   bool is_child(int peer) const;
@@ -70,6 +73,8 @@ class WireCollective final : public CommunicatorOperation {
   std::int64_t slice_ = 0;
   const int* positions_ = nullptr;
   std::int64_t pieces_added_ = 0;
+  WireRounds rounds_;
+  bool rounds_done_ = false;
 };
 
 // One side of a message between two ranks.

@@ -84,13 +84,20 @@ TEST(NodeBytes, UnequalNodesSendTheMinimum) {
             (std::vector<std::int64_t>{kBytes / 4 * 2, kBytes / 4 * 4, kBytes / 4 * 2}));
 }
 
-// Small operands: one rank of a node speaks for it, to every other node at once.
-TEST(NodeBytes, SmallSumsTakeOneStep) {
-  for (const std::int64_t sent : bytes_of_nodes({equal_nodes(3, 4)}, [](Communicator& c, Stream& stream) {
-         Values x(DType::kF32, 100);
-         c.all_reduce(stream, x.view(), ReduceOp::kSum);
-       }))
-    EXPECT_EQ(sent, 2 * 400);
+// Small operands: one rank of a node speaks for it. Floats are gathered, so that they can be added in order; integers and maxima double.
+TEST(NodeBytes, SmallReductionsTakeALogarithmOfMessages) {
+  const auto sends = [](DType dtype, ReduceOp op, int nodes) {
+    return bytes_of_nodes({equal_nodes(nodes, 2)}, [&](Communicator& c, Stream& stream) {
+      Values x(dtype, 100);
+      c.all_reduce(stream, x.view(), op);
+    });
+  };
+  for (const std::int64_t sent : sends(DType::kF32, ReduceOp::kSum, 8)) EXPECT_EQ(sent, 7 * 400);
+  for (const std::int64_t sent : sends(DType::kF32, ReduceOp::kSum, 5)) EXPECT_EQ(sent, 4 * 400);
+  for (const std::int64_t sent : sends(DType::kI64, ReduceOp::kSum, 8)) EXPECT_EQ(sent, 3 * 800);
+  for (const std::int64_t sent : sends(DType::kF32, ReduceOp::kMax, 4)) EXPECT_EQ(sent, 2 * 400);
+  // Of five the first joins the second, four double, and the second tells the first.
+  EXPECT_EQ(sends(DType::kI32, ReduceOp::kSum, 5), (std::vector<std::int64_t>{400, 3 * 400, 2 * 400, 2 * 400, 2 * 400}));
 }
 
 // With checks each pair of ranks that talk exchanges a header per operation, of fixed size.
