@@ -7,12 +7,14 @@
 
 #include "core/int_math.h"
 #include "device/no_allocation.h"
+#include "parallel/wire_group.h"
 
 namespace trident {
 namespace {
 
 constexpr std::int64_t kBlocksAtOnce = 16384;
-constexpr std::int64_t kExchanged = 2 * ExactSum::kLimbs + 1;
+// Both sums, the number of non-finite parameters, and what the ranks of an axis called.
+constexpr std::int64_t kExchanged = 2 * ExactSum::kLimbs + 2;
 
 }  // namespace
 
@@ -65,6 +67,14 @@ void StatisticsReducer::name_non_finite(std::span<const ParamShard> shards, Step
   }
 }
 
+// The sum of n numbers of 32 bits is n times each of them only if they are equal.
+void StatisticsReducer::refuse_to_differ(Axis axis) const {
+  const AllocationExemption message;
+  throw CommunicationError(fmt::format("{}: rank {} and another rank of its group have called different collective operations since the run began; this is "
+                                       "a bug in Trident, which a layout on at most {} nodes names the operation of",
+                                       to_string(axis), context_.rank(), WireGroup::kMostGreeted));
+}
+
 StepStatistics StatisticsReducer::reduce(std::span<const ParamShard> shards, std::span<const double> losses) {
   StepStatistics statistics;
   ExactSum loss;
@@ -83,15 +93,19 @@ StepStatistics StatisticsReducer::reduce(std::span<const ParamShard> shards, std
   std::array<std::int64_t, kExchanged> words;  // of host memory, and small enough to travel from anywhere
   std::ranges::copy(loss.limbs(), words.begin());
   std::ranges::copy(squares.limbs(), words.begin() + ExactSum::kLimbs);
-  words.back() = statistics.non_finite;
+  std::int64_t &non_finite = words[kExchanged - 2], &history = words[kExchanged - 1];
+  non_finite = statistics.non_finite;
   for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData, Axis::kPipeline}) {
+    const std::int64_t mine = context_.history(axis);
+    history = mine;
     context_.statistics(axis).all_reduce(context_.host_stream(), TensorView(words.data(), DType::kI64, {kExchanged}), ReduceOp::kSum);
+    if (history != mine * context_.grid().degree(axis)) refuse_to_differ(axis);
   }
   std::copy_n(words.begin(), ExactSum::kLimbs, loss.limbs().begin());
   std::copy_n(words.begin() + ExactSum::kLimbs, ExactSum::kLimbs, squares.limbs().begin());
   statistics.loss_sum = loss.value();
   statistics.gradient_norm = std::sqrt(squares.value());
-  statistics.non_finite = words.back();
+  statistics.non_finite = non_finite;
   return statistics;
 }
 

@@ -38,6 +38,7 @@ class StatisticsReducer {
  private:
   void add_squares(const ParamShard& shard, const ShardPiece& piece);
   ExactSum read_squares();
+  [[noreturn]] void refuse_to_differ(Axis axis) const;
   void name_non_finite(std::span<const ParamShard> shards, StepStatistics& statistics);
 
   ParallelContext& context_;

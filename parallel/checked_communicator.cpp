@@ -23,6 +23,7 @@ class CheckedCommunicator final : public Communicator {
   }
 
   const CommCounters& counters() const { return counters_; }
+  std::uint32_t history() const { return history_; }
   void reset() {
     counters_ = {};
     counters_.group_size = size();
@@ -33,22 +34,27 @@ class CheckedCommunicator final : public Communicator {
   std::string_view name() const override { return inner_->name(); }
 
   void all_reduce(Stream& stream, TensorView inout, ReduceOp op) override {
+    note({CommOperation::kAllReduce, op, inout.dtype(), -1, inout.num_elements()});
     count(CommOperation::kAllReduce, 2 * (size() - 1) * inout.num_bytes());
     inner_->all_reduce(stream, inout, op);
   }
   void reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op) override {
+    note({CommOperation::kReduceScatter, op, in.dtype(), -1, in.num_elements()});
     count(CommOperation::kReduceScatter, (size() - 1) * in.num_bytes());
     inner_->reduce_scatter(stream, out, in, op);
   }
   void all_gather(Stream& stream, TensorView out, ConstTensorView in) override {
+    note({CommOperation::kAllGather, ReduceOp::kSum, in.dtype(), -1, in.num_elements()});
     count(CommOperation::kAllGather, (size() - 1) * out.num_bytes());
     inner_->all_gather(stream, out, in);
   }
   void broadcast(Stream& stream, TensorView inout, int root) override {
+    note({CommOperation::kBroadcast, ReduceOp::kSum, inout.dtype(), root, inout.num_elements()});
     count(CommOperation::kBroadcast, (size() - 1) * inout.num_bytes());
     inner_->broadcast(stream, inout, root);
   }
   void all_to_all(Stream& stream, TensorView out, ConstTensorView in) override {
+    note({CommOperation::kAllToAll, ReduceOp::kSum, in.dtype(), -1, in.num_elements()});
     count(CommOperation::kAllToAll, (size() - 1) * in.num_bytes());
     inner_->all_to_all(stream, out, in);
   }
@@ -78,6 +84,14 @@ class CheckedCommunicator final : public Communicator {
   std::string register_memory(TensorView memory) override { return inner_->register_memory(memory); }
 
  private:
+  // FNV-1a over the words of the call.
+  void note(const CommFingerprint& call) {
+    const auto count = static_cast<std::uint64_t>(call.count);
+    for (const auto word : {static_cast<std::uint32_t>(call.operation), static_cast<std::uint32_t>(call.reduce),
+                            static_cast<std::uint32_t>(call.dtype), static_cast<std::uint32_t>(call.root),
+                            static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(count >> 32)})
+      history_ = (history_ ^ word) * 16777619u;
+  }
   void count(CommOperation operation, std::int64_t bytes_times_n) {
     const auto i = static_cast<std::size_t>(operation);
     ++counters_.calls[i];
@@ -90,6 +104,7 @@ class CheckedCommunicator final : public Communicator {
   CollectiveChecks checks_;
   StatusBoard* board_;
   CommCounters counters_;
+  std::uint32_t history_ = 2166136261u;
   std::array<std::uint64_t, kNumCommOperations> entered_{};  // since construction
 };
 
@@ -103,6 +118,12 @@ const CommCounters& counters_of(const Communicator& communicator) {
   const auto* checked = dynamic_cast<const CheckedCommunicator*>(&communicator);
   TRIDENT_CHECK(checked != nullptr, "communicator {} counts nothing", communicator.name());
   return checked->counters();
+}
+
+std::uint32_t history_of(const Communicator& communicator) {
+  const auto* checked = dynamic_cast<const CheckedCommunicator*>(&communicator);
+  TRIDENT_CHECK(checked != nullptr, "communicator {} counts nothing", communicator.name());
+  return checked->history();
 }
 
 void reset_counters(Communicator& communicator) {

@@ -56,26 +56,23 @@ Communicator& ParallelContext::partial(const SubAxis& sub_axis) {
   throw InternalError(fmt::format("no communicator for partial gradients over {}", to_string(sub_axis)));
 }
 
-std::vector<std::string> ParallelContext::register_memory(TensorView memory) {
+std::string ParallelContext::register_memory(TensorView memory) {
   constexpr std::size_t kLine = 256;  // bytes; longer ones are cut
-  std::string mine;
+  std::string line;
   const auto in_group = [&](Communicator& group) {
     const std::string problem = group.register_memory(memory);
-    if (mine.empty()) mine = problem;
+    if (line.empty()) line = problem;
   };
   for (Communicator* group : {tensor_.get(), data_reduce_.get(), data_gather_.get(), pipeline_forward_.get(), pipeline_backward_.get()}) in_group(*group);
   for (const auto& [sub_axis, group] : partial_) in_group(*group);
-  mine.resize(kLine - 1);
-  mine.resize(kLine);  // at least one zero behind each
-  std::string all(kLine * static_cast<std::size_t>(world_->size()), '\0');
-  const auto line = static_cast<std::int64_t>(kLine);
-  world_->all_gather(host_stream(), TensorView(all.data(), DType::kU8, {line * world_->size()}), ConstTensorView(mine.data(), DType::kU8, {line}));
-  std::vector<std::string> lines;
-  for (std::size_t at = 0; at < all.size(); at += kLine) {
-    const std::string said = all.substr(at, kLine).c_str();
-    if (!said.empty() && std::ranges::find(lines, said) == lines.end()) lines.push_back(said);
-  }
-  return lines;
+  std::int32_t said[2] = {line.empty() ? 0 : world_->size() - rank(), line.empty() ? 0 : 1};  // of whom, from the end; whether, and then how many
+  world_->all_reduce(host_stream(), TensorView(said, DType::kI32, {1}), ReduceOp::kMax);
+  world_->all_reduce(host_stream(), TensorView(said + 1, DType::kI32, {1}), ReduceOp::kSum);
+  if (said[0] == 0) return {};
+  line.resize(kLine);
+  world_->broadcast(host_stream(), TensorView(line.data(), DType::kU8, {static_cast<std::int64_t>(kLine)}), world_->size() - said[0]);
+  const std::string first = line.c_str();
+  return said[1] == 1 ? first : fmt::format("{} (and {} more)", first, said[1] - 1);
 }
 
 std::array<double, kNumAxes> ParallelContext::bytes_sent() const {
@@ -89,6 +86,12 @@ std::array<double, kNumAxes> ParallelContext::bytes_sent() const {
   for (std::size_t axis = 0; axis < statistics_.size(); ++axis) add(static_cast<Axis>(axis), *statistics_[axis]);
   for (const auto& [sub_axis, communicator] : partial_) add(sub_axis.axis, *communicator);
   return bytes;
+}
+
+std::uint32_t ParallelContext::history(Axis axis) const {
+  if (axis == Axis::kTensor) return history_of(*tensor_);
+  if (axis == Axis::kData) return history_of(*data_reduce_) * 31 + history_of(*data_gather_);
+  return 0;  // messages along the pipeline are compared one by one; nothing runs over the context axis yet
 }
 
 void ParallelContext::reset_bytes_sent() {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "core/check.h"
 #include "train/preflight.h"
@@ -55,13 +54,18 @@ std::string what_fits(const RunPlan& plan, const ArenaNeed& needed, double there
 }
 
 // Communicators of NCCL take hundreds of megabytes each, by rules of the library: they are counted when they are there.
-double bytes_for_arenas(const MemoryPool& pool, std::span<const ArenaNeed> here) {
-  double free = std::numeric_limits<double>::infinity();
+double bytes_for_arenas(const MemoryPool& pool, const std::optional<double>& free) {
+  if (!free) return static_cast<double>(pool.bytes);
+  return std::max(0.0, *free - kTakenLater * static_cast<double>(pool.ranks.size()));
+}
+
+std::optional<double> least_free(std::span<const ArenaNeed> here) {
+  std::optional<double> least;
   for (const ArenaNeed& need : here) {
-    if (!need.free) return static_cast<double>(pool.bytes);
-    free = std::min(free, *need.free);
+    if (!need.free) return std::nullopt;
+    least = std::min(least.value_or(*need.free), *need.free);
   }
-  return std::max(0.0, free - kTakenLater * static_cast<double>(here.size()));
+  return least;
 }
 
 void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const ArenaNeed> needs) {
@@ -71,7 +75,7 @@ void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const Are
     here.push_back(needs[static_cast<std::size_t>(rank)]);
   }
   const ArenaNeed needed = sum(here);
-  const double expected = static_cast<double>(pool.bytes), there = bytes_for_arenas(pool, here);
+  const double expected = static_cast<double>(pool.bytes), there = bytes_for_arenas(pool, least_free(here));
   if (needed.total <= there) return;
   const bool shrank = there <= kMuchLess * expected;
   const std::string taken = shrank ? fmt::format(", {:.1f} GB less than at the start, for NCCL's communicators and other libraries took them",
@@ -89,6 +93,8 @@ void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const Are
 }
 
 }  // namespace
+
+bool fits(const MemoryPool& pool, const PoolNeed& need) { return need.total <= bytes_for_arenas(pool, need.free); }
 
 void check_arenas(const RunPlan& plan, std::span<const ArenaNeed> needs) {
   TRIDENT_CHECK(static_cast<int>(needs.size()) == plan.world_size(), "{} needs of {} ranks", needs.size(), plan.world_size());

@@ -17,6 +17,13 @@ struct ArenaNeed {
   std::optional<double> free = {};  // on its card, while all ranks' communicators exist and no arena does
 };
 
+// Of the ranks that share a machine or a card.
+struct PoolNeed {
+  double total = 0;
+  std::optional<double> free = {};  // the least that any of them sees
+};
+bool fits(const MemoryPool& pool, const PoolNeed& need);
+
 // `needs`: by rank. What a card has for arenas is counted from what is free there, where that was asked, and else as the plan expected it.
 // ConfigError for what does not fit: which rank of which stage where, what it needs and for which tensors, what is there, and the
 // micro-batch or the key that would make it fit.

@@ -1,12 +1,12 @@
 #include "train/clock_offset.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <system_error>
 
-#include "train/gather_bytes.h"
 
 namespace trident {
 namespace {
@@ -44,23 +44,28 @@ std::vector<ClockOffset> estimate_clock_offsets(Communicator& world, Device& dev
   Stream& stream = device.host_stream();
   const Buffer memory = device.allocate_host_shared(sizeof(double), "clock ping");  // messages go through memory that peers reach
   double& token = *reinterpret_cast<double*>(memory.data());
-  auto first = static_cast<std::int64_t>(identity);
-  world.broadcast(stream, TensorView(&first, DType::kI64, {1}), 0);
+  auto mine = static_cast<std::int64_t>(identity);
+  std::vector<std::int64_t> clock_of(static_cast<std::size_t>(world.size()));
+  world.all_gather(stream, TensorView(clock_of.data(), DType::kI64, {world.size()}), TensorView(&mine, DType::kI64, {1}));
   stream.synchronize();
-  const bool shares = first == static_cast<std::int64_t>(identity);
-  const std::vector<double> sharing = gather_values(world, stream, shares ? 1 : 0);
+  const auto first_of = [&](std::int64_t clock) { return static_cast<int>(std::ranges::find(clock_of, clock) - clock_of.begin()); };
   if (world.rank() != 0) {
-    for (int i = 0; i < kPings && !shares; ++i) {
+    const bool answers = first_of(mine) == world.rank();
+    for (int i = 0; i < kPings && answers; ++i) {
       exchange(world, stream, token, 0, false);
       token = clock();
       exchange(world, stream, token, 0, true);
     }
     return {};
   }
-  std::vector<ClockOffset> clocks(sharing.size());
+  std::vector<ClockOffset> clocks(clock_of.size());
   for (int rank = 1; rank < world.size(); ++rank) {
     ClockOffset& best = clocks[static_cast<std::size_t>(rank)];
-    if (sharing[static_cast<std::size_t>(rank)] != 0) continue;
+    const int first = first_of(clock_of[static_cast<std::size_t>(rank)]);
+    if (first != rank) {
+      best = clocks[static_cast<std::size_t>(first)];
+      continue;
+    }
     for (int i = 0; i < kPings; ++i) {
       const ClockOffset one = ping(world, stream, token, rank, clock);
       if (i == 0 || one.bound < best.bound) best = one;

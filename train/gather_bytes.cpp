@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 namespace trident {
 namespace {
 
-constexpr std::int64_t kPieceBytes = 4096;  // larger operands of collectives would have to lie in memory that peers reach
 constexpr std::int64_t kMessageBytes = 256 << 10;
 
 // Calls visit(first, count) for consecutive pieces of `total`.
@@ -17,14 +17,54 @@ void in_pieces(std::int64_t total, std::int64_t piece, const std::function<void(
 
 }  // namespace
 
-std::vector<double> gather_values(Communicator& world, Stream& stream, double mine) {
-  std::vector<double> all(static_cast<std::size_t>(world.size()), 0.0);
-  all[static_cast<std::size_t>(world.rank())] = mine;
-  in_pieces(world.size(), kPieceBytes / static_cast<std::int64_t>(sizeof(double)), [&](std::int64_t first, std::int64_t count) {
-    world.all_reduce(stream, TensorView(all.data() + first, DType::kF64, {count}), ReduceOp::kSum);
+int first_rank(Communicator& world, Stream& stream, bool is) {
+  std::int32_t distance = is ? world.size() - world.rank() : 0;  // from the end
+  world.all_reduce(stream, TensorView(&distance, DType::kI32, {1}), ReduceOp::kMax);
+  stream.synchronize();
+  return distance == 0 ? -1 : world.size() - distance;
+}
+
+Extremes extremes_of(Communicator& world, Stream& stream, double mine) {
+  double largest[2] = {mine, -mine}, sum = mine;
+  world.all_reduce(stream, TensorView(largest, DType::kF64, {2}), ReduceOp::kMax);
+  world.all_reduce(stream, TensorView(&sum, DType::kF64, {1}), ReduceOp::kSum);
+  stream.synchronize();
+  return {-largest[1], sum / world.size(), largest[0], first_rank(world, stream, mine == largest[0])};
+}
+
+// Each text goes as its length and its bytes, those of ranks r .. r + 2^k - 1 in a row.
+std::vector<std::string> gather_texts(Communicator& world, Stream& stream, const std::string& mine) {
+  std::string below(sizeof(std::uint64_t), '\0');
+  const std::uint64_t length = mine.size();
+  std::memcpy(below.data(), &length, sizeof length);
+  below += mine;
+  std::int64_t bytes = 0;
+  const auto view = [](std::string& text) { return TensorView(text.data(), DType::kU8, {static_cast<std::int64_t>(text.size())}); };
+  const TensorView count(&bytes, DType::kI64, {1});
+  for (int bit = 1; bit < world.size(); bit *= 2) {
+    if ((world.rank() & bit) != 0) {
+      bytes = static_cast<std::int64_t>(below.size());
+      world.send(stream, count, world.rank() - bit);
+      world.send(stream, view(below), world.rank() - bit);
+      stream.synchronize();
+      return {};
+    }
+    if (world.rank() + bit >= world.size()) continue;
+    world.recv(stream, count, world.rank() + bit);
     stream.synchronize();
-  });
-  return all;
+    std::string theirs(static_cast<std::size_t>(bytes), '\0');
+    world.recv(stream, view(theirs), world.rank() + bit);
+    stream.synchronize();
+    below += theirs;
+  }
+  std::vector<std::string> texts;
+  for (std::size_t at = 0; at < below.size();) {
+    std::uint64_t size = 0;
+    std::memcpy(&size, below.data() + at, sizeof size);
+    texts.push_back(below.substr(at + sizeof size, size));
+    at += sizeof size + size;
+  }
+  return texts;
 }
 
 void gather_bytes(Communicator& world, Device& device, std::span<const std::byte> mine,
@@ -33,7 +73,7 @@ void gather_bytes(Communicator& world, Device& device, std::span<const std::byte
   auto count = static_cast<std::int64_t>(mine.size());
   if (world.rank() != 0) {
     const std::int64_t piece = std::clamp<std::int64_t>(count, sizeof count, kMessageBytes);
-    const Buffer staging = device.allocate_host_shared(piece, "bytes for rank 0");  // messages leave from memory that peers reach
+    const Buffer staging = device.allocate_host_shared(piece, "bytes for rank 0");  // from where a message needs no stages
     const auto send = [&](const void* data, std::int64_t bytes) {
       std::memcpy(staging.data(), data, static_cast<std::size_t>(bytes));
       world.send(stream, TensorView(staging.data(), DType::kU8, {bytes}), 0);

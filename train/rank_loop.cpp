@@ -105,7 +105,7 @@ void RankLoop::one_step(double start) {
   note_times(waited, seconds);
   if (tracer_) tracer_->after_step(update, before, after);
   if (rank() == 0) note_loss_scale(result);
-  if (!result.non_finite.empty() && !result.scale_can_shrink) logger_.warning("gradient is not finite, no rank applies the update: {}", result.non_finite);
+  if (!result.applied && !result.scale_can_shrink) warn_of_non_finite(result);
   if (!result.applied) {
     ++summary_.skipped;
     if (!result.scale_can_shrink && ++skipped_in_a_row_ == kMaxSkippedInARow) refuse_to_go_on(result);
@@ -121,7 +121,20 @@ void RankLoop::one_step(double start) {
   if (valid_loader_ && updates_ % plan_.config.eval.every == 0 && stop_signal_ == 0) evaluate();
 }
 
-// Where it changed.
+// Collective. The first rank that has something to name says so for all.
+void RankLoop::warn_of_non_finite(const StepResult& result) {
+  Communicator& world = trainer_.context().world();
+  Stream& stream = trainer_.context().host_stream();
+  std::int32_t ranks = result.non_finite.empty() ? 0 : 1;
+  const int first = first_rank(world, stream, ranks != 0);
+  world.all_reduce(stream, TensorView(&ranks, DType::kI32, {1}), ReduceOp::kSum);
+  stream.synchronize();
+  if (rank() != first) return;
+  logger_.warning("gradient is not finite, no rank applies the update: {}{}", result.non_finite,
+                  ranks == 1 ? "" : fmt::format(" (and parameters of {} more rank{})", ranks - 1, ranks == 2 ? "" : "s"));
+}
+
+// Says when the scale changes.
 void RankLoop::note_loss_scale(const StepResult& result) {
   if (result.next_loss_scale == result.loss_scale) return;
   console_->line(fmt::format("loss scale {:.0f} -> {:.0f}: {}", result.loss_scale, result.next_loss_scale,
@@ -162,7 +175,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
   std::int64_t memory[2] = {trainer_.arena().planned_bytes(), trainer_.arena().high_water()};
   world.all_reduce(stream, TensorView(memory, DType::kI64, {2}), ReduceOp::kMax);
   stream.synchronize();
-  const std::vector<double> busy = busy_seconds_by_rank(since_log_, world, stream);
+  const Extremes busy = busy_seconds(since_log_, world, stream);
   const StepTimes times = sum_over_ranks(since_log_, world, stream).mean();
   const auto steps = static_cast<std::int64_t>(since_log_.steps);
   since_log_ = StepTimes();
@@ -185,7 +198,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
   metrics.mfu = model_flops_per_token(plan_.model, plan_.config.batch.sequence) * metrics.tokens_per_s / peak_flops_;
   metrics.peak_bytes = summary_.granted_bytes;
   metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
-  run_log_->step(metrics, steps, times, busy_ranks(busy));
+  run_log_->step(metrics, steps, times, busy);
   console_->step(metrics, monotonic_seconds());
 }
 
@@ -225,7 +238,7 @@ void RankLoop::close() {
   if (updates_ == 0) return;
   summary_.updates = updates_;
   summary_.tokens = updates_ * plan_.tokens_per_step();
-  summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_, device_));
+  summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
   summary_.bytes_between_nodes = total_bytes_between_nodes();
   summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().host_stream()).mean();
   if (rank() != 0) return;

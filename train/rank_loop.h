@@ -47,6 +47,7 @@ class RankLoop {
   void set_phase(RunPhase phase);
   void one_step(double start);
   void prefetch(BatchLoader& loader, std::int64_t batch);
+  void warn_of_non_finite(const StepResult& result);
   void note_loss_scale(const StepResult& result);
   [[noreturn]] void refuse_to_go_on(const StepResult& result) const;
   bool is_logged(std::int64_t update) const;

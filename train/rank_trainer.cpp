@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include "core/clock.h"
 #include "device/no_allocation.h"
-#include "train/arena_check.h"
 
 namespace trident {
 namespace {
@@ -83,12 +83,34 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
 }
 
 // Memory is given out on first touch, on hosts: without this the kernel would end the process somewhere in the middle. Of cards it is asked how
-// much is left when all ranks have made what is not in the plan.
+// much is left when all ranks have made what is not in the plan. What each machine or card is to hold is two numbers; only when that is too much
+// does every rank hear from every other, to say whose it is.
 void RankTrainer::check_arenas() {
-  constexpr std::int64_t kNumbers = 4, kText = 512;
-  constexpr double kNotAsked = -1;
   context_.world().barrier();
   const std::optional<std::int64_t> free = device_.free_bytes();
+  const std::size_t pools = plan_.memory.size();
+  constexpr std::int64_t kNotAsked = std::numeric_limits<std::int64_t>::min();
+  std::vector<std::int64_t> totals(pools), taken(pools, kNotAsked);  // taken: less than nothing, by what is free
+  for (std::size_t pool = 0; pool < pools; ++pool) {
+    if (std::ranges::find(plan_.memory[pool].ranks, context_.rank()) == plan_.memory[pool].ranks.end()) continue;
+    totals[pool] = arena_plan_.total_bytes();
+    if (free) taken[pool] = -*free;
+  }
+  const auto reduce = [&](std::vector<std::int64_t>& numbers, ReduceOp op) {
+    context_.world().all_reduce(context_.host_stream(), TensorView(numbers.data(), DType::kI64, {static_cast<std::int64_t>(pools)}), op);
+  };
+  reduce(totals, ReduceOp::kSum);
+  reduce(taken, ReduceOp::kMax);
+  for (std::size_t pool = 0; pool < pools; ++pool) {
+    PoolNeed need{static_cast<double>(totals[pool])};
+    if (taken[pool] != kNotAsked) need.free = -static_cast<double>(taken[pool]);
+    if (!fits(plan_.memory[pool], need)) return trident::check_arenas(plan_, gather_needs(free));
+  }
+}
+
+std::vector<ArenaNeed> RankTrainer::gather_needs(std::optional<std::int64_t> free) {
+  constexpr std::int64_t kNumbers = 4, kText = 512;
+  constexpr double kNotAsked = -1;
   const auto ranks = static_cast<std::size_t>(plan_.world_size());
   double numbers[kNumbers] = {static_cast<double>(arena_plan_.total_bytes()), static_cast<double>(arena_plan_.total_bytes(MemoryUse::kActivations)),
                               static_cast<double>(stage_->logits_bytes()), free ? static_cast<double>(*free) : kNotAsked};
@@ -106,7 +128,7 @@ void RankTrainer::check_arenas() {
     const double* const n = &all_numbers[r * kNumbers];
     needs.push_back({n[0], n[1], n[2], all_text.substr(r * kText, kText).c_str(), n[3] == kNotAsked ? std::nullopt : std::optional(n[3])});
   }
-  trident::check_arenas(plan_, needs);
+  return needs;
 }
 
 void RankTrainer::make_arena() {
@@ -115,7 +137,7 @@ void RankTrainer::make_arena() {
   const TensorView all(memory.data(), DType::kU8, {memory.num_bytes()}, memory.where());
   arena_ = std::make_unique<Arena>(arena_plan_, std::move(memory));
   if (!plan_.config.cuda.nccl_register) return;
-  for (const std::string& line : context_.register_memory(all)) notes_.push_back(fmt::format("cuda.nccl_register: {}", line));
+  if (const std::string line = context_.register_memory(all); !line.empty()) notes_.push_back("cuda.nccl_register: " + line);
 }
 
 // ---- batches ----------------------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@
 #include "parallel/param_store.h"
 #include "pipeline/executor.h"
 #include "pipeline/stage.h"
+#include "train/arena_check.h"
 #include "train/run_plan.h"
 
 namespace trident {
@@ -84,6 +85,7 @@ class RankTrainer {
 
  private:
   void check_arenas();
+  std::vector<ArenaNeed> gather_needs(std::optional<std::int64_t> free);
   void make_arena();
   void book_batches();
   void bind_batches();

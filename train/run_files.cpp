@@ -1,10 +1,9 @@
 #include "train/run_files.h"
 
 #include <filesystem>
-#include <optional>
-#include <span>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "core/file_io.h"
 #include "model/model_stats.h"
@@ -77,15 +76,15 @@ void write_memory_file(const std::string& folder, ParallelContext& context, cons
   if (at.data == 0 && at.tensor == 0 && at.context == 0) mine.set("allocations", allocations_of(memory));
   const std::string text = to_json_text(mine);
 
-  std::optional<AtomicFile> file;
-  if (context.rank() == 0) file.emplace(folder + "/memory.json");
-  gather_bytes(context.world(), context.device(), std::as_bytes(std::span(text)), [&](int rank, std::span<const std::byte> bytes) {
-    file->append(rank == 0 ? "{\"ranks\":[\n" : ",\n");
-    file->append(bytes);
-  });
-  if (!file) return;
-  file->append("\n]}\n");
-  file->commit();
+  const std::vector<std::string> texts = gather_texts(context.world(), context.host_stream(), text);
+  if (context.rank() != 0) return;
+  AtomicFile file(folder + "/memory.json");
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    file.append(rank == 0 ? "{\"ranks\":[\n" : ",\n");
+    file.append(texts[rank]);
+  }
+  file.append("\n]}\n");
+  file.commit();
 }
 
 void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory) {

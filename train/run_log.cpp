@@ -41,19 +41,13 @@ std::vector<Scalar> scalars_of(const StepMetrics& m, const std::vector<std::pair
 
 }  // namespace
 
-BusyRanks busy_ranks(std::span<const double> busy_seconds) {
-  const auto [low, high] = std::minmax_element(busy_seconds.begin(), busy_seconds.end());
-  const double sum = std::accumulate(busy_seconds.begin(), busy_seconds.end(), 0.0);
-  return {*low, sum / static_cast<double>(busy_seconds.size()), *high, static_cast<int>(high - busy_seconds.begin())};
-}
-
-std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& mean, const BusyRanks& busy) {
+std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& mean, const Extremes& busy) {
   JsonValue line, waited_for, busy_ms;
   for (std::size_t i = 0; i < kNumWaitedFor; ++i) waited_for.set(to_string(static_cast<WaitedFor>(i)), 1e3 * mean.waited_for[i]);
   busy_ms.set("min", 1e3 * busy.min);
   busy_ms.set("mean", 1e3 * busy.mean);
   busy_ms.set("max", 1e3 * busy.max);
-  busy_ms.set("slowest_rank", busy.slowest);
+  busy_ms.set("slowest_rank", busy.largest);
   line.set("step", step);
   line.set("steps", steps);
   line.set("step_ms", 1e3 * mean.step);
@@ -74,7 +68,7 @@ RunLog::RunLog(const RunPlan& plan, std::ostream& notes)
   tensorboard_->text("config", "```json\n" + to_json_text(to_json(plan.config), 2) + "\n```");
 }
 
-void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const BusyRanks& busy) {
+void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy) {
   metrics_.write(metrics);
   timing_.write_line(timing_line(metrics.step, steps, times, busy));
   if (!tensorboard_) return;

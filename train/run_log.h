@@ -14,16 +14,10 @@
 
 namespace trident {
 
-// Ranks side by side: seconds of a step that each did not wait. Where one is far above the mean, the others wait for it.
-struct BusyRanks {
-  double min = 0, mean = 0, max = 0;
-  int slowest = 0;
-};
-BusyRanks busy_ranks(std::span<const double> busy_seconds);  // by rank; not empty
-
 // One line of timing.jsonl: step, steps (it is the mean of so many), step_ms, ms, cpu_ms and waited_ms by part, rest_ms,
-// waited_for_ms by axis, busy_ms. `mean`: of a step and a rank.
-std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& mean, const BusyRanks& busy);
+// waited_for_ms by axis, busy_ms. `mean`: of a step and a rank. `busy`: seconds of a step that ranks did not wait; for one far above the mean
+// the others wait.
+std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& mean, const Extremes& busy);
 
 class RunLog {
  public:
@@ -31,7 +25,7 @@ class RunLog {
   RunLog(const RunPlan& plan, std::ostream& notes);
 
   // `times`: mean of a step and a rank over the `steps` steps since the last call.
-  void step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const BusyRanks& busy);
+  void step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy);
   void eval(const EvalMetrics& metrics);
 
  private:

@@ -56,22 +56,24 @@ std::vector<std::string> time_lines(const StepTimes& times) {
 
 double bits_per_byte(const EvalResult& result) { return result.loss / std::numbers::ln2 / result.bytes_per_token.value(); }
 
-std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan, Device& device) {
+std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan) {
   std::size_t longest = 0;
   for (const StepProgram& program : plan.step_programs) longest = std::max(longest, program.instructions.size());
-  Communicator& world = trainer.context().world();
-  const auto n = static_cast<std::int64_t>(longest);
-  const Buffer memory = device.allocate_host_shared((1 + world.size()) * n * size_of(DType::kF64), "times of instructions");  // where peers reach it
-  const TensorView mine(memory.data(), DType::kF64, {n}), all(memory.data() + mine.num_bytes(), DType::kF64, {n * world.size()});
-  std::transform(trainer.instruction_times().begin(), trainer.instruction_times().end(), mine.as<double>(), [](const InstructionTimes& t) { return t.cpu; });
-  world.all_gather(trainer.context().host_stream(), all, mine);
-  world.barrier();  // peers may read `mine` until they are done themselves
+  ParallelContext& context = trainer.context();
+  const auto n = static_cast<std::int64_t>(longest), stages = static_cast<std::int64_t>(plan.step_programs.size());
+  std::vector<double> sum(longest), all(longest * plan.step_programs.size());
+  std::transform(trainer.instruction_times().begin(), trainer.instruction_times().end(), sum.begin(), [](const InstructionTimes& t) { return t.cpu; });
+  const TensorView mine(sum.data(), DType::kF64, {n});
+  for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData})
+    context.statistics(axis).all_reduce(context.host_stream(), mine, ReduceOp::kSum);
+  context.statistics(Axis::kPipeline).all_gather(context.host_stream(), TensorView(all.data(), DType::kF64, {n * stages}), mine);
+  context.host_stream().synchronize();
+  const double ranks_per_program = static_cast<double>(plan.world_size()) / static_cast<double>(stages);
   std::vector<std::vector<double>> seconds;
-  for (const StepProgram& program : plan.step_programs) seconds.emplace_back(program.instructions.size(), 0.0);
-  const double ranks_per_program = static_cast<double>(plan.world_size()) / static_cast<double>(plan.step_programs.size());
-  for (int rank = 0; rank < world.size(); ++rank) {
-    std::vector<double>& sum = seconds[static_cast<std::size_t>(plan.grid.coordinates(rank).pipeline)];
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += all.as<double>()[static_cast<std::size_t>(rank) * longest + i] / ranks_per_program;
+  for (std::size_t stage = 0; stage < plan.step_programs.size(); ++stage) {
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(stage * longest);
+    seconds.emplace_back(first, first + static_cast<std::ptrdiff_t>(plan.step_programs[stage].instructions.size()));
+    for (double& s : seconds.back()) s /= ranks_per_program;
   }
   return seconds;
 }

@@ -31,7 +31,7 @@ double bits_per_byte(const EvalResult& result);  // nats per token / ln 2 / byte
 
 // CPU seconds of every instruction of one step, of all ranks; collective over the world. On every rank: [pipeline rank][instruction],
 // the mean over the data- and tensor-parallel ranks.
-std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan, Device& device);
+std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan);
 
 // The bubble these times would make with one core per rank.
 double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>& cpu_seconds);

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "core/check.h"
-#include "train/gather_bytes.h"
 
 namespace trident {
 namespace {
@@ -101,9 +100,9 @@ StepTimes sum_over_ranks(const StepTimes& mine, Communicator& world, Stream& str
   return std::bit_cast<StepTimes>(values);
 }
 
-std::vector<double> busy_seconds_by_rank(const StepTimes& mine, Communicator& world, Stream& stream) {
+Extremes busy_seconds(const StepTimes& mine, Communicator& world, Stream& stream) {
   const StepTimes mean = mine.mean();
-  return gather_values(world, stream, mean.step - mean.waiting());
+  return extremes_of(world, stream, mean.step - mean.waiting());
 }
 
 std::array<double, kNumWaitedFor> waited_for(ParallelContext& context) {

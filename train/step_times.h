@@ -9,6 +9,7 @@
 
 #include "parallel/parallel_context.h"
 #include "pipeline/executor.h"
+#include "train/gather_bytes.h"
 
 namespace trident {
 
@@ -46,8 +47,8 @@ StepTimes step_times(const StepProgram& program, std::span<const InstructionTime
 
 // Collective. The sum of all ranks' times, on every rank; its mean() is that of a step and a rank.
 StepTimes sum_over_ranks(const StepTimes& mine, Communicator& world, Stream& stream);
-// Collective. Seconds of a mean step that each rank did not wait, by rank.
-std::vector<double> busy_seconds_by_rank(const StepTimes& mine, Communicator& world, Stream& stream);
+// Collective. Seconds of a mean step that a rank did not wait, over ranks.
+Extremes busy_seconds(const StepTimes& mine, Communicator& world, Stream& stream);
 
 // How long this rank has waited for its streams so far.
 std::array<double, kNumWaitedFor> waited_for(ParallelContext& context);

@@ -105,16 +105,12 @@ void NcclCommunicator::compare_surroundings() {
 
 // The members' first makes the id; all ranks of the group hear it.
 void NcclCommunicator::join(NcclHandle& handle, const std::vector<int>& members) {
-  static_assert(sizeof(ncclUniqueId) % sizeof(std::int64_t) == 0);
-  constexpr std::size_t kWords = sizeof(ncclUniqueId) / sizeof(std::int64_t);
   ncclUniqueId id{};
   if (members.front() == rank()) require(ncclGetUniqueId(&id), handle, "making an id");
-  std::vector<std::int64_t> mine(kWords);
-  std::memcpy(mine.data(), &id, sizeof(id));
-  const std::vector<std::int64_t> ids = gather_now(std::move(mine));
+  CpuStream now("host", CpuStream::Mode::kImmediate, progress());
+  host().broadcast(now, {&id, DType::kU8, {sizeof(id)}}, members.front());
   const auto me = std::find(members.begin(), members.end(), rank());
   if (me == members.end()) return;
-  std::memcpy(&id, ids.data() + static_cast<std::size_t>(members.front()) * kWords, sizeof(id));
   const ncclResult_t begun = handle.join(id, static_cast<int>(members.size()), static_cast<int>(me - members.begin()));
   require(handle.settle(begun, progress()), handle, "joining");
 }
@@ -330,12 +326,13 @@ void NcclCommunicator::abort_all() noexcept {
 std::string NcclCommunicator::register_memory(TensorView memory) {
   if (copies_alone()) return {};
   const std::string problem = register_here(memory);
-  const std::vector<std::int64_t> failed = gather_now({problem.empty() ? 0 : 1});
-  const auto first = std::find(failed.begin(), failed.end(), 1);
-  if (first == failed.end()) return {};
+  std::int64_t failed = problem.empty() ? 0 : size() - rank();  // of whom, from the end
+  CpuStream now("host", CpuStream::Mode::kImmediate, progress());
+  host().all_reduce(now, {&failed, DType::kI64, {1}}, ReduceOp::kMax);
+  if (failed == 0) return {};
   require(all_.deregister(progress()), all_, "giving back registered memory");
   for (const auto& path : paths_) require(path->handle.deregister(progress()), path->handle, "giving back registered memory");
-  if (first - failed.begin() != rank()) return {};
+  if (size() - failed != rank()) return {};
   return fmt::format("{}: NCCL does not register the memory of rank {}: {}", name(), names()[static_cast<std::size_t>(rank())], problem);
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kFloat = 4, kBlock = 64, kVocabularyMultiple = 128;
 // Loss and norm as exact sums of 70 words each, and one count: 64-bit integers.
-constexpr std::int64_t kStatisticsBytes = (70 + 70 + 1) * 8;
+constexpr std::int64_t kStatisticsBytes = (70 + 70 + 1 + 1) * 8;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }

@@ -116,6 +116,31 @@ TEST_P(DataAcross, TrainsAsOneRank) {
 INSTANTIATE_TEST_SUITE_P(TwoNodes, DataAcross, testing::Values("ddp", "zero1", "zero2", "zero3"),
                          [](const auto& info) { return std::string(info.param); });
 
+// As many ranks as users have, not a power of two, with micro-batches for three data ranks. Every preset has the same numbers.
+class TwelveRanks : public Nodes, public testing::WithParamInterface<const char*> {};
+TEST_P(TwelveRanks, TrainAsOneRank) {
+  const NodesRun run = train(3, 4, kMpirun, {"run.steps=3", "batch.global=24", "parallel=3DP x 2PP x 2TP", fmt::format("parallel.zero={}", GetParam())});
+  expect_same_training(run, alone({"run.steps=3", "batch.global=24"}));
+  expect_counted_bytes(run);
+}
+INSTANTIATE_TEST_SUITE_P(ThreeNodes, TwelveRanks, testing::Values("ddp", "zero1", "zero2", "shard_grad_op", "zero3"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Nodes of 5 and 7: no group has equally many ranks on both, and tensor-parallel groups span them.
+TEST_F(Nodes, TwelveRanksOnUnequalNodes) {
+  const NodesRun run = train(2, 7, {"mpirun", "--host", "n1:5,n2:7"}, {"run.steps=3", "batch.global=24", "parallel=3DP x 4TP", "parallel.zero=zero3"});
+  expect_same_training(run, alone({"run.steps=3", "batch.global=24"}));
+  expect_counted_bytes(run);
+  EXPECT_NE(run.outcome.err.find(kSpans), std::string::npos) << run.outcome.err;
+}
+
+// The layout of the demo on two nodes, with tensor-parallel groups across them.
+TEST_F(Nodes, ThirtyTwoRanksOnTwo) {
+  const NodesRun run = train(2, 16, kMpirun, {"run.steps=2", "batch.global=24", "parallel=2DP x 4PP x 4TP", "parallel.order=pp-dp-cp-tp"});
+  expect_same_training(run, alone({"run.steps=2", "batch.global=24"}));
+  EXPECT_NE(run.outcome.err.find(kSpans), std::string::npos) << run.outcome.err;
+}
+
 // A small vocabulary, long micro-batches and no tokenizer to hand out: what crosses nodes are activations and their gradients.
 TEST_F(Nodes, PipelineAcrossTwo) {
   write_dataset(place_ / "counting", counting_documents(2000, 512), 512);

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <mutex>
+#include <vector>
 
 #include "core/check.h"
 #include "tests/parallel/thread_ranks.h"
@@ -75,6 +78,34 @@ TEST(CheckedCommunicator, OnlyCheckedCommunicatorsCount) {
   launch_threads(1, [](RankContext& c) {
     EXPECT_THROW(counters_of(c.world), InternalError);
     EXPECT_THROW(reset_counters(c.world), InternalError);
+  });
+}
+
+// Equal where ranks called the same in the same order, and of every word of a call.
+TEST(CheckedCommunicator, HistoryTellsCallsApart) {
+  launch_checked_threads(2, [&](RankContext& c) {
+    Values x(DType::kF32, 8), y(DType::kF64, 8);
+    std::vector<std::uint32_t> seen{history_of(c.world)};
+    const auto now = [&](const char* what) {
+      seen.push_back(history_of(c.world));
+      EXPECT_EQ(std::count(seen.begin(), seen.end(), seen.back()), 1) << what;
+    };
+    const auto after = [&](auto call) {  // on a communicator of its own
+      const auto other = make_checked(c.world.split(all_ranks(c.world), "other"), CollectiveChecks::kOn);
+      call(*other);
+      return history_of(*other);
+    };
+    c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
+    now("a call");
+    c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
+    now("again");
+    const std::uint32_t sum = after([&](Communicator& g) { g.all_reduce(c.compute, x.view(), ReduceOp::kSum); });
+    EXPECT_EQ(sum, after([&](Communicator& g) { g.all_reduce(c.compute, x.view(), ReduceOp::kSum); }));
+    EXPECT_NE(sum, after([&](Communicator& g) { g.all_reduce(c.compute, x.view(), ReduceOp::kMax); }));
+    EXPECT_NE(sum, after([&](Communicator& g) { g.all_reduce(c.compute, y.view(), ReduceOp::kSum); }));
+    EXPECT_NE(sum, after([&](Communicator& g) { g.all_reduce(c.compute, x.range(0, 7), ReduceOp::kSum); }));
+    EXPECT_NE(after([&](Communicator& g) { g.broadcast(c.compute, x.view(), 0); }),
+              after([&](Communicator& g) { g.broadcast(c.compute, x.view(), 1); }));
   });
 }
 

@@ -52,6 +52,7 @@ class NodeCluster {
 // A rank of a cluster with its streams; made by its thread.
 struct NodeRank {
   NodeRank(NodeCluster& cluster, int rank);
+  std::int64_t messages_sent() const { return static_cast<const ThreadWire&>(*wire).messages_sent(); }
   RankContext context() { return {*communicator, compute, {&queue0, &queue1}}; }
 
   NodeRank(const NodeRank&) = delete;

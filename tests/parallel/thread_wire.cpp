@@ -38,6 +38,7 @@ Wire::Request ThreadWire::send(const std::byte* data, std::int64_t bytes, int pe
   const AllocationExemption mailboxes;
   check_peer(peer);
   bytes_sent_ += bytes;
+  ++messages_sent_;
   auto message = std::make_shared<ThreadNetwork::Message>();
   message->bytes.assign(data, data + bytes);
   {

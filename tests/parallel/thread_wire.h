@@ -62,6 +62,7 @@ class ThreadWire final : public Wire {
   void poll() override { ++polls_; }
   void abandon() noexcept override;
   std::int64_t polls() const { return polls_; }
+  std::int64_t messages_sent() const { return messages_sent_; }
   std::int64_t bytes_sent() const override { return bytes_sent_; }
 
  private:
@@ -84,7 +85,7 @@ class ThreadWire final : public Wire {
   std::mt19937 random_;
   std::vector<Entry> entries_;
   std::map<std::pair<int, std::int32_t>, std::deque<Request>> waiting_;  // receives in order, by peer and channel
-  std::int64_t bytes_sent_ = 0, polls_ = 0;
+  std::int64_t bytes_sent_ = 0, messages_sent_ = 0, polls_ = 0;
 };
 
 }  // namespace trident::conformance

@@ -84,13 +84,11 @@ TEST(StepTimes, OverRanks) {
     EXPECT_EQ(mean.step, 5.5);
     EXPECT_EQ(mean.waited[0], 1);
     EXPECT_EQ(mean.waited_for[2], 3);
-    const std::vector<double> busy = busy_seconds_by_rank(mine, world, device.compute_stream());
-    EXPECT_EQ(busy, (std::vector<double>{5, 4.5, 4}));
-    const BusyRanks ranks = busy_ranks(busy);
-    EXPECT_EQ(ranks.slowest, 0);
-    EXPECT_EQ(ranks.max, 5);
-    EXPECT_EQ(ranks.min, 4);
-    EXPECT_EQ(ranks.mean, 4.5);
+    const Extremes busy = busy_seconds(mine, world, device.compute_stream());  // 5, 4.5, 4
+    EXPECT_EQ(busy.largest, 0);
+    EXPECT_EQ(busy.max, 5);
+    EXPECT_EQ(busy.min, 4);
+    EXPECT_EQ(busy.mean, 4.5);
   });
 }
 
@@ -114,11 +112,41 @@ TEST(TimingLine, HasItsKeys) {
   EXPECT_EQ(line.find("busy_ms")->find("slowest_rank")->as_integer(), 7);
 }
 
+TEST(GatherTexts, EveryRanksTextInOrderUpATree) {
+  for (const int ranks : {1, 2, 5, 8, 13}) {
+    on_ranks(ranks, [&](Communicator& world, Device& device) {
+      const auto counted = make_checked(world.split(all_ranks(world), "counted"), CollectiveChecks::kOn);
+      const auto text_of = [](int rank) { return rank == 3 ? std::string() : std::string(static_cast<std::size_t>(900 * rank + 1), static_cast<char>('a' + rank)); };
+      const std::vector<std::string> texts = gather_texts(*counted, device.host_stream(), text_of(world.rank()));
+      const auto& calls = counters_of(*counted).calls;
+      EXPECT_LE(calls[static_cast<std::size_t>(CommOperation::kSend)], 2);
+      EXPECT_LE(calls[static_cast<std::size_t>(CommOperation::kRecv)], 2 * 4);
+      std::vector<std::string> expected;
+      for (int rank = 0; rank < ranks && world.rank() == 0; ++rank) expected.push_back(text_of(rank));
+      EXPECT_EQ(texts, expected);
+    });
+  }
+}
+
+TEST(Extremes, OfEveryRanksValue) {
+  on_ranks(5, [](Communicator& world, Device& device) {
+    constexpr std::array kValues{2.0, -3.0, 7.5, 7.5, 0.0};
+    const Extremes extremes = extremes_of(world, device.host_stream(), kValues[static_cast<std::size_t>(world.rank())]);
+    EXPECT_EQ(extremes.min, -3);
+    EXPECT_EQ(extremes.max, 7.5);
+    EXPECT_EQ(extremes.mean, 2.8);
+    EXPECT_EQ(extremes.largest, 2);
+    EXPECT_EQ(first_rank(world, device.host_stream(), world.rank() % 2 == 1), 1);
+    EXPECT_EQ(first_rank(world, device.host_stream(), world.rank() == 4), 4);
+    EXPECT_EQ(first_rank(world, device.host_stream(), false), -1);
+  });
+}
+
 TEST(GatherBytes, EveryRanksBytesOnceInOrder) {
   on_ranks(4, [](Communicator& world, Device& device) {
     std::string mine(static_cast<std::size_t>(world.rank() == 2 ? 0 : 500'000 * world.rank() + 1),
                      static_cast<char>('a' + world.rank()));
-    mine.replace(0, 1, mine.empty() ? "" : "<");  // rank 2 has nothing; pieces out of order show
+    if (!mine.empty()) mine.front() = '<';  // rank 2 has nothing; pieces out of order show
     std::vector<std::string> all;
     const auto counted = make_checked(world.split(all_ranks(world), "counted"), CollectiveChecks::kOn);
     gather_bytes(*counted, device, std::as_bytes(std::span(mine)), [&](int rank, std::span<const std::byte> bytes) {
@@ -126,7 +154,9 @@ TEST(GatherBytes, EveryRanksBytesOnceInOrder) {
       all.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     });
     if (world.rank() == 0) {
-      EXPECT_EQ(all, (std::vector<std::string>{"<", "<" + std::string(500'000, 'b'), "", "<" + std::string(1'500'000, 'd')}));
+      std::string second(500'001, 'b'), last(1'500'001, 'd');
+      second.front() = last.front() = '<';
+      EXPECT_EQ(all, (std::vector<std::string>{"<", second, "", last}));
     } else {
       EXPECT_TRUE(all.empty());
     }
@@ -135,17 +165,20 @@ TEST(GatherBytes, EveryRanksBytesOnceInOrder) {
   });
 }
 
-// Ranks 1 and 3 read clocks of their own, rank 2 reads rank 0's: what it does to that is not corrected.
+// Rank 2 reads rank 0's clock: what it does to that is not corrected. Ranks 1 and 3 read clocks of their own, rank 4 reads rank 1's and is not asked.
 TEST(ClockOffset, OfRanksThatReadAnotherClock) {
-  on_ranks(4, [](Communicator& world, Device& device) {
+  on_ranks(5, [](Communicator& world, Device& device) {
+    constexpr std::array<std::uint64_t, 5> kIdentities{7, 8, 7, 9, 8};
     const double ahead = 1000.0 * world.rank();
-    const std::vector<ClockOffset> clocks =
-        estimate_clock_offsets(world, device, world.rank() % 2 == 0 ? 7 : 8, [&] { return monotonic_seconds() + ahead; });
+    const std::vector<ClockOffset> clocks = estimate_clock_offsets(world, device, kIdentities[static_cast<std::size_t>(world.rank())], [&] {
+      EXPECT_NE(world.rank(), 4);
+      return monotonic_seconds() + ahead;
+    });
     if (world.rank() != 0) {
       EXPECT_TRUE(clocks.empty());
       return;
     }
-    ASSERT_EQ(clocks.size(), 4u);
+    ASSERT_EQ(clocks.size(), 5u);
     for (const int rank : {0, 2})
       EXPECT_TRUE(clocks[static_cast<std::size_t>(rank)].offset == 0 && clocks[static_cast<std::size_t>(rank)].bound == 0);
     for (const int rank : {1, 3}) {
@@ -153,6 +186,8 @@ TEST(ClockOffset, OfRanksThatReadAnotherClock) {
       EXPECT_GT(clock.bound, 0);
       EXPECT_LE(std::abs(clock.offset + 1000.0 * rank), clock.bound + 1e-9) << "the bound must hold";
     }
+    EXPECT_EQ(clocks[4].offset, clocks[1].offset);
+    EXPECT_EQ(clocks[4].bound, clocks[1].bound);
   });
 }
 
