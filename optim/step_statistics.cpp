@@ -70,9 +70,10 @@ void StatisticsReducer::name_non_finite(std::span<const ParamShard> shards, Step
 // The sum of n numbers of 32 bits is n times each of them only if they are equal.
 void StatisticsReducer::refuse_to_differ(Axis axis) const {
   const AllocationExemption message;
-  throw CommunicationError(fmt::format("{}: rank {} and another rank of its group have called different collective operations since the run began; this is "
-                                       "a bug in Trident, which a layout on at most {} nodes names the operation of",
-                                       to_string(axis), context_.rank(), WireGroup::kMostGreeted));
+  throw CommunicationError(fmt::format(
+      "{}: rank {} and another rank of its group have called different collective operations since the run began; this is a bug in "
+      "Trident: on at most {} nodes the operation is named",
+      to_string(axis), context_.rank(), WireGroup::kMostGreeted));
 }
 
 StepStatistics StatisticsReducer::reduce(std::span<const ParamShard> shards, std::span<const double> losses) {

@@ -1,9 +1,9 @@
 // A decorator that watches a communicator: fingerprints, byte counters, what every rank is doing.
 //
 // Before an operation runs, the ranks of the group compare (sequence number, operation, dtype, count, peer/root). A mismatch is a
-// CommunicationError that names both ranks and both operations instead of a hang or silent corruption. Groups over many nodes do not
-// (WireGroup::kMostGreeted): each rank keeps a hash of all that it called, and once per step the ranks of an axis compare those. Counters
-// hold the algorithmic volume of each operation, whatever the transport (docs/communication.md).
+// CommunicationError that names both ranks and both operations instead of a hang or silent corruption. Groups over many nodes do
+// not (WireGroup::kMostGreeted): each rank keeps a hash of all that it called, and once per step the ranks of an axis compare
+// those. Counters hold the algorithmic volume of each operation, whatever the transport (docs/communication.md).
 #pragma once
 
 #include <array>
@@ -35,7 +35,8 @@ std::unique_ptr<Communicator> make_checked(std::unique_ptr<Communicator> inner, 
 
 // Counters of a communicator made by make_checked(); TRIDENT_CHECK otherwise.
 const CommCounters& counters_of(const Communicator& communicator);
-// A hash of the collective operations called so far, likewise: equal on all ranks of a group that called the same in the same order.
+// A hash of the collective operations called so far, likewise: equal on all ranks of a group that called the same in the same
+// order.
 std::uint32_t history_of(const Communicator& communicator);
 void reset_counters(Communicator& communicator);
 

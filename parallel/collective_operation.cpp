@@ -168,8 +168,8 @@ PeerOperands CollectiveOperation::staged_piece() const {
   return {sources, begin, std::min(begin + kPieceBytes, in_.num_bytes())};
 }
 
-// This half of the stage holds the piece before the last. Everybody has done its share of that: whoever counted itself for the last piece
-// had, and all have.
+// This half of the stage holds the piece before the last. Everybody has done its share of that: whoever counted itself for the last
+// piece had, and all have.
 void CollectiveOperation::fill_stage() {
   const PeerOperands piece = staged_piece();
   copy(group_->block.stage(sequence_, group_->rank) + piece_ % 2 * kPieceBytes, in_.data() + piece.begin, piece.end - piece.begin);
@@ -195,14 +195,16 @@ void CollectiveOperation::move(const PeerOperands& operands) {
     case CommOperation::kAllToAll: return copy_slices(operands, in_.num_bytes() / group_->size() * group_->rank);
     case CommOperation::kBroadcast:
       if (group_->rank != root_)
-        copy(out_.data() + operands.begin, operands.at(static_cast<std::size_t>(root_), operands.begin), operands.end - operands.begin);
+        copy(out_.data() + operands.begin, operands.at(static_cast<std::size_t>(root_), operands.begin),
+             operands.end - operands.begin);
       return;
     case CommOperation::kSend: case CommOperation::kRecv: case CommOperation::kBarrier: return;
   }
 }
 
-// An all_reduce of operands that were copied is done by every rank for itself. Otherwise this rank reduces its share of the elements, which
-// nobody else touches in any buffer, and an all_reduce writes the result into every rank's buffer while it is in cache.
+// An all_reduce of operands that were copied is done by every rank for itself. Otherwise this rank reduces its share of the
+// elements, which nobody else touches in any buffer, and an all_reduce writes the result into every rank's buffer while it is in
+// cache.
 void CollectiveOperation::reduce_and_spread(const PeerOperands& operands) {
   std::vector<std::byte*>& outs = group_->outs;
   const std::int64_t element = size_of(in_.dtype());
@@ -234,7 +236,8 @@ void CollectiveOperation::copy_slices(const PeerOperands& operands, std::int64_t
   const PeerOperands::Range part = operands.within(source_offset, source_offset + bytes);
   for (int i = 0; i < group_->size(); ++i) {  // each begins with itself, so that ranks do not queue up at one peer's memory
     const int r = (group_->rank + i) % group_->size();
-    copy(out_.data() + r * bytes + (part.begin - source_offset), operands.at(static_cast<std::size_t>(r), part.begin), part.bytes());
+    copy(out_.data() + r * bytes + (part.begin - source_offset), operands.at(static_cast<std::size_t>(r), part.begin),
+         part.bytes());
   }
 }
 

@@ -6,9 +6,10 @@
 //   per peer and direction).
 // - Sums are taken in rank order 0, 1, .. n-1 in f32 (f64 for f64, integers exactly) and rounded once: the same bits on every
 //   rank, every time.
-// - Operands may lie anywhere in the rank's memory of the communicator's kind. What peers do not reach is copied on its way; memory of
-//   Device::allocate() and allocate_host_shared() is not.
-// - Views are dense; dtypes f32, bf16, f16, f64, i64, i32, u8 (u8: data movement only); counts are int64 and may exceed 2^31 elements.
+// - Operands may lie anywhere in the rank's memory of the communicator's kind. What peers do not reach is copied on its way; what
+//   Device::allocate() and allocate_host_shared() gave is not.
+// - Views are dense; dtypes f32, bf16, f16, f64, i64, i32, u8 (u8: data movement only); counts are int64 and may exceed 2^31
+//   elements.
 // - A group of one rank is a correct no-op or copy. Zero-sized views are legal.
 // - A failed, late or disagreeing peer is a CommunicationError that names axis, operation and ranks.
 #pragma once
@@ -56,8 +57,8 @@ class Communicator {
   virtual void group_cancel() noexcept = 0;
   // The host waits until every rank of the group is here.
   virtual void barrier() = 0;
-  // A new group of `members`: ranks of this group, rank() among them, in the order of their new numbers. Collective over this group, each
-  // of whose ranks passes the members of the group that it will be in. Nobody compares the lists. Host-synchronous.
+  // A new group of `members`: ranks of this group, rank() among them, in the order of their new numbers. Collective over this
+  // group, each of whose ranks passes the members of the group that it will be in. Nobody compares the lists. Host-synchronous.
   virtual std::unique_ptr<Communicator> split(std::span<const int> members, std::string name) = 0;
   // Makes every rank's pending and later operations (in all groups of this world) throw CommunicationError with `reason`.
   virtual void abort(std::string_view reason) = 0;

@@ -77,7 +77,8 @@ std::uint64_t MessageOperation::num_pieces() const { return static_cast<std::uin
 // Puts in place what there is room for; true if that was anything. The pair's stage serves one message after another.
 bool MessageOperation::fill_stage() {
   ChannelSlot& s = slot();
-  if (sequence_ > 0 && group_->block.channel(group_->rank, peer_, sequence_ - 1).acknowledged.load(std::memory_order_acquire) < sequence_)
+  if (sequence_ > 0 &&
+      group_->block.channel(group_->rank, peer_, sequence_ - 1).acknowledged.load(std::memory_order_acquire) < sequence_)
     return false;
   const std::uint64_t before = piece_;
   while (piece_ < num_pieces() && piece_ < s.taken.load(std::memory_order_acquire) + 2) {

@@ -176,7 +176,8 @@ void NodeCollective::add(const PeerOperands& operands, std::int64_t first, std::
 // `bytes` bytes from `from` of member `index`'s operand go to `out`.
 void NodeCollective::take(const PeerOperands& operands, int index, std::int64_t from, std::int64_t bytes, std::byte* out) {
   const PeerOperands::Range part = operands.within(from, from + bytes);
-  if (part.bytes() > 0) copy_bytes(out + (part.begin - from), operands.at(static_cast<std::size_t>(index), part.begin), part.bytes());
+  if (part.bytes() > 0)
+    copy_bytes(out + (part.begin - from), operands.at(static_cast<std::size_t>(index), part.begin), part.bytes());
 }
 
 void NodeCollective::take_shares(const PeerOperands& operands) {
@@ -227,7 +228,8 @@ void NodeCollective::take_gathered(const PeerOperands& operands) {
 void NodeCollective::take_slices(const PeerOperands& operands) {
   const std::int64_t bytes = slice_ * element();
   for (int i = 0; i < group_->num_local(); ++i)
-    take(operands, i, group_->across.rank() * bytes, bytes, call_.out.data() + group_->on_my_node()[static_cast<std::size_t>(i)] * bytes);
+    take(operands, i, group_->across.rank() * bytes, bytes,
+         call_.out.data() + group_->on_my_node()[static_cast<std::size_t>(i)] * bytes);
 }
 
 std::string NodeCollective::describe() const {

@@ -65,12 +65,14 @@ std::string ParallelContext::register_memory(TensorView memory) {
   };
   for (Communicator* group : {tensor_.get(), data_reduce_.get(), data_gather_.get(), pipeline_forward_.get(), pipeline_backward_.get()}) in_group(*group);
   for (const auto& [sub_axis, group] : partial_) in_group(*group);
-  std::int32_t said[2] = {line.empty() ? 0 : world_->size() - rank(), line.empty() ? 0 : 1};  // of whom, from the end; whether, and then how many
+  std::int32_t said[2] = {line.empty() ? 0 : world_->size() - rank(),
+                          line.empty() ? 0 : 1};  // of whom, from the end; whether, and then how many
   world_->all_reduce(host_stream(), TensorView(said, DType::kI32, {1}), ReduceOp::kMax);
   world_->all_reduce(host_stream(), TensorView(said + 1, DType::kI32, {1}), ReduceOp::kSum);
   if (said[0] == 0) return {};
   line.resize(kLine);
-  world_->broadcast(host_stream(), TensorView(line.data(), DType::kU8, {static_cast<std::int64_t>(kLine)}), world_->size() - said[0]);
+  world_->broadcast(host_stream(), TensorView(line.data(), DType::kU8, {static_cast<std::int64_t>(kLine)}),
+                    world_->size() - said[0]);
   const std::string first = line.c_str();
   return said[1] == 1 ? first : fmt::format("{} (and {} more)", first, said[1] - 1);
 }

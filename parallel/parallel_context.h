@@ -48,8 +48,9 @@ class ParallelContext {
   // Step statistics over an axis (norm, loss): host memory, on host_stream().
   Communicator& statistics(Axis axis) { return *statistics_[static_cast<std::size_t>(axis)]; }
 
-  // All operands of the communicators above but the statistics' will lie in `memory`, which outlives them (Communicator::register_memory).
-  // Collective over the world; the same line on every rank: a group that gains nothing from it, why, and how many more there are; or nothing.
+  // All operands of the communicators above but the statistics' will lie in `memory`, which outlives them
+  // (Communicator::register_memory). Collective over the world; the same line on every rank: a group that gains nothing from it,
+  // why, and how many more there are; or nothing.
   std::string register_memory(TensorView memory);
 
   Stream& compute_stream() { return device_.compute_stream(); }
@@ -65,7 +66,8 @@ class ParallelContext {
   // Bytes sent by this rank since reset, by axis (counters of all communicators of that axis).
   std::array<double, kNumAxes> bytes_sent() const;
   void reset_bytes_sent();
-  // Of the collective operations called so far on the groups along an axis, but for its statistics': equal on all ranks of those groups.
+  // Of the collective operations called so far on the groups along an axis, but for its statistics': equal on all ranks of those
+  // groups.
   std::uint32_t history(Axis axis) const;
 
  private:

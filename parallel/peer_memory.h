@@ -1,8 +1,8 @@
 // How a rank reaches a buffer that a peer has posted.
 //
 // Operations on shared memory post where their operand lies as one 64-bit word. What that word means depends on where the ranks
-// live: threads share every address; processes share one segment, at an address of its own in each. An operand that peers do not reach
-// goes through the group's control block, piece by piece (shared_world.h).
+// live: threads share every address; processes share one segment, at an address of its own in each. An operand that peers do not
+// reach goes through the group's control block, piece by piece (shared_world.h).
 #pragma once
 
 #include <cstddef>

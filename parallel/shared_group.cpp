@@ -6,7 +6,8 @@
 
 namespace trident {
 
-SharedGroup::SharedGroup(SharedWorld* world, GroupBlock block, std::string name, int rank, std::vector<int> seats, std::vector<int> names)
+SharedGroup::SharedGroup(SharedWorld* world, GroupBlock block, std::string name, int rank, std::vector<int> seats,
+                         std::vector<int> names)
     : world(world), block(block), name(std::move(name)), rank(rank), seats(std::move(seats)), names(std::move(names)) {
   if (this->names.empty()) this->names = this->seats;
   sources.resize(this->seats.size());
@@ -29,8 +30,9 @@ GroupBlock SharedGroup::new_block(std::span<const int> members, Progress& progre
     cell.number.store(number, std::memory_order_release);
     for (const int r : members.subspan(1)) ring(r);
   } else {
-    progress.wait_until([&] { return cell.number.load(std::memory_order_acquire) == number; },
-                        [&] { return fmt::format("a new group of {}: rank {} has not made it", name, world_rank_of(members.front())); });
+    progress.wait_until(
+        [&] { return cell.number.load(std::memory_order_acquire) == number; },
+        [&] { return fmt::format("a new group of {}: rank {} has not made it", name, world_rank_of(members.front())); });
   }
   return world->group(cell.block, ranks);
 }

@@ -37,10 +37,9 @@ struct SharedGroup {
   void ring(int r) const { world->doorbell(seats[static_cast<std::size_t>(r)]).ring(); }
   void ring_others() const;
 
-  // The control block of a new group of `members` (ranks of this group, this one among them), which the first of them lays out; none for
-  // one rank.
-  // Called by all ranks of this group for one split after another, of which each begins with a collective operation over this group:
-  // a cell is used again when everybody has read it. The host waits.
+  // The control block of a new group of `members` (ranks of this group, this one among them), which the first of them lays out;
+  // none for one rank. Called by all ranks of this group for one split after another, of which each begins with a collective
+  // operation over this group: a cell is used again when everybody has read it. The host waits.
   GroupBlock new_block(std::span<const int> members, Progress& progress);
 };
 

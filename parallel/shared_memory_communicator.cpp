@@ -57,8 +57,9 @@ std::unique_ptr<Communicator> SharedMemoryCommunicator::split(std::span<const in
     seats.push_back(group_.seats[static_cast<std::size_t>(r)]);
     names.push_back(group_.world_rank_of(r));
   }
-  auto communicator = std::make_unique<SharedMemoryCommunicator>(*group_.world, group_.new_block(members, progress()), std::move(name),
-                                                                 new_rank, std::move(seats), progress(), std::move(names));
+  auto communicator =
+      std::make_unique<SharedMemoryCommunicator>(*group_.world, group_.new_block(members, progress()), std::move(name), new_rank,
+                                                 std::move(seats), progress(), std::move(names));
   communicator->set_checks(group_.checks);
   return communicator;
 }

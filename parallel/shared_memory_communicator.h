@@ -1,10 +1,9 @@
 // The communicator of ranks that can read each other's memory. Algorithms: shared_world.h, collective_operation.cpp.
 //
 // Operands up to kInlineBytes travel inside the control block with one synchronisation; larger ones are reduced and copied in
-// place, directly between the ranks' buffers, with two, or where some lie out of peers' reach through the control block, with one for every
-// kPieceBytes. At most kSlots collectives of a communicator and kChannelSlots messages of
-// an ordered pair are in flight, and 256 of either kind may be queued; later ones wait for them. Nothing allocates after
-// construction.
+// place, directly between the ranks' buffers, with two, or where some lie out of peers' reach through the control block, with one
+// for every kPieceBytes. At most kSlots collectives of a communicator and kChannelSlots messages of an ordered pair are in flight,
+// and 256 of either kind may be queued; later ones wait for them. Nothing allocates after construction.
 //
 // A rank that fails or leaves with operations pending makes every peer fail, and goes on only when no peer is inside its memory.
 // Buffers given to queue streams must therefore outlive the communicator, or be awaited before they are freed.

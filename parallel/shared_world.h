@@ -68,8 +68,8 @@ struct alignas(kCacheLine) ChannelSlot {
   std::uint64_t stage = 0;  // where the pair's stage lies in the region, if the operand is out of reach
 };
 
-// The control block of a group of `ranks` ranks, at an offset in the region. A value: a base address and a size. All of it begins as
-// zeros, which is what its atomics begin with, so that a block of many ranks costs memory only where it is used.
+// The control block of a group of `ranks` ranks, at an offset in the region. A value: a base address and a size. All of it begins
+// as zeros, which is what its atomics begin with, so that a block of many ranks costs memory only where it is used.
 class GroupBlock {
  public:
   GroupBlock() = default;

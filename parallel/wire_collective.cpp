@@ -113,7 +113,8 @@ void WireCollective::begin_step(Step step) {
 
 void WireCollective::begin_rounds() {
   const bool meets = fingerprint_.operation == CommOperation::kBarrier;
-  rounds_.begin(*group_, meets ? WireRounds::Kind::kMeet : WireRounds::kind_of(in_.dtype(), fingerprint_.reduce), out_, fingerprint_.reduce);
+  rounds_.begin(*group_, meets ? WireRounds::Kind::kMeet : WireRounds::kind_of(in_.dtype(), fingerprint_.reduce), out_,
+                fingerprint_.reduce);
 }
 
 void WireCollective::begin_with(int r) {
@@ -255,8 +256,9 @@ std::string WireCollective::describe() const {
   const std::string call = fmt::format("{} #{} over {}", to_string(fingerprint_.operation), header_.number, group_->name());
   if (phase_ == Phase::kPrepared) return call + ": not issued";
   if (phase_ == Phase::kIssued) return fmt::format("{}: an earlier operation of {} is not complete", call, group_->name());
-  if (!rounds_done_ && is_greeted_by_all()) return fmt::format("{}: rank {} has not {}", call, group_->world_rank_of(rounds_.awaited()),
-                                                        rounds_.has_received() ? "received" : "sent");
+  if (!rounds_done_ && is_greeted_by_all())
+    return fmt::format("{}: rank {} has not {}", call, group_->world_rank_of(rounds_.awaited()),
+                       rounds_.has_received() ? "received" : "sent");
   std::string absent, silent, deaf;
   int counts[3] = {0, 0, 0};
   const auto add = [&](std::string& names, int& count, int r) {

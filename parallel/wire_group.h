@@ -2,8 +2,8 @@
 //
 // Collectives of a group run one after another, in the order in which they were issued; so do messages of an ordered pair of ranks.
 // What a peer sends ahead waits in the wire. Every message begins with a header that says what its sender called, and so does, with
-// checks, every collective between each pair of ranks in groups of up to kMostGreeted. In larger ones ranks that disagree are found out
-// by what the step's statistics carry (checked_communicator.h).
+// checks, every collective between each pair of ranks in groups of up to kMostGreeted. In larger ones ranks that disagree are found
+// out by what the step's statistics carry (checked_communicator.h).
 #pragma once
 
 #include <algorithm>
@@ -35,8 +35,8 @@ struct WireEnd {
   std::vector<int> nodes{};        // of every world rank
   std::function<Buffer(std::int64_t bytes, const std::string& name)> allocate{};  // memory that the ranks of the node can reach
 
-  // The first of WireGroup::kChannels channels, now taken, for the parts that a group is split into. `free`: no rank of the group uses
-  // it or a higher one.
+  // The first of WireGroup::kChannels channels, now taken, for the parts that a group is split into. `free`: no rank of the group
+  // uses it or a higher one.
   std::int32_t take_channels(std::int64_t free);
   bool test(Wire::Request request) {
     if (!wire->test(request)) return false;

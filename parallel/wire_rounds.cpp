@@ -42,7 +42,8 @@ bool WireRounds::advance() {
   while (round_ < rounds_) {
     WireEnd& end = group_->end();
     if (to_ >= 0) out_.send(end, group_->world_rank_of(to_), group_->channel(), kAll);
-    if (from_ >= 0 && group_->peers[static_cast<std::size_t>(from_)].header_received) in_.recv(end, group_->world_rank_of(from_), group_->channel(), kAll);
+    if (from_ >= 0 && group_->peers[static_cast<std::size_t>(from_)].header_received)
+      in_.recv(end, group_->world_rank_of(from_), group_->channel(), kAll);
     if ((to_ >= 0 && !out_.complete()) || (from_ >= 0 && !in_.complete())) return false;
     end_round();
     if (++round_ < rounds_) begin_round();

@@ -1,11 +1,11 @@
 // Collectives in which a rank talks to one peer at a time: a logarithmic number of messages for a barrier and for small reductions.
 //
-//   meet     dissemination (Hensgen, Finkel, Manber 1988): in round k a word goes 2^k ranks up; after ceil(log2 n) rounds everybody has
-//            heard of everybody
-//   combine  recursive doubling, neighbours first where n is no power of two (Thakur, Rabenseifner, Gropp 2005, 4.4): for reductions
-//            that may be bracketed anyhow as long as ranks keep their order, integer sums and maxima
-//   gather   Bruck's all-gather: everybody has everybody's operand after ceil(log2 n) rounds and adds them in rank order: the bits of
-//            any other way
+//   meet     dissemination (Hensgen, Finkel, Manber 1988): in round k a word goes 2^k ranks up; after ceil(log2 n) rounds everybody
+//            has heard of everybody
+//   combine  recursive doubling, neighbours first where n is no power of two (Thakur, Rabenseifner, Gropp 2005, 4.4): for
+//            reductions that may be bracketed anyhow as long as ranks keep their order, integer sums and maxima
+//   gather   Bruck's all-gather: everybody has everybody's operand after ceil(log2 n) rounds and adds them in rank order: the bits
+//            of any other way
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ class WireRounds {
   // How a reduction goes.
   static Kind kind_of(DType dtype, ReduceOp op);
 
-  // `inout`: the rank's operand, and once complete the reduction of all; empty for kMeet. The group's staging has room for one of every
-  // peer.
+  // `inout`: the rank's operand, and once complete the reduction of all; empty for kMeet. The group's staging has room for one of
+  // every peer.
   void begin(WireGroup& group, Kind kind, TensorView inout, ReduceOp op);
   // Advances without blocking; true once complete. Receives from a peer once its header has come (WireGroup::peers).
   bool advance();

@@ -22,13 +22,13 @@ Extremes extremes_of(Communicator& world, Stream& stream, double mine);
 // Collective. The first rank for which `is` holds, or -1, on every rank.
 int first_rank(Communicator& world, Stream& stream, bool is);
 
-// Collective. On rank 0: every rank's text, by rank; empty elsewhere. Texts come up a binomial tree: a rank sends once and receives from at most
-// log2 of the ranks, and holds the texts of those below it. For lines.
+// Collective. On rank 0: every rank's text, by rank; empty elsewhere. Texts come up a binomial tree: a rank sends once and receives
+// from at most log2 of the ranks, and holds the texts of those below it. For lines.
 std::vector<std::string> gather_texts(Communicator& world, Stream& stream, const std::string& mine);
 
-// Collective, on the device's host stream. On rank 0 `take` is called for each rank in order, itself first; its bytes live as long as
-// the call. Each rank sends to rank 0 alone, which holds the bytes of one other rank at a time; the others wait for their turn. For what is
-// too large to be held.
+// Collective, on the device's host stream. On rank 0 `take` is called for each rank in order, itself first; its bytes live as long
+// as the call. Each rank sends to rank 0 alone, which holds the bytes of one other rank at a time; the others wait for their turn.
+// For what is too large to be held.
 void gather_bytes(Communicator& world, Device& device, std::span<const std::byte> mine,
                   const std::function<void(int rank, std::span<const std::byte>)>& take);
 

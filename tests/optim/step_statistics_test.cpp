@@ -16,7 +16,8 @@ using testing::run_tensor_ranks;
 using testing::TensorRank;
 
 struct Statistics {
-  explicit Statistics(TensorRank& rank) : reducer(rank.context, plan), arena(plan, rank.device.allocate(plan.total_bytes(), "statistics")) {
+  explicit Statistics(TensorRank& rank)
+      : reducer(rank.context, plan), arena(plan, rank.device.allocate(plan.total_bytes(), "statistics")) {
     reducer.bind(arena);
   }
   ArenaPlan plan;

@@ -84,7 +84,8 @@ TEST(NodeBytes, UnequalNodesSendTheMinimum) {
             (std::vector<std::int64_t>{kBytes / 4 * 2, kBytes / 4 * 4, kBytes / 4 * 2}));
 }
 
-// Small operands: one rank of a node speaks for it. Floats are gathered, so that they can be added in order; integers and maxima double.
+// Small operands: one rank of a node speaks for it. Floats are gathered, so that they can be added in order; integers and maxima
+// double.
 TEST(NodeBytes, SmallReductionsTakeALogarithmOfMessages) {
   const auto sends = [](DType dtype, ReduceOp op, int nodes) {
     return bytes_of_nodes({equal_nodes(nodes, 2)}, [&](Communicator& c, Stream& stream) {

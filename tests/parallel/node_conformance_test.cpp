@@ -35,10 +35,12 @@ INSTANTIATE_TEST_SUITE_P(OneNode, CommunicatorConformance, testing::Values(on(eq
 
 constexpr MessageOptions kUsual = NodeLayout{}.options;
 INSTANTIATE_TEST_SUITE_P(OperandsWithinReach, CommunicatorConformance,
-                         testing::Values(on(equal_nodes(1, 3), kUsual, 0), on(equal_nodes(2, 2), kUsual, 0), on({0, 0, 1, 1, 1}, kUsual, 0)),
+                         testing::Values(on(equal_nodes(1, 3), kUsual, 0), on(equal_nodes(2, 2), kUsual, 0),
+                                         on({0, 0, 1, 1, 1}, kUsual, 0)),
                          name);
 INSTANTIATE_TEST_SUITE_P(OperandsOutOfReach, CommunicatorConformance,
-                         testing::Values(on(equal_nodes(1, 3), kUsual, 8), on(equal_nodes(2, 2), kUsual, 8), on({0, 0, 1, 1, 1}, kUsual, 8)),
+                         testing::Values(on(equal_nodes(1, 3), kUsual, 8), on(equal_nodes(2, 2), kUsual, 8),
+                                         on({0, 0, 1, 1, 1}, kUsual, 8)),
                          name);
 
 INSTANTIATE_TEST_SUITE_P(Nodes, CommunicatorConformance,

@@ -40,8 +40,8 @@ class Mapping {
   std::byte* begin_ = nullptr;
 };
 
-// Ranks are threads that behave as processes: they reach what lies in their node's segment, at other words than its addresses, and nothing
-// else.
+// Ranks are threads that behave as processes: they reach what lies in their node's segment, at other words than its addresses, and
+// nothing else.
 class SegmentOnly final : public PeerMemory {
  public:
   explicit SegmentOnly(const Mapping& segment) : segment_(segment) {}
@@ -123,8 +123,10 @@ int seat_of(const std::vector<int>& nodes, int rank) {
 }  // namespace
 
 NodeRank::NodeRank(NodeCluster& cluster, int rank)
-    : values([&cluster, rank](std::int64_t bytes, const std::string&) { return cluster.allocate(rank, bytes); }, rank, cluster.layout().outside),
-      wire(cluster.network().wire(rank)), progress(cluster.node_of(rank).doorbell(seat_of(cluster.layout().nodes, rank))) {
+    : values([&cluster, rank](std::int64_t bytes, const std::string&) { return cluster.allocate(rank, bytes); }, rank,
+             cluster.layout().outside),
+      wire(cluster.network().wire(rank)),
+      progress(cluster.node_of(rank).doorbell(seat_of(cluster.layout().nodes, rank))) {
   const NodePlace place{rank, cluster.layout().nodes, &cluster.node_of(rank), wire.get(),
                         [&cluster, rank](std::int64_t bytes, const std::string&) { return cluster.allocate(rank, bytes); }};
   values_memory = &values;

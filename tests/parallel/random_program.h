@@ -23,7 +23,8 @@ struct Expectation {
 // The communicators of a rank: the world, its halves, and pairs across the halves.
 struct Axes {
   explicit Axes(RankContext& c)
-      : half(c.world.split(ranks_of_color(c.world, [&](int r) { return r * 2 / c.world.size(); }), "half")), comb(c.world.split(every_nth(c.world, 2), "comb")) {}
+      : half(c.world.split(ranks_of_color(c.world, [&](int r) { return r * 2 / c.world.size(); }), "half")),
+        comb(c.world.split(every_nth(c.world, 2), "comb")) {}
   std::unique_ptr<Communicator> half, comb;
 };
 
