@@ -42,16 +42,19 @@ cp "$folder"/lib/libz.so.1 "$folder"/lib/openmpi/mca_coll_sm.so "$folder"/licens
 mv "$folder/lib/libhwloc.so.15" "$place/whole/"
 sed -i 's/GLIBC_2\.14/GLIBC_2.99/' "$folder/lib/libz.so.1"
 patchelf --remove-rpath "$folder/lib/openmpi/mca_coll_sm.so"
+cp "$folder"/lib/openmpi/mca_btl_tcp.so "$place/whole/"
+patchelf --set-rpath '$ORIGIN/..:' "$folder/lib/openmpi/mca_btl_tcp.so"
 : >"$folder/licenses/libgomp1/copyright"
 sed -i '/libevent_core/d' "$folder/licenses/FILES"
-check_fails 'a library missing, one too new, one found elsewhere, a licence emptied, a file of unknown origin'
+check_fails 'a library missing, one too new, one found elsewhere, a run path with the working directory, a licence emptied, a file of unknown origin'
 says 'libexec/mpirun takes libhwloc.so.15 from /.*; it ought to lie in lib/'
 says 'lib/libz.so.1 needs glibc 2.99, newer than 2.36'
 says 'lib/openmpi/mca_coll_sm.so takes libmca_common_sm.so.40 from /'
+says 'lib/openmpi/mca_btl_tcp.so: an empty element in its run path'
 says 'licenses/libgomp1/copyright is missing or empty'
 says 'lib/libevent_core-2.1.so.7 is not in licenses/FILES'
 cp "$place/whole/libz.so.1" "$place/whole/libhwloc.so.15" "$folder/lib/"
-cp "$place/whole/mca_coll_sm.so" "$folder/lib/openmpi/"
+cp "$place/whole/mca_coll_sm.so" "$place/whole/mca_btl_tcp.so" "$folder/lib/openmpi/"
 cp "$place/whole/copyright" "$folder/licenses/libgomp1/"
 cp "$place/whole/FILES" "$folder/licenses/"
 
