@@ -33,6 +33,19 @@ says 'all from inside; glibc 2.36 is enough; licences there; runs after moving'
 folder=$(compgen -G "$place/trident-*-linux-x86_64*")
 [[ -x $folder/bin/mpirun && -e $folder/configs/laptop.json && -s $folder/licenses/libdnnl2/copyright && ! -e $folder.tar.gz ]] || fail "the folder lacks files"
 
+# The sums of all packages of a folder, and of nothing else, also of the one that was made anew.
+sums=$(dirname "$package")/package/sums
+mkdir "$place/made"
+if "$sums" "$place/made" >"$place/out" 2>&1; then fail "sums of no packages"; fi
+says 'no package in .*; make one with'
+for archive in trident-1-linux-x86_64.tar.gz trident-1-linux-x86_64-cpu.tar.gz other.tar.gz; do echo $archive >"$place/made/$archive"; done
+"$sums" "$place/made"
+echo new >"$place/made/trident-1-linux-x86_64-cpu.tar.gz"
+if (cd "$place/made" && sha256sum --check --strict SHA256SUMS) >"$place/out" 2>&1; then fail "a changed package has the sum"; fi
+"$sums" "$place/made"
+(cd "$place/made" && sha256sum --check --strict SHA256SUMS) >"$place/out" 2>&1 || fail "the sums are wrong"
+[[ $(cut -d' ' -f3 "$place/made/SHA256SUMS" | paste -sd' ') == "trident-1-linux-x86_64-cpu.tar.gz trident-1-linux-x86_64.tar.gz" ]] || fail "sums of other files"
+
 # breaks NAME...: the check fails.
 check_fails() { if "$check" "$folder" >"$place/out" 2>&1; then fail "passes the check: $1"; fi; }
 
