@@ -26,14 +26,13 @@ cannot() { echo "try_system.sh: SKIPPED: $1" >&2; exit 77; }
 full=no fresh=no steps=$all_steps inside=no
 while (($#)); do
   case $1 in
-    --full) full=yes ;;
-    --fresh) fresh=yes ;;
-    --steps) steps=${2-}; shift || usage ;;
-    --inside) inside=yes ;;  # this script calls itself so, in the new root
+    --full) full=yes; shift ;;
+    --fresh) fresh=yes; shift ;;
+    --steps) steps=${2-}; shift 2 || usage ;;
+    --inside) inside=yes; shift ;;  # this script calls itself so, in the new root
     -*) usage ;;
     *) break ;;
   esac
-  shift
 done
 [[ $# == 1 && $1 =~ ^[a-z]+$ && -n $steps ]] || usage
 for step in $steps; do [[ " $all_steps " == *" $step "* ]] || usage; done
@@ -76,6 +75,8 @@ if [[ $inside == no ]]; then
   place=$PWD/build/systems
   root=$place/$suite logs=$place/$suite.logs
   mkdir -p "$place/ccache" "$logs"
+  exec 9>"$place/$suite.lock"
+  flock --nonblock 9 || cannot "another call uses $root; wait for it"
   make_root
   copy_tree
   mkdir -p "$root/ccache" "$root/logs"
