@@ -40,11 +40,12 @@ GroupMemory group_memory_v1(const std::string& folder) {
 }
 
 GroupMemory group_memory_v2(const std::string& folder) {
-  return {number_in(folder + "/memory.max"), number_in(folder + "/memory.current"), number_behind(folder + "/memory.stat", "inactive_file")};
+  return {number_in(folder + "/memory.max"), number_in(folder + "/memory.current"),
+          number_behind(folder + "/memory.stat", "inactive_file")};
 }
 
-// The path of a control group from a line of /proc/self/cgroup, "0::/system.slice/job_7" or "9:cpu,memory:/job_7"; nothing if the line is
-// of a tree without memory. The root is empty, and so is what lies above the tree that a container sees.
+// The path of a control group from a line of /proc/self/cgroup, "0::/system.slice/job_7" or "9:cpu,memory:/job_7"; nothing if the
+// line is of a tree without memory. The root is empty, and so is what lies above the tree that a container sees.
 struct GroupPath {
   std::string path;
   bool v1 = false;
@@ -60,8 +61,8 @@ std::optional<GroupPath> memory_group(const std::string& line) {
   return GroupPath{group, v1};
 }
 
-// The control groups that this process lies in, from its own up: a limit binds the group and everything below it. A container sees its own
-// group as the root, under whatever name the machine has for it.
+// The control groups that this process lies in, from its own up: a limit binds the group and everything below it. A container sees
+// its own group as the root, under whatever name the machine has for it.
 std::vector<GroupMemory> control_groups(const std::string& root) {
   std::vector<GroupMemory> groups;
   std::ifstream file(root + "/proc/self/cgroup");
@@ -69,7 +70,8 @@ std::vector<GroupMemory> control_groups(const std::string& root) {
     const std::optional<GroupPath> found = memory_group(line);
     if (!found) continue;
     for (std::string group = found->path;; group.resize(group.rfind('/'))) {
-      groups.push_back(found->v1 ? group_memory_v1(root + "/sys/fs/cgroup/memory" + group) : group_memory_v2(root + "/sys/fs/cgroup" + group));
+      groups.push_back(found->v1 ? group_memory_v1(root + "/sys/fs/cgroup/memory" + group)
+                                 : group_memory_v2(root + "/sys/fs/cgroup" + group));
       if (group.find('/') == std::string::npos) break;
     }
   }

@@ -26,7 +26,8 @@ std::string line_of(const std::filesystem::path& path) {
 std::vector<std::filesystem::path> entries(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> found;
   std::error_code error;
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) found.push_back(entry->path());
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    found.push_back(entry->path());
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -48,7 +49,9 @@ std::vector<std::string> interfaces_up(const std::string& root) {
   std::error_code error;
   for (const auto& interface : entries(root + "/sys/class/net")) {
     // A part of another interface has no address of its own.
-    if (line_of(interface / "operstate") != "up" || line_of(interface / "type") == kLoopback || std::filesystem::exists(interface / "master", error)) continue;
+    if (line_of(interface / "operstate") != "up" || line_of(interface / "type") == kLoopback ||
+        std::filesystem::exists(interface / "master", error))
+      continue;
     double megabits = 0;  // -1 where the driver does not know
     std::ifstream(interface / "speed") >> megabits;
     const std::string name = interface.filename().string();
@@ -63,7 +66,8 @@ std::string open_device(const std::string& root) {
   for (const auto& descriptor : entries(root + "/proc/self/fd")) {
     std::error_code error;
     const std::string file = std::filesystem::read_symlink(descriptor, error).string();
-    if (std::any_of(kDevices.begin(), kDevices.end(), [&](std::string_view device) { return file.starts_with(device); })) return file;
+    if (std::any_of(kDevices.begin(), kDevices.end(), [&](std::string_view device) { return file.starts_with(device); }))
+      return file;
   }
   return "";
 }
@@ -74,7 +78,8 @@ NetworkFacts network_facts(const std::string& root) { return {active_infiniband(
 
 std::string describe(const NetworkFacts& facts) {
   if (!facts.open_device.empty()) {
-    return fmt::format("between nodes: {}{}{}", facts.open_device, facts.infiniband.empty() ? "" : ", ", fmt::join(facts.infiniband, ", "));
+    return fmt::format("between nodes: {}{}{}", facts.open_device, facts.infiniband.empty() ? "" : ", ",
+                       fmt::join(facts.infiniband, ", "));
   }
   if (facts.interfaces.empty()) return "between nodes: TCP";
   return fmt::format("between nodes: TCP over {}, as far as btl_tcp_if_include allows", fmt::join(facts.interfaces, ", "));
@@ -82,8 +87,10 @@ std::string describe(const NetworkFacts& facts) {
 
 std::string network_warning(const NetworkFacts& facts) {
   if (facts.infiniband.empty() || !facts.open_device.empty()) return "";
-  return fmt::format("InfiniBand idles: {} {} up, but messages between nodes go over TCP; build against an MPI that has UCX or libfabric, which packages "
-                     "of Trident leave out (docs/install.md)", fmt::join(facts.infiniband, ", "), facts.infiniband.size() == 1 ? "is" : "are");
+  return fmt::format(
+      "InfiniBand idles: {} {} up, but messages between nodes go over TCP; build against an MPI that has UCX or libfabric, which "
+      "packages of Trident leave out (docs/install.md)",
+      fmt::join(facts.infiniband, ", "), facts.infiniband.size() == 1 ? "is" : "are");
 }
 
 }  // namespace trident

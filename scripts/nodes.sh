@@ -5,7 +5,8 @@
 #   scripts/nodes.sh --slots 4 --slurm 2 srun --mpi=pmix -N 2 --ntasks-per-node=4 trident train --config configs/one_node_8.json
 #
 # The nodes n1 ... nN have a network interface on one bridge (10.77.0.x), a host name and a /dev/shm of their own. Other files are shared,
-# processes too. With --ipv6 they have addresses fd77::x instead, and none of IPv4 but 127.0.0.1. COMMAND runs beside them, as on a login node, and finds:
+# processes too. With --ipv6 they have addresses fd77::x instead, and none of IPv4 but 127.0.0.1. COMMAND runs beside them, as on a login
+# node, and finds:
 #   NODES       their names
 #   ON_NODE     "$ON_NODE" n2 COMMAND... runs COMMAND on n2
 #   LINK        "$LINK" n2 down|up takes the link of n2 away, and gives it back

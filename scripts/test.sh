@@ -4,8 +4,8 @@
 #   release        all tests
 #   asan           unit tests under the address and undefined-behaviour sanitizers
 #   tsan           tests of folders whose code runs on several threads, under the thread sanitizer
-# and before them layers, error messages, sizes, instruction sets and how binaries are linked. --full runs all tests under both sanitizers, clang-tidy on every file,
-# and the tests against planted bugs (docs/planted_bugs.md).
+# and before them layers, error messages, sizes, instruction sets and how binaries are linked. --full runs all tests under both sanitizers,
+# clang-tidy on every file, and the tests against planted bugs (docs/planted_bugs.md).
 # A failed test does not stop the others; a failed build does. The last line is CTest's closing line over all runs together.
 set -euo pipefail
 cd "$(dirname "$0")/.."

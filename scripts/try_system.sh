@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# try_system.sh [--full] [--fresh] [--steps "NAME..."] SUITE: tries this tree on another release of Debian, such as trixie, in a folder.
+# try_system.sh [--full] [--fresh] [--steps "NAME..."] SUITE: tries this tree on another release of Debian (trixie) in a folder.
 #
-# Makes build/systems/SUITE with debootstrap from the mirror that apt of this machine is configured with, copies the tree in and there runs
+# Makes build/systems/SUITE with debootstrap from the mirror that this machine's apt is configured with, copies the tree in and there runs
 #   packages   scripts/install_packages.sh
 #   headers    every header compiles alone
 #   build      the program, release preset; warnings are counted, and are no errors (TRIDENT_WERROR)
@@ -149,13 +149,14 @@ demo() { scripts/demo.sh && grep '^corpus: pd22' corpus/manifest.txt; }
 nodes() {
   local trident=build/release/bin/trident network networks=('')
   if scripts/nodes.sh --ipv6 1 mpirun -np 1 true; then networks+=(--ipv6); fi
-  "$trident" data prepare --input data/excerpt/train.txt --separator-line '<|endoftext|>' --append-eod --tokenizer gpt2 --output /tmp/text || return 1
+  "$trident" data prepare --input data/excerpt/train.txt --separator-line '<|endoftext|>' --append-eod --tokenizer gpt2 \
+    --output /tmp/text || return 1
   for network in "${networks[@]}"; do
     # shellcheck disable=SC2086  # one word or none
     scripts/nodes.sh $network --slots 4 2 mpirun "$trident" train --config configs/one_node_8.json --set model.preset=llama-1m \
       --set data.train=/tmp/text --set batch.sequence=128 --set run.steps=3 --set run.dir="/tmp/run$network" || return 1
   done
-  if ((${#networks[@]} == 2)); then echo "over IPv4 and over IPv6"; else echo "over IPv4; without it mpirun itself fails, before it starts a rank"; fi
+  if ((${#networks[@]} == 2)); then echo "over IPv4 and over IPv6"; else echo "over IPv4; without it mpirun itself fails, before any rank"; fi
 }
 
 status=0 logs=/logs

@@ -159,7 +159,8 @@ class ProcessRank {
     const NetworkFacts network = network_facts();
     inputs_.plan.notes.push_back(describe(network));
     // NCCL finds its network later, by itself.
-    if (const std::string idle = network_warning(network); choice_.kind != DeviceKind::kCuda && !idle.empty()) logger_.warning("{}", idle);
+    const std::string idle = network_warning(network);
+    if (choice_.kind != DeviceKind::kCuda && !idle.empty()) logger_.warning("{}", idle);
   }
 
   void make_lifeline() {

@@ -52,7 +52,8 @@ known='for n in 10.77.0.1 10.77.0.3 10.77.0.254; do ip neighbour show nud perman
 # Nodes of IPv6 only reach each other, by name too, and have no address of IPv4 but the loopback's.
 "$nodes" --ipv6 2 bash -c '
   "$ON_NODE" n2 "[ \$(ip -4 -o address | wc -l) = 1 ] && exec timeout 5 bash -c \"exec 3<>/dev/tcp/fd77::1/9\"" 2>&1 | grep refused &&
-    getent hosts n1 | grep fd77::1 && ip neighbour | grep "^fd77::2 dev bridge"' >"$place/log" 2>&1 || fail "the nodes with --ipv6 are not as promised"
+    getent hosts n1 | grep fd77::1 && ip neighbour | grep "^fd77::2 dev bridge"' >"$place/log" 2>&1 ||
+  fail "the nodes with --ipv6 are not as promised"
 
 # Two calls at once do not see each other; a call that is ended or killed takes everything with it.
 for name in one two; do

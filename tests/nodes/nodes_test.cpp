@@ -140,7 +140,7 @@ TEST_F(Nodes, DataAndPipelineAcrossFour) {
   expect_counted_bytes(run);
 }
 
-// Rank 0 says what the nodes speak over. The mpirun of Open MPI 5.0.7 (Debian 13) ends with a segmentation fault where there is no IPv4.
+// Rank 0 says what the nodes speak over. The mpirun of Open MPI 5.0.7 (Debian 13) itself ends with a segmentation fault there.
 TEST_F(Nodes, WithoutIpv4) {
   const ProgramOutcome probe = run_command({kNodes, "--ipv6", "1", "mpirun", "-np", "1", "true"});
   if (probe.exit_code != 0) GTEST_SKIP() << "mpirun itself fails without IPv4: " << probe.err;

@@ -65,7 +65,8 @@ TEST_F(NetworkFactsTest, NamesInterfacesThatAreUp) {
   interface("usb", "up", "2500");
   const NetworkFacts facts = network_facts(root);
   EXPECT_THAT(facts.interfaces, ElementsAre("eth0 (25 Gb/s)", "usb (2.5 Gb/s)", "veth", "wlan0"));
-  EXPECT_EQ(describe(facts), "between nodes: TCP over eth0 (25 Gb/s), usb (2.5 Gb/s), veth, wlan0, as far as btl_tcp_if_include allows");
+  EXPECT_EQ(describe(facts),
+            "between nodes: TCP over eth0 (25 Gb/s), usb (2.5 Gb/s), veth, wlan0, as far as btl_tcp_if_include allows");
   EXPECT_EQ(network_warning(facts), "");
 }
 
@@ -79,7 +80,9 @@ TEST_F(NetworkFactsTest, WarnsOfInfinibandThatIdles) {
   NetworkFacts facts = network_facts(root);
   EXPECT_THAT(facts.infiniband, ElementsAre("mlx5_0 port 1 (100 Gb/sec (4X EDR))"));
   EXPECT_THAT(describe(facts), HasSubstr("TCP over ib0 (100 Gb/s)"));
-  EXPECT_THAT(network_warning(facts), HasSubstr("InfiniBand idles: mlx5_0 port 1 (100 Gb/sec (4X EDR)) is up, but messages between nodes go over TCP; build"));
+  EXPECT_THAT(
+      network_warning(facts),
+      HasSubstr("InfiniBand idles: mlx5_0 port 1 (100 Gb/sec (4X EDR)) is up, but messages between nodes go over TCP; build"));
   port("mlx5_2", 1, "4: ACTIVE");
   EXPECT_THAT(network_warning(network_facts(root)), HasSubstr("(4X EDR)), mlx5_2 port 1 (100 Gb/sec (4X EDR)) are up"));
 }

@@ -15,8 +15,13 @@ int main(int argc, char** argv) {
 }
 CPP
 fail() { echo "check_binaries_test: $*"; cat "$place/log"; exit 1; }
-compile() { g++ -O2 -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -Wl,-z,now,-z,relro "$place/main.cpp" "${@:2}" -o "$place/a bin/$1"; }
-exits() { local status=0; "$check" "${@:2}" >"$place/log" 2>&1 || status=$?; ((status == $1)) || fail "exit status $status, expected $1: ${*:2}"; }
+hardened=(-O2 -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -Wl,-z,now,-z,relro)
+compile() { g++ "${hardened[@]}" "$place/main.cpp" "${@:2}" -o "$place/a bin/$1"; }
+exits() {
+  local status=0
+  "$check" "${@:2}" >"$place/log" 2>&1 || status=$?
+  ((status == $1)) || fail "exit status $status, expected $1: ${*:2}"
+}
 
 # In order, with everything that may stand in a run path, beside what is no binary.
 compile trident '-Wl,-rpath,/usr/lib:$ORIGIN:$ORIGIN/../lib:${ORIGIN}/x'

@@ -44,7 +44,8 @@ echo new >"$place/made/trident-1-linux-x86_64-cpu.tar.gz"
 if (cd "$place/made" && sha256sum --check --strict SHA256SUMS) >"$place/out" 2>&1; then fail "a changed package has the sum"; fi
 "$sums" "$place/made"
 (cd "$place/made" && sha256sum --check --strict SHA256SUMS) >"$place/out" 2>&1 || fail "the sums are wrong"
-[[ $(cut -d' ' -f3 "$place/made/SHA256SUMS" | paste -sd' ') == "trident-1-linux-x86_64-cpu.tar.gz trident-1-linux-x86_64.tar.gz" ]] || fail "sums of other files"
+[[ $(cut -d' ' -f3 "$place/made/SHA256SUMS" | paste -sd' ') == "trident-1-linux-x86_64-cpu.tar.gz trident-1-linux-x86_64.tar.gz" ]] ||
+  fail "sums of other files"
 
 # breaks NAME...: the check fails.
 check_fails() { if "$check" "$folder" >"$place/out" 2>&1; then fail "passes the check: $1"; fi; }
@@ -59,7 +60,7 @@ cp "$folder"/lib/openmpi/mca_btl_tcp.so "$place/whole/"
 patchelf --set-rpath '$ORIGIN/..:' "$folder/lib/openmpi/mca_btl_tcp.so"
 : >"$folder/licenses/libgomp1/copyright"
 sed -i '/libevent_core/d' "$folder/licenses/FILES"
-check_fails 'a library missing, one too new, one found elsewhere, a run path with the working directory, a licence emptied, a file of unknown origin'
+check_fails 'a library missing, one too new, one found elsewhere, a run path with the working directory, a licence emptied, an unknown file'
 says 'libexec/mpirun takes libhwloc.so.15 from /.*; it ought to lie in lib/'
 says 'lib/libz.so.1 needs glibc 2.99, newer than 2.36'
 says 'lib/openmpi/mca_coll_sm.so takes libmca_common_sm.so.40 from /'

@@ -34,7 +34,8 @@ stand_in apt-get 'exit 0'
 exits 77 'no package lists of Debian; run apt-get update' env PATH="$place/bin:$PATH" "$try" trixie
 stand_in apt-get 'echo http://mirror/debian-security/' 'echo http://mirror/debian/' 'echo http://later/debian/'
 exits 77 'debootstrap failed, see .*debootstrap.log: E: no such suite' env PATH="$place/bin:$PATH" "$try" trixie
-grep -qx -- "--variant=minbase trixie $place/tree/build/systems/trixie http://mirror/debian/" "$place/called" || fail "debootstrap was called with $(cat "$place/called")"
+grep -qx -- "--variant=minbase trixie $place/tree/build/systems/trixie http://mirror/debian/" "$place/called" ||
+  fail "debootstrap was called with $(cat "$place/called")"
 
 exec 8>"$place/tree/build/systems/trixie.lock"
 flock 8
