@@ -11,8 +11,8 @@ struct AvailableMemory {
   std::string limit;       // "this node" or "this job's control group", whichever has less
 };
 
-// Of the machine, and of the control groups (version 2) that the process lies in, as Slurm and containers use them. Page cache that
-// the kernel would give up counts as available. Reads below `root`, which tests replace.
+// Of the machine, and of the control groups (version 1 and 2) that the process lies in, as Slurm and containers use them. Page
+// cache that the kernel would give up counts as available. Reads below `root`, which tests replace.
 AvailableMemory available_memory(const std::string& root = "");
 
 // The smallest limit of those control groups, whoever uses how much of it now; the largest integer where there is none.

@@ -75,7 +75,7 @@ random_tokens() {
 json_value() { sed -n "s/.*\"$1\": *\"\\{0,1\\}\\([^,\"}]*\\).*/\\1/p"; }
 
 # With the libraries it was built with, which PyTorch need not take.
-trident() { bounded 3600 env "LD_LIBRARY_PATH=$cuda_folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$build/bin/trident" "$@"; }
+trident() { bounded 3600 env "LD_LIBRARY_PATH=$(library_path)" "$build/bin/trident" "$@"; }
 
 # train_trident STEPS MICRO SETTING...: metrics in $scratch/run.
 train_trident() {

@@ -188,7 +188,8 @@ prepare() {
   fi
   if [[ -d $tree/bin ]]; then PATH=$tree/bin:$PATH; fi
   name_missing "$tree" || return
-  export LD_LIBRARY_PATH=$cuda_folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  LD_LIBRARY_PATH=$(library_path)
+  export LD_LIBRARY_PATH
   printf '%s; ' "${cuda_found[@]}" | sed 's/; $//'
 }
 

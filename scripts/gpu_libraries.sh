@@ -103,6 +103,9 @@ try_place() {
   cuda_found+=("$name${version:+ $version}: ${library:-$include}")
 }
 
+# For LD_LIBRARY_PATH: the folders that were found, then those of the environment. An empty element would mean the working directory.
+library_path() { printf '%s' "$cuda_folders:${LD_LIBRARY_PATH-}" | sed 's/::*/:/g; s/^://; s/:$//'; }
+
 find_nvidia() {
   local name wheel_sites
   nvcc=$(find_nvcc) toolkit='' cuda_version='' cuda_options=() cuda_found=() cuda_missing=() cuda_folders=''

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# nodes.sh [--slots S] [--bytes FILE] [--slurm] N COMMAND...: runs COMMAND on this machine as if it were a cluster of N nodes.
+# nodes.sh [--slots S] [--bytes FILE] [--slurm] [--ipv6] N COMMAND...: runs COMMAND on this machine as if it were a cluster of N nodes.
 #
 #   scripts/nodes.sh --slots 4 2 mpirun trident train --config configs/one_node_8.json
 #   scripts/nodes.sh --slots 4 --slurm 2 srun --mpi=pmix -N 2 --ntasks-per-node=4 trident train --config configs/one_node_8.json
 #
 # The nodes n1 ... nN have a network interface on one bridge (10.77.0.x), a host name and a /dev/shm of their own. Other files are shared,
-# processes too. COMMAND runs beside them, as on a login node, and finds:
+# processes too. With --ipv6 they have addresses fd77::x instead, and none of IPv4 but 127.0.0.1. COMMAND runs beside them, as on a login
+# node, and finds:
 #   NODES       their names
 #   ON_NODE     "$ON_NODE" n2 COMMAND... runs COMMAND on n2
 #   LINK        "$LINK" n2 down|up takes the link of n2 away, and gives it back
@@ -20,15 +21,16 @@
 # Exit status: COMMAND's; 64 for wrong usage; 77 where such nodes cannot be made, with the reason.
 set -euo pipefail
 
-usage() { echo "usage: nodes.sh [--slots S] [--bytes FILE] [--slurm] N COMMAND..." >&2; exit 64; }
+usage() { echo "usage: nodes.sh [--slots S] [--bytes FILE] [--slurm] [--ipv6] N COMMAND..." >&2; exit 64; }
 cannot() { echo "nodes.sh: no nodes can be made here: $1" >&2; exit 77; }
 
-slots=$(nproc) bytes='' slurm=no inside=no
+slots=$(nproc) bytes='' slurm=no ipv6=no inside=no
 while (($#)); do
   case $1 in
     --slots) slots=${2-}; shift 2 || usage ;;
     --bytes) bytes=${2-}; shift 2 || usage ;;
     --slurm) slurm=yes; shift ;;
+    --ipv6) ipv6=yes; shift ;;
     --inside) inside=yes; shift ;;  # this script calls itself so
     *) break ;;
   esac
@@ -50,7 +52,7 @@ if [[ $inside == no ]]; then
   refusal=$("${unshare[@]}" sh -c "$probe" 2>&1) || cannot "${refusal:-namespaces are refused}"
   # When this script dies, unshare is killed, then the first process of its process namespace, and with that one all others.
   setpriv --pdeathsig KILL "${unshare[@]}" --kill-child "$0" --inside --slots "$slots" --bytes "$bytes" \
-    $([[ $slurm == no ]] || echo --slurm) "$nodes" "$@" <&0 &
+    $([[ $slurm == no ]] || echo --slurm) $([[ $ipv6 == no ]] || echo --ipv6) "$nodes" "$@" <&0 &
   trap 'kill -KILL $!; exit 143' TERM
   trap 'kill -KILL $!; exit 130' INT
   status=0
@@ -67,7 +69,7 @@ start_slurm() {
   # TmpFS, the spool folder and the socket are the node's own, though their names are not: /dev/shm is.
   cat >$place/slurm.conf <<CONF
 ClusterName=nodes
-SlurmctldHost=login(10.77.0.254)
+SlurmctldHost=login($(address 254))
 SlurmUser=root
 AuthType=auth/munge
 AuthInfo=socket=/dev/shm/nodes/munge
@@ -107,12 +109,17 @@ CONF
   exit 70
 }
 
+# Number of a node (254: the login node) -> its address, that of its interface. They are told to everybody, below.
+address() { if [[ $ipv6 == yes ]]; then echo "fd77::$1"; else echo "10.77.0.$1"; fi; }
+mac() { printf '02:00:4d:00:00:%02x' "$1"; }
+if [[ $ipv6 == yes ]]; then bits='64 nodad'; else bits=24; fi
+
 # From here on inside the namespaces of this call, which are the login node's.
 hostname login
 ip link set lo up
-ip link add bridge type bridge
-ip address add 10.77.0.254/24 dev bridge
-ip link set bridge up
+ip link add bridge address "$(mac 254)" type bridge
+ip link set bridge addrgenmode none up
+ip address add $(address 254)/$bits dev bridge
 mount -t tmpfs tmpfs /dev/shm
 place=/dev/shm/nodes  # of the login node only
 mkdir $place
@@ -120,9 +127,14 @@ names=()
 for ((i = 1; i <= nodes; i++)); do names+=("n$i"); done
 {
   echo "127.0.0.1 localhost"
-  echo "10.77.0.254 login"
-  for ((i = 1; i <= nodes; i++)); do echo "10.77.0.$i n$i"; done
+  echo "$(address 254) login"
+  for ((i = 1; i <= nodes; i++)); do echo "$(address $i) n$i"; done
 } >$place/hosts
+# neighbours DEVICE: commands of ip that tell a node the others' interfaces. Asking would fill the kernel's table of what it has learnt,
+# which all namespaces share, from about 32 nodes on; what is permanent does not count.
+neighbours() { for i in 254 $(seq "$nodes"); do echo "neighbour replace $(address $i) lladdr $(mac $i) nud permanent dev $1"; done; }
+neighbours bridge | ip -batch -
+neighbours eth0 >$place/neighbours
 [[ ! -e /etc/hosts ]] || mount --bind $place/hosts /etc/hosts
 
 # Called as ssh is: the host, then words that a shell there reads. Open MPI's daemons want to see it too, though only the login node uses it.
@@ -143,9 +155,10 @@ for ((i = 1; i <= nodes; i++)); do
   cp $place/on_node $node/shm/nodes
   : >$node/net >$node/uts
   unshare --net=$node/net --uts=$node/uts hostname n$i
-  ip link add n$i type veth peer name eth0 netns $node/net
-  ip link set n$i master bridge up
-  nsenter --net=$node/net sh -c "ip link set lo up && ip address add 10.77.0.$i/24 dev eth0 && ip link set eth0 up"
+  ip link add n$i type veth peer name eth0 address "$(mac $i)" netns $node/net
+  ip link set n$i master bridge addrgenmode none up
+  nsenter --net=$node/net sh -c "ip link set lo up && ip link set eth0 addrgenmode none up && ip address add $(address $i)/$bits dev eth0 &&
+    ip -batch $place/neighbours"
 done
 
 cat >$place/link <<'LINK'
@@ -158,9 +171,11 @@ export NODES="${names[*]}" ON_NODE=$place/on_node LINK=$place/link TMPDIR=/dev/s
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # Open MPI 4 reads OMPI_MCA_*; 5 starts processes with PRRTE and reads its own (PRTE_MCA_*) beside OMPI_MCA_*.
 export OMPI_MCA_plm_rsh_agent=$place/on_node PRTE_MCA_plm_ssh_agent=$place/on_node
-export OMPI_MCA_oob_tcp_if_include=10.77.0.0/24 PRTE_MCA_prte_if_include=10.77.0.0/24
-export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none
-export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 OMPI_MCA_mpi_yield_when_idle=1
+export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
+# Open MPI 4 takes no networks of IPv6 here, where there are no others anyway.
+if [[ $ipv6 == no ]]; then
+  export OMPI_MCA_oob_tcp_if_include=10.77.0.0/24 PRTE_MCA_prte_if_include=10.77.0.0/24 OMPI_MCA_btl_tcp_if_include=10.77.0.0/24
+fi
 
 if [[ $slurm == yes ]]; then
   start_slurm

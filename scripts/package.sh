@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # package.sh [--cpu] [--build DIR] [--output DIR] [--folder]: makes DIR/trident-<version>-linux-x86_64.tar.gz, which runs from wherever it is
-# unpacked, with nothing installed, on x86-64 Linux with glibc 2.36 or later: on CPUs, and on NVIDIA cards where their libraries are.
+# unpacked, with nothing installed, on x86-64 Linux with glibc 2.36 or later: on CPUs, and on NVIDIA cards where their libraries are. Beside it,
+# DIR/SHA256SUMS has the sums of all packages in DIR.
 #
 #   --cpu          without CUDA; the name ends with -cpu
 #   --build DIR    packs what is built there, instead of building build/package for every kind of card
@@ -33,7 +34,7 @@ while (($#)); do
       (($# >= 2)) || die "$1 needs a folder"
       declare "${1#--}=$2"
       shift ;;
-    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 64 ;;
+    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 64 ;;
   esac
   shift
 done
@@ -214,4 +215,5 @@ tar -C "${folder%/*}" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@
   -c "${folder##*/}" | gzip -9n >"$folder.tar.gz"
 size=$(stat -c %s "$folder.tar.gz")
 ((size <= limit_mb * 1000000)) || die "$folder.tar.gz has $size bytes, more than $limit_mb MB; look at du -a $folder | sort -n"
-echo "$folder.tar.gz: $size bytes"
+scripts/package/sums "${folder%/*}"
+echo "$folder.tar.gz: $size bytes; its SHA-256 is in ${folder%/*}/SHA256SUMS"

@@ -20,15 +20,22 @@ trap 'exit 130' INT TERM
 export LC_ALL=C
 
 texts="sword-comm-tdavid sword-text-web bible-kjv-text"
-tools="libsword-utils libsword1.9.0 libclucene-core1v5 libicu72 libcurl3-gnutls bible-kjv libreadline8"
+tools="libsword-utils bible-kjv"
+
+# Names of packages that apt would install for the tools: libraries that this machine lacks, whose names change from release to release.
+# A simulation, for which anybody may ask.
+needed() { apt-get -q -s --no-install-recommends install $tools | sed -n 's/^Inst \([^ ]*\) .*/\1/p'; }
 
 # Unpacks the packages into $scratch/root and checks that their programs run.
 unpack() {
   mkdir -p "$scratch/debs" "$scratch/root"
   chmod 755 "$scratch" "$scratch/debs"
-  (cd "$scratch/debs" && apt-get download -q $texts $tools) >"$scratch/log" 2>&1 || return 1
+  packages=$(needed 2>"$scratch/log") || return 1
+  packages=$(printf '%s\n' $texts $tools $packages | sort -u)
+  (cd "$scratch/debs" && apt-get download -q $packages) >"$scratch/log" 2>&1 || return 1
   for deb in "$scratch"/debs/*.deb; do dpkg-deb -x "$deb" "$scratch/root" || return 1; done
-  libraries=$(find "$scratch/root" -name '*.so*' -exec dirname {} + | sort -u | tr '\n' ':')
+  # No empty element, which means the working directory.
+  libraries=$(find "$scratch/root" -name '*.so*' -exec dirname {} + | sort -u | paste -s -d : -)
   [ "$(bible 'Gen1:1' | wc -l)" -ge 1 ] && [ "$(module TDavid | wc -l)" -ge 100 ]
 }
 bible() { yes '' 2>/dev/null | LD_LIBRARY_PATH="$libraries" "$scratch/root/usr/bin/bible" -p "$scratch/root/usr/lib" -f "$1" 2>>"$scratch/log"; }

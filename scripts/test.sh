@@ -4,8 +4,8 @@
 #   release        all tests
 #   asan           unit tests under the address and undefined-behaviour sanitizers
 #   tsan           tests of folders whose code runs on several threads, under the thread sanitizer
-# and before them layers, error messages, sizes and instruction sets. --full runs all tests under both sanitizers, clang-tidy on every file,
-# and the tests against planted bugs (docs/planted_bugs.md).
+# and before them layers, error messages, sizes, instruction sets and how binaries are linked. --full runs all tests under both sanitizers,
+# clang-tidy on every file, and the tests against planted bugs (docs/planted_bugs.md).
 # A failed test does not stop the others; a failed build does. The last line is CTest's closing line over all runs together.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -61,6 +61,7 @@ scripts/size_report
 headline "release: all tests"
 scripts/build.sh release
 scripts/check_isa build/release/bin/trident || status=1
+scripts/check_binaries build/release/bin build/release/tests || status=1
 run_tests release
 
 if [[ $full == yes ]]; then

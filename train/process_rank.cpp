@@ -9,6 +9,7 @@
 #include "core/host_name.h"
 #include "device/cpu/cpu_device.h"
 #include "parallel/lifeline.h"
+#include "parallel/network_facts.h"
 #include "parallel/process_world.h"
 #include "parallel/shared_world.h"
 #include "train/machine.h"
@@ -154,6 +155,12 @@ class ProcessRank {
     for (const std::string& line : start_up_warnings(facts_)) logger_.warning("{}", line);
     const std::string topology = topology_warning(inputs_.plan.grid, world_->nodes(), facts_);
     if (!topology.empty()) logger_.warning("{}", topology);
+    if (count_nodes(world_->nodes()) == 1) return;
+    const NetworkFacts network = network_facts();
+    inputs_.plan.notes.push_back(describe(network));
+    // NCCL finds its network later, by itself.
+    const std::string idle = network_warning(network);
+    if (choice_.kind != DeviceKind::kCuda && !idle.empty()) logger_.warning("{}", idle);
   }
 
   void make_lifeline() {

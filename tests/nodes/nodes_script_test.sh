@@ -42,6 +42,19 @@ read -r _ sent received < <(grep '^n3 ' "$place/bytes")
 ((received >= 140000 && received < 160000 && sent < 20000)) || fail "n3 received 140000 bytes and more, counted: $received, sent: $sent"
 [[ $(wc -l <"$place/bytes") == 3 ]] || fail "bytes of $(cat "$place/bytes")"
 
+# Every node knows the others' interfaces from the start: what many nodes learn by asking overflows the kernel's table of neighbours.
+# shellcheck disable=SC2016  # the node's shell's
+known='for n in 10.77.0.1 10.77.0.3 10.77.0.254; do ip neighbour show nud permanent dev eth0 | grep "^$n lladdr" || exit 1; done'
+"$nodes" 3 bash -c '"$ON_NODE" n2 "$0" && ip neighbour show nud permanent dev bridge | grep -c lladdr' "$known" >"$place/log" 2>&1 ||
+  fail "the nodes do not know their neighbours"
+[[ $(tail -n 1 "$place/log") -ge 3 ]] || fail "the login node does not know its neighbours"
+
+# Nodes of IPv6 only reach each other, by name too, and have no address of IPv4 but the loopback's.
+"$nodes" --ipv6 2 bash -c '
+  "$ON_NODE" n2 "[ \$(ip -4 -o address | wc -l) = 1 ] && exec timeout 5 bash -c \"exec 3<>/dev/tcp/fd77::1/9\"" 2>&1 | grep refused &&
+    getent hosts n1 | grep fd77::1 && ip neighbour | grep "^fd77::2 dev bridge"' >"$place/log" 2>&1 ||
+  fail "the nodes with --ipv6 are not as promised"
+
 # Two calls at once do not see each other; a call that is ended or killed takes everything with it.
 for name in one two; do
   setsid "$nodes" 2 sh -c "\"\$ON_NODE\" n2 'echo $name >/dev/shm/name; sleep 1; cat /dev/shm/name; exec sleep 77.$$'" >"$place/log.$name" 2>&1 &

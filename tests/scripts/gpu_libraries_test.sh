@@ -25,6 +25,14 @@ look() {
   PATH=$whole_path
 }
 whole_path=$PATH
+# Where everything is in the system's places nothing is put before what the environment names.
+for case in '||' '|/a|/a' '/n||/n' '/n:/m|/a:/b|/n:/m:/a:/b' '|/a::/b:|/a:/b'; do
+  IFS='|' read -r cuda_folders LD_LIBRARY_PATH expected <<<"$case"
+  [[ $(library_path) == "$expected" ]] || fail "with cuda_folders=$cuda_folders LD_LIBRARY_PATH=$LD_LIBRARY_PATH: $(library_path)"
+done
+unset LD_LIBRARY_PATH
+cuda_folders=/n
+[[ $(library_path) == /n ]] || fail "without LD_LIBRARY_PATH: $(library_path)"
 says() { grep -qxF -- "$1" "$place/out" || fail "does not say: $1"; }
 none_missing() { ((${#cuda_missing[@]} == 0)) || fail "misses something"; }
 

@@ -33,6 +33,20 @@ says 'all from inside; glibc 2.36 is enough; licences there; runs after moving'
 folder=$(compgen -G "$place/trident-*-linux-x86_64*")
 [[ -x $folder/bin/mpirun && -e $folder/configs/laptop.json && -s $folder/licenses/libdnnl2/copyright && ! -e $folder.tar.gz ]] || fail "the folder lacks files"
 
+# The sums of all packages of a folder, and of nothing else, also of the one that was made anew.
+sums=$(dirname "$package")/package/sums
+mkdir "$place/made"
+if "$sums" "$place/made" >"$place/out" 2>&1; then fail "sums of no packages"; fi
+says 'no package in .*; make one with'
+for archive in trident-1-linux-x86_64.tar.gz trident-1-linux-x86_64-cpu.tar.gz other.tar.gz; do echo $archive >"$place/made/$archive"; done
+"$sums" "$place/made"
+echo new >"$place/made/trident-1-linux-x86_64-cpu.tar.gz"
+if (cd "$place/made" && sha256sum --check --strict SHA256SUMS) >"$place/out" 2>&1; then fail "a changed package has the sum"; fi
+"$sums" "$place/made"
+(cd "$place/made" && sha256sum --check --strict SHA256SUMS) >"$place/out" 2>&1 || fail "the sums are wrong"
+[[ $(cut -d' ' -f3 "$place/made/SHA256SUMS" | paste -sd' ') == "trident-1-linux-x86_64-cpu.tar.gz trident-1-linux-x86_64.tar.gz" ]] ||
+  fail "sums of other files"
+
 # breaks NAME...: the check fails.
 check_fails() { if "$check" "$folder" >"$place/out" 2>&1; then fail "passes the check: $1"; fi; }
 
@@ -42,16 +56,19 @@ cp "$folder"/lib/libz.so.1 "$folder"/lib/openmpi/mca_coll_sm.so "$folder"/licens
 mv "$folder/lib/libhwloc.so.15" "$place/whole/"
 sed -i 's/GLIBC_2\.14/GLIBC_2.99/' "$folder/lib/libz.so.1"
 patchelf --remove-rpath "$folder/lib/openmpi/mca_coll_sm.so"
+cp "$folder"/lib/openmpi/mca_btl_tcp.so "$place/whole/"
+patchelf --set-rpath '$ORIGIN/..:' "$folder/lib/openmpi/mca_btl_tcp.so"
 : >"$folder/licenses/libgomp1/copyright"
 sed -i '/libevent_core/d' "$folder/licenses/FILES"
-check_fails 'a library missing, one too new, one found elsewhere, a licence emptied, a file of unknown origin'
+check_fails 'a library missing, one too new, one found elsewhere, a run path with the working directory, a licence emptied, an unknown file'
 says 'libexec/mpirun takes libhwloc.so.15 from /.*; it ought to lie in lib/'
 says 'lib/libz.so.1 needs glibc 2.99, newer than 2.36'
 says 'lib/openmpi/mca_coll_sm.so takes libmca_common_sm.so.40 from /'
+says 'lib/openmpi/mca_btl_tcp.so: an empty element in its run path'
 says 'licenses/libgomp1/copyright is missing or empty'
 says 'lib/libevent_core-2.1.so.7 is not in licenses/FILES'
 cp "$place/whole/libz.so.1" "$place/whole/libhwloc.so.15" "$folder/lib/"
-cp "$place/whole/mca_coll_sm.so" "$folder/lib/openmpi/"
+cp "$place/whole/mca_coll_sm.so" "$place/whole/mca_btl_tcp.so" "$folder/lib/openmpi/"
 cp "$place/whole/copyright" "$folder/licenses/libgomp1/"
 cp "$place/whole/FILES" "$folder/licenses/"
 
