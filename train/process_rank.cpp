@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "core/host_name.h"
 #include "device/cpu/cpu_device.h"
 #include "parallel/lifeline.h"
+#include "parallel/lifeline_dial.h"
 #include "parallel/process_world.h"
 #include "parallel/shared_world.h"
 #include "train/machine.h"
@@ -78,9 +80,9 @@ class ProcessRank {
       lifeline_->connect(world_->all_gather(lifeline_->card()));
       const int signal = run_loop();
       if (signal != 0 && world_->rank() == 0) say(stopped_by_signal(signal).what());
-      world_->finish();
-      lifeline_->goodbye();
-      if (signal != 0) throw ReportedElsewhere(static_cast<ExitCode>(exit_code_of_signal(signal)), "stopped");
+      const int code = signal != 0 ? exit_code_of_signal(signal) : 0;
+      part(code);
+      if (code != 0) throw ReportedElsewhere(static_cast<ExitCode>(code), "stopped");
     } catch (const ReportedElsewhere&) {
       throw;
     } catch (const PeerFailure&) {
@@ -125,7 +127,7 @@ class ProcessRank {
     compare_data(some);
     compare_data(all);
     // To read a tokenizer takes longer than everything else here: one process of a node does, and all take the result from rank 0.
-    inputs_.token_bytes = of_rank_0(exchange(), world_->rank(), inputs_.token_bytes);
+    inputs_.token_bytes = of_rank_0([this](const std::string& text) { return world_->broadcast(text); }, world_->rank(), inputs_.token_bytes);
     run_together(exchange(), world_->rank(), [&] { make_lifeline(); });
     if (choice_.kind == DeviceKind::kCuda) {
       const TransportChoice transport = transport_between(facts_);
@@ -163,9 +165,30 @@ class ProcessRank {
     options.deputy = lifeline_deputy(world_->nodes());
     options.heartbeat_seconds = world_->size() <= kManyRanks ? 0.25 : 1;
     options.host = facts_[static_cast<std::size_t>(world_->rank())].host;
-    options.print = [this](const std::string& line) { logger_.error("{}", line); };
+    options.connect_seconds = lifeline_connect_seconds(world_->size());
+    options.reach = count_nodes(world_->nodes()) == 1 ? LifelineReach::kNode : LifelineReach::kNetwork;
+    options.interfaces = interfaces_for_mpi([](const char* name) -> const char* { return std::getenv(name); });
+    options.calls = &world_->calls();
+    options.print = [this](const LifelineVerdict& verdict) {
+      if (verdict.is_failure) logger_.error("{}", verdict.line);
+      else logger_.warning("{}", verdict.line);
+    };
     options.on_failure = [this](const LifelineVerdict& verdict) { world_->fail(verdict.line); };
     lifeline_.emplace(std::move(options));
+  }
+
+  // Training is over and what it wrote is complete. Whatever happens to a rank from here on is said, and does not fail the run; only
+  // a rank that has not come as far may.
+  void part(int code) {
+    output_.console << std::flush;  // a rank that is ended from here on writes no more
+    lifeline_->goodbye(code);
+    try {
+      world_->finish();
+    } catch (const Error& error) {
+      const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
+      if (verdict && verdict->is_failure) throw ReportedElsewhere(static_cast<ExitCode>(verdict->exit_code), verdict->line);
+      if (!verdict) logger_.warning("rank {} is done and did not part in order: {}", world_->rank(), error.what());
+    }
   }
 
   int run_loop() {
