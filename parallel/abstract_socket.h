@@ -1,5 +1,5 @@
-// Unix sockets with names in the abstract namespace: no file system holds them, they end with their last descriptor, and processes of
-// one network namespace find them. Anybody there may call; who did is asked of the kernel.
+// Unix sockets with names in the abstract namespace: no file system holds them, they end with their last descriptor, and processes
+// of one network namespace find them. Anybody there may call; who did is asked of the kernel.
 #pragma once
 
 #include <sys/socket.h>

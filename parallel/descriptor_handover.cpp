@@ -47,7 +47,8 @@ bool send_descriptor(int connection, int descriptor) {
 
 }  // namespace
 
-DescriptorHandover::DescriptorHandover() : name_(random_abstract_name()), listener_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+DescriptorHandover::DescriptorHandover()
+    : name_(random_abstract_name()), listener_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   const AbstractAddress address = abstract_address(name_);
   if (!listener_ || bind(listener_.get(), address.get(), address.length) != 0 || listen(listener_.get(), SOMAXCONN) != 0) {
     throw ConfigError(

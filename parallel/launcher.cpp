@@ -64,7 +64,8 @@ Placement placement_of(const Environment& environment) {
     place.is_rank_0 = is_zero("OMPI_COMM_WORLD_RANK");
     // Nodes may hold unequally many ranks; Open MPI 4 counts them.
     if (const int local = count_of(environment("OMPI_COMM_WORLD_LOCAL_SIZE")); local > 0) place.nodes = (ranks + local - 1) / local;
-    if (const int nodes = count_of(environment("OMPI_MCA_orte_num_nodes")); place.nodes > 1) place.nodes = std::max(place.nodes, nodes);
+    if (const int nodes = count_of(environment("OMPI_MCA_orte_num_nodes")); place.nodes > 1)
+      place.nodes = std::max(place.nodes, nodes);
   } else if (const int tasks = count_of(environment("SLURM_STEP_NUM_TASKS")); tasks > 0) {
     place.ranks = tasks;
     place.nodes = count_of(environment("SLURM_STEP_NUM_NODES"));
@@ -77,8 +78,8 @@ std::vector<std::pair<std::string, std::string>> settings_without_ports(const En
                                                                         int major) {
   if (placement_of(environment).nodes != 1) return {};
   // The last two name further files.
-  for (const char* name : {"OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl", "OMPI_MCA_mca_base_param_files",
-                           "OMPI_MCA_mca_base_param_file_prefix"})
+  for (const char* name :
+       {"OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl", "OMPI_MCA_mca_base_param_files", "OMPI_MCA_mca_base_param_file_prefix"})
     if (environment(name) != nullptr) return {};
   for (const char* name : {"pml", "btl", "mtl"})
     if (names_parameter(user_file, name)) return {};

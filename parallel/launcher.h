@@ -34,7 +34,7 @@ Launcher detect_launcher(const Environment& environment);
 // Where the launcher placed the job's ranks, as far as its variables say before MPI does.
 struct Placement {
   int ranks = 1;
-  int nodes = 0;      // 0: not said
+  int nodes = 0;  // 0: not said
   bool is_rank_0 = false;
 };
 Placement placement_of(const Environment& environment);

@@ -59,8 +59,8 @@ void Lifeline::connect(const std::vector<std::string>& cards) {
   throw CommunicationError(
       fmt::format("lifeline: rank {} waited {:.3g} s on host {} for the calls of {} {}{}; look at what they printed, and let "
                   "TCP connections between the job's hosts pass the firewall",
-                  options.rank, options.connect_seconds, options.host, missing.size() == 1 ? "rank" : "ranks", rank_list({missing.begin(), missing.end()}),
-                  refusal.empty() ? "" : " (" + refusal + ")"));
+                  options.rank, options.connect_seconds, options.host, missing.size() == 1 ? "rank" : "ranks",
+                  rank_list({missing.begin(), missing.end()}), refusal.empty() ? "" : " (" + refusal + ")"));
 }
 
 StatusBoard& Lifeline::board() { return thread_ ? thread_->board() : board_; }

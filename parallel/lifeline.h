@@ -1,17 +1,17 @@
 // Noticing that another rank died: a small thread in each process of a job, beside training and with no lock in common with it.
 //
-// Rank 0 is the hub: every other rank holds a connection to it (a Unix socket in a job of one node, which then has no open port; TCP
-// between nodes) and sends its status once a heartbeat. A connection that closes
-// without a goodbye is a process that was killed or crashed, a silent one a process that was stopped or cut off, and a rank that
-// catches an exception says so itself. The hub then asks everybody what they are waiting for, prints one line for the whole job,
-// and tells every rank; each wakes its training thread, and ends the process after a grace period if it has not ended by itself.
+// Rank 0 is the hub: every other rank holds a connection to it (a Unix socket in a job of one node, which then has no open port;
+// TCP between nodes) and sends its status once a heartbeat. A connection that closes without a goodbye is a process that was killed
+// or crashed, a silent one a process that was stopped or cut off, and a rank that catches an exception says so itself. The hub then
+// asks everybody what they are waiting for, prints one line for the whole job, and tells every rank; each wakes its training
+// thread, and ends the process after a grace period if it has not ended by itself.
 //
 // The deputy, preferably on another node, is connected to everybody too and takes over when the hub is lost. When both are, the
 // survivors of each node print one line together.
 //
-// A rank that stands in a call of the message library for as long as one may be silent is in trouble, too: such calls do not wait, so
-// somebody else holds it. After everybody's goodbye nothing is a failure any more; ranks that then do not part are ended with the exit
-// code of their training.
+// A rank that stands in a call of the message library for as long as one may be silent is in trouble, too: such calls do not wait,
+// so somebody else holds it. After everybody's goodbye nothing is a failure any more; ranks that then do not part are ended with
+// the exit code of their training.
 //
 // Silence is counted in time during which the observer itself ran, so a process that was stopped and continued, or a suspended
 // machine, blames nobody.

@@ -154,11 +154,11 @@ LifelineChannel dial_lifeline(const LifelineCard& card, const LifelineCall& call
       if (advance(*ready, card.key, answer)) return std::move(*ready->channel);
   }
   const bool is_network = std::any_of(calls.begin(), calls.end(), [](const Call& c) { return c.endpoint.port != 0; });
-  throw CommunicationError(fmt::format(
-      "lifeline: rank {} on host {} reached rank {} on host {} within {:.3g} s at none of its addresses ({}); {}", call.mine.rank,
-      field_text(call.mine.host), call.listener_rank, card.host, call.seconds, outcomes(calls),
-      is_network ? "let TCP connections between the job's hosts pass the firewall"
-                 : "start the ranks of a node in one network namespace, as one user"));
+  throw CommunicationError(
+      fmt::format("lifeline: rank {} on host {} reached rank {} on host {} within {:.3g} s at none of its addresses ({}); {}",
+                  call.mine.rank, field_text(call.mine.host), call.listener_rank, card.host, call.seconds, outcomes(calls),
+                  is_network ? "let TCP connections between the job's hosts pass the firewall"
+                             : "start the ranks of a node in one network namespace, as one user"));
 }
 
 void make_room_for_descriptors(std::int64_t needed, const std::string& who) {
@@ -169,9 +169,10 @@ void make_room_for_descriptors(std::int64_t needed, const std::string& who) {
     setrlimit(RLIMIT_NOFILE, &limit);
   }
   if (limit.rlim_max >= static_cast<rlim_t>(needed)) return;
-  throw ConfigError(fmt::format("{} needs {} open files, {} are allowed; raise the hard limit (ulimit -Hn {}; under Slurm "
-                                "LimitNOFILE of slurmd, or the submitting shell's)",
-                                who, needed, limit.rlim_max, needed));
+  throw ConfigError(
+      fmt::format("{} needs {} open files, {} are allowed; raise the hard limit (ulimit -Hn {}; under Slurm "
+                  "LimitNOFILE of slurmd, or the submitting shell's)",
+                  who, needed, limit.rlim_max, needed));
 }
 
 }  // namespace trident

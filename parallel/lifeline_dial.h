@@ -1,6 +1,9 @@
 // Calling a lifeline that listens.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "parallel/lifeline_listener.h"
 #include "parallel/lifeline_message.h"
 

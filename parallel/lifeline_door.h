@@ -1,7 +1,7 @@
 // The door of the hub or the deputy: who calls is a stranger until it has proved to be a rank of the job.
 //
-// Anybody may call, in any number, and keep silent or talk nonsense. A bounded number of strangers is kept, the oldest goes first, and
-// each of them costs the same however many there are.
+// Anybody may call, in any number, and keep silent or talk nonsense. A bounded number of strangers is kept, the oldest goes first,
+// and each of them costs the same however many there are.
 #pragma once
 
 #include <cstddef>

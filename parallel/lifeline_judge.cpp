@@ -83,9 +83,10 @@ std::string others(const std::vector<LifelineRank>& ranks) {
 // What is to be done about the cause, where it is not said already.
 std::string remedy(const LifelineRank& cause) {
   if (cause.trouble != LifelineTrouble::kStuck) return "";
-  return fmt::format("; that call never waits: most likely a process outside the job holds a connection to the MPI port of rank {}; "
-                     "name the job's own network with btl_tcp_if_include and keep others out of it",
-                     cause.rank);
+  return fmt::format(
+      "; that call never waits: most likely a process outside the job holds a connection to the MPI port of rank {}; "
+      "name the job's own network with btl_tcp_if_include and keep others out of it",
+      cause.rank);
 }
 
 const LifelineRank* first_cause(const std::vector<LifelineRank>& ranks) {
@@ -151,8 +152,9 @@ std::string parting_line(const std::vector<LifelineRank>& ranks, double seconds,
     if (rank.open && rank.status.call[0] != '\0') by_call[std::string(field_text(rank.status.call))].push_back(rank.rank);
   std::string where;
   for (const auto& [call, there] : by_call) where += fmt::format("; {} in {}", subject(there), call);
-  return fmt::format("the job is done and its files are written, but its ranks have not parted for {:.0f} s{}; exit code {} on all ranks",
-                     seconds, where, exit_code);
+  return fmt::format(
+      "the job is done and its files are written, but its ranks have not parted for {:.0f} s{}; exit code {} on all ranks", seconds,
+      where, exit_code);
 }
 
 LifelineJudge::LifelineJudge(const LifelineJudgeOptions& options) : options_(options) {
@@ -185,8 +187,10 @@ void LifelineJudge::heard(int rank, const RankStatus& status, double idle_second
   if (peer.trouble <= LifelineTrouble::kSilent && peer.trouble != LifelineTrouble::kLeft)
     set_trouble(peer, is_stuck ? LifelineTrouble::kStuck : LifelineTrouble::kNone);
   const auto place = place_.find(rank);
-  if (place != place_.end()) by_silence_.splice(by_silence_.end(), by_silence_, place->second);
-  else if (peer.open && !peer.finished) place_[rank] = by_silence_.insert(by_silence_.end(), rank);
+  if (place != place_.end())
+    by_silence_.splice(by_silence_.end(), by_silence_, place->second);
+  else if (peer.open && !peer.finished)
+    place_[rank] = by_silence_.insert(by_silence_.end(), rank);
 }
 
 void LifelineJudge::trouble(int rank, LifelineTrouble kind, std::string reason, int exit_code) {
@@ -274,7 +278,8 @@ void LifelineJudge::find_the_silent(double now) {
   while (!by_silence_.empty()) {
     LifelineRank& peer = peers_.at(by_silence_.front());
     if (now - peer.heard_at <= options_.silence_seconds) return;
-    if (peer.trouble == LifelineTrouble::kNone || peer.trouble == LifelineTrouble::kStuck) set_trouble(peer, LifelineTrouble::kSilent);
+    if (peer.trouble == LifelineTrouble::kNone || peer.trouble == LifelineTrouble::kStuck)
+      set_trouble(peer, LifelineTrouble::kSilent);
     place_.erase(peer.rank);  // until it is heard again
     by_silence_.pop_front();
   }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -94,7 +95,8 @@ std::string describe(const LifelineEndpoint& endpoint) {
 
 std::string to_text(const LifelineCard& card) {
   std::string endpoints;
-  for (const LifelineEndpoint& e : card.endpoints) endpoints += fmt::format("{}{}@{}", endpoints.empty() ? "" : ",", e.address, e.port);
+  for (const LifelineEndpoint& e : card.endpoints)
+    endpoints += fmt::format("{}{}@{}", endpoints.empty() ? "" : ",", e.address, e.port);
   return fmt::format("{} {} {} {} {}", kCardName, kCardVersion, hexadecimal(card.key), card.host, endpoints);
 }
 
@@ -121,19 +123,23 @@ LifelineCard parse_lifeline_card(std::string_view text) {
 std::vector<std::string> own_addresses(const InterfaceChoice& choice, const std::string& host) {
   ifaddrs* first = nullptr;
   getifaddrs(&first);
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> guard(first, [](ifaddrs* list) { if (list != nullptr) freeifaddrs(list); });
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> guard(first, [](ifaddrs* list) {
+    if (list != nullptr) freeifaddrs(list);
+  });
   const std::vector<std::string> included = split(choice.include), excluded = split(choice.exclude);
   std::vector<std::string> v4, v6;
   for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0 || is_link_local(*entry->ifa_addr)) continue;
-    if (included.empty() ? (entry->ifa_flags & IFF_LOOPBACK) != 0 || is_named(*entry, excluded) : !is_named(*entry, included)) continue;
+    if (included.empty() ? (entry->ifa_flags & IFF_LOOPBACK) != 0 || is_named(*entry, excluded) : !is_named(*entry, included))
+      continue;
     if (entry->ifa_addr->sa_family == AF_INET) v4.push_back(address_text(*entry->ifa_addr));
     if (entry->ifa_addr->sa_family == AF_INET6) v6.push_back(address_text(*entry->ifa_addr));
   }
   v4.insert(v4.end(), v6.begin(), v6.end());
   if (v4.empty() && !included.empty())
-    throw ConfigError(fmt::format("btl_tcp_if_include = {}: host {} has no such interface or network; name one that all hosts of the job have",
-                                  choice.include, host));
+    throw ConfigError(
+        fmt::format("btl_tcp_if_include = {}: host {} has no such interface or network; name one that all hosts of the job have",
+                    choice.include, host));
   if (v4.empty()) v4.emplace_back("127.0.0.1");
   return v4;
 }
@@ -144,8 +150,10 @@ LifelineListener open_lifeline_listener(const std::string& host, LifelineReach r
   listener.card.host = host;
   if (getrandom(listener.card.key.data(), listener.card.key.size(), 0) != static_cast<ssize_t>(listener.card.key.size()))
     throw CommunicationError(fmt::format("lifeline: the system gives no random numbers: {}; start again", std::strerror(errno)));
-  if (reach == LifelineReach::kNode) listen_on_node(listener);
-  else listen_on_network(listener, own_addresses(interfaces, host));
+  if (reach == LifelineReach::kNode)
+    listen_on_node(listener);
+  else
+    listen_on_network(listener, own_addresses(interfaces, host));
   if (listener.sockets.empty())
     throw CommunicationError(fmt::format("lifeline: host {} cannot listen on {}: {}; raise ulimit -n{}", host,
                                          reach == LifelineReach::kNode ? "a Unix socket" : "a TCP port", std::strerror(errno),

@@ -100,13 +100,13 @@ class LifelineThread {
   FileDescriptor epoll_, wake_, claim_;
   std::optional<LifelineDoor> door_;  // while somebody is awaited
   LifelineJudge judge_;
-  std::map<int, Link> links_;   // by rank
-  std::map<int, int> rank_of_;  // by descriptor
+  std::map<int, Link> links_;          // by rank
+  std::map<int, int> rank_of_;         // by descriptor
   std::map<int, double> answers_due_;  // by the rank that asked
   double clock_ = 0, clock_read_at_ = 0;  // seconds during which this process ran; monotonic_seconds() of the last look
   double next_heartbeat_ = 0, progressed_at_ = 0;
   std::uint64_t progress_ = 0;
-  CallMark::Look call_;      // at the last look
+  CallMark::Look call_;       // at the last look
   double in_call_since_ = 0;  // when it was seen first
   std::optional<double> exit_at_, end_at_;
   int exit_code_ = 0;

@@ -1,4 +1,5 @@
-// SipHash-2-4 of 64 bits (Aumasson and Bernstein, 2012): a short keyed hash. Whoever does not know the key cannot make or check one.
+// SipHash-2-4 of 64 bits (Aumasson and Bernstein, 2012): a short keyed hash. Whoever does not know the key cannot make or check
+// one.
 #pragma once
 
 #include <array>

@@ -13,7 +13,8 @@ namespace trident {
 namespace {
 
 std::span<const std::uint8_t> bytes_of(const sockaddr& address) {
-  if (address.sa_family == AF_INET) return {reinterpret_cast<const std::uint8_t*>(&reinterpret_cast<const sockaddr_in&>(address).sin_addr), 4};
+  if (address.sa_family == AF_INET)
+    return {reinterpret_cast<const std::uint8_t*>(&reinterpret_cast<const sockaddr_in&>(address).sin_addr), 4};
   if (address.sa_family == AF_INET6) return {reinterpret_cast<const sockaddr_in6&>(address).sin6_addr.s6_addr, 16};
   return {};
 }
@@ -58,7 +59,8 @@ bool lies_in_network(const sockaddr& address, const std::string& network) {
   auto bits = 8 * mine.size();
   if (slash != std::string::npos) {
     const char* const end = network.data() + network.size();
-    if (const auto [stop, error] = std::from_chars(network.data() + slash + 1, end, bits); error != std::errc() || stop != end) return false;
+    if (const auto [stop, error] = std::from_chars(network.data() + slash + 1, end, bits); error != std::errc() || stop != end)
+      return false;
   }
   if (bits > 8 * mine.size()) return false;
   const auto theirs = bytes_of(*base->get());

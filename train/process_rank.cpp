@@ -187,7 +187,7 @@ class ProcessRank {
     } catch (const Error& error) {
       const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
       if (verdict && verdict->is_failure) throw ReportedElsewhere(static_cast<ExitCode>(verdict->exit_code), verdict->line);
-      if (!verdict) logger_.warning("rank {} is done and did not part in order: {}", world_->rank(), error.what());
+      if (!verdict) logger_.warning("rank {} is done and did not part in order: {}; nothing is lost", world_->rank(), error.what());
     }
   }
 

@@ -81,9 +81,8 @@ bool MpiWire::test(Request request) {
 // MPI may call a send complete while its last bytes wait for room in a socket; any call moves them on.
 void MpiWire::poll() {
   int found = 0;
-  const int code = calls_.during(MarkedCall::kIprobe, [&] {
-    return MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.comm, &found, MPI_STATUS_IGNORE);
-  });
+  const int code = calls_.during(MarkedCall::kIprobe,
+                                 [&] { return MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.comm, &found, MPI_STATUS_IGNORE); });
   check_mpi(code, "MPI_Iprobe");
 }
 

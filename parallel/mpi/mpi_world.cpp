@@ -60,8 +60,9 @@ void prepare_process() {
       place.nodes == 1 ? 0 : static_cast<std::int64_t>(own_addresses(interfaces_for_mpi(environment), host_name()).size());
   // The other nodes over each interface, and what a process has open anyway; rank 0 is in touch with everybody twice.
   const std::int64_t needed = std::max<std::int64_t>(nodes * interfaces + 128, place.is_rank_0 ? 2 * ranks + 256 : 0);
-  make_room_for_descriptors(needed, fmt::format("{} of {} ranks on {} node{}, with {} network addresses,", place.is_rank_0 ? "rank 0" : "a rank",
-                                                ranks, nodes, nodes == 1 ? "" : "s", interfaces));
+  make_room_for_descriptors(
+      needed, fmt::format("{} of {} ranks on {} node{}, with {} network addresses,", place.is_rank_0 ? "rank 0" : "a rank", ranks,
+                          nodes, nodes == 1 ? "" : "s", interfaces));
   if (const int major = open_mpi_major(); major > 0)
     for (const auto& [name, value] : settings_without_ports(environment, user_file_of_open_mpi(environment), major))
       setenv(name.c_str(), value.c_str(), 1);

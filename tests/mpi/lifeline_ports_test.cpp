@@ -82,7 +82,7 @@ TEST_F(Ports, NoRankOfOneNodeListens) {
 
 // Training needs no MPI on one node, parting does: a stranger holds rank 1 there.
 TEST_F(Ports, AStrangerCannotFailARunThatIsDone) {
-  setenv("OMPI_MCA_btl", "self,tcp", 1);  // the user's word: every rank listens
+  setenv("OMPI_MCA_btl", "self,tcp", 1);                      // the user's word: every rank listens
   setenv("OMPI_MCA_orte_allowed_exit_without_sync", "1", 1);  // or mpirun reports 1 for ranks that end without MPI_Finalize
   LaunchedJob job(place_, "job", 2, {"run.steps=12", "log.every=1", "parallel=2DP"});
   ASSERT_TRUE(job.wait_for_steps(1)) << job.said();
@@ -102,11 +102,13 @@ TEST_F(Ports, AStrangerCannotFailARunThatIsDone) {
 }
 
 TEST_F(Ports, TooFewDescriptorsAreRefusedBeforeMpiStarts) {
-  const ProgramOutcome outcome = run_command({TRIDENT_SOURCE_DIR "/scripts/mpirun_local", "2", "sh", "-c",
-                                              "ulimit -n 200; exec \"$@\"", "sh", TRIDENT_BINARY, "train", "--config", place_ / "config.json"});
+  const ProgramOutcome outcome =
+      run_command({TRIDENT_SOURCE_DIR "/scripts/mpirun_local", "2", "sh", "-c", "ulimit -n 200; exec \"$@\"", "sh", TRIDENT_BINARY,
+                   "train", "--config", place_ / "config.json"});
   EXPECT_EQ(outcome.exit_code, 64) << outcome.err;
-  EXPECT_NE(outcome.err.find("trident: rank 0 of 2 ranks on 1 node, with 0 network addresses, needs 260 open files, 200 are allowed; raise "
-                             "the hard limit (ulimit -Hn 260; "),
+  EXPECT_NE(outcome.err.find(
+                "trident: rank 0 of 2 ranks on 1 node, with 0 network addresses, needs 260 open files, 200 are allowed; raise "
+                "the hard limit (ulimit -Hn 260; "),
             std::string::npos)
       << outcome.err;
 }

@@ -13,8 +13,8 @@ namespace {
 constexpr int kCannotMakeNodes = 77;
 const char* const kNodes = TRIDENT_SOURCE_DIR "/scripts/nodes.sh";
 
-// Runs a job on two nodes; once it trains, the login node sends the byte to the port of the rank on n2. Prints how the job ended and
-// after how many tenths of a second.
+// Runs a job on two nodes; once it trains, the login node sends the byte to the port of the rank on n2. Prints how the job ended
+// and after how many tenths of a second.
 const char* const kScript = R"(
 run=$1; shift
 mpirun "$@" >"$run.log" 2>&1 &
@@ -35,16 +35,20 @@ TEST(Strangers, OneByteToAnMpiPortIsNamed) {
   if (probe.exit_code == kCannotMakeNodes) GTEST_SKIP() << probe.err;
   const Workplace place;
   const std::string run = place / "run";
-  const ProgramOutcome outcome = run_command({kNodes, "--slots", "1", "2", "bash", "-c", kScript, "bash", run, TRIDENT_BINARY, "train", "--config",
-                                              place / "config.json", "--set", "run.steps=1000000", "--set", "parallel=2DP"});
+  const ProgramOutcome outcome =
+      run_command({kNodes, "--slots", "1", "2", "bash", "-c", kScript, "bash", run, TRIDENT_BINARY, "train", "--config",
+                   place / "config.json", "--set", "run.steps=1000000", "--set", "parallel=2DP"});
   const std::string said = std::filesystem::exists(run + ".log") ? read_file(run + ".log") : "";
   std::smatch match;
-  ASSERT_TRUE(std::regex_search(outcome.out, match, std::regex("status ([0-9]+) after ([0-9]+)"))) << outcome.out << outcome.err << said;
+  ASSERT_TRUE(std::regex_search(outcome.out, match, std::regex("status ([0-9]+) after ([0-9]+)")))
+      << outcome.out << outcome.err << said;
   EXPECT_EQ(match[1], "76") << said;
   EXPECT_LE(std::stoi(match[2]), 130) << "tenths of a second";
   EXPECT_TRUE(std::regex_search(
-      said, std::regex(R"(rank 1 \(host n2, pid [0-9]+\) has stood in MPI_[A-Za-z]+ for [89]\.[0-9] s in training, step [0-9]+, .*a process )"
-                       R"(outside the job holds a connection to the MPI port of rank 1; name the job's own network with btl_tcp_if_include)")))
+      said,
+      std::regex(
+          R"(rank 1 \(host n2, pid [0-9]+\) has stood in MPI_[A-Za-z]+ for [89]\.[0-9] s in training, step [0-9]+, .*a process )"
+          R"(outside the job holds a connection to the MPI port of rank 1; name the job's own network with btl_tcp_if_include)")))
       << said;
 }
 

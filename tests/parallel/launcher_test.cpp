@@ -88,7 +88,9 @@ TEST(Placement, IsWhatTheLauncherSays) {
             "9 ranks, 2 nodes");
   EXPECT_EQ(place({{"OMPI_COMM_WORLD_SIZE", "8"}}), "8 ranks, 0 nodes");
   EXPECT_EQ(place({{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "2"}, {"PMIX_RANK", "0"}}), "4 ranks, 2 nodes, rank 0");
-  EXPECT_EQ(place({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NUM_NODES", "2"}, {"OMPI_COMM_WORLD_SIZE", "8"},
+  EXPECT_EQ(place({{"SLURM_STEP_NUM_TASKS", "2"},
+                   {"SLURM_STEP_NUM_NODES", "2"},
+                   {"OMPI_COMM_WORLD_SIZE", "8"},
                    {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}),
             "8 ranks, 2 nodes")
       << "the step is that of mpirun's daemons";
@@ -115,7 +117,8 @@ TEST(WithoutPorts, OnOneNodeWhereTheUserSaidNothing) {
 TEST(WithoutPorts, TheUsersWordCounts) {
   for (const char* name : {"OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl", "OMPI_MCA_mca_base_param_files"})
     EXPECT_EQ(without_ports({{name, "x"}}), Settings()) << name;
-  for (const char* file : {"btl = self,tcp\n", "a = b\n  pml=ucx", "mtl\t= ofi"}) EXPECT_EQ(without_ports({}, file), Settings()) << file;
+  for (const char* file : {"btl = self,tcp\n", "a = b\n  pml=ucx", "mtl\t= ofi"})
+    EXPECT_EQ(without_ports({}, file), Settings()) << file;
 }
 
 TEST(WithoutPorts, NotBetweenNodesAndNotByGuessing) {

@@ -1,8 +1,9 @@
 // By hand: what a hub of N ranks costs. bench_lifeline N [SECONDS]
 //
-// The judge alone, per message; then a hub with N - 1 connections in this process: how long they take to come about when all call at
-// once, and what share of a core the hub's thread uses while each says something every second.
+// The judge alone, per message; then a hub with N - 1 connections in this process: how long they take to come about when all call
+// at once, and what share of a core the hub's thread uses while each says something every second.
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -13,7 +14,6 @@
 #include <sstream>
 #include <string>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 #include "core/clock.h"
@@ -93,7 +93,8 @@ void hub(int ranks, double seconds) {
         channel.receive();
         while (channel.next()) continue;
         const double due = start + second + static_cast<double>(++said) / ranks;
-        if (const double early = due - monotonic_seconds(); early > 1e-3) std::this_thread::sleep_for(std::chrono::duration<double>(early));
+        if (const double early = due - monotonic_seconds(); early > 1e-3)
+          std::this_thread::sleep_for(std::chrono::duration<double>(early));
       }
   }
   const double used = cpu_seconds(task) - cpu, passed = monotonic_seconds() - start;

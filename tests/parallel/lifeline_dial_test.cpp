@@ -86,7 +86,9 @@ TEST(LifelineListener, WhatIsExcludedIsNotListenedOn) {
 }
 
 TEST(LifelineListener, AnInterfaceThatTheHostLacksIsRefused) {
-  EXPECT_EQ(error_of<ConfigError>([] { open_lifeline_listener("h", LifelineReach::kNetwork, {"nonsense0", ""}); }),
+  EXPECT_EQ(error_of<ConfigError>([] {
+              open_lifeline_listener("h", LifelineReach::kNetwork, {"nonsense0", ""});
+            }),
             "btl_tcp_if_include = nonsense0: host h has no such interface or network; name one that all hosts of the job have");
 }
 
@@ -101,7 +103,9 @@ TEST(LifelineListener, OnANodeThereIsNoPort) {
 }
 
 TEST(SocketAddress, LiesInItsNetwork) {
-  const auto lies = [](const char* address, const char* network) { return lies_in_network(*socket_address(address, 0)->get(), network); };
+  const auto lies = [](const char* address, const char* network) {
+    return lies_in_network(*socket_address(address, 0)->get(), network);
+  };
   EXPECT_TRUE(lies("10.1.2.3", "10.0.0.0/8"));
   EXPECT_TRUE(lies("10.1.2.3", "10.1.2.3"));
   EXPECT_TRUE(lies("10.1.2.3", "0.0.0.0/0"));
@@ -110,7 +114,8 @@ TEST(SocketAddress, LiesInItsNetwork) {
   EXPECT_FALSE(lies("11.1.2.3", "10.0.0.0/8"));
   EXPECT_TRUE(lies("fd00::7", "fd00::/8"));
   EXPECT_FALSE(lies("fe00::7", "fd00::/9"));
-  for (const char* nonsense : {"", "eth0", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/x", "::/0"}) EXPECT_FALSE(lies("10.0.0.0", nonsense)) << nonsense;
+  for (const char* nonsense : {"", "eth0", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/x", "::/0"})
+    EXPECT_FALSE(lies("10.0.0.0", nonsense)) << nonsense;
 }
 
 // Proofs
@@ -169,9 +174,9 @@ TEST(LifelineChannel, CarriesEveryKindOfMessage) {
   set_field(failure.text, "why");
   LifelineDecision decision{76, 1, {}};
   set_field(decision.line, "who");
-  for (const LifelineMessage& message :
-       {LifelineMessage(hello), LifelineMessage(LifelineWelcome{hello, 6}), LifelineMessage(LifelineProof{7}), LifelineMessage(beat),
-        LifelineMessage(LifelineAsk()), LifelineMessage(failure), LifelineMessage(decision), LifelineMessage(LifelineGoodbye())})
+  for (const LifelineMessage& message : {LifelineMessage(hello), LifelineMessage(LifelineWelcome{hello, 6}),
+                                         LifelineMessage(LifelineProof{7}), LifelineMessage(beat), LifelineMessage(LifelineAsk()),
+                                         LifelineMessage(failure), LifelineMessage(decision), LifelineMessage(LifelineGoodbye())})
     pair.a->send(message);
   pair.b->receive();
   const auto got_hello = std::get<LifelineHello>(*pair.b->next());
@@ -302,7 +307,8 @@ TEST(LifelineDial, SomebodyElseAtTheAddressIsNotTakenForTheHub) {
       while ((fd = accept4(listener.sockets[0].get(), nullptr, nullptr, SOCK_NONBLOCK)) < 0) std::this_thread::yield();
       LifelineChannel channel{FileDescriptor(fd)};
       while (!channel.next()) channel.receive();
-      if (same_program) channel.send(LifelineWelcome());  // without the key
+      if (same_program)
+        channel.send(LifelineWelcome());  // without the key
       else [[maybe_unused]] const ssize_t sent = send(fd, "SSH-2.0-OpenSSH\r\n", 17, 0);
       while (channel.open()) channel.receive();
     });
@@ -320,8 +326,10 @@ TEST(LifelineDial, WhoIsSentAwayCallsAgain) {
   std::thread server([&] {
     while (!over) {
       const FileDescriptor call(accept4(listener.sockets[0].get(), nullptr, nullptr, SOCK_NONBLOCK));
-      if (call) calls_at.push_back(monotonic_seconds());
-      else std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (call)
+        calls_at.push_back(monotonic_seconds());
+      else
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
   EXPECT_TRUE(contains(dial_error(listener.card, 2), ": hung up or is not this job's)"));
@@ -357,10 +365,11 @@ TEST(LifelineLimits, OpenFilesAreRaisedOrRefused) {
   EXPECT_EQ(after.rlim_cur, before.rlim_max) << "to the hard limit, whatever is needed now";
   setrlimit(RLIMIT_NOFILE, &before);
   const auto too_many = static_cast<std::int64_t>(std::min<rlim_t>(before.rlim_max, 2'000'000'000)) + 1;
-  EXPECT_EQ(error_of<ConfigError>([&] { make_room_for_descriptors(too_many, "the test"); }),
-            fmt::format("the test needs {} open files, {} are allowed; raise the hard limit (ulimit -Hn {}; under Slurm LimitNOFILE of "
-                        "slurmd, or the submitting shell's)",
-                        too_many, before.rlim_max, too_many));
+  EXPECT_EQ(
+      error_of<ConfigError>([&] { make_room_for_descriptors(too_many, "the test"); }),
+      fmt::format("the test needs {} open files, {} are allowed; raise the hard limit (ulimit -Hn {}; under Slurm LimitNOFILE of "
+                  "slurmd, or the submitting shell's)",
+                  too_many, before.rlim_max, too_many));
   setrlimit(RLIMIT_NOFILE, &before);
 }
 

@@ -1,10 +1,11 @@
 // Conclusions at given times: no process, no socket, no clock.
 #include "parallel/lifeline_judge.h"
-#include "parallel/lifeline_message.h"
+
+#include <gtest/gtest.h>
 
 #include <cstdint>
 
-#include <gtest/gtest.h>
+#include "parallel/lifeline_message.h"
 
 namespace trident {
 namespace {
@@ -257,9 +258,10 @@ TEST(LifelineJudge, TellsTheFinishedToPart) {
   EXPECT_NEAR(concludes_at(judge, 14, 30), 22, 0.02);
   EXPECT_FALSE(judge.any_trouble());
   EXPECT_EQ(judge.exit_code(), 138);
-  EXPECT_EQ(judge.line(22),
-            "the job is done and its files are written, but its ranks have not parted for 8 s; ranks 0, 1 in MPI_Test; exit code 138 on "
-            "all ranks");
+  EXPECT_EQ(
+      judge.line(22),
+      "the job is done and its files are written, but its ranks have not parted for 8 s; ranks 0, 1 in MPI_Test; exit code 138 on "
+      "all ranks");
 }
 
 TEST(LifelineJudge, TheFinishedLeavePartingToTheHub) {
