@@ -291,10 +291,7 @@ LifelineJudge::Step LifelineJudge::step(double now) {
   if (!any_trouble()) {
     trouble_since_.reset();
     asked_at_.reset();
-    if (!all_finished()) return Step::kNothing;
-    if (!finished_since_) finished_since_ = now;
-    concluded_ = now - *finished_since_ >= options_.parting_seconds && speaks(now);
-    return concluded_ ? Step::kConclude : Step::kNothing;
+    return parting_step(now);
   }
   if (!trouble_since_) trouble_since_ = now;
   if (!speaks(now)) return Step::kNothing;
@@ -306,6 +303,17 @@ LifelineJudge::Step LifelineJudge::step(double now) {
   if (now - *asked_at_ < kCollectSeconds && !all_answered()) return Step::kNothing;
   concluded_ = true;
   return Step::kConclude;
+}
+
+// Whoever is not the hub may know of few ranks only, and counts from when it is the one to speak.
+LifelineJudge::Step LifelineJudge::parting_step(double now) {
+  if (!all_finished() || !speaks(now)) {
+    finished_since_.reset();
+    return Step::kNothing;
+  }
+  if (!finished_since_) finished_since_ = now;
+  concluded_ = now - *finished_since_ >= options_.parting_seconds;
+  return concluded_ ? Step::kConclude : Step::kNothing;
 }
 
 double LifelineJudge::next_step(double now) const {

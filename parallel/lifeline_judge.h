@@ -100,6 +100,7 @@ class LifelineJudge {
   bool all_finished() const { return self_.finished && num_at_work_ == 0; }
   std::vector<LifelineRank> everybody() const;
   void find_the_silent(double now);
+  Step parting_step(double now);
   void set_trouble(LifelineRank& peer, LifelineTrouble kind);
   void no_longer_expected(int rank);
 

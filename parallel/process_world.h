@@ -57,6 +57,9 @@ class ProcessWorld {
   virtual std::int64_t inter_node_bytes() const = 0;
   // Collective: everybody is done. Without it the destructor ends the process's part without waiting for peers.
   virtual void finish() = 0;
+  // Collective: instead of finish(), in a job that has failed and is to end well all the same, since launchers take processes that
+  // leave without a word for failures. Might never return, where something else is to end the process.
+  virtual void leave() = 0;
 };
 
 struct ProcessWorldOptions {

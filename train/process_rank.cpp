@@ -80,22 +80,20 @@ class ProcessRank {
       lifeline_->connect(world_->all_gather(lifeline_->card()));
       const int signal = run_loop();
       if (signal != 0 && world_->rank() == 0) say(stopped_by_signal(signal).what());
-      const int code = signal != 0 ? exit_code_of_signal(signal) : 0;
+      const int code = code_of(signal);
       part(code);
       if (code != 0) throw ReportedElsewhere(static_cast<ExitCode>(code), "stopped");
     } catch (const ReportedElsewhere&) {
       throw;
     } catch (const PeerFailure&) {
       const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
-      if (verdict) throw ReportedElsewhere(static_cast<ExitCode>(verdict->exit_code), verdict->line);
+      if (verdict) end_with(static_cast<ExitCode>(verdict->exit_code), verdict->line);
       throw;
     } catch (const Error& error) {
-      if (lifeline_->report_failure(error.what(), static_cast<int>(error.code())))
-        throw ReportedElsewhere(error.code(), error.what());
+      report(error.what(), error.code());
       throw;
     } catch (const std::exception& error) {
-      if (lifeline_->report_failure(error.what(), static_cast<int>(ExitCode::kInternal)))
-        throw ReportedElsewhere(ExitCode::kInternal, error.what());
+      report(error.what(), ExitCode::kInternal);
       throw;
     }
   }
@@ -170,11 +168,32 @@ class ProcessRank {
     options.interfaces = interfaces_for_mpi([](const char* name) -> const char* { return std::getenv(name); });
     options.calls = &world_->calls();
     options.print = [this](const LifelineVerdict& verdict) {
-      if (verdict.is_failure) logger_.error("{}", verdict.line);
+      if (verdict.is_failure && verdict.exit_code != 0) logger_.error("{}", verdict.line);
       else logger_.warning("{}", verdict.line);
     };
     options.on_failure = [this](const LifelineVerdict& verdict) { world_->fail(verdict.line); };
     lifeline_.emplace(std::move(options));
+  }
+
+  static int code_of(int signal) { return signal != 0 ? exit_code_of_signal(signal) : 0; }
+
+  // Tells the others that this rank failed, unless they cannot be reached. Once training is over the job still ends here, and with
+  // training's code.
+  void report(std::string_view error, ExitCode code) {
+    const ExitCode ends_with = trained_ ? static_cast<ExitCode>(code_of(*trained_)) : code;
+    const std::string what = trained_ ? not_reported(error) : std::string(error);
+    const bool is_said = lifeline_->report_failure(what, static_cast<int>(ends_with));
+    if (trained_ && !is_said) logger_.warning("{}", what);
+    if (trained_ || is_said) end_with(ends_with, what);
+  }
+
+  // What is to be said is said. A launcher that sees 0 wants to be told by MPI, too; the lifeline ends whoever hangs in that.
+  [[noreturn]] void end_with(ExitCode code, const std::string& what) {
+    if (code == ExitCode::kOk) {
+      output_.console << std::flush;
+      world_->leave();
+    }
+    throw ReportedElsewhere(code, what);
   }
 
   // Training is over and what it wrote is complete. Whatever happens to a rank from here on is said, and does not fail the run; only
@@ -206,6 +225,7 @@ class ProcessRank {
     services.board = &lifeline_->board();
     services.inter_node_bytes = [this] { return world_->inter_node_bytes(); };
     services.on_device = on_device(choice_, cuda_, *device, transport_between(facts_).transport);
+    services.trained = [this](int signal) { trained_ = signal; };
     return RankLoop(inputs_, output_, *device, world_->communicator(device->progress()), services).run();
   }
 
@@ -217,6 +237,7 @@ class ProcessRank {
   std::unique_ptr<ProcessWorld> world_;
   std::vector<StartUpFacts> facts_;
   RunInputs inputs_;
+  std::optional<int> trained_;  // the signal that ended training, or 0, once it is over
   std::optional<Lifeline> lifeline_;  // after the world: its thread wakes ranks through it
 };
 
@@ -233,6 +254,10 @@ Error stopped_by_signal(int signal) {
   return Error(static_cast<ExitCode>(exit_code_of_signal(signal)),
                fmt::format("stopped by {} at the end of a step; the model is not saved, this version writes no checkpoints",
                            signal_name(signal)));
+}
+
+std::string not_reported(std::string_view error) {
+  return fmt::format("training is over and its metrics are written, but not all of it is reported: {}", error);
 }
 
 }  // namespace trident

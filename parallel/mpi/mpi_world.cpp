@@ -200,6 +200,10 @@ class MpiWorld final : public ProcessWorld {
         shared_.raise(node_.rank, fmt::format("rank {} waited {:.3g} s for the others to finish", rank(), waited));
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
+    leave();
+  }
+
+  void leave() override {
     finished_ = true;
     calls_.during(MarkedCall::kFinalize, [&] { library_.finalize(); });
   }
