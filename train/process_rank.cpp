@@ -125,7 +125,8 @@ class ProcessRank {
     compare_data(some);
     compare_data(all);
     // To read a tokenizer takes longer than everything else here: one process of a node does, and all take the result from rank 0.
-    inputs_.token_bytes = of_rank_0([this](const std::string& text) { return world_->broadcast(text); }, world_->rank(), inputs_.token_bytes);
+    const BroadcastText broadcast = [this](const std::string& text) { return world_->broadcast(text); };
+    inputs_.token_bytes = of_rank_0(broadcast, world_->rank(), inputs_.token_bytes);
     run_together(exchange(), world_->rank(), [&] { make_lifeline(); });
     if (choice_.kind == DeviceKind::kCuda) {
       const TransportChoice transport = transport_between(facts_);
@@ -196,8 +197,8 @@ class ProcessRank {
     throw ReportedElsewhere(code, what);
   }
 
-  // Training is over and what it wrote is complete. Whatever happens to a rank from here on is said, and does not fail the run; only
-  // a rank that has not come as far may.
+  // Training is over and what it wrote is complete. Whatever happens to a rank from here on is said, and does not fail the run;
+  // only a rank that has not come as far may.
   void part(int code) {
     output_.console << std::flush;  // a rank that is ended from here on writes no more
     lifeline_->goodbye(code);

@@ -12,7 +12,9 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "parallel/abstract_socket.h"
 #include "parallel/lifeline.h"
+#include "parallel/lifeline_dial.h"
 #include "parallel/lifeline_message.h"
 #include "parallel/socket_address.h"
 #include "tests/mpi/child_process.h"
@@ -25,7 +27,7 @@ namespace {
 LifelineOptions of_the_hub() {
   LifelineOptions options;
   options.size = 2;
-  options.host = "h";
+  options.host = std::string("h");  // g++ 12 warns wrongly of a text without its type here
   return options;
 }
 
@@ -98,6 +100,27 @@ TEST(Lifeline, WithoutAThreadSaysSoAndBlocksNoSignals) {
     pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
     return text.starts_with("lifeline: rank 0 got no thread: ") && text.ends_with("; raise ulimit -u") &&
            sigismember(&blocked, SIGTERM) == 0;
+  });
+  EXPECT_TRUE(child.wait());
+}
+
+// On a node names of sockets are no secret.
+TEST(Lifeline, OtherUsersOfTheNodeAreSentAway) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  LifelineOptions options = of_the_hub();
+  options.reach = LifelineReach::kNode;
+  Lifeline lifeline(options);
+  const LifelineCard card = parse_lifeline_card(lifeline.card());
+  ChildProcess child([&] {
+    if (setuid(65534) != 0) return false;
+    LifelineHello answer;
+    const std::string text = error_of<CommunicationError>([&] { dial_lifeline(card, {{}, 0, 1, 0.3}, answer); });
+    const AbstractAddress address = abstract_address(card.endpoints[0].address);
+    LifelineChannel caller{FileDescriptor(socket(AF_UNIX, SOCK_STREAM, 0))};
+    if (connect(caller.fd(), address.get(), address.length) != 0) return false;
+    caller.send(LifelineHello{{}, 1, 1, {}});
+    for (const double give_up = monotonic_seconds() + 5; caller.open() && monotonic_seconds() < give_up;) caller.receive();
+    return contains(text, "(a Unix socket: another user's)") && !caller.open() && !caller.next();
   });
   EXPECT_TRUE(child.wait());
 }
