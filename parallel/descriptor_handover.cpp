@@ -2,52 +2,20 @@
 
 #include <fmt/core.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "parallel/abstract_socket.h"
 
 namespace trident {
 
 namespace {
-
-struct Address {
-  sockaddr_un socket{};
-  socklen_t length = 0;
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&socket); }
-};
-
-Address abstract_address(const std::string& name) {
-  Address address;
-  TRIDENT_CHECK(name.size() + 1 <= sizeof address.socket.sun_path, "a socket name of {} characters", name.size());
-  address.socket.sun_family = AF_UNIX;
-  std::memcpy(address.socket.sun_path + 1, name.data(), name.size());  // the zero before it makes the name an abstract one
-  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return address;
-}
-
-std::string random_name() {
-  std::array<std::uint64_t, 2> token{};
-  if (getrandom(token.data(), sizeof token, 0) != static_cast<ssize_t>(sizeof token))
-    throw ConfigError(fmt::format("the system gives no random numbers: {}", std::strerror(errno)));
-  return fmt::format("trident-{:016x}{:016x}", token[0], token[1]);
-}
-
-bool is_same_user(int connection) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
-}
 
 // One byte with the descriptor as ancillary data.
 struct Message {
@@ -79,8 +47,9 @@ bool send_descriptor(int connection, int descriptor) {
 
 }  // namespace
 
-DescriptorHandover::DescriptorHandover() : name_(random_name()), listener_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  const Address address = abstract_address(name_);
+DescriptorHandover::DescriptorHandover()
+    : name_(random_abstract_name()), listener_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  const AbstractAddress address = abstract_address(name_);
   if (!listener_ || bind(listener_.get(), address.get(), address.length) != 0 || listen(listener_.get(), SOMAXCONN) != 0) {
     throw ConfigError(
         fmt::format("the ranks of a node hand each other their memory over an abstract Unix socket, which this system refuses: "
@@ -115,7 +84,7 @@ void DescriptorHandover::give(int descriptor, int receivers, double timeout_seco
 
 FileDescriptor receive_descriptor(const std::string& name, double timeout_seconds) {
   const FileDescriptor connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const Address address = abstract_address(name);
+  const AbstractAddress address = abstract_address(name);
   if (!connection || connect(connection.get(), address.get(), address.length) != 0) {
     throw CommunicationError(
         fmt::format("this node's first rank cannot be reached over a Unix socket: {}; ranks of one node must share a "

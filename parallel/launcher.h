@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace trident {
 
@@ -18,11 +21,35 @@ struct Launcher {
   std::string description;  // "Open MPI's mpirun", "srun": for messages
 };
 
+// A variable's value, or null: std::getenv, or a test's.
+using Environment = std::function<const char*(const char* name)>;
+
 // Reads the variables of Open MPI, PMIx, PMI (MPICH, Intel MPI) and Slurm. One process alone is nobody's job: kNone.
 // torchrun's variables without any of these: ConfigError, since nothing here speaks its protocol.
-Launcher detect_launcher(const std::function<const char*(const char* name)>& environment);
+Launcher detect_launcher(const Environment& environment);
 
 // ConfigError for kPlainSrun.
 [[noreturn]] void refuse_unconnected_processes(const Launcher& launcher);
+
+// Where the launcher placed the job's ranks, as far as its variables say before MPI does.
+struct Placement {
+  int ranks = 1;
+  int nodes = 0;  // 0: not said
+  bool is_rank_0 = false;
+};
+Placement placement_of(const Environment& environment);
+
+// What to tell Open MPI of version `major` by its environment before MPI_Init, so that it opens no port: ranks of one node need no
+// network. Pairs of name and value; none where ranks are on several nodes or the launcher does not say, and none where the user has
+// chosen a transport by pml, btl or mtl, in the environment (where mpirun --mca puts it) or in `user_file`, the text of
+// ~/.openmpi/mca-params.conf. The system's file does not count: distributions write theirs without a user's wish.
+std::vector<std::pair<std::string, std::string>> settings_without_ports(const Environment& environment, std::string_view user_file,
+                                                                        int major);
+
+// The interfaces of a host that a job uses, as MPI is told: names ("eth0") and networks ("10.0.0.0/24"), separated by commas.
+struct InterfaceChoice {
+  std::string include, exclude;  // empty: all
+};
+InterfaceChoice interfaces_for_mpi(const Environment& environment);
 
 }  // namespace trident

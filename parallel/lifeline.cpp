@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "parallel/lifeline_dial.h"
 #include "parallel/lifeline_thread.h"
 #include "parallel/shared_world.h"
 
@@ -42,21 +43,24 @@ void Lifeline::connect(const std::vector<std::string>& cards) {
   TRIDENT_CHECK(cards.size() == static_cast<std::size_t>(options.size), "{} cards of {} ranks", cards.size(), options.size);
   connected_ = options.rank == 0;  // from the first connection on this rank owes the others a last word
   const double deadline = monotonic_seconds() + options.connect_seconds;
+  thread_->set_job(parse_lifeline_card(cards.front()).key);
   for (const int listener : {0, options.deputy}) {
     if (options.rank == 0 || options.rank == listener || listener >= options.size) continue;
     LifelineHello peer;
-    LifelineChannel channel = dial_lifeline(parse_lifeline_card(cards[static_cast<std::size_t>(listener)]), listener,
-                                            thread_->hello(), deadline - monotonic_seconds(), peer);
+    const LifelineCall call{thread_->hello(), listener, options.size, deadline - monotonic_seconds()};
+    LifelineChannel channel = dial_lifeline(parse_lifeline_card(cards[static_cast<std::size_t>(listener)]), call, peer);
     thread_->post(LifelineThread::Adopt{peer, std::move(channel)});
     connected_ = true;
   }
   const std::set<int> missing = thread_->wait_for_calls(deadline - monotonic_seconds());
   if (const std::optional<LifelineVerdict> verdict = wait_for_verdict(0)) throw PeerFailure(verdict->line);
   if (missing.empty()) return;
+  const std::string refusal = thread_->refusal();
   throw CommunicationError(
-      fmt::format("lifeline: rank {} waited {:.3g} s on host {} for the calls of ranks {}; look at what they printed, and let "
+      fmt::format("lifeline: rank {} waited {:.3g} s on host {} for the calls of {} {}{}; look at what they printed, and let "
                   "TCP connections between the job's hosts pass the firewall",
-                  options.rank, options.connect_seconds, options.host, rank_list({missing.begin(), missing.end()})));
+                  options.rank, options.connect_seconds, options.host, missing.size() == 1 ? "rank" : "ranks",
+                  rank_list({missing.begin(), missing.end()}), refusal.empty() ? "" : " (" + refusal + ")"));
 }
 
 StatusBoard& Lifeline::board() { return thread_ ? thread_->board() : board_; }
@@ -67,10 +71,10 @@ bool Lifeline::report_failure(std::string_view reason, int exit_code) {
   return wait_for_verdict(kAnswerSeconds).has_value();
 }
 
-void Lifeline::goodbye() {
+void Lifeline::goodbye(int exit_code) {
   if (!thread_) return;
   said_goodbye_ = true;
-  thread_->post(LifelineThread::SayGoodbye());
+  thread_->post(LifelineThread::SayGoodbye{exit_code});
   thread_->wait_for_goodbye(kAnswerSeconds);
 }
 

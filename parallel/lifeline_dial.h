@@ -1,43 +1,29 @@
-// How lifelines find each other: listening sockets, the text that says where they are, and calling them.
+// Calling a lifeline that listens.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <string_view>
-#include <vector>
 
+#include "parallel/lifeline_listener.h"
 #include "parallel/lifeline_message.h"
 
 namespace trident {
 
-// What a listener tells the job: "trident-lifeline 1 <token> <port> <host> <address>,<address>...". Host names have no spaces.
-struct LifelineCard {
-  LifelineToken token{};
-  int port = 0;
-  std::string host;
-  std::vector<std::string> addresses;  // numeric, IPv4 and IPv6; loopback last
+// How long a rank of so many may take to connect: all call at once, and one process answers them one after the other.
+double lifeline_connect_seconds(int ranks);
+
+struct LifelineCall {
+  LifelineHello mine;     // its nonce is drawn anew for every try
+  int listener_rank = 0;  // for messages
+  int ranks = 1;          // that call at about the same time
+  double seconds = 10;    // until the call is given up
 };
-std::string to_text(const LifelineCard& card);
-LifelineCard parse_lifeline_card(std::string_view text);  // CommunicationError
+// Calls the listener at its endpoints, one after the other and again after pauses that grow and differ from rank to rank; the first
+// that proves to know the card's key is the one, and is given this end's proof. On return `answer` is how it introduced itself.
+// CommunicationError that names the endpoints and what each said.
+LifelineChannel dial_lifeline(const LifelineCard& card, const LifelineCall& call, LifelineHello& answer);
 
-// This host's addresses on interfaces that are up, without link-local ones; loopback last.
-std::vector<std::string> own_addresses();
-
-struct LifelineListener {
-  FileDescriptor socket;  // non-blocking, at an ephemeral port of all addresses
-  LifelineCard card;
-};
-LifelineListener open_lifeline_listener(const std::string& host);
-
-// Calls the listener at all of its addresses, one shortly after the other; the first that answers with its token is the one. On
-// return `answer` is what it said. CommunicationError that names the addresses and what each said, after `seconds`.
-LifelineChannel dial_lifeline(const LifelineCard& card, int listener_rank, LifelineHello mine, double seconds,
-                              LifelineHello& answer);
-
-// Raises this process's limit of open files to what a hub of `ranks` ranks needs, within the hard limit. CommunicationError.
-void make_room_for_descriptors(int ranks);
-
-// The job's name in this network namespace: a descriptor for the first process that asks, none for others until it is closed.
-FileDescriptor claim_job(const LifelineToken& token);
+// Raises this process's limit of open files to the hard one. ConfigError, naming `who`, when that is below `needed`.
+void make_room_for_descriptors(std::int64_t needed, const std::string& who);
 
 }  // namespace trident

@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <utility>
 
 namespace trident {
 namespace {
 
-constexpr std::size_t kMaxWaitGroups = 2, kMaxText = 600;
+constexpr std::size_t kMaxWaitGroups = 2, kMaxText = 600, kMaxListed = 8;
 constexpr double kIdleSeconds = 3;
+constexpr double kSoonSeconds = 0.005;  // what is due is due at once, and no sooner
 
 std::string one_line(std::string text) {
   for (char& c : text)
@@ -30,6 +32,8 @@ std::string what_happened(const LifelineRank& rank, double now) {
     case LifelineTrouble::kSilent:
       return fmt::format("was stopped or cannot be reached, not heard of for {:.1f} s,", now - rank.heard_at);
     case LifelineTrouble::kLeft: return "left before the job's end";
+    case LifelineTrouble::kStuck:
+      return fmt::format("has stood in {} for {:.1f} s", field_text(rank.status.call), rank.status.call_seconds);
     case LifelineTrouble::kNone: break;
   }
   return "is well";
@@ -76,6 +80,15 @@ std::string others(const std::vector<LifelineRank>& ranks) {
   return text;
 }
 
+// What is to be done about the cause, where it is not said already.
+std::string remedy(const LifelineRank& cause) {
+  if (cause.trouble != LifelineTrouble::kStuck) return "";
+  return fmt::format(
+      "; that call never waits: most likely a process outside the job holds a connection to the MPI port of rank {}; "
+      "name the job's own network with btl_tcp_if_include and keep others out of it",
+      cause.rank);
+}
+
 const LifelineRank* first_cause(const std::vector<LifelineRank>& ranks) {
   const LifelineRank* cause = nullptr;
   for (const LifelineRank& rank : ranks) {
@@ -106,12 +119,20 @@ std::string fellows(const std::vector<LifelineRank>& ranks, const LifelineRank& 
 
 std::string rank_list(const std::vector<int>& sorted_ranks) {
   std::string text;
-  for (std::size_t i = 0; i < sorted_ranks.size();) {
-    std::size_t end = i + 1;
-    while (end < sorted_ranks.size() && sorted_ranks[end] == sorted_ranks[end - 1] + 1) ++end;
+  const std::size_t count = sorted_ranks.size();
+  std::size_t listed = 0;
+  for (std::size_t i = 0; i < count; ++listed) {
+    if (listed == kMaxListed) return text + fmt::format(" and {} more", count - i);
+    // As many as follow at equal distances: three that are neighbours or four that are not are worth a range.
+    std::size_t end = std::min(i + 2, count);
+    const int step = end - i == 2 ? sorted_ranks[i + 1] - sorted_ranks[i] : 1;
+    while (end < count && sorted_ranks[end] == sorted_ranks[end - 1] + step) ++end;
+    if (end - i < (step == 1 ? 3u : 4u)) end = i + 1;
     if (!text.empty()) text += ", ";
-    text += end - i >= 3 ? fmt::format("{}-{}", sorted_ranks[i], sorted_ranks[end - 1]) : fmt::format("{}", sorted_ranks[i]);
-    i = end - i >= 3 ? end : i + 1;
+    text += std::to_string(sorted_ranks[i]);
+    if (end - i > 1) text += fmt::format("-{}", sorted_ranks[end - 1]);
+    if (end - i > 1 && step > 1) text += fmt::format(" step {}", step);
+    i = end;
   }
   return text;
 }
@@ -121,8 +142,19 @@ std::string lifeline_line(const std::vector<LifelineRank>& ranks, double now, in
   if (cause == nullptr) return "";
   std::string line = fmt::format("rank {} (host {}, pid {}) {} {}", cause->rank, cause->host, cause->pid,
                                  what_happened(*cause, now), where(*cause));
-  line += fellows(ranks, *cause) + others(ranks);
+  line += remedy(*cause) + fellows(ranks, *cause) + others(ranks);
   return line + fmt::format("; exit code {} on all ranks", exit_code);
+}
+
+std::string parting_line(const std::vector<LifelineRank>& ranks, double seconds, int exit_code) {
+  std::map<std::string, std::vector<int>> by_call;
+  for (const LifelineRank& rank : ranks)
+    if (rank.open && rank.status.call[0] != '\0') by_call[std::string(field_text(rank.status.call))].push_back(rank.rank);
+  std::string where;
+  for (const auto& [call, there] : by_call) where += fmt::format("; {} in {}", subject(there), call);
+  return fmt::format(
+      "the job is done and its files are written, but its ranks have not parted for {:.0f} s{}; exit code {} on all ranks", seconds,
+      where, exit_code);
 }
 
 LifelineJudge::LifelineJudge(const LifelineJudgeOptions& options) : options_(options) {
@@ -132,11 +164,15 @@ LifelineJudge::LifelineJudge(const LifelineJudgeOptions& options) : options_(opt
 }
 
 void LifelineJudge::join(int rank, std::int64_t pid, std::string host, double now) {
-  LifelineRank& peer = peers_[rank];
+  const auto [found, is_new] = peers_.try_emplace(rank);
+  if (!is_new) return;
+  LifelineRank& peer = found->second;
   peer.rank = rank;
   peer.pid = pid;
   peer.host = std::move(host);
   peer.heard_at = now;
+  place_[rank] = by_silence_.insert(by_silence_.end(), rank);
+  ++num_at_work_;
 }
 
 void LifelineJudge::heard(int rank, const RankStatus& status, double idle_seconds, bool is_answer, double now) {
@@ -147,33 +183,60 @@ void LifelineJudge::heard(int rank, const RankStatus& status, double idle_second
   peer.idle_seconds = idle_seconds;
   peer.heard_at = now;
   peer.answered = peer.answered || is_answer;
-  if (peer.trouble == LifelineTrouble::kSilent) peer.trouble = LifelineTrouble::kNone;
+  const bool is_stuck = status.call_seconds > options_.silence_seconds && !peer.finished;
+  if (peer.trouble <= LifelineTrouble::kSilent && peer.trouble != LifelineTrouble::kLeft)
+    set_trouble(peer, is_stuck ? LifelineTrouble::kStuck : LifelineTrouble::kNone);
+  const auto place = place_.find(rank);
+  if (place != place_.end())
+    by_silence_.splice(by_silence_.end(), by_silence_, place->second);
+  else if (peer.open && !peer.finished)
+    place_[rank] = by_silence_.insert(by_silence_.end(), rank);
 }
 
 void LifelineJudge::trouble(int rank, LifelineTrouble kind, std::string reason, int exit_code) {
   const auto found = peers_.find(rank);
   if (found == peers_.end() || found->second.trouble >= kind) return;
-  found->second.trouble = kind;
+  set_trouble(found->second, kind);
   found->second.reason = std::move(reason);
   found->second.exit_code = exit_code;
 }
 
 void LifelineJudge::goodbye(int rank) {
-  if (const auto found = peers_.find(rank); found != peers_.end()) found->second.finished = true;
+  const auto found = peers_.find(rank);
+  if (found == peers_.end() || found->second.finished) return;
+  found->second.finished = true;
+  if (found->second.open) no_longer_expected(rank);
 }
 
 void LifelineJudge::closed(int rank) {
   const auto found = peers_.find(rank);
-  if (found == peers_.end()) return;
+  if (found == peers_.end() || !found->second.open) return;
   LifelineRank& peer = found->second;
   peer.open = false;
+  if (!peer.finished) no_longer_expected(rank);
   const bool explained = peer.finished || peer.trouble == LifelineTrouble::kFailed || peer.trouble == LifelineTrouble::kLeft;
-  if (!explained) peer.trouble = LifelineTrouble::kLost;
+  if (!explained) set_trouble(peer, LifelineTrouble::kLost);
+}
+
+void LifelineJudge::no_longer_expected(int rank) {
+  --num_at_work_;
+  const auto place = place_.find(rank);
+  if (place == place_.end()) return;
+  by_silence_.erase(place->second);
+  place_.erase(place);
+}
+
+void LifelineJudge::set_trouble(LifelineRank& peer, LifelineTrouble kind) {
+  num_troubled_ += (kind != LifelineTrouble::kNone) - (peer.trouble != LifelineTrouble::kNone);
+  peer.trouble = kind;
 }
 
 void LifelineJudge::update_self(const RankStatus& status, double idle_seconds) {
   self_.status = status;
   self_.idle_seconds = idle_seconds;
+  const bool is_stuck = status.call_seconds > options_.silence_seconds && !self_.finished;
+  if (self_.trouble == LifelineTrouble::kNone || self_.trouble == LifelineTrouble::kStuck)
+    self_.trouble = is_stuck ? LifelineTrouble::kStuck : LifelineTrouble::kNone;
 }
 
 void LifelineJudge::fail_self(LifelineTrouble kind, std::string reason, int exit_code) {
@@ -181,6 +244,12 @@ void LifelineJudge::fail_self(LifelineTrouble kind, std::string reason, int exit
   self_.trouble = kind;
   self_.reason = std::move(reason);
   self_.exit_code = exit_code;
+}
+
+void LifelineJudge::finish_self(int exit_code) {
+  self_.finished = true;
+  self_.exit_code = exit_code;
+  if (self_.trouble == LifelineTrouble::kStuck) self_.trouble = LifelineTrouble::kNone;
 }
 
 bool LifelineJudge::is_out(int rank, double now) const {
@@ -198,11 +267,6 @@ bool LifelineJudge::speaks(double now) const {
   return trouble_since_ && now - *trouble_since_ > kPatienceSeconds;
 }
 
-bool LifelineJudge::any_trouble() const {
-  return self_.trouble != LifelineTrouble::kNone ||
-         std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer.second.trouble != LifelineTrouble::kNone; });
-}
-
 bool LifelineJudge::all_answered() const {
   return std::all_of(peers_.begin(), peers_.end(), [](const auto& entry) {
     const LifelineRank& peer = entry.second;
@@ -210,16 +274,24 @@ bool LifelineJudge::all_answered() const {
   });
 }
 
+void LifelineJudge::find_the_silent(double now) {
+  while (!by_silence_.empty()) {
+    LifelineRank& peer = peers_.at(by_silence_.front());
+    if (now - peer.heard_at <= options_.silence_seconds) return;
+    if (peer.trouble == LifelineTrouble::kNone || peer.trouble == LifelineTrouble::kStuck)
+      set_trouble(peer, LifelineTrouble::kSilent);
+    place_.erase(peer.rank);  // until it is heard again
+    by_silence_.pop_front();
+  }
+}
+
 LifelineJudge::Step LifelineJudge::step(double now) {
   if (concluded_) return Step::kNothing;
-  for (auto& [rank, peer] : peers_) {
-    const bool silent = peer.open && !peer.finished && now - peer.heard_at > options_.silence_seconds;
-    if (silent && peer.trouble == LifelineTrouble::kNone) peer.trouble = LifelineTrouble::kSilent;
-  }
+  find_the_silent(now);
   if (!any_trouble()) {
     trouble_since_.reset();
     asked_at_.reset();
-    return Step::kNothing;
+    return parting_step(now);
   }
   if (!trouble_since_) trouble_since_ = now;
   if (!speaks(now)) return Step::kNothing;
@@ -233,23 +305,43 @@ LifelineJudge::Step LifelineJudge::step(double now) {
   return Step::kConclude;
 }
 
+// Whoever is not the hub may know of few ranks only, and counts from when it is the one to speak.
+LifelineJudge::Step LifelineJudge::parting_step(double now) {
+  if (!all_finished() || !speaks(now)) {
+    finished_since_.reset();
+    return Step::kNothing;
+  }
+  if (!finished_since_) finished_since_ = now;
+  concluded_ = now - *finished_since_ >= options_.parting_seconds;
+  return concluded_ ? Step::kConclude : Step::kNothing;
+}
+
 double LifelineJudge::next_step(double now) const {
-  if (concluded_ || !trouble_since_) return now + options_.silence_seconds / 16;
-  return asked_at_ ? *asked_at_ + kCollectSeconds : now + kPatienceSeconds / 16;
+  if (asked_at_ && !concluded_) return *asked_at_ + kCollectSeconds;
+  if (trouble_since_ && !concluded_) return now + kPatienceSeconds / 16;
+  double next = now + options_.silence_seconds;
+  if (!by_silence_.empty() && !concluded_) next = peers_.at(by_silence_.front()).heard_at + options_.silence_seconds;
+  if (finished_since_ && !concluded_) next = std::min(next, *finished_since_ + options_.parting_seconds);
+  return std::max(next, now + kSoonSeconds);
+}
+
+std::vector<LifelineRank> LifelineJudge::everybody() const {
+  std::vector<LifelineRank> ranks{self_};
+  for (const auto& [rank, peer] : peers_) ranks.push_back(peer);
+  std::sort(ranks.begin(), ranks.end(), [](const LifelineRank& a, const LifelineRank& b) { return a.rank < b.rank; });
+  return ranks;
 }
 
 int LifelineJudge::exit_code() const {
-  std::vector<LifelineRank> ranks{self_};
-  for (const auto& [rank, peer] : peers_) ranks.push_back(peer);
+  if (!any_trouble()) return self_.exit_code;
+  const std::vector<LifelineRank> ranks = everybody();
   const LifelineRank* cause = first_cause(ranks);
   return cause != nullptr && cause->trouble == LifelineTrouble::kFailed ? cause->exit_code : LifelineRank().exit_code;
 }
 
 std::string LifelineJudge::line(double now) const {
-  std::vector<LifelineRank> ranks{self_};
-  for (const auto& [rank, peer] : peers_) ranks.push_back(peer);
-  std::sort(ranks.begin(), ranks.end(), [](const LifelineRank& a, const LifelineRank& b) { return a.rank < b.rank; });
-  return lifeline_line(ranks, now, exit_code());
+  if (!any_trouble()) return parting_line(everybody(), now - finished_since_.value_or(now), exit_code());
+  return lifeline_line(everybody(), now, exit_code());
 }
 
 }  // namespace trident

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@ namespace trident {
 enum class LifelineTrouble : std::uint8_t {
   kNone,
   kLeft,    // ended without goodbye and without a reason
+  kStuck,   // in a call of the message library that returns at once where nobody interferes
   kSilent,  // stopped, or cut off
   kFailed,  // by an exception
   kLost     // its connection closed: killed or crashed
@@ -38,16 +40,19 @@ struct LifelineRank {
   int exit_code = 76;
 };
 
-// "0-3, 7"
+// "0-3, 7", "0-4092 step 4"; what would be long ends with "and 812 more".
 std::string rank_list(const std::vector<int>& sorted_ranks);
 // The job's last line; its first cause is the rank with the gravest trouble, the lowest of several. `ranks`: all that are known.
 std::string lifeline_line(const std::vector<LifelineRank>& ranks, double now, int exit_code);
+// The last line of a job whose ranks have done all they had to, and do not part.
+std::string parting_line(const std::vector<LifelineRank>& ranks, double seconds, int exit_code);
 
 struct LifelineJudgeOptions {
   int rank = 0, deputy = 1;
   std::int64_t pid = 0;
   std::string host;
   double silence_seconds = 8;
+  double parting_seconds = 8;
 };
 
 class LifelineJudge {
@@ -65,6 +70,8 @@ class LifelineJudge {
   // This rank itself.
   void update_self(const RankStatus& status, double idle_seconds);
   void fail_self(LifelineTrouble kind, std::string reason, int exit_code);
+  // It has nothing left to do but to part from the others, and its process is to end with this code.
+  void finish_self(int exit_code);
 
   enum class Step : std::uint8_t {
     kNothing,
@@ -77,6 +84,8 @@ class LifelineJudge {
   // Neither hub nor deputy is left, so several survivors may conclude at once.
   bool is_one_of_many() const { return options_.rank != 0 && options_.rank != options_.deputy; }
 
+  // Somebody is in trouble; else a conclusion is that the ranks do not part.
+  bool any_trouble() const { return self_.trouble != LifelineTrouble::kNone || num_troubled_ > 0; }
   int exit_code() const;
   std::string line(double now) const;
 
@@ -87,13 +96,24 @@ class LifelineJudge {
  private:
   bool is_out(int rank, double now) const;
   bool speaks(double now) const;
-  bool any_trouble() const;
   bool all_answered() const;
+  bool all_finished() const { return self_.finished && num_at_work_ == 0; }
+  std::vector<LifelineRank> everybody() const;
+  void find_the_silent(double now);
+  Step parting_step(double now);
+  void set_trouble(LifelineRank& peer, LifelineTrouble kind);
+  void no_longer_expected(int rank);
 
   LifelineJudgeOptions options_;
   std::map<int, LifelineRank> peers_;
   LifelineRank self_;
-  std::optional<double> trouble_since_, asked_at_;
+  // Peers that must be heard of, longest silence first. All may be silent for equally long, so the first is the next to be missed,
+  // and hearing of one costs the same however many there are: no heap is needed.
+  std::list<int> by_silence_;
+  std::map<int, std::list<int>::iterator> place_;
+  int num_troubled_ = 0;  // peers
+  int num_at_work_ = 0;   // peers that are connected and have not said goodbye
+  std::optional<double> trouble_since_, asked_at_, finished_since_;
   bool concluded_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include "parallel/lifeline_message.h"
 
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -7,12 +8,14 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/check.h"
+
 namespace trident {
 namespace {
 
-// Ranks of one job run one binary, so frames are structures as they lie in memory. "TLL1", the kind's index in LifelineMessage.
+// Ranks of one job run one binary, so frames are structures as they lie in memory. "TLL2", the kind's index in LifelineMessage.
 struct FrameHeader {
-  std::uint32_t magic = 0x314c4c54;
+  std::uint32_t magic = 0x324c4c54;
   std::uint32_t kind = 0;
 };
 
@@ -38,6 +41,20 @@ std::optional<std::size_t> payload_bytes(std::size_t kind) {
 bool try_again() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 }  // namespace
+
+LifelineNonce random_nonce() {
+  LifelineNonce nonce;
+  if (getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size()))
+    throw CommunicationError(fmt::format("lifeline: the system gives no random numbers: {}; start again", std::strerror(errno)));
+  return nonce;
+}
+
+std::uint64_t lifeline_proof(const SipHashKey& key, LifelineEnd end, const LifelineHello& caller, const LifelineHello& listener) {
+  static_assert(std::has_unique_object_representations_v<LifelineHello>);
+  std::string words(1, static_cast<char>(end));
+  for (const LifelineHello* hello : {&caller, &listener}) words.append(reinterpret_cast<const char*>(hello), sizeof *hello);
+  return siphash(key, words);
+}
 
 void LifelineChannel::send(const LifelineMessage& message) {
   // Whoever does not read for minutes misses heartbeats, never the last words.

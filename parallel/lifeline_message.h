@@ -11,21 +11,35 @@
 
 #include "parallel/file_descriptor.h"
 #include "parallel/lifeline_status.h"
+#include "parallel/siphash.h"
 
 namespace trident {
 
-using LifelineToken = std::array<std::uint8_t, 16>;  // of one listener; keeps jobs apart, keeps nobody out who listens
+// A caller and a listener introduce themselves, and each proves to the other that it knows the listener's key, which never travels
+// here: a hash of both introductions, whose nonces make every call another one.
+using LifelineNonce = std::array<std::uint8_t, 16>;
+LifelineNonce random_nonce();  // CommunicationError
 
-// The first words of both ends: the caller says whom it looks for, the listener confirms.
+// Caller to listener, first.
 struct LifelineHello {
-  LifelineToken token{};
+  LifelineNonce nonce{};
   std::int32_t rank = -1, pid = 0;
   std::array<char, 64> host{};
 };
+// Listener to caller, in answer.
 struct LifelineWelcome {
   LifelineHello hello;
+  std::uint64_t proof = 0;
 };
-// Every heartbeat, and in answer to LifelineAsk. The first one of a caller settles which of its connections is meant.
+// Caller to listener, in answer, and on one of its connections only: it is a rank of the job, and this is the connection it means.
+struct LifelineProof {
+  std::uint64_t proof = 0;
+};
+enum class LifelineEnd : std::uint8_t { kCaller, kListener };
+// What the one at `end` says to prove itself.
+std::uint64_t lifeline_proof(const SipHashKey& key, LifelineEnd end, const LifelineHello& caller, const LifelineHello& listener);
+
+// Every heartbeat, and in answer to LifelineAsk.
 struct LifelineHeartbeat {
   RankStatus status;
   double idle_seconds = 0;       // since status.progress changed
@@ -40,13 +54,14 @@ struct LifelineFailure {
   std::array<char, 1024> text{};
 };
 struct LifelineDecision {
-  std::int64_t exit_code = 0;
-  std::array<char, 2048> line{};
+  std::int32_t exit_code = 0;
+  std::int32_t is_failure = 1;  // else the ranks have done all they had to, and merely do not part
+  std::array<char, 3072> line{};
 };
 struct LifelineGoodbye {
   std::uint64_t unused = 0;
 };
-using LifelineMessage = std::variant<LifelineHello, LifelineWelcome, LifelineHeartbeat, LifelineAsk, LifelineFailure,
+using LifelineMessage = std::variant<LifelineHello, LifelineWelcome, LifelineProof, LifelineHeartbeat, LifelineAsk, LifelineFailure,
                                      LifelineDecision, LifelineGoodbye>;
 
 // One connection. A broken connection stays broken; nothing here throws or blocks.

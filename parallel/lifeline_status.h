@@ -34,6 +34,9 @@ struct RankStatus {
   RunPhase phase = RunPhase::kStarting;
   std::array<char, 16> communicator{};  // of the collective last entered
   std::array<char, 20> operation{};     // "all_reduce"
+  // Of its lifeline, which sees it from outside, when it reports: the call of a library in which the rank stands.
+  double call_seconds = 0;
+  std::array<char, 16> call{};
   std::array<char, 256> waiting{};      // what it waits for: a PendingOperation's describe(); "" when it moved on since
 };
 

@@ -1,11 +1,8 @@
 #include "parallel/lifeline_thread.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,23 +18,15 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "parallel/epoll_control.h"
+#include "parallel/lifeline_dial.h"
 
 namespace trident {
 namespace {
 
 constexpr double kFreshSeconds = 0.5;   // a wait that was not confirmed for longer is over
 constexpr double kLingerSeconds = 0.5;  // at the end, for what is not sent yet
-constexpr double kStrangerSeconds = 10;
-
-// Every rank may call from several of its addresses at once.
-std::size_t max_strangers(int ranks) { return 2 * static_cast<std::size_t>(ranks) + 64; }
-
-void control(int epoll, int operation, int fd, std::uint32_t events) {
-  epoll_event event{};
-  event.events = events;
-  event.data.fd = fd;
-  epoll_ctl(epoll, operation, fd, &event);
-}
+constexpr double kPartingSecondsPerRank = 1e-3;
 
 std::chrono::duration<double> seconds_of(double seconds) { return std::chrono::duration<double>(seconds); }
 
@@ -51,20 +40,14 @@ Overloaded(Cases...) -> Overloaded<Cases...>;
 }  // namespace
 
 LifelineThread::LifelineThread(const LifelineOptions& options)
-    : options_(options), judge_({options.rank, options.deputy, getpid(), options.host, options.silence_seconds}) {
+    : options_(options),
+      judge_({options.rank, options.deputy, getpid(), options.host, options.silence_seconds,
+              options.parting_seconds + kPartingSecondsPerRank * options.size}) {
   epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
   wake_ = FileDescriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !wake_) throw CommunicationError(fmt::format("lifeline: {}; raise ulimit -n", std::strerror(errno)));
-  control(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), EPOLLIN);
-  if (is_listener()) {
-    make_room_for_descriptors(options_.size);
-    listener_ = open_lifeline_listener(options_.host);
-    card_ = to_text(listener_->card);
-    for (int r = 1; r < options_.size; ++r)
-      if (r != options_.rank) awaited_.insert(r);
-    if (awaited_.empty()) listener_.reset();
-    else control(epoll_.get(), EPOLL_CTL_ADD, listener_->socket.get(), EPOLLIN);
-  }
+  epoll_control(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), EPOLLIN);
+  if (is_listener()) open_door();
   clock_read_at_ = monotonic_seconds();
   // Signals are for the threads that have handlers in mind.
   sigset_t all, before;
@@ -77,6 +60,15 @@ LifelineThread::LifelineThread(const LifelineOptions& options)
     throw CommunicationError(fmt::format("lifeline: rank {} got no thread: {}; raise ulimit -u", options_.rank, error.what()));
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void LifelineThread::open_door() {
+  make_room_for_descriptors(options_.size + 64, fmt::format("lifeline: rank {} of {}", options_.rank, options_.size));
+  LifelineListener listener = open_lifeline_listener(options_.host, options_.reach, options_.interfaces);
+  card_ = to_text(listener.card);
+  for (int r = 1; r < options_.size; ++r)
+    if (r != options_.rank) awaited_.insert(r);
+  if (!awaited_.empty()) door_.emplace(epoll_.get(), std::move(listener), hello(), options_.size);
 }
 
 LifelineThread::~LifelineThread() {
@@ -99,6 +91,16 @@ LifelineHello LifelineThread::hello() const {
   hello.pid = getpid();
   set_field(hello.host, options_.host);
   return hello;
+}
+
+void LifelineThread::set_job(const SipHashKey& key) {
+  const std::lock_guard lock(mutex_);
+  job_ = key;
+}
+
+std::string LifelineThread::refusal() {
+  const std::lock_guard lock(mutex_);
+  return refusal_;
 }
 
 std::set<int> LifelineThread::wait_for_calls(double seconds) {
@@ -151,89 +153,37 @@ void LifelineThread::dispatch(int fd) {
   std::uint64_t count;
   if (fd == wake_.get()) {
     [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof count);
-  } else if (listener_ && fd == listener_->socket.get()) {
-    accept_calls();
+  } else if (door_ && door_->knows(fd)) {
+    if (std::optional<LifelineDoor::Arrival> arrival = door_->serve(fd, clock_)) welcome(std::move(*arrival));
   } else if (const auto known = rank_of_.find(fd); known != rank_of_.end()) {
     serve(known->second);
-  } else if (strangers_.count(fd) != 0) {
-    serve_stranger(fd);
   }
 }
 
 // Calls
 
-void LifelineThread::accept_calls() {
-  for (;;) {
-    const int fd = accept4(listener_->socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && !strangers_.empty()) {
-      drop_old_strangers();
-      continue;
-    }
-    if (fd < 0) return;
-    const int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    strangers_.insert_or_assign(fd, Stranger{LifelineChannel(FileDescriptor(fd)), {}, clock_, calls_++});
-    control(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN);
-    if (strangers_.size() > max_strangers(options_.size)) drop_old_strangers();
+// Once everybody is here, nobody else can get in.
+void LifelineThread::welcome(LifelineDoor::Arrival arrival) {
+  const int rank = arrival.first.rank;
+  if (judge_.peers().contains(rank)) return;
+  adopt(arrival.first, std::move(arrival.second));
+  bool is_last = false;
+  {
+    const std::lock_guard lock(mutex_);
+    awaited_.erase(rank);
+    is_last = awaited_.empty();
+    changed_.notify_all();
   }
-}
-
-// Those that have had their time; if there are none, the oldest.
-void LifelineThread::drop_old_strangers() {
-  const std::size_t before = strangers_.size();
-  std::erase_if(strangers_, [&](const auto& entry) { return clock_ - entry.second.since > kStrangerSeconds; });
-  if (strangers_.size() < before || strangers_.empty()) return;
-  strangers_.erase(std::min_element(strangers_.begin(), strangers_.end(),
-                                    [](const auto& a, const auto& b) { return a.second.number < b.second.number; }));
-}
-
-void LifelineThread::serve_stranger(int fd) {
-  Stranger& stranger = strangers_.at(fd);
-  stranger.channel.receive();
-  while (const std::optional<LifelineMessage> message = stranger.channel.next()) {
-    const auto* hello = std::get_if<LifelineHello>(&*message);
-    const bool introduced = stranger.hello.rank >= 0;
-    const auto is_expected = [&](int rank) { return rank > 0 && rank < options_.size && rank != options_.rank; };
-    if (!introduced && hello != nullptr && hello->token == listener_->card.token && is_expected(hello->rank)) {
-      stranger.hello = *hello;
-      LifelineWelcome welcome{this->hello()};
-      welcome.hello.token = hello->token;
-      stranger.channel.send(welcome);
-    } else if (introduced && std::holds_alternative<LifelineHeartbeat>(*message) && links_.count(stranger.hello.rank) == 0) {
-      const LifelineHello peer = stranger.hello;
-      LifelineChannel channel = std::move(stranger.channel);
-      strangers_.erase(fd);
-      control(epoll_.get(), EPOLL_CTL_DEL, fd, 0);
-      adopt(peer, std::move(channel));
-      take(peer.rank, *message);
-      {
-        const std::lock_guard lock(mutex_);
-        awaited_.erase(peer.rank);
-        if (awaited_.empty()) close_listener();
-        changed_.notify_all();
-      }
-      return serve(peer.rank);  // what came right behind lies in the channel, where epoll does not see it
-    } else {
-      strangers_.erase(fd);
-      return;
-    }
-  }
-  if (!stranger.channel.open()) strangers_.erase(fd);
-}
-
-// Everybody is here: nobody else can get in.
-void LifelineThread::close_listener() {
-  listener_.reset();
-  strangers_.clear();
+  if (is_last) door_.reset();
+  serve(rank);  // what came right behind lies in the channel, where epoll does not see it
 }
 
 void LifelineThread::adopt(const LifelineHello& peer, LifelineChannel channel) {
   const int fd = channel.fd();
-  control(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN);
+  epoll_control(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN);
   rank_of_[fd] = peer.rank;
   links_.insert_or_assign(peer.rank, Link{std::move(channel)});
   judge_.join(peer.rank, peer.pid, std::string(field_text(peer.host)), clock_);
-  if (peer.rank == 0) job_token_ = peer.token;
 }
 
 // Conversation
@@ -244,7 +194,7 @@ void LifelineThread::serve(int rank) {
   link.channel.flush();
   if (link.awaits_room && !link.channel.has_unsent()) {
     link.awaits_room = false;
-    control(epoll_.get(), EPOLL_CTL_MOD, link.channel.fd(), EPOLLIN);
+    epoll_control(epoll_.get(), EPOLL_CTL_MOD, link.channel.fd(), EPOLLIN);
   }
   link.channel.receive();
   while (const std::optional<LifelineMessage> message = link.channel.next()) take(rank, *message);
@@ -268,7 +218,7 @@ void LifelineThread::take(int rank, const LifelineMessage& message) {
                  [&](const LifelineDecision& decision) {
                    if (exit_at_) return;
                    if (is_listener()) say_to_all(decision);  // whoever cannot hear the speaker may hear its deputy
-                   pronounce({std::string(field_text(decision.line)), static_cast<int>(decision.exit_code)});
+                   pronounce({std::string(field_text(decision.line)), decision.exit_code, decision.is_failure != 0});
                  },
                  [&](const LifelineGoodbye&) { judge_.goodbye(rank); }, [](const auto&) {},  // introductions are over
              },
@@ -282,7 +232,7 @@ void LifelineThread::say(int rank, const LifelineMessage& message) {
   link.channel.send(message);
   if (link.channel.has_unsent() && !link.awaits_room) {
     link.awaits_room = true;
-    control(epoll_.get(), EPOLL_CTL_MOD, link.channel.fd(), EPOLLIN | EPOLLOUT);
+    epoll_control(epoll_.get(), EPOLL_CTL_MOD, link.channel.fd(), EPOLLIN | EPOLLOUT);
   }
 }
 
@@ -299,6 +249,15 @@ LifelineHeartbeat LifelineThread::heartbeat(bool is_answer) {
   }
   if (monotonic_seconds() - beat.status.waiting_as_of > kFreshSeconds) beat.status.waiting[0] = '\0';
   beat.idle_seconds = clock_ - progressed_at_;
+  const CallMark::Look call = options_.calls == nullptr ? CallMark::Look() : options_.calls->look();
+  if (call.number != call_.number || call.call != call_.call) {
+    call_ = call;
+    in_call_since_ = clock_;
+  }
+  if (call.call != MarkedCall::kNone) {
+    set_field(beat.status.call, to_string(call.call));
+    beat.status.call_seconds = clock_ - in_call_since_;
+  }
   beat.is_answer = is_answer ? 1 : 0;
   return beat;
 }
@@ -327,8 +286,9 @@ void LifelineThread::obey_orders() {
                      set_field(message.text, fail.reason);
                      if (!exit_at_) say_to_all(message);
                    },
-                   [&](SayGoodbye&) {
+                   [&](SayGoodbye& goodbye) {
                      say_to_all(LifelineGoodbye());
+                     judge_.finish_self(goodbye.exit_code);
                      const std::lock_guard lock(mutex_);
                      goodbye_said_ = true;
                      changed_.notify_all();
@@ -351,8 +311,13 @@ void LifelineThread::do_duties() {
   }
   if (clock_ < next_heartbeat_) return;
   next_heartbeat_ = clock_ + options_.heartbeat_seconds;
-  say_to_all(heartbeat(false));
-  std::erase_if(strangers_, [&](const auto& entry) { return clock_ - entry.second.since > kStrangerSeconds; });
+  const LifelineHeartbeat beat = heartbeat(false);
+  judge_.update_self(beat.status, beat.idle_seconds);
+  say_to_all(beat);
+  if (!door_) return;
+  door_->tend(clock_);
+  const std::lock_guard lock(mutex_);
+  refusal_ = door_->refusal();
 }
 
 void LifelineThread::judge() {
@@ -367,23 +332,27 @@ void LifelineThread::judge() {
 void LifelineThread::conclude() {
   const LifelineHeartbeat now = heartbeat(false);
   judge_.update_self(now.status, now.idle_seconds);
-  const LifelineVerdict verdict{judge_.line(clock_), judge_.exit_code()};
-  if (judge_.is_one_of_many()) claim_ = claim_job(job_token_);
-  if (options_.print && (!judge_.is_one_of_many() || claim_)) options_.print(verdict.line);
+  LifelineVerdict verdict{judge_.line(clock_), judge_.exit_code(), judge_.any_trouble()};
+  if (judge_.is_one_of_many()) {
+    const std::lock_guard lock(mutex_);
+    claim_ = claim_job(job_);
+  }
+  if (options_.print && (!judge_.is_one_of_many() || claim_)) options_.print(verdict);
   LifelineDecision decision;
   decision.exit_code = verdict.exit_code;
+  decision.is_failure = verdict.is_failure ? 1 : 0;
   set_field(decision.line, verdict.line);
   say_to_all(decision);
-  pronounce(verdict);
+  pronounce(std::move(verdict));
 }
 
-void LifelineThread::pronounce(const LifelineVerdict& verdict) {
+void LifelineThread::pronounce(LifelineVerdict verdict) {
   exit_code_ = verdict.exit_code;
   exit_at_ = clock_ + options_.grace_seconds;
   say_to_all(LifelineGoodbye());  // what ends from here on ends because of the verdict
   if (!failed_self_ && options_.on_failure) options_.on_failure(verdict);
   const std::lock_guard lock(mutex_);
-  verdict_ = verdict;
+  verdict_ = std::move(verdict);
   changed_.notify_all();
 }
 

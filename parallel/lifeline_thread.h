@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "parallel/lifeline.h"
-#include "parallel/lifeline_dial.h"
+#include "parallel/lifeline_door.h"
 #include "parallel/lifeline_judge.h"
 #include "parallel/lifeline_message.h"
 
@@ -24,7 +24,7 @@ class LifelineThread {
   explicit LifelineThread(const LifelineOptions& options);
   ~LifelineThread();
 
-  struct Adopt {  // a connection that this rank made
+  struct Adopt {  // a connection that this rank made; the first is to the hub
     LifelineHello peer;
     LifelineChannel channel;
   };
@@ -33,7 +33,9 @@ class LifelineThread {
     std::string reason;
     int exit_code = 76;
   };
-  struct SayGoodbye {};
+  struct SayGoodbye {
+    int exit_code = 0;
+  };
   struct End {};
   using Order = std::variant<Adopt, Fail, SayGoodbye, End>;
   void post(Order order);
@@ -41,11 +43,15 @@ class LifelineThread {
   const LifelineOptions& options() const { return options_; }
   StatusBoard& board() { return board_; }
   std::string card() const { return card_; }
-  LifelineHello hello() const;
+  LifelineHello hello() const;  // without a nonce
   bool is_listener() const { return options_.rank == 0 || options_.rank == options_.deputy; }
 
+  // The hub's key names the job.
+  void set_job(const SipHashKey& key);
   // The ranks that have not called after `seconds`; returns early when there are none, or with a verdict.
   std::set<int> wait_for_calls(double seconds);
+  // Why calls were refused by this end's system, or "".
+  std::string refusal();
   std::optional<LifelineVerdict> wait_for_verdict(double seconds);
   void wait_for_goodbye(double seconds);
 
@@ -54,23 +60,14 @@ class LifelineThread {
     LifelineChannel channel;
     bool awaits_room = false;  // epoll reports when there is room to send
   };
-  struct Stranger {  // a call before it is known to be a rank's
-    LifelineChannel channel;
-    LifelineHello hello;  // rank -1: has said nothing yet
-    double since = 0;
-    std::uint64_t number = 0;  // in order of arrival
-  };
-
   void run();
   void dispatch(int fd);
   int milliseconds_to_next_duty() const;
   void advance_clock();
 
-  void accept_calls();
-  void serve_stranger(int fd);
+  void welcome(LifelineDoor::Arrival arrival);
   void adopt(const LifelineHello& peer, LifelineChannel channel);
-  void close_listener();
-  void drop_old_strangers();
+  void open_door();
 
   void serve(int rank);
   void take(int rank, const LifelineMessage& message);
@@ -82,34 +79,35 @@ class LifelineThread {
   void do_duties();
   void judge();
   void conclude();
-  void pronounce(const LifelineVerdict& verdict);
+  void pronounce(LifelineVerdict verdict);
   bool may_end() const;
 
   const LifelineOptions options_;
   StatusBoard board_;
   std::string card_;
-  LifelineToken job_token_{};  // the hub's
 
   // Shared with other threads.
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Order> orders_;
   std::set<int> awaited_;  // ranks that have not called yet
+  SipHashKey job_{};
+  std::string refusal_;
   std::optional<LifelineVerdict> verdict_;
   bool goodbye_said_ = false;
 
   // Of the thread alone.
   FileDescriptor epoll_, wake_, claim_;
-  std::optional<LifelineListener> listener_;
+  std::optional<LifelineDoor> door_;  // while somebody is awaited
   LifelineJudge judge_;
   std::map<int, Link> links_;          // by rank
   std::map<int, int> rank_of_;         // by descriptor
-  std::map<int, Stranger> strangers_;  // by descriptor
-  std::uint64_t calls_ = 0;
   std::map<int, double> answers_due_;  // by the rank that asked
   double clock_ = 0, clock_read_at_ = 0;  // seconds during which this process ran; monotonic_seconds() of the last look
   double next_heartbeat_ = 0, progressed_at_ = 0;
   std::uint64_t progress_ = 0;
+  CallMark::Look call_;       // at the last look
+  double in_call_since_ = 0;  // when it was seen first
   std::optional<double> exit_at_, end_at_;
   int exit_code_ = 0;
   bool failed_self_ = false;

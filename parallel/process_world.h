@@ -12,6 +12,7 @@
 
 #include "device/buffer.h"
 #include "device/cpu/cpu_stream.h"
+#include "parallel/call_mark.h"
 #include "parallel/communicator.h"
 #include "parallel/wire.h"
 
@@ -32,6 +33,8 @@ class ProcessWorld {
 
   // Collective, host-synchronous, at start-up: every rank's text, by rank.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
+  // Collective, host-synchronous, at start-up: rank 0's text.
+  virtual std::string broadcast(const std::string& text) = 0;
 
   // The doorbell that wakes this rank; give it to its CpuDevice.
   virtual Doorbell& doorbell() = 0;
@@ -48,10 +51,15 @@ class ProcessWorld {
   // Marks the world failed on this node: pending and later operations of its ranks throw PeerFailure with `reason`. From any
   // thread.
   virtual void fail(const std::string& reason) = 0;
+  // The call of the message library in which this rank stands, for its lifeline. Lives as long as this object.
+  virtual const CallMark& calls() const = 0;
   // Payload bytes that this rank sent to other nodes so far.
   virtual std::int64_t inter_node_bytes() const = 0;
   // Collective: everybody is done. Without it the destructor ends the process's part without waiting for peers.
   virtual void finish() = 0;
+  // Collective: instead of finish(), in a job that has failed and is to end well all the same, since launchers take processes that
+  // leave without a word for failures. Might never return, where something else is to end the process.
+  virtual void leave() = 0;
 };
 
 struct ProcessWorldOptions {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "core/host_name.h"
 #include "device/cpu/cpu_device.h"
 #include "parallel/lifeline.h"
+#include "parallel/lifeline_dial.h"
 #include "parallel/network_facts.h"
 #include "parallel/process_world.h"
 #include "parallel/shared_world.h"
@@ -79,22 +81,20 @@ class ProcessRank {
       lifeline_->connect(world_->all_gather(lifeline_->card()));
       const int signal = run_loop();
       if (signal != 0 && world_->rank() == 0) say(stopped_by_signal(signal).what());
-      world_->finish();
-      lifeline_->goodbye();
-      if (signal != 0) throw ReportedElsewhere(static_cast<ExitCode>(exit_code_of_signal(signal)), "stopped");
+      const int code = code_of(signal);
+      part(code);
+      if (code != 0) throw ReportedElsewhere(static_cast<ExitCode>(code), "stopped");
     } catch (const ReportedElsewhere&) {
       throw;
     } catch (const PeerFailure&) {
       const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
-      if (verdict) throw ReportedElsewhere(static_cast<ExitCode>(verdict->exit_code), verdict->line);
+      if (verdict) end_with(static_cast<ExitCode>(verdict->exit_code), verdict->line);
       throw;
     } catch (const Error& error) {
-      if (lifeline_->report_failure(error.what(), static_cast<int>(error.code())))
-        throw ReportedElsewhere(error.code(), error.what());
+      report(error.what(), error.code());
       throw;
     } catch (const std::exception& error) {
-      if (lifeline_->report_failure(error.what(), static_cast<int>(ExitCode::kInternal)))
-        throw ReportedElsewhere(ExitCode::kInternal, error.what());
+      report(error.what(), ExitCode::kInternal);
       throw;
     }
   }
@@ -126,7 +126,8 @@ class ProcessRank {
     compare_data(some);
     compare_data(all);
     // To read a tokenizer takes longer than everything else here: one process of a node does, and all take the result from rank 0.
-    inputs_.token_bytes = of_rank_0(exchange(), world_->rank(), inputs_.token_bytes);
+    const BroadcastText broadcast = [this](const std::string& text) { return world_->broadcast(text); };
+    inputs_.token_bytes = of_rank_0(broadcast, world_->rank(), inputs_.token_bytes);
     run_together(exchange(), world_->rank(), [&] { make_lifeline(); });
     if (choice_.kind == DeviceKind::kCuda) {
       const TransportChoice transport = transport_between(facts_);
@@ -170,9 +171,51 @@ class ProcessRank {
     options.deputy = lifeline_deputy(world_->nodes());
     options.heartbeat_seconds = world_->size() <= kManyRanks ? 0.25 : 1;
     options.host = facts_[static_cast<std::size_t>(world_->rank())].host;
-    options.print = [this](const std::string& line) { logger_.error("{}", line); };
+    options.connect_seconds = lifeline_connect_seconds(world_->size());
+    options.reach = count_nodes(world_->nodes()) == 1 ? LifelineReach::kNode : LifelineReach::kNetwork;
+    options.interfaces = interfaces_for_mpi([](const char* name) -> const char* { return std::getenv(name); });
+    options.calls = &world_->calls();
+    options.print = [this](const LifelineVerdict& verdict) {
+      if (verdict.is_failure && verdict.exit_code != 0) logger_.error("{}", verdict.line);
+      else logger_.warning("{}", verdict.line);
+    };
     options.on_failure = [this](const LifelineVerdict& verdict) { world_->fail(verdict.line); };
     lifeline_.emplace(std::move(options));
+  }
+
+  static int code_of(int signal) { return signal != 0 ? exit_code_of_signal(signal) : 0; }
+
+  // Tells the others that this rank failed, unless they cannot be reached. Once training is over the job still ends here, and with
+  // training's code.
+  void report(std::string_view error, ExitCode code) {
+    const ExitCode ends_with = trained_ ? static_cast<ExitCode>(code_of(*trained_)) : code;
+    const std::string what = trained_ ? not_reported(error) : std::string(error);
+    const bool is_said = lifeline_->report_failure(what, static_cast<int>(ends_with));
+    if (trained_ && !is_said) logger_.warning("{}", what);
+    if (trained_ || is_said) end_with(ends_with, what);
+  }
+
+  // What is to be said is said. A launcher that sees 0 wants to be told by MPI, too; the lifeline ends whoever hangs in that.
+  [[noreturn]] void end_with(ExitCode code, const std::string& what) {
+    if (code == ExitCode::kOk) {
+      output_.console << std::flush;
+      world_->leave();
+    }
+    throw ReportedElsewhere(code, what);
+  }
+
+  // Training is over and what it wrote is complete. Whatever happens to a rank from here on is said, and does not fail the run;
+  // only a rank that has not come as far may.
+  void part(int code) {
+    output_.console << std::flush;  // a rank that is ended from here on writes no more
+    lifeline_->goodbye(code);
+    try {
+      world_->finish();
+    } catch (const Error& error) {
+      const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
+      if (verdict && verdict->is_failure) throw ReportedElsewhere(static_cast<ExitCode>(verdict->exit_code), verdict->line);
+      if (!verdict) logger_.warning("rank {} is done and did not part in order: {}; nothing is lost", world_->rank(), error.what());
+    }
   }
 
   int run_loop() {
@@ -190,6 +233,7 @@ class ProcessRank {
     services.board = &lifeline_->board();
     services.inter_node_bytes = [this] { return world_->inter_node_bytes(); };
     services.on_device = on_device(choice_, cuda_, *device, transport_between(facts_).transport);
+    services.trained = [this](int signal) { trained_ = signal; };
     return RankLoop(inputs_, output_, *device, world_->communicator(device->progress()), services).run();
   }
 
@@ -201,6 +245,7 @@ class ProcessRank {
   std::unique_ptr<ProcessWorld> world_;
   std::vector<StartUpFacts> facts_;
   RunInputs inputs_;
+  std::optional<int> trained_;  // the signal that ended training, or 0, once it is over
   std::optional<Lifeline> lifeline_;  // after the world: its thread wakes ranks through it
 };
 
@@ -217,6 +262,10 @@ Error stopped_by_signal(int signal) {
   return Error(static_cast<ExitCode>(exit_code_of_signal(signal)),
                fmt::format("stopped by {} at the end of a step; the model is not saved, this version writes no checkpoints",
                            signal_name(signal)));
+}
+
+std::string not_reported(std::string_view error) {
+  return fmt::format("training is over and its metrics are written, but not all of it is reported: {}", error);
 }
 
 }  // namespace trident

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <string_view>
 
 #include "parallel/cuda_backend.h"
 #include "parallel/launcher.h"
@@ -14,5 +16,8 @@ void run_as_process(const Launcher& launcher, const std::function<TrainConfig()>
 
 // What a run ends with that a signal stopped: its message says what became of the work.
 Error stopped_by_signal(int signal);
+
+// What is said of an error after training's end, which does not fail the run.
+std::string not_reported(std::string_view error);
 
 }  // namespace trident

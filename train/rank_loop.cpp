@@ -44,6 +44,7 @@ int RankLoop::run() {
   summary_.seconds = monotonic_seconds() - start;
   const bool evaluates = valid_loader_ && updates_ > 0 && stop_signal_ == 0;  // who asks to stop does not wait for an evaluation
   if (evaluates) summary_.last_valid = last_eval_at_ == updates_ ? last_eval_ : evaluate();
+  if (services_.trained) services_.trained(stop_signal_);
   close();
   return stop_signal_;
 }

@@ -28,6 +28,8 @@ struct RankServices {
   StatusBoard* board = nullptr;                             // where the rank says what it is doing
   std::function<std::int64_t()> inter_node_bytes = {};      // payload this rank sent to other nodes so far
   OnDevice on_device = {};                                  // how groups of ranks exchange what lies on devices
+  // Called when training is over, before it is reported, with what run() returns: what fails from then on does not fail the run.
+  std::function<void(int signal)> trained = {};
 };
 
 class RankLoop {

@@ -119,10 +119,10 @@ std::string ranks_by_host(const std::vector<int>& ranks, const std::vector<Start
   return text;
 }
 
-std::vector<std::int32_t> of_rank_0(const ExchangeTexts& exchange, int rank, const std::vector<std::int32_t>& mine) {
+std::vector<std::int32_t> of_rank_0(const BroadcastText& broadcast, int rank, const std::vector<std::int32_t>& mine) {
   std::string bytes;  // one build on all ranks: one order of bytes
   if (rank == 0 && !mine.empty()) bytes.assign(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof mine[0]);
-  bytes = exchange(bytes).front();
+  bytes = broadcast(bytes);
   std::vector<std::int32_t> values(bytes.size() / sizeof mine[0]);
   if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;

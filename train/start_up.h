@@ -15,6 +15,8 @@ namespace trident {
 
 // Collective: every rank's text, by rank (ProcessWorld::all_gather).
 using ExchangeTexts = std::function<std::vector<std::string>(const std::string& mine)>;
+// Collective: rank 0's text (ProcessWorld::broadcast).
+using BroadcastText = std::function<std::string(const std::string& mine)>;
 
 // What all ranks throw together: this on rank 0, ReportedElsewhere on the others.
 class AgreedError : public Error {
@@ -47,7 +49,7 @@ std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ran
 std::vector<std::string> start_up_warnings(const std::vector<StartUpFacts>& ranks);
 
 // Collective: what rank 0 has, for all. Only rank 0's `mine` counts.
-std::vector<std::int32_t> of_rank_0(const ExchangeTexts& exchange, int rank, const std::vector<std::int32_t>& mine);
+std::vector<std::int32_t> of_rank_0(const BroadcastText& broadcast, int rank, const std::vector<std::int32_t>& mine);
 
 // As texts, and back.
 std::string to_text(const StartUpFacts& facts);

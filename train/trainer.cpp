@@ -27,8 +27,9 @@ void run_as_threads(const TrainConfig& config, const TrainOutput& output, CudaBa
   RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks));
   const int threads = static_cast<int>(config.run.threads_per_rank);
   std::atomic<int> stopped_by{0};  // the same on every rank
+  std::atomic<bool> trained{false};
   ThreadWorld world(inputs.plan.world_size());
-  run_thread_ranks(world, [&](int rank) {
+  const auto run_rank = [&](int rank) {
     RankDeviceOptions options;
     options.seat = rank;
     options.cuda = config.cuda;
@@ -38,8 +39,15 @@ void run_as_threads(const TrainConfig& config, const TrainOutput& output, CudaBa
     RankServices services;
     services.stop = &stop;
     services.on_device = on_device(choice, cuda, *device, DeviceTransport::kThread);
-    stopped_by = RankLoop(inputs, output, *device, world.communicator(rank, device->progress()), services).run();
-  });
+    services.trained = [&](int signal) { stopped_by = signal, trained = true; };
+    RankLoop(inputs, output, *device, world.communicator(rank, device->progress()), services).run();
+  };
+  try {
+    run_thread_ranks(world, run_rank);
+  } catch (const Error& error) {
+    if (!trained) throw;
+    Logger(output.log).warning("{}", not_reported(error.what()));
+  }
   if (stopped_by != 0) throw stopped_by_signal(stopped_by);
 }
 

@@ -14,8 +14,8 @@ constexpr std::size_t kEntries = 4096;
 
 }  // namespace
 
-MpiWire::MpiWire(MpiGroup world, std::vector<std::string> hosts, std::int64_t piece_bytes)
-    : world_(world), hosts_(std::move(hosts)), piece_bytes_(piece_bytes) {
+MpiWire::MpiWire(MpiGroup world, std::vector<std::string> hosts, std::int64_t piece_bytes, CallMark& calls)
+    : world_(world), hosts_(std::move(hosts)), piece_bytes_(piece_bytes), calls_(calls) {
   TRIDENT_CHECK(piece_bytes >= 1 && piece_bytes <= std::int64_t{1} << 30, "pieces of {} bytes", piece_bytes);
   int* largest = nullptr;
   int found = 0;
@@ -47,9 +47,11 @@ Wire::Request MpiWire::start(Direction direction, std::byte* data, std::int64_t 
     (first == kNone ? first : pieces_[static_cast<std::size_t>(last)].next) = entry;
     last = entry;
     std::byte* const begin = data + (bytes - left);
-    const int code = direction == Direction::kSend
-                         ? MPI_Isend(begin, piece.bytes, MPI_BYTE, peer, channel, world_.comm, &piece.request)
-                         : MPI_Irecv(begin, piece.bytes, MPI_BYTE, peer, channel, world_.comm, &piece.request);
+    const bool sends = direction == Direction::kSend;
+    const int code = calls_.during(sends ? MarkedCall::kIsend : MarkedCall::kIrecv, [&] {
+      return sends ? MPI_Isend(begin, piece.bytes, MPI_BYTE, peer, channel, world_.comm, &piece.request)
+                   : MPI_Irecv(begin, piece.bytes, MPI_BYTE, peer, channel, world_.comm, &piece.request);
+    });
     if (code != MPI_SUCCESS) refuse(piece, mpi_error_text(code));
   }
   return first;
@@ -79,7 +81,9 @@ bool MpiWire::test(Request request) {
 // MPI may call a send complete while its last bytes wait for room in a socket; any call moves them on.
 void MpiWire::poll() {
   int found = 0;
-  check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.comm, &found, MPI_STATUS_IGNORE), "MPI_Iprobe");
+  const int code = calls_.during(MarkedCall::kIprobe,
+                                 [&] { return MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.comm, &found, MPI_STATUS_IGNORE); });
+  check_mpi(code, "MPI_Iprobe");
 }
 
 // Not MPI_Wait, which for a message that has begun to arrive waits for a peer that may be gone. Such a one is let go and lands no
@@ -98,7 +102,8 @@ bool MpiWire::test_piece(Piece& piece) {
   if (piece.request == MPI_REQUEST_NULL) return true;
   int done = 0, arrived = 0;
   MPI_Status status;
-  if (const int code = MPI_Test(&piece.request, &done, &status); code != MPI_SUCCESS) {
+  const int code = calls_.during(MarkedCall::kTest, [&] { return MPI_Test(&piece.request, &done, &status); });
+  if (code != MPI_SUCCESS) {
     int kind = MPI_SUCCESS;
     MPI_Error_class(code, &kind);
     if (kind != MPI_ERR_TRUNCATE) refuse(piece, mpi_error_text(code));

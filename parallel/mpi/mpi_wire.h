@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/call_mark.h"
 #include "parallel/mpi/mpi_group.h"
 #include "parallel/wire.h"
 
@@ -16,8 +17,8 @@ namespace trident {
 
 class MpiWire final : public Wire {
  public:
-  // `hosts`: of every rank, for error messages. 1 <= piece_bytes <= 2^30.
-  MpiWire(MpiGroup world, std::vector<std::string> hosts, std::int64_t piece_bytes);
+  // `hosts`: of every rank, for error messages. 1 <= piece_bytes <= 2^30. `calls`: says in which call of MPI the rank stands.
+  MpiWire(MpiGroup world, std::vector<std::string> hosts, std::int64_t piece_bytes, CallMark& calls);
 
   Request send(const std::byte* data, std::int64_t bytes, int peer, std::int32_t channel) override;
   Request recv(std::byte* data, std::int64_t bytes, int peer, std::int32_t channel) override;
@@ -47,6 +48,7 @@ class MpiWire final : public Wire {
   MpiGroup world_;
   std::vector<std::string> hosts_;
   std::int64_t piece_bytes_;
+  CallMark& calls_;
   int largest_tag_ = 0;
   std::vector<Piece> pieces_;  // entries, used and free
   std::int32_t free_ = kNone;

@@ -4,13 +4,18 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "core/clock.h"
+#include "core/file_io.h"
 #include "core/host_name.h"
 #include "parallel/descriptor_handover.h"
+#include "parallel/launcher.h"
+#include "parallel/lifeline_dial.h"
 #include "parallel/mpi/mpi_group.h"
 #include "parallel/mpi/mpi_wire.h"
 #include "parallel/node_communicator.h"
@@ -24,20 +29,6 @@ namespace {
 
 constexpr double kHandoverSeconds = 30.0;  // everybody asks within milliseconds; this is for those that never will
 
-// MPI_Init and MPI_Finalize. What fails on one rank only must not finalize: that waits for all others.
-class MpiLibrary {
- public:
-  MpiLibrary() {
-    int begun = 0, provided = 0;
-    check_mpi(MPI_Initialized(&begun), "MPI_Initialized");
-    TRIDENT_CHECK(begun == 0, "a process joins its job once");
-    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
-    if (provided < MPI_THREAD_FUNNELED)
-      throw ConfigError("this MPI library cannot be used by a process with several threads; use one built with thread support");
-  }
-  void finalize() { check_mpi(MPI_Finalize(), "MPI_Finalize"); }
-};
-
 // "Open MPI v4.1.4".
 std::string library_name() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
@@ -46,6 +37,51 @@ std::string library_name() {
   const std::string name(text.data(), static_cast<std::size_t>(length));
   return name.substr(0, name.find_first_of(",\n"));
 }
+
+// The version of Open MPI; 0 for another library.
+int open_mpi_major() {
+  constexpr std::string_view kName = "Open MPI v";
+  const std::string name = library_name();
+  return name.starts_with(kName) ? std::atoi(name.c_str() + kName.size()) : 0;
+}
+
+std::string user_file_of_open_mpi(const Environment& environment) {
+  const char* const home = environment("HOME");
+  const std::string path = std::string(home == nullptr ? "" : home) + "/.openmpi/mca-params.conf";
+  return std::filesystem::is_regular_file(path) ? read_file(path) : "";
+}
+
+// What must be so before MPI_Init: MPI opens its ports there, and connections later, without end where descriptors lack.
+void prepare_process() {
+  const Environment environment = [](const char* name) -> const char* { return std::getenv(name); };
+  const Placement place = placement_of(environment);
+  const std::int64_t nodes = std::max(place.nodes, 1), ranks = place.ranks;
+  const std::int64_t interfaces =
+      place.nodes == 1 ? 0 : static_cast<std::int64_t>(own_addresses(interfaces_for_mpi(environment), host_name()).size());
+  // The other nodes over each interface, and what a process has open anyway; rank 0 is in touch with everybody twice.
+  const std::int64_t needed = std::max<std::int64_t>(nodes * interfaces + 128, place.is_rank_0 ? 2 * ranks + 256 : 0);
+  make_room_for_descriptors(
+      needed, fmt::format("{} of {} ranks on {} node{}, with {} network addresses,", place.is_rank_0 ? "rank 0" : "a rank", ranks,
+                          nodes, nodes == 1 ? "" : "s", interfaces));
+  if (const int major = open_mpi_major(); major > 0)
+    for (const auto& [name, value] : settings_without_ports(environment, user_file_of_open_mpi(environment), major))
+      setenv(name.c_str(), value.c_str(), 1);
+}
+
+// MPI_Init and MPI_Finalize. What fails on one rank only must not finalize: that waits for all others.
+class MpiLibrary {
+ public:
+  MpiLibrary() {
+    int begun = 0, provided = 0;
+    check_mpi(MPI_Initialized(&begun), "MPI_Initialized");
+    TRIDENT_CHECK(begun == 0, "a process joins its job once");
+    prepare_process();
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+    if (provided < MPI_THREAD_FUNNELED)
+      throw ConfigError("this MPI library cannot be used by a process with several threads; use one built with thread support");
+  }
+  void finalize() { check_mpi(MPI_Finalize(), "MPI_Finalize"); }
+};
 
 MpiGroup duplicate_of_world() {
   MPI_Comm own = MPI_COMM_NULL;
@@ -118,7 +154,7 @@ class MpiWorld final : public ProcessWorld {
       : world_(duplicate_of_world()),
         node_(ranks_of_my_node(world_, options.ranks_per_node)),
         nodes_(number_nodes(world_, node_)),
-        wire_(world_, world_.all_gather(host_name()), options.piece_bytes),
+        wire_(world_, world_.all_gather(host_name()), options.piece_bytes, calls_),
         segment_(shared_segment()),
         memory_(segment_),
         shared_(segment_.control(), options.timeout_seconds, memory_) {}
@@ -137,10 +173,12 @@ class MpiWorld final : public ProcessWorld {
   int local_rank() const override { return node_.rank; }
   int local_size() const override { return node_.size; }
   std::vector<std::string> all_gather(const std::string& mine) override { return world_.all_gather(mine); }
+  std::string broadcast(const std::string& text) override { return world_.broadcast(text); }
   Doorbell& doorbell() override { return shared_.doorbell(node_.rank); }
   Buffer allocate(std::int64_t bytes, const std::string& name) override { return segment_.allocate(bytes, name); }
   Wire& wire() override { return wire_; }
   void fail(const std::string& reason) override { shared_.fail(reason); }
+  const CallMark& calls() const override { return calls_; }
   std::int64_t inter_node_bytes() const override { return wire_.bytes_sent(); }
 
   std::unique_ptr<Communicator> communicator(Progress& progress) override {
@@ -152,18 +190,22 @@ class MpiWorld final : public ProcessWorld {
   void finish() override {
     // Not MPI_Barrier: a peer that failed never comes.
     MPI_Request barrier = MPI_REQUEST_NULL;
-    check_mpi(MPI_Ibarrier(world_.comm, &barrier), "MPI_Ibarrier");
+    check_mpi(calls_.during(MarkedCall::kIbarrier, [&] { return MPI_Ibarrier(world_.comm, &barrier); }), "MPI_Ibarrier");
     const double begin = monotonic_seconds();
     for (int done = 0; done == 0;) {
-      check_mpi(MPI_Test(&barrier, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      check_mpi(calls_.during(MarkedCall::kTest, [&] { return MPI_Test(&barrier, &done, MPI_STATUS_IGNORE); }), "MPI_Test");
       if (done != 0) break;
       shared_.throw_if_failed(node_.rank);
       if (const double waited = monotonic_seconds() - begin; waited >= shared_.timeout_seconds())
         shared_.raise(node_.rank, fmt::format("rank {} waited {:.3g} s for the others to finish", rank(), waited));
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
+    leave();
+  }
+
+  void leave() override {
     finished_ = true;
-    library_.finalize();
+    calls_.during(MarkedCall::kFinalize, [&] { library_.finalize(); });
   }
 
  private:
@@ -177,6 +219,7 @@ class MpiWorld final : public ProcessWorld {
   }
 
   MpiLibrary library_;
+  CallMark calls_;
   MpiGroup world_, node_;
   std::vector<int> nodes_;
   MpiWire wire_;

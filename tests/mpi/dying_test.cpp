@@ -170,6 +170,20 @@ TEST_F(Dying, ByAnException) {
   EXPECT_EQ(job->survivors(), "");
 }
 
+// The trace cannot be renamed into place when all is over. Under mpirun one rank is a process of threads.
+TEST_F(Dying, AReportThatFailsDoesNotFailTheRun) {
+  for (const int processes : {4, 1}) {
+    const std::string run = fmt::format("job{}", processes);
+    LaunchedJob job(place_, run, processes, {"run.steps=8", "log.every=1", "log.trace_steps=[2,3]", "parallel=2DP x 2PP x 1TP"});
+    ASSERT_TRUE(job.wait_for_steps(2)) << job.said();
+    std::filesystem::create_directories((place_ / run) + "/trace/steps_2-3.json/in_the_way");
+    EXPECT_EQ(job.wait_to_end(60), 0) << job.said();
+    const std::regex line("warning: .*training is over and its metrics are written, but not all of it is reported: .*steps_2-3.json");
+    EXPECT_EQ(count_lines(job.said(), line), 1) << job.said();
+    EXPECT_EQ(place_.metrics(run).size(), 8u);
+  }
+}
+
 class Stopping : public Dying, public testing::WithParamInterface<int> {};
 
 // Whoever gets the signal, all end at the same step boundary with 128 + its number.

@@ -3,18 +3,25 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/check.h"
 
 namespace trident {
 namespace {
 
-Launcher detect(const std::map<std::string, std::string>& variables) {
-  return detect_launcher([&](const char* name) -> const char* {
+using Variables = std::map<std::string, std::string>;
+
+Environment environment_of(const Variables& variables) {
+  return [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
-  });
+  };
 }
+
+Launcher detect(const Variables& variables) { return detect_launcher(environment_of(variables)); }
 
 TEST(Launcher, AShellStartsThreads) { EXPECT_EQ(detect({}).kind, Launcher::Kind::kNone); }
 
@@ -62,6 +69,69 @@ TEST(Launcher, TorchrunIsRefusedByName) {
     EXPECT_NE(std::string(error.what()).find("torchrun"), std::string::npos);
   }
   EXPECT_EQ(detect({{"WORLD_SIZE", "8"}}).kind, Launcher::Kind::kNone) << "a variable that anybody may have set";
+}
+
+// Where ranks are
+
+std::string place(const Variables& variables) {
+  const Placement p = placement_of(environment_of(variables));
+  return fmt::format("{} ranks, {} nodes{}", p.ranks, p.nodes, p.is_rank_0 ? ", rank 0" : "");
+}
+
+TEST(Placement, IsWhatTheLauncherSays) {
+  EXPECT_EQ(place({}), "1 ranks, 0 nodes");
+  EXPECT_EQ(place({{"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "8"}, {"OMPI_COMM_WORLD_RANK", "0"}}),
+            "8 ranks, 1 nodes, rank 0");
+  EXPECT_EQ(place({{"OMPI_COMM_WORLD_SIZE", "9"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}}),
+            "9 ranks, 3 nodes");
+  EXPECT_EQ(place({{"OMPI_COMM_WORLD_SIZE", "9"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "8"}, {"OMPI_MCA_orte_num_nodes", "2"}}),
+            "9 ranks, 2 nodes");
+  EXPECT_EQ(place({{"OMPI_COMM_WORLD_SIZE", "8"}}), "8 ranks, 0 nodes");
+  EXPECT_EQ(place({{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "2"}, {"PMIX_RANK", "0"}}), "4 ranks, 2 nodes, rank 0");
+  EXPECT_EQ(place({{"SLURM_STEP_NUM_TASKS", "2"},
+                   {"SLURM_STEP_NUM_NODES", "2"},
+                   {"OMPI_COMM_WORLD_SIZE", "8"},
+                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}),
+            "8 ranks, 2 nodes")
+      << "the step is that of mpirun's daemons";
+}
+
+// Ports
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+Settings without_ports(Variables more, std::string_view file = "", int major = 4) {
+  more.insert({{"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "8"}});
+  return settings_without_ports(environment_of(more), file, major);
+}
+
+TEST(WithoutPorts, OnOneNodeWhereTheUserSaidNothing) {
+  EXPECT_EQ(without_ports({}), (Settings{{"OMPI_MCA_pml", "ob1"}, {"OMPI_MCA_btl", "self,vader"}}));
+  EXPECT_EQ(without_ports({}, "", 5), (Settings{{"OMPI_MCA_pml", "ob1"}, {"OMPI_MCA_btl", "self,sm"}}));
+  EXPECT_EQ(without_ports({}, "# pml = ucx\nbtl_tcp_if_include = 10.0.0.0/8\nbtl").size(), 2u);
+  EXPECT_EQ(without_ports({{"OMPI_MCA_btl_tcp_if_include", "eth0"}}).size(), 2u);
+  const Variables slurm{{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "1"}};
+  EXPECT_EQ(settings_without_ports(environment_of(slurm), "", 4).size(), 2u);
+}
+
+TEST(WithoutPorts, TheUsersWordCounts) {
+  for (const char* name : {"OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl", "OMPI_MCA_mca_base_param_files"})
+    EXPECT_EQ(without_ports({{name, "x"}}), Settings()) << name;
+  for (const char* file : {"btl = self,tcp\n", "a = b\n  pml=ucx", "mtl\t= ofi"})
+    EXPECT_EQ(without_ports({}, file), Settings()) << file;
+}
+
+TEST(WithoutPorts, NotBetweenNodesAndNotByGuessing) {
+  EXPECT_EQ(without_ports({{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}), Settings());
+  EXPECT_EQ(settings_without_ports(environment_of({{"OMPI_COMM_WORLD_SIZE", "8"}}), "", 4), Settings());
+  EXPECT_EQ(settings_without_ports(environment_of({{"PMI_SIZE", "8"}}), "", 4), Settings());
+}
+
+TEST(Interfaces, AreThoseOfMpi) {
+  const Variables variables{{"OMPI_MCA_btl_tcp_if_include", "eth0,10.0.0.0/24"}, {"OMPI_MCA_btl_tcp_if_exclude", "lo"}};
+  EXPECT_EQ(interfaces_for_mpi(environment_of(variables)).include, "eth0,10.0.0.0/24");
+  EXPECT_EQ(interfaces_for_mpi(environment_of(variables)).exclude, "lo");
+  EXPECT_EQ(interfaces_for_mpi(environment_of({})).include, "");
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // Lifelines of one process, one thread each for connecting: what holds without anybody's death.
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <pthread.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,12 +14,13 @@
 #include <thread>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "parallel/lifeline.h"
 #include "parallel/lifeline_dial.h"
+#include "parallel/lifeline_listener.h"
 #include "parallel/shared_world.h"
-#include "tests/mpi/child_process.h"
+#include "parallel/socket_address.h"
 #include "tests/support/error_text.h"
-#include "tests/support/no_threads.h"
 
 namespace trident {
 namespace {
@@ -36,9 +35,9 @@ struct Crew {
       options.heartbeat_seconds = 0.2;
       options.silence_seconds = 5;
       options.grace_seconds = 100;  // it would be the end of the test's process
-      options.print = [this](const std::string& line) {
+      options.print = [this](const LifelineVerdict& verdict) {
         const std::lock_guard lock(mutex);
-        printed.push_back(line);
+        printed.push_back(verdict.line);
       };
       options.on_failure = [this, r](const LifelineVerdict&) { woken[static_cast<std::size_t>(r)] = true; };
       if (tune) tune(options);
@@ -155,14 +154,28 @@ TEST(LifelineCrew, AVerdictDuringConnectEndsIt) {
   EXPECT_TRUE(contains(hub_error, " failed: changed its mind")) << hub_error;
 }
 
-FileDescriptor call_loopback(int port) {
-  FileDescriptor caller(socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(caller.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+FileDescriptor call_at(const LifelineEndpoint& endpoint) {
+  const SocketAddress address = *socket_address(endpoint.address, endpoint.port);
+  FileDescriptor caller(socket(address.storage.ss_family, SOCK_STREAM, 0));
+  EXPECT_EQ(connect(caller.get(), address.get(), address.length), 0);
   return caller;
+}
+
+// One that knows the key, up to its proof.
+std::unique_ptr<LifelineChannel> prove_to_be(int rank, const LifelineCard& card, std::uint64_t wrong_by = 0) {
+  auto channel = std::make_unique<LifelineChannel>(call_at(card.endpoints[0]));
+  LifelineHello mine{random_nonce(), rank, 1, {}};
+  channel->send(mine);
+  for (const double give_up = monotonic_seconds() + 5; channel->open() && monotonic_seconds() < give_up;) {
+    channel->receive();
+    const auto message = channel->next();
+    if (!message) continue;
+    const auto& welcome = std::get<LifelineWelcome>(*message);
+    EXPECT_EQ(welcome.proof, lifeline_proof(card.key, LifelineEnd::kListener, mine, welcome.hello));
+    channel->send(LifelineProof{lifeline_proof(card.key, LifelineEnd::kCaller, mine, welcome.hello) + wrong_by});
+    break;
+  }
+  return channel;
 }
 
 // At the door: scanners, another job's ranks, a second caller under the same number. The job connects all the same.
@@ -170,29 +183,28 @@ TEST(LifelineCrew, StrangersAreIgnored) {
   Crew crew(3);
   const LifelineCard card = parse_lifeline_card(crew.cards()[0]), deputy = parse_lifeline_card(crew.cards()[1]);
   std::vector<std::unique_ptr<LifelineChannel>> strangers;
-  const auto call = [](int port) { return std::make_unique<LifelineChannel>(call_loopback(port)); };
-  for (int i = 0; i < 200; ++i) strangers.push_back(call(card.port));  // more than it keeps, and silent
+  const auto call = [](const LifelineCard& at) { return std::make_unique<LifelineChannel>(call_at(at.endpoints[0])); };
+  for (int i = 0; i < 200; ++i) strangers.push_back(call(card));  // more than it keeps, and silent
   for (int i = 0; i < 50; ++i) {
-    strangers.push_back(call(card.port));
+    strangers.push_back(call(card));
     const std::string garbage(1000, static_cast<char>(i));
     [[maybe_unused]] const ssize_t sent = send(strangers.back()->fd(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
   }
   for (const int rank : {-1, 0, 3, 1000}) {
-    strangers.push_back(call(card.port));
-    strangers.back()->send(LifelineHello{card.token, rank, 1, {}});
-    strangers.back()->send(LifelineHeartbeat());
+    strangers.push_back(call(card));
+    strangers.back()->send(LifelineHello{{}, rank, 1, {}});
   }
-  strangers.push_back(call(card.port));
-  strangers.back()->send(LifelineHello{{}, 1, 1, {}});  // of another job, and sure of itself
-  strangers.back()->send(LifelineHeartbeat());
-  strangers.push_back(call(card.port));
-  strangers.back()->send(LifelineHeartbeat());  // without an introduction
-  strangers.push_back(call(card.port));
-  strangers.back()->send(LifelineHello{card.token, 2, 1, {}});  // introduced as rank 2, which then calls by another way
+  strangers.push_back(prove_to_be(1, card, 1));  // of another job, or a liar
+  strangers.push_back(call(card));
+  strangers.back()->send(LifelineHello{{}, 1, 1, {}});
+  strangers.back()->send(LifelineHeartbeat());  // without a proof
+  strangers.push_back(call(card));
+  strangers.back()->send(LifelineProof());  // without an introduction
+  strangers.push_back(call(card));
+  strangers.back()->send(LifelineHello{{}, 2, 1, {}});  // introduced as rank 2, which then calls by another way
   strangers.back()->send(LifelineGoodbye());
-  strangers.push_back(call(deputy.port));
-  strangers.back()->send(LifelineHello{deputy.token, 1, 1, {}});  // claims to be the deputy itself
-  strangers.back()->send(LifelineHeartbeat());
+  strangers.push_back(call(deputy));
+  strangers.back()->send(LifelineHello{{}, 1, 1, {}});  // claims to be the deputy itself
   EXPECT_EQ(crew.connect(), std::vector<std::string>(3, "no error"));
   EXPECT_TRUE(crew.printed.empty());
 
@@ -204,34 +216,72 @@ TEST(LifelineCrew, StrangersAreIgnored) {
       std::this_thread::yield();
     }
   }
-  LifelineHello mine, answer;
-  EXPECT_TRUE(
-      contains(error_of<CommunicationError>([&] { dial_lifeline(card, 0, mine, 0.2, answer); }), "127.0.0.1: Connection refused"));
+  LifelineHello answer;
+  EXPECT_TRUE(contains(error_of<CommunicationError>([&] {
+                         dial_lifeline(card, {{}, 0, 1, 0.2}, answer);
+                       }),
+                       ": Connection refused"));
   for (const auto& lifeline : crew.lifelines) lifeline->goodbye();
 }
 
-// A rank that fails at once: its first heartbeat and its last words arrive together, and no other word ever follows.
-TEST(LifelineCrew, WordsRightBehindTheFirstHeartbeatAreHeard) {
+// What was heard of a rank's call says nothing to the next one: a proof counts once.
+TEST(LifelineCrew, AProofCannotBeSaidAgain) {
+  Crew crew(2);
+  const LifelineCard card = parse_lifeline_card(crew.cards()[0]);
+  const LifelineHello mine{random_nonce(), 1, 1, {}};
+  std::uint64_t heard = 0;
+  for (int call = 0; call < 2; ++call) {
+    LifelineChannel channel(call_at(card.endpoints[0]));
+    channel.send(mine);
+    std::optional<LifelineMessage> message;
+    while (!(message = channel.next())) channel.receive();
+    if (call == 0)
+      heard = lifeline_proof(card.key, LifelineEnd::kCaller, mine, std::get<LifelineWelcome>(*message).hello);
+    else
+      channel.send(LifelineProof{heard});
+    if (call == 0) continue;
+    for (const double give_up = monotonic_seconds() + 5; channel.open() && monotonic_seconds() < give_up;) channel.receive();
+    EXPECT_FALSE(channel.open());
+  }
+  EXPECT_TRUE(crew.printed.empty());
+  EXPECT_EQ(crew.connect(), std::vector<std::string>(2, "no error"));
+  for (const auto& lifeline : crew.lifelines) lifeline->goodbye();
+}
+
+// A rank that fails at once: its proof, its first heartbeat and its last words arrive together, and no other word ever follows.
+TEST(LifelineCrew, WordsRightBehindTheProofAreHeard) {
   Crew crew(2, [](LifelineOptions& options) { options.heartbeat_seconds = 100, options.silence_seconds = 300; });
   const LifelineCard card = parse_lifeline_card(crew.cards()[0]);
+  LifelineChannel channel(call_at(card.endpoints[0]));
+  const LifelineHello mine{random_nonce(), 1, 1, {}};
+  channel.send(mine);
+  std::optional<LifelineMessage> message;
+  while (!(message = channel.next())) channel.receive();
+
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   LifelineChannel writer{FileDescriptor(ends[0])};
   const FileDescriptor reader(ends[1]);
-  writer.send(LifelineHello{card.token, 1, 1, {}});
+  writer.send(LifelineProof{lifeline_proof(card.key, LifelineEnd::kCaller, mine, std::get<LifelineWelcome>(*message).hello)});
   writer.send(LifelineHeartbeat());
   LifelineFailure failure{75, 0, {}};
   set_field(failure.text, "at once");
   writer.send(failure);
   std::array<char, 4096> words;
   const ssize_t size = read(reader.get(), words.data(), words.size());
-
-  const FileDescriptor rank_1 = call_loopback(card.port);
-  ASSERT_EQ(send(rank_1.get(), words.data(), static_cast<std::size_t>(size), MSG_NOSIGNAL), size);
+  ASSERT_EQ(send(channel.fd(), words.data(), static_cast<std::size_t>(size), MSG_NOSIGNAL), size);
   const auto verdict = crew.lifelines[0]->wait_for_verdict(20);
   ASSERT_TRUE(verdict);
   EXPECT_TRUE(contains(verdict->line, "failed: at once")) << verdict->line;
   EXPECT_EQ(verdict->exit_code, 75);
+}
+
+TEST(LifelineCrew, MeetsOnItsNodeWithoutAPort) {
+  Crew crew(4, [](LifelineOptions& options) { options.reach = LifelineReach::kNode; });
+  for (const LifelineEndpoint& endpoint : parse_lifeline_card(crew.cards()[0]).endpoints) EXPECT_EQ(endpoint.port, 0);
+  EXPECT_EQ(crew.connect(), std::vector<std::string>(4, "no error"));
+  EXPECT_TRUE(crew.lifelines[3]->report_failure("no more data", 65));
+  EXPECT_TRUE(crew.lifelines[1]->wait_for_verdict(10));
 }
 
 // They are for threads that have handlers in mind.
@@ -272,44 +322,6 @@ TEST(LifelineDeputy, SitsOnAnotherNodeWhereThereIsOne) {
   EXPECT_EQ(lifeline_deputy({0, 0, 0}), 1);
   EXPECT_EQ(lifeline_deputy({0, 0, 1, 1}), 2);
   EXPECT_EQ(lifeline_deputy({0, 1, 0, 1}), 1);
-}
-
-// What the system refuses
-
-LifelineOptions of_the_hub() {
-  LifelineOptions options;
-  options.size = 2;
-  options.host = "h";
-  return options;
-}
-
-TEST(Lifeline, WithoutDescriptorsSaysSo) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "the undefined-behaviour sanitizer itself needs descriptors to look at a thrown error";
-#endif
-  ChildProcess child([] {
-    const int next = dup(0);
-    close(next);
-    const rlimit most{static_cast<rlim_t>(next), static_cast<rlim_t>(next)};
-    if (setrlimit(RLIMIT_NOFILE, &most) != 0) return false;
-    return error_of<CommunicationError>([] { Lifeline lifeline(of_the_hub()); }) ==
-           "lifeline: Too many open files; raise ulimit -n";
-  });
-  EXPECT_TRUE(child.wait());
-}
-
-TEST(Lifeline, WithoutAThreadSaysSoAndBlocksNoSignals) {
-  ChildProcess probe(forbid_threads);
-  if (!probe.wait()) GTEST_SKIP() << "this system does not limit threads";
-  ChildProcess child([] {
-    forbid_threads();
-    const std::string text = error_of<CommunicationError>([] { Lifeline lifeline(of_the_hub()); });
-    sigset_t blocked;
-    pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
-    return text.starts_with("lifeline: rank 0 got no thread: ") && text.ends_with("; raise ulimit -u") &&
-           sigismember(&blocked, SIGTERM) == 0;
-  });
-  EXPECT_TRUE(child.wait());
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // Conclusions at given times: no process, no socket, no clock.
 #include "parallel/lifeline_judge.h"
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 
-#include <gtest/gtest.h>
+#include "parallel/lifeline_message.h"
 
 namespace trident {
 namespace {
@@ -200,6 +202,82 @@ TEST(LifelineJudge, WantsToBeCalledSoonWhileItDecides) {
   EXPECT_DOUBLE_EQ(judge.next_step(1.05), 1 + LifelineJudge::kCollectSeconds);
 }
 
+// Calls that never return
+
+RankStatus stuck_for(double seconds) {
+  RankStatus status = status_of(1);
+  set_field(status.call, "MPI_Test");
+  status.call_seconds = seconds;
+  return status;
+}
+
+TEST(LifelineJudge, ALongCallIsTrouble) {
+  LifelineJudge judge = judge_on(0, 3);
+  judge.heard(2, stuck_for(7.9), 0, false, 1);
+  EXPECT_EQ(judge.step(1), Step::kNothing);
+  judge.heard(2, stuck_for(8.2), 0, false, 1.3);
+  EXPECT_EQ(judge.step(1.3), Step::kAsk);
+  EXPECT_EQ(judge.exit_code(), 76);
+  EXPECT_EQ(judge.line(1.3).substr(0, 63), "rank 2 (host there, pid 102) has stood in MPI_Test for 8.2 s in");
+  judge.heard(2, status_of(2), 0, true, 1.35);  // it returned after all
+  EXPECT_EQ(concludes_at(judge, 1.35, 6), -1);
+}
+
+TEST(LifelineJudge, ItsOwnLongCallIsTrouble) {
+  LifelineJudge judge = judge_on(0, 3);
+  judge.update_self(stuck_for(8.1), 8);
+  EXPECT_EQ(judge.step(1), Step::kAsk);
+  judge.update_self(status_of(2), 0);
+  EXPECT_EQ(judge.step(1.1), Step::kNothing);
+}
+
+TEST(LifelineJudge, ASilentOrLostRankExplainsALongCall) {
+  LifelineJudge judge = judge_on(0, 4);
+  judge.heard(2, stuck_for(8.2), 0, false, 1);
+  judge.closed(3);
+  EXPECT_EQ(judge.line(1).substr(0, 42), "rank 3 (host there, pid 103) was killed or");
+  judge.heard(2, stuck_for(8.2), 0, false, 9);
+  judge.step(9);  // rank 1 has been silent since 0
+  EXPECT_EQ(judge.peers().at(1).trouble, LifelineTrouble::kSilent);
+}
+
+// Parting
+
+TEST(LifelineJudge, TellsTheFinishedToPart) {
+  LifelineJudge judge = judge_on(0, 3);
+  judge.finish_self(138);
+  judge.goodbye(1);
+  EXPECT_EQ(concludes_at(judge, 1, 7), -1);
+  judge.heard(2, status_of(9), 0, false, 7);
+  EXPECT_EQ(concludes_at(judge, 7, 14), -1);
+  judge.goodbye(2);
+  EXPECT_EQ(judge.step(14), Step::kNothing);
+  EXPECT_NEAR(judge.next_step(14), 22, 1e-9);
+  judge.heard(1, stuck_for(9), 0, false, 20);  // no trouble any more
+  judge.update_self(stuck_for(9), 0);
+  EXPECT_NEAR(concludes_at(judge, 14, 30), 22, 0.02);
+  EXPECT_FALSE(judge.any_trouble());
+  EXPECT_EQ(judge.exit_code(), 138);
+  EXPECT_EQ(
+      judge.line(22),
+      "the job is done and its files are written, but its ranks have not parted for 8 s; ranks 0, 1 in MPI_Test; exit code 138 on "
+      "all ranks");
+}
+
+TEST(LifelineJudge, TheFinishedLeavePartingToTheHub) {
+  LifelineJudge judge = judge_on(4, 6);
+  judge.finish_self(0);
+  judge.goodbye(0);
+  judge.goodbye(1);
+  for (double now = 0; now < 20; now += 1) {
+    judge.heard(0, status_of(1), 0, false, now);
+    EXPECT_EQ(judge.step(now), Step::kNothing);
+  }
+  judge.closed(0);
+  judge.closed(1);
+  EXPECT_NEAR(concludes_at(judge, 21, 30), 29, 0.02) << "from then on it is its own business";
+}
+
 // The line
 
 LifelineRank rank_of(int rank, std::string_view waiting = "") {
@@ -272,6 +350,27 @@ TEST(LifelineLine, RankLists) {
   EXPECT_EQ(rank_list({3}), "3");
   EXPECT_EQ(rank_list({3, 4}), "3, 4");
   EXPECT_EQ(rank_list({0, 1, 2, 5, 7, 8, 9, 10, 12, 13}), "0-2, 5, 7-10, 12, 13");
+  EXPECT_EQ(rank_list({0, 4, 8}), "0, 4, 8");
+  EXPECT_EQ(rank_list({1, 5, 9, 13, 14}), "1-13 step 4, 14");
+}
+
+// One rank of each node, of 1,024.
+TEST(LifelineLine, ListsStridedRanksShortlyAndOthersWithAnEnd) {
+  std::vector<int> strided, pairs;
+  for (int r = 0; r < 4096; r += 4) {
+    strided.push_back(r);
+    pairs.insert(pairs.end(), {r, r + 1});
+  }
+  EXPECT_EQ(rank_list(strided), "0-4092 step 4");
+  EXPECT_EQ(rank_list(pairs), "0, 1, 4, 5, 8, 9, 12, 13 and 2040 more");
+  std::vector<LifelineRank> ranks;
+  for (int r = 0; r < 16384; ++r) {
+    ranks.push_back(rank_of(r, std::string(255, static_cast<char>('a' + r * r % 7))));
+    if (r % 11 == 3) ranks.back().trouble = r % 5 == 0 ? LifelineTrouble::kFailed : LifelineTrouble::kLost;
+    if (r % 11 == 4) ranks.back().trouble = LifelineTrouble::kSilent;
+  }
+  ranks[3].reason = std::string(5000, 'x');
+  EXPECT_LT(lifeline_line(ranks, 1, 76).size(), LifelineDecision().line.size());
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ void LifelineJob::be_rank(int rank, int size, FileDescriptor talk, const RankBod
     options.host = "h";
     options.heartbeat_seconds = 0.2;
     options.silence_seconds = 1.2;
-    options.print = [&](const std::string& line) { say(talk, "printed", line); };
+    options.print = [&](const LifelineVerdict& verdict) { say(talk, "printed", verdict.line); };
     options.on_failure = [&](const LifelineVerdict& verdict) {
       say(talk, "woken", verdict.line);
       woken = true;

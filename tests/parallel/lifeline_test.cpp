@@ -255,5 +255,131 @@ TEST(Lifeline, SixtyFourRanksHangOnOneHub) {
                "; ranks 0-39, 41-63 waited in all_reduce #42 over tp: waiting for rank 40; exit code 76");
 }
 
+TEST(Lifeline, AJobOfOneNodeNeedsNoPort) {
+  LifelineJob job(4, training(2), [](LifelineOptions& options) { options.reach = LifelineReach::kNode; });
+  let_statuses_arrive();
+  job.kill(2, SIGKILL);
+  expect_all_end(job.wait(), {2});
+  EXPECT_PRED2(starts_with, the_line(job, 3), who(job, 2) + " was killed or crashed in training, step 17");
+}
+
+// Calls of a library
+
+// Every rank has one of its own: ranks are forked.
+std::function<void(LifelineOptions&)> marking(const CallMark& mark, double parting_seconds = 8) {
+  return [&mark, parting_seconds](LifelineOptions& options) {
+    options.calls = &mark;
+    options.grace_seconds = 0.3;
+    options.parting_seconds = parting_seconds;
+  };
+}
+
+TEST(Lifeline, ARankThatStandsInACallIsNamedAndEnded) {
+  for (const int victim : {0, 2}) {
+    CallMark mark;
+    LifelineJob job(
+        4,
+        [&mark, victim](ForkedRank& self) {
+          if (self.rank != victim) return train_until_woken(self, victim);
+          self.lifeline.board().set_step(17);
+          mark.during(MarkedCall::kTest, [] { pause_for(60); });
+          return 0;
+        },
+        marking(mark));
+    expect_all_end(job.wait(), {});
+    const std::string line = the_line(job, 4);
+    EXPECT_PRED2(starts_with, line, who(job, victim) + " has stood in MPI_Test for 1.");
+    EXPECT_PRED2(
+        contains, line,
+        fmt::format(" in starting, step 17; that call never waits: most likely a process outside the job holds a connection to "
+                    "the MPI port of rank {}; name the job's own network with btl_tcp_if_include and keep others out of it; ranks ",
+                    victim));
+  }
+}
+
+TEST(Lifeline, ManyCallsAreNoLongCall) {
+  CallMark mark;
+  LifelineJob job(
+      3,
+      [&mark](ForkedRank& self) {
+        for (int i = 0; i < 8 && !self.woken; ++i) mark.during(MarkedCall::kTest, [] { pause_for(0.3); });
+        self.lifeline.goodbye();
+        return self.woken ? 76 : 0;
+      },
+      marking(mark));
+  expect_all_end(job.wait(), {}, 0);
+  EXPECT_TRUE(job.words().printed.empty());
+}
+
+// Parting
+
+TEST(Lifeline, RanksThatDoNotPartEndAsTheirTrainingDid) {
+  for (const int code : {0, 138}) {
+    CallMark mark;
+    LifelineJob job(
+        4,
+        [&mark, code](ForkedRank& self) {
+          self.lifeline.goodbye(code);
+          mark.during(self.rank == 1 ? MarkedCall::kTest : MarkedCall::kFinalize, [] { pause_for(60); });
+          return 5;
+        },
+        marking(mark, 1));
+    expect_all_end(job.wait(), {}, code);
+    EXPECT_EQ(
+        the_line(job, 4),
+        fmt::format(
+            "the job is done and its files are written, but its ranks have not parted for 1 s; ranks 0, 2, 3 in MPI_Finalize; "
+            "rank 1 in MPI_Test; exit code {} on all ranks",
+            code));
+  }
+}
+
+// The hub has left: its deputy speaks.
+TEST(Lifeline, ThoseThatRemainPartWithoutTheHub) {
+  CallMark mark;
+  LifelineJob job(
+      4,
+      [&mark](ForkedRank& self) {
+        self.lifeline.goodbye();
+        if (self.rank != 0) mark.during(MarkedCall::kFinalize, [] { pause_for(60); });
+        return 0;
+      },
+      marking(mark, 1));
+  expect_all_end(job.wait(), {}, 0);
+  EXPECT_PRED2(contains, the_line(job, 3), "; ranks 1-3 in MPI_Finalize; exit code 0 on all ranks");
+}
+
+TEST(Lifeline, NobodyIsHurriedBeforeTheLastGoodbye) {
+  CallMark mark;
+  LifelineJob job(
+      4,
+      [&mark](ForkedRank& self) {
+        if (self.rank == 3) pause_for(2);  // it frees its memory, say
+        self.lifeline.goodbye();
+        mark.during(MarkedCall::kIbarrier, [&] { pause_for(self.rank == 3 ? 0.1 : 2.2); });
+        return self.woken ? 5 : 0;
+      },
+      marking(mark, 1));
+  expect_all_end(job.wait(), {}, 0);
+  EXPECT_TRUE(job.words().printed.empty());
+}
+
+// What befalls a rank that is done does not fail the others.
+TEST(Lifeline, ADeathAfterTheLastGoodbyeFailsNobody) {
+  CallMark mark;
+  LifelineJob job(
+      4,
+      [&mark](ForkedRank& self) {
+        self.lifeline.goodbye();
+        mark.during(MarkedCall::kFinalize, [] { pause_for(60); });
+        return 5;
+      },
+      marking(mark, 1));
+  let_statuses_arrive();
+  job.kill(2, SIGKILL);
+  expect_all_end(job.wait(), {2}, 0);
+  EXPECT_PRED2(contains, the_line(job, 3), "; ranks 0, 1, 3 in MPI_Finalize; exit code 0 on all ranks");
+}
+
 }  // namespace
 }  // namespace trident

@@ -168,8 +168,9 @@ TEST(StartUp, AllHaveWhatRank0Has) {
   std::vector<std::vector<std::int32_t>> got(3), none(3, of_0);
   on_ranks(3, [&](int r, const ExchangeTexts& exchange) {
     const auto i = static_cast<std::size_t>(r);
-    got[i] = of_rank_0(exchange, r, r == 0 ? of_0 : std::vector<std::int32_t>(i, 7));
-    none[i] = of_rank_0(exchange, r, r == 0 ? std::vector<std::int32_t>() : of_0);
+    const BroadcastText broadcast = [&](const std::string& mine) { return exchange(mine).front(); };
+    got[i] = of_rank_0(broadcast, r, r == 0 ? of_0 : std::vector<std::int32_t>(i, 7));
+    none[i] = of_rank_0(broadcast, r, r == 0 ? std::vector<std::int32_t>() : of_0);
   });
   for (std::size_t r = 0; r < 3; ++r) {
     EXPECT_EQ(got[r], of_0) << r;

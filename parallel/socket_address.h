@@ -1,0 +1,24 @@
+// A numeric IP address and a port as the system wants them.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <optional>
+#include <string>
+
+namespace trident {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+// None for a text that is no IPv4 or IPv6 address.
+std::optional<SocketAddress> socket_address(const std::string& text, int port);
+std::string address_text(const sockaddr& address);  // "" for other families
+int port_of(const sockaddr& address);
+
+// `network`: "10.0.0.0/24", "fd00::/8", or an address. False for other texts and other families.
+bool lies_in_network(const sockaddr& address, const std::string& network);
+
+}  // namespace trident

@@ -1,0 +1,117 @@
+// What strangers can do to a job of one node: nothing, since no rank listens; and where the user asked for MPI's ports, they cannot
+// fail it.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "core/clock.h"
+#include "parallel/file_descriptor.h"
+#include "tests/mpi/launched_job.h"
+
+namespace trident {
+namespace {
+
+// The numbers of a process's sockets, as /proc/net has them.
+std::set<std::string> sockets_of(pid_t process) {
+  std::set<std::string> numbers;
+  std::error_code gone;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/fd", gone)) {
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.starts_with("socket:[")) numbers.insert(target.substr(8, target.size() - 9));
+  }
+  return numbers;
+}
+
+// The ports at which a process takes calls or datagrams, of every address.
+std::set<int> open_ports(pid_t process) {
+  const std::set<std::string> mine = sockets_of(process);
+  std::set<int> ports;
+  for (const std::string kind : {"tcp", "tcp6", "udp", "udp6"}) {
+    std::ifstream table("/proc/" + std::to_string(process) + "/net/" + kind);
+    std::string line;
+    std::getline(table, line);  // the head
+    while (std::getline(table, line)) {
+      std::istringstream words(line);
+      std::string number, local, remote, state, queues, timer, retransmits, user, timeouts, inode;
+      words >> number >> local >> remote >> state >> queues >> timer >> retransmits >> user >> timeouts >> inode;
+      const bool listens = state == "0A" || kind.starts_with("udp");
+      if (listens && mine.contains(inode)) ports.insert(std::stoi(local.substr(local.find(':') + 1), nullptr, 16));
+    }
+  }
+  return ports;
+}
+
+// One byte to a port of this machine, and the connection, which is to be held; none where it takes IPv6 only.
+FileDescriptor hold(int port) {
+  FileDescriptor stranger(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool held = connect(stranger.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+                    send(stranger.get(), "x", 1, MSG_NOSIGNAL) == 1;
+  return held ? std::move(stranger) : FileDescriptor();
+}
+
+class Ports : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "there is no mpirun";
+  }
+  void TearDown() override {
+    for (const char* name : {"OMPI_MCA_btl", "OMPI_MCA_orte_allowed_exit_without_sync"}) unsetenv(name);
+  }
+  Workplace place_;
+};
+
+TEST_F(Ports, NoRankOfOneNodeListens) {
+  LaunchedJob job(place_, "job", 3, {"run.steps=1000000", "log.every=1", "parallel=3DP", "batch.global=6"});
+  ASSERT_TRUE(job.wait_for_steps(1)) << job.said();
+  for (int r = 0; r < 3; ++r) EXPECT_EQ(open_ports(job.rank(r)), std::set<int>()) << "rank " << r;
+}
+
+// Training needs no MPI on one node, parting does: a stranger holds rank 1 there.
+TEST_F(Ports, AStrangerCannotFailARunThatIsDone) {
+  setenv("OMPI_MCA_btl", "self,tcp", 1);                      // the user's word: every rank listens
+  setenv("OMPI_MCA_orte_allowed_exit_without_sync", "1", 1);  // or mpirun reports 1 for ranks that end without MPI_Finalize
+  LaunchedJob job(place_, "job", 2, {"run.steps=12", "log.every=1", "parallel=2DP"});
+  ASSERT_TRUE(job.wait_for_steps(1)) << job.said();
+  std::vector<FileDescriptor> strangers;
+  for (const int port : open_ports(job.rank(1)))
+    if (FileDescriptor stranger = hold(port)) strangers.push_back(std::move(stranger));
+  ASSERT_FALSE(strangers.empty());
+  EXPECT_EQ(job.wait_to_end(60), 0) << job.said();
+  const std::string said = job.said();
+  EXPECT_EQ(place_.metrics("job").size(), 12u);
+  EXPECT_NE(said.find("for 12 updates"), std::string::npos) << said;
+  const std::string line = "warning: the job is done and its files are written, but its ranks have not parted for 8 s; ";
+  const std::size_t at = said.find(line);
+  ASSERT_NE(at, std::string::npos) << said;
+  EXPECT_EQ(said.find(line, at + 1), std::string::npos) << said;
+  EXPECT_EQ(job.survivors(), "");
+}
+
+TEST_F(Ports, TooFewDescriptorsAreRefusedBeforeMpiStarts) {
+  const ProgramOutcome outcome =
+      run_command({TRIDENT_SOURCE_DIR "/scripts/mpirun_local", "2", "sh", "-c", "ulimit -n 200; exec \"$@\"", "sh", TRIDENT_BINARY,
+                   "train", "--config", place_ / "config.json"});
+  EXPECT_EQ(outcome.exit_code, 64) << outcome.err;
+  EXPECT_NE(outcome.err.find(
+                "trident: rank 0 of 2 ranks on 1 node, with 0 network addresses, needs 260 open files, 200 are allowed; raise "
+                "the hard limit (ulimit -Hn 260; "),
+            std::string::npos)
+      << outcome.err;
+}
+
+}  // namespace
+}  // namespace trident
