@@ -89,7 +89,8 @@ LoadSamples random_tokens(std::int64_t vocabulary, std::int64_t sequence) {
 }
 
 LayoutRun run_layout(const std::string& config_text, const std::vector<std::string>& settings, const LayoutRunOptions& options) {
-  std::vector<std::string> all{"run.dir=\"unused\"", "run.steps=1000", "data.train=\"unused\""};
+  // One thread, unless a test says otherwise: bits may depend on how many there are, and "auto" takes what the machine has.
+  std::vector<std::string> all{"run.dir=\"unused\"", "run.steps=1000", "data.train=\"unused\"", "run.threads_per_rank=1"};
   all.insert(all.end(), settings.begin(), settings.end());
   const TrainConfig config = parse_train_config(config_text, "test", all);
   NoCards no_cards;
