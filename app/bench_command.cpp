@@ -2,6 +2,7 @@
 #include <ostream>
 
 #include "app/command_line.h"
+#include "app/flag_answer.h"
 
 namespace trident {
 
@@ -26,7 +27,7 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   app.add_option("--steps", options.steps, "steps of training; the median counts")->capture_default_str();
   app.add_option("--ranks", options.collective_ranks, "ranks of the collectives, threads of this process")->capture_default_str();
   app.add_flag("--json", json, "print one JSON object");
-  if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
+  if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
   if (!(options.seconds >= 0 && options.seconds <= 60))
     throw ConfigError(fmt::format("--seconds = {}: must be from 0 to 60", options.seconds));
   if (options.steps < 1 || options.steps > 1000)

@@ -22,30 +22,32 @@ std::string one_line(std::string text) {
 }
 
 // Told before whatever else is wrong: a misspelt flag is the reason why another one is missing.
-void refuse_extras(const CLI::App& app) {
+void refuse_extras(const CLI::App& app, const FlagTexts& texts) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return;
-  const std::string near = nearest_flag(app, extras.front());
-  throw ConfigError(
-      fmt::format("{}: unknown argument {}; {}", app.get_name(), in_quotes(extras.front()),
-                  near.empty() ? fmt::format("see {} --help", app.get_name()) : fmt::format("did you mean {}?", near)));
+  std::string remedy = texts.instead ? texts.instead(extras.front(), extras.size() > 1 ? extras[1] : "") : "";
+  if (remedy.empty()) {
+    const std::string near = nearest_flag(app, extras.front());
+    remedy = near.empty() ? fmt::format("see {} --help", app.get_name()) : fmt::format("did you mean {}?", near);
+  }
+  throw ConfigError(fmt::format("{}: unknown argument {}; {}", app.get_name(), in_quotes(extras.front()), remedy));
 }
 
 }  // namespace
 
-ParseResult parse_flags(CLI::App& app, const Arguments& arguments, std::ostream& out, const std::function<std::string()>& details) {
+ParseResult parse_flags(CLI::App& app, const Arguments& arguments, std::ostream& out, const FlagTexts& texts) {
   app.allow_extras();
   try {
     app.parse(Arguments(arguments.rbegin(), arguments.rend()));  // CLI11 wants them last first
   } catch (const CLI::CallForHelp&) {
-    out << folded(app.help());
-    if (details) out << '\n' << details();
+    out << folded(app.help(), texts.columns);
+    if (texts.details) out << '\n' << texts.details();
     return ParseResult::kHelpPrinted;
   } catch (const CLI::ParseError& error) {
-    refuse_extras(app);
+    refuse_extras(app, texts);
     throw ConfigError(fmt::format("{}: {}; see {} --help", app.get_name(), one_line(error.what()), app.get_name()));
   }
-  refuse_extras(app);
+  refuse_extras(app, texts);
   return ParseResult::kRun;
 }
 

@@ -4,16 +4,26 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "app/subcommands.h"
+#include "train/option_docs.h"
 
 namespace trident {
 
 enum class ParseResult : std::uint8_t { kRun, kHelpPrinted };
 
-// Parses into what was bound to `app`. Prints the help and `details` after it where --help is among the arguments.
-// Throws ConfigError with the nearest flag for an unknown one.
-ParseResult parse_flags(CLI::App& app, const Arguments& arguments, std::ostream& out,
-                        const std::function<std::string()>& details = {});
+// What a command adds to its flags.
+struct FlagTexts {
+  std::function<std::string()> details = {};  // printed after the help
+  // What to write instead of an unknown argument, given the one that follows it or ""; "" without an idea.
+  std::function<std::string(const std::string& argument, const std::string& next)> instead = {};
+  std::size_t columns = kHelpWidth;
+};
+
+// Parses into what was bound to `app`. Prints the help where --help is among the arguments. Throws ConfigError with the nearest flag
+// for an unknown one.
+ParseResult parse_flags(CLI::App& app, const Arguments& arguments, std::ostream& out, const FlagTexts& texts = {});
 
 }  // namespace trident

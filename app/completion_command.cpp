@@ -38,7 +38,7 @@ void completion_command(const Arguments& arguments, const CommandContext& contex
 
   std::vector<CompletionCommand> commands;
   for (const Subcommand& command : subcommands()) {
-    if (command.visibility == Subcommand::Visibility::kHidden || command.run == nullptr) continue;
+    if (command.run == nullptr) continue;
     CompletionCommand& entry = commands.emplace_back(CompletionCommand{command.name, command.summary, command.actions});
     if (command.run == help_command) entry.explains = true;
     else if (command.run != completion_command) entry.flags = flags_of(command, context);

@@ -14,9 +14,12 @@ namespace trident {
 namespace {
 
 constexpr std::string_view kUsage =
-    "usage: trident data prepare --input F... --tokenizer T --output PREFIX   text to token files\n"
-    "       trident data inspect PREFIX                                       what token files hold\n"
-    "       trident data merge --input PREFIX... --output PREFIX              several token files to one\n"
+    "usage: trident data prepare --input F... --tokenizer T --output PREFIX\n"
+    "           text to token files\n"
+    "       trident data inspect PREFIX\n"
+    "           what token files hold\n"
+    "       trident data merge --input PREFIX... --output PREFIX\n"
+    "           several token files to one\n"
     "\ntrident data prepare --help and so on say more.\n";
 
 void prepare_command(const Arguments& arguments, const CommandContext& context) {

@@ -10,7 +10,12 @@ namespace trident {
 
 void docs_command(const Arguments& arguments, const CommandContext& context) {
   const std::string page = arguments.empty() ? "" : arguments.front();
-  if (page == "configuration" && arguments.size() == 1) {
+  if (page != "timeline" && !arguments.empty() && (arguments.back() == "--help" || arguments.back() == "-h")) {
+    context.out << "usage: trident docs configuration | megatron-flags | timeline --config FILE\n\n"
+                   "  configuration    every key of the configuration, as Markdown\n"
+                   "  megatron-flags   what the flags of Megatron-LM are called here\n"
+                   "  timeline         one training step of a configuration, as SVG\n";
+  } else if (page == "configuration" && arguments.size() == 1) {
     context.out << options_markdown();
   } else if (page == "megatron-flags" && arguments.size() == 1) {
     context.out << megatron_flags_markdown();
@@ -18,7 +23,9 @@ void docs_command(const Arguments& arguments, const CommandContext& context) {
     CLI::App app("Draw one training step of a configuration as SVG.", "trident docs timeline");
     std::string file;
     app.add_option("-c,--config", file, "configuration file (JSON, comments allowed)")->required();
-    if (parse_flags(app, {arguments.begin() + 1, arguments.end()}, context.out) == ParseResult::kHelpPrinted) return;
+    if (parse_flags(app, {arguments.begin() + 1, arguments.end()}, context.out, {{}, {}, context.columns}) ==
+        ParseResult::kHelpPrinted)
+      return;
     OptionValues values;
     values.take_file(read_json_file(file), file);
     context.out << context.draw_timeline(make_train_config(values));

@@ -1,30 +1,37 @@
 // trident help [SUBCOMMAND|KEY|SECTION]
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <ostream>
 
+#include "app/flag_answer.h"
 #include "app/help_text.h"
 #include "app/subcommands.h"
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
+#include "model/model_presets.h"
 #include "train/option_check.h"
 #include "train/option_docs.h"
 
 namespace trident {
 namespace {
 
-void print_overview(std::ostream& out) {
+void print_overview(std::ostream& out, std::size_t columns) {
   out << help_paragraph("Trident trains GPT- and Llama-class language models with tensor, pipeline and data parallelism at once.",
-                        0)
+                        0, columns)
       << "\nusage: trident SUBCOMMAND [ARGUMENTS]\n\n";
   for (const Subcommand& command : subcommands())
-    if (command.visibility == Subcommand::Visibility::kListed)
-      out << fmt::format("  {:<12} {}{}\n", command.name, command.summary, command.run == nullptr ? " (not built yet)" : "");
-  out << "\n"
-         "  trident train --config configs/laptop.json --set run.steps=50    train\n"
-         "  trident help train                                               flags, ranks, every key\n"
-         "  trident help parallel.zero                                       one key; parallel: a section\n"
-         "  source <(trident completion bash)                                completion of flags and keys\n"
-         "  trident --version\n\n"
-      << exit_codes_help();
+    out << folded(fmt::format("  {:<11}  {}{}\n", command.name, command.summary, command.run == nullptr ? " (not built yet)" : ""),
+                  columns);
+  out << "\n  trident train --config configs/laptop.json --set run.steps=50\n"
+      << folded(
+             "  trident help train                 flags, ranks, every key\n"
+             "  trident help parallel.zero         one key; parallel: a section\n"
+             "  source <(trident completion bash)  completion of flags and keys\n"
+             "  trident --version\n\n",
+             columns)
+      << '\n'
+      << exit_codes_help(columns);
 }
 
 [[noreturn]] void refuse(const std::string& name) {
@@ -32,6 +39,8 @@ void print_overview(std::ostream& out) {
   std::vector<std::string_view> names;
   for (const Subcommand& command : subcommands()) names.push_back(command.name);
   if (const std::string_view near = likely_name(name, names); !near.empty()) hint = fmt::format("; did you mean {}?", near);
+  if (hint.empty()) hint = flag_answer("--" + name.substr(std::min(name.size(), name.find_first_not_of('-'))), "");
+  if (!hint.empty() && !hint.starts_with(';')) hint.insert(0, "; ");
   if (hint.empty()) hint = "; see trident help for subcommands, trident help train for keys";
   throw ConfigError(fmt::format("trident help: {} is no subcommand, key or section{}", in_quotes(name), hint));
 }
@@ -39,7 +48,8 @@ void print_overview(std::ostream& out) {
 }  // namespace
 
 void help_command(const Arguments& arguments, const CommandContext& context) {
-  if (arguments.empty() || arguments.front() == "--help" || arguments.front() == "-h") return print_overview(context.out);
+  if (arguments.empty() || arguments.front() == "--help" || arguments.front() == "-h")
+    return print_overview(context.out, context.columns);
   const std::string& name = arguments.front();
   const Subcommand* command = find_subcommand(name);
   if (command != nullptr && command->run != nullptr) {
@@ -50,11 +60,13 @@ void help_command(const Arguments& arguments, const CommandContext& context) {
   if (arguments.size() > 1)
     throw ConfigError(fmt::format("trident help: unknown argument {}; name one key or section", in_quotes(arguments[1])));
   // A word can be both a section and a subcommand that is not built yet: data is built, eval is not.
-  const std::string text = option_help(name);
+  const std::string text = option_help(name, context.columns);
   if (text.empty() && command != nullptr)
     throw ConfigError(fmt::format("subcommand {} is not built yet; see trident help for what is", name));
   if (text.empty()) refuse(name);
   context.out << text;
+  if (name == "model.preset")
+    context.out << help_paragraph(fmt::format("presets: {}", fmt::join(model_preset_names(), ", ")), 2, context.columns);
 }
 
 }  // namespace trident

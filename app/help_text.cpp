@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "train/option_docs.h"
-
 namespace trident {
 
 const std::vector<ExitCodeText>& exit_code_texts() {
@@ -23,37 +21,41 @@ const std::vector<ExitCodeText>& exit_code_texts() {
   return table;
 }
 
-std::string exit_codes_help() {
+std::string exit_codes_help(std::size_t width) {
   std::string out = "Exit codes:\n";
   for (const ExitCodeText& text : exit_code_texts()) {
-    out += fmt::format("  {:<5}{}{}{}\n", text.code, text.meaning, text.what_next.empty() ? "" : ": ", text.what_next);
+    std::string line =
+        help_paragraph(fmt::format("{}{}{}", text.meaning, text.what_next.empty() ? "" : ": ", text.what_next), 7, width);
+    out += line.replace(0, 7, fmt::format("  {:<5}", text.code));
   }
   return out;
 }
 
-std::string launch_help() {
-  return "Ranks:\n"
-         "  trident train --config F                         threads of one process, as parallel.* says\n"
-         "  mpirun -np 32 trident train --config F           one process each\n"
-         "  srun --mpi=pmix -N 4 --ntasks-per-node=8 trident train --config F\n" +
+std::string launch_help(std::size_t width) {
+  return folded(
+             "Ranks:\n"
+             "  trident train --config F                threads of one process, as parallel.* says\n"
+             "  mpirun -np 32 trident train --config F  one process each\n"
+             "  srun --mpi=pmix -N 4 --ntasks-per-node=8 trident train --config F\n",
+             width) +
          help_paragraph(
              "A launcher is known by OMPI_COMM_WORLD_SIZE, PMI_SIZE or SLURM_STEP_NUM_TASKS above 1. parallel.data \"auto\" takes "
              "what remains of its ranks. docs/slurm.md says more.",
-             2);
+             2, width);
 }
 
-std::string folded(const std::string& help) {
+std::string folded(const std::string& help, std::size_t width) {
   std::istringstream lines(help);
   std::string out;
   for (std::string line; std::getline(lines, line);) {
     // The description begins after the last run of two spaces; without one the line continues where it began.
     const std::size_t gap = line.rfind("  ");
     const std::size_t indent = gap == line.npos ? 0 : line.find_first_not_of(' ', gap);
-    if (line.size() <= kHelpWidth || indent == line.npos) {
+    if (line.size() <= width || indent == line.npos) {
       out += line + '\n';
       continue;
     }
-    std::string paragraph = help_paragraph(line.substr(indent), indent);
+    std::string paragraph = help_paragraph(line.substr(indent), indent, width);
     paragraph.replace(0, indent, line.substr(0, indent));
     out += paragraph;
   }

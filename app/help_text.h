@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "train/option_docs.h"
 
 namespace trident {
 
@@ -19,12 +20,12 @@ struct ExitCodeText {
 const std::vector<ExitCodeText>& exit_code_texts();
 
 // "Exit codes:" and a line for each.
-std::string exit_codes_help();
+std::string exit_codes_help(std::size_t width = kHelpWidth);
 
 // How ranks are started, and by which variables a launcher is known.
-std::string launch_help();
+std::string launch_help(std::size_t width = kHelpWidth);
 
-// Breaks the lines of another library's help at kHelpWidth columns, continuing below the description.
-std::string folded(const std::string& help);
+// Breaks the lines of another library's help at `width` columns, continuing below the description.
+std::string folded(const std::string& help, std::size_t width = kHelpWidth);
 
 }  // namespace trident

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "app/subcommands.h"
+#include "app/waiting_threads.h"
 #include "parallel/cuda_backend.h"
 #include "train/bench.h"
 #include "train/timeline_svg.h"
@@ -10,6 +11,7 @@
 
 int main(int argc, char** argv) {
   using namespace trident;
+  let_waiting_threads_sleep(argv);
   const auto train = [](const std::function<TrainConfig()>& read_config) {
     LogSink log(std::cerr);
     const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
@@ -18,7 +20,10 @@ int main(int argc, char** argv) {
   const auto timeline = [](const TrainConfig& config) {
     return timeline_svg(make_run_plan(config, resolve_model(config), 0, kTimelineMachine));
   };
-  const auto bench = [](const TrainConfig& config, const BenchOptions& options) { return run_bench_here(config, options, *make_cuda_backend()); };
-  return run_command_line(Arguments(argv + 1, argv + argc), {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), bench},
+  const auto bench = [](const TrainConfig& config, const BenchOptions& options) {
+    return run_bench_here(config, options, *make_cuda_backend());
+  };
+  return run_command_line(Arguments(argv + 1, argv + argc),
+                          {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench},
                           std::cerr);
 }

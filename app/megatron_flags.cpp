@@ -112,10 +112,13 @@ constexpr MegatronFlag kFlags[] = {
     {kOptimizer, "--lr-decay-iters N", kKey, "lr_schedule.decay_steps", "", "", "scheduler.params.total_num_steps"},
     {kOptimizer, "--lr-warmup-iters N", kKey, "lr_schedule.warmup_steps", "", "", "scheduler.params.warmup_num_steps",
      "warmup_steps"},
+    {kOptimizer, "--lr-decay-samples N", kKey, "lr_schedule.decay_steps", "", "samples / batch.global"},
+    {kOptimizer, "--lr-warmup-samples N", kKey, "lr_schedule.warmup_steps", "", "samples / batch.global"},
     {kOptimizer, "--lr-warmup-fraction X", kKey, "lr_schedule.warmup_steps", "", "X x decay_steps"},
     {kOptimizer, "--lr-warmup-init X", kRefused, "", "", "the warm-up starts at 0"},
     {kOptimizer, "--min-lr X", kKey, "lr_schedule.min_lr"},
     {kOptimizer, "--lr-wsd-decay-iters N", kKey, "lr_schedule.wsd_decay_steps"},
+    {kOptimizer, "--lr-wsd-decay-samples N", kKey, "lr_schedule.wsd_decay_steps", "", "samples / batch.global"},
     {kOptimizer, "--lr-wsd-decay-style NAME", kKey, "lr_schedule.wsd_decay_type"},
     {kOptimizer, "--decoupled-lr X", kRefused, "", "", "one learning rate for all parameters"},
 
@@ -236,7 +239,7 @@ std::string megatron_flags_markdown() {
       "Every flag of an ordinary GPT or Llama pretraining script, and the keys of DeepSpeed's JSON and of torchtitan that mean the same. *Implied*:\n"
       "always so, or needless here. *Not offered*: there is no such thing, and no key that would silently ignore it. Keys stand in\n"
       "[configuration.md](configuration.md); `trident help KEY` explains one. Trident takes none of these names: a key like `seq_length` is\n"
-      "answered with `batch.sequence`.\n";
+      "answered with `batch.sequence`, and a flag like `--seq-length 4096` with `--set batch.sequence=4096`.\n";
   std::string_view section;
   for (const MegatronFlag& row : kFlags) {
     if (row.section != section) {

@@ -67,7 +67,6 @@ const std::vector<Subcommand>& subcommands() {
       {.name = "docs",
        .summary = "print pages of docs/",
        .run = docs_command,
-       .visibility = Subcommand::Visibility::kHidden,
        .actions = {"configuration", "megatron-flags", "timeline"}},
   };
   return table;

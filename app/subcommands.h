@@ -22,6 +22,7 @@ struct CommandContext {
   std::function<void(const std::function<TrainConfig()>& read_config)> run_training;
   std::function<std::string(const TrainConfig&)> draw_timeline = {};
   ConsoleMode console = ConsoleMode::kPlain;  // of `out`
+  std::size_t columns = 80;                   // of `out`
   // Nothing on processes of a job that leave printing to another.
   std::function<std::optional<BenchReport>(const TrainConfig&, const BenchOptions&)> run_bench = {};
 };
@@ -38,11 +39,9 @@ void help_command(const Arguments& arguments, const CommandContext& context);   
 void completion_command(const Arguments& arguments, const CommandContext& context);  // trident completion bash|zsh|fish
 
 struct Subcommand {
-  enum class Visibility : std::uint8_t { kListed, kHidden };
   std::string_view name;
   std::string_view summary;
   void (*run)(const Arguments&, const CommandContext&) = nullptr;  // nullptr: not built yet, refused by name
-  Visibility visibility = Visibility::kListed;
   std::vector<std::string_view> actions = {};  // words that may follow the name
 };
 

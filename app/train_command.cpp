@@ -2,6 +2,7 @@
 #include <ostream>
 
 #include "app/command_line.h"
+#include "app/flag_answer.h"
 #include "app/help_text.h"
 #include "train/option_docs.h"
 
@@ -16,12 +17,12 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
       ->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
   app.add_flag("--print-config{json}", print_config,
                "print the resolved configuration and end; =origins: with where each value comes from");
-  const auto details = [] {
+  const auto details = [&context] {
     return "Example:\n"
-           "  trident train --config configs/laptop.json --set run.steps=50 --set parallel=\"2DP x 2TP\"\n\n" +
-           launch_help() + '\n' + exit_codes_help() + '\n' + options_help();
+           "  trident train --config configs/laptop.json --set parallel=\"2DP x 2TP\"\n\n" +
+           launch_help(context.columns) + '\n' + exit_codes_help(context.columns) + '\n' + options_help(context.columns);
   };
-  if (parse_flags(app, arguments, context.out, details) == ParseResult::kHelpPrinted) return;
+  if (parse_flags(app, arguments, context.out, {details, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
   if (!print_config.empty() && print_config != "json" && print_config != "origins")
     throw ConfigError(fmt::format("trident train: --print-config={}: must be json or origins", print_config));
 

@@ -105,7 +105,7 @@ CollectiveOptions collective_options(const TrainConfig& config, const BenchOptio
   CollectiveOptions collectives;
   collectives.cuda.nccl_max_ctas = config.cuda.nccl_max_ctas;
   collectives.cuda.nccl_timeout = config.cuda.nccl_timeout;
-  collectives.threads_per_rank = static_cast<int>(config.run.threads_per_rank);
+  collectives.threads_per_rank = static_cast<int>(config.run.threads_per_rank.threads.value_or(1));  // more of them do not exchange faster
   collectives.megabytes = options.collective_megabytes;
   return collectives;
 }
@@ -114,7 +114,6 @@ CollectiveOptions collective_options(const TrainConfig& config, const BenchOptio
 
 BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, CudaBackend& cuda) {
   const TrainConfig config = on_one_rank(asked);
-  const int threads = static_cast<int>(config.run.threads_per_rank);
   const auto devices_of = [&](int ranks) { return choose_device(config.device, cuda, look_for_cards(config.device, cuda, thread_ranks(ranks))); };
   const DeviceChoice choice = devices_of(1);
   const RunPlan plan = make_run_plan(config, resolve_model(config), 0, machine_facts(choice, 1));
@@ -126,7 +125,7 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions device_options;
     device_options.cuda = config.cuda;
-    device_options.threads_per_rank = threads;
+    device_options.threads_per_rank = plan.threads_per_rank;
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), device_options);
     report.device = device->describe();
     report.matmul_flops = measure_matmul_rate(*device, plan.compute, options.seconds);

@@ -1,6 +1,7 @@
 #include "train/console.h"
 
 #include <fmt/core.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,13 @@ namespace trident {
 
 ConsoleMode console_mode_of(int descriptor) { return ::isatty(descriptor) == 1 ? ConsoleMode::kTerminal : ConsoleMode::kPlain; }
 
+std::size_t terminal_columns(int descriptor) {
+  constexpr std::size_t kUsual = 80, kFewest = 40;
+  winsize size{};
+  if (::ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsual;
+  return std::max<std::size_t>(kFewest, size.ws_col);
+}
+
 std::string step_line(const StepMetrics& m, std::int64_t total_steps) {
   std::string line = fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {:.1f} ms", m.step,
                                  total_steps, m.loss, m.grad_norm, m.lr, m.tokens_per_s, m.step_ms);
@@ -20,9 +28,14 @@ std::string step_line(const StepMetrics& m, std::int64_t total_steps) {
   return line;
 }
 
-std::string eval_line(const EvalMetrics& m, std::int64_t total_steps) {
-  std::string line = fmt::format("step {}/{}  valid loss {:.4f}", m.step, total_steps, m.valid_loss);
-  return m.valid_bits_per_byte ? line + fmt::format("  {:.4f} bits per byte", *m.valid_bits_per_byte) : line;
+std::vector<std::string> eval_lines(const EvalMetrics& m, std::int64_t total_steps) {
+  const auto numbers = [](const ValidLoss& valid) {
+    const std::string text = fmt::format("loss {:.4f}  perplexity {:.2f}", valid.loss, valid.perplexity());
+    return valid.bits_per_byte ? text + fmt::format("  {:.4f} bits per byte", *valid.bits_per_byte) : text;
+  };
+  std::vector<std::string> lines{fmt::format("step {}/{}  valid {}", m.step, total_steps, numbers(m.valid))};
+  for (const auto& [name, valid] : m.sets) lines.push_back(fmt::format("  {}  {}", name, numbers(valid)));
+  return lines;
 }
 
 std::string clock_text(double seconds) {
@@ -47,7 +60,9 @@ void Console::step(const StepMetrics& metrics, double now_seconds) {
   line(step_line(metrics, total_steps_));
 }
 
-void Console::eval(const EvalMetrics& metrics) { line(eval_line(metrics, total_steps_)); }
+void Console::eval(const EvalMetrics& metrics) {
+  for (const std::string& text : eval_lines(metrics, total_steps_)) line(text);
+}
 
 void Console::line(const std::string& text) {
   clear_bar();

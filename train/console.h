@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "train/metrics.h"
 
@@ -13,11 +14,14 @@ enum class ConsoleMode : std::uint8_t { kPlain, kTerminal };
 
 // kTerminal when the file descriptor is a terminal.
 ConsoleMode console_mode_of(int descriptor);
+// Columns of the terminal that the descriptor is, at least 40; 80 where it is none or does not say.
+std::size_t terminal_columns(int descriptor);
 
 // "step 20/200  loss 6.1234  grad norm 1.234  lr 3.00e-04  1234 tokens/s  56.7 ms"
 std::string step_line(const StepMetrics& metrics, std::int64_t total_steps);
-// "step 20/200  valid loss 6.0000  1.2345 bits per byte"
-std::string eval_line(const EvalMetrics& metrics, std::int64_t total_steps);
+// "step 20/200  valid loss 6.0000  perplexity 403.43  1.2345 bits per byte", and of several sets a line "  NAME  loss ..." for
+// each.
+std::vector<std::string> eval_lines(const EvalMetrics& metrics, std::int64_t total_steps);
 // "[=====>     ]  45%  ETA 1:02:03"; `width` is that of the bar in characters.
 std::string progress_bar(std::int64_t step, std::int64_t total_steps, double seconds_left, int width = 30);
 // "1:02:03", "4:05"; "-:--" for a time that is not known.

@@ -1,6 +1,5 @@
 #include "train/machine.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,20 +12,13 @@
 
 namespace trident {
 
-int usable_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
-  return std::max(1, CPU_COUNT(&cores));
-}
-
-int online_cores() { return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))); }
-
 MachineFacts cpu_machine_facts(int local_ranks) {
   const CpuFeatures features = detect_cpu_features();
   MachineFacts facts;
   facts.fast_bf16 = has_bf16_products(features, features.level);
-  facts.description = fmt::format("{} cores{}", usable_cores(),
+  facts.cores = usable_cores_of_this_process();
+  facts.core_share = share_cores({&facts.cores, 1}, local_ranks);
+  facts.description = fmt::format("{} cores{}", facts.core_share.cores,
                                   !facts.fast_bf16    ? ", no bf16 products"
                                   : features.amx_bf16 ? ", AMX bf16 products"
                                                       : ", AVX512-BF16 products");

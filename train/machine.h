@@ -12,11 +12,6 @@ namespace trident {
 // For ranks as threads of this process: `local_ranks` share the memory.
 MachineFacts cpu_machine_facts(int local_ranks);
 
-// Cores this process may run on.
-int usable_cores();
-// Cores of the machine, whatever a launcher bound this process to.
-int online_cores();
-
 // FLOP/s of one rank's matrix product [512,512] x [512,512], on a card [8192,8192] x [8192,8192], in `compute`, the best of repeated runs
 // within `seconds`: the peak that mfu is a share of on CPUs, and on cards whose maker's figure is not known.
 double measure_matmul_rate(Device& device, DType compute, double seconds);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/file_io.h"
 
@@ -31,16 +32,30 @@ struct StepMetrics {
   CommBytes comm_bytes;
 };
 
+// Of validation data.
+struct ValidLoss {
+  double loss = 0;                      // mean nats per token
+  std::optional<double> bits_per_byte;  // of the text that the tokens stand for; nothing: tokenizer unknown
+
+  double perplexity() const;  // e to the loss
+};
+
+struct NamedLoss {
+  std::string name;
+  ValidLoss valid;
+};
+
 struct EvalMetrics {
-  std::int64_t step = 0;            // updates made before the evaluation
-  double valid_loss = 0;            // mean nats per token
-  std::optional<double> valid_bits_per_byte;  // of the text that the tokens stand for; nothing: tokenizer unknown
+  std::int64_t step = 0;        // updates made before the evaluation
+  ValidLoss valid;              // the mean of the sets, by their weights
+  std::vector<NamedLoss> sets;  // each validation set by itself; empty where there is only one
 };
 
 // One line without its end. Doubles in their shortest exact form; a non-finite or absent number is null (JSON has no other word).
 std::string to_json_line(
     const StepMetrics& metrics);  // step, loss, grad_norm, lr, loss_scale, tokens, step_ms, tokens_per_s, mfu, peak_bytes, comm_bytes
-std::string to_json_line(const EvalMetrics& metrics);  // step, valid_loss, valid_bits_per_byte
+// step, valid_loss, valid_perplexity, valid_bits_per_byte; of several sets also sets: {NAME: {loss, perplexity, bits_per_byte}}
+std::string to_json_line(const EvalMetrics& metrics);
 
 // Appends whole lines to an AppendFile, whose errors and guarantees it has.
 class MetricsWriter {

@@ -248,6 +248,9 @@ JsonValue default_value(const Option& option) {
 
 std::string did_you_mean(std::string_view unknown) {
   const auto hint = [](std::string_view path) { return fmt::format("; did you mean {}?", path); };
+  std::string plain(unknown.substr(std::min(unknown.size(), unknown.find_first_not_of('-'))));  // as other systems' command lines write it
+  std::ranges::replace(plain, '-', '_');
+  unknown = plain;
   const std::string_view key = unknown.substr(unknown.rfind('.') + 1);
   // The same key in another block, or another system's word for it.
   for (const Option& option : option_table()) {

@@ -184,27 +184,27 @@ std::string_view without_quotes(std::string_view json) {
   return json;
 }
 
-std::string for_shell(const std::string& word) { return word.find_first_of("\"[]{}* $") == word.npos ? word : "'" + word + "'"; }
-
-std::string block_help(std::string_view block) {
+std::string block_help(std::string_view block, std::size_t width) {
   std::string out;
   for (const Option& option : option_table()) {
     if (block_of(option) != block) continue;
     out += fmt::format("  {}{}\n", option.path, option.fallback.empty() ? ", required" : fmt::format(" = {}", option.fallback));
-    out += help_paragraph(std::string(option.doc) + alias_text(option) + reserved_text(option), 6);
-    out += help_paragraph(expected_text(option) + unit_text(option), 6);
+    out += help_paragraph(std::string(option.doc) + alias_text(option) + reserved_text(option), 6, width);
+    out += help_paragraph(expected_text(option) + unit_text(option), 6, width);
   }
   return out;
 }
 
 }  // namespace
 
-std::string help_paragraph(std::string_view text, std::size_t indent) {
+std::string for_shell(const std::string& word) { return word.find_first_of("\"[]{}* $") == word.npos ? word : "'" + word + "'"; }
+
+std::string help_paragraph(std::string_view text, std::size_t indent, std::size_t width) {
   std::string out, line;
   while (!text.empty()) {
     const std::string_view word = text.substr(0, text.find(' '));
     text.remove_prefix(std::min(text.size(), word.size() + 1));
-    if (!line.empty() && indent + line.size() + 1 + word.size() > kHelpWidth) {
+    if (!line.empty() && indent + line.size() + 1 + word.size() > width) {
       out += std::string(indent, ' ') + line + '\n';
       line.clear();
     }
@@ -214,23 +214,23 @@ std::string help_paragraph(std::string_view text, std::size_t indent) {
   return out + std::string(indent, ' ') + line + '\n';
 }
 
-std::string options_help() {
-  std::string out = "Keys of the configuration, for the file and for --set; trident help KEY says more.\n\n";
-  out += block_help("");
+std::string options_help(std::size_t width) {
+  std::string out = help_paragraph("Keys of the configuration, for the file and for --set; trident help KEY says more.", 0, width) + '\n';
+  out += block_help("", width);
   for (const OptionBlock& block : option_blocks())
-    out += '\n' + help_paragraph(fmt::format("{}: {}", block.name, block.doc), 0) + block_help(block.name);
+    out += '\n' + help_paragraph(fmt::format("{}: {}", block.name, block.doc), 0, width) + block_help(block.name, width);
   return out;
 }
 
-std::string option_help(std::string_view name) {
+std::string option_help(std::string_view name, std::size_t width) {
   for (const OptionBlock& block : option_blocks())
-    if (block.name == name) return help_paragraph(fmt::format("{}: {}", block.name, block.doc), 0) + block_help(block.name);
+    if (block.name == name) return help_paragraph(fmt::format("{}: {}", block.name, block.doc), 0, width) + block_help(block.name, width);
   const Option* option = find_option(name);
   if (option == nullptr) return "";
-  std::string out = help_paragraph(fmt::format("{}: {}", option->path, option->doc), 0);
+  std::string out = help_paragraph(fmt::format("{}: {}", option->path, option->doc), 0, width);
   const auto field = [&](std::string_view label, const std::string& text) {
     if (text.empty()) return;
-    std::string lines = help_paragraph(text, 13);
+    std::string lines = help_paragraph(text, 13, width);
     lines.replace(2, label.size(), label);
     out += lines;
   };

@@ -14,6 +14,7 @@
 #include "parallel/network_facts.h"
 #include "parallel/process_world.h"
 #include "parallel/shared_world.h"
+#include "train/earlier_run.h"
 #include "train/machine.h"
 #include "train/rank_devices.h"
 #include "train/rank_loop.h"
@@ -109,7 +110,10 @@ class ProcessRank {
     run_together(exchange(), world_->rank(), [&] { choice_ = choose_device(config.device, cuda_, std::move(found)); });
     const StartUpFacts mine = facts_of_this_process(config, *world_, choice_);
     facts_ = compare_start_up(exchange(), world_->rank(), mine);
-    run_together(exchange(), world_->rank(), [&] { check_nccl_register(config.cuda, choice_, world_->size(), transport_between(facts_)); });
+    run_together(exchange(), world_->rank(), [&] {
+      check_nccl_register(config.cuda, choice_, world_->size(), transport_between(facts_));
+      if (world_->rank() == 0) check_earlier_run(config);  // the rank that writes there
+    });
     RunPlace place;
     place.world_size = world_->size();
     place.first_local = world_->local_rank();
@@ -220,7 +224,7 @@ class ProcessRank {
 
   int run_loop() {
     RankDeviceOptions options;
-    options.threads_per_rank = static_cast<int>(inputs_.plan.config.run.threads_per_rank);
+    options.threads_per_rank = inputs_.plan.threads_per_rank;
     options.first_core = inputs_.first_core;
     options.cuda = inputs_.plan.config.cuda;
     options.host_memory = [this](std::int64_t bytes, const std::string& name) { return world_->allocate(bytes, name); };

@@ -17,7 +17,7 @@ DeviceChoice choose_device(const std::string& asked, CudaBackend& cuda, CardSear
     return {DeviceKind::kCuda, fmt::format("device = {}: {} card{}, {}", asked, cards, cards == 1 ? "" : "s", cuda.facts().libraries), std::move(found)};
   }
   if (asked == "cuda") throw ConfigError(fmt::format("device = cuda: {}", found.problem));
-  return {DeviceKind::kCpu, fmt::format("device = auto: cpu, for no card can be used ({})", found.problem), {}};
+  return {DeviceKind::kCpu, fmt::format("device: CPU ({})", found.problem.substr(0, found.problem.find("; "))), {}};
 }
 
 MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks) {

@@ -8,6 +8,8 @@
 
 #include "core/clock.h"
 #include "model/model_stats.h"
+#include "train/data_lines.h"
+#include "train/earlier_run.h"
 #include "train/machine.h"
 #include "train/run_files.h"
 
@@ -29,7 +31,7 @@ RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& d
       trainer_(inputs.plan, device, std::move(world), services.board, services.on_device),
       loader_(train_loader(inputs)) {
   rank_ = trainer_.context().rank();
-  if (plan_.config.eval.every > 0) valid_loader_.emplace(valid_loader(inputs));
+  if (plan_.config.eval.every > 0) validation_sets_ = validation_sets(inputs);
   if (const std::vector<std::int64_t>& steps = plan_.config.log.trace_steps; !steps.empty()) tracer_.emplace(trainer_, steps.front(), steps.back());
 }
 
@@ -38,11 +40,11 @@ int RankLoop::run() {
   const double start = monotonic_seconds();
   if (rank() == 0) console_.emplace(output_.console, output_.mode, plan_.config.run.steps, 0, start);
   agree_to_stop(start);
-  if (valid_loader_ && goes_on()) summary_.first_valid = evaluate();
+  if (!validation_sets_.empty() && goes_on()) summary_.first_valid = evaluate();
   set_phase(RunPhase::kTraining);
   while (goes_on()) one_step(start);
   summary_.seconds = monotonic_seconds() - start;
-  const bool evaluates = valid_loader_ && updates_ > 0 && stop_signal_ == 0;  // who asks to stop does not wait for an evaluation
+  const bool evaluates = !validation_sets_.empty() && updates_ > 0 && stop_signal_ == 0;  // who asks to stop does not wait for an evaluation
   if (evaluates) summary_.last_valid = last_eval_at_ == updates_ ? last_eval_ : evaluate();
   if (services_.trained) services_.trained(stop_signal_);
   close();
@@ -55,18 +57,21 @@ void RankLoop::set_phase(RunPhase phase) {
 
 // Rank 0 creates the run directory once every rank has its memory, so that a run that cannot start leaves nothing behind.
 void RankLoop::open() {
-  trainer_.context().world().barrier();
-  if (rank() == 0) open_run_folder();
+  const std::int64_t largest = largest_arena();  // also a barrier: everybody is here
+  if (rank() == 0) open_run_folder(largest);
   trainer_.context().world().barrier();  // the peak is measured while nobody else works
   write_memory_file(plan_.config.run.dir, trainer_.context(), trainer_.arena_plan());
 }
 
-void RankLoop::open_run_folder() {
-  for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan())) output_.console << line << '\n';
+void RankLoop::open_run_folder(std::int64_t largest) {
+  for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan(), largest)) output_.console << line << '\n';
+  for (const std::string& line : data_lines(plan_, inputs_.sources)) output_.console << line << '\n';
   for (const std::string& line : device_.notes()) output_.console << line << '\n';
   for (const std::string& line : trainer_.notes()) output_.console << line << '\n';
   make_run_folder(plan_.config.run.dir);
-  run_log_.emplace(plan_, output_.console);  // first: it refuses a folder that another run is writing
+  const std::string aside = set_earlier_run_aside(plan_.config.run.dir);
+  if (!aside.empty()) output_.console << "the files of an earlier run are in " << aside << " now; this run begins at step 1\n";
+  run_log_.emplace(plan_);  // first: it refuses a folder that another run is writing
   write_config_file(plan_.config.run.dir, plan_.config);
   write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan());
   peak_flops_ = inputs_.peak_flops > 0 ? inputs_.peak_flops : measure_matmul_rate(device_, plan_.compute, 0.2) * inputs_.ranks_at_once;
@@ -119,7 +124,7 @@ void RankLoop::one_step(double start) {
   summary_.last_loss = result.loss;
   if (is_logged(updates_)) log(result, seconds);
   if (rank() == 0 && !is_logged(updates_)) console_->progress(updates_, monotonic_seconds());
-  if (valid_loader_ && updates_ % plan_.config.eval.every == 0 && stop_signal_ == 0) evaluate();
+  if (!validation_sets_.empty() && updates_ % plan_.config.eval.every == 0 && stop_signal_ == 0) evaluate();
 }
 
 // Collective. The first rank that has something to name says so for all.
@@ -203,24 +208,38 @@ void RankLoop::log(const StepResult& result, double seconds) {
   console_->step(metrics, monotonic_seconds());
 }
 
-EvalResult RankLoop::evaluate() {
+EvalMetrics RankLoop::evaluate() {
   set_phase(RunPhase::kEvaluating);
-  for (std::int64_t batch = 0; batch < plan_.config.eval.steps; ++batch) prefetch(*valid_loader_, batch);
-  const EvalResult result = trainer_.evaluate(
-      [this](std::int64_t first, std::int64_t count, auto tokens, auto targets) { valid_loader_->load(first, count, tokens, targets); },
-      plan_.config.eval.steps, inputs_.token_bytes);
-  last_eval_ = result;
+  EvalResult mean;
+  EvalMetrics metrics;
+  metrics.step = updates_;
+  for (ValidationSet& set : validation_sets_) {
+    for (std::int64_t batch = 0; batch < plan_.config.eval.steps; ++batch) prefetch(set.loader, batch);
+    const EvalResult result = trainer_.evaluate(
+        [&set](std::int64_t first, std::int64_t count, auto tokens, auto targets) { set.loader.load(first, count, tokens, targets); },
+        plan_.config.eval.steps, inputs_.token_bytes);
+    mean.loss += set.weight * result.loss;
+    if (result.bytes_per_token) mean.bytes_per_token = mean.bytes_per_token.value_or(0) + set.weight * *result.bytes_per_token;
+    if (validation_sets_.size() > 1) metrics.sets.push_back({set.name, valid_loss(result)});
+  }
+  metrics.valid = valid_loss(mean);
+  last_eval_ = metrics;
   last_eval_at_ = updates_;
   set_phase(RunPhase::kTraining);
   if (rank() == 0) {
-    EvalMetrics metrics;
-    metrics.step = updates_;
-    metrics.valid_loss = result.loss;
-    if (result.bytes_per_token) metrics.valid_bits_per_byte = bits_per_byte(result);
     run_log_->eval(metrics);
     console_->eval(metrics);
   }
-  return result;
+  return metrics;
+}
+
+// Collective.
+std::int64_t RankLoop::largest_arena() {
+  std::int64_t bytes = trainer_.arena_plan().total_bytes();
+  Stream& stream = trainer_.context().host_stream();
+  trainer_.context().world().all_reduce(stream, TensorView(&bytes, DType::kI64, {1}), ReduceOp::kMax);
+  stream.synchronize();
+  return bytes;
 }
 
 // Collective.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "data/batch_loader.h"
 #include "parallel/communicator.h"
@@ -43,7 +44,7 @@ class RankLoop {
  private:
   int rank() const { return rank_; }
   void open();
-  void open_run_folder();
+  void open_run_folder(std::int64_t largest_arena);
   bool goes_on() const { return updates_ < plan_.config.run.steps && !summary_.out_of_time && stop_signal_ == 0; }
   void agree_to_stop(double start);
   void set_phase(RunPhase phase);
@@ -55,7 +56,8 @@ class RankLoop {
   bool is_logged(std::int64_t update) const;
   void note_times(const std::array<double, kNumWaitedFor>& waited_before, double seconds);
   void log(const StepResult& result, double seconds);
-  EvalResult evaluate();
+  EvalMetrics evaluate();
+  std::int64_t largest_arena();
   std::int64_t total_bytes_between_nodes();
   void close();
 
@@ -67,13 +69,13 @@ class RankLoop {
   RankServices services_;
   RankTrainer trainer_;
   BatchLoader loader_;
-  std::optional<BatchLoader> valid_loader_;
+  std::vector<ValidationSet> validation_sets_;  // empty: nothing is evaluated
   std::optional<StepTracer> tracer_;
   std::optional<RunLog> run_log_;  // on rank 0
   std::optional<Console> console_;
   RunSummary summary_;
   StepTimes since_log_, since_start_;  // of this rank; since_start_ without the first step, in which much happens once
-  EvalResult last_eval_;
+  EvalMetrics last_eval_;
   double peak_flops_ = 0;
   std::int64_t updates_ = 0, last_eval_at_ = -1;
   int rank_ = 0, skipped_in_a_row_ = 0, stop_signal_ = 0, attempts_ = 0;

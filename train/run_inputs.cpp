@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "data/tokenizer/tokenizer.h"
@@ -63,6 +64,21 @@ void open_data(RunInputs& inputs, bool look_through) {
     check_tokens(inputs.sources.valid, make_loader(inputs.plan, inputs.sources.valid, Shuffle::kInOrder), inputs.plan);
 }
 
+void place_on_cores(RunInputs& inputs, const RunPlace& place, const MachineFacts& machine) {
+  const CoreShare& share = machine.core_share;
+  const int local = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size(), threads = inputs.plan.threads_per_rank;
+  inputs.ranks_at_once = static_cast<double>(place.nodes * std::min(share.at_once(), local * threads)) / threads;
+  const bool bound_already = std::ssize(machine.cores.ids) < share.cores;  // each rank to cores of its own, by its launcher
+  if (!inputs.plan.config.run.pin || bound_already) return;
+  // Under a quota the cores belong to others, too, whose programs would all take the first ones.
+  if (share.at_once() == share.cores) inputs.first_core = core_for_rank(place.first_local, local, threads);
+  if (inputs.first_core) return;
+  const std::string cores = counted(share.cores, "core");
+  inputs.plan.notes.push_back(share.at_once() < share.cores
+                                  ? fmt::format("not pinned: a CPU quota of {:.3g} on {}", *share.quota, cores)
+                                  : fmt::format("not pinned: {} on {}", counted(local * threads, "thread"), cores));
+}
+
 }  // namespace
 
 std::int64_t ranks_of(const ParallelConfig& parallel) {
@@ -80,27 +96,12 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   inputs.plan = make_run_plan(config, model, place.world_size, machine);
   check_memory(inputs.plan, machine.bytes());
   open_data(inputs, place.reads_all);
-  const int local = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size(),
-            threads = static_cast<int>(config.run.threads_per_rank);
   if (machine.device == DeviceKind::kCuda) {
     inputs.ranks_at_once = static_cast<double>(place.cards.size());
     inputs.peak_flops = named_peak_flops(place.cards, inputs.plan.compute).value_or(0);
     return inputs;  // cores are for those who compute on them
   }
-  const int cores = place.nodes * std::min(place.world_size > 0 ? online_cores() : usable_cores(), local * threads);
-  inputs.ranks_at_once = static_cast<double>(cores) / threads;
-  if (threads > 1 && local * threads > online_cores()) {
-    inputs.plan.notes.push_back(fmt::format(
-        "run.threads_per_rank = {}: {} ranks x {} threads on {} cores; OpenMP's threads spin while they wait, which makes "
-        "steps many times slower: use fewer threads, or set OMP_WAIT_POLICY=passive",
-        threads, local, threads, online_cores()));
-  }
-  if (!config.run.pin) return inputs;
-  inputs.first_core = core_for_rank(place.first_local, local, threads);
-  if (!inputs.first_core) {
-    inputs.plan.notes.push_back(
-        fmt::format("run.pin: {} ranks x {} threads are not pinned, {} cores are here", local, threads, usable_cores()));
-  }
+  place_on_cores(inputs, place, machine);
   return inputs;
 }
 
@@ -129,6 +130,20 @@ BatchLoader train_loader(const RunInputs& inputs) {
   return make_loader(inputs.plan, inputs.sources.train, train_order(inputs.plan));
 }
 
-BatchLoader valid_loader(const RunInputs& inputs) { return make_loader(inputs.plan, inputs.sources.valid, Shuffle::kInOrder); }
+std::vector<ValidationSet> validation_sets(const RunInputs& inputs) {
+  const DataConfig& data = inputs.plan.config.data;
+  const std::vector<DataSource>& named = data.valid.empty() ? data.train : data.valid;  // of data.split: the parts of these
+  const auto last_part = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
+  std::set<std::string> names;
+  double weights = 0;
+  for (const DataSource& source : named) names.insert(last_part(source.path)), weights += source.weight;
+  std::vector<ValidationSet> sets;
+  for (std::size_t i = 0; i < inputs.sources.valid.size(); ++i) {
+    const std::string& path = named[i].path;
+    sets.push_back({names.size() == named.size() ? last_part(path) : path, named[i].weight / weights,
+                    make_loader(inputs.plan, {inputs.sources.valid[i]}, Shuffle::kInOrder)});
+  }
+  return sets;
+}
 
 }  // namespace trident

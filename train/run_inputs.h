@@ -44,6 +44,13 @@ std::string data_fingerprint(const TokenSources& sources, DataDepth depth);
 
 // Loaders of one rank.
 BatchLoader train_loader(const RunInputs& inputs);
-BatchLoader valid_loader(const RunInputs& inputs);
+
+// A file that is held out, or of data.split the held-out part of one: it is evaluated by itself.
+struct ValidationSet {
+  std::string name;   // the last part of its path, or all of it where two end alike
+  double weight = 1;  // in the mean of all sets; they sum to 1
+  BatchLoader loader;
+};
+std::vector<ValidationSet> validation_sets(const RunInputs& inputs);
 
 }  // namespace trident

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <vector>
@@ -17,11 +16,6 @@ JsonValue by_part(const std::array<double, kNumStepParts>& seconds) {
   JsonValue out;
   for (std::size_t i = 0; i < kNumStepParts; ++i) out.set(to_string(static_cast<StepPart>(i)), 1e3 * seconds[i]);
   return out;
-}
-
-MetricsWriter replaced(const std::string& path, std::ostream& notes) {
-  if (file_exists(path)) notes << "note: " << path << " of an earlier run is replaced\n";
-  return MetricsWriter(path);
 }
 
 // Tags as TensorBoard groups them: by what stands before the slash. The names of parts and axes outlive the call.
@@ -60,8 +54,8 @@ std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& 
   return to_json_text(line);
 }
 
-RunLog::RunLog(const RunPlan& plan, std::ostream& notes)
-    : metrics_(replaced(plan.config.run.dir + "/metrics.jsonl", notes)), timing_(plan.config.run.dir + "/timing.jsonl") {
+RunLog::RunLog(const RunPlan& plan)
+    : metrics_(plan.config.run.dir + "/metrics.jsonl"), timing_(plan.config.run.dir + "/timing.jsonl") {
   if (plan.config.eval.every > 0) eval_.emplace(plan.config.run.dir + "/eval.jsonl");
   if (!plan.config.log.tensorboard) return;
   tensorboard_.emplace(plan.config.run.dir, 0);
@@ -89,8 +83,16 @@ void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTime
 void RunLog::eval(const EvalMetrics& metrics) {
   eval_.value().write(metrics);
   if (!tensorboard_) return;
-  std::vector<Scalar> scalars{{"val/loss", metrics.valid_loss}, {"val/ppl", std::exp(metrics.valid_loss)}};
-  if (metrics.valid_bits_per_byte) scalars.push_back({"val/bpb", *metrics.valid_bits_per_byte});
+  std::vector<std::pair<std::string, double>> named;
+  const auto add = [&](const std::string& suffix, const ValidLoss& valid) {
+    named.emplace_back("val/loss" + suffix, valid.loss);
+    named.emplace_back("val/ppl" + suffix, valid.perplexity());
+    if (valid.bits_per_byte) named.emplace_back("val/bpb" + suffix, *valid.bits_per_byte);
+  };
+  add("", metrics.valid);
+  for (const auto& [name, valid] : metrics.sets) add("." + name, valid);
+  std::vector<Scalar> scalars;
+  for (const auto& [tag, value] : named) scalars.push_back({tag, value});
   tensorboard_->scalars(metrics.step, scalars);
 }
 

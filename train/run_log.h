@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <ostream>
 #include <span>
 #include <string>
 
@@ -21,8 +20,8 @@ std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& 
 
 class RunLog {
  public:
-  // Opens the files in run.dir, which exists. `notes` hears of those that are replaced. StorageError.
-  RunLog(const RunPlan& plan, std::ostream& notes);
+  // Makes the files in run.dir, which exists and holds no others of their names (train/earlier_run.h). StorageError.
+  explicit RunLog(const RunPlan& plan);
 
   // `times`: mean of a step and a rank over the `steps` steps since the last call.
   void step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy);

@@ -224,8 +224,8 @@ void add_card_notes(RunPlan& plan, DeviceKind device) {
 ModelConfig resolve_model(const TrainConfig& config) {
   const ModelSource& source = config.model;
   if (source.hf_config) {
-    const std::string where = fmt::format("model.hf_config = {}", *source.hf_config);
-    return model_config_from_hf_json(named_file(*source.hf_config, "model.hf_config").text(), where, source.dropout);
+    const std::string path = folder_exists(*source.hf_config) ? *source.hf_config + "/config.json" : *source.hf_config;
+    return model_config_from_hf_json(named_file(path, "model.hf_config").text(), fmt::format("model.hf_config = {}", path), source.dropout);
   }
   if (source.preset)
     return model_config_from_hf_json(model_preset_json(*source.preset, "model.preset"), "model.preset", source.dropout);
@@ -243,6 +243,11 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
     throw ConfigError(fmt::format("precision.stochastic_rounding = true: only bf16 weights are rounded at random, and weights are {} "
                                   "({}); set precision.compute to \"bf16\", or precision.stochastic_rounding to false",
                                   to_string(plan.compute), plan.compute_reason));
+  if (machine.device == DeviceKind::kCpu) {
+    const std::optional<std::int64_t>& asked = config.run.threads_per_rank.threads;
+    plan.threads_per_rank = asked ? checked_cast<int>(*asked) : machine.core_share.threads();
+    if (!asked) plan.notes.push_back(threads_line(machine.core_share));
+  }
   plan.recompute = recompute_policy(config.recompute.policy);
   plan.memory = machine.memory;
   plan.num_micro_batches = micro_batches_of(config.batch, plan.grid.degrees().data);

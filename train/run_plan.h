@@ -14,6 +14,7 @@
 #include "parallel/param_layout.h"
 #include "parallel/process_grid.h"
 #include "pipeline/step_program.h"
+#include "train/core_share.h"
 #include "train/train_config.h"
 
 namespace trident {
@@ -33,6 +34,8 @@ struct MachineFacts {
   DeviceKind device = DeviceKind::kCpu;
   std::vector<MemoryPool> memory = {};  // where arenas are going to lie
   std::vector<std::string> notes = {};  // one line each: why these devices, and what is odd about them
+  UsableCores cores = {};               // of this process
+  CoreShare core_share = {};            // of a node's ranks; decides run.threads_per_rank "auto"
 
   std::int64_t bytes() const;           // of all memory
   std::int64_t bytes_per_rank() const;  // where that is least; decides parallel.grad_sync "auto"
@@ -53,6 +56,7 @@ struct RunPlan {
   TensorLayout tensor_layout;
   DType compute = DType::kF32;
   std::string compute_reason;   // why bf16, fp16 or fp32
+  int threads_per_rank = 1;     // that compute on CPUs; 1 on cards
   RecomputePolicy recompute = RecomputePolicy::kNone;
   ZeroPolicy zero;
   int num_micro_batches = 1;

@@ -30,9 +30,34 @@ std::string zero_line(const RunPlan& plan) {
 }
 
 // The first line of the report: bytes by use.
-std::string memory_line(const ArenaPlan& memory) {
+std::string memory_line(const ArenaPlan& memory, std::int64_t largest) {
   const std::string report = memory_report(memory);
-  return "memory of rank 0: " + report.substr(0, report.find('\n')) + " (plan.json lists every allocation)";
+  const std::string most =
+      largest > memory.total_bytes() ? fmt::format("; the largest rank has {:.1f} MB", 1e-6 * static_cast<double>(largest)) : "";
+  return fmt::format("memory of rank 0: {}{} (memory.json has every rank's)", report.substr(0, report.find('\n')), most);
+}
+
+std::string valid_text(const ValidLoss& first, const ValidLoss& last) {
+  std::string text =
+      fmt::format("{}, perplexity {:.2f} -> {:.2f}", loss_text(first.loss, last.loss), first.perplexity(), last.perplexity());
+  if (first.bits_per_byte && last.bits_per_byte)
+    text += fmt::format(", {:.3f} -> {:.3f} bits per byte", *first.bits_per_byte, *last.bits_per_byte);
+  return text;
+}
+
+// Predictions are exact: where one is not, both numbers are said.
+void add_prediction_lines(std::vector<std::string>& lines, const RunPlan& plan, const RunSummary& summary) {
+  const std::array<double, kNumAxes> formula = step_bytes_sent(plan);
+  const std::size_t before = lines.size();
+  for (std::size_t a = 0; a < formula.size(); ++a) {
+    if (formula[a] == summary.bytes_counted[a]) continue;
+    lines.push_back(fmt::format("bytes sent over {} per step, all ranks: formula {:.0f}, counted {:.0f}",
+                                to_string(static_cast<Axis>(a)), formula[a], summary.bytes_counted[a]));
+  }
+  if (summary.planned_bytes != summary.granted_bytes)
+    lines.push_back(
+        fmt::format("arena, largest rank: planned {} bytes, granted {} bytes", summary.planned_bytes, summary.granted_bytes));
+  if (lines.size() == before) lines.emplace_back("bytes as predicted, sent over every axis and held");
 }
 
 // "step 812.3 ms, mean of all ranks: forward 210.1, ... ms": where the time goes, then what of it was waiting and what of it the processor worked.
@@ -54,7 +79,11 @@ std::vector<std::string> time_lines(const StepTimes& times) {
 
 }  // namespace
 
-double bits_per_byte(const EvalResult& result) { return result.loss / std::numbers::ln2 / result.bytes_per_token.value(); }
+ValidLoss valid_loss(const EvalResult& result) {
+  ValidLoss valid{result.loss, std::nullopt};
+  if (result.bytes_per_token) valid.bits_per_byte = result.loss / std::numbers::ln2 / *result.bytes_per_token;
+  return valid;
+}
 
 std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan) {
   std::size_t longest = 0;
@@ -86,18 +115,22 @@ double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>
   return simulate(plan.step_programs, costs, plan.step_spec.overlap).bubble_over_ideal();
 }
 
-std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory) {
+std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory,
+                                       std::int64_t largest_arena) {
   const ParallelDegrees& d = plan.grid.degrees();
   std::vector<std::string> lines;
   lines.push_back(fmt::format("model: {} of {:.2f}M parameters, {} layers, hidden {}, {} heads ({} kv), vocabulary {}", to_string(plan.model.family),
                               1e-6 * static_cast<double>(num_parameters(plan.model)), plan.model.layers, plan.model.hidden, plan.model.heads,
                               plan.model.kv_heads, plan.model.vocab_size));
-  lines.push_back(fmt::format("layout: {}DP x {}PP x {}TP = {} ranks, {}{}, {} micro-batches of {} x {} tokens", d.data, d.pipeline, d.tensor,
-                              plan.world_size(), plan.config.parallel.schedule, plan.tensor_layout.shards_sequence() ? ", sequence parallel" : "",
-                              plan.num_micro_batches, plan.config.batch.micro, plan.config.batch.sequence));
+  lines.push_back(
+      fmt::format("layout: {}DP x {}PP x {}TP = {}, {}{}, {} of {} x {} tokens", d.data, d.pipeline, d.tensor,
+                  counted(plan.world_size(), "rank"), plan.config.parallel.schedule,
+                  plan.tensor_layout.shards_sequence() ? ", sequence parallel" : "",
+                  plan.num_micro_batches == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", plan.num_micro_batches),
+                  plan.config.batch.micro, plan.config.batch.sequence));
   lines.push_back(fmt::format("device: {}; compute in {} ({})", device, to_string(plan.compute), plan.compute_reason));
   if (d.data * d.context > 1) lines.push_back(zero_line(plan));
-  lines.push_back(memory_line(memory));
+  lines.push_back(memory_line(memory, largest_arena));
   lines.insert(lines.end(), plan.notes.begin(), plan.notes.end());
   return lines;
 }
@@ -105,31 +138,28 @@ std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& d
 std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& summary) {
   const ParallelDegrees& d = plan.grid.degrees();
   std::vector<std::string> lines;
-  lines.push_back(fmt::format("trained {:.2f}M parameters for {} updates on {} tokens in {:.1f} s ({}DP x {}PP x {}TP, {} ranks){}",
-                              1e-6 * static_cast<double>(num_parameters(plan.model)), summary.updates, summary.tokens, summary.seconds, d.data,
-                              d.pipeline, d.tensor, plan.world_size(),
-                              summary.skipped > 0 ? fmt::format(", {} batches skipped for non-finite gradients", summary.skipped) : ""));
+  lines.push_back(
+      fmt::format("trained {:.2f}M parameters for {} updates on {} tokens in {:.1f} s ({}DP x {}PP x {}TP, {}){}",
+                  1e-6 * static_cast<double>(num_parameters(plan.model)), summary.updates, summary.tokens, summary.seconds, d.data,
+                  d.pipeline, d.tensor, counted(plan.world_size(), "rank"),
+                  summary.skipped > 0 ? fmt::format(", {} batches skipped for non-finite gradients", summary.skipped) : ""));
   if (summary.out_of_time) {
     lines.push_back(fmt::format("run.max_minutes = {:g} ended the run after {} of {} steps", plan.config.run.max_minutes, summary.updates,
                                 plan.config.run.steps));
   }
   lines.push_back("training loss " + loss_text(summary.first_loss, summary.last_loss));
   if (summary.first_valid && summary.last_valid) {
-    const EvalResult &first = *summary.first_valid, &last = *summary.last_valid;
-    lines.push_back("validation loss " + loss_text(first.loss, last.loss) +
-                    (last.bytes_per_token ? fmt::format(", {:.3f} -> {:.3f} bits per byte", bits_per_byte(first), bits_per_byte(last)) : ""));
+    const EvalMetrics &first = *summary.first_valid, &last = *summary.last_valid;
+    lines.push_back("validation loss " + valid_text(first.valid, last.valid));
+    for (std::size_t i = 0; i < last.sets.size(); ++i)
+      lines.push_back(fmt::format("  {} {}", last.sets[i].name, valid_text(first.sets[i].valid, last.sets[i].valid)));
   }
   lines.push_back(fmt::format("bubble (idle over ideal): predicted {:.3f}, replayed {:.3f} (CPU time of each instruction through the simulator)",
                               plan.predicted_bubble, summary.replayed_bubble));
   for (std::string& line : time_lines(summary.times)) lines.push_back(std::move(line));
-  const std::array<double, kNumAxes> formula = step_bytes_sent(plan);
-  for (std::size_t a = 0; a < formula.size(); ++a) {
-    if (formula[a] == 0 && summary.bytes_counted[a] == 0) continue;
-    lines.push_back(fmt::format("bytes sent over {} per step, all ranks: formula {:.0f}, counted {:.0f}", to_string(static_cast<Axis>(a)), formula[a],
-                                summary.bytes_counted[a]));
-  }
-  if (summary.bytes_between_nodes > 0) lines.push_back(fmt::format("bytes sent between nodes, whole run: {}", summary.bytes_between_nodes));
-  lines.push_back(fmt::format("arena, largest rank: planned {} bytes, granted {} bytes", summary.planned_bytes, summary.granted_bytes));
+  add_prediction_lines(lines, plan, summary);
+  if (summary.bytes_between_nodes > 0)
+    lines.push_back(fmt::format("bytes sent between nodes, whole run: {}", summary.bytes_between_nodes));
   lines.push_back("run directory: " + plan.config.run.dir);
   return lines;
 }

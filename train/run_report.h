@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "train/metrics.h"
 #include "train/rank_trainer.h"
 #include "train/run_plan.h"
 #include "train/step_times.h"
@@ -16,7 +17,7 @@ namespace trident {
 // Facts about a finished run, on rank 0.
 struct RunSummary {
   double first_loss = 0, last_loss = 0;  // nats per token, training
-  std::optional<EvalResult> first_valid, last_valid;
+  std::optional<EvalMetrics> first_valid, last_valid;
   std::int64_t updates = 0, tokens = 0, skipped = 0;
   double seconds = 0;                    // of the loop
   bool out_of_time = false;              // run.max_minutes ended it
@@ -27,7 +28,7 @@ struct RunSummary {
   double replayed_bubble = 0;            // over ideal: measured CPU seconds per instruction through the simulator
 };
 
-double bits_per_byte(const EvalResult& result);  // nats per token / ln 2 / bytes per token; bytes_per_token must be there
+ValidLoss valid_loss(const EvalResult& result);  // bits per byte: nats per token / ln 2 / bytes per token
 
 // CPU seconds of every instruction of one step, of all ranks; collective over the world. On every rank: [pipeline rank][instruction],
 // the mean over the data- and tensor-parallel ranks.
@@ -36,8 +37,9 @@ std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const
 // The bubble these times would make with one core per rank.
 double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>& cpu_seconds);
 
-// `memory`: rank 0's arena.
-std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory);
+// `memory`: rank 0's arena. `largest_arena`: bytes of the rank that has most.
+std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory,
+                                       std::int64_t largest_arena);
 std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& summary);
 
 }  // namespace trident

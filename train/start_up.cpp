@@ -12,6 +12,7 @@
 
 #include "core/host_name.h"
 #include "core/json_reader.h"
+#include "train/config_difference.h"
 
 namespace trident {
 namespace {
@@ -22,27 +23,6 @@ const JsonValue& member(const JsonValue& object, std::string_view key) {
   const JsonValue* value = object.find(key);
   TRIDENT_CHECK(value != nullptr, "exchanged text without {}", key);
   return *value;
-}
-
-// The first key path at which two values differ, with both values.
-struct Difference {
-  std::string path, a, b;
-};
-
-std::optional<Difference> first_difference(const JsonValue& a, const JsonValue& b, const std::string& path) {
-  if (a == b) return std::nullopt;
-  if (a.is_object() && b.is_object()) {
-    for (const auto& [key, value] : a.members()) {
-      const std::string inner = path.empty() ? key : path + "." + key;
-      const JsonValue* other = b.find(key);
-      if (other == nullptr) return Difference{inner, to_json_text(value), "nothing"};
-      if (auto found = first_difference(value, *other, inner)) return found;
-    }
-    for (const auto& [key, value] : b.members()) {
-      if (a.find(key) == nullptr) return Difference{path.empty() ? key : path + "." + key, "nothing", to_json_text(value)};
-    }
-  }
-  return Difference{path, to_json_text(a), to_json_text(b)};
 }
 
 std::string who(std::size_t rank, const std::vector<StartUpFacts>& facts) { return fmt::format("rank {} ({})", rank, facts[rank].host); }
@@ -63,18 +43,6 @@ template <class Key> std::vector<std::pair<std::string, std::vector<int>>> group
 template <class Key> std::string who_has_what(const std::vector<StartUpFacts>& facts, Key key) {
   std::string text;
   for (const auto& [value, ranks] : grouped(facts, key)) text += fmt::format("{}{} on {}", text.empty() ? "" : "; ", value, ranks_by_host(ranks, facts));
-  return text;
-}
-
-std::string ranges(const std::vector<int>& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t j = i;
-    while (j + 1 < ranks.size() && ranks[j + 1] == ranks[j] + 1) ++j;
-    text += fmt::format("{}{}", text.empty() ? "" : ",", ranks[i]);
-    if (j > i) text += fmt::format("-{}", ranks[j]);
-    i = j + 1;
-  }
   return text;
 }
 
@@ -115,7 +83,7 @@ std::string ranks_by_host(const std::vector<int>& ranks, const std::vector<Start
     at->second.push_back(r);
   }
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < hosts.size(); ++i) text += fmt::format("{}{} ({})", i == 0 ? "" : ", ", ranges(hosts[i].second), hosts[i].first);
+  for (std::size_t i = 0; i < hosts.size(); ++i) text += fmt::format("{}{} ({})", i == 0 ? "" : ", ", number_ranges(hosts[i].second), hosts[i].first);
   return text;
 }
 
@@ -139,7 +107,9 @@ std::string to_text(const StartUpFacts& facts) {
                                         {"device", std::string(to_string(facts.machine.device))},
                                         {"device_why", facts.device_why},
                                         {"card", facts.card},
-                                        {"memory", facts.machine.bytes()}});
+                                        {"memory", facts.machine.bytes()},
+                                        {"cores", number_ranges(facts.machine.cores.ids)},
+                                        {"core_quota", facts.machine.cores.quota ? JsonValue(*facts.machine.cores.quota) : JsonValue{}}});
 }
 
 StartUpFacts start_up_facts_from(const std::string& text) {
@@ -154,6 +124,8 @@ StartUpFacts start_up_facts_from(const std::string& text) {
   facts.machine.description = member(value, "description").as_string();
   facts.machine.device = member(value, "device").as_string() == to_string(DeviceKind::kCuda) ? DeviceKind::kCuda : DeviceKind::kCpu;
   facts.machine.memory = {{facts.host, {}, member(value, "memory").as_integer()}};
+  facts.machine.cores.ids = numbers_in(member(value, "cores").as_string());
+  if (const JsonValue& quota = member(value, "core_quota"); quota.is_number()) facts.machine.cores.quota = quota.as_number();
   facts.device_why = member(value, "device_why").as_string();
   facts.card = member(value, "card").as_string();
   return facts;
@@ -193,7 +165,7 @@ std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ran
   for (std::size_t r = 1; r < ranks.size(); ++r) {
     if (ranks[r].config == ranks[0].config) continue;
     const JsonValue first = parse_json(ranks[0].config, "rank 0", kExchanged), other = parse_json(ranks[r].config, "another rank", kExchanged);
-    const auto difference = first_difference(first, other, "");
+    const auto difference = first_difference(first, other);
     if (!difference) continue;
     lines.push_back(fmt::format("{}: {} is {} on {} and {} on {}; start all ranks with the same configuration", "different configurations",
                                 difference->path, difference->a, who(0, ranks), difference->b, who(r, ranks)));
@@ -246,7 +218,15 @@ MachineFacts weakest(const MachineFacts& mine, const std::vector<StartUpFacts>& 
   for (const auto& [host, there] : hosts) {
     MemoryPool& pool = machine.memory.emplace_back(MemoryPool{hosts.size() == 1 ? "this machine" : host, there, 0});
     pool.bytes = std::numeric_limits<std::int64_t>::max();
-    for (const int rank : there) pool.bytes = std::min(pool.bytes, ranks[static_cast<std::size_t>(rank)].machine.bytes());
+    std::vector<UsableCores> cores;
+    for (const int rank : there) {
+      const MachineFacts& facts = ranks[static_cast<std::size_t>(rank)].machine;
+      pool.bytes = std::min(pool.bytes, facts.bytes());
+      cores.push_back(facts.cores);
+    }
+    CoreShare share = share_cores(cores, static_cast<int>(there.size()));
+    if (hosts.size() > 1) share.node = fmt::format("{}, where a rank has fewest,", host);
+    if (&host == &hosts.front().first || share.threads() < machine.core_share.threads()) machine.core_share = share;
   }
   return machine;
 }

@@ -59,7 +59,7 @@ StartUpFacts start_up_facts_from(const std::string& text);
 std::vector<StartUpFacts> compare_start_up(const ExchangeTexts& exchange, int rank, const StartUpFacts& mine);
 
 // The machine that a plan for all of them may count on: bf16 if all have it. Memory is that of `mine` if they compute on cards, which all ranks know,
-// else that of every rank's machine.
+// else that of every rank's machine; cores are then shared as on the node that has fewest for a rank, so that all ranks have as many threads.
 MachineFacts weakest(const MachineFacts& mine, const std::vector<StartUpFacts>& ranks);
 
 // "ranks 0-3 (n1), 4-7 (n2)"

@@ -16,6 +16,7 @@ void read(const JsonValue& v, bool& out) { out = v.as_bool(); }
 void read(const JsonValue& v, ZeroPreset& out) { out = parse_zero_preset(v.as_string()).value(); }
 void read(const JsonValue& v, ParamGather& out) { out = parse_param_gather(v.as_string()).value(); }
 void read(const JsonValue& v, DataDegree& out) { out.ranks = v.is_integer() ? std::optional(v.as_integer()) : std::nullopt; }
+void read(const JsonValue& v, ThreadCount& out) { out.threads = v.is_integer() ? std::optional(v.as_integer()) : std::nullopt; }
 void read(const JsonValue& v, GradSync& out) {
   if (v.is_null()) out = {GradSync::Kind::kPreset, 0};
   else if (v.is_object()) out = {GradSync::Kind::kEvery, v.find("every")->as_integer()};
@@ -56,6 +57,7 @@ JsonValue write(bool x) { return x; }
 JsonValue write(ZeroPreset x) { return to_string(x); }
 JsonValue write(ParamGather x) { return to_string(x); }
 JsonValue write(const DataDegree& x) { return x.ranks ? JsonValue(*x.ranks) : JsonValue("auto"); }
+JsonValue write(const ThreadCount& x) { return x.threads ? JsonValue(*x.threads) : JsonValue("auto"); }
 JsonValue write(const GradSync& x) {
   switch (x.kind) {
     case GradSync::Kind::kPreset: return {};
@@ -89,7 +91,7 @@ template <class T> JsonValue write(const std::optional<T>& x) { return x ? write
 
 // The one list that ties paths to members; used for reading and for writing.
 template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v) {
-  v("run.dir", c.run.dir), v("run.seed", c.run.seed), v("run.steps", c.run.steps), v("run.max_minutes", c.run.max_minutes);
+  v("run.dir", c.run.dir), v("run.overwrite", c.run.overwrite), v("run.seed", c.run.seed), v("run.steps", c.run.steps), v("run.max_minutes", c.run.max_minutes);
   v("run.threads_per_rank", c.run.threads_per_rank), v("run.pin", c.run.pin), v("device", c.device);
   v("model.preset", c.model.preset), v("model.hf_config", c.model.hf_config), v("model.dropout", c.model.dropout);
   auto& p = c.parallel;

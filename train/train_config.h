@@ -18,12 +18,18 @@
 
 namespace trident {
 
+// Threads, or "auto".
+struct ThreadCount {
+  std::optional<std::int64_t> threads;
+};
+
 struct RunConfig {
   std::string dir;
+  bool overwrite = false;  // another run's files in dir are moved aside
   std::int64_t seed = 0;
   std::int64_t steps = 0;
   double max_minutes = 0;
-  std::int64_t threads_per_rank = 1;
+  ThreadCount threads_per_rank;
   bool pin = true;
 };
 

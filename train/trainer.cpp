@@ -8,6 +8,7 @@
 
 #include "parallel/launcher.h"
 #include "parallel/thread_world.h"
+#include "train/earlier_run.h"
 #include "train/process_rank.h"
 #include "train/rank_devices.h"
 #include "train/rank_loop.h"
@@ -22,10 +23,11 @@ void run_as_threads(const TrainConfig& config, const TrainOutput& output, CudaBa
   const int ranks = static_cast<int>(ranks_of(config.parallel));
   const DeviceChoice choice = choose_device(config.device, cuda, look_for_cards(config.device, cuda, thread_ranks(ranks)));
   check_nccl_register(config.cuda, choice, ranks, {DeviceTransport::kThread, fmt::format("the {} ranks are threads of this process", ranks)});
+  check_earlier_run(config);
   RunPlace place;
   place.cards = choice.found.cards;
   RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks));
-  const int threads = static_cast<int>(config.run.threads_per_rank);
+  const int threads = inputs.plan.threads_per_rank;
   std::atomic<int> stopped_by{0};  // the same on every rank
   std::atomic<bool> trained{false};
   ThreadWorld world(inputs.plan.world_size());

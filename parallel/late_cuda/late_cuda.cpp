@@ -63,7 +63,7 @@ class LateCuda final : public CudaBackend {
   // What is in the way; empty if nothing.
   std::string try_to_load() {
     if (dlopen(kDriver, RTLD_LAZY | RTLD_LOCAL) == nullptr) {
-      return fmt::format("this machine has no NVIDIA driver ({}); install one or set device = cpu", kDriver);
+      return fmt::format("no NVIDIA driver found: {} is not there; install one or set device = cpu", kDriver);
     }
     for (const std::filesystem::path& place : module_places()) {
       std::error_code error;

@@ -73,7 +73,8 @@ TEST_F(Completion, BashSubcommandsAndFlags) {
   const Outcome all = bash({"trident", ""});
   EXPECT_TRUE(all.has("data") && all.has("completion") && all.has("help") && all.has("--version"));
   EXPECT_FALSE(all.has("plan")) << "not built";
-  EXPECT_FALSE(all.has("docs")) << "hidden";
+  EXPECT_TRUE(all.has("docs"));
+  EXPECT_TRUE(bash({"trident", "docs", "time"}).has("timeline"));
   EXPECT_EQ(bash({"trident", "train", "--pr"}).lines, std::vector<std::string>{"--print-config"});
   const Outcome flags = bash({"trident", "train", "--"});
   EXPECT_TRUE(flags.has("--config") && flags.has("--set") && flags.has("--help"));

@@ -6,6 +6,7 @@
 #include "app/help_text.h"
 #include "app/subcommands.h"
 #include "core/file_io.h"
+#include "model/model_presets.h"
 #include "train/option_docs.h"
 
 namespace trident {
@@ -31,7 +32,7 @@ std::string help(const Arguments& arguments) {
 TEST(Help, EveryPageFitsATerminal) {
   std::vector<Arguments> pages{{"help"}, {"help", "parallel"}, {"help", "help"}};
   for (const Subcommand& command : subcommands()) {
-    if (command.run == nullptr || command.visibility == Subcommand::Visibility::kHidden) continue;
+    if (command.run == nullptr) continue;
     const std::string name(command.name);
     pages.push_back({name, "--help"});
     if (command.run == completion_command) continue;  // its actions take no flags
@@ -49,9 +50,7 @@ TEST(Help, EveryPageFitsATerminal) {
 TEST(Help, OverviewNamesSubcommandsAndExitCodes) {
   const std::string overview = help({"help"});
   for (const Subcommand& command : subcommands())
-    EXPECT_EQ(overview.find("\n  " + std::string(command.name) + " ") != std::string::npos,
-              command.visibility == Subcommand::Visibility::kListed)
-        << command.name;
+    EXPECT_NE(overview.find("\n  " + std::string(command.name) + " "), std::string::npos) << command.name;
   for (const int code : {0, 64, 65, 70, 74, 75, 76, 93, 128})
     EXPECT_NE(overview.find("\n  " + std::to_string(code) + " "), std::string::npos) << code;
   EXPECT_EQ(help({"--help"}), overview);
@@ -94,11 +93,31 @@ TEST(Help, UnknownNamesGetAHint) {
   EXPECT_NE(refusal({"help", "xyzzyxyzzy"}).find("see trident help"), std::string::npos);
   EXPECT_NE(refusal({"help", "parallel", "zero"}).find("unknown argument \"zero\""), std::string::npos);
   EXPECT_NE(refusal({"help", "plan"}).find("not built yet"), std::string::npos);
+  EXPECT_NE(refusal({"help", "--tensor-model-parallel-size"}).find("; did you mean parallel.tensor?"), std::string::npos);
+  EXPECT_NE(refusal({"help", "moe-grouped-gemm"}).find("dense models only"), std::string::npos);
+}
+
+TEST(Help, PresetsAreListed) {
+  const std::string text = help({"help", "model.preset"});
+  for (const std::string_view preset : model_preset_names()) EXPECT_NE(text.find(preset), std::string::npos) << preset;
+}
+
+TEST(Help, LinesAreAsLongAsTheTerminal) {
+  for (const std::size_t columns : {60, 100, 200}) {
+    std::ostringstream out, err;
+    const CommandContext context{.out = out, .run_training = {}, .columns = columns};
+    ASSERT_EQ(run_command_line({"help", "parallel"}, context, err), 0) << err.str();
+    std::istringstream lines(out.str());
+    std::size_t longest = 0;
+    for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+    EXPECT_LE(longest, columns);
+    EXPECT_GT(longest, columns - 20);
+  }
 }
 
 TEST(Help, LongLinesContinueBelowTheDescription) {
-  const std::string line = "  --flag TEXT     " + std::string(80, 'a') + " bbb";
-  EXPECT_EQ(folded(line + "\n\n\n"), "  --flag TEXT     " + std::string(80, 'a') + "\n                  bbb\n");
+  const std::string line = "  --flag TEXT     " + std::string(60, 'a') + " bbb";
+  EXPECT_EQ(folded(line + "\n\n\n"), "  --flag TEXT     " + std::string(60, 'a') + "\n                  bbb\n");
   EXPECT_EQ(folded("short\n"), "short\n");
 }
 

@@ -48,7 +48,7 @@ Workplace::Workplace() {
     EXPECT_EQ(prepared.exit_code, 0) << prepared.err;
   }
   write_file(folder_ / "config.json", fmt::format(R"({{
-    "run": {{"dir": "{0}/run", "steps": 2}},
+    "run": {{"dir": "{0}/run", "steps": 2, "threads_per_rank": 1}},
     "model": {{"model_type": "llama", "vocab_size": 50257, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4,
                "num_key_value_heads": 2, "intermediate_size": 64, "max_position_embeddings": 64}},
     "batch": {{"global": 8, "micro": 1, "sequence": 32}},

@@ -105,9 +105,11 @@ TEST_F(TrainingRun, Evaluations) {
     all.insert(all.end(), settings.begin(), settings.end());
     std::vector<double> losses;
     std::vector<int> steps;
+    std::vector<std::string> expected_keys{"step", "valid_loss", "valid_perplexity", "valid_bits_per_byte"};
+    if (run == "both") expected_keys.emplace_back("sets");
     for (const JsonValue& m : train(all, run)) EXPECT_NE(m.find("loss"), nullptr);
     for (const JsonValue& m : place_.records(run + "/eval.jsonl")) {
-      EXPECT_EQ(keys_of(m), (std::vector<std::string>{"step", "valid_loss", "valid_bits_per_byte"}));
+      EXPECT_EQ(keys_of(m), expected_keys);
       EXPECT_GT(number(m, "valid_bits_per_byte"), 1);
       EXPECT_LT(number(m, "valid_bits_per_byte"), 8);
       steps.push_back(static_cast<int>(number(m, "step")));
@@ -121,11 +123,31 @@ TEST_F(TrainingRun, Evaluations) {
   const std::vector<double> eight = evaluated({"data.valid=" + valid, kLayout}, "eight");
   ASSERT_EQ(one.size(), eight.size());
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], eight[i], 1e-6 * one[i]);
-  // All files of a list count, not only its first.
+  // Several files have numbers of their own, those that each has alone, beside their mean.
   const std::string text = place_ / "text";
-  const std::vector<double> blend = evaluated({"data.valid=[\"" + valid + "\",\"" + text + "\"]"}, "blend");
-  ASSERT_FALSE(blend.empty());
-  EXPECT_NE(blend.front(), one.front());
+  const std::vector<double> other = evaluated({"data.valid=" + text, kLayout}, "other");
+  const std::string sets = "data.valid=[{\"path\":\"" + valid + "\",\"weight\":3},\"" + text + "\"]";
+  const std::vector<double> both = evaluated({sets, kLayout}, "both");
+  ASSERT_EQ(both.size(), 3u);
+  EXPECT_NEAR(both.front(), (3 * eight.front() + other.front()) / 4, 1e-12 * both.front());
+  const JsonValue first = place_.records("both/eval.jsonl").front();
+  EXPECT_EQ(keys_of(*first.find("sets")), (std::vector<std::string>{"valid", "text"}));
+  EXPECT_EQ(number(*first.find("sets")->find("valid"), "loss"), eight.front());
+  EXPECT_EQ(number(*first.find("sets")->find("text"), "loss"), other.front());
+  EXPECT_EQ(number(*first.find("sets")->find("text"), "perplexity"), std::exp(other.front()));
+}
+
+TEST_F(TrainingRun, AModelFromAHuggingFaceFolder) {
+  std::filesystem::create_directory(place_ / "hf");
+  write_file(place_ / "hf/config.json",
+             R"({"model_type": "llama", "vocab_size": 50257, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+                 "num_key_value_heads": 2, "intermediate_size": 16, "max_position_embeddings": 64})");
+  write_file(place_ / "hf.json", fmt::format(R"({{"run": {{"steps": 1}}, "model": {{"hf_config": "{0}/hf"}},
+      "batch": {{"global": 1, "sequence": 32}}, "data": {{"train": "{0}/text"}}}})", place_ / "."));
+  EXPECT_EQ(train({}, "folder", "hf.json").size(), 1u);
+  EXPECT_EQ(train({"model.hf_config=" + (place_ / "hf/config.json")}, "file", "hf.json").size(), 1u);
+  expect_one_line(place_.train({"run.dir=" + (place_ / "no"), "model.hf_config=" + (place_ / ".")}, "", "hf.json"), 64,
+                  {"model.hf_config = ", "config.json"});
 }
 
 TEST_F(TrainingRun, TenBatchesInARowWithoutAnUpdateEndTheRun) {
@@ -168,7 +190,7 @@ TEST_F(TrainingRun, Fp16WithoutAScaleThatHelpsEnds) {
             std::string::npos)
       << fixed.err;
   EXPECT_NE(fixed.err.find("warning: gradient is not finite, no rank applies the update: rank 0: model."), std::string::npos);
-  const ProgramOutcome dynamic = place_.train({"precision.compute=fp16", "optimizer.lr=1e30", "run.steps=30"});
+  const ProgramOutcome dynamic = place_.train({"precision.compute=fp16", "optimizer.lr=1e30", "run.steps=30", "run.overwrite=true"});
   EXPECT_EQ(dynamic.exit_code, 93) << dynamic.err;
   EXPECT_NE(dynamic.err.find("at loss scale 1, the smallest; lower optimizer.lr, look at the data or set precision.compute to \"bf16\""),
             std::string::npos)

@@ -71,6 +71,9 @@ grep -q 'TRIDENT = "./nothing"' "$place/out" || fail "the program is not named"
 batch 64 LAUNCHER=ssh -- c.json
 [[ ! -e $log ]] || fail "something was started"
 
+# Without checkpoints a job that Slurm starts again after a node failure would train from step 1.
+grep -q '^#SBATCH --no-requeue$' "$script" || fail "lets Slurm requeue after a node failure"
+
 # USR1 to the batch shell, as --signal=B:USR1@300 sends it, goes to the launcher; its 75 requeues.
 grep -q '^#SBATCH --signal=B:USR1@' "$script" || fail "asks for no signal"
 for launcher in srun mpirun; do

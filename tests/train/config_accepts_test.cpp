@@ -31,7 +31,7 @@ const char* const kComplete = R"({
   "data":     { "train": [{ "path": "corpus/text", "weight": 1.0 }], "valid": "corpus/valid", "split": null,
                 "shuffle": true, "tokenizer": "gpt2" },
   "eval":     { "every": 0, "steps": 10 },
-  "checkpoint": { "dir": "runs/tiny/ckpt", "every": 0, "keep_last": 3, "keep_every": 0, "resume": "auto" },
+  "checkpoint": { "dir": "runs/tiny/ckpt", "every": 0, "keep_last": 3, "keep_every": 0, "resume": null },
   "log":      { "every": 10, "tensorboard": false, "trace_steps": [], "report": false },
   "debug":    { "no_alloc": false, "check_collectives": true }
 })";
@@ -56,12 +56,15 @@ TEST(ConfigAccepts, TheCompleteExample) {
   ASSERT_EQ(c.data.train.size(), 1u);
   EXPECT_EQ(c.data.valid.at(0).path, "corpus/valid");
   EXPECT_EQ(c.checkpoint.keep_last, 3);
-  EXPECT_EQ(c.checkpoint.resume, "auto");
+  EXPECT_EQ(c.checkpoint.resume, std::nullopt);
+  EXPECT_EQ(c.run.threads_per_rank.threads, 1);
 }
 
 TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   const TrainConfig c = small_with({});
   EXPECT_EQ(c.run.seed, 1234);
+  EXPECT_EQ(c.run.threads_per_rank.threads, std::nullopt) << "auto";
+  EXPECT_FALSE(c.run.overwrite);
   EXPECT_EQ(c.parallel.data.ranks, std::nullopt);
   EXPECT_EQ(c.parallel.schedule, "1f1b");
   EXPECT_EQ(c.recompute.head_chunk, 0);
@@ -250,9 +253,8 @@ TEST(ConfigAccepts, HashTellsConfigurationsApart) {
 }
 
 TEST(ConfigAccepts, CheckpointEveryZeroNeutralisesItsBlock) {
-  EXPECT_EQ(small_with({"checkpoint.resume=runs/x/ckpt"}).checkpoint.resume, "runs/x/ckpt");
+  EXPECT_EQ(small_with({"checkpoint.resume=null"}).checkpoint.resume, std::nullopt);
   EXPECT_EQ(small_with({"checkpoint=null"}).checkpoint.every, 0);
-  EXPECT_THROW(small_with({"checkpoint.every=5", "checkpoint.resume=auto"}), ConfigError);
 }
 
 TEST(ConfigAccepts, ASettingReplacesAnIllegalValueOfTheFile) {

@@ -53,18 +53,21 @@ TEST(Metrics, UnknownAndNonFiniteNumbersAreNull) {
 }
 
 TEST(Metrics, EvaluationLine) {
-  EXPECT_EQ(to_json_line(EvalMetrics{10, 3.5, 1.25}), R"({"step":10,"valid_loss":3.5,"valid_bits_per_byte":1.25})");
-  EXPECT_EQ(to_json_line(EvalMetrics{10, 3.5, std::nullopt}), R"({"step":10,"valid_loss":3.5,"valid_bits_per_byte":null})");
+  EXPECT_EQ(to_json_line(EvalMetrics{10, {0, 1.25}, {}}), R"({"step":10,"valid_loss":0.0,"valid_perplexity":1.0,"valid_bits_per_byte":1.25})");
+  EXPECT_EQ(to_json_line(EvalMetrics{10, {0, std::nullopt}, {}}), R"({"step":10,"valid_loss":0.0,"valid_perplexity":1.0,"valid_bits_per_byte":null})");
+  EXPECT_EQ(to_json_line(EvalMetrics{10, {0, 1.25}, {{"wiki", {0, 1}}, {"books", {0, std::nullopt}}}}),
+            R"({"step":10,"valid_loss":0.0,"valid_perplexity":1.0,"valid_bits_per_byte":1.25,"sets":{)"
+            R"("wiki":{"loss":0.0,"perplexity":1.0,"bits_per_byte":1.0},"books":{"loss":0.0,"perplexity":1.0,"bits_per_byte":null}}})");
 }
 
 TEST(Metrics, WriterFlushesEachLine) {
   const std::string path = testing::TempDir() + "metrics_" + std::to_string(::getpid()) + ".jsonl";
-  const std::string line = to_json_line(sample()) + "\n", eval = to_json_line(EvalMetrics{1, 2, 3}) + "\n";
+  const std::string line = to_json_line(sample()) + "\n", eval = to_json_line(EvalMetrics{1, {2, 3}, {}}) + "\n";
   {
     MetricsWriter writer(path);
     writer.write(sample());
     EXPECT_EQ(read_file(path), line);  // before the writer is closed
-    writer.write(EvalMetrics{1, 2, 3});
+    writer.write(EvalMetrics{1, {2, 3}, {}});
     EXPECT_EQ(read_file(path), line + eval);
   }
   { MetricsWriter(path, MetricsWriter::Start::kAppend).write(sample()); }
@@ -104,11 +107,15 @@ TEST(Console, PlainLines) {
   Console console(out, ConsoleMode::kPlain, 200, 0, 0.0);
   console.step(sample(), 10.0);
   console.progress(21, 11.0);
-  console.eval({20, 3.0, 1.5});
+  console.eval({20, {3.0, 1.5}, {}});
+  console.eval({20, {3.0, std::nullopt}, {{"wiki", {2.0, std::nullopt}}, {"books", {4.0, std::nullopt}}}});
   console.line("done");
   console.finish();
   EXPECT_EQ(out.str(), "step 20/200  loss 0.3000  grad norm 0.333  lr 3.00e-04  1000000 tokens/s  12.5 ms  mfu 50.0 %\n"
-                       "step 20/200  valid loss 3.0000  1.5000 bits per byte\ndone\n");
+                       "step 20/200  valid loss 3.0000  perplexity 20.09  1.5000 bits per byte\n"
+                       "step 20/200  valid loss 3.0000  perplexity 20.09\n"
+                       "  wiki  loss 2.0000  perplexity 7.39\n"
+                       "  books  loss 4.0000  perplexity 54.60\ndone\n");
 }
 
 TEST(Console, TheLossScaleAndWhatItCost) {

@@ -36,6 +36,10 @@ TEST(ConfigRefuses, WrongTypes) {
   expect_refusal({}, {"run.seed = 1.8446744073709552e+19: must be an integer"}, R"({"run": {"seed": 18446744073709551616}})");
   expect_refusal({}, {"eval = 5: must be an object with keys every, steps"}, with("\"eval\": 5"));
   expect_refusal({}, {"eval = null: must be an object"}, with("\"eval\": null"));
+  expect_refusal({"checkpoint.resume=auto"}, {"checkpoint.resume = \"auto\": not built yet; remove the key or set it to null"});
+  expect_refusal({"checkpoint.resume=runs/x/ckpt"}, {"checkpoint.resume = \"runs/x/ckpt\": not built yet"});
+  expect_refusal({"run.threads_per_rank=0"}, {"run.threads_per_rank = 0: must be an integer from 1 to 1024 or \"auto\""});
+  expect_refusal({"run.threads_per_rank=all"}, {"must be an integer from 1 to 1024 or \"auto\""});
   expect_refusal({"run.pin=1"}, {"--set: run.pin = 1: must be true or false"});
   expect_refusal({"run.steps=many"}, {"--set: run.steps = \"many\": must be an integer >= 1"});
   expect_refusal({"optimizer.betas=[0.9]"}, {"optimizer.betas = [0.9]: must be a list of 2 numbers"});

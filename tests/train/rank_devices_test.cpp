@@ -302,7 +302,7 @@ TEST(ChooseDevice, WhatEveryWordComesTo) {
   EXPECT_EQ(choose("cuda", cards).kind, DeviceKind::kCuda);
   const DeviceChoice without = choose("auto", none);
   EXPECT_EQ(without.kind, DeviceKind::kCpu);
-  EXPECT_EQ(without.why, "device = auto: cpu, for no card can be used (no card in this machine)");
+  EXPECT_EQ(without.why, "device: CPU (no card in this machine)");
   try {
     choose("cuda", none);
     ADD_FAILURE() << "no card, and no error";

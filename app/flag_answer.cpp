@@ -1,0 +1,136 @@
+#include "app/flag_answer.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+#include <vector>
+
+#include "app/megatron_flags.h"
+#include "core/json_reader.h"
+#include "train/option_docs.h"
+#include "train/option_table.h"
+
+namespace trident {
+namespace {
+
+using Kind = MegatronFlag::Kind;
+
+struct Written {
+  std::string name;   // "tensor-model-parallel-size"
+  std::string value;  // "4"; empty: none was given
+};
+
+Written taken_apart(const std::string& argument, const std::string& next) {
+  Written written;
+  const std::size_t begin = std::min(argument.size(), argument.find_first_not_of('-')), equals = argument.find('=', begin);
+  written.name = argument.substr(begin, equals == argument.npos ? equals : equals - begin);
+  written.value = equals == argument.npos ? next : argument.substr(equals + 1);
+  if (written.value.starts_with("--")) written.value.clear();  // the next flag
+  return written;
+}
+
+// Hyphens, underscores and dots are one.
+std::string plain(std::string_view name) {
+  std::string text(name);
+  for (char& c : text) c = c == '-' || c == '.' ? '_' : c;
+  return text;
+}
+
+std::string setting(std::string_view key, std::string_view value) {
+  return fmt::format("say --set {}", for_shell(fmt::format("{}={}", key, value.empty() ? "..." : value)));
+}
+
+// Words of a row: "--recompute-granularity full" has a flag and a value that it is for; "--seq-length S" one and a placeholder.
+std::vector<std::string> words_of(std::string_view row) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < row.size();) {
+    const std::size_t end = std::min(row.find_first_of(", ", at), row.size());
+    if (end > at) words.emplace_back(row.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+bool is_flag(std::string_view word) { return word.starts_with("--"); }
+
+bool is_placeholder(std::string_view word) {
+  return std::ranges::all_of(word, [](unsigned char c) { return std::isupper(c) != 0 || std::isdigit(c) != 0; });
+}
+
+// How well a row fits: 0 not at all, 1 the flag, 2 the flag with just this value.
+int fit(const MegatronFlag& row, const Written& written) {
+  const std::vector<std::string> words = words_of(row.flag);
+  const std::string flag = "--" + written.name;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (!is_flag(words[i])) continue;
+    if (words[i].ends_with('*') && flag.starts_with(words[i].substr(0, words[i].size() - 1))) return 1;
+    if (words[i] != flag) continue;
+    return i + 1 < words.size() && words[i + 1] == written.value ? 2 : 1;
+  }
+  return 0;
+}
+
+// The value that the row's key takes: the user's where the flag takes one and means it unchanged, else the row's own.
+std::string value_for(const MegatronFlag& row, const Written& written) {
+  const std::vector<std::string> words = words_of(row.flag);
+  const bool one_flag = std::ranges::count_if(words, is_flag) == 1;
+  const bool takes_value = one_flag && words.size() == 2 && (is_placeholder(words[1]) || row.value == in_quotes(words[1]));
+  if (takes_value && row.note.empty() && !written.value.empty()) return written.value;
+  const std::string_view own = row.value;
+  return std::string(own.size() > 2 && own.starts_with('"') ? own.substr(1, own.size() - 2) : own);
+}
+
+std::string answer_of(const MegatronFlag& row, const Written& written) {
+  const std::string note = row.note.empty() ? "" : fmt::format(" ({})", row.note);
+  switch (row.kind) {
+    case Kind::kKey: {
+      const bool reserved = find_option(row.target)->status == OptionStatus::kReserved;
+      return reserved ? fmt::format("its key {} is not built yet", row.target)
+                      : setting(row.target, value_for(row, written)) + note;
+    }
+    case Kind::kModelKey: return setting("model." + std::string(row.target), value_for(row, written)) + note;
+    case Kind::kCommand: return fmt::format("see {}", row.target);
+    case Kind::kImplied: return fmt::format("leave it out: {}", row.note);
+    case Kind::kRefused: return fmt::format("leave it out, there is no such thing here: {}", row.note);
+  }
+  return "";
+}
+
+// The option whose path, or whose key alone (of the run block, or if no other has it), or whose other name this is.
+const Option* option_called(const std::string& name) {
+  const std::string wanted = plain(name);
+  const Option* by_key = nullptr;
+  int keys = 0;
+  for (const Option& option : option_table()) {
+    if (plain(option.path) == wanted) return &option;
+    if (key_of(option) != wanted) continue;
+    if (block_of(option) == "run") return &option;
+    by_key = &option;
+    ++keys;
+  }
+  if (keys == 1) return by_key;
+  for (const Option& option : option_table())
+    if (std::ranges::find(option.aka, wanted) != option.aka.end()) return &option;
+  return nullptr;
+}
+
+}  // namespace
+
+std::string flag_answer(const std::string& argument, const std::string& next) {
+  const Written written = taken_apart(argument, next);
+  if (written.name.empty()) return "";
+  if (!argument.starts_with('-')) {  // a setting without --set, or a stray word
+    const bool known = argument.find('=') != argument.npos && (find_option(written.name) != nullptr || written.name == "parallel");
+    return known ? setting(written.name, written.value) : "";
+  }
+  const MegatronFlag* best = nullptr;
+  int best_fit = 0;
+  for (const MegatronFlag& row : megatron_flags()) {
+    if (const int now = fit(row, written); now > best_fit) best = &row, best_fit = now;
+  }
+  if (best != nullptr) return answer_of(*best, written);
+  const Option* const option = option_called(written.name);
+  return option == nullptr ? "" : setting(option->path, written.value);
+}
+
+}  // namespace trident

@@ -1,0 +1,33 @@
+#include "app/waiting_threads.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <cstdlib>
+#include <string_view>
+
+namespace trident {
+namespace {
+
+constexpr const char* kPolicy = "OMP_WAIT_POLICY";
+
+bool computes(char** argv) {
+  if (argv[0] == nullptr || argv[1] == nullptr) return false;
+  const std::string_view subcommand = argv[1];
+  return subcommand == "train" || subcommand == "bench";
+}
+
+}  // namespace
+
+void let_waiting_threads_sleep(char** argv) {
+  if (!computes(argv) || std::getenv(kPolicy) != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  // The program's own path, not /proc/self/exe: that would become its name in ps and pgrep.
+  std::array<char, PATH_MAX> path{};
+  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
+  if (length <= 0 || ::setenv(kPolicy, "passive", 1) != 0) return;
+  ::execv(path.data(), argv);
+  ::unsetenv(kPolicy);  // of no use any more, and children are not to inherit it
+}
+
+}  // namespace trident

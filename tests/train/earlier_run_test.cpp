@@ -1,0 +1,137 @@
+// A run directory that was used before: what is refused, what is moved, and that nothing is lost.
+#include "train/earlier_run.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "core/file_io.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/train/config_support.h"
+
+namespace trident {
+namespace {
+
+using testing_support::small_with;
+
+class EarlierRun : public testing::Test {
+ protected:
+  TrainConfig config(std::vector<std::string> settings = {}) const {
+    settings.push_back("run.dir=" + folder_.path());
+    return small_with(settings);
+  }
+  // What a run with this configuration leaves.
+  void leave(const TrainConfig& of) const {
+    write_file(folder_ / "config.resolved.json", to_json_text(to_json(of), 2));
+    for (const char* name :
+         {"metrics.jsonl", "timing.jsonl", "eval.jsonl", "plan.json", "memory.json", "events.out.tfevents.1.host.2.0"})
+      write_file(folder_ / name, std::string(name) + " of the earlier run");
+    std::filesystem::create_directory(folder_ / "trace");
+    write_file(folder_ / "trace/steps_1-2.json", "trace");
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(EarlierRun, FoldersWithoutARunAreFine) {
+  EXPECT_NO_THROW(check_earlier_run(small_with({"run.dir=" + (folder_ / "new")})));
+  write_file(folder_ / "notes.txt", "mine");
+  write_file(folder_ / "config.json", "{}");
+  std::filesystem::create_directory(folder_ / "earlier-1");
+  EXPECT_NO_THROW(check_earlier_run(config()));
+  EXPECT_EQ(set_earlier_run_aside(folder_.path()), "");
+  EXPECT_EQ(folder_.names(), (std::vector<std::string>{"config.json", "earlier-1", "notes.txt"}));
+}
+
+TEST_F(EarlierRun, AnotherConfigurationIsRefusedByName) {
+  leave(config({"parallel.tensor=2"}));
+  const std::vector<std::string> before = folder_.names();
+  expect_error<ConfigError>(
+      [&] { check_earlier_run(config({"parallel.tensor=4"})); },
+      {"run.dir = " + folder_.path() + ": it has config.resolved.json, eval.jsonl and 6 more of another run, ",
+       "whose parallel.tensor is 2, not 4", "choose another run.dir, or say run.overwrite=true, which moves them to ",
+       folder_ / "earlier-1"});
+  EXPECT_NO_THROW(check_earlier_run(config({"parallel.tensor=4", "run.overwrite=true"})));
+  EXPECT_EQ(folder_.names(), before) << "looking changes nothing";
+}
+
+TEST_F(EarlierRun, TheSameConfigurationGoesOn) {
+  leave(config({"run.overwrite=true"}));
+  EXPECT_NO_THROW(check_earlier_run(config()));
+  std::string path = folder_.path();
+  path.insert(path.rfind('/'), "/.");
+  EXPECT_NO_THROW(check_earlier_run(small_with({"run.dir=" + path}))) << "the same folder, written otherwise";
+}
+
+TEST_F(EarlierRun, ARunWithoutAReadableConfigurationIsAnother) {
+  write_file(folder_ / "metrics.jsonl", "{}");
+  expect_error<ConfigError>([&] { check_earlier_run(config()); },
+                            {"it has metrics.jsonl of another run, without config.resolved.json; choose"});
+  write_file(folder_ / "config.resolved.json", R"({"run": {"later_key": 1}})");
+  expect_error<ConfigError>([&] { check_earlier_run(config()); }, {"it has config.resolved.json and metrics.jsonl of another run, "
+                                                                   "with a config.resolved.json that this version cannot read; "});
+}
+
+// Before anything opens them: a pipe without a reader holds whoever opens it.
+TEST_F(EarlierRun, WhatIsNoFileIsRefused) {
+  ASSERT_EQ(::mkfifo((folder_ / "metrics.jsonl").c_str(), 0600), 0);
+  expect_error<StorageError>(
+      [&] { check_earlier_run(config({"run.overwrite=true"})); },
+      {"run.dir = ", "metrics.jsonl is a named pipe, where a run has a file; remove it or choose another run.dir"});
+  std::filesystem::remove(folder_ / "metrics.jsonl");
+  write_file(folder_ / "precious", "keep");
+  std::filesystem::create_symlink(folder_ / "precious", folder_ / "eval.jsonl");
+  expect_error<StorageError>([&] { check_earlier_run(config()); }, {"eval.jsonl is a symbolic link, where a run has a file"});
+  expect_error<StorageError>([&] { set_earlier_run_aside(folder_.path()); }, {"eval.jsonl is a symbolic link"});
+  EXPECT_EQ(read_file(folder_ / "precious"), "keep");
+  std::filesystem::remove(folder_ / "eval.jsonl");
+  write_file(folder_ / "trace", "no folder");
+  expect_error<StorageError>([&] { check_earlier_run(config()); }, {"trace is a file, where a run has a folder"});
+}
+
+TEST_F(EarlierRun, EverythingMovesTogether) {
+  leave(config());
+  write_file(folder_ / "notes.txt", "mine");
+  EXPECT_EQ(set_earlier_run_aside(folder_.path()), folder_ / "earlier-1");
+  EXPECT_EQ(folder_.names(), (std::vector<std::string>{"earlier-1", "notes.txt"}));
+  EXPECT_EQ(run_files_in(folder_ / "earlier-1").size(), 8u);
+  EXPECT_EQ(read_file(folder_ / "earlier-1/metrics.jsonl"), "metrics.jsonl of the earlier run");
+  EXPECT_EQ(read_file(folder_ / "earlier-1/trace/steps_1-2.json"), "trace");
+  leave(config());
+  EXPECT_EQ(set_earlier_run_aside(folder_.path()), folder_ / "earlier-2");
+  EXPECT_EQ(run_files_in(folder_ / "earlier-1").size(), 8u);
+}
+
+TEST_F(EarlierRun, ARunThatGoesOnKeepsItsFiles) {
+  leave(config());
+  const AppendFile writer(folder_ / "metrics.jsonl", AppendFile::Start::kAppend);
+  const std::vector<std::string> before = folder_.names();
+  expect_error<StorageError>([&] { set_earlier_run_aside(folder_.path()); }, {"metrics.jsonl: another run is writing it"});
+  EXPECT_EQ(folder_.names(), before);
+}
+
+// A folder that moves changes its "..", which needs permission: the last of the names cannot be moved, and the others come back.
+TEST_F(EarlierRun, AllOrNoneAreMoved) {
+  constexpr uid_t kNobody = 65534;
+  leave(config());
+  std::filesystem::permissions(folder_ / "trace", std::filesystem::perms::none);
+  const std::vector<std::string> before = folder_.names();
+  const bool root = ::geteuid() == 0;  // may move everything
+  if (root) {
+    ASSERT_EQ(::chown(folder_.path().c_str(), kNobody, kNobody), 0);
+    for (const std::string& name : before) ASSERT_EQ(::chown((folder_ / name).c_str(), kNobody, kNobody), 0);
+    ASSERT_EQ(::seteuid(kNobody), 0);
+  }
+  expect_error<StorageError>([&] { set_earlier_run_aside(folder_.path()); },
+                             {"cannot be moved to", "earlier-1: Permission denied; choose another run.dir"});
+  if (root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
+  EXPECT_EQ(folder_.names(), before);
+  std::filesystem::permissions(folder_ / "trace", std::filesystem::perms::owner_all);
+}
+
+}  // namespace
+}  // namespace trident
