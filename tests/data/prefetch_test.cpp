@@ -121,10 +121,6 @@ TEST_F(PrefetchTest, WhatIsOutsideIsABug) {
   EXPECT_NO_THROW(dataset.will_need(kTokens - 1, 1));
   EXPECT_THROW(dataset.will_need(kTokens - 1, 2), InternalError);
   EXPECT_THROW(dataset.will_need(-1, 1), InternalError);
-  const MappedFile file(bin_path(first_)), empty;
-  EXPECT_THROW(file.will_need(file.size(), 1), InternalError);
-  EXPECT_THROW(file.will_need(-1, 1), InternalError);
-  EXPECT_NO_THROW(empty.will_need(0, 0));
 }
 
 }  // namespace
