@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "data/batch_loader.h"
+#include "data/dataset_sample.h"
 #include "device/no_allocation.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
@@ -89,6 +90,18 @@ TEST_F(PrefetchTest, BringsTheSamplesOfAStepAndNotTheFile) {
   EXPECT_FALSE(pages.holds(16 * kSampleBytes, kSampleBytes));  // rank 0's
   EXPECT_FALSE(pages.holds(40 * kSampleBytes, kSampleBytes));
   EXPECT_LE(pages.num_pages(), 2 * pages.pages_of(2 * kSampleBytes + 2));
+}
+
+// 128 tokens are 128 pages of 1024: the kernel's read-ahead would bring them all.
+TEST_F(PrefetchTest, AStartReadsPagesAndNoNeighbours) {
+  Residency pages(bin_path(first_));
+  drop_from_memory(bin_path(first_));
+  pages.look();
+  if (pages.num_pages() > 0) GTEST_SKIP() << "this file system keeps files in memory: " << folder_.path();
+  sample_dataset(IndexedDataset(first_), 50257);
+  pages.look();
+  EXPECT_GT(pages.num_pages(), 0);
+  EXPECT_LE(pages.num_pages(), kSampledTokens);
 }
 
 TEST_F(PrefetchTest, ChangesNothingThatIsLoaded) {
