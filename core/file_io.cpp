@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -152,32 +151,6 @@ void RandomAccessFile::read(std::int64_t offset, std::span<std::byte> out) const
 void RandomAccessFile::will_need(std::int64_t offset, std::int64_t bytes) const {
   TRIDENT_CHECK(offset >= 0 && bytes >= 0 && offset <= size_ - bytes, "{}: bytes {}+{} of {}", path_, offset, bytes, size_);
   if (bytes > 0) ::posix_fadvise(descriptor_, offset, bytes, POSIX_FADV_WILLNEED);  // a length of 0 would mean the rest of the file
-}
-
-MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const Descriptor file(open_to_read(path));
-  size_ = size_of_regular_file(file.get(), path);
-  if (size_ == 0) return;  // mmap refuses a length of 0
-  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) {
-    throw StorageError(fmt::format("{}: {} bytes cannot be mapped: {}; check limits on virtual memory (ulimit -v)", path, size_,
-                                   std::strerror(errno)));
-  }
-  data_ = static_cast<const std::byte*>(address);
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
 }
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {

@@ -1,4 +1,4 @@
-// The one seam through which Trident touches files: reading, mapping, writing so that a reader sees all of a file or none, and
+// The one seam through which Trident touches files: reading, writing so that a reader sees all of a file or none, and
 // appending.
 //
 // What cannot be read (missing, a folder, not permitted) throws DataError; what the file system refuses while reading or writing
@@ -51,26 +51,6 @@ class RandomAccessFile {
   ReadAt read_at_;
   std::int64_t size_ = 0;
   int descriptor_ = -1;
-};
-
-// A read-only mapping of a whole regular file. An empty file gives an empty span. The file must not shrink while it is mapped.
-class MappedFile {
- public:
-  MappedFile() = default;
-  explicit MappedFile(const std::string& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-
-  const std::string& path() const { return path_; }
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
-  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
-  std::int64_t size() const { return static_cast<std::int64_t>(size_); }
-
- private:
-  std::string path_;
-  const std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
 };
 
 // A file that appears under its name only when it is complete. Bytes go to "<path>.tmp.<pid>" beside it; commit() flushes them to

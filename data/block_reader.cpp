@@ -17,4 +17,10 @@ const std::byte* BlockReader::bytes_at(std::int64_t offset, std::int64_t bytes) 
   return block_.data() + (offset - begin_);
 }
 
+std::span<const std::byte> BlockReader::block_at(std::int64_t offset) {
+  if (offset == file_->size()) return {};
+  if (offset < begin_ || offset >= begin_ + std::ssize(block_)) bytes_at(offset, 1);
+  return std::span<const std::byte>(block_).subspan(static_cast<std::size_t>(offset - begin_));
+}
+
 }  // namespace trident

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "core/file_io.h"
@@ -20,6 +21,9 @@ class BlockReader {
 
   // The `bytes` bytes from `offset` on, until the next call. StorageError: as RandomAccessFile::read.
   const std::byte* bytes_at(std::int64_t offset, std::int64_t bytes);
+
+  // From `offset` to the end of its block, until the next call; at the end of the file nothing.
+  std::span<const std::byte> block_at(std::int64_t offset);
 
   template <class T> T value_at(std::int64_t offset) {
     T value;

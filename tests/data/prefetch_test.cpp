@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <thread>
 
 #include "data/batch_loader.h"
@@ -24,11 +25,18 @@ constexpr std::int64_t kSampleBytes = 2 * kSequence;
 // A mapping of its own that tells which pages of a file are in memory.
 class Residency {
  public:
-  explicit Residency(const std::string& path) : file_(path), flags_(static_cast<std::size_t>((file_.size() + page_ - 1) / page_)) {}
+  explicit Residency(const std::string& path) : size_(std::filesystem::file_size(path)), flags_((size_ + page_ - 1) / page_) {
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    address_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0);
+    ::close(file);
+    TRIDENT_CHECK(address_ != MAP_FAILED);
+  }
+  ~Residency() { ::munmap(address_, size_); }
+  Residency(const Residency&) = delete;
+  Residency& operator=(const Residency&) = delete;
 
   void look() {
-    void* address = const_cast<std::byte*>(file_.bytes().data());
-    TRIDENT_CHECK(::mincore(address, file_.bytes().size(), flags_.data()) == 0);
+    TRIDENT_CHECK(::mincore(address_, size_, flags_.data()) == 0);
   }
   std::int64_t num_pages() const {
     return std::count_if(flags_.begin(), flags_.end(), [](unsigned char flag) { return (flag & 1) != 0; });
@@ -42,8 +50,9 @@ class Residency {
   std::int64_t pages_of(std::int64_t bytes) const { return (bytes + page_ - 1) / page_ + 1; }
 
  private:
-  MappedFile file_;
   std::int64_t page_ = ::sysconf(_SC_PAGESIZE);
+  std::size_t size_;
+  void* address_;
   std::vector<unsigned char> flags_;
 };
 

@@ -105,8 +105,9 @@ TEST_F(RandomAccessFileTest, BlocksAreReadOnce) {
   bool fails = false;
   const RandomAccessFile file(path_, [&](int descriptor, void* out, std::size_t bytes, off_t offset) -> ssize_t {
     ++calls;
-    if (fails) return errno = EIO, -1;
-    return ::pread(descriptor, out, bytes, offset);
+    if (!fails) return ::pread(descriptor, out, bytes, offset);
+    std::memset(out, '?', bytes);
+    return errno = EIO, -1;
   });
   BlockReader blocks(file, 4), single(file, 0);
   std::string seen;
@@ -122,7 +123,10 @@ TEST_F(RandomAccessFileTest, BlocksAreReadOnce) {
   fails = true;
   EXPECT_THROW(blocks.value_at<char>(0), StorageError);
   fails = false;
-  EXPECT_EQ(blocks.value_at<char>(0), '0') << "what was not read is not there";
+  EXPECT_EQ(blocks.value_at<char>(3), '3') << "what was not read is not there";
+  EXPECT_EQ(blocks.block_at(5).size(), 2u) << "the rest of its block";
+  EXPECT_EQ(blocks.block_at(8).size(), 2u) << "the rest of the file";
+  EXPECT_EQ(blocks.block_at(10).size(), 0u);
   EXPECT_THROW(blocks.value_at<char>(10), InternalError);
 }
 
