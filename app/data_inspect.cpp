@@ -190,7 +190,8 @@ void inspect_command(const Arguments& arguments, const CommandContext& context) 
   InspectOptions options;
   bool json = false;
   app.add_option("PREFIX", prefix, "prefix of .bin and .idx")->required();
-  app.add_flag("--check", options.check, "look for ids outside the vocabulary; ends with 65 and the first fault: document, token, id");
+  app.add_flag("--check", options.check,
+               "look for ids outside the vocabulary; ends with 65 and the first fault: document, token, id");
   app.add_option("--vocab-size", options.vocab_size, "the model's vocabulary, for --check; not given: the tokenizer's");
   app.add_option("--documents", options.documents, "how many documents to show the beginnings of")->capture_default_str();
   app.add_option("--tokens", options.tokens, "how many tokens of each to show")->capture_default_str();

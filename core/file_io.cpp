@@ -140,9 +140,10 @@ void RandomAccessFile::read(std::int64_t offset, std::span<std::byte> out) const
                                      offset + done, size_, std::strerror(errno)));
     }
     if (got == 0) {
-      throw StorageError(fmt::format("{}: {} bytes at byte {} of {} are not there: the file became shorter while it was in use; put it "
-                                     "back, and leave files alone that a run reads",
-                                     path_, bytes - done, offset + done, size_));
+      throw StorageError(
+          fmt::format("{}: {} bytes at byte {} of {} are not there: the file became shorter while it was in use; put it "
+                      "back, and leave files alone that a run reads",
+                      path_, bytes - done, offset + done, size_));
     }
     done += got;
   }

@@ -50,7 +50,8 @@ void BatchLoader::load(std::int64_t first_position, std::int64_t batch, std::spa
     const Sample sample = sample_at(blend_, first_position + i);
     const IndexedDataset& dataset = *sample.source.dataset;
     const std::int64_t skipped = tokens.empty() ? 1 : 0, count = options_.sequence + (targets.empty() ? 0 : 1) - skipped;
-    dataset.read_tokens(sample.first_token + skipped, count, std::span(stored_).first(static_cast<std::size_t>(count * size_of(dataset.type()))));
+    dataset.read_tokens(sample.first_token + skipped, count,
+                        std::span(stored_).first(static_cast<std::size_t>(count * size_of(dataset.type()))));
     const auto decode = [&](std::int64_t first, std::span<std::int32_t> out) {
       if (out.empty()) return;
       const std::byte* stored = stored_.data() + (first - skipped) * size_of(dataset.type());

@@ -11,7 +11,8 @@ namespace {
 constexpr std::uint64_t kFnvStart = 14695981039346656037u, kFnvPrime = 1099511628211u;  // FNV-1a, a value at a time
 
 // Calls function(place) for each of `count` places of 0 .. n - 1, in ascending order.
-template <class Function> void for_each_place(std::int64_t count, std::int64_t n, Function&& function) {
+template <class Function>
+void for_each_place(std::int64_t count, std::int64_t n, Function&& function) {
   for (std::int64_t i = 0; i < std::min(count, n); ++i) function(spread_place(i, count, n));
 }
 

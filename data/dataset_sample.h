@@ -1,4 +1,4 @@
-// What start-up looks at of a dataset, whatever its size: a few places that follow from the sizes alone, so that every node looks at
+// What start-up looks at of a dataset, whatever its size: few places that follow from the sizes alone, so that every node looks at
 // the same ones. `trident data inspect --check` looks at everything (dataset_summary.h).
 #pragma once
 

@@ -60,12 +60,15 @@ DatasetSummary summarize(const IndexedDataset& dataset, const SummaryOptions& op
     const std::int64_t count = std::min(portion, total - begin);
     const std::byte* stored = blocks.bytes_at(begin * bytes, count * bytes);
     const IdRange ids = dataset.check_tokens(stored, begin, count, options.vocab_size);
-    summary.ids = summary.ids ? IdRange{std::min(summary.ids->smallest, ids.smallest), std::max(summary.ids->largest, ids.largest)} : ids;
+    summary.ids =
+        summary.ids ? IdRange{std::min(summary.ids->smallest, ids.smallest), std::max(summary.ids->largest, ids.largest)} : ids;
     documents.count_until(begin + count, stored, begin);
     if (progress) progress({begin + count, total});
   }
-  if (total == 0) documents.count_until(0, nullptr, 0);
-  else summary.mean_length = static_cast<double>(total) / static_cast<double>(dataset.num_documents() - summary.empty_documents);
+  if (total == 0)
+    documents.count_until(0, nullptr, 0);
+  else
+    summary.mean_length = static_cast<double>(total) / static_cast<double>(dataset.num_documents() - summary.empty_documents);
   return summary;
 }
 

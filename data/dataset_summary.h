@@ -38,7 +38,7 @@ struct SummaryProgress {
 };
 
 // Reads the index and all tokens once, in order; memory does not grow with them. The first value of the index that cannot be true,
-// or else the first id that is refused: DataError that names it, its place and its document. `progress` is called about once per MB.
+// or else the first id that is refused: DataError that names it, its place and its document. `progress` is called once per MB.
 DatasetSummary summarize(const IndexedDataset& dataset, const SummaryOptions& options,
                          const std::function<void(const SummaryProgress&)>& progress = {});
 

@@ -51,7 +51,8 @@ class GzipStream final : public ByteStream {
       return false;
     }
     const std::int64_t magic = std::min<std::int64_t>(2, file_.size() - at_);
-    if (std::string_view(reinterpret_cast<const char*>(blocks_.bytes_at(at_, magic)), static_cast<std::size_t>(magic)) != "\x1F\x8B") {
+    if (std::string_view(reinterpret_cast<const char*>(blocks_.bytes_at(at_, magic)), static_cast<std::size_t>(magic)) !=
+        "\x1F\x8B") {
       refuse(fmt::format("{} bytes from byte {} on are no gzip member", file_.size() - at_, at_),
              "cut them off, or download or copy it again");
     }

@@ -45,8 +45,10 @@ template <class T> IdRange range_of(std::span<const T> ids) {
   return {static_cast<std::int64_t>(low), static_cast<std::int64_t>(high)};
 }
 
-// The extremes of all ids, found in blocks that are worked on without a branch per token, until one holds an id that is not allowed.
-template <class T> BadToken find_outside(const std::byte* source, std::int64_t count, const IdRange& allowed, IdRange* all) {
+// The extremes of all ids, found in blocks that are worked on without a branch per token, until one holds an id that is not
+// allowed.
+template <class T>
+BadToken find_outside(const std::byte* source, std::int64_t count, const IdRange& allowed, IdRange* all) {
   constexpr std::int64_t kBlock = 4096;
   std::array<T, kBlock> block;
   *all = {kAnyId.largest, kAnyId.smallest};
@@ -80,8 +82,8 @@ template <class Function> auto with_stored_type(TokenType type, Function&& funct
 
 RandomAccessFile open_part(const std::string& path, const ReadAt& read_at) {
   if (file_exists(path)) return RandomAccessFile(path, read_at);
-  throw DataError(fmt::format(
-      "{}: no such file; give the prefix that `trident data prepare --output` was given, without .bin or .idx", path));
+  throw DataError(
+      fmt::format("{}: no such file; give the prefix that `trident data prepare --output` was given, without .bin or .idx", path));
 }
 
 }  // namespace
@@ -160,8 +162,10 @@ void IndexedDataset::check_ends() const {
     refuse_dataset(
         idx_, fmt::format("document index ends at sequence {}, expected {}: the index was not finished", last, num_sequences_));
   }
-  if (num_sequences_ > 0) index.check_sequence(num_sequences_ - 1);
-  else if (bin_.size() != 0) refuse_dataset(bin_, fmt::format("{} bytes, its .idx describes 0", bin_.size()));
+  if (num_sequences_ > 0)
+    index.check_sequence(num_sequences_ - 1);
+  else if (bin_.size() != 0)
+    refuse_dataset(bin_, fmt::format("{} bytes, its .idx describes 0", bin_.size()));
 }
 
 std::int64_t IndexedDataset::document_begin(std::int64_t document) const {
@@ -190,8 +194,7 @@ std::int64_t IndexedDataset::token_at(std::int64_t position) const {
 
 void IndexedDataset::decode_tokens(const std::byte* stored, std::int64_t first, std::int64_t count, std::int64_t vocab_size,
                                    std::int32_t* out, std::int64_t stride) const {
-  const BadToken bad =
-      with_stored_type(type_, [&]<class T>(T) { return copy_checked<T>(stored, count, vocab_size, out, stride); });
+  const BadToken bad = with_stored_type(type_, [&]<class T>(T) { return copy_checked<T>(stored, count, vocab_size, out, stride); });
   if (bad.at >= 0) refuse_token(first + bad.at, bad.id, vocab_size);
 }
 
@@ -285,7 +288,8 @@ std::int64_t IndexReader::check_sequence(std::int64_t sequence) {
   if (sequence + 1 == dataset_.num_sequences()) {
     if (end != bin.size()) refuse_dataset(bin, fmt::format("{} bytes, its .idx describes {}", bin.size(), end));
   } else if (const std::int64_t next = byte_offset(sequence + 1); next != end) {
-    refuse_dataset(idx, fmt::format("offset of sequence {} = {}, expected {}: sequences must follow each other", sequence + 1, next, end));
+    refuse_dataset(
+        idx, fmt::format("offset of sequence {} = {}, expected {}: sequences must follow each other", sequence + 1, next, end));
   }
   return end;
 }

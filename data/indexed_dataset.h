@@ -34,7 +34,7 @@ struct IdRange {
   std::int64_t smallest = 0, largest = 0;
 };
 
-// Reading by pread. Immutable: threads share one. Opening reads the header, the end of the last sequence and the ends of the document
+// Reading by pread. Immutable: threads share one. Opening reads the header, the last sequence and the ends of the document
 // index, whatever the size, and checks that they fit both files; sample_dataset() looks at more, summarize() at everything. Every
 // other value of the index is checked when it is looked up. What does not fit throws DataError that names file, field and remedy;
 // a file that cannot be read, or became shorter: StorageError. Positions count tokens of the whole .bin in int64.
@@ -64,9 +64,9 @@ class IndexedDataset {
   // 0 .. vocab_size - 1: DataError that names file, position, id and document.
   void decode_tokens(const std::byte* stored, std::int64_t first, std::int64_t count, std::int64_t vocab_size, std::int32_t* out,
                      std::int64_t stride) const;
-  // The same DataError without a copy, at the speed of memory, else the extremes of the ids (count > 0). Without a vocabulary any id
-  // will do.
-  IdRange check_tokens(const std::byte* stored, std::int64_t first, std::int64_t count, std::optional<std::int64_t> vocab_size) const;
+  // The same DataError without a copy, at the speed of memory, else the extremes of the ids (count > 0). Without a vocabulary
+  // any id will do.
+  IdRange check_tokens(const std::byte* stored, std::int64_t first, std::int64_t count, std::optional<std::int64_t> vocab) const;
 
   // The id of one token as it is stored, whatever a vocabulary says.
   std::int64_t token_at(std::int64_t position) const;
@@ -91,7 +91,7 @@ class IndexedDataset {
 // Throws the DataError for a file of a dataset that is not what it should be.
 [[noreturn]] void refuse_dataset(const RandomAccessFile& file, const std::string& what);
 
-// Values of the index, each refused where it cannot be true of these two files. Reads blocks ahead: for one thread that goes through
+// Values of the index, each refused where it cannot be true of these two files. Reads blocks ahead: for one thread that reads
 // it in ascending order. The dataset outlives it.
 class IndexReader {
  public:

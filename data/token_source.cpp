@@ -20,8 +20,9 @@ TokenSource part(const TokenSource& source, DocumentRange documents, const std::
   TokenSource result = source;
   const std::int64_t begin = source.dataset->document_begin(documents.begin), end = source.dataset->document_begin(documents.end);
   if (end < begin) {
-    refuse_dataset(source.dataset->idx(), fmt::format("document {} begins at token {}, document {} at {}: documents must follow each other",
-                                                      documents.begin, begin, documents.end, end));
+    refuse_dataset(source.dataset->idx(),
+                   fmt::format("document {} begins at token {}, document {} at {}: documents must follow each other",
+                               documents.begin, begin, documents.end, end));
   }
   result.first_token = begin;
   result.num_tokens = end - begin;

@@ -69,12 +69,13 @@ void describe_data(RunInputs& inputs, bool looks) {
 
 void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   const TrainConfig& config = inputs.plan.config;
-  inputs.sources = open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split, read_at);
+  inputs.sources =
+      open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split, read_at);
   train_loader(inputs);  // refuses files without one sample
   if (config.eval.every > 0) {
     if (inputs.sources.valid.empty()) {
-      throw ConfigError(fmt::format("eval.every = {}: there is no validation data; set data.valid or data.split, or eval.every to 0",
-                                    config.eval.every));
+      throw ConfigError(fmt::format(
+          "eval.every = {}: there is no validation data; set data.valid or data.split, or eval.every to 0", config.eval.every));
     }
     valid_loader(inputs);
   }

@@ -137,8 +137,9 @@ TEST_F(DataCommand, InspectRefuses) {
 TEST_F(DataCommand, InspectChecks) {
   const std::string prefix = prepared();
   const std::int64_t tokens = IndexedDataset(prefix).num_tokens();
-  expect_lines(run({"inspect", prefix, "--check", "--tokenizer", "gpt2"}),
-               {fmt::format("check            ok: 2 sequences follow each other, 3 documents ascend, {} ids lie below 50257\n", tokens)});
+  expect_lines(
+      run({"inspect", prefix, "--check", "--tokenizer", "gpt2"}),
+      {fmt::format("check            ok: 2 sequences follow each other, 3 documents ascend, {} ids lie below 50257\n", tokens)});
   expect_lines(run({"inspect", prefix, "--check"}), {"ids lie below 2147483648\n"});
   const JsonValue json = parse_json(run({"inspect", prefix, "--check", "--vocab-size", "60000", "--json"}), "out");
   EXPECT_EQ(json.find("ids_checked_below")->as_integer(), 60'000);
@@ -160,7 +161,8 @@ TEST_F(DataCommand, InspectNamesWhatIsWrongInTheIndex) {
   idx[34 + 4 * 300] = 9;  // the length of a sequence that start-up does not look at
   write_file(prefix + ".idx", idx);
   for (const char* flag : {"--check", "--json"})
-    refuse({"inspect", prefix, flag}, 65, {"many.idx: offset of sequence 301 = ", "must follow each other; prepare the data again"});
+    refuse({"inspect", prefix, flag}, 65,
+           {"many.idx: offset of sequence 301 = ", "must follow each other; prepare the data again"});
 }
 
 TEST_F(DataCommand, Merge) {

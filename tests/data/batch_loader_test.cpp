@@ -119,7 +119,8 @@ TEST_F(BatchLoaderTest, IdsOutsideTheVocabulary) {
   BatchLoader bad = loader(10, Shuffle::kInOrder, 25);
   Ids tokens(10), targets(10);
   bad.load(1, 1, tokens, targets);
-  expect_error<DataError>([&] { bad.load(2, 1, tokens, targets); }, {prefix_ + ".bin", "token 25 has id 25 (document 3, its token 10)", "vocabulary of 25"});
+  expect_error<DataError>([&] { bad.load(2, 1, tokens, targets); },
+                          {prefix_ + ".bin", "token 25 has id 25 (document 3, its token 10)", "vocabulary of 25"});
   BatchLoader edge = loader(5, Shuffle::kInOrder, 25);
   edge.load(4, 1, std::span(tokens).first(5), {});  // tokens 20 .. 24
   expect_error<DataError>([&] { edge.load(4, 1, {}, std::span(targets).first(5)); }, {"id 25"});
@@ -211,22 +212,26 @@ TEST_F(BatchLoaderTest, ASampleIsOneRead) {
 TEST_F(BatchLoaderTest, WhatCannotBeReadLaterIsNamed) {
   bool broken = false;
   const std::vector<WeightedPath> train = {{prefix_, 1.0}};
-  const TokenSources sources = open_token_sources(train, {}, {}, [&](int descriptor, void* out, std::size_t count, off_t offset) -> ssize_t {
-    if (broken && offset > 100) return errno = EIO, -1;
-    return ::pread(descriptor, out, std::min<std::size_t>(count, 7), offset);  // never whole
-  });
+  const TokenSources sources =
+      open_token_sources(train, {}, {}, [&](int descriptor, void* out, std::size_t count, off_t offset) -> ssize_t {
+        if (broken && offset > 100) return errno = EIO, -1;
+        return ::pread(descriptor, out, std::min<std::size_t>(count, 7), offset);  // never whole
+      });
   BatchLoader loader(sources.train, {.sequence = 10, .vocab_size = kVocab, .seed = 9, .shuffle = Shuffle::kInOrder});
   Ids tokens(10), targets(10);
   loader.load(8, 1, tokens, targets);
   EXPECT_EQ(tokens.front(), 80);
   EXPECT_EQ(targets.back(), 90);
   broken = true;
-  expect_error<StorageError>([&] { loader.load(8, 1, tokens, targets); }, {prefix_ + ".bin: 22 bytes at byte 160 of", "Input/output error"});
+  expect_error<StorageError>([&] { loader.load(8, 1, tokens, targets); },
+                             {prefix_ + ".bin: 22 bytes at byte 160 of", "Input/output error"});
   loader.load(2, 1, tokens, targets);
   broken = false;
   std::filesystem::resize_file(prefix_ + ".bin", 165);
-  expect_error<StorageError>([&] { loader.load(8, 1, tokens, targets); }, {prefix_ + ".bin: 17 bytes at byte 165 of", "became shorter"});
-  expect_error<StorageError>([&] { loader.load(20, 1, {}, targets); }, {prefix_ + ".bin: 20 bytes at byte 402 of", "became shorter"});
+  expect_error<StorageError>([&] { loader.load(8, 1, tokens, targets); },
+                             {prefix_ + ".bin: 17 bytes at byte 165 of", "became shorter"});
+  expect_error<StorageError>([&] { loader.load(20, 1, {}, targets); },
+                             {prefix_ + ".bin: 20 bytes at byte 402 of", "became shorter"});
   loader.load(7, 1, tokens, targets);
   EXPECT_EQ(tokens.front(), 70);
 }
@@ -251,12 +256,14 @@ TEST_F(BatchLoaderTest, AnIndexDamagedWhereStartUpDoesNotLook) {
     EXPECT_NO_THROW(open("3,1"));
   }
   damage(kEntries + 8 * 350, 599);  // behind what follows: 525 documents end at sequence 450
-  expect_error<DataError>([&] { open("350,175,175"); }, {".idx", "document 350 begins at token", "documents must follow each other"});
+  expect_error<DataError>([&] { open("350,175,175"); },
+                          {".idx", "document 350 begins at token", "documents must follow each other"});
   for (const std::int64_t value : {std::int64_t{-2}, std::int64_t{7}, std::int64_t{1} << 40}) {
     damage(kOffsets + 8 * 300, value);
     expect_error<DataError>([&] { open("1,1"); }, {".idx", fmt::format("offset of sequence 300 = {}", value)});
     // The document of a bad token cannot be found, the token is named all the same.
-    BatchLoader loader(open_token_sources(train, {}, {}).train, {.sequence = 10, .vocab_size = 990, .seed = 9, .shuffle = Shuffle::kInOrder});
+    BatchLoader loader(open_token_sources(train, {}, {}).train,
+                       {.sequence = 10, .vocab_size = 990, .seed = 9, .shuffle = Shuffle::kInOrder});
     Ids tokens(10);
     expect_error<DataError>([&] { loader.load(99, 1, tokens, {}); },
                             {"token 990 has id 990 (in a document that its .idx does not tell", "vocabulary of 990"});

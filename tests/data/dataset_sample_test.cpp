@@ -17,7 +17,8 @@ namespace trident {
 namespace {
 
 TEST(SpreadPlaces, FirstToLast) {
-  for (const std::int64_t n : {std::int64_t{129}, std::int64_t{1000}, std::int64_t{500'000'000'000}, std::numeric_limits<std::int64_t>::max()}) {
+  for (const std::int64_t n :
+       {std::int64_t{129}, std::int64_t{1000}, std::int64_t{500'000'000'000}, std::numeric_limits<std::int64_t>::max()}) {
     std::set<std::int64_t> places;
     for (std::int64_t i = 0; i < 128; ++i) places.insert(spread_place(i, 128, n));
     EXPECT_EQ(places.size(), 128u) << n;
@@ -40,7 +41,8 @@ class SampleTest : public ::testing::Test {
   std::string prefix_ = folder_ / "d";
 
   std::uint64_t sample(std::int64_t vocab_size = 1000) const { return sample_dataset(IndexedDataset(prefix_), vocab_size); }
-  template <class T> void change(const std::string& path, std::size_t offset, T value) {
+  template <class T>
+  void change(const std::string& path, std::size_t offset, T value) {
     std::string bytes = read_file(path);
     std::memcpy(bytes.data() + offset, &value, sizeof value);
     write_file(path, bytes);
@@ -55,7 +57,8 @@ TEST_F(SampleTest, FewFilesAreLookedAtWhole) {
   EXPECT_EQ(sample(), before);
   std::set<std::uint64_t> seen{before};
   for (std::size_t place = 0; place < 128; ++place) {  // of those that are looked at
-    const auto token = static_cast<std::size_t>(spread_place(static_cast<std::int64_t>(place), 128, static_cast<std::int64_t>(bin.size()) / 2));
+    const auto token =
+        static_cast<std::size_t>(spread_place(static_cast<std::int64_t>(place), 128, static_cast<std::int64_t>(bin.size()) / 2));
     change(bin_path(prefix_), 2 * token, std::uint16_t{999});
     EXPECT_TRUE(seen.insert(sample()).second) << token;
     expect_error<DataError>([&] { sample(999); }, {fmt::format("token {} has id 999 (document ", token)});

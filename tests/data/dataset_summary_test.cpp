@@ -1,10 +1,10 @@
 #include "data/dataset_summary.h"
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-
-#include <gtest/gtest.h>
 
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
@@ -76,8 +76,11 @@ class WholeCheck : public ::testing::Test {
   TemporaryFolder folder_;
   std::string prefix_ = folder_ / "d";
 
-  DatasetSummary check(std::int64_t vocab_size = 1000) const { return summarize(IndexedDataset(prefix_), {.vocab_size = vocab_size}); }
-  template <class T> void change(const std::string& path, std::size_t offset, T value) {
+  DatasetSummary check(std::int64_t vocab_size = 1000) const {
+    return summarize(IndexedDataset(prefix_), {.vocab_size = vocab_size});
+  }
+  template <class T>
+  void change(const std::string& path, std::size_t offset, T value) {
     std::string bytes = read_file(path);
     std::memcpy(bytes.data() + offset, &value, sizeof value);
     write_file(path, bytes);
@@ -93,7 +96,8 @@ TEST_F(WholeCheck, NamesTheFirstIdOutside) {
     if (at + 100 < 2 * kDocument) documents[1].back() = 78;
     write_dataset(prefix_, documents, 1000);
     EXPECT_EQ(check(79).ids->largest, at + 100 < 2 * kDocument ? 78 : 77);
-    expect_error<DataError>([&] { check(77); }, {fmt::format("d.bin: token {} has id 77 (document {}, its token {})", at, at / kDocument, at % kDocument)});
+    expect_error<DataError>([&] { check(77); }, {fmt::format("d.bin: token {} has id 77 (document {}, its token {})", at,
+                                                             at / kDocument, at % kDocument)});
   }
 }
 

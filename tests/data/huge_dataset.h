@@ -22,7 +22,8 @@ namespace trident {
 class HugeDataset {
  public:
   // `sequences` documents of `length` tokens each, of type uint16, all of them 0. `prefix` lies in a folder of the test.
-  HugeDataset(const std::string& prefix, std::int64_t sequences, std::int64_t length) : prefix_(prefix), sequences_(sequences), length_(length) {
+  HugeDataset(const std::string& prefix, std::int64_t sequences, std::int64_t length)
+      : prefix_(prefix), sequences_(sequences), length_(length) {
     is_there_ = make_hole(bin_path(prefix), 2 * sequences * length) && make_hole(idx_path(prefix), index_bytes());
   }
 

@@ -231,8 +231,10 @@ TEST_F(IndexedDatasetTest, MutatedFilesAreReadOrRefused) {
     try {
       const IndexedDataset dataset(prefix_);
       for (std::int64_t d = 0; d <= dataset.num_documents(); ++d) dataset.document_begin(d);
-      if (round % 2 == 0) sample_dataset(dataset, 50);
-      else summarize(dataset, {.vocab_size = 50});
+      if (round % 2 == 0)
+        sample_dataset(dataset, 50);
+      else
+        summarize(dataset, {.vocab_size = 50});
       tokens_of(dataset, 40);
     } catch (const DataError&) {
       ++refused;

@@ -148,7 +148,8 @@ TEST_F(InputTest, BlocksEndAnywhere) {
   ASSERT_LT(member.size(), static_cast<std::size_t>(kStoredBlock) - 100);
   for (const std::size_t size : {kStoredBlock - 1, kStoredBlock, kStoredBlock + 1, 2 * kStoredBlock - 1}) {
     // A member of this length: the file name in its header is as long as it takes.
-    const std::string named = member.substr(0, 3) + '\x08' + member.substr(4, 6) + std::string(size - member.size() - 1, 'n') + '\0' + member.substr(10);
+    const std::string named =
+        member.substr(0, 3) + '\x08' + member.substr(4, 6) + std::string(size - member.size() - 1, 'n') + '\0' + member.substr(10);
     ASSERT_EQ(named.size(), size);
     EXPECT_EQ(documents(put("a.txt.gz", named + member)), Texts{part + part}) << size;
     EXPECT_EQ(documents(put("a.txt.gz", named + std::string(3 * kStoredBlock, '\0'))), Texts{part}) << size;
@@ -165,7 +166,12 @@ TEST_F(InputTest, AFileThatIsCutWhileItIsRead) {
     std::string out(1000, ' ');
     EXPECT_GT(stream->read(out), 0u);
     std::filesystem::resize_file(path, 1000);
-    expect_error<StorageError>([&] { while (stream->read(out) > 0) {} }, {path + ": ", "became shorter"});
+    expect_error<StorageError>(
+        [&] {
+          while (stream->read(out) > 0) {
+          }
+        },
+        {path + ": ", "became shorter"});
   }
 }
 

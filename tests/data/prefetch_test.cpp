@@ -35,9 +35,7 @@ class Residency {
   Residency(const Residency&) = delete;
   Residency& operator=(const Residency&) = delete;
 
-  void look() {
-    TRIDENT_CHECK(::mincore(address_, size_, flags_.data()) == 0);
-  }
+  void look() { TRIDENT_CHECK(::mincore(address_, size_, flags_.data()) == 0); }
   std::int64_t num_pages() const {
     return std::count_if(flags_.begin(), flags_.end(), [](unsigned char flag) { return (flag & 1) != 0; });
   }

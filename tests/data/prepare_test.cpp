@@ -40,7 +40,8 @@ class PrepareTest : public ::testing::Test {
     Texts texts;
     for (std::int64_t d = 0; d < dataset.num_documents(); ++d) {
       const std::int64_t begin = dataset.document_begin(d);
-      const std::vector<std::int32_t> ids = tokens_of(dataset, begin, dataset.document_begin(d + 1) - begin, tokenizer_->vocab_size());
+      const std::vector<std::int32_t> ids =
+          tokens_of(dataset, begin, dataset.document_begin(d + 1) - begin, tokenizer_->vocab_size());
       texts.push_back(tokenizer_->decode(ids));
     }
     return texts;

@@ -94,8 +94,10 @@ TEST_F(RandomAccessFileTest, AFileThatBecomesShorterIsAnErrorAndNoSignal) {
     ADD_FAILURE() << "bytes from nowhere";
   } catch (const StorageError& error) {
     EXPECT_EQ(error.code(), ExitCode::kStorage);
-    EXPECT_EQ(error.what(), path_ + ": 3 bytes at byte 4 of 10 are not there: the file became shorter while it was in use; put it back, "
-                                    "and leave files alone that a run reads");
+    EXPECT_EQ(error.what(),
+              path_ +
+                  ": 3 bytes at byte 4 of 10 are not there: the file became shorter while it was in use; put it back, "
+                  "and leave files alone that a run reads");
   }
   expect_error<StorageError>([&] { text_at(file, 9, 1); }, {path_, "1 bytes at byte 9 of 10"});
 }
@@ -114,7 +116,7 @@ TEST_F(RandomAccessFileTest, BlocksAreReadOnce) {
   for (std::int64_t i = 0; i < 10; ++i) seen += blocks.value_at<char>(i);
   EXPECT_EQ(seen, "0123456789");
   EXPECT_EQ(calls, 3);
-  EXPECT_EQ(blocks.value_at<char>(3), '3');  // backwards, too
+  EXPECT_EQ(blocks.value_at<char>(3), '3');                         // backwards, too
   EXPECT_EQ(std::memcmp(blocks.bytes_at(2, 8), "23456789", 8), 0);  // more than a block
   EXPECT_EQ(calls, 5);
   EXPECT_EQ(single.value_at<char>(5), '5');

@@ -39,7 +39,8 @@ class RunDataTest : public ::testing::Test {
   }
 };
 
-// One process of a node looks at few places, the others at the boundaries: on 1 TB as on 20 MB, and with a batch as large as it may be.
+// One process of a node looks at few places, the others at the boundaries: on 1 TB as on 20 MB, and with a batch as large as it may
+// be.
 TEST_F(RunDataTest, StartReadsLessThanAMegabytePerNode) {
   constexpr int kRanks = 128;  // of a node
   std::int64_t before = 0;
@@ -106,14 +107,16 @@ TEST_F(RunDataTest, DataThatDifferAreNamedOnBothSides) {
   for (const Ended& e : compared({mine, unseen, alike, unseen})) EXPECT_EQ(e.code, 0) << e.message;
   const auto differ = compared({mine, unseen, other, unseen});
   for (const Ended& e : differ) EXPECT_EQ(e.code, 65);
-  EXPECT_EQ(differ[0].message,
-            fmt::format("rank 2 ({}): the training data differs: {} has {}; on rank 0 (n1) it has {}; give all nodes the same files",
-                        host_name(), folder_ / "d", other[0].content, mine[0].content));
+  EXPECT_EQ(
+      differ[0].message,
+      fmt::format("rank 2 ({}): the training data differs: {} has {}; on rank 0 (n1) it has {}; give all nodes the same files",
+                  host_name(), folder_ / "d", other[0].content, mine[0].content));
   EXPECT_NE(other[0].content, mine[0].content);
   const auto sizes = compared({mine, longer, alike});
-  EXPECT_EQ(sizes[0].message, fmt::format("rank 1 ({}): the training data differs: {} has 1 documents, 1 sequences, 9 tokens of type uint16, "
-                                          "from 0 for 9; on rank 0 (n1) it has {}; give all nodes the same files",
-                                          host_name(), folder_ / "e", mine[0].sizes));
+  EXPECT_EQ(sizes[0].message,
+            fmt::format("rank 1 ({}): the training data differs: {} has 1 documents, 1 sequences, 9 tokens of type uint16, "
+                        "from 0 for 9; on rank 0 (n1) it has {}; give all nodes the same files",
+                        host_name(), folder_ / "e", mine[0].sizes));
   EXPECT_EQ(sizes[2].code, 65);
 }
 
