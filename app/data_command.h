@@ -5,7 +5,7 @@
 
 namespace trident {
 
-// trident data inspect PREFIX [--documents N] [--tokens M] [--tokenizer T] [--sequence S] [--json]
+// trident data inspect PREFIX [--check [--vocab-size V]] [--documents N] [--tokens M] [--tokenizer T] [--sequence S] [--json]
 void inspect_command(const Arguments& arguments, const CommandContext& context);
 
 }  // namespace trident

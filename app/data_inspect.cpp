@@ -6,6 +6,7 @@
 #include "app/command_line.h"
 #include "app/data_command.h"
 #include "app/progress_line.h"
+#include "core/clock.h"
 #include "core/json_reader.h"
 #include "data/dataset_summary.h"
 #include "data/sample_order.h"
@@ -15,10 +16,14 @@
 namespace trident {
 namespace {
 
+constexpr std::int64_t kAnyVocabulary = std::int64_t{1} << 31;  // ids are 32 bits wide in a batch
+
 struct InspectOptions {
   std::int64_t documents = 1;  // whose beginnings are shown
   std::int64_t tokens = 32;    // of each
   std::int64_t sequence = 0;   // 0: samples are not counted
+  bool check = false;          // ids against a vocabulary
+  std::int64_t vocab_size = 0;  // 0: the tokenizer's, or whatever 32 bits hold
 };
 
 // The beginning of a document.
@@ -40,10 +45,31 @@ struct Inspection {
   std::int64_t num_samples() const { return num_samples_of(dataset.num_tokens(), options.sequence); }
 };
 
+// What ids are checked against.
+std::int64_t vocabulary_of(const InspectOptions& options, const Tokenizer* tokenizer) {
+  if (options.vocab_size > 0) return options.vocab_size;
+  return tokenizer != nullptr ? tokenizer->vocab_size() : kAnyVocabulary;
+}
+
 void refuse_foreign_tokenizer(const IndexedDataset& dataset, const IdRange& ids, const Tokenizer& tokenizer) {
   if (ids.smallest >= 0 && ids.largest < tokenizer.vocab_size()) return;
   throw DataError(fmt::format("{}: its ids go from {} to {}, --tokenizer {} has 0 to {}; name the tokenizer that made the file",
                               bin_path(dataset.prefix()), ids.smallest, ids.largest, tokenizer.name(), tokenizer.vocab_size() - 1));
+}
+
+// `progress`: where to show how far it is, or nullptr.
+DatasetSummary read_whole(const IndexedDataset& dataset, const Tokenizer* tokenizer, const InspectOptions& options,
+                          const CommandContext* progress) {
+  SummaryOptions wanted;
+  if (tokenizer != nullptr) wanted.end_token = tokenizer->eod();
+  if (options.check) wanted.vocab_size = vocabulary_of(options, tokenizer);
+  if (progress == nullptr) return summarize(dataset, wanted);
+  const double start = monotonic_seconds();
+  ProgressLine line(progress->out, progress->console, start);
+  return summarize(dataset, wanted, [&](const SummaryProgress& seen) {
+    const double now = monotonic_seconds(), done = static_cast<double>(seen.tokens_done * size_of(dataset.type()));
+    line.update(seen.tokens_done, seen.tokens_total, fmt::format("{}/s", size_text(done / (now - start))), now);
+  });
 }
 
 std::vector<Excerpt> excerpts_of(const IndexedDataset& dataset, const Tokenizer* tokenizer, const InspectOptions& options) {
@@ -89,6 +115,12 @@ std::string end_line(const Inspection& seen) {
   return fmt::format("{}: {}, {}'s eod", every ? "yes" : "no", count, seen.tokenizer->name());
 }
 
+std::string check_line(const Inspection& seen) {
+  const std::int64_t vocabulary = vocabulary_of(seen.options, seen.tokenizer);
+  return fmt::format("ok: {} sequences follow each other, {} documents ascend, {} ids lie below {}", seen.dataset.num_sequences(),
+                     seen.dataset.num_documents(), seen.dataset.num_tokens(), vocabulary);
+}
+
 void print_text(const Inspection& seen, std::ostream& out) {
   const IndexedDataset& dataset = seen.dataset;
   const DatasetSummary& summary = seen.summary;
@@ -103,8 +135,9 @@ void print_text(const Inspection& seen, std::ostream& out) {
   line("ids", summary.ids ? fmt::format("{} to {}", summary.ids->smallest, summary.ids->largest) : "none");
   line("eod at the ends", end_line(seen));
   if (seen.options.sequence > 0) line("samples", fmt::format("{} of {} tokens", seen.num_samples(), seen.options.sequence));
-  line(".bin", bytes(static_cast<std::int64_t>(dataset.stored_bytes().size())));
-  line(".idx", bytes(dataset.index_bytes()));
+  line(".bin", bytes(dataset.bin().size()));
+  line(".idx", bytes(dataset.idx().size()));
+  if (seen.options.check) line("check", check_line(seen));
   for (const Excerpt& excerpt : seen.excerpts) {
     const char* rest = excerpt.is_cut() ? " ..." : "";
     out << fmt::format("document {}: {} tokens\n  ids ", excerpt.document, excerpt.length);
@@ -133,8 +166,9 @@ JsonValue to_json(const Inspection& seen) {
   json.set("documents_with_end_token", summary.documents_with_end_token);
   json.set("eod_at_ends", seen.tokenizer != nullptr ? JsonValue(summary.every_document_ends(dataset)) : JsonValue());
   if (seen.options.sequence > 0) json.set("samples", seen.num_samples());
-  json.set("bin_bytes", static_cast<std::int64_t>(dataset.stored_bytes().size()));
-  json.set("idx_bytes", dataset.index_bytes());
+  json.set("bin_bytes", dataset.bin().size());
+  json.set("idx_bytes", dataset.idx().size());
+  if (seen.options.check) json.set("ids_checked_below", vocabulary_of(seen.options, seen.tokenizer));
   JsonValue::Array excerpts;
   for (const Excerpt& excerpt : seen.excerpts) {
     JsonValue item;
@@ -151,24 +185,31 @@ JsonValue to_json(const Inspection& seen) {
 }  // namespace
 
 void inspect_command(const Arguments& arguments, const CommandContext& context) {
-  CLI::App app("Show what PREFIX.bin and PREFIX.idx hold. Reads every token once.", "trident data inspect");
+  CLI::App app("Show what PREFIX.bin and PREFIX.idx hold. Reads the index and every token once.", "trident data inspect");
   std::string prefix, tokenizer_name;
   InspectOptions options;
   bool json = false;
   app.add_option("PREFIX", prefix, "prefix of .bin and .idx")->required();
+  app.add_flag("--check", options.check,
+               "look for ids outside the vocabulary; ends with 65 and the first fault: document, token, id");
+  app.add_option("--vocab-size", options.vocab_size, "the model's vocabulary, for --check; not given: the tokenizer's");
   app.add_option("--documents", options.documents, "how many documents to show the beginnings of")->capture_default_str();
   app.add_option("--tokens", options.tokens, "how many tokens of each to show")->capture_default_str();
   app.add_option("--tokenizer", tokenizer_name, "the tokenizer that made the files: shows text, knows eod");
   app.add_option("--sequence", options.sequence, "count the samples of so many tokens (batch.sequence)");
   app.add_flag("--json", json, "print one JSON object");
   if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
-  for (const auto& [name, value] :
-       {std::pair{"--documents", options.documents}, {"--tokens", options.tokens}, {"--sequence", options.sequence}})
+  for (const auto& [name, value] : {std::pair{"--documents", options.documents},
+                                    {"--tokens", options.tokens},
+                                    {"--sequence", options.sequence},
+                                    {"--vocab-size", options.vocab_size}})
     if (value < 0) throw ConfigError(fmt::format("{} = {}: must not be negative", name, value));
+  if (options.vocab_size > 0 && !options.check)
+    throw ConfigError(fmt::format("--vocab-size = {}: only --check compares ids with it; add --check", options.vocab_size));
 
   const auto tokenizer = tokenizer_name.empty() ? nullptr : load_tokenizer(tokenizer_name, "--tokenizer");
   const IndexedDataset dataset(prefix);
-  const DatasetSummary summary = summarize(dataset, tokenizer ? std::optional<std::int64_t>(tokenizer->eod()) : std::nullopt);
+  const DatasetSummary summary = read_whole(dataset, tokenizer.get(), options, json ? nullptr : &context);
   if (tokenizer && summary.ids) refuse_foreign_tokenizer(dataset, *summary.ids, *tokenizer);
   const Inspection seen{dataset, summary, tokenizer.get(), options, excerpts_of(dataset, tokenizer.get(), options)};
   if (json) context.out << to_json_text(to_json(seen)) << '\n';

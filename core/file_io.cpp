@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,6 +29,7 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return value_; }
+  int release() { return std::exchange(value_, -1); }
 
  private:
   int value_;
@@ -102,37 +102,56 @@ std::string read_file(const std::string& path) {
   return content;
 }
 
-MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const Descriptor file(open_to_read(path));
-  size_ = size_of_regular_file(file.get(), path);
-  if (size_ == 0) return;  // mmap refuses a length of 0
-  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) {
-    throw StorageError(fmt::format("{}: {} bytes cannot be mapped: {}; check limits on virtual memory (ulimit -v)", path, size_,
-                                   std::strerror(errno)));
-  }
-  data_ = static_cast<const std::byte*>(address);
+RandomAccessFile::RandomAccessFile(const std::string& path, ReadAt read_at) : path_(path), read_at_(std::move(read_at)) {
+  Descriptor file(open_to_read(path));
+  size_ = static_cast<std::int64_t>(size_of_regular_file(file.get(), path));
+  descriptor_ = file.release();
+  // Readers jump about, and say themselves what they need next (will_need). The kernel's own read-ahead would fetch 128 KB and more
+  // around each place, most of it for nothing.
+  ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_RANDOM);
 }
 
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+RandomAccessFile::~RandomAccessFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+RandomAccessFile::RandomAccessFile(RandomAccessFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      read_at_(std::move(other.read_at_)),
+      size_(std::exchange(other.size_, 0)),
+      descriptor_(std::exchange(other.descriptor_, -1)) {}
 
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+RandomAccessFile& RandomAccessFile::operator=(RandomAccessFile&& other) noexcept {
   std::swap(path_, other.path_);
-  std::swap(data_, other.data_);
+  std::swap(read_at_, other.read_at_);
   std::swap(size_, other.size_);
+  std::swap(descriptor_, other.descriptor_);
   return *this;
 }
 
-void MappedFile::will_need(std::int64_t offset, std::int64_t bytes) const {
-  TRIDENT_CHECK(offset >= 0 && bytes >= 0 && offset <= size() - bytes, "bytes {}+{} of {}", offset, bytes, size());
-  if (bytes == 0) return;
-  const std::int64_t before = offset % ::sysconf(_SC_PAGESIZE);  // advice is about whole pages; the mapping begins with one
-  ::posix_madvise(const_cast<std::byte*>(data_) + (offset - before), static_cast<std::size_t>(before + bytes), POSIX_MADV_WILLNEED);
+void RandomAccessFile::read(std::int64_t offset, std::span<std::byte> out) const {
+  const std::int64_t bytes = std::ssize(out);
+  TRIDENT_CHECK(offset >= 0 && offset <= size_ - bytes, "{}: bytes {}+{} of {}", path_, offset, bytes, size_);
+  for (std::int64_t done = 0; done < bytes;) {
+    const ssize_t got = read_at_(descriptor_, out.data() + done, static_cast<std::size_t>(bytes - done), offset + done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      throw StorageError(fmt::format("{}: {} bytes at byte {} of {} cannot be read: {}; check the disk", path_, bytes - done,
+                                     offset + done, size_, std::strerror(errno)));
+    }
+    if (got == 0) {
+      throw StorageError(
+          fmt::format("{}: {} bytes at byte {} of {} are not there: the file became shorter while it was in use; put it "
+                      "back, and leave files alone that a run reads",
+                      path_, bytes - done, offset + done, size_));
+    }
+    done += got;
+  }
+}
+
+void RandomAccessFile::will_need(std::int64_t offset, std::int64_t bytes) const {
+  TRIDENT_CHECK(offset >= 0 && bytes >= 0 && offset <= size_ - bytes, "{}: bytes {}+{} of {}", path_, offset, bytes, size_);
+  if (bytes > 0) ::posix_fadvise(descriptor_, offset, bytes, POSIX_FADV_WILLNEED);  // a length of 0 would mean the rest of the file
 }
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {

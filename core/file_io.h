@@ -1,12 +1,16 @@
-// The one seam through which Trident touches files: reading, mapping, writing so that a reader sees all of a file or none, and
+// The one seam through which Trident touches files: reading, writing so that a reader sees all of a file or none, and
 // appending.
 //
 // What cannot be read (missing, a folder, not permitted) throws DataError; what the file system refuses while reading or writing
 // (disk full, input/output error) throws StorageError. Every message is "<path>: <what>; <remedy>".
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,27 +24,33 @@ bool folder_exists(const std::string& path);
 // The whole content.
 std::string read_file(const std::string& path);
 
-// A read-only mapping of a whole regular file. An empty file gives an empty span. The file must not shrink while it is mapped.
-class MappedFile {
+// How bytes leave a file; tests put one that counts or fails in its place.
+using ReadAt = std::function<ssize_t(int descriptor, void* out, std::size_t bytes, off_t offset)>;
+
+// Any bytes of a regular file, by pread: where a disk fails or the file becomes shorter, a reader gets a StorageError that names
+// file, position and reason, and no signal. Immutable: threads share one.
+class RandomAccessFile {
  public:
-  MappedFile() = default;
-  explicit MappedFile(const std::string& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
+  explicit RandomAccessFile(const std::string& path, ReadAt read_at = ::pread);
+  ~RandomAccessFile();
+  RandomAccessFile(RandomAccessFile&& other) noexcept;
+  RandomAccessFile& operator=(RandomAccessFile&& other) noexcept;
 
   const std::string& path() const { return path_; }
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
-  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
-  std::int64_t size() const { return static_cast<std::int64_t>(size_); }
+  std::int64_t size() const { return size_; }  // in bytes, when it was opened
+
+  // Fills `out` with the bytes from `offset` on, which lay in the file when it was opened. One pread, more only where the system
+  // hands over less than was asked for. Allocates nothing.
+  void read(std::int64_t offset, std::span<std::byte> out) const;
 
   // Asks the kernel to read these bytes from the disk and does not wait for them. Without effect where the kernel refuses.
   void will_need(std::int64_t offset, std::int64_t bytes) const;
 
  private:
   std::string path_;
-  const std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
+  ReadAt read_at_;
+  std::int64_t size_ = 0;
+  int descriptor_ = -1;
 };
 
 // A file that appears under its name only when it is complete. Bytes go to "<path>.tmp.<pid>" beside it; commit() flushes them to

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <unordered_set>
 
 #include "core/file_io.h"
@@ -14,6 +15,11 @@ namespace {
 [[noreturn]] void refuse(ExitCode blame, const std::string& message) {
   if (blame == ExitCode::kConfig) throw ConfigError(message);
   throw DataError(message);
+}
+
+void check_size(std::int64_t bytes, std::string_view source, const JsonRules& rules) {
+  if (bytes > static_cast<std::int64_t>(rules.max_bytes))
+    refuse(rules.blame, fmt::format("{}: {} bytes of JSON, the limit is {}", source, bytes, rules.max_bytes));
 }
 
 struct Position {
@@ -154,8 +160,7 @@ class Builder {
 }  // namespace
 
 JsonValue parse_json(std::string_view text, std::string_view source, const JsonRules& rules) {
-  if (text.size() > rules.max_bytes)
-    refuse(rules.blame, fmt::format("{}: {} bytes of JSON, the limit is {}", source, text.size(), rules.max_bytes));
+  check_size(std::ssize(text), source, rules);
   std::size_t consumed = 0;
   Builder builder(text, source, rules, consumed);
   nlohmann::json::sax_parse(CountingIterator(text.data(), &consumed), CountingIterator(text.data() + text.size(), &consumed),
@@ -165,8 +170,11 @@ JsonValue parse_json(std::string_view text, std::string_view source, const JsonR
 
 JsonValue read_json_file(const std::string& path, const JsonRules& rules) {
   try {
-    const MappedFile file(path);
-    return parse_json(file.text(), path, rules);
+    const RandomAccessFile file(path);
+    check_size(file.size(), path, rules);  // before it is read
+    std::string text(static_cast<std::size_t>(file.size()), '\0');
+    file.read(0, std::as_writable_bytes(std::span(text)));
+    return parse_json(text, path, rules);
   } catch (const DataError& error) {
     refuse(rules.blame, error.what());
   }

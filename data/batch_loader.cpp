@@ -1,5 +1,6 @@
 #include "data/batch_loader.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -28,6 +29,8 @@ BatchLoader::BatchLoader(std::vector<TokenSource> sources, const BatchLoaderOpti
                                   source.label, source.num_tokens, options_.sequence, options_.sequence + 1));
     }
     orders_.emplace_back(num_samples, options_.seed, options_.shuffle, static_cast<std::uint32_t>(orders_.size()));
+    const std::int64_t bytes = (options_.sequence + 1) * size_of(source.dataset->type());
+    stored_.resize(std::max(stored_.size(), static_cast<std::size_t>(bytes)));
   }
 }
 
@@ -42,13 +45,20 @@ void BatchLoader::load(std::int64_t first_position, std::int64_t batch, std::spa
   const auto elements = static_cast<std::size_t>(options_.sequence * batch);
   TRIDENT_CHECK(tokens.empty() || tokens.size() == elements, "{} tokens for [{}, {}]", tokens.size(), options_.sequence, batch);
   TRIDENT_CHECK(targets.empty() || targets.size() == elements, "{} targets for [{}, {}]", targets.size(), options_.sequence, batch);
+  if (tokens.empty() && targets.empty()) return;
   for (std::int64_t i = 0; i < batch; ++i) {
     const Sample sample = sample_at(blend_, first_position + i);
-    const auto copy = [&](std::int64_t first, std::span<std::int32_t> out) {
-      if (!out.empty()) sample.source.dataset->copy_tokens(first, options_.sequence, options_.vocab_size, out.data() + i, batch);
+    const IndexedDataset& dataset = *sample.source.dataset;
+    const std::int64_t skipped = tokens.empty() ? 1 : 0, count = options_.sequence + (targets.empty() ? 0 : 1) - skipped;
+    dataset.read_tokens(sample.first_token + skipped, count,
+                        std::span(stored_).first(static_cast<std::size_t>(count * size_of(dataset.type()))));
+    const auto decode = [&](std::int64_t first, std::span<std::int32_t> out) {
+      if (out.empty()) return;
+      const std::byte* stored = stored_.data() + (first - skipped) * size_of(dataset.type());
+      dataset.decode_tokens(stored, sample.first_token + first, options_.sequence, options_.vocab_size, out.data() + i, batch);
     };
-    copy(sample.first_token, tokens);
-    copy(sample.first_token + 1, targets);
+    decode(0, tokens);
+    decode(1, targets);
   }
 }
 

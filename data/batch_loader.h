@@ -1,6 +1,7 @@
-// Token and target ids of a micro-batch, straight from the mapped files into the caller's buffers.
+// Token and target ids of a micro-batch, read from the files into the caller's buffers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -18,7 +19,7 @@ struct BatchLoaderOptions {
   Shuffle shuffle = Shuffle::kPerEpoch;
 };
 
-// One rank's loader; loaders of several ranks share the mapped files. load() and prefetch() allocate nothing.
+// One rank's loader; loaders of several ranks share the files. load() and prefetch() allocate nothing.
 class BatchLoader {
  public:
   // A source without one full sample of T+1 tokens: DataError that names the tokens it has and batch.sequence.
@@ -29,7 +30,8 @@ class BatchLoader {
 
   // Fills tokens[s*B + i] and targets[s*B + i] (int32[T, B], sequence-major) with tokens s and s+1 of the sample at position
   // first_position + i (see BatchSlicing). Either span may be empty: the first pipeline stage needs only tokens, the last only
-  // targets. An id outside the vocabulary: DataError that names file, position, id.
+  // targets. One pread per sample. An id outside the vocabulary: DataError that names file, position, id and document. A file that
+  // cannot be read, or became shorter: StorageError.
   void load(std::int64_t first_position, std::int64_t batch, std::span<std::int32_t> tokens, std::span<std::int32_t> targets);
 
   // Asks the kernel to read what load() of the same positions will copy, and returns without waiting. Called a step ahead, between
@@ -50,6 +52,7 @@ class BatchLoader {
   BatchLoaderOptions options_;
   std::vector<SampleOrder> orders_;  // one per source
   Blend blend_;
+  std::vector<std::byte> stored_;    // of a sample as it is in the file
   Blend blend_ahead_;  // of prefetch, which asks further ahead: a blend is cheap only for ascending positions
 };
 

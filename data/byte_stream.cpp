@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
 #include "core/check.h"
+#include "data/block_reader.h"
 
 namespace trident {
 
@@ -13,26 +13,27 @@ namespace {
 
 class PlainStream final : public ByteStream {
  public:
-  explicit PlainStream(MappedFile file) : file_(std::move(file)) {}
+  explicit PlainStream(RandomAccessFile file) : file_(std::move(file)) {}
 
   std::size_t read(std::span<char> out) override {
-    const std::string_view rest = file_.text().substr(at_);
+    const std::span<const std::byte> rest = blocks_.block_at(at_);
     const std::size_t size = std::min(rest.size(), out.size());
-    if (size > 0) std::memcpy(out.data(), rest.data(), size);
-    at_ += size;
+    std::copy_n(reinterpret_cast<const char*>(rest.data()), size, out.data());
+    at_ += static_cast<std::int64_t>(size);
     return size;
   }
-  std::int64_t bytes_consumed() const override { return static_cast<std::int64_t>(at_); }
+  std::int64_t bytes_consumed() const override { return at_; }
 
  private:
-  MappedFile file_;
-  std::size_t at_ = 0;
+  RandomAccessFile file_;
+  BlockReader blocks_{file_, kStoredBlock};
+  std::int64_t at_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<ByteStream> open_byte_stream(const InputFile& input) {
-  MappedFile file(input.path);
+  RandomAccessFile file(input.path);
   switch (input.compression) {
     case Compression::kNone: return std::make_unique<PlainStream>(std::move(file));
     case Compression::kGzip: return make_gzip_stream(std::move(file));

@@ -11,6 +11,8 @@
 
 namespace trident {
 
+inline constexpr std::int64_t kStoredBlock = std::int64_t{1} << 20;  // bytes that a stream reads at once
+
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
@@ -23,14 +25,14 @@ class ByteStream {
   virtual std::int64_t bytes_consumed() const = 0;
 };
 
-// DataError: as MappedFile.
+// DataError, StorageError: as RandomAccessFile.
 std::unique_ptr<ByteStream> open_byte_stream(const InputFile& input);
 
 // gzip members one after the other (gzip, pigz, bgzip), and zeros after the last (tapes).
-std::unique_ptr<ByteStream> make_gzip_stream(MappedFile file);
+std::unique_ptr<ByteStream> make_gzip_stream(RandomAccessFile file);
 
 // zstd frames and skippable frames one after the other (zstd, pzstd), with windows up to libzstd's largest; dictionaries are
 // refused.
-std::unique_ptr<ByteStream> make_zstd_stream(MappedFile file);
+std::unique_ptr<ByteStream> make_zstd_stream(RandomAccessFile file);
 
 }  // namespace trident

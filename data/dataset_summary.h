@@ -1,7 +1,9 @@
-// What an indexed dataset holds, in numbers: what `trident data inspect` shows.
+// A whole dataset, read once: what `trident data inspect` shows and checks.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <optional>
 
 #include "data/indexed_dataset.h"
@@ -24,7 +26,20 @@ struct DatasetSummary {
   }
 };
 
-// Reads all tokens once. `end_token`: the tokenizer's eod; not given: the last token of the first document that has one.
-DatasetSummary summarize(const IndexedDataset& dataset, std::optional<std::int64_t> end_token);
+struct SummaryOptions {
+  // The tokenizer's eod; not given: the last token of the first document that has one.
+  std::optional<std::int64_t> end_token = std::nullopt;
+  // Ids below 0 and from here on are refused; not given: whatever is stored is counted.
+  std::optional<std::int64_t> vocab_size = std::nullopt;
+};
+
+struct SummaryProgress {
+  std::int64_t tokens_done = 0, tokens_total = 0;
+};
+
+// Reads the index and all tokens once, in order; memory does not grow with them. The first value of the index that cannot be true,
+// or else the first id that is refused: DataError that names it, its place and its document. `progress` is called once per MB.
+DatasetSummary summarize(const IndexedDataset& dataset, const SummaryOptions& options,
+                         const std::function<void(const SummaryProgress&)>& progress = {});
 
 }  // namespace trident

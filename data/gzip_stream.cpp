@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "data/block_reader.h"
 #include "data/byte_stream.h"
 
 namespace trident {
@@ -17,7 +18,7 @@ constexpr int kGzipOnly = 15 + 16;                      // the largest window; n
 
 class GzipStream final : public ByteStream {
  public:
-  explicit GzipStream(MappedFile file) : file_(std::move(file)) {
+  explicit GzipStream(RandomAccessFile file) : file_(std::move(file)) {
     if (::inflateInit2(&inflater_, kGzipOnly) != Z_OK) throw std::bad_alloc();
   }
   ~GzipStream() override { ::inflateEnd(&inflater_); }
@@ -31,15 +32,28 @@ class GzipStream final : public ByteStream {
     }
     return 0;
   }
-  std::int64_t bytes_consumed() const override { return static_cast<std::int64_t>(at_); }
+  std::int64_t bytes_consumed() const override { return at_; }
 
  private:
+  bool only_zeros_follow() {
+    for (std::int64_t at = at_; at < file_.size();) {
+      const std::span<const std::byte> block = blocks_.block_at(at);
+      if (std::any_of(block.begin(), block.end(), [](std::byte b) { return b != std::byte{0}; })) return false;
+      at += std::ssize(block);
+    }
+    return true;
+  }
+
   // False at the end of the file.
   bool begin_member() {
-    const std::string_view rest = file_.text().substr(at_);
-    if (rest.find_first_not_of('\0') == std::string_view::npos) return false;
-    if (!rest.starts_with("\x1F\x8B")) {
-      refuse(fmt::format("{} bytes from byte {} on are no gzip member", rest.size(), at_),
+    if (only_zeros_follow()) {
+      at_ = file_.size();
+      return false;
+    }
+    const std::int64_t magic = std::min<std::int64_t>(2, file_.size() - at_);
+    if (std::string_view(reinterpret_cast<const char*>(blocks_.bytes_at(at_, magic)), static_cast<std::size_t>(magic)) !=
+        "\x1F\x8B") {
+      refuse(fmt::format("{} bytes from byte {} on are no gzip member", file_.size() - at_, at_),
              "cut them off, or download or copy it again");
     }
     ::inflateReset(&inflater_);
@@ -47,13 +61,13 @@ class GzipStream final : public ByteStream {
   }
 
   std::size_t inflate_some(std::span<char> out) {
-    const std::string_view rest = file_.text().substr(at_, kPortion);
-    inflater_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(rest.data()));  // it only reads
-    inflater_.avail_in = static_cast<uInt>(rest.size());
+    const std::span<const std::byte> input = blocks_.block_at(at_);
+    inflater_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(input.data()));  // it only reads
+    inflater_.avail_in = static_cast<uInt>(input.size());
     inflater_.next_out = reinterpret_cast<Bytef*>(out.data());
     inflater_.avail_out = static_cast<uInt>(out.size());
     const int status = ::inflate(&inflater_, Z_NO_FLUSH);
-    at_ += rest.size() - inflater_.avail_in;
+    at_ += std::ssize(input) - static_cast<std::int64_t>(inflater_.avail_in);
     const std::size_t produced = out.size() - inflater_.avail_out;
     if (status == Z_MEM_ERROR) throw std::bad_alloc();
     if (status == Z_STREAM_END) in_member_ = false;
@@ -69,14 +83,15 @@ class GzipStream final : public ByteStream {
     throw DataError(fmt::format("{}: {}; {}", file_.path(), what, remedy));
   }
 
-  MappedFile file_;
+  RandomAccessFile file_;
+  BlockReader blocks_{file_, kStoredBlock};
   z_stream inflater_{};
-  std::size_t at_ = 0;
+  std::int64_t at_ = 0;
   bool in_member_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<ByteStream> make_gzip_stream(MappedFile file) { return std::make_unique<GzipStream>(std::move(file)); }
+std::unique_ptr<ByteStream> make_gzip_stream(RandomAccessFile file) { return std::make_unique<GzipStream>(std::move(file)); }
 
 }  // namespace trident

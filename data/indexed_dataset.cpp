@@ -16,9 +16,12 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 namespace {
 
 constexpr std::int64_t kHeaderBytes = 34;
-constexpr std::int64_t kTypeAt = 17, kSequencesAt = 18, kDocumentsAt = 26;
+constexpr std::int64_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kDocumentsAt = 26;
+constexpr std::int64_t kIndexBlock = std::int64_t{1} << 18;  // bytes that an IndexReader reads at once
 
-// Where a copy stopped, and at which id; at = -1: nowhere.
+constexpr IdRange kAnyId{std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()};
+
+// Where a look at tokens stopped, and at which id; at = -1: nowhere.
 struct BadToken {
   std::int64_t at, id;
 };
@@ -36,35 +39,32 @@ BadToken copy_checked(const std::byte* source, std::int64_t count, std::int64_t 
   return {-1, 0};
 }
 
-// Calls function(begin, ids) for blocks of ids that are worked on without a branch per token, until it returns false.
-template <class T, class Function> void for_each_block(const std::byte* source, std::int64_t count, Function&& function) {
-  constexpr std::int64_t kBlock = 4096;
-  std::array<T, kBlock> block;
-  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
-    const auto n = static_cast<std::size_t>(std::min(kBlock, count - begin));
-    std::memcpy(block.data(), source + begin * static_cast<std::int64_t>(sizeof(T)), n * sizeof(T));
-    if (!function(begin, std::span<const T>(block.data(), n))) return;
-  }
-}
-
 template <class T> IdRange range_of(std::span<const T> ids) {
   T low = ids[0], high = ids[0];
   for (const T id : ids) low = std::min(low, id), high = std::max(high, id);
   return {static_cast<std::int64_t>(low), static_cast<std::int64_t>(high)};
 }
 
-template <class T> BadToken find_outside(const std::byte* source, std::int64_t count, std::int64_t vocab_size) {
-  BadToken bad{-1, 0};
-  for_each_block<T>(source, count, [&](std::int64_t begin, std::span<const T> ids) {
-    const IdRange range = range_of(ids);
-    if (range.smallest >= 0 && range.largest < vocab_size) return true;
-    for (std::int64_t i = 0; bad.at < 0; ++i) {
-      const auto id = static_cast<std::int64_t>(ids[static_cast<std::size_t>(i)]);
-      if (id < 0 || id >= vocab_size) bad = {begin + i, id};
+// The extremes of all ids, found in blocks that are worked on without a branch per token, until one holds an id that is not
+// allowed.
+template <class T>
+BadToken find_outside(const std::byte* source, std::int64_t count, const IdRange& allowed, IdRange* all) {
+  constexpr std::int64_t kBlock = 4096;
+  std::array<T, kBlock> block;
+  *all = {kAnyId.largest, kAnyId.smallest};
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    const auto n = static_cast<std::size_t>(std::min(kBlock, count - begin));
+    std::memcpy(block.data(), source + begin * static_cast<std::int64_t>(sizeof(T)), n * sizeof(T));
+    const IdRange range = range_of(std::span<const T>(block.data(), n));
+    if (range.smallest < allowed.smallest || range.largest > allowed.largest) {
+      for (std::size_t i = 0;; ++i) {
+        const auto id = static_cast<std::int64_t>(block[i]);
+        if (id < allowed.smallest || id > allowed.largest) return {begin + static_cast<std::int64_t>(i), id};
+      }
     }
-    return false;
-  });
-  return bad;
+    *all = {std::min(all->smallest, range.smallest), std::max(all->largest, range.largest)};
+  }
+  return {-1, 0};
 }
 
 // function(T{}) for the C++ type T that holds a stored token.
@@ -78,6 +78,12 @@ template <class Function> auto with_stored_type(TokenType type, Function&& funct
     case TokenType::kU16: return function(std::uint16_t{});
   }
   throw InternalError("a token type of no known width");
+}
+
+RandomAccessFile open_part(const std::string& path, const ReadAt& read_at) {
+  if (file_exists(path)) return RandomAccessFile(path, read_at);
+  throw DataError(
+      fmt::format("{}: no such file; give the prefix that `trident data prepare --output` was given, without .bin or .idx", path));
 }
 
 }  // namespace
@@ -107,104 +113,63 @@ std::string_view name_of(TokenType type) {
 std::string bin_path(const std::string& prefix) { return prefix + ".bin"; }
 std::string idx_path(const std::string& prefix) { return prefix + ".idx"; }
 
-IndexedDataset::IndexedDataset(const std::string& prefix) : prefix_(prefix) {
-  for (const std::string& path : {idx_path(prefix), bin_path(prefix)}) {
-    if (file_exists(path)) continue;
-    throw DataError(fmt::format(
-        "{}: no such file; give the prefix that `trident data prepare --output` was given, without .bin or .idx", path));
-  }
-  idx_ = MappedFile(idx_path(prefix));
-  bin_ = MappedFile(bin_path(prefix));
-  read_header();
-  check_sequences();
-  check_documents();
-}
-
-void IndexedDataset::refuse(const MappedFile& file, const std::string& what) const {
+void refuse_dataset(const RandomAccessFile& file, const std::string& what) {
   throw DataError(fmt::format("{}: {}; prepare the data again (trident data prepare)", file.path(), what));
 }
 
-template <class T>
-T IndexedDataset::idx_at(std::int64_t offset) const {
-  T value;
-  std::memcpy(&value, idx_.bytes().data() + offset, sizeof value);
-  return value;
+IndexedDataset::IndexedDataset(const std::string& prefix, const ReadAt& read_at)
+    : prefix_(prefix), idx_(open_part(idx_path(prefix), read_at)), bin_(open_part(bin_path(prefix), read_at)) {
+  read_header();
+  check_ends();
 }
 
 void IndexedDataset::read_header() {
   if (idx_.size() < kHeaderBytes)
-    refuse(idx_, fmt::format("truncated: {} bytes, the header alone has {}", idx_.size(), kHeaderBytes));
-  if (idx_.text().substr(0, kIndexMagic.size()) != kIndexMagic)
-    refuse(idx_, "magic is not MMIDIDX: not an index of Megatron's format");
-  if (const auto version = idx_at<std::uint64_t>(9); version != kIndexVersion)
-    refuse(idx_, fmt::format("version = {}, expected 1", version));
-  const auto code = idx_at<std::uint8_t>(kTypeAt);
+    refuse_dataset(idx_, fmt::format("truncated: {} bytes, the header alone has {}", idx_.size(), kHeaderBytes));
+  std::array<std::byte, kHeaderBytes> header;
+  idx_.read(0, header);
+  const auto field = [&]<class T>(std::int64_t at, T value) {
+    std::memcpy(&value, header.data() + at, sizeof value);
+    return value;
+  };
+  if (std::memcmp(header.data(), kIndexMagic.data(), kIndexMagic.size()) != 0)
+    refuse_dataset(idx_, "magic is not MMIDIDX: not an index of Megatron's format");
+  if (const auto version = field(kVersionAt, std::uint64_t{}); version != kIndexVersion)
+    refuse_dataset(idx_, fmt::format("version = {}, expected 1", version));
+  const auto code = field(kTypeAt, std::uint8_t{});
   type_ = static_cast<TokenType>(code);
-  if (size_of(type_) == 0) refuse(idx_, fmt::format("dtype code = {}, expected an integer type (1 to 5, or 8)", code));
+  if (size_of(type_) == 0) refuse_dataset(idx_, fmt::format("dtype code = {}, expected an integer type (1 to 5, or 8)", code));
 
   // Each count is compared with the file's length alone first, so that the sum below cannot overflow.
-  const auto sequences = idx_at<std::uint64_t>(kSequencesAt), entries = idx_at<std::uint64_t>(kDocumentsAt);
+  const auto sequences = field(kSequencesAt, std::uint64_t{}), entries = field(kDocumentsAt, std::uint64_t{});
   const auto bytes = static_cast<std::uint64_t>(idx_.size());
-  if (sequences > bytes || entries > bytes || kHeaderBytes + 12 * sequences + 8 * entries != bytes) {
-    refuse(idx_, fmt::format("sequence_count = {} and document_count = {} do not fit its {} bytes: truncated or damaged", sequences,
-                             entries, bytes));
+  if (sequences > bytes / 12 || entries > bytes / 8 || kHeaderBytes + 12 * sequences + 8 * entries != bytes) {
+    refuse_dataset(idx_, fmt::format("sequence_count = {} and document_count = {} do not fit its {} bytes: truncated or damaged",
+                                     sequences, entries, bytes));
   }
-  if (entries == 0) refuse(idx_, "document_count = 0, expected documents + 1");
+  if (entries == 0) refuse_dataset(idx_, "document_count = 0, expected documents + 1");
   num_sequences_ = static_cast<std::int64_t>(sequences);
   num_documents_ = static_cast<std::int64_t>(entries) - 1;
   num_tokens_ = bin_.size() / size_of(type_);
 }
 
-// Sequences must tile .bin in order: then token i of all sequences is token i of the file.
-void IndexedDataset::check_sequences() const {
-  std::int64_t expected = 0;  // at most 2^31 * 8 bytes more per sequence than a valid file, and we stop at the first that is beyond
-  for (std::int64_t s = 0; s < num_sequences_; ++s) {
-    const std::int64_t length = sequence_length(s);
-    if (length < 0) refuse(idx_, fmt::format("length of sequence {} = {}", s, length));
-    if (byte_offset(s) != expected) {
-      refuse(idx_,
-             fmt::format("offset of sequence {} = {}, expected {}: sequences must follow each other", s, byte_offset(s), expected));
-    }
-    expected += length * size_of(type_);
-    if (expected > bin_.size()) {
-      refuse(bin_, fmt::format("too short: {} bytes, sequence {} of its .idx ends at {}", bin_.size(), s, expected));
-    }
+// What tells a file that was cut or not finished.
+void IndexedDataset::check_ends() const {
+  IndexReader index(*this, IndexReader::Blocks::kNone);
+  if (const std::int64_t first = index.first_sequence(0); first != 0)
+    refuse_dataset(idx_, fmt::format("document index entry 0 = {}, expected 0", first));
+  if (const std::int64_t last = index.first_sequence(num_documents_); last != num_sequences_) {
+    refuse_dataset(
+        idx_, fmt::format("document index ends at sequence {}, expected {}: the index was not finished", last, num_sequences_));
   }
-  if (expected != bin_.size()) refuse(bin_, fmt::format("{} bytes, its .idx describes {}", bin_.size(), expected));
-}
-
-void IndexedDataset::check_documents() const {
-  std::int64_t previous = 0;
-  for (std::int64_t d = 0; d <= num_documents_; ++d) {
-    const std::int64_t first = first_sequence(d);
-    if (first < previous || first > num_sequences_ || (d == 0 && first != 0)) {
-      refuse(idx_, fmt::format("document index entry {} = {}: entries must ascend from 0 to {}", d, first, num_sequences_));
-    }
-    previous = first;
-  }
-  if (previous != num_sequences_) {
-    refuse(idx_,
-           fmt::format("document index ends at sequence {}, expected {}: the index was not finished", previous, num_sequences_));
-  }
-}
-
-std::int64_t IndexedDataset::sequence_length(std::int64_t sequence) const {
-  TRIDENT_CHECK(sequence >= 0 && sequence < num_sequences_, "sequence {} of {}", sequence, num_sequences_);
-  return idx_at<std::int32_t>(kHeaderBytes + 4 * sequence);
-}
-
-std::int64_t IndexedDataset::byte_offset(std::int64_t sequence) const {
-  return idx_at<std::int64_t>(kHeaderBytes + 4 * num_sequences_ + 8 * sequence);
-}
-
-std::int64_t IndexedDataset::first_sequence(std::int64_t document) const {
-  TRIDENT_CHECK(document >= 0 && document <= num_documents_, "document {} of {}", document, num_documents_);
-  return idx_at<std::int64_t>(kHeaderBytes + 12 * num_sequences_ + 8 * document);
+  if (num_sequences_ > 0)
+    index.check_sequence(num_sequences_ - 1);
+  else if (bin_.size() != 0)
+    refuse_dataset(bin_, fmt::format("{} bytes, its .idx describes 0", bin_.size()));
 }
 
 std::int64_t IndexedDataset::document_begin(std::int64_t document) const {
-  const std::int64_t sequence = first_sequence(document);
-  return sequence == num_sequences_ ? num_tokens_ : byte_offset(sequence) / size_of(type_);
+  return IndexReader(*this, IndexReader::Blocks::kNone).document_begin(document);
 }
 
 void IndexedDataset::will_need(std::int64_t first, std::int64_t count) const {
@@ -212,45 +177,121 @@ void IndexedDataset::will_need(std::int64_t first, std::int64_t count) const {
   bin_.will_need(first * size_of(type_), count * size_of(type_));
 }
 
-std::int64_t IndexedDataset::token_at(std::int64_t position) const {
-  return id_range(position, 1).smallest;
+void IndexedDataset::read_tokens(std::int64_t first, std::int64_t count, std::span<std::byte> stored) const {
+  TRIDENT_CHECK(first >= 0 && count >= 0 && first <= num_tokens_ - count, "tokens {}+{} of {}", first, count, num_tokens_);
+  TRIDENT_CHECK(std::ssize(stored) == count * size_of(type_), "{} bytes for {} tokens", stored.size(), count);
+  bin_.read(first * size_of(type_), stored);
 }
 
-IdRange IndexedDataset::id_range(std::int64_t first, std::int64_t count) const {
-  TRIDENT_CHECK(first >= 0 && count > 0 && first <= num_tokens_ - count, "tokens {}+{} of {}", first, count, num_tokens_);
-  const std::byte* source = bin_.bytes().data() + first * size_of(type_);
-  return with_stored_type(type_, [&]<class T>(T) {
-    IdRange all{std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()};
-    for_each_block<T>(source, count, [&](std::int64_t, std::span<const T> ids) {
-      const IdRange range = range_of(ids);
-      all = {std::min(all.smallest, range.smallest), std::max(all.largest, range.largest)};
-      return true;
-    });
-    return all;
+std::int64_t IndexedDataset::token_at(std::int64_t position) const {
+  std::array<std::byte, 8> stored;
+  read_tokens(position, 1, std::span(stored).first(static_cast<std::size_t>(size_of(type_))));
+  return with_stored_type(type_, [&]<class T>(T id) {
+    std::memcpy(&id, stored.data(), sizeof id);
+    return static_cast<std::int64_t>(id);
   });
 }
 
-void IndexedDataset::copy_tokens(std::int64_t first, std::int64_t count, std::int64_t vocab_size, std::int32_t* out,
-                                 std::int64_t stride) const {
-  TRIDENT_CHECK(first >= 0 && count >= 0 && first <= num_tokens_ - count, "tokens {}+{} of {}", first, count, num_tokens_);
-  const std::byte* source = bin_.bytes().data() + first * size_of(type_);
-  const BadToken bad =
-      with_stored_type(type_, [&]<class T>(T) { return copy_checked<T>(source, count, vocab_size, out, stride); });
+void IndexedDataset::decode_tokens(const std::byte* stored, std::int64_t first, std::int64_t count, std::int64_t vocab_size,
+                                   std::int32_t* out, std::int64_t stride) const {
+  const BadToken bad = with_stored_type(type_, [&]<class T>(T) { return copy_checked<T>(stored, count, vocab_size, out, stride); });
   if (bad.at >= 0) refuse_token(first + bad.at, bad.id, vocab_size);
 }
 
-void IndexedDataset::check_tokens(std::int64_t first, std::int64_t count, std::int64_t vocab_size) const {
-  TRIDENT_CHECK(first >= 0 && count >= 0 && first <= num_tokens_ - count, "tokens {}+{} of {}", first, count, num_tokens_);
-  const std::byte* source = bin_.bytes().data() + first * size_of(type_);
-  const BadToken bad = with_stored_type(type_, [&]<class T>(T) { return find_outside<T>(source, count, vocab_size); });
-  if (bad.at >= 0) refuse_token(first + bad.at, bad.id, vocab_size);
+IdRange IndexedDataset::check_tokens(const std::byte* stored, std::int64_t first, std::int64_t count,
+                                     std::optional<std::int64_t> vocab_size) const {
+  TRIDENT_CHECK(count > 0, "{} tokens", count);
+  const IdRange allowed = vocab_size ? IdRange{0, *vocab_size - 1} : kAnyId;
+  IdRange range;
+  const BadToken bad = with_stored_type(type_, [&]<class T>(T) { return find_outside<T>(stored, count, allowed, &range); });
+  if (bad.at >= 0) refuse_token(first + bad.at, bad.id, *vocab_size);
+  return range;
+}
+
+std::string IndexedDataset::place_of(std::int64_t position) const {
+  constexpr const char* kUnknown = "in a document that its .idx does not tell: damaged";
+  IndexReader index(*this, IndexReader::Blocks::kNone);
+  try {
+    std::int64_t low = 0, high = num_documents_;  // the document is one of low .. high - 1: the last that does not begin later
+    while (high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      (index.document_begin(middle) <= position ? low : high) = middle;
+    }
+    const std::int64_t begin = index.document_begin(low);
+    if (low == num_documents_ || begin > position || index.document_begin(low + 1) <= position) return kUnknown;
+    return fmt::format("document {}, its token {}", low, position - begin);
+  } catch (const DataError&) {  // what is said is the token's fault
+    return kUnknown;
+  }
 }
 
 void IndexedDataset::refuse_token(std::int64_t position, std::int64_t id, std::int64_t vocab_size) const {
   throw DataError(
-      fmt::format("{}: token {} has id {}, outside the model's vocabulary of {} tokens; set the model's vocab_size to that of "
+      fmt::format("{}: token {} has id {} ({}), outside the model's vocabulary of {} tokens; set the model's vocab_size to that of "
                   "the tokenizer which made the file, or prepare the text with the model's tokenizer",
-                  bin_.path(), position, id, vocab_size));
+                  bin_.path(), position, id, place_of(position), vocab_size));
+}
+
+IndexReader::IndexReader(const IndexedDataset& dataset, Blocks blocks)
+    : dataset_(dataset),
+      lengths_(dataset.idx_, blocks == Blocks::kAhead ? kIndexBlock : 0),
+      offsets_(dataset.idx_, blocks == Blocks::kAhead ? kIndexBlock : 0),
+      documents_(dataset.idx_, blocks == Blocks::kAhead ? kIndexBlock : 0) {}
+
+std::int64_t IndexReader::sequence_length(std::int64_t sequence) {
+  TRIDENT_CHECK(sequence >= 0 && sequence < dataset_.num_sequences(), "sequence {} of {}", sequence, dataset_.num_sequences());
+  const std::int64_t length = lengths_.value_at<std::int32_t>(kHeaderBytes + 4 * sequence);
+  if (length < 0) refuse_dataset(dataset_.idx_, fmt::format("length of sequence {} = {}", sequence, length));
+  return length;
+}
+
+std::int64_t IndexReader::byte_offset(std::int64_t sequence) {
+  TRIDENT_CHECK(sequence >= 0 && sequence < dataset_.num_sequences(), "sequence {} of {}", sequence, dataset_.num_sequences());
+  const auto offset = offsets_.value_at<std::int64_t>(kHeaderBytes + 4 * dataset_.num_sequences() + 8 * sequence);
+  const std::int64_t end = dataset_.bin_.size(), step = size_of(dataset_.type());
+  if (offset >= 0 && offset <= end && offset % step == 0) return offset;
+  if (offset > end && sequence == dataset_.num_sequences() - 1)  // what a .bin looks like that was cut
+    refuse_dataset(dataset_.bin_, fmt::format("too short: {} bytes, the last sequence of its .idx begins at {}", end, offset));
+  refuse_dataset(dataset_.idx_, fmt::format("offset of sequence {} = {}: must be a multiple of {} up to the {} bytes of its .bin",
+                                            sequence, offset, step, end));
+}
+
+void IndexReader::refuse_document(std::int64_t document, std::int64_t first) const {
+  refuse_dataset(dataset_.idx_, fmt::format("document index entry {} = {}: entries must ascend from 0 to {}", document, first,
+                                            dataset_.num_sequences()));
+}
+
+std::int64_t IndexReader::first_sequence(std::int64_t document) {
+  TRIDENT_CHECK(document >= 0 && document <= dataset_.num_documents(), "document {} of {}", document, dataset_.num_documents());
+  const auto first = documents_.value_at<std::int64_t>(kHeaderBytes + 12 * dataset_.num_sequences() + 8 * document);
+  if (first < 0 || first > dataset_.num_sequences()) refuse_document(document, first);
+  return first;
+}
+
+std::int64_t IndexReader::check_document(std::int64_t document) {
+  const std::int64_t before = document > 0 ? first_sequence(document - 1) : 0, first = first_sequence(document);
+  if (first < before) refuse_document(document, first);
+  return first;
+}
+
+std::int64_t IndexReader::document_begin(std::int64_t document) {
+  const std::int64_t sequence = first_sequence(document);
+  return sequence == dataset_.num_sequences() ? dataset_.num_tokens() : byte_offset(sequence) / size_of(dataset_.type());
+}
+
+std::int64_t IndexReader::check_sequence(std::int64_t sequence) {
+  const std::int64_t begin = byte_offset(sequence), end = begin + sequence_length(sequence) * size_of(dataset_.type());
+  const RandomAccessFile &idx = dataset_.idx_, &bin = dataset_.bin_;
+  if (sequence == 0 && begin != 0) refuse_dataset(idx, fmt::format("offset of sequence 0 = {}, expected 0", begin));
+  if (end > bin.size())
+    refuse_dataset(bin, fmt::format("too short: {} bytes, sequence {} of its .idx ends at {}", bin.size(), sequence, end));
+  if (sequence + 1 == dataset_.num_sequences()) {
+    if (end != bin.size()) refuse_dataset(bin, fmt::format("{} bytes, its .idx describes {}", bin.size(), end));
+  } else if (const std::int64_t next = byte_offset(sequence + 1); next != end) {
+    refuse_dataset(
+        idx, fmt::format("offset of sequence {} = {}, expected {}: sequences must follow each other", sequence + 1, next, end));
+  }
+  return end;
 }
 
 }  // namespace trident

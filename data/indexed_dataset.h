@@ -5,12 +5,15 @@
 // end. (NVIDIA/Megatron-LM, megatron/core/datasets/indexed_dataset.py.)
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "core/file_io.h"
+#include "data/block_reader.h"
 
 namespace trident {
 
@@ -31,56 +34,87 @@ struct IdRange {
   std::int64_t smallest = 0, largest = 0;
 };
 
-// Memory-mapped reading. Immutable: threads share one. The files are checked against each other when they are opened; what does not
-// fit throws DataError that names file, field and remedy. Positions count tokens of the whole .bin in int64.
+// Reading by pread. Immutable: threads share one. Opening reads the header, the last sequence and the ends of the document
+// index, whatever the size, and checks that they fit both files; sample_dataset() looks at more, summarize() at everything. Every
+// other value of the index is checked when it is looked up. What does not fit throws DataError that names file, field and remedy;
+// a file that cannot be read, or became shorter: StorageError. Positions count tokens of the whole .bin in int64.
 class IndexedDataset {
  public:
-  explicit IndexedDataset(const std::string& prefix);
+  explicit IndexedDataset(const std::string& prefix, const ReadAt& read_at = ::pread);
 
   const std::string& prefix() const { return prefix_; }
   TokenType type() const { return type_; }
   std::int64_t num_sequences() const { return num_sequences_; }
   std::int64_t num_documents() const { return num_documents_; }
   std::int64_t num_tokens() const { return num_tokens_; }
+  const RandomAccessFile& bin() const { return bin_; }
+  const RandomAccessFile& idx() const { return idx_; }
 
-  // Position of the first token of document 0 .. num_documents(); the last one is num_tokens().
+  // Position of the first token of document 0 .. num_documents(); the last one is num_tokens(). Reads two values; who wants many of
+  // them in order takes an IndexReader.
   std::int64_t document_begin(std::int64_t document) const;
-  std::int64_t sequence_length(std::int64_t sequence) const;
-  // Number of the first sequence of document 0 .. num_documents(); the last one is num_sequences(). An empty document has none.
-  std::int64_t first_sequence(std::int64_t document) const;
 
   // Asks the kernel to read these tokens from the disk; does not wait and allocates nothing.
   void will_need(std::int64_t first, std::int64_t count) const;
 
-  // The id of a token as it is stored, whatever a vocabulary says.
+  // Tokens first .. first + count - 1 as they are stored, into count * size_of(type()) bytes. One pread; allocates nothing.
+  void read_tokens(std::int64_t first, std::int64_t count, std::span<std::byte> stored) const;
+
+  // out[i * stride] = token i of `stored`, i < count, which begins with token `first` of the .bin. An id outside
+  // 0 .. vocab_size - 1: DataError that names file, position, id and document.
+  void decode_tokens(const std::byte* stored, std::int64_t first, std::int64_t count, std::int64_t vocab_size, std::int32_t* out,
+                     std::int64_t stride) const;
+  // The same DataError without a copy, at the speed of memory, else the extremes of the ids (count > 0). Without a vocabulary
+  // any id will do.
+  IdRange check_tokens(const std::byte* stored, std::int64_t first, std::int64_t count, std::optional<std::int64_t> vocab) const;
+
+  // The id of one token as it is stored, whatever a vocabulary says.
   std::int64_t token_at(std::int64_t position) const;
-  // The extremes of the ids of tokens first .. first + count - 1 (count > 0), at the speed of reading.
-  IdRange id_range(std::int64_t first, std::int64_t count) const;
-
-  std::span<const std::byte> stored_bytes() const { return bin_.bytes(); }
-  std::int64_t index_bytes() const { return idx_.size(); }
-
-  // out[i * stride] = token first + i, for i < count. A token outside 0 .. vocab_size - 1: DataError that names file, position, id.
-  void copy_tokens(std::int64_t first, std::int64_t count, std::int64_t vocab_size, std::int32_t* out, std::int64_t stride) const;
-  // The same DataError without a copy, at the speed of reading.
-  void check_tokens(std::int64_t first, std::int64_t count, std::int64_t vocab_size) const;
 
  private:
+  friend class IndexReader;
   void read_header();
-  void check_sequences() const;
-  void check_documents() const;
-  template <class T> T idx_at(std::int64_t offset) const;
-  std::int64_t byte_offset(std::int64_t sequence) const;
-  [[noreturn]] void refuse(const MappedFile& file, const std::string& what) const;
+  void check_ends() const;
+  // "document 3, its token 17": where a token lies, as the index has it.
+  std::string place_of(std::int64_t position) const;
   [[noreturn]] void refuse_token(std::int64_t position, std::int64_t id, std::int64_t vocab_size) const;
 
   std::string prefix_;
-  MappedFile idx_;
-  MappedFile bin_;
+  RandomAccessFile idx_;
+  RandomAccessFile bin_;
   TokenType type_ = TokenType::kU16;
   std::int64_t num_sequences_ = 0;
   std::int64_t num_documents_ = 0;
   std::int64_t num_tokens_ = 0;
+};
+
+// Throws the DataError for a file of a dataset that is not what it should be.
+[[noreturn]] void refuse_dataset(const RandomAccessFile& file, const std::string& what);
+
+// Values of the index, each refused where it cannot be true of these two files. Reads blocks ahead: for one thread that reads
+// it in ascending order. The dataset outlives it.
+class IndexReader {
+ public:
+  enum class Blocks : std::uint8_t { kAhead, kNone };  // kNone: for single values
+
+  explicit IndexReader(const IndexedDataset& dataset, Blocks blocks = Blocks::kAhead);
+
+  std::int64_t sequence_length(std::int64_t sequence);  // in tokens
+  std::int64_t byte_offset(std::int64_t sequence);      // in the .bin
+  // Number of the first sequence of document 0 .. num_documents(); the last one is num_sequences(). An empty document has none.
+  std::int64_t first_sequence(std::int64_t document);
+  // As IndexedDataset's.
+  std::int64_t document_begin(std::int64_t document);
+  // Refuses a sequence that does not end where the next one begins, or a first one that does not begin at 0: sequences tile the
+  // .bin, so that token i of all of them is token i of the file. Returns its end, in bytes.
+  std::int64_t check_sequence(std::int64_t sequence);
+  // first_sequence() of a document that must not begin before the one before it.
+  std::int64_t check_document(std::int64_t document);
+  [[noreturn]] void refuse_document(std::int64_t document, std::int64_t first) const;
+
+ private:
+  const IndexedDataset& dataset_;
+  BlockReader lengths_, offsets_, documents_;
 };
 
 }  // namespace trident

@@ -1,6 +1,9 @@
 #include "data/input_file.h"
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "core/check.h"
@@ -70,8 +73,9 @@ InputFile identify_input(const std::string& path) {
   if (!file_exists(path) && path.find_first_of("*?[") != std::string::npos)
     throw DataError(
         fmt::format("{}: no file matches this pattern (the shell left it as it is); check the folder and the ending", path));
-  const MappedFile file(path);
-  const std::string_view head = file.text().substr(0, 8);
+  const RandomAccessFile file(path);
+  std::string head(static_cast<std::size_t>(std::min<std::int64_t>(file.size(), 8)), '\0');
+  file.read(0, std::as_writable_bytes(std::span(head)));
   const Compression named = path.ends_with(".gz")    ? Compression::kGzip
                             : path.ends_with(".zst") ? Compression::kZstd
                                                      : Compression::kNone;

@@ -12,7 +12,7 @@ namespace trident {
 
 namespace {
 
-constexpr std::size_t kPortion = std::size_t{16} << 20;
+constexpr std::int64_t kPortion = std::int64_t{16} << 20;
 
 void refuse_overwriting(const std::vector<std::string>& inputs, const std::string& output) {
   for (const std::string& input : inputs) {
@@ -40,20 +40,25 @@ void append_merged_index(AtomicFile& idx, std::span<const IndexedDataset> datase
   std::int64_t sequences = 0, documents = 0;
   for (const IndexedDataset& dataset : datasets) sequences += dataset.num_sequences(), documents += dataset.num_documents();
   append_index_header(idx, datasets[0].type(), sequences, documents);
-  for (const IndexedDataset& dataset : datasets)
+  for (const IndexedDataset& dataset : datasets) {
+    IndexReader index(dataset);
     for (std::int64_t s = 0; s < dataset.num_sequences(); ++s)
-      append_value(idx, static_cast<std::int32_t>(dataset.sequence_length(s)));
+      append_value(idx, static_cast<std::int32_t>(index.sequence_length(s)));
+  }
   std::int64_t offset = 0;
   for (const IndexedDataset& dataset : datasets) {
+    IndexReader index(dataset);
     for (std::int64_t s = 0; s < dataset.num_sequences(); ++s) {
       append_value(idx, offset);
-      offset += dataset.sequence_length(s) * size_of(dataset.type());
+      index.check_sequence(s);
+      offset += index.sequence_length(s) * size_of(dataset.type());
     }
   }
   std::int64_t sequences_before = 0;
   append_value(idx, sequences_before);
   for (const IndexedDataset& dataset : datasets) {
-    for (std::int64_t d = 1; d <= dataset.num_documents(); ++d) append_value(idx, sequences_before + dataset.first_sequence(d));
+    IndexReader index(dataset);
+    for (std::int64_t d = 1; d <= dataset.num_documents(); ++d) append_value(idx, sequences_before + index.check_document(d));
     sequences_before += dataset.num_sequences();
   }
 }
@@ -72,16 +77,16 @@ MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::str
     stats.documents += dataset.num_documents();
     stats.sequences += dataset.num_sequences();
     stats.tokens += dataset.num_tokens();
-    done.bytes_total += static_cast<std::int64_t>(dataset.stored_bytes().size());
+    done.bytes_total += dataset.bin().size();
   }
   stats.bytes = done.bytes_total;
 
   AtomicFile bin(bin_path(output)), idx(idx_path(output));
   for (const IndexedDataset& dataset : datasets) {
-    for (std::span<const std::byte> rest = dataset.stored_bytes(); !rest.empty();) {
-      const std::span<const std::byte> portion = rest.first(std::min(rest.size(), kPortion));
-      bin.append(portion);
-      rest = rest.subspan(portion.size());
+    BlockReader blocks(dataset.bin(), kPortion);
+    for (std::int64_t at = 0, size = dataset.bin().size(); at < size; at += kPortion) {
+      const std::int64_t bytes = std::min(kPortion, size - at);
+      bin.append({blocks.bytes_at(at, bytes), static_cast<std::size_t>(bytes)});
       done.bytes_done = bin.size();
       if (progress) progress(done);
     }

@@ -10,16 +10,22 @@ namespace trident {
 
 namespace {
 
-TokenSource whole(const std::string& path, double weight) {
-  auto dataset = std::make_shared<const IndexedDataset>(path);
+TokenSource whole(const std::string& path, double weight, const ReadAt& read_at) {
+  auto dataset = std::make_shared<const IndexedDataset>(path, read_at);
   const std::int64_t num_tokens = dataset->num_tokens();
   return {.dataset = std::move(dataset), .first_token = 0, .num_tokens = num_tokens, .weight = weight, .label = path};
 }
 
 TokenSource part(const TokenSource& source, DocumentRange documents, const std::string& name) {
   TokenSource result = source;
-  result.first_token = source.dataset->document_begin(documents.begin);
-  result.num_tokens = source.dataset->document_begin(documents.end) - result.first_token;
+  const std::int64_t begin = source.dataset->document_begin(documents.begin), end = source.dataset->document_begin(documents.end);
+  if (end < begin) {
+    refuse_dataset(source.dataset->idx(),
+                   fmt::format("document {} begins at token {}, document {} at {}: documents must follow each other",
+                               documents.begin, begin, documents.end, end));
+  }
+  result.first_token = begin;
+  result.num_tokens = end - begin;
   result.label = fmt::format("{} ({} part of data.split, {} of {} documents)", source.label, name, documents.end - documents.begin,
                              source.dataset->num_documents());
   return result;
@@ -38,9 +44,9 @@ void check_weights(std::span<const WeightedPath> paths, std::string_view key) {
 }
 
 // An error says which key named the file.
-TokenSource opened(std::string_view key, const std::string& path, double weight) {
+TokenSource opened(std::string_view key, const std::string& path, double weight, const ReadAt& read_at) {
   try {
-    return whole(path, weight);
+    return whole(path, weight, read_at);
   } catch (Error& error) {
     error.add_context(fmt::format("; named by {} = {}", key, path));
     throw;
@@ -50,7 +56,7 @@ TokenSource opened(std::string_view key, const std::string& path, double weight)
 }  // namespace
 
 TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<const WeightedPath> valid,
-                                const std::optional<std::string>& split) {
+                                const std::optional<std::string>& split, const ReadAt& read_at) {
   if (train.empty()) throw ConfigError("data.train = []: no training data; name at least one {\"path\": PREFIX}");
   if (!valid.empty() && split) {
     throw ConfigError(
@@ -60,7 +66,7 @@ TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<c
   check_weights(valid, "data.valid");
   TokenSources sources;
   for (const auto& [path, weight] : train) {
-    TokenSource source = opened("data.train", path, weight);
+    TokenSource source = opened("data.train", path, weight, read_at);
     if (split) {
       const auto ranges = split_documents(*split, source.dataset->num_documents());
       sources.train.push_back(part(source, ranges[0], "training"));
@@ -69,16 +75,8 @@ TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<c
       sources.train.push_back(std::move(source));
     }
   }
-  for (const auto& [path, weight] : valid) sources.valid.push_back(opened("data.valid", path, weight));
+  for (const auto& [path, weight] : valid) sources.valid.push_back(opened("data.valid", path, weight, read_at));
   return sources;
-}
-
-void check_token_ids(std::span<const TokenSource> sources, std::int64_t vocab_size, std::int64_t max_tokens) {
-  for (const TokenSource& source : sources) {
-    const std::int64_t n = source.num_tokens, part = n <= max_tokens ? n : max_tokens / 2;
-    source.dataset->check_tokens(source.first_token, part, vocab_size);
-    if (part < n) source.dataset->check_tokens(source.first_token + n - part, part, vocab_size);
-  }
 }
 
 }  // namespace trident

@@ -34,12 +34,8 @@ struct TokenSources {
 // data.train, data.valid, data.split as in the config. With `valid` those files are held out; with `split` each training file is
 // cut by documents and its second share held out, blended by the same weights (the third share is used by neither); with none
 // everything trains. ConfigError: no training file, a weight that is not positive, both valid and split. DataError: as
-// IndexedDataset.
+// IndexedDataset. Of a split only the boundaries are looked up.
 TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<const WeightedPath> valid,
-                                const std::optional<std::string>& split);
-
-// Looks for ids outside the vocabulary before anything depends on them: all tokens of each source, or the first and the last
-// `max_tokens` / 2 of a longer one (terabytes are not read twice; BatchLoader::load checks every token it delivers). DataError.
-void check_token_ids(std::span<const TokenSource> sources, std::int64_t vocab_size, std::int64_t max_tokens);
+                                const std::optional<std::string>& split, const ReadAt& read_at = ::pread);
 
 }  // namespace trident

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "data/block_reader.h"
 #include "data/byte_stream.h"
 
 namespace trident {
@@ -18,7 +19,7 @@ struct FreeContext {
 
 class ZstdStream final : public ByteStream {
  public:
-  explicit ZstdStream(MappedFile file) : file_(std::move(file)), context_(::ZSTD_createDCtx()) {
+  explicit ZstdStream(RandomAccessFile file) : file_(std::move(file)), context_(::ZSTD_createDCtx()) {
     if (context_ == nullptr) throw std::bad_alloc();
     // The default stops at 2^27 bytes; `zstd --long=31` is read as well. The window is allocated when a frame asks for it.
     max_window_log_ = ::ZSTD_dParam_getBounds(ZSTD_d_windowLogMax).upperBound;
@@ -26,22 +27,22 @@ class ZstdStream final : public ByteStream {
   }
 
   std::size_t read(std::span<char> out) override {
-    const std::string_view bytes = file_.text();
-    ZSTD_inBuffer in{bytes.data(), bytes.size(), at_};
     ZSTD_outBuffer produced{out.data(), out.size(), 0};
     while (produced.pos == 0) {
-      if (at_ == bytes.size() && !in_frame_) return 0;
+      if (at_ == file_.size() && !in_frame_) return 0;
+      const std::span<const std::byte> rest = blocks_.block_at(at_);
+      ZSTD_inBuffer in{rest.data(), rest.size(), 0};
       const std::size_t status = ::ZSTD_decompressStream(context_.get(), &produced, &in);
       if (::ZSTD_isError(status)) refuse(status);
-      const bool stuck = in.pos == at_ && produced.pos == 0;
-      at_ = in.pos;
+      const bool stuck = in.pos == 0 && produced.pos == 0;
+      at_ += static_cast<std::int64_t>(in.pos);
       in_frame_ = status != 0;
       if (in_frame_ && stuck)
         refuse_with(fmt::format("ends inside compressed data, after {} bytes", at_), "download or copy it again");
     }
     return produced.pos;
   }
-  std::int64_t bytes_consumed() const override { return static_cast<std::int64_t>(at_); }
+  std::int64_t bytes_consumed() const override { return at_; }
 
  private:
   [[noreturn]] void refuse(std::size_t status) const {
@@ -59,15 +60,16 @@ class ZstdStream final : public ByteStream {
     throw DataError(fmt::format("{}: {}; {}", file_.path(), what, remedy));
   }
 
-  MappedFile file_;
+  RandomAccessFile file_;
+  BlockReader blocks_{file_, kStoredBlock};
   std::unique_ptr<ZSTD_DCtx, FreeContext> context_;
   int max_window_log_ = 0;
-  std::size_t at_ = 0;
+  std::int64_t at_ = 0;
   bool in_frame_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<ByteStream> make_zstd_stream(MappedFile file) { return std::make_unique<ZstdStream>(std::move(file)); }
+std::unique_ptr<ByteStream> make_zstd_stream(RandomAccessFile file) { return std::make_unique<ZstdStream>(std::move(file)); }
 
 }  // namespace trident

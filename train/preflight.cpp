@@ -106,10 +106,4 @@ void check_run_folder(const std::string& folder) {
                                    there.string(), std::strerror(errno)));
 }
 
-void check_tokens(const std::vector<TokenSource>& sources, BatchLoader loader, const RunPlan& plan) {
-  check_token_ids(sources, plan.model.vocab_size, kTokensCheckedAhead);
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(plan.config.batch.sequence)), targets(tokens);
-  for (std::int64_t sample = 0; sample < plan.config.batch.global; ++sample) loader.load(sample, 1, tokens, targets);
-}
-
 }  // namespace trident

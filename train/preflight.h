@@ -1,11 +1,9 @@
-// What can be refused before a run draws a weight or leaves a file: memory that is not there, folders that cannot be written, token
-// ids that the model does not know.
+// What can be refused before a run draws a weight or leaves a file: memory that is not there, folders that cannot be written.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "data/batch_loader.h"
 #include "train/run_plan.h"
 
 namespace trident {
@@ -30,11 +28,5 @@ std::string what_state_fits(const RunPlan& plan, double state, double there);
 // Throws StorageError when run.dir is there but no folder, or it, or the nearest folder above it, may not be written. Creates
 // nothing.
 void check_run_folder(const std::string& folder);
-
-// Token ids of whole files up to this many tokens per source are looked at before the run, of larger ones the two ends.
-inline constexpr std::int64_t kTokensCheckedAhead = std::int64_t{1} << 27;
-
-// check_token_ids, and the samples of the first global batch wherever they lie. DataError.
-void check_tokens(const std::vector<TokenSource>& sources, BatchLoader loader, const RunPlan& plan);
 
 }  // namespace trident

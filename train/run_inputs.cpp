@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
+#include <map>
 #include <memory>
 #include <set>
+#include <sstream>
 #include <string>
 
+#include "data/dataset_sample.h"
 #include "data/tokenizer/tokenizer.h"
 #include "device/cpu/cpu_device.h"
 #include "train/machine.h"
@@ -17,10 +19,6 @@
 namespace trident {
 namespace {
 
-// Tokens of each source that a fingerprint looks at: pages that every rank reads from the disk, and a tenth of a second of one rank
-// per node.
-constexpr std::int64_t kSomeTokens = 256, kAllTokens = std::int64_t{1} << 24;
-
 std::vector<std::int32_t> token_lengths(const std::string& tokenizer_name) {
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(tokenizer_name, "data.tokenizer");
   std::vector<std::int32_t> lengths(static_cast<std::size_t>(tokenizer->vocab_size()));
@@ -29,6 +27,12 @@ std::vector<std::int32_t> token_lengths(const std::string& tokenizer_name) {
     if (token != tokenizer->eod()) lengths[id] = static_cast<std::int32_t>(tokenizer->decode({&token, 1}).size());
   }
   return lengths;
+}
+
+void read_token_lengths(RunInputs& inputs) {
+  inputs.token_bytes = token_lengths(*inputs.plan.config.data.tokenizer);
+  const auto vocabulary = static_cast<std::size_t>(inputs.plan.model.vocab_size);
+  if (inputs.token_bytes.size() < vocabulary) inputs.token_bytes.resize(vocabulary);
 }
 
 BatchLoader make_loader(const RunPlan& plan, const std::vector<TokenSource>& sources, Shuffle shuffle) {
@@ -44,24 +48,22 @@ std::vector<WeightedPath> weighted_paths(const std::vector<DataSource>& sources)
   return paths;
 }
 
-// Opens and checks the data; refuses what cannot be trained on.
-void open_data(RunInputs& inputs, bool look_through) {
-  const TrainConfig& config = inputs.plan.config;
-  if (config.data.tokenizer && look_through) {
-    inputs.token_bytes = token_lengths(*config.data.tokenizer);
-    const auto vocabulary = static_cast<std::size_t>(inputs.plan.model.vocab_size);
-    if (inputs.token_bytes.size() < vocabulary) inputs.token_bytes.resize(vocabulary);
+// What the ranks compare of the data, and by `looks` a look at it.
+void describe_data(RunInputs& inputs, bool looks) {
+  std::map<const IndexedDataset*, std::uint64_t> samples;  // the parts of a split are of one dataset
+  for (const auto* part : {&inputs.sources.train, &inputs.sources.valid}) {
+    for (const TokenSource& source : *part) {
+      const IndexedDataset& dataset = *source.dataset;
+      DataFacts& facts = inputs.data_facts.emplace_back();
+      facts.label = source.label;
+      facts.sizes = fmt::format("{} documents, {} sequences, {} tokens of type {}, from {} for {}", dataset.num_documents(),
+                                dataset.num_sequences(), dataset.num_tokens(), name_of(dataset.type()), source.first_token,
+                                source.num_tokens);
+      if (!looks) continue;
+      if (!samples.contains(&dataset)) samples[&dataset] = sample_dataset(dataset, inputs.plan.model.vocab_size);
+      facts.content = fmt::format("content {:016x}", samples[&dataset]);
+    }
   }
-  inputs.sources = open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split);
-  if (look_through)
-    check_tokens(inputs.sources.train, make_loader(inputs.plan, inputs.sources.train, train_order(inputs.plan)), inputs.plan);
-  if (config.eval.every == 0) return;
-  if (inputs.sources.valid.empty()) {
-    throw ConfigError(fmt::format("eval.every = {}: there is no validation data; set data.valid or data.split, or eval.every to 0",
-                                  config.eval.every));
-  }
-  if (look_through)
-    check_tokens(inputs.sources.valid, make_loader(inputs.plan, inputs.sources.valid, Shuffle::kInOrder), inputs.plan);
 }
 
 void place_on_cores(RunInputs& inputs, const RunPlace& place, const MachineFacts& machine) {
@@ -81,6 +83,21 @@ void place_on_cores(RunInputs& inputs, const RunPlace& place, const MachineFacts
 
 }  // namespace
 
+void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
+  const TrainConfig& config = inputs.plan.config;
+  inputs.sources =
+      open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split, read_at);
+  train_loader(inputs);  // refuses files without one sample
+  if (config.eval.every > 0) {
+    if (inputs.sources.valid.empty()) {
+      throw ConfigError(fmt::format(
+          "eval.every = {}: there is no validation data; set data.valid or data.split, or eval.every to 0", config.eval.every));
+    }
+    validation_sets(inputs);
+  }
+  describe_data(inputs, looks);
+}
+
 std::int64_t ranks_of(const ParallelConfig& parallel) {
   return parallel.data.ranks.value_or(1) * parallel.pipeline * parallel.tensor;
 }
@@ -95,6 +112,7 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   check_model_fits(model, machine.bytes());
   inputs.plan = make_run_plan(config, model, place.world_size, machine);
   check_memory(inputs.plan, machine.bytes());
+  if (config.data.tokenizer && place.reads_all) read_token_lengths(inputs);
   open_data(inputs, place.reads_all);
   if (machine.device == DeviceKind::kCuda) {
     inputs.ranks_at_once = static_cast<double>(place.cards.size());
@@ -105,25 +123,21 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   return inputs;
 }
 
-std::string data_fingerprint(const TokenSources& sources, DataDepth depth) {
-  const std::int64_t looked_at = depth == DataDepth::kAll ? kAllTokens : kSomeTokens;
-  std::string text;
-  for (const auto* part : {&sources.train, &sources.valid}) {
-    for (const TokenSource& source : *part) {
-      const IndexedDataset& dataset = *source.dataset;
-      text += fmt::format("{}{} documents, {} tokens of type {}, from {} for {}", text.empty() ? "" : "; ", dataset.num_documents(),
-                          dataset.num_tokens(), static_cast<int>(dataset.type()), source.first_token, source.num_tokens);
-      std::uint64_t hash = 14695981039346656037u;  // FNV-1a over tokens spread through the source
-      const std::int64_t stride = std::max<std::int64_t>(1, source.num_tokens / looked_at);
-      for (std::int64_t i = 0; i < source.num_tokens; i += stride) {
-        std::int32_t token = 0;
-        dataset.copy_tokens(source.first_token + i, 1, std::numeric_limits<std::int32_t>::max(), &token, 1);
-        hash = (hash ^ static_cast<std::uint64_t>(token)) * 1099511628211u;
+void compare_data(const ExchangeTexts& exchange, int rank, const std::string& host_of_rank_0, const std::vector<DataFacts>& mine) {
+  for (const auto field : {&DataFacts::sizes, &DataFacts::content}) {
+    std::string text;
+    for (const DataFacts& facts : mine) text += facts.*field + "\n";
+    std::istringstream of_rank_0(exchange(rank == 0 ? text : "").front());
+    run_together(exchange, rank, [&] {
+      for (const DataFacts& facts : mine) {
+        std::string there;
+        std::getline(of_rank_0, there);
+        if ((facts.*field).empty() || facts.*field == there) continue;  // another process of the node looked
+        throw DataError(fmt::format("the training data differs: {} has {}; on rank 0 ({}) it has {}; give all nodes the same files",
+                                    facts.label, facts.*field, host_of_rank_0, there));
       }
-      text += fmt::format(", content {:016x}", hash);
-    }
+    });
   }
-  return text;
 }
 
 BatchLoader train_loader(const RunInputs& inputs) {

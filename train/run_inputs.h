@@ -8,13 +8,22 @@
 
 #include "data/batch_loader.h"
 #include "train/run_plan.h"
+#include "train/start_up.h"
 
 namespace trident {
+
+// What identifies one source of the data, wherever its files lie: for comparison between ranks.
+struct DataFacts {
+  std::string label;    // TokenSource::label
+  std::string sizes;    // "10 documents, ..."
+  std::string content;  // a hash of what sample_dataset() looks at; empty where another process of the node does
+};
 
 // Read-only while the ranks run; ranks that are threads share it.
 struct RunInputs {
   RunPlan plan;
   TokenSources sources;
+  std::vector<DataFacts> data_facts;      // of the training sources, then of the validation sources
   std::vector<std::int32_t> token_bytes;  // of every token's text; empty without a tokenizer, or where another process has them
   double ranks_at_once = 1;               // of all nodes together: those that have cores, or a card, to themselves
   double peak_flops = 0;                  // that the makers name for all cards together; 0: to be measured
@@ -28,7 +37,7 @@ struct RunPlace {
   int nodes = 1;
   int local_ranks = 0;   // of the node, which share its memory and cores; 0: all ranks
   std::vector<std::string> cards = {};  // names of all that the run computes on, each card once
-  bool reads_all = true; // false: another process of the node reads the tokenizer and looks through the data ahead of the run
+  bool reads_all = true; // false: another process of the node reads the tokenizer and looks at the data ahead of the run
 };
 
 // Everything that can be known without a rank; refuses what cannot be trained on. ConfigError, DataError, StorageError.
@@ -37,10 +46,13 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
 // Ranks that the configuration's degrees ask for; "auto" counts as one.
 std::int64_t ranks_of(const ParallelConfig& parallel);
 
-// What identifies the data of a run, whatever its paths: sizes, types, and a hash of tokens, spread through every source or, up to
-// 16 million of a source, all of them. For comparison between ranks.
-enum class DataDepth : std::uint8_t { kSome, kAll };
-std::string data_fingerprint(const TokenSources& sources, DataDepth depth);
+// prepare_run's part that has to do with token files: opens those that inputs.plan names, refuses what cannot be trained on, fills
+// sources and data_facts. Of each file it reads the header, the boundaries of data.split and, if it `looks`, sample_dataset()'s few
+// places: whatever the size less than 4 KB, which on a disk are less than 1.1 MB of pages. BatchLoader::load checks what it delivers.
+void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at = ::pread);
+
+// Collective. Where a rank's data are not those of rank 0, all throw as run_together() does; the message names both.
+void compare_data(const ExchangeTexts& exchange, int rank, const std::string& host_of_rank_0, const std::vector<DataFacts>& mine);
 
 // Loaders of one rank.
 BatchLoader train_loader(const RunInputs& inputs);

@@ -192,9 +192,9 @@ const StepProgram& RunPlan::eval_program(int rank) const {
 namespace {
 
 // A file that a key of the configuration names; its message names the key too.
-MappedFile named_file(const std::string& path, std::string_view key) {
+std::string named_file(const std::string& path, std::string_view key) {
   try {
-    return MappedFile(path);
+    return read_file(path);
   } catch (const DataError& error) {
     throw ConfigError(fmt::format("{} = {}", key, error.what()));
   }
@@ -225,7 +225,7 @@ ModelConfig resolve_model(const TrainConfig& config) {
   const ModelSource& source = config.model;
   if (source.hf_config) {
     const std::string path = folder_exists(*source.hf_config) ? *source.hf_config + "/config.json" : *source.hf_config;
-    return model_config_from_hf_json(named_file(path, "model.hf_config").text(), fmt::format("model.hf_config = {}", path), source.dropout);
+    return model_config_from_hf_json(named_file(path, "model.hf_config"), fmt::format("model.hf_config = {}", path), source.dropout);
   }
   if (source.preset)
     return model_config_from_hf_json(model_preset_json(*source.preset, "model.preset"), "model.preset", source.dropout);

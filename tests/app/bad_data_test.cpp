@@ -86,18 +86,15 @@ TEST_F(BadData, IdsOutsideTheVocabulary) {
   EXPECT_EQ(place_.train({"model.vocab_size=50", "run.steps=1", "data.train=" + (place_ / "seven")}).exit_code, 0);
 }
 
-// In a file too large to be read whole beforehand, where only one data-parallel rank of eight ranks comes across it, in a later
-// step.
+// Where start-up does not look, and only one data-parallel rank of eight ranks comes across it, in a later step.
 TEST_F(BadData, AnIdOutsideTheVocabularyInTheMiddleOfTraining) {
-  constexpr std::int64_t kTokens = std::int64_t{1} << 28, kSequence = 32, kChecked = std::int64_t{1} << 26;  // checked at each end
+  constexpr std::int64_t kTokens = std::int64_t{1} << 28, kSequence = 32;
   const SampleOrder order(num_samples_of(kTokens, kSequence), 1234, Shuffle::kPerEpoch);
-  std::int64_t position = 16;  // of the third step or later
-  const auto token_of = [&](std::int64_t p) { return order.sample_at(p) * kSequence + 5; };
-  while (token_of(position) < kChecked || token_of(position) >= kTokens - kChecked) ++position;
-  ASSERT_LT(position, 40);
+  constexpr std::int64_t kPosition = 18;  // of the third step
+  const std::int64_t token = order.sample_at(kPosition) * kSequence + 5;
   {
     std::ofstream bin(place_ / "large.bin", std::ios::binary);  // sparse: token 0 everywhere else
-    bin.seekp(token_of(position)).put(static_cast<char>(250));
+    bin.seekp(token).put(static_cast<char>(250));
     bin.seekp(kTokens - 1).put(0);
     std::ofstream idx(place_ / "large.idx", std::ios::binary);
     const auto put = [&](auto value) { idx.write(reinterpret_cast<const char*>(&value), sizeof value); };
@@ -109,11 +106,28 @@ TEST_F(BadData, AnIdOutsideTheVocabularyInTheMiddleOfTraining) {
                                                "run.steps=10", "parallel=2DP x 2PP x 2TP"});
   EXPECT_EQ(outcome.exit_code, 65) << outcome.err;
   EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
-  EXPECT_NE(outcome.err.find(fmt::format("large.bin: token {} has id 250", token_of(position))), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find(fmt::format("large.bin: token {0} has id 250 (document 0, its token {0})", token)), std::string::npos)
+      << outcome.err;
   // What was trained until then stays on record; of the step before, other ranks may have been ahead of the one that writes.
   const auto steps = static_cast<std::int64_t>(place_.metrics().size());
-  EXPECT_GE(steps, position / 8 - 1);
-  EXPECT_LE(steps, position / 8);
+  EXPECT_GE(steps, kPosition / 8 - 1);
+  EXPECT_LE(steps, kPosition / 8);
+  expect_one_line(run_program({"data", "inspect", place_ / "large", "--check", "--vocab-size", "250"}), 65,
+                  {fmt::format("large.bin: token {0} has id 250 (document 0, its token {0})", token)});
+}
+
+// Not a signal that leaves no word: a line with the file, and code 74.
+TEST_F(BadData, AFileThatIsCutWhileItIsTrainedOn) {
+  const std::string prefix = copy("cut"), metrics = place_ / "run/metrics.jsonl";
+  const std::string command = fmt::format(
+      "'{}' train --config '{}' --set run.steps=1000000 --set 'data.train={}' --set 'parallel=2DP x 2PP x 2TP' & "
+      "until [ -s '{}' ] || ! kill -0 $!; do sleep 0.05; done; truncate -s 500 '{}.bin'; wait $!",
+      TRIDENT_BINARY, place_ / "config.json", prefix, metrics, prefix);
+  const ProgramOutcome outcome = run_command({"sh", "-c", command});
+  EXPECT_EQ(outcome.exit_code, 74) << outcome.err;
+  EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
+  for (const char* part : {"cut.bin: ", " bytes at byte ", "became shorter while it was in use; put it back"})
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
 }
 
 TEST_F(BadData, PrepareLeavesNoHalfFiles) {

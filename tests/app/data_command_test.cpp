@@ -134,6 +134,37 @@ TEST_F(DataCommand, InspectRefuses) {
          {"wide.bin", "from 1 to 60000", "gpt2 has 0 to 50256", "made the file"});
 }
 
+TEST_F(DataCommand, InspectChecks) {
+  const std::string prefix = prepared();
+  const std::int64_t tokens = IndexedDataset(prefix).num_tokens();
+  expect_lines(
+      run({"inspect", prefix, "--check", "--tokenizer", "gpt2"}),
+      {fmt::format("check            ok: 2 sequences follow each other, 3 documents ascend, {} ids lie below 50257\n", tokens)});
+  expect_lines(run({"inspect", prefix, "--check"}), {"ids lie below 2147483648\n"});
+  const JsonValue json = parse_json(run({"inspect", prefix, "--check", "--vocab-size", "60000", "--json"}), "out");
+  EXPECT_EQ(json.find("ids_checked_below")->as_integer(), 60'000);
+  EXPECT_EQ(parse_json(run({"inspect", prefix, "--json"}), "out").find("ids_checked_below"), nullptr);
+
+  write_dataset(folder_ / "wide", {{1, 2}, {}, {3, 60000, 70000}}, 128256);
+  const std::string first = "wide.bin: token 3 has id 60000 (document 2, its token 1), outside";
+  refuse({"inspect", folder_ / "wide", "--check", "--tokenizer", "gpt2"}, 65, {first, "50257 tokens"});
+  refuse({"inspect", folder_ / "wide", "--check", "--vocab-size", "60000", "--json"}, 65, {first});
+  EXPECT_NE(run({"inspect", folder_ / "wide", "--check", "--vocab-size", "70001"}).find("check            ok"), std::string::npos);
+  refuse({"inspect", folder_ / "wide", "--vocab-size", "9"}, 64, {"--vocab-size = 9", "add --check"});
+  refuse({"inspect", folder_ / "wide", "--check", "--vocab-size", "-9"}, 64, {"--vocab-size = -9", "must not be negative"});
+}
+
+TEST_F(DataCommand, InspectNamesWhatIsWrongInTheIndex) {
+  const std::string prefix = folder_ / "many";
+  write_dataset(prefix, counting_documents(700, 1000), 1000);
+  std::string idx = read_file(prefix + ".idx");
+  idx[34 + 4 * 300] = 9;  // the length of a sequence that start-up does not look at
+  write_file(prefix + ".idx", idx);
+  for (const char* flag : {"--check", "--json"})
+    refuse({"inspect", prefix, flag}, 65,
+           {"many.idx: offset of sequence 301 = ", "must follow each other; prepare the data again"});
+}
+
 TEST_F(DataCommand, Merge) {
   const std::string prefix = prepared(), out = folder_ / "all";
   expect_lines(run({"merge", "--input", prefix, prefix, "--output", out}), {"all.bin, ", "6 documents", "from 2 datasets"});

@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
+#include <filesystem>
 
+#include "data/dataset_sample.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
 
@@ -115,7 +119,8 @@ TEST_F(BatchLoaderTest, IdsOutsideTheVocabulary) {
   BatchLoader bad = loader(10, Shuffle::kInOrder, 25);
   Ids tokens(10), targets(10);
   bad.load(1, 1, tokens, targets);
-  expect_error<DataError>([&] { bad.load(2, 1, tokens, targets); }, {prefix_ + ".bin", "token 25", "id 25", "vocabulary of 25"});
+  expect_error<DataError>([&] { bad.load(2, 1, tokens, targets); },
+                          {prefix_ + ".bin", "token 25 has id 25 (document 3, its token 10)", "vocabulary of 25"});
   BatchLoader edge = loader(5, Shuffle::kInOrder, 25);
   edge.load(4, 1, std::span(tokens).first(5), {});  // tokens 20 .. 24
   expect_error<DataError>([&] { edge.load(4, 1, {}, std::span(targets).first(5)); }, {"id 25"});
@@ -182,21 +187,86 @@ TEST_F(BatchLoaderTest, ValidationFilesOrNone) {
   expect_error<DataError>([&] { open_token_sources(train, none, {}); }, {"none.idx", "no such file"});
 }
 
-TEST_F(BatchLoaderTest, IdsOutsideTheVocabularyAreFoundBeforeTheyAreLoaded) {
-  // Beyond one block of the search, with the odd token where a block begins, ends, and last of all.
-  for (const std::size_t at : {std::size_t{0}, std::size_t{4095}, std::size_t{4096}, std::size_t{5000}, std::size_t{9999}}) {
-    std::vector<std::int32_t> ids(10000, 5);
-    ids[at] = 77;
-    write_dataset(folder_ / "odd", {ids}, 100);
-    const std::vector<WeightedPath> odd = {{folder_ / "odd", 1.0}};
-    const std::vector<TokenSource> sources = open_token_sources(odd, {}, {}).train;
-    EXPECT_NO_THROW(check_token_ids(sources, 78, 10000));
-    expect_error<DataError>([&] { check_token_ids(sources, 77, 10000); },
-                            {"odd.bin", fmt::format("token {} has id 77", at), "77 tokens"});
-    // 4200 tokens from each end: what lies between is not read.
-    const bool seen = at < 4200 || at >= 5800;
-    if (seen) expect_error<DataError>([&] { check_token_ids(sources, 77, 8400); }, {fmt::format("token {} has id 77", at)});
-    else EXPECT_NO_THROW(check_token_ids(sources, 77, 8400));
+TEST_F(BatchLoaderTest, ASampleIsOneRead) {
+  std::int64_t reads = 0, bytes = 0;
+  const std::vector<WeightedPath> train = {{prefix_, 1.0}};
+  const TokenSources sources = open_token_sources(train, {}, {}, [&](int descriptor, void* out, std::size_t count, off_t offset) {
+    ++reads, bytes += static_cast<std::int64_t>(count);
+    return ::pread(descriptor, out, count, offset);
+  });
+  BatchLoader loader(sources.train, {.sequence = 10, .vocab_size = kVocab, .seed = 9, .shuffle = Shuffle::kPerEpoch});
+  reads = bytes = 0;
+  Ids tokens(30), targets(30);
+  loader.load(0, 3, tokens, targets);
+  EXPECT_EQ(reads, 3);
+  EXPECT_EQ(bytes, 3 * 2 * 11);
+  loader.load(3, 3, tokens, {});
+  loader.load(3, 3, {}, targets);
+  EXPECT_EQ(reads, 9);
+  EXPECT_EQ(bytes, 3 * 2 * (11 + 10 + 10));
+  loader.load(6, 3, {}, {});
+  EXPECT_EQ(reads, 9);
+}
+
+// A disk that fails and a file that is cut while a run goes on: an error with code 74, which names file and place.
+TEST_F(BatchLoaderTest, WhatCannotBeReadLaterIsNamed) {
+  bool broken = false;
+  const std::vector<WeightedPath> train = {{prefix_, 1.0}};
+  const TokenSources sources =
+      open_token_sources(train, {}, {}, [&](int descriptor, void* out, std::size_t count, off_t offset) -> ssize_t {
+        if (broken && offset > 100) return errno = EIO, -1;
+        return ::pread(descriptor, out, std::min<std::size_t>(count, 7), offset);  // never whole
+      });
+  BatchLoader loader(sources.train, {.sequence = 10, .vocab_size = kVocab, .seed = 9, .shuffle = Shuffle::kInOrder});
+  Ids tokens(10), targets(10);
+  loader.load(8, 1, tokens, targets);
+  EXPECT_EQ(tokens.front(), 80);
+  EXPECT_EQ(targets.back(), 90);
+  broken = true;
+  expect_error<StorageError>([&] { loader.load(8, 1, tokens, targets); },
+                             {prefix_ + ".bin: 22 bytes at byte 160 of", "Input/output error"});
+  loader.load(2, 1, tokens, targets);
+  broken = false;
+  std::filesystem::resize_file(prefix_ + ".bin", 165);
+  expect_error<StorageError>([&] { loader.load(8, 1, tokens, targets); },
+                             {prefix_ + ".bin: 17 bytes at byte 165 of", "became shorter"});
+  expect_error<StorageError>([&] { loader.load(20, 1, {}, targets); },
+                             {prefix_ + ".bin: 20 bytes at byte 402 of", "became shorter"});
+  loader.load(7, 1, tokens, targets);
+  EXPECT_EQ(tokens.front(), 70);
+}
+
+// Start-up looks at few places of the index. What it did not see must name itself, or do no harm, when it is used.
+TEST_F(BatchLoaderTest, AnIndexDamagedWhereStartUpDoesNotLook) {
+  write_dataset(prefix_, counting_documents(700, kVocab), kVocab);  // 600 sequences, 701 document entries
+  const std::string whole = read_file(prefix_ + ".idx");
+  const auto damage = [&](std::size_t offset, std::int64_t value) {
+    std::string idx = whole;
+    std::memcpy(idx.data() + offset, &value, sizeof value);
+    write_file(prefix_ + ".idx", idx);
+  };
+  const std::vector<WeightedPath> train = {{prefix_, 1.0}};
+  constexpr std::size_t kOffsets = 34 + 4 * 600, kEntries = 34 + 12 * 600;
+  const auto open = [&](const char* split) { return open_token_sources(train, {}, split); };
+  sample_dataset(*open("1,1").train[0].dataset, kVocab);
+  for (const std::int64_t value : {std::int64_t{-1}, std::int64_t{601}, std::int64_t{1} << 62}) {
+    damage(kEntries + 8 * 350, value);
+    EXPECT_NO_THROW(sample_dataset(IndexedDataset(prefix_), kVocab)) << "it does not look there";
+    expect_error<DataError>([&] { open("1,1"); }, {".idx", fmt::format("document index entry 350 = {}", value)});
+    EXPECT_NO_THROW(open("3,1"));
+  }
+  damage(kEntries + 8 * 350, 599);  // behind what follows: 525 documents end at sequence 450
+  expect_error<DataError>([&] { open("350,175,175"); },
+                          {".idx", "document 350 begins at token", "documents must follow each other"});
+  for (const std::int64_t value : {std::int64_t{-2}, std::int64_t{7}, std::int64_t{1} << 40}) {
+    damage(kOffsets + 8 * 300, value);
+    expect_error<DataError>([&] { open("1,1"); }, {".idx", fmt::format("offset of sequence 300 = {}", value)});
+    // The document of a bad token cannot be found, the token is named all the same.
+    BatchLoader loader(open_token_sources(train, {}, {}).train,
+                       {.sequence = 10, .vocab_size = 990, .seed = 9, .shuffle = Shuffle::kInOrder});
+    Ids tokens(10);
+    expect_error<DataError>([&] { loader.load(99, 1, tokens, {}); },
+                            {"token 990 has id 990 (in a document that its .idx does not tell", "vocabulary of 990"});
   }
 }
 

@@ -6,7 +6,6 @@
 
 #include <csignal>
 #include <filesystem>
-#include <utility>
 
 #include "tests/data/temporary_folder.h"
 
@@ -20,9 +19,6 @@ TEST(FileIo, WritesAndReadsBack) {
   content[1'500'000] = '\0';
   write_file(path, content);
   EXPECT_EQ(read_file(path), content);
-  const MappedFile mapped(path);
-  EXPECT_EQ(mapped.text(), content);
-  EXPECT_EQ(mapped.size(), 3'000'000);
   EXPECT_EQ(folder.names(), std::vector<std::string>{"a"});
   EXPECT_TRUE(file_exists(path));
   EXPECT_FALSE(file_exists(folder.path()));
@@ -34,26 +30,12 @@ TEST(FileIo, EmptyFiles) {
   const TemporaryFolder folder;
   write_file(folder / "empty", "");
   EXPECT_EQ(read_file(folder / "empty"), "");
-  EXPECT_TRUE(MappedFile(folder / "empty").bytes().empty());
-}
-
-TEST(FileIo, MappingsMove) {
-  const TemporaryFolder folder;
-  write_file(folder / "a", "first");
-  write_file(folder / "b", "second");
-  MappedFile mapped(folder / "a");
-  MappedFile other(std::move(mapped));
-  EXPECT_EQ(other.text(), "first");
-  other = MappedFile(folder / "b");
-  EXPECT_EQ(other.text(), "second");
-  EXPECT_EQ(other.path(), folder / "b");
 }
 
 TEST(FileIo, WhatCannotBeReadIsNamed) {
   const TemporaryFolder folder;
   const std::string missing = folder / "missing";
   expect_error<DataError>([&] { read_file(missing); }, {missing, "No such file", "check the path"});
-  expect_error<DataError>([&] { MappedFile{missing}; }, {missing, "No such file"});
   expect_error<DataError>([&] { read_file(folder.path()); }, {folder.path(), "is a folder"});
   const std::string pipe = folder / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "data/dataset_sample.h"
+#include "data/dataset_summary.h"
 #include "data/indexed_dataset_writer.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
@@ -27,9 +29,7 @@ std::string from_hex(const std::string& hex) {
 }
 
 std::vector<std::int32_t> tokens_of(const IndexedDataset& dataset, std::int64_t vocab_size) {
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(dataset.num_tokens()));
-  dataset.copy_tokens(0, dataset.num_tokens(), vocab_size, tokens.data(), 1);
-  return tokens;
+  return tokens_of(dataset, 0, dataset.num_tokens(), vocab_size);
 }
 
 class IndexedDatasetTest : public ::testing::Test {
@@ -51,7 +51,8 @@ class IndexedDatasetTest : public ::testing::Test {
     write_file(idx_, idx);
   }
   void expect_refused(const std::vector<std::string>& parts) {
-    expect_error<DataError>([&] { IndexedDataset{prefix_}; }, parts);
+    // By start-up, which looks at few places: in files as small as these at all of them.
+    expect_error<DataError>([&] { sample_dataset(IndexedDataset{prefix_}, 1000); }, parts);
   }
 };
 
@@ -91,11 +92,12 @@ TEST_F(IndexedDatasetTest, EmptyDocumentsAndEmptyData) {
   const IndexedDataset dataset(prefix_);
   EXPECT_EQ(dataset.num_documents(), 6);
   EXPECT_EQ(dataset.num_sequences(), 2);  // an empty document has none
-  EXPECT_EQ(dataset.sequence_length(0), 2);
-  EXPECT_EQ(dataset.first_sequence(1), 0);
-  EXPECT_EQ(dataset.first_sequence(2), 1);
-  EXPECT_EQ(dataset.first_sequence(4), 1);
-  EXPECT_EQ(dataset.first_sequence(6), 2);
+  IndexReader index(dataset);
+  EXPECT_EQ(index.sequence_length(0), 2);
+  EXPECT_EQ(index.first_sequence(1), 0);
+  EXPECT_EQ(index.first_sequence(2), 1);
+  EXPECT_EQ(index.first_sequence(4), 1);
+  EXPECT_EQ(index.first_sequence(6), 2);
   EXPECT_EQ(dataset.document_begin(1), 0);
   EXPECT_EQ(dataset.document_begin(4), 2);
   EXPECT_EQ(dataset.document_begin(6), 3);
@@ -132,15 +134,14 @@ TEST_F(IndexedDatasetTest, DocumentsOfSeveralSequences) {
 TEST_F(IndexedDatasetTest, TokensOutsideTheVocabularyAreNamed) {
   write_golden();
   const IndexedDataset dataset(prefix_);
-  std::int32_t out[2];
-  dataset.copy_tokens(1, 2, 8, out, 1);
-  expect_error<DataError>([&] { dataset.copy_tokens(2, 2, 8, out, 1); },
-                          {bin_, "token 3", "id 8", "vocabulary of 8", "vocab_size"});
+  EXPECT_EQ(tokens_of(dataset, 1, 2, 8), (std::vector<std::int32_t>{6, 7}));
+  expect_error<DataError>([&] { tokens_of(dataset, 2, 2, 8); },
+                          {bin_, "token 3 has id 8 (document 1, its token 0)", "vocabulary of 8", "vocab_size"});
   write_with<std::uint8_t>(17, 3);  // the same bytes as i16
   write_file(bin_, std::string("\5\0\377\377\7\0\10\0", 8));
-  expect_error<DataError>([&] { tokens_of(IndexedDataset(prefix_), 100); }, {"token 1", "id -1"});
-  EXPECT_THROW(dataset.copy_tokens(3, 2, 8, out, 1), InternalError);
-  EXPECT_THROW(dataset.copy_tokens(-1, 2, 8, out, 1), InternalError);
+  expect_error<DataError>([&] { tokens_of(IndexedDataset(prefix_), 100); }, {"token 1 has id -1 (document 0, its token 1)"});
+  EXPECT_THROW(tokens_of(dataset, 3, 2, 8), InternalError);
+  EXPECT_THROW(tokens_of(dataset, -1, 2, 8), InternalError);
 }
 
 TEST_F(IndexedDatasetTest, MissingFiles) {
@@ -230,6 +231,10 @@ TEST_F(IndexedDatasetTest, MutatedFilesAreReadOrRefused) {
     try {
       const IndexedDataset dataset(prefix_);
       for (std::int64_t d = 0; d <= dataset.num_documents(); ++d) dataset.document_begin(d);
+      if (round % 2 == 0)
+        sample_dataset(dataset, 50);
+      else
+        summarize(dataset, {.vocab_size = 50});
       tokens_of(dataset, 40);
     } catch (const DataError&) {
       ++refused;
@@ -258,12 +263,9 @@ TEST_F(IndexedDatasetTest, PositionsBeyondTwoToThe31) {
   const IndexedDataset dataset(prefix_);
   EXPECT_EQ(dataset.num_tokens(), kTokens);
   EXPECT_EQ(dataset.document_begin(3), 3 * kLong);
-  std::int32_t out[3];
-  dataset.copy_tokens(3 * kLong - 1, 3, 50, out, 1);
-  EXPECT_EQ(out[0], 0);
-  EXPECT_EQ(out[1], 41);
-  EXPECT_EQ(out[2], 42);
-  expect_error<DataError>([&] { dataset.copy_tokens(3 * kLong, 2, 42, out, 1); }, {fmt::format("token {}", 3 * kLong + 1)});
+  EXPECT_EQ(tokens_of(dataset, 3 * kLong - 1, 3, 50), (std::vector<std::int32_t>{0, 41, 42}));
+  expect_error<DataError>([&] { tokens_of(dataset, 3 * kLong, 2, 42); },
+                          {fmt::format("token {} has id 42 (document 3, its token 1)", 3 * kLong + 1)});
 }
 
 TEST_F(IndexedDatasetTest, AnUnfinishedWriterLeavesNothing) {

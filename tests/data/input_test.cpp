@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 
 #include "core/file_io.h"
 #include "data/document_reader.h"
@@ -15,6 +16,14 @@ namespace {
 
 using namespace std::string_literals;
 using Texts = std::vector<std::string>;
+
+// Which compress to half their size.
+std::string random_letters(std::size_t count) {
+  std::string text(count, ' ');
+  std::uint64_t state = 1;
+  for (char& c : text) c = static_cast<char>('a' + ((state = state * 6364136223846793005u + 1442695040888963407u) >> 60));
+  return text;
+}
 
 class InputTest : public ::testing::Test {
  protected:
@@ -128,6 +137,42 @@ TEST_F(InputTest, MembersAndFramesFollowEachOther) {
   const std::string skippable = "\x50\x2A\x4D\x18\x04\0\0\0size"s;  // pzstd writes one before each frame
   EXPECT_EQ(split(put("b.zst", skippable + zstd_packed(a) + skippable + zstd_packed(b + c))), lines);
   EXPECT_EQ(split(put("c.zst", skippable)), Texts{});
+}
+
+// Files are read in blocks of 1 MiB: whatever lies across their ends.
+TEST_F(InputTest, BlocksEndAnywhere) {
+  const std::string text = random_letters(3'000'000), part = text.substr(0, 1'500'000), member = gzipped(part);
+  EXPECT_EQ(documents(put("a.txt", text)), Texts{text});
+  EXPECT_EQ(documents(put("a.txt.gz", gzipped(text))), Texts{text});
+  EXPECT_EQ(documents(put("a.txt.zst", zstd_packed(text))), Texts{text});
+  ASSERT_LT(member.size(), static_cast<std::size_t>(kStoredBlock) - 100);
+  for (const std::size_t size : {kStoredBlock - 1, kStoredBlock, kStoredBlock + 1, 2 * kStoredBlock - 1}) {
+    // A member of this length: the file name in its header is as long as it takes.
+    const std::string named =
+        member.substr(0, 3) + '\x08' + member.substr(4, 6) + std::string(size - member.size() - 1, 'n') + '\0' + member.substr(10);
+    ASSERT_EQ(named.size(), size);
+    EXPECT_EQ(documents(put("a.txt.gz", named + member)), Texts{part + part}) << size;
+    EXPECT_EQ(documents(put("a.txt.gz", named + std::string(3 * kStoredBlock, '\0'))), Texts{part}) << size;
+    expect_refused(put("b.txt.gz", named + std::string(2 * kStoredBlock, '\0') + "x"), {"are no gzip member"});
+  }
+}
+
+TEST_F(InputTest, AFileThatIsCutWhileItIsRead) {
+  const std::string text = random_letters(3'000'000);
+  for (const auto& [name, content] : {std::pair{"a.txt"s, text}, {"a.txt.gz"s, gzipped(text)}, {"a.txt.zst"s, zstd_packed(text)}}) {
+    ASSERT_GT(content.size(), static_cast<std::size_t>(kStoredBlock) + 1000);
+    const std::string path = put(name, content);
+    const auto stream = open_byte_stream(identify_input(path));
+    std::string out(1000, ' ');
+    EXPECT_GT(stream->read(out), 0u);
+    std::filesystem::resize_file(path, 1000);
+    expect_error<StorageError>(
+        [&] {
+          while (stream->read(out) > 0) {
+          }
+        },
+        {path + ": ", "became shorter"});
+  }
 }
 
 TEST_F(InputTest, EveryTruncationIsRefused) {

@@ -8,10 +8,11 @@
 #include <set>
 
 #include "data/batch_loader.h"
-#include "data/dataset_summary.h"
+#include "data/dataset_sample.h"
 #include "data/indexed_dataset_writer.h"
 #include "data/merge_datasets.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/data/token_files.h"
 
 namespace trident {
 namespace {
@@ -50,24 +51,20 @@ TEST_F(LargeFilesTest, TokensAtTheFarEnd) {
   EXPECT_EQ(dataset.document_begin(2), 4'294'967'294);
   EXPECT_EQ(dataset.document_begin(3), 6'442'450'941);
   EXPECT_EQ(dataset.document_begin(4), kTokens);
-  std::int32_t ids[6];
-  dataset.copy_tokens(kTokens - 6, 6, 100, ids, 1);
-  EXPECT_EQ(std::vector<std::int32_t>(ids, ids + 6), (std::vector<std::int32_t>{0, 11, 12, 13, 14, 15}));
+  EXPECT_EQ(tokens_of(dataset, kTokens - 6, 6, 100), (std::vector<std::int32_t>{0, 11, 12, 13, 14, 15}));
   EXPECT_EQ(dataset.token_at(kTokens - 1), 15);
   EXPECT_EQ(dataset.token_at(kTokens - 6), 0);
-  EXPECT_EQ(dataset.id_range(kTokens - 10, 9).largest, 14);
-  EXPECT_NO_THROW(dataset.check_tokens(kTokens - 5000, 5000, 16));
-  const std::string last = "token 6442450945 has id 15";
-  expect_error<DataError>([&] { dataset.check_tokens(kTokens - 5000, 5000, 15); }, {last});
-  expect_error<DataError>([&] { dataset.copy_tokens(kTokens - 6, 6, 15, ids, 1); }, {last});
+  EXPECT_NO_THROW(tokens_of(dataset, kTokens - 5000, 5000, 16));
+  expect_error<DataError>([&] { tokens_of(dataset, kTokens - 5000, 5000, 15); },
+                          {"token 6442450945 has id 15 (document 3, its token 4)"});
   dataset.will_need(kTokens - 5000, 5000);
 }
 
 TEST_F(LargeFilesTest, SamplesBeyondTwoToTheThirtyTwo) {
   const std::vector<WeightedPath> train = {{prefix_, 1}};
   const TokenSources sources = open_token_sources(train, {}, {});
-  EXPECT_NO_THROW(check_token_ids(sources.train, 16, 10'000));
-  expect_error<DataError>([&] { check_token_ids(sources.train, 15, 10'000); }, {"token 6442450945"});
+  EXPECT_NO_THROW(sample_dataset(*sources.train[0].dataset, 16));
+  expect_error<DataError>([&] { sample_dataset(*sources.train[0].dataset, 15); }, {"token 6442450945 has id 15"});
   BatchLoader loader(sources.train, {.sequence = 1, .vocab_size = 100, .seed = 1, .shuffle = Shuffle::kInOrder});
   EXPECT_EQ(loader.samples_per_epoch(), kTokens - 1);
   std::int32_t tokens[3], targets[3];

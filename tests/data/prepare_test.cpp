@@ -13,6 +13,7 @@
 #include "data/indexed_dataset.h"
 #include "tests/data/compress.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/data/token_files.h"
 
 namespace trident {
 namespace {
@@ -38,9 +39,9 @@ class PrepareTest : public ::testing::Test {
     const IndexedDataset dataset(prefix_);
     Texts texts;
     for (std::int64_t d = 0; d < dataset.num_documents(); ++d) {
-      std::vector<std::int32_t> ids(static_cast<std::size_t>(dataset.document_begin(d + 1) - dataset.document_begin(d)));
-      dataset.copy_tokens(dataset.document_begin(d), static_cast<std::int64_t>(ids.size()), tokenizer_->vocab_size(), ids.data(),
-                          1);
+      const std::int64_t begin = dataset.document_begin(d);
+      const std::vector<std::int32_t> ids =
+          tokens_of(dataset, begin, dataset.document_begin(d + 1) - begin, tokenizer_->vocab_size());
       texts.push_back(tokenizer_->decode(ids));
     }
     return texts;

@@ -1,6 +1,7 @@
 // Token files for tests.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -35,6 +36,16 @@ inline std::vector<std::int32_t> concatenation(const Documents& documents) {
   std::vector<std::int32_t> all;
   for (const auto& document : documents) all.insert(all.end(), document.begin(), document.end());
   return all;
+}
+
+// Tokens first .. first + count - 1, as a model of `vocab_size` tokens reads them.
+inline std::vector<std::int32_t> tokens_of(const IndexedDataset& dataset, std::int64_t first, std::int64_t count,
+                                           std::int64_t vocab_size) {
+  std::vector<std::byte> stored(static_cast<std::size_t>(count * size_of(dataset.type())));
+  dataset.read_tokens(first, count, stored);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
+  dataset.decode_tokens(stored.data(), first, count, vocab_size, ids.data(), 1);
+  return ids;
 }
 
 }  // namespace trident

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/file_io.h"
 #include "data/indexed_dataset_writer.h"
 #include "tests/app/program.h"
 
@@ -146,7 +147,8 @@ TEST_F(ProcessStart, DataThatDiffersIsNamed) {
                    {"the training data differs", "rank 1 ("});
 }
 
-// Found when the data are compared, by a rank that the others must not wait for.
+// Found when the data are opened, by a rank that the others must not wait for; or when it loads a batch, for one process of a node looks at tokens
+// ahead.
 TEST_F(ProcessStart, DataThatOneRankCannotUseNamesIt) {
   std::filesystem::create_directory(place_ / "other");
   const std::vector<std::int32_t> ids(4000, 7);
@@ -155,12 +157,14 @@ TEST_F(ProcessStart, DataThatOneRankCannotUseNamesIt) {
     writer.add_document(ids);
     writer.finish();
   }
-  std::fstream file(place_ / "other/data.bin", std::ios::in | std::ios::out | std::ios::binary);
-  file.write("\xff\xff\xff\xff", 4);
-  file.close();
   const std::string program = executable("elsewhere.sh", ranks_apart(place_ / "."));
-  expect_said_once(launch(2, {"parallel=2DP x 1PP x 1TP", "data.train=[{\"path\":\"data\"}]", "data.valid=null"}, program), 65,
-                   {"trident: rank 1 (", "token 0 has id -1"});
+  const auto refuse = [&](const std::vector<std::string>& parts) {
+    expect_said_once(launch(2, {"parallel=2DP x 1PP x 1TP", "data.train=[{\"path\":\"data\"}]", "data.valid=null"}, program), 65, parts);
+  };
+  write_file(place_ / "other/data.bin", std::string(16000, '\xff'));
+  refuse({"rank 1", "has id -1 (document 0, its token "});
+  std::filesystem::resize_file(place_ / "other/data.idx", 60);
+  refuse({"trident: rank 1 (", "data.idx", "truncated or damaged"});
 }
 
 TEST_F(ProcessStart, AnotherBuildIsNamed) {

@@ -6,11 +6,8 @@
 #include <thread>
 
 #include "core/host_name.h"
-#include "data/indexed_dataset_writer.h"
-#include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
 #include "tests/support/meeting.h"
-#include "train/run_inputs.h"
 #include "train/train_config.h"
 
 namespace trident {
@@ -205,28 +202,6 @@ TEST(StartUp, RanksOfAMachineShareItsMemory) {
   ranks[0].machine.device = DeviceKind::kCuda;
   ranks[0].machine.memory = {{"card 0", {0, 1, 2}, 5}};
   EXPECT_EQ(weakest(ranks[0].machine, ranks).bytes(), 5) << "of cards all know";
-}
-
-// One token of ten thousand differs: not among the few that every rank looks at.
-TEST(StartUp, OneRankOfANodeLooksAtAllTokens) {
-  const TemporaryFolder folder;
-  std::vector<std::int32_t> ids(10000, 7);
-  const auto source = [&](const std::string& name) {
-    IndexedDatasetWriter writer(folder / name, 100);
-    writer.add_document(ids);
-    writer.finish();
-    TokenSources sources;
-    sources.train.push_back({std::make_shared<IndexedDataset>(folder / name), 0, 10000, 1.0, name});
-    return sources;
-  };
-  const TokenSources a = source("a");
-  ids[5001] = 8;
-  const TokenSources b = source("b");
-  EXPECT_EQ(data_fingerprint(a, DataDepth::kAll), data_fingerprint(a, DataDepth::kAll));
-  EXPECT_EQ(data_fingerprint(a, DataDepth::kSome), data_fingerprint(b, DataDepth::kSome));
-  EXPECT_NE(data_fingerprint(a, DataDepth::kAll), data_fingerprint(b, DataDepth::kAll));
-  ids.pop_back();
-  EXPECT_NE(data_fingerprint(a, DataDepth::kSome), data_fingerprint(source("c"), DataDepth::kSome)) << "another size";
 }
 
 TEST(StartUp, TensorGroupsThatSpanNodesAreWarnedAbout) {

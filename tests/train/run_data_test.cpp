@@ -1,0 +1,132 @@
+// What a run's start reads of its token files, and what the ranks compare.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <thread>
+
+#include "core/host_name.h"
+#include "tests/data/huge_dataset.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/data/token_files.h"
+#include "tests/support/meeting.h"
+#include "train/run_inputs.h"
+
+namespace trident {
+namespace {
+
+using testing::Meeting;
+
+class RunDataTest : public ::testing::Test {
+ protected:
+  TemporaryFolder folder_;
+
+  static RunInputs inputs_of(const std::vector<std::string>& paths) {
+    RunInputs inputs;
+    TrainConfig& config = inputs.plan.config;
+    for (const std::string& path : paths) config.data.train.push_back({.path = path, .weight = 1});
+    config.batch.sequence = 4096;
+    config.eval.every = 0;
+    inputs.plan.model.vocab_size = 100;
+    return inputs;
+  }
+  std::vector<DataFacts> facts_of(const std::string& name, const Documents& documents, bool looks = true) {
+    write_dataset(folder_ / name, documents, 100);
+    RunInputs inputs = inputs_of({folder_ / name});
+    inputs.plan.config.batch.sequence = 4;
+    open_data(inputs, looks);
+    return inputs.data_facts;
+  }
+};
+
+// One process of a node looks at few places, the others at the boundaries: on 1 TB as on 20 MB, and with a batch as large as it may
+// be.
+TEST_F(RunDataTest, StartReadsLessThanAMegabytePerNode) {
+  constexpr int kRanks = 128;  // of a node
+  std::int64_t before = 0;
+  for (const std::int64_t sequences : {std::int64_t{2000}, std::int64_t{100'000'000}}) {
+    HugeDataset dataset(folder_ / fmt::format("of{}", sequences), sequences, 5000);
+    if (!dataset.is_there()) GTEST_SKIP() << "no sparse file of 1 TB in " << folder_.path();
+    for (int local_rank = 0; local_rank < kRanks; ++local_rank) {
+      RunInputs inputs = inputs_of({dataset.prefix()});
+      inputs.plan.config.data.split = "969,30,1";
+      inputs.plan.config.eval.every = 10;
+      inputs.plan.config.batch.global = 100'000;
+      open_data(inputs, local_rank == 0, dataset.read_at());
+      ASSERT_EQ(inputs.data_facts.size(), 2u);
+      EXPECT_EQ(inputs.sources.valid[0].num_tokens, dataset.num_tokens() / 1000 * 30);
+      EXPECT_EQ(inputs.data_facts[1].content.empty(), local_rank != 0);
+    }
+    EXPECT_LE(dataset.bytes_read, 1'000'000);
+    EXPECT_TRUE(before == 0 || before == dataset.bytes_read) << before << " and " << dataset.bytes_read;
+    before = dataset.bytes_read;
+  }
+}
+
+TEST_F(RunDataTest, RefusesWhatCannotBeTrainedOn) {
+  write_dataset(folder_ / "short", {std::vector<std::int32_t>(4096, 5)}, 100);
+  RunInputs inputs = inputs_of({folder_ / "short"});
+  expect_error<DataError>([&] { open_data(inputs, false); }, {"4096 tokens available"});
+  write_dataset(folder_ / "long", {std::vector<std::int32_t>(5000, 100)}, 1000);
+  inputs = inputs_of({folder_ / "long"});
+  expect_error<DataError>([&] { open_data(inputs, true); }, {"token 0 has id 100 (document 0, its token 0)"});
+  EXPECT_NO_THROW(open_data(inputs, false)) << "another process looks";
+  inputs = inputs_of({folder_ / "long"});
+  inputs.plan.config.eval.every = 1;
+  expect_error<ConfigError>([&] { open_data(inputs, false); }, {"eval.every = 1", "no validation data"});
+}
+
+struct Ended {
+  int code = 0;
+  std::string message;
+};
+
+// What becomes of ranks that compare these.
+std::vector<Ended> compared(const std::vector<std::vector<DataFacts>>& ranks) {
+  Meeting meeting(static_cast<int>(ranks.size()));
+  std::vector<Ended> ended(ranks.size());
+  std::vector<std::jthread> threads;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    threads.emplace_back([&, r] {
+      const int rank = static_cast<int>(r);
+      try {
+        compare_data([&](const std::string& text) { return meeting.exchange(rank, text); }, rank, "n1", ranks[r]);
+      } catch (const Error& error) {
+        ended[r] = {static_cast<int>(error.code()), error.what()};
+      }
+    });
+  }
+  threads.clear();
+  return ended;
+}
+
+TEST_F(RunDataTest, DataThatDifferAreNamedOnBothSides) {
+  const Documents documents = {{1, 2, 3, 4, 5, 6, 7, 8}};
+  const auto mine = facts_of("a", documents), alike = facts_of("b", documents), unseen = facts_of("c", documents, false),
+             other = facts_of("d", {{1, 2, 3, 4, 5, 6, 7, 9}}), longer = facts_of("e", {{1, 2, 3, 4, 5, 6, 7, 8, 9}}, false);
+  for (const Ended& e : compared({mine, unseen, alike, unseen})) EXPECT_EQ(e.code, 0) << e.message;
+  const auto differ = compared({mine, unseen, other, unseen});
+  for (const Ended& e : differ) EXPECT_EQ(e.code, 65);
+  EXPECT_EQ(
+      differ[0].message,
+      fmt::format("rank 2 ({}): the training data differs: {} has {}; on rank 0 (n1) it has {}; give all nodes the same files",
+                  host_name(), folder_ / "d", other[0].content, mine[0].content));
+  EXPECT_NE(other[0].content, mine[0].content);
+  const auto sizes = compared({mine, longer, alike});
+  EXPECT_EQ(sizes[0].message,
+            fmt::format("rank 1 ({}): the training data differs: {} has 1 documents, 1 sequences, 9 tokens of type uint16, "
+                        "from 0 for 9; on rank 0 (n1) it has {}; give all nodes the same files",
+                        host_name(), folder_ / "e", mine[0].sizes));
+  EXPECT_EQ(sizes[2].code, 65);
+}
+
+TEST_F(RunDataTest, OfSeveralSourcesTheOneThatDiffersIsNamed) {
+  auto two = facts_of("a", {{1, 2, 3, 4, 5, 6}}), same = facts_of("b", {{1, 2, 3, 4, 5, 6}});
+  auto third = facts_of("c", {{1, 2, 3, 4, 5, 7}});
+  std::vector<DataFacts> on_0 = {two[0], two[0]}, on_1 = {same[0], third[0]};
+  const auto ended = compared({on_0, on_1});
+  EXPECT_NE(ended[0].message.find(folder_ / "c"), std::string::npos) << ended[0].message;
+}
+
+}  // namespace
+}  // namespace trident
