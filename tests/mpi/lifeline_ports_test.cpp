@@ -84,7 +84,7 @@ TEST_F(Ports, NoRankOfOneNodeListens) {
 TEST_F(Ports, AStrangerCannotFailARunThatIsDone) {
   setenv("OMPI_MCA_btl", "self,tcp", 1);                      // the user's word: every rank listens
   setenv("OMPI_MCA_orte_allowed_exit_without_sync", "1", 1);  // or mpirun reports 1 for ranks that end without MPI_Finalize
-  LaunchedJob job(place_, "job", 2, {"run.steps=12", "log.every=1", "parallel=2DP"});
+  LaunchedJob job(place_, "job", 3, {"run.steps=12", "log.every=1", "parallel=3DP", "batch.global=6"});
   ASSERT_TRUE(job.wait_for_steps(1)) << job.said();
   std::vector<FileDescriptor> strangers;
   for (const int port : open_ports(job.rank(1)))
