@@ -24,7 +24,7 @@ class LifelineThread {
   explicit LifelineThread(const LifelineOptions& options);
   ~LifelineThread();
 
-  struct Adopt {  // a connection that this rank made; the first is to the hub
+  struct Adopt {  // a connection that this rank made
     LifelineHello peer;
     LifelineChannel channel;
   };

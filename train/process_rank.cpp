@@ -89,7 +89,7 @@ class ProcessRank {
       throw;
     } catch (const PeerFailure&) {
       const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
-      if (verdict) end_with(static_cast<ExitCode>(verdict->exit_code), verdict->line);
+      if (verdict) end_with(*verdict);
       throw;
     } catch (const Error& error) {
       report(error.what(), error.code());
@@ -174,20 +174,18 @@ class ProcessRank {
   // Tells the others that this rank failed, unless they cannot be reached. Once training is over the job still ends here, and with
   // training's code.
   void report(std::string_view error, ExitCode code) {
-    const ExitCode ends_with = trained_ ? static_cast<ExitCode>(code_of(*trained_)) : code;
+    const int ends_with = trained_ ? code_of(*trained_) : static_cast<int>(code);
     const std::string what = trained_ ? not_reported(error) : std::string(error);
-    const bool is_said = lifeline_->report_failure(what, static_cast<int>(ends_with));
-    if (trained_ && !is_said) logger_.warning("{}", what);
-    if (trained_ || is_said) end_with(ends_with, what);
+    if (lifeline_->report_failure(what, ends_with)) end_with({what, ends_with});
   }
 
-  // What is to be said is said. A launcher that sees 0 wants to be told by MPI, too; the lifeline ends whoever hangs in that.
-  [[noreturn]] void end_with(ExitCode code, const std::string& what) {
-    if (code == ExitCode::kOk) {
+  // A launcher that sees 0 wants to be told by MPI, too. The lifeline, which has pronounced the verdict, ends whoever hangs in that.
+  [[noreturn]] void end_with(const LifelineVerdict& verdict) {
+    if (verdict.exit_code == 0) {
       output_.console << std::flush;
       world_->leave();
     }
-    throw ReportedElsewhere(code, what);
+    throw ReportedElsewhere(static_cast<ExitCode>(verdict.exit_code), verdict.line);
   }
 
   // Training is over and what it wrote is complete. Whatever happens to a rank from here on is said, and does not fail the run;
@@ -199,7 +197,7 @@ class ProcessRank {
       world_->finish();
     } catch (const Error& error) {
       const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
-      if (verdict && verdict->is_failure) throw ReportedElsewhere(static_cast<ExitCode>(verdict->exit_code), verdict->line);
+      if (verdict && verdict->is_failure) end_with(*verdict);
       if (!verdict) logger_.warning("rank {} is done and did not part in order: {}; nothing is lost", world_->rank(), error.what());
     }
   }
