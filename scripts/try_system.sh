@@ -62,11 +62,12 @@ make_root() {
   : >"$root.made"
 }
 
-# What git would commit, without what git ignores; a build of an earlier call stays.
+# What git would commit, without what git ignores; a build of an earlier call stays. Everything is as new as the copy: a file that is older
+# than an object made from another one would pass as built (ccache knows better).
 copy_tree() {
   mkdir -p "$root/trident"
   find "$root/trident" -mindepth 1 -maxdepth 1 -not -name build -exec rm -rf {} +
-  git ls-files --cached --others --exclude-standard -z | xargs -0 ls -d 2>/dev/null | tar -c -T - | tar -x -C "$root/trident"
+  git ls-files --cached --others --exclude-standard -z | xargs -0 ls -d 2>/dev/null | tar -c -T - | tar -x -m -C "$root/trident"
 }
 
 if [[ $inside == no ]]; then
