@@ -59,6 +59,7 @@ make_root() {
     cannot "debootstrap failed, see $logs/debootstrap.log: $(tail -n 1 "$logs/debootstrap.log")"
   # How this machine reaches its mirror.
   apt-config dump | grep -E '^Acquire::(https?|Check-[A-Za-z-]*|Retries)(::[A-Za-z-]+)* "[^"]' >"$root/etc/apt/apt.conf.d/99machine" || true
+  [[ -e $root/etc/hosts ]] || echo '127.0.0.1 localhost' >"$root/etc/hosts"
   : >"$root.made"
 }
 
