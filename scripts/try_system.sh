@@ -59,14 +59,16 @@ make_root() {
     cannot "debootstrap failed, see $logs/debootstrap.log: $(tail -n 1 "$logs/debootstrap.log")"
   # How this machine reaches its mirror.
   apt-config dump | grep -E '^Acquire::(https?|Check-[A-Za-z-]*|Retries)(::[A-Za-z-]+)* "[^"]' >"$root/etc/apt/apt.conf.d/99machine" || true
+  [[ -e $root/etc/hosts ]] || echo '127.0.0.1 localhost' >"$root/etc/hosts"
   : >"$root.made"
 }
 
-# What git would commit, without what git ignores; a build of an earlier call stays.
+# What git would commit, without what git ignores; a build of an earlier call stays. Everything is as new as the copy: a file that is older
+# than an object made from another one would pass as built (ccache knows better).
 copy_tree() {
   mkdir -p "$root/trident"
   find "$root/trident" -mindepth 1 -maxdepth 1 -not -name build -exec rm -rf {} +
-  git ls-files --cached --others --exclude-standard -z | xargs -0 ls -d 2>/dev/null | tar -c -T - | tar -x -C "$root/trident"
+  git ls-files --cached --others --exclude-standard -z | xargs -0 ls -d 2>/dev/null | tar -c -T - | tar -x -m -C "$root/trident"
 }
 
 if [[ $inside == no ]]; then

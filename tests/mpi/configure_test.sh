@@ -9,7 +9,7 @@ trap 'rm -rf "$tree"' EXIT
 configure() {
   local status=0
   rm -rf "$tree/build"
-  "$cmake" -S "$repository/tests/mpi/configure" -B "$tree/build" -DREPOSITORY="$repository" "${@:3}" >"$tree/log" 2>&1 || status=$?
+  "$cmake" -S "$repository/tests/mpi/configure" -B "$tree/build" -G Ninja -DREPOSITORY="$repository" "${@:3}" >"$tree/log" 2>&1 || status=$?
   # CMake breaks the lines of its errors.
   if { ((status == 0)) && (($1 != 0)); } || { ((status != 0)) && (($1 == 0)); } || ! grep -qE "$2" <<<"$(tr -s '\n ' ' ' <"$tree/log")"; then
     echo "${*:3}: status $status, expected $1 and \"$2\", said:"

@@ -55,7 +55,8 @@ job 3 is_limited
 for r in 0 1 2; do said $r '64 the ranks of a node share one segment of memory, which this system refuses: mapping 17592 GB .* raise ulimit -v$'; done
 
 # A rank is killed: the launcher ends the others, and nothing of ours outlives them.
-ours() { { ls -A /dev/shm | grep -v '^vader_segment\.' || true; } && { ls -A "$tree/tmp" | grep -vE '^(ompi|prte|pmix)' || true; }; }
+mpis='(vader|sm)_segment\.'  # Open MPI's own files, of 4 and of 5
+ours() { { ls -A /dev/shm | grep -vE "^$mpis" || true; } && { ls -A "$tree/tmp" | grep -vE '^(ompi|prte|pmix)' || true; }; }
 before=$(ours)
 rm -rf "$tree/out"
 mkdir "$tree/out"
@@ -69,7 +70,7 @@ pids=$(cat "$tree"/out/[0-3])
 [[ $(wc -w <<<"$pids") == 4 ]] || fail "not all ranks came to life"
 for pid in $pids; do
   grep -q '/memfd:trident (deleted)' "/proc/$pid/maps" || fail "process $pid has no segment"
-  ! grep -E '/dev/shm/' "/proc/$pid/maps" | grep -v '/dev/shm/vader_segment' || fail "process $pid uses /dev/shm"
+  ! grep -E '/dev/shm/' "/proc/$pid/maps" | grep -vE "/dev/shm/$mpis" || fail "process $pid uses /dev/shm"
 done
 [[ $(ours) == "$before" ]] || fail "a running job has files: $(ours)"
 kill -KILL "$(cat "$tree/out/2")"
