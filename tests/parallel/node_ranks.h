@@ -2,6 +2,7 @@
 // ThreadNetwork.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
