@@ -7,10 +7,11 @@
 #include "app/data_command.h"
 #include "app/progress_line.h"
 #include "core/json_reader.h"
+#include "core/printable.h"
+#include "core/utf8.h"
 #include "data/dataset_summary.h"
 #include "data/sample_order.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/utf8.h"
 
 namespace trident {
 namespace {
@@ -66,12 +67,10 @@ std::string printable(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
     const auto [value, size] = code_point_at(text, 0);
-    const bool control = value < 0x20 || (value >= 0x7F && value < 0xA0) || (value >= 0x200B && value <= 0x200F) ||
-                         (value >= 0x2028 && value <= 0x202E) || (value >= 0x2060 && value <= 0x206F) || value == 0xFEFF;
     if (value == '\n') out += "\\n";
     else if (value == '\t') out += "\\t";
     else if (value == '"' || value == '\\') (out += '\\') += static_cast<char>(value);
-    else if (control) out += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(value));
+    else if (is_control(value)) out += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(value));
     else out += text.substr(0, size);
     text.remove_prefix(size);
   }

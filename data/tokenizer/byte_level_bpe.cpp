@@ -13,7 +13,7 @@
 #include "core/json_reader.h"
 #include "data/tokenizer/gpt2_scanner.h"
 #include "data/tokenizer/merge_table.h"
-#include "data/tokenizer/utf8.h"
+#include "core/utf8.h"
 
 namespace trident {
 
