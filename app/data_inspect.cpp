@@ -1,6 +1,7 @@
 // trident data inspect PREFIX: the numbers of a pair of token files, and the beginnings of its documents.
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <ostream>
 
 #include "app/command_line.h"
@@ -8,10 +9,11 @@
 #include "app/progress_line.h"
 #include "core/json_reader.h"
 #include "core/printable.h"
-#include "core/utf8.h"
+#include "data/dataset_record.h"
 #include "data/dataset_summary.h"
 #include "data/sample_order.h"
 #include "data/tokenizer/tokenizer.h"
+#include "core/utf8.h"
 
 namespace trident {
 namespace {
@@ -33,6 +35,7 @@ struct Excerpt {
 
 struct Inspection {
   const IndexedDataset& dataset;
+  std::optional<DatasetRecord> record;
   DatasetSummary summary;
   const Tokenizer* tokenizer;  // or nullptr
   InspectOptions options;
@@ -104,6 +107,7 @@ void print_text(const Inspection& seen, std::ostream& out) {
   if (seen.options.sequence > 0) line("samples", fmt::format("{} of {} tokens", seen.num_samples(), seen.options.sequence));
   line(".bin", bytes(static_cast<std::int64_t>(dataset.stored_bytes().size())));
   line(".idx", bytes(dataset.index_bytes()));
+  line("made by", described(seen.record));
   for (const Excerpt& excerpt : seen.excerpts) {
     const char* rest = excerpt.is_cut() ? " ..." : "";
     out << fmt::format("document {}: {} tokens\n  ids ", excerpt.document, excerpt.length);
@@ -134,6 +138,7 @@ JsonValue to_json(const Inspection& seen) {
   if (seen.options.sequence > 0) json.set("samples", seen.num_samples());
   json.set("bin_bytes", static_cast<std::int64_t>(dataset.stored_bytes().size()));
   json.set("idx_bytes", dataset.index_bytes());
+  json.set("record", seen.record ? to_json(*seen.record) : JsonValue());
   JsonValue::Array excerpts;
   for (const Excerpt& excerpt : seen.excerpts) {
     JsonValue item;
@@ -167,9 +172,11 @@ void inspect_command(const Arguments& arguments, const CommandContext& context) 
 
   const auto tokenizer = tokenizer_name.empty() ? nullptr : load_tokenizer(tokenizer_name, "--tokenizer");
   const IndexedDataset dataset(prefix);
+  check_records(std::vector{prefix}, tokenizer.get(), "--tokenizer", std::numeric_limits<std::int64_t>::max());
   const DatasetSummary summary = summarize(dataset, tokenizer ? std::optional<std::int64_t>(tokenizer->eod()) : std::nullopt);
   if (tokenizer && summary.ids) refuse_foreign_tokenizer(dataset, *summary.ids, *tokenizer);
-  const Inspection seen{dataset, summary, tokenizer.get(), options, excerpts_of(dataset, tokenizer.get(), options)};
+  const Inspection seen{dataset,         read_record(prefix), summary,
+                        tokenizer.get(), options,             excerpts_of(dataset, tokenizer.get(), options)};
   if (json) context.out << to_json_text(to_json(seen)) << '\n';
   else print_text(seen, context.out);
 }

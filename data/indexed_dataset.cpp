@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/check.h"
+#include "data/dataset_files.h"
 
 namespace trident {
 
@@ -108,6 +109,7 @@ std::string bin_path(const std::string& prefix) { return prefix + ".bin"; }
 std::string idx_path(const std::string& prefix) { return prefix + ".idx"; }
 
 IndexedDataset::IndexedDataset(const std::string& prefix) : prefix_(prefix) {
+  refuse_half_way(prefix);
   for (const std::string& path : {idx_path(prefix), bin_path(prefix)}) {
     if (file_exists(path)) continue;
     throw DataError(fmt::format(

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "core/check.h"
+#include "data/dataset_record.h"
 #include "data/indexed_dataset_writer.h"
 
 namespace trident {
@@ -34,6 +35,29 @@ void refuse_mixed_types(std::span<const IndexedDataset> datasets) {
   }
 }
 
+// Where the merged tokens come from; refuses inputs of different tokenizers.
+DatasetOrigin origin_of(std::span<const IndexedDataset> datasets) {
+  DatasetOrigin origin;
+  const std::string* first = nullptr;  // the prefix whose tokenizer is known first
+  bool all_known = true;
+  for (const IndexedDataset& dataset : datasets) {
+    const std::optional<DatasetRecord> record = read_record(dataset.prefix());
+    if (record) origin.add_sources(record->origin);
+    else origin.add({bin_path(dataset.prefix()), static_cast<std::int64_t>(dataset.stored_bytes().size())});
+    all_known = all_known && record && record->origin.tokenizer;
+    if (!record || !record->origin.tokenizer) continue;
+    if (first == nullptr) {
+      first = &dataset.prefix();
+      origin.tokenizer = record->origin.tokenizer;
+    } else if (*record->origin.tokenizer != *origin.tokenizer) {
+      throw DataError(fmt::format("{} was made by {}, {} by {}; merge what one tokenizer made, or prepare the text again", *first,
+                                  described(*origin.tokenizer), dataset.prefix(), described(*record->origin.tokenizer)));
+    }
+  }
+  if (!all_known) origin.tokenizer.reset();
+  return origin;
+}
+
 }  // namespace
 
 void append_merged_index(AtomicFile& idx, std::span<const IndexedDataset> datasets) {
@@ -58,13 +82,14 @@ void append_merged_index(AtomicFile& idx, std::span<const IndexedDataset> datase
   }
 }
 
-MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::string& output,
+MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::string& output, Overwrite overwrite,
                           const std::function<void(const MergeProgress&)>& progress) {
   if (inputs.empty()) throw ConfigError("--input: no datasets; name at least one prefix of .bin and .idx");
   refuse_overwriting(inputs, output);
   std::vector<IndexedDataset> datasets;
   for (const std::string& input : inputs) datasets.emplace_back(input);
   refuse_mixed_types(datasets);
+  const DatasetOrigin origin = origin_of(datasets);
 
   MergeStats stats;
   MergeProgress done;
@@ -76,18 +101,18 @@ MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::str
   }
   stats.bytes = done.bytes_total;
 
-  AtomicFile bin(bin_path(output)), idx(idx_path(output));
+  DatasetOutput files(output, overwrite);
   for (const IndexedDataset& dataset : datasets) {
     for (std::span<const std::byte> rest = dataset.stored_bytes(); !rest.empty();) {
       const std::span<const std::byte> portion = rest.first(std::min(rest.size(), kPortion));
-      bin.append(portion);
+      files.bin().append(portion);
       rest = rest.subspan(portion.size());
-      done.bytes_done = bin.size();
+      done.bytes_done = files.bin().size();
       if (progress) progress(done);
     }
   }
-  append_merged_index(idx, datasets);
-  commit_pair(bin, idx);
+  append_merged_index(files.idx(), datasets);
+  files.commit(origin, {stats.documents, stats.sequences, stats.tokens});
   return stats;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "data/dataset_record.h"
 #include "data/tokenizer/tokenizer.h"
 #include "device/cpu/cpu_device.h"
 #include "train/machine.h"
@@ -20,12 +21,11 @@ namespace {
 // per node.
 constexpr std::int64_t kSomeTokens = 256, kAllTokens = std::int64_t{1} << 24;
 
-std::vector<std::int32_t> token_lengths(const std::string& tokenizer_name) {
-  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(tokenizer_name, "data.tokenizer");
-  std::vector<std::int32_t> lengths(static_cast<std::size_t>(tokenizer->vocab_size()));
+std::vector<std::int32_t> token_lengths(const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> lengths(static_cast<std::size_t>(tokenizer.vocab_size()));
   for (std::size_t id = 0; id < lengths.size(); ++id) {
     const std::int32_t token = static_cast<std::int32_t>(id);
-    if (token != tokenizer->eod()) lengths[id] = static_cast<std::int32_t>(tokenizer->decode({&token, 1}).size());
+    if (token != tokenizer.eod()) lengths[id] = static_cast<std::int32_t>(tokenizer.decode({&token, 1}).size());
   }
   return lengths;
 }
@@ -43,15 +43,28 @@ std::vector<WeightedPath> weighted_paths(const std::vector<DataSource>& sources)
   return paths;
 }
 
+std::vector<std::string> prefixes_of(const TokenSources& sources) {
+  std::vector<std::string> prefixes;
+  for (const auto* part : {&sources.train, &sources.valid})
+    for (const TokenSource& source : *part) prefixes.push_back(source.dataset->prefix());
+  return prefixes;
+}
+
 // Opens and checks the data; refuses what cannot be trained on.
 void open_data(RunInputs& inputs, bool look_through) {
   const TrainConfig& config = inputs.plan.config;
+  std::unique_ptr<Tokenizer> tokenizer;
   if (config.data.tokenizer && look_through) {
-    inputs.token_bytes = token_lengths(*config.data.tokenizer);
+    tokenizer = load_tokenizer(*config.data.tokenizer, "data.tokenizer");
+    inputs.token_bytes = token_lengths(*tokenizer);
     const auto vocabulary = static_cast<std::size_t>(inputs.plan.model.vocab_size);
     if (inputs.token_bytes.size() < vocabulary) inputs.token_bytes.resize(vocabulary);
   }
   inputs.sources = open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split);
+  if (look_through)
+    for (std::string& note :
+         check_records(prefixes_of(inputs.sources), tokenizer.get(), "data.tokenizer", inputs.plan.model.vocab_size))
+      inputs.plan.notes.push_back(std::move(note));
   if (look_through)
     check_tokens(inputs.sources.train, make_loader(inputs.plan, inputs.sources.train, train_order(inputs.plan)), inputs.plan);
   if (config.eval.every == 0) return;

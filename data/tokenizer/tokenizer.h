@@ -40,6 +40,8 @@ class Tokenizer {
   // The token that ends a document.
   virtual std::int32_t eod() const = 0;
   virtual const std::string& name() const = 0;
+  // Equal for tokenizers that turn every text into the same ids, whatever their names and files.
+  virtual const std::string& fingerprint() const = 0;
 
   // For a few short texts: an encoder for one call. Loops keep an Encoder.
   std::vector<std::int32_t> encode(std::string_view text) const;

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "data/indexed_dataset_writer.h"
 #include "tests/app/program.h"
+#include "tests/data/token_files.h"
 
 namespace trident {
 namespace {
@@ -150,11 +150,8 @@ TEST_F(ProcessStart, DataThatDiffersIsNamed) {
 TEST_F(ProcessStart, DataThatOneRankCannotUseNamesIt) {
   std::filesystem::create_directory(place_ / "other");
   const std::vector<std::int32_t> ids(4000, 7);
-  for (const char* name : {"data", "other/data"}) {
-    IndexedDatasetWriter writer(place_ / name, 100'000);  // four bytes a token, of which some stand for none
-    writer.add_document(ids);
-    writer.finish();
-  }
+  for (const char* name : {"data", "other/data"})
+    write_dataset(place_ / name, {ids}, 100'000);  // four bytes a token, of which some stand for none
   std::fstream file(place_ / "other/data.bin", std::ios::in | std::ios::out | std::ios::binary);
   file.write("\xff\xff\xff\xff", 4);
   file.close();

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "core/host_name.h"
-#include "data/indexed_dataset_writer.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/data/token_files.h"
 #include "tests/support/error_text.h"
 #include "tests/support/meeting.h"
 #include "train/run_inputs.h"
@@ -211,9 +211,7 @@ TEST(StartUp, OneRankOfANodeLooksAtAllTokens) {
   const TemporaryFolder folder;
   std::vector<std::int32_t> ids(10000, 7);
   const auto source = [&](const std::string& name) {
-    IndexedDatasetWriter writer(folder / name, 100);
-    writer.add_document(ids);
-    writer.finish();
+    write_dataset(folder / name, {ids}, 100);
     TokenSources sources;
     sources.train.push_back({std::make_shared<IndexedDataset>(folder / name), 0, 10000, 1.0, name});
     return sources;
