@@ -44,7 +44,9 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
   app.add_option("--input", inputs,
                  "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text")
       ->required();
-  app.add_option("--tokenizer", tokenizer, "gpt2, or a folder with vocab.json and merges.txt")->required();
+  app.add_option("--tokenizer", tokenizer,
+                 "gpt2, or a folder with vocab.json and merges.txt, or tokenizer.json, of one that splits as GPT-2's does")
+      ->required();
   app.add_option("--output", output, "prefix of the output files")->required();
   app.add_option("--json-key", options.json_key, "key of a JSON object that holds the text")->capture_default_str();
   app.add_flag("--append-eod", append_eod, "write the tokenizer's end-of-document token after each document that is not empty");

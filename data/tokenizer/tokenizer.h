@@ -48,8 +48,8 @@ class Tokenizer {
 };
 
 // "gpt2": the vocabulary inside the binary. Otherwise a folder that holds vocab.json and merges.txt of a GPT-2 style byte-level
-// BPE. An unknown name, or a folder without these files: ConfigError that names `key` and lists what is known. Damaged files:
-// DataError.
+// BPE, or its tokenizer.json; where all are there they must say the same. An unknown name, or a folder without them: ConfigError
+// that names `key` and lists what is known. Damaged files, and a tokenizer.json that splits text otherwise: DataError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name_or_path, std::string_view key = "tokenizer");
 
 }  // namespace trident

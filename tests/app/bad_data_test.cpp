@@ -127,6 +127,8 @@ TEST_F(BadData, RecordsAreCompared) {
   write_file(place_ / "mine/merges.txt", merges.substr(0, merges.rfind('\n', merges.size() - 2) + 1));  // one less
   refuse({"data.tokenizer=" + (place_ / "mine")},
          {"text.trident.json: was made by tokenizer \"gpt2\"", "data.tokenizer is tokenizer", "name the one that made the data"});
+  write_file(place_ / "mine/tokenizer.json", R"({"normalizer": {"type": "NFC"}})");
+  refuse({"data.tokenizer=" + (place_ / "mine")}, {"mine/tokenizer.json: normalizer is \"NFC\""});
   const std::string prefix = copy("other");
   std::filesystem::copy_file(place_ / "valid.trident.json", prefix + ".trident.json");
   refuse({"data.train=" + prefix}, {"other.trident.json: does not belong to this pair", "other.bin has"});
