@@ -94,8 +94,8 @@ DatasetRecord record_from(const std::string& path, const JsonValue& json) {
   return record;
 }
 
-void refuse_other_file(const std::string& record, const std::string& path, const SampledFile& recorded) {
-  const SampledFile found = sample_file(path);
+void refuse_other_file(const std::string& record, const std::string& path, const SampledFile& recorded, const ReadAt& read_at) {
+  const SampledFile found = sample_file(path, read_at);
   if (found == recorded) return;
   const std::string what = found.bytes != recorded.bytes
                                ? fmt::format("has {} bytes, the record says {}", found.bytes, recorded.bytes)
@@ -149,7 +149,7 @@ SampledFile sample_file(const std::string& path, const ReadAt& read_at) {
   return {.bytes = file.size(), .hash = hash.text()};
 }
 
-std::optional<DatasetRecord> read_record(const std::string& prefix) {
+std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt& read_at) {
   const std::string path = record_path(prefix);
   if (!is_there(path)) return std::nullopt;
   JsonValue json;
@@ -160,8 +160,8 @@ std::optional<DatasetRecord> read_record(const std::string& prefix) {
     throw;
   }
   DatasetRecord record = record_from(path, json);
-  refuse_other_file(path, bin_path(prefix), record.bin);
-  refuse_other_file(path, idx_path(prefix), record.idx);
+  refuse_other_file(path, bin_path(prefix), record.bin, read_at);
+  refuse_other_file(path, idx_path(prefix), record.idx, read_at);
   return record;
 }
 
@@ -193,12 +193,12 @@ JsonValue to_json(const DatasetRecord& record) {
 }
 
 std::vector<std::string> check_records(std::span<const std::string> prefixes, const Tokenizer* tokenizer, std::string_view key,
-                                       std::int64_t vocab_size) {
+                                       std::int64_t vocab_size, const ReadAt& read_at) {
   std::optional<std::pair<std::string, RecordedTokenizer>> first;  // whose, and which
   if (tokenizer != nullptr) first = {std::string(key), recorded(*tokenizer)};
   std::vector<std::string> notes;
   for (const std::string& prefix : std::set<std::string>(prefixes.begin(), prefixes.end())) {
-    const std::optional<DatasetRecord> record = read_record(prefix);
+    const std::optional<DatasetRecord> record = read_record(prefix, read_at);
     if (!record || !record->origin.tokenizer) {
       notes.push_back(fmt::format("{}: no record of the tokenizer that made it ({}); nothing tells whether it is the model's",
                                   prefix, record ? "parts of the merge have none" : record_path(prefix)));

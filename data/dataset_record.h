@@ -60,7 +60,7 @@ std::string described(const RecordedTokenizer& tokenizer);  // for messages
 
 // The record of a prefix, nothing where there is none. One that cannot be read or does not fit PREFIX.bin and PREFIX.idx: DataError
 // that says what differs. Reads at most 128 KiB of the two.
-std::optional<DatasetRecord> read_record(const std::string& prefix);
+std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt& read_at = ::pread);
 
 JsonValue to_json(const DatasetRecord& record);
 
@@ -70,6 +70,6 @@ std::string described(const std::optional<DatasetRecord>& record);
 // vocabulary or fewer, and the one that `tokenizer` is, which the user named as `key`, where it is not nullptr. DataError. Returns
 // what is to be said: which have no record.
 std::vector<std::string> check_records(std::span<const std::string> prefixes, const Tokenizer* tokenizer, std::string_view key,
-                                       std::int64_t vocab_size);
+                                       std::int64_t vocab_size, const ReadAt& read_at = ::pread);
 
 }  // namespace trident

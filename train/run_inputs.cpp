@@ -44,7 +44,7 @@ std::vector<WeightedPath> weighted_paths(const std::vector<DataSource>& sources)
 
 // The tokenizer's lengths, and whether it is the one that made the data. Before ids are looked at: a record says more about why one
 // is outside the vocabulary.
-void compare_tokenizers(RunInputs& inputs) {
+void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
   const std::int64_t vocabulary = inputs.plan.model.vocab_size;
   std::unique_ptr<Tokenizer> tokenizer;
   if (const std::optional<std::string>& name = inputs.plan.config.data.tokenizer) {
@@ -55,7 +55,7 @@ void compare_tokenizers(RunInputs& inputs) {
   std::vector<std::string> prefixes;
   for (const auto* part : {&inputs.sources.train, &inputs.sources.valid})
     for (const TokenSource& source : *part) prefixes.push_back(source.dataset->prefix());
-  for (std::string& note : check_records(prefixes, tokenizer.get(), "data.tokenizer", vocabulary))
+  for (std::string& note : check_records(prefixes, tokenizer.get(), "data.tokenizer", vocabulary, read_at))
     inputs.plan.notes.push_back(std::move(note));
 }
 
@@ -98,7 +98,7 @@ void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   const TrainConfig& config = inputs.plan.config;
   inputs.sources =
       open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split, read_at);
-  if (looks) compare_tokenizers(inputs);
+  if (looks) compare_tokenizers(inputs, read_at);
   train_loader(inputs);  // refuses files without one sample
   if (config.eval.every > 0) {
     if (inputs.sources.valid.empty()) {
