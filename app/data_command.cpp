@@ -1,6 +1,7 @@
 // trident data prepare|inspect|merge
 #include "app/data_command.h"
 
+#include <new>
 #include <ostream>
 
 #include "app/command_line.h"
@@ -9,6 +10,7 @@
 #include "core/json_reader.h"
 #include "data/merge_datasets.h"
 #include "data/prepare.h"
+#include "train/stop_request.h"
 
 namespace trident {
 namespace {
@@ -22,6 +24,20 @@ constexpr std::string_view kUsage =
     "           several token files to one\n"
     "\ntrident data prepare --help and so on say more.\n";
 
+// Signals that are asked after while data are written: leaving by an error removes the temporary files.
+class Interruption {
+ public:
+  void check() const {
+    const int signal = signals_.pending();
+    if (signal == 0) return;
+    throw Error(static_cast<ExitCode>(exit_code_of_signal(signal)),
+                fmt::format("stopped by {}: no file was changed; give the command again to start anew", signal_name(signal)));
+  }
+
+ private:
+  StopRequest signals_{{SIGTERM, SIGINT, SIGHUP}};
+};
+
 void prepare_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app("Tokenize text into PREFIX.bin and PREFIX.idx (Megatron's format).", "trident data prepare");
   std::vector<std::string> inputs;
@@ -31,22 +47,31 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
   app.add_option("--input", inputs,
                  "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text")
       ->required();
-  app.add_option("--tokenizer", tokenizer, "gpt2, or a folder with vocab.json and merges.txt")->required();
+  app.add_option("--tokenizer", tokenizer,
+                 "gpt2, or a folder with vocab.json and merges.txt, or tokenizer.json, of one that splits as GPT-2's does")
+      ->required();
   app.add_option("--output", output, "prefix of the output files")->required();
   app.add_option("--json-key", options.json_key, "key of a JSON object that holds the text")->capture_default_str();
   app.add_flag("--append-eod", append_eod, "write the tokenizer's end-of-document token after each document that is not empty");
+  bool overwrite = false;
+  app.add_flag("--overwrite", overwrite, "replace the files of this prefix, all together");
+  app.add_option("--max-document-bytes", options.max_document_bytes,
+                 "refuse longer documents (lines of JSON, texts): memory takes several times as much")->capture_default_str();
   app.add_option("--workers", options.workers, "threads that tokenize; the output does not depend on it")->capture_default_str();
   const CLI::Option* given_separator =
       app.add_option("--separator-line", separator,
                      "line that separates the documents of a text file; \"\": a blank line; not given: a file is one document");
   if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
   options.append_eod = append_eod ? AppendEod::kYes : AppendEod::kNo;
+  options.overwrite = overwrite ? Overwrite::kYes : Overwrite::kNo;
   if (given_separator->count() > 0) options.separator_line = separator;
 
   const auto vocabulary = load_tokenizer(tokenizer, "--tokenizer");
+  const Interruption interruption;
   const double start = monotonic_seconds();
   ProgressLine line(context.out, context.console, start);
   const PrepareStats stats = prepare_text(inputs, *vocabulary, output, options, [&](const PrepareProgress& seen) {
+    interruption.check();
     const double now = monotonic_seconds();
     line.update(seen.bytes_done, seen.bytes_total,
                 fmt::format("{}/s of text, {:.1f} M tokens", size_text(static_cast<double>(seen.text_bytes) / (now - start)),
@@ -66,11 +91,16 @@ void merge_command(const Arguments& arguments, const CommandContext& context) {
   std::string output;
   app.add_option("--input", inputs, "prefixes of .bin and .idx, in the order of the output")->required();
   app.add_option("--output", output, "prefix of the output files")->required();
+  bool overwrite = false;
+  app.add_flag("--overwrite", overwrite, "replace the files of this prefix, all together");
   if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
 
+  const Interruption interruption;
   const double start = monotonic_seconds();
   ProgressLine line(context.out, context.console, start);
-  const MergeStats stats = merge_datasets(inputs, output, [&](const MergeProgress& seen) {
+  const Overwrite replacing = overwrite ? Overwrite::kYes : Overwrite::kNo;
+  const MergeStats stats = merge_datasets(inputs, output, replacing, [&](const MergeProgress& seen) {
+    interruption.check();
     const double now = monotonic_seconds();
     line.update(seen.bytes_done, seen.bytes_total,
                 fmt::format("{}/s", size_text(static_cast<double>(seen.bytes_done) / (now - start))), now);
@@ -89,9 +119,13 @@ void data_command(const Arguments& arguments, const CommandContext& context) {
     return;
   }
   const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1, arguments.end());
-  if (action == "prepare") return prepare_command(rest, context);
-  if (action == "inspect") return inspect_command(rest, context);
-  if (action == "merge") return merge_command(rest, context);
+  try {
+    if (action == "prepare") return prepare_command(rest, context);
+    if (action == "inspect") return inspect_command(rest, context);
+    if (action == "merge") return merge_command(rest, context);
+  } catch (const std::bad_alloc&) {  // not while a document was read or tokenized: that error says which
+    throw DataError(fmt::format("trident data {}: out of memory; use fewer --workers, or more memory (see ulimit -v)", action));
+  }
   throw ConfigError(fmt::format("trident data {}: there are: prepare, inspect, merge; see trident data --help", in_quotes(action)));
 }
 

@@ -1,6 +1,7 @@
 // trident data inspect PREFIX: the numbers of a pair of token files, and the beginnings of its documents.
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <ostream>
 
 #include "app/command_line.h"
@@ -8,10 +9,12 @@
 #include "app/progress_line.h"
 #include "core/clock.h"
 #include "core/json_reader.h"
+#include "core/printable.h"
+#include "core/utf8.h"
+#include "data/dataset_record.h"
 #include "data/dataset_summary.h"
 #include "data/sample_order.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/utf8.h"
 
 namespace trident {
 namespace {
@@ -37,6 +40,7 @@ struct Excerpt {
 
 struct Inspection {
   const IndexedDataset& dataset;
+  std::optional<DatasetRecord> record;
   DatasetSummary summary;
   const Tokenizer* tokenizer;  // or nullptr
   InspectOptions options;
@@ -92,12 +96,10 @@ std::string printable(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
     const auto [value, size] = code_point_at(text, 0);
-    const bool control = value < 0x20 || (value >= 0x7F && value < 0xA0) || (value >= 0x200B && value <= 0x200F) ||
-                         (value >= 0x2028 && value <= 0x202E) || (value >= 0x2060 && value <= 0x206F) || value == 0xFEFF;
     if (value == '\n') out += "\\n";
     else if (value == '\t') out += "\\t";
     else if (value == '"' || value == '\\') (out += '\\') += static_cast<char>(value);
-    else if (control) out += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(value));
+    else if (is_control(value)) out += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(value));
     else out += text.substr(0, size);
     text.remove_prefix(size);
   }
@@ -137,6 +139,7 @@ void print_text(const Inspection& seen, std::ostream& out) {
   if (seen.options.sequence > 0) line("samples", fmt::format("{} of {} tokens", seen.num_samples(), seen.options.sequence));
   line(".bin", bytes(dataset.bin().size()));
   line(".idx", bytes(dataset.idx().size()));
+  line("made by", described(seen.record));
   if (seen.options.check) line("check", check_line(seen));
   for (const Excerpt& excerpt : seen.excerpts) {
     const char* rest = excerpt.is_cut() ? " ..." : "";
@@ -168,6 +171,7 @@ JsonValue to_json(const Inspection& seen) {
   if (seen.options.sequence > 0) json.set("samples", seen.num_samples());
   json.set("bin_bytes", dataset.bin().size());
   json.set("idx_bytes", dataset.idx().size());
+  json.set("record", seen.record ? to_json(*seen.record) : JsonValue());
   if (seen.options.check) json.set("ids_checked_below", vocabulary_of(seen.options, seen.tokenizer));
   JsonValue::Array excerpts;
   for (const Excerpt& excerpt : seen.excerpts) {
@@ -209,9 +213,11 @@ void inspect_command(const Arguments& arguments, const CommandContext& context) 
 
   const auto tokenizer = tokenizer_name.empty() ? nullptr : load_tokenizer(tokenizer_name, "--tokenizer");
   const IndexedDataset dataset(prefix);
+  check_records(std::vector{prefix}, tokenizer.get(), "--tokenizer", std::numeric_limits<std::int64_t>::max());
   const DatasetSummary summary = read_whole(dataset, tokenizer.get(), options, json ? nullptr : &context);
   if (tokenizer && summary.ids) refuse_foreign_tokenizer(dataset, *summary.ids, *tokenizer);
-  const Inspection seen{dataset, summary, tokenizer.get(), options, excerpts_of(dataset, tokenizer.get(), options)};
+  const Inspection seen{dataset,         read_record(prefix), summary,
+                        tokenizer.get(), options,             excerpts_of(dataset, tokenizer.get(), options)};
   if (json) context.out << to_json_text(to_json(seen)) << '\n';
   else print_text(seen, context.out);
 }

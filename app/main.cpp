@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <csignal>
 #include <iostream>
 
 #include "app/subcommands.h"
@@ -12,6 +13,7 @@
 int main(int argc, char** argv) {
   using namespace trident;
   let_waiting_threads_sleep(argv);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that reaches ulimit -f is then an error that names it
   const auto train = [](const std::function<TrainConfig()>& read_config) {
     LogSink log(std::cerr);
     const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();

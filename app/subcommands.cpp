@@ -7,6 +7,7 @@
 
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
+#include "core/printable.h"
 
 namespace trident {
 namespace {
@@ -35,9 +36,8 @@ void dispatch(const Arguments& arguments, const CommandContext& context) {
 }
 
 // Foreign text in a message must neither break the line nor reach the terminal as control codes.
-int report(std::ostream& err, std::string message, ExitCode code) {
-  for (char& c : message) c = static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
-  err << "trident: " << message << std::endl;
+int report(std::ostream& err, std::string_view message, ExitCode code) {
+  err << "trident: " << on_one_line(message) << std::endl;
   return static_cast<int>(code);
 }
 

@@ -53,8 +53,10 @@ class RandomAccessFile {
   int descriptor_ = -1;
 };
 
-// A file that appears under its name only when it is complete. Bytes go to "<path>.tmp.<pid>" beside it; commit() flushes them to
-// the disk and renames. Without commit() the destructor removes the temporary file and an earlier file of that name stays.
+// A file that appears under its name only when it is complete. Bytes go to "<path>.tmp.<16 random hexadecimal digits>" beside it, a
+// file of its own that no other process has; commit() flushes them to the disk, renames and flushes the folder. Without it the
+// destructor removes the temporary file, and an earlier file of that name stays. What a killed process leaves is found by
+// remove_temporaries().
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
@@ -68,20 +70,51 @@ class AtomicFile {
   const std::string& path() const { return path_; }
   void commit();
 
+  // The parts of commit(), for files that appear together: all bytes on the disk, under temporary_path(); then the rename alone.
+  void finish();
+  void put_in_place();
+  const std::string& temporary_path() const { return temporary_; }  // "" once the file is in place
+
  private:
   void flush();
 
   std::string path_;
-  std::string temporary_;  // empty once the file is committed
+  std::string temporary_;
   std::string buffer_;
   std::int64_t size_ = 0;
   int descriptor_ = -1;
 };
 
+// Whether a living process has an AtomicFile of that path, and removing those that killed ones left: temporary files of this user
+// whose lock is free. On file systems without locks both see nothing.
+bool is_being_written(const std::string& path);
+void remove_temporaries(const std::string& path);
+
+// Changes to folders. StorageError as above; what is not there needs no removing.
+bool is_there(const std::string& path);  // whatever it is, a link that leads nowhere included
+void rename_file(const std::string& from, const std::string& to);
+void remove_file(const std::string& path);
+void create_folder(const std::string& path);     // and those above it
+void create_folder_of(const std::string& path);  // the one that a file of this path lies in
+void sync_folder_of(const std::string& path);    // what was renamed and removed there outlives a machine that loses power
+
+// Keeps other FolderLocks of the folder in which `path` lies waiting, those of other processes included. File systems without locks
+// are taken on trust.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& path);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_;
+};
+
 // A file that grows by whole records. Each is handed to the operating system before append() returns: readers see it, and it
 // outlives this process, though not a machine that loses power. What the disk has no room for is cut off again. While the object
 // lives, no other AppendFile, of this process or another, has the file; file systems without locks are taken on trust. Used by one
-// thread.
+// thread. Only regular files are opened, and none through a symbolic link.
 class AppendFile {
  public:
   enum class Start : std::uint8_t { kNewFile, kAppend };  // kNewFile empties a file that is there

@@ -1,5 +1,7 @@
 #include "core/logging.h"
 
+#include "core/printable.h"
+
 namespace trident {
 
 std::string_view to_string(LogLevel level) {
@@ -16,10 +18,7 @@ void LogSink::write(LogLevel level, std::string_view tag, std::string_view messa
   if (level < threshold_) return;
   std::string line(tag);
   if (level != LogLevel::kInfo) line.append(to_string(level)).append(": ");
-  for (const char c : message) {
-    const auto byte = static_cast<unsigned char>(c);
-    line += byte < 0x20 || byte == 0x7f ? ' ' : c;
-  }
+  line += on_one_line(message);
   line += '\n';
   const std::lock_guard lock(mutex_);
   stream_ << line << std::flush;

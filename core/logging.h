@@ -27,7 +27,7 @@ class LogSink {
   LogSink& operator=(const LogSink&) = delete;
 
   LogLevel threshold() const { return threshold_; }
-  // Line breaks and control characters of `message` become spaces: one message is one line, whatever was quoted in it.
+  // One message is one line that a terminal only shows, whatever was quoted in it (on_one_line).
   void write(LogLevel level, std::string_view tag, std::string_view message);
 
  private:

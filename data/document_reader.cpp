@@ -1,5 +1,7 @@
 #include "data/document_reader.h"
 
+#include <cstdint>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -14,10 +16,26 @@ bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") 
 
 }  // namespace
 
-DocumentReader::DocumentReader(const InputFile& input, std::optional<std::string> separator_line)
-    : lines_(open_byte_stream(input)), kind_(input.kind), separator_(std::move(separator_line)) {}
+void refuse_without_memory(std::string_view path, std::int64_t line) {
+  throw DataError(fmt::format("{}:{}: out of memory for the document that begins here; use fewer --workers, divide the document, "
+                              "or lower --max-document-bytes to find those which are too long", path, line));
+}
 
-std::optional<RawDocument> DocumentReader::next() { return kind_ == InputKind::kText ? next_text() : next_json(); }
+DocumentReader::DocumentReader(const InputFile& input, std::optional<std::string> separator_line, std::int64_t max_document_bytes)
+    : lines_(open_byte_stream(input), input.path, max_document_bytes),
+      path_(input.path),
+      kind_(input.kind),
+      max_document_bytes_(max_document_bytes),
+      separator_(std::move(separator_line)) {}
+
+std::optional<RawDocument> DocumentReader::next() {
+  const std::int64_t line = lines_.line_number() + 1;
+  try {
+    return kind_ == InputKind::kText ? next_text() : next_json();
+  } catch (const std::bad_alloc&) {
+    refuse_without_memory(path_, line);
+  }
+}
 
 std::optional<RawDocument> DocumentReader::next_text() {
   if (!separator_) {
@@ -25,11 +43,13 @@ std::optional<RawDocument> DocumentReader::next_text() {
     return all.empty() ? std::nullopt : std::optional(RawDocument{.bytes = std::string(all)});
   }
   for (bool ended = false; !ended;) {
-    RawDocument document;
+    RawDocument document{.bytes = {}, .line = lines_.line_number() + 1};
     for (;;) {
       const std::string_view line = lines_.next();
       ended = line.empty();
       if (ended || without_line_end(line) == *separator_) break;
+      const std::size_t limit = static_cast<std::size_t>(max_document_bytes_);
+      if (line.size() > limit - document.bytes.size()) refuse_long_document(path_, document.line, limit);
       document.bytes += line;
     }
     if (!is_blank(document.bytes)) return document;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "data/input_file.h"
 #include "data/line_reader.h"
@@ -14,15 +15,16 @@ namespace trident {
 // time.
 struct RawDocument {
   std::string bytes;
-  std::int64_t line = 0;  // of JSON lines, from 1
+  std::int64_t line = 1;  // of the file where it begins, from 1
 };
 
 class DocumentReader {
  public:
-  // separator_line as in PrepareOptions.
-  DocumentReader(const InputFile& input, std::optional<std::string> separator_line);
+  // separator_line and max_document_bytes as in PrepareOptions.
+  DocumentReader(const InputFile& input, std::optional<std::string> separator_line, std::int64_t max_document_bytes);
 
-  // The next document, or nothing at the end. DataError: as ByteStream.
+  // The next document, or nothing at the end. DataError: as ByteStream; a document that is too long, or that memory has no room
+  // for.
   std::optional<RawDocument> next();
 
   std::int64_t bytes_done() const { return lines_.bytes_consumed(); }  // of the file as stored
@@ -32,9 +34,14 @@ class DocumentReader {
   std::optional<RawDocument> next_json();
 
   LineReader lines_;
+  std::string path_;
   InputKind kind_;
+  std::int64_t max_document_bytes_;
   std::optional<std::string> separator_;
 };
+
+// What bad_alloc becomes where the document is known.
+[[noreturn]] void refuse_without_memory(std::string_view path, std::int64_t line);
 
 // The string under `json_key` of a line of file `path`. A line that is no JSON object with such a string: DataError "FILE:LINE:
 // ...".

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/check.h"
+#include "data/dataset_files.h"
 
 namespace trident {
 
@@ -86,6 +87,12 @@ RandomAccessFile open_part(const std::string& path, const ReadAt& read_at) {
       fmt::format("{}: no such file; give the prefix that `trident data prepare --output` was given, without .bin or .idx", path));
 }
 
+// Returns `prefix`, of a data set that no command left half-way.
+const std::string& not_half_way(const std::string& prefix) {
+  refuse_half_way(prefix);
+  return prefix;
+}
+
 }  // namespace
 
 std::int64_t size_of(TokenType type) {
@@ -118,7 +125,7 @@ void refuse_dataset(const RandomAccessFile& file, const std::string& what) {
 }
 
 IndexedDataset::IndexedDataset(const std::string& prefix, const ReadAt& read_at)
-    : prefix_(prefix), idx_(open_part(idx_path(prefix), read_at)), bin_(open_part(bin_path(prefix), read_at)) {
+    : prefix_(not_half_way(prefix)), idx_(open_part(idx_path(prefix), read_at)), bin_(open_part(bin_path(prefix), read_at)) {
   read_header();
   check_ends();
 }

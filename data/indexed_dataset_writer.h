@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/file_io.h"
+#include "data/dataset_output.h"
 #include "data/indexed_dataset.h"
 
 namespace trident {
@@ -14,16 +14,16 @@ namespace trident {
 // What is stored for a vocabulary: u16 below 65500 tokens, else i32 (Megatron's rule).
 constexpr TokenType token_type_for(std::int64_t vocab_size) { return vocab_size < 65500 ? TokenType::kU16 : TokenType::kI32; }
 
-// Streams documents into PREFIX.bin and PREFIX.idx. Both files appear complete, in finish(), or not at all. Keeps 4 bytes per
-// document in memory. Throws StorageError.
+// Streams documents into PREFIX.bin and PREFIX.idx, which appear complete with their record, in finish(), or not at all. Keeps 4
+// bytes per document in memory. Errors as DatasetOutput's.
 class IndexedDatasetWriter {
  public:
-  IndexedDatasetWriter(const std::string& prefix, std::int64_t vocab_size);
+  IndexedDatasetWriter(const std::string& prefix, std::int64_t vocab_size, Overwrite overwrite);
 
   // One document: one sequence, or none where it is empty (as Megatron-LM's preprocess_data.py writes it). Ids must lie in the
   // vocabulary; more than 2^31 - 1 of them: DataError.
   void add_document(std::span<const std::int32_t> ids);
-  void finish();
+  void finish(const DatasetOrigin& origin);
 
   std::int64_t num_documents() const { return static_cast<std::int64_t>(lengths_.size()); }
   std::int64_t num_tokens() const { return num_tokens_; }
@@ -31,8 +31,7 @@ class IndexedDatasetWriter {
  private:
   std::int64_t vocab_size_;
   TokenType type_;
-  AtomicFile bin_;
-  AtomicFile idx_;
+  DatasetOutput output_;
   std::vector<std::int32_t> lengths_;   // of documents
   std::vector<std::uint16_t> narrow_;  // scratch
   std::int64_t num_tokens_ = 0;
@@ -43,8 +42,5 @@ class IndexedDatasetWriter {
 void append_index_header(AtomicFile& idx, TokenType type, std::int64_t num_sequences, std::int64_t num_documents);
 
 template <class T> void append_value(AtomicFile& file, T value) { file.append(std::as_bytes(std::span(&value, 1))); }
-
-// Commits both or neither.
-void commit_pair(AtomicFile& bin, AtomicFile& idx);
 
 }  // namespace trident

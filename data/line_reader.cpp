@@ -1,8 +1,11 @@
 #include "data/line_reader.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <span>
+
+#include "core/check.h"
 
 namespace trident {
 
@@ -18,15 +21,26 @@ std::string_view without_line_end(std::string_view line) {
   return line;
 }
 
+void refuse_long_document(std::string_view path, std::int64_t line, std::size_t max_bytes) {
+  throw DataError(fmt::format("{}:{}: a document of more than {} bytes begins here; divide it (--separator-line for text), or "
+                              "raise --max-document-bytes where memory allows several times as much", path, line, max_bytes));
+}
+
+void LineReader::refuse_above_limit(std::size_t size) const {
+  if (size > max_bytes_) refuse_long_document(path_, line_number_ + 1, max_bytes_);
+}
+
 std::string_view LineReader::next() {
   std::size_t searched = 0;  // bytes from begin_ on that hold no line end
   for (;;) {
     const std::string_view there(buffer_.data() + begin_, end_ - begin_);
     if (const std::size_t at = there.find('\n', searched); at != std::string_view::npos) {
+      refuse_above_limit(at);
       ++line_number_;
       return take(at + 1);
     }
     searched = there.size();
+    refuse_above_limit(searched);
     if (fill()) continue;
     line_number_ += searched > 0;
     return take(searched);
@@ -34,7 +48,8 @@ std::string_view LineReader::next() {
 }
 
 std::string_view LineReader::rest() {
-  while (fill()) continue;
+  do refuse_above_limit(end_ - begin_);
+  while (fill());
   return take(end_ - begin_);
 }
 
@@ -44,7 +59,7 @@ bool LineReader::fill() {
     end_ -= begin_;
     begin_ = 0;
   }
-  if (end_ == buffer_.size()) buffer_.resize(std::max(kFirstBuffer, 2 * buffer_.size()));
+  if (end_ == buffer_.size()) buffer_.resize(std::max(kFirstBuffer, std::min(2 * buffer_.size(), max_bytes_ + kFirstBuffer)));
   const std::size_t got = stream_->read(std::span(buffer_).subspan(end_));
   end_ += got;
   return got > 0;

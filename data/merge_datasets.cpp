@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "core/check.h"
+#include "data/dataset_record.h"
 #include "data/indexed_dataset_writer.h"
 
 namespace trident {
@@ -32,6 +33,29 @@ void refuse_mixed_types(std::span<const IndexedDataset> datasets) {
     throw DataError(fmt::format("{} holds tokens as {}, {} as {}; merge what one tokenizer made, or prepare the text again",
                                 datasets[0].prefix(), name_of(datasets[0].type()), dataset.prefix(), name_of(dataset.type())));
   }
+}
+
+// Where the merged tokens come from; refuses inputs of different tokenizers.
+DatasetOrigin origin_of(std::span<const IndexedDataset> datasets) {
+  DatasetOrigin origin;
+  const std::string* first = nullptr;  // the prefix whose tokenizer is known first
+  bool all_known = true;
+  for (const IndexedDataset& dataset : datasets) {
+    const std::optional<DatasetRecord> record = read_record(dataset.prefix());
+    if (record) origin.add_sources(record->origin);
+    else origin.add({bin_path(dataset.prefix()), dataset.bin().size()});
+    all_known = all_known && record && record->origin.tokenizer;
+    if (!record || !record->origin.tokenizer) continue;
+    if (first == nullptr) {
+      first = &dataset.prefix();
+      origin.tokenizer = record->origin.tokenizer;
+    } else if (*record->origin.tokenizer != *origin.tokenizer) {
+      throw DataError(fmt::format("{} was made by {}, {} by {}; merge what one tokenizer made, or prepare the text again", *first,
+                                  described(*origin.tokenizer), dataset.prefix(), described(*record->origin.tokenizer)));
+    }
+  }
+  if (!all_known) origin.tokenizer.reset();
+  return origin;
 }
 
 }  // namespace
@@ -63,13 +87,14 @@ void append_merged_index(AtomicFile& idx, std::span<const IndexedDataset> datase
   }
 }
 
-MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::string& output,
+MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::string& output, Overwrite overwrite,
                           const std::function<void(const MergeProgress&)>& progress) {
   if (inputs.empty()) throw ConfigError("--input: no datasets; name at least one prefix of .bin and .idx");
   refuse_overwriting(inputs, output);
   std::vector<IndexedDataset> datasets;
   for (const std::string& input : inputs) datasets.emplace_back(input);
   refuse_mixed_types(datasets);
+  const DatasetOrigin origin = origin_of(datasets);
 
   MergeStats stats;
   MergeProgress done;
@@ -81,18 +106,18 @@ MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::str
   }
   stats.bytes = done.bytes_total;
 
-  AtomicFile bin(bin_path(output)), idx(idx_path(output));
+  DatasetOutput files(output, overwrite);
   for (const IndexedDataset& dataset : datasets) {
     BlockReader blocks(dataset.bin(), kPortion);
     for (std::int64_t at = 0, size = dataset.bin().size(); at < size; at += kPortion) {
       const std::int64_t bytes = std::min(kPortion, size - at);
-      bin.append({blocks.bytes_at(at, bytes), static_cast<std::size_t>(bytes)});
-      done.bytes_done = bin.size();
+      files.bin().append({blocks.bytes_at(at, bytes), static_cast<std::size_t>(bytes)});
+      done.bytes_done = files.bin().size();
       if (progress) progress(done);
     }
   }
-  append_merged_index(idx, datasets);
-  commit_pair(bin, idx);
+  append_merged_index(files.idx(), datasets);
+  files.commit(origin, {stats.documents, stats.sequences, stats.tokens});
   return stats;
 }
 

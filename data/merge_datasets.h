@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/file_io.h"
+#include "data/dataset_output.h"
 #include "data/indexed_dataset.h"
 
 namespace trident {
@@ -23,9 +24,10 @@ struct MergeProgress {
 
 // Writes OUTPUT.bin and OUTPUT.idx, byte for byte what Megatron-LM's merge_datasets.py makes of the inputs in this order. Streams:
 // memory does not grow with the data. Errors leave no output: DataError (an input that cannot be read, or two that store their
-// tokens in different types), ConfigError (no input, or the output is an input), StorageError. `progress` is called about once per
-// 16 MB.
-MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::string& output,
+// tokens in different types or were made by different tokenizers), ConfigError (no input, or the output is an input), and those of
+// DatasetOutput. The record names the inputs' sources, and their tokenizer if all of them have one. `progress` is called about
+// once per 16 MB.
+MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::string& output, Overwrite overwrite,
                           const std::function<void(const MergeProgress&)>& progress = {});
 
 // The index of datasets of one type that follow each other, without a commit.

@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <new>
 #include <system_error>
 #include <utility>
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "data/dataset_files.h"
 #include "data/document_reader.h"
 #include "data/encoder_pool.h"
 #include "data/indexed_dataset_writer.h"
@@ -27,16 +29,25 @@ struct Batch {
   std::int64_t bytes_done = 0;      // of all inputs, once this was read
 };
 
+void encode_one(RawDocument& document, Batch& batch, Encoder& encoder, const InputFile& input, std::int32_t eod,
+                const PrepareOptions& options) {
+  const std::string text =
+      input.kind == InputKind::kJsonLines ? text_of_json_line(document, input.path, options.json_key) : std::move(document.bytes);
+  document.bytes = std::string();
+  const std::size_t before = batch.ids.size();
+  encoder.encode(text, &batch.ids);
+  if (batch.ids.size() > before && options.append_eod == AppendEod::kYes) batch.ids.push_back(eod);
+  batch.sizes.push_back(static_cast<std::int64_t>(batch.ids.size() - before));
+  batch.text_bytes += static_cast<std::int64_t>(text.size());
+}
+
 void encode(Batch& batch, Encoder& encoder, const InputFile& input, std::int32_t eod, const PrepareOptions& options) {
   for (RawDocument& document : batch.documents) {
-    const std::string text =
-        input.kind == InputKind::kJsonLines ? text_of_json_line(document, input.path, options.json_key) : std::move(document.bytes);
-    document.bytes = std::string();
-    const std::size_t before = batch.ids.size();
-    encoder.encode(text, &batch.ids);
-    if (batch.ids.size() > before && options.append_eod == AppendEod::kYes) batch.ids.push_back(eod);
-    batch.sizes.push_back(static_cast<std::int64_t>(batch.ids.size() - before));
-    batch.text_bytes += static_cast<std::int64_t>(text.size());
+    try {
+      encode_one(document, batch, encoder, input, eod, options);
+    } catch (const std::bad_alloc&) {
+      refuse_without_memory(input.path, document.line);
+    }
   }
   batch.documents.clear();
 }
@@ -51,13 +62,13 @@ class Preparation {
       : options_(options),
         progress_(progress),
         eod_(tokenizer.eod()),
-        writer_(output_prefix, tokenizer.vocab_size()),
+        writer_(output_prefix, tokenizer.vocab_size(), options.overwrite),
         pool_(tokenizer, options.workers) {
     seen_.bytes_total = bytes_total;
   }
 
   void add_file(const InputFile& input) {
-    DocumentReader reader(input, options_.separator_line);
+    DocumentReader reader(input, options_.separator_line, options_.max_document_bytes);
     std::int64_t documents = 0;
     for (bool more = true; more;) {
       auto batch = std::make_unique<Batch>();
@@ -86,9 +97,9 @@ class Preparation {
     bytes_before_ += input.bytes;
   }
 
-  PrepareStats finish() {
+  PrepareStats finish(const DatasetOrigin& origin) {
     write_all();
-    writer_.finish();
+    writer_.finish(origin);
     stats_.documents = writer_.num_documents();
     stats_.tokens = writer_.num_tokens();
     stats_.replaced = pool_.num_replaced();
@@ -147,24 +158,26 @@ PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenize
   if (inputs.empty()) throw ConfigError("--input: no files; name at least one text or JSONL file");
   if (options.workers < 1 || options.workers > 256)
     throw ConfigError(fmt::format("--workers = {}: allowed are 1 to 256", options.workers));
+  if (options.max_document_bytes < 1)
+    throw ConfigError(fmt::format("--max-document-bytes = {}: must be positive", options.max_document_bytes));
   const double start = monotonic_seconds();
 
   // All inputs are looked at before any work is done: a typing error in the last name is told at once.
   std::vector<InputFile> files;
-  std::int64_t bytes_total = 0;
+  DatasetOrigin origin{.tokenizer = recorded(tokenizer), .sources = {}};
   for (const std::string& path : inputs) {
-    for (const std::string& output : {bin_path(output_prefix), idx_path(output_prefix)}) {
+    for (const std::string& output : {bin_path(output_prefix), idx_path(output_prefix), record_path(output_prefix)}) {
       std::error_code ignored;  // of files that are not there
       if (path != output && !std::filesystem::equivalent(path, output, ignored)) continue;
       throw ConfigError(fmt::format("--output = {}: would overwrite the input {}; choose another prefix", output_prefix, path));
     }
     files.push_back(identify_input(path));
-    bytes_total += files.back().bytes;
+    origin.add({path, files.back().bytes});
   }
 
-  Preparation preparation(tokenizer, output_prefix, options, bytes_total, progress);
+  Preparation preparation(tokenizer, output_prefix, options, origin.source_bytes, progress);
   for (const InputFile& file : files) preparation.add_file(file);
-  PrepareStats stats = preparation.finish();
+  PrepareStats stats = preparation.finish(origin);
   stats.seconds = monotonic_seconds() - start;
   return stats;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset_output.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace trident {
@@ -19,6 +20,8 @@ struct PrepareOptions {
   // Text inputs: a line equal to this (without its line end) separates documents and belongs to none; "" cuts at blank lines.
   // Stretches without any text between two separators are no documents. Not set: a file is one document.
   std::optional<std::string> separator_line = std::nullopt;
+  Overwrite overwrite = Overwrite::kNo;
+  std::int64_t max_document_bytes = std::int64_t{256} << 20;  // of text, or of a line of JSON; longer ones are refused
   int workers = 1;  // threads that tokenize; the output does not depend on their number
 };
 

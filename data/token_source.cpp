@@ -43,12 +43,12 @@ void check_weights(std::span<const WeightedPath> paths, std::string_view key) {
     throw ConfigError(fmt::format("{}: the weights add up to more than a number holds; use smaller ones", key));
 }
 
-// An error says which key named the file.
+// An error says which key named the file; ahead of all else, for it may end in a command to be pasted.
 TokenSource opened(std::string_view key, const std::string& path, double weight, const ReadAt& read_at) {
   try {
     return whole(path, weight, read_at);
   } catch (Error& error) {
-    error.add_context(fmt::format("; named by {} = {}", key, path));
+    error = Error(error.code(), fmt::format("{} = {}: {}", key, path, error.what()));  // what was thrown keeps its type
     throw;
   }
 }

@@ -23,7 +23,7 @@ if ! grep -qs '^corpus: pd22' corpus/manifest.txt; then
 fi
 for name in train:text valid:valid; do
   "$trident" data prepare --input "corpus/${name%:*}.txt" --separator-line '<|endoftext|>' --append-eod --tokenizer gpt2 \
-    --workers "$(nproc)" --output "corpus/${name#*:}"
+    --workers "$(nproc)" --output "corpus/${name#*:}" --overwrite
 done
 took data
 

@@ -296,7 +296,7 @@ check_all() {
   head=$(report_head "$(library_versions "$build.log")")
   write_config
   check 'training text' bounded 60 "$build/bin/trident" data prepare --input data/excerpt/train.txt --separator-line '<|endoftext|>' --append-eod \
-    --tokenizer gpt2 --output "$scratch/text"
+    --tokenizer gpt2 --output "$scratch/text" --overwrite
   ((failed + late == 0)) || return 0
 
   check 'operations, fresh random inputs' operations

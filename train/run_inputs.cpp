@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "data/dataset_record.h"
 #include "data/dataset_sample.h"
 #include "data/tokenizer/tokenizer.h"
 #include "device/cpu/cpu_device.h"
@@ -19,20 +20,13 @@
 namespace trident {
 namespace {
 
-std::vector<std::int32_t> token_lengths(const std::string& tokenizer_name) {
-  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(tokenizer_name, "data.tokenizer");
-  std::vector<std::int32_t> lengths(static_cast<std::size_t>(tokenizer->vocab_size()));
+std::vector<std::int32_t> token_lengths(const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> lengths(static_cast<std::size_t>(tokenizer.vocab_size()));
   for (std::size_t id = 0; id < lengths.size(); ++id) {
     const std::int32_t token = static_cast<std::int32_t>(id);
-    if (token != tokenizer->eod()) lengths[id] = static_cast<std::int32_t>(tokenizer->decode({&token, 1}).size());
+    if (token != tokenizer.eod()) lengths[id] = static_cast<std::int32_t>(tokenizer.decode({&token, 1}).size());
   }
   return lengths;
-}
-
-void read_token_lengths(RunInputs& inputs) {
-  inputs.token_bytes = token_lengths(*inputs.plan.config.data.tokenizer);
-  const auto vocabulary = static_cast<std::size_t>(inputs.plan.model.vocab_size);
-  if (inputs.token_bytes.size() < vocabulary) inputs.token_bytes.resize(vocabulary);
 }
 
 BatchLoader make_loader(const RunPlan& plan, const std::vector<TokenSource>& sources, Shuffle shuffle) {
@@ -46,6 +40,23 @@ std::vector<WeightedPath> weighted_paths(const std::vector<DataSource>& sources)
   std::vector<WeightedPath> paths;
   for (const DataSource& source : sources) paths.push_back({source.path, source.weight});
   return paths;
+}
+
+// The tokenizer's lengths, and whether it is the one that made the data. Before ids are looked at: a record says more about why one
+// is outside the vocabulary.
+void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
+  const std::int64_t vocabulary = inputs.plan.model.vocab_size;
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (const std::optional<std::string>& name = inputs.plan.config.data.tokenizer) {
+    tokenizer = load_tokenizer(*name, "data.tokenizer");
+    inputs.token_bytes = token_lengths(*tokenizer);
+    inputs.token_bytes.resize(std::max(inputs.token_bytes.size(), static_cast<std::size_t>(vocabulary)));
+  }
+  std::vector<std::string> prefixes;
+  for (const auto* part : {&inputs.sources.train, &inputs.sources.valid})
+    for (const TokenSource& source : *part) prefixes.push_back(source.dataset->prefix());
+  for (std::string& note : check_records(prefixes, tokenizer.get(), "data.tokenizer", vocabulary, read_at))
+    inputs.plan.notes.push_back(std::move(note));
 }
 
 // What the ranks compare of the data, and by `looks` a look at it.
@@ -87,6 +98,7 @@ void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   const TrainConfig& config = inputs.plan.config;
   inputs.sources =
       open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split, read_at);
+  if (looks) compare_tokenizers(inputs, read_at);
   train_loader(inputs);  // refuses files without one sample
   if (config.eval.every > 0) {
     if (inputs.sources.valid.empty()) {
@@ -112,7 +124,6 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   check_model_fits(model, machine.bytes());
   inputs.plan = make_run_plan(config, model, place.world_size, machine);
   check_memory(inputs.plan, machine.bytes());
-  if (config.data.tokenizer && place.reads_all) read_token_lengths(inputs);
   open_data(inputs, place.reads_all);
   if (machine.device == DeviceKind::kCuda) {
     inputs.ranks_at_once = static_cast<double>(place.cards.size());

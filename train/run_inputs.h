@@ -48,7 +48,9 @@ std::int64_t ranks_of(const ParallelConfig& parallel);
 
 // prepare_run's part that has to do with token files: opens those that inputs.plan names, refuses what cannot be trained on, fills
 // sources and data_facts. Of each file it reads the header, the boundaries of data.split and, if it `looks`, sample_dataset()'s few
-// places: whatever the size less than 4 KB, which on a disk are less than 1.1 MB of pages. BatchLoader::load checks what it delivers.
+// places: whatever the size less than 4 KB, which on a disk are less than 1.1 MB of pages. Who looks also reads data.tokenizer into
+// token_bytes, and compares it and the model with the data's records (check_records; 128 KiB of a dataset that has one); what is to
+// be said of them goes to plan.notes. BatchLoader::load checks what it delivers.
 void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at = ::pread);
 
 // Collective. Where a rank's data are not those of rank 0, all throw as run_together() does; the message names both.

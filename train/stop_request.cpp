@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include "core/check.h"
 
@@ -28,7 +29,7 @@ extern "C" void note_signal(int signal) {
 
 }  // namespace
 
-StopRequest::StopRequest() {
+StopRequest::StopRequest(std::vector<int> signals) : signals_(std::move(signals)), before_(signals_.size()) {
   TRIDENT_CHECK(!installed.exchange(true), "a second StopRequest in this process");
   pending_signal = 0;
   interrupted = false;
@@ -38,11 +39,11 @@ StopRequest::StopRequest() {
   sigemptyset(&action.sa_mask);
   sigset_t taken;
   sigemptyset(&taken);
-  for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    sigaction(kSignals[i], nullptr, &before_[i]);
-    if (kSignals[i] == SIGINT && before_[i].sa_handler == SIG_IGN) continue;
-    sigaction(kSignals[i], &action, nullptr);
-    sigaddset(&taken, kSignals[i]);
+  for (std::size_t i = 0; i < signals_.size(); ++i) {
+    sigaction(signals_[i], nullptr, &before_[i]);
+    if ((signals_[i] == SIGINT || signals_[i] == SIGHUP) && before_[i].sa_handler == SIG_IGN) continue;
+    sigaction(signals_[i], &action, nullptr);
+    sigaddset(&taken, signals_[i]);
   }
   pthread_sigmask(SIG_BLOCK, &taken, &mask_before_);
   try {
@@ -63,7 +64,7 @@ StopRequest::~StopRequest() {
 }
 
 void StopRequest::restore() {
-  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  for (std::size_t i = 0; i < signals_.size(); ++i) sigaction(signals_[i], &before_[i], nullptr);
   pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
   installed = false;
 }

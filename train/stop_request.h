@@ -1,26 +1,26 @@
-// Being asked to stop: SIGTERM, SIGUSR1 and SIGINT become a number that the training loop looks at between steps.
+// Being asked to stop: signals become a number that the training loop looks at between steps, and `trident data` between documents.
 //
 // Signals reach some ranks and not others, at different moments; ranks therefore agree on one number (the maximum over ranks) at a
 // step boundary before anybody acts on it.
 #pragma once
 
-#include <array>
 #include <csignal>
 #include <semaphore>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace trident {
 
-// While alive, SIGTERM and SIGUSR1 only ask; so does the first SIGINT, the second ends the process at once. A SIGINT that was
-// ignored (a background job of a shell) stays ignored. The destructor restores what was there. One object at a time in a process.
+// While alive, the given signals only ask; the second SIGINT ends the process at once. A SIGINT or SIGHUP that was ignored (a
+// background job of a shell, nohup) stays ignored. The destructor restores what was there. One object at a time in a process.
 //
 // The signals are blocked on the thread that makes the object, and on all that it starts meanwhile: matrix kernels (oneDNN 2.6's
 // sgemm) use the stack pointer for memory of the heap, where a signal's frame would be written. A thread of the object takes them
 // instead.
 class StopRequest {
  public:
-  StopRequest();
+  explicit StopRequest(std::vector<int> signals = {SIGTERM, SIGUSR1, SIGINT});
   ~StopRequest();
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
@@ -31,8 +31,8 @@ class StopRequest {
  private:
   void restore();
 
-  static constexpr std::array kSignals = {SIGTERM, SIGUSR1, SIGINT};
-  std::array<struct sigaction, kSignals.size()> before_{};
+  const std::vector<int> signals_;
+  std::vector<struct sigaction> before_;  // of each
   sigset_t mask_before_{};
   std::binary_semaphore ends_{0};
   std::thread taker_;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/fnv1a.h"
 #include "train/option_check.h"
 
 namespace trident {
@@ -255,9 +256,9 @@ std::vector<std::string> keys_set_in(const TrainConfig& config, std::string_view
 }
 
 std::uint64_t config_hash(const TrainConfig& config) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : to_json_text(to_json(config))) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
+  Fnv1a hash;
+  hash.add(to_json_text(to_json(config)));
+  return hash.value();
 }
 
 }  // namespace trident

@@ -9,11 +9,12 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/fnv1a.h"
 #include "core/int_math.h"
 #include "core/json_reader.h"
 #include "data/tokenizer/gpt2_scanner.h"
 #include "data/tokenizer/merge_table.h"
-#include "data/tokenizer/utf8.h"
+#include "core/utf8.h"
 
 namespace trident {
 
@@ -52,6 +53,7 @@ struct Vocabulary {
   std::array<std::int32_t, 256> id_of_byte;
   std::int32_t eod;
   MergeTable merges;
+  std::string fingerprint;
 };
 
 using IdOfSpelling = std::unordered_map<std::string, std::int32_t>;
@@ -84,7 +86,8 @@ IdOfSpelling parse_vocab(const ByteLevelBpeFiles& files) {
   return ids;
 }
 
-MergeTable parse_merges(const ByteLevelBpeFiles& files, const IdOfSpelling& ids) {
+// Adds to `hash` what the merges are and in which order.
+MergeTable parse_merges(const ByteLevelBpeFiles& files, const IdOfSpelling& ids, Fnv1a& hash) {
   MergeTable table(static_cast<std::size_t>(std::count(files.merges_txt.begin(), files.merges_txt.end(), '\n')) + 1);
   std::int32_t rank = 0;
   std::int64_t line_number = 0;
@@ -105,6 +108,7 @@ MergeTable parse_merges(const ByteLevelBpeFiles& files, const IdOfSpelling& ids)
       refuse(files.merges_source, fmt::format("line {} merges \"{}\": a part or the result is not in {}", line_number, line,
                                               files.vocab_source));
     }
+    hash.add(static_cast<std::uint64_t>(left_id->second) << 32 | static_cast<std::uint64_t>(right_id->second));
     table.insert(left_id->second, right_id->second, {rank++, result->second});
   }
   return table;
@@ -112,8 +116,10 @@ MergeTable parse_merges(const ByteLevelBpeFiles& files, const IdOfSpelling& ids)
 
 Vocabulary read_vocabulary(const ByteLevelBpeFiles& files) {
   const IdOfSpelling ids = parse_vocab(files);
+  Fnv1a hash;
+  hash.add("byte-level BPE, GPT-2's pieces");
   Vocabulary vocabulary{.bytes_of_id = std::vector<std::string>(ids.size()), .id_of_byte = {}, .eod = -1,
-                        .merges = parse_merges(files, ids)};
+                        .merges = parse_merges(files, ids, hash), .fingerprint = {}};
   vocabulary.id_of_byte.fill(-1);
   for (const auto& [spelling, id] : ids) {
     std::optional<std::string> bytes = bytes_of_spelling(spelling);
@@ -126,6 +132,11 @@ Vocabulary read_vocabulary(const ByteLevelBpeFiles& files) {
     if (vocabulary.id_of_byte[b] < 0) refuse(files.vocab_source, fmt::format("no token for the byte 0x{:02x}", b));
   }
   if (vocabulary.eod < 0) refuse(files.vocab_source, fmt::format("no token \"{}\"", kEndOfText));
+  for (const std::string& bytes : vocabulary.bytes_of_id) {
+    hash.add(bytes.size());
+    hash.add(bytes);
+  }
+  vocabulary.fingerprint = hash.text();
   return vocabulary;
 }
 
@@ -247,6 +258,7 @@ class ByteLevelBpe final : public Tokenizer {
   std::int64_t vocab_size() const override { return static_cast<std::int64_t>(vocabulary_.bytes_of_id.size()); }
   std::int32_t eod() const override { return vocabulary_.eod; }
   const std::string& name() const override { return name_; }
+  const std::string& fingerprint() const override { return vocabulary_.fingerprint; }
 
  private:
   std::string name_;

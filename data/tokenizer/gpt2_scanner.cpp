@@ -3,7 +3,7 @@
 #include <array>
 
 #include "data/tokenizer/unicode_classes.inc"
-#include "data/tokenizer/utf8.h"
+#include "core/utf8.h"
 
 namespace trident {
 

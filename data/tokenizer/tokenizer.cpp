@@ -1,13 +1,28 @@
 #include "data/tokenizer/tokenizer.h"
 
 #include <cstdint>
+#include <utility>
 
 #include "core/check.h"
 #include "core/file_io.h"
 #include "data/tokenizer/byte_level_bpe.h"
 #include "data/tokenizer/gpt2_vocabulary.h"
+#include "data/tokenizer/tokenizer_json.h"
 
 namespace trident {
+
+namespace {
+
+std::unique_ptr<Tokenizer> from_texts(const std::string& name, const BpeTexts& texts, const std::string& vocab_source,
+                                      const std::string& merges_source) {
+  return make_byte_level_bpe({.name = name,
+                              .vocab_json = texts.vocab_json,
+                              .merges_txt = texts.merges_txt,
+                              .vocab_source = vocab_source,
+                              .merges_source = merges_source});
+}
+
+}  // namespace
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> ids;
@@ -23,19 +38,24 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name_or_path, std::
                                 .vocab_source = "gpt2 (built in) vocab.json",
                                 .merges_source = "gpt2 (built in) merges.txt"});
   }
-  const std::string vocab = name_or_path + "/vocab.json";
-  const std::string merges = name_or_path + "/merges.txt";
-  if (!file_exists(vocab) || !file_exists(merges)) {
-    throw ConfigError(fmt::format("{} = \"{}\": neither a known name nor a folder with vocab.json and merges.txt; "
-                                  "use \"gpt2\" or such a folder", key, name_or_path));
+  const std::string vocab = name_or_path + "/vocab.json", merges = name_or_path + "/merges.txt";
+  const std::string json = name_or_path + "/tokenizer.json";
+  const bool has_pair = file_exists(vocab) && file_exists(merges), has_json = file_exists(json);
+  if (!has_pair && !has_json) {
+    throw ConfigError(fmt::format("{} = \"{}\": neither a known name nor a folder with vocab.json and merges.txt, or "
+                                  "tokenizer.json; use \"gpt2\" or such a folder", key, name_or_path));
   }
-  const std::string vocab_text = read_file(vocab);
-  const std::string merges_text = read_file(merges);
-  return make_byte_level_bpe({.name = name_or_path,
-                              .vocab_json = vocab_text,
-                              .merges_txt = merges_text,
-                              .vocab_source = vocab,
-                              .merges_source = merges});
+  std::unique_ptr<Tokenizer> from_json, from_pair;
+  if (has_json) {
+    const BpeTexts texts = read_tokenizer_json(read_file(json), json);
+    from_json = from_texts(name_or_path, texts, json, json);
+  }
+  if (has_pair) from_pair = from_texts(name_or_path, {read_file(vocab), read_file(merges)}, vocab, merges);
+  if (from_json != nullptr && from_pair != nullptr && from_json->fingerprint() != from_pair->fingerprint()) {
+    throw DataError(fmt::format("{}: model.vocab or model.merges differ from vocab.json and merges.txt beside it; use the files of "
+                                "one tokenizer", json));
+  }
+  return from_pair != nullptr ? std::move(from_pair) : std::move(from_json);
 }
 
 }  // namespace trident

@@ -40,14 +40,16 @@ class Tokenizer {
   // The token that ends a document.
   virtual std::int32_t eod() const = 0;
   virtual const std::string& name() const = 0;
+  // Equal for tokenizers that turn every text into the same ids, whatever their names and files.
+  virtual const std::string& fingerprint() const = 0;
 
   // For a few short texts: an encoder for one call. Loops keep an Encoder.
   std::vector<std::int32_t> encode(std::string_view text) const;
 };
 
 // "gpt2": the vocabulary inside the binary. Otherwise a folder that holds vocab.json and merges.txt of a GPT-2 style byte-level
-// BPE. An unknown name, or a folder without these files: ConfigError that names `key` and lists what is known. Damaged files:
-// DataError.
+// BPE, or its tokenizer.json; where all are there they must say the same. An unknown name, or a folder without them: ConfigError
+// that names `key` and lists what is known. Damaged files, and a tokenizer.json that splits text otherwise: DataError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name_or_path, std::string_view key = "tokenizer");
 
 }  // namespace trident

@@ -71,6 +71,9 @@ TEST_F(BadData, LessThanOneSample) {
 }
 
 TEST_F(BadData, IdsOutsideTheVocabulary) {
+  refuse({"model.vocab_size=50256"}, {"text.trident.json", "tokenizer \"gpt2\" of 50257 tokens", "the model's vocabulary has 50256",
+                                      "vocab_size to 50257 or more"});
+  std::filesystem::remove(place_ / "text.trident.json");
   // The tokenizer knows more tokens than the model, and the text has them.
   refuse({"model.vocab_size=50000"}, {"text.bin", "has id 5", "vocabulary of 50000 tokens", "model's vocab_size"});
   refuse({"model.vocab_size=50256"}, {"text.bin", "id 50256", "vocabulary of 50256 tokens"});  // only the end of the document
@@ -82,7 +85,7 @@ TEST_F(BadData, IdsOutsideTheVocabulary) {
   refuse({small[0], small[1], "data.train=" + (place_ / "last")}, {"last.bin", "token 199 has id 99"});
   refuse({small[0], small[1], "data.train=" + (place_ / "seven"), "data.valid=" + (place_ / "last"), "eval.every=1"},
          {"last.bin", "token 199"});
-  // A vocabulary smaller than the tokenizer's is no error by itself.
+  // A vocabulary smaller than that of data.tokenizer is no error by itself.
   EXPECT_EQ(place_.train({"model.vocab_size=50", "run.steps=1", "data.train=" + (place_ / "seven")}).exit_code, 0);
 }
 
@@ -130,6 +133,40 @@ TEST_F(BadData, AFileThatIsCutWhileItIsTrainedOn) {
     EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
 }
 
+// Without its record the pair would be taken for what it is not; a wrong tokenizer shows only in bits per byte.
+TEST_F(BadData, RecordsAreCompared) {
+  std::filesystem::create_directory(place_ / "mine");
+  write_file(place_ / "mine/vocab.json", read_file(TRIDENT_SOURCE_DIR "/data/gpt2/vocab.json"));
+  const std::string merges = read_file(TRIDENT_SOURCE_DIR "/data/gpt2/merges.txt");
+  write_file(place_ / "mine/merges.txt", merges.substr(0, merges.rfind('\n', merges.size() - 2) + 1));  // one less
+  refuse({"data.tokenizer=" + (place_ / "mine")},
+         {"text.trident.json: was made by tokenizer \"gpt2\"", "data.tokenizer is tokenizer", "name the one that made the data"});
+  write_file(place_ / "mine/tokenizer.json", R"({"normalizer": {"type": "NFC"}})");
+  refuse({"data.tokenizer=" + (place_ / "mine")}, {"mine/tokenizer.json: normalizer is \"NFC\""});
+  const std::string prefix = copy("other");
+  std::filesystem::copy_file(place_ / "valid.trident.json", prefix + ".trident.json");
+  refuse({"data.train=" + prefix}, {"other.trident.json: does not belong to this pair", "other.bin has"});
+  std::filesystem::remove(prefix + ".trident.json");
+  const ProgramOutcome bare = place_.train({"data.train=" + prefix});
+  EXPECT_EQ(bare.exit_code, 0) << bare.err;
+  EXPECT_NE(bare.out.find("other: no record of the tokenizer that made it"), std::string::npos) << bare.out;
+  EXPECT_EQ(bare.out.find("no record", bare.out.find("no record") + 1), std::string::npos) << bare.out;  // of text, and once
+}
+
+TEST_F(BadData, InterruptedPairsAreRefused) {
+  const std::string prefix = copy("half");
+  std::filesystem::rename(prefix + ".idx", prefix + ".idx.before-overwrite");
+  const std::string command = fmt::format("mv -f '{0}.idx.before-overwrite' '{0}.idx'", prefix);
+  refuse({"data.train=" + prefix}, {prefix + ": a command that wrote this data set was interrupted half-way", command});
+  const std::string said = place_.train({"data.train=" + prefix}).err;
+  EXPECT_TRUE(said.starts_with(fmt::format("trident: data.train = {0}: {0}: a command", prefix))) << said;
+  EXPECT_TRUE(said.ends_with(": " + command + "\n")) << "nothing that a shell would run as well: " << said;
+  expect_one_line(run_program({"data", "inspect", prefix}), 65, {command});
+  expect_one_line(run_program({"data", "merge", "--input", place_ / "text", "--output", prefix, "--overwrite"}), 65, {command});
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(run_program({"data", "inspect", prefix}).exit_code, 0);
+}
+
 TEST_F(BadData, PrepareLeavesNoHalfFiles) {
   write_file(place_ / "good.jsonl", "{\"text\": \"one\"}\n");
   write_file(place_ / "bad.jsonl", "{\"text\": \"one\"}\n{\"txt\": \"two\"}\n");
@@ -147,7 +184,8 @@ TEST_F(BadData, PrepareLeavesNoHalfFiles) {
   expect_one_line(prepare({"mine.bin"}, "mine"), 64, {"--output", "overwrite", "mine.bin"});
   EXPECT_EQ(read_file(place_ / "mine.bin"), "text that must survive\n");
   std::filesystem::remove(place_ / "mine.bin");
-  expect_one_line(prepare({"good.jsonl"}, "no/such/out"), 74, {"no/such/out.bin", "create its folder first"});
+  expect_one_line(prepare({"good.jsonl"}, "good.jsonl/out"), 74, {"good.jsonl: the folder cannot be created"});
+  expect_one_line(prepare({"good.jsonl"}, "text"), 64, {"text.bin and ", "text.idx are there", "--overwrite"});
   expect_one_line(
       run_program({"data", "prepare", "--tokenizer", "gpt9", "--output", place_ / "out", "--input", place_ / "good.jsonl"}), 64,
       {"--tokenizer = \"gpt9\"", "use \"gpt2\""});

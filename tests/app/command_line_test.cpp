@@ -80,6 +80,12 @@ TEST_F(CommandLine, UnknownAndUnbuiltSubcommands) {
   expect_refusal({"docs", "cooking"}, "there is: configuration");
 }
 
+// In both spellings of C1, and with marks that turn the direction of what follows.
+TEST_F(CommandLine, ErrorsAreOnlyShownByTerminals) {
+  const std::string err = run({"data", "inspect", "a\xC2\x9B" "2J\xE2\x80\xAE" "b\x9B"}).err;
+  EXPECT_EQ(err.rfind("trident: a 2J b\xEF\xBF\xBD.idx: no such file", 0), 0u) << err;
+}
+
 TEST_F(CommandLine, BadFlags) {
   expect_refusal({"train"}, "--config is required");
   expect_refusal({"train", "--cnfig", config_}, "unknown argument \"--cnfig\"; did you mean --config?");

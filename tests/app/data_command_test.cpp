@@ -173,6 +173,39 @@ TEST_F(DataCommand, Merge) {
   refuse({"merge", "--input", prefix}, 64, {"--output is required"});
 }
 
+TEST_F(DataCommand, FilesAreReplacedOnRequest) {
+  const std::string prefix = prepared(), out = folder_ / "new/folder/all";
+  const Arguments prepare{"prepare", "--input", folder_ / "a.jsonl", "--tokenizer", "gpt2", "--output", prefix};
+  const Arguments merge{"merge", "--input", prefix, "--output", out};
+  run(merge);  // makes the folder
+  const std::int64_t with_eod = RandomAccessFile(prefix + ".bin").size();
+  for (Arguments arguments : {prepare, merge}) {
+    const std::string before = read_file(prefix + ".bin");
+    refuse(arguments, 64, {"--output = " + arguments.back(), ".bin and ", "are there", "--overwrite"});
+    EXPECT_EQ(read_file(prefix + ".bin"), before);
+    arguments.push_back("--overwrite");
+    run(arguments);
+  }
+  EXPECT_EQ(RandomAccessFile(prefix + ".bin").size(), with_eod - 4);
+  EXPECT_EQ(RandomAccessFile(out + ".bin").size(), with_eod - 4);
+  refuse({"prepare", "--input", folder_ / "a.jsonl", "--tokenizer", "gpt2", "--output", folder_ / "x", "--max-document-bytes", "10"},
+         65, {"a.jsonl:1: a document of more than 10 bytes", "--max-document-bytes"});
+}
+
+TEST_F(DataCommand, InspectShowsTheRecord) {
+  const std::string prefix = prepared();
+  expect_lines(run({"inspect", prefix}), {"  made by          tokenizer \"gpt2\" of 50257 tokens (fnv1a64:", "from 1 file of "});
+  const JsonValue record = *parse_json(run({"inspect", prefix, "--json"}), "out").find("record");
+  EXPECT_EQ(record.find("tokenizer")->find("name")->as_string(), "gpt2");
+  EXPECT_EQ(record.find("documents")->as_integer(), 3);
+  write_dataset(folder_ / "bare", {{1, 2}}, 50257);
+  expect_lines(run({"inspect", folder_ / "bare"}), {"  made by          not recorded"});
+  EXPECT_TRUE(parse_json(run({"inspect", folder_ / "bare", "--json"}), "out").find("record")->is_null());
+  write_file(prefix + ".idx", read_file(folder_ / "bare.idx"));
+  write_file(prefix + ".bin", read_file(folder_ / "bare.bin"));
+  refuse({"inspect", prefix}, 65, {"text.trident.json: does not belong to this pair"});
+}
+
 TEST_F(DataCommand, Usage) {
   expect_lines(run({"--help"}), {"data prepare", "data inspect", "data merge"});
   expect_lines(run({"merge", "--help"}), {"--input"});

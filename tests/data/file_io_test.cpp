@@ -1,12 +1,16 @@
 #include "core/file_io.h"
 
 #include <gtest/gtest.h>
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 
+#include "tests/data/file_faults.h"
 #include "tests/data/temporary_folder.h"
 
 namespace trident {
@@ -59,6 +63,30 @@ TEST(FileIo, WithoutCommitTheOldFileStays) {
   file.commit();
   EXPECT_EQ(read_file(path), "new");
   EXPECT_THROW(file.commit(), InternalError);
+}
+
+TEST(FileIo, TemporariesAreNobodyElses) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a", victim = folder / "victim";
+  write_file(victim, "precious");
+  const AtomicFile first(path), second(path);  // two containers may have equal pids
+  EXPECT_NE(first.temporary_path(), second.temporary_path());
+  constexpr int kOwn = O_EXCL | O_NOFOLLOW | O_CLOEXEC;  // and where somebody guesses a name, it is refused and not followed
+  EXPECT_EQ(flags_of_last_creation() & kOwn, kOwn);
+  std::filesystem::create_symlink(victim, fmt::format("{}.tmp.{}", path, ::getpid()));  // what names with pids would have followed
+  AtomicFile third(path);
+  third.append("new");
+  third.commit();
+  EXPECT_EQ(read_file(victim), "precious");
+  EXPECT_TRUE(is_being_written(path));
+  remove_temporaries(path);
+  EXPECT_TRUE(file_exists(first.temporary_path()) && file_exists(second.temporary_path()));
+}
+
+TEST(FileIo, RenamesReachTheDisk) {
+  const TemporaryFolder folder;
+  const FileFault fault(Fault::kError, 5, EIO);  // after open, write, fsync, rename and opening the folder: its fsync
+  expect_error<StorageError>([&] { write_file(folder / "a", "x"); }, {folder.path() + ": cannot be flushed to the disk: ", "check"});
 }
 
 TEST(FileIo, WhatCannotBeWrittenIsNamed) {
@@ -158,10 +186,33 @@ TEST(AppendFile, AFullDiskKeepsWholeRecords) {
   EXPECT_EQ(read_file(path), "record1\nrecord3\n");
 }
 
+// A pipe that nobody reads must not be waited for, and nothing may be written through a link that somebody put there.
+TEST(AppendFile, OpensRegularFilesOnly) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder / "pipe", link = folder / "link", target = folder / "target";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  write_file(target, "precious");
+  std::filesystem::create_symlink(target, link);
+  for (const auto start : {AppendFile::Start::kNewFile, AppendFile::Start::kAppend}) {
+    expect_error<StorageError>([&] { AppendFile(pipe, start); }, {pipe + ": is not a regular file; remove it"});
+    expect_error<StorageError>([&] { AppendFile("/dev/null", start); }, {"/dev/null: is not a regular file"});
+    expect_error<StorageError>([&] { AppendFile(link, start); }, {link, "symbolic link", "remove it"});
+  }
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);  // somebody reads it now
+  expect_error<StorageError>([&] { AppendFile(pipe, AppendFile::Start::kAppend); }, {pipe + ": is not a regular file"});
+  ::close(reader);
+  EXPECT_FALSE(AppendFile::create(link));
+  EXPECT_EQ(read_file(target), "precious");
+}
+
 TEST(AppendFile, NamesWhatTheSystemRefuses) {
   const TemporaryFolder folder;
-  AppendFile full("/dev/full", AppendFile::Start::kNewFile);
-  expect_error<StorageError>([&] { full.append("x"); }, {"/dev/full: cannot be written: No space left on device; free some space"});
+  const std::string path = folder / "full";
+  AppendFile full(path, AppendFile::Start::kNewFile);
+  {
+    const FileFault disk(Fault::kError, 0, ENOSPC);
+    expect_error<StorageError>([&] { full.append("x"); }, {path + ": cannot be written: No space left on device; free some space"});
+  }
   const std::string nowhere = folder / "no/such";
   const std::string refusal = nowhere + ": cannot be opened for writing: No such file or directory; create its folder first";
   expect_error<StorageError>([&] { AppendFile(nowhere, AppendFile::Start::kAppend); }, {refusal});

@@ -270,25 +270,24 @@ TEST_F(IndexedDatasetTest, PositionsBeyondTwoToThe31) {
 
 TEST_F(IndexedDatasetTest, AnUnfinishedWriterLeavesNothing) {
   {
-    IndexedDatasetWriter writer(prefix_, 100);
+    IndexedDatasetWriter writer(prefix_, 100, Overwrite::kNo);
     writer.add_document(std::vector<std::int32_t>{1, 2, 3});
     EXPECT_EQ(writer.num_tokens(), 3);
     EXPECT_EQ(writer.num_documents(), 1);
   }
   EXPECT_TRUE(folder_.names().empty());
-  expect_error<StorageError>([&] { IndexedDatasetWriter{folder_ / "no/text", 100}; }, {"no/text.bin", "create its folder"});
 }
 
-TEST_F(IndexedDatasetTest, AFailureBetweenTheTwoFilesLeavesNeither) {
-  IndexedDatasetWriter writer(prefix_, 100);
+TEST_F(IndexedDatasetTest, WhatAppearsMeanwhileIsNotReplaced) {
+  IndexedDatasetWriter writer(prefix_, 100, Overwrite::kNo);
   writer.add_document(std::vector<std::int32_t>{1, 2, 3});
-  std::filesystem::create_directory(idx_);  // now the .idx cannot be renamed into place
-  expect_error<StorageError>([&] { writer.finish(); }, {idx_, "cannot be renamed"});
+  std::filesystem::create_directory(idx_);
+  expect_error<ConfigError>([&] { writer.finish({}); }, {idx_ + " is there without " + bin_, "remove it"});
   EXPECT_FALSE(file_exists(bin_));
 }
 
 TEST_F(IndexedDatasetTest, TheWriterRefusesIdsOutsideItsVocabulary) {
-  IndexedDatasetWriter writer(prefix_, 100);
+  IndexedDatasetWriter writer(prefix_, 100, Overwrite::kNo);
   EXPECT_THROW(writer.add_document(std::vector<std::int32_t>{100}), InternalError);
   EXPECT_THROW(writer.add_document(std::vector<std::int32_t>{-1}), InternalError);
 }

@@ -31,7 +31,8 @@ class PrepareTest : public ::testing::Test {
     write_file(folder_ / name, content);
     return folder_ / name;
   }
-  PrepareStats prepare(const Texts& inputs, const PrepareOptions& options = {}) {
+  PrepareStats prepare(const Texts& inputs, PrepareOptions options = {}) {
+    options.overwrite = Overwrite::kYes;
     return prepare_text(inputs, *tokenizer_, prefix_, options);
   }
   // The documents of the output, decoded.
@@ -129,8 +130,8 @@ TEST_F(PrepareTest, BadInputs) {
   expect_error<DataError>([&] { prepare({good, folder_.path()}); }, {"is a folder"});
   expect_error<ConfigError>([&] { prepare({}); }, {"--input"});
   expect_error<ConfigError>([&] { prepare({good}, {.workers = 0}); }, {"--workers = 0"});
-  expect_error<StorageError>([&] { prepare_text({good}, *tokenizer_, folder_ / "no/out", {}); },
-                             {"no/out.bin", "create its folder"});
+  expect_error<StorageError>([&] { prepare_text({good}, *tokenizer_, good + "/out", {}); },
+                             {good + ": the folder cannot be created: ", "check"});
   expect_no_output();
 }
 
@@ -213,6 +214,61 @@ TEST_F(PrepareTest, TheExcerptOfTheRepository) {
   EXPECT_EQ(stats.documents, 88);  // 50 + 40 chapters less the two held out
   EXPECT_EQ(stats.tokens, IndexedDataset(prefix_).num_tokens());
   EXPECT_NEAR(static_cast<double>(stats.bytes) / static_cast<double>(stats.tokens), 4.0, 0.4);  // bytes per token of English
+}
+
+// A small file may hold a line of any length.
+TEST_F(PrepareTest, LongDocumentsAreRefusedByPlace) {
+  const std::string ten = "{\"text\": \"0123456789\"}\n";  // 22 bytes and the line end
+  const auto refuse = [&](const std::string& path, PrepareOptions options, const std::string& line) {
+    for (const int workers : {1, 4}) {
+      options.workers = workers;
+      expect_error<DataError>([&] { prepare({path}, options); },
+                              {fmt::format("{}:{}: a document of more than {} bytes begins here", path, line, options.max_document_bytes),
+                               "--max-document-bytes"});
+      expect_no_output();
+    }
+  };
+  const auto accept = [&](const std::string& path, const PrepareOptions& options, std::int64_t documents) {
+    EXPECT_EQ(prepare({path}, options).documents, documents);
+    for (const char* ending : {".bin", ".idx", ".trident.json"}) std::filesystem::remove(prefix_ + ending);
+  };
+  accept(input("a.jsonl", ten + ten), {.max_document_bytes = 23}, 2);
+  refuse(input("a.jsonl", ten + "\n" + "{\"text\": \"0123456789ab\"}\n"), {.max_document_bytes = 23}, "3");
+  for (const char* separator : {"", "--"}) {
+    const std::string text = fmt::format("1234\n{}\n12345\n1234\n{}\n1\n", separator, separator);
+    accept(input("b.txt", text), {.separator_line = separator, .max_document_bytes = 11}, 3);
+    refuse(input("b.txt", text), {.separator_line = separator, .max_document_bytes = 10}, "3");
+  }
+  accept(input("c.txt", "0123456789"), {.max_document_bytes = 10}, 1);
+  refuse(input("c.txt", "0123456789\n"), {.max_document_bytes = 10}, "1");
+  refuse(input("bomb.jsonl.gz", gzipped(ten + std::string(20 << 20, 'x'))), {.max_document_bytes = 1 << 20}, "2");
+  expect_error<ConfigError>([&] { prepare({input("c.txt", "x")}, {.max_document_bytes = 0}); }, {"--max-document-bytes = 0", "positive"});
+}
+
+TEST_F(PrepareTest, DocumentsThatMemoryHasNoRoomForAreNamed) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers end the process where memory ends";
+#endif
+  const auto prepare_with = [&](const std::string& path, rlim_t megabytes) {
+    std::ifstream size("/proc/self/statm");
+    rlim_t pages = 0;
+    size >> pages;
+    const rlimit limit{pages * 4096 + (megabytes << 20), RLIM_INFINITY};
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      prepare({path}, {.separator_line = ""});
+    } catch (const DataError& error) {
+      std::cerr << error.what();
+      std::_Exit(static_cast<int>(folder_.names().size()));  // the input, and no output
+    }
+    std::_Exit(0);
+  };
+  const std::string line(20 << 20, 'x');
+  const std::string read = input("a.txt.gz", gzipped("first\n\n" + line + line + line));
+  EXPECT_EXIT(prepare_with(read, 80), testing::ExitedWithCode(1), "a.txt.gz:3: out of memory for the document that begins here; use fewer");
+  std::filesystem::remove(read);
+  const std::string encoded = input("b.jsonl.gz", gzipped("{\"text\": \"one\"}\n{\"text\": \"" + line + "\"}\n"));
+  EXPECT_EXIT(prepare_with(encoded, 240), testing::ExitedWithCode(1), "b.jsonl.gz:2: out of memory for the document that begins here");
 }
 
 // With some threads started and no address space for the stacks of the others.

@@ -8,16 +8,19 @@
 #include <vector>
 
 #include "core/file_io.h"
+#include "data/dataset_files.h"
 #include "data/indexed_dataset_writer.h"
 
 namespace trident {
 
 using Documents = std::vector<std::vector<std::int32_t>>;
 
+// Without a record, as Megatron-LM's tools write it.
 inline void write_dataset(const std::string& prefix, const Documents& documents, std::int64_t vocab_size) {
-  IndexedDatasetWriter writer(prefix, vocab_size);
+  IndexedDatasetWriter writer(prefix, vocab_size, Overwrite::kYes);
   for (const auto& document : documents) writer.add_document(document);
-  writer.finish();
+  writer.finish({});
+  remove_file(record_path(prefix));
 }
 
 // `count` documents of lengths 0, 1, 2, ... (mod 7) times 5; all tokens of all documents count up from 0, modulo vocab_size.

@@ -86,6 +86,115 @@ TEST(TokenizerFiles, DamagedMerges) {
   expect_error<DataError>([&] { make(vocab, "a bcd"); }, {"m.txt", "not in v.json"});
 }
 
+// GPT-2's tokenizer.json in small, as the tokenizers library writes it.
+nlohmann::json gpt2_style_json() {
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens",
+           {{{"id", 258},
+             {"content", "<|endoftext|>"},
+             {"single_word", false},
+             {"lstrip", false},
+             {"rstrip", false},
+             {"normalized", true},
+             {"special", true}}}},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}}},
+          {"post_processor", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", false}, {"use_regex", true}}},
+          {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
+          {"model",
+           {{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr}, {"continuing_subword_prefix", ""}, {"end_of_word_suffix", ""},
+            {"fuse_unk", false}, {"byte_fallback", false}, {"ignore_merges", false}, {"vocab", small_vocab()}, {"merges", {"a b", "ab c"}}}}};
+}
+
+class TokenizerJson : public testing::Test {
+ protected:
+  TemporaryFolder folder_;
+
+  void put_pair() {
+    write_file(folder_ / "vocab.json", small_vocab().dump());
+    write_file(folder_ / "merges.txt", "#version: 0.2\na b\nab c\n");
+  }
+  std::unique_ptr<Tokenizer> load(const nlohmann::json& json) {
+    write_file(folder_ / "tokenizer.json", json.dump());
+    return load_tokenizer(folder_.path());
+  }
+  void refuse(const std::string& pointer, const nlohmann::json& value, const std::vector<std::string>& parts) {
+    nlohmann::json json = gpt2_style_json();
+    json[nlohmann::json::json_pointer(pointer)] = value;
+    SCOPED_TRACE(pointer);
+    expect_error<DataError>([&] { load(json); }, {folder_ / "tokenizer.json"});
+    expect_error<DataError>([&] { load(json); }, parts);
+  }
+};
+
+TEST_F(TokenizerJson, Gpt2StyleIsRead) {
+  const std::string fingerprint = load(gpt2_style_json())->fingerprint();  // alone
+  EXPECT_EQ(load_tokenizer(folder_.path())->encode("abc"), std::vector<std::int32_t>{257});
+  put_pair();
+  EXPECT_EQ(load(gpt2_style_json())->fingerprint(), fingerprint);  // beside the two files
+  nlohmann::json json = gpt2_style_json();
+  json["model"]["merges"] = nlohmann::json::parse(R"([["a", "b"], ["ab", "c"]])");  // as newer versions write them
+  for (const char* key : {"type", "dropout", "byte_fallback", "ignore_merges"}) json["model"].erase(key);
+  json["pre_tokenizer"].erase("use_regex");  // as older ones do
+  json["post_processor"] = nullptr;
+  EXPECT_EQ(load(json)->fingerprint(), fingerprint);
+  remove_file(folder_ / "tokenizer.json");
+  EXPECT_EQ(load_tokenizer(folder_.path())->fingerprint(), fingerprint);  // the two files alone
+}
+
+// With the two files beside it, which alone would be tokenized as GPT-2 does it.
+TEST_F(TokenizerJson, WhatSplitsOtherwiseIsRefused) {
+  put_pair();
+  // Llama 3 and Qwen.
+  refuse("/pre_tokenizer",
+         {{"type", "Sequence"},
+          {"pretokenizers",
+           {{{"type", "Split"}, {"pattern", {{"Regex", "(?i:'s|'t)|\\p{N}{1,3}"}}}, {"behavior", "Isolated"}, {"invert", false}},
+            {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}}}},
+         {"pre_tokenizer is \"Sequence\"", "\"ByteLevel\" with its own pattern", "splits as GPT-2's does"});
+  refuse("/normalizer", {{"type", "NFC"}}, {"normalizer is \"NFC\"", "only null"});
+  refuse("/normalizer", {{"normalizers", nlohmann::json::array()}}, {"normalizer is \"unnamed\""});
+  refuse("/pre_tokenizer", nullptr, {"pre_tokenizer is \"null\""});  // Llama 2
+  refuse("/pre_tokenizer/use_regex", false, {"pre_tokenizer.use_regex is false"});
+  refuse("/pre_tokenizer/add_prefix_space", true, {"pre_tokenizer.add_prefix_space is true"});
+  refuse("/pre_tokenizer/add_prefix_space", "no", {"pre_tokenizer.add_prefix_space is true"});
+  refuse("/post_processor", {{"type", "TemplateProcessing"}}, {"post_processor is \"TemplateProcessing\""});
+  refuse("/model/type", "Unigram", {"model is \"Unigram\"", "\"BPE\""});
+  refuse("/model", nullptr, {"model is \"null\""});
+  refuse("/model/byte_fallback", true, {"model.byte_fallback is true"});
+  refuse("/model/ignore_merges", true, {"model.ignore_merges is true"});
+  refuse("/model/dropout", 0.1, {"model.dropout is", "0.1"});
+  refuse("/model/end_of_word_suffix", "</w>", {"model.end_of_word_suffix is", "</w>"});
+  refuse("/model/vocab", nlohmann::json::array(), {"model.vocab is not there"});
+  refuse("/model/merges", nullptr, {"model.merges is not there"});
+  refuse("/model/merges", {"a b"}, {"model.vocab or model.merges differ from vocab.json and merges.txt", "one tokenizer"});
+  refuse("/added_tokens/1", {{"id", 259}, {"content", "<|im_start|>"}}, {"added_tokens is with \"<|im_start|>\""});
+  refuse("/added_tokens/0/id", 3, {"added_tokens", "another id"});
+  refuse("/added_tokens/0/lstrip", true, {"added_tokens.lstrip is true"});
+  refuse("/added_tokens", nlohmann::json::array(), {"added_tokens is without \"<|endoftext|>\""});
+  write_file(folder_ / "tokenizer.json", "{\"model\": ");
+  expect_error<DataError>([&] { load_tokenizer(folder_.path()); }, {"tokenizer.json:1", "copy it again"});
+}
+
+// Garbage may be refused, but only by a DataError.
+TEST_F(TokenizerJson, MutatedFilesAreReadOrRefused) {
+  const std::string good = gpt2_style_json().dump();
+  std::uint64_t state = 7;
+  const auto draw = [&](std::size_t n) { return static_cast<std::size_t>((state = state * 6364136223846793005u + 1) >> 33) % n; };
+  for (int round = 0; round < 300; ++round) {
+    std::string text = good;
+    for (std::size_t k = 0; k <= draw(3); ++k) text[draw(text.size())] = static_cast<char>(draw(256));
+    if (draw(4) == 0) text.resize(draw(text.size()));
+    write_file(folder_ / "tokenizer.json", text);
+    try {
+      load_tokenizer(folder_.path())->encode("abcab");
+    } catch (const DataError&) {
+    }
+  }
+}
+
 // Garbage may be refused, but only by a DataError.
 TEST(TokenizerFiles, MutatedFilesAreReadOrRefused) {
   const std::string vocab = small_vocab().dump();

@@ -10,7 +10,7 @@
 
 #include "data/tokenizer/gpt2_scanner.h"
 #include "data/tokenizer/merge_table.h"
-#include "data/tokenizer/utf8.h"
+#include "core/utf8.h"
 #include "tests/data/temporary_folder.h"
 
 namespace trident {

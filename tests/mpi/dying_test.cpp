@@ -1,5 +1,6 @@
 // Ranks of a running job are killed, stopped, and fail: the others end soon, one line says who and where, and nothing stays behind.
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -160,12 +161,13 @@ TEST_F(Dying, KilledWhileStarting) {
 
 // Rank 0 cannot write its metrics: an error of one rank, not of all.
 TEST_F(Dying, ByAnException) {
-  std::filesystem::create_directory(place_ / "job0");
-  std::filesystem::create_symlink("/dev/full", place_ / "job0/metrics.jsonl");
   const auto job = start({4, "2DP x 2PP x 1TP", 0, 0});
+  ASSERT_TRUE(job->wait_for_steps(1)) << job->said();
+  const rlimit full{1, 1};
+  ASSERT_EQ(::prlimit(job->rank(0), RLIMIT_FSIZE, &full, nullptr), 0);
   EXPECT_EQ(job->wait_to_end(60), 74) << job->said();
   const std::regex line(
-      R"(rank 0 \(host [^ ,]+, pid [0-9]+\) failed: .*metrics\.jsonl.*; in training, step 1,.*exit code 74 on all ranks)");
+      R"(rank 0 \(host [^ ,]+, pid [0-9]+\) failed: .*metrics\.jsonl: cannot be written: .*; in training, step [0-9]+,.*exit code 74 on all ranks)");
   EXPECT_EQ(count_lines(job->said(), line), 1) << job->said();
   EXPECT_EQ(job->survivors(), "");
 }

@@ -5,8 +5,8 @@
 #include <fstream>
 
 #include "core/file_io.h"
-#include "data/indexed_dataset_writer.h"
 #include "tests/app/program.h"
+#include "tests/data/token_files.h"
 
 namespace trident {
 namespace {
@@ -152,11 +152,8 @@ TEST_F(ProcessStart, DataThatDiffersIsNamed) {
 TEST_F(ProcessStart, DataThatOneRankCannotUseNamesIt) {
   std::filesystem::create_directory(place_ / "other");
   const std::vector<std::int32_t> ids(4000, 7);
-  for (const char* name : {"data", "other/data"}) {
-    IndexedDatasetWriter writer(place_ / name, 100'000);  // four bytes a token, of which some stand for none
-    writer.add_document(ids);
-    writer.finish();
-  }
+  for (const char* name : {"data", "other/data"})
+    write_dataset(place_ / name, {ids}, 100'000);  // four bytes a token, of which some stand for none
   const std::string program = executable("elsewhere.sh", ranks_apart(place_ / "."));
   const auto refuse = [&](const std::vector<std::string>& parts) {
     expect_said_once(launch(2, {"parallel=2DP x 1PP x 1TP", "data.train=[{\"path\":\"data\"}]", "data.valid=null"}, program), 65, parts);

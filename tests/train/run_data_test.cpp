@@ -63,6 +63,30 @@ TEST_F(RunDataTest, StartReadsLessThanAMegabytePerNode) {
   }
 }
 
+// Records are compared by one process of a node: of each file at most 64 KiB.
+TEST_F(RunDataTest, StartReadsLessThanAMegabyteOfABlendWithRecords) {
+  constexpr int kSources = 7, kRanks = 8;
+  std::vector<std::string> paths;
+  for (int i = 0; i < kSources; ++i) {
+    paths.push_back(folder_ / fmt::format("part{}", i));
+    IndexedDatasetWriter writer(paths.back(), 100, Overwrite::kNo);
+    for (int d = 0; d < 5000; ++d) writer.add_document(std::vector<std::int32_t>(10, d % 100));
+    writer.finish({});
+  }
+  std::size_t bytes_read = 0;
+  const ReadAt count = [&](int descriptor, void* out, std::size_t bytes, off_t offset) {
+    bytes_read += bytes;
+    return ::pread(descriptor, out, bytes, offset);
+  };
+  for (int local_rank = 0; local_rank < kRanks; ++local_rank) {
+    RunInputs inputs = inputs_of(paths);
+    open_data(inputs, local_rank == 0, count);
+    EXPECT_EQ(inputs.plan.notes.size(), local_rank == 0 ? std::size_t{kSources} : 0u) << "no tokenizer is recorded";
+  }
+  EXPECT_GE(bytes_read, std::size_t{kSources} * 2 * 65536);
+  EXPECT_LE(bytes_read, 1'000'000u);
+}
+
 TEST_F(RunDataTest, RefusesWhatCannotBeTrainedOn) {
   write_dataset(folder_ / "short", {std::vector<std::int32_t>(4096, 5)}, 100);
   RunInputs inputs = inputs_of({folder_ / "short"});

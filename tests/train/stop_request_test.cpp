@@ -107,6 +107,25 @@ TEST(StopRequest, AnIgnoredInterruptStaysIgnored) {
             0);
 }
 
+// nohup: the terminal may go.
+TEST(StopRequest, OtherSignalsAndAnIgnoredHangUp) {
+  EXPECT_EQ(fatal_signal([] {
+              std::signal(SIGHUP, SIG_IGN);
+              const StopRequest request({SIGHUP, SIGTERM});
+              send(SIGHUP);
+              if (request.pending() != 0) raise(SIGKILL);
+              send(SIGTERM);
+              if (first_pending(request) != SIGTERM) raise(SIGKILL);
+            }),
+            0);
+  EXPECT_EQ(fatal_signal([] {
+              const StopRequest request({SIGHUP});
+              send(SIGHUP);
+              if (first_pending(request) != SIGHUP) raise(SIGKILL);
+            }),
+            0);
+}
+
 TEST(StopRequest, TheDestructorRestoresWhatWasThere) {
   struct sigaction mine {}, before {};
   mine.sa_handler = count_hits;

@@ -1,0 +1,265 @@
+// The writing half of file_io.h.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <utility>
+
+#include "core/check.h"
+#include "core/file_io.h"
+
+namespace trident {
+
+namespace {
+
+constexpr std::size_t kWriteBuffer = 1 << 20;
+
+constexpr std::string_view kTemporary = ".tmp.";  // then kRandomDigits of hexadecimal
+constexpr std::size_t kRandomDigits = 16;
+
+// What errno says about writing `path`.
+[[noreturn]] void fail_to_write(const std::string& path, std::string_view what) {
+  const int error = errno;
+  const char* remedy = error == ENOENT                      ? "create its folder first"
+                       : error == ENOSPC || error == EDQUOT ? "free some space"
+                       : error == ELOOP                     ? "it is a symbolic link, which is not followed: remove it"
+                                                            : "check the folder's permissions and the disk";
+  throw StorageError(fmt::format("{}: {}: {}; {}", path, what, std::strerror(error), remedy));
+}
+
+// Returns how many of the bytes were written: all, or fewer and errno says why.
+std::size_t write_all(int descriptor, std::string_view bytes) {
+  std::string_view rest = bytes;
+  while (!rest.empty()) {
+    const ssize_t written = ::write(descriptor, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) break;
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return bytes.size() - rest.size();
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+std::string temporary_name(const std::string& path) {
+  std::random_device random;
+  return fmt::format("{}{}{:08x}{:08x}", path, kTemporary, random(), random());
+}
+
+// A new file under a name that nobody else has, locked for as long as the descriptor is open: remove_temporaries() tells by the
+// lock that a living process writes it. -1 and errno if there is none.
+int create_temporary(const std::string& path, std::string* name) {
+  for (;;) {
+    *name = temporary_name(path);
+    const int descriptor = ::open(name->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (descriptor < 0 && errno == EEXIST) continue;
+    if (descriptor < 0) return -1;
+    struct stat status {};
+    const bool taken = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!taken && ::fstat(descriptor, &status) == 0 && status.st_nlink > 0) return descriptor;
+    ::unlink(name->c_str());  // another process took it for a dead one's, before the lock
+    ::close(descriptor);
+  }
+}
+
+bool is_temporary_of(std::string_view name, std::string_view file) {
+  if (name.size() != file.size() + kTemporary.size() + kRandomDigits || !name.starts_with(file)) return false;
+  name.remove_prefix(file.size());
+  if (!name.starts_with(kTemporary)) return false;
+  name.remove_prefix(kTemporary.size());
+  return name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+enum class Holder : std::uint8_t { kNobody, kProcess, kUnknown };
+
+// Who holds the lock of a temporary file; the lock is ours afterwards if nobody did. Only regular files of this user are looked at.
+Holder holder_of(int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) return Holder::kUnknown;
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return Holder::kNobody;
+  return errno == EWOULDBLOCK ? Holder::kProcess : Holder::kUnknown;  // kUnknown: a file system without locks
+}
+
+// function(name, holder), which may remove the file, while its lock is held.
+template <class Function> void for_each_temporary(const std::string& path, Function&& function) {
+  const std::string file = std::filesystem::path(path).filename().string();
+  std::error_code ignored;  // no folder, no temporaries
+  for (const auto& entry : std::filesystem::directory_iterator(folder_of(path), ignored)) {
+    if (!is_temporary_of(entry.path().filename().string(), file)) continue;
+    const int descriptor = ::open(entry.path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0) continue;
+    function(entry.path().string(), holder_of(descriptor));
+    ::close(descriptor);
+  }
+}
+
+}  // namespace
+
+bool is_there(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0;
+}
+
+void rename_file(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_to_write(to, fmt::format("{} cannot be renamed into its place", from));
+}
+
+void remove_file(const std::string& path) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) fail_to_write(path, "cannot be removed");
+}
+
+void create_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error) return;
+  errno = error.value();
+  fail_to_write(path, "the folder cannot be created");
+}
+
+void create_folder_of(const std::string& path) { create_folder(folder_of(path)); }
+
+void sync_folder_of(const std::string& path) {
+  const std::string folder = folder_of(path);
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0 && errno == EACCES) return;  // may be written and not read: nobody can sync it
+  if (descriptor < 0) fail_to_write(folder, "cannot be opened");
+  const int error = ::fsync(descriptor) == 0 || errno == EINVAL ? 0 : errno;  // EINVAL: the file system has no such thing
+  ::close(descriptor);
+  errno = error;
+  if (error != 0) fail_to_write(folder, "cannot be flushed to the disk");
+}
+
+bool is_being_written(const std::string& path) {
+  bool in_use = false;
+  for_each_temporary(path, [&](const std::string&, Holder holder) { in_use = in_use || holder == Holder::kProcess; });
+  return in_use;
+}
+
+void remove_temporaries(const std::string& path) {
+  for_each_temporary(path, [&](const std::string& temporary, Holder holder) {
+    if (holder == Holder::kNobody) ::unlink(temporary.c_str());
+  });
+}
+
+FolderLock::FolderLock(const std::string& path) : descriptor_(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  while (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) continue;
+}
+
+FolderLock::~FolderLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+AtomicFile::AtomicFile(const std::string& path) : path_(path) {
+  if (folder_exists(path)) throw StorageError(fmt::format("{}: is a folder; name a file", path));
+  std::string temporary;
+  descriptor_ = create_temporary(path, &temporary);
+  if (descriptor_ < 0) fail_to_write(path_, "cannot be created");
+  temporary_ = std::move(temporary);
+}
+
+AtomicFile::~AtomicFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void AtomicFile::append(std::span<const std::byte> bytes) {
+  size_ += static_cast<std::int64_t>(bytes.size());
+  while (!bytes.empty()) {  // in portions, so that the buffer stays small whatever is appended
+    const std::span<const std::byte> portion = bytes.first(std::min(bytes.size(), kWriteBuffer));
+    buffer_.append(reinterpret_cast<const char*>(portion.data()), portion.size());
+    bytes = bytes.subspan(portion.size());
+    if (buffer_.size() >= kWriteBuffer) flush();
+  }
+}
+
+void AtomicFile::flush() {
+  if (write_all(descriptor_, buffer_) != buffer_.size()) fail_to_write(path_, "cannot be written");
+  buffer_.clear();
+}
+
+void AtomicFile::finish() {
+  TRIDENT_CHECK(!temporary_.empty(), "{} was committed before", path_);
+  flush();
+  if (::fsync(descriptor_) != 0) fail_to_write(path_, "cannot be flushed to the disk");
+}
+
+void AtomicFile::put_in_place() {
+  TRIDENT_CHECK(!temporary_.empty() && buffer_.empty(), "{} is not finished", path_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_to_write(path_, "cannot be renamed into place");
+  temporary_.clear();
+}
+
+void AtomicFile::commit() {
+  finish();
+  put_in_place();
+  sync_folder_of(path_);
+}
+
+AppendFile::AppendFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {
+  if (descriptor_ < 0 && errno != ENXIO) fail_to_write(path_, "cannot be opened for writing");
+  struct stat status {};
+  if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {  // ENXIO: a pipe that nobody reads
+    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+    throw StorageError(fmt::format("{}: is not a regular file; remove it, or choose another place", path_));
+  }
+}
+
+// O_NONBLOCK: opening a pipe that nobody reads must be refused instead of waiting for ever. Regular files ignore it.
+AppendFile::AppendFile(const std::string& path, Start start)
+    : AppendFile(path, ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666)) {
+  // Before the file is emptied: another run may be writing it.
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    throw StorageError(fmt::format("{}: another run is writing it; give each run a folder of its own", path_));
+  if (start == Start::kNewFile && ::ftruncate(descriptor_, 0) != 0) fail_to_write(path_, "cannot be emptied");
+}
+
+std::optional<AppendFile> AppendFile::create(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0666);
+  if (descriptor < 0 && errno == EEXIST) return std::nullopt;
+  AppendFile file(path, descriptor);
+  ::flock(descriptor, LOCK_EX | LOCK_NB);  // nobody else knows it yet
+  return file;
+}
+
+AppendFile::~AppendFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+AppendFile::AppendFile(AppendFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+void AppendFile::append(std::string_view record) {
+  const std::size_t written = write_all(descriptor_, record);
+  if (written == record.size()) return;
+  const int error = errno;
+  struct stat status {};
+  const bool cut = written == 0 || (::fstat(descriptor_, &status) == 0 &&
+                                    ::ftruncate(descriptor_, status.st_size - static_cast<off_t>(written)) == 0);
+  errno = error;
+  if (cut) fail_to_write(path_, "cannot be written");
+  fail_to_write(path_, "cannot be written, and now ends within a record");
+}
+
+void write_file(const std::string& path, std::string_view content) {
+  AtomicFile file(path);
+  file.append(content);
+  file.commit();
+}
+
+}  // namespace trident

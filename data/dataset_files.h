@@ -1,0 +1,32 @@
+// The files of a data set, PREFIX.bin, PREFIX.idx and PREFIX.trident.json, and how new ones take the place of old ones.
+//
+// All bytes are on the disk under temporary names before the first rename. Then, in this order: the old .idx, record and .bin are
+// renamed to NAME.before-overwrite; the new record, .bin and .idx are renamed in; the old files are removed. The .idx is the first
+// to go and the last to come: where it is, the data set is whole, and where it is not while others of these files are, an
+// interrupted command left the prefix half-way. From there the way back is always known (decision 0014).
+#pragma once
+
+#include <string>
+
+namespace trident {
+
+class AtomicFile;
+
+std::string record_path(const std::string& prefix);  // PREFIX.trident.json
+
+// Returns without a word unless a command was interrupted half-way: DataError with the shell command that restores the old data
+// set, or that removes what never became one.
+void refuse_half_way(const std::string& prefix);
+
+// The new files of a prefix, complete under their temporary names.
+struct NewFiles {
+  AtomicFile& bin;
+  AtomicFile& idx;
+  AtomicFile& record;
+};
+
+// Puts them in the place of what is there. Whatever goes wrong, the old data set is restored, or the error holds the command that
+// does it. StorageError. The caller holds the FolderLock.
+void put_in_place(const std::string& prefix, const NewFiles& files);
+
+}  // namespace trident

@@ -1,0 +1,54 @@
+#include "data/dataset_output.h"
+
+#include "core/check.h"
+#include "data/dataset_files.h"
+#include "data/indexed_dataset.h"
+
+namespace trident {
+
+namespace {
+
+void refuse_existing(const std::string& prefix, Overwrite overwrite) {
+  refuse_half_way(prefix);
+  const std::string bin = bin_path(prefix), idx = idx_path(prefix);
+  if (is_there(idx) && !is_there(bin))
+    throw ConfigError(fmt::format("--output = {}: {} is there without {}; remove it, or choose another prefix", prefix, idx, bin));
+  if (overwrite == Overwrite::kYes || !is_there(bin)) return;
+  throw ConfigError(fmt::format("--output = {}: {} {} there; choose another prefix, or replace {} with --overwrite", prefix,
+                                is_there(idx) ? fmt::format("{} and {}", bin, idx) : bin, is_there(idx) ? "are" : "is",
+                                is_there(idx) ? "them" : "it"));
+}
+
+// Returns `prefix`, once it may be written.
+const std::string& prepared_for_output(const std::string& prefix, Overwrite overwrite) {
+  refuse_existing(prefix, overwrite);
+  create_folder_of(prefix);
+  for (const std::string& path : {bin_path(prefix), idx_path(prefix), record_path(prefix)}) {
+    if (is_being_written(path))
+      throw StorageError(fmt::format("{}: another command is writing it; wait for its end, or choose another --output", path));
+    remove_temporaries(path);
+  }
+  return prefix;
+}
+
+}  // namespace
+
+DatasetOutput::DatasetOutput(const std::string& prefix, Overwrite overwrite)
+    : prefix_(prepared_for_output(prefix, overwrite)),
+      overwrite_(overwrite),
+      bin_(bin_path(prefix)),
+      idx_(idx_path(prefix)),
+      record_(record_path(prefix)) {}
+
+void DatasetOutput::commit(const DatasetOrigin& origin, const DatasetCounts& counts) {
+  bin_.finish();
+  idx_.finish();
+  const DatasetRecord record{origin, counts, sample_file(bin_.temporary_path()), sample_file(idx_.temporary_path())};
+  record_.append(to_json_text(to_json(record), 2) + "\n");
+  record_.finish();
+  const FolderLock one_at_a_time(prefix_);
+  refuse_existing(prefix_, overwrite_);  // once more: another command may have been faster
+  put_in_place(prefix_, {bin_, idx_, record_});
+}
+
+}  // namespace trident

@@ -1,0 +1,34 @@
+// The output of a command that makes a data set: PREFIX.bin, PREFIX.idx and their record, all of them or none.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/file_io.h"
+#include "data/dataset_record.h"
+
+namespace trident {
+
+enum class Overwrite : std::uint8_t { kNo, kYes };  // whether an existing data set may be replaced
+
+class DatasetOutput {
+ public:
+  // Makes the folder, and removes the temporary files of commands on this prefix that were killed. Refused: with Overwrite::kNo a
+  // file that is there (ConfigError); a prefix that was left half-way (DataError, see dataset_files.h); a prefix that another
+  // process writes (StorageError).
+  DatasetOutput(const std::string& prefix, Overwrite overwrite);
+
+  AtomicFile& bin() { return bin_; }
+  AtomicFile& idx() { return idx_; }
+
+  // Puts the two files and their record in place, together; without it nothing is left. Errors as the constructor's, and
+  // StorageError: what was there before is there again.
+  void commit(const DatasetOrigin& origin, const DatasetCounts& counts);
+
+ private:
+  std::string prefix_;
+  Overwrite overwrite_;
+  AtomicFile bin_, idx_, record_;
+};
+
+}  // namespace trident

@@ -1,0 +1,221 @@
+#include "data/dataset_record.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "core/check.h"
+#include "core/fnv1a.h"
+#include "core/utf8.h"
+#include "data/dataset_files.h"
+#include "data/indexed_dataset.h"
+
+namespace trident {
+
+namespace {
+
+constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kBlocks = 16, kBlockBytes = 4096;
+constexpr std::string_view kRemedy = "prepare the data again, or remove this file if the pair is right as it is";
+
+// The sampled bytes, one block after the other.
+std::string sampled_bytes(const RandomAccessFile& file) {
+  std::string bytes(static_cast<std::size_t>(std::min(file.size(), kBlocks * kBlockBytes)), '\0');
+  const std::span<std::byte> out = std::as_writable_bytes(std::span(bytes));
+  if (std::ssize(out) == file.size()) {
+    file.read(0, out);
+    return bytes;
+  }
+  const std::int64_t last = file.size() - kBlockBytes, step = last / (kBlocks - 1);
+  for (std::int64_t i = 0; i < kBlocks; ++i)
+    file.read(i + 1 < kBlocks ? i * step : last, out.subspan(static_cast<std::size_t>(i * kBlockBytes), kBlockBytes));
+  return bytes;
+}
+
+std::string well_formed(const std::string& text) {
+  std::string out;
+  replace_ill_formed(text, &out);
+  return out;
+}
+
+// Reads the members of one object of the record.
+class RecordReader {
+ public:
+  RecordReader(const std::string& path, const JsonValue& object) : path_(path), object_(object) {
+    if (!object.is_object()) refuse("it holds no object where one is expected");
+  }
+
+  std::int64_t integer(std::string_view key) const {
+    const JsonValue& value = member(key);
+    if (!value.is_integer() || value.as_integer() < 0) refuse(fmt::format("{} is not a count", key));
+    return value.as_integer();
+  }
+  const std::string& text(std::string_view key) const {
+    const JsonValue& value = member(key);
+    if (!value.is_string()) refuse(fmt::format("{} is not a string", key));
+    return value.as_string();
+  }
+  RecordReader object(std::string_view key) const { return {path_, member(key)}; }
+  const JsonValue& member(std::string_view key) const {
+    const JsonValue* value = object_.find(key);
+    if (value == nullptr) refuse(fmt::format("{} is missing", key));
+    return *value;
+  }
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw DataError(fmt::format("{}: damaged, or of another version: {}; {}", path_, what, kRemedy));
+  }
+
+ private:
+  const std::string& path_;
+  const JsonValue& object_;
+};
+
+SampledFile sampled_from(const RecordReader& file) { return {file.integer("bytes"), file.text("sampled_hash")}; }
+
+DatasetRecord record_from(const std::string& path, const JsonValue& json) {
+  const RecordReader top(path, json);
+  if (const std::int64_t version = top.integer("version"); version != kVersion) top.refuse(fmt::format("version is {}", version));
+  DatasetRecord record;
+  if (!top.member("tokenizer").is_null()) {
+    const RecordReader tokenizer = top.object("tokenizer");
+    record.origin.tokenizer = {tokenizer.text("name"), tokenizer.text("fingerprint"), tokenizer.integer("vocab_size")};
+  }
+  if (!top.member("sources").is_array()) top.refuse("sources is not a list");
+  for (const JsonValue& item : top.member("sources").items()) {
+    const RecordReader source(path, item);
+    record.origin.sources.push_back({source.text("name"), source.integer("bytes")});
+  }
+  record.origin.num_sources = top.integer("num_sources");
+  record.origin.source_bytes = top.integer("source_bytes");
+  record.counts = {top.integer("documents"), top.integer("sequences"), top.integer("tokens")};
+  record.bin = sampled_from(top.object("bin"));
+  record.idx = sampled_from(top.object("idx"));
+  return record;
+}
+
+void refuse_other_file(const std::string& record, const std::string& path, const SampledFile& recorded, const ReadAt& read_at) {
+  const SampledFile found = sample_file(path, read_at);
+  if (found == recorded) return;
+  const std::string what = found.bytes != recorded.bytes
+                               ? fmt::format("has {} bytes, the record says {}", found.bytes, recorded.bytes)
+                               : fmt::format("has the recorded {} bytes, but other content", found.bytes);
+  throw DataError(fmt::format("{}: does not belong to this pair of files: {} {}; {}", record, path, what, kRemedy));
+}
+
+JsonValue to_json(const SampledFile& file) {
+  JsonValue json;
+  json.set("bytes", file.bytes);
+  json.set("sampled_hash", file.hash);
+  return json;
+}
+
+}  // namespace
+
+void DatasetOrigin::add(const RecordedSource& source) {
+  if (sources.size() < kRecordedSources) sources.push_back({well_formed(source.name), source.bytes});
+  ++num_sources;
+  source_bytes += source.bytes;
+}
+
+void DatasetOrigin::add_sources(const DatasetOrigin& other) {
+  const std::size_t room = kRecordedSources - sources.size();
+  const auto taken = static_cast<std::ptrdiff_t>(std::min(room, other.sources.size()));
+  sources.insert(sources.end(), other.sources.begin(), other.sources.begin() + taken);
+  num_sources += other.num_sources;
+  source_bytes += other.source_bytes;
+}
+
+RecordedTokenizer recorded(const Tokenizer& tokenizer) {
+  return {well_formed(tokenizer.name()), tokenizer.fingerprint(), tokenizer.vocab_size()};
+}
+
+std::string described(const RecordedTokenizer& tokenizer) {
+  return fmt::format("tokenizer {} of {} tokens ({})", in_quotes(tokenizer.name), tokenizer.vocab_size, tokenizer.fingerprint);
+}
+
+std::string described(const std::optional<DatasetRecord>& record) {
+  if (!record) return "not recorded: written by another tool, or by an earlier version";
+  const DatasetOrigin& origin = record->origin;
+  return fmt::format("{}, from {} file{} of {} bytes",
+                     origin.tokenizer ? described(*origin.tokenizer) : "a tokenizer that is not known", origin.num_sources,
+                     origin.num_sources == 1 ? "" : "s", origin.source_bytes);
+}
+
+SampledFile sample_file(const std::string& path, const ReadAt& read_at) {
+  const RandomAccessFile file(path, read_at);
+  Fnv1a hash;
+  hash.add(sampled_bytes(file));
+  return {.bytes = file.size(), .hash = hash.text()};
+}
+
+std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt& read_at) {
+  const std::string path = record_path(prefix);
+  if (!is_there(path)) return std::nullopt;
+  JsonValue json;
+  try {
+    json = read_json_file(path, {.comments = JsonComments::kRefused, .blame = ExitCode::kData});
+  } catch (DataError& error) {
+    error.add_context(fmt::format("; {}", kRemedy));
+    throw;
+  }
+  DatasetRecord record = record_from(path, json);
+  refuse_other_file(path, bin_path(prefix), record.bin, read_at);
+  refuse_other_file(path, idx_path(prefix), record.idx, read_at);
+  return record;
+}
+
+JsonValue to_json(const DatasetRecord& record) {
+  JsonValue json, tokenizer;
+  json.set("version", kVersion);
+  if (const auto& known = record.origin.tokenizer) {
+    tokenizer.set("name", known->name);
+    tokenizer.set("fingerprint", known->fingerprint);
+    tokenizer.set("vocab_size", known->vocab_size);
+  }
+  json.set("tokenizer", std::move(tokenizer));
+  json.set("documents", record.counts.documents);
+  json.set("sequences", record.counts.sequences);
+  json.set("tokens", record.counts.tokens);
+  json.set("bin", to_json(record.bin));
+  json.set("idx", to_json(record.idx));
+  json.set("num_sources", record.origin.num_sources);
+  json.set("source_bytes", record.origin.source_bytes);
+  JsonValue::Array sources;
+  for (const RecordedSource& source : record.origin.sources) {
+    JsonValue item;
+    item.set("name", source.name);
+    item.set("bytes", source.bytes);
+    sources.push_back(std::move(item));
+  }
+  json.set("sources", std::move(sources));
+  return json;
+}
+
+std::vector<std::string> check_records(std::span<const std::string> prefixes, const Tokenizer* tokenizer, std::string_view key,
+                                       std::int64_t vocab_size, const ReadAt& read_at) {
+  std::optional<std::pair<std::string, RecordedTokenizer>> first;  // whose, and which
+  if (tokenizer != nullptr) first = {std::string(key), recorded(*tokenizer)};
+  std::vector<std::string> notes;
+  for (const std::string& prefix : std::set<std::string>(prefixes.begin(), prefixes.end())) {
+    const std::optional<DatasetRecord> record = read_record(prefix, read_at);
+    if (!record || !record->origin.tokenizer) {
+      notes.push_back(fmt::format("{}: no record of the tokenizer that made it ({}); nothing tells whether it is the model's",
+                                  prefix, record ? "parts of the merge have none" : record_path(prefix)));
+      continue;
+    }
+    const RecordedTokenizer& made_by = *record->origin.tokenizer;
+    if (made_by.vocab_size > vocab_size) {
+      throw DataError(fmt::format("{}: was made by {}, the model's vocabulary has {}; set the model's vocab_size to {} or more, or "
+                                  "prepare the text with the model's tokenizer",
+                                  record_path(prefix), described(made_by), vocab_size, made_by.vocab_size));
+    }
+    if (!first) first = {record_path(prefix), made_by};
+    if (made_by == first->second) continue;
+    throw DataError(fmt::format("{}: was made by {}, {} is {}; name the one that made the data ({}), or prepare the text with one "
+                                "tokenizer", record_path(prefix), described(made_by), first->first, described(first->second), key));
+  }
+  return notes;
+}
+
+}  // namespace trident

@@ -1,0 +1,75 @@
+// PREFIX.trident.json: what made the token files of a prefix, and what tells that they are still those. `trident data prepare` and
+// `merge` write it; files of other tools have none and are used as they are.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace trident {
+
+struct RecordedTokenizer {
+  std::string name;         // as --tokenizer gave it: a path may mean something else elsewhere
+  std::string fingerprint;  // Tokenizer::fingerprint()
+  std::int64_t vocab_size = 0;
+  bool operator==(const RecordedTokenizer& other) const { return fingerprint == other.fingerprint; }  // whatever their names
+};
+
+struct RecordedSource {
+  std::string name;
+  std::int64_t bytes = 0;  // as stored
+};
+
+// What token files were made from.
+struct DatasetOrigin {
+  std::optional<RecordedTokenizer> tokenizer;  // nothing: not known of all parts of a merge
+  std::vector<RecordedSource> sources;         // the first kRecordedSources of them
+  std::int64_t num_sources = 0, source_bytes = 0;
+
+  static constexpr std::size_t kRecordedSources = 256;
+  void add(const RecordedSource& source);
+  void add_sources(const DatasetOrigin& other);
+};
+
+// A file's size and the hash of at most 16 blocks of 4 KiB that are spread over it, its first and last bytes among them.
+struct SampledFile {
+  std::int64_t bytes = 0;
+  std::string hash;
+  bool operator==(const SampledFile&) const = default;
+};
+SampledFile sample_file(const std::string& path, const ReadAt& read_at = ::pread);
+
+struct DatasetCounts {
+  std::int64_t documents = 0, sequences = 0, tokens = 0;
+};
+
+struct DatasetRecord {
+  DatasetOrigin origin;
+  DatasetCounts counts;
+  SampledFile bin, idx;
+};
+
+RecordedTokenizer recorded(const Tokenizer& tokenizer);
+std::string described(const RecordedTokenizer& tokenizer);  // for messages
+
+// The record of a prefix, nothing where there is none. One that cannot be read or does not fit PREFIX.bin and PREFIX.idx: DataError
+// that says what differs. Reads at most 128 KiB of the two.
+std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt& read_at = ::pread);
+
+JsonValue to_json(const DatasetRecord& record);
+
+std::string described(const std::optional<DatasetRecord>& record);
+
+// Checks data sets that are used together: records fit their files, and all tokenizers are one, with as many tokens as the model's
+// vocabulary or fewer, and the one that `tokenizer` is, which the user named as `key`, where it is not nullptr. DataError. Returns
+// what is to be said: which have no record.
+std::vector<std::string> check_records(std::span<const std::string> prefixes, const Tokenizer* tokenizer, std::string_view key,
+                                       std::int64_t vocab_size, const ReadAt& read_at = ::pread);
+
+}  // namespace trident

@@ -1,0 +1,289 @@
+// A data set is replaced as a whole, wherever the command that does it ends.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include "data/dataset_files.h"
+#include "data/dataset_record.h"
+#include "data/indexed_dataset_writer.h"
+#include "tests/data/file_faults.h"
+#include "tests/data/temporary_folder.h"
+
+namespace trident {
+namespace {
+
+using Files = std::map<std::string, std::string>;  // name -> content
+
+constexpr int kManyCalls = 200;
+
+Files files_of(const TemporaryFolder& folder) {
+  Files files;
+  for (const std::string& name : folder.names()) files[name] = read_file(folder / name);
+  return files;
+}
+
+void put_files(const TemporaryFolder& folder, const Files& files) {
+  for (const auto& [name, content] : files) write_file(folder / name, content);
+}
+
+void write_old(const std::string& prefix) {
+  IndexedDatasetWriter writer(prefix, 100, Overwrite::kNo);
+  writer.add_document(std::vector<std::int32_t>{1, 2, 3});
+  writer.add_document(std::vector<std::int32_t>{4});
+  writer.finish({});
+}
+
+// Files as large as the old ones, with documents that end elsewhere: .bin of one and .idx of the other pass for a pair.
+void write_new(const std::string& prefix) {
+  IndexedDatasetWriter writer(prefix, 100, Overwrite::kYes);
+  writer.add_document(std::vector<std::int32_t>{5});
+  writer.add_document(std::vector<std::int32_t>{6, 7, 8});
+  writer.finish({});
+}
+
+// The refusal of a prefix, and "" where its files are a data set or none are there.
+std::string refusal(const std::string& prefix) {
+  try {
+    refuse_half_way(prefix);
+    return "";
+  } catch (const DataError& error) {
+    return error.what();
+  }
+}
+
+std::string command_in(const std::string& message) {
+  const std::size_t at = std::min(message.find(": mv -f '"), message.find(": rm -f '"));
+  EXPECT_NE(at, std::string::npos) << message;
+  return at == std::string::npos ? "false" : message.substr(at + 2);
+}
+
+class DatasetCommit : public testing::Test {
+ protected:
+  static constexpr const char* kName = "it's text";  // shells must be told where the name ends
+
+  DatasetCommit() {
+    const TemporaryFolder folder;
+    write_old(folder / kName);
+    old_ = files_of(folder);
+    std::filesystem::remove_all(folder.path());
+    std::filesystem::create_directory(folder.path());
+    write_new(folder / kName);
+    new_ = files_of(folder);
+    EXPECT_EQ(old_.size(), 3u);
+    EXPECT_EQ(new_.size(), 3u);
+    for (const auto& [name, content] : old_) {
+      EXPECT_NE(content, new_[name]) << name;
+      EXPECT_EQ(content.size(), new_[name].size()) << name;
+    }
+  }
+
+  // What is there before: all of a data set of ours, one without a record, none, or a .bin alone.
+  std::vector<Files> beginnings() const {
+    Files bare = old_, bin;
+    bare.erase(std::string(kName) + ".trident.json");
+    bin[std::string(kName) + ".bin"] = "something else";
+    return {old_, bare, Files{}, bin};
+  }
+
+  // Follows a refusal's advice, interrupted after every one of its steps, until nothing is refused.
+  static void repair(const std::string& prefix) {
+    std::string message = refusal(prefix);
+    for (int i = 0; i < 4 && !message.empty(); ++i) {
+      const std::string command = command_in(message);
+      const std::string first = command.substr(0, command.find(" && "));
+      ASSERT_EQ(std::system(first.c_str()), 0) << first;
+      message = refusal(prefix);
+    }
+    EXPECT_EQ(message, "");
+  }
+
+  // Without what an ended process leaves under names that nobody looks at.
+  static Files known_files_of(const TemporaryFolder& folder) {
+    Files files = files_of(folder);
+    std::erase_if(files, [](const auto& item) { return item.first.find(".tmp.") != std::string::npos; });
+    return files;
+  }
+
+  void expect_next_command_succeeds(const TemporaryFolder& folder) {
+    write_new(folder / kName);
+    EXPECT_EQ(files_of(folder), new_);  // and nothing beside them
+  }
+
+  Files old_, new_;
+};
+
+TEST_F(DatasetCommit, KilledAtEveryCall) {
+  for (const Files& before : beginnings()) {
+    bool finished = false;
+    int refused = 0;
+    for (int call = 0; call < kManyCalls && !finished; ++call) {
+      SCOPED_TRACE(fmt::format("{} files before, killed at call {}", before.size(), call));
+      const TemporaryFolder folder;
+      const std::string prefix = folder / kName;
+      put_files(folder, before);
+      const pid_t child = ::fork();
+      if (child == 0) {
+        const FileFault fault(Fault::kKill, call);
+        write_new(prefix);
+        ::_exit(0);
+      }
+      int status = 0;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      finished = WIFEXITED(status);
+      ASSERT_TRUE(finished ? WEXITSTATUS(status) == 0 : WTERMSIG(status) == SIGKILL) << status;
+      const std::string message = refusal(prefix);
+      if (!message.empty()) {
+        ++refused;
+        expect_error<DataError>([&] { IndexedDataset{prefix}; }, {message});
+        expect_error<DataError>([&] { write_new(prefix); }, {message});
+        const Files half_way = known_files_of(folder);
+        EXPECT_EQ(std::system(command_in(message).c_str()), 0);
+        EXPECT_EQ(known_files_of(folder), before);
+        std::filesystem::remove_all(folder.path());
+        std::filesystem::create_directory(folder.path());
+        put_files(folder, half_way);
+        repair(prefix);
+        EXPECT_EQ(known_files_of(folder), before);
+      } else {
+        Files found = known_files_of(folder);
+        std::erase_if(found, [](const auto& item) { return item.first.ends_with(".before-overwrite"); });
+        EXPECT_TRUE(found == before || found == new_);
+        if (found.size() > 1) {
+          EXPECT_NO_THROW(IndexedDataset{prefix});
+          EXPECT_EQ(read_record(prefix).has_value(), found.size() == 3);
+        }
+      }
+      expect_next_command_succeeds(folder);
+    }
+    EXPECT_TRUE(finished);
+    EXPECT_GE(refused, before.size() > 1 ? 6 : 2);  // between the first rename and the last
+  }
+}
+
+TEST_F(DatasetCommit, AnErrorAtAnyCallLeavesAWholeDataSet) {
+  for (const Files& before : beginnings()) {
+    int old_kept = 0, silent = 0;
+    bool reached = true;
+    for (int call = 0; reached && call < kManyCalls; ++call) {
+      SCOPED_TRACE(fmt::format("{} files before, error at call {}", before.size(), call));
+      const TemporaryFolder folder;
+      put_files(folder, before);
+      bool failed = false;
+      {
+        const FileFault fault(Fault::kError, call);
+        try {
+          write_new(folder / kName);
+        } catch (const Error& error) {
+          failed = true;
+          EXPECT_NE(std::string(error.what()).find("; "), std::string::npos) << error.what();  // a remedy
+        }
+        reached = fault.happened();
+      }
+      EXPECT_EQ(refusal(folder / kName), "");
+      Files found = known_files_of(folder);
+      std::erase_if(found, [](const auto& item) { return item.first.ends_with(".before-overwrite"); });
+      if (failed) EXPECT_TRUE(found == before || found == new_);
+      else EXPECT_EQ(found, new_);
+      old_kept += failed && found == before;
+      silent += reached && !failed;
+      expect_next_command_succeeds(folder);
+    }
+    EXPECT_FALSE(reached);
+    EXPECT_GE(old_kept, 10);
+    EXPECT_LE(silent, 5);  // calls whose failure changes nothing: looking for temporaries, removing what is old
+  }
+}
+
+// The disk goes away altogether: then the error itself says how to go back.
+TEST_F(DatasetCommit, WhatCannotBeUndoneIsSaid) {
+  for (const Files& before : beginnings()) {
+    int said = 0;
+    bool reached = true;
+    for (int call = 0; reached && call < kManyCalls; ++call) {
+      SCOPED_TRACE(fmt::format("{} files before, errors from call {}", before.size(), call));
+      const TemporaryFolder folder;
+      put_files(folder, before);
+      std::string message;
+      {
+        const FileFault fault(Fault::kErrorsFrom, call);
+        try {
+          write_new(folder / kName);
+        } catch (const Error& error) {
+          message = error.what();
+        }
+        reached = fault.happened();
+      }
+      if (refusal(folder / kName).empty()) continue;
+      ++said;
+      EXPECT_NE(message.find("restore the old files: "), std::string::npos) << message;
+      EXPECT_EQ(std::system(command_in(message).c_str()), 0);
+      EXPECT_EQ(known_files_of(folder), before);
+    }
+    EXPECT_FALSE(reached);
+    EXPECT_GE(said, 2);
+  }
+}
+
+TEST_F(DatasetCommit, NothingIsReplacedUnasked) {
+  const TemporaryFolder folder;
+  const std::string prefix = folder / kName;
+  put_files(folder, old_);
+  expect_error<ConfigError>([&] { write_old(prefix); }, {prefix + ".bin and " + prefix + ".idx are there", "--overwrite"});
+  EXPECT_EQ(files_of(folder), old_);
+  remove_file(prefix + ".idx");
+  remove_file(prefix + ".trident.json");
+  expect_error<ConfigError>([&] { write_old(prefix); }, {prefix + ".bin is there", "--overwrite"});
+  rename_file(prefix + ".bin", prefix + ".idx");
+  expect_error<ConfigError>([&] { write_new(prefix); }, {prefix + ".idx is there without " + prefix + ".bin", "remove it"});
+}
+
+TEST_F(DatasetCommit, TwoCommandsOnOnePrefix) {
+  const TemporaryFolder folder;
+  const std::string prefix = folder / kName;
+  {
+    IndexedDatasetWriter first(prefix, 100, Overwrite::kNo);
+    expect_error<StorageError>([&] { write_old(prefix); }, {prefix + ".bin: another command is writing it", "wait"});
+    EXPECT_EQ(folder.names().size(), 3u);  // the first one's temporaries
+    first.add_document(std::vector<std::int32_t>{1});
+    put_files(folder, new_);  // by a command that did not see the first one
+    expect_error<ConfigError>([&] { first.finish({}); }, {"are there", "--overwrite"});
+  }
+  EXPECT_EQ(files_of(folder), new_);
+}
+
+// While another command is between its renames, its way back is not for others to take.
+TEST_F(DatasetCommit, AReplacementUnderWayIsNotCalledInterrupted) {
+  const TemporaryFolder folder;
+  const std::string prefix = folder / kName;
+  put_files(folder, old_);
+  IndexedDatasetWriter writer(prefix, 100, Overwrite::kYes);
+  rename_file(prefix + ".idx", prefix + ".idx.before-overwrite");
+  expect_error<DataError>([&] { IndexedDataset{prefix}; }, {"another command replaces it at this moment", "try again"});
+}
+
+TEST_F(DatasetCommit, OnlyDeadTemporariesOfThePrefixAreRemoved) {
+  const TemporaryFolder folder;
+  const std::string prefix = folder / kName, ending = ".tmp.0123456789abcdef";
+  const std::vector<std::string> others = {"other.bin" + ending, std::string(kName) + ".bin.tmp.123",
+                                           std::string(kName) + ".bin.tmp.0123456789ABCDEF", std::string(kName) + ".txt" + ending,
+                                           std::string(kName) + ".idx" + ending};
+  for (const std::string& name : others) write_file(folder / name, "x");
+  rename_file(folder / others.back(), folder / "target");
+  std::filesystem::create_symlink(folder / "target", folder / others.back());  // ours are no links
+  write_file(prefix + ".bin" + ending, "x");
+  write_file(prefix + ".trident.json" + ending, "x");
+  write_new(prefix);
+  std::vector<std::string> expected = others;
+  expected.push_back("target");
+  for (const auto& [name, content] : new_) expected.push_back(name);
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(folder.names(), expected);
+}
+
+}  // namespace
+}  // namespace trident
