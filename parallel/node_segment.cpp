@@ -27,10 +27,11 @@ namespace {
 
 constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+constexpr std::int64_t kControlTouched = 4;  // a fourth of a control region: the rest is stages for operands that peers do not reach
 
 struct Header {
   std::atomic<std::int64_t> used{0};      // where the next buffer may begin
-  std::atomic<std::int64_t> promised{0};  // bytes that live buffers have or will have, and the control region
+  std::atomic<std::int64_t> promised{0};  // bytes that live buffers have or will have, and what is used of the control region
   std::int64_t control_offset = 0;
 };
 
@@ -141,7 +142,8 @@ NodeSegment NodeSegment::create(std::int64_t control_bytes, std::int64_t bytes, 
   NodeSegment segment(std::make_shared<Mapping>(std::move(descriptor), std::move(ask)));
   Header& header = *new (segment.mapping_->base()) Header;
   header.control_offset = kPage;
-  header.used = header.promised = buffers;
+  header.used = buffers;
+  header.promised = kPage + round_up(control_bytes, kPage) / kControlTouched;
   return segment;
 }
 
