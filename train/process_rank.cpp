@@ -109,7 +109,8 @@ class ProcessRank {
     CardSearch found = look_for_cards(config.device, cuda_, {{world_->rank()}, exchange()});
     run_together(exchange(), world_->rank(), [&] { choice_ = choose_device(config.device, cuda_, std::move(found)); });
     const StartUpFacts mine = facts_of_this_process(config, *world_, choice_);
-    facts_ = compare_start_up(exchange(), world_->rank(), mine);
+    const BroadcastText broadcast = [this](const std::string& text) { return world_->broadcast(text); };
+    facts_ = compare_start_up(exchange(), broadcast, world_->rank(), mine);
     run_together(exchange(), world_->rank(), [&] {
       check_nccl_register(config.cuda, choice_, world_->size(), transport_between(facts_));
       if (world_->rank() == 0) check_earlier_run(config);  // the rank that writes there
@@ -124,7 +125,6 @@ class ProcessRank {
     run_together(exchange(), world_->rank(), [&] { inputs_ = prepare_run(config, place, weakest(mine.machine, facts_)); });
     compare_data(exchange(), world_->rank(), facts_[0].host, inputs_.data_facts);
     // To read a tokenizer takes longer than everything else here: one process of a node does, and all take the result from rank 0.
-    const BroadcastText broadcast = [this](const std::string& text) { return world_->broadcast(text); };
     inputs_.token_bytes = of_rank_0(broadcast, world_->rank(), inputs_.token_bytes);
     run_together(exchange(), world_->rank(), [&] { make_lifeline(); });
     if (choice_.kind == DeviceKind::kCuda) {

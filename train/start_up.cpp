@@ -163,7 +163,7 @@ void run_together(const ExchangeTexts& exchange, int rank, const std::function<v
 std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ranks) {
   std::vector<std::string> lines;
   for (std::size_t r = 1; r < ranks.size(); ++r) {
-    if (ranks[r].config == ranks[0].config) continue;
+    if (ranks[r].config.empty() || ranks[r].config == ranks[0].config) continue;
     const JsonValue first = parse_json(ranks[0].config, "rank 0", kExchanged), other = parse_json(ranks[r].config, "another rank", kExchanged);
     const auto difference = first_difference(first, other);
     if (!difference) continue;
@@ -195,7 +195,9 @@ std::vector<std::string> start_up_warnings(const std::vector<StartUpFacts>& rank
   return {fmt::format("the nodes' processors differ: {}; results are not bit for bit those of one kind of node", who_has_what(ranks, set))};
 }
 
-std::vector<StartUpFacts> compare_start_up(const ExchangeTexts& exchange, int rank, const StartUpFacts& mine) {
+std::vector<StartUpFacts> compare_start_up(const ExchangeTexts& exchange, const BroadcastText& broadcast, int rank, StartUpFacts mine) {
+  const bool as_rank_0 = broadcast(mine.config) == mine.config;
+  if (rank != 0 && as_rank_0) mine.config.clear();
   std::vector<StartUpFacts> facts;
   for (const std::string& text : exchange(to_text(mine))) facts.push_back(start_up_facts_from(text));
   std::string message;

@@ -29,7 +29,7 @@ struct StartUpFacts {
   std::string host;             // of the node
   std::string build;            // the binary's build id
   std::string instruction_set;  // "avx512, bf16 by AMX"
-  std::string config;           // as one line of JSON, resolved
+  std::string config;           // as one line of JSON, resolved; empty: rank 0's
   MachineFacts machine;
   std::string device_why;       // for messages
   std::string card;             // CardFacts::id; empty on CPUs
@@ -55,8 +55,9 @@ std::vector<std::int32_t> of_rank_0(const BroadcastText& broadcast, int rank, co
 std::string to_text(const StartUpFacts& facts);
 StartUpFacts start_up_facts_from(const std::string& text);
 
-// Exchanges the facts, throws on all ranks what start_up_conflicts() finds (code 64), and returns those of all.
-std::vector<StartUpFacts> compare_start_up(const ExchangeTexts& exchange, int rank, const StartUpFacts& mine);
+// Exchanges the facts, throws on all ranks what start_up_conflicts() finds (code 64), and returns those of all. Configurations that are
+// rank 0's do not travel: they would be most of what every rank has to hold of every other.
+std::vector<StartUpFacts> compare_start_up(const ExchangeTexts& exchange, const BroadcastText& broadcast, int rank, StartUpFacts mine);
 
 // The machine that a plan for all of them may count on: bf16 if all have it. Memory is that of `mine` if they compute on cards, which all ranks know,
 // else that of every rank's machine; cores are then shared as on the node that has fewest for a rank, so that all ranks have as many threads.

@@ -111,14 +111,32 @@ TEST(StartUp, SeveralErrorsAreCounted) {
   EXPECT_EQ(ended[3].code, 74);
 }
 
+BroadcastText from_rank_0(const ExchangeTexts& exchange) {
+  return [&](const std::string& text) { return exchange(text).front(); };
+}
+
 TEST(StartUp, ConfigurationsThatDifferAreNamed) {
   const auto ended = on_ranks(3, [](int r, const ExchangeTexts& exchange) {
-    compare_start_up(exchange, r, facts(r == 2 ? "n2" : "n1", r == 2 ? "{\"parallel\":{\"tensor\":4}}" : "{\"parallel\":{\"tensor\":2}}"));
+    compare_start_up(exchange, from_rank_0(exchange), r, facts(r == 2 ? "n2" : "n1", r == 2 ? "{\"parallel\":{\"tensor\":4}}" : "{\"parallel\":{\"tensor\":2}}"));
   });
   EXPECT_EQ(ended[0].message,
             "different configurations: parallel.tensor is 2 on rank 0 (n1) and 4 on rank 2 (n2); start all ranks with the same configuration");
   for (std::size_t r = 0; r < 3; ++r) EXPECT_EQ(ended[r].code, 64);
   EXPECT_TRUE(ended[1].silent && ended[2].silent);
+}
+
+// A configuration of 2 KB on thousands of ranks would be tens of megabytes on each.
+TEST(StartUp, ConfigurationsThatAreRank0sDoNotTravel) {
+  const std::string config = "{\"run\":\"" + std::string(2000, 'x') + "\"}";
+  on_ranks(3, [&](int r, const ExchangeTexts& exchange) {
+    const ExchangeTexts measured = [&](const std::string& mine) {
+      EXPECT_EQ(mine.size() > 2000, r == 0);
+      return exchange(mine);
+    };
+    const std::vector<StartUpFacts> all = compare_start_up(measured, from_rank_0(exchange), r, facts("n1", config));
+    EXPECT_EQ(all[0].config, config);
+    EXPECT_EQ(all[2].host, "n1");
+  });
 }
 
 TEST(StartUp, AKeyThatOnlyOneHasIsNamed) {
