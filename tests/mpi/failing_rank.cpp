@@ -4,7 +4,7 @@
 // one that does what is wrong:
 //   throws       fails while the others reduce
 //   is_late      never arrives
-//   is_outside   gives an operand that its peers cannot reach
+//   is_outside   gives an operand that its peers cannot reach, which is fine
 //   leaves       ends without finish(), while the others finish
 //   is_limited   may not map the segment
 //   is_apart     counts as of rank 0's node, as all pairs are told to, and is on another machine (run by tests/nodes)
@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -62,8 +63,11 @@ void reduce(ProcessWorld& world, Communicator& communicator, Stream& stream, con
   if (wrong && what == "throws") throw DataError("a file is damaged");
   communicator.barrier();  // everybody is here
   if (wrong && what == "is_late") wait_for(folder, {0, 2});
-  void* const operand = wrong && what == "is_outside" ? static_cast<void*>(outside.data()) : buffer.data();
+  float* const operand = wrong && what == "is_outside" ? outside.data() : reinterpret_cast<float*>(buffer.data());
+  std::fill_n(operand, 5000, static_cast<float>(world.rank() + 1));
   communicator.all_reduce(stream, {operand, DType::kF32, {5000}}, ReduceOp::kSum);
+  const auto sum = static_cast<float>(world.size() * (world.size() + 1) / 2);
+  TRIDENT_CHECK(std::count(operand, operand + 5000, sum) == 5000, "a sum of {} ranks is not {}", world.size(), sum);
 }
 
 void work(ProcessWorld& world, const std::string& folder, const std::string& what) {
