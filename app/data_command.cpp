@@ -8,6 +8,7 @@
 #include "app/progress_line.h"
 #include "core/clock.h"
 #include "core/json_reader.h"
+#include "core/printable.h"
 #include "data/merge_datasets.h"
 #include "data/prepare.h"
 #include "train/stop_request.h"
@@ -38,6 +39,12 @@ class Interruption {
   StopRequest signals_{{SIGTERM, SIGINT, SIGHUP}};
 };
 
+// A prefix without a name would make files that are called ".bin".
+void check_output(const std::string& prefix) {
+  if (!prefix.empty() && !prefix.ends_with('/')) return;
+  throw ConfigError(fmt::format("--output = \"{0}\": not the beginning of file names; add a name, such as {0}text", on_one_line(prefix)));
+}
+
 void prepare_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app("Tokenize text into PREFIX.bin and PREFIX.idx (Megatron's format).", "trident data prepare");
   std::vector<std::string> inputs;
@@ -66,6 +73,7 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
   options.overwrite = overwrite ? Overwrite::kYes : Overwrite::kNo;
   if (given_separator->count() > 0) options.separator_line = separator;
 
+  check_output(output);
   const auto vocabulary = load_tokenizer(tokenizer, "--tokenizer");
   const Interruption interruption;
   const double start = monotonic_seconds();
@@ -94,6 +102,7 @@ void merge_command(const Arguments& arguments, const CommandContext& context) {
   bool overwrite = false;
   app.add_flag("--overwrite", overwrite, "replace the files of this prefix, all together");
   if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
+  check_output(output);
 
   const Interruption interruption;
   const double start = monotonic_seconds();

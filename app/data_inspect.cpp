@@ -50,9 +50,10 @@ struct Inspection {
 };
 
 // What ids are checked against.
-std::int64_t vocabulary_of(const InspectOptions& options, const Tokenizer* tokenizer) {
+std::int64_t vocabulary_of(const InspectOptions& options, const Tokenizer* tokenizer, const std::optional<DatasetRecord>& record) {
   if (options.vocab_size > 0) return options.vocab_size;
-  return tokenizer != nullptr ? tokenizer->vocab_size() : kAnyVocabulary;
+  if (tokenizer != nullptr) return tokenizer->vocab_size();
+  return record && record->origin.tokenizer ? record->origin.tokenizer->vocab_size : kAnyVocabulary;
 }
 
 void refuse_foreign_tokenizer(const IndexedDataset& dataset, const IdRange& ids, const Tokenizer& tokenizer) {
@@ -62,11 +63,11 @@ void refuse_foreign_tokenizer(const IndexedDataset& dataset, const IdRange& ids,
 }
 
 // `progress`: where to show how far it is, or nullptr.
-DatasetSummary read_whole(const IndexedDataset& dataset, const Tokenizer* tokenizer, const InspectOptions& options,
-                          const CommandContext* progress) {
+DatasetSummary read_whole(const IndexedDataset& dataset, const Tokenizer* tokenizer, const std::optional<DatasetRecord>& record,
+                          const InspectOptions& options, const CommandContext* progress) {
   SummaryOptions wanted;
   if (tokenizer != nullptr) wanted.end_token = tokenizer->eod();
-  if (options.check) wanted.vocab_size = vocabulary_of(options, tokenizer);
+  if (options.check) wanted.vocab_size = vocabulary_of(options, tokenizer, record);
   if (progress == nullptr) return summarize(dataset, wanted);
   const double start = monotonic_seconds();
   ProgressLine line(progress->out, progress->console, start);
@@ -118,7 +119,7 @@ std::string end_line(const Inspection& seen) {
 }
 
 std::string check_line(const Inspection& seen) {
-  const std::int64_t vocabulary = vocabulary_of(seen.options, seen.tokenizer);
+  const std::int64_t vocabulary = vocabulary_of(seen.options, seen.tokenizer, seen.record);
   return fmt::format("ok: {} sequences follow each other, {} documents ascend, {} ids lie below {}", seen.dataset.num_sequences(),
                      seen.dataset.num_documents(), seen.dataset.num_tokens(), vocabulary);
 }
@@ -172,7 +173,7 @@ JsonValue to_json(const Inspection& seen) {
   json.set("bin_bytes", dataset.bin().size());
   json.set("idx_bytes", dataset.idx().size());
   json.set("record", seen.record ? to_json(*seen.record) : JsonValue());
-  if (seen.options.check) json.set("ids_checked_below", vocabulary_of(seen.options, seen.tokenizer));
+  if (seen.options.check) json.set("ids_checked_below", vocabulary_of(seen.options, seen.tokenizer, seen.record));
   JsonValue::Array excerpts;
   for (const Excerpt& excerpt : seen.excerpts) {
     JsonValue item;
@@ -196,7 +197,7 @@ void inspect_command(const Arguments& arguments, const CommandContext& context) 
   app.add_option("PREFIX", prefix, "prefix of .bin and .idx")->required();
   app.add_flag("--check", options.check,
                "look for ids outside the vocabulary; ends with 65 and the first fault: document, token, id");
-  app.add_option("--vocab-size", options.vocab_size, "the model's vocabulary, for --check; not given: the tokenizer's");
+  app.add_option("--vocab-size", options.vocab_size, "the model's vocabulary, for --check; not given: the tokenizer's, else the record's");
   app.add_option("--documents", options.documents, "how many documents to show the beginnings of")->capture_default_str();
   app.add_option("--tokens", options.tokens, "how many tokens of each to show")->capture_default_str();
   app.add_option("--tokenizer", tokenizer_name, "the tokenizer that made the files: shows text, knows eod");
@@ -214,10 +215,10 @@ void inspect_command(const Arguments& arguments, const CommandContext& context) 
   const auto tokenizer = tokenizer_name.empty() ? nullptr : load_tokenizer(tokenizer_name, "--tokenizer");
   const IndexedDataset dataset(prefix);
   check_records(std::vector{prefix}, tokenizer.get(), "--tokenizer", std::numeric_limits<std::int64_t>::max());
-  const DatasetSummary summary = read_whole(dataset, tokenizer.get(), options, json ? nullptr : &context);
+  std::optional<DatasetRecord> record = read_record(prefix);
+  const DatasetSummary summary = read_whole(dataset, tokenizer.get(), record, options, json ? nullptr : &context);
   if (tokenizer && summary.ids) refuse_foreign_tokenizer(dataset, *summary.ids, *tokenizer);
-  const Inspection seen{dataset,         read_record(prefix), summary,
-                        tokenizer.get(), options,             excerpts_of(dataset, tokenizer.get(), options)};
+  const Inspection seen{dataset, std::move(record), summary, tokenizer.get(), options, excerpts_of(dataset, tokenizer.get(), options)};
   if (json) context.out << to_json_text(to_json(seen)) << '\n';
   else print_text(seen, context.out);
 }

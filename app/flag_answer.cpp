@@ -60,11 +60,11 @@ bool is_placeholder(std::string_view word) {
 // How well a row fits: 0 not at all, 1 the flag, 2 the flag with just this value.
 int fit(const MegatronFlag& row, const Written& written) {
   const std::vector<std::string> words = words_of(row.flag);
-  const std::string flag = "--" + written.name;
+  const std::string flag = "--" + written.name, plain_flag = plain(flag);
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (!is_flag(words[i])) continue;
     if (words[i].ends_with('*') && flag.starts_with(words[i].substr(0, words[i].size() - 1))) return 1;
-    if (words[i] != flag) continue;
+    if (plain(words[i]) != plain_flag) continue;
     return i + 1 < words.size() && words[i + 1] == written.value ? 2 : 1;
   }
   return 0;

@@ -1,5 +1,6 @@
 #include "app/waiting_threads.h"
 
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <array>
@@ -21,6 +22,7 @@ bool computes(char** argv) {
 }  // namespace
 
 void let_waiting_threads_sleep(char** argv) {
+  if (::getauxval(AT_BASE) == 0) return;  // the dynamic linker was started with the program as its argument: it has the program's place
   if (!computes(argv) || std::getenv(kPolicy) != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   // The program's own path, not /proc/self/exe: that would become its name in ps and pgrep.
   std::array<char, PATH_MAX> path{};

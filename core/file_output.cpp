@@ -82,23 +82,24 @@ bool is_temporary_of(std::string_view name, std::string_view file) {
 
 enum class Holder : std::uint8_t { kNobody, kProcess, kUnknown };
 
-// Who holds the lock of a temporary file; the lock is ours afterwards if nobody did. Only regular files of this user are looked at.
-Holder holder_of(int descriptor) {
+// Who holds the lock of a temporary file; a lock of this kind is ours afterwards if nobody did. Only regular files of this user are looked
+// at.
+Holder holder_of(int descriptor, int kind) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) return Holder::kUnknown;
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return Holder::kNobody;
+  if (::flock(descriptor, kind | LOCK_NB) == 0) return Holder::kNobody;
   return errno == EWOULDBLOCK ? Holder::kProcess : Holder::kUnknown;  // kUnknown: a file system without locks
 }
 
 // function(name, holder), which may remove the file, while its lock is held.
-template <class Function> void for_each_temporary(const std::string& path, Function&& function) {
+template <class Function> void for_each_temporary(const std::string& path, int lock, Function&& function) {
   const std::string file = std::filesystem::path(path).filename().string();
   std::error_code ignored;  // no folder, no temporaries
   for (const auto& entry : std::filesystem::directory_iterator(folder_of(path), ignored)) {
     if (!is_temporary_of(entry.path().filename().string(), file)) continue;
     const int descriptor = ::open(entry.path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0) continue;
-    function(entry.path().string(), holder_of(descriptor));
+    function(entry.path().string(), holder_of(descriptor, lock));
     ::close(descriptor);
   }
 }
@@ -141,12 +142,13 @@ void sync_folder_of(const std::string& path) {
 
 bool is_being_written(const std::string& path) {
   bool in_use = false;
-  for_each_temporary(path, [&](const std::string&, Holder holder) { in_use = in_use || holder == Holder::kProcess; });
+  // Shared: many may ask at once, and are not each other's writers.
+  for_each_temporary(path, LOCK_SH, [&](const std::string&, Holder holder) { in_use = in_use || holder == Holder::kProcess; });
   return in_use;
 }
 
 void remove_temporaries(const std::string& path) {
-  for_each_temporary(path, [&](const std::string& temporary, Holder holder) {
+  for_each_temporary(path, LOCK_EX, [&](const std::string& temporary, Holder holder) {
     if (holder == Holder::kNobody) ::unlink(temporary.c_str());
   });
 }

@@ -180,6 +180,7 @@ void CollectiveOperation::fill_stage() {
 bool CollectiveOperation::advance_stages() {
   while (slot().filled.load(std::memory_order_acquire) >= (piece_ + 1) * static_cast<std::uint64_t>(group_->size())) {
     move(staged_piece());
+    group_->progress->note_advance();
     if (++piece_ == num_pieces()) return true;
     fill_stage();
   }

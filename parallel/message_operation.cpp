@@ -87,6 +87,7 @@ bool MessageOperation::fill_stage() {
                 static_cast<std::size_t>(std::min(kPieceBytes, data_.num_bytes() - begin)));
     s.filled.store(++piece_, std::memory_order_release);
   }
+  if (piece_ != before) group_->progress->note_advance();
   return piece_ != before;
 }
 
@@ -100,7 +101,10 @@ bool MessageOperation::empty_stage() {
                 static_cast<std::size_t>(std::min(kPieceBytes, data_.num_bytes() - begin)));
     s.taken.store(++piece_, std::memory_order_release);
   }
-  if (piece_ != before) group_->ring(peer_);
+  if (piece_ != before) {
+    group_->progress->note_advance();
+    group_->ring(peer_);
+  }
   return piece_ == num_pieces();
 }
 

@@ -136,7 +136,7 @@ std::unique_ptr<Communicator> NodeCommunicator::split(std::span<const int> membe
     if (const int index = local_index(r); index >= 0) here.push_back(index);
   }
   auto communicator = make_group(end_, std::move(name), new_rank, std::move(world_ranks), channel,
-                                 group_.local.new_block(here, progress()));
+                                 group_.local.new_block(here));
   communicator->set_checks(group_.across.checks);
   return communicator;
 }

@@ -55,7 +55,7 @@ NodeGroup::NodeGroup(std::shared_ptr<WireEnd> end, const std::string& name, int 
     names.push_back(across.world_rank_of(r));
     seats.push_back(seat_of(end->nodes, names.back()));
   }
-  local = SharedGroup(end->node, block, name, my_index, std::move(seats), std::move(names));
+  local = SharedGroup(end->node, end->progress, block, name, my_index, std::move(seats), std::move(names));
   sources.resize(local.seats.size());
   elsewhere.resize(static_cast<std::size_t>(across.size()));
   std::iota(elsewhere.begin(), elsewhere.end(), 0);

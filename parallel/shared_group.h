@@ -16,9 +16,11 @@ namespace trident {
 struct SharedGroup {
   SharedGroup() = default;
   // `names`: empty if they are the seats.
-  SharedGroup(SharedWorld* world, GroupBlock block, std::string name, int rank, std::vector<int> seats, std::vector<int> names);
+  SharedGroup(SharedWorld* world, Progress* progress, GroupBlock block, std::string name, int rank, std::vector<int> seats,
+              std::vector<int> names);
 
   SharedWorld* world = nullptr;
+  Progress* progress = nullptr;  // of this rank
   GroupBlock block;
   std::string name;
   int rank = 0;            // within the group
@@ -37,10 +39,10 @@ struct SharedGroup {
   void ring(int r) const { world->doorbell(seats[static_cast<std::size_t>(r)]).ring(); }
   void ring_others() const;
 
-  // The control block of a new group of `members` (ranks of this group, this one among them), which the first of them lays out;
-  // none for one rank. Called by all ranks of this group for one split after another, of which each begins with a collective
-  // operation over this group: a cell is used again when everybody has read it. The host waits.
-  GroupBlock new_block(std::span<const int> members, Progress& progress);
+  // The control block of a new group of `members` (ranks of this group, this one among them), which the first of them lays out.
+  // Called by all ranks of this group for one split after another, of which each begins with a collective operation over this
+  // group: a cell is used again when everybody has read it. The host waits.
+  GroupBlock new_block(std::span<const int> members);
 };
 
 }  // namespace trident

@@ -11,7 +11,7 @@ namespace trident {
 SharedMemoryCommunicator::SharedMemoryCommunicator(SharedWorld& world, GroupBlock block, std::string name, int rank,
                                                    std::vector<int> seats, Progress& progress, std::vector<int> names)
     : HostCommunicator(name, rank, static_cast<int>(seats.size()), progress),
-      group_(&world, block, std::move(name), rank, std::move(seats), std::move(names)),
+      group_(&world, &progress, block, std::move(name), rank, std::move(seats), std::move(names)),
       next_send_(group_.seats.size()),
       next_recv_(group_.seats.size()),
       collectives_(kOperations),
@@ -58,7 +58,7 @@ std::unique_ptr<Communicator> SharedMemoryCommunicator::split(std::span<const in
     names.push_back(group_.world_rank_of(r));
   }
   auto communicator =
-      std::make_unique<SharedMemoryCommunicator>(*group_.world, group_.new_block(members, progress()), std::move(name), new_rank,
+      std::make_unique<SharedMemoryCommunicator>(*group_.world, group_.new_block(members), std::move(name), new_rank,
                                                  std::move(seats), progress(), std::move(names));
   communicator->set_checks(group_.checks);
   return communicator;

@@ -41,7 +41,10 @@ void run_as_threads(const TrainConfig& config, const TrainOutput& output, CudaBa
     RankServices services;
     services.stop = &stop;
     services.on_device = on_device(choice, cuda, *device, DeviceTransport::kThread);
-    services.trained = [&](int signal) { stopped_by = signal, trained = true; };
+    services.trained = [&, rank](int signal) {
+      stopped_by = signal;
+      if (rank == 0) trained = true;  // which writes the last step's metrics after the others are done with it
+    };
     RankLoop(inputs, output, *device, world.communicator(rank, device->progress()), services).run();
   };
   try {

@@ -31,6 +31,7 @@ TEST(FlagAnswer, AValueThatMeansSomethingElseIsNotCopied) {
 }
 
 TEST(FlagAnswer, OtherKindsOfRows) {
+  EXPECT_EQ(flag_answer("--num_layers", "12"), flag_answer("--num-layers", "12"));
   EXPECT_EQ(flag_answer("--num-layers", "12"), "say --set model.num_hidden_layers=... (n_layer for model_type gpt2)");
   EXPECT_EQ(flag_answer("--moe-grouped-gemm", ""), "leave it out, there is no such thing here: dense models only");
   EXPECT_EQ(flag_answer("--use-cpu-initialization", ""), "leave it out: initial weights do not depend on the layout");
