@@ -13,15 +13,11 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
       "the same work could take here. One rank, random tokens, whatever layout the configuration has; no data is read. Under mpirun also "
       "the rates of collectives between the processes.",
       "trident bench");
-  std::string file, device;
-  std::vector<std::string> settings;
+  ConfigFlags flags;
+  std::string device;
   BenchOptions options;
   bool json = false;
-  app.add_option("-c,--config", file, "configuration file: model, batch and precision of the step")->required();
-  app.add_option("--set", settings, "path=value: change a key of the configuration; repeatable, later ones win")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->allow_extra_args(false);
+  add_config_flags(app, flags);
   app.add_option("--device", device, "auto, cpu or cuda, in place of the configuration's");
   app.add_option("--seconds", options.seconds, "time for each rate")->capture_default_str();
   app.add_option("--steps", options.steps, "steps of training; the median counts")->capture_default_str();
@@ -35,9 +31,9 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   if (options.collective_ranks < 1 || options.collective_ranks > 64)
     throw ConfigError(fmt::format("--ranks = {}: must be from 1 to 64", options.collective_ranks));
 
-  if (!device.empty()) settings.push_back("device=" + device);
+  if (!device.empty()) flags.settings.push_back("device=" + device);
   OptionValues values;
-  const std::optional<BenchReport> report = context.run_bench(load_train_config(file, settings, values), options);
+  const std::optional<BenchReport> report = context.run_bench(load_train_config(flags.file, flags.settings, values), options);
   if (!report) return;
   context.out << (json ? to_json_text(to_json(*report)) + '\n' : to_text(*report));
 }

@@ -51,4 +51,12 @@ ParseResult parse_flags(CLI::App& app, const Arguments& arguments, std::ostream&
   return ParseResult::kRun;
 }
 
+void add_config_flags(CLI::App& app, ConfigFlags& flags) {
+  app.add_option("-c,--config", flags.file, "configuration file (JSON, comments allowed)")->required();
+  app.add_option("--set", flags.settings, "path=value: change a key of the configuration; repeatable, later ones win")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+}
+
 }  // namespace trident

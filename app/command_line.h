@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "app/subcommands.h"
 #include "train/option_docs.h"
@@ -22,8 +23,16 @@ struct FlagTexts {
   std::size_t columns = kHelpWidth;
 };
 
-// Parses into what was bound to `app`. Prints the help where --help is among the arguments. Throws ConfigError with the nearest flag
-// for an unknown one.
+// What names a run's configuration: --config FILE, which is required, and --set PATH=VALUE as often as wanted.
+struct ConfigFlags {
+  std::string file;
+  std::vector<std::string> settings;
+};
+// `flags` is written by parse_flags and outlives `app`.
+void add_config_flags(CLI::App& app, ConfigFlags& flags);
+
+// Parses into what was bound to `app`. Prints the help where --help is among the arguments. Throws ConfigError with the nearest
+// flag for an unknown one.
 ParseResult parse_flags(CLI::App& app, const Arguments& arguments, std::ostream& out, const FlagTexts& texts = {});
 
 }  // namespace trident

@@ -1,12 +1,17 @@
 // trident data prepare|inspect|merge
 #include "app/data_command.h"
 
+#include <cstdint>
+#include <iterator>
 #include <new>
 #include <ostream>
+#include <string>
+#include <string_view>
 
 #include "app/command_line.h"
 #include "app/progress_line.h"
 #include "core/clock.h"
+#include "core/counted.h"
 #include "core/json_reader.h"
 #include "core/printable.h"
 #include "data/merge_datasets.h"
@@ -23,7 +28,7 @@ constexpr std::string_view kUsage =
     "           what token files hold\n"
     "       trident data merge --input PREFIX... --output PREFIX\n"
     "           several token files to one\n"
-    "\ntrident data prepare --help and so on say more.\n";
+    "\n";
 
 // Signals that are asked after while data are written: leaving by an error removes the temporary files.
 class Interruption {
@@ -42,7 +47,13 @@ class Interruption {
 // A prefix without a name would make files that are called ".bin".
 void check_output(const std::string& prefix) {
   if (!prefix.empty() && !prefix.ends_with('/')) return;
-  throw ConfigError(fmt::format("--output = \"{0}\": not the beginning of file names; add a name, such as {0}text", on_one_line(prefix)));
+  throw ConfigError(
+      fmt::format("--output = \"{0}\": not the beginning of file names; add a name, such as {0}text", on_one_line(prefix)));
+}
+
+// How the last line of a command begins. Names are the user's, and a terminal only shows them.
+std::string made(const std::string& prefix, std::int64_t documents) {
+  return fmt::format("{0}.bin, {0}.idx: {1}", on_one_line(prefix), counted(documents, "document"));
 }
 
 void prepare_command(const Arguments& arguments, const CommandContext& context) {
@@ -86,11 +97,16 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
                             1e-6 * static_cast<double>(seen.tokens)), now);
   });
   line.finish();
-  context.out << fmt::format("{0}.bin, {0}.idx: {1} documents, {2} tokens from {3} bytes of text in {4:.1f} s, {5}/s\n", output,
-                             stats.documents, stats.tokens, stats.bytes, stats.seconds,
+  context.out << fmt::format("{}, {} from {} of text in {:.1f} s, {}/s\n", made(output, stats.documents),
+                             counted(stats.tokens, "token"), counted(stats.bytes, "byte"), stats.seconds,
                              size_text(static_cast<double>(stats.bytes) / stats.seconds));
-  if (stats.empty_documents > 0) context.out << fmt::format("{} documents are empty\n", stats.empty_documents);
-  if (stats.replaced > 0) context.out << fmt::format("{} ill-formed UTF-8 sequences were read as U+FFFD\n", stats.replaced);
+  const auto are = [](std::int64_t n, std::string_view one, std::string_view several) { return n == 1 ? one : several; };
+  if (stats.empty_documents > 0)
+    context.out << fmt::format("{} {} empty\n", counted(stats.empty_documents, "document"),
+                               are(stats.empty_documents, "is", "are"));
+  if (stats.replaced > 0)
+    context.out << fmt::format("{} {} read as U+FFFD\n", counted(stats.replaced, "ill-formed UTF-8 sequence"),
+                               are(stats.replaced, "was", "were"));
 }
 
 void merge_command(const Arguments& arguments, const CommandContext& context) {
@@ -115,8 +131,8 @@ void merge_command(const Arguments& arguments, const CommandContext& context) {
                 fmt::format("{}/s", size_text(static_cast<double>(seen.bytes_done) / (now - start))), now);
   });
   line.finish();
-  context.out << fmt::format("{0}.bin, {0}.idx: {1} documents, {2} tokens from {3} datasets\n", output, stats.documents,
-                             stats.tokens, inputs.size());
+  context.out << fmt::format("{}, {} from {}\n", made(output, stats.documents), counted(stats.tokens, "token"),
+                             counted(std::ssize(inputs), "dataset"));
 }
 
 }  // namespace
@@ -125,7 +141,9 @@ void data_command(const Arguments& arguments, const CommandContext& context) {
   const std::string action = arguments.empty() ? "" : arguments.front();
   if (action == "--help" || action == "-h") {
     context.out << kUsage;
-    return;
+    prepare_command({"--help"}, context);
+    inspect_command({"--help"}, context);
+    return merge_command({"--help"}, context);
   }
   const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1, arguments.end());
   try {

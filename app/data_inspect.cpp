@@ -8,6 +8,7 @@
 #include "app/data_command.h"
 #include "app/progress_line.h"
 #include "core/clock.h"
+#include "core/counted.h"
 #include "core/json_reader.h"
 #include "core/printable.h"
 #include "core/utf8.h"
@@ -26,7 +27,7 @@ struct InspectOptions {
   std::int64_t tokens = 32;    // of each
   std::int64_t sequence = 0;   // 0: samples are not counted
   bool check = false;          // ids against a vocabulary
-  std::int64_t vocab_size = 0;  // 0: the tokenizer's, or whatever 32 bits hold
+  std::optional<std::int64_t> vocab_size = {};  // nothing: the tokenizer's, or whatever 32 bits hold
 };
 
 // The beginning of a document.
@@ -51,7 +52,7 @@ struct Inspection {
 
 // What ids are checked against.
 std::int64_t vocabulary_of(const InspectOptions& options, const Tokenizer* tokenizer, const std::optional<DatasetRecord>& record) {
-  if (options.vocab_size > 0) return options.vocab_size;
+  if (options.vocab_size) return *options.vocab_size;
   if (tokenizer != nullptr) return tokenizer->vocab_size();
   return record && record->origin.tokenizer ? record->origin.tokenizer->vocab_size : kAnyVocabulary;
 }
@@ -129,7 +130,7 @@ void print_text(const Inspection& seen, std::ostream& out) {
   const DatasetSummary& summary = seen.summary;
   const auto line = [&](std::string_view name, const std::string& value) { out << fmt::format("  {:<16} {}\n", name, value); };
   const auto bytes = [](std::int64_t count) { return fmt::format("{} bytes ({})", count, size_text(static_cast<double>(count))); };
-  out << dataset.prefix() << '\n';
+  out << on_one_line(dataset.prefix()) << '\n';
   line("dtype", std::string(name_of(dataset.type())));
   line("documents", fmt::format("{}, {} of them empty", dataset.num_documents(), summary.empty_documents));
   line("sequences", fmt::format("{}", dataset.num_sequences()));
@@ -144,7 +145,7 @@ void print_text(const Inspection& seen, std::ostream& out) {
   if (seen.options.check) line("check", check_line(seen));
   for (const Excerpt& excerpt : seen.excerpts) {
     const char* rest = excerpt.is_cut() ? " ..." : "";
-    out << fmt::format("document {}: {} tokens\n  ids ", excerpt.document, excerpt.length);
+    out << fmt::format("document {}: {}\n  ids ", excerpt.document, counted(excerpt.length, "token"));
     for (const std::int64_t id : excerpt.ids) out << ' ' << id;
     out << rest << '\n';
     if (excerpt.text) out << fmt::format("  text {}{}\n", printable(*excerpt.text), rest);
@@ -197,7 +198,8 @@ void inspect_command(const Arguments& arguments, const CommandContext& context) 
   app.add_option("PREFIX", prefix, "prefix of .bin and .idx")->required();
   app.add_flag("--check", options.check,
                "look for ids outside the vocabulary; ends with 65 and the first fault: document, token, id");
-  app.add_option("--vocab-size", options.vocab_size, "the model's vocabulary, for --check; not given: the tokenizer's, else the record's");
+  app.add_option("--vocab-size", options.vocab_size,
+                 "the model's vocabulary, for --check; not given: the tokenizer's, else the record's");
   app.add_option("--documents", options.documents, "how many documents to show the beginnings of")->capture_default_str();
   app.add_option("--tokens", options.tokens, "how many tokens of each to show")->capture_default_str();
   app.add_option("--tokenizer", tokenizer_name, "the tokenizer that made the files: shows text, knows eod");
@@ -206,11 +208,12 @@ void inspect_command(const Arguments& arguments, const CommandContext& context) 
   if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
   for (const auto& [name, value] : {std::pair{"--documents", options.documents},
                                     {"--tokens", options.tokens},
-                                    {"--sequence", options.sequence},
-                                    {"--vocab-size", options.vocab_size}})
+                                    {"--sequence", options.sequence}})
     if (value < 0) throw ConfigError(fmt::format("{} = {}: must not be negative", name, value));
-  if (options.vocab_size > 0 && !options.check)
-    throw ConfigError(fmt::format("--vocab-size = {}: only --check compares ids with it; add --check", options.vocab_size));
+  if (options.vocab_size && *options.vocab_size < 1)
+    throw ConfigError(fmt::format("--vocab-size = {}: must be at least 1", *options.vocab_size));
+  if (options.vocab_size && !options.check)
+    throw ConfigError(fmt::format("--vocab-size = {}: only --check compares ids with it; add --check", *options.vocab_size));
 
   const auto tokenizer = tokenizer_name.empty() ? nullptr : load_tokenizer(tokenizer_name, "--tokenizer");
   const IndexedDataset dataset(prefix);
@@ -218,7 +221,8 @@ void inspect_command(const Arguments& arguments, const CommandContext& context) 
   std::optional<DatasetRecord> record = read_record(prefix);
   const DatasetSummary summary = read_whole(dataset, tokenizer.get(), record, options, json ? nullptr : &context);
   if (tokenizer && summary.ids) refuse_foreign_tokenizer(dataset, *summary.ids, *tokenizer);
-  const Inspection seen{dataset, std::move(record), summary, tokenizer.get(), options, excerpts_of(dataset, tokenizer.get(), options)};
+  const Inspection seen{dataset,         std::move(record), summary,
+                        tokenizer.get(), options,           excerpts_of(dataset, tokenizer.get(), options)};
   if (json) context.out << to_json_text(to_json(seen)) << '\n';
   else print_text(seen, context.out);
 }

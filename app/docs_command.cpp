@@ -1,9 +1,10 @@
-// trident docs configuration | megatron-flags | timeline --config FILE: what docs/ shows and the code computes.
+// trident docs configuration | megatron-flags | timeline --config FILE [--set path=value ...]: what docs/ shows and the code
+// computes.
 #include <ostream>
 
 #include "app/command_line.h"
+#include "app/flag_answer.h"
 #include "app/megatron_flags.h"
-#include "core/json_reader.h"
 #include "train/option_docs.h"
 
 namespace trident {
@@ -11,7 +12,8 @@ namespace trident {
 void docs_command(const Arguments& arguments, const CommandContext& context) {
   const std::string page = arguments.empty() ? "" : arguments.front();
   if (page != "timeline" && !arguments.empty() && (arguments.back() == "--help" || arguments.back() == "-h")) {
-    context.out << "usage: trident docs configuration | megatron-flags | timeline --config FILE\n\n"
+    context.out << "usage: trident docs configuration | megatron-flags\n"
+                   "       trident docs timeline --config FILE [--set KEY=VALUE ...]\n\n"
                    "  configuration    every key of the configuration, as Markdown\n"
                    "  megatron-flags   what the flags of Megatron-LM are called here\n"
                    "  timeline         one training step of a configuration, as SVG\n";
@@ -21,14 +23,13 @@ void docs_command(const Arguments& arguments, const CommandContext& context) {
     context.out << megatron_flags_markdown();
   } else if (page == "timeline") {
     CLI::App app("Draw one training step of a configuration as SVG.", "trident docs timeline");
-    std::string file;
-    app.add_option("-c,--config", file, "configuration file (JSON, comments allowed)")->required();
-    if (parse_flags(app, {arguments.begin() + 1, arguments.end()}, context.out, {{}, {}, context.columns}) ==
+    ConfigFlags flags;
+    add_config_flags(app, flags);
+    if (parse_flags(app, {arguments.begin() + 1, arguments.end()}, context.out, {{}, flag_answer, context.columns}) ==
         ParseResult::kHelpPrinted)
       return;
     OptionValues values;
-    values.take_file(read_json_file(file), file);
-    context.out << context.draw_timeline(make_train_config(values));
+    context.out << context.draw_timeline(load_train_config(flags.file, flags.settings, values));
   } else {
     throw ConfigError("trident docs: name one page; there is: configuration, megatron-flags, timeline --config FILE");
   }

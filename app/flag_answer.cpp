@@ -76,6 +76,10 @@ std::string value_for(const MegatronFlag& row, const Written& written) {
   const bool one_flag = std::ranges::count_if(words, is_flag) == 1;
   const bool takes_value = one_flag && words.size() == 2 && (is_placeholder(words[1]) || row.value == in_quotes(words[1]));
   if (takes_value && row.note.empty() && !written.value.empty()) return written.value;
+  // A row that shows a number, and gives its key just that: "--split 969,30,1".
+  const std::string_view shown = row.flag.substr(std::min(row.flag.size(), row.flag.find(' ') + 1));
+  const bool is_number = !shown.empty() && std::isdigit(static_cast<unsigned char>(shown.front())) != 0;
+  if (one_flag && is_number && row.value == in_quotes(shown) && !written.value.empty()) return written.value;
   const std::string_view own = row.value;
   return std::string(own.size() > 2 && own.starts_with('"') ? own.substr(1, own.size() - 2) : own);
 }

@@ -9,13 +9,15 @@ const std::vector<ExitCodeText>& exit_code_texts() {
   constexpr auto code = [](ExitCode exit_code) { return static_cast<int>(exit_code); };
   static const std::vector<ExitCodeText> table{
       {code(ExitCode::kOk), "done", ""},
+      {kExitDifferent, "trident ckpt diff found a difference", ""},
       {code(ExitCode::kConfig), "the configuration or the command line", "correct what the message names"},
       {code(ExitCode::kData), "data or checkpoint files", "correct or prepare the file that the message names"},
       {code(ExitCode::kInternal), "a bug in trident", "report it with the configuration"},
       {code(ExitCode::kStorage), "the file system refused", "make room or repair it, then start again"},
       {code(ExitCode::kRequeue), "state is saved", "start again (scripts/slurm/train.sbatch requeues itself)"},
       {code(ExitCode::kCommunication), "a rank is gone, late or out of step", "look at the first message; start again"},
-      {code(ExitCode::kNoProgress), "no progress", "ten batches in a row had non-finite gradients; change the run"},
+      {code(ExitCode::kNoProgress), "no progress", 
+       "ten batches in a row had non-finite gradients, or three supervised starts saved nothing; change the run"},
       {128, "+ n, stopped by signal n", "nothing was saved since the last checkpoint"},
   };
   return table;

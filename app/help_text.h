@@ -16,6 +16,8 @@ struct ExitCodeText {
   std::string_view what_next;
 };
 
+inline constexpr int kExitDifferent = 1;  // of trident ckpt diff, as diff's
+
 // Every way a process ends, in ascending order; 128 stands for 128 + n. `what_next` is empty where nothing is to be done.
 const std::vector<ExitCodeText>& exit_code_texts();
 

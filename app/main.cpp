@@ -17,7 +17,19 @@ int main(int argc, char** argv) {
   const auto train = [](const std::function<TrainConfig()>& read_config) {
     LogSink log(std::cerr);
     const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
-    run_training(read_config, {std::cout, console_mode_of(STDOUT_FILENO), log}, *cuda);
+    const auto check_lines = [&log] {
+      std::cout.flush();
+      if (std::cout) return;
+      std::cout.clear();  // what was trained is written: a place that takes none of its lines does not fail it
+      Logger(log).warning("standard output could not be written: lines of this run are missing there");
+    };
+    try {
+      run_training(read_config, {std::cout, console_mode_of(STDOUT_FILENO), log}, *cuda);
+    } catch (...) {
+      check_lines();
+      throw;
+    }
+    check_lines();
   };
   const auto timeline = [](const TrainConfig& config) {
     return timeline_svg(make_run_plan(config, resolve_model(config), 0, kTimelineMachine));
@@ -25,7 +37,11 @@ int main(int argc, char** argv) {
   const auto bench = [](const TrainConfig& config, const BenchOptions& options) {
     return run_bench_here(config, options, *make_cuda_backend());
   };
+  const auto supervised = [](const SuperviseOptions& options) {
+    LogSink log(std::cerr);
+    return supervise(options, log);
+  };
   return run_command_line(Arguments(argv + 1, argv + argc),
-                          {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench},
+                          {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench, supervised},
                           std::cerr);
 }

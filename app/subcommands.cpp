@@ -46,6 +46,7 @@ int report(std::ostream& err, std::string_view message, ExitCode code) {
 const std::vector<Subcommand>& subcommands() {
   static const std::vector<Subcommand> table = {
       {.name = "train", .summary = "train a model", .run = train_command},
+      {.name = "supervise", .summary = "run trident train, and start it again when a rank died", .run = supervise_command},
       {.name = "plan", .summary = "predict memory and step time of a layout, search the best one"},
       {.name = "study", .summary = "scaling tables and plots"},
       {.name = "data",
@@ -54,7 +55,10 @@ const std::vector<Subcommand>& subcommands() {
        .actions = {"prepare", "inspect", "merge"}},
       {.name = "tokenizer", .summary = "train a tokenizer, encode, decode"},
       {.name = "convert", .summary = "Hugging Face folders to checkpoints and back"},
-      {.name = "ckpt", .summary = "list, show, verify, prune checkpoints"},
+      {.name = "ckpt",
+       .summary = "list, show, verify, compare and remove checkpoints",
+       .run = ckpt_command,
+       .actions = {"ls", "show", "verify", "diff", "prune"}},
       {.name = "eval", .summary = "loss of a checkpoint on data"},
       {.name = "generate", .summary = "text from a checkpoint"},
       {.name = "bench", .summary = "measure this machine, and where the time of a step goes", .run = bench_command},

@@ -11,6 +11,7 @@
 
 #include "train/bench_report.h"
 #include "train/console.h"
+#include "train/supervisor.h"
 #include "train/train_config.h"
 
 namespace trident {
@@ -25,14 +26,17 @@ struct CommandContext {
   std::size_t columns = 80;                   // of `out`
   // Nothing on processes of a job that leave printing to another.
   std::function<std::optional<BenchReport>(const TrainConfig&, const BenchOptions&)> run_bench = {};
+  std::function<int(const SuperviseOptions&)> supervise = {};  // returns the exit code, which is explained already
 };
 
 using Arguments = std::vector<std::string>;  // after the subcommand's name
 
 // Each throws Error for what goes wrong; returning means success.
 void train_command(const Arguments& arguments, const CommandContext& context);
+void supervise_command(const Arguments& arguments, const CommandContext& context);
 void bench_command(const Arguments& arguments, const CommandContext& context);
 void data_command(const Arguments& arguments, const CommandContext& context);    // trident data prepare|inspect|merge
+void ckpt_command(const Arguments& arguments, const CommandContext& context);    // trident ckpt ls|show|verify|diff|prune
 void schema_command(const Arguments& arguments, const CommandContext& context);
 void docs_command(const Arguments& arguments, const CommandContext& context);  // trident docs configuration|megatron-flags|timeline
 void help_command(const Arguments& arguments, const CommandContext& context);    // trident help [SUBCOMMAND|KEY|SECTION]

@@ -10,11 +10,9 @@ namespace trident {
 
 void train_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app("Train a model. The ranks are threads of this process, or what mpirun or srun started.", "trident train");
-  std::string file, print_config;
-  std::vector<std::string> settings;
-  app.add_option("-c,--config", file, "configuration file (JSON, comments allowed)")->required();
-  app.add_option("--set", settings, "path=value: change a key of the configuration; repeatable, later ones win")
-      ->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
+  ConfigFlags flags;
+  std::string print_config;
+  add_config_flags(app, flags);
   app.add_flag("--print-config{json}", print_config,
                "print the resolved configuration and end; =origins: with where each value comes from");
   const auto details = [&context] {
@@ -27,7 +25,7 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
     throw ConfigError(fmt::format("trident train: --print-config={}: must be json or origins", print_config));
 
   OptionValues values;
-  const auto read_config = [&] { return load_train_config(file, settings, values); };
+  const auto read_config = [&] { return load_train_config(flags.file, flags.settings, values); };
   if (print_config.empty()) return context.run_training(read_config);
   const TrainConfig config = read_config();
   if (print_config == "json") context.out << to_json_text(to_json(config), 2) << '\n';

@@ -22,7 +22,8 @@ bool computes(char** argv) {
 }  // namespace
 
 void let_waiting_threads_sleep(char** argv) {
-  if (::getauxval(AT_BASE) == 0) return;  // the dynamic linker was started with the program as its argument: it has the program's place
+  // The dynamic linker was started with the program as its argument: it has the program's place.
+  if (::getauxval(AT_BASE) == 0) return;
   if (!computes(argv) || std::getenv(kPolicy) != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   // The program's own path, not /proc/self/exe: that would become its name in ps and pgrep.
   std::array<char, PATH_MAX> path{};

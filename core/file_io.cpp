@@ -11,36 +11,44 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/file_descriptor.h"
 
 namespace trident {
 
 namespace {
 
-// Owns a descriptor for the length of a scope.
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-  int release() { return std::exchange(value_, -1); }
+// Of the machine or the disk, and perhaps gone in a moment; anything else is about the path.
+bool is_storage_error(int error) {
+  return error == EIO || error == ESTALE || error == ETIMEDOUT || error == EMFILE || error == ENFILE || error == ENOMEM;
+}
 
- private:
-  int value_;
-};
+[[noreturn]] void fail_to_open(const std::string& path) {
+  const int error = errno;
+  if (is_storage_error(error))
+    throw StorageError(fmt::format("{}: cannot be opened: {}; {}", path, std::strerror(error),
+                                   error == EMFILE || error == ENFILE ? "raise ulimit -n" : "check the disk"));
+  throw DataError(fmt::format("{}: cannot be opened: {}; {}", path, std::strerror(error),
+                              error == ENOENT  ? "check the path"
+                              : error == ELOOP ? "it is a symbolic link, which is not followed: put the file itself there"
+                                               : "check its permissions"));
+}
 
 int open_to_read(const std::string& path) {
   // O_NONBLOCK: opening a pipe nobody writes to must be refused below instead of waiting for ever. Regular files ignore it.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) {
-    const int error = errno;
-    throw DataError(fmt::format("{}: cannot be opened: {}; {}", path, std::strerror(error),
-                                error == ENOENT ? "check the path" : "check its permissions"));
-  }
+  if (descriptor < 0) fail_to_open(path);
   return descriptor;
+}
+
+// One part of a path, through no link. A link opened as a folder gives ENOTDIR, as a file does: which it is, is asked again.
+int open_below(int folder, const std::string& part, bool is_last, const std::string& path) {
+  const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (is_last ? 0 : O_DIRECTORY);
+  const int descriptor = ::openat(folder, part.c_str(), flags);
+  if (descriptor >= 0) return descriptor;
+  struct stat status {};
+  if (errno == ENOTDIR && ::fstatat(folder, part.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0)
+    errno = S_ISLNK(status.st_mode) ? ELOOP : ENOTDIR;
+  fail_to_open(path);
 }
 
 std::size_t size_of_regular_file(int descriptor, const std::string& path) {
@@ -64,7 +72,7 @@ bool folder_exists(const std::string& path) {
 }
 
 std::string read_file(const std::string& path) {
-  const Descriptor file(open_to_read(path));
+  const FileDescriptor file(open_to_read(path));
   std::string content(size_of_regular_file(file.get(), path), '\0');
   std::size_t done = 0;
   while (done < content.size()) {
@@ -78,9 +86,28 @@ std::string read_file(const std::string& path) {
   return content;
 }
 
-RandomAccessFile::RandomAccessFile(const std::string& path, ReadAt read_at) : path_(path), read_at_(std::move(read_at)) {
-  Descriptor file(open_to_read(path));
-  size_ = static_cast<std::int64_t>(size_of_regular_file(file.get(), path));
+RandomAccessFile::RandomAccessFile(const std::string& path, ReadAt read_at)
+    : RandomAccessFile(path, open_to_read(path), std::move(read_at)) {}
+
+RandomAccessFile RandomAccessFile::below(const std::string& folder, const std::string& path, ReadAt read_at) {
+  const std::string whole = folder + "/" + path;
+  FileDescriptor at(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (at.get() < 0) fail_to_open(folder);
+  for (std::size_t begin = 0;;) {
+    const std::size_t slash = path.find('/', begin);
+    const std::string part = path.substr(begin, slash - begin);
+    TRIDENT_CHECK(!part.empty() && part != "..", "{} below a folder", path);
+    const int next = open_below(at.get(), part, slash == path.npos, whole);
+    if (slash == path.npos) return RandomAccessFile(whole, next, std::move(read_at));
+    at = FileDescriptor(next);
+    begin = slash + 1;
+  }
+}
+
+RandomAccessFile::RandomAccessFile(std::string path, int descriptor, ReadAt read_at)
+    : path_(std::move(path)), read_at_(std::move(read_at)) {
+  FileDescriptor file(descriptor);
+  size_ = static_cast<std::int64_t>(size_of_regular_file(file.get(), path_));
   descriptor_ = file.release();
   // Readers jump about, and say themselves what they need next (will_need). The kernel's own read-ahead would fetch 128 KB and more
   // around each place, most of it for nothing.

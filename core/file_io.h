@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trident {
 
@@ -32,6 +33,9 @@ using ReadAt = std::function<ssize_t(int descriptor, void* out, std::size_t byte
 class RandomAccessFile {
  public:
   explicit RandomAccessFile(const std::string& path, ReadAt read_at = ::pread);
+  // The file `path` ("a/b") below `folder`, reached through no symbolic link: what lies in a folder that others may have filled
+  // cannot lead out of it. `folder` itself may be reached through links.
+  static RandomAccessFile below(const std::string& folder, const std::string& path, ReadAt read_at = ::pread);
   ~RandomAccessFile();
   RandomAccessFile(RandomAccessFile&& other) noexcept;
   RandomAccessFile& operator=(RandomAccessFile&& other) noexcept;
@@ -47,6 +51,8 @@ class RandomAccessFile {
   void will_need(std::int64_t offset, std::int64_t bytes) const;
 
  private:
+  RandomAccessFile(std::string path, int descriptor, ReadAt read_at);
+
   std::string path_;
   ReadAt read_at_;
   std::int64_t size_ = 0;
@@ -94,9 +100,15 @@ void remove_temporaries(const std::string& path);
 bool is_there(const std::string& path);  // whatever it is, a link that leads nowhere included
 void rename_file(const std::string& from, const std::string& to);
 void remove_file(const std::string& path);
-void create_folder(const std::string& path);     // and those above it
+// Makes the folder and those above it, or none of them. Returns what it made, the deepest first.
+std::vector<std::string> create_folder(const std::string& path);
+// The same, and they outlive a machine that loses power: a folder that its parent forgets takes along all that was synced in it.
+std::vector<std::string> create_lasting_folder(const std::string& path);
 void create_folder_of(const std::string& path);  // the one that a file of this path lies in
 void sync_folder_of(const std::string& path);    // what was renamed and removed there outlives a machine that loses power
+
+// What was written to a file is on the disk.
+void sync_file(const std::string& path);
 
 // Keeps other FolderLocks of the folder in which `path` lies waiting, those of other processes included. File systems without locks
 // are taken on trust.

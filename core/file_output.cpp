@@ -10,7 +10,9 @@
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/check.h"
 #include "core/file_io.h"
@@ -119,12 +121,25 @@ void remove_file(const std::string& path) {
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) fail_to_write(path, "cannot be removed");
 }
 
-void create_folder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (!error) return;
-  errno = error.value();
-  fail_to_write(path, "the folder cannot be created");
+std::vector<std::string> create_folder(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error, ignored;
+  std::vector<std::string> made;
+  for (fs::path at = fs::path(path).lexically_normal(); !at.empty() && !fs::exists(at, ignored); at = at.parent_path())
+    if (at.has_filename()) made.push_back(at.string());  // "a/" is "a"
+  fs::create_directories(path, error);
+  if (error) {
+    for (const std::string& folder : made) fs::remove(folder, ignored);  // what was made of them is empty
+    errno = error.value();
+    fail_to_write(path, "the folder cannot be created");
+  }
+  return made;
+}
+
+std::vector<std::string> create_lasting_folder(const std::string& path) {
+  std::vector<std::string> made = create_folder(path);
+  for (const std::string& folder : made) sync_folder_of(folder);
+  return made;
 }
 
 void create_folder_of(const std::string& path) { create_folder(folder_of(path)); }
@@ -138,6 +153,15 @@ void sync_folder_of(const std::string& path) {
   ::close(descriptor);
   errno = error;
   if (error != 0) fail_to_write(folder, "cannot be flushed to the disk");
+}
+
+void sync_file(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) fail_to_write(path, "cannot be opened");
+  const int error = ::fsync(descriptor) == 0 || errno == EINVAL ? 0 : errno;
+  ::close(descriptor);
+  errno = error;
+  if (error != 0) fail_to_write(path, "cannot be flushed to the disk");
 }
 
 bool is_being_written(const std::string& path) {

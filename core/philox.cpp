@@ -4,32 +4,32 @@
 #include <cstdint>
 #include <numbers>
 
+#include "core/fnv1a.h"
+
 namespace trident {
 namespace {
 
-constexpr std::uint64_t kFnvOffset = 14695981039346656037ull, kFnvPrime = 1099511628211ull;
-
-std::uint64_t mix(std::uint64_t hash, std::uint64_t word) {
-  for (int i = 0; i < 8; ++i) hash = (hash ^ ((word >> (8 * i)) & 0xff)) * kFnvPrime;
-  return hash;
-}
-
 PhiloxKey to_key(std::uint64_t hash) { return {static_cast<std::uint32_t>(hash), static_cast<std::uint32_t>(hash >> 32)}; }
 
-std::uint64_t start(std::uint64_t seed, RandomPurpose purpose) {
-  return mix(mix(kFnvOffset, seed), static_cast<std::uint64_t>(purpose));
+Fnv1a start(std::uint64_t seed, RandomPurpose purpose) {
+  Fnv1a hash;
+  hash.add(seed);
+  hash.add(static_cast<std::uint64_t>(purpose));
+  return hash;
 }
 
 }  // namespace
 
 PhiloxKey random_key(std::uint64_t seed, RandomPurpose purpose, std::string_view name) {
-  std::uint64_t hash = start(seed, purpose);
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * kFnvPrime;
-  return to_key(hash);
+  Fnv1a hash = start(seed, purpose);
+  hash.add(name);
+  return to_key(hash.value());
 }
 
 PhiloxKey random_key(std::uint64_t seed, RandomPurpose purpose, std::uint64_t number) {
-  return to_key(mix(start(seed, purpose), number));
+  Fnv1a hash = start(seed, purpose);
+  hash.add(number);
+  return to_key(hash.value());
 }
 
 float normal_at(PhiloxKey key, std::uint64_t index) { return Normals(key).at(index); }

@@ -19,7 +19,7 @@ std::vector<double> weights_of(const std::vector<TokenSource>& sources) {
 }  // namespace
 
 BatchLoader::BatchLoader(std::vector<TokenSource> sources, const BatchLoaderOptions& options)
-    : sources_(std::move(sources)), options_(options), blend_(weights_of(sources_)), blend_ahead_(blend_) {
+    : sources_(std::move(sources)), options_(options), blend_(weights_of(sources_), options.blend_start), blend_counted_(blend_), blend_ahead_(blend_) {
   TRIDENT_CHECK(options_.sequence > 0 && options_.vocab_size > 0, "sequence {}, vocabulary {}", options_.sequence,
                 options_.vocab_size);
   for (const TokenSource& source : sources_) {

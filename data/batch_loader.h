@@ -17,6 +17,7 @@ struct BatchLoaderOptions {
   std::int64_t vocab_size = 0;  // ids must be below it (the unpadded vocabulary)
   std::uint64_t seed = 0;
   Shuffle shuffle = Shuffle::kPerEpoch;
+  BlendStart blend_start = {};  // one source: nothing
 };
 
 // One rank's loader; loaders of several ranks share the files. load() and prefetch() allocate nothing.
@@ -27,6 +28,9 @@ class BatchLoader {
 
   // Samples of one pass over every source.
   std::int64_t samples_per_epoch() const;
+  // Samples of each source at positions below `position`; ascending positions are cheap.
+  std::vector<std::int64_t> taken_before(std::int64_t position) { return blend_counted_.taken_before(position); }
+  const BlendStart& blend_start() const { return options_.blend_start; }
 
   // Fills tokens[s*B + i] and targets[s*B + i] (int32[T, B], sequence-major) with tokens s and s+1 of the sample at position
   // first_position + i (see BatchSlicing). Either span may be empty: the first pipeline stage needs only tokens, the last only
@@ -53,6 +57,7 @@ class BatchLoader {
   std::vector<SampleOrder> orders_;  // one per source
   Blend blend_;
   std::vector<std::byte> stored_;    // of a sample as it is in the file
+  Blend blend_counted_;  // of taken_before
   Blend blend_ahead_;  // of prefetch, which asks further ahead: a blend is cheap only for ascending positions
 };
 

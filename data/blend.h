@@ -15,19 +15,31 @@ struct BlendedSample {
 // first among equals, and is that dataset's sample number count_d. Weights are normalised to sum 1. A pure function of (weights,
 // i).
 //
+// The rule may begin at a later position, as where the weights changed: it counts outputs from there, and each dataset goes on behind
+// the samples that were taken of it.
+struct BlendStart {
+  std::int64_t position = 0;
+  std::vector<std::int64_t> taken;  // by dataset; empty: nothing
+  bool operator==(const BlendStart&) const = default;
+};
+
 // Walks forward from the last position asked for, so a rank that asks in ascending order pays O(datasets) per position; a step back
 // starts again at 0. Not shared between threads.
 class Blend {
  public:
-  explicit Blend(std::vector<double> weights);  // finite, > 0, at least one
-  BlendedSample at(std::int64_t position);
+  // Weights: finite, > 0, at least one.
+  explicit Blend(std::vector<double> weights, BlendStart start = {});
+  BlendedSample at(std::int64_t position);  // not before the start
+  // Samples of each dataset at positions below `position`.
+  std::vector<std::int64_t> taken_before(std::int64_t position);
 
  private:
   BlendedSample next();
 
   std::vector<double> weights_;
-  std::vector<std::int64_t> counts_;
-  std::int64_t position_ = -1;  // of last_
+  BlendStart start_;
+  std::vector<std::int64_t> counts_;  // since the start
+  std::int64_t position_ = -1;  // of last_, counted from the start
   BlendedSample last_{};
 };
 

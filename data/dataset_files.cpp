@@ -94,9 +94,11 @@ void refuse_half_way(const std::string& prefix) {
   if (steps.empty()) return;
   if (is_being_written(idx_path(prefix)))
     throw DataError(fmt::format("{}: another command replaces it at this moment; try again when that has ended", prefix));
-  const bool old = !steps.back().to.empty();
-  throw DataError(fmt::format("{}: a command that wrote this data set was interrupted half-way; {}: {}", prefix,
-                              old ? "restore the data set from before it" : "remove what it left", shell_command(steps)));
+  if (!steps.back().to.empty())
+    throw DataError(fmt::format("{}: a command that wrote this data set was interrupted half-way; restore the data set from before it: {}", prefix,
+                                shell_command(steps)));
+  throw DataError(fmt::format("{}: {} is missing: a command that wrote this data set was interrupted, or the file was lost; put it back if there "
+                              "is a copy, else remove the rest: {}", prefix, idx_path(prefix), shell_command(steps)));
 }
 
 void put_in_place(const std::string& prefix, const NewFiles& files) {
@@ -110,11 +112,16 @@ void put_in_place(const std::string& prefix, const NewFiles& files) {
     go_back(prefix, error);
     throw;
   }
-  sync_folder_of(prefix);
+  try {
+    sync_folder_of(prefix);
+  } catch (Error& error) {
+    error.add_context("; the new data set is in place and whole, but a power cut may still bring the old one back");
+    throw;
+  }
   try {
     remove_leftovers(prefix);
   } catch (const StorageError&) {
-    // The new data set is whole. What is left of the old one goes when it is replaced next.
+    // The new data set is in place and whole. What is left of the old one goes when it is replaced next.
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "core/check.h"
@@ -88,6 +89,14 @@ DatasetRecord record_from(const std::string& path, const JsonValue& json) {
   }
   record.origin.num_sources = top.integer("num_sources");
   record.origin.source_bytes = top.integer("source_bytes");
+  const std::size_t listed = record.origin.sources.size();
+  if (listed != std::min(static_cast<std::size_t>(record.origin.num_sources), DatasetOrigin::kRecordedSources))
+    top.refuse(fmt::format("num_sources is {}, and sources has {}", record.origin.num_sources, listed));
+  std::int64_t bytes = 0;
+  for (const RecordedSource& source : record.origin.sources) bytes += source.bytes;
+  const bool has_all = std::cmp_equal(listed, record.origin.num_sources);
+  if (has_all ? bytes != record.origin.source_bytes : bytes > record.origin.source_bytes)
+    top.refuse(fmt::format("source_bytes is {}, and sources have {}", record.origin.source_bytes, bytes));
   record.counts = {top.integer("documents"), top.integer("sequences"), top.integer("tokens")};
   record.bin = sampled_from(top.object("bin"));
   record.idx = sampled_from(top.object("idx"));
@@ -101,6 +110,15 @@ void refuse_other_file(const std::string& record, const std::string& path, const
                                ? fmt::format("has {} bytes, the record says {}", found.bytes, recorded.bytes)
                                : fmt::format("has the recorded {} bytes, but other content", found.bytes);
   throw DataError(fmt::format("{}: does not belong to this pair of files: {} {}; {}", record, path, what, kRemedy));
+}
+
+void refuse_other_counts(const std::string& record, const DatasetCounts& recorded, const IndexedDataset& dataset) {
+  for (const auto& [what, says, has] : {std::tuple{"documents", recorded.documents, dataset.num_documents()},
+                                        {"sequences", recorded.sequences, dataset.num_sequences()},
+                                        {"tokens", recorded.tokens, dataset.num_tokens()}})
+    if (says != has)
+      throw DataError(fmt::format("{}: does not belong to this pair of files: it says {} {}, {} and its .bin have {}; {}", record,
+                                  says, what, idx_path(dataset.prefix()), has, kRemedy));
 }
 
 JsonValue to_json(const SampledFile& file) {
@@ -162,6 +180,7 @@ std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt
   DatasetRecord record = record_from(path, json);
   refuse_other_file(path, bin_path(prefix), record.bin, read_at);
   refuse_other_file(path, idx_path(prefix), record.idx, read_at);
+  refuse_other_counts(path, record.counts, IndexedDataset(prefix, read_at));
   return record;
 }
 

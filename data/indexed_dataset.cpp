@@ -1,11 +1,15 @@
 #include "data/indexed_dataset.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "core/check.h"
 #include "data/dataset_files.h"
@@ -87,10 +91,16 @@ RandomAccessFile open_part(const std::string& path, const ReadAt& read_at) {
       fmt::format("{}: no such file; give the prefix that `trident data prepare --output` was given, without .bin or .idx", path));
 }
 
-// Returns `prefix`, of a data set that no command left half-way.
-const std::string& not_half_way(const std::string& prefix) {
-  refuse_half_way(prefix);
-  return prefix;
+// Which file a path leads to; nothing where there is none.
+struct FileIdentity {
+  dev_t device = 0;
+  ino_t number = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+std::optional<FileIdentity> identity_of(const std::string& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return FileIdentity{status.st_dev, status.st_ino};
 }
 
 }  // namespace
@@ -124,8 +134,22 @@ void refuse_dataset(const RandomAccessFile& file, const std::string& what) {
   throw DataError(fmt::format("{}: {}; prepare the data again (trident data prepare)", file.path(), what));
 }
 
+// Whoever replaces a data set takes the .idx away first and puts the new one in place last. So an .idx that is the same before it
+// is opened and after the .bin is belongs to that .bin.
+IndexedDataset::Files IndexedDataset::open(const std::string& prefix, const ReadAt& read_at) {
+  refuse_half_way(prefix);
+  const std::string path = idx_path(prefix);
+  const std::optional<FileIdentity> before = identity_of(path);
+  Files files{open_part(path, read_at), open_part(bin_path(prefix), read_at)};
+  if (identity_of(path) == before) return files;
+  throw DataError(fmt::format("{}: another command replaced it while it was opened; start again", prefix));
+}
+
 IndexedDataset::IndexedDataset(const std::string& prefix, const ReadAt& read_at)
-    : prefix_(not_half_way(prefix)), idx_(open_part(idx_path(prefix), read_at)), bin_(open_part(bin_path(prefix), read_at)) {
+    : IndexedDataset(prefix, open(prefix, read_at)) {}
+
+IndexedDataset::IndexedDataset(const std::string& prefix, Files files)
+    : prefix_(prefix), idx_(std::move(files.idx)), bin_(std::move(files.bin)) {
   read_header();
   check_ends();
 }

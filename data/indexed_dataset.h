@@ -34,10 +34,11 @@ struct IdRange {
   std::int64_t smallest = 0, largest = 0;
 };
 
-// Reading by pread. Immutable: threads share one. Opening reads the header, the last sequence and the ends of the document
-// index, whatever the size, and checks that they fit both files; sample_dataset() looks at more, summarize() at everything. Every
-// other value of the index is checked when it is looked up. What does not fit throws DataError that names file, field and remedy;
-// a file that cannot be read, or became shorter: StorageError. Positions count tokens of the whole .bin in int64.
+// Reading by pread. Immutable: threads share one. Opening reads the header, the last sequence and the ends of the document index,
+// whatever the size, and checks that they fit both files; sample_dataset() looks at more, summarize() at everything. Every other
+// value of the index is checked when it is looked up. What does not fit, or is replaced meanwhile, throws DataError that names
+// file, field and remedy; a file that cannot be read, or became shorter: StorageError. Positions count tokens of the whole .bin in
+// int64.
 class IndexedDataset {
  public:
   explicit IndexedDataset(const std::string& prefix, const ReadAt& read_at = ::pread);
@@ -73,6 +74,11 @@ class IndexedDataset {
 
  private:
   friend class IndexReader;
+  struct Files {
+    RandomAccessFile idx, bin;
+  };
+  static Files open(const std::string& prefix, const ReadAt& read_at);
+  IndexedDataset(const std::string& prefix, Files files);
   void read_header();
   void check_ends() const;
   // "document 3, its token 17": where a token lies, as the index has it.

@@ -11,7 +11,7 @@ namespace trident {
 
 namespace {
 
-constexpr std::size_t kFirstBuffer = std::size_t{1} << 20;
+constexpr std::size_t kFirstBuffer = std::size_t{1} << 20;  // less where no line may be as long
 
 }  // namespace
 
@@ -59,7 +59,10 @@ bool LineReader::fill() {
     end_ -= begin_;
     begin_ = 0;
   }
-  if (end_ == buffer_.size()) buffer_.resize(std::max(kFirstBuffer, std::min(2 * buffer_.size(), max_bytes_ + kFirstBuffer)));
+  if (end_ == buffer_.size()) {
+    const std::size_t first = std::min(kFirstBuffer, max_bytes_ + 1);
+    buffer_.resize(std::max(first, std::min(2 * buffer_.size(), max_bytes_ + first)));
+  }
   const std::size_t got = stream_->read(std::span(buffer_).subspan(end_));
   end_ += got;
   return got > 0;

@@ -18,10 +18,11 @@ struct BatchSlicing {
   std::int64_t global = 1;      // G
   std::int64_t micro = 1;       // b
   std::int64_t data_ranks = 1;  // D
+  std::int64_t offset = 0;      // added to every position: step 0 would be there, had G always been what it is
 
   std::int64_t num_micro_batches() const { return global / (micro * data_ranks); }
   std::int64_t global_sample(std::int64_t step, std::int64_t index_in_global_batch) const {
-    return step * global + index_in_global_batch;
+    return offset + step * global + index_in_global_batch;
   }
   std::int64_t first_sample(std::int64_t step, std::int64_t micro_batch, std::int64_t data_rank) const {
     return global_sample(step, (micro_batch * data_ranks + data_rank) * micro);

@@ -1,12 +1,14 @@
 // A device: where a rank's tensors live and its operations run.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "device/background_reads.h"
 #include "device/buffer.h"
 #include "device/cpu/function_ref.h"
 #include "device/device_kind.h"
@@ -39,6 +41,9 @@ class Device {
   virtual void write(Stream& stream, TensorView to, const void* from) = 0;
   // Copies `from` to host memory once everything enqueued on `stream` before is done; the host waits.
   virtual void read(Stream& stream, void* to, ConstTensorView from) = 0;
+  // For a thread that reads memory of the device beside the rank's work, with as many marks; ends before the device. nullptr where the
+  // device's memory is the host's, which any thread reads.
+  virtual std::unique_ptr<BackgroundReads> make_background_reads(std::size_t marks) = 0;
   // Bytes of the device's own memory that nobody has taken, now; none where it is the host's.
   virtual std::optional<std::int64_t> free_bytes() const { return std::nullopt; }
   // For communicators of host memory; operations on it are complete when enqueued. A CPU's compute stream.

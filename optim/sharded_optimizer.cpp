@@ -67,6 +67,16 @@ void ShardedOptimizer::bind(Arena& arena) {
   }
 }
 
+std::span<const std::string> ShardedOptimizer::state_names() {
+  static const std::string names[] = {"exp_avg", "exp_avg_sq"};
+  return names;
+}
+
+std::vector<TensorView> ShardedOptimizer::states(std::size_t shard) const {
+  if (!store_.shards()[shard].updated) return {};
+  return {moments_[shard].first, moments_[shard].second};
+}
+
 void ShardedOptimizer::step(int unit, std::int64_t update, double lr, double gradient_scale) {
   AdamWParams params;
   params.lr = static_cast<float>(lr);

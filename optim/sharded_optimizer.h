@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "device/arena.h"
@@ -39,6 +40,11 @@ class ShardedOptimizer {
  public:
   ShardedOptimizer(const AdamWConfig& config, ParamStore& store, ParallelContext& context, ArenaPlan& plan);
   void bind(Arena& arena);
+
+  // What the update rule keeps of every element beside the master weight, f32, by name; and these of shard `shard` of
+  // ParamStore::shards() in that order, empty for one that is updated elsewhere.
+  static std::span<const std::string> state_names();
+  std::vector<TensorView> states(std::size_t shard) const;
 
   // Update number `update` (from 1) of `unit`'s shards: master weights and moments in place, the new values rounded to the compute
   // dtype where gathers send from (to nearest, or at random where the configuration says so). `gradient_scale` multiplies the gradient first (clipping; 1 / loss scale).

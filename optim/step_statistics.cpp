@@ -7,7 +7,7 @@
 
 #include "core/int_math.h"
 #include "device/no_allocation.h"
-#include "parallel/wire_group.h"
+#include "parallel/message_options.h"
 
 namespace trident {
 namespace {
@@ -73,7 +73,7 @@ void StatisticsReducer::refuse_to_differ(Axis axis) const {
   throw CommunicationError(fmt::format(
       "{}: rank {} and another rank of its group have called different collective operations since the run began; this is a bug in "
       "Trident: on at most {} nodes the operation is named",
-      to_string(axis), context_.rank(), WireGroup::kMostGreeted));
+      to_string(axis), context_.rank(), kMostGreeted));
 }
 
 StepStatistics StatisticsReducer::reduce(std::span<const ParamShard> shards, std::span<const double> losses) {

@@ -3,58 +3,42 @@
 
 #include <atomic>
 #include <cstdint>
-#include <string_view>
 
 namespace trident {
 
-enum class MarkedCall : std::uint8_t { kNone, kIsend, kIrecv, kTest, kIprobe, kIbarrier, kFinalize };
-
-inline std::string_view to_string(MarkedCall call) {
-  switch (call) {
-    case MarkedCall::kNone: break;
-    case MarkedCall::kIsend: return "MPI_Isend";
-    case MarkedCall::kIrecv: return "MPI_Irecv";
-    case MarkedCall::kTest: return "MPI_Test";
-    case MarkedCall::kIprobe: return "MPI_Iprobe";
-    case MarkedCall::kIbarrier: return "MPI_Ibarrier";
-    case MarkedCall::kFinalize: return "MPI_Finalize";
-  }
-  return "no call";
-}
-
-// One writer; entering and leaving cost one relaxed store each.
+// One writer; entering and leaving cost two or one relaxed stores.
 class CallMark {
  public:
-  // Runs `call()` as what `kind` says.
+  // Runs `call()` as the call `name` of the library, a text that lives as long as the program.
   template <class F>
-  auto during(MarkedCall kind, F&& call) {
-    const Leave leave{enter(kind)};
+  auto during(const char* name, F&& call) {
+    const Leave leave{enter(name)};
     return call();
   }
 
-  // Every call has another number, so that two looks tell whether it is still the same.
+  // Every call has another number, so that two looks tell whether it is still the same. A look that falls on the moment between two
+  // calls may see the number of one and the name of the other; a call that lasts is seen as it is.
   struct Look {
     std::uint64_t number = 0;
-    MarkedCall call = MarkedCall::kNone;
+    const char* call = nullptr;  // null: in none
+    bool operator==(const Look&) const = default;
   };
-  Look look() const {
-    const std::uint64_t word = word_.load(std::memory_order_relaxed);
-    return {word >> kBits, static_cast<MarkedCall>(word & ((1u << kBits) - 1))};
-  }
+  Look look() const { return {number_.load(std::memory_order_relaxed), name_.load(std::memory_order_relaxed)}; }
 
  private:
-  static constexpr int kBits = 8;
   struct Leave {
     CallMark& mark;
-    ~Leave() { mark.word_.store(mark.count_ << kBits, std::memory_order_relaxed); }
+    ~Leave() { mark.name_.store(nullptr, std::memory_order_relaxed); }
   };
-  CallMark& enter(MarkedCall kind) {
-    word_.store(++count_ << kBits | static_cast<std::uint64_t>(kind), std::memory_order_relaxed);
+  CallMark& enter(const char* name) {
+    number_.store(++count_, std::memory_order_relaxed);
+    name_.store(name, std::memory_order_relaxed);
     return *this;
   }
 
   std::uint64_t count_ = 0;  // the writer's
-  std::atomic<std::uint64_t> word_{0};
+  std::atomic<std::uint64_t> number_{0};
+  std::atomic<const char*> name_{nullptr};
 };
 
 }  // namespace trident

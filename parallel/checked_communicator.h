@@ -2,7 +2,7 @@
 //
 // Before an operation runs, the ranks of the group compare (sequence number, operation, dtype, count, peer/root). A mismatch is a
 // CommunicationError that names both ranks and both operations instead of a hang or silent corruption. Groups over many nodes do
-// not (WireGroup::kMostGreeted): each rank keeps a hash of all that it called, and once per step the ranks of an axis compare
+// not (kMostGreeted): each rank keeps a hash of all that it called, and once per step the ranks of an axis compare
 // those. Counters hold the algorithmic volume of each operation, whatever the transport (docs/communication.md).
 #pragma once
 

@@ -28,15 +28,22 @@ void CollectiveOperation::prepare(const CollectiveCall& call) {
   out_ = call.out;
   in_ = call.in;
   work_ = nullptr;
+  stretches_ = {.bytes = in_.num_bytes()};
   piece_ = 0;
 }
 
 void CollectiveOperation::prepare_part(const CommFingerprint& whole, ConstTensorView operand, PeerWork& work) {
+  prepare_part(whole, operand, work, {.bytes = operand.num_bytes()});
+}
+
+void CollectiveOperation::prepare_part(const CommFingerprint& whole, ConstTensorView operand, PeerWork& work,
+                                       const PeerStretches& stretches) {
   busy_ = true;
   phase_ = Phase::kPrepared;
   fingerprint_ = whole;
   in_ = operand;
   work_ = &work;
+  stretches_ = stretches;
   piece_ = 0;
 }
 
@@ -156,16 +163,17 @@ PeerOperands CollectiveOperation::whole_operands() const {
   return {sources, 0, in_.num_bytes()};
 }
 
-std::uint64_t CollectiveOperation::num_pieces() const {
-  return static_cast<std::uint64_t>(ceil_div(in_.num_bytes(), kPieceBytes));
+std::uint64_t CollectiveOperation::pieces_of_a_stretch() const {
+  return static_cast<std::uint64_t>(ceil_div(stretches_.bytes, kPieceBytes));
 }
 
 PeerOperands CollectiveOperation::staged_piece() const {
-  const std::int64_t begin = static_cast<std::int64_t>(piece_) * kPieceBytes;
+  const std::int64_t stretch = stretches_.first + static_cast<std::int64_t>(piece_ / pieces_of_a_stretch()) * stretches_.stride;
+  const std::int64_t begin = stretch + static_cast<std::int64_t>(piece_ % pieces_of_a_stretch()) * kPieceBytes;
   std::vector<const std::byte*>& sources = group_->sources;
   for (int r = 0; r < group_->size(); ++r)
     sources[static_cast<std::size_t>(r)] = group_->block.stage(sequence_, r) + piece_ % 2 * kPieceBytes;
-  return {sources, begin, std::min(begin + kPieceBytes, in_.num_bytes())};
+  return {sources, begin, std::min(begin + kPieceBytes, stretch + stretches_.bytes)};
 }
 
 // This half of the stage holds the piece before the last. Everybody has done its share of that: whoever counted itself for the last

@@ -17,10 +17,13 @@ std::string_view to_string(DeviceTransport transport) {
 }
 
 TransportChoice choose_transport(const std::vector<std::string>& cards) {
-  const std::size_t ranks = cards.size(), different = std::set<std::string>(cards.begin(), cards.end()).size();
-  if (different < ranks)
-    return {DeviceTransport::kHostStaged, fmt::format("{} processes share {} {}", ranks, different, different == 1 ? "card" : "cards")};
-  return {DeviceTransport::kNccl, fmt::format("each of the {} processes has a card of its own", ranks)};
+  return choose_transport(cards.size(), std::set<std::string>(cards.begin(), cards.end()).size());
+}
+
+TransportChoice choose_transport(std::size_t processes, std::size_t cards) {
+  if (cards < processes)
+    return {DeviceTransport::kHostStaged, fmt::format("{} processes share {} {}", processes, cards, cards == 1 ? "card" : "cards")};
+  return {DeviceTransport::kNccl, fmt::format("each of the {} processes has a card of its own", processes)};
 }
 
 }  // namespace trident

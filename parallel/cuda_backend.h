@@ -35,6 +35,8 @@ struct TransportChoice {
 
 // Of processes, by the card of each (CardFacts::id): NCCL if each has one of its own, else through the host.
 TransportChoice choose_transport(const std::vector<std::string>& cards);
+// The same for so many processes on so many cards.
+TransportChoice choose_transport(std::size_t processes, std::size_t cards);
 
 class CudaBackend {
  public:

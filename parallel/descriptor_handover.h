@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "parallel/file_descriptor.h"
+#include "core/file_descriptor.h"
 
 namespace trident {
 

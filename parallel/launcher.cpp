@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <optional>
 #include <sstream>
+#include <system_error>
 
 #include "core/check.h"
+#include "core/file_io.h"
 
 namespace trident {
 namespace {
@@ -21,16 +26,19 @@ int count_of(const char* text) {
 
 std::string text_of(const char* value) { return value == nullptr ? "" : value; }
 
-// "pml = ob1" in a file of Open MPI's parameters.
-bool names_parameter(std::string_view file, std::string_view name) {
+// What a file of Open MPI's parameters sets one to: "ob1" in a line "pml = ob1". The last line counts.
+std::optional<std::string> parameter_in(std::string_view file, std::string_view name) {
+  std::optional<std::string> value;
   std::istringstream lines{std::string(file)};
   for (std::string line; std::getline(lines, line);) {
     const std::size_t begin = line.find_first_not_of(" \t");
     if (begin == std::string::npos || !std::string_view(line).substr(begin).starts_with(name)) continue;
     const std::size_t next = line.find_first_not_of(" \t", begin + name.size());
-    if (next != std::string::npos && line[next] == '=') return true;
+    if (next == std::string::npos || line[next] != '=') continue;
+    const std::size_t first = line.find_first_not_of(" \t", next + 1), last = line.find_last_not_of(" \t\r");
+    value = first == std::string::npos ? "" : line.substr(first, last + 1 - first);
   }
-  return false;
+  return value;
 }
 
 }  // namespace
@@ -82,12 +90,37 @@ std::vector<std::pair<std::string, std::string>> settings_without_ports(const En
        {"OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl", "OMPI_MCA_mca_base_param_files", "OMPI_MCA_mca_base_param_file_prefix"})
     if (environment(name) != nullptr) return {};
   for (const char* name : {"pml", "btl", "mtl"})
-    if (names_parameter(user_file, name)) return {};
+    if (parameter_in(user_file, name)) return {};
   return {{"OMPI_MCA_pml", "ob1"}, {"OMPI_MCA_btl", major >= 5 ? "self,sm" : "self,vader"}};
 }
 
-InterfaceChoice interfaces_for_mpi(const Environment& environment) {
-  return {text_of(environment("OMPI_MCA_btl_tcp_if_include")), text_of(environment("OMPI_MCA_btl_tcp_if_exclude"))};
+std::optional<std::pair<std::string, std::string>> folder_instead_of_shm(const Environment& environment, std::int64_t shm_bytes, int major) {
+  // What it asks for, and what 32 ranks were seen to use of theirs (3.6 MB), twice over.
+  constexpr std::int64_t kAtOnce = std::int64_t{8} << 20, kOfRank = std::int64_t{256} << 10;
+  const Placement place = placement_of(environment);
+  if (place.nodes != 1 || shm_bytes >= kAtOnce + kOfRank * place.ranks) return std::nullopt;
+  const char* const name = major >= 5 ? "OMPI_MCA_btl_sm_backing_directory" : "OMPI_MCA_btl_vader_backing_directory";
+  if (environment(name) != nullptr) return std::nullopt;
+  const std::string folder = text_of(environment("TMPDIR"));
+  return {{name, folder.empty() ? "/tmp" : folder}};
+}
+
+InterfaceChoice interfaces_for_mpi(const Environment& environment, std::string_view user_file) {
+  const auto value_of = [&](const std::string& name) {
+    const char* const set = environment(("OMPI_MCA_" + name).c_str());
+    return set != nullptr ? std::string(set) : parameter_in(user_file, name).value_or("");
+  };
+  return {value_of("btl_tcp_if_include"), value_of("btl_tcp_if_exclude")};
+}
+
+std::string user_file_of_open_mpi(const Environment& environment) {
+  const std::string path = text_of(environment("HOME")) + "/.openmpi/mca-params.conf";
+  std::error_code error;
+  try {
+    return std::filesystem::is_regular_file(path, error) ? read_file(path) : "";
+  } catch (const StorageError&) {
+    return "";
+  }
 }
 
 }  // namespace trident

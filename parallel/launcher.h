@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -46,10 +47,19 @@ Placement placement_of(const Environment& environment);
 std::vector<std::pair<std::string, std::string>> settings_without_ports(const Environment& environment, std::string_view user_file,
                                                                         int major);
 
+// What to tell Open MPI of version `major` where ranks of one node share memory and /dev/shm has `shm_bytes` free, too few for its files
+// there (it asks for 4 MiB for each rank, one at a time, and ends in MPI_Init without): another folder. Nothing where there is room, ranks are on several
+// nodes (Open MPI then goes over TCP), or the user chose a folder.
+std::optional<std::pair<std::string, std::string>> folder_instead_of_shm(const Environment& environment, std::int64_t shm_bytes, int major);
+
 // The interfaces of a host that a job uses, as MPI is told: names ("eth0") and networks ("10.0.0.0/24"), separated by commas.
 struct InterfaceChoice {
   std::string include, exclude;  // empty: all
 };
-InterfaceChoice interfaces_for_mpi(const Environment& environment);
+// `user_file`: as above; the environment goes before it.
+InterfaceChoice interfaces_for_mpi(const Environment& environment, std::string_view user_file);
+
+// The text of ~/.openmpi/mca-params.conf; empty where there is none that this process may read, as for Open MPI itself.
+std::string user_file_of_open_mpi(const Environment& environment);
 
 }  // namespace trident

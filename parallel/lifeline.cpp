@@ -37,18 +37,17 @@ Lifeline::~Lifeline() {
 
 std::string Lifeline::card() const { return thread_ ? thread_->card() : ""; }
 
-void Lifeline::connect(const std::vector<std::string>& cards) {
+void Lifeline::connect(const LifelineCards& cards) {
   if (!thread_) return;
   const LifelineOptions& options = thread_->options();
-  TRIDENT_CHECK(cards.size() == static_cast<std::size_t>(options.size), "{} cards of {} ranks", cards.size(), options.size);
   connected_ = options.rank == 0;  // from the first connection on this rank owes the others a last word
   const double deadline = monotonic_seconds() + options.connect_seconds;
-  thread_->set_job(parse_lifeline_card(cards.front()).key);
+  thread_->set_job(parse_lifeline_card(cards.hub).key);
   for (const int listener : {0, options.deputy}) {
     if (options.rank == 0 || options.rank == listener || listener >= options.size) continue;
     LifelineHello peer;
     const LifelineCall call{thread_->hello(), listener, options.size, deadline - monotonic_seconds()};
-    LifelineChannel channel = dial_lifeline(parse_lifeline_card(cards[static_cast<std::size_t>(listener)]), call, peer);
+    LifelineChannel channel = dial_lifeline(parse_lifeline_card(listener == 0 ? cards.hub : cards.deputy), call, peer);
     thread_->post(LifelineThread::Adopt{peer, std::move(channel)});
     connected_ = true;
   }

@@ -17,6 +17,7 @@
 // machine, blames nobody.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -34,6 +35,10 @@ struct LifelineVerdict {
   std::string line;    // who, what, where, what the others waited for, exit code; printed once in the job, by one rank
   int exit_code = 76;  // every process ends with it
   bool is_failure = true;  // else all ranks had said goodbye
+  // The first cause of a failure, known to the one rank that printed the line; -1 on all others.
+  int rank = -1;
+  std::string host = {}, what = {};  // of that rank; "was killed or crashed"
+  std::int64_t step = 0;             // that it was in; 0: before the first
 };
 
 struct LifelineOptions {
@@ -54,6 +59,11 @@ struct LifelineOptions {
   std::function<void(const LifelineVerdict&)> on_failure;
 };
 
+// The cards of those who listen; the deputy's is "" where there is none.
+struct LifelineCards {
+  std::string hub, deputy = {};
+};
+
 // The lowest rank on another node than rank 0, or 1. nodes[r]: the node of rank r.
 int lifeline_deputy(const std::vector<int>& nodes);
 
@@ -71,10 +81,10 @@ class Lifeline {
 
   // A line of text to give to every rank and nobody else, "" where this rank does not listen: addresses, and a key.
   std::string card() const;
-  // cards[r]: the card of rank r. Returns when this rank is connected, on hub and deputy when all ranks are; from then on deaths
+  // Returns when this rank is connected, on hub and deputy when all ranks are; from then on deaths
   // are noticed. All ranks call it at about the same time. CommunicationError that names the addresses tried, or the ranks that did
   // not come, and the remedy; PeerFailure when a verdict fell meanwhile.
-  void connect(const std::vector<std::string>& cards);
+  void connect(const LifelineCards& cards);
 
   StatusBoard& board();
 

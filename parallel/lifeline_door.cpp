@@ -2,10 +2,12 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -23,6 +25,18 @@ constexpr int kCallsAtOnce = 64;        // then whoever is known has a turn
 
 // Every rank may call from several of its addresses at once.
 std::size_t max_strangers(int ranks) { return 2 * static_cast<std::size_t>(ranks) + 64; }
+
+bool has_caller(int listener) {
+  pollfd waiting{listener, POLLIN, 0};
+  return poll(&waiting, 1, 0) == 1;
+}
+
+// What befell a call before it was taken (accept(2)): the next one may be better.
+bool is_of_one_call(int error) {
+  constexpr std::array kOfOne = {ECONNABORTED, EINTR,        EPROTO,     EPERM,    ENOPROTOOPT, EHOSTDOWN,
+                                 ENONET,       EHOSTUNREACH, EOPNOTSUPP, ENETDOWN, ENETUNREACH};
+  return std::find(kOfOne.begin(), kOfOne.end(), error) != kOfOne.end();
+}
 
 bool is_lack_of_room(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
 
@@ -42,12 +56,15 @@ bool LifelineDoor::knows(int fd) const { return strangers_.contains(fd) || is_li
 void LifelineDoor::accept_calls(int listener, double now) {
   for (int i = 0; i < kCallsAtOnce; ++i) {
     FileDescriptor call(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!call && is_lack_of_room(errno)) {
-      if (strangers_.empty()) return pause(errno, now);
+    const int error = call ? 0 : errno;
+    if (is_lack_of_room(error)) {
+      if (!has_caller(listener)) return;  // the system looks for a descriptor first: nobody goes for a call that there is not
+      if (strangers_.empty()) return pause(error, now);
       drop_oldest();
       continue;
     }
-    if (!call && errno == EAGAIN) return;
+    if (error == EAGAIN) return;
+    if (!call && !is_of_one_call(error)) return pause(error, now);
     if (!call || (listener_.reach == LifelineReach::kNode && !is_same_user(call.get()))) continue;
     const int on = 1, fd = call.get();
     if (listener_.reach == LifelineReach::kNetwork) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

@@ -27,7 +27,7 @@ std::string subject(const std::vector<int>& ranks) {
 
 std::string what_happened(const LifelineRank& rank, double now) {
   switch (rank.trouble) {
-    case LifelineTrouble::kLost: return "was killed or crashed";
+    case LifelineTrouble::kLost: return std::string(to_string(rank.trouble));
     case LifelineTrouble::kFailed: return "failed: " + one_line(rank.reason) + ";";
     case LifelineTrouble::kSilent:
       return fmt::format("was stopped or cannot be reached, not heard of for {:.1f} s,", now - rank.heard_at);
@@ -85,7 +85,7 @@ std::string remedy(const LifelineRank& cause) {
   if (cause.trouble != LifelineTrouble::kStuck) return "";
   return fmt::format(
       "; that call never waits: most likely a process outside the job holds a connection to the MPI port of rank {}; "
-      "name the job's own network with btl_tcp_if_include and keep others out of it",
+      "let no host outside the job reach the ranks' MPI ports: a firewall, or a network of the job's own (docs/stopping.md)",
       cause.rank);
 }
 
@@ -116,6 +116,18 @@ std::string fellows(const std::vector<LifelineRank>& ranks, const LifelineRank& 
 }
 
 }  // namespace
+
+std::string_view to_string(LifelineTrouble trouble) {
+  switch (trouble) {
+    case LifelineTrouble::kLost: return "was killed or crashed";
+    case LifelineTrouble::kFailed: return "failed";
+    case LifelineTrouble::kSilent: return "was stopped or cannot be reached";
+    case LifelineTrouble::kLeft: return "left before the job's end";
+    case LifelineTrouble::kStuck: return "has stood in a call of the message library";
+    case LifelineTrouble::kNone: break;
+  }
+  return "is well";
+}
 
 std::string rank_list(const std::vector<int>& sorted_ranks) {
   std::string text;
@@ -337,6 +349,12 @@ int LifelineJudge::exit_code() const {
   const std::vector<LifelineRank> ranks = everybody();
   const LifelineRank* cause = first_cause(ranks);
   return cause != nullptr && cause->trouble == LifelineTrouble::kFailed ? cause->exit_code : LifelineRank().exit_code;
+}
+
+std::optional<LifelineRank> LifelineJudge::cause() const {
+  const std::vector<LifelineRank> ranks = everybody();
+  const LifelineRank* cause = first_cause(ranks);
+  return cause == nullptr ? std::nullopt : std::optional(*cause);
 }
 
 std::string LifelineJudge::line(double now) const {

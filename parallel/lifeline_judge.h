@@ -40,6 +40,8 @@ struct LifelineRank {
   int exit_code = 76;
 };
 
+std::string_view to_string(LifelineTrouble trouble);  // what a rank did: "was killed or crashed"
+
 // "0-3, 7", "0-4092 step 4"; what would be long ends with "and 812 more".
 std::string rank_list(const std::vector<int>& sorted_ranks);
 // The job's last line; its first cause is the rank with the gravest trouble, the lowest of several. `ranks`: all that are known.
@@ -88,6 +90,7 @@ class LifelineJudge {
   bool any_trouble() const { return self_.trouble != LifelineTrouble::kNone || num_troubled_ > 0; }
   int exit_code() const;
   std::string line(double now) const;
+  std::optional<LifelineRank> cause() const;  // the rank that line() begins with, if any is in trouble
 
   static constexpr double kAnswerSeconds = 0.11;   // from being asked: a rank knows what it waits for after 0.1 s
   static constexpr double kCollectSeconds = 0.18;  // from asking to the line

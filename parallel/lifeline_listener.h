@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "parallel/file_descriptor.h"
+#include "core/file_descriptor.h"
 #include "parallel/launcher.h"
 #include "parallel/siphash.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <variant>
 
-#include "parallel/file_descriptor.h"
+#include "core/file_descriptor.h"
 #include "parallel/lifeline_status.h"
 #include "parallel/siphash.h"
 

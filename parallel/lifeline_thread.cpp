@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -121,6 +122,14 @@ void LifelineThread::wait_for_goodbye(double seconds) {
 }
 
 void LifelineThread::run() {
+  try {
+    watch();
+  } catch (const std::exception& error) {
+    give_up(error.what());
+  }
+}
+
+void LifelineThread::watch() {
   std::array<epoll_event, 64> events;
   for (;;) {
     const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), milliseconds_to_next_duty());
@@ -142,7 +151,9 @@ void LifelineThread::advance_clock() {
 }
 
 int LifelineThread::milliseconds_to_next_duty() const {
-  double next = std::min(next_heartbeat_, judge_.next_step(clock_));
+  double next = next_heartbeat_;
+  // Later it takes no step, and one that is due stays due.
+  if (!exit_at_ && !end_at_) next = std::min(next, judge_.next_step(clock_));
   for (const auto& [rank, due] : answers_due_) next = std::min(next, due);
   if (exit_at_) next = std::min(next, *exit_at_);
   if (end_at_) next = std::min(next, *end_at_);
@@ -250,12 +261,12 @@ LifelineHeartbeat LifelineThread::heartbeat(bool is_answer) {
   if (monotonic_seconds() - beat.status.waiting_as_of > kFreshSeconds) beat.status.waiting[0] = '\0';
   beat.idle_seconds = clock_ - progressed_at_;
   const CallMark::Look call = options_.calls == nullptr ? CallMark::Look() : options_.calls->look();
-  if (call.number != call_.number || call.call != call_.call) {
+  if (call != call_) {
     call_ = call;
     in_call_since_ = clock_;
   }
-  if (call.call != MarkedCall::kNone) {
-    set_field(beat.status.call, to_string(call.call));
+  if (call.call != nullptr) {
+    set_field(beat.status.call, call.call);
     beat.status.call_seconds = clock_ - in_call_since_;
   }
   beat.is_answer = is_answer ? 1 : 0;
@@ -332,12 +343,20 @@ void LifelineThread::judge() {
 void LifelineThread::conclude() {
   const LifelineHeartbeat now = heartbeat(false);
   judge_.update_self(now.status, now.idle_seconds);
-  LifelineVerdict verdict{judge_.line(clock_), judge_.exit_code(), judge_.any_trouble()};
+  LifelineVerdict verdict{.line = judge_.line(clock_), .exit_code = judge_.exit_code(), .is_failure = judge_.any_trouble()};
   if (judge_.is_one_of_many()) {
     const std::lock_guard lock(mutex_);
     claim_ = claim_job(job_);
   }
-  if (options_.print && (!judge_.is_one_of_many() || claim_)) options_.print(verdict);
+  if (options_.print && (!judge_.is_one_of_many() || claim_)) {
+    if (const std::optional<LifelineRank> cause = judge_.cause()) {
+      verdict.rank = cause->rank;
+      verdict.host = cause->host;
+      verdict.what = to_string(cause->trouble);
+      verdict.step = cause->status.step;
+    }
+    options_.print(verdict);
+  }
   LifelineDecision decision;
   decision.exit_code = verdict.exit_code;
   decision.is_failure = verdict.is_failure ? 1 : 0;

@@ -61,6 +61,9 @@ class LifelineThread {
     bool awaits_room = false;  // epoll reports when there is room to send
   };
   void run();
+  void watch();
+  void give_up(const char* why) noexcept;
+  bool wait_for_end(double seconds) noexcept;
   void dispatch(int fd);
   int milliseconds_to_next_duty() const;
   void advance_clock();

@@ -74,12 +74,13 @@ void MessageOperation::post() {
 
 std::uint64_t MessageOperation::num_pieces() const { return static_cast<std::uint64_t>(ceil_div(data_.num_bytes(), kPieceBytes)); }
 
-// Puts in place what there is room for; true if that was anything. The pair's stage serves one message after another.
+// Puts in place what there is room for; true if that was anything. The pair's stage serves one message after another. It is not
+// enough to look at the message just before: that may have gone without the stage, and ahead of one that is still in it. Those
+// before the ones looked at are over, or this message would have no slot.
 bool MessageOperation::fill_stage() {
   ChannelSlot& s = slot();
-  if (sequence_ > 0 &&
-      group_->block.channel(group_->rank, peer_, sequence_ - 1).acknowledged.load(std::memory_order_acquire) < sequence_)
-    return false;
+  for (std::uint64_t k = sequence_ - std::min<std::uint64_t>(sequence_, kChannelSlots - 1); k < sequence_; ++k)
+    if (group_->block.channel(group_->rank, peer_, k).acknowledged.load(std::memory_order_acquire) < k + 1) return false;
   const std::uint64_t before = piece_;
   while (piece_ < num_pieces() && piece_ < s.taken.load(std::memory_order_acquire) + 2) {
     const std::int64_t begin = static_cast<std::int64_t>(piece_) * kPieceBytes;

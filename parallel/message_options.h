@@ -5,6 +5,10 @@
 
 namespace trident {
 
+// In groups of up to so many nodes what ranks call is compared in every collective (n ranks exchange n (n - 1) headers); in larger
+// ones once per step.
+inline constexpr int kMostGreeted = 8;
+
 struct MessageOptions {
   // Summands travel in pieces of at most chunk_bytes; room for two from every peer is staged, in all at most staging_bytes of a
   // communicator (chunks shrink for that, to no less than 4 KiB or chunk_bytes). Sums of a node that wait for those of other nodes

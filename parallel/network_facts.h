@@ -19,7 +19,7 @@ struct NetworkFacts {
 // Reads below `root`, which tests replace. What cannot be read is left out.
 NetworkFacts network_facts(const std::string& root = "");
 
-// "between nodes: TCP over eth0 (25 Gb/s), as far as btl_tcp_if_include allows" or "between nodes: /dev/infiniband/uverbs0, mlx5_0 ...".
+// "between nodes: TCP over those of eth0 (25 Gb/s) that btl_tcp_if_include and btl_tcp_if_exclude allow" or "between nodes: /dev/infiniband/uverbs0, mlx5_0 ...".
 std::string describe(const NetworkFacts& facts);
 
 // A warning for InfiniBand that idles while messages go over TCP; empty if there is none, or it is used.

@@ -95,7 +95,13 @@ void NodeCollective::begin_part() {
   if (stage_ == Stage::kAfter && is(CommOperation::kReduceScatter))
     operand = {group_->scratch, call_.in.dtype(), {group_->most_rounds * group_->num_nodes() * chunk_count()}};
   if (stage_ == Stage::kAfter && is(CommOperation::kAllGather)) operand = call_.out;
-  local_.prepare_part(whole_, operand, *this);
+  // The current chunk of every slice; slices in one chunk each lie side by side, and go as one: of hundreds that are short many fit
+  // into a piece.
+  if (stage_ == Stage::kBefore && is(CommOperation::kReduceScatter) && chunk_count() < slice_)
+    local_.prepare_part(whole_, operand, *this,
+                        {first_ * element(), chunk_count() * element(), slice_ * element(), group_->size()});
+  else
+    local_.prepare_part(whole_, operand, *this);
   local_.issue_as(sequence_ + 1);
 }
 

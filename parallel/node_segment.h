@@ -16,7 +16,7 @@
 
 #include "device/buffer.h"
 #include "parallel/available_memory.h"
-#include "parallel/file_descriptor.h"
+#include "core/file_descriptor.h"
 #include "parallel/peer_memory.h"
 
 namespace trident {

@@ -20,7 +20,8 @@ std::vector<int> replicas(const ProcessGrid& grid, int rank) {
 }  // namespace
 
 ParallelContext::ParallelContext(const ProcessGrid& grid, Device& device, std::unique_ptr<Communicator> world,
-                                 std::span<const SubAxis> partial_axes, CollectiveChecks checks, StatusBoard* board, const OnDevice& on_device)
+                                 std::span<const SubAxis> partial_axes, CollectiveChecks checks, StatusBoard* board,
+                                 const OnDevice& on_device)
     : grid_(grid), device_(device), world_(std::move(world)) {
   TRIDENT_CHECK(world_->size() == grid_.world_size(), "a grid of {} ranks in a world of {}", grid_.world_size(), world_->size());
   const auto of_tensors = [&](Axis axis, const std::vector<int>& members, std::string name) {
@@ -63,7 +64,9 @@ std::string ParallelContext::register_memory(TensorView memory) {
     const std::string problem = group.register_memory(memory);
     if (line.empty()) line = problem;
   };
-  for (Communicator* group : {tensor_.get(), data_reduce_.get(), data_gather_.get(), pipeline_forward_.get(), pipeline_backward_.get()}) in_group(*group);
+  for (Communicator* group :
+       {tensor_.get(), data_reduce_.get(), data_gather_.get(), pipeline_forward_.get(), pipeline_backward_.get()})
+    in_group(*group);
   for (const auto& [sub_axis, group] : partial_) in_group(*group);
   std::int32_t said[2] = {line.empty() ? 0 : world_->size() - rank(),
                           line.empty() ? 0 : 1};  // of whom, from the end; whether, and then how many
@@ -91,13 +94,18 @@ std::array<double, kNumAxes> ParallelContext::bytes_sent() const {
 }
 
 std::uint32_t ParallelContext::history(Axis axis) const {
-  if (axis == Axis::kTensor) return history_of(*tensor_);
+  if (axis == Axis::kTensor) {  // the groups of its sub-axes differ in their members, not in what these call
+    std::uint32_t history = history_of(*tensor_);
+    for (const auto& [sub_axis, group] : partial_) history = history * 31 + history_of(*group);
+    return history;
+  }
   if (axis == Axis::kData) return history_of(*data_reduce_) * 31 + history_of(*data_gather_);
   return 0;  // messages along the pipeline are compared one by one; nothing runs over the context axis yet
 }
 
 void ParallelContext::reset_bytes_sent() {
-  for (Communicator* c : {tensor_.get(), data_reduce_.get(), data_gather_.get(), pipeline_forward_.get(), pipeline_backward_.get()}) {
+  for (Communicator* c :
+       {tensor_.get(), data_reduce_.get(), data_gather_.get(), pipeline_forward_.get(), pipeline_backward_.get()}) {
     reset_counters(*c);
   }
   for (auto& c : statistics_) reset_counters(*c);

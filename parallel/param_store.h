@@ -59,6 +59,8 @@ class ParamStore {
   // Brings the compute-dtype weights up to date after the f32 masters were written from outside a step (initial values, loaded
   // ones): converts this rank's shards and, where weights are resident, gathers them. Collective over dp.
   void publish_masters();
+  // The same where the compute-dtype values of the shards were written, too. Collective over dp.
+  void publish_weights();
 
   // ---- weights ---------------------------------------------------------------------------------------------------------------
   // Starts gathering `unit` on the gather stream, into buffer `slot` (ignored when weights are resident).

@@ -140,6 +140,10 @@ void ParamStore::publish_masters() {
     if (shard.param.data() == shard.master.data()) continue;  // one and the same, or the other end of a tied weight
     context_.device().ops().convert(context_.compute_stream(), shard.param, shard.master);
   }
+  publish_weights();
+}
+
+void ParamStore::publish_weights() {
   masters_updated();
   if (!resident() || !config_.policy.shard_optimizer) return;
   for (const Unit& unit : units_) gather(unit.id, /*slot=*/-1);

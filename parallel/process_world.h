@@ -14,27 +14,25 @@
 #include "device/cpu/cpu_stream.h"
 #include "parallel/call_mark.h"
 #include "parallel/communicator.h"
+#include "parallel/rendezvous.h"
 #include "parallel/wire.h"
 
 namespace trident {
 
-class ProcessWorld {
+// As a Rendezvous: of all ranks, at start-up.
+class ProcessWorld : public Rendezvous {
  public:
-  virtual ~ProcessWorld() = default;
-
   // "Open MPI v4.1.4: 8 ranks on 2 nodes, shared memory in huge pages".
   virtual std::string describe() const = 0;
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
   // The node of every world rank, nodes numbered by their lowest rank from 0.
   virtual const std::vector<int>& nodes() const = 0;
   virtual int local_rank() const = 0;  // among the ranks of this node, in world order
   virtual int local_size() const = 0;
 
-  // Collective, host-synchronous, at start-up: every rank's text, by rank.
+  // The ranks of this node, numbered by local_rank().
+  virtual Rendezvous& node() = 0;
+  // Collective, host-synchronous, at start-up: every rank's text, by rank, on every rank. For what each has to know of each.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
-  // Collective, host-synchronous, at start-up: rank 0's text.
-  virtual std::string broadcast(const std::string& text) = 0;
 
   // The doorbell that wakes this rank; give it to its CpuDevice.
   virtual Doorbell& doorbell() = 0;

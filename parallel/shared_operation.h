@@ -34,11 +34,17 @@ struct PeerOperands {
   }
 };
 
+// The bytes of every operand that a part of a larger operation reads: `count` stretches of `bytes` bytes, the first at `first`, one
+// every `stride`.
+struct PeerStretches {
+  std::int64_t first = 0, bytes = 0, stride = 0, count = 1;
+};
+
 // What a rank does with its peers' operands where that is only a part of a larger operation.
 class PeerWork {
  public:
-  // Called for all of the operands, or for one piece of them after another. Of them only this rank's own may be written, and only
-  // where the part lies or a peer does not read.
+  // Called for all of the operands, or for one piece of what is read of them after another. Of them only this rank's own may be
+  // written, and only where the part lies or a peer does not read.
   virtual void work(const PeerOperands& operands) = 0;
 
  protected:
@@ -52,8 +58,10 @@ class CollectiveOperation final : public CommunicatorOperation {
 
   // `call.in` is what peers may read.
   void prepare(const CollectiveCall& call);
-  // A part of a larger operation, which `whole` describes to peers: each rank does its `work` while all may read its `operand`.
+  // A part of a larger operation, which `whole` describes to peers: each rank does its `work` while all may read its `operand`, of
+  // which they read no more than `stretches` (the same on all ranks); without those, all of it.
   void prepare_part(const CommFingerprint& whole, ConstTensorView operand, PeerWork& work);
+  void prepare_part(const CommFingerprint& whole, ConstTensorView operand, PeerWork& work, const PeerStretches& stretches);
   void issue() override;
   // Issues it as operation `number` in messages to users.
   void issue_as(std::uint64_t number);
@@ -73,7 +81,8 @@ class CollectiveOperation final : public CommunicatorOperation {
   void post();
   bool everyone_arrived() const;
   void check_agreement_with(int rank) const;
-  std::uint64_t num_pieces() const;
+  std::uint64_t pieces_of_a_stretch() const;
+  std::uint64_t num_pieces() const { return pieces_of_a_stretch() * static_cast<std::uint64_t>(stretches_.count); }
   PeerOperands whole_operands() const;
   PeerOperands staged_piece() const;
   void fill_stage();
@@ -94,6 +103,7 @@ class CollectiveOperation final : public CommunicatorOperation {
   TensorView out_;
   ConstTensorView in_;
   PeerWork* work_ = nullptr;
+  PeerStretches stretches_;
   std::uint64_t piece_ = 0;  // of staged operands: the one that is being filled and read
 };
 

@@ -90,7 +90,6 @@ class Transfer {
 
 class WireGroup {
  public:
-  static constexpr int kMostGreeted = 8;        // n ranks exchange n (n - 1) headers
   static constexpr std::int32_t kChannels = 3;  // collectives, messages, and collectives between equal members of nodes
 
   // Collectives travel on `channel`, messages on the next. Without staging there are no reductions.

@@ -37,7 +37,7 @@ class WireCollective final : public CommunicatorOperation {
   enum class Phase : std::uint8_t { kPrepared, kIssued, kMoving };
   enum class Step : std::uint8_t { kSum, kSpread, kExchange, kTree, kRounds, kNone };
 
-  bool is_greeting() const { return group_->checks == CollectiveChecks::kOn && group_->size() <= WireGroup::kMostGreeted; }
+  bool is_greeting() const { return group_->checks == CollectiveChecks::kOn && group_->size() <= kMostGreeted; }
   bool is_greeted(const WireGroup::Peer& peer) const { return peer.header_sent && peer.header_received; }
   bool is_greeted_by_all() const;
   ElementRange slice(int rank) const;

@@ -50,7 +50,7 @@ trap 'exit 130' INT TERM
 "$trident" data prepare --input data/excerpt/train.txt --separator-line '<|endoftext|>' --append-eod --tokenizer gpt2 \
   --output "$scratch/text" >"$scratch/prepare.log"
 
-# ---- one run -----------------------------------------------------------------------------------------------------------------------
+# ---- one run ---------------------------------------------------------------------------------------------------------------------
 
 # Process ids of $1 and all its descendants, into the array `tree`.
 find_tree() {
@@ -151,7 +151,7 @@ run_layout() {
     --set "run.steps=$steps" --set "run.dir=$scratch/run" --set "data.train=$scratch/text" --set log.every=1
 }
 
-# ---- all of them -------------------------------------------------------------------------------------------------------------------
+# ---- all of them -----------------------------------------------------------------------------------------------------------------
 
 mpirun=$(command -v mpirun || true)
 if [[ $only != threads && -n $mpirun ]] && [[ $(ldd "$trident") != *libmpi* ]]; then mpirun=''; fi

@@ -43,7 +43,7 @@ build=${build:-$scratch/build}
 tree=$build/packages
 deadline=$((60 * minutes - 5))
 
-# ---- the table ---------------------------------------------------------------------------------------------------------------------
+# ---- the table -------------------------------------------------------------------------------------------------------------------
 
 failed=0 late=0 rows=() running=''
 head=$(report_head 'libraries unknown')
@@ -112,7 +112,7 @@ stopped() {
   exit 75
 }
 
-# ---- runs of the trainer -----------------------------------------------------------------------------------------------------------
+# ---- runs of the trainer ---------------------------------------------------------------------------------------------------------
 
 trident() { bounded 90 "$build/bin/trident" "$@"; }
 
@@ -180,7 +180,20 @@ train_and_compare() {
   train "$1" "${@:5}" && compare_runs "$2" "$1" "$3" "$4"
 }
 
-# ---- checks ------------------------------------------------------------------------------------------------------------------------
+# train_and_go_on NAME REFERENCE LOSS NORM SETTING... -- SETTING...: half of the steps, saved every few of them while training goes on; the second
+# command goes on from the last save, perhaps elsewhere, with the rest.
+train_and_go_on() {
+  local first=() name=$1 compared=("$2" "$1" "$3" "$4")
+  if [[ ! -e $scratch/runs/$2/metrics.jsonl ]]; then echo "there is no reference: $2 failed"; return 1; fi
+  shift 4
+  while [[ $1 != -- ]]; do first+=("$1"); shift; done
+  train "$name" run.steps=10 checkpoint.every=3 "${first[@]}" || return
+  train "$name" checkpoint.every=3 "${@:2}" || return
+  trident ckpt verify "$scratch/runs/$name/ckpt/step-00000020" >"$scratch/verify.log" 2>&1 || { tail -n 3 "$scratch/verify.log"; return 1; }
+  compare_runs "${compared[@]}"
+}
+
+# ---- checks ----------------------------------------------------------------------------------------------------------------------
 
 prepare() {
   if [[ -n $packages ]]; then
@@ -332,6 +345,12 @@ check_all() {
   model=gpt2 check 'training: GPT-2, epilogues near without, bf16' train_and_compare epilogues gpt2 2e-3 2e-2 device=cuda cuda.epilogues=true
   check 'training: tp2 x pp2 x dp2 near 1 rank, bf16' train_and_compare layout_bf16 one_rank_bf16 2e-3 2e-2 \
     device=cuda precision.compute=bf16 "${parallel[@]}"
+
+  check 'checkpoints: saved and gone on with, 1 rank, bit for bit' train_and_go_on saved one_rank 0 0 device=cuda -- device=cuda
+  check 'checkpoints: tp2 x pp2 x dp2, zero3, graphs; gone on with on the CPU' train_and_go_on saved_layout one_rank 1e-5 1e-3 \
+    device=cuda cuda.graphs=true parallel.zero=zero3 "${parallel[@]}" -- device=cpu "run.threads_per_rank=$(nproc)" run.pin=false
+  check 'checkpoints: bf16, 1 rank, bit for bit' train_and_go_on saved_bf16 one_rank_bf16 0 0 device=cuda precision.compute=bf16 checkpoint.staging=1 -- \
+    device=cuda precision.compute=bf16
 
   check 'host-staged communicators, 4 processes' host_staged_conformance
   check 'training: 4 processes, host-staged, tp2 x dp2 = 1 rank' host_staged_processes

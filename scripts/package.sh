@@ -54,7 +54,7 @@ need_tools() {
   [[ $(ompi_info --version) == *"Open MPI v4."* ]] || die "packs Open MPI 4, and here is $(ompi_info --version | head -n 1); run it on Debian 12"
 }
 
-# ---- what goes in ------------------------------------------------------------------------------------------------------------------
+# ---- what goes in ----------------------------------------------------------------------------------------------------------------
 
 build_program() {
   local options=(-DCMAKE_BUILD_TYPE=Release -DTRIDENT_TESTS=OFF -DTRIDENT_MPI=ON)
@@ -144,7 +144,7 @@ add_starters() {
   done
 }
 
-# ---- licences ----------------------------------------------------------------------------------------------------------------------
+# ---- licences --------------------------------------------------------------------------------------------------------------------
 
 # note FILE ORIGIN: FILE of the folder has come from ORIGIN of this machine, so that ORIGIN's licence goes in, too.
 note() { origins+=("$1	$(readlink -f "$2")"); }
@@ -172,6 +172,7 @@ add_licences() {
   local text nvcc
   note libexec/trident /usr/include/nlohmann/json.hpp
   note libexec/trident /usr/include/CLI/CLI.hpp
+  note libexec/trident /usr/include/xxhash.h
   add_debian_licences
   if [[ $cuda == yes ]]; then
     nvcc=$(sed -n 's/^TRIDENT_NVCC:FILEPATH=//p' "$build/CMakeCache.txt")
@@ -189,7 +190,7 @@ add_licences() {
   cp scripts/package/licenses.md "$folder/licenses/README.md"
 }
 
-# ---- from nothing to the archive ---------------------------------------------------------------------------------------------------
+# ---- from nothing to the archive -------------------------------------------------------------------------------------------------
 
 need_tools
 if [[ -z $build ]]; then say "building"; build_program; fi

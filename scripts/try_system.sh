@@ -38,7 +38,7 @@ done
 for step in $steps; do [[ " $all_steps " == *" $step "* ]] || usage; done
 suite=$1
 
-# ---- outside: the folder, its mounts, its processes -----------------------------------------------------------------------------------
+# ---- outside: the folder, its mounts, its processes ------------------------------------------------------------------------------
 
 # Debian's mirror, as apt of this machine knows it.
 mirror() {
@@ -111,7 +111,7 @@ if [[ $inside == no ]]; then
   exit $status
 fi
 
-# ---- inside the new root --------------------------------------------------------------------------------------------------------------
+# ---- inside the new root ---------------------------------------------------------------------------------------------------------
 
 cd /trident
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

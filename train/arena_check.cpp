@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "core/check.h"
+#include "core/json_reader.h"
+#include "train/gather_bytes.h"
 #include "train/preflight.h"
 
 namespace trident {
@@ -14,6 +18,8 @@ namespace {
 constexpr double kTakenLater = 512 << 20;
 constexpr double kMuchLess = 0.9;  // of the largest rank's memory: layers could move there
 constexpr double kMuch = 0.1;      // of what is needed: worth a key of its own
+constexpr JsonRules kGathered{
+    .comments = JsonComments::kRefused, .max_bytes = std::size_t{1} << 20, .max_depth = 8, .blame = ExitCode::kInternal};
 constexpr std::int64_t kChunk = 1024, kChunks = 8;  // tokens whose logits leave little to save; of smaller micro-batches a part
 
 ArenaNeed sum(std::span<const ArenaNeed> needs) {
@@ -92,6 +98,55 @@ void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const Are
                                 1e-9 * there, taken, what_fits(plan, needed, there), uneven ? ", give other stages more layers with parallel.layers" : ""));
 }
 
+const MemoryPool* pool_of(const RunPlan& plan, int rank) {
+  const auto found = std::ranges::find_if(
+      plan.memory, [&](const MemoryPool& pool) { return std::ranges::find(pool.ranks, rank) != pool.ranks.end(); });
+  return found == plan.memory.end() ? nullptr : &*found;
+}
+
+// What the ranks that share `pool` need together; those without one, each alone. Free is what this rank sees: if any sees too
+// little, it says so.
+PoolNeed need_of_pool(const MemoryPool* pool, Communicator& world, Stream& stream, const ArenaNeed& mine) {
+  const std::vector<int> sharers = pool != nullptr ? pool->ranks : std::vector<int>{world.rank()};
+  const std::unique_ptr<Communicator> part = std::ssize(sharers) < world.size() ? world.split(sharers, "memory") : nullptr;
+  Communicator& group = part ? *part : world;
+  auto total = static_cast<std::int64_t>(mine.total);
+  group.all_reduce(stream, TensorView(&total, DType::kI64, {1}), ReduceOp::kSum);
+  stream.synchronize();
+  return {static_cast<double>(total), mine.free};
+}
+
+// For rank 0. The first rank of a pool speaks of that, too.
+std::string to_text(const ArenaNeed& need, const MemoryPool* pool, int rank) {
+  JsonValue text = JsonValue::Object{
+      {"total", need.total}, {"activations", need.activations}, {"logits", need.logits}, {"largest", need.largest}};
+  if (need.free) text.set("free", *need.free);
+  if (pool != nullptr && pool->ranks.front() == rank)
+    text.set("pool", JsonValue::Object{{"name", pool->name}, {"ranks", number_ranges(pool->ranks)}, {"bytes", pool->bytes}});
+  return to_json_text(text);
+}
+
+// On rank 0, what check_arenas() has to say of them.
+std::string refusal_of(RunPlan plan, const std::vector<std::string>& texts) {
+  std::vector<ArenaNeed> needs;
+  plan.memory.clear();
+  for (const std::string& text : texts) {
+    const JsonValue value = parse_json(text, "a rank's memory", kGathered);
+    const auto number = [&](const char* key) { return value.find(key)->as_number(); };
+    needs.push_back({number("total"), number("activations"), number("logits"), value.find("largest")->as_string()});
+    if (value.find("free") != nullptr) needs.back().free = number("free");
+    if (const JsonValue* pool = value.find("pool"))
+      plan.memory.push_back(
+          {pool->find("name")->as_string(), numbers_in(pool->find("ranks")->as_string()), pool->find("bytes")->as_integer()});
+  }
+  try {
+    check_arenas(plan, needs);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  throw InternalError("a rank's memory was too much, those of all together are not");
+}
+
 }  // namespace
 
 bool fits(const MemoryPool& pool, const PoolNeed& need) { return need.total <= bytes_for_arenas(pool, need.free); }
@@ -99,6 +154,17 @@ bool fits(const MemoryPool& pool, const PoolNeed& need) { return need.total <= b
 void check_arenas(const RunPlan& plan, std::span<const ArenaNeed> needs) {
   TRIDENT_CHECK(static_cast<int>(needs.size()) == plan.world_size(), "{} needs of {} ranks", needs.size(), plan.world_size());
   for (const MemoryPool& pool : plan.memory) check_pool(plan, pool, needs);
+}
+
+void check_arenas(const RunPlan& plan, Communicator& world, Stream& stream, const ArenaNeed& mine) {
+  const MemoryPool* const pool = pool_of(plan, world.rank());
+  const PoolNeed need = need_of_pool(pool, world, stream, mine);  // collective: also without a pool
+  std::int32_t too_much = pool == nullptr || fits(*pool, need) ? 0 : 1;
+  world.all_reduce(stream, TensorView(&too_much, DType::kI32, {1}), ReduceOp::kMax);
+  stream.synchronize();
+  if (too_much == 0) return;
+  const std::vector<std::string> texts = gather_texts(world, stream, to_text(mine, pool, world.rank()));
+  throw ConfigError(broadcast_text(world, stream, world.rank() == 0 ? refusal_of(plan, texts) : "", 0));
 }
 
 }  // namespace trident

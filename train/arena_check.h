@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "parallel/communicator.h"
 #include "train/run_plan.h"
 
 namespace trident {
@@ -28,5 +29,9 @@ bool fits(const MemoryPool& pool, const PoolNeed& need);
 // ConfigError for what does not fit: which rank of which stage where, what it needs and for which tensors, what is there, and the
 // micro-batch or the key that would make it fit.
 void check_arenas(const RunPlan& plan, std::span<const ArenaNeed> needs);
+
+// Collective: the same for ranks that each know what they need themselves, `mine`, and of plan.memory at least their own pool. The
+// ranks of a pool add up; only where that is too much does every rank's need come to rank 0, and its line to all, which throw it.
+void check_arenas(const RunPlan& plan, Communicator& world, Stream& stream, const ArenaNeed& mine);
 
 }  // namespace trident

@@ -17,6 +17,7 @@
 #include "train/metered_device.h"
 #include "train/rank_devices.h"
 #include "train/rank_trainer.h"
+#include "train/start_up.h"
 
 namespace trident {
 namespace {

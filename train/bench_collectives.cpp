@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "parallel/thread_world.h"
+#include "train/start_up.h"
 
 namespace trident {
 namespace {
@@ -142,7 +143,7 @@ std::vector<CollectiveRates> rates_between_processes(ProcessWorld& world, const 
   const ExchangeTexts exchange = [&](const std::string& mine) { return world.all_gather(mine); };
   CardSearch found = look_for_cards(asked, cuda, {{world.rank()}, exchange});
   DeviceChoice choice;
-  run_together(exchange, world.rank(), [&] { choice = choose_device(asked, cuda, std::move(found)); });
+  run_together(world, [&] { choice = choose_device(asked, cuda, std::move(found)); });
   const std::vector<std::string> cards = exchange(choice.kind == DeviceKind::kCuda ? choice.found.seats.front().card.id : "");
   const auto on_cards = std::ranges::count_if(cards, [](const std::string& card) { return !card.empty(); });
   if (on_cards != 0 && on_cards != world.size())

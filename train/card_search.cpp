@@ -230,6 +230,10 @@ RunRanks thread_ranks(int ranks) {
 
 CardSearch look_for_cards(const std::string& asked, CudaBackend& cuda, const RunRanks& ranks) { return Search(asked, cuda, ranks).run(); }
 
+bool sees_cards(const std::string& asked, CudaBackend& cuda) {
+  return asked != "cpu" && std::ranges::any_of(cuda.facts().cards, [](const CardFacts& card) { return card.problem.empty(); });
+}
+
 int card_of_rank(int rank, int ranks, int cards) { return ranks <= cards ? rank : rank * cards / ranks; }
 
 std::vector<int> assign_cards(const std::vector<std::vector<std::string>>& seen) {

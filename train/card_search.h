@@ -4,12 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "parallel/cuda_backend.h"
 #include "train/run_plan.h"
-#include "train/start_up.h"
 
 namespace trident {
 
@@ -29,6 +29,9 @@ struct CardSearch {
   std::vector<std::string> notes;   // one line each: cards left out, cards that somebody else uses, cards that ranks share
 };
 
+// Collective: every rank's text, by rank (ProcessWorld::all_gather).
+using ExchangeTexts = std::function<std::vector<std::string>(const std::string& mine)>;
+
 // The ranks of a run as this process sees them.
 struct RunRanks {
   std::vector<int> mine;  // threads: all of them
@@ -39,6 +42,10 @@ RunRanks thread_ranks(int ranks);
 // Collective over the run's processes; throws nothing of its own. `asked` = cpu looks for none, but takes part. Opens the cards that this process's
 // ranks compute on and no others; a card with a problem is left out, and all look again without it.
 CardSearch look_for_cards(const std::string& asked, CudaBackend& cuda, const RunRanks& ranks);
+
+// Whether this process would take part in a search with a card. Where no process of a run would, each may search as
+// thread_ranks(1).
+bool sees_cards(const std::string& asked, CudaBackend& cuda);
 
 // The card of a rank, of those that it and its like see: one each while there are enough, else neighbours share one.
 int card_of_rank(int rank, int ranks, int cards);

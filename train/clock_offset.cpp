@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 
+#include "core/fnv1a.h"
 
 namespace trident {
 namespace {
@@ -35,12 +36,13 @@ std::uint64_t clock_identity() {
   std::getline(boot, text);
   std::error_code none;
   text += std::filesystem::read_symlink("/proc/self/ns/time", none).string();
-  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
+  Fnv1a hash;
+  hash.add(text);
+  return hash.value();
 }
 
-std::vector<ClockOffset> estimate_clock_offsets(Communicator& world, Device& device, std::uint64_t identity, const std::function<double()>& clock) {
+std::vector<ClockOffset> estimate_clock_offsets(Communicator& world, Device& device, std::uint64_t identity,
+                                                const std::function<double()>& clock) {
   Stream& stream = device.host_stream();
   const Buffer memory = device.allocate_host_shared(sizeof(double), "clock ping");  // messages go through memory that peers reach
   double& token = *reinterpret_cast<double*>(memory.data());

@@ -121,8 +121,6 @@ int CoreShare::at_once() const {
 
 int CoreShare::threads() const { return std::max(1, at_once() / std::max(1, ranks)); }
 
-std::string counted(std::int64_t n, std::string_view thing) { return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s"); }
-
 CoreShare share_cores(std::span<const UsableCores> processes, int ranks) {
   CoreShare share;
   std::set<int> together;

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/counted.h"
+
 namespace trident {
 
 // Cores that a process may run on.
@@ -23,9 +25,6 @@ UsableCores usable_cores_of_this_process(const std::string& root = "");
 // Ascending numbers as "0-3,8", and back; what is no such text is an InternalError, for only ranks write and read it.
 std::string number_ranges(std::span<const int> numbers);
 std::vector<int> numbers_in(std::string_view ranges);
-
-// "1 rank", "2 ranks".
-std::string counted(std::int64_t n, std::string_view thing);
 
 // What the ranks of one node have together.
 struct CoreShare {

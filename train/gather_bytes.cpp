@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "parallel/packed_texts.h"
+
 namespace trident {
 namespace {
 
@@ -32,12 +34,8 @@ Extremes extremes_of(Communicator& world, Stream& stream, double mine) {
   return {-largest[1], sum / world.size(), largest[0], first_rank(world, stream, mine == largest[0])};
 }
 
-// Each text goes as its length and its bytes, those of ranks r .. r + 2^k - 1 in a row.
 std::vector<std::string> gather_texts(Communicator& world, Stream& stream, const std::string& mine) {
-  std::string below(sizeof(std::uint64_t), '\0');
-  const std::uint64_t length = mine.size();
-  std::memcpy(below.data(), &length, sizeof length);
-  below += mine;
+  std::string below = packed(mine);  // of ranks r .. r + bit - 1
   std::int64_t bytes = 0;
   const auto view = [](std::string& text) { return TensorView(text.data(), DType::kU8, {static_cast<std::int64_t>(text.size())}); };
   const TensorView count(&bytes, DType::kI64, {1});
@@ -57,14 +55,18 @@ std::vector<std::string> gather_texts(Communicator& world, Stream& stream, const
     stream.synchronize();
     below += theirs;
   }
-  std::vector<std::string> texts;
-  for (std::size_t at = 0; at < below.size();) {
-    std::uint64_t size = 0;
-    std::memcpy(&size, below.data() + at, sizeof size);
-    texts.push_back(below.substr(at + sizeof size, size));
-    at += sizeof size + size;
-  }
-  return texts;
+  return unpacked(below);
+}
+
+std::string broadcast_text(Communicator& world, Stream& stream, const std::string& mine, int root) {
+  std::string text = world.rank() == root ? mine : std::string();
+  auto bytes = static_cast<std::int64_t>(text.size());
+  world.broadcast(stream, TensorView(&bytes, DType::kI64, {1}), root);
+  stream.synchronize();
+  text.resize(static_cast<std::size_t>(bytes));
+  world.broadcast(stream, TensorView(text.data(), DType::kU8, {bytes}), root);
+  stream.synchronize();
+  return text;
 }
 
 void gather_bytes(Communicator& world, Device& device, std::span<const std::byte> mine,

@@ -26,6 +26,9 @@ int first_rank(Communicator& world, Stream& stream, bool is);
 // from at most log2 of the ranks, and holds the texts of those below it. For lines.
 std::vector<std::string> gather_texts(Communicator& world, Stream& stream, const std::string& mine);
 
+// Collective. The text of `root`, on every rank. For lines.
+std::string broadcast_text(Communicator& world, Stream& stream, const std::string& mine, int root);
+
 // Collective, on the device's host stream. On rank 0 `take` is called for each rank in order, itself first; its bytes live as long
 // as the call. Each rank sends to rank 0 alone, which holds the bytes of one other rank at a time; the others wait for their turn.
 // For what is too large to be held.

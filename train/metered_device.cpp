@@ -236,6 +236,7 @@ class MeteredDevice final : public Device {
   }
   void write(Stream& stream, TensorView to, const void* from) override { device_.write(stream, to, from); }
   void read(Stream& stream, void* to, ConstTensorView from) override { device_.read(stream, to, from); }
+  std::unique_ptr<BackgroundReads> make_background_reads(std::size_t marks) override { return device_.make_background_reads(marks); }
   Stream& host_stream() override { return device_.host_stream(); }
   Progress& progress() override { return device_.progress(); }
   void poll() override { device_.poll(); }

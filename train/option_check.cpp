@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/nearest_name.h"
+#include "train/layout_text.h"
 
 namespace trident {
 namespace {
@@ -116,6 +117,8 @@ class Checker {
       case JsonValue::Kind::kArray:
         if (takes(Takes::kIntegers) || takes(Takes::kNumbers)) return list();
         if (takes(Takes::kSources)) return sources();
+        if (takes(Takes::kTexts)) return texts();
+        if (takes(Takes::kLayouts)) return layouts();
         break;
       case JsonValue::Kind::kObject:
         if (takes(Takes::kEvery)) return every();
@@ -141,6 +144,7 @@ class Checker {
                          near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near))));
     }
     refuse_odd_text(text);
+    if (takes(Takes::kTexts)) return JsonValue(JsonValue::Array{value_});
     return takes(Takes::kSources) ? JsonValue(JsonValue::Array{source(text, 1.0)}) : value_;
   }
   static JsonValue source(const std::string& path, double weight) {
@@ -165,6 +169,40 @@ class Checker {
       canonical.push_back(takes(Takes::kNumbers) ? JsonValue(item.as_number()) : item);
     }
     return JsonValue(std::move(canonical));
+  }
+  JsonValue texts() const {
+    for (const JsonValue& item : value_.items()) {
+      if (!item.is_string()) refuse_type();
+      refuse_odd_text(item.as_string());
+    }
+    return value_;
+  }
+  // Canonical: texts as they are, objects with canonical values.
+  JsonValue layouts() const {
+    JsonValue::Array canonical;
+    for (std::size_t i = 0; i < value_.items().size(); ++i)
+      canonical.push_back(layout(value_.items()[i], fmt::format("{}{}[{}]: ", where_, option_.path, i)));
+    return JsonValue(std::move(canonical));
+  }
+  JsonValue layout(const JsonValue& item, const std::string& where) const {
+    if (item.is_string()) {
+      const LayoutDegrees degrees = parse_layout(item.as_string(), where);
+      checked_value(*find_option("parallel.data"), JsonValue(degrees.data), where);
+      checked_value(*find_option("parallel.pipeline"), JsonValue(degrees.pipeline), where);
+      checked_value(*find_option("parallel.tensor"), JsonValue(degrees.tensor), where);
+      checked_value(*find_option("parallel.context"), JsonValue(degrees.context), where);
+      return item;
+    }
+    if (!item.is_object() || item.members().empty()) refuse_type();
+    JsonValue canonical;
+    for (const JsonMember& member : item.members()) {
+      const std::string path = fmt::format("parallel.{}", member.key);
+      const Option* const option = find_option(path);
+      if (option == nullptr)
+        throw ConfigError(fmt::format("{}unknown key {}{}; name one of parallel", where, in_quotes(path), did_you_mean(path)));
+      canonical.set(member.key, checked_value(*option, member.value, where));
+    }
+    return canonical;
   }
   JsonValue every() const {
     const JsonValue* k = value_.find("every");
@@ -219,6 +257,7 @@ std::string expected_text(const Option& option) {
   if (takes(option.takes, Takes::kNumber)) parts.push_back("a number" + range);
   if (takes(option.takes, Takes::kIntegers)) parts.push_back(fmt::format("a list of {}integers{}", count, range));
   if (takes(option.takes, Takes::kNumbers)) parts.push_back(fmt::format("a list of {}numbers{}", count, range));
+  if (takes(option.takes, Takes::kTexts)) parts.emplace_back("a list of texts");
   if (takes(option.takes, Takes::kString)) {
     if (option.form == TextForm::kAxisOrder) parts.emplace_back("the axes tp, cp, dp, pp in any order joined by '-'");
     else if (option.form == TextForm::kSplit) parts.emplace_back("up to three shares such as \"969,30,1\"");
@@ -229,6 +268,8 @@ std::string expected_text(const Option& option) {
   if (takes(option.takes, Takes::kAxes))
     parts.push_back(fmt::format("any of {{\"tp\": n, \"dp\": n, \"pp\": n}} with integers n{}", range));
   if (takes(option.takes, Takes::kSources)) parts.emplace_back("a list of paths or of {\"path\": text, \"weight\": number > 0}");
+  if (takes(option.takes, Takes::kLayouts))
+    parts.emplace_back("a list of layouts such as \"2DP x 4PP x 4TP\" or of objects with keys of parallel");
   if (takes(option.takes, Takes::kNull)) parts.emplace_back("null");
   std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "" : i + 1 == parts.size() ? " or " : ", ") + parts[i];

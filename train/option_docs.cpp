@@ -48,6 +48,8 @@ void append_table(std::string& out, std::string_view block) {
   out += '\n';
 }
 
+JsonValue option_schema(const Option& option);
+
 JsonValue number_schema(std::string_view type, const Range& range) {
   JsonValue schema;
   schema.set("type", type);
@@ -101,6 +103,17 @@ JsonValue sources_schema() {
   return schema;
 }
 
+JsonValue layouts_schema() {
+  JsonValue properties;
+  for (const Option& option : option_table())
+    if (block_of(option) == "parallel") properties.set(key_of(option), option_schema(option));
+  JsonValue keys = object_schema(std::move(properties), {});
+  keys.set("minProperties", 1);
+  JsonValue item;
+  item.set("anyOf", JsonValue::Array{JsonValue(JsonValue::Object{{"type", "string"}}), std::move(keys)});
+  return list_schema(std::move(item), 0);
+}
+
 // One schema per kind of value that the option takes.
 JsonValue::Array alternatives(const Option& option) {
   JsonValue::Array any;
@@ -111,6 +124,7 @@ JsonValue::Array alternatives(const Option& option) {
   if (has(Takes::kString)) any.push_back(text_schema(option));
   if (has(Takes::kIntegers)) any.push_back(list_schema(number_schema("integer", option.range), option.length));
   if (has(Takes::kNumbers)) any.push_back(list_schema(number_schema("number", option.range), option.length));
+  if (has(Takes::kTexts)) any.push_back(list_schema(JsonValue::Object{{"type", "string"}}, 0));
   if (has(Takes::kEvery)) {
     JsonValue every;
     every.set("every", number_schema("integer", option.range));
@@ -122,6 +136,7 @@ JsonValue::Array alternatives(const Option& option) {
     any.push_back(object_schema(std::move(axes), {}));
   }
   if (has(Takes::kSources)) any.push_back(sources_schema());
+  if (has(Takes::kLayouts)) any.push_back(layouts_schema());
   if (has(Takes::kNull)) any.emplace_back(JsonValue::Object{{"type", "null"}});
   return any;
 }

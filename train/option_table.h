@@ -21,7 +21,9 @@ enum class Takes : std::uint16_t {
   kNumbers = 64,    // a list of numbers
   kEvery = 128,     // {"every": k} with an integer k in the option's range
   kSources = 256,   // a list of paths or of {"path": ..., "weight": ...}
+  kTexts = 1024,    // a list of texts; with kString, a text stands for a list of one
   kAxes = 512,      // {"tp": n, "dp": n, "pp": n}, any of them, with integers n in the option's range
+  kLayouts = 2048,  // a list of layouts such as "2DP x 4PP x 4TP", or of objects with keys of `parallel`
 };
 constexpr Takes operator|(Takes a, Takes b) { return static_cast<Takes>(static_cast<unsigned>(a) | static_cast<unsigned>(b)); }
 constexpr bool takes(Takes set, Takes kind) { return (static_cast<unsigned>(set) & static_cast<unsigned>(kind)) != 0; }

@@ -60,9 +60,9 @@ void check_model_fits(const ModelConfig& model, std::int64_t machine_bytes) {
   const double parameters = static_cast<double>(num_parameters(model)), bytes = kSmallestState * parameters;
   if (bytes <= static_cast<double>(machine_bytes)) return;
   throw ConfigError(
-      fmt::format("model: {:.1f}B parameters need at least {} for weights and optimizer in any layout, this machine has {}; take a "
+      fmt::format("model: {} parameters need at least {} for weights and optimizer in any layout, this machine has {}; take a "
                   "model of at most {:.0f}M parameters, or a larger machine",
-                  1e-9 * parameters, gigabytes(bytes), gigabytes(static_cast<double>(machine_bytes)),
+                  parameters < 1e9 ? fmt::format("{:.1f}M", 1e-6 * parameters) : fmt::format("{:.1f}B", 1e-9 * parameters), gigabytes(bytes), gigabytes(static_cast<double>(machine_bytes)),
                   1e-6 * static_cast<double>(machine_bytes) / kSmallestState));
 }
 

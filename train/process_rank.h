@@ -14,9 +14,6 @@ namespace trident {
 // run_training() on one rank of several processes.
 void run_as_process(const Launcher& launcher, const std::function<TrainConfig()>& read_config, const TrainOutput& output, CudaBackend& cuda);
 
-// What a run ends with that a signal stopped: its message says what became of the work.
-Error stopped_by_signal(int signal);
-
 // What is said of an error after training's end, which does not fail the run.
 std::string not_reported(std::string_view error);
 

@@ -8,6 +8,7 @@
 
 #include "core/clock.h"
 #include "model/model_stats.h"
+#include "train/between_steps.h"
 #include "train/data_lines.h"
 #include "train/earlier_run.h"
 #include "train/machine.h"
@@ -29,26 +30,104 @@ RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& d
       device_(device),
       services_(services),
       trainer_(inputs.plan, device, std::move(world), services.board, services.on_device),
+      checkpoints_(inputs, trainer_, logger_),
       loader_(train_loader(inputs)) {
   rank_ = trainer_.context().rank();
+  say_ = [this](const std::string& line) {
+    if (console_) console_->line(line);
+    else output_.console << line << '\n';
+  };
   if (plan_.config.eval.every > 0) validation_sets_ = validation_sets(inputs);
   if (const std::vector<std::int64_t>& steps = plan_.config.log.trace_steps; !steps.empty()) tracer_.emplace(trainer_, steps.front(), steps.back());
 }
 
-int RankLoop::run() {
+int RunEnd::exit_code() const {
+  if (not_saved) return static_cast<int>(ExitCode::kStorage);
+  if ((signal != 0 || out_of_time) && saved) return static_cast<int>(ExitCode::kRequeue);
+  return signal != 0 ? exit_code_of_signal(signal) : 0;
+}
+
+std::string RunEnd::message() const {
+  const std::string why = signal != 0 ? "stopped by " + signal_name(signal) : out_of_time ? "run.max_minutes is over" : "the run is over";
+  if (not_saved) return why + ", and its last checkpoint could not be written; the newest one is older";
+  if (saved) return why + "; all is saved: the same command goes on from there";
+  if (weights) return why + "; its weights are saved, and no run goes on from weights alone (checkpoint.content)";
+  return why + " at the end of a step; nothing is saved, because checkpoint.every is 0";
+}
+
+RunEnd RankLoop::run() {
   open();
   const double start = monotonic_seconds();
-  if (rank() == 0) console_.emplace(output_.console, output_.mode, plan_.config.run.steps, 0, start);
+  if (rank() == 0) console_.emplace(output_.console, output_.mode, plan_.config.run.steps, updates_, start);
   agree_to_stop(start);
-  if (!validation_sets_.empty() && goes_on()) summary_.first_valid = evaluate();
+  const bool misses = !validation_sets_.empty() && last_eval_at_ != updates_ && updates_ % plan_.config.eval.every == 0 && goes_on();
+  if (misses) summary_.first_valid = evaluate();  // before the first step, or where a signal came before it
   set_phase(RunPhase::kTraining);
   while (goes_on()) one_step(start);
   summary_.seconds = monotonic_seconds() - start;
-  const bool evaluates = !validation_sets_.empty() && updates_ > 0 && stop_signal_ == 0;  // who asks to stop does not wait for an evaluation
-  if (evaluates) summary_.last_valid = last_eval_at_ == updates_ ? last_eval_ : evaluate();
-  if (services_.trained) services_.trained(stop_signal_);
+  end_.signal = stop_signal_;
+  end_.out_of_time = summary_.out_of_time;
+  save_what_is_left();
+  // Who asks to stop does not wait for an evaluation, and a run that will go on leaves what one leaves that was not stopped.
+  const bool is_over = stop_signal_ == 0 && !(summary_.out_of_time && checkpoints_.saves());
+  const bool evaluates = !validation_sets_.empty() && updates_ > 0 && is_over;
+  if (evaluates && last_eval_at_ != updates_) evaluate();
+  if (evaluates && last_eval_.step == updates_) summary_.last_valid = last_eval_;  // not if an earlier start made it
+  checkpoints_.finish(say_);
+  const bool is_committed = checkpoints_.saves() && (updates_ == 0 || checkpoints_.committed_step() == updates_);
+  end_.weights = is_committed && plan_.config.checkpoint.content == "weights";
+  end_.saved = is_committed && !end_.weights;
+  end_.not_saved = checkpoints_.saves() && !is_committed;
+  if (services_.trained) services_.trained(end_);
   close();
-  return stop_signal_;
+  return end_;
+}
+
+// The last step is saved, whatever its number.
+void RankLoop::save_what_is_left() {
+  if (!checkpoints_.saves() || updates_ == 0) return;
+  set_phase(RunPhase::kSaving);
+  checkpoints_.finish(say_);
+  if (checkpoints_.committed_step() == updates_) return;
+  checkpoints_.save(state(), say_);
+}
+
+// What a checkpoint of this moment says beside the tensors.
+TrainingState RankLoop::state() {
+  const TrainerPosition position = trainer_.position();
+  TrainingState state;
+  state.updates = position.updates;
+  state.batches = position.batches;
+  state.skipped = summary_.skipped;
+  state.skipped_in_a_row = skipped_in_a_row_;
+  state.position = position.position;
+  state.samples = earlier_samples_ + (updates_ - first_update_) * plan_.config.batch.global;
+  state.tokens = tokens();
+  state.loss_scale = position.loss_scale.scale;
+  state.loss_scale_clean_steps = position.loss_scale.clean_steps;
+  state.loss_scale_overflows_left = position.loss_scale.overflows_left;
+  if (rank() == 0) {
+    state.blend_start = loader_.blend_start().position;
+    state.blend_taken = loader_.blend_start().taken;
+    state.blend_now = loader_.taken_before(position.position);
+  }
+  state.best_valid_loss = checkpoints_.best_valid().loss;
+  state.best_valid_step = checkpoints_.best_valid().step;
+  const bool evaluated = last_eval_at_ == updates_ && last_eval_.step == updates_;
+  if (evaluated && (!state.best_valid_loss || last_eval_.valid.loss < *state.best_valid_loss)) {
+    state.best_valid_loss = last_eval_.valid.loss;
+    state.best_valid_step = updates_;
+  }
+  state.last_eval = last_eval_at_;
+  return state;
+}
+
+void RankLoop::go_on_from(const TrainingState& state) {
+  updates_ = first_update_ = state.updates;
+  skipped_in_a_row_ = static_cast<int>(state.skipped_in_a_row);
+  summary_.skipped = state.skipped;
+  earlier_samples_ = state.samples;
+  earlier_tokens_ = state.tokens;
 }
 
 void RankLoop::set_phase(RunPhase phase) {
@@ -58,8 +137,14 @@ void RankLoop::set_phase(RunPhase phase) {
 // Rank 0 creates the run directory once every rank has its memory, so that a run that cannot start leaves nothing behind.
 void RankLoop::open() {
   const std::int64_t largest = largest_arena();  // also a barrier: everybody is here
+  if (const std::optional<TrainingState> state = checkpoints_.begin(say_)) go_on_from(*state);
+  // An older one may have begun another rule of blending.
+  if (const std::optional<Resume> resume = checkpoints_.resume(); resume && resume->folder != inputs_.resume->folder) loader_ = train_loader(inputs_, resume);
   if (rank() == 0) open_run_folder(largest);
-  trainer_.context().world().barrier();  // the peak is measured while nobody else works
+  // Everywhere: the last step whose evaluation is in the files. Also a barrier: the peak is measured while nobody else works.
+  Stream& stream = trainer_.context().host_stream();
+  trainer_.context().world().all_reduce(stream, TensorView(&last_eval_at_, DType::kI64, {1}), ReduceOp::kMax);
+  stream.synchronize();
   write_memory_file(plan_.config.run.dir, trainer_.context(), trainer_.arena_plan());
 }
 
@@ -69,31 +154,37 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   for (const std::string& line : device_.notes()) output_.console << line << '\n';
   for (const std::string& line : trainer_.notes()) output_.console << line << '\n';
   make_run_folder(plan_.config.run.dir);
-  const std::string aside = set_earlier_run_aside(plan_.config.run.dir);
-  if (!aside.empty()) output_.console << "the files of an earlier run are in " << aside << " now; this run begins at step 1\n";
-  run_log_.emplace(plan_);  // first: it refuses a folder that another run is writing
-  write_config_file(plan_.config.run.dir, plan_.config);
+  const bool goes_on = goes_on_in_run_dir(plan_.config, checkpoints_.resume());
+  const std::string aside = goes_on ? "" : set_earlier_run_aside(plan_.config);
+  if (!aside.empty()) output_.console << "the files of an earlier run are in " << aside << " now; this run begins at step " << updates_ + 1 << '\n';
+  // Before the files that it says whose they are: who is killed in between starts again without a question.
+  refuse_if_written(plan_.config.run.dir);
+  write_config_file(plan_.config.run.dir, checkpoints_.config());
+  run_log_.emplace(plan_, updates_);
+  if (updates_ > 0) output_.console << "goes on from step " << updates_ << (updates_ >= plan_.config.run.steps ? ", which is the last one: there is nothing to train" : "") << '\n';
+  last_eval_at_ = run_log_->last_evaluation();
   write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan());
   peak_flops_ = inputs_.peak_flops > 0 ? inputs_.peak_flops : measure_matmul_rate(device_, plan_.compute, 0.2) * inputs_.ranks_at_once;
 }
 
-// Signals reach ranks at different moments and clocks differ: the highest signal that any rank got and rank 0's clock decide for all.
+// Rank 0's clock counts for all.
 void RankLoop::agree_to_stop(double start) {
   const double minutes = plan_.config.run.max_minutes;
   const bool time_is_up = rank() == 0 && minutes > 0 && monotonic_seconds() - start >= 60 * minutes;
-  std::int32_t asked[2] = {services_.stop != nullptr ? services_.stop->pending() : 0, time_is_up ? 1 : 0};
-  Stream& stream = trainer_.context().host_stream();
-  trainer_.context().world().all_reduce(stream, TensorView(asked, DType::kI32, {2}), ReduceOp::kMax);
-  stream.synchronize();
-  stop_signal_ = asked[0];
-  summary_.out_of_time = asked[1] != 0 && updates_ < plan_.config.run.steps;
+  const StopVote mine{services_.stop != nullptr ? services_.stop->pending() : 0, time_is_up, checkpoints_.busy()};
+  const StopVote vote = trident::agree_to_stop(trainer_.context().world(), trainer_.context().host_stream(), mine);
+  if (!vote.busy) checkpoints_.advance(say_);
+  stop_signal_ = vote.signal;
+  summary_.out_of_time = vote.time_is_up && updates_ < plan_.config.run.steps;
 }
 
 // Asks for the pages of a batch that a later step will load. The stages between the first and the last load nothing.
 void RankLoop::prefetch(BatchLoader& loader, std::int64_t batch) {
   const GridCoordinates here = trainer_.context().coordinates();
   if (here.pipeline > 0 && here.pipeline < plan_.grid.degrees().pipeline - 1) return;
-  loader.prefetch_step({plan_.config.batch.global, plan_.config.batch.micro, plan_.grid.degrees().data}, batch, here.data);
+  BatchSlicing slicing = trainer_.slicing();
+  if (&loader != &loader_) slicing.offset = 0;  // evaluations begin at the beginning
+  loader.prefetch_step(slicing, batch, here.data);
 }
 
 void RankLoop::one_step(double start) {
@@ -120,11 +211,13 @@ void RankLoop::one_step(double start) {
   skipped_in_a_row_ = 0;
   updates_ = result.updates;
   agree_to_stop(start);
-  if (updates_ == 1) summary_.first_loss = result.loss;
+  if (updates_ == first_update_ + 1) summary_.first_loss = result.loss;
   summary_.last_loss = result.loss;
-  if (is_logged(updates_)) log(result, seconds);
+  const bool ends = summary_.out_of_time || stop_signal_ != 0;
+  if (is_logged(updates_) || ends) log(result, seconds);
   if (rank() == 0 && !is_logged(updates_)) console_->progress(updates_, monotonic_seconds());
   if (!validation_sets_.empty() && updates_ % plan_.config.eval.every == 0 && stop_signal_ == 0) evaluate();
+  if (goes_on() && checkpoints_.is_due(updates_)) checkpoints_.save(state(), say_);
 }
 
 // Collective. The first rank that has something to name says so for all.
@@ -149,7 +242,9 @@ void RankLoop::note_loss_scale(const StepResult& result) {
                                                           to_string(plan_.compute), updates_)));
 }
 
-void RankLoop::refuse_to_go_on(const StepResult& result) const {
+// Collective: no rank ends the job before the rank that names the last gradient has done so.
+void RankLoop::refuse_to_go_on(const StepResult& result) {
+  trainer_.context().world().barrier();
   const std::string what = fmt::format("{} batches in a row had non-finite gradients after update {}", kMaxSkippedInARow, updates_);
   if (plan_.compute != DType::kF16) throw Error(ExitCode::kNoProgress, what + "; lower optimizer.lr or look at the data");
   const bool fixed = plan_.config.precision.loss_scale.kind == LossScale::Kind::kFixed;
@@ -160,7 +255,7 @@ void RankLoop::refuse_to_go_on(const StepResult& result) const {
 }
 
 bool RankLoop::is_logged(std::int64_t update) const {
-  return update == 1 || update == plan_.config.run.steps || summary_.out_of_time || stop_signal_ != 0 || (plan_.config.log.every > 0 && update % plan_.config.log.every == 0);
+  return update == 1 || update == plan_.config.run.steps || (plan_.config.log.every > 0 && update % plan_.config.log.every == 0);
 }
 
 void RankLoop::note_times(const std::array<double, kNumWaitedFor>& waited_before, double seconds) {
@@ -172,23 +267,20 @@ void RankLoop::note_times(const std::array<double, kNumWaitedFor>& waited_before
   since_start_ += times;
 }
 
-// Collective: bytes and times are summed, the arena's high-water mark maximised over ranks.
+// Collective.
 void RankLoop::log(const StepResult& result, double seconds) {
-  std::array<double, kNumAxes> bytes = trainer_.context().bytes_sent();
-  Communicator& world = trainer_.context().world();
-  Stream& stream = trainer_.context().host_stream();
-  world.all_reduce(stream, TensorView(bytes.data(), DType::kF64, {kNumAxes}), ReduceOp::kSum);
-  std::int64_t memory[2] = {trainer_.arena().planned_bytes(), trainer_.arena().high_water()};
-  world.all_reduce(stream, TensorView(memory, DType::kI64, {2}), ReduceOp::kMax);
-  stream.synchronize();
-  const Extremes busy = busy_seconds(since_log_, world, stream);
-  const StepTimes times = sum_over_ranks(since_log_, world, stream).mean();
+  const LoggedCounts mine{trainer_.context().bytes_sent(), trainer_.arena().planned_bytes(), trainer_.arena().high_water(),
+                          static_cast<std::int64_t>(1e9 * checkpoints_.take_blocked_seconds())};
+  const LogTotals totals = totals_for_log(trainer_.context().world(), trainer_.context().host_stream(), mine, since_log_);
+  const std::array<double, kNumAxes>& bytes = totals.counts.bytes;
   const auto steps = static_cast<std::int64_t>(since_log_.steps);
   since_log_ = StepTimes();
   summary_.bytes_counted = bytes;
-  summary_.planned_bytes = memory[0];
-  summary_.granted_bytes = memory[1];
+  summary_.planned_bytes = totals.counts.planned_bytes;
+  summary_.granted_bytes = totals.counts.granted_bytes;
   if (rank() != 0) return;
+  // A run that is stopped has a line of its last step, unless it will go on: then its files are to be those of a run that was not.
+  if (!is_logged(updates_) && checkpoints_.saves()) return;
   const double tokens = static_cast<double>(plan_.tokens_per_step());
   const auto sent = [&](Axis axis) { return std::llround(bytes[static_cast<std::size_t>(axis)]); };
   StepMetrics metrics;
@@ -198,13 +290,16 @@ void RankLoop::log(const StepResult& result, double seconds) {
   metrics.lr = result.lr;
   if (plan_.compute == DType::kF16) metrics.loss_scale = result.loss_scale;
   metrics.skipped = summary_.skipped;
-  metrics.tokens = updates_ * plan_.tokens_per_step();
+  metrics.tokens = this->tokens();
   metrics.step_ms = 1e3 * seconds;
   metrics.tokens_per_s = tokens / seconds;
-  metrics.mfu = model_flops_per_token(plan_.model, plan_.config.batch.sequence) * metrics.tokens_per_s / peak_flops_;
+  const double mfu = model_flops_per_token(plan_.model, plan_.config.batch.sequence) * metrics.tokens_per_s / peak_flops_;
+  if (mfu <= 1) metrics.mfu = mfu;  // above 1 other work disturbed the measurement of the peak
   metrics.peak_bytes = summary_.granted_bytes;
   metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
-  run_log_->step(metrics, steps, times, busy);
+  std::optional<double> save_seconds;
+  if (checkpoints_.saves()) save_seconds = 1e-9 * static_cast<double>(totals.counts.save_nanoseconds);
+  run_log_->step(metrics, steps, totals.times, totals.busy, save_seconds);
   console_->step(metrics, monotonic_seconds());
 }
 
@@ -255,9 +350,10 @@ void RankLoop::close() {
   set_phase(RunPhase::kFinishing);
   const std::optional<std::string> trace = tracer_ ? tracer_->finish() : std::nullopt;
   trainer_.drain();
-  if (updates_ == 0) return;
-  summary_.updates = updates_;
-  summary_.tokens = updates_ * plan_.tokens_per_step();
+  if (updates_ == first_update_) return;
+  summary_.step = updates_;
+  summary_.updates = updates_ - first_update_;
+  summary_.tokens = (updates_ - first_update_) * plan_.tokens_per_step();
   summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
   summary_.bytes_between_nodes = total_bytes_between_nodes();
   summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().host_stream()).mean();

@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "data/batch_loader.h"
@@ -13,6 +15,7 @@
 #include "parallel/lifeline_status.h"
 #include "train/console.h"
 #include "train/rank_trainer.h"
+#include "train/run_checkpoints.h"
 #include "train/run_inputs.h"
 #include "train/run_log.h"
 #include "train/run_report.h"
@@ -23,6 +26,18 @@
 
 namespace trident {
 
+// How a run came to its end, the same on every rank.
+struct RunEnd {
+  int signal = 0;            // that ended it before its last step, or 0
+  bool out_of_time = false;  // run.max_minutes ended it
+  bool saved = false;        // what was trained last is in a checkpoint that a run can go on from
+  bool weights = false;      // it is in one of weights alone
+  bool not_saved = false;    // it should be, and is not
+
+  int exit_code() const;
+  std::string message() const;  // of another code than 0
+};
+
 // What the process offers to the loops of its ranks; each may be absent.
 struct RankServices {
   const StopRequest* stop = nullptr;                        // looked at between steps
@@ -30,7 +45,7 @@ struct RankServices {
   std::function<std::int64_t()> inter_node_bytes = {};      // payload this rank sent to other nodes so far
   OnDevice on_device = {};                                  // how groups of ranks exchange what lies on devices
   // Called when training is over, before it is reported, with what run() returns: what fails from then on does not fail the run.
-  std::function<void(int signal)> trained = {};
+  std::function<void(const RunEnd& end)> trained = {};
 };
 
 class RankLoop {
@@ -38,12 +53,16 @@ class RankLoop {
   // Collective over `world`. `inputs`, `output`, `device` and what `services` points to outlive the loop.
   RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& device, std::unique_ptr<Communicator> world, const RankServices& services);
 
-  // From the run directory to the closing lines. Collective. The signal that ended the run before its last step, the same on every rank, or 0.
-  int run();
+  // From the run directory to the closing lines. Collective.
+  RunEnd run();
 
  private:
   int rank() const { return rank_; }
   void open();
+  void go_on_from(const TrainingState& state);
+  TrainingState state();
+  std::int64_t tokens() const { return earlier_tokens_ + (updates_ - first_update_) * plan_.tokens_per_step(); }
+  void save_what_is_left();
   void open_run_folder(std::int64_t largest_arena);
   bool goes_on() const { return updates_ < plan_.config.run.steps && !summary_.out_of_time && stop_signal_ == 0; }
   void agree_to_stop(double start);
@@ -52,7 +71,7 @@ class RankLoop {
   void prefetch(BatchLoader& loader, std::int64_t batch);
   void warn_of_non_finite(const StepResult& result);
   void note_loss_scale(const StepResult& result);
-  [[noreturn]] void refuse_to_go_on(const StepResult& result) const;
+  [[noreturn]] void refuse_to_go_on(const StepResult& result);
   bool is_logged(std::int64_t update) const;
   void note_times(const std::array<double, kNumWaitedFor>& waited_before, double seconds);
   void log(const StepResult& result, double seconds);
@@ -65,9 +84,11 @@ class RankLoop {
   const RunPlan& plan_;
   const TrainOutput& output_;
   Logger logger_;
+  Say say_;  // a line to who watches the run
   Device& device_;
   RankServices services_;
   RankTrainer trainer_;
+  RunCheckpoints checkpoints_;
   BatchLoader loader_;
   std::vector<ValidationSet> validation_sets_;  // empty: nothing is evaluated
   std::optional<StepTracer> tracer_;
@@ -78,7 +99,9 @@ class RankLoop {
   EvalMetrics last_eval_;
   double peak_flops_ = 0;
   std::int64_t updates_ = 0, last_eval_at_ = -1;
+  std::int64_t first_update_ = 0, earlier_samples_ = 0, earlier_tokens_ = 0;  // of updates that were made before this start
   int rank_ = 0, skipped_in_a_row_ = 0, stop_signal_ = 0, attempts_ = 0;
+  RunEnd end_;
 };
 
 }  // namespace trident

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <utility>
 
 #include "core/clock.h"
 #include "device/no_allocation.h"
+#include "train/arena_check.h"
 
 namespace trident {
 namespace {
@@ -72,7 +72,7 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
   optimizer_ = std::make_unique<ShardedOptimizer>(adamw_config(plan.config), *store_, context_, arena_plan_);
   book_batches();
 
-  check_arenas();
+  check_memory();
   make_arena();
   stage_->bind(*arena_, *store_);
   store_->bind(*arena_);
@@ -82,53 +82,15 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
   bind_handlers();
 }
 
-// Memory is given out on first touch, on hosts: without this the kernel would end the process somewhere in the middle. Of cards it is asked how
-// much is left when all ranks have made what is not in the plan. What each machine or card is to hold is two numbers; only when that is too much
-// does every rank hear from every other, to say whose it is.
-void RankTrainer::check_arenas() {
+// Memory is given out on first touch, on hosts: without this the kernel would end the process somewhere in the middle. Of cards it
+// is asked how much is left when all ranks have made what is not in the plan.
+void RankTrainer::check_memory() {
   context_.world().barrier();
-  const std::optional<std::int64_t> free = device_.free_bytes();
-  const std::size_t pools = plan_.memory.size();
-  constexpr std::int64_t kNotAsked = std::numeric_limits<std::int64_t>::min();
-  std::vector<std::int64_t> totals(pools), taken(pools, kNotAsked);  // taken: less than nothing, by what is free
-  for (std::size_t pool = 0; pool < pools; ++pool) {
-    if (std::ranges::find(plan_.memory[pool].ranks, context_.rank()) == plan_.memory[pool].ranks.end()) continue;
-    totals[pool] = arena_plan_.total_bytes();
-    if (free) taken[pool] = -*free;
-  }
-  const auto reduce = [&](std::vector<std::int64_t>& numbers, ReduceOp op) {
-    context_.world().all_reduce(context_.host_stream(), TensorView(numbers.data(), DType::kI64, {static_cast<std::int64_t>(pools)}), op);
-  };
-  reduce(totals, ReduceOp::kSum);
-  reduce(taken, ReduceOp::kMax);
-  for (std::size_t pool = 0; pool < pools; ++pool) {
-    PoolNeed need{static_cast<double>(totals[pool])};
-    if (taken[pool] != kNotAsked) need.free = -static_cast<double>(taken[pool]);
-    if (!fits(plan_.memory[pool], need)) return trident::check_arenas(plan_, gather_needs(free));
-  }
-}
-
-std::vector<ArenaNeed> RankTrainer::gather_needs(std::optional<std::int64_t> free) {
-  constexpr std::int64_t kNumbers = 4, kText = 512;
-  constexpr double kNotAsked = -1;
-  const auto ranks = static_cast<std::size_t>(plan_.world_size());
-  double numbers[kNumbers] = {static_cast<double>(arena_plan_.total_bytes()), static_cast<double>(arena_plan_.total_bytes(MemoryUse::kActivations)),
-                              static_cast<double>(stage_->logits_bytes()), free ? static_cast<double>(*free) : kNotAsked};
-  std::string text = largest_entries(arena_plan_);
-  text.resize(kText);  // zeros behind
-  std::vector<double> all_numbers(ranks * kNumbers);
-  std::string all_text(ranks * kText, '\0');
-  const auto gather = [&](void* all, void* own, DType dtype, std::int64_t count) {
-    context_.world().all_gather(context_.host_stream(), TensorView(all, dtype, {plan_.world_size() * count}), ConstTensorView(own, dtype, {count}));
-  };
-  gather(all_numbers.data(), numbers, DType::kF64, kNumbers);
-  gather(all_text.data(), text.data(), DType::kU8, kText);
-  std::vector<ArenaNeed> needs;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const double* const n = &all_numbers[r * kNumbers];
-    needs.push_back({n[0], n[1], n[2], all_text.substr(r * kText, kText).c_str(), n[3] == kNotAsked ? std::nullopt : std::optional(n[3])});
-  }
-  return needs;
+  ArenaNeed mine{static_cast<double>(arena_plan_.total_bytes()),
+                 static_cast<double>(arena_plan_.total_bytes(MemoryUse::kActivations)), static_cast<double>(stage_->logits_bytes()),
+                 largest_entries(arena_plan_)};
+  if (const std::optional<std::int64_t> free = device_.free_bytes()) mine.free = static_cast<double>(*free);
+  check_arenas(plan_, context_.world(), context_.host_stream(), mine);
 }
 
 void RankTrainer::make_arena() {
@@ -186,7 +148,8 @@ void RankTrainer::bind_batches() {
 
 void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool training) {
   const RangeScope range(device_.ranges(), "batch");
-  const BatchSlicing slicing{plan_.config.batch.global, plan_.config.batch.micro, plan_.grid.degrees().data};
+  BatchSlicing slicing = this->slicing();
+  if (!training) slicing.offset = 0;
   const auto tokens_of_one = static_cast<std::size_t>(plan_.config.batch.micro * plan_.config.batch.sequence);
   for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
     const std::int64_t first = slicing.first_sample(batch, k, context_.coordinates().data);
@@ -242,6 +205,7 @@ void RankTrainer::bind_handlers() {
   bind(Kind::kGradNorm, [this](const Instruction&) { decide_update(); });
   bind(Kind::kOptimizerStep, [this](const Instruction& i) {
     if (!result_.applied) return;
+    if (update_hook_) update_hook_(i.unit);
     device_.repeat([&] { optimizer_->step(i.unit, result_.updates, result_.lr, update_scale_); });
     store_->masters_updated();
   });
@@ -273,7 +237,7 @@ StepResult RankTrainer::step(const LoadSamples& load) {
   result_ = StepResult();
   result_.updates = updates_;
   std::optional<NoAllocationScope> no_allocation;
-  if (plan_.config.debug.no_alloc && batches_ > 0) no_allocation.emplace("a training step (debug.no_alloc)");
+  if (plan_.config.debug.no_alloc && has_stepped_) no_allocation.emplace("a training step (debug.no_alloc)");
   std::array<char, 32> name{};  // as the trace has it
   if (device_.ranges() != nullptr) fmt::format_to_n(name.begin(), name.size() - 1, "step {}", updates_ + 1);
   const RangeScope range(device_.ranges(), name.data());
@@ -282,6 +246,7 @@ StepResult RankTrainer::step(const LoadSamples& load) {
   batch_seconds_ = monotonic_seconds() - start;
   stage_->set_micro_batches(micro_batches_, program);
   executor_.run(program, step_times_);
+  has_stepped_ = true;
   return std::move(result_);
 }
 
@@ -306,6 +271,45 @@ EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, 
     result.bytes_per_token = static_cast<double>(bytes) / tokens;
   }
   return result;
+}
+
+// ---- what checkpoints store -------------------------------------------------------------------------------------------------------
+
+TrainerPosition RankTrainer::position() const {
+  return {updates_, batches_, sample_offset_ + batches_ * plan_.config.batch.global, loss_scaler_.state()};
+}
+
+void RankTrainer::restore(const TrainerPosition& position) {
+  updates_ = position.updates;
+  batches_ = position.batches;
+  sample_offset_ = position.position - batches_ * plan_.config.batch.global;
+  loss_scaler_.restore(position.loss_scale);
+}
+
+std::vector<ShardTensors> RankTrainer::shard_tensors() const {
+  std::vector<ShardTensors> tensors;
+  for (std::size_t i = 0; i < store_->shards().size(); ++i) {
+    const ParamShard& shard = store_->shards()[i];
+    ShardTensors& out = tensors.emplace_back(ShardTensors{shard.param, shard.master, {}});
+    for (const TensorView& state : optimizer_->states(i)) out.states.emplace_back(state);
+  }
+  return tensors;
+}
+
+ShardHolder RankTrainer::shard_holder() {
+  return {.tensor_degree = context_.grid().degrees().tensor,
+          .tensor_rank = context_.coordinates().tensor,
+          .data_shards = context_.data_reduce().size(),
+          .data_rank = context_.data_reduce().rank(),
+          .sharded = plan_.zero.shard_optimizer};
+}
+
+std::vector<int> RankTrainer::update_order() const {
+  std::vector<int> units;
+  for (const Instruction& i : plan_.step_program(context_.rank()).instructions) {
+    if (i.kind == InstructionKind::kOptimizerStep) units.push_back(i.unit);
+  }
+  return units;
 }
 
 void RankTrainer::drain() {

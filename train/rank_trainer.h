@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/save_plan.h"
+#include "checkpoint/shard_boxes.h"
 #include "data/sample_order.h"
 #include "device/arena.h"
 #include "device/device.h"
@@ -49,6 +51,14 @@ struct EvalResult {
   std::optional<double> bytes_per_token;    // of the targets, if token_bytes was given
 };
 
+// Where training stands, beside the tensors.
+struct TrainerPosition {
+  std::int64_t updates = 0;  // completed
+  std::int64_t batches = 0;  // tried
+  std::int64_t position = 0;  // samples that they took: where the next one begins
+  LossScaler::State loss_scale;
+};
+
 class RankTrainer {
  public:
   RankTrainer(const RankTrainer&) = delete;  // handlers and communicators point into it
@@ -69,6 +79,26 @@ class RankTrainer {
   // the loss scale.
   void set_gradient_hook(std::function<void(const ParamStore&)> hook) { gradient_hook_ = std::move(hook); }
 
+  // Called before the values of a unit's shards change: masters, weights, optimizer state.
+  void set_update_hook(std::function<void(int unit)> hook) { update_hook_ = std::move(hook); }
+
+  TrainerPosition position() const;
+  // How the global batches of training are cut into samples.
+  BatchSlicing slicing() const { return {plan_.config.batch.global, plan_.config.batch.micro, plan_.grid.degrees().data, sample_offset_}; }
+  // Goes on from there, with values that were written into shard_tensors() or the store before. Between steps.
+  void restore(const TrainerPosition& position);
+  // In place of the configuration's, between steps.
+  void set_lr_schedule(const LrSchedule& schedule) { lr_schedule_ = schedule; }
+  // The values of store().shards(), in their order, which change in steps only.
+  std::vector<ShardTensors> shard_tensors() const;
+  // Which part of them this rank has.
+  ShardHolder shard_holder();
+  // The optimizer's state of a shard, to be written between steps.
+  std::vector<TensorView> optimizer_states(std::size_t shard) const { return optimizer_->states(shard); }
+  // This rank's units in the order of their updates.
+  std::vector<int> update_order() const;
+
+  Device& device() { return device_; }
   ParallelContext& context() { return context_; }
   const ParamStore& store() const { return *store_; }
   const LossScaler& loss_scaler() const { return loss_scaler_; }
@@ -84,8 +114,7 @@ class RankTrainer {
   double batch_seconds() const { return batch_seconds_; }
 
  private:
-  void check_arenas();
-  std::vector<ArenaNeed> gather_needs(std::optional<std::int64_t> free);
+  void check_memory();
   void make_arena();
   void book_batches();
   void bind_batches();
@@ -112,6 +141,7 @@ class RankTrainer {
   LrSchedule lr_schedule_;
   LossScaler loss_scaler_;  // of every rank, fed with what all agreed on: the same everywhere
   std::function<void(const ParamStore&)> gradient_hook_;
+  std::function<void(int unit)> update_hook_;
 
   struct BatchSlots {
     ArenaSlot tokens, targets, positions_by_row, positions_by_sample, samples, losses;
@@ -125,6 +155,8 @@ class RankTrainer {
   std::vector<MicroBatch> micro_batches_;
 
   std::int64_t batches_ = 0, updates_ = 0;
+  bool has_stepped_ = false;      // since it was made, wherever training goes on from
+  std::int64_t sample_offset_ = 0;  // BatchSlicing::offset
   StepResult result_;             // of the step in progress
   double update_scale_ = 1;       // clipping, and 1 / the loss scale
 };

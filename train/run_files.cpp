@@ -46,15 +46,24 @@ JsonValue allocations_of(const ArenaPlan& memory) {
 }  // namespace
 
 void make_run_folder(const std::string& folder) {
-  std::vector<std::filesystem::path> missing;  // the folder first, then those above it
-  std::error_code error, ignored;
-  for (std::filesystem::path path = folder; !path.empty() && !std::filesystem::exists(path, ignored); path = path.parent_path())
-    missing.push_back(path);
-  std::filesystem::create_directories(folder, error);
-  if (!error) return;
-  for (const std::filesystem::path& path : missing) std::filesystem::remove(path, ignored);  // what was made of them is empty
-  throw StorageError(
-      fmt::format("run.dir = {}: cannot be created: {}; choose a folder that may be written", folder, error.message()));
+  try {
+    create_lasting_folder(folder);
+  } catch (const StorageError& error) {
+    throw StorageError(fmt::format("run.dir = {}; choose a folder that may be written", error.what()));
+  }
+}
+
+void sync_run_files(const std::string& folder) {
+  for (const char* name : {"metrics.jsonl", "timing.jsonl", "eval.jsonl"}) {
+    const std::string path = folder + "/" + name;
+    if (file_exists(path)) sync_file(path);
+  }
+  std::error_code ignored;  // a run without TensorBoard has no such files
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("events.out.tfevents.") && entry.is_regular_file(ignored)) sync_file(entry.path());
+  }
+  if (folder_exists(folder)) sync_folder_of(folder + "/metrics.jsonl");
 }
 
 void write_config_file(const std::string& folder, const TrainConfig& config) {

@@ -16,6 +16,9 @@ void make_run_folder(const std::string& folder);
 void write_config_file(const std::string& folder, const TrainConfig& config);
 // `memory`: rank 0's arena, every named allocation.
 void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory);
+// The files that a run appends to are on the disk: what they say outlives the machine.
+void sync_run_files(const std::string& folder);
+
 // memory.json: of every rank its place, bytes and bytes by use; of the first rank of each pipeline stage also every named
 // allocation, which its data- and tensor-parallel peers repeat. Collective; `memory` is the caller's own arena.
 void write_memory_file(const std::string& folder, ParallelContext& context, const ArenaPlan& memory);

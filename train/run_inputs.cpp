@@ -16,6 +16,7 @@
 #include "train/preflight.h"
 #include "train/rank_devices.h"
 #include "train/rank_trainer.h"
+#include "train/run_manifest.h"
 
 namespace trident {
 namespace {
@@ -29,9 +30,8 @@ std::vector<std::int32_t> token_lengths(const Tokenizer& tokenizer) {
   return lengths;
 }
 
-BatchLoader make_loader(const RunPlan& plan, const std::vector<TokenSource>& sources, Shuffle shuffle) {
-  return BatchLoader(
-      sources, {plan.config.batch.sequence, plan.model.vocab_size, static_cast<std::uint64_t>(plan.config.run.seed), shuffle});
+BatchLoader make_loader(const RunPlan& plan, const std::vector<TokenSource>& sources, Shuffle shuffle, BlendStart start = {}) {
+  return BatchLoader(sources, {plan.config.batch.sequence, plan.model.vocab_size, static_cast<std::uint64_t>(plan.config.run.seed), shuffle, std::move(start)});
 }
 
 Shuffle train_order(const RunPlan& plan) { return plan.config.data.shuffle ? Shuffle::kPerEpoch : Shuffle::kInOrder; }
@@ -77,9 +77,17 @@ void describe_data(RunInputs& inputs, bool looks) {
   }
 }
 
+// New weights begin the rule anew, behind the samples that were taken so far.
+BlendStart blend_start(const TrainConfig& config, const std::optional<Resume>& resume) {
+  if (!resume || config.data.train.size() < 2) return {};
+  const TrainingState& state = resume->manifest.state;
+  if (blend_weights_changed(config, *resume)) return {state.position, state.blend_now};
+  return {state.blend_start, state.blend_taken};
+}
+
 void place_on_cores(RunInputs& inputs, const RunPlace& place, const MachineFacts& machine) {
   const CoreShare& share = machine.core_share;
-  const int local = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size(), threads = inputs.plan.threads_per_rank;
+  const int local = inputs.local_ranks, threads = inputs.plan.threads_per_rank;
   inputs.ranks_at_once = static_cast<double>(place.nodes * std::min(share.at_once(), local * threads)) / threads;
   const bool bound_already = std::ssize(machine.cores.ids) < share.cores;  // each rank to cores of its own, by its launcher
   if (!inputs.plan.config.run.pin || bound_already) return;
@@ -110,12 +118,18 @@ void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   describe_data(inputs, looks);
 }
 
+std::vector<DataFacts> RunInputs::training_facts() const {
+  return {data_facts.begin(), data_facts.begin() + std::ssize(sources.train)};
+}
+
 std::int64_t ranks_of(const ParallelConfig& parallel) {
   return parallel.data.ranks.value_or(1) * parallel.pipeline * parallel.tensor;
 }
 
-RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine) {
+RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine, RunOrigin origin) {
   RunInputs inputs;
+  inputs.resume = std::move(origin.resume);
+  inputs.initial = std::move(origin.initial);
   check_run_folder(config.run.dir);
   if (place.world_size == 0) check_thread_ranks(config);
   lr_schedule_of(config);
@@ -123,8 +137,11 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   // All memory together; machines and cards are judged one by one when arenas are known.
   check_model_fits(model, machine.bytes());
   inputs.plan = make_run_plan(config, model, place.world_size, machine);
+  inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();
   check_memory(inputs.plan, machine.bytes());
+  if (inputs.initial) check_initial_model(config, stored_tensors(inputs.plan), *inputs.initial);
   open_data(inputs, place.reads_all);
+  if (inputs.resume && place.reads_all) check_resumed_data(config, inputs.training_facts(), *inputs.resume);
   if (machine.device == DeviceKind::kCuda) {
     inputs.ranks_at_once = static_cast<double>(place.cards.size());
     inputs.peak_flops = named_peak_flops(place.cards, inputs.plan.compute).value_or(0);
@@ -134,12 +151,12 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   return inputs;
 }
 
-void compare_data(const ExchangeTexts& exchange, int rank, const std::string& host_of_rank_0, const std::vector<DataFacts>& mine) {
+void compare_data(Rendezvous& job, const std::string& host_of_rank_0, const std::vector<DataFacts>& mine) {
   for (const auto field : {&DataFacts::sizes, &DataFacts::content}) {
     std::string text;
     for (const DataFacts& facts : mine) text += facts.*field + "\n";
-    std::istringstream of_rank_0(exchange(rank == 0 ? text : "").front());
-    run_together(exchange, rank, [&] {
+    std::istringstream of_rank_0(job.broadcast(text, 0));
+    run_together(job, [&] {
       for (const DataFacts& facts : mine) {
         std::string there;
         std::getline(of_rank_0, there);
@@ -151,8 +168,10 @@ void compare_data(const ExchangeTexts& exchange, int rank, const std::string& ho
   }
 }
 
-BatchLoader train_loader(const RunInputs& inputs) {
-  return make_loader(inputs.plan, inputs.sources.train, train_order(inputs.plan));
+BatchLoader train_loader(const RunInputs& inputs) { return train_loader(inputs, inputs.resume); }
+
+BatchLoader train_loader(const RunInputs& inputs, const std::optional<Resume>& resume) {
+  return make_loader(inputs.plan, inputs.sources.train, train_order(inputs.plan), blend_start(inputs.plan.config, resume));
 }
 
 std::vector<ValidationSet> validation_sets(const RunInputs& inputs) {

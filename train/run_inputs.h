@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/batch_loader.h"
+#include "train/resume.h"
 #include "train/run_plan.h"
 #include "train/start_up.h"
 
@@ -27,7 +28,17 @@ struct RunInputs {
   std::vector<std::int32_t> token_bytes;  // of every token's text; empty without a tokenizer, or where another process has them
   double ranks_at_once = 1;               // of all nodes together: those that have cores, or a card, to themselves
   double peak_flops = 0;                  // that the makers name for all cards together; 0: to be measured
+  int local_ranks = 1;                    // of this node, which share its memory
   std::optional<int> first_core;          // of this process's first rank, when ranks are pinned
+  std::optional<Resume> resume;           // the checkpoint to go on from
+  std::optional<Resume> initial;          // the one whose weights the run begins with, unless it goes on
+
+  std::vector<DataFacts> training_facts() const;  // data_facts of the training sources
+};
+
+// The checkpoints that a run begins with.
+struct RunOrigin {
+  std::optional<Resume> resume = {}, initial = {};  // as in RunInputs
 };
 
 // The ranks that this process prepares for: all of them as threads, or itself as one of a job.
@@ -41,7 +52,8 @@ struct RunPlace {
 };
 
 // Everything that can be known without a rank; refuses what cannot be trained on. ConfigError, DataError, StorageError.
-RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine);
+// `origin`: what adopt() has agreed to; initial weights of another model are refused here.
+RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine, RunOrigin origin = {});
 
 // Ranks that the configuration's degrees ask for; "auto" counts as one.
 std::int64_t ranks_of(const ParallelConfig& parallel);
@@ -54,10 +66,11 @@ std::int64_t ranks_of(const ParallelConfig& parallel);
 void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at = ::pread);
 
 // Collective. Where a rank's data are not those of rank 0, all throw as run_together() does; the message names both.
-void compare_data(const ExchangeTexts& exchange, int rank, const std::string& host_of_rank_0, const std::vector<DataFacts>& mine);
+void compare_data(Rendezvous& job, const std::string& host_of_rank_0, const std::vector<DataFacts>& mine);
 
-// Loaders of one rank.
+// Loaders of one rank. `resume`: in place of inputs.resume, which says where the rule that blends sources begins.
 BatchLoader train_loader(const RunInputs& inputs);
+BatchLoader train_loader(const RunInputs& inputs, const std::optional<Resume>& resume);
 
 // A file that is held out, or of data.split the held-out part of one: it is evaluated by itself.
 struct ValidationSet {

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <numeric>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "core/file_io.h"
@@ -35,7 +38,7 @@ std::vector<Scalar> scalars_of(const StepMetrics& m, const std::vector<std::pair
 
 }  // namespace
 
-std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& mean, const Extremes& busy) {
+std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& mean, const Extremes& busy, std::optional<double> save_seconds) {
   JsonValue line, waited_for, busy_ms;
   for (std::size_t i = 0; i < kNumWaitedFor; ++i) waited_for.set(to_string(static_cast<WaitedFor>(i)), 1e3 * mean.waited_for[i]);
   busy_ms.set("min", 1e3 * busy.min);
@@ -51,20 +54,60 @@ std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& 
   line.set("waited_ms", by_part(mean.waited));
   line.set("waited_for_ms", std::move(waited_for));
   line.set("busy_ms", std::move(busy_ms));
+  if (save_seconds) line.set("save_ms", 1e3 * *save_seconds);
   return to_json_text(line);
 }
 
-RunLog::RunLog(const RunPlan& plan)
-    : metrics_(plan.config.run.dir + "/metrics.jsonl"), timing_(plan.config.run.dir + "/timing.jsonl") {
-  if (plan.config.eval.every > 0) eval_.emplace(plan.config.run.dir + "/eval.jsonl");
+namespace {
+
+// The step that a line of one of these files speaks of; nothing for what is none.
+std::optional<std::int64_t> step_of_line(std::string_view line) {
+  constexpr std::string_view kBeginning = "{\"step\":";
+  if (!line.starts_with(kBeginning) || !line.ends_with('}')) return std::nullopt;
+  std::int64_t step = 0;
+  const std::string_view rest = line.substr(kBeginning.size());
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), step);
+  return error == std::errc() && *end == ',' ? std::optional(step) : std::nullopt;
+}
+
+// Leaves the file without what stands behind the last line of a step up to `step`, and returns that line's step, or -1.
+std::int64_t cut_behind(const std::string& path, std::int64_t step) {
+  if (!file_exists(path)) return -1;
+  const AppendFile lock(path, AppendFile::Start::kAppend);  // refuses a file that another run is writing
+  const std::string text = read_file(path);
+  std::size_t keep = 0;
+  std::int64_t last = -1;
+  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const auto of_line = step_of_line(std::string_view(text).substr(begin, end - begin));
+    if (!of_line || *of_line > step) break;
+    last = *of_line;
+    keep = end + 1;
+  }
+  if (keep < text.size()) write_file(path, std::string_view(text).substr(0, keep));
+  return last;
+}
+
+MetricsWriter going_on(const std::string& path, std::int64_t step) {
+  cut_behind(path, step);
+  return MetricsWriter(path, MetricsWriter::Start::kAppend);
+}
+
+}  // namespace
+
+RunLog::RunLog(const RunPlan& plan, std::int64_t step)
+    : metrics_(going_on(plan.config.run.dir + "/metrics.jsonl", step)), timing_(going_on(plan.config.run.dir + "/timing.jsonl", step)) {
+  const std::string eval = plan.config.run.dir + "/eval.jsonl";
+  last_evaluation_ = cut_behind(eval, step);
+  if (plan.config.eval.every > 0) eval_.emplace(eval, MetricsWriter::Start::kAppend);
   if (!plan.config.log.tensorboard) return;
-  tensorboard_.emplace(plan.config.run.dir, 0);
+  tensorboard_.emplace(plan.config.run.dir, step == 0 ? 0 : step + 1);
   tensorboard_->text("config", "```json\n" + to_json_text(to_json(plan.config), 2) + "\n```");
 }
 
-void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy) {
+void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
+                  std::optional<double> save_seconds) {
   metrics_.write(metrics);
-  timing_.write_line(timing_line(metrics.step, steps, times, busy));
+  timing_.write_line(timing_line(metrics.step, steps, times, busy, save_seconds));
   if (!tensorboard_) return;
   std::vector<std::pair<std::string, double>> named{{"train/skipped_steps", static_cast<double>(metrics.skipped)},
                                                     {"comm_bytes/tp", static_cast<double>(metrics.comm_bytes.tp)},

@@ -151,13 +151,13 @@ std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batc
 }
 
 std::int64_t MachineFacts::bytes() const {
-  std::int64_t sum = 0;
+  std::int64_t sum = elsewhere ? elsewhere->bytes : 0;
   for (const MemoryPool& pool : memory) sum += pool.bytes;
   return sum;
 }
 
 std::int64_t MachineFacts::bytes_per_rank() const {
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  std::int64_t least = elsewhere ? elsewhere->bytes_per_rank : std::numeric_limits<std::int64_t>::max();
   for (const MemoryPool& pool : memory) least = std::min(least, pool.bytes / std::max<std::int64_t>(1, std::ssize(pool.ranks)));
   return memory.empty() ? 0 : least;
 }

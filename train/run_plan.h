@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,13 +27,20 @@ struct MemoryPool {
   std::int64_t bytes = 0;  // for their arenas
 };
 
+// Memory of pools that a rank knows no more of.
+struct MemoryElsewhere {
+  std::int64_t bytes = 0;
+  std::int64_t bytes_per_rank = 0;  // where that is least
+};
+
 // What the plan has to know about the machines.
 struct MachineFacts {
   bool fast_bf16 = false;            // matrix products in bf16 instructions
   bool multiplies_fp16 = false;      // likewise in fp16
   std::string description;           // for messages
   DeviceKind device = DeviceKind::kCpu;
-  std::vector<MemoryPool> memory = {};  // where arenas are going to lie
+  std::vector<MemoryPool> memory = {};  // where arenas are going to lie: this rank's, and of others those that are known
+  std::optional<MemoryElsewhere> elsewhere = {};
   std::vector<std::string> notes = {};  // one line each: why these devices, and what is odd about them
   UsableCores cores = {};               // of this process
   CoreShare core_share = {};            // of a node's ranks; decides run.threads_per_rank "auto"
@@ -60,7 +68,7 @@ struct RunPlan {
   RecomputePolicy recompute = RecomputePolicy::kNone;
   ZeroPolicy zero;
   int num_micro_batches = 1;
-  std::vector<MemoryPool> memory;  // where arenas lie
+  std::vector<MemoryPool> memory;  // where arenas lie, as MachineFacts::memory
   std::vector<SubAxis> partial_axes;
   std::vector<UnitLayout> units;  // by unit id
   StepProgramSpec step_spec, eval_spec;

@@ -144,7 +144,7 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
                   d.pipeline, d.tensor, counted(plan.world_size(), "rank"),
                   summary.skipped > 0 ? fmt::format(", {} batches skipped for non-finite gradients", summary.skipped) : ""));
   if (summary.out_of_time) {
-    lines.push_back(fmt::format("run.max_minutes = {:g} ended the run after {} of {} steps", plan.config.run.max_minutes, summary.updates,
+    lines.push_back(fmt::format("run.max_minutes = {:g} ended the run after {} of {} steps", plan.config.run.max_minutes, summary.step,
                                 plan.config.run.steps));
   }
   lines.push_back("training loss " + loss_text(summary.first_loss, summary.last_loss));

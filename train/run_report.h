@@ -18,7 +18,8 @@ namespace trident {
 struct RunSummary {
   double first_loss = 0, last_loss = 0;  // nats per token, training
   std::optional<EvalMetrics> first_valid, last_valid;
-  std::int64_t updates = 0, tokens = 0, skipped = 0;
+  std::int64_t updates = 0, tokens = 0;  // of this start
+  std::int64_t skipped = 0, step = 0;    // of the run
   double seconds = 0;                    // of the loop
   bool out_of_time = false;              // run.max_minutes ended it
   std::array<double, kNumAxes> bytes_counted{};  // one step, summed over ranks

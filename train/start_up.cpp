@@ -4,6 +4,7 @@
 #include <link.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -25,6 +26,27 @@ const JsonValue& member(const JsonValue& object, std::string_view key) {
   return *value;
 }
 
+JsonValue or_null(const std::optional<double>& quota) { return quota ? JsonValue(*quota) : JsonValue{}; }
+
+std::optional<double> quota_from(const JsonValue& value) {
+  return value.is_number() ? std::optional(value.as_number()) : std::nullopt;
+}
+
+// "ranks 0-3 (n1), 4-7 (n2)"
+std::string ranks_by_host(const std::vector<int>& ranks, const std::function<std::string(int)>& host_of) {
+  std::vector<std::pair<std::string, std::vector<int>>> hosts;
+  for (const int r : ranks) {
+    const std::string host = host_of(r);
+    auto at = std::find_if(hosts.begin(), hosts.end(), [&](const auto& h) { return h.first == host; });
+    if (at == hosts.end()) at = hosts.insert(hosts.end(), {host, {}});
+    at->second.push_back(r);
+  }
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    text += fmt::format("{}{} ({})", i == 0 ? "" : ", ", number_ranges(hosts[i].second), hosts[i].first);
+  return text;
+}
+
 std::string who(std::size_t rank, const std::vector<StartUpFacts>& facts) { return fmt::format("rank {} ({})", rank, facts[rank].host); }
 
 // Ranks by what `key` says of them, in order of the first rank.
@@ -41,8 +63,10 @@ template <class Key> std::vector<std::pair<std::string, std::vector<int>>> group
 
 // "avx512, bf16 by AMX on ranks 0-3 (n1); avx2, no bf16 on ranks 4-7 (n2)"
 template <class Key> std::string who_has_what(const std::vector<StartUpFacts>& facts, Key key) {
+  const auto host_of = [&](int rank) { return facts[static_cast<std::size_t>(rank)].host; };
   std::string text;
-  for (const auto& [value, ranks] : grouped(facts, key)) text += fmt::format("{}{} on {}", text.empty() ? "" : "; ", value, ranks_by_host(ranks, facts));
+  for (const auto& [value, ranks] : grouped(facts, key))
+    text += fmt::format("{}{} on {}", text.empty() ? "" : "; ", value, ranks_by_host(ranks, host_of));
   return text;
 }
 
@@ -74,23 +98,10 @@ std::string build_id() {
   return id.empty() ? "unknown" : id;
 }
 
-std::string ranks_by_host(const std::vector<int>& ranks, const std::vector<StartUpFacts>& facts) {
-  std::vector<std::pair<std::string, std::vector<int>>> hosts;
-  for (const int r : ranks) {
-    const std::string& host = facts[static_cast<std::size_t>(r)].host;
-    auto at = std::find_if(hosts.begin(), hosts.end(), [&](const auto& h) { return h.first == host; });
-    if (at == hosts.end()) at = hosts.insert(hosts.end(), {host, {}});
-    at->second.push_back(r);
-  }
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < hosts.size(); ++i) text += fmt::format("{}{} ({})", i == 0 ? "" : ", ", number_ranges(hosts[i].second), hosts[i].first);
-  return text;
-}
-
-std::vector<std::int32_t> of_rank_0(const BroadcastText& broadcast, int rank, const std::vector<std::int32_t>& mine) {
+std::vector<std::int32_t> of_rank_0(Rendezvous& job, const std::vector<std::int32_t>& mine) {
   std::string bytes;  // one build on all ranks: one order of bytes
-  if (rank == 0 && !mine.empty()) bytes.assign(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof mine[0]);
-  bytes = broadcast(bytes);
+  if (job.rank() == 0 && !mine.empty()) bytes.assign(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof mine[0]);
+  bytes = job.broadcast(bytes, 0);
   std::vector<std::int32_t> values(bytes.size() / sizeof mine[0]);
   if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
@@ -106,10 +117,9 @@ std::string to_text(const StartUpFacts& facts) {
                                         {"description", facts.machine.description},
                                         {"device", std::string(to_string(facts.machine.device))},
                                         {"device_why", facts.device_why},
-                                        {"card", facts.card},
                                         {"memory", facts.machine.bytes()},
                                         {"cores", number_ranges(facts.machine.cores.ids)},
-                                        {"core_quota", facts.machine.cores.quota ? JsonValue(*facts.machine.cores.quota) : JsonValue{}}});
+                                        {"core_quota", or_null(facts.machine.cores.quota)}});
 }
 
 StartUpFacts start_up_facts_from(const std::string& text) {
@@ -125,39 +135,35 @@ StartUpFacts start_up_facts_from(const std::string& text) {
   facts.machine.device = member(value, "device").as_string() == to_string(DeviceKind::kCuda) ? DeviceKind::kCuda : DeviceKind::kCpu;
   facts.machine.memory = {{facts.host, {}, member(value, "memory").as_integer()}};
   facts.machine.cores.ids = numbers_in(member(value, "cores").as_string());
-  if (const JsonValue& quota = member(value, "core_quota"); quota.is_number()) facts.machine.cores.quota = quota.as_number();
+  facts.machine.cores.quota = quota_from(member(value, "core_quota"));
   facts.device_why = member(value, "device_why").as_string();
-  facts.card = member(value, "card").as_string();
   return facts;
 }
 
-void run_together(const ExchangeTexts& exchange, int rank, const std::function<void()>& step) {
-  JsonValue mine = JsonValue::Object{{"code", 0}};
+void run_together(Rendezvous& job, const std::function<void()>& step) {
+  std::optional<std::pair<ExitCode, std::string>> mine;
   try {
     step();
   } catch (const Error& error) {
-    mine = JsonValue::Object{{"code", static_cast<int>(error.code())}, {"message", error.what()}, {"host", host_name()}};
+    mine = {error.code(), error.what()};
   } catch (const std::exception& error) {  // out of memory, say
-    mine = JsonValue::Object{{"code", static_cast<int>(ExitCode::kInternal)}, {"message", error.what()}, {"host", host_name()}};
+    mine = {ExitCode::kInternal, error.what()};
   }
-  const std::vector<std::string> texts = exchange(to_json_text(mine));
-  std::size_t failed = 0, first = texts.size();
-  JsonValue failure;
-  bool alike = true;
-  for (std::size_t r = 0; r < texts.size(); ++r) {
-    const JsonValue outcome = parse_json(texts[r], "start-up outcome", kExchanged);
-    if (member(outcome, "code").as_integer() == 0) continue;
-    ++failed;
-    if (first == texts.size()) failure = outcome, first = r;
-    alike = alike && member(outcome, "message") == member(failure, "message");
-  }
-  if (failed == 0) return;
+  const int first = first_rank(job, mine.has_value());
+  if (first < 0) return;
+  std::string text;
+  if (job.rank() == first)
+    text =
+        to_json_text(JsonValue::Object{{"code", static_cast<int>(mine->first)}, {"message", mine->second}, {"host", host_name()}});
+  const JsonValue failure = parse_json(job.broadcast(text, first), "start-up outcome", kExchanged);
   const auto code = static_cast<ExitCode>(member(failure, "code").as_integer());
   const std::string& message = member(failure, "message").as_string();
-  if (rank != 0) throw ReportedElsewhere(code, message);
-  if (failed == texts.size() && alike) throw AgreedError(code, message);
+  std::array<std::int64_t, 2> counts{mine ? 1 : 0, mine && mine->second == message ? 1 : 0};  // that failed, that said the same
+  job.all_reduce(counts, ReduceOp::kSum);
+  if (job.rank() != 0) throw ReportedElsewhere(code, message);
+  if (counts[1] == job.size()) throw AgreedError(code, message);
   throw AgreedError(code, fmt::format("rank {} ({}){}: {}", first, member(failure, "host").as_string(),
-                                failed == 1 ? "" : fmt::format(" and {} more", failed - 1), message));
+                                      counts[0] == 1 ? "" : fmt::format(" and {} more", counts[0] - 1), message));
 }
 
 std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ranks) {
@@ -195,45 +201,104 @@ std::vector<std::string> start_up_warnings(const std::vector<StartUpFacts>& rank
   return {fmt::format("the nodes' processors differ: {}; results are not bit for bit those of one kind of node", who_has_what(ranks, set))};
 }
 
-std::vector<StartUpFacts> compare_start_up(const ExchangeTexts& exchange, const BroadcastText& broadcast, int rank, StartUpFacts mine) {
-  const bool as_rank_0 = broadcast(mine.config) == mine.config;
-  if (rank != 0 && as_rank_0) mine.config.clear();
-  std::vector<StartUpFacts> facts;
-  for (const std::string& text : exchange(to_text(mine))) facts.push_back(start_up_facts_from(text));
+StartUpAgreement compare_start_up(Rendezvous& job, const StartUpFacts& mine) {
+  const StartUpFacts rank_0 = start_up_facts_from(job.broadcast(job.rank() == 0 ? to_text(mine) : "", 0));
+  StartUpAgreement agreement{rank_0.host, rank_0.machine.description, {}};
+  const bool other_config = mine.config != rank_0.config;
+  const bool differs = other_config || mine.build != rank_0.build || mine.instruction_set != rank_0.instruction_set ||
+                       mine.machine.device != rank_0.machine.device || mine.machine.fast_bf16 != rank_0.machine.fast_bf16;
+  if (first_rank(job, differs) < 0) return agreement;
+
+  StartUpFacts told = mine;
+  if (first_rank(job, other_config) != job.rank() && job.rank() != 0) told.config.clear();
+  std::vector<StartUpFacts> ranks;
+  for (const std::string& text : job.gather(to_text(told))) ranks.push_back(start_up_facts_from(text));
   std::string message;
-  for (const std::string& line : start_up_conflicts(facts)) message += (message.empty() ? "" : "; also ") + line;
-  if (message.empty()) return facts;
-  if (rank != 0) throw ReportedElsewhere(ExitCode::kConfig, message);
+  if (job.rank() == 0) {
+    for (const std::string& line : start_up_conflicts(ranks)) message += (message.empty() ? "" : "; also ") + line;
+    agreement.warnings = start_up_warnings(ranks);
+  }
+  message = job.broadcast(message, 0);
+  if (message.empty()) return agreement;
+  if (job.rank() != 0) throw ReportedElsewhere(ExitCode::kConfig, message);
   throw AgreedError(ExitCode::kConfig, message);
 }
 
-MachineFacts weakest(const MachineFacts& mine, const std::vector<StartUpFacts>& ranks) {
-  MachineFacts machine = mine;
-  machine.description = ranks.front().machine.description;
-  for (const StartUpFacts& facts : ranks) {
-    machine.fast_bf16 = machine.fast_bf16 && facts.machine.fast_bf16;
-    machine.multiplies_fp16 = machine.multiplies_fp16 && facts.machine.multiplies_fp16;
+namespace {
+
+// What the ranks of a node know of it together; on all of them.
+struct NodeFacts {
+  MemoryPool memory;
+  CoreShare share;
+};
+
+std::string to_text(const CoreShare& share) {
+  return to_json_text(
+      JsonValue::Object{{"node", share.node}, {"cores", share.cores}, {"quota", or_null(share.quota)}, {"ranks", share.ranks}});
+}
+
+CoreShare core_share_from(const std::string& text) {
+  const JsonValue value = parse_json(text, "a node's cores", kExchanged);
+  CoreShare share;
+  share.node = member(value, "node").as_string();
+  share.cores = static_cast<int>(member(value, "cores").as_integer());
+  share.quota = quota_from(member(value, "quota"));
+  share.ranks = static_cast<int>(member(value, "ranks").as_integer());
+  return share;
+}
+
+// Collective over both. The node's first rank puts together what its ranks tell it.
+NodeFacts node_facts(Rendezvous& job, Rendezvous& node, StartUpFacts mine) {
+  mine.config.clear();
+  std::vector<StartUpFacts> here;
+  std::vector<int> ranks;
+  for (const std::string& text : node.gather(to_text(mine))) here.push_back(start_up_facts_from(text));
+  for (const std::string& rank : node.gather(std::to_string(job.rank()))) ranks.push_back(std::stoi(rank));
+  std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
+  std::vector<UsableCores> cores;
+  for (const StartUpFacts& facts : here) {
+    bytes = std::min(bytes, facts.machine.bytes());
+    cores.push_back(facts.machine.cores);
   }
+  std::string text;
+  if (node.rank() == 0) {
+    CoreShare share = share_cores(cores, node.size());
+    share.node = mine.host;
+    text = to_json_text(JsonValue::Object{{"ranks", number_ranges(ranks)}, {"bytes", bytes}, {"share", to_text(share)}});
+  }
+  const JsonValue value = parse_json(node.broadcast(text, 0), "a node's facts", kExchanged);
+  NodeFacts facts;
+  facts.share = core_share_from(member(value, "share").as_string());
+  facts.memory = {facts.share.node, numbers_in(member(value, "ranks").as_string()), member(value, "bytes").as_integer()};
+  return facts;
+}
+
+}  // namespace
+
+MachineFacts weakest(Rendezvous& job, Rendezvous& node, const StartUpFacts& mine) {
+  MachineFacts machine = mine.machine;
+  std::array<std::int64_t, 2> lacks{machine.fast_bf16 ? 0 : 1, machine.multiplies_fp16 ? 0 : 1};
+  job.all_reduce(lacks, ReduceOp::kMax);
+  machine.fast_bf16 = lacks[0] == 0;
+  machine.multiplies_fp16 = lacks[1] == 0;
   if (machine.device == DeviceKind::kCuda) return machine;
-  machine.memory.clear();
-  const auto hosts = grouped(ranks, [](const StartUpFacts& f) { return f.host; });
-  for (const auto& [host, there] : hosts) {
-    MemoryPool& pool = machine.memory.emplace_back(MemoryPool{hosts.size() == 1 ? "this machine" : host, there, 0});
-    pool.bytes = std::numeric_limits<std::int64_t>::max();
-    std::vector<UsableCores> cores;
-    for (const int rank : there) {
-      const MachineFacts& facts = ranks[static_cast<std::size_t>(rank)].machine;
-      pool.bytes = std::min(pool.bytes, facts.bytes());
-      cores.push_back(facts.cores);
-    }
-    CoreShare share = share_cores(cores, static_cast<int>(there.size()));
-    if (hosts.size() > 1) share.node = fmt::format("{}, where a rank has fewest,", host);
-    if (&host == &hosts.front().first || share.threads() < machine.core_share.threads()) machine.core_share = share;
-  }
+
+  const NodeFacts here = node_facts(job, node, mine);
+  const bool leads = node.rank() == 0;
+  std::array<std::int64_t, 2> sums{leads ? here.memory.bytes : 0, leads ? 1 : 0};  // of nodes
+  std::array<std::int64_t, 2> least{-here.memory.bytes / node.size(), -here.share.threads()};
+  job.all_reduce(sums, ReduceOp::kSum);
+  job.all_reduce(least, ReduceOp::kMax);
+  const int tightest = first_rank(job, here.share.threads() == -least[1]);
+  machine.core_share = core_share_from(job.broadcast(job.rank() == tightest ? to_text(here.share) : "", tightest));
+  machine.core_share.node = sums[1] == 1 ? CoreShare().node : fmt::format("{}, where a rank has fewest,", machine.core_share.node);
+  machine.memory = {here.memory};
+  if (sums[1] == 1) machine.memory.front().name = "this machine";
+  machine.elsewhere = {sums[0] - here.memory.bytes, -least[0]};
   return machine;
 }
 
-std::string topology_warning(const ProcessGrid& grid, const std::vector<int>& nodes, const std::vector<StartUpFacts>& facts) {
+std::string topology_warning(Rendezvous& job, const ProcessGrid& grid, const std::vector<int>& nodes, const std::string& host) {
   int groups = 0, spanning = 0;
   std::vector<int> example;
   for (int r = 0; r < grid.world_size(); ++r) {
@@ -245,9 +310,13 @@ std::string topology_warning(const ProcessGrid& grid, const std::vector<int>& no
     if (spanning++ == 0) example = group;
   }
   if (spanning == 0) return "";
-  return fmt::format("{} of {} tensor-parallel groups span nodes ({}): every layer's collectives cross the network; start a multiple of parallel.tensor "
-                     "= {} ranks per node in rank order, or put tp first in parallel.order", spanning, groups, ranks_by_host(example, facts),
-                     grid.degrees().tensor);
+  const bool named = std::find(example.begin(), example.end(), job.rank()) != example.end();
+  const std::vector<std::string> hosts = job.gather(named ? host : "");
+  if (job.rank() != 0) return "";
+  return fmt::format(
+      "{} of {} tensor-parallel groups span nodes ({}): every layer's collectives cross the network; start a multiple of "
+      "parallel.tensor = {} ranks per node in rank order, or put tp first in parallel.order",
+      spanning, groups, ranks_by_host(example, [&](int r) { return hosts[static_cast<std::size_t>(r)]; }), grid.degrees().tensor);
 }
 
 }  // namespace trident

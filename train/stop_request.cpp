@@ -1,7 +1,10 @@
 #include "train/stop_request.h"
 
 #include <atomic>
+#include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <system_error>
 #include <utility>
 
@@ -12,31 +15,41 @@ namespace {
 
 // All that a signal handler can reach: written by it, read and reset by the one StopRequest there is.
 std::atomic<int> pending_signal{0};
-std::atomic<bool> interrupted{false}, installed{false};
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free, "signal handlers take no locks");
+std::atomic<std::int64_t> asked_at{0}, same_request{0};  // nanoseconds
+std::atomic<bool> installed{false};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free, "signal handlers take no locks");
 
+std::int64_t monotonic_nanoseconds() {
+  struct timespec now {};
+  clock_gettime(CLOCK_MONOTONIC, &now);  // a signal handler may call it
+  return std::int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
+}
+
+// The handlers keep each other out (sa_mask).
 extern "C" void note_signal(int signal) {
-  if (signal == SIGINT && interrupted.exchange(true)) {
-    struct sigaction terminate {};
-    terminate.sa_handler = SIG_DFL;
-    sigaction(SIGINT, &terminate, nullptr);
-    raise(SIGINT);  // delivered when this handler returns
+  int none = 0;
+  if (pending_signal.compare_exchange_strong(none, signal)) {
+    asked_at = monotonic_nanoseconds();
     return;
   }
-  int none = 0;
-  pending_signal.compare_exchange_strong(none, signal);
+  if (monotonic_nanoseconds() - asked_at < same_request) return;
+  struct sigaction terminate {};
+  terminate.sa_handler = SIG_DFL;
+  sigaction(signal, &terminate, nullptr);
+  raise(signal);  // delivered when this handler returns
 }
 
 }  // namespace
 
-StopRequest::StopRequest(std::vector<int> signals) : signals_(std::move(signals)), before_(signals_.size()) {
+StopRequest::StopRequest(std::vector<int> signals, double same_request_seconds) : signals_(std::move(signals)), before_(signals_.size()) {
   TRIDENT_CHECK(!installed.exchange(true), "a second StopRequest in this process");
   pending_signal = 0;
-  interrupted = false;
+  same_request = std::llround(1e9 * same_request_seconds);
   struct sigaction action {};
   action.sa_handler = note_signal;
   action.sa_flags = SA_RESTART;  // file and socket calls go on as if nothing had happened
   sigemptyset(&action.sa_mask);
+  for (const int signal : signals_) sigaddset(&action.sa_mask, signal);
   sigset_t taken;
   sigemptyset(&taken);
   for (std::size_t i = 0; i < signals_.size(); ++i) {

@@ -34,6 +34,12 @@ void read(const JsonValue& v, std::vector<std::int64_t>& out) {
   if (v.is_null()) return;
   for (const JsonValue& item : v.items()) out.push_back(item.as_integer());
 }
+void read(const JsonValue& v, std::vector<std::string>& out) {
+  out.clear();
+  for (const JsonValue& item : v.items()) out.push_back(item.as_string());
+}
+void read(const JsonValue& v, std::vector<JsonValue>& out) { out = v.items(); }
+void read(const JsonValue& v, StagingSize& out) { out.megabytes = v.is_number() ? std::optional(v.as_number()) : std::nullopt; }
 void read(const JsonValue& v, std::vector<DataSource>& out) {
   out.clear();
   if (v.is_null()) return;
@@ -78,6 +84,9 @@ JsonValue write(const LossScale& x) {
 }
 JsonValue write(const std::array<double, 2>& x) { return JsonValue::Array{x[0], x[1]}; }
 JsonValue write(const std::vector<std::int64_t>& x) { return JsonValue::Array(x.begin(), x.end()); }
+JsonValue write(const std::vector<std::string>& x) { return JsonValue::Array(x.begin(), x.end()); }
+JsonValue write(const std::vector<JsonValue>& x) { return x; }
+JsonValue write(const StagingSize& x) { return x.megabytes ? JsonValue(*x.megabytes) : JsonValue("auto"); }
 JsonValue write(const std::vector<DataSource>& x) {
   if (x.empty()) return {};
   JsonValue::Array items;
@@ -94,7 +103,8 @@ template <class T> JsonValue write(const std::optional<T>& x) { return x ? write
 template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v) {
   v("run.dir", c.run.dir), v("run.overwrite", c.run.overwrite), v("run.seed", c.run.seed), v("run.steps", c.run.steps), v("run.max_minutes", c.run.max_minutes);
   v("run.threads_per_rank", c.run.threads_per_rank), v("run.pin", c.run.pin), v("device", c.device);
-  v("model.preset", c.model.preset), v("model.hf_config", c.model.hf_config), v("model.dropout", c.model.dropout);
+  v("model.preset", c.model.preset), v("model.hf_config", c.model.hf_config);
+  v("model.init_from", c.model.init_from), v("model.dropout", c.model.dropout);
   auto& p = c.parallel;
   v("parallel.data", p.data), v("parallel.pipeline", p.pipeline), v("parallel.tensor", p.tensor), v("parallel.context", p.context);
   v("parallel.virtual_stages", p.virtual_stages), v("parallel.schedule", p.schedule),
@@ -117,7 +127,9 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("data.tokenizer", c.data.tokenizer), v("eval.every", c.eval.every), v("eval.steps", c.eval.steps);
   auto& k = c.checkpoint;
   v("checkpoint.dir", k.dir), v("checkpoint.every", k.every), v("checkpoint.keep_last", k.keep_last);
-  v("checkpoint.keep_every", k.keep_every), v("checkpoint.resume", k.resume);
+  v("checkpoint.keep_every", k.keep_every), v("checkpoint.keep_best", k.keep_best), v("checkpoint.content", k.content);
+  v("checkpoint.staging", k.staging), v("checkpoint.on_error", k.on_error), v("checkpoint.resume", k.resume), v("checkpoint.allow", k.allow);
+  v("elastic", c.elastic);
   v("log.every", c.log.every), v("log.tensorboard", c.log.tensorboard), v("log.trace_steps", c.log.trace_steps);
   v("cuda.tf32", c.cuda.tf32), v("cuda.deterministic", c.cuda.deterministic), v("cuda.autotune", c.cuda.autotune);
   v("cuda.nccl_max_ctas", c.cuda.nccl_max_ctas), v("cuda.nccl_register", c.cuda.nccl_register), v("cuda.nccl_timeout", c.cuda.nccl_timeout);

@@ -38,6 +38,7 @@ struct ModelSource {
   std::optional<std::string> preset;
   std::optional<std::string> hf_config;
   JsonValue keys;  // Hugging Face's config.json keys as written; null where none were
+  std::optional<std::string> init_from;  // a checkpoint whose weights training begins with
   std::optional<double> dropout;
 };
 
@@ -123,11 +124,21 @@ struct EvalConfig {
   std::int64_t every = 0, steps = 0;
 };
 
+// Bytes, or "auto".
+struct StagingSize {
+  std::optional<double> megabytes;
+};
+
 struct CheckpointConfig {
-  std::optional<std::string> dir;
-  std::int64_t every = 0;
-  std::optional<std::int64_t> keep_last, keep_every;
-  std::optional<std::string> resume;
+  std::optional<std::string> dir;  // nothing: a folder of run.dir
+  std::optional<std::int64_t> every;  // steps; nothing or 0: none are saved
+  std::optional<std::int64_t> keep_last, keep_every;  // nothing or 0: all; none
+  bool keep_best = false;
+  std::string content;             // all, weights
+  StagingSize staging;
+  std::string on_error;            // continue, stop
+  std::optional<std::string> resume;  // auto, as nothing; never; or a path
+  std::vector<std::string> allow;  // keys that may differ from the checkpoint's
 };
 
 struct LogConfig {
@@ -153,6 +164,7 @@ struct TrainConfig {
   DataConfig data;
   EvalConfig eval;
   CheckpointConfig checkpoint;
+  std::vector<JsonValue> elastic;  // layouts: texts, or objects with keys of parallel
   LogConfig log;
   CudaOptions cuda;
   DebugConfig debug;

@@ -6,9 +6,12 @@
 #include <memory>
 #include <utility>
 
+#include "core/host_name.h"
 #include "parallel/launcher.h"
 #include "parallel/thread_world.h"
+#include "train/checkpoint_dir.h"
 #include "train/earlier_run.h"
+#include "train/failure_file.h"
 #include "train/process_rank.h"
 #include "train/rank_devices.h"
 #include "train/rank_loop.h"
@@ -18,17 +21,41 @@
 namespace trident {
 namespace {
 
-void run_as_threads(const TrainConfig& config, const TrainOutput& output, CudaBackend& cuda) {
+// Threads are one process, that of rank 0; which of them failed first stands in the message.
+// Where another run writes, it is not this one that failed.
+void leave_failure(const std::string& run_dir, const Error& error) {
+  try {
+    refuse_if_written(run_dir);
+    write_failure(run_dir, {.rank = 0,
+                            .host = host_name(),
+                            .cause = "failed",
+                            .exit_code = static_cast<int>(error.code()),
+                            .message = error.what()});
+  } catch (const Error&) {
+    return;  // of the two errors the first is the one to be told
+  }
+}
+
+void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& cuda) {
   const StopRequest stop;
   const int ranks = static_cast<int>(ranks_of(config.parallel));
   const DeviceChoice choice = choose_device(config.device, cuda, look_for_cards(config.device, cuda, thread_ranks(ranks)));
   check_nccl_register(config.cuda, choice, ranks, {DeviceTransport::kThread, fmt::format("the {} ranks are threads of this process", ranks)});
-  check_earlier_run(config);
+  std::optional<MadeFolder> made_folder;
+  if (saves_checkpoints(config)) {
+    made_folder.emplace(checkpoint_folder_of(config));
+    check_checkpoint_dir(checkpoint_folder_of(config));
+  }
+  RunOrigin origin{.resume = find_resume(config)};
+  if (origin.resume) adopt(config, *origin.resume);
+  else origin.initial = find_initial(config);
+  refuse_if_written(config.run.dir, {.checkpoints = checkpoint_folder_of(config)});
+  if (!goes_on_in_run_dir(config, origin.resume)) check_earlier_run(config);
   RunPlace place;
   place.cards = choice.found.cards;
-  RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks));
+  RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks), std::move(origin));
   const int threads = inputs.plan.threads_per_rank;
-  std::atomic<int> stopped_by{0};  // the same on every rank
+  RunEnd end;  // of rank 0, the same on every rank
   std::atomic<bool> trained{false};
   ThreadWorld world(inputs.plan.world_size());
   const auto run_rank = [&](int rank) {
@@ -41,19 +68,23 @@ void run_as_threads(const TrainConfig& config, const TrainOutput& output, CudaBa
     RankServices services;
     services.stop = &stop;
     services.on_device = on_device(choice, cuda, *device, DeviceTransport::kThread);
-    services.trained = [&, rank](int signal) {
-      stopped_by = signal;
-      if (rank == 0) trained = true;  // which writes the last step's metrics after the others are done with it
+    services.trained = [&, rank](const RunEnd& of_rank) {
+      if (rank != 0) return;  // rank 0 writes the last step's metrics after the others are done with it
+      end = of_rank;
+      trained = true;
     };
     RankLoop(inputs, output, *device, world.communicator(rank, device->progress()), services).run();
   };
   try {
     run_thread_ranks(world, run_rank);
   } catch (const Error& error) {
-    if (!trained) throw;
+    if (!trained) {
+      leave_failure(inputs.plan.config.run.dir, error);
+      throw;
+    }
     Logger(output.log).warning("{}", not_reported(error.what()));
   }
-  if (stopped_by != 0) throw stopped_by_signal(stopped_by);
+  if (end.exit_code() != 0) throw Error(static_cast<ExitCode>(end.exit_code()), end.message());
 }
 
 }  // namespace

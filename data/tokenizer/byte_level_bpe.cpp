@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -76,7 +79,7 @@ IdOfSpelling parse_vocab(const ByteLevelBpeFiles& files) {
   std::vector<bool> seen(json.members().size());
   for (const auto& [spelling, id] : json.members()) {
     if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() >= size) {
-      refuse(files.vocab_source, fmt::format("token \"{}\" has id {}, expected 0 .. {}", spelling, to_json_text(id), size - 1));
+      refuse(files.vocab_source, fmt::format("token {} has id {}, expected 0 .. {}", in_quotes(spelling), to_json_text(id), size - 1));
     }
     const auto value = static_cast<std::int32_t>(id.as_integer());
     if (seen[static_cast<std::size_t>(value)]) refuse(files.vocab_source, fmt::format("id {} occurs twice", value));
@@ -105,7 +108,7 @@ MergeTable parse_merges(const ByteLevelBpeFiles& files, const IdOfSpelling& ids,
     const std::string left(line.substr(0, space)), right(line.substr(space + 1));
     const auto left_id = ids.find(left), right_id = ids.find(right), result = ids.find(left + right);
     if (left_id == ids.end() || right_id == ids.end() || result == ids.end()) {
-      refuse(files.merges_source, fmt::format("line {} merges \"{}\": a part or the result is not in {}", line_number, line,
+      refuse(files.merges_source, fmt::format("line {} merges {}: a part or the result is not in {}", line_number, in_quotes(line),
                                               files.vocab_source));
     }
     hash.add(static_cast<std::uint64_t>(left_id->second) << 32 | static_cast<std::uint64_t>(right_id->second));
@@ -123,7 +126,7 @@ Vocabulary read_vocabulary(const ByteLevelBpeFiles& files) {
   vocabulary.id_of_byte.fill(-1);
   for (const auto& [spelling, id] : ids) {
     std::optional<std::string> bytes = bytes_of_spelling(spelling);
-    if (!bytes) refuse(files.vocab_source, fmt::format("token \"{}\" has a character that stands for no byte", spelling));
+    if (!bytes) refuse(files.vocab_source, fmt::format("token {} has a character that stands for no byte", in_quotes(spelling)));
     if (bytes->size() == 1) vocabulary.id_of_byte[static_cast<unsigned char>((*bytes)[0])] = id;
     if (*bytes == kEndOfText) vocabulary.eod = id;
     vocabulary.bytes_of_id[static_cast<std::size_t>(id)] = std::move(*bytes);
@@ -152,7 +155,10 @@ class PieceCache {
     std::array<std::int32_t, kMaxIds> ids{};
   };
 
-  PieceCache() : slots_(kNumSlots) {}
+  // From the system, zeros take neither time nor memory until they are written: a short text fills few slots.
+  PieceCache() : slots_(static_cast<Slot*>(std::calloc(kNumSlots, sizeof(Slot)))) {
+    if (slots_ == nullptr) throw std::bad_alloc();
+  }
 
   static std::array<std::uint64_t, 4> key_of(std::string_view piece) {
     std::array<char, 32> bytes{};
@@ -170,8 +176,11 @@ class PieceCache {
   }
 
  private:
+  struct Free {
+    void operator()(Slot* slots) const { std::free(slots); }
+  };
   static constexpr std::size_t kNumSlots = std::size_t{1} << 15;  // 2 MiB, fits a second-level cache
-  std::vector<Slot> slots_;
+  std::unique_ptr<Slot[], Free> slots_;
 };
 
 class ByteLevelBpeEncoder final : public Encoder {

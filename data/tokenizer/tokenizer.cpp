@@ -50,6 +50,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name_or_path, std::
     const BpeTexts texts = read_tokenizer_json(read_file(json), json);
     from_json = from_texts(name_or_path, texts, json, json);
   }
+  if (!has_json) refuse_other_tokenizer(name_or_path);
   if (has_pair) from_pair = from_texts(name_or_path, {read_file(vocab), read_file(merges)}, vocab, merges);
   if (from_json != nullptr && from_pair != nullptr && from_json->fingerprint() != from_pair->fingerprint()) {
     throw DataError(fmt::format("{}: model.vocab or model.merges differ from vocab.json and merges.txt beside it; use the files of "

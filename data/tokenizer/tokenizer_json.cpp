@@ -1,6 +1,7 @@
 #include "data/tokenizer/tokenizer_json.h"
 
 #include "core/check.h"
+#include "core/file_io.h"
 #include "core/json_reader.h"
 
 namespace trident {
@@ -102,16 +103,37 @@ void compare_added_tokens(const JsonValue& root, const Comparison& compare) {
   if (!ends_documents) compare.refuse("added_tokens", "without \"<|endoftext|>\"", "a list with it");
 }
 
-}  // namespace
-
-BpeTexts read_tokenizer_json(std::string_view text, const std::string& path) {
-  JsonValue root;
+JsonValue parse(std::string_view text, const std::string& path) {
   try {
-    root = parse_json(text, path, {.comments = JsonComments::kRefused, .max_bytes = text.size(), .blame = ExitCode::kData});
+    return parse_json(text, path, {.comments = JsonComments::kRefused, .max_bytes = text.size(), .blame = ExitCode::kData});
   } catch (DataError& error) {
     error.add_context("; copy it again, or use a tokenizer that splits as GPT-2's does");
     throw;
   }
+}
+
+}  // namespace
+
+void refuse_other_tokenizer(const std::string& folder) {
+  if (const std::string path = folder + "/tokenizer_config.json"; file_exists(path)) {
+    const JsonValue root = parse(read_file(path), path);
+    const Comparison compare(path);
+    if (const JsonValue* kind = root.find("tokenizer_class"); kind != nullptr && !kind->is_null()) {
+      const std::string name = kind->is_string() ? kind->as_string() : to_json_text(*kind);
+      if (name != "GPT2Tokenizer" && name != "GPT2TokenizerFast") compare.refuse("tokenizer_class", in_quotes(name), "\"GPT2Tokenizer\"");
+    }
+    compare.expect_bool(root, "tokenizer_config", "add_prefix_space", false, false);
+  }
+  if (const std::string path = folder + "/added_tokens.json"; file_exists(path)) {
+    const JsonValue root = parse(read_file(path), path);
+    const Comparison compare(path);
+    for (const JsonMember& token : root.is_object() ? root.members() : JsonValue::Object())
+      if (token.key != kEndOfText) compare.refuse("its content", fmt::format("with {}", in_quotes(token.key)), "\"<|endoftext|>\"");
+  }
+}
+
+BpeTexts read_tokenizer_json(std::string_view text, const std::string& path) {
+  const JsonValue root = parse(text, path);
   const Comparison compare(path);
   compare_splitting(root, compare);  // first: what most files differ in
   BpeTexts texts = compare_model(root, compare);

@@ -16,4 +16,9 @@ struct BpeTexts {
 // DataError "FILE: FIELD is ...".
 BpeTexts read_tokenizer_json(std::string_view text, const std::string& path);
 
+// For a folder whose vocab.json and merges.txt stand without a tokenizer.json: other files may say that text is split otherwise, or
+// that there are more tokens (Qwen's older folders). tokenizer_config.json may name GPT-2's class alone, and no prefix space;
+// added_tokens.json no token but "<|endoftext|>". DataError "FILE: FIELD is ...". Files that are not there say nothing.
+void refuse_other_tokenizer(const std::string& folder);
+
 }  // namespace trident

@@ -40,6 +40,7 @@ class CpuDevice final : public Device {
   Buffer allocate_host_shared(std::int64_t bytes, const std::string& name) override { return allocate(bytes, name); }
   void write(Stream& stream, TensorView to, const void* from) override;
   void read(Stream& stream, void* to, ConstTensorView from) override;
+  std::unique_ptr<BackgroundReads> make_background_reads(std::size_t) override { return nullptr; }
   Stream& host_stream() override { return compute_stream_; }
   Progress& progress() override { return progress_; }
   void poll() override { progress_.poll(); }

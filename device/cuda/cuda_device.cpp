@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "device/cuda/cuda_background_reads.h"
 #include "device/cuda/cuda_cards.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_memory.h"
@@ -108,6 +109,10 @@ void CudaDevice::read(Stream& stream, void* to, ConstTensorView from) {
   const cudaStream_t handle = own(stream).handle();
   check_cuda(cudaMemcpyAsync(to, from.data(), static_cast<std::size_t>(from.num_bytes()), cudaMemcpyDeviceToHost, handle), "copying from the device");
   stream.synchronize();
+}
+
+std::unique_ptr<BackgroundReads> CudaDevice::make_background_reads(std::size_t marks) {
+  return std::make_unique<CudaBackgroundReads>(compute_stream_, marks);
 }
 
 }  // namespace trident

@@ -12,7 +12,7 @@ namespace trident {
 // fit when the device has no room, and InternalError inside a NoAllocationScope.
 Buffer allocate_cuda(int device, std::int64_t bytes, const std::string& name);
 
-// Page-locked host memory, zero-filled, aligned to 4096 bytes, usable with every device. Errors as above.
+// Page-locked host memory, zero-filled, aligned to 256 bytes, usable with every device. Errors as above.
 Buffer allocate_pinned(std::int64_t bytes, const std::string& name);
 
 }  // namespace trident

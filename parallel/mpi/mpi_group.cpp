@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/int_math.h"
+#include "parallel/packed_texts.h"
 
 namespace trident {
 
@@ -50,13 +51,39 @@ std::vector<std::string> MpiGroup::all_gather(const std::string& mine) const {
   return texts;
 }
 
-std::string MpiGroup::broadcast(const std::string& text) const {
+void MpiGroup::all_reduce(std::span<std::int64_t> numbers, ReduceOp op) const {
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, numbers.data(), checked_cast<int>(numbers.size()), MPI_INT64_T,
+                          op == ReduceOp::kSum ? MPI_SUM : MPI_MAX, comm),
+            "MPI_Allreduce");
+}
+
+std::string MpiGroup::broadcast(const std::string& text, int root) const {
   int bytes = checked_cast<int>(text.size());
-  check_mpi(MPI_Bcast(&bytes, 1, MPI_INT, 0, comm), "MPI_Bcast");
-  std::string received = text;
+  check_mpi(MPI_Bcast(&bytes, 1, MPI_INT, root, comm), "MPI_Bcast");
+  std::string received = rank == root ? text : std::string();
   received.resize(static_cast<std::size_t>(bytes));
-  check_mpi(MPI_Bcast(received.data(), bytes, MPI_CHAR, 0, comm), "MPI_Bcast");
+  check_mpi(MPI_Bcast(received.data(), bytes, MPI_CHAR, root, comm), "MPI_Bcast");
   return received;
+}
+
+std::vector<std::string> MpiGroup::gather(const std::string& mine) const {
+  constexpr int kTag = 0;
+  std::string below = packed(mine);  // of ranks rank .. rank + bit - 1
+  for (int bit = 1; bit < size; bit *= 2) {
+    if ((rank & bit) != 0) {
+      check_mpi(MPI_Send(below.data(), checked_cast<int>(below.size()), MPI_CHAR, rank - bit, kTag, comm), "MPI_Send");
+      return {};
+    }
+    if (rank + bit >= size) continue;
+    MPI_Status status;
+    int bytes = 0;
+    check_mpi(MPI_Probe(rank + bit, kTag, comm, &status), "MPI_Probe");
+    check_mpi(MPI_Get_count(&status, MPI_CHAR, &bytes), "MPI_Get_count");
+    const std::size_t before = below.size();
+    below.resize(before + static_cast<std::size_t>(bytes));
+    check_mpi(MPI_Recv(below.data() + before, bytes, MPI_CHAR, rank + bit, kTag, comm, MPI_STATUS_IGNORE), "MPI_Recv");
+  }
+  return unpacked(below);
 }
 
 }  // namespace trident

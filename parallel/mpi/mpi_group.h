@@ -3,13 +3,27 @@
 
 #include <mpi.h>
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/check.h"
+#include "parallel/rendezvous.h"
 
 namespace trident {
+
+// The calls that a CallMark names: those in which a rank may be held.
+struct MarkedCall {
+  static constexpr const char* kIsend = "MPI_Isend";
+  static constexpr const char* kIrecv = "MPI_Irecv";
+  static constexpr const char* kTest = "MPI_Test";
+  static constexpr const char* kTestsome = "MPI_Testsome";
+  static constexpr const char* kIprobe = "MPI_Iprobe";
+  static constexpr const char* kIbarrier = "MPI_Ibarrier";
+  static constexpr const char* kFinalize = "MPI_Finalize";
+};
 
 // MPI's own words for an error code.
 std::string mpi_error_text(int code);
@@ -35,8 +49,24 @@ struct MpiGroup {
 
   // Collective: every rank's text, by rank.
   std::vector<std::string> all_gather(const std::string& mine) const;
-  // Collective: rank 0's text.
-  std::string broadcast(const std::string& text) const;
+  // See Rendezvous. gather(): up a binomial tree, since MPI's own may have every rank send to rank 0. Not while wires carry
+  // messages.
+  void all_reduce(std::span<std::int64_t> numbers, ReduceOp op) const;
+  std::string broadcast(const std::string& text, int root) const;
+  std::vector<std::string> gather(const std::string& mine) const;
+};
+
+class MpiRendezvous final : public Rendezvous {
+ public:
+  explicit MpiRendezvous(MpiGroup group) : group_(group) {}
+  int rank() const override { return group_.rank; }
+  int size() const override { return group_.size; }
+  void all_reduce(std::span<std::int64_t> numbers, ReduceOp op) override { group_.all_reduce(numbers, op); }
+  std::string broadcast(const std::string& text, int root) override { return group_.broadcast(text, root); }
+  std::vector<std::string> gather(const std::string& mine) override { return group_.gather(mine); }
+
+ private:
+  MpiGroup group_;
 };
 
 }  // namespace trident

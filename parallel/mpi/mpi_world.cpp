@@ -1,11 +1,12 @@
 // Ranks as processes: MPI tells them of each other, carries messages between nodes and sets up the segment that a node's ranks
 // share.
+#include <sys/statvfs.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "parallel/launcher.h"
 #include "parallel/lifeline_dial.h"
 #include "parallel/mpi/mpi_group.h"
+#include "parallel/mpi/mpi_nodes.h"
 #include "parallel/mpi/mpi_wire.h"
 #include "parallel/node_communicator.h"
 #include "parallel/node_segment.h"
@@ -45,27 +47,26 @@ int open_mpi_major() {
   return name.starts_with(kName) ? std::atoi(name.c_str() + kName.size()) : 0;
 }
 
-std::string user_file_of_open_mpi(const Environment& environment) {
-  const char* const home = environment("HOME");
-  const std::string path = std::string(home == nullptr ? "" : home) + "/.openmpi/mca-params.conf";
-  return std::filesystem::is_regular_file(path) ? read_file(path) : "";
-}
-
 // What must be so before MPI_Init: MPI opens its ports there, and connections later, without end where descriptors lack.
 void prepare_process() {
   const Environment environment = [](const char* name) -> const char* { return std::getenv(name); };
+  const std::string user_file = user_file_of_open_mpi(environment);
   const Placement place = placement_of(environment);
   const std::int64_t nodes = std::max(place.nodes, 1), ranks = place.ranks;
   const std::int64_t interfaces =
-      place.nodes == 1 ? 0 : static_cast<std::int64_t>(own_addresses(interfaces_for_mpi(environment), host_name()).size());
+      place.nodes == 1 ? 0 : static_cast<std::int64_t>(own_addresses(interfaces_for_mpi(environment, user_file), host_name()).size());
   // The other nodes over each interface, and what a process has open anyway; rank 0 is in touch with everybody twice.
-  const std::int64_t needed = std::max<std::int64_t>(nodes * interfaces + 128, place.is_rank_0 ? 2 * ranks + 256 : 0);
+  const std::int64_t needed = std::max<std::int64_t>(nodes * interfaces + 128, place.is_rank_0 ? 2 * ranks + (nodes > 1 ? 256 : 128) : 0);
   make_room_for_descriptors(
       needed, fmt::format("{} of {} ranks on {} node{}, with {} network addresses,", place.is_rank_0 ? "rank 0" : "a rank", ranks,
                           nodes, nodes == 1 ? "" : "s", interfaces));
-  if (const int major = open_mpi_major(); major > 0)
-    for (const auto& [name, value] : settings_without_ports(environment, user_file_of_open_mpi(environment), major))
-      setenv(name.c_str(), value.c_str(), 1);
+  const int major = open_mpi_major();
+  if (major == 0) return;
+  for (const auto& [name, value] : settings_without_ports(environment, user_file, major)) setenv(name.c_str(), value.c_str(), 1);
+  struct statvfs shm {};
+  if (::statvfs("/dev/shm", &shm) != 0) return;
+  const auto bytes = static_cast<std::int64_t>(shm.f_bavail) * static_cast<std::int64_t>(shm.f_frsize);
+  if (const auto folder = folder_instead_of_shm(environment, bytes, major)) setenv(folder->first.c_str(), folder->second.c_str(), 1);
 }
 
 // MPI_Init and MPI_Finalize. What fails on one rank only must not finalize: that waits for all others.
@@ -89,29 +90,6 @@ MpiGroup duplicate_of_world() {
   return MpiGroup::of(own);
 }
 
-MpiGroup ranks_of_my_node(const MpiGroup& world, int ranks_per_node) {
-  const MpiGroup machine = world.split_by_node();
-  if (ranks_per_node == 0) return machine;
-  const int first = world.rank / ranks_per_node * ranks_per_node;
-  const MpiGroup node = machine.split(first);
-  if (node.size != std::min(ranks_per_node, world.size - first))
-    throw ConfigError(fmt::format("ranks_per_node = {}: ranks {}..{} do not run on one machine", ranks_per_node, first,
-                                  std::min(first + ranks_per_node, world.size) - 1));
-  return node;
-}
-
-// The node of every rank, numbered by their lowest ranks.
-std::vector<int> number_nodes(const MpiGroup& world, const MpiGroup& node) {
-  int first = world.rank;  // of this node
-  check_mpi(MPI_Bcast(&first, 1, MPI_INT, 0, node.comm), "MPI_Bcast");
-  std::vector<int> firsts(static_cast<std::size_t>(world.size)), nodes;
-  check_mpi(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, world.comm), "MPI_Allgather");
-  int count = 0;
-  for (std::size_t r = 0; r < firsts.size(); ++r)
-    nodes.push_back(firsts[r] == static_cast<int>(r) ? count++ : nodes[static_cast<std::size_t>(firsts[r])]);
-  return nodes;
-}
-
 // The node's segment with a SharedWorld laid out in it. What the system refuses to one rank is thrown by all.
 class SegmentSetup {
  public:
@@ -124,14 +102,14 @@ class SegmentSetup {
         SharedWorld::lay_out(segment->control(), control_bytes, node.size);
         handover.emplace();
       });
-    const std::string name = node.broadcast(handover ? handover->name() : "");
+    const std::string name = node.broadcast(handover ? handover->name() : "", 0);
     if (!name.empty())
       attempt([&] {
         if (node.rank == 0) handover->give(segment->descriptor(), node.size - 1, kHandoverSeconds);
         else segment = NodeSegment::attach(receive_descriptor(name, kHandoverSeconds));
       });
-    for (const std::string& text : world.all_gather(error_))
-      if (!text.empty() && refusal.empty()) refusal = text;
+    MpiRendezvous all(world);
+    if (const int first = first_rank(all, !error_.empty()); first >= 0) refusal = all.broadcast(error_, first);
   }
 
   std::optional<NodeSegment> segment;
@@ -153,9 +131,11 @@ class MpiWorld final : public ProcessWorld {
   explicit MpiWorld(const ProcessWorldOptions& options)
       : world_(duplicate_of_world()),
         node_(ranks_of_my_node(world_, options.ranks_per_node)),
+        local_(node_),
         nodes_(number_nodes(world_, node_)),
-        wire_(world_, world_.all_gather(host_name()), options.piece_bytes, calls_),
+        wire_(world_, [this](int rank) { return hosts_.of(nodes_[static_cast<std::size_t>(rank)]); }, options.piece_bytes, calls_),
         segment_(shared_segment()),
+        hosts_(world_, node_, host_name(), segment_),
         memory_(segment_),
         shared_(segment_.control(), options.timeout_seconds, memory_) {}
 
@@ -173,7 +153,10 @@ class MpiWorld final : public ProcessWorld {
   int local_rank() const override { return node_.rank; }
   int local_size() const override { return node_.size; }
   std::vector<std::string> all_gather(const std::string& mine) override { return world_.all_gather(mine); }
-  std::string broadcast(const std::string& text) override { return world_.broadcast(text); }
+  Rendezvous& node() override { return local_; }
+  void all_reduce(std::span<std::int64_t> numbers, ReduceOp op) override { world_.all_reduce(numbers, op); }
+  std::string broadcast(const std::string& text, int root) override { return world_.broadcast(text, root); }
+  std::vector<std::string> gather(const std::string& mine) override { return world_.gather(mine); }
   Doorbell& doorbell() override { return shared_.doorbell(node_.rank); }
   Buffer allocate(std::int64_t bytes, const std::string& name) override { return segment_.allocate(bytes, name); }
   Wire& wire() override { return wire_; }
@@ -221,9 +204,11 @@ class MpiWorld final : public ProcessWorld {
   MpiLibrary library_;
   CallMark calls_;
   MpiGroup world_, node_;
+  MpiRendezvous local_;
   std::vector<int> nodes_;
   MpiWire wire_;
   NodeSegment segment_;
+  NodeHosts hosts_;
   SegmentMemory memory_;
   SharedWorld shared_;
   bool finished_ = false;

@@ -37,6 +37,12 @@ TEST(Binary, DrawsAStep) {
   const Outcome picture = shell("docs timeline --config " TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json");
   EXPECT_EQ(picture.exit_code, 0);
   EXPECT_EQ(picture.text.rfind("<svg ", 0), 0u);
+  EXPECT_NE(picture.text.find("2DP x 4PP x 4TP"), std::string::npos);
+  const Outcome other =
+      shell("docs timeline --config " TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json --set parallel=2PP --set batch.global=64");
+  EXPECT_EQ(other.exit_code, 0);
+  EXPECT_NE(other.text.find("2PP"), std::string::npos);
+  EXPECT_EQ(other.text.find("4TP"), std::string::npos);
 }
 
 TEST(Binary, FailureIsOneLineOnStandardError) {

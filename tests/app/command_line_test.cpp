@@ -73,7 +73,7 @@ TEST_F(CommandLine, UnknownAndUnbuiltSubcommands) {
   expect_refusal({}, "no subcommand; see trident help");
   expect_refusal({"trian"}, "unknown subcommand \"trian\"; did you mean train?");
   expect_refusal({"\x1b[31m\nxxxxxxxxx"}, "unknown subcommand");
-  for (const char* name : {"plan", "study", "tokenizer", "convert", "ckpt", "eval", "generate"})
+  for (const char* name : {"plan", "study", "tokenizer", "convert", "eval", "generate"})
     expect_refusal({name, "--config", config_}, "subcommand " + std::string(name) + " is not built yet");
   expect_refusal({"data"}, "there are: prepare, inspect, merge");
   expect_refusal({"data", "mrege"}, "trident data \"mrege\"");
@@ -129,7 +129,9 @@ TEST_F(CommandLine, BenchHandsOverTheConfigurationAndPrints) {
     report.device = "a stand-in", report.matmul_flops = report.copy_bytes = report.step_seconds = 1;
     return report;
   };
-  EXPECT_EQ(run_command_line({"bench", "-c", config_, "--device", "cpu", "--set", "run.seed=2", "--steps", "4", "--ranks", "3"}, context, err), 0)
+  EXPECT_EQ(run_command_line({"bench", "-c", config_, "--device", "cpu", "--set", "run.seed=2", "--steps", "4", "--ranks", "3"},
+                             context, err),
+            0)
       << err.str();
   EXPECT_EQ(seen.device, "cpu");
   EXPECT_EQ(seen.run.seed, 2);

@@ -46,7 +46,7 @@ class DataCommand : public testing::Test {
                "{\"text\": \"one two\"}\n{\"text\": \"\"}\n{\"text\": \"caf\\u00e9\\u0007\\u001b[31m\\u009b \\\"q\\\"\\n\"}\n");
     Arguments arguments{"prepare", "--input", folder_ / "a.jsonl", "--tokenizer", "gpt2", "--output", folder_ / "text"};
     arguments.insert(arguments.end(), flags.begin(), flags.end());
-    expect_lines(run(arguments), {"text.bin, ", "3 documents", "1 documents are empty\n"});
+    expect_lines(run(arguments), {"text.bin, ", "3 documents", "1 document is empty\n"});
     return folder_ / "text";
   }
 };
@@ -152,7 +152,9 @@ TEST_F(DataCommand, InspectChecks) {
   refuse({"inspect", folder_ / "wide", "--check", "--vocab-size", "60000", "--json"}, 65, {first});
   EXPECT_NE(run({"inspect", folder_ / "wide", "--check", "--vocab-size", "70001"}).find("check            ok"), std::string::npos);
   refuse({"inspect", folder_ / "wide", "--vocab-size", "9"}, 64, {"--vocab-size = 9", "add --check"});
-  refuse({"inspect", folder_ / "wide", "--check", "--vocab-size", "-9"}, 64, {"--vocab-size = -9", "must not be negative"});
+  for (const char* none : {"-9", "0"})
+    refuse({"inspect", folder_ / "wide", "--check", "--vocab-size", none}, 64,
+           {std::string("--vocab-size = ") + none + ": must be at least 1"});
 }
 
 TEST_F(DataCommand, InspectNamesWhatIsWrongInTheIndex) {
@@ -177,7 +179,8 @@ TEST_F(DataCommand, Merge) {
 TEST_F(DataCommand, OutputIsTheBeginningOfNames) {
   const std::string prefix = prepared();
   for (const std::string& output : {std::string(), folder_ / ""}) {
-    refuse({"prepare", "--input", folder_ / "a.jsonl", "--tokenizer", "gpt2", "--output", output}, 64, {"--output = \"" + output + "\""});
+    refuse({"prepare", "--input", folder_ / "a.jsonl", "--tokenizer", "gpt2", "--output", output}, 64,
+           {"--output = \"" + output + "\""});
     refuse({"merge", "--input", prefix, "--output", output}, 64, {"add a name, such as " + output + "text"});
   }
 }
@@ -197,8 +200,9 @@ TEST_F(DataCommand, FilesAreReplacedOnRequest) {
   }
   EXPECT_EQ(RandomAccessFile(prefix + ".bin").size(), with_eod - 4);
   EXPECT_EQ(RandomAccessFile(out + ".bin").size(), with_eod - 4);
-  refuse({"prepare", "--input", folder_ / "a.jsonl", "--tokenizer", "gpt2", "--output", folder_ / "x", "--max-document-bytes", "10"},
-         65, {"a.jsonl:1: a document of more than 10 bytes", "--max-document-bytes"});
+  refuse(
+      {"prepare", "--input", folder_ / "a.jsonl", "--tokenizer", "gpt2", "--output", folder_ / "x", "--max-document-bytes", "10"},
+      65, {"a.jsonl:1: a document of more than 10 bytes", "--max-document-bytes"});
 }
 
 TEST_F(DataCommand, InspectShowsTheRecord) {
@@ -216,7 +220,8 @@ TEST_F(DataCommand, InspectShowsTheRecord) {
 }
 
 TEST_F(DataCommand, Usage) {
-  expect_lines(run({"--help"}), {"data prepare", "data inspect", "data merge"});
+  expect_lines(run({"--help"}), {"data prepare", "data inspect", "data merge", "--append-eod", "--vocab-size",
+                                "prefixes of .bin and .idx"});
   expect_lines(run({"merge", "--help"}), {"--input"});
   refuse({}, 64, {"there are: prepare, inspect, merge"});
   refuse({"mrege"}, 64, {"\"mrege\""});

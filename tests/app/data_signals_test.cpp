@@ -21,7 +21,8 @@ class DataSignals : public testing::Test {
  protected:
   DataSignals() {
     std::string lines;
-    while (lines.size() < std::size_t{20} << 20) lines += "{\"text\": \"In the beginning God created the heaven and the earth.\"}\n";
+    while (lines.size() < std::size_t{20} << 20)
+      lines += "{\"text\": \"In the beginning God created the heaven and the earth.\"}\n";
     write_file(folder_ / "long.jsonl", lines);
     write_file(folder_ / "short.jsonl", "{\"text\": \"one\"}\n");
   }
@@ -49,7 +50,8 @@ class DataSignals : public testing::Test {
     EXPECT_EQ(posix_spawn(&process, TRIDENT_BINARY, &actions, nullptr, argv.data(), environ), 0);
     posix_spawn_file_actions_destroy(&actions);
     int status = 0;
-    while (temporaries().empty() && ::waitpid(process, &status, WNOHANG) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (temporaries().empty() && ::waitpid(process, &status, WNOHANG) == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ::kill(process, signal);
     EXPECT_EQ(::waitpid(process, &status, 0), process) << "it ended before the signal";
     *said = read_file(folder_ / "said");

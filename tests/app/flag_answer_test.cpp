@@ -30,12 +30,21 @@ TEST(FlagAnswer, AValueThatMeansSomethingElseIsNotCopied) {
             "say --set parallel.zero=zero2 (allowed with pipelines here)");
 }
 
+TEST(FlagAnswer, AnExampleIsNotTheUsersValue) {
+  EXPECT_EQ(flag_answer("--split", "90,5,5"),
+            "say --set data.split=90,5,5 (no default: all documents train unless it is given)");
+  EXPECT_EQ(flag_answer("--split=8,1,1", ""), "say --set data.split=8,1,1 (no default: all documents train unless it is given)");
+  EXPECT_EQ(flag_answer("--split", ""), "say --set data.split=969,30,1 (no default: all documents train unless it is given)");
+}
+
 TEST(FlagAnswer, OtherKindsOfRows) {
   EXPECT_EQ(flag_answer("--num_layers", "12"), flag_answer("--num-layers", "12"));
   EXPECT_EQ(flag_answer("--num-layers", "12"), "say --set model.num_hidden_layers=... (n_layer for model_type gpt2)");
   EXPECT_EQ(flag_answer("--moe-grouped-gemm", ""), "leave it out, there is no such thing here: dense models only");
   EXPECT_EQ(flag_answer("--use-cpu-initialization", ""), "leave it out: initial weights do not depend on the layout");
-  EXPECT_EQ(flag_answer("--load", "ckpt"), "its key checkpoint.resume is not built yet");
+  EXPECT_EQ(flag_answer("--load", "ckpt"), "say --set checkpoint.resume=... (auto: the newest in checkpoint.dir)");
+  EXPECT_EQ(flag_answer("--pretrained-checkpoint", "dir"),
+            "say --set model.init_from=... (a checkpoint of trident, or a folder of them)");
   EXPECT_EQ(flag_answer("--append-eod", ""), "see trident data prepare --append-eod --workers N");
 }
 

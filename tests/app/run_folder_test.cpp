@@ -86,9 +86,9 @@ TEST(ComputeThreads, ShareTheCoresThatThereAre) {
   EXPECT_NE(alone.out.find(line(cores, cores, 1)), std::string::npos) << alone.out << alone.err;
   EXPECT_NE(alone.out.find(fmt::format(", {} thread", cores)), std::string::npos) << alone.out;
   EXPECT_EQ(alone.out.find("not pinned"), std::string::npos) << alone.out;
-  const ProgramOutcome bound = run_command({"taskset", "-c", std::to_string(first), TRIDENT_BINARY, "train", "--config",
-                                            place / "config.json", "--set", "run.threads_per_rank=auto", "--set", "run.overwrite=true",
-                                            "--set", "parallel.data=2", "--set", "device=cpu"});
+  const ProgramOutcome bound =
+      run_command({"taskset", "-c", std::to_string(first), TRIDENT_BINARY, "train", "--config", place / "config.json", "--set",
+                   "run.threads_per_rank=auto", "--set", "run.overwrite=true", "--set", "parallel.data=2", "--set", "device=cpu"});
   EXPECT_NE(bound.out.find(line(1, 1, 2)), std::string::npos) << bound.out << bound.err;
   EXPECT_NE(bound.out.find("\nnot pinned: 2 threads on 1 core\n"), std::string::npos) << bound.out;
 }

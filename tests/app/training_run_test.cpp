@@ -178,22 +178,26 @@ TEST_F(TrainingRun, Fp16FindsItsScaleAndSaysSo) {
   EXPECT_LT(scale, 4294967296.0);
   const int skipped = 1 + static_cast<int>(32 - std::log2(scale));
   EXPECT_NE(outcome.out.find(fmt::format("  loss scale {:.0f}  skipped {}\n", scale, skipped)), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find(fmt::format(" {} batches skipped for non-finite gradients", skipped)), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(fmt::format(" {} batches skipped for non-finite gradients", skipped)), std::string::npos)
+      << outcome.out;
   EXPECT_NE(outcome.out.find("compute in f16 (precision.compute = fp16"), std::string::npos) << outcome.out;
 }
 
 TEST_F(TrainingRun, Fp16WithoutAScaleThatHelpsEnds) {
   const ProgramOutcome fixed = place_.train({"precision.compute=fp16", "precision.loss_scale=4294967296", "run.steps=30"});
   EXPECT_EQ(fixed.exit_code, 93) << fixed.err;
-  EXPECT_NE(fixed.err.find("trident: 10 batches in a row had non-finite gradients after update 0 at loss scale 4294967296, which is "
-                           "fixed; lower precision.loss_scale or set it to \"dynamic\""),
-            std::string::npos)
+  EXPECT_NE(
+      fixed.err.find("trident: 10 batches in a row had non-finite gradients after update 0 at loss scale 4294967296, which is "
+                     "fixed; lower precision.loss_scale or set it to \"dynamic\""),
+      std::string::npos)
       << fixed.err;
   EXPECT_NE(fixed.err.find("warning: gradient is not finite, no rank applies the update: rank 0: model."), std::string::npos);
-  const ProgramOutcome dynamic = place_.train({"precision.compute=fp16", "optimizer.lr=1e30", "run.steps=30", "run.overwrite=true"});
+  const ProgramOutcome dynamic =
+      place_.train({"precision.compute=fp16", "optimizer.lr=1e30", "run.steps=30", "run.overwrite=true"});
   EXPECT_EQ(dynamic.exit_code, 93) << dynamic.err;
-  EXPECT_NE(dynamic.err.find("at loss scale 1, the smallest; lower optimizer.lr, look at the data or set precision.compute to \"bf16\""),
-            std::string::npos)
+  EXPECT_NE(
+      dynamic.err.find("at loss scale 1, the smallest; lower optimizer.lr, look at the data or set precision.compute to \"bf16\""),
+      std::string::npos)
       << dynamic.err;
 }
 

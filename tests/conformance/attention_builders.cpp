@@ -34,8 +34,8 @@ double product_flops(const AttentionShape& s) {
   return 2.0 * static_cast<double>(s.batch * s.query_heads * s.head_dim) * pairs;
 }
 
-// Probabilities and their gradients are rounded to `t` before they are multiplied, so errors are of the size of the terms: of p, d_s,
-// the given out and d_out, and of the result.
+// Probabilities and their gradients are rounded to `t` before they are multiplied, so errors are of the size of the
+// terms: of p, d_s, the given out and d_out, and of the result.
 Tolerance attention_tolerance(DType t) {
   Tolerance tolerance = rounded(t, kSumNoise);
   tolerance.relative = kSumNoise;

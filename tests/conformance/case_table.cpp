@@ -164,7 +164,8 @@ void add_elementwise(Cases& cases, DType t) {
     if (t == DType::kF32) cases.push_back(adamw(t, n, 0.1f, Alias::kFirst));
     if (t != DType::kBF16) continue;
     for (const Index first : {0, 3, 12}) cases.push_back(adamw_at_random(n, {{1, 2}, 9, first, 0, 50, 50}));
-    for (const Index column : {8, 9}) cases.push_back(adamw_at_random(n, {{3, 4}, std::uint64_t{1} << 33, Index{1} << 36, column, 24, 64}));
+    for (const Index column : {8, 9})
+      cases.push_back(adamw_at_random(n, {{3, 4}, std::uint64_t{1} << 33, Index{1} << 36, column, 24, 64}));
   }
   const Draw wide = normal(0, t == DType::kF16 ? 30 : 300);  // f16 ends at 65504
   cases.push_back(swiglu_forward(t, 5, 40, wide));

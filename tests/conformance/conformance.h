@@ -41,8 +41,8 @@ std::vector<CaseResult> run_cases(Device& device, std::string_view filter, std::
 CaseResult compare_case(Device& device, Device& other, const OpCase& c, std::uint64_t seed);
 std::vector<CaseResult> compare_devices(Device& device, Device& other, std::string_view filter, std::uint64_t seed);
 
-// Fused operations against those that they stand for, called one by one on the same device: the same bits, on a device that does not
-// fuse.
+// Fused operations against those that they stand for, called one by one on the same device:
+// the same bits, on a device that does not fuse.
 std::vector<CaseResult> compare_one_by_one(Device& device, std::string_view filter, std::uint64_t seed);
 
 // Which cases the device takes (kPassed: not judged) and which it refuses.

@@ -12,8 +12,8 @@ namespace trident::conformance {
 
 class NamedDevice {
  public:
-  // "cpu" (with this many threads), "cuda" or "cuda:1", of the backend that is linked in (with these options). Throws ConfigError if
-  // there is no such device.
+  // "cpu" (with this many threads), "cuda" or "cuda:1", of the backend that is linked in (with these
+  // options). Throws ConfigError if there is no such device.
   NamedDevice(const std::string& name, int threads, const CudaOptions& cuda = {});
 
   Device& operator*() { return *device_; }

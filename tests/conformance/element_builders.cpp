@@ -216,13 +216,21 @@ OpCase adamw(DType t, Index n, float weight_decay, Alias param) {
   return c;
 }
 
-// Which neighbour is right hangs on the last bit of the master, so parameters are judged by the master beside them: results are 1 where
-// they are wrong.
+// Which neighbour is right hangs on the last bit of the master, so parameters are judged by the master
+// beside them: results are 1 where they are wrong.
 OpCase adamw_at_random(Index n, const StochasticRounding& rounding) {
-  AdamWParams p{.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .grad_scale = 0.5f, .bias_correction1 = 1.0f / (1.0f - 0.81f), .bias_correction2 = 1.0f / (1.0f - 0.9025f)};
+  AdamWParams p{.lr = 1e-2f,
+                .beta1 = 0.9f,
+                .beta2 = 0.95f,
+                .eps = 1e-8f,
+                .weight_decay = 0.1f,
+                .grad_scale = 0.5f,
+                .bias_correction1 = 1.0f / (1.0f - 0.81f),
+                .bias_correction2 = 1.0f / (1.0f - 0.9025f)};
   p.rounding = rounding;
   OpCase c = adamw(DType::kBF16, n, p.weight_decay, Alias::kNone);
-  c.variant += fmt::format("_at_random_{}_{}_{}_of_{}", rounding.first_index, rounding.first_column, rounding.columns, rounding.stride);
+  c.variant +=
+      fmt::format("_at_random_{}_{}_{}_of_{}", rounding.first_index, rounding.first_column, rounding.columns, rounding.stride);
   c.operands[4].tolerance = kExact;
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.adamw(stream, v[4], v[0], v[1], v[2], v[3], p); };
   c.reference = [=, of_adamw = c.reference](std::vector<Values>& v) {

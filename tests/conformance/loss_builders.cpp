@@ -52,10 +52,11 @@ void derive_row_max(Values& row_max, const Values& logits, Index R, VocabularyPa
 }
 
 // Sums of exponentials and target logits of this shard beside `row_max`.
-std::pair<Values, Values> statistics(const Values& logits, const Values& row_max, const Values& targets, Index R, VocabularyPart p) {
+std::pair<Values, Values> statistics(const Values& logits, const Values& row_max, const Values& targets, Index R,
+                                     VocabularyPart p) {
   Values both(static_cast<std::size_t>(2 * R));
-  reference::cross_entropy_stats(both.data(), logits.data(), row_max.data(), tokens_of(targets).data(), R, p.columns, p.first_column,
-                                 p.vocabulary);
+  reference::cross_entropy_stats(both.data(), logits.data(), row_max.data(), tokens_of(targets).data(), R, p.columns,
+                                 p.first_column, p.vocabulary);
   return {Values(both.begin(), both.begin() + R), Values(both.begin() + R, both.end())};
 }
 
@@ -137,7 +138,8 @@ OpCase cross_entropy_rescale(Index R, VocabularyPart p) {
     choose_targets(v[4], p);
     for (std::size_t r = 0; r < v[0].size(); ++r) {
       v[0][r] = padding ? 0 : std::abs(v[0][r]) + 0.5;
-      v[3][r] = r % 4 == 0 && !padding ? v[2][r] : std::abs(v[3][r]) + static_cast<double>(r % 5) + 4;  // often that of another shard
+      v[3][r] =
+          r % 4 == 0 && !padding ? v[2][r] : std::abs(v[3][r]) + static_cast<double>(r % 5) + 4;  // often that of another shard
       if (padding) v[2][r] = none;
     }
   };

@@ -31,8 +31,8 @@ inline Draw special() { return {Draw::Kind::kSpecial, 0, 1}; }
 enum class Zeros : std::uint8_t { kApproximate, kExact };
 
 // How far a result may lie from the reference's: absolute + relative * |expected| + floor * (largest |expected| of this output, or
-// `terms` if that is more: the size of terms that may all cancel). Infinities and NaN are expected as they are. All 0: the expected value
-// rounded to the dtype. Zeros::kExact: what is expected to be 0 is 0.
+// `terms` if that is more: the size of terms that may all cancel). Infinities and NaN are expected as they are. All 0: the expected
+// value rounded to the dtype. Zeros::kExact: what is expected to be 0 is 0.
 struct Tolerance {
   double relative = 0, floor = 0, terms = 0;
   double absolute = 0;
@@ -51,8 +51,8 @@ inline constexpr double kSumNoise = 1e-5;
 // counted as noise.
 constexpr double unit_roundoff(DType t) { return t == DType::kBF16 ? 0x1p-8 : t == DType::kF16 ? 0x1p-11 : 0.0; }
 
-// f32 arithmetic with this noise, then rounded to `t`. `roundings`: how often the contract rounds to `t` on the way. Small results of
-// f16 are multiples of 2^-24 and so off by 2^-25.
+// f32 arithmetic with this noise, then rounded to `t`. `roundings`: how often the contract rounds to `t` on the way. Small
+// results of f16 are multiples of 2^-24 and so off by 2^-25.
 Tolerance rounded(DType t, double noise, int roundings = 1);
 
 enum class Role : std::uint8_t { kInput, kOutput, kInPlace };

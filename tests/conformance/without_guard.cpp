@@ -1,5 +1,5 @@
-// For the suite on the simulated CUDA: its thousands of small calls without the guard of device memory, whose system calls took nine tenths of
-// their time. Tests of the backend itself have it on.
+// For the suite on the simulated CUDA: its thousands of small calls without the guard of device memory, whose system calls took
+// nine tenths of their time. Tests of the backend itself have it on.
 #include <gtest/gtest.h>
 
 #include "tests/cuda/simulated/runtime.h"

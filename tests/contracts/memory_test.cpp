@@ -104,7 +104,8 @@ TEST(HeadChunkMemory, IsThatOfOneChunk) {
     const std::int64_t in_flight = gpipe ? c.micro_batches : 1;
     const HeadMemory whole = head_memory(c, 0), chunked = head_memory(c, 2);
     EXPECT_EQ(whole.activations - chunked.activations, in_flight * logits) << c.schedule;
-    EXPECT_LE(chunked.scratch, whole.scratch + 2 * columns * c.compute_bytes + rows * c.model.hidden * c.compute_bytes) << c.schedule;
+    EXPECT_LE(chunked.scratch, whole.scratch + 2 * columns * c.compute_bytes + rows * c.model.hidden * c.compute_bytes)
+        << c.schedule;
     EXPECT_EQ(whole.arena - chunked.arena, whole.activations - chunked.activations + whole.scratch - chunked.scratch) << c.schedule;
   }
 }

@@ -14,7 +14,12 @@ TEST(Printable, TextStaysAndControlsGo) {
   EXPECT_EQ(on_one_line("a\nb\tc\x1b[31m\x7f"), "a b c [31m ");
   EXPECT_EQ(on_one_line("\xC2\x9B" "31m"), " 31m") << "C1: the one-character form of escape [";
   EXPECT_EQ(on_one_line("\x9B" "31m"), "\xEF\xBF\xBD" "31m") << "the same as one byte, for terminals that are not UTF-8";
-  EXPECT_EQ(on_one_line("a\xE2\x80\xAE" "b\xE2\x81\xA6" "c\xE2\x80\x8F" "d\xD8\x9C"), "a b c d ") << "marks that turn the direction";
+  EXPECT_EQ(on_one_line("a\xE2\x80\xAE"
+                        "b\xE2\x81\xA6"
+                        "c\xE2\x80\x8F"
+                        "d\xD8\x9C"),
+            "a b c d ")
+      << "marks that turn the direction";
   EXPECT_EQ(on_one_line("a\xE2\x80\xA8" "b\xEF\xBB\xBF"), "a b ") << "line separator, byte order mark";
 }
 

@@ -64,7 +64,8 @@ TEST(CublasLtFailures, EpilogueMistakesAreNamed) {
   };
   EXPECT_EQ(message(Epilogue::kBiasGelu, bias.view(), second.view()), "no error");
   EXPECT_TRUE(contains(message(Epilogue::kBiasGelu, a.view(), second.view()), "bias is f32 [4, 16], expected 8 elements"));
-  EXPECT_TRUE(contains(message(Epilogue::kBiasGelu, host_like.view(), second.view()), "bias is bf16 [8], expected 8 elements of f32"));
+  EXPECT_TRUE(
+      contains(message(Epilogue::kBiasGelu, host_like.view(), second.view()), "bias is bf16 [8], expected 8 elements of f32"));
   EXPECT_TRUE(contains(message(Epilogue::kBiasGelu, bias.view(), bias.view()), "the activation is f32 [8], expected 32 elements"));
   EXPECT_TRUE(contains(message(Epilogue::kGeluBackward, {}, second.view()), "pre is"));
   EXPECT_TRUE(contains(message(Epilogue::kBiasGradient, {}, bias.view()), "the bias gradient is f32 [8], expected 4 elements"));

@@ -163,7 +163,8 @@ TEST(CublasLtLayout, KeysDifferWhereCallsDo) {
                                shape(4, 16, 8, kT, kN, kH, kW), shape(4, 16, 8, kN, kT, kH, kW), shape(4, 16, 8, kN, kN, kH, kH),
                                shape(4, 16, 8, kN, kN, kW, kW), shape(4, 16, 8, kN, kN, kH, kW, Accumulate::kYes)})
     differs(key(s));
-  for (const Epilogue e : {Epilogue::kBias, Epilogue::kBiasGelu, Epilogue::kGeluBackward, Epilogue::kBiasGradient}) differs(key(base, e));
+  for (const Epilogue e : {Epilogue::kBias, Epilogue::kBiasGelu, Epilogue::kGeluBackward, Epilogue::kBiasGradient})
+    differs(key(base, e));
   differs(key(base, Epilogue::kNone, PointerAlignment::kElement));
   differs(key(shape(4, 16, 8, kN, kN), Epilogue::kNone, PointerAlignment::kVector, F32Products::kTf32));
   differs(key(base, Epilogue::kNone, PointerAlignment::kVector, F32Products::kF32, Determinism::kNotRequired));
@@ -190,7 +191,8 @@ TEST(CublasLtLayout, EpiloguesThatTheLibraryDoesNotTake) {
       EXPECT_FALSE(allows(empty, e)) << describe(empty, e);
     const bool has_aux = e == Epilogue::kBiasGelu || e == Epilogue::kGeluBackward;
     EXPECT_EQ(allows(shape(4, 12, 8, kT, kN), e), !has_aux) << "rows of no multiple of 8 elements";
-    EXPECT_EQ(allows(shape(4, 16, 8, kT, kN, kH, kW, Accumulate::kYes), e), e == Epilogue::kBiasGradient) << "through the old values";
+    EXPECT_EQ(allows(shape(4, 16, 8, kT, kN, kH, kW, Accumulate::kYes), e), e == Epilogue::kBiasGradient)
+        << "through the old values";
   }
   EXPECT_TRUE(allows(shape(0, 3, 0, kN, kN, kW, kW, Accumulate::kYes), Epilogue::kNone));
 }

@@ -297,15 +297,18 @@ TEST(CublasLtMatmul, BiasGradientBesideTheWeightGradient) {
 // Nothing is refused then: the caller does the two one by one.
 TEST(CublasLtMatmul, WhatCannotBeFused) {
   MatmulFixture f;
-  EXPECT_EQ(f.matmul.prepare_fused({4, 12, 16, kN, kT, kH, kH, Accumulate::kNo}, Epilogue::kBiasGelu), std::nullopt) << "rows of 12 elements";
-  EXPECT_EQ(f.matmul.prepare_fused({4, 16, 0, kN, kT, kH, kH, Accumulate::kNo}, Epilogue::kBias), std::nullopt) << "nothing to multiply";
+  EXPECT_EQ(f.matmul.prepare_fused({4, 12, 16, kN, kT, kH, kH, Accumulate::kNo}, Epilogue::kBiasGelu), std::nullopt)
+      << "rows of 12 elements";
+  EXPECT_EQ(f.matmul.prepare_fused({4, 16, 0, kN, kT, kH, kH, Accumulate::kNo}, Epilogue::kBias), std::nullopt)
+      << "nothing to multiply";
   const MatmulShape s{4, 16, 16, kN, kT, kH, kH, Accumulate::kNo};
   const auto fails_twice = [] {
     for (int i = 0; i < 2; ++i) simulated::fail_next("cublasLtMatmulAlgoGetHeuristic", CUBLAS_STATUS_NOT_SUPPORTED);
   };
   fails_twice();
   EXPECT_EQ(f.matmul.prepare_fused(s, Epilogue::kBias), std::nullopt) << "no algorithm";
-  const DeviceTensor a(TestTensor(kH, {4, 16})), b(TestTensor(kH, {16, 16})), out(TestTensor(kH, {4, 16})), bias(TestTensor(kH, {16}));
+  const DeviceTensor a(TestTensor(kH, {4, 16})), b(TestTensor(kH, {16, 16})), out(TestTensor(kH, {4, 16})),
+      bias(TestTensor(kH, {16}));
   FusedMatmul fused;
   fused.epilogue = Epilogue::kBias;
   fused.product = {out.view(), a.view(), kN, b.view(), kT, Accumulate::kNo, {}};

@@ -70,7 +70,8 @@ TEST(CudaMemory, OutOfMemorySaysWhatHowMuchAndWhatToDo) {
   EXPECT_EQ(message_of<ConfigError>([] { allocate_cuda(0, 2'000'000, "activations"); }),
             "memory: activations needs 2.0 MB of CUDA device 0 (NVIDIA H100 80GB HBM3), which has 0.2 of 1.0 MB free; make "
             "batch.micro or batch.sequence "
-            "smaller, set recompute.policy = full or recompute.head_chunk, shard more with parallel.zero, use more tensor or pipeline ranks, or end other "
+            "smaller, set recompute.policy = full or recompute.head_chunk, shard more with parallel.zero, use more tensor or "
+            "pipeline ranks, or end other "
             "processes on the GPU");
   EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "the runtime still has the error that was thrown";
   allocate_cuda(0, 200'000, "what fits");

@@ -115,24 +115,28 @@ class CudaFusedTest : public CudaOpsTest {
     MatmulShape backward = forward, adding = gradient;
     backward.transpose_b = Transpose::kNo, adding.accumulate = Accumulate::kYes;
     std::int64_t bytes = 16;
-    for (const auto& [shape, epilogue] : {std::pair(forward, Epilogue::kBias), {forward, Epilogue::kBiasGelu}, {backward, Epilogue::kGeluBackward},
-                                          {gradient, Epilogue::kBiasGradient}, {adding, Epilogue::kBiasGradient}})
+    for (const auto& [shape, epilogue] : {std::pair(forward, Epilogue::kBias),
+                                          {forward, Epilogue::kBiasGelu},
+                                          {backward, Epilogue::kGeluBackward},
+                                          {gradient, Epilogue::kBiasGradient},
+                                          {adding, Epilogue::kBiasGradient}})
       bytes = std::max(bytes, ops.prepare_fused(shape, epilogue));
-    DeviceTensor x(numbers({4, 16}, 1, kT)), w(numbers({n, 16}, -2, kT)), y(numbers({4, n}, 0, kT)), act(numbers({4, n}, 0, kT), misalign),
-        d_act(numbers({4, n}, 0, kT), misalign), wide(numbers({16, n}, 1, kT)), d_w(numbers({n, 16}, 0)), bias(numbers({n}, 1, kT), misalign), d_bias(numbers({n}, 0), misalign);
+    DeviceTensor x(numbers({4, 16}, 1, kT)), w(numbers({n, 16}, -2, kT)), y(numbers({4, n}, 0, kT)),
+        act(numbers({4, n}, 0, kT), misalign), d_act(numbers({4, n}, 0, kT), misalign), wide(numbers({16, n}, 1, kT)),
+        d_w(numbers({n, 16}, 0)), bias(numbers({n}, 1, kT), misalign), d_bias(numbers({n}, 0), misalign);
     const DeviceTensor workspace(TestTensor(DType::kU8, {bytes}));
-    const auto operands = [&](TensorView out, ConstTensorView a, Transpose ta, ConstTensorView b, Transpose tb, Accumulate accumulate) {
-      return MatmulOperands{out, a, ta, b, tb, accumulate, workspace.view()};
-    };
+    const auto operands = [&](TensorView out, ConstTensorView a, Transpose ta, ConstTensorView b, Transpose tb,
+                              Accumulate accumulate) { return MatmulOperands{out, a, ta, b, tb, accumulate, workspace.view()}; };
     const MatmulOperands up = operands(y.view(), x.view(), Transpose::kNo, w.view(), Transpose::kYes, Accumulate::kNo);
     return products_of([&] {
       const NoAllocationScope step("a layer");
       ops.matmul_bias(first_, up, bias.view());
       ops.matmul_bias_gelu(first_, up, bias.view(), act.view());
-      ops.matmul_gelu_backward(first_, operands(y.view(), x.view(), Transpose::kNo, wide.view(), Transpose::kNo, Accumulate::kNo), act.view(),
-                               d_act.view());
+      ops.matmul_gelu_backward(first_, operands(y.view(), x.view(), Transpose::kNo, wide.view(), Transpose::kNo, Accumulate::kNo),
+                               act.view(), d_act.view());
       for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes})
-        ops.matmul_bias_gradient(first_, operands(d_w.view(), y.view(), Transpose::kYes, x.view(), Transpose::kNo, accumulate), d_bias.view());
+        ops.matmul_bias_gradient(first_, operands(d_w.view(), y.view(), Transpose::kYes, x.view(), Transpose::kNo, accumulate),
+                                 d_bias.view());
     });
   }
   CudaOps fused_{0, {.matmul = {}, .fused = FusedProducts::kYes, .attention = {}}};
@@ -143,7 +147,8 @@ TEST_F(CudaFusedTest, OneProductForBothWhereItIsAskedForAndCanBe) {
   EXPECT_EQ(layer(ops_, 16), none) << "was not asked for";
   EXPECT_EQ(layer(fused_, 16), all);
   EXPECT_EQ(layer(fused_, 16, 1), all) << "other addresses, other algorithms";
-  EXPECT_EQ(layer(fused_, 12), (std::pair<std::int64_t, std::int64_t>(3, 2))) << "the library's second matrix has rows of 8 elements";
+  EXPECT_EQ(layer(fused_, 12), (std::pair<std::int64_t, std::int64_t>(3, 2)))
+      << "the library's second matrix has rows of 8 elements";
 }
 
 // The library's refusals are answered by doing the two one by one.
@@ -155,8 +160,9 @@ TEST_F(CudaFusedTest, OneByOneWhereTheLibraryHasNoAlgorithm) {
   const TestTensor x = numbers({4, 8}, 1), w = numbers({16, 8}, -3), bias = numbers({16}, 100);
   DeviceTensor d_x(x), d_w(w), d_bias(bias), y(numbers({4, 16}, 0));
   EXPECT_EQ(products_of([&] {
-              fused_.matmul_bias(first_, {y.view(), d_x.view(), Transpose::kNo, d_w.view(), Transpose::kYes, Accumulate::kNo, workspace.view()},
-                                 d_bias.view());
+              fused_.matmul_bias(
+                  first_, {y.view(), d_x.view(), Transpose::kNo, d_w.view(), Transpose::kYes, Accumulate::kNo, workspace.view()},
+                  d_bias.view());
             }),
             (std::pair<std::int64_t, std::int64_t>(0, 1)));
   for (std::int64_t r = 0; r < 4; ++r)
@@ -177,9 +183,11 @@ TEST_F(CudaFusedTest, AddedBiasGradientsPassTheScratchMemoryOn) {
   for (const simulated::StreamOrder order : {simulated::StreamOrder::kTargetFirst, simulated::StreamOrder::kOthersFirst}) {
     simulated::configure({.stream_order = order});
     DeviceTensor bias_a(numbers({8}, 1)), bias_b(numbers({8}, 1));
-    const auto add = [&](Stream& stream, const DeviceTensor& d_y, const DeviceTensor& weight, const DeviceTensor& bias, const DeviceTensor& workspace) {
+    const auto add = [&](Stream& stream, const DeviceTensor& d_y, const DeviceTensor& weight, const DeviceTensor& bias,
+                         const DeviceTensor& workspace) {
       fused_.matmul_bias_gradient(
-          stream, {weight.view(), d_y.view(), Transpose::kYes, x.view(), Transpose::kNo, Accumulate::kYes, workspace.view()}, bias.view());
+          stream, {weight.view(), d_y.view(), Transpose::kYes, x.view(), Transpose::kNo, Accumulate::kYes, workspace.view()},
+          bias.view());
     };
     EXPECT_EQ(products_of([&] {
                 add(first_, d_a, weight_a, bias_a, workspace_a);
@@ -201,18 +209,23 @@ TEST_F(CudaFusedTest, MistakesAreNamed) {
   const auto product = [&](Transpose ta, Accumulate accumulate) -> MatmulOperands {
     return {y.view(), x.view(), ta, w.view(), Transpose::kYes, accumulate, {}};
   };
-  EXPECT_PRED2(contains, error_of<InternalError>([&] { fused_.matmul_bias(first_, product(Transpose::kNo, Accumulate::kYes), bias.view()); }),
+  EXPECT_PRED2(contains,
+               error_of<InternalError>([&] { fused_.matmul_bias(first_, product(Transpose::kNo, Accumulate::kYes), bias.view()); }),
                "matmul_bias: it overwrites");
-  EXPECT_PRED2(contains,
-               error_of<InternalError>([&] { fused_.matmul_bias_gelu(first_, product(Transpose::kNo, Accumulate::kYes), bias.view(), y.view()); }),
+  EXPECT_PRED2(contains, error_of<InternalError>([&] {
+                 fused_.matmul_bias_gelu(first_, product(Transpose::kNo, Accumulate::kYes), bias.view(), y.view());
+               }),
                "matmul_bias_gelu: it overwrites");
-  EXPECT_PRED2(contains,
-               error_of<InternalError>([&] { fused_.matmul_gelu_backward(first_, product(Transpose::kNo, Accumulate::kYes), x.view(), x.view()); }),
+  EXPECT_PRED2(contains, error_of<InternalError>([&] {
+                 fused_.matmul_gelu_backward(first_, product(Transpose::kNo, Accumulate::kYes), x.view(), x.view());
+               }),
                "matmul_gelu_backward: it overwrites");
-  EXPECT_PRED2(contains,
-               error_of<InternalError>([&] { fused_.matmul_bias_gradient(first_, product(Transpose::kNo, Accumulate::kNo), bias.view()); }),
+  EXPECT_PRED2(contains, error_of<InternalError>([&] {
+                 fused_.matmul_bias_gradient(first_, product(Transpose::kNo, Accumulate::kNo), bias.view());
+               }),
                "matmul_bias_gradient: a is the transposed gradient");
-  EXPECT_PRED2(contains, error_of<InternalError>([&] { fused_.matmul_bias(first_, product(Transpose::kNo, Accumulate::kNo), bias.view()); }),
+  EXPECT_PRED2(contains,
+               error_of<InternalError>([&] { fused_.matmul_bias(first_, product(Transpose::kNo, Accumulate::kNo), bias.view()); }),
                "was not prepared");
 }
 

@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(DeviceThreads, CommunicatorConformance,
                          name_of);
 INSTANTIATE_TEST_SUITE_P(HostStaged, CommunicatorConformance,
                          testing::Values(staged(2, 16384), staged(4, 1 << 20, true), staged(8, 65536)), name_of);
-INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance, testing::Values(on_nccl(1), alone_in_nccl(), on_nccl(2), on_nccl(4, true), on_nccl(8)),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance,
+                         testing::Values(on_nccl(1), alone_in_nccl(), on_nccl(2), on_nccl(4, true), on_nccl(8)), name_of);
 
 }  // namespace trident::conformance

@@ -170,7 +170,8 @@ struct Table {
       DropoutRows others = spec;  // what is drawn lies in memory
       others.key[0] = ~spec.key[0], others.samples = nullptr;
       const ck::DropoutDraw draw{{spec.key[0], spec.key[1]}, s.in(spec.samples, batch)};
-      ck::dropout_from_memory(s.stream(), t, s.out(t, out, count), s.in(t, x, count), sequence, batch, width, others, s.in(&draw, 1));
+      ck::dropout_from_memory(s.stream(), t, s.out(t, out, count), s.in(t, x, count), sequence, batch, width, others,
+                              s.in(&draw, 1));
     };
     expect_same({{out, count, bytes_of(t)}}, of_memory, [&] {
       StagedOperands s(placement);
@@ -210,13 +211,15 @@ struct Table {
   }
   // `update`(operands, where the step is or null, param, master, m, v).
   template <class Update>
-  static void update_twice(RowType t, void* param, float* master, float* m, float* v, I count, const AdamWStep& step, Update&& update) {
+  static void update_twice(RowType t, void* param, float* master, float* m, float* v, I count, const AdamWStep& step,
+                           Update&& update) {
     const auto run = [&](bool held) {
       StagedOperands s(placement);
       const AdamWStep* const there = held ? s.in(&step, 1) : nullptr;
       update(s, there, s.out(t, param, count), s.out(master, count), s.out(m, count), s.out(v, count));
     };
-    expect_same({{param, count, bytes_of(t)}, {master, count, 4}, {m, count, 4}, {v, count, 4}}, [&] { run(true); }, [&] { run(false); });
+    expect_same(
+        {{param, count, bytes_of(t)}, {master, count, 4}, {m, count, 4}, {v, count, 4}}, [&] { run(true); }, [&] { run(false); });
   }
 
   static RowKernels make() {

@@ -140,10 +140,12 @@ TEST(CudaStochasticRounding, HasTheBitsOfTheHostInAnyOrderOfThreads) {
   Random random(21);
   Values weights = random.values(kF32, n);
   for (std::size_t i = 0; i < 40; ++i) weights[i * 101] = (i % 2 == 0 ? 1 : -1) * (255 + 0.025 * static_cast<double>(i)) * 0x1p120;
-  const Operand master(kF32, weights), m(kF32, random.values(kF32, n)), v(kF32, Values(static_cast<std::size_t>(n), 0.3)), param(RowType::kBF16, n);
+  const Operand master(kF32, weights), m(kF32, random.values(kF32, n)), v(kF32, Values(static_cast<std::size_t>(n), 0.3)),
+      param(RowType::kBF16, n);
   Operand grad(kF32, random.values(kF32, n));
   const AdamWStep step{1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.7f, 1.3f, 2.9f, {5, 3}};
-  for (const RoundedElements& elements : {RoundedElements{{1, 2}, 12, 0, 1, 1}, {{1, 2}, 7, 0, 1, 1}, {{3, 4}, Index{1} << 40, 12, 60, 92}, {{3, 4}, 3, 1, 7, 9}}) {
+  for (const RoundedElements& elements :
+       {RoundedElements{{1, 2}, 12, 0, 1, 1}, {{1, 2}, 7, 0, 1, 1}, {{3, 4}, Index{1} << 40, 12, 60, 92}, {{3, 4}, 3, 1, 7, 9}}) {
     const auto bits = [&](const RowKernels& k) {
       Operand p(param), w(master), mean(m), square(v);
       k.adamw_stochastic(p.data(), w.floats(), mean.floats(), square.floats(), grad.floats(), n, step, elements);
@@ -151,9 +153,11 @@ TEST(CudaStochasticRounding, HasTheBitsOfTheHostInAnyOrderOfThreads) {
     };
     const std::string host = bits(host_table());
     for (const Placement placement : {Placement::kAligned, Placement::kMisaligned})
-      for (const auto order : {simulated::FiberOrder::kForward, simulated::FiberOrder::kReverse, simulated::FiberOrder::kRandom, simulated::FiberOrder::kWarpByWarp}) {
+      for (const auto order : {simulated::FiberOrder::kForward, simulated::FiberOrder::kReverse, simulated::FiberOrder::kRandom,
+                               simulated::FiberOrder::kWarpByWarp}) {
         simulated::configure({.seed = 3, .fiber_order = order});
-        ASSERT_EQ(bits(cuda_kernel_table(placement)), host) << "from " << elements.first_index << ", " << elements.columns << " columns";
+        ASSERT_EQ(bits(cuda_kernel_table(placement)), host)
+            << "from " << elements.first_index << ", " << elements.columns << " columns";
       }
   }
 }

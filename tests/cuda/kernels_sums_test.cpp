@@ -93,12 +93,13 @@ void statistics_are_rescaled(Placement placement) {
       expected_sums[r] *= std::exp(shard_max[r] - row_max[r]);
       if (targets[r] >= 40 && targets[r] < 57) expected_logits[r] += shard_max[r] - row_max[r];
     }
-    Operand sum(RowType::kF32, sums), logit(RowType::kF32, logits), of_shard(RowType::kF32, shard_max), of_all(RowType::kF32, row_max);
+    Operand sum(RowType::kF32, sums), logit(RowType::kF32, logits), of_shard(RowType::kF32, shard_max),
+        of_all(RowType::kF32, row_max);
     {
       StagedOperands s(placement);
       cuda_kernels::cross_entropy_rescale(s.stream(), s.out(sum.floats(), rows), s.out(logit.floats(), rows),
-                                          s.in(of_shard.floats(), rows), s.in(of_all.floats(), rows), s.in(targets.data(), rows), rows,
-                                          {33, 40, 57});
+                                          s.in(of_shard.floats(), rows), s.in(of_all.floats(), rows), s.in(targets.data(), rows),
+                                          rows, {33, 40, 57});
     }
     expect_close(sum.values(), expected_sums, RowType::kF32, "sums of exponentials");
     expect_close(logit.values(), expected_logits, RowType::kF32, "target logits");

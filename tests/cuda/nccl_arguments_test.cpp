@@ -55,7 +55,8 @@ TEST(NcclArguments, MessagePathsAreOrderedPairs) {
 }
 
 TEST(NcclArguments, PipelinesAndContextsSendToNeighbours) {
-  for (const Axis axis : {Axis::kPipeline, Axis::kContext}) EXPECT_EQ(nccl_options(axis, {}).traffic.messages, Messages::kNeighbours);
+  for (const Axis axis : {Axis::kPipeline, Axis::kContext})
+    EXPECT_EQ(nccl_options(axis, {}).traffic.messages, Messages::kNeighbours);
   for (const Axis axis : {Axis::kTensor, Axis::kData}) EXPECT_EQ(nccl_options(axis, {}).traffic.messages, Messages::kRare);
 }
 

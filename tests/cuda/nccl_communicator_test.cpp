@@ -233,9 +233,10 @@ TEST_F(NcclFailure, MemoryThatTheLibraryPassesOver) {
   const DeviceFailures failures = run(two(), [](RankContext& c) {
     const NcclMemory memory = allocate_nccl(c.world.rank(), 4096, "registered");
     EXPECT_EQ(c.world.register_memory({memory.buffer.data(), DType::kU8, {4096}, MemoryKind::kDevice}),
-              c.world.rank() > 0 ? ""
-                                 : "world: NCCL does not register the memory of rank 0: passed over; NCCL_LOCAL_REGISTER=0 does that, and so does "
-                                   "NCCL_P2P_USE_CUDA_MEMCPY");
+              c.world.rank() > 0
+                  ? ""
+                  : "world: NCCL does not register the memory of rank 0: passed over; NCCL_LOCAL_REGISTER=0 does that, and so does "
+                    "NCCL_P2P_USE_CUDA_MEMCPY");
   });
   EXPECT_EQ(failures.error, "");
 }
@@ -249,7 +250,9 @@ TEST_F(NcclFailure, MemoryThatCannotBeGivenBack) {
     c.world.register_memory({memory.buffer.data() + beyond, DType::kU8, {64}, MemoryKind::kDevice});
     c.world.barrier();
   });
-  EXPECT_EQ(failures.error, "world: rank 0: giving back registered memory among ranks 0, 1 failed in NCCL: unhandled system error; NCCL_DEBUG=WARN says more");
+  EXPECT_EQ(failures.error,
+            "world: rank 0: giving back registered memory among ranks 0, 1 failed in NCCL: unhandled system error; NCCL_DEBUG=WARN "
+            "says more");
 }
 
 // At the end the communicator takes it with itself.

@@ -15,7 +15,8 @@ TEST(NoCuda, SaysSo) {
     backend->make_device(0, bell, {}, {});
     FAIL() << "a CUDA device without CUDA";
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("device = cuda: this binary was built without CUDA"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("device = cuda: this binary was built without CUDA"), std::string::npos)
+        << error.what();
   }
 }
 

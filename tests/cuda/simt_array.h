@@ -14,7 +14,8 @@ namespace trident::testing {
 
 using simulated::FiberOrder;
 
-inline constexpr FiberOrder kThreadOrders[] = {FiberOrder::kForward, FiberOrder::kReverse, FiberOrder::kRandom, FiberOrder::kWarpByWarp};
+inline constexpr FiberOrder kThreadOrders[] = {FiberOrder::kForward, FiberOrder::kReverse, FiberOrder::kRandom,
+                                               FiberOrder::kWarpByWarp};
 
 // Device memory with a stream of its own; reads back once everything is done.
 template <class T>

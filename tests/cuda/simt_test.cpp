@@ -136,7 +136,8 @@ TEST(Simt, AWarpThatRunsAheadFindsABarrierMissingBetweenWarps) {
     settings.fiber_order = order;
     const SimulatedScope scope(settings);
     const Array<int> array(std::vector<int>(96, 1));
-    launch("sum_without_barrier", sum_without_barrier_kernel, {.blocks = {1}, .threads = {96}}, array.stream(), array.data(), array.data());
+    launch("sum_without_barrier", sum_without_barrier_kernel, {.blocks = {1}, .threads = {96}}, array.stream(), array.data(),
+           array.data());
     const std::vector<int> all = array.read();
     return std::vector<int>(all.begin(), all.begin() + 3);
   };

@@ -115,7 +115,8 @@ TEST_F(SimulatedGraphs, EventsStayOnTheirSideOfACapture) {
 }
 
 TEST_F(SimulatedGraphs, CapturesBeginAndEndInPairsOnOneThread) {
-  EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal), cudaErrorStreamCaptureUnsupported) << "the legacy stream";
+  EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal), cudaErrorStreamCaptureUnsupported)
+      << "the legacy stream";
   EXPECT_EQ(end(), cudaErrorIllegalState);
   begin();
   EXPECT_EQ(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), cudaErrorIllegalState);

@@ -15,7 +15,8 @@ namespace trident::testing {
 using simulated::StreamOrder;
 using Mode = CudaStream::Mode;
 
-inline constexpr StreamOrder kStreamOrders[] = {StreamOrder::kRandom, StreamOrder::kTargetFirst, StreamOrder::kOthersFirst, StreamOrder::kEager};
+inline constexpr StreamOrder kStreamOrders[] = {StreamOrder::kRandom, StreamOrder::kTargetFirst, StreamOrder::kOthersFirst,
+                                                StreamOrder::kEager};
 
 inline simulated::Settings with(StreamOrder order, std::uint64_t seed = 1) {
   simulated::Settings settings;

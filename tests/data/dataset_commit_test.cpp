@@ -11,7 +11,7 @@
 #include "data/dataset_files.h"
 #include "data/dataset_record.h"
 #include "data/indexed_dataset_writer.h"
-#include "tests/data/file_faults.h"
+#include "tests/support/file_faults.h"
 #include "tests/data/temporary_folder.h"
 
 namespace trident {
@@ -264,6 +264,21 @@ TEST_F(DatasetCommit, AReplacementUnderWayIsNotCalledInterrupted) {
   IndexedDatasetWriter writer(prefix, 100, Overwrite::kYes);
   rename_file(prefix + ".idx", prefix + ".idx.before-overwrite");
   expect_error<DataError>([&] { IndexedDataset{prefix}; }, {"another command replaces it at this moment", "try again"});
+}
+
+// The .idx of one data set and the .bin of the other, which are as large, would pass for a pair.
+TEST_F(DatasetCommit, APairThatIsReplacedWhileItIsOpenedIsRefused) {
+  for (const char* moment : {".bin", ".idx"}) {
+    const TemporaryFolder folder;
+    const std::string prefix = folder / kName;
+    put_files(folder, old_);
+    {
+      const BeforeOpen replacement(moment, [&] { write_new(prefix); });
+      expect_error<DataError>([&] { IndexedDataset{prefix}; },
+                              {prefix + ": another command replaced it while it was opened; start again"});
+    }
+    EXPECT_EQ(IndexedDataset(prefix).document_begin(1), 1) << "the new one";
+  }
 }
 
 TEST_F(DatasetCommit, OnlyDeadTemporariesOfThePrefixAreRemoved) {

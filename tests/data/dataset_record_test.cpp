@@ -104,15 +104,30 @@ TEST_F(RecordTest, OtherFilesThanTheRecordedAreRefused) {
   const std::string idx = read_file(idx_path(prefix_));
   write_file(idx_path(prefix_), read_file(idx_path(folder_ / "other")));
   EXPECT_NO_THROW(IndexedDataset{prefix_}) << "the pair alone does not tell";
-  expect_error<DataError>([&] { read_record(prefix_); },
-                          {record_path(prefix_), idx_path(prefix_) + " has the recorded 90 bytes, but other content", "prepare the data again"});
+  expect_error<DataError>(
+      [&] { read_record(prefix_); },
+      {record_path(prefix_), idx_path(prefix_) + " has the recorded 90 bytes, but other content", "prepare the data again"});
   write_file(idx_path(prefix_), idx);
   EXPECT_TRUE(read_record(prefix_));
   write_file(bin_path(prefix_), "12345678");
-  expect_error<DataError>([&] { read_record(prefix_); }, {bin_path(prefix_) + " has 8 bytes, the record says 6", "remove this file"});
+  expect_error<DataError>([&] { read_record(prefix_); },
+                          {bin_path(prefix_) + " has 8 bytes, the record says 6", "remove this file"});
 }
 
 // Every block of a file counts whose place is sampled; that is at most 64 KiB of it.
+TEST_F(RecordTest, CountsOfOtherFilesAreRefused) {
+  put("text", ours_, {{1, 2}, {3}, {}});
+  const std::string whole = read_file(record_path(prefix_));
+  for (const std::string key : {"tokens", "documents", "sequences", "num_sources", "source_bytes"}) {
+    JsonValue record = parse_json(whole, "record");
+    record.set(key, record.find(key)->as_integer() + 1);
+    write_file(record_path(prefix_), to_json_text(record, 2));
+    expect_error<DataError>([&] { read_record(prefix_); }, {record_path(prefix_), key, "prepare the data again"});
+  }
+  write_file(record_path(prefix_), whole);
+  EXPECT_NO_THROW(read_record(prefix_));
+}
+
 TEST_F(RecordTest, SamplesAreSpreadOverTheFile) {
   std::string content(10'000'019, 'x');
   write_file(prefix_, content);
@@ -154,8 +169,9 @@ TEST_F(RecordTest, TrainingComparesTokenizers) {
   const std::string a = put("a", ours_), b = put("b", others_), same = put("same", NamedTokenizer("another name", "a"));
   EXPECT_TRUE(check_records(std::vector{a, same}, &ours_, "data.tokenizer", 50257).empty());
   EXPECT_TRUE(check_records(std::vector{a, same}, nullptr, "data.tokenizer", 50304).empty());
-  expect_error<DataError>([&] { check_records(std::vector{a}, &others_, "data.tokenizer", 50257); },
-                          {record_path(a) + ": was made by tokenizer \"ours\"", "data.tokenizer is tokenizer \"others\"", "name the one"});
+  expect_error<DataError>(
+      [&] { check_records(std::vector{a}, &others_, "data.tokenizer", 50257); },
+      {record_path(a) + ": was made by tokenizer \"ours\"", "data.tokenizer is tokenizer \"others\"", "name the one"});
   expect_error<DataError>([&] { check_records(std::vector{a, b}, nullptr, "data.tokenizer", 50257); },
                           {record_path(b) + ": was made by tokenizer \"others\"", record_path(a) + " is tokenizer \"ours\""});
   expect_error<DataError>([&] { check_records(std::vector{a}, nullptr, "data.tokenizer", 50000); },
@@ -179,7 +195,8 @@ TEST_F(RecordTest, MergesKeepWhatIsKnown) {
   ASSERT_TRUE(partly);
   EXPECT_FALSE(partly->origin.tokenizer);
   EXPECT_EQ(partly->origin.sources[1].name, bin_path(same));
-  EXPECT_NE(check_records(std::vector{prefix_}, &ours_, "data.tokenizer", 50257).at(0).find("parts of the merge have none"), std::string::npos);
+  EXPECT_NE(check_records(std::vector{prefix_}, &ours_, "data.tokenizer", 50257).at(0).find("parts of the merge have none"),
+            std::string::npos);
   write_file(bin_path(a), "123456");
   expect_error<DataError>([&] { merge_datasets({a}, folder_ / "x", Overwrite::kNo); }, {record_path(a), "other content"});
 }
@@ -187,7 +204,8 @@ TEST_F(RecordTest, MergesKeepWhatIsKnown) {
 TEST_F(RecordTest, FingerprintsTellTokenizersApart) {
   const auto built_in = load_tokenizer("gpt2"), folder = load_tokenizer(TRIDENT_GPT2_FOLDER);
   EXPECT_EQ(built_in->fingerprint(), folder->fingerprint());
-  for (const char* name : {"vocab.json", "merges.txt"}) write_file(folder_ / name, read_file(fmt::format("{}/{}", TRIDENT_GPT2_FOLDER, name)));
+  for (const char* name : {"vocab.json", "merges.txt"})
+    write_file(folder_ / name, read_file(fmt::format("{}/{}", TRIDENT_GPT2_FOLDER, name)));
   std::string merges = read_file(folder_ / "merges.txt");
   merges.pop_back();
   merges.resize(merges.rfind('\n') + 1);  // one merge less

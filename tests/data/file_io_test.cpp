@@ -10,7 +10,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "tests/data/file_faults.h"
+#include "tests/support/file_faults.h"
 #include "tests/data/temporary_folder.h"
 
 namespace trident {
@@ -86,7 +86,8 @@ TEST(FileIo, TemporariesAreNobodyElses) {
 TEST(FileIo, RenamesReachTheDisk) {
   const TemporaryFolder folder;
   const FileFault fault(Fault::kError, 5, EIO);  // after open, write, fsync, rename and opening the folder: its fsync
-  expect_error<StorageError>([&] { write_file(folder / "a", "x"); }, {folder.path() + ": cannot be flushed to the disk: ", "check"});
+  expect_error<StorageError>([&] { write_file(folder / "a", "x"); },
+                             {folder.path() + ": cannot be flushed to the disk: ", "check"});
 }
 
 TEST(FileIo, WhatCannotBeWrittenIsNamed) {

@@ -94,7 +94,11 @@ TEST_F(MergeTest, TheOutputIsNeverAnInput) {
   std::filesystem::create_symlink(a + ".bin", folder_ / "link.bin");
   std::filesystem::create_hard_link(b + ".idx", folder_ / "hard.idx");
   for (const std::string& output : {a, b, folder_.path() + "/./a", folder_ / "link", folder_ / "hard"})
-    expect_error<ConfigError>([&] { merge_datasets({a, b}, output, Overwrite::kYes); }, {"--output = " + output, "overwrite the input"});
+    expect_error<ConfigError>(
+        [&] {
+          merge_datasets({a, b}, output, Overwrite::kYes);
+        },
+        {"--output = " + output, "overwrite the input"});
   EXPECT_EQ(read_file(a + ".bin") + read_file(a + ".idx"), before);
 }
 
@@ -108,8 +112,8 @@ TEST_F(MergeTest, ErrorsLeaveNoOutput) {
   std::filesystem::create_directory(out_ + ".bin");
   expect_error<StorageError>([&] { merge_datasets({a}, out_, Overwrite::kYes); }, {"out.bin", "is a folder"});
   std::filesystem::remove(out_ + ".bin");
-  expect_error<InternalError>([&] { merge_datasets({a}, out_, Overwrite::kYes, [](const MergeProgress&) { throw InternalError("stop"); }); },
-                              {"stop"});
+  expect_error<InternalError>(
+      [&] { merge_datasets({a}, out_, Overwrite::kYes, [](const MergeProgress&) { throw InternalError("stop"); }); }, {"stop"});
   expect_no_output();
 }
 

@@ -222,9 +222,9 @@ TEST_F(PrepareTest, LongDocumentsAreRefusedByPlace) {
   const auto refuse = [&](const std::string& path, PrepareOptions options, const std::string& line) {
     for (const int workers : {1, 4}) {
       options.workers = workers;
-      expect_error<DataError>([&] { prepare({path}, options); },
-                              {fmt::format("{}:{}: a document of more than {} bytes begins here", path, line, options.max_document_bytes),
-                               "--max-document-bytes"});
+      expect_error<DataError>([&] { prepare({path}, options); }, {fmt::format("{}:{}: a document of more than {} bytes begins here",
+                                                                              path, line, options.max_document_bytes),
+                                                                  "--max-document-bytes"});
       expect_no_output();
     }
   };
@@ -242,7 +242,8 @@ TEST_F(PrepareTest, LongDocumentsAreRefusedByPlace) {
   accept(input("c.txt", "0123456789"), {.max_document_bytes = 10}, 1);
   refuse(input("c.txt", "0123456789\n"), {.max_document_bytes = 10}, "1");
   refuse(input("bomb.jsonl.gz", gzipped(ten + std::string(20 << 20, 'x'))), {.max_document_bytes = 1 << 20}, "2");
-  expect_error<ConfigError>([&] { prepare({input("c.txt", "x")}, {.max_document_bytes = 0}); }, {"--max-document-bytes = 0", "positive"});
+  expect_error<ConfigError>([&] { prepare({input("c.txt", "x")}, {.max_document_bytes = 0}); },
+                            {"--max-document-bytes = 0", "positive"});
 }
 
 TEST_F(PrepareTest, DocumentsThatMemoryHasNoRoomForAreNamed) {
@@ -265,10 +266,12 @@ TEST_F(PrepareTest, DocumentsThatMemoryHasNoRoomForAreNamed) {
   };
   const std::string line(20 << 20, 'x');
   const std::string read = input("a.txt.gz", gzipped("first\n\n" + line + line + line));
-  EXPECT_EXIT(prepare_with(read, 80), testing::ExitedWithCode(1), "a.txt.gz:3: out of memory for the document that begins here; use fewer");
+  EXPECT_EXIT(prepare_with(read, 80), testing::ExitedWithCode(1),
+              "a.txt.gz:3: out of memory for the document that begins here; use fewer");
   std::filesystem::remove(read);
   const std::string encoded = input("b.jsonl.gz", gzipped("{\"text\": \"one\"}\n{\"text\": \"" + line + "\"}\n"));
-  EXPECT_EXIT(prepare_with(encoded, 240), testing::ExitedWithCode(1), "b.jsonl.gz:2: out of memory for the document that begins here");
+  EXPECT_EXIT(prepare_with(encoded, 240), testing::ExitedWithCode(1),
+              "b.jsonl.gz:2: out of memory for the document that begins here");
 }
 
 // With some threads started and no address space for the stacks of the others.

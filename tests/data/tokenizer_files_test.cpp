@@ -52,6 +52,30 @@ TEST(TokenizerFiles, SmallVocabulary) {
   EXPECT_EQ(tokenizer->decode(tokenizer->encode("xabcab \n\xC3\xA9")), "xabcab \n\xC3\xA9");
 }
 
+// Files beside vocab.json and merges.txt that say there is more to it, as Qwen's older folders have.
+TEST(TokenizerFiles, OtherTokenizersAreRefused) {
+  const TemporaryFolder folder;
+  write_file(folder / "vocab.json", small_vocab().dump());
+  write_file(folder / "merges.txt", "a b\nab c\n");
+  const auto load = [&] { load_tokenizer(folder.path()); };
+  const std::string config = folder / "tokenizer_config.json", added = folder / "added_tokens.json";
+  for (const char* ours : {"{}", R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": false})",
+                           R"({"tokenizer_class": "GPT2TokenizerFast"})", "[]"}) {
+    write_file(config, ours);
+    write_file(added, R"({"<|endoftext|>": 258})");
+    EXPECT_NO_THROW(load()) << ours;
+  }
+  write_file(config, R"({"tokenizer_class": "Qwen2Tokenizer"})");
+  expect_error<DataError>(load, {"tokenizer_config.json", "tokenizer_class", "Qwen2Tokenizer", "GPT-2"});
+  write_file(config, R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true})");
+  expect_error<DataError>(load, {"tokenizer_config.json", "add_prefix_space", "true"});
+  write_file(config, "{");
+  expect_error<DataError>(load, {"tokenizer_config.json"});
+  write_file(config, "{}");
+  write_file(added, R"({"<|endoftext|>": 258, "<|im_start|>": 259})");
+  expect_error<DataError>(load, {"added_tokens.json", "<|im_start|>"});
+}
+
 TEST(TokenizerFiles, UnknownNameOrFolder) {
   expect_error<ConfigError>([] { load_tokenizer("gpt3"); }, {"tokenizer", "gpt3", "\"gpt2\""});
   const TemporaryFolder folder;
@@ -104,8 +128,16 @@ nlohmann::json gpt2_style_json() {
           {"post_processor", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", false}, {"use_regex", true}}},
           {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
           {"model",
-           {{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr}, {"continuing_subword_prefix", ""}, {"end_of_word_suffix", ""},
-            {"fuse_unk", false}, {"byte_fallback", false}, {"ignore_merges", false}, {"vocab", small_vocab()}, {"merges", {"a b", "ab c"}}}}};
+           {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"continuing_subword_prefix", ""},
+            {"end_of_word_suffix", ""},
+            {"fuse_unk", false},
+            {"byte_fallback", false},
+            {"ignore_merges", false},
+            {"vocab", small_vocab()},
+            {"merges", {"a b", "ab c"}}}}};
 }
 
 class TokenizerJson : public testing::Test {

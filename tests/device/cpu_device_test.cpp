@@ -27,7 +27,8 @@ std::string message_of(const std::function<void()>& f) {
 
 TEST(CpuFeatures, AgreeWithTheCompilersView) {
   const CpuFeatures f = detect_cpu_features();
-  EXPECT_EQ(f.level >= IsaLevel::kAvx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"));
+  EXPECT_EQ(f.level >= IsaLevel::kAvx2,
+            __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"));
   EXPECT_EQ(f.avx512_bf16, f.level == IsaLevel::kAvx512 && __builtin_cpu_supports("avx512bf16"));
   if (f.amx_bf16) {
     EXPECT_TRUE(f.avx512_bf16);
@@ -38,7 +39,8 @@ TEST(CpuDevice, DescribesItselfAndObeysTheLevel) {
   Doorbell bell;
   const CpuDevice own(bell, {});
   EXPECT_EQ(own.kind(), DeviceKind::kCpu);
-  EXPECT_EQ(has_bf16_products(detect_cpu_features(), detect_cpu_features().level), detect_cpu_features().avx512_bf16 && onednn_has_native_bf16());
+  EXPECT_EQ(has_bf16_products(detect_cpu_features(), detect_cpu_features().level),
+            detect_cpu_features().avx512_bf16 && onednn_has_native_bf16());
   EXPECT_NE(own.describe().find(to_string(detect_cpu_features().level)), std::string::npos) << own.describe();
   const CpuDevice baseline(bell, {1, std::nullopt, IsaLevel::kBaseline});
   EXPECT_FALSE(has_bf16_products(detect_cpu_features(), IsaLevel::kBaseline));

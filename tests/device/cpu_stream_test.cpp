@@ -317,7 +317,8 @@ TEST(OperationLog, HoldsEveryOperationOnceInOrderAndEveryWait) {
   ASSERT_EQ(records.size(), 4u);  // e, b, c and the wait for them: d was only counted
   const OperationRecord &now = records[0], &first = records[1], &second = records[2], &wait = records[3];
   EXPECT_TRUE(now.stream == &compute && first.stream == &queue && second.stream == &queue && wait.stream == &queue);
-  EXPECT_TRUE(now.kind == Kind::kOperation && first.kind == Kind::kOperation && second.kind == Kind::kOperation && wait.kind == Kind::kWait);
+  EXPECT_TRUE(now.kind == Kind::kOperation && first.kind == Kind::kOperation && second.kind == Kind::kOperation &&
+              wait.kind == Kind::kWait);
   EXPECT_LE(first.issued, second.issued);
   EXPECT_EQ(first.start, first.issued);  // at the head at once
   EXPECT_EQ(second.start, first.end);    // behind the first

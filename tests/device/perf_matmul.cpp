@@ -93,8 +93,9 @@ int main(int argc, char** argv) {
   const double budget = argc > 1 ? std::atof(argv[1]) : 0.3;
   Doorbell bell;
   CpuDevice device(bell, {});
-  OnednnMatmul names(has_bf16_products(detect_cpu_features(), detect_cpu_features().level) ? Bf16Products::kNative : Bf16Products::kConverted,
-                     row_kernels(detect_cpu_features().level));
+  OnednnMatmul names(
+      has_bf16_products(detect_cpu_features(), detect_cpu_features().level) ? Bf16Products::kNative : Bf16Products::kConverted,
+      row_kernels(detect_cpu_features().level));
   fmt::print("{}\n", device.describe());
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     print_layer(device, names, dtype, 512, 768, 768, budget);

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "parallel/file_descriptor.h"
+#include "core/file_descriptor.h"
 #include "tests/mpi/launched_job.h"
 
 namespace trident {
@@ -103,14 +103,24 @@ TEST_F(Ports, AStrangerCannotFailARunThatIsDone) {
 
 TEST_F(Ports, TooFewDescriptorsAreRefusedBeforeMpiStarts) {
   const ProgramOutcome outcome =
-      run_command({TRIDENT_SOURCE_DIR "/scripts/mpirun_local", "2", "sh", "-c", "ulimit -n 200; exec \"$@\"", "sh", TRIDENT_BINARY,
+      run_command({TRIDENT_SOURCE_DIR "/scripts/mpirun_local", "2", "sh", "-c", "ulimit -n 100; exec \"$@\"", "sh", TRIDENT_BINARY,
                    "train", "--config", place_ / "config.json"});
   EXPECT_EQ(outcome.exit_code, 64) << outcome.err;
   EXPECT_NE(outcome.err.find(
-                "trident: rank 0 of 2 ranks on 1 node, with 0 network addresses, needs 260 open files, 200 are allowed; raise "
-                "the hard limit (ulimit -Hn 260; "),
+                "trident: rank 0 of 2 ranks on 1 node, with 0 network addresses, needs 132 open files, 100 are allowed; raise "
+                "the hard limit (ulimit -Hn 132; "),
             std::string::npos)
       << outcome.err;
+}
+
+// Without ports Open MPI has shared memory alone, and no way around a /dev/shm that is too small for its files.
+TEST_F(Ports, TwoMegabytesOfSharedMemoryAreEnough) {
+  if (run_command({"unshare", "-m", "mount", "-t", "tmpfs", "-o", "size=2m", "none", "/dev/shm"}).exit_code != 0)
+    GTEST_SKIP() << "may not mount a small /dev/shm";
+  const ProgramOutcome outcome = run_command({"unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=2m none /dev/shm && exec \"$@\"", "sh",
+                                              TRIDENT_SOURCE_DIR "/scripts/mpirun_local", "4", TRIDENT_BINARY, "train", "--config",
+                                              place_ / "config.json", "--set", "parallel=2DP x 1PP x 2TP", "--set", "run.steps=2"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
 }
 
 }  // namespace

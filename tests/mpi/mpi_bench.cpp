@@ -30,16 +30,16 @@ double median(std::vector<double> values) {
 }
 
 void measure(ProcessWorld& world, Communicator& communicator, Stream& stream, const Work& work) {
-  const Buffer memory = world.allocate(std::max<std::int64_t>(work.floats, 1) * 4, "operand");
-  const TensorView x(memory.data(), DType::kF32, {work.floats});
-  const TensorView mine = x.range(world.rank() * (work.floats / world.size()), work.floats / world.size());
+  const std::int64_t slice = work.floats / world.size(), floats = work.scatter ? slice * world.size() : work.floats;
+  const Buffer memory = world.allocate(std::max<std::int64_t>(floats, 1) * 4, "operand");
+  const TensorView x(memory.data(), DType::kF32, {floats}), mine = x.range(world.rank() * slice, slice);
   std::vector<double> times;
   const double cpu_before = process_cpu_seconds();
   for (int round = -2; round < work.rounds; ++round) {
-    if (work.floats > 0) std::fill_n(x.as<float>(), work.floats, static_cast<float>(round));
+    if (floats > 0) std::fill_n(x.as<float>(), floats, static_cast<float>(round));
     communicator.barrier();
     const double begin = monotonic_seconds();
-    if (work.floats == 0) communicator.barrier();
+    if (floats == 0) communicator.barrier();
     else if (work.scatter) communicator.reduce_scatter(stream, mine, x, ReduceOp::kSum);
     else communicator.all_reduce(stream, x, ReduceOp::kSum);
     float took = static_cast<float>(monotonic_seconds() - begin);

@@ -69,7 +69,8 @@ TEST(UpdateStretches, HaveTheBitsOfTheirPieces) {
   for (const ShardPiece& piece : pieces.list) one_by_one.push_back({piece.shard_begin, piece.count, piece.spec->weight_decay});
   const std::vector<UpdateStretch> stretches = update_stretches(pieces.list);
   ASSERT_EQ(stretches.size(), 2u);
-  for (const DType dtype : {DType::kF32, DType::kBF16}) EXPECT_EQ(update(stretches, dtype), update(one_by_one, dtype)) << to_string(dtype);
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    EXPECT_EQ(update(stretches, dtype), update(one_by_one, dtype)) << to_string(dtype);
 }
 
 PartSpec part(std::string tensor, Shape shape, std::int64_t row_begin, std::int64_t rows) {
@@ -98,7 +99,8 @@ TEST(RoundedStretches, NameTheElementsOfTheTensor) {
       parameter({part("matrix", {9, 12}, 0, 9)}, {ShardDim::kColumns, 4}),
       parameter({padded}, {ShardDim::kRows, 4}),
       parameter({part("q", {16, 6}, 0, 16), part("k", {8, 6}, 0, 8), part("v", {8, 6}, 0, 8)}, {ShardDim::kRows, 2}),
-      parameter({part("c_attn", {24, 6}, 0, 8), part("c_attn", {24, 6}, 8, 8), part("c_attn", {24, 6}, 16, 8)}, {ShardDim::kRows, 4}),
+      parameter({part("c_attn", {24, 6}, 0, 8), part("c_attn", {24, 6}, 8, 8), part("c_attn", {24, 6}, 16, 8)},
+                {ShardDim::kRows, 4}),
       parameter({part("bias", {24}, 0, 8), part("bias", {24}, 8, 8), part("bias", {24}, 16, 8)}, {ShardDim::kRows, 4}),
   };
   constexpr int kDegree = 4;
@@ -136,7 +138,8 @@ TEST(RoundedStretches, AreAsFewAsCanBe) {
     const ShardPiece piece{&spec, 0, 0, local_shape(spec, degree).num_elements(), true};
     return rounded_stretches(std::span(&piece, 1), degree, rank, 1).size();
   };
-  const ParamSpec fused = parameter({part("c_attn", {24, 6}, 0, 8), part("c_attn", {24, 6}, 8, 8), part("c_attn", {24, 6}, 16, 8)}, {ShardDim::kRows, 1});
+  const ParamSpec fused = parameter({part("c_attn", {24, 6}, 0, 8), part("c_attn", {24, 6}, 8, 8), part("c_attn", {24, 6}, 16, 8)},
+                                    {ShardDim::kRows, 1});
   EXPECT_EQ(count(fused, 1, 0), 1u);
   ParamSpec halves = fused;
   halves.sharding.shards = 2;

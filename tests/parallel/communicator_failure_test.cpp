@@ -1,7 +1,10 @@
 // What happens when ranks disagree, stay away, give up or throw: every rank ends, and the message says who and what.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "core/check.h"
 #include "parallel/shared_memory_communicator.h"
@@ -240,6 +243,43 @@ TEST(CommunicatorFailure, ARankThatThrowsAtARandomPointEndsAll) {
     for (int r = 0; r < ranks; ++r)
       EXPECT_EQ(failure.per_rank[static_cast<std::size_t>(r)],
                 r == thrower ? "planted" : fmt::format("rank {} failed: planted", thrower));
+  }
+}
+
+// Who asks for a group must be in it, and its members in the group that is split. Nobody waits for anybody.
+TEST(CommunicatorFailure, GroupsOfOthersAreRefused) {
+  const Failure without_me = run_failing(3, 30, [](RankContext& c) {
+    if (c.world.rank() == 1) (void)c.world.split(std::vector<int>{0, 2}, "others");
+  });
+  EXPECT_NE(without_me.per_rank[1].find("rank 1 of world is not among the members of the group that it asks for"),
+            std::string::npos)
+      << without_me.per_rank[1];
+  for (const int stranger : {-1, 3}) {
+    const Failure with_stranger = run_failing(3, 30, [&](RankContext& c) {
+      if (c.world.rank() == 1) (void)c.world.split(std::vector<int>{1, stranger}, "strangers");
+    });
+    EXPECT_NE(with_stranger.per_rank[1].find(fmt::format("rank {} of 3 ranks in world", stranger)), std::string::npos)
+        << with_stranger.per_rank[1];
+  }
+}
+
+// Blocks of groups live as long as the world, so somebody who splits again and again comes to the end of the region: an error, and
+// nothing is written behind it.
+TEST(CommunicatorFailure, MoreGroupsThanThereIsRoomFor) {
+  for (const int ranks : {2, 5}) {
+    const std::uint64_t room = SharedWorld::region_bytes(ranks), most = room / GroupBlock::bytes(ranks);
+    std::atomic<std::uint64_t> splits{0};
+    const Failure failure = run_failing(ranks, 30, [&](RankContext& c) {
+      for (std::uint64_t i = 0; i < 2 * most; ++i) {
+        const auto group = c.world.split(neighbours(c.world, c.world.size()), "again");
+        if (c.world.rank() == 0) ++splits;
+      }
+    });
+    EXPECT_NE(failure.error.find(fmt::format("control blocks of all groups exceed {} bytes", room)), std::string::npos)
+        << failure.error;
+    EXPECT_LE(splits, most);
+    EXPECT_GE(splits, most / 2);
+    for (const std::string& error : failure.per_rank) EXPECT_NE(error, "");
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -127,11 +128,35 @@ TEST(WithoutPorts, NotBetweenNodesAndNotByGuessing) {
   EXPECT_EQ(settings_without_ports(environment_of({{"PMI_SIZE", "8"}}), "", 4), Settings());
 }
 
+TEST(SmallShm, AnotherFolderIsTaken) {
+  const auto folder = [](Variables more, std::int64_t bytes, int major = 4) {
+    more.insert({{"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "8"}});
+    const auto set = folder_instead_of_shm(environment_of(more), bytes, major);
+    return set ? set->first + "=" + set->second : "";
+  };
+  EXPECT_EQ(folder({}, 2 << 20), "OMPI_MCA_btl_vader_backing_directory=/tmp");
+  EXPECT_EQ(folder({{"TMPDIR", "/scratch"}}, 0, 5), "OMPI_MCA_btl_sm_backing_directory=/scratch");
+  EXPECT_EQ(folder({}, 64 << 20), "") << "Docker's default";
+  EXPECT_EQ(folder({{"OMPI_MCA_btl_vader_backing_directory", "/x"}}, 0), "");
+  EXPECT_EQ(folder({{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}, 0), "") << "two nodes";
+}
+
+// A path that cannot be looked up: too long, as good as not allowed.
+TEST(UserFile, WhatCannotBeReadSaysNothing) {
+  const std::string home(5000, 'h');
+  EXPECT_EQ(user_file_of_open_mpi(environment_of({{"HOME", home.c_str()}})), "");
+  EXPECT_EQ(user_file_of_open_mpi(environment_of({})), "");
+}
+
 TEST(Interfaces, AreThoseOfMpi) {
   const Variables variables{{"OMPI_MCA_btl_tcp_if_include", "eth0,10.0.0.0/24"}, {"OMPI_MCA_btl_tcp_if_exclude", "lo"}};
-  EXPECT_EQ(interfaces_for_mpi(environment_of(variables)).include, "eth0,10.0.0.0/24");
-  EXPECT_EQ(interfaces_for_mpi(environment_of(variables)).exclude, "lo");
-  EXPECT_EQ(interfaces_for_mpi(environment_of({})).include, "");
+  EXPECT_EQ(interfaces_for_mpi(environment_of(variables), "btl_tcp_if_include = eth1").include, "eth0,10.0.0.0/24");
+  EXPECT_EQ(interfaces_for_mpi(environment_of(variables), "").exclude, "lo");
+  EXPECT_EQ(interfaces_for_mpi(environment_of({}), "").include, "");
+  const InterfaceChoice of_file =
+      interfaces_for_mpi(environment_of({}), "# btl_tcp_if_include = a\nbtl_tcp_if_include=eth2 \r\n btl_tcp_if_exclude = lo,eth3");
+  EXPECT_EQ(of_file.include, "eth2");
+  EXPECT_EQ(of_file.exclude, "lo,eth3");
 }
 
 }  // namespace

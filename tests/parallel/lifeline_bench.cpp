@@ -80,7 +80,7 @@ void hub(int ranks, double seconds) {
         parts[p].push_back(dial_lifeline(card, {mine, 0, 1, options.connect_seconds}, answer));
       }
     });
-  lifeline.connect(std::vector<std::string>(static_cast<std::size_t>(ranks), lifeline.card()));
+  lifeline.connect({lifeline.card()});
   for (std::thread& caller : callers) caller.join();
   fmt::print("{} calls: {:.2f} s, {:.2f} s of the hub's thread\n", ranks - 1, monotonic_seconds() - begin, cpu_seconds(task));
 

@@ -41,6 +41,7 @@ struct Crew {
       };
       options.on_failure = [this, r](const LifelineVerdict&) { woken[static_cast<std::size_t>(r)] = true; };
       if (tune) tune(options);
+      deputy = static_cast<std::size_t>(options.deputy);
       lifelines.push_back(std::make_unique<Lifeline>(options));
     }
   }
@@ -49,16 +50,18 @@ struct Crew {
     for (const auto& lifeline : lifelines) all.push_back(lifeline->card());
     return all;
   }
+  LifelineCards listeners() const { return {lifelines[0]->card(), deputy < lifelines.size() ? lifelines[deputy]->card() : ""}; }
   // Connects the ranks from `first` on; every rank's error.
   std::vector<std::string> connect(std::size_t first = 0) {
     std::vector<std::string> errors(lifelines.size());
     std::vector<std::thread> threads;
     for (std::size_t r = first; r < lifelines.size(); ++r)
-      threads.emplace_back([&, r] { errors[r] = error_of<CommunicationError>([&] { lifelines[r]->connect(cards()); }); });
+      threads.emplace_back([&, r] { errors[r] = error_of<CommunicationError>([&] { lifelines[r]->connect(listeners()); }); });
     for (std::thread& thread : threads) thread.join();
     return errors;
   }
 
+  std::size_t deputy = 1;
   std::mutex mutex;
   std::vector<std::string> printed;
   std::vector<std::atomic<bool>> woken;
@@ -128,7 +131,7 @@ TEST(LifelineCrew, AJobOfOneNeedsNone) {
 
 TEST(LifelineCrew, RanksThatDoNotCallAreNamed) {
   Crew crew(5, [](LifelineOptions& options) { options.connect_seconds = 0.4; });
-  const std::vector<std::string> cards = crew.cards();
+  const LifelineCards cards = crew.listeners();
   EXPECT_EQ(
       error_of<CommunicationError>([&] { crew.lifelines[0]->connect(cards); }),
       "lifeline: rank 0 waited 0.4 s on host h for the calls of ranks 1-4; look at what they printed, and let TCP connections "
@@ -138,7 +141,7 @@ TEST(LifelineCrew, RanksThatDoNotCallAreNamed) {
 // A rank dies while others still connect: they learn it from connect().
 TEST(LifelineCrew, AVerdictDuringConnectEndsIt) {
   Crew crew(4, [](LifelineOptions& options) { options.connect_seconds = 10; });
-  const std::vector<std::string> cards = crew.cards();
+  const LifelineCards cards = crew.listeners();
   std::string hub_error;
   std::thread hub([&] {
     try {
@@ -314,7 +317,7 @@ TEST(LifelineCrew, NonsenseIsABug) {
   options.silence_seconds = 2;
   EXPECT_THROW(Lifeline{options}, InternalError);
   Crew crew(2);
-  EXPECT_THROW(crew.lifelines[0]->connect({"one card"}), InternalError);
+  EXPECT_THROW(crew.lifelines[0]->connect({"no card"}), CommunicationError);
 }
 
 TEST(LifelineDeputy, SitsOnAnotherNodeWhereThereIsOne) {

@@ -1,4 +1,4 @@
-// What the system refuses to a lifeline: descriptors, a thread.
+// What the system refuses to a lifeline: descriptors, a thread; and what it costs while it waits.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <optional>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "parallel/lifeline.h"
 #include "parallel/lifeline_dial.h"
 #include "parallel/lifeline_message.h"
+#include "parallel/lifeline_thread.h"
 #include "parallel/socket_address.h"
 #include "tests/mpi/child_process.h"
 #include "tests/support/error_text.h"
@@ -72,7 +74,7 @@ TEST(Lifeline, CallsThatTheSystemRefusesAreTakenLaterAndCostNothingUntilThen) {
     const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
     if (setrlimit(RLIMIT_NOFILE, &none) != 0 || connect(caller.fd(), address.get(), address.length) != 0) return false;
     const double cpu = cpu_seconds();
-    const std::string text = error_of<CommunicationError>([&] { lifeline.connect({lifeline.card(), ""}); });
+    const std::string text = error_of<CommunicationError>([&] { lifeline.connect({lifeline.card()}); });
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     const double used = cpu_seconds() - cpu;
     setrlimit(RLIMIT_NOFILE, &before);
@@ -85,6 +87,89 @@ TEST(Lifeline, CallsThatTheSystemRefusesAreTakenLaterAndCostNothingUntilThen) {
         used < 0.2 && message && std::holds_alternative<LifelineWelcome>(*message);
     if (!is_as_promised) fmt::print(stderr, "{} s of CPU time, answered: {}, {}\n", used, message.has_value(), text);
     _exit(is_as_promised ? 0 : 1);  // without the lifeline's last word, which nobody waits for
+    return false;
+  });
+  EXPECT_TRUE(child.wait());
+}
+
+FileDescriptor socket_for(const LifelineEndpoint& door) {
+  const int family = door.port == 0 ? AF_UNIX : socket_address(door.address, door.port)->storage.ss_family;
+  return FileDescriptor(socket(family, SOCK_STREAM, 0));
+}
+
+bool call(const LifelineEndpoint& door, int socket) {
+  if (door.port == 0) {
+    const AbstractAddress address = abstract_address(door.address);
+    return connect(socket, address.get(), address.length) == 0;
+  }
+  const SocketAddress address = *socket_address(door.address, door.port);
+  return connect(socket, address.get(), address.length) == 0;
+}
+
+// The system looks for a descriptor before it looks for a call: with the last one taken, it says that there is none, whoever calls.
+TEST(Lifeline, WhoTakesTheLastDescriptorKeepsIt) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the undefined-behaviour sanitizer itself needs descriptors to look at a thrown error";
+#endif
+  for (const LifelineReach reach : {LifelineReach::kNetwork, LifelineReach::kNode}) {
+    ChildProcess child([reach] {
+      LifelineOptions options = of_the_hub();
+      options.reach = reach;
+      Lifeline lifeline(options);
+      const LifelineEndpoint door = parse_lifeline_card(lifeline.card()).endpoints[0];
+      LifelineChannel caller(socket_for(door));
+      const int next = dup(0);
+      close(next);
+      const rlimit one{static_cast<rlim_t>(next) + 1, static_cast<rlim_t>(next) + 1};
+      if (setrlimit(RLIMIT_NOFILE, &one) != 0 || !call(door, caller.fd())) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      caller.send(LifelineHello{{}, 1, 1, {}});
+      std::optional<LifelineMessage> message;
+      for (const double give_up = monotonic_seconds() + 5;
+           !(message = caller.next()) && caller.open() && monotonic_seconds() < give_up;)
+        caller.receive();
+      const bool is_welcome = message && std::holds_alternative<LifelineWelcome>(*message);
+      _exit(is_welcome ? 0 : 1);  // without the lifeline's last word, which nobody waits for
+      return false;
+    });
+    EXPECT_TRUE(child.wait()) << (reach == LifelineReach::kNode ? "on a node" : "on a network");
+  }
+}
+
+// A deputy that has asked, and hears the verdict of somebody else: the step that it would take next stays due until the grace is
+// over.
+TEST(Lifeline, TheGraceAfterAVerdictCostsNothing) {
+  ChildProcess child([] {
+    LifelineOptions options = of_the_hub();
+    options.rank = 1;
+    options.size = 4;
+    options.grace_seconds = 30;
+    LifelineThread deputy(options);
+    std::array<std::array<int, 2>, 2> pairs{};
+    for (auto& pair : pairs)
+      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) return false;
+    for (const int rank : {0, 2}) {
+      LifelineHello peer;
+      peer.rank = rank;
+      deputy.post(LifelineThread::Adopt{peer, LifelineChannel(FileDescriptor(pairs[rank == 0 ? 0 : 1][0]))});
+    }
+    LifelineChannel other{FileDescriptor(pairs[1][1])};
+    close(pairs[0][1]);  // the hub dies
+    const auto hear = [&](auto is_it) {
+      std::optional<LifelineMessage> message;
+      for (const double give_up = monotonic_seconds() + 5; monotonic_seconds() < give_up; other.receive())
+        while ((message = other.next()))
+          if (is_it(*message)) return true;
+      return false;
+    };
+    if (!hear([](const LifelineMessage& m) { return std::holds_alternative<LifelineAsk>(m); })) return false;
+    other.send(LifelineDecision());
+    if (!deputy.wait_for_verdict(5)) return false;
+    const double cpu = cpu_seconds();
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    const double used = cpu_seconds() - cpu;
+    if (used >= 0.2) fmt::print(stderr, "{} s of CPU time in a second of waiting\n", used);
+    _exit(used < 0.2 ? 0 : 1);  // without the lifeline's last word, which nobody waits for
     return false;
   });
   EXPECT_TRUE(child.wait());

@@ -102,7 +102,8 @@ void LifelineJob::be_rank(int rank, int size, FileDescriptor talk, const RankBod
     send(talk.get(), card.data(), card.size(), MSG_NOSIGNAL);
     std::vector<std::string> cards;
     for (int r = 0; r < size; ++r) cards.push_back(read_line(talk));
-    lifeline.connect(cards);
+    const auto deputy = static_cast<std::size_t>(options.deputy);
+    lifeline.connect({cards[0], deputy < cards.size() ? cards[deputy] : ""});
     say(talk, "connected", "");
     read_line(talk);
     ForkedRank self{rank, lifeline, woken};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <stdexcept>
 #include <thread>
 
 #include "core/check.h"
@@ -263,6 +264,20 @@ TEST(Lifeline, AJobOfOneNodeNeedsNoPort) {
   EXPECT_PRED2(starts_with, the_line(job, 3), who(job, 2) + " was killed or crashed in training, step 17");
 }
 
+// An exception on the hub's own thread, where nobody else would see it: its deputy speaks.
+TEST(Lifeline, AnErrorOfTheLifelineItselfEndsTheJobAsAnyOther) {
+  LifelineJob job(4, training(2), [](LifelineOptions& options) {
+    if (options.rank == 0) options.print = [](const LifelineVerdict&) { throw std::runtime_error("no paper"); };
+  });
+  let_statuses_arrive();
+  job.kill(2, SIGKILL);
+  expect_all_end(job.wait(), {2});
+  const auto [printed, woken] = job.words();
+  EXPECT_PRED2(starts_with, printed.at(0), who(job, 2) + " was killed or crashed in training, step 17");
+  const std::string own = who(job, 0) + " failed: its lifeline ended: no paper; exit code 76";
+  EXPECT_EQ(std::count(woken.begin(), woken.end(), own), 1);
+}
+
 // Calls of a library
 
 // Every rank has one of its own: ranks are forked.
@@ -282,7 +297,7 @@ TEST(Lifeline, ARankThatStandsInACallIsNamedAndEnded) {
         [&mark, victim](ForkedRank& self) {
           if (self.rank != victim) return train_until_woken(self, victim);
           self.lifeline.board().set_step(17);
-          mark.during(MarkedCall::kTest, [] { pause_for(60); });
+          mark.during("MPI_Test", [] { pause_for(60); });
           return 0;
         },
         marking(mark));
@@ -292,7 +307,7 @@ TEST(Lifeline, ARankThatStandsInACallIsNamedAndEnded) {
     EXPECT_PRED2(
         contains, line,
         fmt::format(" in starting, step 17; that call never waits: most likely a process outside the job holds a connection to "
-                    "the MPI port of rank {}; name the job's own network with btl_tcp_if_include and keep others out of it; ranks ",
+                    "the MPI port of rank {}; let no host outside the job reach the ranks' MPI ports: a firewall, or a network of the job's own (docs/stopping.md); ranks ",
                     victim));
   }
 }
@@ -302,7 +317,7 @@ TEST(Lifeline, ManyCallsAreNoLongCall) {
   LifelineJob job(
       3,
       [&mark](ForkedRank& self) {
-        for (int i = 0; i < 8 && !self.woken; ++i) mark.during(MarkedCall::kTest, [] { pause_for(0.3); });
+        for (int i = 0; i < 8 && !self.woken; ++i) mark.during("MPI_Test", [] { pause_for(0.3); });
         self.lifeline.goodbye();
         return self.woken ? 76 : 0;
       },
@@ -320,7 +335,7 @@ TEST(Lifeline, RanksThatDoNotPartEndAsTheirTrainingDid) {
         4,
         [&mark, code](ForkedRank& self) {
           self.lifeline.goodbye(code);
-          mark.during(self.rank == 1 ? MarkedCall::kTest : MarkedCall::kFinalize, [] { pause_for(60); });
+          mark.during(self.rank == 1 ? "MPI_Test" : "MPI_Finalize", [] { pause_for(60); });
           return 5;
         },
         marking(mark, 1));
@@ -341,7 +356,7 @@ TEST(Lifeline, ThoseThatRemainPartWithoutTheHub) {
       4,
       [&mark](ForkedRank& self) {
         self.lifeline.goodbye();
-        if (self.rank != 0) mark.during(MarkedCall::kFinalize, [] { pause_for(60); });
+        if (self.rank != 0) mark.during("MPI_Finalize", [] { pause_for(60); });
         return 0;
       },
       marking(mark, 1));
@@ -356,7 +371,7 @@ TEST(Lifeline, NobodyIsHurriedBeforeTheLastGoodbye) {
       [&mark](ForkedRank& self) {
         if (self.rank == 3) pause_for(2);  // it frees its memory, say
         self.lifeline.goodbye();
-        mark.during(MarkedCall::kIbarrier, [&] { pause_for(self.rank == 3 ? 0.1 : 2.2); });
+        mark.during("MPI_Ibarrier", [&] { pause_for(self.rank == 3 ? 0.1 : 2.2); });
         return self.woken ? 5 : 0;
       },
       marking(mark, 1));
@@ -371,7 +386,7 @@ TEST(Lifeline, ADeathAfterTheLastGoodbyeFailsNobody) {
       4,
       [&mark](ForkedRank& self) {
         self.lifeline.goodbye();
-        mark.during(MarkedCall::kFinalize, [] { pause_for(60); });
+        mark.during("MPI_Finalize", [] { pause_for(60); });
         return 5;
       },
       marking(mark, 1));

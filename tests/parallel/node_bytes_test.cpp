@@ -62,6 +62,22 @@ TEST(NodeBytes, EqualNodesSendTheMinimum) {
   }
 }
 
+// Chunk by chunk, each rank puts into its stage what the chunk needs of an operand out of reach, and no byte twice.
+TEST(NodeBytes, AnOperandOutOfReachIsStagedOnce) {
+  for (const auto& [ranks, chunks] : std::vector<std::pair<int, int>>{{2, 3}, {2, 6}, {4, 3}}) {
+    const std::int64_t scratch = kBytes / ranks / chunks;  // sums of two slices, of a third or a sixth of their elements each
+    NodeCluster cluster({.nodes = equal_nodes(2, ranks), .options = {.staging_bytes = scratch}, .outside = 8});
+    run_on_nodes(cluster, [](NodeRank& self) { reduce_scatter(*self.communicator, self.compute); });
+    for (const int rank : {0, ranks}) {
+      SharedWorld& node = cluster.node_of(rank);
+      const GroupBlock block = node.group(node.world_group(), ranks);
+      std::uint64_t pieces = 0;
+      for (std::uint64_t slot = 0; slot < kSlots; ++slot) pieces += block.slot(slot).filled;
+      EXPECT_EQ(pieces, static_cast<std::uint64_t>(ranks * (kBytes / kPieceBytes))) << ranks << " ranks, " << chunks << " chunks";
+    }
+  }
+}
+
 TEST(NodeBytes, ABroadcastReachesEveryNodeOnce) {
   for (const auto& nodes : {equal_nodes(4, 1), equal_nodes(2, 4), equal_nodes(3, 2), std::vector<int>{0, 0, 0, 1, 2, 2}}) {
     const std::vector<std::int64_t> sent = bytes_of_nodes({nodes}, [](Communicator& c, Stream& stream) {

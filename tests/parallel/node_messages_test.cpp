@@ -19,7 +19,7 @@ std::int64_t most_messages(int nodes, const Call& call) {
   NodeCluster cluster({.nodes = equal_nodes(nodes, 2)});
   std::atomic<std::int64_t> most{0};
   run_on_nodes(cluster, [&](NodeRank& self) {
-    self.communicator->set_checks(nodes > WireGroup::kMostGreeted ? CollectiveChecks::kOn : CollectiveChecks::kOff);
+    self.communicator->set_checks(nodes > kMostGreeted ? CollectiveChecks::kOn : CollectiveChecks::kOff);
     const std::int64_t before = self.messages_sent();
     RankContext context = self.context();
     call(context);

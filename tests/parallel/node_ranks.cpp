@@ -122,18 +122,30 @@ int seat_of(const std::vector<int>& nodes, int rank) {
 
 }  // namespace
 
+Doorbell& NodeCluster::doorbell(int rank) { return node_of(rank).doorbell(seat_of(layout_.nodes, rank)); }
+
+NodePlace NodeCluster::place(int rank, Wire* wire) {
+  return {rank, layout_.nodes, &node_of(rank), wire,
+          [this, rank](std::int64_t bytes, const std::string&) { return allocate(rank, bytes); }};
+}
+
 NodeRank::NodeRank(NodeCluster& cluster, int rank)
     : values([&cluster, rank](std::int64_t bytes, const std::string&) { return cluster.allocate(rank, bytes); }, rank,
              cluster.layout().outside),
       wire(cluster.network().wire(rank)),
-      progress(cluster.node_of(rank).doorbell(seat_of(cluster.layout().nodes, rank))) {
-  const NodePlace place{rank, cluster.layout().nodes, &cluster.node_of(rank), wire.get(),
-                        [&cluster, rank](std::int64_t bytes, const std::string&) { return cluster.allocate(rank, bytes); }};
+      progress(cluster.doorbell(rank)) {
   values_memory = &values;
-  communicator = make_node_world(place, progress, cluster.layout().options);
+  communicator = make_node_world(cluster.place(rank, wire.get()), progress, cluster.layout().options);
 }
 
 void run_on_nodes(NodeCluster& cluster, const std::function<void(NodeRank&)>& body) {
+  run_threads_on_nodes(cluster, [&](int rank) {
+    NodeRank self(cluster, rank);
+    body(self);
+  });
+}
+
+void run_threads_on_nodes(NodeCluster& cluster, const std::function<void(int rank)>& body) {
   struct Outcome {
     std::exception_ptr error;
     bool is_consequence = false;
@@ -152,8 +164,7 @@ void run_on_nodes(NodeCluster& cluster, const std::function<void(NodeRank&)>& bo
       threads.emplace_back([&, rank] {
         Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
         try {
-          NodeRank self(cluster, rank);
-          body(self);
+          body(rank);
         } catch (const PeerFailure&) {
           outcome = {std::current_exception(), true};
         } catch (const std::exception& error) {

@@ -36,6 +36,10 @@ class NodeCluster {
   const NodeLayout& layout() const { return layout_; }
   ThreadNetwork& network() { return network_; }
   SharedWorld& node_of(int rank);
+  // The doorbell of a rank.
+  Doorbell& doorbell(int rank);
+  // Where a rank is, for make_node_world().
+  NodePlace place(int rank, Wire* wire);
   // Memory that the ranks of that rank's node reach; nobody reaches any other.
   Buffer allocate(int rank, std::int64_t bytes);
   // Fails the world of every node.
@@ -69,7 +73,8 @@ struct NodeRank {
   std::unique_ptr<Communicator> communicator;  // after the streams: it is destroyed first
 };
 
-// Runs `body` on every rank of the cluster. Afterwards the first error that is not a peer's is thrown on.
+// Runs `body` on a thread of every rank of the cluster. Afterwards the first error that is not a peer's is thrown on.
+void run_threads_on_nodes(NodeCluster& cluster, const std::function<void(int rank)>& body);
 void run_on_nodes(NodeCluster& cluster, const std::function<void(NodeRank&)>& body);
 
 // For the suites that know only RankContext.

@@ -191,10 +191,21 @@ class Values {
 // 0 .. 16, exact in every dtype; sums over 8 ranks stay below 256, exact in bf16.
 inline double value(int rank, std::int64_t i) { return static_cast<double>((rank * 5 + i * 3 + i / 7) % 17); }
 
-inline double reduced(ReduceOp op, int ranks, std::int64_t i) {
-  double x = value(0, i);
-  for (int r = 1; r < ranks; ++r) x = op == ReduceOp::kSum ? x + value(r, i) : std::max(x, value(r, i));
-  return x;
+// -16 .. 16: of neighbours, of which one has the other sign, so that sums over any number of neighbours stay below 256.
+inline double summand(int rank, std::int64_t i) { return rank % 2 == 0 ? value(rank, i) : -value(rank, i); }
+
+// Over hundreds of ranks it looks at one period of them: `of` is value() or summand(), which begin again there, and whose sums are
+// exact.
+inline double reduced(ReduceOp op, int ranks, std::int64_t i, double of(int, std::int64_t) = value) {
+  constexpr int kPeriod = 2 * 17;
+  double largest = of(0, i), part = 0, period = 0;  // part: of the ranks after the last whole period
+  for (int r = 0; r < std::min(ranks, kPeriod); ++r) {
+    const double x = of(r, i);
+    largest = std::max(largest, x);
+    period += x;
+    if (r < ranks % kPeriod) part += x;
+  }
+  return op == ReduceOp::kMax ? largest : ranks / kPeriod * period + part;
 }
 
 // One message per buffer, not per element.

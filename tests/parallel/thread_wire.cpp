@@ -18,6 +18,7 @@ ThreadWire::~ThreadWire() {
 
 void ThreadWire::abandon() noexcept {
   entries_.clear();
+  free_.clear();
   waiting_.clear();
 }
 
@@ -27,10 +28,13 @@ void ThreadWire::check_peer(int peer) const {
 
 Wire::Request ThreadWire::take(Entry entry) {
   entry.looks = static_cast<int>(random_() % static_cast<unsigned>(network_.options_.longest_delay + 1));
-  const auto free = std::find_if(entries_.begin(), entries_.end(), [](const Entry& e) { return e.state == State::kFree; });
-  const auto index = static_cast<Request>(free - entries_.begin());
-  if (free == entries_.end()) entries_.push_back(std::move(entry));
-  else *free = std::move(entry);
+  if (free_.empty()) {
+    entries_.push_back(std::move(entry));
+    return static_cast<Request>(entries_.size()) - 1;
+  }
+  const Request index = free_.back();
+  free_.pop_back();
+  entries_[static_cast<std::size_t>(index)] = std::move(entry);
   return index;
 }
 
@@ -65,6 +69,7 @@ bool ThreadWire::test(Request request) {
   if (entry.state == State::kReceiving) deliver(entry.peer, entry.channel);
   if (entry.state == State::kSending ? !test_send(entry) : entry.state != State::kArrived) return false;
   entry = {};
+  free_.push_back(request);
   return true;
 }
 

@@ -76,6 +76,44 @@ write core/fragment.inl 'std::int64_t y;'
 write core/with.h '#include <cstdint>' 'std::int64_t y;' '// and so on'
 "$check" "$tree" >"$tree/log" || { cat "$tree/log"; echo "a fragment, or a file with <cstdint>, is refused"; exit 1; }
 
+# Long lines: refused in every kind of file, but for as many as the list counts.
+# columns N [BEGIN]: a comment of N columns.
+columns() { local line; printf -v line "%$1s" ""; echo "${2-//}${line// /x}" | cut -c "1-$1"; }
+accepted() { "$check" "$tree" >"$tree/log" || { cat "$tree/log"; echo "$1"; exit 1; }; }
+too_long() {
+  local says="$1: longer than 132 columns; scripts/long_lines allows $2 such lines of this file, which has $3"
+  if "$check" "$tree" >"$tree/log" || ! grep -qxF "$says" "$tree/log"; then
+    cat "$tree/log"
+    echo "$1: expected $3 long lines where $2 are allowed"
+    exit 1
+  fi
+}
+write core/wide.h "$(columns 132)" "// $(printf '\xc3\xa9%.0s' {1..129})"
+accepted "132 columns, or that many characters in more bytes, are refused"
+for file in core/wide.cpp device/cuda/wide.cu core/CMakeLists.txt cmake/Wide.cmake; do
+  write "$file" "" "$(columns 133 '# ')"
+  too_long "$file:2" 0 1
+  rm "$tree/$file"
+done
+write scripts/wide '#!/usr/bin/env bash' "$(columns 133 '# ')"
+too_long scripts/wide:2 0 1
+write scripts/wide '#!/usr/bin/perl' "$(columns 133 '# ')"
+accepted "a script of another language is refused"
+write core/wide.h "$(columns 133)" '' "$(columns 200)"
+write scripts/long_lines '# Files with lines that are too long.' '2 core/wide.h'
+accepted "lines that the list counts are refused"
+if grep -q 'core/wide.h' "$tree/log"; then cat "$tree/log"; echo "a list in order is complained of"; exit 1; fi
+write core/wide.h "$(columns 133)" '' "$(columns 200)" "$(columns 133)"
+too_long core/wide.h:4 2 3
+write core/wide.h "$(columns 133)"
+write scripts/long_lines '2 core/wide.h' '1 core/gone.h' '1 core/with.h'
+accepted "fewer lines than the list counts are refused"
+for line in 'core/wide.h has only 1 lines longer than 132 columns now: say 1 core/wide.h' \
+  'core/gone.h is not there: say nothing of it' \
+  'core/with.h has only 0 lines longer than 132 columns now: say nothing of it'; do
+  grep -qxF "scripts/long_lines: $line" "$tree/log" || { cat "$tree/log"; echo "expected: $line"; exit 1; }
+done
+
 mkdir "$tree/empty"
 if "$check" "$tree/empty" 2>"$tree/log"; then echo "an empty tree passes"; exit 1; fi
 echo "check_layers names every planted violation"

@@ -42,6 +42,7 @@ printf '#!/bin/sh\necho "[  PASSED  ] 63 tests."\n' | stand_in programs/test_car
 # Twenty steps that are the same in every layout, but for what FAKE_WRONG says: preset or key of cards, then what its losses are multiplied with, or null.
 stand_in programs/trident <<'SH'
 #!/bin/bash
+if [[ $1 == ckpt && -n ${FAKE_DAMAGED:-} ]]; then echo "error: $3: $FAKE_DAMAGED"; exit 65; fi
 [[ $1 == train ]] || exit 0
 run='' factor=1
 for a in "$@"; do
@@ -151,6 +152,8 @@ for preset in ddp zero1 zero2 shard_grad_op zero3; do
   reports "| training: tp2 x pp2 x dp2, $preset = 1 rank, fp32 | passed | 20 steps: loss apart by 0.0e+00 (allowed 1e-06), gradient norm by 0.0e+00 (1e-05), relative |"
 done
 reports '| training: CUDA graphs, 1 rank, bf16, bit for bit | passed |'
+reports '| checkpoints: saved and gone on with, 1 rank, bit for bit | passed | 20 steps: loss apart by 0.0e+00 (allowed 0), '
+reports '| checkpoints: tp2 x pp2 x dp2, zero3, graphs; gone on with on the CPU | passed | 20 steps: loss apart by 0.0e+00 (allowed 1e-05), '
 reports '| NCCL, 2 processes on this card | SKIPPED |'
 reports '| memcheck: operations | passed | ERROR SUMMARY: 0 errors |'
 reports '| racecheck: operations | SKIPPED | compute-sanitizer does not support this machine |'
@@ -158,8 +161,10 @@ grep -qxF -- '-DCMAKE_CUDA_ARCHITECTURES=90a-real' "$place/cmake" || fail "build
 grep -qF -- '--device cuda:0 --seed 5' "$place/op_check" || fail "operations are not drawn from the seed"
 grep -qF -- '--epilogues --filter matmul_*' "$place/op_check" || fail "fused operations are not tried"
 
-check 1 FAKE_WRONG='epilogues 1.003'
+check 1 FAKE_WRONG='epilogues 1.003' FAKE_DAMAGED='block 3: damaged'
 reports '| training: GPT-2, epilogues near without, bf16 | failed | 20 steps: loss apart by 3.0e-03 (allowed 0.002)'
+reports '| checkpoints: bf16, 1 rank, bit for bit | failed | error: '
+reports '/saved_bf16/ckpt/step-00000020: block 3: damaged |'
 
 # Wrong by a little more than is allowed, not finite, dead.
 check 1 FAKE_WRONG='zero2 1.000002'

@@ -23,7 +23,14 @@ SH
 cp "$place/bin/srun" "$place/bin/mpirun"
 printf '#!/usr/bin/env bash\necho "scontrol $*" >>"$FAKE_LOG"\n' >"$place/bin/scontrol"
 chmod +x "$place/bin/"*
-printf '#!/usr/bin/env bash\n' >"$place/trident" && chmod +x "$place/trident"
+# A trainer whose configuration says checkpoint.every = $FAKE_EVERY; eval.every is another key. "refused": no configuration at all.
+cat >"$place/trident" <<'SH'
+#!/usr/bin/env bash
+[[ $FAKE_EVERY != refused ]] || exit 64
+printf '{\n  "eval": {\n    "every": 7,\n    "steps": 10\n  },\n  "checkpoint": {\n    "dir": null,\n    "every": %s,\n    "keep_every": 0\n  }\n}\n' "$FAKE_EVERY"
+[[ ${*: -1} == --print-config ]] || echo "trident was started beside the launcher: $*" >>"$FAKE_LOG"
+SH
+chmod +x "$place/trident"
 echo '{}' >"$place/c.json"
 
 fail() { echo "$1"; echo "-- log:"; cat "$log" 2>/dev/null; echo "-- output:"; cat "$place/out"; exit 1; }
@@ -35,7 +42,7 @@ batch() {
   while [[ $1 != -- ]]; do settings+=("$1"); shift; done
   shift
   rm -f "$log"
-  env PATH="$place/bin:$PATH" FAKE_LOG="$log" FAKE_STATUS=0 SLURM_SUBMIT_DIR="$place" SLURM_JOB_ID=17 SLURM_NTASKS=32 SLURM_CPUS_PER_TASK=2 \
+  env PATH="$place/bin:$PATH" FAKE_LOG="$log" FAKE_STATUS=0 FAKE_EVERY=100 SLURM_SUBMIT_DIR="$place" SLURM_JOB_ID=17 SLURM_NTASKS=32 SLURM_CPUS_PER_TASK=2 \
     TRIDENT=./trident "${settings[@]}" "$script" "$@" >"$place/out" 2>&1 || status=$?
   ((status == expected)) || fail "status $status, expected $expected (${settings[*]})"
 }
@@ -71,14 +78,23 @@ grep -q 'TRIDENT = "./nothing"' "$place/out" || fail "the program is not named"
 batch 64 LAUNCHER=ssh -- c.json
 [[ ! -e $log ]] || fail "something was started"
 
-# Without checkpoints a job that Slurm starts again after a node failure would train from step 1.
-grep -q '^#SBATCH --no-requeue$' "$script" || fail "lets Slurm requeue after a node failure"
+# A node failure: Slurm starts the job again, which goes on; not where nothing is saved.
+grep -q '^#SBATCH --requeue$' "$script" || fail "does not let Slurm requeue after a node failure"
+for every in 0 null; do
+  batch 0 FAKE_EVERY=$every -- c.json
+  [[ $(head -n 1 "$log") == 'scontrol update JobId=17 Requeue=0' ]] || fail "checkpoint.every $every: Slurm may requeue"
+  grep -q 'checkpoint.every is 0' "$place/out" || fail "does not say why it will not be requeued"
+done
+for every in 1 100 refused; do
+  batch 0 FAKE_EVERY=$every -- c.json
+  ! grep -q scontrol "$log" || fail "checkpoint.every $every: Slurm may not requeue"
+done
 
 # USR1 to the batch shell, as --signal=B:USR1@300 sends it, goes to the launcher; its 75 requeues.
 grep -q '^#SBATCH --signal=B:USR1@' "$script" || fail "asks for no signal"
 for launcher in srun mpirun; do
   rm -f "$log" "$log.ready"
-  env PATH="$place/bin:$PATH" FAKE_LOG="$log" FAKE_STATUS=wait LAUNCHER=$launcher SLURM_SUBMIT_DIR="$place" SLURM_JOB_ID=17 SLURM_NTASKS=2 \
+  env PATH="$place/bin:$PATH" FAKE_LOG="$log" FAKE_STATUS=wait FAKE_EVERY=100 LAUNCHER=$launcher SLURM_SUBMIT_DIR="$place" SLURM_JOB_ID=17 SLURM_NTASKS=2 \
     TRIDENT=./trident "$script" c.json >"$place/out" 2>&1 &
   job=$!
   for ((i = 0; i < 1000; ++i)); do [[ ! -e $log.ready ]] || break; sleep 0.02; done

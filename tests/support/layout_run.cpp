@@ -7,6 +7,7 @@
 
 #include "core/philox.h"
 #include "parallel/thread_world.h"
+#include "tests/support/no_cards.h"
 #include "train/rank_devices.h"
 #include "train/run_inputs.h"
 
@@ -47,20 +48,6 @@ class Collector {
     }
   }
   std::mutex mutex_;
-};
-
-// For runs on CPUs.
-class NoCards final : public CudaBackend {
- public:
-  const CudaFacts& facts() override { return facts_; }
-  std::string open_card(int) override { return "no cards in this test"; }
-  void close_card(int) override {}
-  std::int64_t free_bytes(int) override { return 0; }
-  std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator, const CudaOptions&) override { throw InternalError("no cards in this test"); }
-  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, Axis, std::unique_ptr<Communicator>) override { throw InternalError("no cards in this test"); }
-
- private:
-  CudaFacts facts_;
 };
 
 double norm2(const std::vector<float>& v) {

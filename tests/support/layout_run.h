@@ -32,14 +32,14 @@ struct LayoutRun {
 struct LayoutRunOptions {
   int steps = 3;
   bool evaluate = false;
-  LoadSamples load;  // empty: random_tokens(vocabulary of the model)
+  LoadSamples load = {};  // empty: random_tokens(vocabulary of the model)
   // Called with the rank's store when the gradients of step `step` (from 0) are reduced; may change them.
-  std::function<void(const ParamStore& store, ParallelContext& context, int step)> on_gradients;
+  std::function<void(const ParamStore& store, ParallelContext& context, int step)> on_gradients = {};
   // On devices of this backend's cards, which exchange by `transport`; not set: on CPUs.
   CudaBackend* cuda = nullptr;
   DeviceTransport transport = DeviceTransport::kThread;
   // Called by every rank, at the same time as others: before the first step, and after the last one while all ranks still live.
-  std::function<void(RankTrainer& trainer)> before_steps, after_steps;
+  std::function<void(RankTrainer& trainer)> before_steps = {}, after_steps = {};
 };
 
 // Sample p holds T+1 tokens drawn from Philox under p.

@@ -1,5 +1,5 @@
-// Vocabulary-parallel embedding and cross-entropy, whole and in pieces, over 1, 2, 4 ranks against plain loops in double; padding changes
-// nothing.
+// Vocabulary-parallel embedding and cross-entropy, whole and in pieces, over 1, 2, 4 ranks against
+// plain loops in double; padding changes nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -119,7 +119,8 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
     const double whole = std::exchange(result, -1.0);
     // Rows from the last to the first, three at a time: kRows is no multiple of that.
     const auto in_pieces = [&](const auto& f) {
-      for (std::int64_t first = kRows / 3 * 3; first >= 0; first -= 3) f(view.rows(first, std::min<std::int64_t>(3, kRows - first)), first);
+      for (std::int64_t first = kRows / 3 * 3; first >= 0; first -= 3)
+        f(view.rows(first, std::min<std::int64_t>(3, kRows - first)), first);
     };
     in_pieces([&](TensorView piece, std::int64_t first) { cross_entropy.add_rows(unit.run(), piece, first, target_view); });
     cross_entropy.finish(unit.run(), loss_view, target_view);

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
+
+#include "device/cpu/cpu_device.h"
+#include "parallel/thread_world.h"
 #include "train/machine.h"
 #include "train/run_inputs.h"
 
@@ -12,8 +17,8 @@ namespace {
 constexpr double kGigabyte = 1e9;
 
 RunPlan plan_of(const std::vector<std::string>& settings) {
-  std::vector<std::string> all{"run.dir=\"unused\"", "run.steps=1", "data.train=\"unused\"", "model.preset=\"gpt2-124m\"", "batch.global=64", "batch.micro=8",
-                               "batch.sequence=64"};
+  std::vector<std::string> all{"run.dir=\"unused\"", "run.steps=1",   "data.train=\"unused\"", "model.preset=\"gpt2-124m\"",
+                               "batch.global=64",    "batch.micro=8", "batch.sequence=64"};
   all.insert(all.end(), settings.begin(), settings.end());
   const TrainConfig config = parse_train_config("{}", "test", all);
   return make_run_plan(config, resolve_model(config), 0, {});
@@ -32,8 +37,10 @@ TEST(ArenaCheck, RanksOfAMachineShareItsMemory) {
   RunPlan plan = plan_of({"parallel.data=2"});
   plan.memory = {{"this machine", {0, 1}, 200'000'000'000}};
   EXPECT_EQ(refusal(plan, {{150 * kGigabyte, 0}, {50 * kGigabyte, 0}}), "") << "one large rank beside a small one";
-  const std::string text = refusal(plan, {{150 * kGigabyte, 60 * kGigabyte, 0, "most of it for block 3"}, {51 * kGigabyte, 20 * kGigabyte}});
-  EXPECT_NE(text.find("2 ranks there 201.0 GB, this machine has 200.0 GB for arenas; batch.micro = 4 would fit"), std::string::npos) << text;
+  const std::string text =
+      refusal(plan, {{150 * kGigabyte, 60 * kGigabyte, 0, "most of it for block 3"}, {51 * kGigabyte, 20 * kGigabyte}});
+  EXPECT_NE(text.find("2 ranks there 201.0 GB, this machine has 200.0 GB for arenas; batch.micro = 4 would fit"), std::string::npos)
+      << text;
   EXPECT_NE(text.find("batch.micro = 8: the arena of rank 0"), std::string::npos) << text;
   EXPECT_NE(text.find("most of it for block 3"), std::string::npos) << text;
 }
@@ -43,8 +50,10 @@ TEST(ArenaCheck, ACardIsJudgedByItself) {
   plan.memory = {{"card 0", {0}, 80'000'000'000}, {"card 1", {1}, 80'000'000'000}};
   EXPECT_EQ(refusal(plan, {{79 * kGigabyte, 0}, {79 * kGigabyte, 0}}), "");
   EXPECT_EQ(refusal(plan, {{20 * kGigabyte, 10 * kGigabyte}, {90 * kGigabyte, 60 * kGigabyte, 0, "most of it for block 9"}}),
-            "batch.micro = 8: the arena of rank 1 (pipeline stage 1 of 2) needs 90.0 GB, 60.0 GB of it for activations (most of it for block 9), card 1 has 80.0 GB for arenas; "
-            "batch.micro = 4 would fit, or set recompute.policy to full, give other stages more layers with parallel.layers, or take a smaller model");
+            "batch.micro = 8: the arena of rank 1 (pipeline stage 1 of 2) needs 90.0 GB, 60.0 GB of it for activations (most of it "
+            "for block 9), card 1 has 80.0 GB for arenas; "
+            "batch.micro = 4 would fit, or set recompute.policy to full, give other stages more layers with parallel.layers, or "
+            "take a smaller model");
 }
 
 TEST(ArenaCheck, RanksOnOneCardAreCountedTogether) {
@@ -53,7 +62,8 @@ TEST(ArenaCheck, RanksOnOneCardAreCountedTogether) {
   const ArenaNeed fits{40 * kGigabyte, 10 * kGigabyte}, more{41 * kGigabyte, 20 * kGigabyte, 0, "most of it for it"};
   EXPECT_EQ(refusal(plan, {fits, fits, fits, fits}), "");
   EXPECT_EQ(refusal(plan, {fits, fits, fits, more}),
-            "batch.micro = 8: the arena of rank 3 needs 41.0 GB, 20.0 GB of it for activations (most of it for it), 2 ranks there 81.0 GB, card 1 has 80.0 GB for arenas; "
+            "batch.micro = 8: the arena of rank 3 needs 41.0 GB, 20.0 GB of it for activations (most of it for it), 2 ranks there "
+            "81.0 GB, card 1 has 80.0 GB for arenas; "
             "batch.micro = 4 would fit, or set recompute.policy to full, or take a smaller model");
 }
 
@@ -62,18 +72,24 @@ TEST(ArenaCheck, WhatIsLeftOfACardIsWhatCounts) {
   RunPlan plan = plan_of({"parallel.data=2"});
   plan.memory = {{"card 0", {0, 1}, 80'000'000'000}};
   const double later = 512 << 20;
-  const auto with = [](double total, double free) { return ArenaNeed{.total = total, .activations = total / 2, .largest = "a tensor", .free = free}; };
+  const auto with = [](double total, double free) {
+    return ArenaNeed{.total = total, .activations = total / 2, .largest = "a tensor", .free = free};
+  };
   EXPECT_EQ(refusal(plan, {with(42 * kGigabyte, 84 * kGigabyte + 2 * later), with(42 * kGigabyte, 90 * kGigabyte)}), "");
-  EXPECT_NE(refusal(plan, {with(42 * kGigabyte, 84 * kGigabyte + 1.9 * later), with(42 * kGigabyte, 90 * kGigabyte)}), "") << "the least that a rank saw";
+  EXPECT_NE(refusal(plan, {with(42 * kGigabyte, 84 * kGigabyte + 1.9 * later), with(42 * kGigabyte, 90 * kGigabyte)}), "")
+      << "the least that a rank saw";
   EXPECT_EQ(refusal(plan, {with(35 * kGigabyte, 68 * kGigabyte), with(35 * kGigabyte, 68 * kGigabyte)}),
-            "batch.micro = 8: the arena of rank 0 needs 35.0 GB, 17.5 GB of it for activations (a tensor), 2 ranks there 70.0 GB, card 0 has 66.9 GB for arenas, 13.1 GB "
-            "less than at the start, for NCCL's communicators and other libraries took them; batch.micro = 4 would fit, or set recompute.policy to full, or "
+            "batch.micro = 8: the arena of rank 0 needs 35.0 GB, 17.5 GB of it for activations (a tensor), 2 ranks there 70.0 GB, "
+            "card 0 has 66.9 GB for arenas, 13.1 GB "
+            "less than at the start, for NCCL's communicators and other libraries took them; batch.micro = 4 would fit, or set "
+            "recompute.policy to full, or "
             "take a smaller model");
 }
 
 // 12 sequences of each data rank: of micro-batches up to 5 only 3 makes a number of micro-batches that both stages share.
 TEST(ArenaCheck, TheMicroBatchThatFitsIsOneThatTheScheduleTakes) {
-  const std::vector<std::string> settings{"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.virtual_stages=2", "batch.global=12"};
+  const std::vector<std::string> settings{"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.virtual_stages=2",
+                                          "batch.global=12"};
   const auto with_micro = [&](const std::string& micro) {
     std::vector<std::string> all = settings;
     all.push_back("batch.micro=" + micro);
@@ -112,13 +128,17 @@ TEST(ArenaCheck, APresetThatFitsIsNamed) {
 TEST(ArenaCheck, EveryMachineIsJudgedByItself) {
   RunPlan plan = plan_of({"parallel.data=2"});
   plan.memory = {{"n1", {0}, 80'000'000'000}, {"n2", {1}, 20'000'000'000}};
-  EXPECT_NE(refusal(plan, {{30 * kGigabyte, 20 * kGigabyte}, {30 * kGigabyte, 20 * kGigabyte}}).find("n2 has 20.0 GB"), std::string::npos);
+  EXPECT_NE(refusal(plan, {{30 * kGigabyte, 20 * kGigabyte}, {30 * kGigabyte, 20 * kGigabyte}}).find("n2 has 20.0 GB"),
+            std::string::npos);
 }
 
 TEST(ArenaCheck, WhatNoMicroBatchMakesFit) {
   RunPlan plan = plan_of({"parallel.data=1"});
   plan.memory = {{"card 0", {0}, 80'000'000'000}};
-  EXPECT_NE(refusal(plan, {{90 * kGigabyte, 5 * kGigabyte}}).find("; parameters, gradients and optimizer alone are more: about 117M parameters of this layout would fit, or take"), std::string::npos)
+  EXPECT_NE(
+      refusal(plan, {{90 * kGigabyte, 5 * kGigabyte}})
+          .find("; parameters, gradients and optimizer alone are more: about 117M parameters of this layout would fit, or take"),
+      std::string::npos)
       << refusal(plan, {{90 * kGigabyte, 5 * kGigabyte}});
   EXPECT_NE(refusal(plan, {{900 * kGigabyte, 890 * kGigabyte}}).find("; lower batch.sequence"), std::string::npos);
 }
@@ -128,20 +148,82 @@ TEST(ArenaCheck, LogitsInChunksAreAdvisedWhereTheyAreLarge) {
   const auto text = [](const std::vector<std::string>& settings, double logits, double activations = 60) {
     RunPlan plan = plan_of(settings);
     plan.memory = {{"card 0", {0}, 80'000'000'000}};
-    return refusal(plan, {{(30 + activations) * kGigabyte, activations * kGigabyte, logits * kGigabyte, "most of it for the head"}});
+    return refusal(plan,
+                   {{(30 + activations) * kGigabyte, activations * kGigabyte, logits * kGigabyte, "most of it for the head"}});
   };
   const std::vector<std::string> one{"parallel.data=1"}, full{"parallel.data=1", "recompute.policy=full"};
-  EXPECT_NE(text(one, 8.9).find("; batch.micro = 4 would fit, or set recompute.policy to full, or take a smaller model"), std::string::npos) << text(one, 8.9);
-  EXPECT_NE(text(one, 9.1).find("; batch.micro = 4 would fit, or set recompute.policy to full or recompute.head_chunk to 64 (9.1 GB are logits), or take"),
+  EXPECT_NE(text(one, 8.9).find("; batch.micro = 4 would fit, or set recompute.policy to full, or take a smaller model"),
+            std::string::npos)
+      << text(one, 8.9);
+  EXPECT_NE(text(one, 9.1).find("; batch.micro = 4 would fit, or set recompute.policy to full or recompute.head_chunk to 64 (9.1 "
+                                "GB are logits), or take"),
             std::string::npos)
       << text(one, 9.1);
-  EXPECT_NE(text(full, 9.1).find("; batch.micro = 4 would fit, or set recompute.head_chunk to 64 (9.1 GB are logits), or take"), std::string::npos);
+  EXPECT_NE(text(full, 9.1).find("; batch.micro = 4 would fit, or set recompute.head_chunk to 64 (9.1 GB are logits), or take"),
+            std::string::npos);
   EXPECT_NE(text(full, 0).find("; batch.micro = 4 would fit, or take a smaller model"), std::string::npos) << text(full, 0);
-  EXPECT_NE(text(full, 0, 890).find("; lower batch.sequence, or use more tensor ranks, or take"), std::string::npos) << text(full, 0, 890);
-  EXPECT_NE(text({"parallel.data=1", "batch.micro=32", "batch.sequence=1024"}, 40).find("recompute.head_chunk to 1024 (40.0 GB"), std::string::npos);
+  EXPECT_NE(text(full, 0, 890).find("; lower batch.sequence, or use more tensor ranks, or take"), std::string::npos)
+      << text(full, 0, 890);
+  EXPECT_NE(text({"parallel.data=1", "batch.micro=32", "batch.sequence=1024"}, 40).find("recompute.head_chunk to 1024 (40.0 GB"),
+            std::string::npos);
   RunPlan machine = plan_of(one);
   machine.memory = {{"this machine", {0}, 100'000'000'000}};
-  EXPECT_NE(refusal(machine, {{150 * kGigabyte, 60 * kGigabyte, 40 * kGigabyte, "x"}}).find("recompute.head_chunk to 64 (40.0 GB are logits)"), std::string::npos);
+  EXPECT_NE(refusal(machine, {{150 * kGigabyte, 60 * kGigabyte, 40 * kGigabyte, "x"}})
+                .find("recompute.head_chunk to 64 (40.0 GB are logits)"),
+            std::string::npos);
+}
+
+// Ranks that each know their own need and pool, as threads; what each of them throws.
+std::vector<std::string> refusals(const RunPlan& plan, const std::vector<ArenaNeed>& needs) {
+  ThreadWorld world(plan.world_size(), 60.0);
+  std::vector<std::string> said(needs.size());
+  run_thread_ranks(world, [&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    CpuDevice device(world.doorbell(rank), CpuDeviceOptions{});
+    const std::unique_ptr<Communicator> all = world.communicator(rank, device.progress());
+    RunPlan mine = plan;
+    std::erase_if(mine.memory, [&](const MemoryPool& pool) { return std::ranges::find(pool.ranks, rank) == pool.ranks.end(); });
+    try {
+      check_arenas(mine, *all, device.host_stream(), needs[r]);
+    } catch (const ConfigError& error) {
+      said[r] = error.what();
+    }
+    all->barrier();
+  });
+  return said;
+}
+
+TEST(ArenaCheck, RanksThatKnowOnlyTheirOwnSayTheSame) {
+  RunPlan plan = plan_of({"parallel.data=4", "parallel.pipeline=3"});
+  for (int node = 0; node < 4; ++node)
+    plan.memory.push_back({fmt::format("n{}", node + 1), {3 * node, 3 * node + 1, 3 * node + 2}, 80'000'000'000});
+  plan.memory[2].bytes = 60'000'000'000;
+  std::vector<ArenaNeed> needs;
+  for (int r = 0; r < 12; ++r) needs.push_back({20 * kGigabyte, 10 * kGigabyte, 0, fmt::format("most of it for {}", r)});
+  EXPECT_EQ(refusals(plan, needs), std::vector<std::string>(12, ""));
+  needs[7].total += 1;
+  needs[7].logits = 5 * kGigabyte;
+  const std::string text = refusal(plan, needs);
+  EXPECT_NE(text.find("the arena of rank 7"), std::string::npos) << text;
+  EXPECT_NE(text.find("n3 has 60.0 GB"), std::string::npos) << text;
+  EXPECT_EQ(refusals(plan, needs), std::vector<std::string>(12, text));
+
+  plan.memory = {{"this machine", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 240'000'000'000}};
+  EXPECT_EQ(refusals(plan, needs), std::vector<std::string>(12, refusal(plan, needs))) << "all in one";
+  plan.memory.front().bytes += 1;
+  EXPECT_EQ(refusals(plan, needs), std::vector<std::string>(12, ""));
+}
+
+// What is free there counts, by the rank that sees least of it.
+TEST(ArenaCheck, WhatIsFreeIsAskedOfAllWhoShareIt) {
+  RunPlan plan = plan_of({"parallel.pipeline=3"});
+  plan.memory = {{"card 0", {0, 2}, 80'000'000'000}, {"card 1", {1}, 80'000'000'000}};
+  std::vector<ArenaNeed> needs(3, {20 * kGigabyte, 10 * kGigabyte, 0, "most of it for it", 70 * kGigabyte});
+  EXPECT_EQ(refusals(plan, needs), std::vector<std::string>(3, ""));
+  needs[2].free = 30 * kGigabyte;
+  const std::string text = refusal(plan, needs);
+  EXPECT_NE(text.find("card 0 has 28.9 GB"), std::string::npos) << text;
+  EXPECT_EQ(refusals(plan, needs), std::vector<std::string>(3, text));
 }
 
 }  // namespace

@@ -41,8 +41,12 @@ TEST(BenchReport, TheTableShowsSharesAndFloors) {
   expect_line(text, "a large product in bf16 reaches 100.00 TFLOP/s, a copy 2000.0 GB/s (read and written)");
   expect_line(text, "collectives of 2 threads on their devices; copies at once reach 4000.0 GB/s");
   expect_line(text, "collectives of threads by NCCL: SKIPPED: there is no card");
-  expect_line(text, "  all_reduce           of 1000.0 MB:     2.000 ms, 500.00 GB/s of the operand, floor     1.250 ms,  62.5 % of the time");
-  expect_line(text, "one step of 1000 tokens on one rank: 50.0 ms, 20000 tokens/s; 64.0 ms with every operation waited for, 60.0 ms of them in operations");
+  expect_line(
+      text,
+      "  all_reduce           of 1000.0 MB:     2.000 ms, 500.00 GB/s of the operand, floor     1.250 ms,  62.5 % of the time");
+  expect_line(text,
+              "one step of 1000 tokens on one rank: 50.0 ms, 20000 tokens/s; 64.0 ms with every operation waited for, 60.0 ms of "
+              "them in operations");
   expect_line(text, "  products                 40.00 ms  66.7 % of the work, floor     30.00 ms,  75.0 % of the time");
   expect_line(text, "  rows                     20.00 ms  33.3 % of the work, floor      6.00 ms,  30.0 % of the time");
   expect_line(text, "  all                      60.00 ms 100.0 % of the work, floor     36.00 ms,  60.0 % of the time");

@@ -20,8 +20,12 @@ class NoCards final : public CudaBackend {
   std::string open_card(int) override { return "no cards in this test"; }
   void close_card(int) override {}
   std::int64_t free_bytes(int) override { return 0; }
-  std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator, const CudaOptions&) override { throw InternalError("no cards"); }
-  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, Axis, std::unique_ptr<Communicator>) override { throw InternalError("no cards"); }
+  std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator, const CudaOptions&) override {
+    throw InternalError("no cards");
+  }
+  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, Axis, std::unique_ptr<Communicator>) override {
+    throw InternalError("no cards");
+  }
 
  private:
   CudaFacts facts_{.cards = {}, .problem = "none for this test", .libraries = {}};
@@ -101,8 +105,8 @@ TEST(Bench, TimesAddUp) {
 
 TEST(Bench, TheLayoutDoesNotCount) {
   const auto one = by_operation(bench(config_of({})));
-  const auto layout = by_operation(
-      bench(config_of({"parallel.data=2", "parallel.pipeline=2", "parallel.tensor=2", "parallel.sequence_parallel=true", "parallel.layers=[9,7]"})));
+  const auto layout = by_operation(bench(config_of({"parallel.data=2", "parallel.pipeline=2", "parallel.tensor=2",
+                                                    "parallel.sequence_parallel=true", "parallel.layers=[9,7]"})));
   ASSERT_EQ(one.size(), layout.size());
   for (const auto& [name, work] : one) EXPECT_EQ(layout.at(name).flops, work.flops) << name;
 }

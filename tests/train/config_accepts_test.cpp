@@ -232,6 +232,7 @@ TEST(ConfigAccepts, EverySupportedKeyReachesTheTypedConfiguration) {
     else if (takes(option.takes, Takes::kNumber)) value = option.range.low < 1 ? "0.0001" : "2";
     else if (takes(option.takes, Takes::kNumbers)) value = "[0.5,0.25]";
     else if (takes(option.takes, Takes::kIntegers)) value = option.path == "log.trace_steps" ? "[2,3]" : "[4]";
+    else if (takes(option.takes, Takes::kLayouts)) value = R"(["2DP x 4PP",{"data":1,"layers":null}])";
     else if (option.form == TextForm::kAxisOrder) value = "pp-dp-cp-tp";
     else if (option.form == TextForm::kSplit) value = "9,1";
     else value = option.choices.empty() ? "some/text" : std::string(option.choices.back());
@@ -250,6 +251,11 @@ TEST(ConfigAccepts, EverySupportedKeyReachesTheTypedConfiguration) {
 TEST(ConfigAccepts, HashTellsConfigurationsApart) {
   EXPECT_EQ(config_hash(small_with({})), config_hash(small_with({"run.seed=1234"})));
   EXPECT_NE(config_hash(small_with({})), config_hash(small_with({"run.seed=1235"})));
+}
+
+TEST(ConfigAccepts, InitialWeights) {
+  EXPECT_EQ(small_with({}).model.init_from, std::nullopt);
+  EXPECT_EQ(small_with({"model.init_from=runs/a/ckpt"}).model.init_from, "runs/a/ckpt");
 }
 
 TEST(ConfigAccepts, CheckpointEveryZeroNeutralisesItsBlock) {

@@ -53,11 +53,14 @@ TEST(Metrics, UnknownAndNonFiniteNumbersAreNull) {
 }
 
 TEST(Metrics, EvaluationLine) {
-  EXPECT_EQ(to_json_line(EvalMetrics{10, {0, 1.25}, {}}), R"({"step":10,"valid_loss":0.0,"valid_perplexity":1.0,"valid_bits_per_byte":1.25})");
-  EXPECT_EQ(to_json_line(EvalMetrics{10, {0, std::nullopt}, {}}), R"({"step":10,"valid_loss":0.0,"valid_perplexity":1.0,"valid_bits_per_byte":null})");
-  EXPECT_EQ(to_json_line(EvalMetrics{10, {0, 1.25}, {{"wiki", {0, 1}}, {"books", {0, std::nullopt}}}}),
-            R"({"step":10,"valid_loss":0.0,"valid_perplexity":1.0,"valid_bits_per_byte":1.25,"sets":{)"
-            R"("wiki":{"loss":0.0,"perplexity":1.0,"bits_per_byte":1.0},"books":{"loss":0.0,"perplexity":1.0,"bits_per_byte":null}}})");
+  EXPECT_EQ(to_json_line(EvalMetrics{10, {0, 1.25}, {}}),
+            R"({"step":10,"valid_loss":0.0,"valid_perplexity":1.0,"valid_bits_per_byte":1.25})");
+  EXPECT_EQ(to_json_line(EvalMetrics{10, {0, std::nullopt}, {}}),
+            R"({"step":10,"valid_loss":0.0,"valid_perplexity":1.0,"valid_bits_per_byte":null})");
+  EXPECT_EQ(
+      to_json_line(EvalMetrics{10, {0, 1.25}, {{"wiki", {0, 1}}, {"books", {0, std::nullopt}}}}),
+      R"({"step":10,"valid_loss":0.0,"valid_perplexity":1.0,"valid_bits_per_byte":1.25,"sets":{)"
+      R"("wiki":{"loss":0.0,"perplexity":1.0,"bits_per_byte":1.0},"books":{"loss":0.0,"perplexity":1.0,"bits_per_byte":null}}})");
 }
 
 TEST(Metrics, WriterFlushesEachLine) {

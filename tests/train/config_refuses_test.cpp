@@ -36,8 +36,10 @@ TEST(ConfigRefuses, WrongTypes) {
   expect_refusal({}, {"run.seed = 1.8446744073709552e+19: must be an integer"}, R"({"run": {"seed": 18446744073709551616}})");
   expect_refusal({}, {"eval = 5: must be an object with keys every, steps"}, with("\"eval\": 5"));
   expect_refusal({}, {"eval = null: must be an object"}, with("\"eval\": null"));
-  expect_refusal({"checkpoint.resume=auto"}, {"checkpoint.resume = \"auto\": not built yet; remove the key or set it to null"});
-  expect_refusal({"checkpoint.resume=runs/x/ckpt"}, {"checkpoint.resume = \"runs/x/ckpt\": not built yet"});
+  expect_refusal({"checkpoint.allow=[1]"}, {"checkpoint.allow = [1]: must be a list of texts or a text"});
+  expect_refusal({"checkpoint.allow={}"}, {"checkpoint.allow = {}: must be a list of texts or a text"});
+  expect_refusal({"checkpoint.staging=some"}, {"checkpoint.staging = \"some\": must be a number >= 0 or \"auto\""});
+  expect_refusal({"checkpoint.content=moments"}, {"checkpoint.content = \"moments\": must be \"all\" or \"weights\""});
   expect_refusal({"run.threads_per_rank=0"}, {"run.threads_per_rank = 0: must be an integer from 1 to 1024 or \"auto\""});
   expect_refusal({"run.threads_per_rank=all"}, {"must be an integer from 1 to 1024 or \"auto\""});
   expect_refusal({"run.pin=1"}, {"--set: run.pin = 1: must be true or false"});
@@ -99,12 +101,13 @@ TEST(ConfigRefuses, UnknownKeysWithTheNearest) {
 
 TEST(ConfigRefuses, ReservedValuesByName) {
   expect_refusal({"parallel.context=2"}, {"parallel.context = 2: not built yet; remove the key or set it to 1"});
-  expect_refusal({"checkpoint.every=100"}, {"checkpoint.every = 100: not built yet"});
+  expect_refusal({"elastic=[\"1DP\", \"2CP\"]"}, {"elastic[1]: parallel.context = 2: not built yet"});
   expect_refusal({"log.report=true"}, {"log.report = true: not built yet; remove the key or set it to false"});
-  expect_refusal({"model.init_from=folder"}, {"model.init_from = \"folder\": not built yet"});
   expect_refusal({"precision.compute=bf16", "precision.loss_scale=dynamic"},
-                 {"precision.loss_scale = \"dynamic\": precision.compute \"bf16\" needs none; remove the key or set precision.compute to \"fp16\""});
-  expect_refusal({"precision.compute=auto", "precision.loss_scale=2"}, {"precision.loss_scale = 2.0: precision.compute \"auto\" needs none"});
+                 {"precision.loss_scale = \"dynamic\": precision.compute \"bf16\" needs none; remove the key or set "
+                  "precision.compute to \"fp16\""});
+  expect_refusal({"precision.compute=auto", "precision.loss_scale=2"},
+                 {"precision.loss_scale = 2.0: precision.compute \"auto\" needs none"});
   for (const char* scale : {"1000", "1023.5"})
     expect_refusal({"precision.compute=fp16", fmt::format("precision.loss_scale={}", scale)},
                    {"precision.loss_scale = ", "must be a power of two, so that scaling is exact; take 512 or \"dynamic\""});
@@ -170,10 +173,12 @@ TEST(ConfigRefuses, Contradictions) {
 }
 
 TEST(ConfigRefuses, CountsOfAxesThatAreNone) {
-  expect_refusal({"cuda.nccl_max_ctas={\"ep\": 4}"}, {"cuda.nccl_max_ctas = {\"ep\":4}: no axis \"ep\"; must be an integer from 0 to 64 or any of "
-                                                     "{\"tp\": n, \"dp\": n, \"pp\": n} with integers n from 0 to 64"});
+  expect_refusal({"cuda.nccl_max_ctas={\"ep\": 4}"},
+                 {"cuda.nccl_max_ctas = {\"ep\":4}: no axis \"ep\"; must be an integer from 0 to 64 or any of "
+                  "{\"tp\": n, \"dp\": n, \"pp\": n} with integers n from 0 to 64"});
   for (const char* wrong : {"65", "-1", "1.5", "\"4\"", "null"})
-    expect_refusal({fmt::format("cuda.nccl_max_ctas={{\"dp\": {}}}", wrong)}, {"cuda.nccl_max_ctas = {\"dp\":", "must be an integer from 0 to 64 or any of {"});
+    expect_refusal({fmt::format("cuda.nccl_max_ctas={{\"dp\": {}}}", wrong)},
+                   {"cuda.nccl_max_ctas = {\"dp\":", "must be an integer from 0 to 64 or any of {"});
 }
 
 TEST(ConfigRefuses, BadSettings) {

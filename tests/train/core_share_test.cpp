@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "tests/data/temporary_folder.h"
+#include "tests/support/meeting.h"
 #include "train/start_up.h"
 
 namespace trident {
@@ -95,21 +96,27 @@ TEST(CoreShare, AQuotaCaps) {
   EXPECT_EQ(threads_line(share_cores(processes, 2)), "4 threads per rank: 8 cores of this node for 2 ranks");
 }
 
-// Masks travel with the facts that ranks exchange; the node with fewest cores for a rank decides for all.
+// Masks go to the node's first rank; the node that has fewest cores for a rank decides for all.
 TEST(CoreShare, TheNodeThatHasFewestDecides) {
   const auto on = [](const std::string& host, std::vector<int> cores) {
     StartUpFacts facts;
     facts.host = host;
     facts.machine.memory = {{"this machine", {}, 1}};
     facts.machine.cores = {std::move(cores), std::nullopt};
-    return start_up_facts_from(to_text(facts));
+    return facts;
   };
   const std::vector<StartUpFacts> ranks{on("n1", {0, 1, 2, 3}), on("n1", {4, 5, 6, 7}), on("n2", {0, 1, 2}), on("n2", {0, 1, 2})};
-  const CoreShare share = weakest(ranks[0].machine, ranks).core_share;
-  EXPECT_EQ(share.threads(), 1);
-  EXPECT_EQ(threads_line(share), "1 thread per rank: 3 cores of n2, where a rank has fewest, for 2 ranks");
-  const CoreShare alone = weakest(ranks[0].machine, {ranks[0], ranks[1]}).core_share;
-  EXPECT_EQ(threads_line(alone), "4 threads per rank: 8 cores of this node for 2 ranks");
+  const auto lines = [&](const std::vector<int>& nodes) {
+    std::vector<std::string> said(nodes.size());
+    testing::on_meeting_ranks(nodes, [&](Rendezvous& job, Rendezvous& node) {
+      const auto r = static_cast<std::size_t>(job.rank());
+      said[r] = threads_line(weakest(job, node, ranks[r]).core_share);
+    });
+    return said;
+  };
+  for (const std::string& line : lines({0, 0, 1, 1}))
+    EXPECT_EQ(line, "1 thread per rank: 3 cores of n2, where a rank has fewest, for 2 ranks");
+  for (const std::string& line : lines({0, 0})) EXPECT_EQ(line, "4 threads per rank: 8 cores of this node for 2 ranks");
 }
 
 }  // namespace

@@ -5,8 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <optional>
+#include <thread>
 
+#include "checkpoint/lease.h"
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/train/config_support.h"
@@ -41,7 +46,7 @@ TEST_F(EarlierRun, FoldersWithoutARunAreFine) {
   write_file(folder_ / "config.json", "{}");
   std::filesystem::create_directory(folder_ / "earlier-1");
   EXPECT_NO_THROW(check_earlier_run(config()));
-  EXPECT_EQ(set_earlier_run_aside(folder_.path()), "");
+  EXPECT_EQ(set_earlier_run_aside(config()), "");
   EXPECT_EQ(folder_.names(), (std::vector<std::string>{"config.json", "earlier-1", "notes.txt"}));
 }
 
@@ -84,7 +89,7 @@ TEST_F(EarlierRun, WhatIsNoFileIsRefused) {
   write_file(folder_ / "precious", "keep");
   std::filesystem::create_symlink(folder_ / "precious", folder_ / "eval.jsonl");
   expect_error<StorageError>([&] { check_earlier_run(config()); }, {"eval.jsonl is a symbolic link, where a run has a file"});
-  expect_error<StorageError>([&] { set_earlier_run_aside(folder_.path()); }, {"eval.jsonl is a symbolic link"});
+  expect_error<StorageError>([&] { set_earlier_run_aside(config()); }, {"eval.jsonl is a symbolic link"});
   EXPECT_EQ(read_file(folder_ / "precious"), "keep");
   std::filesystem::remove(folder_ / "eval.jsonl");
   write_file(folder_ / "trace", "no folder");
@@ -94,13 +99,13 @@ TEST_F(EarlierRun, WhatIsNoFileIsRefused) {
 TEST_F(EarlierRun, EverythingMovesTogether) {
   leave(config());
   write_file(folder_ / "notes.txt", "mine");
-  EXPECT_EQ(set_earlier_run_aside(folder_.path()), folder_ / "earlier-1");
+  EXPECT_EQ(set_earlier_run_aside(config()), folder_ / "earlier-1");
   EXPECT_EQ(folder_.names(), (std::vector<std::string>{"earlier-1", "notes.txt"}));
   EXPECT_EQ(run_files_in(folder_ / "earlier-1").size(), 8u);
   EXPECT_EQ(read_file(folder_ / "earlier-1/metrics.jsonl"), "metrics.jsonl of the earlier run");
   EXPECT_EQ(read_file(folder_ / "earlier-1/trace/steps_1-2.json"), "trace");
   leave(config());
-  EXPECT_EQ(set_earlier_run_aside(folder_.path()), folder_ / "earlier-2");
+  EXPECT_EQ(set_earlier_run_aside(config()), folder_ / "earlier-2");
   EXPECT_EQ(run_files_in(folder_ / "earlier-1").size(), 8u);
 }
 
@@ -108,8 +113,30 @@ TEST_F(EarlierRun, ARunThatGoesOnKeepsItsFiles) {
   leave(config());
   const AppendFile writer(folder_ / "metrics.jsonl", AppendFile::Start::kAppend);
   const std::vector<std::string> before = folder_.names();
-  expect_error<StorageError>([&] { set_earlier_run_aside(folder_.path()); }, {"metrics.jsonl: another run is writing it"});
+  expect_error<StorageError>([&] { set_earlier_run_aside(config()); }, {"metrics.jsonl: another run is writing it"});
   EXPECT_EQ(folder_.names(), before);
+}
+
+// Between the look at the start and the first file of this run, another may come and go.
+TEST_F(EarlierRun, WhatCameSinceTheFirstLookIsRefusedAsWell) {
+  EXPECT_NO_THROW(check_earlier_run(config()));
+  leave(config({"parallel.tensor=4"}));
+  const std::vector<std::string> before = folder_.names();
+  expect_error<ConfigError>([&] { set_earlier_run_aside(config()); },
+                            {"6 more of another run, whose parallel.tensor is 4, not 1; choose"});
+  EXPECT_EQ(folder_.names(), before);
+  EXPECT_EQ(set_earlier_run_aside(config({"run.overwrite=true"})), folder_ / "earlier-1");
+}
+
+// Not as if it were empty: a link to itself stands for a disk that does not answer.
+TEST_F(EarlierRun, AFolderThatCannotBeReadIsRefused) {
+  const std::string loop = folder_ / "loop";
+  std::filesystem::create_symlink(loop, loop);
+  for (const char* overwrite : {"false", "true"})
+    expect_error<StorageError>(
+        [&] { check_earlier_run(small_with({"run.dir=" + loop, std::string("run.overwrite=") + overwrite})); },
+        {"run.dir = " + loop + ": cannot be read: Too many levels of symbolic links; choose a folder that may be read"});
+  expect_error<StorageError>([&] { run_files_in(loop); }, {"cannot be read: Too many levels"});
 }
 
 // A folder that moves changes its "..", which needs permission: the last of the names cannot be moved, and the others come back.
@@ -124,13 +151,59 @@ TEST_F(EarlierRun, AllOrNoneAreMoved) {
     for (const std::string& name : before) ASSERT_EQ(::chown((folder_ / name).c_str(), kNobody, kNobody), 0);
     ASSERT_EQ(::seteuid(kNobody), 0);
   }
-  expect_error<StorageError>([&] { set_earlier_run_aside(folder_.path()); },
+  expect_error<StorageError>([&] { set_earlier_run_aside(config()); },
                              {"cannot be moved to", "earlier-1: Permission denied; choose another run.dir"});
   if (root) {
     ASSERT_EQ(::seteuid(0), 0);
   }
   EXPECT_EQ(folder_.names(), before);
   std::filesystem::permissions(folder_ / "trace", std::filesystem::perms::owner_all);
+}
+
+// A process that was killed keeps its files a moment longer than whoever killed it waits.
+TEST(RefuseIfWritten, WaitsForADyingWriter) {
+  const TemporaryFolder folder;
+  std::optional<AppendFile> writer(std::in_place, folder / "metrics.jsonl", AppendFile::Start::kAppend);
+  std::thread dies([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    writer.reset();
+  });
+  EXPECT_NO_THROW(refuse_if_written(folder.path()));
+  dies.join();
+  const AppendFile lives(folder / "metrics.jsonl", AppendFile::Start::kAppend);
+  expect_error<ConfigError>([&] { refuse_if_written(folder.path()); }, {"run.dir = ", "another run is writing metrics.jsonl"});
+}
+
+// The token of the environment, while alive.
+class GivenToken {
+ public:
+  explicit GivenToken(const std::string& token) { ::setenv(kLeaseTokenVariables[0], token.c_str(), 1); }
+  ~GivenToken() { ::unsetenv(kLeaseTokenVariables[0]); }
+  GivenToken(const GivenToken&) = delete;
+  GivenToken& operator=(const GivenToken&) = delete;
+};
+
+// A rank 0 that is stopped keeps its files for ever: the next start of the same run takes them, another run does not.
+TEST(RefuseIfWritten, AnEarlierStartOfTheSameRunLosesItsFiles) {
+  const TemporaryFolder folder;
+  const std::string metrics = folder / "metrics.jsonl", eval = folder / "eval.jsonl", checkpoints = folder / "ckpt";
+  AppendFile stopped(metrics, AppendFile::Start::kAppend), also(eval, AppendFile::Start::kAppend);
+  stopped.append("{\"step\":1}\n");
+  create_folder(checkpoints);
+  write_file(checkpoints + "/" + lease_name(3), to_text({.holder = this_process("of this run"), .generation = 3}));
+  const OwnRun own{.checkpoints = checkpoints, .lost_seconds = 0.05};
+  for (const std::string token : {"", "of another run"}) {
+    const GivenToken given(token);
+    expect_error<ConfigError>([&] { refuse_if_written(folder.path(), {.checkpoints = checkpoints, .lost_seconds = 0}); },
+                              {"another run is writing metrics.jsonl"});
+  }
+  const GivenToken given("of this run");
+  expect_error<ConfigError>([&] { refuse_if_written(folder.path(), {.lost_seconds = 0}); }, {"another run is writing"});
+  EXPECT_NO_THROW(refuse_if_written(folder.path(), own));
+  EXPECT_EQ(read_file(metrics), "{\"step\":1}\n");
+  AppendFile goes_on(metrics, AppendFile::Start::kAppend), evaluates(eval, AppendFile::Start::kAppend);
+  stopped.append("{\"step\":2}\n");  // when it wakes
+  EXPECT_EQ(read_file(metrics), "{\"step\":1}\n");
 }
 
 }  // namespace

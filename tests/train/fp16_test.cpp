@@ -1,5 +1,5 @@
-// Training in fp16: near fp32, with a scale that is found by overflowing, on all ranks alike, and that changes nothing but what can be
-// represented.
+// Training in fp16: near fp32, with a scale that is found by overflowing, on all ranks alike, and
+// that changes nothing but what can be represented.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,10 +48,10 @@ int skipped_at_first(const std::vector<StepResult>& results) {
   return static_cast<int>(applied - results.begin());
 }
 
-// A relative error of 2^-11 at every rounding between the tokens and the loss, as if all had one sign: two layers with about a dozen
-// results each (two norms with two roundings, qkv, rotation, probabilities, attention, its projection, gate and up, their product,
-// the MLP's projection, two sums), then embedding, norm and logits; the loss is a difference of numbers of its own size. After an
-// update the gradients differ as much again, so twice that. (The losses differ by a sixth of it.)
+// A relative error of 2^-11 at every rounding between the tokens and the loss, as if all had one sign: two layers with about a
+// dozen results each (two norms with two roundings, qkv, rotation, probabilities, attention, its projection, gate and up, their
+// product, the MLP's projection, two sums), then embedding, norm and logits; the loss is a difference of numbers of its own size.
+// After an update the gradients differ as much again, so twice that. (The losses differ by a sixth of it.)
 TEST(Fp16, TrainsAsFp32Does) {
   constexpr double kRoundings = 2 * 14 + 4, kTolerance = 2 * kRoundings * 0x1p-11;
   constexpr int kSteps = 20;
@@ -122,7 +122,8 @@ TEST(Fp16, SkippedBatchesLeaveNothingBehind) {
 
 // Logits in chunks overflow where whole ones do.
 TEST(Fp16, ChunksOfLogitsFindTheSameScale) {
-  const std::vector<StepResult> whole = train(plan_of({}), 16)[0].results, chunked = train(plan_of({"recompute.head_chunk=5"}), 16)[0].results;
+  const std::vector<StepResult> whole = train(plan_of({}), 16)[0].results,
+                                chunked = train(plan_of({"recompute.head_chunk=5"}), 16)[0].results;
   ASSERT_LT(skipped_at_first(whole), 14);
   for (std::size_t i = 0; i < whole.size(); ++i) {
     EXPECT_EQ(chunked[i].applied, whole[i].applied) << "step " << i;

@@ -1,9 +1,10 @@
-// Parallel equals serial: every layout trains the same model as one rank (within the tolerances of docs/numerics.md), and layouts that
-// differ only in pipeline, schedule or ZeRO preset give the same bits.
+// Parallel equals serial: every layout trains the same model as one rank (within the tolerances of docs/numerics.md), and layouts
+// that differ only in pipeline, schedule or ZeRO preset give the same bits.
 
 #include <gtest/gtest.h>
 
 #include <map>
+#include <string_view>
 
 #include "support/layout_run.h"
 #include "support/parity_cases.h"
@@ -11,7 +12,14 @@
 namespace trident::testing {
 namespace {
 
-constexpr int kSteps = 20;
+// The matrix, and what `ctest -C Full` adds, train 20 steps; the other suites, whose claim is of equal bits or repeats that of
+// the matrix for another model, as many as show it: the bits of a step depend on all that went before.
+constexpr int kSteps = 20, kFewSteps = 8;
+
+int steps_of_this_suite() {
+  const std::string_view suite = ::testing::UnitTest::GetInstance()->current_test_info()->test_suite_name();
+  return suite.starts_with("Matrix/") || suite.starts_with("Full") ? kSteps : kFewSteps;
+}
 
 // Runs of this process by what they ran; one process runs many cases against the same references.
 class Runs {
@@ -22,7 +30,7 @@ class Runs {
     const auto found = runs_.find(key);
     if (found != runs_.end()) return found->second;
     LayoutRunOptions options;
-    options.steps = kSteps;
+    options.steps = steps_of_this_suite();
     return runs_.emplace(key, run_layout(config, settings, options)).first->second;
   }
 
@@ -43,7 +51,8 @@ class ParityTest : public ::testing::TestWithParam<ParityCase> {
   static void expect_equal_to_one_rank(const LayoutRun& run, const LayoutRun& one) {
     EXPECT_EQ("", compare_losses(run, one));
     EXPECT_EQ("", compare_gradients(run.gradients, one.gradients));
-    for (const auto& [name, values] : one.initial) EXPECT_EQ(values, run.initial.at(name)) << name << ": initial weights depend on the layout";
+    for (const auto& [name, values] : one.initial)
+      EXPECT_EQ(values, run.initial.at(name)) << name << ": initial weights depend on the layout";
     EXPECT_EQ(run.planned_bytes, run.high_water) << "arena: planned and granted bytes by rank";
   }
 
@@ -78,8 +87,9 @@ std::vector<ParityCase> gpt2_cases() {
   return some([](const ParityCase& c) {
     const int ranks = c.tensor * c.pipeline * c.data;
     if (c.tensor > 1 && !c.sequence_parallel && c.data > 1) return false;
-    return ranks == 8 ? c.tensor == 2 && c.pipeline == 2 && c.schedule != "gpipe"
-                      : ranks == 4 && c.tensor != 4 && (c.data == 1 || c.zero == "zero1" || c.zero == "zero3") && c.schedule != "gpipe";
+    return ranks == 8
+               ? c.tensor == 2 && c.pipeline == 2 && c.schedule != "gpipe"
+               : ranks == 4 && c.tensor != 4 && (c.data == 1 || c.zero == "zero1" || c.zero == "zero3") && c.schedule != "gpipe";
   });
 }
 using Gpt2 = ParityTest;
@@ -89,6 +99,7 @@ TEST_P(Gpt2, EqualsOneRank) {
   EXPECT_EQ("", compare_bits(layout, run(tiny_gpt2_config(), GetParam().without_pipeline())));
 }
 INSTANTIATE_TEST_SUITE_P(Tied, Gpt2, ::testing::ValuesIn(gpt2_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(FullTied, Gpt2, ::testing::ValuesIn(gpt2_cases()), case_name);
 
 // Recomputation changes no bit.
 std::vector<ParityCase> recompute_cases() {
@@ -97,12 +108,15 @@ std::vector<ParityCase> recompute_cases() {
 }
 using Recompute = ParityTest;
 TEST_P(Recompute, SelectiveEqualsNone) {
-  EXPECT_EQ("", compare_bits(run(tiny_llama_config(), GetParam(), {"recompute.policy=\"selective\""}), run(tiny_llama_config(), GetParam())));
+  EXPECT_EQ("", compare_bits(run(tiny_llama_config(), GetParam(), {"recompute.policy=\"selective\""}),
+                             run(tiny_llama_config(), GetParam())));
 }
 TEST_P(Recompute, FullEqualsNone) {
-  EXPECT_EQ("", compare_bits(run(tiny_llama_config(), GetParam(), {"recompute.policy=\"full\""}), run(tiny_llama_config(), GetParam())));
+  EXPECT_EQ(
+      "", compare_bits(run(tiny_llama_config(), GetParam(), {"recompute.policy=\"full\""}), run(tiny_llama_config(), GetParam())));
 }
 INSTANTIATE_TEST_SUITE_P(Policies, Recompute, ::testing::ValuesIn(recompute_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(FullPolicies, Recompute, ::testing::ValuesIn(recompute_cases()), case_name);
 
 // Logits in chunks are those of the whole; chunks are a matter of the head alone, so the bits are equal where they were.
 std::vector<ParityCase> head_chunk_cases() {
@@ -118,6 +132,7 @@ TEST_P(HeadChunk, EqualsOneRankAndTheWhole) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Chunks, HeadChunk, ::testing::ValuesIn(head_chunk_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(FullChunks, HeadChunk, ::testing::ValuesIn(head_chunk_cases()), case_name);
 
 // In bf16 only the bit equalities hold.
 std::vector<ParityCase> bf16_cases() {
@@ -129,9 +144,11 @@ std::vector<ParityCase> bf16_cases() {
 using Bf16 = ParityTest;
 TEST_P(Bf16, BitsDoNotDependOnPipelineOrZero) {
   const std::vector<std::string> bf16{"precision.compute=\"bf16\""};
-  EXPECT_EQ("", compare_bits(run(tiny_llama_config(), GetParam(), bf16), run(tiny_llama_config(), GetParam().without_pipeline(), bf16)));
+  EXPECT_EQ(
+      "", compare_bits(run(tiny_llama_config(), GetParam(), bf16), run(tiny_llama_config(), GetParam().without_pipeline(), bf16)));
 }
 INSTANTIATE_TEST_SUITE_P(Bits, Bf16, ::testing::ValuesIn(bf16_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(FullBits, Bf16, ::testing::ValuesIn(bf16_cases()), case_name);
 
 // In fp16 likewise, the gradients multiplied by a scale.
 std::vector<ParityCase> fp16_cases() {
@@ -140,9 +157,11 @@ std::vector<ParityCase> fp16_cases() {
 using Fp16 = ParityTest;
 TEST_P(Fp16, BitsDoNotDependOnPipelineOrZero) {
   const std::vector<std::string> fp16{"precision.compute=\"fp16\"", "precision.loss_scale=1024"};
-  EXPECT_EQ("", compare_bits(run(tiny_llama_config(), GetParam(), fp16), run(tiny_llama_config(), GetParam().without_pipeline(), fp16)));
+  EXPECT_EQ(
+      "", compare_bits(run(tiny_llama_config(), GetParam(), fp16), run(tiny_llama_config(), GetParam().without_pipeline(), fp16)));
 }
 INSTANTIATE_TEST_SUITE_P(Bits, Fp16, ::testing::ValuesIn(fp16_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(FullBits, Fp16, ::testing::ValuesIn(fp16_cases()), case_name);
 
 // grad_sync and param_gather are legal with every preset; equal grad_sync means equal bits.
 using Overrides = ParityTest;
@@ -153,7 +172,8 @@ TEST_P(Overrides, EqualGradSyncEqualBits) {
     ddp.zero = "ddp";
     for (const char* sync : {"\"step\"", "{\"every\":1}", "{\"every\":3}"}) {
       const std::string grad_sync = fmt::format("parallel.grad_sync={}", sync);
-      EXPECT_EQ("", compare_bits(run(tiny_llama_config(), GetParam(), {grad_sync, param_gather}), run(tiny_llama_config(), ddp, {grad_sync})))
+      EXPECT_EQ("", compare_bits(run(tiny_llama_config(), GetParam(), {grad_sync, param_gather}),
+                                 run(tiny_llama_config(), ddp, {grad_sync})))
           << grad_sync << ' ' << param_gather;
     }
   }
@@ -166,6 +186,7 @@ std::vector<ParityCase> override_cases() {
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Presets, Overrides, ::testing::ValuesIn(override_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(FullPresets, Overrides, ::testing::ValuesIn(override_cases()), case_name);
 
 }  // namespace
 }  // namespace trident::testing

@@ -29,7 +29,8 @@ struct Machine {
 
 class StandIn final : public CudaBackend {
  public:
-  StandIn(Machine& machine, const std::vector<std::string>& ids, const std::string& name = "NVIDIA H100 80GB HBM3") : machine_(machine) {
+  StandIn(Machine& machine, const std::vector<std::string>& ids, const std::string& name = "NVIDIA H100 80GB HBM3")
+      : machine_(machine) {
     for (const std::string& id : ids) {
       CardFacts& card = facts_.cards.emplace_back();
       card.number = static_cast<int>(facts_.cards.size()) - 1;
@@ -71,7 +72,9 @@ class StandIn final : public CudaBackend {
     made_with = options;
     return nullptr;
   }
-  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, Axis, std::unique_ptr<Communicator>) override { return nullptr; }
+  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, Axis, std::unique_ptr<Communicator>) override {
+    return nullptr;
+  }
 
   CardFacts& of(int number) { return facts_.cards.at(static_cast<std::size_t>(number)); }
 
@@ -85,7 +88,9 @@ class StandIn final : public CudaBackend {
   CudaFacts facts_;
 };
 
-CardSearch as_threads(StandIn& cuda, int ranks, const std::string& asked = "auto") { return look_for_cards(asked, cuda, thread_ranks(ranks)); }
+CardSearch as_threads(StandIn& cuda, int ranks, const std::string& asked = "auto") {
+  return look_for_cards(asked, cuda, thread_ranks(ranks));
+}
 
 // One process per rank, each with the cards it sees.
 std::vector<CardSearch> as_processes(std::vector<StandIn*> of_rank, const std::vector<std::string>& asked = {}) {
@@ -132,7 +137,8 @@ TEST(AssignCards, RanksThatSeeTheSameShareIt) {
   const Ids all{"a", "b", "c", "d"};
   EXPECT_EQ(assign_cards({all, all, all, all}), (std::vector<int>{0, 1, 2, 3}));
   EXPECT_EQ(assign_cards({{"a"}, {"b"}, {"c"}}), (std::vector<int>{0, 0, 0})) << "a card each, shown by the launcher";
-  EXPECT_EQ(assign_cards({{"a", "b"}, {"a", "b"}, {"c", "d"}, {"c", "d"}}), (std::vector<int>{0, 1, 0, 1})) << "two nodes, or two halves of one";
+  EXPECT_EQ(assign_cards({{"a", "b"}, {"a", "b"}, {"c", "d"}, {"c", "d"}}), (std::vector<int>{0, 1, 0, 1}))
+      << "two nodes, or two halves of one";
   EXPECT_EQ(assign_cards({{"a"}, {}, {"a"}}), (std::vector<int>{0, -1, 0}));
 }
 
@@ -209,7 +215,8 @@ TEST(LookForCards, AStrangerOnAnyRanksCardIsNotedByAll) {
   for (const CardSearch& of_rank : found) {
     ASSERT_EQ(of_rank.notes.size(), 1u);
     EXPECT_TRUE(contains(of_rank.notes[0], "bus of b")) << of_rank.notes[0];
-    EXPECT_TRUE(contains(of_rank.notes[0], "20.4 of 80.0 GB are in use already; another process may be computing there")) << of_rank.notes[0];
+    EXPECT_TRUE(contains(of_rank.notes[0], "20.4 of 80.0 GB are in use already; another process may be computing there"))
+        << of_rank.notes[0];
   }
 }
 
@@ -221,7 +228,8 @@ TEST(LookForCards, ABrokenCardInTheMiddleIsLeftOut) {
   EXPECT_EQ(ids_of(found), (Ids{"a", "c"}));
   EXPECT_EQ(cuda.opened, (Ids{"a", "b", "c"}));
   ASSERT_EQ(found.notes.size(), 1u);
-  EXPECT_TRUE(contains(found.notes[0], "card 1 (NVIDIA H100 80GB HBM3, bus of b)") && contains(found.notes[0], "is left out: it is on fire; put it out"))
+  EXPECT_TRUE(contains(found.notes[0], "card 1 (NVIDIA H100 80GB HBM3, bus of b)") &&
+              contains(found.notes[0], "is left out: it is on fire; put it out"))
       << found.notes[0];
 }
 
@@ -293,7 +301,9 @@ TEST(LookForCards, AFailureWhileAskingIsTheProblem) {
 TEST(ChooseDevice, WhatEveryWordComesTo) {
   Machine machine;
   StandIn cards(machine, {"a", "b"}), none(machine, {});
-  const auto choose = [](const std::string& asked, StandIn& cuda) { return choose_device(asked, cuda, as_threads(cuda, 2, asked)); };
+  const auto choose = [](const std::string& asked, StandIn& cuda) {
+    return choose_device(asked, cuda, as_threads(cuda, 2, asked));
+  };
   EXPECT_EQ(choose("cpu", cards).kind, DeviceKind::kCpu);
   EXPECT_EQ(cards.asked, 0) << "cpu looks for none";
   const DeviceChoice automatic = choose("auto", cards);
@@ -341,7 +351,14 @@ TEST(ChooseDevice, WhatTheConfigurationSaysOfCardsReachesTheDevice) {
   StandIn cuda(machine, {"a"});
   const DeviceChoice choice = choose_device("cuda", cuda, as_threads(cuda, 1));
   Doorbell doorbell;
-  const CudaOptions chosen{.tf32 = true, .deterministic = false, .autotune = "file", .epilogues = true, .nccl_max_ctas = {16, 4, 2}, .nccl_register = true, .nccl_timeout = 30, .graphs = true};
+  const CudaOptions chosen{.tf32 = true,
+                           .deterministic = false,
+                           .autotune = "file",
+                           .epilogues = true,
+                           .nccl_max_ctas = {16, 4, 2},
+                           .nccl_register = true,
+                           .nccl_timeout = 30,
+                           .graphs = true};
   make_rank_device(choice, cuda, doorbell, {.cuda = chosen});
   EXPECT_EQ(cuda.made_with, chosen);
 }

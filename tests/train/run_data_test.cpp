@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <thread>
 
 #include "core/host_name.h"
 #include "tests/data/huge_dataset.h"
@@ -14,8 +13,6 @@
 
 namespace trident {
 namespace {
-
-using testing::Meeting;
 
 class RunDataTest : public ::testing::Test {
  protected:
@@ -107,20 +104,15 @@ struct Ended {
 
 // What becomes of ranks that compare these.
 std::vector<Ended> compared(const std::vector<std::vector<DataFacts>>& ranks) {
-  Meeting meeting(static_cast<int>(ranks.size()));
   std::vector<Ended> ended(ranks.size());
-  std::vector<std::jthread> threads;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    threads.emplace_back([&, r] {
-      const int rank = static_cast<int>(r);
-      try {
-        compare_data([&](const std::string& text) { return meeting.exchange(rank, text); }, rank, "n1", ranks[r]);
-      } catch (const Error& error) {
-        ended[r] = {static_cast<int>(error.code()), error.what()};
-      }
-    });
-  }
-  threads.clear();
+  testing::on_meeting_ranks(std::vector<int>(ranks.size(), 0), [&](Rendezvous& job, Rendezvous&) {
+    const auto r = static_cast<std::size_t>(job.rank());
+    try {
+      compare_data(job, "n1", ranks[r]);
+    } catch (const Error& error) {
+      ended[r] = {static_cast<int>(error.code()), error.what()};
+    }
+  });
   return ended;
 }
 

@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <thread>
+#include <mutex>
+#include <set>
 
 #include "core/host_name.h"
 #include "tests/support/error_text.h"
@@ -13,7 +14,8 @@
 namespace trident {
 namespace {
 
-using testing::Meeting;
+using testing::MeetingRank;
+using testing::on_meeting_ranks;
 
 struct Ended {
   int code = 0;
@@ -21,28 +23,25 @@ struct Ended {
   std::string message;
 };
 
-// What becomes of every rank that runs `body(rank, exchange)`.
-template <class Body> std::vector<Ended> on_ranks(int ranks, Body body) {
-  Meeting meeting(ranks);
+// What becomes of every rank that runs `body(job)`.
+template <class Body>
+std::vector<Ended> on_ranks(int ranks, Body body) {
   std::vector<Ended> ended(static_cast<std::size_t>(ranks));
-  std::vector<std::jthread> threads;
-  for (int r = 0; r < ranks; ++r) {
-    threads.emplace_back([&, r] {
-      Ended& mine = ended[static_cast<std::size_t>(r)];
-      try {
-        body(r, [&, r](const std::string& text) { return meeting.exchange(r, text); });
-      } catch (const ReportedElsewhere& error) {
-        mine = {static_cast<int>(error.code()), true, error.what()};
-      } catch (const Error& error) {
-        mine = {static_cast<int>(error.code()), false, error.what()};
-      }
-    });
-  }
-  threads.clear();
+  on_meeting_ranks(std::vector<int>(ended.size(), 0), [&](MeetingRank& job, MeetingRank&) {
+    Ended& mine = ended[static_cast<std::size_t>(job.rank())];
+    try {
+      body(job);
+    } catch (const ReportedElsewhere& error) {
+      mine = {static_cast<int>(error.code()), true, error.what()};
+    } catch (const Error& error) {
+      mine = {static_cast<int>(error.code()), false, error.what()};
+    }
+  });
   return ended;
 }
 
-StartUpFacts facts(const std::string& host, const std::string& config = "{\"parallel\":{\"tensor\":2},\"precision\":{\"compute\":\"auto\"}}") {
+StartUpFacts facts(const std::string& host,
+                   const std::string& config = "{\"parallel\":{\"tensor\":2},\"precision\":{\"compute\":\"auto\"}}") {
   StartUpFacts f;
   f.host = host;
   f.build = "0123456789abcdef0123";
@@ -55,7 +54,6 @@ StartUpFacts facts(const std::string& host, const std::string& config = "{\"para
 
 TEST(StartUp, FactsSurviveTheExchange) {
   StartUpFacts f = facts("n\"1\"");
-  f.card = "n\"1\" 0000:17:00.0";
   f.machine.device = DeviceKind::kCuda;
   const StartUpFacts g = start_up_facts_from(to_text(f));
   EXPECT_EQ(g.host, f.host);
@@ -67,7 +65,6 @@ TEST(StartUp, FactsSurviveTheExchange) {
   EXPECT_EQ(g.machine.device, f.machine.device);
   EXPECT_EQ(g.machine.bytes(), f.machine.bytes());
   EXPECT_EQ(g.device_why, f.device_why);
-  EXPECT_EQ(g.card, f.card);
 }
 
 TEST(StartUp, ThisProcessHasAnIdAndAHost) {
@@ -76,13 +73,13 @@ TEST(StartUp, ThisProcessHasAnIdAndAHost) {
 }
 
 TEST(StartUp, NobodyEndsWhereAllSucceed) {
-  for (const Ended& e : on_ranks(3, [](int r, const ExchangeTexts& exchange) { run_together(exchange, r, [] {}); })) EXPECT_EQ(e.code, 0);
+  for (const Ended& e : on_ranks(3, [](MeetingRank& job) { run_together(job, [] {}); })) EXPECT_EQ(e.code, 0);
 }
 
 TEST(StartUp, OneRanksErrorEndsAll) {
-  const auto ended = on_ranks(4, [](int r, const ExchangeTexts& exchange) {
-    run_together(exchange, r, [&] {
-      if (r == 2) throw DataError("corpus.bin: not there; run trident data prepare");
+  const auto ended = on_ranks(4, [](MeetingRank& job) {
+    run_together(job, [&] {
+      if (job.rank() == 2) throw DataError("corpus.bin: not there; run trident data prepare");
     });
   });
   for (std::size_t r = 0; r < 4; ++r) {
@@ -93,17 +90,23 @@ TEST(StartUp, OneRanksErrorEndsAll) {
 }
 
 TEST(StartUp, WhatAllSayIsSaidOnceWithoutANumber) {
-  const auto ended =
-      on_ranks(3, [](int r, const ExchangeTexts& exchange) { run_together(exchange, r, [] { throw ConfigError("run.steps = -1: no"); }); });
+  const auto ended = on_ranks(3, [](MeetingRank& job) { run_together(job, [] { throw ConfigError("run.steps = -1: no"); }); });
   EXPECT_EQ(ended[0].message, "run.steps = -1: no");
   EXPECT_EQ(ended[0].code, 64);
   EXPECT_TRUE(ended[1].silent && ended[2].silent);
 }
 
+TEST(StartUp, WhatEachSaysOtherwiseIsSaidOfTheFirst) {
+  const auto ended = on_ranks(
+      3, [](MeetingRank& job) { run_together(job, [&] { throw StorageError("disk " + std::to_string(job.rank() / 2)); }); });
+  EXPECT_EQ(ended[0].message, "rank 0 (" + host_name() + ") and 2 more: disk 0");
+  EXPECT_TRUE(ended[1].silent && ended[2].silent);
+}
+
 TEST(StartUp, SeveralErrorsAreCounted) {
-  const auto ended = on_ranks(4, [](int r, const ExchangeTexts& exchange) {
-    run_together(exchange, r, [&] {
-      if (r > 0) throw StorageError("disk " + std::to_string(r));
+  const auto ended = on_ranks(4, [](MeetingRank& job) {
+    run_together(job, [&] {
+      if (job.rank() > 0) throw StorageError("disk " + std::to_string(job.rank()));
     });
   });
   EXPECT_TRUE(contains(ended[0].message, "rank 1 ")) << ended[0].message;
@@ -111,32 +114,58 @@ TEST(StartUp, SeveralErrorsAreCounted) {
   EXPECT_EQ(ended[3].code, 74);
 }
 
-BroadcastText from_rank_0(const ExchangeTexts& exchange) {
-  return [&](const std::string& text) { return exchange(text).front(); };
-}
-
 TEST(StartUp, ConfigurationsThatDifferAreNamed) {
-  const auto ended = on_ranks(3, [](int r, const ExchangeTexts& exchange) {
-    compare_start_up(exchange, from_rank_0(exchange), r, facts(r == 2 ? "n2" : "n1", r == 2 ? "{\"parallel\":{\"tensor\":4}}" : "{\"parallel\":{\"tensor\":2}}"));
+  const auto ended = on_ranks(3, [](MeetingRank& job) {
+    const bool other = job.rank() == 2;
+    compare_start_up(job, facts(other ? "n2" : "n1", other ? "{\"parallel\":{\"tensor\":4}}" : "{\"parallel\":{\"tensor\":2}}"));
   });
   EXPECT_EQ(ended[0].message,
-            "different configurations: parallel.tensor is 2 on rank 0 (n1) and 4 on rank 2 (n2); start all ranks with the same configuration");
+            "different configurations: parallel.tensor is 2 on rank 0 (n1) and 4 on rank 2 (n2); start all ranks with the same "
+            "configuration");
   for (std::size_t r = 0; r < 3; ++r) EXPECT_EQ(ended[r].code, 64);
   EXPECT_TRUE(ended[1].silent && ended[2].silent);
 }
 
-// A configuration of 2 KB on thousands of ranks would be tens of megabytes on each.
-TEST(StartUp, ConfigurationsThatAreRank0sDoNotTravel) {
-  const std::string config = "{\"run\":\"" + std::string(2000, 'x') + "\"}";
-  on_ranks(3, [&](int r, const ExchangeTexts& exchange) {
-    const ExchangeTexts measured = [&](const std::string& mine) {
-      EXPECT_EQ(mine.size() > 2000, r == 0);
-      return exchange(mine);
-    };
-    const std::vector<StartUpFacts> all = compare_start_up(measured, from_rank_0(exchange), r, facts("n1", config));
-    EXPECT_EQ(all[0].config, config);
-    EXPECT_EQ(all[2].host, "n1");
+// A configuration of 2 KB on thousands of ranks would be tens of megabytes on rank 0.
+TEST(StartUp, OfConfigurationsThatDifferOneTravels) {
+  const std::string config = "{\"run\":\"" + std::string(2000, 'x') + "\"}", other = "{\"run\":\"" + std::string(2000, 'y') + "\"}";
+  const auto ended = on_ranks(5, [&](MeetingRank& job) {
+    StartUpFacts mine = facts("n1", job.rank() == 3 || job.rank() == 2 ? other : config);
+    const auto compare = [&] { compare_start_up(job, mine); };
+    EXPECT_THROW(compare(), Error);
+    ASSERT_EQ(job.gathered.size(), 1u);
+    EXPECT_EQ(job.gathered[0].size() > 2000, job.rank() == 0 || job.rank() == 2) << job.rank();
+    compare_start_up(job, facts("n1", config));
+    EXPECT_EQ(job.gathered.size(), 1u) << "nothing to say, nothing to bring";
   });
+  for (const Ended& e : ended) EXPECT_EQ(e.code, 0) << e.message;
+}
+
+// The whole of a rank's part in a start where all agree.
+std::vector<int> calls_of_a_start(const std::vector<int>& nodes) {
+  std::mutex mutex;
+  std::set<int> calls;
+  on_meeting_ranks(nodes, [&](MeetingRank& job, MeetingRank& node) {
+    const StartUpFacts mine = facts(fmt::format("n{}", nodes[static_cast<std::size_t>(job.rank())]));
+    run_together(job, [] {});
+    const StartUpAgreement agreement = compare_start_up(job, mine);
+    weakest(job, node, mine);
+    of_rank_0(job, {1, 2, 3});
+    EXPECT_TRUE(job.gathered.empty()) << "of every rank, at rank 0";
+    EXPECT_EQ(agreement.host_of_rank_0, "n0");
+    EXPECT_TRUE(agreement.warnings.empty());
+    const std::lock_guard lock(mutex);
+    calls.insert(job.calls);
+  });
+  return {calls.begin(), calls.end()};
+}
+
+TEST(StartUp, ManyRanksTakeAsManyCallsAsFew) {
+  const std::vector<int> few = calls_of_a_start({0, 1});
+  EXPECT_EQ(few.size(), 1u) << "all ranks alike";
+  std::vector<int> nodes(66);
+  for (std::size_t r = 0; r < nodes.size(); ++r) nodes[r] = static_cast<int>(r) / 5;
+  EXPECT_EQ(calls_of_a_start(nodes), few);
 }
 
 TEST(StartUp, AKeyThatOnlyOneHasIsNamed) {
@@ -159,7 +188,9 @@ TEST(StartUp, NodesWithAndWithoutCardsAreNamed) {
   ranks[2].device_why = "device = auto: 1 card, CUDA 13.0";
   const auto lines = start_up_conflicts(ranks);
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_TRUE(contains(lines[0], "different devices: device = auto: no driver on ranks 0-1 (n1); device = auto: 1 card, CUDA 13.0 on rank 2 (n2)")) << lines[0];
+  EXPECT_TRUE(contains(
+      lines[0], "different devices: device = auto: no driver on ranks 0-1 (n1); device = auto: 1 card, CUDA 13.0 on rank 2 (n2)"))
+      << lines[0];
 }
 
 TEST(StartUp, AMixedSetOfProcessors) {
@@ -181,11 +212,10 @@ TEST(StartUp, AMixedSetOfProcessors) {
 TEST(StartUp, AllHaveWhatRank0Has) {
   const std::vector<std::int32_t> of_0 = {0, 1, -1, 1 << 30, 256};
   std::vector<std::vector<std::int32_t>> got(3), none(3, of_0);
-  on_ranks(3, [&](int r, const ExchangeTexts& exchange) {
-    const auto i = static_cast<std::size_t>(r);
-    const BroadcastText broadcast = [&](const std::string& mine) { return exchange(mine).front(); };
-    got[i] = of_rank_0(broadcast, r, r == 0 ? of_0 : std::vector<std::int32_t>(i, 7));
-    none[i] = of_rank_0(broadcast, r, r == 0 ? std::vector<std::int32_t>() : of_0);
+  on_ranks(3, [&](MeetingRank& job) {
+    const auto i = static_cast<std::size_t>(job.rank());
+    got[i] = of_rank_0(job, i == 0 ? of_0 : std::vector<std::int32_t>(i, 7));
+    none[i] = of_rank_0(job, i == 0 ? std::vector<std::int32_t>() : of_0);
   });
   for (std::size_t r = 0; r < 3; ++r) {
     EXPECT_EQ(got[r], of_0) << r;
@@ -193,42 +223,70 @@ TEST(StartUp, AllHaveWhatRank0Has) {
   }
 }
 
+// What weakest() says on every rank, of ranks on these nodes.
+std::vector<MachineFacts> weakest_of(const std::vector<int>& nodes, const std::vector<StartUpFacts>& ranks) {
+  std::vector<MachineFacts> machines(nodes.size());
+  on_meeting_ranks(nodes, [&](MeetingRank& job, MeetingRank& node) {
+    const auto r = static_cast<std::size_t>(job.rank());
+    machines[r] = weakest(job, node, ranks[r]);
+  });
+  return machines;
+}
+
 TEST(StartUp, ThePlanCountsOnTheWeakest) {
-  std::vector<StartUpFacts> ranks = {facts("n1"), facts("n2")};
+  std::vector<StartUpFacts> ranks = {facts("n1"), facts("n2"), facts("n3")};
   ranks[1].machine.memory[0].bytes = 10;
-  const auto weakest = [&] { return trident::weakest(ranks[0].machine, ranks); };
-  EXPECT_TRUE(weakest().fast_bf16);
-  EXPECT_EQ(weakest().bytes_per_rank(), 10);
-  EXPECT_TRUE(weakest().multiplies_fp16);
-  ranks[1].machine.fast_bf16 = ranks[1].machine.multiplies_fp16 = false;
-  EXPECT_FALSE(weakest().fast_bf16);
-  EXPECT_FALSE(weakest().multiplies_fp16);
+  for (const MachineFacts& machine : weakest_of({0, 1, 2}, ranks)) {
+    EXPECT_TRUE(machine.fast_bf16);
+    EXPECT_TRUE(machine.multiplies_fp16);
+    EXPECT_EQ(machine.bytes_per_rank(), 10);
+    EXPECT_EQ(machine.bytes(), 2010);
+  }
+  ranks[1].machine.fast_bf16 = ranks[2].machine.multiplies_fp16 = false;
+  for (const MachineFacts& machine : weakest_of({0, 1, 2}, ranks)) {
+    EXPECT_FALSE(machine.fast_bf16);
+    EXPECT_FALSE(machine.multiplies_fp16);
+  }
 }
 
 TEST(StartUp, RanksOfAMachineShareItsMemory) {
-  std::vector<StartUpFacts> ranks = {facts("n1"), facts("n1"), facts("n2")};
-  ranks[1].machine.memory[0].bytes = 900;
-  const std::vector<MemoryPool> memory = weakest(ranks[0].machine, ranks).memory;
-  ASSERT_EQ(memory.size(), 2u);
-  EXPECT_EQ(memory[0].name, "n1");
-  EXPECT_EQ(memory[0].ranks, (std::vector<int>{0, 1}));
-  EXPECT_EQ(memory[0].bytes, 900) << "what all see of it";
-  EXPECT_EQ(memory[1].ranks, (std::vector<int>{2}));
-  EXPECT_EQ(memory[1].bytes, 1000);
-  EXPECT_EQ(weakest(ranks[0].machine, {ranks[0], ranks[1]}).memory[0].name, "this machine");
+  std::vector<StartUpFacts> ranks = {facts("n1"), facts("n2"), facts("n1")};
+  ranks[2].machine.memory[0].bytes = 900;
+  const std::vector<MachineFacts> machines = weakest_of({0, 1, 0}, ranks);
+  for (const MachineFacts& machine : machines) {
+    EXPECT_EQ(machine.bytes(), 1900);
+    EXPECT_EQ(machine.bytes_per_rank(), 450);
+    ASSERT_EQ(machine.memory.size(), 1u) << "of its own node";
+  }
+  for (const std::size_t r : {0u, 2u}) {
+    EXPECT_EQ(machines[r].memory[0].name, "n1");
+    EXPECT_EQ(machines[r].memory[0].ranks, (std::vector<int>{0, 2}));
+    EXPECT_EQ(machines[r].memory[0].bytes, 900) << "what all see of it";
+  }
+  EXPECT_EQ(machines[1].memory[0].ranks, (std::vector<int>{1}));
+  EXPECT_EQ(machines[1].memory[0].bytes, 1000);
+  EXPECT_EQ(weakest_of({0, 0}, ranks)[1].memory[0].name, "this machine");
 
-  ranks[0].machine.device = DeviceKind::kCuda;
-  ranks[0].machine.memory = {{"card 0", {0, 1, 2}, 5}};
-  EXPECT_EQ(weakest(ranks[0].machine, ranks).bytes(), 5) << "of cards all know";
+  for (StartUpFacts& f : ranks) f.machine.device = DeviceKind::kCuda, f.machine.memory = {{"card 0", {0, 1, 2}, 5}};
+  for (const MachineFacts& machine : weakest_of({0, 1, 0}, ranks)) EXPECT_EQ(machine.bytes(), 5) << "of cards all know";
 }
 
 TEST(StartUp, TensorGroupsThatSpanNodesAreWarnedAbout) {
   const ProcessGrid grid(ParallelDegrees{.tensor = 4, .context = 1, .data = 2, .pipeline = 1});
-  const std::vector<StartUpFacts> hosts = {facts("n1"), facts("n1"), facts("n1"), facts("n1"), facts("n2"), facts("n2"), facts("n2"), facts("n2")};
-  EXPECT_EQ(topology_warning(grid, {0, 0, 0, 0, 1, 1, 1, 1}, hosts), "");
-  const std::string warning = topology_warning(grid, {0, 0, 0, 1, 1, 1, 1, 1}, hosts);
-  EXPECT_TRUE(contains(warning, "1 of 2 tensor-parallel groups span nodes (ranks 0-3 (n1))")) << warning;
-  const std::string spread = topology_warning(grid, {0, 1, 0, 1, 0, 1, 0, 1}, hosts);
+  const auto warning = [&](const std::vector<int>& nodes) {
+    std::string of_rank_0;
+    on_meeting_ranks(nodes, [&](MeetingRank& job, MeetingRank&) {
+      const std::string line = topology_warning(job, grid, nodes, job.rank() < 4 ? "n1" : "n2");
+      EXPECT_EQ(job.rank() == 0 || line.empty(), true) << "rank 0 says it";
+      if (job.rank() == 0) of_rank_0 = line;
+      for (const std::string& host : job.gathered) EXPECT_EQ(host.empty(), job.rank() >= 4) << "of the group that is named";
+    });
+    return of_rank_0;
+  };
+  EXPECT_EQ(warning({0, 0, 0, 0, 1, 1, 1, 1}), "");
+  const std::string one = warning({0, 0, 0, 1, 1, 1, 1, 1});
+  EXPECT_TRUE(contains(one, "1 of 2 tensor-parallel groups span nodes (ranks 0-3 (n1))")) << one;
+  const std::string spread = warning({0, 1, 0, 1, 0, 1, 0, 1});
   EXPECT_TRUE(contains(spread, "2 of 2 tensor-parallel groups")) << spread;
 }
 

@@ -110,13 +110,16 @@ TEST(TimingLine, HasItsKeys) {
   EXPECT_EQ(line.find("ms")->members().size(), kNumStepParts);
   EXPECT_EQ(line.find("waited_for_ms")->find("pp")->as_number(), 125);
   EXPECT_EQ(line.find("busy_ms")->find("slowest_rank")->as_integer(), 7);
+  EXPECT_EQ(parse_json(timing_line(20, 10, mean, {}, 0.5), "line").find("save_ms")->as_number(), 500);
 }
 
 TEST(GatherTexts, EveryRanksTextInOrderUpATree) {
   for (const int ranks : {1, 2, 5, 8, 13}) {
     on_ranks(ranks, [&](Communicator& world, Device& device) {
       const auto counted = make_checked(world.split(all_ranks(world), "counted"), CollectiveChecks::kOn);
-      const auto text_of = [](int rank) { return rank == 3 ? std::string() : std::string(static_cast<std::size_t>(900 * rank + 1), static_cast<char>('a' + rank)); };
+      const auto text_of = [](int rank) {
+        return rank == 3 ? std::string() : std::string(static_cast<std::size_t>(900 * rank + 1), static_cast<char>('a' + rank));
+      };
       const std::vector<std::string> texts = gather_texts(*counted, device.host_stream(), text_of(world.rank()));
       const auto& calls = counters_of(*counted).calls;
       EXPECT_LE(calls[static_cast<std::size_t>(CommOperation::kSend)], 2);
@@ -165,15 +168,17 @@ TEST(GatherBytes, EveryRanksBytesOnceInOrder) {
   });
 }
 
-// Rank 2 reads rank 0's clock: what it does to that is not corrected. Ranks 1 and 3 read clocks of their own, rank 4 reads rank 1's and is not asked.
+// Rank 2 reads rank 0's clock: what it does to that is not corrected. Ranks 1 and 3 read clocks of
+// their own, rank 4 reads rank 1's and is not asked.
 TEST(ClockOffset, OfRanksThatReadAnotherClock) {
   on_ranks(5, [](Communicator& world, Device& device) {
     constexpr std::array<std::uint64_t, 5> kIdentities{7, 8, 7, 9, 8};
     const double ahead = 1000.0 * world.rank();
-    const std::vector<ClockOffset> clocks = estimate_clock_offsets(world, device, kIdentities[static_cast<std::size_t>(world.rank())], [&] {
-      EXPECT_NE(world.rank(), 4);
-      return monotonic_seconds() + ahead;
-    });
+    const std::vector<ClockOffset> clocks =
+        estimate_clock_offsets(world, device, kIdentities[static_cast<std::size_t>(world.rank())], [&] {
+          EXPECT_NE(world.rank(), 4);
+          return monotonic_seconds() + ahead;
+        });
     if (world.rank() != 0) {
       EXPECT_TRUE(clocks.empty());
       return;

@@ -1,5 +1,5 @@
-// Training with bf16 weights rounded at random: every rank of every layout holds the same bits for the same element, and they are those
-// of the formula in device/ops.h, from f32 masters.
+// Training with bf16 weights rounded at random: every rank of every layout holds the same bits for the same element, and they
+// are those of the formula in device/ops.h, from f32 masters.
 #include "tests/support/stochastic_rounding.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,8 @@ struct Weights {
   }
 };
 
-LayoutRun run(const std::string& config, const std::vector<std::string>& settings, Weights& weights, const std::string& rounding = "true") {
+LayoutRun run(const std::string& config, const std::vector<std::string>& settings, Weights& weights,
+              const std::string& rounding = "true") {
   LayoutRunOptions options;
   options.steps = kSteps;
   options.after_steps = [&](RankTrainer& trainer) { weights.look_at(trainer, kSteps, 1234); };
@@ -86,9 +87,11 @@ const std::vector<Layout> kLayouts = {
 };
 
 class StochasticRoundingLayouts : public ::testing::TestWithParam<Layout> {};
-INSTANTIATE_TEST_SUITE_P(All, StochasticRoundingLayouts, ::testing::ValuesIn(kLayouts), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, StochasticRoundingLayouts, ::testing::ValuesIn(kLayouts),
+                         [](const auto& info) { return std::string(info.param.name); });
 
-// So equal masters have equal weights, whoever holds them: both ends of a tied weight, copies of data-parallel ranks, replicas of keys.
+// So equal masters have equal weights, whoever holds them: both ends of a tied weight,
+// copies of data-parallel ranks, replicas of keys.
 TEST_P(StochasticRoundingLayouts, HaveTheBitsOfTheFormulaEverywhere) {
   for (const std::string& config : {llama(), gpt2()}) {
     Weights weights;
@@ -99,10 +102,13 @@ TEST_P(StochasticRoundingLayouts, HaveTheBitsOfTheFormulaEverywhere) {
   }
 }
 
-// Bits of losses, norms, gradients and masters, which all come of the weights: what docs/numerics.md promises of rounding to nearest.
+// Bits of losses, norms, gradients and masters, which all come of the weights: what
+// docs/numerics.md promises of rounding to nearest.
 TEST(StochasticRounding, BitsDoNotDependOnPipelineOrZero) {
   Weights weights;
-  const auto bits = [&](const std::string& config, const std::vector<std::string>& settings) { return run(config, settings, weights); };
+  const auto bits = [&](const std::string& config, const std::vector<std::string>& settings) {
+    return run(config, settings, weights);
+  };
   for (const std::string& config : {llama(), gpt2()}) {
     const LayoutRun one = bits(config, {}), ddp = bits(config, {"parallel.data=2", "parallel.zero=ddp"});
     EXPECT_EQ("", compare_bits(bits(config, {"parallel.pipeline=2"}), one));
@@ -148,7 +154,8 @@ TEST(StochasticRounding, AnotherSeedRoundsOtherwise) {
 }
 
 TEST(StochasticRounding, NeedsAProcessorThatComputesInBf16) {
-  const TrainConfig config = parse_train_config(llama(), "test", {"run.steps=5", "data.train=unused", "precision.compute=auto", "precision.stochastic_rounding=true"});
+  const TrainConfig config = parse_train_config(
+      llama(), "test", {"run.steps=5", "data.train=unused", "precision.compute=auto", "precision.stochastic_rounding=true"});
   MachineFacts machine = cpu_machine_facts(1);
   machine.fast_bf16 = true;
   EXPECT_EQ(make_run_plan(config, resolve_model(config), 0, machine).compute, DType::kBF16);
@@ -160,7 +167,8 @@ TEST(StochasticRounding, NeedsAProcessorThatComputesInBf16) {
     message = error.what();
   }
   EXPECT_EQ(message,
-            "precision.stochastic_rounding = true: only bf16 weights are rounded at random, and weights are f32 (precision.compute = auto: the "
+            "precision.stochastic_rounding = true: only bf16 weights are rounded at random, and weights are f32 (precision.compute "
+            "= auto: the "
             "processor has no bf16 products); set precision.compute to \"bf16\", or precision.stochastic_rounding to false");
 }
 

@@ -1,4 +1,4 @@
-// Signals that ask, and one that insists. Ends of processes happen in forked children.
+// A signal that asks, and a second one that insists. Ends of processes happen in forked children.
 #include "train/stop_request.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <thread>
+#include <vector>
 
 #include "core/check.h"
 #include "tests/mpi/child_process.h"
@@ -16,6 +17,8 @@
 
 namespace trident {
 namespace {
+
+const std::vector<int> kSignals{SIGTERM, SIGUSR1, SIGINT};
 
 // The signal that ended a child that ran `body`; 0 if it returned.
 int fatal_signal(const std::function<void()>& body) {
@@ -60,7 +63,7 @@ bool is_blocked(int signal) {
 TEST(StopRequest, NothingIsPendingAtFirst) { EXPECT_EQ(StopRequest().pending(), 0); }
 
 TEST(StopRequest, EachSignalAsksAndTheProcessGoesOn) {
-  for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) {
+  for (const int signal : {SIGTERM, SIGUSR1, SIGINT, SIGHUP}) {
     const StopRequest request;
     send(signal);
     EXPECT_EQ(first_pending(request), signal);
@@ -68,38 +71,55 @@ TEST(StopRequest, EachSignalAsksAndTheProcessGoesOn) {
 }
 
 TEST(StopRequest, TheFirstSignalCounts) {
-  const StopRequest request;
+  const StopRequest request(kSignals, 600);
   send(SIGUSR1);
   EXPECT_EQ(first_pending(request), SIGUSR1);
-  for (const int later : {SIGUSR1, SIGTERM, SIGTERM}) send(later);
+  for (const int later : {SIGUSR1, SIGTERM, SIGTERM, SIGINT}) send(later);
   EXPECT_EQ(request.pending(), SIGUSR1);
 }
 
-TEST(StopRequest, ASecondInterruptEndsTheProcess) {
+TEST(StopRequest, ASecondOneOfAnyKindEndsTheProcess) {
+  for (const int first : kSignals) {
+    for (const int second : kSignals) {
+      EXPECT_EQ(fatal_signal([&] {
+                  const StopRequest request(kSignals, 0);
+                  send(first);
+                  if (first_pending(request) != first) return;
+                  send(second);
+                  for (int i = 0; i < 5000; ++i) nap();
+                }),
+                second)
+          << first;
+    }
+  }
+}
+
+// timeout(1) signals its child and then the group that the child is in.
+TEST(StopRequest, WhatIsSentTwiceAtOnceIsOneRequest) {
+  for (const int signal : kSignals) {
+    EXPECT_EQ(fatal_signal([&] {
+                const StopRequest request(kSignals, 30);
+                for (int i = 0; i < 3; ++i) send(signal);
+                if (first_pending(request) != signal) raise(SIGKILL);
+              }),
+              0);
+  }
+  // And by itself: long enough for machines, short enough for a person who means it.
   EXPECT_EQ(fatal_signal([] {
               const StopRequest request;
-              send(SIGINT);
-              if (first_pending(request) != SIGINT) return;
+              send(SIGTERM);
+              if (first_pending(request) != SIGTERM) return;
+              std::this_thread::sleep_for(std::chrono::milliseconds(300));
               send(SIGINT);
               for (int i = 0; i < 5000; ++i) nap();
             }),
             SIGINT);
 }
 
-TEST(StopRequest, AnInterruptAfterAnotherSignalStillAsks) {
-  EXPECT_EQ(fatal_signal([] {
-              const StopRequest request;
-              send(SIGUSR1);
-              first_pending(request);
-              send(SIGINT);
-            }),
-            0);
-}
-
 TEST(StopRequest, AnIgnoredInterruptStaysIgnored) {
   EXPECT_EQ(fatal_signal([] {
               std::signal(SIGINT, SIG_IGN);
-              const StopRequest request;
+              const StopRequest request(kSignals, 0);
               send(SIGINT);
               send(SIGINT);
               if (request.pending() != 0) raise(SIGKILL);
@@ -111,7 +131,7 @@ TEST(StopRequest, AnIgnoredInterruptStaysIgnored) {
 TEST(StopRequest, OtherSignalsAndAnIgnoredHangUp) {
   EXPECT_EQ(fatal_signal([] {
               std::signal(SIGHUP, SIG_IGN);
-              const StopRequest request({SIGHUP, SIGTERM});
+              const StopRequest request({SIGHUP, SIGTERM}, 0);
               send(SIGHUP);
               if (request.pending() != 0) raise(SIGKILL);
               send(SIGTERM);

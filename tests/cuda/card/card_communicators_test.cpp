@@ -1,5 +1,5 @@
-// The conformance suite on communicators of device memory, with thread ranks that share a real card; NCCL with one rank, which joins a group
-// of its own so that the library is called.
+// The conformance suite on communicators of device memory, with thread ranks that share a real card; NCCL with one rank,
+// which joins a group of its own so that the library is called.
 #include "core/check.h"
 #include "device/cuda/cuda_cards.h"
 #include "tests/cuda/device_ranks.h"
@@ -28,7 +28,8 @@ INSTANTIATE_TEST_SUITE_P(Threads, CommunicatorConformance,
                                          on_card(DeviceTransport::kThread, 4), on_card(DeviceTransport::kThread, 8)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(HostStaged, CommunicatorConformance,
-                         testing::Values(on_card(DeviceTransport::kHostStaged, 2), on_card(DeviceTransport::kHostStaged, 4)), name_of);
+                         testing::Values(on_card(DeviceTransport::kHostStaged, 2), on_card(DeviceTransport::kHostStaged, 4)),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance, testing::Values(on_card(DeviceTransport::kNccl, 1)), name_of);
 
 // What ends a run: nothing is left waiting on the card, and the card can be used afterwards.

@@ -1,5 +1,5 @@
-// The conformance suite with ranks that are processes and share card 0: through the host's memory, and by NCCL where it lets them (the
-// launcher sets NCCL_HOSTID to another value in every process, see NcclOptions::allow_shared_cards).
+// The conformance suite with ranks that are processes and share card 0: through the host's memory, and by NCCL where it lets them
+// (the launcher sets NCCL_HOSTID to another value in every process, see NcclOptions::allow_shared_cards).
 #include <unistd.h>
 
 #include <cstdint>
@@ -46,7 +46,8 @@ Case on_processes(DeviceTransport transport) {
     values_memory = values_before;
   };
   Case made{launch, MpiSession::current().world().size()};
-  made.every = transport == DeviceTransport::kNccl ? 11 : 2;  // several ranks of one card take milliseconds for each of NCCL's operations
+  made.every =
+      transport == DeviceTransport::kNccl ? 11 : 2;  // several ranks of one card take milliseconds for each of NCCL's operations
   if (transport == DeviceTransport::kNccl) made.sums = Case::Sums::kInSomeOrder;
   return made;
 }
@@ -56,7 +57,8 @@ std::string name_of(const testing::TestParamInfo<Case>& info) { return std::to_s
 }  // namespace
 
 // Evaluated after main() has joined the job.
-INSTANTIATE_TEST_SUITE_P(HostStaged, CommunicatorConformance, testing::ValuesIn({on_processes(DeviceTransport::kHostStaged)}), name_of);
+INSTANTIATE_TEST_SUITE_P(HostStaged, CommunicatorConformance, testing::ValuesIn({on_processes(DeviceTransport::kHostStaged)}),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance, testing::ValuesIn({on_processes(DeviceTransport::kNccl)}), name_of);
 
 }  // namespace trident::conformance

@@ -1,4 +1,5 @@
-// A CUDA driver of a machine without cards, for loading the module where there is neither: what the runtime asks it for says "no device".
+// A CUDA driver of a machine without cards, for loading the module where there is neither:
+// what the runtime asks it for says "no device".
 #include <cstdint>
 #include <cstring>
 

@@ -1,5 +1,5 @@
-// trident_cuda.so as a program loads it: what it finds on a machine without cards, that its errors are the program's, and that the two share no
-// function that each has its own of.
+// trident_cuda.so as a program loads it: what it finds on a machine without cards, that its errors are the program's, and
+// that the two share no function that each has its own of.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -59,11 +59,13 @@ TEST_F(CudaModule, ItsErrorsAreTheProgramsErrors) {
 }
 
 TEST_F(CudaModule, SharesNoFunctionWithTheProgram) {
-  const std::set<std::string> module = strong_symbols(TRIDENT_MODULE), program = strong_symbols(std::filesystem::read_symlink("/proc/self/exe"));
+  const std::set<std::string> module = strong_symbols(TRIDENT_MODULE),
+                              program = strong_symbols(std::filesystem::read_symlink("/proc/self/exe"));
   EXPECT_EQ(module.count("trident_make_cuda_backend"), 1u);
   EXPECT_GT(module.size(), 100u);
   EXPECT_GT(program.size(), 100u);
-  for (const std::string& name : module) EXPECT_EQ(program.count(name), 0u) << name << " is in the module and in the program; only one of them is used";
+  for (const std::string& name : module)
+    EXPECT_EQ(program.count(name), 0u) << name << " is in the module and in the program; only one of them is used";
 }
 
 }  // namespace

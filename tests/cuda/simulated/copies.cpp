@@ -57,7 +57,8 @@ cudaError_t copy_async(const Copy& c, cudaMemcpyKind kind, cudaStream_t handle, 
                              from = place_of(c.from, extent(c.from_pitch, c.width, c.height));
   if (!to || !from) return cudaErrorInvalidValue;
   if (!fits(kind, *to, *from)) return cudaErrorInvalidValue;
-  if (stream->capture && (*to == Place::kPageable || *from == Place::kPageable)) return spoil(*stream, cudaErrorStreamCaptureUnsupported);
+  if (stream->capture && (*to == Place::kPageable || *from == Place::kPageable))
+    return spoil(*stream, cudaErrorStreamCaptureUnsupported);
   if (*from == Place::kPageable && *to == Place::kDevice) {
     auto staged = std::make_shared<std::vector<std::byte>>(c.width * c.height);
     move({staged->data(), c.width, c.from, c.from_pitch, c.width, c.height});

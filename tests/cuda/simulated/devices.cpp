@@ -62,7 +62,8 @@ int attribute_of(const cudaDeviceProp& p, int device, cudaDeviceAttr attribute) 
     case cudaDevAttrClockRate: return 1980000;
     case cudaDevAttrMemoryClockRate: return 2619000;
     case cudaDevAttrGlobalMemoryBusWidth: return p.memoryBusWidth;
-    case cudaDevAttrComputeMode: return device == Machine::instance().settings.prohibited ? cudaComputeModeProhibited : cudaComputeModeDefault;
+    case cudaDevAttrComputeMode:
+      return device == Machine::instance().settings.prohibited ? cudaComputeModeProhibited : cudaComputeModeDefault;
     default: return -1;
   }
 }

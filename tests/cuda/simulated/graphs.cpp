@@ -1,5 +1,5 @@
-// Streams that capture, and graphs. What is captured is kept as it would have been enqueued, arguments included; a launch enqueues it
-// again. Not modelled: captures of several streams, and work that waits for something.
+// Streams that capture, and graphs. What is captured is kept as it would have been enqueued, arguments included; a launch enqueues
+// it again. Not modelled: captures of several streams, and work that waits for something.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -24,8 +24,8 @@ namespace trident::simulated {
 
 namespace {
 
-// Of the real library's calls those that a thread may not make while it captures: they could wait for the captured work, or change what
-// it relies on.
+// Of the real library's calls those that a thread may not make while it captures: they could wait for
+// the captured work, or change what it relies on.
 constexpr std::array<std::string_view, 16> kUnsafe = {
     "cudaMalloc",      "cudaFree",   "cudaHostAlloc",         "cudaFreeHost",          "cudaHostRegister", "cudaHostUnregister",
     "cudaMemcpy",      "cudaMemset", "cudaMemcpy2D",          "cudaDeviceSynchronize", "cudaEventQuery",   "cudaEventSynchronize",
@@ -33,7 +33,8 @@ constexpr std::array<std::string_view, 16> kUnsafe = {
 
 CUstream_st* captured_by_this_thread() {
   for (const auto& stream : Machine::instance().streams)
-    if (stream->capture && stream->capture->thread == std::this_thread::get_id() && stream->capture->mode != cudaStreamCaptureModeRelaxed)
+    if (stream->capture && stream->capture->thread == std::this_thread::get_id() &&
+        stream->capture->mode != cudaStreamCaptureModeRelaxed)
       return stream.get();
   return nullptr;
 }
@@ -110,7 +111,8 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  return plain_call("cudaGraphDestroy", [&] { return Machine::instance().graphs.erase(graph) == 1 ? cudaSuccess : cudaErrorInvalidValue; });
+  return plain_call("cudaGraphDestroy",
+                    [&] { return Machine::instance().graphs.erase(graph) == 1 ? cudaSuccess : cudaErrorInvalidValue; });
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {

@@ -18,7 +18,8 @@ thread_local cudaError_t last_error = cudaSuccess;
 
 // Calls that the real library answers without a context.
 bool only_describes(std::string_view name) {
-  return name == "cudaGetDevice" || name == "cudaGetDeviceProperties" || name == "cudaDeviceGetAttribute" || name == "cudaDeviceGetPCIBusId";
+  return name == "cudaGetDevice" || name == "cudaGetDeviceProperties" || name == "cudaDeviceGetAttribute" ||
+         name == "cudaDeviceGetPCIBusId";
 }
 
 // Nothing could run for so long: no thread will ever enqueue what is missing.
@@ -56,6 +57,7 @@ CUstream_st* Machine::create_stream(int device, unsigned flags, int priority) {
   stream.flags = flags;
   stream.priority = priority;
   stream.id = next_stream_++;
+  stream.held = holds_new_streams;
   return &stream;
 }
 
@@ -81,8 +83,10 @@ void Machine::push(CUstream_st& stream, Item item) {
 
 bool Machine::run_one(const CUstream_st* target) {
   std::vector<CUstream_st*> runnable;
-  for (auto& stream : streams)
-    if (!stream->items.empty() && (!stream->items.front().ready || stream->items.front().ready())) runnable.push_back(stream.get());
+  for (auto& stream : streams) {
+    if (stream->held || stream->items.empty()) continue;
+    if (!stream->items.front().ready || stream->items.front().ready()) runnable.push_back(stream.get());
+  }
   if (runnable.empty()) return false;
   const auto wanted = std::find(runnable.begin(), runnable.end(), target);
   if (wanted != runnable.end() && settings.stream_order == StreamOrder::kTargetFirst) {
@@ -197,6 +201,7 @@ Settings settings() {
 
 void reset() {
   const Call call;
+  release_held_streams();
   Machine& machine = Machine::instance();
   for (const auto& stream : machine.streams) {
     if (stream->items.empty()) continue;
@@ -256,6 +261,24 @@ void enqueue(CUstream_st* stream, std::string what, std::function<bool()> ready,
 void notify() {
   const Call call;
   Machine::instance().notify();
+}
+
+void hold_new_streams() {
+  const Call call;
+  Machine::instance().holds_new_streams = true;
+}
+
+void release_held_streams() {
+  const Call call;
+  Machine& machine = Machine::instance();
+  machine.holds_new_streams = false;
+  for (const auto& stream : machine.streams) stream->held = false;
+  machine.notify();
+}
+
+void run_what_can_run() {
+  const Call call;
+  while (Machine::instance().run_one(nullptr)) continue;
 }
 
 std::optional<int> stream_device(CUstream_st* stream) {

@@ -48,6 +48,7 @@ struct CUstream_st {
   unsigned flags = 0;
   unsigned long long id = 0;
   bool destroyed = false;  // goes when its work is done
+  bool held = false;
   std::deque<trident::simulated::Item> items;
   std::uint64_t enqueued = 0, done = 0;
   std::shared_ptr<trident::simulated::Capture> capture;
@@ -85,6 +86,7 @@ class Machine {
   Settings settings;
   std::map<std::uintptr_t, Allocation> allocations;  // by first byte
   std::vector<std::unique_ptr<CUstream_st>> streams;
+  bool holds_new_streams = false;
   std::unordered_map<CUevent_st*, std::unique_ptr<CUevent_st>> events;
   std::unordered_map<cudaGraph_t, std::shared_ptr<CUgraph_st>> graphs;
   std::unordered_map<cudaGraphExec_t, std::shared_ptr<CUgraphExec_st>> executables;

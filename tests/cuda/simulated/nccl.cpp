@@ -264,7 +264,8 @@ ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
   const LibraryCall lock;
   if (const auto injected = injected_failure("ncclCommDeregister")) return static_cast<ncclResult_t>(*injected);
   const auto found = library().registered.find(reinterpret_cast<std::uintptr_t>(handle));
-  if (library().living.count(comm) == 0 || found == library().registered.end() || found->second.comm != comm) return ncclInvalidArgument;
+  if (library().living.count(comm) == 0 || found == library().registered.end() || found->second.comm != comm)
+    return ncclInvalidArgument;
   library().registered.erase(found);
   return ncclSuccess;
 }

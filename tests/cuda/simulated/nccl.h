@@ -24,8 +24,8 @@ void fail_nccl_on(int device, int result);
 // The next operation that begins on `device` never ends.
 void hang_nccl_on(int device);
 
-// Operands that are registered on some ranks of an operation only, or at different offsets, leave a complaint, and so does memory that ends
-// while it is registered.
+// Operands that are registered on some ranks of an operation only, or at different offsets, leave a complaint,
+// and so does memory that ends while it is registered.
 //
 // What was wrong with the calls so far, and what exists. Forgotten by reset_nccl(), when no communicator is left.
 std::vector<std::string> nccl_complaints();

@@ -77,7 +77,8 @@ void check_registration(const NcclOperation& a, const NcclOperation& b, bool mes
       same = same && (slice ? registered(a, operand) == registered(b, operand) : a.offsets[operand] == b.offsets[operand]);
     }
   if (!same)
-    complain("ranks " + std::to_string(a.rank) + " and " + std::to_string(b.rank) + " registered different parts of their operands");
+    complain("ranks " + std::to_string(a.rank) + " and " + std::to_string(b.rank) +
+             " registered different parts of their operands");
 }
 
 void begin(const std::shared_ptr<NcclOperation>& operation, Meeting& meeting, int ranks) {

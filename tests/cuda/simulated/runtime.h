@@ -35,8 +35,8 @@ enum class FiberOrder : std::uint8_t {
   kRandom,
   kWarpByWarp,  // a warp as far as it gets alone, then the next, as on a card: finds barriers that are missing between warps
 };
-// Whether the host ends with a message when it touches memory of a device: two system calls per allocation for most calls, which many
-// threads wait for.
+// Whether the host ends with a message when it touches memory of a device: two system calls per
+// allocation for most calls, which many threads wait for.
 enum class HostGuard : std::uint8_t { kOn, kOff };
 enum class Driver : std::uint8_t { kPresent, kNone, kTooOld };
 
@@ -70,8 +70,8 @@ void fail_next(const std::string& name, int error, int skip = 0);
 // For a function of a simulated library: the error to return instead of doing anything.
 std::optional<int> injected_failure(const std::string& name);
 
-// First in every function of the simulated CUDA: holds the lock of the simulation (recursive) and allows allocations, for CUDA does not call
-// our operator new.
+// First in every function of the simulated CUDA: holds the lock of the simulation (recursive) and allows
+// allocations, for CUDA does not call our operator new.
 class Call {
  public:
   Call();
@@ -98,6 +98,12 @@ void enqueue(CUstream_st* stream, std::string what, std::function<void()> run);
 void enqueue(CUstream_st* stream, std::string what, std::function<bool()> ready, std::function<void()> run);
 // What a `ready` looks at has changed otherwise than by work done or enqueued.
 void notify();
+
+// Streams made from now on run nothing until release_held_streams(): a card that is late with what is enqueued there.
+void hold_new_streams();
+void release_held_streams();
+// Runs all that can run now: nobody needs to wait for it.
+void run_what_can_run();
 
 // Work that failed on the card: from now on every call for that device fails with the cudaError_t `error`.
 struct DeviceFailure {

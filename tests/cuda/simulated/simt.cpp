@@ -177,7 +177,9 @@ void run_block(std::span<const unsigned> order, Together together) {
   while (b.exited < threads) {
     bool any = false;
     for (std::size_t first = 0, end = 0; first < threads; first = end) {
-      const auto goes_along = [&](unsigned thread) { return together == Together::kBlock || thread / kWarp == order[first] / kWarp; };
+      const auto goes_along = [&](unsigned thread) {
+        return together == Together::kBlock || thread / kWarp == order[first] / kWarp;
+      };
       while (end < threads && goes_along(order[end])) ++end;
       while (take_turns(order.subspan(first, end - first))) any = true;
     }
@@ -254,7 +256,8 @@ void run_kernel(const KernelLaunch& launch, const std::function<void()>& body, F
   for (running.block.z = 0; running.block.z < launch.blocks.z; ++running.block.z) {
     for (running.block.y = 0; running.block.y < launch.blocks.y; ++running.block.y) {
       for (running.block.x = 0; running.block.x < launch.blocks.x; ++running.block.x) {
-        if (fiber_order == FiberOrder::kRandom || fiber_order == FiberOrder::kWarpByWarp) std::shuffle(order.begin(), order.end(), random);
+        if (fiber_order == FiberOrder::kRandom || fiber_order == FiberOrder::kWarpByWarp)
+          std::shuffle(order.begin(), order.end(), random);
         if (fiber_order == FiberOrder::kWarpByWarp) gather_warps(order);
         fill_shared_memory(launch.shared_bytes, fill++ % 2 == 0 ? 0xFF : 0x7F);  // not a number; huge
         run_block(order, together);

@@ -149,7 +149,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   return with_stream("cudaStreamWaitEvent", handle, [&](CUstream_st& stream) {
     const CUevent_st* const found = find_event(event);
     if (found == nullptr) return cudaErrorInvalidResourceHandle;
-    if (found->captured && !stream.capture) return cudaErrorStreamCaptureUnsupported;  // the real one lets this stream join the capture
+    if (found->captured && !stream.capture)
+      return cudaErrorStreamCaptureUnsupported;  // the real one lets this stream join the capture
     if (stream.capture) return found->captured ? cudaSuccess : spoil(stream, cudaErrorStreamCaptureIsolation);
     if (found->latest == nullptr || found->latest->done) return cudaSuccess;
     Machine::instance().push(stream, {"cudaStreamWaitEvent", [record = found->latest] { return record->done; }, nullptr});

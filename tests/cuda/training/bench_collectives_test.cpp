@@ -47,7 +47,8 @@ TEST_F(BenchCollectives, NcclTakesEveryCard) {
   EXPECT_EQ(nccl.way, "threads by NCCL");
   expect_rates(nccl, 3);
   EXPECT_EQ(nccl.floor_of, "messages of all ranks to the next at once");
-  EXPECT_NEAR(nccl.rates[0].moved / nccl.rates[0].bytes, 4.0 / 3, 1e-9) << "what reaches a rank, of sums and of what they are made of";
+  EXPECT_NEAR(nccl.rates[0].moved / nccl.rates[0].bytes, 4.0 / 3, 1e-9)
+      << "what reaches a rank, of sums and of what they are made of";
   EXPECT_NEAR(nccl.rates[2].moved / nccl.rates[2].bytes, 2.0 / 3, 1e-9);
   std::set<int> used;
   for (const simulated::NcclJoined& one : simulated::nccl_joined()) {
@@ -77,9 +78,11 @@ TEST_F(BenchCollectives, ThreadsOnOneCard) {
 TEST_F(BenchCollectives, WhereNcclCannotItSaysWhy) {
   cards(2);
   simulated::fail_next("ncclCommInitRankConfig", ncclSystemError);
-  EXPECT_THAT(nccl_rates_between_cards(*cuda_, small_).skipped, ::testing::HasSubstr("joining among ranks 0, 1 failed in NCCL: unhandled system error"));
+  EXPECT_THAT(nccl_rates_between_cards(*cuda_, small_).skipped,
+              ::testing::HasSubstr("joining among ranks 0, 1 failed in NCCL: unhandled system error"));
   cards(0);
-  EXPECT_THAT(nccl_rates_between_cards(*make_cuda_backend(), small_).skipped, ::testing::HasSubstr("no GPU is visible to this process"));
+  EXPECT_THAT(nccl_rates_between_cards(*make_cuda_backend(), small_).skipped,
+              ::testing::HasSubstr("no GPU is visible to this process"));
 }
 
 }  // namespace

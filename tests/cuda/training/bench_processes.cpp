@@ -1,5 +1,5 @@
-// What trident bench finds out between the processes of a job. Run under mpirun, as bench_processes cpu|cuda; every process has a simulated CUDA of
-// its own, whose card they take for one that they share.
+// What trident bench finds out between the processes of a job. Run under mpirun, as bench_processes cpu|cuda; every process has a
+// simulated CUDA of its own, whose card they take for one that they share.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -22,7 +22,8 @@ void expect(bool good, const std::string& what) {
 
 void expect_rates(const CollectiveRates& way, const std::string& name, int ranks) {
   expect(way.way == name, fmt::format("way {} is {}", way.way, name));
-  expect(way.skipped.empty() && way.ranks == ranks && way.floor_rate > 0 && way.rates.size() == 3, fmt::format("{}: rates, or skipped: {}", name, way.skipped));
+  expect(way.skipped.empty() && way.ranks == ranks && way.floor_rate > 0 && way.rates.size() == 3,
+         fmt::format("{}: rates, or skipped: {}", name, way.skipped));
   for (const CollectiveRate& rate : way.rates) expect(rate.seconds > 0 && way.floor_seconds(rate) > 0, rate.operation);
 }
 
@@ -35,7 +36,8 @@ int run(const std::string& device) {
     expect_rates(ways.at(0), "processes in host memory", world->size());
   } else {
     expect(ways.size() == 2, "two ways on cards");
-    expect(ways.at(0).way == "processes by NCCL" && ways.at(0).skipped == fmt::format("{} processes share 1 card", world->size()), "NCCL skipped: " + ways.at(0).skipped);
+    expect(ways.at(0).way == "processes by NCCL" && ways.at(0).skipped == fmt::format("{} processes share 1 card", world->size()),
+           "NCCL skipped: " + ways.at(0).skipped);
     expect_rates(ways.at(1), "processes through pinned host memory", world->size());
   }
   world->finish();

@@ -32,7 +32,9 @@ TEST(CardMemory, TheLargestTensorsAreNamed) {
   const std::string text = refused_by_driver();
   EXPECT_NE(text.find("memory: the arena of rank 0 (most of it for "), std::string::npos) << text;
   EXPECT_NE(text.find("of CUDA device 0 (NVIDIA H100 80GB HBM3), which has"), std::string::npos) << text;
-  EXPECT_NE(text.find("; make batch.micro or batch.sequence smaller, set recompute.policy = full or recompute.head_chunk, "), std::string::npos) << text;
+  EXPECT_NE(text.find("; make batch.micro or batch.sequence smaller, set recompute.policy = full or recompute.head_chunk, "),
+            std::string::npos)
+      << text;
   // 16 tokens, 16 blocks; feed-forward gate and up of 96 columns each, a vocabulary of 97 padded to 128.
   EXPECT_NE(text.find("activations of stage 0, block 0 (the largest: f32 [16, 192] of block 0) "), std::string::npos) << text;
   EXPECT_NE(text.find("gradients f32 ["), std::string::npos) << text;

@@ -47,7 +47,8 @@ TEST(CudaOptions, ASlowerWayIsNoted) {
   Doorbell doorbell;
   const std::unique_ptr<Device> device = cuda->make_device(0, doorbell, {}, {});
   AttentionShape shape;
-  shape.batch = 1, shape.query_heads = shape.kv_heads = 2, shape.query_length = shape.key_length = 8, shape.head_dim = 12, shape.dtype = DType::kBF16;
+  shape.batch = 1, shape.query_heads = shape.kv_heads = 2, shape.query_length = shape.key_length = 8, shape.head_dim = 12,
+  shape.dtype = DType::kBF16;
   device->ops().attention_workspace(shape);
   const std::vector<std::string> notes = device->notes();
   ASSERT_EQ(notes.size(), 2u);

@@ -55,8 +55,8 @@ class Epilogues : public ::testing::Test {
   std::unique_ptr<CudaBackend> backend_ = make_cuda_backend();
 };
 
-// Of each block and pass. Forward: queries with keys and values, the attention's output, and both of the feed-forward part. Backward: the
-// gradient of GELU, and four weight gradients.
+// Of each block and pass. Forward: queries with keys and values, the attention's output, and both of the feed-forward part.
+// Backward: the gradient of GELU, and four weight gradients.
 constexpr std::int64_t kForward = 4, kBackward = 5, kBlocks = 3, kMicroBatches = 4, kSteps = 3, kEvaluated = 8;
 
 TEST_F(Epilogues, OneRank) {

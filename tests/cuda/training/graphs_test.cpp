@@ -1,5 +1,5 @@
-// Training with CUDA graphs on simulated cards: the bits of training without. A graph keeps the arguments that it was captured with, so one
-// that is launched for other work shows as wrong numbers.
+// Training with CUDA graphs on simulated cards: the bits of training without. A graph keeps the arguments that it was captured
+// with, so one that is launched for other work shows as wrong numbers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,8 @@ class Graphs : public ::testing::Test {
   void TearDown() override {
     simulated::reset();
     const simulated::Census left = simulated::census();
-    EXPECT_EQ(left.allocations + left.streams + left.events + left.queued + left.graphs, 0u) << "something of the device outlived the run";
+    EXPECT_EQ(left.allocations + left.streams + left.events + left.queued + left.graphs, 0u)
+        << "something of the device outlived the run";
   }
 
   LayoutRun run(const std::string& config, std::vector<std::string> settings, bool graphs, int steps = 5) {
@@ -65,8 +66,8 @@ class Graphs : public ::testing::Test {
   std::unique_ptr<CudaBackend> backend_ = make_cuda_backend();
 };
 
-// One rank, four units, six micro-batches in one activation block, two gradient buffers that take turns. Different works, each captured when it
-// comes for the second time:
+// One rank, four units, six micro-batches in one activation block, two gradient buffers that take turns. Different
+// works, each captured when it comes for the second time:
 //   forward   blocks 1 each; the embedding and the head have tokens, targets and losses of their own for each micro-batch: 6 each
 //   backward  the first micro-batch overwrites gradients, the others add, each parity in a buffer: 3 of each block;
 //             of the embedding and the head one for each micro-batch: 6 each
@@ -113,7 +114,8 @@ TEST_F(Graphs, KeepTheBitsOfStochasticRounding) {
   EXPECT_GT(expect_same(gpt2(0), with({"parallel=\"2PP\""}), 3).launched, 40u);
 }
 
-// Streams run late and in an order made to hurt: a graph that is launched before what it needs is there would compute something else.
+// Streams run late and in an order made to hurt: a graph that is launched before what it
+// needs is there would compute something else.
 TEST_F(Graphs, KeepTheBitsWhateverTheOrderOfStreams) {
   const std::vector<std::string> layout = {"parallel=\"2DP x 2PP\"", "parallel.zero=zero3"};
   const LayoutRun without = run(llama(), layout, false, 3);
@@ -126,20 +128,22 @@ TEST_F(Graphs, KeepTheBitsWhateverTheOrderOfStreams) {
   }
 }
 
-// The key of a step and the samples of a micro-batch are read from memory. Evaluations, without dropout, are other works: the embedding has
-// six each way for its tokens, blocks two.
+// The key of a step and the samples of a micro-batch are read from memory. Evaluations, without dropout, are other works:
+// the embedding has six each way for its tokens, blocks two.
 TEST_F(Graphs, KeepTheBitsOfDropout) {
   constexpr std::size_t kSteps = 5, kMicroBatches = 4, kUnits = 4, kBlocks = 2, kEvaluations = 2;
   for (const char* recompute : {"none", "full"}) {
     const simulated::GraphUses uses = expect_same(gpt2(0.1), {std::string("recompute.policy=") + recompute});
     const std::size_t works = (2 + 1) * kMicroBatches + kBlocks * (2 + 3) + 2 * kMicroBatches + kUnits;
     EXPECT_EQ(uses.instantiated, works) << recompute;
-    EXPECT_EQ(uses.launched, kSteps * kMicroBatches * kUnits * 2 + kEvaluations * kMicroBatches * kUnits + kSteps * kUnits - works) << recompute;
+    EXPECT_EQ(uses.launched, kSteps * kMicroBatches * kUnits * 2 + kEvaluations * kMicroBatches * kUnits + kSteps * kUnits - works)
+        << recompute;
     SetUp();
   }
 }
 
-// The scale is searched from 2^32 down: steps are skipped, and every one has another scale. As many works as with a scale that stays.
+// The scale is searched from 2^32 down: steps are skipped, and every one has another
+// scale. As many works as with a scale that stays.
 TEST_F(Graphs, KeepTheBitsWhileTheLossScaleIsSearched) {
   constexpr std::size_t kUnits = 4, kBlocks = 2, kMicroBatches = 6, kEvaluations = 2;
   constexpr int kSteps = 17;
@@ -156,7 +160,8 @@ TEST_F(Graphs, KeepTheBitsWhileTheLossScaleIsSearched) {
     const simulated::GraphUses uses = simulated::graph_uses();
     const std::size_t works = kBlocks * (1 + 3) + 2 * kMicroBatches * 2 + kUnits;
     EXPECT_EQ(uses.instantiated, works);
-    EXPECT_EQ(uses.launched, kSteps * kMicroBatches * kUnits * 2 + kEvaluations * kMicroBatches * kUnits + applied * kUnits - works);
+    EXPECT_EQ(uses.launched,
+              kSteps * kMicroBatches * kUnits * 2 + kEvaluations * kMicroBatches * kUnits + applied * kUnits - works);
     SetUp();
   }
 }
@@ -180,12 +185,14 @@ std::string note_of(const std::string& config, std::vector<std::string> settings
 
 TEST(GraphsNote, SaysWhatIsLeftOut) {
   EXPECT_EQ(note_of(llama(), {}, DeviceKind::kCuda), "none");
-  EXPECT_EQ(note_of(llama(), {"cuda.graphs=true"}, DeviceKind::kCpu), "cuda.graphs has no effect: the run computes on the processor");
+  EXPECT_EQ(note_of(llama(), {"cuda.graphs=true"}, DeviceKind::kCpu),
+            "cuda.graphs has no effect: the run computes on the processor");
   EXPECT_EQ(note_of(llama(), {"cuda.graphs=true"}, DeviceKind::kCuda),
             "cuda.graphs: updates of units are captured and launched as a whole, and so are their passes");
   EXPECT_EQ(note_of(gpt2(0.1), {"cuda.graphs=true"}, DeviceKind::kCuda), note_of(llama(), {"cuda.graphs=true"}, DeviceKind::kCuda));
   EXPECT_EQ(note_of(llama(), {"cuda.graphs=true", "parallel=\"2TP\""}, DeviceKind::kCuda),
-            "cuda.graphs: updates of units are captured and launched as a whole; their passes are not, because parallel.tensor = 2 communicates "
+            "cuda.graphs: updates of units are captured and launched as a whole; their passes are not, because parallel.tensor = 2 "
+            "communicates "
             "within them");
 }
 

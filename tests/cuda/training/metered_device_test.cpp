@@ -1,4 +1,5 @@
-// A step measured operation by operation on a simulated card: the same numbers, and the card's own streams and communicators underneath.
+// A step measured operation by operation on a simulated card: the same numbers, and the
+// card's own streams and communicators underneath.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -26,8 +27,10 @@ constexpr const char* kGpt2 = R"({
   "parallel": {"data": 1}, "batch": {"global": 4, "micro": 2, "sequence": 8}, "precision": {"compute": "fp32"}, "optimizer": {"lr": 3e-4}})";
 
 void load(std::int64_t first, std::int64_t, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
-  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>((static_cast<std::size_t>(first) + 7 * i) % 61);
-  for (std::size_t i = 0; i < targets.size(); ++i) targets[i] = static_cast<std::int32_t>((static_cast<std::size_t>(first) + 5 * i) % 61);
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<std::int32_t>((static_cast<std::size_t>(first) + 7 * i) % 61);
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    targets[i] = static_cast<std::int32_t>((static_cast<std::size_t>(first) + 5 * i) % 61);
 }
 
 struct Trained {
@@ -67,7 +70,8 @@ TEST(MeteredDevice, MeasuresOperationsWhereGraphsAreAskedFor) {
   simulated::reset();
   EXPECT_EQ(plain.numbers, graphs.numbers);
   ASSERT_EQ(plain.work.size(), graphs.work.size());
-  for (std::size_t i = 0; i < plain.work.size(); ++i) EXPECT_EQ(plain.work[i].calls, graphs.work[i].calls) << plain.work[i].operation;
+  for (std::size_t i = 0; i < plain.work.size(); ++i)
+    EXPECT_EQ(plain.work[i].calls, graphs.work[i].calls) << plain.work[i].operation;
 }
 
 // One entry for what is one kernel, and as many products as without.
@@ -84,7 +88,8 @@ TEST(MeteredDevice, FusedOperationsHaveNamesOfTheirOwn) {
   EXPECT_EQ(measured.numbers, not_measured.numbers);
   constexpr std::int64_t kBlocks = 2, kPasses = 3 * 2;  // steps, micro-batches
   double flops = fused.at("matmul").flops;
-  for (const auto& [name, calls] : {std::pair("matmul_bias", 3), {"matmul_bias_gelu", 1}, {"matmul_gelu_backward", 1}, {"matmul_bias_gradient", 4}}) {
+  for (const auto& [name, calls] :
+       {std::pair("matmul_bias", 3), {"matmul_bias_gelu", 1}, {"matmul_gelu_backward", 1}, {"matmul_bias_gradient", 4}}) {
     ASSERT_EQ(fused.count(name), 1u) << name;
     EXPECT_EQ(fused.at(name).kind, WorkKind::kProducts) << name;
     EXPECT_EQ(fused.at(name).calls, calls * kBlocks * kPasses) << name;

@@ -96,8 +96,9 @@ TEST_F(NcclOptionsOfARun, WithoutNcclsMemoryOrdinaryMemoryIsRegistered) {
   run({"parallel=\"2DP\"", "cuda.nccl_register=true"}, &notes);
   EXPECT_EQ(registered_, 2 * 2);
   ASSERT_EQ(notes.size(), 1u);
-  EXPECT_THAT(notes[0], ::testing::MatchesRegex("cuda.nccl_register: the arena of rank 0 \\(most of it for .*\\) is ordinary memory, for NCCL gives "
-                                                "none \\(unhandled system error\\)"));
+  EXPECT_THAT(notes[0], ::testing::MatchesRegex(
+                            "cuda.nccl_register: the arena of rank 0 \\(most of it for .*\\) is ordinary memory, for NCCL gives "
+                            "none \\(unhandled system error\\)"));
 }
 
 // Of two groups one goes without, and every rank knows.
@@ -106,7 +107,8 @@ TEST_F(NcclOptionsOfARun, AGroupThatCannotRegisterGoesWithout) {
   simulated::fail_next("ncclCommRegister", ncclSystemError);
   run({"parallel=\"2DP\"", "cuda.nccl_register=true"}, &notes);
   EXPECT_EQ(registered_, 2) << "those of the gathers";
-  EXPECT_THAT(notes, ElementsAre(::testing::MatchesRegex("cuda.nccl_register: dp: NCCL does not register the memory of rank [01]: unhandled system error")));
+  EXPECT_THAT(notes, ElementsAre(::testing::MatchesRegex(
+                         "cuda.nccl_register: dp: NCCL does not register the memory of rank [01]: unhandled system error")));
 }
 
 TEST_F(NcclOptionsOfARun, ALibraryThatPassesRegistrationOverIsNoted) {
@@ -114,7 +116,10 @@ TEST_F(NcclOptionsOfARun, ALibraryThatPassesRegistrationOverIsNoted) {
   std::vector<std::string> notes;
   run({"parallel=\"2DP\"", "cuda.nccl_register=true"}, &notes);
   EXPECT_EQ(registered_, 0);
-  EXPECT_THAT(notes, ElementsAre(::testing::StartsWith("cuda.nccl_register: dp: NCCL does not register the memory of rank 0: passed over; "))) << "the first of both";
+  EXPECT_THAT(
+      notes,
+      ElementsAre(::testing::StartsWith("cuda.nccl_register: dp: NCCL does not register the memory of rank 0: passed over; ")))
+      << "the first of both";
 }
 
 std::string refusal(DeviceKind kind, int ranks, const TransportChoice& transport) {
@@ -131,15 +136,17 @@ std::string refusal(DeviceKind kind, int ranks, const TransportChoice& transport
 }
 
 TEST(NcclRegister, IsRefusedWhereNcclIsNotUsed) {
-  const TransportChoice threads{DeviceTransport::kThread, "the 2 ranks are threads of this process"}, shared = choose_transport({"a", "a"}),
-      own = choose_transport({"a", "b"}), alone = choose_transport({"a"});
+  const TransportChoice threads{DeviceTransport::kThread, "the 2 ranks are threads of this process"},
+      shared = choose_transport({"a", "a"}), own = choose_transport({"a", "b"}), alone = choose_transport({"a"});
   EXPECT_EQ(refusal(DeviceKind::kCuda, 2, own), "");
   EXPECT_EQ(refusal(DeviceKind::kCpu, 2, threads), "") << "has no effect on CPUs";
   EXPECT_EQ(refusal(DeviceKind::kCuda, 2, threads),
-            "cuda.nccl_register = true: ranks exchange between threads on the device (the 2 ranks are threads of this process), not by NCCL; start a "
+            "cuda.nccl_register = true: ranks exchange between threads on the device (the 2 ranks are threads of this process), "
+            "not by NCCL; start a "
             "process with a card of its own for each rank (mpirun), or set it to false");
   EXPECT_EQ(refusal(DeviceKind::kCuda, 2, shared),
-            "cuda.nccl_register = true: ranks exchange through pinned host memory (2 processes share 1 card), not by NCCL; start a process with a card "
+            "cuda.nccl_register = true: ranks exchange through pinned host memory (2 processes share 1 card), not by NCCL; start a "
+            "process with a card "
             "of its own for each rank (mpirun), or set it to false");
   EXPECT_EQ(refusal(DeviceKind::kCuda, 1, alone), "cuda.nccl_register = true: one rank exchanges nothing; set it to false");
 }

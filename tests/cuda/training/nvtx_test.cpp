@@ -45,7 +45,9 @@ Profiled run(const TemporaryFolder& folder, std::vector<std::string> settings, c
     profiled.threads[static_cast<std::size_t>(rank)] = std::this_thread::get_id();
     const std::unique_ptr<Device> device = cuda->make_device(0, world.doorbell(rank), {}, {});
     RankTrainer trainer(profiled.plan, *device, world.communicator(rank, device->progress()), nullptr,
-                        [&](Axis axis, std::unique_ptr<Communicator> host) { return cuda->on_device(DeviceTransport::kThread, *device, axis, std::move(host)); });
+                        [&](Axis axis, std::unique_ptr<Communicator> host) {
+                          return cuda->on_device(DeviceTransport::kThread, *device, axis, std::move(host));
+                        });
     StepTracer tracer(trainer, 1, kSteps);
     for (int step = 1; step <= kSteps; ++step) {
       tracer.before_step(step);
@@ -107,7 +109,8 @@ TEST_F(Nvtx, NamesAreThoseOfTheTrace) {
     EXPECT_EQ(instructions, in_trace(rank, {kCompute}));
     EXPECT_EQ(waits, in_trace(rank, {kWaiting}));
     EXPECT_FALSE(waits.empty());
-    std::vector<std::string> expected = in_trace(rank, {kCollectives, kReduce, kGather, kSendForward, kSendBackward, kRecvForward, kRecvBackward});
+    std::vector<std::string> expected =
+        in_trace(rank, {kCollectives, kReduce, kGather, kSendForward, kSendBackward, kRecvForward, kRecvBackward});
     std::ranges::sort(expected);
     std::ranges::sort(operations);
     EXPECT_EQ(operations, expected);

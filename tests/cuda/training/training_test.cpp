@@ -1,5 +1,5 @@
-// Whole training runs on simulated cards: what a CPU rank computes, and the same in every layout, preset and transport. Streams run in
-// orders that a seed chooses, so a wait that is missing anywhere in the trainer shows as wrong numbers.
+// Whole training runs on simulated cards: what a CPU rank computes, and the same in every layout, preset and transport. Streams run
+// in orders that a seed chooses, so a wait that is missing anywhere in the trainer shows as wrong numbers.
 #include <gtest/gtest.h>
 
 #include "cuda/simulated/runtime.h"
@@ -48,7 +48,8 @@ class OnCards : public ::testing::Test {
     EXPECT_EQ(left.allocations + left.streams + left.events + left.queued, 0u) << "something of the device outlived the run";
   }
 
-  LayoutRun run(const std::string& config, const std::vector<std::string>& settings = {}, DeviceTransport transport = DeviceTransport::kThread) {
+  LayoutRun run(const std::string& config, const std::vector<std::string>& settings = {},
+                DeviceTransport transport = DeviceTransport::kThread) {
     LayoutRunOptions options;
     options.cuda = backend_.get();
     options.transport = transport;
@@ -130,7 +131,8 @@ TEST_F(OnCards, TheOrderOfStreamsDoesNotMatter) {
 TEST_F(OnCards, ThroughTheHostTheBitsAreTheSame) {
   simulated::configure(many_ranks());
   const ParityCase layout{2, 2, 2, true, "zero2", "1f1b"};
-  EXPECT_EQ("", compare_bits(run(small_llama(), layout.settings(), DeviceTransport::kHostStaged), run(small_llama(), layout.settings())));
+  EXPECT_EQ(
+      "", compare_bits(run(small_llama(), layout.settings(), DeviceTransport::kHostStaged), run(small_llama(), layout.settings())));
 }
 
 TEST_F(OnCards, OverNccl) {
@@ -139,7 +141,8 @@ TEST_F(OnCards, OverNccl) {
   simulated::configure(settings);
   for (const char* zero : {"zero1", "zero3"}) {
     SCOPED_TRACE(zero);
-    expect_equal(run(small_llama(), ParityCase{2, 2, 2, true, zero, "1f1b"}.settings(), DeviceTransport::kNccl), run(small_llama()));
+    expect_equal(run(small_llama(), ParityCase{2, 2, 2, true, zero, "1f1b"}.settings(), DeviceTransport::kNccl),
+                 run(small_llama()));
   }
 }
 
@@ -152,7 +155,8 @@ TEST_F(OnCards, HalfPrecision) {
     EXPECT_NEAR(card.losses[i], cpu.losses[i], 2e-3 * cpu.losses[i]);
     EXPECT_NEAR(card.grad_norms[i], cpu.grad_norms[i], 2e-2 * cpu.grad_norms[i]);
   }
-  std::vector<std::string> zero1 = ParityCase{1, 1, 2, false, "zero1", "1f1b"}.settings(), zero3 = ParityCase{1, 2, 2, false, "zero1", "1f1b"}.settings();
+  std::vector<std::string> zero1 = ParityCase{1, 1, 2, false, "zero1", "1f1b"}.settings(),
+                           zero3 = ParityCase{1, 2, 2, false, "zero1", "1f1b"}.settings();
   zero1.push_back(bf16.front());
   zero3.push_back(bf16.front());
   EXPECT_EQ("", compare_bits(run(small_llama(), zero3), run(small_llama(), zero1))) << "a pipeline changes nothing";

@@ -105,7 +105,8 @@ void adamw_case(const RowKernels& k, RowType t, Index count, float weight_decay,
     for (Index i = 0; i < count; ++i) {
       double& x = expected[static_cast<std::size_t>(i)];
       const std::uint64_t element = tensor_element(*elements, i);
-      x = to_float(rounded_at_random(static_cast<float>(x), rounding_bits({elements->key[0], elements->key[1]}, step.update_number(), element)));
+      x = to_float(rounded_at_random(static_cast<float>(x),
+                                     rounding_bits({elements->key[0], elements->key[1]}, step.update_number(), element)));
     }
   EXPECT_EQ(p.bits(), Operand(t, expected).bits()) << "param is the rounded master";
 }

@@ -21,7 +21,8 @@ using Values = std::vector<double>;
 
 inline std::vector<IsaLevel> supported_levels() {
   std::vector<IsaLevel> levels{IsaLevel::kBaseline};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) levels.push_back(IsaLevel::kAvx2);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+    levels.push_back(IsaLevel::kAvx2);
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
     levels.push_back(IsaLevel::kAvx512);

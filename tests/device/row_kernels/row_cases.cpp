@@ -80,7 +80,8 @@ void embedding_forward_case(const RowKernels& k, RowType t, Index rows, Index wi
   EXPECT_EQ(out.values(), expected);
 }
 
-void check_embedding_backward(const RowKernels& k, RowType t, Index width, Random& random, const std::vector<std::int32_t>& tokens) {
+void check_embedding_backward(const RowKernels& k, RowType t, Index width, Random& random,
+                              const std::vector<std::int32_t>& tokens) {
   const Index rows = static_cast<Index>(tokens.size());
   const Values d_out = random.values(t, rows * width), old = random.values(RowType::kF32, kTableRows * width);
   // In float, in token order: the bits are prescribed.
@@ -174,15 +175,15 @@ std::vector<OpCase> row_cases() {
   for (const Index width : {5, 64})
     cases.push_back({"sum_rows", "add_" + std::to_string(width),
                      [=](const RowKernels& k, RowType t) { sum_rows_case(k, t, 4, width, Accumulate::kYes); }});
-  const std::vector<HeadSizes> sizes{
-      {1, 1, 1, 1, 1, 0}, {2, 3, 5, 7, 40, 11}, {3, 2, 4, 16, 32, 0}, {2, 2, 0, 8, 16, 0}, {2, 0, 3, 8, 16, 4}, {2, 20, 3, 64, 1400, 72}};
+  const std::vector<HeadSizes> sizes{{1, 1, 1, 1, 1, 0},  {2, 3, 5, 7, 40, 11}, {3, 2, 4, 16, 32, 0},
+                                     {2, 2, 0, 8, 16, 0}, {2, 0, 3, 8, 16, 4},  {2, 20, 3, 64, 1400, 72}};
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const HeadSizes z = sizes[i];
     cases.push_back({"split_heads", std::to_string(i), [=](const RowKernels& k, RowType t) { split_case(k, t, z); }});
     cases.push_back({"merge_heads", std::to_string(i), [=](const RowKernels& k, RowType t) { merge_case(k, t, z); }});
   }
-  for (const auto& [dim, half] :
-       std::vector<std::pair<Index, Index>>{{2, 1}, {8, 4}, {64, 32}, {80, 20}, {33, 16}, {96, 48}, {7, 0}, {1024, 512}, {2200, 1100}})
+  for (const auto& [dim, half] : std::vector<std::pair<Index, Index>>{
+           {2, 1}, {8, 4}, {64, 32}, {80, 20}, {33, 16}, {96, 48}, {7, 0}, {1024, 512}, {2200, 1100}})
     for (const Transpose inverse : {Transpose::kNo, Transpose::kYes})
       cases.push_back({"rope", std::to_string(dim) + "_" + std::to_string(half) + (inverse == Transpose::kYes ? "_inverse" : ""),
                        [d = dim, h = half, inverse](const RowKernels& k, RowType t) { rope_case(k, t, d, h, inverse); }});

@@ -31,8 +31,10 @@ void expect_formula(const State& state, const AdamWStep& step, const RoundedElem
   const Values master = state.master.values();
   for (Index i = 0; i < state.count; ++i) {
     const auto x = static_cast<float>(master[static_cast<std::size_t>(i)]);
-    const std::uint32_t random = rounding_bits({elements.key[0], elements.key[1]}, step.update_number(), tensor_element(elements, i));
-    ASSERT_EQ(state.bits(i), rounded_at_random(x, random).bits) << "element " << i << " of " << state.count << ": " << x << " and " << random;
+    const std::uint32_t random =
+        rounding_bits({elements.key[0], elements.key[1]}, step.update_number(), tensor_element(elements, i));
+    ASSERT_EQ(state.bits(i), rounded_at_random(x, random).bits)
+        << "element " << i << " of " << state.count << ": " << x << " and " << random;
   }
 }
 
@@ -45,8 +47,9 @@ INSTANTIATE_TEST_SUITE_P(All, StochasticRounding, ::testing::ValuesIn(supported_
 
 TEST_P(StochasticRounding, IsWhatItsFormulaSays) {
   const Index far = Index{1} << 37;  // the counter's second word counts
-  const RoundedElements cases[] = {{{1, 2}, 0, 0, 1, 1},       {{3, 4}, 5, 0, 7, 7},      {{5, 6}, far + 3, 2, 64, 64}, {{7, 8}, 0, 3, 5, 13},
-                                   {{7, 8}, 24, 0, 24, 48},    {{9, 1}, 1, 0, 1, 3},      {{2, 3}, far, 17, 300, 512},  {{2, 3}, 999, 40, 41, 1000}};
+  const RoundedElements cases[] = {{{1, 2}, 0, 0, 1, 1},        {{3, 4}, 5, 0, 7, 7},       {{5, 6}, far + 3, 2, 64, 64},
+                                   {{7, 8}, 0, 3, 5, 13},       {{7, 8}, 24, 0, 24, 48},    {{9, 1}, 1, 0, 1, 3},
+                                   {{2, 3}, far, 17, 300, 512}, {{2, 3}, 999, 40, 41, 1000}};
   for (const RoundedElements& elements : cases)
     for (const Index count : {0, 1, 3, 8, 31, 129, 700}) {
       for (const std::uint64_t update : {std::uint64_t{1}, std::uint64_t{12}, (std::uint64_t{5} << 32) + 7}) {
@@ -65,7 +68,8 @@ TEST_P(StochasticRounding, LeavesMasterAndMomentsToAdamW) {
   State rounded(w), nearest(w);
   rounded.update(k_, kStep, {{1, 2}, 3, 4, 50, 70});
   nearest.param = Operand(kBF16, count);
-  k_.adamw(kBF16, nearest.param.data(), nearest.master.floats(), nearest.m.floats(), nearest.v.floats(), nearest.grad.floats(), count, kStep);
+  k_.adamw(kBF16, nearest.param.data(), nearest.master.floats(), nearest.m.floats(), nearest.v.floats(), nearest.grad.floats(),
+           count, kStep);
   EXPECT_EQ(rounded.master.bits(), nearest.master.bits());
   EXPECT_EQ(rounded.m.bits(), nearest.m.bits());
   EXPECT_EQ(rounded.v.bits(), nearest.v.bits());
@@ -116,8 +120,13 @@ TEST_P(StochasticRounding, KeepsWhatNeedsNoRounding) {
 TEST_P(StochasticRounding, BeyondTheLargestIsToNearest) {
   const float largest = 255 * 0x1p120f, step = 0x1p120f;
   const float nan = std::nanf("7"), infinity = HUGE_VALF;
-  const Values weights{double{std::nextafter(largest, infinity)}, double{largest + 0.25f * step}, double{std::nextafter(largest + 0.5f * step, 0.0f)},
-                       double{largest + 0.5f * step}, double{largest + 0.75f * step}, 3.4028234663852886e38, -double{largest + 0.25f * step},
+  const Values weights{double{std::nextafter(largest, infinity)},
+                       double{largest + 0.25f * step},
+                       double{std::nextafter(largest + 0.5f * step, 0.0f)},
+                       double{largest + 0.5f * step},
+                       double{largest + 0.75f * step},
+                       3.4028234663852886e38,
+                       -double{largest + 0.25f * step},
                        -double{largest + 0.5f * step}};
   for (std::uint64_t update = 1; update < 60; ++update) {
     State state = unchanged(weights);
@@ -140,8 +149,9 @@ TEST_P(StochasticRounding, BeyondTheLargestIsToNearest) {
   EXPECT_EQ(state.bits(3), to_bf16(2.0f).bits);
 }
 
-// A number that lies share / 65536 of the way from one bf16 to the next goes up in that share of cases. Of n independent cases a share p
-// deviates by 5 standard deviations, sqrt(p (1 - p) / n), less than once in a million times; the numbers are fixed, so it never does.
+// A number that lies share / 65536 of the way from one bf16 to the next goes up in that share of cases. Of n
+// independent cases a share p deviates by 5 standard deviations, sqrt(p (1 - p) / n), less than once in a
+// million times; the numbers are fixed, so it never does.
 TEST_P(StochasticRounding, IsRightOnAverage) {
   const Index count = 5000;
   const std::uint64_t updates = 20;
@@ -170,7 +180,8 @@ TEST_P(StochasticRounding, IsRightOnAverage) {
     const double deviation = std::sqrt(p * (1 - p) / n), of_both = std::sqrt(p * p * (1 - p * p) / n);
     EXPECT_NEAR(up / n, p, 5 * deviation) << share;
     EXPECT_NEAR(total / n, weight, 5 * deviation * 0x1p-17) << share;
-    // In two updates on end: as often as independent numbers. Pairs that overlap depend on one another: not more than doubles the deviation.
+    // In two updates on end: as often as independent numbers. Pairs that overlap depend on one
+    // another: not more than doubles the deviation.
     const double pairs = n - static_cast<double>(count);
     EXPECT_NEAR(both / pairs, p * p, 5 * 2 * of_both * std::sqrt(n / pairs)) << share;
   }

@@ -1,5 +1,5 @@
-// Logits a few rows at a time give the loss and the gradients of logits kept whole, over 1, 2 and 4 tensor-parallel ranks, whether the
-// backward pass is split or not, and take the memory that they promise to.
+// Logits a few rows at a time give the loss and the gradients of logits kept whole, over 1, 2 and 4 tensor-parallel ranks, whether
+// the backward pass is split or not, and take the memory that they promise to.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -37,8 +37,8 @@ struct Case {
   bool sequence_parallel;
 };
 
-// Vocabularies are padded to a multiple of 128 rows per rank: of 50 tokens all ranks but the first hold nothing, of 300 the second of
-// two ranks holds 44, and of four ranks the third holds 44 and the last nothing.
+// Vocabularies are padded to a multiple of 128 rows per rank: of 50 tokens all ranks but the first hold nothing, of 300 the second
+// of two ranks holds 44, and of four ranks the third holds 44 and the last nothing.
 ModelConfig with_vocabulary(ModelConfig config, std::int64_t vocabulary) {
   config.vocab_size = vocabulary;
   return config;

@@ -1,0 +1,132 @@
+// trident ckpt ls DIR | show DIR[/STEP] | verify DIR[/STEP] | diff A B | prune DIR
+#include "app/ckpt_command.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <ostream>
+
+#include "app/command_line.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "core/file_io.h"
+#include "core/json_reader.h"
+
+namespace trident {
+namespace {
+
+constexpr std::string_view kUsage =
+    "usage: trident ckpt ls DIR\n"
+    "           which checkpoints a folder has, and which are whole\n"
+    "       trident ckpt show DIR[/STEP]\n"
+    "           what one holds: state of training, tensors\n"
+    "       trident ckpt verify DIR[/STEP]\n"
+    "           read every byte of one and compare it with its hashes\n"
+    "       trident ckpt diff A B\n"
+    "           compare two, whatever layouts wrote them: 0 equal, 1 different\n"
+    "       trident ckpt prune DIR [--keep-last N] [--keep-every N] [--dry-run]\n"
+    "           remove those that a run with these rules would\n"
+    "\ntrident ckpt show --help and so on say more.\n";
+
+constexpr const char* kPathHelp = "a checkpoint's folder; DIR/1000 for DIR/step-00001000; or DIR for the newest in it";
+
+void one_path(const Arguments& arguments, const CommandContext& context, CLI::App&& app, const char* what, const char* name,
+              void (*run)(const std::string&, const CommandContext&)) {
+  std::string path;
+  app.add_option(name, path, what)->required();
+  if (parse_flags(app, arguments, context.out, {{}, {}, context.columns}) == ParseResult::kHelpPrinted) return;
+  run(path, context);
+}
+
+void diff_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app(
+      "Compare two checkpoints bit by bit: tensors by name whatever layouts wrote them, masters where both have them, the "
+      "optimizer's states, "
+      "the state of training. Exit code 0: equal; 1: different, with the first differing element of each tensor.",
+      "trident ckpt diff");
+  std::string a, b;
+  app.add_option("A", a, kPathHelp)->required();
+  app.add_option("B", b, "likewise")->required();
+  if (parse_flags(app, arguments, context.out, {{}, {}, context.columns}) == ParseResult::kHelpPrinted) return;
+  ckpt_diff(a, b, context);
+}
+
+void prune_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app(
+      "Remove checkpoints as a run does after a save: all but the newest ones, those of every so many steps, and the one with the "
+      "lowest validation loss where the run keeps that. Rules that are not given are those of the run that wrote the newest one. "
+      "Damaged ones neither count nor go, nor do those that a reader has locked. First the newest one is read back; if it is not "
+      "whole, or a run is writing there, nothing is removed.",
+      "trident ckpt prune");
+  PruneRequest request;
+  app.add_option("DIR", request.folder, "folder of checkpoints (checkpoint.dir)")->required();
+  app.add_option("--keep-last", request.keep_last, "newest ones to keep, at least 1");
+  app.add_option("--keep-every", request.keep_every, "also keep those of every so many steps; 0: none");
+  app.add_flag("--dry-run", request.dry_run, "say what would be removed, and remove nothing");
+  app.add_flag("--unread", request.unread, "do not read the newest one back first");
+  if (parse_flags(app, arguments, context.out, {{}, {}, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (request.keep_last && *request.keep_last < 1)
+    throw ConfigError(fmt::format("trident ckpt prune: --keep-last {}: must be at least 1; the newest checkpoint always stays", *request.keep_last));
+  if (request.keep_every && *request.keep_every < 0)
+    throw ConfigError(fmt::format("trident ckpt prune: --keep-every {}: must be a number of steps, or 0 for none", *request.keep_every));
+  ckpt_prune(request, context);
+}
+
+}  // namespace
+
+std::string find_checkpoint(const std::string& path) {
+  if (!folder_exists(path)) {
+    // DIR/1000
+    const std::size_t slash = path.find_last_of('/'), begin = slash == path.npos ? 0 : slash + 1;
+    std::int64_t step = 0;
+    const auto [end, error] = std::from_chars(path.data() + begin, path.data() + path.size(), step);
+    if (error == std::errc{} && end == path.data() + path.size() && step >= 0) {
+      const std::string folder = path.substr(0, begin) + checkpoint_name(step);
+      if (folder_exists(folder)) return folder;
+      throw DataError(fmt::format("{}: there is no {}; see trident ckpt ls", path, folder));
+    }
+    throw DataError(fmt::format("{}: no such folder; name a checkpoint, or a folder of them", path));
+  }
+  if (is_there(path + "/" + std::string(kManifestName))) return path;
+  const std::vector<CheckpointEntry> entries = list_checkpoints(path);
+  const auto newest = std::find_if(entries.rbegin(), entries.rend(), [](const CheckpointEntry& entry) {
+    return entry.parts.mark.empty() && entry.health == CheckpointHealth::kValid;
+  });
+  if (newest == entries.rend())
+    throw DataError(fmt::format("{}: neither a checkpoint nor a folder with a valid one; see trident ckpt ls", path));
+  return path + "/" + newest->name;
+}
+
+void ckpt_command(const Arguments& arguments, const CommandContext& context) {
+  const std::string action = arguments.empty() ? "" : arguments.front();
+  if (action == "--help" || action == "-h") {
+    context.out << kUsage;
+    return;
+  }
+  const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1, arguments.end());
+  if (action == "ls")
+    return one_path(
+        rest, context,
+        CLI::App("List the checkpoints of a folder: step, size, age, health, content. \"ok\" says that the manifest is valid and "
+                 "all files have their sizes; trident ckpt verify reads them.",
+                 "trident ckpt ls"),
+        "folder of checkpoints (checkpoint.dir)", "DIR", ckpt_ls);
+  if (action == "show")
+    return one_path(
+        rest, context,
+        CLI::App("Show what a checkpoint holds: the state of training, the layout that wrote it, every tensor with shape, dtype "
+                 "and norm. Reads all weights.",
+                 "trident ckpt show"),
+        kPathHelp, "CHECKPOINT", ckpt_show);
+  if (action == "verify")
+    return one_path(
+        rest, context,
+        CLI::App("Read every block of a checkpoint and compare it with its hash; check that its boxes make up every tensor. What "
+                 "is wrong is listed; exit code 65 then.",
+                 "trident ckpt verify"),
+        kPathHelp, "CHECKPOINT", ckpt_verify);
+  if (action == "diff") return diff_command(rest, context);
+  if (action == "prune") return prune_command(rest, context);
+  throw ConfigError(fmt::format("trident ckpt {}: there are: ls, show, verify, diff, prune; see trident ckpt --help", in_quotes(action)));
+}
+
+}  // namespace trident

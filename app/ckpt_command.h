@@ -1,0 +1,34 @@
+// The parts of trident ckpt.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "app/subcommands.h"
+
+namespace trident {
+
+// The checkpoint's folder that DIR or DIR/STEP means: a checkpoint itself under whatever name, DIR/1000 for DIR/step-00001000, or
+// the newest in DIR whose manifest is valid. DataError if there is none.
+std::string find_checkpoint(const std::string& path);
+
+// What the actions print.
+void ckpt_ls(const std::string& folder, const CommandContext& context);
+void ckpt_show(const std::string& path, const CommandContext& context);
+// DataError unless the checkpoint is whole; what is wrong is printed line by line before.
+void ckpt_verify(const std::string& path, const CommandContext& context);
+// Error of code kExitDifferent unless the two are equal; what differs is printed before.
+void ckpt_diff(const std::string& a, const std::string& b, const CommandContext& context);
+
+struct PruneRequest {
+  std::string folder;
+  std::optional<std::int64_t> keep_last, keep_every;  // nothing: what the run that wrote the newest one keeps
+  bool dry_run = false;                               // says what would go
+  bool unread = false;                                // without reading the newest one back
+};
+// Removes what a run with such rules would (checkpoint/keep_checkpoints.h), and says what. DataError if the newest checkpoint is not
+// whole; StorageError while a run writes there: then nothing is removed.
+void ckpt_prune(const PruneRequest& request, const CommandContext& context);
+
+}  // namespace trident

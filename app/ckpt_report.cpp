@@ -1,0 +1,212 @@
+// What trident ckpt prints.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <ctime>
+#include <filesystem>
+#include <ostream>
+
+#include "app/ckpt_command.h"
+#include "app/help_text.h"
+#include "app/progress_line.h"
+#include "checkpoint/checkpoint_check.h"
+#include "checkpoint/checkpoint_diff.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/save_plan.h"
+#include "core/clock.h"
+#include "core/json_reader.h"
+#include "core/printable.h"
+
+namespace trident {
+namespace {
+
+std::string bytes_text(std::int64_t bytes) { return size_text(static_cast<double>(bytes)); }
+
+std::int64_t bytes_of(const Manifest& manifest) {
+  std::int64_t bytes = 0;
+  for (const ManifestFile& file : manifest.files) bytes += file.bytes;
+  return bytes;
+}
+
+// What lies below a folder, as far as it can be seen; links are not followed.
+std::int64_t bytes_below(const std::string& folder) {
+  std::int64_t bytes = 0;
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code gone;
+    if (at->is_regular_file(gone) && !at->is_symlink(gone)) bytes += static_cast<std::int64_t>(at->file_size(gone));
+  }
+  return bytes;
+}
+
+std::string age_text(std::int64_t written_unix) {
+  const std::int64_t seconds = std::max<std::int64_t>(0, static_cast<std::int64_t>(std::time(nullptr)) - written_unix);
+  if (seconds < 120) return fmt::format("{} s", seconds);
+  if (seconds < 120 * 60) return fmt::format("{} min", seconds / 60);
+  if (seconds < 48 * 3600) return fmt::format("{} h", seconds / 3600);
+  return fmt::format("{} days", seconds / 86'400);
+}
+
+std::string time_text(std::int64_t unix_seconds) {
+  const auto time = static_cast<std::time_t>(unix_seconds);
+  std::tm parts{};
+  if (::gmtime_r(&time, &parts) == nullptr) return fmt::format("{} s after 1970", unix_seconds);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
+                     parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+// "bf16 weights, masters, exp_avg, exp_avg_sq"
+std::string content_text(const Manifest& manifest) {
+  std::string text;
+  for (const StoredKind& kind : stored_kinds(manifest)) {
+    if (kind.prefix.empty())
+      text = fmt::format("{} weights", to_string(kind.dtype));
+    else if (kind.prefix == kMasterPrefix)
+      text += ", masters";
+    else
+      text += ", " + on_one_line(kind.prefix.substr(0, kind.prefix.size() - 1));
+  }
+  return text;
+}
+
+struct Row {
+  std::string step, size, age, health, content;
+};
+
+Row row_of(const std::string& folder, const CheckpointEntry& entry) {
+  const std::string path = folder + "/" + entry.name;
+  Row row{entry.parts.mark.empty() ? fmt::format("{}", entry.parts.step) : entry.name.substr(5), "", "-", "", ""};
+  if (entry.health == CheckpointHealth::kValid) {
+    try {
+      const Manifest manifest = open_manifest(path);
+      row.size = bytes_text(bytes_of(manifest));
+      row.age = age_text(manifest.written_unix);
+      row.content = content_text(manifest);
+      check_files(path, manifest);
+      row.health = entry.parts.mark == kAsideMark ? "set aside" : entry.parts.mark == kTemporaryMark ? "not committed" : "ok";
+    } catch (const Error& error) {
+      row.health = "damaged";
+      row.content = error.what();
+    }
+    return row;
+  }
+  row.size = bytes_text(bytes_below(path));
+  row.health = entry.health == CheckpointHealth::kDamaged ? "damaged" : "incomplete";
+  row.content = entry.why;
+  return row;
+}
+
+void print_state(const TrainingState& state, std::ostream& out) {
+  const auto line = [&](std::string_view name, const std::string& value) { out << fmt::format("  {:<16} {}\n", name, value); };
+  line("updates", fmt::format("{} of {} batches, {} skipped ({} in a row)", state.updates, state.batches, state.skipped,
+                              state.skipped_in_a_row));
+  line("samples", fmt::format("{}", state.samples));
+  line("tokens", fmt::format("{}", state.tokens));
+  line("loss scale", fmt::format("{}, {} clean steps, {} overflows left", state.loss_scale, state.loss_scale_clean_steps,
+                                 state.loss_scale_overflows_left));
+  const auto list = [](const std::vector<std::int64_t>& values) {
+    return to_json_text(JsonValue::Array(values.begin(), values.end()));
+  };
+  if (!state.blend_now.empty())
+    line("blend", fmt::format("{} taken, {} at position {}", list(state.blend_now), list(state.blend_taken), state.blend_start));
+  if (state.best_valid_loss) line("best valid loss", fmt::format("{} at step {}", *state.best_valid_loss, state.best_valid_step));
+  if (state.last_eval >= 0) line("last evaluation", fmt::format("at step {}", state.last_eval));
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return to_json_text(JsonValue::Array(shape.begin(), shape.end()));
+}
+
+void print_differences(const CheckpointDifference& difference, std::ostream& out) {
+  for (const std::string& note : difference.notes) out << on_one_line(note) << '\n';
+  for (const std::string& line : difference.state) out << "state: " << on_one_line(line) << '\n';
+  for (const TensorDifference& tensor : difference.tensors) {
+    const std::string name = on_one_line(tensor.key);
+    if (!tensor.what.empty())
+      out << fmt::format("{}: {}\n", name, tensor.what);
+    else
+      out << fmt::format("{}: {} of {} elements differ, the first at {}: {} and {}\n", name, tensor.different, tensor.elements,
+                         shape_text(tensor.first), tensor.first_a, tensor.first_b);
+  }
+}
+
+}  // namespace
+
+void ckpt_ls(const std::string& folder, const CommandContext& context) {
+  const std::vector<CheckpointEntry> entries = list_checkpoints(folder);
+  if (entries.empty()) throw DataError(fmt::format("{}: has no checkpoints; name the folder that checkpoint.dir names", folder));
+  std::vector<Row> rows{{"step", "size", "age", "health", "content"}};
+  for (const CheckpointEntry& entry : entries) rows.push_back(row_of(folder, entry));
+  std::size_t step = 0, size = 0, age = 0, health = 0;
+  for (const Row& row : rows) {
+    step = std::max(step, row.step.size());
+    size = std::max(size, row.size.size());
+    age = std::max(age, row.age.size());
+    health = std::max(health, row.health.size());
+  }
+  for (const Row& row : rows)
+    context.out << fmt::format("{:<{}}  {:>{}}  {:>{}}  {:<{}}  {}\n", row.step, step, row.size, size, row.age, age, row.health,
+                               health, on_one_line(row.content));
+}
+
+void ckpt_show(const std::string& path, const CommandContext& context) {
+  StoredTensors checkpoint(find_checkpoint(path));
+  const Manifest& manifest = checkpoint.manifest();
+  std::ostream& out = context.out;
+  const auto line = [&](std::string_view name, const std::string& value) { out << fmt::format("  {:<16} {}\n", name, value); };
+  out << on_one_line(checkpoint.folder()) << '\n';
+  print_state(manifest.state, out);
+  line("content", content_text(manifest));
+  line("files", fmt::format("{}, {}", manifest.files.size(), bytes_text(bytes_of(manifest))));
+  line("written", time_text(manifest.written_unix));
+  line("written by", on_one_line(to_json_text(manifest.writer)));
+  std::size_t names = 0, shapes = 0;
+  for (const ManifestTensor& tensor : manifest.tensors) {
+    names = std::max(names, on_one_line(tensor.name).size());
+    shapes = std::max(shapes, shape_text(tensor.shape).size());
+  }
+  out << fmt::format("{} tensors: shape, dtype, norm\n", manifest.tensors.size());
+  for (std::size_t t = 0; t < manifest.tensors.size(); ++t) {
+    const ManifestTensor& tensor = manifest.tensors[t];
+    out << fmt::format("  {:<{}}  {:<{}}  {}  {:.6g}\n", on_one_line(tensor.name), names, shape_text(tensor.shape), shapes,
+                       to_string(manifest.weights), weight_norm(checkpoint, t));
+  }
+}
+
+void ckpt_verify(const std::string& path, const CommandContext& context) {
+  const std::string folder = find_checkpoint(path);
+  const Manifest manifest = open_manifest(folder);
+  const double start = monotonic_seconds();
+  ProgressLine line(context.out, context.console, start);
+  const std::vector<std::string> problems = check_checkpoint(folder, manifest, [&](const CheckProgress& seen) {
+    const double now = monotonic_seconds();
+    line.update(seen.bytes_done, seen.bytes_total,
+                fmt::format("{}/s", size_text(static_cast<double>(seen.bytes_done) / (now - start))), now);
+  });
+  line.finish();
+  for (const std::string& problem : problems) context.out << on_one_line(problem) << '\n';
+  if (!problems.empty())
+    throw DataError(
+        fmt::format("{}: damaged: {} problems; use an older checkpoint, or copy this one again", folder, problems.size()));
+  context.out << fmt::format("{}: whole: {} tensors in {} files, {} read and compared with their hashes\n", on_one_line(folder),
+                             manifest.tensors.size(), manifest.files.size(), bytes_text(bytes_of(manifest)));
+}
+
+void ckpt_diff(const std::string& a, const std::string& b, const CommandContext& context) {
+  StoredTensors of_a(find_checkpoint(a)), of_b(find_checkpoint(b));
+  const double start = monotonic_seconds();
+  ProgressLine line(context.out, context.console, start);
+  const CheckpointDifference difference = compare_checkpoints(of_a, of_b, [&](std::int64_t done, std::int64_t all) {
+    line.update(done, all, fmt::format("{} tensors", done), monotonic_seconds());
+  });
+  line.finish();
+  print_differences(difference, context.out);
+  if (!difference.is_equal())
+    throw Error(static_cast<ExitCode>(kExitDifferent),
+                fmt::format("{} and {} differ: {} of {} tensors, {} numbers of the state; the lines above say where", of_a.folder(),
+                            of_b.folder(), difference.tensors.size(), difference.compared, difference.state.size()));
+  context.out << fmt::format("equal: {} tensors of {} names, and the state of training\n", difference.compared,
+                             of_a.manifest().tensors.size());
+}
+
+}  // namespace trident

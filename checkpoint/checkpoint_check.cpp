@@ -1,0 +1,70 @@
+#include "checkpoint/checkpoint_check.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "checkpoint/box_reader.h"
+#include "checkpoint/checkpoint_index.h"
+#include "core/check.h"
+#include "core/file_io.h"
+
+namespace trident {
+
+namespace {
+
+// What is wrong with the data is noted; false then.
+template <class Action>
+bool succeeds(std::vector<std::string>* problems, Action&& action) {
+  try {
+    action();
+    return true;
+  } catch (const DataError& error) {
+    problems->emplace_back(error.what());
+    return false;
+  }
+}
+
+}  // namespace
+
+void check_files(const std::string& folder, const Manifest& manifest) {
+  for (const ManifestFile& file : manifest.files) {
+    const RandomAccessFile found = RandomAccessFile::below(folder, file.path);
+    if (found.size() != file.bytes)
+      throw DataError(fmt::format("{}: has {} bytes, the manifest says {}; copy it again, or use an older checkpoint", found.path(),
+                                  found.size(), file.bytes));
+  }
+}
+
+std::vector<std::string> check_checkpoint(const std::string& folder, const Manifest& manifest,
+                                          const std::function<void(const CheckProgress&)>& progress) {
+  std::vector<std::string> problems;
+  CheckpointIndex index(manifest);
+  CheckProgress seen;
+  for (const ManifestFile& file : manifest.files) seen.bytes_total += file.bytes;
+  bool all_tables = true;
+  std::vector<std::byte> block(static_cast<std::size_t>(kBlockBytes));
+  for (std::size_t f = 0; f < manifest.files.size(); ++f) {
+    const ManifestFile& file = manifest.files[f];
+    bool has_table = false;
+    succeeds(&problems, [&] {
+      BoxReader reader(folder, file);
+      index.add(f, reader.table(), reader.path());
+      has_table = true;
+      for (std::int64_t done = 0; done < reader.table().data_bytes();) {
+        const auto bytes = std::min(reader.table().block_bytes, reader.table().data_bytes() - done);
+        reader.read(done, std::span(block).first(static_cast<std::size_t>(bytes)));
+        done += bytes;
+        if (progress) progress({seen.bytes_done + done, seen.bytes_total});
+      }
+    });
+    all_tables = all_tables && has_table;
+    seen.bytes_done += file.bytes;
+  }
+  if (!all_tables) return problems;  // what is missing then is what those files had
+  for (std::size_t k = 0; k < index.kinds().size(); ++k)
+    for (std::size_t t = 0; t < manifest.tensors.size(); ++t) succeeds(&problems, [&] { index.check_tiling(k, t, folder); });
+  return problems;
+}
+
+}  // namespace trident

@@ -1,0 +1,26 @@
+// Whether a checkpoint is whole, down to its last byte.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/manifest.h"
+
+namespace trident {
+
+// Every file of the manifest is there, a regular file of its size. DataError naming the first that is not. Reads nothing of them.
+void check_files(const std::string& folder, const Manifest& manifest);
+
+struct CheckProgress {
+  std::int64_t bytes_done = 0, bytes_total = 0;
+};
+
+// Reads every block of every file. What is wrong, one message each, in the files' order: what BoxReader and CheckpointIndex refuse,
+// the first damaged block of a file; and if all tables could be read, tensors that the boxes do not make up. Empty: the checkpoint
+// is whole. StorageError if a disk fails. Memory: the tables and one block.
+std::vector<std::string> check_checkpoint(const std::string& folder, const Manifest& manifest,
+                                          const std::function<void(const CheckProgress&)>& progress = {});
+
+}  // namespace trident

@@ -1,0 +1,263 @@
+#include "checkpoint/checkpoint_diff.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+
+#include "checkpoint/save_plan.h"
+#include "core/bf16.h"
+#include "core/check.h"
+#include "core/f16.h"
+#include "core/json_reader.h"
+
+namespace trident {
+
+namespace {
+
+constexpr std::int64_t kChunk = 1 << 16;  // elements at a time
+
+// Reads `count` elements of a box from element `begin` on as f32, which holds each of the three formats exactly.
+class FloatReader {
+ public:
+  explicit FloatReader(StoredTensors& from) : from_(from), bytes_(static_cast<std::size_t>(kChunk) * sizeof(float)) {}
+
+  void read(const StoredBox& box, DType dtype, std::int64_t begin, std::span<float> out) {
+    const std::span<std::byte> bytes = std::span(bytes_).first(out.size() * static_cast<std::size_t>(size_of(dtype)));
+    from_.read(box, begin * size_of(dtype), bytes);
+    if (dtype == DType::kBF16)
+      widen<bf16>(bytes, out);
+    else if (dtype == DType::kF16)
+      widen<f16>(bytes, out);
+    else
+      widen<float>(bytes, out);
+  }
+
+ private:
+  template <class T>
+  static void widen(std::span<const std::byte> bytes, std::span<float> out) {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      T value;
+      std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+      out[i] = to_float(value);
+    }
+  }
+
+  StoredTensors& from_;
+  std::vector<std::byte> bytes_;
+};
+
+// The element of `box` that is element `at` of its tensor, row-major.
+std::int64_t element_of(const TensorBox& box, const std::vector<std::int64_t>& at) {
+  std::int64_t index = 0;
+  for (std::size_t d = 0; d < at.size(); ++d) index = index * box.shape[d] + at[d] - box.offset[d];
+  return index;
+}
+
+// Calls function(at, count) for runs of elements that follow each other in both boxes from `at` on; together they are `both`.
+template <class Function>
+void for_each_run(const TensorBox& a, const TensorBox& b, const TensorBox& both, Function&& function) {
+  // Where both boxes have nothing but what they share, rows follow each other without a gap.
+  std::size_t outer = both.shape.empty() ? 0 : both.shape.size() - 1;
+  while (outer > 0 && a.shape[outer] == both.shape[outer] && b.shape[outer] == both.shape[outer]) --outer;
+  std::int64_t count = 1;
+  for (std::size_t d = outer; d < both.shape.size(); ++d) count *= both.shape[d];
+  std::vector<std::int64_t> at = both.offset;
+  for (;;) {
+    function(at, count);
+    std::size_t d = outer;
+    for (; d > 0 && ++at[d - 1] == both.offset[d - 1] + both.shape[d - 1]; --d) at[d - 1] = both.offset[d - 1];
+    if (d == 0) return;
+  }
+}
+
+// A tensor's values of one kind in one of the checkpoints.
+struct Side {
+  StoredTensors& from;
+  std::size_t kind, tensor;
+
+  const std::vector<StoredBox>& boxes() const { return from.index().boxes(kind, tensor); }
+  DType dtype() const { return from.index().kinds()[kind].dtype; }
+};
+
+class TensorComparison {
+ public:
+  TensorComparison(Side a, Side b, const std::vector<std::int64_t>& shape)
+      : a_(a), b_(b), shape_(shape), read_a_(a.from), read_b_(b.from), values_a_(kChunk), values_b_(kChunk) {}
+
+  TensorDifference run() {
+    for (const StoredBox& of_a : a_.boxes())
+      for (const StoredBox& of_b : b_.boxes())
+        if (const std::optional<TensorBox> both = intersection(of_a.box, of_b.box))
+          for_each_run(of_a.box, of_b.box, *both, [&](const std::vector<std::int64_t>& at, std::int64_t count) {
+            compare(of_a, element_of(of_a.box, at), of_b, element_of(of_b.box, at), count);
+          });
+    difference_.elements = whole(shape_).elements();
+    return difference_;
+  }
+
+ private:
+  void compare(const StoredBox& of_a, std::int64_t in_a, const StoredBox& of_b, std::int64_t in_b, std::int64_t count) {
+    for (std::int64_t done = 0; done < count; done += kChunk) {
+      const auto size = static_cast<std::size_t>(std::min(kChunk, count - done));
+      read_a_.read(of_a, a_.dtype(), in_a + done, std::span(values_a_).first(size));
+      read_b_.read(of_b, b_.dtype(), in_b + done, std::span(values_b_).first(size));
+      if (std::memcmp(values_a_.data(), values_b_.data(), size * sizeof(float)) == 0) continue;
+      for (std::size_t i = 0; i < size; ++i)
+        if (std::memcmp(&values_a_[i], &values_b_[i], sizeof(float)) != 0)
+          note(place_of(of_a.box, in_a + done + static_cast<std::int64_t>(i)), values_a_[i], values_b_[i]);
+    }
+  }
+  // Where in the tensor element number `index` of a box lies.
+  static std::vector<std::int64_t> place_of(const TensorBox& box, std::int64_t index) {
+    std::vector<std::int64_t> at = box.offset;
+    for (std::size_t d = at.size(); d-- > 0; index /= box.shape[d]) at[d] += index % box.shape[d];
+    return at;
+  }
+  // Places compare as their row-major numbers do.
+  void note(std::vector<std::int64_t> at, double a, double b) {
+    if (difference_.different++ > 0 && at >= difference_.first) return;
+    difference_.first = std::move(at);
+    difference_.first_a = a;
+    difference_.first_b = b;
+  }
+
+  Side a_, b_;
+  const std::vector<std::int64_t>& shape_;
+  FloatReader read_a_, read_b_;
+  std::vector<float> values_a_, values_b_;
+  TensorDifference difference_;
+};
+
+std::optional<std::size_t> find_kind(const StoredTensors& checkpoint, std::string_view prefix) {
+  const std::vector<StoredKind>& kinds = checkpoint.index().kinds();
+  for (std::size_t k = 0; k < kinds.size(); ++k)
+    if (kinds[k].prefix == prefix) return k;
+  return std::nullopt;
+}
+
+// Weights in f32 are their own masters.
+std::optional<std::size_t> masters_of(const StoredTensors& checkpoint) {
+  return checkpoint.manifest().weights == DType::kF32 ? 0 : find_kind(checkpoint, kMasterPrefix);
+}
+
+struct KindPair {
+  std::string prefix;  // in what is said
+  std::size_t a, b;
+};
+
+// What can be compared of two checkpoints; what cannot is said in *result.
+std::vector<KindPair> kinds_to_compare(const StoredTensors& a, const StoredTensors& b, CheckpointDifference* result) {
+  std::vector<KindPair> pairs;
+  const DType weights_a = a.manifest().weights, weights_b = b.manifest().weights;
+  const auto masters_a = masters_of(a), masters_b = masters_of(b);
+  if (weights_a == weights_b) pairs.push_back({"", 0, 0});
+  if (masters_a && masters_b) {
+    if (*masters_a != 0 || *masters_b != 0) pairs.push_back({std::string(kMasterPrefix), *masters_a, *masters_b});
+  } else if (weights_a != weights_b) {
+    pairs.push_back({"", 0, 0});
+    result->notes.push_back(fmt::format("weights are {} and {}, without masters on both sides: compared as f32",
+                                        to_string(weights_a), to_string(weights_b)));
+  }
+  const bool both_complete = a.manifest().complete && b.manifest().complete;
+  const auto only_in = [&](const StoredTensors& one, const StoredTensors& other, std::string_view side) {
+    for (const StoredKind& kind : one.index().kinds()) {
+      if (kind.prefix.empty() || kind.prefix == kMasterPrefix || find_kind(other, kind.prefix)) continue;
+      const std::string state = kind.prefix.substr(0, kind.prefix.size() - 1);
+      if (both_complete)
+        result->tensors.push_back({.key = state, .what = fmt::format("is a state of the optimizer in {} only", side)});
+      else
+        result->notes.push_back(fmt::format("{} is in {} only: the other has weights alone", state, side));
+    }
+  };
+  only_in(a, b, "A");
+  only_in(b, a, "B");
+  for (std::size_t k = 0; k < a.index().kinds().size(); ++k) {
+    const std::string& prefix = a.index().kinds()[k].prefix;
+    if (prefix.empty() || prefix == kMasterPrefix) continue;
+    if (const auto of_b = find_kind(b, prefix)) pairs.push_back({prefix, k, *of_b});
+  }
+  return pairs;
+}
+
+void compare_states(const TrainingState& a, const TrainingState& b, std::vector<std::string>* out) {
+  const auto compare = [&](std::string_view name, const auto& of_a, const auto& of_b) {
+    if (!(of_a == of_b)) out->push_back(fmt::format("{}: {} and {}", name, to_json_text(of_a), to_json_text(of_b)));
+  };
+  const auto list = [](const std::vector<std::int64_t>& values) {
+    return JsonValue(JsonValue::Array(values.begin(), values.end()));
+  };
+  const auto loss = [](const std::optional<double>& value) { return value ? JsonValue(*value) : JsonValue(); };
+  compare("updates", JsonValue(a.updates), JsonValue(b.updates));
+  compare("position", JsonValue(a.position), JsonValue(b.position));
+  compare("batches", JsonValue(a.batches), JsonValue(b.batches));
+  compare("skipped", JsonValue(a.skipped), JsonValue(b.skipped));
+  compare("skipped_in_a_row", JsonValue(a.skipped_in_a_row), JsonValue(b.skipped_in_a_row));
+  compare("samples", JsonValue(a.samples), JsonValue(b.samples));
+  compare("tokens", JsonValue(a.tokens), JsonValue(b.tokens));
+  compare("loss_scale", JsonValue(a.loss_scale), JsonValue(b.loss_scale));
+  compare("loss_scale_clean_steps", JsonValue(a.loss_scale_clean_steps), JsonValue(b.loss_scale_clean_steps));
+  compare("loss_scale_overflows_left", JsonValue(a.loss_scale_overflows_left), JsonValue(b.loss_scale_overflows_left));
+  compare("blend_start", JsonValue(a.blend_start), JsonValue(b.blend_start));
+  compare("blend_taken", list(a.blend_taken), list(b.blend_taken));
+  compare("blend_now", list(a.blend_now), list(b.blend_now));
+  compare("best_valid_loss", loss(a.best_valid_loss), loss(b.best_valid_loss));
+  compare("best_valid_step", JsonValue(a.best_valid_step), JsonValue(b.best_valid_step));
+  compare("last_eval", JsonValue(a.last_eval), JsonValue(b.last_eval));
+}
+
+}  // namespace
+
+CheckpointDifference compare_checkpoints(StoredTensors& a, StoredTensors& b,
+                                         const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  CheckpointDifference result;
+  compare_states(a.manifest().state, b.manifest().state, &result.state);
+  const std::vector<KindPair> kinds = kinds_to_compare(a, b, &result);
+  std::unordered_map<std::string_view, std::size_t> in_b;
+  for (std::size_t t = 0; t < b.manifest().tensors.size(); ++t) in_b.emplace(b.manifest().tensors[t].name, t);
+  const std::int64_t all = std::ssize(a.manifest().tensors) * std::ssize(kinds);
+  for (std::size_t t = 0; t < a.manifest().tensors.size(); ++t) {
+    const ManifestTensor& tensor = a.manifest().tensors[t];
+    const auto found = in_b.find(tensor.name);
+    if (found == in_b.end()) {
+      result.tensors.push_back({.key = tensor.name, .what = "is in A only"});
+      continue;
+    }
+    const std::size_t of_b = found->second;
+    in_b.erase(found);
+    if (const auto& shape = b.manifest().tensors[of_b].shape; shape != tensor.shape) {
+      result.tensors.push_back(
+          {.key = tensor.name,
+           .what = fmt::format("has the shapes {} and {}", to_string(whole(tensor.shape)), to_string(whole(shape)))});
+      continue;
+    }
+    for (const KindPair& kind : kinds) {
+      TensorDifference difference = TensorComparison({a, kind.a, t}, {b, kind.b, of_b}, tensor.shape).run();
+      difference.key = kind.prefix + tensor.name;
+      if (difference.different > 0) result.tensors.push_back(std::move(difference));
+      ++result.compared;
+      if (progress) progress(result.compared, all);
+    }
+  }
+  for (const ManifestTensor& tensor : b.manifest().tensors)
+    if (in_b.contains(tensor.name)) result.tensors.push_back({.key = tensor.name, .what = "is in B only"});
+  return result;
+}
+
+double weight_norm(StoredTensors& checkpoint, std::size_t tensor) {
+  FloatReader reader(checkpoint);
+  std::vector<float> values(kChunk);
+  double sum = 0;
+  for (const StoredBox& box : checkpoint.index().boxes(0, tensor)) {
+    for (std::int64_t done = 0, all = box.box.elements(); done < all; done += kChunk) {
+      const std::span<float> chunk = std::span(values).first(static_cast<std::size_t>(std::min(kChunk, all - done)));
+      reader.read(box, checkpoint.manifest().weights, done, chunk);
+      for (const float value : chunk) sum += static_cast<double>(value) * static_cast<double>(value);
+    }
+  }
+  return std::sqrt(sum);
+}
+
+}  // namespace trident

@@ -1,0 +1,120 @@
+#include "checkpoint/checkpoint_index.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "checkpoint/box_tiling.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/save_plan.h"
+#include "core/check.h"
+
+namespace trident {
+
+namespace {
+
+constexpr std::size_t kOpenFiles = 16;
+constexpr std::string_view kRemedy = "the checkpoint is damaged: use an older one, or copy it again";
+
+[[noreturn]] void refuse(std::string_view source, std::string_view key, std::string_view what) {
+  throw DataError(fmt::format("{}: tensor {}: {}; {}", source, in_quotes(key), what, kRemedy));
+}
+
+// The row-major number of the element at `offset`, and of the last one of a box.
+std::int64_t first_element(const TensorBox& box, const std::vector<std::int64_t>& shape) {
+  std::int64_t index = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) index = index * shape[d] + box.offset[d];
+  return index;
+}
+std::int64_t last_element(const TensorBox& box, const std::vector<std::int64_t>& shape) {
+  std::int64_t index = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) index = index * shape[d] + box.offset[d] + box.shape[d] - 1;
+  return index;
+}
+
+bool is_inside(const TensorBox& box, const std::vector<std::int64_t>& shape) {
+  if (box.shape.size() != shape.size()) return false;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (box.shape[d] > shape[d] || box.offset[d] > shape[d] - box.shape[d]) return false;
+  return true;
+}
+
+// Part p of P has the elements e with p <= e * P / N < p + 1.
+bool announces(const TensorRun& run, std::size_t tensor, const TensorBox& box, const std::vector<std::int64_t>& shape) {
+  const auto number = static_cast<std::int64_t>(tensor);
+  if (number < run.first || number - run.first >= run.count) return false;
+  __extension__ using Wide = __int128;
+  const Wide elements = whole(shape).elements(), parts = kTensorParts;
+  return first_element(box, shape) * parts >= run.begin * elements && last_element(box, shape) * parts < run.end * elements;
+}
+
+}  // namespace
+
+std::vector<StoredKind> stored_kinds(const Manifest& manifest) {
+  std::vector<StoredKind> kinds{{"", manifest.weights}};
+  if (!manifest.complete) return kinds;
+  if (manifest.weights != DType::kF32) kinds.push_back({std::string(kMasterPrefix), DType::kF32});
+  for (const std::string& state : manifest.optimizer_states) kinds.push_back({state + "/", DType::kF32});
+  return kinds;
+}
+
+CheckpointIndex::CheckpointIndex(const Manifest& manifest) : kinds_(stored_kinds(manifest)), tensors_(manifest.tensors) {
+  for (const ManifestFile& file : manifest.files) runs_.push_back(file.runs);
+  for (std::size_t k = 0; k < kinds_.size(); ++k) kind_of_.emplace(kinds_[k].prefix, k);
+  for (std::size_t t = 0; t < tensors_.size(); ++t) tensor_of_.emplace(tensors_[t].name, t);
+  boxes_.resize(kinds_.size() * tensors_.size());
+}
+
+void CheckpointIndex::add(std::size_t file, const FileTable& table, std::string_view source) {
+  for (const FileBox& box : table.boxes) {
+    const std::size_t slash = box.key.find('/'), name = slash == box.key.npos ? 0 : slash + 1;
+    const auto kind = kind_of_.find(box.key.substr(0, name));
+    const auto tensor = tensor_of_.find(box.key.substr(name));
+    if (kind == kind_of_.end() || tensor == tensor_of_.end()) refuse(source, box.key, "the manifest does not name it");
+    const std::vector<std::int64_t>& shape = tensors_[tensor->second].shape;
+    if (const DType expected = kinds_[kind->second].dtype; box.dtype != expected)
+      refuse(source, box.key, fmt::format("is {}, the manifest says {}", to_string(box.dtype), to_string(expected)));
+    if (!is_inside(box.box, shape))
+      refuse(source, box.key, fmt::format("box {} lies outside of {}", to_string(box.box), to_string(whole(shape))));
+    const std::vector<TensorRun>& runs = runs_[file];
+    const bool announced = box.box.elements() == 0 || std::any_of(runs.begin(), runs.end(), [&](const TensorRun& run) {
+                             return announces(run, tensor->second, box.box, shape);
+                           });
+    if (!announced)
+      refuse(source, box.key, fmt::format("box {} is in no run that the manifest has of this file", to_string(box.box)));
+    boxes_[kind->second * tensors_.size() + tensor->second].push_back({file, box.begin, box.box});
+  }
+}
+
+void CheckpointIndex::check_tiling(std::size_t kind, std::size_t tensor, std::string_view source) const {
+  std::vector<TensorBox> parts;
+  for (const StoredBox& box : boxes(kind, tensor)) parts.push_back(box.box);
+  if (const std::optional<std::string> problem = tiling_problem(tensors_[tensor].shape, parts))
+    refuse(source, kinds_[kind].prefix + tensors_[tensor].name, *problem);
+}
+
+StoredTensors::StoredTensors(std::string folder)
+    : folder_(std::move(folder)), lock_(folder_), manifest_(open_manifest(folder_)), index_(manifest_) {
+  for (std::size_t f = 0; f < manifest_.files.size(); ++f) {
+    const BoxReader reader(folder_, manifest_.files[f]);
+    index_.add(f, reader.table(), reader.path());
+  }
+  for (std::size_t k = 0; k < index_.kinds().size(); ++k)
+    for (std::size_t t = 0; t < manifest_.tensors.size(); ++t) index_.check_tiling(k, t, folder_);
+}
+
+void StoredTensors::read(const StoredBox& box, std::int64_t begin, std::span<std::byte> out) {
+  if (open_.empty() || open_.front().file != box.file) {
+    if (!open_.empty()) open_.front().reader.release();
+    const auto found = std::find_if(open_.begin(), open_.end(), [&](const OpenFile& file) { return file.file == box.file; });
+    if (found != open_.end()) {
+      open_.splice(open_.begin(), open_, found);
+    } else {
+      if (open_.size() == kOpenFiles) open_.pop_back();
+      open_.push_front({box.file, BoxReader(folder_, manifest_.files[box.file])});
+    }
+  }
+  open_.front().reader.read(box.begin + begin, out);
+}
+
+}  // namespace trident

@@ -1,0 +1,201 @@
+#include "checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "core/check.h"
+#include "core/int_math.h"
+#include "core/json_reader.h"
+
+namespace trident {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the length is copied as it lies in memory");
+
+constexpr std::string_view kMetadata = "__metadata__";
+constexpr std::size_t kMaxName = 4096;
+constexpr std::size_t kMaxRank = 16;
+constexpr std::size_t kLengthBytes = sizeof(std::uint64_t);
+
+constexpr DType kDTypes[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
+                             DType::kI64, DType::kI32, DType::kU16,  DType::kU8};
+
+constexpr std::string_view kRemedy = "the file is damaged or no safetensors file: copy it again";
+
+[[noreturn]] void refuse(std::string_view source, std::string_view what) {
+  throw DataError(fmt::format("{}: {}; {}", source, what, kRemedy));
+}
+
+[[noreturn]] void refuse_tensor(std::string_view source, std::string_view tensor, std::string_view what) {
+  throw DataError(fmt::format("{}: tensor {}: {}; {}", source, in_quotes(tensor), what, kRemedy));
+}
+
+// Member `key` of a tensor's entry: integers that are not negative.
+std::vector<std::int64_t> sizes_of(const JsonMember& entry, std::string_view key, std::string_view source) {
+  const JsonValue* list = entry.value.find(key);
+  if (list == nullptr || !list->is_array()) refuse_tensor(source, entry.key, fmt::format("{} is not a list", key));
+  std::vector<std::int64_t> sizes;
+  for (const JsonValue& item : list->items()) {
+    if (!item.is_integer() || item.as_integer() < 0)
+      refuse_tensor(source, entry.key, fmt::format("{} holds something that is no size", key));
+    sizes.push_back(item.as_integer());
+  }
+  return sizes;
+}
+
+DType dtype_of_entry(const JsonMember& entry, std::string_view source) {
+  const JsonValue* name = entry.value.find("dtype");
+  if (name == nullptr || !name->is_string()) refuse_tensor(source, entry.key, "has no dtype");
+  for (const DType dtype : kDTypes)
+    if (safetensors_name(dtype) == name->as_string()) return dtype;
+  throw DataError(fmt::format("{}: tensor {}: dtype {} is not supported; convert it to F32, BF16 or F16", source,
+                              in_quotes(entry.key), in_quotes(name->as_string())));
+}
+
+// Multiplied from the left, as the reference reader does: what overflows before a 0 is refused.
+std::int64_t bytes_of(const SafetensorsEntry& entry, std::string_view source) {
+  std::int64_t bytes = size_of(entry.dtype);
+  for (const std::int64_t extent : entry.shape)
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) refuse_tensor(source, entry.name, "the shape is too large");
+  return bytes;
+}
+
+SafetensorsEntry entry_from(const JsonMember& member, std::string_view source) {
+  if (member.key.size() > kMaxName) refuse_tensor(source, member.key, fmt::format("a name of more than {} bytes", kMaxName));
+  if (!member.value.is_object()) refuse_tensor(source, member.key, "its entry is not an object");
+  SafetensorsEntry entry{.name = member.key, .dtype = dtype_of_entry(member, source), .shape = sizes_of(member, "shape", source)};
+  if (entry.shape.size() > kMaxRank) refuse_tensor(source, entry.name, fmt::format("more than {} dimensions", kMaxRank));
+  const std::vector<std::int64_t> offsets = sizes_of(member, "data_offsets", source);
+  if (offsets.size() != 2 || offsets[1] < offsets[0]) refuse_tensor(source, entry.name, "data_offsets is not a range");
+  entry.begin = offsets[0];
+  entry.end = offsets[1];
+  return entry;
+}
+
+void add_metadata(const JsonValue& json, std::string_view source, SafetensorsHeader* header) {
+  if (!json.is_object()) refuse(source, "__metadata__ is not an object");
+  for (const auto& [key, value] : json.members()) {
+    if (!value.is_string()) refuse(source, fmt::format("__metadata__: {} is not a text", in_quotes(key)));
+    header->metadata.emplace_back(key, value.as_string());
+  }
+}
+
+// Back to back from 0 on, to the last byte, each as long as its shape says.
+void check_places(const SafetensorsHeader& header, std::int64_t data_bytes, std::string_view source) {
+  std::int64_t expected = 0;
+  for (const SafetensorsEntry& entry : header.entries) {
+    if (entry.begin != expected)
+      refuse_tensor(source, entry.name, fmt::format("begins at {}, the tensor before it ends at {}", entry.begin, expected));
+    if (const std::int64_t bytes = bytes_of(entry, source); entry.end - entry.begin != bytes)
+      refuse_tensor(source, entry.name,
+                    fmt::format("its shape needs {} bytes, data_offsets give {}", bytes, entry.end - entry.begin));
+    if (entry.end > data_bytes)
+      refuse_tensor(source, entry.name, fmt::format("ends at {}, the data have {} bytes", entry.end, data_bytes));
+    expected = entry.end;
+  }
+  if (expected != data_bytes) refuse(source, fmt::format("{} bytes after the last tensor", data_bytes - expected));
+}
+
+// JSON readers take -0 for 0. Nothing in a header is negative, so that a minus belongs into strings.
+void refuse_minus(std::string_view json, std::string_view source) {
+  bool in_text = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    if (in_text && json[i] == '\\')
+      ++i;
+    else if (json[i] == '"')
+      in_text = !in_text;
+    else if (json[i] == '-' && !in_text)
+      refuse(source, fmt::format("a negative number at byte {} of the header", i));
+  }
+}
+
+}  // namespace
+
+const std::string* SafetensorsHeader::find_metadata(std::string_view key) const {
+  for (const auto& [name, value] : metadata)
+    if (name == key) return &value;
+  return nullptr;
+}
+
+std::string_view safetensors_name(DType dtype) {
+  switch (dtype) {
+    case DType::kF64: return "F64";
+    case DType::kF32: return "F32";
+    case DType::kBF16: return "BF16";
+    case DType::kF16: return "F16";
+    case DType::kI64: return "I64";
+    case DType::kI32: return "I32";
+    case DType::kU16: return "U16";
+    case DType::kU8: return "U8";
+  }
+  return "?";
+}
+
+std::string to_text(const SafetensorsHeader& header, std::int64_t alignment) {
+  TRIDENT_CHECK(alignment >= 8 && std::has_single_bit(static_cast<std::uint64_t>(alignment)), "alignment {}", alignment);
+  JsonValue::Object root;
+  if (!header.metadata.empty()) {
+    JsonValue::Object metadata;
+    for (const auto& [key, value] : header.metadata) metadata.push_back({key, value});
+    root.push_back({std::string(kMetadata), std::move(metadata)});
+  }
+  std::int64_t end = 0;
+  for (const SafetensorsEntry& entry : header.entries) {
+    TRIDENT_CHECK(entry.begin == end && entry.end >= entry.begin, "tensor {} at {} to {}, the one before it ends at {}", entry.name,
+                  entry.begin, entry.end, end);
+    end = entry.end;
+    JsonValue::Object object;
+    object.push_back({"dtype", safetensors_name(entry.dtype)});
+    object.push_back({"shape", JsonValue::Array(entry.shape.begin(), entry.shape.end())});
+    object.push_back({"data_offsets", JsonValue::Array{entry.begin, entry.end}});
+    root.push_back({entry.name, std::move(object)});
+  }
+  std::string text(kLengthBytes, '\0');
+  text += to_json_text(root);
+  text.resize(static_cast<std::size_t>(round_up(std::ssize(text), alignment)), ' ');
+  const std::uint64_t length = text.size() - kLengthBytes;
+  std::memcpy(text.data(), &length, kLengthBytes);
+  return text;
+}
+
+std::int64_t safetensors_header_bytes(std::string_view first_8, std::int64_t file_bytes, std::string_view source) {
+  if (first_8.size() < kLengthBytes || file_bytes < static_cast<std::int64_t>(kLengthBytes))
+    refuse(source, fmt::format("{} bytes are no safetensors file", file_bytes));
+  std::uint64_t length = 0;
+  std::memcpy(&length, first_8.data(), kLengthBytes);
+  if (length < 2 || length > static_cast<std::uint64_t>(kMaxSafetensorsHeader))
+    refuse(source, fmt::format("a header of {} bytes, there are from 2 to {}", length, kMaxSafetensorsHeader));
+  const auto bytes = static_cast<std::int64_t>(length);
+  if (bytes > file_bytes - static_cast<std::int64_t>(kLengthBytes))
+    refuse(source, fmt::format("truncated: the header alone has {} bytes, the file {}", length, file_bytes));
+  return bytes;
+}
+
+SafetensorsHeader parse_safetensors_header(std::string_view json, std::int64_t data_bytes, std::string_view source) {
+  if (!json.starts_with('{')) refuse(source, "the header is no JSON object");
+  JsonRules rules;
+  rules.comments = JsonComments::kRefused;
+  rules.max_bytes = static_cast<std::size_t>(kMaxSafetensorsHeader);
+  rules.max_depth = 8;
+  rules.blame = ExitCode::kData;
+  const JsonValue root = parse_json(json, source, rules);
+  SafetensorsHeader header;
+  for (const JsonMember& member : root.members()) {
+    if (member.key == kMetadata)
+      add_metadata(member.value, source, &header);
+    else
+      header.entries.push_back(entry_from(member, source));
+  }
+  refuse_minus(json, source);
+  std::stable_sort(header.entries.begin(), header.entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  check_places(header, data_bytes, source);
+  return header;
+}
+
+}  // namespace trident

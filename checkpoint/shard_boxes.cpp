@@ -1,0 +1,121 @@
+#include "checkpoint/shard_boxes.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace trident {
+
+std::vector<std::int64_t> stored_shape(const PartSpec& part) {
+  const Shape& shape = part.tensor_shape;
+  if (shape.rank() == 1) return {shape[0]};
+  return part.transposed_on_disk ? std::vector{shape[1], shape[0]} : std::vector{shape[0], shape[1]};
+}
+
+namespace {
+
+// Rows row .. row + rows - 1, columns column .. column + columns - 1 of the tensor as it is used, [out, in].
+TensorBox stored_box(const PartSpec& part, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns) {
+  if (part.tensor_shape.rank() == 1) return {{row}, {rows}};
+  if (part.transposed_on_disk) return {{column, row}, {columns, rows}};
+  return {{row, column}, {rows, columns}};
+}
+
+// The rectangles of a stretch whose first element is element `begin` of the shard.
+void append_rectangles(const TensorStretch& stretch, ShardBox box, std::int64_t begin, std::vector<ShardBox>& boxes) {
+  const PartSpec& part = *stretch.part;
+  box.tensor = part.tensor;
+  box.tensor_shape = stored_shape(part);
+  const std::int64_t width = stretch.columns, end = stretch.first_column + stretch.count;
+  for (std::int64_t at = stretch.first_column; at < end;) {
+    const std::int64_t column = at % width;
+    const bool whole_rows = column == 0 && end - at >= width;
+    const std::int64_t rows = whole_rows ? (end - at) / width : 1;
+    const std::int64_t columns = whole_rows ? width : std::min(width - column, end - at);
+    const std::int64_t first = stretch.first_index + (at / width) * stretch.stride;  // of the row, where the stretch's columns begin
+    box.begin = begin + at - stretch.first_column;
+    box.rows = rows;
+    box.columns = columns;
+    box.transposed = part.transposed_on_disk && part.tensor_shape.rank() == 2;
+    box.box = stored_box(part, first / stretch.stride, rows, first % stretch.stride + column, columns);
+    boxes.push_back(box);
+    at += rows * columns;
+  }
+}
+
+void append_piece(const ShardPiece& piece, const ShardHolder& holder, ShardBox box, std::vector<ShardBox>& boxes) {
+  for (const TensorStretch& stretch : tensor_stretches(piece, holder.tensor_degree, holder.tensor_rank)) {
+    if (stretch.part != nullptr) append_rectangles(stretch, box, piece.shard_begin + stretch.begin, boxes);
+  }
+}
+
+bool has_tied_end(std::span<const ParamShard> shards, TiedEnd end) {
+  return std::ranges::any_of(shards, [&](const ParamShard& shard) {
+    return std::ranges::any_of(shard.pieces, [&](const ShardPiece& piece) { return piece.spec->tie == end; });
+  });
+}
+
+// The part of `piece` within elements [begin, end) of its shard.
+ShardPiece clipped(ShardPiece piece, std::int64_t begin, std::int64_t end) {
+  const std::int64_t first = std::max(begin, piece.shard_begin), last = std::min(end, piece.shard_begin + piece.count);
+  piece.param_begin += first - piece.shard_begin;
+  piece.shard_begin = first;
+  piece.count = std::max<std::int64_t>(0, last - first);
+  return piece;
+}
+
+// Who writes what tensor ranks hold alike. Every one of them calls this with pieces of the same sizes in the same order.
+class ReplicaBalance {
+ public:
+  explicit ReplicaBalance(const ShardHolder& holder) : holder_(holder), written_(static_cast<std::size_t>(holder.tensor_degree)) {}
+
+  bool is_mine(const ShardPiece& piece) {
+    const TensorSharding& sharding = piece.spec->sharding;
+    const int replicas = holder_.tensor_degree / (sharding.dim == ShardDim::kNone ? 1 : sharding.shards);
+    // What every tensor rank writes, not this one alone: all come to the same answer.
+    std::ptrdiff_t mine = -1;
+    for (std::ptrdiff_t first = 0; first < std::ssize(written_); first += replicas) {
+      const auto group = written_.begin() + first;
+      const auto least = std::min_element(group, group + replicas);
+      *least += piece.count;
+      if (holder_.tensor_rank / replicas * replicas == first) mine = least - written_.begin();
+    }
+    return mine == holder_.tensor_rank;
+  }
+
+ private:
+  const ShardHolder& holder_;
+  std::vector<std::int64_t> written_;  // elements, by tensor rank
+};
+
+}  // namespace
+
+std::vector<ShardBox> boxes_held(std::span<const ParamShard> shards, const ShardHolder& holder) {
+  const bool shares_lookup = has_tied_end(shards, TiedEnd::kLookup);
+  std::vector<ShardBox> boxes;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    for (const ShardPiece& piece : shards[i].pieces) {
+      if (piece.spec->tie == TiedEnd::kHead && shares_lookup) continue;
+      append_piece(piece, holder, {.shard = i, .unit = shards[i].unit}, boxes);
+    }
+  }
+  return boxes;
+}
+
+std::vector<ShardBox> boxes_written(std::span<const ParamShard> shards, const ShardHolder& holder) {
+  std::vector<ShardBox> boxes;
+  ReplicaBalance balance(holder);
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::int64_t slice = shards[i].elements / (holder.sharded ? 1 : holder.data_shards);
+    const std::int64_t begin = holder.sharded ? 0 : holder.data_rank * slice;
+    for (const ShardPiece& piece : shards[i].pieces) {
+      if (piece.spec->tie == TiedEnd::kHead) continue;  // the lookup's end writes it
+      const ShardPiece mine = clipped(piece, begin, begin + slice);
+      if (mine.count == 0 || !balance.is_mine(mine)) continue;
+      append_piece(mine, holder, {.shard = i, .unit = shards[i].unit}, boxes);
+    }
+  }
+  return boxes;
+}
+
+}  // namespace trident

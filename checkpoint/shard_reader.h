@@ -1,0 +1,62 @@
+// Reads boxes of a checkpoint's tensors, whatever layout wrote them: a wanted box is intersected with the boxes of the files.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "checkpoint/box_reader.h"
+#include "checkpoint/commit.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/shard_boxes.h"
+#include "core/tensor_view.h"
+
+namespace trident {
+
+// Copies host memory to where a shard lies; returns when `from` may be reused. Nothing: the shards lie in host memory.
+using WriteValues = std::function<void(TensorView to, const void* from)>;
+
+// Memory beside the shards, whatever the tensors' sizes: two blocks of files (kBlockBytes each), a scratch of 1 MiB, and for shards
+// on a device one block of rows (at least one row). And the tables of the files that were needed, some 300 bytes a box, each read
+// once, because a tensor that many ranks wrote is in more files than are kept open.
+class ShardReader {
+ public:
+  // `folder`: of the checkpoint that has this manifest. Opens nothing yet.
+  ShardReader(std::string folder, Manifest manifest);
+  ~ShardReader();
+
+  const Manifest& manifest() const { return manifest_; }
+  // Index in the manifest, or -1.
+  std::int64_t find(std::string_view tensor) const;
+
+  // Fills the elements of `shard` (all of the shard's, f32 or the checkpoint's weight dtype) that `box` speaks of with the values
+  // stored under `prefix` ("" for the weights), converted to its dtype. DataError naming file and tensor for what is missing or
+  // damaged, before any damaged value is used; StorageError for what cannot be read. `write_values` as the shards need it.
+  void read(std::string_view prefix, const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {});
+
+ private:
+  struct Table;
+  // Elements of `box` into dense host memory.
+  void read_host(std::string_view prefix, const ShardBox& box, std::byte* out, DType dtype);
+  // The box under a key of a file, or nothing.
+  const FileBox* find_box(std::size_t file, const std::string& key);
+  BoxReader& open(std::size_t file);
+  BoxReader& reader_of(std::size_t file);
+
+  std::string folder_;
+  CheckpointReadLock lock_;  // it is not removed meanwhile
+  Manifest manifest_;
+  std::unordered_map<std::string_view, std::int64_t> index_;
+  std::unordered_map<std::size_t, std::unique_ptr<Table>> tables_;
+  std::unordered_map<std::size_t, std::unique_ptr<BoxReader>> open_;
+  std::vector<std::size_t> opened_;      // the oldest first
+  std::vector<std::size_t> with_block_;  // of those open, the one read last at the end
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace trident

@@ -1,0 +1,427 @@
+// Runs of the real program that stop and go on: the files they leave are those of a run that never stopped.
+#include <csignal>
+#include <filesystem>
+#include <random>
+#include <sstream>
+#include <utility>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/hash128.h"
+#include "core/file_io.h"
+#include "tests/app/background_program.h"
+#include "tests/app/program.h"
+
+namespace trident {
+namespace {
+
+constexpr int kSteps = 9;
+const std::vector<std::string> kComparedKeys{"step", "loss", "grad_norm", "lr", "loss_scale", "tokens"};
+
+std::vector<std::string> plus(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// What must be the same, one line per record.
+std::vector<std::string> compared(const std::vector<JsonValue>& records, const std::vector<std::string>& keys) {
+  std::vector<std::string> lines;
+  for (const JsonValue& record : records) {
+    std::string& line = lines.emplace_back();
+    for (const std::string& key : keys) line += to_json_text(*record.find(key)) + " ";
+  }
+  return lines;
+}
+
+struct Kind {
+  const char* name;
+  std::vector<std::string> settings;
+};
+
+void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+
+const std::vector<Kind> kKinds{
+    {"Fp32", {"parallel=2DP x 2PP x 2TP"}},
+    {"Bf16RoundedAtRandomWithDropout",
+     {"parallel=2DP x 1PP x 2TP", "parallel.zero=zero3", "precision.compute=bf16", "precision.stochastic_rounding=true",
+      "model.dropout=0.1"}},
+    // 4294967296 overflows: batches are skipped, the scale shrinks, and position and updates differ.
+    {"Fp16WithSkippedBatches", {"parallel=2DP x 2PP x 1TP", "precision.compute=fp16"}},
+};
+
+class Resumed : public testing::TestWithParam<Kind> {};
+
+TEST_P(Resumed, AtEveryStep) {
+  const Workplace place;
+  const std::vector<std::string> settings =
+      plus(GetParam().settings, {"eval.every=3", "eval.steps=1", "data.valid=" + (place / "valid"), "lr_schedule.type=cosine",
+                                 "lr_schedule.warmup_steps=2",
+                                 fmt::format(R"(data.train=[{{"path": "{}", "weight": 3}}, {{"path": "{}", "weight": 1}}])",
+                                             place / "text", place / "valid")});
+  ASSERT_EQ(place.train(plus(settings, {fmt::format("run.steps={}", kSteps), "run.dir=" + (place / "whole")})).exit_code, 0);
+  for (int steps = 1; steps <= kSteps; ++steps) {
+    const ProgramOutcome part = place.train(plus(
+        settings, {fmt::format("run.steps={}", steps), "checkpoint.every=5", fmt::format("lr_schedule.decay_steps={}", kSteps)}));
+    ASSERT_EQ(part.exit_code, 0) << part.err;
+    EXPECT_EQ(part.out.find(fmt::format("goes on from step {}\n", steps - 1)) != std::string::npos, steps > 1) << part.out;
+  }
+  EXPECT_EQ(compared(place.metrics(), kComparedKeys), compared(place.metrics("whole"), kComparedKeys));
+  // Each of those runs ended with an evaluation; the undisturbed one's are among them, with the same numbers.
+  std::vector<JsonValue> evaluations = place.records("run/eval.jsonl");
+  std::erase_if(evaluations, [](const JsonValue& line) { return line.find("step")->as_integer() % 3 != 0; });
+  EXPECT_EQ(compared(evaluations, {"step", "valid_loss"}), compared(place.records("whole/eval.jsonl"), {"step", "valid_loss"}));
+  const std::vector<std::string> kept{checkpoint_name(kSteps - 1), checkpoint_name(kSteps)};
+  std::vector<std::string> there;
+  for (const CheckpointEntry& entry : list_checkpoints(place / "run/ckpt")) there.push_back(entry.name);
+  EXPECT_EQ(there, kept);
+  const ProgramOutcome again = place.train(plus(settings, {fmt::format("run.steps={}", kSteps), "checkpoint.every=5"}));
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_NE(again.out.find("there is nothing to train"), std::string::npos) << again.out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Resumed, testing::ValuesIn(kKinds), [](const auto& info) { return std::string(info.param.name); });
+
+// Stopped when its time is over, again and again: no line tells of it.
+TEST(Stopped, LeavesNoLineOfItsOwn) {
+  const Workplace place;
+  const std::vector<std::string> settings{"parallel=2DP x 1PP x 1TP", "run.steps=9", "log.every=4"};
+  ASSERT_EQ(place.train(plus(settings, {"run.dir=" + (place / "whole")})).exit_code, 0);
+  int stops = 0;
+  for (int code = 75; code == 75 && stops < 100; ++stops) {
+    const ProgramOutcome part = place.train(plus(settings, {"checkpoint.every=5", "run.max_minutes=0.001"}));
+    ASSERT_TRUE(part.exit_code == 75 || part.exit_code == 0) << part.exit_code << part.err;
+    code = part.exit_code;
+  }
+  EXPECT_GE(stops, 2);
+  EXPECT_EQ(compared(place.metrics(), kComparedKeys), compared(place.metrics("whole"), kComparedKeys));
+  for (const JsonValue& line : place.records("run/timing.jsonl")) EXPECT_GE(line.find("save_ms")->as_number(), 0);
+}
+
+// What is there alone of a start that failed before it had files, and a run that goes on in another layout of its list without a
+// checkpoint, are no other runs.
+TEST(EarlierStart, IsNoOtherRun) {
+  const Workplace place;
+  create_folder(place / "run");
+  write_file(place / "run/failure.json", "{}");
+  const std::vector<std::string> elastic{"run.steps=2", R"(elastic=["2DP x 1PP x 1TP", "1DP x 1PP x 1TP"])"};
+  ASSERT_EQ(place.train(plus(elastic, {"parallel=2DP x 1PP x 1TP"})).exit_code, 0);
+  const ProgramOutcome smaller = place.train(plus(elastic, {"parallel=1DP x 1PP x 1TP"}));
+  EXPECT_EQ(smaller.exit_code, 0) << smaller.err;
+  EXPECT_EQ(place.train({"run.steps=2", "parallel=2DP x 1PP x 1TP"}).exit_code, 64) << "without the list it is another run";
+}
+
+// The place of its lines is full: training is not, and ends well.
+TEST(StandardOutputThatIsFull, DoesNotFailARun) {
+  const Workplace place;
+  std::string command = std::string(TRIDENT_BINARY) + " train --config " + (place / "config.json") +
+                        " --set run.steps=3 --set checkpoint.every=2 > /dev/full";
+  const ProgramOutcome outcome = run_command({"bash", "-c", command});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("standard output could not be written"), std::string::npos) << outcome.err;
+  EXPECT_EQ(place.metrics().size(), 3u);
+}
+
+class Checkpoints : public testing::Test {
+ protected:
+  ProgramOutcome train(const std::vector<std::string>& more = {}) const {
+    return place_.train(plus({"parallel.data=2", "run.steps=4", "checkpoint.every=2", "checkpoint.keep_last=0"}, more));
+  }
+  Workplace place_;
+};
+
+// A run of so many steps, killed so often, has the metrics of one that nobody killed.
+void expect_kills_cost_nothing(const Workplace& place, int steps, int kills) {
+  const std::vector<std::string> settings{fmt::format("run.steps={}", steps), "checkpoint.every=3", "parallel.data=2"};
+  ASSERT_EQ(place.train(plus(settings, {"run.dir=" + (place / "whole"), "checkpoint.every=0"})).exit_code, 0);
+  std::vector<std::string> words{"timeout", "-s", "KILL", "", TRIDENT_BINARY, "train", "--config", place / "config.json"};
+  for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+  std::mt19937 random(12);
+  for (int i = 0; i < kills; ++i) {
+    words[3] = fmt::format("{:.3f}", std::uniform_real_distribution(0.15, 1.5)(random));
+    const ProgramOutcome killed = run_command(words);
+    EXPECT_TRUE(killed.exit_code == 137 || killed.exit_code == 0) << killed.exit_code << killed.err;
+  }
+  const ProgramOutcome last = place.train(settings);
+  EXPECT_EQ(last.exit_code, 0) << last.err;
+  EXPECT_EQ(compared(place.metrics(), kComparedKeys), compared(place.metrics("whole"), kComparedKeys));
+}
+
+TEST_F(Checkpoints, AKillAtAnyMomentCostsNothingThatIsCommitted) { expect_kills_cost_nothing(place_, 30, 20); }
+
+// Many starts each: with -C Full.
+class FullCheckpoints : public Checkpoints {};
+TEST_F(FullCheckpoints, AHundredKillsAtAnyMomentCostNothing) { expect_kills_cost_nothing(place_, 1000, 100); }
+
+TEST_F(Checkpoints, WhatMustNotChangeIsRefusedUnlessAllowed) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::vector<std::string> before = place_.files();
+  expect_one_line(train({"run.steps=6", "optimizer.lr=2e-3"}), 64,
+                  {"optimizer.lr = 0.002", "step-00000004", "was trained with 0.001", "checkpoint.allow", "\"never\""});
+  expect_one_line(train({"run.steps=6", "run.seed=5"}), 64, {"run.seed = 5", "was trained with "});
+  expect_one_line(train({"run.steps=6", "model.num_hidden_layers=2"}), 64, {"model = ", "was trained with "});
+  expect_one_line(train({"run.steps=6", "data.train=" + (place_ / "valid")}), 64, {"data.train", "was trained with "});
+  EXPECT_EQ(place_.files(), before);
+  const ProgramOutcome allowed = train({"run.steps=6", "optimizer.lr=2e-3", "checkpoint.allow=optimizer"});
+  EXPECT_EQ(allowed.exit_code, 0) << allowed.err;
+  EXPECT_NE(allowed.out.find("optimizer.lr was 0.001 and is 0.002 from here on"), std::string::npos) << allowed.out;
+}
+
+TEST_F(Checkpoints, ADamagedOneIsPassedOverAndSetAside) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::string weights = place_ / "run/ckpt/step-00000004/weights/w-00000-0.safetensors";
+  std::string text = read_file(weights);
+  text[text.size() / 2] ^= 1;
+  write_file(weights, text);
+  const ProgramOutcome outcome = train();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("w-00000-0.safetensors"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("an older checkpoint is looked for"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.out.find("goes on from step 2\n"), std::string::npos) << outcome.out;
+  EXPECT_TRUE(folder_exists(place_ / "run/ckpt/step-00000004.aside-1"));
+  EXPECT_TRUE(folder_exists(place_ / "run/ckpt/step-00000004"));
+  EXPECT_EQ(place_.metrics().size(), 4u);
+  // And where none is whole: nothing is thrown away, and the run does not begin anew by itself.
+  for (const char* step : {"step-00000002", "step-00000004"})
+    write_file(place_ / fmt::format("run/ckpt/{}/manifest.json", step), "{}");
+  const std::vector<std::string> before = place_.files();
+  expect_one_line(train(), 65, {"manifest.json", "no other checkpoint is valid", "\"never\""});
+  EXPECT_EQ(place_.files(), before);
+}
+
+TEST_F(Checkpoints, AnotherFormatGoesOnWithItsOwnLossScale) {
+  ASSERT_EQ(train().exit_code, 0);
+  const ProgramOutcome outcome = train({"run.steps=5", "precision.compute=fp16"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_GT(place_.metrics().back().find("loss_scale")->as_number(), 1e5);  // not the 1 of fp32; 2^32 shrinks while it overflows
+  const ProgramOutcome fixed = train({"run.steps=6", "precision.compute=fp16", "precision.loss_scale=1024"});
+  ASSERT_EQ(fixed.exit_code, 0) << fixed.err;
+  EXPECT_EQ(place_.metrics().back().find("loss_scale")->as_number(), 1024);
+}
+
+TEST_F(Checkpoints, WeightsAloneAreNotGoneOnFrom) {
+  ASSERT_EQ(train({"checkpoint.content=weights"}).exit_code, 0);
+  expect_one_line(train({"run.steps=6"}), 65, {"step-00000004", "holds weights alone", "\"never\""});
+}
+
+TEST_F(Checkpoints, NothingOfARunThatIsAliveIsTouched) {
+  ASSERT_EQ(train().exit_code, 0);
+  create_folder(place_ / "run/ckpt/step-00000005.tmp-1234/weights");  // being written
+  const std::vector<std::string> before = place_.files();
+  const AppendFile alive(place_ / "run/metrics.jsonl", AppendFile::Start::kAppend);
+  const ProgramOutcome second = train({"run.steps=6"});
+  EXPECT_EQ(second.exit_code, 64) << second.out;
+  EXPECT_NE(second.err.find("another run is writing metrics.jsonl"), std::string::npos) << second.err;
+  EXPECT_EQ(place_.files(), before);
+}
+
+TEST_F(Checkpoints, AnEvaluationThatWasMissedIsMade) {
+  const std::vector<std::string> settings{"eval.every=2", "eval.steps=1", "data.valid=" + (place_ / "valid")};
+  ASSERT_EQ(train(settings).exit_code, 0);
+  const std::string whole = read_file(place_ / "run/eval.jsonl");
+  write_file(place_ / "run/eval.jsonl", whole.substr(0, whole.find("{\"step\":4,")));
+  ASSERT_EQ(train(plus(settings, {"run.steps=5"})).exit_code, 0);
+  const std::string now = read_file(place_ / "run/eval.jsonl");
+  EXPECT_EQ(now.substr(0, whole.size()), whole);
+  EXPECT_NE(now.find("{\"step\":5,"), std::string::npos);
+}
+
+// A high learning rate: the loss is lowest early.
+TEST_F(Checkpoints, TheBestStays) {
+  const std::vector<std::string> shared{"checkpoint.keep_last=1", "checkpoint.keep_best=true", "eval.every=2", "eval.steps=1",
+                                        "data.valid=" + (place_ / "valid"), "lr_schedule.type=constant"};
+  ASSERT_EQ(train(plus(shared, {"run.steps=2"})).exit_code, 0);
+  // From here on it gets worse, whichever of the saves in between find the disk idle. The one that a run goes on from stays, too.
+  const std::vector<std::string> worse = plus(shared, {"optimizer.lr=5", "checkpoint.allow=optimizer.lr"});
+  ASSERT_EQ(train(plus(worse, {"run.steps=4"})).exit_code, 0);
+  const ProgramOutcome outcome = train(plus(worse, {"run.steps=12"}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  std::vector<std::string> there;
+  for (const CheckpointEntry& entry : list_checkpoints(place_ / "run/ckpt")) there.push_back(entry.name);
+  const TrainingState state = open_manifest(place_ / fmt::format("run/ckpt/{}", checkpoint_name(12))).state;
+  ASSERT_TRUE(state.best_valid_loss.has_value()) << outcome.out;
+  ASSERT_EQ(state.best_valid_step, 2) << outcome.out;
+  EXPECT_EQ(there, (std::vector<std::string>{checkpoint_name(2), checkpoint_name(4), checkpoint_name(12)})) << outcome.out;
+  ASSERT_EQ(train(plus(worse, {"run.steps=13", "checkpoint.keep_best=false"})).exit_code, 0);
+  EXPECT_FALSE(folder_exists(place_ / "run/ckpt/step-00000002"));
+}
+
+// What an older checkpoint was trained with is compared, too, and its decay goes on.
+TEST_F(FullCheckpoints, TheOlderOneIsComparedAsTheNewestWas) {
+  const std::vector<std::string> steps{"parallel=1DP x 2PP x 1TP", "lr_schedule.type=linear"},
+      allow{"checkpoint.allow=lr_schedule"};
+  ASSERT_EQ(train(plus(steps, {"run.steps=2", "lr_schedule.decay_steps=50"})).exit_code, 0);
+  ASSERT_EQ(train(plus(plus(steps, allow), {"run.steps=4", "lr_schedule.decay_steps=80"})).exit_code, 0);
+  ASSERT_EQ(train(plus(steps, {"run.steps=6", "lr_schedule.decay_steps=50", "run.dir=" + (place_ / "whole"), "checkpoint.every=0"}))
+                .exit_code,
+            0);
+  const std::string weights = place_ / "run/ckpt/step-00000004/weights/w-00000-0.safetensors";
+  std::string text = read_file(weights);
+  text[text.size() / 2] ^= 1;
+  write_file(weights, text);
+  // Asked for what the newest has, which the older one has not.
+  const ProgramOutcome refused = train(plus(steps, {"run.steps=6", "lr_schedule.decay_steps=80"}));
+  EXPECT_EQ(refused.exit_code, 64) << refused.err;
+  EXPECT_NE(refused.err.find("lr_schedule.decay_steps = 80: the checkpoint " + (place_ / "run/ckpt/step-00000002") +
+                             " was trained with 50"),
+            std::string::npos)
+      << refused.err;
+  EXPECT_TRUE(folder_exists(place_ / "run/ckpt/step-00000004"));
+  const ProgramOutcome outcome = train(plus(steps, {"run.steps=6"}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("lr_schedule.decay_steps stays 50"), std::string::npos) << outcome.out;
+  EXPECT_EQ(compared(place_.metrics(), kComparedKeys), compared(place_.metrics("whole"), kComparedKeys));
+  for (const std::string& path : {place_ / "run/config.resolved.json", place_ / "run/ckpt/step-00000006/manifest.json"})
+    EXPECT_NE(read_file(path).find("\"decay_steps\":" + std::string(path.ends_with("resolved.json") ? " 50" : "50")),
+              std::string::npos)
+        << path;
+}
+
+// Weights saved by data ranks in bf16 come as their fp32 masters into a pipeline. A learning
+// rate of next to 0 shows them as they came.
+TEST_F(Checkpoints, ARunBeginsWithTheWeightsOfAnother) {
+  ASSERT_EQ(train({"precision.compute=bf16"}).exit_code, 0);
+  const std::string from = place_ / "run/ckpt";
+  const auto begin = [&](const std::string& run, const std::vector<std::string>& more) {
+    return place_.train(plus(
+        {"model.init_from=" + from, "parallel=1DP x 2PP x 1TP", "run.steps=1", "checkpoint.every=1", "run.dir=" + (place_ / run)},
+        more));
+  };
+  const ProgramOutcome still = begin("still", {"optimizer.lr=1e-30", "lr_schedule.type=constant"});
+  ASSERT_EQ(still.exit_code, 0) << still.err;
+  EXPECT_NE(still.out.find("begins with the weights of " + from +
+                           "/step-00000004 (model.init_from), step 4; optimizer, data and steps begin anew"),
+            std::string::npos)
+      << still.out;
+  const ProgramOutcome diff = run_program({"ckpt", "diff", from + "/step-00000004", place_ / "still/ckpt/step-00000001"});
+  EXPECT_EQ(diff.exit_code, 1) << diff.err;  // states of the optimizer, steps; no weights
+  for (std::istringstream lines(diff.out); !lines.eof();) {
+    std::string line;
+    std::getline(lines, line);
+    EXPECT_TRUE(line.empty() || line.starts_with("exp_avg") || line.starts_with("state: ")) << line;
+  }
+  EXPECT_NE(diff.out.find("exp_avg_sq/"), std::string::npos) << diff.out;
+  // From position 0 of the data: the first loss is that of the first batch.
+  EXPECT_EQ(place_.metrics("still").front().find("tokens")->as_integer(), 8 * 32);
+  EXPECT_LT(place_.metrics("still").front().find("loss")->as_number(), place_.metrics().front().find("loss")->as_number());
+  // A second start goes on from its own, and is not begun again.
+  ASSERT_EQ(begin("moved", {}).exit_code, 0);
+  const ProgramOutcome on = begin("moved", {"run.steps=3"});
+  ASSERT_EQ(on.exit_code, 0) << on.err;
+  EXPECT_NE(on.out.find("goes on from step 1\n"), std::string::npos) << on.out;
+  EXPECT_EQ(on.out.find("begins with the weights"), std::string::npos) << on.out;
+  EXPECT_EQ(place_.metrics("moved").size(), 3u);
+}
+
+TEST_F(FullCheckpoints, WeightsAloneAreEnoughToBeginWith) {
+  ASSERT_EQ(train({"checkpoint.content=weights", "precision.compute=bf16"}).exit_code, 0);
+  const ProgramOutcome outcome = train({"model.init_from=" + (place_ / "run/ckpt/step-00000004"), "run.dir=" + (place_ / "other")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("step 4, which has them in bf16 only"), std::string::npos) << outcome.out;
+}
+
+TEST_F(Checkpoints, WeightsOfAnotherModelAreRefused) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::string from = "model.init_from=" + (place_ / "run/ckpt"), other = "run.dir=" + (place_ / "other");
+  const std::vector<std::string> before = place_.files();
+  expect_one_line(train({from, other, "model.intermediate_size=96"}), 64,
+                  {"model.init_from", "step-00000004", "mlp", "[96,32]", "[64,32]"});
+  expect_one_line(train({from, other, "model.num_hidden_layers=5"}), 64, {"model.layers.4.", "is not there in the checkpoint"});
+  expect_one_line(train({from, other, "model.num_hidden_layers=3"}), 64, {"model.layers.3.", "is not there in the model"});
+  expect_one_line(train({from, other, "model.rope_theta=5000"}), 64, {"\"rope_theta\":5000", "same shapes", "checkpoint.allow"});
+  expect_one_line(train({"model.init_from=" + (place_ / "nothing"), other}), 65, {"model.init_from", "there is no checkpoint"});
+  create_folder(place_ / "hf");
+  write_file(place_ / "hf/config.json", "{}");
+  expect_one_line(train({"model.init_from=" + (place_ / "hf"), other}), 64, {"Hugging Face's form are not read yet"});
+  std::vector<std::string> after = place_.files();
+  std::erase_if(after, [&](const std::string& path) { return path.starts_with(place_ / "hf"); });
+  EXPECT_EQ(after, before);
+  const ProgramOutcome allowed = train({from, other, "model.rope_theta=5000", "model.dropout=0.1", "checkpoint.allow=model"});
+  EXPECT_EQ(allowed.exit_code, 0) << allowed.err;
+}
+
+TEST_F(FullCheckpoints, AnotherRunDirBesideASharedFolderOfThemIsLookedAt) {
+  const std::string shared = "checkpoint.dir=" + (place_ / "shared");
+  ASSERT_EQ(train({shared}).exit_code, 0);
+  ASSERT_EQ(train({"run.dir=" + (place_ / "other"), "run.seed=7", "checkpoint.every=0"}).exit_code, 0);
+  const std::vector<std::string> before = place_.files();
+  const std::string metrics = read_file(place_ / "other/metrics.jsonl");
+  expect_one_line(train({shared, "run.steps=6", "run.dir=" + (place_ / "other")}), 64,
+                  {"run.dir = ", "of another run", "run.overwrite=true"});
+  EXPECT_EQ(place_.files(), before);
+  const ProgramOutcome moved = train({shared, "run.steps=6", "run.dir=" + (place_ / "other"), "run.overwrite=true"});
+  ASSERT_EQ(moved.exit_code, 0) << moved.err;
+  EXPECT_EQ(read_file(place_ / "other/earlier-1/metrics.jsonl"), metrics);
+  EXPECT_EQ(place_.metrics("other").size(), 2u);
+  // Its own goes on.
+  const ProgramOutcome on = train({shared, "run.steps=8", "run.dir=" + (place_ / "other")});
+  EXPECT_EQ(on.exit_code, 0) << on.err;
+  EXPECT_EQ(place_.metrics("other").size(), 4u);
+}
+
+// As timeout(1) and shells that pass signals on do.
+TEST_F(Checkpoints, ASignalSavesAlsoWhereItComesTwiceAtOnce) {
+  for (const auto& [first, second] : {std::pair{SIGUSR1, SIGTERM}, std::pair{SIGTERM, SIGUSR1}}) {
+    const std::string run = place_ / (first == SIGUSR1 ? "one" : "other");
+    BackgroundProgram job({"train", "--config", place_ / "config.json", "--set", "run.steps=100000", "--set",
+                           "checkpoint.every=50000", "--set", "run.dir=" + run});
+    ASSERT_TRUE(within(60, [&] { return job.steps_said() > 0; })) << job.err();
+    kill(job.process(), first);
+    kill(job.process(), second);
+    EXPECT_EQ(job.wait_to_end(60), 75) << job.err();
+    EXPECT_NE(job.err().find("all is saved"), std::string::npos) << job.err();
+  }
+}
+
+// Nothing is wrong with it: an older one must not take its place.
+TEST_F(Checkpoints, OneOfANewerTridentIsNotPassedOver) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::string path = place_ / "run/ckpt/step-00000004/manifest.json";
+  std::string text = read_file(path);
+  for (const std::string key : {"\"version\":", "\"min_reader_version\":"}) {
+    const std::size_t at = text.find(key + "1");
+    ASSERT_NE(at, std::string::npos) << text.substr(0, 200);
+    text[at + key.size()] = '2';
+  }
+  const std::size_t hash = text.rfind(",\"hash\"");
+  text.replace(text.find_first_of("0123456789abcdef", hash + 9), kHashDigits, to_string(hash128(text.substr(0, hash))));
+  write_file(path, text);
+  const std::vector<std::string> before = place_.files();
+  expect_one_line(train({"run.steps=6"}), 65, {"format 2", "use a newer trident"});
+  EXPECT_EQ(place_.files(), before);
+}
+
+// A script that starts the command again on 75 would be refused with 65.
+TEST_F(Checkpoints, WhoSavesWeightsAloneIsNotToldThatTheRunGoesOn) {
+  BackgroundProgram job({"train", "--config", place_ / "config.json", "--set", "run.steps=100000", "--set",
+                         "checkpoint.content=weights", "--set", "checkpoint.every=50000"});
+  ASSERT_TRUE(within(60, [&] { return job.steps_said() > 0; })) << job.err();
+  kill(job.process(), SIGTERM);
+  EXPECT_EQ(job.wait_to_end(60), 128 + SIGTERM) << job.err();
+  EXPECT_NE(job.err().find("its weights are saved, and no run goes on from weights alone"), std::string::npos) << job.err();
+}
+
+TEST_F(Checkpoints, ALastStepThatCannotBeSavedEndsWith74) {
+  // Files end at 256 KiB; the weights have more.
+  const auto limited = [&](const std::vector<std::string>& settings) {
+    std::vector<std::string> words{"bash",
+                                   "-c",
+                                   "trap '' XFSZ; ulimit -f 256; exec \"$@\"",
+                                   "bash",
+                                   TRIDENT_BINARY,
+                                   "train",
+                                   "--config",
+                                   place_ / "config.json"};
+    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    return run_command(words);
+  };
+  const ProgramOutcome last = limited({"run.steps=4", "checkpoint.every=100"});
+  EXPECT_EQ(last.exit_code, 74) << last.err;
+  EXPECT_NE(last.err.find("its last checkpoint could not be written"), std::string::npos) << last.err;
+  EXPECT_EQ(place_.metrics().size(), 4u);
+  const ProgramOutcome stop =
+      limited({"run.steps=100000", "checkpoint.every=2", "checkpoint.on_error=stop", "run.dir=" + (place_ / "other")});
+  EXPECT_EQ(stop.exit_code, 74) << stop.err;
+  EXPECT_NE(stop.err.find("the run ends because checkpoint.on_error is \"stop\""), std::string::npos) << stop.err;
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,281 @@
+// Who may save into a folder: one run at a time, whatever is killed, hangs or starts at the same moment.
+#include "checkpoint/lease.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/commit.h"
+#include "core/clock.h"
+#include "core/file_io.h"
+#include "tests/checkpoint/lease_place.h"
+#include "tests/support/file_faults.h"
+
+namespace trident {
+namespace {
+
+using test::Child, test::kAtOnce, test::kPatient, test::kQuick, test::Leases, test::Names;
+
+bool is_lost(const Lease& lease) {
+  try {
+    lease.refuse_if_lost();
+  } catch (const ConfigError&) {
+    return true;
+  }
+  return false;
+}
+
+TEST(LeaseRecords, AreReadBackAndNothingElseIs) {
+  LeaseRecord record{.holder = this_process("a token"), .generation = 1234567890123, .done = true, .counter = 987654321};
+  const std::string text = to_text(record);
+  const auto back = lease_from(text);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->holder, record.holder);
+  EXPECT_EQ(back->generation, record.generation);
+  EXPECT_EQ(back->counter, record.counter);
+  EXPECT_TRUE(back->done);
+  EXPECT_GT(record.holder.started, 0);
+  EXPECT_EQ(record.holder.pid, ::getpid());
+  for (std::size_t size = 0; size + 1 < text.size(); ++size) EXPECT_FALSE(lease_from(text.substr(0, size)).has_value()) << size;
+  for (const char* other : {"[]", "{}", R"({"format":"trident-lease"})", R"({"format":7,"state":"held","counter":"1"})"})
+    EXPECT_FALSE(lease_from(other).has_value()) << other;
+}
+
+TEST_F(Leases, TurnsAreCounted) {
+  for (std::int64_t generation = 1; generation <= 3; ++generation) {
+    EXPECT_LT(seconds_to_take(generation), kAtOnce);
+    EXPECT_TRUE(record_at(generation).done);
+  }
+  for (const char* name :
+       {"lease-00000009.json.bak", "lease-9.json", "lease-00000000.json", "lease-.json", "lease-99999999999999999999.json"})
+    write_file(folder_ / name, "x");
+  leave(123456789, [](LeaseRecord& record) { record.done = true; });
+  const Lease lease(folder_.path(), "mine", kQuick);
+  EXPECT_EQ(lease.generation(), 123456790);
+}
+
+TEST_F(Leases, AFolderInUseIsRefused) {
+  const Lease lease(folder_.path(), "one", kQuick);
+  const Names before = folder_.names();
+  expect_error<ConfigError>([&] { const Lease second(folder_.path(), "two", kQuick); },
+                            {"checkpoint.dir = " + folder_.path(), fmt::format("pid {} on ", ::getpid()), "another run saves there",
+                             fmt::format("kill -USR1 {}", ::getpid()), "another folder"});
+  EXPECT_EQ(folder_.names(), before);
+}
+
+TEST_F(Leases, OfAProcessThatIsGoneIsTakenAtOnce) {
+  Child child([&] {
+    const Lease lease(folder_.path(), "theirs", kQuick);
+    ::raise(SIGKILL);
+  });
+  siginfo_t ended{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child.pid()), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(record_at(1).done);
+  EXPECT_LT(seconds_to_take(2), kAtOnce);  // a zombie
+  leave(3, [pid = child.pid()](LeaseRecord& record) { record.holder.pid = pid; });
+  child.wait();
+  EXPECT_LT(seconds_to_take(4), kAtOnce);
+  leave(5, [](LeaseRecord& record) { --record.holder.started; });  // this pid, of another process then
+  EXPECT_LT(seconds_to_take(6), kAtOnce);
+  leave(7, [](LeaseRecord& record) { record.holder.boot = "another"; });
+  EXPECT_LT(seconds_to_take(8), kAtOnce);
+}
+
+// kill -9 returns before the process is gone: it is waited for.
+TEST_F(Leases, OfAProcessThatIsDyingIsTakenWhenItIsGone) {
+  Child child([&] {
+    const Lease lease(folder_.path(), "theirs", kQuick);
+    ::usleep(500'000);
+    ::raise(SIGKILL);
+  });
+  while (!is_there(folder_ / lease_name(1))) ::usleep(10'000);
+  LeaseOptions options = kQuick;
+  options.dying_seconds = 10;
+  EXPECT_LT(seconds_to_take(2, options), 5);
+  child.wait();
+}
+
+class Elsewhere : public Leases, public testing::WithParamInterface<int> {
+ protected:
+  static void move(LeaseRecord& record) {
+    switch (GetParam()) {
+      case 0: record.holder.host += "2"; break;
+      case 1: record.holder.pid_namespace = "pid:[1]"; break;  // a container that has this host's name
+      case 2: record.holder.host += "2", record.holder.boot = "another"; break;
+      default: record.holder.boot.clear();  // a kernel that does not say
+    }
+  }
+};
+
+TEST_P(Elsewhere, ACounterThatStaysIsThatOfADeadHolder) {
+  leave(1, [](LeaseRecord& record) { move(record), record.holder.pid = 1; });
+  std::string said;
+  LeaseOptions options = kQuick;
+  options.say = [&](const std::string& line) { said += line + "|"; };
+  const double start = monotonic_seconds();
+  const Lease lease(folder_.path(), "mine", options);
+  const double seconds = monotonic_seconds() - start;
+  EXPECT_GE(seconds, 0.3);
+  EXPECT_LT(seconds, kAtOnce);
+  EXPECT_EQ(lease.generation(), 2);
+  EXPECT_NE(said.find("pid 1 on "), std::string::npos) << said;
+  EXPECT_EQ(std::ranges::count(said, '|'), 1) << said;
+}
+
+TEST_P(Elsewhere, ACounterThatMovesIsThatOfARun) {
+  std::atomic<bool> ends = false;
+  leave(1, move);
+  std::thread holder([&] {
+    for (std::int64_t counter = 1; !ends; ++counter) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      leave(1, [&](LeaseRecord& record) { move(record), record.counter = counter; });
+    }
+  });
+  expect_error<ConfigError>([&] { const Lease lease(folder_.path(), "mine", kPatient); }, {"another run saves there", "pid "});
+  ends = true;
+  holder.join();
+  EXPECT_EQ(folder_.names(), Names{lease_name(1)});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Elsewhere, testing::Range(0, 4));
+
+TEST_F(Leases, WhatIsNoLeaseIsWatchedLikeOneOfAnotherHost) {
+  write_file(folder_ / lease_name(1), "{\"format\":");
+  EXPECT_GE(seconds_to_take(2, kQuick), 0.3);
+}
+
+// The real counter, as a watcher on another node sees it.
+TEST_F(Leases, TheCounterMovesWhileTheRunLives) {
+  const Lease lease(folder_.path(), "mine", kQuick);
+  const std::int64_t first = record_at(1).counter;
+  const double start = monotonic_seconds();
+  while (record_at(1).counter < first + 3 && monotonic_seconds() - start < 5)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_GE(record_at(1).counter, first + 3);
+  EXPECT_FALSE(record_at(1).done);
+}
+
+// A start with the token of the one before it need not wait, and the one before it, should it live, commits nothing.
+TEST_F(Leases, WhoStartsARunAgainHandsItsTokenOn) {
+  leave(1, [](LeaseRecord& record) { record.holder.host += "2", record.holder.token = "mine"; });
+  EXPECT_LT(seconds_to_take(2), kAtOnce);
+
+  Lease first(folder_.path(), "shared", kQuick);
+  make_temporary_folder(folder_ / temporary_name(10, "t"));
+  Manifest manifest;
+  manifest.state.updates = manifest.state.batches = 10;
+  EXPECT_NO_THROW(first.check());
+  const Lease second(folder_.path(), "shared", kQuick);
+  EXPECT_EQ(second.generation(), 4);
+  const std::vector<std::string> says{"checkpoint.dir = ", fmt::format("pid {} on ", ::getpid()), "has taken the folder over",
+                                      "this run ends"};
+  expect_error<ConfigError>([&] { commit_checkpoint(folder_.path(), temporary_name(10, "t"), 10, manifest, &first); }, says);
+  EXPECT_FALSE(folder_exists(folder_ / checkpoint_name(10)));
+  const double start = monotonic_seconds();
+  while (!is_lost(first) && monotonic_seconds() - start < 5) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  expect_error<ConfigError>([&] { first.refuse_if_lost(); }, says);
+}
+
+TEST_F(Leases, ALostTurnIsNoticedWithoutACommit) {
+  const Lease first(folder_.path(), "shared", kQuick);
+  {
+    const Lease second(folder_.path(), "shared", kQuick), third(folder_.path(), "shared", kQuick);
+    EXPECT_EQ(folder_.names(), Names{lease_name(3)});
+    const double start = monotonic_seconds();
+    while (!is_lost(first) && monotonic_seconds() - start < 5) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_TRUE(is_lost(first));
+    EXPECT_FALSE(is_lost(third));
+  }
+  EXPECT_TRUE(record_at(3).done);
+}
+
+TEST_F(Leases, ACommitOfWhoHoldsItIsMade) {
+  Lease lease(folder_.path(), "mine", kQuick);
+  make_temporary_folder(folder_ / temporary_name(10, "t"));
+  Manifest manifest;
+  manifest.state.updates = manifest.state.batches = 10;
+  commit_checkpoint(folder_.path(), temporary_name(10, "t"), 10, manifest, &lease);
+  EXPECT_EQ(open_manifest(folder_ / checkpoint_name(10)).state.updates, 10);
+}
+
+TEST_F(Leases, ADiskThatHangsIsNamedAndTheTurnStays) {
+  std::mutex mutex;
+  std::string warned;
+  LeaseOptions options = kQuick;
+  options.warn = [&](std::string_view line) {
+    const std::lock_guard lock(mutex);
+    warned += line;
+  };
+  Lease lease(folder_.path(), "mine", options);
+  {
+    const FileFault fault(Fault::kHang, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  }
+  const auto text = [&] {
+    const std::lock_guard lock(mutex);
+    return warned;
+  };
+  for (const double start = monotonic_seconds(); text().empty() && monotonic_seconds() - start < 5;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (const char* part : {"lease-00000001.json: was not renewed for ", "the disk is slow", "may take the folder over"})
+    EXPECT_NE(text().find(part), std::string::npos) << text();
+  EXPECT_NE(text().find(folder_.path()), std::string::npos) << text();
+  EXPECT_NO_THROW(lease.check());
+}
+
+// Whatever hangs: the thread in the middle of a renewal, or the words that it is done. The end comes, with one line; the folder is
+// as a killed run leaves it until the disk works again.
+TEST_F(Leases, ADiskThatHangsAtTheEndIsNotWaitedForWithoutALimit) {
+  for (const double renew_seconds : {0.001, 1000.0}) {
+    SCOPED_TRACE(renew_seconds);
+    std::string warned;
+    LeaseOptions options = kPatient;
+    options.renew_seconds = renew_seconds;
+    options.release_seconds = 0.05;
+    options.warn = [&](std::string_view line) { warned += std::string(line) + "|"; };
+    std::optional<Lease> lease(std::in_place, folder_.path(), "mine", options);
+    const std::int64_t generation = lease->generation();
+    {
+      const FileFault fault(Fault::kHang, 0);
+      while (renew_seconds < 1 && !fault.happened()) ::usleep(1000);
+      lease.reset();
+      EXPECT_FALSE(record_at(generation).done);
+    }
+    for (const char* part :
+         {"the disk did not take within 0 s that this run is done: it hangs", "what is saved is saved", "waits 30 s"})
+      EXPECT_NE(warned.find(part), std::string::npos) << part << " in " << warned;
+    EXPECT_EQ(std::ranges::count(warned, '|'), 1) << warned;
+    while (!record_at(generation).done) ::usleep(1000);
+  }
+}
+
+TEST_F(Leases, ARefusedStartLeavesNoTrace) {
+  Lease(folder_.path(), "mine", kQuick).withdraw();
+  EXPECT_EQ(folder_.names(), Names{});
+  seconds_to_take(1);
+  Lease(folder_.path(), "mine", kQuick).withdraw();
+  EXPECT_TRUE(record_at(2).done);
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,121 @@
+// What reading a checkpoint takes beside the memory it reads into. The linker sends this executable's calls of malloc and free
+// through here (--wrap, in CMakeLists.txt), those of the operators new and delete included.
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/shard_reader.h"
+#include "device/no_allocation.h"
+#include "tests/checkpoint/save_ranks.h"
+#include "tests/data/temporary_folder.h"
+
+namespace {
+
+// Of the thread that measures.
+struct Counted {
+  std::int64_t live = 0, peak = 0;
+};
+thread_local Counted counted;
+
+void* note(void* memory) {
+  if (memory != nullptr) counted.live += static_cast<std::int64_t>(malloc_usable_size(memory));
+  counted.peak = std::max(counted.peak, counted.live);
+  return memory;
+}
+
+}  // namespace
+
+extern "C" {
+void* __real_malloc(std::size_t bytes);
+void* __real_aligned_alloc(std::size_t alignment, std::size_t bytes);
+void __real_free(void* memory);
+
+void* __wrap_malloc(std::size_t bytes) { return note(__real_malloc(bytes)); }
+void* __wrap_aligned_alloc(std::size_t alignment, std::size_t bytes) { return note(__real_aligned_alloc(alignment, bytes)); }
+void __wrap_free(void* memory) {
+  if (memory != nullptr) counted.live -= static_cast<std::int64_t>(malloc_usable_size(memory));
+  __real_free(memory);
+}
+}
+
+namespace trident {
+namespace {
+
+// The most that was allocated at a time while `body` ran.
+template <class Body>
+std::int64_t peak_of(Body&& body) {
+  const std::int64_t before = counted.live;
+  counted.peak = before;
+  body();
+  return counted.peak - before;
+}
+
+TEST(LoadMemory, IsCounted) {
+  const NoAllocationScope none("nothing");  // links the operator new that calls malloc
+  const AllocationExemption but;
+  const std::int64_t peak = peak_of([] { std::vector<char>(1 << 20).swap(*std::make_unique<std::vector<char>>()); });
+  EXPECT_GE(peak, 1 << 20);
+  EXPECT_LT(peak, (1 << 20) + 8192);
+}
+
+// Tensors of 32 MB that eight ranks wrote, each into files of more than a block: whoever has them whole takes two blocks of files,
+// a scratch of 1 MiB, and on a device a block of rows; never a tensor, nor a block of each file.
+TEST(LoadMemory, IsTwoBlocksAndARowBlock) {
+  ModelConfig model = test::llama_config(131'072, 1, false);
+  model.hidden = 64;
+  model.heads = 1;
+  model.head_dim = 64;
+  model.layers = 1;
+  model.ffn = 64;
+  const std::int64_t tensor_bytes = model.vocab_size * model.hidden * 4;
+  const TemporaryFolder folder;
+  {
+    std::vector<test::LayoutRank> ranks = test::all_ranks(model, {.data = 8});
+    for (test::LayoutRank& rank : ranks) rank.allocate(DType::kF32, 1);
+    test::save_ranks(folder.path(), 3, model, ranks, DType::kF32, test::Staging::kLeast);
+  }
+  const Manifest manifest = open_manifest(folder / checkpoint_name(3));
+  std::int64_t tables = 0;
+  for (const ManifestFile& file : manifest.files) tables += file.table_bytes;
+  ASSERT_EQ(manifest.files.size(), 16u);
+  test::LayoutRank one = std::move(test::all_ranks(model, {})[0]);
+  one.allocate(DType::kF32, 0);
+  constexpr std::int64_t kScratch = 1 << 20;
+  // Parsed tables are larger than their texts, by pointers and padding, and the manifest is held once more.
+  const std::int64_t records = 4 * tables;
+  ASSERT_LT(records, kBlockBytes / 4);
+  for (const bool on_device : {false, true}) {
+    std::int64_t written = 0;
+    const WriteValues write = [&](const TensorView& to, const void* from) {
+      std::memcpy(to.data(), from, static_cast<std::size_t>(to.num_bytes()));
+      written += to.num_bytes();
+    };
+    const std::int64_t peak = peak_of([&] {
+      ShardReader reader(folder / checkpoint_name(3), manifest);
+      for (const ShardBox& box : boxes_held(one.shards(), one.holder())) {
+        for (const char* prefix : {"", "exp_avg/", "exp_avg_sq/"}) {
+          TensorView values = one.values(box.shard, prefix);
+          if (on_device) values = {values.data(), values.dtype(), values.shape(), MemoryKind::kDevice};
+          reader.read(prefix, box, values, write);
+        }
+      }
+    });
+    RecordProperty(on_device ? "device_bytes" : "host_bytes", static_cast<int>(peak));
+    const std::int64_t allowed = 2 * kBlockBytes + kScratch + (on_device ? kBlockBytes : 0) + records;
+    EXPECT_LE(peak, allowed) << on_device;
+    EXPECT_GT(peak, kBlockBytes) << "of which something was counted";
+    EXPECT_LT(allowed, tensor_bytes / 2) << "so little that a tensor would be noticed";
+    EXPECT_EQ(written > 6 * tensor_bytes, on_device);
+  }
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,26 @@
+// Saving all ranks of a layout, one after the other, and reading them back, as a run does, without its threads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/manifest.h"
+#include "checkpoint/shard_writer.h"
+#include "tests/checkpoint/layout_ranks.h"
+
+namespace trident::test {
+
+enum class Staging : std::uint8_t { kLeast, kBetween, kWhole };
+
+SavePlan plan_of(const LayoutRank& rank, int number, SaveContent content = SaveContent::kAll);
+Buffer staging_for(const SavePlan& plan, Staging staging);
+
+// A manifest of what the plans' files say, at a step.
+Manifest manifest_of(const ModelConfig& model, std::int64_t step, DType weights, SaveContent content = SaveContent::kAll);
+
+// Writes and commits step `step` in `directory`. Every error is thrown as StorageError.
+Manifest save_ranks(const std::string& directory, std::int64_t step, const ModelConfig& model, std::vector<LayoutRank>& ranks,
+                    DType weights, Staging staging = Staging::kWhole, SaveContent content = SaveContent::kAll);
+
+}  // namespace trident::test

@@ -1,0 +1,168 @@
+// make_fuzz_seeds FOLDER: writes FOLDER/TARGET/seed-*, what the fuzzer of a target begins with. The product's writers and the tests'
+// make them; where a format has a new version, the old seeds stay beside the new ones (other names), for they must be read forever.
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "checkpoint/box_file.h"
+#include "checkpoint/manifest.h"
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "data/dataset_files.h"
+#include "data/dataset_record.h"
+#include "data/indexed_dataset.h"
+#include "tests/checkpoint/small_checkpoint.h"
+#include "tests/data/compress.h"
+#include "tests/data/token_files.h"
+#include "tests/fuzz/byte_tokens.h"
+#include "tests/fuzz/recorded_pair.h"
+#include "train/failure_file.h"
+#include "train/train_config.h"
+
+namespace trident::fuzz {
+namespace {
+
+class Seeds {
+ public:
+  explicit Seeds(std::string folder) : folder_(std::move(folder)) {}
+  void add(std::string_view target, std::string_view name, std::string_view content) const {
+    const std::string path = fmt::format("{}/{}/seed-{}", folder_, target, name);
+    create_folder_of(path);
+    write_file(path, content);
+  }
+  std::string scratch(std::string_view name) const { return fmt::format("{}/scratch/{}", folder_, name); }
+
+ private:
+  std::string folder_;
+};
+
+void add_configurations(const Seeds& seeds) {
+  constexpr std::string_view kSmallest = R"({"run": {"dir": "r", "seed": 1, "steps": 10}, "model": {"preset": "llama-1m"}, // small
+ "parallel": "2DP x 2PP x 2TP", "batch": {"global": 8, "sequence": 64}, "optimizer": {"lr": 1e-3}, "data": {"train": "p"}})";
+  constexpr std::string_view kKeys = R"({"run": {"dir": "r", "seed": 1, "steps": 10, "threads_per_rank": 2}, "model": {"model_type": "gpt2",
+ "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 512}, "parallel": {"data": "auto", "zero": "zero3", "grad_sync": {"every": 2}},
+ "batch": {"global": 8, "sequence": 64}, "optimizer": {"lr": 1e-3}, "data": {"train": [{"path": "a", "weight": 0.5}, {"path": "b"}],
+ "split": "99,1"}, "checkpoint": {"every": 5, "allow": ["optimizer.lr"], "staging": 12.5}, "log": {"trace_steps": [2, 3]}})";
+  seeds.add("train_config", "smallest.json", kSmallest);
+  seeds.add("train_config", "keys.json", kKeys);
+  seeds.add("train_config", "resolved.json", to_json_text(to_json(parse_train_config(kSmallest, "x")), 1));
+  seeds.add("json", "kinds.json", R"({"a": [1, -2.5e3, true, false, null, "\u00e4\n\"\\ \ud83d\ude00"], "": {}, "b": [[], [{}]]})");
+  seeds.add("json", "comments.json", "// one\n{\"a\" /* two */: 9223372036854775807, \"b\": 18446744073709551615}\n");
+  seeds.add("hf_config", "gpt2.json",
+            R"({"model_type":"gpt2","architectures":["GPT2LMHeadModel"],"n_embd":64,"n_layer":2,"n_head":4,"n_positions":128,)"
+            R"("vocab_size":512,"layer_norm_epsilon":1e-05,"embd_pdrop":0.1,"resid_pdrop":0.1,"attn_pdrop":0.0})");
+  seeds.add("hf_config", "llama3.json",
+            R"({"model_type":"llama","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
+            R"("intermediate_size":128,"vocab_size":512,"max_position_embeddings":256,"rms_norm_eps":1e-05,"rope_theta":500000.0,)"
+            R"("rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,)"
+            R"("original_max_position_embeddings":64},"tie_word_embeddings":true,"torch_dtype":"bfloat16"})");
+  seeds.add("hf_config", "qwen3.json",
+            R"({"model_type":"qwen3","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
+            R"("head_dim":32,"intermediate_size":128,"vocab_size":512,"max_position_embeddings":256,"sliding_window":null,)"
+            R"("rope_parameters":{"rope_theta":10000.0,"rope_type":"yarn","factor":4.0},"dtype":"float32"})");
+}
+
+void add_failures(const Seeds& seeds) {
+  create_folder(seeds.scratch("run"));
+  for (const int rank : {0, 7}) {
+    write_failure(seeds.scratch("run"), {.rank = rank, .host = "n1", .cause = "was killed or crashed", .exit_code = 76, .step = 12,
+                                         .message = "error: rank 7 (host n1, pid 3) was killed or crashed in training, step 12"});
+    seeds.add("failure_json", fmt::format("rank{}.json", rank), failure_text(seeds.scratch("run")));
+  }
+}
+
+// The JSON of a file's table, without its length and the spaces behind it.
+std::string json_of(const std::string& text) {
+  const std::size_t end = text.find_last_not_of(' ');
+  return text.substr(8, end - 7);
+}
+
+void add_checkpoints(const Seeds& seeds) {
+  for (const int cut : {0, 1}) {
+    Manifest manifest = test::small_manifest(cut == 0 ? DType::kBF16 : DType::kF32);
+    manifest.state.blend_taken = manifest.state.blend_now = {3, 4};
+    manifest.state.best_valid_loss = 2.5;
+    manifest.generation = "8f21";
+    manifest.written_unix = 1'800'000'000;
+    manifest.config = JsonValue::Object{{"run", JsonValue::Object{{"seed", 1}}}};
+    const std::string folder = seeds.scratch(fmt::format("step-{}", cut));
+    manifest = test::write_checkpoint(folder, manifest, test::small_files(manifest, cut));
+    seeds.add("manifest", fmt::format("cut{}.json", cut), to_text(manifest));
+    for (std::size_t i = 0; i < 2; ++i) {
+      const ManifestFile& file = manifest.files[i];
+      const std::string text = read_file(folder + "/" + file.path).substr(0, static_cast<std::size_t>(file.table_bytes));
+      seeds.add("box_table", fmt::format("cut{}-{}.json", cut, i), json_of(text));
+    }
+  }
+  SafetensorsHeader header{{{"format", "pt"}}, {{"a", DType::kF32, {2}, 0, 8}, {"b", DType::kBF16, {1, 3}, 8, 14}}};
+  seeds.add("safetensors_header", "two.json", json_of(to_text(header)));
+  header = {{}, {{"scalar", DType::kI64, {}, 0, 8}, {"empty", DType::kU8, {0, 5}, 8, 8}, {"half", DType::kF16, {2, 2}, 8, 16}}};
+  seeds.add("safetensors_header", "three.json", json_of(to_text(header)));
+}
+
+void add_datasets(const Seeds& seeds) {
+  const std::string prefix = seeds.scratch("tokens");
+  for (const std::int64_t vocab : {500, 70000}) {
+    write_dataset(prefix, counting_documents(5, 20), vocab);
+    const std::int64_t size = std::ssize(read_file(bin_path(prefix)));
+    const std::string bytes{static_cast<char>(size & 0xFF), static_cast<char>(size >> 8)};
+    seeds.add("token_index", fmt::format("vocab{}.idx", vocab), bytes + read_file(idx_path(prefix)));
+  }
+  write_recorded_pair(prefix);  // the files of the target
+  DatasetRecord record{.origin = {}, .counts = {.documents = 2, .sequences = 2, .tokens = 3},
+                       .bin = sample_file(bin_path(prefix)), .idx = sample_file(idx_path(prefix))};
+  seeds.add("dataset_record", "merged.json", to_json_text(to_json(record), 2));
+  record.origin.tokenizer = {"gpt2", "0123456789abcdef", 50257};
+  record.origin.add({"a.txt", 7});
+  record.origin.add({"b.jsonl.zst", 99});
+  seeds.add("dataset_record", "prepared.json", to_json_text(to_json(record), 2));
+}
+
+void add_tokenizers(const Seeds& seeds) {
+  const std::string zero(1, '\0');
+  const std::string bytes = bytes_as_tokens();
+  constexpr std::string_view kMore = R"(,"th":257,"the":258,"Ġthe":259)";
+  constexpr std::string_view kMerges = "#version: 0.2\nt h\nth e\nĠ the\n";
+  seeds.add("vocab_and_merges", "added", std::string(kMore) + zero + std::string(kMerges) + zero + "the other 123 don't<|endoftext|>\n");
+  seeds.add("vocab_and_merges", "whole", "{" + bytes + std::string(kMore) + "}" + zero + std::string(kMerges) + zero + "the \xC3\xA4");
+  constexpr std::string_view kHead =
+      R"({"version":"1.0","added_tokens":[{"id":256,"content":"<|endoftext|>","single_word":false,"lstrip":false,"rstrip":false,)"
+      R"("normalized":true,"special":true}],"normalizer":null,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},)"
+      R"("post_processor":null,"model":{"type":"BPE","dropout":null,"merges":)";
+  for (const std::string_view merges : {R"(["t h","th e"])", R"([["t","h"],["th","e"]])"})
+    seeds.add("tokenizer_json", merges.starts_with("[[") ? "pairs.json" : "lines.json",
+              std::string(kHead) + std::string(merges) + ",\"vocab\":{" + bytes + R"(,"th":257,"the":258)" + "}}}");
+}
+
+void add_compressed(const Seeds& seeds) {
+  const std::string text = "a text, a text, and another text\n", other = "{\"text\": \"more\"}\n";
+  seeds.add("gzip", "one.gz", gzipped(text));
+  seeds.add("gzip", "members.gz", gzipped(text) + gzipped("") + gzipped(other) + std::string(5, '\0'));
+  seeds.add("zstd", "one.zst", zstd_packed(text));
+  seeds.add("zstd", "frames.zst", zstd_packed(text) + std::string("\x50\x2A\x4D\x18\x02\0\0\0ab", 10) + zstd_packed(other));
+}
+
+}  // namespace
+}  // namespace trident::fuzz
+
+int main(int count, char** arguments) {
+  if (count != 2) {
+    std::fprintf(stderr, "usage: make_fuzz_seeds FOLDER\n");
+    return 64;
+  }
+  try {
+    const trident::fuzz::Seeds seeds(arguments[1]);
+    trident::create_folder(seeds.scratch("run"));
+    trident::fuzz::add_configurations(seeds);
+    trident::fuzz::add_failures(seeds);
+    trident::fuzz::add_checkpoints(seeds);
+    trident::fuzz::add_datasets(seeds);
+    trident::fuzz::add_tokenizers(seeds);
+    trident::fuzz::add_compressed(seeds);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "make_fuzz_seeds: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,86 @@
+// trident supervise --nodes-from on nodes (scripts/nodes.sh): a run goes on with the nodes that are there, in a smaller layout, and
+// in its own when the others are back.
+
+#include <cstdint>
+#include <cstdlib>
+#include <regex>
+
+#include "core/file_io.h"
+#include "tests/app/program.h"
+
+namespace trident {
+namespace {
+
+const char* const kNodes = TRIDENT_SOURCE_DIR "/scripts/nodes.sh";
+
+// Every node listens on a port; n3's link is down at first. Once some steps are logged it comes back and a rank is killed: the
+// process namespace is the call's own, so that its youngest trident is a rank of it.
+const char* const kScript = R"sh(
+for n in $NODES; do "$ON_NODE" $n "exec python3 -m http.server 8722" >/dev/null 2>&1 & done
+"$LINK" n3 down
+for n in n1 n2; do until timeout 1 bash -c ": </dev/tcp/$n/8722" 2>/dev/null; do sleep 0.1; done; done
+"$TRIDENT" supervise --nodes-from "$PLACE/hosts" --probe-port 8722 --probe-seconds 2 -- \
+  mpirun --hostfile {hostfile} -np {ranks} "$TRIDENT" train --config "$PLACE/config.json" --set run.steps=120 \
+  --set checkpoint.every=2 --set 'parallel=2DP x 3PP' --set 'elastic=["1DP x 2PP", "2DP x 2PP"]' &
+supervisor=$!
+until [ "$(wc -l 2>/dev/null < "$PLACE/run/metrics.jsonl")" -ge 25 ] 2>/dev/null; do kill -0 $supervisor || break; sleep 0.05; done
+"$LINK" n3 up
+until timeout 1 bash -c ": </dev/tcp/n3/8722" 2>/dev/null; do sleep 0.1; done
+kill -9 $(pgrep -x trident | tail -n 1)
+wait $supervisor
+)sh";
+
+// What starts a daemon on a node takes no environment along, as ssh does not.
+const char* const kTokens = R"sh(
+printf '#!/bin/sh\nunset TRIDENT_LEASE_TOKEN OMPI_TRIDENT_LEASE_TOKEN\nexec %s "$@"\n' "$OMPI_MCA_plm_rsh_agent" >"$PLACE/agent"
+chmod +x "$PLACE/agent"
+export OMPI_MCA_plm_rsh_agent="$PLACE/agent" PRTE_MCA_plm_ssh_agent="$PLACE/agent"
+"$TRIDENT" supervise --max-restarts 0 --checkpoints "$PLACE/none" -- \
+  mpirun -np 2 --map-by node sh -c 'echo "$(hostname) [$TRIDENT_LEASE_TOKEN] $OMPI_TRIDENT_LEASE_TOKEN"'
+)sh";
+
+TEST(SuperviseHosts, TheTokenReachesRanksOfOtherNodes) {
+  const ProgramOutcome probe = run_command({kNodes, "1", "true"});
+  if (probe.exit_code == 77) GTEST_SKIP() << probe.err;
+  const TemporaryFolder place;
+  const ProgramOutcome outcome = run_command({kNodes, "--slots", "1", "2", "bash", "-c", kTokens},
+                                             fmt::format("PLACE='{}' TRIDENT='{}'", place.path(), TRIDENT_BINARY));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::regex lines("n([12]) \\[\\] ([0-9a-f]{16})\nn([12]) \\[\\] ([0-9a-f]{16})\n");
+  std::smatch parts;
+  ASSERT_TRUE(std::regex_match(outcome.out, parts, lines)) << outcome.out;
+  EXPECT_NE(parts[1], parts[3]);
+  EXPECT_EQ(parts[2], parts[4]);
+}
+
+TEST(FullSuperviseHosts, ARunGoesOnWithTheNodesThatAreThere) {
+  const ProgramOutcome probe = run_command({kNodes, "1", "true"});
+  if (probe.exit_code == 77) GTEST_SKIP() << probe.err;
+  if (std::system("command -v python3 pgrep >/dev/null") != 0) GTEST_SKIP() << "there is no python3, or no pgrep";
+  const Workplace place;
+  write_file(place / "hosts", "n1 slots=2\nn2 slots=2\nn3 slots=2\n");
+  const ProgramOutcome outcome = run_command({kNodes, "--slots", "2", "3", "bash", "-c", kScript},
+                                             fmt::format("PLACE='{}' TRIDENT='{}'", place / ".", TRIDENT_BINARY));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::size_t small = outcome.err.find("2 of 3 hosts with 4 slots; n3 is left out: "),
+                    layout = outcome.err.find("; layout 2DP x 2PP x 1TP (elastic[1]) on 4 ranks instead of 2DP x 3PP x 1TP on 6"),
+                    restart = outcome.err.find("; restart 1 "),
+                    whole = outcome.err.find("3 of 3 hosts with 6 slots; layout 2DP x 3PP x 1TP on 6 ranks");
+  EXPECT_TRUE(small < layout && layout < restart && restart < whole && whole != std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.out.find("layout: 2DP x 2PP x 1TP = 4"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("layout: 2DP x 3PP x 1TP = 6"), std::string::npos) << outcome.out;
+
+  ASSERT_EQ(place.train({"run.steps=120", "run.dir=" + (place / "alone")}).exit_code, 0);
+  const std::vector<JsonValue> alone = place.metrics("alone"), moved = place.metrics();
+  ASSERT_EQ(moved.size(), 120u);
+  for (std::size_t i = 0; i < moved.size(); ++i) {
+    EXPECT_EQ(moved[i].find("step")->as_integer(), static_cast<std::int64_t>(i) + 1);
+    const double loss = moved[i].find("loss")->as_number(), expected = alone[i].find("loss")->as_number();
+    if (i < 20) {
+      EXPECT_NEAR(loss, expected, 1e-6 * expected) << "step " << i + 1;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trident

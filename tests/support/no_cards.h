@@ -1,0 +1,30 @@
+// A CUDA backend without cards, for runs on CPUs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/check.h"
+#include "parallel/cuda_backend.h"
+
+namespace trident::testing {
+
+class NoCards final : public CudaBackend {
+ public:
+  const CudaFacts& facts() override { return facts_; }
+  std::string open_card(int) override { return "no cards in this test"; }
+  void close_card(int) override {}
+  std::int64_t free_bytes(int) override { return 0; }
+  std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator, const CudaOptions&) override {
+    throw InternalError("no cards in this test");
+  }
+  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, Axis, std::unique_ptr<Communicator>) override {
+    throw InternalError("no cards in this test");
+  }
+
+ private:
+  CudaFacts facts_;
+};
+
+}  // namespace trident::testing

@@ -1,0 +1,268 @@
+// A run that is stopped after every step leaves what a run leaves that nobody stopped: metrics, evaluations, TensorBoard's events,
+// and in the end the same bits of every tensor.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <ostream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/checkpoint_diff.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/data/token_files.h"
+#include "tests/support/error_text.h"
+#include "tests/support/no_cards.h"
+#include "tests/train/event_file.h"
+#include "train/trainer.h"
+
+namespace trident::testing {
+namespace {
+
+// What happens at which update. Evaluations are made after every third, lines written after every seventh.
+constexpr int kFirst = 2;   // then the loss scale is made one that will soon grow
+constexpr int kWarm = 4;    // the warm-up ends
+constexpr int kSwitch = 9;  // the sets are blended by other weights from here on
+constexpr int kScaleGrows = 12;
+constexpr int kDecay = 17;      // the learning rate begins to fall
+constexpr int kOverflows = 18;  // then the loss scale is made one that is too large
+constexpr int kSteps = 25;
+constexpr int kGrowthInterval = 1000;  // clean steps before the scale grows
+
+constexpr int kVocab = 61, kSequence = 8;
+
+struct Kind {
+  const char* name;
+  std::vector<std::string> settings;
+};
+
+void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+
+// 12 and 7 samples: while batches take three of one set and one of the other, or the other way round, epochs end in the middle of
+// batches and between them.
+void write_tokens(const std::string& prefix, int samples, int factor) {
+  Documents documents(1);
+  for (int i = 0; i <= samples * kSequence; ++i) documents[0].push_back(i * i * factor % kVocab);
+  write_dataset(prefix, documents, kVocab);
+}
+
+using Steps = std::set<std::int64_t>;
+
+// Values of a file that must be the same whenever the run stopped, but for the lines of some steps.
+std::vector<std::string> compared(const std::string& path, const std::vector<std::string>& keys, const Steps& without = {}) {
+  std::vector<std::string> lines;
+  std::istringstream in(read_file(path));
+  for (std::string line; std::getline(in, line);) {
+    const JsonValue value = parse_json(line, path);
+    if (without.contains(value.find("step")->as_integer())) continue;
+    std::string& text = lines.emplace_back();
+    for (const std::string& key : keys) text += to_json_text(*value.find(key)) + " ";
+  }
+  return lines;
+}
+
+// All scalars of a folder's event files but times. A step that is there twice is named.
+using Scalars = std::map<std::pair<std::int64_t, std::string>, float>;
+Scalars scalars_in(const std::string& folder) {
+  Scalars scalars;
+  for (const std::string& file : event_files(folder)) {
+    for (const ReadEvent& event : read_event_file(file)) {
+      for (const auto& [tag, value] : event.scalars) {
+        const bool is_time = tag.starts_with("perf/") || tag.starts_with("time_ms/");
+        if (is_time) continue;
+        EXPECT_TRUE(scalars.emplace(std::pair(event.step, tag), value).second)
+            << tag << " of step " << event.step << ", again in " << file;
+      }
+    }
+  }
+  return scalars;
+}
+
+// Steps that a folder's event files have times of.
+std::multiset<std::int64_t> timed_steps_in(const std::string& folder) {
+  std::multiset<std::int64_t> steps;
+  for (const std::string& file : event_files(folder))
+    for (const ReadEvent& event : read_event_file(file))
+      if (event.scalars.contains("perf/step_ms")) steps.insert(event.step);
+  return steps;
+}
+
+class Resumption : public ::testing::TestWithParam<Kind> {
+ protected:
+  Resumption() {
+    write_tokens(folder_ / "a", 12, 1);
+    write_tokens(folder_ / "b", 7, 3);
+  }
+
+  std::vector<std::string> settings_for(const std::string& run, int steps) const {
+    const int a = steps <= kSwitch ? 3 : 1, b = 4 - a;
+    std::vector<std::string> settings = GetParam().settings;
+    settings.insert(settings.end(),
+                    {"run.dir=" + (folder_ / run), fmt::format("run.steps={}", steps),
+                     fmt::format(R"(data.train=[{{"path": "{0}/a", "weight": {1}}}, {{"path": "{0}/b", "weight": {2}}}])",
+                                 folder_.path(), a, b),
+                     fmt::format(R"(data.valid=["{0}/a", "{0}/b"])", folder_.path())});
+    return settings;
+  }
+  // Whether training up to `steps` came to its end, and what a person got to see of it.
+  bool start(const std::string& run, int steps, const std::vector<std::string>& more, std::string& said) {
+    std::ostringstream out;
+    LogSink sink(out);
+    std::vector<std::string> settings = settings_for(run, steps);
+    settings.insert(settings.end(), more.begin(), more.end());
+    NoCards no_cards;
+    bool is_over = true;
+    try {
+      run_training([&] { return parse_train_config(kConfig, "test", settings); }, {.console = out, .log = sink}, no_cards);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kRequeue) throw;
+      is_over = false;
+    }
+    said += out.str();
+    return is_over;
+  }
+  void train(const std::string& run, int steps, std::string& said) { EXPECT_TRUE(start(run, steps, {}, said)); }
+  // A start makes one step: its time is less than the shortest takes. None, where the machine was busy elsewhere meanwhile, or
+  // where the batch is skipped: such a start saves nothing, and the next one tries that batch again. After a few of them one goes
+  // on to the next update.
+  void train_step_by_step(const std::string& run, int steps, std::string& said) {
+    std::int64_t at = newest_step(run);
+    if (at == 0 && is_fp16()) {  // begins with batches that are skipped
+      train(run, 1, said);
+      evaluated_in_parts_.insert(at = 1);
+    }
+    int starts = 0;
+    for (int in_vain = 0; !start(run, steps, {"run.max_minutes=1e-6"}, said);) {
+      ASSERT_LT(++starts, 300) << said;
+      const std::int64_t before = std::exchange(at, newest_step(run));
+      in_vain = at == before ? in_vain + 1 : 0;
+      if (in_vain < 3 || at == 0) continue;
+      in_vain = 0;
+      train(run, static_cast<int>(++at), said);
+      if (at == steps) return;
+      if (at != 1 && at % 7 != 0) logged_in_parts_.insert(at);
+      if (at % 3 != 0) evaluated_in_parts_.insert(at);
+    }
+  }
+  std::int64_t newest_step(const std::string& run) const {
+    const std::vector<CheckpointEntry> there = list_checkpoints(folder_ / (run + "/ckpt"));
+    return there.empty() ? 0 : there.back().parts.step;
+  }
+  // As if the state that was saved there had been another.
+  void change_state(const std::string& run, int step, const std::function<void(TrainingState&)>& change) const {
+    const std::string folder = fmt::format("{}/ckpt/{}", folder_ / run, checkpoint_name(step));
+    Manifest manifest = open_manifest(folder);
+    change(manifest.state);
+    write_file(fmt::format("{}/{}", folder, kManifestName), to_text(manifest));
+  }
+  void let_the_scale_grow(const std::string& run) const {
+    change_state(run, kFirst, [](TrainingState& state) {
+      state.loss_scale /= 64;  // it must not overflow before
+      state.loss_scale_clean_steps = kGrowthInterval - (kScaleGrows - kFirst);
+    });
+  }
+  void let_the_scale_overflow(const std::string& run) const {
+    change_state(run, kOverflows, [](TrainingState& state) { state.loss_scale *= 4096; });
+  }
+  // What a person got to see.
+  std::string whole_run(const std::string& run, const std::function<void(int steps, std::string& said)>& train_to) {
+    std::string said;
+    train_to(kFirst, said);
+    if (is_fp16()) let_the_scale_grow(run);
+    train_to(kSwitch, said);
+    if (is_fp16()) {
+      train_to(kOverflows, said);
+      let_the_scale_overflow(run);
+    }
+    train_to(kSteps, said);
+    return said;
+  }
+  bool is_fp16() const { return std::string(GetParam().name).starts_with("Fp16"); }
+
+  static constexpr const char* kConfig = R"({
+    "run": {"threads_per_rank": 1, "pin": false},
+    "device": "cpu",
+    "model": {"model_type": "llama", "vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4,
+              "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 16},
+    "batch": {"global": 4, "micro": 1, "sequence": 8},
+    "optimizer": {"lr": 1e-3},
+    "lr_schedule": {"type": "wsd", "warmup_steps": 4, "decay_steps": 25, "wsd_decay_steps": 8, "min_lr": 1e-5},
+    "data": {"tokenizer": null},
+    "eval": {"every": 3, "steps": 1},
+    "checkpoint": {"every": 5, "allow": ["data.train"]},
+    "log": {"every": 7},
+    "debug": {"no_alloc": true}
+  })";
+  TemporaryFolder folder_;
+  // What only the run in parts has lines of, because a part of it ended there as runs do.
+  Steps logged_in_parts_, evaluated_in_parts_;
+};
+
+TEST_P(Resumption, AfterEveryStepChangesNothing) {
+  static_assert(kWarm == 4 && kDecay == kSteps - 8, "as the configuration says");
+  const std::string whole_said = whole_run("whole", [this](int steps, std::string& said) { train("whole", steps, said); });
+  const std::string parts_said =
+      whole_run("parts", [this](int steps, std::string& said) { train_step_by_step("parts", steps, said); });
+  for (int step = 1; step < kSteps; ++step) EXPECT_TRUE(contains(parts_said, fmt::format("goes on from step {}\n", step))) << step;
+  for (const std::string& said : {whole_said, parts_said}) {
+    EXPECT_TRUE(contains(said, "data.train.weights was ")) << "new weights of the blend are said: " << said;
+    if (!is_fp16()) continue;
+    EXPECT_TRUE(contains(said, fmt::format(": {} steps without an overflow", kGrowthInterval))) << said;
+    EXPECT_TRUE(contains(said, fmt::format("the batch after update {} is skipped", kOverflows))) << said;
+  }
+
+  const std::string whole = folder_ / "whole", parts = folder_ / "parts";
+  const std::vector<std::string> keys{"step", "loss", "grad_norm", "lr", "loss_scale", "tokens", "comm_bytes"};
+  std::vector<std::string> logged{"1 ", "2 ", "7 ", "9 ", "14 ", "21 ", "25 "};
+  if (is_fp16()) logged.insert(logged.end() - 2, "18 ");
+  EXPECT_EQ(compared(parts + "/metrics.jsonl", keys, logged_in_parts_), compared(whole + "/metrics.jsonl", keys));
+  for (const char* file : {"/metrics.jsonl", "/timing.jsonl"}) {
+    EXPECT_EQ(compared(whole + file, {"step"}), logged);
+    EXPECT_EQ(compared(parts + file, {"step"}, logged_in_parts_), logged);
+  }
+  const std::vector<std::string> of_evaluation{"step", "valid_loss", "valid_perplexity", "sets"};
+  const std::vector<std::string> evaluated{"0 ", "2 ", "3 ", "6 ", "9 ", "12 ", "15 ", "18 ", "21 ", "24 ", "25 "};
+  EXPECT_EQ(compared(parts + "/eval.jsonl", of_evaluation, evaluated_in_parts_), compared(whole + "/eval.jsonl", of_evaluation));
+  EXPECT_EQ(compared(whole + "/eval.jsonl", {"step"}), evaluated);
+
+  const Scalars expected = scalars_in(whole);
+  Scalars scalars = scalars_in(parts);
+  std::erase_if(scalars, [&](const auto& scalar) {
+    const auto& [step, tag] = scalar.first;
+    return (tag.starts_with("val/") ? evaluated_in_parts_ : logged_in_parts_).contains(step);
+  });
+  EXPECT_EQ(scalars, expected);
+  EXPECT_TRUE(expected.contains({21, "train/loss"}) && expected.contains({24, "val/loss"}));
+  EXPECT_EQ(expected.contains({21, "train/loss_scale"}), is_fp16());
+  EXPECT_EQ(timed_steps_in(parts).size(), logged.size() + logged_in_parts_.size());
+
+  const std::string last = "/ckpt/" + checkpoint_name(kSteps);
+  StoredTensors first(whole + last), second(parts + last);
+  CheckpointDifference difference = compare_checkpoints(first, second);
+  // The best of the checkpoints that there were: of other steps.
+  std::erase_if(difference.state, [](const std::string& line) { return line.starts_with("best_valid_"); });
+  EXPECT_EQ(difference.state, std::vector<std::string>());
+  EXPECT_TRUE(difference.tensors.empty()) << difference.tensors.front().key;
+  EXPECT_GT(difference.compared, 3 * 30);
+}
+
+const std::vector<Kind> kKinds{
+    {"Fp16WhoseScaleGrowsAndOverflows", {"parallel=2DP x 2PP", "precision.compute=fp16"}},
+    {"Bf16RoundedAtRandomWithDropout",
+     {"parallel=2DP x 2TP", "parallel.zero=zero3", "precision.compute=bf16", "precision.stochastic_rounding=true",
+      "model.dropout=0.1"}},
+    {"Bf16", {"parallel=2DP x 2PP", "parallel.zero=shard_grad_op", "precision.compute=bf16"}},
+    {"Fp32", {"parallel=2PP x 2TP", "precision.compute=fp32"}},
+};
+std::string name_of(const ::testing::TestParamInfo<Kind>& info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Kinds, Resumption, ::testing::ValuesIn(kKinds), name_of);
+
+}  // namespace
+}  // namespace trident::testing

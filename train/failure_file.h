@@ -1,0 +1,27 @@
+// failure.json in a run's directory: why the run ended before its time, for programs that decide what to do next.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace trident {
+
+struct RunFailure {
+  int rank = 0;         // the first cause
+  std::string host;     // of that rank
+  std::string cause;    // "was killed or crashed", "failed", ...
+  int exit_code = 0;    // that all ranks end with
+  std::int64_t step = 0;  // of the run, that the rank was in when last heard of; 0: before the first
+  std::string message;  // the line that the run printed
+};
+
+// Replaces the file, whole or not at all; adds the time. Nothing where `folder` does not exist. StorageError.
+void write_failure(const std::string& folder, const RunFailure& failure);
+
+// The text of the file; "" without one, and for what cannot be one (a pipe, more than 1 MiB). Texts of two failures differ: they name the time.
+std::string failure_text(const std::string& folder);
+// What such a text says; nothing where it is no such object, or not fit to be printed.
+std::optional<RunFailure> failure_from(const std::string& text);
+
+}  // namespace trident
