@@ -35,9 +35,10 @@ void dispatch(const Arguments& arguments, const CommandContext& context) {
   found->run(Arguments(arguments.begin() + 1, arguments.end()), context);
 }
 
-// Foreign text in a message must neither break the line nor reach the terminal as control codes.
+// Foreign text in a message must neither break the line nor reach the terminal as control codes. std::cerr writes what it is given at
+// once: a line in pieces would be mixed with another rank's.
 int report(std::ostream& err, std::string_view message, ExitCode code) {
-  err << "trident: " << on_one_line(message) << std::endl;
+  err << fmt::format("trident: {}\n", on_one_line(message)) << std::flush;
   return static_cast<int>(code);
 }
 
