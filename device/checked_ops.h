@@ -79,6 +79,8 @@ class CheckedOps : public Ops {
   static void expect_like(std::string_view operation, std::string_view operand, ConstTensorView view, ConstTensorView model);
   static void expect_here(std::string_view operation, std::string_view operand, ConstTensorView view);
 
+  // The shape of the product; operands that do not fit together are refused.
+  static MatmulShape matmul_shape(const MatmulOperands& operands);
   static void check_attention(std::string_view operation, const AttentionShape& shape);
   // The operands of the queries' shape, of the keys' shape, and the others.
   static void check_attention_operands(std::string_view operation, const AttentionShape& shape,

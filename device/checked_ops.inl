@@ -37,6 +37,29 @@ void CheckedOps<Backend>::expect_like(std::string_view operation, std::string_vi
   expect_here(operation, "an input", model);
 }
 
+// ---- matrix products
+
+template <class Backend>
+MatmulShape CheckedOps<Backend>::matmul_shape(const MatmulOperands& operands) {
+  const ConstTensorView a = operands.a, b = operands.b;
+  const RowExtent stored_a = row_extent(a), stored_b = row_extent(b), out = row_extent(operands.out);
+  const bool ta = operands.transpose_a == Transpose::kYes, tb = operands.transpose_b == Transpose::kYes;
+  const MatmulShape shape{ta ? stored_a.width : stored_a.rows,
+                          tb ? stored_b.rows : stored_b.width,
+                          ta ? stored_a.rows : stored_a.width,
+                          operands.transpose_a,
+                          operands.transpose_b,
+                          a.dtype(),
+                          operands.out.dtype(),
+                          operands.accumulate};
+  expect("matmul", "b", b, a.dtype(), b.num_elements());
+  TRIDENT_CHECK((tb ? stored_b.width : stored_b.rows) == shape.k, "matmul: a {} and b {} do not fit together", to_string(a.shape()),
+                to_string(b.shape()));
+  TRIDENT_CHECK(out.rows == shape.m && out.width == shape.n, "matmul: out is {}, expected [{}, {}]", to_string(operands.out.shape()),
+                shape.m, shape.n);
+  return shape;
+}
+
 // ---- attention
 
 template <class Backend>

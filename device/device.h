@@ -28,6 +28,8 @@ class Device {
   virtual DeviceKind kind() const = 0;
   // One line: kind, instruction set or card, and why it was chosen.
   virtual std::string describe() const = 0;
+  // Whether memory keeps what is written to it: not that of device/dry, where any arena fits and weights need not be drawn.
+  virtual bool has_bytes() const { return true; }
   virtual Ops& ops() = 0;
   // The stream that layers compute on.
   virtual Stream& compute_stream() = 0;

@@ -126,11 +126,8 @@ void ParamStore::book(ArenaPlan& plan) {
 
 void ParamStore::bind(Arena& arena) {
   grant(arena);
-  for (const Unit& unit : units_) {
-    for (const int b : unit.buckets) {
-      Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
-      if (bucket.shares_weight_with < 0) draw_weights(bucket);
-    }
+  for (const Bucket& bucket : buckets_) {
+    if (bucket.shares_weight_with < 0 && context_.device().has_bytes()) draw_weights(bucket);
   }
   publish_masters();
 }

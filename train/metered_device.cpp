@@ -226,6 +226,7 @@ class MeteredDevice final : public Device {
 
   DeviceKind kind() const override { return device_.kind(); }
   std::string describe() const override { return device_.describe(); }
+  bool has_bytes() const override { return device_.has_bytes(); }
   Ops& ops() override { return ops_; }
   Stream& compute_stream() override { return device_.compute_stream(); }
   Stream& new_stream(std::string name) override { return device_.new_stream(std::move(name)); }

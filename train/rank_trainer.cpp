@@ -85,6 +85,7 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
 // Memory is given out on first touch, on hosts: without this the kernel would end the process somewhere in the middle. Of cards it
 // is asked how much is left when all ranks have made what is not in the plan.
 void RankTrainer::check_memory() {
+  if (!device_.has_bytes()) return;
   context_.world().barrier();
   ArenaNeed mine{static_cast<double>(arena_plan_.total_bytes()),
                  static_cast<double>(arena_plan_.total_bytes(MemoryUse::kActivations)), static_cast<double>(stage_->logits_bytes()),

@@ -22,21 +22,7 @@ std::int64_t CpuOps::prepare_matmul(const MatmulShape& shape) { return matmul_.p
 
 void CpuOps::matmul(Stream& stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b,
                     Transpose transpose_b, Accumulate accumulate, TensorView workspace) {
-  const RowExtent stored_a = row_extent(a), stored_b = row_extent(b);
-  const bool ta = transpose_a == Transpose::kYes, tb = transpose_b == Transpose::kYes;
-  const MatmulShape shape{ta ? stored_a.width : stored_a.rows,
-                          tb ? stored_b.rows : stored_b.width,
-                          ta ? stored_a.rows : stored_a.width,
-                          transpose_a,
-                          transpose_b,
-                          a.dtype(),
-                          out.dtype(),
-                          accumulate};
-  expect("matmul", "b", b, a.dtype(), b.num_elements());
-  TRIDENT_CHECK((tb ? stored_b.width : stored_b.rows) == shape.k, "matmul: a {} and b {} do not fit together", to_string(a.shape()),
-                to_string(b.shape()));
-  TRIDENT_CHECK(row_extent(out).rows == shape.m && row_extent(out).width == shape.n, "matmul: out is {}, expected [{}, {}]",
-                to_string(out.shape()), shape.m, shape.n);
+  const MatmulShape shape = matmul_shape({out, a, transpose_a, b, transpose_b, accumulate, workspace});
   const std::int64_t needed = matmul_.workspace_bytes(shape);
   TRIDENT_CHECK(workspace.num_bytes() >= needed, "matmul: a workspace of {} bytes, {} needed", workspace.num_bytes(), needed);
   begin(stream);

@@ -1,0 +1,71 @@
+// A device that only counts: memory is addresses without bytes, operations check their operands and compute nothing, streams are
+// done with whatever is enqueued. What a rank would do is found by letting it do it here (train/dry_run.h).
+//
+// Reading or writing its memory is a fault of the processor, not a wrong number. Copies to it go nowhere; what is copied from it is
+// zeros, so that losses and norms of a dry step are finite.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/cpu/cpu_stream.h"
+#include "device/cpu/doorbell.h"
+#include "device/device.h"
+#include "device/dry/dry_ops.h"
+
+namespace trident {
+
+class DryStream final : public Stream {
+ public:
+  explicit DryStream(std::string name) : name_(std::move(name)) {}
+
+  std::string_view name() const override { return name_; }
+  Event record() override { return {}; }
+  void wait(const Event&) override {}
+  void synchronize() override {}
+  bool is_done(std::uint64_t) override { return true; }
+  void wait_host(std::uint64_t) override {}
+  double waited_seconds() const override { return 0; }
+
+ private:
+  std::string name_;
+};
+
+class DryDevice final : public Device {
+ public:
+  // In place of the device of `oracle`'s operations, which say what workspaces they take (DryOps).
+  explicit DryDevice(Ops* oracle) : ops_(oracle), compute_stream_("compute"), progress_(doorbell_) {}
+
+  DeviceKind kind() const override { return DeviceKind::kCpu; }
+  std::string describe() const override { return "dry: nothing is computed"; }
+  bool has_bytes() const override { return false; }
+  Ops& ops() override { return ops_; }
+  Stream& compute_stream() override { return compute_stream_; }
+  Stream& new_stream(std::string name) override;
+  // Of MemoryKind::kDevice: the host cannot reach it.
+  Buffer allocate(std::int64_t bytes, const std::string& name) override;
+  Buffer allocate_host_shared(std::int64_t bytes, const std::string& name) override { return allocate_host(bytes, name); }
+  void write(Stream&, TensorView, const void*) override {}
+  void read(Stream& stream, void* to, ConstTensorView from) override;
+  std::unique_ptr<BackgroundReads> make_background_reads(std::size_t) override { return nullptr; }
+  Stream& host_stream() override { return compute_stream_; }
+  Progress& progress() override { return progress_; }
+  void poll() override {}
+  std::vector<std::string> notes() const override { return {}; }
+  double waited_seconds() const override { return 0; }
+  void log_operations(OperationLog*) override {}
+  void repeat(FunctionRef<void()> work) override { work(); }
+  Ranges* ranges() override { return nullptr; }
+
+ private:
+  DryOps ops_;
+  DryStream compute_stream_;
+  std::vector<std::unique_ptr<DryStream>> streams_;
+  Doorbell doorbell_;
+  Progress progress_;
+};
+
+}  // namespace trident

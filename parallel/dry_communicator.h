@@ -1,0 +1,16 @@
+// A rank's communicators in a world without peers: calls are checked and answered as if every rank held what this one does.
+//
+// Host memory gets what the call would leave there: a sum is the number of ranks times this rank's values, a gather its values from
+// each. A device's memory is left alone (device/dry has no bytes in it). Nothing is sent and nobody is waited for.
+#pragma once
+
+#include <memory>
+
+#include "parallel/communicator.h"
+
+namespace trident {
+
+// Rank `rank` of a world of `size`.
+std::unique_ptr<Communicator> make_dry_world(int rank, int size);
+
+}  // namespace trident

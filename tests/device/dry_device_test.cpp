@@ -1,0 +1,139 @@
+#include "device/dry/dry_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "core/check.h"
+#include "device/cpu/cpu_device.h"
+
+namespace trident {
+namespace {
+
+using ::testing::Each;
+
+constexpr std::int64_t kTerabyte = std::int64_t{1} << 40;
+
+TensorView view_of(const Buffer& memory, DType dtype, Shape shape) { return {memory.data(), dtype, shape, memory.where()}; }
+
+template <class Call>
+std::string refusal(Call call) {
+  try {
+    call();
+  } catch (const InternalError& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(DryDevice, TerabytesOfMemoryTakeNone) {
+  DryDevice device(nullptr);
+  const Buffer first = device.allocate(16 * kTerabyte, "first"), second = device.allocate(kTerabyte, "second");
+  EXPECT_EQ(first.num_bytes(), 16 * kTerabyte);
+  EXPECT_EQ(first.where(), MemoryKind::kDevice);
+  const bool apart = first.data() + first.num_bytes() <= second.data() || second.data() + second.num_bytes() <= first.data();
+  EXPECT_TRUE(apart);
+  EXPECT_FALSE(device.has_bytes());
+  EXPECT_EQ(device.allocate(0, "nothing").num_bytes(), 0);
+}
+
+TEST(DryDevice, MoreThanThereAreAddressesIsRefusedByName) {
+  DryDevice device(nullptr);
+  try {
+    device.allocate(std::int64_t{1} << 60, "the arena of rank 3");
+    FAIL() << "2^60 bytes were reserved";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("the arena of rank 3 would need 1152921504.6 GB"), std::string::npos) << error.what();
+  }
+}
+
+TEST(DryDeviceDeathTest, ItsMemoryCannotBeRead) {
+  DryDevice device(nullptr);
+  const Buffer memory = device.allocate(4096, "memory");
+  EXPECT_DEATH(
+      {
+        const volatile std::byte byte = *memory.data();
+        (void)byte;
+      },
+      "");
+}
+
+TEST(DryDevice, WhatIsWrittenIsReadAsZeros) {
+  DryDevice device(nullptr);
+  const Buffer memory = device.allocate(16, "memory");
+  std::array<float, 4> values{1, 2, 3, 4};
+  device.write(device.compute_stream(), view_of(memory, DType::kF32, {4}), values.data());
+  device.read(device.compute_stream(), values.data(), view_of(memory, DType::kF32, {4}));
+  EXPECT_THAT(values, Each(0.0f));
+}
+
+TEST(DryDevice, HostMemoryThatRanksShareHasBytes) {
+  DryDevice device(nullptr);
+  const Buffer memory = device.allocate_host_shared(64, "shared");
+  EXPECT_EQ(memory.where(), MemoryKind::kHost);
+  EXPECT_EQ(*memory.data(), std::byte{0});
+}
+
+TEST(DryDevice, OperandsAreChecked) {
+  DryDevice device(nullptr);
+  Stream& stream = device.compute_stream();
+  const Buffer memory = device.allocate(kTerabyte, "memory");
+  const auto view = [&](DType dtype, Shape shape) { return view_of(memory, dtype, shape); };
+  device.ops().swiglu_forward(stream, view(DType::kBF16, {1 << 20, 4096}), view(DType::kBF16, {1 << 20, 8192}));
+  EXPECT_NE(refusal([&] { device.ops().swiglu_forward(stream, view(DType::kBF16, {8, 16}), view(DType::kBF16, {8, 16})); }),
+            "nothing was refused");
+  EXPECT_NE(refusal([&] { device.ops().accumulate(stream, view(DType::kBF16, {8}), view(DType::kBF16, {8})); }),
+            "nothing was refused");
+}
+
+TEST(DryDevice, ProductsAndAttentionMustHaveBeenAnnounced) {
+  DryDevice device(nullptr);
+  Stream& stream = device.compute_stream();
+  const Buffer memory = device.allocate(kTerabyte, "memory");
+  const TensorView out = view_of(memory, DType::kF32, {4, 6}), a = view_of(memory, DType::kF32, {4, 5}),
+                   b = view_of(memory, DType::kF32, {5, 6});
+  const auto multiply = [&](Accumulate accumulate) {
+    device.ops().matmul(stream, out, a, Transpose::kNo, b, Transpose::kNo, accumulate, {});
+  };
+  EXPECT_EQ(refusal([&] { multiply(Accumulate::kNo); }).find("nothing"), std::string::npos);
+  device.ops().prepare_matmul({.m = 4, .n = 6, .k = 5});
+  multiply(Accumulate::kNo);
+  EXPECT_NE(refusal([&] { multiply(Accumulate::kYes); }).find("not announced"), std::string::npos);
+
+  const AttentionShape shape{.batch = 1, .query_heads = 2, .kv_heads = 1, .query_length = 3, .key_length = 3, .head_dim = 4};
+  const TensorView q = view_of(memory, DType::kF32, {1, 2, 3, 4}), k = view_of(memory, DType::kF32, {1, 1, 3, 4}),
+                   lse = view_of(memory, DType::kF32, {1, 2, 3});
+  const auto attend = [&] { device.ops().attention_forward(stream, shape, q, lse, q, k, k, {}); };
+  EXPECT_NE(refusal(attend).find("not announced"), std::string::npos);
+  device.ops().attention_workspace(shape);
+  attend();
+}
+
+// What the oracle asks for is what must be passed: a workspace that is too small is a mistake here, too.
+TEST(DryDevice, WorkspacesAreTheOracles) {
+  Doorbell doorbell;
+  CpuDevice oracle(doorbell, {});
+  DryDevice device(&oracle.ops());
+  const AttentionShape shape{.batch = 2, .query_heads = 4, .kv_heads = 2, .query_length = 64, .key_length = 64, .head_dim = 16};
+  const std::int64_t bytes = oracle.ops().attention_workspace(shape);
+  ASSERT_GT(bytes, 0);
+  EXPECT_EQ(device.ops().attention_workspace(shape), bytes);
+  const Buffer memory = device.allocate(kTerabyte, "memory");
+  const auto view = [&](Shape s) { return view_of(memory, DType::kF32, s); };
+  const auto attend = [&](std::int64_t workspace) {
+    device.ops().attention_forward(device.compute_stream(), shape, view({2, 4, 64, 16}), view({2, 4, 64}), view({2, 4, 64, 16}),
+                                   view({2, 2, 64, 16}), view({2, 2, 64, 16}), view_of(memory, DType::kU8, {workspace}));
+  };
+  attend(bytes);
+  EXPECT_NE(refusal([&] { attend(bytes - 1); }).find(fmt::format("{} needed", bytes)), std::string::npos);
+  for (const DType in : {DType::kF32, DType::kBF16, DType::kF16}) {
+    const MatmulShape product{.m = 32, .n = 48, .k = 64, .in = in, .out = in};
+    EXPECT_EQ(device.ops().prepare_matmul(product), oracle.ops().prepare_matmul(product)) << to_string(in);
+  }
+}
+
+}  // namespace
+}  // namespace trident
