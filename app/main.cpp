@@ -7,6 +7,7 @@
 #include "app/waiting_threads.h"
 #include "parallel/cuda_backend.h"
 #include "train/bench.h"
+#include "train/plan_report.h"
 #include "train/timeline_svg.h"
 #include "train/trainer.h"
 
@@ -41,7 +42,11 @@ int main(int argc, char** argv) {
     LogSink log(std::cerr);
     return supervise(options, log);
   };
+  const auto plan = [](const TrainConfig& config, const PlanOptions& options) {
+    const PlannedRun planned = plan_run(config, options.ranks, *make_cuda_backend());
+    return options.json ? to_json_text(to_json(planned.report, planned.plan)) + '\n' : to_text(planned.report, planned.plan);
+  };
   return run_command_line(Arguments(argv + 1, argv + argc),
-                          {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench, supervised},
+                          {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench, supervised, plan},
                           std::cerr);
 }

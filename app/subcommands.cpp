@@ -35,8 +35,8 @@ void dispatch(const Arguments& arguments, const CommandContext& context) {
   found->run(Arguments(arguments.begin() + 1, arguments.end()), context);
 }
 
-// Foreign text in a message must neither break the line nor reach the terminal as control codes. std::cerr writes what it is given at
-// once: a line in pieces would be mixed with another rank's.
+// Foreign text in a message must neither break the line nor reach the terminal as control codes. std::cerr writes what it is
+// given at once: a line in pieces would be mixed with another rank's.
 int report(std::ostream& err, std::string_view message, ExitCode code) {
   err << fmt::format("trident: {}\n", on_one_line(message)) << std::flush;
   return static_cast<int>(code);
@@ -48,7 +48,7 @@ const std::vector<Subcommand>& subcommands() {
   static const std::vector<Subcommand> table = {
       {.name = "train", .summary = "train a model", .run = train_command},
       {.name = "supervise", .summary = "run trident train, and start it again when a rank died", .run = supervise_command},
-      {.name = "plan", .summary = "predict memory and step time of a layout, search the best one"},
+      {.name = "plan", .summary = "predict the memory and the traffic of a configuration", .run = plan_command},
       {.name = "study", .summary = "scaling tables and plots"},
       {.name = "data",
        .summary = "prepare, inspect and merge token files",

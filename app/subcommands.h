@@ -16,6 +16,11 @@
 
 namespace trident {
 
+struct PlanOptions {
+  int ranks = 0;  // of the job; 0: as many as the configuration's degrees say
+  bool json = false;
+};
+
 // What subcommands work with besides their arguments.
 struct CommandContext {
   std::ostream& out;
@@ -27,6 +32,7 @@ struct CommandContext {
   // Nothing on processes of a job that leave printing to another.
   std::function<std::optional<BenchReport>(const TrainConfig&, const BenchOptions&)> run_bench = {};
   std::function<int(const SuperviseOptions&)> supervise = {};  // returns the exit code, which is explained already
+  std::function<std::string(const TrainConfig&, const PlanOptions&)> plan = {};  // the text to print
 };
 
 using Arguments = std::vector<std::string>;  // after the subcommand's name
@@ -34,6 +40,7 @@ using Arguments = std::vector<std::string>;  // after the subcommand's name
 // Each throws Error for what goes wrong; returning means success.
 void train_command(const Arguments& arguments, const CommandContext& context);
 void supervise_command(const Arguments& arguments, const CommandContext& context);
+void plan_command(const Arguments& arguments, const CommandContext& context);
 void bench_command(const Arguments& arguments, const CommandContext& context);
 void data_command(const Arguments& arguments, const CommandContext& context);    // trident data prepare|inspect|merge
 void ckpt_command(const Arguments& arguments, const CommandContext& context);    // trident ckpt ls|show|verify|diff|prune

@@ -11,8 +11,6 @@ namespace trident {
 
 namespace {
 
-constexpr std::array kAllUses = {MemoryUse::kParameters, MemoryUse::kGradients,     MemoryUse::kOptimizer, MemoryUse::kActivations,
-                                 MemoryUse::kWorkspace,  MemoryUse::kCommunication, MemoryUse::kData};
 constexpr std::size_t kLargestEntriesShown = 8, kLargestEntriesNamed = 4;
 
 double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
@@ -88,7 +86,7 @@ std::string largest_entries(const ArenaPlan& plan) {
 
 std::string memory_report(const ArenaPlan& plan) {
   std::string text = fmt::format("{:.1f} MB:", megabytes(plan.total_bytes()));
-  for (const MemoryUse use : kAllUses) {
+  for (const MemoryUse use : kMemoryUses) {
     const std::int64_t bytes = plan.total_bytes(use);
     if (bytes > 0) text += fmt::format(" {} {:.1f} MB,", to_string(use), megabytes(bytes));
   }

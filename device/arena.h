@@ -4,6 +4,7 @@
 // booked ranges. Plan and report are values: the memory plan can be printed, summed by category and compared with what was granted.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -24,6 +25,9 @@ struct ArenaSlot {
 
 // What the bytes are for; the categories of the memory report.
 enum class MemoryUse : std::uint8_t { kParameters, kGradients, kOptimizer, kActivations, kWorkspace, kCommunication, kData };
+inline constexpr std::array kMemoryUses = {MemoryUse::kParameters,  MemoryUse::kGradients, MemoryUse::kOptimizer,
+                                           MemoryUse::kActivations, MemoryUse::kWorkspace, MemoryUse::kCommunication,
+                                           MemoryUse::kData};
 std::string_view to_string(MemoryUse use);
 
 class ArenaPlan {

@@ -55,8 +55,8 @@ MatmulShape CheckedOps<Backend>::matmul_shape(const MatmulOperands& operands) {
   expect("matmul", "b", b, a.dtype(), b.num_elements());
   TRIDENT_CHECK((tb ? stored_b.width : stored_b.rows) == shape.k, "matmul: a {} and b {} do not fit together", to_string(a.shape()),
                 to_string(b.shape()));
-  TRIDENT_CHECK(out.rows == shape.m && out.width == shape.n, "matmul: out is {}, expected [{}, {}]", to_string(operands.out.shape()),
-                shape.m, shape.n);
+  TRIDENT_CHECK(out.rows == shape.m && out.width == shape.n, "matmul: out is {}, expected [{}, {}]",
+                to_string(operands.out.shape()), shape.m, shape.n);
   return shape;
 }
 

@@ -23,8 +23,6 @@ StatisticsReducer::StatisticsReducer(ParallelContext& context, ArenaPlan& plan) 
   limb_slot_ = plan.book("exact sum of squares", MemoryUse::kWorkspace, ExactSum::kLimbs * size_of(DType::kI64));
 }
 
-std::int64_t StatisticsReducer::exchanged_bytes() { return kExchanged * size_of(DType::kI64); }
-
 void StatisticsReducer::bind(Arena& arena) {
   blocks_ = arena.grant(block_slot_, DType::kF64, Shape{kBlocksAtOnce});
   limbs_ = arena.grant(limb_slot_, DType::kI64, Shape{static_cast<std::int64_t>(ExactSum::kLimbs)});

@@ -28,9 +28,6 @@ class StatisticsReducer {
   StatisticsReducer(ParallelContext& context, ArenaPlan& plan);
   void bind(Arena& arena);
 
-  // Of the one all-reduce per axis that a reduction takes.
-  static std::int64_t exchanged_bytes();
-
   // Collective over the world; the host waits for the compute stream. `losses`: this rank's micro-batch losses (empty unless it is the first tensor
   // rank of the last pipeline stage). The gradients must be reduced (ParamStore::wait_reduced); an empty `shards` leaves them out.
   StepStatistics reduce(std::span<const ParamShard> shards, std::span<const double> losses);

@@ -58,7 +58,8 @@ class DryCommunicator final : public Communicator {
     const auto me = std::ranges::find(members, rank_);
     TRIDENT_CHECK(me != members.end(), "rank {} of {} is not among the members of the group that it asks for", rank_, name_);
     for (const int r : members) TRIDENT_CHECK(r >= 0 && r < size_, "rank {} of {} ranks in {}", r, size_, name_);
-    return std::make_unique<DryCommunicator>(std::move(name), static_cast<int>(me - members.begin()), static_cast<int>(members.size()));
+    const auto number = static_cast<int>(me - members.begin());
+    return std::make_unique<DryCommunicator>(std::move(name), number, static_cast<int>(members.size()));
   }
   void abort(std::string_view) override {}
   void set_checks(CollectiveChecks) override {}

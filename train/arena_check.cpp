@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/json_reader.h"
 #include "train/gather_bytes.h"
 #include "train/preflight.h"
 
@@ -18,8 +17,6 @@ namespace {
 constexpr double kTakenLater = 512 << 20;
 constexpr double kMuchLess = 0.9;  // of the largest rank's memory: layers could move there
 constexpr double kMuch = 0.1;      // of what is needed: worth a key of its own
-constexpr JsonRules kGathered{
-    .comments = JsonComments::kRefused, .max_bytes = std::size_t{1} << 20, .max_depth = 8, .blame = ExitCode::kInternal};
 constexpr std::int64_t kChunk = 1024, kChunks = 8;  // tokens whose logits leave little to save; of smaller micro-batches a part
 
 ArenaNeed sum(std::span<const ArenaNeed> needs) {
@@ -52,7 +49,9 @@ std::int64_t legal_micro(const RunPlan& plan, std::int64_t most) {
 // What would fit where `needed` is more than `there`. Activations grow with the micro-batch, everything else does not.
 std::string what_fits(const RunPlan& plan, const ArenaNeed& needed, double there) {
   const double fixed = needed.total - needed.activations, micro = static_cast<double>(plan.config.batch.micro);
-  if (fixed > there) return fmt::format("parameters, gradients and optimizer alone are more: {}", what_state_fits(plan, fixed, there));
+  if (fixed > there)
+    return fmt::format("parameters, gradients and optimizer alone are {:.1f} GB with parallel.zero = {}: {}", 1e-9 * fixed,
+                       to_string(plan.zero.preset), what_state_fits(plan, fixed, there));
   const double fits = std::floor(micro * (there - fixed) / needed.activations);
   const std::string keys = recomputing(plan, needed);
   if (fits >= 1) return fmt::format("batch.micro = {} would fit{}{}", legal_micro(plan, static_cast<std::int64_t>(fits)), keys.empty() ? "" : ", or ", keys);
@@ -104,67 +103,68 @@ const MemoryPool* pool_of(const RunPlan& plan, int rank) {
   return found == plan.memory.end() ? nullptr : &*found;
 }
 
-// What the ranks that share `pool` need together; those without one, each alone. Free is what this rank sees: if any sees too
-// little, it says so.
+// Of the ranks that share a machine or a card.
+struct PoolNeed {
+  double total = 0;
+  std::optional<double> free = {};  // the least that any of them sees
+};
+
+bool fits(const MemoryPool& pool, const PoolNeed& need) { return need.total <= bytes_for_arenas(pool, need.free); }
+
+// What the ranks that share `pool` need together; those without one, each alone. Of what is free, the least that any of them sees.
 PoolNeed need_of_pool(const MemoryPool* pool, Communicator& world, Stream& stream, const ArenaNeed& mine) {
   const std::vector<int> sharers = pool != nullptr ? pool->ranks : std::vector<int>{world.rank()};
   const std::unique_ptr<Communicator> part = std::ssize(sharers) < world.size() ? world.split(sharers, "memory") : nullptr;
   Communicator& group = part ? *part : world;
-  auto total = static_cast<std::int64_t>(mine.total);
+  auto total = static_cast<std::int64_t>(mine.total), less_free = -static_cast<std::int64_t>(mine.free.value_or(0));
   group.all_reduce(stream, TensorView(&total, DType::kI64, {1}), ReduceOp::kSum);
+  group.all_reduce(stream, TensorView(&less_free, DType::kI64, {1}), ReduceOp::kMax);
   stream.synchronize();
-  return {static_cast<double>(total), mine.free};
-}
-
-// For rank 0. The first rank of a pool speaks of that, too.
-std::string to_text(const ArenaNeed& need, const MemoryPool* pool, int rank) {
-  JsonValue text = JsonValue::Object{
-      {"total", need.total}, {"activations", need.activations}, {"logits", need.logits}, {"largest", need.largest}};
-  if (need.free) text.set("free", *need.free);
-  if (pool != nullptr && pool->ranks.front() == rank)
-    text.set("pool", JsonValue::Object{{"name", pool->name}, {"ranks", number_ranges(pool->ranks)}, {"bytes", pool->bytes}});
-  return to_json_text(text);
-}
-
-// On rank 0, what check_arenas() has to say of them.
-std::string refusal_of(RunPlan plan, const std::vector<std::string>& texts) {
-  std::vector<ArenaNeed> needs;
-  plan.memory.clear();
-  for (const std::string& text : texts) {
-    const JsonValue value = parse_json(text, "a rank's memory", kGathered);
-    const auto number = [&](const char* key) { return value.find(key)->as_number(); };
-    needs.push_back({number("total"), number("activations"), number("logits"), value.find("largest")->as_string()});
-    if (value.find("free") != nullptr) needs.back().free = number("free");
-    if (const JsonValue* pool = value.find("pool"))
-      plan.memory.push_back(
-          {pool->find("name")->as_string(), numbers_in(pool->find("ranks")->as_string()), pool->find("bytes")->as_integer()});
-  }
-  try {
-    check_arenas(plan, needs);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  throw InternalError("a rank's memory was too much, those of all together are not");
+  PoolNeed need{static_cast<double>(total), std::nullopt};
+  if (mine.free) need.free = -static_cast<double>(less_free);
+  return need;
 }
 
 }  // namespace
-
-bool fits(const MemoryPool& pool, const PoolNeed& need) { return need.total <= bytes_for_arenas(pool, need.free); }
 
 void check_arenas(const RunPlan& plan, std::span<const ArenaNeed> needs) {
   TRIDENT_CHECK(static_cast<int>(needs.size()) == plan.world_size(), "{} needs of {} ranks", needs.size(), plan.world_size());
   for (const MemoryPool& pool : plan.memory) check_pool(plan, pool, needs);
 }
 
-void check_arenas(const RunPlan& plan, Communicator& world, Stream& stream, const ArenaNeed& mine) {
+std::vector<ArenaNeed> arena_needs(const RunPlan& plan, std::span<const DryRun> stages) {
+  std::vector<ArenaNeed> needs;
+  for (int rank = 0; rank < plan.world_size(); ++rank) {
+    const DryRun& run = stages[static_cast<std::size_t>(plan.grid.coordinates(rank).pipeline)];
+    ArenaNeed& need = needs.emplace_back();
+    need.total = static_cast<double>(run.arena.total_bytes());
+    need.activations = need.total;
+    for (const MemoryUse use : {MemoryUse::kParameters, MemoryUse::kGradients, MemoryUse::kOptimizer})
+      need.activations -= static_cast<double>(run.arena.total_bytes(use));
+    need.logits = static_cast<double>(run.logits_bytes);
+    need.largest = largest_entries(run.arena);
+  }
+  return needs;
+}
+
+void check_free(const RunPlan& plan, Communicator& world, Stream& stream, const ArenaNeed& mine,
+                const std::function<std::vector<ArenaNeed>()>& needs_of_all) {
   const MemoryPool* const pool = pool_of(plan, world.rank());
   const PoolNeed need = need_of_pool(pool, world, stream, mine);  // collective: also without a pool
-  std::int32_t too_much = pool == nullptr || fits(*pool, need) ? 0 : 1;
-  world.all_reduce(stream, TensorView(&too_much, DType::kI32, {1}), ReduceOp::kMax);
-  stream.synchronize();
-  if (too_much == 0) return;
-  const std::vector<std::string> texts = gather_texts(world, stream, to_text(mine, pool, world.rank()));
-  throw ConfigError(broadcast_text(world, stream, world.rank() == 0 ? refusal_of(plan, texts) : "", 0));
+  std::string refusal;
+  if (pool != nullptr && !fits(*pool, need)) {
+    std::vector<ArenaNeed> needs = needs_of_all();
+    for (const int rank : pool->ranks) needs[static_cast<std::size_t>(rank)].free = need.free;
+    try {
+      check_pool(plan, *pool, needs);
+    } catch (const ConfigError& error) {
+      refusal = error.what();
+    }
+    TRIDENT_CHECK(!refusal.empty(), "rank {}: the ranks of {} need {:.0f} bytes by their own account, less by the dry run", world.rank(),
+                  pool->name, need.total);
+  }
+  const int first = first_rank(world, stream, !refusal.empty());
+  if (first >= 0) throw ConfigError(broadcast_text(world, stream, refusal, first));
 }
 
 }  // namespace trident

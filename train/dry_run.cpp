@@ -4,28 +4,48 @@
 #include <cstdint>
 #include <span>
 
+#include "device/cpu/cpu_device.h"
 #include "device/dry/dry_device.h"
 #include "parallel/dry_communicator.h"
 #include "train/rank_trainer.h"
 
 namespace trident {
 
-DryRun dry_step(const RunPlan& plan, int rank, Ops* oracle) {
+DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work) {
   DryDevice device(oracle);
   RankTrainer trainer(plan, device, make_dry_world(rank, plan.world_size()));
   trainer.context().reset_bytes_sent();
-  trainer.step([](std::int64_t, std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) {});
-  return {trainer.arena_plan(), trainer.context().bytes_sent()};
+  if (work == DryWork::kStep) trainer.step([](std::int64_t, std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) {});
+  return {rank, trainer.arena_plan(), trainer.logits_bytes(), trainer.context().bytes_sent()};
 }
 
-std::array<double, kNumAxes> dry_bytes_sent(const RunPlan& plan) {
-  const int stages = plan.grid.degrees().pipeline;
+std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work) {
+  std::vector<DryRun> stages;
+  for (int stage = 0; stage < plan.grid.degrees().pipeline; ++stage)
+    stages.push_back(dry_run(plan, plan.grid.rank({.pipeline = stage}), oracle, work));
+  return stages;
+}
+
+std::vector<DryRun> dry_stages_here(const RunPlan& plan, DeviceKind device, DryWork work) {
+  if (device == DeviceKind::kCuda) return dry_stages(plan, nullptr, work);
+  Doorbell doorbell;
+  CpuDeviceOptions options;
+  options.threads_per_rank = plan.threads_per_rank;
+  CpuDevice cpu(doorbell, options);
+  return dry_stages(plan, &cpu.ops(), work);
+}
+
+std::array<double, kNumAxes> bytes_of_all_ranks(const RunPlan& plan, std::span<const DryRun> stages) {
   std::array<double, kNumAxes> all{};
-  for (int stage = 0; stage < stages; ++stage) {
-    const DryRun one = dry_step(plan, plan.grid.rank({.pipeline = stage}), nullptr);
-    for (std::size_t axis = 0; axis < all.size(); ++axis) all[axis] += one.bytes_sent[axis] * (plan.world_size() / stages);
+  const int ranks_of_a_stage = plan.world_size() / plan.grid.degrees().pipeline;
+  for (const DryRun& stage : stages) {
+    for (std::size_t axis = 0; axis < all.size(); ++axis) all[axis] += stage.bytes_sent[axis] * ranks_of_a_stage;
   }
   return all;
+}
+
+std::array<double, kNumAxes> step_bytes_sent(const RunPlan& plan) {
+  return bytes_of_all_ranks(plan, dry_stages(plan, nullptr, DryWork::kStep));
 }
 
 }  // namespace trident

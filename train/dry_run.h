@@ -1,9 +1,12 @@
-// What a rank will do, found by letting it do it: its RankTrainer, constructed and stepped on a device that only counts (device/dry)
-// in a world without peers. The plan of its memory and its traffic are what came of that, not a second account of the layers.
+// What a rank will do, found by letting it do it: its RankTrainer, constructed and stepped on a device that only counts
+// (device/dry) in a world without peers. The plan of its memory and its traffic are what came of that, not a second account of the
+// layers.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "device/arena.h"
 #include "device/ops.h"
@@ -13,17 +16,28 @@
 namespace trident {
 
 struct DryRun {
-  ArenaPlan arena;                                      // the same, entry by entry, as the rank's own
-  std::array<double, kNumAxes> bytes_sent{};            // by the rank, in one training step, by axis
+  int rank = 0;
+  ArenaPlan arena;                            // the same, entry by entry, as the rank's own
+  std::int64_t logits_bytes = 0;              // of the activations: what recompute.head_chunk would keep to a chunk
+  std::array<double, kNumAxes> bytes_sent{};  // by the rank, in one training step, by axis; zeros without a step
 };
 
-// One training step of rank `rank` of plan.world_size(). `oracle`: the operations of the device that the rank would have, on the
-// thread that made them; it is asked for workspaces and computes nothing. Without one the arena has no workspaces of products and attention
-// in it; the traffic does not depend on them. Reads no data, draws no weights, needs no memory of the arena's size.
-DryRun dry_step(const RunPlan& plan, int rank, Ops* oracle);
+enum class DryWork : std::uint8_t { kConstruct, kStep };
 
-// Logical bytes sent in one training step, summed over all ranks, by axis (docs/communication.md): of each stage one rank is run, and
-// stands for the others.
-std::array<double, kNumAxes> dry_bytes_sent(const RunPlan& plan);
+// Rank `rank` of plan.world_size(), constructed, and stepped once if `work` says so. `oracle`: the operations of the device that
+// the rank would have, on the thread that made them; it is asked for workspaces and computes nothing. Without one the arena has no
+// workspaces of products and attention in it; the traffic does not depend on them. Reads no data, draws no weights, needs no memory
+// of the arena's size.
+DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work);
+
+// The same of one rank of each pipeline stage, that of tp 0 and dp 0. The others of the stage need and send as much.
+std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work);
+
+// The same with the workspaces of this machine's processor as the oracle; for cards, which are not asked, without any.
+std::vector<DryRun> dry_stages_here(const RunPlan& plan, DeviceKind device, DryWork work);
+
+// Logical bytes sent in one training step, summed over all ranks, by axis (docs/communication.md).
+std::array<double, kNumAxes> bytes_of_all_ranks(const RunPlan& plan, std::span<const DryRun> stages);
+std::array<double, kNumAxes> step_bytes_sent(const RunPlan& plan);  // of dry_stages()
 
 }  // namespace trident

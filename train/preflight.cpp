@@ -25,17 +25,6 @@ double model_state(const RunPlan& plan, const ZeroPolicy& policy) {
   return bytes;
 }
 
-// Block inputs of one micro-batch, and the ids of all.
-double smallest_activations(const RunPlan& plan) {
-  const BatchConfig& batch = plan.config.batch;
-  const double replicas = static_cast<double>(plan.grid.degrees().data);
-  const double copies = plan.tensor_layout.shards_sequence() ? 1 : static_cast<double>(plan.tensor_layout.degree);
-  const double tokens = static_cast<double>(batch.micro) * static_cast<double>(batch.sequence);
-  const double blocks = static_cast<double>(plan.model.layers * plan.model.hidden * size_of(plan.compute));
-  return replicas * copies * tokens * blocks +
-         2.0 * tokens * plan.num_micro_batches * replicas * static_cast<double>(size_of(DType::kI32));
-}
-
 // The run folder, or what is there of the path to it.
 std::filesystem::path nearest_existing(const std::string& folder) {
   std::error_code error;
@@ -64,25 +53,6 @@ void check_model_fits(const ModelConfig& model, std::int64_t machine_bytes) {
                   "model of at most {:.0f}M parameters, or a larger machine",
                   parameters < 1e9 ? fmt::format("{:.1f}M", 1e-6 * parameters) : fmt::format("{:.1f}B", 1e-9 * parameters), gigabytes(bytes), gigabytes(static_cast<double>(machine_bytes)),
                   1e-6 * static_cast<double>(machine_bytes) / kSmallestState));
-}
-
-void check_memory(const RunPlan& plan, std::int64_t machine_bytes) {
-  const double state = model_state(plan, plan.zero), activations = smallest_activations(plan),
-               there = static_cast<double>(machine_bytes);
-  const double world = static_cast<double>(plan.world_size());
-  if (state > there) {
-    throw ConfigError(fmt::format(
-        "parallel.zero = {}: parameters, gradients and optimizer of {} ranks need {} ({} per rank), this machine has {}; {}",
-        to_string(plan.zero.preset), plan.world_size(), gigabytes(state), gigabytes(state / world), gigabytes(there),
-        what_state_fits(plan, state, there)));
-  }
-  if (state + activations <= there) return;
-  const BatchConfig& batch = plan.config.batch;
-  throw ConfigError(fmt::format(
-      "batch.micro = {}, batch.sequence = {}, batch.global = {}: {} ranks need more than {} ({} per rank), {} of it for "
-      "activations, this machine has {}; lower them",
-      batch.micro, batch.sequence, batch.global, plan.world_size(), gigabytes(state + activations),
-      gigabytes((state + activations) / world), gigabytes(activations), gigabytes(there)));
 }
 
 std::string what_state_fits(const RunPlan& plan, double state, double there) {

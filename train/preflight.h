@@ -16,11 +16,6 @@ void check_thread_ranks(const TrainConfig& config);
 // size does not matter. ConfigError.
 void check_model_fits(const ModelConfig& model, std::int64_t machine_bytes);
 
-// A lower bound of what all ranks hold, from the plan: parameters, gradients and optimizer as the ZeRO policy shares them out, and
-// the input of every block for one micro-batch. Above `machine_bytes`: ConfigError that says what is needed, what is there, and
-// what would fit.
-void check_memory(const RunPlan& plan, std::int64_t machine_bytes);
-
 // What would fit where parameters, gradients and optimizer of some ranks need `state` bytes and `there` are there: the first ZeRO preset that does, or a
 // number of parameters.
 std::string what_state_fits(const RunPlan& plan, double state, double there);

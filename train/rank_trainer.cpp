@@ -82,16 +82,15 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
   bind_handlers();
 }
 
-// Memory is given out on first touch, on hosts: without this the kernel would end the process somewhere in the middle. Of cards it
-// is asked how much is left when all ranks have made what is not in the plan.
+// What a card has left is known when all ranks have made what is not in the plan. What hosts have was compared before, in
+// prepare_run().
 void RankTrainer::check_memory() {
-  if (!device_.has_bytes()) return;
+  const std::optional<std::int64_t> free = device_.free_bytes();
+  if (!free) return;
   context_.world().barrier();
-  ArenaNeed mine{static_cast<double>(arena_plan_.total_bytes()),
-                 static_cast<double>(arena_plan_.total_bytes(MemoryUse::kActivations)), static_cast<double>(stage_->logits_bytes()),
-                 largest_entries(arena_plan_)};
-  if (const std::optional<std::int64_t> free = device_.free_bytes()) mine.free = static_cast<double>(*free);
-  check_arenas(plan_, context_.world(), context_.host_stream(), mine);
+  const ArenaNeed mine{.total = static_cast<double>(arena_plan_.total_bytes()), .free = static_cast<double>(*free)};
+  check_free(plan_, context_.world(), context_.host_stream(), mine,
+             [&] { return arena_needs(plan_, dry_stages(plan_, &device_.ops(), DryWork::kConstruct)); });
 }
 
 void RankTrainer::make_arena() {
@@ -124,16 +123,12 @@ void RankTrainer::bind_batches() {
   positions_by_sample_ = arena_->grant(batch_slots_.positions_by_sample, DType::kI32, {b, t});
   samples_ = arena_->grant(batch_slots_.samples, DType::kI64, {m, b});
   losses_ = arena_->grant(batch_slots_.losses, DType::kF64, {m});
-  std::vector<std::int32_t> by_row(static_cast<std::size_t>(t * b)), by_sample(by_row.size());
-  for (std::int64_t i = 0; i < t * b; ++i) {
-    by_row[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i / b);
-    by_sample[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i % t);
+  if (device_.has_bytes()) {
+    write_positions();
+    host_batch_.tokens.resize(static_cast<std::size_t>(m * t * b));
+    host_batch_.targets.resize(host_batch_.tokens.size());
+    host_batch_.samples.resize(static_cast<std::size_t>(m * b));
   }
-  device_.write(context_.compute_stream(), positions_by_row_, by_row.data());
-  device_.write(context_.compute_stream(), positions_by_sample_, by_sample.data());
-  host_batch_.tokens.resize(static_cast<std::size_t>(m * t * b));
-  host_batch_.targets.resize(host_batch_.tokens.size());
-  host_batch_.samples.resize(static_cast<std::size_t>(m * b));
   host_batch_.losses.resize(static_cast<std::size_t>(m));
   micro_batches_.resize(static_cast<std::size_t>(m));
   for (std::int64_t k = 0; k < m; ++k) {
@@ -147,10 +142,31 @@ void RankTrainer::bind_batches() {
   }
 }
 
+void RankTrainer::write_positions() {
+  const std::int64_t b = plan_.config.batch.micro, t = plan_.config.batch.sequence;
+  std::vector<std::int32_t> by_row(static_cast<std::size_t>(t * b)), by_sample(by_row.size());
+  for (std::int64_t i = 0; i < t * b; ++i) {
+    by_row[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i / b);
+    by_sample[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i % t);
+  }
+  device_.write(context_.compute_stream(), positions_by_row_, by_row.data());
+  device_.write(context_.compute_stream(), positions_by_sample_, by_sample.data());
+}
+
 void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool training) {
   const RangeScope range(device_.ranges(), "batch");
   BatchSlicing slicing = this->slicing();
   if (!training) slicing.offset = 0;
+  if (device_.has_bytes()) write_samples(load, batch, slicing);
+  for (MicroBatch& mb : micro_batches_) {
+    mb.step = batch;
+    mb.training = training;
+    // The one division. The scale is a power of two: the product is rounded as the quotient is.
+    mb.gradient_scale = static_cast<float>(loss_scaler_.scale() / static_cast<double>(plan_.tokens_per_step()));
+  }
+}
+
+void RankTrainer::write_samples(const LoadSamples& load, std::int64_t batch, const BatchSlicing& slicing) {
   const auto tokens_of_one = static_cast<std::size_t>(plan_.config.batch.micro * plan_.config.batch.sequence);
   for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
     const std::int64_t first = slicing.first_sample(batch, k, context_.coordinates().data);
@@ -161,11 +177,6 @@ void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool t
       load(first, slicing.micro, ids(host_batch_.tokens, is_first_stage()), ids(host_batch_.targets, is_last_stage()));
     }
     for (std::int64_t i = 0; i < slicing.micro; ++i) host_batch_.samples[static_cast<std::size_t>(k * slicing.micro + i)] = first + i;
-    MicroBatch& mb = micro_batches_[static_cast<std::size_t>(k)];
-    mb.step = batch;
-    mb.training = training;
-    // The one division. The scale is a power of two: the product is rounded as the quotient is.
-    mb.gradient_scale = static_cast<float>(loss_scaler_.scale() / static_cast<double>(plan_.tokens_per_step()));
   }
   Stream& stream = context_.compute_stream();
   if (is_first_stage()) device_.write(stream, tokens_, host_batch_.tokens.data());

@@ -106,6 +106,8 @@ class RankTrainer {
   const RunPlan& plan() const { return plan_; }
   const ArenaPlan& arena_plan() const { return arena_plan_; }
   const Arena& arena() const { return *arena_; }
+  // Of the activations, what recompute.head_chunk would keep to a chunk.
+  std::int64_t logits_bytes() const { return stage_->logits_bytes(); }
   // One line each of what the user ought to know of the memory.
   std::span<const std::string> notes() const { return notes_; }
   // What every instruction of the last step took.
@@ -119,7 +121,9 @@ class RankTrainer {
   void book_batches();
   void bind_batches();
   void bind_handlers();
+  void write_positions();
   void load_batch(const LoadSamples& load, std::int64_t batch, bool training);
+  void write_samples(const LoadSamples& load, std::int64_t batch, const BatchSlicing& slicing);
   void decide_update();
   std::span<const double> read_losses();
   bool is_first_stage() const { return context_.coordinates().pipeline == 0; }

@@ -7,6 +7,7 @@
 
 #include "core/file_io.h"
 #include "model/model_stats.h"
+#include "train/dry_run.h"
 #include "train/gather_bytes.h"
 
 namespace trident {
@@ -31,6 +32,14 @@ JsonValue bytes_of(const RunPlan& plan) {
   return bytes;
 }
 
+}  // namespace
+
+JsonValue bytes_by_use(const ArenaPlan& memory) {
+  JsonValue uses;
+  for (const MemoryUse use : kMemoryUses) uses.set(to_string(use), memory.total_bytes(use));
+  return uses;
+}
+
 JsonValue allocations_of(const ArenaPlan& memory) {
   JsonValue::Array allocations;
   for (const ArenaPlan::Entry& entry : memory.entries()) {
@@ -42,8 +51,6 @@ JsonValue allocations_of(const ArenaPlan& memory) {
   }
   return JsonValue(std::move(allocations));
 }
-
-}  // namespace
 
 void make_run_folder(const std::string& folder) {
   try {
@@ -72,16 +79,13 @@ void write_config_file(const std::string& folder, const TrainConfig& config) {
 
 void write_memory_file(const std::string& folder, ParallelContext& context, const ArenaPlan& memory) {
   const GridCoordinates at = context.coordinates();
-  JsonValue mine, uses;
+  JsonValue mine;
   mine.set("rank", context.rank());
   mine.set("dp", at.data);
   mine.set("pp", at.pipeline);
   mine.set("tp", at.tensor);
   mine.set("bytes", memory.total_bytes());
-  for (int use = 0; use <= static_cast<int>(MemoryUse::kData); ++use) {
-    uses.set(to_string(static_cast<MemoryUse>(use)), memory.total_bytes(static_cast<MemoryUse>(use)));
-  }
-  mine.set("by_use", std::move(uses));
+  mine.set("by_use", bytes_by_use(memory));
   if (at.data == 0 && at.tensor == 0 && at.context == 0) mine.set("allocations", allocations_of(memory));
   const std::string text = to_json_text(mine);
 

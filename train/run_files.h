@@ -3,11 +3,16 @@
 
 #include <string>
 
+#include "core/json_reader.h"
 #include "device/arena.h"
 #include "parallel/parallel_context.h"
 #include "train/run_plan.h"
 
 namespace trident {
+
+// {"parameters": bytes, "gradients": ...}, and [{"name", "use", "bytes"}, ...]: an arena, as files and commands have it.
+JsonValue bytes_by_use(const ArenaPlan& memory);
+JsonValue allocations_of(const ArenaPlan& memory);
 
 // Creates the directory and its parents, or none of them. Throws StorageError naming it.
 void make_run_folder(const std::string& folder);

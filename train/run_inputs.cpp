@@ -138,7 +138,7 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   check_model_fits(model, machine.bytes());
   inputs.plan = make_run_plan(config, model, place.world_size, machine);
   inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();
-  check_memory(inputs.plan, machine.bytes());
+  check_arenas(inputs.plan, arena_needs(inputs.plan, dry_stages_here(inputs.plan, machine.device, DryWork::kConstruct)));
   if (inputs.initial) check_initial_model(config, stored_tensors(inputs.plan), *inputs.initial);
   open_data(inputs, place.reads_all);
   if (inputs.resume && place.reads_all) check_resumed_data(config, inputs.training_facts(), *inputs.resume);

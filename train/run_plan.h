@@ -94,12 +94,6 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
 // Forward model FLOPs of one micro-batch per unit: what the partition balances and the predicted bubble counts (a backward: twice).
 std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batch);
 
-// ---- predictions printed beside measurements
-// ---------------------------------------------------------------------------------------
-
-// Logical bytes sent in one training step, summed over all ranks, by axis, from the step programs (docs/communication.md).
-std::array<double, kNumAxes> step_bytes_sent(const RunPlan& plan);
-
 // Bytes one rank of pipeline rank `pp` sends over dp in a step, and holds for parameters, gradients and optimizer, under `policy`.
 struct ZeroCost {
   double bytes_sent = 0;

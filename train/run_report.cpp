@@ -8,6 +8,7 @@
 
 #include "model/model_stats.h"
 #include "pipeline/step_simulator.h"
+#include "train/dry_run.h"
 
 namespace trident {
 namespace {
@@ -47,12 +48,12 @@ std::string valid_text(const ValidLoss& first, const ValidLoss& last) {
 
 // Predictions are exact: where one is not, both numbers are said.
 void add_prediction_lines(std::vector<std::string>& lines, const RunPlan& plan, const RunSummary& summary) {
-  const std::array<double, kNumAxes> formula = step_bytes_sent(plan);
+  const std::array<double, kNumAxes> predicted = step_bytes_sent(plan);
   const std::size_t before = lines.size();
-  for (std::size_t a = 0; a < formula.size(); ++a) {
-    if (formula[a] == summary.bytes_counted[a]) continue;
-    lines.push_back(fmt::format("bytes sent over {} per step, all ranks: formula {:.0f}, counted {:.0f}",
-                                to_string(static_cast<Axis>(a)), formula[a], summary.bytes_counted[a]));
+  for (std::size_t a = 0; a < predicted.size(); ++a) {
+    if (predicted[a] == summary.bytes_counted[a]) continue;
+    lines.push_back(fmt::format("bytes sent over {} per step, all ranks: predicted {:.0f}, counted {:.0f}",
+                                to_string(static_cast<Axis>(a)), predicted[a], summary.bytes_counted[a]));
   }
   if (summary.planned_bytes != summary.granted_bytes)
     lines.push_back(
@@ -115,19 +116,25 @@ double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>
   return simulate(plan.step_programs, costs, plan.step_spec.overlap).bubble_over_ideal();
 }
 
+std::string model_line(const RunPlan& plan) {
+  return fmt::format("model: {} of {:.2f}M parameters, {} layers, hidden {}, {} heads ({} kv), vocabulary {}", to_string(plan.model.family),
+                     1e-6 * static_cast<double>(num_parameters(plan.model)), plan.model.layers, plan.model.hidden, plan.model.heads,
+                     plan.model.kv_heads, plan.model.vocab_size);
+}
+
+std::string layout_line(const RunPlan& plan) {
+  const ParallelDegrees& d = plan.grid.degrees();
+  return fmt::format("layout: {}DP x {}PP x {}TP = {}, {}{}, {} of {} x {} tokens", d.data, d.pipeline, d.tensor,
+                     counted(plan.world_size(), "rank"), plan.config.parallel.schedule,
+                     plan.tensor_layout.shards_sequence() ? ", sequence parallel" : "",
+                     plan.num_micro_batches == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", plan.num_micro_batches),
+                     plan.config.batch.micro, plan.config.batch.sequence);
+}
+
 std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory,
                                        std::int64_t largest_arena) {
   const ParallelDegrees& d = plan.grid.degrees();
-  std::vector<std::string> lines;
-  lines.push_back(fmt::format("model: {} of {:.2f}M parameters, {} layers, hidden {}, {} heads ({} kv), vocabulary {}", to_string(plan.model.family),
-                              1e-6 * static_cast<double>(num_parameters(plan.model)), plan.model.layers, plan.model.hidden, plan.model.heads,
-                              plan.model.kv_heads, plan.model.vocab_size));
-  lines.push_back(
-      fmt::format("layout: {}DP x {}PP x {}TP = {}, {}{}, {} of {} x {} tokens", d.data, d.pipeline, d.tensor,
-                  counted(plan.world_size(), "rank"), plan.config.parallel.schedule,
-                  plan.tensor_layout.shards_sequence() ? ", sequence parallel" : "",
-                  plan.num_micro_batches == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", plan.num_micro_batches),
-                  plan.config.batch.micro, plan.config.batch.sequence));
+  std::vector<std::string> lines{model_line(plan), layout_line(plan)};
   lines.push_back(fmt::format("device: {}; compute in {} ({})", device, to_string(plan.compute), plan.compute_reason));
   if (d.data * d.context > 1) lines.push_back(zero_line(plan));
   lines.push_back(memory_line(memory, largest_arena));

@@ -38,6 +38,9 @@ std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const
 // The bubble these times would make with one core per rank.
 double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>& cpu_seconds);
 
+// "model: llama of 12.34M parameters, ...", "layout: 2DP x 4PP x 4TP = 32 ranks, 1f1b, ...".
+std::string model_line(const RunPlan& plan);
+std::string layout_line(const RunPlan& plan);
 // `memory`: rank 0's arena. `largest_arena`: bytes of the rank that has most.
 std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory,
                                        std::int64_t largest_arena);

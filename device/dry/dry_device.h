@@ -1,8 +1,8 @@
 // A device that only counts: memory is addresses without bytes, operations check their operands and compute nothing, streams are
 // done with whatever is enqueued. What a rank would do is found by letting it do it here (train/dry_run.h).
 //
-// Reading or writing its memory is a fault of the processor, not a wrong number. Copies to it go nowhere; what is copied from it is
-// zeros, so that losses and norms of a dry step are finite.
+// Its addresses are such as no process has: reading or writing there is a fault of the processor, not a wrong number. Copies to it
+// go nowhere; what is copied from it is zeros, so that losses and norms of a dry step are finite.
 #pragma once
 
 #include <cstdint>
@@ -64,6 +64,7 @@ class DryDevice final : public Device {
   DryOps ops_;
   DryStream compute_stream_;
   std::vector<std::unique_ptr<DryStream>> streams_;
+  std::int64_t next_address_ = std::int64_t{1} << 60;  // of what is allocated next; x86-64 has no such addresses
   Doorbell doorbell_;
   Progress progress_;
 };

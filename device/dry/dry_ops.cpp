@@ -56,7 +56,8 @@ void DryOps::attention_forward(Stream&, const AttentionShape& s, TensorView out,
                                ConstTensorView k, ConstTensorView v, TensorView workspace) {
   constexpr std::string_view kName = "attention_forward";
   check_attention(kName, s);
-  check_attention_operands(kName, s, {{"out", out}, {"q", q}}, {{"k", k}, {"v", v}}, lse, workspace, bytes_of(attentions_, s, kName));
+  check_attention_operands(kName, s, {{"out", out}, {"q", q}}, {{"k", k}, {"v", v}}, lse, workspace,
+                           bytes_of(attentions_, s, kName));
 }
 
 void DryOps::attention_backward(Stream&, const AttentionShape& s, TensorView d_q, TensorView d_k, TensorView d_v,

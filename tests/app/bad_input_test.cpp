@@ -177,9 +177,9 @@ TEST(BadInputFiles, MoreMemoryThanThereIs) {
   model("gpt2-124m");
 
   expect_one_line(place.train({"parallel.data=1024", "batch.global=1024", "parallel.zero=ddp"}, "", huge), 64,
-                  {"parallel.zero = ddp", "1024 ranks need", "per rank"});
+                  {"the arena of rank 0 needs", "1024 ranks there", "alone are", "with parallel.zero = ddp"});
   expect_one_line(place.train({"batch.micro=65536", "batch.global=65536"}, "", huge), 64,
-                  {"batch.micro = 65536", "activations", "lower"});
+                  {"batch.micro = 65536", "for activations", "the head", "would fit, or set recompute.policy to full"});
   EXPECT_EQ(place.files(), before);
 }
 

@@ -8,6 +8,7 @@
 #include "parallel/checked_communicator.h"
 #include "tests/contracts/contract_cases.h"
 #include "tests/support/layout_run.h"
+#include "train/dry_run.h"
 
 namespace trident::contracts {
 namespace {
@@ -82,32 +83,6 @@ TEST_P(CommunicationContract, CountsAreWhatTheLayoutCallsFor) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, CommunicationContract, ::testing::ValuesIn(contract_cases()),
                          [](const auto& info) { return info.param.name; });
-
-// A schedule that computes the two gradients of the head apart makes its logits, and for that gathers its input, in each of them.
-TEST(PredictedBytes, AChunkedHeadInTwoPassesGathersOnceMore) {
-  ContractCase c{.name = "split", .model = {.type = "llama"}, .tensor = 2, .sequence_parallel = true};
-  for (const std::int64_t chunk : {0, 3}) {
-    c.head_chunk = chunk;
-    LayoutRunOptions options;
-    options.steps = 1;
-    RunPlan plan = testing::run_layout(config_of(c), {}, options).plan;
-    const double fused = step_bytes_sent(plan)[static_cast<std::size_t>(Axis::kTensor)];
-    for (StepProgram& program : plan.step_programs) {
-      std::vector<Instruction> split;
-      for (const Instruction& i : program.instructions) {
-        split.push_back(i);
-        if (i.kind != InstructionKind::kBackward || i.unit != head_unit(plan.model)) continue;
-        split.back().kind = InstructionKind::kBackwardInput;
-        split.push_back(i);
-        split.back().kind = InstructionKind::kBackwardWeight;
-      }
-      program.instructions = std::move(split);
-    }
-    const std::int64_t input = c.micro * c.sequence * c.model.hidden * c.compute_bytes;
-    EXPECT_EQ(step_bytes_sent(plan)[static_cast<std::size_t>(Axis::kTensor)] - fused,
-              chunk > 0 ? static_cast<double>(c.micro_batches * (c.tensor - 1) * input) : 0.0);
-  }
-}
 
 // The numbers of docs/communication.md's example.
 TEST(CommunicationExample, IsWhatTheDocumentSays) {

@@ -1,4 +1,6 @@
 // A dry rank is the rank: the same entries in its arena, and it sends the same bytes, call by call.
+#include "train/dry_run.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,7 +13,6 @@
 #include "device/cpu/cpu_device.h"
 #include "tests/contracts/contract_cases.h"
 #include "tests/support/layout_run.h"
-#include "train/dry_run.h"
 
 namespace trident::contracts {
 namespace {
@@ -47,7 +48,7 @@ TEST_P(DryRun, IsWhatEveryRankDoes) {
   Doorbell doorbell;
   CpuDevice oracle(doorbell, {});
   for (const auto& [rank, seen] : ranks) {
-    const trident::DryRun dry = dry_step(run.plan, rank, &oracle.ops());
+    const trident::DryRun dry = dry_run(run.plan, rank, &oracle.ops(), DryWork::kStep);
     EXPECT_EQ(entries_of(dry.arena), seen.entries) << "rank " << rank;
     EXPECT_EQ(dry.arena.total_bytes(), run.high_water[static_cast<std::size_t>(rank)]) << "rank " << rank;
     EXPECT_EQ(dry.bytes_sent, seen.bytes_sent) << "rank " << rank;
@@ -63,7 +64,7 @@ TEST_P(DryRun, RanksOfAStageSendTheSame) {
   std::vector<bool> seen(of_stage.size());
   for (int rank = 0; rank < plan.world_size(); ++rank) {
     const auto stage = static_cast<std::size_t>(plan.grid.coordinates(rank).pipeline);
-    const trident::DryRun dry = dry_step(plan, rank, nullptr);
+    const trident::DryRun dry = dry_run(plan, rank, nullptr, DryWork::kStep);
     if (!seen[stage]) of_stage[stage] = dry.bytes_sent;
     seen[stage] = true;
     EXPECT_EQ(dry.bytes_sent, of_stage[stage]) << "rank " << rank;

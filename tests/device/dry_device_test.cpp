@@ -31,23 +31,14 @@ std::string refusal(Call call) {
 
 TEST(DryDevice, TerabytesOfMemoryTakeNone) {
   DryDevice device(nullptr);
-  const Buffer first = device.allocate(16 * kTerabyte, "first"), second = device.allocate(kTerabyte, "second");
-  EXPECT_EQ(first.num_bytes(), 16 * kTerabyte);
+  const Buffer first = device.allocate((1 << 17) * kTerabyte, "first"), second = device.allocate(kTerabyte, "second");
+  EXPECT_EQ(first.num_bytes(), (1 << 17) * kTerabyte);
   EXPECT_EQ(first.where(), MemoryKind::kDevice);
   const bool apart = first.data() + first.num_bytes() <= second.data() || second.data() + second.num_bytes() <= first.data();
   EXPECT_TRUE(apart);
   EXPECT_FALSE(device.has_bytes());
   EXPECT_EQ(device.allocate(0, "nothing").num_bytes(), 0);
-}
-
-TEST(DryDevice, MoreThanThereAreAddressesIsRefusedByName) {
-  DryDevice device(nullptr);
-  try {
-    device.allocate(std::int64_t{1} << 60, "the arena of rank 3");
-    FAIL() << "2^60 bytes were reserved";
-  } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("the arena of rank 3 would need 1152921504.6 GB"), std::string::npos) << error.what();
-  }
+  EXPECT_NE(refusal([&] { device.allocate(std::int64_t{1} << 62, "too much"); }).find("too much"), std::string::npos);
 }
 
 TEST(DryDeviceDeathTest, ItsMemoryCannotBeRead) {
@@ -83,7 +74,9 @@ TEST(DryDevice, OperandsAreChecked) {
   const Buffer memory = device.allocate(kTerabyte, "memory");
   const auto view = [&](DType dtype, Shape shape) { return view_of(memory, dtype, shape); };
   device.ops().swiglu_forward(stream, view(DType::kBF16, {1 << 20, 4096}), view(DType::kBF16, {1 << 20, 8192}));
-  EXPECT_NE(refusal([&] { device.ops().swiglu_forward(stream, view(DType::kBF16, {8, 16}), view(DType::kBF16, {8, 16})); }),
+  EXPECT_NE(refusal([&] {
+              device.ops().swiglu_forward(stream, view(DType::kBF16, {8, 16}), view(DType::kBF16, {8, 16}));
+            }),
             "nothing was refused");
   EXPECT_NE(refusal([&] { device.ops().accumulate(stream, view(DType::kBF16, {8}), view(DType::kBF16, {8})); }),
             "nothing was refused");

@@ -1,6 +1,7 @@
 // Messages over MPI, cut into pieces of 1000 bytes by the job's --piece-bytes=1000. Each rank sends to the next.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 

@@ -1,6 +1,7 @@
 // Many operations at once on thread ranks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 

@@ -2,6 +2,7 @@
 // integers, so every sum is exact and equality is to the last bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>

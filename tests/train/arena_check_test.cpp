@@ -103,15 +103,21 @@ TEST(ArenaCheck, TheMicroBatchThatFitsIsOneThatTheScheduleTakes) {
   EXPECT_THROW(with_micro("4"), ConfigError);
 }
 
-// Two cards of 79 and 19 GB, say: what the poorer one has left, times two, is not what there is.
-TEST(ArenaCheck, BeforeArenasAreKnownTheCardsAreCountedTogether) {
-  const TrainConfig config = plan_of({}).config;
+// Before anything is connected, by what their ranks need at least.
+TEST(ArenaCheck, CardsAreJudgedBeforeTheyAreUsed) {
+  const TrainConfig config = plan_of({"parallel.data=2"}).config;
   MachineFacts machine;
   machine.device = DeviceKind::kCuda;
-  machine.memory = {{"a card", {0}, 1'000'000}, {"a card", {1}, 1'000'000}};
+  machine.memory = {{"a card", {0}, 79'000'000'000}, {"card 1", {1}, 1'000'000}};
   RunPlace place;
   place.cards = {"a card", "a card"};
-  EXPECT_THROW(prepare_run(config, place, machine), ConfigError);
+  try {
+    prepare_run(config, place, machine);
+    FAIL() << "a megabyte is enough";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("the arena of rank 1 needs 2."), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("card 1 has 0.0 GB"), std::string::npos) << error.what();
+  }
   machine.memory = {{"a card", {0}, 79'000'000'000}, {"a card", {1}, 19'000'000'000}};
   EXPECT_THROW(prepare_run(config, place, machine), DataError) << "it goes on to the data, which are not there";
 }
@@ -122,7 +128,7 @@ TEST(ArenaCheck, APresetThatFitsIsNamed) {
   plan.memory = {{"card 0", {0, 1, 2, 3}, 20'000'000'000}, {"card 1", {4, 5, 6, 7}, 20'000'000'000}};
   const std::string text = refusal(plan, std::vector<ArenaNeed>(8, {6 * kGigabyte, 0.5 * kGigabyte}));
   EXPECT_NE(text.find("4 ranks there 24.0 GB"), std::string::npos) << text;
-  EXPECT_NE(text.find("alone are more: parallel.zero = zero1 needs "), std::string::npos) << text;
+  EXPECT_NE(text.find("alone are 22.0 GB with parallel.zero = ddp: parallel.zero = zero1 needs "), std::string::npos) << text;
 }
 
 TEST(ArenaCheck, EveryMachineIsJudgedByItself) {
@@ -137,7 +143,8 @@ TEST(ArenaCheck, WhatNoMicroBatchMakesFit) {
   plan.memory = {{"card 0", {0}, 80'000'000'000}};
   EXPECT_NE(
       refusal(plan, {{90 * kGigabyte, 5 * kGigabyte}})
-          .find("; parameters, gradients and optimizer alone are more: about 117M parameters of this layout would fit, or take"),
+          .find("; parameters, gradients and optimizer alone are 85.0 GB with parallel.zero = zero1: about 117M parameters of this "
+                "layout would fit, or take"),
       std::string::npos)
       << refusal(plan, {{90 * kGigabyte, 5 * kGigabyte}});
   EXPECT_NE(refusal(plan, {{900 * kGigabyte, 890 * kGigabyte}}).find("; lower batch.sequence"), std::string::npos);
@@ -184,7 +191,7 @@ std::vector<std::string> refusals(const RunPlan& plan, const std::vector<ArenaNe
     RunPlan mine = plan;
     std::erase_if(mine.memory, [&](const MemoryPool& pool) { return std::ranges::find(pool.ranks, rank) == pool.ranks.end(); });
     try {
-      check_arenas(mine, *all, device.host_stream(), needs[r]);
+      check_free(mine, *all, device.host_stream(), needs[r], [&] { return needs; });
     } catch (const ConfigError& error) {
       said[r] = error.what();
     }

@@ -1,0 +1,107 @@
+// What `trident plan` says is what `trident train` then takes and sends.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "tests/app/program.h"
+
+namespace trident {
+namespace {
+
+JsonValue parsed(const std::string& text) {
+  return parse_json(text, "a test",
+                    {.comments = JsonComments::kRefused, .max_bytes = 1 << 24, .max_depth = 16, .blame = ExitCode::kInternal});
+}
+
+std::int64_t integer(const JsonValue& object, const std::string& key) { return object.find(key)->as_integer(); }
+
+class Plan : public testing::TestWithParam<std::vector<std::string>> {
+ protected:
+  Workplace place_;
+};
+
+TEST_P(Plan, IsWhatTrainingTakesAndSends) {
+  std::vector<std::string> words{"plan", "--config", place_ / "config.json", "--json"}, settings = GetParam();
+  for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+  const ProgramOutcome planned = run_program(words);
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  EXPECT_EQ(planned.err, "");
+  const JsonValue plan = parsed(planned.out);
+  EXPECT_EQ(plan.find("workspaces")->as_string(), "exact");
+
+  settings.insert(settings.end(), {"run.steps=2", "log.every=1"});
+  const ProgramOutcome trained = place_.train(settings);
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const JsonValue memory = parsed(read_file(place_ / "run/memory.json"));
+  const JsonValue::Array& ranks = memory.find("ranks")->items();
+  EXPECT_EQ(static_cast<std::int64_t>(ranks.size()), integer(plan, "ranks"));
+  for (const JsonValue& rank : ranks) {
+    const JsonValue& stage = plan.find("stages")->items().at(static_cast<std::size_t>(integer(rank, "pp")));
+    EXPECT_EQ(integer(rank, "bytes"), integer(stage, "bytes")) << "rank " << integer(rank, "rank");
+    EXPECT_EQ(to_json_text(*rank.find("by_use")), to_json_text(*stage.find("by_use"))) << "rank " << integer(rank, "rank");
+    if (const JsonValue* allocations = rank.find("allocations")) {
+      EXPECT_EQ(to_json_text(*allocations), to_json_text(*stage.find("allocations")));
+    }
+  }
+  const std::vector<JsonValue> metrics = place_.metrics();
+  for (const std::string axis : {"tp", "cp", "dp", "pp"})
+    EXPECT_EQ(metrics.at(1).find("comm_bytes")->find(axis)->as_number(), plan.find("step_comm_bytes")->find(axis)->as_number())
+        << axis;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, Plan,
+    testing::Values(std::vector<std::string>{"parallel=1DP"},
+                    std::vector<std::string>{"parallel=2DP x 2PP x 2TP", "parallel.zero=zero3", "parallel.sequence_parallel=true"},
+                    std::vector<std::string>{"parallel=3DP x 1PP x 2TP", "parallel.zero=shard_grad_op", "batch.global=12",
+                                             "precision.compute=fp32", "recompute.policy=full"}),
+    [](const auto& info) {
+      return std::string(info.index == 0 ? "OneRank" : info.index == 1 ? "EightRanks" : "SixRanks");
+    });
+
+// The machine needs neither the ranks nor the memory: 1,024 ranks of 20 to 26 GB.
+TEST(PlanOfALargeJob, NeedsNoLargeMachine) {
+  const ProgramOutcome planned = run_program(
+      {"plan", "--config", TRIDENT_SOURCE_DIR "/configs/gpt3_175b_tp8_pp8.json", "--set", "batch.global=8192", "--json"});
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const JsonValue plan = parsed(planned.out);
+  EXPECT_EQ(plan.find("stages")->items().size(), 8u);
+  EXPECT_EQ(integer(plan, "micro_batches"), 512);
+  for (const JsonValue& stage : plan.find("stages")->items()) EXPECT_GT(integer(stage, "bytes"), std::int64_t{15} << 30);
+}
+
+TEST(PlanOfALargeJob, IsReadAsATable) {
+  const ProgramOutcome planned =
+      run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json", "--set", "precision.compute=bf16"});
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  for (const char* part :
+       {"layout: 2DP x 4PP x 4TP = 32 ranks, 1f1b, sequence parallel, 4 micro-batches of 2 x 256 tokens",
+        "\nstage   rank    parameters     gradients     optimizer   activations     workspace communication",
+        "\nstage 1: blocks 2-3; most of it for activations of stage 1", "\nMB sent in a step by all ranks: tp 401.510, "})
+    EXPECT_NE(planned.out.find(part), std::string::npos) << part << " in\n" << planned.out;
+}
+
+// A card that is not here: its workspaces are not made up.
+TEST(PlanOfALargeJob, SaysWhatItDoesNotKnowOfCards) {
+  const ProgramOutcome planned =
+      run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json", "--set", "device=cuda"});
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  EXPECT_NE(planned.out.find("but for the workspaces of products and attention, which are not predicted for cards"),
+            std::string::npos)
+      << planned.out;
+}
+
+TEST(PlanOfALargeJob, RefusesWhatTrainingRefuses) {
+  const std::string config = TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json";
+  expect_one_line(run_program({"plan", "--config", config, "--set", "parallel=2DP x 3PP x 3TP"}), 64, {"tensor = 3"});
+  expect_one_line(run_program({"plan", "--config", config, "--ranks", "33"}), 64, {"33"});
+  expect_one_line(run_program({"plan", "--config", config, "--ranks", "-1"}), 64, {"--ranks = -1: must be from 1 to"});
+  expect_one_line(run_program({"plan"}), 64, {"--config is required"});
+}
+
+}  // namespace
+}  // namespace trident

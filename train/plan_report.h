@@ -1,0 +1,38 @@
+// What `trident plan` says of a configuration: for each pipeline stage the memory of its ranks, and what a step sends. Found by
+// letting one rank of each stage do it, dry (train/dry_run.h); no limit of this machine counts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/json_reader.h"
+#include "parallel/cuda_backend.h"
+#include "train/dry_run.h"
+#include "train/run_plan.h"
+
+namespace trident {
+
+// Whether arenas hold the workspaces of products and attention: of cards they are not predicted.
+enum class Workspaces : std::uint8_t { kExact, kUnknown };
+
+struct PlanReport {
+  std::vector<DryRun> stages;  // of the rank of each stage that has tp 0 and dp 0; the others need and send as much
+  Workspaces workspaces = Workspaces::kExact;
+};
+
+// The plan of `config` for `ranks` ranks (0: as many as its degrees say), on machines like this one that have as much memory as it
+// takes; and what comes of it. On cards where the configuration asks for them, or leaves the choice and this machine has one.
+struct PlannedRun {
+  RunPlan plan;
+  PlanReport report;
+};
+PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda);
+
+std::string to_text(const PlanReport& report, const RunPlan& plan);
+// {"ranks", "parameters", "compute", "zero", "micro_batches", "bubble_over_ideal", "workspaces": "exact" | "unknown",
+//  "stages": [{"stage", "rank", "layers", "bytes", "by_use": {...}, "largest": [{"name", "use", "bytes"}, ...]}],
+//  "step_comm_bytes": {"tp", "cp", "dp", "pp"}}: bytes, of one rank and (step_comm_bytes) summed over all ranks.
+JsonValue to_json(const PlanReport& report, const RunPlan& plan);
+
+}  // namespace trident
