@@ -12,8 +12,8 @@ namespace trident {
 namespace {
 
 // Projection rows T[S*B, C] seen as [S, B, C].
-TensorView by_position(const AttentionShape& shape, TensorView rows) {
-  return rows.reshape({shape.query_length, shape.batch, rows.shape()[-1]});
+TensorView by_position(const LayerGeometry& g, TensorView rows) {
+  return rows.reshape({g.sequence, g.micro_batch, rows.shape()[-1]});
 }
 
 }  // namespace
@@ -59,9 +59,8 @@ void Attention::declare(ParamList& list) {
     linear.shards = kv_shards;
     project(2 * kv_columns);
   }
-  num_projections_ = projections.size();
-  qkv_ = ColumnParallelLinear(config_.hidden, std::move(projections));
-  k_.projection = v_.projection = num_projections_ - 1;
+  qkv_ = ColumnParallelLinear(std::move(projections));
+  k_.projection = v_.projection = qkv_.projections().size() - 1;
   k_.first_column = fused ? q_columns : 0;
   v_.first_column = k_.first_column + kv_columns;
 
@@ -76,150 +75,109 @@ void Attention::declare(ParamList& list) {
                                                          .bias = config_.output_bias,
                                                          .transposed_on_disk = names_.transposed_on_disk,
                                                          .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))});
-  output_ = RowParallelLinear(q_columns, config_.hidden, output.weight, output.bias);
+  output_ = RowParallelLinear(config_.hidden, output.weight, output.bias);
 }
 
-void Attention::plan(UnitPlan& plan) {
-  const LayerGeometry& g = plan.geometry();
-  const std::int64_t head_dim = config_.head_dim;
-  shape_ = {.batch = g.micro_batch,
-            .query_heads = q_.count,
-            .kv_heads = k_.count,
-            .query_length = g.sequence,
-            .key_length = g.sequence,
-            .head_dim = head_dim,
-            .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))),
-            .dtype = g.compute};
-  plan.attention(shape_);
-  dropout_.plan(plan);
-  norm_.plan(plan, g.local_rows(), RecomputeClass::kBlock);
-  normed_ = plan.save(g.compute, g.activation_shape(config_.hidden));
-  for (Heads* heads : {&q_, &k_, &v_}) {
-    const Shape shape{g.micro_batch, heads->count, g.sequence, head_dim};
-    heads->saved = plan.save(g.compute, shape);
-    if (config_.qk_norm && heads != &v_) heads->before = plan.save(g.compute, shape);
-  }
-  if (config_.qk_norm) {
-    query_norm_.plan(plan, g.full_rows() * q_.count, RecomputeClass::kBlock);
-    key_norm_.plan(plan, g.full_rows() * k_.count, RecomputeClass::kBlock);
-  }
-  out_ = plan.save(g.compute, q_.saved.shape, RecomputeClass::kAttention);
-  lse_ = plan.save(DType::kF32, {g.micro_batch, q_.count, g.sequence}, RecomputeClass::kAttention);
-  plan_forward(plan);
-  plan_backward(plan);
+AttentionShape Attention::shape(const LayerGeometry& g) const {
+  return {.batch = g.micro_batch,
+          .query_heads = q_.count,
+          .kv_heads = k_.count,
+          .query_length = g.sequence,
+          .key_length = g.sequence,
+          .head_dim = config_.head_dim,
+          .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim))),
+          .dtype = g.compute};
 }
 
-void Attention::plan_forward(UnitPlan& plan) {
-  const LayerGeometry& g = plan.geometry();
-  {
-    const ScratchScope scope(plan.scratch_plan());
-    qkv_.plan_forward(plan);
-    for (std::size_t i = 0; i < num_projections_; ++i)
-      rows_[i] = plan.scratch(g.compute, {g.full_rows(), qkv_.projections()[i].output_columns});
-  }
-  const ScratchScope scope(plan.scratch_plan());
-  merged_ = plan.scratch(g.compute, {g.full_rows(), q_.count * config_.head_dim});
-  output_.plan_forward(plan);
-}
-
-void Attention::plan_backward(UnitPlan& plan) {
-  const LayerGeometry& g = plan.geometry();
-  const Shape merged{g.full_rows(), q_.count * config_.head_dim};
-  for (std::size_t i = 0; i < num_projections_; ++i)
-    d_rows_[i] = plan.keep(g.compute, {g.full_rows(), qkv_.projections()[i].output_columns});
-  {
-    const ScratchScope scope(plan.scratch_plan());
-    d_out_ = plan.scratch(g.compute, q_.saved.shape);
-    {
-      const ScratchScope before_split(plan.scratch_plan());
-      d_merged_ = plan.scratch(g.compute, merged);
-      output_.plan_backward_input(plan);
-    }
-    for (Heads* heads : {&q_, &k_, &v_}) heads->gradient = plan.scratch(g.compute, heads->saved.shape);
-  }
-  {
-    const ScratchScope scope(plan.scratch_plan());
-    d_normed_ = plan.scratch(g.compute, g.activation_shape(config_.hidden));
-    qkv_.plan_backward_input(plan);
-    norm_.plan_backward(plan);
-  }
-  {
-    const ScratchScope scope(plan.scratch_plan());
-    merged_weight_ = plan.scratch(g.compute, merged);
-    output_.plan_backward_weight(plan);
-  }
-  const ScratchScope scope(plan.scratch_plan());
-  qkv_.plan_backward_weight(plan);
-}
-
-Attention::Views Attention::views(const LayerRun& run, const std::array<RegionTensor, kMaxProjections>& tensors) const {
-  Views views;
-  for (std::size_t i = 0; i < num_projections_; ++i) views[i] = run.view(tensors[i]);
-  return views;
-}
-
-void Attention::rotate(const LayerRun& run, TensorView heads, Transpose inverse) const {
+void Attention::rotate(LayerPass& p, TensorView heads, Transpose inverse) const {
   if (config_.position != PositionKind::kRope) return;
-  run.ops.rope(run.stream, heads, run.constants.rope_cos(), run.constants.rope_sin(), run.batch.positions_by_sample, inverse);
+  p.ops.rope(p.stream, heads, p.constants.rope_cos(), p.constants.rope_sin(), p.batch.positions_by_sample, inverse);
 }
 
-void Attention::split(const LayerRun& run, const Heads& heads, const Norm* norm, bool rotated, const Views& rows) const {
-  const TensorView saved = run.view(heads.saved);
-  const TensorView first = norm != nullptr ? run.view(heads.before) : saved;
-  run.ops.split_heads(run.stream, first, by_position(shape_, rows[heads.projection]), heads.first_column);
-  if (norm != nullptr) norm->forward(run, saved, first);
-  if (rotated) rotate(run, saved, Transpose::kNo);
+void Attention::split(LayerPass& p, const Heads& heads, const Norm* norm, bool rotated, const Views& rows) const {
+  const Shape shape{p.geometry.micro_batch, heads.count, p.geometry.sequence, config_.head_dim};
+  const TensorView saved = p.save(heads.saved, p.geometry.compute, shape);
+  const TensorView first = norm != nullptr ? p.save(heads.before, p.geometry.compute, shape) : saved;
+  p.ops.split_heads(p.stream, first, by_position(p.geometry, rows[heads.projection]), heads.first_column);
+  if (norm != nullptr) norm->forward(p, saved, first);
+  if (rotated) rotate(p, saved, Transpose::kNo);
 }
 
-void Attention::merge_gradient(const LayerRun& run, const Heads& heads, const Norm* norm, bool rotated, const Views& d_rows) const {
-  const TensorView d = run.view(heads.gradient);
-  if (rotated) rotate(run, d, Transpose::kYes);
-  if (norm != nullptr) norm->backward(run, d, d, run.view(heads.before), Accumulate::kNo);
-  run.ops.merge_heads(run.stream, by_position(shape_, d_rows[heads.projection]), d, heads.first_column);
+void Attention::merge_gradient(LayerPass& p, const Heads& heads, const Norm* norm, bool rotated, TensorView d,
+                               const Views& d_rows) const {
+  if (rotated) rotate(p, d, Transpose::kYes);
+  if (norm != nullptr) norm->backward(p, d, d, p[heads.before], Accumulate::kNo);
+  p.ops.merge_heads(p.stream, by_position(p.geometry, d_rows[heads.projection]), d, heads.first_column);
 }
 
-void Attention::forward(const LayerRun& run, ConstTensorView x, TensorView y) const {
-  const TensorView normed = run.view(normed_), merged = run.view(merged_);
-  norm_.forward(run, normed, x);
-  const Views rows = views(run, rows_);
-  qkv_.forward(run, normed, std::span(rows).first(num_projections_));
-  split(run, q_, config_.qk_norm ? &query_norm_ : nullptr, true, rows);
-  split(run, k_, config_.qk_norm ? &key_norm_ : nullptr, true, rows);
-  split(run, v_, nullptr, false, rows);
-  recompute_core(run);
-  run.ops.merge_heads(run.stream, by_position(shape_, merged), run.view(out_), 0);
-  output_.forward(run, y, merged);
-  dropout_.apply(run, y, y);
-  run.ops.add(run.stream, y, y, x);
+void Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
+  const LayerGeometry& g = p.geometry;
+  const TensorView normed = p.save(normed_, x.dtype(), x.shape());
+  norm_.forward(p, normed, x);
+  {
+    const ScratchScope scope(p.scratch_cursor());
+    Views rows;
+    for (std::size_t i = 0; i < qkv_.projections().size(); ++i)
+      rows[i] = p.scratch(g.compute, {g.full_rows(), qkv_.projections()[i].output_columns});
+    qkv_.forward(p, normed, used(rows));
+    split(p, q_, config_.qk_norm ? &query_norm_ : nullptr, true, rows);
+    split(p, k_, config_.qk_norm ? &key_norm_ : nullptr, true, rows);
+    split(p, v_, nullptr, false, rows);
+  }
+  recompute_core(p);
+  const ScratchScope scope(p.scratch_cursor());
+  const TensorView merged = p.scratch(g.compute, {g.full_rows(), inner_columns()});
+  p.ops.merge_heads(p.stream, by_position(g, merged), p[out_], 0);
+  output_.forward(p, y, merged);
+  dropout_.apply(p, y, y);
+  p.ops.add(p.stream, y, y, x);
 }
 
-void Attention::recompute_core(const LayerRun& run) const {
-  run.ops.attention_forward(run.stream, shape_, run.view(out_), run.view(lse_), run.view(q_.saved), run.view(k_.saved),
-                            run.view(v_.saved), run.workspace());
+void Attention::recompute_core(LayerPass& p) const {
+  const TensorView q = p[q_.saved], out = p.save(out_, q.dtype(), q.shape());
+  const TensorView lse = p.save(lse_, DType::kF32, {p.geometry.micro_batch, q_.count, p.geometry.sequence});
+  p.ops.attention_forward(p.stream, shape(p.geometry), out, lse, q, p[k_.saved], p[v_.saved], p.workspace());
 }
 
-void Attention::backward_input(const LayerRun& run, ConstTensorView x, TensorView d) const {
-  const TensorView d_merged = run.view(d_merged_), d_out = run.view(d_out_), d_normed = run.view(d_normed_);
-  dropout_.apply(run, output_.d_y(run), d);
-  output_.backward_input(run, d_merged);
-  run.ops.split_heads(run.stream, d_out, by_position(shape_, d_merged), 0);
-  run.ops.attention_backward(run.stream, shape_, run.view(q_.gradient), run.view(k_.gradient), run.view(v_.gradient), d_out,
-                             run.view(out_), run.view(q_.saved), run.view(k_.saved), run.view(v_.saved), run.view(lse_),
-                             run.workspace());
-  const Views d_rows = views(run, d_rows_);
-  merge_gradient(run, q_, config_.qk_norm ? &query_norm_ : nullptr, true, d_rows);
-  merge_gradient(run, k_, config_.qk_norm ? &key_norm_ : nullptr, true, d_rows);
-  merge_gradient(run, v_, nullptr, false, d_rows);
-  qkv_.backward_input(run, d_normed, std::span(d_rows).first(num_projections_));
-  norm_.backward(run, d, d_normed, x, Accumulate::kYes);
+void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
+  const LayerGeometry& g = p.geometry;
+  Views d_rows;
+  for (std::size_t i = 0; i < qkv_.projections().size(); ++i)
+    d_rows[i] = p.keep(d_rows_[i], g.compute, {g.full_rows(), qkv_.projections()[i].output_columns});
+  dropout_.apply(p, output_.d_y(p), d);
+  {
+    const ScratchScope scope(p.scratch_cursor());
+    const TensorView q = p[q_.saved], k = p[k_.saved], v = p[v_.saved], d_out = p.scratch(g.compute, q.shape());
+    {
+      const ScratchScope before_split(p.scratch_cursor());
+      const TensorView d_merged = p.scratch(g.compute, {g.full_rows(), inner_columns()});
+      output_.backward_input(p, d_merged);
+      p.ops.split_heads(p.stream, d_out, by_position(g, d_merged), 0);
+    }
+    const TensorView d_q = p.scratch(g.compute, q.shape()), d_k = p.scratch(g.compute, k.shape()),
+                     d_v = p.scratch(g.compute, v.shape());
+    p.ops.attention_backward(p.stream, shape(g), d_q, d_k, d_v, d_out, p[out_], q, k, v, p[lse_], p.workspace());
+    merge_gradient(p, q_, config_.qk_norm ? &query_norm_ : nullptr, true, d_q, d_rows);
+    merge_gradient(p, k_, config_.qk_norm ? &key_norm_ : nullptr, true, d_k, d_rows);
+    merge_gradient(p, v_, nullptr, false, d_v, d_rows);
+  }
+  const ScratchScope scope(p.scratch_cursor());
+  const TensorView d_normed = p.scratch(x.dtype(), x.shape());
+  qkv_.backward_input(p, d_normed, used(d_rows));
+  norm_.backward(p, d, d_normed, x, Accumulate::kYes);
 }
 
-void Attention::backward_weight(const LayerRun& run) const {
-  const TensorView merged = run.view(merged_weight_);
-  run.ops.merge_heads(run.stream, by_position(shape_, merged), run.view(out_), 0);
-  output_.backward_weight(run, merged);
-  const Views d_rows = views(run, d_rows_);
-  qkv_.backward_weight(run, run.view(normed_), std::span(d_rows).first(num_projections_));
+void Attention::backward_weight(LayerPass& p) const {
+  const LayerGeometry& g = p.geometry;
+  {
+    const ScratchScope scope(p.scratch_cursor());
+    const TensorView merged = p.scratch(g.compute, {g.full_rows(), inner_columns()});
+    p.ops.merge_heads(p.stream, by_position(g, merged), p[out_], 0);
+    output_.backward_weight(p, merged);
+  }
+  Views d_rows;
+  for (std::size_t i = 0; i < qkv_.projections().size(); ++i) d_rows[i] = p[d_rows_[i]];
+  qkv_.backward_weight(p, p[normed_], used(d_rows));
 }
 
 }  // namespace trident

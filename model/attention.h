@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "model/dropout.h"
 #include "model/layer.h"
@@ -24,34 +25,32 @@ class Attention {
   Attention(const ModelConfig& config, std::int64_t layer);
 
   void declare(ParamList& list);
-  void plan(UnitPlan& plan);
 
   // y may not alias x.
-  void forward(const LayerRun& run, ConstTensorView x, TensorView y) const;
+  void forward(LayerPass& p, ConstTensorView x, TensorView y) const;
   // Makes the core's output and log-sum-exp again from the saved q, k, v (selective recompute).
-  void recompute_core(const LayerRun& run) const;
+  void recompute_core(LayerPass& p) const;
   // d: gradient of y -> gradient of x, in place.
-  void backward_input(const LayerRun& run, ConstTensorView x, TensorView d) const;
-  void backward_weight(const LayerRun& run) const;
+  void backward_input(LayerPass& p, ConstTensorView x, TensorView d) const;
+  void backward_weight(LayerPass& p) const;
 
  private:
   // One of q, k, v: where its heads lie in the projections' outputs, and what is saved of it.
   struct Heads {
     std::size_t projection = 0;
     std::int64_t first_column = 0, count = 0;
-    RegionTensor saved;     // T[B,count,S,D], as the core reads it
-    RegionTensor before;    // before norm and rotation; only with q/k norm
-    RegionTensor gradient;  // scratch of backward_input
+    Saved saved{"q, k or v"};                         // T[B,count,S,D], as the core reads it
+    Saved before{"q or k before norm and rotation"};  // only with q/k norm
   };
   static constexpr std::size_t kMaxProjections = 2;
   using Views = std::array<TensorView, kMaxProjections>;
 
-  void plan_forward(UnitPlan& plan);
-  void plan_backward(UnitPlan& plan);
-  Views views(const LayerRun& run, const std::array<RegionTensor, kMaxProjections>& tensors) const;
-  void split(const LayerRun& run, const Heads& heads, const Norm* norm, bool rotate, const Views& rows) const;
-  void merge_gradient(const LayerRun& run, const Heads& heads, const Norm* norm, bool rotate, const Views& d_rows) const;
-  void rotate(const LayerRun& run, TensorView heads, Transpose inverse) const;
+  AttentionShape shape(const LayerGeometry& geometry) const;
+  std::int64_t inner_columns() const { return q_.count * config_.head_dim; }
+  std::span<const TensorView> used(const Views& views) const { return std::span(views).first(qkv_.projections().size()); }
+  void split(LayerPass& p, const Heads& heads, const Norm* norm, bool rotate, const Views& rows) const;
+  void merge_gradient(LayerPass& p, const Heads& heads, const Norm* norm, bool rotate, TensorView d, const Views& d_rows) const;
+  void rotate(LayerPass& p, TensorView heads, Transpose inverse) const;
 
   ModelConfig config_;
   BlockNames names_;
@@ -59,12 +58,10 @@ class Attention {
   Dropout dropout_;
   ColumnParallelLinear qkv_;
   RowParallelLinear output_;
-  AttentionShape shape_;
-  std::size_t num_projections_ = 1;
   Heads q_, k_, v_;
-  RegionTensor normed_, out_, lse_;
-  std::array<RegionTensor, kMaxProjections> rows_, d_rows_;  // T[S*B, C_i]: scratch of forward; kept
-  RegionTensor merged_, d_merged_, d_out_, d_normed_, merged_weight_;
+  Saved normed_{"the attention norm's output"};
+  Saved out_{"attention's output", RecomputeClass::kAttention}, lse_{"attention's log-sum-exp", RecomputeClass::kAttention};
+  std::array<Kept, kMaxProjections> d_rows_{Kept{"the gradient of q, k and v"}, Kept{"the gradient of k and v"}};  // T[S*B, C_i]
 };
 
 }  // namespace trident

@@ -14,15 +14,13 @@ class Dropout {
  public:
   Dropout(double probability, DropoutPlace place) : probability_(static_cast<float>(probability)), place_(place) {}
 
-  void plan(const UnitPlan& plan) { geometry_ = plan.geometry(); }
   // out T[S',B,H] = x with its mask, scaled; a copy where there is no dropout. out may be x. The same call on a gradient is the
   // backward.
-  void apply(const LayerRun& run, TensorView out, ConstTensorView x) const;
+  void apply(LayerPass& p, TensorView out, ConstTensorView x) const;
 
  private:
   float probability_;
   DropoutPlace place_;
-  LayerGeometry geometry_;
 };
 
 }  // namespace trident

@@ -14,40 +14,22 @@ void Embedding::declare(ParamList& list) {
     positions_ = declare_table(list, names.positions, config_.max_positions, config_.hidden, static_cast<float>(config_.init_std));
 }
 
-void Embedding::plan(UnitPlan& plan) {
-  declare(plan.param_list());
-  const LayerGeometry& g = plan.geometry();
-  dropout_.plan(plan);
-  first_row_ = g.row_offset();
-  local_rows_ = g.local_rows();
-  {
-    const ScratchScope scope(plan.scratch_plan());
-    tokens_.plan_forward(plan);
-  }
-  {
-    const ScratchScope scope(plan.scratch_plan());
-    if (positions_.present()) looked_up_ = plan.scratch(g.compute, g.activation_shape(config_.hidden));
-  }
-  tokens_.plan_backward_input(plan);
-}
-
-void Embedding::forward(const LayerRun& run, ConstTensorView, TensorView y) const {
-  tokens_.forward(run, y, run.batch.tokens);
+void Embedding::forward(LayerPass& p, ConstTensorView, TensorView y) const {
+  tokens_.forward(p, y, p.batch.tokens);
   if (positions_.present()) {
-    const TensorView looked_up = run.view(looked_up_);
-    run.ops.embedding_forward(run.stream, as_rows(looked_up), local_positions(run), run.weight(positions_), 0);
-    run.ops.add(run.stream, y, y, looked_up);
+    const ScratchScope scope(p.scratch_cursor());
+    const TensorView looked_up = p.scratch(y.dtype(), y.shape());
+    p.ops.embedding_forward(p.stream, as_rows(looked_up), local_positions(p), p.weight(positions_), 0);
+    p.ops.add(p.stream, y, y, looked_up);
   }
-  dropout_.apply(run, y, y);
+  dropout_.apply(p, y, y);
 }
 
-void Embedding::backward_input(const LayerRun& run, ConstTensorView, TensorView d) const {
-  dropout_.apply(run, tokens_.d_y(run), d);
-}
+void Embedding::backward_input(LayerPass& p, ConstTensorView, TensorView d) const { dropout_.apply(p, tokens_.d_y(p), d); }
 
-void Embedding::backward_weight(const LayerRun& run, ConstTensorView) const {
-  tokens_.backward_weight(run, run.batch.tokens);
-  if (positions_.present()) embedding_weight_gradient(run, positions_, as_rows(tokens_.d_y(run)), local_positions(run), 0);
+void Embedding::backward_weight(LayerPass& p, ConstTensorView) const {
+  tokens_.backward_weight(p, p.batch.tokens);
+  if (positions_.present()) embedding_weight_gradient(p, positions_, as_rows(tokens_.d_y(p)), local_positions(p), 0);
 }
 
 }  // namespace trident

@@ -15,22 +15,21 @@ class Embedding final : public Layer {
   explicit Embedding(const ModelConfig& config) : config_(config), dropout_(config.embedding_dropout, DropoutPlace::kEmbedding) {}
 
   void declare(ParamList& list) override;
-  void plan(UnitPlan& plan) override;
-  void forward(const LayerRun& run, ConstTensorView x, TensorView y) const override;
-  void recompute(const LayerRun&, ConstTensorView) const override {}
-  void backward_input(const LayerRun& run, ConstTensorView x, TensorView d) const override;
-  void backward_weight(const LayerRun& run, ConstTensorView x) const override;
+  void forward(LayerPass& p, ConstTensorView x, TensorView y) const override;
+  void recompute(LayerPass&, ConstTensorView) const override {}
+  void backward_input(LayerPass& p, ConstTensorView x, TensorView d) const override;
+  void backward_weight(LayerPass& p, ConstTensorView x) const override;
 
  private:
   // This rank's rows of the positions.
-  ConstTensorView local_positions(const LayerRun& run) const { return run.batch.positions_by_row.range(first_row_, local_rows_); }
+  static ConstTensorView local_positions(const LayerPass& p) {
+    return p.batch.positions_by_row.range(p.geometry.row_offset(), p.geometry.local_rows());
+  }
 
   ModelConfig config_;
   Dropout dropout_;
   VocabParallelEmbedding tokens_;
   ParamId positions_;
-  std::int64_t first_row_ = 0, local_rows_ = 0;
-  RegionTensor looked_up_;  // T[S',B,H]: position embeddings
 };
 
 }  // namespace trident

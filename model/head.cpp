@@ -8,7 +8,8 @@
 
 namespace trident {
 
-Head::Head(const ModelConfig& config) : config_(config), norm_(block_norm(config, end_names(config).final_norm)) {}
+Head::Head(const ModelConfig& config)
+    : config_(config), norm_(block_norm(config, end_names(config).final_norm, RecomputeClass::kNever)) {}
 
 void Head::declare(ParamList& list) {
   const EndNames names = end_names(config_);
@@ -16,96 +17,48 @@ void Head::declare(ParamList& list) {
   const std::int64_t columns = padded_vocabulary(config_, tensor_degree) / tensor_degree;
   norm_.declare(list);
   const ParamId table = declare_vocabulary(list, config_, TiedEnd::kHead, names.head, names.head_tensor);
-  projection_ = ColumnParallelLinear(config_.hidden, {{table, {}, columns}});
+  projection_ = ColumnParallelLinear({{table, {}, columns}});
   cross_entropy_ = VocabParallelCrossEntropy(columns, config_.vocab_size);
   chunked_ = ChunkedVocabHead(table, config_.hidden, columns, config_.vocab_size);
 }
 
-void Head::plan(UnitPlan& plan) {
-  declare(plan.param_list());
-  const LayerGeometry& g = plan.geometry();
-  is_chunked_ = g.head_chunk > 0;
-  norm_.plan(plan, g.local_rows(), RecomputeClass::kNever);
-  normed_ = plan.save(g.compute, g.activation_shape(config_.hidden), RecomputeClass::kNever);
-  if (is_chunked_) {
-    plan_chunked(plan, g.head_chunk);
-  } else {
-    plan_whole(plan);
-  }
+void Head::forward(LayerPass& p, ConstTensorView x, TensorView) const {
+  const TensorView normed = p.save(normed_, x.dtype(), x.shape());
+  norm_.forward(p, normed, x);
+  if (is_chunked(p)) return chunked_.forward(p, p.batch.loss, normed, p.batch.targets);
+  const TensorView logits =
+      p.save(logits_, p.geometry.compute, {p.geometry.full_rows(), projection_.projections().front().output_columns});
+  projection_.forward(p, normed, std::span(&logits, 1));
+  cross_entropy_.forward(p, p.batch.loss, logits, p.batch.targets);
 }
 
-void Head::plan_whole(UnitPlan& plan) {
-  const LayerGeometry& g = plan.geometry();
-  logits_ = plan.save(g.compute, {g.full_rows(), projection_.projections().front().output_columns}, RecomputeClass::kNever);
-  cross_entropy_.plan(plan);
-  {
-    const ScratchScope scope(plan.scratch_plan());
-    projection_.plan_forward(plan);
-  }
-  {
-    const ScratchScope scope(plan.scratch_plan());
-    d_normed_ = plan.scratch(g.compute, g.activation_shape(config_.hidden));
-    projection_.plan_backward_input(plan);
-    norm_.plan_backward(plan);
-  }
-  const ScratchScope scope(plan.scratch_plan());
-  projection_.plan_backward_weight(plan);
+void Head::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
+  if (is_chunked(p)) return chunked_backward(p, x, d, ChunkedVocabHead::Gradients::kInput);
+  const ScratchScope scope(p.scratch_cursor());
+  const TensorView logits = p[logits_], d_normed = p.scratch(x.dtype(), x.shape());
+  cross_entropy_.backward(p, logits, 0, p.batch.targets, p.batch.gradient_scale);
+  projection_.backward_input(p, d_normed, std::span(&logits, 1));
+  norm_.backward(p, d, d_normed, x, Accumulate::kNo);
 }
 
-void Head::plan_chunked(UnitPlan& plan, std::int64_t chunk) {
-  const LayerGeometry& g = plan.geometry();
-  chunked_.plan(plan, chunk);
-  {
-    const ScratchScope scope(plan.scratch_plan());
-    chunked_.plan_forward(plan);
-  }
-  const ScratchScope scope(plan.scratch_plan());
-  d_normed_ = plan.scratch(g.compute, g.activation_shape(config_.hidden));
-  {
-    const ScratchScope products(plan.scratch_plan());
-    chunked_.plan_backward(plan);
-  }
-  norm_.plan_backward(plan);
+void Head::backward_weight(LayerPass& p, ConstTensorView) const {
+  if (is_chunked(p))
+    return chunked_.backward(p, TensorView(), p[normed_], p.batch.targets, p.batch.gradient_scale,
+                             ChunkedVocabHead::Gradients::kWeight);
+  const TensorView d_logits = p[logits_];
+  projection_.backward_weight(p, p[normed_], std::span(&d_logits, 1));
 }
 
-void Head::forward(const LayerRun& run, ConstTensorView x, TensorView) const {
-  const TensorView normed = run.view(normed_);
-  norm_.forward(run, normed, x);
-  if (is_chunked_) return chunked_.forward(run, run.batch.loss, normed, run.batch.targets);
-  const TensorView logits = run.view(logits_);
-  projection_.forward(run, normed, std::span(&logits, 1));
-  cross_entropy_.forward(run, run.batch.loss, logits, run.batch.targets);
+void Head::backward(LayerPass& p, ConstTensorView x, TensorView d) const {
+  if (is_chunked(p)) return chunked_backward(p, x, d, ChunkedVocabHead::Gradients::kBoth);
+  Layer::backward(p, x, d);
 }
 
-void Head::backward_input(const LayerRun& run, ConstTensorView x, TensorView d) const {
-  if (is_chunked_) return chunked_backward(run, x, d, ChunkedVocabHead::Gradients::kInput);
-  const TensorView logits = run.view(logits_), d_normed = run.view(d_normed_);
-  cross_entropy_.backward(run, logits, 0, run.batch.targets, run.batch.gradient_scale);
-  projection_.backward_input(run, d_normed, std::span(&logits, 1));
-  norm_.backward(run, d, d_normed, x, Accumulate::kNo);
-}
-
-void Head::backward_weight(const LayerRun& run, ConstTensorView) const {
-  if (is_chunked_) return chunked_.backward(run, TensorView(), run.view(normed_), run.batch.targets, run.batch.gradient_scale,
-                                            ChunkedVocabHead::Gradients::kWeight);
-  const TensorView d_logits = run.view(logits_);
-  projection_.backward_weight(run, run.view(normed_), std::span(&d_logits, 1));
-}
-
-void Head::backward(const LayerRun& run, ConstTensorView x, TensorView d) const {
-  if (is_chunked_) return chunked_backward(run, x, d, ChunkedVocabHead::Gradients::kBoth);
-  Layer::backward(run, x, d);
-}
-
-void Head::chunked_backward(const LayerRun& run, ConstTensorView x, TensorView d, ChunkedVocabHead::Gradients wanted) const {
-  const TensorView d_normed = run.view(d_normed_);
-  chunked_.backward(run, d_normed, run.view(normed_), run.batch.targets, run.batch.gradient_scale, wanted);
-  norm_.backward(run, d, d_normed, x, Accumulate::kNo);
-}
-
-ConstTensorView Head::logits(const LayerRun& run) const {
-  TRIDENT_CHECK(!is_chunked_, "logits of all rows are not kept");
-  return run.view(logits_);
+void Head::chunked_backward(LayerPass& p, ConstTensorView x, TensorView d, ChunkedVocabHead::Gradients wanted) const {
+  const ScratchScope scope(p.scratch_cursor());
+  const TensorView d_normed = p.scratch(x.dtype(), x.shape());
+  chunked_.backward(p, d_normed, p[normed_], p.batch.targets, p.batch.gradient_scale, wanted);
+  norm_.backward(p, d, d_normed, x, Accumulate::kNo);
 }
 
 }  // namespace trident

@@ -19,28 +19,26 @@ class Head final : public Layer {
   explicit Head(const ModelConfig& config);
 
   void declare(ParamList& list) override;
-  void plan(UnitPlan& plan) override;
-  void forward(const LayerRun& run, ConstTensorView x, TensorView y) const override;
-  void recompute(const LayerRun&, ConstTensorView) const override {}
-  void backward_input(const LayerRun& run, ConstTensorView x, TensorView d) const override;
-  void backward_weight(const LayerRun& run, ConstTensorView x) const override;
-  void backward(const LayerRun& run, ConstTensorView x, TensorView d) const override;
+  void forward(LayerPass& p, ConstTensorView x, TensorView y) const override;
+  void recompute(LayerPass&, ConstTensorView) const override {}
+  void backward_input(LayerPass& p, ConstTensorView x, TensorView d) const override;
+  void backward_weight(LayerPass& p, ConstTensorView x) const override;
+  void backward(LayerPass& p, ConstTensorView x, TensorView d) const override;
 
   // This rank's columns of the logits, T[S*B, padded V/t], after forward and before backward_input. Not with head_chunk.
-  ConstTensorView logits(const LayerRun& run) const;
+  ConstTensorView logits(const LayerPass& p) const { return p[logits_]; }
 
  private:
-  void plan_whole(UnitPlan& plan);
-  void plan_chunked(UnitPlan& plan, std::int64_t chunk);
-  void chunked_backward(const LayerRun& run, ConstTensorView x, TensorView d, ChunkedVocabHead::Gradients wanted) const;
+  static bool is_chunked(const LayerPass& p) { return p.geometry.head_chunk > 0; }
+  void chunked_backward(LayerPass& p, ConstTensorView x, TensorView d, ChunkedVocabHead::Gradients wanted) const;
 
   ModelConfig config_;
   Norm norm_;
   ColumnParallelLinear projection_;
   VocabParallelCrossEntropy cross_entropy_;
   ChunkedVocabHead chunked_;  // instead of these two
-  bool is_chunked_ = false;
-  RegionTensor normed_, logits_, d_normed_;
+  Saved normed_{"the final norm's output", RecomputeClass::kNever};
+  Saved logits_{"logits", RecomputeClass::kNever};
 };
 
 }  // namespace trident

@@ -1,13 +1,15 @@
-// What a layer is: it declares parameters and memory while planning, and computes forward, backward-input and backward-weight of
-// one micro-batch. It keeps no state between calls; what backward needs lies in the micro-batch's activation slot.
+// What a layer is: it declares parameters, and computes forward, backward-input and backward-weight of one micro-batch. It keeps no
+// state between calls; what backward needs lies in the micro-batch's activation slot. What its calls need is found by running them
+// dry (plan_unit).
 //
-// tensor_parallel/layer_plan.h has the words of planning and running, and the letters of the shapes.
+// tensor_parallel/pass.h has what a call asks for, tensor_parallel/layer_plan.h the letters of the shapes.
 #pragma once
 
 #include <cstdint>
 
 #include "core/tensor_view.h"
-#include "tensor_parallel/layer_plan.h"
+#include "tensor_parallel/pass.h"
+#include "tensor_parallel/unit_plan.h"
 
 namespace trident {
 
@@ -21,13 +23,16 @@ struct MicroBatch {
   ConstTensorView positions_by_sample;  // i32 [B,S]; rotary positions
   ConstTensorView samples;              // i64 [B]: global sample index, for dropout
   std::int64_t step = 0;
-  float gradient_scale = 1.0f;          // loss scale / global_valid_tokens: the one division
-  TensorView loss;                      // f64 [1], overwritten by the head: sum over counted tokens of nats
-  bool training = true;                 // false: no dropout
+  float gradient_scale = 1.0f;  // loss scale / global_valid_tokens: the one division
+  TensorView loss;              // f64 [1], overwritten by the head: sum over counted tokens of nats
+  bool training = true;         // false: no dropout
 };
 
-// A unit's run for one micro-batch: UnitRun{...}, batch, constants.
-struct LayerRun : UnitRun {
+// A pass over one micro-batch.
+struct LayerPass : Pass {
+  LayerPass(const Pass& pass, const MicroBatch& micro_batch, const ModelConstants& model_constants)
+      : Pass(pass), batch(micro_batch), constants(model_constants) {}
+
   const MicroBatch& batch;
   const ModelConstants& constants;
 };
@@ -38,24 +43,25 @@ class Layer {
 
   // The unit's parameters in order. Pure: depends on the model and list.layout() only.
   virtual void declare(ParamList& list) = 0;
-  // Declares parameters (once more), saved, kept and scratch tensors, matrix products. Called once, before anything runs.
-  virtual void plan(UnitPlan& plan) = 0;
   // y from x (x is empty for the embedding, y for the head). y may not alias x.
-  virtual void forward(const LayerRun& run, ConstTensorView x, TensorView y) const = 0;
+  virtual void forward(LayerPass& p, ConstTensorView x, TensorView y) const = 0;
   // Makes again what the recompute policy did not keep; call it right before backward_input. `x` as in forward.
-  virtual void recompute(const LayerRun& run, ConstTensorView x) const = 0;
+  virtual void recompute(LayerPass& p, ConstTensorView x) const = 0;
   // d holds the gradient of y and is overwritten with the gradient of x, in place (the head ignores its content, the embedding
   // leaves it). Gradients of norms are written here.
-  virtual void backward_input(const LayerRun& run, ConstTensorView x, TensorView d) const = 0;
-  // Gradients of matrices and of biases, from what backward_input kept. May communicate over tp. Under a recompute policy no other unit's
-  // recompute comes between the two.
-  virtual void backward_weight(const LayerRun& run, ConstTensorView x) const = 0;
+  virtual void backward_input(LayerPass& p, ConstTensorView x, TensorView d) const = 0;
+  // Gradients of matrices and of biases, from what backward_input kept. May communicate over tp. Under a recompute policy no other
+  // unit's recompute comes between the two.
+  virtual void backward_weight(LayerPass& p, ConstTensorView x) const = 0;
   // Both gradients, for schedules that do not split them: backward_input and backward_weight, unless a layer saves work by doing
   // them together.
-  virtual void backward(const LayerRun& run, ConstTensorView x, TensorView d) const {
-    backward_input(run, x, d);
-    backward_weight(run, x);
+  virtual void backward(LayerPass& p, ConstTensorView x, TensorView d) const {
+    backward_input(p, x, d);
+    backward_weight(p, x);
   }
 };
+
+// What `layer` needs, which is declared: its passes, run dry. `oracle` as for UnitPlan. `hidden`: H.
+UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hidden, const ModelConstants& constants, Ops& oracle);
 
 }  // namespace trident

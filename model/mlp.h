@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "model/dropout.h"
 #include "model/layer.h"
@@ -20,18 +21,20 @@ class Mlp {
   Mlp(const ModelConfig& config, std::int64_t layer);
 
   void declare(ParamList& list);
-  void plan(UnitPlan& plan);
 
   // y may not alias x.
-  void forward(const LayerRun& run, ConstTensorView x, TensorView y) const;
+  void forward(LayerPass& p, ConstTensorView x, TensorView y) const;
   // Makes what forward saves again (full recompute).
-  void recompute(const LayerRun& run, ConstTensorView x) const;
+  void recompute(LayerPass& p, ConstTensorView x) const;
   // d: gradient of y -> gradient of x, in place.
-  void backward_input(const LayerRun& run, ConstTensorView x, TensorView d) const;
-  void backward_weight(const LayerRun& run) const;
+  void backward_input(LayerPass& p, ConstTensorView x, TensorView d) const;
+  void backward_weight(LayerPass& p) const;
 
  private:
-  void activate(const LayerRun& run, TensorView out) const;
+  bool gelu() const { return config_.activation == Activation::kGeluTanh; }
+  // Norm and first product; with `act` also its activation.
+  void enter(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) const;
+  void activate(LayerPass& p, TensorView out) const;
 
   ModelConfig config_;
   BlockNames names_;
@@ -39,9 +42,10 @@ class Mlp {
   Dropout dropout_;
   ColumnParallelLinear up_;
   RowParallelLinear down_;
-  std::int64_t inner_ = 0;  // F/t
-  RegionTensor normed_, pre_, d_pre_;  // [S',B,H]; T[S*B, F/t or 2F/t]: saved, kept
-  RegionTensor act_, d_act_, act_weight_, d_normed_;
+  std::int64_t inner_ = 0;                          // F/t
+  Saved normed_{"the feed-forward norm's output"};  // T[S',B,H]
+  Saved pre_{"the activation's input"};             // T[S*B, F/t or 2F/t]
+  Kept d_pre_{"the gradient of the activation's input"};
 };
 
 }  // namespace trident

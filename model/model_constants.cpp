@@ -19,10 +19,12 @@ ModelConstants::ModelConstants(const ModelConfig& config, const LayerGeometry& g
     const std::int64_t bytes = sequence_ * (config.rotary_dim() / 2) * size_of(DType::kF32);
     cos_slot_ = plan.book("rope.cos", MemoryUse::kParameters, bytes);
     sin_slot_ = plan.book("rope.sin", MemoryUse::kParameters, bytes);
+    cos_ = sin_ = TensorView(nullptr, DType::kF32, {sequence_, config.rotary_dim() / 2});
   }
   if (plain_norm_) {
     ones_slot_ = plan.book("norm.ones", MemoryUse::kParameters, config.hidden * size_of(compute_));
     zeros_slot_ = plan.book("norm.zeros", MemoryUse::kParameters, config.hidden * size_of(compute_));
+    ones_ = zeros_ = TensorView(nullptr, compute_, {config.hidden});
   }
 }
 

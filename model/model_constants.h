@@ -13,7 +13,7 @@ namespace trident {
 
 class ModelConstants {
  public:
-  // Books the memory in `plan`.
+  // Books the memory in `plan`. Until bind() the tensors have shapes and no memory: dry passes ask no more.
   ModelConstants(const ModelConfig& config, const LayerGeometry& geometry, ArenaPlan& plan);
   // Grants the memory, which is the device's, and computes the tables.
   void bind(Arena& arena, Device& device);

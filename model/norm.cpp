@@ -13,52 +13,43 @@ void Norm::declare(ParamList& list) {
   if (kind_ == NormKind::kLayerNorm) bias_ = declare_vector(list, name_ + ".bias", width_, InitKind::kZeros, partial_);
 }
 
-void Norm::plan(UnitPlan& plan, std::int64_t rows, RecomputeClass recompute) {
-  rstd_ = plan.save(DType::kF32, {rows}, recompute);
-  if (kind_ != NormKind::kRmsNorm) mean_ = plan.save(DType::kF32, {rows}, recompute);
-}
-
-void Norm::plan_backward(UnitPlan& plan) {
-  if (kind_ != NormKind::kPlainLayerNorm) return;
-  d_weight_ = plan.scratch(DType::kF32, {width_});
-  d_bias_ = plan.scratch(DType::kF32, {width_});
-}
-
-void Norm::forward(const LayerRun& run, TensorView y, ConstTensorView x) const {
+void Norm::forward(LayerPass& p, TensorView y, ConstTensorView x) const {
+  const Shape rows{x.num_elements() / width_};
+  const TensorView rstd = p.save(rstd_, DType::kF32, rows);
+  const TensorView mean = kind_ != NormKind::kRmsNorm ? p.save(mean_, DType::kF32, rows) : TensorView();
   switch (kind_) {
-    case NormKind::kRmsNorm:
-      run.ops.rms_norm_forward(run.stream, as_rows(y), run.view(rstd_), as_rows(x), run.weight(weight_), eps_);
-      break;
+    case NormKind::kRmsNorm: p.ops.rms_norm_forward(p.stream, as_rows(y), rstd, as_rows(x), p.weight(weight_), eps_); break;
     case NormKind::kLayerNorm:
-      run.ops.layer_norm_forward(run.stream, as_rows(y), run.view(mean_), run.view(rstd_), as_rows(x), run.weight(weight_),
-                                 run.weight(bias_), eps_);
+      p.ops.layer_norm_forward(p.stream, as_rows(y), mean, rstd, as_rows(x), p.weight(weight_), p.weight(bias_), eps_);
       break;
     case NormKind::kPlainLayerNorm:
-      run.ops.layer_norm_forward(run.stream, as_rows(y), run.view(mean_), run.view(rstd_), as_rows(x), run.constants.ones(),
-                                 run.constants.zeros(), eps_);
+      p.ops.layer_norm_forward(p.stream, as_rows(y), mean, rstd, as_rows(x), p.constants.ones(), p.constants.zeros(), eps_);
       break;
   }
 }
 
-void Norm::backward(const LayerRun& run, TensorView d_x, ConstTensorView d_y, ConstTensorView x, Accumulate accumulate) const {
+void Norm::backward(LayerPass& p, TensorView d_x, ConstTensorView d_y, ConstTensorView x, Accumulate accumulate) const {
   switch (kind_) {
     case NormKind::kRmsNorm:
-      run.ops.rms_norm_backward(run.stream, as_rows(d_x), run.grad(weight_), as_rows(d_y), as_rows(x), run.weight(weight_),
-                                run.view(rstd_), accumulate, run.grad_mode());
+      p.ops.rms_norm_backward(p.stream, as_rows(d_x), p.grad(weight_), as_rows(d_y), as_rows(x), p.weight(weight_), p[rstd_],
+                              accumulate, p.grad_mode());
       break;
     case NormKind::kLayerNorm:
-      run.ops.layer_norm_backward(run.stream, as_rows(d_x), run.grad(weight_), run.grad(bias_), as_rows(d_y), as_rows(x),
-                                  run.weight(weight_), run.view(mean_), run.view(rstd_), accumulate, run.grad_mode());
+      p.ops.layer_norm_backward(p.stream, as_rows(d_x), p.grad(weight_), p.grad(bias_), as_rows(d_y), as_rows(x), p.weight(weight_),
+                                p[mean_], p[rstd_], accumulate, p.grad_mode());
       break;
-    case NormKind::kPlainLayerNorm:
-      run.ops.layer_norm_backward(run.stream, as_rows(d_x), run.view(d_weight_), run.view(d_bias_), as_rows(d_y), as_rows(x),
-                                  run.constants.ones(), run.view(mean_), run.view(rstd_), accumulate, Accumulate::kNo);
+    case NormKind::kPlainLayerNorm: {
+      const ScratchScope scope(p.scratch_cursor());  // of the gradients of constants
+      const TensorView d_ones = p.scratch(DType::kF32, {width_}), d_zeros = p.scratch(DType::kF32, {width_});
+      p.ops.layer_norm_backward(p.stream, as_rows(d_x), d_ones, d_zeros, as_rows(d_y), as_rows(x), p.constants.ones(), p[mean_],
+                                p[rstd_], accumulate, Accumulate::kNo);
       break;
+    }
   }
 }
 
-Norm block_norm(const ModelConfig& config, std::string name) {
-  return {config.norm, config.norm_eps, config.hidden, std::move(name), PartialGradient::kUnderSequenceParallelism};
+Norm block_norm(const ModelConfig& config, std::string name, RecomputeClass recompute) {
+  return {config.norm, config.norm_eps, config.hidden, std::move(name), PartialGradient::kUnderSequenceParallelism, recompute};
 }
 
 }  // namespace trident

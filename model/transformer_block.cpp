@@ -7,41 +7,33 @@ void TransformerBlock::declare(ParamList& list) {
   mlp_.declare(list);
 }
 
-void TransformerBlock::plan(UnitPlan& plan) {
-  declare(plan.param_list());
-  policy_ = plan.geometry().recompute;
-  middle_ = plan.save(plan.geometry().compute, plan.geometry().activation_shape(hidden_));
-  attention_.plan(plan);
-  mlp_.plan(plan);
+void TransformerBlock::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
+  const TensorView middle = p.save(middle_, x.dtype(), x.shape());
+  attention_.forward(p, x, middle);
+  mlp_.forward(p, middle, y);
 }
 
-void TransformerBlock::forward(const LayerRun& run, ConstTensorView x, TensorView y) const {
-  const TensorView middle = run.view(middle_);
-  attention_.forward(run, x, middle);
-  mlp_.forward(run, middle, y);
-}
-
-void TransformerBlock::recompute(const LayerRun& run, ConstTensorView x) const {
-  switch (policy_) {
+void TransformerBlock::recompute(LayerPass& p, ConstTensorView x) const {
+  switch (p.geometry.recompute) {
     case RecomputePolicy::kNone: return;
-    case RecomputePolicy::kSelective: attention_.recompute_core(run); return;
+    case RecomputePolicy::kSelective: attention_.recompute_core(p); return;
     case RecomputePolicy::kFull: {
-      const TensorView middle = run.view(middle_);
-      attention_.forward(run, x, middle);
-      mlp_.recompute(run, middle);
+      const TensorView middle = p.save(middle_, x.dtype(), x.shape());
+      attention_.forward(p, x, middle);
+      mlp_.recompute(p, middle);
       return;
     }
   }
 }
 
-void TransformerBlock::backward_input(const LayerRun& run, ConstTensorView x, TensorView d) const {
-  mlp_.backward_input(run, run.view(middle_), d);
-  attention_.backward_input(run, x, d);
+void TransformerBlock::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
+  mlp_.backward_input(p, p[middle_], d);
+  attention_.backward_input(p, x, d);
 }
 
-void TransformerBlock::backward_weight(const LayerRun& run, ConstTensorView) const {
-  mlp_.backward_weight(run);
-  attention_.backward_weight(run);
+void TransformerBlock::backward_weight(LayerPass& p, ConstTensorView) const {
+  mlp_.backward_weight(p);
+  attention_.backward_weight(p);
 }
 
 }  // namespace trident

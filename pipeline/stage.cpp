@@ -54,20 +54,20 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
       UnitPart& part = chunk.units.emplace_back();
       part.unit = unit;
       part.layer = make_unit(model, unit);
-      UnitPlan plan(geometry, context.device().ops());
-      part.layer->plan(plan);
+      const UnitPlan plan = plan_unit(*part.layer, geometry, model.hidden, constants_, context.device().ops());
       part.params = plan.params();
+      part.memory = plan.memory();
       if (unit > 0) {
         part.input_offset = chunk.block_bytes;
         chunk.block_bytes += activation_bytes;
       }
       part.saved_offset = chunk.block_bytes;
-      chunk.block_bytes += round_up(plan.region_bytes(Region::kSaved), kArenaAlignment);
-      largest_saved.offer(plan.largest(Region::kSaved), unit);
-      if (unit == head_unit(model) && geometry.head_chunk == 0) logits = plan.largest(Region::kSaved).num_bytes();
+      chunk.block_bytes += round_up(part.memory.region_bytes(Region::kSaved), kArenaAlignment);
+      largest_saved.offer(part.memory.largest_of(Region::kSaved), unit);
+      if (unit == head_unit(model) && geometry.head_chunk == 0) logits = part.memory.largest_of(Region::kSaved).num_bytes();
       for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
-        largest_of_region[r].offer(plan.largest(static_cast<Region>(r)), unit);
-        if (r != kSaved) region_bytes_[r] = std::max(region_bytes_[r], plan.region_bytes(static_cast<Region>(r)));
+        largest_of_region[r].offer(part.memory.largest_of(static_cast<Region>(r)), unit);
+        if (r != kSaved) region_bytes_[r] = std::max(region_bytes_[r], part.memory.region_bytes(static_cast<Region>(r)));
       }
     }
     const auto c = chunks_.size() - 1;
@@ -109,11 +109,11 @@ std::vector<UnitParams> Stage::unit_params() const {
 }
 
 void Stage::bind(Arena& arena, ParamStore& store) {
-  store_ = &store;
   constants_.bind(arena, context_.device());
   const auto bytes = [&](ArenaSlot slot) { return arena.grant(slot, DType::kU8, Shape{slot.bytes}); };
   const auto activation = [&](ArenaSlot slot) { return arena.grant(slot, geometry_.compute, activation_shape_); };
   for (Chunk& chunk : chunks_) {
+    for (UnitPart& part : chunk.units) part.views.emplace(store, part.unit);
     for (std::size_t i = 0; i < chunk.blocks.size(); ++i) chunk.blocks[i] = bytes(chunk.block_slots[i]);
   }
   for (std::size_t r = 0; r < regions_.size(); ++r) {
@@ -171,19 +171,18 @@ TensorView Stage::output_of(Chunk& chunk, std::size_t index, int micro_batch) {
   return boundary.view;
 }
 
-LayerRun Stage::run_of(const UnitPart& part, TensorView block, int micro_batch) const {
-  LayerRun run{{.ops = context_.device().ops(),
-                .stream = context_.compute_stream(),
-                .tensor = context_.tensor(),
-                .store = *store_,
-                .unit = part.unit,
-                .base = regions_,
-                .workspace_bytes = region_bytes_[static_cast<std::size_t>(Region::kWorkspace)],
-                .where = block.where()},
-               micro_batches_[static_cast<std::size_t>(micro_batch)],
-               constants_};
-  run.base[kSaved] = block.data() + part.saved_offset;
-  return run;
+LayerPass Stage::pass_over(const UnitPart& part, TensorView block, int micro_batch) const {
+  PassPlace place{.ops = context_.device().ops(),
+                  .stream = context_.compute_stream(),
+                  .tensor = context_.tensor(),
+                  .params = *part.views,
+                  .geometry = geometry_,
+                  .unit = part.unit,
+                  .base = regions_,
+                  .workspace_bytes = region_bytes_[static_cast<std::size_t>(Region::kWorkspace)],
+                  .where = block.where()};
+  place.base[kSaved] = block.data() + part.saved_offset;
+  return {Pass(place, part.memory), micro_batches_[static_cast<std::size_t>(micro_batch)], constants_};
 }
 
 // A tensor that the virtual stage beside this one left here: schedules run such neighbours one after the other.
@@ -208,7 +207,11 @@ void Stage::take_received(TensorView out, std::vector<Boundary>& receives, int v
 
 void Stage::copy(TensorView out, ConstTensorView in) const { context_.device().ops().convert(context_.compute_stream(), out, in); }
 
-void Stage::run_pass(FunctionRef<void()> pass) const { geometry_.tensor_degree == 1 ? context_.device().repeat(pass) : pass(); }
+void Stage::run(LayerPass& p, FunctionRef<void()> calls) const {
+  geometry_.tensor_degree == 1 ? context_.device().repeat(calls) : calls();
+  TRIDENT_CHECK(p.scratch_cursor().mark() == 0, "a pass of unit {} ends with {} bytes of scratch in use", p.unit,
+                p.scratch_cursor().mark());
+}
 
 // ---- computing ---------------------------------------------------------------------------------------------------------------------
 
@@ -224,8 +227,8 @@ void Stage::forward(const Instruction& instruction) {
     take_received(x, activation_receives_, chunk.virtual_stage, mb);
   }
   const TensorView y = output_of(chunk, index, mb);
-  const LayerRun run = run_of(part, block(chunk, mb), mb);
-  run_pass([&] { part.layer->forward(run, x, y); });
+  LayerPass p = pass_over(part, block(chunk, mb), mb);
+  run(p, [&] { part.layer->forward(p, x, y); });
 }
 
 void Stage::backward(const Instruction& instruction) {
@@ -247,11 +250,11 @@ void Stage::backward(const Instruction& instruction) {
       take_received(d, gradient_receives_, chunk.virtual_stage, mb);
     }
   }
-  const LayerRun run = run_of(part, block(chunk, mb), mb);
+  LayerPass p = pass_over(part, block(chunk, mb), mb);
   const TensorView x = input_of(chunk, index, mb);
-  run_pass([&] {
-    if (geometry_.recompute != RecomputePolicy::kNone) part.layer->recompute(run, x);
-    part.layer->backward(run, x, gradients_[current_gradient_].view);
+  run(p, [&] {
+    if (geometry_.recompute != RecomputePolicy::kNone) part.layer->recompute(p, x);
+    part.layer->backward(p, x, gradients_[current_gradient_].view);
   });
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "parallel/parallel_context.h"
 #include "parallel/param_store.h"
 #include "pipeline/step_program.h"
+#include "tensor_parallel/store_views.h"
 
 namespace trident {
 
@@ -55,6 +57,8 @@ class Stage {
     int unit = 0;
     std::unique_ptr<Layer> layer;
     std::vector<ParamSpec> params;
+    UnitMemory memory;
+    std::optional<StoreViews> views;  // of its parameters, once there is a store
     std::int64_t saved_offset = 0;  // bytes within the activation block: its saved tensors,
     std::int64_t input_offset = 0;  // and its input
   };
@@ -81,7 +85,7 @@ class Stage {
   UnitPart& part_of(Chunk& chunk, int unit, std::size_t& index);
   TensorView block(const Chunk& chunk, int micro_batch) const;
   TensorView input_of(const Chunk& chunk, std::size_t index, int micro_batch) const;
-  LayerRun run_of(const UnitPart& part, TensorView block, int micro_batch) const;
+  LayerPass pass_over(const UnitPart& part, TensorView block, int micro_batch) const;
   TensorView output_of(Chunk& chunk, std::size_t index, int micro_batch);
   void take_received(TensorView out, std::vector<Boundary>& receives, int virtual_stage, int micro_batch);
   void send(Boundary& boundary, const Instruction& instruction, Direction direction);
@@ -89,13 +93,12 @@ class Stage {
   const Boundary& handed_over(const Boundary& boundary, int virtual_stage, int micro_batch) const;
   void copy(TensorView out, ConstTensorView in) const;
   // Gives the pass of a unit to Device::repeat(), but not where hosts drive collectives within it.
-  void run_pass(FunctionRef<void()> pass) const;
+  void run(LayerPass& p, FunctionRef<void()> calls) const;
 
   LayerGeometry geometry_;
   ModelConstants constants_;
   Shape activation_shape_;
   ParallelContext& context_;
-  ParamStore* store_ = nullptr;
   int num_virtual_stages_ = 1;
   std::int64_t logits_bytes_ = 0;
   std::vector<Chunk> chunks_;

@@ -8,8 +8,7 @@
 
 #include <cstdint>
 
-#include "tensor_parallel/layer_plan.h"
-#include "tensor_parallel/regions.h"
+#include "tensor_parallel/pass.h"
 #include "tensor_parallel/vocab_parallel_cross_entropy.h"
 
 namespace trident {
@@ -21,31 +20,23 @@ class ChunkedVocabHead {
   ChunkedVocabHead(ParamId table, std::int64_t hidden, std::int64_t columns, std::int64_t vocabulary)
       : table_(table), hidden_(hidden), columns_(columns), cross_entropy_(columns, vocabulary) {}
 
-  // Saves the statistics of R rows, announces products of `chunk` rows.
-  void plan(UnitPlan& plan, std::int64_t chunk);
-  // Each takes the scratch of the call of that name, in the caller's scratch scope.
-  void plan_forward(UnitPlan& plan);
-  void plan_backward(UnitPlan& plan);
-
   // loss f64[1] as VocabParallelCrossEntropy::forward; x T[S',B,H], targets i32[R].
-  void forward(const UnitRun& run, TensorView loss, ConstTensorView x, ConstTensorView targets) const;
+  void forward(Pass& p, TensorView loss, ConstTensorView x, ConstTensorView targets) const;
 
   // Which gradients a call computes: schedules may want one, and later the other. Logits are made again in every call.
   enum class Gradients : std::uint8_t { kInput, kWeight, kBoth };
   // d_x T[S',B,H] is overwritten with scale * d loss / d x, summed over ranks; the table's gradient is written (grad_mode), chunks
   // added in row order. kWeight leaves d_x alone.
-  void backward(const UnitRun& run, TensorView d_x, ConstTensorView x, ConstTensorView targets, float scale, Gradients wanted) const;
+  void backward(Pass& p, TensorView d_x, ConstTensorView x, ConstTensorView targets, float scale, Gradients wanted) const;
 
  private:
-  // f(first row, logits T[n, C] of these n rows of x T[R,H], for the caller to use up).
-  template <class F> void for_each_chunk(const UnitRun& run, const RegionTensor& scratch, ConstTensorView rows, F&& f) const;
+  // f(first row, logits T[n, C] of these n rows of x T[R,H], for the caller to use up); takes scratch in the caller's scope.
+  template <class F>
+  void for_each_chunk(Pass& p, ConstTensorView rows, F&& f) const;
 
   ParamId table_;
-  std::int64_t hidden_ = 0, columns_ = 0, chunk_ = 0;
+  std::int64_t hidden_ = 0, columns_ = 0;
   VocabParallelCrossEntropy cross_entropy_;
-  TensorRegion region_;
-  RegionTensor x_forward_, x_backward_, d_x_full_;       // [S,B,H], used under sequence parallelism
-  RegionTensor logits_forward_, logits_backward_;        // [chunk, C]
 };
 
 }  // namespace trident

@@ -3,32 +3,39 @@
 #include <cstdint>
 
 namespace trident {
+namespace {
 
-RegionTensor TensorRegion::plan_full(UnitPlan& plan, std::int64_t width) const {
-  const LayerGeometry& geometry = plan.geometry();
-  return sharded_ ? plan.scratch(geometry.compute, geometry.full_shape(width)) : RegionTensor{};
+TensorView whole_sequence(Pass& p, ConstTensorView part) {
+  return p.scratch(part.dtype(), p.geometry.full_shape(part.shape()[-1]));
 }
 
-ConstTensorView TensorRegion::enter(const UnitRun& run, ConstTensorView x, TensorView full) const {
-  if (!sharded_) return x;
-  run.tensor.all_gather(run.stream, full, x);
+}  // namespace
+
+ConstTensorView enter_region(Pass& p, ConstTensorView x) {
+  if (!p.geometry.shards_sequence()) return x;
+  const TensorView full = whole_sequence(p, x);
+  p.tensor.all_gather(p.stream, full, x);
   return full;
 }
 
-void TensorRegion::leave(const UnitRun& run, TensorView y, TensorView full) const {
-  if (sharded_) {
-    run.tensor.reduce_scatter(run.stream, y, full, ReduceOp::kSum);
+TensorView leave_buffer(Pass& p, TensorView y) { return p.geometry.shards_sequence() ? whole_sequence(p, y) : y; }
+
+void leave_region(Pass& p, TensorView y, TensorView summand) {
+  if (p.geometry.shards_sequence()) {
+    p.tensor.reduce_scatter(p.stream, y, summand, ReduceOp::kSum);
   } else {
-    run.tensor.all_reduce(run.stream, y, ReduceOp::kSum);
+    p.tensor.all_reduce(p.stream, y, ReduceOp::kSum);
   }
 }
 
-KeptGradient::KeptGradient(UnitPlan& plan, std::int64_t width)
-    : region_(plan.geometry()),
-      full_(plan.keep(plan.geometry().compute, plan.geometry().full_shape(width))),
-      first_(plan.geometry().position_offset()),
-      rows_(plan.geometry().local_sequence()) {}
+TensorView KeptGradient::local(Pass& p, std::int64_t width) const {
+  return rows_here(p, p.keep(full_, p.geometry.compute, p.geometry.full_shape(width)));
+}
 
-ConstTensorView KeptGradient::gather(const UnitRun& run) const { return region_.enter(run, local(run), run.view(full_)); }
+ConstTensorView KeptGradient::gather(Pass& p) const {
+  const TensorView full = p[full_];
+  if (p.geometry.shards_sequence()) p.tensor.all_gather(p.stream, full, rows_here(p, full));
+  return full;
+}
 
 }  // namespace trident

@@ -13,46 +13,35 @@
 
 #include <cstdint>
 
-#include "parallel/communicator.h"
-#include "tensor_parallel/layer_plan.h"
+#include "tensor_parallel/pass.h"
 
 namespace trident {
 
-class TensorRegion {
- public:
-  TensorRegion() = default;
-  explicit TensorRegion(const LayerGeometry& geometry) : sharded_(geometry.shards_sequence()) {}
+// The whole-sequence view of `x` [S',B,W]: gathered into scratch [S,B,W], in the caller's scope, or x itself.
+ConstTensorView enter_region(Pass& p, ConstTensorView x);
 
-  // Memory for `enter`'s or `leave`'s full-sequence tensor: scratch [S,B,width] where the sequence is split, else nothing.
-  RegionTensor plan_full(UnitPlan& plan, std::int64_t width) const;
-
-  // The whole-sequence view of `x` [S',B,W]: gathered into `full` [S,B,W] (of which x may be this rank's slice), or x itself.
-  ConstTensorView enter(const UnitRun& run, ConstTensorView x, TensorView full) const;
-
-  // A sum over ranks: each rank writes its summand to leave_buffer(y, full), [S,B,W], then calls leave(), which leaves the sum of
-  // all ranks (sequence parallel: of its rows) in y [S',B,W].
-  TensorView leave_buffer(TensorView y, TensorView full) const { return sharded_ ? full : y; }
-  void leave(const UnitRun& run, TensorView y, TensorView full) const;
-
- private:
-  bool sharded_ = false;
-};
+// A sum over ranks: each rank writes its summand to leave_buffer(p, y), [S,B,W] (scratch in the caller's scope, or y), then calls
+// leave_region() with it, which leaves the sum of all ranks (sequence parallel: of its rows) in y [S',B,W].
+TensorView leave_buffer(Pass& p, TensorView y);
+void leave_region(Pass& p, TensorView y, TensorView summand);
 
 // A gradient [S',B,W] that is kept and needed over the whole sequence: written by its owner to local(), completed by gather().
 class KeptGradient {
  public:
-  KeptGradient() = default;
-  KeptGradient(UnitPlan& plan, std::int64_t width);
-
-  TensorView local(const UnitRun& run) const { return run.view(full_).rows(first_, rows_); }
+  // This rank's rows, to be written; `width` is W.
+  TensorView local(Pass& p, std::int64_t width) const;
+  // The same once it was made.
+  TensorView local(Pass& p) const { return rows_here(p, p[full_]); }
   // Gathers the other ranks' rows (sequence parallel); returns [S,B,W].
-  ConstTensorView gather(const UnitRun& run) const;
-  ConstTensorView full(const UnitRun& run) const { return run.view(full_); }
+  ConstTensorView gather(Pass& p) const;
+  ConstTensorView full(Pass& p) const { return p[full_]; }
 
  private:
-  TensorRegion region_;
-  RegionTensor full_;
-  std::int64_t first_ = 0, rows_ = 0;
+  static TensorView rows_here(const Pass& p, TensorView full) {
+    return full.rows(p.geometry.position_offset(), p.geometry.local_sequence());
+  }
+
+  Kept full_{"the gradient of a layer's output"};
 };
 
 }  // namespace trident

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "tensor_parallel/layer_plan.h"
+#include "tensor_parallel/pass.h"
 
 namespace trident {
 
@@ -19,29 +19,31 @@ class VocabParallelCrossEntropy {
   // This rank holds `columns` = padded vocabulary / t of the `vocabulary` columns.
   VocabParallelCrossEntropy(std::int64_t columns, std::int64_t vocabulary) : columns_(columns), vocabulary_(vocabulary) {}
 
-  void plan(UnitPlan& plan);
-  // Scratch between add_rows and finish, in the caller's scope.
-  void plan_rows(UnitPlan& plan);
-
   // loss f64[1] = sum over rows with target >= 0 of the negative log-likelihood in nats, the same on every rank.
   // logits T[R, columns], targets i32[R].
-  void forward(const UnitRun& run, TensorView loss, ConstTensorView logits, ConstTensorView targets) const;
-  // The same of logits T[n, columns], rows first .. first + n - 1: for all rows once, in any pieces; then finish().
-  void add_rows(const UnitRun& run, ConstTensorView logits, std::int64_t first, ConstTensorView targets) const;
-  void finish(const UnitRun& run, TensorView loss, ConstTensorView targets) const;
+  void forward(Pass& p, TensorView loss, ConstTensorView logits, ConstTensorView targets) const;
+  // The same of logits T[n, columns], rows first .. first + n - 1: for all rows once, in any pieces, between begin() and finish();
+  // begin() takes scratch in the caller's scope.
+  struct Rows {
+    TensorView row_max, stats;
+    TensorView shard_max;  // f32[R]: the maximum of this rank's columns. With one rank that is row_max itself.
+  };
+  Rows begin(Pass& p) const;
+  void add_rows(Pass& p, const Rows& all, ConstTensorView logits, std::int64_t first, ConstTensorView targets) const;
+  void finish(Pass& p, const Rows& all, TensorView loss, ConstTensorView targets) const;
 
   // In place: logits T[n, columns], rows first .. first + n - 1, become scale * d loss / d logits. `targets` are all i32[R].
-  void backward(const UnitRun& run, TensorView logits, std::int64_t first, ConstTensorView targets, float scale) const;
+  void backward(Pass& p, TensorView logits, std::int64_t first, ConstTensorView targets, float scale) const;
 
  private:
-  TensorView sum_exp(const UnitRun& run) const { return run.view(stats_).rows(0, 1).flat(); }
-  TensorView target_logit(const UnitRun& run) const { return run.view(stats_).rows(1, 1).flat(); }
+  static TensorView sum_exp(TensorView stats) { return stats.rows(0, 1).flat(); }
+  static TensorView target_logit(TensorView stats) { return stats.rows(1, 1).flat(); }
+  std::int64_t first_column(const Pass& p) const { return p.geometry.tensor_rank * columns_; }
 
-  std::int64_t columns_ = 0, vocabulary_ = 0, first_column_ = 0;
-  RegionTensor row_max_, stats_;  // f32[R], f32[2,R] (sums of exponentials, target logits), saved
-  // f32[R]: the maximum of this rank's columns. With one rank that is row_max_ itself.
-  RegionTensor shard_max_;
-  bool is_sharded_ = false;
+  std::int64_t columns_ = 0, vocabulary_ = 0;
+  // f32[R], f32[2,R]
+  Saved row_max_{"the rows' largest logits", RecomputeClass::kNever};
+  Saved stats_{"the rows' sums of exponentials and target logits", RecomputeClass::kNever};
 };
 
 }  // namespace trident

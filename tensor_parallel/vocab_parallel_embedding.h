@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "tensor_parallel/layer_plan.h"
+#include "tensor_parallel/pass.h"
 #include "tensor_parallel/regions.h"
 
 namespace trident {
@@ -15,27 +15,22 @@ class VocabParallelEmbedding {
   // table T[rows, H], rows = padded vocabulary / t.
   VocabParallelEmbedding(std::int64_t rows, std::int64_t hidden, ParamId table) : rows_(rows), hidden_(hidden), table_(table) {}
 
-  void plan_forward(UnitPlan& plan);
-  void plan_backward_input(UnitPlan& plan);
-
   // y T[S',B,H] from tokens i32[S*B] of the whole sequence.
-  void forward(const UnitRun& run, TensorView y, ConstTensorView tokens) const;
+  void forward(Pass& p, TensorView y, ConstTensorView tokens) const;
   // The caller writes the gradient of y, T[S',B,H], here; it is kept until backward_weight.
-  TensorView d_y(const UnitRun& run) const { return d_y_.local(run); }
+  TensorView d_y(Pass& p) const { return d_y_.local(p, hidden_); }
   // The table's gradient (grad_mode). Gathers d_y under sequence parallelism.
-  void backward_weight(const UnitRun& run, ConstTensorView tokens) const;
+  void backward_weight(Pass& p, ConstTensorView tokens) const;
 
  private:
+  std::int64_t first_row(const Pass& p) const { return p.geometry.tensor_rank * rows_; }
+
   std::int64_t rows_ = 0, hidden_ = 0;
   ParamId table_;
-  std::int64_t first_row_ = 0;
-  TensorRegion region_;
-  RegionTensor y_full_;
   KeptGradient d_y_;
 };
 
 // Adds the gradient of a lookup to the table's gradient under the unit's grad_mode (the operation itself only adds).
-void embedding_weight_gradient(const UnitRun& run, ParamId table, ConstTensorView d_out, ConstTensorView tokens,
-                               std::int64_t first_row);
+void embedding_weight_gradient(Pass& p, ParamId table, ConstTensorView d_out, ConstTensorView tokens, std::int64_t first_row);
 
 }  // namespace trident

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -9,14 +10,22 @@
 
 namespace trident {
 
-class DryOps final : public CheckedOps<DryOps> {
+class DryOps : public CheckedOps<DryOps> {
  public:
+  // When products and attention are announced: before they are called, or else refused, as by backends that compute; or by the call
+  // itself, which then needs no workspace.
+  enum class Announced : std::uint8_t { kBefore, kOnUse };
+
   // `oracle`, if there is one, outlives the object and says what workspace a product or an attention takes, as while planning; it
   // computes nothing. Without one none takes any: what is booked for workspaces is then too little.
-  explicit DryOps(Ops* oracle) : oracle_(oracle) {}
+  explicit DryOps(Ops* oracle, Announced announced = Announced::kBefore) : oracle_(oracle), announced_(announced) {}
+
+  // Bytes, of all products and attentions announced so far.
+  std::int64_t largest_workspace() const { return largest_workspace_; }
 
   std::int64_t prepare_matmul(const MatmulShape& shape) override;
   std::int64_t prepare_fused(const MatmulShape& shape, Epilogue epilogue) override;
+  bool try_fused(Stream& stream, const FusedMatmul& fused) override;
   void matmul(Stream& stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
               Accumulate accumulate, TensorView workspace) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
@@ -66,13 +75,20 @@ class DryOps final : public CheckedOps<DryOps> {
   static Kernels row_kernels(Stream&) { return {}; }
 
  private:
-  std::int64_t workspace_of(const MatmulShape& shape) const;
-  std::int64_t workspace_of(const AttentionShape& shape) const;
+  // What was announced, and its workspace; a step has a few dozen.
+  template <class Shape>
+  using Announcements = std::vector<std::pair<Shape, std::int64_t>>;
+  template <class Shape>
+  std::int64_t note(Announcements<Shape>& announced, const Shape& shape, std::int64_t bytes);
+  // Of what has been announced; 0 where calls need none.
+  template <class Shape>
+  std::int64_t needed(const Announcements<Shape>& announced, const Shape& shape, std::string_view what) const;
 
   Ops* oracle_;
-  // What was announced, and its workspace; a step has a few dozen.
-  std::vector<std::pair<MatmulShape, std::int64_t>> products_;
-  std::vector<std::pair<AttentionShape, std::int64_t>> attentions_;
+  Announced announced_;
+  std::int64_t largest_workspace_ = 0;
+  Announcements<MatmulShape> products_;
+  Announcements<AttentionShape> attentions_;
 };
 
 }  // namespace trident

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "model/head.h"
 #include "model/model_constants.h"
 #include "parallel/param_store.h"
+#include "tensor_parallel/store_views.h"
 #include "tests/support/reference_model.h"
 #include "tests/support/tensor_rank.h"
 
@@ -60,7 +62,7 @@ class ModelRank {
   double forward() {
     for (int unit = 0; unit < num_units(config_); ++unit) {
       const bool last = unit == head_unit(config_);
-      layers_[index(unit)]->forward(run(unit), input(unit), last ? TensorView() : input(unit + 1));
+      layers_[index(unit)]->forward(pass(unit), input(unit), last ? TensorView() : input(unit + 1));
     }
     return loss_;
   }
@@ -71,14 +73,14 @@ class ModelRank {
     for (int unit = head_unit(config_); unit >= 0; --unit) {
       const Layer& layer = *layers_[index(unit)];
       store_.begin_backward(unit, 0, mode);
-      layer.recompute(run(unit), input(unit));
+      layer.recompute(pass(unit), input(unit));
       if (how == Backward::kFused) {
-        layer.backward(run(unit), input(unit), d);
+        layer.backward(pass(unit), input(unit), d);
         continue;
       }
-      layer.backward_input(run(unit), input(unit), d);
+      layer.backward_input(pass(unit), input(unit), d);
       if (unit > 0) scribble_scratch();
-      layer.backward_weight(run(unit), input(unit));
+      layer.backward_weight(pass(unit), input(unit));
     }
   }
   void collect(GradientCollector& collector) const {
@@ -88,7 +90,7 @@ class ModelRank {
     }
   }
   // This rank's columns [R, padded V/t], between forward and backward.
-  ConstTensorView logits() { return dynamic_cast<const Head&>(*layers_.back()).logits(run(head_unit(config_))); }
+  ConstTensorView logits() { return dynamic_cast<const Head&>(*layers_.back()).logits(pass(head_unit(config_))); }
 
  private:
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -97,8 +99,7 @@ class ModelRank {
     std::vector<UnitParams> params;
     for (int unit = 0; unit < num_units(config_); ++unit) {
       layers_.push_back(make_unit(config_, unit));
-      plans_.emplace_back(geometry_, rank_.device.ops());
-      layers_.back()->plan(plans_.back());
+      plans_.push_back(plan_unit(*layers_.back(), geometry_, config_.hidden, constants_, rank_.device.ops()));
       params.push_back({unit, plans_.back().params()});
     }
     return params;
@@ -127,12 +128,21 @@ class ModelRank {
   TensorView input(int unit) {  // number num_units: the gradient stream
     return {activations_[index(unit)].data(), geometry_.compute, geometry_.activation_shape(config_.hidden)};
   }
-  LayerRun run(int unit) {
+  // For one call.
+  LayerPass& pass(int unit) {
     std::array<std::byte*, kNumRegions> base{};
     for (std::size_t r = 0; r < kNumRegions; ++r) base[r] = shared_[r].data();
     base[index(static_cast<int>(Region::kSaved))] = saved_[index(unit)].data();
-    return {{rank_.device.ops(), rank_.device.compute_stream(), rank_.context.tensor(), store_, unit, base,
-             plans_[index(unit)].region_bytes(Region::kWorkspace), MemoryKind::kHost}, batch_, constants_};
+    views_.emplace(store_, unit);
+    const PassPlace place{.ops = rank_.device.ops(),
+                          .stream = rank_.device.compute_stream(),
+                          .tensor = rank_.context.tensor(),
+                          .params = *views_,
+                          .geometry = geometry_,
+                          .unit = unit,
+                          .base = base,
+                          .workspace_bytes = plans_[index(unit)].region_bytes(Region::kWorkspace)};
+    return pass_.emplace(Pass(place, plans_[index(unit)].memory()), batch_, constants_);
   }
 
   TensorRank& rank_;
@@ -148,6 +158,8 @@ class ModelRank {
   std::vector<Buffer> saved_, activations_;
   std::vector<std::int32_t> by_row_, by_sample_;
   MicroBatch batch_;
+  std::optional<StoreViews> views_;
+  std::optional<LayerPass> pass_;
   double loss_ = 0.0;
 };
 

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/zero_policy.h"
 #include "parallel/param_store.h"
-#include "tensor_parallel/layer_plan.h"
+#include "tensor_parallel/store_views.h"
+#include "tensor_parallel/unit_plan.h"
 #include "tests/support/tensor_rank.h"
 
 namespace trident::testing {
@@ -18,7 +20,8 @@ namespace trident::testing {
 class PlannedUnit {
  public:
   PlannedUnit(TensorRank& rank, const UnitPlan& plan, const LogicalTensors& weights)
-      : rank_(rank), specs_(plan.params()), store_({.policy = policy_of(ZeroPreset::kDdp), .compute = plan.geometry().compute},
+      : rank_(rank), geometry_(plan.geometry()), memory_(plan.memory()), specs_(plan.params()),
+        store_({.policy = policy_of(ZeroPreset::kDdp), .compute = plan.geometry().compute},
                                                    {{0, plan.params()}}, rank.context, arena_plan_) {
     arena_ = std::make_unique<Arena>(arena_plan_, rank.device.allocate(arena_plan_.total_bytes(), "test"));
     store_.bind(*arena_);
@@ -30,13 +33,19 @@ class PlannedUnit {
       if (regions_[r].num_bytes() > 0) std::memset(regions_[r].data(), 0xff, static_cast<std::size_t>(regions_[r].num_bytes()));
       base_[r] = regions_[r].data();
     }
-    workspace_bytes_ = plan.region_bytes(Region::kWorkspace);
     store_.begin_backward(0, 0, Accumulate::kNo);
   }
 
-  UnitRun run() {
-    return {rank_.device.ops(), rank_.device.compute_stream(), rank_.context.tensor(), store_, 0, base_, workspace_bytes_,
-            MemoryKind::kHost};
+  // For one call.
+  Pass& pass() {
+    return pass_.emplace(PassPlace{.ops = rank_.device.ops(),
+                                   .stream = rank_.device.compute_stream(),
+                                   .tensor = rank_.context.tensor(),
+                                   .params = views_,
+                                   .geometry = geometry_,
+                                   .base = base_,
+                                   .workspace_bytes = memory_.region_bytes(Region::kWorkspace)},
+                         memory_);
   }
   TensorView weight(int param) const {
     const ConstTensorView view = store_.weight(0, param);
@@ -49,13 +58,16 @@ class PlannedUnit {
 
  private:
   TensorRank& rank_;
+  LayerGeometry geometry_;
+  UnitMemory memory_;
   ArenaPlan arena_plan_;
   std::vector<ParamSpec> specs_;
   ParamStore store_;
+  StoreViews views_{store_, 0};
   std::unique_ptr<Arena> arena_;
   std::array<Buffer, kNumRegions> regions_;
   std::array<std::byte*, kNumRegions> base_{};
-  std::int64_t workspace_bytes_ = 0;
+  std::optional<Pass> pass_;
 };
 
 }  // namespace trident::testing

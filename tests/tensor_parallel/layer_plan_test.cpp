@@ -1,8 +1,15 @@
-#include "tensor_parallel/layer_plan.h"
-
 #include <gtest/gtest.h>
 
-#include "tests/support/tensor_rank.h"
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/check.h"
+#include "device/dry/dry_device.h"
+#include "parallel/dry_communicator.h"
+#include "tensor_parallel/unit_plan.h"
 
 namespace trident {
 namespace {
@@ -20,37 +27,114 @@ TEST(LayerGeometryTest, SequenceParallelismSplitsRowsOnlyOverSeveralRanks) {
   EXPECT_FALSE(g.shards_sequence());
 }
 
-TEST(UnitPlanTest, RegionsGrowAlignedAndScratchIsReused) {
-  testing::run_tensor_ranks(1, {}, [](testing::TensorRank& rank) {
-    UnitPlan plan({.sequence = 4, .micro_batch = 1}, rank.device.ops());
-    EXPECT_EQ(plan.save(DType::kF32, {3}).offset, 0);
-    const RegionTensor second = plan.save(DType::kF32, {65});
-    EXPECT_EQ(second.offset, kArenaAlignment);
-    EXPECT_EQ(plan.region_bytes(Region::kSaved), 3 * kArenaAlignment);
-    EXPECT_EQ(plan.keep(DType::kBF16, {4}).region, Region::kKept);
+class UnitPlanTest : public testing::Test {
+ protected:
+  DryOps oracle_{nullptr};
+};
+
+TEST_F(UnitPlanTest, RegionsGrowAlignedAndScratchIsReused) {
+  UnitPlan plan({.sequence = 4, .micro_batch = 1}, oracle_);
+  const Saved first{"first"}, second{"second"};
+  const Kept kept{"kept"};
+  plan.run([&](Pass& p) {
+    const TensorView a = p.save(first, DType::kF32, {3}), b = p.save(second, DType::kF32, {65});
+    EXPECT_EQ(b.data() - a.data(), kArenaAlignment);
+    EXPECT_EQ(p.save(first, DType::kF32, {3}).data(), a.data()) << "asked for again, as when it is made again";
+    EXPECT_EQ(p[second].data(), b.data());
+    p.keep(kept, DType::kBF16, {4});
     for (int call = 0; call < 2; ++call) {
-      const ScratchScope scope(plan.scratch_plan());
-      EXPECT_EQ(plan.scratch(DType::kF32, {64}).offset, 0);
-      EXPECT_EQ(plan.scratch(DType::kF32, {64}).offset, kArenaAlignment);
+      const ScratchScope scope(p.scratch_cursor());
+      const TensorView one = p.scratch(DType::kF32, {64}), two = p.scratch(DType::kF32, {64});
+      EXPECT_EQ(two.data() - one.data(), kArenaAlignment);
     }
-    EXPECT_EQ(plan.region_bytes(Region::kScratch), 2 * kArenaAlignment);
-    EXPECT_EQ(plan.region_bytes(Region::kRecomputed), 0);
   });
+  EXPECT_EQ(plan.region_bytes(Region::kSaved), 3 * kArenaAlignment);
+  EXPECT_EQ(plan.region_bytes(Region::kKept), kArenaAlignment);
+  EXPECT_EQ(plan.region_bytes(Region::kScratch), 2 * kArenaAlignment);
+  EXPECT_EQ(plan.region_bytes(Region::kRecomputed), 0);
+  EXPECT_EQ(plan.memory().largest_of(Region::kSaved).shape, (Shape{65}));
 }
 
-TEST(UnitPlanTest, RecomputePolicyDecidesWhereSavedTensorsLie) {
-  testing::run_tensor_ranks(1, {}, [](testing::TensorRank& rank) {
-    const auto region = [&](RecomputePolicy policy, RecomputeClass recompute) {
-      return UnitPlan({.recompute = policy}, rank.device.ops()).save(DType::kF32, {1}, recompute).region;
-    };
-    for (const RecomputePolicy policy : {RecomputePolicy::kNone, RecomputePolicy::kSelective, RecomputePolicy::kFull})
-      EXPECT_EQ(region(policy, RecomputeClass::kNever), Region::kSaved);
-    EXPECT_EQ(region(RecomputePolicy::kNone, RecomputeClass::kAttention), Region::kSaved);
-    EXPECT_EQ(region(RecomputePolicy::kSelective, RecomputeClass::kAttention), Region::kRecomputed);
-    EXPECT_EQ(region(RecomputePolicy::kSelective, RecomputeClass::kBlock), Region::kSaved);
-    EXPECT_EQ(region(RecomputePolicy::kFull, RecomputeClass::kAttention), Region::kRecomputed);
-    EXPECT_EQ(region(RecomputePolicy::kFull, RecomputeClass::kBlock), Region::kRecomputed);
+TEST_F(UnitPlanTest, RecomputePolicyDecidesWhereSavedTensorsLie) {
+  const auto region = [&](RecomputePolicy policy, RecomputeClass recompute) {
+    UnitPlan plan({.recompute = policy}, oracle_);
+    const Saved tensor{"a tensor", recompute};
+    plan.run([&](Pass& p) { p.save(tensor, DType::kF32, {1}); });
+    return plan.region_bytes(Region::kSaved) > 0 ? Region::kSaved : Region::kRecomputed;
+  };
+  for (const RecomputePolicy policy : {RecomputePolicy::kNone, RecomputePolicy::kSelective, RecomputePolicy::kFull})
+    EXPECT_EQ(region(policy, RecomputeClass::kNever), Region::kSaved);
+  EXPECT_EQ(region(RecomputePolicy::kNone, RecomputeClass::kAttention), Region::kSaved);
+  EXPECT_EQ(region(RecomputePolicy::kSelective, RecomputeClass::kAttention), Region::kRecomputed);
+  EXPECT_EQ(region(RecomputePolicy::kSelective, RecomputeClass::kBlock), Region::kSaved);
+  EXPECT_EQ(region(RecomputePolicy::kFull, RecomputeClass::kAttention), Region::kRecomputed);
+  EXPECT_EQ(region(RecomputePolicy::kFull, RecomputeClass::kBlock), Region::kRecomputed);
+}
+
+// Both ways of writing gradients are announced, with the shapes that the calls have.
+TEST_F(UnitPlanTest, ProductsAreAnnouncedByTheCallsThatMakeThem) {
+  class Oracle : public DryOps {
+   public:
+    Oracle() : DryOps(nullptr) {}
+    std::int64_t prepare_matmul(const MatmulShape& shape) override {
+      shapes.push_back(shape);
+      return 100 * static_cast<std::int64_t>(shapes.size());
+    }
+    std::vector<MatmulShape> shapes;
+  } oracle;
+  UnitPlan plan({.sequence = 4, .micro_batch = 1}, oracle);
+  ParamSpec spec;
+  spec.name = "w";
+  spec.parts = {{.tensor = "w", .tensor_shape = {6, 5}, .rows = 6, .padded_rows = 6}};
+  const ParamId w = plan.param_list().add(spec);
+  plan.run([&](Pass& p) { p.weight_gradient(w, dry_view(DType::kF32, {4, 6}), dry_view(DType::kF32, {4, 5})); });
+  ASSERT_EQ(oracle.shapes.size(), 2u);
+  const MatmulShape expected{.m = 6, .n = 5, .k = 4, .transpose_a = Transpose::kYes};
+  EXPECT_EQ(oracle.shapes[0], expected);
+  EXPECT_EQ(oracle.shapes[1].accumulate, Accumulate::kYes);
+  EXPECT_EQ(plan.region_bytes(Region::kWorkspace), 200);
+}
+
+// A pass that asks for more than the dry one, for other shapes or for what nobody made, is refused by name.
+TEST_F(UnitPlanTest, TheRealPassAsksForWhatTheDryOneDid) {
+  const LayerGeometry geometry{.sequence = 4, .micro_batch = 1};
+  UnitPlan plan(geometry, oracle_);
+  const Saved saved{"the norm's output"}, other{"another"};
+  plan.run([&](Pass& p) {
+    p.save(saved, DType::kF32, {8});
+    const ScratchScope scope(p.scratch_cursor());
+    p.scratch(DType::kF32, {64});
   });
+  DryStream stream("compute");
+  const std::unique_ptr<Communicator> tensor = make_dry_world(0, 1);
+  const class None final : public ParamViews {
+    ConstTensorView weight(int) const override { return {}; }
+    TensorView grad(int) const override { return {}; }
+    Accumulate grad_mode() const override { return Accumulate::kNo; }
+  } none;
+  const auto refusal = [&](const std::function<void(Pass&)>& calls) -> std::string {
+    Pass p({.ops = oracle_, .stream = stream, .tensor = *tensor, .params = none, .geometry = geometry, .unit = 7}, plan.memory());
+    try {
+      calls(p);
+    } catch (const InternalError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal([&](Pass& p) { p.save(saved, DType::kF32, {8}), p.scratch(DType::kF32, {64}); }), "");
+  EXPECT_NE(refusal([&](Pass& p) {
+              p.save(saved, DType::kF32, {9});
+            }).find("unit 7: the norm's output is f32 [9], the dry pass made it f32 [8]"),
+            std::string::npos);
+  EXPECT_NE(refusal([&](Pass& p) { p.save(saved, DType::kBF16, {8}); }).find("the norm's output is bf16"), std::string::npos);
+  EXPECT_NE(refusal([&](Pass& p) { p[other]; }).find("unit 7: another is read, but no dry pass has made it"), std::string::npos);
+  EXPECT_NE(refusal([&](Pass& p) { p.scratch(DType::kF32, {65}); }).find("reaches to byte 512, the dry pass took 256"),
+            std::string::npos);
+}
+
+TEST_F(UnitPlanTest, ScratchOutsideAScopeIsRefused) {
+  UnitPlan plan({.sequence = 4, .micro_batch = 1}, oracle_);
+  EXPECT_THROW(plan.run([&](Pass& p) { p.scratch(DType::kF32, {1}); }), InternalError);
 }
 
 }  // namespace

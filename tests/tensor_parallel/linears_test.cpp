@@ -107,18 +107,22 @@ TEST_P(LinearTest, ColumnParallelEqualsSerial) {
     const TensorSharding rows = c.degree > 1 ? TensorSharding{ShardDim::kRows, c.degree} : TensorSharding{};
     const ParamId w = plan.param_list().add(spec_of("w", {out, in}, rows));
     const ParamId b = plan.param_list().add(spec_of("b", {out}, rows));
-    ColumnParallelLinear linear(in, {{w, b, local}});
-    linear.plan_forward(plan);
-    linear.plan_backward_input(plan);
-    linear.plan_backward_weight(plan);
+    const ColumnParallelLinear linear({{w, b, local}});
+    plan.run([&](Pass& p) {
+      const TensorView x = dry_view(DType::kF32, g.activation_shape(in));
+      const std::array y{dry_view(DType::kF32, {kRows, local})};
+      linear.forward(p, x, y);
+      linear.backward_input(p, x, y);
+      linear.backward_weight(p, x, y);
+    });
     PlannedUnit unit(rank, plan, {{"w", serial.w}, {"b", serial.b}});
 
     Tensor x = rows_of(serial.x, g.activation_shape(in), g.row_offset()), y({kRows, local}), d_x(g.activation_shape(in));
     Tensor d_y = columns_of(serial.d_y, out, rank.rank() * local, local);
     const std::array views{y.view()}, gradients{d_y.view()};
-    linear.forward(unit.run(), x.view(), views);
-    linear.backward_input(unit.run(), d_x.view(), gradients);
-    linear.backward_weight(unit.run(), x.view(), gradients);
+    linear.forward(unit.pass(), x.view(), views);
+    linear.backward_input(unit.pass(), d_x.view(), gradients);
+    linear.backward_weight(unit.pass(), x.view(), gradients);
     EXPECT_EQ(y.values, columns_of(serial.y, out, rank.rank() * local, local).values);
     EXPECT_EQ(d_x.values, rows_of(serial.d_x, g.activation_shape(in), g.row_offset()).values);
     unit.collect(collector);
@@ -141,18 +145,22 @@ TEST_P(LinearTest, RowParallelEqualsSerial) {
     if (g.shards_sequence()) partial = {{Axis::kTensor, c.degree, 1}};
     const ParamId w = plan.param_list().add(spec_of("w", {out, in}, columns));
     const ParamId b = plan.param_list().add(spec_of("b", {out}, {}, partial));
-    RowParallelLinear linear(local, out, w, b);
-    linear.plan_forward(plan);
-    linear.plan_backward_input(plan);
-    linear.plan_backward_weight(plan);
+    const RowParallelLinear linear(out, w, b);
+    plan.run([&](Pass& p) {
+      const TensorView x = dry_view(DType::kF32, {kRows, local});
+      linear.forward(p, dry_view(DType::kF32, g.activation_shape(out)), x);
+      linear.d_y(p);
+      linear.backward_input(p, x);
+      linear.backward_weight(p, x);
+    });
     PlannedUnit unit(rank, plan, {{"w", serial.w}, {"b", serial.b}});
 
     Tensor x = columns_of(serial.x, in, rank.rank() * local, local), y(g.activation_shape(out)), d_x({kRows, local});
     const Tensor d_y = rows_of(serial.d_y, g.activation_shape(out), g.row_offset());
-    linear.forward(unit.run(), y.view(), x.view());
-    std::ranges::copy(d_y.values, linear.d_y(unit.run()).as<float>());
-    linear.backward_input(unit.run(), d_x.view());
-    linear.backward_weight(unit.run(), x.view());
+    linear.forward(unit.pass(), y.view(), x.view());
+    std::ranges::copy(d_y.values, linear.d_y(unit.pass()).as<float>());
+    linear.backward_input(unit.pass(), d_x.view());
+    linear.backward_weight(unit.pass(), x.view());
     EXPECT_EQ(y.values, rows_of(serial.y, g.activation_shape(out), g.row_offset()).values);
     EXPECT_EQ(d_x.values, columns_of(serial.d_x, in, rank.rank() * local, local).values);
     unit.collect(collector);
@@ -178,19 +186,24 @@ TEST_P(LinearTest, ProjectionsShareTheirInput) {
     const TensorSharding rows = c.degree > 1 ? TensorSharding{ShardDim::kRows, c.degree} : TensorSharding{};
     const ParamId a = plan.param_list().add(spec_of("w", {out, in}, rows));
     const ParamId b = plan.param_list().add(spec_of("w2", {out, in}, rows));
-    ColumnParallelLinear linear(in, {{a, {}, local}, {b, {}, local}});
-    linear.plan_forward(plan);
-    linear.plan_backward_input(plan);
-    linear.plan_backward_weight(plan);
+    const ColumnParallelLinear linear({{a, {}, local}, {b, {}, local}});
+    plan.run([&](Pass& p) {
+      const TensorView x = dry_view(DType::kF32, g.activation_shape(in));
+      const TensorView one = dry_view(DType::kF32, {kRows, local});
+      const std::array y{one, one};
+      linear.forward(p, x, y);
+      linear.backward_input(p, x, y);
+      linear.backward_weight(p, x, y);
+    });
     PlannedUnit unit(rank, plan, {{"w", serial.w}, {"w2", w2}});
 
     Tensor x = rows_of(serial.x, g.activation_shape(in), g.row_offset()), dx(g.activation_shape(in));
     Tensor d_y = columns_of(serial.d_y, out, rank.rank() * local, local);
     const std::array gradients{d_y.view(), d_y.view()};
-    linear.backward_input(unit.run(), dx.view(), gradients);
-    linear.backward_weight(unit.run(), x.view(), gradients);
+    linear.backward_input(unit.pass(), dx.view(), gradients);
+    linear.backward_weight(unit.pass(), x.view(), gradients);
     unit.store().begin_backward(0, 0, Accumulate::kYes);
-    linear.backward_weight(unit.run(), x.view(), gradients);
+    linear.backward_weight(unit.pass(), x.view(), gradients);
     EXPECT_EQ(dx.values, rows_of(d_x, g.activation_shape(in), g.row_offset()).values);
     unit.collect(collector);
   });

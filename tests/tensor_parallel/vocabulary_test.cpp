@@ -58,22 +58,26 @@ TEST_P(VocabularyTest, EmbeddingEqualsSerial) {
     spec.name = "table";
     spec.parts = {{.tensor = "table", .tensor_shape = {kVocabulary, kHidden}, .rows = kVocabulary, .padded_rows = c.padded()}};
     if (c.degree > 1) spec.sharding = {ShardDim::kRows, c.degree};
-    VocabParallelEmbedding embedding(c.padded() / c.degree, kHidden, plan.param_list().add(spec));
-    embedding.plan_forward(plan);
-    embedding.plan_backward_input(plan);
+    const VocabParallelEmbedding embedding(c.padded() / c.degree, kHidden, plan.param_list().add(spec));
+    plan.run([&](Pass& p) {
+      const TensorView dry_tokens = dry_view(DType::kI32, {kRows});
+      embedding.forward(p, dry_view(DType::kF32, g.activation_shape(kHidden)), dry_tokens);
+      embedding.d_y(p);
+      embedding.backward_weight(p, dry_tokens);
+    });
     PlannedUnit unit(rank, plan, {{"table", table}});
 
     std::vector<float> y(static_cast<std::size_t>(g.local_rows() * kHidden));
     const ConstTensorView token_view(tokens.data(), DType::kI32, {kRows});
-    embedding.forward(unit.run(), {y.data(), DType::kF32, g.activation_shape(kHidden)}, token_view);
-    float* d = embedding.d_y(unit.run()).as<float>();
+    embedding.forward(unit.pass(), {y.data(), DType::kF32, g.activation_shape(kHidden)}, token_view);
+    float* d = embedding.d_y(unit.pass()).as<float>();
     const auto offset = static_cast<std::size_t>(g.row_offset() * kHidden);
     for (std::size_t i = 0; i < y.size(); ++i) {
       const std::size_t at = offset + i;
       EXPECT_EQ(y[i], table[static_cast<std::size_t>(tokens[at / kHidden]) * kHidden + at % kHidden]) << "row " << at / kHidden;
       d[i] = static_cast<float>(d_y[at]);
     }
-    embedding.backward_weight(unit.run(), token_view);
+    embedding.backward_weight(unit.pass(), token_view);
     unit.collect(collector);
   });
   EXPECT_EQ(collector.whole().at("table"), d_table);
@@ -101,9 +105,11 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
     const LayerGeometry g = geometry_of(c, rank.rank());
     const auto columns = static_cast<std::size_t>(c.padded() / c.degree), first = columns * static_cast<std::size_t>(rank.rank());
     UnitPlan plan(g, rank.device.ops());
-    VocabParallelCrossEntropy cross_entropy(static_cast<std::int64_t>(columns), kVocabulary);
-    cross_entropy.plan(plan);
-    cross_entropy.plan_rows(plan);
+    const VocabParallelCrossEntropy cross_entropy(static_cast<std::int64_t>(columns), kVocabulary);
+    plan.run([&](Pass& p) {
+      const ScratchScope scope(p.scratch_cursor());
+      cross_entropy.begin(p);
+    });
     PlannedUnit unit(rank, plan, {});
 
     std::vector<float> local(kRows * columns, 1e6f);  // padding columns hold nonsense
@@ -114,7 +120,7 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
     const TensorView view(local.data(), DType::kF32, {kRows, static_cast<std::int64_t>(columns)});
     const TensorView loss_view(&result, DType::kF64, {1});
     const ConstTensorView target_view(targets.data(), DType::kI32, {kRows});
-    cross_entropy.forward(unit.run(), loss_view, view, target_view);
+    cross_entropy.forward(unit.pass(), loss_view, view, target_view);
     EXPECT_NEAR(result, loss, 1e-6 * loss);
     const double whole = std::exchange(result, -1.0);
     // Rows from the last to the first, three at a time: kRows is no multiple of that.
@@ -122,13 +128,18 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
       for (std::int64_t first = kRows / 3 * 3; first >= 0; first -= 3)
         f(view.rows(first, std::min<std::int64_t>(3, kRows - first)), first);
     };
-    in_pieces([&](TensorView piece, std::int64_t first) { cross_entropy.add_rows(unit.run(), piece, first, target_view); });
-    cross_entropy.finish(unit.run(), loss_view, target_view);
+    {
+      Pass& p = unit.pass();
+      const ScratchScope scope(p.scratch_cursor());
+      const VocabParallelCrossEntropy::Rows all = cross_entropy.begin(p);
+      in_pieces([&](TensorView piece, std::int64_t first) { cross_entropy.add_rows(p, all, piece, first, target_view); });
+      cross_entropy.finish(p, all, loss_view, target_view);
+    }
     EXPECT_NEAR(result, whole, 1e-7 * whole);
     if (c.degree == 1) {
       EXPECT_EQ(result, whole) << "one rank has nothing to rescale";
     }
-    in_pieces([&](TensorView piece, std::int64_t first) { cross_entropy.backward(unit.run(), piece, first, target_view, scale); });
+    in_pieces([&](TensorView piece, std::int64_t first) { cross_entropy.backward(unit.pass(), piece, first, target_view, scale); });
     for (std::size_t r = 0; r < kRows; ++r)
       for (std::size_t v = 0; v < columns; ++v) {
         const double expected = first + v < kVocabulary ? d_logits[r * kVocabulary + first + v] : 0.0;

@@ -124,9 +124,8 @@ std::int64_t log2_up(int n) { return std::bit_width(static_cast<unsigned>(n - 1)
 // `rounds` of an exchange between `nodes` nodes.
 void expect_at_most(int nodes, std::int64_t rounds) {
   const Messages most = most_messages(nodes);
-  // Nine groups and the ranks of a node; a barrier and an agreement on memory. memory.json: a length and a text, each behind a
-  // header.
-  EXPECT_LE(most.start, 12 * rounds + 4) << nodes << " nodes";
+  // Nine groups. memory.json: a length and a text, each behind a header.
+  EXPECT_LE(most.start, 9 * rounds + 4) << nodes << " nodes";
   // All agree to stop; statistics over dp, which is half of the nodes, and over pp, which is two.
   EXPECT_LE(most.step, 2 * rounds) << nodes << " nodes";
   EXPECT_LE(most.line, 6 * rounds) << nodes << " nodes";
@@ -134,7 +133,7 @@ void expect_at_most(int nodes, std::int64_t rounds) {
   // between nodes and the mean step of all.
   EXPECT_LE(most.end, 3 * rounds) << nodes << " nodes";
   // And nothing was left out of the count.
-  EXPECT_GE(most.start, 12 * log2_up(nodes)) << nodes << " nodes";
+  EXPECT_GE(most.start, 9 * log2_up(nodes)) << nodes << " nodes";
   EXPECT_GE(most.step, 2 * log2_up(nodes) - 1) << nodes << " nodes";
   EXPECT_GE(most.line, 6 * log2_up(nodes)) << nodes << " nodes";
   EXPECT_GE(most.end, 3 * log2_up(nodes)) << nodes << " nodes";

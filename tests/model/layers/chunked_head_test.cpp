@@ -155,11 +155,12 @@ TEST(ChunkedHead, TakesTheMemoryOfOneChunk) {
       if (degree == 1 && sequence_parallel) continue;
       testing::run_tensor_ranks(degree, {}, [&](TensorRank& rank) {
         const auto planned = [&](std::int64_t chunk, Region region) {
-          UnitPlan plan({.sequence = 64, .micro_batch = 2, .tensor_degree = degree, .tensor_rank = rank.rank(),
-                         .sequence_parallel = sequence_parallel, .compute = DType::kBF16, .head_chunk = chunk},
-                        rank.device.ops());
-          make_unit(config, head_unit(config))->plan(plan);
-          return plan.region_bytes(region);
+          const LayerGeometry geometry{.sequence = 64, .micro_batch = 2, .tensor_degree = degree, .tensor_rank = rank.rank(),
+                                       .sequence_parallel = sequence_parallel, .compute = DType::kBF16, .head_chunk = chunk};
+          ArenaPlan arena;
+          const ModelConstants constants(config, geometry, arena);
+          return plan_unit(*make_unit(config, head_unit(config)), geometry, config.hidden, constants, rank.device.ops())
+              .region_bytes(region);
         };
         const auto range = [](std::int64_t bytes) { return round_up(bytes, kArenaAlignment); };
         const std::int64_t rows = 128, width = 16, columns = padded_vocabulary(config, degree) / degree;

@@ -122,9 +122,11 @@ TEST(ModelTest, AllocatesNothing) {
 TEST(ModelTest, RecomputePoliciesSaveMemory) {
   testing::run_tensor_ranks(1, {}, [&](TensorRank& rank) {
     const auto saved = [&](RecomputePolicy policy) {
-      UnitPlan plan({.sequence = 8, .micro_batch = 2, .recompute = policy}, rank.device.ops());
-      make_unit(testing::tiny_llama(), 1)->plan(plan);
-      return plan.region_bytes(Region::kSaved);
+      const ModelConfig config = testing::tiny_llama();
+      const LayerGeometry geometry{.sequence = 8, .micro_batch = 2, .recompute = policy};
+      ArenaPlan arena;
+      const ModelConstants constants(config, geometry, arena);
+      return plan_unit(*make_unit(config, 1), geometry, config.hidden, constants, rank.device.ops()).region_bytes(Region::kSaved);
     };
     EXPECT_LT(saved(RecomputePolicy::kSelective), saved(RecomputePolicy::kNone));
     EXPECT_EQ(saved(RecomputePolicy::kFull), 0);

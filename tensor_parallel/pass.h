@@ -1,0 +1,118 @@
+// One call of a layer: it asks here for its tensors, its parameters, products and collectives. Forward and backward are written
+// once, against this; run dry they are the plan (unit_plan.h).
+//
+// The real pass finds saved and kept tensors where the dry one put them, and takes scratch in the same order again: a shape or an
+// amount that differs is an InternalError that names the tensor. Nothing is allocated, and a pass may be run twice
+// (Device::repeat).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "device/arena.h"
+#include "device/ops.h"
+#include "parallel/communicator.h"
+#include "tensor_parallel/layer_plan.h"
+
+namespace trident {
+
+// A unit's parameters while one of its passes runs.
+class ParamViews {
+ public:
+  virtual ConstTensorView weight(int param) const = 0;  // the dense weight in the compute dtype
+  virtual TensorView grad(int param) const = 0;         // f32, dense, written as grad_mode() says
+  virtual Accumulate grad_mode() const = 0;
+
+ protected:
+  ~ParamViews() = default;
+};
+
+// Where a pass runs. `memory`: of the unit; a dry pass adds to it.
+struct PassPlace {
+  Ops& ops;
+  Stream& stream;
+  Communicator& tensor;
+  const ParamViews& params;
+  const LayerGeometry& geometry;
+  int unit = 0;
+  std::array<std::byte*, kNumRegions> base = {};  // by Region; of the sizes in `memory`
+  std::int64_t workspace_bytes = 0;
+  MemoryKind where = MemoryKind::kHost;
+};
+
+class Pass {
+ public:
+  Pass(const PassPlace& place, const UnitMemory& memory)
+      : ops(place.ops),
+        stream(place.stream),
+        tensor(place.tensor),
+        geometry(place.geometry),
+        unit(place.unit),
+        place_(place),
+        memory_(memory) {}
+  // Dry: what is asked for is added to `memory`.
+  Pass(const PassPlace& place, UnitMemory* memory) : Pass(place, *memory) { planned_ = memory; }
+
+  Ops& ops;
+  Stream& stream;
+  Communicator& tensor;  // the tensor-parallel group
+  const LayerGeometry& geometry;
+  const int unit;
+
+  // ---- tensors
+  // A tensor that is written now and read by later calls for this micro-batch.
+  TensorView save(const Saved& tensor, DType dtype, const Shape& shape);
+  TensorView keep(const Kept& tensor, DType dtype, const Shape& shape);
+  // As it was saved or kept.
+  TensorView operator[](const Saved& tensor) const { return view(find(&tensor, tensor.name)); }
+  TensorView operator[](const Kept& tensor) const { return view(find(&tensor, tensor.name)); }
+  // A tensor until the ScratchScope around this call closes; last in, first out.
+  TensorView scratch(DType dtype, const Shape& shape);
+  ScratchPlan& scratch_cursor() { return scratch_; }
+
+  // ---- parameters
+  ConstTensorView weight(ParamId id) const { return place_.params.weight(id.index); }
+  TensorView grad(ParamId id) const { return place_.params.grad(id.index); }
+  Accumulate grad_mode() const { return place_.params.grad_mode(); }
+
+  // ---- products, with the shared workspace
+  TensorView workspace() const {
+    return {place_.base[static_cast<std::size_t>(Region::kWorkspace)], DType::kU8, Shape{place_.workspace_bytes}, place_.where};
+  }
+  // out = op(a) op(b), for a product with what follows it.
+  MatmulOperands product(TensorView out, ConstTensorView a, Transpose ta, ConstTensorView b, Transpose tb) const {
+    return {out, a, ta, b, tb, Accumulate::kNo, workspace()};
+  }
+  // out (+)= op(a) op(b).
+  void matmul(TensorView out, ConstTensorView a, Transpose ta, ConstTensorView b, Transpose tb,
+              Accumulate accumulate = Accumulate::kNo) {
+    ops.matmul(stream, out, a, ta, b, tb, accumulate, workspace());
+  }
+  void matmul(const MatmulOperands& m) {
+    ops.matmul(stream, m.out, m.a, m.transpose_a, m.b, m.transpose_b, m.accumulate, m.workspace);
+  }
+  // Gradient of weight `id` (+)= d_out^T x, d_out [R,M], x [R,N].
+  void weight_gradient(ParamId id, ConstTensorView d_out, ConstTensorView x) {
+    matmul(grad(id), d_out, Transpose::kYes, x, Transpose::kNo, grad_mode());
+  }
+  // The same, and the gradient of `bias` (+)= column sums of d_out.
+  void weight_and_bias_gradient(ParamId id, ParamId bias, ConstTensorView d_out, ConstTensorView x) {
+    ops.matmul_bias_gradient(stream, {grad(id), d_out, Transpose::kYes, x, Transpose::kNo, grad_mode(), workspace()}, grad(bias));
+  }
+
+ private:
+  TensorView view(const RegionTensor& t) const {
+    return {place_.base[static_cast<std::size_t>(t.region)] + t.offset, t.dtype, t.shape, place_.where};
+  }
+  const RegionTensor* look_up(const void* handle) const;
+  const RegionTensor& find(const void* handle, std::string_view name) const;
+  TensorView placed(const void* handle, std::string_view name, Region region, DType dtype, const Shape& shape);
+  void note(const RegionTensor& tensor);
+
+  PassPlace place_;
+  const UnitMemory& memory_;
+  UnitMemory* planned_ = nullptr;  // of a dry pass
+  ScratchPlan scratch_;
+};
+
+}  // namespace trident

@@ -1,0 +1,58 @@
+#include "tensor_parallel/unit_plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "device/dry/dry_device.h"
+#include "parallel/dry_communicator.h"
+
+namespace trident {
+namespace {
+
+// Each lies by itself, far from the others.
+std::byte* dry_address(int number) { return std::bit_cast<std::byte*>(std::int64_t{number + 1} << 56); }
+constexpr int kWeights = kNumRegions, kGradients = kNumRegions + 1, kOutside = kNumRegions + 2;
+
+class DryParams final : public ParamViews {
+ public:
+  DryParams(const std::vector<ParamSpec>& specs, const LayerGeometry& geometry, Accumulate mode)
+      : specs_(specs), tensor_degree_(geometry.tensor_degree), compute_(geometry.compute), mode_(mode) {}
+
+  ConstTensorView weight(int param) const override { return view(kWeights, param, compute_); }
+  TensorView grad(int param) const override { return view(kGradients, param, DType::kF32); }
+  Accumulate grad_mode() const override { return mode_; }
+
+ private:
+  TensorView view(int address, int param, DType dtype) const {
+    return {dry_address(address), dtype, local_shape(specs_[static_cast<std::size_t>(param)], tensor_degree_), MemoryKind::kDevice};
+  }
+
+  const std::vector<ParamSpec>& specs_;
+  int tensor_degree_;
+  DType compute_;
+  Accumulate mode_;
+};
+
+}  // namespace
+
+void UnitPlan::run(FunctionRef<void(Pass&)> calls) {
+  DryOps ops(&oracle_, DryOps::Announced::kOnUse);
+  DryStream stream("compute");
+  const std::unique_ptr<Communicator> tensor = make_dry_world(geometry_.tensor_rank, geometry_.tensor_degree);
+  for (const Accumulate mode : {Accumulate::kNo, Accumulate::kYes}) {
+    const DryParams params(params_.specs(), geometry_, mode);
+    PassPlace place{
+        .ops = ops, .stream = stream, .tensor = *tensor, .params = params, .geometry = geometry_, .where = MemoryKind::kDevice};
+    for (int region = 0; region < kNumRegions; ++region) place.base[static_cast<std::size_t>(region)] = dry_address(region);
+    Pass pass(place, &memory_);
+    calls(pass);
+    TRIDENT_CHECK(pass.scratch_cursor().mark() == 0, "a pass ends with {} bytes of scratch in use", pass.scratch_cursor().mark());
+  }
+  std::int64_t& workspace = memory_.bytes[static_cast<std::size_t>(Region::kWorkspace)];
+  workspace = std::max(workspace, ops.largest_workspace());
+}
+
+TensorView dry_view(DType dtype, const Shape& shape) { return {dry_address(kOutside), dtype, shape, MemoryKind::kDevice}; }
+
+}  // namespace trident

@@ -1,0 +1,37 @@
+// What the passes of a unit need, found by running them dry: on addresses without bytes, without peers, every product asked of the
+// operations that will run it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "device/cpu/function_ref.h"
+#include "tensor_parallel/pass.h"
+
+namespace trident {
+
+class UnitPlan {
+ public:
+  // `oracle` is told of every product and attention, and says what workspace it takes.
+  UnitPlan(const LayerGeometry& geometry, Ops& oracle) : geometry_(geometry), oracle_(oracle), params_(geometry.layout()) {}
+
+  const LayerGeometry& geometry() const { return geometry_; }
+  ParamList& param_list() { return params_; }
+  const std::vector<ParamSpec>& params() const { return params_.specs(); }
+
+  // Runs `calls` twice, with gradients that overwrite and with such that accumulate; what they need is added to memory().
+  void run(FunctionRef<void(Pass&)> calls);
+  const UnitMemory& memory() const { return memory_; }
+  std::int64_t region_bytes(Region region) const { return memory_.region_bytes(region); }
+
+ private:
+  LayerGeometry geometry_;
+  Ops& oracle_;
+  ParamList params_;
+  UnitMemory memory_;
+};
+
+// A tensor of no unit, for dry passes to be given: what comes in, goes out, is known of the micro-batch.
+TensorView dry_view(DType dtype, const Shape& shape);
+
+}  // namespace trident
