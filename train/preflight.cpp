@@ -20,8 +20,7 @@ constexpr double kSmallestState = 12;  // bytes per parameter
 double model_state(const RunPlan& plan, const ZeroPolicy& policy) {
   const double replicas = static_cast<double>(plan.world_size() / plan.grid.degrees().pipeline);
   double bytes = 0;
-  for (int pp = 0; pp < plan.grid.degrees().pipeline; ++pp)
-    bytes += replicas * static_cast<double>(zero_cost(plan, policy, pp).memory);
+  for (const ZeroCost& cost : zero_costs(plan, policy)) bytes += replicas * static_cast<double>(cost.memory);
   return bytes;
 }
 

@@ -141,6 +141,12 @@ void make_programs(RunPlan& plan, const std::vector<double>& costs) {
 
 }  // namespace
 
+RunPlan with_policy(RunPlan plan, const ZeroPolicy& policy) {
+  plan.zero = policy;
+  make_programs(plan, unit_costs(plan.model, plan.config.batch));
+  return plan;
+}
+
 std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batch) {
   const PartFlops flops = part_flops_per_token(model, batch.sequence);
   const double tokens = static_cast<double>(batch.micro * batch.sequence) / 3.0;  // forward is a third of forward and backward
@@ -273,16 +279,13 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
     ZeroPolicy once = plan.zero;
     once.grad_sync_every = 0;
     std::int64_t needed = 0;
-    for (int pp = 0; pp < plan.grid.degrees().pipeline; ++pp) needed = std::max(needed, zero_cost(plan, once, pp).memory);
+    for (const ZeroCost& cost : zero_costs(plan, once)) needed = std::max(needed, cost.memory);
     const bool fits = needed <= machine.bytes_per_rank();
     plan.notes.push_back(
         fmt::format("parallel.grad_sync = auto: {} (full gradients make {:.2f} GB of model state per rank, {:.2f} GB are there)",
                     fits ? "once per step" : "the preset's own", 1e-9 * static_cast<double>(needed),
                     1e-9 * static_cast<double>(machine.bytes_per_rank())));
-    if (fits) {
-      plan.zero = once;
-      make_programs(plan, costs);
-    }
+    if (fits) plan = with_policy(std::move(plan), once);
   }
   add_card_notes(plan, machine.device);
   plan.notes.insert(plan.notes.end(), machine.notes.begin(), machine.notes.end());

@@ -94,11 +94,15 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
 // Forward model FLOPs of one micro-batch per unit: what the partition balances and the predicted bubble counts (a backward: twice).
 std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batch);
 
-// Bytes one rank of pipeline rank `pp` sends over dp in a step, and holds for parameters, gradients and optimizer, under `policy`.
+// The same plan under another policy: its programs are built anew.
+RunPlan with_policy(RunPlan plan, const ZeroPolicy& policy);
+
+// By pipeline stage: bytes that one of its ranks sends over dp in a step, and holds for parameters, gradients and optimizer, under
+// `policy`. Of dry runs.
 struct ZeroCost {
   double bytes_sent = 0;
   std::int64_t memory = 0;
 };
-ZeroCost zero_cost(const RunPlan& plan, const ZeroPolicy& policy, int pp);
+std::vector<ZeroCost> zero_costs(const RunPlan& plan, const ZeroPolicy& policy);
 
 }  // namespace trident

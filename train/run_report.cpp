@@ -19,11 +19,11 @@ std::string loss_text(double first, double last) { return fmt::format("{:.4f} ->
 
 // "zero3, 32 micro-batches: 41.0 MB sent per rank and step, ...; zero1 would send ... and need +...": nobody chooses unwarned.
 std::string zero_line(const RunPlan& plan) {
-  const ZeroCost cost = zero_cost(plan, plan.zero, 0);
+  const ZeroCost cost = zero_costs(plan, plan.zero).front();
   const ZeroPolicy neighbour = policy_of(ZeroPreset::kZero1);
   std::string line = fmt::format("{} with {} micro-batches: {} sent over dp and {} of model state per rank and step", to_string(plan.zero.preset),
                                  plan.num_micro_batches, megabytes(cost.bytes_sent), megabytes(static_cast<double>(cost.memory)));
-  const ZeroCost other = zero_cost(plan, neighbour, 0);
+  const ZeroCost other = zero_costs(plan, neighbour).front();
   if (other.bytes_sent < cost.bytes_sent) {
     line += fmt::format("; zero1 would send {} and hold {}", megabytes(other.bytes_sent), megabytes(static_cast<double>(other.memory)));
   }
