@@ -84,6 +84,9 @@ Row row_of(const std::string& folder, const CheckpointEntry& entry) {
       row.content = content_text(manifest);
       check_files(path, manifest);
       row.health = entry.parts.mark == kAsideMark ? "set aside" : entry.parts.mark == kTemporaryMark ? "not committed" : "ok";
+    } catch (const NotPermitted& error) {
+      row.health = "no permission";
+      row.content = error.what();
     } catch (const Error& error) {
       row.health = "damaged";
       row.content = error.what();
@@ -91,7 +94,9 @@ Row row_of(const std::string& folder, const CheckpointEntry& entry) {
     return row;
   }
   row.size = bytes_text(bytes_below(path));
-  row.health = entry.health == CheckpointHealth::kDamaged ? "damaged" : "incomplete";
+  row.health = entry.health == CheckpointHealth::kDamaged        ? "damaged"
+               : entry.health == CheckpointHealth::kNotPermitted ? "no permission"
+                                                                 : "incomplete";
   row.content = entry.why;
   return row;
 }
