@@ -144,6 +144,7 @@ void expect_kills_cost_nothing(const Workplace& place, int steps, int kills) {
   }
   const ProgramOutcome last = place.train(settings);
   EXPECT_EQ(last.exit_code, 0) << last.err;
+  EXPECT_EQ(last.err.find("has no lines"), std::string::npos) << last.err;
   EXPECT_EQ(compared(place.metrics(), kComparedKeys), compared(place.metrics("whole"), kComparedKeys));
 }
 
@@ -273,6 +274,44 @@ TEST_F(Checkpoints, NothingOfARunThatIsAliveIsTouched) {
   EXPECT_EQ(second.exit_code, 64) << second.out;
   EXPECT_NE(second.err.find("another run is writing metrics.jsonl"), std::string::npos) << second.err;
   EXPECT_EQ(place_.files(), before);
+}
+
+TEST_F(Checkpoints, LinesThatWereCutAreMissed) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::string path = place_ / "run/metrics.jsonl", whole = read_file(path);
+  const std::size_t second = whole.find("{\"step\":2,"), fourth = whole.find("{\"step\":4,");
+  const auto gap_said = [&](const std::string& text) {
+    write_file(path, text);
+    const ProgramOutcome outcome = train({"run.steps=5"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    std::filesystem::remove_all(place_ / "run/ckpt/step-00000005");
+    const std::string warning = "metrics.jsonl has no lines between steps ";
+    const std::size_t at = outcome.err.find(warning), begin = at + warning.size();
+    return at == std::string::npos ? "" : outcome.err.substr(begin, outcome.err.find('(', begin) - begin);
+  };
+  EXPECT_EQ(gap_said(whole), "");
+  EXPECT_EQ(gap_said(whole.substr(0, second) + whole.substr(fourth)), "1 and 4 ");
+  EXPECT_EQ(gap_said(whole.substr(0, second)), "1 and 5 ") << "5 is the next";
+  EXPECT_EQ(gap_said(""), "0 and 5 ");
+}
+
+// Started again with fewer steps it has nothing to do, and what its folder says of it stays true.
+TEST_F(Checkpoints, AFinishedRunThatIsAskedForLessKeepsItsFiles) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::vector<std::string> names{"config.resolved.json", "plan.json", "memory.json", "metrics.jsonl"};
+  const auto contents = [&] {
+    std::vector<std::string> texts;
+    for (const std::string& name : names) texts.push_back(read_file(place_ / ("run/" + name)));
+    return texts;
+  };
+  const std::vector<std::string> before = contents();
+  const ProgramOutcome outcome = train({"run.steps=3", "parallel=1DP x 2PP x 1TP"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("goes on from step 4, which is the last one: there is nothing to train"), std::string::npos)
+      << outcome.out;
+  EXPECT_EQ(contents(), before);
+  ASSERT_EQ(train({"run.steps=6"}).exit_code, 0);
+  EXPECT_NE(contents(), before);
 }
 
 TEST_F(Checkpoints, AnEvaluationThatWasMissedIsMade) {
