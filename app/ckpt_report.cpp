@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/save_plan.h"
 #include "core/clock.h"
+#include "core/counted.h"
 #include "core/json_reader.h"
 #include "core/printable.h"
 
@@ -84,6 +85,9 @@ Row row_of(const std::string& folder, const CheckpointEntry& entry) {
       row.content = content_text(manifest);
       check_files(path, manifest);
       row.health = entry.parts.mark == kAsideMark ? "set aside" : entry.parts.mark == kTemporaryMark ? "not committed" : "ok";
+    } catch (const NotPermitted& error) {
+      row.health = "no permission";
+      row.content = error.what();
     } catch (const Error& error) {
       row.health = "damaged";
       row.content = error.what();
@@ -91,7 +95,9 @@ Row row_of(const std::string& folder, const CheckpointEntry& entry) {
     return row;
   }
   row.size = bytes_text(bytes_below(path));
-  row.health = entry.health == CheckpointHealth::kDamaged ? "damaged" : "incomplete";
+  row.health = entry.health == CheckpointHealth::kDamaged        ? "damaged"
+               : entry.health == CheckpointHealth::kNotPermitted ? "no permission"
+                                                                 : "incomplete";
   row.content = entry.why;
   return row;
 }
@@ -128,6 +134,16 @@ void print_differences(const CheckpointDifference& difference, std::ostream& out
       out << fmt::format("{}: {} of {} elements differ, the first at {}: {} and {}\n", name, tensor.different, tensor.elements,
                          shape_text(tensor.first), tensor.first_a, tensor.first_b);
   }
+}
+
+// "3 of 12 tensors compared, 2 that could not be compared"
+std::string tensors_text(const CheckpointDifference& difference) {
+  const auto not_compared =
+      std::ranges::count_if(difference.tensors, [](const TensorDifference& tensor) { return !tensor.what.empty(); });
+  if (difference.compared == 0) return fmt::format("none of {} could be compared", counted(not_compared, "tensor"));
+  const std::int64_t different = std::ssize(difference.tensors) - not_compared;
+  const std::string others = not_compared == 0 ? "" : fmt::format(", {} that could not be compared", not_compared);
+  return fmt::format("{} of {} compared{}", different, counted(difference.compared, "tensor"), others);
 }
 
 }  // namespace
@@ -203,8 +219,8 @@ void ckpt_diff(const std::string& a, const std::string& b, const CommandContext&
   print_differences(difference, context.out);
   if (!difference.is_equal())
     throw Error(static_cast<ExitCode>(kExitDifferent),
-                fmt::format("{} and {} differ: {} of {} tensors, {} numbers of the state; the lines above say where", of_a.folder(),
-                            of_b.folder(), difference.tensors.size(), difference.compared, difference.state.size()));
+                fmt::format("{} and {} differ: {}, {} of the state; the lines above say where", of_a.folder(), of_b.folder(),
+                            tensors_text(difference), counted(std::ssize(difference.state), "number")));
   context.out << fmt::format("equal: {} tensors of {} names, and the state of training\n", difference.compared,
                              of_a.manifest().tensors.size());
 }

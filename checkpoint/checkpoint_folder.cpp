@@ -35,17 +35,19 @@ CheckpointEntry entry_of(const std::string& folder, const std::string& name, Che
   const std::filesystem::file_status status = std::filesystem::symlink_status(path, ignored);
   if (status.type() != std::filesystem::file_type::directory) {
     entry.why = "is no folder";
-  } else if (!is_there(manifest)) {
-    entry.health = CheckpointHealth::kIncomplete;
-    entry.why = "has no manifest";
   } else {
     try {
       const Manifest read = open_manifest(path);
       entry.written_unix = read.written_unix;
       entry.generation = read.generation;
       entry.health = CheckpointHealth::kValid;
-    } catch (const DataError& error) {
+    } catch (const NotPermitted& error) {
+      entry.health = CheckpointHealth::kNotPermitted;
       entry.why = reason_of(error, manifest);
+    } catch (const DataError& error) {
+      const bool has_manifest = is_there(manifest);
+      if (!has_manifest) entry.health = CheckpointHealth::kIncomplete;
+      entry.why = has_manifest ? reason_of(error, manifest) : "has no manifest";
     } catch (const StorageError& error) {  // the disk: other checkpoints may still be read
       entry.why = reason_of(error, manifest);
     }

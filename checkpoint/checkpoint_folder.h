@@ -31,6 +31,7 @@ enum class CheckpointHealth : std::uint8_t {
   kValid,       // its manifest is valid; its other files were not looked at
   kDamaged,     // has a manifest that is none, or is no folder
   kIncomplete,  // has no manifest: being written, or left by a run that was killed
+  kNotPermitted,  // its manifest may not be read by this user
 };
 
 struct CheckpointEntry {
@@ -47,7 +48,7 @@ struct CheckpointEntry {
 std::vector<CheckpointEntry> list_checkpoints(const std::string& folder);
 
 // The manifest of a checkpoint's folder. DataError naming the file: missing, not a regular file (a folder, pipe or link), longer
-// than kMaxManifestBytes, not valid (parse_manifest), or of another step than the folder's name says.
+// than kMaxManifestBytes, not valid (parse_manifest), of another step than the folder's name says; NotPermitted.
 Manifest open_manifest(const std::string& checkpoint);
 
 }  // namespace trident

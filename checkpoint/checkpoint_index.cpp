@@ -58,39 +58,46 @@ std::vector<StoredKind> stored_kinds(const Manifest& manifest) {
   return kinds;
 }
 
-CheckpointIndex::CheckpointIndex(const Manifest& manifest) : kinds_(stored_kinds(manifest)), tensors_(manifest.tensors) {
-  for (const ManifestFile& file : manifest.files) runs_.push_back(file.runs);
-  for (std::size_t k = 0; k < kinds_.size(); ++k) kind_of_.emplace(kinds_[k].prefix, k);
-  for (std::size_t t = 0; t < tensors_.size(); ++t) tensor_of_.emplace(tensors_[t].name, t);
-  boxes_.resize(kinds_.size() * tensors_.size());
+TableCheck::TableCheck(const Manifest& manifest) : manifest_(manifest), kinds_(stored_kinds(manifest)) {
+  for (std::size_t t = 0; t < manifest.tensors.size(); ++t) tensor_of_.emplace(manifest.tensors[t].name, t);
+}
+
+TableCheck::Place TableCheck::check(std::size_t file, const FileBox& box, std::string_view source) const {
+  const std::string_view key = box.key;
+  const std::size_t slash = key.find('/'), name = slash == key.npos ? 0 : slash + 1;
+  const auto kind = std::ranges::find(kinds_, key.substr(0, name), &StoredKind::prefix);
+  const auto tensor = tensor_of_.find(key.substr(name));
+  if (kind == kinds_.end() || tensor == tensor_of_.end()) refuse(source, key, "the manifest does not name it");
+  const std::vector<std::int64_t>& shape = manifest_.tensors[tensor->second].shape;
+  if (box.dtype != kind->dtype)
+    refuse(source, key, fmt::format("is {}, the manifest says {}", to_string(box.dtype), to_string(kind->dtype)));
+  if (!is_inside(box.box, shape))
+    refuse(source, key, fmt::format("box {} lies outside of {}", to_string(box.box), to_string(whole(shape))));
+  const std::vector<TensorRun>& runs = manifest_.files[file].runs;
+  const bool announced = box.box.elements() == 0 || std::any_of(runs.begin(), runs.end(), [&](const TensorRun& run) {
+                           return announces(run, tensor->second, box.box, shape);
+                         });
+  if (!announced) refuse(source, key, fmt::format("box {} is in no run that the manifest has of this file", to_string(box.box)));
+  return {static_cast<std::size_t>(kind - kinds_.begin()), tensor->second};
+}
+
+CheckpointIndex::CheckpointIndex(const Manifest& manifest) : manifest_(manifest), check_(manifest) {
+  boxes_.resize(kinds().size() * manifest.tensors.size());
 }
 
 void CheckpointIndex::add(std::size_t file, const FileTable& table, std::string_view source) {
   for (const FileBox& box : table.boxes) {
-    const std::size_t slash = box.key.find('/'), name = slash == box.key.npos ? 0 : slash + 1;
-    const auto kind = kind_of_.find(box.key.substr(0, name));
-    const auto tensor = tensor_of_.find(box.key.substr(name));
-    if (kind == kind_of_.end() || tensor == tensor_of_.end()) refuse(source, box.key, "the manifest does not name it");
-    const std::vector<std::int64_t>& shape = tensors_[tensor->second].shape;
-    if (const DType expected = kinds_[kind->second].dtype; box.dtype != expected)
-      refuse(source, box.key, fmt::format("is {}, the manifest says {}", to_string(box.dtype), to_string(expected)));
-    if (!is_inside(box.box, shape))
-      refuse(source, box.key, fmt::format("box {} lies outside of {}", to_string(box.box), to_string(whole(shape))));
-    const std::vector<TensorRun>& runs = runs_[file];
-    const bool announced = box.box.elements() == 0 || std::any_of(runs.begin(), runs.end(), [&](const TensorRun& run) {
-                             return announces(run, tensor->second, box.box, shape);
-                           });
-    if (!announced)
-      refuse(source, box.key, fmt::format("box {} is in no run that the manifest has of this file", to_string(box.box)));
-    boxes_[kind->second * tensors_.size() + tensor->second].push_back({file, box.begin, box.box});
+    const TableCheck::Place place = check_.check(file, box, source);
+    boxes_[place.kind * manifest_.tensors.size() + place.tensor].push_back({file, box.begin, box.box});
   }
 }
 
 void CheckpointIndex::check_tiling(std::size_t kind, std::size_t tensor, std::string_view source) const {
   std::vector<TensorBox> parts;
   for (const StoredBox& box : boxes(kind, tensor)) parts.push_back(box.box);
-  if (const std::optional<std::string> problem = tiling_problem(tensors_[tensor].shape, parts))
-    refuse(source, kinds_[kind].prefix + tensors_[tensor].name, *problem);
+  const ManifestTensor& of = manifest_.tensors[tensor];
+  if (const std::optional<std::string> problem = tiling_problem(of.shape, parts))
+    refuse(source, kinds()[kind].prefix + of.name, *problem);
 }
 
 StoredTensors::StoredTensors(std::string folder)

@@ -30,28 +30,48 @@ struct StoredBox {
   TensorBox box;
 };
 
-class CheckpointIndex {
+// Whether a file's table says what the manifest says of it. Both have valid hashes, and may have come from different hands.
+class TableCheck {
  public:
-  explicit CheckpointIndex(const Manifest& manifest);
+  explicit TableCheck(const Manifest& manifest);  // which outlives it
+  explicit TableCheck(Manifest&&) = delete;
 
   const std::vector<StoredKind>& kinds() const { return kinds_; }
 
-  // Takes in what file number `file` holds. DataError naming `source` and tensor: a key that the manifest does not know, another
-  // dtype, a box of another rank or outside of its tensor, one that no run of the file announces.
+  struct Place {
+    std::size_t kind = 0, tensor = 0;
+  };
+  // Of a box of file number `file`. DataError naming `source` and tensor: a key that the manifest does not know, another dtype, a
+  // box of another rank or outside of its tensor, one that no run of the file announces, so that readers would not look for it
+  // there.
+  Place check(std::size_t file, const FileBox& box, std::string_view source) const;
+
+ private:
+  const Manifest& manifest_;
+  std::vector<StoredKind> kinds_;
+  std::unordered_map<std::string_view, std::size_t> tensor_of_;
+};
+
+class CheckpointIndex {
+ public:
+  explicit CheckpointIndex(const Manifest& manifest);  // which outlives it
+  explicit CheckpointIndex(Manifest&&) = delete;
+
+  const std::vector<StoredKind>& kinds() const { return check_.kinds(); }
+
+  // Takes in what file number `file` holds. Throws as TableCheck does.
   void add(std::size_t file, const FileTable& table, std::string_view source);
 
   const std::vector<StoredBox>& boxes(std::size_t kind, std::size_t tensor) const {
-    return boxes_[kind * tensors_.size() + tensor];
+    return boxes_[kind * manifest_.tensors.size() + tensor];
   }
 
   // Once all files are in. DataError naming `source` and the key: the boxes are not the whole tensor, each element once.
   void check_tiling(std::size_t kind, std::size_t tensor, std::string_view source) const;
 
  private:
-  std::vector<StoredKind> kinds_;
-  std::vector<ManifestTensor> tensors_;
-  std::vector<std::vector<TensorRun>> runs_;  // by file
-  std::unordered_map<std::string, std::size_t> kind_of_, tensor_of_;
+  const Manifest& manifest_;
+  TableCheck check_;
   std::vector<std::vector<StoredBox>> boxes_;
 };
 

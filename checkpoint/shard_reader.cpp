@@ -98,7 +98,7 @@ struct ShardReader::Table {
   std::unordered_map<std::string_view, const FileBox*> boxes;
 };
 
-ShardReader::ShardReader(std::string folder, Manifest manifest) : folder_(std::move(folder)), lock_(folder_), manifest_(std::move(manifest)) {
+ShardReader::ShardReader(std::string folder, Manifest manifest) : folder_(std::move(folder)), lock_(folder_), manifest_(std::move(manifest)), check_(manifest_) {
   for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) index_.emplace(manifest_.tensors[i].name, static_cast<std::int64_t>(i));
 }
 
@@ -109,11 +109,17 @@ std::int64_t ShardReader::find(std::string_view tensor) const {
   return found == index_.end() ? -1 : found->second;
 }
 
+const ShardReader::Table& ShardReader::table_of(std::size_t file) {
+  if (const auto known = tables_.find(file); known != tables_.end()) return *known->second;
+  const BoxReader& reader = open(file);
+  for (const FileBox& box : reader.table().boxes) check_.check(file, box, reader.path());
+  return *tables_.emplace(file, std::make_unique<Table>(reader.shared_table())).first->second;
+}
+
 const FileBox* ShardReader::find_box(std::size_t file, const std::string& key) {
-  auto known = tables_.find(file);
-  if (known == tables_.end()) known = tables_.emplace(file, std::make_unique<Table>(open(file).shared_table())).first;
-  const auto found = known->second->boxes.find(key);
-  return found == known->second->boxes.end() ? nullptr : found->second;
+  const Table& table = table_of(file);
+  const auto found = table.boxes.find(key);
+  return found == table.boxes.end() ? nullptr : found->second;
 }
 
 BoxReader& ShardReader::open(std::size_t file) {
@@ -207,8 +213,6 @@ void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::b
     const std::string where = fmt::format("{}/{}", folder_, manifest_.files[f].path);
     if (!converts(stored.dtype, dtype))
       throw DataError(fmt::format("{}: {} is {}, not {}; use another checkpoint", where, key, to_string(stored.dtype), to_string(dtype)));
-    if (stored.box.shape.size() != shape.size())
-      throw DataError(fmt::format("{}: {} has {} dimensions, not {}; use another checkpoint", where, key, stored.box.shape.size(), shape.size()));
     const auto part = intersection(stored.box, box.box);
     if (!part) continue;
     const std::int64_t size = size_of(stored.dtype), at_once = kScratchBytes / size;
@@ -228,8 +232,10 @@ void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::b
       }
     });
   }
-  if (found != box.elements())
-    throw DataError(fmt::format("{}: {} of the {} elements {} of {} are stored; the checkpoint is not complete", folder_, found, box.elements(), to_string(box.box), key));
+  if (found == box.elements()) return;
+  // Perhaps a file has the rest, and the manifest does not say so of it.
+  for (std::size_t f = 0; f < manifest_.files.size(); ++f) table_of(f);
+  throw DataError(fmt::format("{}: {} of the {} elements {} of {} are stored; the checkpoint is not complete", folder_, found, box.elements(), to_string(box.box), key));
 }
 
 }  // namespace trident

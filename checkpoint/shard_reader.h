@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checkpoint/box_reader.h"
+#include "checkpoint/checkpoint_index.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/shard_boxes.h"
@@ -35,14 +36,17 @@ class ShardReader {
   std::int64_t find(std::string_view tensor) const;
 
   // Fills the elements of `shard` (all of the shard's, f32 or the checkpoint's weight dtype) that `box` speaks of with the values
-  // stored under `prefix` ("" for the weights), converted to its dtype. DataError naming file and tensor for what is missing or
-  // damaged, before any damaged value is used; StorageError for what cannot be read. `write_values` as the shards need it.
+  // stored under `prefix` ("" for the weights), converted to its dtype. DataError naming file and tensor for what is missing,
+  // damaged or not what the manifest says (TableCheck), before any such value is used; StorageError for what cannot be read.
+  // `write_values` as the shards need it.
   void read(std::string_view prefix, const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {});
 
  private:
   struct Table;
   // Elements of `box` into dense host memory.
   void read_host(std::string_view prefix, const ShardBox& box, std::byte* out, DType dtype);
+  // What a file holds, compared with the manifest.
+  const Table& table_of(std::size_t file);
   // The box under a key of a file, or nothing.
   const FileBox* find_box(std::size_t file, const std::string& key);
   BoxReader& open(std::size_t file);
@@ -51,6 +55,7 @@ class ShardReader {
   std::string folder_;
   CheckpointReadLock lock_;  // it is not removed meanwhile
   Manifest manifest_;
+  TableCheck check_;
   std::unordered_map<std::string_view, std::int64_t> index_;
   std::unordered_map<std::size_t, std::unique_ptr<Table>> tables_;
   std::unordered_map<std::size_t, std::unique_ptr<BoxReader>> open_;

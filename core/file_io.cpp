@@ -27,10 +27,12 @@ bool is_storage_error(int error) {
   if (is_storage_error(error))
     throw StorageError(fmt::format("{}: cannot be opened: {}; {}", path, std::strerror(error),
                                    error == EMFILE || error == ENFILE ? "raise ulimit -n" : "check the disk"));
+  if (error == EACCES || error == EPERM)
+    throw NotPermitted(fmt::format("{}: cannot be opened: {}; check its permissions", path, std::strerror(error)));
   throw DataError(fmt::format("{}: cannot be opened: {}; {}", path, std::strerror(error),
                               error == ENOENT  ? "check the path"
                               : error == ELOOP ? "it is a symbolic link, which is not followed: put the file itself there"
-                                               : "check its permissions"));
+                                               : "check the path, and what lies there"));
 }
 
 int open_to_read(const std::string& path) {

@@ -1,7 +1,7 @@
 // The one seam through which Trident touches files: reading, writing so that a reader sees all of a file or none, and
 // appending.
 //
-// What cannot be read (missing, a folder, not permitted) throws DataError; what the file system refuses while reading or writing
+// What cannot be read (missing, a folder, NotPermitted) throws DataError; what the file system refuses while reading or writing
 // (disk full, input/output error) throws StorageError. Every message is "<path>: <what>; <remedy>".
 #pragma once
 
@@ -17,7 +17,15 @@
 #include <string_view>
 #include <vector>
 
+#include "core/check.h"
+
 namespace trident {
+
+// What this user may not read: perhaps whole, and nothing to be taken for damaged.
+class NotPermitted : public DataError {
+ public:
+  using DataError::DataError;
+};
 
 bool file_exists(const std::string& path);  // a regular file, or a link to one
 bool folder_exists(const std::string& path);

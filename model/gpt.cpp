@@ -31,10 +31,11 @@ std::string legal_degrees(const ModelConfig& config) {
 
 void check_layout(const ModelConfig& config, const TensorLayout& layout, std::int64_t sequence) {
   if (!splits(config, layout.degree)) {
+    const std::string legal = legal_degrees(config);
     throw ConfigError(fmt::format(
         "parallel.tensor = {}: does not divide the model's {} attention heads, {} key/value heads (or is no multiple of them) and "
-        "feed-forward width {}; use one of {}",
-        layout.degree, config.heads, config.kv_heads, config.ffn, legal_degrees(config)));
+        "feed-forward width {}; use {}{}",
+        layout.degree, config.heads, config.kv_heads, config.ffn, legal.find(',') == std::string::npos ? "" : "one of ", legal));
   }
   if (sequence > config.max_positions) {
     throw ConfigError(

@@ -19,6 +19,7 @@
 #include "checkpoint/commit.h"
 #include "core/block_file.h"
 #include "core/clock.h"
+#include "core/counted.h"
 #include "core/file_io.h"
 #include "core/host_name.h"
 #include "train/resume.h"
@@ -162,39 +163,63 @@ namespace {
 struct Room {
   std::int64_t free = 0, needed = 0;  // bytes; 0 needed where the file system does not say how large it is
   std::int64_t kept = 0;              // checkpoints that are there and stay
+  std::int64_t aside = 0, aside_bytes = 0;  // those that no run removes
   bool is_enough() const { return free >= needed; }
 };
 
-Room room_in(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last) {
+std::int64_t bytes_below(const std::string& folder) {
+  std::int64_t bytes = 0;
+  std::error_code error, gone;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->is_regular_file(gone) && !at->is_symlink(gone)) bytes += static_cast<std::int64_t>(at->file_size(gone));
+  return bytes;
+}
+
+Room room_in(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last, RunBegins begins) {
   struct statvfs status {};
   if (::statvfs(directory.c_str(), &status) != 0 || status.f_blocks == 0) return {};
   std::vector<std::int64_t> kept;
-  std::vector<CheckpointEntry> there = list_checkpoints(directory);
-  for (auto entry = there.rbegin(); entry != there.rend() && std::ssize(kept) < keep_last; ++entry) {
+  Room room;
+  const std::vector<CheckpointEntry> there = list_checkpoints(directory);
+  for (const CheckpointEntry& entry : there) {
+    if (entry.parts.mark != kAsideMark && (begins == RunBegins::kGoesOn || !entry.parts.mark.empty())) continue;
+    ++room.aside;
+    room.aside_bytes += bytes_below(directory + "/" + entry.name);
+  }
+  const std::int64_t counted_ones = begins == RunBegins::kAnew ? 0 : keep_last;
+  for (auto entry = there.rbegin(); entry != there.rend() && std::ssize(kept) < counted_ones; ++entry) {
     if (!entry->parts.mark.empty() || entry->health != CheckpointHealth::kValid) continue;
     std::int64_t& bytes = kept.emplace_back();
     for (const ManifestFile& file : open_manifest(directory + "/" + entry->name).files) bytes += file.bytes;
   }
-  return {.free = static_cast<std::int64_t>(static_cast<unsigned long long>(status.f_bavail) * status.f_frsize),
-          .needed = bytes_to_come(bytes_of_a_save, keep_last, kept),
-          .kept = std::ssize(kept)};
+  room.free = static_cast<std::int64_t>(static_cast<unsigned long long>(status.f_bavail) * status.f_frsize);
+  room.needed = bytes_to_come(bytes_of_a_save, keep_last, kept);
+  room.kept = std::ssize(kept);
+  return room;
 }
 
 }  // namespace
 
 bool has_room(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last) {
-  return room_in(directory, bytes_of_a_save, keep_last).is_enough();
+  return room_in(directory, bytes_of_a_save, keep_last, RunBegins::kGoesOn).is_enough();
 }
 
-void check_room(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last) {
-  const Room room = room_in(directory, bytes_of_a_save, keep_last);
+void check_room(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last, RunBegins begins) {
+  const Room room = room_in(directory, bytes_of_a_save, keep_last, begins);
   if (room.is_enough()) return;
   const std::string saves = keep_last == 0 ? "one save needs"
                                            : fmt::format("checkpoint.keep_last = {} and the save being written, of which {} {} there, need", keep_last,
                                                          room.kept, room.kept == 1 ? "is" : "are");
+  const std::string aside =
+      room.aside == 0 ? ""
+                      : fmt::format(" ({}, which {}set aside and which no run removes, {} {})", counted(room.aside, "checkpoint"),
+                                    begins == RunBegins::kAnew ? "would be "
+                                    : room.aside == 1          ? "is "
+                                                               : "are ",
+                                    room.aside == 1 ? "has" : "have", gigabytes(room.aside_bytes));
   throw ConfigError(fmt::format(
-      "checkpoint.dir = {}: {} are free, {} {} more (a save has {}); free some space{}, or name a folder on another disk",
-      directory, gigabytes(room.free), saves, gigabytes(room.needed), gigabytes(bytes_of_a_save),
+      "checkpoint.dir = {}: {} are free, {} {} more (a save has {}); free some space{}{}, or name a folder on another disk",
+      directory, gigabytes(room.free), saves, gigabytes(room.needed), gigabytes(bytes_of_a_save), aside,
       keep_last > 1 ? ", lower checkpoint.keep_last" : ""));
 }
 
@@ -212,7 +237,7 @@ std::unique_ptr<Lease> take_checkpoint_dir(const RunInputs& inputs, std::int64_t
   try {
     refusing(directory, [&] {
       remove_leftovers(directory);
-      if (!inputs.resume) check_room(directory, bytes_of_a_save, config.checkpoint.keep_last.value_or(0));
+      if (!inputs.resume) check_room(directory, bytes_of_a_save, config.checkpoint.keep_last.value_or(0), RunBegins::kAnew);
     });
     const bool looks = config.checkpoint.resume.value_or("auto") == "auto";
     const std::optional<Resume> newest = looks ? find_resume(config) : inputs.resume;

@@ -43,9 +43,12 @@ std::int64_t bytes_on_disk(const SavePlan& plan);
 // Of the bytes that keep_last + 1 saves take (keep_last 0, which keeps all: one save), those that are not there yet. `kept`: bytes
 // of the valid checkpoints, the newest first.
 std::int64_t bytes_to_come(std::int64_t bytes_of_a_save, std::int64_t keep_last, std::span<const std::int64_t> kept);
+// kAnew: what is there will be set aside, where nothing removes it, and is none of the run's keep_last.
+enum class RunBegins : std::uint8_t { kAnew, kGoesOn };
 // Whether the folder's file system has that room, or does not say; and a ConfigError, with the numbers, where it has not.
 bool has_room(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last);
-void check_room(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last);
+void check_room(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last,
+                RunBegins begins = RunBegins::kGoesOn);
 
 // On rank 0, before anything in the folder is touched: takes the lease, removes what killed saves left, and looks again at what the
 // others believe to be the newest checkpoint, and, where the run begins anew, at the room for saves of so many bytes. ConfigError if another run has the

@@ -56,12 +56,16 @@ void read_shards(const Resume& resume, RankTrainer& trainer, Read what) {
   }
 }
 
-// Of one rank. Why it could not be read; nothing if it was.
+// Of one rank. Why it could not be read; nothing if it was. ConfigError's code: it may not be.
 std::optional<Error> fault_in(const Resume& resume, RankTrainer& trainer, Read what, const Logger& logger) {
+  const TrainConfig& config = trainer.plan().config;
   try {
     read_again([&] { read_shards(resume, trainer, what); },
                [&](const StorageError& error, double seconds) { logger.warning("{}; {} is read again in {} s", error.what(), resume.folder, seconds); });
     return std::nullopt;
+  } catch (const NotPermitted& error) {
+    return what == Read::kWeights ? not_permitted("model.init_from", config.model.init_from.value_or(""), error)
+                                  : not_permitted("checkpoint.resume", config.checkpoint.resume.value_or("auto"), error);
   } catch (const Error& error) {
     return error;
   }
@@ -73,6 +77,13 @@ void throw_if_error(const std::string& text) {
   if (text.empty() || text.front() != '!') return;
   const std::size_t space = text.find(' ');
   throw Error(static_cast<ExitCode>(std::stoi(text.substr(1, space))), text.substr(space + 1));
+}
+
+// Collective. Nothing takes the place of a checkpoint that one rank may not read, whatever the others found.
+void throw_if_refused(const std::optional<Error>& fault, ParallelContext& context) {
+  const bool refused = fault && fault->code() == ExitCode::kConfig;
+  const int first = first_rank(context.world(), context.host_stream(), refused);
+  if (first >= 0) throw_if_error(broadcast_text(context.world(), context.host_stream(), refused ? to_text(*fault) : "", first));
 }
 
 // What a run goes on with from `resume` as it would have been asked for at the start.
@@ -135,6 +146,7 @@ std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTra
     const std::optional<Error> fault = fault_in(resume, trainer, Read::kAll, logger);
     const int first = first_rank(context.world(), context.host_stream(), fault.has_value());
     if (first < 0) break;
+    throw_if_refused(fault, context);
     if (first == context.rank()) logger.warning("{} is passed over: {}; an older checkpoint is looked for", resume.folder, fault->what());
     loaded = next_older(resume.manifest.state.updates, inputs, context);
     trainer.set_lr_schedule(lr_schedule_of(loaded.config));

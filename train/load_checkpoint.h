@@ -22,7 +22,8 @@ struct LoadedCheckpoint {
 // Collective. Fills the trainer from the checkpoint that inputs.resume names, or from the newest older one that is whole, and says
 // which are passed over; an older one is compared with the configuration and the data as the first was. What the storage refuses is
 // tried again first. Without inputs.resume the weights come from inputs.initial, if that is there, and the run begins at step 1:
-// nothing is returned. DataError where none is whole, ConfigError where the configuration does not fit it.
+// nothing is returned. DataError where none is whole, ConfigError where the configuration does not fit it, and where a rank may not
+// read a file.
 std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say);
 
 }  // namespace trident

@@ -309,12 +309,17 @@ std::string did_you_mean(std::string_view unknown) {
     for (const std::string_view path : paths) keys.push_back(path.substr(dot + 1));
     if (const std::string_view near = likely_name(unknown.substr(dot + 1), keys); !near.empty())
       return hint(fmt::format("{}.{}", unknown.substr(0, dot), near));
+    const auto begun = std::ranges::find_if(keys, [&](std::string_view other) { return key.size() > 1 && other.starts_with(key); });
+    if (begun != keys.end()) return hint(fmt::format("{}.{}", unknown.substr(0, dot), *begun));
     for (const Option& option : option_table())
       if (key_of(option) == key) return hint(option.path);
   }
   paths.clear();
   for (const Option& option : option_table()) paths.push_back(option.path);
   for (const OptionBlock& block : option_blocks()) paths.push_back(block.name);
+  // The block's own keys were compared without its name, which would make any short one of them seem near.
+  if (dot != std::string_view::npos)
+    std::erase_if(paths, [&](std::string_view path) { return path.substr(0, dot + 1) == unknown.substr(0, dot + 1); });
   const std::string_view near = likely_name(unknown, paths);
   return near.empty() ? "" : hint(near);
 }

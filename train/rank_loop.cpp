@@ -145,7 +145,7 @@ void RankLoop::open() {
   Stream& stream = trainer_.context().host_stream();
   trainer_.context().world().all_reduce(stream, TensorView(&last_eval_at_, DType::kI64, {1}), ReduceOp::kMax);
   stream.synchronize();
-  write_memory_file(plan_.config.run.dir, trainer_.context(), trainer_.arena_plan());
+  write_memory_file(leaves_files_ ? "" : plan_.config.run.dir, trainer_.context(), trainer_.arena_plan());
 }
 
 void RankLoop::open_run_folder(std::int64_t largest) {
@@ -159,12 +159,32 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   if (!aside.empty()) output_.console << "the files of an earlier run are in " << aside << " now; this run begins at step " << updates_ + 1 << '\n';
   // Before the files that it says whose they are: who is killed in between starts again without a question.
   refuse_if_written(plan_.config.run.dir);
-  write_config_file(plan_.config.run.dir, checkpoints_.config());
+  // Of a run that is over they say what it was made with, whatever this start was asked for.
+  leaves_files_ = goes_on && updates_ >= plan_.config.run.steps && file_exists(plan_.config.run.dir + "/config.resolved.json");
+  if (!leaves_files_) write_config_file(plan_.config.run.dir, checkpoints_.config());
   run_log_.emplace(plan_, updates_);
+  if (goes_on) warn_of_gaps();
   if (updates_ > 0) output_.console << "goes on from step " << updates_ << (updates_ >= plan_.config.run.steps ? ", which is the last one: there is nothing to train" : "") << '\n';
   last_eval_at_ = run_log_->last_evaluation();
-  write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan());
+  if (!leaves_files_) write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan());
   peak_flops_ = inputs_.peak_flops > 0 ? inputs_.peak_flops : measure_matmul_rate(device_, plan_.compute, 0.2) * inputs_.ranks_at_once;
+}
+
+// Lines that somebody took out are not made again: whoever reads the file is to know.
+void RankLoop::warn_of_gaps() {
+  constexpr std::size_t kShown = 3;
+  const Resume resume = checkpoints_.resume().value();
+  const std::int64_t then = parse_train_config(to_json_text(resume.manifest.config), resume.folder).log.every,
+                     now = plan_.config.log.every;
+  const std::vector<LineGap> gaps = line_gaps(run_log_->earlier_steps(), updates_, then == 0 || now == 0 ? 0 : std::max(then, now));
+  if (gaps.empty()) return;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, gaps.size()); ++i)
+    text += fmt::format("{}{} and {}", i == 0 ? "" : ", ", gaps[i].after, gaps[i].before);
+  if (gaps.size() > kShown) text += fmt::format(", and in {} more places", gaps.size() - kShown);
+  logger_.warning("{}/metrics.jsonl has no lines between steps {} (log.every = {}), and none are made again; put a copy "
+                  "of the file back if it should have them",
+                  plan_.config.run.dir, text, std::max(then, now));
 }
 
 // Rank 0's clock counts for all.

@@ -64,6 +64,7 @@ class RankLoop {
   std::int64_t tokens() const { return earlier_tokens_ + (updates_ - first_update_) * plan_.tokens_per_step(); }
   void save_what_is_left();
   void open_run_folder(std::int64_t largest_arena);
+  void warn_of_gaps();
   bool goes_on() const { return updates_ < plan_.config.run.steps && !summary_.out_of_time && stop_signal_ == 0; }
   void agree_to_stop(double start);
   void set_phase(RunPhase phase);
@@ -93,6 +94,7 @@ class RankLoop {
   std::vector<ValidationSet> validation_sets_;  // empty: nothing is evaluated
   std::optional<StepTracer> tracer_;
   std::optional<RunLog> run_log_;  // on rank 0
+  bool leaves_files_ = false;      // likewise: the files that say what the run is stay as they are
   std::optional<Console> console_;
   RunSummary summary_;
   StepTimes since_log_, since_start_;  // of this rank; since_start_ without the first step, in which much happens once

@@ -22,13 +22,48 @@ constexpr std::string_view kAuto = "auto", kNever = "never";
 
 enum class Content : std::uint8_t { kAll, kAny };
 
-Manifest open_with(const std::string& folder, Content content) {
-  Manifest manifest = read_again([&] { return open_manifest(folder); }, [](const StorageError&, double) {});
-  if (manifest.complete || content == Content::kAny) return manifest;
-  throw DataError(fmt::format("{}: holds weights alone (checkpoint.content), no run can go on from it; name another, or set checkpoint.resume to \"never\"", folder));
+// What is looked for.
+struct Wanted {
+  std::string_view key;  // that asks for it
+  std::string value;
+  Content content;
+  std::string_view remedy;  // where nothing is valid
+};
+
+// The newest checkpoint of steps below `step` that has all; "" if there is none.
+std::string newest_with_all(const std::string& directory, std::int64_t step) {
+  for (const std::int64_t other : checkpoint_steps(directory)) {
+    std::string folder = fmt::format("{}/{}", directory, checkpoint_name(other));
+    try {
+      if (other < step && open_manifest(folder).complete) return folder;
+    } catch (const Error&) {
+      continue;  // no advice
+    }
+  }
+  return "";
 }
 
-std::optional<Resume> newest_in(const std::string& directory, std::optional<std::int64_t> before, Content content, std::string_view remedy) {
+// Not damaged: an older one in its place would make steps again that are made, and set the newer weights aside.
+[[noreturn]] void refuse_weights_alone(const std::string& folder, const Manifest& manifest, const Wanted& wanted) {
+  const std::string older = newest_with_all(std::filesystem::path(folder).parent_path().string(), manifest.state.updates);
+  const std::string go_on = older.empty() ? "set checkpoint.resume to \"never\""
+                                          : fmt::format("name {} in checkpoint.resume, the newest before it that has all", older);
+  throw ConfigError(fmt::format("{} = {}: {} holds weights alone (checkpoint.content), no run can go on from it; {}, or give "
+                                "model.init_from = {} in a run.dir of its own, which begins with them",
+                                wanted.key, wanted.value, folder, go_on, folder));
+}
+
+Manifest open_with(const std::string& folder, const Wanted& wanted) {
+  try {
+    Manifest manifest = read_again([&] { return open_manifest(folder); }, [](const StorageError&, double) {});
+    if (!manifest.complete && wanted.content == Content::kAll) refuse_weights_alone(folder, manifest, wanted);
+    return manifest;
+  } catch (const NotPermitted& error) {
+    throw not_permitted(wanted.key, wanted.value, error);
+  }
+}
+
+std::optional<Resume> newest_in(const std::string& directory, std::optional<std::int64_t> before, const Wanted& wanted) {
   Resume resume;
   std::string first_fault;
   bool is_storage = false;
@@ -36,7 +71,7 @@ std::optional<Resume> newest_in(const std::string& directory, std::optional<std:
     if (before && step >= *before) continue;
     resume.folder = fmt::format("{}/{}", directory, checkpoint_name(step));
     try {
-      resume.manifest = open_with(resume.folder, content);
+      resume.manifest = open_with(resume.folder, wanted);
       return resume;
     } catch (const NewerFormat&) {
       throw;  // nothing is wrong with it: who went on from an older one would train its steps again
@@ -48,16 +83,16 @@ std::optional<Resume> newest_in(const std::string& directory, std::optional<std:
     }
   }
   if (first_fault.empty()) return std::nullopt;
-  const std::string text = fmt::format("{}; no other checkpoint is valid: {}", first_fault, remedy);
+  const std::string text = fmt::format("{}; no other checkpoint is valid: {}", first_fault, wanted.remedy);
   if (is_storage) throw StorageError(text);
   throw DataError(text);
 }
 
 // What a path means: a checkpoint, or the newest in a folder of them.
-std::optional<Resume> named_checkpoint(const std::string& path, std::optional<std::int64_t> before, Content content, std::string_view remedy) {
-  if (!is_there(path + "/" + std::string(kManifestName))) return newest_in(path, before, content, remedy);
+std::optional<Resume> named_checkpoint(const std::string& path, std::optional<std::int64_t> before, const Wanted& wanted) {
+  if (!is_there(path + "/" + std::string(kManifestName))) return newest_in(path, before, wanted);
   if (before) return std::nullopt;  // it was that one and no other
-  return Resume{path, open_with(path, content)};
+  return Resume{path, open_with(path, wanted)};
 }
 
 // ---- comparison ----------------------------------------------------------------------------------------------------------------
@@ -116,6 +151,10 @@ bool same_model(const TrainConfig& a, const TrainConfig& b) {
 
 }  // namespace
 
+ConfigError not_permitted(std::string_view key, std::string_view value, const NotPermitted& error) {
+  return ConfigError(fmt::format("{} = {}: {}, or name another one in {}", key, value, error.what(), key));
+}
+
 std::string checkpoint_folder_of(const TrainConfig& config) { return config.checkpoint.dir.value_or(config.run.dir + "/ckpt"); }
 
 bool saves_checkpoints(const TrainConfig& config) { return config.checkpoint.every.value_or(0) > 0; }
@@ -124,8 +163,9 @@ std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::
   constexpr std::string_view kAnew = "set checkpoint.resume to \"never\" to begin anew";
   const std::string from = config.checkpoint.resume.value_or(std::string(kAuto));
   if (from == kNever) return std::nullopt;
-  if (from == kAuto) return newest_in(checkpoint_folder_of(config), before, Content::kAll, kAnew);
-  std::optional<Resume> resume = named_checkpoint(from, before, Content::kAll, kAnew);
+  const Wanted wanted{"checkpoint.resume", from, Content::kAll, kAnew};
+  if (from == kAuto) return newest_in(checkpoint_folder_of(config), before, wanted);
+  std::optional<Resume> resume = named_checkpoint(from, before, wanted);
   if (!resume && !before) throw DataError(fmt::format("checkpoint.resume = {}: there is no checkpoint; name one, or the folder of several", from));
   return resume;
 }
@@ -133,7 +173,7 @@ std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::
 std::optional<Resume> find_initial(const TrainConfig& config) {
   if (!config.model.init_from) return std::nullopt;
   const std::string& from = *config.model.init_from;
-  std::optional<Resume> initial = named_checkpoint(from, std::nullopt, Content::kAny, "name another in model.init_from");
+  std::optional<Resume> initial = named_checkpoint(from, std::nullopt, {"model.init_from", from, Content::kAny, "name another in model.init_from"});
   if (initial) return initial;
   if (file_exists(from + "/config.json"))
     throw ConfigError(fmt::format("model.init_from = {}: weights in Hugging Face's form are not read yet; name a checkpoint of trident", from));

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/manifest.h"
+#include "core/file_io.h"
 #include "train/train_config.h"
 
 namespace trident {
@@ -27,8 +29,13 @@ struct Resume {
 
 // The checkpoint that checkpoint.resume means, judged by its manifest: the newest valid one, of steps below `before` if that is
 // given; nothing if there is none, or none is wanted. What cannot be read is passed over like what is damaged, after a few tries.
+// ConfigError for what is not damaged and yet not to be gone on from: one that this user may not read, one of weights alone.
 // DataError if a path was named that is none, or if all that are there are damaged; StorageError if the newest could not be read.
 std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::int64_t> before = std::nullopt);
+
+// How a file that may not be read is refused: not as damaged, for which an older checkpoint would be taken. `key` and `value`: what
+// asks for it.
+ConfigError not_permitted(std::string_view key, std::string_view value, const NotPermitted& error);
 
 // The checkpoint whose weights model.init_from asks for, of whatever content; nothing without the key. `notes` says what was passed
 // over. As find_resume(), and ConfigError for a Hugging Face folder.

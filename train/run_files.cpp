@@ -90,7 +90,7 @@ void write_memory_file(const std::string& folder, ParallelContext& context, cons
   const std::string text = to_json_text(mine);
 
   const std::vector<std::string> texts = gather_texts(context.world(), context.host_stream(), text);
-  if (context.rank() != 0) return;
+  if (context.rank() != 0 || folder.empty()) return;
   AtomicFile file(folder + "/memory.json");
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     file.append(rank == 0 ? "{\"ranks\":[\n" : ",\n");

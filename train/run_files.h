@@ -25,7 +25,8 @@ void write_plan_file(const std::string& folder, const RunPlan& plan, const Arena
 void sync_run_files(const std::string& folder);
 
 // memory.json: of every rank its place, bytes and bytes by use; of the first rank of each pipeline stage also every named
-// allocation, which its data- and tensor-parallel peers repeat. Collective; `memory` is the caller's own arena.
+// allocation, which its data- and tensor-parallel peers repeat. Collective; `memory` is the caller's own arena. `folder` "" on rank
+// 0: nothing is written.
 void write_memory_file(const std::string& folder, ParallelContext& context, const ArenaPlan& memory);
 
 }  // namespace trident

@@ -70,34 +70,52 @@ std::optional<std::int64_t> step_of_line(std::string_view line) {
   return error == std::errc() && *end == ',' ? std::optional(step) : std::nullopt;
 }
 
-// Leaves the file without what stands behind the last line of a step up to `step`, and returns that line's step, or -1.
-std::int64_t cut_behind(const std::string& path, std::int64_t step) {
-  if (!file_exists(path)) return -1;
+// Leaves the file without what stands behind the last line of a step up to `step`, and returns the steps of its lines.
+std::vector<std::int64_t> cut_behind(const std::string& path, std::int64_t step) {
+  if (!file_exists(path)) return {};
   const AppendFile lock(path, AppendFile::Start::kAppend);  // refuses a file that another run is writing
   const std::string text = read_file(path);
   std::size_t keep = 0;
-  std::int64_t last = -1;
+  std::vector<std::int64_t> steps;
   for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const auto of_line = step_of_line(std::string_view(text).substr(begin, end - begin));
     if (!of_line || *of_line > step) break;
-    last = *of_line;
+    steps.push_back(*of_line);
     keep = end + 1;
   }
   if (keep < text.size()) write_file(path, std::string_view(text).substr(0, keep));
-  return last;
+  return steps;
 }
 
-MetricsWriter going_on(const std::string& path, std::int64_t step) {
-  cut_behind(path, step);
+MetricsWriter going_on(const std::string& path, std::int64_t step, std::vector<std::int64_t>& steps) {
+  steps = cut_behind(path, step);
   return MetricsWriter(path, MetricsWriter::Start::kAppend);
 }
 
 }  // namespace
 
+std::vector<LineGap> line_gaps(const std::vector<std::int64_t>& steps, std::int64_t step, std::int64_t every) {
+  if (every == 0 || step == 0) return {};
+  std::vector<std::int64_t> edges = steps;
+  if (edges.empty() || edges.front() == 1) edges.insert(edges.begin(), 0);
+  edges.push_back(step + 1);
+  const auto spacing = [&](std::size_t i) { return i > 0 && i < edges.size() ? edges[i] - edges[i - 1] : 0; };  // before edge i
+  std::vector<LineGap> gaps;
+  for (std::size_t i = 1; i < edges.size(); ++i) {
+    const std::int64_t next = i + 2 < edges.size() ? spacing(i + 1) : 0;  // behind the last line nothing has a spacing yet
+    if (spacing(i) > std::max({every, spacing(i - 1), next})) gaps.push_back({edges[i - 1], edges[i]});
+  }
+  return gaps;
+}
+
 RunLog::RunLog(const RunPlan& plan, std::int64_t step)
-    : metrics_(going_on(plan.config.run.dir + "/metrics.jsonl", step)), timing_(going_on(plan.config.run.dir + "/timing.jsonl", step)) {
+    : metrics_(going_on(plan.config.run.dir + "/metrics.jsonl", step, earlier_steps_)), timing_([&] {
+        std::vector<std::int64_t> same;
+        return going_on(plan.config.run.dir + "/timing.jsonl", step, same);
+      }()) {
   const std::string eval = plan.config.run.dir + "/eval.jsonl";
-  last_evaluation_ = cut_behind(eval, step);
+  const std::vector<std::int64_t> evaluated = cut_behind(eval, step);
+  last_evaluation_ = evaluated.empty() ? -1 : evaluated.back();
   if (plan.config.eval.every > 0) eval_.emplace(eval, MetricsWriter::Start::kAppend);
   if (!plan.config.log.tensorboard) return;
   tensorboard_.emplace(plan.config.run.dir, step == 0 ? 0 : step + 1);

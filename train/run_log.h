@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "train/metrics.h"
 #include "train/run_plan.h"
@@ -20,11 +21,23 @@ namespace trident {
 std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& mean, const Extremes& busy,
                         std::optional<double> save_seconds = std::nullopt);
 
+// Steps of a metrics.jsonl between which lines are missing, up to `step`, behind which the next line will follow; `every`: the
+// log.every that it was written with, 0 for none. A run may have had larger spacings before, and its first lines in another folder:
+// a gap as large as one beside it is none, and nothing is said of what stands before the first line.
+struct LineGap {
+  std::int64_t after = 0, before = 0;
+  bool operator==(const LineGap&) const = default;
+};
+std::vector<LineGap> line_gaps(const std::vector<std::int64_t>& steps, std::int64_t step, std::int64_t every);
+
 class RunLog {
  public:
   // Makes the files in run.dir, which exists, or goes on with those of its run that are there: what they say of steps after `step`,
   // which will be made again, is cut off by replacing the file. StorageError.
   explicit RunLog(const RunPlan& plan, std::int64_t step = 0);
+
+  // The steps up to `step` that metrics.jsonl had lines of when it was opened.
+  const std::vector<std::int64_t>& earlier_steps() const { return earlier_steps_; }
 
   // The step of the last line of eval.jsonl that was there; -1: none.
   std::int64_t last_evaluation() const { return last_evaluation_; }
@@ -35,6 +48,7 @@ class RunLog {
   void eval(const EvalMetrics& metrics);
 
  private:
+  std::vector<std::int64_t> earlier_steps_;
   MetricsWriter metrics_, timing_;
   std::optional<MetricsWriter> eval_;
   std::optional<TensorBoardWriter> tensorboard_;

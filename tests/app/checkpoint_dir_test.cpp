@@ -183,6 +183,26 @@ TEST_F(SmallDisk, WithoutRoomIsRefusedWithTheNumbers) {
       0);
 }
 
+// What was set aside stays: it has its bytes, and is none of those that newer ones replace.
+TEST_F(SmallDisk, WhatIsSetAsideMakesNoRoom) {
+  ASSERT_EQ(train({"run.dir=" + (place_ / "elsewhere")}).exit_code, 0);
+  std::int64_t save = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ / "shared/ckpt/step-00000004"))
+    if (entry.is_regular_file()) save += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
+  const auto second_start = [&](const std::string& between, const std::vector<std::string>& settings) {
+    return on_disk_of(3 * save + 100'000, fmt::format("{} > /dev/null && {} && {}", command({"run.dir=" + (place_ / "first")}),
+                                                      between, command(settings)));
+  };
+  const std::string anew = "run.dir=" + (place_ / "anew");
+  expect_one_line(
+      second_start("true", {"checkpoint.resume=never", anew}), 64,
+      {"of which 0 are there", "free some space (2 checkpoints, which would be set aside and which no run removes, have "});
+  const std::string left = place_ / "shared/ckpt/step-00000099.aside-1";
+  const std::string aside = fmt::format("mkdir -p '{0}' && head -c {1} /dev/zero > '{0}/x'", left, save);
+  expect_one_line(second_start(aside, {"run.steps=8", "lr_schedule.decay_steps=4", "run.dir=" + (place_ / "on")}), 64,
+                  {"of which 2 are there", "free some space (1 checkpoint, which is set aside and which no run removes, has "});
+}
+
 // What lies there already, and what a killed save left, does not count twice.
 class FullSmallDisk : public SmallDisk {};
 TEST_F(FullSmallDisk, AFullDiskIsNoReasonToRefuseARestart) {

@@ -1,4 +1,6 @@
 // Runs of the real program that stop and go on: the files they leave are those of a run that never stopped.
+#include <unistd.h>
+
 #include <csignal>
 #include <filesystem>
 #include <random>
@@ -142,6 +144,7 @@ void expect_kills_cost_nothing(const Workplace& place, int steps, int kills) {
   }
   const ProgramOutcome last = place.train(settings);
   EXPECT_EQ(last.exit_code, 0) << last.err;
+  EXPECT_EQ(last.err.find("has no lines"), std::string::npos) << last.err;
   EXPECT_EQ(compared(place.metrics(), kComparedKeys), compared(place.metrics("whole"), kComparedKeys));
 }
 
@@ -187,6 +190,44 @@ TEST_F(Checkpoints, ADamagedOneIsPassedOverAndSetAside) {
   EXPECT_EQ(place_.files(), before);
 }
 
+// What may not be read may be whole: no older one takes its place. Root may read everything, and gives that up here.
+TEST_F(Checkpoints, OneThatMayNotBeReadIsNeitherDamagedNorPassedOver) {
+  ASSERT_EQ(train().exit_code, 0);
+  const auto without_privileges = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> all = words;
+    if (geteuid() == 0) all = plus({"setpriv", "--bounding-set", "-dac_override,-dac_read_search"}, words);
+    return run_command(all);
+  };
+  std::vector<std::string> start{TRIDENT_BINARY, "train", "--config", place_ / "config.json"};
+  for (const char* setting : {"parallel.data=2", "run.steps=6", "checkpoint.every=2"})
+    start.insert(start.end(), {"--set", setting});
+  const std::string newest = place_ / "run/ckpt/step-00000004";
+  for (const std::string file : {"/manifest.json", "/weights/w-00001-0.safetensors", "/optim", ""}) {
+    const std::filesystem::perms before = std::filesystem::status(newest + file).permissions();
+    std::filesystem::permissions(newest + file, std::filesystem::perms::none);
+    const ProgramOutcome refused = without_privileges(start);
+    const ProgramOutcome begun =
+        without_privileges(plus(start, {"--set", "run.dir=" + (place_ / "other"), "--set", "model.init_from=" + newest}));
+    const ProgramOutcome listed = without_privileges({TRIDENT_BINARY, "ckpt", "ls", place_ / "run/ckpt"});
+    std::filesystem::permissions(newest + file, before);
+    EXPECT_EQ(refused.exit_code, 64) << file << refused.err;
+    const std::vector<std::string> parts{"checkpoint.resume = auto: " + newest + file, ": cannot be opened: Permission denied; ",
+                                         "name another one in checkpoint.resume"};
+    for (const std::string& part : parts)
+      EXPECT_NE(refused.err.find(part), std::string::npos) << part << " in " << refused.err;
+    EXPECT_EQ(refused.err.find("passed over"), std::string::npos) << refused.err;
+    std::vector<std::string> there;
+    for (const CheckpointEntry& entry : list_checkpoints(place_ / "run/ckpt")) there.push_back(entry.name);
+    EXPECT_EQ(there, (std::vector<std::string>{checkpoint_name(2), checkpoint_name(4)}));
+    EXPECT_NE(listed.out.find("no permission"), std::string::npos) << listed.out;
+    EXPECT_EQ(listed.out.find("damaged"), std::string::npos) << listed.out;
+    if (file == "/optim" || file.empty()) continue;  // weights alone need the one, and the other is no folder to look into
+    EXPECT_EQ(begun.exit_code, 64) << begun.err;
+    EXPECT_NE(begun.err.find("model.init_from = " + newest + ": " + newest + file), std::string::npos) << begun.err;
+  }
+  EXPECT_EQ(without_privileges(start).exit_code, 0);
+}
+
 TEST_F(Checkpoints, AnotherFormatGoesOnWithItsOwnLossScale) {
   ASSERT_EQ(train().exit_code, 0);
   const ProgramOutcome outcome = train({"run.steps=5", "precision.compute=fp16"});
@@ -199,7 +240,29 @@ TEST_F(Checkpoints, AnotherFormatGoesOnWithItsOwnLossScale) {
 
 TEST_F(Checkpoints, WeightsAloneAreNotGoneOnFrom) {
   ASSERT_EQ(train({"checkpoint.content=weights"}).exit_code, 0);
-  expect_one_line(train({"run.steps=6"}), 65, {"step-00000004", "holds weights alone", "\"never\""});
+  const std::string newest = place_ / "run/ckpt/step-00000004";
+  expect_one_line(train({"run.steps=6"}), 64,
+                  {"checkpoint.resume = auto: " + newest + " holds weights alone", "set checkpoint.resume to \"never\"",
+                   "model.init_from = " + newest});
+}
+
+// An older one in its place would train steps again that are trained, and set their weights aside.
+TEST_F(Checkpoints, OneOfWeightsAloneIsNotPassedOverInSilence) {
+  ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);
+  ASSERT_EQ(train({"checkpoint.content=weights"}).exit_code, 0);
+  const std::vector<std::string> before = place_.files();
+  const std::string older = place_ / "run/ckpt/step-00000002", newest = place_ / "run/ckpt/step-00000004";
+  for (const std::string& from : {std::string("auto"), place_ / "run/ckpt", newest})
+    expect_one_line(train({"run.steps=6", "checkpoint.resume=" + from}), 64,
+                    {"checkpoint.resume = " + from + ": " + newest + " holds weights alone",
+                     "name " + older + " in checkpoint.resume",
+                     "model.init_from = " + newest + " in a run.dir of its own"});
+  EXPECT_EQ(place_.files(), before);
+  const ProgramOutcome back = train({"run.steps=6", "checkpoint.resume=" + older});
+  EXPECT_EQ(back.exit_code, 0) << back.err;
+  EXPECT_NE(back.out.find("goes on from step 2\n"), std::string::npos) << back.out;
+  const ProgramOutcome begun = train({"model.init_from=" + newest + ".aside-1", "run.dir=" + (place_ / "other")});
+  EXPECT_EQ(begun.exit_code, 0) << begun.err;
 }
 
 TEST_F(Checkpoints, NothingOfARunThatIsAliveIsTouched) {
@@ -211,6 +274,44 @@ TEST_F(Checkpoints, NothingOfARunThatIsAliveIsTouched) {
   EXPECT_EQ(second.exit_code, 64) << second.out;
   EXPECT_NE(second.err.find("another run is writing metrics.jsonl"), std::string::npos) << second.err;
   EXPECT_EQ(place_.files(), before);
+}
+
+TEST_F(Checkpoints, LinesThatWereCutAreMissed) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::string path = place_ / "run/metrics.jsonl", whole = read_file(path);
+  const std::size_t second = whole.find("{\"step\":2,"), fourth = whole.find("{\"step\":4,");
+  const auto gap_said = [&](const std::string& text) {
+    write_file(path, text);
+    const ProgramOutcome outcome = train({"run.steps=5"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    std::filesystem::remove_all(place_ / "run/ckpt/step-00000005");
+    const std::string warning = "metrics.jsonl has no lines between steps ";
+    const std::size_t at = outcome.err.find(warning), begin = at + warning.size();
+    return at == std::string::npos ? "" : outcome.err.substr(begin, outcome.err.find('(', begin) - begin);
+  };
+  EXPECT_EQ(gap_said(whole), "");
+  EXPECT_EQ(gap_said(whole.substr(0, second) + whole.substr(fourth)), "1 and 4 ");
+  EXPECT_EQ(gap_said(whole.substr(0, second)), "1 and 5 ") << "5 is the next";
+  EXPECT_EQ(gap_said(""), "0 and 5 ");
+}
+
+// Started again with fewer steps it has nothing to do, and what its folder says of it stays true.
+TEST_F(Checkpoints, AFinishedRunThatIsAskedForLessKeepsItsFiles) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::vector<std::string> names{"config.resolved.json", "plan.json", "memory.json", "metrics.jsonl"};
+  const auto contents = [&] {
+    std::vector<std::string> texts;
+    for (const std::string& name : names) texts.push_back(read_file(place_ / ("run/" + name)));
+    return texts;
+  };
+  const std::vector<std::string> before = contents();
+  const ProgramOutcome outcome = train({"run.steps=3", "parallel=1DP x 2PP x 1TP"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("goes on from step 4, which is the last one: there is nothing to train"), std::string::npos)
+      << outcome.out;
+  EXPECT_EQ(contents(), before);
+  ASSERT_EQ(train({"run.steps=6"}).exit_code, 0);
+  EXPECT_NE(contents(), before);
 }
 
 TEST_F(Checkpoints, AnEvaluationThatWasMissedIsMade) {
@@ -389,7 +490,7 @@ TEST_F(Checkpoints, OneOfANewerTridentIsNotPassedOver) {
   EXPECT_EQ(place_.files(), before);
 }
 
-// A script that starts the command again on 75 would be refused with 65.
+// A script that starts the command again on 75 would be refused with 64.
 TEST_F(Checkpoints, WhoSavesWeightsAloneIsNotToldThatTheRunGoesOn) {
   BackgroundProgram job({"train", "--config", place_ / "config.json", "--set", "run.steps=100000", "--set",
                          "checkpoint.content=weights", "--set", "checkpoint.every=50000"});

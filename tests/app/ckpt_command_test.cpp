@@ -112,8 +112,33 @@ TEST_F(CkptCommand, DiffEndsWithOneWhereTheyDiffer) {
   EXPECT_EQ(different.code, 1);
   expect_parts(different.out, {"state: updates: 100 and 200\n",
                                "master/w: 60 of 60 elements differ, the first at [0,0]: ", "exp_avg_sq/b: 7 of 7"});
-  expect_parts(different.err, {"differ: 9 of 9 tensors, 2 numbers of the state"});
+  expect_parts(different.err, {"differ: 9 of 9 tensors compared, 2 numbers of the state"});
   EXPECT_EQ(run({"diff", folder_ / "100", folder_ / "step-00000300"}).code, 65);
+}
+
+TEST_F(CkptCommand, DiffOfTwoModelsCountsWhatItCouldNotCompare) {
+  TemporaryFolder other;
+  Manifest manifest = test::small_manifest(DType::kBF16);
+  const std::vector<test::SmallFile> files = test::small_files(manifest, 0);
+  manifest.state.updates = manifest.state.batches = 100;
+  manifest.tensors[0].name = "v";
+  std::vector<test::SmallFile> renamed = files;
+  for (test::SmallFile& file : renamed)
+    for (FileBox& box : file.boxes)
+      if (box.key.ends_with('w')) box.key.back() = 'v';
+  test::write_checkpoint(other / "model", manifest, renamed);
+  const Outcome different = run({"diff", folder_ / "100", other / "model"});
+  EXPECT_EQ(different.code, 1);
+  expect_parts(different.out, {"w: is in A only\n", "v: is in B only\n"});
+  expect_parts(different.err, {"differ: 0 of 8 tensors compared, 2 that could not be compared, 0 numbers of the state"});
+  // Nothing is alike but one tensor's name, and its shape is another.
+  Manifest alien;
+  alien.state.updates = alien.state.batches = 101;
+  alien.tensors = {{"w", {2}}};
+  alien.complete = false;
+  test::write_checkpoint(other / "alien", alien, {{"weights/w-00000-0.safetensors", {{"w", DType::kF32, {{0}, {2}}}}}});
+  expect_parts(run({"diff", other / "alien", folder_ / "100"}).err,
+               {"differ: none of 3 tensors could be compared, 2 numbers of the state"});
 }
 
 class CkptPrune : public CkptCommand {

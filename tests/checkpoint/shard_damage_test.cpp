@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/shard_reader.h"
@@ -148,6 +149,37 @@ TEST_F(ShardDamage, FilesThatBelongElsewhere) {
   const std::string name = path_ + "/" + std::string(kManifestName);
   write_file(name, read_file(other + "/" + std::string(kManifestName)));
   refused({name + ": is of step 8"});
+}
+
+// Its hash fits, and so do those of the tables: two hands wrote them, or one that errs.
+TEST_F(ShardDamage, AManifestThatSaysSomethingElseThanTheTables) {
+  const auto manifest_says = [&](const std::function<void(Manifest&)>& change) {
+    Manifest changed = manifest_;
+    change(changed);
+    test::write_manifest(path_, changed);
+  };
+  for (std::size_t f = 0; f < manifest_.files.size(); ++f) {
+    ASSERT_EQ(manifest_.files[f].runs.front().first, 0) << "tensor w";
+    const std::string key = manifest_.files[f].path.starts_with("weights/") ? "\"w\"" : "\"exp_avg/w\"";
+    const std::vector<std::string> not_announced{file(f) + ": tensor " + key + ": box ",
+                                                 " is in no run that the manifest has of this file"};
+    manifest_says([&](Manifest& m) { std::erase_if(m.files[f].runs, [](const TensorRun& run) { return run.first == 0; }); });
+    refused(not_announced);
+    manifest_says([&](Manifest& m) { m.files[f].runs = {{0, 3, kTensorParts - 1, kTensorParts}}; });
+    refused(not_announced);
+    manifest_says([&](Manifest& m) { m.files[f].runs = {}; });  // nobody looks into it
+    refused(not_announced);
+  }
+  manifest_says([](Manifest& m) { m.tensors[1].shape = {6}; });
+  refused({file(0) + ": tensor \"b\": box [5:7] lies outside of [0:6]"});
+  manifest_says([](Manifest& m) { m.tensors[2].shape = {1}; });
+  refused({file(0) + ": tensor \"scale\": box ", " lies outside of [0:1]"});
+  manifest_says([](Manifest& m) { m.weights = DType::kF16; });
+  refused({file(0) + ": tensor \"w\": is f32, the manifest says f16"});
+  manifest_says([](Manifest& m) { m.optimizer_states = {"exp_avg"}; });
+  refused({": tensor \"exp_avg_sq/w\": the manifest does not name it"});
+  manifest_says([](Manifest&) {});
+  EXPECT_NO_THROW(read_all());
 }
 
 TEST_F(ShardDamage, WhatIsNoFile) {

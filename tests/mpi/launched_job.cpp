@@ -48,15 +48,13 @@ bool lives(pid_t process) {
 
 }  // namespace
 
-LaunchedJob::LaunchedJob(const Workplace& place, const std::string& name, int ranks, std::vector<std::string> settings)
+LaunchedJob::LaunchedJob(const Workplace& place, const std::string& name, int ranks, std::vector<std::string> settings,
+                         const std::vector<std::string>& before)
     : output_(place / (name + ".log")), metrics_(place / (name + "/metrics.jsonl")), ranks_(static_cast<std::size_t>(ranks), -1) {
   settings.push_back("run.dir=" + (place / name));
-  std::vector<std::string> words{TRIDENT_SOURCE_DIR "/scripts/mpirun_local",
-                                 std::to_string(ranks),
-                                 TRIDENT_BINARY,
-                                 "train",
-                                 "--config",
-                                 place / "config.json"};
+  std::vector<std::string> words{TRIDENT_SOURCE_DIR "/scripts/mpirun_local", std::to_string(ranks)};
+  words.insert(words.end(), before.begin(), before.end());
+  words.insert(words.end(), {TRIDENT_BINARY, "train", "--config", place / "config.json"});
   for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -109,6 +107,11 @@ bool LaunchedJob::wait_for_steps(int steps) {
     std::ifstream metrics(metrics_);
     return ended() || std::count(std::istreambuf_iterator<char>(metrics), {}, '\n') >= steps;
   }) && !ended();
+}
+
+bool LaunchedJob::wait_for_text(const std::string& text, double seconds) {
+  return within(seconds, [&] { return said().find(text) != std::string::npos || ended(); }) &&
+         said().find(text) != std::string::npos;
 }
 
 bool LaunchedJob::ended() {

@@ -12,8 +12,10 @@ namespace trident {
 
 class LaunchedJob {
  public:
-  // Starts trident train with these settings as `ranks` processes; its run directory is <place>/<name>.
-  LaunchedJob(const Workplace& place, const std::string& name, int ranks, std::vector<std::string> settings);
+  // Starts trident train with these settings as `ranks` processes; its run directory is <place>/<name>. `before`: words in front of
+  // the program, of a command that becomes it.
+  LaunchedJob(const Workplace& place, const std::string& name, int ranks, std::vector<std::string> settings,
+              const std::vector<std::string>& before = {});
   ~LaunchedJob();
   LaunchedJob(const LaunchedJob&) = delete;
   LaunchedJob& operator=(const LaunchedJob&) = delete;
@@ -24,6 +26,8 @@ class LaunchedJob {
   // The process of a rank.
   pid_t rank(int number) const { return ranks_[static_cast<std::size_t>(number)]; }
   pid_t launcher() const { return launcher_; }
+  // Waits until the output has this text. False after so many seconds, or when the job ended before.
+  bool wait_for_text(const std::string& text, double seconds);
   // The exit code, or 128 + signal; -1 when it did not end within so many seconds.
   int wait_to_end(double seconds);
   // Everything that launcher and ranks printed so far.

@@ -91,6 +91,8 @@ TEST(ConfigRefuses, UnknownKeysWithTheNearest) {
   expect_refusal({}, {"unknown key lr; did you mean optimizer.lr?"}, with("\"lr\": 1"));
   expect_refusal({"run.step=3"}, {"--set: unknown key run.step; did you mean run.steps?"});
   expect_refusal({"parallel.tp=3"}, {"did you mean parallel.tensor?"});
+  expect_refusal({"parallel.virtual=2"}, {"unknown key parallel.virtual; did you mean parallel.virtual_stages?"});
+  EXPECT_EQ(refusal({"parallel.zzzzzz=2"}).find("did you mean"), std::string::npos) << "not any short key of the block";
   expect_refusal({"train_batch_size=3"}, {"did you mean batch.global?"});
   expect_refusal({"parallel.lr=3"}, {"did you mean optimizer.lr?"});
   expect_refusal({"zzzzzzzzzzz=3"}, {"unknown key zzzzzzzzzzz"});

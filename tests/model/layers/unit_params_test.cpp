@@ -147,7 +147,7 @@ TEST(CheckLayoutTest, RefusesWhatDoesNotDivide) {
   EXPECT_EQ(refusal(config, {6, false}, 8), "");
   EXPECT_NE(refusal(config, {2, false}, 8), "");  // neither divides nor is a multiple of 3 key/value heads
   config.ffn = 25;
-  EXPECT_NE(refusal(config, {3, false}, 8).find("use one of 1"), std::string::npos);
+  EXPECT_NE(refusal(config, {3, false}, 8).find("; use 1"), std::string::npos);
 }
 
 TEST(CheckLayoutTest, RefusesSequencesThatDoNotFit) {

@@ -1,0 +1,64 @@
+// A job one of whose ranks does not get going: before MPI_Init, where no lifeline watches yet (train/start_watch.h).
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "tests/mpi/launched_job.h"
+
+namespace trident {
+namespace {
+
+// Rank 1 is stopped before it becomes the program.
+const std::vector<std::string> kHeld{"sh", "-c", "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then kill -STOP $$; fi; exec \"$@\"", "sh"};
+const std::vector<std::string> kSettings{"run.steps=2", "parallel=2DP"};
+const std::string kLine = "the job has not begun: for ";
+
+class LateRank : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "there is no mpirun";
+  }
+  static std::size_t lines_in(const std::string& said) {
+    std::size_t count = 0;
+    for (std::size_t at = said.find(kLine); at != std::string::npos; at = said.find(kLine, at + 1)) ++count;
+    return count;
+  }
+  Workplace place_;
+};
+
+TEST_F(LateRank, IsSaidAfterTenSecondsAndMayStillCome) {
+  const double start = monotonic_seconds();
+  LaunchedJob job(place_, "job", 2, kSettings, kHeld);
+  ASSERT_TRUE(job.wait_for_ranks()) << job.said();
+  ASSERT_TRUE(job.wait_for_text(kLine, 30)) << job.said();
+  EXPECT_GE(monotonic_seconds() - start, 10);
+  kill(job.rank(1), SIGCONT);
+  EXPECT_EQ(job.wait_to_end(60), 0) << job.said();
+  const std::string said = job.said();
+  EXPECT_NE(said.find("rank 0"), std::string::npos) << said;
+  EXPECT_NE(said.find(kLine + "10 s this rank joins the other ranks; see whether a rank is late or its disk hangs, or a stranger"),
+            std::string::npos)
+      << said;
+  EXPECT_EQ(lines_in(said), 1u) << said;
+  EXPECT_EQ(place_.metrics("job").size(), 2u);
+}
+
+// Five minutes: with -C Full.
+class FullLateRank : public LateRank {};
+TEST_F(FullLateRank, ThatDoesNotComeEndsTheJobWith76) {
+  const double start = monotonic_seconds();
+  LaunchedJob job(place_, "job", 2, kSettings, kHeld);
+  ASSERT_TRUE(job.wait_for_ranks()) << job.said();
+  ASSERT_TRUE(job.wait_for_text(kLine + "300 s this rank joins the other ranks", 330)) << job.said();
+  EXPECT_GE(monotonic_seconds() - start, 300);
+  kill(job.rank(1), SIGCONT);  // a launcher's SIGTERM waits for that
+  EXPECT_EQ(job.wait_to_end(20), 76) << job.said();
+  const std::string said = job.said();
+  EXPECT_EQ(lines_in(said), 6u) << "after 10 s, 70, 130, 190, 250, and at the end: " << said;
+  EXPECT_EQ(job.survivors(), "");
+}
+
+}  // namespace
+}  // namespace trident
