@@ -58,6 +58,7 @@ class CheckpointDir : public testing::Test {
 };
 
 const std::vector<std::string> kEndless{"run.steps=1000000", "checkpoint.every=1000000"};
+const char* const kWatches = "waiting up to 15 s for a sign of life";  // said before it does
 
 // Another run directory, so that its files stop nobody.
 TEST_F(CheckpointDir, ASecondRunIsRefusedWhileTheFirstLives) {
@@ -73,10 +74,9 @@ TEST_F(CheckpointDir, ASecondRunIsRefusedWhileTheFirstLives) {
   EXPECT_TRUE(folder_exists(place_ / "shared/ckpt/step-00000005.tmp-1234/weights"));
   kill(first.process(), SIGKILL);
   EXPECT_EQ(first.wait_to_end(20), 137);
-  const double start = monotonic_seconds();
   const ProgramOutcome second = train({"run.dir=" + (place_ / "other")});
   EXPECT_EQ(second.exit_code, 0) << second.err;
-  EXPECT_LT(monotonic_seconds() - start, 12) << "a holder that is gone is not watched for 15 s";
+  EXPECT_EQ(second.err.find(kWatches), std::string::npos) << "a holder that is gone is not watched for 15 s: " << second.err;
   EXPECT_EQ(saved(), (std::vector<std::string>{checkpoint_name(2), checkpoint_name(4)}));
   EXPECT_TRUE(lease_from(read_file(lease(2)))->done);
 }
@@ -97,10 +97,9 @@ TEST_F(CheckpointDir, TheSupervisorsTokenOpensItAtOnce) {
   int generation = 7;
   for (const std::string name : kLeaseTokenVariables) {
     leave_lease(generation, "of the supervisor");
-    const double start = monotonic_seconds();
     const ProgramOutcome outcome = train({fmt::format("run.steps={}", generation)}, name + "='of the supervisor'");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-    EXPECT_LT(monotonic_seconds() - start, 12);
+    EXPECT_EQ(outcome.err.find(kWatches), std::string::npos) << outcome.err;
     EXPECT_TRUE(lease_from(read_file(lease(generation + 1)))->done);
     generation += 2;
   }
@@ -245,14 +244,14 @@ TEST_F(FullCheckpointDir, WhatIsCommittedWhileAStartWaitsIsNotLost) {
   ASSERT_EQ(train().exit_code, 0);
   std::filesystem::rename(place_ / "shared/ckpt/step-00000004", place_ / "later");
   leave_lease(2, "another");
+  const double began = monotonic_seconds();
   BackgroundProgram start(words({"run.steps=6"}));
-  ASSERT_TRUE(within(30, [&] { return start.err().find("waiting up to 15 s for a sign of life") != std::string::npos; }))
+  ASSERT_TRUE(within(30, [&] { return start.err().find(kWatches) != std::string::npos; }))
       << start.err();
   EXPECT_NE(start.err().find("on faraway had it"), std::string::npos) << start.err();
   std::filesystem::rename(place_ / "later", place_ / "shared/ckpt/step-00000004");
-  const double began = monotonic_seconds();
-  EXPECT_EQ(start.wait_to_end(40), 74) << start.err();
-  EXPECT_GT(monotonic_seconds() - began, 12);
+  EXPECT_EQ(start.wait_to_end(60), 74) << start.err();
+  EXPECT_GT(monotonic_seconds() - began, 15);
   for (const char* part : {"step-00000004 now and was ", "step-00000002 when this run started", "start this one again"})
     EXPECT_NE(start.err().find(part), std::string::npos) << start.err();
   const ProgramOutcome again = train({"run.steps=6"});

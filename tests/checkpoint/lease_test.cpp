@@ -111,7 +111,7 @@ TEST_F(Leases, OfAProcessThatIsDyingIsTakenWhenItIsGone) {
   while (!is_there(folder_ / lease_name(1))) ::usleep(10'000);
   LeaseOptions options = kQuick;
   options.dying_seconds = 10;
-  EXPECT_LT(seconds_to_take(2, options), 5);
+  EXPECT_LT(seconds_to_take(2, options), kAtOnce);
   child.wait();
 }
 
@@ -169,7 +169,7 @@ TEST_F(Leases, TheCounterMovesWhileTheRunLives) {
   const Lease lease(folder_.path(), "mine", kQuick);
   const std::int64_t first = record_at(1).counter;
   const double start = monotonic_seconds();
-  while (record_at(1).counter < first + 3 && monotonic_seconds() - start < 5)
+  while (record_at(1).counter < first + 3 && monotonic_seconds() - start < 60)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_GE(record_at(1).counter, first + 3);
   EXPECT_FALSE(record_at(1).done);
@@ -192,7 +192,7 @@ TEST_F(Leases, WhoStartsARunAgainHandsItsTokenOn) {
   expect_error<ConfigError>([&] { commit_checkpoint(folder_.path(), temporary_name(10, "t"), 10, manifest, &first); }, says);
   EXPECT_FALSE(folder_exists(folder_ / checkpoint_name(10)));
   const double start = monotonic_seconds();
-  while (!is_lost(first) && monotonic_seconds() - start < 5) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (!is_lost(first) && monotonic_seconds() - start < 60) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   expect_error<ConfigError>([&] { first.refuse_if_lost(); }, says);
 }
 
@@ -202,7 +202,7 @@ TEST_F(Leases, ALostTurnIsNoticedWithoutACommit) {
     const Lease second(folder_.path(), "shared", kQuick), third(folder_.path(), "shared", kQuick);
     EXPECT_EQ(folder_.names(), Names{lease_name(3)});
     const double start = monotonic_seconds();
-    while (!is_lost(first) && monotonic_seconds() - start < 5) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    while (!is_lost(first) && monotonic_seconds() - start < 60) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_TRUE(is_lost(first));
     EXPECT_FALSE(is_lost(third));
   }
@@ -229,13 +229,14 @@ TEST_F(Leases, ADiskThatHangsIsNamedAndTheTurnStays) {
   Lease lease(folder_.path(), "mine", options);
   {
     const FileFault fault(Fault::kHang, 0);
+    while (!fault.happened()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::milliseconds(250));
   }
   const auto text = [&] {
     const std::lock_guard lock(mutex);
     return warned;
   };
-  for (const double start = monotonic_seconds(); text().empty() && monotonic_seconds() - start < 5;)
+  for (const double start = monotonic_seconds(); text().empty() && monotonic_seconds() - start < 60;)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   for (const char* part : {"lease-00000001.json: was not renewed for ", "the disk is slow", "may take the folder over"})
     EXPECT_NE(text().find(part), std::string::npos) << text();

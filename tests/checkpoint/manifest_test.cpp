@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <ctime>
 #include <limits>
 
 #include "core/check.h"
-#include "core/clock.h"
 #include "tests/support/error_text.h"
 
 namespace trident {
@@ -233,9 +233,9 @@ TEST(Manifest, OfALargeJobIsReadFast) {
     manifest.files.push_back(std::move(file));
   }
   const std::string text = to_text(manifest);
-  const double start = monotonic_seconds();
+  const std::clock_t start = std::clock();  // other work on the machine is none of the reader's
   const Manifest back = parse_manifest(text, "x");
-  const double seconds = monotonic_seconds() - start;
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   RecordProperty("milliseconds", static_cast<int>(1e3 * seconds));
   RecordProperty("bytes", static_cast<int>(text.size()));
   EXPECT_EQ(back, manifest);

@@ -249,8 +249,13 @@ TEST_F(ShardWriting, EndsInTheMiddle) {
     auto writer = std::make_unique<ShardWriter>(plan, test::staging_for(plan, test::Staging::kWhole));
     writer->start(folder);
     while (!hang->happened()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    std::thread end([&] { writer.reset(); });
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::atomic<bool> ends = false;
+    std::thread end([&] {
+      ends = true;
+      writer.reset();
+    });
+    while (!ends) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
     hang.reset();
     end.join();
     // No file was finished: their tables are missing.

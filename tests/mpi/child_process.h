@@ -32,6 +32,10 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   pid_t id() const { return id_; }
+  bool ended() const {
+    siginfo_t end{};
+    return waitid(P_PID, static_cast<id_t>(id_), &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid == id_;
+  }
   // Whether it ended well.
   bool wait() {
     int status = 0;

@@ -32,9 +32,14 @@ TEST(DescriptorHandover, EndsWithItsObject) {
 
 TEST(DescriptorHandover, SaysHowManyCame) {
   DescriptorHandover handover;
-  ChildProcess one([&] { return bool(receive_descriptor(handover.name(), 10)); });
-  EXPECT_THAT(error_of<CommunicationError>([&] { handover.give(0, 2, 0.3); }),
-              HasSubstr("1 of this node's 2 other ranks came for the node's memory within 0.3 s"));
+  ChildProcess one([&] { return bool(receive_descriptor(handover.name(), 100)); });
+  // On a busy machine it comes to a later call.
+  std::string said = "0 of this";
+  for (double seconds = 0.25; seconds <= 64 && said.starts_with("0 of this"); seconds *= 2) {
+    said = error_of<CommunicationError>([&] { handover.give(0, 2, seconds); });
+    EXPECT_THAT(said, HasSubstr(fmt::format(" of this node's 2 other ranks came for the node's memory within {} s", seconds)));
+  }
+  EXPECT_THAT(said, HasSubstr("1 of this node's 2 other ranks"));
   EXPECT_TRUE(one.wait());
 }
 
@@ -61,7 +66,9 @@ TEST(DescriptorHandover, RefusesOtherUsers) {
     return error_of<CommunicationError>([&] { receive_descriptor(handover.name(), 10); }).find("runs as another user") !=
            std::string::npos;
   });
-  EXPECT_THAT(error_of<CommunicationError>([&] { handover.give(0, 1, 0.5); }), HasSubstr("0 of this node's 1 other ranks"));
+  do {
+    EXPECT_THAT(error_of<CommunicationError>([&] { handover.give(0, 1, 0.25); }), HasSubstr("0 of this node's 1 other ranks"));
+  } while (!stranger.ended());
   EXPECT_TRUE(stranger.wait());
 }
 

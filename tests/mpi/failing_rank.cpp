@@ -43,7 +43,7 @@ void write_outcome(const std::string& folder, int rank, const std::string& text)
 
 void wait_for(const std::string& folder, const std::vector<int>& ranks) {
   for (const int rank : ranks)
-    for (int i = 0; i < 2000 && !std::filesystem::exists(fmt::format("{}/{}", folder, rank)); ++i)
+    for (int i = 0; i < 6000 && !std::filesystem::exists(fmt::format("{}/{}", folder, rank)); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
@@ -86,7 +86,7 @@ void work(ProcessWorld& world, const std::string& folder, const std::string& wha
 
 Outcome run(const std::string& folder, const std::string& what, int& rank, int& size) {
   ProcessWorldOptions options;
-  options.timeout_seconds = what == "is_late" ? 1.5 : 30;
+  options.timeout_seconds = what == "is_late" ? 5 : 60;  // a rank may stand still so long elsewhere
   if (what == "is_apart") options.ranks_per_node = 2;
   // As the launcher says it: what is wrong may come before the rank can ask MPI.
   const char* const launched = std::getenv("OMPI_COMM_WORLD_RANK");

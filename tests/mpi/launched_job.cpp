@@ -103,10 +103,12 @@ bool LaunchedJob::wait_for_ranks() {
 
 bool LaunchedJob::wait_for_steps(int steps) {
   if (!wait_for_ranks()) return false;
-  return within(kPatience, [&] {
-    std::ifstream metrics(metrics_);
-    return ended() || std::count(std::istreambuf_iterator<char>(metrics), {}, '\n') >= steps;
-  }) && !ended();
+  return within(kPatience, [&] { return ended() || steps_logged() >= steps; }) && !ended();
+}
+
+int LaunchedJob::steps_logged() const {
+  std::ifstream metrics(metrics_);
+  return static_cast<int>(std::count(std::istreambuf_iterator<char>(metrics), {}, '\n'));
 }
 
 bool LaunchedJob::wait_for_text(const std::string& text, double seconds) {

@@ -23,6 +23,7 @@ class LaunchedJob {
   // Waits until all ranks are processes, or until so many steps are logged. False after 60 s, or when the job ended before.
   bool wait_for_ranks();
   bool wait_for_steps(int steps);
+  int steps_logged() const;
   // The process of a rank.
   pid_t rank(int number) const { return ranks_[static_cast<std::size_t>(number)]; }
   pid_t launcher() const { return launcher_; }
