@@ -161,7 +161,8 @@ ModelState expected_state(const ContractCase& c, int pipeline_rank, std::int64_t
 
 std::int64_t gather_slots(RankTrainer& trainer) {  // those of training and evaluation
   const int rank = trainer.context().rank();
-  return std::max<std::int64_t>(trainer.plan().step_program(rank).num_gather_slots, trainer.plan().eval_program(rank).num_gather_slots);
+  const RunPlan& plan = trainer.plan();
+  return std::max<std::int64_t>(plan.step_program(rank).num_gather_slots, plan.eval_program(rank).num_gather_slots);
 }
 std::int64_t grad_slots(RankTrainer& trainer) { return trainer.plan().step_program(trainer.context().rank()).num_grad_slots; }
 
