@@ -60,7 +60,7 @@ for name in one two; do
   setsid "$nodes" 2 sh -c "\"\$ON_NODE\" n2 'echo $name >/dev/shm/name; sleep 1; cat /dev/shm/name; exec sleep 77.$$'" >"$place/log.$name" 2>&1 &
   pids+=($!)
 done
-for ((i = 0; i < 100; i++)); do
+for ((i = 0; i < 600; i++)); do
   [[ -s $place/log.one && -s $place/log.two ]] && break
   sleep 0.1
 done
@@ -71,7 +71,7 @@ got=0
 wait "${pids[0]}" || got=$?
 ((got == 143)) || fail "exit status $got after SIGTERM"
 sleeping() { grep -sqz "77[.]$$" /proc/[0-9]*/cmdline; }  # not itself; pgrep is not on every machine, and "! pgrep" would pass there
-for ((i = 0; i < 50; i++)); do
+for ((i = 0; i < 600; i++)); do
   sleeping || break
   sleep 0.1
 done
@@ -79,7 +79,7 @@ done
 
 # What is there now and was not: others of this machine may end and take theirs away meanwhile.
 left() { state | sort | comm -13 <(sort "$place/before") -; }
-for ((i = 0; i < 20; i++)); do  # the kernel takes namespaces down in its own time
+for ((i = 0; i < 600; i++)); do  # the kernel takes namespaces down in its own time
   [[ -n $(left) ]] || break
   sleep 0.1
 done

@@ -92,7 +92,7 @@ TEST_P(Strangers, AtAnMpiPortAreNamedOrHoldUpNobody) {
   EXPECT_EQ(match[1], "76") << said;
   EXPECT_LE(std::stoi(match[2]), 130) << "tenths of a second";
   const std::string expected = fmt::format(
-      R"(rank {0} \(host n{1}, pid [0-9]+\) has stood in MPI_[A-Za-z]+ for [89]\.[0-9] s in training, step [0-9]+, .*)"
+      R"(rank {0} \(host n{1}, pid [0-9]+\) has stood in MPI_[A-Za-z]+ for ([89]|[1-9][0-9])\.[0-9] s in training, step [0-9]+, .*)"
       R"(a process outside the job holds a connection to the MPI port of rank {0}; )"
       R"(let no host outside the job reach the ranks' MPI ports)",
       visit.node - 1, visit.node);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -167,6 +168,10 @@ JobWords LifelineJob::words() {
     }
   }
   return words;
+}
+
+double seconds_after(const std::string& start, const std::string& line) {
+  return line.starts_with(start) ? std::strtod(line.c_str() + start.size(), nullptr) : -1;
 }
 
 }  // namespace trident

@@ -66,4 +66,7 @@ class LifelineJob {
   std::vector<Rank> ranks_;
 };
 
+// The seconds that a line gives behind its start: at least the limit, and the machine decides how many more. -1: another start.
+double seconds_after(const std::string& start, const std::string& line);
+
 }  // namespace trident

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "core/clock.h"
 #include "tests/parallel/node_ranks.h"
 #include "tests/parallel/random_program.h"
 
@@ -58,16 +59,23 @@ TEST(NodeStress, ALongQueueOfOperations) {
 // A rank that awaits only its own node still lets the wire work: what it sent may not be on its way yet.
 TEST(NodeStress, TheWireIsPolledWhileARankWaitsForItsNode) {
   NodeCluster cluster({{0, 0, 1}});
-  run_on_nodes(cluster, [](NodeRank& self) {
+  std::atomic<const ThreadWire*> waiting{nullptr};  // rank 0's, once it is about to wait
+  std::atomic<std::int64_t> before{0};
+  run_on_nodes(cluster, [&](NodeRank& self) {
     const auto node = self.communicator->split(neighbours(*self.communicator, 2), "node");
     self.communicator->barrier();
-    const auto& wire = dynamic_cast<const ThreadWire&>(*self.wire);
-    const std::int64_t before = wire.polls();
-    if (self.communicator->rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(60));
-    node->barrier();
     if (self.communicator->rank() == 0) {
-      EXPECT_GE(wire.polls() - before, 3);
+      const auto& wire = dynamic_cast<const ThreadWire&>(*self.wire);
+      before = wire.polls();
+      waiting = &wire;
     }
+    if (self.communicator->rank() == 1) {
+      const auto has_polled = [&] { return waiting != nullptr && waiting.load()->polls() - before >= 3; };
+      for (const double give_up = monotonic_seconds() + 60; !has_polled() && monotonic_seconds() < give_up;)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_TRUE(has_polled());
+    }
+    node->barrier();
   });
 }
 
