@@ -159,7 +159,7 @@ TEST_F(ProcessStart, DataThatOneRankCannotUseNamesIt) {
     expect_said_once(launch(2, {"parallel=2DP x 1PP x 1TP", "data.train=[{\"path\":\"data\"}]", "data.valid=null"}, program), 65, parts);
   };
   write_file(place_ / "other/data.bin", std::string(16000, '\xff'));
-  refuse({"rank 1", "has id -1 (document 0, its token "});
+  refuse({"rank 1 (", "has id -1 (document 0, its token "});
   std::filesystem::resize_file(place_ / "other/data.idx", 60);
   refuse({"trident: rank 1 (", "data.idx", "truncated or damaged"});
 }
