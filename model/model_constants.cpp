@@ -31,11 +31,13 @@ ModelConstants::ModelConstants(const ModelConfig& config, const LayerGeometry& g
 void ModelConstants::bind(Arena& arena, Device& device) {
   Stream& stream = device.compute_stream();
   if (rotates_) {
-    const RopeTable table = make_rope_table(config_, sequence_);
-    cos_ = arena.grant(cos_slot_, DType::kF32, {table.positions, table.pairs});
-    sin_ = arena.grant(sin_slot_, DType::kF32, {table.positions, table.pairs});
-    device.write(stream, cos_, table.cos.data());
-    device.write(stream, sin_, table.sin.data());
+    cos_ = arena.grant(cos_slot_, DType::kF32, cos_.shape());
+    sin_ = arena.grant(sin_slot_, DType::kF32, sin_.shape());
+    if (device.has_bytes()) {  // a table of long contexts takes seconds and gigabytes
+      const RopeTable table = make_rope_table(config_, sequence_);
+      device.write(stream, cos_, table.cos.data());
+      device.write(stream, sin_, table.sin.data());
+    }
   }
   if (plain_norm_) {
     ones_ = arena.grant(ones_slot_, compute_, {config_.hidden});

@@ -11,7 +11,9 @@ template <class F>
 void ChunkedVocabHead::for_each_chunk(Pass& p, ConstTensorView rows, F&& f) const {
   const std::int64_t all = rows.shape()[0], chunk = std::min(p.geometry.head_chunk, all);
   const TensorView whole = p.scratch(p.geometry.compute, {chunk, columns_});
-  for (std::int64_t first = 0; first < all; first += chunk) {
+  // Chunks between the first and the last, which may be shorter, are nothing new to a pass that plans.
+  const std::int64_t last = (all - 1) / chunk * chunk, second = p.plans() ? std::max(last, chunk) : chunk;
+  for (std::int64_t first = 0; first < all; first += first == 0 ? second : chunk) {
     const std::int64_t n = std::min(chunk, all - first);
     const TensorView logits = whole.rows(0, n);
     p.matmul(logits, rows.rows(first, n), Transpose::kNo, p.weight(table_), Transpose::kYes);

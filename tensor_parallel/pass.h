@@ -59,6 +59,9 @@ class Pass {
   const LayerGeometry& geometry;
   const int unit;
 
+  // A dry pass that plans: of calls with the same shapes one is enough.
+  bool plans() const { return planned_ != nullptr; }
+
   // ---- tensors
   // A tensor that is written now and read by later calls for this micro-batch.
   TensorView save(const Saved& tensor, DType dtype, const Shape& shape);

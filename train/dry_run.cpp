@@ -1,5 +1,6 @@
 #include "train/dry_run.h"
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -41,6 +42,7 @@ std::array<double, kNumAxes> bytes_of_all_ranks(const RunPlan& plan, std::span<c
   for (const DryRun& stage : stages) {
     for (std::size_t axis = 0; axis < all.size(); ++axis) all[axis] += stage.bytes_sent[axis] * ranks_of_a_stage;
   }
+  for (double& bytes : all) bytes = std::round(bytes);  // whole numbers, summed from fractions of each rank
   return all;
 }
 

@@ -31,7 +31,7 @@ PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda);
 
 std::string to_text(const PlanReport& report, const RunPlan& plan);
 // {"ranks", "parameters", "compute", "zero", "micro_batches", "bubble_over_ideal", "workspaces": "exact" | "unknown",
-//  "stages": [{"stage", "rank", "layers", "bytes", "by_use": {...}, "largest": [{"name", "use", "bytes"}, ...]}],
+//  "stages": [{"stage", "rank", "holds", "bytes", "by_use": {...}, "allocations": [{"name", "use", "bytes"}, ...]}],
 //  "step_comm_bytes": {"tp", "cp", "dp", "pp"}}: bytes, of one rank and (step_comm_bytes) summed over all ranks.
 JsonValue to_json(const PlanReport& report, const RunPlan& plan);
 

@@ -67,6 +67,20 @@ void check_rows(const BatchConfig& batch) {
                   batch.micro, batch.sequence, kMaxRows, kMaxRows / batch.sequence));
 }
 
+// Sizes are counted in 64 bits. What a rank holds is less than its largest activation times its units and micro-batches, several
+// times over.
+void check_sizes(const RunPlan& plan) {
+  constexpr double kMostBytes = 1e18;
+  const ModelConfig& model = plan.model;
+  const BatchConfig& batch = plan.config.batch;
+  const auto width = static_cast<double>(std::max({model.vocab_size, 2 * model.ffn, model.query_width() * 3, model.hidden}));
+  const double rows = static_cast<double>(batch.micro) * static_cast<double>(batch.sequence);
+  if (rows * width * 8 * num_units(model) * plan.num_micro_batches <= kMostBytes) return;
+  throw ConfigError(fmt::format("batch.micro = {}, batch.sequence = {}: activations of {:.3g} rows and {:.3g} columns in {} "
+                                "micro-batches and {} units are more than can be counted; lower them",
+                                batch.micro, batch.sequence, rows, width, plan.num_micro_batches, num_units(model)));
+}
+
 DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machine, std::string& reason) {
   if (precision.compute == "fp32") {
     reason = "precision.compute = fp32";
@@ -259,6 +273,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   plan.num_micro_batches = micro_batches_of(config.batch, plan.grid.degrees().data);
   check_lengths(plan);
   check_rows(config.batch);
+  check_sizes(plan);
   check_program_size(plan);
   plan.partial_axes = partial_axes(model, plan.tensor_layout);
   const int replicas = plan.grid.degrees().data * plan.grid.degrees().context;

@@ -51,7 +51,7 @@ void add_prediction_lines(std::vector<std::string>& lines, const RunPlan& plan, 
   const std::array<double, kNumAxes> predicted = step_bytes_sent(plan);
   const std::size_t before = lines.size();
   for (std::size_t a = 0; a < predicted.size(); ++a) {
-    if (predicted[a] == summary.bytes_counted[a]) continue;
+    if (predicted[a] == std::round(summary.bytes_counted[a])) continue;
     lines.push_back(fmt::format("bytes sent over {} per step, all ranks: predicted {:.0f}, counted {:.0f}",
                                 to_string(static_cast<Axis>(a)), predicted[a], summary.bytes_counted[a]));
   }

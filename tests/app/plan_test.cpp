@@ -74,6 +74,24 @@ TEST(PlanOfALargeJob, NeedsNoLargeMachine) {
   for (const JsonValue& stage : plan.find("stages")->items()) EXPECT_GT(integer(stage, "bytes"), std::int64_t{15} << 30);
 }
 
+// A hundred million positions, a chunk for each of eight million rows: what is only planned is not made.
+TEST(PlanOfALargeJob, TakesNoLongerThanItsInstructions) {
+  const Workplace place;
+  const auto plan = [&](const std::vector<std::string>& settings) {
+    std::vector<std::string> words{"plan", "--config", place / "config.json"};
+    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    return run_program(words);
+  };
+  const ProgramOutcome longest =
+      plan({"model.max_position_embeddings=100000000", "batch.sequence=100000000", "batch.micro=1", "batch.global=1"});
+  EXPECT_EQ(longest.exit_code, 0) << longest.err;
+  expect_one_line(place.train({"recompute.head_chunk=1", "batch.micro=262144", "batch.global=262144"}), 64,
+                  {"batch.micro = 262144: the arena of rank 0 needs"});
+  expect_one_line(plan({"model.vocab_size=2147483647", "model.max_position_embeddings=1000000", "batch.sequence=1000000",
+                        "batch.micro=2147", "batch.global=2147"}),
+                  64, {"batch.micro = 2147, batch.sequence = 1000000", "more than can be counted"});
+}
+
 TEST(PlanOfALargeJob, IsReadAsATable) {
   const ProgramOutcome planned =
       run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json", "--set", "precision.compute=bf16"});
