@@ -43,9 +43,10 @@ TEST(Lifeline, ARankThatStandsInACallIsNamedAndEnded) {
     expect_all_end(job.wait(), {});
     const std::string line = the_line(job, 4);
     EXPECT_GE(seconds_after(who(job, victim) + " has stood in MPI_Test for ", line), kSilence) << line;
+    EXPECT_PRED2(contains, line, " in starting, step 17");
     EXPECT_PRED2(
         contains, line,
-        fmt::format(" in starting, step 17; that call never waits: most likely a process outside the job holds a connection to "
+        fmt::format("; that call never waits: most likely a process outside the job holds a connection to "
                     "the MPI port of rank {}; let no host outside the job reach the ranks' MPI ports: a firewall, or a network of the job's own (docs/stopping.md); ranks ",
                     victim));
   }
