@@ -47,7 +47,8 @@ TEST(Lifeline, ARankThatStandsInACallIsNamedAndEnded) {
     EXPECT_PRED2(
         contains, line,
         fmt::format("; that call never waits: most likely a process outside the job holds a connection to "
-                    "the MPI port of rank {}; let no host outside the job reach the ranks' MPI ports: a firewall, or a network of the job's own (docs/stopping.md); ranks ",
+                    "the MPI port of rank {}; let no host outside the job reach the "
+                    "ranks' MPI ports: a firewall, or a network of the job's own (docs/stopping.md); ranks ",
                     victim));
   }
 }
