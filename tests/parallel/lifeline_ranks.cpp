@@ -21,6 +21,9 @@
 namespace trident {
 namespace {
 
+constexpr double kPatienceSeconds = 60;  // with a test that is about to fail
+constexpr std::string_view kSettled = "settled \n";
+
 void pause_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 void say(const FileDescriptor& talk, std::string_view kind, std::string_view text) {
@@ -36,16 +39,28 @@ std::string read_line(const FileDescriptor& talk) {
 
 }  // namespace
 
+// Counted in turns of this thread: where the machine stops the process, its lifeline's heartbeats wait as long as this does.
+void ForkedRank::settle() const {
+  for (int turn = 0; turn < 20; ++turn) pause_for(0.02);
+  say(talk, "settled", "");
+}
+
+void ForkedRank::await_order() const {
+  settle();
+  read_line(talk);
+}
+
 int train_until_woken(ForkedRank& self, int victim) {
   StatusBoard& board = self.lifeline.board();
   board.set_phase(RunPhase::kTraining);
   board.set_step(17);
   board.set_operation("tp", "all_reduce", 42);
   const double start = monotonic_seconds();
-  while (!self.woken) {
+  for (int turn = 0; !self.woken; ++turn) {
     if (self.rank != victim)
       board.set_waiting(fmt::format("all_reduce #42 over tp: waiting for rank {}", victim), monotonic_seconds() - start);
     pause_for(0.02);
+    if (turn == 20) say(self.talk, "settled", "");  // as settle() does, while it waits
   }
   return self.lifeline.wait_for_verdict(1)->exit_code;
 }
@@ -91,7 +106,7 @@ void LifelineJob::be_rank(int rank, int size, FileDescriptor talk, const RankBod
     options.size = size;
     options.host = "h";
     options.heartbeat_seconds = 0.2;
-    options.silence_seconds = 1.2;
+    options.silence_seconds = 6;
     options.print = [&](const LifelineVerdict& verdict) { say(talk, "printed", verdict.line); };
     options.on_failure = [&](const LifelineVerdict& verdict) {
       say(talk, "woken", verdict.line);
@@ -107,7 +122,7 @@ void LifelineJob::be_rank(int rank, int size, FileDescriptor talk, const RankBod
     lifeline.connect({cards[0], deputy < cards.size() ? cards[deputy] : ""});
     say(talk, "connected", "");
     read_line(talk);
-    ForkedRank self{rank, lifeline, woken};
+    ForkedRank self{rank, lifeline, woken, talk};
     code = body(self);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
@@ -115,26 +130,36 @@ void LifelineJob::be_rank(int rank, int size, FileDescriptor talk, const RankBod
   _exit(code);
 }
 
+void LifelineJob::hear(Rank& rank, double deadline) {
+  pollfd descriptor{rank.talk.get(), POLLIN, 0};
+  std::array<char, 4096> chunk;
+  ssize_t got = -1;
+  if (poll(&descriptor, 1, 100) == 1) got = recv(rank.talk.get(), chunk.data(), chunk.size(), 0);
+  if (got == 0 || monotonic_seconds() > deadline) throw std::runtime_error("a rank said nothing");
+  if (got > 0) rank.heard.append(chunk.data(), static_cast<std::size_t>(got));
+}
+
 std::string LifelineJob::next_line(Rank& rank) {
-  const double deadline = monotonic_seconds() + 20;
-  while (rank.heard.find('\n') == std::string::npos) {
-    pollfd descriptor{rank.talk.get(), POLLIN, 0};
-    std::array<char, 4096> chunk;
-    ssize_t got = -1;
-    if (poll(&descriptor, 1, 100) == 1) got = recv(rank.talk.get(), chunk.data(), chunk.size(), 0);
-    if (got == 0 || monotonic_seconds() > deadline) throw std::runtime_error("a rank said nothing");
-    if (got > 0) rank.heard.append(chunk.data(), static_cast<std::size_t>(got));
-  }
+  const double deadline = monotonic_seconds() + kPatienceSeconds;
+  while (rank.heard.find('\n') == std::string::npos) hear(rank, deadline);
   const std::size_t end = rank.heard.find('\n');
   const std::string line = rank.heard.substr(0, end);
   rank.heard.erase(0, end + 1);
   return line;
 }
 
+void LifelineJob::settle() {
+  const double deadline = monotonic_seconds() + kPatienceSeconds;
+  for (Rank& rank : ranks_)
+    while (rank.heard.find(kSettled) == std::string::npos) hear(rank, deadline);
+}
+
+void LifelineJob::order(int rank) const { send(ranks_.at(static_cast<std::size_t>(rank)).talk.get(), "now\n", 4, MSG_NOSIGNAL); }
+
 void LifelineJob::kill(int rank, int signal) const { ::kill(pid(rank), signal); }
 
 std::vector<RankEnd> LifelineJob::wait(const std::vector<int>& running) {
-  const double deadline = monotonic_seconds() + 12;
+  const double deadline = monotonic_seconds() + kPatienceSeconds;
   const auto is_over = [&] {
     bool over = true;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -164,6 +189,7 @@ JobWords LifelineJob::words() {
     while (rank.heard.find('\n') != std::string::npos) {
       const std::string line = next_line(rank);
       const std::size_t space = line.find(' ');
+      if (line == "settled ") continue;
       (line.substr(0, space) == "printed" ? words.printed : words.woken).push_back(line.substr(space + 1));
     }
   }
@@ -173,5 +199,24 @@ JobWords LifelineJob::words() {
 double seconds_after(const std::string& start, const std::string& line) {
   return line.starts_with(start) ? std::strtod(line.c_str() + start.size(), nullptr) : -1;
 }
+
+void expect_all_end(const std::vector<RankEnd>& ends, const std::vector<int>& dead, int code) {
+  for (std::size_t r = 0; r < ends.size(); ++r) {
+    if (std::count(dead.begin(), dead.end(), static_cast<int>(r)) != 0) continue;
+    EXPECT_TRUE(ends[r].ended) << "rank " << r;
+    EXPECT_EQ(ends[r].exit_code, code) << "rank " << r << ", signal " << ends[r].signal;
+  }
+}
+
+std::string the_line(LifelineJob& job, std::size_t woken) {
+  const JobWords words = job.words();
+  EXPECT_EQ(words.printed.size(), 1u);
+  EXPECT_EQ(words.woken.size(), woken);
+  if (words.printed.empty()) return "";
+  for (const std::string& line : words.woken) EXPECT_EQ(line, words.printed[0]);
+  return words.printed[0];
+}
+
+std::string who(const LifelineJob& job, int rank) { return fmt::format("rank {} (host h, pid {})", rank, job.pid(rank)); }
 
 }  // namespace trident

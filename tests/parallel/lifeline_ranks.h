@@ -13,10 +13,19 @@
 
 namespace trident {
 
+// For tests of silence: more than a busy machine stops a process for, if rarely, and little to wait for.
+constexpr double kSilence = 3;
+
 struct ForkedRank {
   int rank;
   Lifeline& lifeline;
   const std::atomic<bool>& woken;  // on_failure was called
+  const FileDescriptor& talk;      // to the test
+
+  // Tells the test that what this rank has set so far is on its way to the others; takes two heartbeats.
+  void settle() const;
+  // Settles, and waits for LifelineJob::order().
+  void await_order() const;
 };
 
 // What a rank does once it is connected; the process ends with what it returns, after the lifeline's destructor.
@@ -39,8 +48,8 @@ struct JobWords {
 
 class LifelineJob {
  public:
-  // Forks the ranks and returns when all are connected. Options: a heartbeat of 0.2 s, 1.2 s of silence; `tune` may change a
-  // rank's.
+  // Forks the ranks and returns when all are connected. Options: a heartbeat of 0.2 s, and more silence than a busy machine
+  // imposes, 6 s; `tune` may change a rank's.
   LifelineJob(int size, RankBody body, const std::function<void(LifelineOptions&)>& tune = {});
   ~LifelineJob();  // kills and reaps what is left
   LifelineJob(const LifelineJob&) = delete;
@@ -48,7 +57,10 @@ class LifelineJob {
 
   int pid(int rank) const { return ranks_.at(static_cast<std::size_t>(rank)).pid; }
   void kill(int rank, int signal) const;
-  // Waits for the end of all ranks but `running`, 12 s at most.
+  // Waits until every rank has settled.
+  void settle();
+  void order(int rank) const;
+  // Waits for the end of all ranks but `running`, 60 s at most.
   std::vector<RankEnd> wait(const std::vector<int>& running = {});
   JobWords words();
 
@@ -59,7 +71,8 @@ class LifelineJob {
     std::string heard;    // lines of it
     RankEnd end;
   };
-  std::string next_line(Rank& rank);  // waits for it; throws after 20 s
+  void hear(Rank& rank, double deadline);  // something more; throws at the deadline
+  std::string next_line(Rank& rank);       // waits for it; throws after 60 s
   [[noreturn]] void be_rank(int rank, int size, FileDescriptor talk, const RankBody& body,
                             const std::function<void(LifelineOptions&)>& tune);
 
@@ -68,5 +81,11 @@ class LifelineJob {
 
 // The seconds that a line gives behind its start: at least the limit, and the machine decides how many more. -1: another start.
 double seconds_after(const std::string& start, const std::string& line);
+
+// All ranks but `dead` ended by themselves with `code`.
+void expect_all_end(const std::vector<RankEnd>& ends, const std::vector<int>& dead, int code = 76);
+// One line was printed, and exactly the `woken` ranks were given it; the line.
+std::string the_line(LifelineJob& job, std::size_t woken);
+std::string who(const LifelineJob& job, int rank);
 
 }  // namespace trident

@@ -17,33 +17,11 @@ namespace {
 bool starts_with(const std::string& text, const std::string& start) { return text.starts_with(start); }
 void pause_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// Long enough for a heartbeat of everybody, with the status that bodies set at once.
-void let_statuses_arrive() { pause_for(0.4); }
+void notice_silence_soon(LifelineOptions& options) { options.silence_seconds = kSilence; }
 
 RankBody training(int victim) {
   return [victim](ForkedRank& self) { return train_until_woken(self, victim); };
 }
-
-// All ranks but `dead` ended by themselves with `code`.
-void expect_all_end(const std::vector<RankEnd>& ends, const std::vector<int>& dead, int code = 76) {
-  for (std::size_t r = 0; r < ends.size(); ++r) {
-    if (std::count(dead.begin(), dead.end(), static_cast<int>(r)) != 0) continue;
-    EXPECT_TRUE(ends[r].ended) << "rank " << r;
-    EXPECT_EQ(ends[r].exit_code, code) << "rank " << r << ", signal " << ends[r].signal;
-  }
-}
-
-// One line was printed, and exactly the `woken` ranks were given it; the line.
-std::string the_line(LifelineJob& job, std::size_t woken) {
-  const JobWords words = job.words();
-  EXPECT_EQ(words.printed.size(), 1u);
-  EXPECT_EQ(words.woken.size(), woken);
-  if (words.printed.empty()) return "";
-  for (const std::string& line : words.woken) EXPECT_EQ(line, words.printed[0]);
-  return words.printed[0];
-}
-
-std::string who(const LifelineJob& job, int rank) { return fmt::format("rank {} (host h, pid {})", rank, job.pid(rank)); }
 
 std::string rest_of_five(int victim) {
   std::vector<int> rest{0, 1, 2, 3, 4};
@@ -56,7 +34,7 @@ class OneRankOfFive : public testing::TestWithParam<int> {};
 TEST_P(OneRankOfFive, KilledIsNamedOnceAndTheOthersEnd) {
   const int victim = GetParam();
   LifelineJob job(5, training(victim));
-  let_statuses_arrive();
+  job.settle();
   job.kill(victim, SIGKILL);
   expect_all_end(job.wait(), {victim});
   EXPECT_EQ(the_line(job, 4),
@@ -67,12 +45,12 @@ TEST_P(OneRankOfFive, KilledIsNamedOnceAndTheOthersEnd) {
 
 TEST_P(OneRankOfFive, StoppedIsNamedByItsSilence) {
   const int victim = GetParam();
-  LifelineJob job(5, training(victim));
-  let_statuses_arrive();
+  LifelineJob job(5, training(victim), notice_silence_soon);
+  job.settle();
   job.kill(victim, SIGSTOP);
   expect_all_end(job.wait({victim}), {victim});
   const std::string line = the_line(job, 4);
-  EXPECT_GE(seconds_after(who(job, victim) + " was stopped or cannot be reached, not heard of for ", line), 1) << line;
+  EXPECT_GE(seconds_after(who(job, victim) + " was stopped or cannot be reached, not heard of for ", line), kSilence) << line;
   EXPECT_PRED2(contains, line, ", in training, step 17, last entered all_reduce #42 over tp; ranks ");
 
   job.kill(victim, SIGCONT);  // it finds the verdict in its socket and ends like the others
@@ -85,9 +63,11 @@ TEST_P(OneRankOfFive, FailedByAnExceptionSaysWhy) {
   LifelineJob job(5, [victim](ForkedRank& self) {
     self.lifeline.board().set_phase(RunPhase::kSaving);
     if (self.rank != victim) return train_until_woken(self, victim);
-    pause_for(0.4);
+    self.await_order();
     return self.lifeline.report_failure("/data/x.bin: the file\nis damaged", 65) ? 65 : 99;
   });
+  job.settle();
+  job.order(victim);
   expect_all_end(job.wait(), {}, 65);
   EXPECT_EQ(the_line(job, 4),
             fmt::format("{} failed: /data/x.bin: the file is damaged; in saving; ranks {} waited in all_reduce #42 over tp: "
@@ -99,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Lifeline, OneRankOfFive, testing::Values(0, 1, 2, 4));
 
 TEST(Lifeline, TwoDeathsAtOnceAreOneLine) {
   LifelineJob job(6, training(3));
-  let_statuses_arrive();
+  job.settle();
   job.kill(3, SIGKILL);
   job.kill(5, SIGKILL);
   expect_all_end(job.wait(), {3, 5});
@@ -110,12 +90,12 @@ TEST(Lifeline, TwoDeathsAtOnceAreOneLine) {
 
 // A node with hub and deputy goes down: the others have nobody to talk to. The last of them notices after the first has ended.
 TEST(Lifeline, SurvivorsOfHubAndDeputyPrintOneLineTogether) {
-  LifelineJob job(6, training(0), [](LifelineOptions& options) { options.grace_seconds = 1; });
-  let_statuses_arrive();
+  LifelineJob job(6, training(0), [](LifelineOptions& options) { options.grace_seconds = 4; });
+  job.settle();
   job.kill(5, SIGSTOP);
   job.kill(1, SIGKILL);
   job.kill(0, SIGKILL);
-  pause_for(0.6);
+  pause_for(1);
   job.kill(5, SIGCONT);
   expect_all_end(job.wait(), {0, 1});
   const JobWords words = job.words();
@@ -127,7 +107,7 @@ TEST(Lifeline, SurvivorsOfHubAndDeputyPrintOneLineTogether) {
 
 TEST(Lifeline, ADeputyOnAnotherNodeSpeaksForALostNode) {
   LifelineJob job(6, training(0), [](LifelineOptions& options) { options.deputy = lifeline_deputy({0, 0, 0, 1, 1, 1}); });
-  let_statuses_arrive();
+  job.settle();
   for (const int r : {2, 1, 0}) job.kill(r, SIGKILL);
   expect_all_end(job.wait(), {0, 1, 2});
   EXPECT_PRED2(contains, the_line(job, 3), "; likewise ranks 1, 2; ranks 3-5 waited in ");
@@ -136,7 +116,7 @@ TEST(Lifeline, ADeputyOnAnotherNodeSpeaksForALostNode) {
 TEST(Lifeline, AJobOfTwoSurvivesEitherRank) {
   for (const int victim : {0, 1}) {
     LifelineJob job(2, training(victim));
-    let_statuses_arrive();
+    job.settle();
     job.kill(victim, SIGKILL);
     expect_all_end(job.wait(), {victim});
     EXPECT_PRED2(starts_with, the_line(job, 1), who(job, victim) + " was killed or crashed in training, step 17");
@@ -147,10 +127,11 @@ TEST(Lifeline, AJobOfTwoSurvivesEitherRank) {
 TEST(Lifeline, ARankThatCannotBeWokenIsEnded) {
   LifelineJob job(4, [](ForkedRank& self) {
     if (self.rank == 2) return train_until_woken(self, 1);
+    self.settle();
     pause_for(60);
     return 0;
   }, [](LifelineOptions& options) { options.grace_seconds = 0.3; });
-  let_statuses_arrive();
+  job.settle();
   job.kill(1, SIGKILL);
   expect_all_end(job.wait(), {1});
   EXPECT_PRED2(contains, the_line(job, 3),
@@ -161,10 +142,12 @@ TEST(Lifeline, ARankThatCannotBeWokenIsEnded) {
 TEST(Lifeline, AWaitThatIsOverIsNotReported) {
   LifelineJob job(3, [](ForkedRank& self) {
     if (self.rank == 2) self.lifeline.board().set_waiting("something long ago", 1);
+    for (int turn = 0; turn < 15; ++turn) pause_for(0.02);  // until it is old
+    self.settle();
     while (!self.woken) pause_for(0.01);
     return self.woken ? 76 : 0;
   });
-  pause_for(0.7);
+  job.settle();
   job.kill(1, SIGKILL);
   expect_all_end(job.wait(), {1});
   EXPECT_PRED2(contains, the_line(job, 2), " in starting; ranks 0, 2 not waiting; exit code 76 on all ranks");
@@ -209,7 +192,7 @@ TEST(Lifeline, AFinishedRankStillObeysTheVerdict) {
     if (self.rank == 3) self.lifeline.goodbye();
     return train_until_woken(self, 4);
   });
-  let_statuses_arrive();
+  job.settle();
   job.kill(4, SIGKILL);
   expect_all_end(job.wait(), {4});
   EXPECT_PRED2(contains, the_line(job, 4), "; ranks 0-2 waited in ");
@@ -218,13 +201,14 @@ TEST(Lifeline, AFinishedRankStillObeysTheVerdict) {
 // All processes stand still for longer than the silence limit; the hub runs first again.
 TEST(Lifeline, ASuspendedJobGoesOn) {
   LifelineJob job(4, [](ForkedRank& self) {
+    self.settle();
     for (int i = 0; i < 12 && !self.woken; ++i) pause_for(0.1);
     self.lifeline.goodbye();
     return self.woken ? 76 : 0;
-  });
-  let_statuses_arrive();
+  }, notice_silence_soon);
+  job.settle();
   for (const int r : {3, 2, 1, 0}) job.kill(r, SIGSTOP);
-  pause_for(1.6);
+  pause_for(4.0 / 3 * kSilence);
   for (const int r : {0, 1, 2, 3}) {
     job.kill(r, SIGCONT);
     pause_for(0.1);
@@ -235,13 +219,14 @@ TEST(Lifeline, ASuspendedJobGoesOn) {
 
 TEST(Lifeline, AHubThatStoodStillForLessThanTheLimitAccusesNobody) {
   LifelineJob job(4, [](ForkedRank& self) {
-    for (int i = 0; i < 12 && !self.woken; ++i) pause_for(0.1);
+    self.settle();
+    for (int i = 0; i < (self.rank == 0 ? 12 : 36) && !self.woken; ++i) pause_for(0.1);
     self.lifeline.goodbye();
     return self.woken ? 76 : 0;
-  }, [](LifelineOptions& options) { options.silence_seconds = options.rank == 0 ? 0.7 : 6; });
-  let_statuses_arrive();
+  }, [](LifelineOptions& options) { options.silence_seconds = options.rank == 0 ? 2 : 17; });
+  job.settle();
   job.kill(0, SIGSTOP);
-  pause_for(1.5);
+  pause_for(4.3);
   job.kill(0, SIGCONT);
   expect_all_end(job.wait(), {}, 0);
   EXPECT_TRUE(job.words().printed.empty());
@@ -249,7 +234,7 @@ TEST(Lifeline, AHubThatStoodStillForLessThanTheLimitAccusesNobody) {
 
 TEST(Lifeline, SixtyFourRanksHangOnOneHub) {
   LifelineJob job(64, training(40));
-  let_statuses_arrive();
+  job.settle();
   job.kill(40, SIGKILL);
   expect_all_end(job.wait(), {40});
   EXPECT_PRED2(contains, the_line(job, 63),
@@ -258,7 +243,7 @@ TEST(Lifeline, SixtyFourRanksHangOnOneHub) {
 
 TEST(Lifeline, AJobOfOneNodeNeedsNoPort) {
   LifelineJob job(4, training(2), [](LifelineOptions& options) { options.reach = LifelineReach::kNode; });
-  let_statuses_arrive();
+  job.settle();
   job.kill(2, SIGKILL);
   expect_all_end(job.wait(), {2});
   EXPECT_PRED2(starts_with, the_line(job, 3), who(job, 2) + " was killed or crashed in training, step 17");
@@ -269,131 +254,13 @@ TEST(Lifeline, AnErrorOfTheLifelineItselfEndsTheJobAsAnyOther) {
   LifelineJob job(4, training(2), [](LifelineOptions& options) {
     if (options.rank == 0) options.print = [](const LifelineVerdict&) { throw std::runtime_error("no paper"); };
   });
-  let_statuses_arrive();
+  job.settle();
   job.kill(2, SIGKILL);
   expect_all_end(job.wait(), {2});
   const auto [printed, woken] = job.words();
   EXPECT_PRED2(starts_with, printed.at(0), who(job, 2) + " was killed or crashed in training, step 17");
   const std::string own = who(job, 0) + " failed: its lifeline ended: no paper; exit code 76";
   EXPECT_EQ(std::count(woken.begin(), woken.end(), own), 1);
-}
-
-// Calls of a library
-
-// Every rank has one of its own: ranks are forked.
-std::function<void(LifelineOptions&)> marking(const CallMark& mark, double parting_seconds = 8) {
-  return [&mark, parting_seconds](LifelineOptions& options) {
-    options.calls = &mark;
-    options.grace_seconds = 0.3;
-    options.parting_seconds = parting_seconds;
-  };
-}
-
-TEST(Lifeline, ARankThatStandsInACallIsNamedAndEnded) {
-  for (const int victim : {0, 2}) {
-    CallMark mark;
-    LifelineJob job(
-        4,
-        [&mark, victim](ForkedRank& self) {
-          if (self.rank != victim) return train_until_woken(self, victim);
-          self.lifeline.board().set_step(17);
-          mark.during("MPI_Test", [] { pause_for(60); });
-          return 0;
-        },
-        marking(mark));
-    expect_all_end(job.wait(), {});
-    const std::string line = the_line(job, 4);
-    EXPECT_GE(seconds_after(who(job, victim) + " has stood in MPI_Test for ", line), 1) << line;
-    EXPECT_PRED2(
-        contains, line,
-        fmt::format(" in starting, step 17; that call never waits: most likely a process outside the job holds a connection to "
-                    "the MPI port of rank {}; let no host outside the job reach the ranks' MPI ports: a firewall, or a network of the job's own (docs/stopping.md); ranks ",
-                    victim));
-  }
-}
-
-TEST(Lifeline, ManyCallsAreNoLongCall) {
-  CallMark mark;
-  LifelineJob job(
-      3,
-      [&mark](ForkedRank& self) {
-        for (int i = 0; i < 8 && !self.woken; ++i) mark.during("MPI_Test", [] { pause_for(0.3); });
-        self.lifeline.goodbye();
-        return self.woken ? 76 : 0;
-      },
-      marking(mark));
-  expect_all_end(job.wait(), {}, 0);
-  EXPECT_TRUE(job.words().printed.empty());
-}
-
-// Parting
-
-TEST(Lifeline, RanksThatDoNotPartEndAsTheirTrainingDid) {
-  for (const int code : {0, 138}) {
-    CallMark mark;
-    LifelineJob job(
-        4,
-        [&mark, code](ForkedRank& self) {
-          self.lifeline.goodbye(code);
-          mark.during(self.rank == 1 ? "MPI_Test" : "MPI_Finalize", [] { pause_for(60); });
-          return 5;
-        },
-        marking(mark, 1));
-    expect_all_end(job.wait(), {}, code);
-    EXPECT_EQ(
-        the_line(job, 4),
-        fmt::format(
-            "the job is done and its files are written, but its ranks have not parted for 1 s; ranks 0, 2, 3 in MPI_Finalize; "
-            "rank 1 in MPI_Test; exit code {} on all ranks",
-            code));
-  }
-}
-
-// The hub has left: its deputy speaks.
-TEST(Lifeline, ThoseThatRemainPartWithoutTheHub) {
-  CallMark mark;
-  LifelineJob job(
-      4,
-      [&mark](ForkedRank& self) {
-        self.lifeline.goodbye();
-        if (self.rank != 0) mark.during("MPI_Finalize", [] { pause_for(60); });
-        return 0;
-      },
-      marking(mark, 1));
-  expect_all_end(job.wait(), {}, 0);
-  EXPECT_PRED2(contains, the_line(job, 3), "; ranks 1-3 in MPI_Finalize; exit code 0 on all ranks");
-}
-
-TEST(Lifeline, NobodyIsHurriedBeforeTheLastGoodbye) {
-  CallMark mark;
-  LifelineJob job(
-      4,
-      [&mark](ForkedRank& self) {
-        if (self.rank == 3) pause_for(2);  // it frees its memory, say
-        self.lifeline.goodbye();
-        mark.during("MPI_Ibarrier", [&] { pause_for(self.rank == 3 ? 0.1 : 2.2); });
-        return self.woken ? 5 : 0;
-      },
-      marking(mark, 1));
-  expect_all_end(job.wait(), {}, 0);
-  EXPECT_TRUE(job.words().printed.empty());
-}
-
-// What befalls a rank that is done does not fail the others.
-TEST(Lifeline, ADeathAfterTheLastGoodbyeFailsNobody) {
-  CallMark mark;
-  LifelineJob job(
-      4,
-      [&mark](ForkedRank& self) {
-        self.lifeline.goodbye();
-        mark.during("MPI_Finalize", [] { pause_for(60); });
-        return 5;
-      },
-      marking(mark, 1));
-  let_statuses_arrive();
-  job.kill(2, SIGKILL);
-  expect_all_end(job.wait(), {2}, 0);
-  EXPECT_PRED2(contains, the_line(job, 3), "; ranks 0, 1, 3 in MPI_Finalize; exit code 0 on all ranks");
 }
 
 }  // namespace
