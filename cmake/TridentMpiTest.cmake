@@ -6,7 +6,7 @@
 function(trident_mpi_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINKS;JOBS" ${ARGN})
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 120)
+    set(arg_TIMEOUT 300)
   endif()
   add_executable(test_${name} ${arg_SOURCES})
   target_link_libraries(test_${name} PRIVATE trident_mpi_test_main ${arg_LINKS})

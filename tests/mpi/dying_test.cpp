@@ -168,7 +168,7 @@ TEST_F(Dying, ByAnException) {
   ASSERT_TRUE(job->wait_for_steps(1)) << job->said();
   const rlimit full{1, 1};
   ASSERT_EQ(::prlimit(job->rank(0), RLIMIT_FSIZE, &full, nullptr), 0);
-  EXPECT_EQ(job->wait_to_end(60), 74) << job->said();
+  EXPECT_EQ(job->wait_to_end(150), 74) << job->said();
   const std::regex line(
       R"(rank 0 \(host [^ ,]+, pid [0-9]+\) failed: .*(metrics\.jsonl|timing\.jsonl|events\.out\.[^ ]*): cannot be written: .*; in training, step [0-9]+,.*exit code 74 on all ranks)");
   EXPECT_EQ(count_lines(job->said(), line), 1) << job->said();
@@ -190,7 +190,7 @@ bool Dying::is_over_without_its_trace(int processes, int steps) {
   std::error_code in_place;
   std::filesystem::create_directories((place_ / run) + "/trace/steps_2-3.json/in_the_way", in_place);
   if (job.steps_logged() == steps) return false;
-  EXPECT_EQ(job.wait_to_end(60), 0) << job.said();
+  EXPECT_EQ(job.wait_to_end(150), 0) << job.said();
   const std::regex line("warning: .*training is over and its metrics are written, but not all of it is reported: .*steps_2-3.json");
   EXPECT_EQ(count_lines(job.said(), line), 1) << job.said();
   EXPECT_EQ(job.steps_logged(), steps);

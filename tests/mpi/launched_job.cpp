@@ -18,7 +18,7 @@
 namespace trident {
 namespace {
 
-constexpr double kPatience = 60, kSecondsToVanish = 3;
+constexpr double kPatience = 150, kSecondsToVanish = 3;
 
 template <class F> bool within(double seconds, F ready) {
   for (const double give_up = monotonic_seconds() + seconds; monotonic_seconds() < give_up;) {

@@ -100,7 +100,7 @@ bool Ports::is_held_while_it_parts(int steps) {
   EXPECT_FALSE(strangers.empty()) << job.said();
   // Every rank ends with 0 (lifeline/Lifeline.RanksThatDoNotPartEndAsTheirTrainingDid). Not mpirun: it takes ranks that end without
   // MPI_Finalize for failures.
-  EXPECT_NE(job.wait_to_end(60), -1) << job.said();
+  EXPECT_NE(job.wait_to_end(150), -1) << job.said();
   const std::string said = job.said();
   EXPECT_EQ(job.steps_logged(), steps);
   EXPECT_NE(said.find(fmt::format("for {} updates", steps)), std::string::npos) << said;
