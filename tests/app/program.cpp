@@ -33,7 +33,7 @@ ProgramOutcome run_program(const std::vector<std::string>& arguments, const std:
 
 ProgramOutcome run_command(const std::vector<std::string>& words, const std::string& environment) {
   const TemporaryFolder streams;
-  std::string command = fmt::format("env {} timeout 100", environment);
+  std::string command = fmt::format("env {} timeout 250", environment);
   for (const std::string& word : words) command += fmt::format(" {}", quoted(word));
   command += fmt::format(" >{} 2>{}", quoted(streams / "out"), quoted(streams / "err"));
   const int status = std::system(command.c_str());
