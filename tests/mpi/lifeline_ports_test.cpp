@@ -85,6 +85,9 @@ TEST_F(Ports, NoRankOfOneNodeListens) {
 // faster than this process, a longer one is tried.
 TEST_F(Ports, AStrangerCannotFailARunThatIsDone) {
   setenv("OMPI_MCA_btl", "self,tcp", 1);                      // the user's word: every rank listens
+  LaunchedJob first(place_, "first", 3, {"run.steps=1", "parallel=3DP", "batch.global=6"});
+  if (first.wait_to_end(150) != 0 && first.said().find("unable to reach each other") != std::string::npos)
+    GTEST_SKIP() << "this Open MPI connects no ranks where loopback is the only interface";
   for (int steps = 12; !is_held_while_it_parts(steps); steps *= 8) ASSERT_LT(steps, 10'000);
 }
 
