@@ -9,27 +9,13 @@
 #include "model/declare.h"
 #include "model/model_stats.h"
 #include "tests/support/layout_run.h"
+#include "tests/support/no_cards.h"
 #include "train/run_plan.h"
 
 namespace trident {
 namespace {
 
-class NoCards final : public CudaBackend {
- public:
-  const CudaFacts& facts() override { return facts_; }
-  std::string open_card(int) override { return "no cards in this test"; }
-  void close_card(int) override {}
-  std::int64_t free_bytes(int) override { return 0; }
-  std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator, const CudaOptions&) override {
-    throw InternalError("no cards");
-  }
-  std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, Axis, std::unique_ptr<Communicator>) override {
-    throw InternalError("no cards");
-  }
-
- private:
-  CudaFacts facts_{.cards = {}, .problem = "none for this test", .libraries = {}};
-};
+using testing::NoCards;
 
 TrainConfig config_of(const std::vector<std::string>& settings, const std::string& text = testing::tiny_llama_config()) {
   std::vector<std::string> all{"run.dir=\"unused\"", "run.steps=1", "data.train=\"unused\"", "device=\"cpu\""};
