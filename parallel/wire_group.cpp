@@ -11,7 +11,9 @@ namespace trident {
 
 namespace {
 
-constexpr std::int64_t kLeastChunk = 4096, kLargestElement = 8;
+// A piece is worth a message while it is several times as long as the message's own header. With pieces this small the staging of
+// 16,385 nodes stays within MessageOptions::staging_bytes; beyond, it grows.
+constexpr std::int64_t kLeastChunk = 512, kLargestElement = 8;
 
 std::int64_t chunk_bytes(const MessageOptions& options, int ranks) {
   const std::int64_t share = options.staging_bytes / (Transfer::kWindow * std::max(1, ranks - 1));

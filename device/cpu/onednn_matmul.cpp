@@ -1,5 +1,7 @@
 #include "device/cpu/onednn_matmul.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -41,6 +43,28 @@ enum class EntryPoint : std::uint8_t { kNothing, kSgemm, kGemmBf16, kPrimitive, 
 constexpr std::int64_t kLongSum = 512;
 // Blocks of rows and columns that are converted at a time when bf16 or f16 is multiplied in f32.
 constexpr std::int64_t kRowBlock = 256, kColumnBlock = 256;
+
+// A product of fewer multiply-adds is made by the calling thread alone: it takes a core less than 0.1 ms, and waking a second thread,
+// which sleeps (threads_per_rank in docs/configuration.md), half of that. docs/benchmarks/2026-11-23-few-threads.md.
+constexpr double kWorthThreads = 4 << 20;
+
+// While it lives oneDNN takes one thread for such a product, when it makes a primitive as well as when it runs one.
+class ThreadsFor {
+ public:
+  explicit ThreadsFor(const MatmulShape& s) : all_(omp_get_max_threads()) {
+    few_ = all_ > 1 && static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k) < kWorthThreads;
+    if (few_) omp_set_num_threads(1);
+  }
+  ~ThreadsFor() {
+    if (few_) omp_set_num_threads(all_);
+  }
+  ThreadsFor(const ThreadsFor&) = delete;
+  ThreadsFor& operator=(const ThreadsFor&) = delete;
+
+ private:
+  int all_;
+  bool few_;
+};
 
 // A product as a primitive with its memory objects, whose pointers are set for every call.
 struct PreparedPrimitive {
@@ -112,6 +136,7 @@ class OnednnMatmul::Implementation {
   const Prepared& prepare(const MatmulShape& shape) {
     const auto found = prepared_.find(shape);
     if (found != prepared_.end()) return found->second;
+    const ThreadsFor threads(shape);
     Prepared p;
     p.entry = choose(shape);
     if (p.entry == EntryPoint::kPrimitive && !make_primitive(shape, p.primitive)) p.entry = EntryPoint::kConvertedSgemm;
@@ -128,6 +153,7 @@ class OnednnMatmul::Implementation {
 
   void run(const MatmulShape& shape, void* out, const void* a, const void* b, void* workspace) {
     const Prepared& p = find(shape);
+    const ThreadsFor threads(shape);
     switch (p.entry) {
       case EntryPoint::kNothing:
         if (shape.accumulate == Accumulate::kNo)

@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -227,6 +229,34 @@ TEST(Matmul, MistakesAreNamed) {
   EXPECT_THROW(converted.device.ops().matmul(converted.device.compute_stream(), y.view(), x.view(), n, x.view(), n, Accumulate::kNo,
                                              none.view()),
                InternalError);
+}
+
+// A second thread sleeps until it is needed: of a product that is soon done it would only be woken.
+TEST(Matmul, SmallProductsTakeOneThread) {
+  const auto threads_after = [](const MatmulShape& s) {
+    std::int64_t before = 0, after = 0;
+    // A thread of its own, because OpenMP keeps a team for each thread that ever had one.
+    std::thread([&] {
+      Doorbell bell;
+      CpuDevice device(bell, {3, std::nullopt, std::nullopt});
+      const TestTensor a = std::move(TestTensor(s.in, stored(s.m, s.k, s.transpose_a)).integers("a"));
+      const TestTensor b = std::move(TestTensor(s.in, stored(s.k, s.n, s.transpose_b)).integers("b"));
+      const auto threads = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}); };
+      before = threads();
+      run(device, s, a, b, TestTensor(s.out, {s.m, s.n}));
+      after = threads();
+    }).join();
+    return after - before;
+  };
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    // A tile of attention, and a product of a small model; then one four times as large.
+    const MatmulShape tile{128, 128, 64, Transpose::kNo, Transpose::kYes, dtype, DType::kF32, Accumulate::kNo};
+    const MatmulShape small{256, 128, 127, Transpose::kNo, Transpose::kYes, dtype, dtype, Accumulate::kNo};
+    const MatmulShape large{512, 256, 128, Transpose::kNo, Transpose::kYes, dtype, dtype, Accumulate::kNo};
+    EXPECT_EQ(threads_after(tile), 0) << name_of(tile);
+    EXPECT_EQ(threads_after(small), 0) << name_of(small);
+    EXPECT_EQ(threads_after(large), 2) << name_of(large);
+  }
 }
 
 }  // namespace

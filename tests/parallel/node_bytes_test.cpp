@@ -172,8 +172,8 @@ TEST(NodeBytes, StagingIsBounded) {
   };
   EXPECT_EQ(staging(1, {}), 0);
   EXPECT_EQ(staging(2, {}), 8 << 20);
-  for (const int ranks : {3, 4, 17, 64, 1024}) EXPECT_LE(staging(ranks, {}), 16 << 20) << ranks;
-  EXPECT_LE(staging(10000, {}), 10000 * 2 * 4096);
+  for (const int ranks : {3, 4, 17, 64, 1024, 2050, 16385}) EXPECT_LE(staging(ranks, {}), 16 << 20) << ranks;
+  EXPECT_EQ(staging(30001, {}), 30000 * 2 * 512);
   EXPECT_EQ(staging(3, {.chunk_bytes = 1}), 2 * 2 * 8);
 }
 
