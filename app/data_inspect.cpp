@@ -121,8 +121,8 @@ std::string end_line(const Inspection& seen) {
 
 std::string check_line(const Inspection& seen) {
   const std::int64_t vocabulary = vocabulary_of(seen.options, seen.tokenizer, seen.record);
-  return fmt::format("ok: {} sequences follow each other, {} documents ascend, {} ids lie below {}", seen.dataset.num_sequences(),
-                     seen.dataset.num_documents(), seen.dataset.num_tokens(), vocabulary);
+  return fmt::format("ok: {} and {} in order, {} below {}", counted(seen.dataset.num_sequences(), "sequence"),
+                     counted(seen.dataset.num_documents(), "document"), counted(seen.dataset.num_tokens(), "id"), vocabulary);
 }
 
 void print_text(const Inspection& seen, std::ostream& out) {

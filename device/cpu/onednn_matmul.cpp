@@ -44,8 +44,8 @@ constexpr std::int64_t kLongSum = 512;
 // Blocks of rows and columns that are converted at a time when bf16 or f16 is multiplied in f32.
 constexpr std::int64_t kRowBlock = 256, kColumnBlock = 256;
 
-// A product of fewer multiply-adds is made by the calling thread alone: it takes a core less than 0.1 ms, and waking a second thread,
-// which sleeps (threads_per_rank in docs/configuration.md), half of that. docs/benchmarks/2026-11-23-few-threads.md.
+// Products of fewer multiply-adds are made by the calling thread alone: they are over before a second thread, which sleeps while it
+// waits, has come. From docs/benchmarks/2026-11-23-few-threads.md.
 constexpr double kWorthThreads = 4 << 20;
 
 // While it lives oneDNN takes one thread for such a product, when it makes a primitive as well as when it runs one.
@@ -228,10 +228,10 @@ class OnednnMatmul::Implementation {
     return rows * s.k + s.k * columns + rows * columns + columns;
   }
 
-  // Rows first .. first+count-1 of op(x) as a dense f32 block; x T is stored [extent, k] or, transposed, [k, extent]. The block keeps
-  // the operand's own orientation.
-  void convert_block(RowType t, float* block, const void* x, Transpose stored_by_k, std::int64_t extent, std::int64_t k, std::int64_t first,
-                     std::int64_t count) const {
+  // Rows first .. first+count-1 of op(x) as a dense f32 block; x T is stored [extent, k] or, transposed, [k, extent]. The block
+  // keeps the operand's own orientation.
+  void convert_block(RowType t, float* block, const void* x, Transpose stored_by_k, std::int64_t extent, std::int64_t k,
+                     std::int64_t first, std::int64_t count) const {
     const auto* bits = static_cast<const std::uint16_t*>(x);
     if (stored_by_k == Transpose::kNo) {
       kernels_.convert(RowType::kF32, block, t, bits + first * k, count * k);

@@ -139,14 +139,14 @@ TEST_F(DataCommand, InspectChecks) {
   const std::int64_t tokens = IndexedDataset(prefix).num_tokens();
   expect_lines(
       run({"inspect", prefix, "--check", "--tokenizer", "gpt2"}),
-      {fmt::format("check            ok: 2 sequences follow each other, 3 documents ascend, {} ids lie below 50257\n", tokens)});
-  expect_lines(run({"inspect", prefix, "--check"}), {"ids lie below 50257\n"});  // as its record says
+      {fmt::format("check            ok: 2 sequences and 3 documents in order, {} ids below 50257\n", tokens)});
+  expect_lines(run({"inspect", prefix, "--check"}), {"ids below 50257\n"});  // as its record says
   const JsonValue json = parse_json(run({"inspect", prefix, "--check", "--vocab-size", "60000", "--json"}), "out");
   EXPECT_EQ(json.find("ids_checked_below")->as_integer(), 60'000);
   EXPECT_EQ(parse_json(run({"inspect", prefix, "--json"}), "out").find("ids_checked_below"), nullptr);
 
   write_dataset(folder_ / "wide", {{1, 2}, {}, {3, 60000, 70000}}, 128256);
-  expect_lines(run({"inspect", folder_ / "wide", "--check"}), {"ids lie below 2147483648\n"});  // there is no record
+  expect_lines(run({"inspect", folder_ / "wide", "--check"}), {"ids below 2147483648\n"});  // there is no record
   const std::string first = "wide.bin: token 3 has id 60000 (document 2, its token 1), outside";
   refuse({"inspect", folder_ / "wide", "--check", "--tokenizer", "gpt2"}, 65, {first, "50257 tokens"});
   refuse({"inspect", folder_ / "wide", "--check", "--vocab-size", "60000", "--json"}, 65, {first});
