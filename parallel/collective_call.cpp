@@ -20,7 +20,7 @@ bool apart(ConstTensorView a, ConstTensorView b) {
 
 void CallRules::check_dense(ConstTensorView view) const {
   const bool on_device = view.where() == MemoryKind::kDevice;
-  TRIDENT_CHECK(on_device == (side == Side::kDevice), "{} memory given to a communicator of {} memory",
+  TRIDENT_CHECK(side == Side::kEither || on_device == (side == Side::kDevice), "{} memory given to a communicator of {} memory",
                 on_device ? "device" : "host", on_device ? "host" : "device");
   TRIDENT_CHECK(view.empty() || view.data() != nullptr, "a view of {} elements without memory", view.num_elements());
 }

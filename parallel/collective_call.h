@@ -21,7 +21,7 @@ struct CollectiveCall {
 // contract of communicator.h are an InternalError.
 struct CallRules {
   int rank = 0, size = 1;
-  enum class Side : std::uint8_t { kHost, kDevice } side = Side::kHost;  // pinned memory counts as the host's
+  enum class Side : std::uint8_t { kHost, kDevice, kEither } side = Side::kHost;  // pinned memory counts as the host's
 
   CollectiveCall all_reduce(TensorView inout, ReduceOp op) const;
   CollectiveCall reduce_scatter(TensorView out, ConstTensorView in, ReduceOp op) const;

@@ -40,16 +40,12 @@ CommunicatorOperation& MessageCommunicator::prepare_recv(TensorView data, int pe
   return message;
 }
 
-std::unique_ptr<Communicator> MessageCommunicator::split(std::span<const int> members, std::string name) {
-  const int new_rank = number_among(members);
+std::unique_ptr<Communicator> MessageCommunicator::make_part(std::span<const int> members, int number, std::string name) {
   WireEnd& end = group_.end();
   const std::int32_t channel = end.take_channels(largest_now(end.next_channel));
   std::vector<int> world_ranks;
   for (const int r : members) world_ranks.push_back(group_.world_rank_of(r));
-  auto communicator = std::make_unique<MessageCommunicator>(group_.shared_end(), std::move(name), new_rank, std::move(world_ranks),
-                                                            channel);
-  communicator->set_checks(group_.checks);
-  return communicator;
+  return std::make_unique<MessageCommunicator>(group_.shared_end(), std::move(name), number, std::move(world_ranks), channel);
 }
 
 }  // namespace trident

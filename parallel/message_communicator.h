@@ -24,13 +24,13 @@ class MessageCommunicator final : public HostCommunicator {
   MessageCommunicator(std::shared_ptr<WireEnd> end, std::string name, int rank, std::vector<int> world_ranks, std::int32_t channel);
   ~MessageCommunicator() override;
 
-  std::unique_ptr<Communicator> split(std::span<const int> members, std::string name) override;
   // Reaches the ranks of this node; who watches over the job tells the other nodes.
   void abort(std::string_view reason) override { group_.end().node->fail(reason); }
-  void set_checks(CollectiveChecks checks) override { group_.checks = checks; }
   int world_rank_of(int rank) const override { return group_.world_rank_of(rank); }
 
  private:
+  std::unique_ptr<Communicator> make_part(std::span<const int> members, int number, std::string name) override;
+  void use_checks(CollectiveChecks checks) override { group_.checks = checks; }
   CommunicatorOperation& prepare(const CollectiveCall& call) override;
   CommunicatorOperation& prepare_send(ConstTensorView data, int peer) override;
   CommunicatorOperation& prepare_recv(TensorView data, int peer) override;

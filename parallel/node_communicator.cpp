@@ -34,15 +34,15 @@ class NodeCommunicator final : public HostCommunicator {
         wire_messages_(kOperations) {}
   ~NodeCommunicator() override;
 
-  std::unique_ptr<Communicator> split(std::span<const int> members, std::string name) override;
   void abort(std::string_view reason) override { end_->node->fail(reason); }
-  void set_checks(CollectiveChecks checks) override {
-    group_.local.checks = group_.across.checks = checks;
-    if (group_.rail) group_.rail->checks = checks;
-  }
   int world_rank_of(int rank) const override { return group_.across.world_rank_of(rank); }
 
  private:
+  std::unique_ptr<Communicator> make_part(std::span<const int> members, int number, std::string name) override;
+  void use_checks(CollectiveChecks checks) override {
+    group_.local.checks = group_.across.checks = checks;
+    if (group_.rail) group_.rail->checks = checks;
+  }
   CommunicatorOperation& prepare(const CollectiveCall& call) override;
   CommunicatorOperation& prepare_send(ConstTensorView data, int peer) override;
   CommunicatorOperation& prepare_recv(TensorView data, int peer) override;
@@ -127,18 +127,14 @@ CommunicatorOperation& NodeCommunicator::prepare_recv(TensorView data, int peer)
   return message;
 }
 
-std::unique_ptr<Communicator> NodeCommunicator::split(std::span<const int> members, std::string name) {
-  const int new_rank = number_among(members);
+std::unique_ptr<Communicator> NodeCommunicator::make_part(std::span<const int> members, int number, std::string name) {
   const std::int32_t channel = end_->take_channels(largest_now(end_->next_channel));
   std::vector<int> world_ranks, here;  // here: members of this node, by their number among its ranks of this group
   for (const int r : members) {
     world_ranks.push_back(group_.across.world_rank_of(r));
     if (const int index = local_index(r); index >= 0) here.push_back(index);
   }
-  auto communicator = make_group(end_, std::move(name), new_rank, std::move(world_ranks), channel,
-                                 group_.local.new_block(here));
-  communicator->set_checks(group_.across.checks);
-  return communicator;
+  return make_group(end_, std::move(name), number, std::move(world_ranks), channel, group_.local.new_block(here));
 }
 
 }  // namespace

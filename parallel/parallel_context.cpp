@@ -24,9 +24,14 @@ ParallelContext::ParallelContext(const ProcessGrid& grid, Device& device, std::u
                                  const OnDevice& on_device)
     : grid_(grid), device_(device), world_(std::move(world)) {
   TRIDENT_CHECK(world_->size() == grid_.world_size(), "a grid of {} ranks in a world of {}", grid_.world_size(), world_->size());
+  const auto watched = [&](std::unique_ptr<Communicator> group) {
+    group->set_checks(checks);
+    group->report_to(board);
+    return group;
+  };
   const auto of_tensors = [&](Axis axis, const std::vector<int>& members, std::string name) {
     std::unique_ptr<Communicator> host = world_->split(members, std::move(name));
-    return make_checked(on_device ? on_device(axis, std::move(host)) : std::move(host), checks, board);
+    return watched(on_device ? on_device(axis, std::move(host)) : std::move(host));
   };
   const auto whole = [&](Axis axis) { return grid_.group(rank(), grid_.whole(axis)); };
   tensor_ = of_tensors(Axis::kTensor, whole(Axis::kTensor), "tp");
@@ -36,7 +41,7 @@ ParallelContext::ParallelContext(const ProcessGrid& grid, Device& device, std::u
   pipeline_backward_ = of_tensors(Axis::kPipeline, whole(Axis::kPipeline), "pp (backward)");
   for (const auto& [axis, name] : {std::pair{Axis::kTensor, "tp (statistics)"}, {Axis::kContext, "cp (statistics)"},
                                    {Axis::kData, "dp (statistics)"}, {Axis::kPipeline, "pp (statistics)"}}) {
-    statistics_[static_cast<std::size_t>(axis)] = make_checked(world_->split(whole(axis), name), checks, board);
+    statistics_[static_cast<std::size_t>(axis)] = watched(world_->split(whole(axis), name));
   }
   for (const SubAxis& sub_axis : partial_axes) {
     TRIDENT_CHECK(sub_axis.axis == Axis::kTensor, "gradients are partial over {}", to_string(sub_axis));
@@ -82,7 +87,7 @@ std::string ParallelContext::register_memory(TensorView memory) {
 
 std::array<double, kNumAxes> ParallelContext::bytes_sent() const {
   std::array<double, kNumAxes> bytes{};
-  const auto add = [&](Axis axis, const Communicator& c) { bytes[static_cast<std::size_t>(axis)] += counters_of(c).total_bytes(); };
+  const auto add = [&](Axis axis, const Communicator& c) { bytes[static_cast<std::size_t>(axis)] += c.counters().total_bytes(); };
   add(Axis::kTensor, *tensor_);
   add(Axis::kData, *data_reduce_);
   add(Axis::kData, *data_gather_);
@@ -95,21 +100,21 @@ std::array<double, kNumAxes> ParallelContext::bytes_sent() const {
 
 std::uint32_t ParallelContext::history(Axis axis) const {
   if (axis == Axis::kTensor) {  // the groups of its sub-axes differ in their members, not in what these call
-    std::uint32_t history = history_of(*tensor_);
-    for (const auto& [sub_axis, group] : partial_) history = history * 31 + history_of(*group);
+    std::uint32_t history = tensor_->history();
+    for (const auto& [sub_axis, group] : partial_) history = history * 31 + group->history();
     return history;
   }
-  if (axis == Axis::kData) return history_of(*data_reduce_) * 31 + history_of(*data_gather_);
+  if (axis == Axis::kData) return data_reduce_->history() * 31 + data_gather_->history();
   return 0;  // messages along the pipeline are compared one by one; nothing runs over the context axis yet
 }
 
 void ParallelContext::reset_bytes_sent() {
   for (Communicator* c :
        {tensor_.get(), data_reduce_.get(), data_gather_.get(), pipeline_forward_.get(), pipeline_backward_.get()}) {
-    reset_counters(*c);
+    c->reset_counters();
   }
-  for (auto& c : statistics_) reset_counters(*c);
-  for (auto& [axis, c] : partial_) reset_counters(*c);
+  for (auto& c : statistics_) c->reset_counters();
+  for (auto& [axis, c] : partial_) c->reset_counters();
 }
 
 }  // namespace trident

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "device/device.h"
-#include "parallel/checked_communicator.h"
 #include "parallel/communicator.h"
 #include "parallel/process_grid.h"
 

@@ -49,19 +49,15 @@ CommunicatorOperation& SharedMemoryCommunicator::prepare_recv(TensorView data, i
   return message;
 }
 
-std::unique_ptr<Communicator> SharedMemoryCommunicator::split(std::span<const int> members, std::string name) {
-  const int new_rank = number_among(members);
-  barrier();  // as new_block() asks
+std::unique_ptr<Communicator> SharedMemoryCommunicator::make_part(std::span<const int> members, int number, std::string name) {
+  meet();  // as new_block() asks
   std::vector<int> seats, names;
   for (const int r : members) {
     seats.push_back(group_.seats[static_cast<std::size_t>(r)]);
     names.push_back(group_.world_rank_of(r));
   }
-  auto communicator =
-      std::make_unique<SharedMemoryCommunicator>(*group_.world, group_.new_block(members), std::move(name), new_rank,
-                                                 std::move(seats), progress(), std::move(names));
-  communicator->set_checks(group_.checks);
-  return communicator;
+  return std::make_unique<SharedMemoryCommunicator>(*group_.world, group_.new_block(members), std::move(name), number,
+                                                    std::move(seats), progress(), std::move(names));
 }
 
 void limit_waits(Progress& progress, SharedWorld& world, int seat, int rank) {

@@ -28,12 +28,12 @@ class SharedMemoryCommunicator final : public HostCommunicator {
                            Progress& progress, std::vector<int> names = {});
   ~SharedMemoryCommunicator() override;
 
-  std::unique_ptr<Communicator> split(std::span<const int> members, std::string name) override;
   void abort(std::string_view reason) override { group_.world->fail(reason); }
-  void set_checks(CollectiveChecks checks) override { group_.checks = checks; }
   int world_rank_of(int rank) const override { return group_.world_rank_of(rank); }
 
  private:
+  std::unique_ptr<Communicator> make_part(std::span<const int> members, int number, std::string name) override;
+  void use_checks(CollectiveChecks checks) override { group_.checks = checks; }
   CommunicatorOperation& prepare(const CollectiveCall& call) override;
   CommunicatorOperation& prepare_send(ConstTensorView data, int peer) override;
   CommunicatorOperation& prepare_recv(TensorView data, int peer) override;

@@ -3,7 +3,7 @@
 // Collectives of a group run one after another, in the order in which they were issued; so do messages of an ordered pair of ranks.
 // What a peer sends ahead waits in the wire. Every message begins with a header that says what its sender called, and so does, with
 // checks, every collective between each pair of ranks in groups of up to kMostGreeted. In larger ones ranks that disagree are found
-// out by what the step's statistics carry (checked_communicator.h).
+// out by what the step's statistics carry (Communicator::history()).
 #pragma once
 
 #include <algorithm>

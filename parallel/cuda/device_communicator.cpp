@@ -5,33 +5,34 @@
 
 #include "core/check.h"
 #include "device/cuda/cuda_error.h"
-#include "parallel/host_communicator.h"
 
 namespace trident {
 
 namespace {
 
 std::vector<int> world_ranks(const Communicator& host) {
-  const auto* known = dynamic_cast<const HostCommunicator*>(&host);
-  TRIDENT_CHECK(known != nullptr, "communicator {} is not of host memory", host.name());
   std::vector<int> ranks;
-  for (int r = 0; r < host.size(); ++r) ranks.push_back(known->world_rank_of(r));
+  for (int r = 0; r < host.size(); ++r) ranks.push_back(host.world_rank_of(r));
   return ranks;
 }
 
 }  // namespace
 
 DeviceCommunicator::DeviceCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place, Alone alone)
-    : host_(std::move(host)), place_(place), name_(host_->name()), rank_(host_->rank()), alone_(alone), names_(world_ranks(*host_)) {
-  TRIDENT_CHECK(place_.progress != nullptr, "communicator {} of a rank that cannot wait", name_);
+    : Communicator(std::string(host->name()), host->rank(), host->size(), CallRules::Side::kDevice),
+      host_(std::move(host)),
+      place_(place),
+      alone_(alone),
+      names_(world_ranks(*host_)) {
+  TRIDENT_CHECK(place_.progress != nullptr, "communicator {} of a rank that cannot wait", name());
   deferred_.reserve(kCalls);
 }
 
-void DeviceCommunicator::call(Stream& stream, const CollectiveCall& call) {
+void DeviceCommunicator::enqueue(Stream& stream, const CollectiveCall& call) {
   auto* cuda = dynamic_cast<CudaStream*>(&stream);
   TRIDENT_CHECK(cuda != nullptr, "stream {} is not a CUDA stream", stream.name());
   if (copies_alone()) return copy_alone(*cuda, call);
-  if (group_depth_ == 0) return run(*cuda, {&call, 1});
+  if (!in_group()) return run(*cuda, {&call, 1});
   TRIDENT_CHECK(group_stream_ == nullptr || group_stream_ == cuda, "a group of operations on streams {} and {}",
                 group_stream_->name(), cuda->name());
   TRIDENT_CHECK(deferred_.size() < kCalls, "a group of more than {} operations", kCalls);
@@ -43,39 +44,24 @@ void DeviceCommunicator::copy_alone(CudaStream& stream, const CollectiveCall& ca
   if (call.in.empty() || call.out.data() == call.in.data()) return;
   check_cuda(cudaMemcpyAsync(call.out.data(), call.in.data(), static_cast<std::size_t>(call.in.num_bytes()),
                              cudaMemcpyDeviceToDevice, stream.handle()),
-             name_);
+             name());
 }
 
-void DeviceCommunicator::group_end() {
-  TRIDENT_CHECK(group_depth_ > 0, "group_end() without group_begin()");
-  if (--group_depth_ > 0 || deferred_.empty()) return;
+void DeviceCommunicator::flush() {
+  if (deferred_.empty()) return;
   CudaStream& stream = *std::exchange(group_stream_, nullptr);
   run(stream, deferred_);
   deferred_.clear();
 }
 
-void DeviceCommunicator::group_cancel() noexcept {
+void DeviceCommunicator::drop() noexcept {
   deferred_.clear();
   group_stream_ = nullptr;
-  group_depth_ = 0;
 }
 
-void DeviceCommunicator::barrier() {
-  TRIDENT_CHECK(group_depth_ == 0, "barrier inside a group of operations");
-  meet();
-}
-
-std::unique_ptr<Communicator> DeviceCommunicator::split(std::span<const int> members, std::string name) {
-  TRIDENT_CHECK(group_depth_ == 0, "split inside a group of operations");
+std::unique_ptr<Communicator> DeviceCommunicator::make_part(std::span<const int> members, int /*number*/, std::string name) {
   meet();  // nothing else is on its way through the host's communicator
-  std::unique_ptr<Communicator> part = make(host_->split(members, std::move(name)));
-  part->set_checks(checks_);
-  return part;
-}
-
-void DeviceCommunicator::set_checks(CollectiveChecks checks) {
-  checks_ = checks;
-  host_->set_checks(checks);
+  return make(host_->split(members, std::move(name)));
 }
 
 std::vector<std::int64_t> DeviceCommunicator::gather_now(std::vector<std::int64_t> mine) {

@@ -26,25 +26,8 @@ struct DevicePlace {
 
 class DeviceCommunicator : public Communicator {
  public:
-  std::string_view name() const final { return name_; }
-  int rank() const final { return rank_; }
-  int size() const final { return static_cast<int>(names_.size()); }
-  void all_reduce(Stream& stream, TensorView inout, ReduceOp op) final { call(stream, rules().all_reduce(inout, op)); }
-  void reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op) final {
-    call(stream, rules().reduce_scatter(out, in, op));
-  }
-  void all_gather(Stream& stream, TensorView out, ConstTensorView in) final { call(stream, rules().all_gather(out, in)); }
-  void broadcast(Stream& stream, TensorView inout, int root) final { call(stream, rules().broadcast(inout, root)); }
-  void all_to_all(Stream& stream, TensorView out, ConstTensorView in) final { call(stream, rules().all_to_all(out, in)); }
-  void send(Stream& stream, ConstTensorView data, int peer) final { call(stream, rules().send(data, peer)); }
-  void recv(Stream& stream, TensorView data, int peer) final { call(stream, rules().recv(data, peer)); }
-  void group_begin() final { ++group_depth_; }
-  void group_end() final;
-  void group_cancel() noexcept final;
-  void barrier() final;
-  std::unique_ptr<Communicator> split(std::span<const int> members, std::string name) final;
+  int world_rank_of(int rank) const final { return names_[static_cast<std::size_t>(rank)]; }
   void abort(std::string_view reason) override { host_->abort(reason); }
-  void set_checks(CollectiveChecks checks) final;
 
  protected:
   // Calls of a group scope; more are an InternalError.
@@ -53,13 +36,13 @@ class DeviceCommunicator : public Communicator {
   // Who carries out the calls of a group of one rank.
   enum class Alone : std::uint8_t { kCopies, kRuns };
 
-  // `host`: a HostCommunicator whose streams `place.progress` polls, and which nobody else uses.
+  // `host`: a communicator of host memory whose streams `place.progress` polls, and which nobody else uses.
   DeviceCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place, Alone alone = Alone::kCopies);
 
   // Enqueues calls that were made together: one, or those of a group scope.
   virtual void run(CudaStream& stream, std::span<const CollectiveCall> calls) = 0;
   // The host waits until every rank is here and has issued all it issued before.
-  virtual void meet() = 0;
+  void meet() override = 0;
   // A communicator of the same kind over a part of the ranks.
   virtual std::unique_ptr<Communicator> make(std::unique_ptr<Communicator> host) = 0;
 
@@ -70,7 +53,6 @@ class DeviceCommunicator : public Communicator {
   const std::vector<int>& names() const { return names_; }
   // run() is never called: nobody else is here, and copies do.
   bool copies_alone() const { return size() == 1 && alone_ == Alone::kCopies; }
-  CollectiveChecks checks() const { return checks_; }
   // An all_gather of host memory, at once.
   std::vector<std::int64_t> gather_now(std::vector<std::int64_t> mine);
   // The world fails: CommunicationError on all its ranks.
@@ -79,18 +61,17 @@ class DeviceCommunicator : public Communicator {
   void release_host() { host_.reset(); }
 
  private:
-  CallRules rules() const { return {rank_, size(), CallRules::Side::kDevice}; }
-  void call(Stream& stream, const CollectiveCall& call);
+  void enqueue(Stream& stream, const CollectiveCall& call) final;
+  void flush() final;
+  void drop() noexcept final;
+  std::unique_ptr<Communicator> make_part(std::span<const int> members, int number, std::string name) final;
+  void use_checks(CollectiveChecks checks) final { host_->set_checks(checks); }
   void copy_alone(CudaStream& stream, const CollectiveCall& call) const;
 
   std::unique_ptr<Communicator> host_;
   DevicePlace place_;
-  std::string name_;
-  int rank_;
   Alone alone_;
   std::vector<int> names_;
-  CollectiveChecks checks_ = CollectiveChecks::kOn;
-  int group_depth_ = 0;
   CudaStream* group_stream_ = nullptr;
   std::vector<CollectiveCall> deferred_;
 };

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "parallel/checked_communicator.h"
+#include "parallel/communicator.h"
 #include "tests/contracts/contract_cases.h"
 #include "tests/support/layout_run.h"
 #include "train/dry_run.h"
@@ -33,7 +33,7 @@ struct Counted {
 
 void count(ParallelContext& context, const std::vector<SubAxis>& partial_axes, Counted& counted) {
   const auto add = [&](Axis axis, const Communicator& communicator) {
-    const CommCounters& counters = counters_of(communicator);
+    const CommCounters& counters = communicator.counters();
     for (std::size_t i = 0; i < kNumCommOperations; ++i) {
       const auto operation = static_cast<CommOperation>(i);
       if (counters.calls[i] == 0) continue;

@@ -155,15 +155,5 @@ TEST(DeviceThreads, MoreRanksThanAKernelAddsUpAreRefused) {
   EXPECT_EQ(error, "world: 65 ranks as threads on CUDA devices, at most 64 can add up; start the ranks as processes");
 }
 
-TEST(DeviceCommunicator, IsMadeFromOneOfHostMemory) {
-  const SimulatedScope scope;
-  ThreadWorld world(1, 30);
-  run_thread_ranks(world, [&](int rank) {
-    Progress progress(world.doorbell(rank));
-    auto checked = make_checked(world.communicator(rank, progress), CollectiveChecks::kOn);
-    EXPECT_THROW(make_device_communicator(DeviceTransport::kThread, std::move(checked), {0, &progress, {}}), InternalError);
-  });
-}
-
 }  // namespace
 }  // namespace trident::conformance

@@ -26,8 +26,8 @@ Case on_devices(DeviceRanks setup) {
 }
 
 // Every rank has a card; all messages may go their own ways.
-Case on_nccl(int ranks, bool checked = false) {
-  DeviceRanks setup{.transport = DeviceTransport::kNccl, .ranks = ranks, .cards = ranks, .checked = checked};
+Case on_nccl(int ranks) {
+  DeviceRanks setup{.transport = DeviceTransport::kNccl, .ranks = ranks, .cards = ranks};
   setup.options.nccl.traffic = {.max_ctas = 2, .messages = NcclTraffic::Messages::kAll};
   return on_devices(setup);
 }
@@ -40,14 +40,14 @@ Case alone_in_nccl() {
 }
 
 // So small a staging buffer that operands are cut.
-Case staged(int ranks, std::int64_t bytes, bool checked = false) {
-  DeviceRanks setup{.transport = DeviceTransport::kHostStaged, .ranks = ranks, .cards = 1, .checked = checked};
+Case staged(int ranks, std::int64_t bytes) {
+  DeviceRanks setup{.transport = DeviceTransport::kHostStaged, .ranks = ranks, .cards = 1};
   setup.options.staged = {.collective_bytes = bytes, .message_bytes = bytes / 2};
   return on_devices(setup);
 }
 
-Case between_threads(int ranks, int cards, bool checked = false) {
-  return on_devices({.transport = DeviceTransport::kThread, .ranks = ranks, .cards = cards, .checked = checked});
+Case between_threads(int ranks, int cards) {
+  return on_devices({.transport = DeviceTransport::kThread, .ranks = ranks, .cards = cards});
 }
 
 std::string name_of(const testing::TestParamInfo<Case>& info) {
@@ -57,12 +57,12 @@ std::string name_of(const testing::TestParamInfo<Case>& info) {
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(DeviceThreads, CommunicatorConformance,
-                         testing::Values(between_threads(1, 1), between_threads(2, 1, true), between_threads(4, 2),
+                         testing::Values(between_threads(1, 1), between_threads(2, 1), between_threads(4, 2),
                                          between_threads(8, 1)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(HostStaged, CommunicatorConformance,
-                         testing::Values(staged(2, 16384), staged(4, 1 << 20, true), staged(8, 65536)), name_of);
+                         testing::Values(staged(2, 16384), staged(4, 1 << 20), staged(8, 65536)), name_of);
 INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance,
-                         testing::Values(on_nccl(1), alone_in_nccl(), on_nccl(2), on_nccl(4, true), on_nccl(8)), name_of);
+                         testing::Values(on_nccl(1), alone_in_nccl(), on_nccl(2), on_nccl(4), on_nccl(8)), name_of);
 
 }  // namespace trident::conformance

@@ -53,7 +53,6 @@ DeviceRank::DeviceRank(ThreadWorld& world, int rank, const DeviceRanks& setup)
       queue1(device, "queue 1", CudaStream::Mode::kQueue, progress, 0) {
   communicator =
       make_device_communicator(setup.transport, world.communicator(rank, progress), {device, &progress, {}}, setup.options);
-  if (setup.checked) communicator = make_checked(std::move(communicator), CollectiveChecks::kOn);
 }
 
 void run_on_devices(const DeviceRanks& setup, const std::function<void(RankContext&)>& body) {

@@ -10,7 +10,6 @@
 
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_stream.h"
-#include "parallel/checked_communicator.h"
 #include "parallel/cuda/device_communicators.h"
 #include "parallel/thread_world.h"
 #include "tests/parallel/rank_context.h"
@@ -43,7 +42,6 @@ struct DeviceRanks {
   int cards = 1;  // rank r is on card r % cards
   double timeout_seconds = 60;
   DeviceCommunicatorOptions options{};
-  bool checked = false;  // behind the checking decorator
 };
 
 struct DeviceRank {

@@ -9,7 +9,6 @@
 
 #include "core/check.h"
 #include "device/dry/dry_device.h"
-#include "parallel/checked_communicator.h"
 
 namespace trident {
 namespace {
@@ -82,12 +81,12 @@ TEST_F(DryWorld, SplitsIntoTheMembersThatItIsGiven) {
 }
 
 TEST_F(DryWorld, IsCountedAsAnyOther) {
-  const auto world = make_checked(make_dry_world(0, 4), CollectiveChecks::kOn);
+  const auto world = make_dry_world(0, 4);
   const Buffer memory = device_.allocate(1 << 20, "memory");
   const TensorView whole(memory.data(), DType::kBF16, {1 << 10}, memory.where());
   world->all_reduce(stream_, whole, ReduceOp::kSum);
   world->send(stream_, whole, 1);
-  EXPECT_EQ(counters_of(*world).total_bytes(), 2.0 * 3 / 4 * 2048 + 2048);
+  EXPECT_EQ(world->counters().total_bytes(), 2.0 * 3 / 4 * 2048 + 2048);
 }
 
 }  // namespace

@@ -9,8 +9,4 @@ INSTANTIATE_TEST_SUITE_P(Threads, CommunicatorConformance,
                                          Case{launch_threads, 4}, Case{launch_threads, 8}),
                          [](const auto& info) { return std::to_string(info.param.ranks) + "ranks"; });
 
-INSTANTIATE_TEST_SUITE_P(CheckedThreads, CommunicatorConformance,
-                         testing::Values(Case{launch_checked_threads, 1}, Case{launch_checked_threads, 3}),
-                         [](const auto& info) { return std::to_string(info.param.ranks) + "ranks"; });
-
 }  // namespace trident::conformance

@@ -3,7 +3,6 @@
 
 #include <functional>
 
-#include "parallel/checked_communicator.h"
 #include "parallel/thread_world.h"
 #include "tests/parallel/rank_context.h"
 
@@ -32,17 +31,6 @@ inline void run_on_threads(ThreadWorld& world, const std::function<void(RankCont
 inline void launch_threads(int ranks, const std::function<void(RankContext&)>& body) {
   ThreadWorld world(ranks, 60.0);
   run_on_threads(world, body);
-}
-
-// The same behind the checking decorator.
-inline void launch_checked_threads(int ranks, const std::function<void(RankContext&)>& body) {
-  ThreadWorld world(ranks, 60.0);
-  run_thread_ranks(world, [&](int rank) {
-    ThreadRank self(world, rank);
-    self.communicator = make_checked(std::move(self.communicator), CollectiveChecks::kOn);
-    RankContext context = self.context();
-    body(context);
-  });
 }
 
 }  // namespace trident::conformance

@@ -10,7 +10,7 @@
 #include "core/clock.h"
 #include "core/json_reader.h"
 #include "device/cpu/cpu_device.h"
-#include "parallel/checked_communicator.h"
+#include "parallel/communicator.h"
 #include "parallel/thread_world.h"
 #include "train/clock_offset.h"
 #include "train/gather_bytes.h"
@@ -116,12 +116,12 @@ TEST(TimingLine, HasItsKeys) {
 TEST(GatherTexts, EveryRanksTextInOrderUpATree) {
   for (const int ranks : {1, 2, 5, 8, 13}) {
     on_ranks(ranks, [&](Communicator& world, Device& device) {
-      const auto counted = make_checked(world.split(all_ranks(world), "counted"), CollectiveChecks::kOn);
+      const auto counted = world.split(all_ranks(world), "counted");
       const auto text_of = [](int rank) {
         return rank == 3 ? std::string() : std::string(static_cast<std::size_t>(900 * rank + 1), static_cast<char>('a' + rank));
       };
       const std::vector<std::string> texts = gather_texts(*counted, device.host_stream(), text_of(world.rank()));
-      const auto& calls = counters_of(*counted).calls;
+      const auto& calls = counted->counters().calls;
       EXPECT_LE(calls[static_cast<std::size_t>(CommOperation::kSend)], 2);
       EXPECT_LE(calls[static_cast<std::size_t>(CommOperation::kRecv)], 2 * 4);
       std::vector<std::string> expected;
@@ -151,7 +151,7 @@ TEST(GatherBytes, EveryRanksBytesOnceInOrder) {
                      static_cast<char>('a' + world.rank()));
     if (!mine.empty()) mine.front() = '<';  // rank 2 has nothing; pieces out of order show
     std::vector<std::string> all;
-    const auto counted = make_checked(world.split(all_ranks(world), "counted"), CollectiveChecks::kOn);
+    const auto counted = world.split(all_ranks(world), "counted");
     gather_bytes(*counted, device, std::as_bytes(std::span(mine)), [&](int rank, std::span<const std::byte> bytes) {
       EXPECT_EQ(rank, static_cast<int>(all.size()));
       all.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -164,7 +164,7 @@ TEST(GatherBytes, EveryRanksBytesOnceInOrder) {
       EXPECT_TRUE(all.empty());
     }
     const double sent = world.rank() == 0 ? 0 : static_cast<double>(sizeof(std::int64_t) + mine.size());
-    EXPECT_EQ(counters_of(*counted).total_bytes(), sent) << "each rank's own bytes, to nobody but rank 0";
+    EXPECT_EQ(counted->counters().total_bytes(), sent) << "each rank's own bytes, to nobody but rank 0";
   });
 }
 

@@ -1,13 +1,15 @@
-#include "parallel/checked_communicator.h"
+#include "parallel/communicator.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "core/check.h"
+#include "parallel/lifeline_status.h"
 #include "tests/parallel/thread_ranks.h"
 
 namespace trident::conformance {
@@ -16,11 +18,11 @@ namespace {
 std::size_t index(CommOperation operation) { return static_cast<std::size_t>(operation); }
 
 // 3 ranks and counts that 3 does not divide: per-rank volumes are fractions, their sums exact integers.
-TEST(CheckedCommunicator, CountsAlgorithmicBytes) {
+TEST(CommunicatorBase, CountsAlgorithmicBytes) {
   constexpr int n = 3;
   std::mutex mutex;
   CommCounters sum;
-  launch_checked_threads(n, [&](RankContext& c) {
+  launch_threads(n, [&](RankContext& c) {
     Values x(DType::kF32, 5), slice(DType::kBF16, 7), whole(DType::kBF16, n * 7), other(DType::kBF16, n * 7);
     c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
     c.world.all_reduce(c.compute, x.view(), ReduceOp::kMax);
@@ -31,7 +33,7 @@ TEST(CheckedCommunicator, CountsAlgorithmicBytes) {
     c.world.barrier();
     if (c.world.rank() == 0) c.world.send(c.compute, x.view(), 2);
     if (c.world.rank() == 2) c.world.recv(c.compute, x.view(), 0);
-    const CommCounters& mine = counters_of(c.world);
+    const CommCounters& mine = c.world.counters();
     EXPECT_EQ(mine.group_size, n);
     EXPECT_EQ(mine.calls[index(CommOperation::kAllReduce)], 2);
     EXPECT_DOUBLE_EQ(mine.bytes[index(CommOperation::kAllReduce)], 2 * 2.0 * 2 / 3 * 20);
@@ -58,42 +60,35 @@ TEST(CheckedCommunicator, CountsAlgorithmicBytes) {
   EXPECT_EQ(sum.calls[index(CommOperation::kBarrier)], 3);
 }
 
-TEST(CheckedCommunicator, GroupsCountForThemselvesAndResetToZero) {
-  launch_checked_threads(2, [](RankContext& c) {
+TEST(CommunicatorBase, GroupsCountForThemselvesAndResetToZero) {
+  launch_threads(2, [](RankContext& c) {
     Values x(DType::kF64, 10);
     const auto child = c.world.split(all_ranks(c.world), "child");
     child->all_reduce(c.compute, x.view(), ReduceOp::kSum);
-    EXPECT_EQ(counters_of(*child).total_bytes(), 80);
-    EXPECT_EQ(counters_of(c.world).total_bytes(), 0);
-    reset_counters(*child);
-    EXPECT_EQ(counters_of(*child).total_bytes(), 0);
-    EXPECT_EQ(counters_of(*child).group_size, 2);
+    EXPECT_EQ(child->counters().total_bytes(), 80);
+    EXPECT_EQ(c.world.counters().total_bytes(), 0);
+    child->reset_counters();
+    EXPECT_EQ(child->counters().total_bytes(), 0);
+    EXPECT_EQ(child->counters().group_size, 2);
     const auto alone = c.world.split(neighbours(c.world, 1), "alone");
     alone->all_reduce(c.compute, x.view(), ReduceOp::kSum);
-    EXPECT_EQ(counters_of(*alone).total_bytes(), 0);
-  });
-}
-
-TEST(CheckedCommunicator, OnlyCheckedCommunicatorsCount) {
-  launch_threads(1, [](RankContext& c) {
-    EXPECT_THROW(counters_of(c.world), InternalError);
-    EXPECT_THROW(reset_counters(c.world), InternalError);
+    EXPECT_EQ(alone->counters().total_bytes(), 0);
   });
 }
 
 // Equal where ranks called the same in the same order, and of every word of a call.
-TEST(CheckedCommunicator, HistoryTellsCallsApart) {
-  launch_checked_threads(2, [&](RankContext& c) {
+TEST(CommunicatorBase, HistoryTellsCallsApart) {
+  launch_threads(2, [&](RankContext& c) {
     Values x(DType::kF32, 8), y(DType::kF64, 8);
-    std::vector<std::uint32_t> seen{history_of(c.world)};
+    std::vector<std::uint32_t> seen{c.world.history()};
     const auto now = [&](const char* what) {
-      seen.push_back(history_of(c.world));
+      seen.push_back(c.world.history());
       EXPECT_EQ(std::count(seen.begin(), seen.end(), seen.back()), 1) << what;
     };
     const auto after = [&](auto call) {  // on a communicator of its own
-      const auto other = make_checked(c.world.split(all_ranks(c.world), "other"), CollectiveChecks::kOn);
+      const auto other = c.world.split(all_ranks(c.world), "other");
       call(*other);
-      return history_of(*other);
+      return other->history();
     };
     c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
     now("a call");
@@ -110,14 +105,15 @@ TEST(CheckedCommunicator, HistoryTellsCallsApart) {
 }
 
 // Two ranks that call different reductions of the same size: compared or not, as the switch says.
-TEST(CheckedCommunicator, ChecksCanBeSwitched) {
+TEST(CommunicatorBase, ChecksCanBeSwitched) {
   for (const CollectiveChecks checks : {CollectiveChecks::kOn, CollectiveChecks::kOff}) {
     ThreadWorld world(2, 30);
     std::string error;
     try {
       run_thread_ranks(world, [&](int rank) {
         ThreadRank self(world, rank);
-        const auto checked = make_checked(std::move(self.communicator), checks)->split(std::vector<int>{0, 1}, "dp");
+        self.communicator->set_checks(checks);
+        const auto checked = self.communicator->split(std::vector<int>{0, 1}, "dp");
         Values x(DType::kF32, 4);
         checked->all_reduce(self.compute, x.view(), rank == 0 ? ReduceOp::kSum : ReduceOp::kMax);
       });
@@ -128,6 +124,42 @@ TEST(CheckedCommunicator, ChecksCanBeSwitched) {
                          ? ""
                          : "dp: rank 1 called all_reduce(max) f32[4] as operation 1 while rank 0 called all_reduce f32[4]");
   }
+}
+
+// A board is told of every operation that its rank enters, in groups split off as well; numbers count one kind in one group.
+TEST(CommunicatorBase, TheBoardKnowsWhatWasEntered) {
+  launch_threads(2, [](RankContext& c) {
+    StatusBoard board;
+    c.world.report_to(&board);
+    const auto group = c.world.split(all_ranks(c.world), "dp");
+    c.world.report_to(nullptr);
+    Values x(DType::kF32, 4);
+    const auto expect = [&](std::string_view communicator, std::string_view operation, std::uint64_t sequence) {
+      const RankStatus status = board.read();
+      EXPECT_EQ(field_text(status.communicator), communicator);
+      EXPECT_EQ(field_text(status.operation), operation);
+      EXPECT_EQ(status.sequence, sequence);
+    };
+    group->all_reduce(c.compute, x.view(), ReduceOp::kSum);
+    group->barrier();
+    expect("dp", "barrier", 1);
+    group->all_reduce(c.compute, x.view(), ReduceOp::kSum);
+    expect("dp", "all_reduce", 2);
+    c.world.barrier();
+    expect("dp", "all_reduce", 2);
+  });
+}
+
+// What no transport may take; each is told before anything moves.
+TEST(CommunicatorBase, GroupScopesHoldNoBarriers) {
+  launch_threads(2, [](RankContext& c) {
+    c.world.group_begin();
+    EXPECT_THROW(c.world.barrier(), InternalError);
+    EXPECT_THROW(c.world.split(all_ranks(c.world), "dp"), InternalError);
+    c.world.group_end();
+    EXPECT_THROW(c.world.group_end(), InternalError);
+    c.world.barrier();
+  });
 }
 
 }  // namespace
