@@ -1,12 +1,12 @@
 #include "train/arena_check.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "core/check.h"
+#include "device/cpu/function_ref.h"
 #include "train/gather_bytes.h"
 #include "train/preflight.h"
 
@@ -46,15 +46,19 @@ std::int64_t legal_micro(const RunPlan& plan, std::int64_t most) {
   return most;
 }
 
-// What would fit where `needed` is more than `there`. Activations grow with the micro-batch, everything else does not.
-std::string what_fits(const RunPlan& plan, const ArenaNeed& needed, double there) {
+// What would fit where `needed` is more than `there`. Activations grow with the micro-batch, everything else does not; `fits` says
+// whether a micro-batch does.
+std::string what_fits(const RunPlan& plan, const ArenaNeed& needed, double there, FunctionRef<bool(std::int64_t)> fits) {
   const double fixed = needed.total - needed.activations, micro = static_cast<double>(plan.config.batch.micro);
   if (fixed > there)
     return fmt::format("parameters, gradients and optimizer alone are {:.1f} GB with parallel.zero = {}: {}", 1e-9 * fixed,
                        to_string(plan.zero.preset), what_state_fits(plan, fixed, there));
-  const double fits = std::floor(micro * (there - fixed) / needed.activations);
   const std::string keys = recomputing(plan, needed);
-  if (fits >= 1) return fmt::format("batch.micro = {} would fit{}{}", legal_micro(plan, static_cast<std::int64_t>(fits)), keys.empty() ? "" : ", or ", keys);
+  auto most = static_cast<std::int64_t>(micro * (there - fixed) / needed.activations);
+  for (; most >= 1; --most) {
+    most = legal_micro(plan, most);
+    if (fits(most)) return fmt::format("batch.micro = {} would fit{}{}", most, keys.empty() ? "" : ", or ", keys);
+  }
   return fmt::format("lower batch.sequence, {}{}or use more tensor ranks", keys, keys.empty() ? "" : ", ");
 }
 
@@ -73,12 +77,17 @@ std::optional<double> least_free(std::span<const ArenaNeed> here) {
   return least;
 }
 
-void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const ArenaNeed> needs) {
+std::vector<ArenaNeed> needs_in(const RunPlan& plan, const MemoryPool& pool, std::span<const ArenaNeed> needs) {
   std::vector<ArenaNeed> here;
   for (const int rank : pool.ranks) {
     TRIDENT_CHECK(rank < plan.world_size(), "rank {} of {} is to share {}", rank, plan.world_size(), pool.name);
     here.push_back(needs[static_cast<std::size_t>(rank)]);
   }
+  return here;
+}
+
+void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const ArenaNeed> needs, const NeedsOfMicro& needs_of = {}) {
+  const std::vector<ArenaNeed> here = needs_in(plan, pool, needs);
   const ArenaNeed needed = sum(here);
   const double expected = static_cast<double>(pool.bytes), there = bytes_for_arenas(pool, least_free(here));
   if (needed.total <= there) return;
@@ -90,11 +99,14 @@ void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const Are
   const int rank = pool.ranks[static_cast<std::size_t>(largest - here.begin())], stages = plan.grid.degrees().pipeline;
   const std::string stage = stages == 1 ? "" : fmt::format(" (pipeline stage {} of {})", plan.grid.coordinates(rank).pipeline, stages);
   const std::string together = here.size() == 1 ? "" : fmt::format(", {} ranks there {:.1f} GB", here.size(), 1e-9 * needed.total);
+  const auto micro_fits = [&](std::int64_t micro) {
+    return !needs_of || sum(needs_in(plan, pool, needs_of(micro))).total <= there;
+  };
   const bool uneven = stages > 1 && std::ranges::min_element(needs, less)->total < kMuchLess * largest->total;
   throw ConfigError(fmt::format("batch.micro = {}: the arena of rank {}{} needs {:.1f} GB, {:.1f} GB of it for activations ({}){}, {} has {:.1f} GB for "
                                 "arenas{}; {}{}, or take a smaller model",
                                 plan.config.batch.micro, rank, stage, 1e-9 * largest->total, 1e-9 * largest->activations, largest->largest, together, pool.name,
-                                1e-9 * there, taken, what_fits(plan, needed, there), uneven ? ", give other stages more layers with parallel.layers" : ""));
+                                1e-9 * there, taken, what_fits(plan, needed, there, micro_fits), uneven ? ", give other stages more layers with parallel.layers" : ""));
 }
 
 const MemoryPool* pool_of(const RunPlan& plan, int rank) {
@@ -127,9 +139,9 @@ PoolNeed need_of_pool(const MemoryPool* pool, Communicator& world, Stream& strea
 
 }  // namespace
 
-void check_arenas(const RunPlan& plan, std::span<const ArenaNeed> needs) {
+void check_arenas(const RunPlan& plan, std::span<const ArenaNeed> needs, const NeedsOfMicro& needs_of) {
   TRIDENT_CHECK(static_cast<int>(needs.size()) == plan.world_size(), "{} needs of {} ranks", needs.size(), plan.world_size());
-  for (const MemoryPool& pool : plan.memory) check_pool(plan, pool, needs);
+  for (const MemoryPool& pool : plan.memory) check_pool(plan, pool, needs, needs_of);
 }
 
 std::vector<ArenaNeed> arena_needs(const RunPlan& plan, std::span<const DryRun> stages) {

@@ -1,6 +1,7 @@
 // Whether what the ranks are about to allocate is there: of each machine, or of each card.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -22,10 +23,14 @@ struct ArenaNeed {
   std::optional<double> free = {};  // on its card, while all ranks' communicators exist and no arena does
 };
 
+// By rank, with micro-batches of `micro` sequences.
+using NeedsOfMicro = std::function<std::vector<ArenaNeed>(std::int64_t micro)>;
+
 // `needs`: by rank. What a card has for arenas is counted from what is free there, where that was asked, and else as the plan expected it.
 // ConfigError for what does not fit: which rank of which stage where, what it needs and for which tensors, what is there, and the
-// micro-batch or the key that would make it fit.
-void check_arenas(const RunPlan& plan, std::span<const ArenaNeed> needs);
+// micro-batch or the key that would make it fit. A micro-batch is named when `needs_of` has said that it does; without `needs_of`, as
+// if activations grew with the micro-batch alone, which pipelines belie: of smaller ones more may be in flight.
+void check_arenas(const RunPlan& plan, std::span<const ArenaNeed> needs, const NeedsOfMicro& needs_of = {});
 
 // By rank, of dry_stages().
 std::vector<ArenaNeed> arena_needs(const RunPlan& plan, std::span<const DryRun> stages);

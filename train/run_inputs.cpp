@@ -138,7 +138,11 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   check_model_fits(model, machine.bytes());
   inputs.plan = make_run_plan(config, model, place.world_size, machine);
   inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();
-  check_arenas(inputs.plan, arena_needs(inputs.plan, dry_stages_here(inputs.plan, machine.device, DryWork::kConstruct)));
+  const auto needs_of_plan = [&](const RunPlan& plan) {
+    return arena_needs(plan, dry_stages_here(plan, machine.device, DryWork::kConstruct));
+  };
+  check_arenas(inputs.plan, needs_of_plan(inputs.plan),
+               [&](std::int64_t micro) { return needs_of_plan(with_micro_batch(inputs.plan, micro)); });
   if (inputs.initial) check_initial_model(config, stored_tensors(inputs.plan), *inputs.initial);
   open_data(inputs, place.reads_all);
   if (inputs.resume && place.reads_all) check_resumed_data(config, inputs.training_facts(), *inputs.resume);

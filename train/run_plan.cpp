@@ -161,6 +161,13 @@ RunPlan with_policy(RunPlan plan, const ZeroPolicy& policy) {
   return plan;
 }
 
+RunPlan with_micro_batch(RunPlan plan, std::int64_t micro) {
+  plan.config.batch.micro = micro;
+  plan.num_micro_batches = micro_batches_of(plan.config.batch, plan.grid.degrees().data);
+  make_programs(plan, unit_costs(plan.model, plan.config.batch));
+  return plan;
+}
+
 std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batch) {
   const PartFlops flops = part_flops_per_token(model, batch.sequence);
   const double tokens = static_cast<double>(batch.micro * batch.sequence) / 3.0;  // forward is a third of forward and backward

@@ -94,8 +94,9 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
 // Forward model FLOPs of one micro-batch per unit: what the partition balances and the predicted bubble counts (a backward: twice).
 std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batch);
 
-// The same plan under another policy: its programs are built anew.
+// The same plan under another policy, or with other micro-batches, which batch.global allows: its programs are built anew.
 RunPlan with_policy(RunPlan plan, const ZeroPolicy& policy);
+RunPlan with_micro_batch(RunPlan plan, std::int64_t micro);
 
 // By pipeline stage: bytes that one of its ranks sends over dp in a step, and holds for parameters, gradients and optimizer, under
 // `policy`. Of dry runs.

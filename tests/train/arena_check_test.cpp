@@ -45,6 +45,36 @@ TEST(ArenaCheck, RanksOfAMachineShareItsMemory) {
   EXPECT_NE(text.find("most of it for block 3"), std::string::npos) << text;
 }
 
+// Smaller micro-batches may need as much: gpipe holds all of a step's. What is named was tried.
+TEST(ArenaCheck, AMicroBatchIsNamedOnlyWhenItFits) {
+  const auto text_of = [](const std::string& schedule, double share) {
+    RunPlan plan = plan_of({"parallel.pipeline=2", "parallel.schedule=" + schedule});
+    const auto needs_of = [](const RunPlan& one) {
+      return arena_needs(one, dry_stages_here(one, DeviceKind::kCpu, DryWork::kConstruct));
+    };
+    const std::vector<ArenaNeed> needs = needs_of(plan);
+    const ArenaNeed& last = needs.back();
+    plan.memory = {{"machine 1", {1}, static_cast<std::int64_t>(last.total - (1 - share) * last.activations)}};
+    const auto of_micro = [&](std::int64_t micro) { return needs_of(with_micro_batch(plan, micro)); };
+    try {
+      check_arenas(plan, needs, of_micro);
+    } catch (const ConfigError& error) {
+      const std::string text = error.what();
+      const auto at = text.find("batch.micro = ", 1);
+      if (at != std::string::npos) {
+        const std::int64_t named = std::stoll(text.substr(at + 14));
+        EXPECT_LE(of_micro(named).back().total, static_cast<double>(plan.memory.front().bytes)) << text;
+        EXPECT_GT(of_micro(2 * named).back().total, static_cast<double>(plan.memory.front().bytes)) << text;
+      }
+      return text;
+    }
+    return std::string();
+  };
+  // Not 4: the tied gradient of the other end does not shrink.
+  EXPECT_NE(text_of("1f1b", 0.6).find("batch.micro = 2 would fit"), std::string::npos) << text_of("1f1b", 0.6);
+  EXPECT_NE(text_of("gpipe", 0.2).find("lower batch.sequence, set recompute.policy"), std::string::npos) << text_of("gpipe", 0.2);
+}
+
 TEST(ArenaCheck, ACardIsJudgedByItself) {
   RunPlan plan = plan_of({"parallel.pipeline=2"});
   plan.memory = {{"card 0", {0}, 80'000'000'000}, {"card 1", {1}, 80'000'000'000}};
