@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <utility>
 
+#include "checkpoint/box_tiling.h"
 #include "core/bf16.h"
 #include "core/check.h"
 #include "core/f16.h"
@@ -204,6 +206,7 @@ void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::b
   Destination to{out, dtype, columns, 1};
   if (box.transposed) to.row = 1, to.column = box.columns;
   std::int64_t found = 0;
+  std::vector<TensorBox> held;  // the parts, as of a tensor that is the box
   const PartRange parts = parts_of(box.box, shape);
   for (std::size_t f = 0; f < manifest_.files.size(); ++f) {
     if (!may_hold(manifest_.files[f], tensor, parts)) continue;
@@ -215,6 +218,8 @@ void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::b
       throw DataError(fmt::format("{}: {} is {}, not {}; use another checkpoint", where, key, to_string(stored.dtype), to_string(dtype)));
     const auto part = intersection(stored.box, box.box);
     if (!part) continue;
+    held.push_back(*part);
+    for (std::size_t d = 0; d < shape.size(); ++d) held.back().offset[d] -= box.box.offset[d];
     const std::int64_t size = size_of(stored.dtype), at_once = kScratchBytes / size;
     scratch_.resize(static_cast<std::size_t>(kScratchBytes));
     BoxReader& reader = reader_of(f);
@@ -232,7 +237,12 @@ void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::b
       }
     });
   }
-  if (found == box.elements()) return;
+  if (found == box.elements()) {
+    // As many may be some twice and others not at all.
+    const std::optional<std::string> problem = held.size() > 1 ? tiling_problem(box.box.shape, held) : std::nullopt;
+    if (!problem) return;
+    throw DataError(fmt::format("{}: {} {}: {}, counted from its first element; use another checkpoint", folder_, key, to_string(box.box), *problem));
+  }
   // Perhaps a file has the rest, and the manifest does not say so of it.
   for (std::size_t f = 0; f < manifest_.files.size(); ++f) table_of(f);
   throw DataError(fmt::format("{}: {} of the {} elements {} of {} are stored; the checkpoint is not complete", folder_, found, box.elements(), to_string(box.box), key));

@@ -18,9 +18,9 @@ inline void announce_read([[maybe_unused]] ConstTensorView view) {
 #endif
 }
 
-inline void announce_write([[maybe_unused]] TensorView view) {
+inline void announce_write([[maybe_unused]] ConstTensorView view) {
 #ifdef TRIDENT_TSAN
-  if (!view.empty()) __tsan_write_range(view.data(), static_cast<unsigned long>(view.num_bytes()));
+  if (!view.empty()) __tsan_write_range(const_cast<std::byte*>(view.data()), static_cast<unsigned long>(view.num_bytes()));
 #endif
 }
 

@@ -20,8 +20,4 @@ inline RowExtent row_extent(ConstTensorView view) {
   return {rows, view.shape()[-1]};
 }
 
-inline VocabularyShard vocabulary_shard(RowExtent logits, std::int64_t first_column, std::int64_t vocabulary) {
-  return {logits.width, first_column, vocabulary};
-}
-
 }  // namespace trident

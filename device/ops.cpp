@@ -5,10 +5,6 @@
 namespace trident {
 namespace {
 
-void multiply(Ops& ops, Stream& stream, const MatmulOperands& p) {
-  ops.matmul(stream, p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate, p.workspace);
-}
-
 // What follows would see the old values too.
 void expect_overwrites(std::string_view operation, const MatmulOperands& p) {
   TRIDENT_CHECK(p.accumulate == Accumulate::kNo, "{}: it overwrites", operation);
@@ -19,14 +15,14 @@ void expect_overwrites(std::string_view operation, const MatmulOperands& p) {
 void Ops::matmul_bias(Stream& stream, const MatmulOperands& product, ConstTensorView bias) {
   expect_overwrites("matmul_bias", product);
   if (try_fused(stream, {.epilogue = Epilogue::kBias, .product = product, .bias = bias, .pre = {}, .result = {}})) return;
-  multiply(*this, stream, product);
+  matmul(stream, product);
   add_bias(stream, product.out, bias);
 }
 
 void Ops::matmul_bias_gelu(Stream& stream, const MatmulOperands& product, ConstTensorView bias, TensorView activation) {
   expect_overwrites("matmul_bias_gelu", product);
   if (try_fused(stream, {.epilogue = Epilogue::kBiasGelu, .product = product, .bias = bias, .pre = {}, .result = activation})) return;
-  multiply(*this, stream, product);
+  matmul(stream, product);
   add_bias(stream, product.out, bias);
   gelu_forward(stream, activation, product.out);
 }
@@ -34,7 +30,7 @@ void Ops::matmul_bias_gelu(Stream& stream, const MatmulOperands& product, ConstT
 void Ops::matmul_gelu_backward(Stream& stream, const MatmulOperands& product, ConstTensorView pre, TensorView d_pre) {
   expect_overwrites("matmul_gelu_backward", product);
   if (try_fused(stream, {.epilogue = Epilogue::kGeluBackward, .product = product, .bias = {}, .pre = pre, .result = d_pre})) return;
-  multiply(*this, stream, product);
+  matmul(stream, product);
   gelu_backward(stream, d_pre, product.out, pre);
 }
 
@@ -42,7 +38,7 @@ void Ops::matmul_bias_gradient(Stream& stream, const MatmulOperands& product, Te
   TRIDENT_CHECK(product.transpose_a == Transpose::kYes, "matmul_bias_gradient: a is the transposed gradient of a linear layer's output");
   if (try_fused(stream, {.epilogue = Epilogue::kBiasGradient, .product = product, .bias = {}, .pre = {}, .result = d_bias})) return;
   sum_rows(stream, d_bias, product.a, product.accumulate);
-  multiply(*this, stream, product);
+  matmul(stream, product);
 }
 
 }  // namespace trident

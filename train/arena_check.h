@@ -28,8 +28,8 @@ using NeedsOfMicro = std::function<std::vector<ArenaNeed>(std::int64_t micro)>;
 
 // `needs`: by rank. What a card has for arenas is counted from what is free there, where that was asked, and else as the plan expected it.
 // ConfigError for what does not fit: which rank of which stage where, what it needs and for which tensors, what is there, and the
-// micro-batch or the key that would make it fit. A micro-batch is named when `needs_of` has said that it does; without `needs_of`, as
-// if activations grew with the micro-batch alone, which pipelines belie: of smaller ones more may be in flight.
+// micro-batch or the key that would make it fit. A micro-batch is named when `needs_of` has said that it does; without `needs_of`,
+// as if activations grew with the micro-batch alone, which pipelines belie: of smaller ones more may be in flight.
 void check_arenas(const RunPlan& plan, std::span<const ArenaNeed> needs, const NeedsOfMicro& needs_of = {});
 
 // By rank, of dry_stages().

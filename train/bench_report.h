@@ -8,12 +8,10 @@
 
 #include "core/dtype.h"
 #include "core/json_reader.h"
+#include "core/work_kind.h"
 
 namespace trident {
 
-// kRows: norms, activations, biases, residuals, dropout. kHeads: between rows and heads, rotation.
-enum class WorkKind : std::uint8_t { kProducts, kAttention, kHeads, kRows, kEmbedding, kLoss, kCopies, kOptimizer };
-inline constexpr std::size_t kNumWorkKinds = 8;
 std::string_view to_string(WorkKind kind);
 
 // Calls of one operation in one step.

@@ -112,7 +112,8 @@ LoadedCheckpoint next_older(std::int64_t step, const RunInputs& inputs, Parallel
   }
   text = broadcast_text(context.world(), context.host_stream(), text, 0);
   throw_if_error(text);
-  Resume resume{text, open_manifest(text), std::move(notes)};
+  const std::string from = inputs.plan.config.checkpoint.resume.value_or("auto");
+  Resume resume{text, open_found(text, "checkpoint.resume", from), std::move(notes)};
   TrainConfig config = adopted(inputs, resume);
   return {std::move(resume), std::move(config)};
 }

@@ -145,7 +145,8 @@ void RankLoop::open() {
   Stream& stream = trainer_.context().host_stream();
   trainer_.context().world().all_reduce(stream, TensorView(&last_eval_at_, DType::kI64, {1}), ReduceOp::kMax);
   stream.synchronize();
-  write_memory_file(leaves_files_ ? "" : plan_.config.run.dir, trainer_.context(), trainer_.arena_plan());
+  const std::string folder = leaves_files_ ? "" : plan_.config.run.dir;
+  write_memory_file(folder, trainer_.context(), trainer_.arena_plan(), checkpoints_.staging_bytes());
 }
 
 void RankLoop::open_run_folder(std::int64_t largest) {

@@ -155,6 +155,14 @@ ConfigError not_permitted(std::string_view key, std::string_view value, const No
   return ConfigError(fmt::format("{} = {}: {}, or name another one in {}", key, value, error.what(), key));
 }
 
+Manifest open_found(const std::string& folder, std::string_view key, std::string_view value) {
+  try {
+    return open_manifest(folder);
+  } catch (const NotPermitted& error) {
+    throw not_permitted(key, value, error);
+  }
+}
+
 std::string checkpoint_folder_of(const TrainConfig& config) { return config.checkpoint.dir.value_or(config.run.dir + "/ckpt"); }
 
 bool saves_checkpoints(const TrainConfig& config) { return config.checkpoint.every.value_or(0) > 0; }

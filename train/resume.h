@@ -36,6 +36,8 @@ std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::
 // How a file that may not be read is refused: not as damaged, for which an older checkpoint would be taken. `key` and `value`: what
 // asks for it.
 ConfigError not_permitted(std::string_view key, std::string_view value, const NotPermitted& error);
+// The manifest of a checkpoint that another rank found for `key`. As open_manifest(), but not_permitted().
+Manifest open_found(const std::string& folder, std::string_view key, std::string_view value);
 
 // The checkpoint whose weights model.init_from asks for, of whatever content; nothing without the key. `notes` says what was passed
 // over. As find_resume(), and ConfigError for a Hugging Face folder.

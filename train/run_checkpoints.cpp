@@ -110,7 +110,7 @@ KeepRules RunCheckpoints::keep_rules(const BestValid& best) const {
 void RunCheckpoints::make_writer(SavePlan plan, const Say& say) {
   ShardWriterOptions options;
   options.warn = [this](std::string_view line) { logger_.warning("{}", line); };
-  const std::int64_t bytes = staging_bytes(plan);
+  const std::int64_t bytes = staging_bytes_ = staging_for(plan);
   if (on_card()) {
     say_page_locked(bytes + ShardWriter::transposing_bytes(plan), say);  // all have seen what there is before one takes of it
     reads_ = trainer_.device().make_background_reads(plan.units.size());
@@ -133,7 +133,7 @@ double RunCheckpoints::spare_bytes() const {
   return 0;
 }
 
-std::int64_t RunCheckpoints::staging_bytes(const SavePlan& plan) const {
+std::int64_t RunCheckpoints::staging_for(const SavePlan& plan) const {
   const std::int64_t whole = ShardWriter::whole_staging(plan), least = ShardWriter::least_staging(plan);
   const std::optional<double>& megabytes = plan_.config.checkpoint.staging.megabytes;
   double bytes = 1e6 * megabytes.value_or(kStagingMegabytes);

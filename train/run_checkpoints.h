@@ -39,6 +39,8 @@ class RunCheckpoints {
   const TrainConfig& config() const { return loaded_ ? loaded_->config : plan_.config; }
 
   bool saves() const { return writer_ != nullptr; }
+  // Bytes of host memory beside the arena that this rank's values go through (checkpoint.staging); 0 where the run does not save.
+  std::int64_t staging_bytes() const { return staging_bytes_; }
   bool is_due(std::int64_t updates) const { return saves() && updates % plan_.config.checkpoint.every.value() == 0 && updates != started_step_; }
 
   // Collective, between steps. Begins to save; while another save is in progress this one is left out, which is said.
@@ -73,7 +75,7 @@ class RunCheckpoints {
   void make_writer(SavePlan plan, const Say& say);
   bool on_card() const { return trainer_.device().kind() != DeviceKind::kCpu; }
   double spare_bytes() const;
-  std::int64_t staging_bytes(const SavePlan& plan) const;
+  std::int64_t staging_for(const SavePlan& plan) const;
   void say_page_locked(std::int64_t bytes, const Say& say) const;
   void note_failure(const std::string& what, const Say& say);
   void note_unreadable(const Say& say);
@@ -102,6 +104,7 @@ class RunCheckpoints {
   double hang_said_ = 0;  // seconds after which warn_of_hang() said so last; 0: it has not
   std::unique_ptr<Lease> lease_;            // of directory_, on rank 0
   std::unique_ptr<BackgroundReads> reads_;  // on cards
+  std::int64_t staging_bytes_ = 0;
   std::unique_ptr<ShardWriter> writer_;     // last: its thread uses what stands above
 };
 

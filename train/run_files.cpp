@@ -1,5 +1,6 @@
 #include "train/run_files.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -77,7 +78,7 @@ void write_config_file(const std::string& folder, const TrainConfig& config) {
   write_file(folder + "/config.resolved.json", to_json_text(to_json(config), 2) + "\n");
 }
 
-void write_memory_file(const std::string& folder, ParallelContext& context, const ArenaPlan& memory) {
+void write_memory_file(const std::string& folder, ParallelContext& context, const ArenaPlan& memory, std::int64_t staging_bytes) {
   const GridCoordinates at = context.coordinates();
   JsonValue mine;
   mine.set("rank", context.rank());
@@ -86,6 +87,7 @@ void write_memory_file(const std::string& folder, ParallelContext& context, cons
   mine.set("tp", at.tensor);
   mine.set("bytes", memory.total_bytes());
   mine.set("by_use", bytes_by_use(memory));
+  if (staging_bytes > 0) mine.set("checkpoint_staging", staging_bytes);
   if (at.data == 0 && at.tensor == 0 && at.context == 0) mine.set("allocations", allocations_of(memory));
   const std::string text = to_json_text(mine);
 

@@ -1,6 +1,7 @@
 // What a run leaves in its directory before its first step: the resolved configuration, the plan, and every rank's memory.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "core/json_reader.h"
@@ -24,9 +25,9 @@ void write_plan_file(const std::string& folder, const RunPlan& plan, const Arena
 // The files that a run appends to are on the disk: what they say outlives the machine.
 void sync_run_files(const std::string& folder);
 
-// memory.json: of every rank its place, bytes and bytes by use; of the first rank of each pipeline stage also every named
-// allocation, which its data- and tensor-parallel peers repeat. Collective; `memory` is the caller's own arena. `folder` "" on rank
-// 0: nothing is written.
-void write_memory_file(const std::string& folder, ParallelContext& context, const ArenaPlan& memory);
+// memory.json: of every rank its place, bytes and bytes by use, and bytes of host memory beside them that checkpoints go through
+// (`staging_bytes`); of the first rank of each pipeline stage also every named allocation, which its data- and tensor-parallel
+// peers repeat. Collective; `memory` is the caller's own arena. `folder` "" on rank 0: nothing is written.
+void write_memory_file(const std::string& folder, ParallelContext& context, const ArenaPlan& memory, std::int64_t staging_bytes);
 
 }  // namespace trident

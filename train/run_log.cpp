@@ -118,15 +118,25 @@ RunLog::RunLog(const RunPlan& plan, std::int64_t step)
   last_evaluation_ = evaluated.empty() ? -1 : evaluated.back();
   if (plan.config.eval.every > 0) eval_.emplace(eval, MetricsWriter::Start::kAppend);
   if (!plan.config.log.tensorboard) return;
-  tensorboard_.emplace(plan.config.run.dir, step == 0 ? 0 : step + 1);
-  tensorboard_->text("config", "```json\n" + to_json_text(to_json(plan.config), 2) + "\n```");
+  const std::string config = "```json\n" + to_json_text(to_json(plan.config), 2) + "\n```";
+  start_tensorboard_ = [config, folder = plan.config.run.dir, first = step == 0 ? 0 : step + 1] {
+    TensorBoardWriter writer(folder, first);
+    writer.text("config", config);
+    return writer;
+  };
+}
+
+TensorBoardWriter* RunLog::tensorboard() {
+  if (!tensorboard_ && start_tensorboard_) tensorboard_.emplace(start_tensorboard_());
+  return tensorboard_ ? &*tensorboard_ : nullptr;
 }
 
 void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
                   std::optional<double> save_seconds) {
   metrics_.write(metrics);
   timing_.write_line(timing_line(metrics.step, steps, times, busy, save_seconds));
-  if (!tensorboard_) return;
+  TensorBoardWriter* const board = tensorboard();
+  if (board == nullptr) return;
   std::vector<std::pair<std::string, double>> named{{"train/skipped_steps", static_cast<double>(metrics.skipped)},
                                                     {"comm_bytes/tp", static_cast<double>(metrics.comm_bytes.tp)},
                                                     {"comm_bytes/cp", static_cast<double>(metrics.comm_bytes.cp)},
@@ -138,12 +148,13 @@ void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTime
   for (std::size_t i = 0; i < kNumWaitedFor; ++i) {
     named.emplace_back(fmt::format("perf/comm_exposed_ms.{}", to_string(static_cast<WaitedFor>(i))), 1e3 * times.waited_for[i]);
   }
-  tensorboard_->scalars(metrics.step, scalars_of(metrics, named));
+  board->scalars(metrics.step, scalars_of(metrics, named));
 }
 
 void RunLog::eval(const EvalMetrics& metrics) {
   eval_.value().write(metrics);
-  if (!tensorboard_) return;
+  TensorBoardWriter* const board = tensorboard();
+  if (board == nullptr) return;
   std::vector<std::pair<std::string, double>> named;
   const auto add = [&](const std::string& suffix, const ValidLoss& valid) {
     named.emplace_back("val/loss" + suffix, valid.loss);
@@ -154,7 +165,7 @@ void RunLog::eval(const EvalMetrics& metrics) {
   for (const auto& [name, valid] : metrics.sets) add("." + name, valid);
   std::vector<Scalar> scalars;
   for (const auto& [tag, value] : named) scalars.push_back({tag, value});
-  tensorboard_->scalars(metrics.step, scalars);
+  board->scalars(metrics.step, scalars);
 }
 
 }  // namespace trident

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -51,6 +52,9 @@ class RunLog {
   std::vector<std::int64_t> earlier_steps_;
   MetricsWriter metrics_, timing_;
   std::optional<MetricsWriter> eval_;
+  // Made with the first scalars: a start that has none to write leaves no file. Null: the configuration wants none.
+  TensorBoardWriter* tensorboard();
+  std::function<TensorBoardWriter()> start_tensorboard_;
   std::optional<TensorBoardWriter> tensorboard_;
   std::int64_t last_evaluation_ = -1;
 };

@@ -122,8 +122,12 @@ void refuse_other_tokenizer(const std::string& folder) {
       const std::string name = kind->is_string() ? kind->as_string() : to_json_text(*kind);
       if (name != "GPT2Tokenizer" && name != "GPT2TokenizerFast") compare.refuse("tokenizer_class", in_quotes(name), "\"GPT2Tokenizer\"");
     }
-    compare.expect_bool(root, "tokenizer_config", "add_prefix_space", false, false);
+    for (const char* key : {"add_prefix_space", "add_bos_token", "add_eos_token"})
+      compare.expect_bool(root, "tokenizer_config", key, false, false);
   }
+  if (file_exists(folder + "/tokenizer.model"))
+    throw DataError(fmt::format("{}/tokenizer.model: a SentencePiece tokenizer stands beside vocab.json and merges.txt; remove the one that does "
+                                "not belong to the model (only GPT-2's way to split text is built)", folder));
   if (const std::string path = folder + "/added_tokens.json"; file_exists(path)) {
     const JsonValue root = parse(read_file(path), path);
     const Comparison compare(path);

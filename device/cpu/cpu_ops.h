@@ -3,14 +3,14 @@
 
 #include <cstdint>
 
-#include "device/checked_ops.h"
 #include "device/cpu/cpu_attention.h"
 #include "device/cpu/onednn_matmul.h"
+#include "device/ops.h"
 #include "device/row_kernels/row_kernels.h"
 
 namespace trident {
 
-class CpuOps final : public CheckedOps<CpuOps> {
+class CpuOps final : public Ops {
  public:
   // The row kernels of one instruction set, and what is not compiled for every set.
   struct Kernels : RowKernels {
@@ -25,22 +25,21 @@ class CpuOps final : public CheckedOps<CpuOps> {
   CpuOps(IsaLevel level, Bf16Products bf16);
 
   std::int64_t prepare_matmul(const MatmulShape& shape) override;
-  void matmul(Stream& stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
-              Accumulate accumulate, TensorView workspace) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
-  void attention_forward(Stream& stream, const AttentionShape& shape, TensorView out, TensorView lse, ConstTensorView q,
-                         ConstTensorView k, ConstTensorView v, TensorView workspace) override;
-  void attention_backward(Stream& stream, const AttentionShape& shape, TensorView d_q, TensorView d_k, TensorView d_v,
-                          ConstTensorView d_out, ConstTensorView out, ConstTensorView q, ConstTensorView k, ConstTensorView v,
-                          ConstTensorView lse, TensorView workspace) override;
+  void run(Stream& stream, OperationRef operation) override;
 
+  // For check_and_execute(). Operations run at once, on the calling thread; on a stream that holds operations in progress they come
+  // after those.
+  void execute(Stream& stream, const op::Matmul& product);
+  void execute(Stream& stream, const op::AttentionForward& attention);
+  void execute(Stream& stream, const op::AttentionBackward& attention);
+  template <class Operation>
+  void execute(Stream& stream, const Operation& operation) {
+    stream.synchronize();
+    operation.launch(kernels_);
+  }
   // The processor reaches all memory but a card's.
   static bool reaches(MemoryKind where) { return where != MemoryKind::kDevice; }
-  // Operations run at once, on the calling thread. On a stream that holds operations in progress they come after those.
-  const Kernels& row_kernels(Stream& stream) {
-    stream.synchronize();
-    return kernels_;
-  }
 
  private:
   Kernels kernels_;

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "core/exact_sum.h"
-#include "device/checked_ops.inl"
 #include "device/cpu/cpu_ops.h"
 
 namespace trident {
@@ -34,6 +33,6 @@ void CpuOps::Kernels::add_exact(std::int64_t* limbs, const double* x, std::int64
   for (std::size_t i = 0; i < ExactSum::kLimbs; ++i) limbs[i] += sum.limbs()[i];
 }
 
-template class CheckedOps<CpuOps>;
+void CpuOps::run(Stream& stream, OperationRef operation) { check_and_execute(*this, stream, operation); }
 
 }  // namespace trident

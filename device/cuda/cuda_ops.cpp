@@ -37,11 +37,11 @@ cuda_kernels::Scratch CudaOps::scratch(Stream& stream) {
 
 std::int64_t CudaOps::prepare_matmul(const MatmulShape& shape) { return matmul_.prepare(shape); }
 
-void CudaOps::matmul(Stream& stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b,
-                     Transpose transpose_b, Accumulate accumulate, TensorView workspace) {
+void CudaOps::execute(Stream& stream, const op::Matmul& product) {
+  const MatmulOperands& p = product.operands;
   const cudaStream_t work = handle(stream);
-  if (graphs_.note("matmul", out, a, transpose_a, b, transpose_b, accumulate, workspace)) return;
-  matmul_.run(work, out, a, transpose_a, b, transpose_b, accumulate, workspace);
+  if (graphs_.note("matmul", p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate, p.workspace)) return;
+  matmul_.run(work, p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate, p.workspace);
 }
 
 // ---- products and what follows them
@@ -78,30 +78,27 @@ void CudaOps::add_bias_gradient(Stream& stream, const FusedMatmul& f) {
 // ---- attention
 
 std::int64_t CudaOps::attention_workspace(const AttentionShape& shape) {
-  check_attention("attention_workspace", shape);
+  op::check_attention("attention_workspace", shape);
   return attention_.prepare(shape);
 }
 
-void CudaOps::attention_forward(Stream& stream, const AttentionShape& s, TensorView out, TensorView lse, ConstTensorView q,
-                                ConstTensorView k, ConstTensorView v, TensorView workspace) {
-  constexpr std::string_view kName = "attention_forward";
-  check_attention(kName, s);
-  check_attention_operands(kName, s, {{"out", out}, {"q", q}}, {{"k", k}, {"v", v}}, lse, workspace, attention_.workspace_bytes(s));
-  const cudaStream_t work = handle(stream);
-  if (graphs_.note("attention_forward", s, out, lse, q, k, v, workspace)) return;
-  attention_.forward(work, s, out, lse, q, k, v, workspace.data());
+void CudaOps::expect_room(std::string_view operation, const AttentionShape& shape, ConstTensorView workspace) const {
+  const std::int64_t needed = attention_.workspace_bytes(shape), there = workspace.num_bytes();
+  TRIDENT_CHECK(there >= needed, "{}: a workspace of {} bytes, {} needed", operation, there, needed);
 }
 
-void CudaOps::attention_backward(Stream& stream, const AttentionShape& s, TensorView d_q, TensorView d_k, TensorView d_v,
-                                 ConstTensorView d_out, ConstTensorView out, ConstTensorView q, ConstTensorView k,
-                                 ConstTensorView v, ConstTensorView lse, TensorView workspace) {
-  constexpr std::string_view kName = "attention_backward";
-  check_attention(kName, s);
-  check_attention_operands(kName, s, {{"d_q", d_q}, {"d_out", d_out}, {"out", out}, {"q", q}},
-                           {{"d_k", d_k}, {"d_v", d_v}, {"k", k}, {"v", v}}, lse, workspace, attention_.workspace_bytes(s));
+void CudaOps::execute(Stream& stream, const op::AttentionForward& a) {
+  expect_room(a.kName.name, a.shape, a.workspace);
   const cudaStream_t work = handle(stream);
-  if (graphs_.note("attention_backward", s, d_q, d_k, d_v, d_out, out, q, k, v, lse, workspace)) return;
-  attention_.backward(work, s, d_q, d_k, d_v, d_out, out, q, k, v, lse, workspace.data());
+  if (graphs_.note("attention_forward", a.shape, a.out, a.lse, a.q, a.k, a.v, a.workspace)) return;
+  attention_.forward(work, a.shape, a.out, a.lse, a.q, a.k, a.v, a.workspace.data());
+}
+
+void CudaOps::execute(Stream& stream, const op::AttentionBackward& a) {
+  expect_room(a.kName.name, a.shape, a.workspace);
+  const cudaStream_t work = handle(stream);
+  if (graphs_.note("attention_backward", a.shape, a.d_q, a.d_k, a.d_v, a.d_out, a.out, a.q, a.k, a.v, a.lse, a.workspace)) return;
+  attention_.backward(work, a.shape, a.d_q, a.d_k, a.d_v, a.d_out, a.out, a.q, a.k, a.v, a.lse, a.workspace.data());
 }
 
 }  // namespace trident

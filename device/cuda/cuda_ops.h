@@ -2,14 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "device/buffer.h"
-#include "device/checked_ops.h"
 #include "device/cuda/cublaslt_handle.h"
 #include "device/cuda/cublaslt_matmul.h"
 #include "device/cuda/cuda_graphs.h"
 #include "device/cuda/cudnn_attention.h"
 #include "device/cuda/kernels/kernels.h"
+#include "device/ops.h"
 
 namespace trident {
 
@@ -24,35 +25,34 @@ struct CudaOpsOptions {
 
 // Calls return when the work is enqueued. Operands lie in device memory, or in pinned memory, which kernels reach slowly; streams
 // are CudaStreams of this device. Not thread-safe.
-class CudaOps final : public CheckedOps<CudaOps> {
+class CudaOps final : public Ops {
  public:
   // Allocates scratch memory on the device. Throws ConfigError where the device or its libraries cannot be used.
   explicit CudaOps(int device, const CudaOpsOptions& options = {});
 
   std::int64_t prepare_matmul(const MatmulShape& shape) override;
-  void matmul(Stream& stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
-              Accumulate accumulate, TensorView workspace) override;
   std::int64_t prepare_fused(const MatmulShape& shape, Epilogue epilogue) override;
   bool try_fused(Stream& stream, const FusedMatmul& fused) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
-  void attention_forward(Stream& stream, const AttentionShape& shape, TensorView out, TensorView lse, ConstTensorView q,
-                         ConstTensorView k, ConstTensorView v, TensorView workspace) override;
-  void attention_backward(Stream& stream, const AttentionShape& shape, TensorView d_q, TensorView d_k, TensorView d_v,
-                          ConstTensorView d_out, ConstTensorView out, ConstTensorView q, ConstTensorView k, ConstTensorView v,
-                          ConstTensorView lse, TensorView workspace) override;
+  void run(Stream& stream, OperationRef operation) override;
 
   const CublasLtHandle& blas() const { return blas_; }
   const CudnnAttention& attention() const { return attention_; }
   CudaGraphs& graphs() { return graphs_; }
 
-  // For CheckedOps.
+  // For check_and_execute().
   static bool reaches(MemoryKind where) { return where != MemoryKind::kHost; }
-  class Kernels;
-  Kernels row_kernels(Stream& stream);
+  void execute(Stream& stream, const op::Matmul& product);
+  void execute(Stream& stream, const op::AttentionForward& attention);
+  void execute(Stream& stream, const op::AttentionBackward& attention);
+  template <class Operation>
+  void execute(Stream& stream, const Operation& operation);
 
  private:
+  class Kernels;
   // The stream of a call. Throws InternalError unless it is a CudaStream of this device.
   cudaStream_t handle(Stream& stream) const;
+  void expect_room(std::string_view operation, const AttentionShape& shape, ConstTensorView workspace) const;
   // Scratch memory for the next kernel on `stream`, which comes after those on other streams that use it.
   cuda_kernels::Scratch scratch(Stream& stream);
 

@@ -1,7 +1,6 @@
 // The operations of CudaOps that are row kernels from end to end.
 #include <cstdint>
 
-#include "device/checked_ops.inl"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_ops.h"
 
@@ -26,29 +25,13 @@ class CudaOps::Kernels {
     if (ops_.graphs_.note(#name, args..., scratch)) return;      \
     cuda_kernels::name(ops_.handle(of_ops_), args..., scratch);  \
   }
-  TRIDENT_ON_STREAM(split_heads)
-  TRIDENT_ON_STREAM(merge_heads)
-  TRIDENT_ON_STREAM(rope)
-  TRIDENT_ON_STREAM(rms_norm_forward)
-  TRIDENT_ON_STREAM_WITH_SCRATCH(rms_norm_backward)
-  TRIDENT_ON_STREAM(layer_norm_forward)
-  TRIDENT_ON_STREAM_WITH_SCRATCH(layer_norm_backward)
-  TRIDENT_ON_STREAM(swiglu_forward)
-  TRIDENT_ON_STREAM(swiglu_backward)
-  TRIDENT_ON_STREAM(gelu_forward)
-  TRIDENT_ON_STREAM(gelu_backward)
-  TRIDENT_ON_STREAM(embedding_forward)
-  TRIDENT_ON_STREAM(embedding_backward)
-  TRIDENT_ON_STREAM(cross_entropy_max)
-  TRIDENT_ON_STREAM(cross_entropy_stats)
+  TRIDENT_PLAIN_ROW_KERNELS(TRIDENT_ON_STREAM)
   TRIDENT_ON_STREAM(cross_entropy_rescale)
   TRIDENT_ON_STREAM(cross_entropy_loss)
-  TRIDENT_ON_STREAM(add_bias)
-  TRIDENT_ON_STREAM_WITH_SCRATCH(sum_rows)
-  TRIDENT_ON_STREAM(add)
-  TRIDENT_ON_STREAM(accumulate)
-  TRIDENT_ON_STREAM(sum_squares)
   TRIDENT_ON_STREAM(add_exact)
+  TRIDENT_ON_STREAM_WITH_SCRATCH(rms_norm_backward)
+  TRIDENT_ON_STREAM_WITH_SCRATCH(layer_norm_backward)
+  TRIDENT_ON_STREAM_WITH_SCRATCH(sum_rows)
 #undef TRIDENT_ON_STREAM
 #undef TRIDENT_ON_STREAM_WITH_SCRATCH
 
@@ -99,8 +82,11 @@ class CudaOps::Kernels {
   cudaStream_t stream_;
 };
 
-CudaOps::Kernels CudaOps::row_kernels(Stream& stream) { return {*this, stream}; }
+template <class Operation>
+void CudaOps::execute(Stream& stream, const Operation& operation) {
+  operation.launch(Kernels(*this, stream));
+}
 
-template class CheckedOps<CudaOps>;
+void CudaOps::run(Stream& stream, OperationRef operation) { check_and_execute(*this, stream, operation); }
 
 }  // namespace trident

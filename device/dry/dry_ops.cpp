@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "device/checked_ops.inl"
+#include "core/check.h"
 
 namespace trident {
 
@@ -37,43 +37,28 @@ std::int64_t DryOps::prepare_fused(const MatmulShape& shape, Epilogue epilogue) 
 }
 
 bool DryOps::try_fused(Stream&, const FusedMatmul& fused) {
-  if (announced_ == Announced::kOnUse) prepare_fused(matmul_shape(fused.product), fused.epilogue);
+  if (announced_ == Announced::kOnUse) prepare_fused(op::Matmul{fused.product}.shape(), fused.epilogue);
   return false;
 }
 
-void DryOps::matmul(Stream&, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
-                    Accumulate accumulate, TensorView workspace) {
-  const MatmulShape shape = matmul_shape({out, a, transpose_a, b, transpose_b, accumulate, workspace});
+void DryOps::execute(Stream&, const op::Matmul& product) {
+  const MatmulShape shape = product.shape();
   if (announced_ == Announced::kOnUse) prepare_matmul(shape);
-  const std::int64_t bytes = needed(products_, shape, "matmul");
-  TRIDENT_CHECK(workspace.num_bytes() >= bytes, "matmul: a workspace of {} bytes, {} needed", workspace.num_bytes(), bytes);
+  const std::int64_t bytes = needed(products_, shape, "matmul"), there = product.operands.workspace.num_bytes();
+  TRIDENT_CHECK(there >= bytes, "matmul: a workspace of {} bytes, {} needed", there, bytes);
 }
 
 // ---- attention
 
 std::int64_t DryOps::attention_workspace(const AttentionShape& shape) {
-  check_attention("attention_workspace", shape);
+  op::check_attention("attention_workspace", shape);
   return note(attentions_, shape, oracle_ == nullptr ? 0 : oracle_->attention_workspace(shape));
 }
 
-void DryOps::attention_forward(Stream&, const AttentionShape& s, TensorView out, TensorView lse, ConstTensorView q,
-                               ConstTensorView k, ConstTensorView v, TensorView workspace) {
-  constexpr std::string_view kName = "attention_forward";
-  if (announced_ == Announced::kOnUse) attention_workspace(s);
-  check_attention(kName, s);
-  check_attention_operands(kName, s, {{"out", out}, {"q", q}}, {{"k", k}, {"v", v}}, lse, workspace, needed(attentions_, s, kName));
+void DryOps::attend(std::string_view operation, const AttentionShape& shape, ConstTensorView workspace) {
+  if (announced_ == Announced::kOnUse) attention_workspace(shape);
+  const std::int64_t bytes = needed(attentions_, shape, operation);
+  TRIDENT_CHECK(workspace.num_bytes() >= bytes, "{}: a workspace of {} bytes, {} needed", operation, workspace.num_bytes(), bytes);
 }
-
-void DryOps::attention_backward(Stream&, const AttentionShape& s, TensorView d_q, TensorView d_k, TensorView d_v,
-                                ConstTensorView d_out, ConstTensorView out, ConstTensorView q, ConstTensorView k, ConstTensorView v,
-                                ConstTensorView lse, TensorView workspace) {
-  constexpr std::string_view kName = "attention_backward";
-  if (announced_ == Announced::kOnUse) attention_workspace(s);
-  check_attention(kName, s);
-  check_attention_operands(kName, s, {{"d_q", d_q}, {"d_out", d_out}, {"out", out}, {"q", q}},
-                           {{"d_k", d_k}, {"d_v", d_v}, {"k", k}, {"v", v}}, lse, workspace, needed(attentions_, s, kName));
-}
-
-template class CheckedOps<DryOps>;
 
 }  // namespace trident

@@ -64,31 +64,9 @@ TRIDENT_ROW_BODY void zero_bytes(void* to, I bytes) {
 constexpr RowKernels table_of(IsaLevel level) {
   RowKernels k{};
   k.level = level;
-  k.split_heads = split_heads;
-  k.merge_heads = merge_heads;
-  k.rope = rope;
-  k.rms_norm_forward = rms_norm_forward;
-  k.rms_norm_backward = rms_norm_backward;
-  k.layer_norm_forward = layer_norm_forward;
-  k.layer_norm_backward = layer_norm_backward;
-  k.swiglu_forward = swiglu_forward;
-  k.swiglu_backward = swiglu_backward;
-  k.gelu_forward = gelu_forward;
-  k.gelu_backward = gelu_backward;
-  k.embedding_forward = embedding_forward;
-  k.embedding_backward = embedding_backward;
-  k.cross_entropy_max = cross_entropy_max;
-  k.cross_entropy_stats = cross_entropy_stats;
-  k.cross_entropy_backward = cross_entropy_backward;
-  k.add_bias = add_bias;
-  k.sum_rows = sum_rows;
-  k.add = add;
-  k.accumulate = accumulate;
-  k.dropout = dropout;
-  k.convert = convert;
-  k.fill_zero = fill_zero;
-  k.sum_squares = sum_squares;
-  k.adamw = adamw;
-  k.adamw_stochastic = adamw_stochastic;
+#define TRIDENT_ENTRY(name) k.name = name;
+  TRIDENT_PLAIN_ROW_KERNELS(TRIDENT_ENTRY)
+  TRIDENT_OTHER_ROW_KERNELS(TRIDENT_ENTRY)
+#undef TRIDENT_ENTRY
   return k;
 }

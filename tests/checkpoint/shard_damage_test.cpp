@@ -185,6 +185,19 @@ TEST_F(ShardDamage, AManifestThatSaysSomethingElseThanTheTables) {
   EXPECT_NO_THROW(read_all());
 }
 
+// As many elements as there are, but some twice and others not at all.
+TEST_F(ShardDamage, BoxesThatOverlapWhereOthersAreMissing) {
+  const Manifest manifest = test::small_manifest(DType::kF32);
+  std::vector<test::SmallFile> files = test::small_files(manifest, 2);
+  for (test::SmallFile& one : files) {
+    for (FileBox& box : one.boxes)
+      if (box.box == TensorBox{{0, 3}, {6, 7}}) box.box.offset[1] = 2;
+  }
+  std::filesystem::remove_all(path_);
+  test::write_checkpoint(path_, manifest, files);
+  refused({path_ + ": w [0:6, 0:10]: boxes [0:6, 0:3] and [0:6, 2:9] overlap"});
+}
+
 TEST_F(ShardDamage, WhatIsNoFile) {
   for (std::size_t f = 0; f < manifest_.files.size(); ++f) {
     const std::string name = file(f), kept = folder_ / "kept";

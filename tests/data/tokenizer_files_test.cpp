@@ -69,11 +69,17 @@ TEST(TokenizerFiles, OtherTokenizersAreRefused) {
   expect_error<DataError>(load, {"tokenizer_config.json", "tokenizer_class", "Qwen2Tokenizer", "GPT-2"});
   write_file(config, R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true})");
   expect_error<DataError>(load, {"tokenizer_config.json", "add_prefix_space", "true"});
+  write_file(config, R"({"tokenizer_class": "GPT2Tokenizer", "add_bos_token": true})");
+  expect_error<DataError>(load, {"tokenizer_config.json", "add_bos_token", "true"});
   write_file(config, "{");
   expect_error<DataError>(load, {"tokenizer_config.json"});
   write_file(config, "{}");
   write_file(added, R"({"<|endoftext|>": 258, "<|im_start|>": 259})");
   expect_error<DataError>(load, {"added_tokens.json", "<|im_start|>"});
+  write_file(added, "{}");
+  EXPECT_NO_THROW(load());
+  write_file(folder / "tokenizer.model", "\n\x0e");
+  expect_error<DataError>(load, {"tokenizer.model", "SentencePiece", "remove the one"});
 }
 
 TEST(TokenizerFiles, UnknownNameOrFolder) {

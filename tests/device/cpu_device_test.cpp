@@ -167,7 +167,12 @@ TEST(CpuOps, MistakesAreNamed) {
       {"adamw: grad", [&] { ops.adamw(s, v(x), v(x), v(x), v(x), v(half), {}); }},
       {"split_heads: heads", [&] { ops.split_heads(s, v(heads), v(x), 1); }},
       {"merge_heads: heads", [&] { ops.merge_heads(s, v(x), v(heads), -1); }},
-      {"rope: position", [&] { ops.rope(s, v(heads), v(six), v(six), v(row), Transpose::kNo); }},
+      {"rope: 6 pairs", [&] { ops.rope(s, v(heads), v(six), v(six), v(row), Transpose::kNo); }},
+      {"rope: position",
+       [&] {
+         const TensorView column = v(six).reshape({6, 1});
+         ops.rope(s, v(heads), column, column, v(row), Transpose::kNo);
+       }},
   };
   for (const auto& [expected, call] : cases) {
     const std::string message = message_of(call);

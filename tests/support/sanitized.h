@@ -1,5 +1,5 @@
-// Whether this build has the address or the thread sanitizer, under which a test that takes everything one by one would take minutes:
-// there one in several is taken, and in other builds all.
+// Whether this build has the address or the thread sanitizer, under which a test that takes everything one by one would take
+// minutes: there one in several is taken, and in other builds all.
 #pragma once
 
 namespace trident::test {

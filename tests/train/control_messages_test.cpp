@@ -103,7 +103,7 @@ Messages most_messages(int nodes) {
   run_threads_on_nodes(cluster, [&](int rank) {
     const RunPlan plan = plan_of(nodes, rank, kMachine);
     TrainingRank self(cluster, rank, plan);
-    write_memory_file(folder.path(), self.trainer().context(), self.trainer().arena_plan());
+    write_memory_file(folder.path(), self.trainer().context(), self.trainer().arena_plan(), 0);
     const std::int64_t started = self.messages();
     self.end_a_step();
     const std::int64_t stepped = self.messages();

@@ -8,13 +8,16 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <optional>
 #include <thread>
 
 #include "checkpoint/lease.h"
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/error_text.h"
 #include "tests/train/config_support.h"
+#include "train/resume.h"
 
 namespace trident {
 namespace {
@@ -204,6 +207,32 @@ TEST(RefuseIfWritten, AnEarlierStartOfTheSameRunLosesItsFiles) {
   AppendFile goes_on(metrics, AppendFile::Start::kAppend), evaluates(eval, AppendFile::Start::kAppend);
   stopped.append("{\"step\":2}\n");  // when it wakes
   EXPECT_EQ(read_file(metrics), "{\"step\":1}\n");
+}
+
+// As rank 0 would say it, whichever rank it is. Root may read everything, and is somebody else here.
+TEST(FoundCheckpoint, OneThatThisRankMayNotReadIsRefused) {
+  const TemporaryFolder folder;
+  const std::string step = folder / "step-00000004";
+  std::filesystem::create_directory(step);
+  write_file(step + "/manifest.json", "{}");
+  std::filesystem::permissions(step + "/manifest.json", std::filesystem::perms::none);
+  const auto open = [&] {
+    constexpr uid_t kNobody = 65534;
+    std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+    if (geteuid() == 0 && setresuid(kNobody, kNobody, kNobody) != 0) std::_Exit(1);
+    try {
+      open_found(step, "checkpoint.resume", "auto");
+    } catch (const ConfigError& error) {
+      std::cerr << error.what();
+      std::_Exit(2);
+    } catch (const Error& error) {
+      std::cerr << error.what();
+    }
+    std::_Exit(3);
+  };
+  EXPECT_EXIT(open(), ::testing::ExitedWithCode(2),
+              "checkpoint.resume = auto: .*manifest.json: cannot be opened: Permission denied");
+  expect_error<DataError>([&] { open_found(folder / "none", "checkpoint.resume", "auto"); }, {"none/manifest.json"});
 }
 
 }  // namespace

@@ -35,41 +35,25 @@ constexpr I kScratchFloats = I{4} << 20;
 // The number of blocks of a launch; InternalError beyond what CUDA can count.
 unsigned grid_size(I blocks);
 
-// ---- heads
-void split_heads(Stream stream, RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim, I columns,
-                 I first_column);
-void merge_heads(Stream stream, RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim, I columns,
-                 I first_column);
-void rope(Stream stream, RowType t, void* x, const float* cos, const float* sin, const std::int32_t* position, I batch, I num_heads,
-          I sequence, I head_dim, I half, Transpose inverse);
+// The plain row kernels, with the operands of RowKernels behind `stream`.
+template <class Function>
+struct BehindStream;
+template <class... Args>
+struct BehindStream<void (*)(Args...)> {
+  using Call = void(Stream stream, Args...);
+};
+#define TRIDENT_BEHIND_STREAM(name) BehindStream<decltype(RowKernels::name)>::Call name;
+TRIDENT_PLAIN_ROW_KERNELS(TRIDENT_BEHIND_STREAM)
+#undef TRIDENT_BEHIND_STREAM
 
 // ---- norms
-void rms_norm_forward(Stream stream, RowType t, void* y, float* rstd, const void* x, const void* weight, I rows, I width,
-                      float eps);
 void rms_norm_backward(Stream stream, RowType t, void* d_x, float* d_weight, const void* d_y, const void* x, const void* weight,
                        const float* rstd, I rows, I width, Accumulate accumulate_x, Accumulate accumulate_weight, Scratch scratch);
-void layer_norm_forward(Stream stream, RowType t, void* y, float* mean, float* rstd, const void* x, const void* weight,
-                        const void* bias, I rows, I width, float eps);
 void layer_norm_backward(Stream stream, RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x,
                          const void* weight, const float* mean, const float* rstd, I rows, I width, Accumulate accumulate_x,
                          Accumulate accumulate_weight, Scratch scratch);
 
-// ---- activations
-void swiglu_forward(Stream stream, RowType t, void* out, const void* gate_up, I rows, I width);
-void swiglu_backward(Stream stream, RowType t, void* d_gate_up, const void* d_out, const void* gate_up, I rows, I width);
-void gelu_forward(Stream stream, RowType t, void* out, const void* x, I count);
-void gelu_backward(Stream stream, RowType t, void* d_x, const void* d_out, const void* x, I count);
-
-// ---- embedding
-void embedding_forward(Stream stream, RowType t, void* out, const std::int32_t* tokens, const void* table, I rows, I width,
-                       I first_row, I table_rows);
-void embedding_backward(Stream stream, RowType t, float* d_table, const void* d_out, const std::int32_t* tokens, I rows, I width,
-                        I first_row, I table_rows);
-
 // ---- cross-entropy
-void cross_entropy_max(Stream stream, RowType t, float* row_max, const void* logits, I rows, const VocabularyShard& shard);
-void cross_entropy_stats(Stream stream, RowType t, float* sum_exp, float* target_logit, const void* logits, const float* row_max,
-                         const std::int32_t* targets, I rows, const VocabularyShard& shard);
 // Rows f32: no element type.
 void cross_entropy_rescale(Stream stream, float* sum_exp, float* target_logit, const float* shard_max, const float* row_max,
                            const std::int32_t* targets, I rows, const VocabularyShard& shard);
@@ -82,10 +66,7 @@ void cross_entropy_backward_from_memory(Stream stream, RowType t, void* logits, 
                                         const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale);
 
 // ---- elementwise, copies, reductions
-void add_bias(Stream stream, RowType t, void* x, const void* bias, I rows, I width);
 void sum_rows(Stream stream, RowType t, float* out, const void* x, I rows, I width, Accumulate accumulate, Scratch scratch);
-void add(Stream stream, RowType t, void* out, const void* a, const void* b, I count);
-void accumulate(Stream stream, float* out, const float* x, I count);
 // spec.samples lies on the device.
 void dropout(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec);
 // What is drawn anew in every step, for every micro-batch: as in DropoutRows.
@@ -98,7 +79,6 @@ void dropout_from_memory(Stream stream, RowType t, void* out, const void* x, I s
                          const DropoutDraw* draw);
 // Between f32 and bf16 or f16.
 void convert(Stream stream, RowType out_type, void* out, RowType in_type, const void* x, I count);
-void sum_squares(Stream stream, double* out, const float* x, I count);
 // limbs [ExactSum::kLimbs] += x, as Ops::add_exact.
 void add_exact(Stream stream, std::int64_t* limbs, const double* x, I count);
 

@@ -1,0 +1,13 @@
+// What kind of work an operation is, for sums over operations.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace trident {
+
+// kRows: norms, activations, biases, residuals, dropout. kHeads: between rows and heads, rotation.
+enum class WorkKind : std::uint8_t { kProducts, kAttention, kHeads, kRows, kEmbedding, kLoss, kCopies, kOptimizer };
+inline constexpr std::size_t kNumWorkKinds = 8;
+
+}  // namespace trident

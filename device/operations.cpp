@@ -1,0 +1,185 @@
+#include "device/operations.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+
+#include "core/check.h"
+
+namespace trident {
+
+std::int64_t Field::bytes_moved() const {
+  if (moved >= 0) return moved;
+  switch (use) {
+    case Use::kRead:
+    case Use::kWrite: return view.num_bytes();
+    case Use::kUpdate: return 2 * view.num_bytes();
+    case Use::kScratch: break;
+  }
+  return 0;
+}
+
+void check_fields(std::string_view operation, FunctionRef<void(FieldVisitor)> fields, bool (*reaches)(MemoryKind)) {
+  fields([&](const Field& field) {
+    const ConstTensorView view = field.view;
+    const Elements& expected = field.expected;
+    TRIDENT_CHECK(view.dtype() == expected.dtype && view.num_elements() == expected.count,
+                  "{}: {} is {} {}, expected {} elements of {}", operation, field.name, to_string(view.dtype()),
+                  to_string(view.shape()), expected.count, to_string(expected.dtype));
+    TRIDENT_CHECK(expected.shape.rank() == 0 || view.shape() == expected.shape, "{}: {} is {}, expected {}", operation, field.name,
+                  to_string(view.shape()), to_string(expected.shape));
+    const bool none = view.empty() || (field.use == Field::Use::kScratch && view.data() == nullptr);
+    TRIDENT_CHECK(none || reaches(view.where()), "{}: {} lies in {} memory", operation, field.name,
+                  view.where() == MemoryKind::kDevice ? "device" : "host");
+  });
+}
+
+namespace op {
+namespace {
+
+Elements queries(const AttentionShape& s) { return exactly(s.dtype, {s.batch, s.query_heads, s.query_length, s.head_dim}); }
+Elements keys(const AttentionShape& s) { return exactly(s.dtype, {s.batch, s.kv_heads, s.key_length, s.head_dim}); }
+Elements sums(const AttentionShape& s) { return {DType::kF32, s.batch * s.query_heads * s.query_length}; }
+
+// Multiply-adds of one matrix of scores, [queries, keys] x width, as far as the mask leaves them; times two.
+double scores(const AttentionShape& s) {
+  double pairs = static_cast<double>(s.query_length) * static_cast<double>(s.key_length);
+  if (s.causal) {
+    pairs = 0;
+    for (std::int64_t i = 0; i < s.query_length; ++i)
+      pairs += static_cast<double>(std::clamp<std::int64_t>(s.query_offset + i - s.key_offset + 1, 0, s.key_length));
+  }
+  return 2.0 * static_cast<double>(s.batch * s.query_heads * s.head_dim) * pairs;
+}
+
+}  // namespace
+
+// ---- products
+
+MatmulShape Matmul::shape() const {
+  const ConstTensorView a = operands.a, b = operands.b;
+  const RowExtent stored_a = row_extent(a), stored_b = row_extent(b), out = row_extent(operands.out);
+  const bool ta = operands.transpose_a == Transpose::kYes, tb = operands.transpose_b == Transpose::kYes;
+  const MatmulShape shape{ta ? stored_a.width : stored_a.rows,
+                          tb ? stored_b.rows : stored_b.width,
+                          ta ? stored_a.rows : stored_a.width,
+                          operands.transpose_a,
+                          operands.transpose_b,
+                          a.dtype(),
+                          operands.out.dtype(),
+                          operands.accumulate};
+  TRIDENT_CHECK((tb ? stored_b.width : stored_b.rows) == shape.k, "matmul: a {} and b {} do not fit together", to_string(a.shape()),
+                to_string(b.shape()));
+  TRIDENT_CHECK(out.rows == shape.m && out.width == shape.n, "matmul: out is {}, expected [{}, {}]",
+                to_string(operands.out.shape()), shape.m, shape.n);
+  return shape;
+}
+
+void Matmul::fields(FieldVisitor f) const {
+  const MatmulOperands& p = operands;
+  f(results_in("out", p.out, like(p.out), p.accumulate));
+  f(reads("a", p.a));
+  f(reads("b", p.b, {p.a.dtype(), p.b.num_elements()}));
+  f(scratch("the workspace", p.workspace));
+}
+
+double Matmul::flops() const {
+  const Shape& a = operands.a.shape();
+  const std::int64_t inner = operands.transpose_a == Transpose::kYes ? a[0] : a[1];
+  return 2.0 * static_cast<double>(operands.out.num_elements()) * static_cast<double>(inner);
+}
+
+OperationName Fused::name() const {
+  switch (call.epilogue) {
+    case Epilogue::kNone: break;
+    case Epilogue::kBias: return {"matmul_bias", WorkKind::kProducts};
+    case Epilogue::kBiasGelu: return {"matmul_bias_gelu", WorkKind::kProducts};
+    case Epilogue::kGeluBackward: return {"matmul_gelu_backward", WorkKind::kProducts};
+    case Epilogue::kBiasGradient: return {"matmul_bias_gradient", WorkKind::kProducts};
+  }
+  return Matmul::kName;
+}
+
+void Fused::fields(FieldVisitor f) const {
+  const bool keeps_product = call.epilogue != Epilogue::kGeluBackward;  // else it is scratch, and not written
+  Matmul{call.product}.fields([&](const Field& field) { f(field.name == "out" && !keeps_product ? field.moving(0) : field); });
+  if (call.epilogue == Epilogue::kBias || call.epilogue == Epilogue::kBiasGelu) f(reads("bias", call.bias));
+  if (call.epilogue == Epilogue::kGeluBackward) f(reads("pre", call.pre));
+  if (call.epilogue != Epilogue::kBias && call.epilogue != Epilogue::kNone)
+    f(results_in("result", call.result, like(call.result), call.product.accumulate));
+}
+
+// ---- attention
+
+void check_attention(std::string_view operation, const AttentionShape& s) {
+  TRIDENT_CHECK(s.kv_heads > 0 && s.query_heads > 0 && s.query_heads % s.kv_heads == 0,
+                "{}: {} query heads over {} key/value heads", operation, s.query_heads, s.kv_heads);
+  TRIDENT_CHECK(s.dtype == DType::kF32 || s.dtype == DType::kBF16 || s.dtype == DType::kF16, "{}: dtype {}", operation,
+                to_string(s.dtype));
+  TRIDENT_CHECK(s.head_dim > 0, "{}: head width {}", operation, s.head_dim);
+}
+
+void AttentionForward::check() const { check_attention(kName.name, shape); }
+
+void AttentionForward::fields(FieldVisitor f) const {
+  f(writes("out", out, queries(shape)));
+  f(reads("q", q, queries(shape)));
+  f(reads("k", k, keys(shape)));
+  f(reads("v", v, keys(shape)));
+  f(writes("lse", lse, sums(shape)));
+  f(scratch("the workspace", workspace));
+}
+
+double AttentionForward::flops() const { return 2 * scores(shape); }
+
+void AttentionBackward::check() const { check_attention(kName.name, shape); }
+
+void AttentionBackward::fields(FieldVisitor f) const {
+  f(writes("d_q", d_q, queries(shape)));
+  f(reads("d_out", d_out, queries(shape)));
+  f(reads("out", out, queries(shape)));
+  f(reads("q", q, queries(shape)));
+  f(writes("d_k", d_k, keys(shape)));
+  f(writes("d_v", d_v, keys(shape)));
+  f(reads("k", k, keys(shape)));
+  f(reads("v", v, keys(shape)));
+  f(reads("lse", lse, sums(shape)));
+  f(scratch("the workspace", workspace));
+}
+
+double AttentionBackward::flops() const { return 5 * scores(shape); }
+
+// ---- heads
+
+void check_heads(std::string_view operation, ConstTensorView heads, ConstTensorView rows, std::int64_t first_column) {
+  TRIDENT_CHECK(heads.shape().rank() == 4 && rows.shape().rank() == 3, "{}: heads {} and rows {}", operation,
+                to_string(heads.shape()), to_string(rows.shape()));
+  const Shape &h = heads.shape(), &r = rows.shape();
+  TRIDENT_CHECK(
+      h[0] == r[1] && h[2] == r[0] && first_column >= 0 && first_column + h[1] * h[3] <= r[2] && heads.dtype() == rows.dtype(),
+      "{}: heads {} {} do not fit columns {}.. of rows {} {}", operation, to_string(heads.dtype()), to_string(h), first_column,
+      to_string(rows.dtype()), to_string(r));
+}
+
+void Rope::check() const {
+  TRIDENT_CHECK(x.shape().rank() == 4, "rope: x is {}, expected [B, n, S, D]", to_string(x.shape()));
+  const std::int64_t pairs = row_extent(cos).width, width = x.shape()[3];
+  TRIDENT_CHECK(2 * pairs <= width, "rope: {} pairs in heads of width {}", pairs, width);
+}
+
+// ---- optimizer
+
+void AdamW::check() const {
+  if (!params.rounding) return;
+  const StochasticRounding& r = *params.rounding;
+  TRIDENT_CHECK(param.dtype() == DType::kBF16, "adamw: stochastic rounding of {} instead of bf16", to_string(param.dtype()));
+  TRIDENT_CHECK(r.first_index >= 0 && r.first_column >= 0 && r.first_column < r.columns && r.columns <= r.stride &&
+                    r.columns < std::int64_t{1} << 31,
+                "adamw: stochastic rounding from index {}, column {} of {}, with a stride of {}", r.first_index, r.first_column,
+                r.columns, r.stride);
+}
+
+}  // namespace op
+
+}  // namespace trident

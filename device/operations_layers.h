@@ -1,0 +1,292 @@
+// The operations within layers as values: operands, what must hold of them, how they are used, and the row kernel that does it.
+// device/operations.h has the others, device/ops.h the contracts.
+//
+// What looks at operations in general (checks, metering, backends) is written once against
+// - kName: of the function of Ops, and the kind of work;
+// - fields(f): calls f with every operand;
+// - check(), where operands must fit together in ways that fields() does not say: InternalError;
+// - launch(kernels), of what is one row kernel: `kernels` has the functions of RowKernels (device/row_kernels/row_kernels.h) and
+//   cross_entropy_rescale, cross_entropy_loss and add_exact besides;
+// - flops(), of products and attention.
+// Values refer to arguments and live while the call does.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "device/op_values.h"
+#include "device/operand_checks.h"
+#include "device/operation.h"
+
+namespace trident::op {
+
+// ---- products and attention
+
+struct Matmul {
+  static constexpr OperationName kName{"matmul", WorkKind::kProducts};
+  const MatmulOperands& operands;
+
+  MatmulShape shape() const;  // operands that do not fit together are refused
+  void check() const { shape(); }
+  void fields(FieldVisitor f) const;
+  double flops() const;
+};
+
+// A product and what follows it: not among those of OperationRef, because it may be left undone (Ops::try_fused).
+struct Fused {
+  const FusedMatmul& call;
+
+  OperationName name() const;
+  void fields(FieldVisitor f) const;
+  double flops() const { return Matmul{call.product}.flops(); }
+};
+
+void check_attention(std::string_view operation, const AttentionShape& shape);
+
+struct AttentionForward {
+  static constexpr OperationName kName{"attention_forward", WorkKind::kAttention};
+  const AttentionShape& shape;
+  TensorView out, lse;
+  ConstTensorView q, k, v;
+  TensorView workspace;
+
+  void check() const;
+  void fields(FieldVisitor f) const;
+  double flops() const;
+};
+
+struct AttentionBackward {
+  static constexpr OperationName kName{"attention_backward", WorkKind::kAttention};
+  const AttentionShape& shape;
+  TensorView d_q, d_k, d_v;
+  ConstTensorView d_out, out, q, k, v, lse;
+  TensorView workspace;
+
+  void check() const;
+  void fields(FieldVisitor f) const;
+  double flops() const;
+};
+
+// ---- heads
+
+// heads [B, n, S, D] beside rows [S, B, C] of which columns first_column .. + n*D are meant.
+void check_heads(std::string_view operation, ConstTensorView heads, ConstTensorView rows, std::int64_t first_column);
+
+struct SplitHeads {
+  static constexpr OperationName kName{"split_heads", WorkKind::kHeads};
+  TensorView heads;
+  ConstTensorView rows;
+  std::int64_t first_column;
+
+  void check() const { check_heads(kName.name, heads, rows, first_column); }
+  void fields(FieldVisitor f) const {
+    f(writes("heads", heads));
+    f(reads("rows", rows).moving(heads.num_bytes()));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const Shape& h = heads.shape();
+    k.split_heads(row_type(heads.dtype()), heads.data(), rows.data(), h[0], h[1], h[2], h[3], rows.shape()[2], first_column);
+  }
+};
+
+struct MergeHeads {
+  static constexpr OperationName kName{"merge_heads", WorkKind::kHeads};
+  TensorView rows;
+  ConstTensorView heads;
+  std::int64_t first_column;
+
+  void check() const { check_heads(kName.name, heads, rows, first_column); }
+  void fields(FieldVisitor f) const {
+    f(writes("rows", rows).moving(heads.num_bytes()));
+    f(reads("heads", heads));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const Shape& h = heads.shape();
+    k.merge_heads(row_type(heads.dtype()), rows.data(), heads.data(), h[0], h[1], h[2], h[3], rows.shape()[2], first_column);
+  }
+};
+
+struct Rope {
+  static constexpr OperationName kName{"rope", WorkKind::kHeads};
+  TensorView x;
+  ConstTensorView cos, sin, position;
+  Transpose inverse;
+
+  void check() const;
+  void fields(FieldVisitor f) const {
+    const Shape& s = x.shape();
+    f(updates("x", x));
+    f(reads("cos", cos, {DType::kF32, cos.num_elements()}));
+    f(reads("sin", sin, {DType::kF32, cos.num_elements()}));
+    f(reads("position", position, {DType::kI32, s[0] * s[2]}));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const Shape& s = x.shape();
+    k.rope(row_type(x.dtype()), x.data(), cos.as<float>(), sin.as<float>(), position.as<std::int32_t>(), s[0], s[1], s[2], s[3],
+           cos.shape()[-1], inverse);
+  }
+};
+
+// ---- norms
+
+struct RmsNormForward {
+  static constexpr OperationName kName{"rms_norm_forward", WorkKind::kRows};
+  TensorView y, rstd;
+  ConstTensorView x, weight;
+  float eps;
+
+  void fields(FieldVisitor f) const {
+    const RowExtent e = row_extent(x);
+    f(writes("y", y, like(x)));
+    f(writes("rstd", rstd, {DType::kF32, e.rows}));
+    f(reads("x", x));
+    f(reads("weight", weight, {x.dtype(), e.width}));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const RowExtent e = row_extent(x);
+    k.rms_norm_forward(row_type(x.dtype()), y.data(), rstd.as<float>(), x.data(), weight.data(), e.rows, e.width, eps);
+  }
+};
+
+struct RmsNormBackward {
+  static constexpr OperationName kName{"rms_norm_backward", WorkKind::kRows};
+  TensorView d_x, d_weight;
+  ConstTensorView d_y, x, weight, rstd;
+  Accumulate accumulate_x, accumulate_weight;
+
+  void fields(FieldVisitor f) const {
+    const RowExtent e = row_extent(x);
+    f(results_in("d_x", d_x, like(x), accumulate_x));
+    f(results_in("d_weight", d_weight, {DType::kF32, e.width}, accumulate_weight));
+    f(reads("d_y", d_y, like(x)));
+    f(reads("x", x));
+    f(reads("weight", weight, {x.dtype(), e.width}));
+    f(reads("rstd", rstd, {DType::kF32, e.rows}));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const RowExtent e = row_extent(x);
+    k.rms_norm_backward(row_type(x.dtype()), d_x.data(), d_weight.as<float>(), d_y.data(), x.data(), weight.data(),
+                        rstd.as<float>(), e.rows, e.width, accumulate_x, accumulate_weight);
+  }
+};
+
+struct LayerNormForward {
+  static constexpr OperationName kName{"layer_norm_forward", WorkKind::kRows};
+  TensorView y, mean, rstd;
+  ConstTensorView x, weight, bias;
+  float eps;
+
+  void fields(FieldVisitor f) const {
+    const RowExtent e = row_extent(x);
+    f(writes("y", y, like(x)));
+    f(writes("mean", mean, {DType::kF32, e.rows}));
+    f(writes("rstd", rstd, {DType::kF32, e.rows}));
+    f(reads("x", x));
+    f(reads("weight", weight, {x.dtype(), e.width}));
+    f(reads("bias", bias, {x.dtype(), e.width}));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const RowExtent e = row_extent(x);
+    k.layer_norm_forward(row_type(x.dtype()), y.data(), mean.as<float>(), rstd.as<float>(), x.data(), weight.data(), bias.data(),
+                         e.rows, e.width, eps);
+  }
+};
+
+struct LayerNormBackward {
+  static constexpr OperationName kName{"layer_norm_backward", WorkKind::kRows};
+  TensorView d_x, d_weight, d_bias;
+  ConstTensorView d_y, x, weight, mean, rstd;
+  Accumulate accumulate_x, accumulate_weight;
+
+  void fields(FieldVisitor f) const {
+    const RowExtent e = row_extent(x);
+    f(results_in("d_x", d_x, like(x), accumulate_x));
+    f(results_in("d_weight", d_weight, {DType::kF32, e.width}, accumulate_weight));
+    f(results_in("d_bias", d_bias, {DType::kF32, e.width}, accumulate_weight));
+    f(reads("d_y", d_y, like(x)));
+    f(reads("x", x));
+    f(reads("weight", weight, {x.dtype(), e.width}));
+    f(reads("mean", mean, {DType::kF32, e.rows}));
+    f(reads("rstd", rstd, {DType::kF32, e.rows}));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const RowExtent e = row_extent(x);
+    k.layer_norm_backward(row_type(x.dtype()), d_x.data(), d_weight.as<float>(), d_bias.as<float>(), d_y.data(), x.data(),
+                          weight.data(), mean.as<float>(), rstd.as<float>(), e.rows, e.width, accumulate_x, accumulate_weight);
+  }
+};
+
+// ---- activations
+
+struct SwigluForward {
+  static constexpr OperationName kName{"swiglu_forward", WorkKind::kRows};
+  TensorView out;
+  ConstTensorView gate_up;
+
+  void fields(FieldVisitor f) const {
+    f(writes("out", out));
+    f(reads("gate_up", gate_up, {out.dtype(), 2 * out.num_elements()}));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const RowExtent e = row_extent(out);
+    k.swiglu_forward(row_type(out.dtype()), out.data(), gate_up.data(), e.rows, e.width);
+  }
+};
+
+struct SwigluBackward {
+  static constexpr OperationName kName{"swiglu_backward", WorkKind::kRows};
+  TensorView d_gate_up;
+  ConstTensorView d_out, gate_up;
+
+  void fields(FieldVisitor f) const {
+    f(reads("d_out", d_out));
+    f(reads("gate_up", gate_up, {d_out.dtype(), 2 * d_out.num_elements()}));
+    f(writes("d_gate_up", d_gate_up, like(gate_up)));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const RowExtent e = row_extent(d_out);
+    k.swiglu_backward(row_type(d_out.dtype()), d_gate_up.data(), d_out.data(), gate_up.data(), e.rows, e.width);
+  }
+};
+
+struct GeluForward {
+  static constexpr OperationName kName{"gelu_forward", WorkKind::kRows};
+  TensorView out;
+  ConstTensorView x;
+
+  void fields(FieldVisitor f) const {
+    f(writes("out", out, like(x)));
+    f(reads("x", x));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    k.gelu_forward(row_type(x.dtype()), out.data(), x.data(), x.num_elements());
+  }
+};
+
+struct GeluBackward {
+  static constexpr OperationName kName{"gelu_backward", WorkKind::kRows};
+  TensorView d_x;
+  ConstTensorView d_out, x;
+
+  void fields(FieldVisitor f) const {
+    f(writes("d_x", d_x, like(x)));
+    f(reads("d_out", d_out, like(x)));
+    f(reads("x", x));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    k.gelu_backward(row_type(x.dtype()), d_x.data(), d_out.data(), x.data(), x.num_elements());
+  }
+};
+
+}  // namespace trident::op
