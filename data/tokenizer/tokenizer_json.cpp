@@ -126,8 +126,9 @@ void refuse_other_tokenizer(const std::string& folder) {
       compare.expect_bool(root, "tokenizer_config", key, false, false);
   }
   if (file_exists(folder + "/tokenizer.model"))
-    throw DataError(fmt::format("{}/tokenizer.model: a SentencePiece tokenizer stands beside vocab.json and merges.txt; remove the one "
-                                "that does not belong to the model (only GPT-2's way to split text is built)", folder));
+    throw DataError(fmt::format("{}/tokenizer.model: a SentencePiece tokenizer stands beside vocab.json and merges.txt; remove "
+                                "the one that does not belong to the model (only GPT-2's way to split text is built)",
+                                folder));
   if (const std::string path = folder + "/added_tokens.json"; file_exists(path)) {
     const JsonValue root = parse(read_file(path), path);
     const Comparison compare(path);
