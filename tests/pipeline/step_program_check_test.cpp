@@ -53,10 +53,10 @@ class StepProgramCheck : public ::testing::Test {
 };
 
 TEST_F(StepProgramCheck, ShowsTheInstructionWithAnArrow) {
-  erase(1, Kind::kGather, 2);
-  EXPECT_EQ(fault_of(programs_, spec_), R"(broken step program: unit 4 is not in slot 0
-rank 1, instruction 12:
-  ... free(u2)@1 send_act(s1,m1)>0 recv_act(s3,m0)<0@0 gather(u5)@1 F(u4,m0)@0 free(u4)@0 gather(u5)@0 F(u5,m0)@1 free(u5)@1 ...
+  erase(1, Kind::kGather, 1);
+  EXPECT_EQ(fault_of(programs_, spec_), R"(broken step program: unit 4 is not in slot 1
+rank 1, instruction 10:
+  ... free(u2)@0 send_act(s1,m1)>0 recv_act(s3,m0)<0@0 gather(u5)@0 F(u4,m0)@1 free(u4)@1 F(u5,m0)@0 recv_act(s3,m1)<0@0 gather(u4)@1 ...
                                                                     ^)");
 }
 
@@ -275,8 +275,7 @@ TEST_F(StepProgramCheck, NothingCanBeDroppedOrDoubled) {
   }
 }
 
-// Every number in an instruction matters. (Where gathers run ahead, two slots may hold the same unit, and a compute may use
-// either: without overlap there is one right slot.)
+// Every number in an instruction matters.
 TEST_F(StepProgramCheck, RandomFieldMutantsAreRejected) {
   std::mt19937 random(3);
   spec_.overlap = Overlap::kOff;
