@@ -106,7 +106,9 @@ std::int64_t most_alive(std::span<const Lifetime> lifetimes) {
 Places place(std::span<const Lifetime> lifetimes) {
   const std::int64_t bound = most_alive(lifetimes);
   if (std::optional<Places> places = in_two_lanes(lifetimes, bound)) return std::move(*places);
-  const auto larger = [](const Lifetime& a, const Lifetime& b) { return std::pair(-a.bytes, a.begin) < std::pair(-b.bytes, b.begin); };
+  const auto larger = [](const Lifetime& a, const Lifetime& b) {
+    return std::pair(-a.bytes, a.begin) < std::pair(-b.bytes, b.begin);
+  };
   Places by_size = Greedy(lifetimes).in(sorted(lifetimes, larger));
   if (by_size.bytes == bound) return by_size;
   Places in_time = Greedy(lifetimes).in(by_time(lifetimes));

@@ -21,9 +21,9 @@ struct Places {
 // The most that is alive at one time: no places take less.
 std::int64_t most_alive(std::span<const Lifetime> lifetimes);
 
-// Places at which no two that are alive at one time overlap. Exactly most_alive() where never more than two are alive, which is what
-// gathers per use and transient gradients come to; otherwise the better of two greedy orders, by size and by time. Offsets are sums and
-// differences of the sizes, so they are aligned as these are. The same input has the same places, everywhere.
+// Places at which no two that are alive at one time overlap. Exactly most_alive() where never more than two are alive, which is
+// what gathers per use and transient gradients come to; otherwise the better of two greedy orders, by size and by time. Offsets
+// are sums and differences of the sizes, so they are aligned as these are. The same input has the same places, everywhere.
 Places place(std::span<const Lifetime> lifetimes);
 
 }  // namespace trident

@@ -43,11 +43,11 @@ struct Instruction {
   int micro_batch = kNone;
   // Sends and receives, tie exchange: the other pipeline rank; this rank itself for a tie within the rank (a local addition).
   int peer = kNone;
-  // Computes, Gather, Free: where in the region of gathered parameters, in blocks of kPlaceBytes; kNone: the parameters are resident.
+  // Computes, Gather, Free: where in the region of gathered parameters, in blocks of kPlaceBytes; kNone: they are resident.
   // RecvActivation, RecvGradient: the receive buffer, its own until the first compute that reads it has run.
   int slot = kNone;
-  // Backwards, ReduceGradients: where in the region of transient gradients, likewise; kNone: the unit has its own, which accumulates
-  // across micro-batches.
+  // Backwards, ReduceGradients: where in the region of transient gradients, likewise; kNone: the unit has its own, which
+  // accumulates across micro-batches.
   int grad_slot = kNone;
   std::uint8_t flags = 0;
 
@@ -111,8 +111,8 @@ struct StepProgram {
   std::vector<Instruction> instructions;
   std::vector<int> units;  // this rank's, in the order of their first forward
 
-  // Whether parameters are complete only where this rank uses them, in a region of `gather_bytes`. Otherwise they are resident: the policy
-  // says so, or the region and the shards would take no less, and then nothing is won by gathering more than once a step.
+  // Whether parameters are complete only where this rank uses them, in a region of `gather_bytes`. Otherwise they are resident:
+  // the policy says so, or the region and the shards would take no less, and nothing is won by gathering more than once a step.
   bool gathers_on_use = false;
   bool gathers_after_update = false;
   std::vector<UnitBytes> unit_bytes;  // by unit

@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 #include <set>
+#include <span>
 
 #include "core/check.h"
 
@@ -28,7 +29,8 @@ void expect_valid(const Lifetimes& lifetimes, const Places& places) {
     end = std::max(end, begin + lifetimes[i].bytes);
     for (std::size_t k = 0; k < i; ++k) {
       if (!at_one_time(lifetimes[i], lifetimes[k])) continue;
-      ASSERT_TRUE(begin + lifetimes[i].bytes <= places.offsets[k] || places.offsets[k] + lifetimes[k].bytes <= begin) << i << ", " << k;
+      const std::int64_t other = places.offsets[k];
+      ASSERT_TRUE(begin + lifetimes[i].bytes <= other || other + lifetimes[k].bytes <= begin) << i << ", " << k;
     }
   }
   EXPECT_LE(end, places.bytes);
@@ -51,7 +53,8 @@ std::int64_t smallest_region(const Lifetimes& lifetimes) {
       return;
     }
     for (const std::int64_t at : sums) {
-      const bool free = std::none_of(offsets.begin(), offsets.begin() + static_cast<std::ptrdiff_t>(i), [&](const std::int64_t& other) {
+      const auto placed = std::span(offsets).first(i);
+      const bool free = std::none_of(placed.begin(), placed.end(), [&](const std::int64_t& other) {
         const Lifetime& there = lifetimes[static_cast<std::size_t>(&other - offsets.data())];
         return at_one_time(there, lifetimes[i]) && at < other + there.bytes && other < at + lifetimes[i].bytes;
       });

@@ -53,11 +53,11 @@ class StepProgramCheck : public ::testing::Test {
 };
 
 TEST_F(StepProgramCheck, ShowsTheInstructionWithAnArrow) {
-  erase(1, Kind::kGather, 1);
-  EXPECT_EQ(fault_of(programs_, spec_), R"(broken step program: unit 4 is not in slot 1
-rank 1, instruction 10:
-  ... free(u2)@0 send_act(s1,m1)>0 recv_act(s3,m0)<0@0 gather(u5)@0 F(u4,m0)@1 free(u4)@1 F(u5,m0)@0 recv_act(s3,m1)<0@0 gather(u4)@1 ...
-                                                                    ^)");
+  erase(0, Kind::kGather, 3);
+  EXPECT_EQ(fault_of(programs_, spec_), R"(broken step program: unit 1 is not in slot 1
+rank 0, instruction 11:
+  ... send_act(s0,m0)>1 F(u0,m1)@0 free(u0)@0 gather(u3)@0 F(u1,m1)@1 free(u1)@1 send_act(s0,m1)>1 recv_act(s2,m0)<1@0 F(u3,m0)@0 ...
+                                                           ^)");
 }
 
 TEST_F(StepProgramCheck, DroppedGather) {

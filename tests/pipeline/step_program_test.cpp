@@ -109,12 +109,13 @@ TEST(StepProgram, GathersPerStepAreThoseOfTheFormulas) {
   using Counts = std::vector<int>;  // by unit of the rank
   const auto gathers = [](const Schedule& schedule, ZeroPreset preset, int rank) {
     Counts counts;
-    for (const auto& [unit, n] : stats_of(build_step_programs(small_spec(schedule, preset))[static_cast<std::size_t>(rank)]).gathers_of_unit)
-      counts.push_back(n);
+    const auto programs = build_step_programs(small_spec(schedule, preset));
+    const ProgramStats stats = stats_of(programs[static_cast<std::size_t>(rank)]);
+    for (const auto& [unit, n] : stats.gathers_of_unit) counts.push_back(n);
     return counts;
   };
-  // Twice a micro-batch, but once where forward and backward of a unit follow each other: the last unit's, and the next micro-batch's
-  // forward of the first unit after its backward.
+  // Twice a micro-batch, but once where a unit's next use follows at once: the last unit's backward after its forward, the first
+  // unit's next forward after its backward.
   EXPECT_EQ(gathers(make_1f1b(1, m), ZeroPreset::kZero3, 0), (Counts{m + 1, 2 * m, m}));
   EXPECT_EQ(gathers(make_gpipe(2, m), ZeroPreset::kZero3, 1), (Counts{2 * m, 2 * m - 1}));
   EXPECT_EQ(gathers(make_1f1b(2, m), ZeroPreset::kZero3, 0), (Counts{m + 2, m + 1}));
@@ -155,8 +156,8 @@ StepProgramSpec sized_spec(const Schedule& schedule, ZeroPreset preset, int bloc
   return spec;
 }
 
-// One rank, three blocks of 2 between an embedding of 10 and a head of 8: the most that is alive at once is the embedding and the block
-// beside it, 12. With the shards, 12 too, that is no less than all of them are; with a block more it is.
+// One rank, three blocks of 2 between an embedding of 10 and a head of 8: the most that is alive at once is the embedding and the
+// block beside it, 12. With the shards, 12 too, that is no less than all of them are; with a block more it is.
 TEST(StepProgram, GathersOnUseOnlyWhereItTakesLess) {
   const std::vector<int> even{10, 2, 2, 2, 8}, more{10, 2, 2, 2, 2, 8};
   const StepProgram kept = build_step_programs(sized_spec(make_1f1b(1, 2), ZeroPreset::kZero3, 3, even)).front();
@@ -175,7 +176,8 @@ TEST(StepProgram, GathersOnUseOnlyWhereItTakesLess) {
 
 // A rank whose units are all in flight at once has nothing to gain from gathering them; another rank of the same job may have.
 TEST(StepProgram, UnitsHeldWhileAMicroBatchIsInFlightAreResident) {
-  for (const StepProgram& program : build_step_programs(sized_spec(make_1f1b(2, 4), ZeroPreset::kShardGradOp, 3, {9, 2, 2, 2, 2, 2, 2, 9})))
+  const std::vector<int> equal{9, 2, 2, 2, 2, 2, 2, 9};
+  for (const StepProgram& program : build_step_programs(sized_spec(make_1f1b(2, 4), ZeroPreset::kShardGradOp, 3, equal)))
     EXPECT_FALSE(program.gathers_on_use) << program.rank;
   const auto zero3 = build_step_programs(sized_spec(make_1f1b(2, 4), ZeroPreset::kZero3, 4, {9, 1, 1, 1, 1, 4, 4, 4, 4, 4}));
   EXPECT_FALSE(zero3[0].gathers_on_use);  // 9 + 1 and shards of 6.5 against 13

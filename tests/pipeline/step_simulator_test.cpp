@@ -41,8 +41,8 @@ TEST(StepSimulator, AgreesWithTheScheduleSimulator) {
       }
 }
 
-// Three units, one micro-batch, zero3: five gathers of half a compute each, for the head stays. In line they add up; prefetched, only the first and
-// the reduction after the last backward show.
+// Three units, one micro-batch, zero3: five gathers of half a compute each, for the head stays. In line they add up; prefetched,
+// only the first and the reduction after the last backward show.
 TEST(StepSimulator, OverlapHidesGathersBehindComputes) {
   StepProgramSpec spec = small_spec(make_1f1b(1, 1), ZeroPreset::kZero3);
   const double compute = 3 * 1 + 3 * 2;
