@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/counted.h"
 #include "core/file_io.h"
 #include "core/int_math.h"
 #include "model/model_presets.h"
@@ -251,6 +252,17 @@ std::string graphs_note(const RunPlan& plan) {
   return fmt::format("{}, and so are their passes", kUpdates);
 }
 
+// Nothing is done otherwise than asked without a word.
+void add_gather_note(RunPlan& plan) {
+  if (plan.step_spec.data_parallel == 1 || plan.zero.param_gather == ParamGather::kResident) return;
+  const auto keeps = [](const StepProgram& program) { return !program.gathers_on_use; };
+  const auto stages = std::count_if(plan.step_programs.begin(), plan.step_programs.end(), keeps);
+  if (stages == 0) return;
+  plan.notes.push_back(fmt::format("{}: ranks of {} of {} keep their parameters and gather them once a step, because gathering them on "
+                                   "use would take no less memory",
+                                   to_string(plan.zero.preset), stages, counted(std::ssize(plan.step_programs), "stage")));
+}
+
 void add_card_notes(RunPlan& plan, DeviceKind device) {
   if (device == DeviceKind::kCuda) {
     if (plan.config.cuda.graphs) plan.notes.push_back(graphs_note(plan));
@@ -325,6 +337,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
                     1e-9 * static_cast<double>(machine.bytes_per_rank())));
     if (fits) plan = with_policy(std::move(plan), once);
   }
+  add_gather_note(plan);
   add_card_notes(plan, machine.device);
   plan.notes.insert(plan.notes.end(), machine.notes.begin(), machine.notes.end());
   plan.predicted_bubble = predict_bubble(plan, costs);

@@ -11,6 +11,7 @@
 #include "train/dry_run.h"
 #include "train/option_table.h"
 #include "train/run_plan.h"
+#include "train/run_report.h"
 
 namespace trident::contracts {
 namespace {
@@ -105,6 +106,24 @@ TEST(ZeroOrders, OfTheShippedConfigurations) {
     if (plan.grid.degrees().data > 1) expect_order(plan), ++checked;
   }
   EXPECT_GE(checked, 8);
+}
+
+// What the start says of a choice. Where embedding and head are most of a rank, sharding more saves nothing.
+TEST(ZeroOrders, TheStartNamesWhatNeedsAndSendsLess) {
+  ContractCase c{.name = "", .model = {.type = "llama", .vocabulary = 131}, .pipeline = 2, .data = 2, .layers = {3, 1}};
+  const auto line = [&](std::string_view zero) {
+    c.zero = zero;
+    return zero_line(plan_of(c));
+  };
+  EXPECT_EQ(line("zero1"), "zero1 with 4 micro-batches: 0.13 MB sent over dp and 0.38 MB of model state per rank and step");
+  for (const std::string zero : {"zero2", "shard_grad_op", "zero3"}) {
+    EXPECT_EQ(line(zero), zero + " with 4 micro-batches: 0.32 MB sent over dp and 0.38 MB of model state per rank and step; zero1 would "
+                                 "send 0.13 MB and hold 0.38 MB, no more of either");
+    EXPECT_EQ(plan_of(c).notes.size(), zero == "zero2" ? 0u : 1u);
+  }
+  c.layers = {}, c.model.layers = 16, c.micro_batches = 8;
+  EXPECT_EQ(line("zero3"), "zero3 with 8 micro-batches: 3.19 MB sent over dp and 0.70 MB of model state per rank and step; zero1 would "
+                           "send 0.28 MB and hold 0.85 MB");
 }
 
 }  // namespace
