@@ -258,8 +258,8 @@ void add_gather_note(RunPlan& plan) {
   const auto keeps = [](const StepProgram& program) { return !program.gathers_on_use; };
   const auto stages = std::count_if(plan.step_programs.begin(), plan.step_programs.end(), keeps);
   if (stages == 0) return;
-  plan.notes.push_back(fmt::format("{}: ranks of {} of {} keep their parameters and gather them once a step, because gathering them on "
-                                   "use would take no less memory",
+  plan.notes.push_back(fmt::format("{}: ranks of {} of {} keep their parameters and gather them once a step, because gathering "
+                                   "them on use would take no less memory",
                                    to_string(plan.zero.preset), stages, counted(std::ssize(plan.step_programs), "stage")));
 }
 

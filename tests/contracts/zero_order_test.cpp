@@ -50,7 +50,8 @@ RunPlan plan_of(const ContractCase& c) {
 
 std::vector<ContractCase> grid() {
   std::vector<ContractCase> cases;
-  const ModelNumbers llama{.type = "llama", .layers = 8}, small_vocabulary{.type = "llama", .vocabulary = 17, .hidden = 64, .layers = 8};
+  const ModelNumbers llama{.type = "llama", .layers = 8};
+  const ModelNumbers small_vocabulary{.type = "llama", .vocabulary = 17, .hidden = 64, .layers = 8};
   const ModelNumbers gpt2{.type = "gpt2", .vocabulary = 131, .layers = 8, .kv_heads = 4, .ffn = 64, .tied = true};
   for (const int p : {1, 2, 4})
     for (const int v : {1, 2})
@@ -58,7 +59,8 @@ std::vector<ContractCase> grid() {
         for (const ModelNumbers& model : {llama, small_vocabulary, gpt2})
           for (const int data : {2, 3, 8}) {
             if (v > 1 && (p == 1 || m % p != 0)) continue;
-            ContractCase c{.name = fmt::format("{}_v{}_pp{}_vs{}_m{}_dp{}", model.type, model.vocabulary, p, v, m, data), .model = model};
+            ContractCase c{.model = model};
+            c.name = fmt::format("{}_v{}_pp{}_vs{}_m{}_dp{}", model.type, model.vocabulary, p, v, m, data);
             c.pipeline = p, c.chunks = v, c.micro_batches = m, c.data = data;
             c.schedule = v > 1 ? "interleaved" : m == 3 ? "gpipe" : "1f1b";
             c.recompute = data == 3 ? "full" : "none";
@@ -88,7 +90,8 @@ TEST_P(ZeroOrder, Zero2SavesWhatTheGradientsAliveAtOnceLeave) {
       for (const ExpectedBucket& bucket : expected_buckets(c, unit)) shard += bucket.owned;
     }
     const std::int64_t saved = 4 * (all - shard - expected_regions(c, rank).gradients);
-    EXPECT_EQ(bytes(zero1[static_cast<std::size_t>(rank)]) - bytes(zero2[static_cast<std::size_t>(rank)]), saved) << "rank " << rank;
+    const auto stage = static_cast<std::size_t>(rank);
+    EXPECT_EQ(bytes(zero1[stage]) - bytes(zero2[stage]), saved) << "rank " << rank;
   }
 }
 
@@ -117,13 +120,13 @@ TEST(ZeroOrders, TheStartNamesWhatNeedsAndSendsLess) {
   };
   EXPECT_EQ(line("zero1"), "zero1 with 4 micro-batches: 0.13 MB sent over dp and 0.38 MB of model state per rank and step");
   for (const std::string zero : {"zero2", "shard_grad_op", "zero3"}) {
-    EXPECT_EQ(line(zero), zero + " with 4 micro-batches: 0.32 MB sent over dp and 0.38 MB of model state per rank and step; zero1 would "
-                                 "send 0.13 MB and hold 0.38 MB, no more of either");
+    EXPECT_EQ(line(zero), zero + " with 4 micro-batches: 0.32 MB sent over dp and 0.38 MB of model state per rank and step; zero1 "
+                                 "would send 0.13 MB and hold 0.38 MB, no more of either");
     EXPECT_EQ(plan_of(c).notes.size(), zero == "zero2" ? 0u : 1u);
   }
   c.layers = {}, c.model.layers = 16, c.micro_batches = 8;
-  EXPECT_EQ(line("zero3"), "zero3 with 8 micro-batches: 3.19 MB sent over dp and 0.70 MB of model state per rank and step; zero1 would "
-                           "send 0.28 MB and hold 0.85 MB");
+  EXPECT_EQ(line("zero3"), "zero3 with 8 micro-batches: 3.19 MB sent over dp and 0.70 MB of model state per rank and step; zero1 "
+                           "would send 0.28 MB and hold 0.85 MB");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# zero_table_test.sh SOURCE TRIDENT: scripts/zero_table takes README's table only as the plans say it, and says when there is no plan.
+# zero_table_test.sh SOURCE TRIDENT: scripts/zero_table takes README's table only as the plans say it, and says when there is none.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
