@@ -11,19 +11,30 @@ std::size_t ParamStore::index_of(int id) const {
   return static_cast<std::size_t>(unit_index_[static_cast<std::size_t>(id)]);
 }
 
+TensorView ParamStore::Region::place(int number, std::int64_t elements) const {
+  return memory.range(number * kArenaAlignment / size_of(memory.dtype()), elements);
+}
+
+namespace {
+
+bool overlap(const TensorView& a, const TensorView& b) {
+  return a.num_bytes() > 0 && b.num_bytes() > 0 && a.data() < b.data() + b.num_bytes() && b.data() < a.data() + a.num_bytes();
+}
+
+}  // namespace
+
 // ---- weights -------------------------------------------------------------------------------------------------------------------
 
 void ParamStore::gather(int id, int slot) {
   Unit& unit = unit_of(id);
   Stream& stream = context_.gather_stream();
   stream.wait(masters_updated_);
-  TensorView target = unit.weights;
   if (!resident()) {
-    Slot& buffer = gather_slots_[static_cast<std::size_t>(slot)];
-    TRIDENT_CHECK(buffer.unit_index < 0, "unit {} is gathered into slot {}, which is taken", id, slot);
-    stream.wait(buffer.released);  // its last reader is done
-    buffer.unit_index = index_of(unit);
-    target = buffer.buffer.range(0, unit.elements);
+    const TensorView place = gathered_.place(slot, unit.elements);
+    for (const Unit& other : units_)
+      TRIDENT_CHECK(!overlap(other.weights, place), "unit {} is gathered to place {}, where unit {} is", id, slot, other.id);
+    stream.wait(released_);  // whatever was there before: the compute stream is in order, so the last release stands for all
+    unit.weights = place;
   }
   for (const int b : unit.buckets) {
     const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
@@ -31,36 +42,30 @@ void ParamStore::gather(int id, int slot) {
     const Bucket& source = bucket.shares_weight_with >= 0 ? buckets_[static_cast<std::size_t>(bucket.shares_weight_with)] : bucket;
     const std::int64_t n = bucket.layout.shard_elements;
     const ConstTensorView mine = source.wire.num_elements() == n ? source.wire : source.wire.range(shard_index_ * n, n);
-    context_.data_gather().all_gather(stream, target.range(bucket.unit_offset, bucket.layout.elements), mine);
+    context_.data_gather().all_gather(stream, unit.weights.range(bucket.unit_offset, bucket.layout.elements), mine);
   }
-  if (resident()) {
-    unit.gathered = stream.record();
-    unit.gather_pending = true;
-  } else {
-    gather_slots_[static_cast<std::size_t>(slot)].gathered = stream.record();
-  }
+  unit.gathered = stream.record();
+  unit.gather_pending = true;
 }
 
 void ParamStore::wait_gathered(int id, int slot) {
   Unit& unit = unit_of(id);
-  if (resident()) {
-    if (unit.gather_pending) context_.compute_stream().wait(unit.gathered);
-    unit.gather_pending = false;
-    return;
-  }
-  const Slot& buffer = gather_slots_[static_cast<std::size_t>(slot)];
-  TRIDENT_CHECK(buffer.unit_index == index_of(unit), "unit {} is not in slot {}", id, slot);
-  context_.compute_stream().wait(buffer.gathered);
-  unit.weights = buffer.buffer.range(0, unit.elements);
+  check_place(unit, slot);
+  if (unit.gather_pending) context_.compute_stream().wait(unit.gathered);
+  unit.gather_pending = false;
 }
 
 void ParamStore::free(int id, int slot) {
   Unit& unit = unit_of(id);
-  Slot& buffer = gather_slots_[static_cast<std::size_t>(slot)];
-  TRIDENT_CHECK(buffer.unit_index == index_of(unit), "unit {} is not in slot {}", id, slot);
-  buffer.released = context_.compute_stream().record();
-  buffer.unit_index = -1;
-  unit.weights = TensorView();  // a use before the next wait_gathered fails instead of reading another unit's weights
+  check_place(unit, slot);
+  released_ = context_.compute_stream().record();
+  unit.weights = TensorView();  // a use before the next gather fails instead of reading another unit's weights
+}
+
+void ParamStore::check_place(const Unit& unit, int slot) const {
+  if (resident()) return;
+  const bool there = unit.weights.data() != nullptr && unit.weights.data() == gathered_.place(slot, unit.elements).data();
+  TRIDENT_CHECK(there, "unit {} is not at place {}", unit.id, slot);
 }
 
 void ParamStore::masters_updated() { masters_updated_ = context_.compute_stream().record(); }
@@ -80,11 +85,11 @@ void ParamStore::begin_backward(int id, int slot, Accumulate mode) {
   unit.mode = mode;
   if (mode == Accumulate::kYes) return;
   finish_unit(unit);
-  if (!grad_slots_.empty()) {
-    Slot& target = grad_slots_[static_cast<std::size_t>(slot)];
-    if (target.unit_index >= 0) finish_unit(units_[static_cast<std::size_t>(target.unit_index)]);
-    target.unit_index = index_of(unit);
-    unit.grads = target.buffer.range(0, unit.elements);
+  if (config_.grad_bytes > 0) {
+    const TensorView place = transient_.place(slot, unit.elements);
+    for (Unit& other : units_)
+      if (overlap(other.grads, place)) finish_unit(other);
+    unit.grads = place;
   }
   zero_gaps(unit);
 }

@@ -29,8 +29,9 @@ struct ParamStoreConfig {
   DType compute = DType::kF32;
   std::int64_t bucket_bytes = 25 << 20;
   std::uint64_t seed = 0;
-  int num_gather_slots = 0;  // buffers for gathered units (0: weights are resident); from the step program
-  int num_grad_slots = 0;    // buffers for a unit's transient full gradients (0: gradients are kept full)
+  // Of the regions in which the step program places gathered units (0: weights are resident) and transient full gradients (0: gradients
+  // are kept full). A place is a multiple of kArenaAlignment.
+  std::int64_t gather_bytes = 0, grad_bytes = 0;
 };
 
 // A shard as the optimizer sees it. The views are there after ParamStore::bind().
@@ -63,12 +64,11 @@ class ParamStore {
   void publish_weights();
 
   // ---- weights ---------------------------------------------------------------------------------------------------------------
-  // Starts gathering `unit` on the gather stream, into buffer `slot` (ignored when weights are resident).
+  // Starts gathering `unit` on the gather stream, to place `slot` (ignored when weights are resident), where no other unit may be.
   void gather(int unit, int slot);
-  // The compute stream waits for the gather of `unit` into `slot`, which weight() reads from then on; no-op when the unit is resident
-  // and none is pending. (A unit may be gathered for its next use while it is still held for this one.)
+  // The compute stream waits for the gather of `unit` to `slot`, unless it has; weight() may then be read.
   void wait_gathered(int unit, int slot);
-  // What was computed so far may have read the unit's buffer; a later gather waits for that much.
+  // What was computed so far may have read the unit; later gathers, which may overwrite it, wait for that much.
   void free(int unit, int slot);
   // The masters were written on the compute stream: later gathers wait for that.
   void masters_updated();
@@ -77,7 +77,7 @@ class ParamStore {
 
   // ---- gradients --------------------------------------------------------------------------------------------------------------
   // Before a backward of `unit`: with Accumulate::kNo its gradients are overwritten (the first backward since they were reduced),
-  // in transient buffer `slot` when gradients are not kept full. Waits until an earlier reduction has left the buffer.
+  // at place `slot` when gradients are not kept full. Waits until earlier reductions have left that memory.
   void begin_backward(int unit, int slot, Accumulate mode);
   // f32, dense; written by the layers in grad_mode().
   TensorView grad(int unit, int param) const;
@@ -92,7 +92,7 @@ class ParamStore {
 
   std::span<const ParamShard> shards() const { return shards_; }
   const ParamStoreConfig& config() const { return config_; }
-  bool resident() const { return config_.num_gather_slots == 0; }
+  bool resident() const { return config_.gather_bytes == 0; }
 
  private:
   struct Bucket {
@@ -102,7 +102,7 @@ class ParamStore {
     std::size_t shard = 0;         // index in shards_ (one per bucket)
     std::int64_t owned_begin = 0, owned = 0;  // the elements whose optimizer state is here
     int shares_weight_with = -1;   // bucket index: the one copy of a tied weight when this rank holds both ends
-    ArenaSlot wire_slot, master_slot, accumulated_slot;
+    ArenaSlot master_slot, accumulated_slot;
     TensorView wire;         // compute dtype: what gathers send; this rank's shard, or all of it under ddp
     TensorView accumulated;  // f32: sums of reduced micro-batches (only when grad_sync_every > 0)
     bool has_accumulated = false;
@@ -122,20 +122,17 @@ class ParamStore {
     std::vector<int> buckets;
     std::int64_t elements = 0;  // of all buckets
     ArenaSlot weight_slot, grad_slot;
-    TensorView weights, grads;  // current buffers: the unit's own, or a slot's
+    TensorView weights, grads;  // the unit's own, or in a region: of nothing while not gathered, before the first backward
     Accumulate mode = Accumulate::kNo;
-    Event gathered;  // resident weights, after an update
+    Event gathered;  // its gather in progress
     bool gather_pending = false;
   };
-  struct Slot {
-    ArenaSlot range;
-    TensorView buffer;
-    int unit_index = -1;  // whose weights or gradients it holds; -1: nobody's
-    Event gathered;       // gather slots: the weights are there
-    Event released;       // gather slots: the last compute that read them is over
+  struct Region {
+    ArenaSlot slot;
+    TensorView memory;
+    TensorView place(int number, std::int64_t elements) const;
   };
 
-  int index_of(const Unit& unit) const { return static_cast<int>(&unit - units_.data()); }
   std::size_t index_of(int id) const;
   Unit& unit_of(int id) { return units_[index_of(id)]; }
   const Unit& unit_of(int id) const { return units_[index_of(id)]; }
@@ -146,6 +143,7 @@ class ParamStore {
   void draw_weights(const Bucket& bucket);
   TensorView bucket_grad(const Bucket& bucket) const;
   TensorView reduced_grad(const Bucket& bucket) const;  // this rank's reduced part of the local gradient buffer
+  void check_place(const Unit& unit, int slot) const;
   void zero_gaps(const Unit& unit);
   void finish_reduction(Bucket& bucket);
   void finish_unit(Unit& unit);
@@ -160,8 +158,9 @@ class ParamStore {
   Event masters_updated_;        // the optimizer has written what gathers send
   std::vector<Bucket> buckets_;
   std::vector<ParamShard> shards_;
-  std::vector<Slot> gather_slots_, grad_slots_;
-  ArenaSlot tied_slot_;
+  Region gathered_, transient_;  // units' parameters, units' gradients
+  Event released_;               // the compute stream has read all units that were freed
+  ArenaSlot wires_slot_, tied_slot_;
   TensorView tied_received_;
 };
 

@@ -83,14 +83,13 @@ void ParamStore::book(ArenaPlan& plan) {
   const auto book = [&plan](const std::string& name, MemoryUse use, std::int64_t n, DType dtype) {
     return plan.book(fmt::format("{} {} [{}]", name, to_string(dtype), n), use, bytes_of(n, dtype));
   };
-  std::int64_t largest = 0;
+  std::int64_t wires = 0;
   for (Unit& unit : units_) {
-    largest = std::max(largest, unit.elements);
     const std::string name = fmt::format("unit {}", unit.id);
     if (resident()) {
       unit.weight_slot = book(name + " weights", MemoryUse::kParameters, held_elements(unit), config_.compute);
     }
-    if (config_.num_grad_slots == 0) {
+    if (config_.grad_bytes == 0) {
       unit.grad_slot = book(name + " gradients", MemoryUse::kGradients, unit.elements, DType::kF32);
     }
     for (const int b : unit.buckets) {
@@ -101,22 +100,18 @@ void ParamStore::book(ArenaPlan& plan) {
       if (owns_weight && !(resident() && config_.compute == DType::kF32)) {
         bucket.master_slot = book(name + " master weights", MemoryUse::kOptimizer, n, DType::kF32);
       }
-      if (owns_weight && !resident() && config_.compute != DType::kF32) {
-        bucket.wire_slot = book(name + " weight shard", MemoryUse::kParameters, n, config_.compute);
-      }
+      if (owns_weight && !resident() && config_.compute != DType::kF32) wires += n;
       if (config_.policy.grad_sync_every > 0) {
         bucket.accumulated_slot = book(name + " gradient shard", MemoryUse::kGradients, n, DType::kF32);
       }
     }
   }
-  const auto book_slots = [&](std::vector<Slot>& slots, int count, MemoryUse use, DType dtype, std::string_view what) {
-    slots.resize(static_cast<std::size_t>(count));
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      slots[i].range = book(fmt::format("{} {}", what, i), use, largest, dtype);
-    }
+  if (wires > 0) wires_slot_ = book("weight shards", MemoryUse::kParameters, wires, config_.compute);
+  const auto book_region = [&](std::int64_t bytes, MemoryUse use, DType dtype, std::string_view what) {
+    return bytes == 0 ? ArenaSlot{} : book(std::string(what), use, bytes / size_of(dtype), dtype);
   };
-  book_slots(gather_slots_, config_.num_gather_slots, MemoryUse::kParameters, config_.compute, "gathered unit");
-  book_slots(grad_slots_, config_.num_grad_slots, MemoryUse::kGradients, DType::kF32, "gradients of a unit");
+  gathered_.slot = book_region(config_.gather_bytes, MemoryUse::kParameters, config_.compute, "gathered units");
+  transient_.slot = book_region(config_.grad_bytes, MemoryUse::kGradients, DType::kF32, "gradients of units in turn");
   const Bucket *lookup = tied_bucket(TiedEnd::kLookup), *head = tied_bucket(TiedEnd::kHead);
   if ((lookup == nullptr) != (head == nullptr)) {  // another rank holds the other end
     const Bucket* tied = lookup != nullptr ? lookup : head;
@@ -149,22 +144,24 @@ void ParamStore::publish_weights() {
 
 void ParamStore::grant(Arena& arena) {
   const auto flat = [&](ArenaSlot slot, DType dtype, std::int64_t n) { return arena.grant(slot, dtype, Shape{n}); };
-  std::int64_t largest = 0;
-  for (const Unit& unit : units_) largest = std::max(largest, unit.elements);
-  for (Slot& slot : gather_slots_) slot.buffer = flat(slot.range, config_.compute, largest);
-  for (Slot& slot : grad_slots_) slot.buffer = flat(slot.range, DType::kF32, largest);
+  const auto whole = [&](ArenaSlot slot, DType dtype) { return flat(slot, dtype, slot.bytes / size_of(dtype)); };
+  gathered_.memory = whole(gathered_.slot, config_.compute);
+  transient_.memory = whole(transient_.slot, DType::kF32);
+  TensorView wires = whole(wires_slot_, config_.compute);  // those that are not handed out yet
   for (Unit& unit : units_) {
     if (resident()) unit.weights = flat(unit.weight_slot, config_.compute, held_elements(unit));
-    if (grad_slots_.empty()) unit.grads = flat(unit.grad_slot, DType::kF32, unit.elements);
+    if (config_.grad_bytes == 0) unit.grads = flat(unit.grad_slot, DType::kF32, unit.elements);
     for (const int b : unit.buckets) {
       Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
       ParamShard& shard = shards_[bucket.shard];
       if (bucket.shares_weight_with < 0) {
         if (resident()) {
           bucket.wire = unit.weights.range(bucket.unit_offset + bucket.owned_begin, bucket.owned);
+        } else if (config_.compute == DType::kF32) {
+          bucket.wire = flat(bucket.master_slot, DType::kF32, bucket.owned);
         } else {
-          const bool is_master = config_.compute == DType::kF32;
-          bucket.wire = flat(is_master ? bucket.master_slot : bucket.wire_slot, config_.compute, bucket.owned);
+          bucket.wire = wires.range(0, bucket.owned);
+          wires = wires.range(bucket.owned, wires.num_elements() - bucket.owned);
         }
         shard.param = bucket.wire;
         shard.master = config_.compute == DType::kF32 ? bucket.wire : flat(bucket.master_slot, DType::kF32, bucket.owned);
@@ -174,7 +171,7 @@ void ParamStore::grant(Arena& arena) {
       shard.grad = accumulates ? bucket.accumulated : reduced_grad(bucket);
     }
   }
-  tied_received_ = flat(tied_slot_, DType::kF32, tied_slot_.bytes / size_of(DType::kF32));
+  tied_received_ = whole(tied_slot_, DType::kF32);
 }
 
 void ParamStore::draw_weights(const Bucket& bucket) {

@@ -1,6 +1,7 @@
 #include "pipeline/rank_program_check.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -29,6 +30,33 @@ struct UnitState {
   int unreduced = 0;                // of them, since the last reduction
   int reductions = 0;
   bool stepped = false, gathered_after_step = false;
+};
+
+// What lies where in a region.
+class TakenPlaces {
+ public:
+  static bool fits(int slot, std::int64_t bytes, std::int64_t region) { return slot >= 0 && slot * kPlaceBytes + bytes <= region; }
+  bool holds(int unit, int slot) const {
+    const auto it = taken_.find(unit);
+    return it != taken_.end() && it->second.begin == slot * kPlaceBytes;
+  }
+  // The unit that is in the way, if there is one.
+  std::optional<int> add(int unit, int slot, std::int64_t bytes) {
+    const Range range{slot * kPlaceBytes, slot * kPlaceBytes + bytes};
+    for (const auto& [other, taken] : taken_)
+      if (other == unit || (taken.begin < range.end && range.begin < taken.end)) return other;
+    taken_[unit] = range;
+    return std::nullopt;
+  }
+  void remove(int unit) { taken_.erase(unit); }
+  bool empty() const { return taken_.empty(); }
+  int first() const { return taken_.begin()->first; }
+
+ private:
+  struct Range {
+    std::int64_t begin = 0, end = 0;
+  };
+  std::map<int, Range> taken_;  // by unit
 };
 
 class RankChecker {
@@ -82,8 +110,8 @@ class RankChecker {
   Fault visit_compute(const Instruction& i) {
     if (normed_) return "computes after the norm";
     if (i.micro_batch < 0 || i.micro_batch >= schedule_.num_micro_batches) return "no such micro-batch";
-    if (spec_.gathers_in_step() != (i.slot != Instruction::kNone)) return "parameters are either resident or in a slot, by policy";
-    if (i.slot != Instruction::kNone && slot_unit(i.slot) != i.unit)
+    if (program_.gathers_on_use != (i.slot != Instruction::kNone)) return "parameters are either resident or in a slot, by policy";
+    if (i.slot != Instruction::kNone && !gathered_.holds(i.unit, i.slot))
       return fmt::format("unit {} is not in slot {}", i.unit, i.slot);
     Passage& p = passage(i.virtual_stage, i.micro_batch);
     if (i.is_forward()) return visit_forward(i, p);
@@ -136,8 +164,8 @@ class RankChecker {
     if (transient != (i.grad_slot != Instruction::kNone))
       return "gradients are transient exactly if reduced after every micro-batch";
     if (!transient) return kFine;
-    if (i.grad_slot < 0 || i.grad_slot >= program_.num_grad_slots) return "no such gradient buffer";
-    if (!grad_buffers_.emplace(i.grad_slot, i.unit).second) return "its gradient buffer holds an unreduced gradient";
+    if (!unreduced_.fits(i.grad_slot, bytes_of(i.unit).gradients, program_.grad_bytes)) return "no such gradient buffer";
+    if (unreduced_.add(i.unit, i.grad_slot, bytes_of(i.unit).gradients)) return "its gradient buffer holds an unreduced gradient";
     return kFine;
   }
 
@@ -179,27 +207,25 @@ class RankChecker {
 
   // --- Parameters.
 
-  int slot_unit(int slot) const {
-    const auto it = slots_.find(slot);
-    return it == slots_.end() ? Instruction::kNone : it->second;
-  }
+  const UnitBytes& bytes_of(int unit) const { return program_.unit_bytes.at(static_cast<std::size_t>(unit)); }
 
   Fault visit_gather(const Instruction& i) {
-    if (!spec_.gathers_in_step()) return "parameters are resident";
-    if (i.slot < 0 || i.slot >= program_.num_gather_slots) return "no such slot";
-    if (!slots_.emplace(i.slot, i.unit).second) return fmt::format("slot {} still holds unit {}", i.slot, slot_unit(i.slot));
+    if (!program_.gathers_on_use) return "parameters are resident";
+    if (!gathered_.fits(i.slot, bytes_of(i.unit).gathered, program_.gather_bytes)) return "no such slot";
+    if (const auto other = gathered_.add(i.unit, i.slot, bytes_of(i.unit).gathered))
+      return fmt::format("slot {} still holds unit {}", i.slot, *other);
     return kFine;
   }
 
   Fault visit_free(const Instruction& i) {
-    if (slot_unit(i.slot) != i.unit) return fmt::format("unit {} is not in slot {}", i.unit, i.slot);
-    slots_.erase(i.slot);
+    if (!gathered_.holds(i.unit, i.slot)) return fmt::format("unit {} is not in slot {}", i.unit, i.slot);
+    gathered_.remove(i.unit);
     return kFine;
   }
 
   Fault visit_final_gather(const Instruction& i) {
     UnitState& unit = units_.at(i.unit);
-    if (!spec_.gathers_after_update()) return "nothing is gathered after the update";
+    if (!program_.gathers_after_update) return "nothing is gathered after the update";
     if (!unit.stepped) return "gathered before its step";
     if (i.slot != Instruction::kNone) return "resident parameters have no slot";
     if (std::exchange(unit.gathered_after_step, true)) return "gathered twice";
@@ -215,10 +241,8 @@ class RankChecker {
     const int mb = unit.weight_gradients - 1;
     if (!spec_.reduces_after(mb)) return fmt::format("no reduction is due after micro-batch {}", mb);
     if (i.last() != (mb == schedule_.num_micro_batches - 1)) return "the last reduction follows the last micro-batch";
-    const auto buffer = grad_buffers_.find(i.grad_slot);
-    if (spec_.zero.grad_sync_every == 1 && (buffer == grad_buffers_.end() || buffer->second != i.unit))
-      return "its gradient is in another buffer";
-    if (buffer != grad_buffers_.end()) grad_buffers_.erase(buffer);
+    if (spec_.zero.grad_sync_every == 1 && !unreduced_.holds(i.unit, i.grad_slot)) return "its gradient is in another buffer";
+    unreduced_.remove(i.unit);
     unit.unreduced = 0;
     ++unit.reductions;
     return kFine;
@@ -247,7 +271,7 @@ class RankChecker {
     if (!training_ || normed_) return "one norm per training step";
     if (!all_reduced()) return "a gradient is not reduced, or not as often as the policy says";
     if (holds_tied_weight() && !tied_) return "the tied weight's gradients are not exchanged";
-    if (!slots_.empty()) return fmt::format("unit {} is still gathered", slots_.begin()->second);
+    if (!gathered_.empty()) return fmt::format("unit {} is still gathered", gathered_.first());
     normed_ = true;
     return kFine;
   }
@@ -262,10 +286,10 @@ class RankChecker {
 
   Fault visit_end() {
     if (training_ && !normed_) return "no norm";
-    if (!slots_.empty()) return fmt::format("unit {} is still gathered", slots_.begin()->second);
+    if (!gathered_.empty()) return fmt::format("unit {} is still gathered", gathered_.first());
     for (const auto& [id, unit] : units_) {
       if (training_ && !unit.stepped) return fmt::format("unit {} made no step", id);
-      if (training_ && spec_.gathers_after_update() && !unit.gathered_after_step) return fmt::format("unit {} is stale", id);
+      if (training_ && program_.gathers_after_update && !unit.gathered_after_step) return fmt::format("unit {} is stale", id);
     }
     const InFlight expected = max_in_flight(schedule_);
     for (int stage = rank_; stage < schedule_.num_virtual_stages(); stage += schedule_.num_ranks) {
@@ -293,8 +317,7 @@ class RankChecker {
   bool training_;
   std::map<std::pair<int, int>, Passage> passages_;  // (virtual stage, micro-batch)
   std::map<int, UnitState> units_;
-  std::map<int, int> slots_;         // gathered: slot -> unit
-  std::map<int, int> grad_buffers_;  // transient gradients not reduced yet: slot -> unit
+  TakenPlaces gathered_, unreduced_;  // parameters; transient gradients not reduced yet
   std::set<int> activation_buffers_, gradient_buffers_;  // receive buffers not read yet
   std::set<std::pair<int, int>> activation_slots_;       // (chunk, slot) in use
   std::map<int, int> in_flight_, peak_in_flight_;        // by virtual stage

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/int_math.h"
+#include "pipeline/memory_places.h"
 #include "pipeline/message_order.h"
 
 namespace trident {
@@ -159,26 +160,51 @@ void assign_receive_slots(StepProgram& program, const StepProgramSpec& spec) {
 
 // --- Pass 3: gradient reductions. ---------------------------------------------------------------------------------------------
 
+std::vector<Instruction*> computes_of(StepProgram& program) {
+  std::vector<Instruction*> computes;
+  for (Instruction& i : program.instructions)
+    if (i.is_compute()) computes.push_back(&i);
+  return computes;
+}
+
+int place_number(std::int64_t offset) { return checked_cast<int>(offset / kPlaceBytes); }
+
+// Where transient gradients lie. One lives until its reduction has been waited for: before the next backward, or, where that is of
+// another unit, follows at once and reductions overlap, before the one after. (With a forward in between the reduction has had its
+// time, and the first and the last unit, which are the largest, do not lie side by side.)
+void place_gradients(StepProgram& program, const std::vector<Instruction*>& computes, Overlap overlap) {
+  std::vector<Instruction*> backwards;
+  std::vector<Lifetime> lifetimes;
+  for (std::size_t c = 0; c < computes.size(); ++c) {
+    if (computes[c]->is_forward()) continue;
+    const int unit = computes[c]->unit;
+    const bool another_follows = c + 1 < computes.size() && !computes[c + 1]->is_forward() && computes[c + 1]->unit != unit;
+    const auto begin = static_cast<std::int64_t>(c), end = begin + (overlap == Overlap::kOn && another_follows ? 1 : 0);
+    lifetimes.push_back({program.unit_bytes[static_cast<std::size_t>(unit)].gradients, begin, end});
+    backwards.push_back(computes[c]);
+  }
+  const Places places = place(lifetimes);
+  for (std::size_t b = 0; b < backwards.size(); ++b) backwards[b]->grad_slot = place_number(places.offsets[b]);
+  program.grad_bytes = places.bytes;
+}
+
 // A unit's gradient is reduced right after the backward that ends a sync window. When every micro-batch is a window, full
-// gradients never outlive a backward and share transient buffers, taken in turns; otherwise each unit accumulates in its own.
+// gradients never outlive a backward by much and share a region; otherwise each unit accumulates in its own.
 void weave_reductions(StepProgram& program, const StepProgramSpec& spec) {
-  const bool transient = spec.zero.grad_sync_every == 1;
-  if (transient) program.num_grad_slots = spec.overlap == Overlap::kOn ? 2 : 1;
-  int turn = 0;
+  const std::vector<Instruction*> computes = computes_of(program);
+  if (spec.zero.grad_sync_every == 1) place_gradients(program, computes, spec.overlap);
 
   Insertions insertions(program.instructions.size());
-  for (std::size_t at = 0; at < program.instructions.size(); ++at) {
-    Instruction& compute = program.instructions[at];
-    if (!compute.is_compute() || compute.is_forward()) continue;
-    const int mb = compute.micro_batch;
-    if (mb == 0 || spec.reduces_after(mb - 1)) compute.flags |= Instruction::kOverwrite;
-    if (transient) compute.grad_slot = turn++ % program.num_grad_slots;
-    if (!compute.computes_weight_gradient() || !spec.reduces_after(mb)) continue;
+  for (Instruction* compute : computes) {
+    if (compute->is_forward()) continue;
+    const int mb = compute->micro_batch;
+    if (mb == 0 || spec.reduces_after(mb - 1)) compute->flags |= Instruction::kOverwrite;
+    if (!compute->computes_weight_gradient() || !spec.reduces_after(mb)) continue;
 
-    Instruction reduce = unit_instruction(Kind::kReduceGradients, compute.unit);
-    reduce.grad_slot = compute.grad_slot;
+    Instruction reduce = unit_instruction(Kind::kReduceGradients, compute->unit);
+    reduce.grad_slot = compute->grad_slot;
     if (mb == spec.schedule.num_micro_batches - 1) reduce.flags |= Instruction::kLast;
-    insertions.after(at, reduce);
+    insertions.after(static_cast<std::size_t>(compute - program.instructions.data()), reduce);
   }
   insertions.apply(program.instructions);
 }
@@ -191,7 +217,7 @@ struct Residency {
   std::vector<std::size_t> computes;  // indices among the rank's computes, ascending
 };
 
-// Where the policy wants a unit gathered, in order of first use.
+// Where the policy wants a unit gathered, in order of first use. What the rank computes next needs the unit again: it stays.
 std::vector<Residency> residencies(const std::vector<Instruction*>& computes, const StepProgramSpec& spec) {
   const bool per_use = spec.zero.param_gather == ParamGather::kPerUse || spec.schedule.forward_only();
   std::vector<Residency> result;
@@ -201,10 +227,12 @@ std::vector<Residency> residencies(const std::vector<Instruction*>& computes, co
   };
   std::map<int, Holding> holdings;  // by unit
   for (std::size_t c = 0; c < computes.size(); ++c) {
-    Holding& held = holdings[computes[c]->unit];
-    if (per_use || held.micro_batches == 0) {
+    const int unit = computes[c]->unit;
+    Holding& held = holdings[unit];
+    const bool was_used_just_now = c > 0 && computes[c - 1]->unit == unit;
+    if (!was_used_just_now && (per_use || held.micro_batches == 0)) {
       held.residency = result.size();
-      result.push_back({computes[c]->unit, {}});
+      result.push_back({unit, {}});
     }
     result[held.residency].computes.push_back(c);
     if (computes[c]->is_forward()) ++held.micro_batches;
@@ -213,37 +241,54 @@ std::vector<Residency> residencies(const std::vector<Instruction*>& computes, co
   return result;
 }
 
-// Each residency is gathered before its first compute, one compute early when communication overlaps, and freed after its last.
-void weave_gathers(StepProgram& program, const StepProgramSpec& spec) {
-  std::vector<Instruction*> computes;
-  std::vector<std::size_t> position;  // of each compute in the program
-  for (std::size_t at = 0; at < program.instructions.size(); ++at) {
-    if (!program.instructions[at].is_compute()) continue;
-    computes.push_back(&program.instructions[at]);
-    position.push_back(at);
+// Each residency is gathered before its first compute and freed after its last. The gather comes one compute early when
+// communication overlaps; in an evaluation only within a pass of a micro-batch, or the last unit and the first, which are the
+// largest, would lie side by side.
+std::size_t gathered_before(const Residency& residency, const std::vector<Instruction*>& computes, const StepProgramSpec& spec) {
+  const std::size_t first = residency.computes.front();
+  if (spec.overlap == Overlap::kOff || first == 0) return first;
+  const bool same_pass = computes[first - 1]->micro_batch == computes[first]->micro_batch &&
+                         computes[first - 1]->virtual_stage == computes[first]->virtual_stage;
+  return spec.schedule.forward_only() && !same_pass ? first : first - 1;
+}
+
+// Whether the rank gathers on use: if the policy says so, and if that takes less than resident parameters do.
+bool saves_memory(const StepProgram& program, const StepProgramSpec& spec) {
+  if (!spec.gathers_on_use.empty()) return spec.gathers_on_use[static_cast<std::size_t>(program.rank)];
+  if (spec.unit_bytes.empty()) return true;
+  std::int64_t resident = 0, shards = 0;
+  for (const int unit : program.units) {
+    resident += program.unit_bytes[static_cast<std::size_t>(unit)].resident;
+    shards += program.unit_bytes[static_cast<std::size_t>(unit)].shard;
   }
-  const std::size_t ahead = spec.overlap == Overlap::kOn ? 1 : 0;
+  return program.gather_bytes + round_up(shards, kPlaceBytes) < resident;
+}
+
+void weave_gathers(StepProgram& program, const StepProgramSpec& spec) {
+  const std::vector<Instruction*> computes = computes_of(program);
+  const auto position = [&](std::size_t c) { return static_cast<std::size_t>(computes[c] - program.instructions.data()); };
+
+  const std::vector<Residency> all = residencies(computes, spec);
+  std::vector<Lifetime> lifetimes;
+  for (const Residency& residency : all)
+    lifetimes.push_back({program.unit_bytes[static_cast<std::size_t>(residency.unit)].gathered,
+                         static_cast<std::int64_t>(gathered_before(residency, computes, spec)),
+                         static_cast<std::int64_t>(residency.computes.back())});
+  const Places places = place(lifetimes);
+  program.gather_bytes = places.bytes;
+  program.gathers_on_use = saves_memory(program, spec);
+  if (!program.gathers_on_use) return;
 
   Insertions insertions(program.instructions.size());
-  SlotPool slots;
-  std::multimap<std::size_t, int> in_use;  // last compute -> slot
-  for (const Residency& residency : residencies(computes, spec)) {
-    const std::size_t gathered_before = residency.computes.front() - std::min(ahead, residency.computes.front());
-    while (!in_use.empty() && in_use.begin()->first < gathered_before) {
-      slots.release(in_use.begin()->second);
-      in_use.erase(in_use.begin());
-    }
-    Instruction gather = unit_instruction(Kind::kGather, residency.unit);
-    gather.slot = slots.acquire();
-    in_use.emplace(residency.computes.back(), gather.slot);
-    for (const std::size_t c : residency.computes) computes[c]->slot = gather.slot;
-
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    Instruction gather = unit_instruction(Kind::kGather, all[r].unit);
+    gather.slot = place_number(places.offsets[r]);
+    for (const std::size_t c : all[r].computes) computes[c]->slot = gather.slot;
     Instruction free = gather;
     free.kind = Kind::kFree;
-    insertions.before(position[gathered_before], gather);
-    insertions.after(position[residency.computes.back()], free);
+    insertions.before(position(static_cast<std::size_t>(lifetimes[r].begin)), gather);
+    insertions.after(position(all[r].computes.back()), free);
   }
-  program.num_gather_slots = slots.size();
   insertions.apply(program.instructions);
 }
 
@@ -263,7 +308,7 @@ void append_update(StepProgram& program, const StepProgramSpec& spec) {
   list.push_back(norm);
   for (const int unit : program.units) {  // in order of next use, so that the next step can start while later units follow
     list.push_back(unit_instruction(Kind::kOptimizerStep, unit));
-    if (spec.gathers_after_update()) list.push_back(unit_instruction(Kind::kGather, unit));
+    if (program.gathers_after_update) list.push_back(unit_instruction(Kind::kGather, unit));
   }
 }
 
@@ -309,10 +354,13 @@ std::vector<StepProgram> build_step_programs(const StepProgramSpec& spec) {
     program.rank = static_cast<int>(programs.size()) - 1;
     program.instructions = expand(items, spec);
     program.units = units_in_order_of_use(program.instructions);
+    program.unit_bytes = spec.unit_bytes;
+    program.unit_bytes.resize(static_cast<std::size_t>(spec.head_unit()) + 1);
     assign_activation_slots(program, spec);
     assign_receive_slots(program, spec);
     if (!spec.schedule.forward_only()) weave_reductions(program, spec);
-    if (spec.gathers_in_step()) weave_gathers(program, spec);
+    if (spec.data_parallel > 1 && spec.zero.param_gather != ParamGather::kResident) weave_gathers(program, spec);
+    program.gathers_after_update = spec.data_parallel > 1 && spec.zero.shard_optimizer && !program.gathers_on_use;
     if (!spec.schedule.forward_only()) append_update(program, spec);
   }
   return programs;

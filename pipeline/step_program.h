@@ -43,10 +43,11 @@ struct Instruction {
   int micro_batch = kNone;
   // Sends and receives, tie exchange: the other pipeline rank; this rank itself for a tie within the rank (a local addition).
   int peer = kNone;
-  // Computes, Gather, Free: the buffer of gathered parameters; kNone: the parameters are resident.
+  // Computes, Gather, Free: where in the region of gathered parameters, in blocks of kPlaceBytes; kNone: they are resident.
   // RecvActivation, RecvGradient: the receive buffer, its own until the first compute that reads it has run.
   int slot = kNone;
-  // Backwards, ReduceGradients: the transient gradient buffer; kNone: the unit's own, which accumulates across micro-batches.
+  // Backwards, ReduceGradients: where in the region of transient gradients, likewise; kNone: the unit has its own, which
+  // accumulates across micro-batches.
   int grad_slot = kNone;
   std::uint8_t flags = 0;
 
@@ -73,6 +74,17 @@ enum class EmbeddingTie : std::uint8_t { kUntied, kTied };
 // gradient buffers come in pairs, so that a reduction may run during the next unit's backward. kOff: neither.
 enum class Overlap : std::uint8_t { kOff, kOn };
 
+inline constexpr std::int64_t kPlaceBytes = 256;  // as ranges of an arena are aligned
+
+// What a unit takes on a rank, each rounded up to whole kPlaceBytes but the shard.
+struct UnitBytes {
+  std::int64_t gathered = kPlaceBytes;   // its parameters in the compute dtype
+  std::int64_t gradients = kPlaceBytes;  // in f32
+  // Of the parameters, what the rank holds when they are resident (a tied weight with both ends here lies with the embedding), and
+  // what it holds for gathers to send when they are not.
+  std::int64_t resident = 0, shard = 0;
+};
+
 struct StepProgramSpec {
   Schedule schedule;  // checked; a forward-only schedule makes an evaluation program: no reductions, no update
   UnitsOfStage units_of_stage;
@@ -80,15 +92,15 @@ struct StepProgramSpec {
   int data_parallel = 1;  // N, the ranks that share parameters; with 1 nothing is gathered
   EmbeddingTie tie = EmbeddingTie::kUntied;
   Overlap overlap = Overlap::kOn;
+  // By unit. Empty: a block each, and ranks gather as the policy says whatever that takes.
+  std::vector<UnitBytes> unit_bytes;
+  // By rank, of an evaluation: StepProgram::gathers_on_use of the training that it shares memory with. Empty: to be decided.
+  std::vector<bool> gathers_on_use;
 
   int embedding_unit() const { return units_of_stage.front().front(); }
   int head_unit() const { return units_of_stage.back().back(); }
   int embedding_rank() const { return 0; }
   int head_rank() const { return schedule.num_ranks - 1; }
-  bool gathers_in_step() const { return data_parallel > 1 && zero.param_gather != ParamGather::kResident; }
-  bool gathers_after_update() const {
-    return data_parallel > 1 && zero.param_gather == ParamGather::kResident && zero.shard_optimizer;
-  }
   // Whether gradients are reduced after micro-batch `mb`: every grad_sync_every-th, and the last.
   bool reduces_after(int mb) const;
   int reductions_per_unit() const;  // ceil(m/k), 1 for k = 0
@@ -99,9 +111,15 @@ struct StepProgram {
   std::vector<Instruction> instructions;
   std::vector<int> units;  // this rank's, in the order of their first forward
 
+  // Whether parameters are complete only where this rank uses them, in a region of `gather_bytes`. Otherwise they are resident:
+  // the policy says so, or the region and the shards would take no less, and nothing is won by gathering more than once a step.
+  bool gathers_on_use = false;
+  bool gathers_after_update = false;
+  std::vector<UnitBytes> unit_bytes;  // by unit
+  // The regions that gathered parameters and transient gradients share, and what gathers on use would take where they are resident.
+  std::int64_t gather_bytes = 0, grad_bytes = 0;
+
   // Buffers the program needs; each count is minimal for the order of the instructions.
-  int num_gather_slots = 0;
-  int num_grad_slots = 0;
   int num_activation_receive_slots = 0;
   int num_gradient_receive_slots = 0;
   // Indexed by chunk: how many micro-batches hold activations at once (a block of activation memory each), and which block

@@ -1,6 +1,7 @@
 #include "pipeline/step_simulator.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -35,7 +36,7 @@ class Lowering {
     Task task;
     task.seconds = costs_.instruction(program.rank, at, i);
     if (i.is_compute()) {
-      wait_for_inputs(i, task);
+      wait_for_inputs(program, i, task);
     } else if (i.is_send()) {
       const bool activation = i.kind == Kind::kSendActivation;
       task.gives = message(activation, i.virtual_stage + (activation ? 1 : -1), i.micro_batch);
@@ -46,8 +47,8 @@ class Lowering {
     } else if (i.kind == Kind::kGather || i.kind == Kind::kReduceGradients) {
       task.lane = background_;
       task.gives = num_tokens_++;
-      if (i.kind == Kind::kGather && i.slot != Instruction::kNone) gathered_[i.slot] = task.gives;
-      if (i.kind == Kind::kReduceGradients) reduced_[gradient_buffer(i)] = task.gives;
+      if (i.kind == Kind::kGather && i.slot != Instruction::kNone) gathered_[i.unit] = task.gives;
+      if (i.kind == Kind::kReduceGradients) reduced_.push_back({place_of(program, i), task.gives});
     } else if (i.kind == Kind::kTieExchange && i.peer != program.rank) {
       task.barrier = 0;
     } else if (i.kind == Kind::kGradNorm) {
@@ -57,20 +58,31 @@ class Lowering {
   }
 
   // The first compute that reads a message waits for it; later ones of the same action follow it anyway.
-  void wait_for_inputs(const Instruction& i, Task& task) {
+  void wait_for_inputs(const StepProgram& program, const Instruction& i, Task& task) {
     const auto arriving = arriving_.find({i.is_forward(), i.virtual_stage, i.micro_batch});
     if (arriving != arriving_.end()) {
       task.waits[0] = arriving->second;
       arriving_.erase(arriving);
     }
-    if (const auto gather = gathered_.find(i.slot); gather != gathered_.end()) task.waits[1] = gather->second;
+    if (const auto gather = gathered_.find(i.unit); gather != gathered_.end()) task.waits[1] = gather->second;
     if (i.is_forward()) return;
-    if (const auto reduction = reduced_.find(gradient_buffer(i)); reduction != reduced_.end()) task.waits[2] = reduction->second;
+    // Reductions run one after the other: the last one that reads this memory stands for all of them.
+    const GradientPlace place = place_of(program, i);
+    const auto reads_it = [&](const Reduction& r) { return r.place.meets(place); };
+    const auto reduction = std::find_if(reduced_.rbegin(), reduced_.rend(), reads_it);
+    if (reduction != reduced_.rend()) task.waits[2] = reduction->token;
   }
 
-  // A transient buffer by its number, the unit's own by the unit.
-  static std::pair<int, int> gradient_buffer(const Instruction& i) {
-    return {i.grad_slot, i.grad_slot == Instruction::kNone ? i.unit : Instruction::kNone};
+  // Where a unit's gradient lies: in the region of transient ones, or in memory of its own.
+  struct GradientPlace {
+    int owner = Instruction::kNone;
+    std::int64_t begin = 0, end = 0;
+    bool meets(const GradientPlace& other) const { return owner == other.owner && begin < other.end && other.begin < end; }
+  };
+  static GradientPlace place_of(const StepProgram& program, const Instruction& i) {
+    if (i.grad_slot == Instruction::kNone) return {i.unit, 0, 1};
+    const std::int64_t begin = i.grad_slot * kPlaceBytes, bytes = program.unit_bytes[static_cast<std::size_t>(i.unit)].gradients;
+    return {Instruction::kNone, begin, begin + bytes};
   }
 
   int message(bool activation, int reader_stage, int mb) {
@@ -86,9 +98,13 @@ class Lowering {
   std::vector<std::vector<Task>> tasks_;
   int num_tokens_ = 0;
   std::map<MessageKey, int> messages_, arriving_;  // tokens
-  // Of the rank being lowered, the latest token:
-  std::map<int, int> gathered_;                   // by slot
-  std::map<std::pair<int, int>, int> reduced_;    // by gradient buffer
+  // Of the rank being lowered, tokens:
+  std::map<int, int> gathered_;  // by unit
+  struct Reduction {
+    GradientPlace place;
+    int token = 0;
+  };
+  std::vector<Reduction> reduced_;  // in order
 };
 
 double mean(const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size()); }

@@ -19,8 +19,8 @@ ParamStoreConfig store_config(const RunPlan& plan, const StepProgram& step, cons
   config.compute = plan.compute;
   config.bucket_bytes = static_cast<std::int64_t>(plan.config.parallel.bucket_mb * 1e6);
   config.seed = static_cast<std::uint64_t>(plan.config.run.seed);
-  config.num_gather_slots = std::max(step.num_gather_slots, eval.num_gather_slots);
-  config.num_grad_slots = step.num_grad_slots;
+  if (step.gathers_on_use) config.gather_bytes = std::max(step.gather_bytes, eval.gather_bytes);
+  config.grad_bytes = step.grad_bytes;
   return config;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/counted.h"
 #include "core/file_io.h"
 #include "core/int_math.h"
 #include "model/model_presets.h"
@@ -134,6 +135,27 @@ void check_lengths(const RunPlan& plan) {
   check_layout(plan.model, plan.tensor_layout, sequence);
 }
 
+// What each unit takes on the rank that has it (the same on all of its data and tensor ranks).
+std::vector<UnitBytes> unit_bytes(const RunPlan& plan) {
+  const auto rounded = [](std::int64_t elements, DType dtype) { return round_up(elements * size_of(dtype), kPlaceBytes); };
+  const bool one_rank_has_both_ends = plan.grid.degrees().pipeline == 1;
+  std::vector<UnitBytes> all;
+  for (const UnitLayout& unit : plan.units) {
+    std::int64_t held = 0, owned = 0;
+    for (const BucketLayout& bucket : unit.buckets) {
+      if (bucket.tie == TiedEnd::kHead && one_rank_has_both_ends) continue;  // lies with the embedding
+      held += bucket.elements;
+      owned += plan.zero.shard_optimizer ? bucket.shard_elements : bucket.elements;
+    }
+    const std::int64_t elements = unit.elements();
+    all.push_back({.gathered = rounded(elements, plan.compute),
+                   .gradients = rounded(elements, DType::kF32),
+                   .resident = rounded(held, plan.compute),
+                   .shard = owned * size_of(plan.compute)});
+  }
+  return all;
+}
+
 void make_programs(RunPlan& plan, const std::vector<double>& costs) {
   const ParallelConfig& parallel = plan.config.parallel;
   const ScheduleKind kind = parse_schedule_kind(parallel.schedule).value();
@@ -145,10 +167,12 @@ void make_programs(RunPlan& plan, const std::vector<double>& costs) {
   spec.data_parallel = plan.grid.degrees().data * plan.grid.degrees().context;
   spec.tie = plan.model.tie_embeddings ? EmbeddingTie::kTied : EmbeddingTie::kUntied;
   spec.overlap = parallel.overlap ? Overlap::kOn : Overlap::kOff;
+  spec.unit_bytes = unit_bytes(plan);
   plan.step_programs = build_step_programs(spec);
   check_step_programs(plan.step_programs, spec);
   plan.eval_spec = spec;
   plan.eval_spec.schedule = make_forward_only(pipeline, chunks, plan.num_micro_batches);
+  for (const StepProgram& program : plan.step_programs) plan.eval_spec.gathers_on_use.push_back(program.gathers_on_use);
   plan.eval_programs = build_step_programs(plan.eval_spec);
   check_step_programs(plan.eval_programs, plan.eval_spec);
 }
@@ -235,6 +259,17 @@ std::string graphs_note(const RunPlan& plan) {
   return fmt::format("{}, and so are their passes", kUpdates);
 }
 
+// Nothing is done otherwise than asked without a word.
+void add_gather_note(RunPlan& plan) {
+  if (plan.step_spec.data_parallel == 1 || plan.zero.param_gather == ParamGather::kResident) return;
+  const auto keeps = [](const StepProgram& program) { return !program.gathers_on_use; };
+  const auto stages = std::count_if(plan.step_programs.begin(), plan.step_programs.end(), keeps);
+  if (stages == 0) return;
+  plan.notes.push_back(fmt::format("{}: ranks of {} of {} keep their parameters and gather them once a step, because gathering "
+                                   "them on use would take no less memory",
+                                   to_string(plan.zero.preset), stages, counted(std::ssize(plan.step_programs), "stage")));
+}
+
 void add_card_notes(RunPlan& plan, DeviceKind device) {
   if (device == DeviceKind::kCuda) {
     if (plan.config.cuda.graphs) plan.notes.push_back(graphs_note(plan));
@@ -309,6 +344,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
                     1e-9 * static_cast<double>(machine.bytes_per_rank())));
     if (fits) plan = with_policy(std::move(plan), once);
   }
+  add_gather_note(plan);
   add_card_notes(plan, machine.device);
   plan.notes.insert(plan.notes.end(), machine.notes.begin(), machine.notes.end());
   plan.predicted_bubble = predict_bubble(plan, costs);

@@ -17,18 +17,37 @@ std::string megabytes(double bytes) { return fmt::format("{:.2f} MB", bytes * 1e
 
 std::string loss_text(double first, double last) { return fmt::format("{:.4f} -> {:.4f} nats per token", first, last); }
 
-// "zero3, 32 micro-batches: 41.0 MB sent per rank and step, ...; zero1 would send ... and need +...": nobody chooses unwarned.
-std::string zero_line(const RunPlan& plan) {
-  const ZeroCost cost = zero_costs(plan, plan.zero).front();
-  const ZeroPolicy neighbour = policy_of(ZeroPreset::kZero1);
-  std::string line = fmt::format("{} with {} micro-batches: {} sent over dp and {} of model state per rank and step", to_string(plan.zero.preset),
-                                 plan.num_micro_batches, megabytes(cost.bytes_sent), megabytes(static_cast<double>(cost.memory)));
-  const ZeroCost other = zero_costs(plan, neighbour).front();
-  if (other.bytes_sent < cost.bytes_sent) {
-    line += fmt::format("; zero1 would send {} and hold {}", megabytes(other.bytes_sent), megabytes(static_cast<double>(other.memory)));
+// Of the ranks that send and hold the most.
+ZeroCost largest_cost(const RunPlan& plan, const ZeroPolicy& policy) {
+  ZeroCost largest;
+  for (const ZeroCost& cost : zero_costs(plan, policy)) {
+    largest.bytes_sent = std::max(largest.bytes_sent, cost.bytes_sent);
+    largest.memory = std::max(largest.memory, cost.memory);
   }
-  return line;
+  return largest;
 }
+
+}  // namespace
+
+// The preset beside which the choice is shown: one that needs no more and sends less, or zero1 if that sends less.
+std::string zero_line(const RunPlan& plan) {
+  const auto held = [](const ZeroCost& cost) { return megabytes(static_cast<double>(cost.memory)); };
+  const ZeroCost cost = largest_cost(plan, plan.zero);
+  const std::string line = fmt::format("{} with {} micro-batches: {} sent over dp and {} of model state per rank and step",
+                                       to_string(plan.zero.preset), plan.num_micro_batches, megabytes(cost.bytes_sent), held(cost));
+  std::string beside;
+  for (const ZeroPreset preset : {ZeroPreset::kZero2, ZeroPreset::kZero1}) {
+    const ZeroCost other = largest_cost(plan, policy_of(preset));
+    if (other.bytes_sent >= cost.bytes_sent) continue;
+    const bool no_more = other.memory <= cost.memory;
+    if (no_more || (preset == ZeroPreset::kZero1 && beside.empty()))
+      beside = fmt::format("; {} would send {} and hold {}{}", to_string(preset), megabytes(other.bytes_sent), held(other),
+                           no_more ? ", no more of either" : "");
+  }
+  return line + beside;
+}
+
+namespace {
 
 // The first line of the report: bytes by use.
 std::string memory_line(const ArenaPlan& memory, std::int64_t largest) {

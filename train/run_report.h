@@ -41,6 +41,8 @@ double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>
 // "model: llama of 12.34M parameters, ...", "layout: 2DP x 4PP x 4TP = 32 ranks, 1f1b, ...".
 std::string model_line(const RunPlan& plan);
 std::string layout_line(const RunPlan& plan);
+// "zero3 with 4 micro-batches: 10.1 MB sent ...": what the policy costs, and which preset costs less.
+std::string zero_line(const RunPlan& plan);
 // `memory`: rank 0's arena. `largest_arena`: bytes of the rank that has most.
 std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory,
                                        std::int64_t largest_arena);

@@ -87,19 +87,6 @@ std::vector<std::pair<bool, int>> compute_order(const ContractCase& c, int rank)
   return order;
 }
 
-// How often a rank gathers a unit of one of its chunks.
-std::int64_t gathers(const ContractCase& c, int rank, int chunk) {
-  if (c.gather_policy() == "resident") return c.shards_state() ? 1 : 0;
-  if (c.gather_policy() == "per_use") return 2 * c.micro_batches;
-  std::int64_t count = 0, in_flight = 0;
-  for (const auto& [forward, of_chunk] : compute_order(c, rank)) {
-    if (of_chunk != chunk) continue;
-    if (forward && in_flight == 0) ++count;
-    in_flight += forward ? 1 : -1;
-  }
-  return count;
-}
-
 int layers_of(const ContractCase& c, int virtual_stage) {
   if (!c.layers.empty()) return c.layers.at(static_cast<std::size_t>(virtual_stage));
   return static_cast<int>(c.model.layers) / (c.pipeline * c.chunks);
@@ -113,6 +100,67 @@ std::vector<std::int64_t> units_of_stage(const ContractCase& c, int virtual_stag
   for (int i = 0; i < layers_of(c, virtual_stage); ++i) units.push_back(first + i);
   if (virtual_stage == c.pipeline * c.chunks - 1) units.push_back(c.model.layers + 1);
   return units;
+}
+
+// A rank's computes, one after the other.
+struct Use {
+  std::int64_t unit = 0;
+  bool forward = false;
+};
+std::vector<Use> uses(const ContractCase& c, int rank) {
+  std::vector<Use> list;
+  for (const auto& [forward, chunk] : compute_order(c, rank)) {
+    std::vector<std::int64_t> units = units_of_stage(c, chunk * c.pipeline + rank);
+    if (!forward) std::reverse(units.begin(), units.end());
+    for (const std::int64_t unit : units) list.push_back({unit, forward});
+  }
+  return list;
+}
+
+// A stretch of computes during which something of a unit takes memory.
+struct Stay {
+  std::int64_t unit = 0;
+  std::size_t first = 0, last = 0;
+};
+std::int64_t most_at_once(const ContractCase& c, const std::vector<Stay>& stays, std::size_t computes) {
+  std::int64_t most = 0;
+  for (std::size_t at = 0; at < computes; ++at) {
+    std::int64_t sum = 0;
+    for (const Stay& stay : stays) sum += stay.first <= at && at <= stay.last ? expected_elements(c, stay.unit) : 0;
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+// Where a rank would gather units on use: before every use that is not of the unit just used, and, per micro-batch, only if none is
+// in flight.
+std::vector<Stay> gathered_stays(const ContractCase& c, int rank) {
+  const std::vector<Use> list = uses(c, rank);
+  std::map<std::int64_t, std::size_t> current;  // by unit: its stay
+  std::map<std::int64_t, int> in_flight;
+  std::vector<Stay> stays;
+  for (std::size_t at = 0; at < list.size(); ++at) {
+    const std::int64_t unit = list[at].unit;
+    const bool again = at > 0 && list[at - 1].unit == unit;
+    if (!again && (c.gather_policy() == "per_use" || in_flight[unit] == 0)) {
+      current[unit] = stays.size();
+      stays.push_back({unit, at - (c.overlap && at > 0 ? 1 : 0), at});
+    }
+    stays[current[unit]].last = at;
+    in_flight[unit] += list[at].forward ? 1 : -1;
+  }
+  return stays;
+}
+
+// How often a rank gathers each of its units in a step.
+std::map<std::int64_t, std::int64_t> gathers(const ContractCase& c, int rank) {
+  std::map<std::int64_t, std::int64_t> count;
+  if (expected_regions(c, rank).gathered == 0) {
+    for (const std::int64_t unit : expected_units(c, rank)) count[unit] = c.shards_state() ? 1 : 0;
+    return count;
+  }
+  for (const Stay& stay : gathered_stays(c, rank)) ++count[stay.unit];
+  return count;
 }
 
 // ---- by axis --------------------------------------------------------------------------------------------------------------------
@@ -144,10 +192,10 @@ void add_tensor_bytes(const ContractCase& c, Bytes& bytes) {
 
 void add_data_bytes(const ContractCase& c, Bytes& bytes) {
   const std::int64_t n = c.data;
-  const bool one_copy = c.model.tied && c.pipeline == 1 && c.gather_policy() == "resident";
-  for (int stage = 0; stage < c.pipeline * c.chunks; ++stage) {
-    const std::int64_t times = gathers(c, stage % c.pipeline, stage / c.pipeline);
-    for (const std::int64_t unit : units_of_stage(c, stage)) {
+  for (int rank = 0; rank < c.pipeline; ++rank) {
+    const bool one_copy = c.model.tied && c.pipeline == 1 && expected_regions(c, rank).gathered == 0;
+    std::map<std::int64_t, std::int64_t> times = gathers(c, rank);
+    for (const std::int64_t unit : expected_units(c, rank)) {
       for (const ExpectedBucket& bucket : expected_buckets(c, unit)) {
         const std::int64_t parts = c.tensor * (n - 1) * bucket.elements;
         if (c.shards_state()) {
@@ -156,7 +204,7 @@ void add_data_bytes(const ContractCase& c, Bytes& bytes) {
           bytes["dp all_reduce"] += c.reductions() * 2 * parts * kFloat;
         }
         if (one_copy && bucket.tied && unit > 0) continue;  // gathered with the embedding
-        bytes["dp all_gather"] += times * parts * c.compute_bytes;
+        bytes["dp all_gather"] += times[unit] * parts * c.compute_bytes;
       }
     }
   }
@@ -180,10 +228,9 @@ std::string ContractCase::gather_policy() const {
   return zero == "zero3" ? "per_use" : zero == "shard_grad_op" ? "per_micro_batch" : "resident";
 }
 
-std::int64_t ContractCase::reductions() const {
-  const std::int64_t every = sync_every >= 0 ? sync_every : (zero == "ddp" || zero == "zero1") ? 0 : 1;
-  return every == 0 ? 1 : ceil_div(micro_batches, every);
-}
+std::int64_t ContractCase::every() const { return sync_every >= 0 ? sync_every : (zero == "ddp" || zero == "zero1") ? 0 : 1; }
+
+std::int64_t ContractCase::reductions() const { return every() == 0 ? 1 : ceil_div(micro_batches, every()); }
 
 std::vector<ExpectedBucket> expected_buckets(const ContractCase& c, std::int64_t unit) {
   const double limit = c.bucket_mb * 1e6;
@@ -220,6 +267,31 @@ std::vector<std::int64_t> expected_units(const ContractCase& c, int pipeline_ran
     for (const std::int64_t unit : units_of_stage(c, stage)) units.push_back(unit);
   }
   return units;
+}
+
+ExpectedRegions expected_regions(const ContractCase& c, int rank) {
+  ExpectedRegions regions;
+  const std::vector<Use> list = uses(c, rank);
+  if (c.every() == 1) {
+    std::vector<Stay> stays;
+    for (std::size_t at = 0; at < list.size(); ++at) {
+      const bool another_follows = at + 1 < list.size() && !list[at + 1].forward && list[at + 1].unit != list[at].unit;
+      if (!list[at].forward) stays.push_back({list[at].unit, at, at + (c.overlap && another_follows ? 1 : 0)});
+    }
+    regions.gradients = most_at_once(c, stays, list.size());
+  }
+  if (c.data == 1 || c.gather_policy() == "resident") return regions;
+  std::int64_t held = 0, owned = 0;
+  for (const std::int64_t unit : expected_units(c, rank)) {
+    for (const ExpectedBucket& bucket : expected_buckets(c, unit)) {
+      if (bucket.tied && unit > 0 && c.pipeline == 1) continue;  // a resident tied weight lies with the embedding
+      held += bucket.elements;
+      owned += bucket.owned;
+    }
+  }
+  const std::int64_t gathered = most_at_once(c, gathered_stays(c, rank), list.size());
+  if (gathered + owned < held) regions.gathered = gathered;
+  return regions;
 }
 
 Bytes expected_bytes(const ContractCase& c) {

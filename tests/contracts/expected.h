@@ -38,6 +38,7 @@ struct ContractCase {
   bool shards_sequence() const { return sequence_parallel && tensor > 1; }
   bool shards_state() const { return zero != "ddp"; }
   std::string gather_policy() const;
+  std::int64_t every() const;       // micro-batches per gradient sync, 0: once a step
   std::int64_t reductions() const;  // of a unit, per step
 };
 
@@ -53,6 +54,14 @@ std::vector<ExpectedBucket> expected_buckets(const ContractCase& c, std::int64_t
 std::int64_t expected_elements(const ContractCase& c, std::int64_t unit);
 // Units on a pipeline rank.
 std::vector<std::int64_t> expected_units(const ContractCase& c, int pipeline_rank);
+
+// What passes through a rank's memory for a while, in elements. `gathered`: the most that is complete at once where units are
+// gathered on use, 0 where they stay because nothing would be saved. `gradients`: the most full gradients at once where these are
+// transient, else 0.
+struct ExpectedRegions {
+  std::int64_t gathered = 0, gradients = 0;
+};
+ExpectedRegions expected_regions(const ContractCase& c, int pipeline_rank);
 
 // "tp all_reduce" -> bytes of one step, summed over all ranks; entries that are zero are left out.
 using Bytes = std::map<std::string, std::int64_t>;

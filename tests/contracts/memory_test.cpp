@@ -133,14 +133,13 @@ ModelState planned_state(const ArenaPlan& plan) {
   return state;
 }
 
-// w bytes per compute-dtype parameter; P padded parameters of the rank, U of its largest unit:
-//   resident weights          w P                          | gathered on use    w P/N + slots x w U   (w P/N: what gathers send)
-//   gradients kept full       4 P                          | synced every micro-batch   slots x 4 U + 4 P/N
+// w bytes per compute-dtype parameter; P padded parameters of the rank, U the most of them in units that are alive at once:
+//   resident weights          w P    | gathered on use, where that is less       w P/N + w U   (w P/N: what gathers send)
+//   gradients kept full       4 P    | synced every micro-batch                  4 U' + 4 P/N
 //   optimizer, N = 1 under ddp: 12 P/N (f32 master and two moments; an f32 master that is the resident weight itself costs nothing)
-ModelState expected_state(const ContractCase& c, int pipeline_rank, std::int64_t gather_slots, std::int64_t grad_slots) {
-  std::int64_t all = 0, owned = 0, largest = 0, copies = 0, accumulated = 0;
+ModelState expected_state(const ContractCase& c, int pipeline_rank) {
+  std::int64_t all = 0, owned = 0, copies = 0, accumulated = 0;
   for (const std::int64_t unit : expected_units(c, pipeline_rank)) {
-    largest = std::max(largest, expected_elements(c, unit));
     all += expected_elements(c, unit);
     for (const ExpectedBucket& bucket : expected_buckets(c, unit)) {
       const bool is_copy = bucket.tied && unit > 0 && c.pipeline == 1;  // the embedding's weight serves both ends
@@ -149,22 +148,15 @@ ModelState expected_state(const ContractCase& c, int pipeline_rank, std::int64_t
       accumulated += bucket.owned;
     }
   }
-  const bool f32 = c.compute_bytes == 4, resident = c.data == 1 || c.gather_policy() == "resident";
+  const ExpectedRegions regions = expected_regions(c, pipeline_rank);
+  const bool f32 = c.compute_bytes == 4, resident = regions.gathered == 0;
   ModelState state;
-  state.parameters = resident ? c.compute_bytes * (all - copies)
-                              : (f32 ? 0 : c.compute_bytes * owned) + gather_slots * c.compute_bytes * largest;
-  state.gradients = grad_slots > 0 ? grad_slots * 4 * largest : 4 * all;
-  if (c.sync_every > 0 || (c.sync_every < 0 && c.zero != "ddp" && c.zero != "zero1")) state.gradients += 4 * accumulated;
+  state.parameters = c.compute_bytes * (resident ? all - copies : (f32 ? 0 : owned) + regions.gathered);
+  state.gradients = 4 * (regions.gradients > 0 ? regions.gradients : all);
+  if (c.every() > 0) state.gradients += 4 * accumulated;
   state.optimizer = (f32 && resident ? 8 : 12) * owned;
   return state;
 }
-
-std::int64_t gather_slots(RankTrainer& trainer) {  // those of training and evaluation
-  const int rank = trainer.context().rank();
-  const RunPlan& plan = trainer.plan();
-  return std::max<std::int64_t>(plan.step_program(rank).num_gather_slots, plan.eval_program(rank).num_gather_slots);
-}
-std::int64_t grad_slots(RankTrainer& trainer) { return trainer.plan().step_program(trainer.context().rank()).num_grad_slots; }
 
 TEST_P(MemoryContract, ModelStateFollowsTheFormulas) {
   const ContractCase& c = GetParam();
@@ -174,30 +166,29 @@ TEST_P(MemoryContract, ModelStateFollowsTheFormulas) {
   options.after_steps = [&](RankTrainer& trainer) {
     const auto rank = static_cast<std::size_t>(trainer.context().rank());
     states[rank] = planned_state(trainer.arena_plan());
-    expected[rank] = expected_state(c, trainer.context().coordinates().pipeline, gather_slots(trainer), grad_slots(trainer));
+    expected[rank] = expected_state(c, trainer.context().coordinates().pipeline);
   };
   testing::run_layout(config_of(c), {}, options);
   for (std::size_t rank = 0; rank < states.size(); ++rank) EXPECT_EQ(states[rank], expected[rank]) << "rank " << rank;
 }
 
-// bf16 without a pipeline: 18 P under ddp, 6 P + 12 P/N under zero1, 18 P/N and buffers of the largest unit under zero3.
+// bf16 without a pipeline: 18 P under ddp, 6 P + 12 P/N under zero1, 18 P/N and what is alive at once under zero3.
 TEST(ModelState, IsThePublishedOne) {
   const std::map<std::string, std::pair<double, double>> coefficients = {{"ddp", {18, 0}}, {"zero1", {6, 12}}, {"zero3", {0, 18}}};
   for (const auto& [zero, per_parameter] : coefficients) {
     ContractCase c = find_case("dp2_ddp");
     c.zero = zero;
     c.compute_bytes = 2;
-    std::int64_t parameters = 0, largest = 0;
-    for (const std::int64_t unit : expected_units(c, 0)) {
-      parameters += expected_elements(c, unit);
-      largest = std::max(largest, expected_elements(c, unit));
-    }
+    std::int64_t parameters = 0;
+    for (const std::int64_t unit : expected_units(c, 0)) parameters += expected_elements(c, unit);
+    const ExpectedRegions regions = expected_regions(c, 0);
+    EXPECT_EQ(regions.gathered > 0, zero == "zero3");
     LayoutRunOptions options;
     options.steps = 1;
     options.after_steps = [&](RankTrainer& trainer) {
       if (trainer.context().rank() != 0) return;
       const ModelState planned = planned_state(trainer.arena_plan());
-      const std::int64_t buffers = largest * (2 * gather_slots(trainer) + 4 * grad_slots(trainer));
+      const std::int64_t buffers = 2 * regions.gathered + 4 * regions.gradients;
       const std::int64_t state = planned.parameters + planned.gradients + planned.optimizer - buffers;
       const auto p = static_cast<double>(parameters);
       EXPECT_EQ(static_cast<double>(state), per_parameter.first * p + per_parameter.second * p / c.data) << zero;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "core/check.h"
 #include "pipeline/schedule_simulator.h"
@@ -88,53 +89,110 @@ TEST(StepProgram, InterleavedZero3Tied) {
   const auto programs = build_step_programs(small_spec(make_interleaved(2, 2, 2), ZeroPreset::kZero3, EmbeddingTie::kTied));
   EXPECT_EQ('\n' + to_text(programs), R"(
 rank 0: gather(u0)@0 gather(u1)@1 F(u0,m0)@0 free(u0)@0 gather(u0)@0 F(u1,m0)@1 free(u1)@1 send_act(s0,m0)>1 gather(u1)@1
-        F(u0,m1)@0 free(u0)@0 gather(u3)@0 F(u1,m1)@1 free(u1)@1 send_act(s0,m1)>1 recv_act(s2,m0)<1@0 gather(u3)@1 F(u3,m0)@0
-        free(u3)@0 recv_act(s2,m1)<1@0 send_act(s2,m0)>1 gather(u3)@0 F(u3,m1)@1 free(u3)@1 send_act(s2,m1)>1
-        recv_grad(s2,m0)<1@0 gather(u3)@1 B(u3,m0)@0=g0 free(u3)@0 reduce(u3)g0 send_grad(s2,m0)>1 recv_grad(s2,m1)<1@0
-        gather(u1)@0 B(u3,m1)@1=g1 free(u3)@1 reduce(u3)g1! recv_grad(s0,m0)<1@0 send_grad(s2,m1)>1 gather(u0)@1 B(u1,m0)@0=g0
-        free(u1)@0 reduce(u1)g0 gather(u1)@0 B(u0,m0)@1=g1 free(u0)@1 reduce(u0)g1 recv_grad(s0,m1)<1@0 gather(u0)@1
-        B(u1,m1)@0=g0 free(u1)@0 reduce(u1)g0! B(u0,m1)@1=g1 free(u0)@1 reduce(u0)g1! tie<>1 norm step(u0) step(u1) step(u3)
-rank 1: recv_act(s1,m0)<0@0 gather(u2)@0 gather(u2)@1 F(u2,m0)@0 free(u2)@0 recv_act(s1,m1)<0@0 send_act(s1,m0)>0 gather(u4)@0
-        F(u2,m1)@1 free(u2)@1 send_act(s1,m1)>0 recv_act(s3,m0)<0@0 gather(u5)@1 F(u4,m0)@0 free(u4)@0 gather(u5)@0 F(u5,m0)@1
-        free(u5)@1 recv_act(s3,m1)<0@0 gather(u4)@1 B(u5,m0)@0=g0 free(u5)@0 reduce(u5)g0 gather(u4)@0 B(u4,m0)@1=g1 free(u4)@1
-        reduce(u4)g1 send_grad(s3,m0)>0 gather(u5)@1 F(u4,m1)@0 free(u4)@0 gather(u5)@0 F(u5,m1)@1 free(u5)@1
-        recv_grad(s1,m0)<0@0 gather(u4)@1 B(u5,m1)@0=g0 free(u5)@0 reduce(u5)g0! gather(u2)@0 B(u4,m1)@1=g1 free(u4)@1
-        reduce(u4)g1! send_grad(s3,m1)>0 gather(u2)@1 B(u2,m0)@0=g0 free(u2)@0 reduce(u2)g0 send_grad(s1,m0)>0
-        recv_grad(s1,m1)<0@0 B(u2,m1)@1=g1 free(u2)@1 reduce(u2)g1! send_grad(s1,m1)>0 tie<>0 norm step(u2) step(u4) step(u5)
+        F(u0,m1)@0 free(u0)@0 gather(u3)@0 F(u1,m1)@1 free(u1)@1 send_act(s0,m1)>1 recv_act(s2,m0)<1@0 F(u3,m0)@0
+        recv_act(s2,m1)<1@0 send_act(s2,m0)>1 F(u3,m1)@0 send_act(s2,m1)>1 recv_grad(s2,m0)<1@0 B(u3,m0)@0=g0 reduce(u3)g0
+        send_grad(s2,m0)>1 recv_grad(s2,m1)<1@0 gather(u1)@1 B(u3,m1)@0=g0 free(u3)@0 reduce(u3)g0! recv_grad(s0,m0)<1@0
+        send_grad(s2,m1)>1 gather(u0)@0 B(u1,m0)@1=g1 free(u1)@1 reduce(u1)g1 gather(u1)@1 B(u0,m0)@0=g0 free(u0)@0 reduce(u0)g0
+        recv_grad(s0,m1)<1@0 gather(u0)@0 B(u1,m1)@1=g1 free(u1)@1 reduce(u1)g1! B(u0,m1)@0=g0 free(u0)@0 reduce(u0)g0! tie<>1
+        norm step(u0) step(u1) step(u3)
+rank 1: recv_act(s1,m0)<0@0 gather(u2)@0 F(u2,m0)@0 recv_act(s1,m1)<0@0 send_act(s1,m0)>0 gather(u4)@1 F(u2,m1)@0 free(u2)@0
+        send_act(s1,m1)>0 recv_act(s3,m0)<0@0 gather(u5)@0 F(u4,m0)@1 free(u4)@1 F(u5,m0)@0 recv_act(s3,m1)<0@0 gather(u4)@1
+        B(u5,m0)@0=g0 free(u5)@0 reduce(u5)g0 B(u4,m0)@1=g1 reduce(u4)g1 send_grad(s3,m0)>0 gather(u5)@0 F(u4,m1)@1 free(u4)@1
+        F(u5,m1)@0 recv_grad(s1,m0)<0@0 gather(u4)@1 B(u5,m1)@0=g0 free(u5)@0 reduce(u5)g0! gather(u2)@0 B(u4,m1)@1=g1
+        free(u4)@1 reduce(u4)g1! send_grad(s3,m1)>0 B(u2,m0)@0=g0 reduce(u2)g0 send_grad(s1,m0)>0 recv_grad(s1,m1)<0@0
+        B(u2,m1)@0=g0 free(u2)@0 reduce(u2)g0! send_grad(s1,m1)>0 tie<>0 norm step(u2) step(u4) step(u5)
 )");
 }
 
 TEST(StepProgram, GathersPerStepAreThoseOfTheFormulas) {
-  const int m = 6;
-  const auto gathers = [&](const Schedule& schedule, ZeroPreset preset, int rank) {
-    const auto stats = stats_of(build_step_programs(small_spec(schedule, preset))[static_cast<std::size_t>(rank)]);
-    for (const auto& [unit, n] : stats.gathers_of_unit) EXPECT_EQ(n, stats.gathers_of_unit.front().second) << unit;
-    return stats.gathers_of_unit.front().second;
+  constexpr int m = 6;
+  using Counts = std::vector<int>;  // by unit of the rank
+  const auto gathers = [](const Schedule& schedule, ZeroPreset preset, int rank) {
+    Counts counts;
+    const auto programs = build_step_programs(small_spec(schedule, preset));
+    const ProgramStats stats = stats_of(programs[static_cast<std::size_t>(rank)]);
+    for (const auto& [unit, n] : stats.gathers_of_unit) counts.push_back(n);
+    return counts;
   };
-  EXPECT_EQ(gathers(make_1f1b(1, m), ZeroPreset::kZero3, 0), 2 * m);
-  EXPECT_EQ(gathers(make_gpipe(2, m), ZeroPreset::kZero3, 1), 2 * m);
-  EXPECT_EQ(gathers(make_1f1b(1, m), ZeroPreset::kShardGradOp, 0), m);
-  EXPECT_EQ(gathers(make_gpipe(1, m), ZeroPreset::kShardGradOp, 0), 1);
-  EXPECT_EQ(gathers(make_1f1b(2, m), ZeroPreset::kShardGradOp, 0), 1);  // a micro-batch is always in flight
-  EXPECT_EQ(gathers(make_1f1b(2, m), ZeroPreset::kShardGradOp, 1), m);
-  EXPECT_EQ(gathers(make_1f1b(2, m), ZeroPreset::kZero1, 0), 1);
-  EXPECT_EQ(gathers(make_forward_only(2, 1, m), ZeroPreset::kShardGradOp, 0), m);
+  // Twice a micro-batch, but once where a unit's next use follows at once: the last unit's backward after its forward, the first
+  // unit's next forward after its backward.
+  EXPECT_EQ(gathers(make_1f1b(1, m), ZeroPreset::kZero3, 0), (Counts{m + 1, 2 * m, m}));
+  EXPECT_EQ(gathers(make_gpipe(2, m), ZeroPreset::kZero3, 1), (Counts{2 * m, 2 * m - 1}));
+  EXPECT_EQ(gathers(make_1f1b(2, m), ZeroPreset::kZero3, 0), (Counts{m + 2, m + 1}));
+  EXPECT_EQ(gathers(make_1f1b(1, m), ZeroPreset::kShardGradOp, 0), (Counts{1, m, m}));
+  EXPECT_EQ(gathers(make_gpipe(1, m), ZeroPreset::kShardGradOp, 0), (Counts{1, 1, 1}));
+  EXPECT_EQ(gathers(make_1f1b(2, m), ZeroPreset::kShardGradOp, 0), (Counts{1, 1}));  // a micro-batch is always in flight
+  EXPECT_EQ(gathers(make_1f1b(2, m), ZeroPreset::kShardGradOp, 1), (Counts{1, m}));
+  EXPECT_EQ(gathers(make_1f1b(2, m), ZeroPreset::kZero1, 0), (Counts{1, 1}));
+  EXPECT_EQ(gathers(make_forward_only(2, 1, m), ZeroPreset::kShardGradOp, 0), (Counts{m, m}));
 }
 
-TEST(StepProgram, BuffersAreAsManyAsTheLivenessNeeds) {
+// With a block for every unit a region has as many as are alive at once.
+TEST(StepProgram, RegionsAreWhatTheLivenessNeeds) {
   const auto program = [](ZeroPreset preset, Overlap overlap, int blocks) {
     StepProgramSpec spec = small_spec(make_1f1b(1, 3), preset, EmbeddingTie::kUntied, blocks);
     spec.overlap = overlap;
     return build_step_programs(spec).front();
   };
-  EXPECT_EQ(program(ZeroPreset::kZero3, Overlap::kOff, 4).num_gather_slots, 1);
-  EXPECT_EQ(program(ZeroPreset::kZero3, Overlap::kOn, 4).num_gather_slots, 2);
-  EXPECT_EQ(program(ZeroPreset::kShardGradOp, Overlap::kOff, 4).num_gather_slots, 6);  // all units of a micro-batch in flight
-  EXPECT_EQ(program(ZeroPreset::kShardGradOp, Overlap::kOn, 4).num_gather_slots, 6);
-  EXPECT_EQ(program(ZeroPreset::kZero2, Overlap::kOff, 4).num_grad_slots, 1);
-  EXPECT_EQ(program(ZeroPreset::kZero2, Overlap::kOn, 4).num_grad_slots, 2);
-  EXPECT_EQ(program(ZeroPreset::kZero1, Overlap::kOn, 4).num_grad_slots, 0);
-  EXPECT_EQ(program(ZeroPreset::kZero1, Overlap::kOn, 4).num_gather_slots, 0);
+  const auto gathered = [&](ZeroPreset preset, Overlap overlap) { return program(preset, overlap, 4).gather_bytes / kPlaceBytes; };
+  const auto gradients = [&](ZeroPreset preset, Overlap overlap) { return program(preset, overlap, 4).grad_bytes / kPlaceBytes; };
+  EXPECT_EQ(gathered(ZeroPreset::kZero3, Overlap::kOff), 1);
+  EXPECT_EQ(gathered(ZeroPreset::kZero3, Overlap::kOn), 2);
+  EXPECT_EQ(gathered(ZeroPreset::kShardGradOp, Overlap::kOff), 6);  // all units of a micro-batch in flight
+  EXPECT_EQ(gathered(ZeroPreset::kShardGradOp, Overlap::kOn), 6);
+  EXPECT_EQ(gathered(ZeroPreset::kZero1, Overlap::kOn), 0);
+  EXPECT_EQ(gradients(ZeroPreset::kZero2, Overlap::kOff), 1);
+  EXPECT_EQ(gradients(ZeroPreset::kZero2, Overlap::kOn), 2);
+  EXPECT_EQ(gradients(ZeroPreset::kZero1, Overlap::kOn), 0);
+}
+
+// Sizes by unit, in blocks; half of each unit is this rank's shard.
+StepProgramSpec sized_spec(const Schedule& schedule, ZeroPreset preset, int blocks_per_stage, const std::vector<int>& sizes) {
+  StepProgramSpec spec = small_spec(schedule, preset, EmbeddingTie::kUntied, blocks_per_stage);
+  for (const int n : sizes) {
+    const std::int64_t bytes = n * kPlaceBytes;
+    spec.unit_bytes.push_back({.gathered = bytes, .gradients = 2 * bytes, .resident = bytes, .shard = bytes / 2});
+  }
+  return spec;
+}
+
+// One rank, three blocks of 2 between an embedding of 10 and a head of 8: the most that is alive at once is the embedding and the
+// block beside it, 12. With the shards, 12 too, that is no less than all of them are; with a block more it is.
+TEST(StepProgram, GathersOnUseOnlyWhereItTakesLess) {
+  const std::vector<int> even{10, 2, 2, 2, 8}, more{10, 2, 2, 2, 2, 8};
+  const StepProgram kept = build_step_programs(sized_spec(make_1f1b(1, 2), ZeroPreset::kZero3, 3, even)).front();
+  EXPECT_EQ(kept.gather_bytes, 12 * kPlaceBytes);
+  EXPECT_EQ(kept.grad_bytes, 2 * 12 * kPlaceBytes);
+  EXPECT_FALSE(kept.gathers_on_use);
+  EXPECT_TRUE(kept.gathers_after_update);
+  const StepProgram zero2 = build_step_programs(sized_spec(make_1f1b(1, 2), ZeroPreset::kZero2, 3, even)).front();
+  EXPECT_EQ(kept.instructions, zero2.instructions);
+
+  const StepProgram gathers = build_step_programs(sized_spec(make_1f1b(1, 2), ZeroPreset::kZero3, 4, more)).front();
+  EXPECT_EQ(gathers.gather_bytes, 12 * kPlaceBytes);
+  EXPECT_TRUE(gathers.gathers_on_use);
+  EXPECT_FALSE(gathers.gathers_after_update);
+}
+
+// A rank whose units are all in flight at once has nothing to gain from gathering them; another rank of the same job may have.
+TEST(StepProgram, UnitsHeldWhileAMicroBatchIsInFlightAreResident) {
+  const std::vector<int> equal{9, 2, 2, 2, 2, 2, 2, 9};
+  for (const StepProgram& program : build_step_programs(sized_spec(make_1f1b(2, 4), ZeroPreset::kShardGradOp, 3, equal)))
+    EXPECT_FALSE(program.gathers_on_use) << program.rank;
+  const auto zero3 = build_step_programs(sized_spec(make_1f1b(2, 4), ZeroPreset::kZero3, 4, {9, 1, 1, 1, 1, 4, 4, 4, 4, 4}));
+  EXPECT_FALSE(zero3[0].gathers_on_use);  // 9 + 1 and shards of 6.5 against 13
+  EXPECT_TRUE(zero3[1].gathers_on_use);   // 4 + 4 and shards of 10 against 20
+}
+
+// What the rank computes next needs the unit again: the head's backward after its forward, the first unit's next forward.
+TEST(StepProgram, AUnitStaysForItsNextUse) {
+  std::string text;
+  const auto programs = build_step_programs(small_spec(make_1f1b(1, 2), ZeroPreset::kZero3));
+  for (const Instruction& i : programs.front().instructions)
+    if (i.is_compute() || i.kind == InstructionKind::kGather) text += to_string(i) + " ";
+  EXPECT_EQ(text, "gather(u0)@0 gather(u1)@1 F(u0,m0)@0 gather(u2)@0 F(u1,m0)@1 F(u2,m0)@0 gather(u1)@1 B(u2,m0)@0=g0 "
+                  "gather(u0)@0 B(u1,m0)@1=g1 B(u0,m0)@0=g0 gather(u1)@1 F(u0,m1)@0 gather(u2)@0 F(u1,m1)@1 F(u2,m1)@0 "
+                  "gather(u1)@1 B(u2,m1)@0=g0 gather(u0)@0 B(u1,m1)@1=g1 B(u0,m1)@0=g0 ");
 }
 
 TEST(StepProgram, ActivationSlotsFollowTheInFlightCount) {
