@@ -241,7 +241,8 @@ void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::b
     // As many may be some twice and others not at all.
     const std::optional<std::string> problem = held.size() > 1 ? tiling_problem(box.box.shape, held) : std::nullopt;
     if (!problem) return;
-    throw DataError(fmt::format("{}: {} {}: {}, counted from its first element; use another checkpoint", folder_, key, to_string(box.box), *problem));
+    throw DataError(fmt::format("{}: {} {}: {}, counted from its first element; use another checkpoint", folder_, key,
+                                to_string(box.box), *problem));
   }
   // Perhaps a file has the rest, and the manifest does not say so of it.
   for (std::size_t f = 0; f < manifest_.files.size(); ++f) table_of(f);
