@@ -24,6 +24,7 @@
 #include "train/load_checkpoint.h"
 #include "train/run_files.h"
 #include "train/run_manifest.h"
+#include "train/update_rule_of.h"
 
 namespace trident {
 namespace {
@@ -75,8 +76,9 @@ std::optional<TrainingState> RunCheckpoints::begin(const Say& say) {
 SavePlan RunCheckpoints::save_plan() const {
   const bool all = plan_.config.checkpoint.content == "all";
   const std::vector<ShardTensors> tensors = trainer_.shard_tensors();
-  return make_save_plan(boxes_written(trainer_.store().shards(), trainer_.shard_holder()), tensors, ShardedOptimizer::state_names(), trainer_.update_order(),
-                                 all ? SaveContent::kAll : SaveContent::kWeights, rank_);
+  return make_save_plan(boxes_written(trainer_.store().shards(), trainer_.shard_holder()), tensors,
+                        state_keys(*update_rule_of(plan_.config)), trainer_.update_order(),
+                        all ? SaveContent::kAll : SaveContent::kWeights, rank_);
 }
 
 // Before anything of a run that is alive is touched.
