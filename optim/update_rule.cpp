@@ -5,11 +5,6 @@
 
 namespace trident {
 
-std::optional<UpdateRuleKind> parse_update_rule(std::string_view text) {
-  if (text == "adamw") return UpdateRuleKind::kAdamW;
-  return std::nullopt;
-}
-
 std::unique_ptr<const UpdateRule> make_update_rule(const UpdateRuleConfig& config) {
   switch (config.kind) {
     case UpdateRuleKind::kAdamW: return std::make_unique<AdamWRule>(config);

@@ -7,15 +7,12 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "device/ops.h"
+#include "optim/update_rule_kind.h"
 
 namespace trident {
-
-enum class UpdateRuleKind : std::uint8_t { kAdamW };
-std::optional<UpdateRuleKind> parse_update_rule(std::string_view text);  // "adamw"
 
 struct UpdateRuleConfig {
   UpdateRuleKind kind = UpdateRuleKind::kAdamW;

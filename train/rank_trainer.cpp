@@ -36,13 +36,13 @@ LossScaler loss_scaler_of(const RunPlan& plan) {
 
 LrSchedule lr_schedule_of(const TrainConfig& config) {
   LrSchedule schedule;
-  schedule.type = parse_lr_schedule_type(config.lr_schedule.type).value();
+  schedule.type = config.lr_schedule.type;
   schedule.lr = config.optimizer.lr;
   schedule.min_lr = config.lr_schedule.min_lr;
   schedule.warmup_steps = config.lr_schedule.warmup_steps;
   schedule.decay_steps = config.lr_schedule.decay_steps.value_or(config.run.steps);
   schedule.wsd_decay_steps = config.lr_schedule.wsd_decay_steps.value_or(0);
-  schedule.wsd_decay = parse_lr_decay(config.lr_schedule.wsd_decay_type).value();
+  schedule.wsd_decay = config.lr_schedule.wsd_decay_type;
   validate(schedule);
   return schedule;
 }

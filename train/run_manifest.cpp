@@ -52,7 +52,7 @@ Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const 
   Manifest manifest;
   manifest.state = state;
   manifest.weights = plan.compute;
-  manifest.complete = plan.config.checkpoint.content == "all";
+  manifest.complete = plan.config.checkpoint.content == CheckpointContent::kAll;
   if (manifest.complete) manifest.optimizer_states = state_keys(*update_rule_of(plan.config));
   manifest.tensors = stored_tensors(plan);
   manifest.generation = generation;

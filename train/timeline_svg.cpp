@@ -137,7 +137,8 @@ class Timeline {
     return fmt::format(
         "{} ({:.1f}M parameters), schedule {}, {} micro-batches of {} x {} tokens per data rank, {}; bubble {:.2f} of "
         "ideal time",
-        model, 1e-6 * static_cast<double>(num_parameters(plan_.model)), plan_.config.parallel.schedule, plan_.num_micro_batches,
+        model, 1e-6 * static_cast<double>(num_parameters(plan_.model)),
+        to_string(plan_.config.parallel.schedule), plan_.num_micro_batches,
         plan_.config.batch.micro, plan_.config.batch.sequence, to_string(plan_.zero.preset), times_.bubble_over_ideal());
   }
 

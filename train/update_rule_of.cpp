@@ -4,7 +4,7 @@ namespace trident {
 
 std::unique_ptr<const UpdateRule> update_rule_of(const TrainConfig& config) {
   const OptimizerConfig& o = config.optimizer;
-  return make_update_rule({.kind = parse_update_rule(o.type).value(),
+  return make_update_rule({.kind = o.type,
                            .betas = o.betas,
                            .eps = o.eps,
                            .weight_decay = o.weight_decay});
