@@ -1,7 +1,7 @@
 #include "optim/sharded_optimizer.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <cstdint>
 
 namespace trident {
@@ -39,64 +39,57 @@ std::vector<RoundedStretch> rounded_stretches(std::span<const ShardPiece> pieces
   return stretches;
 }
 
-ShardedOptimizer::ShardedOptimizer(const AdamWConfig& config, ParamStore& store, ParallelContext& context, ArenaPlan& plan)
-    : config_(config), store_(store), context_(context) {
-  TRIDENT_CHECK(!config.stochastic_rounding || store.config().compute == DType::kBF16, "stochastic rounding of weights in {}",
+ShardedOptimizer::ShardedOptimizer(std::unique_ptr<const UpdateRule> rule, WeightRounding rounding, ParamStore& store,
+                                   ParallelContext& context, ArenaPlan& plan)
+    : rule_(std::move(rule)), store_(store), context_(context) {
+  const bool at_random = rounding == WeightRounding::kStochastic;
+  TRIDENT_CHECK(!at_random || store.config().compute == DType::kBF16, "stochastic rounding of weights in {}",
                 to_string(store.config().compute));
+  const std::span<const UpdateState> states = rule_->states();
+  TRIDENT_CHECK(rule_->cut() == UpdateCut::kElement, "an update rule that needs whole matrices: tensors are cut between elements");
+  TRIDENT_CHECK(states.size() <= kMostUpdateStates, "an update rule with {} states, {} at most", states.size(), kMostUpdateStates);
   const int tensor_degree = context.grid().degrees().tensor, tensor_rank = context.coordinates().tensor;
   for (const ParamShard& shard : store.shards()) {
-    Moments& moments = moments_.emplace_back();
+    ShardState& state = states_.emplace_back();
     if (!shard.updated) continue;
-    if (config.stochastic_rounding) {
-      moments.stretches = rounded_stretches(shard.pieces, tensor_degree, tensor_rank, store.config().seed);
+    if (at_random) {
+      state.stretches = rounded_stretches(shard.pieces, tensor_degree, tensor_rank, store.config().seed);
     } else {
-      for (const UpdateStretch& stretch : update_stretches(shard.pieces)) moments.stretches.push_back({stretch, std::nullopt});
+      for (const UpdateStretch& stretch : update_stretches(shard.pieces)) state.stretches.push_back({stretch, std::nullopt});
     }
-    const std::int64_t bytes = shard.elements * size_of(DType::kF32);
-    moments.first_slot = plan.book(fmt::format("unit {} first moments f32 [{}]", shard.unit, shard.elements), MemoryUse::kOptimizer, bytes);
-    moments.second_slot = plan.book(fmt::format("unit {} second moments f32 [{}]", shard.unit, shard.elements), MemoryUse::kOptimizer, bytes);
+    for (const auto& [key, name] : states) {
+      const std::string range = fmt::format("unit {} {} f32 [{}]", shard.unit, name, shard.elements);
+      state.slots.push_back(plan.book(range, MemoryUse::kOptimizer, shard.elements * size_of(DType::kF32)));
+    }
   }
 }
 
 void ShardedOptimizer::bind(Arena& arena) {
-  for (std::size_t i = 0; i < moments_.size(); ++i) {
-    const ParamShard& shard = store_.shards()[i];
-    if (!shard.updated) continue;
-    moments_[i].first = arena.grant(moments_[i].first_slot, DType::kF32, Shape{shard.elements});
-    moments_[i].second = arena.grant(moments_[i].second_slot, DType::kF32, Shape{shard.elements});
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    for (const ArenaSlot& slot : states_[i].slots)
+      states_[i].views.push_back(arena.grant(slot, DType::kF32, Shape{store_.shards()[i].elements}));
   }
 }
 
-std::span<const std::string> ShardedOptimizer::state_names() {
-  static const std::string names[] = {"exp_avg", "exp_avg_sq"};
-  return names;
-}
-
-std::vector<TensorView> ShardedOptimizer::states(std::size_t shard) const {
-  if (!store_.shards()[shard].updated) return {};
-  return {moments_[shard].first, moments_[shard].second};
-}
+std::vector<TensorView> ShardedOptimizer::states(std::size_t shard) const { return states_[shard].views; }
 
 void ShardedOptimizer::step(int unit, std::int64_t update, double lr, double gradient_scale) {
-  AdamWParams params;
-  params.lr = static_cast<float>(lr);
-  params.beta1 = static_cast<float>(config_.beta1);
-  params.beta2 = static_cast<float>(config_.beta2);
-  params.eps = static_cast<float>(config_.eps);
-  params.grad_scale = static_cast<float>(gradient_scale);
-  params.bias_correction1 = static_cast<float>(1.0 / (1.0 - std::pow(config_.beta1, static_cast<double>(update))));
-  params.bias_correction2 = static_cast<float>(1.0 / (1.0 - std::pow(config_.beta2, static_cast<double>(update))));
-  Ops& ops = context_.device().ops();
-  for (std::size_t i = 0; i < moments_.size(); ++i) {
+  UpdateStep step{.update = update, .lr = lr, .gradient_scale = gradient_scale};
+  for (std::size_t i = 0; i < states_.size(); ++i) {
     const ParamShard& shard = store_.shards()[i];
     if (shard.unit != unit || !shard.updated) continue;
-    for (const auto& [stretch, rounding] : moments_[i].stretches) {
-      params.rounding = rounding;
-      if (rounding) params.rounding->update = static_cast<std::uint64_t>(update);
-      params.weight_decay = stretch.decays ? static_cast<float>(config_.weight_decay) : 0.0f;
+    const std::vector<TensorView>& views = states_[i].views;
+    for (const auto& [stretch, rounding] : states_[i].stretches) {
+      step.decays = stretch.decays;
+      step.rounding = rounding;
       const auto range = [&](TensorView view) { return view.range(stretch.begin, stretch.count); };
-      ops.adamw(context_.compute_stream(), range(shard.param), range(shard.master), range(moments_[i].first),
-                range(moments_[i].second), range(shard.grad), params);
+      std::array<TensorView, kMostUpdateStates> states;
+      std::transform(views.begin(), views.end(), states.begin(), range);
+      const UpdateElements elements{.param = range(shard.param),
+                                    .master = range(shard.master),
+                                    .states = std::span(states).first(views.size()),
+                                    .grad = range(shard.grad)};
+      rule_->update(context_.device().ops(), context_.compute_stream(), elements, step);
     }
   }
 }

@@ -1,23 +1,20 @@
-// AdamW on this rank's shards: f32 master weights in the ParamStore, both moments here.
+// An update rule on this rank's shards: f32 master weights in the ParamStore, the rule's state here.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "device/arena.h"
 #include "device/ops.h"
+#include "optim/update_rule.h"
 #include "parallel/parallel_context.h"
 #include "parallel/param_store.h"
 
 namespace trident {
-
-struct AdamWConfig {
-  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
-  bool stochastic_rounding = false;  // of the weights in use, which are bf16
-};
 
 // Elements of a shard that one call updates: neighbours with equal weight decay, whatever parameters they belong to.
 struct UpdateStretch {
@@ -36,31 +33,34 @@ struct RoundedStretch {
 // Keys and places in the tensor as of initial values: from `seed`, the tensor's name and the whole tensor's elements.
 std::vector<RoundedStretch> rounded_stretches(std::span<const ShardPiece> pieces, int tensor_degree, int tensor_rank, std::uint64_t seed);
 
+// Of the weights in use after an update: to nearest, or (bf16 alone) at random.
+enum class WeightRounding : std::uint8_t { kNearest, kStochastic };
+
 class ShardedOptimizer {
  public:
-  ShardedOptimizer(const AdamWConfig& config, ParamStore& store, ParallelContext& context, ArenaPlan& plan);
+  // Refused: a rule that needs whole matrices, since every parameter is cut somewhere within.
+  ShardedOptimizer(std::unique_ptr<const UpdateRule> rule, WeightRounding rounding, ParamStore& store, ParallelContext& context,
+                   ArenaPlan& plan);
   void bind(Arena& arena);
 
-  // What the update rule keeps of every element beside the master weight, f32, by name; and these of shard `shard` of
-  // ParamStore::shards() in that order, empty for one that is updated elsewhere.
-  static std::span<const std::string> state_names();
+  // The rule's states of shard `shard` of ParamStore::shards(), in its order; empty for one that is updated elsewhere.
   std::vector<TensorView> states(std::size_t shard) const;
 
-  // Update number `update` (from 1) of `unit`'s shards: master weights and moments in place, the new values rounded to the compute
+  // Update number `update` (from 1) of `unit`'s shards: master weights and states in place, the new values rounded to the compute
   // dtype where gathers send from (to nearest, or at random where the configuration says so). `gradient_scale` multiplies the gradient first (clipping; 1 / loss scale).
   void step(int unit, std::int64_t update, double lr, double gradient_scale);
 
  private:
-  struct Moments {
-    ArenaSlot first_slot, second_slot;
-    TensorView first, second;  // f32 [n]
+  struct ShardState {
+    std::vector<ArenaSlot> slots;
+    std::vector<TensorView> views;  // f32 [n], as the rule's states
     std::vector<RoundedStretch> stretches;
   };
 
-  AdamWConfig config_;
+  std::unique_ptr<const UpdateRule> rule_;
   ParamStore& store_;
   ParallelContext& context_;
-  std::vector<Moments> moments_;  // in the order of ParamStore::shards(); empty for those that are updated elsewhere
+  std::vector<ShardState> states_;  // in the order of ParamStore::shards(); empty for those that are updated elsewhere
 };
 
 // min(1, max_norm / (norm + 1e-6)); 1 when clipping is off (max_norm 0).

@@ -41,7 +41,7 @@ std::string recomputing(const RunPlan& plan, const ArenaNeed& needed) {
 // The largest micro-batch of at most `most` sequences that the configuration allows.
 std::int64_t legal_micro(const RunPlan& plan, std::int64_t most) {
   const ParallelDegrees& degrees = plan.grid.degrees();
-  const std::int64_t sequences = plan.config.batch.global / degrees.data, multiple = plan.config.parallel.schedule == "interleaved" ? degrees.pipeline : 1;
+  const std::int64_t sequences = plan.config.batch.global / degrees.data, multiple = plan.config.parallel.schedule == ScheduleKind::kInterleaved ? degrees.pipeline : 1;
   while (most > 1 && (sequences % most != 0 || sequences / most % multiple != 0)) --most;
   return most;
 }

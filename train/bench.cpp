@@ -26,7 +26,7 @@ TrainConfig on_one_rank(TrainConfig config) {
   ParallelConfig& parallel = config.parallel;
   parallel.data.ranks = 1;
   parallel.pipeline = parallel.tensor = parallel.context = parallel.virtual_stages = 1;
-  parallel.schedule = "1f1b";
+  parallel.schedule = ScheduleKind::k1f1b;
   parallel.sequence_parallel = false;
   parallel.layers.reset();
   config.cuda.nccl_register = false;

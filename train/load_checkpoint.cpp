@@ -16,6 +16,7 @@
 #include "train/read_again.h"
 #include "train/resume.h"
 #include "train/run_manifest.h"
+#include "train/update_rule_of.h"
 
 namespace trident {
 namespace {
@@ -43,6 +44,7 @@ void read_shards(const Resume& resume, RankTrainer& trainer, Read what) {
   Stream& stream = trainer.context().compute_stream();
   const WriteValues write = [&](TensorView to, const void* from) { trainer.device().write(stream, to, from); };
   const ParamStore& store = trainer.store();
+  const std::vector<std::string> states_of_rule = state_keys(*update_rule_of(trainer.plan().config));
   const bool has_weights = what == Read::kAll && has_weights_of(manifest, trainer.plan());
   const bool has_states = what == Read::kAll && manifest.complete;
   const std::string_view master = manifest.complete && manifest.weights != DType::kF32 ? kMasterPrefix : std::string_view();
@@ -52,7 +54,7 @@ void read_shards(const Resume& resume, RankTrainer& trainer, Read what) {
     if (has_weights) reader.read("", box, shard.param, write);
     const std::vector<TensorView> states = trainer.optimizer_states(box.shard);
     for (std::size_t s = 0; has_states && s < states.size(); ++s)
-      reader.read(ShardedOptimizer::state_names()[s] + "/", box, states[s], write);
+      reader.read(states_of_rule[s] + "/", box, states[s], write);
   }
 }
 

@@ -8,14 +8,17 @@
 #include <filesystem>
 
 #include "model/model_stats.h"
+#include "train/update_rule_of.h"
 
 namespace trident {
 namespace {
 
 std::string gigabytes(double bytes) { return fmt::format("{:.1f} GB", 1e-9 * bytes); }
 
-// Master weight and two moments of every parameter: what no layout of one machine can share out further.
-constexpr double kSmallestState = 12;  // bytes per parameter
+// Bytes per parameter: master weight and the update rule's state, what no layout of one machine can share out further.
+double smallest_state(const TrainConfig& config) {
+  return 4.0 * (1.0 + static_cast<double>(update_rule_of(config)->states().size()));
+}
 
 double model_state(const RunPlan& plan, const ZeroPolicy& policy) {
   const double replicas = static_cast<double>(plan.world_size() / plan.grid.degrees().pipeline);
@@ -44,14 +47,14 @@ void check_thread_ranks(const TrainConfig& config) {
       data, p.pipeline, p.tensor, ranks, kMaxThreadRanks));
 }
 
-void check_model_fits(const ModelConfig& model, std::int64_t machine_bytes) {
-  const double parameters = static_cast<double>(num_parameters(model)), bytes = kSmallestState * parameters;
+void check_model_fits(const ModelConfig& model, const TrainConfig& config, std::int64_t machine_bytes) {
+  const double state = smallest_state(config), parameters = static_cast<double>(num_parameters(model)), bytes = state * parameters;
   if (bytes <= static_cast<double>(machine_bytes)) return;
   throw ConfigError(
       fmt::format("model: {} parameters need at least {} for weights and optimizer in any layout, this machine has {}; take a "
                   "model of at most {:.0f}M parameters, or a larger machine",
                   parameters < 1e9 ? fmt::format("{:.1f}M", 1e-6 * parameters) : fmt::format("{:.1f}B", 1e-9 * parameters), gigabytes(bytes), gigabytes(static_cast<double>(machine_bytes)),
-                  1e-6 * static_cast<double>(machine_bytes) / kSmallestState));
+                  1e-6 * static_cast<double>(machine_bytes) / state));
 }
 
 std::string what_state_fits(const RunPlan& plan, double state, double there) {

@@ -14,7 +14,7 @@ void check_thread_ranks(const TrainConfig& config);
 
 // A model whose optimizer state alone, shared out as well as can be, is larger than `machine_bytes`. Before the plan, so that its
 // size does not matter. ConfigError.
-void check_model_fits(const ModelConfig& model, std::int64_t machine_bytes);
+void check_model_fits(const ModelConfig& model, const TrainConfig& config, std::int64_t machine_bytes);
 
 // What would fit where parameters, gradients and optimizer of some ranks need `state` bytes and `there` are there: the first ZeRO preset that does, or a
 // number of parameters.

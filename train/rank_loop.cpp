@@ -75,7 +75,7 @@ RunEnd RankLoop::run() {
   if (evaluates && last_eval_.step == updates_) summary_.last_valid = last_eval_;  // not if an earlier start made it
   checkpoints_.finish(say_);
   const bool is_committed = checkpoints_.saves() && (updates_ == 0 || checkpoints_.committed_step() == updates_);
-  end_.weights = is_committed && plan_.config.checkpoint.content == "weights";
+  end_.weights = is_committed && plan_.config.checkpoint.content == CheckpointContent::kWeights;
   end_.saved = is_committed && !end_.weights;
   end_.not_saved = checkpoints_.saves() && !is_committed;
   if (services_.trained) services_.trained(end_);

@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "device/no_allocation.h"
 #include "train/arena_check.h"
+#include "train/update_rule_of.h"
 
 namespace trident {
 namespace {
@@ -31,26 +32,17 @@ LossScaler loss_scaler_of(const RunPlan& plan) {
   return dynamic ? LossScaler::dynamic() : LossScaler::fixed(scale.fixed);
 }
 
-AdamWConfig adamw_config(const TrainConfig& config) {
-  const OptimizerConfig& o = config.optimizer;
-  return {.beta1 = o.betas[0],
-          .beta2 = o.betas[1],
-          .eps = o.eps,
-          .weight_decay = o.weight_decay,
-          .stochastic_rounding = config.precision.stochastic_rounding};
-}
-
 }  // namespace
 
 LrSchedule lr_schedule_of(const TrainConfig& config) {
   LrSchedule schedule;
-  schedule.type = parse_lr_schedule_type(config.lr_schedule.type).value();
+  schedule.type = config.lr_schedule.type;
   schedule.lr = config.optimizer.lr;
   schedule.min_lr = config.lr_schedule.min_lr;
   schedule.warmup_steps = config.lr_schedule.warmup_steps;
   schedule.decay_steps = config.lr_schedule.decay_steps.value_or(config.run.steps);
   schedule.wsd_decay_steps = config.lr_schedule.wsd_decay_steps.value_or(0);
-  schedule.wsd_decay = parse_lr_decay(config.lr_schedule.wsd_decay_type).value();
+  schedule.wsd_decay = config.lr_schedule.wsd_decay_type;
   validate(schedule);
   return schedule;
 }
@@ -69,7 +61,9 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
   stage_ = std::make_unique<Stage>(plan.model, plan.geometry(context_.coordinates().tensor), plan.step_spec.units_of_stage, programs,
                                    context_, arena_plan_);
   store_ = std::make_unique<ParamStore>(store_config(plan, step, eval), stage_->unit_params(), context_, arena_plan_);
-  optimizer_ = std::make_unique<ShardedOptimizer>(adamw_config(plan.config), *store_, context_, arena_plan_);
+  const bool at_random = plan.config.precision.stochastic_rounding;
+  const WeightRounding rounding = at_random ? WeightRounding::kStochastic : WeightRounding::kNearest;
+  optimizer_ = std::make_unique<ShardedOptimizer>(update_rule_of(plan.config), rounding, *store_, context_, arena_plan_);
   book_batches();
 
   check_memory();

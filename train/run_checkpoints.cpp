@@ -24,6 +24,7 @@
 #include "train/load_checkpoint.h"
 #include "train/run_files.h"
 #include "train/run_manifest.h"
+#include "train/update_rule_of.h"
 
 namespace trident {
 namespace {
@@ -73,10 +74,11 @@ std::optional<TrainingState> RunCheckpoints::begin(const Say& say) {
 }
 
 SavePlan RunCheckpoints::save_plan() const {
-  const bool all = plan_.config.checkpoint.content == "all";
+  const bool all = plan_.config.checkpoint.content == CheckpointContent::kAll;
   const std::vector<ShardTensors> tensors = trainer_.shard_tensors();
-  return make_save_plan(boxes_written(trainer_.store().shards(), trainer_.shard_holder()), tensors, ShardedOptimizer::state_names(), trainer_.update_order(),
-                                 all ? SaveContent::kAll : SaveContent::kWeights, rank_);
+  return make_save_plan(boxes_written(trainer_.store().shards(), trainer_.shard_holder()), tensors,
+                        state_keys(*update_rule_of(plan_.config)), trainer_.update_order(),
+                        all ? SaveContent::kAll : SaveContent::kWeights, rank_);
 }
 
 // Before anything of a run that is alive is touched.
@@ -181,7 +183,7 @@ void RunCheckpoints::note_failure(const std::string& what, const Say& say) {
       remove_checkpoint_folder(directory_, name);
     });
   }
-  if (plan_.config.checkpoint.on_error == "stop")
+  if (plan_.config.checkpoint.on_error == OnSaveError::kStop)
     throw StorageError(fmt::format("no checkpoint of step {}: {}; the run ends because checkpoint.on_error is \"stop\"", state_.updates, what));
 }
 
@@ -191,7 +193,7 @@ void RunCheckpoints::note_unreadable(const Say& say) {
   stage_ = Stage::kNone;
   const std::string what = fmt::format("the checkpoint of step {} cannot be read back; earlier ones are kept", state_.updates);
   if (rank_ == 0) say(what);
-  if (plan_.config.checkpoint.on_error == "stop") throw StorageError(fmt::format("{}; the run ends because checkpoint.on_error is \"stop\"", what));
+  if (plan_.config.checkpoint.on_error == OnSaveError::kStop) throw StorageError(fmt::format("{}; the run ends because checkpoint.on_error is \"stop\"", what));
 }
 
 void RunCheckpoints::advance(const Say& say) {

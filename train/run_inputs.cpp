@@ -135,7 +135,7 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   lr_schedule_of(config);
   const ModelConfig model = resolve_model(config);
   // All memory together; machines and cards are judged one by one when arenas are known.
-  check_model_fits(model, machine.bytes());
+  check_model_fits(model, config, machine.bytes());
   inputs.plan = make_run_plan(config, model, place.world_size, machine);
   inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();
   const auto needs_of_plan = [&](const RunPlan& plan) {

@@ -11,8 +11,8 @@
 
 #include "checkpoint/shard_boxes.h"
 #include "core/host_name.h"
-#include "optim/sharded_optimizer.h"
 #include "train/resume.h"
+#include "train/update_rule_of.h"
 
 namespace trident {
 namespace {
@@ -52,8 +52,8 @@ Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const 
   Manifest manifest;
   manifest.state = state;
   manifest.weights = plan.compute;
-  manifest.complete = plan.config.checkpoint.content == "all";
-  if (manifest.complete) manifest.optimizer_states.assign(ShardedOptimizer::state_names().begin(), ShardedOptimizer::state_names().end());
+  manifest.complete = plan.config.checkpoint.content == CheckpointContent::kAll;
+  if (manifest.complete) manifest.optimizer_states = state_keys(*update_rule_of(plan.config));
   manifest.tensors = stored_tensors(plan);
   manifest.generation = generation;
   manifest.written_unix = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();

@@ -83,11 +83,11 @@ void check_sizes(const RunPlan& plan) {
 }
 
 DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machine, std::string& reason) {
-  if (precision.compute == "fp32") {
+  if (precision.compute == ComputeFormat::kFp32) {
     reason = "precision.compute = fp32";
     return DType::kF32;
   }
-  if (precision.compute == "bf16") {
+  if (precision.compute == ComputeFormat::kBf16) {
     reason =
         machine.fast_bf16
             ? std::string("precision.compute = bf16")
@@ -95,7 +95,7 @@ DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machin
                           multiplier_name(machine.device));
     return DType::kBF16;
   }
-  if (precision.compute == "fp16") {
+  if (precision.compute == ComputeFormat::kFp16) {
     reason = fmt::format("precision.compute = fp16{}",
                          machine.multiplies_fp16
                              ? ""
@@ -106,9 +106,9 @@ DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machin
   return machine.fast_bf16 ? DType::kBF16 : DType::kF32;
 }
 
-RecomputePolicy recompute_policy(const std::string& text) {
-  return text == "full" ? RecomputePolicy::kFull : text == "selective" ? RecomputePolicy::kSelective : RecomputePolicy::kNone;
-}
+// As kRecomputePolicies (train_config.cpp).
+static_assert(static_cast<int>(RecomputePolicy::kNone) == 0 && static_cast<int>(RecomputePolicy::kSelective) == 1 &&
+              static_cast<int>(RecomputePolicy::kFull) == 2);
 
 UnitsOfStage partition(const RunPlan& plan, const std::vector<double>& costs) {
   const ParallelConfig& parallel = plan.config.parallel;
@@ -158,7 +158,7 @@ std::vector<UnitBytes> unit_bytes(const RunPlan& plan) {
 
 void make_programs(RunPlan& plan, const std::vector<double>& costs) {
   const ParallelConfig& parallel = plan.config.parallel;
-  const ScheduleKind kind = parse_schedule_kind(parallel.schedule).value();
+  const ScheduleKind kind = parallel.schedule;
   const int pipeline = plan.grid.degrees().pipeline, chunks = checked_cast<int>(parallel.virtual_stages);
   StepProgramSpec& spec = plan.step_spec;
   spec.units_of_stage = partition(plan, costs);
@@ -310,7 +310,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
     plan.threads_per_rank = asked ? checked_cast<int>(*asked) : machine.core_share.threads();
     if (!asked) plan.notes.push_back(threads_line(machine.core_share));
   }
-  plan.recompute = recompute_policy(config.recompute.policy);
+  plan.recompute = config.recompute.policy;
   plan.memory = machine.memory;
   plan.num_micro_batches = micro_batches_of(config.batch, plan.grid.degrees().data);
   check_lengths(plan);

@@ -144,7 +144,7 @@ std::string model_line(const RunPlan& plan) {
 std::string layout_line(const RunPlan& plan) {
   const ParallelDegrees& d = plan.grid.degrees();
   return fmt::format("layout: {}DP x {}PP x {}TP = {}, {}{}, {} of {} x {} tokens", d.data, d.pipeline, d.tensor,
-                     counted(plan.world_size(), "rank"), plan.config.parallel.schedule,
+                     counted(plan.world_size(), "rank"), to_string(plan.config.parallel.schedule),
                      plan.tensor_layout.shards_sequence() ? ", sequence parallel" : "",
                      plan.num_micro_batches == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", plan.num_micro_batches),
                      plan.config.batch.micro, plan.config.batch.sequence);

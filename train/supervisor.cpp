@@ -226,7 +226,7 @@ SupervisedRun supervised_run(const SuperviseOptions& options) {
   if (!saves_checkpoints(config))
     throw ConfigError(
         "checkpoint.every = 0: nothing is saved, so every restart would begin again; set checkpoint.every to a number of steps");
-  if (config.checkpoint.content == "weights")
+  if (config.checkpoint.content == CheckpointContent::kWeights)
     throw ConfigError(
         "checkpoint.content = \"weights\": no run goes on from weights alone, so every restart would begin again; set it to "
         "\"all\"");

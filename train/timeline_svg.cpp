@@ -8,6 +8,7 @@
 
 #include "model/model_stats.h"
 #include "pipeline/step_simulator.h"
+#include "train/update_rule_of.h"
 
 namespace trident {
 namespace {
@@ -42,7 +43,9 @@ enum class UnitKind : std::uint8_t { kEmbedding, kBlock, kHead };
 
 class Timeline {
  public:
-  explicit Timeline(const RunPlan& plan) : plan_(plan), flops_(unit_costs(plan.model, plan.config.batch)) {
+  explicit Timeline(const RunPlan& plan)
+      : plan_(plan), flops_(unit_costs(plan.model, plan.config.batch)),
+        tensors_touched_(3 + 2.0 * static_cast<double>(update_rule_of(plan.config)->states().size())) {
     const StepCosts costs{[this](int, std::size_t, const Instruction& i) { return cost(i); }, [](int, int) { return 0.0; }};
     times_ = simulate(plan.step_programs, costs, plan.step_spec.overlap);
     scale_ = (kWidth - kLeft - kRight) / times_.makespan;
@@ -87,8 +90,8 @@ class Timeline {
         return kTimelineFlopsPerByteSent * share * elements(i.unit) * static_cast<double>(size_of(plan_.compute));
       case InstructionKind::kReduceGradients:
         return kTimelineFlopsPerByteSent * (plan_.zero.shard_optimizer ? 1 : 2) * share * elements(i.unit) * 4;
-      case InstructionKind::kOptimizerStep:  // reads gradient, master, moments; writes the last three
-        return kTimelineFlopsPerByteTouched * 7 * 4 * elements(i.unit) / (plan_.zero.shard_optimizer ? replicas : 1);
+      case InstructionKind::kOptimizerStep:
+        return kTimelineFlopsPerByteTouched * tensors_touched_ * 4 * elements(i.unit) / (plan_.zero.shard_optimizer ? replicas : 1);
       default: return 0;
     }
   }
@@ -134,7 +137,8 @@ class Timeline {
     return fmt::format(
         "{} ({:.1f}M parameters), schedule {}, {} micro-batches of {} x {} tokens per data rank, {}; bubble {:.2f} of "
         "ideal time",
-        model, 1e-6 * static_cast<double>(num_parameters(plan_.model)), plan_.config.parallel.schedule, plan_.num_micro_batches,
+        model, 1e-6 * static_cast<double>(num_parameters(plan_.model)),
+        to_string(plan_.config.parallel.schedule), plan_.num_micro_batches,
         plan_.config.batch.micro, plan_.config.batch.sequence, to_string(plan_.zero.preset), times_.bubble_over_ideal());
   }
 
@@ -289,6 +293,7 @@ class Timeline {
 
   const RunPlan& plan_;
   std::vector<double> flops_;  // forward, by unit
+  double tensors_touched_;     // f32, by an update: gradient, master and states read, master and states written
   StepTimeline times_;
   double scale_ = 1, last_compute_ = 0;
   std::string out_;

@@ -1,6 +1,9 @@
 #include "train/train_config.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 
 #include "core/fnv1a.h"
@@ -9,6 +12,9 @@
 namespace trident {
 namespace {
 
+// In the order of RecomputePolicy, whose values this folder's pure half does not see; run_plan.cpp holds them to it.
+constexpr std::array<std::string_view, 3> kRecomputePolicies{"none", "selective", "full"};
+
 // One overload pair per member type: from a canonical option value, and back.
 void read(const JsonValue& v, std::string& out) { out = v.as_string(); }
 void read(const JsonValue& v, std::int64_t& out) { out = v.as_integer(); }
@@ -16,6 +22,17 @@ void read(const JsonValue& v, double& out) { out = v.as_number(); }
 void read(const JsonValue& v, bool& out) { out = v.as_bool(); }
 void read(const JsonValue& v, ZeroPreset& out) { out = parse_zero_preset(v.as_string()).value(); }
 void read(const JsonValue& v, ParamGather& out) { out = parse_param_gather(v.as_string()).value(); }
+void read(const JsonValue& v, ScheduleKind& out) { out = parse_schedule_kind(v.as_string()).value(); }
+void read(const JsonValue& v, ComputeFormat& out) { out = parse_compute_format(v.as_string()).value(); }
+void read(const JsonValue& v, RecomputePolicy& out) {
+  const auto at = std::ranges::find(kRecomputePolicies, v.as_string());
+  out = static_cast<RecomputePolicy>(at - kRecomputePolicies.begin());
+}
+void read(const JsonValue& v, UpdateRuleKind& out) { out = parse_update_rule(v.as_string()).value(); }
+void read(const JsonValue& v, LrScheduleType& out) { out = parse_lr_schedule_type(v.as_string()).value(); }
+void read(const JsonValue& v, LrDecay& out) { out = parse_lr_decay(v.as_string()).value(); }
+void read(const JsonValue& v, CheckpointContent& out) { out = parse_checkpoint_content(v.as_string()).value(); }
+void read(const JsonValue& v, OnSaveError& out) { out = parse_on_save_error(v.as_string()).value(); }
 void read(const JsonValue& v, DataDegree& out) { out.ranks = v.is_integer() ? std::optional(v.as_integer()) : std::nullopt; }
 void read(const JsonValue& v, ThreadCount& out) { out.threads = v.is_integer() ? std::optional(v.as_integer()) : std::nullopt; }
 void read(const JsonValue& v, GradSync& out) {
@@ -63,6 +80,9 @@ JsonValue write(double x) { return x; }
 JsonValue write(bool x) { return x; }
 JsonValue write(ZeroPreset x) { return to_string(x); }
 JsonValue write(ParamGather x) { return to_string(x); }
+JsonValue write(RecomputePolicy x) { return std::string(kRecomputePolicies[static_cast<std::size_t>(x)]); }
+template <class Enum> requires requires(Enum x) { { to_string(x) } -> std::same_as<std::string_view>; }
+JsonValue write(Enum x) { return std::string(to_string(x)); }
 JsonValue write(const DataDegree& x) { return x.ranks ? JsonValue(*x.ranks) : JsonValue("auto"); }
 JsonValue write(const ThreadCount& x) { return x.threads ? JsonValue(*x.threads) : JsonValue("auto"); }
 JsonValue write(const GradSync& x) {
@@ -143,9 +163,9 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
 void check_loss_scale(const PrecisionConfig& p) {
   if (p.loss_scale.kind == LossScale::Kind::kByFormat) return;
   const std::string given = value_text(write(p.loss_scale));
-  if (p.compute != "fp16")
+  if (p.compute != ComputeFormat::kFp16)
     contradict(fmt::format("precision.loss_scale = {}: precision.compute {} needs none; remove the key or set precision.compute to \"fp16\"",
-                           given, in_quotes(p.compute)));
+                           given, in_quotes(to_string(p.compute))));
   int exponent = 0;
   if (p.loss_scale.kind == LossScale::Kind::kFixed && std::frexp(p.loss_scale.fixed, &exponent) != 0.5)
     contradict(fmt::format("precision.loss_scale = {}: must be a power of two, so that scaling is exact; take {:.0f} or \"dynamic\"",
@@ -154,10 +174,10 @@ void check_loss_scale(const PrecisionConfig& p) {
 
 // With "auto", what the processor can do decides: see make_run_plan().
 void check_stochastic_rounding(const PrecisionConfig& p) {
-  if (!p.stochastic_rounding || p.compute == "bf16" || p.compute == "auto") return;
+  if (!p.stochastic_rounding || p.compute == ComputeFormat::kBf16 || p.compute == ComputeFormat::kAuto) return;
   contradict(fmt::format("precision.stochastic_rounding = true: only bf16 weights are rounded at random, and precision.compute is {}; set it "
                          "to \"bf16\", or precision.stochastic_rounding to false",
-                         in_quotes(p.compute)));
+                         in_quotes(to_string(p.compute))));
 }
 
 }  // namespace
@@ -193,10 +213,10 @@ TrainConfig parse_train_config(std::string_view text, std::string_view source, c
 
 void validate(const TrainConfig& c) {
   const ParallelConfig& p = c.parallel;
-  if (p.virtual_stages > 1 && p.schedule != "interleaved")
+  if (p.virtual_stages > 1 && p.schedule != ScheduleKind::kInterleaved)
     contradict(fmt::format(
         "parallel.virtual_stages = {}: parallel.schedule {} has one stage per rank; set parallel.schedule to \"interleaved\"",
-        p.virtual_stages, in_quotes(p.schedule)));
+        p.virtual_stages, in_quotes(to_string(p.schedule))));
   if (p.layers && static_cast<std::int64_t>(p.layers->size()) != p.pipeline * p.virtual_stages)
     contradict(
         fmt::format("parallel.layers = {}: {} counts, but parallel.pipeline x parallel.virtual_stages = {} x {} stages need {}",
@@ -216,7 +236,7 @@ void validate(const TrainConfig& c) {
   if (s.decay_steps && s.warmup_steps >= *s.decay_steps)
     contradict(
         fmt::format("lr_schedule.warmup_steps = {}: must be below lr_schedule.decay_steps = {}", s.warmup_steps, *s.decay_steps));
-  if (s.type == "wsd" && !s.wsd_decay_steps)
+  if (s.type == LrScheduleType::kWsd && !s.wsd_decay_steps)
     contradict(
         "lr_schedule.wsd_decay_steps = null: lr_schedule.type \"wsd\" needs the length of its final decay; give a number of steps");
   if (s.decay_steps && s.wsd_decay_steps && *s.wsd_decay_steps > *s.decay_steps)

@@ -14,9 +14,15 @@
 #include "core/cuda_options.h"
 #include "core/json_reader.h"
 #include "core/zero_policy.h"
+#include "optim/lr_schedule.h"
+#include "optim/update_rule_kind.h"
+#include "pipeline/schedule_generators.h"
+#include "train/config_enums.h"
 #include "train/option_values.h"
 
 namespace trident {
+
+enum class RecomputePolicy : std::uint8_t;  // tensor_parallel/layer_plan.h
 
 // Threads, or "auto".
 struct ThreadCount {
@@ -56,7 +62,7 @@ struct DataDegree {
 struct ParallelConfig {
   DataDegree data;
   std::int64_t pipeline = 1, tensor = 1, context = 1, virtual_stages = 1;
-  std::string schedule;  // gpipe, 1f1b, interleaved
+  ScheduleKind schedule = ScheduleKind::k1f1b;
   bool sequence_parallel = false;
   ZeroPreset zero = ZeroPreset::kZero1;
   GradSync grad_sync;
@@ -79,19 +85,19 @@ struct LossScale {
 };
 
 struct PrecisionConfig {
-  std::string compute;  // auto, bf16, fp16, fp32
+  ComputeFormat compute = ComputeFormat::kAuto;
   std::string master, reduce;
   LossScale loss_scale;
   bool stochastic_rounding = false;  // of bf16 weights after an update
 };
 
 struct RecomputeConfig {
-  std::string policy;  // none, selective, full
+  RecomputePolicy policy{};
   std::int64_t head_chunk = 0;  // tokens; 0: the whole micro-batch
 };
 
 struct OptimizerConfig {
-  std::string type;
+  UpdateRuleKind type = UpdateRuleKind::kAdamW;
   double lr = 0;
   std::array<double, 2> betas{};
   double eps = 0, weight_decay = 0;
@@ -99,12 +105,12 @@ struct OptimizerConfig {
 };
 
 struct LrScheduleConfig {
-  std::string type;  // constant, linear, cosine, inverse_sqrt, wsd
+  LrScheduleType type = LrScheduleType::kConstant;
   std::int64_t warmup_steps = 0;
   double min_lr = 0;
   std::optional<std::int64_t> decay_steps;  // nothing: run.steps
   std::optional<std::int64_t> wsd_decay_steps;
-  std::string wsd_decay_type;  // linear, cosine, exponential, minus_sqrt
+  LrDecay wsd_decay_type = LrDecay::kExponential;
 };
 
 struct DataSource {
@@ -134,9 +140,9 @@ struct CheckpointConfig {
   std::optional<std::int64_t> every;  // steps; nothing or 0: none are saved
   std::optional<std::int64_t> keep_last, keep_every;  // nothing or 0: all; none
   bool keep_best = false;
-  std::string content;             // all, weights
+  CheckpointContent content = CheckpointContent::kAll;
   StagingSize staging;
-  std::string on_error;            // continue, stop
+  OnSaveError on_error = OnSaveError::kContinue;
   std::optional<std::string> resume;  // auto, as nothing; never; or a path
   std::vector<std::string> allow;  // keys that may differ from the checkpoint's
 };

@@ -58,7 +58,7 @@ class Saver {
     inputs.plan = trainer.plan();
     inputs.plan.config.checkpoint.dir = folder;
     if (on_error != kOnlyReads) inputs.plan.config.checkpoint.every = 1;
-    if (on_error != kOnlyReads) inputs.plan.config.checkpoint.on_error = on_error;
+    if (on_error != kOnlyReads) inputs.plan.config.checkpoint.on_error = parse_on_save_error(on_error).value();
     inputs.plan.config.run.dir = folder + "/run";
     inputs.resume = std::move(resume);
     return inputs;

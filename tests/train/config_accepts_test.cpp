@@ -49,7 +49,7 @@ TEST(ConfigAccepts, TheCompleteExample) {
   EXPECT_EQ(c.parallel.zero, ZeroPreset::kZero1);
   EXPECT_EQ(c.batch.global, 64);
   EXPECT_EQ(c.batch.micro, 2);
-  EXPECT_EQ(c.precision.compute, "bf16");
+  EXPECT_EQ(c.precision.compute, ComputeFormat::kBf16);
   EXPECT_EQ(c.recompute.head_chunk, 256);
   EXPECT_EQ(c.optimizer.betas, (std::array<double, 2>{0.9, 0.95}));
   EXPECT_EQ(c.lr_schedule.min_lr, 3e-5);
@@ -66,12 +66,12 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_EQ(c.run.threads_per_rank.threads, std::nullopt) << "auto";
   EXPECT_FALSE(c.run.overwrite);
   EXPECT_EQ(c.parallel.data.ranks, std::nullopt);
-  EXPECT_EQ(c.parallel.schedule, "1f1b");
+  EXPECT_EQ(c.parallel.schedule, ScheduleKind::k1f1b);
   EXPECT_EQ(c.recompute.head_chunk, 0);
   EXPECT_EQ(c.optimizer.lr, 3e-4);
   EXPECT_EQ(c.optimizer.eps, 1e-8);
   EXPECT_EQ(c.model.dropout, std::nullopt);
-  EXPECT_EQ(c.lr_schedule.type, "cosine");
+  EXPECT_EQ(c.lr_schedule.type, LrScheduleType::kCosine);
   EXPECT_EQ(c.log.every, 10);
   EXPECT_TRUE(c.log.tensorboard);
   EXPECT_TRUE(c.log.trace_steps.empty());

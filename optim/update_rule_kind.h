@@ -1,0 +1,15 @@
+// The update rules that there are, by the names that configurations give them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace trident {
+
+enum class UpdateRuleKind : std::uint8_t { kAdamW };
+
+std::optional<UpdateRuleKind> parse_update_rule(std::string_view text);  // "adamw"
+std::string_view to_string(UpdateRuleKind kind);
+
+}  // namespace trident

@@ -1,0 +1,25 @@
+// Choices of the configuration that are train's own. Others are enums of whom they concern.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace trident {
+
+// precision.compute. kAuto: as the machine multiplies fast.
+enum class ComputeFormat : std::uint8_t { kAuto, kBf16, kFp16, kFp32 };
+// checkpoint.content
+enum class CheckpointContent : std::uint8_t { kAll, kWeights };
+// checkpoint.on_error
+enum class OnSaveError : std::uint8_t { kContinue, kStop };
+
+// The texts of option_table's choices.
+std::optional<ComputeFormat> parse_compute_format(std::string_view text);
+std::optional<CheckpointContent> parse_checkpoint_content(std::string_view text);
+std::optional<OnSaveError> parse_on_save_error(std::string_view text);
+std::string_view to_string(ComputeFormat format);
+std::string_view to_string(CheckpointContent content);
+std::string_view to_string(OnSaveError reaction);
+
+}  // namespace trident
