@@ -54,7 +54,7 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
       UnitPart& part = chunk.units.emplace_back();
       part.unit = unit;
       part.layer = make_unit(model, unit);
-      const UnitPlan plan = plan_unit(*part.layer, geometry, model.hidden, constants_, context.device().ops());
+      const UnitPlan plan = plan_unit(*part.layer, geometry, model.hidden, constants_, context.device().ops(), unit);
       part.params = plan.params();
       part.memory = plan.memory();
       if (unit > 0) {
@@ -80,10 +80,12 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
     logits_bytes_ += logits * blocks;
     chunk.blocks.resize(chunk.block_slots.size());
   }
-  static constexpr std::array<const char*, kNumRegions> kNames = {"", "recomputed activations", "kept gradients", "scratch", "workspace"};
+  static constexpr std::array<const char*, kNumRegions> kNames = {
+      "", "recomputed activations", "recomputed activations for weight gradients", "kept gradients", "scratch", "workspace"};
   for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
     if (r == kSaved) continue;
-    const MemoryUse use = static_cast<Region>(r) == Region::kRecomputed ? MemoryUse::kActivations : MemoryUse::kWorkspace;
+    const bool remade = static_cast<Region>(r) == Region::kRecomputed || static_cast<Region>(r) == Region::kRemadeForW;
+    const MemoryUse use = remade ? MemoryUse::kActivations : MemoryUse::kWorkspace;
     region_slots_[r] = arena_plan.book(kNames[r] + largest_of_region[r].text(model), use, region_bytes_[r]);
   }
   const auto book = [&](Boundary& boundary, const std::string& name) {
