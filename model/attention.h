@@ -39,8 +39,8 @@ class Attention {
   struct Heads {
     std::size_t projection = 0;
     std::int64_t first_column = 0, count = 0;
-    Saved saved{"q, k or v"};                         // T[B,count,S,D], as the core reads it
-    Saved before{"q or k before norm and rotation"};  // only with q/k norm
+    Saved saved{"q, k or v", LastUse::kB};                         // T[B,count,S,D], as the core reads it
+    Saved before{"q or k before norm and rotation", LastUse::kB};  // only with q/k norm
   };
   static constexpr std::size_t kMaxProjections = 2;
   using Views = std::array<TensorView, kMaxProjections>;
@@ -59,8 +59,9 @@ class Attention {
   ColumnParallelLinear qkv_;
   RowParallelLinear output_;
   Heads q_, k_, v_;
-  Saved normed_{"the attention norm's output"};
-  Saved out_{"attention's output", RecomputeClass::kAttention}, lse_{"attention's log-sum-exp", RecomputeClass::kAttention};
+  Saved normed_{"the attention norm's output", LastUse::kW};
+  Saved out_{"attention's output", LastUse::kW, RecomputeClass::kAttention};
+  Saved lse_{"attention's log-sum-exp", LastUse::kB, RecomputeClass::kAttention};
   std::array<Kept, kMaxProjections> d_rows_{Kept{"the gradient of q, k and v"}, Kept{"the gradient of k and v"}};  // T[S*B, C_i]
 };
 

@@ -50,8 +50,8 @@ class Layer {
   // d holds the gradient of y and is overwritten with the gradient of x, in place (the head ignores its content, the embedding
   // leaves it). Gradients of norms are written here.
   virtual void backward_input(LayerPass& p, ConstTensorView x, TensorView d) const = 0;
-  // Gradients of matrices and of biases, from what backward_input kept. May communicate over tp. Under a recompute policy no other
-  // unit's recompute comes between the two.
+  // Gradients of matrices and of biases, from what backward_input kept. May communicate over tp. Other passes may
+  // come between the two: it reads saved tensors of LastUse::kW, kept tensors and its arguments.
   virtual void backward_weight(LayerPass& p, ConstTensorView x) const = 0;
   // Both gradients, for schedules that do not split them: backward_input and backward_weight, unless a layer saves work by doing
   // them together.
@@ -61,7 +61,8 @@ class Layer {
   }
 };
 
-// What `layer` needs, which is declared: its passes, run dry. `oracle` as for UnitPlan. `hidden`: H.
-UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hidden, const ModelConstants& constants, Ops& oracle);
+// What `layer` needs, which is declared: its passes, run dry. `oracle`, `unit` as for UnitPlan. `hidden`: H.
+UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hidden, const ModelConstants& constants, Ops& oracle,
+                   int unit = 0);
 
 }  // namespace trident

@@ -43,8 +43,8 @@ class Mlp {
   ColumnParallelLinear up_;
   RowParallelLinear down_;
   std::int64_t inner_ = 0;                          // F/t
-  Saved normed_{"the feed-forward norm's output"};  // T[S',B,H]
-  Saved pre_{"the activation's input"};             // T[S*B, F/t or 2F/t]
+  Saved normed_{"the feed-forward norm's output", LastUse::kW};  // T[S',B,H]
+  Saved pre_{"the activation's input", LastUse::kW};             // T[S*B, F/t or 2F/t]
   Kept d_pre_{"the gradient of the activation's input"};
 };
 

@@ -21,8 +21,8 @@ class Norm {
         width_(width),
         name_(std::move(name)),
         partial_(partial),
-        mean_{"a norm's means", recompute},
-        rstd_{"a norm's reciprocal deviations", recompute} {}
+        mean_{"a norm's means", LastUse::kB, recompute},
+        rstd_{"a norm's reciprocal deviations", LastUse::kB, recompute} {}
 
   void declare(ParamList& list);
   // y T[.., width] from x of the same shape.

@@ -16,8 +16,9 @@ MicroBatch dry_batch(const LayerGeometry& g) {
 
 }  // namespace
 
-UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hidden, const ModelConstants& constants, Ops& oracle) {
-  UnitPlan plan(geometry, oracle);
+UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hidden, const ModelConstants& constants, Ops& oracle,
+                   int unit) {
+  UnitPlan plan(geometry, oracle, unit);
   layer.declare(plan.param_list());
   const MicroBatch batch = dry_batch(geometry);
   const TensorView x = dry_view(geometry.compute, geometry.activation_shape(hidden));
@@ -27,6 +28,7 @@ UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hid
     if (geometry.recompute != RecomputePolicy::kNone) layer.recompute(p, x);
     layer.backward(p, x, x);
     layer.backward_input(p, x, x);  // schedules may split them
+    p.begin_weight_gradient();
     layer.backward_weight(p, x);
     const std::int64_t used = p.scratch_cursor().mark();
     TRIDENT_CHECK(used == 0, "the passes of a unit end with {} bytes of scratch in use", used);

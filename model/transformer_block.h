@@ -28,7 +28,7 @@ class TransformerBlock final : public Layer {
  private:
   Attention attention_;
   Mlp mlp_;
-  Saved middle_{"what lies between a block's phases"};
+  Saved middle_{"what lies between a block's phases", LastUse::kB};
 };
 
 }  // namespace trident

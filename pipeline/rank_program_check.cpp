@@ -26,7 +26,7 @@ struct Passage {
 };
 
 struct UnitState {
-  int weight_gradients = 0;         // micro-batches done
+  int input_gradients = 0, weight_gradients = 0;  // micro-batches done
   int unreduced = 0;                // of them, since the last reduction
   int reductions = 0;
   bool stepped = false, gathered_after_step = false;
@@ -110,7 +110,8 @@ class RankChecker {
   Fault visit_compute(const Instruction& i) {
     if (normed_) return "computes after the norm";
     if (i.micro_batch < 0 || i.micro_batch >= schedule_.num_micro_batches) return "no such micro-batch";
-    if (program_.gathers_on_use != (i.slot != Instruction::kNone)) return "parameters are either resident or in a slot, by policy";
+    if ((program_.gathers_on_use && spec_.reads_parameters(i)) != (i.slot != Instruction::kNone))
+      return "parameters are either resident or in a slot, by policy";
     if (i.slot != Instruction::kNone && !gathered_.holds(i.unit, i.slot))
       return fmt::format("unit {} is not in slot {}", i.unit, i.slot);
     Passage& p = passage(i.virtual_stage, i.micro_batch);
@@ -143,6 +144,15 @@ class RankChecker {
     if (p.forwards != units.size()) return "its forward has not run";
     if (p.input_gradients == units.size() || units[units.size() - 1 - p.input_gradients] != i.unit)
       return "units run backward once, against model order";
+    if (units_.at(i.unit).input_gradients++ != i.micro_batch) return "input gradients run in ascending micro-batch order";
+    if (i.kind == Kind::kBackwardInput) {  // gradients of norms are computed here; there is one reduction
+      if (i.overwrites() != (i.micro_batch == 0)) return "the first gradient of the step overwrites, the others add";
+      const int chunk = schedule_.chunk_of(i.virtual_stage), slot = program_.kept_slot(i.virtual_stage, i.micro_batch);
+      if (slot < 0 || slot >= program_.num_kept_slots[static_cast<std::size_t>(chunk)])
+        return fmt::format("no such kept slot: {}", slot);
+      if (p.input_gradients == 0 && !kept_slots_.insert({chunk, slot}).second)
+        return fmt::format("kept slot {} is still in use", slot);
+    }
     if (p.input_gradients++ > 0 || i.virtual_stage + 1 == schedule_.num_virtual_stages()) return kFine;
     if (!elsewhere(i.virtual_stage + 1))
       return input_gradient_done(i.virtual_stage + 1, i.micro_batch) ? kFine : Fault("the stage after has not run backward");
@@ -155,6 +165,8 @@ class RankChecker {
       return "weight gradients follow input gradients, against model order";
     if (++p.weight_gradients == units.size()) {
       --in_flight_[i.virtual_stage];
+      if (i.kind == Kind::kBackwardWeight)
+        kept_slots_.erase({schedule_.chunk_of(i.virtual_stage), program_.kept_slot(i.virtual_stage, i.micro_batch)});
       activation_slots_.erase({schedule_.chunk_of(i.virtual_stage), program_.activation_slot(i.virtual_stage, i.micro_batch)});
     }
     UnitState& unit = units_.at(i.unit);
@@ -320,6 +332,7 @@ class RankChecker {
   TakenPlaces gathered_, unreduced_;  // parameters; transient gradients not reduced yet
   std::set<int> activation_buffers_, gradient_buffers_;  // receive buffers not read yet
   std::set<std::pair<int, int>> activation_slots_;       // (chunk, slot) in use
+  std::set<std::pair<int, int>> kept_slots_;             // likewise
   std::map<int, int> in_flight_, peak_in_flight_;        // by virtual stage
   bool tied_ = false, normed_ = false;
 };

@@ -10,6 +10,8 @@ namespace trident {
 namespace {
 
 constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved);
+// What backward_input leaves for backward_weight.
+constexpr std::array kFromInputToWeight = {static_cast<std::size_t>(Region::kRemadeForW), static_cast<std::size_t>(Region::kKept)};
 
 // For messages: the largest tensor of several units' regions.
 struct LargestTensor {
@@ -54,7 +56,7 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
       UnitPart& part = chunk.units.emplace_back();
       part.unit = unit;
       part.layer = make_unit(model, unit);
-      const UnitPlan plan = plan_unit(*part.layer, geometry, model.hidden, constants_, context.device().ops());
+      const UnitPlan plan = plan_unit(*part.layer, geometry, model.hidden, constants_, context.device().ops(), unit);
       part.params = plan.params();
       part.memory = plan.memory();
       if (unit > 0) {
@@ -63,6 +65,10 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
       }
       part.saved_offset = chunk.block_bytes;
       chunk.block_bytes += round_up(part.memory.region_bytes(Region::kSaved), kArenaAlignment);
+      for (const std::size_t r : kFromInputToWeight) {
+        part.kept_offset[r] = chunk.kept_bytes;
+        chunk.kept_bytes += round_up(part.memory.bytes[r], kArenaAlignment);
+      }
       largest_saved.offer(part.memory.largest_of(Region::kSaved), unit);
       if (unit == head_unit(model) && geometry.head_chunk == 0) logits = part.memory.largest_of(Region::kSaved).num_bytes();
       for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
@@ -70,34 +76,57 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
         if (r != kSaved) region_bytes_[r] = std::max(region_bytes_[r], part.memory.region_bytes(static_cast<Region>(r)));
       }
     }
-    const auto c = chunks_.size() - 1;
-    int blocks = 0;
-    for (const StepProgram* program : programs) blocks = std::max(blocks, program->num_activation_slots[c]);
-    for (int i = 0; i < blocks; ++i) {
-      chunk.block_slots.push_back(
-          arena_plan.book(fmt::format("activations of stage {}, block {}{}", stage, i, largest_saved.text(model)), MemoryUse::kActivations, chunk.block_bytes));
-    }
-    logits_bytes_ += logits * blocks;
-    chunk.blocks.resize(chunk.block_slots.size());
+    book_blocks(chunk, programs, largest_saved.text(model), arena_plan);
+    logits_bytes_ += logits * std::ssize(chunk.blocks);
   }
-  static constexpr std::array<const char*, kNumRegions> kNames = {"", "recomputed activations", "kept gradients", "scratch", "workspace"};
+  const auto has = [&](InstructionKind kind) {
+    return std::any_of(programs.begin(), programs.end(), [&](const StepProgram* p) { return p->has(kind); });
+  };
+  // Remade tensors are first made in forward, in the area that all share; kept ones are backward_input's alone.
+  if (has(InstructionKind::kBackwardInput) && !has(InstructionKind::kBackward))
+    region_bytes_[static_cast<std::size_t>(Region::kKept)] = 0;
+  static constexpr std::array<const char*, kNumRegions> kNames = {
+      "", "recomputed activations", "recomputed activations for weight gradients", "kept gradients", "scratch", "workspace"};
   for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
     if (r == kSaved) continue;
-    const MemoryUse use = static_cast<Region>(r) == Region::kRecomputed ? MemoryUse::kActivations : MemoryUse::kWorkspace;
+    const bool remade = static_cast<Region>(r) == Region::kRecomputed || static_cast<Region>(r) == Region::kRemadeForW;
+    const MemoryUse use = remade ? MemoryUse::kActivations : MemoryUse::kWorkspace;
     region_slots_[r] = arena_plan.book(kNames[r] + largest_of_region[r].text(model), use, region_bytes_[r]);
   }
   const auto book = [&](Boundary& boundary, const std::string& name) {
-    boundary.slot = arena_plan.book(fmt::format("{} {} {}", name, to_string(geometry.compute), to_string(activation_shape_)), MemoryUse::kCommunication,
-                                    activation_bytes);
+    boundary.slot = arena_plan.book(fmt::format("{} {} {}", name, to_string(geometry.compute), to_string(activation_shape_)),
+                                    MemoryUse::kCommunication, activation_bytes);
   };
   activation_receives_.resize(static_cast<std::size_t>(activation_receives));
   gradient_receives_.resize(static_cast<std::size_t>(gradient_receives));
-  for (std::size_t i = 0; i < activation_receives_.size(); ++i) book(activation_receives_[i], fmt::format("received activations {}", i));
+  for (std::size_t i = 0; i < activation_receives_.size(); ++i)
+    book(activation_receives_[i], fmt::format("received activations {}", i));
   for (std::size_t i = 0; i < gradient_receives_.size(); ++i) book(gradient_receives_[i], fmt::format("received gradients {}", i));
   for (std::size_t i = 0; i < gradients_.size(); ++i) book(gradients_[i], fmt::format("activation gradients {}", i));
   if (num_virtual_stages_ > 1) {
     for (std::size_t i = 0; i < sends_.size(); ++i) book(sends_[i], fmt::format("sent activations {}", i));
   }
+}
+
+void Stage::book_blocks(Chunk& chunk, std::span<const StepProgram* const> programs, const std::string& largest,
+                        ArenaPlan& arena_plan) {
+  const auto c = static_cast<std::size_t>(&chunk - chunks_.data());
+  int blocks = 0, kept = 0;
+  for (const StepProgram* program : programs) {
+    blocks = std::max(blocks, program->num_activation_slots[c]);
+    if (!program->num_kept_slots.empty()) kept = std::max(kept, program->num_kept_slots[c]);
+  }
+  for (int i = 0; i < blocks; ++i) {
+    chunk.block_slots.push_back(arena_plan.book(fmt::format("activations of stage {}, block {}{}", chunk.virtual_stage, i, largest),
+                                                MemoryUse::kActivations, chunk.block_bytes));
+  }
+  for (int i = 0; i < kept; ++i) {
+    chunk.kept_slots.push_back(
+        arena_plan.book(fmt::format("kept for weight gradients of stage {}, slot {}", chunk.virtual_stage, i),
+                        MemoryUse::kActivations, chunk.kept_bytes));
+  }
+  chunk.blocks.resize(chunk.block_slots.size());
+  chunk.kept.resize(chunk.kept_slots.size());
 }
 
 std::vector<UnitParams> Stage::unit_params() const {
@@ -115,6 +144,7 @@ void Stage::bind(Arena& arena, ParamStore& store) {
   for (Chunk& chunk : chunks_) {
     for (UnitPart& part : chunk.units) part.views.emplace(store, part.unit);
     for (std::size_t i = 0; i < chunk.blocks.size(); ++i) chunk.blocks[i] = bytes(chunk.block_slots[i]);
+    for (std::size_t i = 0; i < chunk.kept.size(); ++i) chunk.kept[i] = bytes(chunk.kept_slots[i]);
   }
   for (std::size_t r = 0; r < regions_.size(); ++r) {
     if (r != kSaved) regions_[r] = bytes(region_slots_[r]).data();
@@ -171,7 +201,8 @@ TensorView Stage::output_of(Chunk& chunk, std::size_t index, int micro_batch) {
   return boundary.view;
 }
 
-LayerPass Stage::pass_over(const UnitPart& part, TensorView block, int micro_batch) const {
+LayerPass Stage::pass_over(const Chunk& chunk, const UnitPart& part, int micro_batch, Halves halves) const {
+  const TensorView memory = block(chunk, micro_batch);
   PassPlace place{.ops = context_.device().ops(),
                   .stream = context_.compute_stream(),
                   .tensor = context_.tensor(),
@@ -180,8 +211,12 @@ LayerPass Stage::pass_over(const UnitPart& part, TensorView block, int micro_bat
                   .unit = part.unit,
                   .base = regions_,
                   .workspace_bytes = region_bytes_[static_cast<std::size_t>(Region::kWorkspace)],
-                  .where = block.where()};
-  place.base[kSaved] = block.data() + part.saved_offset;
+                  .where = memory.where()};
+  place.base[kSaved] = memory.data() + part.saved_offset;
+  if (halves == Halves::kApart) {
+    std::byte* const kept = chunk.kept[static_cast<std::size_t>(program_->kept_slot(chunk.virtual_stage, micro_batch))].data();
+    for (const std::size_t r : kFromInputToWeight) place.base[r] = kept + part.kept_offset[r];
+  }
   return {Pass(place, part.memory), micro_batches_[static_cast<std::size_t>(micro_batch)], constants_};
 }
 
@@ -227,8 +262,23 @@ void Stage::forward(const Instruction& instruction) {
     take_received(x, activation_receives_, chunk.virtual_stage, mb);
   }
   const TensorView y = output_of(chunk, index, mb);
-  LayerPass p = pass_over(part, block(chunk, mb), mb);
+  LayerPass p = pass_over(chunk, part, mb);
   run(p, [&] { part.layer->forward(p, x, y); });
+}
+
+void Stage::begin_backward(const Chunk& chunk, int mb) {
+  const Boundary& before = gradients_[current_gradient_];
+  current_gradient_ = (current_gradient_ + 1) % gradients_.size();
+  Boundary& boundary = gradients_[current_gradient_];
+  context_.compute_stream().wait(boundary.message);
+  boundary.virtual_stage = chunk.virtual_stage;
+  boundary.micro_batch = mb;
+  const TensorView d = boundary.view;
+  if (is_local(chunk.virtual_stage + 1)) {
+    copy(d, handed_over(before, chunk.virtual_stage + 1, mb).view);
+  } else if (!is_last(chunk.virtual_stage)) {
+    take_received(d, gradient_receives_, chunk.virtual_stage, mb);
+  }
 }
 
 void Stage::backward(const Instruction& instruction) {
@@ -236,26 +286,23 @@ void Stage::backward(const Instruction& instruction) {
   std::size_t index = 0;
   const UnitPart& part = part_of(chunk, instruction.unit, index);
   const int mb = instruction.micro_batch;
-  if (index + 1 == chunk.units.size()) {  // the first backward of this micro-batch here: take a gradient buffer and fill it
-    const Boundary& before = gradients_[current_gradient_];
-    current_gradient_ = (current_gradient_ + 1) % gradients_.size();
-    Boundary& boundary = gradients_[current_gradient_];
-    context_.compute_stream().wait(boundary.message);
-    boundary.virtual_stage = chunk.virtual_stage;
-    boundary.micro_batch = mb;
-    const TensorView d = boundary.view;
-    if (is_local(chunk.virtual_stage + 1)) {
-      copy(d, handed_over(before, chunk.virtual_stage + 1, mb).view);
-    } else if (!is_last(chunk.virtual_stage)) {
-      take_received(d, gradient_receives_, chunk.virtual_stage, mb);
-    }
-  }
-  LayerPass p = pass_over(part, block(chunk, mb), mb);
-  const TensorView x = input_of(chunk, index, mb);
+  if (index + 1 == chunk.units.size()) begin_backward(chunk, mb);
+  const bool split = !instruction.computes_weight_gradient();
+  LayerPass p = pass_over(chunk, part, mb, split ? Halves::kApart : Halves::kTogether);
+  const TensorView x = input_of(chunk, index, mb), d = gradients_[current_gradient_].view;
   run(p, [&] {
     if (geometry_.recompute != RecomputePolicy::kNone) part.layer->recompute(p, x);
-    part.layer->backward(p, x, gradients_[current_gradient_].view);
+    split ? part.layer->backward_input(p, x, d) : part.layer->backward(p, x, d);
   });
+}
+
+void Stage::backward_weight(const Instruction& instruction) {
+  Chunk& chunk = chunk_of(instruction.virtual_stage);
+  std::size_t index = 0;
+  const UnitPart& part = part_of(chunk, instruction.unit, index);
+  LayerPass p = pass_over(chunk, part, instruction.micro_batch, Halves::kApart);
+  p.begin_weight_gradient();
+  run(p, [&] { part.layer->backward_weight(p, input_of(chunk, index, instruction.micro_batch)); });
 }
 
 // ---- messages ------------------------------------------------------------------------------------------------------------------------

@@ -46,7 +46,9 @@ class Stage {
 
   // ---- instructions -----------------------------------------------------------------------------------------------------------
   void forward(const Instruction& instruction);
+  // Backward, or BackwardInput, which leaves in the micro-batch's kept slot what its BackwardWeight needs.
   void backward(const Instruction& instruction);
+  void backward_weight(const Instruction& instruction);
   void send_activation(const Instruction& instruction);
   void recv_activation(const Instruction& instruction);
   void send_gradient(const Instruction& instruction);
@@ -61,6 +63,8 @@ class Stage {
     std::optional<StoreViews> views;  // of its parameters, once there is a store
     std::int64_t saved_offset = 0;  // bytes within the activation block: its saved tensors,
     std::int64_t input_offset = 0;  // and its input
+    // Bytes within the kept slot: of each region that lasts from I to W.
+    std::array<std::int64_t, kNumRegions> kept_offset{};
   };
   struct Chunk {  // a virtual stage
     int virtual_stage = 0;
@@ -68,6 +72,9 @@ class Stage {
     std::int64_t block_bytes = 0;
     std::vector<ArenaSlot> block_slots;
     std::vector<TensorView> blocks;  // activation blocks, u8
+    std::int64_t kept_bytes = 0;
+    std::vector<ArenaSlot> kept_slots;
+    std::vector<TensorView> kept;  // u8; only where I and W are apart
   };
   // A boundary tensor and the message that may still use it.
   struct Boundary {
@@ -85,7 +92,12 @@ class Stage {
   UnitPart& part_of(Chunk& chunk, int unit, std::size_t& index);
   TensorView block(const Chunk& chunk, int micro_batch) const;
   TensorView input_of(const Chunk& chunk, std::size_t index, int micro_batch) const;
-  LayerPass pass_over(const UnitPart& part, TensorView block, int micro_batch) const;
+  void book_blocks(Chunk& chunk, std::span<const StepProgram* const> programs, const std::string& largest, ArenaPlan& arena_plan);
+  // kApart: a backward in two halves; what lies between them is in the kept slot.
+  enum class Halves : std::uint8_t { kTogether, kApart };
+  LayerPass pass_over(const Chunk& chunk, const UnitPart& part, int micro_batch, Halves halves = Halves::kTogether) const;
+  // The first backward of a micro-batch here: takes a gradient buffer and fills it.
+  void begin_backward(const Chunk& chunk, int micro_batch);
   TensorView output_of(Chunk& chunk, std::size_t index, int micro_batch);
   void take_received(TensorView out, std::vector<Boundary>& receives, int virtual_stage, int micro_batch);
   void send(Boundary& boundary, const Instruction& instruction, Direction direction);

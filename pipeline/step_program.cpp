@@ -114,6 +114,7 @@ Instructions expand(const std::vector<WovenItem>& items, const StepProgramSpec& 
 
 // A micro-batch holds its block from the first unit's forward to the first unit's weight gradient, the last of its backward.
 // Evaluation keeps nothing: one block serves every micro-batch.
+// Where I and W are apart, what lies between them has slots of its own.
 void assign_activation_slots(StepProgram& program, const StepProgramSpec& spec) {
   const Schedule& schedule = spec.schedule;
   const auto num_chunks = static_cast<std::size_t>(schedule.num_chunks);
@@ -122,15 +123,23 @@ void assign_activation_slots(StepProgram& program, const StepProgramSpec& spec) 
   program.num_activation_slots.assign(num_chunks, 1);
   if (schedule.forward_only()) return;
 
-  std::vector<SlotPool> pools(num_chunks);
+  program.num_kept_slots.assign(num_chunks, 0);
+  program.kept_slots = program.activation_slots;
+  std::vector<SlotPool> pools(num_chunks), kept(num_chunks);
   for (const Instruction& i : program.instructions) {
-    if (!i.is_compute() || i.unit != spec.units_of_stage[static_cast<std::size_t>(i.virtual_stage)].front()) continue;
-    const auto chunk = static_cast<std::size_t>(schedule.chunk_of(i.virtual_stage));
-    int& slot = program.activation_slots[chunk][static_cast<std::size_t>(i.micro_batch)];
-    if (i.is_forward()) slot = pools[chunk].acquire();
-    else if (i.computes_weight_gradient()) pools[chunk].release(slot);
+    if (!i.is_compute()) continue;
+    const auto& units = spec.units_of_stage[static_cast<std::size_t>(i.virtual_stage)];
+    const auto chunk = static_cast<std::size_t>(schedule.chunk_of(i.virtual_stage)), mb = static_cast<std::size_t>(i.micro_batch);
+    int &slot = program.activation_slots[chunk][mb], &kept_slot = program.kept_slots[chunk][mb];
+    if (i.is_forward() && i.unit == units.front()) slot = pools[chunk].acquire();
+    if (i.computes_weight_gradient() && i.unit == units.front()) pools[chunk].release(slot);
+    if (i.kind == Kind::kBackwardInput && i.unit == units.back()) kept_slot = kept[chunk].acquire();
+    if (i.kind == Kind::kBackwardWeight && i.unit == units.front()) kept[chunk].release(kept_slot);
   }
-  for (std::size_t chunk = 0; chunk < num_chunks; ++chunk) program.num_activation_slots[chunk] = pools[chunk].size();
+  for (std::size_t chunk = 0; chunk < num_chunks; ++chunk) {
+    program.num_activation_slots[chunk] = pools[chunk].size();
+    program.num_kept_slots[chunk] = kept[chunk].size();
+  }
 }
 
 // A receive buffer is read by the first compute of the action it feeds, which keeps what it needs in the activation slot.
@@ -217,26 +226,35 @@ struct Residency {
   std::vector<std::size_t> computes;  // indices among the rank's computes, ascending
 };
 
+// Whether no later compute of the micro-batch reads the unit's parameters.
+bool ends_use(const Instruction& backward, const StepProgramSpec& spec) {
+  Instruction weight_gradient = backward;
+  weight_gradient.kind = Kind::kBackwardWeight;
+  return backward.computes_weight_gradient() || !spec.reads_parameters(weight_gradient);
+}
+
 // Where the policy wants a unit gathered, in order of first use. What the rank computes next needs the unit again: it stays.
 std::vector<Residency> residencies(const std::vector<Instruction*>& computes, const StepProgramSpec& spec) {
   const bool per_use = spec.zero.param_gather == ParamGather::kPerUse || spec.schedule.forward_only();
   std::vector<Residency> result;
   struct Holding {
     std::size_t residency = 0;
-    int micro_batches = 0;  // in flight: forward done, weight gradient not
+    int micro_batches = 0;  // in flight: forward done, the last backward that reads parameters not
   };
   std::map<int, Holding> holdings;  // by unit
   for (std::size_t c = 0; c < computes.size(); ++c) {
+    if (!spec.reads_parameters(*computes[c])) continue;
     const int unit = computes[c]->unit;
     Holding& held = holdings[unit];
-    const bool was_used_just_now = c > 0 && computes[c - 1]->unit == unit;
+    const bool was_used_just_now = c > 0 && computes[c - 1]->unit == unit && spec.reads_parameters(*computes[c - 1]);
     if (!was_used_just_now && (per_use || held.micro_batches == 0)) {
       held.residency = result.size();
       result.push_back({unit, {}});
     }
     result[held.residency].computes.push_back(c);
     if (computes[c]->is_forward()) ++held.micro_batches;
-    else if (computes[c]->computes_weight_gradient()) --held.micro_batches;
+    else if (ends_use(*computes[c], spec))
+      --held.micro_batches;
   }
   return result;
 }
@@ -364,6 +382,10 @@ std::vector<StepProgram> build_step_programs(const StepProgramSpec& spec) {
     if (!spec.schedule.forward_only()) append_update(program, spec);
   }
   return programs;
+}
+
+bool StepProgram::has(InstructionKind kind) const {
+  return std::any_of(instructions.begin(), instructions.end(), [&](const Instruction& i) { return i.kind == kind; });
 }
 
 ProgramStats stats_of(const StepProgram& program) {

@@ -43,7 +43,8 @@ struct Instruction {
   int micro_batch = kNone;
   // Sends and receives, tie exchange: the other pipeline rank; this rank itself for a tie within the rank (a local addition).
   int peer = kNone;
-  // Computes, Gather, Free: where in the region of gathered parameters, in blocks of kPlaceBytes; kNone: they are resident.
+  // Computes, Gather, Free: where in the region of gathered parameters, in blocks of kPlaceBytes; kNone: they are resident, or
+  // not read.
   // RecvActivation, RecvGradient: the receive buffer, its own until the first compute that reads it has run.
   int slot = kNone;
   // Backwards, ReduceGradients: where in the region of transient gradients, likewise; kNone: the unit has its own, which
@@ -96,7 +97,13 @@ struct StepProgramSpec {
   std::vector<UnitBytes> unit_bytes;
   // By rank, of an evaluation: StepProgram::gathers_on_use of the training that it shares memory with. Empty: to be decided.
   std::vector<bool> gathers_on_use;
+  // By unit, where the schedule splits backwards: whether its weight gradient reads parameters. Empty: all do.
+  std::vector<bool> weight_gradient_reads = {};
 
+  bool reads_parameters(const Instruction& compute) const {
+    return compute.kind != InstructionKind::kBackwardWeight || weight_gradient_reads.empty() ||
+           weight_gradient_reads[static_cast<std::size_t>(compute.unit)];
+  }
   int embedding_unit() const { return units_of_stage.front().front(); }
   int head_unit() const { return units_of_stage.back().back(); }
   int embedding_rank() const { return 0; }
@@ -126,11 +133,19 @@ struct StepProgram {
   // each micro-batch uses.
   std::vector<int> num_activation_slots;
   std::vector<std::vector<int>> activation_slots;
+  // Likewise what a micro-batch's input gradients leave for its weight gradients, from its first I to its last W. A backward that
+  // is not split needs none.
+  std::vector<int> num_kept_slots;
+  std::vector<std::vector<int>> kept_slots;
   int num_ranks = 1;
 
   int activation_slot(int virtual_stage, int micro_batch) const {
     return activation_slots.at(static_cast<std::size_t>(virtual_stage / num_ranks)).at(static_cast<std::size_t>(micro_batch));
   }
+  int kept_slot(int virtual_stage, int micro_batch) const {
+    return kept_slots.at(static_cast<std::size_t>(virtual_stage / num_ranks)).at(static_cast<std::size_t>(micro_batch));
+  }
+  bool has(InstructionKind kind) const;
 };
 
 // The programs of all pipeline ranks. Throws ConfigError naming `parallel.grad_sync` if gradients are to be reduced between

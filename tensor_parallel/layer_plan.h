@@ -73,9 +73,13 @@ class ParamList {
 // What a saved tensor needs to be made again: the attention core only, the whole block, or it is always kept.
 enum class RecomputeClass : std::uint8_t { kAttention, kBlock, kNever };
 
-// A member of a layer that names a tensor from forward to its last backward. Its address is what a pass knows it by.
+// The last call that reads a tensor: backward_input or backward_weight. Frozen weights will end every use at kB.
+enum class LastUse : std::uint8_t { kB, kW };
+
+// A member of a layer that names a tensor from forward to its last use. Its address is what a pass knows it by.
 struct Saved {
   std::string_view name;
+  LastUse last_use;
   RecomputeClass recompute = RecomputeClass::kBlock;
 };
 // The same of a tensor that backward_input makes and backward_weight of the same unit and micro-batch uses last.
@@ -86,12 +90,13 @@ struct Kept {
 // Where a tensor lives.
 enum class Region : std::uint8_t {
   kSaved,       // in the micro-batch's activation slot, from forward to its last backward
-  kRecomputed,  // in an area that all units share: made again before backward (recompute policies)
-  kKept,        // in an area that all units share: from backward_input to backward_weight
+  kRecomputed,  // in an area that all units share: made again before backward_input, which uses it last (recompute policies)
+  kRemadeForW,  // the same for tensors that backward_weight uses last: as long as kKept
+  kKept,        // from backward_input to backward_weight: in an area that all units share, or in a slot where schedules split them
   kScratch,     // within one call
   kWorkspace,   // of one operation
 };
-inline constexpr int kNumRegions = 5;
+inline constexpr int kNumRegions = 6;
 
 struct RegionTensor {
   Region region = Region::kScratch;
@@ -107,6 +112,7 @@ struct UnitMemory {
   std::vector<std::pair<const void*, RegionTensor>> places;  // of each Saved and Kept
   std::array<std::int64_t, kNumRegions> bytes{};             // by Region
   std::array<RegionTensor, kNumRegions> largest{};           // for messages; of shape [] where there is none
+  bool weight_gradient_reads_weights = false;                // whether backward_weight, alone, reads parameters
 
   std::int64_t region_bytes(Region region) const { return bytes[static_cast<std::size_t>(region)]; }
   const RegionTensor& largest_of(Region region) const { return largest[static_cast<std::size_t>(region)]; }

@@ -21,7 +21,8 @@ bool remade(RecomputePolicy policy, RecomputeClass recompute) {
 }  // namespace
 
 TensorView Pass::save(const Saved& tensor, DType dtype, const Shape& shape) {
-  const Region region = remade(geometry.recompute, tensor.recompute) ? Region::kRecomputed : Region::kSaved;
+  const Region again = tensor.last_use == LastUse::kW ? Region::kRemadeForW : Region::kRecomputed;
+  const Region region = remade(geometry.recompute, tensor.recompute) ? again : Region::kSaved;
   return placed(&tensor, tensor.name, region, dtype, shape);
 }
 
@@ -39,6 +40,11 @@ TensorView Pass::scratch(DType dtype, const Shape& shape) {
   TRIDENT_CHECK(scratch_.high_water() <= memory_.bytes[scratch], "unit {}: scratch {} {} reaches to byte {}, the dry pass took {}",
                 unit, to_string(dtype), to_string(shape), scratch_.high_water(), memory_.bytes[scratch]);
   return view(tensor);
+}
+
+void Pass::check_in_use(const Saved& tensor) const {
+  TRIDENT_CHECK(!weight_gradient_ || tensor.last_use == LastUse::kW,
+                "unit {}: backward_weight reads {}, whose last use was backward_input; declare it LastUse::kW", unit, tensor.name);
 }
 
 const RegionTensor* Pass::look_up(const void* handle) const {

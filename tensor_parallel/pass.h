@@ -62,19 +62,29 @@ class Pass {
   // A dry pass that plans: of calls with the same shapes one is enough.
   bool plans() const { return planned_ != nullptr; }
 
+  // From here on this is backward_weight alone, other passes may lie between it and backward_input: what was used last before is
+  // gone.
+  void begin_weight_gradient() { weight_gradient_ = true; }
+
   // ---- tensors
   // A tensor that is written now and read by later calls for this micro-batch.
   TensorView save(const Saved& tensor, DType dtype, const Shape& shape);
   TensorView keep(const Kept& tensor, DType dtype, const Shape& shape);
   // As it was saved or kept.
-  TensorView operator[](const Saved& tensor) const { return view(find(&tensor, tensor.name)); }
+  TensorView operator[](const Saved& tensor) const {
+    check_in_use(tensor);
+    return view(find(&tensor, tensor.name));
+  }
   TensorView operator[](const Kept& tensor) const { return view(find(&tensor, tensor.name)); }
   // A tensor until the ScratchScope around this call closes; last in, first out.
   TensorView scratch(DType dtype, const Shape& shape);
   ScratchPlan& scratch_cursor() { return scratch_; }
 
   // ---- parameters
-  ConstTensorView weight(ParamId id) const { return place_.params.weight(id.index); }
+  ConstTensorView weight(ParamId id) const {
+    if (planned_ != nullptr && weight_gradient_) planned_->weight_gradient_reads_weights = true;
+    return place_.params.weight(id.index);
+  }
   TensorView grad(ParamId id) const { return place_.params.grad(id.index); }
   Accumulate grad_mode() const { return place_.params.grad_mode(); }
 
@@ -107,6 +117,7 @@ class Pass {
   TensorView view(const RegionTensor& t) const {
     return {place_.base[static_cast<std::size_t>(t.region)] + t.offset, t.dtype, t.shape, place_.where};
   }
+  void check_in_use(const Saved& tensor) const;
   const RegionTensor* look_up(const void* handle) const;
   const RegionTensor& find(const void* handle, std::string_view name) const;
   TensorView placed(const void* handle, std::string_view name, Region region, DType dtype, const Shape& shape);
@@ -116,6 +127,7 @@ class Pass {
   const UnitMemory& memory_;
   UnitMemory* planned_ = nullptr;  // of a dry pass
   ScratchPlan scratch_;
+  bool weight_gradient_ = false;
 };
 
 }  // namespace trident

@@ -42,8 +42,13 @@ void UnitPlan::run(FunctionRef<void(Pass&)> calls) {
   const std::unique_ptr<Communicator> tensor = make_dry_world(geometry_.tensor_rank, geometry_.tensor_degree);
   for (const Accumulate mode : {Accumulate::kNo, Accumulate::kYes}) {
     const DryParams params(params_.specs(), geometry_, mode);
-    PassPlace place{
-        .ops = ops, .stream = stream, .tensor = *tensor, .params = params, .geometry = geometry_, .where = MemoryKind::kDevice};
+    PassPlace place{.ops = ops,
+                    .stream = stream,
+                    .tensor = *tensor,
+                    .params = params,
+                    .geometry = geometry_,
+                    .unit = unit_,
+                    .where = MemoryKind::kDevice};
     for (int region = 0; region < kNumRegions; ++region) place.base[static_cast<std::size_t>(region)] = dry_address(region);
     Pass pass(place, &memory_);
     calls(pass);

@@ -12,8 +12,9 @@ namespace trident {
 
 class UnitPlan {
  public:
-  // `oracle` is told of every product and attention, and says what workspace it takes.
-  UnitPlan(const LayerGeometry& geometry, Ops& oracle) : geometry_(geometry), oracle_(oracle), params_(geometry.layout()) {}
+  // `unit`: its number, for messages. `oracle` is told of every product and attention, and says what workspace it takes.
+  UnitPlan(const LayerGeometry& geometry, Ops& oracle, int unit = 0)
+      : geometry_(geometry), oracle_(oracle), unit_(unit), params_(geometry.layout()) {}
 
   const LayerGeometry& geometry() const { return geometry_; }
   ParamList& param_list() { return params_; }
@@ -27,6 +28,7 @@ class UnitPlan {
  private:
   LayerGeometry geometry_;
   Ops& oracle_;
+  int unit_;
   ParamList params_;
   UnitMemory memory_;
 };

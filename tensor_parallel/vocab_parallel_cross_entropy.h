@@ -41,9 +41,9 @@ class VocabParallelCrossEntropy {
   std::int64_t first_column(const Pass& p) const { return p.geometry.tensor_rank * columns_; }
 
   std::int64_t columns_ = 0, vocabulary_ = 0;
-  // f32[R], f32[2,R]
-  Saved row_max_{"the rows' largest logits", RecomputeClass::kNever};
-  Saved stats_{"the rows' sums of exponentials and target logits", RecomputeClass::kNever};
+  // f32[R], f32[2,R]; backward_weight reads them where it makes chunks of logits again
+  Saved row_max_{"the rows' largest logits", LastUse::kW, RecomputeClass::kNever};
+  Saved stats_{"the rows' sums of exponentials and target logits", LastUse::kW, RecomputeClass::kNever};
 };
 
 }  // namespace trident

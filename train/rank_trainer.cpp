@@ -195,10 +195,19 @@ void RankTrainer::bind_handlers() {
     store_->wait_gathered(i.unit, i.slot);
     stage_->forward(i);
   });
-  bind(Kind::kBackward, [this](const Instruction& i) {
-    store_->wait_gathered(i.unit, i.slot);
+  const auto begin_backward = [this](const Instruction& i) {
+    if (plan_.step_spec.reads_parameters(i)) store_->wait_gathered(i.unit, i.slot);
     store_->begin_backward(i.unit, i.grad_slot, i.overwrites() ? Accumulate::kNo : Accumulate::kYes);
+  };
+  const auto backward = [this, begin_backward](const Instruction& i) {
+    begin_backward(i);
     stage_->backward(i);
+  };
+  bind(Kind::kBackward, backward);
+  bind(Kind::kBackwardInput, backward);
+  bind(Kind::kBackwardWeight, [this, begin_backward](const Instruction& i) {
+    begin_backward(i);
+    stage_->backward_weight(i);
   });
   bind(Kind::kSendActivation, [this](const Instruction& i) { stage_->send_activation(i); });
   bind(Kind::kRecvActivation, [this](const Instruction& i) { stage_->recv_activation(i); });
@@ -215,9 +224,6 @@ void RankTrainer::bind_handlers() {
     device_.repeat([&] { optimizer_->step(i.unit, result_.updates, result_.lr, update_scale_); });
     store_->masters_updated();
   });
-  const auto refuse = [](const Instruction& i) { throw InternalError("no schedule splits backwards yet: " + to_string(i)); };
-  bind(Kind::kBackwardInput, refuse);
-  bind(Kind::kBackwardWeight, refuse);
 }
 
 void RankTrainer::decide_update() {

@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "tests/pipeline/step_program_fixture.h"
+#include "tests/support/split_schedules.h"
 
 namespace trident {
 namespace {
@@ -93,6 +94,36 @@ TEST_F(StepProgramCheck, WrongSlot) {
   rebuild(spec_);
   find(0, Kind::kForward)->slot = Instruction::kNone;
   expect_fault("parameters are either resident or in a slot");
+}
+
+TEST_F(StepProgramCheck, SplitBackwards) {
+  StepProgramSpec split = small_spec(testing::gpipe_with_weights_last(2, 2), ZeroPreset::kZero3);
+  split.zero.grad_sync_every = 0;
+  split.weight_gradient_reads.assign(4, false);
+  rebuild(split);
+  EXPECT_EQ(fault_of(programs_, spec_), "none");
+  programs_[1].kept_slots[0][1] = 0;
+  expect_fault("kept slot 0 is still in use");
+  programs_[1].kept_slots[0][1] = 2;
+  expect_fault("no such kept slot: 2");
+  rebuild(split);
+  programs_[0].num_kept_slots[0] = 1;
+  expect_fault("no such kept slot: 1");
+  rebuild(split);
+  erase(0, Kind::kBackwardWeight);
+  expect_fault("weight gradients follow input gradients, against model order");
+  rebuild(split);
+  find(0, Kind::kBackwardInput)->kind = Kind::kBackward;
+  expect_fault("weight gradients follow input gradients, against model order");
+  rebuild(split);
+  find(0, Kind::kBackwardInput, 2)->flags = Instruction::kOverwrite;
+  expect_fault("the first gradient of the step overwrites, the others add");
+  rebuild(split);
+  find(0, Kind::kBackwardWeight)->slot = 0;
+  expect_fault("parameters are either resident or in a slot");
+  rebuild(split);
+  std::swap(*find(0, Kind::kBackwardWeight, 2), *find(0, Kind::kReduceGradients));
+  expect_fault("no reduction is due");
 }
 
 TEST_F(StepProgramCheck, TwoUnitsInASlot) {

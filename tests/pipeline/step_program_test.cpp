@@ -10,6 +10,7 @@
 #include "pipeline/schedule_simulator.h"
 #include "pipeline/step_program_check.h"
 #include "tests/pipeline/step_program_fixture.h"
+#include "tests/support/split_schedules.h"
 
 namespace trident {
 namespace {
@@ -254,6 +255,48 @@ TEST(StepProgram, SplitBackwardsReduceOncePerStep) {
   spec.zero.grad_sync_every = 0;
   const auto programs = build_step_programs(spec);
   EXPECT_NO_THROW(check_step_programs(programs, spec)) << to_text(programs);
+}
+
+TEST(StepProgram, KeptSlotsLastFromInputToWeightGradients) {
+  const auto kept = [](const Schedule& schedule) {
+    StepProgramSpec spec = small_spec(schedule, ZeroPreset::kZero1);
+    const auto programs = build_step_programs(spec);
+    check_step_programs(programs, spec);
+    return std::pair(programs[0].num_kept_slots, programs[0].kept_slots);
+  };
+  using Slots = std::vector<int>;
+  EXPECT_EQ(kept(make_gpipe(2, 3)).first, Slots{0}) << "not split: they share one area";
+  EXPECT_EQ(kept(testing::gpipe_with_weights_last(2, 5)).first, Slots{5});
+  const auto two = kept(parse_schedule("p=1 v=1 m=3\n0F0 0F1 0F2 0I0 0I1 0W0 0I2 0W1 0W2\n"));
+  EXPECT_EQ(two.first, Slots{2});
+  EXPECT_EQ(two.second, (std::vector<Slots>{{0, 1, 0}}));
+}
+
+// Reductions follow the last weight gradient; a weight gradient that reads no parameters gathers none.
+TEST(StepProgram, WeightGradientsGatherWhatTheyRead) {
+  StepProgramSpec spec = small_spec(testing::gpipe_with_weights_last(1, 2), ZeroPreset::kZero3);
+  spec.zero.grad_sync_every = 0;
+  spec.overlap = Overlap::kOff;
+  const auto of_unit_1 = [&] {
+    const auto programs = build_step_programs(spec);
+    check_step_programs(programs, spec);
+    std::string text;
+    for (const Instruction& i : programs.front().instructions)
+      if (i.unit == 1 && i.kind != InstructionKind::kOptimizerStep) text += to_string(i) + " ";
+    return text;
+  };
+  EXPECT_EQ(of_unit_1(),
+            "gather(u1)@0 F(u1,m0)@0 free(u1)@0 gather(u1)@0 F(u1,m1)@0 free(u1)@0 "
+            "gather(u1)@0 I(u1,m0)@0= free(u1)@0 gather(u1)@0 I(u1,m1)@0+= free(u1)@0 "
+            "gather(u1)@0 W(u1,m0)@0= free(u1)@0 gather(u1)@0 W(u1,m1)@0+= free(u1)@0 reduce(u1)! ");
+  spec.weight_gradient_reads = {true, false, true};
+  EXPECT_EQ(of_unit_1(),
+            "gather(u1)@0 F(u1,m0)@0 free(u1)@0 gather(u1)@0 F(u1,m1)@0 free(u1)@0 "
+            "gather(u1)@0 I(u1,m0)@0= free(u1)@0 gather(u1)@0 I(u1,m1)@0+= free(u1)@0 "
+            "W(u1,m0)= W(u1,m1)+= reduce(u1)! ");
+  spec.zero.param_gather = ParamGather::kPerMicroBatch;
+  EXPECT_EQ(of_unit_1(),
+            "gather(u1)@1 F(u1,m0)@1 F(u1,m1)@1 I(u1,m0)@1= I(u1,m1)@1+= free(u1)@1 W(u1,m0)= W(u1,m1)+= reduce(u1)! ");
 }
 
 TEST(StepProgram, StagesMustFitTheSchedule) {

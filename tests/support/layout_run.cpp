@@ -87,6 +87,7 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
   const DeviceChoice choice = choose_device(device, backend, look_for_cards(device, backend, thread_ranks(world_size)));
   LayoutRun run;
   run.plan = make_run_plan(config, resolve_model(config), 0, machine_facts(choice, world_size));
+  if (options.change_plan) run.plan = options.change_plan(std::move(run.plan));
   run.planned_bytes.resize(static_cast<std::size_t>(world_size));
   run.high_water.resize(static_cast<std::size_t>(world_size));
   const LoadSamples load = options.load ? options.load : random_tokens(run.plan.model.vocab_size, config.batch.sequence);

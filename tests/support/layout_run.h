@@ -38,6 +38,8 @@ struct LayoutRunOptions {
   // On devices of this backend's cards, which exchange by `transport`; not set: on CPUs.
   CudaBackend* cuda = nullptr;
   DeviceTransport transport = DeviceTransport::kThread;
+  // The plan to run in place of the configuration's.
+  std::function<RunPlan(RunPlan plan)> change_plan = {};
   // Called by every rank, at the same time as others: before the first step, and after the last one while all ranks still live.
   std::function<void(RankTrainer& trainer)> before_steps = {}, after_steps = {};
 };

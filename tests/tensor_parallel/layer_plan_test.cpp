@@ -34,7 +34,7 @@ class UnitPlanTest : public testing::Test {
 
 TEST_F(UnitPlanTest, RegionsGrowAlignedAndScratchIsReused) {
   UnitPlan plan({.sequence = 4, .micro_batch = 1}, oracle_);
-  const Saved first{"first"}, second{"second"};
+  const Saved first{"first", LastUse::kW}, second{"second", LastUse::kW};
   const Kept kept{"kept"};
   plan.run([&](Pass& p) {
     const TensorView a = p.save(first, DType::kF32, {3}), b = p.save(second, DType::kF32, {65});
@@ -58,7 +58,7 @@ TEST_F(UnitPlanTest, RegionsGrowAlignedAndScratchIsReused) {
 TEST_F(UnitPlanTest, RecomputePolicyDecidesWhereSavedTensorsLie) {
   const auto region = [&](RecomputePolicy policy, RecomputeClass recompute) {
     UnitPlan plan({.recompute = policy}, oracle_);
-    const Saved tensor{"a tensor", recompute};
+    const Saved tensor{"a tensor", LastUse::kB, recompute};
     plan.run([&](Pass& p) { p.save(tensor, DType::kF32, {1}); });
     return plan.region_bytes(Region::kSaved) > 0 ? Region::kSaved : Region::kRecomputed;
   };
@@ -69,6 +69,11 @@ TEST_F(UnitPlanTest, RecomputePolicyDecidesWhereSavedTensorsLie) {
   EXPECT_EQ(region(RecomputePolicy::kSelective, RecomputeClass::kBlock), Region::kSaved);
   EXPECT_EQ(region(RecomputePolicy::kFull, RecomputeClass::kAttention), Region::kRecomputed);
   EXPECT_EQ(region(RecomputePolicy::kFull, RecomputeClass::kBlock), Region::kRecomputed);
+  UnitPlan plan({.recompute = RecomputePolicy::kFull}, oracle_);
+  const Saved for_weights{"a tensor", LastUse::kW};
+  plan.run([&](Pass& p) { p.save(for_weights, DType::kF32, {1}); });
+  EXPECT_EQ(plan.region_bytes(Region::kRemadeForW), kArenaAlignment);
+  EXPECT_EQ(plan.region_bytes(Region::kRecomputed), 0);
 }
 
 // Both ways of writing gradients are announced, with the shapes that the calls have.
@@ -99,7 +104,7 @@ TEST_F(UnitPlanTest, ProductsAreAnnouncedByTheCallsThatMakeThem) {
 TEST_F(UnitPlanTest, TheRealPassAsksForWhatTheDryOneDid) {
   const LayerGeometry geometry{.sequence = 4, .micro_batch = 1};
   UnitPlan plan(geometry, oracle_);
-  const Saved saved{"the norm's output"}, other{"another"};
+  const Saved saved{"the norm's output", LastUse::kW}, other{"another", LastUse::kW};
   plan.run([&](Pass& p) {
     p.save(saved, DType::kF32, {8});
     const ScratchScope scope(p.scratch_cursor());
@@ -130,6 +135,44 @@ TEST_F(UnitPlanTest, TheRealPassAsksForWhatTheDryOneDid) {
   EXPECT_NE(refusal([&](Pass& p) { p[other]; }).find("unit 7: another is read, but no dry pass has made it"), std::string::npos);
   EXPECT_NE(refusal([&](Pass& p) { p.scratch(DType::kF32, {65}); }).find("reaches to byte 512, the dry pass took 256"),
             std::string::npos);
+}
+
+// What backward_input used last may be gone when backward_weight comes.
+TEST_F(UnitPlanTest, BackwardWeightReadsNoTensorWhoseLastUseWasBefore) {
+  UnitPlan plan({.sequence = 4, .micro_batch = 1}, oracle_, 7);
+  const Saved statistics{"a norm's means", LastUse::kB}, input{"the activation's input", LastUse::kW};
+  const auto pass = [&](const Saved& read) {
+    plan.run([&](Pass& p) {
+      p.save(statistics, DType::kF32, {4});
+      p.save(input, DType::kF32, {4});
+      p[statistics];
+      p.begin_weight_gradient();
+      p[read];
+    });
+  };
+  EXPECT_NO_THROW(pass(input));
+  try {
+    pass(statistics);
+    FAIL();
+  } catch (const InternalError& error) {
+    EXPECT_NE(std::string(error.what()).find("unit 7: backward_weight reads a norm's means"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(UnitPlanTest, TellsWhetherWeightGradientsReadWeights) {
+  for (const bool reads : {false, true}) {
+    UnitPlan plan({.sequence = 4, .micro_batch = 1}, oracle_);
+    ParamSpec spec;
+    spec.parts = {{.tensor = "w", .tensor_shape = {6, 5}, .rows = 6, .padded_rows = 6}};
+    const ParamId w = plan.param_list().add(spec);
+    plan.run([&](Pass& p) {
+      p.weight(w);
+      p.begin_weight_gradient();
+      p.grad(w);
+      if (reads) p.weight(w);
+    });
+    EXPECT_EQ(plan.memory().weight_gradient_reads_weights, reads);
+  }
 }
 
 TEST_F(UnitPlanTest, ScratchOutsideAScopeIsRefused) {
