@@ -10,8 +10,13 @@
 #include <fstream>
 #include <regex>
 #include <set>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
 
 #include "device/cpu/cpu_device.h"
+#include "device/operations.h"
 #include "tests/conformance/builders.h"
 #include "tests/conformance/case_table.h"
 
@@ -26,9 +31,16 @@ TEST(CaseTable, HasEveryOperationOfTheInterface) {
   for (std::string line; std::getline(header, line);) {
     if (std::regex_search(line, match, declaration)) operations.insert(match[1]);
   }
+  for (const char* how : {"run", "call"}) EXPECT_EQ(operations.erase(how), 1u) << "not an operation, but how all are carried out";
   for (const OpCase& c : all_cases()) covered.insert(c.op);
   EXPECT_GE(operations.size(), 30u) << TRIDENT_OPS_HEADER;
   EXPECT_EQ(covered, operations);
+  const auto named = []<std::size_t... i>(std::index_sequence<i...>) {
+    return std::set<std::string>{std::string(std::remove_pointer_t<std::variant_alternative_t<i, OperationRef>>::kName.name)...};
+  };
+  const std::set<std::string> values = named(std::make_index_sequence<std::variant_size_v<OperationRef>>());
+  EXPECT_EQ(values.size(), std::variant_size_v<OperationRef>);
+  EXPECT_TRUE(std::includes(operations.begin(), operations.end(), values.begin(), values.end()));
 }
 
 TEST(CaseTable, NamesAreUnique) {
