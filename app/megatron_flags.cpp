@@ -100,6 +100,7 @@ constexpr MegatronFlag kFlags[] = {
 
     {kOptimizer, "--optimizer adam", kKey, "optimizer.type", "\"adamw\"", "Megatron-LM's adam is AdamW, too",
      "optimizer.type = \"AdamW\""},
+    {kOptimizer, "--optimizer lion", kKey, "optimizer.type", "\"lion\""},
     {kOptimizer, "--lr X", kKey, "optimizer.lr", "", "", "optimizer.params.lr", "lr"},
     {kOptimizer, "--adam-beta1 X --adam-beta2 Y", kKey, "optimizer.betas", "[0.9, 0.95]", "Megatron-LM: 0.9, 0.999",
      "optimizer.params.betas"},

@@ -79,12 +79,15 @@ struct StochasticRounding {
   std::int64_t stride = 1;       // from a row to the next in the tensor; >= columns
 };
 
-// AdamW (Loshchilov and Hutter 2019, algorithm 2 with bias correction): m, v moments; p -= lr*(mhat/(sqrt(vhat)+eps) + decay*p).
-struct AdamWParams {
+// An update of weights p from their gradient g. What a formula does not name is not read.
+// - AdamW (Loshchilov and Hutter 2019, algorithm 2 with bias correction): m, v moments; p -= lr*(mhat/(sqrt(vhat)+eps) + decay*p).
+// - Lion (Chen et al. 2023, algorithm 2): p -= lr*(sign(beta1*m + (1-beta1)*g) + decay*p), then m = beta2*m + (1-beta2)*g; sign(0)
+// = 0.
+struct UpdateParams {
   float lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   float grad_scale = 1;       // multiplies the gradient first: clipping and 1/loss scale
-  float bias_correction1 = 1; // 1/(1 - beta1^t)
-  float bias_correction2 = 1; // 1/(1 - beta2^t)
+  float bias_correction1 = 1;                    // AdamW: 1/(1 - beta1^t)
+  float bias_correction2 = 1;                    // AdamW: 1/(1 - beta2^t)
   std::optional<StochasticRounding> rounding{};  // of param, which is bf16; nothing: to nearest
 };
 

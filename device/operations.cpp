@@ -170,14 +170,15 @@ void Rope::check() const {
 
 // ---- optimizer
 
-void AdamW::check() const {
+void check_update(std::string_view operation, ConstTensorView param, const UpdateParams& params) {
   if (!params.rounding) return;
   const StochasticRounding& r = *params.rounding;
-  TRIDENT_CHECK(param.dtype() == DType::kBF16, "adamw: stochastic rounding of {} instead of bf16", to_string(param.dtype()));
+  TRIDENT_CHECK(param.dtype() == DType::kBF16, "{}: stochastic rounding of {} instead of bf16", operation,
+                to_string(param.dtype()));
   TRIDENT_CHECK(r.first_index >= 0 && r.first_column >= 0 && r.first_column < r.columns && r.columns <= r.stride &&
                     r.columns < std::int64_t{1} << 31,
-                "adamw: stochastic rounding from index {}, column {} of {}, with a stride of {}", r.first_index, r.first_column,
-                r.columns, r.stride);
+                "{}: stochastic rounding from index {}, column {} of {}, with a stride of {}", operation, r.first_index,
+                r.first_column, r.columns, r.stride);
 }
 
 }  // namespace op

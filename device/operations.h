@@ -2,7 +2,10 @@
 // (device/operations_layers.h, which says how they are written), and OperationRef, any of them.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <variant>
 
 #include "core/exact_sum.h"
@@ -310,36 +313,45 @@ struct AddExact {
 
 // ---- optimizer
 
-struct AdamW {
-  static constexpr OperationName kName{"adamw", WorkKind::kOptimizer};
-  TensorView param, master, m, v;
-  ConstTensorView grad;
-  const AdamWParams& params;
+// One of the formulas of an update, by the name that it has in lists of operations.
+constexpr std::string_view name_of(UpdateFormula formula) { return formula == UpdateFormula::kAdamW ? "adamw" : "lion"; }
+void check_update(std::string_view operation, ConstTensorView param, const UpdateParams& params);
 
-  void check() const;
+template <UpdateFormula formula>
+struct Update {
+  static constexpr OperationName kName{name_of(formula), WorkKind::kOptimizer};
+  TensorView param, master;
+  std::array<TensorView, kStatesOf<formula>> states;
+  ConstTensorView grad;
+  const UpdateParams& params;
+
+  void check() const { check_update(kName.name, param, params); }
   void fields(FieldVisitor f) const {
+    constexpr std::string_view kStateNames[] = {"m", "v"};
     const Elements values{DType::kF32, master.num_elements()};
     f(writes("param", param, {param.dtype(), values.count}));
     f(updates("master", master, values));
-    f(updates("m", m, values));
-    f(updates("v", v, values));
+    for (std::size_t i = 0; i < states.size(); ++i) f(updates(kStateNames[i], states[i], values));
     f(reads("grad", grad, values));
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
-    const AdamWParams& p = params;
-    const std::int64_t n = master.num_elements();
-    AdamWStep step{p.lr, p.beta1, p.beta2, p.eps, p.weight_decay, p.grad_scale, p.bias_correction1, p.bias_correction2};
-    if (!p.rounding) {
-      return k.adamw(row_type(param.dtype()), param.data(), master.as<float>(), m.as<float>(), v.as<float>(), grad.as<float>(), n,
-                     step);
+    const UpdateParams& p = params;
+    UpdateNumbers numbers{p.lr, p.beta1, p.beta2, p.eps, p.weight_decay, p.grad_scale, p.bias_correction1, p.bias_correction2};
+    RoundedElements elements;
+    if (p.rounding) {
+      const StochasticRounding& r = *p.rounding;
+      numbers.set_update(r.update);
+      elements = {{r.key[0], r.key[1]}, r.first_index, r.first_column, r.columns, r.stride};
     }
-    const StochasticRounding& r = *p.rounding;
-    step.set_update(r.update);
-    const RoundedElements elements{{r.key[0], r.key[1]}, r.first_index, r.first_column, r.columns, r.stride};
-    k.adamw_stochastic(param.data(), master.as<float>(), m.as<float>(), v.as<float>(), grad.as<float>(), n, step, elements);
+    UpdateStates pointers;
+    for (std::size_t i = 0; i < states.size(); ++i) pointers.of[i] = states[i].template as<float>();
+    k.update(formula, row_type(param.dtype()), param.data(), master.as<float>(), pointers, grad.as<float>(), master.num_elements(),
+             numbers, p.rounding ? &elements : nullptr);
   }
 };
+using AdamW = Update<UpdateFormula::kAdamW>;
+using Lion = Update<UpdateFormula::kLion>;
 
 }  // namespace trident::op
 
@@ -354,7 +366,7 @@ using OperationRef =
                  const op::CrossEntropyMax*, const op::CrossEntropyStats*, const op::CrossEntropyRescale*,
                  const op::CrossEntropyLoss*, const op::CrossEntropyBackward*, const op::AddBias*, const op::SumRows*,
                  const op::Add*, const op::AccumulateInto*, const op::Dropout*, const op::Convert*, const op::FillZero*,
-                 const op::SumSquares*, const op::AddExact*, const op::AdamW*>;
+                 const op::SumSquares*, const op::AddExact*, const op::AdamW*, const op::Lion*>;
 
 // Checks what was called, then has `backend` do it:
 // - Backend::reaches(MemoryKind): whether its operations can work on such memory;

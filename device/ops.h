@@ -192,8 +192,11 @@ class Ops {
   // f32[n] updated in place; param T[n] = round(master), as params.rounding says; grad f32[n]. param may alias master when T is
   // f32.
   void adamw(Stream& stream, TensorView param, TensorView master, TensorView m, TensorView v, ConstTensorView grad,
-             const AdamWParams& params) {
-    call(stream, op::AdamW{param, master, m, v, grad, params});
+             const UpdateParams& params) {
+    call(stream, op::AdamW{param, master, {m, v}, grad, params});
+  }
+  void lion(Stream& stream, TensorView param, TensorView master, TensorView m, ConstTensorView grad, const UpdateParams& params) {
+    call(stream, op::Lion{param, master, {m}, grad, params});
   }
 
  private:

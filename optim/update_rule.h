@@ -17,7 +17,8 @@ namespace trident {
 struct UpdateRuleConfig {
   UpdateRuleKind kind = UpdateRuleKind::kAdamW;
   std::array<double, 2> betas{0.9, 0.95};
-  double eps = 1e-8, weight_decay = 0.1;
+  double eps = 1e-8;  // AdamW's
+  double weight_decay = 0.1;
 };
 
 // A tensor that a rule keeps of every element beside the master weight, f32.
@@ -56,6 +57,9 @@ class UpdateRule {
 inline constexpr std::size_t kMostUpdateStates = 4;  // that a rule may have
 
 std::unique_ptr<const UpdateRule> make_update_rule(const UpdateRuleConfig& config);
+
+// What formulas of updates of elements have in common: everything but bias corrections.
+UpdateParams update_params(const UpdateRuleConfig& config, const UpdateStep& step);
 
 // The keys of its states, in order.
 std::vector<std::string> state_keys(const UpdateRule& rule);

@@ -7,9 +7,9 @@
 
 namespace trident {
 
-enum class UpdateRuleKind : std::uint8_t { kAdamW };
+enum class UpdateRuleKind : std::uint8_t { kAdamW, kLion };
 
-std::optional<UpdateRuleKind> parse_update_rule(std::string_view text);  // "adamw"
+std::optional<UpdateRuleKind> parse_update_rule(std::string_view text);  // "adamw", "lion"
 std::string_view to_string(UpdateRuleKind kind);
 
 }  // namespace trident

@@ -209,6 +209,11 @@ void adopt(TrainConfig& config, Resume& resume) {
   then.lr_schedule.decay_steps = decay;
   if (!same_model(then, config) && !allows(config, "model"))
     refuse("model", to_json_text(value_at(to_json(config), "model")), to_json_text(value_at(to_json(then), "model")), resume);
+  if (config.optimizer.type != then.optimizer.type)
+    throw ConfigError(
+        fmt::format("optimizer.type = \"{}\": the states in the checkpoint {} are those of \"{}\"; give that value, or begin from "
+                    "its weights alone with model.init_from and another run.dir",
+                    to_string(config.optimizer.type), resume.folder, to_string(then.optimizer.type)));
   const JsonValue now = compared_of(config), before = compared_of(then);
   for (const auto& [path, value] : now.members()) {
     const JsonValue* const earlier = before.find(path);

@@ -53,7 +53,7 @@ bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& 
 
 // Changes `config` to what goes on: a decay length that was not given stays what it was. Refuses (ConfigError, both values named) a
 // configuration with another model, seed, optimizer, schedule, batch, split, order, tokenizer or weights of data, unless
-// checkpoint.allow lists the key. Notes what was kept or allowed.
+// checkpoint.allow lists the key; always another update rule, which has other states. Notes what was kept or allowed.
 void adopt(TrainConfig& config, Resume& resume);
 
 // Whether the weights by which datasets are blended are others than the checkpoint's.

@@ -56,6 +56,10 @@ void CallNotes::append(const cuda_kernels::Scratch& scratch) {
   append(floats);
 }
 
+void CallNotes::append(const UpdateStates& states) {
+  for (const float* const state : states.of) append(state);
+}
+
 void CallNotes::append(const RoundedElements& elements) {
   const auto& [key, first_index, first_column, columns, stride] = elements;
   append(key[0]);

@@ -65,6 +65,7 @@ class CallNotes {
   void append(const FusedMatmul& fused);
   void append(const VocabularyShard& shard);
   void append(const cuda_kernels::Scratch& scratch);
+  void append(const UpdateStates& states);
   void append(const RoundedElements& elements);
 
   std::vector<std::uint64_t> words_, numbers_;

@@ -51,18 +51,15 @@ class CudaOps::Kernels {
       return cuda_kernels::dropout_from_memory(stream_, t, out, x, sequence, batch, width, spec, held);
     cuda_kernels::dropout(stream_, t, out, x, sequence, batch, width, spec);
   }
-  void adamw(RowType t, void* param, float* master, float* m, float* v, const float* grad, std::int64_t count, const AdamWStep& step) const {
-    if (ops_.graphs_.note("adamw", t, param, master, m, v, grad, count, EachTime{step})) return;
-    if (const AdamWStep* const held = ops_.graphs_.in_memory<AdamWStep>())
-      return cuda_kernels::adamw_from_memory(stream_, t, param, master, m, v, grad, count, held);
-    cuda_kernels::adamw(stream_, t, param, master, m, v, grad, count, step);
-  }
-  void adamw_stochastic(void* param, float* master, float* m, float* v, const float* grad, std::int64_t count, const AdamWStep& step,
-                        const RoundedElements& elements) const {
-    if (ops_.graphs_.note("adamw_stochastic", param, master, m, v, grad, count, EachTime{step}, elements)) return;
-    if (const AdamWStep* const held = ops_.graphs_.in_memory<AdamWStep>())
-      return cuda_kernels::adamw_stochastic_from_memory(stream_, param, master, m, v, grad, count, held, elements);
-    cuda_kernels::adamw_stochastic(stream_, param, master, m, v, grad, count, step, elements);
+  void update(UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states, const float* grad,
+              std::int64_t count, const UpdateNumbers& numbers, const RoundedElements* at_random) const {
+    const RoundedElements elements = at_random != nullptr ? *at_random : RoundedElements{};
+    if (ops_.graphs_.note("update", formula, t, param, master, states, grad, count, EachTime{numbers}, at_random != nullptr,
+                          elements))
+      return;
+    if (const auto* const held = ops_.graphs_.in_memory<UpdateNumbers>())
+      return cuda_kernels::update_from_memory(stream_, formula, t, param, master, states, grad, count, held, at_random);
+    cuda_kernels::update(stream_, formula, t, param, master, states, grad, count, numbers, at_random);
   }
   void convert(RowType out_type, void* out, RowType in_type, const void* x, std::int64_t count) const {
     if (ops_.graphs_.note("convert", out_type, out, in_type, x, count)) return;

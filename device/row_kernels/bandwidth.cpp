@@ -82,16 +82,18 @@ void measure(const RowKernels& k, RowType t, Index rows) {
   report("cross_entropy_backward", 2 * n * e, n,
          [&] { k.cross_entropy_backward(t, a.data(), rstd.data(), sum.data(), targets.data(), rows, shard, 1.0f); });
   Bytes w = values(k, RowType::kF32, n), m = w, v = Bytes(w.size()), g = w;
-  const AdamWStep step{1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, 1.1f, 1.2f};
-  report("adamw", n * (7 * 4 + (t == RowType::kF32 ? 4 : 2)), n,
-         [&] { k.adamw(t, b.data(), floats(w), floats(m), floats(v), floats(g), n, step); });
+  const UpdateNumbers numbers{1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, 1.1f, 1.2f};
+  const auto update = [&](UpdateFormula formula, const RoundedElements* at_random) {
+    k.update(formula, t, b.data(), floats(w), {{floats(m), floats(v)}}, floats(g), n, numbers, at_random);
+  };
+  report("adamw", n * (7 * 4 + (t == RowType::kF32 ? 4 : 2)), n, [&] { update(UpdateFormula::kAdamW, nullptr); });
+  report("lion", n * (5 * 4 + (t == RowType::kF32 ? 4 : 2)), n, [&] { update(UpdateFormula::kLion, nullptr); });
   if (t == RowType::kBF16) {
     const auto at_random = [&](const char* name, const RoundedElements& elements) {
-      report(name, n * (7 * 4 + 2), n,
-             [&] { k.adamw_stochastic(b.data(), floats(w), floats(m), floats(v), floats(g), n, step, elements); });
+      report(name, n * (7 * 4 + 2), n, [&] { update(UpdateFormula::kAdamW, &elements); });
     };
-    at_random("adamw_stochastic", {{1, 2}, 0, 0, kWidth, kWidth});
-    at_random("adamw_stochastic, half rows", {{1, 2}, 0, 0, kWidth / 2, kWidth});
+    at_random("adamw at random", {{1, 2}, 0, 0, kWidth, kWidth});
+    at_random("adamw at random, half rows", {{1, 2}, 0, 0, kWidth / 2, kWidth});
   }
   std::vector<double> squares(static_cast<std::size_t>(n / 64));
   report("sum_squares", n * 4, n, [&] { k.sum_squares(squares.data(), floats(g), n); });

@@ -64,12 +64,20 @@ TRIDENT_ROW_KERNEL sum_squares(double* out, const float* x, I count) {
   *out = sum_of_64_squares(last);
 }
 
-TRIDENT_ROW_KERNEL adamw(RowType t, void* param, float* master, float* m, float* v, const float* grad, I count,
-                         const AdamWStep& step) {
-  with_type(t, [&](auto* type) { adamw_row(kTeam, as(param, type), master, m, v, grad, count, step); });
+template <UpdateFormula formula>
+TRIDENT_ROW_KERNEL update_by(RowType t, void* param, float* master, const UpdateStates& states, const float* grad, I count,
+                             const UpdateNumbers& numbers, const RoundedElements* at_random) {
+  if (at_random != nullptr)
+    return update_at_random<formula>(kTeam, static_cast<Bf16*>(param), master, states, grad, count, numbers, *at_random);
+  with_type(t, [&](auto* type) { update_row<formula>(kTeam, as(param, type), master, states, grad, count, numbers); });
 }
 
-TRIDENT_ROW_KERNEL adamw_stochastic(void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step,
-                                    const RoundedElements& elements) {
-  adamw_stochastic_row(kTeam, static_cast<Bf16*>(param), master, m, v, grad, count, step, elements);
+TRIDENT_ROW_KERNEL update(UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states,
+                          const float* grad, I count, const UpdateNumbers& numbers, const RoundedElements* at_random) {
+  switch (formula) {
+#define TRIDENT_UPDATE_BY(f) \
+  case UpdateFormula::f: return update_by<UpdateFormula::f>(t, param, master, states, grad, count, numbers, at_random);
+    TRIDENT_UPDATE_FORMULAS(TRIDENT_UPDATE_BY)
+#undef TRIDENT_UPDATE_BY
+  }
 }

@@ -1,8 +1,8 @@
 // Vector types of one instruction set. Included inside that set's namespace, after kLanes (f32 elements per register).
 //
 // The kernel bodies (norms.inl, ...) use a small vocabulary: RowVec with + - * /, broadcast, load, store, round_to, fma,
-// square_root, larger, smaller, scale_by_power_of_two, and a team's each(), sum(), sum_pair(), largest(). Whoever provides these
-// names in a namespace of its own can include the bodies there, whatever a "vector" and a "team" are on that machine.
+// square_root, sign, larger, smaller, scale_by_power_of_two, and a team's each(), sum(), sum_pair(), largest(). Whoever provides
+// these names in a namespace of its own can include the bodies there, whatever a "vector" and a "team" are on that machine.
 
 // Before every function that works on vectors: inlined, so that none is left over as a symbol that the linker could share.
 #define TRIDENT_ROW_BODY static inline __attribute__((always_inline))
@@ -36,6 +36,8 @@ struct PairSum {
 };
 
 TRIDENT_ROW_BODY RowVec broadcast(float x) { return RowVec{} + x; }
+// 1, -1, or x itself where it is zero or NaN.
+TRIDENT_ROW_BODY RowVec sign(RowVec x) { return x > 0.0f ? broadcast(1.0f) : x < 0.0f ? broadcast(-1.0f) : x; }
 TRIDENT_ROW_BODY U32s bits_of(RowVec x) { return reinterpret_cast<U32s>(x); }
 TRIDENT_ROW_BODY RowVec from_bits(U32s x) { return reinterpret_cast<RowVec>(x); }
 

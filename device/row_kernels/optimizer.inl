@@ -1,26 +1,53 @@
-// AdamW: see AdamWParams in device/ops.h. `param` may be `master` itself, so it is stored last and never loaded.
+// Formulas of an update (UpdateParams in device/op_values.h): the new weight, and the new states in place.
+
+template <class V>
+TRIDENT_ROW_BODY V adamw_element(const UpdateNumbers& n, V g, V w, V& m, V& v) {
+  m = m * n.beta1 + g * (1.0f - n.beta1);
+  v = v * n.beta2 + (g * g) * (1.0f - n.beta2);
+  const V update = (m * n.bias_correction1) / (square_root(v * n.bias_correction2) + n.eps) + w * n.weight_decay;
+  return w - update * n.lr;
+}
+
+template <class V>
+TRIDENT_ROW_BODY V lion_element(const UpdateNumbers& n, V g, V w, V& m) {
+  const V update = sign(m * n.beta1 + g * (1.0f - n.beta1)) + w * n.weight_decay;
+  m = m * n.beta2 + g * (1.0f - n.beta2);
+  return w - update * n.lr;
+}
+
+// `param` may be `master` itself, so it is stored last and never loaded.
 // `rounded`(i, master, lanes): what is stored as parameter, and rounded to nearest then.
-template <class Team, class T, class Rounded>
-TRIDENT_ROW_BODY void adamw_row(const Team& team, T* param, float* master, float* m, float* v, const float* grad, I count,
-                                const AdamWStep& step, Rounded&& rounded) {
-  const float lr = step.lr, beta1 = step.beta1, beta2 = step.beta2, eps = step.eps, decay = step.weight_decay;
-  const float rest1 = 1.0f - beta1, rest2 = 1.0f - beta2;
-  const float scale = step.grad_scale, correction1 = step.bias_correction1, correction2 = step.bias_correction2;
+template <UpdateFormula formula, class Team, class T, class Rounded>
+TRIDENT_ROW_BODY void update_row(const Team& team, T* param, float* master, const UpdateStates& states, const float* grad, I count,
+                                 const UpdateNumbers& numbers, Rounded&& rounded) {
+  const UpdateNumbers n = numbers;
+  float *const first = states.of[0], *const second = states.of[1];
   team.each(count, [&](I i, auto lanes) {
-    const auto g = load(grad + i, lanes) * scale;
-    const auto mean = load(m + i, lanes) * beta1 + g * rest1;
-    const auto square = load(v + i, lanes) * beta2 + (g * g) * rest2;
-    const auto w = load(master + i, lanes);
-    const auto update = (mean * correction1) / (square_root(square * correction2) + eps) + w * decay;
-    const auto next = w - update * lr;
-    store(m + i, mean, lanes);
-    store(v + i, square, lanes);
+    const auto g = load(grad + i, lanes) * n.grad_scale, w = load(master + i, lanes);
+    auto a = load(first + i, lanes), next = w;
+    if constexpr (formula == UpdateFormula::kAdamW) {
+      auto b = load(second + i, lanes);
+      next = adamw_element(n, g, w, a, b);
+      store(second + i, b, lanes);
+    } else {
+      static_assert(formula == UpdateFormula::kLion);
+      next = lion_element(n, g, w, a);
+    }
+    store(first + i, a, lanes);
     store(master + i, next, lanes);
     store(param + i, rounded(i, next, lanes), lanes);
   });
 }
-template <class Team, class T>
-TRIDENT_ROW_BODY void adamw_row(const Team& team, T* param, float* master, float* m, float* v, const float* grad, I count,
-                                const AdamWStep& step) {
-  adamw_row(team, param, master, m, v, grad, count, step, [](I, const auto& next, auto) { return next; });
+template <UpdateFormula formula, class Team, class T>
+TRIDENT_ROW_BODY void update_row(const Team& team, T* param, float* master, const UpdateStates& states, const float* grad, I count,
+                                 const UpdateNumbers& numbers) {
+  update_row<formula>(team, param, master, states, grad, count, numbers, [](I, const auto& next, auto) { return next; });
+}
+
+// The states from element `first` on.
+template <UpdateFormula formula>
+TRIDENT_ROW_BODY UpdateStates states_from(const UpdateStates& states, I first) {
+  UpdateStates part;
+  for (int i = 0; i < kStatesOf<formula>; ++i) part.of[i] = states.of[i] + first;
+  return part;
 }

@@ -16,8 +16,8 @@ TRIDENT_ROW_BODY Product64 multiply_wide(U32s a, std::uint32_t factor) {
   return {reinterpret_cast<U32s>((even & low_half) | (odd << 32)), reinterpret_cast<U32s>((even >> 32) | (odd & ~low_half))};
 }
 
-// Blocks block .. block + kLanes - 1 under key, with `stream` in the upper counter words; lane 4q + j has block number j * kLanes / 4 + q, so that transpose_quads() puts the
-// words of all blocks in order.
+// Blocks block .. block + kLanes - 1 under key, with `stream` in the upper counter words; lane 4q + j has block number j * kLanes /
+// 4 + q, so that transpose_quads() puts the words of all blocks in order.
 TRIDENT_ROW_BODY PhiloxWords philox_blocks(std::uint64_t block, std::uint64_t stream, std::uint32_t key0, std::uint32_t key1) {
   std::uint32_t low[kLanes], high[kLanes];
   for (int i = 0; i < kLanes; ++i) {
@@ -72,10 +72,10 @@ TRIDENT_ROW_BODY RowVec round_at_random(RowVec x, U32s bits) {
   return from_bits((u & 0x7fffffffu) > 0x7f7f0000u ? u : (u + bits) & 0xffff0000u);
 }
 
-// AdamW with StochasticRounding (device/ops.h), in runs that share a row of the tensor and kLanes counter blocks.
-template <class Team>
-TRIDENT_ROW_BODY void adamw_stochastic_row(const Team& team, Bf16* param, float* master, float* m, float* v, const float* grad, I count,
-                                           const AdamWStep& step, const RoundedElements& elements) {
+// An update with StochasticRounding (device/op_values.h), in runs that share a row of the tensor and kLanes counter blocks.
+template <UpdateFormula formula, class Team>
+TRIDENT_ROW_BODY void update_at_random(const Team& team, Bf16* param, float* master, const UpdateStates& states, const float* grad,
+                                       I count, const UpdateNumbers& numbers, const RoundedElements& elements) {
   constexpr I kGroup = 8 * kLanes;
   Bf16 halves[kGroup];
   // Whole rows follow one another: all of them are one.
@@ -83,7 +83,7 @@ TRIDENT_ROW_BODY void adamw_stochastic_row(const Team& team, Bf16* param, float*
   I row = elements.first_index, column = elements.first_column;
   for (I done = 0; done < count;) {
     const std::uint64_t element = static_cast<std::uint64_t>(row + column);
-    const PhiloxWords words = philox_blocks(element / 8, step.update_number(), elements.key[0], elements.key[1]);
+    const PhiloxWords words = philox_blocks(element / 8, numbers.update_number(), elements.key[0], elements.key[1]);
     RowVec in_order[4];
     for (int w = 0; w < 4; ++w) in_order[w] = from_bits(words.w[w]);
     transpose_quads(in_order);
@@ -91,9 +91,9 @@ TRIDENT_ROW_BODY void adamw_stochastic_row(const Team& team, Bf16* param, float*
     const I skip = static_cast<I>(element % 8);  // halves of the first block that belong to elements before this one
     const I of_row = columns - column, of_group = kGroup - skip, left = count - done;
     const I with_row = left < of_row ? left : of_row, length = with_row < of_group ? with_row : of_group;
-    adamw_row(team, param + done, master + done, m + done, v + done, grad + done, length, step, [&](I i, RowVec next, auto lanes) {
-      return round_at_random(next, bits_of(load(halves + skip + i, lanes)) >> 16);
-    });
+    update_row<formula>(
+        team, param + done, master + done, states_from<formula>(states, done), grad + done, length, numbers,
+        [&](I i, RowVec next, auto lanes) { return round_at_random(next, bits_of(load(halves + skip + i, lanes)) >> 16); });
     done += length;
     column += length;
     if (column == columns) {

@@ -41,11 +41,11 @@ struct DropoutRows {
   const std::int64_t* samples = nullptr;  // [batch]
 };
 
-// As AdamWParams in device/ops.h.
-struct AdamWStep {
+// As UpdateParams in device/op_values.h.
+struct UpdateNumbers {
   float lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   float grad_scale = 1, bias_correction1 = 1, bias_correction2 = 1;
-  std::uint32_t update[2] = {0, 0};  // low word first; read by adamw_stochastic alone
+  std::uint32_t update[2] = {0, 0};  // low word first; read where weights are rounded at random
 
   constexpr void set_update(std::uint64_t number) {
     update[0] = static_cast<std::uint32_t>(number);
@@ -54,10 +54,15 @@ struct AdamWStep {
   constexpr std::uint64_t update_number() const { return update[0] | std::uint64_t{update[1]} << 32; }
 };
 
-// As StochasticRounding in device/ops.h, but for the update.
+// As StochasticRounding in device/op_values.h, but for the update.
 struct RoundedElements {
   std::uint32_t key[2] = {0, 0};
   std::int64_t first_index = 0, first_column = 0, columns = 1, stride = 1;
+};
+
+// What a formula keeps of elements: the first kStatesOf<formula> are there.
+struct UpdateStates {
+  float* of[kMostStatesOfFormulas] = {};
 };
 
 struct RowKernels {
@@ -117,10 +122,10 @@ struct RowKernels {
   void (*sum_squares)(double* out, const float* x, I count);
 
   // ---- optimizer
-  void (*adamw)(RowType t, void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step);
-  // param bf16, rounded up or down at random. The same bits on every instruction set as far as masters are.
-  void (*adamw_stochastic)(void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step,
-                           const RoundedElements& elements);
+  // at_random: null, or which elements they are of a tensor whose parameters are rounded up or down at random; t is bf16 then. The
+  // same bits on every instruction set as far as masters are.
+  void (*update)(UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states, const float* grad,
+                 I count, const UpdateNumbers& numbers, const RoundedElements* at_random);
 };
 
 // X(name) of every function above. The plain ones: those that on a card take nothing but a stream besides (device/cuda/kernels).
@@ -128,9 +133,8 @@ struct RowKernels {
   X(split_heads) X(merge_heads) X(rope) X(rms_norm_forward) X(layer_norm_forward) X(swiglu_forward) X(swiglu_backward)       \
   X(gelu_forward) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy_max) X(cross_entropy_stats)    \
   X(add_bias) X(add) X(accumulate) X(sum_squares)
-#define TRIDENT_OTHER_ROW_KERNELS(X)                                                                                         \
-  X(rms_norm_backward) X(layer_norm_backward) X(cross_entropy_backward) X(sum_rows) X(dropout) X(convert) X(fill_zero)       \
-  X(adamw) X(adamw_stochastic)
+#define TRIDENT_OTHER_ROW_KERNELS(X) \
+  X(rms_norm_backward) X(layer_norm_backward) X(cross_entropy_backward) X(sum_rows) X(dropout) X(convert) X(fill_zero) X(update)
 
 // The kernels for `level`, which the processor must support.
 const RowKernels& row_kernels(IsaLevel level);

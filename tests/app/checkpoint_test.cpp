@@ -123,8 +123,8 @@ TEST(StandardOutputThatIsFull, DoesNotFailARun) {
 void expect_kills_cost_nothing(const Workplace& place, int steps, int kills) {
   const std::vector<std::string> settings{fmt::format("run.steps={}", steps), "checkpoint.every=3", "parallel.data=2"};
   ASSERT_EQ(place.train(plus(settings, {"run.dir=" + (place / "whole"), "checkpoint.every=0"})).exit_code, 0);
-  // In the foreground it waits for the killed one, which a busy disk may hold for seconds; otherwise it kills itself as well. And it
-  // ends as the program did: one that was done in the moment of the signal ended with 0.
+  // In the foreground it waits for the killed one, which a busy disk may hold for seconds; otherwise it kills itself as well. And
+  // it ends as the program did: one that was done in the moment of the signal ended with 0.
   std::vector<std::string> words{"timeout", "--preserve-status", "--foreground", "-s",       "KILL",
                                  "",        TRIDENT_BINARY,      "train",        "--config", place / "config.json"};
   for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
@@ -152,6 +152,8 @@ TEST_F(Checkpoints, WhatMustNotChangeIsRefusedUnlessAllowed) {
   expect_one_line(train({"run.steps=6", "run.seed=5"}), 64, {"run.seed = 5", "was trained with "});
   expect_one_line(train({"run.steps=6", "model.num_hidden_layers=2"}), 64, {"model = ", "was trained with "});
   expect_one_line(train({"run.steps=6", "data.train=" + (place_ / "valid")}), 64, {"data.train", "was trained with "});
+  expect_one_line(train({"run.steps=6", "optimizer.type=lion", "checkpoint.allow=optimizer"}), 64,
+                  {"optimizer.type = \"lion\"", "step-00000004", "those of \"adamw\"", "model.init_from"});
   EXPECT_EQ(place_.files(), before);
   const ProgramOutcome allowed = train({"run.steps=6", "optimizer.lr=2e-3", "checkpoint.allow=optimizer"});
   EXPECT_EQ(allowed.exit_code, 0) << allowed.err;

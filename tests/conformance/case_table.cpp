@@ -14,6 +14,7 @@ using Cases = std::vector<OpCase>;
 
 constexpr Draw kSmallIntegers{Draw::Kind::kIntegers, -3, 3};
 constexpr Transpose kN = Transpose::kNo, kT = Transpose::kYes;
+constexpr UpdateFormula kFormulas[] = {UpdateFormula::kAdamW, UpdateFormula::kLion};
 constexpr Accumulate kSet = Accumulate::kNo, kAdd = Accumulate::kYes;
 
 OpCase large(OpCase c) {
@@ -160,12 +161,14 @@ void add_elementwise(Cases& cases, DType t) {
     for (const Alias alias : {Alias::kNone, Alias::kFirst, Alias::kSecond}) cases.push_back(add(t, n, alias));
     for (const DType to : converted_to(t)) cases.push_back(convert(t, to, n));
     cases.push_back(fill_zero(t, n));
-    for (const float decay : {0.0f, 0.1f}) cases.push_back(adamw(t, n, decay, Alias::kNone));
-    if (t == DType::kF32) cases.push_back(adamw(t, n, 0.1f, Alias::kFirst));
-    if (t != DType::kBF16) continue;
-    for (const Index first : {0, 3, 12}) cases.push_back(adamw_at_random(n, {{1, 2}, 9, first, 0, 50, 50}));
-    for (const Index column : {8, 9})
-      cases.push_back(adamw_at_random(n, {{3, 4}, std::uint64_t{1} << 33, Index{1} << 36, column, 24, 64}));
+    for (const UpdateFormula f : kFormulas) {
+      for (const float decay : {0.0f, 0.1f}) cases.push_back(update(f, t, n, decay, Alias::kNone));
+      if (t == DType::kF32) cases.push_back(update(f, t, n, 0.1f, Alias::kFirst));
+      if (t != DType::kBF16) continue;
+      for (const Index first : {0, 3, 12}) cases.push_back(update_at_random(f, n, {{1, 2}, 9, first, 0, 50, 50}));
+      for (const Index column : {8, 9})
+        cases.push_back(update_at_random(f, n, {{3, 4}, std::uint64_t{1} << 33, Index{1} << 36, column, 24, 64}));
+    }
   }
   const Draw wide = normal(0, t == DType::kF16 ? 30 : 300);  // f16 ends at 65504
   cases.push_back(swiglu_forward(t, 5, 40, wide));
@@ -185,12 +188,15 @@ void add_elementwise(Cases& cases, DType t) {
                            sum_rows(t, 5, 24, kSet, kSmallIntegers),
                            add(t, 100, Alias::kNone),
                            fill_zero(t, 100),
-                           adamw(t, 100, 0.1f, Alias::kNone),
+                           update(UpdateFormula::kAdamW, t, 100, 0.1f, Alias::kNone),
+                           update(UpdateFormula::kLion, t, 100, 0.1f, Alias::kNone),
                            dropout(t, 5, 3, 24, 0.5f, Alias::kNone)};
   for (const OpCase& c : unaligned) cases.push_back(shifted(c));
   if (t == DType::kBF16) {
-    cases.push_back(shifted(adamw_at_random(100, {{1, 2}, 9, 0, 0, 50, 50})));
-    cases.push_back(large(adamw_at_random(40000, {{3, 4}, 9, 64, 32, 96, 192})));
+    for (const UpdateFormula f : kFormulas) {
+      cases.push_back(shifted(update_at_random(f, 100, {{1, 2}, 9, 0, 0, 50, 50})));
+      cases.push_back(large(update_at_random(f, 40000, {{3, 4}, 9, 64, 32, 96, 192})));
+    }
   }
   for (const DType to : converted_to(t)) cases.push_back(shifted(convert(t, to, 100)));
   const Cases larger = {swiglu_forward(t, 130, 257),
@@ -201,7 +207,8 @@ void add_elementwise(Cases& cases, DType t) {
                         sum_rows(t, 1500, 130, kSet, normal()),
                         add(t, 70000, Alias::kNone),
                         fill_zero(t, 70000),
-                        adamw(t, 40000, 0.1f, Alias::kNone),
+                        update(UpdateFormula::kAdamW, t, 40000, 0.1f, Alias::kNone),
+                        update(UpdateFormula::kLion, t, 40000, 0.1f, Alias::kNone),
                         dropout(t, 30, 4, 264, 0.3f, Alias::kNone)};
   for (const OpCase& c : larger) cases.push_back(large(c));
   for (const DType to : converted_to(t)) cases.push_back(large(convert(t, to, 70000)));
@@ -325,7 +332,8 @@ std::vector<OpCase> perf_cases(DType t, const ModelShape& m) {
                       fill_zero(t, T * F),
                       sum_squares(F * H, normal()),
                       add_exact(F * H / 64, normal()),
-                      adamw(t, F * H, 0.1f, Alias::kNone)};
+                      update(UpdateFormula::kAdamW, t, F * H, 0.1f, Alias::kNone),
+                      update(UpdateFormula::kLion, t, F * H, 0.1f, Alias::kNone)};
   cases.insert(cases.end(), rows.begin(), rows.end());
   return cases;
 }

@@ -53,7 +53,7 @@ TEST_F(CudaOps, FusedAgreeWithTheReferenceAndTheCpu) {
 // A sample: each of the two has been judged by the reference.
 TEST_F(CudaOps, AgreeWithTheCpu) {
   CpuDevice cpu(bell_, {});
-  expect_passed(compare_devices(*device_, cpu, "rms_norm_*:attention_*:adamw:matmul/*/24x*-*/large_*", kSeed + 1));
+  expect_passed(compare_devices(*device_, cpu, "rms_norm_*:attention_*:adamw:lion:matmul/*/24x*-*/large_*", kSeed + 1));
 }
 
 }  // namespace

@@ -187,30 +187,50 @@ OpCase add_exact(Index n, Draw draw) {
 
 // ---- optimizer
 
-OpCase adamw(DType t, Index n, float weight_decay, Alias param) {
-  const AdamWParams p{.lr = 1e-2f,
-                      .beta1 = 0.9f,
-                      .beta2 = 0.95f,
-                      .eps = 1e-8f,
-                      .weight_decay = weight_decay,
-                      .grad_scale = 0.5f,
-                      .bias_correction1 = 1.0f / (1.0f - 0.81f),
-                      .bias_correction2 = 1.0f / (1.0f - 0.9025f)};
+UpdateParams update_params(float weight_decay) {
+  return {.lr = 1e-2f,
+          .beta1 = 0.9f,
+          .beta2 = 0.95f,
+          .eps = 1e-8f,
+          .weight_decay = weight_decay,
+          .grad_scale = 0.5f,
+          .bias_correction1 = 1.0f / (1.0f - 0.81f),
+          .bias_correction2 = 1.0f / (1.0f - 0.9025f)};
+}
+
+// v: master, grad, states.
+void call_update(UpdateFormula formula, Ops& ops, Stream& stream, TensorView param, Views v, const UpdateParams& p) {
+  if (formula == UpdateFormula::kAdamW)
+    ops.adamw(stream, param, v[0], v[2], v[3], v[1], p);
+  else
+    ops.lion(stream, param, v[0], v[2], v[1], p);
+}
+
+OpCase update(UpdateFormula formula, DType t, Index n, float weight_decay, Alias param) {
+  const UpdateParams p = update_params(weight_decay);
+  const bool of_adamw = formula == UpdateFormula::kAdamW;
   const DType f32 = DType::kF32;
-  OpCase c = element_case("adamw", t, std::to_string(n) + (weight_decay == 0 ? "_no_decay" : "") + std::string(alias_name(param)));
+  OpCase c = element_case(of_adamw ? "adamw" : "lion", t,
+                          std::to_string(n) + (weight_decay == 0 ? "_no_decay" : "") + std::string(alias_name(param)));
   const Tolerance tolerance = rounded(f32, kElementNoise);
-  c.operands = {in_place("master", f32, {n}, tolerance), in_place("m", f32, {n}, tolerance, normal(0, 0.1)),
-                in_place("v", f32, {n}, tolerance, normal(0.1, 0.03)), input("grad", f32, {n})};
+  c.operands = {in_place("master", f32, {n}, tolerance), input("grad", f32, {n}),
+                in_place("m", f32, {n}, tolerance, normal(0, 0.1))};
+  if (of_adamw) c.operands.push_back(in_place("v", f32, {n}, tolerance, normal(0.1, 0.03)));
+  const std::size_t parameter = param == Alias::kNone ? c.operands.size() : 0;
   if (param == Alias::kNone) c.operands.push_back(output("param", t, {n}, rounded(t, kElementNoise)));
-  const std::size_t parameter = param == Alias::kNone ? 4 : 0;
-  c.derive = [](std::vector<Values>& v) {
-    for (double& x : v[2]) x = std::abs(x);
-  };
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.adamw(stream, v[parameter], v[0], v[1], v[2], v[3], p); };
+  if (of_adamw)
+    c.derive = [](std::vector<Values>& v) {
+      for (double& x : v[3]) x = std::abs(x);
+    };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { call_update(formula, ops, stream, v[parameter], v, p); };
   c.reference = [=](std::vector<Values>& v) {
-    reference::adamw(v[0].data(), v[1].data(), v[2].data(), v[3].data(), n,
-                     reference::AdamW<double>{p.lr, p.beta1, p.beta2, p.eps, p.weight_decay, p.grad_scale, p.bias_correction1,
-                                              p.bias_correction2});
+    if (of_adamw)
+      reference::adamw(v[0].data(), v[2].data(), v[3].data(), v[1].data(), n,
+                       reference::AdamW<double>{p.lr, p.beta1, p.beta2, p.eps, p.weight_decay, p.grad_scale, p.bias_correction1,
+                                                p.bias_correction2});
+    else
+      reference::lion(v[0].data(), v[2].data(), v[1].data(), n,
+                      reference::Lion<double>{p.lr, p.beta1, p.beta2, p.weight_decay, p.grad_scale});
     v[parameter] = v[0];
   };
   return c;
@@ -218,30 +238,24 @@ OpCase adamw(DType t, Index n, float weight_decay, Alias param) {
 
 // Which neighbour is right hangs on the last bit of the master, so parameters are judged by the master
 // beside them: results are 1 where they are wrong.
-OpCase adamw_at_random(Index n, const StochasticRounding& rounding) {
-  AdamWParams p{.lr = 1e-2f,
-                .beta1 = 0.9f,
-                .beta2 = 0.95f,
-                .eps = 1e-8f,
-                .weight_decay = 0.1f,
-                .grad_scale = 0.5f,
-                .bias_correction1 = 1.0f / (1.0f - 0.81f),
-                .bias_correction2 = 1.0f / (1.0f - 0.9025f)};
+OpCase update_at_random(UpdateFormula formula, Index n, const StochasticRounding& rounding) {
+  UpdateParams p = update_params(0.1f);
   p.rounding = rounding;
-  OpCase c = adamw(DType::kBF16, n, p.weight_decay, Alias::kNone);
+  OpCase c = update(formula, DType::kBF16, n, p.weight_decay, Alias::kNone);
+  const std::size_t parameter = c.operands.size() - 1;
   c.variant +=
       fmt::format("_at_random_{}_{}_{}_of_{}", rounding.first_index, rounding.first_column, rounding.columns, rounding.stride);
-  c.operands[4].tolerance = kExact;
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.adamw(stream, v[4], v[0], v[1], v[2], v[3], p); };
-  c.reference = [=, of_adamw = c.reference](std::vector<Values>& v) {
-    of_adamw(v);
-    v[4].assign(static_cast<std::size_t>(n), 0.0);
+  c.operands[parameter].tolerance = kExact;
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { call_update(formula, ops, stream, v[parameter], v, p); };
+  c.reference = [=, to_nearest = c.reference](std::vector<Values>& v) {
+    to_nearest(v);
+    v[parameter].assign(static_cast<std::size_t>(n), 0.0);
   };
   c.canonical = [=](std::vector<Values>& v) {
     for (Index i = 0; i < n; ++i) {
       const auto at = static_cast<std::size_t>(i);
       const std::uint32_t bits = testing::rounding_bits(rounding.key, rounding.update, testing::tensor_element(rounding, i));
-      v[4][at] = v[4][at] == to_float(testing::rounded_at_random(static_cast<float>(v[0][at]), bits)) ? 0 : 1;
+      v[parameter][at] = v[parameter][at] == to_float(testing::rounded_at_random(static_cast<float>(v[0][at]), bits)) ? 0 : 1;
     }
   };
   return c;

@@ -165,7 +165,7 @@ TEST_F(CudaGraphsTest, UpdatesHaveOtherNumbersEachTime) {
   DeviceTensor weights(start), m(numbers({70}, 0)), v(numbers({70}, 1)), expected_weights(start), expected_m(numbers({70}, 0)), expected_v(numbers({70}, 1)),
       grad(gradient);
   const auto step = [&](DeviceTensor& w, DeviceTensor& mean, DeviceTensor& square, int number) {
-    AdamWParams params{.lr = 1e-2f / static_cast<float>(number), .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+    UpdateParams params{.lr = 1e-2f / static_cast<float>(number), .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
     for (int half = 0; half < 2; ++half) {
       params.weight_decay = half == 0 ? 0.1f : 0.0f;
       const auto part = [&](DeviceTensor& t) { return t.view().range(35 * half, 35); };
@@ -200,7 +200,7 @@ TEST_F(CudaGraphsTest, UpdatesRoundWithTheirOwnNumber) {
     for (int number = 1; number <= 3; ++number)
       for (const StochasticRounding& place : places) {
         const auto work = [&] {
-          AdamWParams params{.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+          UpdateParams params{.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
           params.rounding = place;
           params.rounding->update = static_cast<std::uint64_t>(number) << 31;  // both words of it
           ops_.adamw(stream_, param.view(), weights.view(), m.view(), v.view(), grad.view(), params);
@@ -272,7 +272,8 @@ TEST_F(CudaGraphsTest, WorkThatDoesNothingIsLeftAlone) {
 // Thousands of updates at a time; when no more fit, work is eager, what was there before is not.
 TEST_F(CudaGraphsTest, MoreNumbersThanThereIsRoomForAreEager) {
   simulated::configure({.stream_order = simulated::StreamOrder::kEager, .host_guard = simulated::HostGuard::kOff});
-  constexpr int kCalls = 2048, kWords = sizeof(AdamWStep) / sizeof(std::uint64_t), kFit = static_cast<int>(CudaGraphs::kMostNumbers) / (kWords * kCalls);
+  constexpr int kCalls = 2048, kWords = sizeof(UpdateNumbers) / sizeof(std::uint64_t),
+                kFit = static_cast<int>(CudaGraphs::kMostNumbers) / (kWords * kCalls);
   DeviceTensor w(numbers({kFit + 2}, 1)), m(numbers({1}, 0)), v(numbers({1}, 1)), grad(numbers({1}, 1));
   const auto work = [&](int i) {
     repeat([&] {

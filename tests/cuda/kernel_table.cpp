@@ -192,34 +192,27 @@ struct Table {
     StagedOperands s(placement);
     ck::sum_squares(s.stream(), s.out(out, ceil_div(count, I{64})), s.in(x, count), count);
   }
-  static void adamw(RowType t, void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step) {
-    update_twice(t, param, master, m, v, count, step, [&](StagedOperands& s, const AdamWStep* held, auto... state) {
-      if (held != nullptr)
-        ck::adamw_from_memory(s.stream(), t, state..., s.in(grad, count), count, held);
-      else
-        ck::adamw(s.stream(), t, state..., s.in(grad, count), count, step);
-    });
-  }
-  static void adamw_stochastic(void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step,
-                               const RoundedElements& elements) {
-    update_twice(RowType::kBF16, param, master, m, v, count, step, [&](StagedOperands& s, const AdamWStep* held, auto... state) {
-      if (held != nullptr)
-        ck::adamw_stochastic_from_memory(s.stream(), state..., s.in(grad, count), count, held, elements);
-      else
-        ck::adamw_stochastic(s.stream(), state..., s.in(grad, count), count, step, elements);
-    });
-  }
-  // `update`(operands, where the step is or null, param, master, m, v).
-  template <class Update>
-  static void update_twice(RowType t, void* param, float* master, float* m, float* v, I count, const AdamWStep& step,
-                           Update&& update) {
+  // With the numbers as an argument and from memory: the same.
+  static void update(UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states, const float* grad,
+                     I count, const UpdateNumbers& numbers, const RoundedElements* at_random) {
+    const int kept = formula == UpdateFormula::kAdamW ? 2 : 1;
     const auto run = [&](bool held) {
       StagedOperands s(placement);
-      const AdamWStep* const there = held ? s.in(&step, 1) : nullptr;
-      update(s, there, s.out(t, param, count), s.out(master, count), s.out(m, count), s.out(v, count));
+      const UpdateNumbers* const there = held ? s.in(&numbers, 1) : nullptr;
+      void* const p = s.out(t, param, count);
+      float* const w = s.out(master, count);
+      UpdateStates staged;
+      for (int k = 0; k < kept; ++k) staged.of[k] = s.out(states.of[k], count);
+      const float* const g = s.in(grad, count);
+      if (held)
+        ck::update_from_memory(s.stream(), formula, t, p, w, staged, g, count, there, at_random);
+      else
+        ck::update(s.stream(), formula, t, p, w, staged, g, count, numbers, at_random);
     };
+    std::vector<Written> changed{{param, count, bytes_of(t)}, {master, count, 4}};
+    for (int k = 0; k < kept; ++k) changed.push_back({states.of[k], count, 4});
     expect_same(
-        {{param, count, bytes_of(t)}, {master, count, 4}, {m, count, 4}, {v, count, 4}}, [&] { run(true); }, [&] { run(false); });
+        changed, [&] { run(true); }, [&] { run(false); });
   }
 
   static RowKernels make() {
@@ -247,8 +240,7 @@ struct Table {
     k.dropout = dropout;
     k.convert = convert;
     k.sum_squares = sum_squares;
-    k.adamw = adamw;
-    k.adamw_stochastic = adamw_stochastic;
+    k.update = update;
     return k;
   }
 };

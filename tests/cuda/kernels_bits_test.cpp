@@ -47,14 +47,15 @@ TEST_P(CudaKernelBits, OfElementwiseKernelsAreTheHosts) {
     expect_bits_of_host(m, "accumulate", [&](const RowKernels& k, Operand& to) { k.accumulate(to.floats(), x.floats(), n); });
     expect_bits_of_host(out, "convert", [&](const RowKernels& k, Operand& to) { k.convert(t_, to.data(), kF32, x.data(), n); });
     expect_bits_of_host(m, "convert", [&](const RowKernels& k, Operand& to) { k.convert(kF32, to.data(), t_, a.data(), n); });
-    const AdamWStep step{1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.7f, 1.3f, 2.9f};
-    for (Operand* const looked_at : {&m, &v, &x, &out})
-      expect_bits_of_host(*looked_at, "adamw", [&](const RowKernels& k, Operand& to) {
-        Operand mean(m), square(v), master(x), param(out);
-        const auto pick = [&](const Operand* it, Operand& copy) { return it == looked_at ? to.data() : copy.data(); };
-        k.adamw(t_, pick(&out, param), static_cast<float*>(pick(&x, master)), static_cast<float*>(pick(&m, mean)),
-                static_cast<float*>(pick(&v, square)), m.floats(), n, step);
-      });
+    const UpdateNumbers step{1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.7f, 1.3f, 2.9f};
+    for (const UpdateFormula formula : {UpdateFormula::kAdamW, UpdateFormula::kLion})
+      for (Operand* const looked_at : {&m, &v, &x, &out})
+        expect_bits_of_host(*looked_at, "update", [&](const RowKernels& k, Operand& to) {
+          Operand mean(m), square(v), master(x), param(out);
+          const auto pick = [&](const Operand* it, Operand& copy) { return it == looked_at ? to.data() : copy.data(); };
+          const UpdateStates states{{static_cast<float*>(pick(&m, mean)), static_cast<float*>(pick(&v, square))}};
+          k.update(formula, t_, pick(&out, param), static_cast<float*>(pick(&x, master)), states, m.floats(), n, step, nullptr);
+        });
     std::vector<double> here(static_cast<std::size_t>((n + 63) / 64)), there(here);
     host_table().sum_squares(here.data(), x.floats(), n);
     k_.sum_squares(there.data(), x.floats(), n);
@@ -143,23 +144,25 @@ TEST(CudaStochasticRounding, HasTheBitsOfTheHostInAnyOrderOfThreads) {
   const Operand master(kF32, weights), m(kF32, random.values(kF32, n)), v(kF32, Values(static_cast<std::size_t>(n), 0.3)),
       param(RowType::kBF16, n);
   Operand grad(kF32, random.values(kF32, n));
-  const AdamWStep step{1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.7f, 1.3f, 2.9f, {5, 3}};
-  for (const RoundedElements& elements :
-       {RoundedElements{{1, 2}, 12, 0, 1, 1}, {{1, 2}, 7, 0, 1, 1}, {{3, 4}, Index{1} << 40, 12, 60, 92}, {{3, 4}, 3, 1, 7, 9}}) {
-    const auto bits = [&](const RowKernels& k) {
-      Operand p(param), w(master), mean(m), square(v);
-      k.adamw_stochastic(p.data(), w.floats(), mean.floats(), square.floats(), grad.floats(), n, step, elements);
-      return p.bits() + w.bits() + mean.bits() + square.bits();
-    };
-    const std::string host = bits(host_table());
-    for (const Placement placement : {Placement::kAligned, Placement::kMisaligned})
-      for (const auto order : {simulated::FiberOrder::kForward, simulated::FiberOrder::kReverse, simulated::FiberOrder::kRandom,
-                               simulated::FiberOrder::kWarpByWarp}) {
-        simulated::configure({.seed = 3, .fiber_order = order});
-        ASSERT_EQ(bits(cuda_kernel_table(placement)), host)
-            << "from " << elements.first_index << ", " << elements.columns << " columns";
-      }
-  }
+  const UpdateNumbers step{1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.7f, 1.3f, 2.9f, {5, 3}};
+  for (const UpdateFormula formula : {UpdateFormula::kAdamW, UpdateFormula::kLion})
+    for (const RoundedElements& elements :
+         {RoundedElements{{1, 2}, 12, 0, 1, 1}, {{1, 2}, 7, 0, 1, 1}, {{3, 4}, Index{1} << 40, 12, 60, 92}, {{3, 4}, 3, 1, 7, 9}}) {
+      const auto bits = [&](const RowKernels& k) {
+        Operand p(param), w(master), mean(m), square(v);
+        k.update(formula, RowType::kBF16, p.data(), w.floats(), {{mean.floats(), square.floats()}}, grad.floats(), n, step,
+                 &elements);
+        return p.bits() + w.bits() + mean.bits() + square.bits();
+      };
+      const std::string host = bits(host_table());
+      for (const Placement placement : {Placement::kAligned, Placement::kMisaligned})
+        for (const auto order : {simulated::FiberOrder::kForward, simulated::FiberOrder::kReverse, simulated::FiberOrder::kRandom,
+                                 simulated::FiberOrder::kWarpByWarp}) {
+          simulated::configure({.seed = 3, .fiber_order = order});
+          ASSERT_EQ(bits(cuda_kernel_table(placement)), host)
+              << "from " << elements.first_index << ", " << elements.columns << " columns";
+        }
+    }
 }
 
 }  // namespace

@@ -253,7 +253,7 @@ TEST(ReferenceGradients, DropoutIsItsOwnGradient) {
 }
 
 // One step by hand: m = 0.1 g, v = 0.001 g^2, corrected to g and g^2, so the update is lr (sign(g) + decay w).
-TEST(ReferenceOptimizer, FirstAdamWStepMovesByTheLearningRate) {
+TEST(ReferenceOptimizer, FirstUpdateNumbersMovesByTheLearningRate) {
   Values w{1.0, -2.0}, m(2), v(2);
   const Values g{0.5, -3.0};
   reference::adamw(w.data(), m.data(), v.data(), g.data(), 2,

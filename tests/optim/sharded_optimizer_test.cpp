@@ -59,7 +59,7 @@ TEST(UpdateStretches, HaveTheBitsOfTheirPieces) {
     }
     const TensorView param = dtype == DType::kF32 ? f32[0] : TensorView(memory.data() + kElements * 16, dtype, Shape{kElements});
     for (const UpdateStretch& s : stretches) {
-      AdamWParams params{.lr = 3e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = s.decays ? 0.1f : 0.0f};
+      UpdateParams params{.lr = 3e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = s.decays ? 0.1f : 0.0f};
       const auto range = [&](TensorView view) { return view.range(s.begin, s.count); };
       device.ops().adamw(device.compute_stream(), range(param), range(f32[0]), range(f32[1]), range(f32[2]), range(f32[3]), params);
     }

@@ -21,6 +21,14 @@ TEST(UpdateRule, AdamWKeepsTwoStatesUnderTheNamesThatCheckpointsHave) {
   EXPECT_EQ(rule->cut(), UpdateCut::kElement);
 }
 
+TEST(UpdateRule, LionKeepsOne) {
+  ASSERT_EQ(parse_update_rule("lion"), UpdateRuleKind::kLion);
+  EXPECT_EQ(to_string(UpdateRuleKind::kLion), "lion");
+  const auto rule = make_update_rule({.kind = UpdateRuleKind::kLion});
+  EXPECT_EQ(state_keys(*rule), std::vector<std::string>{"exp_avg"});
+  EXPECT_EQ(rule->cut(), UpdateCut::kElement);
+}
+
 struct Call {
   std::vector<float> marks;  // the first element of each state
   std::int64_t elements = 0;

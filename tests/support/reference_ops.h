@@ -289,4 +289,19 @@ void adamw(R* master, R* m, R* v, const R* grad, Index count, const AdamW<R>& p)
   }
 }
 
+template <class R>
+struct Lion {
+  R lr, beta1, beta2, weight_decay, grad_scale;
+};
+
+template <class R>
+void lion(R* master, R* m, const R* grad, Index count, const Lion<R>& p) {
+  for (Index i = 0; i < count; ++i) {
+    const R g = grad[i] * p.grad_scale, c = p.beta1 * m[i] + (R(1) - p.beta1) * g;
+    const R sign = c > 0 ? R(1) : c < 0 ? R(-1) : c;
+    master[i] = (R(1) - p.lr * p.weight_decay) * master[i] - p.lr * sign;
+    m[i] = p.beta2 * m[i] + (R(1) - p.beta2) * g;
+  }
+}
+
 }  // namespace trident::reference

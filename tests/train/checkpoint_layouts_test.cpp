@@ -63,6 +63,10 @@ std::vector<Pair> pairs() {
        Equal::kBits},
       {"Bf16RoundedAtRandomOtherTensorRanks", layout(1, 1, 4, {kBf16, rounded}), layout(2, 2, 2, {kBf16, rounded, sp}),
        Equal::kNotCompared},
+      {"Lion", layout(2, 2, 1, {"optimizer.type=lion"}), layout(2, 1, 1, {"optimizer.type=lion", ddp, small}), Equal::kBits},
+      {"Bf16LionRoundedAtRandom", layout(2, 2, 1, {"optimizer.type=lion", kBf16, rounded, zero3}),
+       layout(2, 1, 1, {"optimizer.type=lion", kBf16, rounded, zero3, small}), Equal::kBits},
+      {"LionToTensorRanks", layout(4, 1, 1, {"optimizer.type=lion", zero3}), layout(1, 2, 4, {"optimizer.type=lion", sp})},
       {"Fp32ToBf16", layout(2, 1, 2), layout(1, 2, 2, {kBf16}), Equal::kNotCompared},
       {"Bf16ToFp32", layout(1, 1, 4, {kBf16}), layout(4, 1, 1, {zero3}), Equal::kNotCompared},
   };

@@ -101,6 +101,20 @@ TEST_P(Gpt2, EqualsOneRank) {
 INSTANTIATE_TEST_SUITE_P(Tied, Gpt2, ::testing::ValuesIn(gpt2_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(FullTied, Gpt2, ::testing::ValuesIn(gpt2_cases()), case_name);
 
+// An update that looks at signs alone.
+using Lion = ParityTest;
+TEST_P(Lion, EqualsOneRank) {
+  const std::vector<std::string> lion{"optimizer.type=lion", "optimizer.betas=[0.95,0.98]", "optimizer.lr=1e-4"};
+  const LayoutRun& layout = run(tiny_llama_config(), GetParam(), lion);
+  expect_equal_to_one_rank(layout, run(tiny_llama_config(), ParityCase{}, lion));
+  EXPECT_EQ("", compare_bits(layout, run(tiny_llama_config(), GetParam().without_pipeline(), lion)));
+}
+INSTANTIATE_TEST_SUITE_P(Layouts, Lion,
+                         ::testing::Values(ParityCase{2, 1, 1, true}, ParityCase{1, 4, 1, false, "zero1", "1f1b"},
+                                           ParityCase{1, 2, 2, false, "zero2", "1f1b"}, ParityCase{2, 2, 2, true, "zero3", "1f1b"},
+                                           ParityCase{3, 1, 1, false}, ParityCase{1, 1, 4, false, "ddp"}),
+                         case_name);
+
 // Recomputation changes no bit.
 std::vector<ParityCase> recompute_cases() {
   return {{1, 1, 1, false, "zero1", "1f1b"}, {2, 1, 1, true, "zero1", "1f1b"},  {2, 1, 1, false, "zero1", "1f1b"},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 
 #include "support/layout_run.h"
@@ -148,13 +149,12 @@ TEST(TrainingRules, VectorsDoNotDecay) {
   }
 }
 
-// AdamW in double beside the run (float weights near 1 round by 6e-8 a step), from the gradients that the optimizer sees: betas,
-// eps and bias correction as configured.
-TEST(TrainingRules, BetasAndEpsAreTheConfigured) {
-  constexpr double kBeta1 = 0.5, kBeta2 = 0.75, kEps = 1e-2, kRate = 1e-2;
-  struct Element {
-    double weight, first, second;
-  };
+// An update rule in double beside the run (float weights near 1 round by 6e-8 a step), from the gradients that the optimizer sees.
+struct Element {
+  double weight, first, second;
+};
+using Rule = std::function<void(Element&, double gradient, int step)>;
+void expect_updates_are(const Settings& settings, const Rule& rule) {
   std::vector<std::vector<Element>> replay;
   LayoutRunOptions options;
   options.steps = 3;
@@ -167,14 +167,7 @@ TEST(TrainingRules, BetasAndEpsAreTheConfigured) {
   options.on_gradients = [&](const ParamStore& store, ParallelContext&, int step) {
     for (std::size_t s = 0; s < replay.size(); ++s) {
       const float* gradient = store.shards()[s].grad.as<float>();
-      for (std::size_t i = 0; i < replay[s].size(); ++i) {
-        Element& e = replay[s][i];
-        const double g = gradient[i];
-        e.first = kBeta1 * e.first + (1 - kBeta1) * g;
-        e.second = kBeta2 * e.second + (1 - kBeta2) * g * g;
-        const double first = e.first / (1 - std::pow(kBeta1, step + 1)), second = e.second / (1 - std::pow(kBeta2, step + 1));
-        e.weight -= kRate * first / (std::sqrt(second) + kEps);
-      }
+      for (std::size_t i = 0; i < replay[s].size(); ++i) rule(replay[s][i], gradient[i], step);
     }
   };
   options.after_steps = [&](RankTrainer& trainer) {
@@ -183,11 +176,31 @@ TEST(TrainingRules, BetasAndEpsAreTheConfigured) {
       for (std::size_t i = 0; i < replay[s].size(); ++i) ASSERT_NEAR(master[i], replay[s][i].weight, 4e-7) << s << ' ' << i;
     }
   };
-  run_layout(tiny_llama_config(),
-             {"model.num_hidden_layers=1", "optimizer.betas=[0.5,0.75]", "optimizer.eps=1e-2", "optimizer.lr=1e-2",
-              "optimizer.weight_decay=0", "optimizer.grad_clip=0", "lr_schedule.warmup_steps=0"},
-             options);
+  Settings all{"model.num_hidden_layers=1", "optimizer.betas=[0.5,0.75]", "optimizer.lr=1e-2", "optimizer.weight_decay=0",
+               "optimizer.grad_clip=0", "lr_schedule.warmup_steps=0"};
+  all.insert(all.end(), settings.begin(), settings.end());
+  run_layout(tiny_llama_config(), all, options);
   EXPECT_FALSE(replay.empty());
+}
+constexpr double kBeta1 = 0.5, kBeta2 = 0.75, kRuleRate = 1e-2;
+
+// Betas, eps and bias correction as configured.
+TEST(TrainingRules, BetasAndEpsAreTheConfigured) {
+  constexpr double kEps = 1e-2;
+  expect_updates_are({"optimizer.eps=1e-2"}, [](Element& e, double g, int step) {
+    e.first = kBeta1 * e.first + (1 - kBeta1) * g;
+    e.second = kBeta2 * e.second + (1 - kBeta2) * g * g;
+    const double first = e.first / (1 - std::pow(kBeta1, step + 1)), second = e.second / (1 - std::pow(kBeta2, step + 1));
+    e.weight -= kRuleRate * first / (std::sqrt(second) + kEps);
+  });
+}
+
+TEST(TrainingRules, LionMovesByTheSignOfItsFirstMix) {
+  expect_updates_are({"optimizer.type=lion"}, [](Element& e, double g, int) {
+    const double mixed = kBeta1 * e.first + (1 - kBeta1) * g;
+    e.weight -= kRuleRate * (mixed > 0 ? 1 : mixed < 0 ? -1 : 0);
+    e.first = kBeta2 * e.first + (1 - kBeta2) * g;
+  });
 }
 
 // ---- what must not happen

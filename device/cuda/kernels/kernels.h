@@ -5,7 +5,7 @@
 // rows that begin at multiples of 16 bytes are moved 16 bytes at a time. A row's result depends on that row, its width and that
 // alignment alone.
 //
-// Against the host's kernels: what is made of + - * / and square roots alone has the same bits (adamw, add, accumulate, convert,
+// Against the host's kernels: what is made of + - * / and square roots alone has the same bits (update, add, accumulate, convert,
 // rope, embedding, dropout, sum_squares). Sums over a row or over rows are taken in another order, fixed by the shape alone; exp is
 // within one unit in the last place. Floats are never added atomically: the same call gives the same bits.
 //
@@ -83,16 +83,13 @@ void convert(Stream stream, RowType out_type, void* out, RowType in_type, const 
 void add_exact(Stream stream, std::int64_t* limbs, const double* x, I count);
 
 // ---- optimizer
-void adamw(Stream stream, RowType t, void* param, float* master, float* m, float* v, const float* grad, I count,
-           const AdamWStep& step);
-// The same with the step's numbers in device memory, read when the kernel runs.
-void adamw_from_memory(Stream stream, RowType t, void* param, float* master, float* m, float* v, const float* grad, I count,
-                       const AdamWStep* step);
-// The same with bf16 parameters rounded up or down at random. Whole vectors need numbers of elements that are multiples of 4, too.
-void adamw_stochastic(Stream stream, void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step,
-                      const RoundedElements& elements);
-void adamw_stochastic_from_memory(Stream stream, void* param, float* master, float* m, float* v, const float* grad, I count,
-                                  const AdamWStep* step, const RoundedElements& elements);
+// As RowKernels::update. Whole vectors of parameters that are rounded at random need numbers of elements that are multiples of 4,
+// too.
+void update(Stream stream, UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states,
+            const float* grad, I count, const UpdateNumbers& numbers, const RoundedElements* at_random);
+// The same with the numbers in device memory, read when the kernel runs.
+void update_from_memory(Stream stream, UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states,
+                        const float* grad, I count, const UpdateNumbers* numbers, const RoundedElements* at_random);
 
 // ---- collectives of ranks that share a device
 enum class SumType : std::uint8_t { kF32, kBF16, kF16, kF64, kI32, kI64 };

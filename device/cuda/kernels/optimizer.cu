@@ -7,24 +7,15 @@ namespace trident::cuda_kernels {
 
 namespace {
 
-// Step: an AdamWStep, or where one lies.
-template <class T, class Step, int n>
+// Numbers: UpdateNumbers, or where they lie.
+template <UpdateFormula formula, class T, class Numbers, int n>
 __global__ void __launch_bounds__(kMaxThreads, 4)
-    adamw_kernel(I count, I of_each, T* param, float* master, float* m, float* v, const float* grad, Step step) {
+    update_kernel(I count, I of_each, T* param, float* master, UpdateStates states, const float* grad, Numbers numbers) {
+  using Bodies = RowBodies<n>;
   const Stretch s = stretch_of_block(count, of_each);
-  RowBodies<n>::adamw_row(FlatTeam<n>{}, param + s.first, master + s.first, m + s.first, v + s.first, grad + s.first, s.count,
-                          value_of(step));
-}
-
-template <class Step>
-void update(Stream stream, RowType t, void* param, float* master, float* m, float* v, const float* grad, I count, const Step& step) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    // Four elements: 16 bytes of everything but a 16-bit parameter.
-    with_lanes<float>(are_aligned({param, master, m, v, grad}, 0), [&](auto n) {
-      launch_flat("adamw", listed<adamw_kernel<T, Step, n>>(), n, count, stream, as(param, type), master, m, v, grad, step);
-    });
-  });
+  Bodies::template update_row<formula>(FlatTeam<n>{}, param + s.first, master + s.first,
+                                       Bodies::template states_from<formula>(states, s.first), grad + s.first, s.count,
+                                       value_of(numbers));
 }
 
 // The 16 random bits of elements `element` to element + n - 1 of a tensor; n = 4: `element` is a multiple of 4.
@@ -55,12 +46,13 @@ __device__ __forceinline__ float round_at_random(float x, std::uint32_t bits) {
 }
 
 // kRows: rows are pieces of the tensor's rows; else elements follow one another from first_index on.
-template <bool kRows, class Step, int n>
+template <UpdateFormula formula, bool kRows, class Numbers, int n>
 __global__ void __launch_bounds__(kMaxThreads, 2)
-    adamw_stochastic_kernel(I count, I of_each, Bf16* param, float* master, float* m, float* v, const float* grad, Step step,
+    update_at_random_kernel(I count, I of_each, Bf16* param, float* master, UpdateStates states, const float* grad, Numbers numbers,
                             RoundedElements elements) {
+  using Bodies = RowBodies<n>;
   const Stretch s = stretch_of_block(count, of_each);
-  const AdamWStep values = value_of(step);
+  const UpdateNumbers values = value_of(numbers);
   const PhiloxKey key{elements.key[0], elements.key[1]};
   I first = elements.first_index + s.first;
   std::uint32_t columns = 1, column = 0;
@@ -70,54 +62,69 @@ __global__ void __launch_bounds__(kMaxThreads, 2)
     columns = static_cast<std::uint32_t>(elements.columns);
     column = static_cast<std::uint32_t>(elements.first_column + s.first - row * elements.columns);
   }
-  RowBodies<n>::adamw_row(FlatTeam<n>{}, param + s.first, master + s.first, m + s.first, v + s.first, grad + s.first, s.count, values,
-                          [&](I i, const Lanes<n>& next, auto) {
-                            I element = first + i;
-                            if constexpr (kRows) {  // columns are counted in 32 bits, which divide faster than 64
-                              const std::uint32_t at = column + static_cast<std::uint32_t>(i), rows = at / columns;
-                              element = first + rows * elements.stride + (at - rows * columns);
-                            }
-                            std::uint32_t halves[n];
-                            random_halves(halves, static_cast<std::uint64_t>(element), values.update_number(), key);
-                            Lanes<n> r;
-                            TRIDENT_UNROLL
-                            for (int k = 0; k < n; ++k) r.at[k] = round_at_random(next.at[k], halves[k]);
-                            return r;
-                          });
+  Bodies::template update_row<formula>(FlatTeam<n>{}, param + s.first, master + s.first,
+                                       Bodies::template states_from<formula>(states, s.first), grad + s.first, s.count, values,
+                                       [&](I i, const Lanes<n>& next, auto) {
+                                         I element = first + i;
+                                         if constexpr (kRows) {  // columns are counted in 32 bits, which divide faster than 64
+                                           const std::uint32_t at = column + static_cast<std::uint32_t>(i), rows = at / columns;
+                                           element = first + rows * elements.stride + (at - rows * columns);
+                                         }
+                                         std::uint32_t halves[n];
+                                         random_halves(halves, static_cast<std::uint64_t>(element), values.update_number(), key);
+                                         Lanes<n> r;
+                                         TRIDENT_UNROLL
+                                         for (int k = 0; k < n; ++k) r.at[k] = round_at_random(next.at[k], halves[k]);
+                                         return r;
+                                       });
 }
 
-template <class Step>
-void update_stochastic(Stream stream, Bf16* param, float* master, float* m, float* v, const float* grad, I count, const Step& step,
-                       RoundedElements elements) {
+template <UpdateFormula formula, class Numbers>
+void update_by(Stream stream, RowType t, void* param, float* master, const UpdateStates& states, const float* grad, I count,
+               const Numbers& numbers, const RoundedElements* at_random) {
+  // Four elements: 16 bytes of everything but a 16-bit parameter.
+  const bool aligned = are_aligned({param, master, states.of[0], states.of[1], grad}, 0);
+  if (at_random == nullptr) {
+    return with_type(t, [&](auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      with_lanes<float>(aligned, [&](auto n) {
+        launch_flat("update", listed<update_kernel<formula, T, Numbers, n>>(), n, count, stream, as(param, type), master, states,
+                    grad, numbers);
+      });
+    });
+  }
+  RoundedElements elements = *at_random;
   const bool rows = elements.columns != elements.stride;
   if (!rows) elements.first_index += elements.first_column;
   const I together = rows ? elements.first_index | elements.first_column | elements.columns | elements.stride : elements.first_index;
-  with_lanes<float>(together % 4 == 0 && are_aligned({param, master, m, v, grad}, 0), [&](auto n) {
-    const auto kernel = rows ? listed<adamw_stochastic_kernel<true, Step, n>>() : listed<adamw_stochastic_kernel<false, Step, n>>();
-    launch_flat("adamw_stochastic", kernel, n, count, stream, param, master, m, v, grad, step, elements);
+  with_lanes<float>(aligned && together % 4 == 0, [&](auto n) {
+    const auto kernel = rows ? listed<update_at_random_kernel<formula, true, Numbers, n>>()
+                             : listed<update_at_random_kernel<formula, false, Numbers, n>>();
+    launch_flat("update_at_random", kernel, n, count, stream, static_cast<Bf16*>(param), master, states, grad, numbers, elements);
   });
+}
+
+template <class Numbers>
+void update_with(UpdateFormula formula, Stream stream, RowType t, void* param, float* master, const UpdateStates& states,
+                 const float* grad, I count, const Numbers& numbers, const RoundedElements* at_random) {
+  switch (formula) {
+#define TRIDENT_UPDATE_BY(f) \
+  case UpdateFormula::f: return update_by<UpdateFormula::f>(stream, t, param, master, states, grad, count, numbers, at_random);
+    TRIDENT_UPDATE_FORMULAS(TRIDENT_UPDATE_BY)
+#undef TRIDENT_UPDATE_BY
+  }
 }
 
 }  // namespace
 
-void adamw(Stream stream, RowType t, void* param, float* master, float* m, float* v, const float* grad, I count,
-           const AdamWStep& step) {
-  update(stream, t, param, master, m, v, grad, count, step);
+void update(Stream stream, UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states,
+            const float* grad, I count, const UpdateNumbers& numbers, const RoundedElements* at_random) {
+  update_with(formula, stream, t, param, master, states, grad, count, numbers, at_random);
 }
 
-void adamw_from_memory(Stream stream, RowType t, void* param, float* master, float* m, float* v, const float* grad, I count,
-                       const AdamWStep* step) {
-  update(stream, t, param, master, m, v, grad, count, step);
-}
-
-void adamw_stochastic(Stream stream, void* param, float* master, float* m, float* v, const float* grad, I count, const AdamWStep& step,
-                      const RoundedElements& elements) {
-  update_stochastic(stream, static_cast<Bf16*>(param), master, m, v, grad, count, step, elements);
-}
-
-void adamw_stochastic_from_memory(Stream stream, void* param, float* master, float* m, float* v, const float* grad, I count,
-                                  const AdamWStep* step, const RoundedElements& elements) {
-  update_stochastic(stream, static_cast<Bf16*>(param), master, m, v, grad, count, step, elements);
+void update_from_memory(Stream stream, UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states,
+                        const float* grad, I count, const UpdateNumbers* numbers, const RoundedElements* at_random) {
+  update_with(formula, stream, t, param, master, states, grad, count, numbers, at_random);
 }
 
 }  // namespace trident::cuda_kernels

@@ -57,6 +57,10 @@ struct RowBodies {
   TRIDENT_ROW_BODY RowVec square_root(const RowVec& x) {
     return map_lanes(x, [](float a) { return __fsqrt_rn(a); });
   }
+  // 1, -1, or x itself where it is zero or NaN.
+  TRIDENT_ROW_BODY RowVec sign(const RowVec& x) {
+    return map_lanes(x, [](float a) { return a > 0.0f ? 1.0f : a < 0.0f ? -1.0f : a; });
+  }
   // The larger (smaller) of a and b; b where either is NaN.
   TRIDENT_ROW_BODY RowVec larger(const RowVec& a, const RowVec& b) {
     return map_lanes(a, b, [](float x, float y) { return x > y ? x : y; });

@@ -79,23 +79,25 @@ void sum_squares_case(const RowKernels& k, RowType, Index count) {
   for (std::size_t i = 0; i < blocks; ++i) EXPECT_NEAR(actual[i], expected[i], 1e-14 * expected[i]);
 }
 
-void adamw_case(const RowKernels& k, RowType t, Index count, float weight_decay, bool param_is_master,
-                const RoundedElements* elements = nullptr) {
+void update_case(UpdateFormula formula, const RowKernels& k, RowType t, Index count, float weight_decay, bool param_is_master,
+                 const RoundedElements* elements = nullptr) {
   Random random(static_cast<unsigned>(count));
   const Values w = random.values(RowType::kF32, count), g = random.values(RowType::kF32, count);
   const Values m = random.values(RowType::kF32, count, 0.0, 0.1);
   Values v = random.values(RowType::kF32, count, 0.0, 0.1);
   for (double& x : v) x = std::abs(x);
-  const AdamWStep step{1e-2f, 0.9f, 0.95f, 1e-8f, weight_decay, 0.5f, 1.0f / (1.0f - 0.81f), 1.0f / (1.0f - 0.9025f), {2, 0}};
+  const UpdateNumbers step{1e-2f, 0.9f, 0.95f, 1e-8f, weight_decay, 0.5f, 1.0f / (1.0f - 0.81f), 1.0f / (1.0f - 0.9025f), {2, 0}};
   Values master = w, next_m = m, next_v = v;
-  reference::adamw(master.data(), next_m.data(), next_v.data(), g.data(), count,
-                   reference::AdamW<double>{step.lr, step.beta1, step.beta2, step.eps, step.weight_decay, step.grad_scale,
-                                            step.bias_correction1, step.bias_correction2});
-  Operand p(t, count), pw(RowType::kF32, w), pm(RowType::kF32, m), pv(RowType::kF32, v), pg(RowType::kF32, g);
-  if (elements != nullptr)
-    k.adamw_stochastic(p.data(), pw.floats(), pm.floats(), pv.floats(), pg.floats(), count, step, *elements);
+  if (formula == UpdateFormula::kAdamW)
+    reference::adamw(master.data(), next_m.data(), next_v.data(), g.data(), count,
+                     reference::AdamW<double>{step.lr, step.beta1, step.beta2, step.eps, step.weight_decay, step.grad_scale,
+                                              step.bias_correction1, step.bias_correction2});
   else
-    k.adamw(t, param_is_master ? pw.data() : p.data(), pw.floats(), pm.floats(), pv.floats(), pg.floats(), count, step);
+    reference::lion(master.data(), next_m.data(), g.data(), count,
+                    reference::Lion<double>{step.lr, step.beta1, step.beta2, step.weight_decay, step.grad_scale});
+  Operand p(t, count), pw(RowType::kF32, w), pm(RowType::kF32, m), pv(RowType::kF32, v), pg(RowType::kF32, g);
+  k.update(formula, t, param_is_master ? pw.data() : p.data(), pw.floats(), {{pm.floats(), pv.floats()}}, pg.floats(), count, step,
+           elements);
   expect_close(pw.values(), master, RowType::kF32, "master");
   expect_close(pm.values(), next_m, RowType::kF32, "m");
   expect_close(pv.values(), next_v, RowType::kF32, "v");
@@ -130,22 +132,25 @@ std::vector<OpCase> element_cases() {
       add("convert", size + "_to_" + to_string(to), [=](const RowKernels& k, RowType t) { convert_case(k, t, n, to); });
     add("fill_zero", size, [=](const RowKernels& k, RowType t) { fill_zero_case(k, t, n); });
     add("sum_squares", size, [=](const RowKernels& k, RowType t) { sum_squares_case(k, t, n); });
-    add("adamw", size, [=](const RowKernels& k, RowType t) { adamw_case(k, t, n, 0.1f, false); });
-    add("adamw", size + "_no_decay", [=](const RowKernels& k, RowType t) { adamw_case(k, t, n, 0.0f, false); });
-    // In elements of the tensor one after another, and in rows of 36 of its 100 columns, from column 12 or 13 on.
-    for (const Index first : {0, 4, 37})
-      add("adamw_stochastic", size + "_from_" + std::to_string(first), [=](const RowKernels& k, RowType t) {
-        const RoundedElements elements{{11, 12}, first, 0, 100, 100};
-        if (t == RowType::kBF16) adamw_case(k, t, n, 0.1f, false, &elements);
+    for (const UpdateFormula f : {UpdateFormula::kAdamW, UpdateFormula::kLion}) {
+      const std::string variant = (f == UpdateFormula::kAdamW ? "adamw_" : "lion_") + size;
+      add("update", variant, [=](const RowKernels& k, RowType t) { update_case(f, k, t, n, 0.1f, false); });
+      add("update", variant + "_no_decay", [=](const RowKernels& k, RowType t) { update_case(f, k, t, n, 0.0f, false); });
+      // In elements of the tensor one after another, and in rows of 36 of its 100 columns, from column 12 or 13 on.
+      for (const Index first : {0, 4, 37})
+        add("update", variant + "_at_random_from_" + std::to_string(first), [=](const RowKernels& k, RowType t) {
+          const RoundedElements elements{{11, 12}, first, 0, 100, 100};
+          if (t == RowType::kBF16) update_case(f, k, t, n, 0.1f, false, &elements);
+        });
+      for (const Index column : {12, 13})
+        add("update", variant + "_at_random_from_column_" + std::to_string(column), [=](const RowKernels& k, RowType t) {
+          const RoundedElements elements{{11, 12}, (Index{1} << 36) + 64, column, 36, 100};
+          if (t == RowType::kBF16) update_case(f, k, t, n, 0.1f, false, &elements);
+        });
+      add("update", variant + "_alias", [=](const RowKernels& k, RowType t) {
+        if (t == RowType::kF32) update_case(f, k, t, n, 0.1f, true);  // only an f32 parameter can be the master itself
       });
-    for (const Index column : {12, 13})
-      add("adamw_stochastic", size + "_from_column_" + std::to_string(column), [=](const RowKernels& k, RowType t) {
-        const RoundedElements elements{{11, 12}, (Index{1} << 36) + 64, column, 36, 100};
-        if (t == RowType::kBF16) adamw_case(k, t, n, 0.1f, false, &elements);
-      });
-    add("adamw", size + "_alias", [=](const RowKernels& k, RowType t) {
-      if (t == RowType::kF32) adamw_case(k, t, n, 0.1f, true);  // only an f32 parameter can be the master itself
-    });
+    }
   }
   return cases;
 }

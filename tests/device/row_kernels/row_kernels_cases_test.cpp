@@ -30,8 +30,7 @@ const std::vector<std::string> kOps{"split_heads",
                                     "convert",
                                     "fill_zero",
                                     "sum_squares",
-                                    "adamw",
-                                    "adamw_stochastic"};
+                                    "update"};
 
 struct Parameter {
   std::string op;

@@ -136,22 +136,26 @@ TEST_P(RowKernelDeterminism, Elements) {
   }
 }
 
-TEST_P(RowKernelDeterminism, AdamWOfPartsIsAdamWOfTheWhole) {
+TEST_P(RowKernelDeterminism, AnUpdateOfPartsIsThatOfTheWhole) {
   const Index count = 101;
   Random random(5);
   const Values w = random.values(kF32, count), g = random.values(kF32, count), m = random.values(kF32, count);
   const Values v(static_cast<std::size_t>(count), 0.3);
-  const AdamWStep step{1e-3f, 0.9f, 0.999f, 1e-8f, 0.1f, 0.7f, 1.3f, 1.9f};
-  Operand grad(kF32, g), p1(t_, count), w1(kF32, w), m1(kF32, m), v1(kF32, v), p2(t_, count), w2(kF32, w), m2(kF32, m), v2(kF32, v);
-  k_.adamw(t_, p1.data(), w1.floats(), m1.floats(), v1.floats(), grad.floats(), count, step);
-  for (Index first = 0; first < count; first += 7) {
-    const Index n = std::min<Index>(7, count - first);
-    k_.adamw(t_, p2.at(first), w2.floats() + first, m2.floats() + first, v2.floats() + first, grad.floats() + first, n, step);
+  const UpdateNumbers step{1e-3f, 0.9f, 0.999f, 1e-8f, 0.1f, 0.7f, 1.3f, 1.9f};
+  for (const UpdateFormula formula : {UpdateFormula::kAdamW, UpdateFormula::kLion}) {
+    Operand grad(kF32, g), p1(t_, count), w1(kF32, w), m1(kF32, m), v1(kF32, v), p2(t_, count), w2(kF32, w), m2(kF32, m),
+        v2(kF32, v);
+    k_.update(formula, t_, p1.data(), w1.floats(), {{m1.floats(), v1.floats()}}, grad.floats(), count, step, nullptr);
+    for (Index first = 0; first < count; first += 7) {
+      const Index n = std::min<Index>(7, count - first);
+      k_.update(formula, t_, p2.at(first), w2.floats() + first, {{m2.floats() + first, v2.floats() + first}}, grad.floats() + first,
+                n, step, nullptr);
+    }
+    EXPECT_EQ(w1.bits(), w2.bits());
+    EXPECT_EQ(m1.bits(), m2.bits());
+    EXPECT_EQ(v1.bits(), v2.bits());
+    EXPECT_EQ(p1.bits(), p2.bits());
   }
-  EXPECT_EQ(w1.bits(), w2.bits());
-  EXPECT_EQ(m1.bits(), m2.bits());
-  EXPECT_EQ(v1.bits(), v2.bits());
-  EXPECT_EQ(p1.bits(), p2.bits());
 }
 
 TEST_P(RowKernelDeterminism, DropoutOfASequenceShardIsPartOfTheWhole) {

@@ -1,4 +1,4 @@
-// AdamW whose bf16 parameters are rounded up or down at random: which bits, for which element, and what comes of it on average.
+// Updates whose bf16 parameters are rounded up or down at random: which bits, for which element, and what comes of it on average.
 #include <cstdint>
 
 #include "kernel_fixture.h"
@@ -8,15 +8,16 @@ namespace trident::testing {
 namespace {
 
 constexpr RowType kF32 = RowType::kF32, kBF16 = RowType::kBF16;
-constexpr AdamWStep kStep{1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f, 1.3f, 1.9f, {12, 0}};
+constexpr UpdateNumbers kStep{1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f, 1.3f, 1.9f, {12, 0}};
 
 struct State {
   explicit State(const Values& weights, unsigned seed = 3)
       : master(kF32, weights), m(kF32, Random(seed).values(kF32, size(weights))), v(kF32, Values(weights.size(), 0.3)),
         grad(kF32, Random(seed + 1).values(kF32, size(weights))), param(kBF16, size(weights)), count(size(weights)) {}
   static Index size(const Values& values) { return static_cast<Index>(values.size()); }
-  void update(const RowKernels& k, const AdamWStep& step, const RoundedElements& elements) {
-    k.adamw_stochastic(param.data(), master.floats(), m.floats(), v.floats(), grad.floats(), count, step, elements);
+  void update(const RowKernels& k, const UpdateNumbers& step, const RoundedElements& elements) {
+    k.update(UpdateFormula::kAdamW, kBF16, param.data(), master.floats(), {{m.floats(), v.floats()}}, grad.floats(), count, step,
+             &elements);
   }
   std::uint16_t bits(Index i) const {
     std::uint16_t bits{};
@@ -27,7 +28,7 @@ struct State {
   Index count;
 };
 
-void expect_formula(const State& state, const AdamWStep& step, const RoundedElements& elements) {
+void expect_formula(const State& state, const UpdateNumbers& step, const RoundedElements& elements) {
   const Values master = state.master.values();
   for (Index i = 0; i < state.count; ++i) {
     const auto x = static_cast<float>(master[static_cast<std::size_t>(i)]);
@@ -53,7 +54,7 @@ TEST_P(StochasticRounding, IsWhatItsFormulaSays) {
   for (const RoundedElements& elements : cases)
     for (const Index count : {0, 1, 3, 8, 31, 129, 700}) {
       for (const std::uint64_t update : {std::uint64_t{1}, std::uint64_t{12}, (std::uint64_t{5} << 32) + 7}) {
-        AdamWStep step = kStep;
+        UpdateNumbers step = kStep;
         step.set_update(update);
         State state(Random(7).values(kF32, count));
         state.update(k_, step, elements);
@@ -68,8 +69,8 @@ TEST_P(StochasticRounding, LeavesMasterAndMomentsToAdamW) {
   State rounded(w), nearest(w);
   rounded.update(k_, kStep, {{1, 2}, 3, 4, 50, 70});
   nearest.param = Operand(kBF16, count);
-  k_.adamw(kBF16, nearest.param.data(), nearest.master.floats(), nearest.m.floats(), nearest.v.floats(), nearest.grad.floats(),
-           count, kStep);
+  k_.update(UpdateFormula::kAdamW, kBF16, nearest.param.data(), nearest.master.floats(), {{nearest.m.floats(), nearest.v.floats()}},
+            nearest.grad.floats(), count, kStep, nullptr);
   EXPECT_EQ(rounded.master.bits(), nearest.master.bits());
   EXPECT_EQ(rounded.m.bits(), nearest.m.bits());
   EXPECT_EQ(rounded.v.bits(), nearest.v.bits());
@@ -88,8 +89,8 @@ TEST_P(StochasticRounding, OfPartsIsThatOfTheWhole) {
   for (Index first = 0; first < count; first += 7) {
     const Index n = std::min<Index>(7, count - first);
     const RoundedElements part{{4, 4}, 100 + first / columns * 30, first % columns, columns, 30};
-    k_.adamw_stochastic(parts.param.at(first), parts.master.floats() + first, parts.m.floats() + first, parts.v.floats() + first,
-                        parts.grad.floats() + first, n, kStep, part);
+    k_.update(UpdateFormula::kAdamW, kBF16, parts.param.at(first), parts.master.floats() + first,
+              {{parts.m.floats() + first, parts.v.floats() + first}}, parts.grad.floats() + first, n, kStep, &part);
   }
   EXPECT_EQ(parts.param.bits(), whole.param.bits());
   EXPECT_EQ(parts.master.bits(), whole.master.bits());
@@ -103,13 +104,13 @@ State unchanged(const Values& weights) {
   state.grad = Operand(kF32, zero);
   return state;
 }
-constexpr AdamWStep kNoChange{0.0f, 0.9f, 0.95f, 1e-8f, 0.0f, 1.0f, 1.0f, 1.0f, 1};
+constexpr UpdateNumbers kNoChange{0.0f, 0.9f, 0.95f, 1e-8f, 0.0f, 1.0f, 1.0f, 1.0f, 1};
 
 TEST_P(StochasticRounding, KeepsWhatNeedsNoRounding) {
   const Values exact{0.0, -0.0, 1.0, -1.0, 1.0078125, 255 * 0x1p120, -255 * 0x1p120, 0x1p-126, 0x1p-133, -0x1p-133};
   for (std::uint64_t update = 1; update < 60; ++update) {
     State state = unchanged(exact);
-    AdamWStep step = kNoChange;
+    UpdateNumbers step = kNoChange;
     step.set_update(update);
     state.update(k_, step, {{1, 2}, static_cast<Index>(update), 0, 1, 1});
     ASSERT_EQ(state.param.bits(), Operand(kBF16, exact).bits()) << "update " << update;
@@ -130,7 +131,7 @@ TEST_P(StochasticRounding, BeyondTheLargestIsToNearest) {
                        -double{largest + 0.5f * step}};
   for (std::uint64_t update = 1; update < 60; ++update) {
     State state = unchanged(weights);
-    AdamWStep numbers = kNoChange;
+    UpdateNumbers numbers = kNoChange;
     numbers.set_update(update);
     state.update(k_, numbers, {{1, 2}, 0, 0, 1, 1});
     ASSERT_EQ(state.param.bits(), Operand(kBF16, weights).bits()) << "update " << update;
@@ -164,7 +165,7 @@ TEST_P(StochasticRounding, IsRightOnAverage) {
     std::vector<bool> before(static_cast<std::size_t>(count));
     State state = unchanged(Values(static_cast<std::size_t>(count), weight));
     for (std::uint64_t update = 1; update <= updates; ++update) {
-      AdamWStep step = kNoChange;
+      UpdateNumbers step = kNoChange;
       step.set_update(update);
       state.update(k_, step, {{17, 18}, 0, 0, 1, 1});
       const Values stored = state.param.values();
