@@ -5,12 +5,27 @@
 #include <cstdint>
 #include <span>
 
+#include "device/card_workspaces.h"
 #include "device/cpu/cpu_device.h"
 #include "device/dry/dry_device.h"
 #include "parallel/dry_communicator.h"
 #include "train/rank_trainer.h"
 
 namespace trident {
+namespace {
+
+class CardWorkspaces final : public DryOps {
+ public:
+  explicit CardWorkspaces(bool deterministic) : DryOps(nullptr), deterministic_(deterministic) {}
+  std::int64_t prepare_matmul(const MatmulShape&) override { return kCardProductWorkspace; }
+  std::int64_t prepare_fused(const MatmulShape&, Epilogue) override { return kCardProductWorkspace; }
+  std::int64_t attention_workspace(const AttentionShape& shape) override { return card_attention_workspace(shape, deterministic_); }
+
+ private:
+  bool deterministic_;
+};
+
+}  // namespace
 
 DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work) {
   DryDevice device(oracle);
@@ -25,6 +40,11 @@ std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work) {
   for (int stage = 0; stage < plan.grid.degrees().pipeline; ++stage)
     stages.push_back(dry_run(plan, plan.grid.rank({.pipeline = stage}), oracle, work));
   return stages;
+}
+
+std::vector<DryRun> dry_stages_on_cards(const RunPlan& plan, DryWork work) {
+  CardWorkspaces most(plan.config.cuda.deterministic);
+  return dry_stages(plan, &most, work);
 }
 
 std::vector<DryRun> dry_stages_here(const RunPlan& plan, DeviceKind device, DryWork work) {

@@ -33,7 +33,11 @@ DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work);
 // The same of one rank of each pipeline stage, that of tp 0 and dp 0. The others of the stage need and send as much.
 std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work);
 
-// The same with the workspaces of this machine's processor as the oracle; for cards, which are not asked, without any.
+// The same of cards that are not here, with the most that their workspaces take.
+std::vector<DryRun> dry_stages_on_cards(const RunPlan& plan, DryWork work);
+
+// The same with the workspaces of this machine's processor as the oracle; for cards, which are not asked, without any: what does
+// not fit then fits no card.
 std::vector<DryRun> dry_stages_here(const RunPlan& plan, DeviceKind device, DryWork work);
 
 // Logical bytes sent in one training step, summed over all ranks, by axis (docs/communication.md).

@@ -75,8 +75,10 @@ PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
     machine.memory = kTimelineMachine.memory;
   }
   PlannedRun planned{make_run_plan(config, resolve_model(config), ranks, machine), {}};
-  planned.report = {dry_stages_here(planned.plan, machine.device, DryWork::kStep),
-                    on_cards ? Workspaces::kUnknown : Workspaces::kExact};
+  if (on_cards)
+    planned.report = {dry_stages_on_cards(planned.plan, DryWork::kStep), Workspaces::kBound};
+  else
+    planned.report = {dry_stages_here(planned.plan, machine.device, DryWork::kStep), Workspaces::kExact};
   return planned;
 }
 
@@ -87,8 +89,7 @@ std::string to_text(const PlanReport& report, const RunPlan& plan) {
   for (const std::string& note : plan.notes) text += note + '\n';
   const bool exact = report.workspaces == Workspaces::kExact;
   text += fmt::format("\nMB of one rank{}:\n{}\n",
-                      exact ? "" : ", but for the workspaces of products and attention, which are not predicted for cards",
-                      memory_table(report));
+                      exact ? "" : "; workspaces of products and attention: the most that a card's take", memory_table(report));
   for (std::size_t i = 0; i < report.stages.size(); ++i)
     text += fmt::format("stage {}: {}; {}\n", i, units_text(plan, i), largest_entries(report.stages[i].arena));
   text += "\nMB sent in a step by all ranks:";
@@ -106,7 +107,7 @@ JsonValue to_json(const PlanReport& report, const RunPlan& plan) {
   out.set("zero", to_string(plan.zero.preset));
   out.set("micro_batches", plan.num_micro_batches);
   out.set("bubble_over_ideal", plan.predicted_bubble);
-  out.set("workspaces", report.workspaces == Workspaces::kExact ? "exact" : "unknown");
+  out.set("workspaces", report.workspaces == Workspaces::kExact ? "exact" : "bound");
   JsonValue::Array stages;
   for (std::size_t i = 0; i < report.stages.size(); ++i) {
     const DryRun& run = report.stages[i];

@@ -13,8 +13,8 @@
 
 namespace trident {
 
-// Whether arenas hold the workspaces of products and attention: of cards they are not predicted.
-enum class Workspaces : std::uint8_t { kExact, kUnknown };
+// What arenas hold for the workspaces of products and attention: those of this machine's processor, or the most that a card's take.
+enum class Workspaces : std::uint8_t { kExact, kBound };
 
 struct PlanReport {
   std::vector<DryRun> stages;  // of the rank of each stage that has tp 0 and dp 0; the others need and send as much
@@ -30,7 +30,7 @@ struct PlannedRun {
 PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda);
 
 std::string to_text(const PlanReport& report, const RunPlan& plan);
-// {"ranks", "parameters", "compute", "zero", "micro_batches", "bubble_over_ideal", "workspaces": "exact" | "unknown",
+// {"ranks", "parameters", "compute", "zero", "micro_batches", "bubble_over_ideal", "workspaces": "exact" | "bound",
 //  "stages": [{"stage", "rank", "holds", "bytes", "by_use": {...}, "allocations": [{"name", "use", "bytes"}, ...]}],
 //  "step_comm_bytes": {"tp", "cp", "dp", "pp"}}: bytes, of one rank and (step_comm_bytes) summed over all ranks.
 JsonValue to_json(const PlanReport& report, const RunPlan& plan);

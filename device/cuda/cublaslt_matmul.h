@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "device/card_workspaces.h"
 #include "device/cuda/cublaslt_autotune.h"
 #include "device/cuda/cublaslt_layout.h"
 #include "device/ops.h"
@@ -19,7 +20,7 @@ class CublasLtHandle;
 struct CublasLtOptions {
   F32Products f32_products = F32Products::kF32;
   Determinism determinism = Determinism::kRequired;
-  std::int64_t workspace_limit = std::int64_t{32} << 20;  // bytes per stream: what Hopper's large products want
+  std::int64_t workspace_limit = kCardProductWorkspace;   // bytes per stream
   std::optional<AutotuneOptions> autotune = {};           // none: the library's first proposal
 };
 

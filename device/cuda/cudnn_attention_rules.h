@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "device/card_workspaces.h"
 #include "device/cuda/cudnn_attention_graphs.h"
 
 namespace trident {
@@ -18,7 +19,7 @@ std::optional<std::string> cudnn_version_problem(std::size_t version);
 struct CudnnAttentionOptions {
   AttentionDeterminism determinism = AttentionDeterminism::kYes;
   // A deterministic backward runs in pieces so that d_score takes no more than this, if one key/value head's does not.
-  std::int64_t d_score_bytes = std::int64_t{256} << 20;
+  std::int64_t d_score_bytes = kCardScoreGradients;
 };
 
 enum class AttentionDirection : std::uint8_t { kForward, kBackward };

@@ -103,14 +103,22 @@ TEST(PlanOfALargeJob, IsReadAsATable) {
     EXPECT_NE(planned.out.find(part), std::string::npos) << part << " in\n" << planned.out;
 }
 
-// A card that is not here: its workspaces are not made up.
+// A card that is not here: the most that its workspaces take is booked, and said to be that.
 TEST(PlanOfALargeJob, SaysWhatItDoesNotKnowOfCards) {
-  const ProgramOutcome planned =
-      run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json", "--set", "device=cuda"});
+  const std::vector<std::string> words{"plan", "--config", TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json", "--set",
+                                       "device=cuda"};
+  const ProgramOutcome planned = run_program(words);
   ASSERT_EQ(planned.exit_code, 0) << planned.err;
-  EXPECT_NE(planned.out.find("but for the workspaces of products and attention, which are not predicted for cards"),
-            std::string::npos)
+  EXPECT_NE(planned.out.find("workspaces of products and attention: the most that a card's take"), std::string::npos)
       << planned.out;
+  const ProgramOutcome json = run_program({words[0], words[1], words[2], words[3], words[4], "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const JsonValue plan = parsed(json.out);
+  EXPECT_EQ(plan.find("workspaces")->as_string(), "bound");
+  std::int64_t workspaces = 0;
+  for (const JsonValue& entry : plan.find("stages")->items()[1].find("allocations")->items())
+    if (entry.find("use")->as_string() == "workspace") workspaces += entry.find("bytes")->as_integer();
+  EXPECT_GE(workspaces, 32 << 20) << "that of products";
 }
 
 TEST(PlanOfALargeJob, RefusesWhatTrainingRefuses) {
