@@ -44,7 +44,9 @@ int main(int argc, char** argv) {
   };
   const auto plan = [](const TrainConfig& config, const PlanOptions& options) {
     const PlannedRun planned = plan_run(config, options.ranks, *make_cuda_backend());
-    return options.json ? to_json_text(to_json(planned.report, planned.plan)) + '\n' : to_text(planned.report, planned.plan);
+    const PlanDetail detail = options.program ? PlanDetail::kProgram : PlanDetail::kSums;
+    return options.json ? to_json_text(to_json(planned.report, planned.plan, detail)) + '\n'
+                        : to_text(planned.report, planned.plan, detail);
   };
   return run_command_line(Arguments(argv + 1, argv + argc),
                           {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench, supervised, plan},

@@ -1,4 +1,4 @@
-// trident plan --config FILE [--set path=value ...] [--ranks N] [--json]
+// trident plan --config FILE [--set path=value ...] [--ranks N] [--json] [--program]
 #include <ostream>
 
 #include "app/command_line.h"
@@ -22,6 +22,7 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   add_config_flags(app, flags);
   app.add_option("--ranks", options.ranks, "ranks of the job, where parallel.data is auto");
   app.add_flag("--json", options.json, "print one JSON object, with every allocation");
+  app.add_flag("--program", options.program, "add what every pipeline stage does in a step, instruction by instruction");
   if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
   if (options.ranks < 0 || options.ranks > kMaxRanks)
     throw ConfigError(fmt::format("--ranks = {}: must be from 1 to {}, or left out", options.ranks, kMaxRanks));

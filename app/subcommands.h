@@ -19,6 +19,7 @@ namespace trident {
 struct PlanOptions {
   int ranks = 0;  // of the job; 0: as many as the configuration's degrees say
   bool json = false;
+  bool program = false;  // with the instructions of every stage
 };
 
 // What subcommands work with besides their arguments.

@@ -82,7 +82,7 @@ PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
   return planned;
 }
 
-std::string to_text(const PlanReport& report, const RunPlan& plan) {
+std::string to_text(const PlanReport& report, const RunPlan& plan, PlanDetail detail) {
   std::string text = fmt::format("{}\n{}\n", model_line(plan), layout_line(plan));
   text += fmt::format("compute in {} ({}), {}\n", to_string(plan.compute), plan.compute_reason, to_string(plan.zero.preset));
   text += fmt::format("bubble (idle over ideal) {:.3f}\n", plan.predicted_bubble);
@@ -96,10 +96,18 @@ std::string to_text(const PlanReport& report, const RunPlan& plan) {
   const std::array<double, kNumAxes> sent = bytes_of_all_ranks(plan, report.stages);
   for (std::size_t axis = 0; axis < sent.size(); ++axis)
     text += fmt::format("{} {} {:.3f}", axis == 0 ? "" : ",", to_string(static_cast<Axis>(axis)), 1e-6 * sent[axis]);
-  return text + '\n';
+  text += '\n';
+  if (detail == PlanDetail::kProgram) {
+    text +=
+        "\nA step of each pipeline rank (u unit, m micro-batch, s virtual stage; @ and g: where weights or a message, and "
+        "gradients, lie,\n"
+        "in blocks of 256 bytes; = overwrites gradients, += adds; ! the last reduction; < from and > to a pipeline rank):\n";
+    for (const StepProgram& program : plan.step_programs) text += to_text(program);
+  }
+  return text;
 }
 
-JsonValue to_json(const PlanReport& report, const RunPlan& plan) {
+JsonValue to_json(const PlanReport& report, const RunPlan& plan, PlanDetail detail) {
   JsonValue out, sent;
   out.set("ranks", plan.world_size());
   out.set("parameters", num_parameters(plan.model));
@@ -118,6 +126,11 @@ JsonValue to_json(const PlanReport& report, const RunPlan& plan) {
     stage.set("bytes", run.arena.total_bytes());
     stage.set("by_use", bytes_by_use(run.arena));
     stage.set("allocations", allocations_of(run.arena));
+    if (detail == PlanDetail::kProgram) {
+      JsonValue::Array instructions;
+      for (const Instruction& instruction : plan.step_programs[i].instructions) instructions.emplace_back(to_string(instruction));
+      stage.set("program", JsonValue(std::move(instructions)));
+    }
     stages.push_back(std::move(stage));
   }
   out.set("stages", JsonValue(std::move(stages)));

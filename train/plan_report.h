@@ -29,10 +29,14 @@ struct PlannedRun {
 };
 PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda);
 
-std::string to_text(const PlanReport& report, const RunPlan& plan);
+// kProgram: with the instructions of every stage in a step, in the words of pipeline/step_program.h.
+enum class PlanDetail : std::uint8_t { kSums, kProgram };
+std::string to_text(const PlanReport& report, const RunPlan& plan, PlanDetail detail);
 // {"ranks", "parameters", "compute", "zero", "micro_batches", "bubble_over_ideal", "workspaces": "exact" | "bound",
 //  "stages": [{"stage", "rank", "holds", "bytes", "by_use": {...}, "allocations": [{"name", "use", "bytes"}, ...]}],
-//  "step_comm_bytes": {"tp", "cp", "dp", "pp"}}: bytes, of one rank and (step_comm_bytes) summed over all ranks.
-JsonValue to_json(const PlanReport& report, const RunPlan& plan);
+//  "step_comm_bytes": {"tp", "cp", "dp", "pp"}}: bytes, of one rank and (step_comm_bytes) summed over all ranks. kProgram: every
+//  stage
+// has its "program", too, a list of instructions.
+JsonValue to_json(const PlanReport& report, const RunPlan& plan, PlanDetail detail);
 
 }  // namespace trident

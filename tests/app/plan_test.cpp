@@ -8,6 +8,7 @@
 
 #include "core/file_io.h"
 #include "tests/app/program.h"
+#include "tests/data/temporary_folder.h"
 
 namespace trident {
 namespace {
@@ -119,6 +120,37 @@ TEST(PlanOfALargeJob, SaysWhatItDoesNotKnowOfCards) {
   for (const JsonValue& entry : plan.find("stages")->items()[1].find("allocations")->items())
     if (entry.find("use")->as_string() == "workspace") workspaces += entry.find("bytes")->as_integer();
   EXPECT_GE(workspaces, 32 << 20) << "that of products";
+}
+
+// The text between `begin` and the next "```" of a page.
+std::string block_of(const std::string& page, const std::string& begin) {
+  const std::size_t at = page.find(begin);
+  EXPECT_NE(at, std::string::npos) << begin;
+  if (at == std::string::npos) return "";
+  const std::size_t first = at + begin.size();
+  return page.substr(first, page.find("```", first) - first);
+}
+
+TEST(PlanProgram, IsTheOneWorkedOutInTheDocuments) {
+  const std::string page = read_file(TRIDENT_SOURCE_DIR "/docs/architecture.md");
+  const std::string worked = page.substr(std::min(page.find("## A step, worked out"), page.size()));
+  const TemporaryFolder folder;
+  write_file(folder / "worked.json", block_of(worked, "```json\n"));
+  const std::vector<std::string> words{"plan", "--config", folder / "worked.json", "--set", "precision.compute=bf16", "--program"};
+  const ProgramOutcome text = run_program(words);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  const std::string program = block_of(worked, "```text\n");
+  EXPECT_EQ(text.out.substr(std::min(text.out.find("\nrank 0: "), text.out.size() - 1) + 1), program);
+  const ProgramOutcome json = run_program({words[0], words[1], words[2], words[3], words[4], words[5], "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const JsonValue plan = parsed(json.out);
+  for (const JsonValue& stage : plan.find("stages")->items()) {
+    std::string line = fmt::format("rank {}:", integer(stage, "stage"));
+    for (const JsonValue& instruction : stage.find("program")->items()) line += ' ' + instruction.as_string();
+    std::string wrapped = program.substr(program.find(line.substr(0, 7)), line.size() + 1000);
+    for (std::size_t at = 0; (at = wrapped.find("\n        ", at)) != std::string::npos;) wrapped.replace(at, 9, " ");
+    EXPECT_EQ(wrapped.substr(0, line.size()), line);
+  }
 }
 
 TEST(PlanOfALargeJob, RefusesWhatTrainingRefuses) {
