@@ -54,12 +54,15 @@ void Communicator::recv(Stream& stream, TensorView data, int peer) {
 
 void Communicator::group_end() {
   TRIDENT_CHECK(group_depth_ > 0, "{}: group_end() without group_begin()", name_);
-  if (--group_depth_ == 0) flush();
+  if (--group_depth_ > 0) return;
+  if (std::exchange(called_in_group_, false)) ++counters_.groups;
+  flush();
 }
 
 void Communicator::group_cancel() noexcept {
   drop();
   group_depth_ = 0;
+  called_in_group_ = false;
 }
 
 void Communicator::barrier() {
@@ -106,6 +109,7 @@ void Communicator::note(const CollectiveCall& call) {
 
 void Communicator::count(CommOperation operation, std::int64_t bytes_times_n) {
   const auto i = static_cast<std::size_t>(operation);
+  called_in_group_ = in_group();
   ++counters_.calls[i];
   counters_.bytes_times_n[i] += bytes_times_n;
   counters_.bytes[i] = static_cast<double>(counters_.bytes_times_n[i]) / counters_.group_size;

@@ -45,6 +45,7 @@ struct CommCounters {
   std::array<std::int64_t, kNumCommOperations> calls{};
   std::array<std::int64_t, kNumCommOperations> bytes_times_n{};
   std::array<double, kNumCommOperations> bytes{};
+  std::int64_t groups = 0;  // group scopes that had operations in them
   double total_bytes() const;
 };
 
@@ -129,6 +130,7 @@ class Communicator {
   int rank_, size_;
   CallRules::Side side_;
   int group_depth_ = 0;
+  bool called_in_group_ = false;
   CollectiveChecks checks_ = CollectiveChecks::kOn;
   StatusBoard* board_ = nullptr;
   CommCounters counters_;

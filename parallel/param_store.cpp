@@ -1,7 +1,9 @@
 #include "parallel/param_store.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace trident {
 
@@ -21,6 +23,19 @@ bool overlap(const TensorView& a, const TensorView& b) {
   return a.num_bytes() > 0 && b.num_bytes() > 0 && a.data() < b.data() + b.num_bytes() && b.data() < a.data() + a.num_bytes();
 }
 
+// Calls `of_bucket` for each bucket of a unit; what that asks of `group` is one group of operations: one launch on cards. Transports
+// hold a few hundred; a unit of more buckets than that is several groups.
+template <class F>
+void together(Communicator& group, std::span<const int> buckets, F&& of_bucket) {
+  constexpr std::size_t kMost = 128;
+  for (; !buckets.empty(); buckets = buckets.subspan(std::min(kMost, buckets.size()))) {
+    const std::span<const int> part = buckets.first(std::min(kMost, buckets.size()));
+    if (part.size() == 1) return of_bucket(part.front());
+    const GroupScope scope(group);
+    for (const int b : part) of_bucket(b);
+  }
+}
+
 }  // namespace
 
 // ---- weights -------------------------------------------------------------------------------------------------------------------
@@ -36,14 +51,14 @@ void ParamStore::gather(int id, int slot) {
     stream.wait(released_);  // whatever was there before: the compute stream is in order, so the last release stands for all
     unit.weights = place;
   }
-  for (const int b : unit.buckets) {
+  together(context_.data_gather(), unit.buckets, [&](int b) {
     const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
-    if (resident() && bucket.shares_weight_with >= 0) continue;  // gathered as part of the other end
+    if (resident() && bucket.shares_weight_with >= 0) return;  // gathered as part of the other end
     const Bucket& source = bucket.shares_weight_with >= 0 ? buckets_[static_cast<std::size_t>(bucket.shares_weight_with)] : bucket;
     const std::int64_t n = bucket.layout.shard_elements;
     const ConstTensorView mine = source.wire.num_elements() == n ? source.wire : source.wire.range(shard_index_ * n, n);
     context_.data_gather().all_gather(stream, unit.weights.range(bucket.unit_offset, bucket.layout.elements), mine);
-  }
+  });
   unit.gathered = stream.record();
   unit.gather_pending = true;
 }
@@ -134,15 +149,19 @@ void ParamStore::reduce(int id, bool last) {
   Unit& unit = unit_of(id);
   Stream& stream = context_.reduce_stream();
   stream.wait(context_.compute_stream().record());  // backward wrote the gradients there
-  for (const int b : unit.buckets) {
-    Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
-    if (!bucket.layout.trainable) continue;
+  together(context_.data_reduce(), unit.buckets, [&](int b) {
+    const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+    if (!bucket.layout.trainable) return;
     const TensorView local = bucket_grad(bucket);
     if (config_.policy.shard_optimizer) {
       context_.data_reduce().reduce_scatter(stream, reduced_grad(bucket), local, ReduceOp::kSum);
     } else {
       context_.data_reduce().all_reduce(stream, local, ReduceOp::kSum);
     }
+  });
+  for (const int b : unit.buckets) {
+    Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+    if (!bucket.layout.trainable) continue;
     if (config_.policy.grad_sync_every == 0) sum_partial(bucket, reduced_grad(bucket));
     bucket.reduced = stream.record();
     bucket.reduction_pending = true;

@@ -112,7 +112,7 @@ TEST_P(Lion, EqualsOneRank) {
 INSTANTIATE_TEST_SUITE_P(Layouts, Lion,
                          ::testing::Values(ParityCase{2, 1, 1, true}, ParityCase{1, 4, 1, false, "zero1", "1f1b"},
                                            ParityCase{1, 2, 2, false, "zero2", "1f1b"}, ParityCase{2, 2, 2, true, "zero3", "1f1b"},
-                                           ParityCase{3, 1, 1, false}, ParityCase{1, 1, 4, false, "ddp"}),
+                                           ParityCase{8, 1, 1, false}, ParityCase{1, 1, 4, false, "ddp"}),
                          case_name);
 
 // Recomputation changes no bit.
