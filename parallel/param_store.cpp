@@ -23,8 +23,8 @@ bool overlap(const TensorView& a, const TensorView& b) {
   return a.num_bytes() > 0 && b.num_bytes() > 0 && a.data() < b.data() + b.num_bytes() && b.data() < a.data() + a.num_bytes();
 }
 
-// Calls `of_bucket` for each bucket of a unit; what that asks of `group` is one group of operations: one launch on cards. Transports
-// hold a few hundred; a unit of more buckets than that is several groups.
+// Calls `of_bucket` for each bucket of a unit; what that asks of `group` is one group of operations: one launch on cards.
+// Transports hold a few hundred; a unit of more buckets than that is several groups.
 template <class F>
 void together(Communicator& group, std::span<const int> buckets, F&& of_bucket) {
   constexpr std::size_t kMost = 128;

@@ -64,7 +64,8 @@ class ParamStore {
   void publish_weights();
 
   // ---- weights ---------------------------------------------------------------------------------------------------------------
-  // Starts gathering `unit` on the gather stream, all its buckets as one group, to place `slot` (ignored when weights are resident), where no other unit may be.
+  // Starts gathering `unit` on the gather stream, all its buckets as one group, to place `slot` (ignored when weights are
+  // resident), where no other unit may be.
   void gather(int unit, int slot);
   // The compute stream waits for the gather of `unit` to `slot`, unless it has; weight() may then be read.
   void wait_gathered(int unit, int slot);
@@ -82,7 +83,8 @@ class ParamStore {
   // f32, dense; written by the layers in grad_mode().
   TensorView grad(int unit, int param) const;
   Accumulate grad_mode(int unit) const;
-  // Starts the sum over dp x cp on the reduce stream, of all its buckets as one group; with `last` (the unit's gradients are complete) also over the partial axes.
+  // Starts the sum over dp x cp on the reduce stream, of all its buckets as one group; with `last` (the unit's gradients are
+  // complete) also over the partial axes.
   void reduce(int unit, bool last);
   // Lookup gradient + head gradient of the tied weight, both reduced, added in this order on every rank that holds the weight. `peer`:
   // the pipeline rank of the other end; this rank's own where it holds both.
