@@ -14,7 +14,7 @@ void Embedding::declare(ParamList& list) {
     positions_ = declare_table(list, names.positions, config_.max_positions, config_.hidden, static_cast<float>(config_.init_std));
 }
 
-void Embedding::forward(LayerPass& p, ConstTensorView, TensorView y) const {
+void Embedding::run_forward(LayerPass& p, ConstTensorView, TensorView y) const {
   tokens_.forward(p, y, p.batch.tokens);
   if (positions_.present()) {
     const ScratchScope scope(p.scratch_cursor());
@@ -25,9 +25,9 @@ void Embedding::forward(LayerPass& p, ConstTensorView, TensorView y) const {
   dropout_.apply(p, y, y);
 }
 
-void Embedding::backward_input(LayerPass& p, ConstTensorView, TensorView d) const { dropout_.apply(p, tokens_.d_y(p), d); }
+void Embedding::run_backward_input(LayerPass& p, ConstTensorView, TensorView d) const { dropout_.apply(p, tokens_.d_y(p), d); }
 
-void Embedding::backward_weight(LayerPass& p, ConstTensorView) const {
+void Embedding::run_backward_weight(LayerPass& p, ConstTensorView) const {
   tokens_.backward_weight(p, p.batch.tokens);
   if (positions_.present()) embedding_weight_gradient(p, positions_, as_rows(tokens_.d_y(p)), local_positions(p), 0);
 }

@@ -15,12 +15,13 @@ class Embedding final : public Layer {
   explicit Embedding(const ModelConfig& config) : config_(config), dropout_(config.embedding_dropout, DropoutPlace::kEmbedding) {}
 
   void declare(ParamList& list) override;
-  void forward(LayerPass& p, ConstTensorView x, TensorView y) const override;
-  void recompute(LayerPass&, ConstTensorView) const override {}
-  void backward_input(LayerPass& p, ConstTensorView x, TensorView d) const override;
-  void backward_weight(LayerPass& p, ConstTensorView x) const override;
 
  private:
+  void run_forward(LayerPass& p, ConstTensorView x, TensorView y) const override;
+  void run_recompute(LayerPass&, ConstTensorView) const override {}
+  void run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) const override;
+  void run_backward_weight(LayerPass& p, ConstTensorView x) const override;
+
   // This rank's rows of the positions.
   static ConstTensorView local_positions(const LayerPass& p) {
     return p.batch.positions_by_row.range(p.geometry.row_offset(), p.geometry.local_rows());

@@ -22,7 +22,7 @@ void Head::declare(ParamList& list) {
   chunked_ = ChunkedVocabHead(table, config_.hidden, columns, config_.vocab_size);
 }
 
-void Head::forward(LayerPass& p, ConstTensorView x, TensorView) const {
+void Head::run_forward(LayerPass& p, ConstTensorView x, TensorView) const {
   const TensorView normed = p.save(normed_, x.dtype(), x.shape());
   norm_.forward(p, normed, x);
   if (is_chunked(p)) return chunked_.forward(p, p.batch.loss, normed, p.batch.targets);
@@ -32,7 +32,7 @@ void Head::forward(LayerPass& p, ConstTensorView x, TensorView) const {
   cross_entropy_.forward(p, p.batch.loss, logits, p.batch.targets);
 }
 
-void Head::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
+void Head::run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
   if (is_chunked(p)) return chunked_backward(p, x, d, ChunkedVocabHead::Gradients::kInput);
   const ScratchScope scope(p.scratch_cursor());
   const TensorView logits = p[logits_], d_normed = p.scratch(x.dtype(), x.shape());
@@ -41,7 +41,7 @@ void Head::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
   norm_.backward(p, d, d_normed, x, Accumulate::kNo);
 }
 
-void Head::backward_weight(LayerPass& p, ConstTensorView) const {
+void Head::run_backward_weight(LayerPass& p, ConstTensorView) const {
   if (is_chunked(p))
     return chunked_.backward(p, TensorView(), p[normed_], p.batch.targets, p.batch.gradient_scale,
                              ChunkedVocabHead::Gradients::kWeight);
@@ -49,9 +49,10 @@ void Head::backward_weight(LayerPass& p, ConstTensorView) const {
   projection_.backward_weight(p, p[normed_], std::span(&d_logits, 1));
 }
 
-void Head::backward(LayerPass& p, ConstTensorView x, TensorView d) const {
+void Head::run_backward(LayerPass& p, ConstTensorView x, TensorView d) const {
   if (is_chunked(p)) return chunked_backward(p, x, d, ChunkedVocabHead::Gradients::kBoth);
-  Layer::backward(p, x, d);
+  run_backward_input(p, x, d);
+  run_backward_weight(p, x);
 }
 
 void Head::chunked_backward(LayerPass& p, ConstTensorView x, TensorView d, ChunkedVocabHead::Gradients wanted) const {

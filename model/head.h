@@ -19,16 +19,17 @@ class Head final : public Layer {
   explicit Head(const ModelConfig& config);
 
   void declare(ParamList& list) override;
-  void forward(LayerPass& p, ConstTensorView x, TensorView y) const override;
-  void recompute(LayerPass&, ConstTensorView) const override {}
-  void backward_input(LayerPass& p, ConstTensorView x, TensorView d) const override;
-  void backward_weight(LayerPass& p, ConstTensorView x) const override;
-  void backward(LayerPass& p, ConstTensorView x, TensorView d) const override;
 
   // This rank's columns of the logits, T[S*B, padded V/t], after forward and before backward_input. Not with head_chunk.
   ConstTensorView logits(const LayerPass& p) const { return p[logits_]; }
 
  private:
+  void run_forward(LayerPass& p, ConstTensorView x, TensorView y) const override;
+  void run_recompute(LayerPass&, ConstTensorView) const override {}
+  void run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) const override;
+  void run_backward_weight(LayerPass& p, ConstTensorView x) const override;
+  void run_backward(LayerPass& p, ConstTensorView x, TensorView d) const override;
+
   static bool is_chunked(const LayerPass& p) { return p.geometry.head_chunk > 0; }
   void chunked_backward(LayerPass& p, ConstTensorView x, TensorView d, ChunkedVocabHead::Gradients wanted) const;
 

@@ -43,21 +43,44 @@ class Layer {
 
   // The unit's parameters in order. Pure: depends on the model and list.layout() only.
   virtual void declare(ParamList& list) = 0;
+
   // y from x (x is empty for the embedding, y for the head). y may not alias x.
-  virtual void forward(LayerPass& p, ConstTensorView x, TensorView y) const = 0;
+  void forward(LayerPass& p, ConstTensorView x, TensorView y) const {
+    p.begin(PassKind::kForward);
+    run_forward(p, x, y);
+  }
   // Makes again what the recompute policy did not keep; call it right before backward_input. `x` as in forward.
-  virtual void recompute(LayerPass& p, ConstTensorView x) const = 0;
+  void recompute(LayerPass& p, ConstTensorView x) const {
+    p.begin(PassKind::kRecompute);
+    run_recompute(p, x);
+  }
   // d holds the gradient of y and is overwritten with the gradient of x, in place (the head ignores its content, the embedding
   // leaves it). Gradients of norms are written here.
-  virtual void backward_input(LayerPass& p, ConstTensorView x, TensorView d) const = 0;
+  void backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
+    p.begin(PassKind::kBackwardInput);
+    run_backward_input(p, x, d);
+  }
   // Gradients of matrices and of biases, from what backward_input kept. May communicate over tp. Other passes may
   // come between the two: it reads saved tensors of LastUse::kW, kept tensors and its arguments.
-  virtual void backward_weight(LayerPass& p, ConstTensorView x) const = 0;
-  // Both gradients, for schedules that do not split them: backward_input and backward_weight, unless a layer saves work by doing
-  // them together.
-  virtual void backward(LayerPass& p, ConstTensorView x, TensorView d) const {
-    backward_input(p, x, d);
-    backward_weight(p, x);
+  void backward_weight(LayerPass& p, ConstTensorView x) const {
+    p.begin(PassKind::kBackwardWeight);
+    run_backward_weight(p, x);
+  }
+  // Both gradients, for schedules that do not split them.
+  void backward(LayerPass& p, ConstTensorView x, TensorView d) const {
+    p.begin(PassKind::kBackward);
+    run_backward(p, x, d);
+  }
+
+ private:
+  virtual void run_forward(LayerPass& p, ConstTensorView x, TensorView y) const = 0;
+  virtual void run_recompute(LayerPass& p, ConstTensorView x) const = 0;
+  virtual void run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) const = 0;
+  virtual void run_backward_weight(LayerPass& p, ConstTensorView x) const = 0;
+  // Overridden by layers that save work by doing them together.
+  virtual void run_backward(LayerPass& p, ConstTensorView x, TensorView d) const {
+    run_backward_input(p, x, d);
+    run_backward_weight(p, x);
   }
 };
 

@@ -7,13 +7,13 @@ void TransformerBlock::declare(ParamList& list) {
   mlp_.declare(list);
 }
 
-void TransformerBlock::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
+void TransformerBlock::run_forward(LayerPass& p, ConstTensorView x, TensorView y) const {
   const TensorView middle = p.save(middle_, x.dtype(), x.shape());
   attention_.forward(p, x, middle);
   mlp_.forward(p, middle, y);
 }
 
-void TransformerBlock::recompute(LayerPass& p, ConstTensorView x) const {
+void TransformerBlock::run_recompute(LayerPass& p, ConstTensorView x) const {
   switch (p.geometry.recompute) {
     case RecomputePolicy::kNone: return;
     case RecomputePolicy::kSelective: attention_.recompute_core(p); return;
@@ -26,12 +26,12 @@ void TransformerBlock::recompute(LayerPass& p, ConstTensorView x) const {
   }
 }
 
-void TransformerBlock::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
+void TransformerBlock::run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
   mlp_.backward_input(p, p[middle_], d);
   attention_.backward_input(p, x, d);
 }
 
-void TransformerBlock::backward_weight(LayerPass& p, ConstTensorView) const {
+void TransformerBlock::run_backward_weight(LayerPass& p, ConstTensorView) const {
   mlp_.backward_weight(p);
   attention_.backward_weight(p);
 }

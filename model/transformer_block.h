@@ -15,10 +15,6 @@ class TransformerBlock final : public Layer {
   TransformerBlock(const ModelConfig& config, std::int64_t layer) : attention_(config, layer), mlp_(config, layer) {}
 
   void declare(ParamList& list) override;
-  void forward(LayerPass& p, ConstTensorView x, TensorView y) const override;
-  void recompute(LayerPass& p, ConstTensorView x) const override;
-  void backward_input(LayerPass& p, ConstTensorView x, TensorView d) const override;
-  void backward_weight(LayerPass& p, ConstTensorView x) const override;
 
   const Attention& attention() const { return attention_; }
   const Mlp& mlp() const { return mlp_; }
@@ -26,6 +22,11 @@ class TransformerBlock final : public Layer {
   TensorView middle(const LayerPass& p) const { return p[middle_]; }
 
  private:
+  void run_forward(LayerPass& p, ConstTensorView x, TensorView y) const override;
+  void run_recompute(LayerPass& p, ConstTensorView x) const override;
+  void run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) const override;
+  void run_backward_weight(LayerPass& p, ConstTensorView x) const override;
+
   Attention attention_;
   Mlp mlp_;
   Saved middle_{"what lies between a block's phases", LastUse::kB};

@@ -301,7 +301,6 @@ void Stage::backward_weight(const Instruction& instruction) {
   std::size_t index = 0;
   const UnitPart& part = part_of(chunk, instruction.unit, index);
   LayerPass p = pass_over(chunk, part, instruction.micro_batch, Halves::kApart);
-  p.begin_weight_gradient();
   run(p, [&] { part.layer->backward_weight(p, input_of(chunk, index, instruction.micro_batch)); });
 }
 

@@ -98,11 +98,17 @@ enum class Region : std::uint8_t {
 };
 inline constexpr int kNumRegions = 6;
 
+// Which of a layer's calls a pass is in.
+enum class PassKind : std::uint8_t { kForward, kRecompute, kBackward, kBackwardInput, kBackwardWeight };
+inline constexpr int kNumPassKinds = 5;
+std::string_view to_string(PassKind kind);  // "backward_input"
+
 struct RegionTensor {
   Region region = Region::kScratch;
   std::int64_t offset = 0;  // bytes within the region
   DType dtype = DType::kF32;
   Shape shape;
+  bool operator==(const RegionTensor&) const = default;
 
   std::int64_t num_bytes() const { return shape.num_elements() * size_of(dtype); }
 };
@@ -110,6 +116,7 @@ struct RegionTensor {
 // What a unit's passes need, as a dry run of them found it.
 struct UnitMemory {
   std::vector<std::pair<const void*, RegionTensor>> places;  // of each Saved and Kept
+  std::array<std::vector<RegionTensor>, kNumPassKinds> scratch;  // each once, by PassKind
   std::array<std::int64_t, kNumRegions> bytes{};             // by Region
   std::array<RegionTensor, kNumRegions> largest{};           // for messages; of shape [] where there is none
   bool weight_gradient_reads_weights = false;                // whether backward_weight, alone, reads parameters

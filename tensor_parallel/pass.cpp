@@ -20,6 +20,17 @@ bool remade(RecomputePolicy policy, RecomputeClass recompute) {
 
 }  // namespace
 
+std::string_view to_string(PassKind kind) {
+  switch (kind) {
+    case PassKind::kForward: return "forward";
+    case PassKind::kRecompute: return "recompute";
+    case PassKind::kBackward: return "backward";
+    case PassKind::kBackwardInput: return "backward_input";
+    case PassKind::kBackwardWeight: return "backward_weight";
+  }
+  return "?";
+}
+
 TensorView Pass::save(const Saved& tensor, DType dtype, const Shape& shape) {
   const Region again = tensor.last_use == LastUse::kW ? Region::kRemadeForW : Region::kRecomputed;
   const Region region = remade(geometry.recompute, tensor.recompute) ? again : Region::kSaved;
@@ -30,20 +41,36 @@ TensorView Pass::keep(const Kept& tensor, DType dtype, const Shape& shape) {
   return placed(&tensor, tensor.name, Region::kKept, dtype, shape);
 }
 
+void Pass::begin(PassKind kind) {
+  TRIDENT_CHECK(scratch_.mark() == 0, "unit {}: {} ends with {} bytes of scratch in use", unit, to_string(kind_), scratch_.mark());
+  kind_ = kind;
+  next_scratch_ = 0;
+}
+
 TensorView Pass::scratch(DType dtype, const Shape& shape) {
   const RegionTensor tensor{Region::kScratch, scratch_.take(shape.num_elements() * size_of(dtype)).offset, dtype, shape};
-  const auto scratch = static_cast<std::size_t>(Region::kScratch);
+  const auto kind = static_cast<std::size_t>(kind_);
   if (planned_ != nullptr) {
-    planned_->bytes[scratch] = std::max(planned_->bytes[scratch], scratch_.high_water());
+    std::int64_t& bytes = planned_->bytes[static_cast<std::size_t>(Region::kScratch)];
+    bytes = std::max(bytes, scratch_.high_water());
+    std::vector<RegionTensor>& all = planned_->scratch[kind];
+    if (std::ranges::find(all, tensor) == all.end()) all.push_back(tensor);
     note(tensor);
+    return view(tensor);
   }
-  TRIDENT_CHECK(scratch_.high_water() <= memory_.bytes[scratch], "unit {}: scratch {} {} reaches to byte {}, the dry pass took {}",
-                unit, to_string(dtype), to_string(shape), scratch_.high_water(), memory_.bytes[scratch]);
+  // Mostly the next one; loops over pieces come back to earlier ones, calls without dropout leave some out.
+  const std::vector<RegionTensor>& planned = memory_.scratch[kind];
+  if (next_scratch_ >= planned.size() || planned[next_scratch_] != tensor) {
+    next_scratch_ = static_cast<std::size_t>(std::ranges::find(planned, tensor) - planned.begin());
+    TRIDENT_CHECK(next_scratch_ < planned.size(), "unit {}: {} takes scratch {} {} at byte {}, which its dry pass did not", unit,
+                  to_string(kind_), to_string(dtype), to_string(shape), tensor.offset);
+  }
+  ++next_scratch_;
   return view(tensor);
 }
 
 void Pass::check_in_use(const Saved& tensor) const {
-  TRIDENT_CHECK(!weight_gradient_ || tensor.last_use == LastUse::kW,
+  TRIDENT_CHECK(kind_ != PassKind::kBackwardWeight || tensor.last_use == LastUse::kW,
                 "unit {}: backward_weight reads {}, whose last use was backward_input; declare it LastUse::kW", unit, tensor.name);
 }
 

@@ -1,9 +1,9 @@
 // One call of a layer: it asks here for its tensors, its parameters, products and collectives. Forward and backward are written
 // once, against this; run dry they are the plan (unit_plan.h).
 //
-// The real pass finds saved and kept tensors where the dry one put them, and takes scratch in the same order again: a shape or an
-// amount that differs is an InternalError that names the tensor. Nothing is allocated, and a pass may be run twice
-// (Device::repeat).
+// The real pass finds saved and kept tensors where the dry one put them, and takes scratch again, of the same types, shapes and
+// places for each kind of call: what differs is an InternalError that names the call or the tensor. Nothing is allocated, and a
+// pass may be run twice (Device::repeat).
 #pragma once
 
 #include <array>
@@ -62,9 +62,9 @@ class Pass {
   // A dry pass that plans: of calls with the same shapes one is enough.
   bool plans() const { return planned_ != nullptr; }
 
-  // From here on this is backward_weight alone, other passes may lie between it and backward_input: what was used last before is
+  // From here on this is such a call. Other passes may lie between backward_input and backward_weight: what was used last before is
   // gone.
-  void begin_weight_gradient() { weight_gradient_ = true; }
+  void begin(PassKind kind);
 
   // ---- tensors
   // A tensor that is written now and read by later calls for this micro-batch.
@@ -82,7 +82,7 @@ class Pass {
 
   // ---- parameters
   ConstTensorView weight(ParamId id) const {
-    if (planned_ != nullptr && weight_gradient_) planned_->weight_gradient_reads_weights = true;
+    if (planned_ != nullptr && kind_ == PassKind::kBackwardWeight) planned_->weight_gradient_reads_weights = true;
     return place_.params.weight(id.index);
   }
   TensorView grad(ParamId id) const { return place_.params.grad(id.index); }
@@ -127,7 +127,8 @@ class Pass {
   const UnitMemory& memory_;
   UnitMemory* planned_ = nullptr;  // of a dry pass
   ScratchPlan scratch_;
-  bool weight_gradient_ = false;
+  PassKind kind_ = PassKind::kForward;
+  std::size_t next_scratch_ = 0;  // of the planned ones: the one that is expected
 };
 
 }  // namespace trident

@@ -107,8 +107,14 @@ TEST_F(UnitPlanTest, TheRealPassAsksForWhatTheDryOneDid) {
   const Saved saved{"the norm's output", LastUse::kW}, other{"another", LastUse::kW};
   plan.run([&](Pass& p) {
     p.save(saved, DType::kF32, {8});
+    {
+      const ScratchScope scope(p.scratch_cursor());
+      p.scratch(DType::kF32, {64});
+      p.scratch(DType::kBF16, {3, 4});
+    }
+    p.begin(PassKind::kBackwardInput);
     const ScratchScope scope(p.scratch_cursor());
-    p.scratch(DType::kF32, {64});
+    p.scratch(DType::kF32, {2});
   });
   DryStream stream("compute");
   const std::unique_ptr<Communicator> tensor = make_dry_world(0, 1);
@@ -133,7 +139,35 @@ TEST_F(UnitPlanTest, TheRealPassAsksForWhatTheDryOneDid) {
             std::string::npos);
   EXPECT_NE(refusal([&](Pass& p) { p.save(saved, DType::kBF16, {8}); }).find("the norm's output is bf16"), std::string::npos);
   EXPECT_NE(refusal([&](Pass& p) { p[other]; }).find("unit 7: another is read, but no dry pass has made it"), std::string::npos);
-  EXPECT_NE(refusal([&](Pass& p) { p.scratch(DType::kF32, {65}); }).find("reaches to byte 512, the dry pass took 256"),
+  // Scratch: of another shape, type or place, or that of another call, although there is room.
+  const auto scratch = [&](PassKind kind, DType dtype, const Shape& shape) {
+    return refusal([&](Pass& p) {
+      p.begin(kind);
+      p.scratch(dtype, shape);
+    });
+  };
+  EXPECT_EQ(scratch(PassKind::kForward, DType::kF32, {64}), "");
+  EXPECT_EQ(scratch(PassKind::kBackwardInput, DType::kF32, {2}), "");
+  EXPECT_NE(scratch(PassKind::kForward, DType::kF32, {65})
+                .find("unit 7: forward takes scratch f32 [65] at byte 0, which its dry pass did not"),
+            std::string::npos);
+  EXPECT_NE(scratch(PassKind::kForward, DType::kF32, {8, 8}), "");
+  EXPECT_NE(scratch(PassKind::kForward, DType::kBF16, {3, 4}).find("at byte 0"), std::string::npos);
+  EXPECT_NE(scratch(PassKind::kBackwardInput, DType::kF32, {64}).find("backward_input takes"), std::string::npos);
+  EXPECT_NE(scratch(PassKind::kRecompute, DType::kF32, {2}).find("recompute takes"), std::string::npos);
+  // Pieces come again, and pieces may be left out.
+  EXPECT_EQ(refusal([&](Pass& p) {
+              for (int i = 0; i < 3; ++i) {
+                const ScratchScope scope(p.scratch_cursor());
+                p.scratch(DType::kF32, {64});
+                if (i != 1) p.scratch(DType::kBF16, {3, 4});
+              }
+            }),
+            "");
+  EXPECT_NE(refusal([&](Pass& p) {
+              p.scratch(DType::kF32, {64});
+              p.begin(PassKind::kBackwardInput);
+            }).find("unit 7: forward ends with 256 bytes of scratch in use"),
             std::string::npos);
 }
 
@@ -146,7 +180,7 @@ TEST_F(UnitPlanTest, BackwardWeightReadsNoTensorWhoseLastUseWasBefore) {
       p.save(statistics, DType::kF32, {4});
       p.save(input, DType::kF32, {4});
       p[statistics];
-      p.begin_weight_gradient();
+      p.begin(PassKind::kBackwardWeight);
       p[read];
     });
   };
@@ -167,7 +201,7 @@ TEST_F(UnitPlanTest, TellsWhetherWeightGradientsReadWeights) {
     const ParamId w = plan.param_list().add(spec);
     plan.run([&](Pass& p) {
       p.weight(w);
-      p.begin_weight_gradient();
+      p.begin(PassKind::kBackwardWeight);
       p.grad(w);
       if (reads) p.weight(w);
     });
