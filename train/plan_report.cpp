@@ -13,6 +13,7 @@
 #include "train/run_files.h"
 #include "train/run_inputs.h"
 #include "train/run_report.h"
+#include "train/step_record.h"
 #include "train/timeline_svg.h"
 
 namespace trident {
@@ -62,6 +63,27 @@ std::string memory_table(const PlanReport& report) {
   return text;
 }
 
+JsonValue bytes_by_axis(const std::array<double, kNumAxes>& bytes) {
+  JsonValue out;
+  for (std::size_t axis = 0; axis < bytes.size(); ++axis) out.set(to_string(static_cast<Axis>(axis)), bytes[axis]);
+  return out;
+}
+
+JsonValue to_json(const PassRecord& pass) {
+  JsonValue out;
+  JsonValue::Array operations;
+  for (const PassRecord::Operation& operation : pass.operations) {
+    JsonValue one;
+    one.set("name", operation.name);
+    one.set("flops", operation.flops);
+    one.set("bytes", operation.bytes);
+    operations.push_back(std::move(one));
+  }
+  out.set("operations", JsonValue(std::move(operations)));
+  out.set("sent", bytes_by_axis(pass.bytes));
+  return out;
+}
+
 }  // namespace
 
 PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
@@ -108,7 +130,7 @@ std::string to_text(const PlanReport& report, const RunPlan& plan, PlanDetail de
 }
 
 JsonValue to_json(const PlanReport& report, const RunPlan& plan, PlanDetail detail) {
-  JsonValue out, sent;
+  JsonValue out;
   out.set("ranks", plan.world_size());
   out.set("parameters", num_parameters(plan.model));
   out.set("compute", to_string(plan.compute));
@@ -127,16 +149,19 @@ JsonValue to_json(const PlanReport& report, const RunPlan& plan, PlanDetail deta
     stage.set("by_use", bytes_by_use(run.arena));
     stage.set("allocations", allocations_of(run.arena));
     if (detail == PlanDetail::kProgram) {
-      JsonValue::Array instructions;
+      JsonValue::Array instructions, passes, pass_of;
       for (const Instruction& instruction : plan.step_programs[i].instructions) instructions.emplace_back(to_string(instruction));
+      const StepRecord record = record_step(plan, run.rank);
+      for (const PassRecord& pass : record.passes) passes.push_back(to_json(pass));
+      for (const std::size_t pass : record.pass_of) pass_of.emplace_back(static_cast<std::int64_t>(pass));
       stage.set("program", JsonValue(std::move(instructions)));
+      stage.set("passes", JsonValue(std::move(passes)));
+      stage.set("pass_of", JsonValue(std::move(pass_of)));
     }
     stages.push_back(std::move(stage));
   }
   out.set("stages", JsonValue(std::move(stages)));
-  const std::array<double, kNumAxes> all = bytes_of_all_ranks(plan, report.stages);
-  for (std::size_t axis = 0; axis < all.size(); ++axis) sent.set(to_string(static_cast<Axis>(axis)), all[axis]);
-  out.set("step_comm_bytes", std::move(sent));
+  out.set("step_comm_bytes", bytes_by_axis(bytes_of_all_ranks(plan, report.stages)));
   return out;
 }
 

@@ -34,7 +34,7 @@ class DryStream final : public Stream {
   std::string name_;
 };
 
-class DryDevice final : public Device {
+class DryDevice : public Device {
  public:
   // In place of the device of `oracle`'s operations, which say what workspaces they take (DryOps).
   explicit DryDevice(Ops* oracle) : ops_(oracle), compute_stream_("compute"), progress_(doorbell_) {}

@@ -146,6 +146,9 @@ TEST(PlanProgram, IsTheOneWorkedOutInTheDocuments) {
   const JsonValue plan = parsed(json.out);
   for (const JsonValue& stage : plan.find("stages")->items()) {
     std::string line = fmt::format("rank {}:", integer(stage, "stage"));
+    EXPECT_EQ(stage.find("program")->items().size(), stage.find("pass_of")->items().size());
+    const auto passes = static_cast<std::int64_t>(stage.find("passes")->items().size());
+    for (const JsonValue& pass : stage.find("pass_of")->items()) EXPECT_LT(pass.as_integer(), passes);
     for (const JsonValue& instruction : stage.find("program")->items()) line += ' ' + instruction.as_string();
     std::string wrapped = program.substr(program.find(line.substr(0, 7)), line.size() + 1000);
     for (std::size_t at = 0; (at = wrapped.find("\n        ", at)) != std::string::npos;) wrapped.replace(at, 9, " ");
