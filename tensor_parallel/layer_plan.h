@@ -12,12 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/recompute_policy.h"
 #include "core/tensor_view.h"
 #include "parallel/shard_spec.h"
 
 namespace trident {
-
-enum class RecomputePolicy : std::uint8_t { kNone, kSelective, kFull };
 
 // What parameter layouts depend on: the same on every rank.
 struct TensorLayout {

@@ -129,7 +129,8 @@ CollectiveRates nccl_rates_between_cards(CudaBackend& cuda, const CollectiveOpti
   if (usable == 0) return skipped(way, cuda.facts().problem);
   try {
     const int ranks = static_cast<int>(usable);
-    const DeviceChoice choice = choose_device("cuda", cuda, look_for_cards("cuda", cuda, thread_ranks(ranks)));
+    const DeviceChoice choice =
+        choose_device(AskedDevice::kCuda, cuda, look_for_cards(AskedDevice::kCuda, cuda, thread_ranks(ranks)));
     const int opened = static_cast<int>(choice.found.cards.size());
     if (opened < ranks) return skipped(way, fmt::format("of {} cards only {} can be opened", ranks, opened));
     return rates_between_threads(choice, cuda, DeviceTransport::kNcclEvenAlone, ranks, options);
@@ -138,7 +139,7 @@ CollectiveRates nccl_rates_between_cards(CudaBackend& cuda, const CollectiveOpti
   }
 }
 
-std::vector<CollectiveRates> rates_between_processes(ProcessWorld& world, const std::string& asked, CudaBackend& cuda,
+std::vector<CollectiveRates> rates_between_processes(ProcessWorld& world, AskedDevice asked, CudaBackend& cuda,
                                                      const CollectiveOptions& collectives) {
   const ExchangeTexts exchange = [&](const std::string& mine) { return world.all_gather(mine); };
   CardSearch found = look_for_cards(asked, cuda, {{world.rank()}, exchange});

@@ -23,6 +23,7 @@ CollectiveRates nccl_rates_between_cards(CudaBackend& cuda, const CollectiveOpti
 
 // Between the processes of a job: the same on every rank but for the times of each. Collective over the job; opens cards. One entry for each
 // way in which they could exchange.
-std::vector<CollectiveRates> rates_between_processes(ProcessWorld& world, const std::string& asked, CudaBackend& cuda, const CollectiveOptions& options);
+std::vector<CollectiveRates> rates_between_processes(ProcessWorld& world, AskedDevice asked, CudaBackend& cuda,
+                                                     const CollectiveOptions& options);
 
 }  // namespace trident

@@ -59,8 +59,8 @@ std::vector<CardWords> exchange_words(const ExchangeTexts& exchange, const CardW
 // The search of one process.
 class Search {
  public:
-  Search(const std::string& asked, CudaBackend& cuda, const RunRanks& ranks) : cuda_(cuda), ranks_(ranks) {
-    if (asked == "cpu") return;
+  Search(AskedDevice asked, CudaBackend& cuda, const RunRanks& ranks) : cuda_(cuda), ranks_(ranks) {
+    if (asked == AskedDevice::kCpu) return;
     for (const CardFacts& card : cuda.facts().cards) {
       if (card.problem.empty()) usable_.push_back(card);
       else left_out(card, card.problem);
@@ -228,10 +228,11 @@ RunRanks thread_ranks(int ranks) {
   return all;
 }
 
-CardSearch look_for_cards(const std::string& asked, CudaBackend& cuda, const RunRanks& ranks) { return Search(asked, cuda, ranks).run(); }
+CardSearch look_for_cards(AskedDevice asked, CudaBackend& cuda, const RunRanks& ranks) { return Search(asked, cuda, ranks).run(); }
 
-bool sees_cards(const std::string& asked, CudaBackend& cuda) {
-  return asked != "cpu" && std::ranges::any_of(cuda.facts().cards, [](const CardFacts& card) { return card.problem.empty(); });
+bool sees_cards(AskedDevice asked, CudaBackend& cuda) {
+  return asked != AskedDevice::kCpu &&
+         std::ranges::any_of(cuda.facts().cards, [](const CardFacts& card) { return card.problem.empty(); });
 }
 
 int card_of_rank(int rank, int ranks, int cards) { return ranks <= cards ? rank : rank * cards / ranks; }

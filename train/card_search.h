@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel/cuda_backend.h"
+#include "train/config_enums.h"
 #include "train/run_plan.h"
 
 namespace trident {
@@ -41,11 +42,11 @@ RunRanks thread_ranks(int ranks);
 
 // Collective over the run's processes; throws nothing of its own. `asked` = cpu looks for none, but takes part. Opens the cards that this process's
 // ranks compute on and no others; a card with a problem is left out, and all look again without it.
-CardSearch look_for_cards(const std::string& asked, CudaBackend& cuda, const RunRanks& ranks);
+CardSearch look_for_cards(AskedDevice asked, CudaBackend& cuda, const RunRanks& ranks);
 
 // Whether this process would take part in a search with a card. Where no process of a run would, each may search as
 // thread_ranks(1).
-bool sees_cards(const std::string& asked, CudaBackend& cuda);
+bool sees_cards(AskedDevice asked, CudaBackend& cuda);
 
 // The card of a rank, of those that it and its like see: one each while there are enough, else neighbours share one.
 int card_of_rank(int rank, int ranks, int cards);

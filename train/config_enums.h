@@ -7,6 +7,8 @@
 
 namespace trident {
 
+// device. kAuto: cards, if there is one for each rank.
+enum class AskedDevice : std::uint8_t { kAuto, kCpu, kCuda };
 // precision.compute. kAuto: as the machine multiplies fast.
 enum class ComputeFormat : std::uint8_t { kAuto, kBf16, kFp16, kFp32 };
 // checkpoint.content
@@ -15,9 +17,11 @@ enum class CheckpointContent : std::uint8_t { kAll, kWeights };
 enum class OnSaveError : std::uint8_t { kContinue, kStop };
 
 // The texts of option_table's choices.
+std::optional<AskedDevice> parse_asked_device(std::string_view text);
 std::optional<ComputeFormat> parse_compute_format(std::string_view text);
 std::optional<CheckpointContent> parse_checkpoint_content(std::string_view text);
 std::optional<OnSaveError> parse_on_save_error(std::string_view text);
+std::string_view to_string(AskedDevice device);
 std::string_view to_string(ComputeFormat format);
 std::string_view to_string(CheckpointContent content);
 std::string_view to_string(OnSaveError reaction);

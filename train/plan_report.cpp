@@ -87,7 +87,7 @@ JsonValue to_json(const PassRecord& pass) {
 }  // namespace
 
 PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
-  const bool on_cards = config.device == "cuda" || (config.device == "auto" && !cuda.facts().cards.empty());
+  const bool on_cards = config.device == AskedDevice::kCuda || (config.device == AskedDevice::kAuto && !cuda.facts().cards.empty());
   MachineFacts machine = kTimelineMachine;
   if (on_cards) {
     machine.device = DeviceKind::kCuda;

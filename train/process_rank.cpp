@@ -228,7 +228,7 @@ class ProcessRank {
   }
 
   // Where nobody sees a card no rank has to hear of another's.
-  RunRanks ranks_with_cards(const std::string& asked) {
+  RunRanks ranks_with_cards(AskedDevice asked) {
     if (first_rank(*world_, sees_cards(asked, cuda_)) < 0) return thread_ranks(1);
     return {{world_->rank()}, [this](const std::string& mine) { return world_->all_gather(mine); }};
   }

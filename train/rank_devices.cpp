@@ -10,13 +10,15 @@
 
 namespace trident {
 
-DeviceChoice choose_device(const std::string& asked, CudaBackend& cuda, CardSearch found) {
-  if (asked == "cpu") return {DeviceKind::kCpu, "device = cpu", {}};
+DeviceChoice choose_device(AskedDevice asked, CudaBackend& cuda, CardSearch found) {
+  if (asked == AskedDevice::kCpu) return {DeviceKind::kCpu, "device = cpu", {}};
   if (!found.seats.empty()) {
     const std::size_t cards = found.cards.size();
-    return {DeviceKind::kCuda, fmt::format("device = {}: {} card{}, {}", asked, cards, cards == 1 ? "" : "s", cuda.facts().libraries), std::move(found)};
+    return {DeviceKind::kCuda,
+            fmt::format("device = {}: {} card{}, {}", to_string(asked), cards, cards == 1 ? "" : "s", cuda.facts().libraries),
+            std::move(found)};
   }
-  if (asked == "cuda") throw ConfigError(fmt::format("device = cuda: {}", found.problem));
+  if (asked == AskedDevice::kCuda) throw ConfigError(fmt::format("device = cuda: {}", found.problem));
   return {DeviceKind::kCpu, fmt::format("device: CPU ({})", found.problem.substr(0, found.problem.find("; "))), {}};
 }
 

@@ -21,7 +21,7 @@ struct DeviceChoice {
 };
 
 // cuda takes the cards, auto takes them if there is one for each of this process's ranks. ConfigError if cuda was asked for and there is none.
-DeviceChoice choose_device(const std::string& asked, CudaBackend& cuda, CardSearch found);
+DeviceChoice choose_device(AskedDevice asked, CudaBackend& cuda, CardSearch found);
 
 // What this process found: its machine's memory, shared by `local_ranks`, or that of all the run's cards; products that the oldest of its cards has.
 MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks);

@@ -111,10 +111,6 @@ DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machin
   return machine.fast_bf16 ? DType::kBF16 : DType::kF32;
 }
 
-// As kRecomputePolicies (train_config.cpp).
-static_assert(static_cast<int>(RecomputePolicy::kNone) == 0 && static_cast<int>(RecomputePolicy::kSelective) == 1 &&
-              static_cast<int>(RecomputePolicy::kFull) == 2);
-
 UnitsOfStage partition(const RunPlan& plan, const std::vector<double>& costs) {
   const ParallelConfig& parallel = plan.config.parallel;
   const int pipeline = plan.grid.degrees().pipeline, chunks = checked_cast<int>(parallel.virtual_stages);

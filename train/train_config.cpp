@@ -12,9 +12,6 @@
 namespace trident {
 namespace {
 
-// In the order of RecomputePolicy, whose values this folder's pure half does not see; run_plan.cpp holds them to it.
-constexpr std::array<std::string_view, 3> kRecomputePolicies{"none", "selective", "full"};
-
 // One overload pair per member type: from a canonical option value, and back.
 void read(const JsonValue& v, std::string& out) { out = v.as_string(); }
 void read(const JsonValue& v, std::int64_t& out) { out = v.as_integer(); }
@@ -24,10 +21,8 @@ void read(const JsonValue& v, ZeroPreset& out) { out = parse_zero_preset(v.as_st
 void read(const JsonValue& v, ParamGather& out) { out = parse_param_gather(v.as_string()).value(); }
 void read(const JsonValue& v, ScheduleKind& out) { out = parse_schedule_kind(v.as_string()).value(); }
 void read(const JsonValue& v, ComputeFormat& out) { out = parse_compute_format(v.as_string()).value(); }
-void read(const JsonValue& v, RecomputePolicy& out) {
-  const auto at = std::ranges::find(kRecomputePolicies, v.as_string());
-  out = static_cast<RecomputePolicy>(at - kRecomputePolicies.begin());
-}
+void read(const JsonValue& v, RecomputePolicy& out) { out = parse_recompute_policy(v.as_string()).value(); }
+void read(const JsonValue& v, AskedDevice& out) { out = parse_asked_device(v.as_string()).value(); }
 void read(const JsonValue& v, UpdateRuleKind& out) { out = parse_update_rule(v.as_string()).value(); }
 void read(const JsonValue& v, LrScheduleType& out) { out = parse_lr_schedule_type(v.as_string()).value(); }
 void read(const JsonValue& v, LrDecay& out) { out = parse_lr_decay(v.as_string()).value(); }
@@ -80,7 +75,6 @@ JsonValue write(double x) { return x; }
 JsonValue write(bool x) { return x; }
 JsonValue write(ZeroPreset x) { return to_string(x); }
 JsonValue write(ParamGather x) { return to_string(x); }
-JsonValue write(RecomputePolicy x) { return std::string(kRecomputePolicies[static_cast<std::size_t>(x)]); }
 template <class Enum> requires requires(Enum x) { { to_string(x) } -> std::same_as<std::string_view>; }
 JsonValue write(Enum x) { return std::string(to_string(x)); }
 JsonValue write(const DataDegree& x) { return x.ranks ? JsonValue(*x.ranks) : JsonValue("auto"); }

@@ -13,6 +13,7 @@
 
 #include "core/cuda_options.h"
 #include "core/json_reader.h"
+#include "core/recompute_policy.h"
 #include "core/zero_policy.h"
 #include "optim/lr_schedule.h"
 #include "optim/update_rule_kind.h"
@@ -21,8 +22,6 @@
 #include "train/option_values.h"
 
 namespace trident {
-
-enum class RecomputePolicy : std::uint8_t;  // tensor_parallel/layer_plan.h
 
 // Threads, or "auto".
 struct ThreadCount {
@@ -92,7 +91,7 @@ struct PrecisionConfig {
 };
 
 struct RecomputeConfig {
-  RecomputePolicy policy{};
+  RecomputePolicy policy = RecomputePolicy::kNone;
   std::int64_t head_chunk = 0;  // tokens; 0: the whole micro-batch
 };
 
@@ -159,7 +158,7 @@ struct DebugConfig {
 
 struct TrainConfig {
   RunConfig run;
-  std::string device;  // auto, cpu, cuda
+  AskedDevice device = AskedDevice::kAuto;
   ModelSource model;
   ParallelConfig parallel;
   BatchConfig batch;

@@ -133,7 +133,7 @@ TEST_F(CommandLine, BenchHandsOverTheConfigurationAndPrints) {
                              context, err),
             0)
       << err.str();
-  EXPECT_EQ(seen.device, "cpu");
+  EXPECT_EQ(seen.device, AskedDevice::kCpu);
   EXPECT_EQ(seen.run.seed, 2);
   EXPECT_EQ(options.steps, 4);
   EXPECT_EQ(options.collective_ranks, 3);

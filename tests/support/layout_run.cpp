@@ -82,7 +82,7 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
   const TrainConfig config = parse_train_config(config_text, "test", all);
   NoCards no_cards;
   CudaBackend& backend = options.cuda != nullptr ? *options.cuda : no_cards;
-  const std::string device = options.cuda != nullptr ? "cuda" : "cpu";
+  const AskedDevice device = options.cuda != nullptr ? AskedDevice::kCuda : AskedDevice::kCpu;
   const int world_size = static_cast<int>(ranks_of(config.parallel));
   const DeviceChoice choice = choose_device(device, backend, look_for_cards(device, backend, thread_ranks(world_size)));
   LayoutRun run;

@@ -108,7 +108,7 @@ TEST(Bench, KnowsGpt2) {
 TEST(Bench, ACardThatIsNotThereIsRefused) {
   NoCards cards;
   TrainConfig config = config_of({});
-  config.device = "cuda";
+  config.device = AskedDevice::kCuda;
   EXPECT_THROW(run_bench(config, {}, cards), ConfigError);
 }
 

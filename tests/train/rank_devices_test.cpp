@@ -88,12 +88,12 @@ class StandIn final : public CudaBackend {
   CudaFacts facts_;
 };
 
-CardSearch as_threads(StandIn& cuda, int ranks, const std::string& asked = "auto") {
+CardSearch as_threads(StandIn& cuda, int ranks, AskedDevice asked = AskedDevice::kAuto) {
   return look_for_cards(asked, cuda, thread_ranks(ranks));
 }
 
 // One process per rank, each with the cards it sees.
-std::vector<CardSearch> as_processes(std::vector<StandIn*> of_rank, const std::vector<std::string>& asked = {}) {
+std::vector<CardSearch> as_processes(std::vector<StandIn*> of_rank, const std::vector<AskedDevice>& asked = {}) {
   const int ranks = static_cast<int>(of_rank.size());
   testing::Meeting meeting(ranks);
   std::vector<CardSearch> found(of_rank.size());
@@ -102,7 +102,7 @@ std::vector<CardSearch> as_processes(std::vector<StandIn*> of_rank, const std::v
     threads.emplace_back([&, r] {
       const auto at = static_cast<std::size_t>(r);
       const RunRanks seen_from{{r}, [&, r](const std::string& mine) { return meeting.exchange(r, mine); }};
-      found[at] = look_for_cards(asked.empty() ? "cuda" : asked[at], *of_rank[at], seen_from);
+      found[at] = look_for_cards(asked.empty() ? AskedDevice::kCuda : asked[at], *of_rank[at], seen_from);
     });
   }
   threads.clear();
@@ -283,7 +283,7 @@ TEST(LookForCards, AProcessLosesACardThatItsNeighbourCannotOpen) {
 TEST(LookForCards, CpuLooksForNoneButTakesPart) {
   Machine machine;
   StandIn a(machine, {"a"}), b(machine, {"b"});
-  const std::vector<CardSearch> found = as_processes({&a, &b}, {"cpu", "cuda"});
+  const std::vector<CardSearch> found = as_processes({&a, &b}, {AskedDevice::kCpu, AskedDevice::kCuda});
   EXPECT_EQ(a.asked, 0);
   EXPECT_TRUE(found[0].seats.empty());
   EXPECT_EQ(ids_of(found[1]), Ids{"b"});
@@ -301,20 +301,18 @@ TEST(LookForCards, AFailureWhileAskingIsTheProblem) {
 TEST(ChooseDevice, WhatEveryWordComesTo) {
   Machine machine;
   StandIn cards(machine, {"a", "b"}), none(machine, {});
-  const auto choose = [](const std::string& asked, StandIn& cuda) {
-    return choose_device(asked, cuda, as_threads(cuda, 2, asked));
-  };
-  EXPECT_EQ(choose("cpu", cards).kind, DeviceKind::kCpu);
+  const auto choose = [](AskedDevice asked, StandIn& cuda) { return choose_device(asked, cuda, as_threads(cuda, 2, asked)); };
+  EXPECT_EQ(choose(AskedDevice::kCpu, cards).kind, DeviceKind::kCpu);
   EXPECT_EQ(cards.asked, 0) << "cpu looks for none";
-  const DeviceChoice automatic = choose("auto", cards);
+  const DeviceChoice automatic = choose(AskedDevice::kAuto, cards);
   EXPECT_EQ(automatic.kind, DeviceKind::kCuda);
   EXPECT_EQ(automatic.why, "device = auto: 2 cards, CUDA 99");
-  EXPECT_EQ(choose("cuda", cards).kind, DeviceKind::kCuda);
-  const DeviceChoice without = choose("auto", none);
+  EXPECT_EQ(choose(AskedDevice::kCuda, cards).kind, DeviceKind::kCuda);
+  const DeviceChoice without = choose(AskedDevice::kAuto, none);
   EXPECT_EQ(without.kind, DeviceKind::kCpu);
   EXPECT_EQ(without.why, "device: CPU (no card in this machine)");
   try {
-    choose("cuda", none);
+    choose(AskedDevice::kCuda, none);
     ADD_FAILURE() << "no card, and no error";
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(), "device = cuda: no card in this machine");
@@ -326,7 +324,7 @@ TEST(ChooseDevice, TheLeastMemoryAndOldestCardDecide) {
   machine.taken["b"] = 30 * kGigabyte;
   StandIn cuda(machine, {"a", "b"});
   cuda.of(0).compute_capability = 75;
-  const DeviceChoice choice = choose_device("cuda", cuda, as_threads(cuda, 2));
+  const DeviceChoice choice = choose_device(AskedDevice::kCuda, cuda, as_threads(cuda, 2));
   const MachineFacts facts = machine_facts(choice, 2);
   EXPECT_EQ(facts.bytes_per_rank(), kCard - 30 * kGigabyte - kContext - (std::int64_t{1} << 30));
   EXPECT_FALSE(facts.fast_bf16);
@@ -340,7 +338,7 @@ TEST(ChooseDevice, RanksGetTheDeviceOfTheirSeat) {
   Machine machine;
   machine.broken["a"] = "broken";
   StandIn cuda(machine, {"a", "b", "c"});
-  const DeviceChoice choice = choose_device("cuda", cuda, as_threads(cuda, 2));
+  const DeviceChoice choice = choose_device(AskedDevice::kCuda, cuda, as_threads(cuda, 2));
   Doorbell doorbell;
   make_rank_device(choice, cuda, doorbell, {.seat = 1});
   EXPECT_EQ(cuda.made, 2);
@@ -349,7 +347,7 @@ TEST(ChooseDevice, RanksGetTheDeviceOfTheirSeat) {
 TEST(ChooseDevice, WhatTheConfigurationSaysOfCardsReachesTheDevice) {
   Machine machine;
   StandIn cuda(machine, {"a"});
-  const DeviceChoice choice = choose_device("cuda", cuda, as_threads(cuda, 1));
+  const DeviceChoice choice = choose_device(AskedDevice::kCuda, cuda, as_threads(cuda, 1));
   Doorbell doorbell;
   const CudaOptions chosen{.tf32 = true,
                            .deterministic = false,

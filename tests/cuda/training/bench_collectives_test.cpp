@@ -68,7 +68,8 @@ TEST_F(BenchCollectives, OneCardExchangesWithItself) {
 
 TEST_F(BenchCollectives, ThreadsOnOneCard) {
   cards(1);
-  const DeviceChoice choice = choose_device("cuda", *cuda_, look_for_cards("cuda", *cuda_, thread_ranks(2)));
+  const DeviceChoice choice =
+      choose_device(AskedDevice::kCuda, *cuda_, look_for_cards(AskedDevice::kCuda, *cuda_, thread_ranks(2)));
   const CollectiveRates threads = rates_between_threads(choice, *cuda_, DeviceTransport::kThread, 2, small_);
   EXPECT_EQ(threads.way, "threads in each other's device memory");
   expect_rates(threads, 2);

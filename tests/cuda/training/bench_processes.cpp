@@ -27,11 +27,11 @@ void expect_rates(const CollectiveRates& way, const std::string& name, int ranks
   for (const CollectiveRate& rate : way.rates) expect(rate.seconds > 0 && way.floor_seconds(rate) > 0, rate.operation);
 }
 
-int run(const std::string& device) {
+int run(AskedDevice device) {
   const std::unique_ptr<ProcessWorld> world = join_process_world();
   const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
   const auto ways = rates_between_processes(*world, device, *cuda, {.cuda = {}, .threads_per_rank = 1, .megabytes = 0.05});
-  if (device == "cpu") {
+  if (device == AskedDevice::kCpu) {
     expect(ways.size() == 1, "one way on CPUs");
     expect_rates(ways.at(0), "processes in host memory", world->size());
   } else {
@@ -49,7 +49,7 @@ int run(const std::string& device) {
 int main(int argc, char** argv) {
   if (argc != 2) return 64;
   try {
-    return run(argv[1]);
+    return run(parse_asked_device(argv[1]).value());
   } catch (const std::exception& error) {
     fmt::print("{}\n", error.what());
     std::fflush(stdout);

@@ -40,7 +40,7 @@ struct Trained {
 
 Trained train(bool measured, const std::vector<std::string>& settings = {}, const char* model = kConfig) {
   const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
-  const DeviceChoice choice = choose_device("cuda", *cuda, look_for_cards("cuda", *cuda, thread_ranks(1)));
+  const DeviceChoice choice = choose_device(AskedDevice::kCuda, *cuda, look_for_cards(AskedDevice::kCuda, *cuda, thread_ranks(1)));
   const TrainConfig config = parse_train_config(model, "test", settings);
   const RunPlan plan = make_run_plan(config, resolve_model(config), 0, machine_facts(choice, 1));
   Trained run;
