@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "parallel/call_bytes.h"
 #include "parallel/lifeline_status.h"
 
 namespace trident {
@@ -21,34 +22,39 @@ Communicator::Communicator(std::string name, int rank, int size, CallRules::Side
 }
 
 void Communicator::all_reduce(Stream& stream, TensorView inout, ReduceOp op) {
-  collective(stream, rules().all_reduce(inout, op), 2 * (size_ - 1) * inout.num_bytes());
+  const CollectiveCall call = rules().all_reduce(inout, op);
+  collective(stream, call, bytes_sent_times_n(call, size_));
 }
 
 void Communicator::reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op) {
-  collective(stream, rules().reduce_scatter(out, in, op), (size_ - 1) * in.num_bytes());
+  const CollectiveCall call = rules().reduce_scatter(out, in, op);
+  collective(stream, call, bytes_sent_times_n(call, size_));
 }
 
 void Communicator::all_gather(Stream& stream, TensorView out, ConstTensorView in) {
-  collective(stream, rules().all_gather(out, in), (size_ - 1) * out.num_bytes());
+  const CollectiveCall call = rules().all_gather(out, in);
+  collective(stream, call, bytes_sent_times_n(call, size_));
 }
 
 void Communicator::broadcast(Stream& stream, TensorView inout, int root) {
-  collective(stream, rules().broadcast(inout, root), (size_ - 1) * inout.num_bytes());
+  const CollectiveCall call = rules().broadcast(inout, root);
+  collective(stream, call, bytes_sent_times_n(call, size_));
 }
 
 void Communicator::all_to_all(Stream& stream, TensorView out, ConstTensorView in) {
-  collective(stream, rules().all_to_all(out, in), (size_ - 1) * in.num_bytes());
+  const CollectiveCall call = rules().all_to_all(out, in);
+  collective(stream, call, bytes_sent_times_n(call, size_));
 }
 
 void Communicator::send(Stream& stream, ConstTensorView data, int peer) {
   const CollectiveCall call = rules().send(data, peer);
-  count(call.operation, size_ * data.num_bytes());
+  count(call.operation, bytes_sent_times_n(call, size_));
   enqueue(stream, call);
 }
 
 void Communicator::recv(Stream& stream, TensorView data, int peer) {
   const CollectiveCall call = rules().recv(data, peer);
-  count(call.operation, 0);
+  count(call.operation, bytes_sent_times_n(call, size_));
   enqueue(stream, call);
 }
 

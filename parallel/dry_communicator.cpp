@@ -18,15 +18,17 @@ namespace {
 
 class DryCommunicator final : public Communicator {
  public:
-  DryCommunicator(std::string name, int rank, std::vector<int> world_ranks)
+  DryCommunicator(std::string name, int rank, std::vector<int> world_ranks, CallWatcher* watcher)
       : Communicator(std::move(name), rank, static_cast<int>(world_ranks.size()), CallRules::Side::kEither),
-        world_ranks_(std::move(world_ranks)) {}
+        world_ranks_(std::move(world_ranks)),
+        watcher_(watcher) {}
 
   int world_rank_of(int rank) const override { return world_ranks_[static_cast<std::size_t>(rank)]; }
   void abort(std::string_view) override {}
 
  private:
   void enqueue(Stream&, const CollectiveCall& call) override {
+    if (watcher_ != nullptr) watcher_->called(name(), size(), call);
     const TensorView out = call.out.flat();
     const ConstTensorView in = call.in.flat();
     const std::int64_t received = out.num_elements() / size(), sent = in.num_elements() / size(), mine = out.num_elements();
@@ -49,7 +51,7 @@ class DryCommunicator final : public Communicator {
   std::unique_ptr<Communicator> make_part(std::span<const int> members, int number, std::string name) override {
     std::vector<int> world_ranks;
     for (const int r : members) world_ranks.push_back(world_rank_of(r));
-    return std::make_unique<DryCommunicator>(std::move(name), number, std::move(world_ranks));
+    return std::make_unique<DryCommunicator>(std::move(name), number, std::move(world_ranks), watcher_);
   }
 
   static bool has_bytes(ConstTensorView view) { return view.where() != MemoryKind::kDevice && !view.empty(); }
@@ -69,15 +71,16 @@ class DryCommunicator final : public Communicator {
   }
 
   std::vector<int> world_ranks_;
+  CallWatcher* watcher_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_dry_world(int rank, int size) {
+std::unique_ptr<Communicator> make_dry_world(int rank, int size, CallWatcher* watcher) {
   TRIDENT_CHECK(rank >= 0 && rank < size, "rank {} of a dry world of {}", rank, size);
   std::vector<int> everybody(static_cast<std::size_t>(size));
   std::iota(everybody.begin(), everybody.end(), 0);
-  return std::make_unique<DryCommunicator>("world", rank, std::move(everybody));
+  return std::make_unique<DryCommunicator>("world", rank, std::move(everybody), watcher);
 }
 
 }  // namespace trident

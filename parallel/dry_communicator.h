@@ -5,12 +5,22 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "parallel/communicator.h"
 
 namespace trident {
 
-// Rank `rank` of a world of `size`.
-std::unique_ptr<Communicator> make_dry_world(int rank, int size);
+// Is told of every call of a dry world's communicators, in order. `group`: its name; of `size` ranks.
+class CallWatcher {
+ public:
+  virtual void called(std::string_view group, int size, const CollectiveCall& call) = 0;
+
+ protected:
+  ~CallWatcher() = default;
+};
+
+// Rank `rank` of a world of `size`. `watcher`, if there is one, outlives it and the groups split off.
+std::unique_ptr<Communicator> make_dry_world(int rank, int size, CallWatcher* watcher = nullptr);
 
 }  // namespace trident

@@ -10,6 +10,7 @@
 #include "device/dry/dry_device.h"
 #include "parallel/dry_communicator.h"
 #include "train/rank_trainer.h"
+#include "train/step_recorder.h"
 
 namespace trident {
 namespace {
@@ -27,12 +28,24 @@ class CardWorkspaces final : public DryOps {
 
 }  // namespace
 
-DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work) {
+DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work, StepRecorder* recorder) {
   DryDevice device(oracle);
-  RankTrainer trainer(plan, device, make_dry_world(rank, plan.world_size()));
+  RankTrainer trainer(plan, device, make_dry_world(rank, plan.world_size(), recorder));
   trainer.context().reset_bytes_sent();
-  if (work == DryWork::kStep) trainer.step([](std::int64_t, std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) {});
+  const auto no_data = [](std::int64_t, std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) {};
+  if (recorder != nullptr) {
+    device.watch(*recorder, *recorder);
+    recorder->begin(work == DryWork::kEvaluation ? plan.eval_program(rank) : plan.step_program(rank));
+  }
+  if (work == DryWork::kStep) trainer.step(no_data);
+  if (work == DryWork::kEvaluation) trainer.evaluate(no_data, 1, {});
   return {rank, trainer.arena_plan(), trainer.logits_bytes(), trainer.context().bytes_sent()};
+}
+
+StepRecord record_step(const RunPlan& plan, int rank, Ops* oracle, DryWork work, Interning interning) {
+  StepRecorder recorder(interning);
+  dry_run(plan, rank, oracle, work, &recorder);
+  return recorder.finish();
 }
 
 std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work) {

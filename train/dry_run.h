@@ -12,23 +12,30 @@
 #include "device/ops.h"
 #include "parallel/process_grid.h"
 #include "train/run_plan.h"
+#include "train/step_record.h"
 
 namespace trident {
+
+class StepRecorder;  // step_recorder.h
 
 struct DryRun {
   int rank = 0;
   ArenaPlan arena;                            // the same, entry by entry, as the rank's own
   std::int64_t logits_bytes = 0;              // of the activations: what recompute.head_chunk would keep to a chunk
-  std::array<double, kNumAxes> bytes_sent{};  // by the rank, in one training step, by axis; zeros without a step
+  std::array<double, kNumAxes> bytes_sent{};  // by the rank, in the work, by axis; zeros without any
 };
 
-enum class DryWork : std::uint8_t { kConstruct, kStep };
+enum class DryWork : std::uint8_t { kConstruct, kStep, kEvaluation };  // kEvaluation: of one global batch
 
 // Rank `rank` of plan.world_size(), constructed, and stepped once if `work` says so. `oracle`: the operations of the device that
 // the rank would have, on the thread that made them; it is asked for workspaces and computes nothing. Without one the arena has no
 // workspaces of products and attention in it; the traffic does not depend on them. Reads no data, draws no weights, needs no memory
 // of the arena's size.
-DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work);
+// `recorder`, if there is one, is told what the work consists of.
+DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work, StepRecorder* recorder = nullptr);
+
+// What that rank does, instruction by instruction.
+StepRecord record_step(const RunPlan& plan, int rank, Ops* oracle, DryWork work, Interning interning = Interning::kOn);
 
 // The same of one rank of each pipeline stage, that of tp 0 and dp 0. The others of the stage need and send as much.
 std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work);

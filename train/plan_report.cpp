@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <variant>
 
 #include "model/model_stats.h"
 #include "train/core_share.h"
@@ -69,19 +70,27 @@ JsonValue bytes_by_axis(const std::array<double, kNumAxes>& bytes) {
   return out;
 }
 
-JsonValue to_json(const PassRecord& pass) {
+JsonValue to_json(const RecordedOperation& operation) {
   JsonValue out;
-  JsonValue::Array operations;
-  for (const PassRecord::Operation& operation : pass.operations) {
-    JsonValue one;
-    one.set("name", operation.name);
-    one.set("flops", operation.flops);
-    one.set("bytes", operation.bytes);
-    operations.push_back(std::move(one));
-  }
-  out.set("operations", JsonValue(std::move(operations)));
-  out.set("sent", bytes_by_axis(pass.bytes));
+  out.set("operation", operation.name);
+  out.set("flops", operation.flops);
+  out.set("bytes", operation.bytes);
   return out;
+}
+
+JsonValue to_json(const RecordedCollective& call) {
+  JsonValue out;
+  out.set("collective", to_string(call.operation));
+  out.set("group", call.group);
+  out.set("ranks", call.size);
+  out.set("bytes", call.operand_bytes);
+  return out;
+}
+
+JsonValue to_json(const PassRecord& pass) {
+  JsonValue::Array calls;
+  for (const auto& call : pass.calls) calls.push_back(std::visit([](const auto& it) { return to_json(it); }, call));
+  return JsonValue(std::move(calls));
 }
 
 }  // namespace
@@ -151,9 +160,9 @@ JsonValue to_json(const PlanReport& report, const RunPlan& plan, PlanDetail deta
     if (detail == PlanDetail::kProgram) {
       JsonValue::Array instructions, passes, pass_of;
       for (const Instruction& instruction : plan.step_programs[i].instructions) instructions.emplace_back(to_string(instruction));
-      const StepRecord record = record_step(plan, run.rank);
+      const StepRecord record = record_step(plan, run.rank, nullptr, DryWork::kStep);
       for (const PassRecord& pass : record.passes) passes.push_back(to_json(pass));
-      for (const std::size_t pass : record.pass_of) pass_of.emplace_back(static_cast<std::int64_t>(pass));
+      for (const std::int32_t pass : record.pass_of) pass_of.emplace_back(pass);
       stage.set("program", JsonValue(std::move(instructions)));
       stage.set("passes", JsonValue(std::move(passes)));
       stage.set("pass_of", JsonValue(std::move(pass_of)));

@@ -34,10 +34,16 @@ class DryStream final : public Stream {
   std::string name_;
 };
 
-class DryDevice : public Device {
+class DryDevice final : public Device {
  public:
   // In place of the device of `oracle`'s operations, which say what workspaces they take (DryOps).
   explicit DryDevice(Ops* oracle) : ops_(oracle), compute_stream_("compute"), progress_(doorbell_) {}
+
+  // From here on `operations` is told of what operations are called, and `ranges` of steps and instructions. Both outlive this.
+  void watch(OperationWatcher& operations, Ranges& ranges) {
+    ops_.set_watcher(&operations);
+    ranges_ = &ranges;
+  }
 
   DeviceKind kind() const override { return DeviceKind::kCpu; }
   std::string describe() const override { return "dry: nothing is computed"; }
@@ -58,10 +64,11 @@ class DryDevice : public Device {
   double waited_seconds() const override { return 0; }
   void log_operations(OperationLog*) override {}
   void repeat(FunctionRef<void()> work) override { work(); }
-  Ranges* ranges() override { return nullptr; }
+  Ranges* ranges() override { return ranges_; }
 
  private:
   DryOps ops_;
+  Ranges* ranges_ = nullptr;
   DryStream compute_stream_;
   std::vector<std::unique_ptr<DryStream>> streams_;
   std::int64_t next_address_ = std::int64_t{1} << 60;  // of what is allocated next; x86-64 has no such addresses

@@ -10,6 +10,15 @@
 
 namespace trident {
 
+// Is told of every operation that dry operations are asked for, in order.
+class OperationWatcher {
+ public:
+  virtual void performed(OperationRef operation) = 0;
+
+ protected:
+  ~OperationWatcher() = default;
+};
+
 class DryOps : public Ops {
  public:
   // When products and attention are announced: before they are called, or else refused, as by backends that compute; or by the call
@@ -20,6 +29,8 @@ class DryOps : public Ops {
   // computes nothing. Without one none takes any: what is booked for workspaces is then too little.
   explicit DryOps(Ops* oracle, Announced announced = Announced::kBefore) : oracle_(oracle), announced_(announced) {}
 
+  void set_watcher(OperationWatcher* watcher) { watcher_ = watcher; }  // which outlives this
+
   // Bytes, of all products and attentions announced so far.
   std::int64_t largest_workspace() const { return largest_workspace_; }
 
@@ -27,7 +38,10 @@ class DryOps : public Ops {
   std::int64_t prepare_fused(const MatmulShape& shape, Epilogue epilogue) override;
   bool try_fused(Stream& stream, const FusedMatmul& fused) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
-  void run(Stream& stream, OperationRef operation) override { check_and_execute(*this, stream, operation); }
+  void run(Stream& stream, OperationRef operation) override {
+    check_and_execute(*this, stream, operation);
+    if (watcher_ != nullptr) watcher_->performed(operation);
+  }
 
   // For check_and_execute(): what is a row kernel needs nothing and does nothing.
   static bool reaches(MemoryKind) { return true; }
@@ -51,6 +65,7 @@ class DryOps : public Ops {
 
   Ops* oracle_;
   Announced announced_;
+  OperationWatcher* watcher_ = nullptr;
   std::int64_t largest_workspace_ = 0;
   Announcements<MatmulShape> products_;
   Announcements<AttentionShape> attentions_;

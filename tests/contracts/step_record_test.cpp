@@ -1,55 +1,100 @@
-// A step as instructions that point to records of passes is the whole step: work and bytes add up to those of a dry step that is
-// metered call by call, and what a pass does hangs on nothing but what it is a pass of.
+// The record of a step, which holds equal passes once, is the step: instruction by instruction and in its sums.
 #include "train/step_record.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "core/file_io.h"
 #include "device/dry/dry_device.h"
 #include "parallel/dry_communicator.h"
 #include "tests/contracts/contract_cases.h"
 #include "tests/support/layout_run.h"
 #include "train/dry_run.h"
-#include "train/machine.h"
 #include "train/metered_device.h"
 #include "train/rank_trainer.h"
-#include "train/timeline_svg.h"
+#include "train/train_config.h"
 
 namespace trident::contracts {
 namespace {
 
-struct Sum {
-  std::int64_t calls = 0;
-  double flops = 0, bytes = 0;
-};
-using Sums = std::map<std::string, Sum>;
-
-void add(Sums& sums, const PassRecord& pass) {
-  for (const PassRecord::Operation& one : pass.operations) {
-    Sum& sum = sums[std::string(one.name)];
-    ++sum.calls, sum.flops += one.flops, sum.bytes += one.bytes;
-  }
+RunPlan plan_of(const std::string& file, const std::vector<std::string>& settings) {
+  OptionValues values;
+  const TrainConfig config = load_train_config(TRIDENT_SOURCE_DIR "/configs/" + file, settings, values);
+  const MachineFacts machine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
+  return make_run_plan(config, resolve_model(config), 0, machine);
 }
 
 // Every call of a step, metered one by one: nothing is kept by instruction.
-Sums metered(const RunPlan& plan, int rank) {
+std::vector<OperationTotal> metered(const RunPlan& plan, int rank) {
   DryDevice device(nullptr);
   WorkMeter meter;
   const auto measured = make_metered_device(device, meter);
   RankTrainer trainer(plan, *measured, make_dry_world(rank, plan.world_size()));
   meter.start();
   trainer.step([](std::int64_t, std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) {});
-  Sums sums;
-  for (const Work& work : meter.work()) sums[std::string(work.operation)] = {work.calls, work.flops, work.bytes};
-  return sums;
+  std::map<std::string_view, OperationTotal> totals;
+  for (const Work& work : meter.work()) totals[work.operation] = {work.operation, work.kind, work.calls, work.flops, work.bytes};
+  std::vector<OperationTotal> list;
+  for (const auto& [name, total] : totals) list.push_back(total);
+  return list;
+}
+
+void expect_totals(const std::vector<OperationTotal>& sums, const std::vector<OperationTotal>& all) {
+  ASSERT_EQ(sums.size(), all.size());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    EXPECT_EQ(sums[i].name, all[i].name);
+    EXPECT_EQ(sums[i].calls, all[i].calls) << sums[i].name;
+    EXPECT_NEAR(sums[i].flops, all[i].flops, 1e-12 * all[i].flops) << sums[i].name;  // sums beyond 2^53
+    EXPECT_NEAR(sums[i].bytes, all[i].bytes, 1e-12 * all[i].bytes) << sums[i].name;
+  }
+}
+
+void expect_same(const RunPlan& plan, int rank, DryWork work) {
+  SCOPED_TRACE(::testing::Message() << "rank " << rank << (work == DryWork::kStep ? ", step" : ", evaluation"));
+  const StepRecord record = record_step(plan, rank, nullptr, work);
+  const StepRecord whole = record_step(plan, rank, nullptr, work, Interning::kOff);
+  ASSERT_EQ(record.pass_of.size(), whole.pass_of.size());
+  ASSERT_EQ(whole.passes.size(), whole.pass_of.size() + 1);
+  EXPECT_EQ(record.passes.front(), whole.passes.front());
+  for (std::size_t i = 0; i < record.pass_of.size(); ++i) ASSERT_EQ(record.pass(i), whole.pass(i)) << "instruction " << i;
+  expect_totals(record.operations(), whole.operations());
+  if (work == DryWork::kStep) expect_totals(record.operations(), metered(plan, rank));
+  const std::array<double, kNumAxes> counted = dry_run(plan, rank, nullptr, work).bytes_sent;
+  for (std::size_t axis = 0; axis < counted.size(); ++axis)
+    EXPECT_DOUBLE_EQ(record.bytes_sent()[axis], counted[axis]) << to_string(static_cast<Axis>(axis));
+}
+
+TEST(StepRecord, IsTheWholeStepOfTheDemo) {
+  const RunPlan plan = plan_of("demo_2dp_4pp_4tp.json", {});
+  for (int stage = 0; stage < plan.grid.degrees().pipeline; ++stage) {
+    expect_same(plan, plan.grid.rank({.pipeline = stage}), DryWork::kStep);
+    expect_same(plan, plan.grid.rank({.pipeline = stage}), DryWork::kEvaluation);
+  }
+}
+
+TEST(StepRecord, IsTheWholeStepOf175BWithEightMicroBatches) {
+  const RunPlan one = plan_of("gpt3_175b_tp8_pp8.json", {});
+  const RunPlan plan =
+      plan_of("gpt3_175b_tp8_pp8.json", {fmt::format("batch.global={}", 8 * one.config.batch.micro * one.grid.degrees().data)});
+  ASSERT_EQ(plan.num_micro_batches, 8);
+  for (int stage = 0; stage < plan.grid.degrees().pipeline; ++stage)
+    expect_same(plan, plan.grid.rank({.pipeline = stage}), DryWork::kStep);
+}
+
+// What makes the record small: twice the micro-batches run the same passes.
+TEST(StepRecord, MoreMicroBatchesBringNoNewPasses) {
+  const RunPlan plan = plan_of("demo_2dp_4pp_4tp.json", {}),
+                twice = plan_of("demo_2dp_4pp_4tp.json", {fmt::format("batch.global={}", 2 * plan.config.batch.global)});
+  const StepRecord record = record_step(plan, 0, nullptr, DryWork::kStep), more = record_step(twice, 0, nullptr, DryWork::kStep);
+  EXPECT_EQ(more.passes.size(), record.passes.size());
+  EXPECT_GT(more.pass_of.size(), record.pass_of.size());
+  EXPECT_LT(record.passes.size(), record.pass_of.size());
 }
 
 // What decides all of a pass: its kind; what kind of layer its unit is, and whether the first or the last of its virtual stage,
@@ -69,68 +114,29 @@ PassKey key_of(const StepProgram& program, const Instruction& it, int last_unit)
       it.kind, layer, it.is_compute() && first, it.is_compute() && last, it.is_compute() && it.overwrites(), reduces && it.last()};
 }
 
-void expect_record_is_the_step(const RunPlan& plan, int rank) {
-  SCOPED_TRACE(fmt::format("rank {}", rank));
-  const StepRecord record = record_step(plan, rank);
-  const StepProgram& program = plan.step_programs[static_cast<std::size_t>(plan.grid.coordinates(rank).pipeline)];
-  ASSERT_EQ(record.pass_of.size(), program.instructions.size());
-  Sums sums;
-  std::array<double, kNumAxes> bytes = record.rest.bytes;
-  add(sums, record.rest);
-  const int last_unit = plan.step_programs.back().units.back();
-  std::map<PassKey, std::size_t> pass_of_key;
-  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
-    const Instruction& instruction = program.instructions[i];
-    const PassRecord& pass = record.passes[record.pass_of[i]];
-    add(sums, pass);
-    for (std::size_t axis = 0; axis < bytes.size(); ++axis) bytes[axis] += pass.bytes[axis];
-    // Where micro-batches are reduced one by one, a backward also adds what was reduced before to the sums, of whichever unit lay
-    // there.
-    if (plan.zero.grad_sync_every > 0 && instruction.is_compute() && !instruction.is_forward()) continue;
-    const auto [known, is_new] = pass_of_key.emplace(key_of(program, instruction, last_unit), record.pass_of[i]);
-    EXPECT_EQ(known->second, record.pass_of[i]) << to_string(instruction) << " is not the pass of its kind";
-  }
-  const Sums expected = metered(plan, rank);
-  ASSERT_EQ(sums.size(), expected.size());
-  for (const auto& [name, sum] : expected) {
-    EXPECT_EQ(sums[name].calls, sum.calls) << name;
-    EXPECT_NEAR(sums[name].flops, sum.flops, 1e-12 * sum.flops) << name;
-    EXPECT_NEAR(sums[name].bytes, sum.bytes, 1e-12 * sum.bytes) << name;
-  }
-  const std::array<double, kNumAxes> sent = dry_run(plan, rank, nullptr, DryWork::kStep).bytes_sent;
-  for (std::size_t axis = 0; axis < sent.size(); ++axis)
-    EXPECT_NEAR(bytes[axis], sent[axis], 1e-12 * sent[axis]) << "axis " << axis;
-}
-
-RunPlan plan_of(const std::string& config, const std::vector<std::string>& settings) {
-  const std::string path = TRIDENT_SOURCE_DIR "/configs/" + config;
-  const TrainConfig parsed = parse_train_config(read_file(path), path, settings);
-  return make_run_plan(parsed, resolve_model(parsed), 0, kTimelineMachine);
-}
-
-void expect_records_are_steps(const RunPlan& plan) {
-  for (int stage = 0; stage < plan.grid.degrees().pipeline; ++stage)
-    expect_record_is_the_step(plan, plan.grid.rank({.pipeline = stage}));
-}
-
-TEST(StepRecord, OfTheDemo) { expect_records_are_steps(plan_of("demo_2dp_4pp_4tp.json", {})); }
-TEST(StepRecord, Of175BillionParameters) {
-  const RunPlan plan = plan_of("gpt3_175b_tp8_pp8.json", {"batch.global=128"});
-  ASSERT_EQ(plan.num_micro_batches, 8);
-  expect_records_are_steps(plan);
-}
-TEST(StepRecord, WhatDoesNotGrowWithMicroBatchesIsTheRecord) {
-  const auto passes = [](const char* global) { return record_step(plan_of("gpt3_175b_tp8_pp8.json", {global}), 0).passes.size(); };
-  EXPECT_EQ(passes("batch.global=128"), passes("batch.global=1024"));
-}
-
 class StepRecordOf : public ::testing::TestWithParam<ContractCase> {};
-TEST_P(StepRecordOf, EveryRank) {
+
+TEST_P(StepRecordOf, EveryRankIsItsStep) {
   testing::LayoutRunOptions options;
   options.steps = 0;
   const RunPlan plan = testing::run_layout(config_of(GetParam()), {}, options).plan;
-  for (int rank = 0; rank < plan.world_size(); ++rank) expect_record_is_the_step(plan, rank);
+  const int last_unit = plan.step_programs.back().units.back();
+  for (int rank = 0; rank < plan.world_size(); ++rank) {
+    expect_same(plan, rank, DryWork::kStep);
+    const StepRecord record = record_step(plan, rank, nullptr, DryWork::kStep);
+    const StepProgram& program = plan.step_programs[static_cast<std::size_t>(plan.grid.coordinates(rank).pipeline)];
+    std::map<PassKey, std::int32_t> pass_of_key;
+    for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+      const Instruction& it = program.instructions[i];
+      // Where micro-batches are reduced one by one, a backward also adds what was reduced before, of whichever unit lay in its
+      // place.
+      if (plan.zero.grad_sync_every > 0 && it.is_compute() && !it.is_forward()) continue;
+      const auto [known, is_new] = pass_of_key.emplace(key_of(program, it, last_unit), record.pass_of[i]);
+      EXPECT_EQ(known->second, record.pass_of[i]) << to_string(it) << " is not the pass of its kind";
+    }
+  }
 }
+
 INSTANTIATE_TEST_SUITE_P(Layouts, StepRecordOf, ::testing::ValuesIn(contract_cases()),
                          [](const auto& info) { return info.param.name; });
 
