@@ -13,6 +13,18 @@ inline std::vector<std::string> plus(std::vector<std::string> a, const std::vect
   return a;
 }
 
+inline const std::vector<std::string> kComparedKeys{"step", "loss", "grad_norm", "lr", "loss_scale", "tokens"};
+
+// What must be the same, one line per record.
+inline std::vector<std::string> compared(const std::vector<JsonValue>& records, const std::vector<std::string>& keys) {
+  std::vector<std::string> lines;
+  for (const JsonValue& record : records) {
+    std::string& line = lines.emplace_back();
+    for (const std::string& key : keys) line += to_json_text(*record.find(key)) + " ";
+  }
+  return lines;
+}
+
 class Checkpoints : public testing::Test {
  protected:
   ProgramOutcome train(const std::vector<std::string>& more = {}) const {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <random>
 #include <sstream>
 #include <utility>
 
@@ -19,18 +18,6 @@ namespace trident {
 namespace {
 
 constexpr int kSteps = 9;
-const std::vector<std::string> kComparedKeys{"step", "loss", "grad_norm", "lr", "loss_scale", "tokens"};
-
-// What must be the same, one line per record.
-std::vector<std::string> compared(const std::vector<JsonValue>& records, const std::vector<std::string>& keys) {
-  std::vector<std::string> lines;
-  for (const JsonValue& record : records) {
-    std::string& line = lines.emplace_back();
-    for (const std::string& key : keys) line += to_json_text(*record.find(key)) + " ";
-  }
-  return lines;
-}
-
 struct Kind {
   const char* name;
   std::vector<std::string> settings;
@@ -118,31 +105,6 @@ TEST(StandardOutputThatIsFull, DoesNotFailARun) {
   EXPECT_NE(outcome.err.find("standard output could not be written"), std::string::npos) << outcome.err;
   EXPECT_EQ(place.metrics().size(), 3u);
 }
-
-// A run of so many steps, killed so often, has the metrics of one that nobody killed.
-void expect_kills_cost_nothing(const Workplace& place, int steps, int kills) {
-  const std::vector<std::string> settings{fmt::format("run.steps={}", steps), "checkpoint.every=3", "parallel.data=2"};
-  ASSERT_EQ(place.train(plus(settings, {"run.dir=" + (place / "whole"), "checkpoint.every=0"})).exit_code, 0);
-  // In the foreground it waits for the killed one, which a busy disk may hold for seconds; otherwise it kills itself as well. And
-  // it ends as the program did: one that was done in the moment of the signal ended with 0.
-  std::vector<std::string> words{"timeout", "--preserve-status", "--foreground", "-s",       "KILL",
-                                 "",        TRIDENT_BINARY,      "train",        "--config", place / "config.json"};
-  for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
-  std::mt19937 random(12);
-  for (int i = 0; i < kills; ++i) {
-    words[5] = fmt::format("{:.3f}", std::uniform_real_distribution(0.15, 1.5)(random));
-    const ProgramOutcome killed = run_command(words);
-    EXPECT_TRUE(killed.exit_code == 137 || killed.exit_code == 0) << killed.exit_code << killed.err;
-  }
-  const ProgramOutcome last = place.train(settings);
-  EXPECT_EQ(last.exit_code, 0) << last.err;
-  EXPECT_EQ(last.err.find("has no lines"), std::string::npos) << last.err;
-  EXPECT_EQ(compared(place.metrics(), kComparedKeys), compared(place.metrics("whole"), kComparedKeys));
-}
-
-TEST_F(Checkpoints, AKillAtAnyMomentCostsNothingThatIsCommitted) { expect_kills_cost_nothing(place_, 30, 20); }
-
-TEST_F(FullCheckpoints, AHundredKillsAtAnyMomentCostNothing) { expect_kills_cost_nothing(place_, 1000, 100); }
 
 TEST_F(Checkpoints, WhatMustNotChangeIsRefusedUnlessAllowed) {
   ASSERT_EQ(train().exit_code, 0);
