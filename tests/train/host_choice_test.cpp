@@ -121,6 +121,8 @@ TEST(HostChoice, FailedHostsAreTakenWhereNothingFitsWithoutThem) {
             std::string::npos)
       << choice.line;
   EXPECT_FALSE(choose_hosts({{"n1", 2}}, {"gone"}, failures, 10, kLayouts).layout) << "not where it is gone, too";
+  const HostChoice beside = choose_hosts({{"n1", 2}, {"n2", 2}}, {"", "gone"}, failures, 10, kLayouts);
+  EXPECT_EQ(beside.hosts, (std::vector<HostSlots>{{"n1", 2}})) << "and nobody else who is gone";
 }
 
 TEST(HostChoice, ALongListIsCut) {
