@@ -1,5 +1,8 @@
 #include "pipeline/schedule_check.h"
 
+#include <string_view>
+#include <vector>
+
 #include "core/check.h"
 #include "pipeline/channel_check.h"
 #include "pipeline/message_order.h"
@@ -23,7 +26,8 @@ class OrderCheck {
  public:
   explicit OrderCheck(const Schedule& schedule)
       : schedule_(schedule), progress_(static_cast<std::size_t>(schedule.num_virtual_stages() * schedule.num_micro_batches)),
-        last_weight_gradient_(static_cast<std::size_t>(schedule.num_virtual_stages()), -1) {}
+        last_input_gradient_(static_cast<std::size_t>(schedule.num_virtual_stages()), -1),
+        last_weight_gradient_(last_input_gradient_) {}
 
   Fault run() {
     if (static_cast<int>(schedule_.ranks.size()) != schedule_.num_ranks)
@@ -65,16 +69,24 @@ class OrderCheck {
     if (computes_input_gradient(a.kind)) {
       if (done.input_gradient) return "duplicate input gradient";
       done.input_gradient = true;
+      if (!computes_weight_gradient(a.kind))
+        if (Fault fault = descending(a, last_input_gradient_, "input")) return fault;
     }
     if (computes_weight_gradient(a.kind)) {
       if (!done.input_gradient) return "its input gradient has not run";
       if (done.weight_gradient) return "duplicate weight gradient";
       done.weight_gradient = true;
-      int& last = last_weight_gradient_[static_cast<std::size_t>(a.virtual_stage)];
-      if (a.micro_batch < last)
-        return fmt::format("weight gradients run in ascending micro-batch order, and micro-batch {} came before", last);
-      last = a.micro_batch;
+      return descending(a, last_weight_gradient_, "weight");
     }
+    return std::nullopt;
+  }
+
+  // Both halves add to gradients (norms' in the first), and the order of a sum is part of its bits.
+  static Fault descending(const Action& a, std::vector<int>& last_of_stage, std::string_view which) {
+    int& last = last_of_stage[static_cast<std::size_t>(a.virtual_stage)];
+    if (a.micro_batch < last)
+      return fmt::format("{} gradients run in ascending micro-batch order, and micro-batch {} came before", which, last);
+    last = a.micro_batch;
     return std::nullopt;
   }
 
@@ -95,7 +107,7 @@ class OrderCheck {
 
   const Schedule& schedule_;
   std::vector<Progress> progress_;
-  std::vector<int> last_weight_gradient_;
+  std::vector<int> last_input_gradient_, last_weight_gradient_;
 };
 
 // A circular wait in the dependencies.

@@ -32,6 +32,10 @@ TEST(ScheduleCheck, NamesRankAndAction) {
   EXPECT_EQ(fault_of("p=1 v=1 m=1\n0F1 0B0\n"), "rank 0, action 0 (0F1): there are 1 micro-batches");
   EXPECT_EQ(fault_of("p=1 v=1 m=2\n0F0 0F1 0B1 0B0\n"),
             "rank 0, action 3 (0B0): weight gradients run in ascending micro-batch order, and micro-batch 1 came before");
+  EXPECT_EQ(fault_of("p=1 v=1 m=2\n0F0 0F1 0I1 0I0 0W0 0W1\n"),
+            "rank 0, action 3 (0I0): input gradients run in ascending micro-batch order, and micro-batch 1 came before");
+  EXPECT_EQ(fault_of("p=1 v=1 m=2\n0F0 0F1 0I0 0I1 0W1 0W0\n"),
+            "rank 0, action 5 (0W0): weight gradients run in ascending micro-batch order, and micro-batch 1 came before");
   Schedule short_of_a_rank = make_1f1b(2, 1);
   short_of_a_rank.ranks.pop_back();
   EXPECT_EQ(find_schedule_fault(short_of_a_rank), "1 ranks have actions, p=2");
