@@ -151,14 +151,22 @@ TEST_F(Dying, StoppedInFours) {
           SIGSTOP, "stopped|was stopped");
 }
 
+// mpirun 4.1.4 itself may never end where a rank dies while it introduces itself to mpirun, although every rank has ended: another
+// start shows what becomes of one that does not hit that moment. (`trident supervise` ends a launcher that waits for the dead.)
 TEST_F(Dying, KilledWhileStarting) {
+  constexpr int kMostTries = 4;
   for (const int rank : {0, 2}) {
-    const auto job = start({4, "2DP x 2PP x 1TP", rank, 0});
-    ASSERT_TRUE(job->wait_for_ranks()) << job->said();
-    const double killed = monotonic_seconds();
-    kill(job->rank(rank), SIGKILL);
-    EXPECT_GT(job->wait_to_end(killed + kSecondsToEnd - monotonic_seconds()), 0) << job->said();
-    EXPECT_EQ(job->survivors(), "");
+    for (int tries = 1;; ++tries) {
+      const auto job = start({4, "2DP x 2PP x 1TP", rank, 0});
+      ASSERT_TRUE(job->wait_for_ranks()) << job->said();
+      const double killed = monotonic_seconds();
+      kill(job->rank(rank), SIGKILL);
+      const int code = job->wait_to_end(killed + kSecondsToEnd - monotonic_seconds());
+      EXPECT_EQ(job->survivors(), "");
+      if (code < 0 && tries < kMostTries && job->said().find("PMIX ERROR: UNREACHABLE") != std::string::npos) continue;
+      EXPECT_GT(code, 0) << job->said();
+      break;
+    }
   }
 }
 
