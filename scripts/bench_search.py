@@ -41,14 +41,14 @@ class Search:
         return sorted(near, key=lambda c: sum(a != b for a, b in zip(c, at))) if at else near
 
 
-def search(model, attempt, micro, minutes, modes, attentions, clock=time.time):
-    """The fastest of each precision, as attempt(precision, mode, attention, micro) told of it. Prints what is tried and, after the minutes, what is
-    left. Past them only a precision of which nothing has worked yet goes on."""
+def search(model, attempt, micro, minutes, most, modes, attentions, clock=time.time):
+    """The fastest of each precision, as attempt(precision, mode, attention, micro) told of it. Prints what is tried and, after the minutes or the
+    most attempts, what is left. Past them only a precision of which nothing has worked yet goes on."""
     start = clock()
     searches = [Search(precision, modes, attentions, micro) for precision in ("bf16", "autocast")]
 
     def goes_on(s):
-        return s.left() and (s.best() is None or clock() - start < 60 * minutes)
+        return s.left() and (s.best() is None or clock() - start < 60 * minutes and sum(len(s.tried) for s in searches) < most)
 
     while any(goes_on(s) for s in searches):
         for s in filter(goes_on, searches):

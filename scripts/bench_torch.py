@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """PyTorch's strongest training step of a model, to stand beside trident's: compiled, fused AdamW, attention by cuDNN or FlashAttention.
 
-    bench_torch.py MODEL --sequence T [--tokens 524288] [--steps 20] [--warmup 10] [--minutes 30] [--device cuda]
+    bench_torch.py MODEL --sequence T [--tokens 524288] [--steps 20] [--warmup 10] [--minutes 30] [--most 99] [--device cuda]
 
 Pure bf16 and fp32 weights under autocast, which is the precision trident trains in, each have their search, in turn: a few micro-batches with
 either attention, either mode of torch.compile, and the micro-batch that fits, its half and its double. What differs least from the fastest so far
-goes first; a search is over when nothing that near is left, or at --minutes. The fastest of each precision makes the timed steps: random tokens
+goes first; a search is over when nothing that near is left, or at --minutes or --most. The fastest of each precision makes the timed steps: random tokens
 that lie on the card, accumulation up to --tokens, clipping, one fused update. Prints JSON lines: {"tried": ...} for each, {"not_tried": ...} for
 what the minutes were not enough for, {"timed": ...} with the median step and the losses of the first step and the last.
 """
@@ -203,6 +203,7 @@ def main():
     parser.add_argument("--probe", type=int, default=3, help="steps of a few micro-batches by which configurations are chosen")
     parser.add_argument("--micro", type=int, help="sequences of the largest micro-batch tried")
     parser.add_argument("--minutes", type=float, default=30, help="after which no further configuration is tried, once each precision has one")
+    parser.add_argument("--most", type=int, default=99, help="configurations tried, all precisions together, likewise")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():
@@ -211,7 +212,7 @@ def main():
     torch._inductor.config.coordinate_descent_tuning = True
     cuda = args.device == "cuda"
     attentions = ("cudnn", "flash") if cuda else ("math",)
-    tries = (args.model, functools.partial(attempt, args), args.micro or max(1, 65536 // args.sequence), args.minutes)
+    tries = (args.model, functools.partial(attempt, args), args.micro or max(1, 65536 // args.sequence), args.minutes, args.most)
     chosen = search(*tries, ("max-autotune-no-cudagraphs", "max-autotune"), attentions) if cuda else []
     # Where the compiler cannot work, for want of Python's headers, say, the table says "eager".
     chosen = chosen or search(*tries, ("eager",), attentions)

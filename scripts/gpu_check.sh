@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# gpu_check.sh [--packages DIR] [--build DIR] [--seed N] [--minutes M] [--report FILE]: builds for this machine's NVIDIA card, tries there what
-# cannot be tried without one, prints a table and writes it to docs/benchmarks/<date>-<card>-check.md as it grows. Ten minutes at most, the build's
-# included; with --build DIR the build is kept, and a second run goes on with it.
+# gpu_check.sh [--packages DIR] [--build DIR] [--seed N] [--minutes M] [--only REGEX] [--report FILE] [--logs FILE]: builds for
+# this machine's NVIDIA card, tries there what cannot be tried without one, prints a table and writes it to
+# docs/benchmarks/<date>-<card>-check.md as it grows. Ten minutes at most, the build's included; with --build DIR the build is
+# kept, and a second run goes on with it. --only: the checks whose names match, or do not match with !REGEX; what they are compared
+# with has to be among them. --logs: all that failed checks printed.
 # gpu_check.sh --prepare DIR: on a Debian 12 with network, downloads the packages that --packages takes (15 MB; nothing is installed).
 #
 # Needs CUDA 12.4 or later with cuDNN and NCCL (also as the wheels of a Python with PyTorch: PYTHON), CMake, g++; of what else the build asks for it
@@ -14,8 +16,8 @@ set -euo pipefail
 . "$(dirname "$0")/gpu_machine.sh"
 export LC_ALL=C
 
-usage() { sed -n '2,5s/^# //p' "$0" >&2; exit 64; }
-packages='' build='' seed='' minutes=10 report=''
+usage() { sed -n '2,8s/^# //p' "$0" >&2; exit 64; }
+packages='' build='' seed='' minutes=10 only='' report='' logs=''
 while (($#)); do
   (($# >= 2)) || usage
   case $1 in
@@ -24,7 +26,9 @@ while (($#)); do
     --build) build=$(realpath -m "$2") ;;
     --seed) seed=$2 ;;
     --minutes) minutes=$2 ;;
+    --only) only=$2 ;;
     --report) report=$(realpath -m "$2") ;;
+    --logs) logs=$(realpath -m "$2") ;;
     *) usage ;;
   esac
   shift 2
@@ -45,7 +49,7 @@ deadline=$((60 * minutes - 5))
 
 # ---- the table -------------------------------------------------------------------------------------------------------------------
 
-failed=0 late=0 rows=() running=''
+failed=0 late=0 rows=() running='' needed=3  # rows that everything else needs
 head=$(report_head 'libraries unknown')
 # add_row NAME passed|failed|SKIPPED|unfinished DETAIL SECONDS
 add_row() {
@@ -67,11 +71,17 @@ save() {
   mv "$report.part" "$report"
 }
 
+is_wanted() {
+  ((${#rows[@]} < needed)) || [[ -z $only ]] && return
+  if [[ $only == !* ]]; then [[ ! $1 =~ ${only#!} ]]; else [[ $1 =~ $only ]]; fi
+}
+
 # check NAME COMMAND...: the command's last line is the detail; exit status 77: skipped, any other but 0: failed, or unfinished if all its time was
 # over. In a process of its own, so that a signal is heard; "here" as the first word: in this one, for what it leaves in variables.
 check() {
   local name=$1 begin=$SECONDS status=0 detail result
   shift
+  if ! is_wanted "$name"; then return; fi
   if ((SECONDS > 60 * minutes - 20)); then
     late=$((late + 1))
     add_row "$name" unfinished "the $minutes minutes are over" 0
@@ -99,6 +109,10 @@ check() {
     echo "---- $name: status $status" >&2
     tail -n 25 "$scratch/log" >&2
     echo "----" >&2
+    if [[ -n $logs ]]; then
+      { echo "==== $name: status $status"; cat "$scratch"/{log,ops,tests} 2>/dev/null | tail -c 300000; } >>"$logs"
+    fi
+    rm -f "$scratch"/{ops,tests}
   fi
   add_row "$name" "$result" "${detail:-status $status}" $((SECONDS - begin))
 }
@@ -285,8 +299,9 @@ find_sanitizer() {
 sanitize() {
   local status=0
   find_sanitizer || return
-  bounded 100 "$sanitizer" --tool "$1" --error-exitcode 99 "${@:2}" >"$scratch/sanitizer" 2>&1 || status=$?
+  bounded 100 "$sanitizer" --tool "$1" --error-exitcode 99 --report-api-errors no "${@:2}" >"$scratch/sanitizer" 2>&1 || status=$?
   if grep -qi 'device not supported' "$scratch/sanitizer"; then echo "SKIPPED: compute-sanitizer does not support this machine"; return 77; fi
+  if ((status == 124 || status == 137)); then touch "$scratch/cut"; fi  # slow, which is no fault
   ((status == 0)) || grep -E '=========|trident' "$scratch/sanitizer" | head -n 20
   grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$scratch/sanitizer" | tail -n 1 | sed 's/^=* *//' || tail -n 1 "$scratch/sanitizer"
   return $status

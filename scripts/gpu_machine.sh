@@ -171,10 +171,29 @@ jobs_at_once() {
   echo $((jobs > 1 ? jobs : 1))
 }
 
+# Whether FOLDER has programs that were built elsewhere (gpu_visit.sh pack) and start here, on this card, with the CUDA found here.
+brought() {
+  local folder=$1
+  [[ -e $folder/brought ]] || return 1
+  if [[ $(<"$folder/brought") != "$architecture CUDA ${cuda_version%%.*}" ]]; then
+    say "the programs brought are for $(<"$folder/brought"), here is $architecture CUDA ${cuda_version%%.*}: building"
+    return 1
+  fi
+  if ! "$folder/bin/trident" --version >"$folder.log" 2>&1; then
+    say "the programs brought do not start here: $(tail -n 1 "$folder.log"): building"
+    return 1
+  fi
+  local found
+  found=$(printf '%s\n' "${cuda_found[@]}" | sed -n 's/^\(cuBLASLt\|cuDNN\|NCCL\) \([0-9.]*\):.*/\1 \2/p' | paste -sd ',')
+  printf '%s\n' "-- CUDA: $cuda_version for $architecture, ${found//,/, }" '-- Ranks as processes: over MPI' >>"$folder.log"
+}
+
 # build_for_card TREE FOLDER TARGET...: the CUDA build of this checkout, for this card only; goes on with what FOLDER has of the same build.
 build_for_card() {
   local tree=$1 folder=$2 lib=$1/usr/lib/x86_64-linux-gnu options=() like status=0
   shift 2
+  if brought "$folder"; then return; fi
+  rm -f "$folder/brought"
   options=(-DCMAKE_BUILD_TYPE=Release -DTRIDENT_CUDA=ON -DTRIDENT_WERROR=OFF "-DCMAKE_CUDA_ARCHITECTURES=$architecture" "-DCMAKE_CXX_COMPILER=$(command -v "$cxx")"
     "-DCMAKE_CUDA_HOST_COMPILER=$(command -v "$cxx")" "${cuda_options[@]}")
   if command -v ninja >/dev/null; then options+=(-G Ninja); fi
@@ -210,7 +229,7 @@ library_versions() { sed -n 's/^-- CUDA: \([^ ]*\) for [^,]*,\(.*\)/CUDA \1,\2/p
 # What the report begins with: date, card, driver, libraries, commit.
 report_head() {
   printf '%s, %s (compute capability %s), driver %s, %s, commit %s\n' "$(date -u +%Y-%m-%d)" "$card" "$capability" "$driver" "$1" \
-    "$(git describe --always --dirty 2>/dev/null || echo unknown)"
+    "$(git describe --always --dirty 2>/dev/null || cat "$build/commit" 2>/dev/null || echo unknown)"
 }
 
 # free_report FILE: its name or, if there is one of that name already, a numbered one; says so and fails where nothing can be written.

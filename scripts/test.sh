@@ -6,7 +6,9 @@
 #   tsan           tests of folders whose code runs on several threads, under the thread sanitizer
 # and before them layers, error messages, sizes, instruction sets and how binaries are linked. --full runs all tests under both sanitizers,
 # the communicators' suite on more ranks, clang-tidy on every file, and the tests against planted bugs (docs/planted_bugs.md).
-# A failed test does not stop the others; a failed build does. The end says which tests were skipped and why (scripts/skipped_tests: all of
+# A failed test does not stop the others; a failed build does. Up to three failed tests that start jobs of several processes are
+# tried once more, alone, because a launcher may hang by itself; the end names those that passed then.
+# The end says which tests were skipped and why (scripts/skipped_tests: all of
 # those on several nodes may be, but only where the machine makes no network namespaces), and what failed (scripts/failed_tests).
 # The last line is CTest's closing line over all runs together.
 set -euo pipefail
@@ -23,6 +25,8 @@ unit='support core device conformance cuda parallel tensor_parallel model pipeli
 threads='core device parallel tensor_parallel pipeline'
 # Kernels for one kind of card: those for the others are the same text, and triple the time.
 export CUDAARCHS=${CUDAARCHS:-90a-real}
+# Names of tests that start jobs of several processes.
+jobs='^(mpi|mpi_[a-z]+|nodes|dying|late_rank|lifeline|program[a-z_]*|supervise[a-z_]*|bench_processes|control_messages|demo)/'
 total=0 failed=0 status=0
 report=()
 logs=$(mktemp -d)  # of what failed, and of the runs of ctest
@@ -32,24 +36,38 @@ headline() { printf '\n== %s (%d min %d s)\n' "$1" $((SECONDS / 60)) $((SECONDS 
 
 # run_tests PRESET [CTEST_ARGUMENT...]: runs tests, adds their numbers to total and failed.
 run_tests() {
-  local preset=$1 begin=$SECONDS log=$logs/$1.ctest closing
+  local preset=$1 begin=$SECONDS log=$logs/$1.ctest
   # Where the kernel randomizes addresses widely, gcc 12's thread sanitizer cannot place its shadow memory.
   local launcher=()
   if [[ $preset == tsan ]] && setarch "$(uname -m)" -R true 2>/dev/null; then launcher=(setarch "$(uname -m)" -R); fi
   # One more than there are cores: there is mostly a test that waits for a timer.
-  "${launcher[@]}" ctest --preset "$preset" --parallel $(($(nproc) + 1)) "${@:2}" | tee "$log" || status=1
-  # "98% tests passed, 2 tests failed out of 100"
-  closing=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+$' "$log" | tail -n 1 || true)
-  if [[ -z $closing ]]; then
-    echo "test.sh: $preset ran no tests" >&2
-    exit 1
-  fi
+  "${launcher[@]}" ctest --preset "$preset" --parallel $(($(nproc) + 1)) "${@:2}" | tee "$log" || true
+  count_tests "$log" || { echo "test.sh: $preset ran no tests" >&2; exit 1; }
+  local tests=$ran
   cp "build/$preset/Testing/Temporary/LastTest.log" "$logs/$preset.outputs"
-  [[ $closing =~ ([0-9]+)\ tests?\ failed\ out\ of\ ([0-9]+) ]]
-  total=$((total + BASH_REMATCH[2]))
-  failed=$((failed + BASH_REMATCH[1]))
-  report+=("$preset: $closing in $((SECONDS - begin)) s")
+  if ((wrong > 0)) && may_be_tried_again "$log"; then
+    echo "== $preset: $wrong failed of those that start jobs; once more, alone"
+    mkdir -p "$logs/again"
+    "${launcher[@]}" ctest --preset "$preset" --rerun-failed --parallel 1 | tee "$logs/again/$preset.ctest" || true
+    count_tests "$logs/again/$preset.ctest" || wrong=1
+    comm -23 <(failed_names "$log" | sort) <(failed_names "$logs/again/$preset.ctest" | sort) |
+      sed "s|^|$preset: passed at the second try only: |" >>"$logs/second"
+  fi
+  total=$((total + tests))
+  failed=$((failed + wrong))
+  report+=("$preset: $wrong of $tests tests failed in $((SECONDS - begin)) s")
 }
+
+# count_tests LOG: into ran and wrong the numbers of ctest's closing line, "98% tests passed, 2 tests failed out of 100"; status 1
+# if there is none.
+count_tests() {
+  local closing
+  closing=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+$' "$1" | tail -n 1) || return 1
+  [[ $closing =~ ([0-9]+)\ tests?\ failed\ out\ of\ ([0-9]+) ]]
+  wrong=${BASH_REMATCH[1]} ran=${BASH_REMATCH[2]}
+}
+failed_names() { sed -n '/^The following tests FAILED:$/,/^[[:space:]]*$/s/^[[:space:]]*[0-9]* - \(.*\) (.*$/\1/p' "$1"; }
+may_be_tried_again() { ((wrong <= 3)) && ! failed_names "$1" | grep -qvE "$jobs"; }
 
 # check COMMAND...: runs a check; if it fails, its output is kept for the end.
 check() {
@@ -103,7 +121,12 @@ printf '%s\n' "${report[@]}"
 ((failed == 0)) || status=1
 shopt -s nullglob
 check scripts/skipped_tests "$logs"/{release,asan,tsan}.ctest
-scripts/failed_tests "$logs"/*.check "$logs"/{release,asan,tsan}.ctest || status=1
+last=()
+for preset in release asan tsan; do
+  if [[ -e $logs/again/$preset.ctest ]]; then last+=("$logs/again/$preset.ctest"); else last+=("$logs/$preset.ctest"); fi
+done
+cat "$logs"/second 2>/dev/null || true
+scripts/failed_tests "$logs"/*.check "${last[@]}" || status=1
 ((status == 0)) || echo "test.sh: failed"
 # A single failed check is never rounded away.
 percent=$(((total - failed) * 100 / total))

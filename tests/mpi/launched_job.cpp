@@ -18,7 +18,7 @@
 namespace trident {
 namespace {
 
-constexpr double kPatience = 150, kSecondsToVanish = 3;
+constexpr double kPatience = 150;
 
 template <class F> bool within(double seconds, F ready) {
   for (const double give_up = monotonic_seconds() + seconds; monotonic_seconds() < give_up;) {
@@ -128,9 +128,8 @@ int LaunchedJob::wait_to_end(double seconds) {
 
 std::string LaunchedJob::said() const { return read_file(output_); }
 
-std::string LaunchedJob::survivors() const {
-  // A launcher may leave while the last ranks are still being ended.
-  within(kSecondsToVanish, [&] { return std::none_of(ranks_.begin(), ranks_.end(), lives); });
+std::string LaunchedJob::survivors(double seconds) const {
+  within(seconds, [&] { return std::none_of(ranks_.begin(), ranks_.end(), lives); });
   std::string text;
   for (std::size_t r = 0; r < ranks_.size(); ++r)
     if (lives(ranks_[r])) text += fmt::format("rank {} (pid {}) ", r, ranks_[r]);

@@ -33,8 +33,9 @@ class LaunchedJob {
   int wait_to_end(double seconds);
   // Everything that launcher and ranks printed so far.
   std::string said() const;
-  // Ranks that live on a few seconds after the launcher has ended, as text.
-  std::string survivors() const;
+  // Ranks that still live after so many seconds, as text; returns as soon as none does. A launcher may leave while the last ranks
+  // are still being ended.
+  std::string survivors(double seconds = 3) const;
 
  private:
   std::vector<pid_t> children() const;

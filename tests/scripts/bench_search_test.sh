@@ -12,7 +12,7 @@ from bench_search import OUT_OF_MEMORY, search
 MODES, ATTENTIONS = ("plain", "graphs"), ("cudnn", "flash")
 
 
-def run(speed, minutes=60, seconds_each=0, micro=64):
+def run(speed, minutes=60, seconds_each=0, micro=64, most=99):
     """(the fastest of each precision, what was tried, what was not); speed(precision, mode, attention, micro): tokens/s, or why not."""
     now, tried = [0], []
 
@@ -25,7 +25,7 @@ def run(speed, minutes=60, seconds_each=0, micro=64):
 
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        chosen = search("m", attempt, micro, minutes, MODES, ATTENTIONS, clock=lambda: now[0])
+        chosen = search("m", attempt, micro, minutes, most, MODES, ATTENTIONS, clock=lambda: now[0])
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [tuple(t[k] for k in ("precision", "compile", "attention", "micro")) for t in lines if "tried" in t] == tried, lines
     assert len(set(tried)) == len(tried), tried
@@ -48,6 +48,10 @@ for mode in MODES:
     for attention in ATTENTIONS:
         assert all(("bf16", mode, attention, micro) in tried for micro in (32, 16, 8)), tried
         assert all(("autocast", mode, attention, micro) in tried for micro in (64, 32)), tried
+
+# No more attempts than are allowed, but at least one that works of each precision.
+chosen, tried, left = run(two_peaks, most=3)
+assert len(tried) == 3 and len(chosen) == 2 and left, (tried, chosen)
 
 # What does not fit is halved; what was too large is not tried with the other attention; a mode that needs more has its own limit.
 def tight(precision, mode, attention, micro):

@@ -15,7 +15,8 @@ SH
 stand_in programs/trident <<'SH'
 #!/bin/bash
 if [[ $1 == bench ]]; then echo "matmul 100 ms, floor 90 ms"; exit; fi
-config=$3 micro=${5#batch.micro=}
+config=$3 micro=${5#batch.micro=} global=${9#batch.global=}
+full=$(sed -n 's/.*"global": \([0-9]*\),.*/\1/p' "$config")
 run=$(sed -n 's/.*"dir": "\([^"]*\)".*/\1/p' "$config")
 cp "$config" "$FAKE_PLACE/config.json"
 echo "$micro" >>"$FAKE_PLACE/tried"
@@ -25,7 +26,8 @@ if ((micro > FAKE_FITS)); then
   exit 64
 fi
 factor=1
-if [[ $* == *cuda.deterministic=false* && $* == *cuda.autotune=* ]]; then factor+='*0.95'; fi
+if [[ $* == *cuda.deterministic=false* ]]; then factor+='*0.97'; fi
+if [[ $* == *cuda.autotune=* ]]; then factor+='*0.98'; fi
 if [[ $* == *cuda.epilogues=true* ]]; then factor+="*${FAKE_EPILOGUES:-1.01}"; fi
 if [[ $* == *cuda.graphs=true* ]]; then factor+="*${FAKE_GRAPHS:-1.02}"; fi
 if ((micro < FAKE_FITS)); then factor+="*${FAKE_HALF:-1.05}"; fi
@@ -33,8 +35,11 @@ if [[ $factor == *broken* ]]; then echo "trident: no graphs today"; exit 70; fi
 factor=$(awk "BEGIN { print $factor }")
 loss=${FAKE_LOSS:-$(grep -q gpt2-124m "$config" && echo 10.98 || echo 12.17)}
 mkdir -p "$run"
-awk -v f="$factor" -v loss="$loss" 'BEGIN { for (s = 1; s <= 7; ++s) { ms = s <= 2 ? 9999 : f * (1000 + 10 * (s * 3 % 7))
-  printf "{\"step\":%d,\"loss\":%s,\"loss_scale\":null,\"step_ms\":%d,\"tokens_per_s\":%d,\"mfu\":%s,\"peak_bytes\":2147483648,\"comm_bytes\":{\"tp\":0}}\n", s, s == 1 ? loss : s == 7 ? "10.5" : "9", ms, 1e6 / ms, 0.4 * 1040 / ms } }' >"$run/metrics.jsonl"
+steps=${7#run.steps=}
+part=$(awk "BEGIN { print $global / $full }")
+awk -v f="$factor" -v loss="$loss" -v n="$steps" -v part="$part" 'BEGIN { for (s = 1; s <= n; ++s) {
+  ms = s <= n - 5 ? 9999 : part * f * (1000 + 10 * ((s - n + 7) * 3 % 7))
+  printf "{\"step\":%d,\"loss\":%s,\"loss_scale\":null,\"step_ms\":%.3f,\"tokens_per_s\":%d,\"mfu\":%s,\"peak_bytes\":2147483648,\"comm_bytes\":{\"tp\":0}}\n", s, s == 1 ? loss : s == n ? "10.5" : "9", ms, 1e6 / ms, 0.4 * 1040 / ms } }' >"$run/metrics.jsonl"
 echo '{"step": 7, "ms": {"forward": 1.5, "backward": 2.5}}' >"$run/timing.jsonl"
 SH
 stand_in bin/python <<'SH'
@@ -65,13 +70,16 @@ bench 77 FAKE_CARDS=no --
 (($(wc -l <"$place/out") == 1)) || fail "more than one line without a card"
 
 bench 0 -- gpt2-124m
-[[ $(tr '\n' ' ' <"$place/tried") == '64 32 16 16 16 16 8 16 ' ]] || fail "micro-batches are not halved until one fits: $(tr '\n' ' ' <"$place/tried")"
+tried=$(tr '\n' ' ' <"$place/tried")
+[[ $tried == '64 32 16 8 16 16 16 16 16 ' ]] || fail "micro-batches are not halved until one fits: $tried"
 reports 'driver 580.159.04, CUDA 13.0.88, cuDNN 9.19.0, NCCL 2.28.9, commit'
-# Steps 3 to 7 take 1020, 1050, 1010, 1040 and 1000 ms: the median is 1020, of the fastest configuration 0.95 of that.
-reports '| gpt2-124m | trident, not deterministic, autotuned | 16 | 969.0 | 1031 | 42.9 % | 2.0 | 10.980 to 10.500 | - |'
+# The last five steps take 1020, 1050, 1010, 1040 and 1000 ms: the median is 1020, of the fastest configuration 0.97 x 0.98 of
+# that. A sequence takes a 512th, whatever the batch.
+reports '| gpt2-124m | trident, not deterministic, autotuned | 16 | 969.6 | 1031 | 42.9 % | 2.0 | 10.980 to 10.500 | - |'
 reports '| gpt2-124m | PyTorch 2.11.0, bf16, max-autotune, cudnn | 32 | 2100.5 | 480 | 20.0 % | 4.0 | 11.010 to 10.400 | 2.146 |'
-reports '- gpt2-124m, trident, defaults: 1020 ms a step'
-reports '- gpt2-124m, trident, not deterministic, autotuned, graphs: 988 ms a step'
+reports '- gpt2-124m, trident, defaults: 1.9922 ms a sequence, the median of 5 steps of 4 micro-batches of 16'
+reports '- gpt2-124m, trident, half the micro-batch: 2.0918 ms a sequence'
+reports '- gpt2-124m, trident, not deterministic, autotuned, graphs: 1.9317 ms a sequence'
 reports '- gpt2-124m, no time was left for: `{"not_tried": "gpt2-124m", "precision": "autocast"'
 reports 'matmul 100 ms, floor 90 ms'
 reports 'forward: 1.5, backward: 2.5'
@@ -82,10 +90,10 @@ grep -qF -- '"global": 512, "micro": 1, "sequence": 1024' "$place/config.json" |
 bench 0 FAKE_GRAPHS=0.9 FAKE_EPILOGUES=0.9 FAKE_HALF=0.9 -- llama3.2-1b
 [[ $(head -n 1 "$place/tried") == 16 ]] || fail "65536 tokens are not tried first"
 grep -qF -- '"global": 128, "micro": 1, "sequence": 4096' "$place/config.json" || fail "not 524288 tokens a step"
-reports '| llama3.2-1b | trident, not deterministic, autotuned, epilogues, graphs | 8 | 706.0 |'
+reports '| llama3.2-1b | trident, not deterministic, autotuned, epilogues, graphs | 8 | 706.8 |'
 bench 0 FAKE_GRAPHS=broken FAKE_NO_TORCH=1 -- gpt2-124m
 reports '- gpt2-124m, trident, not deterministic, autotuned, graphs: trident: no graphs today'
-reports '| gpt2-124m | trident, not deterministic, autotuned | 16 | 969.0 |'
+reports '| gpt2-124m | trident, not deterministic, autotuned | 16 | 969.6 |'
 reports '| gpt2-124m | PyTorch | - | - | SKIPPED: no PyTorch | - | - | - | - |'
 
 # Nothing fits: the reason is said and in the table, and PyTorch is measured all the same.
@@ -94,6 +102,18 @@ grep -qF 'gpu_bench.sh: gpt2-124m: trident: batch.micro = 1: the arena of rank 0
 reports '| gpt2-124m | trident | - | - | failed: trident: batch.micro = 1: the arena of rank 0 needs 99.0 GB'
 reports '| gpt2-124m | PyTorch 2.11.0, bf16, max-autotune, cudnn | 32 | 2100.5 | 480 | - | 4.0 | 11.010 to 10.400 | - |'
 [[ $(tr '\n' ' ' <"$place/tried") == '64 32 16 8 4 2 1 ' ]] || fail "one sequence is not the last that is tried"
+
+# In two calls with the rows kept between them: neither side is measured twice, and the table is whole.
+rm -rf "$place/rows"
+bench 0 -- --rows "$place/rows" --only trident gpt2-124m
+[[ ! -e $place/python ]] || fail "PyTorch is measured though ours alone was asked for"
+bench 0 -- --rows "$place/rows" --only torch --most 3 gpt2-124m
+[[ ! -e $place/tried ]] || fail "ours is measured again"
+grep -qF -- '--most 3' "$place/python" || fail "PyTorch's search is not bounded"
+reports '| gpt2-124m | trident, not deterministic, autotuned | 16 | 969.6 | 1031 | 42.9 % | 2.0 | 10.980 to 10.500 | - |'
+reports '| gpt2-124m | PyTorch 2.11.0, bf16, max-autotune, cudnn | 32 | 2100.5 | 480 | 20.0 % | 4.0 | 11.010 to 10.400 | 2.146 |'
+bench 0 -- --rows "$place/rows" gpt2-124m
+[[ ! -e $place/tried && ! -e $place/python ]] || fail "what is done is measured again"
 
 # Losses that are not those of random tokens: ln 50257 + 768 * 0.0002 = 10.979.
 bench 1 FAKE_LOSS=10.9 FAKE_TORCH_LOSS=11.04 -- gpt2-124m

@@ -202,6 +202,55 @@ check 1 FAKE_BUILD=broken FAKE_CUDA=12.9 FAKE_DRIVER_CUDA=12.4 CUBLAS_PATH="$pla
 grep -qx -- --fresh "$place/cmake" || fail "goes on with the build of another toolkit"
 options=()
 
+# Programs that were brought start without a build, if they are for this card and this toolkit.
+bring() {
+  mkdir -p "$place/brought/bin"
+  echo "$1" >"$place/brought/brought"
+  cp "$place/programs/trident" "$place/brought/bin/"
+  rm -f "$place/cmake"
+}
+mkdir -p "$place/brought/tests/conformance" "$place/brought/tests/cuda/card"
+cp "$place/programs/trident_op_check" "$place/brought/tests/conformance/"
+for program in communicators processes; do
+  cp "$place/programs/test_card_communicators" "$place/brought/tests/cuda/card/test_card_$program"
+done
+options=(--build "$place/brought" --only '!memcheck|racecheck|NCCL')
+bring '90a-real CUDA 13'
+check 0 FAKE=nothing
+[[ ! -e $place/cmake ]] || fail "what was brought is built again"
+reports 'driver 580.159.04, CUDA 13.0.88, cuBLASLt 13.1.0, cuDNN 9.19.0, NCCL 2.28.9, commit'
+reports '| communicators between thread ranks | passed | 63 tests. |'
+if grep -qE 'memcheck|NCCL, ' <(grep '^| ' "$place/report.md" | cut -d '|' -f 2); then fail "checks that were not asked for"; fi
+options=(--build "$place/brought" --only 'memcheck' --logs "$place/logs")
+bring '100-real CUDA 13'
+check 0 FAKE=nothing
+says 'the programs brought are for 100-real CUDA 13, here is 90a-real CUDA 13: building'
+[[ -e $place/cmake ]] || fail "programs for another card are taken"
+reports '| memcheck: operations | passed |'
+(($(grep -c '^| ' "$place/report.md") == 6)) || fail "not the checks that were asked for"
+bring '90a-real CUDA 13'
+printf '#!/bin/sh\necho "libfmt.so.9: not found" >&2; exit 127\n' >"$place/brought/bin/trident"
+check 0 FAKE=nothing
+says 'the programs brought do not start here: libfmt.so.9: not found: building'
+options=()
+
+# A sanitizer that is slow has found nothing. What failed is kept whole where that is asked for.
+stand_in bin/compute-sanitizer <<'SH'
+#!/bin/sh
+exec sleep 60
+SH
+options=(--only memcheck)
+check 75 FAKE_LIMIT=1
+reports '| memcheck: operations | unfinished | no end within its time'
+options=(--only 'operations' --logs "$place/logs")
+cp "$place/programs/trident_op_check" "$place/op_check_kept"
+printf '#!/bin/sh\necho "failed matmul/bf16/7"; seq 300; echo "10 cases: 9 passed, 1 failed, 0 refused"; exit 1\n' |
+  stand_in programs/trident_op_check
+check 1 FAKE_LIMIT=1
+grep -qx 300 "$place/logs" || fail "the output of what failed is not kept"
+cp "$place/op_check_kept" "$place/programs/trident_op_check"
+options=()
+
 # Stopped from outside: the table has what was known, and who sent the signal hears it.
 rm -f "$place"/report*.md
 PATH="$place/bin:$PATH" TMPDIR="$place" FAKE_PLACE="$place" FAKE_BUILD=slow "$script" --report "$place/report.md" --minutes 1 >"$place/out" 2>&1 &

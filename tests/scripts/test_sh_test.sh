@@ -73,6 +73,41 @@ says '^before the end$'
 says '^core/a.h:3: includes app/b.h$'
 if grep -q working <(sed -n '/^4 failed:$/,$p' log); then fail "the end shows cases that passed"; fi
 
+# A test that starts processes and fails once is tried again, alone, and named. Not one of another kind, and not four of them. One
+# that fails twice failed.
+printf '#!/bin/sh\ntrue\n' >scripts/check_layers
+# once NAME: fails the first time in release, and passes in what the sanitizers build.
+once() {
+  local fails="mkdir -p $tree/${1%/*}; touch $tree/$1; exit 1"
+  echo "add_test(NAME $1 COMMAND sh -c \"test \${preset} != release || test -e $tree/$1 && exit 0; $fails\")
+    set_tests_properties($1 PROPERTIES LABELS core)"
+}
+project "$fine
+$(once dying/Kills.Many)"
+run || fail "a test of processes that failed once is not tried again"
+[[ $(tail -n 1 log) == "100% tests passed, 0 tests failed out of 6" ]] || fail "the last line is not the sum"
+says '^release: passed at the second try only: dying/Kills.Many$'
+rm -rf dying
+project "$fine
+$(once core/Sums.Once)"
+if run; then fail "a test of no processes is tried again"; fi
+says '^  release: core/Sums.Once '
+rm -rf core
+project "$fine
+$(for i in 1 2 3 4; do once dying/Kills.$i; done)"
+if run; then fail "four are tried again"; fi
+[[ $(tail -n 1 log) == "73% tests passed, 4 tests failed out of 15" ]] || fail "the last line is not the sum"
+rm -rf dying
+project "$fine
+$(once dying/Kills.Once)
+add_test(NAME dying/Kills.Always COMMAND sh -c \"test \${preset} != release\")"'
+set_tests_properties(dying/Kills.Always PROPERTIES LABELS core)'
+if run; then fail "what fails twice passes"; fi
+[[ $(tail -n 1 log) == "88% tests passed, 1 tests failed out of 9" ]] || fail "the last line is not the sum"
+says '^release: passed at the second try only: dying/Kills.Once$'
+says '^  release: dying/Kills.Always '
+printf '#!/bin/sh\necho core/a.h:3: includes app/b.h\nexit 1\n' >scripts/check_layers
+
 # More than fits: all that is shown is within 200 lines, and the number of the rest is said.
 project 'foreach(i RANGE 1 150)
   add_test(NAME core/Many.${i} COMMAND sh -c "seq 100; echo the end of ${i}; exit 3")

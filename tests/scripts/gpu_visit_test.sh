@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# gpu_visit_test.sh SCRIPTS: what a visit to a card runs, in which order, and that whatever ends it leaves what was known by then;
+# the card, the programs, the check and the benchmark are stand-ins.
+set -euo pipefail
+scripts=$(realpath "$1")
+. "$(dirname "$0")/card_stand_ins.sh"
+
+# A checkout with the real gpu_visit.sh, and its bag.
+tree=$place/tree
+mkdir -p "$tree/scripts" "$tree/bag/packages" "$place/pack/programs/bin" "$tree/device/cuda"
+cp "$scripts"/gpu_{visit,libraries}.sh "$tree/scripts/"
+cp -r "$scripts/../cmake" "$tree/"
+cp "$scripts/../device/cuda/cudnn_attention_rules.cpp" "$tree/device/cuda/"
+sed -i "s|^kept=.*|kept=$place/kept|" "$tree/scripts/gpu_visit.sh"
+echo 'the trainer' >"$place/pack/programs/bin/trident"
+echo '90a-real CUDA 13' >"$place/pack/programs/brought"
+tar -C "$place/pack" -czf "$tree/bag/programs.tar.gz" programs
+for name in check bench; do
+  cat >"$tree/scripts/gpu_$name.sh" <<'SH'
+#!/bin/bash
+echo "${0##*/} $*" >>"$FAKE_PLACE/calls"
+all=" $*"
+report=${all##* --report } report=${report%% *}
+echo "begun: $*" >"$report"
+cat "$FAKE_PLACE/kept/build/bin/trident" || exit 1
+[[ -z ${FAKE_SLOW:-} || ${0##*/} != "$FAKE_SLOW" ]] || sleep 60
+echo done >>"$report"
+exit ${FAKE_STATUS:-0}
+SH
+  chmod +x "$tree/scripts/gpu_$name.sh"
+done
+printf '#!/bin/sh\necho "ncu $*" >>"$FAKE_PLACE/calls"\n' | stand_in bin/ncu
+# visit EXPECTED_STATUS NAME=VALUE... -- ARGUMENT...
+visit() {
+  local expected=$1 status=0 values=()
+  shift
+  while [[ $1 != -- ]]; do values+=("$1"); shift; done
+  rm -rf "$place/calls" "$place/results"
+  env PATH="$place/bin:$PATH" FAKE_PLACE="$place" "${values[@]}" "$tree/scripts/gpu_visit.sh" "${@:2}" \
+    >"$place/out" 2>&1 || status=$?
+  ((status == expected)) || fail "$*: status $status, expected $expected"
+}
+called() { grep -qE -- "$1" "$place/calls" || { cat "$place/calls"; fail "not called: $1"; }; }
+
+visit 0 -- checks "$tree/bag" "$place/results"
+called "^gpu_check.sh --packages $tree/bag/packages --build $place/kept/build .*--only !memcheck"
+called '^gpu_bench.sh .* --only trident gpt2-124m$'
+called '^gpu_bench.sh .* --only torch .* gpt2-124m$'
+for result in facts.log check.md bench-gpt2-124m.md; do [[ -s $place/results/$result ]] || fail "$result is missing"; done
+(($(find "$place/results" -type f | wc -l) <= 8)) || fail "more than eight files come back"
+visit 0 -- models "$tree/bag" "$place/results"
+called '^gpu_bench.sh .* qwen2.5-0.5b$'
+called '^gpu_bench.sh .* llama3.2-1b$'
+(($(find "$place/results" -type f | wc -l) <= 8)) || fail "more than eight files come back"
+visit 0 -- rest "$tree/bag" "$place/results"
+called '^gpu_check.sh .*--only memcheck'
+called '^ncu '
+
+# What fails does not keep the next from being tried, and decides the exit status; what was not reached in time is no failure.
+visit 1 FAKE_STATUS=1 -- checks "$tree/bag" "$place/results"
+called '^gpu_bench.sh .* --only torch'
+visit 75 FAKE_STATUS=75 -- checks "$tree/bag" "$place/results"
+
+# Killed in the midst of each of its two programs: what was known lies there, and the same part starts again from nothing.
+for slow in gpu_check.sh gpu_bench.sh; do
+  rm -rf "$place/calls" "$place/results" "$place/kept"
+  PATH="$place/bin:$PATH" FAKE_PLACE="$place" FAKE_SLOW=$slow setsid \
+    "$tree/scripts/gpu_visit.sh" checks "$tree/bag" "$place/results" >"$place/out" 2>&1 &
+  visitor=$!
+  for ((i = 0; i < 3000; ++i)); do
+    if grep -qs '^begun' "$place/results/$([[ $slow == gpu_check.sh ]] && echo check || echo bench-gpt2-124m).md"; then break; fi
+    sleep 0.01
+  done
+  pkill -KILL -s "$visitor" || true
+  wait "$visitor" || true
+  [[ -s $place/results/facts.log ]] || fail "killed in $slow: no facts"
+  grep -q '^begun' "$place/results/check.md" || fail "killed in $slow: no report of the checks"
+  [[ $slow == gpu_check.sh ]] || grep -q '^done' "$place/results/check.md" || fail "killed in $slow: the checks were not done"
+done
+rm -rf "$place/kept"
+visit 0 -- models "$tree/bag" "$place/results"
+
+visit 77 PATH=/usr/bin:/bin -- checks "$tree/bag" "$place/results"
+visit 64 -- checks
+echo "gpu_visit.sh runs its parts, within their times, and leaves what is known"
