@@ -222,7 +222,7 @@ prepare() {
 
 build_all() {
   build_for_card "$tree" "$build" trident trident_op_check test_card_communicators test_card_processes || return
-  echo "$(library_versions "$build.log"), for $architecture"
+  echo "$(library_versions "$build.log"), for $architecture${why_built:+; $why_built}"
 }
 
 # operations ARGUMENT...

@@ -171,16 +171,18 @@ jobs_at_once() {
   echo $((jobs > 1 ? jobs : 1))
 }
 
-# Whether FOLDER has programs that were built elsewhere (gpu_visit.sh pack) and start here, on this card, with the CUDA found here.
+# Whether FOLDER has programs that were built elsewhere (gpu_visit.sh pack) and start here, on this card, with the CUDA found here;
+# if not, why_built says why.
 brought() {
   local folder=$1
+  why_built=''
   [[ -e $folder/brought ]] || return 1
   if [[ $(<"$folder/brought") != "$architecture CUDA ${cuda_version%%.*}" ]]; then
-    say "the programs brought are for $(<"$folder/brought"), here is $architecture CUDA ${cuda_version%%.*}: building"
+    why_built="built here: those brought are for $(<"$folder/brought"), here is $architecture CUDA ${cuda_version%%.*}"
     return 1
   fi
   if ! "$folder/bin/trident" --version >"$folder.log" 2>&1; then
-    say "the programs brought do not start here: $(tail -n 1 "$folder.log"): building"
+    why_built="built here: those brought do not start: $(tail -n 1 "$folder.log")"
     return 1
   fi
   local found

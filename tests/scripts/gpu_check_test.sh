@@ -224,14 +224,14 @@ if grep -qE 'memcheck|NCCL, ' <(grep '^| ' "$place/report.md" | cut -d '|' -f 2)
 options=(--build "$place/brought" --only 'memcheck' --logs "$place/logs")
 bring '100-real CUDA 13'
 check 0 FAKE=nothing
-says 'the programs brought are for 100-real CUDA 13, here is 90a-real CUDA 13: building'
+reports 'for 90a-real; built here: those brought are for 100-real CUDA 13, here is 90a-real CUDA 13 |'
 [[ -e $place/cmake ]] || fail "programs for another card are taken"
 reports '| memcheck: operations | passed |'
 (($(grep -c '^| ' "$place/report.md") == 6)) || fail "not the checks that were asked for"
 bring '90a-real CUDA 13'
 printf '#!/bin/sh\necho "libfmt.so.9: not found" >&2; exit 127\n' >"$place/brought/bin/trident"
 check 0 FAKE=nothing
-says 'the programs brought do not start here: libfmt.so.9: not found: building'
+reports 'built here: those brought do not start: libfmt.so.9: not found |'
 options=()
 
 # A sanitizer that is slow has found nothing. What failed is kept whole where that is asked for.
