@@ -302,7 +302,7 @@ sanitize() {
   bounded 100 "$sanitizer" --tool "$1" --error-exitcode 99 --report-api-errors no "${@:2}" >"$scratch/sanitizer" 2>&1 || status=$?
   if grep -qi 'device not supported' "$scratch/sanitizer"; then echo "SKIPPED: compute-sanitizer does not support this machine"; return 77; fi
   if ((status == 124 || status == 137)); then touch "$scratch/cut"; fi  # slow, which is no fault
-  ((status == 0)) || grep -E '=========|trident' "$scratch/sanitizer" | head -n 20
+  if ((status != 0)); then grep -E '=========|trident' "$scratch/sanitizer" | head -n 20 || true; fi
   grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$scratch/sanitizer" | tail -n 1 | sed 's/^=* *//' || tail -n 1 "$scratch/sanitizer"
   return $status
 }
