@@ -18,7 +18,7 @@
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/printable.h"
-#include "train/train_config.h"
+#include "train/config/train_config.h"
 
 namespace trident {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "app/subcommands.h"
-#include "train/option_docs.h"
+#include "train/config/option_docs.h"
 
 namespace trident {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "train/option_table.h"
+#include "train/config/option_table.h"
 
 namespace trident {
 namespace {

@@ -16,7 +16,7 @@
 #include "core/printable.h"
 #include "data/merge_datasets.h"
 #include "data/prepare.h"
-#include "train/stop_request.h"
+#include "train/run/stop_request.h"
 
 namespace trident {
 namespace {

@@ -5,7 +5,7 @@
 #include "app/command_line.h"
 #include "app/flag_answer.h"
 #include "app/megatron_flags.h"
-#include "train/option_docs.h"
+#include "train/config/option_docs.h"
 
 namespace trident {
 

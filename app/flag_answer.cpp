@@ -7,8 +7,8 @@
 
 #include "app/megatron_flags.h"
 #include "core/json_reader.h"
-#include "train/option_docs.h"
-#include "train/option_table.h"
+#include "train/config/option_docs.h"
+#include "train/config/option_table.h"
 
 namespace trident {
 namespace {

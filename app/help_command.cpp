@@ -10,8 +10,8 @@
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
 #include "model/model_presets.h"
-#include "train/option_check.h"
-#include "train/option_docs.h"
+#include "train/config/option_check.h"
+#include "train/config/option_docs.h"
 
 namespace trident {
 namespace {

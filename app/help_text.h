@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/check.h"
-#include "train/option_docs.h"
+#include "train/config/option_docs.h"
 
 namespace trident {
 

@@ -5,11 +5,11 @@
 
 #include "app/subcommands.h"
 #include "app/waiting_threads.h"
-#include "parallel/cuda_backend.h"
-#include "train/bench.h"
-#include "train/plan_report.h"
-#include "train/timeline_svg.h"
-#include "train/trainer.h"
+#include "parallel/cuda/cuda_backend.h"
+#include "train/bench/bench.h"
+#include "train/launch/plan_report.h"
+#include "train/launch/trainer.h"
+#include "train/log/timeline_svg.h"
 
 int main(int argc, char** argv) {
   using namespace trident;

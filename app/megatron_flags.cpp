@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/json_reader.h"
-#include "train/option_table.h"
+#include "train/config/option_table.h"
 
 namespace trident {
 namespace {

@@ -5,7 +5,7 @@
 #include <iosfwd>
 #include <string>
 
-#include "train/console.h"
+#include "train/log/console.h"
 
 namespace trident {
 

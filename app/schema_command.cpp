@@ -2,7 +2,7 @@
 #include <ostream>
 
 #include "app/command_line.h"
-#include "train/option_docs.h"
+#include "train/config/option_docs.h"
 
 namespace trident {
 

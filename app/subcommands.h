@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "train/bench_report.h"
-#include "train/console.h"
-#include "train/supervisor.h"
-#include "train/train_config.h"
+#include "train/bench/bench_report.h"
+#include "train/config/train_config.h"
+#include "train/launch/supervisor.h"
+#include "train/log/console.h"
 
 namespace trident {
 

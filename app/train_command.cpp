@@ -4,7 +4,7 @@
 #include "app/command_line.h"
 #include "app/flag_answer.h"
 #include "app/help_text.h"
-#include "train/option_docs.h"
+#include "train/config/option_docs.h"
 
 namespace trident {
 

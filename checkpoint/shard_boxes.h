@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "checkpoint/tensor_box.h"
-#include "parallel/param_store.h"
+#include "parallel/zero/param_store.h"
 
 namespace trident {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "core/function_ref.h"
 #include "device/background_reads.h"
 #include "device/buffer.h"
-#include "device/cpu/function_ref.h"
 #include "device/device_kind.h"
 #include "device/operation_log.h"
 #include "device/ops.h"

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/function_ref.h"
 #include "core/tensor_view.h"
 #include "core/work_kind.h"
-#include "device/cpu/function_ref.h"
 #include "device/op_flags.h"
 
 namespace trident {

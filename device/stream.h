@@ -4,7 +4,7 @@
 // is written where the second stream is used (wait(event) beside the call that needs it).
 //
 // On a CPU the compute stream runs each operation at once on the calling thread; its events are always done. The other streams are
-// queues of operations in progress (device/cpu/cpu_stream.h) which advance when they are polled.
+// queues of operations in progress (device/host/cpu_stream.h) which advance when they are polled.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,8 @@
 #include "device/arena.h"
 #include "device/ops.h"
 #include "optim/update_rule.h"
-#include "parallel/parallel_context.h"
-#include "parallel/param_store.h"
+#include "parallel/grid/parallel_context.h"
+#include "parallel/zero/param_store.h"
 
 namespace trident {
 

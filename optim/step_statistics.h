@@ -8,10 +8,10 @@
 #include <span>
 #include <string>
 
-#include "device/arena.h"
 #include "core/exact_sum.h"
-#include "parallel/parallel_context.h"
-#include "parallel/param_store.h"
+#include "device/arena.h"
+#include "parallel/grid/parallel_context.h"
+#include "parallel/zero/param_store.h"
 
 namespace trident {
 

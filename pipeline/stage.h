@@ -17,8 +17,8 @@
 #include "model/layer.h"
 #include "model/model_config.h"
 #include "model/model_constants.h"
-#include "parallel/parallel_context.h"
-#include "parallel/param_store.h"
+#include "parallel/grid/parallel_context.h"
+#include "parallel/zero/param_store.h"
 #include "pipeline/step_program.h"
 #include "tensor_parallel/store_views.h"
 

@@ -14,7 +14,7 @@
 
 #include "core/recompute_policy.h"
 #include "core/tensor_view.h"
-#include "parallel/shard_spec.h"
+#include "parallel/zero/shard_spec.h"
 
 namespace trident {
 

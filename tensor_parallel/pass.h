@@ -11,7 +11,7 @@
 
 #include "device/arena.h"
 #include "device/ops.h"
-#include "parallel/communicator.h"
+#include "parallel/communicator/communicator.h"
 #include "tensor_parallel/layer_plan.h"
 
 namespace trident {

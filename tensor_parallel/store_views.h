@@ -1,7 +1,7 @@
 // The parameters of one unit in a ParamStore, for its passes.
 #pragma once
 
-#include "parallel/param_store.h"
+#include "parallel/zero/param_store.h"
 #include "tensor_parallel/pass.h"
 
 namespace trident {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "device/dry/dry_device.h"
-#include "parallel/dry_communicator.h"
+#include "parallel/communicator/dry_communicator.h"
 
 namespace trident {
 namespace {

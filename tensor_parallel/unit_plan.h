@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "device/cpu/function_ref.h"
+#include "core/function_ref.h"
 #include "tensor_parallel/pass.h"
 
 namespace trident {

@@ -10,8 +10,8 @@
 
 #include "device/cpu/cpu_features.h"
 #include "device/cpu/cpu_ops.h"
-#include "device/cpu/cpu_stream.h"
 #include "device/device.h"
+#include "device/host/cpu_stream.h"
 
 namespace trident {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/cuda_options.h"
-#include "device/cpu/cpu_stream.h"
 #include "device/cuda/cuda_stream.h"
 #include "device/device.h"
+#include "device/host/cpu_stream.h"
 
 namespace trident {
 

@@ -11,8 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/function_ref.h"
 #include "device/buffer.h"
-#include "device/cpu/function_ref.h"
 #include "device/cuda/call_notes.h"
 #include "device/cuda/cuda_stream.h"
 

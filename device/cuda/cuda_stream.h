@@ -1,7 +1,7 @@
 // CUDA streams: work of the device in order, and between it operations that the host drives (of communicators of host memory).
 //
 // At any time a stream is in one of two phases. In the device phase everything enqueued has been handed to CUDA. An operation of
-// the host starts the host phase: it waits in a queue (device/cpu/cpu_stream.h) behind an event of the device's work so far, and
+// the host starts the host phase: it waits in a queue (device/host/cpu_stream.h) behind an event of the device's work so far, and
 // advances when the rank polls. handle(), by which device work is enqueued, first lets the host wait until that queue is empty.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string>
 
-#include "device/cpu/cpu_stream.h"
+#include "device/host/cpu_stream.h"
 #include "device/stream.h"
 
 namespace trident {

@@ -1,5 +1,5 @@
 // A device that only counts: memory is addresses without bytes, operations check their operands and compute nothing, streams are
-// done with whatever is enqueued. What a rank would do is found by letting it do it here (train/dry_run.h).
+// done with whatever is enqueued. What a rank would do is found by letting it do it here (train/run/dry_run.h).
 //
 // Its addresses are such as no process has: reading or writing there is a fault of the processor, not a wrong number. Copies to it
 // go nowhere; what is copied from it is zeros, so that losses and norms of a dry step are finite.
@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "device/cpu/cpu_stream.h"
-#include "device/cpu/doorbell.h"
 #include "device/device.h"
 #include "device/dry/dry_ops.h"
+#include "device/host/cpu_stream.h"
+#include "device/host/doorbell.h"
 
 namespace trident {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "core/tensor_view.h"
-#include "parallel/collective_call.h"
-#include "parallel/comm_operation.h"
+#include "parallel/communicator/collective_call.h"
+#include "parallel/communicator/comm_operation.h"
 
 namespace trident {
 

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "device/buffer.h"
-#include "device/cpu/cpu_stream.h"
 #include "device/cuda/cuda_stream.h"
-#include "parallel/collective_call.h"
-#include "parallel/communicator.h"
+#include "device/host/cpu_stream.h"
+#include "parallel/communicator/collective_call.h"
+#include "parallel/communicator/communicator.h"
 
 namespace trident {
 

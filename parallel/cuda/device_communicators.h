@@ -3,10 +3,10 @@
 
 #include <memory>
 
+#include "parallel/cuda/cuda_backend.h"
 #include "parallel/cuda/device_communicator.h"
 #include "parallel/cuda/host_staged_communicator.h"
 #include "parallel/cuda/nccl_options.h"
-#include "parallel/cuda_backend.h"
 
 namespace trident {
 

@@ -5,7 +5,7 @@
 #include "core/check.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/kernels/kernels.h"
-#include "parallel/rank_order_sum.h"
+#include "parallel/communicator/rank_order_sum.h"
 
 namespace trident {
 

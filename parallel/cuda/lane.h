@@ -10,7 +10,7 @@
 
 #include "core/int_math.h"
 #include "device/buffer.h"
-#include "device/cpu/cpu_stream.h"
+#include "device/host/cpu_stream.h"
 #include "parallel/cuda/call_record.h"
 
 namespace trident {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "parallel/cuda_backend.h"
+#include "parallel/cuda/cuda_backend.h"
 
 namespace trident {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/tensor_view.h"
-#include "parallel/comm_operation.h"
+#include "parallel/communicator/comm_operation.h"
 #include "parallel/cuda/nccl_options.h"
 
 namespace trident {

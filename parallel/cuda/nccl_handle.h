@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "device/cpu/cpu_stream.h"
+#include "device/host/cpu_stream.h"
 #include "parallel/cuda/cuda_handles.h"
 
 namespace trident {

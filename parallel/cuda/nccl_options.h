@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "core/cuda_options.h"
-#include "parallel/process_grid.h"
+#include "parallel/grid/process_grid.h"
 
 namespace trident {
 

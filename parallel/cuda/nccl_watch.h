@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "parallel/communicator.h"
-#include "parallel/communicator_operation.h"
+#include "parallel/communicator/communicator.h"
+#include "parallel/communicator/communicator_operation.h"
 #include "parallel/cuda/call_record.h"
 #include "parallel/cuda/cuda_handles.h"
 #include "parallel/cuda/nccl_handle.h"

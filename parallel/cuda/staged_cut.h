@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "parallel/collective_call.h"
+#include "parallel/communicator/collective_call.h"
 
 namespace trident {
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "parallel/cuda_backend.h"
+#include "parallel/cuda/cuda_backend.h"
 
 namespace trident {
 namespace {

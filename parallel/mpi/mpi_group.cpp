@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "core/int_math.h"
-#include "parallel/packed_texts.h"
+#include "parallel/communicator/packed_texts.h"
 
 namespace trident {
 

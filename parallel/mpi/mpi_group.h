@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/check.h"
-#include "parallel/rendezvous.h"
+#include "parallel/communicator/rendezvous.h"
 
 namespace trident {
 

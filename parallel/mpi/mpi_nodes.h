@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "device/buffer.h"
+#include "parallel/hierarchical/node_segment.h"
 #include "parallel/mpi/mpi_group.h"
-#include "parallel/node_segment.h"
 
 namespace trident {
 

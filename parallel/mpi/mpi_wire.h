@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "parallel/call_mark.h"
+#include "parallel/communicator/call_mark.h"
 #include "parallel/mpi/mpi_group.h"
-#include "parallel/wire.h"
+#include "parallel/transport/wire.h"
 
 namespace trident {
 

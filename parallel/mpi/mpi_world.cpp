@@ -14,16 +14,16 @@
 #include "core/clock.h"
 #include "core/file_io.h"
 #include "core/host_name.h"
-#include "parallel/descriptor_handover.h"
-#include "parallel/launcher.h"
-#include "parallel/lifeline_dial.h"
+#include "parallel/communicator/launcher.h"
+#include "parallel/health/descriptor_handover.h"
+#include "parallel/health/lifeline_dial.h"
+#include "parallel/hierarchical/node_communicator.h"
+#include "parallel/hierarchical/node_segment.h"
 #include "parallel/mpi/mpi_group.h"
 #include "parallel/mpi/mpi_nodes.h"
 #include "parallel/mpi/mpi_wire.h"
-#include "parallel/node_communicator.h"
-#include "parallel/node_segment.h"
-#include "parallel/process_world.h"
-#include "parallel/shared_memory_communicator.h"
+#include "parallel/mpi/process_world.h"
+#include "parallel/shared_memory/shared_memory_communicator.h"
 
 namespace trident {
 

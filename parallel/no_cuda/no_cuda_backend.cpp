@@ -1,7 +1,7 @@
 #include <cstdint>
 
 #include "core/check.h"
-#include "parallel/cuda_backend.h"
+#include "parallel/cuda/cuda_backend.h"
 
 namespace trident {
 namespace {

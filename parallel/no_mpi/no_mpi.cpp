@@ -1,6 +1,6 @@
 // A build without MPI: ranks are threads of one process.
 #include "core/check.h"
-#include "parallel/process_world.h"
+#include "parallel/mpi/process_world.h"
 
 namespace trident {
 

@@ -13,7 +13,7 @@
 #include "tests/checkpoint/small_checkpoint.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
-#include "train/train_config.h"
+#include "train/config/train_config.h"
 
 namespace trident {
 namespace {

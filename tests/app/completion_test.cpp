@@ -13,7 +13,7 @@
 #include "app/subcommands.h"
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
-#include "train/option_table.h"
+#include "train/config/option_table.h"
 
 namespace trident {
 namespace {

@@ -7,7 +7,7 @@
 #include "app/subcommands.h"
 #include "core/file_io.h"
 #include "model/model_presets.h"
-#include "train/option_docs.h"
+#include "train/config/option_docs.h"
 
 namespace trident {
 namespace {

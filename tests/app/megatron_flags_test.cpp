@@ -9,7 +9,7 @@
 #include "app/subcommands.h"
 #include "core/file_io.h"
 #include "model/model_config.h"
-#include "train/option_check.h"
+#include "train/config/option_check.h"
 
 namespace trident {
 namespace {

@@ -21,7 +21,7 @@
 #include "tests/support/file_faults.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/trainer_checkpoints.h"
-#include "train/update_rule_of.h"
+#include "train/plan/update_rule_of.h"
 
 namespace trident::testing {
 namespace {

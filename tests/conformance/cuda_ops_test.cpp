@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "device/cpu/cpu_device.h"
-#include "parallel/cuda_backend.h"
+#include "parallel/cuda/cuda_backend.h"
 #include "tests/conformance/conformance.h"
 
 namespace trident::conformance {

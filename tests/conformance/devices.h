@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "device/cpu/doorbell.h"
 #include "device/device.h"
-#include "parallel/cuda_backend.h"
+#include "device/host/doorbell.h"
+#include "parallel/cuda/cuda_backend.h"
 
 namespace trident::conformance {
 

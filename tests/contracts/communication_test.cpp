@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <mutex>
 
-#include "parallel/communicator.h"
+#include "parallel/communicator/communicator.h"
 #include "tests/contracts/contract_cases.h"
 #include "tests/support/layout_run.h"
-#include "train/dry_run.h"
+#include "train/run/dry_run.h"
 
 namespace trident::contracts {
 namespace {

@@ -1,5 +1,5 @@
 // A dry rank is the rank: the same entries in its arena, and it sends the same bytes, call by call.
-#include "train/dry_run.h"
+#include "train/run/dry_run.h"
 
 #include <gtest/gtest.h>
 

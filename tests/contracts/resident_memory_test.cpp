@@ -10,9 +10,9 @@
 
 #include "device/cpu/cpu_device.h"
 #include "model/model_stats.h"
-#include "parallel/thread_world.h"
+#include "parallel/shared_memory/thread_world.h"
 #include "tests/support/layout_run.h"
-#include "train/machine.h"
+#include "train/plan/machine.h"
 
 namespace trident::contracts {
 namespace {

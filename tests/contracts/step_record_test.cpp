@@ -1,5 +1,5 @@
 // The record of a step, which holds equal passes once, is the step: instruction by instruction and in its sums.
-#include "train/step_record.h"
+#include "train/plan/step_record.h"
 
 #include <gtest/gtest.h>
 
@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "device/dry/dry_device.h"
-#include "parallel/dry_communicator.h"
+#include "parallel/communicator/dry_communicator.h"
 #include "tests/contracts/contract_cases.h"
 #include "tests/support/layout_run.h"
-#include "train/dry_run.h"
-#include "train/metered_device.h"
-#include "train/rank_trainer.h"
-#include "train/train_config.h"
+#include "train/bench/metered_device.h"
+#include "train/config/train_config.h"
+#include "train/run/dry_run.h"
+#include "train/run/rank_trainer.h"
 
 namespace trident::contracts {
 namespace {

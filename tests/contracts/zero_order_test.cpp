@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "tests/contracts/contract_cases.h"
-#include "train/dry_run.h"
-#include "train/option_table.h"
-#include "train/run_plan.h"
-#include "train/run_report.h"
+#include "train/config/option_table.h"
+#include "train/plan/run_plan.h"
+#include "train/run/dry_run.h"
+#include "train/run/run_report.h"
 
 namespace trident::contracts {
 namespace {

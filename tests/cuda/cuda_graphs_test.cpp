@@ -8,9 +8,9 @@
 #include <functional>
 
 #include "core/check.h"
-#include "device/cpu/doorbell.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_ops.h"
+#include "device/host/doorbell.h"
 #include "device/no_allocation.h"
 #include "tests/cuda/device_tensor.h"
 #include "tests/cuda/simulated/cublaslt.h"

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "core/check.h"
-#include "device/cpu/doorbell.h"
 #include "device/cuda/cuda_stream.h"
+#include "device/host/doorbell.h"
 #include "device/no_allocation.h"
 #include "tests/cuda/device_tensor.h"
 #include "tests/cuda/simulated/cublaslt.h"

@@ -11,7 +11,7 @@
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_stream.h"
 #include "parallel/cuda/device_communicators.h"
-#include "parallel/thread_world.h"
+#include "parallel/shared_memory/thread_world.h"
 #include "tests/parallel/rank_context.h"
 
 namespace trident::conformance {

@@ -1,7 +1,7 @@
 // A binary without CUDA: nothing there, and a device of it is refused by name.
 #include <gtest/gtest.h>
 
-#include "parallel/cuda_backend.h"
+#include "parallel/cuda/cuda_backend.h"
 
 namespace trident {
 namespace {

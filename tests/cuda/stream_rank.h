@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/check.h"
-#include "device/cpu/doorbell.h"
 #include "device/cuda/cuda_stream.h"
+#include "device/host/doorbell.h"
 #include "tests/cuda/simulated_scope.h"
 
 namespace trident::testing {

@@ -1,5 +1,5 @@
 // Doorbells, queue streams, and how a rank waits.
-#include "device/cpu/cpu_stream.h"
+#include "device/host/cpu_stream.h"
 
 #include <gtest/gtest.h>
 

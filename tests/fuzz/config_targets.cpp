@@ -7,8 +7,8 @@
 #include "model/model_config.h"
 #include "model/model_stats.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "train/failure_file.h"
-#include "train/train_config.h"
+#include "train/config/train_config.h"
+#include "train/launch/failure_file.h"
 
 namespace trident::fuzz {
 

@@ -17,8 +17,8 @@
 #include "tests/data/token_files.h"
 #include "tests/fuzz/byte_tokens.h"
 #include "tests/fuzz/recorded_pair.h"
-#include "train/failure_file.h"
-#include "train/train_config.h"
+#include "train/config/train_config.h"
+#include "train/launch/failure_file.h"
 
 namespace trident::fuzz {
 namespace {

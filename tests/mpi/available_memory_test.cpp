@@ -1,4 +1,4 @@
-#include "parallel/available_memory.h"
+#include "parallel/shared_memory/available_memory.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "parallel/descriptor_handover.h"
+#include "parallel/health/descriptor_handover.h"
 
 #include <gmock/gmock.h>
 

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "core/check.h"
-#include "parallel/process_world.h"
+#include "parallel/mpi/process_world.h"
 
 namespace trident {
 namespace {

@@ -1,4 +1,4 @@
-// A job one of whose ranks does not get going: before MPI_Init, where no lifeline watches yet (train/start_watch.h).
+// A job one of whose ranks does not get going: before MPI_Init, where no lifeline watches yet (train/launch/start_watch.h).
 #include <csignal>
 #include <cstdlib>
 #include <string>

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "parallel/process_world.h"
+#include "parallel/mpi/process_world.h"
 
 namespace trident {
 namespace {

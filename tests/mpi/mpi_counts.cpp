@@ -28,7 +28,7 @@
 #include <string_view>
 #include <utility>
 
-#include "parallel/lifeline_message.h"
+#include "parallel/health/lifeline_message.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "parallel/process_world.h"
+#include "parallel/mpi/process_world.h"
 #include "tests/parallel/rank_context.h"
 #include "tests/parallel/shared_values.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "parallel/process_world.h"
+#include "parallel/mpi/process_world.h"
 
 namespace trident {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/node_segment.h"
+#include "parallel/hierarchical/node_segment.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "device/no_allocation.h"
-#include "parallel/descriptor_handover.h"
-#include "parallel/shared_memory_communicator.h"
+#include "parallel/health/descriptor_handover.h"
+#include "parallel/shared_memory/shared_memory_communicator.h"
 #include "tests/mpi/child_process.h"
 #include "tests/support/error_text.h"
 

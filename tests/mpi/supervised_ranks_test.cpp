@@ -13,7 +13,7 @@
 #include "checkpoint/commit.h"
 #include "tests/app/background_program.h"
 #include "tests/app/program.h"
-#include "train/failure_file.h"
+#include "train/launch/failure_file.h"
 
 namespace trident {
 namespace {

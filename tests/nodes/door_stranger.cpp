@@ -10,8 +10,8 @@
 #include <utility>
 #include <variant>
 
-#include "parallel/lifeline_message.h"
-#include "parallel/socket_address.h"
+#include "parallel/health/lifeline_message.h"
+#include "parallel/health/socket_address.h"
 
 namespace trident {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "device/cpu/cpu_device.h"
-#include "parallel/parallel_context.h"
-#include "parallel/thread_world.h"
+#include "parallel/grid/parallel_context.h"
+#include "parallel/shared_memory/thread_world.h"
 #include "tests/support/error_text.h"
 
 namespace trident {

@@ -8,7 +8,7 @@
 
 #include "model/model_config.h"
 #include "tests/support/layout_run.h"
-#include "train/rank_trainer.h"
+#include "train/run/rank_trainer.h"
 
 namespace trident::testing {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "parallel/thread_world.h"
+#include "parallel/shared_memory/thread_world.h"
 
 namespace trident {
 namespace {

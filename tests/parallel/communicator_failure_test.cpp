@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/check.h"
-#include "parallel/shared_memory_communicator.h"
+#include "parallel/shared_memory/shared_memory_communicator.h"
 #include "tests/parallel/thread_ranks.h"
 
 namespace trident::conformance {

@@ -1,4 +1,4 @@
-#include "parallel/communicator.h"
+#include "parallel/communicator/communicator.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/check.h"
-#include "parallel/lifeline_status.h"
+#include "parallel/communicator/status_board.h"
 #include "tests/parallel/thread_ranks.h"
 
 namespace trident::conformance {

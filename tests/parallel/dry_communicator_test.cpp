@@ -1,4 +1,4 @@
-#include "parallel/dry_communicator.h"
+#include "parallel/communicator/dry_communicator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "parallel/launcher.h"
+#include "parallel/communicator/launcher.h"
 
 #include <gtest/gtest.h>
 

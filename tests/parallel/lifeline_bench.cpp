@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "parallel/lifeline.h"
-#include "parallel/lifeline_dial.h"
-#include "parallel/lifeline_judge.h"
+#include "parallel/health/lifeline.h"
+#include "parallel/health/lifeline_dial.h"
+#include "parallel/health/lifeline_judge.h"
 
 namespace trident {
 namespace {

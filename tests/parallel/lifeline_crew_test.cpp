@@ -15,11 +15,11 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "parallel/lifeline.h"
-#include "parallel/lifeline_dial.h"
-#include "parallel/lifeline_listener.h"
-#include "parallel/shared_world.h"
-#include "parallel/socket_address.h"
+#include "parallel/health/lifeline.h"
+#include "parallel/health/lifeline_dial.h"
+#include "parallel/health/lifeline_listener.h"
+#include "parallel/health/socket_address.h"
+#include "parallel/shared_memory/shared_world.h"
 #include "tests/support/error_text.h"
 
 namespace trident {

@@ -1,5 +1,5 @@
 // How lifelines find each other and talk: cards, frames, calls that fail.
-#include "parallel/lifeline_dial.h"
+#include "parallel/health/lifeline_dial.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -17,7 +17,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "parallel/socket_address.h"
+#include "parallel/health/socket_address.h"
 #include "tests/support/error_text.h"
 
 namespace trident {

@@ -1,11 +1,11 @@
 // Conclusions at given times: no process, no socket, no clock.
-#include "parallel/lifeline_judge.h"
+#include "parallel/health/lifeline_judge.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 
-#include "parallel/lifeline_message.h"
+#include "parallel/health/lifeline_message.h"
 
 namespace trident {
 namespace {

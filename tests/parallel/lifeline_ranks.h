@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/lifeline.h"
-#include "parallel/lifeline_message.h"
+#include "parallel/health/lifeline.h"
+#include "parallel/health/lifeline_message.h"
 
 namespace trident {
 

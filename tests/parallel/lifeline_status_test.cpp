@@ -1,4 +1,4 @@
-#include "parallel/lifeline_status.h"
+#include "parallel/communicator/status_board.h"
 
 #include <gtest/gtest.h>
 

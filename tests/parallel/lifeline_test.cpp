@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "core/check.h"
-#include "parallel/lifeline_judge.h"
+#include "parallel/health/lifeline_judge.h"
 #include "tests/parallel/lifeline_ranks.h"
 #include "tests/support/error_text.h"
 

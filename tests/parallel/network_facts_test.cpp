@@ -1,4 +1,4 @@
-#include "parallel/network_facts.h"
+#include "parallel/mpi/network_facts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

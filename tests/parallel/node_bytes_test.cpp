@@ -6,7 +6,7 @@
 #include <map>
 #include <numeric>
 
-#include "parallel/message_communicator.h"
+#include "parallel/transport/message_communicator.h"
 #include "tests/parallel/node_ranks.h"
 
 namespace trident::conformance {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "core/check.h"
-#include "parallel/message_communicator.h"
+#include "parallel/transport/message_communicator.h"
 #include "tests/parallel/node_ranks.h"
 #include "tests/support/error_text.h"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <map>
 
-#include "parallel/wire_group.h"
+#include "parallel/transport/wire_group.h"
 #include "tests/parallel/node_ranks.h"
 
 namespace trident::conformance {

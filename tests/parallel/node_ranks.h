@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/node_communicator.h"
+#include "parallel/hierarchical/node_communicator.h"
 #include "tests/parallel/rank_context.h"
 #include "tests/parallel/shared_values.h"
 #include "tests/parallel/thread_wire.h"

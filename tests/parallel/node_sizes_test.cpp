@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "parallel/process_grid.h"
+#include "parallel/grid/process_grid.h"
 #include "tests/parallel/node_ranks.h"
 
 namespace trident::conformance {

@@ -1,5 +1,5 @@
 // What a store asks of the communicators: seen on a device that only counts.
-#include "parallel/param_store.h"
+#include "parallel/zero/param_store.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device/dry/dry_device.h"
-#include "parallel/dry_communicator.h"
+#include "parallel/communicator/dry_communicator.h"
 
 namespace trident {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/process_grid.h"
+#include "parallel/grid/process_grid.h"
 
 #include <gtest/gtest.h>
 

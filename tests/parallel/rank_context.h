@@ -14,7 +14,7 @@
 
 #include "core/bf16.h"
 #include "core/f16.h"
-#include "parallel/communicator.h"
+#include "parallel/communicator/communicator.h"
 
 namespace trident::conformance {
 

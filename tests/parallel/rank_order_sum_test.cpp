@@ -1,4 +1,4 @@
-#include "parallel/rank_order_sum.h"
+#include "parallel/communicator/rank_order_sum.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "parallel/shard_spec.h"
+#include "parallel/zero/shard_spec.h"
 
 #include <gtest/gtest.h>
 

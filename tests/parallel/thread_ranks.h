@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "parallel/thread_world.h"
+#include "parallel/shared_memory/thread_world.h"
 #include "tests/parallel/rank_context.h"
 
 namespace trident::conformance {

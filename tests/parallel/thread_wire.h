@@ -16,7 +16,7 @@
 #include <tuple>
 #include <vector>
 
-#include "parallel/wire.h"
+#include "parallel/transport/wire.h"
 
 namespace trident::conformance {
 

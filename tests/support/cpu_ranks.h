@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "device/cpu/cpu_device.h"
-#include "parallel/thread_world.h"
-#include "train/machine.h"
-#include "train/rank_trainer.h"
+#include "parallel/shared_memory/thread_world.h"
+#include "train/plan/machine.h"
+#include "train/run/rank_trainer.h"
 
 namespace trident::testing {
 

@@ -6,10 +6,10 @@
 #include <mutex>
 
 #include "core/philox.h"
-#include "parallel/thread_world.h"
+#include "parallel/shared_memory/thread_world.h"
 #include "tests/support/no_cards.h"
-#include "train/rank_devices.h"
-#include "train/run_inputs.h"
+#include "train/launch/rank_devices.h"
+#include "train/run/run_inputs.h"
 
 namespace trident::testing {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "parallel/cuda_backend.h"
-#include "train/rank_trainer.h"
-#include "train/run_plan.h"
+#include "parallel/cuda/cuda_backend.h"
+#include "train/plan/run_plan.h"
+#include "train/run/rank_trainer.h"
 
 namespace trident::testing {
 

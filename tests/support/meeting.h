@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "parallel/rendezvous.h"
+#include "parallel/communicator/rendezvous.h"
 
 namespace trident::testing {
 

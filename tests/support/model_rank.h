@@ -15,7 +15,7 @@
 #include "model/gpt.h"
 #include "model/head.h"
 #include "model/model_constants.h"
-#include "parallel/param_store.h"
+#include "parallel/zero/param_store.h"
 #include "tensor_parallel/store_views.h"
 #include "tests/support/reference_model.h"
 #include "tests/support/tensor_rank.h"

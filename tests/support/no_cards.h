@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/check.h"
-#include "parallel/cuda_backend.h"
+#include "parallel/cuda/cuda_backend.h"
 
 namespace trident::testing {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/zero_policy.h"
-#include "parallel/param_store.h"
+#include "parallel/zero/param_store.h"
 #include "tensor_parallel/store_views.h"
 #include "tensor_parallel/unit_plan.h"
 #include "tests/support/tensor_rank.h"

@@ -13,9 +13,9 @@
 
 #include "core/bf16.h"
 #include "device/cpu/cpu_device.h"
-#include "parallel/parallel_context.h"
-#include "parallel/shard_spec.h"
-#include "parallel/thread_world.h"
+#include "parallel/grid/parallel_context.h"
+#include "parallel/shared_memory/thread_world.h"
+#include "parallel/zero/shard_spec.h"
 
 namespace trident::testing {
 

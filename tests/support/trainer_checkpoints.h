@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/logging.h"
-#include "train/run_checkpoints.h"
+#include "train/run/run_checkpoints.h"
 
 namespace trident::testing {
 

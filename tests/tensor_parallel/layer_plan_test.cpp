@@ -8,7 +8,7 @@
 
 #include "core/check.h"
 #include "device/dry/dry_device.h"
-#include "parallel/dry_communicator.h"
+#include "parallel/communicator/dry_communicator.h"
 #include "tensor_parallel/unit_plan.h"
 
 namespace trident {

@@ -1,5 +1,5 @@
 // What is said when the ranks' memory is not there: of machines together, of cards one by one.
-#include "train/arena_check.h"
+#include "train/run/arena_check.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <memory>
 
 #include "device/cpu/cpu_device.h"
-#include "parallel/thread_world.h"
-#include "train/machine.h"
-#include "train/run_inputs.h"
+#include "parallel/shared_memory/thread_world.h"
+#include "train/plan/machine.h"
+#include "train/run/run_inputs.h"
 
 namespace trident {
 namespace {

@@ -1,5 +1,5 @@
 // What trident bench prints of a report.
-#include "train/bench_report.h"
+#include "train/bench/bench_report.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What trident bench measures: every product of a step is counted once, whatever its layout was, and measuring changes nothing.
-#include "train/bench.h"
+#include "train/bench/bench.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "model/model_stats.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/no_cards.h"
-#include "train/run_plan.h"
+#include "train/plan/run_plan.h"
 
 namespace trident {
 namespace {

@@ -19,7 +19,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/file_faults.h"
 #include "tests/support/layout_run.h"
-#include "train/run_checkpoints.h"
+#include "train/run/run_checkpoints.h"
 
 namespace trident::testing {
 namespace {

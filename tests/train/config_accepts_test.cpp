@@ -3,9 +3,9 @@
 #include <cstdint>
 
 #include "tests/train/config_support.h"
-#include "train/layout_text.h"
-#include "train/option_docs.h"
-#include "train/option_table.h"
+#include "train/config/layout_text.h"
+#include "train/config/option_docs.h"
+#include "train/config/option_table.h"
 
 namespace trident {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "core/file_io.h"
 #include "tests/train/config_support.h"
-#include "train/option_docs.h"
-#include "train/option_table.h"
+#include "train/config/option_docs.h"
+#include "train/config/option_table.h"
 
 namespace trident {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "core/file_io.h"
 #include "core/json_reader.h"
-#include "train/console.h"
-#include "train/metrics.h"
+#include "train/log/console.h"
+#include "train/log/metrics.h"
 
 namespace trident {
 namespace {

@@ -1,8 +1,8 @@
 // What a configuration may not say: every refusal is one line that names file, line, key, value and remedy.
 #include "tests/train/config_support.h"
-#include "train/layout_text.h"
-#include "train/option_check.h"
-#include "train/option_table.h"
+#include "train/config/layout_text.h"
+#include "train/config/option_check.h"
+#include "train/config/option_table.h"
 
 namespace trident {
 namespace {

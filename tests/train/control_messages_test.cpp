@@ -12,10 +12,10 @@
 #include "optim/step_statistics.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/parallel/node_ranks.h"
-#include "train/between_steps.h"
-#include "train/rank_trainer.h"
-#include "train/run_files.h"
-#include "train/run_report.h"
+#include "train/run/between_steps.h"
+#include "train/run/rank_trainer.h"
+#include "train/run/run_files.h"
+#include "train/run/run_report.h"
 
 namespace trident {
 namespace {

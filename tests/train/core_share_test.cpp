@@ -1,5 +1,5 @@
 // How many compute threads a rank gets: cores of a node, shared by its ranks, within what control groups allow.
-#include "train/core_share.h"
+#include "train/plan/core_share.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -10,7 +10,7 @@
 
 #include "tests/data/temporary_folder.h"
 #include "tests/support/meeting.h"
-#include "train/start_up.h"
+#include "train/launch/start_up.h"
 
 namespace trident {
 namespace {

@@ -1,5 +1,5 @@
 // What a run says at its start about the data it is going to read.
-#include "train/data_lines.h"
+#include "train/run/data_lines.h"
 
 #include <gtest/gtest.h>
 

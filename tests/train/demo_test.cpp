@@ -4,7 +4,7 @@
 
 #include "core/file_io.h"
 #include "support/layout_run.h"
-#include "train/dry_run.h"
+#include "train/run/dry_run.h"
 
 namespace trident::testing {
 namespace {

@@ -1,5 +1,5 @@
 // A run directory that was used before: what is refused, what is moved, and that nothing is lost.
-#include "train/earlier_run.h"
+#include "train/run/earlier_run.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -17,7 +17,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
 #include "tests/train/config_support.h"
-#include "train/resume.h"
+#include "train/run/resume.h"
 
 namespace trident {
 namespace {

@@ -1,12 +1,12 @@
 // Which hosts and which layout a start gets: files of hosts, hosts that are gone or failed, layouts that fit, without a process.
-#include "train/host_choice.h"
+#include "train/launch/host_choice.h"
 
 #include <gtest/gtest.h>
 
 #include "core/check.h"
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
-#include "train/text_placeholders.h"
+#include "train/launch/text_placeholders.h"
 
 namespace trident {
 namespace {

@@ -1,5 +1,5 @@
 // How ranks find their cards, on machines that a stand-in describes.
-#include "train/rank_devices.h"
+#include "train/launch/rank_devices.h"
 
 #include <gtest/gtest.h>
 

@@ -21,7 +21,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/no_cards.h"
 #include "tests/train/event_file.h"
-#include "train/trainer.h"
+#include "train/launch/trainer.h"
 
 namespace trident::testing {
 namespace {

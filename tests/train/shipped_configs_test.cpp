@@ -9,9 +9,9 @@
 
 #include "core/file_io.h"
 #include "model/model_stats.h"
-#include "train/dry_run.h"
-#include "train/option_table.h"
-#include "train/run_plan.h"
+#include "train/config/option_table.h"
+#include "train/plan/run_plan.h"
+#include "train/run/dry_run.h"
 
 namespace trident {
 namespace {

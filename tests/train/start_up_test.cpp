@@ -1,4 +1,4 @@
-#include "train/start_up.h"
+#include "train/launch/start_up.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "core/host_name.h"
 #include "tests/support/error_text.h"
 #include "tests/support/meeting.h"
-#include "train/train_config.h"
+#include "train/config/train_config.h"
 
 namespace trident {
 namespace {

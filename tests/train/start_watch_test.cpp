@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "train/start_watch.h"
+#include "train/launch/start_watch.h"
 
 namespace trident {
 namespace {

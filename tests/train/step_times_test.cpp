@@ -1,5 +1,5 @@
 // Where the time of a step goes: sums by kind, over ranks, and the words about them.
-#include "train/step_times.h"
+#include "train/log/step_times.h"
 
 #include <gtest/gtest.h>
 
@@ -10,12 +10,12 @@
 #include "core/clock.h"
 #include "core/json_reader.h"
 #include "device/cpu/cpu_device.h"
-#include "parallel/communicator.h"
-#include "parallel/thread_world.h"
-#include "train/clock_offset.h"
-#include "train/gather_bytes.h"
-#include "train/run_log.h"
-#include "train/run_report.h"
+#include "parallel/communicator/communicator.h"
+#include "parallel/shared_memory/thread_world.h"
+#include "train/log/run_log.h"
+#include "train/run/clock_offset.h"
+#include "train/run/gather_bytes.h"
+#include "train/run/run_report.h"
 
 namespace trident {
 namespace {

@@ -1,5 +1,5 @@
 // Traces of real steps on thread ranks, judged by the schema and by the step programs.
-#include "train/step_tracer.h"
+#include "train/run/step_tracer.h"
 
 #include <gtest/gtest.h>
 
@@ -9,11 +9,11 @@
 #include "core/clock.h"
 #include "core/file_io.h"
 #include "device/cpu/cpu_device.h"
-#include "parallel/thread_world.h"
+#include "parallel/shared_memory/thread_world.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/layout_run.h"
 #include "tests/train/trace_file.h"
-#include "train/machine.h"
+#include "train/plan/machine.h"
 
 namespace trident::testing {
 namespace {

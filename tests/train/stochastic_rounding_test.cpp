@@ -10,7 +10,7 @@
 
 #include "core/check.h"
 #include "tests/support/layout_run.h"
-#include "train/machine.h"
+#include "train/plan/machine.h"
 
 namespace trident::testing {
 namespace {

@@ -1,5 +1,5 @@
 // A signal that asks, and a second one that insists. Ends of processes happen in forked children.
-#include "train/stop_request.h"
+#include "train/run/stop_request.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // What follows a command's end: every code, every history, and the waits, without a process or a clock.
-#include "train/supervision.h"
+#include "train/launch/supervision.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
-#include "train/failure_file.h"
+#include "train/launch/failure_file.h"
 
 namespace trident {
 namespace {

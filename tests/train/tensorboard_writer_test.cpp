@@ -1,6 +1,6 @@
 // TensorBoard event files: bytes against known records, and what readers get out of them: ours, and TensorBoard's own where there
 // is one.
-#include "train/tensorboard_writer.h"
+#include "train/log/tensorboard_writer.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 // docs/timeline.svg: what the generator draws, and that the committed picture is what it draws now.
-#include "train/timeline_svg.h"
+#include "train/log/timeline_svg.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "core/file_io.h"
 #include "core/json_reader.h"
-#include "train/option_values.h"
+#include "train/config/option_values.h"
 
 namespace trident {
 namespace {

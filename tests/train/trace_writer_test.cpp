@@ -1,5 +1,5 @@
 // The trace file from made-up slices: times of other clocks, arrows, and the exact text.
-#include "train/trace_writer.h"
+#include "train/log/trace_writer.h"
 
 #include <cstdint>
 

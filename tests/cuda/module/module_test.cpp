@@ -11,8 +11,8 @@
 #include <sstream>
 
 #include "core/check.h"
-#include "device/cpu/doorbell.h"
-#include "parallel/cuda_backend.h"
+#include "device/host/doorbell.h"
+#include "parallel/cuda/cuda_backend.h"
 
 namespace trident {
 namespace {

@@ -2,7 +2,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include "parallel/cuda_backend.h"
+#include "parallel/cuda/cuda_backend.h"
 #include "tests/cuda/simulated_scope.h"
 #include "tests/support/layout_run.h"
 

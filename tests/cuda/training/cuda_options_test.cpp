@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "core/file_io.h"
-#include "device/cpu/doorbell.h"
-#include "parallel/cuda_backend.h"
+#include "device/host/doorbell.h"
+#include "parallel/cuda/cuda_backend.h"
 #include "tests/cuda/simulated_scope.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/layout_run.h"
-#include "train/metered_device.h"
+#include "train/bench/metered_device.h"
 
 namespace trident {
 namespace {

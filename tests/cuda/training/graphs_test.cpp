@@ -6,7 +6,7 @@
 
 #include "cuda/simulated/runtime.h"
 #include "support/layout_run.h"
-#include "train/machine.h"
+#include "train/plan/machine.h"
 
 namespace trident::testing {
 namespace {

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "cuda/simulated/runtime.h"
-#include "parallel/thread_world.h"
-#include "train/metered_device.h"
-#include "train/rank_devices.h"
-#include "train/rank_trainer.h"
+#include "parallel/shared_memory/thread_world.h"
+#include "train/bench/metered_device.h"
+#include "train/launch/rank_devices.h"
+#include "train/run/rank_trainer.h"
 
 namespace trident {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "cuda/simulated/nccl.h"
 #include "cuda/simulated/runtime.h"
-#include "parallel/cuda_backend.h"
+#include "parallel/cuda/cuda_backend.h"
 #include "support/layout_run.h"
-#include "train/rank_devices.h"
+#include "train/launch/rank_devices.h"
 
 namespace trident::testing {
 namespace {

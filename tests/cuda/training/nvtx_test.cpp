@@ -9,15 +9,15 @@
 #include "core/clock.h"
 #include "core/file_io.h"
 #include "cuda/simulated/runtime.h"
-#include "parallel/thread_world.h"
+#include "parallel/shared_memory/thread_world.h"
 #include "pipeline/executor.h"
 #include "support/layout_run.h"
 #include "tests/cuda/training/profiler.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/train/trace_file.h"
-#include "train/machine.h"
-#include "train/rank_trainer.h"
-#include "train/step_tracer.h"
+#include "train/plan/machine.h"
+#include "train/run/rank_trainer.h"
+#include "train/run/step_tracer.h"
 
 namespace trident::testing {
 namespace {

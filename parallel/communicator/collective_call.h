@@ -1,0 +1,41 @@
+// A call of a communicator as a value, and what is illegal about its arguments on every transport.
+#pragma once
+
+#include <cstdint>
+
+#include "core/tensor_view.h"
+#include "parallel/communicator/comm_operation.h"
+
+namespace trident {
+
+// A call of a collective; `in` is for in-place operations the same memory as `out`.
+struct CollectiveCall {
+  CommOperation operation = CommOperation::kBarrier;
+  ReduceOp reduce = ReduceOp::kSum;
+  TensorView out{nullptr, DType::kU8, {0}};
+  ConstTensorView in{nullptr, DType::kU8, {0}};
+  int root = -1;  // within the group; of a message: the peer
+};
+
+// Calls of rank `rank` in a group of `size` ranks whose operands lie in memory of one of the two sides. Arguments that break the
+// contract of communicator.h are an InternalError.
+struct CallRules {
+  int rank = 0, size = 1;
+  enum class Side : std::uint8_t { kHost, kDevice, kEither } side = Side::kHost;  // pinned memory counts as the host's
+
+  CollectiveCall all_reduce(TensorView inout, ReduceOp op) const;
+  CollectiveCall reduce_scatter(TensorView out, ConstTensorView in, ReduceOp op) const;
+  CollectiveCall all_gather(TensorView out, ConstTensorView in) const;
+  CollectiveCall broadcast(TensorView inout, int root) const;
+  CollectiveCall all_to_all(TensorView out, ConstTensorView in) const;
+  CollectiveCall send(ConstTensorView data, int peer) const;  // data: `in`
+  CollectiveCall recv(TensorView data, int peer) const;       // data: `out` and `in`
+
+ private:
+  void check_dense(ConstTensorView view) const;
+  void check_slices(ConstTensorView whole, ConstTensorView part) const;
+  void check_overlap(ConstTensorView whole, ConstTensorView part) const;
+  void check_peer(int peer) const;
+};
+
+}  // namespace trident

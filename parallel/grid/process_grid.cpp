@@ -1,0 +1,137 @@
+#include "parallel/grid/process_grid.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/check.h"
+
+namespace trident {
+namespace {
+
+constexpr std::array<Axis, kNumAxes> kAllAxes = {Axis::kTensor, Axis::kContext, Axis::kData, Axis::kPipeline};
+
+std::string_view config_key(Axis axis) {
+  switch (axis) {
+    case Axis::kTensor: return "parallel.tensor";
+    case Axis::kContext: return "parallel.context";
+    case Axis::kData: return "parallel.data";
+    case Axis::kPipeline: return "parallel.pipeline";
+  }
+  return "?";
+}
+
+int degree_of(const ParallelDegrees& degrees, Axis axis) {
+  switch (axis) {
+    case Axis::kTensor: return degrees.tensor;
+    case Axis::kContext: return degrees.context;
+    case Axis::kData: return degrees.data;
+    case Axis::kPipeline: return degrees.pipeline;
+  }
+  return 0;
+}
+
+std::size_t index(Axis axis) { return static_cast<std::size_t>(axis); }
+
+// The axes of an order string, fastest first.
+std::array<Axis, kNumAxes> parse_order(std::string_view order) {
+  const auto refuse = [&] {
+    throw ConfigError(fmt::format(
+        "parallel.order = \"{}\": must name each of tp, cp, dp and pp once, fastest first, such as \"tp-cp-dp-pp\"", order));
+  };
+  std::array<Axis, kNumAxes> axes{};
+  std::array<bool, kNumAxes> seen{};
+  std::string_view rest = order;
+  for (std::size_t i = 0; i < kNumAxes; ++i) {
+    const std::size_t dash = rest.find('-');
+    const std::string_view word = rest.substr(0, dash);
+    const auto axis = std::find_if(kAllAxes.begin(), kAllAxes.end(), [&](Axis a) { return to_string(a) == word; });
+    const bool last = i + 1 == kNumAxes;
+    if (axis == kAllAxes.end() || seen[index(*axis)] || last != (dash == std::string_view::npos)) refuse();
+    seen[index(*axis)] = true;
+    axes[i] = *axis;
+    if (!last) rest.remove_prefix(dash + 1);
+  }
+  return axes;
+}
+
+}  // namespace
+
+std::string_view to_string(Axis axis) {
+  switch (axis) {
+    case Axis::kTensor: return "tp";
+    case Axis::kContext: return "cp";
+    case Axis::kData: return "dp";
+    case Axis::kPipeline: return "pp";
+  }
+  return "?";
+}
+
+std::string to_string(const SubAxis& sub_axis) {
+  return fmt::format("{}[{}:{}]", to_string(sub_axis.axis), sub_axis.size, sub_axis.stride);
+}
+
+ProcessGrid::ProcessGrid(ParallelDegrees degrees, std::string_view order) : degrees_(degrees) {
+  std::int64_t stride = 1;
+  for (const Axis axis : parse_order(order)) {
+    const int n = degree_of(degrees, axis);
+    if (n < 1) throw ConfigError(fmt::format("{} = {}: must be at least 1", config_key(axis), n));
+    stride_[index(axis)] = static_cast<int>(stride);
+    stride *= n;
+    if (stride > kMaxWorldSize)
+      throw ConfigError(fmt::format("{} = {}: the degrees multiply to more than {} ranks", config_key(axis), n, kMaxWorldSize));
+  }
+}
+
+int ProcessGrid::degree(Axis axis) const { return degree_of(degrees_, axis); }
+
+int ProcessGrid::coordinate(int rank, Axis axis) const {
+  TRIDENT_CHECK(rank >= 0 && rank < world_size(), "rank {} of {}", rank, world_size());
+  return rank / stride_[index(axis)] % degree(axis);
+}
+
+GridCoordinates ProcessGrid::coordinates(int rank) const {
+  return {coordinate(rank, Axis::kTensor), coordinate(rank, Axis::kContext), coordinate(rank, Axis::kData),
+          coordinate(rank, Axis::kPipeline)};
+}
+
+int ProcessGrid::rank(const GridCoordinates& c) const {
+  const std::array<int, kNumAxes> along = {c.tensor, c.context, c.data, c.pipeline};
+  int rank = 0;
+  for (const Axis axis : kAllAxes) {
+    const int x = along[index(axis)];
+    TRIDENT_CHECK(x >= 0 && x < degree(axis), "{} coordinate {} of {}", to_string(axis), x, degree(axis));
+    rank += x * stride_[index(axis)];
+  }
+  return rank;
+}
+
+std::vector<int> ProcessGrid::group(int rank, const SubAxis& sub_axis) const {
+  const int n = degree(sub_axis.axis);
+  TRIDENT_CHECK(sub_axis.size >= 1 && sub_axis.stride >= 1 && n % (sub_axis.size * sub_axis.stride) == 0,
+                "{} does not factor a degree of {}", to_string(sub_axis), n);
+  const int digit = coordinate(rank, sub_axis.axis) / sub_axis.stride % sub_axis.size;
+  const int step = sub_axis.stride * stride_[index(sub_axis.axis)];
+  std::vector<int> ranks;
+  for (int i = 0; i < sub_axis.size; ++i) ranks.push_back(rank + (i - digit) * step);
+  return ranks;
+}
+
+std::string ProcessGrid::name(const SubAxis& sub_axis) const {
+  return sub_axis == whole(sub_axis.axis) ? std::string(to_string(sub_axis.axis)) : to_string(sub_axis);
+}
+
+void check_world_size(const ParallelDegrees& degrees, int world_size) {
+  const ProcessGrid grid(degrees);  // refuses degrees < 1
+  if (grid.world_size() == world_size) return;
+  const int model_ranks = degrees.tensor * degrees.context * degrees.pipeline;
+  const std::string remedy =
+      world_size > 0 && world_size % model_ranks == 0
+          ? fmt::format("start {} ranks or set parallel.data to {}", grid.world_size(), world_size / model_ranks)
+          : fmt::format("start {} ranks or choose degrees with tensor x context x pipeline (now {}) dividing {}", grid.world_size(),
+                        model_ranks, world_size);
+  throw ConfigError(fmt::format("parallel = data {} x pipeline {} x tensor {} x context {}: needs {} ranks but {} are running; {}",
+                                degrees.data, degrees.pipeline, degrees.tensor, degrees.context, grid.world_size(), world_size,
+                                remedy));
+}
+
+}  // namespace trident

@@ -1,0 +1,92 @@
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+
+#include "core/check.h"
+#include "core/int_math.h"
+#include "parallel/hierarchical/node_operation.h"
+
+namespace trident {
+
+namespace {
+
+constexpr std::int64_t kLargestElement = 8;
+
+// Group ranks by node, nodes in the order of their first.
+std::vector<std::vector<int>> by_node(const WireGroup& group) {
+  std::vector<std::vector<int>> members;
+  std::vector<int> numbers;  // of the nodes found so far
+  for (int r = 0; r < group.size(); ++r) {
+    const int node = group.end().nodes[static_cast<std::size_t>(group.world_rank_of(r))];
+    const auto found = static_cast<std::size_t>(std::find(numbers.begin(), numbers.end(), node) - numbers.begin());
+    if (found == numbers.size()) {
+      numbers.push_back(node);
+      members.emplace_back();
+    }
+    members[found].push_back(r);
+  }
+  return members;
+}
+
+}  // namespace
+
+int seat_of(const std::vector<int>& nodes, int world_rank) {
+  return static_cast<int>(std::count(nodes.begin(), nodes.begin() + world_rank, nodes[static_cast<std::size_t>(world_rank)]));
+}
+
+NodeGroup::NodeGroup(std::shared_ptr<WireEnd> end, const std::string& name, int rank, const std::vector<int>& world_ranks,
+                     std::int32_t channel, GroupBlock block)
+    : across(end, name, rank, world_ranks, channel, WireGroup::Staging::kNone), members(by_node(across)) {
+  std::size_t least = members[0].size(), most = 0;
+  for (std::size_t node = 0; node < members.size(); ++node) {
+    const auto found = std::find(members[node].begin(), members[node].end(), rank);
+    least = std::min(least, members[node].size());
+    most = std::max(most, members[node].size());
+    if (found == members[node].end()) continue;
+    my_node = static_cast<int>(node);
+    my_index = static_cast<int>(found - members[node].begin());
+  }
+  rails = static_cast<int>(least);
+  most_rounds = static_cast<int>(ceil_div(static_cast<std::int64_t>(most), rails));
+
+  std::vector<int> seats, names;
+  for (const int r : on_my_node()) {
+    names.push_back(across.world_rank_of(r));
+    seats.push_back(seat_of(end->nodes, names.back()));
+  }
+  local = SharedGroup(end->node, end->progress, block, name, my_index, std::move(seats), std::move(names));
+  sources.resize(local.seats.size());
+  elsewhere.resize(static_cast<std::size_t>(across.size()));
+  std::iota(elsewhere.begin(), elsewhere.end(), 0);
+  for (const int r : on_my_node()) elsewhere[static_cast<std::size_t>(r)] = -1;
+
+  scratch_bytes = std::max(end->options.staging_bytes, most_rounds * num_nodes() * kLargestElement);
+  if (is_even()) own_scratch_.reset(new std::byte[static_cast<std::size_t>(scratch_bytes)]);
+  else shared_scratch_ = end->allocate(scratch_bytes, name + " (sums of a node)");
+  scratch = is_even() ? own_scratch_.get() : shared_scratch_.data();
+  if (my_index < rails) lay_rail(std::move(end), channel + 2, static_cast<int>(most));
+}
+
+void NodeGroup::lay_rail(std::shared_ptr<WireEnd> end, std::int32_t channel, int most_members) {
+  rounds = static_cast<int>(ceil_div(most_members - my_index, rails));
+  std::vector<int> world_ranks;
+  for (const std::vector<int>& node : members)
+    world_ranks.push_back(across.world_rank_of(node[static_cast<std::size_t>(my_index)]));
+  rail = std::make_unique<WireGroup>(std::move(end), across.name(), my_node, std::move(world_ranks), channel);
+  for (int round = 0; round < rounds; ++round)
+    for (int node = 0; node < num_nodes(); ++node) {
+      const std::vector<int>& ranks = members[static_cast<std::size_t>(node)];
+      const auto index = static_cast<std::size_t>(my_index + round * rails);
+      slices.push_back(index < ranks.size() ? ranks[index] : -1);
+      places.push_back(index < ranks.size() ? node : -1);
+    }
+}
+
+int NodeGroup::node_of(int rank) const {
+  for (std::size_t node = 0; node < members.size(); ++node)
+    if (std::find(members[node].begin(), members[node].end(), rank) != members[node].end()) return static_cast<int>(node);
+  throw InternalError(fmt::format("rank {} is on no node of {}", rank, across.name()));
+}
+
+}  // namespace trident

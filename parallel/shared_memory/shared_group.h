@@ -1,0 +1,48 @@
+// One rank's place in a group of ranks that share a region of memory: what all of its operations there have in common.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/host/cpu_stream.h"
+#include "parallel/communicator/comm_operation.h"
+#include "parallel/shared_memory/shared_world.h"
+
+namespace trident {
+
+struct SharedGroup {
+  SharedGroup() = default;
+  // `names`: empty if they are the seats.
+  SharedGroup(SharedWorld* world, Progress* progress, GroupBlock block, std::string name, int rank, std::vector<int> seats,
+              std::vector<int> names);
+
+  SharedWorld* world = nullptr;
+  Progress* progress = nullptr;  // of this rank
+  GroupBlock block;
+  std::string name;
+  int rank = 0;            // within the group
+  std::vector<int> seats;  // of the group's ranks in the SharedWorld, in group order
+  std::vector<int> names;  // their world ranks, for messages: the seats, unless there are other nodes
+  CollectiveChecks checks = CollectiveChecks::kOn;
+  std::vector<const std::byte*> sources;  // scratch of an operation that is moving data, one per rank
+  std::vector<std::byte*> outs;
+  std::vector<std::uint64_t> stages;  // by peer: where messages to it are staged, if they ever were
+  std::uint64_t splits = 0;           // so far
+
+  int size() const { return static_cast<int>(seats.size()); }
+  int seat() const { return seats[static_cast<std::size_t>(rank)]; }
+  int world_rank() const { return world_rank_of(rank); }
+  int world_rank_of(int r) const { return names[static_cast<std::size_t>(r)]; }
+  void ring(int r) const { world->doorbell(seats[static_cast<std::size_t>(r)]).ring(); }
+  void ring_others() const;
+
+  // The control block of a new group of `members` (ranks of this group, this one among them), which the first of them lays out.
+  // Called by all ranks of this group for one split after another, of which each begins with a collective operation over this
+  // group: a cell is used again when everybody has read it. The host waits.
+  GroupBlock new_block(std::span<const int> members);
+};
+
+}  // namespace trident

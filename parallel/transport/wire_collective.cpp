@@ -1,0 +1,282 @@
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "core/tsan_announce.h"
+#include "device/no_allocation.h"
+#include "parallel/transport/wire_operation.h"
+
+namespace trident {
+
+namespace {
+
+constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+
+std::byte* writable(const std::byte* data) { return const_cast<std::byte*>(data); }  // the wire only reads what it sends
+
+}  // namespace
+
+void WireCollective::prepare(const CollectiveCall& call) {
+  const CommFingerprint whole{call.operation, call.reduce, call.in.dtype(), call.root < 0 ? -1 : group_->world_rank_of(call.root),
+                              call.in.num_elements()};
+  const bool is_gather = call.operation == CommOperation::kAllGather;
+  prepare_part(call, whole, is_gather ? call.in.num_elements() : call.in.num_elements() / group_->size(), nullptr);
+}
+
+void WireCollective::prepare_part(const CollectiveCall& call, const CommFingerprint& whole, std::int64_t slice,
+                                  const int* positions) {
+  busy_ = true;
+  phase_ = Phase::kPrepared;
+  step_ = Step::kNone;
+  fingerprint_ = whole;
+  out_ = call.out;
+  in_ = call.in;
+  root_ = call.root;
+  slice_ = slice;
+  positions_ = positions;
+}
+
+void WireCollective::issue() { issue_as(group_->collectives.next + 1); }
+
+void WireCollective::issue_as(std::uint64_t number) {
+  sequence_ = group_->collectives.next++;
+  header_ = {fingerprint_, number, group_->world_rank()};
+  phase_ = Phase::kIssued;
+}
+
+ElementRange WireCollective::slice(int rank) const {
+  if (fingerprint_.operation == CommOperation::kAllReduce) return share_of(in_.num_elements(), in_.dtype(), group_->size(), rank);
+  const int position = positions_ != nullptr ? positions_[rank] : rank;
+  return position < 0 ? ElementRange{} : ElementRange{position * slice_, (position + 1) * slice_};
+}
+
+std::byte* WireCollective::slice_of_in(int rank) const { return writable(in_.data()) + slice(rank).begin * size_of(in_.dtype()); }
+
+WireCollective::Step WireCollective::first_step() const {
+  switch (fingerprint_.operation) {
+    case CommOperation::kAllReduce:
+      return in_.num_bytes() <= std::min(group_->end().options.small_bytes, group_->chunk_bytes()) ? Step::kRounds : Step::kSum;
+    case CommOperation::kReduceScatter: return Step::kSum;
+    case CommOperation::kAllGather: return Step::kSpread;
+    case CommOperation::kAllToAll: return Step::kExchange;
+    case CommOperation::kBroadcast: return Step::kTree;
+    case CommOperation::kBarrier: return Step::kRounds;
+    case CommOperation::kSend: case CommOperation::kRecv: break;
+  }
+  return Step::kNone;
+}
+
+bool WireCollective::poll() {
+  group_->throw_if_failed();
+  if (group_->size() == 1) {
+    move_alone();
+    ++group_->collectives.now;
+    return complete();
+  }
+  if (phase_ == Phase::kIssued) {
+    if (group_->collectives.now != sequence_) return false;
+    group_->guarded([this] { begin(); });
+    phase_ = Phase::kMoving;
+  }
+  return group_->guarded([this] { return advance(); }) && end();
+}
+
+void WireCollective::begin() {
+  group_->end().progress->expect_messages(1);
+  announce_read(in_);
+  for (int i = 1; i < group_->size(); ++i) {
+    const int r = (group_->rank() + i) % group_->size();
+    WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
+    peer.header_sent = peer.header_received = !is_greeting();
+    if (!is_greeting()) continue;
+    peer.header_out = group_->wire().send(reinterpret_cast<const std::byte*>(&header_), sizeof header_, group_->world_rank_of(r),
+                                          group_->channel());
+    peer.header_in = group_->wire().recv(reinterpret_cast<std::byte*>(&peer.theirs), sizeof peer.theirs, group_->world_rank_of(r),
+                                         group_->channel());
+  }
+  const int me = group_->rank();
+  if (fingerprint_.operation == CommOperation::kAllGather && positions_ == nullptr)
+    copy_bytes(slice_of_out(me), in_.data(), in_.num_bytes());
+  if (fingerprint_.operation == CommOperation::kAllToAll) copy_bytes(slice_of_out(me), slice_of_in(me), slice_bytes(me));
+  begin_step(first_step());
+}
+
+void WireCollective::begin_step(Step step) {
+  step_ = step;
+  pieces_added_ = 0;
+  for (int r = 0; r < group_->size(); ++r)
+    if (r != group_->rank()) begin_with(r);
+  rounds_done_ = step != Step::kRounds;
+  if (!rounds_done_) begin_rounds();
+}
+
+void WireCollective::begin_rounds() {
+  const bool meets = fingerprint_.operation == CommOperation::kBarrier;
+  rounds_.begin(*group_, meets ? WireRounds::Kind::kMeet : WireRounds::kind_of(in_.dtype(), fingerprint_.reduce), out_,
+                fingerprint_.reduce);
+}
+
+void WireCollective::begin_with(int r) {
+  Transfer &out = group_->peers[static_cast<std::size_t>(r)].out, &in = group_->peers[static_cast<std::size_t>(r)].in;
+  const std::int64_t message = group_->end().options.message_bytes;
+  const std::int64_t chunk = group_->piece_elements(in_.dtype()) * size_of(in_.dtype());
+  const int me = group_->rank();
+  switch (step_) {
+    case Step::kSum:
+      out.begin(slice_of_in(r), slice_bytes(r), chunk);
+      in.begin(group_->staging_of(r), slice_bytes(me), chunk, Transfer::Target::kStaged);
+      return;
+    case Step::kSpread:
+      out.begin(slice_of_out(me), slice_bytes(me), message);
+      in.begin(slice_of_out(r), slice_bytes(r), message);
+      return;
+    case Step::kExchange:
+      out.begin(slice_of_in(r), slice_bytes(r), message);
+      in.begin(slice_of_out(r), slice_bytes(r), message);
+      return;
+    case Step::kTree:
+      out.begin(out_.data(), is_child(r) ? out_.num_bytes() : 0, chunk);
+      in.begin(out_.data(), r == parent() ? out_.num_bytes() : 0, chunk);
+      return;
+    case Step::kRounds: case Step::kNone:
+      out.begin(nullptr, 0, 1);
+      in.begin(nullptr, 0, 1);
+  }
+}
+
+// The tree of a broadcast, in ranks relative to the root: the parent of v is v without its lowest bit.
+int WireCollective::parent() const {
+  const int n = group_->size(), v = (group_->rank() - root_ + n) % n;
+  return v == 0 ? -1 : ((v & (v - 1)) + root_) % n;
+}
+
+bool WireCollective::is_child(int rank) const {
+  const int n = group_->size(), me = (group_->rank() - root_ + n) % n, v = (rank - root_ + n) % n;
+  return v != 0 && (v & (v - 1)) == me;
+}
+
+bool WireCollective::advance() {
+  for (;;) {
+    if (step_ != Step::kRounds || is_greeting())
+      for (int i = 1; i < group_->size(); ++i) advance_with((group_->rank() + i) % group_->size());
+    if (step_ == Step::kSum) add_pieces();
+    if (!rounds_done_) rounds_done_ = rounds_.advance();
+    if (!step_is_complete()) return false;
+    if (step_ != Step::kSum || fingerprint_.operation != CommOperation::kAllReduce) return true;
+    begin_step(Step::kSpread);
+  }
+}
+
+void WireCollective::advance_with(int r) {
+  WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
+  const int world_rank = group_->world_rank_of(r);
+  greet(r);
+  const bool forwards = step_ == Step::kTree && parent() >= 0;
+  const std::int64_t may_leave = forwards ? group_->peers[static_cast<std::size_t>(parent())].in.done() : kAll;
+  peer.out.send(group_->end(), world_rank, group_->channel(), may_leave);
+  if (!peer.header_received) return;  // what follows is not known to fit
+  peer.in.recv(group_->end(), world_rank, group_->channel(), step_ == Step::kSum ? pieces_added_ + Transfer::kWindow : kAll);
+}
+
+void WireCollective::greet(int r) {
+  WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
+  if (!peer.header_sent) peer.header_sent = group_->test(peer.header_out);
+  if (peer.header_received || !group_->test(peer.header_in)) return;
+  peer.header_received = true;
+  check_agreement_with(r);
+}
+
+void WireCollective::check_agreement_with(int r) const {
+  const MessageHeader& theirs = group_->peers[static_cast<std::size_t>(r)].theirs;
+  if (group_->checks == CollectiveChecks::kOff || (theirs.fingerprint == fingerprint_ && theirs.number == header_.number))
+      [[likely]]
+    return;
+  const AllocationExemption message;
+  const bool mine_first = group_->rank() > r;  // the same words whoever finds out
+  const MessageHeader &first = mine_first ? header_ : theirs, &second = mine_first ? theirs : header_;
+  group_->raise(fmt::format("{}: rank {} called {} as operation {} while rank {} called {}{}", group_->name(), first.world_rank,
+                            to_string(first.fingerprint), first.number, second.world_rank, to_string(second.fingerprint),
+                            second.number == first.number ? "" : fmt::format(" as operation {}", second.number)));
+}
+
+void WireCollective::add_pieces() {
+  while (add_piece()) continue;
+}
+
+// Adds the next piece of this rank's slice if it is there from everybody.
+bool WireCollective::add_piece() {
+  const ElementRange mine = slice(group_->rank());
+  const std::int64_t element = size_of(in_.dtype()), piece = group_->piece_elements(in_.dtype());
+  const std::int64_t first = pieces_added_ * piece, count = std::min(piece, mine.count() - first);
+  if (count <= 0) return false;
+  for (int r = 0; r < group_->size(); ++r) {
+    if (r == group_->rank()) continue;
+    const WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
+    if (peer.in.done() <= pieces_added_) return false;
+    group_->sources[static_cast<std::size_t>(r)] = group_->staging_of(r) + pieces_added_ % Transfer::kWindow * piece * element;
+  }
+  group_->sources[static_cast<std::size_t>(group_->rank())] = in_.data() + (mine.begin + first) * element;
+  const std::int64_t offset = fingerprint_.operation == CommOperation::kAllReduce ? mine.begin + first : first;
+  std::byte* const out = out_.data() + offset * element;
+  reduce_in_rank_order(in_.dtype(), fingerprint_.reduce, {&out, 1}, group_->sources, count);
+  ++pieces_added_;
+  return true;
+}
+
+bool WireCollective::is_greeted_by_all() const {
+  for (int r = 0; r < group_->size(); ++r)
+    if (r != group_->rank() && !is_greeted(group_->peers[static_cast<std::size_t>(r)])) return false;
+  return true;
+}
+
+bool WireCollective::step_is_complete() const {
+  if (!rounds_done_) return false;
+  if (step_ == Step::kRounds && !is_greeting()) return true;
+  for (int r = 0; r < group_->size(); ++r) {
+    if (r == group_->rank()) continue;
+    const WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
+    if (!is_greeted(peer) || !peer.out.complete() || !peer.in.complete()) return false;
+    if (step_ == Step::kSum && pieces_added_ != peer.in.pieces()) return false;
+  }
+  return true;
+}
+
+void WireCollective::move_alone() const {
+  if (positions_ == nullptr) copy_bytes(out_.data(), in_.data(), in_.num_bytes());
+}
+
+bool WireCollective::end() {
+  group_->end().progress->expect_messages(-1);
+  ++group_->collectives.now;
+  return complete();
+}
+
+std::string WireCollective::describe() const {
+  const std::string call = fmt::format("{} #{} over {}", to_string(fingerprint_.operation), header_.number, group_->name());
+  if (phase_ == Phase::kPrepared) return call + ": not issued";
+  if (phase_ == Phase::kIssued) return fmt::format("{}: an earlier operation of {} is not complete", call, group_->name());
+  if (!rounds_done_ && is_greeted_by_all())
+    return fmt::format("{}: rank {} has not {}", call, group_->world_rank_of(rounds_.awaited()),
+                       rounds_.has_received() ? "received" : "sent");
+  std::string absent, silent, deaf;
+  int counts[3] = {0, 0, 0};
+  const auto add = [&](std::string& names, int& count, int r) {
+    names += fmt::format("{}{}", count++ == 0 ? "" : ", ", group_->world_rank_of(r));
+  };
+  for (int r = 0; r < group_->size(); ++r) {
+    if (r == group_->rank()) continue;
+    const WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
+    if (!peer.header_received) add(absent, counts[0], r);
+    else if (!peer.in.complete()) add(silent, counts[1], r);
+    else if (!peer.out.complete() || !peer.header_sent) add(deaf, counts[2], r);
+  }
+  const auto are = [&](const std::string& names, int count, const char* what) {
+    return fmt::format("{}: {} {} {} not {}", call, count == 1 ? "rank" : "ranks", names, count == 1 ? "has" : "have", what);
+  };
+  if (counts[0] > 0) return are(absent, counts[0], "arrived");
+  if (counts[1] > 0) return are(silent, counts[1], "sent");
+  return are(deaf, counts[2], "received");
+}
+
+}  // namespace trident

@@ -1,0 +1,113 @@
+// The operations of ranks that exchange messages, as state machines that a stream polls.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/tensor_view.h"
+#include "parallel/communicator/host_communicator.h"
+#include "parallel/communicator/rank_order_sum.h"
+#include "parallel/transport/wire_group.h"
+#include "parallel/transport/wire_rounds.h"
+
+namespace trident {
+
+// all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier.
+//
+// reduce_scatter: every rank receives its slice from all others, piece by piece, and adds the pieces in rank order. all_reduce: the
+// same, then everybody sends its slice to everybody; small operands in rounds (wire_rounds.h). all_gather, all_to_all: slices go
+// straight to their places. broadcast: a binomial tree, piece by piece. barrier: in rounds.
+class WireCollective final : public CommunicatorOperation {
+ public:
+  explicit WireCollective(WireGroup& group) : group_(&group) {}
+
+  void prepare(const CollectiveCall& call);
+  // A part of a larger operation, which `whole` describes to peers. Slices of `slice` elements: that of rank r is number
+  // positions[r] of the larger operand (of reduce_scatter: `in`, all_gather: `out`, all_to_all: both), or there is none where
+  // positions[r] is negative. A rank without a slice receives or sends none. `positions` outlives the operation; null: slice r is
+  // number r.
+  void prepare_part(const CollectiveCall& call, const CommFingerprint& whole, std::int64_t slice, const int* positions);
+  void issue() override;
+  // Issues it as operation `number` in messages to users.
+  void issue_as(std::uint64_t number);
+  bool poll() override;
+  std::string describe() const override;
+
+ private:
+  enum class Phase : std::uint8_t { kPrepared, kIssued, kMoving };
+  enum class Step : std::uint8_t { kSum, kSpread, kExchange, kTree, kRounds, kNone };
+
+  bool is_greeting() const { return group_->checks == CollectiveChecks::kOn && group_->size() <= kMostGreeted; }
+  bool is_greeted(const WireGroup::Peer& peer) const { return peer.header_sent && peer.header_received; }
+  bool is_greeted_by_all() const;
+  ElementRange slice(int rank) const;
+  std::int64_t slice_bytes(int rank) const { return slice(rank).count() * size_of(in_.dtype()); }
+  std::byte* slice_of_out(int rank) const { return out_.data() + slice(rank).begin * size_of(in_.dtype()); }
+  std::byte* slice_of_in(int rank) const;
+  Step first_step() const;
+  void begin();
+  void begin_step(Step step);
+  void begin_rounds();
+  void begin_with(int peer);
+  int parent() const;
+  bool is_child(int peer) const;
+  bool advance();
+  void advance_with(int peer);
+  void greet(int peer);
+  void check_agreement_with(int peer) const;
+  void add_pieces();
+  bool add_piece();
+  bool step_is_complete() const;
+  void move_alone() const;
+  bool end();
+
+  WireGroup* group_;
+  Phase phase_ = Phase::kPrepared;
+  Step step_ = Step::kNone;
+  std::uint64_t sequence_ = 0;
+  MessageHeader header_;  // what this rank tells its peers
+  CommFingerprint fingerprint_;
+  TensorView out_;
+  ConstTensorView in_;
+  int root_ = -1;
+  std::int64_t slice_ = 0;
+  const int* positions_ = nullptr;
+  std::int64_t pieces_added_ = 0;
+  WireRounds rounds_;
+  bool rounds_done_ = false;
+};
+
+// One side of a message between two ranks.
+class WireMessage final : public CommunicatorOperation {
+ public:
+  explicit WireMessage(WireGroup& group) : group_(&group) {}
+
+  void prepare_send(ConstTensorView data, int peer);
+  void prepare_recv(TensorView data, int peer);
+  void issue() override;
+  bool poll() override;
+  std::string describe() const override;
+
+ private:
+  enum class Phase : std::uint8_t { kIssued, kHeader, kData };
+
+  bool is_send() const { return fingerprint_.operation == CommOperation::kSend; }
+  WireGroup::Turns& turns() const;
+  void prepare(CommOperation operation, ConstTensorView data, int peer);
+  bool advance();
+  void check_agreement() const;
+
+  WireGroup* group_;
+  Phase phase_ = Phase::kIssued;
+  std::uint64_t sequence_ = 0;
+  int peer_ = -1;
+  bool header_done_ = false, turn_passed_ = false;
+  MessageHeader header_;  // of the sender
+  Wire::Request header_request_ = 0;
+  CommFingerprint fingerprint_;
+  ConstTensorView data_;
+  std::byte* target_ = nullptr;  // of a receive
+  Transfer transfer_;
+};
+
+}  // namespace trident

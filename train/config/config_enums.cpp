@@ -1,0 +1,36 @@
+#include "train/config/config_enums.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+namespace trident {
+namespace {
+
+// In the order of the enums.
+constexpr std::array<std::string_view, 3> kAskedDevices{"auto", "cpu", "cuda"};
+constexpr std::array<std::string_view, 4> kComputeFormats{"auto", "bf16", "fp16", "fp32"};
+constexpr std::array<std::string_view, 2> kContents{"all", "weights"};
+constexpr std::array<std::string_view, 2> kReactions{"continue", "stop"};
+
+template <class Enum, std::size_t n>
+std::optional<Enum> find_in(const std::array<std::string_view, n>& texts, std::string_view text) {
+  const auto at = std::ranges::find(texts, text);
+  return at == texts.end() ? std::nullopt : std::optional(static_cast<Enum>(at - texts.begin()));
+}
+
+}  // namespace
+
+std::optional<AskedDevice> parse_asked_device(std::string_view text) { return find_in<AskedDevice>(kAskedDevices, text); }
+std::optional<ComputeFormat> parse_compute_format(std::string_view text) { return find_in<ComputeFormat>(kComputeFormats, text); }
+std::optional<CheckpointContent> parse_checkpoint_content(std::string_view text) {
+  return find_in<CheckpointContent>(kContents, text);
+}
+std::optional<OnSaveError> parse_on_save_error(std::string_view text) { return find_in<OnSaveError>(kReactions, text); }
+
+std::string_view to_string(AskedDevice device) { return kAskedDevices[static_cast<std::size_t>(device)]; }
+std::string_view to_string(ComputeFormat format) { return kComputeFormats[static_cast<std::size_t>(format)]; }
+std::string_view to_string(CheckpointContent content) { return kContents[static_cast<std::size_t>(content)]; }
+std::string_view to_string(OnSaveError reaction) { return kReactions[static_cast<std::size_t>(reaction)]; }
+
+}  // namespace trident

@@ -1,0 +1,327 @@
+#include "train/config/option_check.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include "core/nearest_name.h"
+#include "train/config/layout_text.h"
+
+namespace trident {
+namespace {
+
+constexpr std::size_t kMaxTextBytes = 4096;
+
+bool within(const Range& range, double x) {
+  if (std::isnan(x) || x < range.low || x > range.high) return false;
+  if (range.ends == Range::Ends::kOpenLow && x == range.low) return false;
+  return !(range.ends == Range::Ends::kOpenHigh && x == range.high);
+}
+
+std::string number_text(double x) { return fmt::format("{}", x); }
+
+std::string range_text(const Range& range) {
+  const bool low = std::isfinite(range.low), high = std::isfinite(range.high);
+  const bool open_low = range.ends == Range::Ends::kOpenLow, open_high = range.ends == Range::Ends::kOpenHigh;
+  if (low && high && !open_low && !open_high) return fmt::format(" from {} to {}", number_text(range.low), number_text(range.high));
+  std::string text;
+  if (low) text += fmt::format(" {} {}", open_low ? ">" : ">=", number_text(range.low));
+  if (high) text += fmt::format("{} {} {}", low ? " and" : "", open_high ? "<" : "<=", number_text(range.high));
+  return text;
+}
+
+// A permutation of tp, cp, dp, pp joined by '-'.
+bool is_axis_order(std::string_view text) {
+  std::array<std::string_view, 4> axes{"tp", "cp", "dp", "pp"};
+  std::string sorted;
+  std::sort(axes.begin(), axes.end());
+  do {
+    sorted = fmt::format("{}-{}-{}-{}", axes[0], axes[1], axes[2], axes[3]);
+    if (sorted == text) return true;
+  } while (std::next_permutation(axes.begin(), axes.end()));
+  return false;
+}
+
+// One to three non-negative numbers with commas between, not all zero.
+bool is_split(std::string_view text) {
+  int parts = 0;
+  double sum = 0;
+  while (true) {
+    const auto comma = text.find(',');
+    std::string_view part = text.substr(0, comma);
+    while (!part.empty() && part.front() == ' ') part.remove_prefix(1);
+    while (!part.empty() && part.back() == ' ') part.remove_suffix(1);
+    if (part.empty() || part.size() > 15 || part.find_first_not_of("0123456789.") != std::string_view::npos) return false;
+    if (std::count(part.begin(), part.end(), '.') > 1 || part == ".") return false;
+    sum += std::stod(std::string(part));
+    if (++parts > 3) return false;
+    if (comma == std::string_view::npos) return sum > 0;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+class Checker {
+ public:
+  Checker(const Option& option, const JsonValue& value, std::string_view where) : option_(option), value_(value), where_(where) {}
+
+  JsonValue run() const {
+    refuse_reserved_value();
+    if (option_.status == OptionStatus::kReserved) return neutral_or_refused();
+    return in_form();
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view why) const {
+    throw ConfigError(fmt::format("{}{} = {}: {}", where_, option_.path, value_text(value_), why));
+  }
+  [[noreturn]] void refuse_type() const { refuse("must be " + expected_text(option_)); }
+  bool takes(Takes kind) const { return trident::takes(option_.takes, kind); }
+
+  void refuse_reserved_value() const {
+    if (!value_.is_string()) return;
+    for (const ReservedValue& reserved : option_.reserved_values)
+      if (reserved.value == value_.as_string()) refuse(reserved.remedy);
+  }
+
+  JsonValue neutral_or_refused() const {
+    const JsonValue fallback = default_value(option_);
+    const bool zero = value_.is_number() && value_.as_number() == 0;
+    if (value_.is_null() || zero || (value_.is_bool() && !value_.as_bool()) || value_ == fallback) return fallback;
+    for (const std::string_view neutral : option_.neutral)
+      if (parse_json(neutral, "neutral value") == value_) return value_;
+    in_form_or_type();  // a typing error is said as one
+    refuse(fmt::format("not built yet; remove the key or set it to {}", to_json_text(fallback)));
+  }
+  // A path of checkpoint.resume is no choice, yet well-formed: only the kind of value counts here.
+  void in_form_or_type() const {
+    if (value_.is_string() && takes(Takes::kString)) return;
+    in_form();
+  }
+
+  JsonValue in_form() const {
+    switch (value_.kind()) {
+      case JsonValue::Kind::kNull:
+        if (takes(Takes::kNull)) return value_;
+        break;
+      case JsonValue::Kind::kBool:
+        if (takes(Takes::kBool)) return value_;
+        break;
+      case JsonValue::Kind::kInteger:
+      case JsonValue::Kind::kNumber:
+        if (takes(Takes::kNumber) || takes(Takes::kInteger)) return number();
+        break;
+      case JsonValue::Kind::kString:
+        if (takes(Takes::kString)) return text();
+        break;
+      case JsonValue::Kind::kArray:
+        if (takes(Takes::kIntegers) || takes(Takes::kNumbers)) return list();
+        if (takes(Takes::kSources)) return sources();
+        if (takes(Takes::kTexts)) return texts();
+        if (takes(Takes::kLayouts)) return layouts();
+        break;
+      case JsonValue::Kind::kObject:
+        if (takes(Takes::kEvery)) return every();
+        if (takes(Takes::kAxes)) return axes();
+        break;
+    }
+    refuse_type();
+  }
+  JsonValue number() const {
+    if (!takes(Takes::kNumber) && !value_.is_integer()) refuse_type();
+    if (!within(option_.range, value_.as_number())) refuse_type();
+    return takes(Takes::kNumber) ? JsonValue(value_.as_number()) : value_;
+  }
+  JsonValue text() const {
+    const std::string& text = value_.as_string();
+    for (const Alias& alias : option_.aliases)
+      if (alias.written == text) return JsonValue(alias.means);
+    if (option_.form == TextForm::kAxisOrder && !is_axis_order(text)) refuse_type();
+    if (option_.form == TextForm::kSplit && !is_split(text)) refuse_type();
+    if (!option_.choices.empty() && std::find(option_.choices.begin(), option_.choices.end(), text) == option_.choices.end()) {
+      const std::string_view near = likely_name(text, option_.choices);
+      refuse(fmt::format("must be {}{}", expected_text(option_),
+                         near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near))));
+    }
+    refuse_odd_text(text);
+    if (takes(Takes::kTexts)) return JsonValue(JsonValue::Array{value_});
+    return takes(Takes::kSources) ? JsonValue(JsonValue::Array{source(text, 1.0)}) : value_;
+  }
+  static JsonValue source(const std::string& path, double weight) {
+    JsonValue source;
+    source.set("path", path);
+    source.set("weight", weight);
+    return source;
+  }
+  void refuse_odd_text(const std::string& text) const {
+    if (text.empty()) refuse("must not be empty; write a text or remove the key");
+    if (text.size() > kMaxTextBytes) refuse(fmt::format("longer than {} bytes; shorten it", kMaxTextBytes));
+    for (const char c : text)
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) refuse("contains a control character; remove it");
+  }
+  JsonValue list() const {
+    const auto& items = value_.items();
+    if (option_.length > 0 && static_cast<std::int64_t>(items.size()) != option_.length) refuse_type();
+    JsonValue::Array canonical;
+    for (const JsonValue& item : items) {
+      const bool fits = takes(Takes::kNumbers) ? item.is_number() : item.is_integer();
+      if (!fits || !within(option_.range, item.as_number())) refuse_type();
+      canonical.push_back(takes(Takes::kNumbers) ? JsonValue(item.as_number()) : item);
+    }
+    return JsonValue(std::move(canonical));
+  }
+  JsonValue texts() const {
+    for (const JsonValue& item : value_.items()) {
+      if (!item.is_string()) refuse_type();
+      refuse_odd_text(item.as_string());
+    }
+    return value_;
+  }
+  // Canonical: texts as they are, objects with canonical values.
+  JsonValue layouts() const {
+    JsonValue::Array canonical;
+    for (std::size_t i = 0; i < value_.items().size(); ++i)
+      canonical.push_back(layout(value_.items()[i], fmt::format("{}{}[{}]: ", where_, option_.path, i)));
+    return JsonValue(std::move(canonical));
+  }
+  JsonValue layout(const JsonValue& item, const std::string& where) const {
+    if (item.is_string()) {
+      const LayoutDegrees degrees = parse_layout(item.as_string(), where);
+      checked_value(*find_option("parallel.data"), JsonValue(degrees.data), where);
+      checked_value(*find_option("parallel.pipeline"), JsonValue(degrees.pipeline), where);
+      checked_value(*find_option("parallel.tensor"), JsonValue(degrees.tensor), where);
+      checked_value(*find_option("parallel.context"), JsonValue(degrees.context), where);
+      return item;
+    }
+    if (!item.is_object() || item.members().empty()) refuse_type();
+    JsonValue canonical;
+    for (const JsonMember& member : item.members()) {
+      const std::string path = fmt::format("parallel.{}", member.key);
+      const Option* const option = find_option(path);
+      if (option == nullptr)
+        throw ConfigError(fmt::format("{}unknown key {}{}; name one of parallel", where, in_quotes(path), did_you_mean(path)));
+      canonical.set(member.key, checked_value(*option, member.value, where));
+    }
+    return canonical;
+  }
+  JsonValue every() const {
+    const JsonValue* k = value_.find("every");
+    if (value_.members().size() != 1 || k == nullptr || !k->is_integer() || !within(option_.range, k->as_number())) refuse_type();
+    return value_;
+  }
+  // Canonical: the axes that were given.
+  JsonValue axes() const {
+    for (const JsonMember& member : value_.members()) {
+      if (std::ranges::find(kCountedAxes, member.key) == kCountedAxes.end())
+        refuse(fmt::format("no axis {}; must be {}", in_quotes(member.key), expected_text(option_)));
+      if (!member.value.is_integer() || !within(option_.range, member.value.as_number())) refuse_type();
+    }
+    return value_;
+  }
+  // Canonical: a list of {"path", "weight"}.
+  JsonValue sources() const {
+    if (value_.items().empty()) refuse("an empty list; name at least one path");
+    JsonValue::Array canonical;
+    for (const JsonValue& item : value_.items()) {
+      const JsonValue* path = item.is_string() ? &item : item.find("path");
+      const JsonValue* weight = item.find("weight");
+      if (path == nullptr || !path->is_string()) refuse_type();
+      if (item.is_object() && item.members().size() != (weight == nullptr ? 1u : 2u)) refuse_type();
+      if (weight != nullptr && (!weight->is_number() || weight->as_number() <= 0))
+        refuse("a weight must be a number > 0; leave the source out instead");
+      refuse_odd_text(path->as_string());
+      canonical.push_back(source(path->as_string(), weight == nullptr ? 1.0 : weight->as_number()));
+    }
+    return JsonValue(std::move(canonical));
+  }
+
+  const Option& option_;
+  const JsonValue& value_;
+  std::string_view where_;
+};
+
+}  // namespace
+
+std::string value_text(const JsonValue& value) {
+  constexpr std::size_t kMax = 80;
+  std::string text = to_json_text(value);
+  return text.size() <= kMax ? text : text.substr(0, kMax) + "...";
+}
+
+std::string expected_text(const Option& option) {
+  std::vector<std::string> parts;
+  const std::string range = range_text(option.range);
+  const std::string count = option.length > 0 ? fmt::format("{} ", option.length) : "";
+  if (takes(option.takes, Takes::kBool)) parts.emplace_back("true or false");
+  if (takes(option.takes, Takes::kInteger)) parts.push_back("an integer" + range);
+  if (takes(option.takes, Takes::kNumber)) parts.push_back("a number" + range);
+  if (takes(option.takes, Takes::kIntegers)) parts.push_back(fmt::format("a list of {}integers{}", count, range));
+  if (takes(option.takes, Takes::kNumbers)) parts.push_back(fmt::format("a list of {}numbers{}", count, range));
+  if (takes(option.takes, Takes::kTexts)) parts.emplace_back("a list of texts");
+  if (takes(option.takes, Takes::kString)) {
+    if (option.form == TextForm::kAxisOrder) parts.emplace_back("the axes tp, cp, dp, pp in any order joined by '-'");
+    else if (option.form == TextForm::kSplit) parts.emplace_back("up to three shares such as \"969,30,1\"");
+    else if (option.choices.empty()) parts.emplace_back("a text");
+    for (const std::string_view choice : option.choices) parts.push_back(in_quotes(choice));
+  }
+  if (takes(option.takes, Takes::kEvery)) parts.push_back(fmt::format("{{\"every\": k}} with an integer k{}", range));
+  if (takes(option.takes, Takes::kAxes))
+    parts.push_back(fmt::format("any of {{\"tp\": n, \"dp\": n, \"pp\": n}} with integers n{}", range));
+  if (takes(option.takes, Takes::kSources)) parts.emplace_back("a list of paths or of {\"path\": text, \"weight\": number > 0}");
+  if (takes(option.takes, Takes::kLayouts))
+    parts.emplace_back("a list of layouts such as \"2DP x 4PP x 4TP\" or of objects with keys of parallel");
+  if (takes(option.takes, Takes::kNull)) parts.emplace_back("null");
+  std::string text;
+  for (std::size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "" : i + 1 == parts.size() ? " or " : ", ") + parts[i];
+  return text;
+}
+
+JsonValue checked_value(const Option& option, const JsonValue& value, std::string_view where) {
+  return Checker(option, value, where).run();
+}
+
+JsonValue default_value(const Option& option) {
+  if (option.fallback.empty()) return {};
+  const JsonValue value = parse_json(option.fallback, option.path);
+  if (takes(option.takes, Takes::kNumber) && value.is_integer()) return JsonValue(value.as_number());
+  return value;
+}
+
+std::string did_you_mean(std::string_view unknown) {
+  const auto hint = [](std::string_view path) { return fmt::format("; did you mean {}?", path); };
+  std::string plain(unknown.substr(std::min(unknown.size(), unknown.find_first_not_of('-'))));  // as other systems' command lines write it
+  std::ranges::replace(plain, '-', '_');
+  unknown = plain;
+  const std::string_view key = unknown.substr(unknown.rfind('.') + 1);
+  // The same key in another block, or another system's word for it.
+  for (const Option& option : option_table()) {
+    if (key_of(option) == key && unknown.find('.') == std::string_view::npos) return hint(option.path);
+    if (std::find(option.aka.begin(), option.aka.end(), key) != option.aka.end()) return hint(option.path);
+  }
+  std::vector<std::string_view> paths;
+  for (const Option& option : option_table()) paths.push_back(option.path);
+  const auto dot = unknown.find('.');
+  if (dot == std::string_view::npos) {
+    for (const OptionBlock& block : option_blocks()) paths.push_back(block.name);
+  } else {
+    std::erase_if(paths, [&](std::string_view path) { return path.substr(0, dot + 1) != unknown.substr(0, dot + 1); });
+    std::vector<std::string_view> keys;
+    for (const std::string_view path : paths) keys.push_back(path.substr(dot + 1));
+    if (const std::string_view near = likely_name(unknown.substr(dot + 1), keys); !near.empty())
+      return hint(fmt::format("{}.{}", unknown.substr(0, dot), near));
+    const auto begun = std::ranges::find_if(keys, [&](std::string_view other) { return key.size() > 1 && other.starts_with(key); });
+    if (begun != keys.end()) return hint(fmt::format("{}.{}", unknown.substr(0, dot), *begun));
+    for (const Option& option : option_table())
+      if (key_of(option) == key) return hint(option.path);
+  }
+  paths.clear();
+  for (const Option& option : option_table()) paths.push_back(option.path);
+  for (const OptionBlock& block : option_blocks()) paths.push_back(block.name);
+  // The block's own keys were compared without its name, which would make any short one of them seem near.
+  if (dot != std::string_view::npos)
+    std::erase_if(paths, [&](std::string_view path) { return path.substr(0, dot + 1) == unknown.substr(0, dot + 1); });
+  const std::string_view near = likely_name(unknown, paths);
+  return near.empty() ? "" : hint(near);
+}
+
+}  // namespace trident

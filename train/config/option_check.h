@@ -1,0 +1,30 @@
+// What the option table says about one value: is it allowed, and if not, a sentence that helps.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json_reader.h"
+#include "train/config/option_table.h"
+
+namespace trident {
+
+// What the option takes, in words: `an integer from 1 to 1024 or "auto"`.
+std::string expected_text(const Option& option);
+
+// The value in its canonical form: aliases replaced, a neutral value of a reserved option replaced by the default, integers that
+// stand for numbers made numbers. Throws ConfigError "<where><path> = <value>: <why>; <remedy>"; `where` is "" or ends in ": ".
+JsonValue checked_value(const Option& option, const JsonValue& value, std::string_view where);
+
+// The default, canonical; null for an option that the user must give.
+JsonValue default_value(const Option& option);
+
+// "; did you mean parallel.tensor?" for an unknown path, from the table's keys and what other systems call them; "" without an
+// idea.
+std::string did_you_mean(std::string_view unknown_path);
+
+// A value for a message: JSON text of one line, cut to a readable length.
+std::string value_text(const JsonValue& value);
+
+}  // namespace trident

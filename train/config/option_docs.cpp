@@ -1,0 +1,332 @@
+#include "train/config/option_docs.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "train/config/option_check.h"
+
+namespace trident {
+namespace {
+
+std::string default_text(const Option& option) {
+  return option.fallback.empty() ? "required" : std::string(option.fallback);
+}
+
+std::string unit_text(const Option& option) { return option.unit.empty() ? "" : fmt::format(" [{}]", option.unit); }
+
+// "not built yet: cuda (use ...)" or "" .
+std::string reserved_text(const Option& option) {
+  if (option.status == OptionStatus::kReserved) return " Reserved: not built yet.";
+  std::string text;
+  for (const ReservedValue& value : option.reserved_values) text += fmt::format(" Reserved: {}.", in_quotes(value.value));
+  return text;
+}
+
+std::string alias_text(const Option& option) {
+  std::string text;
+  for (const Alias& alias : option.aliases)
+    text += fmt::format("{}{} = {}", text.empty() ? " Also: " : ", ", alias.written, alias.means);
+  return text.empty() ? "" : text + ".";
+}
+
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+void append_table(std::string& out, std::string_view block) {
+  out += "| key | value | default | meaning |\n|---|---|---|---|\n";
+  for (const Option& option : option_table()) {
+    if (block_of(option) != block) continue;
+    out += fmt::format("| `{}` | {} | `{}` | {} |\n", option.path, cell(expected_text(option) + unit_text(option)),
+                       default_text(option), cell(std::string(option.doc) + alias_text(option) + reserved_text(option)));
+  }
+  out += '\n';
+}
+
+JsonValue option_schema(const Option& option);
+
+JsonValue number_schema(std::string_view type, const Range& range) {
+  JsonValue schema;
+  schema.set("type", type);
+  const auto bound = [&](std::string_view key, double x) {
+    if (!std::isfinite(x)) return;
+    schema.set(key, x == std::floor(x) ? JsonValue(static_cast<std::int64_t>(x)) : JsonValue(x));
+  };
+  bound(range.ends == Range::Ends::kOpenLow ? "exclusiveMinimum" : "minimum", range.low);
+  bound(range.ends == Range::Ends::kOpenHigh ? "exclusiveMaximum" : "maximum", range.high);
+  return schema;
+}
+
+JsonValue list_schema(JsonValue items, std::int64_t length) {
+  JsonValue schema;
+  schema.set("type", "array");
+  schema.set("items", std::move(items));
+  if (length > 0) schema.set("minItems", length), schema.set("maxItems", length);
+  return schema;
+}
+
+JsonValue object_schema(JsonValue properties, JsonValue::Array required) {
+  JsonValue schema;
+  schema.set("type", "object");
+  schema.set("properties", std::move(properties));
+  if (!required.empty()) schema.set("required", JsonValue(std::move(required)));
+  schema.set("additionalProperties", false);
+  return schema;
+}
+
+JsonValue text_schema(const Option& option) {
+  JsonValue schema;
+  schema.set("type", "string");
+  JsonValue::Array words;
+  for (const std::string_view choice : option.choices) words.emplace_back(choice);
+  for (const Alias& alias : option.aliases) words.emplace_back(alias.written);
+  if (!words.empty()) schema.set("enum", JsonValue(std::move(words)));
+  return schema;
+}
+
+JsonValue sources_schema() {
+  JsonValue properties;
+  properties.set("path", JsonValue::Object{{"type", "string"}});
+  properties.set("weight", number_schema("number", {0, HUGE_VAL, Range::Ends::kOpenLow}));
+  JsonValue::Array either;
+  either.emplace_back(JsonValue::Object{{"type", "string"}});
+  either.push_back(object_schema(std::move(properties), {JsonValue("path")}));
+  JsonValue item;
+  item.set("anyOf", JsonValue(std::move(either)));
+  JsonValue schema = list_schema(std::move(item), 0);
+  schema.set("minItems", 1);
+  return schema;
+}
+
+JsonValue layouts_schema() {
+  JsonValue properties;
+  for (const Option& option : option_table())
+    if (block_of(option) == "parallel") properties.set(key_of(option), option_schema(option));
+  JsonValue keys = object_schema(std::move(properties), {});
+  keys.set("minProperties", 1);
+  JsonValue item;
+  item.set("anyOf", JsonValue::Array{JsonValue(JsonValue::Object{{"type", "string"}}), std::move(keys)});
+  return list_schema(std::move(item), 0);
+}
+
+// One schema per kind of value that the option takes.
+JsonValue::Array alternatives(const Option& option) {
+  JsonValue::Array any;
+  const auto has = [&](Takes kind) { return takes(option.takes, kind); };
+  if (has(Takes::kBool)) any.emplace_back(JsonValue::Object{{"type", "boolean"}});
+  if (has(Takes::kInteger)) any.push_back(number_schema("integer", option.range));
+  if (has(Takes::kNumber)) any.push_back(number_schema("number", option.range));
+  if (has(Takes::kString)) any.push_back(text_schema(option));
+  if (has(Takes::kIntegers)) any.push_back(list_schema(number_schema("integer", option.range), option.length));
+  if (has(Takes::kNumbers)) any.push_back(list_schema(number_schema("number", option.range), option.length));
+  if (has(Takes::kTexts)) any.push_back(list_schema(JsonValue::Object{{"type", "string"}}, 0));
+  if (has(Takes::kEvery)) {
+    JsonValue every;
+    every.set("every", number_schema("integer", option.range));
+    any.push_back(object_schema(std::move(every), {JsonValue("every")}));
+  }
+  if (has(Takes::kAxes)) {
+    JsonValue axes;
+    for (const std::string_view axis : kCountedAxes) axes.set(axis, number_schema("integer", option.range));
+    any.push_back(object_schema(std::move(axes), {}));
+  }
+  if (has(Takes::kSources)) any.push_back(sources_schema());
+  if (has(Takes::kLayouts)) any.push_back(layouts_schema());
+  if (has(Takes::kNull)) any.emplace_back(JsonValue::Object{{"type", "null"}});
+  return any;
+}
+
+JsonValue option_schema(const Option& option) {
+  JsonValue schema;
+  JsonValue::Array any = alternatives(option);
+  // A reserved option takes its neutral values only.
+  if (option.status == OptionStatus::kReserved) {
+    JsonValue::Array values{JsonValue{}, false, 0, default_value(option)};
+    for (const std::string_view neutral : option.neutral) values.push_back(parse_json(neutral, option.path));
+    JsonValue::Array distinct;
+    for (JsonValue& value : values)
+      if (std::find(distinct.begin(), distinct.end(), value) == distinct.end()) distinct.push_back(std::move(value));
+    schema.set("enum", JsonValue(std::move(distinct)));
+  } else if (any.size() == 1) {
+    schema = std::move(any.front());
+  } else {
+    schema.set("anyOf", JsonValue(std::move(any)));
+  }
+  schema.set("description", std::string(option.doc) + unit_text(option) + alias_text(option) + reserved_text(option));
+  if (!option.fallback.empty()) schema.set("default", default_value(option));
+  return schema;
+}
+
+JsonValue block_schema(const OptionBlock& block) {
+  JsonValue properties;
+  JsonValue::Array required;
+  for (const Option& option : option_table()) {
+    if (block_of(option) != block.name) continue;
+    properties.set(key_of(option), option_schema(option));
+    if (option.fallback.empty()) required.emplace_back(key_of(option));
+  }
+  JsonValue schema = object_schema(std::move(properties), std::move(required));
+  if (block.name == kModelBlock) schema.set("additionalProperties", true);
+  JsonValue::Array either{schema};
+  if (block.name == "parallel") either.emplace_back(JsonValue::Object{{"type", "string"}});
+  if (block.name == "checkpoint") either.emplace_back(JsonValue::Object{{"enum", JsonValue::Array{JsonValue{}, false, 0}}});
+  if (either.size() > 1) schema = JsonValue::Object{{"anyOf", JsonValue(std::move(either))}};
+  schema.set("description", block.doc);
+  return schema;
+}
+
+// A legal value of a supported option, as JSON, to show how the key is written: the first choice that is not the default, or the
+// default, or something in range.
+std::string sample_value(const Option& option) {
+  for (const std::string_view choice : option.choices)
+    if (in_quotes(choice) != option.fallback) return in_quotes(choice);
+  if (!option.fallback.empty() && option.fallback != "null") return std::string(option.fallback);
+  if (takes(option.takes, Takes::kInteger)) return fmt::format("{}", std::max(1.0, option.range.low));
+  if (takes(option.takes, Takes::kNumber)) return "0.1";
+  if (takes(option.takes, Takes::kIntegers)) return "[2, 2]";
+  if (option.form == TextForm::kSplit) return "\"969,30,1\"";
+  return "\"PATH\"";
+}
+
+// A JSON text of one word needs no quotes in a setting.
+std::string_view without_quotes(std::string_view json) {
+  if (json.size() > 2 && json.front() == '"' && json.find_first_of("\\ ") == json.npos) return json.substr(1, json.size() - 2);
+  return json;
+}
+
+std::string block_help(std::string_view block, std::size_t width) {
+  std::string out;
+  for (const Option& option : option_table()) {
+    if (block_of(option) != block) continue;
+    out += fmt::format("  {}{}\n", option.path, option.fallback.empty() ? ", required" : fmt::format(" = {}", option.fallback));
+    out += help_paragraph(std::string(option.doc) + alias_text(option) + reserved_text(option), 6, width);
+    out += help_paragraph(expected_text(option) + unit_text(option), 6, width);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string for_shell(const std::string& word) { return word.find_first_of("\"[]{}* $") == word.npos ? word : "'" + word + "'"; }
+
+std::string help_paragraph(std::string_view text, std::size_t indent, std::size_t width) {
+  std::string out, line;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    if (!line.empty() && indent + line.size() + 1 + word.size() > width) {
+      out += std::string(indent, ' ') + line + '\n';
+      line.clear();
+    }
+    line += line.empty() ? "" : " ";
+    line += word;
+  }
+  return out + std::string(indent, ' ') + line + '\n';
+}
+
+std::string options_help(std::size_t width) {
+  std::string out = help_paragraph("Keys of the configuration, for the file and for --set; trident help KEY says more.", 0, width) + '\n';
+  out += block_help("", width);
+  for (const OptionBlock& block : option_blocks())
+    out += '\n' + help_paragraph(fmt::format("{}: {}", block.name, block.doc), 0, width) + block_help(block.name, width);
+  return out;
+}
+
+std::string option_help(std::string_view name, std::size_t width) {
+  for (const OptionBlock& block : option_blocks())
+    if (block.name == name) return help_paragraph(fmt::format("{}: {}", block.name, block.doc), 0, width) + block_help(block.name, width);
+  const Option* option = find_option(name);
+  if (option == nullptr) return "";
+  std::string out = help_paragraph(fmt::format("{}: {}", option->path, option->doc), 0, width);
+  const auto field = [&](std::string_view label, const std::string& text) {
+    if (text.empty()) return;
+    std::string lines = help_paragraph(text, 13, width);
+    lines.replace(2, label.size(), label);
+    out += lines;
+  };
+  field("takes", expected_text(*option) + unit_text(*option));
+  field("default", option->fallback.empty() ? "none, must be given" : std::string(option->fallback));
+  for (const Alias& alias : option->aliases) field("also", fmt::format("{} = {}", alias.written, alias.means));
+  for (const ReservedValue& value : option->reserved_values)
+    field("refused", fmt::format("{}: {}", in_quotes(value.value), value.remedy));
+  if (option->status == OptionStatus::kReserved) field("status", "not built yet: values that ask for it are refused");
+  field("elsewhere", fmt::format("{}", fmt::join(option->aka, ", ")));
+  if (option->status == OptionStatus::kReserved) return out;
+  const std::string sample = sample_value(*option);
+  field("setting", fmt::format("--set {}", for_shell(fmt::format("{}={}", option->path, without_quotes(sample)))));
+  const std::string pair = fmt::format("{}: {}", in_quotes(key_of(*option)), sample);
+  field("file", block_of(*option).empty() ? pair : fmt::format("{}: {{ {} }}", in_quotes(block_of(*option)), pair));
+  return out;
+}
+
+std::string options_markdown() {
+  std::string out =
+      "# Configuration\n\n"
+      "Generated by `trident docs configuration` from the option table (train/config/option_table.cpp); do not edit.\n\n"
+      "One JSON file, comments (`//`, `/* */`) allowed. `--set path=value` changes a key from the command line, later ones "
+      "winning; the value is\n"
+      "read as JSON, or as plain text where it is none. `--print-config` shows the resolved configuration, "
+      "`--print-config=origins` also where each\n"
+      "value comes from, `trident schema` prints a JSON Schema for editors.\n\n"
+      "A key that is unknown, has another type or leaves its range is an error that names file, line and remedy. *Reserved* keys "
+      "belong to features\n"
+      "that are not built yet: absent, null, false, 0 or their default they are accepted, any other value is refused by name.\n\n"
+      "## Top level\n\n";
+  append_table(out, "");
+  for (const OptionBlock& block : option_blocks()) {
+    out += fmt::format("## {}\n\n{}\n\n", block.name, block.doc);
+    append_table(out, block.name);
+  }
+  out.pop_back();
+  return out;
+}
+
+JsonValue options_schema() {
+  JsonValue properties;
+  JsonValue::Array required{JsonValue(kModelBlock)};
+  for (const Option& option : option_table()) {
+    if (block_of(option).empty()) properties.set(option.path, option_schema(option));
+    else if (const JsonValue block(block_of(option));
+             option.fallback.empty() && std::find(required.begin(), required.end(), block) == required.end())
+      required.push_back(block);
+  }
+  for (const OptionBlock& block : option_blocks()) properties.set(block.name, block_schema(block));
+  JsonValue schema;
+  schema.set("$schema", "http://json-schema.org/draft-07/schema#");
+  schema.set("title", "Trident training configuration");
+  const JsonValue root = object_schema(std::move(properties), std::move(required));
+  for (const JsonMember& member : root.members()) schema.set(member.key, member.value);
+  return schema;
+}
+
+std::string config_with_origins(const TrainConfig& config, const OptionValues& values) {
+  const JsonValue root = to_json(config);
+  std::string out = "{\n";
+  const auto line = [&](int level, const JsonMember& member, std::string_view path, bool last) {
+    const std::string origin = find_option(path) != nullptr ? values.at(path).origin : "given";
+    out += fmt::format("{:{}}{}: {}{}  // {}\n", "", level * 2, in_quotes(member.key), to_json_text(member.value), last ? "" : ",",
+                       origin);
+  };
+  for (std::size_t i = 0; i < root.members().size(); ++i) {
+    const JsonMember& top = root.members()[i];
+    const bool last_top = i + 1 == root.members().size();
+    if (!top.value.is_object()) {
+      line(1, top, top.key, last_top);
+      continue;
+    }
+    out += fmt::format("  {}: {{\n", in_quotes(top.key));
+    for (std::size_t k = 0; k < top.value.members().size(); ++k) {
+      const JsonMember& member = top.value.members()[k];
+      line(2, member, fmt::format("{}.{}", top.key, member.key), k + 1 == top.value.members().size());
+    }
+    out += last_top ? "  }\n" : "  },\n";
+  }
+  return out + "}\n";
+}
+
+}  // namespace trident

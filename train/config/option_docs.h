@@ -1,0 +1,38 @@
+// What the option table says to people and editors.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/json_reader.h"
+#include "train/config/option_values.h"
+#include "train/config/train_config.h"
+
+namespace trident {
+
+// Columns of what `trident help` prints where no terminal has others.
+inline constexpr std::size_t kHelpWidth = 80;
+
+// `text` in lines of at most `width` columns, each after `indent` spaces and ending in a line break; a longer word keeps its
+// line to itself.
+std::string help_paragraph(std::string_view text, std::size_t indent, std::size_t width = kHelpWidth);
+
+// A word of a command line, in single quotes where a shell would take it apart.
+std::string for_shell(const std::string& word);
+
+// Every key by section: default, meaning, what it takes. For `trident train --help`.
+std::string options_help(std::size_t width = kHelpWidth);
+
+// Everything about one key, or the keys of one section, for `trident help parallel.zero`; "" where there is no such key or section.
+std::string option_help(std::string_view name, std::size_t width = kHelpWidth);
+
+// docs/configuration.md.
+std::string options_markdown();
+
+// JSON Schema, draft-07, for editors: types, ranges, choices, defaults, descriptions.
+JsonValue options_schema();
+
+// The resolved configuration with a comment after each key: where its value comes from. parse_train_config reads it back.
+std::string config_with_origins(const TrainConfig& config, const OptionValues& values);
+
+}  // namespace trident

@@ -1,0 +1,268 @@
+#include "train/config/option_table.h"
+
+namespace trident {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr Range kFromZero{0, kInf};
+constexpr Range kFromOne{1, kInf};
+constexpr Range kPositive{0, kInf, Range::Ends::kOpenLow};
+constexpr Range kDegree{1, 65536};
+constexpr Range kCount{1, 2147483647};  // products of two fit 64 bits
+constexpr Range kProbability{0, 1, Range::Ends::kOpenHigh};
+constexpr OptionStatus kReserved = OptionStatus::kReserved;
+
+using enum Takes;
+
+std::vector<OptionBlock> make_blocks() {
+  return {
+      {"run", "Where the run lives and how long it goes on."},
+      {"model", "One of: `preset`, `hf_config`, or the keys of a Hugging Face config.json spelled out here (`model_type`, ...)."},
+      {"parallel", "How the ranks divide the work. A text like `\"2DP x 4PP x 4TP\"` (any order, missing axes are 1) stands for the degrees."},
+      {"batch", "How many sequences make one step."},
+      {"precision", "Number formats."},
+      {"recompute", "What the backward pass computes again instead of keeping it."},
+      {"optimizer", "The update rule. One-dimensional parameters and biases are not decayed."},
+      {"lr_schedule", "The learning rate of step n (first is 1): `lr * n / warmup_steps` while n <= warmup_steps, then the schedule."},
+      {"data", "Token files, as `trident data prepare` writes them: `PREFIX` stands for PREFIX.bin and PREFIX.idx."},
+      {"eval", "Loss on the validation data."},
+      {"checkpoint", "Saving and resuming. With `every` 0 the keys of saving have no effect."},
+      {"log", "What is written while the run goes on."},
+      {"cuda", "Cards. On CPUs these keys are accepted and have no effect."},
+      {"debug", "Checks that cost time."},
+  };
+}
+
+std::vector<Option> run_options() {
+  return {
+      {.path = "$schema", .takes = kNull | kString, .fallback = "null", .doc = "For editors; not read."},
+      {.path = "run.dir", .takes = kString, .fallback = "\"runs/default\"", .doc = "Run directory: resolved configuration, plan, metrics.",
+       .aka = {"output_dir", "save"}},
+      {.path = "run.overwrite", .takes = kBool, .fallback = "false",
+       .doc = "Start in a run directory that holds another run's files: they are moved into earlier-1, earlier-2, ... of it. Without it such a directory is refused.",
+       .aka = {"overwrite_output_dir"}},
+      {.path = "run.seed", .takes = kInteger, .fallback = "1234",
+       .doc = "Every random number follows from it: initial weights, sample order, dropout.", .range = kFromZero},
+      {.path = "run.steps", .takes = kInteger, .fallback = "", .doc = "Optimizer updates to make.", .range = kFromOne, .unit = "steps",
+       .aka = {"train_iters", "max_steps", "num_steps", "iterations"}},
+      {.path = "run.max_minutes", .takes = kNumber, .fallback = "0", .doc = "End after this time; 0: no limit.", .range = kFromZero,
+       .unit = "minutes", .aka = {"exit_duration_in_mins"}},
+      {.path = "run.threads_per_rank", .takes = kInteger | kString, .fallback = "\"auto\"",
+       .doc = "Compute threads of each rank on the CPU; auto: the node's cores that its ranks may run on, over its ranks. With several, results are not bit for bit those of one.",
+       .range = {1, 1024}, .choices = {"auto"}, .aka = {"omp_num_threads"}},
+      {.path = "run.pin", .takes = kBool, .fallback = "true", .doc = "Bind ranks to cores where there are enough of them."},
+      {.path = "device", .takes = kString, .fallback = "\"auto\"", .doc = "Where ranks compute; auto takes CUDA cards if this program has CUDA and the machine has cards it can use.",
+       .choices = {"auto", "cpu", "cuda"}},
+  };
+}
+
+std::vector<Option> model_options() {
+  return {
+      {.path = "model.preset", .takes = kNull | kString, .fallback = "null", .doc = "A model by name, such as gpt2-124m or llama-60m; trident help model.preset lists them."},
+      {.path = "model.hf_config", .takes = kNull | kString, .fallback = "null", .doc = "Path of a Hugging Face config.json, or of the folder that has it."},
+      {.path = "model.init_from", .takes = kNull | kString, .fallback = "null", .doc = "Checkpoint whose weights training begins with, at step 1 and with a fresh optimizer; of a folder of them the newest. A run that has checkpoints of its own goes on from those. Hugging Face folders: not built yet.",
+       .aka = {"pretrained", "load"}},
+      {.path = "model.dropout", .takes = kNull | kNumber, .fallback = "null",
+       .doc = "Dropout probability on residuals and embeddings; null: what the model's own configuration says.", .range = kProbability,
+       .aka = {"hidden_dropout"}},
+  };
+}
+
+std::vector<Option> parallel_options() {
+  return {
+      {.path = "parallel.data", .takes = kInteger | kString, .fallback = "\"auto\"",
+       .doc = "Data-parallel degree; auto: the world size over the other degrees (without a launcher: 1).", .range = kDegree,
+       .choices = {"auto"}, .aka = {"dp", "data_parallel_size"}},
+      {.path = "parallel.pipeline", .takes = kInteger, .fallback = "1", .doc = "Pipeline stages.", .range = kDegree,
+       .aka = {"pp", "pipeline_model_parallel_size", "pipeline_parallel_degree"}},
+      {.path = "parallel.tensor", .takes = kInteger, .fallback = "1", .doc = "Tensor-parallel degree.", .range = kDegree,
+       .aka = {"tp", "tensor_model_parallel_size", "tensor_parallel_degree"}},
+      {.path = "parallel.context", .takes = kNull | kInteger, .fallback = "1", .doc = "Context-parallel degree.", .range = {0, 65536},
+       .status = kReserved, .aka = {"cp", "context_parallel_size"}},
+      {.path = "parallel.virtual_stages", .takes = kInteger, .fallback = "1", .doc = "Model chunks per pipeline rank; more than one needs the interleaved schedule.",
+       .range = {1, 1024}, .aka = {"virtual_pipeline_model_parallel_size", "vpp"}},
+      {.path = "parallel.schedule", .takes = kString, .fallback = "\"1f1b\"", .doc = "Order of forward and backward passes over the stages.",
+       .choices = {"gpipe", "1f1b", "interleaved"},
+       .reserved_values = {{"zb-h1", "not built yet; use 1f1b"}, {"zb-v", "not built yet; use interleaved"}},
+       .aka = {"pipeline_schedule"}},
+      {.path = "parallel.sequence_parallel", .takes = kBool, .fallback = "false",
+       .doc = "Split norms and residuals over the sequence inside a tensor-parallel group."},
+      {.path = "parallel.zero", .takes = kString, .fallback = "\"zero1\"", .doc = "What data-parallel ranks share out: nothing (ddp), optimizer state (zero1), also gradients (zero2), also parameters (shard_grad_op, zero3).",
+       .choices = {"ddp", "zero1", "zero2", "shard_grad_op", "zero3"},
+       .aliases = {{"SHARD_GRAD_OP", "shard_grad_op"}, {"FULL_SHARD", "zero3"}}, .aka = {"zero_stage", "stage", "zero_optimization"}},
+      {.path = "parallel.grad_sync", .takes = kNull | kString | kEvery, .fallback = "null",
+       .doc = "When gradients are reduced: once a step, every k micro-batches, or auto (step where the memory allows); null: the preset's own.",
+       .range = kFromOne, .choices = {"step", "auto"}},
+      {.path = "parallel.param_gather", .takes = kNull | kString, .fallback = "null",
+       .doc = "How long gathered parameters live; null: the preset's own.", .choices = {"per_use", "per_micro_batch", "resident"}},
+      {.path = "parallel.layers", .takes = kNull | kIntegers, .fallback = "null",
+       .doc = "Layers of each stage, pipeline x virtual_stages counts in model order; null: balanced by cost.", .range = kFromOne},
+      {.path = "parallel.order", .takes = kString, .fallback = "\"tp-cp-dp-pp\"", .doc = "Axes from fastest to slowest changing rank.",
+       .form = TextForm::kAxisOrder, .aka = {"rank_order"}},
+      {.path = "parallel.overlap", .takes = kBool, .fallback = "true", .doc = "Reduce and gather while computing.",
+       .aka = {"overlap_grad_reduce", "overlap_comm"}},
+      {.path = "parallel.bucket_mb", .takes = kNumber, .fallback = "25", .doc = "Size of gradient buckets.", .range = kPositive, .unit = "MB",
+       .aka = {"reduce_bucket_size", "bucket_size"}},
+  };
+}
+
+std::vector<Option> number_options() {
+  return {
+      {.path = "batch.global", .takes = kInteger, .fallback = "", .doc = "Sequences per optimizer update, over all ranks.", .range = kCount,
+       .unit = "sequences", .aka = {"global_batch_size", "train_batch_size"}},
+      {.path = "batch.micro", .takes = kInteger, .fallback = "1", .doc = "Sequences per forward pass of a rank.", .range = kCount,
+       .unit = "sequences", .aka = {"micro_batch_size", "train_micro_batch_size_per_gpu", "local_batch_size"}},
+      {.path = "batch.sequence", .takes = kInteger, .fallback = "", .doc = "Tokens per sequence.", .range = kCount, .unit = "tokens",
+       .aka = {"seq_length", "seq_len", "sequence_length", "block_size"}},
+      {.path = "precision.compute", .takes = kString, .fallback = "\"auto\"",
+       .doc = "Format of activations and working weights; auto: bf16 where the processor multiplies it natively, else fp32. fp16 scales its loss.",
+       .choices = {"auto", "bf16", "fp16", "fp32"}, .aka = {"dtype"}},
+      {.path = "precision.master", .takes = kString, .fallback = "\"fp32\"", .doc = "Format of master weights and moments.", .choices = {"fp32"}},
+      {.path = "precision.reduce", .takes = kString, .fallback = "\"fp32\"", .doc = "Format in which gradients are summed.", .choices = {"fp32"}},
+      {.path = "precision.loss_scale", .takes = kNull | kString | kNumber, .fallback = "null",
+       .doc = "What the loss is multiplied by, for precision.compute fp16 only: dynamic (found while training) or a power of two; null: dynamic with fp16.",
+       .range = {1, 4294967296}, .choices = {"dynamic"}, .aka = {"initial_loss_scale", "grad_scale"}},
+      {.path = "precision.stochastic_rounding", .takes = kBool, .fallback = "false",
+       .doc = "Round bf16 weights up or down at random after an update, in proportion to how near both are; false: to nearest. For precision.compute bf16.",
+       .aka = {"bf16_stochastic_round"}},
+      {.path = "recompute.policy", .takes = kString, .fallback = "\"none\"", .doc = "none, attention only (selective), or whole blocks (full).",
+       .choices = {"none", "selective", "full"}, .aka = {"recompute_granularity", "activation_checkpointing"}},
+      {.path = "recompute.head_chunk", .takes = kInteger, .fallback = "0",
+       .doc = "Tokens whose logits exist at a time; they are made again in the backward pass. 0: those of the whole micro-batch, kept.",
+       .range = {0, 2147483647}, .unit = "tokens"},
+      {.path = "optimizer.type", .takes = kString, .fallback = "\"adamw\"",
+       .doc = "Update rule; lion keeps one moment, not two, and wants a smaller rate and more decay.", .choices = {"adamw", "lion"}},
+      {.path = "optimizer.lr", .takes = kNumber, .fallback = "3e-4", .doc = "Highest learning rate.", .range = kFromZero, .aka = {"learning_rate"}},
+      {.path = "optimizer.betas", .takes = kNumbers, .fallback = "[0.9, 0.95]",
+       .doc = "Decay of the first and second moment; lion: within the sign, and of its moment.",
+       .range = kProbability, .length = 2, .aka = {"adam_beta1", "adam_beta2"}},
+      {.path = "optimizer.eps", .takes = kNumber, .fallback = "1e-8",
+       .doc = "AdamW: added to the root of the second moment.", .range = kPositive},
+      {.path = "optimizer.weight_decay", .takes = kNumber, .fallback = "0.1", .doc = "Decoupled weight decay.", .range = kFromZero},
+      {.path = "optimizer.grad_clip", .takes = kNumber, .fallback = "1.0", .doc = "Highest gradient norm; 0: no clipping.", .range = kFromZero,
+       .aka = {"clip_grad", "gradient_clipping", "max_norm"}},
+      {.path = "lr_schedule.type", .takes = kString, .fallback = "\"cosine\"", .doc = "Course after the warm-up.",
+       .choices = {"constant", "linear", "cosine", "inverse_sqrt", "wsd"},
+       .aliases = {{"inverse-sqrt", "inverse_sqrt"}, {"inverse-square-root", "inverse_sqrt"}, {"WSD", "wsd"}}, .aka = {"lr_decay_style"}},
+      {.path = "lr_schedule.warmup_steps", .takes = kInteger, .fallback = "0", .doc = "Steps of linear warm-up.", .range = kFromZero,
+       .unit = "steps", .aka = {"lr_warmup_iters"}},
+      {.path = "lr_schedule.min_lr", .takes = kNumber, .fallback = "0", .doc = "Lowest learning rate after the warm-up.", .range = kFromZero},
+      {.path = "lr_schedule.decay_steps", .takes = kNull | kInteger, .fallback = "null",
+       .doc = "Step at which min_lr is reached, warm-up included; null: run.steps.", .range = kFromOne, .unit = "steps", .aka = {"lr_decay_iters"}},
+      {.path = "lr_schedule.wsd_decay_steps", .takes = kNull | kInteger, .fallback = "null",
+       .doc = "Length of the final decay of wsd (warm-up, stable, decay); required by it.", .range = kFromOne, .unit = "steps",
+       .aka = {"lr_wsd_decay_iters"}},
+      {.path = "lr_schedule.wsd_decay_type", .takes = kString, .fallback = "\"exponential\"", .doc = "Shape of the final decay of wsd.",
+       .choices = {"linear", "cosine", "exponential", "minus_sqrt"}, .aka = {"lr_wsd_decay_style"}},
+  };
+}
+
+std::vector<Option> data_options() {
+  return {
+      {.path = "data.train", .takes = kString | kSources, .fallback = "", .doc = "Training data: a prefix, or a list of prefixes or {\"path\", \"weight\"}.",
+       .aka = {"data_path", "dataset", "train_data_path"}},
+      {.path = "data.valid", .takes = kNull | kString | kSources, .fallback = "null", .doc = "Validation data, likewise; each file is a set with numbers of its own, beside their mean by weight. null: what split sets aside.",
+       .aka = {"valid_data_path", "validation"}},
+      {.path = "data.split", .takes = kNull | kString, .fallback = "null",
+       .doc = "Shares of training, validation and test documents such as \"969,30,1\", when valid is null; both null: everything trains. The third is read by nothing.",
+       .form = TextForm::kSplit},
+      {.path = "data.shuffle", .takes = kBool, .fallback = "true", .doc = "Take samples in an order drawn from run.seed; false: in file order."},
+      {.path = "data.tokenizer", .takes = kNull | kString, .fallback = "\"gpt2\"", .doc = "Tokenizer the data was prepared with; null: unknown.", .aka = {"tokenizer_type"}},
+      {.path = "data.reset_position_ids", .takes = kNull | kBool, .fallback = "false", .doc = "Restart positions at document boundaries.", .status = kReserved},
+      {.path = "data.reset_attention_mask", .takes = kNull | kBool, .fallback = "false", .doc = "Do not attend across document boundaries.", .status = kReserved},
+      {.path = "data.eod_mask_loss", .takes = kNull | kBool, .fallback = "false", .doc = "No loss where the input is an end of document.", .status = kReserved},
+      {.path = "eval.every", .takes = kInteger, .fallback = "0", .doc = "Evaluate after every so many steps; 0: never.", .range = kFromZero,
+       .unit = "steps", .aka = {"eval_interval"}},
+      {.path = "eval.steps", .takes = kInteger, .fallback = "10", .doc = "Global batches per evaluation, of each validation set.", .range = kFromOne, .aka = {"eval_iters"}},
+      {.path = "checkpoint.dir", .takes = kNull | kString, .fallback = "null", .doc = "Folder of the checkpoints, which all nodes see; null: ckpt in run.dir."},
+      {.path = "checkpoint.every", .takes = kNull | kInteger, .fallback = "0", .doc = "Save after every so many steps, and after the last one; 0: never.",
+       .range = kFromZero, .unit = "steps", .aka = {"save_interval", "save_steps"}},
+      {.path = "checkpoint.keep_last", .takes = kNull | kInteger, .fallback = "2", .doc = "Newest checkpoints to keep; 0: all.", .range = kFromZero,
+       .aka = {"most_recent_k", "save_total_limit"}},
+      {.path = "checkpoint.keep_every", .takes = kNull | kInteger, .fallback = "0", .doc = "Also keep those of every so many steps; 0: none.", .range = kFromZero,
+       .unit = "steps", .aka = {"save_retain_interval"}},
+      {.path = "checkpoint.keep_best", .takes = kBool, .fallback = "false", .doc = "Also keep the one with the lowest validation loss."},
+      {.path = "checkpoint.content", .takes = kString, .fallback = "\"all\"", .doc = "all: what a run needs to go on; weights: the weights in the compute format alone.",
+       .choices = {"all", "weights"}},
+      {.path = "checkpoint.staging", .takes = kNumber | kString, .fallback = "\"auto\"",
+       .doc = "Host memory of a rank through which its values go to the disk; auto: room for all of them where memory allows, else 256 MB.", .range = kFromZero,
+       .choices = {"auto"}, .unit = "MB"},
+      {.path = "checkpoint.on_error", .takes = kString, .fallback = "\"continue\"", .doc = "What a checkpoint that cannot be written does to the run: a warning, or the end.",
+       .choices = {"continue", "stop"}},
+      {.path = "checkpoint.resume", .takes = kNull | kString, .fallback = "\"auto\"",
+       .doc = "auto: go on from the newest valid checkpoint of checkpoint.dir, if there is one; never; or the path of a checkpoint, or of a folder of them.",
+       .aka = {"resume_from_checkpoint", "load"}},
+      {.path = "checkpoint.allow", .takes = kString | kTexts, .fallback = "[]", .doc = "Keys, or blocks, that may differ from what the checkpoint was trained with."},
+      {.path = "elastic", .takes = kLayouts, .fallback = "[]",
+       .doc = "Layouts that trident supervise --nodes-from falls back on when hosts are gone: texts, or objects with the keys of parallel that they change. Nothing else uses them."},
+      {.path = "log.every", .takes = kInteger, .fallback = "10", .doc = "One line and one metrics record every so many steps.", .range = kFromOne,
+       .unit = "steps", .aka = {"log_interval", "logging_steps"}},
+      {.path = "log.tensorboard", .takes = kBool, .fallback = "true", .doc = "Write TensorBoard events into the run directory.", .aka = {"tensorboard_dir"}},
+      {.path = "log.trace_steps", .takes = kNull | kIntegers, .fallback = "null",
+       .doc = "First and last step that a Chrome trace in the run directory shows; null or []: none.", .range = kFromOne,
+       .aka = {"profile_step_start", "profile_step_end"}},
+      {.path = "log.report", .takes = kNull | kBool, .fallback = "false", .doc = "Write report.html at the end.", .status = kReserved},
+      {.path = "cuda.tf32", .takes = kBool, .fallback = "false",
+       .doc = "Multiply fp32 matrices on tensor cores, with operands rounded to 10 bits of mantissa.", .aka = {"allow_tf32", "matmul_precision"}},
+      {.path = "cuda.deterministic", .takes = kBool, .fallback = "true",
+       .doc = "Products and attention give the same bits every time; false: also algorithms that add in any order, which may be faster.",
+       .aka = {"deterministic_mode", "use_deterministic_algorithms"}},
+      {.path = "cuda.autotune", .takes = kNull | kString, .fallback = "null",
+       .doc = "File that keeps the fastest algorithm of every product; products that are not in it are timed once at the start. null: the library's first proposal.",
+       .aka = {"max_autotune"}},
+      {.path = "cuda.nccl_max_ctas", .takes = kInteger | kAxes, .fallback = "0",
+       .doc = "Most thread blocks that an operation of NCCL may take from computation, along every axis or along each by itself; 0, or an axis left out: NCCL's own choice.",
+       .range = {0, 64}, .aka = {"NCCL_MAX_CTAS", "nccl_communicator_config_path"}},
+      {.path = "cuda.nccl_register", .takes = kBool, .fallback = "false",
+       .doc = "Take the memory of ranks from NCCL and register it with all communicators, so that it is read and written without copies where NVLink and network cards can; off, as in NCCL itself, until it has been measured: registering takes time and resources of the network cards.",
+       .aka = {"use_nccl_ub", "nccl_ub", "NCCL_LOCAL_REGISTER"}},
+      {.path = "cuda.nccl_timeout", .takes = kNumber, .fallback = "590",
+       .doc = "Longest time without any operation of an NCCL group done while one is under way; then the run ends and names it.",
+       .range = {0, 590, Range::Ends::kOpenLow}, .unit = "seconds", .aka = {"distributed_timeout_minutes", "nccl_timeout_sec"}},
+      {.path = "cuda.epilogues", .takes = kBool, .fallback = "false",
+       .doc = "Biases, GELU and their gradients in the kernels of the products they belong to; results are rounded once where they are otherwise rounded twice.",
+       .aka = {"bias_gelu_fusion", "gelu_fusion"}},
+      {.path = "cuda.graphs", .takes = kBool, .fallback = "false",
+       .doc = "Capture the passes and updates of each unit once, and launch them as a whole from then on; takes memory beside the plan's.",
+       .aka = {"enable_cuda_graph", "cuda_graph_impl", "external_cuda_graph"}},
+      {.path = "debug.no_alloc", .takes = kBool, .fallback = "false", .doc = "A memory allocation inside a step is an error."},
+      {.path = "debug.check_collectives", .takes = kBool, .fallback = "true", .doc = "Compare what ranks are about to communicate before they do."},
+  };
+}
+
+std::vector<Option> make_table() {
+  std::vector<Option> table;
+  for (auto* part : {run_options, model_options, parallel_options, number_options, data_options})
+    for (Option& option : part()) table.push_back(std::move(option));
+  return table;
+}
+
+}  // namespace
+
+std::span<const OptionBlock> option_blocks() {
+  static const std::vector<OptionBlock> blocks = make_blocks();
+  return blocks;
+}
+
+std::span<const Option> option_table() {
+  static const std::vector<Option> table = make_table();
+  return table;
+}
+
+const Option* find_option(std::string_view path) {
+  for (const Option& option : option_table())
+    if (option.path == path) return &option;
+  return nullptr;
+}
+
+std::string_view block_of(const Option& option) {
+  const auto dot = option.path.find('.');
+  return dot == std::string_view::npos ? std::string_view{} : option.path.substr(0, dot);
+}
+
+std::string_view key_of(const Option& option) {
+  const auto dot = option.path.find('.');
+  return dot == std::string_view::npos ? option.path : option.path.substr(dot + 1);
+}
+
+}  // namespace trident

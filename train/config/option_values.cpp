@@ -1,0 +1,176 @@
+#include "train/config/option_values.h"
+
+#include <optional>
+
+#include "train/config/layout_text.h"
+#include "train/config/option_check.h"
+
+namespace trident {
+namespace {
+
+constexpr std::string_view kSettingOrigin = "--set";
+
+std::string origin_of(const JsonValue& value, std::string_view file) { return fmt::format("{}:{}", file, value.line()); }
+
+const OptionBlock* find_block(std::string_view name) {
+  for (const OptionBlock& block : option_blocks())
+    if (block.name == name) return &block;
+  return nullptr;
+}
+
+std::string keys_of(std::string_view block) {
+  std::string keys;
+  for (const Option& option : option_table())
+    if (block_of(option) == block) keys += (keys.empty() ? "" : ", ") + std::string(key_of(option));
+  return keys;
+}
+
+[[noreturn]] void refuse_unknown(std::string_view where, std::string_view path) {
+  const std::string shown = in_quotes(path);  // foreign text: escaped and cut
+  throw ConfigError(fmt::format("{}unknown key {}{}", where, shown.substr(1, shown.size() - 2), did_you_mean(path)));
+}
+
+// What a --set value's text means: JSON where it is JSON; broken JSON that was surely meant as such is an error.
+JsonValue setting_value(std::string_view text, std::string_view where) {
+  try {
+    return parse_json(text, where);
+  } catch (const ConfigError&) {
+    if (!text.empty() && (text.front() == '{' || text.front() == '[' || text.front() == '"')) throw;
+    return JsonValue(text);
+  }
+}
+
+}  // namespace
+
+OptionValues::OptionValues() {
+  for (const Option& option : option_table())
+    values_.push_back({option.fallback.empty() ? JsonValue{} : checked_value(option, default_value(option), ""), "default"});
+  refusals_.resize(values_.size());
+}
+
+const OptionValue& OptionValues::at(std::string_view path) const {
+  const Option* option = find_option(path);
+  TRIDENT_CHECK(option != nullptr, "no option {}", path);
+  return values_[static_cast<std::size_t>(option - option_table().data())];
+}
+
+void OptionValues::take_option(const Option& option, const JsonValue& value, std::string_view where, const std::string& origin) {
+  const auto index = static_cast<std::size_t>(&option - option_table().data());
+  try {
+    values_[index] = {checked_value(option, value, where), origin};
+    refusals_[index].clear();
+  } catch (const ConfigError& error) {
+    if (origin == kSettingOrigin) throw;
+    refusals_[index] = error.what();
+  }
+}
+
+void OptionValues::take_file(const JsonValue& root, std::string_view file) {
+  if (!root.is_object()) throw ConfigError(fmt::format("{}: must be an object {{...}}, not {}", file, describe(root.kind())));
+  for (const JsonMember& member : root.members()) {
+    const std::string origin = origin_of(member.value, file);
+    if (const OptionBlock* block = find_block(member.key)) take_block(*block, member.value, file);
+    else if (const Option* option = find_option(member.key); option != nullptr && block_of(*option).empty())
+      take_option(*option, member.value, origin + ": ", origin);
+    else refuse_unknown(origin + ": ", member.key);
+  }
+}
+
+void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, std::string_view file) {
+  const std::string where = origin_of(value, file) + ": ";
+  if (block.name == "parallel" && value.is_string()) return take_layout(value.as_string(), where, origin_of(value, file));
+  const bool neutral = value.is_null() || value == JsonValue(false) || value == JsonValue(0);
+  if (block.name == "checkpoint" && neutral) return;  // a reserved block, neutral as a whole
+  if (!value.is_object())
+    throw ConfigError(
+        fmt::format("{}{} = {}: must be an object with keys {}", where, block.name, value_text(value), keys_of(block.name)));
+  for (const JsonMember& member : value.members()) {
+    const std::string path = fmt::format("{}.{}", block.name, member.key);
+    const std::string origin = origin_of(member.value, file);
+    if (const Option* option = find_option(path)) take_option(*option, member.value, origin + ": ", origin);
+    else if (block.name == kModelBlock) model_keys_.set(member.key, member.value);
+    else refuse_unknown(origin + ": ", path);
+  }
+}
+
+void OptionValues::take_layout(const std::string& text, std::string_view where, const std::string& origin) {
+  const LayoutDegrees degrees = parse_layout(text, where);
+  take_option(*find_option("parallel.data"), JsonValue(degrees.data), where, origin);
+  take_option(*find_option("parallel.pipeline"), JsonValue(degrees.pipeline), where, origin);
+  take_option(*find_option("parallel.tensor"), JsonValue(degrees.tensor), where, origin);
+  take_option(*find_option("parallel.context"), JsonValue(degrees.context), where, origin);
+}
+
+void OptionValues::take_model_key(std::string_view dotted_key, const JsonValue& value) {
+  JsonValue* object = &model_keys_;
+  while (true) {
+    const auto dot = dotted_key.find('.');
+    const std::string_view key = dotted_key.substr(0, dot);
+    if (key.empty()) throw ConfigError("--set: model." + std::string(dotted_key) + ": an empty key");
+    if (dot == std::string_view::npos) return object->set(key, value);
+    if (object->find(key) == nullptr || !object->find(key)->is_object()) object->set(key, JsonValue(JsonValue::Object{}));
+    object = object->find(key);
+    dotted_key.remove_prefix(dot + 1);
+  }
+}
+
+void OptionValues::take_setting(std::string_view setting) {
+  constexpr std::string_view kWhere = "--set: ";
+  const auto equals = setting.find('=');
+  if (equals == std::string_view::npos || equals == 0)
+    throw ConfigError(fmt::format("--set {}: must be path=value, such as --set parallel.tensor=4", in_quotes(setting)));
+  const std::string_view path = setting.substr(0, equals), text = setting.substr(equals + 1);
+  JsonValue value = setting_value(text, fmt::format("--set {}", path));
+  if (const OptionBlock* block = find_block(path)) {
+    const bool neutral = value.is_null() || value == JsonValue(false) || value == JsonValue(0);
+    if (block->name == "checkpoint" && neutral) return take_setting("checkpoint.every=0");
+    if (value.is_object())
+      for (const JsonMember& member : value.members())
+        take_setting(fmt::format("{}.{}={}", path, member.key, to_json_text(member.value)));
+    else if (block->name == "parallel" && value.is_string()) take_layout(value.as_string(), kWhere, std::string(kSettingOrigin));
+    else throw ConfigError(fmt::format("--set: {} = {}: must be an object with keys {}", path, value_text(value), keys_of(path)));
+    return;
+  }
+  if (const Option* option = find_option(path)) {
+    // A text that happens to look like a number (run.dir=2024) is a text where the option takes nothing else.
+    const bool only_text = option->takes == Takes::kString || option->takes == (Takes::kNull | Takes::kString);
+    const bool null_meant = value.is_null() && takes(option->takes, Takes::kNull);
+    const bool reserved = option->status == OptionStatus::kReserved;  // its neutral values stay what they are
+    if (only_text && !reserved && !value.is_string() && !null_meant) value = JsonValue(text);
+    return take_option(*option, value, kWhere, std::string(kSettingOrigin));
+  }
+  if (path.substr(0, kModelBlock.size() + 1) == "model.") return take_model_key(path.substr(kModelBlock.size() + 1), value);
+  refuse_unknown(kWhere, path);
+}
+
+void OptionValues::require_complete() const {
+  for (const std::string& refusal : refusals_) {
+    if (!refusal.empty()) throw ConfigError(refusal);
+  }
+  const auto table = option_table();
+  for (std::size_t i = 0; i < table.size(); ++i)
+    if (table[i].fallback.empty() && values_[i].value.is_null())
+      throw ConfigError(fmt::format("{}: missing; give {}", table[i].path, expected_text(table[i])));
+  const bool preset = !at("model.preset").value.is_null(), file = !at("model.hf_config").value.is_null();
+  const bool spelled_out = model_keys_.find("model_type") != nullptr;
+  if (static_cast<int>(preset) + static_cast<int>(file) + static_cast<int>(spelled_out) > 1)
+    throw ConfigError(
+        "model: preset, hf_config and model_type exclude each other; keep one of them and set the others to null "
+        "(--set model.preset=null)");
+  if (!preset && !file && !spelled_out && model_keys_.is_null())
+    throw ConfigError(
+        "model: missing; give model.preset, model.hf_config, or the keys of a Hugging Face config.json (\"model_type\", ...)");
+  if (!spelled_out && !model_keys_.is_null()) {
+    const std::string path = "model." + model_keys_.members().front().key;
+    if (!did_you_mean(path).empty()) refuse_unknown("", path);
+    if (preset || file) {
+      throw ConfigError(
+          fmt::format("{} = {}: keys of a model go with model_type, not with model.{}; set that to null, or leave this out", path,
+                      value_text(model_keys_.members().front().value), preset ? "preset" : "hf_config"));
+    }
+    throw ConfigError(
+        fmt::format("model: has {} but no model_type; add it, or give model.preset or model.hf_config", in_quotes(path.substr(6))));
+  }
+}
+
+}  // namespace trident

@@ -1,0 +1,49 @@
+// From a file and --set arguments to one value per option, each with its origin.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json_reader.h"
+#include "train/config/option_table.h"
+
+namespace trident {
+
+struct OptionValue {
+  JsonValue value;             // canonical: checked_value of the option
+  std::string origin = "default";  // "default", "<file>:<line>" or "--set"
+};
+
+// One value for every option of the table, in the table's order, and the model keys beyond the table.
+class OptionValues {
+ public:
+  // All defaults; the options that the user must give are null.
+  OptionValues();
+
+  const OptionValue& at(std::string_view path) const;  // InternalError for a path that is not in the table
+  const std::vector<OptionValue>& values() const { return values_; }
+  // Hugging Face's keys written into the model block: an object, or null where there are none.
+  const JsonValue& model_keys() const { return model_keys_; }
+
+  // Takes every key of a configuration file's object. Throws ConfigError for unknown keys; an illegal value is refused by
+  // require_complete(), unless a setting has replaced it by then.
+  void take_file(const JsonValue& root, std::string_view file);
+  // Takes one "a.b=value": the value is read as JSON, or as plain text where it is none or the option takes texts only.
+  void take_setting(std::string_view setting);
+  // Throws ConfigError: the first illegal value of the file, the first option without default that nobody gave, or a model block
+  // that names no model.
+  void require_complete() const;
+
+ private:
+  void take_block(const OptionBlock& block, const JsonValue& value, std::string_view file);
+  void take_option(const Option& option, const JsonValue& value, std::string_view where, const std::string& origin);
+  void take_model_key(std::string_view dotted_key, const JsonValue& value);
+  void take_layout(const std::string& text, std::string_view where, const std::string& origin);
+
+  std::vector<OptionValue> values_;
+  std::vector<std::string> refusals_;  // by option: why the file's value is illegal; empty where it is not
+  JsonValue model_keys_;
+};
+
+}  // namespace trident

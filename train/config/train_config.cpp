@@ -1,0 +1,290 @@
+#include "train/config/train_config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+
+#include "core/fnv1a.h"
+#include "train/config/option_check.h"
+
+namespace trident {
+namespace {
+
+// One overload pair per member type: from a canonical option value, and back.
+void read(const JsonValue& v, std::string& out) { out = v.as_string(); }
+void read(const JsonValue& v, std::int64_t& out) { out = v.as_integer(); }
+void read(const JsonValue& v, double& out) { out = v.as_number(); }
+void read(const JsonValue& v, bool& out) { out = v.as_bool(); }
+void read(const JsonValue& v, ZeroPreset& out) { out = parse_zero_preset(v.as_string()).value(); }
+void read(const JsonValue& v, ParamGather& out) { out = parse_param_gather(v.as_string()).value(); }
+void read(const JsonValue& v, ScheduleKind& out) { out = parse_schedule_kind(v.as_string()).value(); }
+void read(const JsonValue& v, ComputeFormat& out) { out = parse_compute_format(v.as_string()).value(); }
+void read(const JsonValue& v, RecomputePolicy& out) { out = parse_recompute_policy(v.as_string()).value(); }
+void read(const JsonValue& v, AskedDevice& out) { out = parse_asked_device(v.as_string()).value(); }
+void read(const JsonValue& v, UpdateRuleKind& out) { out = parse_update_rule(v.as_string()).value(); }
+void read(const JsonValue& v, LrScheduleType& out) { out = parse_lr_schedule_type(v.as_string()).value(); }
+void read(const JsonValue& v, LrDecay& out) { out = parse_lr_decay(v.as_string()).value(); }
+void read(const JsonValue& v, CheckpointContent& out) { out = parse_checkpoint_content(v.as_string()).value(); }
+void read(const JsonValue& v, OnSaveError& out) { out = parse_on_save_error(v.as_string()).value(); }
+void read(const JsonValue& v, DataDegree& out) { out.ranks = v.is_integer() ? std::optional(v.as_integer()) : std::nullopt; }
+void read(const JsonValue& v, ThreadCount& out) { out.threads = v.is_integer() ? std::optional(v.as_integer()) : std::nullopt; }
+void read(const JsonValue& v, GradSync& out) {
+  if (v.is_null()) out = {GradSync::Kind::kPreset, 0};
+  else if (v.is_object()) out = {GradSync::Kind::kEvery, v.find("every")->as_integer()};
+  else out = {v.as_string() == "step" ? GradSync::Kind::kStep : GradSync::Kind::kAuto, 0};
+}
+void read(const JsonValue& v, LossScale& out) {
+  if (v.is_null()) out = {LossScale::Kind::kByFormat, 1};
+  else if (v.is_string()) out = {LossScale::Kind::kDynamic, 1};
+  else out = {LossScale::Kind::kFixed, v.as_number()};
+}
+void read(const JsonValue& v, std::array<double, 2>& out) { out = {v.items()[0].as_number(), v.items()[1].as_number()}; }
+void read(const JsonValue& v, std::vector<std::int64_t>& out) {
+  out.clear();
+  if (v.is_null()) return;
+  for (const JsonValue& item : v.items()) out.push_back(item.as_integer());
+}
+void read(const JsonValue& v, std::vector<std::string>& out) {
+  out.clear();
+  for (const JsonValue& item : v.items()) out.push_back(item.as_string());
+}
+void read(const JsonValue& v, std::vector<JsonValue>& out) { out = v.items(); }
+void read(const JsonValue& v, StagingSize& out) { out.megabytes = v.is_number() ? std::optional(v.as_number()) : std::nullopt; }
+void read(const JsonValue& v, std::vector<DataSource>& out) {
+  out.clear();
+  if (v.is_null()) return;
+  for (const JsonValue& item : v.items()) out.push_back({item.find("path")->as_string(), item.find("weight")->as_number()});
+}
+void read(const JsonValue& v, NcclMaxCtas& out) {
+  const auto of = [&](std::string_view axis) {
+    const JsonValue* const count = v.is_object() ? v.find(axis) : &v;
+    return count == nullptr ? 0 : count->as_integer();
+  };
+  out = {of("tp"), of("dp"), of("pp")};
+}
+template <class T> void read(const JsonValue& v, std::optional<T>& out) {
+  if (v.is_null()) out.reset();
+  else read(v, out.emplace());
+}
+
+JsonValue write(const std::string& x) { return x; }
+JsonValue write(std::int64_t x) { return x; }
+JsonValue write(double x) { return x; }
+JsonValue write(bool x) { return x; }
+JsonValue write(ZeroPreset x) { return to_string(x); }
+JsonValue write(ParamGather x) { return to_string(x); }
+template <class Enum> requires requires(Enum x) { { to_string(x) } -> std::same_as<std::string_view>; }
+JsonValue write(Enum x) { return std::string(to_string(x)); }
+JsonValue write(const DataDegree& x) { return x.ranks ? JsonValue(*x.ranks) : JsonValue("auto"); }
+JsonValue write(const ThreadCount& x) { return x.threads ? JsonValue(*x.threads) : JsonValue("auto"); }
+JsonValue write(const GradSync& x) {
+  switch (x.kind) {
+    case GradSync::Kind::kPreset: return {};
+    case GradSync::Kind::kStep: return "step";
+    case GradSync::Kind::kAuto: return "auto";
+    case GradSync::Kind::kEvery: return JsonValue::Object{{"every", x.every}};
+  }
+  return {};
+}
+JsonValue write(const LossScale& x) {
+  switch (x.kind) {
+    case LossScale::Kind::kByFormat: return {};
+    case LossScale::Kind::kDynamic: return "dynamic";
+    case LossScale::Kind::kFixed: return x.fixed;
+  }
+  return {};
+}
+JsonValue write(const std::array<double, 2>& x) { return JsonValue::Array{x[0], x[1]}; }
+JsonValue write(const std::vector<std::int64_t>& x) { return JsonValue::Array(x.begin(), x.end()); }
+JsonValue write(const std::vector<std::string>& x) { return JsonValue::Array(x.begin(), x.end()); }
+JsonValue write(const std::vector<JsonValue>& x) { return x; }
+JsonValue write(const StagingSize& x) { return x.megabytes ? JsonValue(*x.megabytes) : JsonValue("auto"); }
+JsonValue write(const std::vector<DataSource>& x) {
+  if (x.empty()) return {};
+  JsonValue::Array items;
+  for (const DataSource& source : x) items.emplace_back(JsonValue::Object{{"path", source.path}, {"weight", source.weight}});
+  return items;
+}
+JsonValue write(const NcclMaxCtas& x) {
+  if (x == NcclMaxCtas{x.tensor, x.tensor, x.tensor}) return x.tensor;
+  return JsonValue::Object{{"tp", x.tensor}, {"dp", x.data}, {"pp", x.pipeline}};
+}
+template <class T> JsonValue write(const std::optional<T>& x) { return x ? write(*x) : JsonValue{}; }
+
+// The one list that ties paths to members; used for reading and for writing.
+template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v) {
+  v("run.dir", c.run.dir), v("run.overwrite", c.run.overwrite), v("run.seed", c.run.seed), v("run.steps", c.run.steps), v("run.max_minutes", c.run.max_minutes);
+  v("run.threads_per_rank", c.run.threads_per_rank), v("run.pin", c.run.pin), v("device", c.device);
+  v("model.preset", c.model.preset), v("model.hf_config", c.model.hf_config);
+  v("model.init_from", c.model.init_from), v("model.dropout", c.model.dropout);
+  auto& p = c.parallel;
+  v("parallel.data", p.data), v("parallel.pipeline", p.pipeline), v("parallel.tensor", p.tensor), v("parallel.context", p.context);
+  v("parallel.virtual_stages", p.virtual_stages), v("parallel.schedule", p.schedule),
+      v("parallel.sequence_parallel", p.sequence_parallel);
+  v("parallel.zero", p.zero), v("parallel.grad_sync", p.grad_sync), v("parallel.param_gather", p.param_gather);
+  v("parallel.layers", p.layers), v("parallel.order", p.order), v("parallel.overlap", p.overlap),
+      v("parallel.bucket_mb", p.bucket_mb);
+  v("batch.global", c.batch.global), v("batch.micro", c.batch.micro), v("batch.sequence", c.batch.sequence);
+  v("precision.compute", c.precision.compute), v("precision.master", c.precision.master), v("precision.reduce", c.precision.reduce);
+  v("precision.loss_scale", c.precision.loss_scale), v("precision.stochastic_rounding", c.precision.stochastic_rounding);
+  v("recompute.policy", c.recompute.policy), v("recompute.head_chunk", c.recompute.head_chunk);
+  auto& o = c.optimizer;
+  v("optimizer.type", o.type), v("optimizer.lr", o.lr), v("optimizer.betas", o.betas), v("optimizer.eps", o.eps);
+  v("optimizer.weight_decay", o.weight_decay), v("optimizer.grad_clip", o.grad_clip);
+  auto& s = c.lr_schedule;
+  v("lr_schedule.type", s.type), v("lr_schedule.warmup_steps", s.warmup_steps), v("lr_schedule.min_lr", s.min_lr);
+  v("lr_schedule.decay_steps", s.decay_steps), v("lr_schedule.wsd_decay_steps", s.wsd_decay_steps);
+  v("lr_schedule.wsd_decay_type", s.wsd_decay_type);
+  v("data.train", c.data.train), v("data.valid", c.data.valid), v("data.split", c.data.split), v("data.shuffle", c.data.shuffle);
+  v("data.tokenizer", c.data.tokenizer), v("eval.every", c.eval.every), v("eval.steps", c.eval.steps);
+  auto& k = c.checkpoint;
+  v("checkpoint.dir", k.dir), v("checkpoint.every", k.every), v("checkpoint.keep_last", k.keep_last);
+  v("checkpoint.keep_every", k.keep_every), v("checkpoint.keep_best", k.keep_best), v("checkpoint.content", k.content);
+  v("checkpoint.staging", k.staging), v("checkpoint.on_error", k.on_error), v("checkpoint.resume", k.resume), v("checkpoint.allow", k.allow);
+  v("elastic", c.elastic);
+  v("log.every", c.log.every), v("log.tensorboard", c.log.tensorboard), v("log.trace_steps", c.log.trace_steps);
+  v("cuda.tf32", c.cuda.tf32), v("cuda.deterministic", c.cuda.deterministic), v("cuda.autotune", c.cuda.autotune);
+  v("cuda.nccl_max_ctas", c.cuda.nccl_max_ctas), v("cuda.nccl_register", c.cuda.nccl_register), v("cuda.nccl_timeout", c.cuda.nccl_timeout);
+  v("cuda.epilogues", c.cuda.epilogues);
+  v("cuda.graphs", c.cuda.graphs);
+  v("debug.no_alloc", c.debug.no_alloc), v("debug.check_collectives", c.debug.check_collectives);
+}
+
+[[noreturn]] void contradict(const std::string& message) { throw ConfigError(message); }
+
+void check_loss_scale(const PrecisionConfig& p) {
+  if (p.loss_scale.kind == LossScale::Kind::kByFormat) return;
+  const std::string given = value_text(write(p.loss_scale));
+  if (p.compute != ComputeFormat::kFp16)
+    contradict(fmt::format("precision.loss_scale = {}: precision.compute {} needs none; remove the key or set precision.compute to \"fp16\"",
+                           given, in_quotes(to_string(p.compute))));
+  int exponent = 0;
+  if (p.loss_scale.kind == LossScale::Kind::kFixed && std::frexp(p.loss_scale.fixed, &exponent) != 0.5)
+    contradict(fmt::format("precision.loss_scale = {}: must be a power of two, so that scaling is exact; take {:.0f} or \"dynamic\"",
+                           given, std::ldexp(1.0, exponent - 1)));
+}
+
+// With "auto", what the processor can do decides: see make_run_plan().
+void check_stochastic_rounding(const PrecisionConfig& p) {
+  if (!p.stochastic_rounding || p.compute == ComputeFormat::kBf16 || p.compute == ComputeFormat::kAuto) return;
+  contradict(fmt::format("precision.stochastic_rounding = true: only bf16 weights are rounded at random, and precision.compute is {}; set it "
+                         "to \"bf16\", or precision.stochastic_rounding to false",
+                         in_quotes(to_string(p.compute))));
+}
+
+}  // namespace
+
+TrainConfig make_train_config(const OptionValues& values) {
+  values.require_complete();
+  TrainConfig config;
+  visit_members(config, [&](std::string_view path, auto& member) { read(values.at(path).value, member); });
+  config.model.keys = values.model_keys();
+  validate(config);
+  return config;
+}
+
+namespace {
+
+TrainConfig configuration_of(const JsonValue& file, std::string_view source, const std::vector<std::string>& settings,
+                             OptionValues& values) {
+  values.take_file(file, source);
+  for (const std::string& setting : settings) values.take_setting(setting);
+  return make_train_config(values);
+}
+
+}  // namespace
+
+TrainConfig load_train_config(const std::string& file, const std::vector<std::string>& settings, OptionValues& values) {
+  return configuration_of(read_json_file(file), file, settings, values);
+}
+
+TrainConfig parse_train_config(std::string_view text, std::string_view source, const std::vector<std::string>& settings) {
+  OptionValues values;
+  return configuration_of(parse_json(text, source), source, settings, values);
+}
+
+void validate(const TrainConfig& c) {
+  const ParallelConfig& p = c.parallel;
+  if (p.virtual_stages > 1 && p.schedule != ScheduleKind::kInterleaved)
+    contradict(fmt::format(
+        "parallel.virtual_stages = {}: parallel.schedule {} has one stage per rank; set parallel.schedule to \"interleaved\"",
+        p.virtual_stages, in_quotes(to_string(p.schedule))));
+  if (p.layers && static_cast<std::int64_t>(p.layers->size()) != p.pipeline * p.virtual_stages)
+    contradict(
+        fmt::format("parallel.layers = {}: {} counts, but parallel.pipeline x parallel.virtual_stages = {} x {} stages need {}",
+                    value_text(write(*p.layers)), p.layers->size(), p.pipeline, p.virtual_stages, p.pipeline * p.virtual_stages));
+  if (p.sequence_parallel && c.batch.sequence % p.tensor != 0)
+    contradict(
+        fmt::format("batch.sequence = {}: not divisible by parallel.tensor = {}, which parallel.sequence_parallel splits it over; "
+                    "take a multiple or set parallel.sequence_parallel to false",
+                    c.batch.sequence, p.tensor));
+  if (c.batch.global % c.batch.micro != 0)
+    contradict(fmt::format("batch.global = {}: not divisible by batch.micro = {}; take a multiple", c.batch.global, c.batch.micro));
+  check_loss_scale(c.precision);
+  check_stochastic_rounding(c.precision);
+  const LrScheduleConfig& s = c.lr_schedule;
+  if (s.min_lr > c.optimizer.lr)
+    contradict(fmt::format("lr_schedule.min_lr = {}: above optimizer.lr = {}; lower it", s.min_lr, c.optimizer.lr));
+  if (s.decay_steps && s.warmup_steps >= *s.decay_steps)
+    contradict(
+        fmt::format("lr_schedule.warmup_steps = {}: must be below lr_schedule.decay_steps = {}", s.warmup_steps, *s.decay_steps));
+  if (s.type == LrScheduleType::kWsd && !s.wsd_decay_steps)
+    contradict(
+        "lr_schedule.wsd_decay_steps = null: lr_schedule.type \"wsd\" needs the length of its final decay; give a number of steps");
+  if (s.decay_steps && s.wsd_decay_steps && *s.wsd_decay_steps > *s.decay_steps)
+    contradict(fmt::format("lr_schedule.wsd_decay_steps = {}: must be at most lr_schedule.decay_steps = {}", *s.wsd_decay_steps,
+                           *s.decay_steps));
+  if (c.data.split && !c.data.valid.empty())
+    contradict(fmt::format("data.split = {}: data.valid is given too; set one of them to null", in_quotes(*c.data.split)));
+  if (const std::vector<std::int64_t>& t = c.log.trace_steps; !t.empty() && (t.size() != 2 || t[0] > t[1] || t[1] > c.run.steps))
+    contradict(
+        fmt::format("log.trace_steps = {}: not a first and a last step up to run.steps = {}; write two numbers such as [3, 5]",
+                    value_text(write(t)), c.run.steps));
+}
+
+JsonValue to_json(const TrainConfig& config) {
+  // From the table, so that keys that have no member yet (reserved ones) are there with their neutral value.
+  JsonValue root{JsonValue::Object{}};
+  const auto slot = [&](std::string_view path) -> JsonValue& {
+    const auto dot = path.find('.');
+    JsonValue* object = &root;
+    if (dot != std::string_view::npos) {
+      const std::string_view block = path.substr(0, dot);
+      if (root.find(block) == nullptr) root.set(block, JsonValue::Object{});
+      object = root.find(block);
+    }
+    const std::string_view key = path.substr(dot == std::string_view::npos ? 0 : dot + 1);
+    if (object->find(key) == nullptr) object->set(key, {});
+    return *object->find(key);
+  };
+  for (const Option& option : option_table()) slot(option.path) = default_value(option);
+  visit_members(config, [&](std::string_view path, const auto& member) { slot(path) = write(member); });
+  if (config.model.keys.is_object())
+    for (const JsonMember& member : config.model.keys.members()) root.find(kModelBlock)->set(member.key, member.value);
+  return root;
+}
+
+std::vector<std::string> keys_set_in(const TrainConfig& config, std::string_view section) {
+  const auto values_of = [section](const TrainConfig& of) {
+    std::vector<std::pair<std::string, JsonValue>> values;
+    visit_members(of, [&](std::string_view path, const auto& member) {
+      if (path.substr(0, path.find('.')) == section) values.emplace_back(path, write(member));
+    });
+    return values;
+  };
+  const auto chosen = values_of(config), usual = values_of(TrainConfig());
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    if (!(chosen[i].second == usual[i].second)) keys.push_back(chosen[i].first);
+  return keys;
+}
+
+std::uint64_t config_hash(const TrainConfig& config) {
+  Fnv1a hash;
+  hash.add(to_json_text(to_json(config)));
+  return hash.value();
+}
+
+}  // namespace trident

@@ -1,0 +1,200 @@
+// A training run as the user asked for it: plain nested structs, one per block of the configuration file.
+//
+// Member names are the file's keys; meanings, units, ranges and defaults stand in the option table (docs/configuration.md). What
+// depends on the world size or the model is decided later, by the run plan.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/cuda_options.h"
+#include "core/json_reader.h"
+#include "core/recompute_policy.h"
+#include "core/zero_policy.h"
+#include "optim/lr_schedule.h"
+#include "optim/update_rule_kind.h"
+#include "pipeline/schedule_generators.h"
+#include "train/config/config_enums.h"
+#include "train/config/option_values.h"
+
+namespace trident {
+
+// Threads, or "auto".
+struct ThreadCount {
+  std::optional<std::int64_t> threads;
+};
+
+struct RunConfig {
+  std::string dir;
+  bool overwrite = false;  // another run's files in dir are moved aside
+  std::int64_t seed = 0;
+  std::int64_t steps = 0;
+  double max_minutes = 0;
+  ThreadCount threads_per_rank;
+  bool pin = true;
+};
+
+// Exactly one of preset, hf_config and keys (an object with "model_type") names the model.
+struct ModelSource {
+  std::optional<std::string> preset;
+  std::optional<std::string> hf_config;
+  JsonValue keys;  // Hugging Face's config.json keys as written; null where none were
+  std::optional<std::string> init_from;  // a checkpoint whose weights training begins with
+  std::optional<double> dropout;
+};
+
+struct GradSync {
+  enum class Kind : std::uint8_t { kPreset, kStep, kAuto, kEvery } kind = Kind::kPreset;
+  std::int64_t every = 0;  // micro-batches, for kEvery
+  bool operator==(const GradSync&) const = default;
+};
+
+// A degree, or "auto".
+struct DataDegree {
+  std::optional<std::int64_t> ranks;
+};
+
+struct ParallelConfig {
+  DataDegree data;
+  std::int64_t pipeline = 1, tensor = 1, context = 1, virtual_stages = 1;
+  ScheduleKind schedule = ScheduleKind::k1f1b;
+  bool sequence_parallel = false;
+  ZeroPreset zero = ZeroPreset::kZero1;
+  GradSync grad_sync;
+  std::optional<ParamGather> param_gather;
+  std::optional<std::vector<std::int64_t>> layers;
+  std::string order;
+  bool overlap = true;
+  double bucket_mb = 25;
+};
+
+struct BatchConfig {
+  std::int64_t global = 0, micro = 1, sequence = 0;
+};
+
+// What the loss is multiplied by: a power of two.
+struct LossScale {
+  enum class Kind : std::uint8_t { kByFormat, kDynamic, kFixed };  // kByFormat: dynamic with fp16, 1 with other formats
+  Kind kind = Kind::kByFormat;
+  double fixed = 1;
+};
+
+struct PrecisionConfig {
+  ComputeFormat compute = ComputeFormat::kAuto;
+  std::string master, reduce;
+  LossScale loss_scale;
+  bool stochastic_rounding = false;  // of bf16 weights after an update
+};
+
+struct RecomputeConfig {
+  RecomputePolicy policy = RecomputePolicy::kNone;
+  std::int64_t head_chunk = 0;  // tokens; 0: the whole micro-batch
+};
+
+struct OptimizerConfig {
+  UpdateRuleKind type = UpdateRuleKind::kAdamW;
+  double lr = 0;
+  std::array<double, 2> betas{};
+  double eps = 0, weight_decay = 0;
+  double grad_clip = 0;  // 0: no clipping
+};
+
+struct LrScheduleConfig {
+  LrScheduleType type = LrScheduleType::kConstant;
+  std::int64_t warmup_steps = 0;
+  double min_lr = 0;
+  std::optional<std::int64_t> decay_steps;  // nothing: run.steps
+  std::optional<std::int64_t> wsd_decay_steps;
+  LrDecay wsd_decay_type = LrDecay::kExponential;
+};
+
+struct DataSource {
+  std::string path;
+  double weight = 1;
+};
+
+struct DataConfig {
+  std::vector<DataSource> train;
+  std::vector<DataSource> valid;  // empty: none given
+  std::optional<std::string> split;
+  bool shuffle = true;
+  std::optional<std::string> tokenizer;
+};
+
+struct EvalConfig {
+  std::int64_t every = 0, steps = 0;
+};
+
+// Bytes, or "auto".
+struct StagingSize {
+  std::optional<double> megabytes;
+};
+
+struct CheckpointConfig {
+  std::optional<std::string> dir;  // nothing: a folder of run.dir
+  std::optional<std::int64_t> every;  // steps; nothing or 0: none are saved
+  std::optional<std::int64_t> keep_last, keep_every;  // nothing or 0: all; none
+  bool keep_best = false;
+  CheckpointContent content = CheckpointContent::kAll;
+  StagingSize staging;
+  OnSaveError on_error = OnSaveError::kContinue;
+  std::optional<std::string> resume;  // auto, as nothing; never; or a path
+  std::vector<std::string> allow;  // keys that may differ from the checkpoint's
+};
+
+struct LogConfig {
+  std::int64_t every = 10;
+  bool tensorboard = true;
+  std::vector<std::int64_t> trace_steps;  // first and last, or empty
+};
+
+struct DebugConfig {
+  bool no_alloc = false, check_collectives = true;
+};
+
+struct TrainConfig {
+  RunConfig run;
+  AskedDevice device = AskedDevice::kAuto;
+  ModelSource model;
+  ParallelConfig parallel;
+  BatchConfig batch;
+  PrecisionConfig precision;
+  RecomputeConfig recompute;
+  OptimizerConfig optimizer;
+  LrScheduleConfig lr_schedule;
+  DataConfig data;
+  EvalConfig eval;
+  CheckpointConfig checkpoint;
+  std::vector<JsonValue> elastic;  // layouts: texts, or objects with keys of parallel
+  LogConfig log;
+  CudaOptions cuda;
+  DebugConfig debug;
+};
+
+// The configuration that complete values stand for; validated. Throws ConfigError.
+TrainConfig make_train_config(const OptionValues& values);
+
+// Reads a file and then --set arguments, in order, a later one winning, into `values`, which know where each comes from. Throws
+// ConfigError naming file and line.
+TrainConfig load_train_config(const std::string& file, const std::vector<std::string>& settings, OptionValues& values);
+// The same from text; `source` stands for the file's name.
+TrainConfig parse_train_config(std::string_view text, std::string_view source, const std::vector<std::string>& settings = {});
+
+// Contradictions that need neither world size nor model to be seen. Throws ConfigError.
+void validate(const TrainConfig& config);
+
+// The resolved configuration: every key of the table, defaults included, in the table's order. parse_train_config reads it back to
+// an equal configuration.
+JsonValue to_json(const TrainConfig& config);
+
+// The paths of the keys of `section` ("cuda") that are not at their defaults, for sections whose defaults are TrainConfig's own.
+std::vector<std::string> keys_set_in(const TrainConfig& config, std::string_view section);
+
+// FNV-1a over the resolved text: equal for equal configurations, whatever file and layout they came from.
+std::uint64_t config_hash(const TrainConfig& config);
+
+}  // namespace trident

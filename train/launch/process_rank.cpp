@@ -1,0 +1,352 @@
+#include "train/launch/process_rank.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "core/host_name.h"
+#include "device/cpu/cpu_device.h"
+#include "parallel/health/lifeline.h"
+#include "parallel/health/lifeline_dial.h"
+#include "parallel/mpi/network_facts.h"
+#include "parallel/mpi/process_world.h"
+#include "parallel/shared_memory/shared_world.h"
+#include "train/launch/failure_file.h"
+#include "train/launch/rank_devices.h"
+#include "train/launch/start_up.h"
+#include "train/launch/start_watch.h"
+#include "train/plan/machine.h"
+#include "train/run/checkpoint_dir.h"
+#include "train/run/earlier_run.h"
+#include "train/run/rank_loop.h"
+#include "train/run/run_inputs.h"
+#include "train/run/stop_request.h"
+
+namespace trident {
+namespace {
+
+constexpr int kManyRanks = 64;         // of more, rank 0 hears less often
+constexpr double kVerdictSeconds = 3;  // a rank that noticed a failure waits as long for the line that says whose it was
+
+int count_nodes(const std::vector<int>& nodes) { return 1 + *std::max_element(nodes.begin(), nodes.end()); }
+
+StartUpFacts facts_of_this_process(const TrainConfig& config, const ProcessWorld& world, const DeviceChoice& choice) {
+  const CpuFeatures features = detect_cpu_features();
+  StartUpFacts facts;
+  facts.host = host_name();
+  facts.build = build_id();
+  facts.machine = machine_facts(choice, world.local_size());
+  facts.instruction_set = fmt::format("{}{}", to_string(features.level),
+                                      !has_bf16_products(features, features.level) ? "" : features.amx_bf16 ? " with AMX bf16" : " with AVX512-BF16");
+  facts.config = to_json_text(to_json(config));
+  facts.device_why = choice.why;
+  return facts;
+}
+
+// The job of this process, from joining to what every rank agreed on.
+class ProcessRank {
+ public:
+  // mpirun gives every rank a terminal of its own, wherever its output goes: plain lines.
+  ProcessRank(const Launcher& launcher, const TrainOutput& output, CudaBackend& cuda)
+      : cuda_(cuda),
+        output_{output.console, ConsoleMode::kPlain, output.log},
+        logger_(output.log),
+        start_watch_(std::in_place, "joins the other ranks", start_watch_options()),
+        world_(join_process_world()) {
+    if (world_->size() == launcher.processes) return;
+    throw ConfigError(fmt::format(
+        "{} started {} processes, the MPI library that trident was built with sees {}; start it with that library's mpirun",
+        launcher.description, launcher.processes, world_->size()));
+  }
+
+  ~ProcessRank() {
+    start_watch_.reset();
+    if (failure_writer_.joinable()) failure_writer_.join();
+    lifeline_.reset();  // a last verdict may have started it since
+    if (failure_writer_.joinable()) failure_writer_.join();
+  }
+  ProcessRank(const ProcessRank&) = delete;
+  ProcessRank& operator=(const ProcessRank&) = delete;
+
+  // What all ranks throw alike is said by rank 0 before anybody ends: launchers kill the rest as soon as one has.
+  void agree(const std::function<TrainConfig()>& read_config) {
+    try {
+      prepare(read_config);
+    } catch (const ReportedElsewhere&) {
+      world_->finish();
+      throw;
+    } catch (const AgreedError& error) {
+      say(error.what());
+      world_->finish();
+      throw ReportedElsewhere(error.code(), error.what());
+    }
+  }
+
+  // The loop, with deaths noticed.
+  void train() {
+    start_watch_->next("connects its lifeline");
+    try {
+      try_to_train();
+    } catch (...) {
+      const auto verdict = lifeline_->wait_for_verdict(0);
+      if (verdict && !failure_writer_.joinable()) leave_failure(*verdict);
+      throw;
+    }
+  }
+
+ private:
+  void try_to_train() {
+    try {
+      const std::string card = lifeline_->card(), hub = world_->broadcast(card, 0);
+      const int deputy = lifeline_deputy(world_->nodes());
+      lifeline_->connect({hub, deputy < world_->size() ? world_->broadcast(card, deputy) : ""});
+      start_watch_.reset();
+      const RunEnd end = run_loop();
+      const int code = end.exit_code();
+      if (code != 0 && world_->rank() == 0) say(end.message());
+      part(code);
+      if (code != 0) throw ReportedElsewhere(static_cast<ExitCode>(code), "stopped");
+    } catch (const ReportedElsewhere&) {
+      throw;
+    } catch (const PeerFailure&) {
+      const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
+      if (verdict) end_with(*verdict);
+      throw;
+    } catch (const Error& error) {
+      report(error.what(), error.code());
+      throw;
+    } catch (const std::exception& error) {
+      report(error.what(), ExitCode::kInternal);
+      throw;
+    }
+  }
+
+  // By the rank that printed why the job ends.
+  void leave_failure(const LifelineVerdict& verdict) const {
+    if (verdict.rank < 0 || verdict.exit_code == 0) return;
+    try {
+      write_failure(inputs_.plan.config.run.dir,
+                    {verdict.rank, verdict.host, verdict.what, verdict.exit_code, verdict.step, verdict.line});
+    } catch (const Error& error) {
+      logger_.warning("{}; the reason stands in the log only", error.what());
+    }
+  }
+
+  // At once, because the launcher leaves this process a second or two; and beside the lifeline, which no disk may hold up.
+  void start_to_leave_failure(const LifelineVerdict& verdict) {
+    if (verdict.rank < 0) return;
+    try {
+      failure_writer_ = std::thread([this, verdict] { leave_failure(verdict); });
+    } catch (const std::system_error&) {
+      return;  // train() does it, if it comes to it in time
+    }
+  }
+
+  StartWatchOptions start_watch_options() const {
+    StartWatchOptions options;
+    options.speaks = placement_of([](const char* name) -> const char* { return std::getenv(name); }).is_rank_0;
+    options.warn = [this](const std::string& line) { logger_.warning("{}", line); };
+    options.end = [this](const std::string& line) {
+      logger_.error("{}", line);
+      ::_exit(static_cast<int>(ExitCode::kCommunication));  // a thread that stands in MPI throws nothing
+    };
+    return options;
+  }
+
+  void say(const std::string& message) { output_.log.write(LogLevel::kInfo, "trident: ", message); }
+
+  void prepare(const std::function<TrainConfig()>& read_config) {
+    TrainConfig config;
+    start_watch_->next("compares its configuration and checkpoint.dir with the others'");
+    run_together(*world_, [&] { config = read_config(); });
+    const std::string saves_to = saves_checkpoints(config) ? checkpoint_folder_of(config) : "";
+    if (world_->rank() == 0 && !saves_to.empty()) made_folder_.emplace(saves_to);
+    check_checkpoint_dir(*world_, world_->local_rank() == 0, saves_to);
+    RunOrigin origin;
+    agree_on_origin(config, origin);
+    CardSearch found = look_for_cards(config.device, cuda_, ranks_with_cards(config.device));
+    run_together(*world_, [&] { choice_ = choose_device(config.device, cuda_, std::move(found)); });
+    const StartUpFacts mine = facts_of_this_process(config, *world_, choice_);
+    const StartUpAgreement agreement = compare_start_up(*world_, mine);
+    run_together(*world_, [&] {
+      check_nccl_register(config.cuda, choice_, world_->size(), transport());
+      if (world_->rank() != 0) return;  // who writes there
+      refuse_if_written(config.run.dir, {.checkpoints = checkpoint_folder_of(config)});
+      if (!goes_on_in_run_dir(config, origin.resume)) check_earlier_run(config);
+    });
+    start_watch_->next("opens the data and compares it with the others'");
+    RunPlace place;
+    place.world_size = world_->size();
+    place.first_local = world_->local_rank();
+    place.nodes = count_nodes(world_->nodes());
+    place.local_ranks = world_->local_size();
+    place.reads_all = world_->local_rank() == 0;
+    place.cards = choice_.found.cards;
+    MachineFacts machine = weakest(*world_, world_->node(), mine);
+    machine.description = agreement.description;
+    run_together(*world_, [&] { inputs_ = prepare_run(config, place, machine, origin); });
+    compare_data(*world_, agreement.host_of_rank_0, inputs_.data_facts);
+    // To read a tokenizer takes longer than everything else here: one process of a node does, and all take the result from rank 0.
+    inputs_.token_bytes = of_rank_0(*world_, inputs_.token_bytes);
+    run_together(*world_, [&] { make_lifeline(); });
+    if (choice_.kind == DeviceKind::kCuda) {
+      const TransportChoice chosen = transport();
+      inputs_.plan.notes.push_back(fmt::format("ranks exchange {}: {}", to_string(chosen.transport), chosen.why));
+    }
+    std::vector<std::string> warnings = agreement.warnings;
+    warnings.push_back(topology_warning(*world_, inputs_.plan.grid, world_->nodes(), host_name()));
+    if (world_->rank() == 0) warn(warnings);
+  }
+
+  // Rank 0 says which checkpoint the run goes on from, or takes its weights from; all read its manifest.
+  void agree_on_origin(TrainConfig& config, RunOrigin& origin) {
+    const auto agree = [&](std::optional<Resume>& found, std::string_view key, const std::string& value,
+                           const std::function<std::optional<Resume>()>& find, const std::function<void()>& use) {
+      run_together(*world_, [&] {
+        if (world_->rank() == 0) found = find();
+      });
+      const std::string folder = world_->broadcast(found ? found->folder : "", 0);
+      if (folder.empty()) return;
+      run_together(*world_, [&] {
+        if (world_->rank() != 0) found = Resume{folder, open_found(folder, key, value)};
+        use();
+      });
+    };
+    agree(origin.resume, "checkpoint.resume", config.checkpoint.resume.value_or("auto"), [&] { return find_resume(config); },
+          [&] { adopt(config, *origin.resume); });
+    if (origin.resume) return;
+    agree(origin.initial, "model.init_from", config.model.init_from.value_or(""), [&] { return find_initial(config); }, [] {});
+  }
+
+  // Where nobody sees a card no rank has to hear of another's.
+  RunRanks ranks_with_cards(AskedDevice asked) {
+    if (first_rank(*world_, sees_cards(asked, cuda_)) < 0) return thread_ranks(1);
+    return {{world_->rank()}, [this](const std::string& mine) { return world_->all_gather(mine); }};
+  }
+
+  // Of devices. Every rank has one where any has.
+  TransportChoice transport() const {
+    return choose_transport(static_cast<std::size_t>(world_->size()), choice_.found.cards.size());
+  }
+
+  void warn(const std::vector<std::string>& lines) {
+    for (const std::string& line : lines)
+      if (!line.empty()) logger_.warning("{}", line);
+    if (count_nodes(world_->nodes()) == 1) return;
+    const NetworkFacts network = network_facts();
+    inputs_.plan.notes.push_back(describe(network));
+    // NCCL finds its network later, by itself.
+    const std::string idle = network_warning(network);
+    if (choice_.kind != DeviceKind::kCuda && !idle.empty()) logger_.warning("{}", idle);
+  }
+
+  void make_lifeline() {
+    LifelineOptions options;
+    options.rank = world_->rank();
+    options.size = world_->size();
+    options.deputy = lifeline_deputy(world_->nodes());
+    options.heartbeat_seconds = world_->size() <= kManyRanks ? 0.25 : 1;
+    options.host = host_name();
+    options.connect_seconds = lifeline_connect_seconds(world_->size());
+    options.reach = count_nodes(world_->nodes()) == 1 ? LifelineReach::kNode : LifelineReach::kNetwork;
+    const Environment environment = [](const char* name) -> const char* { return std::getenv(name); };
+    options.interfaces = interfaces_for_mpi(environment, user_file_of_open_mpi(environment));
+    options.calls = &world_->calls();
+    options.print = [this](const LifelineVerdict& verdict) {
+      if (verdict.is_failure && verdict.exit_code != 0) logger_.error("{}", verdict.line);
+      else logger_.warning("{}", verdict.line);
+    };
+    options.on_failure = [this](const LifelineVerdict& verdict) {
+      world_->fail(verdict.line);
+      start_to_leave_failure(verdict);
+    };
+    lifeline_.emplace(std::move(options));
+  }
+
+  // Tells the others that this rank failed, unless they cannot be reached. Once training is over the job still ends here, and with
+  // training's code.
+  void report(std::string_view error, ExitCode code) {
+    const int ends_with = trained_ ? trained_->exit_code() : static_cast<int>(code);
+    const std::string what = trained_ ? not_reported(error) : std::string(error);
+    if (lifeline_->report_failure(what, ends_with)) end_with({what, ends_with});
+  }
+
+  // A launcher that sees 0 wants to be told by MPI, too. The lifeline, which has pronounced the verdict, ends whoever hangs in that.
+  [[noreturn]] void end_with(const LifelineVerdict& verdict) {
+    if (verdict.exit_code == 0) {
+      output_.console << std::flush;
+      world_->leave();
+    }
+    throw ReportedElsewhere(static_cast<ExitCode>(verdict.exit_code), verdict.line);
+  }
+
+  // Training is over and what it wrote is complete. Whatever happens to a rank from here on is said, and does not fail the run;
+  // only a rank that has not come as far may.
+  void part(int code) {
+    output_.console << std::flush;  // a rank that is ended from here on writes no more
+    lifeline_->goodbye(code);
+    try {
+      world_->finish();
+    } catch (const Error& error) {
+      const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
+      if (verdict && verdict->is_failure) end_with(*verdict);
+      if (!verdict) logger_.warning("rank {} is done and did not part in order: {}; nothing is lost", world_->rank(), error.what());
+    }
+  }
+
+  RunEnd run_loop() {
+    RankDeviceOptions options;
+    options.threads_per_rank = inputs_.plan.threads_per_rank;
+    options.first_core = inputs_.first_core;
+    options.cuda = inputs_.plan.config.cuda;
+    options.host_memory = [this](std::int64_t bytes, const std::string& name) { return world_->allocate(bytes, name); };
+    const std::unique_ptr<Device> device = make_rank_device(choice_, cuda_, world_->doorbell(), options);
+    device->progress().set_wait_observer([this](double seconds, FunctionRef<std::string()> describe) {
+      lifeline_->board().set_waiting(describe(), seconds);
+    });
+    RankServices services;
+    services.stop = &stop_;
+    services.board = &lifeline_->board();
+    services.inter_node_bytes = [this] { return world_->inter_node_bytes(); };
+    services.on_device = on_device(choice_, cuda_, *device, transport().transport);
+    services.trained = [this](const RunEnd& end) { trained_ = end; };
+    return RankLoop(inputs_, output_, *device, world_->communicator(device->progress()), services).run();
+  }
+
+  CudaBackend& cuda_;
+  DeviceChoice choice_;
+  const StopRequest stop_;  // from the first moment: a job may be told to stop while it starts
+  const TrainOutput output_;
+  Logger logger_;
+  std::optional<StartWatch> start_watch_;  // until the lifeline watches
+  std::unique_ptr<ProcessWorld> world_;
+  RunInputs inputs_;
+  std::optional<MadeFolder> made_folder_;  // checkpoint.dir, on rank 0
+  std::optional<RunEnd> trained_;  // once it is over
+  std::thread failure_writer_;        // started by the lifeline, which ends the process if the disk does not let it end
+  std::optional<Lifeline> lifeline_;  // after the world: its thread wakes ranks through it
+};
+
+}  // namespace
+
+void run_as_process(const Launcher& launcher, const std::function<TrainConfig()>& read_config, const TrainOutput& output,
+                    CudaBackend& cuda) {
+  ProcessRank self(launcher, output, cuda);
+  self.agree(read_config);
+  self.train();
+}
+
+std::string not_reported(std::string_view error) {
+  return fmt::format("training is over and its metrics are written, but not all of it is reported: {}", error);
+}
+
+}  // namespace trident

@@ -1,0 +1,92 @@
+#include "train/launch/rank_devices.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "device/cpu/cpu_device.h"
+#include "train/plan/machine.h"
+
+namespace trident {
+
+DeviceChoice choose_device(AskedDevice asked, CudaBackend& cuda, CardSearch found) {
+  if (asked == AskedDevice::kCpu) return {DeviceKind::kCpu, "device = cpu", {}};
+  if (!found.seats.empty()) {
+    const std::size_t cards = found.cards.size();
+    return {DeviceKind::kCuda,
+            fmt::format("device = {}: {} card{}, {}", to_string(asked), cards, cards == 1 ? "" : "s", cuda.facts().libraries),
+            std::move(found)};
+  }
+  if (asked == AskedDevice::kCuda) throw ConfigError(fmt::format("device = cuda: {}", found.problem));
+  return {DeviceKind::kCpu, fmt::format("device: CPU ({})", found.problem.substr(0, found.problem.find("; "))), {}};
+}
+
+MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks) {
+  MachineFacts facts;
+  if (choice.kind == DeviceKind::kCpu) {
+    facts = cpu_machine_facts(local_ranks);
+  } else {
+    facts.device = DeviceKind::kCuda;
+    facts.multiplies_fp16 = true;
+    facts.fast_bf16 =
+        std::ranges::all_of(choice.found.seats, [](const CardSeat& seat) { return seat.card.compute_capability >= kFirstFastBf16; });
+    facts.memory = choice.found.memory;
+    facts.description = choice.found.seats.front().card.name;
+  }
+  facts.notes = {choice.why};
+  facts.notes.insert(facts.notes.end(), choice.found.notes.begin(), choice.found.notes.end());
+  return facts;
+}
+
+std::optional<double> named_peak_flops(const std::string& card, DType compute) {
+  if ((compute != DType::kBF16 && compute != DType::kF16) || card.find(" MIG ") != std::string::npos) return std::nullopt;
+  // NVIDIA's data sheets, dense. The first name that the card's contains counts, so the longer ones come first.
+  static constexpr std::array<std::pair<std::string_view, double>, 7> kPeaks = {{{"H100 PCIe", 756e12},
+                                                                                  {"H100 NVL", 835e12},
+                                                                                  {"H100", 989e12},
+                                                                                  {"GH200", 989e12},
+                                                                                  {"H200 NVL", 835e12},
+                                                                                  {"H200", 989e12},
+                                                                                  {"A100", 312e12}}};
+  for (const auto& [name, flops] : kPeaks) {
+    if (card.find(name) != std::string::npos) return flops;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> named_peak_flops(const std::vector<std::string>& cards, DType compute) {
+  double sum = 0;
+  for (const std::string& card : cards) {
+    const std::optional<double> peak = named_peak_flops(card, compute);
+    if (!peak) return std::nullopt;
+    sum += *peak;
+  }
+  return sum;
+}
+
+std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend& cuda, Doorbell& doorbell, const RankDeviceOptions& options) {
+  if (choice.kind == DeviceKind::kCuda) {
+    return cuda.make_device(choice.found.seats.at(static_cast<std::size_t>(options.seat)).card.number, doorbell, options.host_memory, options.cuda);
+  }
+  CpuDeviceOptions cpu;
+  cpu.threads_per_rank = options.threads_per_rank;
+  cpu.first_core = options.first_core;
+  cpu.memory = options.host_memory;
+  return std::make_unique<CpuDevice>(doorbell, cpu);
+}
+
+void check_nccl_register(const CudaOptions& config, const DeviceChoice& choice, int ranks, const TransportChoice& transport) {
+  if (!config.nccl_register || choice.kind == DeviceKind::kCpu || (ranks > 1 && transport.transport == DeviceTransport::kNccl)) return;
+  if (ranks == 1) throw ConfigError("cuda.nccl_register = true: one rank exchanges nothing; set it to false");
+  throw ConfigError(fmt::format("cuda.nccl_register = true: ranks exchange {} ({}), not by NCCL; start a process with a card of its own for each "
+                                "rank (mpirun), or set it to false",
+                                to_string(transport.transport), transport.why));
+}
+
+OnDevice on_device(const DeviceChoice& choice, CudaBackend& cuda, Device& device, DeviceTransport transport) {
+  if (choice.kind == DeviceKind::kCpu) return {};
+  return [&cuda, &device, transport](Axis axis, std::unique_ptr<Communicator> host) { return cuda.on_device(transport, device, axis, std::move(host)); };
+}
+
+}  // namespace trident

@@ -1,0 +1,50 @@
+// Where the ranks of a run compute: what device = auto | cpu | cuda comes to on these machines, and a device for each rank.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "device/device.h"
+#include "parallel/cuda/cuda_backend.h"
+#include "parallel/grid/parallel_context.h"
+#include "train/launch/card_search.h"
+#include "train/plan/run_plan.h"
+
+namespace trident {
+
+struct DeviceChoice {
+  DeviceKind kind = DeviceKind::kCpu;
+  std::string why;   // "device = auto: no NVIDIA driver on this machine"
+  CardSearch found;  // on cards
+};
+
+// cuda takes the cards, auto takes them if there is one for each of this process's ranks. ConfigError if cuda was asked for and there is none.
+DeviceChoice choose_device(AskedDevice asked, CudaBackend& cuda, CardSearch found);
+
+// What this process found: its machine's memory, shared by `local_ranks`, or that of all the run's cards; products that the oldest of its cards has.
+MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks);
+
+// Dense FLOP/s that the maker names for a card; none for cards not in the table, parts of divided cards, and dtypes other than bf16 and f16.
+std::optional<double> named_peak_flops(const std::string& card, DType compute);
+// Of all together; none unless every one is known.
+std::optional<double> named_peak_flops(const std::vector<std::string>& cards, DType compute);
+
+// Of a rank, on the thread that will use it.
+struct RankDeviceOptions {
+  int seat = 0;                         // which of this process's ranks it is; cards only
+  int threads_per_rank = 1;             // CPU only
+  std::optional<int> first_core = {};   // CPU only
+  HostAllocator host_memory = {};       // that peers reach; not set: private memory
+  CudaOptions cuda = {};                // cards only
+};
+std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend& cuda, Doorbell& doorbell, const RankDeviceOptions& options);
+
+// ConfigError where memory is to be registered with NCCL (cuda.nccl_register) that NCCL does not see.
+void check_nccl_register(const CudaOptions& config, const DeviceChoice& choice, int ranks, const TransportChoice& transport);
+
+// How groups of ranks exchange what lies on `device`, which outlives the result's communicators; not set for CPUs.
+OnDevice on_device(const DeviceChoice& choice, CudaBackend& cuda, Device& device, DeviceTransport transport);
+
+}  // namespace trident

@@ -1,0 +1,322 @@
+#include "train/launch/start_up.h"
+
+#include <elf.h>
+#include <link.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "core/host_name.h"
+#include "core/json_reader.h"
+#include "train/config/config_difference.h"
+
+namespace trident {
+namespace {
+
+constexpr JsonRules kExchanged{.comments = JsonComments::kRefused, .max_bytes = std::size_t{4} << 20, .max_depth = 64, .blame = ExitCode::kConfig};
+
+const JsonValue& member(const JsonValue& object, std::string_view key) {
+  const JsonValue* value = object.find(key);
+  TRIDENT_CHECK(value != nullptr, "exchanged text without {}", key);
+  return *value;
+}
+
+JsonValue or_null(const std::optional<double>& quota) { return quota ? JsonValue(*quota) : JsonValue{}; }
+
+std::optional<double> quota_from(const JsonValue& value) {
+  return value.is_number() ? std::optional(value.as_number()) : std::nullopt;
+}
+
+// "ranks 0-3 (n1), 4-7 (n2)"
+std::string ranks_by_host(const std::vector<int>& ranks, const std::function<std::string(int)>& host_of) {
+  std::vector<std::pair<std::string, std::vector<int>>> hosts;
+  for (const int r : ranks) {
+    const std::string host = host_of(r);
+    auto at = std::find_if(hosts.begin(), hosts.end(), [&](const auto& h) { return h.first == host; });
+    if (at == hosts.end()) at = hosts.insert(hosts.end(), {host, {}});
+    at->second.push_back(r);
+  }
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    text += fmt::format("{}{} ({})", i == 0 ? "" : ", ", number_ranges(hosts[i].second), hosts[i].first);
+  return text;
+}
+
+std::string who(std::size_t rank, const std::vector<StartUpFacts>& facts) { return fmt::format("rank {} ({})", rank, facts[rank].host); }
+
+// Ranks by what `key` says of them, in order of the first rank.
+template <class Key> std::vector<std::pair<std::string, std::vector<int>>> grouped(const std::vector<StartUpFacts>& facts, Key key) {
+  std::vector<std::pair<std::string, std::vector<int>>> groups;
+  for (std::size_t r = 0; r < facts.size(); ++r) {
+    const std::string value = key(facts[r]);
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == value; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {value, {}});
+    group->second.push_back(static_cast<int>(r));
+  }
+  return groups;
+}
+
+// "avx512, bf16 by AMX on ranks 0-3 (n1); avx2, no bf16 on ranks 4-7 (n2)"
+template <class Key> std::string who_has_what(const std::vector<StartUpFacts>& facts, Key key) {
+  const auto host_of = [&](int rank) { return facts[static_cast<std::size_t>(rank)].host; };
+  std::string text;
+  for (const auto& [value, ranks] : grouped(facts, key))
+    text += fmt::format("{}{} on {}", text.empty() ? "" : "; ", value, ranks_by_host(ranks, host_of));
+  return text;
+}
+
+int find_build_id(dl_phdr_info* info, std::size_t, void* result) {
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& header = info->dlpi_phdr[i];
+    if (header.p_type != PT_NOTE) continue;
+    const auto* at = reinterpret_cast<const unsigned char*>(info->dlpi_addr + header.p_vaddr);
+    const auto* const end = at + header.p_memsz;
+    while (at + sizeof(ElfW(Nhdr)) <= end) {
+      const auto* note = reinterpret_cast<const ElfW(Nhdr)*>(at);
+      const auto padded = [](std::size_t bytes) { return (bytes + 3) / 4 * 4; };
+      const unsigned char* content = at + sizeof *note + padded(note->n_namesz);
+      if (note->n_type == NT_GNU_BUILD_ID) {
+        for (std::size_t b = 0; b < note->n_descsz; ++b) *static_cast<std::string*>(result) += fmt::format("{:02x}", content[b]);
+        return 1;
+      }
+      at = content + padded(note->n_descsz);
+    }
+  }
+  return 1;  // the first object is the program itself; others do not count
+}
+
+}  // namespace
+
+std::string build_id() {
+  std::string id;
+  dl_iterate_phdr(find_build_id, &id);
+  return id.empty() ? "unknown" : id;
+}
+
+std::vector<std::int32_t> of_rank_0(Rendezvous& job, const std::vector<std::int32_t>& mine) {
+  std::string bytes;  // one build on all ranks: one order of bytes
+  if (job.rank() == 0 && !mine.empty()) bytes.assign(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof mine[0]);
+  bytes = job.broadcast(bytes, 0);
+  std::vector<std::int32_t> values(bytes.size() / sizeof mine[0]);
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+std::string to_text(const StartUpFacts& facts) {
+  return to_json_text(JsonValue::Object{{"host", facts.host},
+                                        {"build", facts.build},
+                                        {"instruction_set", facts.instruction_set},
+                                        {"config", facts.config},
+                                        {"fast_bf16", facts.machine.fast_bf16},
+                                        {"multiplies_fp16", facts.machine.multiplies_fp16},
+                                        {"description", facts.machine.description},
+                                        {"device", std::string(to_string(facts.machine.device))},
+                                        {"device_why", facts.device_why},
+                                        {"memory", facts.machine.bytes()},
+                                        {"cores", number_ranges(facts.machine.cores.ids)},
+                                        {"core_quota", or_null(facts.machine.cores.quota)}});
+}
+
+StartUpFacts start_up_facts_from(const std::string& text) {
+  const JsonValue value = parse_json(text, "start-up facts", kExchanged);
+  StartUpFacts facts;
+  facts.host = member(value, "host").as_string();
+  facts.build = member(value, "build").as_string();
+  facts.instruction_set = member(value, "instruction_set").as_string();
+  facts.config = member(value, "config").as_string();
+  facts.machine.fast_bf16 = member(value, "fast_bf16").as_bool();
+  facts.machine.multiplies_fp16 = member(value, "multiplies_fp16").as_bool();
+  facts.machine.description = member(value, "description").as_string();
+  facts.machine.device = member(value, "device").as_string() == to_string(DeviceKind::kCuda) ? DeviceKind::kCuda : DeviceKind::kCpu;
+  facts.machine.memory = {{facts.host, {}, member(value, "memory").as_integer()}};
+  facts.machine.cores.ids = numbers_in(member(value, "cores").as_string());
+  facts.machine.cores.quota = quota_from(member(value, "core_quota"));
+  facts.device_why = member(value, "device_why").as_string();
+  return facts;
+}
+
+void run_together(Rendezvous& job, const std::function<void()>& step) {
+  std::optional<std::pair<ExitCode, std::string>> mine;
+  try {
+    step();
+  } catch (const Error& error) {
+    mine = {error.code(), error.what()};
+  } catch (const std::exception& error) {  // out of memory, say
+    mine = {ExitCode::kInternal, error.what()};
+  }
+  const int first = first_rank(job, mine.has_value());
+  if (first < 0) return;
+  std::string text;
+  if (job.rank() == first)
+    text =
+        to_json_text(JsonValue::Object{{"code", static_cast<int>(mine->first)}, {"message", mine->second}, {"host", host_name()}});
+  const JsonValue failure = parse_json(job.broadcast(text, first), "start-up outcome", kExchanged);
+  const auto code = static_cast<ExitCode>(member(failure, "code").as_integer());
+  const std::string& message = member(failure, "message").as_string();
+  std::array<std::int64_t, 2> counts{mine ? 1 : 0, mine && mine->second == message ? 1 : 0};  // that failed, that said the same
+  job.all_reduce(counts, ReduceOp::kSum);
+  if (job.rank() != 0) throw ReportedElsewhere(code, message);
+  if (counts[1] == job.size()) throw AgreedError(code, message);
+  throw AgreedError(code, fmt::format("rank {} ({}){}: {}", first, member(failure, "host").as_string(),
+                                      counts[0] == 1 ? "" : fmt::format(" and {} more", counts[0] - 1), message));
+}
+
+std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ranks) {
+  std::vector<std::string> lines;
+  for (std::size_t r = 1; r < ranks.size(); ++r) {
+    if (ranks[r].config.empty() || ranks[r].config == ranks[0].config) continue;
+    const JsonValue first = parse_json(ranks[0].config, "rank 0", kExchanged), other = parse_json(ranks[r].config, "another rank", kExchanged);
+    const auto difference = first_difference(first, other);
+    if (!difference) continue;
+    lines.push_back(fmt::format("{}: {} is {} on {} and {} on {}; start all ranks with the same configuration", "different configurations",
+                                difference->path, difference->a, who(0, ranks), difference->b, who(r, ranks)));
+    break;
+  }
+  if (grouped(ranks, [](const StartUpFacts& f) { return f.build; }).size() > 1) {
+    lines.push_back(fmt::format("different builds of trident: {}; copy the same executable to all nodes",
+                                who_has_what(ranks, [](const StartUpFacts& f) { return f.build.substr(0, 12); })));
+  }
+  if (grouped(ranks, [](const StartUpFacts& f) { return std::string(to_string(f.machine.device)); }).size() > 1) {
+    lines.push_back(fmt::format("different devices: {}; say device = cpu, or give every node cards that can be used",
+                                who_has_what(ranks, [](const StartUpFacts& f) { return f.device_why; })));
+  }
+  const JsonValue config = parse_json(ranks[0].config, "rank 0", kExchanged);
+  const JsonValue* precision = config.find("precision");
+  const bool automatic = precision != nullptr && precision->find("compute") != nullptr && *precision->find("compute") == JsonValue("auto");
+  if (automatic && grouped(ranks, [](const StartUpFacts& f) { return std::string(f.machine.fast_bf16 ? "bf16" : "fp32"); }).size() > 1) {
+    lines.push_back(fmt::format("precision.compute = auto: the processors decide differently, {}; say bf16 or fp32",
+                                who_has_what(ranks, [](const StartUpFacts& f) { return f.instruction_set; })));
+  }
+  return lines;
+}
+
+std::vector<std::string> start_up_warnings(const std::vector<StartUpFacts>& ranks) {
+  const auto set = [](const StartUpFacts& f) { return f.instruction_set; };
+  if (grouped(ranks, set).size() == 1) return {};
+  return {fmt::format("the nodes' processors differ: {}; results are not bit for bit those of one kind of node", who_has_what(ranks, set))};
+}
+
+StartUpAgreement compare_start_up(Rendezvous& job, const StartUpFacts& mine) {
+  const StartUpFacts rank_0 = start_up_facts_from(job.broadcast(job.rank() == 0 ? to_text(mine) : "", 0));
+  StartUpAgreement agreement{rank_0.host, rank_0.machine.description, {}};
+  const bool other_config = mine.config != rank_0.config;
+  const bool differs = other_config || mine.build != rank_0.build || mine.instruction_set != rank_0.instruction_set ||
+                       mine.machine.device != rank_0.machine.device || mine.machine.fast_bf16 != rank_0.machine.fast_bf16;
+  if (first_rank(job, differs) < 0) return agreement;
+
+  StartUpFacts told = mine;
+  if (first_rank(job, other_config) != job.rank() && job.rank() != 0) told.config.clear();
+  std::vector<StartUpFacts> ranks;
+  for (const std::string& text : job.gather(to_text(told))) ranks.push_back(start_up_facts_from(text));
+  std::string message;
+  if (job.rank() == 0) {
+    for (const std::string& line : start_up_conflicts(ranks)) message += (message.empty() ? "" : "; also ") + line;
+    agreement.warnings = start_up_warnings(ranks);
+  }
+  message = job.broadcast(message, 0);
+  if (message.empty()) return agreement;
+  if (job.rank() != 0) throw ReportedElsewhere(ExitCode::kConfig, message);
+  throw AgreedError(ExitCode::kConfig, message);
+}
+
+namespace {
+
+// What the ranks of a node know of it together; on all of them.
+struct NodeFacts {
+  MemoryPool memory;
+  CoreShare share;
+};
+
+std::string to_text(const CoreShare& share) {
+  return to_json_text(
+      JsonValue::Object{{"node", share.node}, {"cores", share.cores}, {"quota", or_null(share.quota)}, {"ranks", share.ranks}});
+}
+
+CoreShare core_share_from(const std::string& text) {
+  const JsonValue value = parse_json(text, "a node's cores", kExchanged);
+  CoreShare share;
+  share.node = member(value, "node").as_string();
+  share.cores = static_cast<int>(member(value, "cores").as_integer());
+  share.quota = quota_from(member(value, "quota"));
+  share.ranks = static_cast<int>(member(value, "ranks").as_integer());
+  return share;
+}
+
+// Collective over both. The node's first rank puts together what its ranks tell it.
+NodeFacts node_facts(Rendezvous& job, Rendezvous& node, StartUpFacts mine) {
+  mine.config.clear();
+  std::vector<StartUpFacts> here;
+  std::vector<int> ranks;
+  for (const std::string& text : node.gather(to_text(mine))) here.push_back(start_up_facts_from(text));
+  for (const std::string& rank : node.gather(std::to_string(job.rank()))) ranks.push_back(std::stoi(rank));
+  std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
+  std::vector<UsableCores> cores;
+  for (const StartUpFacts& facts : here) {
+    bytes = std::min(bytes, facts.machine.bytes());
+    cores.push_back(facts.machine.cores);
+  }
+  std::string text;
+  if (node.rank() == 0) {
+    CoreShare share = share_cores(cores, node.size());
+    share.node = mine.host;
+    text = to_json_text(JsonValue::Object{{"ranks", number_ranges(ranks)}, {"bytes", bytes}, {"share", to_text(share)}});
+  }
+  const JsonValue value = parse_json(node.broadcast(text, 0), "a node's facts", kExchanged);
+  NodeFacts facts;
+  facts.share = core_share_from(member(value, "share").as_string());
+  facts.memory = {facts.share.node, numbers_in(member(value, "ranks").as_string()), member(value, "bytes").as_integer()};
+  return facts;
+}
+
+}  // namespace
+
+MachineFacts weakest(Rendezvous& job, Rendezvous& node, const StartUpFacts& mine) {
+  MachineFacts machine = mine.machine;
+  std::array<std::int64_t, 2> lacks{machine.fast_bf16 ? 0 : 1, machine.multiplies_fp16 ? 0 : 1};
+  job.all_reduce(lacks, ReduceOp::kMax);
+  machine.fast_bf16 = lacks[0] == 0;
+  machine.multiplies_fp16 = lacks[1] == 0;
+  if (machine.device == DeviceKind::kCuda) return machine;
+
+  const NodeFacts here = node_facts(job, node, mine);
+  const bool leads = node.rank() == 0;
+  std::array<std::int64_t, 2> sums{leads ? here.memory.bytes : 0, leads ? 1 : 0};  // of nodes
+  std::array<std::int64_t, 2> least{-here.memory.bytes / node.size(), -here.share.threads()};
+  job.all_reduce(sums, ReduceOp::kSum);
+  job.all_reduce(least, ReduceOp::kMax);
+  const int tightest = first_rank(job, here.share.threads() == -least[1]);
+  machine.core_share = core_share_from(job.broadcast(job.rank() == tightest ? to_text(here.share) : "", tightest));
+  machine.core_share.node = sums[1] == 1 ? CoreShare().node : fmt::format("{}, where a rank has fewest,", machine.core_share.node);
+  machine.memory = {here.memory};
+  if (sums[1] == 1) machine.memory.front().name = "this machine";
+  machine.elsewhere = {sums[0] - here.memory.bytes, -least[0]};
+  return machine;
+}
+
+std::string topology_warning(Rendezvous& job, const ProcessGrid& grid, const std::vector<int>& nodes, const std::string& host) {
+  int groups = 0, spanning = 0;
+  std::vector<int> example;
+  for (int r = 0; r < grid.world_size(); ++r) {
+    const std::vector<int> group = grid.group(r, grid.whole(Axis::kTensor));
+    if (group.front() != r) continue;
+    ++groups;
+    const auto node_of = [&](int member) { return nodes[static_cast<std::size_t>(member)]; };
+    if (std::all_of(group.begin(), group.end(), [&](int member) { return node_of(member) == node_of(r); })) continue;
+    if (spanning++ == 0) example = group;
+  }
+  if (spanning == 0) return "";
+  const bool named = std::find(example.begin(), example.end(), job.rank()) != example.end();
+  const std::vector<std::string> hosts = job.gather(named ? host : "");
+  if (job.rank() != 0) return "";
+  return fmt::format(
+      "{} of {} tensor-parallel groups span nodes ({}): every layer's collectives cross the network; start a multiple of "
+      "parallel.tensor = {} ranks per node in rank order, or put tp first in parallel.order",
+      spanning, groups, ranks_by_host(example, [&](int r) { return hosts[static_cast<std::size_t>(r)]; }), grid.degrees().tensor);
+}
+
+}  // namespace trident

@@ -1,0 +1,76 @@
+// What the ranks of a job agree on before they train: that each of them could start, and that all mean the same run.
+//
+// Ranks that are processes each read the configuration, the data and the machine for themselves. Here they compare what they found,
+// so that a difference ends all of them at once with one message that names the ranks, instead of a hang or wrong numbers later.
+// Where all agree no rank learns of another more than a few numbers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "parallel/communicator/rendezvous.h"
+#include "train/plan/run_plan.h"
+
+namespace trident {
+
+// What all ranks throw together: this on rank 0, ReportedElsewhere on the others.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
+// What a rank is, for comparison with the others.
+struct StartUpFacts {
+  std::string host;             // of the node
+  std::string build;            // the binary's build id
+  std::string instruction_set;  // "avx512, bf16 by AMX"
+  std::string config;           // as one line of JSON, resolved; empty: rank 0's, or not the first that differs
+  MachineFacts machine;
+  std::string device_why;  // for messages
+};
+
+// `build` of this process.
+std::string build_id();
+
+// Collective: runs `step` on every rank. Where it threw an Error on any of them, all throw: rank 0 an AgreedError with the lowest
+// such rank's code and message (with its rank and host in front, unless all ranks said the same), the others ReportedElsewhere.
+void run_together(Rendezvous& job, const std::function<void()>& step);
+
+// One line for each of the differences, empty if there are none: configurations (the first key that differs, both values and
+// ranks), builds, and, where precision.compute is "auto", instruction sets that would decide differently. ranks[0].config must be
+// there, others may be empty.
+std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ranks);
+// What is legal but worth a word: instruction sets that differ.
+std::vector<std::string> start_up_warnings(const std::vector<StartUpFacts>& ranks);
+
+// Collective: what rank 0 has, for all. Only rank 0's `mine` counts.
+std::vector<std::int32_t> of_rank_0(Rendezvous& job, const std::vector<std::int32_t>& mine);
+
+// As texts, and back.
+std::string to_text(const StartUpFacts& facts);
+StartUpFacts start_up_facts_from(const std::string& text);
+
+// What came of comparing.
+struct StartUpAgreement {
+  std::string host_of_rank_0;
+  std::string description;            // of rank 0's machine
+  std::vector<std::string> warnings;  // start_up_warnings(), on rank 0
+};
+// Collective. Every rank compares itself with rank 0. Where one differs, all facts come to rank 0, which puts them into words; of
+// configurations that are not rank 0's the first one comes. Throws on all ranks what start_up_conflicts() finds (code 64).
+StartUpAgreement compare_start_up(Rendezvous& job, const StartUpFacts& mine);
+
+// Collective. The machine that a plan for all of them may count on: bf16 if all have it. Memory is that of `mine` if they compute
+// on cards, which all ranks know, else of each node what the rank that sees least of it sees; cores are then shared as on the node
+// that has fewest for a rank, so that all ranks have as many threads. `node`: the ranks of this rank's node. A node's ranks alone
+// hear of each other.
+MachineFacts weakest(Rendezvous& job, Rendezvous& node, const StartUpFacts& mine);
+
+// Collective. On rank 0 a warning for tensor-parallel groups that span nodes, whose collectives in every layer cross the network;
+// empty elsewhere, and if none does. nodes[r]: the node of rank r. `host`: of this rank; those of the group that is named come to
+// rank 0.
+std::string topology_warning(Rendezvous& job, const ProcessGrid& grid, const std::vector<int>& nodes, const std::string& host);
+
+}  // namespace trident

@@ -1,0 +1,37 @@
+// trident supervise: starts a command again and again until it is done.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/logging.h"
+#include "train/launch/supervised_nodes.h"
+#include "train/launch/supervision.h"
+
+namespace trident {
+
+struct SuperviseOptions {
+  std::vector<std::string> command;
+  std::string checkpoints;  // the folder of its checkpoints; "": that of the configuration which the command names
+  SupervisionRules rules;
+  NodeOptions nodes;
+};
+
+// Where a command's run leaves what a supervisor looks at.
+struct SupervisedRun {
+  std::string checkpoints;
+  std::string run_dir;                      // "": unknown, so that failure.json is not read
+  std::vector<ElasticLayout> layouts = {};  // with --nodes-from: the configuration's own first, then those of elastic
+};
+
+// From the arguments --config (-c) and --set behind the word `train` in the command. ConfigError: there are none and
+// options.checkpoints is empty, the configuration or a layout of elastic is wrong, or a restart would not go on (checkpoint.every
+// 0, checkpoint.resume other than "auto").
+SupervisedRun supervised_run(const SuperviseOptions& options);
+
+// Runs the command until it is done or not to be started again; one line for every end. Returns the exit code. A first SIGTERM,
+// SIGINT or SIGUSR1 is passed on as SIGUSR1 and lets it end, a second one kills it. Takes these signals, so the process must have
+// one thread. ConfigError as supervised_run, or if the command cannot be started; StorageError if the checkpoints cannot be listed.
+int supervise(const SuperviseOptions& options, LogSink& log);
+
+}  // namespace trident

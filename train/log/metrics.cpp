@@ -1,0 +1,38 @@
+#include "train/log/metrics.h"
+
+#include <cmath>
+
+#include "core/json_reader.h"
+
+namespace trident {
+namespace {
+
+JsonValue optional_number(const std::optional<double>& x) { return x ? JsonValue(*x) : JsonValue{}; }
+
+}  // namespace
+
+double ValidLoss::perplexity() const { return std::exp(loss); }
+
+std::string to_json_line(const StepMetrics& m) {
+  const JsonValue::Object comm{{"tp", m.comm_bytes.tp}, {"cp", m.comm_bytes.cp}, {"dp", m.comm_bytes.dp}, {"pp", m.comm_bytes.pp}};
+  return to_json_text(JsonValue::Object{{"step", m.step}, {"loss", m.loss}, {"grad_norm", m.grad_norm}, {"lr", m.lr}, {"loss_scale", optional_number(m.loss_scale)}, {"tokens", m.tokens},
+                                        {"step_ms", m.step_ms}, {"tokens_per_s", m.tokens_per_s}, {"mfu", optional_number(m.mfu)},
+                                        {"peak_bytes", m.peak_bytes}, {"comm_bytes", comm}});
+}
+
+std::string to_json_line(const EvalMetrics& m) {
+  JsonValue line = JsonValue::Object{{"step", m.step},
+                                     {"valid_loss", m.valid.loss},
+                                     {"valid_perplexity", m.valid.perplexity()},
+                                     {"valid_bits_per_byte", optional_number(m.valid.bits_per_byte)}};
+  JsonValue sets;
+  for (const auto& [name, valid] : m.sets) {
+    sets.set(name, JsonValue::Object{{"loss", valid.loss},
+                                     {"perplexity", valid.perplexity()},
+                                     {"bits_per_byte", optional_number(valid.bits_per_byte)}});
+  }
+  if (!m.sets.empty()) line.set("sets", std::move(sets));
+  return to_json_text(line);
+}
+
+}  // namespace trident

@@ -1,0 +1,171 @@
+#include "train/log/run_log.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <numeric>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "core/file_io.h"
+#include "core/json_reader.h"
+
+namespace trident {
+namespace {
+
+JsonValue by_part(const std::array<double, kNumStepParts>& seconds) {
+  JsonValue out;
+  for (std::size_t i = 0; i < kNumStepParts; ++i) out.set(to_string(static_cast<StepPart>(i)), 1e3 * seconds[i]);
+  return out;
+}
+
+// Tags as TensorBoard groups them: by what stands before the slash. The names of parts and axes outlive the call.
+std::vector<Scalar> scalars_of(const StepMetrics& m, const std::vector<std::pair<std::string, double>>& named) {
+  std::vector<Scalar> scalars{{"train/loss", m.loss},
+                              {"train/grad_norm", m.grad_norm},
+                              {"train/lr", m.lr},
+                              {"train/tokens", static_cast<double>(m.tokens)},
+                              {"perf/step_ms", m.step_ms},
+                              {"perf/tokens_per_s", m.tokens_per_s},
+                              {"mem/peak_allocated_bytes", static_cast<double>(m.peak_bytes)}};
+  if (m.mfu) scalars.push_back({"perf/mfu", *m.mfu});
+  if (m.loss_scale) scalars.push_back({"train/loss_scale", *m.loss_scale});
+  for (const auto& [tag, value] : named) scalars.push_back({tag, value});
+  return scalars;
+}
+
+}  // namespace
+
+std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& mean, const Extremes& busy, std::optional<double> save_seconds) {
+  JsonValue line, waited_for, busy_ms;
+  for (std::size_t i = 0; i < kNumWaitedFor; ++i) waited_for.set(to_string(static_cast<WaitedFor>(i)), 1e3 * mean.waited_for[i]);
+  busy_ms.set("min", 1e3 * busy.min);
+  busy_ms.set("mean", 1e3 * busy.mean);
+  busy_ms.set("max", 1e3 * busy.max);
+  busy_ms.set("slowest_rank", busy.largest);
+  line.set("step", step);
+  line.set("steps", steps);
+  line.set("step_ms", 1e3 * mean.step);
+  line.set("ms", by_part(mean.wall));
+  line.set("rest_ms", 1e3 * mean.rest());
+  line.set("cpu_ms", by_part(mean.cpu));
+  line.set("waited_ms", by_part(mean.waited));
+  line.set("waited_for_ms", std::move(waited_for));
+  line.set("busy_ms", std::move(busy_ms));
+  if (save_seconds) line.set("save_ms", 1e3 * *save_seconds);
+  return to_json_text(line);
+}
+
+namespace {
+
+// The step that a line of one of these files speaks of; nothing for what is none.
+std::optional<std::int64_t> step_of_line(std::string_view line) {
+  constexpr std::string_view kBeginning = "{\"step\":";
+  if (!line.starts_with(kBeginning) || !line.ends_with('}')) return std::nullopt;
+  std::int64_t step = 0;
+  const std::string_view rest = line.substr(kBeginning.size());
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), step);
+  return error == std::errc() && *end == ',' ? std::optional(step) : std::nullopt;
+}
+
+// Leaves the file without what stands behind the last line of a step up to `step`, and returns the steps of its lines.
+std::vector<std::int64_t> cut_behind(const std::string& path, std::int64_t step) {
+  if (!file_exists(path)) return {};
+  const AppendFile lock(path, AppendFile::Start::kAppend);  // refuses a file that another run is writing
+  const std::string text = read_file(path);
+  std::size_t keep = 0;
+  std::vector<std::int64_t> steps;
+  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const auto of_line = step_of_line(std::string_view(text).substr(begin, end - begin));
+    if (!of_line || *of_line > step) break;
+    steps.push_back(*of_line);
+    keep = end + 1;
+  }
+  if (keep < text.size()) write_file(path, std::string_view(text).substr(0, keep));
+  return steps;
+}
+
+MetricsWriter going_on(const std::string& path, std::int64_t step, std::vector<std::int64_t>& steps) {
+  steps = cut_behind(path, step);
+  return MetricsWriter(path, MetricsWriter::Start::kAppend);
+}
+
+}  // namespace
+
+std::vector<LineGap> line_gaps(const std::vector<std::int64_t>& steps, std::int64_t step, std::int64_t every) {
+  if (every == 0 || step == 0) return {};
+  std::vector<std::int64_t> edges = steps;
+  if (edges.empty() || edges.front() == 1) edges.insert(edges.begin(), 0);
+  edges.push_back(step + 1);
+  const auto spacing = [&](std::size_t i) { return i > 0 && i < edges.size() ? edges[i] - edges[i - 1] : 0; };  // before edge i
+  std::vector<LineGap> gaps;
+  for (std::size_t i = 1; i < edges.size(); ++i) {
+    const std::int64_t next = i + 2 < edges.size() ? spacing(i + 1) : 0;  // behind the last line nothing has a spacing yet
+    if (spacing(i) > std::max({every, spacing(i - 1), next})) gaps.push_back({edges[i - 1], edges[i]});
+  }
+  return gaps;
+}
+
+RunLog::RunLog(const RunPlan& plan, std::int64_t step)
+    : metrics_(going_on(plan.config.run.dir + "/metrics.jsonl", step, earlier_steps_)), timing_([&] {
+        std::vector<std::int64_t> same;
+        return going_on(plan.config.run.dir + "/timing.jsonl", step, same);
+      }()) {
+  const std::string eval = plan.config.run.dir + "/eval.jsonl";
+  const std::vector<std::int64_t> evaluated = cut_behind(eval, step);
+  last_evaluation_ = evaluated.empty() ? -1 : evaluated.back();
+  if (plan.config.eval.every > 0) eval_.emplace(eval, MetricsWriter::Start::kAppend);
+  if (!plan.config.log.tensorboard) return;
+  const std::string config = "```json\n" + to_json_text(to_json(plan.config), 2) + "\n```";
+  start_tensorboard_ = [config, folder = plan.config.run.dir, first = step == 0 ? 0 : step + 1] {
+    TensorBoardWriter writer(folder, first);
+    writer.text("config", config);
+    return writer;
+  };
+}
+
+TensorBoardWriter* RunLog::tensorboard() {
+  if (!tensorboard_ && start_tensorboard_) tensorboard_.emplace(start_tensorboard_());
+  return tensorboard_ ? &*tensorboard_ : nullptr;
+}
+
+void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
+                  std::optional<double> save_seconds) {
+  metrics_.write(metrics);
+  timing_.write_line(timing_line(metrics.step, steps, times, busy, save_seconds));
+  TensorBoardWriter* const board = tensorboard();
+  if (board == nullptr) return;
+  std::vector<std::pair<std::string, double>> named{{"train/skipped_steps", static_cast<double>(metrics.skipped)},
+                                                    {"comm_bytes/tp", static_cast<double>(metrics.comm_bytes.tp)},
+                                                    {"comm_bytes/cp", static_cast<double>(metrics.comm_bytes.cp)},
+                                                    {"comm_bytes/dp", static_cast<double>(metrics.comm_bytes.dp)},
+                                                    {"comm_bytes/pp", static_cast<double>(metrics.comm_bytes.pp)},
+                                                    {"time_ms/busiest_rank", 1e3 * busy.max}};
+  for (std::size_t i = 0; i < kNumStepParts; ++i)
+    named.emplace_back(fmt::format("time_ms/{}", to_string(static_cast<StepPart>(i))), 1e3 * times.wall[i]);
+  for (std::size_t i = 0; i < kNumWaitedFor; ++i) {
+    named.emplace_back(fmt::format("perf/comm_exposed_ms.{}", to_string(static_cast<WaitedFor>(i))), 1e3 * times.waited_for[i]);
+  }
+  board->scalars(metrics.step, scalars_of(metrics, named));
+}
+
+void RunLog::eval(const EvalMetrics& metrics) {
+  eval_.value().write(metrics);
+  TensorBoardWriter* const board = tensorboard();
+  if (board == nullptr) return;
+  std::vector<std::pair<std::string, double>> named;
+  const auto add = [&](const std::string& suffix, const ValidLoss& valid) {
+    named.emplace_back("val/loss" + suffix, valid.loss);
+    named.emplace_back("val/ppl" + suffix, valid.perplexity());
+    if (valid.bits_per_byte) named.emplace_back("val/bpb" + suffix, *valid.bits_per_byte);
+  };
+  add("", metrics.valid);
+  for (const auto& [name, valid] : metrics.sets) add("." + name, valid);
+  std::vector<Scalar> scalars;
+  for (const auto& [tag, value] : named) scalars.push_back({tag, value});
+  board->scalars(metrics.step, scalars);
+}
+
+}  // namespace trident

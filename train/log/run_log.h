@@ -1,0 +1,62 @@
+// What rank 0 writes about a run as it goes on: metrics.jsonl, eval.jsonl, timing.jsonl and TensorBoard events.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "train/log/metrics.h"
+#include "train/log/step_times.h"
+#include "train/log/tensorboard_writer.h"
+#include "train/plan/run_plan.h"
+
+namespace trident {
+
+// One line of timing.jsonl: step, steps (it is the mean of so many), step_ms, ms, cpu_ms and waited_ms by part, rest_ms,
+// waited_for_ms by axis, busy_ms, and save_ms where the run saves. `mean`: of a step and a rank. `busy`: seconds of a step that ranks
+// did not wait; for one far above the mean the others wait. `save_seconds`: that checkpoints held up the rank that they held up longest, in
+// all of these steps together.
+std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& mean, const Extremes& busy,
+                        std::optional<double> save_seconds = std::nullopt);
+
+// Steps of a metrics.jsonl between which lines are missing, up to `step`, behind which the next line will follow; `every`: the
+// log.every that it was written with, 0 for none. A run may have had larger spacings before, and its first lines in another folder:
+// a gap as large as one beside it is none, and nothing is said of what stands before the first line.
+struct LineGap {
+  std::int64_t after = 0, before = 0;
+  bool operator==(const LineGap&) const = default;
+};
+std::vector<LineGap> line_gaps(const std::vector<std::int64_t>& steps, std::int64_t step, std::int64_t every);
+
+class RunLog {
+ public:
+  // Makes the files in run.dir, which exists, or goes on with those of its run that are there: what they say of steps after `step`,
+  // which will be made again, is cut off by replacing the file. StorageError.
+  explicit RunLog(const RunPlan& plan, std::int64_t step = 0);
+
+  // The steps up to `step` that metrics.jsonl had lines of when it was opened.
+  const std::vector<std::int64_t>& earlier_steps() const { return earlier_steps_; }
+
+  // The step of the last line of eval.jsonl that was there; -1: none.
+  std::int64_t last_evaluation() const { return last_evaluation_; }
+
+  // `times`: mean of a step and a rank over the `steps` steps since the last call.
+  void step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
+            std::optional<double> save_seconds = std::nullopt);
+  void eval(const EvalMetrics& metrics);
+
+ private:
+  std::vector<std::int64_t> earlier_steps_;
+  MetricsWriter metrics_, timing_;
+  std::optional<MetricsWriter> eval_;
+  // Made with the first scalars: a start that has none to write leaves no file. Null: the configuration wants none.
+  TensorBoardWriter* tensorboard();
+  std::function<TensorBoardWriter()> start_tensorboard_;
+  std::optional<TensorBoardWriter> tensorboard_;
+  std::int64_t last_evaluation_ = -1;
+};
+
+}  // namespace trident

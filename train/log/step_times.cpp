@@ -1,0 +1,119 @@
+#include "train/log/step_times.h"
+
+#include <bit>
+#include <cstdint>
+#include <numeric>
+
+#include "core/check.h"
+
+namespace trident {
+namespace {
+
+std::size_t index_of(StepPart part) { return static_cast<std::size_t>(part); }
+
+template <std::size_t N> void add(std::array<double, N>& to, const std::array<double, N>& from) {
+  for (std::size_t i = 0; i < N; ++i) to[i] += from[i];
+}
+
+template <std::size_t N> std::array<double, N> divided(std::array<double, N> values, double by) {
+  for (double& v : values) v /= by;
+  return values;
+}
+
+template <std::size_t N>
+double sum(const std::array<double, N>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+}  // namespace
+
+std::string_view to_string(StepPart part) {
+  constexpr std::array<std::string_view, kNumStepParts> names{"forward", "backward", "messages",  "gather",
+                                                              "reduce",  "norm",     "optimizer", "data"};
+  return names[index_of(part)];
+}
+
+std::string_view to_string(WaitedFor what) {
+  constexpr std::array<std::string_view, kNumWaitedFor> names{"tp", "pp", "dp"};
+  return names[static_cast<std::size_t>(what)];
+}
+
+StepPart part_of(InstructionKind kind) {
+  switch (kind) {
+    case InstructionKind::kForward: return StepPart::kForward;
+    case InstructionKind::kBackward:
+    case InstructionKind::kBackwardInput:
+    case InstructionKind::kBackwardWeight: return StepPart::kBackward;
+    case InstructionKind::kSendActivation:
+    case InstructionKind::kRecvActivation:
+    case InstructionKind::kSendGradient:
+    case InstructionKind::kRecvGradient: return StepPart::kMessages;
+    case InstructionKind::kGather:
+    case InstructionKind::kFree: return StepPart::kGather;
+    case InstructionKind::kReduceGradients:
+    case InstructionKind::kTieExchange: return StepPart::kReduce;
+    case InstructionKind::kGradNorm: return StepPart::kNorm;
+    case InstructionKind::kOptimizerStep: return StepPart::kOptimizer;
+  }
+  throw InternalError("an instruction of no kind");
+}
+
+StepTimes& StepTimes::operator+=(const StepTimes& other) {
+  add(wall, other.wall), add(cpu, other.cpu), add(waited, other.waited), add(waited_for, other.waited_for);
+  step += other.step;
+  steps += other.steps;
+  return *this;
+}
+
+StepTimes StepTimes::mean() const {
+  if (steps == 0) return {};
+  return {divided(wall, steps), divided(cpu, steps), divided(waited, steps), divided(waited_for, steps), step / steps, 1};
+}
+
+double StepTimes::waiting() const { return sum(waited); }
+double StepTimes::computing() const { return sum(cpu); }
+double StepTimes::rest() const { return step - sum(wall); }
+
+StepTimes step_times(const StepProgram& program, std::span<const InstructionTimes> times, double batch_seconds,
+                     double step_seconds) {
+  TRIDENT_CHECK(times.size() == program.instructions.size(), "{} times of {} instructions", times.size(),
+                program.instructions.size());
+  StepTimes result;
+  result.step = step_seconds;
+  result.steps = 1;
+  result.wall[index_of(StepPart::kData)] = result.cpu[index_of(StepPart::kData)] = batch_seconds;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const std::size_t part = index_of(part_of(program.instructions[i].kind));
+    result.wall[part] += times[i].end - times[i].start;
+    result.cpu[part] += times[i].cpu;
+    result.waited[part] += times[i].waited;
+  }
+  return result;
+}
+
+StepTimes sum_over_ranks(const StepTimes& mine, Communicator& world, Stream& stream) {
+  constexpr std::int64_t count = sizeof(StepTimes) / sizeof(double);
+  static_assert(sizeof(StepTimes) == (3 * kNumStepParts + kNumWaitedFor + 2) * sizeof(double));
+  auto values = std::bit_cast<std::array<double, static_cast<std::size_t>(count)>>(mine);
+  world.all_reduce(stream, TensorView(values.data(), DType::kF64, {count}), ReduceOp::kSum);
+  stream.synchronize();
+  return std::bit_cast<StepTimes>(values);
+}
+
+Extremes busy_seconds(const StepTimes& mine, Communicator& world, Stream& stream) {
+  const StepTimes mean = mine.mean();
+  return extremes_of(world, stream, mean.step - mean.waiting());
+}
+
+std::array<double, kNumWaitedFor> waited_for(ParallelContext& context) {
+  using D = Direction;
+  double messages = 0;
+  for (Stream* stream : {&context.send_stream(D::kForward), &context.send_stream(D::kBackward), &context.recv_stream(D::kForward),
+                         &context.recv_stream(D::kBackward)}) {
+    messages += stream->waited_seconds();
+  }
+  return {context.compute_stream().waited_seconds(), messages,
+          context.reduce_stream().waited_seconds() + context.gather_stream().waited_seconds()};
+}
+
+}  // namespace trident

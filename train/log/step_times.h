@@ -1,0 +1,56 @@
+// Where the time of training steps goes: by kind of action, computing apart from waiting.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "parallel/grid/parallel_context.h"
+#include "pipeline/executor.h"
+#include "train/run/gather_bytes.h"
+
+namespace trident {
+
+// forward, backward: with tensor-parallel collectives, recomputation, and waiting for an input or for gathered parameters.
+// messages: issuing sends and receives. gather, reduce: issuing collectives over dp; the tie exchange. norm: waiting for reduced
+// gradients, step statistics. data: reading the batch.
+enum class StepPart : std::uint8_t { kForward, kBackward, kMessages, kGather, kReduce, kNorm, kOptimizer, kData };
+inline constexpr std::size_t kNumStepParts = 8;
+std::string_view to_string(StepPart part);
+StepPart part_of(InstructionKind kind);
+
+// What ranks wait for. tp: collectives on the compute stream, which the step statistics share. pp: activations and their gradients.
+// dp: reductions and gathers.
+enum class WaitedFor : std::uint8_t { kTensor, kPipeline, kData };
+inline constexpr std::size_t kNumWaitedFor = 3;
+std::string_view to_string(WaitedFor what);  // "tp", "pp", "dp"
+
+// Sums of seconds over `steps` steps, of one rank or of several.
+struct StepTimes {
+  std::array<double, kNumStepParts> wall{}, cpu{}, waited{};
+  std::array<double, kNumWaitedFor> waited_for{};
+  double step = 0;  // from the beginning of a step to its end
+  double steps = 0;
+
+  StepTimes& operator+=(const StepTimes& other);
+  StepTimes mean() const;  // of one step: everything over `steps`
+  double waiting() const;    // all of it
+  double computing() const;  // CPU time
+  double rest() const;       // of `step`: not in any part
+};
+
+// One step of one rank. `times`: as the executor left them for `program`.
+StepTimes step_times(const StepProgram& program, std::span<const InstructionTimes> times, double batch_seconds,
+                     double step_seconds);
+
+// Collective. The sum of all ranks' times, on every rank; its mean() is that of a step and a rank.
+StepTimes sum_over_ranks(const StepTimes& mine, Communicator& world, Stream& stream);
+// Collective. Seconds of a mean step that a rank did not wait, over ranks.
+Extremes busy_seconds(const StepTimes& mine, Communicator& world, Stream& stream);
+
+// How long this rank has waited for its streams so far.
+std::array<double, kNumWaitedFor> waited_for(ParallelContext& context);
+
+}  // namespace trident

@@ -1,0 +1,58 @@
+#include "train/plan/machine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "core/clock.h"
+#include "device/cpu/cpu_device.h"
+#include "parallel/shared_memory/available_memory.h"
+
+namespace trident {
+
+MachineFacts cpu_machine_facts(int local_ranks) {
+  const CpuFeatures features = detect_cpu_features();
+  MachineFacts facts;
+  facts.fast_bf16 = has_bf16_products(features, features.level);
+  facts.cores = usable_cores_of_this_process();
+  facts.core_share = share_cores({&facts.cores, 1}, local_ranks);
+  facts.description = fmt::format("{} cores{}", facts.core_share.cores,
+                                  !facts.fast_bf16    ? ", no bf16 products"
+                                  : features.amx_bf16 ? ", AMX bf16 products"
+                                                      : ", AVX512-BF16 products");
+  // Of the machine, or of the control group that a batch system gave the job.
+  const std::int64_t memory = std::min(static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE), control_group_limit());
+  MemoryPool& pool = facts.memory.emplace_back(MemoryPool{"this machine", {}, memory});
+  for (int rank = 0; rank < local_ranks; ++rank) pool.ranks.push_back(rank);
+  return facts;
+}
+
+double measure_matmul_rate(Device& device, DType compute, double seconds) {
+  const std::int64_t size = device.kind() == DeviceKind::kCpu ? 512 : 8192;
+  MatmulShape shape{size, size, size};
+  shape.transpose_b = Transpose::kYes;
+  shape.in = shape.out = compute;
+  Ops& ops = device.ops();
+  const std::int64_t workspace_bytes = ops.prepare_matmul(shape), matrix_bytes = size * size * size_of(compute);
+  const std::int64_t source_bytes = size * size * size_of(DType::kF32);
+  const Buffer memory = device.allocate(3 * matrix_bytes + source_bytes + workspace_bytes, "matmul rate");
+  const auto matrix = [&](int i) { return TensorView(memory.data() + i * matrix_bytes, compute, {size, size}, memory.where()); };
+  std::vector<float> values(static_cast<std::size_t>(size * size));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 251) / 251.0f - 0.5f;  // zeros would flatter
+  const TensorView source(memory.data() + 3 * matrix_bytes, DType::kF32, {size, size}, memory.where());
+  device.write(device.compute_stream(), source, values.data());
+  for (int i = 0; i < 2; ++i) ops.convert(device.compute_stream(), matrix(i), source);
+  const TensorView workspace(memory.data() + 3 * matrix_bytes + source_bytes, DType::kU8, Shape{workspace_bytes}, memory.where());
+  double best = 1e30;
+  for (const double start = monotonic_seconds(); monotonic_seconds() - start < seconds;) {
+    const double before = monotonic_seconds();
+    ops.matmul(device.compute_stream(), matrix(2), matrix(0), Transpose::kNo, matrix(1), Transpose::kYes, Accumulate::kNo, workspace);
+    device.compute_stream().synchronize();
+    best = std::min(best, monotonic_seconds() - before);
+  }
+  return 2.0 * static_cast<double>(size * size * size) / best;
+}
+
+}  // namespace trident

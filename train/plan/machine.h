@@ -1,0 +1,19 @@
+// The machine a run finds itself on, and how fast it multiplies matrices.
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "device/device.h"
+#include "train/plan/run_plan.h"
+
+namespace trident {
+
+// For ranks as threads of this process: `local_ranks` share the memory.
+MachineFacts cpu_machine_facts(int local_ranks);
+
+// FLOP/s of one rank's matrix product [512,512] x [512,512], on a card [8192,8192] x [8192,8192], in `compute`, the best of repeated runs
+// within `seconds`: the peak that mfu is a share of on CPUs, and on cards whose maker's figure is not known.
+double measure_matmul_rate(Device& device, DType compute, double seconds);
+
+}  // namespace trident

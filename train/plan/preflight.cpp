@@ -1,0 +1,81 @@
+#include "train/plan/preflight.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+
+#include "model/model_stats.h"
+#include "train/plan/update_rule_of.h"
+
+namespace trident {
+namespace {
+
+std::string gigabytes(double bytes) { return fmt::format("{:.1f} GB", 1e-9 * bytes); }
+
+// Bytes per parameter: master weight and the update rule's state, what no layout of one machine can share out further.
+double smallest_state(const TrainConfig& config) {
+  return 4.0 * (1.0 + static_cast<double>(update_rule_of(config)->states().size()));
+}
+
+double model_state(const RunPlan& plan, const ZeroPolicy& policy) {
+  const double replicas = static_cast<double>(plan.world_size() / plan.grid.degrees().pipeline);
+  double bytes = 0;
+  for (const ZeroCost& cost : zero_costs(plan, policy)) bytes += replicas * static_cast<double>(cost.memory);
+  return bytes;
+}
+
+// The run folder, or what is there of the path to it.
+std::filesystem::path nearest_existing(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::absolute(folder, error);
+  while (!std::filesystem::exists(path, error) && path.has_parent_path() && path != path.parent_path()) path = path.parent_path();
+  return path;
+}
+
+}  // namespace
+
+void check_thread_ranks(const TrainConfig& config) {
+  const ParallelConfig& p = config.parallel;
+  const std::int64_t data = p.data.ranks.value_or(1), ranks = data * p.pipeline * p.tensor;  // each at most 2^16
+  if (ranks <= kMaxThreadRanks) return;
+  throw ConfigError(fmt::format(
+      "parallel.data x parallel.pipeline x parallel.tensor = {} x {} x {} = {} ranks: as threads of one process at most "
+      "{} can run; lower the degrees",
+      data, p.pipeline, p.tensor, ranks, kMaxThreadRanks));
+}
+
+void check_model_fits(const ModelConfig& model, const TrainConfig& config, std::int64_t machine_bytes) {
+  const double state = smallest_state(config), parameters = static_cast<double>(num_parameters(model)), bytes = state * parameters;
+  if (bytes <= static_cast<double>(machine_bytes)) return;
+  throw ConfigError(
+      fmt::format("model: {} parameters need at least {} for weights and optimizer in any layout, this machine has {}; take a "
+                  "model of at most {:.0f}M parameters, or a larger machine",
+                  parameters < 1e9 ? fmt::format("{:.1f}M", 1e-6 * parameters) : fmt::format("{:.1f}B", 1e-9 * parameters), gigabytes(bytes), gigabytes(static_cast<double>(machine_bytes)),
+                  1e-6 * static_cast<double>(machine_bytes) / state));
+}
+
+std::string what_state_fits(const RunPlan& plan, double state, double there) {
+  if (plan.step_spec.data_parallel > 1) {
+    const double now = model_state(plan, plan.zero);
+    for (const ZeroPreset preset : {ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kShardGradOp, ZeroPreset::kZero3}) {
+      const double bytes = state * model_state(plan, policy_of(preset)) / now;
+      if (bytes <= there && bytes < state) return fmt::format("parallel.zero = {} needs {}", to_string(preset), gigabytes(bytes));
+    }
+  }
+  return fmt::format("about {:.0f}M parameters of this layout would fit", 1e-6 * static_cast<double>(num_parameters(plan.model)) * there / state);
+}
+
+void check_run_folder(const std::string& folder) {
+  const std::filesystem::path there = nearest_existing(folder);
+  std::error_code error;
+  if (!std::filesystem::is_directory(there, error))
+    throw StorageError(fmt::format("run.dir = {}: {} is not a folder; choose another path", folder, there.string()));
+  if (::access(there.c_str(), W_OK | X_OK) != 0)
+    throw StorageError(fmt::format("run.dir = {}: {} cannot be written: {}; choose a folder that may be written", folder,
+                                   there.string(), std::strerror(errno)));
+}
+
+}  // namespace trident

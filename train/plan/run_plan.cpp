@@ -1,0 +1,388 @@
+#include "train/plan/run_plan.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+
+#include "core/counted.h"
+#include "core/file_io.h"
+#include "core/int_math.h"
+#include "device/dry/dry_device.h"
+#include "model/layer.h"
+#include "model/model_constants.h"
+#include "model/model_presets.h"
+#include "model/model_stats.h"
+#include "pipeline/schedule_check.h"
+#include "pipeline/schedule_generators.h"
+#include "pipeline/step_program_check.h"
+#include "pipeline/step_simulator.h"
+
+namespace trident {
+namespace {
+
+ParallelDegrees degrees_of(const ParallelConfig& parallel, int world_size) {
+  ParallelDegrees degrees{checked_cast<int>(parallel.tensor), checked_cast<int>(parallel.context), 1,
+                          checked_cast<int>(parallel.pipeline)};
+  if (parallel.data.ranks) {
+    degrees.data = checked_cast<int>(*parallel.data.ranks);
+  } else if (world_size > 0) {
+    const int replica = degrees.world_size();
+    if (world_size % replica != 0) {
+      throw ConfigError(
+          fmt::format("parallel.data = \"auto\": {} ranks are not a multiple of tensor x context x pipeline = {}; start a "
+                      "multiple of {} ranks",
+                      world_size, replica, replica));
+    }
+    degrees.data = world_size / replica;
+  }
+  if (world_size > 0) check_world_size(degrees, world_size);
+  return degrees;
+}
+
+int micro_batches_of(const BatchConfig& batch, int data) {
+  const std::int64_t per_micro_batch = batch.micro * data;
+  if (batch.global % per_micro_batch != 0) {
+    const std::int64_t below = batch.global / per_micro_batch * per_micro_batch;
+    throw ConfigError(fmt::format("batch.global = {}: not divisible by batch.micro x parallel.data = {} x {} = {}; use {}{}",
+                                  batch.global, batch.micro, data, per_micro_batch, below > 0 ? fmt::format("{} or ", below) : "",
+                                  below + per_micro_batch));
+  }
+  return checked_cast<int>(batch.global / per_micro_batch);
+}
+
+// Programs are lists that every rank keeps; 2^20 passes through a unit take seconds to lay out and check.
+void check_program_size(const RunPlan& plan) {
+  constexpr std::int64_t kMaxPasses = 1 << 20;
+  const std::int64_t units = num_units(plan.model), most = std::max<std::int64_t>(1, kMaxPasses / units);
+  if (plan.num_micro_batches <= most) return;
+  throw ConfigError(
+      fmt::format("batch.global = {}: {} micro-batches per step on each data-parallel rank are more than the {} that a model of {} "
+                  "layers can have; raise batch.micro or parallel.data",
+                  plan.config.batch.global, plan.num_micro_batches, most, plan.model.layers));
+}
+
+// Row numbers of activations are 32-bit in the kernels.
+void check_rows(const BatchConfig& batch) {
+  constexpr std::int64_t kMaxRows = (std::int64_t{1} << 31) - 1;
+  if (batch.micro <= kMaxRows / batch.sequence) return;
+  throw ConfigError(
+      fmt::format("batch.micro = {}: times batch.sequence = {} are more than {} tokens in a micro-batch; use at most {}",
+                  batch.micro, batch.sequence, kMaxRows, kMaxRows / batch.sequence));
+}
+
+// Sizes are counted in 64 bits. What a rank holds is less than its largest activation times its units and micro-batches, several
+// times over.
+void check_sizes(const RunPlan& plan) {
+  constexpr double kMostBytes = 1e18;
+  const ModelConfig& model = plan.model;
+  const BatchConfig& batch = plan.config.batch;
+  const auto width = static_cast<double>(std::max({model.vocab_size, 2 * model.ffn, model.query_width() * 3, model.hidden}));
+  const double rows = static_cast<double>(batch.micro) * static_cast<double>(batch.sequence);
+  if (rows * width * 8 * num_units(model) * plan.num_micro_batches <= kMostBytes) return;
+  throw ConfigError(fmt::format("batch.micro = {}, batch.sequence = {}: activations of {:.3g} rows and {:.3g} columns in {} "
+                                "micro-batches and {} units are more than can be counted; lower them",
+                                batch.micro, batch.sequence, rows, width, plan.num_micro_batches, num_units(model)));
+}
+
+DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machine, std::string& reason) {
+  if (precision.compute == ComputeFormat::kFp32) {
+    reason = "precision.compute = fp32";
+    return DType::kF32;
+  }
+  if (precision.compute == ComputeFormat::kBf16) {
+    reason =
+        machine.fast_bf16
+            ? std::string("precision.compute = bf16")
+            : fmt::format("precision.compute = bf16; this {} has no bf16 products: values are stored in bf16 and multiplied in fp32",
+                          multiplier_name(machine.device));
+    return DType::kBF16;
+  }
+  if (precision.compute == ComputeFormat::kFp16) {
+    reason = fmt::format("precision.compute = fp16{}",
+                         machine.multiplies_fp16
+                             ? ""
+                             : fmt::format("; on this {} values are stored in fp16 and multiplied in fp32", multiplier_name(machine.device)));
+    return DType::kF16;
+  }
+  reason = fmt::format("precision.compute = auto: the {} has {}bf16 products", multiplier_name(machine.device), machine.fast_bf16 ? "" : "no ");
+  return machine.fast_bf16 ? DType::kBF16 : DType::kF32;
+}
+
+UnitsOfStage partition(const RunPlan& plan, const std::vector<double>& costs) {
+  const ParallelConfig& parallel = plan.config.parallel;
+  const int pipeline = plan.grid.degrees().pipeline, chunks = checked_cast<int>(parallel.virtual_stages);
+  if (parallel.layers) return partition_explicit(*parallel.layers, checked_cast<int>(plan.model.layers), pipeline, chunks);
+  return partition_balanced(costs, pipeline, chunks);
+}
+
+double predict_bubble(const RunPlan& plan, const std::vector<double>& costs) {
+  const StepCosts step_costs{[&](int, std::size_t, const Instruction& i) {
+                               if (!i.is_compute()) return 0.0;
+                               return costs[static_cast<std::size_t>(i.unit)] * (i.is_forward() ? 1.0 : 2.0);
+                             },
+                             [](int, int) { return 0.0; }};
+  return simulate(plan.step_programs, step_costs, plan.step_spec.overlap).bubble_over_ideal();
+}
+
+void check_lengths(const RunPlan& plan) {
+  const std::int64_t sequence = plan.config.batch.sequence;
+  if (sequence > plan.model.max_positions) {
+    throw ConfigError(fmt::format("batch.sequence = {}: the model has {} positions; use at most {}", sequence,
+                                  plan.model.max_positions, plan.model.max_positions));
+  }
+  check_layout(plan.model, plan.tensor_layout, sequence);
+}
+
+// What each unit takes on the rank that has it (the same on all of its data and tensor ranks).
+std::vector<UnitBytes> unit_bytes(const RunPlan& plan) {
+  const auto rounded = [](std::int64_t elements, DType dtype) { return round_up(elements * size_of(dtype), kPlaceBytes); };
+  const bool one_rank_has_both_ends = plan.grid.degrees().pipeline == 1;
+  std::vector<UnitBytes> all;
+  for (const UnitLayout& unit : plan.units) {
+    std::int64_t held = 0, owned = 0;
+    for (const BucketLayout& bucket : unit.buckets) {
+      if (bucket.tie == TiedEnd::kHead && one_rank_has_both_ends) continue;  // lies with the embedding
+      held += bucket.elements;
+      owned += plan.zero.shard_optimizer ? bucket.shard_elements : bucket.elements;
+    }
+    const std::int64_t elements = unit.elements();
+    all.push_back({.gathered = rounded(elements, plan.compute),
+                   .gradients = rounded(elements, DType::kF32),
+                   .resident = rounded(held, plan.compute),
+                   .shard = owned * size_of(plan.compute)});
+  }
+  return all;
+}
+
+bool splits_backward(const Schedule& schedule) {
+  return std::any_of(schedule.ranks.begin(), schedule.ranks.end(), [](const std::vector<Action>& actions) {
+    return std::any_of(actions.begin(), actions.end(), [](const Action& a) { return a.kind == ActionKind::kBackwardWeight; });
+  });
+}
+
+// By unit, as its passes tell that are run dry.
+std::vector<bool> weight_gradient_reads(const RunPlan& plan) {
+  const LayerGeometry geometry = plan.geometry(0);
+  ArenaPlan unused;
+  const ModelConstants constants(plan.model, geometry, unused);
+  DryOps oracle(nullptr);
+  std::vector<bool> reads;
+  for (int unit = 0; unit < num_units(plan.model); ++unit) {
+    const std::unique_ptr<Layer> layer = make_unit(plan.model, unit);
+    const UnitPlan dry = plan_unit(*layer, geometry, plan.model.hidden, constants, oracle, unit);
+    reads.push_back(dry.memory().weight_gradient_reads_weights);
+  }
+  return reads;
+}
+
+void make_step_programs(RunPlan& plan) {
+  if (splits_backward(plan.step_spec.schedule)) plan.step_spec.weight_gradient_reads = weight_gradient_reads(plan);
+  plan.step_programs = build_step_programs(plan.step_spec);
+  check_step_programs(plan.step_programs, plan.step_spec);
+}
+
+void make_programs(RunPlan& plan, const std::vector<double>& costs) {
+  const ParallelConfig& parallel = plan.config.parallel;
+  const ScheduleKind kind = parallel.schedule;
+  const int pipeline = plan.grid.degrees().pipeline, chunks = checked_cast<int>(parallel.virtual_stages);
+  StepProgramSpec& spec = plan.step_spec;
+  spec.units_of_stage = partition(plan, costs);
+  spec.schedule = make_schedule(kind, pipeline, chunks, plan.num_micro_batches);
+  spec.zero = plan.zero;
+  spec.data_parallel = plan.grid.degrees().data * plan.grid.degrees().context;
+  spec.tie = plan.model.tie_embeddings ? EmbeddingTie::kTied : EmbeddingTie::kUntied;
+  spec.overlap = parallel.overlap ? Overlap::kOn : Overlap::kOff;
+  spec.unit_bytes = unit_bytes(plan);
+  make_step_programs(plan);
+  plan.eval_spec = spec;
+  plan.eval_spec.schedule = make_forward_only(pipeline, chunks, plan.num_micro_batches);
+  for (const StepProgram& program : plan.step_programs) plan.eval_spec.gathers_on_use.push_back(program.gathers_on_use);
+  plan.eval_programs = build_step_programs(plan.eval_spec);
+  check_step_programs(plan.eval_programs, plan.eval_spec);
+}
+
+}  // namespace
+
+RunPlan with_policy(RunPlan plan, const ZeroPolicy& policy) {
+  plan.zero = policy;
+  make_programs(plan, unit_costs(plan.model, plan.config.batch));
+  return plan;
+}
+
+RunPlan with_schedule(RunPlan plan, const Schedule& schedule) {
+  check_schedule(schedule);
+  plan.step_spec.schedule = schedule;
+  make_step_programs(plan);
+  return plan;
+}
+
+RunPlan with_micro_batch(RunPlan plan, std::int64_t micro) {
+  plan.config.batch.micro = micro;
+  plan.num_micro_batches = micro_batches_of(plan.config.batch, plan.grid.degrees().data);
+  make_programs(plan, unit_costs(plan.model, plan.config.batch));
+  return plan;
+}
+
+std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batch) {
+  const PartFlops flops = part_flops_per_token(model, batch.sequence);
+  const double tokens = static_cast<double>(batch.micro * batch.sequence) / 3.0;  // forward is a third of forward and backward
+  std::vector<double> costs(static_cast<std::size_t>(num_units(model)), flops.block * tokens);
+  costs.front() = flops.embedding * tokens;
+  costs.back() = flops.head * tokens;
+  return costs;
+}
+
+std::int64_t MachineFacts::bytes() const {
+  std::int64_t sum = elsewhere ? elsewhere->bytes : 0;
+  for (const MemoryPool& pool : memory) sum += pool.bytes;
+  return sum;
+}
+
+std::int64_t MachineFacts::bytes_per_rank() const {
+  std::int64_t least = elsewhere ? elsewhere->bytes_per_rank : std::numeric_limits<std::int64_t>::max();
+  for (const MemoryPool& pool : memory) least = std::min(least, pool.bytes / std::max<std::int64_t>(1, std::ssize(pool.ranks)));
+  return memory.empty() ? 0 : least;
+}
+
+std::int64_t UnitLayout::elements() const {
+  std::int64_t sum = 0;
+  for (const BucketLayout& bucket : buckets) sum += bucket.elements;
+  return sum;
+}
+
+LayerGeometry RunPlan::geometry(int tensor_rank) const {
+  LayerGeometry geometry;
+  geometry.sequence = config.batch.sequence;
+  geometry.micro_batch = config.batch.micro;
+  geometry.tensor_degree = tensor_layout.degree;
+  geometry.tensor_rank = tensor_rank;
+  geometry.sequence_parallel = tensor_layout.sequence_parallel;
+  geometry.compute = compute;
+  geometry.recompute = recompute;
+  geometry.head_chunk = config.recompute.head_chunk;
+  geometry.seed = static_cast<std::uint64_t>(config.run.seed);
+  return geometry;
+}
+
+const StepProgram& RunPlan::step_program(int rank) const {
+  return step_programs[static_cast<std::size_t>(grid.coordinates(rank).pipeline)];
+}
+const StepProgram& RunPlan::eval_program(int rank) const {
+  return eval_programs[static_cast<std::size_t>(grid.coordinates(rank).pipeline)];
+}
+
+namespace {
+
+// A file that a key of the configuration names; its message names the key too.
+std::string named_file(const std::string& path, std::string_view key) {
+  try {
+    return read_file(path);
+  } catch (const DataError& error) {
+    throw ConfigError(fmt::format("{} = {}", key, error.what()));
+  }
+}
+
+// What cuda.graphs comes to: hosts drive the collectives of tensor-parallel ranks.
+std::string graphs_note(const RunPlan& plan) {
+  constexpr const char* kUpdates = "cuda.graphs: updates of units are captured and launched as a whole";
+  if (plan.tensor_layout.degree > 1)
+    return fmt::format("{}; their passes are not, because parallel.tensor = {} communicates within them", kUpdates, plan.tensor_layout.degree);
+  return fmt::format("{}, and so are their passes", kUpdates);
+}
+
+// Nothing is done otherwise than asked without a word.
+void add_gather_note(RunPlan& plan) {
+  if (plan.step_spec.data_parallel == 1 || plan.zero.param_gather == ParamGather::kResident) return;
+  const auto keeps = [](const StepProgram& program) { return !program.gathers_on_use; };
+  const auto stages = std::count_if(plan.step_programs.begin(), plan.step_programs.end(), keeps);
+  if (stages == 0) return;
+  plan.notes.push_back(fmt::format("{}: ranks of {} of {} keep their parameters and gather them once a step, because gathering "
+                                   "them on use would take no less memory",
+                                   to_string(plan.zero.preset), stages, counted(std::ssize(plan.step_programs), "stage")));
+}
+
+void add_card_notes(RunPlan& plan, DeviceKind device) {
+  if (device == DeviceKind::kCuda) {
+    if (plan.config.cuda.graphs) plan.notes.push_back(graphs_note(plan));
+    return;
+  }
+  const std::vector<std::string> keys = keys_set_in(plan.config, "cuda");
+  if (keys.empty()) return;
+  plan.notes.push_back(fmt::format("{} {} no effect: the run computes on the {}", fmt::join(keys, ", "), keys.size() == 1 ? "has" : "have",
+                                   multiplier_name(device)));
+}
+
+}  // namespace
+
+ModelConfig resolve_model(const TrainConfig& config) {
+  const ModelSource& source = config.model;
+  if (source.hf_config) {
+    const std::string path = folder_exists(*source.hf_config) ? *source.hf_config + "/config.json" : *source.hf_config;
+    return model_config_from_hf_json(named_file(path, "model.hf_config"), fmt::format("model.hf_config = {}", path), source.dropout);
+  }
+  if (source.preset)
+    return model_config_from_hf_json(model_preset_json(*source.preset, "model.preset"), "model.preset", source.dropout);
+  return model_config_from_hf(source.keys, "model", source.dropout);
+}
+
+RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int world_size, const MachineFacts& machine) {
+  RunPlan plan;
+  plan.config = config;
+  plan.model = model;
+  plan.grid = ProcessGrid(degrees_of(config.parallel, world_size), config.parallel.order);
+  plan.tensor_layout = {plan.grid.degrees().tensor, config.parallel.sequence_parallel};
+  plan.compute = compute_dtype(config.precision, machine, plan.compute_reason);
+  if (config.precision.stochastic_rounding && plan.compute != DType::kBF16)
+    throw ConfigError(fmt::format("precision.stochastic_rounding = true: only bf16 weights are rounded at random, and weights are {} "
+                                  "({}); set precision.compute to \"bf16\", or precision.stochastic_rounding to false",
+                                  to_string(plan.compute), plan.compute_reason));
+  if (machine.device == DeviceKind::kCpu) {
+    const std::optional<std::int64_t>& asked = config.run.threads_per_rank.threads;
+    plan.threads_per_rank = asked ? checked_cast<int>(*asked) : machine.core_share.threads();
+    if (!asked) plan.notes.push_back(threads_line(machine.core_share));
+  }
+  plan.recompute = config.recompute.policy;
+  plan.memory = machine.memory;
+  plan.num_micro_batches = micro_batches_of(config.batch, plan.grid.degrees().data);
+  check_lengths(plan);
+  check_rows(config.batch);
+  check_sizes(plan);
+  check_program_size(plan);
+  plan.partial_axes = partial_axes(model, plan.tensor_layout);
+  const int replicas = plan.grid.degrees().data * plan.grid.degrees().context;
+  const auto bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * 1e6);
+  for (int unit = 0; unit < num_units(model); ++unit) {
+    std::vector<ParamSpec> specs = unit_params(model, plan.tensor_layout, unit);
+    std::vector<BucketLayout> buckets = make_buckets(specs, plan.tensor_layout.degree, replicas, bucket_bytes);
+    plan.units.push_back({unit, std::move(specs), std::move(buckets)});
+  }
+  const std::vector<double> costs = unit_costs(model, config.batch);
+  plan.zero = policy_of(config.parallel.zero);
+  if (config.parallel.param_gather) plan.zero.param_gather = *config.parallel.param_gather;
+  const GradSync& sync = config.parallel.grad_sync;
+  if (sync.kind == GradSync::Kind::kStep) plan.zero.grad_sync_every = 0;
+  if (sync.kind == GradSync::Kind::kEvery) plan.zero.grad_sync_every = sync.every;
+  make_programs(plan, costs);
+  if (sync.kind == GradSync::Kind::kAuto && plan.zero.grad_sync_every != 0) {
+    ZeroPolicy once = plan.zero;
+    once.grad_sync_every = 0;
+    std::int64_t needed = 0;
+    for (const ZeroCost& cost : zero_costs(plan, once)) needed = std::max(needed, cost.memory);
+    const bool fits = needed <= machine.bytes_per_rank();
+    plan.notes.push_back(
+        fmt::format("parallel.grad_sync = auto: {} (full gradients make {:.2f} GB of model state per rank, {:.2f} GB are there)",
+                    fits ? "once per step" : "the preset's own", 1e-9 * static_cast<double>(needed),
+                    1e-9 * static_cast<double>(machine.bytes_per_rank())));
+    if (fits) plan = with_policy(std::move(plan), once);
+  }
+  add_gather_note(plan);
+  add_card_notes(plan, machine.device);
+  plan.notes.insert(plan.notes.end(), machine.notes.begin(), machine.notes.end());
+  plan.predicted_bubble = predict_bubble(plan, costs);
+  return plan;
+}
+
+}  // namespace trident

@@ -1,0 +1,111 @@
+// What a configuration means for a world of ranks, decided before anything runs: grid, units per stage, step programs, ZeRO policy,
+// and the numbers that follow from them. Pure: the same on every rank, printable, testable without devices.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "device/device_kind.h"
+#include "model/gpt.h"
+#include "model/model_config.h"
+#include "parallel/grid/process_grid.h"
+#include "parallel/zero/param_layout.h"
+#include "pipeline/step_program.h"
+#include "train/config/train_config.h"
+#include "train/plan/core_share.h"
+
+namespace trident {
+
+// Memory that some of the ranks share: of a machine, or of a card.
+struct MemoryPool {
+  std::string name;        // for messages
+  std::vector<int> ranks;  // of the run
+  std::int64_t bytes = 0;  // for their arenas
+};
+
+// Memory of pools that a rank knows no more of.
+struct MemoryElsewhere {
+  std::int64_t bytes = 0;
+  std::int64_t bytes_per_rank = 0;  // where that is least
+};
+
+// What the plan has to know about the machines.
+struct MachineFacts {
+  bool fast_bf16 = false;            // matrix products in bf16 instructions
+  bool multiplies_fp16 = false;      // likewise in fp16
+  std::string description;           // for messages
+  DeviceKind device = DeviceKind::kCpu;
+  std::vector<MemoryPool> memory = {};  // where arenas are going to lie: this rank's, and of others those that are known
+  std::optional<MemoryElsewhere> elsewhere = {};
+  std::vector<std::string> notes = {};  // one line each: why these devices, and what is odd about them
+  UsableCores cores = {};               // of this process
+  CoreShare core_share = {};            // of a node's ranks; decides run.threads_per_rank "auto"
+
+  std::int64_t bytes() const;           // of all memory
+  std::int64_t bytes_per_rank() const;  // where that is least; decides parallel.grad_sync "auto"
+};
+
+// A unit's parameters as they lie on a rank (all ranks of a tensor-parallel group have the same shapes).
+struct UnitLayout {
+  int unit = 0;
+  std::vector<ParamSpec> specs;
+  std::vector<BucketLayout> buckets;
+  std::int64_t elements() const;  // padded, of all buckets
+};
+
+struct RunPlan {
+  TrainConfig config;
+  ModelConfig model;
+  ProcessGrid grid{ParallelDegrees{}};
+  TensorLayout tensor_layout;
+  DType compute = DType::kF32;
+  std::string compute_reason;   // why bf16, fp16 or fp32
+  int threads_per_rank = 1;     // that compute on CPUs; 1 on cards
+  RecomputePolicy recompute = RecomputePolicy::kNone;
+  ZeroPolicy zero;
+  int num_micro_batches = 1;
+  std::vector<MemoryPool> memory;  // where arenas lie, as MachineFacts::memory
+  std::vector<SubAxis> partial_axes;
+  std::vector<UnitLayout> units;  // by unit id
+  StepProgramSpec step_spec, eval_spec;
+  std::vector<StepProgram> step_programs, eval_programs;  // by pipeline rank; checked
+  double predicted_bubble = 0;    // over ideal, from the simulated step with the units' model FLOPs as times
+  std::vector<std::string> notes; // one line each: what was chosen for "auto", what a choice costs
+
+  int world_size() const { return grid.world_size(); }
+  std::int64_t tokens_per_step() const { return config.batch.global * config.batch.sequence; }
+  LayerGeometry geometry(int tensor_rank) const;
+  const StepProgram& step_program(int rank) const;
+  const StepProgram& eval_program(int rank) const;
+};
+
+// The model that a configuration names; reads model.hf_config's file. Throws ConfigError.
+ModelConfig resolve_model(const TrainConfig& config);
+
+// Throws ConfigError naming key, value and remedy for whatever cannot be: degrees that do not divide the world, heads, layers,
+// batch; sequences longer than the model's positions; schedules with micro-batch counts they cannot run. `world_size` 0: no
+// launcher, the degrees say how many ranks there are.
+RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int world_size, const MachineFacts& machine);
+
+// Forward model FLOPs of one micro-batch per unit: what the partition balances and the predicted bubble counts (a backward: twice).
+std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batch);
+
+// The same plan under another policy, or with other micro-batches, which batch.global allows: its programs are built anew.
+RunPlan with_policy(RunPlan plan, const ZeroPolicy& policy);
+RunPlan with_micro_batch(RunPlan plan, std::int64_t micro);
+// The same plan under another schedule of as many ranks, chunks and micro-batches, checked; which may split backwards.
+RunPlan with_schedule(RunPlan plan, const Schedule& schedule);
+
+// By pipeline stage: bytes that one of its ranks sends over dp in a step, and holds for parameters, gradients and optimizer, under
+// `policy`. Of dry runs.
+struct ZeroCost {
+  double bytes_sent = 0;
+  std::int64_t memory = 0;
+};
+std::vector<ZeroCost> zero_costs(const RunPlan& plan, const ZeroPolicy& policy);
+
+}  // namespace trident

@@ -1,0 +1,107 @@
+#include "train/plan/step_recorder.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <variant>
+
+#include "core/check.h"
+#include "parallel/communicator/call_bytes.h"
+
+namespace trident {
+namespace {
+
+// The axis is the first word of a group's name.
+Axis axis_of(std::string_view group) {
+  std::size_t axis = 0;
+  while (axis < kNumAxes && !group.starts_with(to_string(static_cast<Axis>(axis)))) ++axis;
+  TRIDENT_CHECK(axis < kNumAxes, "communicator {} is of no axis: a step record cannot say whose bytes it sends", group);
+  return static_cast<Axis>(axis);
+}
+
+// Of few passes that are not equal, most differ in this.
+std::size_t hash_of(const PassRecord& pass) {
+  std::size_t hash = pass.calls.size();
+  for (const auto& call : pass.calls) {
+    const auto* const o = std::get_if<RecordedOperation>(&call);
+    const auto* const c = std::get_if<RecordedCollective>(&call);
+    hash = hash * 31 + (o != nullptr ? std::hash<double>{}(o->bytes) : static_cast<std::size_t>(c->operand_bytes));
+  }
+  return hash;
+}
+
+}  // namespace
+
+void StepRecorder::begin(const StepProgram& program) {
+  program_ = &program;
+  record_ = {};
+  record_.passes.emplace_back();
+}
+
+StepRecord StepRecorder::finish() {
+  TRIDENT_CHECK(program_ != nullptr && record_.pass_of.size() == program_->instructions.size(),
+                "a step record has {} instructions, the program {}", record_.pass_of.size(),
+                program_ == nullptr ? 0 : program_->instructions.size());
+  record_.passes.front() = std::move(outside_);
+  return std::move(record_);
+}
+
+void StepRecorder::performed(OperationRef operation) {
+  if (program_ == nullptr) return;
+  RecordedOperation seen;
+  std::visit(
+      [&](const auto* o) {
+        seen.kind = o->kName.kind;
+        seen.name = o->kName.name;
+        o->fields([&](const Field& field) { seen.bytes += static_cast<double>(field.bytes_moved()); });
+        if constexpr (requires { o->flops(); }) seen.flops = o->flops();
+      },
+      operation);
+  if (const auto* m = std::get_if<const op::Matmul*>(&operation)) seen.shape = (*m)->shape();
+  if (const auto* a = std::get_if<const op::AttentionForward*>(&operation)) seen.shape = (*a)->shape;
+  if (const auto* a = std::get_if<const op::AttentionBackward*>(&operation)) seen.shape = (*a)->shape;
+  (depth_of_instruction_ > 0 ? inside_ : outside_).calls.emplace_back(seen);
+}
+
+void StepRecorder::called(std::string_view group, int size, const CollectiveCall& call) {
+  if (program_ == nullptr) return;
+  const std::int64_t operand = std::max(call.in.num_bytes(), call.out.num_bytes());
+  (depth_of_instruction_ > 0 ? inside_ : outside_)
+      .calls.emplace_back(RecordedCollective{axis_of(group), std::string(group), size, call.operation, call.in.dtype(), operand,
+                                             bytes_sent_times_n(call, size)});
+}
+
+// The executor's range of an instruction has its name; others lie around them.
+void StepRecorder::push(const char* name) {
+  ++depth_;
+  const std::size_t next = record_.pass_of.size();
+  if (program_ == nullptr || depth_of_instruction_ > 0 || next == program_->instructions.size()) return;
+  if (short_name(program_->instructions[next]) == name) depth_of_instruction_ = depth_;
+}
+
+void StepRecorder::pop() noexcept {
+  if (depth_of_instruction_ == depth_) {
+    record_.pass_of.push_back(number_of(inside_));
+    inside_.calls.clear();
+    depth_of_instruction_ = 0;
+  }
+  --depth_;
+}
+
+std::int32_t StepRecorder::number_of(PassRecord& pass) {
+  const std::size_t hash = hash_of(pass);
+  if (interning_ == Interning::kOn) {
+    const auto [first, last] = by_hash_.equal_range(hash);
+    for (auto it = first; it != last; ++it) {
+      if (record_.passes[static_cast<std::size_t>(it->second)] == pass) return it->second;
+    }
+  }
+  const auto number = static_cast<std::int32_t>(record_.passes.size());
+  record_.passes.push_back(pass);
+  by_hash_.emplace(hash, number);
+  return number;
+}
+
+}  // namespace trident

@@ -1,0 +1,44 @@
+// Makes a StepRecord of what a dry rank calls: it watches the device's operations, the communicators and the executor's ranges.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "device/dry/dry_ops.h"
+#include "device/ranges.h"
+#include "parallel/communicator/dry_communicator.h"
+#include "pipeline/step_program.h"
+#include "train/plan/step_record.h"
+
+namespace trident {
+
+class StepRecorder final : public OperationWatcher, public CallWatcher, public Ranges {
+ public:
+  explicit StepRecorder(Interning interning) : interning_(interning) {}
+
+  // What comes now is `program`, once.
+  void begin(const StepProgram& program);
+  StepRecord finish();
+
+  void performed(OperationRef operation) override;
+  void called(std::string_view group, int size, const CollectiveCall& call) override;
+  std::uint64_t start(const char*) override { return 0; }
+  void end(std::uint64_t) noexcept override {}
+
+ private:
+  void push(const char* name) override;
+  void pop() noexcept override;
+  std::int32_t number_of(PassRecord& pass);
+
+  Interning interning_;
+  const StepProgram* program_ = nullptr;
+  StepRecord record_;
+  PassRecord outside_, inside_;  // of instructions; the instruction's in progress
+  int depth_ = 0, depth_of_instruction_ = 0;
+  std::unordered_multimap<std::size_t, std::int32_t> by_hash_;
+};
+
+}  // namespace trident

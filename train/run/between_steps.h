@@ -1,0 +1,37 @@
+// What ranks exchange between steps: whether to stop, and what a line of the log says of all of them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "parallel/communicator/communicator.h"
+#include "parallel/grid/process_grid.h"
+#include "train/log/step_times.h"
+#include "train/run/gather_bytes.h"
+
+namespace trident {
+
+struct StopVote {
+  int signal = 0;           // that asked to stop; 0: none
+  bool time_is_up = false;  // of run.max_minutes
+  bool busy = false;        // with its part of a checkpoint
+};
+// Collective. Signals reach ranks at different moments and clocks differ: the highest signal that any rank got, and whether any
+// says that time is up or is busy.
+StopVote agree_to_stop(Communicator& world, Stream& stream, const StopVote& mine);
+
+// Of one rank, or of all: bytes sent by axis are summed, the others maximised.
+struct LoggedCounts {
+  std::array<double, kNumAxes> bytes{};
+  std::int64_t planned_bytes = 0, granted_bytes = 0;  // of the arena
+  std::int64_t save_nanoseconds = 0;                  // that checkpoints held training up since the last line
+};
+struct LogTotals {
+  LoggedCounts counts;
+  StepTimes times;  // of a mean step and rank
+  Extremes busy;
+};
+// Collective; on every rank. `since_log`: this rank's times of the steps since the last line.
+LogTotals totals_for_log(Communicator& world, Stream& stream, const LoggedCounts& mine, const StepTimes& since_log);
+
+}  // namespace trident

@@ -1,0 +1,59 @@
+// What is asked of checkpoint.dir before a run that saves trains: that the file system does what saving needs, that all nodes see
+// the same folder, that it has room, and that no other run saves there. What is not so is refused with code 64.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/lease.h"
+#include "checkpoint/save_plan.h"
+#include "core/logging.h"
+#include "parallel/communicator/rendezvous.h"
+#include "train/config/train_config.h"
+#include "train/run/run_inputs.h"
+
+namespace trident {
+
+// Makes the folder, and takes away again what it made of the path as long as nothing lies there: a start that is refused, for
+// whatever reason, leaves no folder behind. Neither throws.
+class MadeFolder {
+ public:
+  explicit MadeFolder(const std::string& folder);
+  ~MadeFolder();
+  MadeFolder(const MadeFolder&) = delete;
+  MadeFolder& operator=(const MadeFolder&) = delete;
+
+ private:
+  std::vector<std::string> made_;  // the folder first, then those above it
+};
+
+// Makes a file of a random name and content in the folder, flushes, renames and removes it. ConfigError where the file system
+// refuses any of that.
+void check_checkpoint_dir(const std::string& directory);
+// Collective, for the processes of a job: rank 0 does that, and before it removes the file the first rank of every node looks for
+// it, up to `patience_seconds`. Only rank 0's `directory` counts; "": nothing is saved. Where a node does not see the file, or
+// another one, all ranks throw as run_together() does, and the message names the rank and its host.
+void check_checkpoint_dir(Rendezvous& job, bool is_first_of_node, const std::string& directory, double patience_seconds = 10);
+
+// What the files of a plan take on the disk, in whole blocks.
+std::int64_t bytes_on_disk(const SavePlan& plan);
+// Of the bytes that keep_last + 1 saves take (keep_last 0, which keeps all: one save), those that are not there yet. `kept`: bytes
+// of the valid checkpoints, the newest first.
+std::int64_t bytes_to_come(std::int64_t bytes_of_a_save, std::int64_t keep_last, std::span<const std::int64_t> kept);
+// kAnew: what is there will be set aside, where nothing removes it, and is none of the run's keep_last.
+enum class RunBegins : std::uint8_t { kAnew, kGoesOn };
+// Whether the folder's file system has that room, or does not say; and a ConfigError, with the numbers, where it has not.
+bool has_room(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last);
+void check_room(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last,
+                RunBegins begins = RunBegins::kGoesOn);
+
+// On rank 0, before anything in the folder is touched: takes the lease, removes what killed saves left, and looks again at what the
+// others believe to be the newest checkpoint, and, where the run begins anew, at the room for saves of so many bytes. ConfigError if another run has the
+// folder, or there is no room; StorageError (74) if another run committed a checkpoint since `inputs` were prepared: the next start
+// goes on from it.
+std::unique_ptr<Lease> take_checkpoint_dir(const RunInputs& inputs, std::int64_t bytes_of_a_save, const Logger& logger);
+
+}  // namespace trident

@@ -1,0 +1,84 @@
+#include "train/run/data_lines.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "data/sample_order.h"
+#include "train/plan/core_share.h"
+
+namespace trident {
+namespace {
+
+constexpr std::size_t kShown = 8;
+
+std::string tokens_text(std::int64_t tokens) {
+  const auto n = static_cast<double>(tokens);
+  if (n >= 1e12) return fmt::format("{:.1f} T tokens", 1e-12 * n);
+  if (n >= 1e9) return fmt::format("{:.1f} G tokens", 1e-9 * n);
+  return n >= 1e6 ? fmt::format("{:.1f} M tokens", 1e-6 * n) : with_commas(tokens) + " tokens";
+}
+
+std::string size_text(const TokenSource& source, std::int64_t sequence) {
+  return fmt::format("{}, {}, {} samples of {} tokens", source.label, tokens_text(source.num_tokens),
+                     with_commas(num_samples_of(source.num_tokens, sequence)), with_commas(sequence));
+}
+
+// `line` for each of the first sources, and how many more there are.
+template <class Line>
+void add_lines(std::vector<std::string>& lines, std::span<const TokenSource> sources, Line line) {
+  for (const TokenSource& source : sources.first(std::min(kShown, sources.size()))) lines.push_back(line(source));
+  if (sources.size() > kShown)
+    lines.push_back(fmt::format("  and {}", counted(std::ssize(sources) - static_cast<std::int64_t>(kShown), "more file")));
+}
+
+// Documents that are neither trained on nor held out.
+std::int64_t unused_documents(const std::string& split, std::span<const TokenSource> sources, std::int64_t& documents) {
+  std::int64_t unused = 0;
+  for (const TokenSource& source : sources) {
+    const DocumentRange last = split_documents(split, source.dataset->num_documents())[2];
+    unused += last.end - last.begin;
+    documents += source.dataset->num_documents();
+  }
+  return unused;
+}
+
+}  // namespace
+
+std::string with_commas(std::int64_t n) {
+  std::string text = fmt::format("{}", n);
+  for (std::ptrdiff_t at = std::ssize(text) - 3; at > (n < 0 ? 1 : 0); at -= 3) text.insert(static_cast<std::size_t>(at), 1, ',');
+  return text;
+}
+
+std::vector<std::string> data_lines(const RunPlan& plan, const TokenSources& sources) {
+  const TrainConfig& config = plan.config;
+  const std::int64_t sequence = config.batch.sequence;
+  double weights = 0;
+  for (const TokenSource& source : sources.train) weights += source.weight;
+  std::vector<std::string> lines;
+  add_lines(lines, sources.train, [&](const TokenSource& source) {
+    const double share = source.weight / weights, taken = share * static_cast<double>(config.run.steps * config.batch.global),
+                 epochs = taken / static_cast<double>(std::max<std::int64_t>(1, num_samples_of(source.num_tokens, sequence)));
+    const std::string blended = sources.train.size() > 1 ? fmt::format(", {:.3g} % of every batch", 100 * share) : "";
+    return fmt::format("data: {}{}; this run takes {:.{}f} epochs", size_text(source, sequence), blended, epochs,
+                       epochs < 0.1  ? 4
+                       : epochs < 10 ? 2
+                                     : 0);
+  });
+  if (config.eval.every > 0) {
+    add_lines(lines, sources.valid, [&](const TokenSource& source) {
+      return fmt::format("validation data: {}; an evaluation takes {}", size_text(source, sequence),
+                         with_commas(config.eval.steps * config.batch.global));
+    });
+  }
+  if (!config.data.split) return lines;
+  std::int64_t documents = 0;
+  if (const std::int64_t unused = unused_documents(*config.data.split, sources.train, documents); unused > 0) {
+    lines.push_back(fmt::format("data.split = {}: its third share, {} of {} documents, is read by nothing", *config.data.split,
+                                with_commas(unused), with_commas(documents)));
+  }
+  return lines;
+}
+
+}  // namespace trident

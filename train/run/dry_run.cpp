@@ -1,0 +1,86 @@
+#include "train/run/dry_run.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "device/card_workspaces.h"
+#include "device/cpu/cpu_device.h"
+#include "device/dry/dry_device.h"
+#include "parallel/communicator/dry_communicator.h"
+#include "train/plan/step_recorder.h"
+#include "train/run/rank_trainer.h"
+
+namespace trident {
+namespace {
+
+class CardWorkspaces final : public DryOps {
+ public:
+  explicit CardWorkspaces(bool deterministic) : DryOps(nullptr), deterministic_(deterministic) {}
+  std::int64_t prepare_matmul(const MatmulShape&) override { return kCardProductWorkspace; }
+  std::int64_t prepare_fused(const MatmulShape&, Epilogue) override { return kCardProductWorkspace; }
+  std::int64_t attention_workspace(const AttentionShape& shape) override { return card_attention_workspace(shape, deterministic_); }
+
+ private:
+  bool deterministic_;
+};
+
+}  // namespace
+
+DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work, StepRecorder* recorder) {
+  DryDevice device(oracle);
+  RankTrainer trainer(plan, device, make_dry_world(rank, plan.world_size(), recorder));
+  trainer.context().reset_bytes_sent();
+  const auto no_data = [](std::int64_t, std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) {};
+  if (recorder != nullptr) {
+    device.watch(*recorder, *recorder);
+    recorder->begin(work == DryWork::kEvaluation ? plan.eval_program(rank) : plan.step_program(rank));
+  }
+  if (work == DryWork::kStep) trainer.step(no_data);
+  if (work == DryWork::kEvaluation) trainer.evaluate(no_data, 1, {});
+  return {rank, trainer.arena_plan(), trainer.logits_bytes(), trainer.context().bytes_sent()};
+}
+
+StepRecord record_step(const RunPlan& plan, int rank, Ops* oracle, DryWork work, Interning interning) {
+  StepRecorder recorder(interning);
+  dry_run(plan, rank, oracle, work, &recorder);
+  return recorder.finish();
+}
+
+std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work) {
+  std::vector<DryRun> stages;
+  for (int stage = 0; stage < plan.grid.degrees().pipeline; ++stage)
+    stages.push_back(dry_run(plan, plan.grid.rank({.pipeline = stage}), oracle, work));
+  return stages;
+}
+
+std::vector<DryRun> dry_stages_on_cards(const RunPlan& plan, DryWork work) {
+  CardWorkspaces most(plan.config.cuda.deterministic);
+  return dry_stages(plan, &most, work);
+}
+
+std::vector<DryRun> dry_stages_here(const RunPlan& plan, DeviceKind device, DryWork work) {
+  if (device == DeviceKind::kCuda) return dry_stages(plan, nullptr, work);
+  Doorbell doorbell;
+  CpuDeviceOptions options;
+  options.threads_per_rank = plan.threads_per_rank;
+  CpuDevice cpu(doorbell, options);
+  return dry_stages(plan, &cpu.ops(), work);
+}
+
+std::array<double, kNumAxes> bytes_of_all_ranks(const RunPlan& plan, std::span<const DryRun> stages) {
+  std::array<double, kNumAxes> all{};
+  const int ranks_of_a_stage = plan.world_size() / plan.grid.degrees().pipeline;
+  for (const DryRun& stage : stages) {
+    for (std::size_t axis = 0; axis < all.size(); ++axis) all[axis] += stage.bytes_sent[axis] * ranks_of_a_stage;
+  }
+  for (double& bytes : all) bytes = std::round(bytes);  // whole numbers, summed from fractions of each rank
+  return all;
+}
+
+std::array<double, kNumAxes> step_bytes_sent(const RunPlan& plan) {
+  return bytes_of_all_ranks(plan, dry_stages(plan, nullptr, DryWork::kStep));
+}
+
+}  // namespace trident

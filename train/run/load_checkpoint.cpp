@@ -1,0 +1,167 @@
+#include "train/run/load_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/shard_boxes.h"
+#include "checkpoint/shard_reader.h"
+#include "train/plan/update_rule_of.h"
+#include "train/run/gather_bytes.h"
+#include "train/run/read_again.h"
+#include "train/run/resume.h"
+#include "train/run/run_manifest.h"
+
+namespace trident {
+namespace {
+
+// Whether the weights in use come from the checkpoint as they were, which may have been rounded at random.
+bool has_weights_of(const Manifest& manifest, const RunPlan& plan) { return manifest.weights == plan.compute && plan.compute != DType::kF32; }
+
+// A scale that was found for another format, or that the configuration fixes, is not that of this run.
+LossScaler::State loss_scale_of(const Manifest& manifest, const RankTrainer& trainer) {
+  const bool fixed = trainer.plan().config.precision.loss_scale.kind == LossScale::Kind::kFixed;
+  if (manifest.weights != trainer.plan().compute || fixed) return trainer.loss_scaler().state();
+  const TrainingState& state = manifest.state;
+  return {state.loss_scale, state.loss_scale_clean_steps, static_cast<int>(state.loss_scale_overflows_left)};
+}
+
+// kWeights: the masters, from the weights where there are none.
+enum class Read : std::uint8_t { kAll, kWeights };
+
+void read_shards(const Resume& resume, RankTrainer& trainer, Read what) {
+  const Manifest& manifest = resume.manifest;
+  const std::size_t tensors = stored_tensors(trainer.plan()).size();
+  ShardReader reader(resume.folder, manifest);
+  if (manifest.tensors.size() != tensors)
+    throw DataError(fmt::format("{}: has {} tensors, the model has {}; it is of another model", resume.folder, manifest.tensors.size(), tensors));
+  Stream& stream = trainer.context().compute_stream();
+  const WriteValues write = [&](TensorView to, const void* from) { trainer.device().write(stream, to, from); };
+  const ParamStore& store = trainer.store();
+  const std::vector<std::string> states_of_rule = state_keys(*update_rule_of(trainer.plan().config));
+  const bool has_weights = what == Read::kAll && has_weights_of(manifest, trainer.plan());
+  const bool has_states = what == Read::kAll && manifest.complete;
+  const std::string_view master = manifest.complete && manifest.weights != DType::kF32 ? kMasterPrefix : std::string_view();
+  for (const ShardBox& box : boxes_held(store.shards(), trainer.shard_holder())) {
+    const ParamShard& shard = store.shards()[box.shard];
+    reader.read(master, box, shard.master, write);
+    if (has_weights) reader.read("", box, shard.param, write);
+    const std::vector<TensorView> states = trainer.optimizer_states(box.shard);
+    for (std::size_t s = 0; has_states && s < states.size(); ++s)
+      reader.read(states_of_rule[s] + "/", box, states[s], write);
+  }
+}
+
+// Of one rank. Why it could not be read; nothing if it was. ConfigError's code: it may not be.
+std::optional<Error> fault_in(const Resume& resume, RankTrainer& trainer, Read what, const Logger& logger) {
+  const TrainConfig& config = trainer.plan().config;
+  try {
+    read_again([&] { read_shards(resume, trainer, what); },
+               [&](const StorageError& error, double seconds) { logger.warning("{}; {} is read again in {} s", error.what(), resume.folder, seconds); });
+    return std::nullopt;
+  } catch (const NotPermitted& error) {
+    return what == Read::kWeights ? not_permitted("model.init_from", config.model.init_from.value_or(""), error)
+                                  : not_permitted("checkpoint.resume", config.checkpoint.resume.value_or("auto"), error);
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
+// Errors that one rank has, on their way to all.
+std::string to_text(const Error& error) { return fmt::format("!{} {}", static_cast<int>(error.code()), error.what()); }
+void throw_if_error(const std::string& text) {
+  if (text.empty() || text.front() != '!') return;
+  const std::size_t space = text.find(' ');
+  throw Error(static_cast<ExitCode>(std::stoi(text.substr(1, space))), text.substr(space + 1));
+}
+
+// Collective. Nothing takes the place of a checkpoint that one rank may not read, whatever the others found.
+void throw_if_refused(const std::optional<Error>& fault, ParallelContext& context) {
+  const bool refused = fault && fault->code() == ExitCode::kConfig;
+  const int first = first_rank(context.world(), context.host_stream(), refused);
+  if (first >= 0) throw_if_error(broadcast_text(context.world(), context.host_stream(), refused ? to_text(*fault) : "", first));
+}
+
+// What a run goes on with from `resume` as it would have been asked for at the start.
+TrainConfig adopted(const RunInputs& inputs, Resume& resume) {
+  TrainConfig config = inputs.plan.config;
+  config.lr_schedule.decay_steps = inputs.resume->given_decay_steps;
+  adopt(config, resume);
+  return config;
+}
+
+// Collective. The newest valid checkpoint of steps below `step`, compared as the first was. Rank 0 looks for it.
+LoadedCheckpoint next_older(std::int64_t step, const RunInputs& inputs, ParallelContext& context) {
+  std::string text;  // the folder, or why there is none
+  std::vector<std::string> notes;
+  if (context.rank() == 0) {
+    try {
+      std::optional<Resume> older = find_resume(inputs.plan.config, step);
+      if (!older)
+        throw DataError(fmt::format("{}: no older checkpoint is whole; set checkpoint.resume to \"never\" to begin anew", checkpoint_folder_of(inputs.plan.config)));
+      notes = older->notes;
+      check_resumed_data(adopted(inputs, *older), inputs.training_facts(), *older);
+      text = older->folder;
+    } catch (const Error& error) {
+      text = to_text(error);
+    }
+  }
+  text = broadcast_text(context.world(), context.host_stream(), text, 0);
+  throw_if_error(text);
+  const std::string from = inputs.plan.config.checkpoint.resume.value_or("auto");
+  Resume resume{text, open_found(text, "checkpoint.resume", from), std::move(notes)};
+  TrainConfig config = adopted(inputs, resume);
+  return {std::move(resume), std::move(config)};
+}
+
+// Collective. Weights alone; nothing takes the place of what cannot be read.
+void load_initial(const Resume& initial, RankTrainer& trainer, const Logger& logger, const Say& say) {
+  ParallelContext& context = trainer.context();
+  const std::optional<Error> fault = fault_in(initial, trainer, Read::kWeights, logger);
+  const int first = first_rank(context.world(), context.host_stream(), fault.has_value());
+  if (first >= 0) throw_if_error(broadcast_text(context.world(), context.host_stream(), fault ? to_text(*fault) : "", first));
+  trainer.store().publish_masters();
+  if (context.rank() != 0) return;
+  for (const std::string& note : initial.notes) say(note);
+  const bool masters = initial.manifest.complete || initial.manifest.weights == DType::kF32;
+  say(fmt::format("begins with the weights of {} (model.init_from), step {}{}; optimizer, data and steps begin anew", initial.folder, initial.manifest.state.updates,
+                  masters ? "" : fmt::format(", which has them in {} only", to_string(initial.manifest.weights))));
+}
+
+}  // namespace
+
+std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say) {
+  if (!inputs.resume && inputs.initial) load_initial(*inputs.initial, trainer, logger, say);
+  if (!inputs.resume) return std::nullopt;
+  ParallelContext& context = trainer.context();
+  LoadedCheckpoint loaded{*inputs.resume, inputs.plan.config};
+  Resume& resume = loaded.resume;
+  for (;;) {
+    if (context.rank() == 0) {
+      for (const std::string& note : resume.notes) say(note);
+    }
+    const std::optional<Error> fault = fault_in(resume, trainer, Read::kAll, logger);
+    const int first = first_rank(context.world(), context.host_stream(), fault.has_value());
+    if (first < 0) break;
+    throw_if_refused(fault, context);
+    if (first == context.rank()) logger.warning("{} is passed over: {}; an older checkpoint is looked for", resume.folder, fault->what());
+    loaded = next_older(resume.manifest.state.updates, inputs, context);
+    trainer.set_lr_schedule(lr_schedule_of(loaded.config));
+  }
+  if (has_weights_of(resume.manifest, inputs.plan)) {
+    trainer.store().publish_weights();
+  } else {
+    trainer.store().publish_masters();
+  }
+  const TrainingState& state = resume.manifest.state;
+  trainer.restore({state.updates, state.batches, state.position, loss_scale_of(resume.manifest, trainer)});
+  return loaded;
+}
+
+}  // namespace trident

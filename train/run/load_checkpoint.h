@@ -1,0 +1,29 @@
+// Going on from a checkpoint, from one rank's side.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "checkpoint/manifest.h"
+#include "core/logging.h"
+#include "train/run/rank_trainer.h"
+#include "train/run/run_inputs.h"
+
+namespace trident {
+
+using Say = std::function<void(const std::string& line)>;  // on rank 0, to who watches the run
+
+struct LoadedCheckpoint {
+  Resume resume;
+  TrainConfig config;  // what goes on, adopt()ed to that checkpoint: inputs.plan.config, unless an older one took the newest's place
+};
+
+// Collective. Fills the trainer from the checkpoint that inputs.resume names, or from the newest older one that is whole, and says
+// which are passed over; an older one is compared with the configuration and the data as the first was. What the storage refuses is
+// tried again first. Without inputs.resume the weights come from inputs.initial, if that is there, and the run begins at step 1:
+// nothing is returned. DataError where none is whole, ConfigError where the configuration does not fit it, and where a rank may not
+// read a file.
+std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say);
+
+}  // namespace trident

@@ -1,0 +1,388 @@
+#include "train/run/rank_loop.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "core/clock.h"
+#include "model/model_stats.h"
+#include "train/plan/machine.h"
+#include "train/run/between_steps.h"
+#include "train/run/data_lines.h"
+#include "train/run/earlier_run.h"
+#include "train/run/run_files.h"
+
+namespace trident {
+namespace {
+
+constexpr int kMaxSkippedInARow = 10;  // non-finite gradients: after as many batches the run has no future
+
+}  // namespace
+
+RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& device, std::unique_ptr<Communicator> world,
+                   const RankServices& services)
+    : inputs_(inputs),
+      plan_(inputs.plan),
+      output_(output),
+      logger_(output.log, world->rank()),
+      device_(device),
+      services_(services),
+      trainer_(inputs.plan, device, std::move(world), services.board, services.on_device),
+      checkpoints_(inputs, trainer_, logger_),
+      loader_(train_loader(inputs)) {
+  rank_ = trainer_.context().rank();
+  say_ = [this](const std::string& line) {
+    if (console_) console_->line(line);
+    else output_.console << line << '\n';
+  };
+  if (plan_.config.eval.every > 0) validation_sets_ = validation_sets(inputs);
+  if (const std::vector<std::int64_t>& steps = plan_.config.log.trace_steps; !steps.empty()) tracer_.emplace(trainer_, steps.front(), steps.back());
+}
+
+int RunEnd::exit_code() const {
+  if (not_saved) return static_cast<int>(ExitCode::kStorage);
+  if ((signal != 0 || out_of_time) && saved) return static_cast<int>(ExitCode::kRequeue);
+  return signal != 0 ? exit_code_of_signal(signal) : 0;
+}
+
+std::string RunEnd::message() const {
+  const std::string why = signal != 0 ? "stopped by " + signal_name(signal) : out_of_time ? "run.max_minutes is over" : "the run is over";
+  if (not_saved) return why + ", and its last checkpoint could not be written; the newest one is older";
+  if (saved) return why + "; all is saved: the same command goes on from there";
+  if (weights) return why + "; its weights are saved, and no run goes on from weights alone (checkpoint.content)";
+  return why + " at the end of a step; nothing is saved, because checkpoint.every is 0";
+}
+
+RunEnd RankLoop::run() {
+  open();
+  const double start = monotonic_seconds();
+  if (rank() == 0) console_.emplace(output_.console, output_.mode, plan_.config.run.steps, updates_, start);
+  agree_to_stop(start);
+  const bool misses = !validation_sets_.empty() && last_eval_at_ != updates_ && updates_ % plan_.config.eval.every == 0 && goes_on();
+  if (misses) summary_.first_valid = evaluate();  // before the first step, or where a signal came before it
+  set_phase(RunPhase::kTraining);
+  while (goes_on()) one_step(start);
+  summary_.seconds = monotonic_seconds() - start;
+  end_.signal = stop_signal_;
+  end_.out_of_time = summary_.out_of_time;
+  save_what_is_left();
+  // Who asks to stop does not wait for an evaluation, and a run that will go on leaves what one leaves that was not stopped.
+  const bool is_over = stop_signal_ == 0 && !(summary_.out_of_time && checkpoints_.saves());
+  const bool evaluates = !validation_sets_.empty() && updates_ > 0 && is_over;
+  if (evaluates && last_eval_at_ != updates_) evaluate();
+  if (evaluates && last_eval_.step == updates_) summary_.last_valid = last_eval_;  // not if an earlier start made it
+  checkpoints_.finish(say_);
+  const bool is_committed = checkpoints_.saves() && (updates_ == 0 || checkpoints_.committed_step() == updates_);
+  end_.weights = is_committed && plan_.config.checkpoint.content == CheckpointContent::kWeights;
+  end_.saved = is_committed && !end_.weights;
+  end_.not_saved = checkpoints_.saves() && !is_committed;
+  if (services_.trained) services_.trained(end_);
+  close();
+  return end_;
+}
+
+// The last step is saved, whatever its number.
+void RankLoop::save_what_is_left() {
+  if (!checkpoints_.saves() || updates_ == 0) return;
+  set_phase(RunPhase::kSaving);
+  checkpoints_.finish(say_);
+  if (checkpoints_.committed_step() == updates_) return;
+  checkpoints_.save(state(), say_);
+}
+
+// What a checkpoint of this moment says beside the tensors.
+TrainingState RankLoop::state() {
+  const TrainerPosition position = trainer_.position();
+  TrainingState state;
+  state.updates = position.updates;
+  state.batches = position.batches;
+  state.skipped = summary_.skipped;
+  state.skipped_in_a_row = skipped_in_a_row_;
+  state.position = position.position;
+  state.samples = earlier_samples_ + (updates_ - first_update_) * plan_.config.batch.global;
+  state.tokens = tokens();
+  state.loss_scale = position.loss_scale.scale;
+  state.loss_scale_clean_steps = position.loss_scale.clean_steps;
+  state.loss_scale_overflows_left = position.loss_scale.overflows_left;
+  if (rank() == 0) {
+    state.blend_start = loader_.blend_start().position;
+    state.blend_taken = loader_.blend_start().taken;
+    state.blend_now = loader_.taken_before(position.position);
+  }
+  state.best_valid_loss = checkpoints_.best_valid().loss;
+  state.best_valid_step = checkpoints_.best_valid().step;
+  const bool evaluated = last_eval_at_ == updates_ && last_eval_.step == updates_;
+  if (evaluated && (!state.best_valid_loss || last_eval_.valid.loss < *state.best_valid_loss)) {
+    state.best_valid_loss = last_eval_.valid.loss;
+    state.best_valid_step = updates_;
+  }
+  state.last_eval = last_eval_at_;
+  return state;
+}
+
+void RankLoop::go_on_from(const TrainingState& state) {
+  updates_ = first_update_ = state.updates;
+  skipped_in_a_row_ = static_cast<int>(state.skipped_in_a_row);
+  summary_.skipped = state.skipped;
+  earlier_samples_ = state.samples;
+  earlier_tokens_ = state.tokens;
+}
+
+void RankLoop::set_phase(RunPhase phase) {
+  if (services_.board != nullptr) services_.board->set_phase(phase);
+}
+
+// Rank 0 creates the run directory once every rank has its memory, so that a run that cannot start leaves nothing behind.
+void RankLoop::open() {
+  const std::int64_t largest = largest_arena();  // also a barrier: everybody is here
+  if (const std::optional<TrainingState> state = checkpoints_.begin(say_)) go_on_from(*state);
+  // An older one may have begun another rule of blending.
+  if (const std::optional<Resume> resume = checkpoints_.resume(); resume && resume->folder != inputs_.resume->folder) loader_ = train_loader(inputs_, resume);
+  if (rank() == 0) open_run_folder(largest);
+  // Everywhere: the last step whose evaluation is in the files. Also a barrier: the peak is measured while nobody else works.
+  Stream& stream = trainer_.context().host_stream();
+  trainer_.context().world().all_reduce(stream, TensorView(&last_eval_at_, DType::kI64, {1}), ReduceOp::kMax);
+  stream.synchronize();
+  const std::string folder = leaves_files_ ? "" : plan_.config.run.dir;
+  write_memory_file(folder, trainer_.context(), trainer_.arena_plan(), checkpoints_.staging_bytes());
+}
+
+void RankLoop::open_run_folder(std::int64_t largest) {
+  for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan(), largest)) output_.console << line << '\n';
+  for (const std::string& line : data_lines(plan_, inputs_.sources)) output_.console << line << '\n';
+  for (const std::string& line : device_.notes()) output_.console << line << '\n';
+  for (const std::string& line : trainer_.notes()) output_.console << line << '\n';
+  make_run_folder(plan_.config.run.dir);
+  const bool goes_on = goes_on_in_run_dir(plan_.config, checkpoints_.resume());
+  const std::string aside = goes_on ? "" : set_earlier_run_aside(plan_.config);
+  if (!aside.empty()) output_.console << "the files of an earlier run are in " << aside << " now; this run begins at step " << updates_ + 1 << '\n';
+  // Before the files that it says whose they are: who is killed in between starts again without a question.
+  refuse_if_written(plan_.config.run.dir);
+  // Of a run that is over they say what it was made with, whatever this start was asked for.
+  leaves_files_ = goes_on && updates_ >= plan_.config.run.steps && file_exists(plan_.config.run.dir + "/config.resolved.json");
+  if (!leaves_files_) write_config_file(plan_.config.run.dir, checkpoints_.config());
+  run_log_.emplace(plan_, updates_);
+  if (goes_on) warn_of_gaps();
+  if (updates_ > 0) output_.console << "goes on from step " << updates_ << (updates_ >= plan_.config.run.steps ? ", which is the last one: there is nothing to train" : "") << '\n';
+  last_eval_at_ = run_log_->last_evaluation();
+  if (!leaves_files_) write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan());
+  peak_flops_ = inputs_.peak_flops > 0 ? inputs_.peak_flops : measure_matmul_rate(device_, plan_.compute, 0.2) * inputs_.ranks_at_once;
+}
+
+// Lines that somebody took out are not made again: whoever reads the file is to know.
+void RankLoop::warn_of_gaps() {
+  constexpr std::size_t kShown = 3;
+  const Resume resume = checkpoints_.resume().value();
+  const std::int64_t then = parse_train_config(to_json_text(resume.manifest.config), resume.folder).log.every,
+                     now = plan_.config.log.every;
+  const std::vector<LineGap> gaps = line_gaps(run_log_->earlier_steps(), updates_, then == 0 || now == 0 ? 0 : std::max(then, now));
+  if (gaps.empty()) return;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, gaps.size()); ++i)
+    text += fmt::format("{}{} and {}", i == 0 ? "" : ", ", gaps[i].after, gaps[i].before);
+  if (gaps.size() > kShown) text += fmt::format(", and in {} more places", gaps.size() - kShown);
+  logger_.warning("{}/metrics.jsonl has no lines between steps {} (log.every = {}), and none are made again; put a copy "
+                  "of the file back if it should have them",
+                  plan_.config.run.dir, text, std::max(then, now));
+}
+
+// Rank 0's clock counts for all.
+void RankLoop::agree_to_stop(double start) {
+  const double minutes = plan_.config.run.max_minutes;
+  const bool time_is_up = rank() == 0 && minutes > 0 && monotonic_seconds() - start >= 60 * minutes;
+  const StopVote mine{services_.stop != nullptr ? services_.stop->pending() : 0, time_is_up, checkpoints_.busy()};
+  const StopVote vote = trident::agree_to_stop(trainer_.context().world(), trainer_.context().host_stream(), mine);
+  if (!vote.busy) checkpoints_.advance(say_);
+  stop_signal_ = vote.signal;
+  summary_.out_of_time = vote.time_is_up && updates_ < plan_.config.run.steps;
+}
+
+// Asks for the pages of a batch that a later step will load. The stages between the first and the last load nothing.
+void RankLoop::prefetch(BatchLoader& loader, std::int64_t batch) {
+  const GridCoordinates here = trainer_.context().coordinates();
+  if (here.pipeline > 0 && here.pipeline < plan_.grid.degrees().pipeline - 1) return;
+  BatchSlicing slicing = trainer_.slicing();
+  if (&loader != &loader_) slicing.offset = 0;  // evaluations begin at the beginning
+  loader.prefetch_step(slicing, batch, here.data);
+}
+
+void RankLoop::one_step(double start) {
+  trainer_.context().reset_bytes_sent();
+  if (services_.board != nullptr) services_.board->set_step(updates_ + 1);
+  prefetch(loader_, updates_ + summary_.skipped + 1);  // the next step's, while this one computes
+  const std::int64_t update = updates_ + 1;
+  if (tracer_) tracer_->before_step(update);
+  const std::array<double, kNumWaitedFor> waited = waited_for(trainer_.context());
+  const double before = monotonic_seconds();
+  const StepResult result = trainer_.step([this](std::int64_t first, std::int64_t count, auto tokens, auto targets) {
+    loader_.load(first, count, tokens, targets);
+  });
+  const double after = monotonic_seconds(), seconds = after - before;
+  note_times(waited, seconds);
+  if (tracer_) tracer_->after_step(update, before, after);
+  if (rank() == 0) note_loss_scale(result);
+  if (!result.applied && !result.scale_can_shrink) warn_of_non_finite(result);
+  if (!result.applied) {
+    ++summary_.skipped;
+    if (!result.scale_can_shrink && ++skipped_in_a_row_ == kMaxSkippedInARow) refuse_to_go_on(result);
+    return agree_to_stop(start);
+  }
+  skipped_in_a_row_ = 0;
+  updates_ = result.updates;
+  agree_to_stop(start);
+  if (updates_ == first_update_ + 1) summary_.first_loss = result.loss;
+  summary_.last_loss = result.loss;
+  const bool ends = summary_.out_of_time || stop_signal_ != 0;
+  if (is_logged(updates_) || ends) log(result, seconds);
+  if (rank() == 0 && !is_logged(updates_)) console_->progress(updates_, monotonic_seconds());
+  if (!validation_sets_.empty() && updates_ % plan_.config.eval.every == 0 && stop_signal_ == 0) evaluate();
+  if (goes_on() && checkpoints_.is_due(updates_)) checkpoints_.save(state(), say_);
+}
+
+// Collective. The first rank that has something to name says so for all.
+void RankLoop::warn_of_non_finite(const StepResult& result) {
+  Communicator& world = trainer_.context().world();
+  Stream& stream = trainer_.context().host_stream();
+  std::int32_t ranks = result.non_finite.empty() ? 0 : 1;
+  const int first = first_rank(world, stream, ranks != 0);
+  world.all_reduce(stream, TensorView(&ranks, DType::kI32, {1}), ReduceOp::kSum);
+  stream.synchronize();
+  if (rank() != first) return;
+  logger_.warning("gradient is not finite, no rank applies the update: {}{}", result.non_finite,
+                  ranks == 1 ? "" : fmt::format(" (and parameters of {} more rank{})", ranks - 1, ranks == 2 ? "" : "s"));
+}
+
+// Says when the scale changes.
+void RankLoop::note_loss_scale(const StepResult& result) {
+  if (result.next_loss_scale == result.loss_scale) return;
+  console_->line(fmt::format("loss scale {:.0f} -> {:.0f}: {}", result.loss_scale, result.next_loss_scale,
+                             result.applied ? fmt::format("{} steps without an overflow", trainer_.loss_scaler().options().growth_interval)
+                                            : fmt::format("gradients overflowed {}, the batch after update {} is skipped",
+                                                          to_string(plan_.compute), updates_)));
+}
+
+// Collective: no rank ends the job before the rank that names the last gradient has done so.
+void RankLoop::refuse_to_go_on(const StepResult& result) {
+  trainer_.context().world().barrier();
+  const std::string what = fmt::format("{} batches in a row had non-finite gradients after update {}", kMaxSkippedInARow, updates_);
+  if (plan_.compute != DType::kF16) throw Error(ExitCode::kNoProgress, what + "; lower optimizer.lr or look at the data");
+  const bool fixed = plan_.config.precision.loss_scale.kind == LossScale::Kind::kFixed;
+  throw Error(ExitCode::kNoProgress,
+              fmt::format("{} at loss scale {:.0f}, {}", what, result.loss_scale,
+                          fixed ? "which is fixed; lower precision.loss_scale or set it to \"dynamic\""
+                                : "the smallest; lower optimizer.lr, look at the data or set precision.compute to \"bf16\""));
+}
+
+bool RankLoop::is_logged(std::int64_t update) const {
+  return update == 1 || update == plan_.config.run.steps || (plan_.config.log.every > 0 && update % plan_.config.log.every == 0);
+}
+
+void RankLoop::note_times(const std::array<double, kNumWaitedFor>& waited_before, double seconds) {
+  StepTimes times = step_times(plan_.step_program(rank()), trainer_.instruction_times(), trainer_.batch_seconds(), seconds);
+  const std::array<double, kNumWaitedFor> waited = waited_for(trainer_.context());
+  for (std::size_t i = 0; i < waited.size(); ++i) times.waited_for[i] = waited[i] - waited_before[i];
+  since_log_ += times;
+  if (++attempts_ == 2) since_start_ = StepTimes();
+  since_start_ += times;
+}
+
+// Collective.
+void RankLoop::log(const StepResult& result, double seconds) {
+  const LoggedCounts mine{trainer_.context().bytes_sent(), trainer_.arena().planned_bytes(), trainer_.arena().high_water(),
+                          static_cast<std::int64_t>(1e9 * checkpoints_.take_blocked_seconds())};
+  const LogTotals totals = totals_for_log(trainer_.context().world(), trainer_.context().host_stream(), mine, since_log_);
+  const std::array<double, kNumAxes>& bytes = totals.counts.bytes;
+  const auto steps = static_cast<std::int64_t>(since_log_.steps);
+  since_log_ = StepTimes();
+  summary_.bytes_counted = bytes;
+  summary_.planned_bytes = totals.counts.planned_bytes;
+  summary_.granted_bytes = totals.counts.granted_bytes;
+  if (rank() != 0) return;
+  // A run that is stopped has a line of its last step, unless it will go on: then its files are to be those of a run that was not.
+  if (!is_logged(updates_) && checkpoints_.saves()) return;
+  const double tokens = static_cast<double>(plan_.tokens_per_step());
+  const auto sent = [&](Axis axis) { return std::llround(bytes[static_cast<std::size_t>(axis)]); };
+  StepMetrics metrics;
+  metrics.step = updates_;
+  metrics.loss = result.loss;
+  metrics.grad_norm = result.grad_norm;
+  metrics.lr = result.lr;
+  if (plan_.compute == DType::kF16) metrics.loss_scale = result.loss_scale;
+  metrics.skipped = summary_.skipped;
+  metrics.tokens = this->tokens();
+  metrics.step_ms = 1e3 * seconds;
+  metrics.tokens_per_s = tokens / seconds;
+  const double mfu = model_flops_per_token(plan_.model, plan_.config.batch.sequence) * metrics.tokens_per_s / peak_flops_;
+  if (mfu <= 1) metrics.mfu = mfu;  // above 1 other work disturbed the measurement of the peak
+  metrics.peak_bytes = summary_.granted_bytes;
+  metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
+  std::optional<double> save_seconds;
+  if (checkpoints_.saves()) save_seconds = 1e-9 * static_cast<double>(totals.counts.save_nanoseconds);
+  run_log_->step(metrics, steps, totals.times, totals.busy, save_seconds);
+  console_->step(metrics, monotonic_seconds());
+}
+
+EvalMetrics RankLoop::evaluate() {
+  set_phase(RunPhase::kEvaluating);
+  EvalResult mean;
+  EvalMetrics metrics;
+  metrics.step = updates_;
+  for (ValidationSet& set : validation_sets_) {
+    for (std::int64_t batch = 0; batch < plan_.config.eval.steps; ++batch) prefetch(set.loader, batch);
+    const EvalResult result = trainer_.evaluate(
+        [&set](std::int64_t first, std::int64_t count, auto tokens, auto targets) { set.loader.load(first, count, tokens, targets); },
+        plan_.config.eval.steps, inputs_.token_bytes);
+    mean.loss += set.weight * result.loss;
+    if (result.bytes_per_token) mean.bytes_per_token = mean.bytes_per_token.value_or(0) + set.weight * *result.bytes_per_token;
+    if (validation_sets_.size() > 1) metrics.sets.push_back({set.name, valid_loss(result)});
+  }
+  metrics.valid = valid_loss(mean);
+  last_eval_ = metrics;
+  last_eval_at_ = updates_;
+  set_phase(RunPhase::kTraining);
+  if (rank() == 0) {
+    run_log_->eval(metrics);
+    console_->eval(metrics);
+  }
+  return metrics;
+}
+
+// Collective.
+std::int64_t RankLoop::largest_arena() {
+  std::int64_t bytes = trainer_.arena_plan().total_bytes();
+  Stream& stream = trainer_.context().host_stream();
+  trainer_.context().world().all_reduce(stream, TensorView(&bytes, DType::kI64, {1}), ReduceOp::kMax);
+  stream.synchronize();
+  return bytes;
+}
+
+// Collective.
+std::int64_t RankLoop::total_bytes_between_nodes() {
+  std::int64_t bytes = services_.inter_node_bytes ? services_.inter_node_bytes() : 0;
+  Stream& stream = trainer_.context().host_stream();
+  trainer_.context().world().all_reduce(stream, TensorView(&bytes, DType::kI64, {1}), ReduceOp::kSum);
+  stream.synchronize();
+  return bytes;
+}
+
+void RankLoop::close() {
+  set_phase(RunPhase::kFinishing);
+  const std::optional<std::string> trace = tracer_ ? tracer_->finish() : std::nullopt;
+  trainer_.drain();
+  if (updates_ == first_update_) return;
+  summary_.step = updates_;
+  summary_.updates = updates_ - first_update_;
+  summary_.tokens = (updates_ - first_update_) * plan_.tokens_per_step();
+  summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
+  summary_.bytes_between_nodes = total_bytes_between_nodes();
+  summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().host_stream()).mean();
+  if (rank() != 0) return;
+  console_->finish();
+  if (trace) console_->line("trace: " + *trace + " (open it with ui.perfetto.dev)");
+  if (tracer_ && !trace) console_->line("no trace: the run ended before the first of log.trace_steps");
+  for (const std::string& line : closing_lines(plan_, summary_)) console_->line(line);
+}
+
+}  // namespace trident

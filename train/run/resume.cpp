@@ -1,0 +1,300 @@
+#include "train/run/resume.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/commit.h"
+#include "core/file_io.h"
+#include "train/config/config_difference.h"
+#include "train/plan/run_plan.h"
+#include "train/run/read_again.h"
+#include "train/run/run_inputs.h"
+
+namespace trident {
+namespace {
+
+constexpr std::string_view kAuto = "auto", kNever = "never";
+
+enum class Content : std::uint8_t { kAll, kAny };
+
+// What is looked for.
+struct Wanted {
+  std::string_view key;  // that asks for it
+  std::string value;
+  Content content;
+  std::string_view remedy;  // where nothing is valid
+};
+
+// The newest checkpoint of steps below `step` that has all; "" if there is none.
+std::string newest_with_all(const std::string& directory, std::int64_t step) {
+  for (const std::int64_t other : checkpoint_steps(directory)) {
+    std::string folder = fmt::format("{}/{}", directory, checkpoint_name(other));
+    try {
+      if (other < step && open_manifest(folder).complete) return folder;
+    } catch (const Error&) {
+      continue;  // no advice
+    }
+  }
+  return "";
+}
+
+// Not damaged: an older one in its place would make steps again that are made, and set the newer weights aside.
+[[noreturn]] void refuse_weights_alone(const std::string& folder, const Manifest& manifest, const Wanted& wanted) {
+  const std::string older = newest_with_all(std::filesystem::path(folder).parent_path().string(), manifest.state.updates);
+  const std::string go_on = older.empty() ? "set checkpoint.resume to \"never\""
+                                          : fmt::format("name {} in checkpoint.resume, the newest before it that has all", older);
+  throw ConfigError(fmt::format("{} = {}: {} holds weights alone (checkpoint.content), no run can go on from it; {}, or give "
+                                "model.init_from = {} in a run.dir of its own, which begins with them",
+                                wanted.key, wanted.value, folder, go_on, folder));
+}
+
+Manifest open_with(const std::string& folder, const Wanted& wanted) {
+  try {
+    Manifest manifest = read_again([&] { return open_manifest(folder); }, [](const StorageError&, double) {});
+    if (!manifest.complete && wanted.content == Content::kAll) refuse_weights_alone(folder, manifest, wanted);
+    return manifest;
+  } catch (const NotPermitted& error) {
+    throw not_permitted(wanted.key, wanted.value, error);
+  }
+}
+
+std::optional<Resume> newest_in(const std::string& directory, std::optional<std::int64_t> before, const Wanted& wanted) {
+  Resume resume;
+  std::string first_fault;
+  bool is_storage = false;
+  for (const std::int64_t step : read_again([&] { return checkpoint_steps(directory); }, [](const StorageError&, double) {})) {
+    if (before && step >= *before) continue;
+    resume.folder = fmt::format("{}/{}", directory, checkpoint_name(step));
+    try {
+      resume.manifest = open_with(resume.folder, wanted);
+      return resume;
+    } catch (const NewerFormat&) {
+      throw;  // nothing is wrong with it: who went on from an older one would train its steps again
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kData && error.code() != ExitCode::kStorage) throw;
+      if (first_fault.empty()) is_storage = error.code() == ExitCode::kStorage;
+      if (first_fault.empty()) first_fault = error.what();
+      resume.notes.push_back(fmt::format("{} is passed over: {}", checkpoint_name(step), error.what()));
+    }
+  }
+  if (first_fault.empty()) return std::nullopt;
+  const std::string text = fmt::format("{}; no other checkpoint is valid: {}", first_fault, wanted.remedy);
+  if (is_storage) throw StorageError(text);
+  throw DataError(text);
+}
+
+// What a path means: a checkpoint, or the newest in a folder of them.
+std::optional<Resume> named_checkpoint(const std::string& path, std::optional<std::int64_t> before, const Wanted& wanted) {
+  if (!is_there(path + "/" + std::string(kManifestName))) return newest_in(path, before, wanted);
+  if (before) return std::nullopt;  // it was that one and no other
+  return Resume{path, open_with(path, wanted)};
+}
+
+// ---- comparison ----------------------------------------------------------------------------------------------------------------
+
+// Keys that must be what they were: paths, or blocks.
+constexpr std::string_view kCompared[] = {"run.seed",   "batch.global", "batch.sequence", "optimizer",     "lr_schedule",
+                                          "data.split", "data.shuffle", "data.tokenizer", "data.train.weights"};
+
+std::int64_t decay_steps_of(const TrainConfig& config) { return config.lr_schedule.decay_steps.value_or(config.run.steps); }
+
+JsonValue value_at(const JsonValue& config, std::string_view path) {
+  const auto dot = path.find('.');
+  const JsonValue* const value = config.find(path.substr(0, dot));
+  if (value == nullptr || dot == std::string_view::npos) return value == nullptr ? JsonValue() : *value;
+  return value_at(*value, path.substr(dot + 1));
+}
+
+JsonValue compared_of(const TrainConfig& config) {
+  const JsonValue all = to_json(config);
+  JsonValue out;
+  for (const std::string_view path : kCompared) {
+    if (path != "data.train.weights") {
+      out.set(path, value_at(all, path));
+      continue;
+    }
+    JsonValue::Array weights;
+    for (const DataSource& source : config.data.train) weights.emplace_back(source.weight);
+    if (config.data.train.size() > 1) out.set(path, std::move(weights));
+  }
+  return out;
+}
+
+bool allows(const TrainConfig& config, std::string_view path) {
+  return std::ranges::any_of(config.checkpoint.allow, [&](const std::string& key) { return path == key || path.starts_with(key + "."); });
+}
+
+[[noreturn]] void refuse(const std::string& path, const std::string& now, const std::string& then, const Resume& resume) {
+  throw ConfigError(fmt::format("{} = {}: the checkpoint {} was trained with {}; give that value, list {} in checkpoint.allow, or set "
+                                "checkpoint.resume to \"never\"",
+                                path, now, resume.folder, then, in_quotes(path)));
+}
+
+bool same_folder(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code error;
+  if (std::filesystem::equivalent(a, b, error)) return true;
+  return std::filesystem::weakly_canonical(a, error) == std::filesystem::weakly_canonical(b, error);
+}
+
+bool same_model(const TrainConfig& a, const TrainConfig& b) {
+  try {
+    return value_at(to_json(a), "model") == value_at(to_json(b), "model") || resolve_model(a) == resolve_model(b);
+  } catch (const Error&) {
+    return false;  // of a file that is no longer there
+  }
+}
+
+}  // namespace
+
+ConfigError not_permitted(std::string_view key, std::string_view value, const NotPermitted& error) {
+  return ConfigError(fmt::format("{} = {}: {}, or name another one in {}", key, value, error.what(), key));
+}
+
+Manifest open_found(const std::string& folder, std::string_view key, std::string_view value) {
+  try {
+    return open_manifest(folder);
+  } catch (const NotPermitted& error) {
+    throw not_permitted(key, value, error);
+  }
+}
+
+std::string checkpoint_folder_of(const TrainConfig& config) { return config.checkpoint.dir.value_or(config.run.dir + "/ckpt"); }
+
+bool saves_checkpoints(const TrainConfig& config) { return config.checkpoint.every.value_or(0) > 0; }
+
+std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::int64_t> before) {
+  constexpr std::string_view kAnew = "set checkpoint.resume to \"never\" to begin anew";
+  const std::string from = config.checkpoint.resume.value_or(std::string(kAuto));
+  if (from == kNever) return std::nullopt;
+  const Wanted wanted{"checkpoint.resume", from, Content::kAll, kAnew};
+  if (from == kAuto) return newest_in(checkpoint_folder_of(config), before, wanted);
+  std::optional<Resume> resume = named_checkpoint(from, before, wanted);
+  if (!resume && !before) throw DataError(fmt::format("checkpoint.resume = {}: there is no checkpoint; name one, or the folder of several", from));
+  return resume;
+}
+
+std::optional<Resume> find_initial(const TrainConfig& config) {
+  if (!config.model.init_from) return std::nullopt;
+  const std::string& from = *config.model.init_from;
+  std::optional<Resume> initial = named_checkpoint(from, std::nullopt, {"model.init_from", from, Content::kAny, "name another in model.init_from"});
+  if (initial) return initial;
+  if (file_exists(from + "/config.json"))
+    throw ConfigError(fmt::format("model.init_from = {}: weights in Hugging Face's form are not read yet; name a checkpoint of trident", from));
+  throw DataError(fmt::format("model.init_from = {}: there is no checkpoint; name one, or the folder of several", from));
+}
+
+bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& resume) {
+  if (!resume) return false;
+  const std::string checkpoints = checkpoint_folder_of(config);
+  if (!same_folder(std::filesystem::path(resume->folder).parent_path(), checkpoints)) return false;
+  if (same_folder(checkpoints, config.run.dir + "/ckpt")) return true;
+  const JsonValue run_dir = value_at(resume->manifest.config, "run.dir");
+  return run_dir.is_string() && same_folder(run_dir.as_string(), config.run.dir);
+}
+
+void adopt(TrainConfig& config, Resume& resume) {
+  const std::string source = resume.folder + "/manifest.json";
+  resume.given_decay_steps = config.lr_schedule.decay_steps;
+  TrainConfig then = parse_train_config(to_json_text(resume.manifest.config), source);
+  const std::int64_t decay = decay_steps_of(then);
+  if (!config.lr_schedule.decay_steps && decay != config.run.steps) {
+    resume.notes.push_back(fmt::format("lr_schedule.decay_steps stays {}, run.steps of the first start; give the key to change it", decay));
+  }
+  if (!config.lr_schedule.decay_steps) config.lr_schedule.decay_steps = decay;
+  then.lr_schedule.decay_steps = decay;
+  if (!same_model(then, config) && !allows(config, "model"))
+    refuse("model", to_json_text(value_at(to_json(config), "model")), to_json_text(value_at(to_json(then), "model")), resume);
+  if (config.optimizer.type != then.optimizer.type)
+    throw ConfigError(
+        fmt::format("optimizer.type = \"{}\": the states in the checkpoint {} are those of \"{}\"; give that value, or begin from "
+                    "its weights alone with model.init_from and another run.dir",
+                    to_string(config.optimizer.type), resume.folder, to_string(then.optimizer.type)));
+  const JsonValue now = compared_of(config), before = compared_of(then);
+  for (const auto& [path, value] : now.members()) {
+    const JsonValue* const earlier = before.find(path);
+    const auto difference = first_difference(value, earlier == nullptr ? JsonValue() : *earlier, path);
+    if (!difference) continue;
+    if (!allows(config, difference->path)) refuse(difference->path, difference->a, difference->b, resume);
+    resume.notes.push_back(fmt::format("{} was {} and is {} from here on (checkpoint.allow)", difference->path, difference->b, difference->a));
+  }
+}
+
+namespace {
+
+// What values do not depend on, or what later training may change.
+ModelConfig architecture_of(ModelConfig model) {
+  model.residual_dropout = model.embedding_dropout = 0;
+  model.init_std = 0;
+  if (model.position == PositionKind::kRope) model.max_positions = 0;
+  return model;
+}
+
+std::string shape_text(const ManifestTensor* tensor) {
+  if (tensor == nullptr) return "is not there";
+  return fmt::format("is {}", to_json_text(JsonValue::Array(tensor->shape.begin(), tensor->shape.end())));
+}
+
+// Both sides have the model's order: it is mostly number `likely`.
+const ManifestTensor* find_tensor(const std::vector<ManifestTensor>& tensors, const std::string& name, std::size_t likely = 0) {
+  if (likely < tensors.size() && tensors[likely].name == name) return &tensors[likely];
+  const auto found = std::ranges::find(tensors, name, &ManifestTensor::name);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial) {
+  const std::vector<ManifestTensor>& stored = initial.manifest.tensors;
+  const auto refuse_shape = [&](const std::string& name) {
+    throw ConfigError(fmt::format("model.init_from = {}: {} {} in the model, and {} in the checkpoint; give the model block of its run (trident ckpt show {})",
+                                  initial.folder, name, shape_text(find_tensor(tensors, name)), shape_text(find_tensor(stored, name)), initial.folder));
+  };
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    const ManifestTensor* const there = find_tensor(stored, tensors[t].name, t);
+    if (there == nullptr || there->shape != tensors[t].shape) refuse_shape(tensors[t].name);
+  }
+  for (std::size_t t = 0; t < stored.size(); ++t)
+    if (find_tensor(tensors, stored[t].name, t) == nullptr) refuse_shape(stored[t].name);
+  if (allows(config, "model")) return;
+  const TrainConfig then = parse_train_config(to_json_text(initial.manifest.config), initial.folder + "/" + std::string(kManifestName));
+  bool is_same = false;
+  try {
+    is_same = architecture_of(resolve_model(then)) == architecture_of(resolve_model(config));
+  } catch (const Error&) {
+    is_same = value_at(to_json(then), "model.hf_config") == value_at(to_json(config), "model.hf_config");  // of a file that is no longer there
+  }
+  if (is_same) return;
+  throw ConfigError(fmt::format("model = {}: model.init_from = {} was trained with {}, whose tensors have the same shapes; give that, or list \"model\" in checkpoint.allow",
+                                to_json_text(value_at(to_json(config), "model")), initial.folder, to_json_text(value_at(to_json(then), "model"))));
+}
+
+bool blend_weights_changed(const TrainConfig& config, const Resume& resume) {
+  const TrainConfig then = parse_train_config(to_json_text(resume.manifest.config), resume.folder);
+  return !std::ranges::equal(config.data.train, then.data.train, {}, &DataSource::weight, &DataSource::weight);
+}
+
+JsonValue data_fingerprint(const std::vector<DataFacts>& training) {
+  JsonValue::Array items;
+  for (const DataFacts& facts : training) {
+    JsonValue item;
+    item.set("sizes", facts.sizes);
+    item.set("content", facts.content);
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>& training, const Resume& resume) {
+  if (allows(config, "data.train")) return;
+  const JsonValue now = data_fingerprint(training);
+  if (const auto difference = first_difference(now, resume.manifest.data, "data.train")) {
+    refuse("data.train", difference->a, difference->b, resume);
+  }
+}
+
+}  // namespace trident

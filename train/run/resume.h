@@ -1,0 +1,67 @@
+// Which checkpoint a run goes on from, and whether its configuration may.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/manifest.h"
+#include "core/file_io.h"
+#include "train/config/train_config.h"
+
+namespace trident {
+
+struct DataFacts;
+
+// Where a run's checkpoints lie: checkpoint.dir, or a folder of run.dir.
+std::string checkpoint_folder_of(const TrainConfig& config);
+// Whether this run saves any.
+bool saves_checkpoints(const TrainConfig& config);
+
+struct Resume {
+  std::string folder;  // of the checkpoint
+  Manifest manifest;
+  std::vector<std::string> notes = {};  // one line each: what was passed over, what was kept
+  std::optional<std::int64_t> given_decay_steps = {};  // lr_schedule.decay_steps before adopt() changed it
+};
+
+// The checkpoint that checkpoint.resume means, judged by its manifest: the newest valid one, of steps below `before` if that is
+// given; nothing if there is none, or none is wanted. What cannot be read is passed over like what is damaged, after a few tries.
+// ConfigError for what is not damaged and yet not to be gone on from: one that this user may not read, one of weights alone.
+// DataError if a path was named that is none, or if all that are there are damaged; StorageError if the newest could not be read.
+std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::int64_t> before = std::nullopt);
+
+// How a file that may not be read is refused: not as damaged, for which an older checkpoint would be taken. `key` and `value`: what
+// asks for it.
+ConfigError not_permitted(std::string_view key, std::string_view value, const NotPermitted& error);
+// The manifest of a checkpoint that another rank found for `key`. As open_manifest(), but not_permitted().
+Manifest open_found(const std::string& folder, std::string_view key, std::string_view value);
+
+// The checkpoint whose weights model.init_from asks for, of whatever content; nothing without the key. `notes` says what was passed
+// over. As find_resume(), and ConfigError for a Hugging Face folder.
+std::optional<Resume> find_initial(const TrainConfig& config);
+
+// Refuses (ConfigError, both values named) initial weights of another model: tensors of other shapes, and unless checkpoint.allow
+// lists "model", another architecture in the same shapes. Dropout, positions beyond those that are learned, and the spread of random
+// initial weights may differ.
+void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial);
+
+// Whether run.dir is that of the run that is gone on with, so that its files go on, too. Another run may share checkpoint.dir.
+bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& resume);
+
+// Changes `config` to what goes on: a decay length that was not given stays what it was. Refuses (ConfigError, both values named) a
+// configuration with another model, seed, optimizer, schedule, batch, split, order, tokenizer or weights of data, unless
+// checkpoint.allow lists the key; always another update rule, which has other states. Notes what was kept or allowed.
+void adopt(TrainConfig& config, Resume& resume);
+
+// Whether the weights by which datasets are blended are others than the checkpoint's.
+bool blend_weights_changed(const TrainConfig& config, const Resume& resume);
+
+// Of the training data, whatever their paths; and the refusal (ConfigError) of others than the checkpoint's, unless checkpoint.allow
+// lists data.train.
+JsonValue data_fingerprint(const std::vector<DataFacts>& training);
+void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>& training, const Resume& resume);
+
+}  // namespace trident

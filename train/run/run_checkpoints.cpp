@@ -1,0 +1,304 @@
+#include "train/run/run_checkpoints.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "checkpoint/box_reader.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/commit.h"
+#include "checkpoint/file_record.h"
+#include "checkpoint/keep_checkpoints.h"
+#include "checkpoint/shard_boxes.h"
+#include "core/clock.h"
+#include "core/host_name.h"
+#include "parallel/shared_memory/available_memory.h"
+#include "train/plan/update_rule_of.h"
+#include "train/run/between_steps.h"
+#include "train/run/checkpoint_dir.h"
+#include "train/run/earlier_run.h"
+#include "train/run/gather_bytes.h"
+#include "train/run/load_checkpoint.h"
+#include "train/run/run_files.h"
+#include "train/run/run_manifest.h"
+
+namespace trident {
+namespace {
+
+constexpr double kStagingMegabytes = 256;  // where memory does not allow more
+
+std::string new_token() {
+  std::random_device random;
+  return fmt::format("{:08x}", random());
+}
+
+}  // namespace
+
+RunCheckpoints::RunCheckpoints(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger)
+    : inputs_(inputs),
+      plan_(inputs.plan),
+      trainer_(trainer),
+      logger_(logger),
+      directory_(checkpoint_folder_of(inputs.plan.config)),
+      tensors_(stored_tensors(inputs.plan)),
+      rank_(trainer.context().rank()) {}
+
+RunCheckpoints::~RunCheckpoints() { trainer_.set_update_hook({}); }
+
+std::string RunCheckpoints::path_of(std::int64_t step) const { return directory_ + "/" + checkpoint_name(step); }
+
+std::optional<TrainingState> RunCheckpoints::begin(const Say& say) {
+  std::optional<SavePlan> plan;
+  std::int64_t bytes = 0;  // of a save, all ranks
+  if (saves_checkpoints(plan_.config)) {
+    plan = save_plan();
+    bytes = take_directory(*plan);
+  }
+  loaded_ = load_checkpoint(inputs_, trainer_, logger_, say);
+  const TrainingState* const state = loaded_ ? &loaded_->resume.manifest.state : nullptr;
+  if (state != nullptr) {
+    committed_step_ = started_step_ = state->updates;
+    best_valid_ = {state->best_valid_loss, state->best_valid_step};
+  }
+  if (plan) {
+    if (rank_ == 0) prepare_checkpoint_folder(directory_, state != nullptr ? state->updates : -1, say);
+    if (rank_ == 0 && state != nullptr && state->updates < plan_.config.run.steps) make_room(bytes);
+    token_ = broadcast_text(trainer_.context().world(), trainer_.context().host_stream(), rank_ == 0 ? new_token() : "", 0);
+    make_writer(*std::move(plan), say);
+  }
+  return state != nullptr ? std::optional(*state) : std::nullopt;
+}
+
+SavePlan RunCheckpoints::save_plan() const {
+  const bool all = plan_.config.checkpoint.content == CheckpointContent::kAll;
+  const std::vector<ShardTensors> tensors = trainer_.shard_tensors();
+  return make_save_plan(boxes_written(trainer_.store().shards(), trainer_.shard_holder()), tensors,
+                        state_keys(*update_rule_of(plan_.config)), trainer_.update_order(),
+                        all ? SaveContent::kAll : SaveContent::kWeights, rank_);
+}
+
+// Before anything of a run that is alive is touched.
+std::int64_t RunCheckpoints::take_directory(const SavePlan& plan) {
+  std::int64_t bytes = bytes_on_disk(plan);
+  Stream& stream = trainer_.context().host_stream();
+  trainer_.context().world().all_reduce(stream, TensorView(&bytes, DType::kI64, {1}), ReduceOp::kSum);
+  stream.synchronize();
+  if (rank_ != 0) return bytes;
+  refuse_if_written(plan_.config.run.dir, {.checkpoints = directory_});
+  lease_ = take_checkpoint_dir(inputs_, bytes, logger_);
+  return bytes;
+}
+
+// Whoever was killed before it pruned left one more than there is room for; the newest, which the run went on from, was just read.
+void RunCheckpoints::make_room(std::int64_t bytes_of_a_save) {
+  const std::int64_t keep_last = plan_.config.checkpoint.keep_last.value_or(0);
+  const bool went_on_here = loaded_->resume.folder.starts_with(directory_ + "/");
+  if (went_on_here && !has_room(directory_, bytes_of_a_save, keep_last)) prune_checkpoints(directory_, keep_rules(best_valid_));
+  check_room(directory_, bytes_of_a_save, keep_last);
+}
+
+KeepRules RunCheckpoints::keep_rules(const BestValid& best) const {
+  const CheckpointConfig& c = plan_.config.checkpoint;
+  KeepRules rules{.newest = c.keep_last.value_or(0), .every = c.keep_every.value_or(0), .loaded = loaded_ ? loaded_->resume.folder : ""};
+  if (c.keep_best && best.loss) rules.best = best.step;
+  return rules;
+}
+
+// Collective, on cards.
+void RunCheckpoints::make_writer(SavePlan plan, const Say& say) {
+  ShardWriterOptions options;
+  options.warn = [this](std::string_view line) { logger_.warning("{}", line); };
+  const std::int64_t bytes = staging_bytes_ = staging_for(plan);
+  if (on_card()) {
+    say_page_locked(bytes + ShardWriter::transposing_bytes(plan), say);  // all have seen what there is before one takes of it
+    reads_ = trainer_.device().make_background_reads(plan.units.size());
+    options.reads = reads_.get();
+  }
+  const std::string name = "checkpoint staging (checkpoint.staging)";
+  Buffer staging = on_card() ? reads_->allocate(bytes, name) : allocate_host(bytes, name);
+  writer_ = std::make_unique<ShardWriter>(std::move(plan), std::move(staging), std::move(options));
+  trainer_.set_update_hook([this](int unit) { blocked_seconds_ += writer_->before_update(unit); });
+}
+
+// Of the memory of this rank's machine, what nothing is planned for: a share for each of its ranks.
+double RunCheckpoints::spare_bytes() const {
+  if (on_card()) return static_cast<double>(available_memory().bytes) / std::max(1, inputs_.local_ranks);
+  for (const MemoryPool& pool : plan_.memory) {
+    if (std::ranges::find(pool.ranks, rank_) == pool.ranks.end()) continue;
+    const double share = static_cast<double>(pool.bytes) / static_cast<double>(pool.ranks.size());
+    return share - static_cast<double>(trainer_.arena_plan().total_bytes());
+  }
+  return 0;
+}
+
+std::int64_t RunCheckpoints::staging_for(const SavePlan& plan) const {
+  const std::int64_t whole = ShardWriter::whole_staging(plan), least = ShardWriter::least_staging(plan);
+  const std::optional<double>& megabytes = plan_.config.checkpoint.staging.megabytes;
+  double bytes = 1e6 * megabytes.value_or(kStagingMegabytes);
+  if (!megabytes && static_cast<double>(whole) <= spare_bytes() / 2) bytes = static_cast<double>(whole);
+  return std::clamp(static_cast<std::int64_t>(bytes), least, whole);
+}
+
+// Memory that the system can neither move nor swap out is not taken without a word.
+void RunCheckpoints::say_page_locked(std::int64_t bytes, const Say& say) const {
+  Stream& stream = trainer_.context().host_stream();
+  trainer_.context().world().all_reduce(stream, TensorView(&bytes, DType::kI64, {1}), ReduceOp::kMax);
+  stream.synchronize();
+  if (rank_ != 0) return;
+  say(fmt::format("checkpoints go through page-locked host memory, at most {:.1f} MB of it on a rank (checkpoint.staging)",
+                  1e-6 * static_cast<double>(bytes)));
+}
+
+void RunCheckpoints::save(const TrainingState& state, const Say& say) {
+  if (stage_ != Stage::kNone) {
+    if (rank_ == 0) say(fmt::format("no checkpoint of step {}: that of step {} is still being written", state.updates, state_.updates));
+    return;
+  }
+  state_ = state;
+  started_step_ = state.updates;
+  started_ = monotonic_seconds();
+  writer_->start(directory_ + "/" + temporary_name(state.updates, token_));
+  stage_ = Stage::kWriting;
+  blocked_seconds_ += monotonic_seconds() - started_;
+}
+
+// Whether no rank has an error; the first that has one says so.
+bool RunCheckpoints::agree(const std::optional<std::string>& error) {
+  const int first = first_rank(trainer_.context().world(), trainer_.context().host_stream(), error.has_value());
+  if (first == rank_) logger_.warning("the checkpoint of step {} failed here: {}; earlier ones are as they were", state_.updates, *error);
+  return first < 0;
+}
+
+void RunCheckpoints::note_failure(const std::string& what, const Say& say) {
+  stage_ = Stage::kPruning;  // until rank 0 has removed what is there of it
+  if (rank_ == 0) {
+    say(fmt::format("no checkpoint of step {}: {}", state_.updates, what));
+    const std::string name = temporary_name(state_.updates, token_);
+    writer_->run([this, name] {
+      writer_->note(fmt::format("removing {}/{}", directory_, name));
+      remove_checkpoint_folder(directory_, name);
+    });
+  }
+  if (plan_.config.checkpoint.on_error == OnSaveError::kStop)
+    throw StorageError(fmt::format("no checkpoint of step {}: {}; the run ends because checkpoint.on_error is \"stop\"", state_.updates, what));
+}
+
+// What was committed is not what was written, or not everybody sees it. It stays, for whoever can make something of it, and so do the
+// earlier ones.
+void RunCheckpoints::note_unreadable(const Say& say) {
+  stage_ = Stage::kNone;
+  const std::string what = fmt::format("the checkpoint of step {} cannot be read back; earlier ones are kept", state_.updates);
+  if (rank_ == 0) say(what);
+  if (plan_.config.checkpoint.on_error == OnSaveError::kStop) throw StorageError(fmt::format("{}; the run ends because checkpoint.on_error is \"stop\"", what));
+}
+
+void RunCheckpoints::advance(const Say& say) {
+  if (lease_) lease_->refuse_if_lost();
+  if (stage_ == Stage::kNone) return;
+  const double start = monotonic_seconds();
+  next_stage(say);
+  blocked_seconds_ += monotonic_seconds() - start;
+}
+
+void RunCheckpoints::next_stage(const Say& say) {
+  switch (stage_) {
+    case Stage::kNone: return;
+    case Stage::kWriting:
+      if (!agree(writer_->error())) return note_failure("a rank could not write its part", say);
+      begin_commit();
+      stage_ = Stage::kCommitting;
+      return;
+    case Stage::kCommitting:
+      if (!agree(writer_->error())) return note_failure("it could not be committed", say);
+      if (rank_ == 0) say(fmt::format("checkpoint of step {}: {:.1f} s, {}", state_.updates, monotonic_seconds() - started_, path_of(state_.updates)));
+      begin_check();
+      stage_ = Stage::kChecking;
+      return;
+    case Stage::kChecking:
+      if (!agree(writer_->error())) return note_unreadable(say);
+      committed_step_ = state_.updates;
+      best_valid_ = {state_.best_valid_loss, state_.best_valid_step};
+      begin_prune();
+      stage_ = Stage::kPruning;
+      return;
+    case Stage::kPruning:
+      if (rank_ == 0 && writer_->error()) logger_.warning("not all that is no longer kept is removed: {}; remove it by hand", *writer_->error());
+      stage_ = Stage::kNone;
+      return;
+  }
+}
+
+void RunCheckpoints::begin_commit() {
+  files_.clear();
+  std::string lines;
+  for (const SaveFile& file : writer_->files()) lines += to_line(files_.emplace_back(manifest_file(file, tensors_)));
+  const std::vector<std::string> of_ranks = gather_texts(trainer_.context().world(), trainer_.context().host_stream(), lines);
+  if (rank_ != 0) return;
+  auto manifest = std::make_shared<Manifest>(manifest_of(inputs_, state_, token_));
+  manifest->config = to_json(config());
+  for (const std::string& text : of_ranks) {
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) manifest->files.push_back(manifest_file_from(line));
+  }
+  writer_->run([this, manifest] {
+    writer_->note("flushing the logs in " + plan_.config.run.dir);
+    sync_run_files(plan_.config.run.dir);  // what they say up to this step outlives the machine as the checkpoint does
+    writer_->note("committing " + path_of(manifest->state.updates));
+    commit_checkpoint(directory_, temporary_name(manifest->state.updates, token_), manifest->state.updates, *manifest, lease_.get());
+  });
+}
+
+void RunCheckpoints::begin_check() {
+  writer_->run([this, folder = path_of(state_.updates)] {
+    std::vector<std::byte> block(static_cast<std::size_t>(kBlockBytes));
+    for (const ManifestFile& file : files_) {
+      writer_->note(fmt::format("reading {}/{} back", folder, file.path));
+      BoxReader reader(folder, file);
+      const std::int64_t bytes = reader.table().data_bytes();
+      for (std::int64_t at = 0; at < bytes; at += kBlockBytes)
+        reader.read(at, std::span(block).first(static_cast<std::size_t>(std::min(kBlockBytes, bytes - at))));
+    }
+  });
+}
+
+void RunCheckpoints::begin_prune() {
+  if (rank_ != 0) return;
+  writer_->run([this, rules = keep_rules({state_.best_valid_loss, state_.best_valid_step})] {
+    writer_->note("removing checkpoints from " + directory_);
+    prune_checkpoints(directory_, rules);
+  });
+}
+
+// The run has nothing to do but to wait: who keeps it waiting, and with which file.
+void RunCheckpoints::warn_of_hang() {
+  constexpr double kFirst = 10, kAgain = 60;  // seconds without a block written
+  const std::optional<ShardWriter::Activity> activity = writer_ ? writer_->activity() : std::nullopt;
+  if (!activity || activity->seconds < kFirst) {
+    hang_said_ = 0;
+    return;
+  }
+  if (hang_said_ > 0 && activity->seconds < hang_said_ + kAgain) return;
+  hang_said_ = activity->seconds;
+  logger_.warning("the run waits for the checkpoint of step {}: host {} has been {} for {:.0f} s; see whether the disk hangs; a second signal ends the run without it",
+                  state_.updates, host_name(), activity->what, activity->seconds);
+}
+
+void RunCheckpoints::finish(const Say& say) {
+  Communicator& world = trainer_.context().world();
+  Stream& stream = trainer_.context().host_stream();
+  while (stage_ != Stage::kNone) {
+    // Short collectives instead of one long one: a rank that waits is not one that hangs.
+    if (agree_to_stop(world, stream, {.busy = busy()}).busy) {
+      warn_of_hang();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    } else {
+      advance(say);
+    }
+  }
+}
+
+}  // namespace trident

@@ -1,0 +1,111 @@
+// The checkpoints of a run, from one rank's side: what it goes on from, and what it saves while it goes on.
+//
+// Every rank writes its part by itself. When all are done, rank 0 gets one record per file and commits; then every rank reads back
+// what it wrote, and rank 0 removes what is no longer to be kept. Ranks agree at step boundaries that all have come as far, so no
+// step waits for a disk.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/keep_checkpoints.h"
+#include "checkpoint/lease.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/shard_writer.h"
+#include "core/logging.h"
+#include "device/background_reads.h"
+#include "train/run/load_checkpoint.h"
+#include "train/run/rank_trainer.h"
+#include "train/run/run_inputs.h"
+
+namespace trident {
+
+class RunCheckpoints {
+ public:
+  // `inputs` and `trainer` outlive it.
+  RunCheckpoints(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger);
+  ~RunCheckpoints();
+
+  // Collective. Where the run saves, rank 0 takes checkpoint.dir first (take_checkpoint_dir()). load_checkpoint(); then makes ready for
+  // saving: what lies behind the step that the run goes on from is set aside.
+  std::optional<TrainingState> begin(const Say& say);
+
+  // What the run went on from, once it has begun, and the configuration that goes on.
+  std::optional<Resume> resume() const { return loaded_ ? std::optional(loaded_->resume) : std::nullopt; }
+  const TrainConfig& config() const { return loaded_ ? loaded_->config : plan_.config; }
+
+  bool saves() const { return writer_ != nullptr; }
+  // Bytes of host memory beside the arena that this rank's values go through (checkpoint.staging); 0 where the run does not save.
+  std::int64_t staging_bytes() const { return staging_bytes_; }
+  bool is_due(std::int64_t updates) const { return saves() && updates % plan_.config.checkpoint.every.value() == 0 && updates != started_step_; }
+
+  // Collective, between steps. Begins to save; while another save is in progress this one is left out, which is said.
+  void save(const TrainingState& state, const Say& say);
+  // Whether this rank has something to do that a step boundary need not wait for.
+  bool busy() const { return writer_ != nullptr && writer_->busy(); }
+  // Collective. The next stage of a save in progress, when no rank is busy. StorageError where one failed and checkpoint.on_error says
+  // stop; on rank 0 ConfigError where another run has taken checkpoint.dir over.
+  void advance(const Say& say);
+  // Collective. Until nothing is in progress; after 10 s without progress a rank says which file keeps it.
+  void finish(const Say& say);
+
+  // Seconds that saving held this rank up since the last call: for memory, and for what ranks exchange about a save.
+  double take_blocked_seconds() { return std::exchange(blocked_seconds_, 0.0); }
+
+  // The step of the newest checkpoint that was committed and read back, or gone on from; -1: none.
+  std::int64_t committed_step() const { return committed_step_; }
+  // The lowest validation loss at a step that committed_step() was, and that step.
+  struct BestValid {
+    std::optional<double> loss;
+    std::int64_t step = 0;
+  };
+  const BestValid& best_valid() const { return best_valid_; }
+
+ private:
+  enum class Stage : std::uint8_t { kNone, kWriting, kCommitting, kChecking, kPruning };
+
+  SavePlan save_plan() const;
+  std::int64_t take_directory(const SavePlan& plan);
+  void make_room(std::int64_t bytes_of_a_save);
+  KeepRules keep_rules(const BestValid& best) const;
+  void make_writer(SavePlan plan, const Say& say);
+  bool on_card() const { return trainer_.device().kind() != DeviceKind::kCpu; }
+  double spare_bytes() const;
+  std::int64_t staging_for(const SavePlan& plan) const;
+  void say_page_locked(std::int64_t bytes, const Say& say) const;
+  void note_failure(const std::string& what, const Say& say);
+  void note_unreadable(const Say& say);
+  void warn_of_hang();
+  void next_stage(const Say& say);
+  bool agree(const std::optional<std::string>& error);
+  void begin_commit();
+  void begin_check();
+  void begin_prune();
+  std::string path_of(std::int64_t step) const;
+
+  const RunInputs& inputs_;
+  const RunPlan& plan_;
+  RankTrainer& trainer_;
+  const Logger& logger_;
+  std::string directory_, token_;
+  std::optional<LoadedCheckpoint> loaded_;  // what the run went on from
+  std::vector<ManifestTensor> tensors_;
+  std::vector<ManifestFile> files_;  // this rank's, of the save in progress
+  TrainingState state_;              // of the save in progress
+  Stage stage_ = Stage::kNone;
+  std::int64_t started_step_ = -1, committed_step_ = -1;
+  BestValid best_valid_;
+  double started_ = 0, blocked_seconds_ = 0;
+  int rank_ = 0;
+  double hang_said_ = 0;  // seconds after which warn_of_hang() said so last; 0: it has not
+  std::unique_ptr<Lease> lease_;            // of directory_, on rank 0
+  std::unique_ptr<BackgroundReads> reads_;  // on cards
+  std::int64_t staging_bytes_ = 0;
+  std::unique_ptr<ShardWriter> writer_;     // last: its thread uses what stands above
+};
+
+}  // namespace trident

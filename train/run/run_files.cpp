@@ -1,0 +1,122 @@
+#include "train/run/run_files.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "core/file_io.h"
+#include "model/model_stats.h"
+#include "train/run/dry_run.h"
+#include "train/run/gather_bytes.h"
+
+namespace trident {
+namespace {
+
+JsonValue integers(const std::vector<int>& values) {
+  JsonValue::Array items;
+  for (const int v : values) items.emplace_back(v);
+  return JsonValue(std::move(items));
+}
+
+JsonValue stages_of(const RunPlan& plan) {
+  JsonValue::Array stages;
+  for (const std::vector<int>& units : plan.step_spec.units_of_stage) stages.push_back(integers(units));
+  return JsonValue(std::move(stages));
+}
+
+JsonValue bytes_of(const RunPlan& plan) {
+  JsonValue bytes;
+  const std::array<double, kNumAxes> sent = step_bytes_sent(plan);
+  for (std::size_t a = 0; a < sent.size(); ++a) bytes.set(to_string(static_cast<Axis>(a)), sent[a]);
+  return bytes;
+}
+
+}  // namespace
+
+JsonValue bytes_by_use(const ArenaPlan& memory) {
+  JsonValue uses;
+  for (const MemoryUse use : kMemoryUses) uses.set(to_string(use), memory.total_bytes(use));
+  return uses;
+}
+
+JsonValue allocations_of(const ArenaPlan& memory) {
+  JsonValue::Array allocations;
+  for (const ArenaPlan::Entry& entry : memory.entries()) {
+    JsonValue allocation;
+    allocation.set("name", entry.name);
+    allocation.set("use", to_string(entry.use));
+    allocation.set("bytes", entry.slot.bytes);
+    allocations.push_back(std::move(allocation));
+  }
+  return JsonValue(std::move(allocations));
+}
+
+void make_run_folder(const std::string& folder) {
+  try {
+    create_lasting_folder(folder);
+  } catch (const StorageError& error) {
+    throw StorageError(fmt::format("run.dir = {}; choose a folder that may be written", error.what()));
+  }
+}
+
+void sync_run_files(const std::string& folder) {
+  for (const char* name : {"metrics.jsonl", "timing.jsonl", "eval.jsonl"}) {
+    const std::string path = folder + "/" + name;
+    if (file_exists(path)) sync_file(path);
+  }
+  std::error_code ignored;  // a run without TensorBoard has no such files
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("events.out.tfevents.") && entry.is_regular_file(ignored)) sync_file(entry.path());
+  }
+  if (folder_exists(folder)) sync_folder_of(folder + "/metrics.jsonl");
+}
+
+void write_config_file(const std::string& folder, const TrainConfig& config) {
+  write_file(folder + "/config.resolved.json", to_json_text(to_json(config), 2) + "\n");
+}
+
+void write_memory_file(const std::string& folder, ParallelContext& context, const ArenaPlan& memory, std::int64_t staging_bytes) {
+  const GridCoordinates at = context.coordinates();
+  JsonValue mine;
+  mine.set("rank", context.rank());
+  mine.set("dp", at.data);
+  mine.set("pp", at.pipeline);
+  mine.set("tp", at.tensor);
+  mine.set("bytes", memory.total_bytes());
+  mine.set("by_use", bytes_by_use(memory));
+  if (staging_bytes > 0) mine.set("checkpoint_staging", staging_bytes);
+  if (at.data == 0 && at.tensor == 0 && at.context == 0) mine.set("allocations", allocations_of(memory));
+  const std::string text = to_json_text(mine);
+
+  const std::vector<std::string> texts = gather_texts(context.world(), context.host_stream(), text);
+  if (context.rank() != 0 || folder.empty()) return;
+  AtomicFile file(folder + "/memory.json");
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    file.append(rank == 0 ? "{\"ranks\":[\n" : ",\n");
+    file.append(texts[rank]);
+  }
+  file.append("\n]}\n");
+  file.commit();
+}
+
+void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory) {
+  JsonValue out;
+  out.set("world_size", plan.world_size());
+  out.set("parameters", num_parameters(plan.model));
+  out.set("compute", to_string(plan.compute));
+  out.set("micro_batches", plan.num_micro_batches);
+  out.set("zero", to_string(plan.zero.preset));
+  out.set("param_gather", to_string(plan.zero.param_gather));
+  out.set("grad_sync_every", plan.zero.grad_sync_every);
+  out.set("units_of_stage", stages_of(plan));
+  out.set("bubble_over_ideal", plan.predicted_bubble);
+  out.set("step_comm_bytes", bytes_of(plan));
+  out.set("arena_bytes_rank0", memory.total_bytes());
+  out.set("allocations_rank0", allocations_of(memory));
+  write_file(folder + "/plan.json", to_json_text(out, 2) + "\n");
+}
+
+}  // namespace trident

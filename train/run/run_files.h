@@ -1,0 +1,33 @@
+// What a run leaves in its directory before its first step: the resolved configuration, the plan, and every rank's memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/json_reader.h"
+#include "device/arena.h"
+#include "parallel/grid/parallel_context.h"
+#include "train/plan/run_plan.h"
+
+namespace trident {
+
+// {"parameters": bytes, "gradients": ...}, and [{"name", "use", "bytes"}, ...]: an arena, as files and commands have it.
+JsonValue bytes_by_use(const ArenaPlan& memory);
+JsonValue allocations_of(const ArenaPlan& memory);
+
+// Creates the directory and its parents, or none of them. Throws StorageError naming it.
+void make_run_folder(const std::string& folder);
+
+// config.resolved.json and plan.json: what was asked for, and what was decided and predicted. Whole files or none.
+void write_config_file(const std::string& folder, const TrainConfig& config);
+// `memory`: rank 0's arena, every named allocation.
+void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory);
+// The files that a run appends to are on the disk: what they say outlives the machine.
+void sync_run_files(const std::string& folder);
+
+// memory.json: of every rank its place, bytes and bytes by use, and bytes of host memory beside them that checkpoints go through
+// (`staging_bytes`); of the first rank of each pipeline stage also every named allocation, which its data- and tensor-parallel
+// peers repeat. Collective; `memory` is the caller's own arena. `folder` "" on rank 0: nothing is written.
+void write_memory_file(const std::string& folder, ParallelContext& context, const ArenaPlan& memory, std::int64_t staging_bytes);
+
+}  // namespace trident

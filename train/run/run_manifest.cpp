@@ -1,0 +1,87 @@
+#include "train/run/run_manifest.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdint>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "checkpoint/shard_boxes.h"
+#include "core/host_name.h"
+#include "train/plan/update_rule_of.h"
+#include "train/run/resume.h"
+
+namespace trident {
+namespace {
+
+JsonValue writer_facts(const RunPlan& plan) {
+  const ParallelDegrees degrees = plan.grid.degrees();
+  JsonValue layout, facts;
+  layout.set("ranks", plan.world_size());
+  layout.set("tp", degrees.tensor);
+  layout.set("pp", degrees.pipeline);
+  layout.set("dp", degrees.data);
+  layout.set("virtual_stages", plan.config.parallel.virtual_stages);
+  layout.set("zero", to_string(plan.zero.preset));
+  facts.set("program", "trident");
+  facts.set("host", host_name());
+  facts.set("saved_with", std::move(layout));
+  return facts;
+}
+
+}  // namespace
+
+std::vector<ManifestTensor> stored_tensors(const RunPlan& plan) {
+  std::vector<ManifestTensor> tensors;
+  std::set<std::string_view> seen;
+  for (const UnitLayout& unit : plan.units) {
+    for (const ParamSpec& spec : unit.specs) {
+      for (const PartSpec& part : spec.parts) {
+        if (seen.insert(part.tensor).second) tensors.push_back({part.tensor, stored_shape(part)});
+      }
+    }
+  }
+  return tensors;
+}
+
+Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const std::string& generation) {
+  const RunPlan& plan = inputs.plan;
+  Manifest manifest;
+  manifest.state = state;
+  manifest.weights = plan.compute;
+  manifest.complete = plan.config.checkpoint.content == CheckpointContent::kAll;
+  if (manifest.complete) manifest.optimizer_states = state_keys(*update_rule_of(plan.config));
+  manifest.tensors = stored_tensors(plan);
+  manifest.generation = generation;
+  manifest.written_unix = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  manifest.config = to_json(plan.config);
+  manifest.data = data_fingerprint(inputs.training_facts());
+  manifest.writer = writer_facts(plan);
+  return manifest;
+}
+
+// "path bytes table_bytes hash first,count,begin,end ...".
+std::string to_line(const ManifestFile& file) {
+  std::string line = fmt::format("{} {} {} {}", file.path, file.bytes, file.table_bytes, to_string(file.table));
+  for (const TensorRun& run : file.runs) line += fmt::format(" {},{},{},{}", run.first, run.count, run.begin, run.end);
+  return line + "\n";
+}
+
+ManifestFile manifest_file_from(const std::string& line) {
+  std::istringstream in(line);
+  ManifestFile file;
+  std::string hash, run;
+  in >> file.path >> file.bytes >> file.table_bytes >> hash;
+  file.table = hash_from(hash).value();
+  while (in >> run) {
+    TensorRun& out = file.runs.emplace_back();
+    char comma = 0;
+    std::istringstream(run) >> out.first >> comma >> out.count >> comma >> out.begin >> comma >> out.end;
+  }
+  return file;
+}
+
+}  // namespace trident

@@ -1,0 +1,22 @@
+// What a run's checkpoints say beside their boxes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/manifest.h"
+#include "train/run/run_inputs.h"
+
+namespace trident {
+
+// The tensors of a model, as files have them, in the model's order.
+std::vector<ManifestTensor> stored_tensors(const RunPlan& plan);
+
+// The manifest of a checkpoint that this run saves now, without its files. `generation`: of this launch.
+Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const std::string& generation);
+
+// What a file's writer tells rank 0 of it, in a line, and back. Paths have no spaces.
+std::string to_line(const ManifestFile& file);
+ManifestFile manifest_file_from(const std::string& line);
+
+}  // namespace trident

@@ -1,0 +1,193 @@
+#include "train/run/run_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <utility>
+
+#include "model/model_stats.h"
+#include "pipeline/step_simulator.h"
+#include "train/run/dry_run.h"
+
+namespace trident {
+namespace {
+
+std::string megabytes(double bytes) { return fmt::format("{:.2f} MB", bytes * 1e-6); }
+
+std::string loss_text(double first, double last) { return fmt::format("{:.4f} -> {:.4f} nats per token", first, last); }
+
+// Of the ranks that send and hold the most.
+ZeroCost largest_cost(const RunPlan& plan, const ZeroPolicy& policy) {
+  ZeroCost largest;
+  for (const ZeroCost& cost : zero_costs(plan, policy)) {
+    largest.bytes_sent = std::max(largest.bytes_sent, cost.bytes_sent);
+    largest.memory = std::max(largest.memory, cost.memory);
+  }
+  return largest;
+}
+
+}  // namespace
+
+// The preset beside which the choice is shown: one that needs no more and sends less, or zero1 if that sends less.
+std::string zero_line(const RunPlan& plan) {
+  const auto held = [](const ZeroCost& cost) { return megabytes(static_cast<double>(cost.memory)); };
+  const ZeroCost cost = largest_cost(plan, plan.zero);
+  const std::string line = fmt::format("{} with {} micro-batches: {} sent over dp and {} of model state per rank and step",
+                                       to_string(plan.zero.preset), plan.num_micro_batches, megabytes(cost.bytes_sent), held(cost));
+  std::string beside;
+  for (const ZeroPreset preset : {ZeroPreset::kZero2, ZeroPreset::kZero1}) {
+    const ZeroCost other = largest_cost(plan, policy_of(preset));
+    if (other.bytes_sent >= cost.bytes_sent) continue;
+    const bool no_more = other.memory <= cost.memory;
+    if (no_more || (preset == ZeroPreset::kZero1 && beside.empty()))
+      beside = fmt::format("; {} would send {} and hold {}{}", to_string(preset), megabytes(other.bytes_sent), held(other),
+                           no_more ? ", no more of either" : "");
+  }
+  return line + beside;
+}
+
+namespace {
+
+// The first line of the report: bytes by use.
+std::string memory_line(const ArenaPlan& memory, std::int64_t largest) {
+  const std::string report = memory_report(memory);
+  const std::string most =
+      largest > memory.total_bytes() ? fmt::format("; the largest rank has {:.1f} MB", 1e-6 * static_cast<double>(largest)) : "";
+  return fmt::format("memory of rank 0: {}{} (memory.json has every rank's)", report.substr(0, report.find('\n')), most);
+}
+
+std::string valid_text(const ValidLoss& first, const ValidLoss& last) {
+  std::string text =
+      fmt::format("{}, perplexity {:.2f} -> {:.2f}", loss_text(first.loss, last.loss), first.perplexity(), last.perplexity());
+  if (first.bits_per_byte && last.bits_per_byte)
+    text += fmt::format(", {:.3f} -> {:.3f} bits per byte", *first.bits_per_byte, *last.bits_per_byte);
+  return text;
+}
+
+// Predictions are exact: where one is not, both numbers are said.
+void add_prediction_lines(std::vector<std::string>& lines, const RunPlan& plan, const RunSummary& summary) {
+  const std::array<double, kNumAxes> predicted = step_bytes_sent(plan);
+  const std::size_t before = lines.size();
+  for (std::size_t a = 0; a < predicted.size(); ++a) {
+    if (predicted[a] == std::round(summary.bytes_counted[a])) continue;
+    lines.push_back(fmt::format("bytes sent over {} per step, all ranks: predicted {:.0f}, counted {:.0f}",
+                                to_string(static_cast<Axis>(a)), predicted[a], summary.bytes_counted[a]));
+  }
+  if (summary.planned_bytes != summary.granted_bytes)
+    lines.push_back(
+        fmt::format("arena, largest rank: planned {} bytes, granted {} bytes", summary.planned_bytes, summary.granted_bytes));
+  if (lines.size() == before) lines.emplace_back("bytes as predicted, sent over every axis and held");
+}
+
+// "step 812.3 ms, mean of all ranks: forward 210.1, ... ms": where the time goes, then what of it was waiting and what of it the processor worked.
+std::vector<std::string> time_lines(const StepTimes& times) {
+  std::string parts, waits;
+  for (std::size_t i = 0; i < kNumStepParts; ++i) {
+    if (times.wall[i] > 0) parts += fmt::format("{} {:.1f}, ", to_string(static_cast<StepPart>(i)), 1e3 * times.wall[i]);
+  }
+  for (std::size_t i = 0; i < kNumWaitedFor; ++i) {
+    if (times.waited_for[i] > 0) waits += fmt::format(" {} {:.1f}", to_string(static_cast<WaitedFor>(i)), 1e3 * times.waited_for[i]);
+  }
+  std::vector<std::string> lines{fmt::format("step of {:.1f} ms, mean over ranks: {}rest {:.1f}", 1e3 * times.step, parts, 1e3 * times.rest())};
+  if (!waits.empty()) {
+    lines.push_back(fmt::format("  waiting for{}; the processor worked {:.1f} ms{}", waits, 1e3 * times.computing(),
+                                times.computing() + times.waiting() < 0.8 * times.step ? " (ranks share cores)" : ""));
+  }
+  return lines;
+}
+
+}  // namespace
+
+ValidLoss valid_loss(const EvalResult& result) {
+  ValidLoss valid{result.loss, std::nullopt};
+  if (result.bytes_per_token) valid.bits_per_byte = result.loss / std::numbers::ln2 / *result.bytes_per_token;
+  return valid;
+}
+
+std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan) {
+  std::size_t longest = 0;
+  for (const StepProgram& program : plan.step_programs) longest = std::max(longest, program.instructions.size());
+  ParallelContext& context = trainer.context();
+  const auto n = static_cast<std::int64_t>(longest), stages = static_cast<std::int64_t>(plan.step_programs.size());
+  std::vector<double> sum(longest), all(longest * plan.step_programs.size());
+  std::transform(trainer.instruction_times().begin(), trainer.instruction_times().end(), sum.begin(), [](const InstructionTimes& t) { return t.cpu; });
+  const TensorView mine(sum.data(), DType::kF64, {n});
+  for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData})
+    context.statistics(axis).all_reduce(context.host_stream(), mine, ReduceOp::kSum);
+  context.statistics(Axis::kPipeline).all_gather(context.host_stream(), TensorView(all.data(), DType::kF64, {n * stages}), mine);
+  context.host_stream().synchronize();
+  const double ranks_per_program = static_cast<double>(plan.world_size()) / static_cast<double>(stages);
+  std::vector<std::vector<double>> seconds;
+  for (std::size_t stage = 0; stage < plan.step_programs.size(); ++stage) {
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(stage * longest);
+    seconds.emplace_back(first, first + static_cast<std::ptrdiff_t>(plan.step_programs[stage].instructions.size()));
+    for (double& s : seconds.back()) s /= ranks_per_program;
+  }
+  return seconds;
+}
+
+double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>& cpu_seconds) {
+  const StepCosts costs{[&](int rank, std::size_t index, const Instruction& i) {
+                          return i.is_compute() ? cpu_seconds[static_cast<std::size_t>(rank)][index] : 0.0;
+                        },
+                        [](int, int) { return 0.0; }};
+  return simulate(plan.step_programs, costs, plan.step_spec.overlap).bubble_over_ideal();
+}
+
+std::string model_line(const RunPlan& plan) {
+  return fmt::format("model: {} of {:.2f}M parameters, {} layers, hidden {}, {} heads ({} kv), vocabulary {}", to_string(plan.model.family),
+                     1e-6 * static_cast<double>(num_parameters(plan.model)), plan.model.layers, plan.model.hidden, plan.model.heads,
+                     plan.model.kv_heads, plan.model.vocab_size);
+}
+
+std::string layout_line(const RunPlan& plan) {
+  const ParallelDegrees& d = plan.grid.degrees();
+  return fmt::format("layout: {}DP x {}PP x {}TP = {}, {}{}, {} of {} x {} tokens", d.data, d.pipeline, d.tensor,
+                     counted(plan.world_size(), "rank"), to_string(plan.config.parallel.schedule),
+                     plan.tensor_layout.shards_sequence() ? ", sequence parallel" : "",
+                     plan.num_micro_batches == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", plan.num_micro_batches),
+                     plan.config.batch.micro, plan.config.batch.sequence);
+}
+
+std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory,
+                                       std::int64_t largest_arena) {
+  const ParallelDegrees& d = plan.grid.degrees();
+  std::vector<std::string> lines{model_line(plan), layout_line(plan)};
+  lines.push_back(fmt::format("device: {}; compute in {} ({})", device, to_string(plan.compute), plan.compute_reason));
+  if (d.data * d.context > 1) lines.push_back(zero_line(plan));
+  lines.push_back(memory_line(memory, largest_arena));
+  lines.insert(lines.end(), plan.notes.begin(), plan.notes.end());
+  return lines;
+}
+
+std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& summary) {
+  const ParallelDegrees& d = plan.grid.degrees();
+  std::vector<std::string> lines;
+  lines.push_back(
+      fmt::format("trained {:.2f}M parameters for {} updates on {} tokens in {:.1f} s ({}DP x {}PP x {}TP, {}){}",
+                  1e-6 * static_cast<double>(num_parameters(plan.model)), summary.updates, summary.tokens, summary.seconds, d.data,
+                  d.pipeline, d.tensor, counted(plan.world_size(), "rank"),
+                  summary.skipped > 0 ? fmt::format(", {} batches skipped for non-finite gradients", summary.skipped) : ""));
+  if (summary.out_of_time) {
+    lines.push_back(fmt::format("run.max_minutes = {:g} ended the run after {} of {} steps", plan.config.run.max_minutes, summary.step,
+                                plan.config.run.steps));
+  }
+  lines.push_back("training loss " + loss_text(summary.first_loss, summary.last_loss));
+  if (summary.first_valid && summary.last_valid) {
+    const EvalMetrics &first = *summary.first_valid, &last = *summary.last_valid;
+    lines.push_back("validation loss " + valid_text(first.valid, last.valid));
+    for (std::size_t i = 0; i < last.sets.size(); ++i)
+      lines.push_back(fmt::format("  {} {}", last.sets[i].name, valid_text(first.sets[i].valid, last.sets[i].valid)));
+  }
+  lines.push_back(fmt::format("bubble (idle over ideal): predicted {:.3f}, replayed {:.3f} (CPU time of each instruction through the simulator)",
+                              plan.predicted_bubble, summary.replayed_bubble));
+  for (std::string& line : time_lines(summary.times)) lines.push_back(std::move(line));
+  add_prediction_lines(lines, plan, summary);
+  if (summary.bytes_between_nodes > 0)
+    lines.push_back(fmt::format("bytes sent between nodes, whole run: {}", summary.bytes_between_nodes));
+  lines.push_back("run directory: " + plan.config.run.dir);
+  return lines;
+}
+
+}  // namespace trident

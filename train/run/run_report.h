@@ -1,0 +1,51 @@
+// The closing lines of a run: what was trained, and every prediction beside what was measured.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/log/metrics.h"
+#include "train/log/step_times.h"
+#include "train/plan/run_plan.h"
+#include "train/run/rank_trainer.h"
+
+namespace trident {
+
+// Facts about a finished run, on rank 0.
+struct RunSummary {
+  double first_loss = 0, last_loss = 0;  // nats per token, training
+  std::optional<EvalMetrics> first_valid, last_valid;
+  std::int64_t updates = 0, tokens = 0;  // of this start
+  std::int64_t skipped = 0, step = 0;    // of the run
+  double seconds = 0;                    // of the loop
+  bool out_of_time = false;              // run.max_minutes ended it
+  std::array<double, kNumAxes> bytes_counted{};  // one step, summed over ranks
+  std::int64_t bytes_between_nodes = 0;  // payload, start to end, summed over ranks
+  std::int64_t planned_bytes = 0, granted_bytes = 0;  // arena, maximum over ranks
+  StepTimes times;                       // mean of a step and a rank, without the first step
+  double replayed_bubble = 0;            // over ideal: measured CPU seconds per instruction through the simulator
+};
+
+ValidLoss valid_loss(const EvalResult& result);  // bits per byte: nats per token / ln 2 / bytes per token
+
+// CPU seconds of every instruction of one step, of all ranks; collective over the world. On every rank: [pipeline rank][instruction],
+// the mean over the data- and tensor-parallel ranks.
+std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan);
+
+// The bubble these times would make with one core per rank.
+double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>& cpu_seconds);
+
+// "model: llama of 12.34M parameters, ...", "layout: 2DP x 4PP x 4TP = 32 ranks, 1f1b, ...".
+std::string model_line(const RunPlan& plan);
+std::string layout_line(const RunPlan& plan);
+// "zero3 with 4 micro-batches: 10.1 MB sent ...": what the policy costs, and which preset costs less.
+std::string zero_line(const RunPlan& plan);
+// `memory`: rank 0's arena. `largest_arena`: bytes of the rank that has most.
+std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory,
+                                       std::int64_t largest_arena);
+std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& summary);
+
+}  // namespace trident

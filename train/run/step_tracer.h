@@ -1,0 +1,56 @@
+// Collects what a rank did in the steps that log.trace_steps names, and brings it to rank 0's trace file.
+//
+// Times go into memory reserved before each step. After every kStepsPerFlush traced steps, and after the last, the ranks bring them
+// to rank 0, one rank after the other: how many steps are traced does not matter to memory. Between such steps there is a gap in
+// the trace.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/operation_log.h"
+#include "train/log/trace_writer.h"
+#include "train/run/rank_trainer.h"
+
+namespace trident {
+
+class StepTracer {
+ public:
+  static constexpr int kStepsPerFlush = 8;
+
+  // Traces updates first..last. `trainer` outlives the tracer, its device must not be used for training after it.
+  StepTracer(RankTrainer& trainer, std::int64_t first, std::int64_t last);
+  ~StepTracer();
+  StepTracer(const StepTracer&) = delete;
+  StepTracer& operator=(const StepTracer&) = delete;
+
+  // Around each step, in which the rank works on update `update`; collective. start, end: of the step, monotonic.
+  void before_step(std::int64_t update);
+  void after_step(std::int64_t update, double start, double end);
+  // After the last step of the run, wherever that was; collective. On rank 0: the file's path, or nothing when no step was traced.
+  std::optional<std::string> finish();
+
+  static std::string path_of(const RunPlan& plan, std::int64_t first, std::int64_t last);  // <run.dir>/trace/steps_50-52.json
+
+ private:
+  bool traces(std::int64_t update) const { return update >= first_ && update <= last_; }
+  void add_instructions(std::int64_t update, double start, double end);
+  void add_operations();
+  void open();
+  void flush();
+
+  RankTrainer& trainer_;
+  std::int64_t first_, last_;
+  OperationLog log_;
+  std::size_t count_before_ = 0, most_per_step_ = 0;
+  std::vector<TraceSlice> slices_;
+  std::array<const Stream*, kNumTraceLanes> streams_{};  // by lane; null: no stream's
+  int attempts_ = 0, buffered_ = 0;
+  bool opened_ = false;
+  std::optional<TraceWriter> writer_;  // on rank 0, once open
+};
+
+}  // namespace trident
