@@ -7,7 +7,7 @@
 
 #include "core/int_math.h"
 #include "device/no_allocation.h"
-#include "parallel/transport/message_options.h"
+#include "parallel/communicator/message_options.h"
 
 namespace trident {
 namespace {

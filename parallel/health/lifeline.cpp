@@ -4,9 +4,9 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "parallel/communicator/peer_failure.h"
 #include "parallel/health/lifeline_dial.h"
 #include "parallel/health/lifeline_thread.h"
-#include "parallel/shared_memory/shared_world.h"
 
 namespace trident {
 namespace {

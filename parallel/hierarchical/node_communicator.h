@@ -15,7 +15,7 @@
 #include "device/host/cpu_stream.h"
 #include "parallel/communicator/communicator.h"
 #include "parallel/shared_memory/shared_world.h"
-#include "parallel/transport/message_options.h"
+#include "parallel/communicator/message_options.h"
 #include "parallel/transport/wire.h"
 
 namespace trident {

@@ -16,7 +16,7 @@
 
 #include "core/file_descriptor.h"
 #include "device/buffer.h"
-#include "parallel/shared_memory/available_memory.h"
+#include "core/available_memory.h"
 #include "parallel/shared_memory/peer_memory.h"
 
 namespace trident {

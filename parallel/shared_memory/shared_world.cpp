@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "core/int_math.h"
 #include "device/no_allocation.h"
+#include "parallel/communicator/peer_failure.h"
 
 namespace trident {
 

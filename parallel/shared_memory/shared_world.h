@@ -105,12 +105,6 @@ class GroupBlock {
   std::size_t ranks_ = 0;
 };
 
-// Thrown where a rank notices that the world has failed through another rank, so that reports can tell cause from consequence.
-class PeerFailure : public CommunicationError {
- public:
-  using CommunicationError::CommunicationError;
-};
-
 class SharedWorld {
  public:
   // Bytes of address space a world of `ranks` ranks needs; pages that no group uses are never touched.

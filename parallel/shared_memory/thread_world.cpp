@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "parallel/communicator/peer_failure.h"
 #include "parallel/shared_memory/shared_memory_communicator.h"
 
 namespace trident {

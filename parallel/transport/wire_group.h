@@ -18,8 +18,9 @@
 #include "device/buffer.h"
 #include "device/host/cpu_stream.h"
 #include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/peer_failure.h"
 #include "parallel/shared_memory/shared_world.h"
-#include "parallel/transport/message_options.h"
+#include "parallel/communicator/message_options.h"
 #include "parallel/transport/wire.h"
 
 namespace trident {

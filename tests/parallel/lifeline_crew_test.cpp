@@ -15,11 +15,11 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "parallel/communicator/peer_failure.h"
 #include "parallel/health/lifeline.h"
 #include "parallel/health/lifeline_dial.h"
 #include "parallel/health/lifeline_listener.h"
 #include "parallel/health/socket_address.h"
-#include "parallel/shared_memory/shared_world.h"
 #include "tests/support/error_text.h"
 
 namespace trident {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/check.h"
+#include "parallel/communicator/peer_failure.h"
 
 namespace trident::conformance {
 

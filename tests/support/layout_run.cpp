@@ -9,7 +9,7 @@
 #include "parallel/shared_memory/thread_world.h"
 #include "tests/support/no_cards.h"
 #include "train/launch/rank_devices.h"
-#include "train/run/run_inputs.h"
+#include "train/launch/prepare_run.h"
 
 namespace trident::testing {
 namespace {

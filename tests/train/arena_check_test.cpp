@@ -10,7 +10,7 @@
 #include "device/cpu/cpu_device.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "train/plan/machine.h"
-#include "train/run/run_inputs.h"
+#include "train/launch/prepare_run.h"
 
 namespace trident {
 namespace {

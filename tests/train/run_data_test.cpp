@@ -9,7 +9,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
 #include "tests/support/meeting.h"
-#include "train/run/run_inputs.h"
+#include "train/launch/prepare_run.h"
 
 namespace trident {
 namespace {

@@ -10,6 +10,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/meeting.h"
 #include "train/config/train_config.h"
+#include "train/run/run_together.h"
 
 namespace trident {
 namespace {

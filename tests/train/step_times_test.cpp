@@ -15,6 +15,7 @@
 #include "train/log/run_log.h"
 #include "train/run/clock_offset.h"
 #include "train/run/gather_bytes.h"
+#include "train/run/gather_times.h"
 #include "train/run/run_report.h"
 
 namespace trident {

@@ -18,6 +18,7 @@
 #include "train/launch/start_up.h"
 #include "train/plan/machine.h"
 #include "train/run/rank_trainer.h"
+#include "train/run/run_together.h"
 
 namespace trident {
 namespace {

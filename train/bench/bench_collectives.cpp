@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "train/launch/start_up.h"
+#include "train/run/run_together.h"
 
 namespace trident {
 namespace {

@@ -4,7 +4,7 @@
 #include "train/config/option_check.h"
 #include "train/log/timeline_svg.h"
 #include "train/plan/run_plan.h"
-#include "train/run/run_inputs.h"
+#include "train/launch/prepare_run.h"
 
 namespace trident {
 namespace {

@@ -14,7 +14,7 @@
 #include "train/plan/preflight.h"
 #include "train/plan/step_record.h"
 #include "train/run/run_files.h"
-#include "train/run/run_inputs.h"
+#include "train/launch/prepare_run.h"
 #include "train/run/run_report.h"
 
 namespace trident {

@@ -15,11 +15,11 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "core/host_name.h"
 #include "device/cpu/cpu_device.h"
+#include "parallel/communicator/peer_failure.h"
 #include "parallel/health/lifeline.h"
 #include "parallel/health/lifeline_dial.h"
 #include "parallel/mpi/network_facts.h"
 #include "parallel/mpi/process_world.h"
-#include "parallel/shared_memory/shared_world.h"
 #include "train/launch/failure_file.h"
 #include "train/launch/rank_devices.h"
 #include "train/launch/start_up.h"
@@ -28,7 +28,8 @@
 #include "train/run/checkpoint_dir.h"
 #include "train/run/earlier_run.h"
 #include "train/run/rank_loop.h"
-#include "train/run/run_inputs.h"
+#include "train/launch/prepare_run.h"
+#include "train/run/run_together.h"
 #include "train/run/stop_request.h"
 
 namespace trident {

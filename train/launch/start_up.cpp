@@ -4,16 +4,15 @@
 #include <link.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <optional>
 #include <utility>
 
-#include "core/host_name.h"
 #include "core/json_reader.h"
 #include "train/config/config_difference.h"
+#include "train/run/run_together.h"
 
 namespace trident {
 namespace {
@@ -98,15 +97,6 @@ std::string build_id() {
   return id.empty() ? "unknown" : id;
 }
 
-std::vector<std::int32_t> of_rank_0(Rendezvous& job, const std::vector<std::int32_t>& mine) {
-  std::string bytes;  // one build on all ranks: one order of bytes
-  if (job.rank() == 0 && !mine.empty()) bytes.assign(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof mine[0]);
-  bytes = job.broadcast(bytes, 0);
-  std::vector<std::int32_t> values(bytes.size() / sizeof mine[0]);
-  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
-
 std::string to_text(const StartUpFacts& facts) {
   return to_json_text(JsonValue::Object{{"host", facts.host},
                                         {"build", facts.build},
@@ -138,32 +128,6 @@ StartUpFacts start_up_facts_from(const std::string& text) {
   facts.machine.cores.quota = quota_from(member(value, "core_quota"));
   facts.device_why = member(value, "device_why").as_string();
   return facts;
-}
-
-void run_together(Rendezvous& job, const std::function<void()>& step) {
-  std::optional<std::pair<ExitCode, std::string>> mine;
-  try {
-    step();
-  } catch (const Error& error) {
-    mine = {error.code(), error.what()};
-  } catch (const std::exception& error) {  // out of memory, say
-    mine = {ExitCode::kInternal, error.what()};
-  }
-  const int first = first_rank(job, mine.has_value());
-  if (first < 0) return;
-  std::string text;
-  if (job.rank() == first)
-    text =
-        to_json_text(JsonValue::Object{{"code", static_cast<int>(mine->first)}, {"message", mine->second}, {"host", host_name()}});
-  const JsonValue failure = parse_json(job.broadcast(text, first), "start-up outcome", kExchanged);
-  const auto code = static_cast<ExitCode>(member(failure, "code").as_integer());
-  const std::string& message = member(failure, "message").as_string();
-  std::array<std::int64_t, 2> counts{mine ? 1 : 0, mine && mine->second == message ? 1 : 0};  // that failed, that said the same
-  job.all_reduce(counts, ReduceOp::kSum);
-  if (job.rank() != 0) throw ReportedElsewhere(code, message);
-  if (counts[1] == job.size()) throw AgreedError(code, message);
-  throw AgreedError(code, fmt::format("rank {} ({}){}: {}", first, member(failure, "host").as_string(),
-                                      counts[0] == 1 ? "" : fmt::format(" and {} more", counts[0] - 1), message));
 }
 
 std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ranks) {

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,12 +13,6 @@
 #include "train/plan/run_plan.h"
 
 namespace trident {
-
-// What all ranks throw together: this on rank 0, ReportedElsewhere on the others.
-class AgreedError : public Error {
- public:
-  using Error::Error;
-};
 
 // What a rank is, for comparison with the others.
 struct StartUpFacts {
@@ -34,19 +27,12 @@ struct StartUpFacts {
 // `build` of this process.
 std::string build_id();
 
-// Collective: runs `step` on every rank. Where it threw an Error on any of them, all throw: rank 0 an AgreedError with the lowest
-// such rank's code and message (with its rank and host in front, unless all ranks said the same), the others ReportedElsewhere.
-void run_together(Rendezvous& job, const std::function<void()>& step);
-
 // One line for each of the differences, empty if there are none: configurations (the first key that differs, both values and
 // ranks), builds, and, where precision.compute is "auto", instruction sets that would decide differently. ranks[0].config must be
 // there, others may be empty.
 std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ranks);
 // What is legal but worth a word: instruction sets that differ.
 std::vector<std::string> start_up_warnings(const std::vector<StartUpFacts>& ranks);
-
-// Collective: what rank 0 has, for all. Only rank 0's `mine` counts.
-std::vector<std::int32_t> of_rank_0(Rendezvous& job, const std::vector<std::int32_t>& mine);
 
 // As texts, and back.
 std::string to_text(const StartUpFacts& facts);

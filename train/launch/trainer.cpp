@@ -15,7 +15,7 @@
 #include "train/run/checkpoint_dir.h"
 #include "train/run/earlier_run.h"
 #include "train/run/rank_loop.h"
-#include "train/run/run_inputs.h"
+#include "train/launch/prepare_run.h"
 #include "train/run/stop_request.h"
 
 namespace trident {

@@ -2,20 +2,12 @@
 #pragma once
 
 #include <functional>
-#include <ostream>
 
-#include "core/logging.h"
 #include "parallel/cuda/cuda_backend.h"
 #include "train/config/train_config.h"
-#include "train/log/console.h"
+#include "train/log/train_output.h"
 
 namespace trident {
-
-struct TrainOutput {
-  std::ostream& console;  // step lines and the closing report
-  ConsoleMode mode = ConsoleMode::kPlain;
-  LogSink& log;           // warnings and errors of ranks
-};
 
 // Runs the configuration's ranks: this process is one of them when mpirun or srun started it as one of several, otherwise they are
 // threads of it. `read_config` is called once, on every process. Everything that can be refused is refused before the run directory

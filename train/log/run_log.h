@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "train/log/extremes.h"
 #include "train/log/metrics.h"
 #include "train/log/step_times.h"
 #include "train/log/tensorboard_writer.h"

@@ -7,9 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "parallel/grid/parallel_context.h"
 #include "pipeline/executor.h"
-#include "train/run/gather_bytes.h"
 
 namespace trident {
 
@@ -44,13 +42,5 @@ struct StepTimes {
 // One step of one rank. `times`: as the executor left them for `program`.
 StepTimes step_times(const StepProgram& program, std::span<const InstructionTimes> times, double batch_seconds,
                      double step_seconds);
-
-// Collective. The sum of all ranks' times, on every rank; its mean() is that of a step and a rank.
-StepTimes sum_over_ranks(const StepTimes& mine, Communicator& world, Stream& stream);
-// Collective. Seconds of a mean step that a rank did not wait, over ranks.
-Extremes busy_seconds(const StepTimes& mine, Communicator& world, Stream& stream);
-
-// How long this rank has waited for its streams so far.
-std::array<double, kNumWaitedFor> waited_for(ParallelContext& context);
 
 }  // namespace trident

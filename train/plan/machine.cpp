@@ -8,7 +8,7 @@
 
 #include "core/clock.h"
 #include "device/cpu/cpu_device.h"
-#include "parallel/shared_memory/available_memory.h"
+#include "core/available_memory.h"
 
 namespace trident {
 

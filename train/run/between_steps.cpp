@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "train/run/gather_times.h"
+
 namespace trident {
 
 StopVote agree_to_stop(Communicator& world, Stream& stream, const StopVote& mine) {

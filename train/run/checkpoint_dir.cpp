@@ -22,8 +22,8 @@
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/host_name.h"
-#include "train/launch/start_up.h"
 #include "train/run/resume.h"
+#include "train/run/run_together.h"
 
 namespace trident {
 namespace {

@@ -9,14 +9,10 @@
 
 #include "device/device.h"
 #include "parallel/communicator/communicator.h"
+#include "train/log/extremes.h"
 
 namespace trident {
 
-// A value of every rank in four numbers.
-struct Extremes {
-  double min = 0, mean = 0, max = 0;
-  int largest = 0;  // the first rank that has the maximum
-};
 // Collective; on every rank.
 Extremes extremes_of(Communicator& world, Stream& stream, double mine);
 // Collective. The first rank for which `is` holds, or -1, on every rank.

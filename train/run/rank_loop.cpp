@@ -12,6 +12,7 @@
 #include "train/run/between_steps.h"
 #include "train/run/data_lines.h"
 #include "train/run/earlier_run.h"
+#include "train/run/gather_times.h"
 #include "train/run/run_files.h"
 
 namespace trident {

@@ -16,7 +16,7 @@
 #include "checkpoint/shard_boxes.h"
 #include "core/clock.h"
 #include "core/host_name.h"
-#include "parallel/shared_memory/available_memory.h"
+#include "core/available_memory.h"
 #include "train/plan/update_rule_of.h"
 #include "train/run/between_steps.h"
 #include "train/run/checkpoint_dir.h"

@@ -1,4 +1,4 @@
-// What a run reads and decides before its ranks have devices: the plan, the data, the tokens' lengths.
+// What the ranks of a run are given: the plan, the data, the tokens' lengths. prepare_run (train/launch/prepare_run.h) makes it.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "data/batch_loader.h"
-#include "train/launch/start_up.h"
 #include "train/plan/run_plan.h"
 #include "train/run/resume.h"
 
@@ -35,38 +34,6 @@ struct RunInputs {
 
   std::vector<DataFacts> training_facts() const;  // data_facts of the training sources
 };
-
-// The checkpoints that a run begins with.
-struct RunOrigin {
-  std::optional<Resume> resume = {}, initial = {};  // as in RunInputs
-};
-
-// The ranks that this process prepares for: all of them as threads, or itself as one of a job.
-struct RunPlace {
-  int world_size = 0;    // 0: no launcher, the degrees say how many ranks there are
-  int first_local = 0;   // this process's first rank among the ranks of its node
-  int nodes = 1;
-  int local_ranks = 0;   // of the node, which share its memory and cores; 0: all ranks
-  std::vector<std::string> cards = {};  // names of all that the run computes on, each card once
-  bool reads_all = true; // false: another process of the node reads the tokenizer and looks at the data ahead of the run
-};
-
-// Everything that can be known without a rank; refuses what cannot be trained on. ConfigError, DataError, StorageError.
-// `origin`: what adopt() has agreed to; initial weights of another model are refused here.
-RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine, RunOrigin origin = {});
-
-// Ranks that the configuration's degrees ask for; "auto" counts as one.
-std::int64_t ranks_of(const ParallelConfig& parallel);
-
-// prepare_run's part that has to do with token files: opens those that inputs.plan names, refuses what cannot be trained on, fills
-// sources and data_facts. Of each file it reads the header, the boundaries of data.split and, if it `looks`, sample_dataset()'s few
-// places: whatever the size less than 4 KB, which on a disk are less than 1.1 MB of pages. Who looks also reads data.tokenizer into
-// token_bytes, and compares it and the model with the data's records (check_records; 128 KiB of a dataset that has one); what is to
-// be said of them goes to plan.notes. BatchLoader::load checks what it delivers.
-void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at = ::pread);
-
-// Collective. Where a rank's data are not those of rank 0, all throw as run_together() does; the message names both.
-void compare_data(Rendezvous& job, const std::string& host_of_rank_0, const std::vector<DataFacts>& mine);
 
 // Loaders of one rank. `resume`: in place of inputs.resume, which says where the rule that blends sources begins.
 BatchLoader train_loader(const RunInputs& inputs);

@@ -1,4 +1,4 @@
-#include "parallel/shared_memory/available_memory.h"
+#include "core/available_memory.h"
 
 #include <fmt/core.h>
 

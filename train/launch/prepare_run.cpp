@@ -1,0 +1,162 @@
+#include "train/launch/prepare_run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <utility>
+
+#include "core/check.h"
+#include "core/counted.h"
+#include "data/dataset_record.h"
+#include "data/dataset_sample.h"
+#include "data/tokenizer/tokenizer.h"
+#include "device/cpu/cpu_device.h"
+#include "train/launch/rank_devices.h"
+#include "train/plan/machine.h"
+#include "train/plan/preflight.h"
+#include "train/run/arena_check.h"
+#include "train/run/rank_trainer.h"
+#include "train/run/run_manifest.h"
+#include "train/run/run_together.h"
+
+namespace trident {
+namespace {
+
+std::vector<std::int32_t> token_lengths(const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> lengths(static_cast<std::size_t>(tokenizer.vocab_size()));
+  for (std::size_t id = 0; id < lengths.size(); ++id) {
+    const std::int32_t token = static_cast<std::int32_t>(id);
+    if (token != tokenizer.eod()) lengths[id] = static_cast<std::int32_t>(tokenizer.decode({&token, 1}).size());
+  }
+  return lengths;
+}
+
+std::vector<WeightedPath> weighted_paths(const std::vector<DataSource>& sources) {
+  std::vector<WeightedPath> paths;
+  for (const DataSource& source : sources) paths.push_back({source.path, source.weight});
+  return paths;
+}
+
+// The tokenizer's lengths, and whether it is the one that made the data. Before ids are looked at: a record says more about why one
+// is outside the vocabulary.
+void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
+  const std::int64_t vocabulary = inputs.plan.model.vocab_size;
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (const std::optional<std::string>& name = inputs.plan.config.data.tokenizer) {
+    tokenizer = load_tokenizer(*name, "data.tokenizer");
+    inputs.token_bytes = token_lengths(*tokenizer);
+    inputs.token_bytes.resize(std::max(inputs.token_bytes.size(), static_cast<std::size_t>(vocabulary)));
+  }
+  std::vector<std::string> prefixes;
+  for (const auto* part : {&inputs.sources.train, &inputs.sources.valid})
+    for (const TokenSource& source : *part) prefixes.push_back(source.dataset->prefix());
+  for (std::string& note : check_records(prefixes, tokenizer.get(), "data.tokenizer", vocabulary, read_at))
+    inputs.plan.notes.push_back(std::move(note));
+}
+
+// What the ranks compare of the data, and by `looks` a look at it.
+void describe_data(RunInputs& inputs, bool looks) {
+  std::map<const IndexedDataset*, std::uint64_t> samples;  // the parts of a split are of one dataset
+  for (const auto* part : {&inputs.sources.train, &inputs.sources.valid}) {
+    for (const TokenSource& source : *part) {
+      const IndexedDataset& dataset = *source.dataset;
+      DataFacts& facts = inputs.data_facts.emplace_back();
+      facts.label = source.label;
+      facts.sizes = fmt::format("{} documents, {} sequences, {} tokens of type {}, from {} for {}", dataset.num_documents(),
+                                dataset.num_sequences(), dataset.num_tokens(), name_of(dataset.type()), source.first_token,
+                                source.num_tokens);
+      if (!looks) continue;
+      if (!samples.contains(&dataset)) samples[&dataset] = sample_dataset(dataset, inputs.plan.model.vocab_size);
+      facts.content = fmt::format("content {:016x}", samples[&dataset]);
+    }
+  }
+}
+
+void place_on_cores(RunInputs& inputs, const RunPlace& place, const MachineFacts& machine) {
+  const CoreShare& share = machine.core_share;
+  const int local = inputs.local_ranks, threads = inputs.plan.threads_per_rank;
+  inputs.ranks_at_once = static_cast<double>(place.nodes * std::min(share.at_once(), local * threads)) / threads;
+  const bool bound_already = std::ssize(machine.cores.ids) < share.cores;  // each rank to cores of its own, by its launcher
+  if (!inputs.plan.config.run.pin || bound_already) return;
+  // Under a quota the cores belong to others, too, whose programs would all take the first ones.
+  if (share.at_once() == share.cores) inputs.first_core = core_for_rank(place.first_local, local, threads);
+  if (inputs.first_core) return;
+  const std::string cores = counted(share.cores, "core");
+  inputs.plan.notes.push_back(share.at_once() < share.cores
+                                  ? fmt::format("not pinned: a CPU quota of {:.3g} on {}", *share.quota, cores)
+                                  : fmt::format("not pinned: {} on {}", counted(local * threads, "thread"), cores));
+}
+
+}  // namespace
+
+void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
+  const TrainConfig& config = inputs.plan.config;
+  inputs.sources =
+      open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split, read_at);
+  if (looks) compare_tokenizers(inputs, read_at);
+  train_loader(inputs);  // refuses files without one sample
+  if (config.eval.every > 0) {
+    if (inputs.sources.valid.empty()) {
+      throw ConfigError(fmt::format(
+          "eval.every = {}: there is no validation data; set data.valid or data.split, or eval.every to 0", config.eval.every));
+    }
+    validation_sets(inputs);
+  }
+  describe_data(inputs, looks);
+}
+
+std::int64_t ranks_of(const ParallelConfig& parallel) {
+  return parallel.data.ranks.value_or(1) * parallel.pipeline * parallel.tensor;
+}
+
+RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine, RunOrigin origin) {
+  RunInputs inputs;
+  inputs.resume = std::move(origin.resume);
+  inputs.initial = std::move(origin.initial);
+  check_run_folder(config.run.dir);
+  if (place.world_size == 0) check_thread_ranks(config);
+  lr_schedule_of(config);
+  const ModelConfig model = resolve_model(config);
+  // All memory together; machines and cards are judged one by one when arenas are known.
+  check_model_fits(model, config, machine.bytes());
+  inputs.plan = make_run_plan(config, model, place.world_size, machine);
+  inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();
+  const auto needs_of_plan = [&](const RunPlan& plan) {
+    return arena_needs(plan, dry_stages_here(plan, machine.device, DryWork::kConstruct));
+  };
+  check_arenas(inputs.plan, needs_of_plan(inputs.plan),
+               [&](std::int64_t micro) { return needs_of_plan(with_micro_batch(inputs.plan, micro)); });
+  if (inputs.initial) check_initial_model(config, stored_tensors(inputs.plan), *inputs.initial);
+  open_data(inputs, place.reads_all);
+  if (inputs.resume && place.reads_all) check_resumed_data(config, inputs.training_facts(), *inputs.resume);
+  if (machine.device == DeviceKind::kCuda) {
+    inputs.ranks_at_once = static_cast<double>(place.cards.size());
+    inputs.peak_flops = named_peak_flops(place.cards, inputs.plan.compute).value_or(0);
+    return inputs;  // cores are for those who compute on them
+  }
+  place_on_cores(inputs, place, machine);
+  return inputs;
+}
+
+void compare_data(Rendezvous& job, const std::string& host_of_rank_0, const std::vector<DataFacts>& mine) {
+  for (const auto field : {&DataFacts::sizes, &DataFacts::content}) {
+    std::string text;
+    for (const DataFacts& facts : mine) text += facts.*field + "\n";
+    std::istringstream of_rank_0(job.broadcast(text, 0));
+    run_together(job, [&] {
+      for (const DataFacts& facts : mine) {
+        std::string there;
+        std::getline(of_rank_0, there);
+        if ((facts.*field).empty() || facts.*field == there) continue;  // another process of the node looked
+        throw DataError(fmt::format("the training data differs: {} has {}; on rank 0 ({}) it has {}; give all nodes the same files",
+                                    facts.label, facts.*field, host_of_rank_0, there));
+      }
+    });
+  }
+}
+
+}  // namespace trident
