@@ -46,11 +46,7 @@ struct Schedule {
 
 std::string to_string(const Action& action);  // "0F2": virtual stage 0, forward, micro-batch 2
 
-// First line "p=2 v=1 m=4", then one line per rank: "0F0 0F1 0B0 ...". parse_schedule(to_text(s)) == s.
+// First line "p=2 v=1 m=4", then one line per rank: "0F0 0F1 0B0 ...".
 std::string to_text(const Schedule& schedule);
-
-// The inverse. Checks the form only; whether the schedule makes sense is schedule_check's business.
-// Throws ConfigError naming rank and column (both from 0) and the text found there.
-Schedule parse_schedule(std::string_view text);
 
 }  // namespace trident

@@ -388,17 +388,4 @@ bool StepProgram::has(InstructionKind kind) const {
   return std::any_of(instructions.begin(), instructions.end(), [&](const Instruction& i) { return i.kind == kind; });
 }
 
-ProgramStats stats_of(const StepProgram& program) {
-  ProgramStats stats;
-  const auto count = [&](int unit, Kind kind) {
-    return static_cast<int>(std::count_if(program.instructions.begin(), program.instructions.end(),
-                                          [&](const Instruction& i) { return i.kind == kind && i.unit == unit; }));
-  };
-  for (const int unit : program.units) {
-    stats.gathers_of_unit.emplace_back(unit, count(unit, Kind::kGather));
-    stats.reductions_of_unit.emplace_back(unit, count(unit, Kind::kReduceGradients));
-  }
-  return stats;
-}
-
 }  // namespace trident

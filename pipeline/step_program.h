@@ -152,12 +152,6 @@ struct StepProgram {
 // micro-batches while the schedule splits backward into I and W (the next micro-batch's I would meet an unreduced gradient).
 std::vector<StepProgram> build_step_programs(const StepProgramSpec& spec);
 
-// What the formulas of docs/communication.md need: how often each unit of the rank is gathered and reduced in a step.
-struct ProgramStats {
-  std::vector<std::pair<int, int>> gathers_of_unit, reductions_of_unit;  // (unit, count), as StepProgram::units
-};
-ProgramStats stats_of(const StepProgram& program);
-
 // "gather(u3)@1": unit 3 into slot 1; "B(u3,m0)@1=g0": backward, micro-batch 0, overwriting gradient buffer 0 ("+=" adds; no
 // buffer number: the unit's own); "reduce(u3)g0!": the last reduction of the step; "recv_act(s2,m0)<1@0": the input of virtual
 // stage 2, from rank 1, into receive buffer 0.

@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "pipeline/message_order.h"
 #include "pipeline/schedule_generators.h"
+#include "tests/pipeline/schedule_text.h"
 
 namespace trident {
 namespace {

@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "pipeline/schedule_check.h"
 #include "pipeline/schedule_simulator.h"
+#include "tests/pipeline/schedule_text.h"
 
 namespace trident {
 namespace {

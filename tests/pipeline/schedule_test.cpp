@@ -5,7 +5,7 @@
 
 #include "core/check.h"
 #include "pipeline/schedule_generators.h"
-#include "pipeline/schedule_grid.h"
+#include "tests/pipeline/schedule_text.h"
 
 namespace trident {
 namespace {

@@ -9,11 +9,30 @@
 #include "core/check.h"
 #include "pipeline/schedule_simulator.h"
 #include "pipeline/step_program_check.h"
+#include "tests/pipeline/schedule_text.h"
 #include "tests/pipeline/step_program_fixture.h"
 #include "tests/support/split_schedules.h"
 
 namespace trident {
 namespace {
+
+// How often each unit of the rank is gathered and reduced in a step: (unit, count), as StepProgram::units.
+struct ProgramStats {
+  std::vector<std::pair<int, int>> gathers_of_unit, reductions_of_unit;
+};
+
+ProgramStats stats_of(const StepProgram& program) {
+  ProgramStats stats;
+  const auto count = [&](int unit, InstructionKind kind) {
+    return static_cast<int>(std::count_if(program.instructions.begin(), program.instructions.end(),
+                                          [&](const Instruction& i) { return i.kind == kind && i.unit == unit; }));
+  };
+  for (const int unit : program.units) {
+    stats.gathers_of_unit.emplace_back(unit, count(unit, InstructionKind::kGather));
+    stats.reductions_of_unit.emplace_back(unit, count(unit, InstructionKind::kReduceGradients));
+  }
+  return stats;
+}
 
 std::vector<Schedule> small_schedules() {
   std::vector<Schedule> schedules;
