@@ -233,14 +233,9 @@ TEST_P(LaneFailure, LeavingWithOperationsPendingIsAFailure) {
   EXPECT_EQ(failures.error.find("rank 0 left with operations pending: all_reduce #1 over world"), 0u) << failures.error;
 }
 
-std::string name_of(const testing::TestParamInfo<DeviceTransport>& info) {
-  constexpr std::array kNames = {"Thread", "HostStaged", "Nccl"};
-  return kNames[static_cast<std::size_t>(info.param)];
-}
-
 INSTANTIATE_TEST_SUITE_P(Transports, DeviceFailure,
-                         testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged, DeviceTransport::kNccl), name_of);
-INSTANTIATE_TEST_SUITE_P(Transports, LaneFailure, testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged), name_of);
+                         testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged, DeviceTransport::kNccl), transport_name);
+INSTANTIATE_TEST_SUITE_P(Transports, LaneFailure, testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged), transport_name);
 
 }  // namespace
 }  // namespace trident::conformance

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "core/int_math.h"
@@ -83,6 +84,11 @@ DeviceFailures run_failing(const DeviceRanks& setup, const std::function<void(Ra
     failures.error = error.what();
   }
   return failures;
+}
+
+std::string transport_name(const testing::TestParamInfo<DeviceTransport>& info) {
+  constexpr std::array kNames = {"Thread", "HostStaged", "Nccl"};
+  return kNames.at(static_cast<std::size_t>(info.param));
 }
 
 }  // namespace trident::conformance

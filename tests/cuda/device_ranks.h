@@ -1,6 +1,8 @@
 // Thread ranks with CUDA devices: each with a compute stream, two queue streams and a communicator of device memory.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -13,6 +15,12 @@
 #include "parallel/cuda/device_communicators.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "tests/parallel/rank_context.h"
+
+namespace trident {
+
+inline void PrintTo(DeviceTransport transport, std::ostream* out) { *out << to_string(transport); }
+
+}  // namespace trident
 
 namespace trident::conformance {
 
@@ -35,6 +43,9 @@ class DeviceValues final : public ValuesMemory {
   std::map<std::int64_t, std::vector<std::byte*>> kept_;
   std::map<std::byte*, std::int64_t> bytes_;
 };
+
+// "Thread", for names of tests.
+std::string transport_name(const testing::TestParamInfo<DeviceTransport>& info);
 
 struct DeviceRanks {
   DeviceTransport transport = DeviceTransport::kThread;

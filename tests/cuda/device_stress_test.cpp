@@ -103,13 +103,8 @@ TEST_P(DeviceStress, GroupsStandInTheOrderOfTheirStream) {
     });
 }
 
-std::string name_of(const testing::TestParamInfo<DeviceTransport>& info) {
-  constexpr std::array kNames = {"Thread", "HostStaged", "Nccl"};
-  return kNames[static_cast<std::size_t>(info.param)];
-}
-
 INSTANTIATE_TEST_SUITE_P(Transports, DeviceStress,
-                         testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged, DeviceTransport::kNccl), name_of);
+                         testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged, DeviceTransport::kNccl), transport_name);
 
 }  // namespace
 }  // namespace trident::conformance

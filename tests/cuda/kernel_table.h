@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 
 #include "device/row_kernels/row_kernels.h"
 
@@ -13,6 +14,8 @@ enum class Placement {
   kAligned,    // each at a multiple of 256 bytes
   kMisaligned  // each one element behind such a multiple
 };
+
+inline void PrintTo(Placement placement, std::ostream* out) { *out << (placement == Placement::kAligned ? "aligned" : "misaligned"); }
 
 // The kernels; `level` means nothing. A kernel that writes outside its outputs, or to its inputs, fails the running test. fill_zero
 // and conversions between equal types are no kernels on the device: those entries are null, or plain copies.

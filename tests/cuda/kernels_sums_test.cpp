@@ -12,6 +12,12 @@
 #include "tests/cuda/staged_operands.h"
 #include "tests/device/row_kernels/kernel_fixture.h"
 
+namespace trident::simulated {
+
+void PrintTo(FiberOrder order, std::ostream* out) { *out << (order == FiberOrder::kReverse ? "threads backwards" : "warp by warp"); }
+
+}  // namespace trident::simulated
+
 namespace trident::testing {
 namespace {
 

@@ -18,6 +18,8 @@ struct Layout {
   const char* name;
   int ranks;
   std::vector<std::string> settings;
+
+  friend void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 };
 
 class ProcessRanks : public testing::TestWithParam<Layout> {

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct ParityCase {
     return fmt::format("t{}_p{}_d{}{}{}{}", tensor, pipeline, data, sequence_parallel ? "_sp" : "", data > 1 ? "_" + zero : "",
                        pipeline > 1 ? "_" + schedule : "");
   }
+  friend void PrintTo(const ParityCase& c, std::ostream* out) { *out << c.name(); }
   std::vector<std::string> settings() const {
     return {fmt::format("parallel.tensor={}", tensor),
             fmt::format("parallel.pipeline={}", pipeline),

@@ -26,6 +26,9 @@ constexpr std::int64_t kSequence = 8, kBatch = 2, kRows = kSequence * kBatch;
 struct Case {
   int degree;
   bool sequence_parallel;
+
+  std::string name() const { return std::to_string(degree) + (sequence_parallel ? "SequenceParallel" : ""); }
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name(); }
 };
 
 std::vector<double> integers(std::int64_t count, int seed) {
@@ -217,9 +220,7 @@ TEST_P(LinearTest, ProjectionsShareTheirInput) {
 INSTANTIATE_TEST_SUITE_P(Degrees, LinearTest,
                          ::testing::Values(Case{1, false}, Case{1, true}, Case{2, false}, Case{2, true}, Case{4, false},
                                            Case{4, true}),
-                         [](const auto& info) {
-                           return std::to_string(info.param.degree) + (info.param.sequence_parallel ? "SequenceParallel" : "");
-                         });
+                         [](const auto& info) { return info.param.name(); });
 
 }  // namespace
 }  // namespace trident

@@ -28,6 +28,11 @@ struct Case {
   bool sequence_parallel;
   std::int64_t padding;  // the vocabulary is padded to a multiple of this per rank
   std::int64_t padded() const { return round_up(kVocabulary, padding * degree); }
+
+  std::string name() const {
+    return std::to_string(degree) + "Padding" + std::to_string(padding) + (sequence_parallel ? "SequenceParallel" : "");
+  }
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name(); }
 };
 
 LayerGeometry geometry_of(const Case& c, int rank) {
@@ -152,10 +157,7 @@ INSTANTIATE_TEST_SUITE_P(Degrees, VocabularyTest,
                          ::testing::Values(Case{1, false, 1}, Case{1, false, 128}, Case{2, false, 1}, Case{2, true, 4},
                                            Case{4, false, 8},  // two ranks hold nothing but padding
                                            Case{4, true, 1}),
-                         [](const auto& info) {
-                           return std::to_string(info.param.degree) + "Padding" + std::to_string(info.param.padding) +
-                                  (info.param.sequence_parallel ? "SequenceParallel" : "");
-                         });
+                         [](const auto& info) { return info.param.name(); });
 
 }  // namespace
 }  // namespace trident

@@ -62,6 +62,8 @@ struct Case {
   std::string config;
   std::vector<std::string> settings;
   std::int64_t first, last;
+
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
 
 class Trace : public ::testing::TestWithParam<Case> {};

@@ -14,6 +14,15 @@
 #include "core/f16.h"
 #include "device/row_kernels/row_kernels.h"
 
+namespace trident {
+
+inline void PrintTo(IsaLevel level, std::ostream* out) { *out << to_string(level); }
+inline void PrintTo(RowType type, std::ostream* out) {
+  *out << (type == RowType::kF32 ? "f32" : type == RowType::kBF16 ? "bf16" : "f16");
+}
+
+}  // namespace trident
+
 namespace trident::testing {
 
 using Index = std::int64_t;
@@ -31,7 +40,7 @@ inline std::vector<IsaLevel> supported_levels() {
 
 constexpr RowType kRowTypes[] = {RowType::kF32, RowType::kBF16, RowType::kF16};
 
-inline std::string to_string(RowType t) { return t == RowType::kF32 ? "f32" : t == RowType::kBF16 ? "bf16" : "f16"; }
+inline std::string to_string(RowType t) { return ::testing::PrintToString(t); }
 
 // The bits of x in T, and their value.
 inline std::uint16_t half_bits(RowType t, float x) { return t == RowType::kBF16 ? to_bf16(x).bits : to_f16(x).bits; }

@@ -36,6 +36,9 @@ struct Parameter {
   std::string op;
   IsaLevel level;
   RowType type;
+
+  std::string name() const { return op + "_" + trident::to_string(level) + "_" + to_string(type); }
+  friend void PrintTo(const Parameter& p, std::ostream* out) { *out << p.name(); }
 };
 
 std::vector<Parameter> parameters() {
@@ -58,9 +61,7 @@ TEST_P(RowKernelCases, AgreeWithTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RowKernelCases, ::testing::ValuesIn(parameters()), [](const auto& info) {
-  return info.param.op + "_" + trident::to_string(info.param.level) + "_" + to_string(info.param.type);
-});
+INSTANTIATE_TEST_SUITE_P(All, RowKernelCases, ::testing::ValuesIn(parameters()), [](const auto& info) { return info.param.name(); });
 
 TEST(RowKernelTable, EveryKernelHasCases) {
   // The table is a level and function pointers: a kernel added to it must be added to kOps ...

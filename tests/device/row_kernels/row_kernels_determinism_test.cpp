@@ -9,6 +9,9 @@ namespace {
 struct Parameter {
   IsaLevel level;
   RowType type;
+
+  std::string name() const { return std::string(trident::to_string(level)) + "_" + to_string(type); }
+  friend void PrintTo(const Parameter& p, std::ostream* out) { *out << p.name(); }
 };
 
 std::vector<Parameter> parameters() {
@@ -39,9 +42,7 @@ class RowKernelDeterminism : public ::testing::TestWithParam<Parameter> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, RowKernelDeterminism, ::testing::ValuesIn(parameters()), [](const auto& info) {
-  return std::string(trident::to_string(info.param.level)) + "_" + to_string(info.param.type);
-});
+INSTANTIATE_TEST_SUITE_P(All, RowKernelDeterminism, ::testing::ValuesIn(parameters()), [](const auto& info) { return info.param.name(); });
 
 TEST_P(RowKernelDeterminism, Norms) {
   for (const Index width : {5, 37, 131, 1029}) {

@@ -35,6 +35,9 @@ struct Case {
   ModelConfig config;
   int degree;
   bool sequence_parallel;
+
+  std::string label() const { return fmt::format("{}_t{}{}", name, degree, sequence_parallel ? "_sp" : ""); }
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.label(); }
 };
 
 // Vocabularies are padded to a multiple of 128 rows per rank: of 50 tokens all ranks but the first hold nothing, of 300 the second
@@ -105,9 +108,7 @@ TEST_P(ChunkedHeadTest, GradientsAccumulateOverMicroBatches) {
   expect_close(run(GetParam().config, l, 2).gradients, doubled.gradients, 1e-6, 1e-9);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, ChunkedHeadTest, ::testing::ValuesIn(cases()), [](const auto& info) {
-  return fmt::format("{}_t{}{}", info.param.name, info.param.degree, info.param.sequence_parallel ? "_sp" : "");
-});
+INSTANTIATE_TEST_SUITE_P(Layouts, ChunkedHeadTest, ::testing::ValuesIn(cases()), [](const auto& info) { return info.param.label(); });
 
 // The sums of a rank do not overflow, nor vanish, where the largest logits are far apart and lie on different ranks.
 TEST(ChunkedHead, LargeLogitsOnOneRank) {

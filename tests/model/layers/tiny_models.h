@@ -15,6 +15,8 @@ namespace trident::testing {
 struct TinyModel {
   const char* name;
   ModelConfig config;
+
+  friend void PrintTo(const TinyModel& model, std::ostream* out) { *out << model.name; }
 };
 
 inline ModelConfig tiny_llama() {
