@@ -8,7 +8,7 @@
 #include "parallel/cuda/cuda_backend.h"
 #include "train/bench/bench.h"
 #include "train/launch/plan_report.h"
-#include "train/launch/trainer.h"
+#include "train/launch/run_training.h"
 #include "train/log/timeline_svg.h"
 
 int main(int argc, char** argv) {

@@ -35,19 +35,19 @@ Lifeline::~Lifeline() {
   wait_for_verdict(kAnswerSeconds);
 }
 
-std::string Lifeline::card() const { return thread_ ? thread_->card() : ""; }
+std::string Lifeline::contact() const { return thread_ ? thread_->contact() : ""; }
 
-void Lifeline::connect(const LifelineCards& cards) {
+void Lifeline::connect(const LifelineContacts& contacts) {
   if (!thread_) return;
   const LifelineOptions& options = thread_->options();
   connected_ = options.rank == 0;  // from the first connection on this rank owes the others a last word
   const double deadline = monotonic_seconds() + options.connect_seconds;
-  thread_->set_job(parse_lifeline_card(cards.hub).key);
+  thread_->set_job(parse_lifeline_contact(contacts.hub).key);
   for (const int listener : {0, options.deputy}) {
     if (options.rank == 0 || options.rank == listener || listener >= options.size) continue;
     LifelineHello peer;
     const LifelineCall call{thread_->hello(), listener, options.size, deadline - monotonic_seconds()};
-    LifelineChannel channel = dial_lifeline(parse_lifeline_card(listener == 0 ? cards.hub : cards.deputy), call, peer);
+    LifelineChannel channel = dial_lifeline(parse_lifeline_contact(listener == 0 ? contacts.hub : contacts.deputy), call, peer);
     thread_->post(LifelineThread::Adopt{peer, std::move(channel)});
     connected_ = true;
   }

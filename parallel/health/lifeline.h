@@ -59,8 +59,8 @@ struct LifelineOptions {
   std::function<void(const LifelineVerdict&)> on_failure;
 };
 
-// The cards of those who listen; the deputy's is "" where there is none.
-struct LifelineCards {
+// The contacts of those who listen; the deputy's is "" where there is none.
+struct LifelineContacts {
   std::string hub, deputy = {};
 };
 
@@ -80,11 +80,11 @@ class Lifeline {
   Lifeline& operator=(const Lifeline&) = delete;
 
   // A line of text to give to every rank and nobody else, "" where this rank does not listen: addresses, and a key.
-  std::string card() const;
+  std::string contact() const;
   // Returns when this rank is connected, on hub and deputy when all ranks are; from then on deaths
   // are noticed. All ranks call it at about the same time. CommunicationError that names the addresses tried, or the ranks that did
   // not come, and the remedy; PeerFailure when a verdict fell meanwhile.
-  void connect(const LifelineCards& cards);
+  void connect(const LifelineContacts& contacts);
 
   StatusBoard& board();
 

@@ -128,9 +128,9 @@ std::vector<Call*> wait_for_any(std::vector<Call>& calls, double seconds) {
 
 double lifeline_connect_seconds(int ranks) { return kConnectSeconds + kConnectSecondsPerRank * ranks; }
 
-LifelineChannel dial_lifeline(const LifelineCard& card, const LifelineCall& call, LifelineHello& answer) {
+LifelineChannel dial_lifeline(const LifelineContact& contact, const LifelineCall& call, LifelineHello& answer) {
   std::vector<Call> calls;
-  for (const LifelineEndpoint& endpoint : card.endpoints) calls.push_back({endpoint, {}, {}, false, kNotTried});
+  for (const LifelineEndpoint& endpoint : contact.endpoints) calls.push_back({endpoint, {}, {}, false, kNotTried});
   std::minstd_rand dice(static_cast<unsigned>(call.mine.rank + 2) * 48271u);
   std::uniform_real_distribution<double> share(0.5, 1.5);
   const double begin = monotonic_seconds(), deadline = begin + call.seconds;
@@ -151,12 +151,12 @@ LifelineChannel dial_lifeline(const LifelineCard& card, const LifelineCall& call
       continue;
     }
     for (Call* ready : wait_for_any(calls, std::min(deadline, next < calls.size() ? next_start : deadline) - now))
-      if (advance(*ready, card.key, answer)) return std::move(*ready->channel);
+      if (advance(*ready, contact.key, answer)) return std::move(*ready->channel);
   }
   const bool is_network = std::any_of(calls.begin(), calls.end(), [](const Call& c) { return c.endpoint.port != 0; });
   throw CommunicationError(
       fmt::format("lifeline: rank {} on host {} reached rank {} on host {} within {:.3g} s at none of its addresses ({}); {}",
-                  call.mine.rank, field_text(call.mine.host), call.listener_rank, card.host, call.seconds, outcomes(calls),
+                  call.mine.rank, field_text(call.mine.host), call.listener_rank, contact.host, call.seconds, outcomes(calls),
                   is_network ? "let TCP connections between the job's hosts pass the firewall"
                              : "start the ranks of a node in one network namespace, as one user"));
 }

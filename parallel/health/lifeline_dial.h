@@ -19,9 +19,9 @@ struct LifelineCall {
   double seconds = 10;    // until the call is given up
 };
 // Calls the listener at its endpoints, one after the other and again after pauses that grow and differ from rank to rank; the first
-// that proves to know the card's key is the one, and is given this end's proof. On return `answer` is how it introduced itself.
+// that proves to know the contact's key is the one, and is given this end's proof. On return `answer` is how it introduced itself.
 // CommunicationError that names the endpoints and what each said.
-LifelineChannel dial_lifeline(const LifelineCard& card, const LifelineCall& call, LifelineHello& answer);
+LifelineChannel dial_lifeline(const LifelineContact& contact, const LifelineCall& call, LifelineHello& answer);
 
 // Raises this process's limit of open files to the hard one. ConfigError, naming `who`, when that is below `needed`.
 void make_room_for_descriptors(std::int64_t needed, const std::string& who);

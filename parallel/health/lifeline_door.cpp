@@ -98,7 +98,7 @@ std::optional<LifelineDoor::Arrival> LifelineDoor::serve(int fd, double now) {
   while (const std::optional<LifelineMessage> message = stranger.channel.next()) {
     const auto* hello = std::get_if<LifelineHello>(&*message);
     const auto* proof = std::get_if<LifelineProof>(&*message);
-    const SipHashKey& key = listener_.card.key;
+    const SipHashKey& key = listener_.contact.key;
     const auto is_expected = [&](int rank) { return rank > 0 && rank < ranks_ && rank != mine_.rank; };
     if (!stranger.caller && hello != nullptr && is_expected(hello->rank)) {
       stranger.caller = *hello;

@@ -22,7 +22,7 @@ class LifelineDoor {
   // `ranks` ranks.
   LifelineDoor(int epoll, LifelineListener listener, const LifelineHello& mine, int ranks);
 
-  const LifelineCard& card() const { return listener_.card; }
+  const LifelineContact& contact() const { return listener_.contact; }
   bool knows(int fd) const;
 
   // A rank and its connection, which epoll no longer watches.

@@ -23,7 +23,7 @@
 namespace trident {
 namespace {
 
-constexpr std::string_view kCardName = "trident-lifeline", kCardVersion = "2";
+constexpr std::string_view kContactName = "trident-lifeline", kContactVersion = "2";
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
@@ -55,7 +55,7 @@ void listen_on_node(LifelineListener& listener) {
   FileDescriptor socket = listen_at(address.get(), address.length);
   if (!socket) return;
   listener.sockets.push_back(std::move(socket));
-  listener.card.endpoints.push_back({name, 0});
+  listener.contact.endpoints.push_back({name, 0});
 }
 
 // An address that the system refuses, because it just went away, say, is left out.
@@ -67,7 +67,7 @@ void listen_on_network(LifelineListener& listener, const std::vector<std::string
     socklen_t bytes = sizeof bound;
     if (!socket || getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0) continue;
     listener.sockets.push_back(std::move(socket));
-    listener.card.endpoints.push_back({text, port_of(reinterpret_cast<const sockaddr&>(bound))});
+    listener.contact.endpoints.push_back({text, port_of(reinterpret_cast<const sockaddr&>(bound))});
   }
 }
 
@@ -93,31 +93,31 @@ std::string describe(const LifelineEndpoint& endpoint) {
   return endpoint.port == 0 ? "a Unix socket" : fmt::format("{} port {}", endpoint.address, endpoint.port);
 }
 
-std::string to_text(const LifelineCard& card) {
+std::string to_text(const LifelineContact& contact) {
   std::string endpoints;
-  for (const LifelineEndpoint& e : card.endpoints)
+  for (const LifelineEndpoint& e : contact.endpoints)
     endpoints += fmt::format("{}{}@{}", endpoints.empty() ? "" : ",", e.address, e.port);
-  return fmt::format("{} {} {} {} {}", kCardName, kCardVersion, hexadecimal(card.key), card.host, endpoints);
+  return fmt::format("{} {} {} {} {}", kContactName, kContactVersion, hexadecimal(contact.key), contact.host, endpoints);
 }
 
-LifelineCard parse_lifeline_card(std::string_view text) {
+LifelineContact parse_lifeline_contact(std::string_view text) {
   std::istringstream words{std::string(text)};
   std::string name, version, key, endpoints;
-  LifelineCard card;
-  words >> name >> version >> key >> card.host >> endpoints;
-  bool valid = !words.fail() && name == kCardName && version == kCardVersion && key.size() == 2 * card.key.size();
-  for (std::size_t i = 0; valid && i < card.key.size(); ++i) {
+  LifelineContact contact;
+  words >> name >> version >> key >> contact.host >> endpoints;
+  bool valid = !words.fail() && name == kContactName && version == kContactVersion && key.size() == 2 * contact.key.size();
+  for (std::size_t i = 0; valid && i < contact.key.size(); ++i) {
     const char* digits = key.data() + 2 * i;
-    valid = std::from_chars(digits, digits + 2, card.key[i], 16).ptr == digits + 2;
+    valid = std::from_chars(digits, digits + 2, contact.key[i], 16).ptr == digits + 2;
   }
   for (const std::string& part : split(endpoints)) {
     const std::optional<LifelineEndpoint> endpoint = parse_endpoint(part);
     valid = valid && endpoint;
-    if (endpoint) card.endpoints.push_back(*endpoint);
+    if (endpoint) contact.endpoints.push_back(*endpoint);
   }
   if (!valid)  // without its text, which may hold a key
-    throw CommunicationError("lifeline: a rank's contact card is not of this version; start the same build on all ranks");
-  return card;
+    throw CommunicationError("lifeline: a rank's contact is not of this version; start the same build on all ranks");
+  return contact;
 }
 
 std::vector<std::string> own_addresses(const InterfaceChoice& choice, const std::string& host) {
@@ -147,8 +147,8 @@ std::vector<std::string> own_addresses(const InterfaceChoice& choice, const std:
 LifelineListener open_lifeline_listener(const std::string& host, LifelineReach reach, const InterfaceChoice& interfaces) {
   LifelineListener listener;
   listener.reach = reach;
-  listener.card.host = host;
-  if (getrandom(listener.card.key.data(), listener.card.key.size(), 0) != static_cast<ssize_t>(listener.card.key.size()))
+  listener.contact.host = host;
+  if (getrandom(listener.contact.key.data(), listener.contact.key.size(), 0) != static_cast<ssize_t>(listener.contact.key.size()))
     throw CommunicationError(fmt::format("lifeline: the system gives no random numbers: {}; start again", std::strerror(errno)));
   if (reach == LifelineReach::kNode)
     listen_on_node(listener);

@@ -26,22 +26,22 @@ struct LifelineEndpoint {
 std::string describe(const LifelineEndpoint& endpoint);  // "10.0.0.1 port 4711", "a Unix socket"
 
 // What a listener tells the job: "trident-lifeline 2 <key> <host> <address>@<port>,...". Host names have no spaces.
-struct LifelineCard {
+struct LifelineContact {
   SipHashKey key{};  // the secret by which both ends of a call know each other; it reaches the ranks through MPI
   std::string host;
   std::vector<LifelineEndpoint> endpoints;
 };
-std::string to_text(const LifelineCard& card);
-LifelineCard parse_lifeline_card(std::string_view text);  // CommunicationError
+std::string to_text(const LifelineContact& contact);
+LifelineContact parse_lifeline_contact(std::string_view text);  // CommunicationError
 
 // This host's addresses on interfaces that are up: those of `choice`, or all but loopback and link-local ones; loopback where there
 // are no others. ConfigError when the host has none of those included.
 std::vector<std::string> own_addresses(const InterfaceChoice& choice, const std::string& host);
 
 struct LifelineListener {
-  std::vector<FileDescriptor> sockets;  // non-blocking, one for every endpoint of the card
+  std::vector<FileDescriptor> sockets;  // non-blocking, one for every endpoint of the contact
   LifelineReach reach = LifelineReach::kNetwork;
-  LifelineCard card;
+  LifelineContact contact;
 };
 // Listens at ports that the kernel chooses. CommunicationError when the system refuses.
 LifelineListener open_lifeline_listener(const std::string& host, LifelineReach reach = LifelineReach::kNetwork,

@@ -66,7 +66,7 @@ LifelineThread::LifelineThread(const LifelineOptions& options)
 void LifelineThread::open_door() {
   make_room_for_descriptors(options_.size + 64, fmt::format("lifeline: rank {} of {}", options_.rank, options_.size));
   LifelineListener listener = open_lifeline_listener(options_.host, options_.reach, options_.interfaces);
-  card_ = to_text(listener.card);
+  contact_ = to_text(listener.contact);
   for (int r = 1; r < options_.size; ++r)
     if (r != options_.rank) awaited_.insert(r);
   if (!awaited_.empty()) door_.emplace(epoll_.get(), std::move(listener), hello(), options_.size);

@@ -42,7 +42,7 @@ class LifelineThread {
 
   const LifelineOptions& options() const { return options_; }
   StatusBoard& board() { return board_; }
-  std::string card() const { return card_; }
+  std::string contact() const { return contact_; }
   LifelineHello hello() const;  // without a nonce
   bool is_listener() const { return options_.rank == 0 || options_.rank == options_.deputy; }
 
@@ -87,7 +87,7 @@ class LifelineThread {
 
   const LifelineOptions options_;
   StatusBoard board_;
-  std::string card_;
+  std::string contact_;
 
   // Shared with other threads.
   std::mutex mutex_;

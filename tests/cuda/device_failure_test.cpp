@@ -234,8 +234,10 @@ TEST_P(LaneFailure, LeavingWithOperationsPendingIsAFailure) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, DeviceFailure,
-                         testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged, DeviceTransport::kNccl), transport_name);
-INSTANTIATE_TEST_SUITE_P(Transports, LaneFailure, testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged), transport_name);
+                         testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged, DeviceTransport::kNccl),
+                         transport_name);
+INSTANTIATE_TEST_SUITE_P(Transports, LaneFailure, testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged),
+                         transport_name);
 
 }  // namespace
 }  // namespace trident::conformance

@@ -104,7 +104,8 @@ TEST_P(DeviceStress, GroupsStandInTheOrderOfTheirStream) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, DeviceStress,
-                         testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged, DeviceTransport::kNccl), transport_name);
+                         testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged, DeviceTransport::kNccl),
+                         transport_name);
 
 }  // namespace
 }  // namespace trident::conformance

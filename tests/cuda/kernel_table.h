@@ -15,7 +15,9 @@ enum class Placement {
   kMisaligned  // each one element behind such a multiple
 };
 
-inline void PrintTo(Placement placement, std::ostream* out) { *out << (placement == Placement::kAligned ? "aligned" : "misaligned"); }
+inline void PrintTo(Placement placement, std::ostream* out) {
+  *out << (placement == Placement::kAligned ? "aligned" : "misaligned");
+}
 
 // The kernels; `level` means nothing. A kernel that writes outside its outputs, or to its inputs, fails the running test. fill_zero
 // and conversions between equal types are no kernels on the device: those entries are null, or plain copies.

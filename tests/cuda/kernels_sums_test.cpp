@@ -14,7 +14,9 @@
 
 namespace trident::simulated {
 
-void PrintTo(FiberOrder order, std::ostream* out) { *out << (order == FiberOrder::kReverse ? "threads backwards" : "warp by warp"); }
+void PrintTo(FiberOrder order, std::ostream* out) {
+  *out << (order == FiberOrder::kReverse ? "threads backwards" : "warp by warp");
+}
 
 }  // namespace trident::simulated
 

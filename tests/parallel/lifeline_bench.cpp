@@ -67,7 +67,7 @@ void hub(int ranks, double seconds) {
   std::string task;
   for (const std::string& t : threads())
     if (!before.contains(t)) task = t;
-  const LifelineCard card = parse_lifeline_card(lifeline.card());
+  const LifelineContact contact = parse_lifeline_contact(lifeline.contact());
 
   const double begin = monotonic_seconds();
   std::vector<std::vector<LifelineChannel>> parts(64);
@@ -77,10 +77,10 @@ void hub(int ranks, double seconds) {
       for (int r = 1 + static_cast<int>(p); r < ranks; r += static_cast<int>(parts.size())) {
         LifelineHello mine, answer;
         mine.rank = r;
-        parts[p].push_back(dial_lifeline(card, {mine, 0, 1, options.connect_seconds}, answer));
+        parts[p].push_back(dial_lifeline(contact, {mine, 0, 1, options.connect_seconds}, answer));
       }
     });
-  lifeline.connect({lifeline.card()});
+  lifeline.connect({lifeline.contact()});
   for (std::thread& caller : callers) caller.join();
   fmt::print("{} calls: {:.2f} s, {:.2f} s of the hub's thread\n", ranks - 1, monotonic_seconds() - begin, cpu_seconds(task));
 

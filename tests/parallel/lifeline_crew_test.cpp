@@ -45,12 +45,14 @@ struct Crew {
       lifelines.push_back(std::make_unique<Lifeline>(options));
     }
   }
-  std::vector<std::string> cards() const {
+  std::vector<std::string> contacts() const {
     std::vector<std::string> all;
-    for (const auto& lifeline : lifelines) all.push_back(lifeline->card());
+    for (const auto& lifeline : lifelines) all.push_back(lifeline->contact());
     return all;
   }
-  LifelineCards listeners() const { return {lifelines[0]->card(), deputy < lifelines.size() ? lifelines[deputy]->card() : ""}; }
+  LifelineContacts listeners() const {
+    return {lifelines[0]->contact(), deputy < lifelines.size() ? lifelines[deputy]->contact() : ""};
+  }
   // Connects the ranks from `first` on; every rank's error.
   std::vector<std::string> connect(std::size_t first = 0) {
     std::vector<std::string> errors(lifelines.size());
@@ -75,11 +77,11 @@ std::size_t open_descriptors() {
 
 TEST(LifelineCrew, OnlyHubAndDeputyListen) {
   Crew crew(4, [](LifelineOptions& options) { options.deputy = 2; });
-  const std::vector<std::string> cards = crew.cards();
-  EXPECT_NE(cards[0], "");
-  EXPECT_EQ(cards[1], "");
-  EXPECT_NE(cards[2], "");
-  EXPECT_EQ(cards[3], "");
+  const std::vector<std::string> contacts = crew.contacts();
+  EXPECT_NE(contacts[0], "");
+  EXPECT_EQ(contacts[1], "");
+  EXPECT_NE(contacts[2], "");
+  EXPECT_EQ(contacts[3], "");
   EXPECT_EQ(crew.connect(), std::vector<std::string>(4, "no error"));
   for (const auto& lifeline : crew.lifelines) lifeline->goodbye();
 }
@@ -120,7 +122,7 @@ TEST(LifelineCrew, AnUnconnectedOneHasNobodyToTell) {
 
 TEST(LifelineCrew, AJobOfOneNeedsNone) {
   Crew crew(1);
-  EXPECT_EQ(crew.cards(), std::vector<std::string>{""});
+  EXPECT_EQ(crew.contacts(), std::vector<std::string>{""});
   EXPECT_EQ(crew.connect(), std::vector<std::string>{"no error"});
   crew.lifelines[0]->board().set_step(3);
   EXPECT_EQ(crew.lifelines[0]->board().read().step, 3);
@@ -131,9 +133,9 @@ TEST(LifelineCrew, AJobOfOneNeedsNone) {
 
 TEST(LifelineCrew, RanksThatDoNotCallAreNamed) {
   Crew crew(5, [](LifelineOptions& options) { options.connect_seconds = 0.4; });
-  const LifelineCards cards = crew.listeners();
+  const LifelineContacts contacts = crew.listeners();
   EXPECT_EQ(
-      error_of<CommunicationError>([&] { crew.lifelines[0]->connect(cards); }),
+      error_of<CommunicationError>([&] { crew.lifelines[0]->connect(contacts); }),
       "lifeline: rank 0 waited 0.4 s on host h for the calls of ranks 1-4; look at what they printed, and let TCP connections "
       "between the job's hosts pass the firewall");
 }
@@ -141,16 +143,16 @@ TEST(LifelineCrew, RanksThatDoNotCallAreNamed) {
 // A rank dies while others still connect: they learn it from connect().
 TEST(LifelineCrew, AVerdictDuringConnectEndsIt) {
   Crew crew(4, [](LifelineOptions& options) { options.connect_seconds = 10; });
-  const LifelineCards cards = crew.listeners();
+  const LifelineContacts contacts = crew.listeners();
   std::string hub_error;
   std::thread hub([&] {
     try {
-      crew.lifelines[0]->connect(cards);
+      crew.lifelines[0]->connect(contacts);
     } catch (const PeerFailure& error) {
       hub_error = error.what();
     }
   });
-  crew.lifelines[3]->connect(cards);
+  crew.lifelines[3]->connect(contacts);
   EXPECT_TRUE(crew.lifelines[3]->report_failure("changed its mind"));
   hub.join();
   EXPECT_TRUE(contains(hub_error, "rank 3 (host h, pid")) << hub_error;
@@ -165,8 +167,8 @@ FileDescriptor call_at(const LifelineEndpoint& endpoint) {
 }
 
 // One that knows the key, up to its proof.
-std::unique_ptr<LifelineChannel> prove_to_be(int rank, const LifelineCard& card, std::uint64_t wrong_by = 0) {
-  auto channel = std::make_unique<LifelineChannel>(call_at(card.endpoints[0]));
+std::unique_ptr<LifelineChannel> prove_to_be(int rank, const LifelineContact& contact, std::uint64_t wrong_by = 0) {
+  auto channel = std::make_unique<LifelineChannel>(call_at(contact.endpoints[0]));
   LifelineHello mine{random_nonce(), rank, 1, {}};
   channel->send(mine);
   for (const double give_up = monotonic_seconds() + 5; channel->open() && monotonic_seconds() < give_up;) {
@@ -174,8 +176,8 @@ std::unique_ptr<LifelineChannel> prove_to_be(int rank, const LifelineCard& card,
     const auto message = channel->next();
     if (!message) continue;
     const auto& welcome = std::get<LifelineWelcome>(*message);
-    EXPECT_EQ(welcome.proof, lifeline_proof(card.key, LifelineEnd::kListener, mine, welcome.hello));
-    channel->send(LifelineProof{lifeline_proof(card.key, LifelineEnd::kCaller, mine, welcome.hello) + wrong_by});
+    EXPECT_EQ(welcome.proof, lifeline_proof(contact.key, LifelineEnd::kListener, mine, welcome.hello));
+    channel->send(LifelineProof{lifeline_proof(contact.key, LifelineEnd::kCaller, mine, welcome.hello) + wrong_by});
     break;
   }
   return channel;
@@ -184,26 +186,26 @@ std::unique_ptr<LifelineChannel> prove_to_be(int rank, const LifelineCard& card,
 // At the door: scanners, another job's ranks, a second caller under the same number. The job connects all the same.
 TEST(LifelineCrew, StrangersAreIgnored) {
   Crew crew(3);
-  const LifelineCard card = parse_lifeline_card(crew.cards()[0]), deputy = parse_lifeline_card(crew.cards()[1]);
+  const LifelineContact contact = parse_lifeline_contact(crew.contacts()[0]), deputy = parse_lifeline_contact(crew.contacts()[1]);
   std::vector<std::unique_ptr<LifelineChannel>> strangers;
-  const auto call = [](const LifelineCard& at) { return std::make_unique<LifelineChannel>(call_at(at.endpoints[0])); };
-  for (int i = 0; i < 200; ++i) strangers.push_back(call(card));  // more than it keeps, and silent
+  const auto call = [](const LifelineContact& at) { return std::make_unique<LifelineChannel>(call_at(at.endpoints[0])); };
+  for (int i = 0; i < 200; ++i) strangers.push_back(call(contact));  // more than it keeps, and silent
   for (int i = 0; i < 50; ++i) {
-    strangers.push_back(call(card));
+    strangers.push_back(call(contact));
     const std::string garbage(1000, static_cast<char>(i));
     [[maybe_unused]] const ssize_t sent = send(strangers.back()->fd(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
   }
   for (const int rank : {-1, 0, 3, 1000}) {
-    strangers.push_back(call(card));
+    strangers.push_back(call(contact));
     strangers.back()->send(LifelineHello{{}, rank, 1, {}});
   }
-  strangers.push_back(prove_to_be(1, card, 1));  // of another job, or a liar
-  strangers.push_back(call(card));
+  strangers.push_back(prove_to_be(1, contact, 1));  // of another job, or a liar
+  strangers.push_back(call(contact));
   strangers.back()->send(LifelineHello{{}, 1, 1, {}});
   strangers.back()->send(LifelineHeartbeat());  // without a proof
-  strangers.push_back(call(card));
+  strangers.push_back(call(contact));
   strangers.back()->send(LifelineProof());  // without an introduction
-  strangers.push_back(call(card));
+  strangers.push_back(call(contact));
   strangers.back()->send(LifelineHello{{}, 2, 1, {}});  // introduced as rank 2, which then calls by another way
   strangers.back()->send(LifelineGoodbye());
   strangers.push_back(call(deputy));
@@ -221,7 +223,7 @@ TEST(LifelineCrew, StrangersAreIgnored) {
   }
   LifelineHello answer;
   EXPECT_TRUE(contains(error_of<CommunicationError>([&] {
-                         dial_lifeline(card, {{}, 0, 1, 0.2}, answer);
+                         dial_lifeline(contact, {{}, 0, 1, 0.2}, answer);
                        }),
                        ": Connection refused"));
   for (const auto& lifeline : crew.lifelines) lifeline->goodbye();
@@ -230,16 +232,16 @@ TEST(LifelineCrew, StrangersAreIgnored) {
 // What was heard of a rank's call says nothing to the next one: a proof counts once.
 TEST(LifelineCrew, AProofCannotBeSaidAgain) {
   Crew crew(2);
-  const LifelineCard card = parse_lifeline_card(crew.cards()[0]);
+  const LifelineContact contact = parse_lifeline_contact(crew.contacts()[0]);
   const LifelineHello mine{random_nonce(), 1, 1, {}};
   std::uint64_t heard = 0;
   for (int call = 0; call < 2; ++call) {
-    LifelineChannel channel(call_at(card.endpoints[0]));
+    LifelineChannel channel(call_at(contact.endpoints[0]));
     channel.send(mine);
     std::optional<LifelineMessage> message;
     while (!(message = channel.next())) channel.receive();
     if (call == 0)
-      heard = lifeline_proof(card.key, LifelineEnd::kCaller, mine, std::get<LifelineWelcome>(*message).hello);
+      heard = lifeline_proof(contact.key, LifelineEnd::kCaller, mine, std::get<LifelineWelcome>(*message).hello);
     else
       channel.send(LifelineProof{heard});
     if (call == 0) continue;
@@ -254,8 +256,8 @@ TEST(LifelineCrew, AProofCannotBeSaidAgain) {
 // A rank that fails at once: its proof, its first heartbeat and its last words arrive together, and no other word ever follows.
 TEST(LifelineCrew, WordsRightBehindTheProofAreHeard) {
   Crew crew(2, [](LifelineOptions& options) { options.heartbeat_seconds = 100, options.silence_seconds = 300; });
-  const LifelineCard card = parse_lifeline_card(crew.cards()[0]);
-  LifelineChannel channel(call_at(card.endpoints[0]));
+  const LifelineContact contact = parse_lifeline_contact(crew.contacts()[0]);
+  LifelineChannel channel(call_at(contact.endpoints[0]));
   const LifelineHello mine{random_nonce(), 1, 1, {}};
   channel.send(mine);
   std::optional<LifelineMessage> message;
@@ -265,7 +267,7 @@ TEST(LifelineCrew, WordsRightBehindTheProofAreHeard) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   LifelineChannel writer{FileDescriptor(ends[0])};
   const FileDescriptor reader(ends[1]);
-  writer.send(LifelineProof{lifeline_proof(card.key, LifelineEnd::kCaller, mine, std::get<LifelineWelcome>(*message).hello)});
+  writer.send(LifelineProof{lifeline_proof(contact.key, LifelineEnd::kCaller, mine, std::get<LifelineWelcome>(*message).hello)});
   writer.send(LifelineHeartbeat());
   LifelineFailure failure{75, 0, {}};
   set_field(failure.text, "at once");
@@ -281,7 +283,7 @@ TEST(LifelineCrew, WordsRightBehindTheProofAreHeard) {
 
 TEST(LifelineCrew, MeetsOnItsNodeWithoutAPort) {
   Crew crew(4, [](LifelineOptions& options) { options.reach = LifelineReach::kNode; });
-  for (const LifelineEndpoint& endpoint : parse_lifeline_card(crew.cards()[0]).endpoints) EXPECT_EQ(endpoint.port, 0);
+  for (const LifelineEndpoint& endpoint : parse_lifeline_contact(crew.contacts()[0]).endpoints) EXPECT_EQ(endpoint.port, 0);
   EXPECT_EQ(crew.connect(), std::vector<std::string>(4, "no error"));
   EXPECT_TRUE(crew.lifelines[3]->report_failure("no more data", 65));
   EXPECT_TRUE(crew.lifelines[1]->wait_for_verdict(10));
@@ -317,7 +319,7 @@ TEST(LifelineCrew, NonsenseIsABug) {
   options.silence_seconds = 2;
   EXPECT_THROW(Lifeline{options}, InternalError);
   Crew crew(2);
-  EXPECT_THROW(crew.lifelines[0]->connect({"no card"}), CommunicationError);
+  EXPECT_THROW(crew.lifelines[0]->connect({"no contact"}), CommunicationError);
 }
 
 TEST(LifelineDeputy, SitsOnAnotherNodeWhereThereIsOne) {

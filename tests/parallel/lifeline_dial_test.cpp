@@ -1,4 +1,4 @@
-// How lifelines find each other and talk: cards, frames, calls that fail.
+// How lifelines find each other and talk: contacts, frames, calls that fail.
 #include "parallel/health/lifeline_dial.h"
 
 #include <gtest/gtest.h>
@@ -25,31 +25,31 @@ namespace {
 
 // Cards
 
-TEST(LifelineCard, SurvivesItsText) {
+TEST(LifelineContact, SurvivesItsText) {
   for (const LifelineReach reach : {LifelineReach::kNode, LifelineReach::kNetwork}) {
     const LifelineListener listener = open_lifeline_listener("node-7", reach);
-    const LifelineCard card = parse_lifeline_card(to_text(listener.card));
-    EXPECT_EQ(card.key, listener.card.key);
-    EXPECT_EQ(card.host, "node-7");
-    EXPECT_EQ(card.endpoints, listener.card.endpoints);
-    EXPECT_EQ(listener.sockets.size(), card.endpoints.size());
-    EXPECT_NE(open_lifeline_listener("node-7").card.key, card.key);
+    const LifelineContact contact = parse_lifeline_contact(to_text(listener.contact));
+    EXPECT_EQ(contact.key, listener.contact.key);
+    EXPECT_EQ(contact.host, "node-7");
+    EXPECT_EQ(contact.endpoints, listener.contact.endpoints);
+    EXPECT_EQ(listener.sockets.size(), contact.endpoints.size());
+    EXPECT_NE(open_lifeline_listener("node-7").contact.key, contact.key);
   }
 }
 
-TEST(LifelineCard, WhatIsNoneIsRefused) {
+TEST(LifelineContact, WhatIsNoneIsRefused) {
   const std::string key = "00112233445566778899aabbccddeeff";
-  const LifelineCard card = parse_lifeline_card("trident-lifeline 2 " + key + " h ::1@9,10.0.0.1@65535,name@0");
-  EXPECT_EQ(card.endpoints, (std::vector<LifelineEndpoint>{{"::1", 9}, {"10.0.0.1", 65535}, {"name", 0}}));
-  EXPECT_EQ(card.key[15], 0xff);
+  const LifelineContact contact = parse_lifeline_contact("trident-lifeline 2 " + key + " h ::1@9,10.0.0.1@65535,name@0");
+  EXPECT_EQ(contact.endpoints, (std::vector<LifelineEndpoint>{{"::1", 9}, {"10.0.0.1", 65535}, {"name", 0}}));
+  EXPECT_EQ(contact.key[15], 0xff);
   for (const std::string& text :
        std::vector<std::string>{"", "trident-lifeline 1 " + key + " h ::1@9", "trident-lifeline 2 " + key + " h ::1@port",
                                 "trident-lifeline 2 " + key + " h", "trident-lifeline 2 0011 h ::1@9",
                                 "trident-lifeline 2 zz112233445566778899aabbccddeeff h ::1@9", "other 2 " + key + " h ::1@9",
                                 "trident-lifeline 2 " + key + " h ::1", "trident-lifeline 2 " + key + " h @9",
                                 "trident-lifeline 2 " + key + " h ::1@65536", "trident-lifeline 2 " + key + " h ::1@-1"}) {
-    EXPECT_EQ(error_of<CommunicationError>([&] { parse_lifeline_card(text); }),
-              "lifeline: a rank's contact card is not of this version; start the same build on all ranks")
+    EXPECT_EQ(error_of<CommunicationError>([&] { parse_lifeline_contact(text); }),
+              "lifeline: a rank's contact is not of this version; start the same build on all ranks")
         << text;
   }
 }
@@ -67,8 +67,8 @@ bool is_any_address(int socket) {
 TEST(LifelineListener, ListensOnWhatWasChosenOnly) {
   for (const char* chosen : {"lo", "127.0.0.0/8", "10.254.0.0/16,127.0.0.1"}) {
     const LifelineListener listener = open_lifeline_listener("h", LifelineReach::kNetwork, {chosen, ""});
-    ASSERT_FALSE(listener.card.endpoints.empty());
-    EXPECT_EQ(listener.card.endpoints[0].address, "127.0.0.1") << chosen;
+    ASSERT_FALSE(listener.contact.endpoints.empty());
+    EXPECT_EQ(listener.contact.endpoints[0].address, "127.0.0.1") << chosen;
     for (const FileDescriptor& socket : listener.sockets) EXPECT_FALSE(is_any_address(socket.get())) << chosen;
   }
   const LifelineListener all = open_lifeline_listener("h");
@@ -99,7 +99,7 @@ TEST(LifelineListener, OnANodeThereIsNoPort) {
   socklen_t bytes = sizeof bound;
   ASSERT_EQ(getsockname(listener.sockets[0].get(), reinterpret_cast<sockaddr*>(&bound), &bytes), 0);
   EXPECT_EQ(bound.ss_family, AF_UNIX);
-  EXPECT_EQ(listener.card.endpoints[0].port, 0);
+  EXPECT_EQ(listener.contact.endpoints[0].port, 0);
 }
 
 TEST(SocketAddress, LiesInItsNetwork) {
@@ -267,36 +267,36 @@ TEST(LifelineChannel, SendingToTheGoneIsHarmless) {
 
 const InterfaceChoice kLoopback{"127.0.0.1", ""};
 
-std::string dial_error(const LifelineCard& card, double seconds) {
+std::string dial_error(const LifelineContact& contact, double seconds) {
   LifelineCall call;
   call.mine.rank = 3;
   call.seconds = seconds;
   set_field(call.mine.host, "here");
   LifelineHello answer;
-  return error_of<CommunicationError>([&] { dial_lifeline(card, call, answer); });
+  return error_of<CommunicationError>([&] { dial_lifeline(contact, call, answer); });
 }
 
 TEST(LifelineDial, SaysWhatEveryAddressAnswered) {
-  LifelineCard card = open_lifeline_listener("there", LifelineReach::kNetwork, kLoopback).card;  // nobody listens any more
-  card.endpoints.push_back({"nonsense", 9});
+  LifelineContact contact = open_lifeline_listener("there", LifelineReach::kNetwork, kLoopback).contact;  // nobody listens any more
+  contact.endpoints.push_back({"nonsense", 9});
   EXPECT_EQ(
-      dial_error(card, 0.8),
+      dial_error(contact, 0.8),
       fmt::format(
           "lifeline: rank 3 on host here reached rank 0 on host there within 0.8 s at none of its addresses (127.0.0.1 port {}: "
           "Connection refused, nonsense port 9: no numeric address); let TCP connections between the job's hosts pass the firewall",
-          card.endpoints[0].port));
+          contact.endpoints[0].port));
 }
 
 TEST(LifelineDial, SaysThatNobodyIsOnTheNode) {
-  const LifelineCard card = open_lifeline_listener("there", LifelineReach::kNode).card;
-  EXPECT_EQ(dial_error(card, 0.3),
+  const LifelineContact contact = open_lifeline_listener("there", LifelineReach::kNode).contact;
+  EXPECT_EQ(dial_error(contact, 0.3),
             "lifeline: rank 3 on host here reached rank 0 on host there within 0.3 s at none of its addresses (a Unix socket: "
             "Connection refused); start the ranks of a node in one network namespace, as one user");
 }
 
 TEST(LifelineDial, AListenerThatNeverAnswersIsGivenUp) {
   const LifelineListener listener = open_lifeline_listener("there", LifelineReach::kNetwork, kLoopback);
-  EXPECT_TRUE(contains(dial_error(listener.card, 0.3), "no answer)"));
+  EXPECT_TRUE(contains(dial_error(listener.contact, 0.3), "no answer)"));
 }
 
 TEST(LifelineDial, SomebodyElseAtTheAddressIsNotTakenForTheHub) {
@@ -314,7 +314,7 @@ TEST(LifelineDial, SomebodyElseAtTheAddressIsNotTakenForTheHub) {
       else [[maybe_unused]] const ssize_t sent = send(fd, "SSH-2.0-OpenSSH\r\n", 17, 0);
       while (channel.open()) channel.receive();
     });
-    const std::string error = dial_error(listener.card, 2);
+    const std::string error = dial_error(listener.contact, 2);
     server.join();
     EXPECT_TRUE(contains(error, same_program ? ": somebody else answered)" : ": hung up or is not this job's)")) << error;
   }
@@ -334,7 +334,7 @@ TEST(LifelineDial, WhoIsSentAwayCallsAgain) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
-  EXPECT_TRUE(contains(dial_error(listener.card, 2), ": hung up or is not this job's)"));
+  EXPECT_TRUE(contains(dial_error(listener.contact, 2), ": hung up or is not this job's)"));
   over = true;
   server.join();
   ASSERT_GE(calls_at.size(), 2u);
@@ -347,7 +347,7 @@ TEST(LifelineDial, ManyRanksAreGivenMoreTime) {
 }
 
 TEST(LifelineClaim, BelongsToOneAtATime) {
-  const SipHashKey job = open_lifeline_listener("h").card.key, other = open_lifeline_listener("h").card.key;
+  const SipHashKey job = open_lifeline_listener("h").contact.key, other = open_lifeline_listener("h").contact.key;
   FileDescriptor first = claim_job(job);
   EXPECT_TRUE(first);
   EXPECT_FALSE(claim_job(job));

@@ -64,8 +64,8 @@ TEST(Lifeline, CallsThatTheSystemRefusesAreTakenLaterAndCostNothingUntilThen) {
     options.connect_seconds = 0.5;
     options.heartbeat_seconds = 0.1;
     Lifeline lifeline(options);
-    const LifelineCard card = parse_lifeline_card(lifeline.card());
-    const SocketAddress address = *socket_address(card.endpoints[0].address, card.endpoints[0].port);
+    const LifelineContact contact = parse_lifeline_contact(lifeline.contact());
+    const SocketAddress address = *socket_address(contact.endpoints[0].address, contact.endpoints[0].port);
     LifelineChannel caller{FileDescriptor(socket(address.storage.ss_family, SOCK_STREAM, 0))};
     const int next = dup(0);
     close(next);
@@ -74,7 +74,7 @@ TEST(Lifeline, CallsThatTheSystemRefusesAreTakenLaterAndCostNothingUntilThen) {
     const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
     if (setrlimit(RLIMIT_NOFILE, &none) != 0 || connect(caller.fd(), address.get(), address.length) != 0) return false;
     const double cpu = cpu_seconds();
-    const std::string text = error_of<CommunicationError>([&] { lifeline.connect({lifeline.card()}); });
+    const std::string text = error_of<CommunicationError>([&] { lifeline.connect({lifeline.contact()}); });
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     const double used = cpu_seconds() - cpu;
     setrlimit(RLIMIT_NOFILE, &before);
@@ -116,7 +116,7 @@ TEST(Lifeline, WhoTakesTheLastDescriptorKeepsIt) {
       LifelineOptions options = of_the_hub();
       options.reach = reach;
       Lifeline lifeline(options);
-      const LifelineEndpoint door = parse_lifeline_card(lifeline.card()).endpoints[0];
+      const LifelineEndpoint door = parse_lifeline_contact(lifeline.contact()).endpoints[0];
       LifelineChannel caller(socket_for(door));
       const int next = dup(0);
       close(next);
@@ -195,12 +195,12 @@ TEST(Lifeline, OtherUsersOfTheNodeAreSentAway) {
   LifelineOptions options = of_the_hub();
   options.reach = LifelineReach::kNode;
   Lifeline lifeline(options);
-  const LifelineCard card = parse_lifeline_card(lifeline.card());
+  const LifelineContact contact = parse_lifeline_contact(lifeline.contact());
   ChildProcess child([&] {
     if (setuid(65534) != 0) return false;
     LifelineHello answer;
-    const std::string text = error_of<CommunicationError>([&] { dial_lifeline(card, {{}, 0, 1, 0.3}, answer); });
-    const AbstractAddress address = abstract_address(card.endpoints[0].address);
+    const std::string text = error_of<CommunicationError>([&] { dial_lifeline(contact, {{}, 0, 1, 0.3}, answer); });
+    const AbstractAddress address = abstract_address(contact.endpoints[0].address);
     LifelineChannel caller{FileDescriptor(socket(AF_UNIX, SOCK_STREAM, 0))};
     if (connect(caller.fd(), address.get(), address.length) != 0) return false;
     caller.send(LifelineHello{{}, 1, 1, {}});

@@ -79,9 +79,9 @@ LifelineJob::LifelineJob(int size, RankBody body, const std::function<void(Lifel
     }
     ranks_.push_back({pid, std::move(here), "", {}});
   }
-  std::string cards;
-  for (Rank& rank : ranks_) cards += next_line(rank) + "\n";
-  for (Rank& rank : ranks_) send(rank.talk.get(), cards.data(), cards.size(), MSG_NOSIGNAL);
+  std::string contacts;
+  for (Rank& rank : ranks_) contacts += next_line(rank) + "\n";
+  for (Rank& rank : ranks_) send(rank.talk.get(), contacts.data(), contacts.size(), MSG_NOSIGNAL);
   for (Rank& rank : ranks_)
     if (const std::string line = next_line(rank); line != "connected ") throw std::runtime_error("not connected: " + line);
   // Nobody begins before: a rank that leaves at once would be reported by others that have not said so yet.
@@ -114,12 +114,12 @@ void LifelineJob::be_rank(int rank, int size, FileDescriptor talk, const RankBod
     };
     if (tune) tune(options);
     Lifeline lifeline(options);
-    const std::string card = lifeline.card() + "\n";
-    send(talk.get(), card.data(), card.size(), MSG_NOSIGNAL);
-    std::vector<std::string> cards;
-    for (int r = 0; r < size; ++r) cards.push_back(read_line(talk));
+    const std::string contact = lifeline.contact() + "\n";
+    send(talk.get(), contact.data(), contact.size(), MSG_NOSIGNAL);
+    std::vector<std::string> contacts;
+    for (int r = 0; r < size; ++r) contacts.push_back(read_line(talk));
     const auto deputy = static_cast<std::size_t>(options.deputy);
-    lifeline.connect({cards[0], deputy < cards.size() ? cards[deputy] : ""});
+    lifeline.connect({contacts[0], deputy < contacts.size() ? contacts[deputy] : ""});
     say(talk, "connected", "");
     read_line(talk);
     ForkedRank self{rank, lifeline, woken, talk};

@@ -21,7 +21,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/no_cards.h"
 #include "tests/train/event_file.h"
-#include "train/launch/trainer.h"
+#include "train/launch/run_training.h"
 
 namespace trident::testing {
 namespace {

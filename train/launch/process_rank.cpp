@@ -21,6 +21,7 @@
 #include "parallel/mpi/network_facts.h"
 #include "parallel/mpi/process_world.h"
 #include "train/launch/failure_file.h"
+#include "train/launch/prepare_run.h"
 #include "train/launch/rank_devices.h"
 #include "train/launch/start_up.h"
 #include "train/launch/start_watch.h"
@@ -28,7 +29,6 @@
 #include "train/run/checkpoint_dir.h"
 #include "train/run/earlier_run.h"
 #include "train/run/rank_loop.h"
-#include "train/launch/prepare_run.h"
 #include "train/run/run_together.h"
 #include "train/run/stop_request.h"
 
@@ -107,9 +107,9 @@ class ProcessRank {
  private:
   void try_to_train() {
     try {
-      const std::string card = lifeline_->card(), hub = world_->broadcast(card, 0);
+      const std::string contact = lifeline_->contact(), hub = world_->broadcast(contact, 0);
       const int deputy = lifeline_deputy(world_->nodes());
-      lifeline_->connect({hub, deputy < world_->size() ? world_->broadcast(card, deputy) : ""});
+      lifeline_->connect({hub, deputy < world_->size() ? world_->broadcast(contact, deputy) : ""});
       start_watch_.reset();
       const RunEnd end = run_loop();
       const int code = end.exit_code();

@@ -7,7 +7,7 @@
 
 #include "parallel/communicator/launcher.h"
 #include "parallel/cuda/cuda_backend.h"
-#include "train/launch/trainer.h"
+#include "train/launch/run_training.h"
 
 namespace trident {
 

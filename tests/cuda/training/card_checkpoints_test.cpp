@@ -17,7 +17,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
 #include "tests/support/error_text.h"
-#include "train/launch/trainer.h"
+#include "train/launch/run_training.h"
 
 namespace trident::testing {
 namespace {

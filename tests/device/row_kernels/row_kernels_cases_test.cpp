@@ -61,7 +61,8 @@ TEST_P(RowKernelCases, AgreeWithTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RowKernelCases, ::testing::ValuesIn(parameters()), [](const auto& info) { return info.param.name(); });
+INSTANTIATE_TEST_SUITE_P(All, RowKernelCases, ::testing::ValuesIn(parameters()),
+                         [](const auto& info) { return info.param.name(); });
 
 TEST(RowKernelTable, EveryKernelHasCases) {
   // The table is a level and function pointers: a kernel added to it must be added to kOps ...

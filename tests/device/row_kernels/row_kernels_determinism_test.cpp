@@ -42,7 +42,8 @@ class RowKernelDeterminism : public ::testing::TestWithParam<Parameter> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, RowKernelDeterminism, ::testing::ValuesIn(parameters()), [](const auto& info) { return info.param.name(); });
+INSTANTIATE_TEST_SUITE_P(All, RowKernelDeterminism, ::testing::ValuesIn(parameters()),
+                         [](const auto& info) { return info.param.name(); });
 
 TEST_P(RowKernelDeterminism, Norms) {
   for (const Index width : {5, 37, 131, 1029}) {

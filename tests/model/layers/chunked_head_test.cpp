@@ -108,7 +108,8 @@ TEST_P(ChunkedHeadTest, GradientsAccumulateOverMicroBatches) {
   expect_close(run(GetParam().config, l, 2).gradients, doubled.gradients, 1e-6, 1e-9);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, ChunkedHeadTest, ::testing::ValuesIn(cases()), [](const auto& info) { return info.param.label(); });
+INSTANTIATE_TEST_SUITE_P(Layouts, ChunkedHeadTest, ::testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.label(); });
 
 // The sums of a rank do not overflow, nor vanish, where the largest logits are far apart and lie on different ranks.
 TEST(ChunkedHead, LargeLogitsOnOneRank) {

@@ -1,4 +1,4 @@
-#include "train/launch/trainer.h"
+#include "train/launch/run_training.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,12 +10,12 @@
 #include "parallel/communicator/launcher.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "train/launch/failure_file.h"
+#include "train/launch/prepare_run.h"
 #include "train/launch/process_rank.h"
 #include "train/launch/rank_devices.h"
 #include "train/run/checkpoint_dir.h"
 #include "train/run/earlier_run.h"
 #include "train/run/rank_loop.h"
-#include "train/launch/prepare_run.h"
 #include "train/run/stop_request.h"
 
 namespace trident {
@@ -26,11 +26,9 @@ namespace {
 void leave_failure(const std::string& run_dir, const Error& error) {
   try {
     refuse_if_written(run_dir);
-    write_failure(run_dir, {.rank = 0,
-                            .host = host_name(),
-                            .cause = "failed",
-                            .exit_code = static_cast<int>(error.code()),
-                            .message = error.what()});
+    write_failure(
+        run_dir,
+        {.rank = 0, .host = host_name(), .cause = "failed", .exit_code = static_cast<int>(error.code()), .message = error.what()});
   } catch (const Error&) {
     return;  // of the two errors the first is the one to be told
   }
@@ -40,15 +38,18 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
   const StopRequest stop;
   const int ranks = static_cast<int>(ranks_of(config.parallel));
   const DeviceChoice choice = choose_device(config.device, cuda, look_for_cards(config.device, cuda, thread_ranks(ranks)));
-  check_nccl_register(config.cuda, choice, ranks, {DeviceTransport::kThread, fmt::format("the {} ranks are threads of this process", ranks)});
+  check_nccl_register(config.cuda, choice, ranks,
+                      {DeviceTransport::kThread, fmt::format("the {} ranks are threads of this process", ranks)});
   std::optional<MadeFolder> made_folder;
   if (saves_checkpoints(config)) {
     made_folder.emplace(checkpoint_folder_of(config));
     check_checkpoint_dir(checkpoint_folder_of(config));
   }
   RunOrigin origin{.resume = find_resume(config)};
-  if (origin.resume) adopt(config, *origin.resume);
-  else origin.initial = find_initial(config);
+  if (origin.resume)
+    adopt(config, *origin.resume);
+  else
+    origin.initial = find_initial(config);
   refuse_if_written(config.run.dir, {.checkpoints = checkpoint_folder_of(config)});
   if (!goes_on_in_run_dir(config, origin.resume)) check_earlier_run(config);
   RunPlace place;
