@@ -13,53 +13,32 @@
 #include "train/run/data_lines.h"
 #include "train/run/earlier_run.h"
 #include "train/run/gather_times.h"
+#include "train/run/non_finite.h"
 #include "train/run/run_files.h"
 
 namespace trident {
-namespace {
-
-constexpr int kMaxSkippedInARow = 10;  // non-finite gradients: after as many batches the run has no future
-
-}  // namespace
 
 RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& device, std::unique_ptr<Communicator> world,
                    const RankServices& services)
     : inputs_(inputs),
       plan_(inputs.plan),
-      output_(output),
       logger_(output.log, world->rank()),
+      sink_(output),
       device_(device),
       services_(services),
       trainer_(inputs.plan, device, std::move(world), services.board, services.on_device),
       checkpoints_(inputs, trainer_, logger_),
       loader_(train_loader(inputs)) {
   rank_ = trainer_.context().rank();
-  say_ = [this](const std::string& line) {
-    if (console_) console_->line(line);
-    else output_.console << line << '\n';
-  };
+  say_ = [this](const std::string& line) { sink_.line(line); };
   if (plan_.config.eval.every > 0) validation_sets_ = validation_sets(inputs);
   if (const std::vector<std::int64_t>& steps = plan_.config.log.trace_steps; !steps.empty()) tracer_.emplace(trainer_, steps.front(), steps.back());
-}
-
-int RunEnd::exit_code() const {
-  if (not_saved) return static_cast<int>(ExitCode::kStorage);
-  if ((signal != 0 || out_of_time) && saved) return static_cast<int>(ExitCode::kRequeue);
-  return signal != 0 ? exit_code_of_signal(signal) : 0;
-}
-
-std::string RunEnd::message() const {
-  const std::string why = signal != 0 ? "stopped by " + signal_name(signal) : out_of_time ? "run.max_minutes is over" : "the run is over";
-  if (not_saved) return why + ", and its last checkpoint could not be written; the newest one is older";
-  if (saved) return why + "; all is saved: the same command goes on from there";
-  if (weights) return why + "; its weights are saved, and no run goes on from weights alone (checkpoint.content)";
-  return why + " at the end of a step; nothing is saved, because checkpoint.every is 0";
 }
 
 RunEnd RankLoop::run() {
   open();
   const double start = monotonic_seconds();
-  if (rank() == 0) console_.emplace(output_.console, output_.mode, plan_.config.run.steps, updates_, start);
+  if (rank() == 0) sink_.open_console(plan_.config.run.steps, updates_, start);
   agree_to_stop(start);
   const bool misses = !validation_sets_.empty() && last_eval_at_ != updates_ && updates_ % plan_.config.eval.every == 0 && goes_on();
   if (misses) summary_.first_valid = evaluate();  // before the first step, or where a signal came before it
@@ -151,34 +130,38 @@ void RankLoop::open() {
 }
 
 void RankLoop::open_run_folder(std::int64_t largest) {
-  for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan(), largest)) output_.console << line << '\n';
-  for (const std::string& line : data_lines(plan_, inputs_.sources)) output_.console << line << '\n';
-  for (const std::string& line : device_.notes()) output_.console << line << '\n';
-  for (const std::string& line : trainer_.notes()) output_.console << line << '\n';
+  for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan(), largest)) sink_.line(line);
+  for (const std::string& line : data_lines(plan_, inputs_.sources)) sink_.line(line);
+  for (const std::string& line : device_.notes()) sink_.line(line);
+  for (const std::string& line : trainer_.notes()) sink_.line(line);
   make_run_folder(plan_.config.run.dir);
   const bool goes_on = goes_on_in_run_dir(plan_.config, checkpoints_.resume());
   const std::string aside = goes_on ? "" : set_earlier_run_aside(plan_.config);
-  if (!aside.empty()) output_.console << "the files of an earlier run are in " << aside << " now; this run begins at step " << updates_ + 1 << '\n';
+  if (!aside.empty())
+    sink_.line(fmt::format("the files of an earlier run are in {} now; this run begins at step {}", aside, updates_ + 1));
   // Before the files that it says whose they are: who is killed in between starts again without a question.
   refuse_if_written(plan_.config.run.dir);
   // Of a run that is over they say what it was made with, whatever this start was asked for.
   leaves_files_ = goes_on && updates_ >= plan_.config.run.steps && file_exists(plan_.config.run.dir + "/config.resolved.json");
   if (!leaves_files_) write_config_file(plan_.config.run.dir, checkpoints_.config());
-  run_log_.emplace(plan_, updates_);
-  if (goes_on) warn_of_gaps();
-  if (updates_ > 0) output_.console << "goes on from step " << updates_ << (updates_ >= plan_.config.run.steps ? ", which is the last one: there is nothing to train" : "") << '\n';
-  last_eval_at_ = run_log_->last_evaluation();
+  const RunLog& files = sink_.open_files(plan_, updates_);
+  if (goes_on) warn_of_gaps(files.earlier_steps());
+  const bool is_over = updates_ >= plan_.config.run.steps;
+  if (updates_ > 0)
+    sink_.line(
+        fmt::format("goes on from step {}{}", updates_, is_over ? ", which is the last one: there is nothing to train" : ""));
+  last_eval_at_ = files.last_evaluation();
   if (!leaves_files_) write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan());
   peak_flops_ = inputs_.peak_flops > 0 ? inputs_.peak_flops : measure_matmul_rate(device_, plan_.compute, 0.2) * inputs_.ranks_at_once;
 }
 
 // Lines that somebody took out are not made again: whoever reads the file is to know.
-void RankLoop::warn_of_gaps() {
+void RankLoop::warn_of_gaps(const std::vector<std::int64_t>& steps) {
   constexpr std::size_t kShown = 3;
   const Resume resume = checkpoints_.resume().value();
   const std::int64_t then = parse_train_config(to_json_text(resume.manifest.config), resume.folder).log.every,
                      now = plan_.config.log.every;
-  const std::vector<LineGap> gaps = line_gaps(run_log_->earlier_steps(), updates_, then == 0 || now == 0 ? 0 : std::max(then, now));
+  const std::vector<LineGap> gaps = line_gaps(steps, updates_, then == 0 || now == 0 ? 0 : std::max(then, now));
   if (gaps.empty()) return;
   std::string text;
   for (std::size_t i = 0; i < std::min(kShown, gaps.size()); ++i)
@@ -223,11 +206,13 @@ void RankLoop::one_step(double start) {
   const double after = monotonic_seconds(), seconds = after - before;
   note_times(waited, seconds);
   if (tracer_) tracer_->after_step(update, before, after);
-  if (rank() == 0) note_loss_scale(result);
-  if (!result.applied && !result.scale_can_shrink) warn_of_non_finite(result);
+  if (rank() == 0 && result.next_loss_scale != result.loss_scale)
+    sink_.line(loss_scale_line(result, plan_.compute, updates_, trainer_.loss_scaler().options().growth_interval));
+  Communicator& world = trainer_.context().world();
+  if (!result.applied && !result.scale_can_shrink) warn_of_non_finite(world, trainer_.context().host_stream(), result, logger_);
   if (!result.applied) {
     ++summary_.skipped;
-    if (!result.scale_can_shrink && ++skipped_in_a_row_ == kMaxSkippedInARow) refuse_to_go_on(result);
+    if (!result.scale_can_shrink && ++skipped_in_a_row_ == kMaxSkippedInARow) refuse_to_go_on(world, plan_, result, updates_);
     return agree_to_stop(start);
   }
   skipped_in_a_row_ = 0;
@@ -237,43 +222,9 @@ void RankLoop::one_step(double start) {
   summary_.last_loss = result.loss;
   const bool ends = summary_.out_of_time || stop_signal_ != 0;
   if (is_logged(updates_) || ends) log(result, seconds);
-  if (rank() == 0 && !is_logged(updates_)) console_->progress(updates_, monotonic_seconds());
+  if (!is_logged(updates_)) sink_.progress(updates_);
   if (!validation_sets_.empty() && updates_ % plan_.config.eval.every == 0 && stop_signal_ == 0) evaluate();
   if (goes_on() && checkpoints_.is_due(updates_)) checkpoints_.save(state(), say_);
-}
-
-// Collective. The first rank that has something to name says so for all.
-void RankLoop::warn_of_non_finite(const StepResult& result) {
-  Communicator& world = trainer_.context().world();
-  Stream& stream = trainer_.context().host_stream();
-  std::int32_t ranks = result.non_finite.empty() ? 0 : 1;
-  const int first = first_rank(world, stream, ranks != 0);
-  world.all_reduce(stream, TensorView(&ranks, DType::kI32, {1}), ReduceOp::kSum);
-  stream.synchronize();
-  if (rank() != first) return;
-  logger_.warning("gradient is not finite, no rank applies the update: {}{}", result.non_finite,
-                  ranks == 1 ? "" : fmt::format(" (and parameters of {} more rank{})", ranks - 1, ranks == 2 ? "" : "s"));
-}
-
-// Says when the scale changes.
-void RankLoop::note_loss_scale(const StepResult& result) {
-  if (result.next_loss_scale == result.loss_scale) return;
-  console_->line(fmt::format("loss scale {:.0f} -> {:.0f}: {}", result.loss_scale, result.next_loss_scale,
-                             result.applied ? fmt::format("{} steps without an overflow", trainer_.loss_scaler().options().growth_interval)
-                                            : fmt::format("gradients overflowed {}, the batch after update {} is skipped",
-                                                          to_string(plan_.compute), updates_)));
-}
-
-// Collective: no rank ends the job before the rank that names the last gradient has done so.
-void RankLoop::refuse_to_go_on(const StepResult& result) {
-  trainer_.context().world().barrier();
-  const std::string what = fmt::format("{} batches in a row had non-finite gradients after update {}", kMaxSkippedInARow, updates_);
-  if (plan_.compute != DType::kF16) throw Error(ExitCode::kNoProgress, what + "; lower optimizer.lr or look at the data");
-  const bool fixed = plan_.config.precision.loss_scale.kind == LossScale::Kind::kFixed;
-  throw Error(ExitCode::kNoProgress,
-              fmt::format("{} at loss scale {:.0f}, {}", what, result.loss_scale,
-                          fixed ? "which is fixed; lower precision.loss_scale or set it to \"dynamic\""
-                                : "the smallest; lower optimizer.lr, look at the data or set precision.compute to \"bf16\""));
 }
 
 bool RankLoop::is_logged(std::int64_t update) const {
@@ -321,8 +272,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
   metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
   std::optional<double> save_seconds;
   if (checkpoints_.saves()) save_seconds = 1e-9 * static_cast<double>(totals.counts.save_nanoseconds);
-  run_log_->step(metrics, steps, totals.times, totals.busy, save_seconds);
-  console_->step(metrics, monotonic_seconds());
+  sink_.step(metrics, steps, totals.times, totals.busy, save_seconds);
 }
 
 EvalMetrics RankLoop::evaluate() {
@@ -343,10 +293,7 @@ EvalMetrics RankLoop::evaluate() {
   last_eval_ = metrics;
   last_eval_at_ = updates_;
   set_phase(RunPhase::kTraining);
-  if (rank() == 0) {
-    run_log_->eval(metrics);
-    console_->eval(metrics);
-  }
+  sink_.eval(metrics);
   return metrics;
 }
 
@@ -380,10 +327,10 @@ void RankLoop::close() {
   summary_.bytes_between_nodes = total_bytes_between_nodes();
   summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().host_stream()).mean();
   if (rank() != 0) return;
-  console_->finish();
-  if (trace) console_->line("trace: " + *trace + " (open it with ui.perfetto.dev)");
-  if (tracer_ && !trace) console_->line("no trace: the run ended before the first of log.trace_steps");
-  for (const std::string& line : closing_lines(plan_, summary_)) console_->line(line);
+  sink_.close();
+  if (trace) sink_.line("trace: " + *trace + " (open it with ui.perfetto.dev)");
+  if (tracer_ && !trace) sink_.line("no trace: the run ended before the first of log.trace_steps");
+  for (const std::string& line : closing_lines(plan_, summary_)) sink_.line(line);
 }
 
 }  // namespace trident

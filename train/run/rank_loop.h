@@ -13,30 +13,18 @@
 #include "data/batch_loader.h"
 #include "parallel/communicator/communicator.h"
 #include "parallel/communicator/status_board.h"
-#include "train/log/console.h"
-#include "train/log/run_log.h"
+#include "train/log/run_sink.h"
 #include "train/log/step_times.h"
 #include "train/log/train_output.h"
 #include "train/run/rank_trainer.h"
 #include "train/run/run_checkpoints.h"
+#include "train/run/run_end.h"
 #include "train/run/run_inputs.h"
 #include "train/run/run_report.h"
 #include "train/run/step_tracer.h"
 #include "train/run/stop_request.h"
 
 namespace trident {
-
-// How a run came to its end, the same on every rank.
-struct RunEnd {
-  int signal = 0;            // that ended it before its last step, or 0
-  bool out_of_time = false;  // run.max_minutes ended it
-  bool saved = false;        // what was trained last is in a checkpoint that a run can go on from
-  bool weights = false;      // it is in one of weights alone
-  bool not_saved = false;    // it should be, and is not
-
-  int exit_code() const;
-  std::string message() const;  // of another code than 0
-};
 
 // What the process offers to the loops of its ranks; each may be absent.
 struct RankServices {
@@ -64,15 +52,12 @@ class RankLoop {
   std::int64_t tokens() const { return earlier_tokens_ + (updates_ - first_update_) * plan_.tokens_per_step(); }
   void save_what_is_left();
   void open_run_folder(std::int64_t largest_arena);
-  void warn_of_gaps();
+  void warn_of_gaps(const std::vector<std::int64_t>& steps);
   bool goes_on() const { return updates_ < plan_.config.run.steps && !summary_.out_of_time && stop_signal_ == 0; }
   void agree_to_stop(double start);
   void set_phase(RunPhase phase);
   void one_step(double start);
   void prefetch(BatchLoader& loader, std::int64_t batch);
-  void warn_of_non_finite(const StepResult& result);
-  void note_loss_scale(const StepResult& result);
-  [[noreturn]] void refuse_to_go_on(const StepResult& result);
   bool is_logged(std::int64_t update) const;
   void note_times(const std::array<double, kNumWaitedFor>& waited_before, double seconds);
   void log(const StepResult& result, double seconds);
@@ -83,8 +68,8 @@ class RankLoop {
 
   const RunInputs& inputs_;
   const RunPlan& plan_;
-  const TrainOutput& output_;
   Logger logger_;
+  RunSink sink_;
   Say say_;  // a line to who watches the run
   Device& device_;
   RankServices services_;
@@ -93,9 +78,7 @@ class RankLoop {
   BatchLoader loader_;
   std::vector<ValidationSet> validation_sets_;  // empty: nothing is evaluated
   std::optional<StepTracer> tracer_;
-  std::optional<RunLog> run_log_;  // on rank 0
-  bool leaves_files_ = false;      // likewise: the files that say what the run is stay as they are
-  std::optional<Console> console_;
+  bool leaves_files_ = false;  // likewise: the files that say what the run is stay as they are
   RunSummary summary_;
   StepTimes since_log_, since_start_;  // of this rank; since_start_ without the first step, in which much happens once
   EvalMetrics last_eval_;

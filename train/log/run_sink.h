@@ -1,0 +1,39 @@
+// Where a run tells of itself: lines and a progress bar for people, files for programs. Of a job, one rank's is opened; those of
+// the others take steps and evaluations without a word.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "train/log/console.h"
+#include "train/log/run_log.h"
+#include "train/log/train_output.h"
+
+namespace trident {
+
+class RunSink {
+ public:
+  explicit RunSink(const TrainOutput& output) : output_(output) {}
+
+  // The files of a run whose folder is there, from `step` on (RunLog). StorageError.
+  const RunLog& open_files(const RunPlan& plan, std::int64_t step) { return files_.emplace(plan, step); }
+  // From now on there is a bar, of steps behind `first_step`; `now_seconds`: monotonic time.
+  void open_console(std::int64_t total_steps, std::int64_t first_step, double now_seconds);
+
+  void line(const std::string& text);
+  // As RunLog::step.
+  void step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
+            std::optional<double> save_seconds);
+  void eval(const EvalMetrics& metrics);
+  // A step that has no line.
+  void progress(std::int64_t step);
+  void close();  // the bar
+
+ private:
+  const TrainOutput& output_;
+  std::optional<RunLog> files_;
+  std::optional<Console> console_;
+};
+
+}  // namespace trident

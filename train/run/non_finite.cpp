@@ -1,0 +1,39 @@
+#include "train/run/non_finite.h"
+
+#include <fmt/core.h>
+
+#include <cstdint>
+
+#include "train/run/gather_bytes.h"
+
+namespace trident {
+
+void warn_of_non_finite(Communicator& world, Stream& stream, const StepResult& result, const Logger& logger) {
+  std::int32_t ranks = result.non_finite.empty() ? 0 : 1;
+  const int first = first_rank(world, stream, ranks != 0);
+  world.all_reduce(stream, TensorView(&ranks, DType::kI32, {1}), ReduceOp::kSum);
+  stream.synchronize();
+  if (world.rank() != first) return;
+  logger.warning("gradient is not finite, no rank applies the update: {}{}", result.non_finite,
+                 ranks == 1 ? "" : fmt::format(" (and parameters of {} more rank{})", ranks - 1, ranks == 2 ? "" : "s"));
+}
+
+std::string loss_scale_line(const StepResult& result, DType compute, std::int64_t updates, std::int64_t growth_interval) {
+  return fmt::format(
+      "loss scale {:.0f} -> {:.0f}: {}", result.loss_scale, result.next_loss_scale,
+      result.applied ? fmt::format("{} steps without an overflow", growth_interval)
+                     : fmt::format("gradients overflowed {}, the batch after update {} is skipped", to_string(compute), updates));
+}
+
+void refuse_to_go_on(Communicator& world, const RunPlan& plan, const StepResult& result, std::int64_t updates) {
+  world.barrier();
+  const std::string what = fmt::format("{} batches in a row had non-finite gradients after update {}", kMaxSkippedInARow, updates);
+  if (plan.compute != DType::kF16) throw Error(ExitCode::kNoProgress, what + "; lower optimizer.lr or look at the data");
+  const bool fixed = plan.config.precision.loss_scale.kind == LossScale::Kind::kFixed;
+  throw Error(ExitCode::kNoProgress,
+              fmt::format("{} at loss scale {:.0f}, {}", what, result.loss_scale,
+                          fixed ? "which is fixed; lower precision.loss_scale or set it to \"dynamic\""
+                                : "the smallest; lower optimizer.lr, look at the data or set precision.compute to \"bf16\""));
+}
+
+}  // namespace trident

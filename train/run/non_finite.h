@@ -1,0 +1,26 @@
+// What a run says, and does, when gradients are not finite.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/dtype.h"
+#include "core/logging.h"
+#include "parallel/communicator/communicator.h"
+#include "train/plan/run_plan.h"
+#include "train/run/rank_trainer.h"
+
+namespace trident {
+
+inline constexpr int kMaxSkippedInARow = 10;  // after as many batches without an update the run has no future
+
+// Collective. The first rank that has something to name says so for all.
+void warn_of_non_finite(Communicator& world, Stream& stream, const StepResult& result, const Logger& logger);
+
+// A scale that changed; `updates`: made so far. `growth_interval`: of the scaler.
+std::string loss_scale_line(const StepResult& result, DType compute, std::int64_t updates, std::int64_t growth_interval);
+
+// Collective: no rank ends the job before the rank that names the last gradient has done so.
+[[noreturn]] void refuse_to_go_on(Communicator& world, const RunPlan& plan, const StepResult& result, std::int64_t updates);
+
+}  // namespace trident

@@ -1,0 +1,24 @@
+#include "train/run/run_end.h"
+
+#include "core/check.h"
+#include "train/run/stop_request.h"
+
+namespace trident {
+
+int RunEnd::exit_code() const {
+  if (not_saved) return static_cast<int>(ExitCode::kStorage);
+  if ((signal != 0 || out_of_time) && saved) return static_cast<int>(ExitCode::kRequeue);
+  return signal != 0 ? exit_code_of_signal(signal) : 0;
+}
+
+std::string RunEnd::message() const {
+  const std::string why = signal != 0   ? "stopped by " + signal_name(signal)
+                          : out_of_time ? "run.max_minutes is over"
+                                        : "the run is over";
+  if (not_saved) return why + ", and its last checkpoint could not be written; the newest one is older";
+  if (saved) return why + "; all is saved: the same command goes on from there";
+  if (weights) return why + "; its weights are saved, and no run goes on from weights alone (checkpoint.content)";
+  return why + " at the end of a step; nothing is saved, because checkpoint.every is 0";
+}
+
+}  // namespace trident

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+namespace trident {
+
+// How a run came to its end, the same on every rank.
+struct RunEnd {
+  int signal = 0;            // that ended it before its last step, or 0
+  bool out_of_time = false;  // run.max_minutes ended it
+  bool saved = false;        // what was trained last is in a checkpoint that a run can go on from
+  bool weights = false;      // it is in one of weights alone
+  bool not_saved = false;    // it should be, and is not
+
+  int exit_code() const;
+  std::string message() const;  // of another code than 0
+};
+
+}  // namespace trident
