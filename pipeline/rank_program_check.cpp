@@ -110,10 +110,10 @@ class RankChecker {
   Fault visit_compute(const Instruction& i) {
     if (normed_) return "computes after the norm";
     if (i.micro_batch < 0 || i.micro_batch >= schedule_.num_micro_batches) return "no such micro-batch";
-    if ((program_.gathers_on_use && spec_.reads_parameters(i)) != (i.slot != Instruction::kNone))
-      return "parameters are either resident or in a slot, by policy";
-    if (i.slot != Instruction::kNone && !gathered_.holds(i.unit, i.slot))
-      return fmt::format("unit {} is not in slot {}", i.unit, i.slot);
+    if ((program_.gathers_on_use && spec_.reads_parameters(i)) != (i.gather_place != Instruction::kNone))
+      return "parameters are either resident or in a place, by policy";
+    if (i.gather_place != Instruction::kNone && !gathered_.holds(i.unit, i.gather_place))
+      return fmt::format("unit {} is not in place {}", i.unit, i.gather_place);
     Passage& p = passage(i.virtual_stage, i.micro_batch);
     if (i.is_forward()) return visit_forward(i, p);
     if (!training_) return "an evaluation has no backward";
@@ -173,11 +173,11 @@ class RankChecker {
     if (unit.weight_gradients++ != i.micro_batch) return "weight gradients are summed in ascending micro-batch order";
     if (i.overwrites() != (unit.unreduced++ == 0)) return "the first gradient after a reduction overwrites, the others add";
     const bool transient = spec_.zero.grad_sync_every == 1;
-    if (transient != (i.grad_slot != Instruction::kNone))
+    if (transient != (i.grad_place != Instruction::kNone))
       return "gradients are transient exactly if reduced after every micro-batch";
     if (!transient) return kFine;
-    if (!unreduced_.fits(i.grad_slot, bytes_of(i.unit).gradients, program_.grad_bytes)) return "no such gradient buffer";
-    if (unreduced_.add(i.unit, i.grad_slot, bytes_of(i.unit).gradients)) return "its gradient buffer holds an unreduced gradient";
+    if (!unreduced_.fits(i.grad_place, bytes_of(i.unit).gradients, program_.grad_bytes)) return "no such gradient buffer";
+    if (unreduced_.add(i.unit, i.grad_place, bytes_of(i.unit).gradients)) return "its gradient buffer holds an unreduced gradient";
     return kFine;
   }
 
@@ -211,9 +211,10 @@ class RankChecker {
     auto& received = activation ? p.activation_received : p.gradient_received;
     if (received) return "received twice";
     const int buffers = activation ? program_.num_activation_receive_slots : program_.num_gradient_receive_slots;
-    if (i.slot < 0 || i.slot >= buffers) return "no such receive buffer";
-    if (!(activation ? activation_buffers_ : gradient_buffers_).insert(i.slot).second) return "its receive buffer is still unread";
-    received = i.slot;
+    if (i.receive_slot < 0 || i.receive_slot >= buffers) return "no such receive buffer";
+    if (!(activation ? activation_buffers_ : gradient_buffers_).insert(i.receive_slot).second)
+      return "its receive buffer is still unread";
+    received = i.receive_slot;
     return kFine;
   }
 
@@ -223,14 +224,14 @@ class RankChecker {
 
   Fault visit_gather(const Instruction& i) {
     if (!program_.gathers_on_use) return "parameters are resident";
-    if (!gathered_.fits(i.slot, bytes_of(i.unit).gathered, program_.gather_bytes)) return "no such slot";
-    if (const auto other = gathered_.add(i.unit, i.slot, bytes_of(i.unit).gathered))
-      return fmt::format("slot {} still holds unit {}", i.slot, *other);
+    if (!gathered_.fits(i.gather_place, bytes_of(i.unit).gathered, program_.gather_bytes)) return "no such place";
+    if (const auto other = gathered_.add(i.unit, i.gather_place, bytes_of(i.unit).gathered))
+      return fmt::format("place {} still holds unit {}", i.gather_place, *other);
     return kFine;
   }
 
   Fault visit_free(const Instruction& i) {
-    if (!gathered_.holds(i.unit, i.slot)) return fmt::format("unit {} is not in slot {}", i.unit, i.slot);
+    if (!gathered_.holds(i.unit, i.gather_place)) return fmt::format("unit {} is not in place {}", i.unit, i.gather_place);
     gathered_.remove(i.unit);
     return kFine;
   }
@@ -239,7 +240,7 @@ class RankChecker {
     UnitState& unit = units_.at(i.unit);
     if (!program_.gathers_after_update) return "nothing is gathered after the update";
     if (!unit.stepped) return "gathered before its step";
-    if (i.slot != Instruction::kNone) return "resident parameters have no slot";
+    if (i.gather_place != Instruction::kNone) return "resident parameters have no place";
     if (std::exchange(unit.gathered_after_step, true)) return "gathered twice";
     return kFine;
   }
@@ -253,7 +254,7 @@ class RankChecker {
     const int mb = unit.weight_gradients - 1;
     if (!spec_.reduces_after(mb)) return fmt::format("no reduction is due after micro-batch {}", mb);
     if (i.last() != (mb == schedule_.num_micro_batches - 1)) return "the last reduction follows the last micro-batch";
-    if (spec_.zero.grad_sync_every == 1 && !unreduced_.holds(i.unit, i.grad_slot)) return "its gradient is in another buffer";
+    if (spec_.zero.grad_sync_every == 1 && !unreduced_.holds(i.unit, i.grad_place)) return "its gradient is in another buffer";
     unreduced_.remove(i.unit);
     unit.unreduced = 0;
     ++unit.reductions;

@@ -325,13 +325,13 @@ void Stage::recv(Boundary& boundary, const Instruction& instruction, Direction d
 void Stage::send_activation(const Instruction& instruction) { send(sends_[current_send_], instruction, Direction::kForward); }
 
 void Stage::recv_activation(const Instruction& instruction) {
-  recv(activation_receives_[static_cast<std::size_t>(instruction.slot)], instruction, Direction::kForward);
+  recv(activation_receives_[static_cast<std::size_t>(instruction.receive_slot)], instruction, Direction::kForward);
 }
 
 void Stage::send_gradient(const Instruction& instruction) { send(gradients_[current_gradient_], instruction, Direction::kBackward); }
 
 void Stage::recv_gradient(const Instruction& instruction) {
-  recv(gradient_receives_[static_cast<std::size_t>(instruction.slot)], instruction, Direction::kBackward);
+  recv(gradient_receives_[static_cast<std::size_t>(instruction.receive_slot)], instruction, Direction::kBackward);
 }
 
 }  // namespace trident

@@ -154,9 +154,9 @@ void assign_receive_slots(StepProgram& program, const StepProgramSpec& spec) {
   };
   for (Instruction& i : program.instructions) {
     if (i.kind == Kind::kRecvActivation) {
-      i.slot = held_activations[{i.virtual_stage, i.micro_batch}] = activations.acquire();
+      i.receive_slot = held_activations[{i.virtual_stage, i.micro_batch}] = activations.acquire();
     } else if (i.kind == Kind::kRecvGradient) {
-      i.slot = held_gradients[{i.virtual_stage, i.micro_batch}] = gradients.acquire();
+      i.receive_slot = held_gradients[{i.virtual_stage, i.micro_batch}] = gradients.acquire();
     } else if (i.is_compute()) {
       const auto& units = spec.units_of_stage[static_cast<std::size_t>(i.virtual_stage)];
       if (i.is_forward() && i.unit == units.front()) release(activations, held_activations, i);
@@ -193,7 +193,7 @@ void place_gradients(StepProgram& program, const std::vector<Instruction*>& comp
     backwards.push_back(computes[c]);
   }
   const Places places = place(lifetimes);
-  for (std::size_t b = 0; b < backwards.size(); ++b) backwards[b]->grad_slot = place_number(places.offsets[b]);
+  for (std::size_t b = 0; b < backwards.size(); ++b) backwards[b]->grad_place = place_number(places.offsets[b]);
   program.grad_bytes = places.bytes;
 }
 
@@ -211,7 +211,7 @@ void weave_reductions(StepProgram& program, const StepProgramSpec& spec) {
     if (!compute->computes_weight_gradient() || !spec.reduces_after(mb)) continue;
 
     Instruction reduce = unit_instruction(Kind::kReduceGradients, compute->unit);
-    reduce.grad_slot = compute->grad_slot;
+    reduce.grad_place = compute->grad_place;
     if (mb == spec.schedule.num_micro_batches - 1) reduce.flags |= Instruction::kLast;
     insertions.after(static_cast<std::size_t>(compute - program.instructions.data()), reduce);
   }
@@ -300,8 +300,8 @@ void weave_gathers(StepProgram& program, const StepProgramSpec& spec) {
   Insertions insertions(program.instructions.size());
   for (std::size_t r = 0; r < all.size(); ++r) {
     Instruction gather = unit_instruction(Kind::kGather, all[r].unit);
-    gather.slot = place_number(places.offsets[r]);
-    for (const std::size_t c : all[r].computes) computes[c]->slot = gather.slot;
+    gather.gather_place = place_number(places.offsets[r]);
+    for (const std::size_t c : all[r].computes) computes[c]->gather_place = gather.gather_place;
     Instruction free = gather;
     free.kind = Kind::kFree;
     insertions.before(position(static_cast<std::size_t>(lifetimes[r].begin)), gather);

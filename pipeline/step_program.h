@@ -24,13 +24,20 @@
 namespace trident {
 
 enum class InstructionKind : std::uint8_t {
-  kForward, kBackward, kBackwardInput, kBackwardWeight,                 // unit, virtual_stage, micro_batch, slot
-  kSendActivation, kRecvActivation, kSendGradient, kRecvGradient,       // virtual_stage (own), micro_batch, peer; Recv: slot
-  kGather, kFree,                                                       // unit, slot
-  kReduceGradients,                                                     // unit, grad_slot
-  kTieExchange,                                                         // peer
+  kForward,
+  kBackward,
+  kBackwardInput,
+  kBackwardWeight,  // unit, virtual_stage, micro_batch, gather_place
+  kSendActivation,
+  kRecvActivation,
+  kSendGradient,
+  kRecvGradient,  // virtual_stage (own), micro_batch, peer; Recv: receive_slot
+  kGather,
+  kFree,             // unit, gather_place
+  kReduceGradients,  // unit, grad_place
+  kTieExchange,      // peer
   kGradNorm,
-  kOptimizerStep,                                                       // unit
+  kOptimizerStep,  // unit
 };
 
 struct Instruction {
@@ -45,11 +52,12 @@ struct Instruction {
   int peer = kNone;
   // Computes, Gather, Free: where in the region of gathered parameters, in blocks of kPlaceBytes; kNone: they are resident, or
   // not read.
+  int gather_place = kNone;
   // RecvActivation, RecvGradient: the receive buffer, its own until the first compute that reads it has run.
-  int slot = kNone;
+  int receive_slot = kNone;
   // Backwards, ReduceGradients: where in the region of transient gradients, likewise; kNone: the unit has its own, which
   // accumulates across micro-batches.
-  int grad_slot = kNone;
+  int grad_place = kNone;
   std::uint8_t flags = 0;
 
   // Backwards: the first contribution since the last reduction; it overwrites the gradient buffer instead of adding to it.

@@ -35,17 +35,17 @@ std::string to_string(const Instruction& i) {
     return number == Instruction::kNone ? std::string{} : fmt::format("{}{}", prefix, number);
   };
   if (i.is_compute()) {
-    std::string text = fmt::format("{}(u{},m{}){}", name(i.kind), i.unit, i.micro_batch, slot("@", i.slot));
-    if (!i.is_forward()) text += (i.overwrites() ? "=" : "+=") + slot("g", i.grad_slot);
+    std::string text = fmt::format("{}(u{},m{}){}", name(i.kind), i.unit, i.micro_batch, slot("@", i.gather_place));
+    if (!i.is_forward()) text += (i.overwrites() ? "=" : "+=") + slot("g", i.grad_place);
     return text;
   }
   if (i.is_send()) return fmt::format("{}(s{},m{})>{}", name(i.kind), i.virtual_stage, i.micro_batch, i.peer);
   if (i.is_receive())
-    return fmt::format("{}(s{},m{})<{}{}", name(i.kind), i.virtual_stage, i.micro_batch, i.peer, slot("@", i.slot));
-  if (i.kind == Kind::kReduceGradients) return fmt::format("reduce(u{}){}{}", i.unit, slot("g", i.grad_slot), i.last() ? "!" : "");
+    return fmt::format("{}(s{},m{})<{}{}", name(i.kind), i.virtual_stage, i.micro_batch, i.peer, slot("@", i.receive_slot));
+  if (i.kind == Kind::kReduceGradients) return fmt::format("reduce(u{}){}{}", i.unit, slot("g", i.grad_place), i.last() ? "!" : "");
   if (i.kind == Kind::kTieExchange) return fmt::format("tie<>{}", i.peer);
   if (i.kind == Kind::kGradNorm) return "norm";
-  return fmt::format("{}(u{}){}", name(i.kind), i.unit, slot("@", i.slot));
+  return fmt::format("{}(u{}){}", name(i.kind), i.unit, slot("@", i.gather_place));
 }
 
 std::string_view category_of(InstructionKind kind) {

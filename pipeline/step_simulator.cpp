@@ -47,7 +47,7 @@ class Lowering {
     } else if (i.kind == Kind::kGather || i.kind == Kind::kReduceGradients) {
       task.lane = background_;
       task.gives = num_tokens_++;
-      if (i.kind == Kind::kGather && i.slot != Instruction::kNone) gathered_[i.unit] = task.gives;
+      if (i.kind == Kind::kGather && i.gather_place != Instruction::kNone) gathered_[i.unit] = task.gives;
       if (i.kind == Kind::kReduceGradients) reduced_.push_back({place_of(program, i), task.gives});
     } else if (i.kind == Kind::kTieExchange && i.peer != program.rank) {
       task.barrier = 0;
@@ -80,8 +80,8 @@ class Lowering {
     bool meets(const GradientPlace& other) const { return owner == other.owner && begin < other.end && other.begin < end; }
   };
   static GradientPlace place_of(const StepProgram& program, const Instruction& i) {
-    if (i.grad_slot == Instruction::kNone) return {i.unit, 0, 1};
-    const std::int64_t begin = i.grad_slot * kPlaceBytes, bytes = program.unit_bytes[static_cast<std::size_t>(i.unit)].gradients;
+    if (i.grad_place == Instruction::kNone) return {i.unit, 0, 1};
+    const std::int64_t begin = i.grad_place * kPlaceBytes, bytes = program.unit_bytes[static_cast<std::size_t>(i.unit)].gradients;
     return {Instruction::kNone, begin, begin + bytes};
   }
 

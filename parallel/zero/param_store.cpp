@@ -40,16 +40,16 @@ void together(Communicator& group, std::span<const int> buckets, F&& of_bucket) 
 
 // ---- weights -------------------------------------------------------------------------------------------------------------------
 
-void ParamStore::gather(int id, int slot) {
+void ParamStore::gather(int id, int place) {
   Unit& unit = unit_of(id);
   Stream& stream = context_.gather_stream();
   stream.wait(masters_updated_);
   if (!resident()) {
-    const TensorView place = gathered_.place(slot, unit.elements);
+    const TensorView weights = gathered_.place(place, unit.elements);
     for (const Unit& other : units_)
-      TRIDENT_CHECK(!overlap(other.weights, place), "unit {} is gathered to place {}, where unit {} is", id, slot, other.id);
+      TRIDENT_CHECK(!overlap(other.weights, weights), "unit {} is gathered to place {}, where unit {} is", id, place, other.id);
     stream.wait(released_);  // whatever was there before: the compute stream is in order, so the last release stands for all
-    unit.weights = place;
+    unit.weights = weights;
   }
   together(context_.data_gather(), unit.buckets, [&](int b) {
     const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
@@ -63,24 +63,24 @@ void ParamStore::gather(int id, int slot) {
   unit.gather_pending = true;
 }
 
-void ParamStore::wait_gathered(int id, int slot) {
+void ParamStore::wait_gathered(int id, int place) {
   Unit& unit = unit_of(id);
-  check_place(unit, slot);
+  check_place(unit, place);
   if (unit.gather_pending) context_.compute_stream().wait(unit.gathered);
   unit.gather_pending = false;
 }
 
-void ParamStore::free(int id, int slot) {
+void ParamStore::free(int id, int place) {
   Unit& unit = unit_of(id);
-  check_place(unit, slot);
+  check_place(unit, place);
   released_ = context_.compute_stream().record();
   unit.weights = TensorView();  // a use before the next gather fails instead of reading another unit's weights
 }
 
-void ParamStore::check_place(const Unit& unit, int slot) const {
+void ParamStore::check_place(const Unit& unit, int place) const {
   if (resident()) return;
-  const bool there = unit.weights.data() != nullptr && unit.weights.data() == gathered_.place(slot, unit.elements).data();
-  TRIDENT_CHECK(there, "unit {} is not at place {}", unit.id, slot);
+  const bool there = unit.weights.data() != nullptr && unit.weights.data() == gathered_.place(place, unit.elements).data();
+  TRIDENT_CHECK(there, "unit {} is not at place {}", unit.id, place);
 }
 
 void ParamStore::masters_updated() { masters_updated_ = context_.compute_stream().record(); }
@@ -95,16 +95,16 @@ ConstTensorView ParamStore::weight(int id, int param) const {
 
 // ---- gradients -------------------------------------------------------------------------------------------------------------------
 
-void ParamStore::begin_backward(int id, int slot, Accumulate mode) {
+void ParamStore::begin_backward(int id, int place, Accumulate mode) {
   Unit& unit = unit_of(id);
   unit.mode = mode;
   if (mode == Accumulate::kYes) return;
   finish_unit(unit);
   if (config_.grad_bytes > 0) {
-    const TensorView place = transient_.place(slot, unit.elements);
+    const TensorView grads = transient_.place(place, unit.elements);
     for (Unit& other : units_)
-      if (overlap(other.grads, place)) finish_unit(other);
-    unit.grads = place;
+      if (overlap(other.grads, grads)) finish_unit(other);
+    unit.grads = grads;
   }
   zero_gaps(unit);
 }

@@ -64,13 +64,13 @@ class ParamStore {
   void publish_weights();
 
   // ---- weights ---------------------------------------------------------------------------------------------------------------
-  // Starts gathering `unit` on the gather stream, all its buckets as one group, to place `slot` (ignored when weights are
+  // Starts gathering `unit` on the gather stream, all its buckets as one group, to `place` (ignored when weights are
   // resident), where no other unit may be.
-  void gather(int unit, int slot);
-  // The compute stream waits for the gather of `unit` to `slot`, unless it has; weight() may then be read.
-  void wait_gathered(int unit, int slot);
+  void gather(int unit, int place);
+  // The compute stream waits for the gather of `unit` to `place`, unless it has; weight() may then be read.
+  void wait_gathered(int unit, int place);
   // What was computed so far may have read the unit; later gathers, which may overwrite it, wait for that much.
-  void free(int unit, int slot);
+  void free(int unit, int place);
   // The masters were written on the compute stream: later gathers wait for that.
   void masters_updated();
   // The dense compute-dtype weight; the unit must be gathered or resident.
@@ -78,8 +78,8 @@ class ParamStore {
 
   // ---- gradients --------------------------------------------------------------------------------------------------------------
   // Before a backward of `unit`: with Accumulate::kNo its gradients are overwritten (the first backward since they were reduced),
-  // at place `slot` when gradients are not kept full. Waits until earlier reductions have left that memory.
-  void begin_backward(int unit, int slot, Accumulate mode);
+  // at `place` when gradients are not kept full. Waits until earlier reductions have left that memory.
+  void begin_backward(int unit, int place, Accumulate mode);
   // f32, dense; written by the layers in grad_mode().
   TensorView grad(int unit, int param) const;
   Accumulate grad_mode(int unit) const;
@@ -145,7 +145,7 @@ class ParamStore {
   void draw_weights(const Bucket& bucket);
   TensorView bucket_grad(const Bucket& bucket) const;
   TensorView reduced_grad(const Bucket& bucket) const;  // this rank's reduced part of the local gradient buffer
-  void check_place(const Unit& unit, int slot) const;
+  void check_place(const Unit& unit, int place) const;
   void zero_gaps(const Unit& unit);
   void finish_reduction(Bucket& bucket);
   void finish_unit(Unit& unit);

@@ -64,13 +64,13 @@ TEST_F(StepProgramCheck, ShowsTheInstructionWithAnArrow) {
 
 TEST_F(StepProgramCheck, DroppedGather) {
   erase(0, Kind::kGather);
-  expect_fault("unit 0 is not in slot 0");
+  expect_fault("unit 0 is not in place 0");
 }
 
 TEST_F(StepProgramCheck, EarlyFreeLeavesAStaleSlot) {
   const auto free = find(0, Kind::kFree);
   std::iter_swap(free, free - 1);  // before its compute
-  expect_fault("is not in slot");
+  expect_fault("is not in place");
 }
 
 TEST_F(StepProgramCheck, DroppedFree) {
@@ -85,15 +85,15 @@ TEST_F(StepProgramCheck, DroppedLastFree) {
   expect_fault("is still gathered");
 }
 
-TEST_F(StepProgramCheck, WrongSlot) {
-  find(0, Kind::kForward)->slot = 1;
-  expect_fault("unit 0 is not in slot 1");
+TEST_F(StepProgramCheck, WrongPlace) {
+  find(0, Kind::kForward)->gather_place = 1;
+  expect_fault("unit 0 is not in place 1");
   rebuild(spec_);
-  find(0, Kind::kGather)->slot = 9;
-  expect_fault("no such slot");
+  find(0, Kind::kGather)->gather_place = 9;
+  expect_fault("no such place");
   rebuild(spec_);
-  find(0, Kind::kForward)->slot = Instruction::kNone;
-  expect_fault("parameters are either resident or in a slot");
+  find(0, Kind::kForward)->gather_place = Instruction::kNone;
+  expect_fault("parameters are either resident or in a place");
 }
 
 TEST_F(StepProgramCheck, SplitBackwards) {
@@ -119,16 +119,16 @@ TEST_F(StepProgramCheck, SplitBackwards) {
   find(0, Kind::kBackwardInput, 2)->flags = Instruction::kOverwrite;
   expect_fault("the first gradient of the step overwrites, the others add");
   rebuild(split);
-  find(0, Kind::kBackwardWeight)->slot = 0;
-  expect_fault("parameters are either resident or in a slot");
+  find(0, Kind::kBackwardWeight)->gather_place = 0;
+  expect_fault("parameters are either resident or in a place");
   rebuild(split);
   std::swap(*find(0, Kind::kBackwardWeight, 2), *find(0, Kind::kReduceGradients));
   expect_fault("no reduction is due");
 }
 
-TEST_F(StepProgramCheck, TwoUnitsInASlot) {
-  find(0, Kind::kGather, 1)->slot = 0;
-  expect_fault("slot 0 still holds unit 0");
+TEST_F(StepProgramCheck, TwoUnitsInAPlace) {
+  find(0, Kind::kGather, 1)->gather_place = 0;
+  expect_fault("place 0 still holds unit 0");
 }
 
 TEST_F(StepProgramCheck, SwappedSends) {
@@ -161,7 +161,7 @@ TEST_F(StepProgramCheck, MisdirectedMessages) {
   find(1, Kind::kRecvActivation)->peer = 1;
   expect_fault("nobody there sends it");
   rebuild(spec_);
-  find(1, Kind::kRecvActivation)->slot = 7;
+  find(1, Kind::kRecvActivation)->receive_slot = 7;
   expect_fault("no such receive buffer");
   rebuild(spec_);
   find(1, Kind::kRecvActivation)->virtual_stage = 2;
@@ -197,7 +197,7 @@ TEST_F(StepProgramCheck, LateReduction) {
 
 TEST_F(StepProgramCheck, ReductionsAtTheWrongPlace) {
   auto reduce = find(0, Kind::kReduceGradients);
-  reduce->grad_slot ^= 1;
+  reduce->grad_place ^= 1;
   expect_fault("its gradient is in another buffer");
   rebuild(small_spec(make_1f1b(1, 2), ZeroPreset::kZero1));
   reduce = find(0, Kind::kReduceGradients);
@@ -217,10 +217,10 @@ TEST_F(StepProgramCheck, StaleAccumulation) {
   find(0, Kind::kBackward)->flags = 0;
   expect_fault("the first gradient after a reduction overwrites");
   rebuild(spec_);
-  find(0, Kind::kBackward)->grad_slot = 5;
+  find(0, Kind::kBackward)->grad_place = 5;
   expect_fault("no such gradient buffer");
   rebuild(spec_);
-  find(0, Kind::kBackward)->grad_slot = Instruction::kNone;
+  find(0, Kind::kBackward)->grad_place = Instruction::kNone;
   expect_fault("gradients are transient exactly if");
 }
 
@@ -318,8 +318,8 @@ TEST_F(StepProgramCheck, RandomFieldMutantsAreRejected) {
     auto& list = mutant[random() % mutant.size()].instructions;
     Instruction& i = list[random() % list.size()];
     const Instruction before = i;
-    int* const fields[] = {&i.unit, &i.virtual_stage, &i.micro_batch, &i.peer, &i.slot, &i.grad_slot};
-    int& field = *fields[random() % 6];
+    int* const fields[] = {&i.unit, &i.virtual_stage, &i.micro_batch, &i.peer, &i.gather_place, &i.receive_slot, &i.grad_place};
+    int& field = *fields[random() % std::size(fields)];
     if (field == Instruction::kNone) continue;  // not a field of this kind
     field += 1 + static_cast<int>(random() % 3);
     EXPECT_NE(fault_of(mutant, spec_), "none") << to_string(before) << " -> " << to_string(i);

@@ -23,7 +23,7 @@ TraceLayout two_stages() {
   layout.programs[0].instructions = {{.kind = InstructionKind::kForward, .unit = 3, .virtual_stage = 0, .micro_batch = 0},
                                      {.kind = InstructionKind::kSendActivation, .virtual_stage = 0, .micro_batch = 0, .peer = 1}};
   layout.programs[1].instructions = {
-      {.kind = InstructionKind::kRecvActivation, .virtual_stage = 1, .micro_batch = 0, .peer = 0, .slot = 0}};
+      {.kind = InstructionKind::kRecvActivation, .virtual_stage = 1, .micro_batch = 0, .peer = 0, .receive_slot = 0}};
   return layout;
 }
 

@@ -192,12 +192,12 @@ void RankTrainer::bind_handlers() {
   using Kind = InstructionKind;
   const auto bind = [&](Kind kind, Executor::Handler handler) { executor_.bind(kind, std::move(handler)); };
   bind(Kind::kForward, [this](const Instruction& i) {
-    store_->wait_gathered(i.unit, i.slot);
+    store_->wait_gathered(i.unit, i.gather_place);
     stage_->forward(i);
   });
   const auto begin_backward = [this](const Instruction& i) {
-    if (plan_.step_spec.reads_parameters(i)) store_->wait_gathered(i.unit, i.slot);
-    store_->begin_backward(i.unit, i.grad_slot, i.overwrites() ? Accumulate::kNo : Accumulate::kYes);
+    if (plan_.step_spec.reads_parameters(i)) store_->wait_gathered(i.unit, i.gather_place);
+    store_->begin_backward(i.unit, i.grad_place, i.overwrites() ? Accumulate::kNo : Accumulate::kYes);
   };
   const auto backward = [this, begin_backward](const Instruction& i) {
     begin_backward(i);
@@ -213,8 +213,8 @@ void RankTrainer::bind_handlers() {
   bind(Kind::kRecvActivation, [this](const Instruction& i) { stage_->recv_activation(i); });
   bind(Kind::kSendGradient, [this](const Instruction& i) { stage_->send_gradient(i); });
   bind(Kind::kRecvGradient, [this](const Instruction& i) { stage_->recv_gradient(i); });
-  bind(Kind::kGather, [this](const Instruction& i) { store_->gather(i.unit, i.slot); });
-  bind(Kind::kFree, [this](const Instruction& i) { store_->free(i.unit, i.slot); });
+  bind(Kind::kGather, [this](const Instruction& i) { store_->gather(i.unit, i.gather_place); });
+  bind(Kind::kFree, [this](const Instruction& i) { store_->free(i.unit, i.gather_place); });
   bind(Kind::kReduceGradients, [this](const Instruction& i) { store_->reduce(i.unit, i.last()); });
   bind(Kind::kTieExchange, [this](const Instruction& i) { store_->exchange_tied(i.peer); });
   bind(Kind::kGradNorm, [this](const Instruction&) { decide_update(); });
