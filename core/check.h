@@ -1,7 +1,8 @@
 // Errors and checks: the only macros of the project.
 //
 // Every failure is an exception that says what happened, where, and what to do. The exit code a process ends with is a property
-// of the error's type, so that main() needs no table. Library code never calls exit() or abort(); destructors never throw.
+// of the error's type, so that main() needs no table. Library code never calls exit() or abort(); _exit() ends forked
+// children, and a rank whose training thread stands in a call that does not return (parallel/health). Destructors never throw.
 #pragma once
 
 #include <fmt/core.h>

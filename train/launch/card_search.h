@@ -48,7 +48,7 @@ CardSearch look_for_cards(AskedDevice asked, CudaBackend& cuda, const RunRanks& 
 // thread_ranks(1).
 bool sees_cards(AskedDevice asked, CudaBackend& cuda);
 
-// The card of a rank, of those that it and its like see: one each while there are enough, else neighbours share one.
+// Which of `cards` cards, seen by `ranks` ranks, is that of the rank: one each while there are enough, else neighbours share one.
 int card_of_rank(int rank, int ranks, int cards);
 // The same for every rank, given the identities of the cards that it sees, as the place in that list; -1: it sees none. Ranks that see the same list
 // share it out among themselves.
