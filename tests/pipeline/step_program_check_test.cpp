@@ -56,7 +56,7 @@ class StepProgramCheck : public ::testing::Test {
 TEST_F(StepProgramCheck, ShowsTheInstructionWithAnArrow) {
   erase(0, Kind::kGather, 3);
   EXPECT_EQ(fault_of(programs_, spec_),
-            "broken step program: unit 1 is not in slot 1\nrank 0, instruction 11:\n"
+            "broken step program: unit 1 is not in place 1\nrank 0, instruction 11:\n"
             "  ... send_act(s0,m0)>1 F(u0,m1)@0 free(u0)@0 gather(u3)@0 F(u1,m1)@1 free(u1)@1 send_act(s0,m1)>1 "
             "recv_act(s2,m0)<1@0 F(u3,m0)@0 ...\n"
             "                                                           ^");
