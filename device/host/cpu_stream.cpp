@@ -47,6 +47,7 @@ void Progress::wait_until(FunctionRef<bool()> ready, FunctionRef<std::string()> 
 
 void Progress::give_up() noexcept {
   for (GiveUpListener* listener : listeners_) listener->on_give_up();
+  for (GiveUpListener* listener : listeners_) listener->after_give_up();
 }
 
 void Progress::wait(FunctionRef<bool()> ready, FunctionRef<std::string()> describe) {

@@ -38,6 +38,8 @@ class CpuStream;
 class GiveUpListener {
  public:
   virtual void on_give_up() noexcept = 0;
+  // When all of the rank's listeners were told: for what takes until the others have acted too.
+  virtual void after_give_up() noexcept {}
 
  protected:
   ~GiveUpListener() = default;

@@ -56,27 +56,27 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host_communicat
     compare_surroundings();
     connect();
   } catch (...) {
+    progress().give_up();
     progress().remove(*this);
-    abort_all();
     throw;
   }
 }
 
 NcclCommunicator::~NcclCommunicator() {
   group_cancel();
-  if (!copies_alone()) leave();
+  if (!copies_alone() && !leave()) progress().give_up();  // what hangs here may wait for the rank's others, and they for this
   progress().remove(*this);
-  abort_all();
   release_host();  // before the records, which peers may be reading
 }
 
-void NcclCommunicator::leave() noexcept {
+// Whether all was done, here and on the other ranks.
+bool NcclCommunicator::leave() noexcept {
   try {
     if (!ended_ && std::uncaught_exceptions() == 0) {
       progress().wait_until([&] { return watches_.record().stream() == nullptr; }, [&] { return watches_.describe_head(); });
       for (const auto& path : paths_) path->handle.finish(progress());
       all_.finish(progress());
-      return;
+      return true;
     }
     // What the card has done was called by all ranks, so that their records are there: first they are received, then compared.
     progress().poll();
@@ -85,6 +85,7 @@ void NcclCommunicator::leave() noexcept {
       host().abort(fmt::format("rank {} left with operations pending: {}", names()[static_cast<std::size_t>(rank())], pending));
   } catch (const std::exception&) {  // whoever waits next is told; here everything is ended
   }
+  return false;
 }
 
 void NcclCommunicator::compare_surroundings() {
@@ -209,7 +210,10 @@ NcclWatch& NcclCommunicator::watch(const CollectiveCall& call) {
 }
 
 void NcclCommunicator::run(CudaStream& stream, std::span<const CollectiveCall> calls) {
-  if (ended_) throw CommunicationError(fmt::format("{}: NCCL was ended by a failure before", name()));
+  if (ended_) {
+    host().barrier();  // throws what the world failed of
+    throw CommunicationError(fmt::format("{}: NCCL was ended by a failure before", name()));
+  }
   const cudaStream_t work = stream.handle();
   launching_.clear();
   for (const CollectiveCall& call : calls) launching_.push_back(&watch(call));
@@ -314,13 +318,23 @@ void NcclCommunicator::give_up(const std::string& reason) {
 
 void NcclCommunicator::abort(std::string_view reason) {
   DeviceCommunicator::abort(reason);
-  abort_all();
+  progress().give_up();
 }
 
-void NcclCommunicator::abort_all() noexcept {
+// To abort one communicator waits for the work on its streams, which may be queued behind that of another. So all those of the rank
+// are aborted in one group, which waits when all have been told: groups nest, and the last of the rank's listeners ends the
+// outermost.
+void NcclCommunicator::on_give_up() noexcept {
   ended_ = true;
+  const AllocationExemption library;
+  ncclGroupStart();
   for (const auto& path : paths_) path->handle.abort();
   all_.abort();
+}
+
+void NcclCommunicator::after_give_up() noexcept {
+  const AllocationExemption library;
+  ncclGroupEnd();
 }
 
 std::string NcclCommunicator::register_memory(TensorView memory) {

@@ -53,7 +53,8 @@ class NcclCommunicator final : public DeviceCommunicator, private GiveUpListener
   void run(CudaStream& stream, std::span<const CollectiveCall> calls) override;
   void meet() override;
   std::unique_ptr<Communicator> make(std::unique_ptr<Communicator> host) override;
-  void on_give_up() noexcept override { abort_all(); }
+  void on_give_up() noexcept override;
+  void after_give_up() noexcept override;
 
   std::string register_here(TensorView memory);
   void compare_surroundings();
@@ -72,8 +73,7 @@ class NcclCommunicator final : public DeviceCommunicator, private GiveUpListener
   void require(ncclResult_t result, const NcclHandle& handle, std::string_view what);
   [[noreturn]] void give_up(const std::string& reason);
   void wait_for(const CudaEvent& event, std::string_view what);
-  void leave() noexcept;
-  void abort_all() noexcept;
+  bool leave() noexcept;
 
   NcclOptions options_;
   NcclTraffic traffic_;

@@ -42,7 +42,8 @@ class NcclHandle {
   const std::string& name() const { return name_; }
   // Together with all ranks, when all work is done.
   ncclResult_t finish(Progress& progress);
-  // At once: kernels that wait for peers end.
+  // Kernels that wait for peers end at once; the call waits until what is queued on their streams has, in a group not before its
+  // end.
   void abort() noexcept;
 
  private:

@@ -160,6 +160,61 @@ TEST_F(NcclFailure, AllCommunicatorsOfTheRankEnd) {
   EXPECT_EQ(failures.per_rank[0], "rank 1 failed: planted");
 }
 
+// To abort a communicator waits for what is queued on its streams; what is queued behind another communicator's work ends with that.
+class NcclQueuedBehind : public NcclFailure {
+ protected:
+  // Rank 0 calls, its peer never does; `behind` is on its stream after what `first` waits for.
+  static void call_in_a_row(RankContext& c, Communicator& first, Communicator& behind, TensorView x, TensorView y) {
+    first.all_reduce(*c.queues[1], x, ReduceOp::kSum);
+    c.queues[0]->wait(c.queues[1]->record());
+    behind.all_reduce(*c.queues[0], y, ReduceOp::kSum);
+  }
+  ~NcclQueuedBehind() override { EXPECT_THAT(simulated::nccl_complaints(), testing::IsEmpty()); }
+};
+
+TEST_F(NcclQueuedBehind, AFailureOfThePeerEndsThemTogether) {
+  simulated::configure_nccl({.abort_seconds = 1});
+  for (const bool older_first : {true, false}) {
+    const DeviceFailures failures = run(two(), [&](RankContext& c) {
+      const auto other = c.world.split(all_ranks(c.world), "other");
+      Values x(DType::kF32, 100), y(DType::kF32, 100);
+      if (c.world.rank() == 1) throw DataError("planted");
+      call_in_a_row(c, older_first ? c.world : *other, older_first ? *other : c.world, x.view(), y.view());
+      c.queues[0]->synchronize();
+    });
+    EXPECT_EQ(failures.error, "planted");
+  }
+}
+
+// Nobody has told the rank: its own error unwinds what it has.
+TEST_F(NcclQueuedBehind, AFailureOfTheRankItselfEndsThemTogether) {
+  simulated::configure_nccl({.abort_seconds = 1});
+  for (const bool older_first : {true, false}) {
+    const DeviceFailures failures = run(two(), [&](RankContext& c) {
+      const auto other = c.world.split(all_ranks(c.world), "other");
+      Values x(DType::kF32, 100), y(DType::kF32, 100);
+      if (c.world.rank() == 1) return;
+      call_in_a_row(c, older_first ? c.world : *other, older_first ? *other : c.world, x.view(), y.view());
+      throw DataError("planted");
+    });
+    EXPECT_EQ(failures.per_rank[0], "planted");
+  }
+}
+
+TEST_F(NcclQueuedBehind, AnAbortEndsThemTogether) {
+  simulated::configure_nccl({.abort_seconds = 1});
+  for (const bool older_first : {true, false}) {
+    const DeviceFailures failures = run(two(), [&](RankContext& c) {
+      const auto other = c.world.split(all_ranks(c.world), "other");
+      Values x(DType::kF32, 100), y(DType::kF32, 100);
+      if (c.world.rank() == 1) return;
+      call_in_a_row(c, older_first ? c.world : *other, older_first ? *other : c.world, x.view(), y.view());
+      c.world.abort("a test ends it");
+      EXPECT_EQ(simulated::nccl_communicators(), 2) << "those of rank 1, which waits in the end of its own";
+    });
+  }
+}
+
 TEST_F(NcclFailure, AFailedCallEndsAllCommunicatorsOfTheRank) {
   const DeviceFailures failures = run(two(), [](RankContext& c) {
     const auto other = c.world.split(all_ranks(c.world), "other"), third = c.world.split(all_ranks(c.world), "third");

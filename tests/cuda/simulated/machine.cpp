@@ -138,6 +138,10 @@ void Machine::wait_for(const std::vector<StreamPoint>& points) {
 }
 
 void Machine::wait_for(const std::function<bool()>& done, const CUstream_st* target) {
+  if (!wait_at_most(kHang, done, target)) give_up();
+}
+
+bool Machine::wait_at_most(std::chrono::duration<double> most, const std::function<bool()>& done, const CUstream_st* target) {
   ++executors_;
   while (!done()) {
     if (run_one(target)) {
@@ -147,10 +151,11 @@ void Machine::wait_for(const std::function<bool()>& done, const CUstream_st* tar
       continue;
     }
     if (--executors_ == 0) close_memory();
-    if (changed_.wait_for(mutex, kHang) == std::cv_status::timeout) give_up();
+    if (changed_.wait_for(mutex, most) == std::cv_status::timeout) return false;
     ++executors_;
   }
   --executors_;
+  return true;
 }
 
 void Machine::run_some() {
@@ -256,6 +261,11 @@ void enqueue(CUstream_st* stream, std::string what, std::function<bool()> ready,
     std::abort();
   }
   Machine::instance().push(*found, {std::move(what), std::move(ready), std::move(run)});
+}
+
+bool wait_at_most(double seconds, const std::function<bool()>& done) {
+  const Call call;
+  return Machine::instance().wait_at_most(std::chrono::duration<double>(seconds), done, nullptr);
 }
 
 void notify() {

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -128,6 +129,8 @@ class Machine {
   // Runs items, and sleeps while none can run, until `points` are passed.
   void wait_for(const std::vector<StreamPoint>& points);
   void wait_for(const std::function<bool()>& done, const CUstream_st* target);
+  // The same; false if nothing could run and nothing was enqueued for so long.
+  bool wait_at_most(std::chrono::duration<double> most, const std::function<bool()>& done, const CUstream_st* target);
   // A bounded and random amount of progress.
   void run_some();
   std::vector<StreamPoint> points_of_device(int device) const;

@@ -166,6 +166,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->held.clear();
   std::erase_if(library().registered, [&](const auto& r) { return r.second.comm == comm; });
   notify();
+  open_group().aborted.push_back(shared(comm));
+  if (open_group().depth == 0) wait_for_aborted(std::exchange(open_group().aborted, {}));
   return ncclSuccess;
 }
 
@@ -180,6 +182,7 @@ ncclResult_t ncclGroupEnd() {
   if (open_group().depth == 0) return ncclInvalidUsage;
   if (--open_group().depth > 0) return ncclSuccess;
   const Group ended = std::exchange(open_group(), {});
+  wait_for_aborted(ended.aborted);
   if (ended.error != ncclSuccess) return ended.error;
   ncclResult_t result = ncclSuccess;
   for (const auto& [comm, stream] : ended.order)

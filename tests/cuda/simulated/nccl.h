@@ -2,8 +2,9 @@
 //
 // Ranks are threads. Communicators must be non-blocking, and some calls return before they have done anything. Operations of one
 // communicator may not run at once; an operation moves data once it has begun on every rank, so what waits for each other hangs
-// here as it would. Ranks that call different things hang as well, and leave a complaint. Sums are rounded at every step, in an
-// order that differs from element to element.
+// here as it would. ncclCommAbort waits until the communicator's work has left its streams, in a group when all that the group
+// aborts know of it: what is queued behind an operation of another communicator ends with that. Ranks that call different things
+// hang as well, and leave a complaint. Sums are rounded at every step, in an order that differs from element to element.
 #pragma once
 
 #include <string>
@@ -16,6 +17,7 @@ struct NcclSettings {
   int version = 22809;
   int version_of_last_device = 0;  // if not 0
   bool passes_registration_over = false;
+  double abort_seconds = 60;  // after which a wait of ncclCommAbort that sees no end is a complaint, and ends
 };
 void configure_nccl(const NcclSettings& settings);
 

@@ -112,12 +112,6 @@ void begin(const std::shared_ptr<NcclOperation>& operation, Meeting& meeting, in
   for (const auto& other : meeting.begun) other->done = true;
 }
 
-std::shared_ptr<ncclComm> shared(ncclComm* comm) {
-  for (const auto& known : library().comms)
-    if (known.get() == comm) return known;
-  return nullptr;
-}
-
 std::shared_ptr<Meeting> meeting_of(ncclComm& comm, const NcclOperation& operation) {
   const auto find = [](auto& meetings, const auto& key) {
     auto& meeting = meetings[key];
@@ -130,9 +124,13 @@ std::shared_ptr<Meeting> meeting_of(ncclComm& comm, const NcclOperation& operati
   return find(comm.clique->collectives, comm.collectives++);
 }
 
-// A call on `comm` outside of or within a open_group().
-
 }  // namespace
+
+std::shared_ptr<ncclComm> shared(ncclComm* comm) {
+  for (const auto& known : library().comms)
+    if (known.get() == comm) return known;
+  return nullptr;
+}
 
 void complain(const std::string& what) { library().complaints.push_back(what); }
 
@@ -148,6 +146,8 @@ ncclResult_t state_of(const ncclComm& comm) {
 void enqueue_launch(ncclComm& comm, cudaStream_t stream, std::shared_ptr<Launch> launch) {
   const std::shared_ptr<ncclComm> self = shared(&comm);
   const std::uint64_t number = comm.launched++;
+  std::erase_if(comm.queued, [](const auto& known) { return known.expired(); });
+  comm.queued.push_back(launch);
   enqueue(stream, "NCCL begins", [self, launch, number] {
     if (self->aborted) return;
     if (self->ended != number) complain("two operations of one communicator at once");
@@ -162,6 +162,15 @@ void enqueue_launch(ncclComm& comm, cudaStream_t stream, std::shared_ptr<Launch>
     for (const auto& [operation, meeting] : launch->operations) begin(operation, *meeting, self->clique->ranks);
   });
   enqueue(stream, "NCCL ends", [self, launch] { return self->aborted || launch->done(); }, [self] { ++self->ended; });
+}
+
+void wait_for_aborted(const std::vector<std::shared_ptr<ncclComm>>& comms) {
+  for (const auto& comm : comms) {
+    const auto& queued = comm->queued;
+    const auto at_rest = [&] { return std::all_of(queued.begin(), queued.end(), [](const auto& l) { return l.expired(); }); };
+    if (!wait_at_most(library().settings.abort_seconds, at_rest))
+      complain("ncclCommAbort on device " + std::to_string(comm->device) + " waits for work behind that of others");
+  }
 }
 
 ncclResult_t issue(ncclComm& comm, cudaStream_t stream, std::shared_ptr<Launch> launch) {

@@ -81,6 +81,7 @@ struct ncclComm {
   std::uint64_t collectives = 0;
   std::map<int, std::uint64_t> sent, received;
   std::uint64_t launched = 0, ended = 0;                            // launches
+  std::vector<std::weak_ptr<trident::simulated::Launch>> queued;    // that are on streams, and some that were
   std::deque<std::pair<cudaStream_t, std::shared_ptr<trident::simulated::Launch>>> held;  // that a call returned before enqueueing
   int asked = 0;                                                    // since then
 };
@@ -115,6 +116,7 @@ struct Group {
   int depth = 0;
   std::vector<std::pair<ncclComm*, cudaStream_t>> order;  // of the launches
   std::map<ncclComm*, std::shared_ptr<Launch>> launches;
+  std::vector<std::shared_ptr<ncclComm>> aborted;
   ncclResult_t error = ncclSuccess;
 };
 // Of this thread.
@@ -125,6 +127,9 @@ ncclResult_t state_of(const ncclComm& comm);
 void enqueue_launch(ncclComm& comm, cudaStream_t stream, std::shared_ptr<Launch> launch);
 // What the call that ends a launch returns: it may not have done anything yet.
 ncclResult_t issue(ncclComm& comm, cudaStream_t stream, std::shared_ptr<Launch> launch);
+// Waits until nothing of these is on a stream.
+void wait_for_aborted(const std::vector<std::shared_ptr<ncclComm>>& comms);
+std::shared_ptr<ncclComm> shared(ncclComm* comm);
 // A call on `comm` outside of or within a group.
 ncclResult_t call(const char* name, ncclComm* comm, cudaStream_t stream, NcclOperation operation);
 

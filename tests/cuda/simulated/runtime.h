@@ -96,6 +96,8 @@ class LibraryCall {
 // before, and, in the second form, not before `ready` is true; `ready` must not change anything. It may throw DeviceFailure.
 void enqueue(CUstream_st* stream, std::string what, std::function<void()> run);
 void enqueue(CUstream_st* stream, std::string what, std::function<bool()> ready, std::function<void()> run);
+// Runs what can run until `done`, as a call does that waits; false if it is not for so many seconds in which nothing could run.
+bool wait_at_most(double seconds, const std::function<bool()>& done);
 // What a `ready` looks at has changed otherwise than by work done or enqueued.
 void notify();
 
