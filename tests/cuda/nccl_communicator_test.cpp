@@ -160,7 +160,8 @@ TEST_F(NcclFailure, AllCommunicatorsOfTheRankEnd) {
   EXPECT_EQ(failures.per_rank[0], "rank 1 failed: planted");
 }
 
-// To abort a communicator waits for what is queued on its streams; what is queued behind another communicator's work ends with that.
+// To abort a communicator waits for what is queued on its streams; what is queued behind another communicator's work ends with
+// that.
 class NcclQueuedBehind : public NcclFailure {
  protected:
   // Rank 0 calls, its peer never does; `behind` is on its stream after what `first` waits for.
