@@ -67,6 +67,9 @@ if [[ $only != torch ]]; then
   if [[ -n $packages ]]; then unpack_packages "$packages" "$build/packages" || exit 1; fi
   name_missing "$build/packages" && build_for_card "$build/packages" "$build" trident || exit 1
   versions=$(library_versions "$build.log")
+  echo "$versions" >"$scratch/versions"
+elif [[ -e $keep/versions ]]; then
+  versions=$(<"$keep/versions")
 fi
 
 # random_tokens PREFIX VOCABULARY COUNT: token files (Megatron's format, i32, one document).
@@ -168,6 +171,13 @@ losses() {
 }
 
 head=$(report_head "$versions")
+# Rows of another card, commit or length are none of this table's.
+kept_for="$card, $(commit_of_build), $warmup + $steps steps"
+if [[ $(cat "$keep/made_for" 2>/dev/null) != "$kept_for" ]]; then
+  rm -f "$keep"/*.{rows,notes,failed,done,own} "$keep"/{autotune,versions}
+  echo "$kept_for" >"$keep/made_for"
+fi
+if [[ -e $scratch/versions ]]; then cp "$scratch/versions" "$keep/versions"; fi
 # Of a model and a side ($part) are kept: its rows, its notes, and that it is done.
 row() {
   printf '%s\n' "| $1 | $2 | $3 | $4 | ${5//|/\\|} | $6 | $7 | $8 | $9 |" | tee -a "$part.rows"

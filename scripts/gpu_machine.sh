@@ -177,7 +177,9 @@ brought() {
   local folder=$1
   why_built=''
   [[ -e $folder/brought ]] || return 1
-  if [[ $(<"$folder/brought") != "$architecture CUDA ${cuda_version%%.*}" ]]; then
+  local cards toolkit_of
+  read -r cards toolkit_of <"$folder/brought"
+  if [[ ";$cards;" != *";$architecture;"* || $toolkit_of != "CUDA ${cuda_version%%.*}" ]]; then
     why_built="built here: those brought are for $(<"$folder/brought"), here is $architecture CUDA ${cuda_version%%.*}"
     return 1
   fi
@@ -228,10 +230,13 @@ build_for_card() {
 # The libraries that a program is linked with, as "CUDA 13.0, cuDNN 9.19.0, NCCL 2.28.9", from the configuration's log $1.
 library_versions() { sed -n 's/^-- CUDA: \([^ ]*\) for [^,]*,\(.*\)/CUDA \1,\2/p' "$1" | head -n 1; }
 
+# Of this checkout, or where that is none, of the programs brought.
+commit_of_build() { git describe --always --dirty 2>/dev/null || cat "$build/commit" 2>/dev/null || echo unknown; }
+
 # What the report begins with: date, card, driver, libraries, commit.
 report_head() {
   printf '%s, %s (compute capability %s), driver %s, %s, commit %s\n' "$(date -u +%Y-%m-%d)" "$card" "$capability" "$driver" "$1" \
-    "$(git describe --always --dirty 2>/dev/null || cat "$build/commit" 2>/dev/null || echo unknown)"
+    "$(commit_of_build)"
 }
 
 # free_report FILE: its name or, if there is one of that name already, a numbered one; says so and fails where nothing can be written.

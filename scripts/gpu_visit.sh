@@ -15,6 +15,7 @@
 # Exit status: 0, 1 something failed, 64 wrong arguments, 75 not all was reached in time, 77 no card here.
 set -euo pipefail
 export LC_ALL=C
+die() { echo "gpu_visit.sh: $*" >&2; exit 1; }
 usage() { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 64; }
 (($# >= 2)) || usage
 part=$1 bag=$(realpath -m "$2")
@@ -28,6 +29,12 @@ programs=(bin/trident bin/trident_cuda.so tests/conformance/trident_op_check tes
 pack() {
   local build=build/release file root architecture
   if [[ ${1:-} == --build && $# == 2 ]]; then build=$2; elif (($#)); then usage; fi
+  for file in strip patchelf nvcc; do
+    command -v "$file" >/dev/null || die "$file is not installed (scripts/install_packages.sh patchelf)"
+  done
+  for file in "${programs[@]}"; do
+    [[ -e $build/$file ]] || die "$build has no $file; build with CUDA first: scripts/build.sh release"
+  done
   architecture=$(sed -n 's/^CMAKE_CUDA_ARCHITECTURES:[A-Z]*=//p' "$build/CMakeCache.txt")
   for file in "${programs[@]}"; do
     mkdir -p "$bag/programs/$(dirname "$file")"
@@ -46,6 +53,7 @@ pack() {
 kept=/tmp/trident-visit
 # Into $build the programs, as a build of this checkout would be.
 unpack() {
+  [[ -e $bag/programs.tar.gz ]] || die "$bag has no programs.tar.gz; make it with gpu_visit.sh pack $bag"
   build=$kept/build
   if ! cmp -s "$bag/programs.tar.gz" "$kept/programs.tar.gz"; then
     rm -rf "$build"

@@ -26,7 +26,7 @@ threads='core device parallel tensor_parallel pipeline'
 # Kernels for one kind of card: those for the others are the same text, and triple the time.
 export CUDAARCHS=${CUDAARCHS:-90a-real}
 # Names of tests that start jobs of several processes.
-jobs='^(mpi|mpi_[a-z]+|nodes|dying|late_rank|lifeline|program[a-z_]*|supervise[a-z_]*|bench_processes|control_messages|demo)/'
+jobs='^(mpi|mpi_[a-z]+|nodes|dying|late_rank|program[a-z_]*|supervise[a-z_]*|bench_processes|demo)/'
 total=0 failed=0 status=0
 report=()
 logs=$(mktemp -d)  # of what failed, and of the runs of ctest
@@ -41,15 +41,17 @@ run_tests() {
   local launcher=()
   if [[ $preset == tsan ]] && setarch "$(uname -m)" -R true 2>/dev/null; then launcher=(setarch "$(uname -m)" -R); fi
   # One more than there are cores: there is mostly a test that waits for a timer.
-  "${launcher[@]}" ctest --preset "$preset" --parallel $(($(nproc) + 1)) "${@:2}" | tee "$log" || true
+  local ended=0
+  "${launcher[@]}" ctest --preset "$preset" --parallel $(($(nproc) + 1)) "${@:2}" | tee "$log" || ended=$?
   count_tests "$log" || { echo "test.sh: $preset ran no tests" >&2; exit 1; }
+  if ((ended != 0 && wrong == 0)); then status=1; fi  # of something that it does not count
   local tests=$ran
   cp "build/$preset/Testing/Temporary/LastTest.log" "$logs/$preset.outputs"
   if ((wrong > 0)) && may_be_tried_again "$log"; then
     echo "== $preset: $wrong failed of those that start jobs; once more, alone"
     mkdir -p "$logs/again"
     "${launcher[@]}" ctest --preset "$preset" --rerun-failed --parallel 1 | tee "$logs/again/$preset.ctest" || true
-    count_tests "$logs/again/$preset.ctest" || wrong=1
+    count_tests "$logs/again/$preset.ctest" || true  # as many as before
     comm -23 <(failed_names "$log" | sort) <(failed_names "$logs/again/$preset.ctest" | sort) |
       sed "s|^|$preset: passed at the second try only: |" >>"$logs/second"
   fi

@@ -170,46 +170,40 @@ class NcclQueuedBehind : public NcclFailure {
     c.queues[0]->wait(c.queues[1]->record());
     behind.all_reduce(*c.queues[0], y, ReduceOp::kSum);
   }
+  // On two ranks with two communicators: rank 1 does `peer`, rank 0 calls both in a row, in either order, and does `then`.
+  DeviceFailures run_queued(bool older_first, const std::function<void()>& peer,
+                            const std::function<void(RankContext&)>& then) {
+    simulated::configure_nccl({.abort_seconds = 1});
+    return run(two(), [&](RankContext& c) {
+      const auto other = c.world.split(all_ranks(c.world), "other");
+      Values x(DType::kF32, 100), y(DType::kF32, 100);
+      if (c.world.rank() == 1) return peer();
+      call_in_a_row(c, older_first ? c.world : *other, older_first ? *other : c.world, x.view(), y.view());
+      then(c);
+    });
+  }
   ~NcclQueuedBehind() override { EXPECT_THAT(simulated::nccl_complaints(), testing::IsEmpty()); }
 };
 
 TEST_F(NcclQueuedBehind, AFailureOfThePeerEndsThemTogether) {
-  simulated::configure_nccl({.abort_seconds = 1});
   for (const bool older_first : {true, false}) {
-    const DeviceFailures failures = run(two(), [&](RankContext& c) {
-      const auto other = c.world.split(all_ranks(c.world), "other");
-      Values x(DType::kF32, 100), y(DType::kF32, 100);
-      if (c.world.rank() == 1) throw DataError("planted");
-      call_in_a_row(c, older_first ? c.world : *other, older_first ? *other : c.world, x.view(), y.view());
-      c.queues[0]->synchronize();
-    });
+    const DeviceFailures failures =
+        run_queued(older_first, [] { throw DataError("planted"); }, [](RankContext& c) { c.queues[0]->synchronize(); });
     EXPECT_EQ(failures.error, "planted");
   }
 }
 
 // Nobody has told the rank: its own error unwinds what it has.
 TEST_F(NcclQueuedBehind, AFailureOfTheRankItselfEndsThemTogether) {
-  simulated::configure_nccl({.abort_seconds = 1});
   for (const bool older_first : {true, false}) {
-    const DeviceFailures failures = run(two(), [&](RankContext& c) {
-      const auto other = c.world.split(all_ranks(c.world), "other");
-      Values x(DType::kF32, 100), y(DType::kF32, 100);
-      if (c.world.rank() == 1) return;
-      call_in_a_row(c, older_first ? c.world : *other, older_first ? *other : c.world, x.view(), y.view());
-      throw DataError("planted");
-    });
+    const DeviceFailures failures = run_queued(older_first, [] {}, [](RankContext&) { throw DataError("planted"); });
     EXPECT_EQ(failures.per_rank[0], "planted");
   }
 }
 
 TEST_F(NcclQueuedBehind, AnAbortEndsThemTogether) {
-  simulated::configure_nccl({.abort_seconds = 1});
   for (const bool older_first : {true, false}) {
-    const DeviceFailures failures = run(two(), [&](RankContext& c) {
-      const auto other = c.world.split(all_ranks(c.world), "other");
-      Values x(DType::kF32, 100), y(DType::kF32, 100);
-      if (c.world.rank() == 1) return;
-      call_in_a_row(c, older_first ? c.world : *other, older_first ? *other : c.world, x.view(), y.view());
+    run_queued(older_first, [] {}, [](RankContext& c) {
       c.world.abort("a test ends it");
       EXPECT_EQ(simulated::nccl_communicators(), 2) << "those of rank 1, which waits in the end of its own";
     });

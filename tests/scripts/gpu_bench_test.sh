@@ -114,6 +114,13 @@ reports '| gpt2-124m | trident, not deterministic, autotuned | 16 | 969.6 | 1031
 reports '| gpt2-124m | PyTorch 2.11.0, bf16, max-autotune, cudnn | 32 | 2100.5 | 480 | 20.0 % | 4.0 | 11.010 to 10.400 | 2.146 |'
 bench 0 -- --rows "$place/rows" gpt2-124m
 [[ ! -e $place/tried && ! -e $place/python ]] || fail "what is done is measured again"
+reports 'driver 580.159.04, CUDA 13.0.88, cuDNN 9.19.0, NCCL 2.28.9, commit'
+bench 0 -- --rows "$place/rows" --only torch gpt2-124m
+reports 'driver 580.159.04, CUDA 13.0.88, cuDNN 9.19.0, NCCL 2.28.9, commit'
+# Of another card nothing is kept.
+bench 0 FAKE_CARDS='0, GPU-cccc3333, NVIDIA H200, 9.0, 580.159.04' -- --rows "$place/rows" --only trident gpt2-124m
+[[ -e $place/tried ]] || fail "rows of another card are taken"
+if grep -q PyTorch.2.11 "$place/report.md"; then fail "rows of another card are in the table"; fi
 
 # Losses that are not those of random tokens: ln 50257 + 768 * 0.0002 = 10.979.
 bench 1 FAKE_LOSS=10.9 FAKE_TORCH_LOSS=11.04 -- gpt2-124m

@@ -215,7 +215,7 @@ for program in communicators processes; do
   cp "$place/programs/test_card_communicators" "$place/brought/tests/cuda/card/test_card_$program"
 done
 options=(--build "$place/brought" --only '!memcheck|racecheck|NCCL')
-bring '90a-real CUDA 13'
+bring '80-real;90a-real CUDA 13'
 check 0 FAKE=nothing
 [[ ! -e $place/cmake ]] || fail "what was brought is built again"
 reports 'driver 580.159.04, CUDA 13.0.88, cuBLASLt 13.1.0, cuDNN 9.19.0, NCCL 2.28.9, commit'

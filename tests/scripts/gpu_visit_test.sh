@@ -82,4 +82,9 @@ visit 0 -- models "$tree/bag" "$place/results"
 
 visit 77 PATH=/usr/bin:/bin -- checks "$tree/bag" "$place/results"
 visit 64 -- checks
+visit 1 -- checks "$place/empty" "$place/results"
+grep -qF "$place/empty has no programs.tar.gz; make it with gpu_visit.sh pack" "$place/out" || fail "an empty bag is not named"
+stand_in bin/patchelf </dev/null
+visit 1 -- pack "$place/new_bag" --build "$place/empty"
+grep -qF "$place/empty has no bin/trident; build with CUDA first" "$place/out" || fail "what was not built is not named"
 echo "gpu_visit.sh runs its parts, within their times, and leaves what is known"
