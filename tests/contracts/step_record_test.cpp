@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
+#include <variant>
 #include <vector>
 
 #include "device/dry/dry_device.h"
@@ -85,6 +87,28 @@ TEST(StepRecord, IsTheWholeStepOf175BWithEightMicroBatches) {
   ASSERT_EQ(plan.num_micro_batches, 8);
   for (int stage = 0; stage < plan.grid.degrees().pipeline; ++stage)
     expect_same(plan, plan.grid.rank({.pipeline = stage}), DryWork::kStep);
+}
+
+// The operand of a collective is the whole one, whichever side of the call has it: what a rank of n sends follows from it.
+TEST(StepRecord, CollectivesSayTheirWholeOperand) {
+  const RunPlan plan = plan_of("demo_2dp_4pp_4tp.json", {"parallel.zero=zero3"});
+  std::set<CommOperation> seen;
+  for (int stage = 0; stage < plan.grid.degrees().pipeline; ++stage) {
+    const StepRecord record = record_step(plan, plan.grid.rank({.pipeline = stage}), nullptr, DryWork::kStep);
+    for (const PassRecord& pass : record.passes)
+      for (const auto& call : pass.calls) {
+        const auto* const c = std::get_if<RecordedCollective>(&call);
+        if (c == nullptr || c->operation == CommOperation::kRecv || c->operation == CommOperation::kBarrier) continue;
+        seen.insert(c->operation);
+        const std::int64_t times = c->operation == CommOperation::kSend        ? c->size
+                                   : c->operation == CommOperation::kAllReduce ? 2 * (c->size - 1)
+                                                                               : c->size - 1;
+        EXPECT_EQ(c->sent_bytes_times_n, times * c->operand_bytes) << to_string(c->operation) << " over " << c->group;
+      }
+  }
+  for (const CommOperation operation :
+       {CommOperation::kAllGather, CommOperation::kReduceScatter, CommOperation::kAllReduce, CommOperation::kSend})
+    EXPECT_TRUE(seen.contains(operation)) << to_string(operation);
 }
 
 // What makes the record small: twice the micro-batches run the same passes.
