@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string_view>
+#include <unordered_set>
 
 #include "checkpoint/safetensors.h"
 #include "core/check.h"
@@ -48,6 +50,202 @@ JsonValue to_json(const ManifestFile& file) {
                            {"runs", std::move(runs)}};
 }
 
+// The way back; nothing of the text is believed.
+
+constexpr std::string_view kHashBegin = ",\"hash\":\"", kHashEnd = "\"}\n";
+constexpr std::size_t kTail = kHashBegin.size() + kHashDigits + kHashEnd.size();
+constexpr std::size_t kMaxName = 4096, kMaxRank = 16;
+constexpr std::int64_t kSmallestTable = 8 + 2;
+constexpr std::string_view kRemedy = "the checkpoint is damaged: use an older one, or copy it again";
+
+[[noreturn]] void refuse(std::string_view source, std::string_view what) {
+  throw DataError(fmt::format("{}: {}; {}", source, what, kRemedy));
+}
+
+// Reads the members of one object. `where`: "state", "tensor \"name\"", ...; in messages.
+class ObjectReader {
+ public:
+  ObjectReader(std::string_view source, std::string where, const JsonValue& object)
+      : source_(source), where_(std::move(where)), object_(object) {
+    if (!object.is_object()) fail("is not an object");
+  }
+
+  const JsonValue& member(std::string_view key) const {
+    const JsonValue* value = object_.find(key);
+    if (value == nullptr) fail(fmt::format("{} is missing", key));
+    return *value;
+  }
+  std::int64_t integer(std::string_view key, std::int64_t smallest = 0) const {
+    const JsonValue& value = member(key);
+    if (!value.is_integer() || value.as_integer() < smallest) fail(fmt::format("{} is no integer of {} or more", key, smallest));
+    return value.as_integer();
+  }
+  double number(std::string_view key) const {
+    const JsonValue& value = member(key);
+    if (!value.is_number() || !std::isfinite(value.as_number())) fail(fmt::format("{} is no number", key));
+    return value.as_number();
+  }
+  bool truth(std::string_view key) const {
+    const JsonValue& value = member(key);
+    if (!value.is_bool()) fail(fmt::format("{} is neither true nor false", key));
+    return value.as_bool();
+  }
+  const std::string& text(std::string_view key) const {
+    const JsonValue& value = member(key);
+    if (!value.is_string()) fail(fmt::format("{} is no text", key));
+    return value.as_string();
+  }
+  const JsonValue::Array& list(std::string_view key) const {
+    const JsonValue& value = member(key);
+    if (!value.is_array()) fail(fmt::format("{} is no list", key));
+    return value.items();
+  }
+  std::vector<std::int64_t> integers(std::string_view key) const {
+    std::vector<std::int64_t> values;
+    for (const JsonValue& item : list(key)) {
+      if (!item.is_integer() || item.as_integer() < 0) fail(fmt::format("{} holds something that is no count", key));
+      values.push_back(item.as_integer());
+    }
+    return values;
+  }
+  [[noreturn]] void fail(std::string_view what) const {
+    if (where_.empty()) refuse(source_, what);
+    refuse(source_, fmt::format("{}: {}", where_, what));
+  }
+
+ private:
+  std::string_view source_;
+  std::string where_;
+  const JsonValue& object_;
+};
+
+TrainingState state_from(const ObjectReader& json) {
+  TrainingState state;
+  state.updates = json.integer("updates");
+  state.batches = json.integer("batches");
+  state.skipped = json.integer("skipped");
+  state.skipped_in_a_row = json.integer("skipped_in_a_row");
+  state.position = json.integer("position");
+  state.samples = json.integer("samples");
+  state.tokens = json.integer("tokens");
+  state.loss_scale = json.number("loss_scale");
+  state.loss_scale_clean_steps = json.integer("loss_scale_clean_steps");
+  state.loss_scale_overflows_left = json.integer("loss_scale_overflows_left");
+  state.blend_start = json.integer("blend_start");
+  state.blend_taken = json.integers("blend_taken");
+  state.blend_now = json.integers("blend_now");
+  if (!json.member("best_valid_loss").is_null()) state.best_valid_loss = json.number("best_valid_loss");
+  state.best_valid_step = json.integer("best_valid_step");
+  state.last_eval = json.integer("last_eval", -1);
+  if (state.updates > state.batches) json.fail(fmt::format("{} updates of {} batches", state.updates, state.batches));
+  if (state.skipped > state.batches || state.skipped_in_a_row > state.skipped)
+    json.fail(fmt::format("of {} batches {} were skipped, {} in a row", state.batches, state.skipped, state.skipped_in_a_row));
+  if (state.loss_scale <= 0) json.fail(fmt::format("loss_scale is {}", state.loss_scale));
+  return state;
+}
+
+DType weights_from(const ObjectReader& json) {
+  const std::string& name = json.text("weights");
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    if (safetensors_name(dtype) == name) return dtype;
+  json.fail(fmt::format("weights are {}, there are F32, BF16 and F16", in_quotes(name)));
+}
+
+// A '/' would make the name of one tensor the key of another's state.
+void check_name(const ObjectReader& json, std::string_view kind, const std::string& name) {
+  if (name.empty() || name.size() > kMaxName || name.find('/') != std::string::npos)
+    json.fail(fmt::format("{} {}: no name", kind, in_quotes(name)));
+}
+
+std::vector<std::string> states_from(const ObjectReader& json) {
+  std::vector<std::string> states;
+  std::unordered_set<std::string_view> seen{"master"};  // taken
+  for (const JsonValue& item : json.list("optimizer_states")) {
+    if (!item.is_string()) json.fail("optimizer_states holds something that is no text");
+    check_name(json, "optimizer state", item.as_string());
+    if (!seen.insert(item.as_string()).second) json.fail(fmt::format("optimizer state {} twice", in_quotes(item.as_string())));
+    states.push_back(item.as_string());
+  }
+  return states;
+}
+
+ManifestTensor tensor_from(std::string_view source, std::size_t index, const JsonValue& item) {
+  const ObjectReader unnamed(source, fmt::format("tensor {}", index), item);
+  const std::string& name = unnamed.text("name");
+  check_name(unnamed, "tensor", name);
+  const ObjectReader json(source, fmt::format("tensor {}", in_quotes(name)), item);
+  ManifestTensor tensor{name, json.integers("shape")};
+  if (tensor.shape.size() > kMaxRank) json.fail(fmt::format("more than {} dimensions", kMaxRank));
+  std::int64_t bytes = size_of(DType::kF32);
+  for (const std::int64_t extent : tensor.shape)
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) json.fail("the shape is too large");
+  return tensor;
+}
+
+bool is_safe_path(std::string_view path) {
+  if (path.empty() || path.size() > kMaxName || path == "manifest.json") return false;
+  for (;;) {
+    const std::string_view part = path.substr(0, path.find('/'));
+    if (part.empty() || part == "." || part == "..") return false;
+    for (const char c : part) {
+      const bool letter_or_digit = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+      if (!letter_or_digit && c != '.' && c != '_' && c != '-') return false;
+    }
+    if (part.size() == path.size()) return true;
+    path.remove_prefix(part.size() + 1);
+  }
+}
+
+TensorRun run_from(const ObjectReader& file, const JsonValue& item, std::int64_t num_tensors) {
+  std::vector<std::int64_t> numbers;
+  if (item.is_array())
+    for (const JsonValue& number : item.items()) numbers.push_back(number.is_integer() ? number.as_integer() : -1);
+  if (numbers.size() != 4) file.fail("a run is not [first, count, begin, end]");
+  const std::int64_t first = numbers[0], count = numbers[1], begin = numbers[2], end = numbers[3];
+  if (first < 0 || count < 1 || first > num_tensors || count > num_tensors - first)
+    file.fail(fmt::format("a run of {} tensors from {} on, there are {}", count, first, num_tensors));
+  if (begin < 0 || begin >= end || end > kTensorParts)
+    file.fail(fmt::format("a run of parts {} to {}, there are {}", begin, end, kTensorParts));
+  return {first, count, static_cast<int>(begin), static_cast<int>(end)};
+}
+
+ManifestFile file_from(std::string_view source, std::size_t index, const JsonValue& item, std::int64_t num_tensors) {
+  const ObjectReader unnamed(source, fmt::format("file {}", index), item);
+  const std::string& path = unnamed.text("path");
+  if (!is_safe_path(path))
+    unnamed.fail(fmt::format("path {} leaves the checkpoint, or has characters that no file of it has", in_quotes(path)));
+  const ObjectReader json(source, fmt::format("file {}", path), item);
+  ManifestFile file{path, json.integer("bytes"), json.integer("table_bytes", kSmallestTable), {}, {}};
+  if (file.table_bytes > file.bytes || file.table_bytes > 8 + kMaxSafetensorsHeader)
+    json.fail(fmt::format("{} bytes, of which the table has {}", file.bytes, file.table_bytes));
+  const std::optional<Hash128> table = hash_from(json.text("table"));
+  if (!table) json.fail("table is no hash");
+  file.table = *table;
+  for (const JsonValue& run : json.list("runs")) file.runs.push_back(run_from(json, run, num_tensors));
+  return file;
+}
+
+// The text before the hash, which must be right.
+void check_hash(std::string_view text, std::string_view source) {
+  const std::string_view tail = text.size() < kTail ? std::string_view() : text.substr(text.size() - kTail);
+  if (!tail.starts_with(kHashBegin) || !tail.ends_with(kHashEnd))
+    refuse(source, "does not end with its hash: no manifest, or truncated");
+  const std::string_view digits = tail.substr(kHashBegin.size(), kHashDigits);
+  const Hash128 found = hash128(text.substr(0, text.size() - kTail));
+  if (hash_from(digits) != found)
+    refuse(source, fmt::format("its text has the hash {}, it says {}", to_string(found), in_quotes(digits)));
+}
+
+void check_version(const ObjectReader& root, std::string_view source) {
+  if (root.text("format") != "trident-checkpoint") root.fail(fmt::format("format is {}", in_quotes(root.text("format"))));
+  const std::int64_t version = root.integer("version", 1), needed = root.integer("min_reader_version", 1);
+  if (needed > version) root.fail(fmt::format("version {} for readers from {} on", version, needed));
+  if (needed > Manifest::kVersion)
+    throw NewerFormat(
+        fmt::format("{}: format {}, which readers of format {} and later understand, this is one of {}; use a newer trident",
+                    source, version, needed, Manifest::kVersion));
+}
+
 }  // namespace
 
 std::string to_text(const Manifest& manifest) {
@@ -73,6 +271,42 @@ std::string to_text(const Manifest& manifest) {
   text.pop_back();  // the brace, which comes behind the hash
   const std::string hash = to_string(hash128(text));
   return text + ",\"hash\":\"" + hash + "\"}\n";
+}
+
+Manifest parse_manifest(std::string_view text, std::string_view source) {
+  check_hash(text, source);
+  JsonRules rules;
+  rules.comments = JsonComments::kRefused;
+  rules.max_bytes = static_cast<std::size_t>(kMaxManifestBytes);
+  rules.blame = ExitCode::kData;
+  const JsonValue json = parse_json(text, source, rules);
+  const ObjectReader root(source, "", json);
+  check_version(root, source);
+
+  Manifest manifest;
+  manifest.state = state_from({source, "state", root.member("state")});
+  manifest.weights = weights_from(root);
+  manifest.complete = root.truth("complete");
+  manifest.optimizer_states = states_from(root);
+  std::unordered_set<std::string> names;
+  for (const JsonValue& item : root.list("tensors")) {
+    manifest.tensors.push_back(tensor_from(source, manifest.tensors.size(), item));
+    const std::string& name = manifest.tensors.back().name;
+    if (!names.insert(name).second) root.fail(fmt::format("tensor {} twice", in_quotes(name)));
+  }
+  names.clear();
+  const std::int64_t num_tensors = std::ssize(manifest.tensors);
+  for (const JsonValue& item : root.list("files")) {
+    manifest.files.push_back(file_from(source, manifest.files.size(), item, num_tensors));
+    const std::string& path = manifest.files.back().path;
+    if (!names.insert(path).second) root.fail(fmt::format("file {} twice", path));
+  }
+  manifest.generation = root.text("generation");
+  manifest.written_unix = root.integer("written_unix");
+  manifest.config = root.member("config");
+  manifest.data = root.member("data");
+  manifest.writer = root.member("writer");
+  return manifest;
 }
 
 }  // namespace trident

@@ -1,6 +1,7 @@
 #include "core/json_reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -157,7 +158,166 @@ class Builder {
   JsonValue root_;
 };
 
+// What follows is a value's way back to text.
+void append_escaped(std::string& out, std::string_view text) {
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') (out += '\\') += c;
+    else if (c == '\n') out += "\\n";
+    else if (c == '\t') out += "\\t";
+    else if (byte < 0x20 || byte == 0x7f) out += fmt::format("\\u{:04x}", byte);
+    else out += c;
+  }
+}
+
+std::string number_text(double value) {
+  if (!std::isfinite(value)) return "null";
+  std::string text = fmt::format("{}", value);
+  // Keep the kind: 1.0 must not come back as the integer 1.
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+bool holds_object(const JsonValue::Array& items) {
+  for (const JsonValue& item : items)
+    if (item.is_object()) return true;
+  return false;
+}
+
+class Writer {
+ public:
+  explicit Writer(int indent) : indent_(indent) {}
+
+  void write(const JsonValue& value, int level) {
+    switch (value.kind()) {
+      case JsonValue::Kind::kNull: out_ += "null"; return;
+      case JsonValue::Kind::kBool: out_ += value.as_bool() ? "true" : "false"; return;
+      case JsonValue::Kind::kInteger: out_ += fmt::format("{}", value.as_integer()); return;
+      case JsonValue::Kind::kNumber: out_ += number_text(value.as_number()); return;
+      case JsonValue::Kind::kString: write_string(value.as_string()); return;
+      case JsonValue::Kind::kArray: write_array(value.items(), level); return;
+      case JsonValue::Kind::kObject: write_object(value.members(), level); return;
+    }
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  void write_string(std::string_view text) {
+    out_ += '"';
+    append_escaped(out_, text);
+    out_ += '"';
+  }
+  void write_array(const JsonValue::Array& items, int level) {
+    const bool broken = indent_ > 0 && holds_object(items);
+    out_ += '[';
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (i > 0) out_ += broken || indent_ == 0 ? "," : ", ";
+      if (broken) new_line(level + 1);
+      write(items[i], level + 1);
+    }
+    if (broken) new_line(level);
+    out_ += ']';
+  }
+  void write_object(const JsonValue::Object& members, int level) {
+    const bool broken = indent_ > 0 && !members.empty();
+    out_ += '{';
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      if (i > 0) out_ += ',';
+      if (broken) new_line(level + 1);
+      write_string(members[i].key);
+      out_ += indent_ > 0 ? ": " : ":";
+      write(members[i].value, level + 1);
+    }
+    if (broken) new_line(level);
+    out_ += '}';
+  }
+  void new_line(int level) { out_.append(1, '\n').append(static_cast<std::size_t>(level * indent_), ' '); }
+
+  int indent_;
+  std::string out_;
+};
+
 }  // namespace
+
+JsonValue::JsonValue(Array items) : value_(std::move(items)) {}
+JsonValue::JsonValue(Object members) : value_(std::move(members)) {}
+
+bool JsonValue::as_bool() const {
+  TRIDENT_CHECK(is_bool(), "JSON value is {}", describe(kind()));
+  return std::get<bool>(value_);
+}
+
+std::int64_t JsonValue::as_integer() const {
+  TRIDENT_CHECK(is_integer(), "JSON value is {}", describe(kind()));
+  return std::get<std::int64_t>(value_);
+}
+
+double JsonValue::as_number() const {
+  TRIDENT_CHECK(is_number(), "JSON value is {}", describe(kind()));
+  return is_integer() ? static_cast<double>(std::get<std::int64_t>(value_)) : std::get<double>(value_);
+}
+
+const std::string& JsonValue::as_string() const {
+  TRIDENT_CHECK(is_string(), "JSON value is {}", describe(kind()));
+  return std::get<std::string>(value_);
+}
+
+const JsonValue::Array& JsonValue::items() const {
+  TRIDENT_CHECK(is_array(), "JSON value is {}", describe(kind()));
+  return std::get<Array>(value_);
+}
+
+const JsonValue::Object& JsonValue::members() const {
+  TRIDENT_CHECK(is_object(), "JSON value is {}", describe(kind()));
+  return std::get<Object>(value_);
+}
+
+JsonValue::Object& JsonValue::members() {
+  TRIDENT_CHECK(is_object(), "JSON value is {}", describe(kind()));
+  return std::get<Object>(value_);
+}
+
+const JsonValue* JsonValue::find(std::string_view key) const {
+  if (!is_object()) return nullptr;
+  for (const JsonMember& member : members())
+    if (member.key == key) return &member.value;
+  return nullptr;
+}
+
+JsonValue* JsonValue::find(std::string_view key) { return const_cast<JsonValue*>(std::as_const(*this).find(key)); }
+
+void JsonValue::set(std::string_view key, JsonValue value) {
+  if (is_null()) value_ = Object{};
+  if (JsonValue* old = find(key)) *old = std::move(value);
+  else members().push_back({std::string(key), std::move(value)});
+}
+
+bool JsonValue::operator==(const JsonValue& other) const { return value_ == other.value_; }
+
+std::string to_json_text(const JsonValue& value, int indent) {
+  Writer writer(indent);
+  writer.write(value, 0);
+  return writer.take();
+}
+
+std::string in_quotes(std::string_view text, std::size_t max_chars) {
+  std::string out = "\"";
+  append_escaped(out, text.substr(0, max_chars));
+  return out += text.size() > max_chars ? "...\"" : "\"";
+}
+
+std::string_view describe(JsonValue::Kind kind) {
+  switch (kind) {
+    case JsonValue::Kind::kNull: return "null";
+    case JsonValue::Kind::kBool: return "true or false";
+    case JsonValue::Kind::kInteger: return "an integer";
+    case JsonValue::Kind::kNumber: return "a number";
+    case JsonValue::Kind::kString: return "a string";
+    case JsonValue::Kind::kArray: return "a list";
+    case JsonValue::Kind::kObject: return "an object";
+  }
+  return "?";
+}
 
 JsonValue parse_json(std::string_view text, std::string_view source, const JsonRules& rules) {
   check_size(std::ssize(text), source, rules);

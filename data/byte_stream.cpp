@@ -6,6 +6,8 @@
 
 #include "core/check.h"
 #include "data/block_reader.h"
+#include "data/gzip_stream.h"
+#include "data/zstd_stream.h"
 
 namespace trident {
 

@@ -28,11 +28,4 @@ class ByteStream {
 // DataError, StorageError: as RandomAccessFile.
 std::unique_ptr<ByteStream> open_byte_stream(const InputFile& input);
 
-// gzip members one after the other (gzip, pigz, bgzip), and zeros after the last (tapes).
-std::unique_ptr<ByteStream> make_gzip_stream(RandomAccessFile file);
-
-// zstd frames and skippable frames one after the other (zstd, pzstd), with windows up to libzstd's largest; dictionaries are
-// refused.
-std::unique_ptr<ByteStream> make_zstd_stream(RandomAccessFile file);
-
 }  // namespace trident

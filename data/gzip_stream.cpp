@@ -1,3 +1,5 @@
+#include "data/gzip_stream.h"
+
 #include <zlib.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 
 #include "core/check.h"
 #include "data/block_reader.h"
-#include "data/byte_stream.h"
 
 namespace trident {
 

@@ -1,3 +1,5 @@
+#include "data/zstd_stream.h"
+
 #include <zstd.h>
 #include <zstd_errors.h>
 
@@ -7,7 +9,6 @@
 
 #include "core/check.h"
 #include "data/block_reader.h"
-#include "data/byte_stream.h"
 
 namespace trident {
 

@@ -23,7 +23,7 @@ struct CommFingerprint {
   CommOperation operation = CommOperation::kBarrier;
   ReduceOp reduce = ReduceOp::kSum;  // of all_reduce and reduce_scatter, else kSum
   DType dtype = DType::kU8;
-  std::int32_t root = -1;  // of a broadcast, as a world rank; else -1
+  std::int32_t root = -1;  // of a broadcast, as a global rank; else -1
   std::int64_t count = 0;  // elements passed in by this rank: of `in`, `inout` or `data`
   bool operator==(const CommFingerprint&) const = default;
 };

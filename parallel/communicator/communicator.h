@@ -59,7 +59,7 @@ class Communicator {
   int size() const { return size_; }
   std::string_view name() const { return name_; }  // the axis: "tp", "dp", ..., for messages, counters and traces
   // What messages to users call rank `rank` of this group.
-  virtual int world_rank_of(int rank) const = 0;
+  virtual int global_rank_of(int rank) const = 0;
 
   // In place; every rank ends with the reduction of all.
   void all_reduce(Stream& stream, TensorView inout, ReduceOp op);

@@ -18,12 +18,12 @@ namespace {
 
 class DryCommunicator final : public Communicator {
  public:
-  DryCommunicator(std::string name, int rank, std::vector<int> world_ranks, CallWatcher* watcher)
-      : Communicator(std::move(name), rank, static_cast<int>(world_ranks.size()), CallRules::Side::kEither),
-        world_ranks_(std::move(world_ranks)),
+  DryCommunicator(std::string name, int rank, std::vector<int> global_ranks, CallWatcher* watcher)
+      : Communicator(std::move(name), rank, static_cast<int>(global_ranks.size()), CallRules::Side::kEither),
+        global_ranks_(std::move(global_ranks)),
         watcher_(watcher) {}
 
-  int world_rank_of(int rank) const override { return world_ranks_[static_cast<std::size_t>(rank)]; }
+  int global_rank_of(int rank) const override { return global_ranks_[static_cast<std::size_t>(rank)]; }
   void abort(std::string_view) override {}
 
  private:
@@ -49,16 +49,16 @@ class DryCommunicator final : public Communicator {
   void drop() noexcept override {}
   void meet() override {}
   std::unique_ptr<Communicator> make_part(std::span<const int> members, int number, std::string name) override {
-    std::vector<int> world_ranks;
-    for (const int r : members) world_ranks.push_back(world_rank_of(r));
-    return std::make_unique<DryCommunicator>(std::move(name), number, std::move(world_ranks), watcher_);
+    std::vector<int> global_ranks;
+    for (const int r : members) global_ranks.push_back(global_rank_of(r));
+    return std::make_unique<DryCommunicator>(std::move(name), number, std::move(global_ranks), watcher_);
   }
 
   static bool has_bytes(ConstTensorView view) { return view.where() != MemoryKind::kDevice && !view.empty(); }
   // `out` becomes the reduction of as many `mine` as there are ranks.
   void reduce(TensorView out, ConstTensorView mine, ReduceOp op) const {
     if (!has_bytes(out)) return;
-    const std::vector<const std::byte*> sources(world_ranks_.size(), mine.data());
+    const std::vector<const std::byte*> sources(global_ranks_.size(), mine.data());
     std::byte* const outs[] = {out.data()};
     reduce_in_rank_order(out.dtype(), op, outs, sources, out.num_elements());
   }
@@ -70,7 +70,7 @@ class DryCommunicator final : public Communicator {
     }
   }
 
-  std::vector<int> world_ranks_;
+  std::vector<int> global_ranks_;
   CallWatcher* watcher_;
 };
 

@@ -18,19 +18,19 @@ CallRecord record_of_words(std::span<const std::int64_t> words) {
           static_cast<std::uint64_t>(words[5])};
 }
 
-CommFingerprint fingerprint_of(const CollectiveCall& call, std::span<const int> names) {
+CommFingerprint fingerprint_of(const CollectiveCall& call, std::span<const int> global_ranks) {
   const bool has_root = call.operation == CommOperation::kBroadcast;
-  return {call.operation, call.reduce, call.in.dtype(), has_root ? names[static_cast<std::size_t>(call.root)] : -1,
+  return {call.operation, call.reduce, call.in.dtype(), has_root ? global_ranks[static_cast<std::size_t>(call.root)] : -1,
           call.in.num_elements()};
 }
 
-std::optional<std::string> disagreement(std::string_view axis, std::uint64_t number, std::span<const int> names,
+std::optional<std::string> disagreement(std::string_view axis, std::uint64_t number, std::span<const int> global_ranks,
                                         std::span<const std::int64_t> records) {
   const auto of = [&](std::size_t rank) { return record_of_words(records.subspan(rank * kRecordWords, kRecordWords)).fingerprint; };
-  for (std::size_t r = 1; r < names.size(); ++r) {
+  for (std::size_t r = 1; r < global_ranks.size(); ++r) {
     if (of(r) == of(0)) continue;
-    return fmt::format("{}: rank {} called {} as operation {} while rank {} called {}", axis, names[r], to_string(of(r)), number,
-                       names[0], to_string(of(0)));
+    return fmt::format("{}: rank {} called {} as operation {} while rank {} called {}", axis, global_ranks[r], to_string(of(r)),
+                       number, global_ranks[0], to_string(of(0)));
   }
   return std::nullopt;
 }
@@ -40,8 +40,8 @@ std::optional<std::string> message_disagreement(std::string_view axis, std::uint
   if (receiver.fingerprint.dtype == sender.fingerprint.dtype && receiver.fingerprint.count == sender.fingerprint.count)
     return std::nullopt;
   return fmt::format("{}: rank {} called {} from rank {} as message {} while rank {} called {} to rank {}", axis,
-                     receiver.world_rank, to_string(receiver.fingerprint), sender.world_rank, number, sender.world_rank,
-                     to_string(sender.fingerprint), receiver.world_rank);
+                     receiver.global_rank, to_string(receiver.fingerprint), sender.global_rank, number, sender.global_rank,
+                     to_string(sender.fingerprint), receiver.global_rank);
 }
 
 }  // namespace trident

@@ -25,17 +25,17 @@ struct CallRecord {
 };
 CallRecord record_of_words(std::span<const std::int64_t> words);
 
-// `names`: world ranks of the group, by rank.
-CommFingerprint fingerprint_of(const CollectiveCall& call, std::span<const int> names);
+// `global_ranks`: of the group, by rank.
+CommFingerprint fingerprint_of(const CollectiveCall& call, std::span<const int> global_ranks);
 
 // What is said, in the same words by every rank, if the ranks of group `axis` did not all call the same as operation `number`.
 // `records`: kRecordWords words of every rank.
-std::optional<std::string> disagreement(std::string_view axis, std::uint64_t number, std::span<const int> names,
+std::optional<std::string> disagreement(std::string_view axis, std::uint64_t number, std::span<const int> global_ranks,
                                         std::span<const std::int64_t> records);
 
-// The same of a message: receiver's and sender's world ranks and fingerprints.
+// The same of a message: receiver's and sender's global ranks and fingerprints.
 struct MessageSide {
-  int world_rank = -1;
+  int global_rank = -1;
   CommFingerprint fingerprint;
 };
 std::optional<std::string> message_disagreement(std::string_view axis, std::uint64_t number, const MessageSide& receiver,

@@ -10,9 +10,9 @@ namespace trident {
 
 namespace {
 
-std::vector<int> world_ranks(const Communicator& host) {
+std::vector<int> global_ranks_of(const Communicator& host) {
   std::vector<int> ranks;
-  for (int r = 0; r < host.size(); ++r) ranks.push_back(host.world_rank_of(r));
+  for (int r = 0; r < host.size(); ++r) ranks.push_back(host.global_rank_of(r));
   return ranks;
 }
 
@@ -23,7 +23,7 @@ DeviceCommunicator::DeviceCommunicator(std::unique_ptr<Communicator> host, const
       host_(std::move(host)),
       place_(place),
       alone_(alone),
-      names_(world_ranks(*host_)) {
+      global_ranks_(global_ranks_of(*host_)) {
   TRIDENT_CHECK(place_.progress != nullptr, "communicator {} of a rank that cannot wait", name());
   deferred_.reserve(kCalls);
 }
@@ -67,7 +67,7 @@ std::unique_ptr<Communicator> DeviceCommunicator::make_part(std::span<const int>
 std::vector<std::int64_t> DeviceCommunicator::gather_now(std::vector<std::int64_t> mine) {
   CpuStream now("host", CpuStream::Mode::kImmediate, progress());
   const auto count = static_cast<std::int64_t>(mine.size());
-  std::vector<std::int64_t> all(mine.size() * names_.size());
+  std::vector<std::int64_t> all(mine.size() * global_ranks_.size());
   host_->all_gather(now, {all.data(), DType::kI64, {size() * count}}, {mine.data(), DType::kI64, {count}});
   return all;
 }

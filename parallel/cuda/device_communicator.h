@@ -26,7 +26,7 @@ struct DevicePlace {
 
 class DeviceCommunicator : public Communicator {
  public:
-  int world_rank_of(int rank) const final { return names_[static_cast<std::size_t>(rank)]; }
+  int global_rank_of(int rank) const final { return global_ranks_[static_cast<std::size_t>(rank)]; }
   void abort(std::string_view reason) override { host_->abort(reason); }
 
  protected:
@@ -49,8 +49,8 @@ class DeviceCommunicator : public Communicator {
   Communicator& host() const { return *host_; }
   const DevicePlace& place() const { return place_; }
   Progress& progress() const { return *place_.progress; }
-  // World ranks of the group, by rank: what messages to users name.
-  const std::vector<int>& names() const { return names_; }
+  // Global ranks of the group, by rank: what messages to users name.
+  const std::vector<int>& global_ranks() const { return global_ranks_; }
   // run() is never called: nobody else is here, and copies do.
   bool copies_alone() const { return size() == 1 && alone_ == Alone::kCopies; }
   // An all_gather of host memory, at once.
@@ -71,7 +71,7 @@ class DeviceCommunicator : public Communicator {
   std::unique_ptr<Communicator> host_;
   DevicePlace place_;
   Alone alone_;
-  std::vector<int> names_;
+  std::vector<int> global_ranks_;
   CudaStream* group_stream_ = nullptr;
   std::vector<CollectiveCall> deferred_;
 };

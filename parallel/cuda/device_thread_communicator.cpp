@@ -41,7 +41,7 @@ void DeviceThreadCommunicator::reach_peers() {
       throw ConfigError(
           fmt::format("{}: device {} of rank {} cannot reach the memory of device {}; start the ranks as processes, or put them on "
                       "one card",
-                      name(), cards[r], names()[r], verdicts[r]));
+                      name(), cards[r], global_ranks()[r], verdicts[r]));
 }
 
 std::unique_ptr<Lane> DeviceThreadCommunicator::make_lane(const CollectiveCall&, const std::string& name) {

@@ -17,8 +17,12 @@ namespace trident {
 template <class Operation> class LaneCommunicator : public DeviceCommunicator {
  protected:
   LaneCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place)
-      : DeviceCommunicator(std::move(host), place), group_{&this->host(), &progress(), rank(), names(), CollectiveChecks::kOn},
-        to_(names().size()), from_(names().size()), operations_(CpuStream::kCapacity), batches_(CpuStream::kCapacity) {
+      : DeviceCommunicator(std::move(host), place),
+        group_{&this->host(), &progress(), rank(), global_ranks(), CollectiveChecks::kOn},
+        to_(global_ranks().size()),
+        from_(global_ranks().size()),
+        operations_(CpuStream::kCapacity),
+        batches_(CpuStream::kCapacity) {
     prepared_.reserve(kCalls);
   }
 
@@ -27,7 +31,7 @@ template <class Operation> class LaneCommunicator : public DeviceCommunicator {
     group_cancel();
     const std::string pending = operations_.describe_pending();
     if (!pending.empty())
-      host().abort(fmt::format("rank {} left with operations pending: {}", names()[static_cast<std::size_t>(rank())], pending));
+      host().abort(fmt::format("rank {} left with operations pending: {}", global_rank_of(rank()), pending));
     release_host();  // before the lanes, whose memory peers may be reading
   }
 
@@ -70,8 +74,8 @@ template <class Operation> class LaneCommunicator : public DeviceCommunicator {
     const bool sends = call.operation == CommOperation::kSend, receives = call.operation == CommOperation::kRecv;
     std::unique_ptr<Lane>& lane = sends ? to_[peer] : receives ? from_[peer] : collectives_;
     if (lane == nullptr) {
-      const std::string what = sends ? fmt::format("messages to rank {}", names()[peer])
-                               : receives ? fmt::format("messages from rank {}", names()[peer]) : "collectives";
+      const std::string what = sends ? fmt::format("messages to rank {}", global_ranks()[peer])
+                               : receives ? fmt::format("messages from rank {}", global_ranks()[peer]) : "collectives";
       lane = make_lane(call, fmt::format("{} over {}", what, name()));
     }
     return *lane;

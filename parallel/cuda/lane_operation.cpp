@@ -40,7 +40,7 @@ bool LaneOperation::poll() {
 }
 
 void LaneOperation::tell() {
-  const CallRecord mine{fingerprint_of(call_, group_->names), reinterpret_cast<std::uintptr_t>(call_.in.data())};
+  const CallRecord mine{fingerprint_of(call_, group_->global_ranks), reinterpret_cast<std::uintptr_t>(call_.in.data())};
   const auto words = mine.words();
   CpuStream& stream = lane_->stream();
   const TensorView first = lane_->all().range(0, kRecordWords);  // of a message
@@ -71,11 +71,12 @@ void LaneOperation::compare() const {
   const AllocationExemption message;
   const auto number = ticket_ + 1;
   if (call_.operation == CommOperation::kRecv) {
-    const MessageSide receiver{group_->names[static_cast<std::size_t>(group_->rank)], fingerprint_of(call_, group_->names)};
-    const MessageSide sender{group_->names[static_cast<std::size_t>(call_.root)], told_by(0).fingerprint};
+    const MessageSide receiver{group_->global_ranks[static_cast<std::size_t>(group_->rank)],
+                               fingerprint_of(call_, group_->global_ranks)};
+    const MessageSide sender{group_->global_ranks[static_cast<std::size_t>(call_.root)], told_by(0).fingerprint};
     differs = message_disagreement(group_->name(), number, receiver, sender);
   } else if (!is_message() && group_->checks == CollectiveChecks::kOn) {
-    differs = disagreement(group_->name(), number, group_->names, lane_->all().span<std::int64_t>());
+    differs = disagreement(group_->name(), number, group_->global_ranks, lane_->all().span<std::int64_t>());
   }
   if (!differs) return;
   group_->host->abort(*differs);
@@ -83,7 +84,7 @@ void LaneOperation::compare() const {
 }
 
 std::string LaneOperation::describe() const {
-  const auto peer = [&] { return group_->names[static_cast<std::size_t>(call_.root)]; };
+  const auto peer = [&] { return group_->global_ranks[static_cast<std::size_t>(call_.root)]; };
   std::string what = fmt::format("{} #{}", to_string(call_.operation), ticket_ + 1);
   if (call_.operation == CommOperation::kSend) what += fmt::format(" to rank {}", peer());
   if (call_.operation == CommOperation::kRecv) what += fmt::format(" from rank {}", peer());

@@ -17,11 +17,11 @@ struct LaneGroup {
   Communicator* host = nullptr;
   Progress* progress = nullptr;
   int rank = 0;
-  std::vector<int> names;
+  std::vector<int> global_ranks;
   CollectiveChecks checks = CollectiveChecks::kOn;
 
   std::string_view name() const { return host->name(); }
-  int size() const { return static_cast<int>(names.size()); }
+  int size() const { return static_cast<int>(global_ranks.size()); }
 };
 
 class LaneOperation : public CommunicatorOperation {

@@ -54,22 +54,23 @@ std::string nccl_version_text(int version) {
   return fmt::format("{}.{}.{}", version / (old ? 1000 : 10000), version / 100 % (old ? 10 : 100), version % 100);
 }
 
-std::optional<std::string> version_disagreement(std::string_view group, std::span<const int> names, std::span<const int> versions) {
+std::optional<std::string> version_disagreement(std::string_view group, std::span<const int> global_ranks,
+                                                std::span<const int> versions) {
   const auto other = std::find_if(versions.begin(), versions.end(), [&](int version) { return version != versions.front(); });
   if (other == versions.end()) return std::nullopt;
   return fmt::format("{}: rank {} has NCCL {} and rank {} has NCCL {}; let all nodes load the same libnccl.so.2", group,
-                     names.front(), nccl_version_text(versions.front()), names[static_cast<std::size_t>(other - versions.begin())],
-                     nccl_version_text(*other));
+                     global_ranks.front(), nccl_version_text(versions.front()),
+                     global_ranks[static_cast<std::size_t>(other - versions.begin())], nccl_version_text(*other));
 }
 
-std::optional<std::string> shared_card(std::string_view group, std::span<const int> names, std::span<const CardId> cards) {
+std::optional<std::string> shared_card(std::string_view group, std::span<const int> global_ranks, std::span<const CardId> cards) {
   for (std::size_t b = 1; b < cards.size(); ++b)
     for (std::size_t a = 0; a < b; ++a)
       if (cards[a] == cards[b])
         return fmt::format(
             "{}: ranks {} and {} are on one card, which NCCL refuses; start a rank per card, or let ranks be threads of one "
             "process or exchange through the host",
-            group, names[a], names[b]);
+            group, global_ranks[a], global_ranks[b]);
   return std::nullopt;
 }
 

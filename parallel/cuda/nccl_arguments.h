@@ -35,12 +35,13 @@ std::vector<std::pair<int, int>> message_paths(int ranks, NcclTraffic::Messages 
 // 22809 -> "2.28.9"
 std::string nccl_version_text(int version);
 
-// What is said on all ranks if their libraries differ. names: world ranks by rank.
-std::optional<std::string> version_disagreement(std::string_view group, std::span<const int> names, std::span<const int> versions);
+// What is said on all ranks if their libraries differ. `global_ranks`: of the group, by rank.
+std::optional<std::string> version_disagreement(std::string_view group, std::span<const int> global_ranks,
+                                                std::span<const int> versions);
 
 // The same if two ranks have one card.
 using CardId = std::array<std::int64_t, 2>;  // CUDA's UUID
-std::optional<std::string> shared_card(std::string_view group, std::span<const int> names, std::span<const CardId> cards);
+std::optional<std::string> shared_card(std::string_view group, std::span<const int> global_ranks, std::span<const CardId> cards);
 
 // Environment variables under which a library of this version keeps several communicators of one card from waiting for each other.
 // NCCL reads them once: to be set before its first call, where the user has not set them.

@@ -32,19 +32,24 @@ CardId card_of(int device) {
 
 NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host_communicator, const DevicePlace& place,
                                    const NcclOptions& options)
-    : DeviceCommunicator(std::move(host_communicator), place, options.alone == NcclOptions::Alone::kJoins ? Alone::kRuns : Alone::kCopies),
+    : DeviceCommunicator(std::move(host_communicator), place,
+                         options.alone == NcclOptions::Alone::kJoins ? Alone::kRuns : Alone::kCopies),
       options_(options),
       traffic_(options.traffic),
       all_(place.device, std::string(name()), traffic_.max_ctas),
       fork_(place.device),
       watches_(fmt::format("{} (watch)", name()), CpuStream::Mode::kQueue, progress()),
       collective_control_(fmt::format("{} (control)", name()), CpuStream::Mode::kQueue, progress()),
-      control_to_(names().size()),
-      control_from_(names().size()),
-      sent_(names().size()),
-      received_(names().size()),
-      watch_group_{
-          name(), rank(), names(), place.device, options.timeout_seconds, [this](const std::string& reason) { give_up(reason); }},
+      control_to_(global_ranks().size()),
+      control_from_(global_ranks().size()),
+      sent_(global_ranks().size()),
+      received_(global_ranks().size()),
+      watch_group_{name(),
+                   rank(),
+                   global_ranks(),
+                   place.device,
+                   options.timeout_seconds,
+                   [this](const std::string& reason) { give_up(reason); }},
       pool_(kWatches) {
   launching_.reserve(kWatches);
   if (copies_alone()) return;
@@ -82,7 +87,7 @@ bool NcclCommunicator::leave() noexcept {
     progress().poll();
     progress().poll();
     if (const std::string pending = pool_.describe_pending(); !pending.empty())
-      host().abort(fmt::format("rank {} left with operations pending: {}", names()[static_cast<std::size_t>(rank())], pending));
+      host().abort(fmt::format("rank {} left with operations pending: {}", global_rank_of(rank()), pending));
   } catch (const std::exception&) {  // whoever waits next is told; here everything is ended
   }
   return false;
@@ -95,13 +100,13 @@ void NcclCommunicator::compare_surroundings() {
   const std::vector<std::int64_t> told = gather_now({version, mine[0], mine[1]});
   std::vector<int> versions;
   std::vector<CardId> cards;
-  for (std::size_t r = 0; r < names().size(); ++r) {
+  for (std::size_t r = 0; r < global_ranks().size(); ++r) {
     versions.push_back(static_cast<int>(told[3 * r]));
     cards.push_back({told[3 * r + 1], told[3 * r + 2]});
   }
-  if (const auto differs = version_disagreement(name(), names(), versions)) throw ConfigError(*differs);
+  if (const auto differs = version_disagreement(name(), global_ranks(), versions)) throw ConfigError(*differs);
   if (options_.allow_shared_cards) return;
-  if (const auto shared = shared_card(name(), names(), cards)) throw ConfigError(*shared);
+  if (const auto shared = shared_card(name(), global_ranks(), cards)) throw ConfigError(*shared);
 }
 
 // The members' first makes the id; all ranks of the group hear it.
@@ -119,7 +124,7 @@ void NcclCommunicator::join(NcclHandle& handle, const std::vector<int>& members)
 // A first operation on every communicator, one after another in an order that all ranks share, so that none later waits on the
 // host.
 void NcclCommunicator::connect() {
-  std::vector<int> everybody(names().size());
+  std::vector<int> everybody(global_ranks().size());
   for (std::size_t r = 0; r < everybody.size(); ++r) everybody[r] = static_cast<int>(r);
   join(all_, everybody);
   const Buffer scratch = allocate_cuda(place().device, 256, fmt::format("connecting {}", name()));
@@ -133,7 +138,7 @@ void NcclCommunicator::connect() {
   for (const auto& [from, to] : message_paths(size(), traffic_.messages)) {
     auto path = std::make_unique<Path>(
         from, to, place().device,
-        fmt::format("{} {}-{}", name(), names()[static_cast<std::size_t>(from)], names()[static_cast<std::size_t>(to)]),
+        fmt::format("{} {}-{}", name(), global_rank_of(from), global_rank_of(to)),
         traffic_.max_ctas);
     join(path->handle, {from, to});
     if (from != rank() && to != rank()) continue;
@@ -150,10 +155,12 @@ void NcclCommunicator::connect() {
 
 void NcclCommunicator::wait_for(const CudaEvent& event, std::string_view what) {
   const double since = monotonic_seconds();
-  const auto describe = [&] { return fmt::format("{} of NCCL over {} among ranks {}", what, name(), fmt::join(names(), ", ")); };
+  const auto describe = [&] {
+    return fmt::format("{} of NCCL over {} among ranks {}", what, name(), fmt::join(global_ranks(), ", "));
+  };
   const auto ready = [&] {
     if (monotonic_seconds() - since >= options_.timeout_seconds)
-      give_up(fmt::format("rank {} waited {:.3g} s for {}", names()[static_cast<std::size_t>(rank())], options_.timeout_seconds,
+      give_up(fmt::format("rank {} waited {:.3g} s for {}", global_rank_of(rank()), options_.timeout_seconds,
                           describe()));
     return event.done();
   };
@@ -308,7 +315,7 @@ void NcclCommunicator::require(ncclResult_t result, const NcclHandle& handle, st
   if (result == ncclSuccess) return;
   const AllocationExemption message;
   give_up(fmt::format("{}: rank {}: {} among ranks {} failed in NCCL: {}; NCCL_DEBUG=WARN says more", name(),
-                      names()[static_cast<std::size_t>(rank())], what, fmt::join(names(), ", "), handle.explain(result)));
+                      global_rank_of(rank()), what, fmt::join(global_ranks(), ", "), handle.explain(result)));
 }
 
 void NcclCommunicator::give_up(const std::string& reason) {
@@ -347,7 +354,7 @@ std::string NcclCommunicator::register_memory(TensorView memory) {
   require(all_.deregister(progress()), all_, "giving back registered memory");
   for (const auto& path : paths_) require(path->handle.deregister(progress()), path->handle, "giving back registered memory");
   if (size() - failed != rank()) return {};
-  return fmt::format("{}: NCCL does not register the memory of rank {}: {}", name(), names()[static_cast<std::size_t>(rank())], problem);
+  return fmt::format("{}: NCCL does not register the memory of rank {}: {}", name(), global_rank_of(rank()), problem);
 }
 
 // Why not, or not all of it; empty if it is.

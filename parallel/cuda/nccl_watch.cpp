@@ -28,7 +28,7 @@ void NcclWatch::prepare(const CollectiveCall& call, std::uint64_t number, const 
 }
 
 void NcclWatch::tell(Communicator& host, CpuStream& stream) {
-  const auto words = CallRecord{fingerprint_of(call_, group_->names), 0}.words();
+  const auto words = CallRecord{fingerprint_of(call_, group_->global_ranks), 0}.words();
   std::copy(words.begin(), words.end(), mine_.as<std::int64_t>());
   told_on_ = &stream;
   if (call_.operation == CommOperation::kSend) host.send(stream, mine_, call_.root);
@@ -56,10 +56,11 @@ void NcclWatch::compare() {
   std::optional<std::string> differs;
   if (call_.operation == CommOperation::kRecv) {
     differs = message_disagreement(
-        group_->name, number_, {group_->names[static_cast<std::size_t>(group_->rank)], fingerprint_of(call_, group_->names)},
-        {group_->names[static_cast<std::size_t>(call_.root)], record_of_words(all_.span<std::int64_t>()).fingerprint});
+        group_->name, number_,
+        {group_->global_ranks[static_cast<std::size_t>(group_->rank)], fingerprint_of(call_, group_->global_ranks)},
+        {group_->global_ranks[static_cast<std::size_t>(call_.root)], record_of_words(all_.span<std::int64_t>()).fingerprint});
   } else if (call_.operation != CommOperation::kSend) {
-    differs = disagreement(group_->name, number_, group_->names, all_.span<std::int64_t>());
+    differs = disagreement(group_->name, number_, group_->global_ranks, all_.span<std::int64_t>());
   }
   if (differs) group_->fail(*differs);
 }
@@ -72,24 +73,24 @@ void NcclWatch::look_for_trouble() {
   const AllocationExemption message;
   if (const ncclResult_t state = handle_->asynchronous_error(); state != ncclSuccess && state != ncclInProgress) {
     group_->fail(fmt::format("{}: NCCL reports \"{}\" while rank {} waits for {} {}; NCCL_DEBUG=WARN says more", group_->name,
-                             handle_->explain(state), group_->names[static_cast<std::size_t>(group_->rank)], call_text(),
+                             handle_->explain(state), group_->global_ranks[static_cast<std::size_t>(group_->rank)], call_text(),
                              ranks_text()));
   }
   if (now - watched_since_ >= group_->timeout_seconds) {
-    group_->fail(fmt::format("rank {} waited {:.3g} s for {}", group_->names[static_cast<std::size_t>(group_->rank)],
+    group_->fail(fmt::format("rank {} waited {:.3g} s for {}", group_->global_ranks[static_cast<std::size_t>(group_->rank)],
                              now - watched_since_, describe()));
   }
 }
 
 std::string NcclWatch::call_text() const {
-  const auto peer = [&] { return group_->names[static_cast<std::size_t>(call_.root)]; };
+  const auto peer = [&] { return group_->global_ranks[static_cast<std::size_t>(call_.root)]; };
   std::string text = fmt::format("{} #{}", to_string(call_.operation), number_);
   if (call_.operation == CommOperation::kSend) text += fmt::format(" to rank {}", peer());
   if (call_.operation == CommOperation::kRecv) text += fmt::format(" from rank {}", peer());
   return text + fmt::format(" over {}", group_->name);
 }
 
-std::string NcclWatch::ranks_text() const { return fmt::format("among ranks {}", fmt::join(group_->names, ", ")); }
+std::string NcclWatch::ranks_text() const { return fmt::format("among ranks {}", fmt::join(group_->global_ranks, ", ")); }
 
 std::string NcclWatch::describe() const {
   if (told_on_ != nullptr) return fmt::format("{}: {}", call_text(), told_on_->describe_head());

@@ -23,7 +23,7 @@ namespace trident {
 struct NcclWatchGroup {
   std::string_view name;
   int rank = 0;
-  std::vector<int> names;  // world ranks
+  std::vector<int> global_ranks;
   int device = 0;
   double timeout_seconds = 0;
   // The rank gives up, with everything NCCL has under way; throws CommunicationError.

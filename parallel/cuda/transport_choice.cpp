@@ -1,4 +1,4 @@
-#include "parallel/cuda/cuda_backend.h"
+#include "parallel/cuda/transport_choice.h"
 
 #include <fmt/core.h>
 

@@ -49,14 +49,14 @@ class ProcessGrid {
   GridCoordinates coordinates(int rank) const;
   int rank(const GridCoordinates& coordinates) const;
   int coordinate(int rank, Axis axis) const;
-  // World ranks of the group of `rank` along the sub-axis, in coordinate order.
+  // Global ranks of the group of `rank` along the sub-axis, in coordinate order.
   std::vector<int> group(int rank, const SubAxis& sub_axis) const;
   SubAxis whole(Axis axis) const { return {axis, degree(axis), 1}; }
   std::string name(const SubAxis& sub_axis) const;  // "tp" for a whole axis, else as to_string
 
  private:
   ParallelDegrees degrees_;
-  std::array<int, kNumAxes> stride_{};  // of each axis in the world rank
+  std::array<int, kNumAxes> stride_{};  // of each axis in the global rank
 };
 
 // Checks that the degrees multiply to the world: ConfigError naming the degrees, the world size and what would fit.

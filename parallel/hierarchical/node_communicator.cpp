@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "core/check.h"
-#include "parallel/hierarchical/node_operation.h"
+#include "parallel/hierarchical/node_collective.h"
+#include "parallel/shared_memory/message_operation.h"
 #include "parallel/shared_memory/shared_memory_communicator.h"
 #include "parallel/transport/message_communicator.h"
 
@@ -22,20 +23,20 @@ constexpr Progress::Naps kNaps = {20e-6, 1e-3, 10e-3};
 // The communicator of a group that has several ranks on some of its several nodes.
 class NodeCommunicator final : public HostCommunicator {
  public:
-  NodeCommunicator(std::shared_ptr<WireEnd> end, std::string name, int rank, const std::vector<int>& world_ranks,
+  NodeCommunicator(std::shared_ptr<WireEndpoint> endpoint, std::string name, int rank, const std::vector<int>& global_ranks,
                    std::int32_t channel, GroupBlock block)
-      : HostCommunicator(name, rank, static_cast<int>(world_ranks.size()), *end->progress),
-        end_(end),
-        group_(std::move(end), name, rank, world_ranks, channel, block),
-        next_send_(group_.local.seats.size()),
-        next_recv_(group_.local.seats.size()),
+      : HostCommunicator(name, rank, static_cast<int>(global_ranks.size()), *endpoint->progress),
+        endpoint_(endpoint),
+        group_(std::move(endpoint), name, rank, global_ranks, channel, block),
+        next_send_(group_.local.local_ranks.size()),
+        next_recv_(group_.local.local_ranks.size()),
         collectives_(kOperations),
         local_messages_(kOperations),
         wire_messages_(kOperations) {}
   ~NodeCommunicator() override;
 
-  void abort(std::string_view reason) override { end_->node->fail(reason); }
-  int world_rank_of(int rank) const override { return group_.across.world_rank_of(rank); }
+  void abort(std::string_view reason) override { endpoint_->node->fail(reason); }
+  int global_rank_of(int rank) const override { return group_.across.global_rank_of(rank); }
 
  private:
   std::unique_ptr<Communicator> make_part(std::span<const int> members, int number, std::string name) override;
@@ -55,7 +56,7 @@ class NodeCommunicator final : public HostCommunicator {
   // The number of `peer` among the members of this node, or -1.
   int local_index(int peer) const;
 
-  std::shared_ptr<WireEnd> end_;
+  std::shared_ptr<WireEndpoint> endpoint_;
   NodeGroup group_;
   std::vector<std::uint64_t> next_send_, next_recv_;  // by member of this node
   OperationPool<NodeCollective> collectives_;
@@ -64,22 +65,22 @@ class NodeCommunicator final : public HostCommunicator {
 };
 
 // The communicator that fits. `block`: of the ranks on this node if they are several.
-std::unique_ptr<Communicator> make_group(const std::shared_ptr<WireEnd>& end, std::string name, int rank,
-                                         std::vector<int> world_ranks, std::int32_t channel, GroupBlock block) {
+std::unique_ptr<Communicator> make_group(const std::shared_ptr<WireEndpoint>& endpoint, std::string name, int rank,
+                                         std::vector<int> global_ranks, std::int32_t channel, GroupBlock block) {
   std::set<int> nodes;
-  std::vector<int> seats;  // on this node
-  for (const int r : world_ranks) {
-    const int node = end->nodes[static_cast<std::size_t>(r)];
+  std::vector<int> local_ranks;  // on this node
+  for (const int r : global_ranks) {
+    const int node = endpoint->nodes[static_cast<std::size_t>(r)];
     nodes.insert(node);
-    if (node == end->nodes[static_cast<std::size_t>(world_ranks[static_cast<std::size_t>(rank)])])
-      seats.push_back(seat_of(end->nodes, r));
+    if (node == endpoint->nodes[static_cast<std::size_t>(global_ranks[static_cast<std::size_t>(rank)])])
+      local_ranks.push_back(local_rank_of(endpoint->nodes, r));
   }
-  if (nodes.size() == 1 && world_ranks.size() > 1)
-    return std::make_unique<SharedMemoryCommunicator>(*end->node, block, std::move(name), rank, std::move(seats), *end->progress,
-                                                      std::move(world_ranks));
-  if (nodes.size() == world_ranks.size())
-    return std::make_unique<MessageCommunicator>(end, std::move(name), rank, std::move(world_ranks), channel);
-  return std::make_unique<NodeCommunicator>(end, std::move(name), rank, world_ranks, channel, block);
+  if (nodes.size() == 1 && global_ranks.size() > 1)
+    return std::make_unique<SharedMemoryCommunicator>(*endpoint->node, block, std::move(name), rank, std::move(local_ranks),
+                                                      *endpoint->progress, std::move(global_ranks));
+  if (nodes.size() == global_ranks.size())
+    return std::make_unique<MessageCommunicator>(endpoint, std::move(name), rank, std::move(global_ranks), channel);
+  return std::make_unique<NodeCommunicator>(endpoint, std::move(name), rank, global_ranks, channel, block);
 }
 
 NodeCommunicator::~NodeCommunicator() {
@@ -88,9 +89,9 @@ NodeCommunicator::~NodeCommunicator() {
   if (pending.empty()) pending = local_messages_.describe_pending();
   if (pending.empty()) pending = wire_messages_.describe_pending();
   if (pending.empty()) return;
-  end_->node->fail(fmt::format("rank {} left with operations pending: {}", group_.across.world_rank(), pending));
-  end_->wire->abandon();
-  end_->node->wait_until_untouched(end_->seat);
+  endpoint_->node->fail(fmt::format("rank {} left with operations pending: {}", group_.across.global_rank(), pending));
+  endpoint_->wire->abandon();
+  endpoint_->node->wait_until_untouched(endpoint_->local_rank);
 }
 
 CommunicatorOperation& NodeCommunicator::prepare(const CollectiveCall& call) {
@@ -128,31 +129,31 @@ CommunicatorOperation& NodeCommunicator::prepare_recv(TensorView data, int peer)
 }
 
 std::unique_ptr<Communicator> NodeCommunicator::make_part(std::span<const int> members, int number, std::string name) {
-  const std::int32_t channel = end_->take_channels(largest_now(end_->next_channel));
-  std::vector<int> world_ranks, here;  // here: members of this node, by their number among its ranks of this group
+  const std::int32_t channel = endpoint_->take_channels(largest_now(endpoint_->next_channel));
+  std::vector<int> global_ranks, here;  // here: members of this node, by their number among its ranks of this group
   for (const int r : members) {
-    world_ranks.push_back(group_.across.world_rank_of(r));
+    global_ranks.push_back(group_.across.global_rank_of(r));
     if (const int index = local_index(r); index >= 0) here.push_back(index);
   }
-  return make_group(end_, std::move(name), number, std::move(world_ranks), channel, group_.local.new_block(here));
+  return make_group(endpoint_, std::move(name), number, std::move(global_ranks), channel, group_.local.new_block(here));
 }
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_node_world(const NodePlace& place, Progress& progress, const MessageOptions& options) {
   SharedWorld& node = *place.node;
-  const int my_node = place.nodes[static_cast<std::size_t>(place.rank)], seat = seat_of(place.nodes, place.rank);
+  const int my_node = place.nodes[static_cast<std::size_t>(place.rank)], local_rank = local_rank_of(place.nodes, place.rank);
   const auto local_size = std::count(place.nodes.begin(), place.nodes.end(), my_node);
   const bool one_node = local_size == static_cast<std::ptrdiff_t>(place.nodes.size());
   TRIDENT_CHECK(local_size == node.size(), "{} ranks on a node of {}", local_size, node.size());
   TRIDENT_CHECK(one_node || place.wire != nullptr, "several nodes without a wire between them");
-  limit_waits(progress, node, seat, place.rank);
+  limit_waits(progress, node, local_rank, place.rank);
   if (!one_node) progress.set_naps(kNaps, [wire = place.wire] { wire->poll(); });
-  const auto end = std::make_shared<WireEnd>(
-      WireEnd{place.wire, &node, seat, &progress, options, WireGroup::kChannels, place.nodes, place.allocate});
+  const auto endpoint = std::make_shared<WireEndpoint>(
+      WireEndpoint{place.wire, &node, local_rank, &progress, options, WireGroup::kChannels, place.nodes, place.allocate});
   std::vector<int> everybody(place.nodes.size());
   std::iota(everybody.begin(), everybody.end(), 0);
-  return make_group(end, "world", place.rank, std::move(everybody), 0, node.group(node.world_group(), node.size()));
+  return make_group(endpoint, "world", place.rank, std::move(everybody), 0, node.group(node.world_group(), node.size()));
 }
 
 }  // namespace trident

@@ -23,8 +23,8 @@ namespace trident {
 // Where a rank is and what it shares with others. Everything referred to outlives the world communicator and all its splits.
 struct NodePlace {
   int rank = 0;            // in the world; what messages to users name
-  std::vector<int> nodes;  // of every world rank
-  SharedWorld* node = nullptr;  // of this rank's node; its rank i is the i-th world rank of the node
+  std::vector<int> nodes;  // of every global rank
+  SharedWorld* node = nullptr;  // of this rank's node; its rank i is the i-th global rank of the node
   Wire* wire = nullptr;         // null only if all ranks share one node
   // Zero-filled memory that the ranks of this node can reach (ProcessWorld::allocate); only groups with unequally many ranks per
   // node take some, when they are split off.

@@ -1,3 +1,5 @@
+#include "parallel/hierarchical/node_group.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -5,7 +7,6 @@
 
 #include "core/check.h"
 #include "core/int_math.h"
-#include "parallel/hierarchical/node_operation.h"
 
 namespace trident {
 
@@ -18,7 +19,7 @@ std::vector<std::vector<int>> by_node(const WireGroup& group) {
   std::vector<std::vector<int>> members;
   std::vector<int> numbers;  // of the nodes found so far
   for (int r = 0; r < group.size(); ++r) {
-    const int node = group.end().nodes[static_cast<std::size_t>(group.world_rank_of(r))];
+    const int node = group.endpoint().nodes[static_cast<std::size_t>(group.global_rank_of(r))];
     const auto found = static_cast<std::size_t>(std::find(numbers.begin(), numbers.end(), node) - numbers.begin());
     if (found == numbers.size()) {
       numbers.push_back(node);
@@ -31,13 +32,13 @@ std::vector<std::vector<int>> by_node(const WireGroup& group) {
 
 }  // namespace
 
-int seat_of(const std::vector<int>& nodes, int world_rank) {
-  return static_cast<int>(std::count(nodes.begin(), nodes.begin() + world_rank, nodes[static_cast<std::size_t>(world_rank)]));
+int local_rank_of(const std::vector<int>& nodes, int global_rank) {
+  return static_cast<int>(std::count(nodes.begin(), nodes.begin() + global_rank, nodes[static_cast<std::size_t>(global_rank)]));
 }
 
-NodeGroup::NodeGroup(std::shared_ptr<WireEnd> end, const std::string& name, int rank, const std::vector<int>& world_ranks,
-                     std::int32_t channel, GroupBlock block)
-    : across(end, name, rank, world_ranks, channel, WireGroup::Staging::kNone), members(by_node(across)) {
+NodeGroup::NodeGroup(std::shared_ptr<WireEndpoint> endpoint, const std::string& name, int rank,
+                     const std::vector<int>& global_ranks, std::int32_t channel, GroupBlock block)
+    : across(endpoint, name, rank, global_ranks, channel, WireGroup::Staging::kNone), members(by_node(across)) {
   std::size_t least = members[0].size(), most = 0;
   for (std::size_t node = 0; node < members.size(); ++node) {
     const auto found = std::find(members[node].begin(), members[node].end(), rank);
@@ -50,30 +51,30 @@ NodeGroup::NodeGroup(std::shared_ptr<WireEnd> end, const std::string& name, int 
   rails = static_cast<int>(least);
   most_rounds = static_cast<int>(ceil_div(static_cast<std::int64_t>(most), rails));
 
-  std::vector<int> seats, names;
+  std::vector<int> local_ranks, on_node;
   for (const int r : on_my_node()) {
-    names.push_back(across.world_rank_of(r));
-    seats.push_back(seat_of(end->nodes, names.back()));
+    on_node.push_back(across.global_rank_of(r));
+    local_ranks.push_back(local_rank_of(endpoint->nodes, on_node.back()));
   }
-  local = SharedGroup(end->node, end->progress, block, name, my_index, std::move(seats), std::move(names));
-  sources.resize(local.seats.size());
+  local = SharedGroup(endpoint->node, endpoint->progress, block, name, my_index, std::move(local_ranks), std::move(on_node));
+  sources.resize(local.local_ranks.size());
   elsewhere.resize(static_cast<std::size_t>(across.size()));
   std::iota(elsewhere.begin(), elsewhere.end(), 0);
   for (const int r : on_my_node()) elsewhere[static_cast<std::size_t>(r)] = -1;
 
-  scratch_bytes = std::max(end->options.staging_bytes, most_rounds * num_nodes() * kLargestElement);
+  scratch_bytes = std::max(endpoint->options.staging_bytes, most_rounds * num_nodes() * kLargestElement);
   if (is_even()) own_scratch_.reset(new std::byte[static_cast<std::size_t>(scratch_bytes)]);
-  else shared_scratch_ = end->allocate(scratch_bytes, name + " (sums of a node)");
+  else shared_scratch_ = endpoint->allocate(scratch_bytes, name + " (sums of a node)");
   scratch = is_even() ? own_scratch_.get() : shared_scratch_.data();
-  if (my_index < rails) lay_rail(std::move(end), channel + 2, static_cast<int>(most));
+  if (my_index < rails) lay_rail(std::move(endpoint), channel + 2, static_cast<int>(most));
 }
 
-void NodeGroup::lay_rail(std::shared_ptr<WireEnd> end, std::int32_t channel, int most_members) {
+void NodeGroup::lay_rail(std::shared_ptr<WireEndpoint> endpoint, std::int32_t channel, int most_members) {
   rounds = static_cast<int>(ceil_div(most_members - my_index, rails));
-  std::vector<int> world_ranks;
+  std::vector<int> global_ranks;
   for (const std::vector<int>& node : members)
-    world_ranks.push_back(across.world_rank_of(node[static_cast<std::size_t>(my_index)]));
-  rail = std::make_unique<WireGroup>(std::move(end), across.name(), my_node, std::move(world_ranks), channel);
+    global_ranks.push_back(across.global_rank_of(node[static_cast<std::size_t>(my_index)]));
+  rail = std::make_unique<WireGroup>(std::move(endpoint), across.name(), my_node, std::move(global_ranks), channel);
   for (int round = 0; round < rounds; ++round)
     for (int node = 0; node < num_nodes(); ++node) {
       const std::vector<int>& ranks = members[static_cast<std::size_t>(node)];

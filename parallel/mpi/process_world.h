@@ -24,7 +24,7 @@ class ProcessWorld : public Rendezvous {
  public:
   // "Open MPI v4.1.4: 8 ranks on 2 nodes, shared memory in huge pages".
   virtual std::string describe() const = 0;
-  // The node of every world rank, nodes numbered by their lowest rank from 0.
+  // The node of every global rank, nodes numbered by their lowest rank from 0.
   virtual const std::vector<int>& nodes() const = 0;
   virtual int local_rank() const = 0;  // among the ranks of this node, in world order
   virtual int local_size() const = 0;

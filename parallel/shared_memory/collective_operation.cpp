@@ -1,3 +1,5 @@
+#include "parallel/shared_memory/collective_operation.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -7,7 +9,6 @@
 #include "core/tsan_announce.h"
 #include "device/no_allocation.h"
 #include "parallel/communicator/rank_order_sum.h"
-#include "parallel/shared_memory/shared_operation.h"
 
 namespace trident {
 
@@ -23,7 +24,7 @@ void CollectiveOperation::prepare(const CollectiveCall& call) {
   busy_ = true;
   phase_ = Phase::kPrepared;
   root_ = call.root;
-  fingerprint_ = {call.operation, call.reduce, call.in.dtype(), call.root < 0 ? -1 : group_->world_rank_of(call.root),
+  fingerprint_ = {call.operation, call.reduce, call.in.dtype(), call.root < 0 ? -1 : group_->global_rank_of(call.root),
                   call.in.num_elements()};
   out_ = call.out;
   in_ = call.in;
@@ -56,7 +57,7 @@ void CollectiveOperation::issue_as(std::uint64_t number) {
 }
 
 bool CollectiveOperation::poll() {
-  group_->world->throw_if_failed(group_->seat());
+  group_->world->throw_if_failed(group_->local_rank());
   if (group_->size() == 1) {
     move_alone();
     return complete();
@@ -73,7 +74,7 @@ bool CollectiveOperation::poll() {
       fill_stage();
       phase_ = Phase::kStaged;
     } else {
-      const SharedWorld::Touching touching(*group_->world, group_->seat());
+      const SharedWorld::Touching touching(*group_->world, group_->local_rank());
       move(whole_operands());
       finish();
       phase_ = Phase::kMoved;
@@ -138,9 +139,9 @@ void CollectiveOperation::check_agreement_with(int rank) const {
   const bool mine_first = group_->rank > rank;  // the same words whoever finds out
   const int first = std::max(group_->rank, rank), second = std::min(group_->rank, rank);
   group_->world->raise(
-      group_->seat(),
-      fmt::format("{}: rank {} called {} as operation {} while rank {} called {}", group_->name, group_->world_rank_of(first),
-                  to_string(mine_first ? fingerprint_ : theirs), number_, group_->world_rank_of(second),
+      group_->local_rank(),
+      fmt::format("{}: rank {} called {} as operation {} while rank {} called {}", group_->name, group_->global_rank_of(first),
+                  to_string(mine_first ? fingerprint_ : theirs), number_, group_->global_rank_of(second),
                   to_string(mine_first ? theirs : fingerprint_)));
 }
 
@@ -269,7 +270,7 @@ std::string CollectiveOperation::missing(bool finished, std::uint64_t sequence) 
   for (int r = 0; r < group_->size(); ++r) {
     const CollectivePost& post = group_->block.post(sequence, r);
     if ((finished ? post.finished : post.posted).load(std::memory_order_acquire) > sequence) continue;
-    names += fmt::format("{}{}", count++ == 0 ? "" : ", ", group_->world_rank_of(r));
+    names += fmt::format("{}{}", count++ == 0 ? "" : ", ", group_->global_rank_of(r));
   }
   return fmt::format("{} {} {} not {}", count == 1 ? "rank" : "ranks", names, count == 1 ? "has" : "have",
                      finished ? "finished" : "arrived");

@@ -1,3 +1,5 @@
+#include "parallel/shared_memory/message_operation.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -6,7 +8,6 @@
 #include "core/int_math.h"
 #include "core/tsan_announce.h"
 #include "device/no_allocation.h"
-#include "parallel/shared_memory/shared_operation.h"
 
 namespace trident {
 
@@ -37,7 +38,7 @@ ChannelSlot& MessageOperation::slot() const {
 }
 
 bool MessageOperation::poll() {
-  group_->world->throw_if_failed(group_->seat());
+  group_->world->throw_if_failed(group_->local_rank());
   return fingerprint_.operation == CommOperation::kSend ? poll_send() : poll_recv();
 }
 
@@ -119,7 +120,7 @@ bool MessageOperation::poll_recv() {
   if (s.operand == kUnreachable) {
     if (!empty_stage()) return false;
   } else if (!data_.empty()) {
-    const SharedWorld::Touching touching(*group_->world, group_->seat());
+    const SharedWorld::Touching touching(*group_->world, group_->local_rank());
     std::memcpy(target_, group_->world->memory().reach(s.operand), static_cast<std::size_t>(data_.num_bytes()));
   }
   s.acknowledged.store(sequence_ + 1, std::memory_order_release);
@@ -131,15 +132,15 @@ void MessageOperation::check_agreement(const ChannelSlot& s) const {
   if (s.fingerprint.dtype == fingerprint_.dtype && s.fingerprint.count == fingerprint_.count) [[likely]]
     return;
   const AllocationExemption message;
-  const int me = group_->world_rank(), peer = group_->world_rank_of(peer_);
+  const int me = group_->global_rank(), peer = group_->global_rank_of(peer_);
   group_->world->raise(
-      group_->seat(),
+      group_->local_rank(),
       fmt::format("{}: rank {} called {} from rank {} as message {} while rank {} called {} to rank {}", group_->name, me,
                   to_string(fingerprint_), peer, sequence_ + 1, peer, to_string(s.fingerprint), me));
 }
 
 std::string MessageOperation::describe() const {
-  const int peer = group_->world_rank_of(peer_);
+  const int peer = group_->global_rank_of(peer_);
   if (fingerprint_.operation == CommOperation::kSend)
     return fmt::format("send #{} to rank {} over {}: rank {} has not received {}", sequence_ + 1, peer, group_->name, peer,
                        posted_ ? "it" : "earlier messages");

@@ -8,18 +8,18 @@
 namespace trident {
 
 SharedGroup::SharedGroup(SharedWorld* world, Progress* progress, GroupBlock block, std::string name, int rank,
-                         std::vector<int> seats, std::vector<int> names)
+                         std::vector<int> local_ranks, std::vector<int> global_ranks)
     : world(world),
       progress(progress),
       block(block),
       name(std::move(name)),
       rank(rank),
-      seats(std::move(seats)),
-      names(std::move(names)) {
-  if (this->names.empty()) this->names = this->seats;
-  sources.resize(this->seats.size());
-  outs.reserve(this->seats.size());
-  stages.resize(this->seats.size());
+      local_ranks(std::move(local_ranks)),
+      global_ranks(std::move(global_ranks)) {
+  if (this->global_ranks.empty()) this->global_ranks = this->local_ranks;
+  sources.resize(this->local_ranks.size());
+  outs.reserve(this->local_ranks.size());
+  stages.resize(this->local_ranks.size());
 }
 
 void SharedGroup::ring_others() const {
@@ -38,7 +38,7 @@ GroupBlock SharedGroup::new_block(std::span<const int> members) {
   } else {
     progress->wait_until(
         [&] { return cell.number.load(std::memory_order_acquire) == number; },
-        [&] { return fmt::format("a new group of {}: rank {} has not made it", name, world_rank_of(members.front())); });
+        [&] { return fmt::format("a new group of {}: rank {} has not made it", name, global_rank_of(members.front())); });
   }
   return world->group(cell.block, ranks);
 }

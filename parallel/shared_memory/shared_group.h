@@ -15,28 +15,28 @@ namespace trident {
 
 struct SharedGroup {
   SharedGroup() = default;
-  // `names`: empty if they are the seats.
-  SharedGroup(SharedWorld* world, Progress* progress, GroupBlock block, std::string name, int rank, std::vector<int> seats,
-              std::vector<int> names);
+  // `global_ranks`: empty if they are the local ranks.
+  SharedGroup(SharedWorld* world, Progress* progress, GroupBlock block, std::string name, int rank, std::vector<int> local_ranks,
+              std::vector<int> global_ranks);
 
   SharedWorld* world = nullptr;
   Progress* progress = nullptr;  // of this rank
   GroupBlock block;
   std::string name;
   int rank = 0;            // within the group
-  std::vector<int> seats;  // of the group's ranks in the SharedWorld, in group order
-  std::vector<int> names;  // their world ranks, for messages: the seats, unless there are other nodes
+  std::vector<int> local_ranks;  // of the group's ranks in the SharedWorld, in group order
+  std::vector<int> global_ranks;  // for messages: the local ranks, unless there are other nodes
   CollectiveChecks checks = CollectiveChecks::kOn;
   std::vector<const std::byte*> sources;  // scratch of an operation that is moving data, one per rank
   std::vector<std::byte*> outs;
   std::vector<std::uint64_t> stages;  // by peer: where messages to it are staged, if they ever were
   std::uint64_t splits = 0;           // so far
 
-  int size() const { return static_cast<int>(seats.size()); }
-  int seat() const { return seats[static_cast<std::size_t>(rank)]; }
-  int world_rank() const { return world_rank_of(rank); }
-  int world_rank_of(int r) const { return names[static_cast<std::size_t>(r)]; }
-  void ring(int r) const { world->doorbell(seats[static_cast<std::size_t>(r)]).ring(); }
+  int size() const { return static_cast<int>(local_ranks.size()); }
+  int local_rank() const { return local_ranks[static_cast<std::size_t>(rank)]; }
+  int global_rank() const { return global_rank_of(rank); }
+  int global_rank_of(int r) const { return global_ranks[static_cast<std::size_t>(r)]; }
+  void ring(int r) const { world->doorbell(local_ranks[static_cast<std::size_t>(r)]).ring(); }
   void ring_others() const;
 
   // The control block of a new group of `members` (ranks of this group, this one among them), which the first of them lays out.

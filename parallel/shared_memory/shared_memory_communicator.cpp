@@ -9,11 +9,11 @@
 namespace trident {
 
 SharedMemoryCommunicator::SharedMemoryCommunicator(SharedWorld& world, GroupBlock block, std::string name, int rank,
-                                                   std::vector<int> seats, Progress& progress, std::vector<int> names)
-    : HostCommunicator(name, rank, static_cast<int>(seats.size()), progress),
-      group_(&world, &progress, block, std::move(name), rank, std::move(seats), std::move(names)),
-      next_send_(group_.seats.size()),
-      next_recv_(group_.seats.size()),
+                                                   std::vector<int> local_ranks, Progress& progress, std::vector<int> global_ranks)
+    : HostCommunicator(name, rank, static_cast<int>(local_ranks.size()), progress),
+      group_(&world, &progress, block, std::move(name), rank, std::move(local_ranks), std::move(global_ranks)),
+      next_send_(group_.local_ranks.size()),
+      next_recv_(group_.local_ranks.size()),
       collectives_(kOperations),
       messages_(kOperations) {
 }
@@ -23,8 +23,8 @@ SharedMemoryCommunicator::~SharedMemoryCommunicator() {
   std::string pending = collectives_.describe_pending();
   if (pending.empty()) pending = messages_.describe_pending();
   if (pending.empty()) return;
-  group_.world->fail(fmt::format("rank {} left with operations pending: {}", group_.world_rank(), pending));
-  group_.world->wait_until_untouched(group_.seat());
+  group_.world->fail(fmt::format("rank {} left with operations pending: {}", group_.global_rank(), pending));
+  group_.world->wait_until_untouched(group_.local_rank());
 }
 
 CommunicatorOperation& SharedMemoryCommunicator::prepare(const CollectiveCall& call) {
@@ -51,20 +51,20 @@ CommunicatorOperation& SharedMemoryCommunicator::prepare_recv(TensorView data, i
 
 std::unique_ptr<Communicator> SharedMemoryCommunicator::make_part(std::span<const int> members, int number, std::string name) {
   meet();  // as new_block() asks
-  std::vector<int> seats, names;
+  std::vector<int> local_ranks, global_ranks;
   for (const int r : members) {
-    seats.push_back(group_.seats[static_cast<std::size_t>(r)]);
-    names.push_back(group_.world_rank_of(r));
+    local_ranks.push_back(group_.local_ranks[static_cast<std::size_t>(r)]);
+    global_ranks.push_back(group_.global_rank_of(r));
   }
   return std::make_unique<SharedMemoryCommunicator>(*group_.world, group_.new_block(members), std::move(name), number,
-                                                    std::move(seats), progress(), std::move(names));
+                                                    std::move(local_ranks), progress(), std::move(global_ranks));
 }
 
-void limit_waits(Progress& progress, SharedWorld& world, int seat, int rank) {
-  progress.set_idle_hook([&world, seat, rank](double seconds, FunctionRef<std::string()> describe) {
-    world.throw_if_failed(seat);
+void limit_waits(Progress& progress, SharedWorld& world, int local_rank, int rank) {
+  progress.set_idle_hook([&world, local_rank, rank](double seconds, FunctionRef<std::string()> describe) {
+    world.throw_if_failed(local_rank);
     if (seconds >= world.timeout_seconds())
-      world.raise(seat, fmt::format("rank {} waited {:.3g} s in {}", rank, seconds, describe()));
+      world.raise(local_rank, fmt::format("rank {} waited {:.3g} s in {}", rank, seconds, describe()));
   });
 }
 

@@ -16,20 +16,21 @@
 #include <vector>
 
 #include "parallel/communicator/host_communicator.h"
-#include "parallel/shared_memory/shared_operation.h"
+#include "parallel/shared_memory/collective_operation.h"
+#include "parallel/shared_memory/message_operation.h"
 
 namespace trident {
 
 class SharedMemoryCommunicator final : public HostCommunicator {
  public:
-  // `block` is the control block of the group whose ranks have the numbers `seats` in `world`; this rank is number `rank` of them.
-  // `names`: their world ranks, where the world has other nodes. Streams passed to operations are CpuStreams polled by `progress`.
-  SharedMemoryCommunicator(SharedWorld& world, GroupBlock block, std::string name, int rank, std::vector<int> seats,
-                           Progress& progress, std::vector<int> names = {});
+  // `block` is the control block of the group whose ranks have the numbers `local_ranks` in `world`; this one is number `rank`.
+  // `global_ranks`: theirs, where the world has other nodes. Streams passed to operations are CpuStreams polled by `progress`.
+  SharedMemoryCommunicator(SharedWorld& world, GroupBlock block, std::string name, int rank, std::vector<int> local_ranks,
+                           Progress& progress, std::vector<int> global_ranks = {});
   ~SharedMemoryCommunicator() override;
 
   void abort(std::string_view reason) override { group_.world->fail(reason); }
-  int world_rank_of(int rank) const override { return group_.world_rank_of(rank); }
+  int global_rank_of(int rank) const override { return group_.global_rank_of(rank); }
 
  private:
   std::unique_ptr<Communicator> make_part(std::span<const int> members, int number, std::string name) override;
@@ -47,8 +48,8 @@ class SharedMemoryCommunicator final : public HostCommunicator {
 };
 
 // Fruitless waits by `progress` end when `world` fails (PeerFailure) or its time-out has passed (CommunicationError). For the rank
-// that has number `seat` in `world` and is rank `rank` in messages.
-void limit_waits(Progress& progress, SharedWorld& world, int seat, int rank);
+// that has number `local_rank` in `world` and is rank `rank` in messages.
+void limit_waits(Progress& progress, SharedWorld& world, int local_rank, int rank);
 
 // The communicator of all ranks of `world`, for one of them, which waits by `progress`; limits its waits.
 std::unique_ptr<Communicator> make_world_communicator(SharedWorld& world, int rank, Progress& progress);

@@ -5,10 +5,10 @@
 
 namespace trident {
 
-MessageCommunicator::MessageCommunicator(std::shared_ptr<WireEnd> end, std::string name, int rank, std::vector<int> world_ranks,
-                                         std::int32_t channel)
-    : HostCommunicator(name, rank, static_cast<int>(world_ranks.size()), *end->progress),
-      group_(std::move(end), std::move(name), rank, std::move(world_ranks), channel),
+MessageCommunicator::MessageCommunicator(std::shared_ptr<WireEndpoint> endpoint, std::string name, int rank,
+                                         std::vector<int> global_ranks, std::int32_t channel)
+    : HostCommunicator(name, rank, static_cast<int>(global_ranks.size()), *endpoint->progress),
+      group_(std::move(endpoint), std::move(name), rank, std::move(global_ranks), channel),
       collectives_(kOperations),
       messages_(kOperations) {}
 
@@ -17,8 +17,8 @@ MessageCommunicator::~MessageCommunicator() {
   std::string pending = collectives_.describe_pending();
   if (pending.empty()) pending = messages_.describe_pending();
   if (pending.empty()) return;
-  group_.end().node->fail(fmt::format("rank {} left with operations pending: {}", group_.world_rank(), pending));
-  if (group_.end().wire != nullptr)
+  group_.endpoint().node->fail(fmt::format("rank {} left with operations pending: {}", group_.global_rank(), pending));
+  if (group_.endpoint().wire != nullptr)
     group_.wire().abandon();  // there is none where all ranks share a node, and this is a group of one
 }
 
@@ -41,11 +41,11 @@ CommunicatorOperation& MessageCommunicator::prepare_recv(TensorView data, int pe
 }
 
 std::unique_ptr<Communicator> MessageCommunicator::make_part(std::span<const int> members, int number, std::string name) {
-  WireEnd& end = group_.end();
-  const std::int32_t channel = end.take_channels(largest_now(end.next_channel));
-  std::vector<int> world_ranks;
-  for (const int r : members) world_ranks.push_back(group_.world_rank_of(r));
-  return std::make_unique<MessageCommunicator>(group_.shared_end(), std::move(name), number, std::move(world_ranks), channel);
+  WireEndpoint& endpoint = group_.endpoint();
+  const std::int32_t channel = endpoint.take_channels(largest_now(endpoint.next_channel));
+  std::vector<int> global_ranks;
+  for (const int r : members) global_ranks.push_back(group_.global_rank_of(r));
+  return std::make_unique<MessageCommunicator>(group_.shared_endpoint(), std::move(name), number, std::move(global_ranks), channel);
 }
 
 }  // namespace trident

@@ -1,4 +1,4 @@
-// The communicator of ranks that share no memory: messages over a Wire. Algorithms: wire_operation.h.
+// The communicator of ranks that share no memory: messages over a Wire. Algorithms: wire_collective.h.
 //
 // Bytes that a rank of n sends for a buffer of B: all_reduce 2 (n-1)/n B (small ones (n-1) B), reduce_scatter, all_gather and
 // all_to_all (n-1)/n B, broadcast (n-1) B in all; and headers. Collectives of one communicator run one after another, whatever
@@ -13,20 +13,22 @@
 #include <vector>
 
 #include "parallel/communicator/host_communicator.h"
-#include "parallel/transport/wire_operation.h"
+#include "parallel/transport/wire_collective.h"
+#include "parallel/transport/wire_message.h"
 
 namespace trident {
 
 class MessageCommunicator final : public HostCommunicator {
  public:
-  // This rank is number `rank` of `world_ranks`, among any two of which no other communicator uses `channel` or the
+  // This rank is number `rank` of `global_ranks`, among any two of which no other communicator uses `channel` or the
   // WireGroup::kChannels that begin with it.
-  MessageCommunicator(std::shared_ptr<WireEnd> end, std::string name, int rank, std::vector<int> world_ranks, std::int32_t channel);
+  MessageCommunicator(std::shared_ptr<WireEndpoint> endpoint, std::string name, int rank, std::vector<int> global_ranks,
+                      std::int32_t channel);
   ~MessageCommunicator() override;
 
   // Reaches the ranks of this node; who watches over the job tells the other nodes.
-  void abort(std::string_view reason) override { group_.end().node->fail(reason); }
-  int world_rank_of(int rank) const override { return group_.world_rank_of(rank); }
+  void abort(std::string_view reason) override { group_.endpoint().node->fail(reason); }
+  int global_rank_of(int rank) const override { return group_.global_rank_of(rank); }
 
  private:
   std::unique_ptr<Communicator> make_part(std::span<const int> members, int number, std::string name) override;

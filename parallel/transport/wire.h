@@ -1,6 +1,6 @@
 // Messages between ranks that share no memory: the seam between communicators of several nodes and what carries their bytes.
 //
-// A message goes from one world rank to another on a channel; messages of one (sender, receiver, channel) arrive in the order in
+// A message goes from one global rank to another on a channel; messages of one (sender, receiver, channel) arrive in the order in
 // which they were sent, and each is received by one recv() of exactly its size. Nothing blocks; nothing moves unless somebody calls
 // test() or poll(). Used by the rank's thread only.
 #pragma once
@@ -17,7 +17,7 @@ class Wire {
 
   virtual ~Wire() = default;
 
-  // The bytes stay untouched until test() returned true. `bytes` may be 0 and may exceed 2^31. `peer` is another world rank.
+  // The bytes stay untouched until test() returned true. `bytes` may be 0 and may exceed 2^31. `peer` is another global rank.
   virtual Request send(const std::byte* data, std::int64_t bytes, int peer, std::int32_t channel) = 0;
   virtual Request recv(std::byte* data, std::int64_t bytes, int peer, std::int32_t channel) = 0;
   // Advances everything in flight; true once the message of `request` has left or arrived. A peer that sent another size, or a

@@ -1,3 +1,5 @@
+#include "parallel/transport/wire_collective.h"
+
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -5,7 +7,6 @@
 
 #include "core/tsan_announce.h"
 #include "device/no_allocation.h"
-#include "parallel/transport/wire_operation.h"
 
 namespace trident {
 
@@ -18,7 +19,7 @@ std::byte* writable(const std::byte* data) { return const_cast<std::byte*>(data)
 }  // namespace
 
 void WireCollective::prepare(const CollectiveCall& call) {
-  const CommFingerprint whole{call.operation, call.reduce, call.in.dtype(), call.root < 0 ? -1 : group_->world_rank_of(call.root),
+  const CommFingerprint whole{call.operation, call.reduce, call.in.dtype(), call.root < 0 ? -1 : group_->global_rank_of(call.root),
                               call.in.num_elements()};
   const bool is_gather = call.operation == CommOperation::kAllGather;
   prepare_part(call, whole, is_gather ? call.in.num_elements() : call.in.num_elements() / group_->size(), nullptr);
@@ -41,7 +42,7 @@ void WireCollective::issue() { issue_as(group_->collectives.next + 1); }
 
 void WireCollective::issue_as(std::uint64_t number) {
   sequence_ = group_->collectives.next++;
-  header_ = {fingerprint_, number, group_->world_rank()};
+  header_ = {fingerprint_, number, group_->global_rank()};
   phase_ = Phase::kIssued;
 }
 
@@ -56,7 +57,8 @@ std::byte* WireCollective::slice_of_in(int rank) const { return writable(in_.dat
 WireCollective::Step WireCollective::first_step() const {
   switch (fingerprint_.operation) {
     case CommOperation::kAllReduce:
-      return in_.num_bytes() <= std::min(group_->end().options.small_bytes, group_->chunk_bytes()) ? Step::kRounds : Step::kSum;
+      return in_.num_bytes() <= std::min(group_->endpoint().options.small_bytes, group_->chunk_bytes()) ? Step::kRounds
+                                                                                                        : Step::kSum;
     case CommOperation::kReduceScatter: return Step::kSum;
     case CommOperation::kAllGather: return Step::kSpread;
     case CommOperation::kAllToAll: return Step::kExchange;
@@ -83,16 +85,16 @@ bool WireCollective::poll() {
 }
 
 void WireCollective::begin() {
-  group_->end().progress->expect_messages(1);
+  group_->endpoint().progress->expect_messages(1);
   announce_read(in_);
   for (int i = 1; i < group_->size(); ++i) {
     const int r = (group_->rank() + i) % group_->size();
     WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
     peer.header_sent = peer.header_received = !is_greeting();
     if (!is_greeting()) continue;
-    peer.header_out = group_->wire().send(reinterpret_cast<const std::byte*>(&header_), sizeof header_, group_->world_rank_of(r),
+    peer.header_out = group_->wire().send(reinterpret_cast<const std::byte*>(&header_), sizeof header_, group_->global_rank_of(r),
                                           group_->channel());
-    peer.header_in = group_->wire().recv(reinterpret_cast<std::byte*>(&peer.theirs), sizeof peer.theirs, group_->world_rank_of(r),
+    peer.header_in = group_->wire().recv(reinterpret_cast<std::byte*>(&peer.theirs), sizeof peer.theirs, group_->global_rank_of(r),
                                          group_->channel());
   }
   const int me = group_->rank();
@@ -119,7 +121,7 @@ void WireCollective::begin_rounds() {
 
 void WireCollective::begin_with(int r) {
   Transfer &out = group_->peers[static_cast<std::size_t>(r)].out, &in = group_->peers[static_cast<std::size_t>(r)].in;
-  const std::int64_t message = group_->end().options.message_bytes;
+  const std::int64_t message = group_->endpoint().options.message_bytes;
   const std::int64_t chunk = group_->piece_elements(in_.dtype()) * size_of(in_.dtype());
   const int me = group_->rank();
   switch (step_) {
@@ -170,13 +172,13 @@ bool WireCollective::advance() {
 
 void WireCollective::advance_with(int r) {
   WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
-  const int world_rank = group_->world_rank_of(r);
+  const int global_rank = group_->global_rank_of(r);
   greet(r);
   const bool forwards = step_ == Step::kTree && parent() >= 0;
   const std::int64_t may_leave = forwards ? group_->peers[static_cast<std::size_t>(parent())].in.done() : kAll;
-  peer.out.send(group_->end(), world_rank, group_->channel(), may_leave);
+  peer.out.send(group_->endpoint(), global_rank, group_->channel(), may_leave);
   if (!peer.header_received) return;  // what follows is not known to fit
-  peer.in.recv(group_->end(), world_rank, group_->channel(), step_ == Step::kSum ? pieces_added_ + Transfer::kWindow : kAll);
+  peer.in.recv(group_->endpoint(), global_rank, group_->channel(), step_ == Step::kSum ? pieces_added_ + Transfer::kWindow : kAll);
 }
 
 void WireCollective::greet(int r) {
@@ -195,8 +197,8 @@ void WireCollective::check_agreement_with(int r) const {
   const AllocationExemption message;
   const bool mine_first = group_->rank() > r;  // the same words whoever finds out
   const MessageHeader &first = mine_first ? header_ : theirs, &second = mine_first ? theirs : header_;
-  group_->raise(fmt::format("{}: rank {} called {} as operation {} while rank {} called {}{}", group_->name(), first.world_rank,
-                            to_string(first.fingerprint), first.number, second.world_rank, to_string(second.fingerprint),
+  group_->raise(fmt::format("{}: rank {} called {} as operation {} while rank {} called {}{}", group_->name(), first.global_rank,
+                            to_string(first.fingerprint), first.number, second.global_rank, to_string(second.fingerprint),
                             second.number == first.number ? "" : fmt::format(" as operation {}", second.number)));
 }
 
@@ -247,7 +249,7 @@ void WireCollective::move_alone() const {
 }
 
 bool WireCollective::end() {
-  group_->end().progress->expect_messages(-1);
+  group_->endpoint().progress->expect_messages(-1);
   ++group_->collectives.now;
   return complete();
 }
@@ -257,12 +259,12 @@ std::string WireCollective::describe() const {
   if (phase_ == Phase::kPrepared) return call + ": not issued";
   if (phase_ == Phase::kIssued) return fmt::format("{}: an earlier operation of {} is not complete", call, group_->name());
   if (!rounds_done_ && is_greeted_by_all())
-    return fmt::format("{}: rank {} has not {}", call, group_->world_rank_of(rounds_.awaited()),
+    return fmt::format("{}: rank {} has not {}", call, group_->global_rank_of(rounds_.awaited()),
                        rounds_.has_received() ? "received" : "sent");
   std::string absent, silent, deaf;
   int counts[3] = {0, 0, 0};
   const auto add = [&](std::string& names, int& count, int r) {
-    names += fmt::format("{}{}", count++ == 0 ? "" : ", ", group_->world_rank_of(r));
+    names += fmt::format("{}{}", count++ == 0 ? "" : ", ", group_->global_rank_of(r));
   };
   for (int r = 0; r < group_->size(); ++r) {
     if (r == group_->rank()) continue;

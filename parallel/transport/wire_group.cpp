@@ -32,38 +32,38 @@ void Transfer::begin(std::byte* data, std::int64_t bytes, std::int64_t piece, Ta
   posted_ = done_ = 0;
 }
 
-void Transfer::advance(WireEnd& end, Direction direction, int peer, std::int32_t channel, std::int64_t limit) {
+void Transfer::advance(WireEndpoint& endpoint, Direction direction, int peer, std::int32_t channel, std::int64_t limit) {
   for (;;) {
     for (; posted_ < std::min(limit, pieces_) && posted_ - done_ < kWindow; ++posted_) {
       std::byte* const at = data_ + (target_ == Target::kStaged ? posted_ % kWindow : posted_) * piece_;
       const std::int64_t bytes = std::min(piece_, bytes_ - posted_ * piece_);
-      requests_[posted_ % kWindow] =
-          direction == Direction::kSend ? end.wire->send(at, bytes, peer, channel) : end.wire->recv(at, bytes, peer, channel);
+      requests_[posted_ % kWindow] = direction == Direction::kSend ? endpoint.wire->send(at, bytes, peer, channel)
+                                                                   : endpoint.wire->recv(at, bytes, peer, channel);
     }
-    if (done_ == posted_ || !end.test(requests_[done_ % kWindow])) return;
+    if (done_ == posted_ || !endpoint.test(requests_[done_ % kWindow])) return;
     ++done_;
   }
 }
 
-WireGroup::WireGroup(std::shared_ptr<WireEnd> end, std::string name, int rank, std::vector<int> world_ranks, std::int32_t channel,
-                     Staging staging)
-    : sends(world_ranks.size()),
-      recvs(world_ranks.size()),
-      peers(world_ranks.size()),
-      sources(world_ranks.size()),
-      end_(std::move(end)),
+WireGroup::WireGroup(std::shared_ptr<WireEndpoint> endpoint, std::string name, int rank, std::vector<int> global_ranks,
+                     std::int32_t channel, Staging staging)
+    : sends(global_ranks.size()),
+      recvs(global_ranks.size()),
+      peers(global_ranks.size()),
+      sources(global_ranks.size()),
+      endpoint_(std::move(endpoint)),
       name_(std::move(name)),
       rank_(rank),
-      world_ranks_(std::move(world_ranks)),
+      global_ranks_(std::move(global_ranks)),
       channel_(channel),
-      chunk_bytes_(trident::chunk_bytes(end_->options, size())),
+      chunk_bytes_(trident::chunk_bytes(endpoint_->options, size())),
       staging_(new std::byte[static_cast<std::size_t>(staging == Staging::kNone ? 0 : staging_bytes())]) {}
 
 std::byte* WireGroup::staging_of(int r) const {
   return staging_.get() + Transfer::kWindow * chunk_bytes_ * (r < rank_ ? r : r - 1);
 }
 
-std::int32_t WireEnd::take_channels(std::int64_t free) {
+std::int32_t WireEndpoint::take_channels(std::int64_t free) {
   const auto channel = checked_cast<std::int32_t>(free);
   next_channel = channel + WireGroup::kChannels;
   return channel;

@@ -26,14 +26,14 @@
 namespace trident {
 
 // A rank's end of the wire, which all of its communicators share.
-struct WireEnd {
+struct WireEndpoint {
   Wire* wire = nullptr;
   SharedWorld* node = nullptr;  // where failures are noted and seen
-  int seat = 0;                 // of this rank in `node`
+  int local_rank = 0;           // of this rank in `node`
   Progress* progress = nullptr;
   MessageOptions options{};
   std::int32_t next_channel = 0;  // no communicator of this rank uses it or a higher one
-  std::vector<int> nodes{};        // of every world rank
+  std::vector<int> nodes{};        // of every global rank
   std::function<Buffer(std::int64_t bytes, const std::string& name)> allocate{};  // memory that the ranks of the node can reach
 
   // The first of WireGroup::kChannels channels, now taken, for the parts that a group is split into. `free`: no rank of the group
@@ -50,7 +50,7 @@ struct WireEnd {
 struct MessageHeader {
   CommFingerprint fingerprint;
   std::uint64_t number = 0;  // of the operation in its communicator, or of the message in its ordered pair; from 1
-  std::int64_t world_rank = -1;
+  std::int64_t global_rank = -1;
 };
 
 // One direction of an operation with one peer: consecutive pieces, at most kWindow of them in flight.
@@ -66,11 +66,11 @@ class Transfer {
     pieces_ = std::max<std::int64_t>(pieces_, 1);
   }
   // Posts pieces below `limit` and looks at those in flight, oldest first.
-  void send(WireEnd& end, int peer, std::int32_t channel, std::int64_t limit) {
-    advance(end, Direction::kSend, peer, channel, limit);
+  void send(WireEndpoint& endpoint, int peer, std::int32_t channel, std::int64_t limit) {
+    advance(endpoint, Direction::kSend, peer, channel, limit);
   }
-  void recv(WireEnd& end, int peer, std::int32_t channel, std::int64_t limit) {
-    advance(end, Direction::kRecv, peer, channel, limit);
+  void recv(WireEndpoint& endpoint, int peer, std::int32_t channel, std::int64_t limit) {
+    advance(endpoint, Direction::kRecv, peer, channel, limit);
   }
 
   std::int64_t pieces() const { return pieces_; }
@@ -80,7 +80,7 @@ class Transfer {
 
  private:
   enum class Direction : std::uint8_t { kSend, kRecv };
-  void advance(WireEnd& end, Direction direction, int peer, std::int32_t channel, std::int64_t limit);
+  void advance(WireEndpoint& endpoint, Direction direction, int peer, std::int32_t channel, std::int64_t limit);
 
   std::byte* data_ = nullptr;
   std::int64_t bytes_ = 0, piece_ = 1;
@@ -95,20 +95,20 @@ class WireGroup {
 
   // Collectives travel on `channel`, messages on the next. Without staging there are no reductions.
   enum class Staging : std::uint8_t { kNone, kBounded };
-  WireGroup(std::shared_ptr<WireEnd> end, std::string name, int rank, std::vector<int> world_ranks, std::int32_t channel,
+  WireGroup(std::shared_ptr<WireEndpoint> endpoint, std::string name, int rank, std::vector<int> global_ranks, std::int32_t channel,
             Staging staging = Staging::kBounded);
 
   const std::string& name() const { return name_; }
   int rank() const { return rank_; }
-  int size() const { return static_cast<int>(world_ranks_.size()); }
-  const std::vector<int>& world_ranks() const { return world_ranks_; }
-  int world_rank() const { return world_rank_of(rank_); }
-  int world_rank_of(int r) const { return world_ranks_[static_cast<std::size_t>(r)]; }
+  int size() const { return static_cast<int>(global_ranks_.size()); }
+  const std::vector<int>& global_ranks() const { return global_ranks_; }
+  int global_rank() const { return global_rank_of(rank_); }
+  int global_rank_of(int r) const { return global_ranks_[static_cast<std::size_t>(r)]; }
   std::int32_t channel() const { return channel_; }
-  WireEnd& end() const { return *end_; }
-  const std::shared_ptr<WireEnd>& shared_end() const { return end_; }
-  Wire& wire() const { return *end_->wire; }
-  bool test(Wire::Request request) const { return end_->test(request); }
+  WireEndpoint& endpoint() const { return *endpoint_; }
+  const std::shared_ptr<WireEndpoint>& shared_endpoint() const { return endpoint_; }
+  Wire& wire() const { return *endpoint_->wire; }
+  bool test(Wire::Request request) const { return endpoint_->test(request); }
   // Elements of a piece of a summand, and the bytes that pieces of all peers take.
   std::int64_t piece_elements(DType dtype) const { return chunk_bytes_ / size_of(dtype); }
   std::int64_t chunk_bytes() const { return chunk_bytes_; }
@@ -116,8 +116,8 @@ class WireGroup {
   std::byte* staging() const { return staging_.get(); }
   std::byte* staging_of(int r) const;
 
-  void throw_if_failed() const { end_->node->throw_if_failed(end_->seat); }
-  [[noreturn]] void raise(const std::string& reason) const { end_->node->raise(end_->seat, reason); }
+  void throw_if_failed() const { endpoint_->node->throw_if_failed(endpoint_->local_rank); }
+  [[noreturn]] void raise(const std::string& reason) const { endpoint_->node->raise(endpoint_->local_rank, reason); }
   // Runs `action` on the wire; an error of the wire fails the node's world before it is thrown on.
   template <class F> auto guarded(F action) const {
     try {
@@ -148,10 +148,10 @@ class WireGroup {
   std::vector<const std::byte*> sources;  // of a reduction, by rank
 
  private:
-  std::shared_ptr<WireEnd> end_;
+  std::shared_ptr<WireEndpoint> endpoint_;
   std::string name_;
   int rank_;
-  std::vector<int> world_ranks_;
+  std::vector<int> global_ranks_;
   std::int32_t channel_;
   std::int64_t chunk_bytes_;
   std::unique_ptr<std::byte[]> staging_;  // takes no memory before it is used

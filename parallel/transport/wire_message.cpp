@@ -1,9 +1,10 @@
+#include "parallel/transport/wire_message.h"
+
 #include <cstdint>
 #include <limits>
 
 #include "core/tsan_announce.h"
 #include "device/no_allocation.h"
-#include "parallel/transport/wire_operation.h"
 
 namespace trident {
 
@@ -33,38 +34,38 @@ bool WireMessage::poll() {
   group_->throw_if_failed();
   if (phase_ == Phase::kIssued && turns().now != sequence_) return false;
   if (!group_->guarded([this] { return advance(); })) return false;
-  group_->end().progress->expect_messages(-1);
+  group_->endpoint().progress->expect_messages(-1);
   return complete();
 }
 
 // The next message of the pair may go or come once all pieces of this one are in the wire's hands: it keeps their order.
 bool WireMessage::advance() {
-  WireEnd& end = group_->end();
-  const int peer = group_->world_rank_of(peer_);
+  WireEndpoint& endpoint = group_->endpoint();
+  const int peer = group_->global_rank_of(peer_);
   const std::int32_t channel = group_->channel() + 1;
-  const std::int64_t piece = end.options.message_bytes;
+  const std::int64_t piece = endpoint.options.message_bytes;
   constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
   if (phase_ == Phase::kIssued) {
-    end.progress->expect_messages(1);
+    endpoint.progress->expect_messages(1);
     if (is_send()) {
       announce_read(data_);
-      header_ = {fingerprint_, sequence_ + 1, group_->world_rank()};
-      header_request_ = end.wire->send(reinterpret_cast<const std::byte*>(&header_), sizeof header_, peer, channel);
+      header_ = {fingerprint_, sequence_ + 1, group_->global_rank()};
+      header_request_ = endpoint.wire->send(reinterpret_cast<const std::byte*>(&header_), sizeof header_, peer, channel);
       transfer_.begin(const_cast<std::byte*>(data_.data()), data_.num_bytes(), piece);  // only read
     } else {
-      header_request_ = end.wire->recv(reinterpret_cast<std::byte*>(&header_), sizeof header_, peer, channel);
+      header_request_ = endpoint.wire->recv(reinterpret_cast<std::byte*>(&header_), sizeof header_, peer, channel);
     }
     phase_ = is_send() ? Phase::kData : Phase::kHeader;
   }
-  if (!header_done_) header_done_ = end.test(header_request_);
+  if (!header_done_) header_done_ = endpoint.test(header_request_);
   if (phase_ == Phase::kHeader) {
     if (!header_done_) return false;
     check_agreement();
     transfer_.begin(target_, data_.num_bytes(), piece);
     phase_ = Phase::kData;
   }
-  if (is_send()) transfer_.send(end, peer, channel, kAll);
-  else transfer_.recv(end, peer, channel, kAll);
+  if (is_send()) transfer_.send(endpoint, peer, channel, kAll);
+  else transfer_.recv(endpoint, peer, channel, kAll);
   if (!turn_passed_ && transfer_.all_posted()) {
     turn_passed_ = true;
     ++turns().now;
@@ -77,14 +78,14 @@ void WireMessage::check_agreement() const {
   if (theirs.dtype == fingerprint_.dtype && theirs.count == fingerprint_.count && header_.number == sequence_ + 1) [[likely]]
     return;
   const AllocationExemption message;
-  const int me = group_->world_rank();
+  const int me = group_->global_rank();
   group_->raise(fmt::format("{}: rank {} called {} from rank {} as message {} while rank {} called {} to rank {}", group_->name(),
-                            me, to_string(fingerprint_), group_->world_rank_of(peer_), sequence_ + 1, header_.world_rank,
+                            me, to_string(fingerprint_), group_->global_rank_of(peer_), sequence_ + 1, header_.global_rank,
                             to_string(theirs), me));
 }
 
 std::string WireMessage::describe() const {
-  const int peer = group_->world_rank_of(peer_);
+  const int peer = group_->global_rank_of(peer_);
   if (is_send())
     return fmt::format("send #{} to rank {} over {}: rank {} has not received {}", sequence_ + 1, peer, group_->name(), peer,
                        phase_ == Phase::kIssued ? "earlier messages" : "it");

@@ -41,10 +41,10 @@ void WireRounds::begin(WireGroup& group, Kind kind, TensorView inout, ReduceOp o
 
 bool WireRounds::advance() {
   while (round_ < rounds_) {
-    WireEnd& end = group_->end();
-    if (to_ >= 0) out_.send(end, group_->world_rank_of(to_), group_->channel(), kAll);
+    WireEndpoint& endpoint = group_->endpoint();
+    if (to_ >= 0) out_.send(endpoint, group_->global_rank_of(to_), group_->channel(), kAll);
     if (from_ >= 0 && group_->peers[static_cast<std::size_t>(from_)].header_received)
-      in_.recv(end, group_->world_rank_of(from_), group_->channel(), kAll);
+      in_.recv(endpoint, group_->global_rank_of(from_), group_->channel(), kAll);
     if ((to_ >= 0 && !out_.complete()) || (from_ >= 0 && !in_.complete())) return false;
     end_round();
     if (++round_ < rounds_) begin_round();
@@ -72,7 +72,7 @@ void WireRounds::end_round() {
 }
 
 void WireRounds::exchange(int to, std::byte* out, std::int64_t out_bytes, int from, std::byte* in, std::int64_t in_bytes) {
-  const std::int64_t message = group_->end().options.message_bytes;
+  const std::int64_t message = group_->endpoint().options.message_bytes;
   to_ = to;
   from_ = from;
   out_.begin_at_least_one(out, out_bytes, message);

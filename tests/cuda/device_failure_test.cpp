@@ -89,7 +89,7 @@ TEST_P(DeviceFailure, MessagesMustAgreeInCountAndType) {
 
 TEST_P(DeviceFailure, TheWatchdogNamesOperationAndWhoIsMissing) {
   const DeviceFailures failures = run(3, 0.4, [](RankContext& c) {
-    const auto tp = c.world.split(backwards(c.world), "tp");  // group order 2, 1, 0: messages speak of world ranks
+    const auto tp = c.world.split(backwards(c.world), "tp");  // group order 2, 1, 0: messages speak of global ranks
     Values x(DType::kF32, 8);
     if (c.world.rank() == 1) return;
     tp->all_reduce(*c.queues[0], x.view(), ReduceOp::kSum);

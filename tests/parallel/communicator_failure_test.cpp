@@ -115,7 +115,7 @@ TEST(CommunicatorFailure, TheWatchdogNamesWhoIsMissing) {
   const Failure failure = run_failing(4, 0.3, [&](RankContext& c) {
     std::vector<float> x(8);
     c.world.barrier();
-    const auto sub = c.world.split(backwards(c.world), "tp");  // group order 3, 2, 1, 0: messages speak of world ranks
+    const auto sub = c.world.split(backwards(c.world), "tp");  // group order 3, 2, 1, 0: messages speak of global ranks
     if (c.world.rank() == 1 || c.world.rank() == 2) return;
     sub->all_reduce(c.compute, floats(x), ReduceOp::kSum);
   });

@@ -162,9 +162,9 @@ TEST(NodeBytes, MessagesAndPiecesHaveBounds) {
 TEST(NodeBytes, StagingIsBounded) {
   SharedWorld* const no_node = nullptr;
   const auto staging = [&](int ranks, const MessageOptions& options) {
-    std::vector<int> world_ranks(static_cast<std::size_t>(ranks));
-    const auto end = std::make_shared<WireEnd>(WireEnd{nullptr, no_node, 0, nullptr, options});
-    const WireGroup group(end, "dp", 0, world_ranks, 0);
+    std::vector<int> global_ranks(static_cast<std::size_t>(ranks));
+    const auto endpoint = std::make_shared<WireEndpoint>(WireEndpoint{nullptr, no_node, 0, nullptr, options});
+    const WireGroup group(endpoint, "dp", 0, global_ranks, 0);
     EXPECT_EQ(group.staging_bytes(), 2 * (ranks - 1) * group.chunk_bytes());
     EXPECT_EQ(group.chunk_bytes() % 8, 0);
     EXPECT_EQ(group.piece_elements(DType::kBF16), group.chunk_bytes() / 2);

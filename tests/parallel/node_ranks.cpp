@@ -117,13 +117,13 @@ void NodeCluster::spread_failure() {
 
 namespace {
 
-int seat_of(const std::vector<int>& nodes, int rank) {
+int local_rank_of(const std::vector<int>& nodes, int rank) {
   return static_cast<int>(std::count(nodes.begin(), nodes.begin() + rank, nodes[static_cast<std::size_t>(rank)]));
 }
 
 }  // namespace
 
-Doorbell& NodeCluster::doorbell(int rank) { return node_of(rank).doorbell(seat_of(layout_.nodes, rank)); }
+Doorbell& NodeCluster::doorbell(int rank) { return node_of(rank).doorbell(local_rank_of(layout_.nodes, rank)); }
 
 NodePlace NodeCluster::place(int rank, Wire* wire) {
   return {rank, layout_.nodes, &node_of(rank), wire,

@@ -28,7 +28,7 @@ struct Axes {
   std::unique_ptr<Communicator> half, comb;
 };
 
-// World ranks of the group of `rank` that its communicator number `which` spans.
+// Global ranks of the group of `rank` that its communicator number `which` spans.
 inline std::vector<int> members(int which, int rank, int ranks) {
   std::vector<int> result;
   for (int r = 0; r < ranks; ++r)

@@ -1,4 +1,4 @@
-#include "parallel/hierarchical/node_operation.h"
+#include "parallel/hierarchical/node_collective.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@ void NodeCollective::prepare(const CollectiveCall& call) {
   stage_ = Stage::kPrepared;
   in_part_ = false;
   call_ = call;
-  whole_ = {call.operation, call.reduce, call.in.dtype(), call.root < 0 ? -1 : group_->across.world_rank_of(call.root),
+  whole_ = {call.operation, call.reduce, call.in.dtype(), call.root < 0 ? -1 : group_->across.global_rank_of(call.root),
             call.in.num_elements()};
   slice_ = is(CommOperation::kAllGather) ? call.in.num_elements() : call.in.num_elements() / group_->size();
   chunk_ = std::max<std::int64_t>(1, group_->scratch_bytes / (group_->most_rounds * group_->num_nodes() * element()));
@@ -80,7 +80,7 @@ bool NodeCollective::has_part() const {
 
 int NodeCollective::lanes() const {
   const bool by_rounds = is(CommOperation::kReduceScatter) || is(CommOperation::kAllGather);
-  return by_rounds || call_.in.num_bytes() > group_->across.end().options.small_bytes ? group_->rails : 1;
+  return by_rounds || call_.in.num_bytes() > group_->across.endpoint().options.small_bytes ? group_->rails : 1;
 }
 
 bool NodeCollective::is_on_roots_node() const {

@@ -1,0 +1,14 @@
+// What a file of zstd holds, as a stream. The one place that knows the library.
+#pragma once
+
+#include <memory>
+
+#include "data/byte_stream.h"
+
+namespace trident {
+
+// zstd frames and skippable frames one after the other (zstd, pzstd), with windows up to libzstd's largest; dictionaries are
+// refused.
+std::unique_ptr<ByteStream> make_zstd_stream(RandomAccessFile file);
+
+}  // namespace trident
