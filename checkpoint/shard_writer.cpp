@@ -87,11 +87,10 @@ void ShardWriter::start(const std::string& folder) {
     units_copied_ = 0;
     given_up_ = false;
     error_.reset();
-    started_ = monotonic_seconds();
     saves_ = true;
     task_ = [this] { save(); };
     doing_ = "making " + folder;
-    doing_since_ = started_;
+    doing_since_ = monotonic_seconds();
   }
   changed_.notify_all();
 }
@@ -169,11 +168,6 @@ void ShardWriter::note(std::string what) {
   doing_since_ = monotonic_seconds();
 }
 
-double ShardWriter::write_seconds() const {
-  const std::lock_guard lock(mutex_);
-  return seconds_;
-}
-
 // ---- the writer's thread -----------------------------------------------------------------------------------------------------
 
 void ShardWriter::work() {
@@ -233,8 +227,6 @@ void ShardWriter::save() {
   while (!full_.empty()) write_oldest();
   for (std::size_t file = 0; file < plan_.files.size(); ++file) finish_file(file);
   sync_folders();
-  const std::lock_guard lock(mutex_);
-  seconds_ = monotonic_seconds() - started_;
 }
 
 void ShardWriter::put(const SaveCopy& copy, std::size_t unit) {

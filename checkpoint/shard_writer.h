@@ -71,7 +71,6 @@ class ShardWriter {
 
   // Of the last save that succeeded.
   const std::vector<SaveFile>& files() const { return plan_.files; }
-  double write_seconds() const;  // from start() to the last fsync
 
  private:
   struct Block {  // of a file, being filled or full
@@ -122,7 +121,6 @@ class ShardWriter {
   bool saves_ = false;                  // the task is a save
   bool given_up_ = false, ends_ = false, is_over_ = false;  // is_over_: the thread is done
   std::optional<std::string> error_;
-  double started_ = 0, seconds_ = 0;
   std::string doing_;
   double doing_since_ = 0;
   std::thread thread_;

@@ -15,6 +15,5 @@ double read_clock(clockid_t id) {
 
 double monotonic_seconds() { return read_clock(CLOCK_MONOTONIC); }
 double thread_cpu_seconds() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
-double process_cpu_seconds() { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }
 
 }  // namespace trident

@@ -5,6 +5,5 @@ namespace trident {
 
 double monotonic_seconds();
 double thread_cpu_seconds();
-double process_cpu_seconds();
 
 }  // namespace trident

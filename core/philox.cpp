@@ -32,8 +32,6 @@ PhiloxKey random_key(std::uint64_t seed, RandomPurpose purpose, std::uint64_t nu
   return to_key(hash.value());
 }
 
-float normal_at(PhiloxKey key, std::uint64_t index) { return Normals(key).at(index); }
-
 void Normals::draw(std::uint64_t block) {
   const PhiloxCounter w = philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0}, key_);
   for (std::size_t pair = 0; pair < 4; pair += 2) {  // words 0,1 make normals 0,1; words 2,3 make normals 2,3

@@ -35,11 +35,9 @@ PhiloxKey random_key(std::uint64_t seed, RandomPurpose purpose, std::uint64_t nu
 // Uniform in (0, 1]: 24 bits, never 0 (safe under log).
 constexpr float uniform_from_bits(std::uint32_t bits) { return static_cast<float>((bits >> 8) + 1) * 0x1p-24f; }
 
-// Standard normal number number `index` under `key`: Box-Muller on the words of counter index/4, computed in double so that
-// every machine gets the same float to the last bit but libm's own rounding.
-float normal_at(PhiloxKey key, std::uint64_t index);
-
-// The same numbers, cheaper where indices follow one another: a counter makes four of them, and the last four are kept.
+// Standard normal numbers under `key`: number `index` is Box-Muller on the words of counter index/4, computed in double so that
+// every machine gets the same float to the last bit but libm's own rounding. Cheap where indices follow one another: a counter
+// makes four of them, and the last four are kept.
 class Normals {
  public:
   explicit Normals(PhiloxKey key) : key_(key) {}

@@ -16,11 +16,6 @@ class TransformerBlock final : public Layer {
 
   void declare(ParamList& list) override;
 
-  const Attention& attention() const { return attention_; }
-  const Mlp& mlp() const { return mlp_; }
-  // What lies between the phases: T[S',B,H], saved.
-  TensorView middle(const LayerPass& p) const { return p[middle_]; }
-
  private:
   void run_forward(LayerPass& p, ConstTensorView x, TensorView y) const override;
   void run_recompute(LayerPass& p, ConstTensorView x) const override;

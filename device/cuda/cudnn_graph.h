@@ -108,7 +108,6 @@ class CudnnGraph {
   CudnnTensor reshape(CudnnTensor x, CudnnTensor y);
 
   const std::string& name() const { return name_; }
-  int num_operations() const { return static_cast<int>(operations_.size()); }
 
  private:
   friend class CudnnPlan;

@@ -78,10 +78,4 @@ std::vector<LocalPart> local_parts(const ParamSpec& spec, int tensor_degree, int
   return parts;
 }
 
-std::int64_t logical_elements(const ParamSpec& spec) {
-  std::int64_t elements = 0;
-  for (const PartSpec& part : spec.parts) elements += part.rows * columns_of(part);
-  return elements;
-}
-
 }  // namespace trident

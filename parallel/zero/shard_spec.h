@@ -74,7 +74,5 @@ struct LocalPart {
 Shape local_shape(const ParamSpec& spec, int tensor_degree);
 // The parts held by tp rank `tensor_rank`.
 std::vector<LocalPart> local_parts(const ParamSpec& spec, int tensor_degree, int tensor_rank);
-// Number of elements of the logical tensors (padding and replicas not counted).
-std::int64_t logical_elements(const ParamSpec& spec);
 
 }  // namespace trident

@@ -34,7 +34,7 @@ TEST(Philox, NormalsDoNotDependOnWhatWasDrawnBefore) {
   for (const std::uint64_t index :
        {0ull, 1ull, 2ull, 3ull, 4ull, 7ull, 6ull, 0ull, 5ull, 1ull << 40, (1ull << 40) + 3, 9ull, ~0ull}) {
     const float expected = one_normal(key, index);
-    EXPECT_EQ(normal_at(key, index), expected) << index;
+    EXPECT_EQ(Normals(key).at(index), expected) << index;
     EXPECT_EQ(normals.at(index), expected) << index;
   }
 }

@@ -13,6 +13,7 @@
 
 #include "core/clock.h"
 #include "parallel/mpi/process_world.h"
+#include "tests/support/process_clock.h"
 
 namespace trident {
 namespace {
@@ -34,7 +35,7 @@ void measure(ProcessWorld& world, Communicator& communicator, Stream& stream, co
   const Buffer memory = world.allocate(std::max<std::int64_t>(floats, 1) * 4, "operand");
   const TensorView x(memory.data(), DType::kF32, {floats}), mine = x.range(world.rank() * slice, slice);
   std::vector<double> times;
-  const double cpu_before = process_cpu_seconds();
+  const double cpu_before = testing::process_cpu_seconds();
   for (int round = -2; round < work.rounds; ++round) {
     if (floats > 0) std::fill_n(x.as<float>(), floats, static_cast<float>(round));
     communicator.barrier();
@@ -49,7 +50,7 @@ void measure(ProcessWorld& world, Communicator& communicator, Stream& stream, co
   if (world.rank() == 0)
     fmt::print("{:>3} ranks  {:<22} {:>9.3f} ms  fastest {:>9.3f} ms  {:>9.3f} ms CPU of rank 0 per round, writing included\n",
                world.size(), work.name, median(times) * 1e3, *std::min_element(times.begin(), times.end()) * 1e3,
-               (process_cpu_seconds() - cpu_before) / (work.rounds + 2) * 1e3);
+               (testing::process_cpu_seconds() - cpu_before) / (work.rounds + 2) * 1e3);
 }
 
 enum class Extent : std::uint8_t { kAll, kJoinOnly };

@@ -10,6 +10,7 @@
 
 #include "core/clock.h"
 #include "parallel/shared_memory/thread_world.h"
+#include "tests/support/process_clock.h"
 
 namespace trident {
 namespace {
@@ -34,12 +35,12 @@ void measure(int ranks, const Work& work) {
     };
     for (int i = 0; i < 3; ++i) once();
     communicator->barrier();
-    const double wall_start = monotonic_seconds(), cpu_start = process_cpu_seconds();
+    const double wall_start = monotonic_seconds(), cpu_start = testing::process_cpu_seconds();
     for (int i = 0; i < work.rounds; ++i) once();
     communicator->barrier();
     if (rank == 0) {
       wall = monotonic_seconds() - wall_start;
-      cpu = process_cpu_seconds() - cpu_start;
+      cpu = testing::process_cpu_seconds() - cpu_start;
     }
     communicator->barrier();
   });

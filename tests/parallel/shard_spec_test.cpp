@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "core/check.h"
+#include "tests/support/param_elements.h"
 
 namespace trident {
 namespace {
@@ -43,7 +44,7 @@ TEST(ShardSpec, VocabularyPaddingLeavesEmptyBoxes) {
   EXPECT_EQ(local_parts(embedding, 4, 0)[0].box, (Box{0, 4, 0, 3}));
   EXPECT_EQ(local_parts(embedding, 4, 2)[0].box, (Box{8, 10, 0, 3}));
   EXPECT_EQ(local_parts(embedding, 4, 3)[0].box.rows(), 0);
-  EXPECT_EQ(logical_elements(embedding), 30);
+  EXPECT_EQ(testing::logical_elements(embedding), 30);
 }
 
 // Llama's q, k, v with 4 query heads and 2 key/value heads of 2 rows, tp = 2.
@@ -73,7 +74,7 @@ TEST(ShardSpec, PartsMayShareATensor) {
   EXPECT_EQ(parts[0].box, (Box{2, 4, 0, 4}));
   EXPECT_EQ(parts[1].box, (Box{6, 8, 0, 4}));
   EXPECT_EQ(parts[2].box, (Box{10, 12, 0, 4}));
-  EXPECT_EQ(logical_elements(qkv), 48);
+  EXPECT_EQ(testing::logical_elements(qkv), 48);
 }
 
 // 2 key/value heads of 3 rows over tp = 4: ranks 0, 1 hold head 0 and ranks 2, 3 hold head 1.
@@ -106,7 +107,7 @@ TEST(ShardSpec, BoxesCoverEachElementEquallyOften) {
           EXPECT_LE(next_row, local_shape(spec, degree)[0]);
         }
         const auto copies = static_cast<std::size_t>(dim == ShardDim::kNone ? degree : degree / shards);
-        EXPECT_EQ(held.size(), copies * static_cast<std::size_t>(logical_elements(spec)));
+        EXPECT_EQ(held.size(), copies * static_cast<std::size_t>(testing::logical_elements(spec)));
         for (const auto& element : held) EXPECT_EQ(held.count(element), copies);
       }
 }

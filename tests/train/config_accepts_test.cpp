@@ -101,7 +101,7 @@ TEST(ConfigAccepts, LossScales) {
     EXPECT_EQ(c.precision.loss_scale.fixed, fixed);
     const TrainConfig again = parse_train_config(to_json_text(to_json(c)), "again");
     EXPECT_EQ(again.precision.loss_scale.fixed, fixed);
-    EXPECT_EQ(config_hash(again), config_hash(c));
+    EXPECT_EQ(to_json_text(to_json(again)), to_json_text(to_json(c)));
   }
 }
 
@@ -205,7 +205,6 @@ TEST(ConfigAccepts, ResolvedTextIsAFixedPoint) {
     const std::string printed = to_json_text(to_json(first), 2);
     const TrainConfig second = parse_train_config(printed, "printed");
     EXPECT_EQ(to_json_text(to_json(second), 2), printed);
-    EXPECT_EQ(config_hash(first), config_hash(second));
     EXPECT_EQ(second.optimizer.lr, 0.1);
     OptionValues values;
     values.take_file(parse_json(text, "c.json"), "c.json");
@@ -248,9 +247,10 @@ TEST(ConfigAccepts, EverySupportedKeyReachesTheTypedConfiguration) {
   }
 }
 
-TEST(ConfigAccepts, HashTellsConfigurationsApart) {
-  EXPECT_EQ(config_hash(small_with({})), config_hash(small_with({"run.seed=1234"})));
-  EXPECT_NE(config_hash(small_with({})), config_hash(small_with({"run.seed=1235"})));
+TEST(ConfigAccepts, TheResolvedTextTellsConfigurationsApart) {
+  const auto text = [](const TrainConfig& config) { return to_json_text(to_json(config)); };
+  EXPECT_EQ(text(small_with({})), text(small_with({"run.seed=1234"})));
+  EXPECT_NE(text(small_with({})), text(small_with({"run.seed=1235"})));
 }
 
 TEST(ConfigAccepts, InitialWeights) {

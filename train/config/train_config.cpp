@@ -6,7 +6,6 @@
 #include <concepts>
 #include <cstdint>
 
-#include "core/fnv1a.h"
 #include "train/config/option_check.h"
 
 namespace trident {
@@ -279,12 +278,6 @@ std::vector<std::string> keys_set_in(const TrainConfig& config, std::string_view
   for (std::size_t i = 0; i < chosen.size(); ++i)
     if (!(chosen[i].second == usual[i].second)) keys.push_back(chosen[i].first);
   return keys;
-}
-
-std::uint64_t config_hash(const TrainConfig& config) {
-  Fnv1a hash;
-  hash.add(to_json_text(to_json(config)));
-  return hash.value();
 }
 
 }  // namespace trident

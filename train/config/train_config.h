@@ -194,7 +194,4 @@ JsonValue to_json(const TrainConfig& config);
 // The paths of the keys of `section` ("cuda") that are not at their defaults, for sections whose defaults are TrainConfig's own.
 std::vector<std::string> keys_set_in(const TrainConfig& config, std::string_view section);
 
-// FNV-1a over the resolved text: equal for equal configurations, whatever file and layout they came from.
-std::uint64_t config_hash(const TrainConfig& config);
-
 }  // namespace trident

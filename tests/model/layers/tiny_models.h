@@ -79,8 +79,9 @@ inline LogicalTensors tiny_weights(const ModelConfig& config) {
         values.resize(static_cast<std::size_t>(part.tensor_shape.num_elements()));
         const PhiloxKey key = random_key(7, RandomPurpose::kTest, part.tensor);
         const double center = part.init.kind == InitKind::kOnes ? 1.0 : 0.0;
+        Normals normals(key);
         for (std::size_t i = 0; i < values.size(); ++i)
-          values[i] = center + static_cast<double>(0.25f * normal_at(key, i));
+          values[i] = center + static_cast<double>(0.25f * normals.at(i));
       }
   return weights;
 }

@@ -9,6 +9,7 @@
 #include "model/declare.h"
 #include "model/model_presets.h"
 #include "tests/model/layers/tiny_models.h"
+#include "tests/support/param_elements.h"
 
 namespace trident {
 namespace {
@@ -22,7 +23,7 @@ std::map<std::string, ParamSpec> by_name(const std::vector<ParamSpec>& specs) {
 std::int64_t elements_of(const ModelConfig& config, const TensorLayout& layout) {
   std::int64_t elements = 0;
   for (int unit = 0; unit < num_units(config); ++unit)
-    for (const ParamSpec& spec : unit_params(config, layout, unit)) elements += logical_elements(spec);
+    for (const ParamSpec& spec : unit_params(config, layout, unit)) elements += testing::logical_elements(spec);
   return elements;
 }
 
@@ -101,7 +102,7 @@ TEST(UnitParamsTest, TiedEndsAreOneTensorAndPaddingIsPerRank) {
   EXPECT_EQ(table.parts[0].tensor, head.parts[0].tensor);
   EXPECT_EQ(table.parts[0].padded_rows, 512);
   EXPECT_EQ(padded_vocabulary(config, 1), 128);
-  EXPECT_EQ(logical_elements(table), 50 * 16);
+  EXPECT_EQ(testing::logical_elements(table), 50 * 16);
   EXPECT_EQ(unit_params(testing::tiny_llama(), {}, 0)[0].tie, TiedEnd::kNone);
 }
 
