@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <sstream>
 
 #include "core/clock.h"
 #include "core/file_io.h"
@@ -35,11 +36,15 @@ Traced trace_run(const TemporaryFolder& folder, const std::string& config_text, 
   Traced traced{make_run_plan(config, resolve_model(config), 0, cpu_machine_facts(1)), {}, {}};
   const RunPlan& plan = traced.plan;
   const LoadSamples load = random_tokens(plan.model.vocab_size, config.batch.sequence);
+  std::ostringstream said;
+  LogSink log(said);
+  const TrainOutput output{said, ConsoleMode::kPlain, log};
   ThreadWorld world(plan.world_size(), /*timeout_seconds=*/60.0);
   run_thread_ranks(world, [&](int rank) {
     CpuDevice device(world.doorbell(rank), CpuDeviceOptions{});
     RankTrainer trainer(plan, device, world.communicator(rank, device.progress()));
-    StepTracer tracer(trainer, first, last);
+    RunSink sink(output);
+    StepTracer tracer(trainer, sink, first, last);
     for (int step = 1; step <= kSteps; ++step) {
       tracer.before_step(step);
       const double start = monotonic_seconds();
@@ -132,6 +137,39 @@ INSTANTIATE_TEST_SUITE_P(
              3},
         Case{"ended_early", tiny_llama_config(), {"parallel=2PP"}, 4, 100}),
     name_of_case);
+
+TEST(StepTracer, AFolderThatCannotBeMadeIsNamed) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "trace") << "a file where the folder is to be";
+  try {
+    trace_run(folder, tiny_llama_config(), {}, 1, 2);
+    FAIL() << "traced into a file";
+  } catch (const StorageError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find(folder / "trace: the folder cannot be created"), std::string::npos) << text;
+    EXPECT_NE(text.find("; "), std::string::npos) << "no remedy: " << text;
+  }
+}
+
+// A sink holds the trace as it holds the other files of a run: a run that ends with an error leaves none that looks whole.
+TEST(RunSink, ATraceAppearsWhenItIsClosed) {
+  const TemporaryFolder folder;
+  std::ostringstream said;
+  LogSink log(said);
+  const TrainOutput output{said, ConsoleMode::kPlain, log};
+  const std::string path = folder / "run/trace/steps_1-1.json";
+  {
+    RunSink sink(output);
+    sink.open_trace(path, {}, {{}}, 0);
+  }
+  EXPECT_FALSE(file_exists(path));
+  RunSink sink(output);
+  sink.open_trace(path, {}, {{}}, 0);
+  EXPECT_FALSE(file_exists(path));
+  sink.close_trace();
+  EXPECT_TRUE(json::parse(read_file(path)).contains("traceEvents"));
+  sink.close_trace();  // nothing is open: nothing happens
+}
 
 TEST(StepTracer, ARunThatEndsBeforeItLeavesNoFile) {
   const TemporaryFolder folder;

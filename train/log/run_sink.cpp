@@ -1,8 +1,10 @@
 #include "train/log/run_sink.h"
 
 #include <cstdint>
+#include <utility>
 
 #include "core/clock.h"
+#include "core/file_io.h"
 
 namespace trident {
 
@@ -26,6 +28,18 @@ void RunSink::step(const StepMetrics& metrics, std::int64_t steps, const StepTim
 void RunSink::eval(const EvalMetrics& metrics) {
   if (files_) files_->eval(metrics);
   if (console_) console_->eval(metrics);
+}
+
+void RunSink::open_trace(const std::string& path, TraceLayout layout, std::vector<ClockOffset> clocks, double start) {
+  create_folder_of(path);
+  trace_.emplace(path, std::move(layout), std::move(clocks), start);
+}
+
+void RunSink::trace(int rank, std::span<const TraceSlice> slices) { trace_.value().add(rank, slices); }
+
+void RunSink::close_trace() {
+  if (trace_) trace_->finish();
+  trace_.reset();
 }
 
 void RunSink::progress(std::int64_t step) {

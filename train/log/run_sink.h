@@ -1,13 +1,16 @@
-// Where a run tells of itself: lines and a progress bar for people, files for programs. Of a job, one rank's is opened; those of
-// the others take steps and evaluations without a word.
+// Where a run tells of itself: lines and a progress bar for people, files for programs, a trace of the steps that are traced. Of a
+// job, one rank's is opened; those of the others take steps and evaluations without a word.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "train/log/console.h"
 #include "train/log/run_log.h"
+#include "train/log/trace_writer.h"
 #include "train/log/train_output.h"
 
 namespace trident {
@@ -26,6 +29,11 @@ class RunSink {
   void step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
             std::optional<double> save_seconds);
   void eval(const EvalMetrics& metrics);
+  // As TraceWriter, between open_trace(), which makes the file's folder, and close_trace(). StorageError.
+  void open_trace(const std::string& path, TraceLayout layout, std::vector<ClockOffset> clocks, double start);
+  void trace(int rank, std::span<const TraceSlice> slices);
+  void close_trace();  // nothing if none is open
+
   // A step that has no line.
   void progress(std::int64_t step);
   void close();  // the bar
@@ -34,6 +42,7 @@ class RunSink {
   const TrainOutput& output_;
   std::optional<RunLog> files_;
   std::optional<Console> console_;
+  std::optional<TraceWriter> trace_;
 };
 
 }  // namespace trident

@@ -32,7 +32,7 @@ RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& d
   rank_ = trainer_.context().rank();
   say_ = [this](const std::string& line) { sink_.line(line); };
   if (plan_.config.eval.every > 0) validation_sets_ = validation_sets(inputs);
-  if (const std::vector<std::int64_t>& steps = plan_.config.log.trace_steps; !steps.empty()) tracer_.emplace(trainer_, steps.front(), steps.back());
+  if (const std::vector<std::int64_t>& steps = plan_.config.log.trace_steps; !steps.empty()) tracer_.emplace(trainer_, sink_, steps.front(), steps.back());
 }
 
 RunEnd RankLoop::run() {

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <iterator>
-#include <system_error>
 #include <utility>
 
 #include "core/clock.h"
@@ -13,8 +11,8 @@
 
 namespace trident {
 
-StepTracer::StepTracer(RankTrainer& trainer, std::int64_t first, std::int64_t last)
-    : trainer_(trainer), first_(first), last_(last) {
+StepTracer::StepTracer(RankTrainer& trainer, RunSink& sink, std::int64_t first, std::int64_t last)
+    : trainer_(trainer), sink_(sink), first_(first), last_(last) {
   ParallelContext& context = trainer.context();
   const auto lane = [&](TraceLane lane) -> const Stream*& { return streams_[static_cast<std::size_t>(lane)]; };
   lane(TraceLane::kCollectives) = &context.compute_stream();
@@ -97,17 +95,11 @@ void StepTracer::open() {
   std::vector<ClockOffset> clocks = estimate_clock_offsets(context.world(), context.device(), clock_identity(), monotonic_seconds);
   if (context.rank() != 0) return;
   const RunPlan& plan = trainer_.plan();
-  const std::string path = path_of(plan, first_, last_);
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  if (error)
-    throw StorageError(
-        fmt::format("{}: its folder cannot be created: {}; choose a run.dir that may be written", path, error.message()));
   // Other ranks begin their step a little earlier or later: a millisecond before now is the trace's zero, and a negative time is
   // legal.
-  writer_.emplace(path,
-                  TraceLayout{plan.grid, plan.step_programs, plan.num_micro_batches, plan.step_spec.schedule.num_virtual_stages()},
-                  std::move(clocks), monotonic_seconds() - 1e-3);
+  sink_.open_trace(path_of(plan, first_, last_),
+                   {plan.grid, plan.step_programs, plan.num_micro_batches, plan.step_spec.schedule.num_virtual_stages()},
+                   std::move(clocks), monotonic_seconds() - 1e-3);
 }
 
 void StepTracer::flush() {
@@ -117,7 +109,7 @@ void StepTracer::flush() {
   add_operations();
   gather_bytes(context.world(), context.device(), std::as_bytes(std::span(slices_)),
                [&](int rank, std::span<const std::byte> bytes) {
-                 writer_->add(rank, {reinterpret_cast<const TraceSlice*>(bytes.data()), bytes.size() / sizeof(TraceSlice)});
+                 sink_.trace(rank, {reinterpret_cast<const TraceSlice*>(bytes.data()), bytes.size() / sizeof(TraceSlice)});
                });
   slices_.clear();
   log_.clear();
@@ -126,9 +118,8 @@ void StepTracer::flush() {
 
 std::optional<std::string> StepTracer::finish() {
   if (buffered_ > 0) flush();
-  if (!writer_) return std::nullopt;
-  writer_->finish();
-  writer_.reset();
+  if (!opened_ || trainer_.context().rank() != 0) return std::nullopt;
+  sink_.close_trace();
   return path_of(trainer_.plan(), first_, last_);
 }
 

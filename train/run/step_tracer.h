@@ -1,4 +1,4 @@
-// Collects what a rank did in the steps that log.trace_steps names, and brings it to rank 0's trace file.
+// Collects what a rank did in the steps that log.trace_steps names, and brings it to rank 0's sink.
 //
 // Times go into memory reserved before each step. After every kStepsPerFlush traced steps, and after the last, the ranks bring them
 // to rank 0, one rank after the other: how many steps are traced does not matter to memory. Between such steps there is a gap in
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "device/operation_log.h"
-#include "train/log/trace_writer.h"
+#include "train/log/run_sink.h"
 #include "train/run/rank_trainer.h"
 
 namespace trident {
@@ -21,8 +21,8 @@ class StepTracer {
  public:
   static constexpr int kStepsPerFlush = 8;
 
-  // Traces updates first..last. `trainer` outlives the tracer, its device must not be used for training after it.
-  StepTracer(RankTrainer& trainer, std::int64_t first, std::int64_t last);
+  // Traces updates first..last. `trainer` and `sink` outlive the tracer, the trainer's device must not be used for training after it.
+  StepTracer(RankTrainer& trainer, RunSink& sink, std::int64_t first, std::int64_t last);
   ~StepTracer();
   StepTracer(const StepTracer&) = delete;
   StepTracer& operator=(const StepTracer&) = delete;
@@ -43,6 +43,7 @@ class StepTracer {
   void flush();
 
   RankTrainer& trainer_;
+  RunSink& sink_;
   std::int64_t first_, last_;
   OperationLog log_;
   std::size_t count_before_ = 0, most_per_step_ = 0;
@@ -50,7 +51,6 @@ class StepTracer {
   std::array<const Stream*, kNumTraceLanes> streams_{};  // by lane; null: no stream's
   int attempts_ = 0, buffered_ = 0;
   bool opened_ = false;
-  std::optional<TraceWriter> writer_;  // on rank 0, once open
 };
 
 }  // namespace trident

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <fstream>
 #include <optional>
+#include <sstream>
 
 #include "core/clock.h"
 #include "core/file_io.h"
@@ -40,6 +41,9 @@ Profiled run(const TemporaryFolder& folder, std::vector<std::string> settings, c
   const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
   Profiled profiled{make_run_plan(config, resolve_model(config), 0, cpu_machine_facts(1)), {}, {}, {}};
   profiled.threads.resize(static_cast<std::size_t>(profiled.plan.world_size()));
+  std::ostringstream said;
+  LogSink log(said);
+  const TrainOutput output{said, ConsoleMode::kPlain, log};
   ThreadWorld world(profiled.plan.world_size(), /*timeout_seconds=*/60.0);
   run_thread_ranks(world, [&](int rank) {
     profiled.threads[static_cast<std::size_t>(rank)] = std::this_thread::get_id();
@@ -48,7 +52,8 @@ Profiled run(const TemporaryFolder& folder, std::vector<std::string> settings, c
                         [&](Axis axis, std::unique_ptr<Communicator> host) {
                           return cuda->on_device(DeviceTransport::kThread, *device, axis, std::move(host));
                         });
-    StepTracer tracer(trainer, 1, kSteps);
+    RunSink sink(output);
+    StepTracer tracer(trainer, sink, 1, kSteps);
     for (int step = 1; step <= kSteps; ++step) {
       tracer.before_step(step);
       const double start = monotonic_seconds();
