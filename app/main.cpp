@@ -9,7 +9,8 @@
 #include "train/bench/bench.h"
 #include "train/launch/plan_report.h"
 #include "train/launch/run_training.h"
-#include "train/log/timeline_svg.h"
+#include "train/plan/machine.h"
+#include "train/plan/timeline_svg.h"
 
 int main(int argc, char** argv) {
   using namespace trident;
@@ -33,7 +34,7 @@ int main(int argc, char** argv) {
     check_lines();
   };
   const auto timeline = [](const TrainConfig& config) {
-    return timeline_svg(make_run_plan(config, resolve_model(config), 0, kTimelineMachine));
+    return timeline_svg(make_run_plan(config, resolve_model(config), 0, kAnyMachine));
   };
   const auto bench = [](const TrainConfig& config, const BenchOptions& options) {
     return run_bench_here(config, options, *make_cuda_backend());

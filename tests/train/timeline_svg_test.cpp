@@ -1,5 +1,5 @@
 // docs/timeline.svg: what the generator draws, and that the committed picture is what it draws now.
-#include "train/log/timeline_svg.h"
+#include "train/plan/timeline_svg.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "train/config/option_values.h"
+#include "train/plan/machine.h"
 
 namespace trident {
 namespace {
@@ -20,7 +21,7 @@ RunPlan plan_of(const std::vector<std::string>& settings = {}) {
   values.take_file(read_json_file(kDemo), kDemo);
   for (const std::string& setting : settings) values.take_setting(setting);
   const TrainConfig config = make_train_config(values);
-  return make_run_plan(config, resolve_model(config), 0, kTimelineMachine);
+  return make_run_plan(config, resolve_model(config), 0, kAnyMachine);
 }
 
 std::size_t count(std::string_view text, std::string_view what) {

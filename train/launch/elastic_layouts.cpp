@@ -2,7 +2,7 @@
 
 #include "core/int_math.h"
 #include "train/config/option_check.h"
-#include "train/log/timeline_svg.h"
+#include "train/plan/machine.h"
 #include "train/plan/run_plan.h"
 #include "train/launch/prepare_run.h"
 
@@ -17,7 +17,7 @@ ElasticLayout planned(const TrainConfig& config, const ModelConfig& model) {
   if (!config.parallel.data.ranks)
     throw ConfigError("parallel.data = \"auto\": how many ranks these are must be known; give the degree");
   const auto ranks = checked_cast<int>(ranks_of(config.parallel));
-  make_run_plan(config, model, ranks, kTimelineMachine);
+  make_run_plan(config, model, ranks, kAnyMachine);
   return {degrees_text(config.parallel), "", ranks};
 }
 

@@ -8,13 +8,12 @@
 #include <variant>
 
 #include "model/model_stats.h"
-#include "train/log/timeline_svg.h"
 #include "train/plan/core_share.h"
 #include "train/plan/machine.h"
 #include "train/plan/preflight.h"
 #include "train/plan/step_record.h"
-#include "train/run/run_files.h"
 #include "train/launch/prepare_run.h"
+#include "train/run/run_files.h"
 #include "train/run/run_report.h"
 
 namespace trident {
@@ -97,13 +96,13 @@ JsonValue to_json(const PassRecord& pass) {
 
 PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
   const bool on_cards = config.device == AskedDevice::kCuda || (config.device == AskedDevice::kAuto && !cuda.facts().cards.empty());
-  MachineFacts machine = kTimelineMachine;
+  MachineFacts machine = kAnyMachine;
   if (on_cards) {
     machine.device = DeviceKind::kCuda;
   } else {  // threads per rank as if all ranks were threads here, as trident train would have them
     const std::int64_t here = std::min<std::int64_t>(ranks > 0 ? ranks : ranks_of(config.parallel), kMaxThreadRanks);
     machine = cpu_machine_facts(static_cast<int>(here));
-    machine.memory = kTimelineMachine.memory;
+    machine.memory = kAnyMachine.memory;
   }
   PlannedRun planned{make_run_plan(config, resolve_model(config), ranks, machine), {}};
   if (on_cards)

@@ -9,6 +9,10 @@
 
 namespace trident {
 
+// For plans that are not run here: what they say does not depend on the machine that makes them.
+inline const MachineFacts kAnyMachine{
+    .fast_bf16 = true, .description = "any", .memory = {{"any", {0}, std::int64_t{1} << 40}}};
+
 // For ranks as threads of this process: `local_ranks` share the memory.
 MachineFacts cpu_machine_facts(int local_ranks);
 

@@ -1,4 +1,4 @@
-#include "train/log/timeline_svg.h"
+#include "train/plan/timeline_svg.h"
 
 #include <algorithm>
 #include <array>

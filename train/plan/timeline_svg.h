@@ -13,9 +13,6 @@ namespace trident {
 inline constexpr double kTimelineFlopsPerByteSent = 32;    // gathers, reductions
 inline constexpr double kTimelineFlopsPerByteTouched = 4;  // optimizer steps: gradient, master, moments, new values
 
-// Facts for a plan that is drawn, not run: the picture must not depend on the machine that draws it.
-inline const MachineFacts kTimelineMachine{.fast_bf16 = true, .description = "any", .memory = {{"any", {0}, std::int64_t{1} << 40}}};
-
 // An SVG document, legible on light and dark pages. One <rect class="bar ..."> per compute instruction (a unit's forward or
 // backward of one micro-batch), one class="comm ..." per gather and reduction, one class="step" per optimizer step; all ranks are
 // named by their coordinates. Pure: the same text on every machine.
