@@ -85,6 +85,7 @@ if [[ $full == yes ]]; then scripts/install_packages.sh clang-tidy-19; else scri
 
 headline "layers, messages, sizes"
 check scripts/check_layers
+check scripts/check_names
 check scripts/troubleshooting --check
 scripts/size_report
 
