@@ -126,7 +126,7 @@ void ckpt_command(const Arguments& arguments, const CommandContext& context) {
         kPathHelp, "CHECKPOINT", ckpt_verify);
   if (action == "diff") return diff_command(rest, context);
   if (action == "prune") return prune_command(rest, context);
-  throw ConfigError(fmt::format("trident ckpt {}: there are: ls, show, verify, diff, prune; see trident ckpt --help", in_quotes(action)));
+  throw ConfigError(fmt::format("trident ckpt {}: not an action; use ls, show, verify, diff or prune (see trident ckpt --help)", in_quotes(action)));
 }
 
 }  // namespace trident

@@ -181,7 +181,7 @@ void ckpt_show(const std::string& path, const CommandContext& context) {
     names = std::max(names, on_one_line(tensor.name).size());
     shapes = std::max(shapes, shape_text(tensor.shape).size());
   }
-  out << fmt::format("{} tensors: shape, dtype, norm\n", manifest.tensors.size());
+  out << fmt::format("{}: shape, dtype, norm\n", counted(std::ssize(manifest.tensors), "tensor"));
   for (std::size_t t = 0; t < manifest.tensors.size(); ++t) {
     const ManifestTensor& tensor = manifest.tensors[t];
     out << fmt::format("  {:<{}}  {:<{}}  {}  {:.6g}\n", on_one_line(tensor.name), names, shape_text(tensor.shape), shapes,
@@ -202,10 +202,11 @@ void ckpt_verify(const std::string& path, const CommandContext& context) {
   line.finish();
   for (const std::string& problem : problems) context.out << on_one_line(problem) << '\n';
   if (!problems.empty())
-    throw DataError(
-        fmt::format("{}: damaged: {} problems; use an older checkpoint, or copy this one again", folder, problems.size()));
-  context.out << fmt::format("{}: whole: {} tensors in {} files, {} read and compared with their hashes\n", on_one_line(folder),
-                             manifest.tensors.size(), manifest.files.size(), bytes_text(bytes_of(manifest)));
+    throw DataError(fmt::format("{}: damaged: {}; use an older checkpoint, or copy this one again", folder,
+                                counted(std::ssize(problems), "problem")));
+  context.out << fmt::format("{}: whole: {} in {}, {} read and compared with their hashes\n", on_one_line(folder),
+                             counted(std::ssize(manifest.tensors), "tensor"), counted(std::ssize(manifest.files), "file"),
+                             bytes_text(bytes_of(manifest)));
 }
 
 void ckpt_diff(const std::string& a, const std::string& b, const CommandContext& context) {
@@ -213,7 +214,7 @@ void ckpt_diff(const std::string& a, const std::string& b, const CommandContext&
   const double start = monotonic_seconds();
   ProgressLine line(context.out, context.console, start);
   const CheckpointDifference difference = compare_checkpoints(of_a, of_b, [&](std::int64_t done, std::int64_t all) {
-    line.update(done, all, fmt::format("{} tensors", done), monotonic_seconds());
+    line.update(done, all, counted(done, "tensor"), monotonic_seconds());
   });
   line.finish();
   print_differences(difference, context.out);
@@ -221,8 +222,8 @@ void ckpt_diff(const std::string& a, const std::string& b, const CommandContext&
     throw Error(static_cast<ExitCode>(kExitDifferent),
                 fmt::format("{} and {} differ: {}, {} of the state; the lines above say where", of_a.folder(), of_b.folder(),
                             tensors_text(difference), counted(std::ssize(difference.state), "number")));
-  context.out << fmt::format("equal: {} tensors of {} names, and the state of training\n", difference.compared,
-                             of_a.manifest().tensors.size());
+  context.out << fmt::format("equal: {} of {}, and the state of training\n", counted(difference.compared, "tensor"),
+                             counted(std::ssize(of_a.manifest().tensors), "name"));
 }
 
 }  // namespace trident

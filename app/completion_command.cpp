@@ -34,7 +34,7 @@ void completion_command(const Arguments& arguments, const CommandContext& contex
     return;
   }
   if (arguments.size() != 1 || (shell != "bash" && shell != "zsh" && shell != "fish"))
-    throw ConfigError("trident completion: name one shell; there is: bash, zsh, fish");
+    throw ConfigError("trident completion: name one shell; choose bash, zsh or fish");
 
   std::vector<CompletionCommand> commands;
   for (const Subcommand& command : subcommands()) {

@@ -153,7 +153,8 @@ void data_command(const Arguments& arguments, const CommandContext& context) {
   } catch (const std::bad_alloc&) {  // not while a document was read or tokenized: that error says which
     throw DataError(fmt::format("trident data {}: out of memory; use fewer --workers, or more memory (see ulimit -v)", action));
   }
-  throw ConfigError(fmt::format("trident data {}: there are: prepare, inspect, merge; see trident data --help", in_quotes(action)));
+  throw ConfigError(
+      fmt::format("trident data {}: not an action; use prepare, inspect or merge (see trident data --help)", in_quotes(action)));
 }
 
 }  // namespace trident

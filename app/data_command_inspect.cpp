@@ -114,7 +114,7 @@ std::string end_line(const Inspection& seen) {
   const std::int64_t with_text = seen.dataset.num_documents() - summary.empty_documents;
   const bool every = summary.every_document_ends(seen.dataset);
   const std::string count =
-      fmt::format("{} of {} documents end in token {}", summary.documents_with_end_token, with_text, *summary.end_token);
+      fmt::format("{} of {} end in token {}", summary.documents_with_end_token, counted(with_text, "document"), *summary.end_token);
   if (seen.tokenizer == nullptr) return every ? count : count + "; --tokenizer tells which token is eod";
   return fmt::format("{}: {}, {}'s eod", every ? "yes" : "no", count, seen.tokenizer->name());
 }
@@ -138,7 +138,8 @@ void print_text(const Inspection& seen, std::ostream& out) {
   line("document length", fmt::format("{} to {} tokens, mean {:.1f}", summary.shortest, summary.longest, summary.mean_length));
   line("ids", summary.ids ? fmt::format("{} to {}", summary.ids->smallest, summary.ids->largest) : "none");
   line("eod at the ends", end_line(seen));
-  if (seen.options.sequence > 0) line("samples", fmt::format("{} of {} tokens", seen.num_samples(), seen.options.sequence));
+  if (seen.options.sequence > 0)
+    line("samples", fmt::format("{} of {}", seen.num_samples(), counted(seen.options.sequence, "token")));
   line(".bin", bytes(dataset.bin().size()));
   line(".idx", bytes(dataset.idx().size()));
   line("made by", described(seen.record));

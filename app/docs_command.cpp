@@ -31,7 +31,7 @@ void docs_command(const Arguments& arguments, const CommandContext& context) {
     OptionValues values;
     context.out << context.draw_timeline(load_train_config(flags.file, flags.settings, values));
   } else {
-    throw ConfigError("trident docs: name one page; there is: configuration, megatron-flags, timeline --config FILE");
+    throw ConfigError("trident docs: name one page; choose configuration, megatron-flags or timeline --config FILE");
   }
 }
 

@@ -42,7 +42,7 @@ void print_overview(std::ostream& out, std::size_t columns) {
   if (hint.empty()) hint = flag_answer("--" + name.substr(std::min(name.size(), name.find_first_not_of('-'))), "");
   if (!hint.empty() && !hint.starts_with(';')) hint.insert(0, "; ");
   if (hint.empty()) hint = "; see trident help for subcommands, trident help train for keys";
-  throw ConfigError(fmt::format("trident help: {} is no subcommand, key or section{}", in_quotes(name), hint));
+  throw ConfigError(fmt::format("trident help: {} is not a subcommand, key or section{}", in_quotes(name), hint));
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ std::vector<Hash128> blocks_of(std::string_view text, std::int64_t num_blocks, s
   blocks.reserve(static_cast<std::size_t>(num_blocks));
   for (; !text.empty(); text.remove_prefix(kHashDigits)) {
     const std::optional<Hash128> hash = hash_from(text.substr(0, kHashDigits));
-    if (!hash) refuse(source, fmt::format("{}: {} is no hash", kBlocksKey, in_quotes(text.substr(0, kHashDigits))));
+    if (!hash) refuse(source, fmt::format("{}: {} is not a hash", kBlocksKey, in_quotes(text.substr(0, kHashDigits))));
     blocks.push_back(*hash);
   }
   return blocks;
@@ -75,7 +75,7 @@ std::vector<std::int64_t> offset_from(const JsonMember& member, const std::vecto
   for (const JsonValue& item : list->items()) {
     std::int64_t end = 0;
     if (!item.is_integer() || item.as_integer() < 0 || __builtin_add_overflow(item.as_integer(), shape[offset.size()], &end))
-      refuse_tensor(source, member.key, "saved_offsets holds something that is no offset");
+      refuse_tensor(source, member.key, "saved_offsets holds something that is not an offset");
     offset.push_back(item.as_integer());
   }
   return offset;
@@ -130,7 +130,7 @@ FileTable parse_file_table(std::string_view text, std::int64_t file_bytes, std::
   const std::string_view json = text.substr(kLengthBytes);
   if (std::ssize(json) != length) refuse(source, fmt::format("its header has {} bytes, {} are here", length, json.size()));
   if (std::ssize(text) % kDataAlignment != 0)
-    refuse(source, fmt::format("the data begin at byte {}, no multiple of {}", text.size(), kDataAlignment));
+    refuse(source, fmt::format("the data begin at byte {}, not a multiple of {}", text.size(), kDataAlignment));
   const SafetensorsHeader header = parse_safetensors_header(json, file_bytes - std::ssize(text), source);
 
   FileTable table;

@@ -34,7 +34,7 @@ CheckpointEntry entry_of(const std::string& folder, const std::string& name, Che
   std::error_code ignored;
   const std::filesystem::file_status status = std::filesystem::symlink_status(path, ignored);
   if (status.type() != std::filesystem::file_type::directory) {
-    entry.why = "is no folder";
+    entry.why = "is not a folder";
   } else {
     try {
       const Manifest read = open_manifest(path);
@@ -108,7 +108,7 @@ Manifest open_manifest(const std::string& checkpoint) {
   const std::optional<CheckpointName> parts = checkpoint_name_from(name);
   if (parts && parts->step != manifest.state.updates)
     throw DataError(
-        fmt::format("{}: is of step {}, its folder's name is {}; give the folder its name back, or use another checkpoint",
+        fmt::format("{}: holds step {}, but its folder's name is {}; give the folder its name back, or use another checkpoint",
                     file.path(), manifest.state.updates, name));
   return manifest;
 }

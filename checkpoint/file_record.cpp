@@ -58,7 +58,7 @@ ManifestFile manifest_file(const SaveFile& file, std::span<const ManifestTensor>
   for (const FileBox& box : file.table.boxes) {
     const std::string_view key = box.key;
     const auto found = index_of.find(key.substr(key.rfind('/') + 1));
-    TRIDENT_CHECK(found != index_of.end(), "{} is no tensor of the model", box.key);
+    TRIDENT_CHECK(found != index_of.end(), "{} is not a tensor of the model", box.key);
     const Parts here = parts_of(box.box, tensors[static_cast<std::size_t>(found->second)].shape);
     Parts& all = parts[found->second];
     all = {std::min(all.begin, here.begin), std::max(all.end, here.end)};

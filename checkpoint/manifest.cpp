@@ -77,12 +77,13 @@ class ObjectReader {
   }
   std::int64_t integer(std::string_view key, std::int64_t smallest = 0) const {
     const JsonValue& value = member(key);
-    if (!value.is_integer() || value.as_integer() < smallest) fail(fmt::format("{} is no integer of {} or more", key, smallest));
+    if (!value.is_integer() || value.as_integer() < smallest)
+      fail(fmt::format("{} is not an integer of at least {}", key, smallest));
     return value.as_integer();
   }
   double number(std::string_view key) const {
     const JsonValue& value = member(key);
-    if (!value.is_number() || !std::isfinite(value.as_number())) fail(fmt::format("{} is no number", key));
+    if (!value.is_number() || !std::isfinite(value.as_number())) fail(fmt::format("{} is not a number", key));
     return value.as_number();
   }
   bool truth(std::string_view key) const {
@@ -92,18 +93,18 @@ class ObjectReader {
   }
   const std::string& text(std::string_view key) const {
     const JsonValue& value = member(key);
-    if (!value.is_string()) fail(fmt::format("{} is no text", key));
+    if (!value.is_string()) fail(fmt::format("{} is not a string", key));
     return value.as_string();
   }
   const JsonValue::Array& list(std::string_view key) const {
     const JsonValue& value = member(key);
-    if (!value.is_array()) fail(fmt::format("{} is no list", key));
+    if (!value.is_array()) fail(fmt::format("{} is not a list", key));
     return value.items();
   }
   std::vector<std::int64_t> integers(std::string_view key) const {
     std::vector<std::int64_t> values;
     for (const JsonValue& item : list(key)) {
-      if (!item.is_integer() || item.as_integer() < 0) fail(fmt::format("{} holds something that is no count", key));
+      if (!item.is_integer() || item.as_integer() < 0) fail(fmt::format("{} holds something that is not a count", key));
       values.push_back(item.as_integer());
     }
     return values;
@@ -161,7 +162,7 @@ std::vector<std::string> states_from(const ObjectReader& json) {
   std::vector<std::string> states;
   std::unordered_set<std::string_view> seen{"master"};  // taken
   for (const JsonValue& item : json.list("optimizer_states")) {
-    if (!item.is_string()) json.fail("optimizer_states holds something that is no text");
+    if (!item.is_string()) json.fail("optimizer_states holds something that is not a string");
     check_name(json, "optimizer state", item.as_string());
     if (!seen.insert(item.as_string()).second) json.fail(fmt::format("optimizer state {} twice", in_quotes(item.as_string())));
     states.push_back(item.as_string());
@@ -219,7 +220,7 @@ ManifestFile file_from(std::string_view source, std::size_t index, const JsonVal
   if (file.table_bytes > file.bytes || file.table_bytes > 8 + kMaxSafetensorsHeader)
     json.fail(fmt::format("{} bytes, of which the table has {}", file.bytes, file.table_bytes));
   const std::optional<Hash128> table = hash_from(json.text("table"));
-  if (!table) json.fail("table is no hash");
+  if (!table) json.fail("table is not a hash");
   file.table = *table;
   for (const JsonValue& run : json.list("runs")) file.runs.push_back(run_from(json, run, num_tensors));
   return file;

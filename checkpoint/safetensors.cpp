@@ -24,7 +24,7 @@ constexpr std::size_t kLengthBytes = sizeof(std::uint64_t);
 constexpr DType kDTypes[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
                              DType::kI64, DType::kI32, DType::kU16,  DType::kU8};
 
-constexpr std::string_view kRemedy = "the file is damaged or no safetensors file: copy it again";
+constexpr std::string_view kRemedy = "the file is damaged, or not a safetensors file: copy it again";
 
 [[noreturn]] void refuse(std::string_view source, std::string_view what) {
   throw DataError(fmt::format("{}: {}; {}", source, what, kRemedy));
@@ -41,7 +41,7 @@ std::vector<std::int64_t> sizes_of(const JsonMember& entry, std::string_view key
   std::vector<std::int64_t> sizes;
   for (const JsonValue& item : list->items()) {
     if (!item.is_integer() || item.as_integer() < 0)
-      refuse_tensor(source, entry.key, fmt::format("{} holds something that is no size", key));
+      refuse_tensor(source, entry.key, fmt::format("{} holds something that is not a size", key));
     sizes.push_back(item.as_integer());
   }
   return sizes;
@@ -164,7 +164,7 @@ std::string to_text(const SafetensorsHeader& header, std::int64_t alignment) {
 
 std::int64_t safetensors_header_bytes(std::string_view first_8, std::int64_t file_bytes, std::string_view source) {
   if (first_8.size() < kLengthBytes || file_bytes < static_cast<std::int64_t>(kLengthBytes))
-    refuse(source, fmt::format("{} bytes are no safetensors file", file_bytes));
+    refuse(source, fmt::format("a file of {} bytes is not a safetensors file", file_bytes));
   std::uint64_t length = 0;
   std::memcpy(&length, first_8.data(), kLengthBytes);
   if (length < 2 || length > static_cast<std::uint64_t>(kMaxSafetensorsHeader))

@@ -41,7 +41,7 @@ std::unique_ptr<ByteStream> open_byte_stream(const InputFile& input) {
     case Compression::kGzip: return make_gzip_stream(std::move(file));
     case Compression::kZstd: return make_zstd_stream(std::move(file));
   }
-  throw InternalError("a compression of no known kind");
+  throw InternalError("a compression of an unknown kind");
 }
 
 }  // namespace trident

@@ -1,10 +1,12 @@
 #include "data/encoder_pool.h"
 
 #include <cstdint>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
 #include "core/check.h"
+#include "core/counted.h"
 
 namespace trident {
 
@@ -14,8 +16,8 @@ EncoderPool::EncoderPool(const Tokenizer& tokenizer, int workers) {
     for (const auto& encoder : encoders_)
       threads_.emplace_back([this, &encoder](const std::stop_token& stop) { run(stop, *encoder); });
   } catch (const std::system_error& error) {
-    throw ConfigError(fmt::format("--workers = {}: the system gave {} threads: {}; use fewer, or raise ulimit -u or -v", workers,
-                                  threads_.size(), error.what()));
+    throw ConfigError(fmt::format("--workers = {}: the system gave {}: {}; use fewer, or raise ulimit -u or -v", workers,
+                                  counted(std::ssize(threads_), "thread"), error.what()));
   }
 }
 

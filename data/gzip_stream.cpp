@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/counted.h"
 #include "data/block_reader.h"
 
 namespace trident {
@@ -54,8 +55,8 @@ class GzipStream final : public ByteStream {
     const std::int64_t magic = std::min<std::int64_t>(2, file_.size() - at_);
     if (std::string_view(reinterpret_cast<const char*>(blocks_.bytes_at(at_, magic)), static_cast<std::size_t>(magic)) !=
         "\x1F\x8B") {
-      refuse(fmt::format("{} bytes from byte {} on are no gzip member", file_.size() - at_, at_),
-             "cut them off, or download or copy it again");
+      refuse(fmt::format("what follows byte {} ({}) is not a gzip member", at_, counted(file_.size() - at_, "byte")),
+             "cut it off, or download or copy the file again");
     }
     ::inflateReset(&inflater_);
     return in_member_ = true;

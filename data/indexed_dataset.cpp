@@ -82,7 +82,7 @@ template <class Function> auto with_stored_type(TokenType type, Function&& funct
     case TokenType::kI64: return function(std::int64_t{});
     case TokenType::kU16: return function(std::uint16_t{});
   }
-  throw InternalError("a token type of no known width");
+  throw InternalError("a token type of unknown width");
 }
 
 RandomAccessFile open_part(const std::string& path, const ReadAt& read_at) {

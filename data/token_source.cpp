@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/check.h"
+#include "core/counted.h"
 #include "data/sample_order.h"
 
 namespace trident {
@@ -26,8 +27,8 @@ TokenSource part(const TokenSource& source, DocumentRange documents, const std::
   }
   result.first_token = begin;
   result.num_tokens = end - begin;
-  result.label = fmt::format("{} ({} part of data.split, {} of {} documents)", source.label, name, documents.end - documents.begin,
-                             source.dataset->num_documents());
+  result.label = fmt::format("{} ({} part of data.split, {} of {})", source.label, name, documents.end - documents.begin,
+                             counted(source.dataset->num_documents(), "document"));
   return result;
 }
 

@@ -33,7 +33,8 @@ void check_layout(const ModelConfig& config, const TensorLayout& layout, std::in
   if (!splits(config, layout.degree)) {
     const std::string legal = legal_degrees(config);
     throw ConfigError(fmt::format(
-        "parallel.tensor = {}: does not divide the model's {} attention heads, {} key/value heads (or is no multiple of them) and "
+        "parallel.tensor = {}: does not divide the model's {} attention heads, {} key/value heads (or is not a multiple of them) "
+        "and "
         "feed-forward width {}; use {}{}",
         layout.degree, config.heads, config.kv_heads, config.ffn, legal.find(',') == std::string::npos ? "" : "one of ", legal));
   }

@@ -28,7 +28,7 @@ LossScaler LossScaler::fixed(double scale) {
 
 LossScaler LossScaler::dynamic(const LossScalerOptions& options) {
   for (const double value : {options.initial_scale, options.min_scale, options.max_scale, options.growth_factor, options.backoff_factor})
-    TRIDENT_CHECK(is_power_of_two(value), "loss scaling with {}, which is no power of two", value);
+    TRIDENT_CHECK(is_power_of_two(value), "loss scaling with {}, which is not a power of two", value);
   TRIDENT_CHECK(options.min_scale <= options.initial_scale && options.initial_scale <= options.max_scale,
                 "a loss scale of {}, between {} and {}", options.initial_scale, options.min_scale, options.max_scale);
   TRIDENT_CHECK(options.growth_factor > 1.0 && options.backoff_factor < 1.0, "a loss scale that grows by {} and shrinks by {}",

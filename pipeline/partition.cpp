@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "core/check.h"
+#include "core/counted.h"
 
 namespace trident {
 namespace {
@@ -103,11 +104,12 @@ UnitsOfStage partition_balanced(std::span<const double> unit_costs, int pipeline
 UnitsOfStage partition_explicit(std::span<const std::int64_t> layers, int num_layers, int pipeline, int virtual_stages) {
   require_a_block_per_stage(num_layers, pipeline, virtual_stages);
   const auto refuse = [&](const std::string& why) {
-    throw ConfigError(fmt::format("parallel.layers = [{}]: {}; give {} counts of at least 1 that add up to the model's {} layers, "
-                                  "or null for a balanced split", fmt::join(layers, ", "), why, pipeline * virtual_stages, num_layers));
+    throw ConfigError(fmt::format("parallel.layers = [{}]: {}; give {} of at least 1 that add up to the model's {}, "
+                                  "or null for a balanced split", fmt::join(layers, ", "), why,
+                                  counted(pipeline * virtual_stages, "count"), counted(num_layers, "layer")));
   };
   if (static_cast<int>(layers.size()) != pipeline * virtual_stages)
-    refuse(fmt::format("{} counts for parallel.pipeline = {} x parallel.virtual_stages = {}", layers.size(), pipeline,
+    refuse(fmt::format("{} for parallel.pipeline = {} x parallel.virtual_stages = {}", counted(std::ssize(layers), "count"), pipeline,
                        virtual_stages));
   std::vector<int> counts;
   std::int64_t left = num_layers;  // compared before every subtraction: absurd counts cannot overflow

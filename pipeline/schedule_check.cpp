@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/counted.h"
 #include "pipeline/channel_check.h"
 #include "pipeline/message_order.h"
 #include "pipeline/schedule_simulator.h"
@@ -31,7 +32,8 @@ class OrderCheck {
 
   Fault run() {
     if (static_cast<int>(schedule_.ranks.size()) != schedule_.num_ranks)
-      return fmt::format("{} ranks have actions, p={}", schedule_.ranks.size(), schedule_.num_ranks);
+      return fmt::format("{} {} actions, p={}", counted(std::ssize(schedule_.ranks), "rank"),
+                         schedule_.ranks.size() == 1 ? "has" : "have", schedule_.num_ranks);
     for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank)
       for (std::size_t i = 0; i < schedule_.ranks[rank].size(); ++i) {
         const Action& action = schedule_.ranks[rank][i];

@@ -141,7 +141,7 @@ class CublasLtMatmul::Implementation {
       if (product.epilogue == Epilogue::kNone && p.plan(PointerAlignment::kVector) == nullptr)
         throw ConfigError(
             fmt::format("cuBLASLt on device {}: it has no algorithm for {} with at most {} bytes of workspace; this card or "
-                        "version of the library cannot multiply so, another compute dtype may work",
+                        "version of the library cannot compute this product; try another precision.compute",
                         handle_.device(), describe(shape), options_.workspace_limit));
     }
     return prepared_.emplace(product, std::move(p)).first->second;

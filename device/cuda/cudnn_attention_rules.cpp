@@ -21,7 +21,7 @@ std::string refusal(const AttentionShape& s, AttentionDirection direction, int c
   if (s.dtype != DType::kBF16 && s.dtype != DType::kF16) return fmt::format("it has no attention in {}", to_string(s.dtype));
   if (s.batch == 0 || s.query_length == 0 || s.key_length == 0) return "there are no queries or no keys";
   if (s.causal && s.key_offset > s.query_offset) return "some queries see no key";
-  if (s.head_dim % 8 != 0) return fmt::format("a head width of {} is no multiple of 8", s.head_dim);
+  if (s.head_dim % 8 != 0) return fmt::format("a head width of {} is not a multiple of 8", s.head_dim);
   const std::int64_t widest = compute_major == 9 ? 256 : 128;
   if (backward && s.head_dim > widest)
     return fmt::format("its backward pass ends at a head width of {} on cards of compute capability {}.x", widest, compute_major);

@@ -54,7 +54,7 @@ Launcher detect_launcher(const Environment& environment) {
   }
   if (const int n = count_of(environment("WORLD_SIZE")); n > 1 && environment("TORCHELASTIC_RUN_ID") != nullptr) {
     throw ConfigError(fmt::format(
-        "WORLD_SIZE = {}: started by torchrun, which this program does not speak; use mpirun -np {} or srun --mpi=pmix", n, n));
+        "WORLD_SIZE = {}: started by torchrun, which this program does not support; use mpirun -np {} or srun --mpi=pmix", n, n));
   }
   return {};
 }

@@ -23,6 +23,7 @@ TransportChoice choose_transport(const std::vector<std::string>& cards) {
 TransportChoice choose_transport(std::size_t processes, std::size_t cards) {
   if (cards < processes)
     return {DeviceTransport::kHostStaged, fmt::format("{} processes share {} {}", processes, cards, cards == 1 ? "card" : "cards")};
+  if (processes == 1) return {DeviceTransport::kNccl, "the process has a card of its own"};
   return {DeviceTransport::kNccl, fmt::format("each of the {} processes has a card of its own", processes)};
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/check.h"
+#include "core/counted.h"
 
 namespace trident {
 namespace {
@@ -126,12 +127,12 @@ void check_world_size(const ParallelDegrees& degrees, int world_size) {
   const int model_ranks = degrees.tensor * degrees.context * degrees.pipeline;
   const std::string remedy =
       world_size > 0 && world_size % model_ranks == 0
-          ? fmt::format("start {} ranks or set parallel.data to {}", grid.world_size(), world_size / model_ranks)
-          : fmt::format("start {} ranks or choose degrees with tensor x context x pipeline (now {}) dividing {}", grid.world_size(),
-                        model_ranks, world_size);
-  throw ConfigError(fmt::format("parallel = data {} x pipeline {} x tensor {} x context {}: needs {} ranks but {} are running; {}",
-                                degrees.data, degrees.pipeline, degrees.tensor, degrees.context, grid.world_size(), world_size,
-                                remedy));
+          ? fmt::format("start {} or set parallel.data to {}", counted(grid.world_size(), "rank"), world_size / model_ranks)
+          : fmt::format("start {} or choose degrees with tensor x context x pipeline (now {}) dividing {}",
+                        counted(grid.world_size(), "rank"), model_ranks, world_size);
+  throw ConfigError(fmt::format("parallel = data {} x pipeline {} x tensor {} x context {}: needs {} but {} {} running; {}",
+                                degrees.data, degrees.pipeline, degrees.tensor, degrees.context,
+                                counted(grid.world_size(), "rank"), world_size, world_size == 1 ? "is" : "are", remedy));
 }
 
 }  // namespace trident

@@ -98,7 +98,7 @@ TEST_F(CkptCommand, VerifyReadsEveryByte) {
   const Outcome damaged = run({"verify", folder_ / "100"});
   EXPECT_EQ(damaged.code, 65);
   expect_parts(damaged.out, {path + ": block 0", "tensors \"master/w\" to \"exp_avg_sq/scale\""});
-  expect_parts(damaged.err, {"step-00000100: damaged: 1 problems"});
+  expect_parts(damaged.err, {"step-00000100: damaged: 1 problem"});
   EXPECT_EQ(run({"verify", folder_ / "step-00000300"}).code, 65);
 }
 
@@ -258,7 +258,7 @@ TEST_F(CkptCommand, Usage) {
   EXPECT_EQ(run({}).code, 64);
   EXPECT_EQ(run({"show"}).code, 64);
   EXPECT_EQ(run({"diff", "a"}).code, 64);
-  expect_parts(run({"lss"}).err, {"there are: ls, show, verify, diff, prune"});
+  expect_parts(run({"lss"}).err, {"use ls, show, verify, diff or prune"});
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ TEST_F(CommandLine, UnknownAndUnbuiltSubcommands) {
   expect_refusal({"\x1b[31m\nxxxxxxxxx"}, "unknown subcommand");
   for (const char* name : {"study", "tokenizer", "convert", "eval", "generate"})
     expect_refusal({name, "--config", config_}, "subcommand " + std::string(name) + " is not built yet");
-  expect_refusal({"data"}, "there are: prepare, inspect, merge");
+  expect_refusal({"data"}, "use prepare, inspect or merge");
   expect_refusal({"data", "mrege"}, "trident data \"mrege\"");
   expect_refusal({"docs", "cooking"}, "there is: configuration");
 }

@@ -147,7 +147,7 @@ TEST(CompletionCommand, RefusesOtherShells) {
        {Arguments{"completion"}, Arguments{"completion", "tcsh"}, Arguments{"completion", "bash", "more"}}) {
     std::ostringstream out, err;
     EXPECT_EQ(run_command_line(arguments, {out, {}}, err), 64);
-    EXPECT_NE(err.str().find("there is: bash, zsh, fish"), std::string::npos) << err.str();
+    EXPECT_NE(err.str().find("choose bash, zsh or fish"), std::string::npos) << err.str();
   }
 }
 

@@ -80,7 +80,7 @@ TEST_F(DataCommand, InspectShowsBeginnings) {
   // A token that ends inside a character.
   write_dataset(folder_ / "half", {{8582}}, 50257);
   expect_lines(run({"inspect", folder_ / "half", "--tokenizer", "gpt2"}),
-               {"\xEF\xBF\xBD", "no: 0 of 1 documents end in token 50256"});
+               {"\xEF\xBF\xBD", "no: 0 of 1 document end in token 50256"});
 }
 
 TEST_F(DataCommand, InspectPrintsJson) {
@@ -223,7 +223,7 @@ TEST_F(DataCommand, Usage) {
   expect_lines(run({"--help"}), {"data prepare", "data inspect", "data merge", "--append-eod", "--vocab-size",
                                 "prefixes of .bin and .idx"});
   expect_lines(run({"merge", "--help"}), {"--input"});
-  refuse({}, 64, {"there are: prepare, inspect, merge"});
+  refuse({}, 64, {"use prepare, inspect or merge"});
   refuse({"mrege"}, 64, {"\"mrege\""});
   refuse({"prepare", "--input", folder_.path(), "--tokenizer", "gpt2", "--output", folder_ / "x"}, 65, {"is a folder", "*.jsonl"});
 }

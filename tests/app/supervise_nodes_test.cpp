@@ -178,7 +178,7 @@ TEST_F(SuperviseNodes, WhatCannotWorkIsRefused) {
   refused(kNote, {"--probe-seconds", "0"}, {"--probe-seconds = 0"});
   refused(kNote, {"--wait-for-hosts", "-1"}, {"--wait-for-hosts = -1"});
   expect_one_line(run_program(words("n1 slots=1\n", kNote, probe)), 64,
-                  {"1 slots in all", "1DP x 2PP x 1TP (elastic[0]), has 2 ranks"});
+                  {"1 slot in all", "1DP x 2PP x 1TP (elastic[0]), has 2 ranks"});
   expect_one_line(run_program({"supervise", "--nodes-from", folder_ / "none", "--", "mpirun", "{hostfile}", "{ranks}", "train",
                                "--config", folder_ / "c.json"}),
                   64, {"--nodes-from ", "/none: "});

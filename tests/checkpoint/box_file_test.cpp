@@ -136,7 +136,7 @@ TEST(FileTable, RefusesWhatIsNoTable) {
   refused("saved_offsets", "saved_offset", "tensor \"model.norm.weight\": saved_offsets is not a list");
   refused("[1,0,3]", "[1,0]", "tensor \"exp_avg/experts\": 2 offsets, 3 dimensions");
   refused("[1,0,3]", "[1,0,3,0]", "4 offsets, 3 dimensions");
-  refused("[1,0,3]", "[1,0,-3]", "tensor \"exp_avg/experts\": saved_offsets holds something that is no offset");
+  refused("[1,0,3]", "[1,0,-3]", "tensor \"exp_avg/experts\": saved_offsets holds something that is not an offset");
   refused("[1,0,3]", "[1,0,3.0]", "no offset");
   refused("[1,0,3]", "[1,0,9223372036854775800]", "no offset");  // the end overflows
   refused("[1,0,3]", "[1,0,3", "not valid JSON");
@@ -146,7 +146,7 @@ TEST(FileTable, RefusesWhatIsNoTable) {
   const std::string first = to_string(table.blocks[0]);
   refused(first, first.substr(1), "trident.blocks has 95 digits, 3 blocks");
   refused(first, "", "trident.blocks has 64 digits, 3 blocks");
-  refused(first, "A" + first.substr(1), "is no hash");
+  refused(first, "A" + first.substr(1), "is not a hash");
 }
 
 TEST(FileTable, SizesMustFit) {
@@ -159,7 +159,7 @@ TEST(FileTable, SizesMustFit) {
   std::string shorter = text.substr(0, text.size() - 8);
   const std::uint64_t length = shorter.size() - 8;
   std::copy_n(reinterpret_cast<const char*>(&length), 8, shorter.begin());
-  EXPECT_TRUE(contains(error_of<DataError>([&] { parse(shorter, table); }), "no multiple of 4096"));
+  EXPECT_TRUE(contains(error_of<DataError>([&] { parse(shorter, table); }), "not a multiple of 4096"));
 }
 
 // As a checkpoint sees it: the table's hash stands in the manifest, and whatever has it is the table.

@@ -147,45 +147,45 @@ TEST(Manifest, VersionsDecide) {
   EXPECT_TRUE(contains(message, "format 2, which readers of format 2 and later understand, this is one of 1; use a newer trident"))
       << message;
   refused("\"min_reader_version\":1", "\"min_reader_version\":2", "version 1 for readers from 2 on");
-  refused("\"min_reader_version\":1", "\"min_reader_version\":0", "min_reader_version is no integer of 1 or more");
-  refused("\"version\":1,", "\"version\":0,", "version is no integer of 1 or more");
+  refused("\"min_reader_version\":1", "\"min_reader_version\":0", "min_reader_version is not an integer of at least 1");
+  refused("\"version\":1,", "\"version\":0,", "version is not an integer of at least 1");
   refused("trident-checkpoint", "trident-dataset", "format is \"trident-dataset\"");
 }
 
 TEST(Manifest, RefusesWhatCannotBe) {
   refused("\"updates\":1000,", "", "state: updates is missing");
-  refused("\"updates\":1000", "\"updates\":-1", "state: updates is no integer of 0 or more");
-  refused("\"updates\":1000", "\"updates\":1000.0", "updates is no integer");
+  refused("\"updates\":1000", "\"updates\":-1", "state: updates is not an integer of at least 0");
+  refused("\"updates\":1000", "\"updates\":1000.0", "updates is not an integer");
   refused("\"updates\":1000", "\"updates\":1004", "state: 1004 updates of 1003 batches");
-  refused("\"updates\":1000", "\"updates\":99999999999999999999", "updates is no integer");
+  refused("\"updates\":1000", "\"updates\":99999999999999999999", "updates is not an integer");
   refused("\"updates\":1000", "\"updates\":1000,\"updates\":1000", "duplicate key \"updates\"");
   refused("\"skipped\":3", "\"skipped\":1004", "of 1003 batches 1004 were skipped");
   refused("\"skipped_in_a_row\":1", "\"skipped_in_a_row\":4", "3 were skipped, 4 in a row");
   refused("\"loss_scale\":65536.0", "\"loss_scale\":0", "loss_scale is 0");
   refused("\"loss_scale\":65536.0", "\"loss_scale\":-2", "loss_scale is -2");
-  refused("\"loss_scale\":65536.0", "\"loss_scale\":null", "loss_scale is no number");
+  refused("\"loss_scale\":65536.0", "\"loss_scale\":null", "loss_scale is not a number");
   refused("\"loss_scale\":65536.0", "\"loss_scale\":1e999", "dir/manifest.json:");
-  refused("\"blend_now\":[40000", "\"blend_now\":[-40000", "blend_now holds something that is no count");
-  refused("\"last_eval\":1000", "\"last_eval\":-2", "last_eval is no integer of -1 or more");
-  refused("\"best_valid_loss\":3.1", "\"best_valid_loss\":\"3.1\"", "best_valid_loss is no number");
+  refused("\"blend_now\":[40000", "\"blend_now\":[-40000", "blend_now holds something that is not a count");
+  refused("\"last_eval\":1000", "\"last_eval\":-2", "last_eval is not an integer of at least -1");
+  refused("\"best_valid_loss\":3.1", "\"best_valid_loss\":\"3.1\"", "best_valid_loss is not a number");
   refused("\"state\":{", "\"state\":7,\"was\":{", "state: is not an object");
   refused("\"weights\":\"BF16\"", "\"weights\":\"I32\"", "weights are \"I32\"");
-  refused("\"weights\":\"BF16\"", "\"weights\":16", "weights is no text");
+  refused("\"weights\":\"BF16\"", "\"weights\":16", "weights is not a string");
   refused("\"complete\":true", "\"complete\":1", "complete is neither true nor false");
   refused("\"exp_avg_sq\"", "\"exp_avg\"", "optimizer state \"exp_avg\" twice");
   refused("\"exp_avg_sq\"", "\"master\"", "optimizer state \"master\" twice");
   refused("\"exp_avg_sq\"", "\"a/b\"", "optimizer state \"a/b\": no name");
-  refused("\"exp_avg_sq\"", "7", "optimizer_states holds something that is no text");
-  refused("\"tensors\":[", "\"tensors\":{},\"was\":[", "tensors is no list");
+  refused("\"exp_avg_sq\"", "7", "optimizer_states holds something that is not a string");
+  refused("\"tensors\":[", "\"tensors\":{},\"was\":[", "tensors is not a list");
   refused("model.norm.weight", "model.embed_tokens.weight", "tensor \"model.embed_tokens.weight\" twice");
   refused("model.norm.weight", "", "tensor 1: tensor \"\": no name");
   refused("model.norm.weight", "master/norm", "tensor \"master/norm\": no name");
   refused("model.norm.weight", std::string(4097, 'n'), "no name");
-  refused("[512,64]", "[512,-64]", "tensor \"model.embed_tokens.weight\": shape holds something that is no count");
+  refused("[512,64]", "[512,-64]", "tensor \"model.embed_tokens.weight\": shape holds something that is not a count");
   refused("[512,64]", "[4611686018427387904,64]", "tensor \"model.embed_tokens.weight\": the shape is too large");
   refused("[512,64]", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "more than 16 dimensions");
-  refused("\"generation\":\"", "\"generation\":7,\"was\":\"", "generation is no text");
-  refused("\"written_unix\":1", "\"written_unix\":-1", "written_unix is no integer");
+  refused("\"generation\":\"", "\"generation\":7,\"was\":\"", "generation is not a string");
+  refused("\"written_unix\":1", "\"written_unix\":-1", "written_unix is not an integer");
   for (const char* member : {"config", "data", "writer"})
     refused(fmt::format("\"{}\":", member), "\"was\":", fmt::format("{} is missing", member));
   EXPECT_TRUE(contains(refusal_of(""), "does not end with its hash"));
@@ -203,10 +203,10 @@ TEST(Manifest, RefusesFilesThatCannotBe) {
   refused("optim/o-00000-0.safetensors", "weights/w-00000-0.safetensors", "file weights/w-00000-0.safetensors twice");
   const std::string_view file = "file weights/w-00000-0.safetensors: ";
   refused("\"bytes\":70000", "\"bytes\":4095", fmt::format("{}4095 bytes, of which the table has 4096", file));
-  refused("\"table_bytes\":4096", "\"table_bytes\":9", fmt::format("{}table_bytes is no integer of 10 or more", file));
+  refused("\"table_bytes\":4096", "\"table_bytes\":9", fmt::format("{}table_bytes is not an integer of at least 10", file));
   refused("\"bytes\":70000,\"table_bytes\":4096", "\"bytes\":200000000,\"table_bytes\":100000009",
           "of which the table has 100000009");
-  refused("\"table\":\"", "\"table\":\"0", fmt::format("{}table is no hash", file));
+  refused("\"table\":\"", "\"table\":\"0", fmt::format("{}table is not a hash", file));
   refused("[0,2,0,65536]", "[0,2,0]", fmt::format("{}a run is not [first, count, begin, end]", file));
   refused("[0,2,0,65536]", "[0,2,0,1.5]", "a run of parts 0 to -1");
   refused("[0,2,0,65536]", "7", "a run is not");

@@ -128,8 +128,8 @@ TEST(SafetensorsHeader, RefusesWhatTheReferenceRefuses) {
     EXPECT_TRUE(contains(message, because)) << message;
   };
   // 1. The length.
-  length_refused("", 0, "0 bytes are no safetensors file");
-  length_refused("1234567", 7, "7 bytes are no safetensors file");
+  length_refused("", 0, "a file of 0 bytes is not a safetensors file");
+  length_refused("1234567", 7, "a file of 7 bytes is not a safetensors file");
   const auto length = [](std::uint64_t n) { return std::string(reinterpret_cast<const char*>(&n), sizeof n); };
   length_refused(length(100'000'001), 200'000'000, "a header of 100000001 bytes");
   EXPECT_EQ(safetensors_header_bytes(length(100'000'000), 100'000'008, "x"), 100'000'000);
@@ -148,7 +148,7 @@ TEST(SafetensorsHeader, RefusesWhatTheReferenceRefuses) {
   refused(R"({"t":{"dtype":7,"shape":[1],"data_offsets":[0,4]}})", 4, "no dtype");
   refused(R"({"t":{"dtype":"F32","data_offsets":[0,4]}})", 4, "shape is not a list");
   refused(R"({"t":{"dtype":"F32","shape":1,"data_offsets":[0,4]}})", 4, "shape is not a list");
-  refused(R"({"t":{"dtype":"F32","shape":["1"],"data_offsets":[0,4]}})", 4, "shape holds something that is no size");
+  refused(R"({"t":{"dtype":"F32","shape":["1"],"data_offsets":[0,4]}})", 4, "shape holds something that is not a size");
   refused(R"({"t":{"dtype":"F32","shape":[1]}})", 4, "data_offsets is not a list");
   refused(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", 4, "data_offsets is not a range");
   refused(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4,8]}})", 4, "data_offsets is not a range");

@@ -21,7 +21,7 @@ TEST(AttentionRules, ReasonsAreGiven) {
   EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 64, kH), kForward, 9), "");
   EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 64, DType::kF16), kBackward, 9), "");
   EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 64, kF), kForward, 9), "it has no attention in f32");
-  EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 60, kH), kForward, 9), "a head width of 60 is no multiple of 8");
+  EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 60, kH), kForward, 9), "a head width of 60 is not a multiple of 8");
   EXPECT_EQ(why(at(shape(1, 1, 1, 8, 8, 64, kH), 0, 1), kForward, 9), "some queries see no key");
   EXPECT_EQ(why(shape(1, 1, 1, 8, 0, 64, kH), kForward, 9), "there are no queries or no keys");
   EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 256, kH), kBackward, 9), "");
@@ -72,7 +72,7 @@ TEST(CudnnAttention, SaysWhoComputes) {
   ASSERT_EQ(f.attention.notes().size(), 2u);  // of the odd head width; f32 is meant to be exact, not fast
   EXPECT_NE(f.attention.notes()[0].find("attention B1 N4 K2 Sq16 Sk16 D20 causal bf16: forward computed by our own kernels"),
             std::string::npos);
-  EXPECT_NE(f.attention.notes()[1].find("a head width of 20 is no multiple of 8"), std::string::npos);
+  EXPECT_NE(f.attention.notes()[1].find("a head width of 20 is not a multiple of 8"), std::string::npos);
 }
 
 TEST(CudnnAttention, AShapeWithoutAPlanFallsBackAndSaysSo) {

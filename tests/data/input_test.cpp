@@ -153,7 +153,7 @@ TEST_F(InputTest, BlocksEndAnywhere) {
     ASSERT_EQ(named.size(), size);
     EXPECT_EQ(documents(put("a.txt.gz", named + member)), Texts{part + part}) << size;
     EXPECT_EQ(documents(put("a.txt.gz", named + std::string(3 * kStoredBlock, '\0'))), Texts{part}) << size;
-    expect_refused(put("b.txt.gz", named + std::string(2 * kStoredBlock, '\0') + "x"), {"are no gzip member"});
+    expect_refused(put("b.txt.gz", named + std::string(2 * kStoredBlock, '\0') + "x"), {"is not a gzip member"});
   }
 }
 
@@ -207,9 +207,9 @@ TEST_F(InputTest, DamageIsRefused) {
   damaged = zstd_packed(text);
   damaged.back() ^= 1;
   expect_refused(put("crc.zst", damaged), {"damaged near byte", "checksum", "again"});
-  expect_refused(put("more.gz", gzipped(text) + "more"), {"4 bytes from byte", "no gzip member", "cut them off"});
+  expect_refused(put("more.gz", gzipped(text) + "more"), {"what follows byte", "(4 bytes) is not a gzip member", "cut it off"});
   expect_refused(put("more.zst", zstd_packed(text) + "more"), {"damaged near byte"});
-  expect_refused(put("cut.gz", gzipped(text) + "\x1F"), {"1 bytes from byte", "no gzip member"});
+  expect_refused(put("cut.gz", gzipped(text) + "\x1F"), {"(1 byte) is not a gzip member"});
 }
 
 TEST_F(InputTest, ZstdFramesOfUnusualKinds) {

@@ -83,7 +83,8 @@ TEST_F(NetworkFactsTest, WarnsOfInfinibandThatIdles) {
   EXPECT_THAT(describe(facts), HasSubstr("TCP over those of ib0 (100 Gb/s) that"));
   EXPECT_THAT(
       network_warning(facts),
-      HasSubstr("InfiniBand idles: mlx5_0 port 1 (100 Gb/sec (4X EDR)) is up, but messages between nodes go over TCP; build"));
+      HasSubstr(
+          "InfiniBand is not used: mlx5_0 port 1 (100 Gb/sec (4X EDR)) is up, but messages between nodes go over TCP; build"));
   port("mlx5_2", 1, "4: ACTIVE");
   EXPECT_THAT(network_warning(network_facts(root)), HasSubstr("(4X EDR)), mlx5_2 port 1 (100 Gb/sec (4X EDR)) are up"));
 }

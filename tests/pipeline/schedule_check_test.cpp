@@ -39,7 +39,7 @@ TEST(ScheduleCheck, NamesRankAndAction) {
             "rank 0, action 5 (0W0): weight gradients run in ascending micro-batch order, and micro-batch 1 came before");
   Schedule short_of_a_rank = make_1f1b(2, 1);
   short_of_a_rank.ranks.pop_back();
-  EXPECT_EQ(find_schedule_fault(short_of_a_rank), "1 ranks have actions, p=2");
+  EXPECT_EQ(find_schedule_fault(short_of_a_rank), "1 rank has actions, p=2");
 }
 
 TEST(ScheduleCheck, NamesEveryRankOfADeadlock) {

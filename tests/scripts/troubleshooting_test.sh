@@ -16,6 +16,7 @@ void check(const Plan& plan, const std::string& key) {
   if (b) throw StorageError(fmt::format("{}: {}; check the disk", path, std::strerror(errno)));
   if (c) throw DataError("data is odd, " + in_quotes(key) + "; " + kAdvice);
   if (d) throw Error(ExitCode::kNoProgress, fmt::format("{} batches were lost; lower the rate", kMaxLost));
+  if (f) throw ConfigError(fmt::format("{} of {}; use more", counted(plan.lost, "batch", "batches"), counted(ranks_, "rank")));
   if (e) throw InternalError("an impossible state");
   throw ConfigError(fmt::format("{}: {}; do better", wide ? "too wide" : "too narrow", legal_degrees(plan)));
 }
@@ -52,6 +53,7 @@ on_page '- `data is odd, "<key>"`'
 on_page '  <br>Because of `<key>`.'
 on_page '  <br>→ use another'
 on_page '- `<max lost> batches were lost`'
+on_page '- `<lost> batches of <ranks> ranks`'
 on_page '- `an impossible state`'
 on_page '- `(too wide or too narrow): <legal degrees>`'
 on_page '- `<key> = <value>: must be a number`'

@@ -40,7 +40,7 @@ std::vector<std::int64_t> integers(const JsonMember& entry, std::string_view key
   std::vector<std::int64_t> values;
   for (const JsonValue& item : list->items()) {
     if (!item.is_integer() || item.as_integer() < 0)
-      fail(source, entry.key, fmt::format("{} holds something that is no size", key));
+      fail(source, entry.key, fmt::format("{} holds something that is not a size", key));
     values.push_back(item.as_integer());
   }
   return values;
@@ -87,7 +87,8 @@ std::int64_t NamedTensor::num_elements() const {
 
 TensorMap parse_safetensors(std::string_view bytes, std::string_view source) {
   std::uint64_t header_size = 0;
-  if (bytes.size() < sizeof header_size) throw DataError(fmt::format("{}: {} bytes are no safetensors file", source, bytes.size()));
+  if (bytes.size() < sizeof header_size)
+    throw DataError(fmt::format("{}: a file of {} bytes is not a safetensors file", source, bytes.size()));
   std::memcpy(&header_size, bytes.data(), sizeof header_size);
   if (header_size > bytes.size() - sizeof header_size)
     throw DataError(fmt::format("{}: truncated: the header alone has {} bytes, the file {}", source, header_size, bytes.size()));

@@ -74,7 +74,7 @@ TEST(Safetensors, RefusesDamagedFiles) {
     }
   };
   const std::string good = golden();
-  refused("abc", "no safetensors file");
+  refused("abc", "not a safetensors file");
   refused(good.substr(0, 100), "truncated");
   refused(good.substr(0, good.size() - 1), "truncated");
   refused(good + "x", "after the last tensor");

@@ -112,7 +112,7 @@ TEST(ArenaCheck, WhatIsLeftOfACardIsWhatCounts) {
   EXPECT_EQ(refusal(plan, {with(35 * kGigabyte, 68 * kGigabyte), with(35 * kGigabyte, 68 * kGigabyte)}),
             "batch.micro = 8: the arena of rank 0 needs 35.0 GB, 17.5 GB of it for activations (a tensor), 2 ranks there 70.0 GB, "
             "card 0 has 66.9 GB for arenas, 13.1 GB "
-            "less than at the start, for NCCL's communicators and other libraries took them; batch.micro = 4 would fit, or set "
+            "less than at the start, because NCCL's communicators and other libraries took them; batch.micro = 4 would fit, or set "
             "recompute.policy to full, or "
             "take a smaller model");
 }

@@ -246,7 +246,7 @@ TEST(CheckpointFailures, WhatOneRankDoesNotSeeIsPassedOverByAll) {
     EXPECT_TRUE(saver.begin());
     EXPECT_EQ(saver.committed(), 1);
     EXPECT_EQ(contains(saver.log(), "elsewhere/step-00000002: cannot be opened"), !sees) << saver.log();
-    EXPECT_EQ(contains(saver.log(), "an older checkpoint is looked for"), !sees) << saver.log();
+    EXPECT_EQ(contains(saver.log(), "looking for an older checkpoint"), !sees) << saver.log();
   });
   EXPECT_TRUE(folder_exists(folder / (checkpoint_name(2) + ".aside-1")));
 }

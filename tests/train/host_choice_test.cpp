@@ -43,9 +43,9 @@ TEST(Hostfile, RefusesWhatItDoesNotUnderstandWithItsLine) {
                                                        {"n1 slots=65537", "must be an integer"},
                                                        {"n1 slots=99999999999999999999", "must be an integer"},
                                                        {"n1 slots=2 user=root", "\"user=root\" is not known here"},
-                                                       {"-oProxyCommand=x slots=1", "is no name of a host"},
-                                                       {"a;rm slots=1", "is no name of a host"},
-                                                       {"$(id) slots=1", "is no name of a host"},
+                                                       {"-oProxyCommand=x slots=1", "is not the name of a host"},
+                                                       {"a;rm slots=1", "is not the name of a host"},
+                                                       {"$(id) slots=1", "is not the name of a host"},
                                                        {"n1 slots=65536\nn2 slots=1", "hosts:2: more than 65536 slots"}};
   for (const auto& [text, part] : cases) EXPECT_NE(refusal(text).find(part), std::string::npos) << text << " -> " << refusal(text);
 }
@@ -117,7 +117,7 @@ TEST(HostChoice, FailedHostsAreTakenWhereNothingFitsWithoutThem) {
   const HostChoice choice = choose_hosts({{"n1", 2}}, {""}, failures, 10, kLayouts);
   ASSERT_TRUE(choice.layout);
   EXPECT_EQ(choice.hosts.size(), 1u);
-  EXPECT_NE(choice.line.find("n1 failed 5 times within an hour and is taken all the same: no layout fits without it"),
+  EXPECT_NE(choice.line.find("n1 failed 5 times within an hour and is used all the same: no layout fits without it"),
             std::string::npos)
       << choice.line;
   EXPECT_FALSE(choose_hosts({{"n1", 2}}, {"gone"}, failures, 10, kLayouts).layout) << "not where it is gone, too";

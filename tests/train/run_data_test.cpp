@@ -130,7 +130,7 @@ TEST_F(RunDataTest, DataThatDifferAreNamedOnBothSides) {
   EXPECT_NE(other[0].content, mine[0].content);
   const auto sizes = compared({mine, longer, alike});
   EXPECT_EQ(sizes[0].message,
-            fmt::format("rank 1 ({}): the training data differs: {} has 1 documents, 1 sequences, 9 tokens of type uint16, "
+            fmt::format("rank 1 ({}): the training data differs: {} has 1 document, 1 sequence, 9 tokens of type uint16, "
                         "from 0 for 9; on rank 0 (n1) it has {}; give all nodes the same files",
                         host_name(), folder_ / "e", mine[0].sizes));
   EXPECT_EQ(sizes[2].code, 65);

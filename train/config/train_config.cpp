@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstdint>
 
+#include "core/counted.h"
 #include "train/config/option_check.h"
 
 namespace trident {
@@ -211,9 +212,9 @@ void validate(const TrainConfig& c) {
         "parallel.virtual_stages = {}: parallel.schedule {} has one stage per rank; set parallel.schedule to \"interleaved\"",
         p.virtual_stages, in_quotes(to_string(p.schedule))));
   if (p.layers && static_cast<std::int64_t>(p.layers->size()) != p.pipeline * p.virtual_stages)
-    contradict(
-        fmt::format("parallel.layers = {}: {} counts, but parallel.pipeline x parallel.virtual_stages = {} x {} stages need {}",
-                    value_text(write(*p.layers)), p.layers->size(), p.pipeline, p.virtual_stages, p.pipeline * p.virtual_stages));
+    contradict(fmt::format("parallel.layers = {}: {}, but parallel.pipeline x parallel.virtual_stages = {} x {} stages need {}",
+                           value_text(write(*p.layers)), counted(std::ssize(*p.layers), "count"), p.pipeline, p.virtual_stages,
+                           p.pipeline * p.virtual_stages));
   if (p.sequence_parallel && c.batch.sequence % p.tensor != 0)
     contradict(
         fmt::format("batch.sequence = {}: not divisible by parallel.tensor = {}, which parallel.sequence_parallel splits it over; "

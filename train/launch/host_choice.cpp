@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/counted.h"
 
 namespace trident {
 namespace {
@@ -59,16 +60,17 @@ HostChoice choose_hosts(const std::vector<HostSlots>& hosts, const std::vector<s
     layout = layout_for(layouts, slots_of(reachable));
   }
   for (const std::string& reason : bad)
-    reasons.push_back(reason + (taken_back ? " and is taken all the same: no layout fits without it" : " and is left out"));
-  choice.line = fmt::format("{} of {} hosts with {} slots", choice.hosts.size(), hosts.size(), slots_of(choice.hosts));
+    reasons.push_back(reason + (taken_back ? " and is used all the same: no layout fits without it" : " and is left out"));
+  choice.line = fmt::format("{} of {} with {}", choice.hosts.size(), counted(std::ssize(hosts), "host"),
+                            counted(slots_of(choice.hosts), "slot"));
   if (!reasons.empty()) choice.line += "; " + listed(std::move(reasons));
   if (layout == nullptr) {
-    choice.line +=
-        fmt::format("; no layout fits, the smallest has {} ranks", std::ranges::min(layouts, {}, &ElasticLayout::ranks).ranks);
+    choice.line += fmt::format("; no layout fits, the smallest has {}",
+                               counted(std::ranges::min(layouts, {}, &ElasticLayout::ranks).ranks, "rank"));
     return choice;
   }
   choice.layout = *layout;
-  choice.line += fmt::format("; layout {} on {} ranks", layout->text, layout->ranks);
+  choice.line += fmt::format("; layout {} on {}", layout->text, counted(layout->ranks, "rank"));
   if (layout != &layouts.front()) choice.line += fmt::format(" instead of {} on {}", layouts.front().text, layouts.front().ranks);
   return choice;
 }

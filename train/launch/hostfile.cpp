@@ -34,7 +34,7 @@ HostSlots host_from(const std::string& line, const std::string& where) {
   words >> host.name;
   if (!is_host_name(host.name))
     throw ConfigError(
-        fmt::format("{}: {} is no name of a host; write one host per line, as in n1 slots=8", where, in_quotes(host.name)));
+        fmt::format("{}: {} is not the name of a host; write one host per line, as in n1 slots=8", where, in_quotes(host.name)));
   for (std::string word; words >> word;) {
     const std::string key = word.substr(0, word.find('='));
     const std::optional<int> slots = slots_from(std::string_view(word).substr(std::min(key.size() + 1, word.size())));

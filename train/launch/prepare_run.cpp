@@ -66,9 +66,9 @@ void describe_data(RunInputs& inputs, bool looks) {
       const IndexedDataset& dataset = *source.dataset;
       DataFacts& facts = inputs.data_facts.emplace_back();
       facts.label = source.label;
-      facts.sizes = fmt::format("{} documents, {} sequences, {} tokens of type {}, from {} for {}", dataset.num_documents(),
-                                dataset.num_sequences(), dataset.num_tokens(), name_of(dataset.type()), source.first_token,
-                                source.num_tokens);
+      facts.sizes = fmt::format("{}, {}, {} of type {}, from {} for {}", counted(dataset.num_documents(), "document"),
+                                counted(dataset.num_sequences(), "sequence"), counted(dataset.num_tokens(), "token"),
+                                name_of(dataset.type()), source.first_token, source.num_tokens);
       if (!looks) continue;
       if (!samples.contains(&dataset)) samples[&dataset] = sample_dataset(dataset, inputs.plan.model.vocab_size);
       facts.content = fmt::format("content {:016x}", samples[&dataset]);

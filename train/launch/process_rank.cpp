@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint_folder.h"
+#include "core/counted.h"
 #include "core/host_name.h"
 #include "device/cpu/cpu_device.h"
 #include "parallel/communicator/peer_failure.h"
@@ -64,9 +65,9 @@ class ProcessRank {
         start_watch_(std::in_place, "joins the other ranks", start_watch_options()),
         world_(join_process_world()) {
     if (world_->size() == launcher.processes) return;
-    throw ConfigError(fmt::format(
-        "{} started {} processes, the MPI library that trident was built with sees {}; start it with that library's mpirun",
-        launcher.description, launcher.processes, world_->size()));
+    throw ConfigError(
+        fmt::format("{} started {}, but the MPI library that trident was built with sees {}; start it with that library's mpirun",
+                    launcher.description, counted(launcher.processes, "process", "processes"), world_->size()));
   }
 
   ~ProcessRank() {
@@ -138,7 +139,7 @@ class ProcessRank {
       write_failure(inputs_.plan.config.run.dir,
                     {verdict.rank, verdict.host, verdict.what, verdict.exit_code, verdict.step, verdict.line});
     } catch (const Error& error) {
-      logger_.warning("{}; the reason stands in the log only", error.what());
+      logger_.warning("{}; the reason is only in the log", error.what());
     }
   }
 
@@ -300,7 +301,8 @@ class ProcessRank {
     } catch (const Error& error) {
       const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
       if (verdict && verdict->is_failure) end_with(*verdict);
-      if (!verdict) logger_.warning("rank {} is done and did not part in order: {}; nothing is lost", world_->rank(), error.what());
+      if (!verdict)
+        logger_.warning("rank {} finished but did not leave the job in order: {}; nothing is lost", world_->rank(), error.what());
     }
   }
 

@@ -39,7 +39,8 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
   const int ranks = static_cast<int>(ranks_of(config.parallel));
   const DeviceChoice choice = choose_device(config.device, cuda, look_for_cards(config.device, cuda, thread_ranks(ranks)));
   check_nccl_register(config.cuda, choice, ranks,
-                      {DeviceTransport::kThread, fmt::format("the {} ranks are threads of this process", ranks)});
+                      {DeviceTransport::kThread, ranks == 1 ? "the rank is a thread of this process"
+                                                            : fmt::format("the {} ranks are threads of this process", ranks)});
   std::optional<MadeFolder> made_folder;
   if (saves_checkpoints(config)) {
     made_folder.emplace(checkpoint_folder_of(config));

@@ -162,7 +162,7 @@ std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ran
 std::vector<std::string> start_up_warnings(const std::vector<StartUpFacts>& ranks) {
   const auto set = [](const StartUpFacts& f) { return f.instruction_set; };
   if (grouped(ranks, set).size() == 1) return {};
-  return {fmt::format("the nodes' processors differ: {}; results are not bit for bit those of one kind of node", who_has_what(ranks, set))};
+  return {fmt::format("the nodes' processors differ: {}; results will differ in their last bits from those of nodes of one kind", who_has_what(ranks, set))};
 }
 
 StartUpAgreement compare_start_up(Rendezvous& job, const StartUpFacts& mine) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/clock.h"
+#include "core/counted.h"
 #include "core/file_io.h"
 #include "train/launch/supervision.h"
 #include "train/launch/text_placeholders.h"
@@ -31,16 +32,16 @@ SupervisedNodes::SupervisedNodes(NodeOptions options, std::vector<std::string> w
   const ElasticLayout& smallest = *std::ranges::min_element(layouts_, {}, &ElasticLayout::ranks);
   if (smallest.ranks > slots_of(known_))
     throw ConfigError(
-        fmt::format("--nodes-from {}: {} slots in all, and the smallest layout, {}, has {} ranks; name more hosts, or list a "
+        fmt::format("--nodes-from {}: {} in all, and the smallest layout, {}, has {}; name more hosts, or list a "
                     "smaller one in elastic",
-                    options_.hostfile, slots_of(known_), smallest.text, smallest.ranks));
+                    options_.hostfile, counted(slots_of(known_), "slot"), smallest.text, counted(smallest.ranks, "rank")));
 }
 
 std::vector<HostSlots> SupervisedNodes::hosts(const Logger& logger) {
   try {
     known_ = read_hostfile(options_.hostfile);
   } catch (const Error& error) {
-    logger.warning("trident supervise: {}; its hosts of before are asked", error.what());
+    logger.warning("trident supervise: {}; asking the hosts that it named before", error.what());
   }
   return known_;
 }

@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "core/check.h"
+#include "core/counted.h"
 #include "train/run/stop_request.h"
 
 namespace trident {
@@ -72,9 +73,9 @@ NextMove what_follows(const SupervisionRules& rules, const SupervisionHistory& h
   } else if (next.history.idle_starts >= rules.max_idle_starts) {
     next.exit_code = static_cast<int>(ExitCode::kNoProgress);
     next.why = fmt::format(
-        "{} starts in a row committed no new step; remove the cause that the lines above name, or set checkpoint.every to fewer "
+        "{} in a row committed no new step; remove the cause that the lines above name, or set checkpoint.every to fewer "
         "steps",
-        next.history.idle_starts);
+        counted(next.history.idle_starts, "start"));
   } else if (rules.max_restarts && history.restarts >= *rules.max_restarts) {
     next.why = fmt::format("--max-restarts {} is used up", *rules.max_restarts);
   } else {

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "core/check.h"
+#include "core/counted.h"
 
 namespace trident {
 namespace {
@@ -98,7 +99,7 @@ std::vector<int> numbers_in(std::string_view ranges) {
   const auto number = [&] {
     int value = 0;
     const auto [next, error] = std::from_chars(at, end, value);
-    TRIDENT_CHECK(error == std::errc() && value >= 0, "\"{}\" is no list of numbers", ranges);
+    TRIDENT_CHECK(error == std::errc() && value >= 0, "\"{}\" is not a list of numbers", ranges);
     at = next;
     return value;
   };
@@ -108,7 +109,7 @@ std::vector<int> numbers_in(std::string_view ranges) {
     if (at != end && *at == '-') ++at, last = number();
     for (int n = first; n <= last; ++n) numbers.push_back(n);
     if (at == end) break;
-    TRIDENT_CHECK(*at == ',' && at + 1 != end, "\"{}\" is no list of numbers", ranges);
+    TRIDENT_CHECK(*at == ',' && at + 1 != end, "\"{}\" is not a list of numbers", ranges);
     ++at;
   }
   return numbers;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/counted.h"
 #include "device/cpu/cpu_device.h"
 #include "core/available_memory.h"
 
@@ -18,7 +19,7 @@ MachineFacts cpu_machine_facts(int local_ranks) {
   facts.fast_bf16 = has_bf16_products(features, features.level);
   facts.cores = usable_cores_of_this_process();
   facts.core_share = share_cores({&facts.cores, 1}, local_ranks);
-  facts.description = fmt::format("{} cores{}", facts.core_share.cores,
+  facts.description = fmt::format("{}{}", counted(facts.core_share.cores, "core"),
                                   !facts.fast_bf16    ? ", no bf16 products"
                                   : features.amx_bf16 ? ", AMX bf16 products"
                                                       : ", AVX512-BF16 products");

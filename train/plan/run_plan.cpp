@@ -32,9 +32,9 @@ ParallelDegrees degrees_of(const ParallelConfig& parallel, int world_size) {
     const int replica = degrees.world_size();
     if (world_size % replica != 0) {
       throw ConfigError(
-          fmt::format("parallel.data = \"auto\": {} ranks are not a multiple of tensor x context x pipeline = {}; start a "
+          fmt::format("parallel.data = \"auto\": {} {} not a multiple of tensor x context x pipeline = {}; start a "
                       "multiple of {} ranks",
-                      world_size, replica, replica));
+                      counted(world_size, "rank"), world_size == 1 ? "is" : "are", replica, replica));
     }
     degrees.data = world_size / replica;
   }
@@ -60,8 +60,8 @@ void check_program_size(const RunPlan& plan) {
   if (plan.num_micro_batches <= most) return;
   throw ConfigError(
       fmt::format("batch.global = {}: {} micro-batches per step on each data-parallel rank are more than the {} that a model of {} "
-                  "layers can have; raise batch.micro or parallel.data",
-                  plan.config.batch.global, plan.num_micro_batches, most, plan.model.layers));
+                  "can have; raise batch.micro or parallel.data",
+                  plan.config.batch.global, plan.num_micro_batches, most, counted(plan.model.layers, "layer")));
 }
 
 // Row numbers of activations are 32-bit in the kernels.

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/counted.h"
 #include "model/model_stats.h"
 #include "pipeline/step_simulator.h"
 #include "train/plan/update_rule_of.h"
@@ -130,16 +131,17 @@ class Timeline {
 
   std::string title() const {
     const ParallelDegrees& d = plan_.grid.degrees();
-    return fmt::format("One training step of {}DP x {}PP x {}TP = {} ranks", d.data, d.pipeline, d.tensor, plan_.world_size());
+    return fmt::format("One training step of {}DP x {}PP x {}TP = {}", d.data, d.pipeline, d.tensor,
+                       counted(plan_.world_size(), "rank"));
   }
   std::string subtitle() const {
     const std::string model = plan_.config.model.preset.value_or(std::string(to_string(plan_.model.family)));
     return fmt::format(
-        "{} ({:.1f}M parameters), schedule {}, {} micro-batches of {} x {} tokens per data rank, {}; bubble {:.2f} of "
+        "{} ({:.1f}M parameters), schedule {}, {} of {} x {} tokens per data rank, {}; bubble {:.2f} of "
         "ideal time",
-        model, 1e-6 * static_cast<double>(num_parameters(plan_.model)),
-        to_string(plan_.config.parallel.schedule), plan_.num_micro_batches,
-        plan_.config.batch.micro, plan_.config.batch.sequence, to_string(plan_.zero.preset), times_.bubble_over_ideal());
+        model, 1e-6 * static_cast<double>(num_parameters(plan_.model)), to_string(plan_.config.parallel.schedule),
+        counted(plan_.num_micro_batches, "micro-batch", "micro-batches"), plan_.config.batch.micro, plan_.config.batch.sequence,
+        to_string(plan_.zero.preset), times_.bubble_over_ideal());
   }
 
   // Name, units, and the ranks that run this program: a table of data rows and tensor columns.

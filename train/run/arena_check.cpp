@@ -92,7 +92,7 @@ void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const Are
   const double expected = static_cast<double>(pool.bytes), there = bytes_for_arenas(pool, least_free(here));
   if (needed.total <= there) return;
   const bool shrank = there <= kMuchLess * expected;
-  const std::string taken = shrank ? fmt::format(", {:.1f} GB less than at the start, for NCCL's communicators and other libraries took them",
+  const std::string taken = shrank ? fmt::format(", {:.1f} GB less than at the start, because NCCL's communicators and other libraries took them",
                                                  1e-9 * (expected - there))
                                    : "";
   const auto largest = std::ranges::max_element(here, less);

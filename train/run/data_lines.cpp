@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/counted.h"
 #include "data/sample_order.h"
 #include "train/plan/core_share.h"
 
@@ -20,8 +21,9 @@ std::string tokens_text(std::int64_t tokens) {
 }
 
 std::string size_text(const TokenSource& source, std::int64_t sequence) {
-  return fmt::format("{}, {}, {} samples of {} tokens", source.label, tokens_text(source.num_tokens),
-                     with_commas(num_samples_of(source.num_tokens, sequence)), with_commas(sequence));
+  const std::int64_t samples = num_samples_of(source.num_tokens, sequence);
+  return fmt::format("{}, {}, {} sample{} of {} tokens", source.label, tokens_text(source.num_tokens), with_commas(samples),
+                     samples == 1 ? "" : "s", with_commas(sequence));
 }
 
 // `line` for each of the first sources, and how many more there are.
@@ -75,8 +77,8 @@ std::vector<std::string> data_lines(const RunPlan& plan, const TokenSources& sou
   if (!config.data.split) return lines;
   std::int64_t documents = 0;
   if (const std::int64_t unused = unused_documents(*config.data.split, sources.train, documents); unused > 0) {
-    lines.push_back(fmt::format("data.split = {}: its third share, {} of {} documents, is read by nothing", *config.data.split,
-                                with_commas(unused), with_commas(documents)));
+    lines.push_back(fmt::format("data.split = {}: nothing reads its third share, {} of {} document{}", *config.data.split,
+                                with_commas(unused), with_commas(documents), documents == 1 ? "" : "s"));
   }
   return lines;
 }

@@ -48,7 +48,7 @@ std::string newest_with_all(const std::string& directory, std::int64_t step) {
   const std::string older = newest_with_all(std::filesystem::path(folder).parent_path().string(), manifest.state.updates);
   const std::string go_on = older.empty() ? "set checkpoint.resume to \"never\""
                                           : fmt::format("name {} in checkpoint.resume, the newest before it that has all", older);
-  throw ConfigError(fmt::format("{} = {}: {} holds weights alone (checkpoint.content), no run can go on from it; {}, or give "
+  throw ConfigError(fmt::format("{} = {}: {} holds weights alone (checkpoint.content), so no run can go on from it; {}, or give "
                                 "model.init_from = {} in a run.dir of its own, which begins with them",
                                 wanted.key, wanted.value, folder, go_on, folder));
 }
@@ -79,7 +79,7 @@ std::optional<Resume> newest_in(const std::string& directory, std::optional<std:
       if (error.code() != ExitCode::kData && error.code() != ExitCode::kStorage) throw;
       if (first_fault.empty()) is_storage = error.code() == ExitCode::kStorage;
       if (first_fault.empty()) first_fault = error.what();
-      resume.notes.push_back(fmt::format("{} is passed over: {}", checkpoint_name(step), error.what()));
+      resume.notes.push_back(fmt::format("{} is skipped: {}", checkpoint_name(step), error.what()));
     }
   }
   if (first_fault.empty()) return std::nullopt;

@@ -226,7 +226,7 @@ void RunCheckpoints::next_stage(const Say& say) {
       stage_ = Stage::kPruning;
       return;
     case Stage::kPruning:
-      if (rank_ == 0 && writer_->error()) logger_.warning("not all that is no longer kept is removed: {}; remove it by hand", *writer_->error());
+      if (rank_ == 0 && writer_->error()) logger_.warning("a checkpoint that is no longer kept could not be removed: {}; remove it by hand", *writer_->error());
       stage_ = Stage::kNone;
       return;
   }

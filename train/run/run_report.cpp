@@ -6,6 +6,7 @@
 #include <numbers>
 #include <utility>
 
+#include "core/counted.h"
 #include "model/model_stats.h"
 #include "pipeline/step_simulator.h"
 #include "train/run/dry_run.h"
@@ -33,8 +34,9 @@ ZeroCost largest_cost(const RunPlan& plan, const ZeroPolicy& policy) {
 std::string zero_line(const RunPlan& plan) {
   const auto held = [](const ZeroCost& cost) { return megabytes(static_cast<double>(cost.memory)); };
   const ZeroCost cost = largest_cost(plan, plan.zero);
-  const std::string line = fmt::format("{} with {} micro-batches: {} sent over dp and {} of model state per rank and step",
-                                       to_string(plan.zero.preset), plan.num_micro_batches, megabytes(cost.bytes_sent), held(cost));
+  const std::string line =
+      fmt::format("{} with {}: {} sent over dp and {} of model state per rank and step", to_string(plan.zero.preset),
+                  counted(plan.num_micro_batches, "micro-batch", "micro-batches"), megabytes(cost.bytes_sent), held(cost));
   std::string beside;
   for (const ZeroPreset preset : {ZeroPreset::kZero2, ZeroPreset::kZero1}) {
     const ZeroCost other = largest_cost(plan, policy_of(preset));
@@ -136,9 +138,9 @@ double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>
 }
 
 std::string model_line(const RunPlan& plan) {
-  return fmt::format("model: {} of {:.2f}M parameters, {} layers, hidden {}, {} heads ({} kv), vocabulary {}", to_string(plan.model.family),
-                     1e-6 * static_cast<double>(num_parameters(plan.model)), plan.model.layers, plan.model.hidden, plan.model.heads,
-                     plan.model.kv_heads, plan.model.vocab_size);
+  return fmt::format("model: {} of {:.2f}M parameters, {}, hidden {}, {} ({} kv), vocabulary {}", to_string(plan.model.family),
+                     1e-6 * static_cast<double>(num_parameters(plan.model)), counted(plan.model.layers, "layer"), plan.model.hidden,
+                     counted(plan.model.heads, "head"), plan.model.kv_heads, plan.model.vocab_size);
 }
 
 std::string layout_line(const RunPlan& plan) {
@@ -146,8 +148,8 @@ std::string layout_line(const RunPlan& plan) {
   return fmt::format("layout: {}DP x {}PP x {}TP = {}, {}{}, {} of {} x {} tokens", d.data, d.pipeline, d.tensor,
                      counted(plan.world_size(), "rank"), to_string(plan.config.parallel.schedule),
                      plan.tensor_layout.shards_sequence() ? ", sequence parallel" : "",
-                     plan.num_micro_batches == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", plan.num_micro_batches),
-                     plan.config.batch.micro, plan.config.batch.sequence);
+                     counted(plan.num_micro_batches, "micro-batch", "micro-batches"), plan.config.batch.micro,
+                     plan.config.batch.sequence);
 }
 
 std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory,
@@ -164,11 +166,12 @@ std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& d
 std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& summary) {
   const ParallelDegrees& d = plan.grid.degrees();
   std::vector<std::string> lines;
-  lines.push_back(
-      fmt::format("trained {:.2f}M parameters for {} updates on {} tokens in {:.1f} s ({}DP x {}PP x {}TP, {}){}",
-                  1e-6 * static_cast<double>(num_parameters(plan.model)), summary.updates, summary.tokens, summary.seconds, d.data,
-                  d.pipeline, d.tensor, counted(plan.world_size(), "rank"),
-                  summary.skipped > 0 ? fmt::format(", {} batches skipped for non-finite gradients", summary.skipped) : ""));
+  lines.push_back(fmt::format(
+      "trained {:.2f}M parameters for {} on {} tokens in {:.1f} s ({}DP x {}PP x {}TP, {}){}",
+      1e-6 * static_cast<double>(num_parameters(plan.model)), counted(summary.updates, "update"), summary.tokens, summary.seconds,
+      d.data, d.pipeline, d.tensor, counted(plan.world_size(), "rank"),
+      summary.skipped > 0 ? fmt::format(", {} skipped for non-finite gradients", counted(summary.skipped, "batch", "batches"))
+                          : ""));
   if (summary.out_of_time) {
     lines.push_back(fmt::format("run.max_minutes = {:g} ended the run after {} of {} steps", plan.config.run.max_minutes, summary.step,
                                 plan.config.run.steps));

@@ -21,7 +21,8 @@ class StepTracer {
  public:
   static constexpr int kStepsPerFlush = 8;
 
-  // Traces updates first..last. `trainer` and `sink` outlive the tracer, the trainer's device must not be used for training after it.
+  // Traces updates first..last. `trainer` and `sink` outlive the tracer; the trainer's device must not be used for training after
+  // it.
   StepTracer(RankTrainer& trainer, RunSink& sink, std::int64_t first, std::int64_t last);
   ~StepTracer();
   StepTracer(const StepTracer&) = delete;

@@ -140,9 +140,10 @@ std::string refusal(const ModelConfig& config, const TensorLayout& layout, std::
 TEST(CheckLayoutTest, RefusesWhatDoesNotDivide) {
   ModelConfig config = testing::tiny_llama();
   EXPECT_EQ(refusal(config, {4, true}, 8), "");
-  EXPECT_EQ(refusal(config, {3, false}, 8),
-            "parallel.tensor = 3: does not divide the model's 4 attention heads, 2 key/value heads (or is no multiple of them) and "
-            "feed-forward width 24; use one of 1, 2, 4");
+  EXPECT_EQ(
+      refusal(config, {3, false}, 8),
+      "parallel.tensor = 3: does not divide the model's 4 attention heads, 2 key/value heads (or is not a multiple of them) and "
+      "feed-forward width 24; use one of 1, 2, 4");
   config.heads = 12, config.kv_heads = 3;
   EXPECT_EQ(refusal(config, {3, false}, 8), "");
   EXPECT_EQ(refusal(config, {6, false}, 8), "");
