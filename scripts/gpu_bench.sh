@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# gpu_bench.sh [--packages DIR] [--build DIR] [--only trident|torch] [--rows DIR] [--minutes M] [--most N] [--steps N] [--warmup N]
-# [--report FILE] [MODEL...]: how fast this machine's NVIDIA card trains, beside PyTorch on the same card in the same run
-# (scripts/bench_torch.py), as one table in docs/benchmarks/<date>-<card>-bench.md.
+# gpu_bench.sh [--packages DIR] [--build DIR] [--only trident|torch] [--rows DIR] [--minutes M] [--most N] [--seconds S] [--steps N]
+# [--warmup N] [--report FILE] [MODEL...]: how fast this machine's NVIDIA card trains, beside PyTorch on the same card in the same
+# run (scripts/bench_torch.py), as one table in docs/benchmarks/<date>-<card>-bench.md.
 #
 # Models (all, if none is named): gpt2-124m gpt2-1.5b qwen2.5-0.5b qwen2.5-1.5b with 1024 tokens a sequence, llama3.2-1b with 4096. Every step takes
 # 524,288 random tokens, in bf16 with fp32 master weights; 3 steps warm up, 10 are timed, their median counts. Both sides take
 # the largest micro-batch that fits, by halving, and the fastest of a few configurations, each tried by steps of four
 # micro-batches. The table is written as it grows. Losses say whether the same was computed: of random tokens the first is known.
-# --minutes and --most: for PyTorch's search of its configuration, each model. --rows: rows that are done are kept there, and a
+# --minutes and --most: for PyTorch's search of its configuration, each model. --seconds: for each model and side; ours then tries
+# only what leaves time for the timed steps, PyTorch is ended. --rows: rows that are done are kept there, and a
 # later call of the same card goes on with them. --packages, --build: as for gpu_check.sh.
 #
 # Exit status: 0, 1 if a model could not be measured or a loss is wrong, 75 stopped by a signal, 77 no card here, 64 wrong arguments.
@@ -16,7 +17,7 @@ set -euo pipefail
 export LC_ALL=C
 
 usage() { sed -n '2,4s/^# //p' "$0" >&2; exit 64; }
-packages='' build='' only='' keep='' minutes=15 most=99 steps=10 warmup=3 report='' models=()
+packages='' build='' only='' keep='' minutes=15 most=99 seconds=86400 steps=10 warmup=3 report='' models=()
 while (($#)); do
   case $1 in --*) (($# >= 2)) || usage ;; *) models+=("$1"); shift; continue ;; esac
   case $1 in
@@ -26,6 +27,7 @@ while (($#)); do
     --rows) keep=$(realpath -m "$2") ;;
     --minutes) minutes=$2 ;;
     --most) most=$2 ;;
+    --seconds) seconds=$2 ;;
     --steps) steps=$2 ;;
     --warmup) warmup=$2 ;;
     --report) report=$(realpath -m "$2") ;;
@@ -34,7 +36,7 @@ while (($#)); do
   shift 2
 done
 [[ $only =~ ^(|trident|torch)$ && $warmup =~ ^[0-9]+$ ]] || usage
-for number in "$minutes" "$most" "$steps"; do [[ $number =~ ^[1-9][0-9]*$ ]] || usage; done
+for number in "$minutes" "$most" "$seconds" "$steps"; do [[ $number =~ ^[1-9][0-9]*$ ]] || usage; done
 ((${#models[@]})) || models=(gpt2-124m gpt2-1.5b llama3.2-1b qwen2.5-0.5b qwen2.5-1.5b)
 # sequence, vocabulary and hidden width of $1
 shape_of() {
@@ -126,8 +128,24 @@ settings_of() {
 faster() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'; }
 last_line() { tail -n 1 "$scratch/train.log" | cut -c 1-300; }
 
+now() { date +%s; }
+# has_time SEQUENCE: whether a probe as long as the longest leaves what the timed steps take at $best ms a sequence, and start and
+# floors beside them.
+longest=0
+has_time() {
+  local timed
+  timed=$(awk -v n=$(((warmup + steps) * tokens / $1)) -v ms="$best" 'BEGIN { printf "%d", n * ms / 1000 }')
+  (($(now) - begun + longest + timed + 20 <= seconds))
+}
+
 # probe MICRO SETTING...: into probed, ms for each sequence of a few short steps.
 probe() {
+  local since
+  since=$(now)
+  probe_once "$@" || return
+  if (($(now) - since > longest)); then longest=$(($(now) - since)); fi
+}
+probe_once() {
   train_trident $probe_steps "$1" $((probe_batches * $1)) "${@:2}" || return
   probed=$(median_step $probe_warmup | awk -v n=$((probe_batches * $1)) '{ printf "%.4f", $1 / n }')
 }
@@ -149,6 +167,7 @@ time_trident() {
     tried=$micro
     if [[ $name == half* ]]; then tried=$((micro / 2)); fi
     ((tried > 0)) || continue
+    if ! has_time "$2"; then note "- $1, trident: no time was left for: $name"; continue; fi
     if ! probe $tried "${words[@]}" "${more[@]}"; then note "- $1, trident,$choice $name: $(last_line)"; continue; fi
     note "- $1, trident,$choice $name: $probed ms a sequence"
     if faster "$probed" "$best"; then best=$probed micro=$tried words+=("${more[@]}"); [[ $name == half* ]] || choice+=" $name,"; fi
@@ -187,7 +206,7 @@ row() {
 note() { printf '%s\n' "$@" >>"$part.notes"; }
 # save [REMARK]: the report of what is known until now.
 save() {
-  local model side
+  local model side setting
   {
     printf '%s\n' "# Training speed on $card" '' "$head" '' \
       "\`scripts/gpu_bench.sh\`: $tokens tokens a step, $warmup steps of warm-up, median of $steps; random tokens." \
@@ -195,6 +214,10 @@ save() {
       "trident does. Memory: trident's arena; PyTorch's allocator. Ratio: trident's tokens/s over that row's." '' ${1:+"$1" ''} \
       '| model | by | micro-batch | step, ms | tokens/s | MFU | memory, GiB | loss, first to last | ratio |' '|---|---|---|---|---|---|---|---|---|'
     for model in "${models[@]}"; do for side in trident torch; do cat "$keep/$model.$side.rows" 2>/dev/null || true; done; done
+    # What one card cannot show; this script takes one.
+    for setting in cuda.nccl_max_ctas cuda.spare_multiprocessors cuda.nccl_any_order cuda.nccl_register; do
+      echo "| all | trident, $setting | - | - | SKIPPED: needs two cards | - | - | - | - |"
+    done
     echo
     for model in "${models[@]}"; do for side in trident torch; do cat "$keep/$model.$side.notes" 2>/dev/null || true; done; done
   } >"$report.part"
@@ -226,7 +249,8 @@ note_floors() {
 
 # bench_trident MODEL SEQUENCE VOCABULARY HIDDEN
 bench_trident() {
-  local loss shown
+  local loss shown begun
+  begun=$(now) longest=0
   random_tokens "$scratch/tokens" "$3" 4194304
   cat >"$scratch/bench.json" <<JSON
 { "device": "cuda", "run": { "dir": "$scratch/run", "steps": 1 }, "model": { "preset": "$1" },
@@ -248,13 +272,18 @@ JSON
 
 # bench_torch MODEL SEQUENCE VOCABULARY HIDDEN
 bench_torch() {
-  local line rate name shown ratio own='' of_own=''
+  local line rate name shown ratio own='' of_own='' status=0
+  local limit=$((60 * minutes + 2400))
+  if ((seconds < limit)); then limit=$seconds; fi
   if ! "${PYTHON:-python3}" -c 'import torch' 2>/dev/null; then
     row "$1" PyTorch - - 'SKIPPED: no PyTorch' - - - -
     return
   fi
-  if ! bounded $((60 * minutes + 2400)) "${PYTHON:-python3}" scripts/bench_torch.py "$1" --sequence "$2" --tokens "$tokens" \
-    --steps "$steps" --warmup "$warmup" --minutes "$minutes" --most "$most" >"$scratch/torch" 2>"$scratch/torch.log"; then
+  bounded "$limit" "${PYTHON:-python3}" scripts/bench_torch.py "$1" --sequence "$2" --tokens "$tokens" \
+    --steps "$steps" --warmup "$warmup" --minutes "$minutes" --most "$most" >"$scratch/torch" 2>"$scratch/torch.log" || status=$?
+  if ((status == 124 || status == 137)); then
+    row "$1" PyTorch - - "failed: not done in $limit seconds; below is what was timed by then" - - - -
+  elif ((status != 0)); then
     row "$1" PyTorch - - "failed: $(tail -n 1 "$scratch/torch.log" | cut -c 1-300)" - - - -
   fi
   if [[ -e $keep/$1.own ]]; then read -r own of_own <"$keep/$1.own"; fi

@@ -27,7 +27,7 @@ programs=(bin/trident bin/trident_cuda.so tests/conformance/trident_op_check tes
 
 # Stripped, and looking for Debian's libraries in packages/ beside bin/.
 pack() {
-  local build=build/release file root architecture
+  local build=build/release file root architecture bytes
   if [[ ${1:-} == --build && $# == 2 ]]; then build=$2; elif (($#)); then usage; fi
   for file in strip patchelf nvcc; do
     command -v "$file" >/dev/null || die "$file is not installed (scripts/install_packages.sh patchelf)"
@@ -47,7 +47,10 @@ pack() {
   tar -C "$bag" -czf "$bag/programs.tar.gz" programs
   rm -rf "$bag/programs"
   scripts/gpu_check.sh --prepare "$bag/packages"
-  echo "$bag: $(du -sh --apparent-size "$bag" | cut -f1), programs for $architecture"
+  # With the checkout, for that goes along.
+  bytes=$(($(du -sb "$bag" | cut -f1) + $(git ls-files -z | du -cb --files0-from=- | tail -n 1 | cut -f1)))
+  ((bytes <= 64 << 20)) || die "$bag and this checkout have $((bytes >> 20)) MiB; 64 can be taken along"
+  echo "$bag: $(du -sh --apparent-size "$bag" | cut -f1), with this checkout $((bytes >> 20)) of 64 MiB; programs for $architecture"
 }
 
 kept=/tmp/trident-visit
@@ -65,17 +68,25 @@ unpack() {
 
 facts() {
   local python=${PYTHON:-python3}
-  nvidia-smi || true
-  nvidia-smi --query-gpu=clocks.sm,clocks.max.sm,clocks.mem,power.limit,ecc.mode.current --format=csv || true
+  timeout 10 nvidia-smi || true
+  timeout 10 nvidia-smi --query-gpu=clocks.sm,clocks.max.sm,clocks.mem,power.limit,ecc.mode.current --format=csv || true
   uname -a
   lscpu | grep -E 'Model name|^CPU\(s\)' || true
   free -g | head -n 2
-  "$python" -c '
+  timeout 20 "$python" -c '
 import os, sysconfig, torch
 print("torch", torch.__version__, "cudnn", torch.backends.cudnn.version(), "nccl", torch.cuda.nccl.version())
 include = sysconfig.get_paths()["include"]
 print("Python.h:", os.path.exists(os.path.join(include, "Python.h")), include)' || true
   command -v ncu nsys compute-sanitizer mpirun cmake ninja g++ || true
+}
+
+# No file that is too large to come back: of such a one its end.
+bound_results() {
+  local file
+  while IFS= read -r -d '' file; do
+    tail -c 8M "$file" >"$kept/end" && mv "$kept/end" "$file"
+  done < <(find "$out" -type f -size +16383k -print0)
 }
 
 # step SECONDS NAME COMMAND...: bounded; its output in OUT/NAME.log and, at its end, the tail of it.
@@ -84,18 +95,19 @@ step() {
   local status=0 begin=$SECONDS
   echo "== $2 (at $SECONDS s)"
   timeout -k 5 "$1" "${@:3}" >"$out/$2.log" 2>&1 || status=$?
+  bound_results
   tail -n "${tail:-12}" "$out/$2.log" | cut -c 1-220
   echo "== $2: exit status $status after $((SECONDS - begin)) s"
   if ((status == 124)); then status=75; fi
   if ((status > 0 && status != 77 && worst != 1)); then worst=$status; fi
 }
 
-# bench SECONDS SECONDS MODEL: ours, then PyTorch's; rows that are done are kept.
+# bench SECONDS SECONDS MODEL OPTION...: ours, then PyTorch's; rows that are done are kept.
 bench() {
-  local options=("${common[@]}" --rows "$kept/rows" --report "$out/bench-$3.md")
-  step "$1" "bench-$3" scripts/gpu_bench.sh "${options[@]}" --only trident "$3"
+  local options=("${common[@]}" --rows "$kept/rows/$3" --report "$out/bench-$3.md" "${@:4}")
+  step "$1" "bench-$3" scripts/gpu_bench.sh "${options[@]}" --only trident --seconds $(($1 - 10)) "$3"
   rm -f "$out/bench-$3.md"  # which the next one begins with those rows
-  step "$2" "torch-$3" scripts/gpu_bench.sh "${options[@]}" --only torch --minutes 1 --most 3 "$3"
+  step "$2" "torch-$3" scripts/gpu_bench.sh "${options[@]}" --only torch --minutes 1 --seconds $(($2 - 10)) "$3"
 }
 
 # The kernels of a step, by their share of it: how near to what the card can do each comes.
@@ -119,17 +131,26 @@ visit() {
   unpack
   export TORCHINDUCTOR_CACHE_DIR=$kept/inductor TRITON_CACHE_DIR=$kept/triton
   local common=(--packages "$bag/packages" --build "$build") models=("$@") model
+  ((${#models[@]} <= 2)) || usage  # of each three files come back
   case $part in
     checks)
       facts >"$out/facts.log" 2>&1
       tail -n 12 "$out/facts.log"
-      tail=60 step 250 check scripts/gpu_check.sh "${common[@]}" --minutes 4 --only '!memcheck|racecheck' \
+      tail=60 step 240 check scripts/gpu_check.sh "${common[@]}" --minutes 4 --only '!memcheck|racecheck' \
         --report "$out/check.md" --logs "$out/failed.log"
-      bench 110 170 "${models[0]:-gpt2-124m}"
+      bench 105 165 "${models[0]:-gpt2-124m}" --most 3
       ;;
     models)
-      ((${#models[@]})) || models=(qwen2.5-0.5b llama3.2-1b)
-      for model in "${models[@]}"; do bench $((260 / ${#models[@]})) $((270 / ${#models[@]})) "$model"; done
+      # A step of 524,288 tokens takes Llama-1B 8 s at the rate wanted of it: five are timed, and of PyTorch one configuration is
+      # tried for each precision.
+      if ((${#models[@]})); then
+        for model in "${models[@]}"; do
+          bench $((240 / ${#models[@]})) $((290 / ${#models[@]})) "$model" --warmup 1 --steps 5 --most 2
+        done
+      else
+        bench 70 137 qwen2.5-0.5b --warmup 1 --steps 5 --most 2
+        bench 116 205 llama3.2-1b --warmup 1 --steps 5 --most 2
+      fi
       ;;
     rest)
       profile "${models[0]:-gpt2-124m}"

@@ -52,6 +52,7 @@ if [ "${FAKE_NO_TORCH:-0}" = broken ]; then echo "bench_torch.py: no configurati
 loss=12.2
 if [ "$2" = gpt2-124m ]; then loss=${FAKE_TORCH_LOSS:-11.01}; fi
 echo '{"timed": "gpt2-124m", "first_loss": '$loss', "last_loss": 10.4, "precision": "bf16", "compile": "max-autotune", "attention": "cudnn", "micro": 32, "tokens_per_step": 524288, "step_ms": 2100.5, "tokens_per_s": 480.5, "peak_bytes": 4294967296, "torch": "2.11.0"}'
+[ -z "${FAKE_HANGS:-}" ] || exec sleep 60
 SH
 
 # bench EXPECTED_STATUS NAME=VALUE... -- ARGUMENT...
@@ -86,6 +87,22 @@ reports 'forward: 1.5, backward: 2.5'
 if grep -q 'Not finished' "$place/report.md"; then fail "a finished report says that it is not"; fi
 grep -qF -- 'gpt2-124m --sequence 1024 --tokens 524288 --steps 5 --warmup 2' "$place/python" || fail "PyTorch is asked for something else"
 grep -qF -- '"global": 512, "micro": 1, "sequence": 1024' "$place/config.json" || fail "not 524288 tokens a step"
+
+for key in nccl_max_ctas spare_multiprocessors nccl_any_order nccl_register; do
+  reports "| all | trident, cuda.$key | - | - | SKIPPED: needs two cards | - | - | - | - |"
+done
+
+# Seven steps of 512 sequences at 1.99 ms are 7 s, and 20 more are kept: in 26 s nothing but the defaults is tried. PyTorch is
+# ended.
+bench 0 -- --seconds 26 --only trident gpt2-124m
+[[ $(tr '\n' ' ' <"$place/tried") == '64 32 16 16 ' ]] || fail "more is tried than there is time for"
+reports '- gpt2-124m, trident: no time was left for: graphs'
+reports '| gpt2-124m | trident, defaults | 16 |'
+bench 0 -- --seconds 60 --only trident gpt2-124m
+[[ $(wc -l <"$place/tried") == 9 ]] || fail "less is tried than there is time for"
+bench 1 FAKE_HANGS=1 -- --seconds 2 --only torch gpt2-124m
+reports '| gpt2-124m | PyTorch | - | - | failed: not done in 2 seconds; below is what was timed by then |'
+reports '| gpt2-124m | PyTorch 2.11.0, bf16, max-autotune, cudnn | 32 |'
 
 bench 0 FAKE_GRAPHS=0.9 FAKE_EPILOGUES=0.9 FAKE_HALF=0.9 -- llama3.2-1b
 [[ $(head -n 1 "$place/tried") == 16 ]] || fail "65536 tokens are not tried first"

@@ -44,7 +44,7 @@ called() { grep -qE -- "$1" "$place/calls" || { cat "$place/calls"; fail "not ca
 
 visit 0 -- checks "$tree/bag" "$place/results"
 called "^gpu_check.sh --packages $tree/bag/packages --build $place/kept/build .*--only !memcheck"
-called '^gpu_bench.sh .* --only trident gpt2-124m$'
+called '^gpu_bench.sh .* --only trident .* gpt2-124m$'
 called '^gpu_bench.sh .* --only torch .* gpt2-124m$'
 for result in facts.log check.md bench-gpt2-124m.md; do [[ -s $place/results/$result ]] || fail "$result is missing"; done
 (($(find "$place/results" -type f | wc -l) <= 8)) || fail "more than eight files come back"
@@ -82,9 +82,28 @@ visit 0 -- models "$tree/bag" "$place/results"
 
 visit 77 PATH=/usr/bin:/bin -- checks "$tree/bag" "$place/results"
 visit 64 -- checks
+visit 64 -- models "$tree/bag" "$place/results" gpt2-124m qwen2.5-0.5b llama3.2-1b
 visit 1 -- checks "$place/empty" "$place/results"
 grep -qF "$place/empty has no programs.tar.gz; make it with gpu_visit.sh pack" "$place/out" || fail "an empty bag is not named"
 stand_in bin/patchelf </dev/null
 visit 1 -- pack "$place/new_bag" --build "$place/empty"
 grep -qF "$place/empty has no bin/trident; build with CUDA first" "$place/out" || fail "what was not built is not named"
+# What is too large to be taken along.
+(cd "$tree" && git init -q . && git add scripts && git -c user.name=a -c user.email=a@b commit -qm one)
+mkdir -p "$place/built/bin"
+sed -i 's/^programs=(.*/programs=(bin\/trident/; s/^  tests\/cuda\/card.*/)/' "$tree/scripts/gpu_visit.sh"
+echo trainer >"$place/built/bin/trident"
+echo 'CMAKE_CUDA_ARCHITECTURES:STRING=90a-real' >"$place/built/CMakeCache.txt"
+printf '#!/bin/sh\ncp "$3" "$2"\n' | stand_in bin/strip
+printf '#!/bin/sh\n[ "$1" = --prepare ] || exit 1\nmkdir -p "$2"\ntruncate -s "$FAKE_PACKAGES" "$2/a.deb"\n' \
+  >"$tree/scripts/gpu_check.sh"
+visit 0 FAKE_PACKAGES=60M -- pack "$place/new_bag" --build "$place/built"
+grep -qE 'with this checkout 6[0-3] of 64 MiB; programs for 90a-real$' "$place/out" ||
+  fail "the size of what goes along is not said"
+visit 1 FAKE_PACKAGES=64M -- pack "$place/new_bag" --build "$place/built"
+grep -qF '64 can be taken along' "$place/out" || fail "too large a bag is not refused"
+# What is documented can be called there.
+commands=$(grep -h '^scripts/gpu_visit.sh' "$scripts/../docs/gpu.md")
+(($(wc -l <<<"$commands") == 3)) || fail "not three commands are documented"
+if grep -qE '.{2001}' <<<"$commands"; then fail "a command of more than 2,000 characters is documented"; fi
 echo "gpu_visit.sh runs its parts, within their times, and leaves what is known"
