@@ -19,6 +19,8 @@ struct CudaOptions {
   std::optional<std::string> autotune = {};  // file of the fastest algorithm of each product; timed where it has none. Not set: the library's proposal
   bool epilogues = false;          // what follows a product is left to its kernel where the library can
   NcclMaxCtas nccl_max_ctas = {};
+  bool nccl_any_order = false;     // operations of several communicators start in any order; all axes have limits then
+  std::int64_t spare_multiprocessors = 0;  // that products leave to communication beside them
   bool nccl_register = false;      // memory of devices comes from NCCL, and is registered with its communicators
   double nccl_timeout = 590;       // seconds in which some operation of a group must end while one is under way
   bool graphs = false;             // Device::repeat() captures work and launches it as a whole

@@ -54,6 +54,10 @@ class Device {
   virtual Progress& progress() = 0;
   // Advances communication in progress without waiting; called between actions and layers (a CPU makes no progress by itself).
   virtual void poll() = 0;
+  // Runs once, on operands of its own, every product and attention that was announced to ops() since the last such call, and
+  // waits for them: libraries bring a kernel to a card with its first use, and may wait until the card is idle to do so. Nothing
+  // else of it lasts. Where the memory of the operands is not to be had, nothing is run.
+  virtual void run_announced() {}
   // One line each for what the user ought to know of operations that were prepared: which of them take a slower way, and why.
   virtual std::vector<std::string> notes() const = 0;
   // How long the host has waited for communication, on all streams together.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/int_math.h"
 #include "device/cuda/cublaslt_choices.h"
 #include "device/cuda/cublaslt_handle.h"
 #include "device/cuda/cublaslt_plan.h"
@@ -45,6 +46,7 @@ struct HashProduct {
 struct Prepared {
   std::array<std::unique_ptr<CublasLtPlan>, 2> plans;
   std::int64_t workspace_bytes = 0;
+  bool has_run = false;  // by run_announced()
   CublasLtPlan* plan(PointerAlignment alignment) const { return plans[static_cast<std::size_t>(alignment)].get(); }
 };
 
@@ -114,6 +116,28 @@ void expect_epilogue_operands(const FusedMatmul& f, const MatmulShape& s) {
   }
 }
 
+// Operands of a product one behind the other from `at` on, which may be null; and how many bytes they take.
+struct FirstRun {
+  FirstRun(const Product& product, std::int64_t workspace_bytes, std::byte* at) {
+    constexpr std::int64_t kAlignment = 256;
+    const MatmulShape& s = product.shape;
+    const auto take = [&](std::int64_t size) {
+      std::byte* const taken = at == nullptr ? nullptr : at + bytes;
+      bytes += round_up(size, kAlignment);
+      return taken;
+    };
+    pointers.a = take(s.m * s.k * size_of(s.in));
+    pointers.b = take(s.k * s.n * size_of(s.in));
+    pointers.out = take(s.m * s.n * size_of(s.out));
+    pointers.workspace = take(workspace_bytes);
+    if (product.epilogue == Epilogue::kNone) return;
+    pointers.bias = take(std::max(s.m, s.n) * size_of(s.out));
+    pointers.aux = take(s.m * s.n * size_of(s.out));
+  }
+  MatmulPointers pointers;
+  std::int64_t bytes = 0;
+};
+
 PointerAlignment alignment_of(const MatmulPointers& p) { return pointer_alignment({p.out, p.a, p.b, p.bias, p.aux}); }
 
 }  // namespace
@@ -172,18 +196,45 @@ class CublasLtMatmul::Implementation {
     plan->run(pointers, stream);
   }
 
+  std::int64_t first_run_bytes() const {
+    std::int64_t bytes = 0;
+    for (const auto& [product, p] : prepared_)
+      if (!p.has_run && !is_empty(product.shape)) bytes = std::max(bytes, FirstRun(product, p.workspace_bytes, nullptr).bytes);
+    return bytes;
+  }
+
+  void run_announced(cudaStream_t stream, std::byte* operands) {
+    use_cuda_device(handle_.device());
+    for (auto& [product, p] : prepared_) {
+      if (std::exchange(p.has_run, true)) continue;
+      const FirstRun first(product, p.workspace_bytes, operands);
+      for (std::unique_ptr<CublasLtPlan>& plan : p.plans) {
+        if (plan == nullptr) continue;
+        const bool needed = product.epilogue == Epilogue::kNone && &plan == p.plans.data();  // of aligned operands
+        try {
+          plan->run(first.pointers, stream);
+        } catch (const ConfigError&) {
+          if (needed) throw;
+          plan.reset();
+        }
+      }
+    }
+  }
+
  private:
   // Null if the library has none.
   std::unique_ptr<CublasLtPlan> make_plan(const Product& product, PointerAlignment alignment) {
     const MatmulShape& shape = product.shape;
-    auto plan = std::make_unique<CublasLtPlan>(handle_, matmul_layout(shape, product.epilogue, options_.f32_products),
-                                               describe(shape, product.epilogue));
+    MatmulLayout layout = matmul_layout(shape, product.epilogue, options_.f32_products);
+    layout.multiprocessors = options_.multiprocessors;
+    auto plan = std::make_unique<CublasLtPlan>(handle_, layout, describe(shape, product.epilogue));
     const AlgorithmLimits limits{matmul_alignments(shape, alignment), allowed_reductions(shape, options_.determinism),
                                  options_.workspace_limit};
     // What is not aligned is rare, and not worth the time.
     const bool timed = choices_ && alignment == PointerAlignment::kVector;
-    const std::string key =
+    std::string key =
         plan_key(shape, product.epilogue, alignment, options_.f32_products, options_.determinism, options_.workspace_limit);
+    if (options_.multiprocessors > 0) key += fmt::format(" {} multiprocessors", options_.multiprocessors);
     if (timed) {
       std::optional<Algorithm> remembered = choices_->find(key);
       if (remembered && plan->accepts(*remembered, limits)) {
@@ -240,6 +291,10 @@ std::optional<std::int64_t> CublasLtMatmul::prepare_fused(const MatmulShape& sha
   if (prepared.plan(PointerAlignment::kVector) == nullptr && prepared.plan(PointerAlignment::kElement) == nullptr) return std::nullopt;
   return prepared.workspace_bytes;
 }
+
+std::int64_t CublasLtMatmul::first_run_bytes() const { return implementation_->first_run_bytes(); }
+
+void CublasLtMatmul::run_announced(cudaStream_t stream, std::byte* operands) { implementation_->run_announced(stream, operands); }
 
 bool CublasLtMatmul::can_fuse(const FusedMatmul& f) const {
   return implementation_->find_plan({shape_of(f.product), f.epilogue}, alignment_of(pointers_of(f))) != nullptr;

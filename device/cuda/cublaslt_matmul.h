@@ -3,6 +3,7 @@
 // One object per device object; not thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -21,6 +22,7 @@ struct CublasLtOptions {
   F32Products f32_products = F32Products::kF32;
   Determinism determinism = Determinism::kRequired;
   std::int64_t workspace_limit = kCardProductWorkspace;   // bytes per stream
+  std::int32_t multiprocessors = 0;                       // that products take; 0: all of the card
   std::optional<AutotuneOptions> autotune = {};           // none: the library's first proposal
 };
 
@@ -49,6 +51,12 @@ class CublasLtMatmul {
   bool can_fuse(const FusedMatmul& fused) const;
   // The operations of Ops that FusedMatmul is for, but a bias gradient is overwritten always, in out's dtype. can_fuse() holds.
   void run_fused(cudaStream_t stream, const FusedMatmul& fused);
+
+  // Runs every plan made since the last such call once, on zeros at `operands` (256-byte aligned, at least first_run_bytes() of
+  // device memory), one after the other. What the library refuses after all is then as what it never proposed; ConfigError where
+  // there is nothing else for it.
+  void run_announced(cudaStream_t stream, std::byte* operands);
+  std::int64_t first_run_bytes() const;  // 0: every plan has been run
 
  private:
   class Implementation;

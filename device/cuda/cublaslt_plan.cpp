@@ -40,6 +40,7 @@ CublasLtPlan::CublasLtPlan(const CublasLtHandle& handle, const MatmulLayout& lay
   attribute(CUBLASLT_MATMUL_DESC_TRANSA, static_cast<std::int32_t>(layout.transpose_a));
   attribute(CUBLASLT_MATMUL_DESC_TRANSB, static_cast<std::int32_t>(layout.transpose_b));
   attribute(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::uint32_t>(layout.epilogue));
+  if (layout.multiprocessors > 0) attribute(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, layout.multiprocessors);
   if (layout.bias_length > 0) attribute(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(layout.d.type));
   if (layout.aux_leading > 0) {
     attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, layout.aux_leading);

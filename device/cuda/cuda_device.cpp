@@ -31,6 +31,13 @@ CudaOpsOptions ops_options(int number, const CudaOptions& options) {
     chosen.matmul.determinism = Determinism::kNotRequired;
     chosen.attention.determinism = AttentionDeterminism::kNo;
   }
+  if (const std::int64_t spare = options.spare_multiprocessors; spare > 0) {
+    const int all = properties_of(number).multiProcessorCount;
+    if (spare >= all)
+      throw ConfigError(fmt::format("cuda.spare_multiprocessors = {}: card {} has {}, and products need some; set it to what "
+                                    "cuda.nccl_max_ctas allows, or to 0", spare, number, all));
+    chosen.matmul.multiprocessors = static_cast<std::int32_t>(all - spare);
+  }
   if (options.epilogues) chosen.fused = FusedProducts::kYes;
   if (options.autotune) {
     chosen.matmul.autotune.emplace();
@@ -63,6 +70,8 @@ CudaDevice::~CudaDevice() = default;
 Ops& CudaDevice::ops() { return *ops_; }
 
 void CudaDevice::repeat(FunctionRef<void()> work) { options_.graphs ? ops_->graphs().repeat(compute_stream_, work) : work(); }
+
+void CudaDevice::run_announced() { ops_->run_announced(compute_stream_); }
 
 std::vector<std::string> CudaDevice::notes() const {
   std::vector<std::string> notes = memory_notes_;

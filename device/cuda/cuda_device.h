@@ -42,6 +42,7 @@ class CudaDevice final : public Device {
   Stream& host_stream() override { return host_stream_; }
   Progress& progress() override { return progress_; }
   void poll() override { progress_.poll(); }
+  void run_announced() override;
   std::vector<std::string> notes() const override;
   double waited_seconds() const override { return progress_.waited_seconds(); }
   void log_operations(OperationLog* log) override { progress_.set_log(log); }

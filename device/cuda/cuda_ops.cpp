@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/check.h"
+#include "device/cuda/cuda_cards.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_stream.h"
 
@@ -99,6 +101,25 @@ void CudaOps::execute(Stream& stream, const op::AttentionBackward& a) {
   const cudaStream_t work = handle(stream);
   if (graphs_.note("attention_backward", a.shape, a.d_q, a.d_k, a.d_v, a.d_out, a.out, a.q, a.k, a.v, a.lse, a.workspace)) return;
   attention_.backward(work, a.shape, a.d_q, a.d_k, a.d_v, a.d_out, a.out, a.q, a.k, a.v, a.lse, a.workspace.data());
+}
+
+// ---- first runs
+
+void CudaOps::run_announced(CudaStream& stream) {
+  const cudaStream_t work = handle(stream);
+  const std::int64_t bytes = std::max(matmul_.first_run_bytes(), attention_.first_run_bytes());
+  if (bytes == 0) return;
+  // Allocating beyond what is free would be an error of CUDA's: better asked before, and caught where others take it meanwhile.
+  if (bytes > free_bytes_of_cuda_card(device_)) return;
+  Buffer operands;
+  try {
+    operands = allocate_cuda(device_, bytes, "operands of first runs");
+  } catch (const ConfigError&) {
+    return;
+  }
+  matmul_.run_announced(work, operands.data());
+  attention_.run_announced(work, operands.data());
+  stream.synchronize();
 }
 
 }  // namespace trident

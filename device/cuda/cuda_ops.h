@@ -14,6 +14,8 @@
 
 namespace trident {
 
+class CudaStream;
+
 // Whether what follows a product is left to the library where it can (Ops::matmul_bias and the others).
 enum class FusedProducts : std::uint8_t { kNo, kYes };
 
@@ -35,6 +37,9 @@ class CudaOps final : public Ops {
   bool try_fused(Stream& stream, const FusedMatmul& fused) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
   void run(Stream& stream, OperationRef operation) override;
+
+  // As Device::run_announced(), on `stream`.
+  void run_announced(CudaStream& stream);
 
   const CublasLtHandle& blas() const { return blas_; }
   const CudnnAttention& attention() const { return attention_; }

@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "core/int_math.h"
 #include "device/cuda/kernels/attention_f32.h"
@@ -177,6 +179,46 @@ void CudnnAttention::backward(cudaStream_t stream, const AttentionShape& shape, 
     operands.add(kDelta, workspace + pass.delta_at);
     if (options_.determinism == AttentionDeterminism::kNo) operands.add(kDQSum, workspace + pass.d_q_sum_at);
     pass.plan->execute(handle_.get(), operands.uids(), operands.pointers(), workspace + pass.plan_at);
+  }
+}
+
+// ---- first runs
+
+namespace {
+
+// Operands of both directions one behind the other from `at` on, which may be null; and how many bytes they take.
+struct FirstRun {
+  FirstRun(const AttentionShape& s, std::int64_t workspace_bytes, std::byte* at) {
+    const auto take = [&](DType dtype, std::int64_t elements) {
+      const TensorView taken(at == nullptr ? nullptr : at + bytes, dtype, {elements}, MemoryKind::kDevice);
+      bytes += round_up(elements * size_of(dtype), kAlignment);
+      return taken;
+    };
+    const std::int64_t queries = s.batch * s.query_heads * s.query_length, keys = s.batch * s.kv_heads * s.key_length;
+    for (TensorView* view : {&q, &out, &d_out, &d_q}) *view = take(s.dtype, queries * s.head_dim);
+    for (TensorView* view : {&k, &v, &d_k, &d_v}) *view = take(s.dtype, keys * s.head_dim);
+    lse = take(DType::kF32, queries);
+    workspace = take(DType::kU8, workspace_bytes);
+  }
+  TensorView q, k, v, out, lse, d_q, d_k, d_v, d_out, workspace;
+  std::int64_t bytes = 0;
+};
+
+}  // namespace
+
+std::int64_t CudnnAttention::first_run_bytes() const {
+  std::int64_t bytes = 0;
+  for (const Entry& entry : entries_)
+    if (!entry.has_run) bytes = std::max(bytes, FirstRun(entry.shape, workspace_bytes(entry.shape), nullptr).bytes);
+  return bytes;
+}
+
+void CudnnAttention::run_announced(cudaStream_t stream, std::byte* operands) {
+  for (Entry& entry : entries_) {
+    if (std::exchange(entry.has_run, true)) continue;
+    const FirstRun x(entry.shape, workspace_bytes(entry.shape), operands);
+    forward(stream, entry.shape, x.out, x.lse, x.q, x.k, x.v, x.workspace.data());
+    backward(stream, entry.shape, x.d_q, x.d_k, x.d_v, x.d_out, x.out, x.q, x.k, x.v, x.lse, x.workspace.data());
   }
 }
 

@@ -36,6 +36,11 @@ class CudnnAttention {
                 ConstTensorView d_out, ConstTensorView out, ConstTensorView q, ConstTensorView k, ConstTensorView v,
                 ConstTensorView lse, std::byte* workspace);
 
+  // Runs both directions of every shape prepared since the last such call once, on zeros at `operands` (256-byte aligned, at least
+  // first_run_bytes() of device memory).
+  void run_announced(cudaStream_t stream, std::byte* operands);
+  std::int64_t first_run_bytes() const;  // 0: all have been run
+
   // One line about a prepared shape: who computes it, in how many pieces, with which workspace.
   std::string describe(const AttentionShape& shape) const;
   // One line for every prepared shape in less than f32 that our own, slower kernels compute, and why.
@@ -52,6 +57,7 @@ class CudnnAttention {
   struct Entry {
     AttentionShape shape;
     Pass forward, backward;
+    bool has_run = false;  // by run_announced()
   };
 
   const Entry* find(const AttentionShape& shape) const;

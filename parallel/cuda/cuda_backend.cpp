@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -24,6 +25,7 @@ class Cuda final : public CudaBackend {
     // A rank has more streams than CUDA has queues by default, and streams that share one wait for each other.
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*replace=*/0);
     if (ncclGetVersion(&nccl_) != ncclSuccess) return;
+    chooses_order_ = std::getenv(kNcclLaunchOrder) == nullptr;
     for (const auto& [name, value] : nccl_environment(nccl_)) setenv(name.c_str(), value.c_str(), /*replace=*/0);
   }
 
@@ -40,6 +42,9 @@ class Cuda final : public CudaBackend {
   std::int64_t free_bytes(int number) override { return free_bytes_of_cuda_card(number); }
 
   std::unique_ptr<Device> make_device(int number, Doorbell& doorbell, HostAllocator host_memory, const CudaOptions& options) override {
+    // Before the library reads it, at the first communicator.
+    if (options.nccl_any_order && chooses_order_)
+      std::call_once(any_order_, [] { setenv(kNcclLaunchOrder, "0", /*replace=*/1); });
     CudaAllocator memory;
     if (options.nccl_register) {
       memory = [number](std::int64_t bytes, const std::string& name, std::vector<std::string>& notes) {
@@ -66,6 +71,8 @@ class Cuda final : public CudaBackend {
   }
 
   int nccl_ = 0;  // version
+  bool chooses_order_ = false;  // of launches: the user has not
+  std::once_flag any_order_;
   std::optional<CudaFacts> facts_;
 };
 

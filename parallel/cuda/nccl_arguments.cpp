@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "core/check.h"
 
@@ -74,10 +75,27 @@ std::optional<std::string> shared_card(std::string_view group, std::span<const i
   return std::nullopt;
 }
 
+bool keeps_launch_order(int nccl_version, const char* value) {
+  return nccl_version >= NCCL_VERSION(2, 26, 0) && value != nullptr && std::strtoll(value, nullptr, 0) != 0;
+}
+
+std::optional<std::string> launch_order_problem(std::string_view group, std::span<const int> global_ranks,
+                                                std::span<const int> drivers) {
+  constexpr int kLaunchEvents = 12030;  // from here on a kernel can wait for the start of another
+  for (std::size_t r = 0; r < drivers.size(); ++r)
+    if (drivers[r] > 0 && drivers[r] < kLaunchEvents)
+      return fmt::format(
+          "{}: the driver of rank {} is of CUDA {}.{}: before 12.3 NCCL keeps the order of launches ({}=1) by letting each "
+          "operation wait for the end of those before, and groups of ranks would wait for each other for ever; install a driver of "
+          "CUDA 12.3 or later (545), or set cuda.nccl_any_order = true and cuda.nccl_max_ctas",
+          group, global_ranks[r], drivers[r] / 1000, drivers[r] % 1000 / 10, kNcclLaunchOrder);
+  return std::nullopt;
+}
+
 std::vector<std::pair<std::string, std::string>> nccl_environment(int version) {
   std::vector<std::pair<std::string, std::string>> variables;
   // Kernels of different communicators start in the order in which the host issued them.
-  if (version >= NCCL_VERSION(2, 26, 0)) variables.emplace_back("NCCL_LAUNCH_ORDER_IMPLICIT", "1");
+  if (version >= NCCL_VERSION(2, 26, 0)) variables.emplace_back(kNcclLaunchOrder, "1");
   // Rings and trees connect when a communicator is made, where all its ranks are, instead of at the first operation that needs
   // them.
   if (version >= NCCL_VERSION(2, 22, 0)) variables.emplace_back("NCCL_RUNTIME_CONNECT", "0");

@@ -43,6 +43,18 @@ std::optional<std::string> version_disagreement(std::string_view group, std::spa
 using CardId = std::array<std::int64_t, 2>;  // CUDA's UUID
 std::optional<std::string> shared_card(std::string_view group, std::span<const int> global_ranks, std::span<const CardId> cards);
 
+// The variable that makes kernels of several communicators of a card start in the order in which the host issued them, since 2.26.
+inline constexpr const char* kNcclLaunchOrder = "NCCL_LAUNCH_ORDER_IMPLICIT";
+
+// Whether a library of this version does so; value: of the variable, nullptr if it is not set.
+bool keeps_launch_order(int nccl_version, const char* value);
+
+// What is said on all ranks if a driver cannot keep that order but by letting each operation wait for the end of those before:
+// groups then wait for each other for ever. drivers: by rank, as cudaDriverGetVersion() has it (12030: CUDA 12.3); 0 where no
+// order is kept.
+std::optional<std::string> launch_order_problem(std::string_view group, std::span<const int> global_ranks,
+                                                std::span<const int> drivers);
+
 // Environment variables under which a library of this version keeps several communicators of one card from waiting for each other.
 // NCCL reads them once: to be set before its first call, where the user has not set them.
 std::vector<std::pair<std::string, std::string>> nccl_environment(int version);

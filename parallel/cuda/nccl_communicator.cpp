@@ -97,14 +97,19 @@ void NcclCommunicator::compare_surroundings() {
   int version = 0;
   require(ncclGetVersion(&version), all_, "asking for the version");
   const CardId mine = card_of(place().device);
-  const std::vector<std::int64_t> told = gather_now({version, mine[0], mine[1]});
-  std::vector<int> versions;
+  int driver = 0;
+  if (keeps_launch_order(version, std::getenv(kNcclLaunchOrder)))
+    check_cuda(cudaDriverGetVersion(&driver), "asking for the version of the driver");
+  const std::vector<std::int64_t> told = gather_now({version, mine[0], mine[1], driver});
+  std::vector<int> versions, drivers;
   std::vector<CardId> cards;
   for (std::size_t r = 0; r < global_ranks().size(); ++r) {
-    versions.push_back(static_cast<int>(told[3 * r]));
-    cards.push_back({told[3 * r + 1], told[3 * r + 2]});
+    versions.push_back(static_cast<int>(told[4 * r]));
+    cards.push_back({told[4 * r + 1], told[4 * r + 2]});
+    drivers.push_back(static_cast<int>(told[4 * r + 3]));
   }
   if (const auto differs = version_disagreement(name(), global_ranks(), versions)) throw ConfigError(*differs);
+  if (const auto blocks = launch_order_problem(name(), global_ranks(), drivers)) throw ConfigError(*blocks);
   if (options_.allow_shared_cards) return;
   if (const auto shared = shared_card(name(), global_ranks(), cards)) throw ConfigError(*shared);
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "core/check.h"
@@ -15,6 +16,7 @@
 #include "device/no_allocation.h"
 #include "tests/cuda/device_tensor.h"
 #include "tests/cuda/simulated/cublaslt.h"
+#include "tests/cuda/simulated/cudnn.h"
 #include "tests/cuda/simulated_scope.h"
 #include "tests/support/error_text.h"
 
@@ -227,6 +229,123 @@ TEST_F(CudaFusedTest, MistakesAreNamed) {
   EXPECT_PRED2(contains,
                error_of<InternalError>([&] { fused_.matmul_bias(first_, product(Transpose::kNo, Accumulate::kNo), bias.view()); }),
                "was not prepared");
+}
+
+// ---- first runs of what was announced
+
+struct Announced {
+  explicit Announced(CudaOps& ops) {
+    ops.prepare_matmul(shape);
+    ops.prepare_fused(shape, Epilogue::kBias);
+    attention.batch = 1, attention.query_heads = attention.kv_heads = 2, attention.query_length = attention.key_length = 16;
+    attention.head_dim = 64, attention.dtype = DType::kBF16;
+    ops.attention_workspace(attention);
+  }
+  MatmulShape shape{16, 32, 64, Transpose::kNo, Transpose::kNo, DType::kBF16, DType::kBF16, Accumulate::kNo};
+  AttentionShape attention;
+};
+
+CudaOpsOptions fusing() {
+  CudaOpsOptions options;
+  options.fused = FusedProducts::kYes;
+  return options;
+}
+
+TEST_F(CudaOpsTest, EverythingAnnouncedIsRunOnceAndNothingOfItLasts) {
+  CudaOps ops(0, fusing());
+  const Announced announced(ops);
+  const auto memory = simulated::census();
+  const auto products = simulated::cublaslt_counts();
+  const auto executions = simulated::cudnn_counts().executions;
+  ops.run_announced(first_);
+  EXPECT_EQ(simulated::cublaslt_counts().products - products.products, 4) << "two products, for each alignment";
+  EXPECT_EQ(simulated::cublaslt_counts().fused - products.fused, 2);
+  EXPECT_EQ(simulated::cudnn_counts().executions - executions, 2) << "forward and backward";
+  EXPECT_EQ(simulated::census().allocations, memory.allocations);
+  ops.run_announced(first_);
+  EXPECT_EQ(simulated::cublaslt_counts().products - products.products, 4) << "once";
+  MatmulShape later = announced.shape;
+  later.m = 48;
+  ops.prepare_matmul(later);
+  ops.run_announced(first_);
+  EXPECT_EQ(simulated::cublaslt_counts().products - products.products, 6) << "what came later alone";
+  EXPECT_EQ(simulated::cudnn_counts().executions - executions, 2);
+}
+
+TEST_F(CudaOpsTest, FirstRunsLeaveNumbersAsTheyWere) {
+  const auto multiplied = [&](bool first) {
+    CudaOps ops(0);
+    const Announced announced(ops);
+    if (first) ops.run_announced(first_);
+    const MatmulShape& s = announced.shape;
+    DeviceTensor a(numbers({s.m, s.k}, 0.3F, s.in)), b(numbers({s.k, s.n}, -1.7F, s.in)), out(numbers({s.m, s.n}, 0, s.out));
+    DeviceTensor workspace(TestTensor(DType::kU8, {ops.prepare_matmul(s)}));
+    ops.matmul(first_, out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate, workspace.view());
+    first_.synchronize();
+    return out.download().values();
+  };
+  EXPECT_EQ(multiplied(true), multiplied(false));
+}
+
+TEST_F(CudaOpsTest, WithoutMemoryForTheirOperandsNothingIsRun) {
+  const Announced announced(ops_);
+  const auto products = simulated::cublaslt_counts().products;
+  simulated::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
+  ops_.run_announced(first_);
+  EXPECT_EQ(simulated::cublaslt_counts().products, products);
+  simulated::Settings full = simulated::settings();
+  full.used_bytes = full.total_bytes - 1024;
+  simulated::configure(full);
+  ops_.run_announced(first_);
+  EXPECT_EQ(simulated::cublaslt_counts().products, products) << "another's memory";
+  full.used_bytes = 0;
+  simulated::configure(full);
+  ops_.run_announced(first_);
+  EXPECT_GT(simulated::cublaslt_counts().products, products);
+}
+
+// Four plans: of a product alone and with its bias, each for aligned operands and for others. Only the first has to be.
+TEST_F(CudaOpsTest, WhatTheLibraryRefusesAfterAllIsNotUsed) {
+  int ended = 0, one_by_one = 0;
+  for (int refused = 0; refused < 4; ++refused) {
+    CudaOps ops(0, fusing());
+    const MatmulShape s{16, 32, 64, Transpose::kNo, Transpose::kNo, DType::kBF16, DType::kBF16, Accumulate::kNo};
+    DeviceTensor workspace(TestTensor(DType::kU8, {ops.prepare_fused(s, Epilogue::kBias)}));
+    simulated::fail_next("cublasLtMatmul", CUBLAS_STATUS_NOT_SUPPORTED, refused);
+    try {
+      ops.run_announced(first_);
+    } catch (const ConfigError& error) {
+      EXPECT_PRED2(contains, std::string(error.what()), "matmul 16x32x64 nn bf16->bf16");
+      first_.synchronize();
+      ++ended;
+      continue;
+    }
+    DeviceTensor a(numbers({s.m, s.k}, 1, s.in)), b(numbers({s.k, s.n}, 1, s.in)), bias(numbers({s.n}, 1, s.out));
+    DeviceTensor out(numbers({s.m, s.n}, 0, s.out));
+    FusedMatmul fused;
+    fused.product = {out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate, workspace.view()};
+    fused.epilogue = Epilogue::kBias;
+    fused.bias = bias.view();
+    if (!ops.try_fused(first_, fused)) ++one_by_one;
+    first_.synchronize();
+  }
+  EXPECT_EQ(ended, 1);
+  EXPECT_EQ(one_by_one, 1);
+}
+
+// ---- multiprocessors left to communication
+
+TEST_F(CudaOpsTest, ProductsTakeAsManyMultiprocessorsAsTheyMay) {
+  const auto told = [&](std::int32_t multiprocessors) {
+    CudaOpsOptions options;
+    options.matmul.multiprocessors = multiprocessors;
+    CudaOps ops(0, options);
+    const Announced announced(ops);
+    ops.run_announced(first_);
+    return simulated::cublaslt_counts().last_multiprocessors;
+  };
+  EXPECT_EQ(told(0), 0);
+  EXPECT_EQ(told(124), 124);
 }
 
 }  // namespace

@@ -89,6 +89,21 @@ TEST(NcclArguments, SharedCards) {
             "through the host");
 }
 
+TEST(NcclArguments, OrdersOfLaunches) {
+  EXPECT_TRUE(keeps_launch_order(22600, "1"));
+  EXPECT_FALSE(keeps_launch_order(22506, "1")) << "does not know the variable";
+  EXPECT_FALSE(keeps_launch_order(22809, "0"));
+  EXPECT_FALSE(keeps_launch_order(22809, nullptr));
+  const std::vector<int> names = {2, 5};
+  EXPECT_EQ(launch_order_problem("tp", names, std::vector{12030, 13000}), std::nullopt);
+  EXPECT_EQ(launch_order_problem("tp", names, std::vector{0, 0}), std::nullopt) << "no order is kept";
+  EXPECT_EQ(launch_order_problem("tp", names, std::vector{12030, 12020}),
+            "tp: the driver of rank 5 is of CUDA 12.2: before 12.3 NCCL keeps the order of launches "
+            "(NCCL_LAUNCH_ORDER_IMPLICIT=1) by letting each operation wait for the end of those before, and groups of ranks "
+            "would wait for each other for ever; "
+            "install a driver of CUDA 12.3 or later (545), or set cuda.nccl_any_order = true and cuda.nccl_max_ctas");
+}
+
 TEST(NcclArguments, VariablesFollowTheVersion) {
   EXPECT_THAT(nccl_environment(21903), IsEmpty());
   EXPECT_THAT(nccl_environment(22200), ElementsAre(Pair("NCCL_RUNTIME_CONNECT", "0")));

@@ -2,6 +2,7 @@
 #include "parallel/cuda/nccl_communicator.h"
 
 #include <cstdint>
+#include <cstdlib>
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -10,6 +11,7 @@
 
 #include "core/check.h"
 #include "device/cuda/cuda_memory.h"
+#include "parallel/cuda/nccl_arguments.h"
 #include "tests/cuda/device_ranks.h"
 #include "tests/cuda/simulated/nccl.h"
 #include "tests/cuda/simulated_scope.h"
@@ -51,6 +53,27 @@ TEST_F(NcclFailure, DifferentVersionsAreRefusedOnAllRanks) {
   const std::string expected = "world: rank 0 has NCCL 2.28.9 and rank 1 has NCCL 2.27.3; let all nodes load the same libnccl.so.2";
   EXPECT_EQ(failures.error, expected);
   for (const std::string& error : failures.per_rank) EXPECT_THAT(error, HasSubstr(expected));
+}
+
+class LaunchOrder {
+ public:
+  explicit LaunchOrder(const char* value) { setenv(kNcclLaunchOrder, value, /*replace=*/1); }
+  ~LaunchOrder() { unsetenv(kNcclLaunchOrder); }
+};
+
+TEST_F(NcclFailure, DriversThatCannotKeepTheOrderOfLaunchesAreRefusedOnAllRanks) {
+  const auto tried = [&](const char* value, int driver) {
+    const LaunchOrder order(value);
+    simulated::Settings settings = simulated::settings();
+    settings.driver_version = driver;
+    simulated::configure(settings);
+    return run(two(), all_reduce_once);
+  };
+  EXPECT_EQ(tried("1", 12030).error, "");
+  EXPECT_EQ(tried("0", 12020).error, "") << "in any order";
+  const DeviceFailures failures = tried("1", 12020);
+  for (const std::string& error : failures.per_rank)
+    EXPECT_THAT(error, HasSubstr("world: the driver of rank 0 is of CUDA 12.2: before 12.3 NCCL keeps the order of launches"));
 }
 
 TEST_F(NcclFailure, TwoRanksOnOneCardAreRefusedOnAllRanks) {

@@ -85,6 +85,10 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_EQ(small_with({"device=cpu", "cuda.autotune=choices.json"}).cuda.autotune, "choices.json") << "accepted on CPUs, too";
   EXPECT_EQ(small_with({"cuda.nccl_max_ctas=4"}).cuda.nccl_max_ctas, (NcclMaxCtas{4, 4, 4}));
   EXPECT_EQ(small_with({"cuda.nccl_max_ctas={\"dp\": 4, \"tp\": 16}"}).cuda.nccl_max_ctas, (NcclMaxCtas{16, 4, 0}));
+  EXPECT_TRUE(small_with({"cuda.nccl_any_order=true", "cuda.nccl_max_ctas=4"}).cuda.nccl_any_order);
+  EXPECT_TRUE(small_with({"cuda.nccl_any_order=true", "cuda.nccl_max_ctas={\"dp\": 4, \"tp\": 16, \"pp\": 1}"})
+                  .cuda.nccl_any_order);
+  EXPECT_EQ(small_with({"cuda.spare_multiprocessors=8"}).cuda.spare_multiprocessors, 8);
   EXPECT_TRUE(small_with({"cuda.graphs=true"}).cuda.graphs);
   EXPECT_TRUE(small_with({"cuda.epilogues=true"}).cuda.epilogues);
   EXPECT_EQ(c.checkpoint.every, 0);

@@ -183,6 +183,13 @@ TEST(ConfigRefuses, CountsOfAxesThatAreNone) {
                    {"cuda.nccl_max_ctas = {\"dp\":", "must be an integer from 0 to 64 or any of {"});
 }
 
+TEST(ConfigRefuses, AnyOrderOfLaunchesWithoutLimits) {
+  for (const char* limits : {"0", "{\"dp\": 4, \"tp\": 4}", "{\"pp\": 4}"})
+    expect_refusal({"cuda.nccl_any_order=true", fmt::format("cuda.nccl_max_ctas={}", limits)},
+                   {"cuda.nccl_any_order = true: cuda.nccl_max_ctas = ", "limit every axis (cuda.nccl_max_ctas = 4, say)"});
+  expect_refusal({"cuda.spare_multiprocessors=129"}, {"cuda.spare_multiprocessors = 129", "0 to 128"});
+}
+
 TEST(ConfigRefuses, BadSettings) {
   expect_refusal({"run.steps"}, {"--set \"run.steps\": must be path=value"});
   expect_refusal({"=3"}, {"must be path=value"});

@@ -354,6 +354,8 @@ TEST(ChooseDevice, WhatTheConfigurationSaysOfCardsReachesTheDevice) {
                            .autotune = "file",
                            .epilogues = true,
                            .nccl_max_ctas = {16, 4, 2},
+                           .nccl_any_order = true,
+                           .spare_multiprocessors = 8,
                            .nccl_register = true,
                            .nccl_timeout = 30,
                            .graphs = true};

@@ -73,6 +73,7 @@ class MeteredDevice final : public Device {
   Stream& host_stream() override { return device_.host_stream(); }
   Progress& progress() override { return device_.progress(); }
   void poll() override { device_.poll(); }
+  void run_announced() override { device_.run_announced(); }
   std::vector<std::string> notes() const override { return device_.notes(); }
   double waited_seconds() const override { return device_.waited_seconds(); }
   void log_operations(OperationLog* log) override { device_.log_operations(log); }

@@ -213,6 +213,15 @@ std::vector<Option> data_options() {
       {.path = "cuda.nccl_max_ctas", .takes = kInteger | kAxes, .fallback = "0",
        .doc = "Most thread blocks that an operation of NCCL may take from computation, along every axis or along each by itself; 0, or an axis left out: NCCL's own choice.",
        .range = {0, 64}, .aka = {"NCCL_MAX_CTAS", "nccl_communicator_config_path"}},
+      {.path = "cuda.nccl_any_order", .takes = kBool, .fallback = "false",
+       .doc = "Operations of different NCCL communicators start as each is ready (NCCL_LAUNCH_ORDER_IMPLICIT=0) and not in the "
+              "order in which the host issued them. Only with cuda.nccl_max_ctas along every axis, so that all of them fit onto "
+              "the card at once: one that finds no room while it is waited for never ends. Off until it has been measured.",
+       .aka = {"NCCL_LAUNCH_ORDER_IMPLICIT"}},
+      {.path = "cuda.spare_multiprocessors", .takes = kInteger, .fallback = "0",
+       .doc = "Multiprocessors of the card that products leave to communication beside them (cuBLASLt's SM_COUNT_TARGET), best "
+              "what cuda.nccl_max_ctas allows; 0, and off until it has been measured: none.",
+       .range = {0, 128}, .aka = {"sm_margin", "SM_COUNT_TARGET"}},
       {.path = "cuda.nccl_register", .takes = kBool, .fallback = "false",
        .doc = "Take the memory of ranks from NCCL and register it with all communicators, so that it is read and written without copies where NVLink and network cards can; off, as in NCCL itself, until it has been measured: registering takes time and resources of the network cards.",
        .aka = {"use_nccl_ub", "nccl_ub", "NCCL_LOCAL_REGISTER"}},

@@ -146,13 +146,23 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("elastic", c.elastic);
   v("log.every", c.log.every), v("log.tensorboard", c.log.tensorboard), v("log.trace_steps", c.log.trace_steps);
   v("cuda.tf32", c.cuda.tf32), v("cuda.deterministic", c.cuda.deterministic), v("cuda.autotune", c.cuda.autotune);
-  v("cuda.nccl_max_ctas", c.cuda.nccl_max_ctas), v("cuda.nccl_register", c.cuda.nccl_register), v("cuda.nccl_timeout", c.cuda.nccl_timeout);
+  v("cuda.nccl_max_ctas", c.cuda.nccl_max_ctas), v("cuda.nccl_any_order", c.cuda.nccl_any_order);
+  v("cuda.spare_multiprocessors", c.cuda.spare_multiprocessors);
+  v("cuda.nccl_register", c.cuda.nccl_register), v("cuda.nccl_timeout", c.cuda.nccl_timeout);
   v("cuda.epilogues", c.cuda.epilogues);
   v("cuda.graphs", c.cuda.graphs);
   v("debug.no_alloc", c.debug.no_alloc), v("debug.check_collectives", c.debug.check_collectives);
 }
 
 [[noreturn]] void contradict(const std::string& message) { throw ConfigError(message); }
+
+void check_nccl_order(const CudaOptions& cuda) {
+  const NcclMaxCtas& most = cuda.nccl_max_ctas;
+  if (!cuda.nccl_any_order || (most.tensor > 0 && most.data > 0 && most.pipeline > 0)) return;
+  contradict(fmt::format("cuda.nccl_any_order = true: cuda.nccl_max_ctas = {}: operations of NCCL that start in any order must all fit onto the "
+                         "card; limit every axis (cuda.nccl_max_ctas = 4, say)",
+                         value_text(write(most))));
+}
 
 void check_loss_scale(const PrecisionConfig& p) {
   if (p.loss_scale.kind == LossScale::Kind::kByFormat) return;
@@ -222,6 +232,7 @@ void validate(const TrainConfig& c) {
                     c.batch.sequence, p.tensor));
   if (c.batch.global % c.batch.micro != 0)
     contradict(fmt::format("batch.global = {}: not divisible by batch.micro = {}; take a multiple", c.batch.global, c.batch.micro));
+  check_nccl_order(c.cuda);
   check_loss_scale(c.precision);
   check_stochastic_rounding(c.precision);
   const LrScheduleConfig& s = c.lr_schedule;

@@ -10,6 +10,7 @@
 #include "device/no_allocation.h"
 #include "train/plan/update_rule_of.h"
 #include "train/run/arena_check.h"
+#include "train/run/dry_run.h"
 
 namespace trident {
 namespace {
@@ -47,10 +48,24 @@ LrSchedule lr_schedule_of(const TrainConfig& config) {
   return schedule;
 }
 
+namespace {
+
+// Kernels of products and attention come to the card here: a communicator of NCCL that is connected may keep the card busy until a
+// peer's host calls, which waits for what its own card is not idle for.
+std::unique_ptr<Communicator> after_first_runs(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world) {
+  if (device.kind() == DeviceKind::kCuda) {
+    dry_run(plan, world->rank(), &device.ops(), DryWork::kConstruct);  // announces them
+    device.run_announced();
+  }
+  return world;
+}
+
+}  // namespace
+
 RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world, StatusBoard* board, const OnDevice& on_device)
     : plan_(plan),
       device_(device),
-      context_(plan.grid, device, std::move(world), plan.partial_axes,
+      context_(plan.grid, device, after_first_runs(plan, device, std::move(world)), plan.partial_axes,
                plan.config.debug.check_collectives ? CollectiveChecks::kOn : CollectiveChecks::kOff, board, on_device),
       statistics_(context_, arena_plan_),
       executor_(device),

@@ -1,6 +1,7 @@
 #include "tests/cuda/simulated/cublaslt.h"
 
 #include <cuda_runtime_api.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +12,7 @@
 #include <string>
 
 #include "tests/cuda/simulated/cublaslt_product.h"
+#include "tests/cuda/simulated/launched_kernels.h"
 #include "tests/cuda/simulated/runtime.h"
 
 struct cublasLtContext {
@@ -114,6 +116,18 @@ cublasStatus_t enter(const char* function, cublasLtHandle_t handle) {
 // Memory of another device, or of the host, or not there any more: what the kernel would find.
 void require_memory(int device, const void* data, std::size_t bytes) {
   if (!is_device_memory(data, bytes) || memory_device(data) != device) throw DeviceFailure{cudaErrorIllegalAddress};
+}
+
+// What the library launches for such a product.
+std::string kernel_of(const Product& p) {
+  const OperationDescriptor& o = p.operation;
+  std::string name = "cuBLASLt:";
+  for (const auto part : {std::int64_t{p.algorithm.id}, std::int64_t{p.algorithm.tile}, std::int64_t{o.compute},
+                          std::int64_t{o.transpose_a}, std::int64_t{o.transpose_b}, std::int64_t{o.epilogue},
+                          std::int64_t{p.a.type}, std::int64_t{p.d.type}, static_cast<std::int64_t>(p.d.rows),
+                          static_cast<std::int64_t>(p.d.columns), p.a.leading})
+    name += fmt::format(" {}", part);
+  return name;
 }
 
 bool overlap(const void* x, std::size_t x_bytes, const void* y, std::size_t y_bytes) {
@@ -273,6 +287,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   p.number = static_cast<std::uint64_t>(library().counts.products++);
   library().counts.fused += p.operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
   library().counts.last_algorithm = chosen->id;
+  library().counts.last_multiprocessors = p.operation.multiprocessors;
+  note_library_kernel(handle->device, kernel_of(p));
   enqueue(stream, "cublasLtMatmul", [p, device = handle->device, workspace, needed] { execute(device, p, workspace, needed); });
   return CUBLAS_STATUS_SUCCESS;
 }

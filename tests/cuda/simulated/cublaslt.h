@@ -14,6 +14,7 @@ struct CublasLtCounts {
   std::int64_t heuristics = 0;      // questions asked of the heuristic
   std::int64_t products = 0;        // enqueued
   std::int64_t fused = 0;           // of them, with an epilogue
+  std::int32_t last_multiprocessors = 0;  // that the last product was for; 0: all
   std::int32_t last_algorithm = 0;  // its id, of the last product enqueued
 };
 CublasLtCounts cublaslt_counts();

@@ -55,6 +55,7 @@ Field find(OperationDescriptor& d, cublasLtMatmulDescAttributes_t attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSC: return field(d.transpose_c);
     case CUBLASLT_MATMUL_DESC_FILL_MODE: return field(d.fill);
     case CUBLASLT_MATMUL_DESC_EPILOGUE: return field(d.epilogue);
+    case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET: return field(d.multiprocessors);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return field(d.bias);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return field(d.bias_type);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return field(d.aux);
@@ -111,6 +112,7 @@ cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t operation, s
                                     CUBLASLT_EPILOGUE_DEFAULT,
                                     -1,
                                     -1,
+                                    0,
                                     nullptr,
                                     nullptr,
                                     0};

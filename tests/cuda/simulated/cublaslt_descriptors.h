@@ -13,7 +13,7 @@ struct OperationDescriptor {
   std::uint32_t magic;
   std::int32_t compute, scale, pointer_mode, transpose_a, transpose_b, transpose_c, fill;
   std::uint32_t epilogue;
-  std::int32_t aux_type, bias_type;
+  std::int32_t aux_type, bias_type, multiprocessors;
   void* bias;
   void* aux;
   std::int64_t aux_leading;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "tests/cuda/simulated/cudnn_interpreter.h"
+#include "tests/cuda/simulated/launched_kernels.h"
 #include "tests/cuda/simulated/runtime.h"
 
 struct cudnnContext {
@@ -211,6 +212,7 @@ void execute(cudnnContext& handle, const Object& plan, const Object& pack) {
   const std::uint64_t seed = settings().seed + static_cast<std::uint64_t>(library().counts.executions);
   ++library().counts.executions;
   library().counts.last_engine = plan.engine->number;
+  note_library_kernel(handle.device, fmt::format("cuDNN: {}", static_cast<const void*>(plan.graph.get())));
   enqueue(handle.stream, "cudnnBackendExecute", [graph = plan.graph, order = plan.engine->order, bound, workspace, bytes, seed] {
     constexpr int kGarbage = 0xff;  // NaN in every type
     if (bytes > 0) std::memset(workspace, kGarbage, static_cast<std::size_t>(bytes));

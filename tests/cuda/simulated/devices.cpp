@@ -132,8 +132,9 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
 
 cudaError_t cudaDriverGetVersion(int* version) {
   return plain_call("cudaDriverGetVersion", [&] {
-    const Driver driver = Machine::instance().settings.driver;
-    *version = driver == Driver::kNone ? 0 : driver == Driver::kTooOld ? kOldDriver : CUDART_VERSION;
+    const Settings& s = Machine::instance().settings;
+    const int present = s.driver_version != 0 ? s.driver_version : CUDART_VERSION;
+    *version = s.driver == Driver::kNone ? 0 : s.driver == Driver::kTooOld ? kOldDriver : present;
     return cudaSuccess;
   });
 }

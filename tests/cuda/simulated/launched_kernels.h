@@ -2,6 +2,7 @@
 #pragma once
 
 #include <set>
+#include <string>
 
 namespace trident::simulated {
 
@@ -13,5 +14,12 @@ std::set<const void*> loaded_kernels(int device);
 void note_kernel(const void* function);
 // All that have run since the process started.
 std::set<const void*> launched_kernels();
+
+// Kernels of cuBLASLt and cuDNN come to a card with their first use. One that does so while a communicator of NCCL is there may
+// wait for ever on a real card; here it is late. Until reset_library_kernels().
+void note_library_kernel(int device, const std::string& kernel);
+std::set<std::string> library_kernels();       // those that came in time
+std::set<std::string> late_library_kernels();
+void reset_library_kernels();
 
 }  // namespace trident::simulated

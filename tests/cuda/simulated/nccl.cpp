@@ -47,6 +47,11 @@ int nccl_registrations() {
   return static_cast<int>(library().registered.size());
 }
 
+bool nccl_connected(int device) {
+  const Call lock;
+  return std::ranges::any_of(library().living, [&](const ncclComm* comm) { return comm->device == device; });
+}
+
 void reset_nccl() {
   const Call lock;
   library() = {};

@@ -32,6 +32,7 @@ void hang_nccl_on(int device);
 // What was wrong with the calls so far, and what exists. Forgotten by reset_nccl(), when no communicator is left.
 std::vector<std::string> nccl_complaints();
 int nccl_communicators();
+bool nccl_connected(int device);  // whether one is on it
 // What communicators were made with, in any order: of every rank.
 struct NcclJoined {
   std::string name;

@@ -47,6 +47,7 @@ struct Settings {
   HostGuard host_guard = HostGuard::kOn;
   int devices = 1;
   Driver driver = Driver::kPresent;
+  int driver_version = 0;  // of one that is present, as cudaDriverGetVersion() has it; 0: the headers'
   std::size_t total_bytes = std::size_t{79} << 30;  // of each device
   std::size_t used_bytes = 0;                       // held by other processes
   std::optional<int> prohibited = {};               // a device whose compute mode lets nobody use it

@@ -1,6 +1,7 @@
 // Keys of the section `cuda` reach what they name: a run on a simulated card shows it.
 #include <gtest/gtest.h>
 
+#include "core/check.h"
 #include "core/file_io.h"
 #include "device/host/doorbell.h"
 #include "parallel/cuda/cuda_backend.h"
@@ -38,6 +39,23 @@ TEST(CudaOptions, AutotuneKeepsAFile) {
   EXPECT_NE(choices.find("NVIDIA H100 80GB HBM3"), std::string::npos) << choices.substr(0, 200);
   EXPECT_EQ(run({"cuda.autotune=" + file}).losses, run_1.losses);
   EXPECT_EQ(read_file(file), choices) << "nothing was left to time";
+}
+
+TEST(CudaOptions, ProductsNeedAMultiprocessor) {
+  const SimulatedScope scope;
+  const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
+  Doorbell doorbell;
+  CudaOptions options;
+  options.spare_multiprocessors = 131;
+  EXPECT_NO_THROW(cuda->make_device(0, doorbell, {}, options));
+  options.spare_multiprocessors = 132;
+  try {
+    cuda->make_device(0, doorbell, {}, options);
+    FAIL() << "a card without multiprocessors for products";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "cuda.spare_multiprocessors = 132: card 0 has 132, and products need some; set it to what "
+                               "cuda.nccl_max_ctas allows, or to 0");
+  }
 }
 
 // bf16 heads of a size that cuDNN does not take: our own kernels compute them, and the device says so.

@@ -1,10 +1,17 @@
 // What a configuration chooses about NCCL reaches the library, in a training run between simulated cards.
 #include <gmock/gmock.h>
+#include <cuda_runtime_api.h>
+#include <fmt/core.h>
 #include <nccl.h>
+
+#include <cstdint>
+#include <cstdlib>
 
 #include <map>
 #include <set>
 
+#include "cuda/simulated/cublaslt.h"
+#include "cuda/simulated/launched_kernels.h"
 #include "cuda/simulated/nccl.h"
 #include "cuda/simulated/runtime.h"
 #include "parallel/cuda/cuda_backend.h"
@@ -63,6 +70,65 @@ TEST_F(NcclOptionsOfARun, EachAxisHasItsOwnLimitOnBlocks) {
   EXPECT_THAT(limits["tp"], ElementsAre(16));
   EXPECT_THAT(limits["dp"], ElementsAre(4));
   EXPECT_THAT(limits["pp"], ElementsAre(0));
+}
+
+TEST_F(NcclOptionsOfARun, ProductsLeaveMultiprocessorsToCommunication) {
+  run({"parallel=\"2DP\"", "cuda.spare_multiprocessors=8"});
+  EXPECT_EQ(simulated::cublaslt_counts().last_multiprocessors, 132 - 8);
+  run({"parallel=\"2DP\""});
+  EXPECT_EQ(simulated::cublaslt_counts().last_multiprocessors, 0);
+}
+
+TEST_F(NcclOptionsOfARun, TheOrderOfLaunchesIsTheUsersBeforeItIsOurs) {
+  const auto order_of = [&](const char* users, const std::vector<std::string>& settings) {
+    users == nullptr ? unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT") : setenv("NCCL_LAUNCH_ORDER_IMPLICIT", users, 1);
+    backend_ = make_cuda_backend();
+    run(settings);
+    const std::string order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    return order;
+  };
+  const std::vector<std::string> ours = {"parallel=\"2DP\""},
+                                 any = {"parallel=\"2DP\"", "cuda.nccl_any_order=true", "cuda.nccl_max_ctas=4"};
+  EXPECT_EQ(order_of(nullptr, ours), "1");
+  EXPECT_EQ(order_of(nullptr, any), "0");
+  EXPECT_EQ(order_of("1", any), "1");
+  EXPECT_EQ(order_of("0", ours), "0");
+}
+
+// What a library brings to a card with its first use may wait for a kernel that waits for a peer.
+TEST_F(NcclOptionsOfARun, NoKernelOfALibraryComesToACardAfterItsCommunicators) {
+  const std::vector<std::string> layouts[] = {
+      {"parallel=\"2DP x 2PP x 2TP\"", "parallel.zero=zero3", "precision.compute=bf16"},
+      {"parallel=\"2DP\"", "recompute.policy=full", "recompute.head_chunk=8", "precision.compute=fp16"},
+      {"parallel=\"2PP x 2TP\"", "parallel.sequence_parallel=true"},
+  };
+  for (const std::vector<std::string>& layout : layouts) {
+    for (const char* epilogues : {"false", "true"}) {
+      simulated::reset_library_kernels();
+      std::vector<std::string> settings = layout;
+      settings.push_back(fmt::format("cuda.epilogues={}", epilogues));
+      run(settings);
+      EXPECT_THAT(simulated::late_library_kernels(), IsEmpty()) << layout.front();
+      EXPECT_GT(simulated::library_kernels().size(), 8u) << layout.front();
+    }
+  }
+}
+
+// The first runs of another run find no memory for their operands: the bits are the same, and what the run has at its end, too.
+TEST_F(NcclOptionsOfARun, FirstRunsChangeNoBitOfARun) {
+  const auto trained = [&](std::optional<int> refused, std::int64_t* products) {
+    const std::int64_t before = simulated::cublaslt_counts().products;
+    // The second allocation of a rank, behind scratch memory of kernels.
+    if (refused) simulated::fail_next("cudaMalloc", cudaErrorMemoryAllocation, *refused);
+    const LayoutRun result = run({"parallel=\"1DP\"", "precision.compute=bf16", "cuda.epilogues=true"});
+    *products = simulated::cublaslt_counts().products - before;
+    return result;
+  };
+  std::int64_t with = 0, without = 0;
+  const LayoutRun plain = trained(std::nullopt, &with);
+  EXPECT_EQ("", compare_bits(trained(1, &without), plain));
+  EXPECT_GT(with, without + 20) << "nothing was run before the first step";
 }
 
 // Every operand lies in it, at the same place on every rank of a group: the simulation complains of others.
