@@ -48,39 +48,44 @@ class Layer {
   void forward(LayerPass& p, ConstTensorView x, TensorView y) const {
     p.begin(PassKind::kForward);
     run_forward(p, x, y);
+    p.end();
   }
   // Makes again what the recompute policy did not keep; call it right before backward_input. `x` as in forward.
   void recompute(LayerPass& p, ConstTensorView x) const {
     p.begin(PassKind::kRecompute);
     run_recompute(p, x);
+    p.end();
   }
   // d holds the gradient of y and is overwritten with the gradient of x, in place (the head ignores its content, the embedding
   // leaves it). Gradients of norms are written here.
   void backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
     p.begin(PassKind::kBackwardInput);
     run_backward_input(p, x, d);
+    p.end();
   }
   // Gradients of matrices and of biases, from what backward_input kept. May communicate over tp. Other passes may
-  // come between the two: it reads saved tensors of LastUse::kW, kept tensors and its arguments.
-  void backward_weight(LayerPass& p, ConstTensorView x) const {
+  // come between the two, and x may be gone: it reads saved tensors of LastUse::kW and kept tensors.
+  void backward_weight(LayerPass& p) const {
     p.begin(PassKind::kBackwardWeight);
-    run_backward_weight(p, x);
+    run_backward_weight(p);
+    p.end();
   }
   // Both gradients, for schedules that do not split them.
   void backward(LayerPass& p, ConstTensorView x, TensorView d) const {
     p.begin(PassKind::kBackward);
     run_backward(p, x, d);
+    p.end();
   }
 
  private:
   virtual void run_forward(LayerPass& p, ConstTensorView x, TensorView y) const = 0;
   virtual void run_recompute(LayerPass& p, ConstTensorView x) const = 0;
   virtual void run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) const = 0;
-  virtual void run_backward_weight(LayerPass& p, ConstTensorView x) const = 0;
+  virtual void run_backward_weight(LayerPass& p) const = 0;
   // Overridden by layers that save work by doing them together.
   virtual void run_backward(LayerPass& p, ConstTensorView x, TensorView d) const {
     run_backward_input(p, x, d);
-    run_backward_weight(p, x);
+    run_backward_weight(p);
   }
 };
 

@@ -31,7 +31,7 @@ void TransformerBlock::run_backward_input(LayerPass& p, ConstTensorView x, Tenso
   attention_.backward_input(p, x, d);
 }
 
-void TransformerBlock::run_backward_weight(LayerPass& p, ConstTensorView) const {
+void TransformerBlock::run_backward_weight(LayerPass& p) const {
   mlp_.backward_weight(p);
   attention_.backward_weight(p);
 }

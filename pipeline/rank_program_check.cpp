@@ -59,6 +59,28 @@ class TakenPlaces {
   std::map<int, Range> taken_;  // by unit
 };
 
+// Slots of micro-batches from their forward on, by virtual stage.
+class HeldSlots {
+ public:
+  explicit HeldSlots(std::string_view name) : name_(name) {}
+  std::string_view name() const { return name_; }
+  Fault take(int virtual_stage, int slot, int of) {
+    if (slot < 0 || slot >= of) return fmt::format("no such {} slot: {}", name_, slot);
+    std::set<int>& slots = in_use_[virtual_stage];
+    if (!slots.insert(slot).second) return fmt::format("{} slot {} is still in use", name_, slot);
+    int& peak = peak_[virtual_stage];
+    peak = std::max(peak, static_cast<int>(slots.size()));
+    return kFine;
+  }
+  void give_back(int virtual_stage, int slot) { in_use_[virtual_stage].erase(slot); }
+  int peak(int virtual_stage) { return peak_[virtual_stage]; }
+
+ private:
+  std::string_view name_;
+  std::map<int, std::set<int>> in_use_;
+  std::map<int, int> peak_;
+};
+
 class RankChecker {
  public:
   RankChecker(const StepProgram& program, int rank, const StepProgramSpec& spec)
@@ -128,10 +150,11 @@ class RankChecker {
     if (p.forwards == units.size() || units[p.forwards] != i.unit) return "units run forward once, in model order";
     if (p.forwards++ > 0) return kFine;
     if (training_) {
-      const int chunk = schedule_.chunk_of(i.virtual_stage), slot = program_.activation_slot(i.virtual_stage, i.micro_batch);
-      if (!activation_slots_.insert({chunk, slot}).second) return fmt::format("activation slot {} is still in use", slot);
-      int& peak = peak_in_flight_[i.virtual_stage];
-      peak = std::max(peak, ++in_flight_[i.virtual_stage]);
+      const int stage = i.virtual_stage, mb = i.micro_batch;
+      const auto chunk = static_cast<std::size_t>(schedule_.chunk_of(stage));
+      Fault fault = activations_.take(stage, program_.activation_slot(stage, mb), program_.num_activation_slots[chunk]);
+      if (!fault) fault = weight_inputs_.take(stage, program_.weight_slot(stage, mb), program_.num_weight_slots[chunk]);
+      if (fault) return fault;
     }
     if (i.virtual_stage == 0) return kFine;
     if (!elsewhere(i.virtual_stage - 1))
@@ -153,7 +176,9 @@ class RankChecker {
       if (p.input_gradients == 0 && !kept_slots_.insert({chunk, slot}).second)
         return fmt::format("kept slot {} is still in use", slot);
     }
-    if (p.input_gradients++ > 0 || i.virtual_stage + 1 == schedule_.num_virtual_stages()) return kFine;
+    if (++p.input_gradients == units.size())
+      activations_.give_back(i.virtual_stage, program_.activation_slot(i.virtual_stage, i.micro_batch));
+    if (p.input_gradients > 1 || i.virtual_stage + 1 == schedule_.num_virtual_stages()) return kFine;
     if (!elsewhere(i.virtual_stage + 1))
       return input_gradient_done(i.virtual_stage + 1, i.micro_batch) ? kFine : Fault("the stage after has not run backward");
     return take(p.gradient_received, gradient_buffers_);
@@ -164,10 +189,9 @@ class RankChecker {
     if (p.weight_gradients >= p.input_gradients || units[units.size() - 1 - p.weight_gradients] != i.unit)
       return "weight gradients follow input gradients, against model order";
     if (++p.weight_gradients == units.size()) {
-      --in_flight_[i.virtual_stage];
       if (i.kind == Kind::kBackwardWeight)
         kept_slots_.erase({schedule_.chunk_of(i.virtual_stage), program_.kept_slot(i.virtual_stage, i.micro_batch)});
-      activation_slots_.erase({schedule_.chunk_of(i.virtual_stage), program_.activation_slot(i.virtual_stage, i.micro_batch)});
+      weight_inputs_.give_back(i.virtual_stage, program_.weight_slot(i.virtual_stage, i.micro_batch));
     }
     UnitState& unit = units_.at(i.unit);
     if (unit.weight_gradients++ != i.micro_batch) return "weight gradients are summed in ascending micro-batch order";
@@ -304,7 +328,7 @@ class RankChecker {
       if (training_ && !unit.stepped) return fmt::format("unit {} made no step", id);
       if (training_ && program_.gathers_after_update && !unit.gathered_after_step) return fmt::format("unit {} is stale", id);
     }
-    const InFlight expected = max_in_flight(schedule_);
+    const InFlight until_input = max_in_flight(schedule_, computes_input_gradient), until_weight = max_in_flight(schedule_);
     for (int stage = rank_; stage < schedule_.num_virtual_stages(); stage += schedule_.num_ranks) {
       for (int mb = 0; mb < schedule_.num_micro_batches; ++mb) {
         const Passage& p = passage(stage, mb);
@@ -313,14 +337,19 @@ class RankChecker {
         if (training_ && elsewhere(stage - 1) && !p.gradient_sent)
           return fmt::format("stage {} kept the gradient of {}", stage, mb);
       }
-      const int planned = program_.num_activation_slots[static_cast<std::size_t>(schedule_.chunk_of(stage))];
-      const int in_flight = training_ ? peak_in_flight_[stage] : 1;
-      const int simulated = expected.per_virtual_stage[static_cast<std::size_t>(stage)];
-      if (in_flight != simulated || planned != simulated)
-        return fmt::format("virtual stage {} has {} micro-batches in flight and {} activation slots; the simulator says {}", stage,
-                           in_flight, planned, simulated);
+      const auto s = static_cast<std::size_t>(stage), chunk = static_cast<std::size_t>(schedule_.chunk_of(stage));
+      Fault fault = counted(activations_, stage, program_.num_activation_slots[chunk], until_input.per_virtual_stage[s]);
+      if (!fault) fault = counted(weight_inputs_, stage, program_.num_weight_slots[chunk], until_weight.per_virtual_stage[s]);
+      if (fault) return fault;
     }
     return kFine;
+  }
+
+  Fault counted(HeldSlots& held, int stage, int planned, int simulated) const {
+    const int in_flight = training_ ? held.peak(stage) : 1;
+    if (in_flight == simulated && planned == simulated) return kFine;
+    return fmt::format("virtual stage {} has {} micro-batches in flight and {} {} slots; the simulator says {}", stage, in_flight,
+                       planned, held.name(), simulated);
   }
 
   const StepProgram& program_;
@@ -332,9 +361,8 @@ class RankChecker {
   std::map<int, UnitState> units_;
   TakenPlaces gathered_, unreduced_;  // parameters; transient gradients not reduced yet
   std::set<int> activation_buffers_, gradient_buffers_;  // receive buffers not read yet
-  std::set<std::pair<int, int>> activation_slots_;       // (chunk, slot) in use
-  std::set<std::pair<int, int>> kept_slots_;             // likewise
-  std::map<int, int> in_flight_, peak_in_flight_;        // by virtual stage
+  HeldSlots activations_{"activation"}, weight_inputs_{"weight"};
+  std::set<std::pair<int, int>> kept_slots_;  // (chunk, slot) in use
   bool tied_ = false, normed_ = false;
 };
 

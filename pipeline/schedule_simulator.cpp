@@ -65,7 +65,7 @@ ScheduleTimeline simulate(const Schedule& schedule, const ScheduleCosts& costs) 
   return timeline;
 }
 
-InFlight max_in_flight(const Schedule& schedule) {
+InFlight max_in_flight(const Schedule& schedule, bool (*ends)(ActionKind)) {
   const int peak_of_inference = schedule.forward_only() ? 1 : 0;
   InFlight peak{std::vector<int>(static_cast<std::size_t>(schedule.num_virtual_stages()), peak_of_inference),
                 std::vector<int>(static_cast<std::size_t>(schedule.num_ranks), peak_of_inference)};
@@ -76,7 +76,7 @@ InFlight max_in_flight(const Schedule& schedule) {
     int on_rank = 0;
     for (const Action& a : schedule.ranks[rank]) {
       const auto stage = static_cast<std::size_t>(a.virtual_stage);
-      const int change = a.kind == ActionKind::kForward ? 1 : computes_weight_gradient(a.kind) ? -1 : 0;
+      const int change = a.kind == ActionKind::kForward ? 1 : ends(a.kind) ? -1 : 0;
       now[stage] += change;
       on_rank += change;
       peak.per_virtual_stage[stage] = std::max(peak.per_virtual_stage[stage], now[stage]);

@@ -32,13 +32,13 @@ struct ScheduleTimeline {
 // Throws InternalError if the schedule blocks: run schedule_check first.
 ScheduleTimeline simulate(const Schedule& schedule, const ScheduleCosts& costs);
 
-// How many micro-batches hold activations at once: from a forward to the backward (B or W) of the same virtual stage.
+// How many micro-batches hold activations at once: from a forward to the backward (B or W, or B or I) of the same virtual stage.
 // A property of each rank's order alone. Forward-only schedules hold one.
 struct InFlight {
   std::vector<int> per_virtual_stage;
   std::vector<int> per_rank;  // peak of the sum over the rank's virtual stages
 };
-InFlight max_in_flight(const Schedule& schedule);
+InFlight max_in_flight(const Schedule& schedule, bool (*ends)(ActionKind) = computes_weight_gradient);
 
 // The schedule as tasks (token = output of an action); shared by the simulator and the checker.
 struct ScheduleTasks {

@@ -9,7 +9,9 @@
 namespace trident {
 namespace {
 
-constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved);
+constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved), kSavedForW = static_cast<std::size_t>(Region::kSavedForW);
+// What micro-batches hold; the other regions are shared by all.
+constexpr bool is_saved(std::size_t region) { return region == kSaved || region == kSavedForW; }
 // What backward_input leaves for backward_weight.
 constexpr std::array kFromInputToWeight = {static_cast<std::size_t>(Region::kRemadeForW), static_cast<std::size_t>(Region::kKept)};
 
@@ -32,6 +34,12 @@ struct LargestTensor {
 
 // ---- planning ---------------------------------------------------------------------------------------------------------------
 
+std::int64_t Stage::Slots::add(std::int64_t more) {
+  const std::int64_t offset = bytes;
+  bytes += round_up(more, kArenaAlignment);
+  return offset;
+}
+
 Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const UnitsOfStage& units_of_stage,
              std::span<const StepProgram* const> programs, ParallelContext& context, ArenaPlan& arena_plan)
     : geometry_(geometry),
@@ -41,6 +49,10 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
       num_virtual_stages_(static_cast<int>(units_of_stage.size())) {
   const int rank = context.coordinates().pipeline, num_ranks = context.grid().degrees().pipeline;
   const std::int64_t activation_bytes = round_up(activation_shape_.num_elements() * size_of(geometry.compute), kArenaAlignment);
+  const auto has = [&](InstructionKind kind) {
+    return std::any_of(programs.begin(), programs.end(), [&](const StepProgram* p) { return p->has(kind); });
+  };
+  splits_backwards_ = has(InstructionKind::kBackwardInput);
   int activation_receives = 0, gradient_receives = 0;
   std::array<LargestTensor, kNumRegions> largest_of_region;
   for (const StepProgram* program : programs) {
@@ -59,36 +71,28 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
       const UnitPlan plan = plan_unit(*part.layer, geometry, model.hidden, constants_, context.device().ops(), unit);
       part.params = plan.params();
       part.memory = plan.memory();
-      if (unit > 0) {
-        part.input_offset = chunk.block_bytes;
-        chunk.block_bytes += activation_bytes;
-      }
-      part.saved_offset = chunk.block_bytes;
-      chunk.block_bytes += round_up(part.memory.region_bytes(Region::kSaved), kArenaAlignment);
-      for (const std::size_t r : kFromInputToWeight) {
-        part.kept_offset[r] = chunk.kept_bytes;
-        chunk.kept_bytes += round_up(part.memory.bytes[r], kArenaAlignment);
-      }
-      largest_saved.offer(part.memory.largest_of(Region::kSaved), unit);
-      if (unit == head_unit(model) && geometry.head_chunk == 0) logits = part.memory.largest_of(Region::kSaved).num_bytes();
+      if (unit > 0) part.input_offset = chunk.blocks.add(activation_bytes);
+      Slots& for_weights = splits_backwards_ ? chunk.for_weights : chunk.blocks;
+      part.offset[kSaved] = chunk.blocks.add(part.memory.bytes[kSaved]);
+      part.offset[kSavedForW] = for_weights.add(part.memory.bytes[kSavedForW]);
+      for (const std::size_t r : kFromInputToWeight) part.offset[r] = chunk.kept.add(part.memory.bytes[r]);
+      for (const Region region : {Region::kSaved, Region::kSavedForW}) largest_saved.offer(part.memory.largest_of(region), unit);
+      if (unit == head_unit(model) && geometry.head_chunk == 0) logits = part.memory.largest_of(Region::kSavedForW).num_bytes();
       for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
         largest_of_region[r].offer(part.memory.largest_of(static_cast<Region>(r)), unit);
-        if (r != kSaved) region_bytes_[r] = std::max(region_bytes_[r], part.memory.region_bytes(static_cast<Region>(r)));
+        if (!is_saved(r)) region_bytes_[r] = std::max(region_bytes_[r], part.memory.region_bytes(static_cast<Region>(r)));
       }
     }
-    book_blocks(chunk, programs, largest_saved.text(model), arena_plan);
-    logits_bytes_ += logits * std::ssize(chunk.blocks);
+    book_slots(chunk, programs, largest_saved.text(model), arena_plan);
+    logits_bytes_ += logits * std::ssize((splits_backwards_ ? chunk.for_weights : chunk.blocks).views);
   }
-  const auto has = [&](InstructionKind kind) {
-    return std::any_of(programs.begin(), programs.end(), [&](const StepProgram* p) { return p->has(kind); });
-  };
   // Remade tensors are first made in forward, in the area that all share; kept ones are backward_input's alone.
-  if (has(InstructionKind::kBackwardInput) && !has(InstructionKind::kBackward))
+  if (splits_backwards_ && !has(InstructionKind::kBackward))
     region_bytes_[static_cast<std::size_t>(Region::kKept)] = 0;
   static constexpr std::array<const char*, kNumRegions> kNames = {
-      "", "recomputed activations", "recomputed activations for weight gradients", "kept gradients", "scratch", "workspace"};
+      "", "", "recomputed activations", "recomputed activations for weight gradients", "kept gradients", "scratch", "workspace"};
   for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
-    if (r == kSaved) continue;
+    if (is_saved(r)) continue;
     const bool remade = static_cast<Region>(r) == Region::kRecomputed || static_cast<Region>(r) == Region::kRemadeForW;
     const MemoryUse use = remade ? MemoryUse::kActivations : MemoryUse::kWorkspace;
     region_slots_[r] = arena_plan.book(kNames[r] + largest_of_region[r].text(model), use, region_bytes_[r]);
@@ -108,25 +112,24 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
   }
 }
 
-void Stage::book_blocks(Chunk& chunk, std::span<const StepProgram* const> programs, const std::string& largest,
-                        ArenaPlan& arena_plan) {
+void Stage::book_slots(Chunk& chunk, std::span<const StepProgram* const> programs, const std::string& largest,
+                       ArenaPlan& arena_plan) {
   const auto c = static_cast<std::size_t>(&chunk - chunks_.data());
-  int blocks = 0, kept = 0;
-  for (const StepProgram* program : programs) {
-    blocks = std::max(blocks, program->num_activation_slots[c]);
-    if (!program->num_kept_slots.empty()) kept = std::max(kept, program->num_kept_slots[c]);
-  }
-  for (int i = 0; i < blocks; ++i) {
-    chunk.block_slots.push_back(arena_plan.book(fmt::format("activations of stage {}, block {}{}", chunk.virtual_stage, i, largest),
-                                                MemoryUse::kActivations, chunk.block_bytes));
-  }
-  for (int i = 0; i < kept; ++i) {
-    chunk.kept_slots.push_back(
-        arena_plan.book(fmt::format("kept for weight gradients of stage {}, slot {}", chunk.virtual_stage, i),
-                        MemoryUse::kActivations, chunk.kept_bytes));
-  }
-  chunk.blocks.resize(chunk.block_slots.size());
-  chunk.kept.resize(chunk.kept_slots.size());
+  const auto book = [&](Slots& slots, std::vector<int> StepProgram::*count, const auto& name) {
+    int most = 0;
+    for (const StepProgram* program : programs)
+      if (!(program->*count).empty()) most = std::max(most, (program->*count)[c]);
+    for (int i = 0; i < most; ++i) slots.ranges.push_back(arena_plan.book(name(i), MemoryUse::kActivations, slots.bytes));
+    slots.views.resize(slots.ranges.size());
+  };
+  const int stage = chunk.virtual_stage;
+  book(chunk.blocks, &StepProgram::num_activation_slots,
+       [&](int i) { return fmt::format("activations of stage {}, block {}{}", stage, i, largest); });
+  if (splits_backwards_)
+    book(chunk.for_weights, &StepProgram::num_weight_slots,
+         [&](int i) { return fmt::format("activations for weight gradients of stage {}, block {}", stage, i); });
+  book(chunk.kept, &StepProgram::num_kept_slots,
+       [&](int i) { return fmt::format("kept for weight gradients of stage {}, slot {}", stage, i); });
 }
 
 std::vector<UnitParams> Stage::unit_params() const {
@@ -143,11 +146,11 @@ void Stage::bind(Arena& arena, ParamStore& store) {
   const auto activation = [&](ArenaSlot slot) { return arena.grant(slot, geometry_.compute, activation_shape_); };
   for (Chunk& chunk : chunks_) {
     for (UnitPart& part : chunk.units) part.views.emplace(store, part.unit);
-    for (std::size_t i = 0; i < chunk.blocks.size(); ++i) chunk.blocks[i] = bytes(chunk.block_slots[i]);
-    for (std::size_t i = 0; i < chunk.kept.size(); ++i) chunk.kept[i] = bytes(chunk.kept_slots[i]);
+    for (Slots* slots : {&chunk.blocks, &chunk.for_weights, &chunk.kept})
+      for (std::size_t i = 0; i < slots->views.size(); ++i) slots->views[i] = bytes(slots->ranges[i]);
   }
   for (std::size_t r = 0; r < regions_.size(); ++r) {
-    if (r != kSaved) regions_[r] = bytes(region_slots_[r]).data();
+    if (!is_saved(r)) regions_[r] = bytes(region_slots_[r]).data();
   }
   for (Boundary& b : activation_receives_) b.view = activation(b.slot);
   for (Boundary& b : gradient_receives_) b.view = activation(b.slot);
@@ -179,7 +182,7 @@ Stage::UnitPart& Stage::part_of(Chunk& chunk, int unit, std::size_t& index) {
 }
 
 TensorView Stage::block(const Chunk& chunk, int micro_batch) const {
-  return chunk.blocks[static_cast<std::size_t>(program_->activation_slot(chunk.virtual_stage, micro_batch))];
+  return chunk.blocks.at(program_->activation_slot(chunk.virtual_stage, micro_batch));
 }
 
 TensorView Stage::input_of(const Chunk& chunk, std::size_t index, int micro_batch) const {
@@ -212,10 +215,13 @@ LayerPass Stage::pass_over(const Chunk& chunk, const UnitPart& part, int micro_b
                   .base = regions_,
                   .workspace_bytes = region_bytes_[static_cast<std::size_t>(Region::kWorkspace)],
                   .where = memory.where()};
-  place.base[kSaved] = memory.data() + part.saved_offset;
+  const int stage = chunk.virtual_stage;
+  place.base[kSaved] = memory.data() + part.offset[kSaved];
+  const TensorView for_weights = splits_backwards_ ? chunk.for_weights.at(program_->weight_slot(stage, micro_batch)) : memory;
+  place.base[kSavedForW] = for_weights.data() + part.offset[kSavedForW];
   if (halves == Halves::kApart) {
-    std::byte* const kept = chunk.kept[static_cast<std::size_t>(program_->kept_slot(chunk.virtual_stage, micro_batch))].data();
-    for (const std::size_t r : kFromInputToWeight) place.base[r] = kept + part.kept_offset[r];
+    std::byte* const kept = chunk.kept.at(program_->kept_slot(stage, micro_batch)).data();
+    for (const std::size_t r : kFromInputToWeight) place.base[r] = kept + part.offset[r];
   }
   return {Pass(place, part.memory), micro_batches_[static_cast<std::size_t>(micro_batch)], constants_};
 }
@@ -242,10 +248,8 @@ void Stage::take_received(TensorView out, std::vector<Boundary>& receives, int v
 
 void Stage::copy(TensorView out, ConstTensorView in) const { context_.device().ops().convert(context_.compute_stream(), out, in); }
 
-void Stage::run(LayerPass& p, FunctionRef<void()> calls) const {
+void Stage::run(FunctionRef<void()> calls) const {
   geometry_.tensor_degree == 1 ? context_.device().repeat(calls) : calls();
-  TRIDENT_CHECK(p.scratch_cursor().mark() == 0, "a pass of unit {} ends with {} bytes of scratch in use", p.unit,
-                p.scratch_cursor().mark());
 }
 
 // ---- computing ---------------------------------------------------------------------------------------------------------------------
@@ -263,7 +267,7 @@ void Stage::forward(const Instruction& instruction) {
   }
   const TensorView y = output_of(chunk, index, mb);
   LayerPass p = pass_over(chunk, part, mb);
-  run(p, [&] { part.layer->forward(p, x, y); });
+  run([&] { part.layer->forward(p, x, y); });
 }
 
 void Stage::begin_backward(const Chunk& chunk, int mb) {
@@ -290,7 +294,7 @@ void Stage::backward(const Instruction& instruction) {
   const bool split = !instruction.computes_weight_gradient();
   LayerPass p = pass_over(chunk, part, mb, split ? Halves::kApart : Halves::kTogether);
   const TensorView x = input_of(chunk, index, mb), d = gradients_[current_gradient_].view;
-  run(p, [&] {
+  run([&] {
     if (geometry_.recompute != RecomputePolicy::kNone) part.layer->recompute(p, x);
     split ? part.layer->backward_input(p, x, d) : part.layer->backward(p, x, d);
   });
@@ -301,7 +305,7 @@ void Stage::backward_weight(const Instruction& instruction) {
   std::size_t index = 0;
   const UnitPart& part = part_of(chunk, instruction.unit, index);
   LayerPass p = pass_over(chunk, part, instruction.micro_batch, Halves::kApart);
-  run(p, [&] { part.layer->backward_weight(p, input_of(chunk, index, instruction.micro_batch)); });
+  run([&] { part.layer->backward_weight(p); });
 }
 
 // ---- messages ------------------------------------------------------------------------------------------------------------------------

@@ -61,20 +61,24 @@ class Stage {
     std::vector<ParamSpec> params;
     UnitMemory memory;
     std::optional<StoreViews> views;  // of its parameters, once there is a store
-    std::int64_t saved_offset = 0;  // bytes within the activation block: its saved tensors,
-    std::int64_t input_offset = 0;  // and its input
-    // Bytes within the kept slot: of each region that lasts from I to W.
-    std::array<std::int64_t, kNumRegions> kept_offset{};
+    std::int64_t input_offset = 0;  // bytes within the activation block
+    // Bytes within what a micro-batch holds: of kSaved, kSavedForW, kRemadeForW and kKept.
+    std::array<std::int64_t, kNumRegions> offset{};
+  };
+  struct Slots {  // of `bytes` for each of some micro-batches
+    std::int64_t bytes = 0;
+    std::vector<ArenaSlot> ranges;
+    std::vector<TensorView> views;  // u8
+    // The offset of what lies behind everything that was added before.
+    std::int64_t add(std::int64_t more);
+    TensorView at(int slot) const { return views[static_cast<std::size_t>(slot)]; }
   };
   struct Chunk {  // a virtual stage
     int virtual_stage = 0;
     std::vector<UnitPart> units;
-    std::int64_t block_bytes = 0;
-    std::vector<ArenaSlot> block_slots;
-    std::vector<TensorView> blocks;  // activation blocks, u8
-    std::int64_t kept_bytes = 0;
-    std::vector<ArenaSlot> kept_slots;
-    std::vector<TensorView> kept;  // u8; only where I and W are apart
+    // Activations until the input gradients. Where I and W are apart: what weight gradients read, and what lies between the two;
+    // else the one is in the blocks, too, and the other in areas that all units share.
+    Slots blocks, for_weights, kept;
   };
   // A boundary tensor and the message that may still use it.
   struct Boundary {
@@ -92,8 +96,8 @@ class Stage {
   UnitPart& part_of(Chunk& chunk, int unit, std::size_t& index);
   TensorView block(const Chunk& chunk, int micro_batch) const;
   TensorView input_of(const Chunk& chunk, std::size_t index, int micro_batch) const;
-  void book_blocks(Chunk& chunk, std::span<const StepProgram* const> programs, const std::string& largest, ArenaPlan& arena_plan);
-  // kApart: a backward in two halves; what lies between them is in the kept slot.
+  void book_slots(Chunk& chunk, std::span<const StepProgram* const> programs, const std::string& largest, ArenaPlan& arena_plan);
+  // kApart: one of the halves of a backward; what lies between them is in the kept slot.
   enum class Halves : std::uint8_t { kTogether, kApart };
   LayerPass pass_over(const Chunk& chunk, const UnitPart& part, int micro_batch, Halves halves = Halves::kTogether) const;
   // The first backward of a micro-batch here: takes a gradient buffer and fills it.
@@ -105,13 +109,14 @@ class Stage {
   const Boundary& handed_over(const Boundary& boundary, int virtual_stage, int micro_batch) const;
   void copy(TensorView out, ConstTensorView in) const;
   // Gives the pass of a unit to Device::repeat(), but not where hosts drive collectives within it.
-  void run(LayerPass& p, FunctionRef<void()> calls) const;
+  void run(FunctionRef<void()> calls) const;
 
   LayerGeometry geometry_;
   ModelConstants constants_;
   Shape activation_shape_;
   ParallelContext& context_;
   int num_virtual_stages_ = 1;
+  bool splits_backwards_ = false;  // a program does: I and W are apart
   std::int64_t logits_bytes_ = 0;
   std::vector<Chunk> chunks_;
   std::array<std::int64_t, kNumRegions> region_bytes_{};

@@ -112,8 +112,8 @@ Instructions expand(const std::vector<WovenItem>& items, const StepProgramSpec& 
 
 // --- Pass 2: blocks of activation memory, and buffers for what is received. ---------------------------------------------------
 
-// A micro-batch holds its block from the first unit's forward to the first unit's weight gradient, the last of its backward.
-// Evaluation keeps nothing: one block serves every micro-batch.
+// A micro-batch holds its block from the first unit's forward to the first unit's input gradient, the last of its backward; what
+// weight gradients read, to the first unit's weight gradient. Evaluation keeps nothing: one block serves every micro-batch.
 // Where I and W are apart, what lies between them has slots of its own.
 void assign_activation_slots(StepProgram& program, const StepProgramSpec& spec) {
   const Schedule& schedule = spec.schedule;
@@ -121,23 +121,28 @@ void assign_activation_slots(StepProgram& program, const StepProgramSpec& spec) 
   program.num_ranks = schedule.num_ranks;
   program.activation_slots.assign(num_chunks, std::vector<int>(static_cast<std::size_t>(schedule.num_micro_batches), 0));
   program.num_activation_slots.assign(num_chunks, 1);
+  program.weight_slots = program.activation_slots;
+  program.num_weight_slots = program.num_activation_slots;
   if (schedule.forward_only()) return;
 
   program.num_kept_slots.assign(num_chunks, 0);
   program.kept_slots = program.activation_slots;
-  std::vector<SlotPool> pools(num_chunks), kept(num_chunks);
+  std::vector<SlotPool> activations(num_chunks), weights(num_chunks), kept(num_chunks);
   for (const Instruction& i : program.instructions) {
     if (!i.is_compute()) continue;
     const auto& units = spec.units_of_stage[static_cast<std::size_t>(i.virtual_stage)];
     const auto chunk = static_cast<std::size_t>(schedule.chunk_of(i.virtual_stage)), mb = static_cast<std::size_t>(i.micro_batch);
-    int &slot = program.activation_slots[chunk][mb], &kept_slot = program.kept_slots[chunk][mb];
-    if (i.is_forward() && i.unit == units.front()) slot = pools[chunk].acquire();
-    if (i.computes_weight_gradient() && i.unit == units.front()) pools[chunk].release(slot);
+    int &slot = program.activation_slots[chunk][mb], &weight_slot = program.weight_slots[chunk][mb],
+        &kept_slot = program.kept_slots[chunk][mb];
+    if (i.is_forward() && i.unit == units.front()) slot = activations[chunk].acquire(), weight_slot = weights[chunk].acquire();
+    if (i.computes_input_gradient() && i.unit == units.front()) activations[chunk].release(slot);
+    if (i.computes_weight_gradient() && i.unit == units.front()) weights[chunk].release(weight_slot);
     if (i.kind == Kind::kBackwardInput && i.unit == units.back()) kept_slot = kept[chunk].acquire();
     if (i.kind == Kind::kBackwardWeight && i.unit == units.front()) kept[chunk].release(kept_slot);
   }
   for (std::size_t chunk = 0; chunk < num_chunks; ++chunk) {
-    program.num_activation_slots[chunk] = pools[chunk].size();
+    program.num_activation_slots[chunk] = activations[chunk].size();
+    program.num_weight_slots[chunk] = weights[chunk].size();
     program.num_kept_slots[chunk] = kept[chunk].size();
   }
 }

@@ -138,9 +138,12 @@ struct StepProgram {
   int num_activation_receive_slots = 0;
   int num_gradient_receive_slots = 0;
   // Indexed by chunk: how many micro-batches hold activations at once (a block of activation memory each), and which block
-  // each micro-batch uses.
+  // each micro-batch uses: from its first F to its last I, and, of what weight gradients read, to its last W. The two are the same
+  // where backwards are not split.
   std::vector<int> num_activation_slots;
   std::vector<std::vector<int>> activation_slots;
+  std::vector<int> num_weight_slots;
+  std::vector<std::vector<int>> weight_slots;
   // Likewise what a micro-batch's input gradients leave for its weight gradients, from its first I to its last W. A backward that
   // is not split needs none.
   std::vector<int> num_kept_slots;
@@ -149,6 +152,9 @@ struct StepProgram {
 
   int activation_slot(int virtual_stage, int micro_batch) const {
     return activation_slots.at(static_cast<std::size_t>(virtual_stage / num_ranks)).at(static_cast<std::size_t>(micro_batch));
+  }
+  int weight_slot(int virtual_stage, int micro_batch) const {
+    return weight_slots.at(static_cast<std::size_t>(virtual_stage / num_ranks)).at(static_cast<std::size_t>(micro_batch));
   }
   int kept_slot(int virtual_stage, int micro_batch) const {
     return kept_slots.at(static_cast<std::size_t>(virtual_stage / num_ranks)).at(static_cast<std::size_t>(micro_batch));

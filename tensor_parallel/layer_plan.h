@@ -88,14 +88,15 @@ struct Kept {
 
 // Where a tensor lives.
 enum class Region : std::uint8_t {
-  kSaved,       // in the micro-batch's activation slot, from forward to its last backward
+  kSaved,       // in a slot of the micro-batch, from forward to backward_input, which uses it last
+  kSavedForW,   // likewise, to backward_weight: in the same slot, or in another one where schedules split the two
   kRecomputed,  // in an area that all units share: made again before backward_input, which uses it last (recompute policies)
   kRemadeForW,  // the same for tensors that backward_weight uses last: as long as kKept
   kKept,        // from backward_input to backward_weight: in an area that all units share, or in a slot where schedules split them
   kScratch,     // within one call
   kWorkspace,   // of one operation
 };
-inline constexpr int kNumRegions = 6;
+inline constexpr int kNumRegions = 7;
 
 // Which of a layer's calls a pass is in.
 enum class PassKind : std::uint8_t { kForward, kRecompute, kBackward, kBackwardInput, kBackwardWeight };
@@ -112,10 +113,16 @@ struct RegionTensor {
   std::int64_t num_bytes() const { return shape.num_elements() * size_of(dtype); }
 };
 
+// The scratch of one kind of call, in the order in which it is taken.
+struct ScratchOfCall {
+  bool known = false;  // a dry call has ended
+  std::vector<RegionTensor> tensors;
+};
+
 // What a unit's passes need, as a dry run of them found it.
 struct UnitMemory {
   std::vector<std::pair<const void*, RegionTensor>> places;  // of each Saved and Kept
-  std::array<std::vector<RegionTensor>, kNumPassKinds> scratch;  // each once, by PassKind
+  std::array<ScratchOfCall, kNumPassKinds> scratch;          // by PassKind
   std::array<std::int64_t, kNumRegions> bytes{};             // by Region
   std::array<RegionTensor, kNumRegions> largest{};           // for messages; of shape [] where there is none
   bool weight_gradient_reads_weights = false;                // whether backward_weight, alone, reads parameters

@@ -32,9 +32,10 @@ std::string_view to_string(PassKind kind) {
 }
 
 TensorView Pass::save(const Saved& tensor, DType dtype, const Shape& shape) {
-  const Region again = tensor.last_use == LastUse::kW ? Region::kRemadeForW : Region::kRecomputed;
-  const Region region = remade(geometry.recompute, tensor.recompute) ? again : Region::kSaved;
-  return placed(&tensor, tensor.name, region, dtype, shape);
+  const bool again = remade(geometry.recompute, tensor.recompute);
+  const Region until_input = again ? Region::kRecomputed : Region::kSaved;
+  const Region until_weight = again ? Region::kRemadeForW : Region::kSavedForW;
+  return placed(&tensor, tensor.name, tensor.last_use == LastUse::kW ? until_weight : until_input, dtype, shape);
 }
 
 TensorView Pass::keep(const Kept& tensor, DType dtype, const Shape& shape) {
@@ -42,29 +43,37 @@ TensorView Pass::keep(const Kept& tensor, DType dtype, const Shape& shape) {
 }
 
 void Pass::begin(PassKind kind) {
-  TRIDENT_CHECK(scratch_.mark() == 0, "unit {}: {} ends with {} bytes of scratch in use", unit, to_string(kind_), scratch_.mark());
+  if (open_) end();
+  open_ = true;
   kind_ = kind;
   next_scratch_ = 0;
+}
+
+void Pass::end() {
+  if (!open_) return;
+  open_ = false;
+  TRIDENT_CHECK(scratch_.mark() == 0, "unit {}: {} ends with {} bytes of scratch in use", unit, to_string(kind_), scratch_.mark());
+  const auto kind = static_cast<std::size_t>(kind_);
+  if (planned_ != nullptr) planned_->scratch[kind].known = true;
+  const std::size_t planned = memory_.scratch[kind].tensors.size();
+  TRIDENT_CHECK(next_scratch_ == planned, "unit {}: {} ends after {} scratch tensors, its dry pass took {}", unit, to_string(kind_),
+                next_scratch_, planned);
 }
 
 TensorView Pass::scratch(DType dtype, const Shape& shape) {
   const RegionTensor tensor{Region::kScratch, scratch_.take(shape.num_elements() * size_of(dtype)).offset, dtype, shape};
   const auto kind = static_cast<std::size_t>(kind_);
-  if (planned_ != nullptr) {
+  TRIDENT_CHECK(open_, "unit {}: scratch {} {} is taken in no call", unit, to_string(dtype), to_string(shape));
+  if (planned_ != nullptr && !planned_->scratch[kind].known) {
     std::int64_t& bytes = planned_->bytes[static_cast<std::size_t>(Region::kScratch)];
     bytes = std::max(bytes, scratch_.high_water());
-    std::vector<RegionTensor>& all = planned_->scratch[kind];
-    if (std::ranges::find(all, tensor) == all.end()) all.push_back(tensor);
+    planned_->scratch[kind].tensors.push_back(tensor);
     note(tensor);
-    return view(tensor);
   }
-  // Mostly the next one; loops over pieces come back to earlier ones, calls without dropout leave some out.
-  const std::vector<RegionTensor>& planned = memory_.scratch[kind];
-  if (next_scratch_ >= planned.size() || planned[next_scratch_] != tensor) {
-    next_scratch_ = static_cast<std::size_t>(std::ranges::find(planned, tensor) - planned.begin());
-    TRIDENT_CHECK(next_scratch_ < planned.size(), "unit {}: {} takes scratch {} {} at byte {}, which its dry pass did not", unit,
-                  to_string(kind_), to_string(dtype), to_string(shape), tensor.offset);
-  }
+  const std::vector<RegionTensor>& planned = memory_.scratch[kind].tensors;
+  TRIDENT_CHECK(next_scratch_ < planned.size() && planned[next_scratch_] == tensor,
+                "unit {}: {} takes scratch {} {} at byte {} as number {}, which its dry pass did not", unit, to_string(kind_),
+                to_string(dtype), to_string(shape), tensor.offset, next_scratch_);
   ++next_scratch_;
   return view(tensor);
 }

@@ -1,9 +1,9 @@
 // One call of a layer: it asks here for its tensors, its parameters, products and collectives. Forward and backward are written
 // once, against this; run dry they are the plan (unit_plan.h).
 //
-// The real pass finds saved and kept tensors where the dry one put them, and takes scratch again, of the same types, shapes and
-// places for each kind of call: what differs is an InternalError that names the call or the tensor. Nothing is allocated, and a
-// pass may be run twice (Device::repeat).
+// The real pass finds saved and kept tensors where the dry one put them, and takes scratch again: as many tensors, in the same
+// order, of the same types, shapes and places for each kind of call, so that its high-water is the planned one, too. What differs
+// is an InternalError that names the call or the tensor. Nothing is allocated, and a pass may be run twice (Device::repeat).
 #pragma once
 
 #include <array>
@@ -62,9 +62,10 @@ class Pass {
   // A dry pass that plans: of calls with the same shapes one is enough.
   bool plans() const { return planned_ != nullptr; }
 
-  // From here on this is such a call. Other passes may lie between backward_input and backward_weight: what was used last before is
-  // gone.
+  // What is asked for until end(), or until the next call begins, is that of such a call. Other passes may lie between
+  // backward_input and backward_weight: what was used last before is gone.
   void begin(PassKind kind);
+  void end();
 
   // ---- tensors
   // A tensor that is written now and read by later calls for this micro-batch.
@@ -128,7 +129,8 @@ class Pass {
   UnitMemory* planned_ = nullptr;  // of a dry pass
   ScratchPlan scratch_;
   PassKind kind_ = PassKind::kForward;
-  std::size_t next_scratch_ = 0;  // of the planned ones: the one that is expected
+  bool open_ = false;             // between begin() and end()
+  std::size_t next_scratch_ = 0;  // of the call's: the one that is expected
 };
 
 }  // namespace trident

@@ -52,7 +52,7 @@ void UnitPlan::run(FunctionRef<void(Pass&)> calls) {
     for (int region = 0; region < kNumRegions; ++region) place.base[static_cast<std::size_t>(region)] = dry_address(region);
     Pass pass(place, &memory_);
     calls(pass);
-    TRIDENT_CHECK(pass.scratch_cursor().mark() == 0, "a pass ends with {} bytes of scratch in use", pass.scratch_cursor().mark());
+    pass.end();
   }
   std::int64_t& workspace = memory_.bytes[static_cast<std::size_t>(Region::kWorkspace)];
   workspace = std::max(workspace, ops.largest_workspace());

@@ -20,7 +20,8 @@ class UnitPlan {
   ParamList& param_list() { return params_; }
   const std::vector<ParamSpec>& params() const { return params_.specs(); }
 
-  // Runs `calls` twice, with gradients that overwrite and with such that accumulate; what they need is added to memory().
+  // Runs `calls` twice, with gradients that overwrite and with such that accumulate; what they need is added to memory(). Ends the
+  // last of them.
   void run(FunctionRef<void(Pass&)> calls);
   const UnitMemory& memory() const { return memory_; }
   std::int64_t region_bytes(Region region) const { return memory_.region_bytes(region); }

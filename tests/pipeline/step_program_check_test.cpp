@@ -274,7 +274,24 @@ TEST_F(StepProgramCheck, ActivationSlots) {
   expect_fault("activation slot 0 is still in use");
   rebuild(spec_);
   ++programs_[0].num_activation_slots[0];
-  expect_fault("the simulator says 2");
+  expect_fault("2 micro-batches in flight and 3 activation slots; the simulator says 2");
+  StepProgramSpec split = small_spec(testing::one_f_one_b_with_weights_last(2, 3), ZeroPreset::kZero1);
+  rebuild(split);
+  EXPECT_EQ(fault_of(programs_, spec_), "none");
+  programs_[1].weight_slots[0][2] = 0;
+  expect_fault("weight slot 0 is still in use");
+  rebuild(split);
+  --programs_[1].num_weight_slots[0];
+  expect_fault("no such weight slot: 2");
+  rebuild(split);
+  ++programs_[1].num_weight_slots[0];
+  expect_fault("3 micro-batches in flight and 4 weight slots; the simulator says 3");
+  rebuild(split);
+  programs_[0].activation_slots[0] = {0, 1, 2};
+  expect_fault("no such activation slot: 2");
+  rebuild(split);
+  programs_[0].activation_slots[0] = {0, 0, 1};
+  expect_fault("activation slot 0 is still in use");
 }
 
 TEST_F(StepProgramCheck, ProgramsOfTheWrongRanks) {

@@ -276,6 +276,25 @@ TEST(StepProgram, SplitBackwardsReduceOncePerStep) {
   EXPECT_NO_THROW(check_step_programs(programs, spec)) << to_text(programs);
 }
 
+// What only input gradients read is gone when they have run; what weight gradients read is not.
+TEST(StepProgram, ActivationsLastUntilTheirLastUse) {
+  const auto slots = [](const Schedule& schedule, std::size_t rank) {
+    const StepProgramSpec spec = small_spec(schedule, ZeroPreset::kZero1);
+    const auto programs = build_step_programs(spec);
+    check_step_programs(programs, spec);
+    return std::pair(programs[rank].num_activation_slots[0], programs[rank].num_weight_slots[0]);
+  };
+  EXPECT_EQ(slots(make_1f1b(2, 5), 0), std::pair(2, 2));
+  EXPECT_EQ(slots(testing::one_f_one_b_with_weights_last(2, 5), 0), std::pair(2, 5));
+  EXPECT_EQ(slots(testing::one_f_one_b_with_weights_last(2, 5), 1), std::pair(1, 5));
+  EXPECT_EQ(slots(testing::gpipe_with_weights_last(2, 5), 0), std::pair(5, 5));
+  EXPECT_EQ(slots(make_forward_only(2, 1, 5), 0), std::pair(1, 1));
+  const StepProgramSpec spec = small_spec(parse_schedule("p=1 v=1 m=3\n0F0 0I0 0F1 0I1 0W0 0F2 0W1 0I2 0W2\n"), ZeroPreset::kZero1);
+  const StepProgram program = build_step_programs(spec)[0];
+  EXPECT_EQ(program.activation_slots, (std::vector<std::vector<int>>{{0, 0, 0}}));
+  EXPECT_EQ(program.weight_slots, (std::vector<std::vector<int>>{{0, 1, 0}}));
+}
+
 TEST(StepProgram, KeptSlotsLastFromInputToWeightGradients) {
   const auto kept = [](const Schedule& schedule) {
     StepProgramSpec spec = small_spec(schedule, ZeroPreset::kZero1);

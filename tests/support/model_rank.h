@@ -79,8 +79,9 @@ class ModelRank {
         continue;
       }
       layer.backward_input(pass(unit), input(unit), d);
-      if (unit > 0) scribble_scratch();
-      layer.backward_weight(pass(unit), input(unit));
+      scribble_scratch();
+      scribble(saved_[index(unit)]);  // used last before
+      layer.backward_weight(pass(unit));
     }
   }
   void collect(GradientCollector& collector) const {
@@ -112,6 +113,7 @@ class ModelRank {
       shared_[r] = filled(bytes);
     }
     for (const UnitPlan& plan : plans_) saved_.push_back(filled(plan.region_bytes(Region::kSaved)));
+    for (const UnitPlan& plan : plans_) saved_for_w_.push_back(filled(plan.region_bytes(Region::kSavedForW)));
     for (int i = 0; i <= num_units(config_); ++i)
       activations_.push_back(filled(geometry_.activation_shape(config_.hidden).num_elements() * size_of(geometry_.compute)));
   }
@@ -121,9 +123,9 @@ class ModelRank {
     return buffer;
   }
   // Nothing may live in scratch between two calls.
-  void scribble_scratch() {
-    Buffer& scratch = shared_[index(static_cast<int>(Region::kScratch))];
-    std::memset(scratch.data(), 0xff, static_cast<std::size_t>(scratch.num_bytes()));
+  void scribble_scratch() { scribble(shared_[index(static_cast<int>(Region::kScratch))]); }
+  static void scribble(Buffer& buffer) {
+    if (buffer.num_bytes() > 0) std::memset(buffer.data(), 0xff, static_cast<std::size_t>(buffer.num_bytes()));
   }
   TensorView input(int unit) {  // number num_units: the gradient stream
     return {activations_[index(unit)].data(), geometry_.compute, geometry_.activation_shape(config_.hidden)};
@@ -133,6 +135,7 @@ class ModelRank {
     std::array<std::byte*, kNumRegions> base{};
     for (std::size_t r = 0; r < kNumRegions; ++r) base[r] = shared_[r].data();
     base[index(static_cast<int>(Region::kSaved))] = saved_[index(unit)].data();
+    base[index(static_cast<int>(Region::kSavedForW))] = saved_for_w_[index(unit)].data();
     views_.emplace(store_, unit);
     const PassPlace place{.ops = rank_.device.ops(),
                           .stream = rank_.device.compute_stream(),
@@ -155,7 +158,7 @@ class ModelRank {
   ParamStore store_;
   std::unique_ptr<Arena> arena_;
   std::array<Buffer, kNumRegions> shared_;
-  std::vector<Buffer> saved_, activations_;
+  std::vector<Buffer> saved_, saved_for_w_, activations_;
   std::vector<std::int32_t> by_row_, by_sample_;
   MicroBatch batch_;
   std::optional<StoreViews> views_;

@@ -37,8 +37,8 @@ class PlannedUnit {
   }
 
   // For one call.
-  Pass& pass() {
-    return pass_.emplace(PassPlace{.ops = rank_.device.ops(),
+  Pass& pass(PassKind kind) {
+    pass_.emplace(PassPlace{.ops = rank_.device.ops(),
                                    .stream = rank_.device.compute_stream(),
                                    .tensor = rank_.context.tensor(),
                                    .params = views_,
@@ -46,6 +46,8 @@ class PlannedUnit {
                                    .base = base_,
                                    .workspace_bytes = memory_.region_bytes(Region::kWorkspace)},
                          memory_);
+    pass_->begin(kind);
+    return *pass_;
   }
   TensorView weight(int param) const {
     const ConstTensorView view = store_.weight(0, param);

@@ -85,8 +85,8 @@ TEST(Safetensors, RefusesDamagedFiles) {
   refused(file_of(R"({"t":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})", eight), "not supported");
   refused(file_of(R"({"t":{"dtype":"F32","shape":[1]}})", four), "data_offsets is not a list");
   refused(file_of(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[4]}})", four), "not a range");
-  refused(file_of(R"({"t":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", four), "no size");
-  refused(file_of(R"({"t":{"dtype":"F32","shape":[1.0],"data_offsets":[0,4]}})", four), "no size");
+  refused(file_of(R"({"t":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", four), "not a size");
+  refused(file_of(R"({"t":{"dtype":"F32","shape":[1.0],"data_offsets":[0,4]}})", four), "not a size");
   refused(file_of(R"({"t":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", four), "needs 8 bytes");
   refused(file_of(R"({"t":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,4]}})", four), "too large");
   refused(file_of(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", eight), "begins at 4");

@@ -34,14 +34,16 @@ class UnitPlanTest : public testing::Test {
 
 TEST_F(UnitPlanTest, RegionsGrowAlignedAndScratchIsReused) {
   UnitPlan plan({.sequence = 4, .micro_batch = 1}, oracle_);
-  const Saved first{"first", LastUse::kW}, second{"second", LastUse::kW};
+  const Saved first{"first", LastUse::kB}, second{"second", LastUse::kB}, for_weights{"read by W", LastUse::kW};
   const Kept kept{"kept"};
   plan.run([&](Pass& p) {
     const TensorView a = p.save(first, DType::kF32, {3}), b = p.save(second, DType::kF32, {65});
     EXPECT_EQ(b.data() - a.data(), kArenaAlignment);
     EXPECT_EQ(p.save(first, DType::kF32, {3}).data(), a.data()) << "asked for again, as when it is made again";
     EXPECT_EQ(p[second].data(), b.data());
+    p.save(for_weights, DType::kF32, {65});
     p.keep(kept, DType::kBF16, {4});
+    p.begin(PassKind::kForward);
     for (int call = 0; call < 2; ++call) {
       const ScratchScope scope(p.scratch_cursor());
       const TensorView one = p.scratch(DType::kF32, {64}), two = p.scratch(DType::kF32, {64});
@@ -49,6 +51,7 @@ TEST_F(UnitPlanTest, RegionsGrowAlignedAndScratchIsReused) {
     }
   });
   EXPECT_EQ(plan.region_bytes(Region::kSaved), 3 * kArenaAlignment);
+  EXPECT_EQ(plan.region_bytes(Region::kSavedForW), 2 * kArenaAlignment);
   EXPECT_EQ(plan.region_bytes(Region::kKept), kArenaAlignment);
   EXPECT_EQ(plan.region_bytes(Region::kScratch), 2 * kArenaAlignment);
   EXPECT_EQ(plan.region_bytes(Region::kRecomputed), 0);
@@ -105,13 +108,15 @@ TEST_F(UnitPlanTest, TheRealPassAsksForWhatTheDryOneDid) {
   const LayerGeometry geometry{.sequence = 4, .micro_batch = 1};
   UnitPlan plan(geometry, oracle_);
   const Saved saved{"the norm's output", LastUse::kW}, other{"another", LastUse::kW};
+  const auto forward = [](Pass& p) {
+    const ScratchScope scope(p.scratch_cursor());
+    p.scratch(DType::kF32, {64});
+    p.scratch(DType::kBF16, {3, 4});
+  };
   plan.run([&](Pass& p) {
     p.save(saved, DType::kF32, {8});
-    {
-      const ScratchScope scope(p.scratch_cursor());
-      p.scratch(DType::kF32, {64});
-      p.scratch(DType::kBF16, {3, 4});
-    }
+    p.begin(PassKind::kForward);
+    forward(p);
     p.begin(PassKind::kBackwardInput);
     const ScratchScope scope(p.scratch_cursor());
     p.scratch(DType::kF32, {2});
@@ -132,7 +137,7 @@ TEST_F(UnitPlanTest, TheRealPassAsksForWhatTheDryOneDid) {
     }
     return "";
   };
-  EXPECT_EQ(refusal([&](Pass& p) { p.save(saved, DType::kF32, {8}), p.scratch(DType::kF32, {64}); }), "");
+  EXPECT_EQ(refusal([&](Pass& p) { p.save(saved, DType::kF32, {8}); }), "");
   EXPECT_NE(refusal([&](Pass& p) {
               p.save(saved, DType::kF32, {9});
             }).find("unit 7: the norm's output is f32 [9], the dry pass made it f32 [8]"),
@@ -149,26 +154,66 @@ TEST_F(UnitPlanTest, TheRealPassAsksForWhatTheDryOneDid) {
   EXPECT_EQ(scratch(PassKind::kForward, DType::kF32, {64}), "");
   EXPECT_EQ(scratch(PassKind::kBackwardInput, DType::kF32, {2}), "");
   EXPECT_NE(scratch(PassKind::kForward, DType::kF32, {65})
-                .find("unit 7: forward takes scratch f32 [65] at byte 0, which its dry pass did not"),
+                .find("unit 7: forward takes scratch f32 [65] at byte 0 as number 0, which its dry pass did not"),
             std::string::npos);
   EXPECT_NE(scratch(PassKind::kForward, DType::kF32, {8, 8}), "");
   EXPECT_NE(scratch(PassKind::kForward, DType::kBF16, {3, 4}).find("at byte 0"), std::string::npos);
   EXPECT_NE(scratch(PassKind::kBackwardInput, DType::kF32, {64}).find("backward_input takes"), std::string::npos);
   EXPECT_NE(scratch(PassKind::kRecompute, DType::kF32, {2}).find("recompute takes"), std::string::npos);
-  // Pieces come again, and pieces may be left out.
+  // In another order, more or fewer of them.
+  const auto in_forward = [&](const std::function<void(Pass&)>& calls) {
+    return refusal([&](Pass& p) {
+      p.begin(PassKind::kForward);
+      calls(p);
+      p.end();
+    });
+  };
+  EXPECT_EQ(in_forward(forward), "");
+  EXPECT_NE(in_forward([&](Pass& p) {
+              forward(p);
+              forward(p);
+            }).find("unit 7: forward takes scratch f32 [64] at byte 0 as number 2, which its dry pass did not"),
+            std::string::npos);
+  EXPECT_NE(in_forward([](Pass& p) {
+              const ScratchScope scope(p.scratch_cursor());
+              p.scratch(DType::kF32, {64});
+            }).find("unit 7: forward ends after 1 scratch tensors, its dry pass took 2"),
+            std::string::npos);
+  EXPECT_NE(in_forward([](Pass& p) {
+              const ScratchScope scope(p.scratch_cursor());
+              p.scratch_cursor().take(256);
+              p.scratch(DType::kBF16, {3, 4});
+            }).find("bf16 [3, 4] at byte 256 as number 0"),
+            std::string::npos);
+  // A call may come again, as where a device records it.
   EXPECT_EQ(refusal([&](Pass& p) {
-              for (int i = 0; i < 3; ++i) {
-                const ScratchScope scope(p.scratch_cursor());
-                p.scratch(DType::kF32, {64});
-                if (i != 1) p.scratch(DType::kBF16, {3, 4});
-              }
+              for (int i = 0; i < 2; ++i) p.begin(PassKind::kForward), forward(p);
+              p.end();
             }),
             "");
+  EXPECT_NE(refusal(forward).find("unit 7: scratch f32 [64] is taken in no call"), std::string::npos);
   EXPECT_NE(refusal([&](Pass& p) {
+              p.begin(PassKind::kForward);
               p.scratch(DType::kF32, {64});
               p.begin(PassKind::kBackwardInput);
             }).find("unit 7: forward ends with 256 bytes of scratch in use"),
             std::string::npos);
+}
+
+// The second way of writing gradients takes the scratch of the first: what is compared later is both.
+TEST_F(UnitPlanTest, BothDryPassesTakeTheSameScratch) {
+  UnitPlan plan({.sequence = 4, .micro_batch = 1}, oracle_, 7);
+  try {
+    plan.run([&](Pass& p) {
+      p.begin(PassKind::kBackward);
+      const ScratchScope scope(p.scratch_cursor());
+      p.scratch(DType::kF32, {p.grad_mode() == Accumulate::kYes ? 2 : 1});
+    });
+    FAIL();
+  } catch (const InternalError& error) {
+    EXPECT_NE(std::string(error.what()).find("unit 7: backward takes scratch f32 [2] at byte 0 as number 0"), std::string::npos)
+        << error.what();
+  }
 }
 
 // What backward_input used last may be gone when backward_weight comes.
@@ -211,7 +256,7 @@ TEST_F(UnitPlanTest, TellsWhetherWeightGradientsReadWeights) {
 
 TEST_F(UnitPlanTest, ScratchOutsideAScopeIsRefused) {
   UnitPlan plan({.sequence = 4, .micro_batch = 1}, oracle_);
-  EXPECT_THROW(plan.run([&](Pass& p) { p.scratch(DType::kF32, {1}); }), InternalError);
+  EXPECT_THROW(plan.run([&](Pass& p) { p.begin(PassKind::kForward), p.scratch(DType::kF32, {1}); }), InternalError);
 }
 
 }  // namespace

@@ -114,8 +114,11 @@ TEST_P(LinearTest, ColumnParallelEqualsSerial) {
     plan.run([&](Pass& p) {
       const TensorView x = dry_view(DType::kF32, g.activation_shape(in));
       const std::array y{dry_view(DType::kF32, {kRows, local})};
+      p.begin(PassKind::kForward);
       linear.forward(p, x, y);
+      p.begin(PassKind::kBackwardInput);
       linear.backward_input(p, x, y);
+      p.begin(PassKind::kBackwardWeight);
       linear.backward_weight(p, x, y);
     });
     PlannedUnit unit(rank, plan, {{"w", serial.w}, {"b", serial.b}});
@@ -123,9 +126,9 @@ TEST_P(LinearTest, ColumnParallelEqualsSerial) {
     Tensor x = rows_of(serial.x, g.activation_shape(in), g.row_offset()), y({kRows, local}), d_x(g.activation_shape(in));
     Tensor d_y = columns_of(serial.d_y, out, rank.rank() * local, local);
     const std::array views{y.view()}, gradients{d_y.view()};
-    linear.forward(unit.pass(), x.view(), views);
-    linear.backward_input(unit.pass(), d_x.view(), gradients);
-    linear.backward_weight(unit.pass(), x.view(), gradients);
+    linear.forward(unit.pass(PassKind::kForward), x.view(), views);
+    linear.backward_input(unit.pass(PassKind::kBackwardInput), d_x.view(), gradients);
+    linear.backward_weight(unit.pass(PassKind::kBackwardWeight), x.view(), gradients);
     EXPECT_EQ(y.values, columns_of(serial.y, out, rank.rank() * local, local).values);
     EXPECT_EQ(d_x.values, rows_of(serial.d_x, g.activation_shape(in), g.row_offset()).values);
     unit.collect(collector);
@@ -151,19 +154,22 @@ TEST_P(LinearTest, RowParallelEqualsSerial) {
     const RowParallelLinear linear(out, w, b);
     plan.run([&](Pass& p) {
       const TensorView x = dry_view(DType::kF32, {kRows, local});
+      p.begin(PassKind::kForward);
       linear.forward(p, dry_view(DType::kF32, g.activation_shape(out)), x);
+      p.begin(PassKind::kBackwardInput);
       linear.d_y(p);
       linear.backward_input(p, x);
+      p.begin(PassKind::kBackwardWeight);
       linear.backward_weight(p, x);
     });
     PlannedUnit unit(rank, plan, {{"w", serial.w}, {"b", serial.b}});
 
     Tensor x = columns_of(serial.x, in, rank.rank() * local, local), y(g.activation_shape(out)), d_x({kRows, local});
     const Tensor d_y = rows_of(serial.d_y, g.activation_shape(out), g.row_offset());
-    linear.forward(unit.pass(), y.view(), x.view());
-    std::ranges::copy(d_y.values, linear.d_y(unit.pass()).as<float>());
-    linear.backward_input(unit.pass(), d_x.view());
-    linear.backward_weight(unit.pass(), x.view());
+    linear.forward(unit.pass(PassKind::kForward), y.view(), x.view());
+    std::ranges::copy(d_y.values, linear.d_y(unit.pass(PassKind::kBackwardInput)).as<float>());
+    linear.backward_input(unit.pass(PassKind::kBackwardInput), d_x.view());
+    linear.backward_weight(unit.pass(PassKind::kBackwardWeight), x.view());
     EXPECT_EQ(y.values, rows_of(serial.y, g.activation_shape(out), g.row_offset()).values);
     EXPECT_EQ(d_x.values, columns_of(serial.d_x, in, rank.rank() * local, local).values);
     unit.collect(collector);
@@ -194,8 +200,11 @@ TEST_P(LinearTest, ProjectionsShareTheirInput) {
       const TensorView x = dry_view(DType::kF32, g.activation_shape(in));
       const TensorView one = dry_view(DType::kF32, {kRows, local});
       const std::array y{one, one};
+      p.begin(PassKind::kForward);
       linear.forward(p, x, y);
+      p.begin(PassKind::kBackwardInput);
       linear.backward_input(p, x, y);
+      p.begin(PassKind::kBackwardWeight);
       linear.backward_weight(p, x, y);
     });
     PlannedUnit unit(rank, plan, {{"w", serial.w}, {"w2", w2}});
@@ -203,10 +212,10 @@ TEST_P(LinearTest, ProjectionsShareTheirInput) {
     Tensor x = rows_of(serial.x, g.activation_shape(in), g.row_offset()), dx(g.activation_shape(in));
     Tensor d_y = columns_of(serial.d_y, out, rank.rank() * local, local);
     const std::array gradients{d_y.view(), d_y.view()};
-    linear.backward_input(unit.pass(), dx.view(), gradients);
-    linear.backward_weight(unit.pass(), x.view(), gradients);
+    linear.backward_input(unit.pass(PassKind::kBackwardInput), dx.view(), gradients);
+    linear.backward_weight(unit.pass(PassKind::kBackwardWeight), x.view(), gradients);
     unit.store().begin_backward(0, 0, Accumulate::kYes);
-    linear.backward_weight(unit.pass(), x.view(), gradients);
+    linear.backward_weight(unit.pass(PassKind::kBackwardWeight), x.view(), gradients);
     EXPECT_EQ(dx.values, rows_of(d_x, g.activation_shape(in), g.row_offset()).values);
     unit.collect(collector);
   });

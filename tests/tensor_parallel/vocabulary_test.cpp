@@ -66,23 +66,26 @@ TEST_P(VocabularyTest, EmbeddingEqualsSerial) {
     const VocabParallelEmbedding embedding(c.padded() / c.degree, kHidden, plan.param_list().add(spec));
     plan.run([&](Pass& p) {
       const TensorView dry_tokens = dry_view(DType::kI32, {kRows});
+      p.begin(PassKind::kForward);
       embedding.forward(p, dry_view(DType::kF32, g.activation_shape(kHidden)), dry_tokens);
+      p.begin(PassKind::kBackwardInput);
       embedding.d_y(p);
+      p.begin(PassKind::kBackwardWeight);
       embedding.backward_weight(p, dry_tokens);
     });
     PlannedUnit unit(rank, plan, {{"table", table}});
 
     std::vector<float> y(static_cast<std::size_t>(g.local_rows() * kHidden));
     const ConstTensorView token_view(tokens.data(), DType::kI32, {kRows});
-    embedding.forward(unit.pass(), {y.data(), DType::kF32, g.activation_shape(kHidden)}, token_view);
-    float* d = embedding.d_y(unit.pass()).as<float>();
+    embedding.forward(unit.pass(PassKind::kForward), {y.data(), DType::kF32, g.activation_shape(kHidden)}, token_view);
+    float* d = embedding.d_y(unit.pass(PassKind::kBackwardInput)).as<float>();
     const auto offset = static_cast<std::size_t>(g.row_offset() * kHidden);
     for (std::size_t i = 0; i < y.size(); ++i) {
       const std::size_t at = offset + i;
       EXPECT_EQ(y[i], table[static_cast<std::size_t>(tokens[at / kHidden]) * kHidden + at % kHidden]) << "row " << at / kHidden;
       d[i] = static_cast<float>(d_y[at]);
     }
-    embedding.backward_weight(unit.pass(), token_view);
+    embedding.backward_weight(unit.pass(PassKind::kBackwardWeight), token_view);
     unit.collect(collector);
   });
   EXPECT_EQ(collector.whole().at("table"), d_table);
@@ -112,6 +115,7 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
     UnitPlan plan(g, rank.device.ops());
     const VocabParallelCrossEntropy cross_entropy(static_cast<std::int64_t>(columns), kVocabulary);
     plan.run([&](Pass& p) {
+      p.begin(PassKind::kForward);
       const ScratchScope scope(p.scratch_cursor());
       cross_entropy.begin(p);
     });
@@ -125,7 +129,7 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
     const TensorView view(local.data(), DType::kF32, {kRows, static_cast<std::int64_t>(columns)});
     const TensorView loss_view(&result, DType::kF64, {1});
     const ConstTensorView target_view(targets.data(), DType::kI32, {kRows});
-    cross_entropy.forward(unit.pass(), loss_view, view, target_view);
+    cross_entropy.forward(unit.pass(PassKind::kBackward), loss_view, view, target_view);
     EXPECT_NEAR(result, loss, 1e-6 * loss);
     const double whole = std::exchange(result, -1.0);
     // Rows from the last to the first, three at a time: kRows is no multiple of that.
@@ -134,7 +138,7 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
         f(view.rows(first, std::min<std::int64_t>(3, kRows - first)), first);
     };
     {
-      Pass& p = unit.pass();
+      Pass& p = unit.pass(PassKind::kForward);
       const ScratchScope scope(p.scratch_cursor());
       const VocabParallelCrossEntropy::Rows all = cross_entropy.begin(p);
       in_pieces([&](TensorView piece, std::int64_t first) { cross_entropy.add_rows(p, all, piece, first, target_view); });
@@ -144,7 +148,9 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
     if (c.degree == 1) {
       EXPECT_EQ(result, whole) << "one rank has nothing to rescale";
     }
-    in_pieces([&](TensorView piece, std::int64_t first) { cross_entropy.backward(unit.pass(), piece, first, target_view, scale); });
+    in_pieces([&](TensorView piece, std::int64_t first) {
+      cross_entropy.backward(unit.pass(PassKind::kBackward), piece, first, target_view, scale);
+    });
     for (std::size_t r = 0; r < kRows; ++r)
       for (std::size_t v = 0; v < columns; ++v) {
         const double expected = first + v < kVocabulary ? d_logits[r * kVocabulary + first + v] : 0.0;

@@ -1,5 +1,5 @@
 // A schedule that splits backwards trains the same model to the bit as one that does not: GPipe with all weight gradients at
-// the end.
+// the end, and 1F1B with all weight gradients at the end.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -21,12 +21,14 @@ class SplitBackward : public ::testing::TestWithParam<ParityCase> {
     all.push_back(fmt::format("batch.global={}", GetParam().data * micro_batches));
     return all;
   }
-  static LayoutRun run(const std::string& config, const std::vector<std::string>& settings, bool split) {
+  using MakeSchedule = Schedule (*)(int num_ranks, int num_micro_batches);
+  // With the configured schedule, if there is no other.
+  static LayoutRun run(const std::string& config, const std::vector<std::string>& settings, MakeSchedule split = nullptr) {
     LayoutRunOptions options;
     options.steps = 3;
-    if (split) {
-      options.change_plan = [](const RunPlan& plan) {
-        return with_schedule(plan, gpipe_with_weights_last(plan.grid.degrees().pipeline, plan.num_micro_batches));
+    if (split != nullptr) {
+      options.change_plan = [split](const RunPlan& plan) {
+        return with_schedule(plan, split(plan.grid.degrees().pipeline, plan.num_micro_batches));
       };
     }
     return run_layout(config, settings, options);
@@ -39,7 +41,7 @@ TEST_P(SplitBackward, EqualsGpipe) {
       SCOPED_TRACE(policy);
       std::vector<std::string> all = settings(micro_batches);
       all.push_back(fmt::format("recompute.policy=\"{}\"", policy));
-      const LayoutRun whole = run(config, all, false), split = run(config, all, true);
+      const LayoutRun whole = run(config, all), split = run(config, all, gpipe_with_weights_last);
       EXPECT_EQ("", compare_bits(split, whole));
       // No weight gradient here reads parameters: none is gathered again.
       EXPECT_EQ(split.bytes_sent, whole.bytes_sent);
@@ -50,11 +52,33 @@ TEST_P(SplitBackward, EqualsGpipe) {
   }
 }
 
+// Activations that input gradients read last are gone when these have run, however late weight gradients come.
+TEST_P(SplitBackward, ReleasesActivationsAtTheirLastUse) {
+  const int micro_batches = 5;
+  for (const char* policy : {"none", "full"}) {
+    SCOPED_TRACE(policy);
+    std::vector<std::string> all = settings(micro_batches);
+    all.push_back(fmt::format("recompute.policy=\"{}\"", policy));
+    const LayoutRun forwards_first = run(tiny_llama_config(), all, gpipe_with_weights_last);
+    const LayoutRun one_by_one = run(tiny_llama_config(), all, one_f_one_b_with_weights_last);
+    EXPECT_EQ("", compare_bits(one_by_one, forwards_first));
+    EXPECT_EQ(one_by_one.planned_bytes, one_by_one.high_water);
+    const RunPlan& plan = one_by_one.plan;
+    for (std::size_t rank = 0; rank < one_by_one.planned_bytes.size(); ++rank) {
+      const int in_flight = GetParam().pipeline - plan.grid.coordinates(static_cast<int>(rank)).pipeline;
+      const std::int64_t saved = forwards_first.planned_bytes[rank] - one_by_one.planned_bytes[rank];
+      // A block at least: of its units' inputs, T[S', B, H] each.
+      const Shape input = plan.geometry(0).activation_shape(plan.model.hidden);
+      EXPECT_GE(saved, (micro_batches - in_flight) * input.num_elements() * size_of(DType::kF32)) << "rank " << rank;
+    }
+  }
+}
+
 // A head that makes its logits again reads its weight for the weight gradient, and is gathered for it.
 TEST_P(SplitBackward, EqualsGpipeWithAChunkedHead) {
   std::vector<std::string> all = settings(3);
   all.push_back("recompute.head_chunk=5");
-  const LayoutRun whole = run(tiny_gpt2_config(), all, false), split = run(tiny_gpt2_config(), all, true);
+  const LayoutRun whole = run(tiny_gpt2_config(), all), split = run(tiny_gpt2_config(), all, gpipe_with_weights_last);
   EXPECT_EQ("", compare_bits(split, whole));
   const bool gathers = GetParam().data > 1 && GetParam().zero == "zero3";
   const auto data = static_cast<std::size_t>(Axis::kData);

@@ -126,7 +126,8 @@ TEST(ModelTest, RecomputePoliciesSaveMemory) {
       const LayerGeometry geometry{.sequence = 8, .micro_batch = 2, .recompute = policy};
       ArenaPlan arena;
       const ModelConstants constants(config, geometry, arena);
-      return plan_unit(*make_unit(config, 1), geometry, config.hidden, constants, rank.device.ops()).region_bytes(Region::kSaved);
+      const UnitPlan plan = plan_unit(*make_unit(config, 1), geometry, config.hidden, constants, rank.device.ops());
+      return plan.region_bytes(Region::kSaved) + plan.region_bytes(Region::kSavedForW);
     };
     EXPECT_LT(saved(RecomputePolicy::kSelective), saved(RecomputePolicy::kNone));
     EXPECT_EQ(saved(RecomputePolicy::kFull), 0);
