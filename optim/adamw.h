@@ -5,15 +5,6 @@
 
 namespace trident {
 
-class AdamWRule final : public UpdateRule {
- public:
-  explicit AdamWRule(const UpdateRuleConfig& config) : config_(config) {}
-  std::span<const UpdateState> states() const override;
-  UpdateCut cut() const override { return UpdateCut::kElement; }
-  void update(Ops& ops, Stream& stream, const UpdateElements& elements, const UpdateStep& step) const override;
-
- private:
-  UpdateRuleConfig config_;
-};
+std::unique_ptr<const UpdateRule> make_adamw(const UpdateRuleConfig& config);
 
 }  // namespace trident

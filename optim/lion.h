@@ -5,15 +5,6 @@
 
 namespace trident {
 
-class LionRule final : public UpdateRule {
- public:
-  explicit LionRule(const UpdateRuleConfig& config) : config_(config) {}
-  std::span<const UpdateState> states() const override;
-  UpdateCut cut() const override { return UpdateCut::kElement; }
-  void update(Ops& ops, Stream& stream, const UpdateElements& elements, const UpdateStep& step) const override;
-
- private:
-  UpdateRuleConfig config_;
-};
+std::unique_ptr<const UpdateRule> make_lion(const UpdateRuleConfig& config);
 
 }  // namespace trident

@@ -10,8 +10,8 @@ namespace trident {
 
 std::unique_ptr<const UpdateRule> make_update_rule(const UpdateRuleConfig& config) {
   switch (config.kind) {
-    case UpdateRuleKind::kAdamW: return std::make_unique<AdamWRule>(config);
-    case UpdateRuleKind::kLion: return std::make_unique<LionRule>(config);
+    case UpdateRuleKind::kAdamW: return make_adamw(config);
+    case UpdateRuleKind::kLion: return make_lion(config);
   }
   throw InternalError(fmt::format("update rule {}", static_cast<int>(config.kind)));
 }

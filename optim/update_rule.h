@@ -54,6 +54,20 @@ class UpdateRule {
   virtual void update(Ops& ops, Stream& stream, const UpdateElements& elements, const UpdateStep& step) const = 0;
 };
 
+// A rule that sees elements one by one; `states`: outlive it.
+class ElementRule : public UpdateRule {
+ public:
+  ElementRule(const UpdateRuleConfig& config, std::span<const UpdateState> states) : config_(config), states_(states) {}
+  std::span<const UpdateState> states() const final { return states_; }
+  UpdateCut cut() const final { return UpdateCut::kElement; }
+
+ protected:
+  UpdateRuleConfig config_;
+
+ private:
+  std::span<const UpdateState> states_;
+};
+
 inline constexpr std::size_t kMostUpdateStates = 4;  // that a rule may have
 
 std::unique_ptr<const UpdateRule> make_update_rule(const UpdateRuleConfig& config);
