@@ -64,7 +64,7 @@ void Attention::declare(ParamList& list) {
   k_.first_column = fused ? q_columns : 0;
   v_.first_column = k_.first_column + kv_columns;
 
-  if (config_.qk_norm) {
+  if (config_.qk_norm != QkNorm::kNone) {
     query_norm_.declare(list);
     key_norm_.declare(list);
   }
@@ -120,8 +120,8 @@ void Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
     for (std::size_t i = 0; i < qkv_.projections().size(); ++i)
       rows[i] = p.scratch(g.compute, {g.full_rows(), qkv_.projections()[i].output_columns});
     qkv_.forward(p, normed, used(rows));
-    split(p, q_, config_.qk_norm ? &query_norm_ : nullptr, true, rows);
-    split(p, k_, config_.qk_norm ? &key_norm_ : nullptr, true, rows);
+    split(p, q_, config_.qk_norm != QkNorm::kNone ? &query_norm_ : nullptr, true, rows);
+    split(p, k_, config_.qk_norm != QkNorm::kNone ? &key_norm_ : nullptr, true, rows);
     split(p, v_, nullptr, false, rows);
   }
   recompute_core(p);
@@ -157,8 +157,8 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
     const TensorView d_q = p.scratch(g.compute, q.shape()), d_k = p.scratch(g.compute, k.shape()),
                      d_v = p.scratch(g.compute, v.shape());
     p.ops.attention_backward(p.stream, shape(g), d_q, d_k, d_v, d_out, p[out_], q, k, v, p[lse_], p.workspace());
-    merge_gradient(p, q_, config_.qk_norm ? &query_norm_ : nullptr, true, d_q, d_rows);
-    merge_gradient(p, k_, config_.qk_norm ? &key_norm_ : nullptr, true, d_k, d_rows);
+    merge_gradient(p, q_, config_.qk_norm != QkNorm::kNone ? &query_norm_ : nullptr, true, d_q, d_rows);
+    merge_gradient(p, k_, config_.qk_norm != QkNorm::kNone ? &key_norm_ : nullptr, true, d_k, d_rows);
     merge_gradient(p, v_, nullptr, false, d_v, d_rows);
   }
   const ScratchScope scope(p.scratch_cursor());

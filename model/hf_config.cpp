@@ -295,9 +295,11 @@ void read_llama_like(HfReader& reader, const FamilyTraits& traits, std::optional
     case ModelFamily::kQwen3:
     case ModelFamily::kOlmo: config.qkv_bias = config.output_bias = reader.boolean("attention_bias", false); break;
     case ModelFamily::kMistral:
+    case ModelFamily::kOlmo2:
+    case ModelFamily::kPhi3:
     case ModelFamily::kGpt2: break;
   }
-  config.qk_norm = config.family == ModelFamily::kQwen3;
+  config.qk_norm = config.family == ModelFamily::kQwen3 ? QkNorm::kPerHead : QkNorm::kNone;
   config.tie_embeddings = reader.boolean("tie_word_embeddings", false);
   refuse_attention_dropout(reader, "attention_dropout", dropout.has_value());
   refuse_sliding_window(reader, config);

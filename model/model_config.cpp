@@ -95,6 +95,8 @@ std::string_view to_string(ModelFamily family) {
     case ModelFamily::kQwen3: return "qwen3";
     case ModelFamily::kMistral: return "mistral";
     case ModelFamily::kOlmo: return "olmo";
+    case ModelFamily::kOlmo2: return "olmo2";
+    case ModelFamily::kPhi3: return "phi3";
   }
   return "?";
 }

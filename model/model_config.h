@@ -12,10 +12,18 @@
 
 namespace trident {
 
-enum class ModelFamily : std::uint8_t { kGpt2, kLlama, kQwen2, kQwen3, kMistral, kOlmo };
+enum class ModelFamily : std::uint8_t { kGpt2, kLlama, kQwen2, kQwen3, kMistral, kOlmo, kOlmo2, kPhi3 };
 
 // kLayerNorm has weight and bias, kRmsNorm a weight, kPlainLayerNorm (OLMo 1) no parameters.
 enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm, kPlainLayerNorm };
+
+// Where a block's two norms stand: before attention and before the feed-forward part, or after them, on what is added to the
+// residual stream (OLMo 2).
+enum class NormPlacement : std::uint8_t { kBefore, kAfter };
+
+// RMS norm of queries and keys before the rotation: over head_dim of every head with one weight [head_dim] (Qwen3), or over all
+// heads at once with weights [heads * head_dim] and [kv_heads * head_dim] (OLMo 2).
+enum class QkNorm : std::uint8_t { kNone, kPerHead, kFullWidth };
 
 enum class Activation : std::uint8_t { kGeluTanh, kSwiGlu };
 enum class PositionKind : std::uint8_t { kLearned, kRope };
@@ -48,13 +56,14 @@ struct ModelConfig {
   std::int64_t max_positions = 0;
   NormKind norm = NormKind::kRmsNorm;
   double norm_eps = 1e-5;
+  NormPlacement norm_placement = NormPlacement::kBefore;
   Activation activation = Activation::kSwiGlu;
   PositionKind position = PositionKind::kRope;
   RopeConfig rope;           // meaningful with PositionKind::kRope
   bool qkv_bias = false;     // of the query, key and value projections
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;     // of every feed-forward projection
-  bool qk_norm = false;      // RMS norm over head_dim of every query and key head, before the rotation
+  QkNorm qk_norm = QkNorm::kNone;
   bool tie_embeddings = false;
   double residual_dropout = 0.0;   // after the attention and feed-forward outputs
   double embedding_dropout = 0.0;  // after the sum of embeddings

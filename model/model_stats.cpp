@@ -23,6 +23,15 @@ std::int64_t bias_parameters(const ModelConfig& config) {
   return n;
 }
 
+std::int64_t qk_norm_parameters(const ModelConfig& config) {
+  switch (config.qk_norm) {
+    case QkNorm::kNone: return 0;
+    case QkNorm::kPerHead: return 2 * config.head_dim;
+    case QkNorm::kFullWidth: return config.query_width() + config.kv_width();
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::int64_t embedding_parameters(const ModelConfig& config) {
@@ -37,7 +46,7 @@ std::int64_t block_matmul_parameters(const ModelConfig& config) {
 
 std::int64_t block_parameters(const ModelConfig& config) {
   return block_matmul_parameters(config) + bias_parameters(config) + 2 * norm_parameters(config) +
-         (config.qk_norm ? 2 * config.head_dim : 0);
+         qk_norm_parameters(config);
 }
 
 std::int64_t final_norm_parameters(const ModelConfig& config) { return norm_parameters(config); }

@@ -26,6 +26,14 @@ BlockNames gpt2_block(const ModelConfig& config, std::int64_t layer) {
           .transposed_on_disk = true};
 }
 
+// Rows of Phi-3's fused projections are q, then k, then v; and gate, then up.
+void fuse_rows(BlockNames& names, const ModelConfig& config) {
+  const std::int64_t q = config.query_width(), kv = config.kv_width(), all = q + 2 * kv, f = config.ffn;
+  names.query_key_value = {TensorRows{names.qkv, all, 0, q}, TensorRows{names.qkv, all, q, kv},
+                           TensorRows{names.qkv, all, q + kv, kv}};
+  names.mlp_input_parts = {{names.mlp_input, 2 * f, 0, f}, {names.mlp_input, 2 * f, f, f}};
+}
+
 BlockNames llama_block(const ModelConfig& config, std::int64_t layer) {
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
@@ -48,6 +56,11 @@ BlockNames llama_block(const ModelConfig& config, std::int64_t layer) {
     names.mlp_input = mlp + "up_proj";
     names.mlp_input_parts = {{mlp + "up_proj", f, 0, f}};
   }
+  if (config.norm_placement == NormPlacement::kAfter) {
+    names.attention_norm = prefix + "post_attention_layernorm";
+    names.mlp_norm = prefix + "post_feedforward_layernorm";
+  }
+  if (config.family == ModelFamily::kPhi3) fuse_rows(names, config);
   return names;
 }
 

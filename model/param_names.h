@@ -16,7 +16,7 @@ struct TensorRows {
   std::int64_t tensor_rows = 0, row_begin = 0, rows = 0;
 };
 
-// Stems: the tensor is "<stem>.weight" or "<stem>.bias".
+// Stems: the tensor is "<stem>.weight" or "<stem>.bias". The norms are a block's two, wherever they stand (NormPlacement).
 struct BlockNames {
   std::string attention_norm, mlp_norm;
   std::string qkv, query, key_value;        // of the fused parameters: all three, or query apart from key and value

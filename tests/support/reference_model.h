@@ -224,7 +224,7 @@ template <class R> class Model {
     b.q = b.q_raw = to_heads(linear(projections[0], b.norm1.y), c_.heads);
     b.k = b.k_raw = to_heads(linear(projections[1], b.norm1.y), c_.kv_heads);
     b.v = to_heads(linear(projections[2], b.norm1.y), c_.kv_heads);
-    if (c_.qk_norm) {
+    if (c_.qk_norm == QkNorm::kPerHead) {
       norm_forward(b.q_norm, NormKind::kRmsNorm, attention + "q_norm", b.q_raw, c_.head_dim);
       norm_forward(b.k_norm, NormKind::kRmsNorm, attention + "k_norm", b.k_raw, c_.head_dim);
       b.q = b.q_norm.y, b.k = b.k_norm.y;
@@ -295,7 +295,7 @@ template <class R> class Model {
                        b.v.data(), b.lse.data());
     rotate(d_q, c_.heads, -1);
     rotate(d_k, c_.kv_heads, -1);
-    if (c_.qk_norm) {
+    if (c_.qk_norm == QkNorm::kPerHead) {
       const std::string attention = block_name(layer) + "self_attn.";
       d_q = norm_backward(b.q_norm, NormKind::kRmsNorm, attention + "q_norm", b.q_raw, d_q, c_.head_dim);
       d_k = norm_backward(b.k_norm, NormKind::kRmsNorm, attention + "k_norm", b.k_raw, d_k, c_.head_dim);

@@ -41,7 +41,8 @@ TEST(HfConfig, ReadsWhatTransformersWrites) {
   EXPECT_EQ(llama.kv_heads, 2);
   EXPECT_EQ(llama.head_dim, 8);
   EXPECT_EQ(llama.norm_eps, 1e-5);
-  EXPECT_FALSE(llama.tie_embeddings || llama.qkv_bias || llama.mlp_bias || llama.qk_norm);
+  EXPECT_FALSE(llama.tie_embeddings || llama.qkv_bias || llama.mlp_bias);
+  EXPECT_EQ(llama.qk_norm, QkNorm::kNone);
 
   const ModelConfig scaled = golden("llama3_rope");
   EXPECT_EQ(scaled.rope.scaling, RopeScaling::kLlama3);
@@ -53,7 +54,8 @@ TEST(HfConfig, ReadsWhatTransformersWrites) {
   EXPECT_EQ(qwen2.rope.theta, 1e6);
 
   const ModelConfig qwen3 = golden("qwen3");
-  EXPECT_TRUE(qwen3.qk_norm && !qwen3.qkv_bias);
+  EXPECT_EQ(qwen3.qk_norm, QkNorm::kPerHead);
+  EXPECT_FALSE(qwen3.qkv_bias);
   EXPECT_EQ(qwen3.query_width(), 64);
   EXPECT_EQ(qwen3.rope.scaling, RopeScaling::kYarn);
 

@@ -125,7 +125,7 @@ TEST(ModelStats, EveryBiasAndNormCounts) {
   EXPECT_EQ(block_parameters(c) - plain, 512 + 192);
   c.mlp_bias = true;
   EXPECT_EQ(block_parameters(c) - plain, 704 + 768 + 768 + 192);
-  c.qk_norm = true;
+  c.qk_norm = QkNorm::kPerHead;
   EXPECT_EQ(block_parameters(c) - plain, 2432 + 32 + 32);
   EXPECT_EQ(block_matmul_parameters(c), 2 * 192 * 256 + 2 * 192 * 128 + 3 * 192 * 768) << "biases are no factors of a product";
   const std::int64_t tied = num_parameters(c);

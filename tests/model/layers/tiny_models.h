@@ -47,13 +47,29 @@ inline ModelConfig tiny_qwen3() {
   ModelConfig c = tiny_llama();
   c.family = ModelFamily::kQwen3;
   c.head_dim = 8;
-  c.qk_norm = c.tie_embeddings = true;
+  c.qk_norm = QkNorm::kPerHead;
+  c.tie_embeddings = true;
   return c;
 }
 inline ModelConfig tiny_olmo() {
   ModelConfig c = tiny_llama();
   c.family = ModelFamily::kOlmo;
   c.norm = NormKind::kPlainLayerNorm;
+  return c;
+}
+// Norms after the two parts of a block, and over all heads of queries and of keys.
+inline ModelConfig tiny_olmo2() {
+  ModelConfig c = tiny_llama();
+  c.family = ModelFamily::kOlmo2;
+  c.norm_placement = NormPlacement::kAfter;
+  c.qk_norm = QkNorm::kFullWidth;
+  return c;
+}
+// Half of a head is rotated; projections are fused on disk.
+inline ModelConfig tiny_phi3() {
+  ModelConfig c = tiny_llama();
+  c.family = ModelFamily::kPhi3;
+  c.rope.partial_rotary_factor = 0.5;
   return c;
 }
 inline ModelConfig with_dropout(ModelConfig c) {
