@@ -366,7 +366,8 @@ using OperationRef =
                  const op::CrossEntropyMax*, const op::CrossEntropyStats*, const op::CrossEntropyRescale*,
                  const op::CrossEntropyLoss*, const op::CrossEntropyBackward*, const op::AddBias*, const op::SumRows*,
                  const op::Add*, const op::AccumulateInto*, const op::Dropout*, const op::Convert*, const op::FillZero*,
-                 const op::SumSquares*, const op::AddExact*, const op::AdamW*, const op::Lion*>;
+                 const op::SumSquares*, const op::AddExact*, const op::AdamW*, const op::Lion*, const op::RmsNormSquares*,
+                 const op::RmsNormApply*, const op::RmsNormDots*, const op::RmsNormApplyBackward*>;
 
 // Checks what was called, then has `backend` do it:
 // - Backend::reaches(MemoryKind): whether its operations can work on such memory;

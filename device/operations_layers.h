@@ -175,6 +175,89 @@ struct RmsNormBackward {
   }
 };
 
+struct RmsNormSquares {
+  static constexpr OperationName kName{"rms_norm_squares", WorkKind::kRows};
+  TensorView squares;
+  ConstTensorView x;
+
+  void fields(FieldVisitor f) const {
+    f(writes("squares", squares, {DType::kF32, row_extent(x).rows}));
+    f(reads("x", x));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const RowExtent e = row_extent(x);
+    k.rms_norm_squares(row_type(x.dtype()), squares.as<float>(), x.data(), e.rows, e.width);
+  }
+};
+
+struct RmsNormApply {
+  static constexpr OperationName kName{"rms_norm_apply", WorkKind::kRows};
+  TensorView y, rstd;
+  ConstTensorView x, weight, squares;
+  std::int64_t total;
+  float eps;
+
+  void fields(FieldVisitor f) const {
+    const RowExtent e = row_extent(x);
+    f(writes("y", y, like(x)));
+    f(writes("rstd", rstd, {DType::kF32, e.rows}));
+    f(reads("x", x));
+    f(reads("weight", weight, {x.dtype(), e.width}));
+    f(reads("squares", squares, {DType::kF32, e.rows}));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const RowExtent e = row_extent(x);
+    k.rms_norm_apply(row_type(x.dtype()), y.data(), rstd.as<float>(), x.data(), weight.data(), squares.as<float>(), e.rows,
+                     e.width, total, eps);
+  }
+};
+
+struct RmsNormDots {
+  static constexpr OperationName kName{"rms_norm_dots", WorkKind::kRows};
+  TensorView dots;
+  ConstTensorView d_y, x, weight;
+
+  void fields(FieldVisitor f) const {
+    const RowExtent e = row_extent(x);
+    f(writes("dots", dots, {DType::kF32, e.rows}));
+    f(reads("d_y", d_y, like(x)));
+    f(reads("x", x));
+    f(reads("weight", weight, {x.dtype(), e.width}));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const RowExtent e = row_extent(x);
+    k.rms_norm_dots(row_type(x.dtype()), dots.as<float>(), d_y.data(), x.data(), weight.data(), e.rows, e.width);
+  }
+};
+
+struct RmsNormApplyBackward {
+  static constexpr OperationName kName{"rms_norm_apply_backward", WorkKind::kRows};
+  TensorView d_x, d_weight;
+  ConstTensorView d_y, x, weight, rstd, dots;
+  std::int64_t total;
+  Accumulate accumulate_x, accumulate_weight;
+
+  void fields(FieldVisitor f) const {
+    const RowExtent e = row_extent(x);
+    f(results_in("d_x", d_x, like(x), accumulate_x));
+    f(results_in("d_weight", d_weight, {DType::kF32, e.width}, accumulate_weight));
+    f(reads("d_y", d_y, like(x)));
+    f(reads("x", x));
+    f(reads("weight", weight, {x.dtype(), e.width}));
+    f(reads("rstd", rstd, {DType::kF32, e.rows}));
+    f(reads("dots", dots, {DType::kF32, e.rows}));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const RowExtent e = row_extent(x);
+    k.rms_norm_apply_backward(row_type(x.dtype()), d_x.data(), d_weight.as<float>(), d_y.data(), x.data(), weight.data(),
+                              rstd.as<float>(), dots.as<float>(), e.rows, e.width, total, accumulate_x, accumulate_weight);
+  }
+};
+
 struct LayerNormForward {
   static constexpr OperationName kName{"layer_norm_forward", WorkKind::kRows};
   TensorView y, mean, rstd;

@@ -93,6 +93,27 @@ class Ops {
                          ConstTensorView weight, ConstTensorView rstd, Accumulate accumulate_x, Accumulate accumulate_weight) {
     call(stream, op::RmsNormBackward{d_x, d_weight, d_y, x, weight, rstd, accumulate_x, accumulate_weight});
   }
+  // The same norm where x T[rows, H] is a part of rows `total` wide: each rank or caller forms the sums of its part, adds up those of
+  // all parts, and applies them. The weight counts before the one rounding (OLMo 2), which rms_norm_forward does after it.
+  //
+  // squares f32[rows] = sum x^2.
+  void rms_norm_squares(Stream& stream, TensorView squares, ConstTensorView x) { call(stream, op::RmsNormSquares{squares, x}); }
+  // y = round_T(x * rstd * weight), rstd f32[rows] = 1/sqrt(squares / total + eps); squares are those of all parts.
+  void rms_norm_apply(Stream& stream, TensorView y, TensorView rstd, ConstTensorView x, ConstTensorView weight,
+                      ConstTensorView squares, std::int64_t total, float eps) {
+    call(stream, op::RmsNormApply{y, rstd, x, weight, squares, total, eps});
+  }
+  // dots f32[rows] = sum d_y * weight * x.
+  void rms_norm_dots(Stream& stream, TensorView dots, ConstTensorView d_y, ConstTensorView x, ConstTensorView weight) {
+    call(stream, op::RmsNormDots{dots, d_y, x, weight});
+  }
+  // As rms_norm_backward; dots are those of all parts. d_x may alias d_y.
+  void rms_norm_apply_backward(Stream& stream, TensorView d_x, TensorView d_weight, ConstTensorView d_y, ConstTensorView x,
+                               ConstTensorView weight, ConstTensorView rstd, ConstTensorView dots, std::int64_t total,
+                               Accumulate accumulate_x, Accumulate accumulate_weight) {
+    call(stream,
+         op::RmsNormApplyBackward{d_x, d_weight, d_y, x, weight, rstd, dots, total, accumulate_x, accumulate_weight});
+  }
   // y = (x - mean) * rstd * weight + bias; mean, rstd f32[rows].
   void layer_norm_forward(Stream& stream, TensorView y, TensorView mean, TensorView rstd, ConstTensorView x, ConstTensorView weight,
                           ConstTensorView bias, float eps) {

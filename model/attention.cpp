@@ -16,6 +16,10 @@ TensorView by_position(const LayerGeometry& g, TensorView rows) {
   return rows.reshape({g.sequence, g.micro_batch, rows.shape()[-1]});
 }
 
+// Columns first_column .. of projection rows T[R, C] and a dense T[R, width] of them, as one head: how they are copied.
+TensorView as_one_head(TensorView columns) { return columns.reshape({1, 1, columns.shape()[0], columns.shape()[1]}); }
+TensorView one_by_one(TensorView rows) { return rows.reshape({rows.shape()[0], 1, rows.shape()[1]}); }
+
 }  // namespace
 
 Attention::Attention(const ModelConfig& config, std::int64_t layer)
@@ -24,6 +28,7 @@ Attention::Attention(const ModelConfig& config, std::int64_t layer)
       norm_(block_norm(config, names_.attention_norm)),
       query_norm_(NormKind::kRmsNorm, config.norm_eps, config.head_dim, names_.query_norm, PartialGradient::kAlways),
       key_norm_(NormKind::kRmsNorm, config.norm_eps, config.head_dim, names_.key_norm, PartialGradient::kAlways),
+      wide_norm_(config, names_),
       dropout_(config.residual_dropout, DropoutPlace::kAttention) {}
 
 void Attention::declare(ParamList& list) {
@@ -64,7 +69,8 @@ void Attention::declare(ParamList& list) {
   k_.first_column = fused ? q_columns : 0;
   v_.first_column = k_.first_column + kv_columns;
 
-  if (config_.qk_norm != QkNorm::kNone) {
+  if (config_.qk_norm == QkNorm::kFullWidth) wide_norm_.declare(list);
+  if (config_.qk_norm == QkNorm::kPerHead) {
     query_norm_.declare(list);
     key_norm_.declare(list);
   }
@@ -110,25 +116,70 @@ void Attention::merge_gradient(LayerPass& p, const Heads& heads, const Norm* nor
   p.ops.merge_heads(p.stream, by_position(p.geometry, d_rows[heads.projection]), d, heads.first_column);
 }
 
+void Attention::split_after_wide_norm(LayerPass& p, const Views& rows) const {
+  const LayerGeometry& g = p.geometry;
+  const auto columns_of = [&](const Heads& heads) {
+    const TensorView columns = p.save(heads.before, g.compute, {g.full_rows(), heads.count * config_.head_dim});
+    p.ops.split_heads(p.stream, as_one_head(columns), one_by_one(rows[heads.projection]), heads.first_column);
+    return columns;
+  };
+  const TensorView q = columns_of(q_), k = columns_of(k_);
+  const ScratchScope scope(p.scratch_cursor());
+  const TensorView q_normed = p.scratch(g.compute, q.shape()), k_normed = p.scratch(g.compute, k.shape());
+  wide_norm_.forward(p, q_normed, k_normed, q, k);
+  const auto split_normed = [&](const Heads& heads, TensorView normed) {
+    const TensorView saved = p.save(heads.saved, g.compute, {g.micro_batch, heads.count, g.sequence, config_.head_dim});
+    p.ops.split_heads(p.stream, saved, by_position(g, normed), 0);
+    rotate(p, saved, Transpose::kNo);
+  };
+  split_normed(q_, q_normed);
+  split_normed(k_, k_normed);
+}
+
+void Attention::merge_gradient_through_wide_norm(LayerPass& p, TensorView d_q, TensorView d_k, const Views& d_rows) const {
+  const LayerGeometry& g = p.geometry;
+  const ScratchScope scope(p.scratch_cursor());
+  const auto merged = [&](TensorView d, const Heads& heads) {
+    rotate(p, d, Transpose::kYes);
+    const TensorView columns = p.scratch(g.compute, {g.full_rows(), heads.count * config_.head_dim});
+    p.ops.merge_heads(p.stream, by_position(g, columns), d, 0);
+    return columns;
+  };
+  const TensorView d_q_columns = merged(d_q, q_), d_k_columns = merged(d_k, k_);
+  wide_norm_.backward(p, d_q_columns, d_k_columns, p[q_.before], p[k_.before]);
+  p.ops.merge_heads(p.stream, one_by_one(d_rows[q_.projection]), as_one_head(d_q_columns), q_.first_column);
+  p.ops.merge_heads(p.stream, one_by_one(d_rows[k_.projection]), as_one_head(d_k_columns), k_.first_column);
+}
+
+void Attention::leave(LayerPass& p, TensorView y, ConstTensorView merged) const {
+  if (!norm_after()) return output_.forward(p, y, merged);
+  const TensorView projected = p.save(projected_, y.dtype(), y.shape());
+  output_.forward(p, projected, merged);
+  norm_.forward(p, y, projected);
+}
+
 void Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
   const LayerGeometry& g = p.geometry;
-  const TensorView normed = p.save(normed_, x.dtype(), x.shape());
-  norm_.forward(p, normed, x);
+  if (!norm_after()) norm_.forward(p, p.save(normed_, x.dtype(), x.shape()), x);
   {
     const ScratchScope scope(p.scratch_cursor());
     Views rows;
     for (std::size_t i = 0; i < qkv_.projections().size(); ++i)
       rows[i] = p.scratch(g.compute, {g.full_rows(), qkv_.projections()[i].output_columns});
-    qkv_.forward(p, normed, used(rows));
-    split(p, q_, config_.qk_norm != QkNorm::kNone ? &query_norm_ : nullptr, true, rows);
-    split(p, k_, config_.qk_norm != QkNorm::kNone ? &key_norm_ : nullptr, true, rows);
+    qkv_.forward(p, input(p, x), used(rows));
+    if (config_.qk_norm == QkNorm::kFullWidth) {
+      split_after_wide_norm(p, rows);
+    } else {
+      split(p, q_, config_.qk_norm == QkNorm::kPerHead ? &query_norm_ : nullptr, true, rows);
+      split(p, k_, config_.qk_norm == QkNorm::kPerHead ? &key_norm_ : nullptr, true, rows);
+    }
     split(p, v_, nullptr, false, rows);
   }
   recompute_core(p);
   const ScratchScope scope(p.scratch_cursor());
   const TensorView merged = p.scratch(g.compute, {g.full_rows(), inner_columns()});
   p.ops.merge_heads(p.stream, by_position(g, merged), p[out_], 0);
-  output_.forward(p, y, merged);
+  leave(p, y, merged);
   dropout_.apply(p, y, y);
   p.ops.add(p.stream, y, y, x);
 }
@@ -145,6 +196,7 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
   for (std::size_t i = 0; i < qkv_.projections().size(); ++i)
     d_rows[i] = p.keep(d_rows_[i], g.compute, {g.full_rows(), qkv_.projections()[i].output_columns});
   dropout_.apply(p, output_.d_y(p), d);
+  if (norm_after()) norm_.backward(p, output_.d_y(p), output_.d_y(p), p[projected_], Accumulate::kNo);
   {
     const ScratchScope scope(p.scratch_cursor());
     const TensorView q = p[q_.saved], k = p[k_.saved], v = p[v_.saved], d_out = p.scratch(g.compute, q.shape());
@@ -157,17 +209,24 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
     const TensorView d_q = p.scratch(g.compute, q.shape()), d_k = p.scratch(g.compute, k.shape()),
                      d_v = p.scratch(g.compute, v.shape());
     p.ops.attention_backward(p.stream, shape(g), d_q, d_k, d_v, d_out, p[out_], q, k, v, p[lse_], p.workspace());
-    merge_gradient(p, q_, config_.qk_norm != QkNorm::kNone ? &query_norm_ : nullptr, true, d_q, d_rows);
-    merge_gradient(p, k_, config_.qk_norm != QkNorm::kNone ? &key_norm_ : nullptr, true, d_k, d_rows);
+    if (config_.qk_norm == QkNorm::kFullWidth) {
+      merge_gradient_through_wide_norm(p, d_q, d_k, d_rows);
+    } else {
+      merge_gradient(p, q_, config_.qk_norm == QkNorm::kPerHead ? &query_norm_ : nullptr, true, d_q, d_rows);
+      merge_gradient(p, k_, config_.qk_norm == QkNorm::kPerHead ? &key_norm_ : nullptr, true, d_k, d_rows);
+    }
     merge_gradient(p, v_, nullptr, false, d_v, d_rows);
   }
   const ScratchScope scope(p.scratch_cursor());
   const TensorView d_normed = p.scratch(x.dtype(), x.shape());
   qkv_.backward_input(p, d_normed, used(d_rows));
-  norm_.backward(p, d, d_normed, x, Accumulate::kYes);
+  if (norm_after())
+    p.ops.add(p.stream, d, d, d_normed);
+  else
+    norm_.backward(p, d, d_normed, x, Accumulate::kYes);
 }
 
-void Attention::backward_weight(LayerPass& p) const {
+void Attention::backward_weight(LayerPass& p, ConstTensorView x) const {
   const LayerGeometry& g = p.geometry;
   {
     const ScratchScope scope(p.scratch_cursor());
@@ -177,7 +236,7 @@ void Attention::backward_weight(LayerPass& p) const {
   }
   Views d_rows;
   for (std::size_t i = 0; i < qkv_.projections().size(); ++i) d_rows[i] = p[d_rows_[i]];
-  qkv_.backward_weight(p, p[normed_], used(d_rows));
+  qkv_.backward_weight(p, input(p, x), used(d_rows));
 }
 
 }  // namespace trident

@@ -1,9 +1,10 @@
-// The attention phase of a block: y = x + dropout(W_o attention(norm(x))), heads split over the tensor-parallel ranks.
+// The attention phase of a block: y = x + dropout(W_o attention(norm(x))), or with the norm after it
+// y = x + dropout(norm(W_o attention(x))); heads split over the tensor-parallel ranks.
 //
 // On this rank: n = N/t query heads, k = max(K/t, 1) key/value heads. With t <= K queries, keys and values are one fused
 // projection; with t > K the key/value heads are replicated over t/K consecutive ranks and are a projection of their own, because
 // their gradients are summed over the replicas. Both cases run the same code over a list of projections.
-// Saved: the norm's output and statistics, q, k, v, the output and log-sum-exp, all head-major [B, heads, S, D].
+// Saved: the norm's output (after: its input) and statistics, q, k, v, the output and log-sum-exp, all head-major [B, heads, S, D].
 #pragma once
 
 #include <array>
@@ -15,6 +16,7 @@
 #include "model/model_config.h"
 #include "model/norm.h"
 #include "model/param_names.h"
+#include "model/wide_qk_norm.h"
 #include "tensor_parallel/column_parallel_linear.h"
 #include "tensor_parallel/row_parallel_linear.h"
 
@@ -32,7 +34,7 @@ class Attention {
   void recompute_core(LayerPass& p) const;
   // d: gradient of y -> gradient of x, in place.
   void backward_input(LayerPass& p, ConstTensorView x, TensorView d) const;
-  void backward_weight(LayerPass& p) const;
+  void backward_weight(LayerPass& p, ConstTensorView x) const;
 
  private:
   // One of q, k, v: where its heads lie in the projections' outputs, and what is saved of it.
@@ -40,7 +42,8 @@ class Attention {
     std::size_t projection = 0;
     std::int64_t first_column = 0, count = 0;
     Saved saved{"q, k or v", LastUse::kB};                         // T[B,count,S,D], as the core reads it
-    Saved before{"q or k before norm and rotation", LastUse::kB};  // only with q/k norm
+    // Only with q/k norm: T[B,count,S,D]; where that is over all heads T[R, count * D].
+    Saved before{"q or k before norm and rotation", LastUse::kB};
   };
   static constexpr std::size_t kMaxProjections = 2;
   using Views = std::array<TensorView, kMaxProjections>;
@@ -51,15 +54,25 @@ class Attention {
   void split(LayerPass& p, const Heads& heads, const Norm* norm, bool rotate, const Views& rows) const;
   void merge_gradient(LayerPass& p, const Heads& heads, const Norm* norm, bool rotate, TensorView d, const Views& d_rows) const;
   void rotate(LayerPass& p, TensorView heads, Transpose inverse) const;
+  bool norm_after() const { return config_.norm_placement == NormPlacement::kAfter; }
+  // What the projections multiply, once it was made.
+  ConstTensorView input(LayerPass& p, ConstTensorView x) const { return norm_after() ? x : p[normed_]; }
+  // W_o merged, and where it comes after, the norm of that.
+  void leave(LayerPass& p, TensorView y, ConstTensorView merged) const;
+  // The same of q and k together, for norms over all heads.
+  void split_after_wide_norm(LayerPass& p, const Views& rows) const;
+  void merge_gradient_through_wide_norm(LayerPass& p, TensorView d_q, TensorView d_k, const Views& d_rows) const;
 
   ModelConfig config_;
   BlockNames names_;
   Norm norm_, query_norm_, key_norm_;
+  WideQkNorm wide_norm_;
   Dropout dropout_;
   ColumnParallelLinear qkv_;
   RowParallelLinear output_;
   Heads q_, k_, v_;
   Saved normed_{"the attention norm's output", LastUse::kW};
+  Saved projected_{"the attention part's output", LastUse::kB};  // T[S',B,H], where the norm comes after it
   Saved out_{"attention's output", LastUse::kW, RecomputeClass::kAttention};
   Saved lse_{"attention's log-sum-exp", LastUse::kB, RecomputeClass::kAttention};
   std::array<Kept, kMaxProjections> d_rows_{Kept{"the gradient of q, k and v"}, Kept{"the gradient of k and v"}};  // T[S*B, C_i]

@@ -49,6 +49,17 @@ ParamId declare_vector(ParamList& list, const std::string& name, std::int64_t n,
   return list.add(std::move(spec));
 }
 
+ParamId declare_sharded_vector(ParamList& list, const std::string& name, std::int64_t n, int shards, InitKind init) {
+  const int replicas = list.layout().degree / shards;
+  ParamSpec spec;
+  spec.name = name;
+  spec.parts = {{.tensor = name, .tensor_shape = {n}, .rows = n, .padded_rows = n, .init = {init, 0.0f}}};
+  if (shards > 1) spec.sharding = {ShardDim::kRows, shards};
+  if (replicas > 1) spec.grad_partial_over = {{Axis::kTensor, replicas, 1}};
+  spec.weight_decay = false;
+  return list.add(std::move(spec));
+}
+
 LinearIds declare_row_sharded(ParamList& list, const RowShardedLinear& linear) {
   LinearIds ids;
   ids.weight = list.add(row_sharded(list, linear, linear.input_columns, InitKind::kNormal));

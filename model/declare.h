@@ -21,6 +21,9 @@ enum class PartialGradient : std::uint8_t {
 // A replicated vector "<name>" [n] without weight decay.
 ParamId declare_vector(ParamList& list, const std::string& name, std::int64_t n, InitKind init, PartialGradient partial);
 
+// A vector "<name>" [n] without weight decay, split into `shards` parts; with shards < tp as RowShardedLinear.
+ParamId declare_sharded_vector(ParamList& list, const std::string& name, std::int64_t n, int shards, InitKind init);
+
 // Weight "<name>.weight" and bias "<name>.bias" (when `bias`) of a linear layer whose output rows are split into `shards` parts;
 // with shards < tp, tp/shards consecutive ranks hold the same rows and their gradients are summands.
 struct RowShardedLinear {

@@ -27,7 +27,7 @@ void Embedding::run_forward(LayerPass& p, ConstTensorView, TensorView y) const {
 
 void Embedding::run_backward_input(LayerPass& p, ConstTensorView, TensorView d) const { dropout_.apply(p, tokens_.d_y(p), d); }
 
-void Embedding::run_backward_weight(LayerPass& p) const {
+void Embedding::run_backward_weight(LayerPass& p, ConstTensorView) const {
   tokens_.backward_weight(p, p.batch.tokens);
   if (positions_.present()) embedding_weight_gradient(p, positions_, as_rows(tokens_.d_y(p)), local_positions(p), 0);
 }

@@ -20,7 +20,7 @@ class Embedding final : public Layer {
   void run_forward(LayerPass& p, ConstTensorView x, TensorView y) const override;
   void run_recompute(LayerPass&, ConstTensorView) const override {}
   void run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) const override;
-  void run_backward_weight(LayerPass& p) const override;
+  void run_backward_weight(LayerPass& p, ConstTensorView x) const override;
 
   // This rank's rows of the positions.
   static ConstTensorView local_positions(const LayerPass& p) {

@@ -41,7 +41,7 @@ void Head::run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) con
   norm_.backward(p, d, d_normed, x, Accumulate::kNo);
 }
 
-void Head::run_backward_weight(LayerPass& p) const {
+void Head::run_backward_weight(LayerPass& p, ConstTensorView) const {
   if (is_chunked(p))
     return chunked_.backward(p, TensorView(), p[normed_], p.batch.targets, p.batch.gradient_scale,
                              ChunkedVocabHead::Gradients::kWeight);
@@ -52,7 +52,7 @@ void Head::run_backward_weight(LayerPass& p) const {
 void Head::run_backward(LayerPass& p, ConstTensorView x, TensorView d) const {
   if (is_chunked(p)) return chunked_backward(p, x, d, ChunkedVocabHead::Gradients::kBoth);
   run_backward_input(p, x, d);
-  run_backward_weight(p);
+  run_backward_weight(p, x);
 }
 
 void Head::chunked_backward(LayerPass& p, ConstTensorView x, TensorView d, ChunkedVocabHead::Gradients wanted) const {

@@ -27,7 +27,7 @@ class Head final : public Layer {
   void run_forward(LayerPass& p, ConstTensorView x, TensorView y) const override;
   void run_recompute(LayerPass&, ConstTensorView) const override {}
   void run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) const override;
-  void run_backward_weight(LayerPass& p) const override;
+  void run_backward_weight(LayerPass& p, ConstTensorView x) const override;
   void run_backward(LayerPass& p, ConstTensorView x, TensorView d) const override;
 
   static bool is_chunked(const LayerPass& p) { return p.geometry.head_chunk > 0; }

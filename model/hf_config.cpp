@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "core/check.h"
 #include "model/hf_reader.h"
+#include "model/hf_rope.h"
 #include "model/model_config.h"
 
 namespace trident {
@@ -21,15 +23,18 @@ struct FamilyTraits {
   std::int64_t kv_heads = 0;       // default; 0: as many as heads
   std::int64_t head_dim = 0;       // default; 0: hidden / heads
   std::int64_t max_positions = 0;  // default
+  double norm_eps = 1e-6;          // default
 };
 
-constexpr std::array<FamilyTraits, 6> kFamilies = {{
+constexpr std::array<FamilyTraits, 8> kFamilies = {{
     {ModelFamily::kGpt2, "GPT2", 50257, 0, 0, 1024},
     {ModelFamily::kLlama, "Llama", 32000, 0, 0, 2048},
     {ModelFamily::kQwen2, "Qwen2", 151936, 32, 0, 32768},
     {ModelFamily::kQwen3, "Qwen3", 151936, 32, 128, 32768},
     {ModelFamily::kMistral, "Mistral", 32000, 8, 0, 131072},
     {ModelFamily::kOlmo, "Olmo", 50304, 0, 0, 2048},
+    {ModelFamily::kOlmo2, "Olmo2", 50304, 0, 0, 2048, 1e-5},
+    {ModelFamily::kPhi3, "Phi3", 32064, 0, 0, 4096, 1e-5},
 }};
 
 constexpr std::array<std::string_view, 10> kExpertModels = {"mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3",
@@ -101,7 +106,11 @@ constexpr std::string_view kInformational[] = {"architectures",
                                                "exponential_decay_length_penalty",
                                                "suppress_tokens",
                                                "begin_suppress_tokens",
-                                               "is_llama_config"};
+                                               "is_llama_config",
+                                               "transformers.js_config",
+                                               "_num_labels",
+                                               "output_past",
+                                               "predict_special_tokens"};
 
 const FamilyTraits& family_traits(HfReader& reader) {
   const std::string type = reader.text("model_type", "");
@@ -109,7 +118,7 @@ const FamilyTraits& family_traits(HfReader& reader) {
     if (type == to_string(traits.family)) return traits;
   if (std::find(kExpertModels.begin(), kExpertModels.end(), type) != kExpertModels.end())
     reader.refuse("model_type", "mixture-of-experts models are not supported; use a dense model");
-  reader.refuse("model_type", "must be one of gpt2, llama, qwen2, qwen3, mistral, olmo");
+  reader.refuse("model_type", "must be one of gpt2, llama, qwen2, qwen3, mistral, olmo, olmo2, phi3");
 }
 
 // architectures[0] must be a class of the family: a LlamaForCausalLM whose model_type says qwen2 is a mixed-up file.
@@ -123,6 +132,21 @@ void check_architectures(HfReader& reader, const FamilyTraits& traits) {
     reader.refuse("architectures", fmt::format("does not go with model_type \"{}\"", to_string(traits.family)));
 }
 
+// Keys of models that are something else than this program computes, whatever their model_type says.
+void refuse_missing_features(HfReader& reader) {
+  constexpr std::string_view kQuantized[] = {"quantization_config", "quantization", "compression_config"};
+  constexpr std::string_view kCaps[] = {"attn_logit_softcapping", "final_logit_softcapping", "logits_soft_cap"};
+  constexpr std::string_view kExperts[] = {"num_local_experts", "num_experts", "n_routed_experts", "num_experts_per_tok",
+                                           "moe_intermediate_size"};
+  const auto refuse_any = [&](std::span<const std::string_view> keys, std::string_view why) {
+    for (const std::string_view key : keys)
+      if (reader.find(key) != nullptr) reader.refuse(key, why);
+  };
+  refuse_any(kQuantized, "quantised models are not supported; start from the unquantised one");
+  refuse_any(kCaps, "soft caps of logits are not supported; remove the key only if the model was trained without");
+  refuse_any(kExperts, "mixture-of-experts models are not supported; use a dense model");
+}
+
 // A dropout of the file. `replaced`: the user gave one that replaces it.
 void refuse_attention_dropout(HfReader& reader, std::string_view key, bool replaced) {
   if (reader.number(key, 0.0) != 0.0 && !replaced)
@@ -131,85 +155,22 @@ void refuse_attention_dropout(HfReader& reader, std::string_view key, bool repla
                   "file's dropouts by one on residuals and embeddings");
 }
 
-void refuse_true(HfReader& reader, std::string_view key, std::string_view what) {
-  if (reader.boolean(key, false)) reader.refuse(key, fmt::format("{} not supported; set it to false", what));
-}
-
-// Without scaling, numbers that only a scaling would read do not make two models different.
-RopeConfig unscaled(const RopeConfig& rope) {
-  RopeConfig plain;
-  plain.theta = rope.theta;
-  plain.partial_rotary_factor = rope.partial_rotary_factor;
-  return plain;
-}
-
-// Keys of transformers 4 (rope_scaling) and 5 (rope_parameters; possibly one object per kind of layer).
-RopeConfig read_rope_object(const JsonValue* object, const std::string& where, RopeConfig rope, std::int64_t max_positions) {
-  if (object == nullptr) return unscaled(rope);
-  if (object->find("full_attention") != nullptr)
-    return read_rope_object(object->find("full_attention"), where + ".full_attention", rope, max_positions);
-  HfReader reader(*object, where);
-  const std::string type = reader.text(reader.spelling("rope_type", "type"), "default");
-  if (type == "linear")
-    rope.scaling = RopeScaling::kLinear;
-  else if (type == "llama3")
-    rope.scaling = RopeScaling::kLlama3;
-  else if (type == "yarn")
-    rope.scaling = RopeScaling::kYarn;
-  else if (type != "default")
-    reader.refuse(reader.spelling("rope_type", "type"),
-                  "this scaling is not supported; supported are default, linear, llama3 and yarn");
-  rope.theta = reader.number("rope_theta", rope.theta);
-  rope.partial_rotary_factor = reader.number("partial_rotary_factor", rope.partial_rotary_factor);
-  const std::optional<std::int64_t> inner = reader.optional_integer("original_max_position_embeddings");
-  const std::optional<double> factor = reader.optional_number("factor");
-  rope.low_freq_factor = reader.number("low_freq_factor", rope.low_freq_factor);
-  rope.high_freq_factor = reader.number("high_freq_factor", rope.high_freq_factor);
-  rope.beta_fast = reader.number("beta_fast", rope.beta_fast);
-  rope.beta_slow = reader.number("beta_slow", rope.beta_slow);
-  rope.attention_factor = reader.optional_number("attention_factor");
-  rope.mscale = reader.optional_number("mscale");
-  rope.mscale_all_dim = reader.optional_number("mscale_all_dim");
-  rope.truncate = reader.boolean("truncate", true);
-  reader.ignore("finetuned");
-  reader.refuse_unknown_keys();
-  if (rope.scaling == RopeScaling::kNone) return unscaled(rope);
-
-  // A key beside the object wins over the one inside (Phi-3's spelling); without either the frequencies were trained for the
-  // configured context.
-  if (rope.original_max_positions == 0) rope.original_max_positions = inner.value_or(max_positions);
-  if (!factor && rope.scaling != RopeScaling::kYarn) reader.refuse("factor", fmt::format("scaling \"{}\" needs a factor", type));
-  if (!factor && rope.original_max_positions < 1) reader.refuse("original_max_position_embeddings", "must be at least 1");
-  rope.factor = factor ? *factor : static_cast<double>(max_positions) / static_cast<double>(rope.original_max_positions);
-  return rope;
-}
-
-RopeConfig read_rope(HfReader& reader, std::int64_t max_positions) {
-  RopeConfig base;
-  base.theta = reader.number("rope_theta", base.theta);
-  base.partial_rotary_factor = reader.number("partial_rotary_factor", base.partial_rotary_factor);
-  base.original_max_positions = reader.integer("original_max_position_embeddings", 0);
-  refuse_true(reader, "rope_interleaved", "rotation of neighbouring elements is");
-  refuse_true(reader, "use_mrope", "multi-dimensional rotary embedding is");
-  const JsonValue* old_object = reader.find("rope_scaling");
-  const JsonValue* new_object = reader.find("rope_parameters");
-  const RopeConfig from_old = read_rope_object(old_object, reader.path("rope_scaling"), base, max_positions);
-  const RopeConfig from_new = read_rope_object(new_object, reader.path("rope_parameters"), base, max_positions);
-  if (old_object != nullptr && new_object != nullptr && !(from_old == from_new))
-    reader.refuse("rope_scaling", "contradicts rope_parameters, the newer spelling of the same thing; keep one");
-  return new_object != nullptr ? from_new : from_old;
+bool has_window_key(ModelFamily family) {
+  return family == ModelFamily::kQwen2 || family == ModelFamily::kQwen3 || family == ModelFamily::kMistral ||
+         family == ModelFamily::kPhi3;
 }
 
 // Whether any layer uses the window that the file gives.
 bool any_layer_slides(HfReader& reader, const ModelConfig& config) {
   const bool switched = config.family == ModelFamily::kQwen2 || config.family == ModelFamily::kQwen3;
-  const bool enabled = switched ? reader.boolean("use_sliding_window", false) : config.family == ModelFamily::kMistral;
+  const bool always = has_window_key(config.family) && !switched;
+  const bool enabled = switched ? reader.boolean("use_sliding_window", false) : always;
   const std::int64_t first_sliding_layer = switched ? reader.integer("max_window_layers", 28) : 0;
   const JsonValue* types = reader.find("layer_types");
   if (types == nullptr) return enabled && first_sliding_layer < config.layers;
   if (!types->is_array() || static_cast<std::int64_t>(types->items().size()) != config.layers)
     reader.refuse("layer_types", fmt::format("must be a list with one entry per layer ({})", config.layers));
-  bool listed = config.family == ModelFamily::kMistral;  // Mistral's window is everywhere, whatever the list says
+  bool listed = always;  // these families' window is everywhere, whatever the list says
   for (const JsonValue& type : types->items()) {
     const bool sliding = type.is_string() && type.as_string() == "sliding_attention";
     if (!sliding && !(type.is_string() && type.as_string() == "full_attention"))
@@ -221,21 +182,18 @@ bool any_layer_slides(HfReader& reader, const ModelConfig& config) {
   return enabled && listed;
 }
 
-// A window of w tokens hides nothing from sequences of at most w tokens; any other is refused.
-void refuse_sliding_window(HfReader& reader, const ModelConfig& config) {
+// The window of the layers that have one, 0 where none hides anything within the model's positions. Whether it counts is for the
+// length of sequences to say (check_layout).
+std::int64_t read_sliding_window(HfReader& reader, const ModelConfig& config) {
   const bool slides = any_layer_slides(reader, config);
-  if (config.family == ModelFamily::kLlama || config.family == ModelFamily::kOlmo)
-    return;                                              // sliding_window is an unknown key there
-  constexpr std::int64_t kMissing = 4096;                // the families' default for a missing key
-  constexpr std::int64_t kNone = std::int64_t{1} << 62;  // null: no window
+  if (!has_window_key(config.family)) return 0;  // sliding_window is an unknown key there
+  // A missing key means 4096, and no window in Phi-3; null no window.
+  const std::int64_t missing = config.family == ModelFamily::kPhi3 ? 0 : 4096;
   const bool given = reader.present("sliding_window");
-  const std::int64_t window = reader.integer("sliding_window", given ? kNone : kMissing);
-  if (!slides || window >= config.max_positions) return;
-  reader.refuse("sliding_window",
-                fmt::format("{}sliding-window attention is not supported, and max_position_embeddings = {} reaches "
-                            "beyond the window; set sliding_window to null, or max_position_embeddings to at most {} "
-                            "(within the window both are the same)",
-                            given ? "" : "a missing key means 4096; ", config.max_positions, window));
+  const std::int64_t window = reader.integer("sliding_window", given ? 0 : missing);
+  if (given && reader.find("sliding_window") != nullptr && window < 1)
+    reader.refuse("sliding_window", "must be at least 1, or null for no window");
+  return slides && window < config.max_positions ? window : 0;
 }
 
 void read_gpt2(HfReader& reader, std::optional<double> dropout, ModelConfig& config) {
@@ -259,10 +217,20 @@ void read_gpt2(HfReader& reader, std::optional<double> dropout, ModelConfig& con
   config.embedding_dropout = reader.number("embd_pdrop", 0.0);
   if (!reader.boolean("scale_attn_weights", true))
     reader.refuse("scale_attn_weights", "attention without the 1/sqrt(head_dim) scale is not supported; set it to true");
-  refuse_true(reader, "scale_attn_by_inverse_layer_idx", "attention scaled by the layer's index is");
-  refuse_true(reader, "add_cross_attention", "cross-attention is");
+  reader.refuse_true("scale_attn_by_inverse_layer_idx", "attention scaled by the layer's index is");
+  reader.refuse_true("add_cross_attention", "cross-attention is");
   reader.ignore("reorder_and_upcast_attn");  // asks for fp32 attention scores, which are always fp32 here
   reader.ignore_prefix("summary_");
+}
+
+// Projections never have biases; the switches of Phi-4-mini must be at what that file says.
+void read_phi3(HfReader& reader, ModelConfig& config) {
+  config.residual_dropout = reader.number("resid_pdrop", 0.0);
+  config.embedding_dropout = reader.number("embd_pdrop", 0.0);
+  for (const std::string_view key : {"attention_bias", "mlp_bias", "lm_head_bias"})
+    reader.refuse_true(key, "a bias in models of this family is");
+  for (const std::string_view key : {"full_attn_mod", "interpolate_factor"})
+    if (reader.integer(key, 1) != 1) reader.refuse(key, "not supported; set it to 1");
 }
 
 void read_llama_like(HfReader& reader, const FamilyTraits& traits, std::optional<double> dropout, ModelConfig& config) {
@@ -282,27 +250,32 @@ void read_llama_like(HfReader& reader, const FamilyTraits& traits, std::optional
     if (reader.find("clip_qkv") != nullptr)
       reader.refuse("clip_qkv", "clipping of queries, keys and values is not supported; set it to null");
   } else {
-    config.norm_eps = reader.number("rms_norm_eps", 1e-6);
+    config.norm_eps = reader.number("rms_norm_eps", traits.norm_eps);
   }
   if (reader.text("hidden_act", "silu") != "silu")
     reader.refuse("hidden_act", "not supported; models of this family here use silu (SwiGLU)");
   config.activation = Activation::kSwiGlu;
   config.position = PositionKind::kRope;
-  config.rope = read_rope(reader, config.max_positions);
+  config.rope = read_hf_rope(reader, config.family, config.max_positions);
   switch (config.family) {
     case ModelFamily::kQwen2: config.qkv_bias = true; break;
     case ModelFamily::kLlama: config.mlp_bias = reader.boolean("mlp_bias", false); [[fallthrough]];
     case ModelFamily::kQwen3:
-    case ModelFamily::kOlmo: config.qkv_bias = config.output_bias = reader.boolean("attention_bias", false); break;
+    case ModelFamily::kOlmo:
+    case ModelFamily::kOlmo2: config.qkv_bias = config.output_bias = reader.boolean("attention_bias", false); break;
     case ModelFamily::kMistral:
-    case ModelFamily::kOlmo2:
-    case ModelFamily::kPhi3:
+    case ModelFamily::kPhi3: read_phi3(reader, config); break;
     case ModelFamily::kGpt2: break;
   }
-  config.qk_norm = config.family == ModelFamily::kQwen3 ? QkNorm::kPerHead : QkNorm::kNone;
+  if (config.family == ModelFamily::kQwen3) config.qk_norm = QkNorm::kPerHead;
+  if (config.family == ModelFamily::kOlmo2) {
+    config.norm = NormKind::kRmsNormRoundedOnce;
+    config.norm_placement = NormPlacement::kAfter;
+    config.qk_norm = QkNorm::kFullWidth;
+  }
   config.tie_embeddings = reader.boolean("tie_word_embeddings", false);
   refuse_attention_dropout(reader, "attention_dropout", dropout.has_value());
-  refuse_sliding_window(reader, config);
+  config.sliding_window = read_sliding_window(reader, config);
 }
 
 }  // namespace
@@ -311,8 +284,7 @@ ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where
   HfReader reader(object, std::string(where));
   const FamilyTraits& traits = family_traits(reader);
   check_architectures(reader, traits);
-  if (reader.find("quantization_config") != nullptr)
-    reader.refuse("quantization_config", "quantised models are not supported; start from the unquantised one");
+  refuse_missing_features(reader);
   ModelConfig config;
   config.family = traits.family;
   config.vocab_size = reader.integer("vocab_size", traits.vocab_size);

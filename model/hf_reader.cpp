@@ -87,6 +87,10 @@ std::string_view HfReader::spelling(std::string_view key, std::string_view alias
   return by_key == nullptr && by_alias != nullptr ? alias : key;
 }
 
+void HfReader::refuse_true(std::string_view key, std::string_view what) {
+  if (boolean(key, false)) refuse(key, fmt::format("{} not supported; set it to false", what));
+}
+
 void HfReader::refuse_unknown_keys() const {
   for (const JsonMember& member : object_->members()) {
     const std::string& key = member.key;

@@ -33,6 +33,8 @@ class HfReader {
   std::string_view spelling(std::string_view key, std::string_view alias);
   // The key is there, be its value null.
   bool present(std::string_view key);
+  // `what` of true is "not supported".
+  void refuse_true(std::string_view key, std::string_view what);
   // Accepted without being looked at.
   void ignore(std::string_view key) { known_.emplace_back(key); }
   void ignore_prefix(std::string_view prefix) { ignored_prefixes_.emplace_back(prefix); }

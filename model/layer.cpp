@@ -28,7 +28,7 @@ UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hid
     if (geometry.recompute != RecomputePolicy::kNone) layer.recompute(p, x);
     layer.backward(p, x, x);
     layer.backward_input(p, x, x);  // schedules may split them
-    layer.backward_weight(p);
+    layer.backward_weight(p, layer.input_last_use() == LastUse::kW ? x : TensorView());
   });
   return plan;
 }

@@ -64,12 +64,15 @@ class Layer {
     p.end();
   }
   // Gradients of matrices and of biases, from what backward_input kept. May communicate over tp. Other passes may
-  // come between the two, and x may be gone: it reads saved tensors of LastUse::kW and kept tensors.
-  void backward_weight(LayerPass& p) const {
+  // come between the two: it reads saved tensors of LastUse::kW, kept tensors, and x where input_last_use() says so (else x may be
+  // gone, and is empty).
+  void backward_weight(LayerPass& p, ConstTensorView x) const {
     p.begin(PassKind::kBackwardWeight);
-    run_backward_weight(p);
+    run_backward_weight(p, x);
     p.end();
   }
+  // Which half of backward reads x last: kW where a matrix is multiplied with x itself, not with its norm.
+  virtual LastUse input_last_use() const { return LastUse::kB; }
   // Both gradients, for schedules that do not split them.
   void backward(LayerPass& p, ConstTensorView x, TensorView d) const {
     p.begin(PassKind::kBackward);
@@ -81,11 +84,11 @@ class Layer {
   virtual void run_forward(LayerPass& p, ConstTensorView x, TensorView y) const = 0;
   virtual void run_recompute(LayerPass& p, ConstTensorView x) const = 0;
   virtual void run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) const = 0;
-  virtual void run_backward_weight(LayerPass& p) const = 0;
+  virtual void run_backward_weight(LayerPass& p, ConstTensorView x) const = 0;
   // Overridden by layers that save work by doing them together.
   virtual void run_backward(LayerPass& p, ConstTensorView x, TensorView d) const {
     run_backward_input(p, x, d);
-    run_backward_weight(p);
+    run_backward_weight(p, x);
   }
 };
 

@@ -36,10 +36,9 @@ void Mlp::declare(ParamList& list) {
 }
 
 void Mlp::enter(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) const {
-  const TensorView normed = p.save(normed_, p.geometry.compute, x.shape());
+  if (!norm_after()) norm_.forward(p, p.save(normed_, p.geometry.compute, x.shape()), x);
   const TensorView pre = p.save(pre_, p.geometry.compute, {p.geometry.full_rows(), up_.projections().front().output_columns});
-  norm_.forward(p, normed, x);
-  up_.forward(p, normed, std::span(&pre, 1), gelu() ? act : std::nullopt);
+  up_.forward(p, input(p, x), std::span(&pre, 1), gelu() ? act : std::nullopt);
   if (!gelu() && act) p.ops.swiglu_forward(p.stream, *act, pre);
 }
 
@@ -54,16 +53,30 @@ void Mlp::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
   const ScratchScope scope(p.scratch_cursor());
   const TensorView act = p.scratch(p.geometry.compute, {p.geometry.full_rows(), inner_});
   enter(p, x, act);
-  down_.forward(p, y, act);
+  leave(p, y, act);
   dropout_.apply(p, y, y);
   p.ops.add(p.stream, y, y, x);
 }
 
-void Mlp::recompute(LayerPass& p, ConstTensorView x) const { enter(p, x, std::nullopt); }
+void Mlp::leave(LayerPass& p, TensorView y, ConstTensorView act) const {
+  if (!norm_after()) return down_.forward(p, y, act);
+  const TensorView projected = p.save(projected_, y.dtype(), y.shape());
+  down_.forward(p, projected, act);
+  norm_.forward(p, y, projected);
+}
+
+void Mlp::recompute(LayerPass& p, ConstTensorView x) const {
+  if (!norm_after()) return enter(p, x, std::nullopt);
+  const ScratchScope scope(p.scratch_cursor());
+  const TensorView act = p.scratch(p.geometry.compute, {p.geometry.full_rows(), inner_});
+  enter(p, x, act);
+  leave(p, p.scratch(x.dtype(), x.shape()), act);  // for the norm's input and statistics
+}
 
 void Mlp::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
   const TensorView pre = p[pre_], d_pre = p.keep(d_pre_, pre.dtype(), pre.shape());
   dropout_.apply(p, down_.d_y(p), d);
+  if (norm_after()) norm_.backward(p, down_.d_y(p), down_.d_y(p), p[projected_], Accumulate::kNo);
   {
     const ScratchScope scope(p.scratch_cursor());
     const TensorView d_act = p.scratch(p.geometry.compute, {p.geometry.full_rows(), inner_});
@@ -77,10 +90,13 @@ void Mlp::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
   const ScratchScope scope(p.scratch_cursor());
   const TensorView d_normed = p.scratch(x.dtype(), x.shape());
   up_.backward_input(p, d_normed, std::span(&d_pre, 1));
-  norm_.backward(p, d, d_normed, x, Accumulate::kYes);
+  if (norm_after())
+    p.ops.add(p.stream, d, d, d_normed);
+  else
+    norm_.backward(p, d, d_normed, x, Accumulate::kYes);
 }
 
-void Mlp::backward_weight(LayerPass& p) const {
+void Mlp::backward_weight(LayerPass& p, ConstTensorView x) const {
   const TensorView d_pre = p[d_pre_];
   {
     const ScratchScope scope(p.scratch_cursor());
@@ -88,7 +104,7 @@ void Mlp::backward_weight(LayerPass& p) const {
     activate(p, act);
     down_.backward_weight(p, act);
   }
-  up_.backward_weight(p, p[normed_], std::span(&d_pre, 1));
+  up_.backward_weight(p, input(p, x), std::span(&d_pre, 1));
 }
 
 }  // namespace trident

@@ -1,6 +1,7 @@
-// The feed-forward phase of a block: y = x + dropout(W_down activation(W_up norm(x))), the inner width F split over the
-// tensor-parallel ranks. SwiGLU (Shazeer 2020, arXiv 2002.05202): W_up is [gate | up] on every rank.
-// Saved: the norm's output and statistics, and the activation's input; the activation itself is made again where it is needed.
+// The feed-forward phase of a block: y = x + dropout(W_down activation(W_up norm(x))), or with the norm after it
+// y = x + dropout(norm(W_down activation(W_up x))), the inner width F split over the tensor-parallel ranks. SwiGLU (Shazeer 2020,
+// arXiv 2002.05202): W_up is [gate | up] on every rank.
+// Saved: the norm's output (after: its input) and statistics, and the activation's input; the activation itself is made again where it is needed.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +29,16 @@ class Mlp {
   void recompute(LayerPass& p, ConstTensorView x) const;
   // d: gradient of y -> gradient of x, in place.
   void backward_input(LayerPass& p, ConstTensorView x, TensorView d) const;
-  void backward_weight(LayerPass& p) const;
+  // x is looked at where the norm comes after.
+  void backward_weight(LayerPass& p, ConstTensorView x) const;
 
  private:
   bool gelu() const { return config_.activation == Activation::kGeluTanh; }
+  bool norm_after() const { return config_.norm_placement == NormPlacement::kAfter; }
+  // What W_up multiplies, once it was made.
+  ConstTensorView input(LayerPass& p, ConstTensorView x) const { return norm_after() ? x : p[normed_]; }
+  // W_down act, and where it comes after, the norm of that.
+  void leave(LayerPass& p, TensorView y, ConstTensorView act) const;
   // Norm and first product; with `act` also its activation.
   void enter(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) const;
   void activate(LayerPass& p, TensorView out) const;
@@ -44,6 +51,7 @@ class Mlp {
   RowParallelLinear down_;
   std::int64_t inner_ = 0;                          // F/t
   Saved normed_{"the feed-forward norm's output", LastUse::kW};  // T[S',B,H]
+  Saved projected_{"the feed-forward part's output", LastUse::kB};  // T[S',B,H], where the norm comes after it
   Saved pre_{"the activation's input", LastUse::kW};             // T[S*B, F/t or 2F/t]
   Kept d_pre_{"the gradient of the activation's input"};
 };

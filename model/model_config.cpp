@@ -34,6 +34,13 @@ void require_positive_number(double value, std::string_view name, std::string_vi
     throw ConfigError(fmt::format("{}: {} = {}: must be a number above 0", where, name, value));
 }
 
+void require_pair_factors(const std::vector<double>& factors, std::string_view name, std::int64_t pairs, std::string_view where) {
+  if (std::ssize(factors) != pairs)
+    throw ConfigError(fmt::format("{}: {} has {} numbers: must have one for each of the {} rotated pairs of a head", where, name,
+                                  factors.size(), pairs));
+  for (const double factor : factors) require_positive_number(factor, name, where);
+}
+
 void validate_rope(const ModelConfig& config, std::string_view where) {
   const RopeConfig& rope = config.rope;
   require_positive_number(rope.theta, "rope theta", where);
@@ -47,8 +54,16 @@ void validate_rope(const ModelConfig& config, std::string_view where) {
                     "because rotary embeddings rotate pairs; change head_dim or partial_rotary_factor",
                     where, config.head_dim, config.rotary_dim()));
   require_positive_number(rope.factor, "rope factor", where);
-  if (rope.scaling == RopeScaling::kLlama3 || rope.scaling == RopeScaling::kYarn)
+  if (rope.scaling != RopeScaling::kNone && rope.scaling != RopeScaling::kLinear)
     require_size(rope.original_max_positions, "original_max_position_embeddings", where, kMaxIndex);
+  if (rope.attention_factor) require_positive_number(*rope.attention_factor, "attention_factor", where);
+  if (rope.scaling == RopeScaling::kLongRope) {
+    require_pair_factors(rope.short_factors, "short_factor", config.rotary_dim() / 2, where);
+    require_pair_factors(rope.long_factors, "long_factor", config.rotary_dim() / 2, where);
+    if (rope.original_max_positions < 2)
+      throw ConfigError(fmt::format("{}: original_max_position_embeddings = {}: must be at least 2", where,
+                                    rope.original_max_positions));
+  }
   if (rope.scaling == RopeScaling::kLlama3) {
     require_positive_number(rope.low_freq_factor, "low_freq_factor", where);
     if (!(rope.high_freq_factor > rope.low_freq_factor && std::isfinite(rope.high_freq_factor)))
@@ -59,7 +74,6 @@ void validate_rope(const ModelConfig& config, std::string_view where) {
     require_positive_number(rope.beta_slow, "beta_slow", where);
     if (!(rope.beta_fast >= rope.beta_slow && std::isfinite(rope.beta_fast)))
       throw ConfigError(fmt::format("{}: beta_fast = {}: must be at least beta_slow = {}", where, rope.beta_fast, rope.beta_slow));
-    if (rope.attention_factor) require_positive_number(*rope.attention_factor, "attention_factor", where);
   }
 }
 
@@ -107,6 +121,7 @@ std::string_view to_string(RopeScaling scaling) {
     case RopeScaling::kLinear: return "linear";
     case RopeScaling::kLlama3: return "llama3";
     case RopeScaling::kYarn: return "yarn";
+    case RopeScaling::kLongRope: return "longrope";
   }
   return "?";
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "core/json_reader.h"
 
@@ -14,8 +15,9 @@ namespace trident {
 
 enum class ModelFamily : std::uint8_t { kGpt2, kLlama, kQwen2, kQwen3, kMistral, kOlmo, kOlmo2, kPhi3 };
 
-// kLayerNorm has weight and bias, kRmsNorm a weight, kPlainLayerNorm (OLMo 1) no parameters.
-enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm, kPlainLayerNorm };
+// kLayerNorm has weight and bias, the RMS norms a weight, kPlainLayerNorm (OLMo 1) no parameters. kRmsNorm rounds to the compute type
+// before the weight counts and after it (Llama), kRmsNormRoundedOnce (OLMo 2) only after it: in fp32 the same.
+enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm, kRmsNormRoundedOnce, kPlainLayerNorm };
 
 // Where a block's two norms stand: before attention and before the feed-forward part, or after them, on what is added to the
 // residual stream (OLMo 2).
@@ -27,7 +29,7 @@ enum class QkNorm : std::uint8_t { kNone, kPerHead, kFullWidth };
 
 enum class Activation : std::uint8_t { kGeluTanh, kSwiGlu };
 enum class PositionKind : std::uint8_t { kLearned, kRope };
-enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3, kYarn };
+enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope };
 
 // Rotary position embedding (Su et al. 2021, arXiv 2104.09864) in the half-split form: element j of a head is paired with j +
 // dim/2, dim = the rotated part of the head. rope_table.h turns this into cos and sin.
@@ -35,12 +37,13 @@ struct RopeConfig {
   double theta = 10000.0;
   RopeScaling scaling = RopeScaling::kNone;
   double partial_rotary_factor = 1.0;                              // rotated fraction of head_dim, in (0, 1]
-  double factor = 1.0;                                             // linear, llama3, yarn: context extension, > 0
-  std::int64_t original_max_positions = 0;                         // llama3, yarn: context the frequencies were trained for
+  double factor = 1.0;                                             // of every scaling: context extension, > 0
+  std::int64_t original_max_positions = 0;                         // but linear: context the frequencies were trained for
   double low_freq_factor = 1.0, high_freq_factor = 4.0;            // llama3
   double beta_fast = 32.0, beta_slow = 1.0;                        // yarn: rotations that bound the ramp
-  std::optional<double> attention_factor, mscale, mscale_all_dim;  // yarn: scale of cos and sin; see rope_attention_factor()
+  std::optional<double> attention_factor, mscale, mscale_all_dim;  // scale of cos and sin; see rope_attention_factor()
   bool truncate = true;                                            // yarn: the ramp's ends are whole numbers
+  std::vector<double> short_factors, long_factors;                 // longrope: of each rotated pair, within and beyond that context
   bool operator==(const RopeConfig&) const = default;
 };
 
@@ -59,6 +62,7 @@ struct ModelConfig {
   NormPlacement norm_placement = NormPlacement::kBefore;
   Activation activation = Activation::kSwiGlu;
   PositionKind position = PositionKind::kRope;
+  std::int64_t sliding_window = 0;  // tokens that a token of some layer sees, itself among them; 0: all. Longer sequences are refused
   RopeConfig rope;           // meaningful with PositionKind::kRope
   bool qkv_bias = false;     // of the query, key and value projections
   bool output_bias = false;  // of the attention's output projection
@@ -81,15 +85,16 @@ struct ModelConfig {
 void validate(const ModelConfig& config, std::string_view where);
 
 // Reads the architecture from the keys of a Hugging Face config.json, in the spelling of transformers 4 (rope_theta, rope_scaling,
-// torch_dtype) or 5 (rope_parameters, dtype). model_type: gpt2, llama, qwen2, qwen3, mistral, olmo.
+// torch_dtype) or 5 (rope_parameters, dtype). model_type: gpt2, llama (SmolLM among them), qwen2 (and 2.5), qwen3, mistral, olmo, olmo2,
+// phi3.
 //
 // - A missing key takes the family's default in transformers; hidden size, layer, head and feed-forward counts must be there.
-// - Dropout: GPT-2's embd_pdrop and resid_pdrop are honoured; where they are missing there is no dropout (transformers would say
+// - Dropout: embd_pdrop and resid_pdrop of GPT-2 and Phi-3 are honoured; where they are missing there is no dropout (transformers would say
 //   0.1: a trainer's default must not depend on a family). Dropout of attention probabilities does not exist here and is refused,
 //   unless `dropout` is given: it then replaces every probability of the file (residual and embedding = dropout, attention = 0).
-// - A sliding window that max_position_embeddings never exceeds changes nothing and is accepted; any other is refused.
-// - Unknown keys, and features this program does not have (mixture of experts, dynamic and longrope scaling, other activations,
-//   quantised weights), are refused by name.
+// - A sliding window is read; check_layout (gpt.h) refuses sequences that are longer.
+// - Unknown keys, and features this program does not have (mixture of experts, dynamic rope scaling, soft caps, other
+//   activations, quantised weights), are refused by name.
 //
 // `where` begins every message: "<where>.<key> = <value>: <why>; <remedy>". Throws ConfigError. The result is validated.
 ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where, std::optional<double> dropout = std::nullopt);

@@ -109,6 +109,21 @@ constexpr Preset kPresets[] = {
      R"({"model_type": "olmo", "vocab_size": 50304, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
       "num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 2048, "rope_theta": 10000.0,
       "tie_word_embeddings": true})"},
+    // OLMo team 2024 (arXiv 2501.00656): norms after the two parts of a block, queries and keys normalised over all heads.
+    {"olmo2-1b",
+     R"({"model_type": "olmo2", "vocab_size": 100352, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+      "num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 4096, "rms_norm_eps": 1e-6,
+      "rope_theta": 500000.0})"},
+    // Ben Allal et al. 2025 (arXiv 2502.02737): of the Llama class.
+    {"smollm2-135m",
+     R"({"model_type": "llama", "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
+      "num_attention_heads": 9, "num_key_value_heads": 3, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
+      "rope_theta": 100000.0, "tie_word_embeddings": true})"},
+    // Abdin et al. 2024 (arXiv 2404.14219): the version for 4k tokens, whose window hides nothing from 2047.
+    {"phi3-mini",
+     R"({"model_type": "phi3", "vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32,
+      "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+      "rope_theta": 10000.0, "sliding_window": 2047})"},
 };
 
 }  // namespace

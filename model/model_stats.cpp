@@ -9,7 +9,8 @@ namespace {
 std::int64_t norm_parameters(const ModelConfig& config) {
   switch (config.norm) {
     case NormKind::kLayerNorm: return 2 * config.hidden;
-    case NormKind::kRmsNorm: return config.hidden;
+    case NormKind::kRmsNorm:
+    case NormKind::kRmsNormRoundedOnce: return config.hidden;
     case NormKind::kPlainLayerNorm: return 0;
   }
   return 0;

@@ -16,9 +16,17 @@ void Norm::declare(ParamList& list) {
 void Norm::forward(LayerPass& p, TensorView y, ConstTensorView x) const {
   const Shape rows{x.num_elements() / width_};
   const TensorView rstd = p.save(rstd_, DType::kF32, rows);
-  const TensorView mean = kind_ != NormKind::kRmsNorm ? p.save(mean_, DType::kF32, rows) : TensorView();
+  const bool centers = kind_ == NormKind::kLayerNorm || kind_ == NormKind::kPlainLayerNorm;
+  const TensorView mean = centers ? p.save(mean_, DType::kF32, rows) : TensorView();
   switch (kind_) {
     case NormKind::kRmsNorm: p.ops.rms_norm_forward(p.stream, as_rows(y), rstd, as_rows(x), p.weight(weight_), eps_); break;
+    case NormKind::kRmsNormRoundedOnce: {
+      const ScratchScope scope(p.scratch_cursor());
+      const TensorView squares = p.scratch(DType::kF32, rows);
+      p.ops.rms_norm_squares(p.stream, squares, as_rows(x));
+      p.ops.rms_norm_apply(p.stream, as_rows(y), rstd, as_rows(x), p.weight(weight_), squares, width_, eps_);
+      break;
+    }
     case NormKind::kLayerNorm:
       p.ops.layer_norm_forward(p.stream, as_rows(y), mean, rstd, as_rows(x), p.weight(weight_), p.weight(bias_), eps_);
       break;
@@ -34,6 +42,14 @@ void Norm::backward(LayerPass& p, TensorView d_x, ConstTensorView d_y, ConstTens
       p.ops.rms_norm_backward(p.stream, as_rows(d_x), p.grad(weight_), as_rows(d_y), as_rows(x), p.weight(weight_), p[rstd_],
                               accumulate, p.grad_mode());
       break;
+    case NormKind::kRmsNormRoundedOnce: {
+      const ScratchScope scope(p.scratch_cursor());
+      const TensorView dots = p.scratch(DType::kF32, p[rstd_].shape());
+      p.ops.rms_norm_dots(p.stream, dots, as_rows(d_y), as_rows(x), p.weight(weight_));
+      p.ops.rms_norm_apply_backward(p.stream, as_rows(d_x), p.grad(weight_), as_rows(d_y), as_rows(x), p.weight(weight_), p[rstd_],
+                                    dots, width_, accumulate, p.grad_mode());
+      break;
+    }
     case NormKind::kLayerNorm:
       p.ops.layer_norm_backward(p.stream, as_rows(d_x), p.grad(weight_), p.grad(bias_), as_rows(d_y), as_rows(x), p.weight(weight_),
                                 p[mean_], p[rstd_], accumulate, p.grad_mode());

@@ -1,4 +1,4 @@
-// RMSNorm (Zhang and Sennrich 2019), LayerNorm (Ba et al. 2016), and LayerNorm without parameters, over the last dimension.
+// RMSNorm (Zhang and Sennrich 2019) with either rounding, LayerNorm (Ba et al. 2016), and LayerNorm without parameters, over the last dimension.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class Norm {
   void declare(ParamList& list);
   // y T[.., width] from x of the same shape.
   void forward(LayerPass& p, TensorView y, ConstTensorView x) const;
-  // d_x (+)= the gradient of x; parameter gradients are written (grad_mode). d_x may be d_y for RMSNorm.
+  // d_x (+)= the gradient of x; parameter gradients are written (grad_mode). d_x may be d_y for the RMS norms.
   void backward(LayerPass& p, TensorView d_x, ConstTensorView d_y, ConstTensorView x, Accumulate accumulate) const;
 
  private:

@@ -61,9 +61,15 @@ void scale_yarn(const RopeConfig& rope, std::int64_t dim, std::vector<float>& fr
   }
 }
 
+void scale_longrope(const RopeConfig& rope, std::int64_t dim, std::int64_t positions, std::vector<float>& frequencies) {
+  const std::vector<double>& factors = positions > rope.original_max_positions ? rope.long_factors : rope.short_factors;
+  for (std::size_t i = 0; i < frequencies.size(); ++i)
+    frequencies[i] = 1.0f / (static_cast<float>(factors.at(i)) * wavelength_base(rope.theta, static_cast<std::int64_t>(i), dim));
+}
+
 }  // namespace
 
-std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, std::int64_t dim) {
+std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, std::int64_t dim, std::int64_t positions) {
   TRIDENT_CHECK(dim >= 2 && dim % 2 == 0, "{} rotated elements", dim);
   std::vector<float> frequencies(static_cast<std::size_t>(dim / 2));
   for (std::size_t i = 0; i < frequencies.size(); ++i)
@@ -75,13 +81,16 @@ std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, std::int64_t
       break;
     case RopeScaling::kLlama3: scale_llama3(rope, frequencies); break;
     case RopeScaling::kYarn: scale_yarn(rope, dim, frequencies); break;
+    case RopeScaling::kLongRope: scale_longrope(rope, dim, positions, frequencies); break;
   }
   return frequencies;
 }
 
 double rope_attention_factor(const RopeConfig& rope) {
-  if (rope.scaling != RopeScaling::kYarn) return 1.0;
+  if (rope.scaling != RopeScaling::kYarn && rope.scaling != RopeScaling::kLongRope) return 1.0;
   if (rope.attention_factor) return *rope.attention_factor;
+  if (rope.scaling == RopeScaling::kLongRope)
+    return rope.factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(rope.factor) / std::log(static_cast<double>(rope.original_max_positions)));
   const auto m = [&](double k) { return rope.factor <= 1.0 ? 1.0 : 0.1 * k * std::log(rope.factor) + 1.0; };
   // As in the original, 0 counts as not given.
   if (rope.mscale.value_or(0.0) != 0.0 && rope.mscale_all_dim.value_or(0.0) != 0.0)
@@ -91,7 +100,7 @@ double rope_attention_factor(const RopeConfig& rope) {
 
 RopeTable make_rope_table(const ModelConfig& config, std::int64_t positions) {
   TRIDENT_CHECK(config.position == PositionKind::kRope && positions >= 0, "{} positions", positions);
-  const std::vector<float> frequencies = rope_inverse_frequencies(config.rope, config.rotary_dim());
+  const std::vector<float> frequencies = rope_inverse_frequencies(config.rope, config.rotary_dim(), positions);
   const auto factor = static_cast<float>(rope_attention_factor(config.rope));
   RopeTable table;
   table.positions = positions;

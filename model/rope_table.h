@@ -11,11 +11,13 @@ namespace trident {
 
 // Inverse frequencies f32 [dim/2] of the rotated `dim` (even) elements of a head, radians per position: theta^(-2i/dim), then
 // linear: divided by factor; llama3 (Grattafiori et al. 2024): long wavelengths divided, short kept, a ramp between; yarn (Peng et
-// al. 2023, arXiv 2309.00071, section 3.2): a ramp over dimensions between divided and kept.
-std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, std::int64_t dim);
+// al. 2023, arXiv 2309.00071, section 3.2): a ramp over dimensions between divided and kept; longrope (Ding et al. 2024, arXiv
+// 2402.13753): each divided by a factor of its own, from the long list where sequences of `positions` exceed the trained context.
+std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, std::int64_t dim, std::int64_t positions);
 
-// What cos and sin are multiplied by: 1, and for yarn attention_factor, or m(mscale)/m(mscale_all_dim) if both are given, or m(1),
-// with m(k) = 0.1 k ln(factor) + 1 (1 when factor <= 1).
+// What cos and sin are multiplied by: 1; for yarn and longrope attention_factor if given; else for yarn m(mscale)/m(mscale_all_dim) if
+// both are given, or m(1), with m(k) = 0.1 k ln(factor) + 1, and for longrope sqrt(1 + ln(factor) / ln(trained context)), both 1 when
+// factor <= 1.
 double rope_attention_factor(const RopeConfig& rope);
 
 // cos, sin: f32 [positions, pairs], row p for position p, pairs = dim/2. Element j of a head turns with element j + pairs.
@@ -25,7 +27,8 @@ struct RopeTable {
   std::vector<float> cos, sin;
 };
 
-// `config` is validated and has PositionKind::kRope; `positions` >= 0.
+// `config` is validated and has PositionKind::kRope; `positions` >= 0, the length of sequences: with longrope a table for longer ones
+// does not begin with that for shorter ones.
 RopeTable make_rope_table(const ModelConfig& config, std::int64_t positions);
 
 }  // namespace trident

@@ -31,9 +31,9 @@ void TransformerBlock::run_backward_input(LayerPass& p, ConstTensorView x, Tenso
   attention_.backward_input(p, x, d);
 }
 
-void TransformerBlock::run_backward_weight(LayerPass& p) const {
-  mlp_.backward_weight(p);
-  attention_.backward_weight(p);
+void TransformerBlock::run_backward_weight(LayerPass& p, ConstTensorView x) const {
+  mlp_.backward_weight(p, middle_.last_use == LastUse::kW ? p[middle_] : TensorView());
+  attention_.backward_weight(p, x);
 }
 
 }  // namespace trident

@@ -71,8 +71,9 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
       const UnitPlan plan = plan_unit(*part.layer, geometry, model.hidden, constants_, context.device().ops(), unit);
       part.params = plan.params();
       part.memory = plan.memory();
-      if (unit > 0) part.input_offset = chunk.blocks.add(activation_bytes);
       Slots& for_weights = splits_backwards_ ? chunk.for_weights : chunk.blocks;
+      part.input_for_weights = part.layer->input_last_use() == LastUse::kW;
+      if (unit > 0) part.input_offset = (part.input_for_weights ? for_weights : chunk.blocks).add(activation_bytes);
       part.offset[kSaved] = chunk.blocks.add(part.memory.bytes[kSaved]);
       part.offset[kSavedForW] = for_weights.add(part.memory.bytes[kSavedForW]);
       for (const std::size_t r : kFromInputToWeight) part.offset[r] = chunk.kept.add(part.memory.bytes[r]);
@@ -185,10 +186,15 @@ TensorView Stage::block(const Chunk& chunk, int micro_batch) const {
   return chunk.blocks.at(program_->activation_slot(chunk.virtual_stage, micro_batch));
 }
 
+TensorView Stage::block_for_weights(const Chunk& chunk, int micro_batch) const {
+  if (!splits_backwards_) return block(chunk, micro_batch);
+  return chunk.for_weights.at(program_->weight_slot(chunk.virtual_stage, micro_batch));
+}
+
 TensorView Stage::input_of(const Chunk& chunk, std::size_t index, int micro_batch) const {
   const UnitPart& part = chunk.units[index];
   if (part.unit == 0) return TensorView();  // the embedding reads tokens
-  const TensorView memory = block(chunk, micro_batch);
+  const TensorView memory = part.input_for_weights ? block_for_weights(chunk, micro_batch) : block(chunk, micro_batch);
   return {memory.data() + part.input_offset, geometry_.compute, activation_shape_, memory.where()};
 }
 
@@ -217,8 +223,7 @@ LayerPass Stage::pass_over(const Chunk& chunk, const UnitPart& part, int micro_b
                   .where = memory.where()};
   const int stage = chunk.virtual_stage;
   place.base[kSaved] = memory.data() + part.offset[kSaved];
-  const TensorView for_weights = splits_backwards_ ? chunk.for_weights.at(program_->weight_slot(stage, micro_batch)) : memory;
-  place.base[kSavedForW] = for_weights.data() + part.offset[kSavedForW];
+  place.base[kSavedForW] = block_for_weights(chunk, micro_batch).data() + part.offset[kSavedForW];
   if (halves == Halves::kApart) {
     std::byte* const kept = chunk.kept.at(program_->kept_slot(stage, micro_batch)).data();
     for (const std::size_t r : kFromInputToWeight) place.base[r] = kept + part.offset[r];
@@ -305,7 +310,8 @@ void Stage::backward_weight(const Instruction& instruction) {
   std::size_t index = 0;
   const UnitPart& part = part_of(chunk, instruction.unit, index);
   LayerPass p = pass_over(chunk, part, instruction.micro_batch, Halves::kApart);
-  run([&] { part.layer->backward_weight(p); });
+  const TensorView x = part.input_for_weights ? input_of(chunk, index, instruction.micro_batch) : TensorView();
+  run([&] { part.layer->backward_weight(p, x); });
 }
 
 // ---- messages ------------------------------------------------------------------------------------------------------------------------

@@ -61,7 +61,8 @@ class Stage {
     std::vector<ParamSpec> params;
     UnitMemory memory;
     std::optional<StoreViews> views;  // of its parameters, once there is a store
-    std::int64_t input_offset = 0;  // bytes within the activation block
+    std::int64_t input_offset = 0;      // bytes within the block that has the input
+    bool input_for_weights = false;     // backward_weight reads it last
     // Bytes within what a micro-batch holds: of kSaved, kSavedForW, kRemadeForW and kKept.
     std::array<std::int64_t, kNumRegions> offset{};
   };
@@ -95,6 +96,7 @@ class Stage {
   bool is_local(int virtual_stage) const;  // whether `virtual_stage` exists and lives on this rank
   UnitPart& part_of(Chunk& chunk, int unit, std::size_t& index);
   TensorView block(const Chunk& chunk, int micro_batch) const;
+  TensorView block_for_weights(const Chunk& chunk, int micro_batch) const;
   TensorView input_of(const Chunk& chunk, std::size_t index, int micro_batch) const;
   void book_slots(Chunk& chunk, std::span<const StepProgram* const> programs, const std::string& largest, ArenaPlan& arena_plan);
   // kApart: one of the halves of a backward; what lies between them is in the kept slot.

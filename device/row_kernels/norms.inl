@@ -31,6 +31,45 @@ TRIDENT_ROW_BODY void rms_norm_backward_row(const Team& team, T* d_x, Sums d_wei
   });
 }
 
+// The same norm of rows whose width is shared out: sums over all parts are given, and the weight counts before the one rounding.
+
+template <class Team, class Row>
+TRIDENT_ROW_BODY float rms_norm_squares_of(const Team& team, const Row& x, I width) {
+  return team.sum(width, [&](auto i, auto lanes) {
+    const auto a = load(x + i, lanes);
+    return a * a;
+  });
+}
+
+// y = round_T(x * rstd * weight), rstd from the squares of all `total` elements.
+template <class Team, class T, class Row>
+TRIDENT_ROW_BODY void rms_norm_apply_row(const Team& team, T* y, float* rstd, const Row& x, const T* weight, float squares, I width,
+                                         I total, float eps) {
+  const float s = 1.0f / __builtin_sqrtf(squares / static_cast<float>(total) + eps);
+  team.each(width, [&](auto i, auto lanes) { store(y + i, load(x + i, lanes) * s * load(weight + i, lanes), lanes); });
+  if (team.leads()) *rstd = s;
+}
+
+template <class Team, class T, class Row>
+TRIDENT_ROW_BODY float rms_norm_dots_of(const Team& team, const Row& d_y, const Row& x, const T* weight, I width) {
+  return team.sum(width, [&](auto i, auto lanes) { return load(x + i, lanes) * (load(d_y + i, lanes) * load(weight + i, lanes)); });
+}
+
+// d_x (+)= rstd * (g - xhat * mean(g * xhat)), the mean from the dots of all `total` elements; d_weight += d_y * xhat.
+template <class Team, class T, class Row, class Sums>
+TRIDENT_ROW_BODY void rms_norm_apply_backward_row(const Team& team, T* d_x, Sums d_weight, const Row& d_y, const Row& x,
+                                                  const T* weight, float rstd, float dot, I width, I total,
+                                                  Accumulate accumulate_x) {
+  const float mean = dot * rstd / static_cast<float>(total);
+  team.each(width, [&](auto i, auto lanes) {
+    const auto xhat = load(x + i, lanes) * rstd, dy = load(d_y + i, lanes);
+    store(d_weight + i, load(d_weight + i, lanes) + dy * xhat, lanes);
+    auto dx = (dy * load(weight + i, lanes) - xhat * mean) * rstd;
+    if (accumulate_x == Accumulate::kYes) dx = dx + load(d_x + i, lanes);
+    store(d_x + i, dx, lanes);
+  });
+}
+
 // y = (x - mean) * rstd * weight + bias. The variance is taken in a second pass around the mean: no cancellation.
 template <class Team, class T, class Row>
 TRIDENT_ROW_BODY void layer_norm_row(const Team& team, T* y, float* mean, float* rstd, const Row& x, const T* weight,

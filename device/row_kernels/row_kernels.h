@@ -83,6 +83,14 @@ struct RowKernels {
   void (*rms_norm_forward)(RowType t, void* y, float* rstd, const void* x, const void* weight, I rows, I width, float eps);
   void (*rms_norm_backward)(RowType t, void* d_x, float* d_weight, const void* d_y, const void* x, const void* weight,
                             const float* rstd, I rows, I width, Accumulate accumulate_x, Accumulate accumulate_weight);
+  // Of parts of rows, `total` elements wide.
+  void (*rms_norm_squares)(RowType t, float* squares, const void* x, I rows, I width);
+  void (*rms_norm_apply)(RowType t, void* y, float* rstd, const void* x, const void* weight, const float* squares, I rows, I width,
+                         I total, float eps);
+  void (*rms_norm_dots)(RowType t, float* dots, const void* d_y, const void* x, const void* weight, I rows, I width);
+  void (*rms_norm_apply_backward)(RowType t, void* d_x, float* d_weight, const void* d_y, const void* x, const void* weight,
+                                  const float* rstd, const float* dots, I rows, I width, I total, Accumulate accumulate_x,
+                                  Accumulate accumulate_weight);
   void (*layer_norm_forward)(RowType t, void* y, float* mean, float* rstd, const void* x, const void* weight, const void* bias,
                              I rows, I width, float eps);
   void (*layer_norm_backward)(RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x,
@@ -132,9 +140,10 @@ struct RowKernels {
 #define TRIDENT_PLAIN_ROW_KERNELS(X)                                                                                         \
   X(split_heads) X(merge_heads) X(rope) X(rms_norm_forward) X(layer_norm_forward) X(swiglu_forward) X(swiglu_backward)       \
   X(gelu_forward) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy_max) X(cross_entropy_stats)    \
-  X(add_bias) X(add) X(accumulate) X(sum_squares)
-#define TRIDENT_OTHER_ROW_KERNELS(X) \
-  X(rms_norm_backward) X(layer_norm_backward) X(cross_entropy_backward) X(sum_rows) X(dropout) X(convert) X(fill_zero) X(update)
+  X(add_bias) X(add) X(accumulate) X(sum_squares) X(rms_norm_squares) X(rms_norm_apply) X(rms_norm_dots)
+#define TRIDENT_OTHER_ROW_KERNELS(X)                                                                                         \
+  X(rms_norm_backward) X(rms_norm_apply_backward) X(layer_norm_backward) X(cross_entropy_backward) X(sum_rows) X(dropout)    \
+  X(convert) X(fill_zero) X(update)
 
 // The kernels for `level`, which the processor must support.
 const RowKernels& row_kernels(IsaLevel level);

@@ -135,6 +135,13 @@ ROPE_CASES = {
                         original_max_position_embeddings=4096),
     "yarn-factor-from-context": dict(rope_type="yarn", rope_theta=10000.0, factor=None,
                                      original_max_position_embeddings=8192),
+    # Positions go to 20000: beyond the first's context, within the second's.
+    "longrope-long": dict(rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=4096,
+                          short_factor=[1.0 + i / 64 for i in range(32)], long_factor=[1.0 + i * i / 16 for i in range(32)]),
+    "longrope-short": dict(rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=32768,
+                           short_factor=[1.0 + i / 64 for i in range(32)], long_factor=[1.0 + i * i / 16 for i in range(32)]),
+    "longrope-attention-factor": dict(rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=4096, factor=16.0,
+                                      attention_factor=1.19, short_factor=[1.0] * 32, long_factor=[2.0 + i for i in range(32)]),
 }
 ROPE_POSITIONS = [0, 1, 2, 3, 7, 100, 1023, 8191, 20000]
 

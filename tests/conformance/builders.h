@@ -32,6 +32,11 @@ OpCase rope(DType t, HeadShape heads, Index pairs, Transpose inverse);
 enum class Gradient : std::uint8_t { kOverwrite, kAdd, kInPlace };  // d_x is written, added to, or lies where d_y lay
 OpCase rms_norm_forward(DType t, Index R, Index H);
 OpCase rms_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate weight);
+// Of the first H of 3 H columns: the other parts' sums are twice as large.
+OpCase rms_norm_squares(DType t, Index R, Index H);
+OpCase rms_norm_apply(DType t, Index R, Index H);
+OpCase rms_norm_dots(DType t, Index R, Index H);
+OpCase rms_norm_apply_backward(DType t, Index R, Index H, Gradient d_x, Accumulate weight);
 OpCase layer_norm_forward(DType t, Index R, Index H);
 OpCase layer_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate weight);
 

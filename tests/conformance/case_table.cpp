@@ -124,10 +124,14 @@ void add_norms(Cases& cases, DType t) {
   for (const Index H : {3, 8, 33, 264, 1030})
     for (const Index R : {0, 1, 5}) {
       cases.push_back(rms_norm_forward(t, R, H));
+      cases.push_back(rms_norm_squares(t, R, H));
+      cases.push_back(rms_norm_apply(t, R, H));
+      cases.push_back(rms_norm_dots(t, R, H));
       cases.push_back(layer_norm_forward(t, R, H));
       for (const Gradient d_x : {Gradient::kOverwrite, Gradient::kAdd, Gradient::kInPlace})
         for (const Accumulate weight : {kSet, kAdd}) {
           cases.push_back(rms_norm_backward(t, R, H, d_x, weight));
+          cases.push_back(rms_norm_apply_backward(t, R, H, d_x, weight));
           cases.push_back(layer_norm_backward(t, R, H, d_x, weight));
         }
     }
@@ -136,9 +140,17 @@ void add_norms(Cases& cases, DType t) {
   cases.push_back(shifted(layer_norm_forward(t, 5, 40)));
   cases.push_back(shifted(rms_norm_backward(t, 5, 40, Gradient::kAdd, kAdd)));
   cases.push_back(shifted(layer_norm_backward(t, 5, 40, Gradient::kAdd, kAdd)));
+  cases.push_back(shifted(rms_norm_squares(t, 5, 40)));
+  cases.push_back(shifted(rms_norm_apply(t, 5, 40)));
+  cases.push_back(shifted(rms_norm_dots(t, 5, 40)));
+  cases.push_back(shifted(rms_norm_apply_backward(t, 5, 40, Gradient::kAdd, kAdd)));
   cases.push_back(large(rms_norm_forward(t, 70, 4096)));
   cases.push_back(large(layer_norm_forward(t, 70, 1600)));
   cases.push_back(large(rms_norm_backward(t, 600, 264, Gradient::kOverwrite, kAdd)));
+  cases.push_back(large(rms_norm_squares(t, 70, 4096)));
+  cases.push_back(large(rms_norm_apply(t, 70, 4096)));
+  cases.push_back(large(rms_norm_dots(t, 70, 4096)));
+  cases.push_back(large(rms_norm_apply_backward(t, 600, 264, Gradient::kOverwrite, kAdd)));
   cases.push_back(large(layer_norm_backward(t, 600, 264, Gradient::kOverwrite, kAdd)));
 }
 
@@ -310,6 +322,10 @@ std::vector<OpCase> perf_cases(DType t, const ModelShape& m) {
                       rope(t, heads, D / 2, kN),
                       rms_norm_forward(t, T, H),
                       rms_norm_backward(t, T, H, Gradient::kAdd, kAdd),
+                      rms_norm_squares(t, T, H),
+                      rms_norm_apply(t, T, H),
+                      rms_norm_dots(t, T, H),
+                      rms_norm_apply_backward(t, T, H, Gradient::kAdd, kAdd),
                       layer_norm_forward(t, T, H),
                       layer_norm_backward(t, T, H, Gradient::kAdd, kAdd),
                       swiglu_forward(t, T, F),

@@ -79,6 +79,29 @@ struct Table {
                           s.in(t, x, rows * width), s.in(t, weight, width), s.in(rstd, rows), rows, width, accumulate_x,
                           accumulate_weight, {s.scratch(scratch_floats(width)), scratch_floats(width)});
   }
+  static void rms_norm_squares(RowType t, float* squares, const void* x, I rows, I width) {
+    StagedOperands s(placement);
+    ck::rms_norm_squares(s.stream(), t, s.out(squares, rows), s.in(t, x, rows * width), rows, width);
+  }
+  static void rms_norm_apply(RowType t, void* y, float* rstd, const void* x, const void* weight, const float* squares, I rows,
+                             I width, I total, float eps) {
+    StagedOperands s(placement);
+    ck::rms_norm_apply(s.stream(), t, s.out(t, y, rows * width), s.out(rstd, rows), s.in(t, x, rows * width),
+                       s.in(t, weight, width), s.in(squares, rows), rows, width, total, eps);
+  }
+  static void rms_norm_dots(RowType t, float* dots, const void* d_y, const void* x, const void* weight, I rows, I width) {
+    StagedOperands s(placement);
+    ck::rms_norm_dots(s.stream(), t, s.out(dots, rows), s.in(t, d_y, rows * width), s.in(t, x, rows * width),
+                      s.in(t, weight, width), rows, width);
+  }
+  static void rms_norm_apply_backward(RowType t, void* d_x, float* d_weight, const void* d_y, const void* x, const void* weight,
+                                      const float* rstd, const float* dots, I rows, I width, I total, Accumulate accumulate_x,
+                                      Accumulate accumulate_weight) {
+    StagedOperands s(placement);
+    ck::rms_norm_apply_backward(s.stream(), t, s.out(t, d_x, rows * width), s.out(d_weight, width), s.in(t, d_y, rows * width),
+                                s.in(t, x, rows * width), s.in(t, weight, width), s.in(rstd, rows), s.in(dots, rows), rows, width,
+                                total, accumulate_x, accumulate_weight, {s.scratch(scratch_floats(width)), scratch_floats(width)});
+  }
   static void layer_norm_forward(RowType t, void* y, float* mean, float* rstd, const void* x, const void* weight, const void* bias,
                                  I rows, I width, float eps) {
     StagedOperands s(placement);
@@ -222,6 +245,10 @@ struct Table {
     k.rope = rope;
     k.rms_norm_forward = rms_norm_forward;
     k.rms_norm_backward = rms_norm_backward;
+    k.rms_norm_squares = rms_norm_squares;
+    k.rms_norm_apply = rms_norm_apply;
+    k.rms_norm_dots = rms_norm_dots;
+    k.rms_norm_apply_backward = rms_norm_apply_backward;
     k.layer_norm_forward = layer_norm_forward;
     k.layer_norm_backward = layer_norm_backward;
     k.swiglu_forward = swiglu_forward;

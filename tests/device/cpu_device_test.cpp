@@ -142,6 +142,11 @@ TEST(CpuOps, MistakesAreNamed) {
   const std::vector<std::pair<std::string, std::function<void()>>> cases = {
       {"rms_norm_forward: y", [&] { ops.rms_norm_forward(s, v(wide), v(six), v(x), v(row), 1e-5f); }},
       {"rms_norm_backward: d_weight", [&] { ops.rms_norm_backward(s, v(x), v(six), v(x), v(x), v(row), v(six), no, no); }},
+      {"rms_norm_squares: squares", [&] { ops.rms_norm_squares(s, v(row), v(x)); }},
+      {"rms_norm_apply: squares", [&] { ops.rms_norm_apply(s, v(x), v(six), v(x), v(row), v(row), 12, 1e-5f); }},
+      {"rms_norm_dots: weight", [&] { ops.rms_norm_dots(s, v(six), v(x), v(x), v(six)); }},
+      {"rms_norm_apply_backward: dots",
+       [&] { ops.rms_norm_apply_backward(s, v(x), v(row), v(x), v(x), v(row), v(six), v(row), 12, no, no); }},
       {"layer_norm_forward: bias", [&] { ops.layer_norm_forward(s, v(x), v(six), v(six), v(x), v(row), v(six), 1e-5f); }},
       {"layer_norm_backward: mean",
        [&] { ops.layer_norm_backward(s, v(x), v(row), v(row), v(x), v(x), v(row), v(row), v(six), no, no); }},

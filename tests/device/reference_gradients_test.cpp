@@ -1,6 +1,7 @@
 // The reference's backward functions are the derivatives of its forward functions: central differences in double.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -148,6 +149,50 @@ TEST(ReferenceGradients, RmsNorm) {
   reference::rms_norm_backward(d_x.data(), d_weight.data(), seed.data(), x.data(), weight.data(), rstd.data(), 3, 7);
   expect_gradient(x, d_x, loss, "x");
   expect_gradient(weight, d_weight, loss, "weight");
+}
+
+// Two parts of 3 and 4 columns are one row of 7.
+TEST(ReferenceGradients, RmsNormInParts) {
+  const std::int64_t rows = 3, total = 7;
+  std::array<Values, 2> x, weight, seed, y, rstd, d_x, d_weight;
+  const std::array<std::int64_t, 2> width{3, 4};
+  Values squares(3), dots(3);
+  for (const unsigned part : {0u, 1u}) {
+    const auto n = static_cast<std::size_t>(width[part]);
+    x[part] = random_values(3 * n, part + 10);
+    weight[part] = random_values(n, part + 20, 1.0);
+    seed[part] = random_values(3 * n, part + 30);
+    y[part] = d_x[part] = Values(3 * n);
+    d_weight[part] = Values(n);
+    rstd[part] = Values(3);
+  }
+  const auto loss = [&] {
+    Values one(3);
+    squares.assign(3, 0.0);
+    for (const unsigned part : {0u, 1u}) {
+      reference::rms_norm_squares(one.data(), x[part].data(), rows, width[part]);
+      for (std::size_t r = 0; r < 3; ++r) squares[r] += one[r];
+    }
+    double sum = 0;
+    for (const unsigned part : {0u, 1u}) {
+      reference::rms_norm_apply(y[part].data(), rstd[part].data(), x[part].data(), weight[part].data(), squares.data(), rows,
+                                width[part], total, 1e-2);
+      sum += dot(y[part], seed[part]);
+    }
+    return sum;
+  };
+  loss();
+  for (const unsigned part : {0u, 1u}) {
+    Values one(3);
+    reference::rms_norm_dots(one.data(), seed[part].data(), x[part].data(), weight[part].data(), rows, width[part]);
+    for (std::size_t r = 0; r < 3; ++r) dots[r] += one[r];
+  }
+  for (const unsigned part : {0u, 1u}) {
+    reference::rms_norm_apply_backward(d_x[part].data(), d_weight[part].data(), seed[part].data(), x[part].data(),
+                                       weight[part].data(), rstd[part].data(), dots.data(), rows, width[part], total);
+    expect_gradient(x[part], d_x[part], loss, "x");
+    expect_gradient(weight[part], d_weight[part], loss, "weight");
+  }
 }
 
 TEST(ReferenceGradients, LayerNorm) {

@@ -63,7 +63,7 @@ bool is_gpt2_key_bias(const std::string& name, std::size_t i, const ModelConfig&
 
 bool is_slow_key_bias(const std::string& name, std::size_t i, const ModelConfig& model) {
   if (!name.ends_with("k_proj.bias")) return false;
-  const std::vector<float> frequencies = rope_inverse_frequencies(model.rope, model.rotary_dim());
+  const std::vector<float> frequencies = rope_inverse_frequencies(model.rope, model.rotary_dim(), kGoldenSequence);
   const auto pairs = static_cast<std::size_t>(model.rotary_dim() / 2), dim = static_cast<std::size_t>(model.head_dim);
   return static_cast<double>(frequencies.at(i % dim % pairs)) * (kGoldenSequence - 1) < kBlindAngle;
 }

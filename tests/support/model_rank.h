@@ -81,7 +81,7 @@ class ModelRank {
       layer.backward_input(pass(unit), input(unit), d);
       scribble_scratch();
       scribble(saved_[index(unit)]);  // used last before
-      layer.backward_weight(pass(unit));
+      layer.backward_weight(pass(unit), layer.input_last_use() == LastUse::kW ? input(unit) : TensorView());
     }
   }
   void collect(GradientCollector& collector) const {

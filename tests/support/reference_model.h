@@ -34,7 +34,7 @@ template <class R> class Model {
   using Tensors = std::map<std::string, Values>;
 
   Model(const ModelConfig& config, const Tensors& weights)
-      : c_(config), weights_(weights), gpt2_(config.family == ModelFamily::kGpt2) {
+      : c_(config), weights_(weights), gpt2_(config.family == ModelFamily::kGpt2), phi3_(config.family == ModelFamily::kPhi3) {
     if (c_.position == PositionKind::kRope) {
       const RopeTable table = make_rope_table(c_, c_.max_positions);
       cos_.assign(table.cos.begin(), table.cos.end());
@@ -66,7 +66,8 @@ template <class R> class Model {
   };
   struct Block {
     NormState norm1, norm2, q_norm, k_norm;
-    Values q, k, v, q_raw, k_raw, out, lse, merged, middle, pre, act;
+    // attended, fed: the two parts' results, where norms come after them; q_raw, k_raw: rows where norms are over all heads.
+    Values q, k, v, q_raw, k_raw, out, lse, merged, attended, middle, pre, act, fed;
   };
   // y [R, out] = x [R, in] W^T + b with W, b the rows first_row .. first_row + out of the tensors "<stem>.weight", "<stem>.bias".
   struct Linear {
@@ -98,7 +99,7 @@ template <class R> class Model {
     const Index n = static_cast<Index>(x.size()) / width;
     state = {zeros(n * width), zeros(n), zeros(n)};
     const Values ones(static_cast<std::size_t>(width), R(1)), none(static_cast<std::size_t>(width));
-    if (kind == NormKind::kRmsNorm) {
+    if (kind == NormKind::kRmsNorm || kind == NormKind::kRmsNormRoundedOnce) {
       rms_norm_forward(state.y.data(), state.rstd.data(), x.data(), w(stem + ".weight"), n, width, R(c_.norm_eps));
     } else {
       const bool plain = kind == NormKind::kPlainLayerNorm;
@@ -110,7 +111,7 @@ template <class R> class Model {
                        Index width) {
     const Index n = static_cast<Index>(x.size()) / width;
     Values d_x = zeros(n * width), ones(static_cast<std::size_t>(width), R(1)), a(ones.size()), b(ones.size());
-    if (kind == NormKind::kRmsNorm) {
+    if (kind == NormKind::kRmsNorm || kind == NormKind::kRmsNormRoundedOnce) {
       rms_norm_backward(d_x.data(), g(stem + ".weight"), d_y.data(), x.data(), w(stem + ".weight"), state.rstd.data(), n, width);
     } else {
       const bool plain = kind == NormKind::kPlainLayerNorm;
@@ -178,9 +179,9 @@ template <class R> class Model {
 
   std::vector<Linear> qkv(Index layer) const {
     const Index q = c_.query_width(), kv = c_.kv_width(), H = c_.hidden;
-    const std::string stem = block_name(layer) + (gpt2_ ? "attn.c_attn" : "self_attn.");
-    if (gpt2_) return {{stem, 0, q, H, true}, {stem, q, kv, H, true}, {stem, q + kv, kv, H, true}};
+    const std::string stem = block_name(layer) + (gpt2_ ? "attn.c_attn" : phi3_ ? "self_attn.qkv_proj" : "self_attn.");
     const bool bias = c_.qkv_bias;
+    if (gpt2_ || phi3_) return {{stem, 0, q, H, bias}, {stem, q, kv, H, bias}, {stem, q + kv, kv, H, bias}};
     return {{stem + "q_proj", 0, q, H, bias}, {stem + "k_proj", 0, kv, H, bias}, {stem + "v_proj", 0, kv, H, bias}};
   }
   Linear output(Index layer) const {
@@ -189,13 +190,16 @@ template <class R> class Model {
   std::vector<Linear> up(Index layer) const {
     const std::string stem = block_name(layer) + "mlp.";
     if (gpt2_) return {{stem + "c_fc", 0, c_.ffn, c_.hidden, true}};
+    const std::string both = stem + "gate_up_proj";
+    if (phi3_) return {{both, 0, c_.ffn, c_.hidden, c_.mlp_bias}, {both, c_.ffn, c_.ffn, c_.hidden, c_.mlp_bias}};
     return {{stem + "gate_proj", 0, c_.ffn, c_.hidden, c_.mlp_bias}, {stem + "up_proj", 0, c_.ffn, c_.hidden, c_.mlp_bias}};
   }
   Linear down(Index layer) const {
     return {block_name(layer) + (gpt2_ ? "mlp.c_proj" : "mlp.down_proj"), 0, c_.hidden, c_.ffn, c_.mlp_bias};
   }
-  std::string norm1(Index layer) const { return block_name(layer) + (gpt2_ ? "ln_1" : "input_layernorm"); }
-  std::string norm2(Index layer) const { return block_name(layer) + (gpt2_ ? "ln_2" : "post_attention_layernorm"); }
+  bool after() const { return c_.norm_placement == NormPlacement::kAfter; }
+  std::string norm1(Index layer) const { return block_name(layer) + (gpt2_ ? "ln_1" : after() ? "post_attention_layernorm" : "input_layernorm"); }
+  std::string norm2(Index layer) const { return block_name(layer) + (gpt2_ ? "ln_2" : after() ? "post_feedforward_layernorm" : "post_attention_layernorm"); }
 
   Attention attention_shape() const {
     return {.batch = batch_->samples, .query_heads = c_.heads, .kv_heads = c_.kv_heads, .query_length = batch_->sequence,
@@ -219,11 +223,19 @@ template <class R> class Model {
 
   Values block_forward(Block& b, Index layer, const Values& x) const {
     const std::string attention = block_name(layer) + "self_attn.";
-    norm_forward(b.norm1, c_.norm, norm1(layer), x, c_.hidden);
+    if (!after()) norm_forward(b.norm1, c_.norm, norm1(layer), x, c_.hidden);
+    const Values& input = after() ? x : b.norm1.y;
     const std::vector<Linear> projections = qkv(layer);
-    b.q = b.q_raw = to_heads(linear(projections[0], b.norm1.y), c_.heads);
-    b.k = b.k_raw = to_heads(linear(projections[1], b.norm1.y), c_.kv_heads);
-    b.v = to_heads(linear(projections[2], b.norm1.y), c_.kv_heads);
+    b.q_raw = linear(projections[0], input);
+    b.k_raw = linear(projections[1], input);
+    b.v = to_heads(linear(projections[2], input), c_.kv_heads);
+    if (c_.qk_norm == QkNorm::kFullWidth) {
+      norm_forward(b.q_norm, NormKind::kRmsNorm, attention + "q_norm", b.q_raw, c_.query_width());
+      norm_forward(b.k_norm, NormKind::kRmsNorm, attention + "k_norm", b.k_raw, c_.kv_width());
+      b.q = to_heads(b.q_norm.y, c_.heads), b.k = to_heads(b.k_norm.y, c_.kv_heads);
+    } else {
+      b.q = b.q_raw = to_heads(b.q_raw, c_.heads), b.k = b.k_raw = to_heads(b.k_raw, c_.kv_heads);
+    }
     if (c_.qk_norm == QkNorm::kPerHead) {
       norm_forward(b.q_norm, NormKind::kRmsNorm, attention + "q_norm", b.q_raw, c_.head_dim);
       norm_forward(b.k_norm, NormKind::kRmsNorm, attention + "k_norm", b.k_raw, c_.head_dim);
@@ -235,21 +247,30 @@ template <class R> class Model {
     b.lse = zeros(static_cast<Index>(b.q.size()) / c_.head_dim);
     attention_forward(attention_shape(), b.out.data(), b.lse.data(), b.q.data(), b.k.data(), b.v.data());
     b.merged = to_rows(b.out, c_.heads);
-    b.middle = linear(output(layer), b.merged);
+    b.middle = b.attended = linear(output(layer), b.merged);
+    if (after()) {
+      norm_forward(b.norm1, c_.norm, norm1(layer), b.attended, c_.hidden);
+      b.middle = b.norm1.y;
+    }
     drop(b.middle, c_.residual_dropout, layer + 1, 1);
     add(b.middle.data(), b.middle.data(), x.data(), rows() * c_.hidden);
 
-    norm_forward(b.norm2, c_.norm, norm2(layer), b.middle, c_.hidden);
+    if (!after()) norm_forward(b.norm2, c_.norm, norm2(layer), b.middle, c_.hidden);
+    const Values& mlp_input = after() ? b.middle : b.norm2.y;
     b.act = zeros(rows() * c_.ffn);
     const std::vector<Linear> ups = up(layer);
     if (c_.activation == Activation::kSwiGlu) {
-      b.pre = beside(linear(ups[0], b.norm2.y), linear(ups[1], b.norm2.y));
+      b.pre = beside(linear(ups[0], mlp_input), linear(ups[1], mlp_input));
       swiglu_forward(b.act.data(), b.pre.data(), rows(), c_.ffn);
     } else {
-      b.pre = linear(ups[0], b.norm2.y);
+      b.pre = linear(ups[0], mlp_input);
       gelu_forward(b.act.data(), b.pre.data(), rows() * c_.ffn);
     }
-    Values y = linear(down(layer), b.act);
+    Values y = b.fed = linear(down(layer), b.act);
+    if (after()) {
+      norm_forward(b.norm2, c_.norm, norm2(layer), b.fed, c_.hidden);
+      y = b.norm2.y;
+    }
     drop(y, c_.residual_dropout, layer + 1, 2);
     add(y.data(), y.data(), b.middle.data(), rows() * c_.hidden);
     return y;
@@ -273,20 +294,23 @@ template <class R> class Model {
     const Index H = c_.hidden;
     Values branch = d, d_act = zeros(rows() * c_.ffn), d_pre = zeros(static_cast<Index>(b.pre.size())), d_n = zeros(rows() * H);
     drop(branch, c_.residual_dropout, layer + 1, 2);
+    if (after()) branch = norm_backward(b.norm2, c_.norm, norm2(layer), b.fed, branch, H);
+    const Values& mlp_input = after() ? b.middle : b.norm2.y;
     linear_backward(down(layer), b.act, branch, d_act);
     const std::vector<Linear> ups = up(layer);
     if (c_.activation == Activation::kSwiGlu) {
       swiglu_backward(d_pre.data(), d_act.data(), b.pre.data(), rows(), c_.ffn);
-      for (Index i = 0; i < 2; ++i) linear_backward(ups[static_cast<std::size_t>(i)], b.norm2.y, half_of(d_pre, i), d_n);
+      for (Index i = 0; i < 2; ++i) linear_backward(ups[static_cast<std::size_t>(i)], mlp_input, half_of(d_pre, i), d_n);
     } else {
       gelu_backward(d_pre.data(), d_act.data(), b.pre.data(), rows() * c_.ffn);
-      linear_backward(ups[0], b.norm2.y, d_pre, d_n);
+      linear_backward(ups[0], mlp_input, d_pre, d_n);
     }
-    const Values through_mlp = norm_backward(b.norm2, c_.norm, norm2(layer), b.middle, d_n, H);
+    const Values through_mlp = after() ? d_n : norm_backward(b.norm2, c_.norm, norm2(layer), b.middle, d_n, H);
     add(d.data(), d.data(), through_mlp.data(), rows() * H);
 
     branch = d;
     drop(branch, c_.residual_dropout, layer + 1, 1);
+    if (after()) branch = norm_backward(b.norm1, c_.norm, norm1(layer), b.attended, branch, H);
     Values d_merged = zeros(static_cast<Index>(b.merged.size()));
     linear_backward(output(layer), b.merged, branch, d_merged);
     const Values d_out = to_heads(d_merged, c_.heads);
@@ -300,18 +324,25 @@ template <class R> class Model {
       d_q = norm_backward(b.q_norm, NormKind::kRmsNorm, attention + "q_norm", b.q_raw, d_q, c_.head_dim);
       d_k = norm_backward(b.k_norm, NormKind::kRmsNorm, attention + "k_norm", b.k_raw, d_k, c_.head_dim);
     }
+    Values d_q_rows = to_rows(d_q, c_.heads), d_k_rows = to_rows(d_k, c_.kv_heads);
+    if (c_.qk_norm == QkNorm::kFullWidth) {
+      const std::string attention = block_name(layer) + "self_attn.";
+      d_q_rows = norm_backward(b.q_norm, NormKind::kRmsNorm, attention + "q_norm", b.q_raw, d_q_rows, c_.query_width());
+      d_k_rows = norm_backward(b.k_norm, NormKind::kRmsNorm, attention + "k_norm", b.k_raw, d_k_rows, c_.kv_width());
+    }
     const std::vector<Linear> projections = qkv(layer);
+    const Values& input = after() ? x : b.norm1.y;
     d_n.assign(d_n.size(), R(0));
-    linear_backward(projections[0], b.norm1.y, to_rows(d_q, c_.heads), d_n);
-    linear_backward(projections[1], b.norm1.y, to_rows(d_k, c_.kv_heads), d_n);
-    linear_backward(projections[2], b.norm1.y, to_rows(d_v, c_.kv_heads), d_n);
-    const Values through_attention = norm_backward(b.norm1, c_.norm, norm1(layer), x, d_n, H);
+    linear_backward(projections[0], input, d_q_rows, d_n);
+    linear_backward(projections[1], input, d_k_rows, d_n);
+    linear_backward(projections[2], input, to_rows(d_v, c_.kv_heads), d_n);
+    const Values through_attention = after() ? d_n : norm_backward(b.norm1, c_.norm, norm1(layer), x, d_n, H);
     add(d.data(), d.data(), through_attention.data(), rows() * H);
   }
 
   ModelConfig c_;
   Tensors weights_, gradients_;
-  bool gpt2_;
+  bool gpt2_, phi3_;
   Values cos_, sin_;
   Index pairs_ = 0;
   const ModelBatch* batch_ = nullptr;

@@ -80,6 +80,44 @@ void rms_norm_backward(R* d_x, R* d_weight, const R* d_y, const R* x, const R* w
   }
 }
 
+// The same of parts of rows `total` wide: sums of a part; y and gradients of a part from sums over all.
+template <class R>
+void rms_norm_squares(R* squares, const R* x, Index rows, Index H) {
+  for (Index r = 0; r < rows; ++r) {
+    squares[r] = 0;
+    for (Index i = 0; i < H; ++i) squares[r] += x[r * H + i] * x[r * H + i];
+  }
+}
+
+template <class R>
+void rms_norm_apply(R* y, R* rstd, const R* x, const R* weight, const R* squares, Index rows, Index H, Index total, R eps) {
+  for (Index r = 0; r < rows; ++r) {
+    rstd[r] = R(1) / std::sqrt(squares[r] / R(total) + eps);
+    for (Index i = 0; i < H; ++i) y[r * H + i] = x[r * H + i] * rstd[r] * weight[i];
+  }
+}
+
+template <class R>
+void rms_norm_dots(R* dots, const R* d_y, const R* x, const R* weight, Index rows, Index H) {
+  for (Index r = 0; r < rows; ++r) {
+    dots[r] = 0;
+    for (Index i = 0; i < H; ++i) dots[r] += d_y[r * H + i] * weight[i] * x[r * H + i];
+  }
+}
+
+// d_weight: adds.
+template <class R>
+void rms_norm_apply_backward(R* d_x, R* d_weight, const R* d_y, const R* x, const R* weight, const R* rstd, const R* dots,
+                             Index rows, Index H, Index total) {
+  for (Index r = 0; r < rows; ++r) {
+    for (Index i = r * H; i < (r + 1) * H; ++i) {
+      const R xhat = x[i] * rstd[r], g = d_y[i];
+      d_weight[i - r * H] += g * xhat;
+      d_x[i] = (g * weight[i - r * H] - xhat * dots[r] * rstd[r] / R(total)) * rstd[r];
+    }
+  }
+}
+
 template <class R>
 void layer_norm_forward(R* y, R* mean, R* rstd, const R* x, const R* weight, const R* bias, Index rows, Index H, R eps) {
   for (Index r = 0; r < rows; ++r) {

@@ -49,6 +49,9 @@ TRIDENT_PLAIN_ROW_KERNELS(TRIDENT_BEHIND_STREAM)
 // ---- norms
 void rms_norm_backward(Stream stream, RowType t, void* d_x, float* d_weight, const void* d_y, const void* x, const void* weight,
                        const float* rstd, I rows, I width, Accumulate accumulate_x, Accumulate accumulate_weight, Scratch scratch);
+void rms_norm_apply_backward(Stream stream, RowType t, void* d_x, float* d_weight, const void* d_y, const void* x,
+                             const void* weight, const float* rstd, const float* dots, I rows, I width, I total,
+                             Accumulate accumulate_x, Accumulate accumulate_weight, Scratch scratch);
 void layer_norm_backward(Stream stream, RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x,
                          const void* weight, const float* mean, const float* rstd, I rows, I width, Accumulate accumulate_x,
                          Accumulate accumulate_weight, Scratch scratch);

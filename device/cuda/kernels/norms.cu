@@ -27,7 +27,70 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   Rows::Bodies::layer_norm_row(team, y + r * width, mean + r, rstd + r, row, weight, bias, width, eps);
 }
 
+// Elements are read once: rows need not be kept.
+template <class Rows, class T>
+__global__ void __launch_bounds__(kMaxThreads, 4) rms_norm_squares_kernel(float* squares, const T* x, I rows, I width) {
+  const I r = group_number<typename Rows::Group>();
+  if (r >= rows) return;
+  const typename Rows::RowTeam team;
+  const float sum = Rows::Bodies::rms_norm_squares_of(team, x + r * width, width);
+  if (team.leads()) squares[r] = sum;
+}
+
+template <class Rows, class T>
+__global__ void __launch_bounds__(kMaxThreads, 4)
+    rms_norm_dots_kernel(float* dots, const T* d_y, const T* x, const T* weight, I rows, I width) {
+  const I r = group_number<typename Rows::Group>();
+  if (r >= rows) return;
+  const typename Rows::RowTeam team;
+  const float sum = Rows::Bodies::rms_norm_dots_of(team, d_y + r * width, x + r * width, weight, width);
+  if (team.leads()) dots[r] = sum;
+}
+
+template <class Rows, class T>
+__global__ void __launch_bounds__(kMaxThreads, 4)
+    rms_norm_apply_kernel(T* y, float* rstd, const T* x, const T* weight, const float* squares, I rows, I width, I total, float eps) {
+  const I r = group_number<typename Rows::Group>();
+  if (r >= rows) return;
+  const typename Rows::RowTeam team;
+  Rows::Bodies::rms_norm_apply_row(team, y + r * width, rstd + r, x + r * width, weight, squares[r], width, total, eps);
+}
+
 }  // namespace
+
+void rms_norm_squares(Stream stream, RowType t, float* squares, const void* x, I rows, I width) {
+  with_type(t, [&](auto* type) {
+    with_norm_rows<kPieces, kMaxThreads>(
+        type, are_aligned({x}, width * bytes_of(t)), width, [&](auto instance, unsigned threads, int per_block) {
+          launch("rms_norm_squares", listed<rms_norm_squares_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>>(),
+                 {.blocks = {grid_size(divide_up(rows, per_block))}, .threads = {threads}}, stream, squares, as(x, type), rows,
+                 width);
+        });
+  });
+}
+
+void rms_norm_dots(Stream stream, RowType t, float* dots, const void* d_y, const void* x, const void* weight, I rows, I width) {
+  with_type(t, [&](auto* type) {
+    with_norm_rows<kPieces, kMaxThreads>(
+        type, are_aligned({d_y, x, weight}, width * bytes_of(t)), width, [&](auto instance, unsigned threads, int per_block) {
+          launch("rms_norm_dots", listed<rms_norm_dots_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>>(),
+                 {.blocks = {grid_size(divide_up(rows, per_block))}, .threads = {threads}}, stream, dots, as(d_y, type), as(x, type), as(weight, type),
+                 rows, width);
+        });
+  });
+}
+
+void rms_norm_apply(Stream stream, RowType t, void* y, float* rstd, const void* x, const void* weight, const float* squares, I rows,
+                    I width, I total, float eps) {
+  with_type(t, [&](auto* type) {
+    with_norm_rows<kPieces, kMaxThreads>(
+        type, are_aligned({y, x, weight}, width * bytes_of(t)), width, [&](auto instance, unsigned threads, int per_block) {
+          launch("rms_norm_apply", listed<rms_norm_apply_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>>(),
+                 {.blocks = {grid_size(divide_up(rows, per_block))}, .threads = {threads}}, stream, as(y, type), rstd, as(x, type), as(weight, type),
+                 squares, rows, width, total, eps);
+        });
+  });
+}
 
 void rms_norm_forward(Stream stream, RowType t, void* y, float* rstd, const void* x, const void* weight, I rows, I width,
                       float eps) {

@@ -72,6 +72,22 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 template <class Rows, class T>
 __global__ void __launch_bounds__(kThreads, 1)
+    rms_norm_apply_backward_kernel(T* d_x, float* partials, const T* d_y, const T* x, const T* weight, const float* rstd,
+                                   const float* dots, I rows, I width, I total, Accumulate accumulate_x) {
+  const typename Rows::RowTeam team;
+  RowSums<Rows, 1> sums;
+  sums.clear(team, partials + I{blockIdx.x} * width, width);
+  for (I r = group_number<typename Rows::Group>(); r < rows; r += I{gridDim.x} * Rows::Group::per_block()) {
+    const I at = r * width;
+    const auto row = Rows::row(team, x + at, width), d_row = Rows::row(team, d_y + at, width);
+    Rows::Bodies::rms_norm_apply_backward_row(team, d_x + at, sums.template sums<0>(width), d_row, row, weight, rstd[r], dots[r],
+                                              width, total, accumulate_x);
+  }
+  sums.write(team, width);
+}
+
+template <class Rows, class T>
+__global__ void __launch_bounds__(kThreads, 1)
     layer_norm_backward_kernel(T* d_x, float* partials, const T* d_y, const T* x, const T* weight, const float* mean,
                                const float* rstd, I rows, I width, Accumulate accumulate_x) {
   const typename Rows::RowTeam team;
@@ -110,6 +126,24 @@ void rms_norm_backward(Stream stream, RowType t, void* d_x, float* d_weight, con
     });
   });
   add_partial_rows(stream, "rms_norm_backward_sums", {d_weight, nullptr, width}, scratch.data, blocks, width, accumulate_weight);
+}
+
+void rms_norm_apply_backward(Stream stream, RowType t, void* d_x, float* d_weight, const void* d_y, const void* x,
+                             const void* weight, const float* rstd, const float* dots, I rows, I width, I total,
+                             Accumulate accumulate_x, Accumulate accumulate_weight, Scratch scratch) {
+  I blocks = 0;
+  with_type(t, [&](auto* type) {
+    const bool aligned = are_aligned({d_x, d_y, x, weight, scratch.data}, width * bytes_of(t));
+    with_norm_rows<kPieces, kThreads>(type, aligned, width, [&](auto instance, unsigned threads, int per_block) {
+      blocks = backward_blocks(rows, threads, per_block, width, scratch);
+      launch("rms_norm_apply_backward",
+             listed<rms_norm_apply_backward_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>>(),
+             {.blocks = {grid_size(blocks)}, .threads = {threads}}, stream, as(d_x, type), scratch.data, as(d_y, type), as(x, type),
+             as(weight, type), rstd, dots, rows, width, total, accumulate_x);
+    });
+  });
+  add_partial_rows(stream, "rms_norm_apply_backward_sums", {d_weight, nullptr, width}, scratch.data, blocks, width,
+                   accumulate_weight);
 }
 
 void layer_norm_backward(Stream stream, RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x,

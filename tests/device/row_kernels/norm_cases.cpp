@@ -74,6 +74,77 @@ void rms_backward(const RowKernels& k, RowType t, Index rows, Index width, Targe
   expect_close(weight_gradient.values(), d_weight, RowType::kF32, "d_weight", t == RowType::kF32 ? 3e-6 : 1.0 / 128);
 }
 
+// x is the first of three parts of its rows: sums over all are three times its own.
+constexpr Index kParts = 3;
+
+struct PartSums {
+  PartSums(const NormInputs& in, Index rows, Index width) : squares(zeros(rows)), dots(zeros(rows)), rstd(zeros(rows)), y(in.x) {
+    reference::rms_norm_squares(squares.data(), in.x.data(), rows, width);
+    reference::rms_norm_dots(dots.data(), in.d_y.data(), in.x.data(), in.weight.data(), rows, width);
+    all_squares = squares;
+    all_dots = dots;
+    for (Values* sums : {&all_squares, &all_dots})
+      for (double& sum : *sums) sum *= kParts;
+    reference::rms_norm_apply(y.data(), rstd.data(), in.x.data(), in.weight.data(), all_squares.data(), rows, width, kParts * width,
+                              1e-5);
+  }
+  Values squares, dots, all_squares, all_dots, rstd, y;
+};
+
+void rms_squares(const RowKernels& k, RowType t, Index rows, Index width) {
+  const NormInputs in(t, rows, width, 0.5);
+  Operand x(t, in.x), squares(RowType::kF32, rows);
+  k.rms_norm_squares(t, squares.floats(), x.data(), rows, width);
+  expect_close(squares.values(), PartSums(in, rows, width).squares, RowType::kF32, "squares");
+}
+
+void rms_dots(const RowKernels& k, RowType t, Index rows, Index width) {
+  const NormInputs in(t, rows, width, 0.5);
+  Operand x(t, in.x), d_y(t, in.d_y), weight(t, in.weight), dots(RowType::kF32, rows);
+  k.rms_norm_dots(t, dots.floats(), d_y.data(), x.data(), weight.data(), rows, width);
+  expect_close(dots.values(), PartSums(in, rows, width).dots, RowType::kF32, "dots", 1e-5);
+}
+
+void rms_apply(const RowKernels& k, RowType t, Index rows, Index width) {
+  const NormInputs in(t, rows, width, 0.5);
+  const PartSums sums(in, rows, width);
+  Operand out(t, rows * width), rstd(RowType::kF32, rows), x(t, in.x), weight(t, in.weight), squares(RowType::kF32, sums.all_squares);
+  k.rms_norm_apply(t, out.data(), rstd.floats(), x.data(), weight.data(), squares.floats(), rows, width, kParts * width, 1e-5f);
+  expect_close(out.values(), sums.y, t, "y");
+  expect_close(rstd.values(), sums.rstd, RowType::kF32, "rstd");
+}
+
+void rms_apply_backward(const RowKernels& k, RowType t, Index rows, Index width, Target target, Accumulate accumulate_weight) {
+  const NormInputs in(t, rows, width, 0.5);
+  const PartSums sums(in, rows, width);
+  Values d_x = zeros(rows * width), d_weight(static_cast<std::size_t>(width), start_of(accumulate_weight));
+  reference::rms_norm_apply_backward(d_x.data(), d_weight.data(), in.d_y.data(), in.x.data(), in.weight.data(), sums.rstd.data(),
+                                     sums.all_dots.data(), rows, width, kParts * width);
+  Operand x(t, in.x), weight(t, in.weight), rstd(RowType::kF32, sums.rstd), dots(RowType::kF32, sums.all_dots);
+  Operand weight_gradient(RowType::kF32, Values(static_cast<std::size_t>(width), 0.5));
+  check_backward(t, in, target, d_x, [&](void* out, const void* d_y, Accumulate accumulate_x) {
+    k.rms_norm_apply_backward(t, out, weight_gradient.floats(), d_y, x.data(), weight.data(), rstd.floats(), dots.floats(), rows,
+                              width, kParts * width, accumulate_x, accumulate_weight);
+  });
+  expect_close(weight_gradient.values(), d_weight, RowType::kF32, "d_weight", 1e-5);
+}
+
+void add_parts(std::vector<OpCase>& cases, Index rows, Index width, bool every_way) {
+  const std::string size = std::to_string(rows) + "x" + std::to_string(width);
+  cases.push_back({"rms_norm_squares", size, [=](const RowKernels& k, RowType t) { rms_squares(k, t, rows, width); }});
+  cases.push_back({"rms_norm_dots", size, [=](const RowKernels& k, RowType t) { rms_dots(k, t, rows, width); }});
+  cases.push_back({"rms_norm_apply", size, [=](const RowKernels& k, RowType t) { rms_apply(k, t, rows, width); }});
+  if (width == 1) return;  // d_x of one element is a difference of equals
+  const auto backward = [&](const std::string& variant, Target target, Accumulate weight) {
+    cases.push_back({"rms_norm_apply_backward", size + variant,
+                     [=](const RowKernels& k, RowType t) { rms_apply_backward(k, t, rows, width, target, weight); }});
+  };
+  backward("_add_x", Target::kAccumulate, Accumulate::kNo);
+  if (!every_way) return;
+  backward("", Target::kOverwrite, Accumulate::kYes);
+  backward("_alias", Target::kAliasDy, Accumulate::kNo);
+}
+
 void layer_backward(const RowKernels& k, RowType t, Index rows, Index width, Target target, Accumulate accumulate_weight) {
   const NormInputs in(t, rows, width, 3.0);
   Values y = zeros(rows * width), mean = zeros(rows), rstd = zeros(rows), d_x = zeros(rows * width);
@@ -98,6 +169,7 @@ std::vector<OpCase> norm_cases() {
   std::vector<OpCase> cases;
   for (const Index width : kWidths)
     for (const Index rows : {0, 1, 5}) {
+      add_parts(cases, rows, width, true);
       if (width == 1 && rows > 0) continue;  // LayerNorm of one element divides rounding errors by sqrt(eps)
       const std::string size = std::to_string(rows) + "x" + std::to_string(width);
       cases.push_back({"rms_norm_forward", size, [=](const RowKernels& k, RowType t) { rms_forward(k, t, rows, width); }});
@@ -119,6 +191,7 @@ std::vector<OpCase> norm_cases() {
   for (const auto& [rows, width] : std::vector<std::pair<Index, Index>>{
            {3, 520}, {3, 2056}, {2, 4104}, {2, kLongWidth}, {150, 64}, {70, 65}, {40, 520}, {20, 521}}) {
     const std::string size = std::to_string(rows) + "x" + std::to_string(width);
+    add_parts(cases, rows, width, false);
     cases.push_back({"rms_norm_forward", size, [r = rows, w = width](const RowKernels& k, RowType t) { rms_forward(k, t, r, w); }});
     cases.push_back(
         {"layer_norm_forward", size, [r = rows, w = width](const RowKernels& k, RowType t) { layer_forward(k, t, r, w); }});

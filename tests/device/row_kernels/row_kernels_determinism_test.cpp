@@ -51,6 +51,7 @@ TEST_P(RowKernelDeterminism, Norms) {
     Operand x(t_, random.values(t_, kRows * width)), d_y(t_, random.values(t_, kRows * width));
     Operand weight(t_, random.values(t_, width)), bias(t_, random.values(t_, width));
     Operand mean(kF32, kRows), rstd(kF32, kRows), d_weight(kF32, width), d_bias(kF32, width);
+    Operand squares(kF32, random.values(kF32, kRows, 9.0)), dots(kF32, random.values(kF32, kRows));
     const Values start(static_cast<std::size_t>(kRows * width), 1.0);
     expect_row_alone(t_, width, start, [&](void* out, Index r, Index rows) {
       k_.rms_norm_forward(t_, out, rstd.floats() + r, x.at(r * width), weight.data(), rows, width, 1e-6f);
@@ -58,6 +59,20 @@ TEST_P(RowKernelDeterminism, Norms) {
     expect_row_alone(t_, width, start, [&](void* out, Index r, Index rows) {
       k_.rms_norm_backward(t_, out, d_weight.floats(), d_y.at(r * width), x.at(r * width), weight.data(), rstd.floats() + r, rows,
                            width, Accumulate::kYes, Accumulate::kNo);
+    });
+    expect_row_alone(t_, width, start, [&](void* out, Index r, Index rows) {
+      k_.rms_norm_apply(t_, out, rstd.floats() + r, x.at(r * width), weight.data(), squares.floats() + r, rows, width, 3 * width,
+                        1e-6f);
+    });
+    expect_row_alone(t_, width, start, [&](void* out, Index r, Index rows) {
+      k_.rms_norm_apply_backward(t_, out, d_weight.floats(), d_y.at(r * width), x.at(r * width), weight.data(), rstd.floats() + r,
+                                 dots.floats() + r, rows, width, 3 * width, Accumulate::kYes, Accumulate::kNo);
+    });
+    expect_row_alone(kF32, 1, Values(static_cast<std::size_t>(kRows), 1.0), [&](void* out, Index r, Index rows) {
+      k_.rms_norm_squares(t_, static_cast<float*>(out), x.at(r * width), rows, width);
+    });
+    expect_row_alone(kF32, 1, Values(static_cast<std::size_t>(kRows), 1.0), [&](void* out, Index r, Index rows) {
+      k_.rms_norm_dots(t_, static_cast<float*>(out), d_y.at(r * width), x.at(r * width), weight.data(), rows, width);
     });
     expect_row_alone(t_, width, start, [&](void* out, Index r, Index rows) {
       k_.layer_norm_forward(t_, out, mean.floats() + r, rstd.floats() + r, x.at(r * width), weight.data(), bias.data(), rows, width,

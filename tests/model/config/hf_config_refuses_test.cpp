@@ -50,7 +50,6 @@ TEST(HfConfigRefuses, ModelTypes) {
 TEST(HfConfigRefuses, UnknownKeysWithTheNearestKnownOne) {
   expect_refused(llama(R"("rope_tehta": 1e6)"), {"model.rope_tehta = 1000000.0", "unknown key", "\"rope_theta\""});
   expect_refused(gpt2(R"("n_layers": 2)"), {"\"n_layer\""});
-  expect_refused(llama(R"("num_local_experts": 8)"), {"num_local_experts", "unknown key"});
   expect_refused(llama(R"("rope_scaling": {"rope_type": "linear", "facto": 2.0})"), {"model.rope_scaling.facto", "\"factor\""});
 }
 
@@ -97,9 +96,22 @@ TEST(HfConfigRefuses, SizesThatDoNotFit) {
 }
 
 TEST(HfConfigRefuses, RopeScalings) {
-  for (const std::string type : {"dynamic", "longrope", "mrope"})
+  for (const std::string type : {"dynamic", "mrope", "su"})
     expect_refused(llama(R"("rope_scaling": {"rope_type": ")" + type + R"(", "factor": 2.0})"),
-                   {"rope_scaling.rope_type = \"" + type, "yarn"});
+                   {"rope_scaling.rope_type = \"" + type, "yarn", "longrope"});
+  expect_refused(llama(R"("rope_scaling": {"type": "longrope", "long_factor": [1, 2]})"),
+                 {"short_factor has 0 numbers", "8 rotated pairs"});
+  const std::string eight = "[1, 1, 1, 1.5, 2, 2, 2, 2]";
+  expect_refused(llama(R"("rope_scaling": {"type": "longrope", "short_factor": )" + eight + R"(, "long_factor": [1]})"),
+                 {"long_factor has 1 numbers"});
+  expect_refused(llama(R"("rope_scaling": {"type": "longrope", "short_factor": )" + eight +
+                       R"(, "long_factor": [1, 1, 1, 0, 2, 2, 2, 2]})"),
+                 {"long_factor = 0", "above 0"});
+  expect_refused(llama(R"("rope_scaling": {"type": "longrope", "short_factor": 3})"), {"short_factor = 3", "list of numbers"});
+  expect_refused(llama(R"("rope_scaling": {"type": "longrope", "short_factor": ["x"]})"), {"list of numbers"});
+  expect_refused(llama(R"("rope_parameters": {"full_attention": {"rope_theta": 10000.0},
+                                              "sliding_attention": {"rope_theta": 5000.0}})"),
+                 {"model.rope_parameters.sliding_attention", "differs from that of full_attention"});
   expect_refused(llama(R"("rope_scaling": {"type": "linear"})"), {"factor", "needs a factor"});
   expect_refused(llama(R"("rope_scaling": {"type": "linear", "factor": -1.0})"), {"rope factor = -1"});
   expect_refused(llama(R"("rope_scaling": 3)"), {"rope_scaling: must be an object"});
@@ -125,6 +137,13 @@ TEST(HfConfigRefuses, FeaturesThatDoNotExistHere) {
   expect_refused(gpt2(R"("add_cross_attention": true)"), {"cross-attention"});
   expect_refused(llama(R"("quantization_config": {"bits": 4})"), {"quantization_config", "quantised"});
   expect_refused(family("olmo", R"("clip_qkv": 8.0)"), {"clip_qkv"});
+  for (const std::string key : {"num_local_experts", "num_experts", "n_routed_experts", "num_experts_per_tok"})
+    expect_refused(llama("\"" + key + "\": 8"), {"model." + key + " = 8", "mixture-of-experts"});
+  for (const std::string key : {"attn_logit_softcapping", "final_logit_softcapping"})
+    expect_refused(llama("\"" + key + "\": 30.0"), {"model." + key + " = 30", "soft caps"});
+  expect_refused(R"({"model_type": "gemma2"})", {"model.model_type = \"gemma2\"", "must be one of"});
+  expect_refused(family("phi3", R"("lm_head_bias": true)"), {"lm_head_bias = true", "set it to false"});
+  expect_refused(family("phi3", R"("interpolate_factor": 2)"), {"interpolate_factor = 2", "set it to 1"});
 }
 
 TEST(HfConfigRefuses, Dropout) {
@@ -136,16 +155,7 @@ TEST(HfConfigRefuses, Dropout) {
 }
 
 TEST(HfConfigRefuses, SlidingWindows) {
-  expect_refused(family("mistral", R"("max_position_embeddings": 8192)"),
-                 {"sliding_window = (missing)", "missing key means 4096", "null"});
-  expect_refused(family("mistral", R"("max_position_embeddings": 128, "sliding_window": 64)"),
-                 {"sliding_window = 64", "at most 64"});
-  expect_refused(family("qwen2", R"("use_sliding_window": true, "sliding_window": 64, "max_window_layers": 1)"),
-                 {"sliding_window = 64"});
-  expect_refused(
-      family("qwen3",
-             R"("use_sliding_window": true, "sliding_window": 64, "layer_types": ["full_attention", "sliding_attention"])"),
-      {"sliding_window = 64"});
+  expect_refused(family("mistral", R"("sliding_window": 0)"), {"sliding_window = 0", "at least 1, or null"});
   expect_refused(llama(R"("layer_types": ["full_attention", "sliding_attention"])"), {"layer_types", "not supported"});
   expect_refused(llama(R"("layer_types": ["full_attention", "linear_attention"])"), {"only \"full_attention\""});
   expect_refused(llama(R"("layer_types": ["full_attention"])"), {"one entry per layer (2)"});
@@ -157,7 +167,7 @@ TEST(HfConfigRefuses, FilesAreNamedAsFiles) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "models/x/config.json: model_type = \"bert\": must be one of gpt2, llama, qwen2, qwen3, mistral, olmo");
+                 "models/x/config.json: model_type = \"bert\": must be one of gpt2, llama, qwen2, qwen3, mistral, olmo, olmo2, phi3");
   }
 }
 

@@ -150,16 +150,75 @@ TEST(HfConfig, DropoutIsWhatTheFileOrTheUserSays) {
   EXPECT_EQ(tiny("llama", R"("attention_dropout": 0.1)", 0.0).residual_dropout, 0.0);
 }
 
-TEST(HfConfig, AWindowThatNothingExceedsIsNoWindow) {
-  EXPECT_EQ(tiny("mistral", R"("num_key_value_heads": 2, "max_position_embeddings": 4096)").max_positions, 4096)
-      << "missing key: 4096";
-  EXPECT_NO_THROW(tiny("mistral", R"("num_key_value_heads": 2, "max_position_embeddings": 128, "sliding_window": 128)"));
-  EXPECT_NO_THROW(tiny("qwen2", R"("num_key_value_heads": 2, "use_sliding_window": false, "sliding_window": 16)"));
-  EXPECT_NO_THROW(tiny("qwen2", R"("num_key_value_heads": 2, "use_sliding_window": true, "sliding_window": 16)"))
+// What counts is the window that sequences could exceed; whether they do is for check_layout to say.
+TEST(HfConfig, SlidingWindows) {
+  const auto window = [](const std::string& family, const std::string& more) {
+    return tiny(family, R"("num_key_value_heads": 2, )" + more).sliding_window;
+  };
+  EXPECT_EQ(window("mistral", R"("max_position_embeddings": 8192)"), 4096) << "a missing key";
+  EXPECT_EQ(window("mistral", R"("max_position_embeddings": 8192, "sliding_window": null)"), 0);
+  EXPECT_EQ(window("mistral", R"("max_position_embeddings": 4096)"), 0) << "positions end within it";
+  EXPECT_EQ(window("mistral", R"("max_position_embeddings": 128, "sliding_window": 128)"), 0);
+  EXPECT_EQ(window("mistral", R"("max_position_embeddings": 128, "sliding_window": 127)"), 127);
+  EXPECT_EQ(window("phi3", R"("max_position_embeddings": 4096)"), 0) << "a missing key is none in Phi-3";
+  EXPECT_EQ(window("phi3", R"("max_position_embeddings": 4096, "sliding_window": 2047)"), 2047);
+  EXPECT_EQ(window("qwen2", R"("use_sliding_window": false, "sliding_window": 16)"), 0);
+  EXPECT_EQ(window("qwen2", R"("use_sliding_window": true, "sliding_window": 16)"), 0)
       << "3 layers are below max_window_layers = 28: none slides";
-  EXPECT_NO_THROW(
-      tiny("qwen3", R"("num_key_value_heads": 2, "use_sliding_window": true, "sliding_window": 16, "max_window_layers": 0,
-                                   "layer_types": ["full_attention", "full_attention", "full_attention"])"));
+  EXPECT_EQ(window("qwen2", R"("use_sliding_window": true, "sliding_window": 16, "max_window_layers": 2)"), 16);
+  const std::string all = R"("use_sliding_window": true, "sliding_window": 16, "max_window_layers": 0, "layer_types": )";
+  EXPECT_EQ(window("qwen3", all + R"(["full_attention", "full_attention", "full_attention"])"), 0);
+  EXPECT_EQ(window("qwen3", all + R"(["full_attention", "full_attention", "sliding_attention"])"), 16);
+}
+
+TEST(HfConfig, Olmo2) {
+  const ModelConfig olmo2 = tiny("olmo2", "");
+  EXPECT_EQ(olmo2.norm, NormKind::kRmsNormRoundedOnce);
+  EXPECT_EQ(olmo2.norm_placement, NormPlacement::kAfter);
+  EXPECT_EQ(olmo2.qk_norm, QkNorm::kFullWidth);
+  EXPECT_EQ(olmo2.norm_eps, 1e-5);
+  EXPECT_EQ(olmo2.vocab_size, 50304);
+  EXPECT_EQ(olmo2.kv_heads, 4);
+  EXPECT_FALSE(olmo2.qkv_bias || olmo2.output_bias || olmo2.tie_embeddings);
+  EXPECT_TRUE(tiny("olmo2", R"("attention_bias": true)").qkv_bias);
+}
+
+TEST(HfConfig, Phi3) {
+  const ModelConfig phi3 = tiny("phi3", "");
+  EXPECT_EQ(phi3.vocab_size, 32064);
+  EXPECT_EQ(phi3.max_positions, 4096);
+  EXPECT_EQ(phi3.norm_eps, 1e-5);
+  EXPECT_EQ(phi3.norm_placement, NormPlacement::kBefore);
+  EXPECT_EQ(phi3.rope, RopeConfig{}) << "4096 trained positions say nothing without a scaling";
+  EXPECT_EQ(tiny("phi3", R"("resid_pdrop": 0.1)").residual_dropout, 0.1);
+  const std::string sizes = R"("partial_rotary_factor": 0.75, "max_position_embeddings": 131072, )";
+  const std::string lists = R"("short_factor": [1, 1, 1, 1, 1, 1.5], "long_factor": [1, 2, 3, 4, 5, 6.5]})";
+  const ModelConfig longrope =
+      tiny("phi3", sizes + R"("original_max_position_embeddings": 4096, "rope_scaling": {"type": "longrope", )" + lists);
+  EXPECT_EQ(longrope.rotary_dim(), 12);
+  EXPECT_EQ(longrope.rope.scaling, RopeScaling::kLongRope);
+  EXPECT_EQ(longrope.rope.original_max_positions, 4096);
+  EXPECT_EQ(longrope.rope.factor, 32.0);
+  EXPECT_EQ(longrope.rope.short_factors.back(), 1.5);
+  EXPECT_EQ(longrope.rope.long_factors.back(), 6.5);
+  for (const std::string type : {"su", "yarn"})
+    EXPECT_EQ(tiny("phi3", sizes + R"("rope_scaling": {"type": ")" + type + "\", " + lists), longrope) << "names of the first files";
+  EXPECT_EQ(tiny("phi3", R"("max_position_embeddings": 131072, "rope_parameters": {"rope_type": "longrope", "rope_theta": 10000.0,
+                            "partial_rotary_factor": 0.75, "original_max_position_embeddings": 4096, )" + lists),
+            longrope)
+      << "transformers 5";
+}
+
+// One model of each family, as transformers 4 and 5 spell it.
+TEST(HfConfig, DialectsAgree) {
+  const std::string old_keys = R"("torch_dtype": "bfloat16", "rope_theta": 5e5, "rope_scaling": null, "transformers_version": "4.46.0")";
+  const std::string new_keys =
+      R"("dtype": "bfloat16", "rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}, "transformers_version": "5.23.0")";
+  for (const std::string family : {"llama", "qwen2", "qwen3", "mistral", "olmo", "olmo2", "phi3"}) {
+    const std::string kv = R"("num_key_value_heads": 2, )";
+    EXPECT_EQ(tiny(family, kv + old_keys), tiny(family, kv + new_keys)) << family;
+    EXPECT_EQ(tiny(family, kv + old_keys).rope.theta, 5e5) << family;
+  }
 }
 
 TEST(HfConfig, InformationalKeysAreAccepted) {

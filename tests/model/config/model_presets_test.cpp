@@ -8,7 +8,7 @@ namespace trident {
 namespace {
 
 TEST(ModelPresets, EveryNameIsAModelWithoutDropout) {
-  EXPECT_EQ(model_preset_names().size(), 21u);
+  EXPECT_EQ(model_preset_names().size(), 24u);
   for (const std::string_view name : model_preset_names()) {
     const ModelConfig config = model_preset(name, "model.preset");
     EXPECT_EQ(config.residual_dropout, 0.0) << name;
@@ -25,7 +25,8 @@ TEST(ModelPresets, AnUnknownNameNamesTheNearest) {
     EXPECT_STREQ(error.what(),
                  "model.preset = \"gpt2-124\": no such model preset, the nearest is \"gpt2-124m\"; known are gpt2-124m, gpt2-355m, "
                  "gpt2-774m, gpt2-1.5b, gpt3-175b, llama-1m, llama-15m, llama-60m, llama2-7b, llama2-13b, llama2-70b, llama3-8b, "
-                 "llama3-70b, llama3.1-405b, llama3.2-1b, qwen2.5-0.5b, qwen2.5-1.5b, qwen2.5-7b, qwen3-0.6b, mistral-7b, olmo-1b");
+                 "llama3-70b, llama3.1-405b, llama3.2-1b, qwen2.5-0.5b, qwen2.5-1.5b, qwen2.5-7b, qwen3-0.6b, mistral-7b, olmo-1b, "
+                 "olmo2-1b, smollm2-135m, phi3-mini");
   }
 }
 

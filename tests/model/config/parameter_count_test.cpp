@@ -84,6 +84,8 @@ TEST(ParameterCount, PresetsHaveThePublishedCounts) {
       {"llama3-70b", 70553706496},  {"llama3.1-405b", 405853388800}, {"llama3.2-1b", 1235814400}, {"qwen2.5-0.5b", 494032768},
       {"qwen2.5-1.5b", 1543714304}, {"qwen2.5-7b", 7615616512},      {"qwen3-0.6b", 596049920},   {"mistral-7b", 7241732096},
       {"olmo-1b", 1176764416},      {"gpt3-175b", 174604259328},
+      {"olmo2-1b", 1484916736},     {"smollm2-135m", 134515008},
+      {"phi3-mini", 3821079552},
   };
   for (const auto& [preset, parameters] : rows)
     EXPECT_EQ(num_parameters(model_preset(preset, "model.preset")), parameters) << preset;
@@ -127,6 +129,8 @@ TEST(ModelStats, EveryBiasAndNormCounts) {
   EXPECT_EQ(block_parameters(c) - plain, 704 + 768 + 768 + 192);
   c.qk_norm = QkNorm::kPerHead;
   EXPECT_EQ(block_parameters(c) - plain, 2432 + 32 + 32);
+  c.qk_norm = QkNorm::kFullWidth;
+  EXPECT_EQ(block_parameters(c) - plain, 2432 + 256 + 128);
   EXPECT_EQ(block_matmul_parameters(c), 2 * 192 * 256 + 2 * 192 * 128 + 3 * 192 * 768) << "biases are no factors of a product";
   const std::int64_t tied = num_parameters(c);
   c.tie_embeddings = false;

@@ -24,13 +24,13 @@ double at(const JsonValue& rows, std::size_t row, std::size_t column) { return r
 
 TEST(RopeTable, AgreesWithTransformers) {
   const JsonValue goldens = read_json_file(TRIDENT_MODEL_GOLDENS "/rope.json");
-  ASSERT_EQ(goldens.items().size(), 9u);
+  ASSERT_EQ(goldens.items().size(), 12u);
   for (const JsonValue& golden : goldens.items()) {
     const std::string& name = golden.find("name")->as_string();
     const ModelConfig config = model_of(golden);
     EXPECT_NEAR(rope_attention_factor(config.rope), golden.find("attention_factor")->as_number(), 1e-12) << name;
 
-    const std::vector<float> frequencies = rope_inverse_frequencies(config.rope, config.rotary_dim());
+    const std::vector<float> frequencies = rope_inverse_frequencies(config.rope, config.rotary_dim(), golden.find("positions")->items().back().as_integer() + 1);
     const JsonValue::Array& expected = golden.find("inv_freq")->items();
     ASSERT_EQ(frequencies.size(), expected.size()) << name;
     // 1 ulp of the power, and what follows from it.
@@ -80,7 +80,7 @@ TEST(RopeTable, PartialRotationHasFewerPairs) {
   EXPECT_FLOAT_EQ(table.sin[4 + 1], std::sin(std::pow(10000.0f, -0.25f))) << "theta^(-2i/dim), dim the rotated part";
 }
 
-TEST(RopeTable, OddWidthsAreABug) { EXPECT_THROW(rope_inverse_frequencies(RopeConfig{}, 7), InternalError); }
+TEST(RopeTable, OddWidthsAreABug) { EXPECT_THROW(rope_inverse_frequencies(RopeConfig{}, 7, 1), InternalError); }
 
 }  // namespace
 }  // namespace trident

@@ -65,12 +65,13 @@ TEST(ModelTest, GradientsAccumulateOverMicroBatches) {
 }
 
 TEST(ModelTest, Bf16StaysNearTheReference) {
-  const ModelConfig config = testing::tiny_qwen3();
-  const Outcome expected = run_reference(config);
-  for (const int degree : {1, 4}) {
-    const Outcome outcome = run_product(config, {.degree = degree, .sequence_parallel = degree > 1, .compute = DType::kBF16});
-    EXPECT_NEAR(outcome.loss, expected.loss, 1e-2 * expected.loss);
-    expect_close(outcome.gradients, expected.gradients, 0.06, 1e-3);
+  for (const ModelConfig& config : {testing::tiny_qwen3(), testing::tiny_olmo2()}) {
+    const Outcome expected = run_reference(config);
+    for (const int degree : {1, 4}) {
+      const Outcome outcome = run_product(config, {.degree = degree, .sequence_parallel = degree > 1, .compute = DType::kBF16});
+      EXPECT_NEAR(outcome.loss, expected.loss, 1e-2 * expected.loss);
+      expect_close(outcome.gradients, expected.gradients, 0.06, 1e-3);
+    }
   }
 }
 
@@ -105,7 +106,7 @@ TEST(ModelTest, DropoutChangesWithTheStepOnly) {
 
 // Forward and backward of a micro-batch allocate nothing on the rank's thread.
 TEST(ModelTest, AllocatesNothing) {
-  for (const ModelConfig& config : {testing::with_dropout(testing::tiny_gpt2()), testing::tiny_qwen3()}) {
+  for (const ModelConfig& config : {testing::with_dropout(testing::tiny_gpt2()), testing::tiny_qwen3(), testing::tiny_olmo2()}) {
     const reference::ModelBatch batch = testing::tiny_batch(config);
     const Layout layout{.degree = 2, .sequence_parallel = true, .recompute = RecomputePolicy::kFull};
     testing::run_tensor_ranks(layout.degree, partial_axes(config, {2, true}), [&](TensorRank& rank) {

@@ -61,6 +61,7 @@ inline ModelConfig tiny_olmo() {
 inline ModelConfig tiny_olmo2() {
   ModelConfig c = tiny_llama();
   c.family = ModelFamily::kOlmo2;
+  c.norm = NormKind::kRmsNormRoundedOnce;
   c.norm_placement = NormPlacement::kAfter;
   c.qk_norm = QkNorm::kFullWidth;
   return c;
@@ -81,7 +82,9 @@ inline ModelConfig with_dropout(ModelConfig c) {
 inline std::vector<TinyModel> tiny_models() {
   return {{"Gpt2", tiny_gpt2()},   {"Llama", tiny_llama()},
           {"Qwen2", tiny_qwen2()}, {"Qwen3", tiny_qwen3()},
-          {"Olmo", tiny_olmo()},   {"Gpt2Dropout", with_dropout(tiny_gpt2())}};
+          {"Olmo", tiny_olmo()},   {"Olmo2", tiny_olmo2()},
+          {"Phi3", tiny_phi3()},   {"Gpt2Dropout", with_dropout(tiny_gpt2())},
+          {"Olmo2Dropout", with_dropout(tiny_olmo2())}};
 }
 
 // Every tensor of the model; nothing is zero or one, so that a bias added twice or a norm weight left out shows.

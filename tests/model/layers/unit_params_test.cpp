@@ -92,6 +92,34 @@ TEST(UnitParamsTest, MoreRanksThanKeyValueHeadsReplicateThem) {
   EXPECT_TRUE(partial_axes(testing::tiny_llama(), {1, true}).empty());
 }
 
+TEST(UnitParamsTest, AWindowRefusesLongerSequencesOnly) {
+  ModelConfig config = testing::tiny_llama();
+  config.sliding_window = 8;
+  EXPECT_NO_THROW(check_layout(config, {}, 8));
+  try {
+    check_layout(config, {}, 9);
+    FAIL() << "9 tokens exceed a window of 8";
+  } catch (const ConfigError& error) {
+    const std::string message = error.what();
+    for (const char* part : {"model.sliding_window = 8", "batch.sequence = 9", "at most 8", "null"})
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
+}
+
+TEST(UnitParamsTest, NormsOverAllHeadsAreSplitAsTheHeadsAre) {
+  const auto block = by_name(unit_params(testing::tiny_olmo2(), {4, false}, 1));  // 4 heads, 2 key/value heads
+  const ParamSpec& query = block.at("model.layers.0.self_attn.q_norm.weight");
+  const ParamSpec& key = block.at("model.layers.0.self_attn.k_norm.weight");
+  EXPECT_EQ(local_shape(query, 4), (Shape{4}));
+  EXPECT_TRUE(query.grad_partial_over.empty());
+  EXPECT_EQ(local_shape(key, 4), (Shape{4}));
+  EXPECT_EQ(key.parts[0].tensor_shape, (Shape{8}));
+  EXPECT_EQ(key.grad_partial_over, (std::vector<SubAxis>{{Axis::kTensor, 2, 1}})) << "two ranks hold the same key head";
+  EXPECT_FALSE(query.weight_decay || key.weight_decay);
+  EXPECT_EQ(block.count("model.layers.0.input_layernorm.weight"), 0u);
+  EXPECT_EQ(block.count("model.layers.0.post_feedforward_layernorm.weight"), 1u);
+}
+
 TEST(UnitParamsTest, TiedEndsAreOneTensorAndPaddingIsPerRank) {
   const ModelConfig config = testing::tiny_qwen3();
   const ParamSpec table = unit_params(config, {4, false}, 0)[0];
