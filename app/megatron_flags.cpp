@@ -79,7 +79,7 @@ constexpr MegatronFlag kFlags[] = {
     {kModel, "--kv-channels D", kModelKey, "head_dim"},
     {kModel, "--max-position-embeddings S", kModelKey, "max_position_embeddings", "", "n_positions for gpt2"},
     {kModel, "--position-embedding-type rope", kModelKey, "model_type", "\"llama\"",
-     "rotary with llama, qwen2, qwen3, mistral, olmo; learned with gpt2"},
+     "rotary with llama, qwen2, qwen3, mistral, olmo, olmo2, phi3; learned with gpt2"},
     {kModel, "--rotary-base X", kModelKey, "rope_theta"},
     {kModel, "--rotary-percent X", kModelKey, "partial_rotary_factor"},
     {kModel, "--use-rope-scaling --rope-scaling-factor X", kModelKey, "rope_scaling", "{\"rope_type\": \"llama3\", ...}"},

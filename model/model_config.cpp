@@ -36,8 +36,9 @@ void require_positive_number(double value, std::string_view name, std::string_vi
 
 void require_pair_factors(const std::vector<double>& factors, std::string_view name, std::int64_t pairs, std::string_view where) {
   if (std::ssize(factors) != pairs)
-    throw ConfigError(fmt::format("{}: {} has {} numbers: must have one for each of the {} rotated pairs of a head", where, name,
-                                  factors.size(), pairs));
+    throw ConfigError(fmt::format("{}: {} has {} numbers: must have one for each of the {} rotated pairs of a head; take the list of "
+                                  "the model's own file",
+                                  where, name, factors.size(), pairs));
   for (const double factor : factors) require_positive_number(factor, name, where);
 }
 

@@ -11,6 +11,7 @@ const ModelNumbers kLlama{.type = "llama"};
 const ModelNumbers kQwen3{.type = "qwen3", .head_dim = 16};
 const ModelNumbers kQwen3FiveLayers{.type = "qwen3", .layers = 5, .head_dim = 16};
 const ModelNumbers kQwen2{.type = "qwen2", .tied = true};
+const ModelNumbers kOlmo2{.type = "olmo2"};
 const ModelNumbers kGpt2{.type = "gpt2", .vocabulary = 131, .kv_heads = 4, .ffn = 64, .tied = true};
 
 std::string model_json(const ModelNumbers& m) {
@@ -57,6 +58,12 @@ std::vector<ContractCase> contract_cases() {
       {.name = "tp2_full_recompute", .model = kLlama, .tensor = 2, .recompute = "full"},
       {.name = "tp2_sp_full_recompute", .model = kGpt2, .tensor = 2, .sequence_parallel = true, .recompute = "full"},
       {.name = "tp2_sp_selective", .model = kLlama, .tensor = 2, .sequence_parallel = true, .recompute = "selective"},
+      // Norms over all heads.
+      {.name = "tp2_sp_olmo2", .model = kOlmo2, .tensor = 2, .sequence_parallel = true, .micro = 2},
+      {.name = "tp4_over_2_kv_heads_olmo2", .model = kOlmo2, .tensor = 4},
+      {.name = "tp2_full_recompute_olmo2", .model = kOlmo2, .tensor = 2, .recompute = "full"},
+      {.name = "tp4_sp_dp2_zero3_full_recompute_olmo2_bf16", .model = kOlmo2, .tensor = 4, .data = 2, .sequence_parallel = true,
+       .zero = "zero3", .recompute = "full", .compute_bytes = 2},
       // Logits in chunks.
       {.name = "tp2_head_chunk", .model = kLlama, .tensor = 2, .head_chunk = 3},
       {.name = "tp2_sp_dp2_head_chunk_tied", .model = kGpt2, .tensor = 2, .data = 2, .sequence_parallel = true, .head_chunk = 4},

@@ -44,6 +44,11 @@ std::vector<Parameter> block_parameters(const ContractCase& c) {
     add(m.head_dim, t);
     add(m.head_dim, t);
   }
+  if (m.olmo2()) {
+    const int replicas = t > m.kv_heads ? t / static_cast<int>(m.kv_heads) : 1;
+    add(m.heads / t * m.head_dim, 1);
+    add(m.kv_heads * replicas / t * m.head_dim, replicas);
+  }
   add(m.hidden * m.heads * m.head_dim / t, 1);
   if (m.gpt2()) add(m.hidden, under_sequence);
   norm();
@@ -173,14 +178,16 @@ void add_tensor_bytes(const ContractCase& c, Bytes& bytes) {
     bytes[operation] += times * calls * (t - 1) * activation;
   };
   const std::int64_t blocks = c.model.layers;
-  const bool full = c.recompute == "full";
+  const bool full = c.recompute == "full", after = c.model.olmo2();
   if (c.shards_sequence()) {
     //                                     embedding F B      head F B    blocks: forward, input, weight gradients, made again
     whole_to_part("tp all_gather",         0 + 1 +            1 + 1 +     blocks * (2 + 2 + 2 + (full ? 2 : 0)));
-    whole_to_part("tp reduce_scatter",     1 + 0 +            0 + 1 +     blocks * (2 + 2 + 0 + (full ? 1 : 0)));
+    whole_to_part("tp reduce_scatter",     1 + 0 +            0 + 1 +     blocks * (2 + 2 + 0 + (full ? after ? 2 : 1 : 0)));
   } else {
-    whole_to_part("tp all_reduce", 2 * (1 + 1 + blocks * (2 + 2 + (full ? 1 : 0))));
+    whole_to_part("tp all_reduce", 2 * (1 + 1 + blocks * (2 + 2 + (full ? after ? 2 : 1 : 0))));
   }
+  // Norms over all heads: two sums of every row, in forward, backward and forward made again.
+  if (after) bytes["tp all_reduce"] += times * 2 * (t - 1) * blocks * (1 + 1 + (full ? 1 : 0)) * 2 * rows * kFloat;
   // Cross-entropy: the maximum of every row, then its sum of exponentials and its target's logit.
   bytes["tp all_reduce"] += times * 2 * (t - 1) * (rows + 2 * rows) * kFloat;
   for (std::int64_t unit = 0; unit <= blocks + 1; ++unit) {

@@ -10,13 +10,15 @@
 namespace trident::contracts {
 
 struct ModelNumbers {
-  std::string type{};// gpt2, llama, qwen2, qwen3
+  std::string type{};// gpt2, llama, qwen2, qwen3, olmo2
   std::int64_t vocabulary = 97, hidden = 32, layers = 4, heads = 4, kv_heads = 2, head_dim = 8, ffn = 48, positions = 32;
   bool tied = false;
 
   bool gpt2() const { return type == "gpt2"; }  // learned positions, LayerNorm, GELU, biases everywhere
   bool qkv_bias() const { return gpt2() || type == "qwen2"; }
   bool qk_norm() const { return type == "qwen3"; }
+  // Norms after the two parts of a block, and over all heads of queries and of keys.
+  bool olmo2() const { return type == "olmo2"; }
 };
 
 struct ContractCase {

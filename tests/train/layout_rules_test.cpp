@@ -84,7 +84,9 @@ std::vector<Family> families() {
   return {{"llama_tied", R"({"model_type": "llama", "tie_word_embeddings": true, )" + common + "}"},
           {"qwen2", R"({"model_type": "qwen2", "tie_word_embeddings": true, )" + common + "}"},
           {"qwen3", R"({"model_type": "qwen3", "tie_word_embeddings": false, "head_dim": 16, )" + common + "}"},
-          {"mistral", R"({"model_type": "mistral", "tie_word_embeddings": false, "head_dim": 4, )" + common + "}"}};
+          {"mistral", R"({"model_type": "mistral", "tie_word_embeddings": false, "head_dim": 4, )" + common + "}"},
+          {"olmo2", R"({"model_type": "olmo2", )" + common + "}"},
+          {"phi3", R"({"model_type": "phi3", "partial_rotary_factor": 0.5, )" + common + "}"}};
 }
 
 class FamilyParity : public ::testing::TestWithParam<Family> {};
