@@ -93,8 +93,8 @@ class Ops {
                          ConstTensorView weight, ConstTensorView rstd, Accumulate accumulate_x, Accumulate accumulate_weight) {
     call(stream, op::RmsNormBackward{d_x, d_weight, d_y, x, weight, rstd, accumulate_x, accumulate_weight});
   }
-  // The same norm where x T[rows, H] is a part of rows `total` wide: each rank or caller forms the sums of its part, adds up those of
-  // all parts, and applies them. The weight counts before the one rounding (OLMo 2), which rms_norm_forward does after it.
+  // The same norm where x T[rows, H] is a part of rows `total` wide: the caller forms the sums of its part, adds up those of all
+  // parts, and applies them. The weight counts before the one rounding (OLMo 2), which rms_norm_forward does after it.
   //
   // squares f32[rows] = sum x^2.
   void rms_norm_squares(Stream& stream, TensorView squares, ConstTensorView x) { call(stream, op::RmsNormSquares{squares, x}); }

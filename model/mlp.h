@@ -1,7 +1,8 @@
 // The feed-forward phase of a block: y = x + dropout(W_down activation(W_up norm(x))), or with the norm after it
 // y = x + dropout(norm(W_down activation(W_up x))), the inner width F split over the tensor-parallel ranks. SwiGLU (Shazeer 2020,
 // arXiv 2002.05202): W_up is [gate | up] on every rank.
-// Saved: the norm's output (after: its input) and statistics, and the activation's input; the activation itself is made again where it is needed.
+// Saved: the norm's output (after: its input) and statistics, and the activation's input; the activation itself is made again where
+// it is needed.
 #pragma once
 
 #include <cstdint>

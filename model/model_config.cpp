@@ -36,9 +36,10 @@ void require_positive_number(double value, std::string_view name, std::string_vi
 
 void require_pair_factors(const std::vector<double>& factors, std::string_view name, std::int64_t pairs, std::string_view where) {
   if (std::ssize(factors) != pairs)
-    throw ConfigError(fmt::format("{}: {} has {} numbers: must have one for each of the {} rotated pairs of a head; take the list of "
-                                  "the model's own file",
-                                  where, name, factors.size(), pairs));
+    throw ConfigError(
+        fmt::format("{}: {} has {} numbers: must have one for each of the {} rotated pairs of a head; take the list of "
+                    "the model's own file",
+                    where, name, factors.size(), pairs));
   for (const double factor : factors) require_positive_number(factor, name, where);
 }
 
@@ -62,8 +63,8 @@ void validate_rope(const ModelConfig& config, std::string_view where) {
     require_pair_factors(rope.short_factors, "short_factor", config.rotary_dim() / 2, where);
     require_pair_factors(rope.long_factors, "long_factor", config.rotary_dim() / 2, where);
     if (rope.original_max_positions < 2)
-      throw ConfigError(fmt::format("{}: original_max_position_embeddings = {}: must be at least 2", where,
-                                    rope.original_max_positions));
+      throw ConfigError(
+          fmt::format("{}: original_max_position_embeddings = {}: must be at least 2", where, rope.original_max_positions));
   }
   if (rope.scaling == RopeScaling::kLlama3) {
     require_positive_number(rope.low_freq_factor, "low_freq_factor", where);

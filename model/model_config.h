@@ -15,8 +15,8 @@ namespace trident {
 
 enum class ModelFamily : std::uint8_t { kGpt2, kLlama, kQwen2, kQwen3, kMistral, kOlmo, kOlmo2, kPhi3 };
 
-// kLayerNorm has weight and bias, the RMS norms a weight, kPlainLayerNorm (OLMo 1) no parameters. kRmsNorm rounds to the compute type
-// before the weight counts and after it (Llama), kRmsNormRoundedOnce (OLMo 2) only after it: in fp32 the same.
+// kLayerNorm has weight and bias, the RMS norms a weight, kPlainLayerNorm (OLMo 1) no parameters. kRmsNorm rounds to the compute
+// type before the weight counts and after it (Llama), kRmsNormRoundedOnce (OLMo 2) only after it: in fp32 the same.
 enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm, kRmsNormRoundedOnce, kPlainLayerNorm };
 
 // Where a block's two norms stand: before attention and before the feed-forward part, or after them, on what is added to the
@@ -62,7 +62,7 @@ struct ModelConfig {
   NormPlacement norm_placement = NormPlacement::kBefore;
   Activation activation = Activation::kSwiGlu;
   PositionKind position = PositionKind::kRope;
-  std::int64_t sliding_window = 0;  // tokens that a token of some layer sees, itself among them; 0: all. Longer sequences are refused
+  std::int64_t sliding_window = 0;  // tokens that a token of some layer sees at most, itself among them; 0: all. See check_layout
   RopeConfig rope;           // meaningful with PositionKind::kRope
   bool qkv_bias = false;     // of the query, key and value projections
   bool output_bias = false;  // of the attention's output projection
@@ -85,12 +85,12 @@ struct ModelConfig {
 void validate(const ModelConfig& config, std::string_view where);
 
 // Reads the architecture from the keys of a Hugging Face config.json, in the spelling of transformers 4 (rope_theta, rope_scaling,
-// torch_dtype) or 5 (rope_parameters, dtype). model_type: gpt2, llama (SmolLM among them), qwen2 (and 2.5), qwen3, mistral, olmo, olmo2,
-// phi3.
+// torch_dtype) or 5 (rope_parameters, dtype). model_type: gpt2, llama (SmolLM among them), qwen2 (and 2.5), qwen3, mistral, olmo,
+// olmo2, phi3.
 //
 // - A missing key takes the family's default in transformers; hidden size, layer, head and feed-forward counts must be there.
-// - Dropout: embd_pdrop and resid_pdrop of GPT-2 and Phi-3 are honoured; where they are missing there is no dropout (transformers would say
-//   0.1: a trainer's default must not depend on a family). Dropout of attention probabilities does not exist here and is refused,
+// - Dropout: embd_pdrop and resid_pdrop of GPT-2 and Phi-3 are honoured; missing keys are no dropout (transformers says 0.1 in
+//   GPT-2: a trainer's default must not depend on a family). Dropout of attention probabilities does not exist here and is refused,
 //   unless `dropout` is given: it then replaces every probability of the file (residual and embedding = dropout, attention = 0).
 // - A sliding window is read; check_layout (gpt.h) refuses sequences that are longer.
 // - Unknown keys, and features this program does not have (mixture of experts, dynamic rope scaling, soft caps, other

@@ -1,4 +1,5 @@
-// RMSNorm (Zhang and Sennrich 2019) with either rounding, LayerNorm (Ba et al. 2016), and LayerNorm without parameters, over the last dimension.
+// RMSNorm (Zhang and Sennrich 2019) with either rounding, LayerNorm (Ba et al. 2016), and LayerNorm without parameters, over the
+// last dimension.
 #pragma once
 
 #include <cstdint>

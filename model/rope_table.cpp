@@ -90,7 +90,8 @@ double rope_attention_factor(const RopeConfig& rope) {
   if (rope.scaling != RopeScaling::kYarn && rope.scaling != RopeScaling::kLongRope) return 1.0;
   if (rope.attention_factor) return *rope.attention_factor;
   if (rope.scaling == RopeScaling::kLongRope)
-    return rope.factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(rope.factor) / std::log(static_cast<double>(rope.original_max_positions)));
+    return rope.factor <= 1.0 ? 1.0
+                              : std::sqrt(1.0 + std::log(rope.factor) / std::log(static_cast<double>(rope.original_max_positions)));
   const auto m = [&](double k) { return rope.factor <= 1.0 ? 1.0 : 0.1 * k * std::log(rope.factor) + 1.0; };
   // As in the original, 0 counts as not given.
   if (rope.mscale.value_or(0.0) != 0.0 && rope.mscale_all_dim.value_or(0.0) != 0.0)

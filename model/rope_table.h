@@ -15,9 +15,9 @@ namespace trident {
 // 2402.13753): each divided by a factor of its own, from the long list where sequences of `positions` exceed the trained context.
 std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, std::int64_t dim, std::int64_t positions);
 
-// What cos and sin are multiplied by: 1; for yarn and longrope attention_factor if given; else for yarn m(mscale)/m(mscale_all_dim) if
-// both are given, or m(1), with m(k) = 0.1 k ln(factor) + 1, and for longrope sqrt(1 + ln(factor) / ln(trained context)), both 1 when
-// factor <= 1.
+// What cos and sin are multiplied by: 1; for yarn and longrope attention_factor if given; else for yarn
+// m(mscale)/m(mscale_all_dim) if both are given, or m(1), with m(k) = 0.1 k ln(factor) + 1, and for longrope
+// sqrt(1 + ln(factor) / ln(trained context)); both 1 when factor <= 1.
 double rope_attention_factor(const RopeConfig& rope);
 
 // cos, sin: f32 [positions, pairs], row p for position p, pairs = dim/2. Element j of a head turns with element j + pairs.
@@ -27,8 +27,8 @@ struct RopeTable {
   std::vector<float> cos, sin;
 };
 
-// `config` is validated and has PositionKind::kRope; `positions` >= 0, the length of sequences: with longrope a table for longer ones
-// does not begin with that for shorter ones.
+// `config` is validated and has PositionKind::kRope; `positions` >= 0, the length of sequences: with longrope a table for
+// longer ones does not begin with that for shorter ones.
 RopeTable make_rope_table(const ModelConfig& config, std::int64_t positions);
 
 }  // namespace trident

@@ -1,5 +1,5 @@
-// A transformer block: the attention phase, then the feed-forward phase, each with its norm before or after it. The phases are usable
-// one by one, for schedules that interleave two micro-batches.
+// A transformer block: the attention phase, then the feed-forward phase, each with its norm before or after it. The phases are
+// usable one by one, for schedules that interleave two micro-batches.
 #pragma once
 
 #include <cstdint>

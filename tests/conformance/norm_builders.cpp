@@ -102,8 +102,9 @@ void derive_rstd(Values& rstd, const Values& x, const Values& weight, Index R, I
 
 OpCase rms_norm_apply(DType t, Index R, Index H) {
   OpCase c = norm_case("rms_norm_apply", t, R, H);
-  c.operands = {output("y", t, {R, H}, rounded(t, kElementNoise)), output("rstd", DType::kF32, {R}, rounded(DType::kF32, kElementNoise)),
-                input("x", t, {R, H}, normal(0.5)), input("weight", t, {H}, normal(1.0, 0.3)), input("squares", DType::kF32, {R})};
+  c.operands = {output("y", t, {R, H}, rounded(t, kElementNoise)),
+                output("rstd", DType::kF32, {R}, rounded(DType::kF32, kElementNoise)), input("x", t, {R, H}, normal(0.5)),
+                input("weight", t, {H}, normal(1.0, 0.3)), input("squares", DType::kF32, {R})};
   c.derive = [=](std::vector<Values>& v) {
     reference::rms_norm_squares(v[4].data(), v[2].data(), R, H);
     sum_parts(v[4]);
@@ -122,9 +123,7 @@ OpCase rms_norm_dots(DType t, Index R, Index H) {
   c.operands = {output("dots", DType::kF32, {R}, {.relative = kSumNoise, .floor = kSumNoise}), input("d_y", t, {R, H}),
                 input("x", t, {R, H}, normal(0.5)), input("weight", t, {H}, normal(1.0, 0.3))};
   c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.rms_norm_dots(stream, v[0], v[1], v[2], v[3]); };
-  c.reference = [=](std::vector<Values>& v) {
-    reference::rms_norm_dots(v[0].data(), v[1].data(), v[2].data(), v[3].data(), R, H);
-  };
+  c.reference = [=](std::vector<Values>& v) { reference::rms_norm_dots(v[0].data(), v[1].data(), v[2].data(), v[3].data(), R, H); };
   return c;
 }
 
@@ -132,12 +131,9 @@ OpCase rms_norm_apply_backward(DType t, Index R, Index H, Gradient d_x, Accumula
   OpCase c = norm_case("rms_norm_apply_backward", t, R, H);
   name_options(c, d_x, weight);
   const std::size_t d_y = d_x == Gradient::kInPlace ? 0 : 6;
-  c.operands = {d_x_operand(t, R, H, d_x),
-                result("d_weight", DType::kF32, {H}, weight, rounded(DType::kF32, kSumNoise)),
-                input("x", t, {R, H}, normal(0.5)),
-                input("weight", t, {H}, normal(1.0, 0.3)),
-                input("rstd", DType::kF32, {R}),
-                input("dots", DType::kF32, {R})};
+  c.operands = {d_x_operand(t, R, H, d_x),          result("d_weight", DType::kF32, {H}, weight, rounded(DType::kF32, kSumNoise)),
+                input("x", t, {R, H}, normal(0.5)), input("weight", t, {H}, normal(1.0, 0.3)),
+                input("rstd", DType::kF32, {R}),    input("dots", DType::kF32, {R})};
   if (d_y == 6) c.operands.push_back(input("d_y", t, {R, H}));
   c.derive = [=](std::vector<Values>& v) { derive_rstd(v[4], v[2], v[3], R, H); };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
@@ -145,8 +141,8 @@ OpCase rms_norm_apply_backward(DType t, Index R, Index H, Gradient d_x, Accumula
   };
   c.reference = [=](std::vector<Values>& v) {
     const Values old = v[0], gradient = v[d_y];
-    reference::rms_norm_apply_backward(v[0].data(), v[1].data(), gradient.data(), v[2].data(), v[3].data(), v[4].data(), v[5].data(),
-                                       R, H, kParts * H);
+    reference::rms_norm_apply_backward(v[0].data(), v[1].data(), gradient.data(), v[2].data(), v[3].data(), v[4].data(),
+                                       v[5].data(), R, H, kParts * H);
     if (d_x == Gradient::kAdd) add_to(v[0], old);
   };
   return c;

@@ -51,7 +51,8 @@ TEST_P(FamilyTraining, MeetsPyTorch) {
       golden.model_json + "}";
   std::vector<std::string> settings;
   if (GetParam().spread)
-    settings = {"parallel.data=3", "parallel.pipeline=2", "parallel.tensor=2", "parallel.zero=zero3", "parallel.sequence_parallel=true"};
+    settings = {"parallel.data=3", "parallel.pipeline=2", "parallel.tensor=2", "parallel.zero=zero3",
+                "parallel.sequence_parallel=true"};
   LayoutRunOptions options;
   options.steps = static_cast<int>(kFamilySteps);
   options.load = samples_of(golden);

@@ -51,7 +51,8 @@ inline FamilyGolden read_family_golden(const std::string& goldens, const std::st
     for (std::size_t i = 0; i < inputs; ++i)
       for (std::size_t o = 0; o < outputs; ++o) out[o * inputs + i] = values[i * outputs + o];
   }
-  TRIDENT_CHECK(golden.weights.size() == stored.size(), "{} tensors in the file, {} in the list", stored.size(), golden.weights.size());
+  TRIDENT_CHECK(golden.weights.size() == stored.size(), "{} tensors in the file, {} in the list", stored.size(),
+                golden.weights.size());
   const test::TensorMap oracle = test::read_safetensors(golden.folder + "oracle.safetensors");
   golden.stream = oracle.at("stream").values<std::int32_t>();
   golden.logits = oracle.at("logits").values<float>();

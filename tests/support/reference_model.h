@@ -198,8 +198,12 @@ template <class R> class Model {
     return {block_name(layer) + (gpt2_ ? "mlp.c_proj" : "mlp.down_proj"), 0, c_.hidden, c_.ffn, c_.mlp_bias};
   }
   bool after() const { return c_.norm_placement == NormPlacement::kAfter; }
-  std::string norm1(Index layer) const { return block_name(layer) + (gpt2_ ? "ln_1" : after() ? "post_attention_layernorm" : "input_layernorm"); }
-  std::string norm2(Index layer) const { return block_name(layer) + (gpt2_ ? "ln_2" : after() ? "post_feedforward_layernorm" : "post_attention_layernorm"); }
+  std::string norm1(Index layer) const {
+    return block_name(layer) + (gpt2_ ? "ln_1" : after() ? "post_attention_layernorm" : "input_layernorm");
+  }
+  std::string norm2(Index layer) const {
+    return block_name(layer) + (gpt2_ ? "ln_2" : after() ? "post_feedforward_layernorm" : "post_attention_layernorm");
+  }
 
   Attention attention_shape() const {
     return {.batch = batch_->samples, .query_heads = c_.heads, .kv_heads = c_.kv_heads, .query_length = batch_->sequence,

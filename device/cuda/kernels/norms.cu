@@ -48,8 +48,8 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
 }
 
 template <class Rows, class T>
-__global__ void __launch_bounds__(kMaxThreads, 4)
-    rms_norm_apply_kernel(T* y, float* rstd, const T* x, const T* weight, const float* squares, I rows, I width, I total, float eps) {
+__global__ void __launch_bounds__(kMaxThreads, 4) rms_norm_apply_kernel(T* y, float* rstd, const T* x, const T* weight,
+                                                                        const float* squares, I rows, I width, I total, float eps) {
   const I r = group_number<typename Rows::Group>();
   if (r >= rows) return;
   const typename Rows::RowTeam team;
@@ -74,8 +74,8 @@ void rms_norm_dots(Stream stream, RowType t, float* dots, const void* d_y, const
     with_norm_rows<kPieces, kMaxThreads>(
         type, are_aligned({d_y, x, weight}, width * bytes_of(t)), width, [&](auto instance, unsigned threads, int per_block) {
           launch("rms_norm_dots", listed<rms_norm_dots_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>>(),
-                 {.blocks = {grid_size(divide_up(rows, per_block))}, .threads = {threads}}, stream, dots, as(d_y, type), as(x, type), as(weight, type),
-                 rows, width);
+                 {.blocks = {grid_size(divide_up(rows, per_block))}, .threads = {threads}}, stream, dots, as(d_y, type),
+                 as(x, type), as(weight, type), rows, width);
         });
   });
 }
@@ -86,8 +86,8 @@ void rms_norm_apply(Stream stream, RowType t, void* y, float* rstd, const void* 
     with_norm_rows<kPieces, kMaxThreads>(
         type, are_aligned({y, x, weight}, width * bytes_of(t)), width, [&](auto instance, unsigned threads, int per_block) {
           launch("rms_norm_apply", listed<rms_norm_apply_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>>(),
-                 {.blocks = {grid_size(divide_up(rows, per_block))}, .threads = {threads}}, stream, as(y, type), rstd, as(x, type), as(weight, type),
-                 squares, rows, width, total, eps);
+                 {.blocks = {grid_size(divide_up(rows, per_block))}, .threads = {threads}}, stream, as(y, type), rstd, as(x, type),
+                 as(weight, type), squares, rows, width, total, eps);
         });
   });
 }

@@ -108,7 +108,8 @@ void rms_dots(const RowKernels& k, RowType t, Index rows, Index width) {
 void rms_apply(const RowKernels& k, RowType t, Index rows, Index width) {
   const NormInputs in(t, rows, width, 0.5);
   const PartSums sums(in, rows, width);
-  Operand out(t, rows * width), rstd(RowType::kF32, rows), x(t, in.x), weight(t, in.weight), squares(RowType::kF32, sums.all_squares);
+  Operand out(t, rows * width), rstd(RowType::kF32, rows), x(t, in.x), weight(t, in.weight),
+      squares(RowType::kF32, sums.all_squares);
   k.rms_norm_apply(t, out.data(), rstd.floats(), x.data(), weight.data(), squares.floats(), rows, width, kParts * width, 1e-5f);
   expect_close(out.values(), sums.y, t, "y");
   expect_close(rstd.values(), sums.rstd, RowType::kF32, "rstd");

@@ -104,9 +104,9 @@ TEST(HfConfigRefuses, RopeScalings) {
   const std::string eight = "[1, 1, 1, 1.5, 2, 2, 2, 2]";
   expect_refused(llama(R"("rope_scaling": {"type": "longrope", "short_factor": )" + eight + R"(, "long_factor": [1]})"),
                  {"long_factor has 1 numbers"});
-  expect_refused(llama(R"("rope_scaling": {"type": "longrope", "short_factor": )" + eight +
-                       R"(, "long_factor": [1, 1, 1, 0, 2, 2, 2, 2]})"),
-                 {"long_factor = 0", "above 0"});
+  expect_refused(
+      llama(R"("rope_scaling": {"type": "longrope", "short_factor": )" + eight + R"(, "long_factor": [1, 1, 1, 0, 2, 2, 2, 2]})"),
+      {"long_factor = 0", "above 0"});
   expect_refused(llama(R"("rope_scaling": {"type": "longrope", "short_factor": 3})"), {"short_factor = 3", "list of numbers"});
   expect_refused(llama(R"("rope_scaling": {"type": "longrope", "short_factor": ["x"]})"), {"list of numbers"});
   expect_refused(llama(R"("rope_parameters": {"full_attention": {"rope_theta": 10000.0},
@@ -166,8 +166,9 @@ TEST(HfConfigRefuses, FilesAreNamedAsFiles) {
     model_config_from_hf_json(R"({"model_type": "bert"})", "models/x/config.json");
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(),
-                 "models/x/config.json: model_type = \"bert\": must be one of gpt2, llama, qwen2, qwen3, mistral, olmo, olmo2, phi3");
+    EXPECT_STREQ(
+        error.what(),
+        "models/x/config.json: model_type = \"bert\": must be one of gpt2, llama, qwen2, qwen3, mistral, olmo, olmo2, phi3");
   }
 }
 

@@ -202,16 +202,19 @@ TEST(HfConfig, Phi3) {
   EXPECT_EQ(longrope.rope.short_factors.back(), 1.5);
   EXPECT_EQ(longrope.rope.long_factors.back(), 6.5);
   for (const std::string type : {"su", "yarn"})
-    EXPECT_EQ(tiny("phi3", sizes + R"("rope_scaling": {"type": ")" + type + "\", " + lists), longrope) << "names of the first files";
+    EXPECT_EQ(tiny("phi3", sizes + R"("rope_scaling": {"type": ")" + type + "\", " + lists), longrope)
+        << "names of the first files";
   EXPECT_EQ(tiny("phi3", R"("max_position_embeddings": 131072, "rope_parameters": {"rope_type": "longrope", "rope_theta": 10000.0,
-                            "partial_rotary_factor": 0.75, "original_max_position_embeddings": 4096, )" + lists),
+                            "partial_rotary_factor": 0.75, "original_max_position_embeddings": 4096, )" +
+                             lists),
             longrope)
       << "transformers 5";
 }
 
 // One model of each family, as transformers 4 and 5 spell it.
 TEST(HfConfig, DialectsAgree) {
-  const std::string old_keys = R"("torch_dtype": "bfloat16", "rope_theta": 5e5, "rope_scaling": null, "transformers_version": "4.46.0")";
+  const std::string old_keys =
+      R"("torch_dtype": "bfloat16", "rope_theta": 5e5, "rope_scaling": null, "transformers_version": "4.46.0")";
   const std::string new_keys =
       R"("dtype": "bfloat16", "rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}, "transformers_version": "5.23.0")";
   for (const std::string family : {"llama", "qwen2", "qwen3", "mistral", "olmo", "olmo2", "phi3"}) {

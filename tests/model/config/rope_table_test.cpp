@@ -30,7 +30,8 @@ TEST(RopeTable, AgreesWithTransformers) {
     const ModelConfig config = model_of(golden);
     EXPECT_NEAR(rope_attention_factor(config.rope), golden.find("attention_factor")->as_number(), 1e-12) << name;
 
-    const std::vector<float> frequencies = rope_inverse_frequencies(config.rope, config.rotary_dim(), golden.find("positions")->items().back().as_integer() + 1);
+    const std::vector<float> frequencies =
+        rope_inverse_frequencies(config.rope, config.rotary_dim(), golden.find("positions")->items().back().as_integer() + 1);
     const JsonValue::Array& expected = golden.find("inv_freq")->items();
     ASSERT_EQ(frequencies.size(), expected.size()) << name;
     // 1 ulp of the power, and what follows from it.

@@ -1,5 +1,5 @@
-// Folders that transformers saved, one per family (scripts/oracle/family_goldens.py): the tensors in them are those of hf_tensors(), in
-// its order, and logits are PyTorch's to 1e-5 of the largest, on 1, 2 and 4 tensor-parallel ranks.
+// Folders that transformers saved, one per family (scripts/oracle/family_goldens.py): the tensors in them are those of
+// hf_tensors(), in its order, and logits are PyTorch's to 1e-5 of the largest, on 1, 2 and 4 tensor-parallel ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
