@@ -161,7 +161,8 @@ constexpr MegatronFlag kFlags[] = {
     {kSaving, "--save-interval N", kKey, "checkpoint.every", "100"},
     {kSaving, "--save-retain-interval N", kKey, "checkpoint.keep_every", "1000"},
     {kSaving, "--most-recent-k N", kKey, "checkpoint.keep_last", "2"},
-    {kSaving, "--finetune, --pretrained-checkpoint DIR", kKey, "model.init_from", "", "a checkpoint of trident, or a folder of them"},
+    {kSaving, "--finetune, --pretrained-checkpoint DIR", kKey, "model.init_from", "",
+     "a checkpoint of trident, a folder of them, or a Hugging Face folder"},
 
     {kLogging, "--log-interval N", kKey, "log.every", "", "", "steps_per_print"},
     {kLogging, "--tensorboard-dir DIR", kKey, "log.tensorboard", "true", "in run.dir", "tensorboard.enabled"},

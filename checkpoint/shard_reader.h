@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "checkpoint/box_copy.h"
 #include "checkpoint/box_reader.h"
 #include "checkpoint/checkpoint_index.h"
 #include "checkpoint/commit.h"
@@ -18,9 +18,6 @@
 #include "core/tensor_view.h"
 
 namespace trident {
-
-// Copies host memory to where a shard lies; returns when `from` may be reused. Nothing: the shards lie in host memory.
-using WriteValues = std::function<void(TensorView to, const void* from)>;
 
 // Memory beside the shards, whatever the tensors' sizes: two blocks of files (kBlockBytes each), a scratch of 1 MiB, and for shards
 // on a device one block of rows (at least one row). And the tables of the files that were needed, some 300 bytes a box, each read
@@ -61,7 +58,7 @@ class ShardReader {
   std::unordered_map<std::size_t, std::unique_ptr<BoxReader>> open_;
   std::vector<std::size_t> opened_;      // the oldest first
   std::vector<std::size_t> with_block_;  // of those open, the one read last at the end
-  std::vector<std::byte> scratch_;
+  ReadScratch scratch_;
 };
 
 }  // namespace trident

@@ -67,7 +67,7 @@ TEST_F(Checkpoints, WeightsOfAnotherModelAreRefused) {
   expect_one_line(train({"model.init_from=" + (place_ / "nothing"), other}), 65, {"model.init_from", "there is no checkpoint"});
   create_folder(place_ / "hf");
   write_file(place_ / "hf/config.json", "{}");
-  expect_one_line(train({"model.init_from=" + (place_ / "hf"), other}), 64, {"Hugging Face's form are not read yet"});
+  expect_one_line(train({"model.init_from=" + (place_ / "hf"), other}), 65, {"there is no checkpoint", "or a Hugging Face folder"});
   std::vector<std::string> after = place_.files();
   std::erase_if(after, [&](const std::string& path) { return path.starts_with(place_ / "hf"); });
   EXPECT_EQ(after, before);

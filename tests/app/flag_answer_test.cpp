@@ -44,7 +44,7 @@ TEST(FlagAnswer, OtherKindsOfRows) {
   EXPECT_EQ(flag_answer("--use-cpu-initialization", ""), "leave it out: initial weights do not depend on the layout");
   EXPECT_EQ(flag_answer("--load", "ckpt"), "say --set checkpoint.resume=... (auto: the newest in checkpoint.dir)");
   EXPECT_EQ(flag_answer("--pretrained-checkpoint", "dir"),
-            "say --set model.init_from=... (a checkpoint of trident, or a folder of them)");
+            "say --set model.init_from=... (a checkpoint of trident, a folder of them, or a Hugging Face folder)");
   EXPECT_EQ(flag_answer("--append-eod", ""), "see trident data prepare --append-eod --workers N");
 }
 

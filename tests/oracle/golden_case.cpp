@@ -2,11 +2,13 @@
 
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <set>
 
 #include "core/file_io.h"
 #include "model/gpt.h"
 #include "tests/support/safetensors.h"
+#include "train/run/weights_source.h"
 
 namespace trident::testing {
 namespace {
@@ -92,20 +94,18 @@ LoadSamples GoldenCase::samples() const {
   };
 }
 
-void load_weights(RankTrainer& trainer, const NamedTensors& weights) {
-  const int degree = trainer.context().grid().degrees().tensor, rank = trainer.context().coordinates().tensor;
-  for (const ParamShard& shard : trainer.store().shards()) {
-    if (!shard.updated) continue;  // no master of its own
-    for (const ShardPiece& piece : shard.pieces) {
-      const ElementMap map(*piece.spec, degree, rank);
-      for (std::int64_t i = 0; i < piece.count; ++i) {
-        const auto element = map(piece.param_begin + i);
-        if (!element) continue;
-        const std::vector<float>& tensor = weights.at(element->part->tensor);
-        shard.master.as<float>()[piece.shard_begin + i] = tensor.at(static_cast<std::size_t>(element->index));
-      }
-    }
-  }
+void link_hf_folder(const std::string& golden, const std::string& folder) {
+  create_folder(folder);
+  const std::string from = std::string(TRIDENT_MODEL_GOLDENS "/") + golden + "/";
+  std::filesystem::create_symlink(from + "config.json", folder + "/config.json");
+  std::filesystem::create_symlink(from + "weights.safetensors", folder + "/model.safetensors");
+}
+
+void load_folder(RankTrainer& trainer, const std::string& folder) {
+  const WeightsSource source = open_weights(folder);
+  const auto not_numbers =
+      read_masters(source, trainer.store(), trainer.shard_holder(), trainer.device(), trainer.context().compute_stream());
+  TRIDENT_CHECK(not_numbers.empty(), "{} has values that are no numbers", folder);
   trainer.store().publish_masters();
 }
 

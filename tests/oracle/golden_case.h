@@ -31,8 +31,11 @@ struct GoldenCase {
 std::vector<std::string> golden_case_names();
 GoldenCase read_golden_case(const std::string& name);
 
-// Overwrites the rank's weights by tensor name (every rank calls it before the first step).
-void load_weights(RankTrainer& trainer, const NamedTensors& weights);
+// Makes `folder` a Hugging Face folder with the case's weights, by links as the hub's cache has them.
+void link_hf_folder(const std::string& golden, const std::string& folder);
+
+// Overwrites the rank's weights by those of such a folder, read as model.init_from reads them.
+void load_folder(RankTrainer& trainer, const std::string& folder);
 
 double norm2(const std::vector<float>& values);
 double distance(const std::vector<float>& a, const std::vector<float>& b);  // 2-norm of the difference; the sizes agree

@@ -9,6 +9,7 @@
 #include <ostream>
 
 #include "model/rope_table.h"
+#include "tests/data/temporary_folder.h"
 #include "tests/oracle/golden_case.h"
 
 namespace trident::testing {
@@ -101,7 +102,10 @@ TEST_P(OracleTraining, MeetsPyTorch) {
   LayoutRunOptions options;
   options.steps = kGoldenSteps;
   options.load = golden.samples();
-  options.before_steps = [&](RankTrainer& trainer) { load_weights(trainer, golden.weights); };
+  const TemporaryFolder place;
+  const std::string folder = place / "hf";
+  link_hf_folder(golden.name, folder);
+  options.before_steps = [&](RankTrainer& trainer) { load_folder(trainer, folder); };
   const LayoutRun run = run_layout(golden.train_config(), GetParam().layout.settings, options);
 
   expect_same_names(run.initial, golden.weights);
@@ -140,6 +144,26 @@ TEST_P(OracleTraining, MeetsPyTorch) {
     const double moved = distance(r10, only(golden.weights.at(name), seen)), off = distance(w10, r10);
     record("trained_over_moved", off / moved);
     EXPECT_LE(off, 1e-3 * moved) << name << " after ten steps";
+  }
+}
+
+// Shards that begin and end within rows, on ranks of every kind.
+TEST(OracleFolder, EveryRankReadsItsSlices) {
+  for (const std::string& name : golden_case_names()) {
+    const GoldenCase golden = read_golden_case(name);
+    const TemporaryFolder place;
+    const std::string folder = place / "hf";
+    link_hf_folder(name, folder);
+    LayoutRunOptions options;
+    options.steps = 1;
+    options.before_steps = [&](RankTrainer& trainer) { load_folder(trainer, folder); };
+    for (const char* compute : {"fp32", "bf16"}) {
+      const LayoutRun run = run_layout(golden.train_config(),
+                                       {"parallel=3DP x 2PP x 2TP", "parallel.zero=zero3", "parallel.sequence_parallel=true",
+                                        "batch.global=6", fmt::format("precision.compute={}", compute)},
+                                       options);
+      EXPECT_EQ(run.initial, golden.weights) << name << " " << compute;
+    }
   }
 }
 

@@ -60,7 +60,7 @@ std::vector<Option> model_options() {
   return {
       {.path = "model.preset", .takes = kNull | kString, .fallback = "null", .doc = "A model by name, such as gpt2-124m or llama-60m; trident help model.preset lists them."},
       {.path = "model.hf_config", .takes = kNull | kString, .fallback = "null", .doc = "Path of a Hugging Face config.json, or of the folder that has it."},
-      {.path = "model.init_from", .takes = kNull | kString, .fallback = "null", .doc = "Checkpoint whose weights training begins with, at step 1 and with a fresh optimizer; of a folder of them the newest. A run that has checkpoints of its own goes on from those. Hugging Face folders: not built yet.",
+      {.path = "model.init_from", .takes = kNull | kString, .fallback = "null", .doc = "Weights that training begins with, at step 1 and with a fresh optimizer: a checkpoint, a folder of them (the newest), or a Hugging Face folder (config.json and safetensors), whose config.json is then the model unless this section names one. A run that has checkpoints of its own goes on from those.",
        .aka = {"pretrained", "load"}},
       {.path = "model.dropout", .takes = kNull | kNumber, .fallback = "null",
        .doc = "Dropout probability on residuals and embeddings; null: what the model's own configuration says.", .range = kProbability,

@@ -157,9 +157,12 @@ void OptionValues::require_complete() const {
     throw ConfigError(
         "model: preset, hf_config and model_type exclude each other; keep one of them and set the others to null "
         "(--set model.preset=null)");
+  // A Hugging Face folder says the model itself; make_train_config() asks it.
+  if (!preset && !file && !spelled_out && !at("model.init_from").value.is_null()) return;
   if (!preset && !file && !spelled_out && model_keys_.is_null())
     throw ConfigError(
-        "model: missing; give model.preset, model.hf_config, or the keys of a Hugging Face config.json (\"model_type\", ...)");
+        "model: missing; give model.preset, model.hf_config, the keys of a Hugging Face config.json (\"model_type\", ...), or a "
+        "Hugging Face folder in model.init_from");
   if (!spelled_out && !model_keys_.is_null()) {
     const std::string path = "model." + model_keys_.members().front().key;
     if (!did_you_mean(path).empty()) refuse_unknown("", path);

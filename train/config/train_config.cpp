@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/counted.h"
+#include "core/file_io.h"
 #include "train/config/option_check.h"
 
 namespace trident {
@@ -186,11 +187,37 @@ void check_stochastic_rounding(const PrecisionConfig& p) {
 
 }  // namespace
 
+namespace {
+
+// The keys of the folder's config.json, those in `given` in the place of its own.
+JsonValue keys_of_folder(const std::string& folder, const JsonValue& given) {
+  const std::string path = folder + "/config.json";
+  if (!file_exists(path))
+    throw ConfigError(fmt::format("model: missing, and model.init_from = {} is no Hugging Face folder, whose config.json would "
+                                  "say it; give model.preset, model.hf_config, or the keys of a Hugging Face config.json "
+                                  "(\"model_type\", ...)",
+                                  folder));
+  JsonValue keys = read_json_file(path);
+  if (keys.find("model_type") == nullptr)
+    throw ConfigError(fmt::format("{}: has no model_type; it is no config.json of a Hugging Face folder", path));
+  for (const JsonMember& member : keys.members())
+    if (find_option(fmt::format("{}.{}", kModelBlock, member.key)) != nullptr)
+      throw ConfigError(fmt::format("{}: {} is no key of a model; remove it", path, in_quotes(member.key)));
+  if (given.is_object())
+    for (const JsonMember& member : given.members()) keys.set(member.key, member.value);
+  return keys;
+}
+
+}  // namespace
+
 TrainConfig make_train_config(const OptionValues& values) {
   values.require_complete();
   TrainConfig config;
   visit_members(config, [&](std::string_view path, auto& member) { read(values.at(path).value, member); });
-  config.model.keys = values.model_keys();
+  ModelSource& model = config.model;
+  model.keys = values.model_keys();
+  if (!model.preset && !model.hf_config && model.keys.find("model_type") == nullptr)
+    model.keys = keys_of_folder(model.init_from.value(), model.keys);
   validate(config);
   return config;
 }

@@ -211,22 +211,26 @@ class ProcessRank {
 
   // Rank 0 says which checkpoint the run goes on from, or takes its weights from; all read its manifest.
   void agree_on_origin(TrainConfig& config, RunOrigin& origin) {
-    const auto agree = [&](std::optional<Resume>& found, std::string_view key, const std::string& value,
-                           const std::function<std::optional<Resume>()>& find, const std::function<void()>& use) {
+    const auto agree = [&](std::optional<Resume>& found, const std::function<std::optional<Resume>()>& find,
+                           const std::function<Resume(const std::string& folder)>& open, const std::function<void()>& use) {
       run_together(*world_, [&] {
         if (world_->rank() == 0) found = find();
       });
       const std::string folder = world_->broadcast(found ? found->folder : "", 0);
       if (folder.empty()) return;
       run_together(*world_, [&] {
-        if (world_->rank() != 0) found = Resume{folder, open_found(folder, key, value)};
+        if (world_->rank() != 0) found = open(folder);
         use();
       });
     };
-    agree(origin.resume, "checkpoint.resume", config.checkpoint.resume.value_or("auto"), [&] { return find_resume(config); },
+    agree(origin.resume, [&] { return find_resume(config); },
+          [&](const std::string& folder) {
+            return Resume{folder, open_found(folder, "checkpoint.resume", config.checkpoint.resume.value_or("auto"))};
+          },
           [&] { adopt(config, *origin.resume); });
     if (origin.resume) return;
-    agree(origin.initial, "model.init_from", config.model.init_from.value_or(""), [&] { return find_initial(config); }, [] {});
+    agree(origin.initial, [&] { return find_initial(config); },
+          [&](const std::string& folder) { return open_initial(folder, config.model.init_from.value_or("")); }, [] {});
   }
 
   // Where nobody sees a card no rank has to hear of another's.

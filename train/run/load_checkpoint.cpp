@@ -12,11 +12,13 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/shard_boxes.h"
 #include "checkpoint/shard_reader.h"
+#include "core/json_reader.h"
 #include "train/plan/update_rule_of.h"
 #include "train/run/gather_bytes.h"
 #include "train/run/read_again.h"
 #include "train/run/resume.h"
 #include "train/run/run_manifest.h"
+#include "train/run/weights_source.h"
 
 namespace trident {
 namespace {
@@ -35,7 +37,15 @@ LossScaler::State loss_scale_of(const Manifest& manifest, const RankTrainer& tra
 // kWeights: the masters, from the weights where there are none.
 enum class Read : std::uint8_t { kAll, kWeights };
 
-void read_shards(const Resume& resume, RankTrainer& trainer, Read what) {
+void read_weights(const Resume& resume, RankTrainer& trainer, const Logger& logger) {
+  const WeightsSource source{resume.folder, resume.manifest, resume.hf};
+  Stream& stream = trainer.context().compute_stream();
+  for (const auto& [tensor, place] : read_masters(source, trainer.store(), trainer.shard_holder(), trainer.device(), stream))
+    logger.warning("{}: tensor {} has values that are no numbers, such as {}; they are kept", resume.folder, in_quotes(tensor),
+                   place);
+}
+
+void read_shards(const Resume& resume, RankTrainer& trainer) {
   const Manifest& manifest = resume.manifest;
   const std::size_t tensors = stored_tensors(trainer.plan()).size();
   ShardReader reader(resume.folder, manifest);
@@ -45,8 +55,7 @@ void read_shards(const Resume& resume, RankTrainer& trainer, Read what) {
   const WriteValues write = [&](TensorView to, const void* from) { trainer.device().write(stream, to, from); };
   const ParamStore& store = trainer.store();
   const std::vector<std::string> states_of_rule = state_keys(*update_rule_of(trainer.plan().config));
-  const bool has_weights = what == Read::kAll && has_weights_of(manifest, trainer.plan());
-  const bool has_states = what == Read::kAll && manifest.complete;
+  const bool has_weights = has_weights_of(manifest, trainer.plan()), has_states = manifest.complete;
   const std::string_view master = manifest.complete && manifest.weights != DType::kF32 ? kMasterPrefix : std::string_view();
   for (const ShardBox& box : boxes_held(store.shards(), trainer.shard_holder())) {
     const ParamShard& shard = store.shards()[box.shard];
@@ -62,7 +71,7 @@ void read_shards(const Resume& resume, RankTrainer& trainer, Read what) {
 std::optional<Error> fault_in(const Resume& resume, RankTrainer& trainer, Read what, const Logger& logger) {
   const TrainConfig& config = trainer.plan().config;
   try {
-    read_again([&] { read_shards(resume, trainer, what); },
+    read_again([&] { what == Read::kWeights ? read_weights(resume, trainer, logger) : read_shards(resume, trainer); },
                [&](const StorageError& error, double seconds) { logger.warning("{}; {} is read again in {} s", error.what(), resume.folder, seconds); });
     return std::nullopt;
   } catch (const NotPermitted& error) {
@@ -129,6 +138,12 @@ void load_initial(const Resume& initial, RankTrainer& trainer, const Logger& log
   trainer.store().publish_masters();
   if (context.rank() != 0) return;
   for (const std::string& note : initial.notes) say(note);
+  if (initial.hf != nullptr) {
+    say(fmt::format("begins with the weights of {} (model.init_from), a Hugging Face folder in {}; optimizer, data and steps begin "
+                    "anew",
+                    initial.folder, to_string(initial.hf->common_dtype())));
+    return;
+  }
   const bool masters = initial.manifest.complete || initial.manifest.weights == DType::kF32;
   say(fmt::format("begins with the weights of {} (model.init_from), step {}{}; optimizer, data and steps begin anew", initial.folder, initial.manifest.state.updates,
                   masters ? "" : fmt::format(", which has them in {} only", to_string(initial.manifest.weights))));

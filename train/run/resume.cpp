@@ -14,6 +14,7 @@
 #include "train/plan/run_plan.h"
 #include "train/run/read_again.h"
 #include "train/run/run_inputs.h"
+#include "train/run/weights_source.h"
 
 namespace trident {
 namespace {
@@ -181,11 +182,23 @@ std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::
 std::optional<Resume> find_initial(const TrainConfig& config) {
   if (!config.model.init_from) return std::nullopt;
   const std::string& from = *config.model.init_from;
+  if (is_hf_folder(from)) return open_initial(from, from, TiedCopies::kCompared);
   std::optional<Resume> initial = named_checkpoint(from, std::nullopt, {"model.init_from", from, Content::kAny, "name another in model.init_from"});
   if (initial) return initial;
-  if (file_exists(from + "/config.json"))
-    throw ConfigError(fmt::format("model.init_from = {}: weights in Hugging Face's form are not read yet; name a checkpoint of trident", from));
-  throw DataError(fmt::format("model.init_from = {}: there is no checkpoint; name one, or the folder of several", from));
+  throw DataError(fmt::format("model.init_from = {}: there is no checkpoint; name one, the folder of several, or a Hugging Face "
+                              "folder, which has config.json and model.safetensors",
+                              from));
+}
+
+Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies) {
+  if (!is_hf_folder(folder)) return {folder, open_found(folder, "model.init_from", value)};
+  try {
+    Resume initial{folder, {}};
+    initial.hf = open_hf(folder, copies);
+    return initial;
+  } catch (const NotPermitted& error) {
+    throw not_permitted("model.init_from", value, error);
+  }
 }
 
 bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& resume) {
@@ -239,6 +252,14 @@ std::string shape_text(const ManifestTensor* tensor) {
   return fmt::format("is {}", to_json_text(JsonValue::Array(tensor->shape.begin(), tensor->shape.end())));
 }
 
+void check_initial_folder(const TrainConfig& config, const Resume& initial) {
+  const std::optional<ModelDifference> difference = model_difference(resolve_model(config), model_of_hf(initial.folder));
+  if (difference && !allows(config, "model"))
+    throw ConfigError(fmt::format("model.{} = {}: config.json of model.init_from = {} has {}; give that value or leave the model's "
+                                  "keys out, or list \"model\" in checkpoint.allow",
+                                  difference->key, difference->a, initial.folder, difference->b));
+}
+
 // Both sides have the model's order: it is mostly number `likely`.
 const ManifestTensor* find_tensor(const std::vector<ManifestTensor>& tensors, const std::string& name, std::size_t likely = 0) {
   if (likely < tensors.size() && tensors[likely].name == name) return &tensors[likely];
@@ -249,6 +270,7 @@ const ManifestTensor* find_tensor(const std::vector<ManifestTensor>& tensors, co
 }  // namespace
 
 void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial) {
+  if (initial.hf != nullptr) return check_initial_folder(config, initial);
   const std::vector<ManifestTensor>& stored = initial.manifest.tensors;
   const auto refuse_shape = [&](const std::string& name) {
     throw ConfigError(fmt::format("model.init_from = {}: {} {} in the model, and {} in the checkpoint; give the model block of its run (trident ckpt show {})",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "checkpoint/manifest.h"
 #include "core/file_io.h"
 #include "train/config/train_config.h"
+#include "train/run/weights_source.h"
 
 namespace trident {
 
@@ -25,6 +27,7 @@ struct Resume {
   Manifest manifest;
   std::vector<std::string> notes = {};  // one line each: what was passed over, what was kept
   std::optional<std::int64_t> given_decay_steps = {};  // lr_schedule.decay_steps before adopt() changed it
+  std::shared_ptr<const HfFolder> hf = {};  // of a Hugging Face folder, which has no manifest; only weights to begin with
 };
 
 // The checkpoint that checkpoint.resume means, judged by its manifest: the newest valid one, of steps below `before` if that is
@@ -39,13 +42,16 @@ ConfigError not_permitted(std::string_view key, std::string_view value, const No
 // The manifest of a checkpoint that another rank found for `key`. As open_manifest(), but not_permitted().
 Manifest open_found(const std::string& folder, std::string_view key, std::string_view value);
 
-// The checkpoint whose weights model.init_from asks for, of whatever content; nothing without the key. `notes` says what was passed
-// over. As find_resume(), and ConfigError for a Hugging Face folder.
+// The checkpoint or Hugging Face folder whose weights model.init_from asks for, of whatever content; nothing without the key.
+// `notes` says what was passed over. As find_resume(), and of a Hugging Face folder as open_hf(), which reads all but its values
+// here.
 std::optional<Resume> find_initial(const TrainConfig& config);
+// The same folder, found by another rank.
+Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies = TiedCopies::kTrusted);
 
 // Refuses (ConfigError, both values named) initial weights of another model: tensors of other shapes, and unless checkpoint.allow
-// lists "model", another architecture in the same shapes. Dropout, positions beyond those that are learned, and the spread of random
-// initial weights may differ.
+// lists "model", another architecture in the same shapes. Dropout, positions beyond those that are learned, and the spread of
+// random initial weights may differ. Of a Hugging Face folder config.json is compared, key by key.
 void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial);
 
 // Whether run.dir is that of the run that is gone on with, so that its files go on, too. Another run may share checkpoint.dir.
@@ -59,8 +65,8 @@ void adopt(TrainConfig& config, Resume& resume);
 // Whether the weights by which datasets are blended are others than the checkpoint's.
 bool blend_weights_changed(const TrainConfig& config, const Resume& resume);
 
-// Of the training data, whatever their paths; and the refusal (ConfigError) of others than the checkpoint's, unless checkpoint.allow
-// lists data.train.
+// Of the training data, whatever their paths; and the refusal (ConfigError) of others than the checkpoint's, unless
+// checkpoint.allow lists data.train.
 JsonValue data_fingerprint(const std::vector<DataFacts>& training);
 void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>& training, const Resume& resume);
 

@@ -1,0 +1,46 @@
+// Copies what a stored box has of a wanted one into a shard's memory, whatever the two have in common: the one way in which values
+// of files, checkpoints' and Hugging Face's, come into shards.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "checkpoint/shard_boxes.h"
+#include "checkpoint/tensor_box.h"
+#include "core/dtype.h"
+#include "core/function_ref.h"
+#include "core/tensor_view.h"
+
+namespace trident {
+
+// Copies host memory to where a shard lies; returns when `from` may be reused. Nothing: the shards lie in host memory.
+using WriteValues = std::function<void(TensorView to, const void* from)>;
+
+// Whether values of a file can fill a shard: of the same dtype, or any floats where the shard is f32.
+bool converts(DType from, DType to);
+
+// Fills `n` elements of `to` from `n` of `from`; between f32, bf16 and f16, rounded to nearest even, NaNs kept. Equal dtypes are
+// copied.
+void convert_values(const std::byte* from, DType from_dtype, std::byte* to, DType to_dtype, std::int64_t n);
+
+// Of `n` f32, bf16 or f16 values, the first that is no number; -1: there is none.
+std::int64_t first_nan(const std::byte* values, DType dtype, std::int64_t n);
+
+// Scratch memory of a reader; allocated when it is used first.
+using ReadScratch = std::vector<std::byte>;
+
+// Copies the elements that `stored` and `wanted.box` share into `out`, which has wanted.elements() of `out_dtype` in the order of
+// the shard. `stored_dtype` converts to it. `read` fills a span with bytes of the stored box, counted from its first element; it is
+// called with ascending places. Returns how many elements that were.
+std::int64_t copy_shared(const TensorBox& stored, DType stored_dtype, const ShardBox& wanted, std::byte* out, DType out_dtype,
+                         ReadScratch& scratch, FunctionRef<void(std::int64_t begin, std::span<std::byte> bytes)> read);
+
+// Fills what `shard` has of `box` through `read_host`, which fills dense host memory: right away where the shard lies in host
+// memory, otherwise some rows at a time by `write_values`.
+void fill_shard(const ShardBox& box, const TensorView& shard, const WriteValues& write_values,
+                FunctionRef<void(const ShardBox& part, std::byte* out, DType dtype)> read_host);
+
+}  // namespace trident

@@ -1,0 +1,164 @@
+#include "checkpoint/hf_folder.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/hf_index.h"
+#include "checkpoint/safetensors.h"
+#include "core/check.h"
+#include "core/json_reader.h"
+
+namespace trident {
+namespace {
+
+constexpr std::int64_t kLengthBytes = 8;
+constexpr std::int64_t kCompareBytes = std::int64_t{1} << 20;
+
+bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16; }
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return to_json_text(JsonValue::Array(shape.begin(), shape.end()));
+}
+
+}  // namespace
+
+bool is_hf_folder(const std::string& folder) {
+  if (is_there(folder + "/" + std::string(kManifestName)) || !file_exists(folder + "/config.json")) return false;
+  return is_there(folder + "/" + std::string(kHfWeightsName)) || is_there(folder + "/" + std::string(kHfIndexName));
+}
+
+HfFolder::HfFolder(std::string folder) : folder_(std::move(folder)) {
+  const std::string index_path = folder_ + "/" + std::string(kHfIndexName);
+  if (!is_there(index_path)) {
+    if (!is_there(folder_ + "/" + std::string(kHfWeightsName)))
+      throw DataError(fmt::format("{}: has neither {} nor {}; expected a folder with safetensors files", folder_, kHfWeightsName,
+                                  kHfIndexName));
+    add_file(std::string(kHfWeightsName));
+    return;
+  }
+  has_index_ = true;
+  const RandomAccessFile file(index_path);
+  if (file.size() > kMaxHfIndexBytes)
+    throw DataError(fmt::format("{}: {} bytes, expected at most {}; it is no index", index_path, file.size(), kMaxHfIndexBytes));
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  const HfIndex index = parse_hf_index(text, index_path);
+
+  std::map<std::string, std::string> named;  // file, one of its tensors
+  for (const auto& [tensor, name] : index.files) named.emplace(name, tensor);
+  for (const auto& [name, tensor] : named) {
+    if (!is_there(folder_ + "/" + name))
+      throw DataError(fmt::format("{}: tensor {}: its file {} is not there; copy the folder again", index_path, in_quotes(tensor),
+                                  in_quotes(name)));
+    add_file(name);
+  }
+  for (const auto& [tensor, name] : index.files) {
+    const auto found = index_.find(tensor);
+    if (found != index_.end() && files_[tensors_[found->second].file] == name) continue;
+    throw DataError(fmt::format("{}/{}: has no tensor {}, and {} says it has; copy the folder again", folder_, name,
+                                in_quotes(tensor), kHfIndexName));
+  }
+  if (index.files.size() == tensors_.size()) return;
+  std::unordered_set<std::string_view> listed;
+  for (const auto& [tensor, name] : index.files) listed.insert(tensor);
+  for (const HfFileTensor& tensor : tensors_)
+    if (!listed.contains(tensor.name))
+      throw DataError(fmt::format("{}: has tensor {}, which {} does not name; copy the folder again", path(tensor.file),
+                                  in_quotes(tensor.name), kHfIndexName));
+}
+
+void HfFolder::add_file(const std::string& name) {
+  const std::size_t number = files_.size();
+  files_.push_back(name);
+  const RandomAccessFile file(path(number));
+  std::string first(static_cast<std::size_t>(std::min(kLengthBytes, file.size())), '\0');
+  file.read(0, std::as_writable_bytes(std::span(first)));
+  const std::int64_t length = safetensors_header_bytes(first, file.size(), file.path());
+  std::string json(static_cast<std::size_t>(length), '\0');
+  file.read(kLengthBytes, std::as_writable_bytes(std::span(json)));
+  const std::int64_t data = kLengthBytes + length;
+  const SafetensorsHeader header = parse_safetensors_header(json, file.size() - data, file.path());
+  if (const std::string* format = header.find_metadata("format"); format != nullptr && *format != "pt")
+    throw DataError(fmt::format("{}: its metadata say format {}, expected \"pt\"; other frameworks lay tensors out otherwise",
+                                file.path(), in_quotes(*format)));
+  for (const SafetensorsEntry& entry : header.entries) {
+    const auto [at, is_new] = index_.emplace(entry.name, tensors_.size());
+    if (!is_new)
+      throw DataError(fmt::format("{}: has tensor {}, which {} has, too; copy the folder again", file.path(), in_quotes(entry.name),
+                                  path(tensors_[at->second].file)));
+    tensors_.push_back({entry.name, entry.shape, entry.dtype, number, data + entry.begin, entry.end - entry.begin});
+  }
+}
+
+void HfFolder::fit(std::span<const ManifestTensor> expected, const HfMeanings& meanings) {
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    const HfFileTensor& tensor = tensors_[t];
+    const HfMeaning meaning = meanings(tensor.name);
+    if (meaning.kind == HfMeaning::Kind::kUnknown)
+      throw DataError(fmt::format("{}: has tensor {}, which the model of config.json does not have; expected its {} tensors alone",
+                                  path(tensor.file), in_quotes(tensor.name), expected.size()));
+    if (meaning.kind != HfMeaning::Kind::kTensor) continue;
+    const auto [at, is_new] = fitted_.emplace(meaning.tensor, t);
+    if (!is_new)
+      throw DataError(fmt::format("{}: has tensor {}, which is {} of {} again; copy the folder again", path(tensor.file),
+                                  in_quotes(tensor.name), in_quotes(tensors_[at->second].name), path(tensors_[at->second].file)));
+  }
+  for (const ManifestTensor& tensor : expected) {
+    const HfFileTensor* const found = find(tensor.name);
+    if (found == nullptr)
+      throw DataError(fmt::format("{}: has no tensor {}, expected one of shape {} by config.json; copy the folder again",
+                                  has_index_ ? folder_ : path(0), in_quotes(tensor.name), shape_text(tensor.shape)));
+    if (found->shape != tensor.shape)
+      throw DataError(fmt::format("{}: tensor {} has the shape {}, expected {} by config.json; copy the folder again",
+                                  path(found->file), in_quotes(found->name), shape_text(found->shape), shape_text(tensor.shape)));
+    if (!is_float(found->dtype))
+      throw DataError(fmt::format("{}: tensor {} is {}, expected F32, BF16 or F16; save the model in one of them",
+                                  path(found->file), in_quotes(found->name), safetensors_name(found->dtype)));
+  }
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    const HfMeaning meaning = meanings(tensors_[t].name);
+    if (meaning.kind == HfMeaning::Kind::kTiedCopy) tied_copies_.emplace_back(t, fitted_.at(meaning.tensor));
+  }
+}
+
+void HfFolder::check_tied_copies() const {
+  for (const auto& [copy, original] : tied_copies_) {
+    const HfFileTensor &head = tensors_[copy], &embedding = tensors_[original];
+    const auto refuse = [&](std::string_view what) {
+      throw DataError(
+          fmt::format("{}: tensor {} {} {}, and tie_word_embeddings of config.json says that they are one; expected equal "
+                      "values, or tie_word_embeddings false",
+                      path(head.file), in_quotes(head.name), what, in_quotes(embedding.name)));
+    };
+    if (head.shape != embedding.shape || head.dtype != embedding.dtype) refuse("has another shape or dtype than");
+    const RandomAccessFile a(path(head.file)), b(path(embedding.file));
+    std::vector<std::byte> of_a(static_cast<std::size_t>(kCompareBytes)), of_b(of_a.size());
+    for (std::int64_t at = 0; at < head.bytes; at += kCompareBytes) {
+      const auto count = static_cast<std::size_t>(std::min(kCompareBytes, head.bytes - at));
+      a.read(head.begin + at, std::span(of_a).first(count));
+      b.read(embedding.begin + at, std::span(of_b).first(count));
+      if (!std::ranges::equal(std::span(of_a).first(count), std::span(of_b).first(count))) refuse("has other values than");
+    }
+  }
+}
+
+const HfFileTensor* HfFolder::find(std::string_view name) const {
+  const auto found = fitted_.find(std::string(name));
+  return found == fitted_.end() ? nullptr : &tensors_[found->second];
+}
+
+DType HfFolder::common_dtype() const {
+  std::optional<DType> common;
+  for (const auto& [name, tensor] : fitted_) {
+    if (common.value_or(tensors_[tensor].dtype) != tensors_[tensor].dtype) return DType::kF32;
+    common = tensors_[tensor].dtype;
+  }
+  return common.value_or(DType::kF32);
+}
+
+}  // namespace trident

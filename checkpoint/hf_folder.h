@@ -1,0 +1,82 @@
+// A folder of Hugging Face's form: config.json, and weights in model.safetensors, or in several files that
+// model.safetensors.index.json names. Its files may be links, as in the hub's cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/manifest.h"
+#include "core/dtype.h"
+#include "core/file_io.h"
+
+namespace trident {
+
+struct HfFileTensor {
+  std::string name;  // as in the file
+  std::vector<std::int64_t> shape;
+  DType dtype = DType::kF32;
+  std::size_t file = 0;               // of HfFolder::files()
+  std::int64_t begin = 0, bytes = 0;  // within that file
+};
+
+// Whether a folder has config.json and weights of this form, and is no checkpoint of trident.
+bool is_hf_folder(const std::string& folder);
+
+// What a tensor of a file is to the model.
+struct HfMeaning {
+  enum class Kind : std::uint8_t {
+    kTensor,     // `tensor` is the model's name of it
+    kTiedCopy,   // the tensor again that the model names `tensor`
+    kLeftAlone,  // a constant that older versions stored beside the weights
+    kUnknown
+  };
+  Kind kind = Kind::kUnknown;
+  std::string tensor = {};
+};
+using HfMeanings = std::function<HfMeaning(std::string_view name_in_file)>;
+
+// What a folder's headers say. Once it is fitted to its model it does not change: threads share one.
+class HfFolder {
+ public:
+  // Reads the index and all headers, no values. DataError naming file and tensor: no weights; an index or a header that is none
+  // (parse_hf_index, parse_safetensors_header); a file of the index that is missing, a tensor that is not in the file that the
+  // index names, or in two, or in a file and not in the index.
+  explicit HfFolder(std::string folder);
+
+  const std::string& folder() const { return folder_; }
+  const std::vector<std::string>& files() const { return files_; }  // names in the folder
+  std::string path(std::size_t file) const { return folder_ + "/" + files_[file]; }
+  const std::vector<HfFileTensor>& tensors() const { return tensors_; }  // file by file, in the order of their values
+  bool has_index() const { return has_index_; }
+
+  // Once: finds the model's tensors among those of the files. Refuses (DataError naming file, tensor, what is there and what was
+  // expected) a folder without a tensor of `expected`, or with one of another shape or of values that are no floats, or with
+  // tensors that the model does not have.
+  void fit(std::span<const ManifestTensor> expected, const HfMeanings& meanings);
+  // After fit(): refuses (DataError) copies of a tied tensor that are not equal to it, bit by bit. Reads both where there are any.
+  void check_tied_copies() const;
+  // After fit(): the tensor that the model knows by `name`; nullptr: there is none.
+  const HfFileTensor* find(std::string_view name) const;
+  // After fit(): the least dtype that holds every value exactly: that of all tensors where they have one, else f32.
+  DType common_dtype() const;
+
+ private:
+  void add_file(const std::string& name);
+
+  std::string folder_;
+  std::vector<std::string> files_;
+  std::vector<HfFileTensor> tensors_;
+  std::unordered_map<std::string, std::size_t> index_;            // by name in the file: in tensors_
+  std::unordered_map<std::string, std::size_t> fitted_;           // by the model's name
+  std::vector<std::pair<std::size_t, std::size_t>> tied_copies_;  // and what they are copies of
+  bool has_index_ = false;
+};
+
+}  // namespace trident

@@ -1,0 +1,54 @@
+#include "checkpoint/hf_shard_reader.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "checkpoint/safetensors.h"
+#include "core/check.h"
+#include "core/json_reader.h"
+
+namespace trident {
+
+HfShardReader::HfShardReader(std::shared_ptr<const HfFolder> folder, ReadAt read_at)
+    : folder_(std::move(folder)), read_at_(std::move(read_at)) {}
+
+void HfShardReader::read(const ShardBox& box, const TensorView& shard, const WriteValues& write_values) {
+  fill_shard(box, shard, write_values, [&](const ShardBox& part, std::byte* out, DType dtype) { read_host(part, out, dtype); });
+}
+
+void HfShardReader::read_host(const ShardBox& box, std::byte* out, DType dtype) {
+  const HfFileTensor* const found = folder_->find(box.tensor);
+  if (found == nullptr)
+    throw DataError(fmt::format("{}: has no tensor {}; it is of another model", folder_->folder(), in_quotes(box.tensor)));
+  const HfFileTensor& tensor = *found;
+  if (tensor.shape != box.tensor_shape)
+    throw DataError(fmt::format("{}: tensor {} has the shape {}, expected {}; it is of another model", folder_->path(tensor.file),
+                                in_quotes(tensor.name), to_string(whole(tensor.shape)), to_string(whole(box.tensor_shape))));
+  if (!converts(tensor.dtype, dtype))
+    throw DataError(fmt::format("{}: tensor {} is {}, expected {}; save the model in that", folder_->path(tensor.file),
+                                in_quotes(tensor.name), safetensors_name(tensor.dtype), safetensors_name(dtype)));
+  const RandomAccessFile& file = open(tensor.file);
+  copy_shared(whole(tensor.shape), tensor.dtype, box, out, dtype, scratch_, [&](std::int64_t begin, std::span<std::byte> bytes) {
+    file.read(tensor.begin + begin, bytes);
+    look_for_nans(tensor, begin / size_of(tensor.dtype), bytes);
+  });
+}
+
+const RandomAccessFile& HfShardReader::open(std::size_t file) {
+  if (!open_ || open_->first != file) open_.emplace(file, RandomAccessFile(folder_->path(file), read_at_));
+  return open_->second;
+}
+
+void HfShardReader::look_for_nans(const HfFileTensor& tensor, std::int64_t element, std::span<const std::byte> bytes) {
+  const std::int64_t at = first_nan(bytes.data(), tensor.dtype, std::ssize(bytes) / size_of(tensor.dtype));
+  if (at >= 0) not_numbers_.emplace(tensor.name, place_text(element + at, tensor.shape));
+}
+
+std::string place_text(std::int64_t element, const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (std::size_t d = shape.size(); d-- > 0; element /= shape[d])
+    text = fmt::format("{}{}{}", element % shape[d], text.empty() ? "" : ", ", text);
+  return "[" + text + "]";
+}
+
+}  // namespace trident

@@ -1,0 +1,46 @@
+// Reads boxes of a Hugging Face folder's tensors: of each only the bytes that the box has.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/box_copy.h"
+#include "checkpoint/hf_folder.h"
+#include "core/file_io.h"
+
+namespace trident {
+
+// Used by one thread. Memory beside the shards: 1 MiB, and for shards on a device some rows.
+class HfShardReader {
+ public:
+  explicit HfShardReader(std::shared_ptr<const HfFolder> folder, ReadAt read_at = ::pread);
+
+  // Fills the elements of `shard` (f32, or the tensor's dtype) that `box` speaks of. DataError naming file and tensor for what is
+  // not there, of another shape, or does not convert; StorageError for what cannot be read.
+  void read(const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {});
+
+  // Tensors in which values were read that are no numbers, and the place of the first that was seen, such as "[3, 17]". They are
+  // kept.
+  const std::map<std::string, std::string>& not_numbers() const { return not_numbers_; }
+
+ private:
+  void read_host(const ShardBox& box, std::byte* out, DType dtype);
+  const RandomAccessFile& open(std::size_t file);
+  void look_for_nans(const HfFileTensor& tensor, std::int64_t element, std::span<const std::byte> bytes);
+
+  std::shared_ptr<const HfFolder> folder_;
+  ReadAt read_at_;
+  std::optional<std::pair<std::size_t, RandomAccessFile>> open_;  // the one that was read last
+  ReadScratch scratch_;
+  std::map<std::string, std::string> not_numbers_;
+};
+
+// "[3, 17]": the place of element number `element` of a tensor.
+std::string place_text(std::int64_t element, const std::vector<std::int64_t>& shape);
+
+}  // namespace trident

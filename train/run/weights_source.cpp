@@ -1,0 +1,144 @@
+#include "train/run/weights_source.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/commit.h"
+#include "checkpoint/hf_shard_reader.h"
+#include "checkpoint/save_plan.h"
+#include "checkpoint/shard_reader.h"
+#include "core/check.h"
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "model/hf_tensors.h"
+#include "train/plan/run_plan.h"
+
+namespace trident {
+namespace {
+
+// The newest valid checkpoint of a folder, or the error of the newest.
+WeightsSource newest_checkpoint(const std::string& directory) {
+  std::optional<DataError> first;
+  for (const std::int64_t step : checkpoint_steps(directory)) {
+    std::string folder = fmt::format("{}/{}", directory, checkpoint_name(step));
+    try {
+      Manifest manifest = open_manifest(folder);
+      return {std::move(folder), std::move(manifest)};
+    } catch (const DataError& error) {
+      if (!first) first = error;
+    }
+  }
+  if (first) throw DataError(*first);
+  throw DataError(
+      fmt::format("{}: neither a Hugging Face folder (config.json and {}) nor a checkpoint, nor a folder of checkpoints; name one",
+                  directory, "model.safetensors"));
+}
+
+std::string text_of(std::int64_t value) { return fmt::format("{}", value); }
+std::string text_of(double value) { return to_json_text(value); }
+std::string text_of(bool value) { return value ? "true" : "false"; }
+std::string text_of(std::string_view value) { return in_quotes(value); }
+
+}  // namespace
+
+WeightsSource open_weights(const std::string& path) {
+  if (is_hf_folder(path)) return {path, {}, open_hf(path, TiedCopies::kCompared)};
+  if (is_there(path + "/" + std::string(kManifestName))) return {path, open_manifest(path)};
+  return newest_checkpoint(path);
+}
+
+ModelConfig model_of_hf(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  return model_config_from_hf(read_json_file(path), path, 0.0);
+}
+
+ModelConfig model_of(const WeightsSource& source) {
+  if (source.hf != nullptr) return model_of_hf(source.folder);
+  const std::string path = source.folder + "/" + std::string(kManifestName);
+  TrainConfig config = parse_train_config(to_json_text(source.manifest.config), path);
+  config.model.dropout = 0;
+  return resolve_model(config);
+}
+
+std::vector<ManifestTensor> tensors_of_hf(const ModelConfig& model) {
+  std::vector<ManifestTensor> tensors;
+  for (HfTensor& tensor : hf_tensors(model)) tensors.push_back({std::move(tensor.name), std::move(tensor.shape)});
+  return tensors;
+}
+
+std::shared_ptr<const HfFolder> open_hf(const std::string& folder, TiedCopies copies) {
+  const ModelConfig model = model_of_hf(folder);
+  const auto opened = std::make_shared<HfFolder>(folder);
+  const HfNames names(model);
+  opened->fit(tensors_of_hf(model), [&](std::string_view name_in_file) {
+    HfName name = names(name_in_file);
+    switch (name.kind) {
+      case HfNameKind::kTensor: return HfMeaning{HfMeaning::Kind::kTensor, std::move(name.tensor)};
+      case HfNameKind::kTiedHead: return HfMeaning{HfMeaning::Kind::kTiedCopy, std::move(name.tensor)};
+      case HfNameKind::kBuffer: return HfMeaning{HfMeaning::Kind::kLeftAlone};
+      case HfNameKind::kUnknown: break;
+    }
+    return HfMeaning{};
+  });
+  if (copies == TiedCopies::kCompared) opened->check_tied_copies();
+  return opened;
+}
+
+std::map<std::string, std::string> read_masters(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
+                                                Device& device, Stream& stream) {
+  const WriteValues write = [&](TensorView to, const void* from) { device.write(stream, to, from); };
+  const std::vector<ShardBox> boxes = boxes_held(store.shards(), holder);
+  if (source.hf != nullptr) {
+    HfShardReader reader(source.hf);
+    for (const ShardBox& box : boxes) reader.read(box, store.shards()[box.shard].master, write);
+    return reader.not_numbers();
+  }
+  const Manifest& manifest = source.manifest;
+  ShardReader reader(source.folder, manifest);
+  const std::string_view prefix = manifest.complete && manifest.weights != DType::kF32 ? kMasterPrefix : std::string_view();
+  for (const ShardBox& box : boxes) reader.read(prefix, box, store.shards()[box.shard].master, write);
+  return {};
+}
+
+std::optional<ModelDifference> model_difference(const ModelConfig& a, const ModelConfig& b) {
+  std::optional<ModelDifference> difference;
+  const auto compare = [&](std::string_view key, const auto& of_a, const auto& of_b) {
+    if (!difference && of_a != of_b) difference = {std::string(key), text_of(of_a), text_of(of_b)};
+  };
+  const bool gpt2 = a.family == ModelFamily::kGpt2;
+  compare("model_type", to_string(a.family), to_string(b.family));
+  compare("vocab_size", a.vocab_size, b.vocab_size);
+  compare(gpt2 ? "n_embd" : "hidden_size", a.hidden, b.hidden);
+  compare(gpt2 ? "n_layer" : "num_hidden_layers", a.layers, b.layers);
+  compare(gpt2 ? "n_head" : "num_attention_heads", a.heads, b.heads);
+  compare("num_key_value_heads", a.kv_heads, b.kv_heads);
+  compare("head_dim", a.head_dim, b.head_dim);
+  compare(gpt2 ? "n_inner" : "intermediate_size", a.ffn, b.ffn);
+  if (a.position == PositionKind::kLearned)
+    compare(gpt2 ? "n_positions" : "max_position_embeddings", a.max_positions, b.max_positions);
+  compare(gpt2 ? "layer_norm_epsilon" : "rms_norm_eps", a.norm_eps, b.norm_eps);
+  compare("attention_bias", a.qkv_bias, b.qkv_bias);
+  compare("attention_bias", a.output_bias, b.output_bias);
+  compare("mlp_bias", a.mlp_bias, b.mlp_bias);
+  compare("tie_word_embeddings", a.tie_embeddings, b.tie_embeddings);
+  if (a.position == PositionKind::kRope) {
+    compare("rope_theta", a.rope.theta, b.rope.theta);
+    compare("partial_rotary_factor", a.rope.partial_rotary_factor, b.rope.partial_rotary_factor);
+    compare("rope_scaling.rope_type", to_string(a.rope.scaling), to_string(b.rope.scaling));
+    compare("rope_scaling.factor", a.rope.factor, b.rope.factor);
+    if (!(a.rope == b.rope))
+      compare("rope_scaling", std::string_view("as given"), std::string_view("other values of the same kind"));
+  }
+  // What no line above names is still a difference.
+  ModelConfig rest = b;
+  rest.max_positions = a.max_positions, rest.init_std = a.init_std;
+  rest.residual_dropout = a.residual_dropout, rest.embedding_dropout = a.embedding_dropout;
+  if (!difference && !(rest == a)) difference = {"model_type", "as given", "another kind of layer"};
+  return difference;
+}
+
+}  // namespace trident

@@ -1,0 +1,58 @@
+// Where a model's weights come from, a checkpoint or a folder of Hugging Face's form, and how they come into a rank's shards.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/hf_folder.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/shard_boxes.h"
+#include "device/device.h"
+#include "model/model_config.h"
+#include "parallel/zero/param_store.h"
+
+namespace trident {
+
+struct WeightsSource {
+  std::string folder;
+  Manifest manifest;                        // of a checkpoint
+  std::shared_ptr<const HfFolder> hf = {};  // of a Hugging Face folder; nullptr: it is a checkpoint
+};
+
+// Reads manifest, or index and headers. `path`: a Hugging Face folder; a checkpoint; or a folder of them, for the newest valid one.
+// DataError naming the file, if it is none or damaged; StorageError.
+WeightsSource open_weights(const std::string& path);
+
+// The model whose weights these are, without dropout. ConfigError naming file and key for one that is not supported.
+ModelConfig model_of(const WeightsSource& source);
+// The same of a Hugging Face folder's config.json.
+ModelConfig model_of_hf(const std::string& folder);
+
+// A Hugging Face folder, fitted to the model of its config.json. kCompared: tied copies are compared, too
+// (HfFolder::check_tied_copies), which reads them. Throws as HfFolder and HfFolder::fit.
+enum class TiedCopies : std::uint8_t { kTrusted, kCompared };
+std::shared_ptr<const HfFolder> open_hf(const std::string& folder, TiedCopies copies);
+
+// The tensors of a model as a Hugging Face folder has them, in the order in which the reference writer fills files.
+std::vector<ManifestTensor> tensors_of_hf(const ModelConfig& model);
+
+// Fills all f32 masters of the store's shards, and nothing else: ParamStore::publish_masters() comes next, where values are used in
+// another dtype or gathered. Each rank reads only what its shards have. From a checkpoint come its masters, or its weights where it
+// has no masters. `holder`: which part of the parameters this rank has (RankTrainer::shard_holder()). Returns the tensors, of a
+// Hugging Face folder, in which this rank read values that are no numbers, with the place of one; they are kept. DataError naming
+// file and tensor; StorageError. Enqueues on `stream` where the shards lie on a device.
+std::map<std::string, std::string> read_masters(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
+                                                Device& device, Stream& stream);
+
+// The first key of config.json in which two models differ, and both values; nothing: their weights mean the same. Dropout, the
+// spread of random initial weights, and positions beyond those that are learned may differ.
+struct ModelDifference {
+  std::string key, a, b;
+};
+std::optional<ModelDifference> model_difference(const ModelConfig& a, const ModelConfig& b);
+
+}  // namespace trident
