@@ -137,8 +137,8 @@ TEST(FileTable, RefusesWhatIsNoTable) {
   refused("[1,0,3]", "[1,0]", "tensor \"exp_avg/experts\": 2 offsets, 3 dimensions");
   refused("[1,0,3]", "[1,0,3,0]", "4 offsets, 3 dimensions");
   refused("[1,0,3]", "[1,0,-3]", "tensor \"exp_avg/experts\": saved_offsets holds something that is not an offset");
-  refused("[1,0,3]", "[1,0,3.0]", "no offset");
-  refused("[1,0,3]", "[1,0,9223372036854775800]", "no offset");  // the end overflows
+  refused("[1,0,3]", "[1,0,3.0]", "not an offset");
+  refused("[1,0,3]", "[1,0,9223372036854775800]", "not an offset");  // the end overflows
   refused("[1,0,3]", "[1,0,3", "not valid JSON");
   for (const char* bytes : {"", "0", "4095", "4194305", "+4096", "4096 ", "-4096", "0x1000", "99999999999999999999"})
     refused("\"4096\"", fmt::format("\"{}\"", bytes), "trident.block_bytes is ");

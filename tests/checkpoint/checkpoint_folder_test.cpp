@@ -67,7 +67,7 @@ TEST(ListCheckpoints, InOrderWithTheirHealth) {
                       "step-00000100 valid ", "step-00000300 valid ", "step-00000300.aside-1 valid ",
                       "step-00000400.tmp-ab12 incomplete has no manifest", "step-00000500 incomplete has no manifest",
                       "step-00000600 damaged does not end with its hash: no man",
-                      "step-00000700 damaged holds step 701, but its folder's name ", "step-00000800 damaged is not a folder",
+                      "step-00000700 damaged holds step 701, but its folder's n", "step-00000800 damaged is not a folder",
                       "step-00000900 damaged is not a folder", "step-00001100 damaged cannot be opened: Too many levels ",
                       "step-00001200 damaged is not a regular file", "step-00001300 damaged is a folder", "step-00002000 valid ",
                       "step-123456789 valid "}));

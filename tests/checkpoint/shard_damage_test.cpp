@@ -151,7 +151,7 @@ TEST_F(ShardDamage, FilesThatBelongElsewhere) {
   // The other's whole manifest: its step is not the folder's.
   const std::string name = path_ + "/" + std::string(kManifestName);
   write_file(name, read_file(other + "/" + std::string(kManifestName)));
-  refused({name + ": is of step 8"});
+  refused({name + ": holds step 8"});
 }
 
 // Its hash fits, and so do those of the tables: two hands wrote them, or one that errs.
