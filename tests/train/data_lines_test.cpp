@@ -70,7 +70,7 @@ TEST_F(DataLinesOfFiles, AThirdShareIsSaidToBeUnused) {
   EXPECT_EQ(cut[1],
             "validation data: " + text +
                 " (validation part of data.split, 8 of 100 documents), 800 tokens, 79 samples of 10 tokens; an evaluation takes 1");
-  EXPECT_EQ(cut[2], "data.split = 90,8,2: its third share, 2 of 100 documents, is read by nothing");
+  EXPECT_EQ(cut[2], "data.split = 90,8,2: nothing reads its third share, 2 of 100 documents");
   EXPECT_EQ(lines({"data.split=90,10", "batch.sequence=10"}, {{text, 1}}).size(), 1u);
 }
 
