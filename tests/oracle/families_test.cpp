@@ -56,7 +56,7 @@ TEST_P(FamilyTraining, MeetsPyTorch) {
   LayoutRunOptions options;
   options.steps = static_cast<int>(kFamilySteps);
   options.load = samples_of(golden);
-  options.before_steps = [&](RankTrainer& trainer) { load_weights(trainer, golden.weights); };
+  options.before_steps = [&](RankTrainer& trainer) { load_folder(trainer, golden.folder); };
   const LayoutRun run = run_layout(config, settings, options);
 
   ASSERT_EQ(run.initial.size(), golden.weights.size());
