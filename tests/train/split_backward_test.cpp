@@ -52,6 +52,21 @@ TEST_P(SplitBackward, EqualsGpipe) {
   }
 }
 
+// Where norms come after the phases (OLMo 2), weight gradients multiply with the block's input itself: it stays until then.
+TEST_P(SplitBackward, EqualsGpipeWhereWeightGradientsReadTheInput) {
+  for (const char* policy : {"none", "full"}) {
+    SCOPED_TRACE(policy);
+    std::vector<std::string> all = settings(5);
+    all.insert(all.end(), {"model.model_type=\"olmo2\"", fmt::format("recompute.policy=\"{}\"", policy)});
+    const LayoutRun whole = run(tiny_llama_config(), all);
+    const LayoutRun forwards_first = run(tiny_llama_config(), all, gpipe_with_weights_last);
+    const LayoutRun one_by_one = run(tiny_llama_config(), all, one_f_one_b_with_weights_last);
+    EXPECT_EQ("", compare_bits(forwards_first, whole));
+    EXPECT_EQ("", compare_bits(one_by_one, whole));
+    EXPECT_EQ(one_by_one.planned_bytes, one_by_one.high_water);
+  }
+}
+
 // Activations that input gradients read last are gone when these have run, however late weight gradients come.
 TEST_P(SplitBackward, ReleasesActivationsAtTheirLastUse) {
   const int micro_batches = 5;
