@@ -77,7 +77,7 @@ TEST_F(CommandLine, UnknownAndUnbuiltSubcommands) {
     expect_refusal({name, "--config", config_}, "subcommand " + std::string(name) + " is not built yet");
   expect_refusal({"data"}, "use prepare, inspect or merge");
   expect_refusal({"data", "mrege"}, "trident data \"mrege\"");
-  expect_refusal({"docs", "cooking"}, "there is: configuration");
+  expect_refusal({"docs", "cooking"}, "choose configuration");
 }
 
 // In both spellings of C1, and with marks that turn the direction of what follows.
