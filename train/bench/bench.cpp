@@ -19,6 +19,7 @@
 #include "train/plan/machine.h"
 #include "train/run/rank_trainer.h"
 #include "train/run/run_together.h"
+#include "train/run/zero_cost.h"
 
 namespace trident {
 namespace {
@@ -118,7 +119,8 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
   const TrainConfig config = on_one_rank(asked);
   const auto devices_of = [&](int ranks) { return choose_device(config.device, cuda, look_for_cards(config.device, cuda, thread_ranks(ranks))); };
   const DeviceChoice choice = devices_of(1);
-  const RunPlan plan = make_run_plan(config, resolve_model(config), 0, machine_facts(choice, 1));
+  const MachineFacts machine = machine_facts(choice, 1);
+  const RunPlan plan = settle_grad_sync(make_run_plan(config, resolve_model(config), 0, machine), machine);
   BenchReport report;
   report.why = choice.why;
   report.compute = plan.compute;

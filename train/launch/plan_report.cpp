@@ -15,6 +15,7 @@
 #include "train/launch/prepare_run.h"
 #include "train/run/run_files.h"
 #include "train/run/run_report.h"
+#include "train/run/zero_cost.h"
 
 namespace trident {
 namespace {
@@ -104,7 +105,7 @@ PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
     machine = cpu_machine_facts(static_cast<int>(here));
     machine.memory = kAnyMachine.memory;
   }
-  PlannedRun planned{make_run_plan(config, resolve_model(config), ranks, machine), {}};
+  PlannedRun planned{settle_grad_sync(make_run_plan(config, resolve_model(config), ranks, machine), machine), {}};
   if (on_cards)
     planned.report = {dry_stages_on_cards(planned.plan, DryWork::kStep), Workspaces::kBound};
   else

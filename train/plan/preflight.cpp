@@ -20,13 +20,6 @@ double smallest_state(const TrainConfig& config) {
   return 4.0 * (1.0 + static_cast<double>(update_rule_of(config)->states().size()));
 }
 
-double model_state(const RunPlan& plan, const ZeroPolicy& policy) {
-  const double replicas = static_cast<double>(plan.world_size() / plan.grid.degrees().pipeline);
-  double bytes = 0;
-  for (const ZeroCost& cost : zero_costs(plan, policy)) bytes += replicas * static_cast<double>(cost.memory);
-  return bytes;
-}
-
 // The run folder, or what is there of the path to it.
 std::filesystem::path nearest_existing(const std::string& folder) {
   std::error_code error;
@@ -55,17 +48,6 @@ void check_model_fits(const ModelConfig& model, const TrainConfig& config, std::
                   "model of at most {:.0f}M parameters, or a larger machine",
                   parameters < 1e9 ? fmt::format("{:.1f}M", 1e-6 * parameters) : fmt::format("{:.1f}B", 1e-9 * parameters), gigabytes(bytes), gigabytes(static_cast<double>(machine_bytes)),
                   1e-6 * static_cast<double>(machine_bytes) / state));
-}
-
-std::string what_state_fits(const RunPlan& plan, double state, double there) {
-  if (plan.step_spec.data_parallel > 1) {
-    const double now = model_state(plan, plan.zero);
-    for (const ZeroPreset preset : {ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kShardGradOp, ZeroPreset::kZero3}) {
-      const double bytes = state * model_state(plan, policy_of(preset)) / now;
-      if (bytes <= there && bytes < state) return fmt::format("parallel.zero = {} needs {}", to_string(preset), gigabytes(bytes));
-    }
-  }
-  return fmt::format("about {:.0f}M parameters of this layout would fit", 1e-6 * static_cast<double>(num_parameters(plan.model)) * there / state);
 }
 
 void check_run_folder(const std::string& folder) {

@@ -16,10 +16,6 @@ void check_thread_ranks(const TrainConfig& config);
 // size does not matter. ConfigError.
 void check_model_fits(const ModelConfig& model, const TrainConfig& config, std::int64_t machine_bytes);
 
-// What would fit where parameters, gradients and optimizer of some ranks need `state` bytes and `there` are there: the first ZeRO preset that does, or a
-// number of parameters.
-std::string what_state_fits(const RunPlan& plan, double state, double there);
-
 // Throws StorageError when run.dir is there but no folder, or it, or the nearest folder above it, may not be written. Creates
 // nothing.
 void check_run_folder(const std::string& folder);

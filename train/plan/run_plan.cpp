@@ -366,18 +366,6 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   if (sync.kind == GradSync::Kind::kStep) plan.zero.grad_sync_every = 0;
   if (sync.kind == GradSync::Kind::kEvery) plan.zero.grad_sync_every = sync.every;
   make_programs(plan, costs);
-  if (sync.kind == GradSync::Kind::kAuto && plan.zero.grad_sync_every != 0) {
-    ZeroPolicy once = plan.zero;
-    once.grad_sync_every = 0;
-    std::int64_t needed = 0;
-    for (const ZeroCost& cost : zero_costs(plan, once)) needed = std::max(needed, cost.memory);
-    const bool fits = needed <= machine.bytes_per_rank();
-    plan.notes.push_back(
-        fmt::format("parallel.grad_sync = auto: {} (full gradients make {:.2f} GB of model state per rank, {:.2f} GB are there)",
-                    fits ? "once per step" : "the preset's own", 1e-9 * static_cast<double>(needed),
-                    1e-9 * static_cast<double>(machine.bytes_per_rank())));
-    if (fits) plan = with_policy(std::move(plan), once);
-  }
   add_gather_note(plan);
   add_card_notes(plan, machine.device);
   plan.notes.insert(plan.notes.end(), machine.notes.begin(), machine.notes.end());

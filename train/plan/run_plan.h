@@ -46,7 +46,7 @@ struct MachineFacts {
   CoreShare core_share = {};            // of a node's ranks; decides run.threads_per_rank "auto"
 
   std::int64_t bytes() const;           // of all memory
-  std::int64_t bytes_per_rank() const;  // where that is least; decides parallel.grad_sync "auto"
+  std::int64_t bytes_per_rank() const;  // where that is least; settle_grad_sync() goes by it
 };
 
 // A unit's parameters as they lie on a rank (all ranks of a tensor-parallel group have the same shapes).
@@ -88,7 +88,8 @@ ModelConfig resolve_model(const TrainConfig& config);
 
 // Throws ConfigError naming key, value and remedy for whatever cannot be: degrees that do not divide the world, heads, layers,
 // batch; sequences longer than the model's positions; schedules with micro-batch counts they cannot run. `world_size` 0: no
-// launcher, the degrees say how many ranks there are.
+// launcher, the degrees say how many ranks there are. parallel.grad_sync "auto" is left open, at the preset's own: what it costs to
+// reduce once a step is found by running ranks dry (settle_grad_sync, train/run/zero_cost.h).
 RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int world_size, const MachineFacts& machine);
 
 // Forward model FLOPs of one micro-batch per unit: what the partition balances and the predicted bubble counts (a backward: twice).
@@ -99,13 +100,5 @@ RunPlan with_policy(RunPlan plan, const ZeroPolicy& policy);
 RunPlan with_micro_batch(RunPlan plan, std::int64_t micro);
 // The same plan under another schedule of as many ranks, chunks and micro-batches, checked; which may split backwards.
 RunPlan with_schedule(RunPlan plan, const Schedule& schedule);
-
-// By pipeline stage: bytes that one of its ranks sends over dp in a step, and holds for parameters, gradients and optimizer, under
-// `policy`. Of dry runs.
-struct ZeroCost {
-  double bytes_sent = 0;
-  std::int64_t memory = 0;
-};
-std::vector<ZeroCost> zero_costs(const RunPlan& plan, const ZeroPolicy& policy);
 
 }  // namespace trident

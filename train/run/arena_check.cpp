@@ -7,8 +7,8 @@
 
 #include "core/check.h"
 #include "core/function_ref.h"
-#include "train/plan/preflight.h"
 #include "train/run/gather_bytes.h"
+#include "train/run/zero_cost.h"
 
 namespace trident {
 namespace {

@@ -10,6 +10,7 @@
 #include "model/model_stats.h"
 #include "pipeline/step_simulator.h"
 #include "train/run/dry_run.h"
+#include "train/run/zero_cost.h"
 
 namespace trident {
 namespace {
