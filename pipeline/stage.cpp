@@ -5,6 +5,7 @@
 
 #include "core/int_math.h"
 #include "model/gpt.h"
+#include "model/head.h"
 
 namespace trident {
 namespace {
@@ -14,6 +15,12 @@ constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved), kSavedForW = s
 constexpr bool is_saved(std::size_t region) { return region == kSaved || region == kSavedForW; }
 // What backward_input leaves for backward_weight.
 constexpr std::array kFromInputToWeight = {static_cast<std::size_t>(Region::kRemadeForW), static_cast<std::size_t>(Region::kKept)};
+
+// 0 where no pass saves it.
+std::int64_t bytes_of(const Saved& handle, const UnitMemory& memory) {
+  const auto place = std::ranges::find(memory.places, &handle, [](const auto& entry) { return entry.first; });
+  return place == memory.places.end() ? 0 : place->second.num_bytes();
+}
 
 // For messages: the largest tensor of several units' regions.
 struct LargestTensor {
@@ -78,7 +85,7 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
       part.offset[kSavedForW] = for_weights.add(part.memory.bytes[kSavedForW]);
       for (const std::size_t r : kFromInputToWeight) part.offset[r] = chunk.kept.add(part.memory.bytes[r]);
       for (const Region region : {Region::kSaved, Region::kSavedForW}) largest_saved.offer(part.memory.largest_of(region), unit);
-      if (unit == head_unit(model) && geometry.head_chunk == 0) logits = part.memory.largest_of(Region::kSavedForW).num_bytes();
+      if (const auto* head = dynamic_cast<const Head*>(part.layer.get())) logits = bytes_of(head->saved_logits(), part.memory);
       for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
         largest_of_region[r].offer(part.memory.largest_of(static_cast<Region>(r)), unit);
         if (!is_saved(r)) region_bytes_[r] = std::max(region_bytes_[r], part.memory.region_bytes(static_cast<Region>(r)));

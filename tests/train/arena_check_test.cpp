@@ -211,6 +211,29 @@ TEST(ArenaCheck, LogitsInChunksAreAdvisedWhereTheyAreLarge) {
             std::string::npos);
 }
 
+// A small vocabulary and a wide model: the norm's output, which lies with the logits, is larger than they are.
+TEST(ArenaCheck, LogitsAreTheLogitsAndNotWhatLiesBesideThem) {
+  const auto logits_of = [](std::vector<std::string> settings) {
+    settings.insert(settings.end(), {"run.dir=\"unused\"", "run.steps=1", "data.train=\"unused\"", "batch.global=64",
+                                     "batch.micro=8", "batch.sequence=64", "precision.compute=fp32"});
+    const TrainConfig config = parse_train_config(
+        R"({"model": {"model_type": "llama", "vocab_size": 250, "hidden_size": 1024, "num_hidden_layers": 2,
+                      "num_attention_heads": 8, "num_key_value_heads": 8, "intermediate_size": 128,
+                      "max_position_embeddings": 64}})",
+        "test", settings);
+    const RunPlan plan = make_run_plan(config, resolve_model(config), 0, {});
+    std::vector<double> logits;
+    for (const ArenaNeed& need : arena_needs(plan, dry_stages(plan, nullptr, DryWork::kConstruct))) logits.push_back(need.logits);
+    return logits;
+  };
+  constexpr double kWhole = 8 * 64 * 256 * 4;  // rows, columns of a padded vocabulary, bytes
+  EXPECT_EQ(logits_of({}), std::vector<double>{kWhole});
+  EXPECT_EQ(logits_of({"parallel.tensor=2"}), std::vector<double>(2, kWhole / 2));
+  EXPECT_EQ(logits_of({"recompute.head_chunk=8"}), std::vector<double>{0});
+  EXPECT_EQ(logits_of({"parallel.pipeline=2"}), (std::vector<double>{0, kWhole}));
+  EXPECT_EQ(logits_of({"parallel.pipeline=2", "parallel.schedule=gpipe"}), (std::vector<double>{0, 8 * kWhole})) << "in flight";
+}
+
 // Ranks that each know their own need and pool, as threads; what each of them throws.
 std::vector<std::string> refusals(const RunPlan& plan, const std::vector<ArenaNeed>& needs) {
   ThreadWorld world(plan.world_size(), 60.0);
