@@ -182,7 +182,7 @@ class Ops {
     call(stream, op::CrossEntropyBackward{logits, row_max, sum_exp, targets, first_column, vocabulary, scale});
   }
 
-  // ---- elementwise, copies, reductions -------------------------------------------------------------------------------------------
+  // ---- elementwise, copies, reductions ------------------------------------------------------------------------------------------
   // In place: x T[R,C] += bias T[C] in every row.
   void add_bias(Stream& stream, TensorView x, ConstTensorView bias) { call(stream, op::AddBias{x, bias}); }
   // out f32[C] (+)= column sums of x T[R,C].
@@ -207,7 +207,7 @@ class Ops {
   // ExactSum::add leaves them; limbs that began normalised bear 2^30 elements before they must be normalised.
   void add_exact(Stream& stream, TensorView limbs, ConstTensorView x) { call(stream, op::AddExact{limbs, x}); }
 
-  // ---- optimizer ------------------------------------------------------------------------------------------------------------------
+  // ---- optimizer ----------------------------------------------------------------------------------------------------------------
   // master, m, v f32[n] updated in place; param T[n] = round(master), as params.rounding says; grad f32[n]. param may alias master
   // when T is f32.
   void adamw(Stream& stream, TensorView param, TensorView master, TensorView m, TensorView v, ConstTensorView grad,
