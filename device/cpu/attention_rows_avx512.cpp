@@ -4,6 +4,9 @@ namespace trident {
 
 namespace avx512 {
 namespace {
+#include "device/cpu/wide_vectors.inl"
+
+// What the vectors are for.
 #include "device/cpu/attention_rows.inl"
 }  // namespace
 }  // namespace avx512

@@ -4,6 +4,9 @@ namespace trident {
 
 namespace baseline {
 namespace {
+#include "device/cpu/wide_vectors.inl"
+
+// What the vectors are for.
 #include "device/cpu/attention_rows.inl"
 }  // namespace
 }  // namespace baseline

@@ -45,7 +45,7 @@ CpuDevice::CpuDevice(Doorbell& doorbell, const CpuDeviceOptions& options)
   if (threads_ < 1) throw ConfigError(fmt::format("run.threads_per_rank = {}: at least 1 thread is needed", threads_));
   if (options.first_core) stay_on_cores(*options.first_core, threads_);
   omp_set_num_threads(threads_);  // of this thread only; never guessed from the machine
-  ops_ = std::make_unique<CpuOps>(level_, bf16_);
+  ops_ = std::make_unique<CpuOps>(level_, bf16_, options.small_products);
 }
 
 Stream& CpuDevice::new_stream(std::string name) {

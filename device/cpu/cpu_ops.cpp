@@ -25,8 +25,8 @@ void announce(const Operation& operation) {
 
 }  // namespace
 
-CpuOps::CpuOps(IsaLevel level, Bf16Products bf16)
-    : kernels_{trident::row_kernels(level)}, matmul_(bf16, trident::row_kernels(level)),
+CpuOps::CpuOps(IsaLevel level, Bf16Products bf16, SmallProducts small)
+    : kernels_{trident::row_kernels(level)}, matmul_(bf16, trident::row_kernels(level), small),
       attention_(matmul_, trident::row_kernels(level)) {}
 
 // ---- matrix products

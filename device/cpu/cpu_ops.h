@@ -22,7 +22,7 @@ class CpuOps final : public Ops {
   };
 
   // `level`: of the row kernels; the processor must have it.
-  CpuOps(IsaLevel level, Bf16Products bf16);
+  CpuOps(IsaLevel level, Bf16Products bf16, SmallProducts small = SmallProducts::kBlocked);
 
   std::int64_t prepare_matmul(const MatmulShape& shape) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;

@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/int_math.h"
+#include "device/cpu/few_rows.h"
 #include "device/cpu/onednn_api.h"
 #include "device/no_allocation.h"
 
@@ -38,7 +39,9 @@ namespace {
 //   bf16  any    other, native bf16                                matmul primitive       AMX / AVX512-BF16 kernels, bf16 result
 //   bf16  any    without native bf16                               dnnl_sgemm on f32      blocks converted in the workspace
 //   f16   any    all                                               dnnl_sgemm on f32      likewise
-enum class EntryPoint : std::uint8_t { kNothing, kSgemm, kGemmBf16, kPrimitive, kConvertedSgemm };
+//   any   any    a not transposed, m <= kFewRows                   few_rows.h             with SmallProducts::kRowByRow alone:
+//                                                                                         reads b once, at memory's rate
+enum class EntryPoint : std::uint8_t { kNothing, kFewRows, kSgemm, kGemmBf16, kPrimitive, kConvertedSgemm };
 
 constexpr std::int64_t kLongSum = 512;
 // Blocks of rows and columns that are converted at a time when bf16 or f16 is multiplied in f32.
@@ -47,6 +50,8 @@ constexpr std::int64_t kRowBlock = 256, kColumnBlock = 256;
 // Products of fewer multiply-adds are made by the calling thread alone: they are over before a second thread, which sleeps while it
 // waits, has come. From docs/benchmarks/2026-11-23-few-threads.md.
 constexpr double kWorthThreads = 4 << 20;
+// Of a product of few rows: no thread gets fewer, and each a multiple of it, so that no two write to one cache line.
+constexpr std::int64_t kColumnsOfAThread = 16;
 
 // While it lives oneDNN takes one thread for such a product, when it makes a primitive as well as when it runs one.
 class ThreadsFor {
@@ -128,7 +133,8 @@ void gemm_bf16(const MatmulShape& s, float* out, const void* a, const void* b) {
 
 class OnednnMatmul::Implementation {
  public:
-  Implementation(Bf16Products bf16, const RowKernels& kernels) : bf16_(bf16), kernels_(kernels) {
+  Implementation(Bf16Products bf16, const RowKernels& kernels, SmallProducts small)
+      : bf16_(bf16), small_(small), kernels_(kernels), few_rows_(few_rows(kernels.level)) {
     check(dnnl_engine_create(engine_.receive(), dnnl_cpu, 0), "engine");
     check(dnnl_stream_create(stream_.receive(), engine_.get(), dnnl_stream_default_flags), "stream");
   }
@@ -142,6 +148,7 @@ class OnednnMatmul::Implementation {
     if (p.entry == EntryPoint::kPrimitive && !make_primitive(shape, p.primitive)) p.entry = EntryPoint::kConvertedSgemm;
     if (p.entry == EntryPoint::kPrimitive) p.workspace_bytes = p.primitive.scratchpad_bytes;
     if (p.entry == EntryPoint::kConvertedSgemm) p.workspace_bytes = 4 * converted_floats(shape);
+    if (p.entry == EntryPoint::kFewRows) p.workspace_bytes = 4 * few_rows_floats(shape);
     return prepared_.emplace(shape, std::move(p)).first->second;
   }
 
@@ -159,6 +166,7 @@ class OnednnMatmul::Implementation {
         if (shape.accumulate == Accumulate::kNo)
           std::memset(out, 0, static_cast<std::size_t>(shape.m * shape.n * size_of(shape.out)));
         return;
+      case EntryPoint::kFewRows: return run_few_rows(shape, out, a, b, static_cast<float*>(workspace));
       case EntryPoint::kSgemm:
         return sgemm(shape, static_cast<float*>(out), shape.n, static_cast<const float*>(a), static_cast<const float*>(b));
       case EntryPoint::kGemmBf16: return gemm_bf16(shape, static_cast<float*>(out), a, b);
@@ -174,6 +182,7 @@ class OnednnMatmul::Implementation {
         (s.in == DType::kF32 || s.in == DType::kBF16 || s.in == DType::kF16) && (s.out == DType::kF32 || s.out == s.in),
         "{}: products are of f32, bf16 or f16, their results f32 or of the same type", describe(s));
     if (s.m == 0 || s.n == 0 || s.k == 0) return EntryPoint::kNothing;
+    if (small_ == SmallProducts::kRowByRow && s.m <= kFewRows && s.transpose_a == Transpose::kNo) return EntryPoint::kFewRows;
     if (s.in == DType::kF32) return EntryPoint::kSgemm;
     if (s.in == DType::kF16 || bf16_ == Bf16Products::kConverted) return EntryPoint::kConvertedSgemm;
     const bool weight_gradient = s.transpose_a == Transpose::kYes && s.transpose_b == Transpose::kNo && s.out == DType::kF32;
@@ -278,15 +287,66 @@ class OnednnMatmul::Implementation {
     }
   }
 
+  // Whether few rows are summed right where the result lies.
+  static bool sums_in_place(const MatmulShape& s) {
+    return s.out == DType::kF32 && (s.accumulate == Accumulate::kNo || s.transpose_b == Transpose::kNo);
+  }
+  // The first operand in f32, the sums, and what they are added to.
+  static std::int64_t few_rows_floats(const MatmulShape& s) {
+    return (s.in == DType::kF32 ? 0 : s.m * s.k) + (sums_in_place(s) ? 0 : 2 * s.m * s.n);
+  }
+
+  void run_few_rows(const MatmulShape& s, void* out, const void* a, const void* b, float* workspace) const {
+    const RowType t = row_type(s.in);
+    const float* x = static_cast<const float*>(a);
+    if (s.in != DType::kF32) {
+      kernels_.convert(RowType::kF32, workspace, t, a, s.m * s.k);
+      x = workspace;
+      workspace += s.m * s.k;
+    }
+    if (sums_in_place(s)) return sum_few_rows(s, static_cast<float*>(out), x, b, s.accumulate == Accumulate::kYes);
+    float *sums = workspace, *old = sums + s.m * s.n;
+    sum_few_rows(s, sums, x, b, false);
+    const RowType result = row_type(s.out);
+    if (s.accumulate == Accumulate::kYes) {
+      kernels_.convert(RowType::kF32, old, result, out, s.m * s.n);
+      kernels_.accumulate(sums, old, s.m * s.n);
+    }
+    kernels_.convert(result, out, RowType::kF32, sums, s.m * s.n);
+  }
+
+  // Threads take columns of the result, so they change no sum.
+  void sum_few_rows(const MatmulShape& s, float* sums, const float* x, const void* b, bool accumulate) const {
+    const RowType t = row_type(s.in);
+    const std::int64_t width = size_of(s.in);
+    const auto columns = [&](std::int64_t first, std::int64_t count) {
+      const auto* w = static_cast<const std::byte*>(b);
+      if (s.transpose_b == Transpose::kYes)
+        few_rows_.times_transposed(t, sums + first, s.n, x, s.m, w + first * s.k * width, count, s.k);
+      else
+        few_rows_.times(t, sums + first, s.n, x, s.m, w + first * width, s.n, count, s.k, accumulate);
+    };
+    const std::int64_t threads = std::min<std::int64_t>(omp_get_max_threads(), ceil_div(s.n, kColumnsOfAThread));
+    if (threads <= 1) return columns(0, s.n);
+    const std::int64_t part = round_up(ceil_div(s.n, threads), kColumnsOfAThread);
+#pragma omp parallel for num_threads(static_cast<int>(threads)) schedule(static)
+    for (std::int64_t i = 0; i < threads; ++i) {
+      const std::int64_t first = std::min(s.n, i * part);
+      columns(first, std::min(part, s.n - first));
+    }
+  }
+
   Bf16Products bf16_;
+  SmallProducts small_;
   const RowKernels& kernels_;
+  FewRows few_rows_;
   Engine engine_;
   DnnlStream stream_;
   std::unordered_map<MatmulShape, Prepared, HashShape> prepared_;
 };
 
-OnednnMatmul::OnednnMatmul(Bf16Products bf16, const RowKernels& kernels)
-    : implementation_(std::make_unique<Implementation>(bf16, kernels)) {}
+OnednnMatmul::OnednnMatmul(Bf16Products bf16, const RowKernels& kernels, SmallProducts small)
+    : implementation_(std::make_unique<Implementation>(bf16, kernels, small)) {}
 OnednnMatmul::~OnednnMatmul() = default;
 
 std::int64_t OnednnMatmul::prepare(const MatmulShape& shape) { return implementation_->prepare(shape).workspace_bytes; }
@@ -300,6 +360,7 @@ std::string OnednnMatmul::entry_point(const MatmulShape& shape) const {
   const Prepared& p = implementation_->find(shape);
   switch (p.entry) {
     case EntryPoint::kNothing: return "nothing";
+    case EntryPoint::kFewRows: return "few rows";
     case EntryPoint::kSgemm: return "dnnl_sgemm";
     case EntryPoint::kGemmBf16: return "gemm_bf16bf16f32";
     case EntryPoint::kPrimitive: return p.primitive.kernel;

@@ -19,10 +19,17 @@ enum class Bf16Products : std::uint8_t {
   kConverted,  // block by block converted to f32 in the workspace, multiplied in f32
 };
 
+// Products of at most kFewRows rows whose first operand is not transposed.
+enum class SmallProducts : std::uint8_t {
+  kBlocked,   // like all others
+  kRowByRow,  // by few_rows.h: bound by reading the second operand, and the same bits however many rows there are
+};
+inline constexpr std::int64_t kFewRows = 32;
+
 class OnednnMatmul {
  public:
   // `kernels` convert to and from f32.
-  OnednnMatmul(Bf16Products bf16, const RowKernels& kernels);
+  OnednnMatmul(Bf16Products bf16, const RowKernels& kernels, SmallProducts small = SmallProducts::kBlocked);
   ~OnednnMatmul();
   OnednnMatmul(const OnednnMatmul&) = delete;
   OnednnMatmul& operator=(const OnednnMatmul&) = delete;
@@ -35,7 +42,7 @@ class OnednnMatmul {
   // The shape must have been prepared. Allocates nothing outside oneDNN.
   void run(const MatmulShape& shape, void* out, const void* a, const void* b, void* workspace);
 
-  // For tests and benchmarks: "dnnl_sgemm", "converted sgemm", "gemm_bf16bf16f32" or the name of the primitive's kernel
+  // For tests and benchmarks: "few rows", "dnnl_sgemm", "converted sgemm", "gemm_bf16bf16f32" or the name of the primitive's kernel
   // ("brg:avx512_core_bf16"). The shape must have been prepared.
   std::string entry_point(const MatmulShape& shape) const;
 

@@ -1,0 +1,17 @@
+#include "device/cpu/few_rows.h"
+
+namespace trident {
+
+namespace avx2 {
+namespace {
+#include "device/cpu/wide_vectors.inl"
+
+// What the vectors are for.
+#include "device/cpu/few_rows.inl"
+}  // namespace
+}  // namespace avx2
+
+FewRows few_rows_avx2();
+FewRows few_rows_avx2() { return avx2::make_few_rows(); }
+
+}  // namespace trident

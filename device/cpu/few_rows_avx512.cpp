@@ -1,0 +1,17 @@
+#include "device/cpu/few_rows.h"
+
+namespace trident {
+
+namespace avx512 {
+namespace {
+#include "device/cpu/wide_vectors.inl"
+
+// What the vectors are for.
+#include "device/cpu/few_rows.inl"
+}  // namespace
+}  // namespace avx512
+
+FewRows few_rows_avx512();
+FewRows few_rows_avx512() { return avx512::make_few_rows(); }
+
+}  // namespace trident

@@ -1,0 +1,17 @@
+#include "device/cpu/few_rows.h"
+
+namespace trident {
+
+namespace baseline {
+namespace {
+#include "device/cpu/wide_vectors.inl"
+
+// What the vectors are for.
+#include "device/cpu/few_rows.inl"
+}  // namespace
+}  // namespace baseline
+
+FewRows few_rows_baseline();
+FewRows few_rows_baseline() { return baseline::make_few_rows(); }
+
+}  // namespace trident

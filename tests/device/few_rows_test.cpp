@@ -1,0 +1,131 @@
+// Products of few rows, row by row: against sums in double, and the same bits however many rows and threads there are.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "core/bf16.h"
+#include "core/philox.h"
+#include "device/cpu/cpu_features.h"
+#include "device/cpu/onednn_matmul.h"
+
+namespace trident {
+namespace {
+
+std::vector<float> values(std::int64_t count, std::uint64_t number) {
+  std::vector<float> v(static_cast<std::size_t>(count));
+  Normals normals(random_key(1, RandomPurpose::kTest, number));
+  for (std::size_t i = 0; i < v.size(); ++i) v[i] = to_float(to_bf16(normals.at(i)));
+  return v;
+}
+
+// The operand's bytes in `dtype`.
+std::vector<std::byte> stored(const std::vector<float>& v, DType dtype) {
+  std::vector<std::byte> bytes(v.size() * static_cast<std::size_t>(size_of(dtype)));
+  for (std::size_t i = 0; i < v.size(); ++i) {
+    if (dtype == DType::kF32) reinterpret_cast<float*>(bytes.data())[i] = v[i];
+    if (dtype == DType::kBF16) reinterpret_cast<bf16*>(bytes.data())[i] = to_bf16(v[i]);
+  }
+  return bytes;
+}
+
+std::vector<float> loaded(const std::vector<std::byte>& bytes, DType dtype) {
+  std::vector<float> v(bytes.size() / static_cast<std::size_t>(size_of(dtype)));
+  for (std::size_t i = 0; i < v.size(); ++i)
+    v[i] = dtype == DType::kF32 ? reinterpret_cast<const float*>(bytes.data())[i]
+                                : to_float(reinterpret_cast<const bf16*>(bytes.data())[i]);
+  return v;
+}
+
+struct Product {
+  MatmulShape shape;
+  std::vector<float> a, b, old;
+
+  std::vector<float> run(IsaLevel level, std::int64_t rows, int threads) const {
+    omp_set_num_threads(threads);
+    MatmulShape s = shape;
+    s.m = rows;
+    OnednnMatmul matmul(Bf16Products::kConverted, row_kernels(level), SmallProducts::kRowByRow);
+    std::vector<std::byte> workspace(static_cast<std::size_t>(matmul.prepare(s)));
+    EXPECT_EQ(matmul.entry_point(s), "few rows");
+    const std::vector<float> first(a.begin(), a.begin() + rows * s.k), before(old.begin(), old.begin() + rows * s.n);
+    std::vector<std::byte> out = stored(before, s.out);
+    matmul.run(s, out.data(), stored(first, s.in).data(), stored(b, s.in).data(), workspace.data());
+    omp_set_num_threads(1);
+    return loaded(out, s.out);
+  }
+};
+
+std::vector<Product> products() {
+  std::vector<Product> all;
+  for (const DType in : {DType::kF32, DType::kBF16})
+    for (const DType out : {DType::kF32, DType::kBF16})
+      for (const Transpose transposed : {Transpose::kYes, Transpose::kNo})
+        for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes})
+          for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {37, 19}, {130, 64}, {64, 333}}) {
+            if (in == DType::kF32 && out == DType::kBF16) continue;
+            const MatmulShape shape{9, n, k, Transpose::kNo, transposed, in, out, accumulate};
+            all.push_back({shape, values(9 * k, 1), values(n * k, 2), values(9 * n, 3)});
+          }
+  return all;
+}
+
+std::vector<IsaLevel> levels() {
+  std::vector<IsaLevel> all;
+  for (const IsaLevel level : {IsaLevel::kBaseline, IsaLevel::kAvx2, IsaLevel::kAvx512})
+    if (level <= detect_cpu_features().level) all.push_back(level);
+  return all;
+}
+
+TEST(FewRows, AreSumsOfProducts) {
+  for (const Product& p : products()) {
+    const MatmulShape& s = p.shape;
+    for (const IsaLevel level : levels()) {
+      const std::vector<float> out = p.run(level, s.m, 1);
+      for (std::int64_t r = 0; r < s.m; ++r)
+        for (std::int64_t c = 0; c < s.n; ++c) {
+          double sum = s.accumulate == Accumulate::kYes ? p.old[static_cast<std::size_t>(r * s.n + c)] : 0, size = std::abs(sum);
+          for (std::int64_t i = 0; i < s.k; ++i) {
+            const auto at = static_cast<std::size_t>(s.transpose_b == Transpose::kYes ? c * s.k + i : i * s.n + c);
+            const double product = static_cast<double>(p.a[static_cast<std::size_t>(r * s.k + i)]) * p.b[at];
+            sum += product;
+            size += std::abs(product);
+          }
+          // A sum of k+1 summands in f32 has at most k roundings of its size, and bf16 one more of 2^-9 of the result.
+          const double bound = size * static_cast<double>(s.k + 1) * 0x1p-24 + (s.out == DType::kBF16 ? std::abs(sum) * 0x1p-8 : 0);
+          ASSERT_NEAR(out[static_cast<std::size_t>(r * s.n + c)], sum, bound)
+              << to_string(level) << " n " << s.n << " k " << s.k << " row " << r << " column " << c;
+        }
+    }
+  }
+}
+
+TEST(FewRows, AreTheSameBitsHoweverManyRowsAndThreadsThereAre) {
+  for (const Product& p : products()) {
+    for (const IsaLevel level : levels()) {
+      const std::vector<float> all = p.run(level, p.shape.m, 1);
+      for (const std::int64_t rows : {1, 2, 3, 4, 5, 8}) {
+        for (const int threads : {1, 3}) {
+          const std::vector<float> some = p.run(level, rows, threads);
+          ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin()))
+              << to_string(level) << ", " << rows << " rows, " << threads << " threads, n " << p.shape.n << " k " << p.shape.k;
+        }
+      }
+    }
+  }
+}
+
+TEST(FewRows, AreLeftToTheLibraryWhereNobodyAsked) {
+  OnednnMatmul blocked(Bf16Products::kConverted, row_kernels(IsaLevel::kBaseline));
+  OnednnMatmul row_by_row(Bf16Products::kConverted, row_kernels(IsaLevel::kBaseline), SmallProducts::kRowByRow);
+  const MatmulShape one{1, 64, 64, Transpose::kNo, Transpose::kYes}, many{kFewRows + 1, 64, 64, Transpose::kNo, Transpose::kYes};
+  blocked.prepare(one);
+  row_by_row.prepare(many);
+  EXPECT_EQ(blocked.entry_point(one), "dnnl_sgemm");
+  EXPECT_EQ(row_by_row.entry_point(many), "dnnl_sgemm");
+}
+
+}  // namespace
+}  // namespace trident
