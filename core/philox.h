@@ -26,7 +26,15 @@ constexpr PhiloxCounter philox4x32(PhiloxCounter c, PhiloxKey k) {
 }
 
 // What a random number is for. Part of the key, so that no two uses ever share numbers.
-enum class RandomPurpose : std::uint32_t { kInit = 1, kDropout = 2, kShuffle = 3, kTest = 4, kRounding = 5, kBench = 6 };
+enum class RandomPurpose : std::uint32_t {
+  kInit = 1,
+  kDropout = 2,
+  kShuffle = 3,
+  kTest = 4,
+  kRounding = 5,
+  kBench = 6,
+  kSampling = 7
+};
 
 // A key from seed, purpose and a name (parameter name) or number; FNV-1a over all of them.
 PhiloxKey random_key(std::uint64_t seed, RandomPurpose purpose, std::string_view name);

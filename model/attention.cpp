@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "model/cached_step.h"
+#include "model/declare.h"
 #include "model/model_constants.h"
 
 namespace trident {
@@ -37,7 +39,7 @@ void Attention::declare(ParamList& list) {
   const int kv_shards = static_cast<int>(std::min<std::int64_t>(tensor_degree, config_.kv_heads));
   const bool fused = kv_shards == tensor_degree;
   q_.count = config_.heads / tensor_degree;
-  k_.count = v_.count = config_.kv_heads / kv_shards;
+  k_.count = v_.count = local_kv_heads(config_, tensor_degree);
   const std::int64_t q_columns = q_.count * head_dim, kv_columns = k_.count * head_dim;
 
   norm_.declare(list);
@@ -175,7 +177,7 @@ void Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
     }
     split(p, v_, nullptr, false, rows);
   }
-  recompute_core(p);
+  p.batch.cached != nullptr ? attend_cached(p, *p.batch.cached) : recompute_core(p);
   const ScratchScope scope(p.scratch_cursor());
   const TensorView merged = p.scratch(g.compute, {g.full_rows(), inner_columns()});
   p.ops.merge_heads(p.stream, by_position(g, merged), p[out_], 0);
@@ -188,6 +190,31 @@ void Attention::recompute_core(LayerPass& p) const {
   const TensorView q = p[q_.saved], out = p.save(out_, q.dtype(), q.shape());
   const TensorView lse = p.save(lse_, DType::kF32, {p.geometry.micro_batch, q_.count, p.geometry.sequence});
   p.ops.attention_forward(p.stream, shape(p.geometry), out, lse, q, p[k_.saved], p[v_.saved], p.workspace());
+}
+
+// Sample by sample, because each has a length of its own.
+void Attention::attend_cached(LayerPass& p, const CachedStep& step) const {
+  const LayerCache& cache = step.caches[static_cast<std::size_t>(p.unit)];
+  const TensorView q = p[q_.saved], k = p[k_.saved], v = p[v_.saved];
+  const TensorView out = p.save(out_, q.dtype(), q.shape());
+  const TensorView lse = p.save(lse_, DType::kF32, {p.geometry.micro_batch, q_.count, p.geometry.sequence});
+  AttentionShape one = shape(p.geometry);
+  one.batch = 1;
+  one.key_length = step.capacity;
+  for (std::int64_t b = 0; b < p.geometry.micro_batch; ++b) {
+    const std::int64_t first = step.first[static_cast<std::size_t>(b)], count = step.count[static_cast<std::size_t>(b)];
+    TRIDENT_CHECK(first >= 0 && count >= 1 && count <= p.geometry.sequence && first + count <= step.capacity,
+                  "tokens {}+{} in a pass of {} rows over a cache of {}", first, count, p.geometry.sequence, step.capacity);
+    for (std::int64_t head = 0; head < k_.count; ++head) {
+      const std::int64_t D = config_.head_dim, from = (b * k_.count + head) * p.geometry.sequence * D;
+      const std::int64_t to = ((b * k_.count + head) * step.capacity + first) * D;
+      p.ops.convert(p.stream, cache.keys.range(to, count * D), k.range(from, count * D));
+      p.ops.convert(p.stream, cache.values.range(to, count * D), v.range(from, count * D));
+    }
+    one.query_offset = first;
+    p.ops.attention_forward(p.stream, one, out.rows(b, 1), lse.rows(b, 1), q.rows(b, 1), cache.keys.rows(b, 1),
+                            cache.values.rows(b, 1), p.workspace());
+  }
 }
 
 void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {

@@ -54,6 +54,7 @@ class Attention {
   void split(LayerPass& p, const Heads& heads, const Norm* norm, bool rotate, const Views& rows) const;
   void merge_gradient(LayerPass& p, const Heads& heads, const Norm* norm, bool rotate, TensorView d, const Views& d_rows) const;
   void rotate(LayerPass& p, TensorView heads, Transpose inverse) const;
+  void attend_cached(LayerPass& p, const CachedStep& step) const;
   bool norm_after() const { return config_.norm_placement == NormPlacement::kAfter; }
   // What the projections multiply, once it was made.
   ConstTensorView input(LayerPass& p, ConstTensorView x) const { return norm_after() ? x : p[normed_]; }

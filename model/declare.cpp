@@ -1,5 +1,6 @@
 #include "model/declare.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -115,6 +116,10 @@ ParamId declare_table(ParamList& list, const std::string& name, std::int64_t row
                  .init = {InitKind::kNormal, init_std}}};
   spec.grad_partial_over = partial_axes(list.layout(), PartialGradient::kUnderSequenceParallelism);
   return list.add(std::move(spec));
+}
+
+std::int64_t local_kv_heads(const ModelConfig& config, int tensor_degree) {
+  return config.kv_heads / std::min<std::int64_t>(tensor_degree, config.kv_heads);
 }
 
 }  // namespace trident

@@ -57,4 +57,7 @@ ParamId declare_table(ParamList& list, const std::string& name, std::int64_t row
 // Vocabulary rows with padding: the next multiple of 128 per tp rank.
 std::int64_t padded_vocabulary(const ModelConfig& config, int tensor_degree);
 
+// Key/value heads that a rank holds: its part, or one that it shares with others.
+std::int64_t local_kv_heads(const ModelConfig& config, int tensor_degree);
+
 }  // namespace trident

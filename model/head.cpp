@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "model/cached_step.h"
 #include "model/declare.h"
 #include "model/param_names.h"
 
@@ -22,7 +23,22 @@ void Head::declare(ParamList& list) {
   chunked_ = ChunkedVocabHead(table, config_.hidden, columns, config_.vocab_size);
 }
 
+// Of the samples' last tokens alone, and in f32, as a choice between them needs.
+void Head::last_logits(LayerPass& p, ConstTensorView x, const CachedStep& step) const {
+  const std::int64_t B = p.geometry.micro_batch, H = config_.hidden;
+  const ScratchScope scope(p.scratch_cursor());
+  const TensorView last = p.scratch(x.dtype(), {B, H});
+  const TensorView normed = p.save(normed_, x.dtype(), {B, H});
+  for (std::int64_t b = 0; b < B; ++b) {
+    const std::int64_t row = (step.count[static_cast<std::size_t>(b)] - 1) * B + b;
+    p.ops.convert(p.stream, last.rows(b, 1), x.range(row * H, H).reshape({1, H}));
+  }
+  norm_.forward(p, normed, last);
+  p.matmul(step.logits, normed, Transpose::kNo, p.weight(projection_.projections().front().weight), Transpose::kYes);
+}
+
 void Head::run_forward(LayerPass& p, ConstTensorView x, TensorView) const {
+  if (p.batch.cached != nullptr) return last_logits(p, x, *p.batch.cached);
   const TensorView normed = p.save(normed_, x.dtype(), x.shape());
   norm_.forward(p, normed, x);
   if (is_chunked(p)) return chunked_.forward(p, p.batch.loss, normed, p.batch.targets);

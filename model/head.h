@@ -1,5 +1,6 @@
 // The last unit: final norm, logits over this rank's part of the vocabulary, cross-entropy. Its output is batch.loss.
 // Saved: the norm's output and statistics, the logits (which become their gradient in place), the softmax statistics.
+// In a cached pass there is no loss: the last tokens' logits go to CachedStep::logits.
 // With LayerGeometry::head_chunk logits are not saved but made a few rows at a time, in forward and again in backward.
 #pragma once
 
@@ -32,6 +33,7 @@ class Head final : public Layer {
   void run_backward_weight(LayerPass& p, ConstTensorView x) const override;
   void run_backward(LayerPass& p, ConstTensorView x, TensorView d) const override;
 
+  void last_logits(LayerPass& p, ConstTensorView x, const CachedStep& step) const;
   static bool is_chunked(const LayerPass& p) { return p.geometry.head_chunk > 0; }
   void chunked_backward(LayerPass& p, ConstTensorView x, TensorView d, ChunkedVocabHead::Gradients wanted) const;
 

@@ -1,5 +1,8 @@
 #include <cstdint>
+#include <vector>
 
+#include "model/cached_step.h"
+#include "model/declare.h"
 #include "model/layer.h"
 
 namespace trident {
@@ -29,6 +32,29 @@ UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hid
     layer.backward(p, x, x);
     layer.backward_input(p, x, x);  // schedules may split them
     layer.backward_weight(p, layer.input_last_use() == LastUse::kW ? x : TensorView());
+  });
+  return plan;
+}
+
+UnitPlan plan_cached_unit(Layer& layer, const LayerGeometry& geometry, const ModelConfig& config, std::int64_t capacity,
+                          const ModelConstants& constants, Ops& oracle, int unit) {
+  TRIDENT_CHECK(!geometry.shards_sequence(), "a cached pass of unit {} under sequence parallelism", unit);
+  UnitPlan plan(geometry, oracle, unit);
+  layer.declare(plan.param_list());
+  const std::int64_t B = geometry.micro_batch;
+  const std::vector<std::int64_t> first(static_cast<std::size_t>(B), 0), count(static_cast<std::size_t>(B), 1);
+  const Shape kept{B, local_kv_heads(config, geometry.tensor_degree), capacity, config.head_dim};
+  const LayerCache cache{dry_view(geometry.compute, kept), dry_view(geometry.compute, kept)};
+  const std::vector<LayerCache> caches(static_cast<std::size_t>(unit) + 1, cache);
+  const CachedStep step{capacity, first, count, caches,
+                        dry_view(DType::kF32, {B, padded_vocabulary(config, geometry.tensor_degree) / geometry.tensor_degree})};
+  MicroBatch batch = dry_batch(geometry);
+  batch.training = false;
+  batch.cached = &step;
+  const TensorView x = dry_view(geometry.compute, geometry.activation_shape(config.hidden));
+  plan.run([&](Pass& pass) {
+    LayerPass p(pass, batch, constants);
+    layer.forward(p, x, x);
   });
   return plan;
 }

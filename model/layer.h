@@ -8,11 +8,13 @@
 #include <cstdint>
 
 #include "core/tensor_view.h"
+#include "model/model_config.h"
 #include "tensor_parallel/pass.h"
 #include "tensor_parallel/unit_plan.h"
 
 namespace trident {
 
+struct CachedStep;     // cached_step.h
 class ModelConstants;  // model_constants.h
 
 // One micro-batch as the model sees it. Row s*B+b is position s of sample b. Every tp rank holds the whole of it.
@@ -26,6 +28,8 @@ struct MicroBatch {
   float gradient_scale = 1.0f;  // loss scale / global_valid_tokens: the one division
   TensorView loss;              // f64 [1], overwritten by the head: sum over counted tokens of nats
   bool training = true;         // false: no dropout
+  // Not null: the tokens follow others, whose keys and values are kept. Forward alone, without sequence parallelism.
+  const CachedStep* cached = nullptr;
 };
 
 // A pass over one micro-batch.
@@ -95,5 +99,9 @@ class Layer {
 // What `layer` needs, which is declared: its passes, run dry. `oracle`, `unit` as for UnitPlan. `hidden`: H.
 UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hidden, const ModelConstants& constants, Ops& oracle,
                    int unit = 0);
+
+// The same of forward passes over a cache of `capacity` positions.
+UnitPlan plan_cached_unit(Layer& layer, const LayerGeometry& geometry, const ModelConfig& config, std::int64_t capacity,
+                          const ModelConstants& constants, Ops& oracle, int unit = 0);
 
 }  // namespace trident
