@@ -7,6 +7,7 @@
 #include "app/waiting_threads.h"
 #include "parallel/cuda/cuda_backend.h"
 #include "train/bench/bench.h"
+#include "train/generate/run_generate.h"
 #include "train/launch/plan_report.h"
 #include "train/launch/run_training.h"
 #include "train/plan/machine.h"
@@ -50,6 +51,7 @@ int main(int argc, char** argv) {
                         : to_text(planned.report, planned.plan, detail);
   };
   return run_command_line(Arguments(argv + 1, argv + argc),
-                          {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench, supervised, plan},
+                          {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench,
+                           supervised, plan, run_generate},
                           std::cerr);
 }

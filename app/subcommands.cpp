@@ -61,7 +61,7 @@ const std::vector<Subcommand>& subcommands() {
        .run = ckpt_command,
        .actions = {"ls", "show", "verify", "diff", "prune"}},
       {.name = "eval", .summary = "loss of a checkpoint on data"},
-      {.name = "generate", .summary = "text from a checkpoint"},
+      {.name = "generate", .summary = "let a model continue texts", .run = generate_command},
       {.name = "bench", .summary = "measure this machine, and where the time of a step goes", .run = bench_command},
       {.name = "schema", .summary = "print the configuration's JSON Schema", .run = schema_command},
       {.name = "help", .summary = "explain a subcommand or a key of the configuration", .run = help_command},

@@ -16,6 +16,9 @@
 
 namespace trident {
 
+struct GenerateOptions;  // train/generate/run_generate.h
+struct GenerateResult;
+
 struct PlanOptions {
   int ranks = 0;  // of the job; 0: as many as the configuration's degrees say
   bool json = false;
@@ -34,6 +37,10 @@ struct CommandContext {
   std::function<std::optional<BenchReport>(const TrainConfig&, const BenchOptions&)> run_bench = {};
   std::function<int(const SuperviseOptions&)> supervise = {};  // returns the exit code, which is explained already
   std::function<std::string(const TrainConfig&, const PlanOptions&)> plan = {};  // the text to print
+  // Nothing on processes of a job that leave printing to another.
+  std::function<std::optional<GenerateResult>(const GenerateOptions&,
+                                              const std::function<void(std::int64_t, const std::string&)>& show)>
+      generate = {};
 };
 
 using Arguments = std::vector<std::string>;  // after the subcommand's name
@@ -42,6 +49,7 @@ using Arguments = std::vector<std::string>;  // after the subcommand's name
 void train_command(const Arguments& arguments, const CommandContext& context);
 void supervise_command(const Arguments& arguments, const CommandContext& context);
 void plan_command(const Arguments& arguments, const CommandContext& context);
+void generate_command(const Arguments& arguments, const CommandContext& context);
 void bench_command(const Arguments& arguments, const CommandContext& context);
 void data_command(const Arguments& arguments, const CommandContext& context);    // trident data prepare|inspect|merge
 void ckpt_command(const Arguments& arguments, const CommandContext& context);    // trident ckpt ls|show|verify|diff|prune

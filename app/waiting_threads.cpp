@@ -16,7 +16,7 @@ constexpr const char* kPolicy = "OMP_WAIT_POLICY";
 bool computes(char** argv) {
   if (argv[0] == nullptr || argv[1] == nullptr) return false;
   const std::string_view subcommand = argv[1];
-  return subcommand == "train" || subcommand == "bench";
+  return subcommand == "train" || subcommand == "bench" || subcommand == "generate";
 }
 
 }  // namespace

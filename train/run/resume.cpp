@@ -201,6 +201,13 @@ Resume open_initial(const std::string& folder, std::string_view value, TiedCopie
   }
 }
 
+Resume find_weights(const std::string& from, std::string_view key) {
+  const std::string remedy = fmt::format("name another in {}", key);
+  std::optional<Resume> found = named_checkpoint(from, std::nullopt, {key, from, Content::kAny, remedy});
+  if (!found) throw DataError(fmt::format("{} = {}: there is no checkpoint; name one, or the folder of several", key, from));
+  return std::move(*found);
+}
+
 bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& resume) {
   if (!resume) return false;
   const std::string checkpoints = checkpoint_folder_of(config);

@@ -49,6 +49,10 @@ std::optional<Resume> find_initial(const TrainConfig& config);
 // The same folder, found by another rank.
 Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies = TiedCopies::kTrusted);
 
+// The checkpoint at `from`, which `key` names: a folder of one, of whatever content, or of several, of which the newest valid one
+// is taken. DataError where there is none; as find_initial() otherwise.
+Resume find_weights(const std::string& from, std::string_view key);
+
 // Refuses (ConfigError, both values named) initial weights of another model: tensors of other shapes, and unless checkpoint.allow
 // lists "model", another architecture in the same shapes. Dropout, positions beyond those that are learned, and the spread of
 // random initial weights may differ. Of a Hugging Face folder config.json is compared, key by key.

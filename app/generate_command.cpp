@@ -1,0 +1,192 @@
+// trident generate --ckpt DIR --prompt TEXT|--prompts FILE|--prompt-ids "5 17 2" [--max-new-tokens N] [--greedy] ...
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <cstdint>
+#include <ostream>
+#include <sstream>
+
+#include "app/command_line.h"
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "train/generate/run_generate.h"
+
+namespace trident {
+namespace {
+
+std::vector<std::int32_t> ids_from(const std::string& text) {
+  std::vector<std::int32_t> ids;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    std::int32_t id = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size())
+      throw ConfigError(fmt::format("--prompt-ids = {}: {} is no token id; give numbers with spaces between, as \"5 17 2\"",
+                                    in_quotes(text), in_quotes(word)));
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+// A line of JSON: a text, or an object with "prompt" or "ids".
+Prompt json_prompt(const std::string& line, const std::string& where) {
+  const JsonValue value = parse_json(line, where, {.comments = JsonComments::kRefused, .blame = ExitCode::kData});
+  if (value.is_string()) return {.text = value.as_string()};
+  const JsonValue* const text = value.is_object() ? value.find("prompt") : nullptr;
+  if (text != nullptr && text->is_string()) return {.text = text->as_string()};
+  const JsonValue* const list = value.is_object() ? value.find("ids") : nullptr;
+  const auto refuse = [&] {
+    throw DataError(fmt::format(
+        "{}: not a prompt; a line is a JSON text, or an object with \"prompt\" (a text) or \"ids\" (whole numbers)", where));
+  };
+  if (list == nullptr || !list->is_array()) refuse();
+  Prompt prompt;
+  for (const JsonValue& id : list->items()) {
+    if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX) refuse();
+    prompt.ids.push_back(static_cast<std::int32_t>(id.as_integer()));
+  }
+  return prompt;
+}
+
+// Every line a prompt; of a .jsonl file a JSON value.
+void read_prompts(const std::string& path, std::vector<Prompt>& prompts) {
+  std::istringstream lines(read_file(path));
+  const bool json = path.ends_with(".jsonl");
+  std::int64_t number = 0;
+  const std::size_t before = prompts.size();
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (json && line.empty()) continue;
+    prompts.push_back(json ? json_prompt(line, fmt::format("{}:{}", path, number)) : Prompt{.text = line});
+  }
+  if (prompts.size() == before) throw DataError(fmt::format("{}: holds no prompt; write one a line", path));
+}
+
+struct OutputFlags {
+  bool json = false, ids = false, log_probabilities = false, timings = false;
+};
+
+std::string joined(const std::vector<std::int32_t>& ids) { return fmt::format("{}", fmt::join(ids, " ")); }
+
+JsonValue to_json(const Continuation& c, bool has_text, bool log_probabilities) {
+  JsonValue out;
+  out.set("prompt", c.prompt);
+  out.set("sample", c.sample);
+  JsonValue::Array ids, logs;
+  for (const std::int32_t id : c.ids) ids.emplace_back(static_cast<std::int64_t>(id));
+  out.set("ids", std::move(ids));
+  if (has_text) out.set("text", c.text);
+  if (log_probabilities) {
+    for (const double p : c.log_probabilities) logs.emplace_back(p);
+    out.set("logprobs", std::move(logs));
+  }
+  out.set("end", to_string(c.reason));
+  return out;
+}
+
+// Of rank 0, as rates beside the bytes that a step cannot do without.
+std::string timing_lines(const GenerateResult& result) {
+  const GenerateTimes& t = result.times;
+  std::string lines = fmt::format("prompts: {} tokens in {:.3f} s, {:.1f} tokens/s\n", t.prompt_tokens, t.prompt_seconds,
+                                  static_cast<double>(t.prompt_tokens) / t.prompt_seconds);
+  if (t.steps == 0) return lines;
+  const double cache = static_cast<double>(t.step_positions * result.cache_bytes_per_position);
+  const double bytes = static_cast<double>(t.steps * result.step_weight_bytes) + cache;
+  const auto steps = static_cast<double>(t.steps);
+  lines += fmt::format(
+      "steps: {} in {:.3f} s, {:.2f} ms each; {:.1f} MB of weights and {:.2f} MB of keys and values each: {:.2f} GB/s\n", t.steps,
+      t.step_seconds, t.step_seconds / steps * 1e3, static_cast<double>(result.step_weight_bytes) * 1e-6, cache / steps * 1e-6,
+      bytes / t.step_seconds * 1e-9);
+  return lines;
+}
+
+// `shown`: the text of the only continuation stands there already.
+void print(std::ostream& out, const GenerateResult& result, const OutputFlags& flags, bool shown) {
+  for (const Continuation& c : result.continuations) {
+    if (flags.json) {
+      out << to_json_text(to_json(c, result.has_text, flags.log_probabilities)) << '\n';
+      continue;
+    }
+    const bool as_ids = flags.ids || !result.has_text;
+    if (!as_ids && result.continuations.size() > 1) out << fmt::format("=== prompt {}, sample {}\n", c.prompt, c.sample);
+    if (as_ids)
+      out << joined(c.ids) << '\n';
+    else
+      out << (shown ? "" : c.text) << '\n';
+    if (!flags.log_probabilities) continue;
+    for (std::size_t i = 0; i < c.ids.size(); ++i) out << fmt::format("{}{:.6f}", i == 0 ? "" : " ", c.log_probabilities[i]);
+    out << '\n';
+  }
+  if (flags.timings) out << timing_lines(result);
+}
+
+void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
+  app.add_option("--ckpt", options.checkpoint, "a checkpoint, or a folder of several: the newest");
+  app.add_option("--hf", options.hf_folder, "instead: a Hugging Face folder, with config.json and safetensors");
+  app.add_option("--config", options.config, "instead: a run's configuration, with weights drawn at random, to measure");
+  app.add_option("--set", options.settings, "layout, precision and threads, as --set parallel.tensor=2; one rank by default")
+      ->type_name("PATH=VALUE");
+  app.add_option("--tokenizer", options.tokenizer, "\"gpt2\" or a folder, in place of the run's data.tokenizer");
+  app.add_option("--max-new-tokens", options.max_new_tokens, "of every continuation")->capture_default_str();
+  app.add_option("--temperature", options.sampling.temperature, "logits are divided by it; 0: greedy")->capture_default_str();
+  app.add_option("--top-k", options.sampling.top_k, "draw from so many of the likeliest tokens; 0: all")->capture_default_str();
+  app.add_option("--top-p", options.sampling.top_p, "draw from the fewest tokens that have this probability together")
+      ->capture_default_str();
+  app.add_option("--repetition-penalty", options.sampling.repetition_penalty, "on tokens that were there: above 1 less likely")
+      ->capture_default_str();
+  app.add_option("--seed", options.sampling.seed, "of the draws")->capture_default_str();
+  app.add_option("--stop", options.stops, "a text that ends a continuation, which does not show it; may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--end", options.end, "id of the token that ends a continuation; the tokenizer's end of a document by default");
+  app.add_flag("--ignore-end", options.ignore_end, "no token ends a continuation");
+  app.add_option("-n", options.samples, "continuations of every prompt")->capture_default_str();
+  app.add_option("--batch", options.slots, "sequences at once, on every data rank")->capture_default_str();
+  app.add_flag("--logprobs", output.log_probabilities, "print every new token's log-probability, in nats");
+  app.add_flag("--print-ids", output.ids, "print the new ids, on one line, in place of text");
+  app.add_flag("--json", output.json, "print one JSON object a line for every continuation");
+  app.add_flag("--timings", output.timings, "add what prompts and steps took");
+}
+
+}  // namespace
+
+void generate_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app(
+      "Let a model continue texts. The draws depend on seed, prompt, sample and position alone: the same texts in any batch and "
+      "any "
+      "layout.",
+      "trident generate");
+  GenerateOptions options;
+  OutputFlags output;
+  std::vector<std::string> texts, files, ids;
+  bool greedy = false;
+  app.add_option("--prompt", texts, "a text to continue; may be repeated")->allow_extra_args(false);
+  app.add_option("--prompts", files,
+                 "a file with a prompt on every line; of FILE.jsonl a JSON text, or {\"prompt\": ..} or {\"ids\": [..]}")
+      ->allow_extra_args(false);
+  app.add_option("--prompt-ids", ids, "token ids to continue, as \"5 17 2\"; may be repeated")->allow_extra_args(false);
+  app.add_flag("--greedy", greedy, "take the likeliest token, as --temperature 0");
+  add_flags(app, options, output);
+  if (parse_flags(app, arguments, context.out, {{}, {}, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (options.checkpoint.has_value() + options.hf_folder.has_value() + options.config.has_value() != 1)
+    throw ConfigError(
+        "trident generate: what makes the text is not clear; give one of --ckpt DIR, --hf DIR, and, to measure with weights drawn "
+        "at "
+        "random, --config FILE");
+  if (greedy) options.sampling.temperature = 0;
+  for (const std::string& text : texts) options.prompts.push_back({.text = text});
+  for (const std::string& file : files) read_prompts(file, options.prompts);
+  for (const std::string& list : ids) options.prompts.push_back({.ids = ids_from(list)});
+
+  // One text is shown as it comes.
+  const bool live = options.prompts.size() == 1 && options.samples == 1 && !output.ids && !output.json;
+  bool shown = false;
+  const ShowText show = [&](std::int64_t, const std::string& text) {
+    shown = true;
+    context.out << text << std::flush;
+  };
+  const std::optional<GenerateResult> result = context.generate(options, live ? show : ShowText());
+  if (result) print(context.out, *result, output, shown);
+}
+
+}  // namespace trident

@@ -1,0 +1,104 @@
+// Text by the real program, from a checkpoint that it trained.
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "tests/app/checkpoint_runs.h"
+
+namespace trident {
+namespace {
+
+class Generate : public Checkpoints {
+ protected:
+  // With --ckpt of what train() saved.
+  ProgramOutcome generate(const std::vector<std::string>& more, const std::string& environment = "") const {
+    return run_program(plus({"generate", "--ckpt", place_ / "run/ckpt", "--set", "precision.compute=fp32"}, more), environment);
+  }
+  std::string ids(const std::vector<std::string>& more) const {
+    const ProgramOutcome outcome = generate(plus({"--print-ids", "--max-new-tokens", "8"}, more));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    return outcome.out;
+  }
+};
+
+std::size_t words_of(const std::string& line) {
+  std::istringstream words(line);
+  std::size_t count = 0;
+  for (std::string word; words >> word;) ++count;
+  return count;
+}
+
+TEST_F(Generate, IdsAreTheSameInEveryLayoutAndBatch) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::vector<std::string> greedy{"--prompt-ids", "464 3290", "--greedy"};
+  const std::string expected = ids(greedy);
+  EXPECT_EQ(words_of(expected), 8u) << expected;
+  EXPECT_EQ(expected.find('\n'), expected.size() - 1);
+  for (const char* layout : {"parallel=1DP x 2PP x 1TP", "parallel=1DP x 1PP x 2TP", "parallel=2DP x 2PP x 2TP"})
+    EXPECT_EQ(ids(plus(greedy, {"--set", layout, "--set", "parallel.zero=zero3"})), expected) << layout;
+  const std::vector<std::string> drawn{"--prompt", "The dog", "--prompt-ids", "464 3290", "-n",
+                                       "3",        "--top-k", "50",           "--seed",   "3"};
+  const std::string samples = ids(drawn);
+  EXPECT_EQ(ids(plus(drawn, {"--batch", "1"})), samples);
+  EXPECT_EQ(ids(plus(drawn, {"--set", "parallel.data=3"})), samples);
+  EXPECT_NE(ids(plus(drawn, {"--seed", "4"})), samples);
+}
+
+TEST_F(Generate, TextIdsAndLogProbabilitiesSayTheSame) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::vector<std::string> what{"--prompt", "Once upon a time", "--max-new-tokens", "12", "--greedy", "--logprobs"};
+  const ProgramOutcome text = generate(what);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  const ProgramOutcome json = generate(plus(what, {"--json"}));
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const JsonValue value = parse_json(json.out, "output");
+  EXPECT_EQ(text.out.substr(0, text.out.rfind('\n', text.out.size() - 2) + 1), value.find("text")->as_string() + "\n");
+  EXPECT_EQ(value.find("ids")->items().size(), 12u);
+  EXPECT_EQ(value.find("logprobs")->items().size(), 12u);
+  for (const JsonValue& p : value.find("logprobs")->items()) EXPECT_LT(p.as_number(), 0);
+  EXPECT_EQ(value.find("end")->as_string(), "length");
+  EXPECT_EQ(words_of(text.out.substr(text.out.rfind('\n', text.out.size() - 2))), 12u);
+}
+
+TEST_F(Generate, ReadsPromptsFromFiles) {
+  ASSERT_EQ(train().exit_code, 0);
+  write_file(place_ / "two.txt", "The dog\nA longer line, with other words\n");
+  write_file(place_ / "two.jsonl", "{\"ids\": [464, 3290]}\n\n\"A longer line, with other words\"\n");
+  const std::string lines = ids({"--prompts", place_ / "two.txt", "--greedy"});
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 2);
+  EXPECT_EQ(ids({"--prompts", place_ / "two.jsonl", "--greedy"}), lines);
+  EXPECT_EQ(ids({"--prompt", "The dog", "--prompt", "A longer line, with other words", "--greedy"}), lines);
+  write_file(place_ / "bad.jsonl", "\"good\"\n{\"ids\": [1, \"x\"]}\n");
+  expect_one_line(generate({"--prompts", place_ / "bad.jsonl"}), 65, {"bad.jsonl:2", "not a prompt", "\"ids\""});
+  write_file(place_ / "empty.txt", "");
+  expect_one_line(generate({"--prompts", place_ / "empty.txt"}), 65, {"empty.txt", "holds no prompt"});
+  expect_one_line(generate({"--prompts", place_ / "none.txt"}), 65, {"none.txt"});
+}
+
+TEST_F(Generate, RefusesWhatCannotBe) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::vector<std::string> ids{"--prompt-ids", "1 2"};
+  expect_one_line(generate({}), 64, {"there is no prompt", "--prompt-ids"});
+  expect_one_line(generate({"--prompt-ids", "1 x"}), 64, {"--prompt-ids", "\"x\"", "no token id"});
+  expect_one_line(generate({"--prompt-ids", ""}), 64, {"prompt 0 has no token"});
+  expect_one_line(generate({"--prompt-ids", "1 2 99999"}), 64, {"prompt 0", "99999", "vocabulary 0 .. 50256"});
+  expect_one_line(generate(plus(ids, {"--temperature", "-1"})), 64, {"--temperature = -1"});
+  expect_one_line(generate(plus(ids, {"--top-p", "0"})), 64, {"--top-p = 0"});
+  expect_one_line(generate(plus(ids, {"--batch", "33"})), 64, {"--batch = 33", "1 to 32"});
+  expect_one_line(generate(plus(ids, {"-n", "0"})), 64, {"-n = 0"});
+  expect_one_line(generate(plus(ids, {"--stop", ""})), 64, {"--stop"});
+  expect_one_line(generate(plus(ids, {"--max-new-tokens", "100000"})), 64,
+                  {"--max-new-tokens = 100000", "positions", "use at most"});
+  expect_one_line(generate(plus(ids, {"--set", "parallel.tensor=3"})), 64, {"parallel.tensor = 3"});
+  expect_one_line(generate(plus(ids, {"--set", "parallel.tenso=2"})), 64, {"parallel.tenso"});
+  expect_one_line(generate(plus(ids, {"--set", "device=cuda"})), 64, {"device = cuda"});
+  expect_one_line(generate(plus(ids, {"--tokenizer", "no/such"})), 64, {"--tokenizer", "no/such"});
+  expect_one_line(run_program({"generate", "--prompt-ids", "1"}), 64, {"--ckpt"});
+  expect_one_line(run_program({"generate", "--ckpt", place_ / "nowhere", "--prompt-ids", "1"}), 65, {"--ckpt", "nowhere"});
+}
+
+}  // namespace
+}  // namespace trident

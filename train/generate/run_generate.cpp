@@ -1,0 +1,377 @@
+#include "train/generate/run_generate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "checkpoint/hf_folder.h"
+#include "checkpoint/hf_shard_reader.h"
+#include "checkpoint/save_plan.h"
+#include "checkpoint/shard_reader.h"
+#include "core/available_memory.h"
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "device/cpu/cpu_device.h"
+#include "model/gpt.h"
+#include "parallel/communicator/launcher.h"
+#include "parallel/mpi/process_world.h"
+#include "parallel/shared_memory/thread_world.h"
+#include "train/plan/machine.h"
+#include "train/plan/run_plan.h"
+#include "train/run/resume.h"
+#include "train/run/run_manifest.h"
+#include "train/run/run_together.h"
+#include "train/run/weights_source.h"
+
+namespace trident {
+namespace {
+
+// What the ranks of this process share, decided before there are any.
+struct Job {
+  std::optional<Resume> checkpoint;
+  std::shared_ptr<const HfFolder> hf;
+  RunPlan plan;
+  std::unique_ptr<Tokenizer> tokenizer;
+  GenerateRequest request;
+  CachedShapes shapes;
+};
+
+// The run's configuration in a layout of one rank, but for what the user sets. Its own layout was chosen for training.
+std::vector<std::string> settings_of(const GenerateOptions& options) {
+  std::vector<std::string> settings = {"device=cpu",
+                                       "parallel.data=1",
+                                       "parallel.pipeline=1",
+                                       "parallel.tensor=1",
+                                       "parallel.context=1",
+                                       "parallel.virtual_stages=1",
+                                       "parallel.schedule=1f1b",
+                                       "parallel.zero=ddp",
+                                       "parallel.grad_sync=null",
+                                       "parallel.param_gather=null",
+                                       "parallel.layers=null",
+                                       "precision.stochastic_rounding=false",
+                                       "run.threads_per_rank=auto"};
+  settings.insert(settings.end(), options.settings.begin(), options.settings.end());
+  settings.insert(settings.end(), {"parallel.sequence_parallel=false", "parallel.virtual_stages=1", "recompute.policy=none",
+                                   "batch.micro=1", "batch.sequence=1"});
+  return settings;
+}
+
+// What a configuration must say beside the model. Nothing of it is used.
+std::string config_of_folder(const std::string& folder) {
+  JsonValue model, run, batch, optimizer, data, config;
+  model.set("hf_config", folder);
+  run.set("dir", "none");
+  run.set("steps", std::int64_t{1});
+  batch.set("global", std::int64_t{1});
+  batch.set("sequence", std::int64_t{1});
+  optimizer.set("lr", 1.0);
+  data.set("train", "none");
+  config.set("model", std::move(model));
+  config.set("run", std::move(run));
+  config.set("batch", std::move(batch));
+  config.set("optimizer", std::move(optimizer));
+  config.set("data", std::move(data));
+  return to_json_text(config);
+}
+
+TrainConfig read_config(const GenerateOptions& options, const std::optional<Resume>& checkpoint) {
+  const std::string source = checkpoint ? checkpoint->folder + "/manifest.json" : options.hf_folder ? "--hf" : *options.config;
+  const std::string text = checkpoint          ? to_json_text(checkpoint->manifest.config)
+                           : options.hf_folder ? config_of_folder(*options.hf_folder)
+                                               : read_file(source);
+  std::vector<std::string> settings = settings_of(options);
+  const auto parsed = [&] { return parse_train_config(text, source, settings); };
+  // One sequence for each data rank, so that every degree divides.
+  settings.push_back("batch.global=1");
+  const std::int64_t data = parsed().parallel.data.ranks.value_or(1);
+  settings.push_back(fmt::format("batch.global={}", data));
+  settings.push_back(fmt::format("parallel.data={}", data));
+  const TrainConfig config = parsed();
+  if (config.parallel.context != 1)
+    throw ConfigError(fmt::format("parallel.context = {}: text is made with 1; leave the key out", config.parallel.context));
+  if (config.device == AskedDevice::kCuda) throw ConfigError("device = cuda: trident generate computes on CPUs; leave the key out");
+  return config;
+}
+
+void check_ids(const std::vector<std::int32_t>& ids, std::int64_t vocabulary, std::size_t prompt, const Tokenizer* tokenizer) {
+  for (const std::int32_t id : ids) {
+    if (id >= 0 && id < vocabulary) continue;
+    const std::string from = tokenizer == nullptr ? "use ids of the model's vocabulary"
+                                                  : fmt::format("the tokenizer \"{}\" is not the model's", tokenizer->name());
+    throw ConfigError(
+        fmt::format("prompt {}: token {} is not in the model's vocabulary 0 .. {}; {}", prompt, id, vocabulary - 1, from));
+  }
+}
+
+void check_options(const GenerateOptions& options) {
+  validate(options.sampling);
+  const auto at_least_1 = [](const char* name, std::int64_t value, std::int64_t most) {
+    if (value < 1 || value > most) throw ConfigError(fmt::format("{} = {}: must be from 1 to {}", name, value, most));
+  };
+  at_least_1("--max-new-tokens", options.max_new_tokens, 1 << 24);
+  at_least_1("-n", options.samples, 1 << 20);
+  at_least_1("--batch", options.slots, kMostSlots);
+  if (options.prompts.empty())
+    throw ConfigError("there is no prompt; give --prompt TEXT, --prompts FILE or --prompt-ids \"5 17 2\"");
+  for (const std::string& stop : options.stops) {
+    if (stop.empty()) throw ConfigError("--stop = \"\": an empty text is everywhere; give the text to stop before");
+  }
+}
+
+// eos_token_id of generation_config.json, else of config.json: a number, several, or none.
+std::vector<std::int32_t> ends_of_folder(const std::string& folder) {
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const std::string path = folder + "/" + name;
+    if (!file_exists(path)) continue;
+    const JsonValue json = parse_json(read_file(path), path, {.comments = JsonComments::kRefused, .blame = ExitCode::kData});
+    const JsonValue* const eos = json.is_object() ? json.find("eos_token_id") : nullptr;
+    if (eos == nullptr || eos->is_null()) continue;
+    std::vector<std::int32_t> ends;
+    for (const JsonValue& id : eos->is_array() ? eos->items() : JsonValue::Array{*eos}) {
+      if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX)
+        throw DataError(fmt::format("{}: eos_token_id = {}: must be a token id, or a list of some", path, to_json_text(*eos)));
+      ends.push_back(static_cast<std::int32_t>(id.as_integer()));
+    }
+    return ends;
+  }
+  return {};
+}
+
+GenerateRequest make_request(const GenerateOptions& options, const RunPlan& plan, const Tokenizer* tokenizer) {
+  GenerateRequest request;
+  request.samples = options.samples;
+  request.max_new_tokens = options.max_new_tokens;
+  request.sampling = options.sampling;
+  request.stops = options.stops;
+  request.tokenizer = tokenizer;
+  if (!options.ignore_end) {
+    if (options.end)
+      request.ends = {*options.end};
+    else if (options.hf_folder)
+      request.ends = ends_of_folder(*options.hf_folder);
+    else if (tokenizer != nullptr)
+      request.ends = {tokenizer->eod()};
+  }
+  for (const Prompt& prompt : options.prompts) {
+    std::vector<std::int32_t>& ids = request.prompts.emplace_back(prompt.text ? tokenizer->encode(*prompt.text) : prompt.ids);
+    if (ids.empty() && prompt.text) ids = {tokenizer->eod()};  // a document begins after the end of another
+    const std::size_t number = request.prompts.size() - 1;
+    if (ids.empty()) throw ConfigError(fmt::format("prompt {} has no token; give at least one id", number));
+    check_ids(ids, plan.model.vocab_size, number, prompt.text ? tokenizer : nullptr);
+  }
+  return request;
+}
+
+std::int64_t longest_prompt(const GenerateRequest& request) {
+  std::size_t longest = 0;
+  for (const auto& prompt : request.prompts) longest = std::max(longest, prompt.size());
+  return static_cast<std::int64_t>(longest);
+}
+
+// A folder's own tokenizer may be of a kind that is not read: ids do without.
+std::unique_ptr<Tokenizer> find_tokenizer(const GenerateOptions& options, const TrainConfig& config, bool needs_text) {
+  if (options.tokenizer) return load_tokenizer(*options.tokenizer, "--tokenizer");
+  if (options.hf_folder) {
+    try {
+      return load_tokenizer(*options.hf_folder, "--hf");
+    } catch (const Error&) {
+      if (needs_text) throw;
+      return nullptr;
+    }
+  }
+  if (config.data.tokenizer) return load_tokenizer(*config.data.tokenizer, "data.tokenizer");
+  if (needs_text)
+    throw ConfigError(
+        "the run names no tokenizer (data.tokenizer), and texts need one; give --tokenizer, or --prompt-ids without --stop");
+  return nullptr;
+}
+
+Job make_job(const GenerateOptions& options, int world_size, int local_ranks) {
+  check_options(options);
+  Job job;
+  if (options.checkpoint) job.checkpoint = find_weights(*options.checkpoint, "--ckpt");
+  if (options.hf_folder) {
+    if (!is_hf_folder(*options.hf_folder))
+      throw DataError(
+          fmt::format("--hf = {}: no folder with config.json and model.safetensors or its index; name one", *options.hf_folder));
+    job.hf = open_hf(*options.hf_folder, TiedCopies::kCompared);
+  }
+  const TrainConfig config = read_config(options, job.checkpoint);
+  const ModelConfig model = resolve_model(config);
+  const bool needs_text =
+      !options.stops.empty() || std::ranges::any_of(options.prompts, [](const Prompt& p) { return p.text.has_value(); });
+  job.tokenizer = find_tokenizer(options, config, needs_text);
+  const std::int64_t ranks = config.parallel.data.ranks.value_or(1) * config.parallel.pipeline * config.parallel.tensor;
+  job.plan = make_run_plan(config, model, world_size, cpu_machine_facts(local_ranks > 0 ? local_ranks : static_cast<int>(ranks)));
+  job.request = make_request(options, job.plan, job.tokenizer.get());
+  const std::int64_t longest = longest_prompt(job.request);
+  // The last new token is never looked at.
+  job.shapes.capacity = longest + options.max_new_tokens - 1;
+  if (longest + options.max_new_tokens > model.max_positions) {
+    const std::int64_t positions_left = model.max_positions - longest;
+    throw ConfigError(
+        fmt::format("--max-new-tokens = {}: with the longest prompt, of {} tokens, that is more than the model's {} positions; "
+                    "use at most {}",
+                    options.max_new_tokens, longest, model.max_positions, positions_left));
+  }
+  if (model.sliding_window > 0 && longest + options.max_new_tokens > model.sliding_window) {
+    const std::int64_t positions_left = model.sliding_window - longest;
+    throw ConfigError(
+        fmt::format("--max-new-tokens = {}: with the longest prompt, of {} tokens, that is more than the sliding window of {} "
+                    "tokens, which is not supported; use at most {}",
+                    options.max_new_tokens, longest, model.sliding_window, positions_left));
+  }
+  const std::int64_t each =
+      (job.request.sequences() + config.parallel.data.ranks.value_or(1) - 1) / config.parallel.data.ranks.value_or(1);
+  job.shapes.slots = std::min(options.slots, each);
+  job.shapes.piece_rows = piece_rows_for(longest);
+  return job;
+}
+
+void load_folder(InferenceWeights& weights, const Job& job, ParallelContext& context) {
+  Device& device = context.device();
+  Stream& stream = context.compute_stream();
+  const WriteValues write = [&](TensorView to, const void* from) { device.write(stream, to, from); };
+  HfShardReader reader(job.hf);
+  const std::span<const ParamShard> shards = weights.shards();
+  const std::vector<ShardBox> boxes = boxes_held(shards, weights.holder());
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    const ParamShard& shard = shards[boxes[i].shard];
+    const bool is_first = i == 0 || boxes[i - 1].shard != boxes[i].shard;
+    const bool is_last = i + 1 == boxes.size() || boxes[i + 1].shard != boxes[i].shard;
+    const bool converts = job.plan.compute != DType::kF32;
+    if (is_first && converts) device.ops().fill_zero(stream, shard.master);
+    reader.read(boxes[i], shard.master, write);
+    if (is_last && converts) device.ops().convert(stream, shard.param, shard.master);
+  }
+}
+
+void load(InferenceWeights& weights, const Job& job, ParallelContext& context) {
+  Device& device = context.device();
+  if (job.hf != nullptr) return load_folder(weights, job, context);
+  if (!job.checkpoint) return weights.draw(static_cast<std::uint64_t>(job.plan.config.run.seed), device);
+  const Manifest& manifest = job.checkpoint->manifest;
+  ShardReader reader(job.checkpoint->folder, manifest);
+  if (manifest.tensors.size() != stored_tensors(job.plan).size())
+    throw DataError(fmt::format("{}: has {} tensors, the model has {}; it is of another model", job.checkpoint->folder,
+                                manifest.tensors.size(), stored_tensors(job.plan).size()));
+  Stream& stream = context.compute_stream();
+  const WriteValues write = [&](TensorView to, const void* from) { device.write(stream, to, from); };
+  const bool as_stored = manifest.weights == job.plan.compute;
+  const std::string_view master = manifest.complete && manifest.weights != DType::kF32 ? kMasterPrefix : std::string_view();
+  const std::span<const ParamShard> shards = weights.shards();
+  const std::vector<ShardBox> boxes = boxes_held(shards, weights.holder());
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    const ParamShard& shard = shards[boxes[i].shard];
+    if (as_stored) {
+      reader.read("", boxes[i], shard.param, write);
+      continue;
+    }
+    // The f32 memory is that of all shards: padding within one must be zero again.
+    const bool is_first = i == 0 || boxes[i - 1].shard != boxes[i].shard,
+               is_last = i + 1 == boxes.size() || boxes[i + 1].shard != boxes[i].shard;
+    if (is_first && job.plan.compute != DType::kF32) device.ops().fill_zero(stream, shard.master);
+    reader.read(master, boxes[i], shard.master, write);
+    if (is_last && job.plan.compute != DType::kF32) device.ops().convert(stream, shard.param, shard.master);
+  }
+}
+
+// All ranks' memory at once, where one machine holds it.
+void check_memory(const ArenaPlan& plan, ParallelContext& context, bool one_machine) {
+  std::vector<double> bytes{static_cast<double>(plan.total_bytes())};
+  context.world().all_reduce(context.host_stream(), {bytes.data(), DType::kF64, {1}}, ReduceOp::kSum);
+  context.host_stream().synchronize();
+  const AvailableMemory available = available_memory();
+  if (!one_machine || bytes[0] <= static_cast<double>(available.bytes)) return;
+  const int rank = context.rank();
+  throw ConfigError(
+      fmt::format("the ranks need {:.2f} GB, {} has {:.2f} GB (of rank {}: {}); use fewer --batch or --max-new-tokens, or "
+                  "--set precision.compute=bf16",
+                  bytes[0] * 1e-9, available.limit, static_cast<double>(available.bytes) * 1e-9, rank, largest_entries(plan)));
+}
+
+// One rank, from its device to its part of the result.
+GenerateResult run_rank(const Job& job, Device& device, std::unique_ptr<Communicator> world, bool one_machine,
+                        const ShowText& show) {
+  const RunPlan& plan = job.plan;
+  ArenaPlan arena_plan;
+  std::unique_ptr<Arena> arena;  // before the communicators, as in training
+  ParallelContext context(plan.grid, device, std::move(world), plan.partial_axes, CollectiveChecks::kOn);
+  const GridCoordinates at = context.coordinates();
+  CachedStage stage(plan.model, plan.geometry(at.tensor), plan.step_spec.units_of_stage[static_cast<std::size_t>(at.pipeline)],
+                    job.shapes, context, arena_plan);
+  InferenceWeights weights(stage.unit_params(), plan.compute, plan.grid.degrees().tensor, at.tensor, arena_plan);
+  check_memory(arena_plan, context, one_machine);
+  arena = std::make_unique<Arena>(arena_plan,
+                                  device.allocate(arena_plan.total_bytes(), fmt::format("the arena of rank {}", context.rank())));
+  weights.bind(*arena, device);
+  load(weights, job, context);
+  stage.bind(*arena, weights);
+  const bool shows = context.rank() == 0 && plan.grid.degrees().data == 1;
+  TokenLoop loop(job.request, stage, job.shapes, plan.model.vocab_size, context, shows ? show : ShowText());
+  GenerateResult result;
+  result.continuations = loop.run();
+  result.has_text = job.tokenizer != nullptr;
+  result.ranks = plan.world_size();
+  result.times = loop.times();
+  result.step_weight_bytes = weights.bytes_per_token();
+  result.cache_bytes_per_position = stage.cache_bytes_per_position();
+  context.world().barrier();
+  return result;
+}
+
+CpuDeviceOptions device_options(const RunPlan& plan) {
+  CpuDeviceOptions options;
+  options.threads_per_rank = plan.threads_per_rank;
+  options.small_products = SmallProducts::kRowByRow;
+  return options;
+}
+
+std::optional<GenerateResult> run_as_threads(const GenerateOptions& options, const ShowText& show) {
+  const Job job = make_job(options, 0, 0);
+  GenerateResult result;
+  ThreadWorld world(job.plan.world_size());
+  run_thread_ranks(world, [&](int rank) {
+    CpuDevice device(world.doorbell(rank), device_options(job.plan));
+    GenerateResult of_rank = run_rank(job, device, world.communicator(rank, device.progress()), true, show);
+    if (rank == 0) result = std::move(of_rank);
+  });
+  return result;
+}
+
+std::optional<GenerateResult> run_as_process(const GenerateOptions& options, const ShowText& show) {
+  const std::unique_ptr<ProcessWorld> world = join_process_world();
+  Job job;
+  run_together(*world, [&] { job = make_job(options, world->size(), world->local_size()); });
+  CpuDeviceOptions of_device = device_options(job.plan);
+  of_device.memory = [&](std::int64_t bytes, const std::string& name) { return world->allocate(bytes, name); };
+  std::optional<GenerateResult> result;
+  try {
+    CpuDevice device(world->doorbell(), of_device);
+    const bool one_machine = world->local_size() == world->size();
+    result = run_rank(job, device, world->communicator(device.progress()), one_machine, show);
+  } catch (const Error& error) {
+    world->fail(fmt::format("rank {}: {}", world->rank(), error.what()));
+    throw;
+  }
+  world->finish();
+  return world->rank() == 0 ? std::move(result) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<GenerateResult> run_generate(const GenerateOptions& options, const ShowText& show) {
+  const Launcher launcher = detect_launcher([](const char* name) { return std::getenv(name); });
+  switch (launcher.kind) {
+    case Launcher::Kind::kNone: return run_as_threads(options, show);
+    case Launcher::Kind::kMpi: return run_as_process(options, show);
+    case Launcher::Kind::kPlainSrun: refuse_unconnected_processes(launcher);
+  }
+  return std::nullopt;
+}
+
+}  // namespace trident

@@ -1,0 +1,52 @@
+// From a checkpoint and prompts to text: what trident generate does, but for its arguments and its output.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/generate/token_loop.h"
+
+namespace trident {
+
+// A text, or token ids.
+struct Prompt {
+  std::optional<std::string> text = {};
+  std::vector<std::int32_t> ids = {};
+};
+
+struct GenerateOptions {
+  // Exactly one of these three.
+  std::optional<std::string> checkpoint;  // a folder of a checkpoint, or of several: the newest
+  std::optional<std::string> hf_folder;   // of Hugging Face's form
+  std::optional<std::string> config;      // a run's configuration, with weights drawn at random: to measure
+  std::vector<std::string> settings;      // as --set of trident train, of what is not the model: layout, precision, threads
+  std::optional<std::string> tokenizer;   // as data.tokenizer; nothing: the run's
+
+  std::vector<Prompt> prompts;
+  std::int64_t samples = 1, max_new_tokens = 64, slots = 8;
+  SamplingOptions sampling;
+  std::vector<std::string> stops;
+  std::optional<std::int32_t> end;  // nothing: the folder's eos_token_id, or the tokenizer's end of a document
+  bool ignore_end = false;
+};
+
+struct GenerateResult {
+  std::vector<Continuation> continuations;  // by prompt, then by sample
+  bool has_text = false;
+  int ranks = 1;
+  // Of rank 0.
+  GenerateTimes times;
+  std::int64_t step_weight_bytes = 0, cache_bytes_per_position = 0;  // that a step reads
+};
+
+inline constexpr std::int64_t kMostSlots = 32;
+
+// Runs the ranks: this process is one of them where mpirun or srun started it as one of several, otherwise they are threads of it.
+// `show`: of rank 0, called while text is made if one data rank makes all. Nothing on processes that leave printing to rank 0.
+// ConfigError for options and layouts that cannot be, DataError for what is wrong with the checkpoint or its weights.
+std::optional<GenerateResult> run_generate(const GenerateOptions& options, const ShowText& show);
+
+}  // namespace trident

@@ -1,0 +1,98 @@
+// Text, token by token: sequences take turns in the slots of a CachedStage, and all ranks agree on every token.
+//
+// Sequence i (prompt i / samples, its sample i % samples) belongs to data rank i mod D. Within a data rank all tensor and pipeline
+// ranks make the same passes: the last stage's tensor ranks offer their best tokens to each other and choose alike, and the
+// pipeline is told. What a sequence says depends on its prompt, its numbers and the seed alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/tokenizer/tokenizer.h"
+#include "train/generate/cached_stage.h"
+#include "train/generate/sampler.h"
+#include "train/generate/text_stream.h"
+
+namespace trident {
+
+struct GenerateRequest {
+  std::vector<std::vector<std::int32_t>> prompts;  // none is empty
+  std::int64_t samples = 1;                        // of each prompt
+  std::int64_t max_new_tokens = 1;
+  SamplingOptions sampling;
+  std::vector<std::int32_t> ends;        // tokens that end a continuation, and belong to it
+  std::vector<std::string> stops;        // with a tokenizer
+  const Tokenizer* tokenizer = nullptr;  // nothing: ids alone
+
+  std::int64_t sequences() const { return std::ssize(prompts) * samples; }
+};
+
+enum class EndReason : std::uint8_t { kLength, kEnd, kStop };
+std::string_view to_string(EndReason reason);  // "length", "end", "stop"
+
+struct Continuation {
+  std::int64_t prompt = 0, sample = 0;
+  std::vector<std::int32_t> ids;
+  std::vector<double> log_probabilities;  // of each id, nats
+  std::string text;                       // empty without a tokenizer; ends before a stop string
+  EndReason reason = EndReason::kLength;
+};
+
+// What a run took, of one rank.
+struct GenerateTimes {
+  double prompt_seconds = 0, step_seconds = 0;
+  std::int64_t prompt_tokens = 0, steps = 0, new_tokens = 0;
+  std::int64_t step_positions = 0;  // cached positions that steps looked at, summed over slots in use
+};
+
+// A piece of text of a sequence that is being made, as it comes.
+using ShowText = std::function<void(std::int64_t sequence, const std::string& text)>;
+
+class TokenLoop {
+ public:
+  // All outlive the object. `vocabulary`: tokens of the model, `slots` as the stage has them, `piece_rows` likewise. `show` may be
+  // empty.
+  TokenLoop(const GenerateRequest& request, CachedStage& stage, const CachedShapes& shapes, std::int64_t vocabulary,
+            ParallelContext& context, ShowText show);
+
+  // Collective over the world. Every sequence, on every rank of data rank 0; on others this data rank's own. DataError where logits
+  // are not finite.
+  std::vector<Continuation> run();
+  const GenerateTimes& times() const { return times_; }
+
+ private:
+  struct Slot {
+    std::int64_t sequence = -1;      // -1: free
+    std::vector<std::int32_t> seen;  // prompt and continuation
+    TextStream stream;
+  };
+
+  void start(std::size_t slot, std::int64_t sequence);
+  void step();
+  void accept(std::size_t slot, const Choice& choice);
+  void finish(std::size_t slot, EndReason reason);
+  std::vector<Choice> choose(std::span<const std::size_t> slots, bool one_row);
+  std::vector<Choice> choose_on_last_stage(std::span<const std::size_t> slots, bool one_row);
+  std::string bytes_of(std::int32_t id) const;
+  DrawPlace place_of(const Slot& slot) const;
+  void collect();
+
+  const GenerateRequest& request_;
+  CachedStage& stage_;
+  CachedShapes shapes_;
+  std::int64_t vocabulary_;
+  ParallelContext& context_;
+  ShowText show_;
+  std::vector<Slot> slots_;
+  std::vector<Continuation> continuations_;  // by sequence
+  std::vector<float> logits_;                // of a pass, in host memory
+  std::vector<double> offer_, offers_;       // candidates on their way
+  std::vector<CachedStage::Next> next_;
+  GenerateTimes times_;
+};
+
+}  // namespace trident
