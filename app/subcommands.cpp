@@ -60,7 +60,7 @@ const std::vector<Subcommand>& subcommands() {
        .summary = "list, show, verify, compare and remove checkpoints",
        .run = ckpt_command,
        .actions = {"ls", "show", "verify", "diff", "prune"}},
-      {.name = "eval", .summary = "loss of a checkpoint on data"},
+      {.name = "eval", .summary = "loss of a checkpoint on data, and its answers to questions", .run = eval_command},
       {.name = "generate", .summary = "let a model continue texts", .run = generate_command},
       {.name = "bench", .summary = "measure this machine, and where the time of a step goes", .run = bench_command},
       {.name = "schema", .summary = "print the configuration's JSON Schema", .run = schema_command},

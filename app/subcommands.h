@@ -11,6 +11,7 @@
 
 #include "train/bench/bench_report.h"
 #include "train/config/train_config.h"
+#include "train/eval/eval_report.h"
 #include "train/launch/supervisor.h"
 #include "train/log/console.h"
 
@@ -41,6 +42,7 @@ struct CommandContext {
   std::function<std::optional<GenerateResult>(const GenerateOptions&,
                                               const std::function<void(std::int64_t, const std::string&)>& show)>
       generate = {};
+  std::function<std::optional<EvalReport>(const EvalOptions&)> run_eval = {};
 };
 
 using Arguments = std::vector<std::string>;  // after the subcommand's name
@@ -53,6 +55,7 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
 void bench_command(const Arguments& arguments, const CommandContext& context);
 void data_command(const Arguments& arguments, const CommandContext& context);    // trident data prepare|inspect|merge
 void ckpt_command(const Arguments& arguments, const CommandContext& context);    // trident ckpt ls|show|verify|diff|prune
+void eval_command(const Arguments& arguments, const CommandContext& context);
 void schema_command(const Arguments& arguments, const CommandContext& context);
 void docs_command(const Arguments& arguments, const CommandContext& context);  // trident docs configuration|megatron-flags|timeline
 void help_command(const Arguments& arguments, const CommandContext& context);    // trident help [SUBCOMMAND|KEY|SECTION]

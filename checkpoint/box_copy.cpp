@@ -103,9 +103,9 @@ ShardBox rows_of(ShardBox box, std::int64_t first, std::int64_t rows) {
 
 }  // namespace
 
-bool converts(DType from, DType to) {
-  const bool is_float = from == DType::kF32 || from == DType::kBF16 || from == DType::kF16;
-  return from == to || (to == DType::kF32 && is_float);
+bool converts(DType from, DType to, Narrowing narrowing) {
+  const auto is_float = [](DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; };
+  return from == to || (is_float(from) && (to == DType::kF32 || (narrowing == Narrowing::kRounded && is_float(to))));
 }
 
 void convert_values(const std::byte* from, DType from_dtype, std::byte* to, DType to_dtype, std::int64_t n) {

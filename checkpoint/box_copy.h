@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
@@ -19,8 +20,11 @@ namespace trident {
 // Copies host memory to where a shard lies; returns when `from` may be reused. Nothing: the shards lie in host memory.
 using WriteValues = std::function<void(TensorView to, const void* from)>;
 
-// Whether values of a file can fill a shard: of the same dtype, or any floats where the shard is f32.
-bool converts(DType from, DType to);
+// Whether values may lose bits on their way into a shard; they are rounded to nearest even.
+enum class Narrowing : std::uint8_t { kRefused, kRounded };
+
+// Whether values of a file can fill a shard: of the same dtype, or any floats where the shard is f32, or with kRounded any floats.
+bool converts(DType from, DType to, Narrowing narrowing);
 
 // Fills `n` elements of `to` from `n` of `from`; between f32, bf16 and f16, rounded to nearest even, NaNs kept. Equal dtypes are
 // copied.

@@ -12,11 +12,12 @@ namespace trident {
 HfShardReader::HfShardReader(std::shared_ptr<const HfFolder> folder, ReadAt read_at)
     : folder_(std::move(folder)), read_at_(std::move(read_at)) {}
 
-void HfShardReader::read(const ShardBox& box, const TensorView& shard, const WriteValues& write_values) {
-  fill_shard(box, shard, write_values, [&](const ShardBox& part, std::byte* out, DType dtype) { read_host(part, out, dtype); });
+void HfShardReader::read(const ShardBox& box, const TensorView& shard, const WriteValues& write_values, Narrowing narrowing) {
+  fill_shard(box, shard, write_values,
+             [&](const ShardBox& part, std::byte* out, DType dtype) { read_host(part, out, dtype, narrowing); });
 }
 
-void HfShardReader::read_host(const ShardBox& box, std::byte* out, DType dtype) {
+void HfShardReader::read_host(const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing) {
   const HfFileTensor* const found = folder_->find(box.tensor);
   if (found == nullptr)
     throw DataError(fmt::format("{}: has no tensor {}; it is of another model", folder_->folder(), in_quotes(box.tensor)));
@@ -24,7 +25,7 @@ void HfShardReader::read_host(const ShardBox& box, std::byte* out, DType dtype) 
   if (tensor.shape != box.tensor_shape)
     throw DataError(fmt::format("{}: tensor {} has the shape {}, expected {}; it is of another model", folder_->path(tensor.file),
                                 in_quotes(tensor.name), to_string(whole(tensor.shape)), to_string(whole(box.tensor_shape))));
-  if (!converts(tensor.dtype, dtype))
+  if (!converts(tensor.dtype, dtype, narrowing))
     throw DataError(fmt::format("{}: tensor {} is {}, expected {}; save the model in that", folder_->path(tensor.file),
                                 in_quotes(tensor.name), safetensors_name(tensor.dtype), safetensors_name(dtype)));
   const RandomAccessFile& file = open(tensor.file);

@@ -20,16 +20,17 @@ class HfShardReader {
  public:
   explicit HfShardReader(std::shared_ptr<const HfFolder> folder, ReadAt read_at = ::pread);
 
-  // Fills the elements of `shard` (f32, or the tensor's dtype) that `box` speaks of. DataError naming file and tensor for what is
-  // not there, of another shape, or does not convert; StorageError for what cannot be read.
-  void read(const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {});
+  // Fills the elements of `shard` (f32, the tensor's dtype, or with kRounded any floats) that `box` speaks of. DataError naming
+  // file and tensor for what is not there, of another shape, or does not convert; StorageError for what cannot be read.
+  void read(const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {},
+            Narrowing narrowing = Narrowing::kRefused);
 
   // Tensors in which values were read that are no numbers, and the place of the first that was seen, such as "[3, 17]". They are
   // kept.
   const std::map<std::string, std::string>& not_numbers() const { return not_numbers_; }
 
  private:
-  void read_host(const ShardBox& box, std::byte* out, DType dtype);
+  void read_host(const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing);
   const RandomAccessFile& open(std::size_t file);
   void look_for_nans(const HfFileTensor& tensor, std::int64_t element, std::span<const std::byte> bytes);
 

@@ -97,12 +97,13 @@ BoxReader& ShardReader::reader_of(std::size_t file) {
   return reader;
 }
 
-void ShardReader::read(std::string_view prefix, const ShardBox& box, const TensorView& shard, const WriteValues& write_values) {
+void ShardReader::read(std::string_view prefix, const ShardBox& box, const TensorView& shard, const WriteValues& write_values,
+                       Narrowing narrowing) {
   fill_shard(box, shard, write_values,
-             [&](const ShardBox& part, std::byte* out, DType dtype) { read_host(prefix, part, out, dtype); });
+             [&](const ShardBox& part, std::byte* out, DType dtype) { read_host(prefix, part, out, dtype, narrowing); });
 }
 
-void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::byte* out, DType dtype) {
+void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing) {
   const std::int64_t tensor = find(box.tensor);
   const std::string key = std::string(prefix) + box.tensor;
   if (tensor < 0) throw DataError(fmt::format("{}: has no tensor {}; it is of another model", folder_, box.tensor));
@@ -118,7 +119,7 @@ void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::b
     if (entry == nullptr) continue;
     const FileBox& stored = *entry;
     const std::string where = fmt::format("{}/{}", folder_, manifest_.files[f].path);
-    if (!converts(stored.dtype, dtype))
+    if (!converts(stored.dtype, dtype, narrowing))
       throw DataError(fmt::format("{}: {} is {}, not {}; use another checkpoint", where, key, to_string(stored.dtype), to_string(dtype)));
     const auto part = intersection(stored.box, box.box);
     if (!part) continue;

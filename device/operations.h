@@ -124,20 +124,21 @@ struct CrossEntropyRescale {
 
 struct CrossEntropyLoss {
   static constexpr OperationName kName{"cross_entropy_loss", WorkKind::kLoss};
-  TensorView loss;
+  TensorView loss, row_losses;
   ConstTensorView sum_exp, target_logit, targets;
 
   void fields(FieldVisitor f) const {
     const std::int64_t rows = targets.num_elements();
     f(writes("loss", loss, {DType::kF64, 1}));
+    if (row_losses.data() != nullptr) f(writes("row_losses", row_losses, {DType::kF32, rows}));
     f(reads("sum_exp", sum_exp, {DType::kF32, rows}));
     f(reads("target_logit", target_logit, {DType::kF32, rows}));
     f(reads("targets", targets, {DType::kI32, rows}));
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
-    k.cross_entropy_loss(loss.as<double>(), sum_exp.as<float>(), target_logit.as<float>(), targets.as<std::int32_t>(),
-                         targets.num_elements());
+    k.cross_entropy_loss(loss.as<double>(), row_losses.data() == nullptr ? nullptr : row_losses.as<float>(), sum_exp.as<float>(),
+                         target_logit.as<float>(), targets.as<std::int32_t>(), targets.num_elements());
   }
 };
 

@@ -170,10 +170,10 @@ class Ops {
     call(stream, op::CrossEntropyRescale{sum_exp, target_logit, shard_max, row_max, targets, columns, first_column, vocabulary});
   }
   // loss f64[1] = sum over rows with target >= 0 of log(sum_exp) - target_logit (both summed over shards), added in row order in
-  // f64.
-  void cross_entropy_loss(Stream& stream, TensorView loss, ConstTensorView sum_exp, ConstTensorView target_logit,
-                          ConstTensorView targets) {
-    call(stream, op::CrossEntropyLoss{loss, sum_exp, target_logit, targets});
+  // f64. row_losses f32[R] = these terms, rounded, and 0 for other rows; or a view of nothing.
+  void cross_entropy_loss(Stream& stream, TensorView loss, TensorView row_losses, ConstTensorView sum_exp,
+                          ConstTensorView target_logit, ConstTensorView targets) {
+    call(stream, op::CrossEntropyLoss{loss, row_losses, sum_exp, target_logit, targets});
   }
   // In place: logits become d_logits = (exp(logit - row_max)/sum_exp - onehot(target)) * scale; rows with a negative target and
   // padding columns become 0. sum_exp summed over shards.

@@ -41,11 +41,11 @@ void Head::run_forward(LayerPass& p, ConstTensorView x, TensorView) const {
   if (p.batch.cached != nullptr) return last_logits(p, x, *p.batch.cached);
   const TensorView normed = p.save(normed_, x.dtype(), x.shape());
   norm_.forward(p, normed, x);
-  if (is_chunked(p)) return chunked_.forward(p, p.batch.loss, normed, p.batch.targets);
+  if (is_chunked(p)) return chunked_.forward(p, p.batch.loss, normed, p.batch.targets, p.batch.token_losses);
   const TensorView logits =
       p.save(logits_, p.geometry.compute, {p.geometry.full_rows(), projection_.projections().front().output_columns});
   projection_.forward(p, normed, std::span(&logits, 1));
-  cross_entropy_.forward(p, p.batch.loss, logits, p.batch.targets);
+  cross_entropy_.forward(p, p.batch.loss, logits, p.batch.targets, p.batch.token_losses);
 }
 
 void Head::run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {

@@ -20,7 +20,7 @@ MicroBatch dry_batch(const LayerGeometry& g) {
 }  // namespace
 
 UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hidden, const ModelConstants& constants, Ops& oracle,
-                   int unit) {
+                   int unit, PlannedPasses passes) {
   UnitPlan plan(geometry, oracle, unit);
   layer.declare(plan.param_list());
   const MicroBatch batch = dry_batch(geometry);
@@ -28,6 +28,7 @@ UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hid
   plan.run([&](Pass& pass) {
     LayerPass p(pass, batch, constants);
     layer.forward(p, x, x);
+    if (passes == PlannedPasses::kForward) return;
     if (geometry.recompute != RecomputePolicy::kNone) layer.recompute(p, x);
     layer.backward(p, x, x);
     layer.backward_input(p, x, x);  // schedules may split them

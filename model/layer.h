@@ -27,6 +27,7 @@ struct MicroBatch {
   std::int64_t step = 0;
   float gradient_scale = 1.0f;  // loss scale / global_valid_tokens: the one division
   TensorView loss;              // f64 [1], overwritten by the head: sum over counted tokens of nats
+  TensorView token_losses;      // f32 [S*B], or of nothing; overwritten by the head: nats of each counted token, else 0
   bool training = true;         // false: no dropout
   // Not null: the tokens follow others, whose keys and values are kept. Forward alone, without sequence parallelism.
   const CachedStep* cached = nullptr;
@@ -96,9 +97,11 @@ class Layer {
   }
 };
 
+enum class PlannedPasses : std::uint8_t { kAll, kForward };
+
 // What `layer` needs, which is declared: its passes, run dry. `oracle`, `unit` as for UnitPlan. `hidden`: H.
 UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hidden, const ModelConstants& constants, Ops& oracle,
-                   int unit = 0);
+                   int unit = 0, PlannedPasses passes = PlannedPasses::kAll);
 
 // The same of forward passes over a cache of `capacity` positions.
 UnitPlan plan_cached_unit(Layer& layer, const LayerGeometry& geometry, const ModelConfig& config, std::int64_t capacity,

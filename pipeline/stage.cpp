@@ -66,6 +66,8 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
     activation_receives = std::max(activation_receives, program->num_activation_receive_slots);
     gradient_receives = std::max(gradient_receives, program->num_gradient_receive_slots);
   }
+  const bool forward_only = !has(InstructionKind::kBackward) && !splits_backwards_;
+  const PlannedPasses passes = forward_only ? PlannedPasses::kForward : PlannedPasses::kAll;
   for (int stage = rank; stage < num_virtual_stages_; stage += num_ranks) {
     Chunk& chunk = chunks_.emplace_back();
     chunk.virtual_stage = stage;
@@ -75,7 +77,7 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
       UnitPart& part = chunk.units.emplace_back();
       part.unit = unit;
       part.layer = make_unit(model, unit);
-      const UnitPlan plan = plan_unit(*part.layer, geometry, model.hidden, constants_, context.device().ops(), unit);
+      const UnitPlan plan = plan_unit(*part.layer, geometry, model.hidden, constants_, context.device().ops(), unit, passes);
       part.params = plan.params();
       part.memory = plan.memory();
       Slots& for_weights = splits_backwards_ ? chunk.for_weights : chunk.blocks;
@@ -91,6 +93,7 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
         if (!is_saved(r)) region_bytes_[r] = std::max(region_bytes_[r], part.memory.region_bytes(static_cast<Region>(r)));
       }
     }
+    if (forward_only) overlay(chunk, activation_bytes);
     book_slots(chunk, programs, largest_saved.text(model), arena_plan);
     logits_bytes_ += logits * std::ssize((splits_backwards_ ? chunk.for_weights : chunk.blocks).views);
   }
@@ -114,9 +117,23 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
   for (std::size_t i = 0; i < activation_receives_.size(); ++i)
     book(activation_receives_[i], fmt::format("received activations {}", i));
   for (std::size_t i = 0; i < gradient_receives_.size(); ++i) book(gradient_receives_[i], fmt::format("received gradients {}", i));
-  for (std::size_t i = 0; i < gradients_.size(); ++i) book(gradients_[i], fmt::format("activation gradients {}", i));
+  for (std::size_t i = 0; i < gradients_.size() && !forward_only; ++i)
+    book(gradients_[i], fmt::format("activation gradients {}", i));
   if (num_virtual_stages_ > 1) {
     for (std::size_t i = 0; i < sends_.size(); ++i) book(sends_[i], fmt::format("sent activations {}", i));
+  }
+}
+
+// No backward comes: what a unit saves and reads may lie where the unit before it had its own. Inputs take turns, because a unit
+// writes the next one's while it reads its own.
+void Stage::overlay(Chunk& chunk, std::int64_t activation_bytes) {
+  chunk.blocks.bytes = 0;
+  for (std::size_t i = 0; i < chunk.units.size(); ++i) {
+    UnitPart& part = chunk.units[i];
+    part.input_offset = static_cast<std::int64_t>(i % 2) * activation_bytes;
+    Slots unit{.bytes = 2 * activation_bytes};
+    for (const std::size_t r : {kSaved, kSavedForW}) part.offset[r] = unit.add(part.memory.bytes[r]);
+    chunk.blocks.bytes = std::max(chunk.blocks.bytes, unit.bytes);
   }
 }
 
@@ -162,7 +179,9 @@ void Stage::bind(Arena& arena, ParamStore& store) {
   }
   for (Boundary& b : activation_receives_) b.view = activation(b.slot);
   for (Boundary& b : gradient_receives_) b.view = activation(b.slot);
-  for (Boundary& b : gradients_) b.view = activation(b.slot);
+  for (Boundary& b : gradients_) {
+    if (b.slot.bytes > 0) b.view = activation(b.slot);
+  }
   if (num_virtual_stages_ > 1) {
     for (Boundary& b : sends_) b.view = activation(b.slot);
   }

@@ -30,7 +30,8 @@ class Stage {
   Stage& operator=(const Stage&) = delete;
 
   // Plans the layers of this rank's units. `programs`: the step programs of this rank that will run (training, evaluation); they
-  // say how many activation blocks and receive buffers there are. Books all memory in `arena_plan`.
+  // say how many activation blocks and receive buffers there are, and whether anything is kept for backwards. Books all memory in
+  // `arena_plan`.
   Stage(const ModelConfig& model, const LayerGeometry& geometry, const UnitsOfStage& units_of_stage,
         std::span<const StepProgram* const> programs, ParallelContext& context, ArenaPlan& arena_plan);
 
@@ -98,6 +99,7 @@ class Stage {
   TensorView block(const Chunk& chunk, int micro_batch) const;
   TensorView block_for_weights(const Chunk& chunk, int micro_batch) const;
   TensorView input_of(const Chunk& chunk, std::size_t index, int micro_batch) const;
+  static void overlay(Chunk& chunk, std::int64_t activation_bytes);
   void book_slots(Chunk& chunk, std::span<const StepProgram* const> programs, const std::string& largest, ArenaPlan& arena_plan);
   // kApart: one of the halves of a backward; what lies between them is in the kept slot.
   enum class Halves : std::uint8_t { kTogether, kApart };

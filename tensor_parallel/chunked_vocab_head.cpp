@@ -21,13 +21,14 @@ void ChunkedVocabHead::for_each_chunk(Pass& p, ConstTensorView rows, F&& f) cons
   }
 }
 
-void ChunkedVocabHead::forward(Pass& p, TensorView loss, ConstTensorView x, ConstTensorView targets) const {
+void ChunkedVocabHead::forward(Pass& p, TensorView loss, ConstTensorView x, ConstTensorView targets,
+                               TensorView token_losses) const {
   const ScratchScope scope(p.scratch_cursor());
   const ConstTensorView rows = as_rows(enter_region(p, x));
   const VocabParallelCrossEntropy::Rows statistics = cross_entropy_.begin(p);
   for_each_chunk(p, rows,
                  [&](std::int64_t first, TensorView logits) { cross_entropy_.add_rows(p, statistics, logits, first, targets); });
-  cross_entropy_.finish(p, statistics, loss, targets);
+  cross_entropy_.finish(p, statistics, loss, targets, token_losses);
 }
 
 void ChunkedVocabHead::backward(Pass& p, TensorView d_x, ConstTensorView x, ConstTensorView targets, float scale,

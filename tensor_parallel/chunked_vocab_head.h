@@ -20,8 +20,8 @@ class ChunkedVocabHead {
   ChunkedVocabHead(ParamId table, std::int64_t hidden, std::int64_t columns, std::int64_t vocabulary)
       : table_(table), hidden_(hidden), columns_(columns), cross_entropy_(columns, vocabulary) {}
 
-  // loss f64[1] as VocabParallelCrossEntropy::forward; x T[S',B,H], targets i32[R].
-  void forward(Pass& p, TensorView loss, ConstTensorView x, ConstTensorView targets) const;
+  // loss f64[1] and token_losses as VocabParallelCrossEntropy::forward; x T[S',B,H], targets i32[R].
+  void forward(Pass& p, TensorView loss, ConstTensorView x, ConstTensorView targets, TensorView token_losses) const;
 
   // Which gradients a call computes: schedules may want one, and later the other. Logits are made again in every call.
   enum class Gradients : std::uint8_t { kInput, kWeight, kBoth };

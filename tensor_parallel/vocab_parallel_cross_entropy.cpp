@@ -4,14 +4,15 @@
 
 namespace trident {
 
-void VocabParallelCrossEntropy::forward(Pass& p, TensorView loss, ConstTensorView logits, ConstTensorView targets) const {
+void VocabParallelCrossEntropy::forward(Pass& p, TensorView loss, ConstTensorView logits, ConstTensorView targets,
+                                        TensorView token_losses) const {
   const std::int64_t rows = p.geometry.full_rows();
   const TensorView row_max = p.save(row_max_, DType::kF32, {rows}), stats = p.save(stats_, DType::kF32, {2, rows});
   p.ops.cross_entropy_max(p.stream, row_max, logits, first_column(p), vocabulary_);
   p.tensor.all_reduce(p.stream, row_max, ReduceOp::kMax);
   p.ops.cross_entropy_stats(p.stream, sum_exp(stats), target_logit(stats), logits, row_max, targets, first_column(p), vocabulary_);
   p.tensor.all_reduce(p.stream, stats, ReduceOp::kSum);
-  p.ops.cross_entropy_loss(p.stream, loss, sum_exp(stats), target_logit(stats), targets);
+  p.ops.cross_entropy_loss(p.stream, loss, token_losses, sum_exp(stats), target_logit(stats), targets);
 }
 
 VocabParallelCrossEntropy::Rows VocabParallelCrossEntropy::begin(Pass& p) const {
@@ -30,7 +31,8 @@ void VocabParallelCrossEntropy::add_rows(Pass& p, const Rows& all, ConstTensorVi
                             targets.range(first, n), first_column(p), vocabulary_);
 }
 
-void VocabParallelCrossEntropy::finish(Pass& p, const Rows& all, TensorView loss, ConstTensorView targets) const {
+void VocabParallelCrossEntropy::finish(Pass& p, const Rows& all, TensorView loss, ConstTensorView targets,
+                                       TensorView token_losses) const {
   const TensorView sums = sum_exp(all.stats), target_logits = target_logit(all.stats);
   if (p.geometry.tensor_degree > 1) {
     p.ops.convert(p.stream, all.row_max, all.shard_max);
@@ -39,7 +41,7 @@ void VocabParallelCrossEntropy::finish(Pass& p, const Rows& all, TensorView loss
                                 vocabulary_);
     p.tensor.all_reduce(p.stream, all.stats, ReduceOp::kSum);
   }
-  p.ops.cross_entropy_loss(p.stream, loss, sums, target_logits, targets);
+  p.ops.cross_entropy_loss(p.stream, loss, token_losses, sums, target_logits, targets);
 }
 
 void VocabParallelCrossEntropy::backward(Pass& p, TensorView logits, std::int64_t first, ConstTensorView targets,

@@ -20,8 +20,8 @@ class VocabParallelCrossEntropy {
   VocabParallelCrossEntropy(std::int64_t columns, std::int64_t vocabulary) : columns_(columns), vocabulary_(vocabulary) {}
 
   // loss f64[1] = sum over rows with target >= 0 of the negative log-likelihood in nats, the same on every rank.
-  // logits T[R, columns], targets i32[R].
-  void forward(Pass& p, TensorView loss, ConstTensorView logits, ConstTensorView targets) const;
+  // logits T[R, columns], targets i32[R]. token_losses f32[R]: of each such row alone, 0 of others; or a view of nothing.
+  void forward(Pass& p, TensorView loss, ConstTensorView logits, ConstTensorView targets, TensorView token_losses) const;
   // The same of logits T[n, columns], rows first .. first + n - 1: for all rows once, in any pieces, between begin() and finish();
   // begin() takes scratch in the caller's scope.
   struct Rows {
@@ -30,7 +30,7 @@ class VocabParallelCrossEntropy {
   };
   Rows begin(Pass& p) const;
   void add_rows(Pass& p, const Rows& all, ConstTensorView logits, std::int64_t first, ConstTensorView targets) const;
-  void finish(Pass& p, const Rows& all, TensorView loss, ConstTensorView targets) const;
+  void finish(Pass& p, const Rows& all, TensorView loss, ConstTensorView targets, TensorView token_losses) const;
 
   // In place: logits T[n, columns], rows first .. first + n - 1, become scale * d loss / d logits. `targets` are all i32[R].
   void backward(Pass& p, TensorView logits, std::int64_t first, ConstTensorView targets, float scale) const;

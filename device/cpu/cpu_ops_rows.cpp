@@ -18,11 +18,14 @@ void CpuOps::Kernels::cross_entropy_rescale(float* sum_exp, float* target_logit,
   }
 }
 
-void CpuOps::Kernels::cross_entropy_loss(double* loss, const float* sum_exp, const float* target_logit, const std::int32_t* targets,
-                                         std::int64_t rows) {
+void CpuOps::Kernels::cross_entropy_loss(double* loss, float* row_losses, const float* sum_exp, const float* target_logit,
+                                         const std::int32_t* targets, std::int64_t rows) {
   double sum = 0;
-  for (std::int64_t r = 0; r < rows; ++r)
-    if (targets[r] >= 0) sum += std::log(double{sum_exp[r]}) - double{target_logit[r]};
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const double term = targets[r] >= 0 ? std::log(double{sum_exp[r]}) - double{target_logit[r]} : 0.0;
+    if (targets[r] >= 0) sum += term;
+    if (row_losses != nullptr) row_losses[r] = static_cast<float>(term);
+  }
   *loss = sum;
 }
 

@@ -24,6 +24,9 @@ struct UnitParams {
   std::vector<ParamSpec> specs;
 };
 
+// kWeights: for forwards alone. No master weights beside those in use, no gradients, and the weights are 0 until they are written.
+enum class StoredParams : std::uint8_t { kTraining, kWeights };
+
 struct ParamStoreConfig {
   ZeroPolicy policy;
   DType compute = DType::kF32;
@@ -32,13 +35,14 @@ struct ParamStoreConfig {
   // Of the regions in which the step program places gathered units (0: weights are resident) and transient full gradients (0: gradients
   // are kept full). A place is a multiple of kArenaAlignment.
   std::int64_t gather_bytes = 0, grad_bytes = 0;
+  StoredParams stored = StoredParams::kTraining;
 };
 
 // A shard as the optimizer sees it. The views are there after ParamStore::bind().
 struct ParamShard {
   int unit = 0;
   std::int64_t elements = 0;  // n
-  TensorView master;  // f32 [n]
+  TensorView master;  // f32 [n]; with StoredParams::kWeights of nothing, unless it is `param` itself
   TensorView param;   // compute dtype [n]: where updated values go; is `master` itself in f32
   TensorView grad;    // f32 [n]: reduced, valid after wait_reduced()
   std::vector<ShardPiece> pieces;
@@ -54,7 +58,7 @@ class ParamStore {
   // Books all memory in `plan`; nothing is usable before bind().
   ParamStore(const ParamStoreConfig& config, std::vector<UnitParams> units, ParallelContext& context, ArenaPlan& plan);
 
-  // Grants the memory, draws the initial weights and makes resident units complete. Collective over dp.
+  // Grants the memory, draws the initial weights (StoredParams) and makes resident units complete. Collective over dp.
   void bind(Arena& arena);
 
   // Brings the compute-dtype weights up to date after the f32 masters were written from outside a step (initial values, loaded
@@ -95,6 +99,7 @@ class ParamStore {
   std::span<const ParamShard> shards() const { return shards_; }
   const ParamStoreConfig& config() const { return config_; }
   bool resident() const { return config_.gather_bytes == 0; }
+  bool trains() const { return config_.stored == StoredParams::kTraining; }
 
  private:
   struct Bucket {

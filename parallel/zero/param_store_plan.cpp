@@ -89,7 +89,7 @@ void ParamStore::book(ArenaPlan& plan) {
     if (resident()) {
       unit.weight_slot = book(name + " weights", MemoryUse::kParameters, held_elements(unit), config_.compute);
     }
-    if (config_.grad_bytes == 0) {
+    if (trains() && config_.grad_bytes == 0) {
       unit.grad_slot = book(name + " gradients", MemoryUse::kGradients, unit.elements, DType::kF32);
     }
     for (const int b : unit.buckets) {
@@ -97,11 +97,12 @@ void ParamStore::book(ArenaPlan& plan) {
       const std::int64_t n = bucket.owned;
       const bool owns_weight = bucket.shares_weight_with < 0;
       // In f32 the master is the value itself: a slice of the resident weights, or the shard that gathers send.
-      if (owns_weight && !(resident() && config_.compute == DType::kF32)) {
-        bucket.master_slot = book(name + " master weights", MemoryUse::kOptimizer, n, DType::kF32);
+      if (owns_weight && (config_.compute == DType::kF32 ? !resident() : trains())) {
+        bucket.master_slot = book(name + (trains() ? " master weights" : " weight shard"),
+                                  trains() ? MemoryUse::kOptimizer : MemoryUse::kParameters, n, DType::kF32);
       }
       if (owns_weight && !resident() && config_.compute != DType::kF32) wires += n;
-      if (config_.policy.grad_sync_every > 0) {
+      if (trains() && config_.policy.grad_sync_every > 0) {
         bucket.accumulated_slot = book(name + " gradient shard", MemoryUse::kGradients, n, DType::kF32);
       }
     }
@@ -111,6 +112,7 @@ void ParamStore::book(ArenaPlan& plan) {
     return bytes == 0 ? ArenaSlot{} : book(std::string(what), use, bytes / size_of(dtype), dtype);
   };
   gathered_.slot = book_region(config_.gather_bytes, MemoryUse::kParameters, config_.compute, "gathered units");
+  if (!trains()) return;
   transient_.slot = book_region(config_.grad_bytes, MemoryUse::kGradients, DType::kF32, "gradients of units in turn");
   const Bucket *lookup = tied_bucket(TiedEnd::kLookup), *head = tied_bucket(TiedEnd::kHead);
   if ((lookup == nullptr) != (head == nullptr)) {  // another rank holds the other end
@@ -122,14 +124,17 @@ void ParamStore::book(ArenaPlan& plan) {
 void ParamStore::bind(Arena& arena) {
   grant(arena);
   for (const Bucket& bucket : buckets_) {
-    if (bucket.shares_weight_with < 0 && context_.device().has_bytes()) draw_weights(bucket);
+    if (bucket.shares_weight_with >= 0) continue;
+    if (!trains()) context_.device().ops().fill_zero(context_.compute_stream(), bucket.wire);
+    else if (context_.device().has_bytes()) draw_weights(bucket);
   }
   publish_masters();
 }
 
 void ParamStore::publish_masters() {
   for (const ParamShard& shard : shards_) {
-    if (shard.param.data() == shard.master.data()) continue;  // one and the same, or the other end of a tied weight
+    // One and the same, the other end of a tied weight, or none.
+    if (shard.master.data() == nullptr || shard.param.data() == shard.master.data()) continue;
     context_.device().ops().convert(context_.compute_stream(), shard.param, shard.master);
   }
   publish_weights();
@@ -150,7 +155,7 @@ void ParamStore::grant(Arena& arena) {
   TensorView wires = whole(wires_slot_, config_.compute);  // those that are not handed out yet
   for (Unit& unit : units_) {
     if (resident()) unit.weights = flat(unit.weight_slot, config_.compute, held_elements(unit));
-    if (config_.grad_bytes == 0) unit.grads = flat(unit.grad_slot, DType::kF32, unit.elements);
+    if (trains() && config_.grad_bytes == 0) unit.grads = flat(unit.grad_slot, DType::kF32, unit.elements);
     for (const int b : unit.buckets) {
       Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
       ParamShard& shard = shards_[bucket.shard];
@@ -164,8 +169,10 @@ void ParamStore::grant(Arena& arena) {
           wires = wires.range(bucket.owned, wires.num_elements() - bucket.owned);
         }
         shard.param = bucket.wire;
-        shard.master = config_.compute == DType::kF32 ? bucket.wire : flat(bucket.master_slot, DType::kF32, bucket.owned);
+        if (config_.compute == DType::kF32) shard.master = bucket.wire;
+        else if (trains()) shard.master = flat(bucket.master_slot, DType::kF32, bucket.owned);
       }
+      if (!trains()) continue;
       const bool accumulates = config_.policy.grad_sync_every > 0;
       if (accumulates) bucket.accumulated = flat(bucket.accumulated_slot, DType::kF32, bucket.owned);
       shard.grad = accumulates ? bucket.accumulated : reduced_grad(bucket);

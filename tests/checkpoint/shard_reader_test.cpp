@@ -152,5 +152,28 @@ TEST(ShardReading, AnotherModelIsRefused) {
                           {path + "/optim/o-00000-0.safetensors: exp_avg/" + box.tensor + " is f32, not bf16"});
 }
 
+TEST(ShardReading, ValuesAreRoundedWhereThatIsAskedFor) {
+  const TemporaryFolder folder;
+  std::vector<test::LayoutRank> ranks = test::all_ranks(test::llama_config(64, 8, false), {});
+  for (test::LayoutRank& rank : ranks) rank.allocate(DType::kBF16, 0);
+  test::save_ranks(folder.path(), 3, test::llama_config(64, 8, false), ranks, DType::kBF16);
+  const std::string path = folder / checkpoint_name(3);
+  ShardReader reader(path, open_manifest(path));
+  const ShardBox box = boxes_held(ranks[0].shards(), ranks[0].holder())[0];
+  const auto n = static_cast<std::size_t>(ranks[0].shards()[box.shard].elements);
+  std::vector<float> exact(n);
+  std::vector<bf16> rounded(n);
+  const auto view = [&](auto& values, DType dtype) { return TensorView(values.data(), dtype, {static_cast<std::int64_t>(n)}); };
+  reader.read("exp_avg/", box, view(exact, DType::kF32));
+  reader.read("exp_avg/", box, view(rounded, DType::kBF16), {}, Narrowing::kRounded);
+  const auto begin = static_cast<std::size_t>(box.begin), end = begin + static_cast<std::size_t>(box.elements());
+  std::size_t lost = 0;
+  for (std::size_t i = begin; i < end; ++i) {
+    EXPECT_EQ(rounded[i].bits, to_bf16(exact[i]).bits) << i;
+    lost += to_float(rounded[i]) != exact[i];
+  }
+  EXPECT_GT(lost, 0u) << "the values must need rounding";
+}
+
 }  // namespace
 }  // namespace trident

@@ -185,18 +185,20 @@ OpCase cross_entropy_loss(Index R) {
   OpCase c;
   c.op = "cross_entropy_loss";
   c.variant = std::to_string(R);
-  // Terms are f64 and added in row order: only log() may differ.
-  c.operands = {output("loss", DType::kF64, {1}, {.relative = 1e-13, .zeros = Zeros::kExact}), input("sum_exp", DType::kF32, {R}),
-                input("target_logit", DType::kF32, {R}), input("targets", DType::kI32, {R}, integers(-2, 20))};
+  // Terms are f64 and added in row order: only log() may differ, and a term that is rounded is half a place off.
+  c.operands = {output("loss", DType::kF64, {1}, {.relative = 1e-13, .zeros = Zeros::kExact}),
+                output("row_losses", DType::kF32, {R}, {.relative = 0x1p-24, .zeros = Zeros::kExact}),
+                input("sum_exp", DType::kF32, {R}), input("target_logit", DType::kF32, {R}),
+                input("targets", DType::kI32, {R}, integers(-2, 20))};
   c.derive = [=](std::vector<Values>& v) {
-    for (double& x : v[1]) x = std::abs(x) + 0.5;
-    for (double& x : v[2]) x = -std::abs(x) - 0.5;  // a target's logit is below the maximum
+    for (double& x : v[2]) x = std::abs(x) + 0.5;
+    for (double& x : v[3]) x = -std::abs(x) - 0.5;  // a target's logit is below the maximum
   };
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.cross_entropy_loss(stream, v[0], v[1], v[2], v[3]); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.cross_entropy_loss(stream, v[0], v[1], v[2], v[3], v[4]); };
   c.reference = [=](std::vector<Values>& v) {
-    Values both = v[1];
-    both.insert(both.end(), v[2].begin(), v[2].end());
-    v[0][0] = reference::cross_entropy_loss(both.data(), tokens_of(v[3]).data(), R);
+    Values both = v[2];
+    both.insert(both.end(), v[3].begin(), v[3].end());
+    v[0][0] = reference::cross_entropy_loss(both.data(), tokens_of(v[4]).data(), R, v[1].data());
   };
   return c;
 }

@@ -279,12 +279,13 @@ const RowKernels& cuda_kernel_table(Placement placement) {
   return placement == Placement::kAligned ? aligned : misaligned;
 }
 
-double cuda_cross_entropy_loss(Placement placement, const float* sum_exp, const float* target_logit, const std::int32_t* targets,
-                               std::int64_t rows) {
+double cuda_cross_entropy_loss(Placement placement, float* row_losses, const float* sum_exp, const float* target_logit,
+                               const std::int32_t* targets, std::int64_t rows) {
   double loss = -1;
   {
     StagedOperands s(placement);
-    ck::cross_entropy_loss(s.stream(), s.out(&loss, 1), s.in(sum_exp, rows), s.in(target_logit, rows), s.in(targets, rows), rows);
+    ck::cross_entropy_loss(s.stream(), s.out(&loss, 1), row_losses == nullptr ? nullptr : s.out(row_losses, rows),
+                           s.in(sum_exp, rows), s.in(target_logit, rows), s.in(targets, rows), rows);
   }
   return loss;
 }

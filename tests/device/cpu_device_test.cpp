@@ -123,8 +123,13 @@ TEST(CpuOps, CrossEntropyLossSumsRowsThatCount) {
   const double sums[] = {2, 3, 5}, logits[] = {-0.5, -7, -1};
   for (int i = 0; i < 3; ++i) sum_exp.set(i, sums[i]), target_logit.set(i, logits[i]);
   std::int32_t targets[] = {4, -1, 0};
-  device.ops().cross_entropy_loss(device.compute_stream(), loss.view(), sum_exp.view(), target_logit.view(),
+  TestTensor rows(DType::kF32, {3});
+  rows.set(1, 99);
+  device.ops().cross_entropy_loss(device.compute_stream(), loss.view(), rows.view(), sum_exp.view(), target_logit.view(),
                                   TensorView(targets, DType::kI32, {3}));
+  EXPECT_FLOAT_EQ(static_cast<float>(rows.at(0)), std::log(2.0f) + 0.5f);
+  EXPECT_EQ(rows.at(1), 0.0);  // does not count
+  EXPECT_FLOAT_EQ(static_cast<float>(rows.at(2)), std::log(5.0f) + 1.0f);
   EXPECT_NEAR(loss.at(0), std::log(2.0) + 0.5 + std::log(5.0) + 1.0, 1e-12);
 }
 
@@ -159,7 +164,8 @@ TEST(CpuOps, MistakesAreNamed) {
       {"cross_entropy_max: row_max", [&] { ops.cross_entropy_max(s, v(row), v(x), 0, 4); }},
       {"cross_entropy_stats: target_logit", [&] { ops.cross_entropy_stats(s, v(six), v(row), v(x), v(six), v(ints), 0, 4); }},
       {"cross_entropy_rescale: shard_max", [&] { ops.cross_entropy_rescale(s, v(six), v(six), v(row), v(six), v(ints), 4, 0, 4); }},
-      {"cross_entropy_loss: loss", [&] { ops.cross_entropy_loss(s, v(row), v(six), v(six), v(ints)); }},
+      {"cross_entropy_loss: loss", [&] { ops.cross_entropy_loss(s, v(row), {}, v(six), v(six), v(ints)); }},
+      {"cross_entropy_loss: row_losses", [&] { ops.cross_entropy_loss(s, v(f64), v(row), v(six), v(six), v(ints)); }},
       {"cross_entropy_backward: targets",
        [&] { ops.cross_entropy_backward(s, v(x), v(six), v(six), v(six), 0, 4, 1.0f); }},
       {"add_bias: bias", [&] { ops.add_bias(s, v(x), v(six)); }},

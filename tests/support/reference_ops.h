@@ -242,12 +242,15 @@ void cross_entropy_stats(R* stats, const R* logits, const R* row_max, const std:
   }
 }
 
-// The loss over rows that are counted; stats summed over shards.
+// The loss over rows that are counted, and of each row; stats summed over shards.
 template <class R>
-R cross_entropy_loss(const R* stats, const std::int32_t* targets, Index rows) {
+R cross_entropy_loss(const R* stats, const std::int32_t* targets, Index rows, R* row_losses = nullptr) {
   R sum = 0;
-  for (Index r = 0; r < rows; ++r)
-    if (targets[r] >= 0) sum += std::log(stats[r]) - stats[rows + r];
+  for (Index r = 0; r < rows; ++r) {
+    const R term = targets[r] >= 0 ? std::log(stats[r]) - stats[rows + r] : R(0);
+    sum += term;
+    if (row_losses != nullptr) row_losses[r] = term;
+  }
   return sum;
 }
 

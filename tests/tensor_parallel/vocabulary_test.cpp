@@ -96,6 +96,7 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
   const float scale = 0.125f;
   std::vector<double> logits(kRows * kVocabulary), d_logits(logits.size());
   std::vector<std::int32_t> targets(kRows);
+  std::vector<double> row_losses(kRows);
   double loss = 0.0;
   for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = 3.0 * std::sin(static_cast<double>(i)) + (i % 13 == 0 ? 40.0 : 0.0);
   for (std::size_t r = 0; r < kRows; ++r) {
@@ -106,7 +107,8 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
     for (std::size_t v = 0; v < kVocabulary; ++v) sum += std::exp(row[v] - largest);
     for (std::size_t v = 0; v < kVocabulary; ++v)
       d_logits[r * kVocabulary + v] = (std::exp(row[v] - largest) / sum - (targets[r] == static_cast<std::int32_t>(v))) * scale;
-    loss += std::log(sum) + largest - row[targets[r]];
+    row_losses[r] = std::log(sum) + largest - row[targets[r]];
+    loss += row_losses[r];
   }
 
   testing::run_tensor_ranks(c.degree, {}, [&](TensorRank& rank) {
@@ -129,8 +131,26 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
     const TensorView view(local.data(), DType::kF32, {kRows, static_cast<std::int64_t>(columns)});
     const TensorView loss_view(&result, DType::kF64, {1});
     const ConstTensorView target_view(targets.data(), DType::kI32, {kRows});
-    cross_entropy.forward(unit.pass(PassKind::kBackward), loss_view, view, target_view);
+    std::vector<float> of_rows(kRows, -1.0f);
+    const TensorView rows_view(of_rows.data(), DType::kF32, {kRows});
+    const auto expect_rows = [&](double sum) {
+      double all = 0;
+      for (std::size_t r = 0; r < kRows; ++r) {
+        all += of_rows[r];
+        if (targets[r] < 0) {
+          EXPECT_EQ(std::exchange(of_rows[r], -1.0f), 0.0f) << "row " << r << " does not count";
+          continue;
+        }
+        EXPECT_NEAR(std::exchange(of_rows[r], -1.0f), row_losses[r], 1e-6 * std::max(1.0, row_losses[r])) << "row " << r;
+      }
+      EXPECT_NEAR(all, sum, 1e-6 * sum);
+    };
+    cross_entropy.forward(unit.pass(PassKind::kBackward), loss_view, view, target_view, {});
+    const double alone = std::exchange(result, -1.0);
+    cross_entropy.forward(unit.pass(PassKind::kBackward), loss_view, view, target_view, rows_view);
+    EXPECT_EQ(result, alone) << "with the rows' losses beside it";
     EXPECT_NEAR(result, loss, 1e-6 * loss);
+    expect_rows(loss);
     const double whole = std::exchange(result, -1.0);
     // Rows from the last to the first, three at a time: kRows is no multiple of that.
     const auto in_pieces = [&](const auto& f) {
@@ -142,8 +162,9 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
       const ScratchScope scope(p.scratch_cursor());
       const VocabParallelCrossEntropy::Rows all = cross_entropy.begin(p);
       in_pieces([&](TensorView piece, std::int64_t first) { cross_entropy.add_rows(p, all, piece, first, target_view); });
-      cross_entropy.finish(p, all, loss_view, target_view);
+      cross_entropy.finish(p, all, loss_view, target_view, rows_view);
     }
+    expect_rows(whole);
     EXPECT_NEAR(result, whole, 1e-7 * whole);
     if (c.degree == 1) {
       EXPECT_EQ(result, whole) << "one rank has nothing to rescale";

@@ -41,19 +41,6 @@ constexpr double kVerdictSeconds = 3;  // a rank that noticed a failure waits as
 
 int count_nodes(const std::vector<int>& nodes) { return 1 + *std::max_element(nodes.begin(), nodes.end()); }
 
-StartUpFacts facts_of_this_process(const TrainConfig& config, const ProcessWorld& world, const DeviceChoice& choice) {
-  const CpuFeatures features = detect_cpu_features();
-  StartUpFacts facts;
-  facts.host = host_name();
-  facts.build = build_id();
-  facts.machine = machine_facts(choice, world.local_size());
-  facts.instruction_set = fmt::format("{}{}", to_string(features.level),
-                                      !has_bf16_products(features, features.level) ? "" : features.amx_bf16 ? " with AMX bf16" : " with AVX512-BF16");
-  facts.config = to_json_text(to_json(config));
-  facts.device_why = choice.why;
-  return facts;
-}
-
 // The job of this process, from joining to what every rank agreed on.
 class ProcessRank {
  public:
@@ -177,7 +164,7 @@ class ProcessRank {
     agree_on_origin(config, origin);
     CardSearch found = look_for_cards(config.device, cuda_, ranks_with_cards(config.device));
     run_together(*world_, [&] { choice_ = choose_device(config.device, cuda_, std::move(found)); });
-    const StartUpFacts mine = facts_of_this_process(config, *world_, choice_);
+    const StartUpFacts mine = facts_of_this_process(config, world_->local_size(), choice_);
     const StartUpAgreement agreement = compare_start_up(*world_, mine);
     run_together(*world_, [&] {
       check_nccl_register(config.cuda, choice_, world_->size(), transport());

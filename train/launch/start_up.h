@@ -24,6 +24,11 @@ struct StartUpFacts {
   std::string device_why;  // for messages
 };
 
+struct DeviceChoice;  // rank_devices.h
+
+// Of this process, one of `local_size` on its node.
+StartUpFacts facts_of_this_process(const TrainConfig& config, int local_size, const DeviceChoice& choice);
+
 // `build` of this process.
 std::string build_id();
 

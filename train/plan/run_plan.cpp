@@ -220,9 +220,20 @@ RunPlan with_schedule(RunPlan plan, const Schedule& schedule) {
 }
 
 RunPlan with_micro_batch(RunPlan plan, std::int64_t micro) {
+  const bool trains = plan.trains();
   plan.config.batch.micro = micro;
   plan.num_micro_batches = micro_batches_of(plan.config.batch, plan.grid.degrees().data);
   make_programs(plan, unit_costs(plan.model, plan.config.batch));
+  return trains ? plan : forward_only(std::move(plan));
+}
+
+RunPlan forward_only(RunPlan plan) {
+  plan.step_programs.clear();
+  plan.notes.clear();
+  plan.predicted_bubble = 0;
+  plan.eval_spec.gathers_on_use.clear();
+  plan.eval_programs = build_step_programs(plan.eval_spec);
+  check_step_programs(plan.eval_programs, plan.eval_spec);
   return plan;
 }
 

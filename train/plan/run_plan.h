@@ -72,11 +72,12 @@ struct RunPlan {
   std::vector<SubAxis> partial_axes;
   std::vector<UnitLayout> units;  // by unit id
   StepProgramSpec step_spec, eval_spec;
-  std::vector<StepProgram> step_programs, eval_programs;  // by pipeline rank; checked
+  std::vector<StepProgram> step_programs, eval_programs;  // by pipeline rank; checked. No step_programs: of forwards alone
   double predicted_bubble = 0;    // over ideal, from the simulated step with the units' model FLOPs as times
   std::vector<std::string> notes; // one line each: what was chosen for "auto", what a choice costs
 
   int world_size() const { return grid.world_size(); }
+  bool trains() const { return !step_programs.empty(); }
   std::int64_t tokens_per_step() const { return config.batch.global * config.batch.sequence; }
   LayerGeometry geometry(int tensor_rank) const;
   const StepProgram& step_program(int rank) const;
@@ -100,5 +101,9 @@ RunPlan with_policy(RunPlan plan, const ZeroPolicy& policy);
 RunPlan with_micro_batch(RunPlan plan, std::int64_t micro);
 // The same plan under another schedule of as many ranks, chunks and micro-batches, checked; which may split backwards.
 RunPlan with_schedule(RunPlan plan, const Schedule& schedule);
+
+// The same layout without training: its ranks hold weights alone and run eval_programs, which decide for themselves whether they
+// gather on use. `notes` are those of forwards.
+RunPlan forward_only(RunPlan plan);
 
 }  // namespace trident

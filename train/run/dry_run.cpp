@@ -10,6 +10,7 @@
 #include "device/dry/dry_device.h"
 #include "parallel/communicator/dry_communicator.h"
 #include "train/plan/step_recorder.h"
+#include "train/run/rank_evaluator.h"
 #include "train/run/rank_trainer.h"
 
 namespace trident {
@@ -26,19 +27,35 @@ class CardWorkspaces final : public DryOps {
   bool deterministic_;
 };
 
+constexpr auto kNoData = [](std::int64_t, std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) {};
+
+DryRun dry_evaluation(const RunPlan& plan, int rank, Ops* oracle, DryWork work, StepRecorder* recorder) {
+  TRIDENT_CHECK(work != DryWork::kStep, "a step of a plan of forwards alone");
+  DryDevice device(oracle);
+  RankEvaluator evaluator(plan, device, make_dry_world(rank, plan.world_size(), recorder));
+  RankModel& model = evaluator.model();
+  model.context().reset_bytes_sent();
+  if (recorder != nullptr) {
+    device.watch(*recorder, *recorder);
+    recorder->begin(plan.eval_program(rank));
+  }
+  if (work == DryWork::kEvaluation) evaluator.losses(kNoData, 0);
+  return {rank, model.arena_plan(), model.stage().logits_bytes(), model.context().bytes_sent()};
+}
+
 }  // namespace
 
 DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work, StepRecorder* recorder) {
+  if (!plan.trains()) return dry_evaluation(plan, rank, oracle, work, recorder);
   DryDevice device(oracle);
   RankTrainer trainer(plan, device, make_dry_world(rank, plan.world_size(), recorder));
   trainer.context().reset_bytes_sent();
-  const auto no_data = [](std::int64_t, std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) {};
   if (recorder != nullptr) {
     device.watch(*recorder, *recorder);
     recorder->begin(work == DryWork::kEvaluation ? plan.eval_program(rank) : plan.step_program(rank));
   }
-  if (work == DryWork::kStep) trainer.step(no_data);
-  if (work == DryWork::kEvaluation) trainer.evaluate(no_data, 1, {});
+  if (work == DryWork::kStep) trainer.step(kNoData);
+  if (work == DryWork::kEvaluation) trainer.evaluate(kNoData, 1, {});
   return {rank, trainer.arena_plan(), trainer.logits_bytes(), trainer.context().bytes_sent()};
 }
 

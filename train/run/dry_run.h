@@ -1,6 +1,6 @@
-// What a rank will do, found by letting it do it: its RankTrainer, constructed and stepped on a device that only counts
-// (device/dry) in a world without peers. The plan of its memory and its traffic are what came of that, not a second account of the
-// layers.
+// What a rank will do, found by letting it do it: its RankTrainer, or where nothing is trained its RankEvaluator, constructed and
+// stepped on a device that only counts (device/dry) in a world without peers. The plan of its memory and its traffic are what came
+// of that, not a second account of the layers.
 #pragma once
 
 #include <array>

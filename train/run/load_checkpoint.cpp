@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/shard_boxes.h"
 #include "checkpoint/shard_reader.h"
+#include "core/function_ref.h"
 #include "core/json_reader.h"
 #include "train/plan/update_rule_of.h"
 #include "train/run/gather_bytes.h"
@@ -34,18 +35,17 @@ LossScaler::State loss_scale_of(const Manifest& manifest, const RankTrainer& tra
   return {state.loss_scale, state.loss_scale_clean_steps, static_cast<int>(state.loss_scale_overflows_left)};
 }
 
-// kWeights: the masters, from the weights where there are none.
-enum class Read : std::uint8_t { kAll, kWeights };
-
-void read_weights(const Resume& resume, RankTrainer& trainer, const Logger& logger) {
+// The masters, from the weights where there are none; or where nothing is trained the weights themselves.
+void read_values(const Resume& resume, RankModel& model, const Logger& logger) {
   const WeightsSource source{resume.folder, resume.manifest, resume.hf};
-  Stream& stream = trainer.context().compute_stream();
-  for (const auto& [tensor, place] : read_masters(source, trainer.store(), trainer.shard_holder(), trainer.device(), stream))
+  Stream& stream = model.context().compute_stream();
+  for (const auto& [tensor, place] : read_weights(source, model.store(), model.shard_holder(), model.device(), stream))
     logger.warning("{}: tensor {} has values that are no numbers, such as {}; they are kept", resume.folder, in_quotes(tensor),
                    place);
 }
 
-void read_shards(const Resume& resume, RankTrainer& trainer) {
+// Masters, weights in use and what the optimizer has.
+void read_all(const Resume& resume, RankTrainer& trainer) {
   const Manifest& manifest = resume.manifest;
   const std::size_t tensors = stored_tensors(trainer.plan()).size();
   ShardReader reader(resume.folder, manifest);
@@ -55,28 +55,33 @@ void read_shards(const Resume& resume, RankTrainer& trainer) {
   const WriteValues write = [&](TensorView to, const void* from) { trainer.device().write(stream, to, from); };
   const ParamStore& store = trainer.store();
   const std::vector<std::string> states_of_rule = state_keys(*update_rule_of(trainer.plan().config));
-  const bool has_weights = has_weights_of(manifest, trainer.plan()), has_states = manifest.complete;
+  const bool has_weights = has_weights_of(manifest, trainer.plan());
   const std::string_view master = manifest.complete && manifest.weights != DType::kF32 ? kMasterPrefix : std::string_view();
   for (const ShardBox& box : boxes_held(store.shards(), trainer.shard_holder())) {
     const ParamShard& shard = store.shards()[box.shard];
     reader.read(master, box, shard.master, write);
     if (has_weights) reader.read("", box, shard.param, write);
     const std::vector<TensorView> states = trainer.optimizer_states(box.shard);
-    for (std::size_t s = 0; has_states && s < states.size(); ++s)
+    for (std::size_t s = 0; manifest.complete && s < states.size(); ++s)
       reader.read(states_of_rule[s] + "/", box, states[s], write);
   }
 }
 
-// Of one rank. Why it could not be read; nothing if it was. ConfigError's code: it may not be.
-std::optional<Error> fault_in(const Resume& resume, RankTrainer& trainer, Read what, const Logger& logger) {
-  const TrainConfig& config = trainer.plan().config;
+// What asked for a checkpoint, for messages.
+struct AskedBy {
+  std::string_view key;
+  std::string_view value;
+};
+
+// Of one rank. Why `read` could not; nothing if it could. ConfigError's code: it may not be.
+std::optional<Error> fault_in(const Resume& resume, const AskedBy& asked, const Logger& logger, FunctionRef<void()> read) {
   try {
-    read_again([&] { what == Read::kWeights ? read_weights(resume, trainer, logger) : read_shards(resume, trainer); },
-               [&](const StorageError& error, double seconds) { logger.warning("{}; {} is read again in {} s", error.what(), resume.folder, seconds); });
+    read_again(read, [&](const StorageError& error, double seconds) {
+      logger.warning("{}; {} is read again in {} s", error.what(), resume.folder, seconds);
+    });
     return std::nullopt;
   } catch (const NotPermitted& error) {
-    return what == Read::kWeights ? not_permitted("model.init_from", config.model.init_from.value_or(""), error)
-                                  : not_permitted("checkpoint.resume", config.checkpoint.resume.value_or("auto"), error);
+    return not_permitted(asked.key, asked.value, error);
   } catch (const Error& error) {
     return error;
   }
@@ -131,12 +136,8 @@ LoadedCheckpoint next_older(std::int64_t step, const RunInputs& inputs, Parallel
 
 // Collective. Weights alone; nothing takes the place of what cannot be read.
 void load_initial(const Resume& initial, RankTrainer& trainer, const Logger& logger, const Say& say) {
-  ParallelContext& context = trainer.context();
-  const std::optional<Error> fault = fault_in(initial, trainer, Read::kWeights, logger);
-  const int first = first_rank(context.world(), context.host_stream(), fault.has_value());
-  if (first >= 0) throw_if_error(broadcast_text(context.world(), context.host_stream(), fault ? to_text(*fault) : "", first));
-  trainer.store().publish_masters();
-  if (context.rank() != 0) return;
+  load_weights(initial, trainer.model(), logger, "model.init_from", trainer.plan().config.model.init_from.value_or(""));
+  if (trainer.context().rank() != 0) return;
   for (const std::string& note : initial.notes) say(note);
   if (initial.hf != nullptr) {
     say(fmt::format("begins with the weights of {} (model.init_from), a Hugging Face folder in {}; optimizer, data and steps begin "
@@ -151,6 +152,18 @@ void load_initial(const Resume& initial, RankTrainer& trainer, const Logger& log
 
 }  // namespace
 
+void load_weights(const Resume& from, RankModel& model, const Logger& logger, std::string_view key, std::string_view value) {
+  ParallelContext& context = model.context();
+  const std::optional<Error> fault = fault_in(from, {key, value}, logger, [&] { read_values(from, model, logger); });
+  const int first = first_rank(context.world(), context.host_stream(), fault.has_value());
+  if (first >= 0) throw_if_error(broadcast_text(context.world(), context.host_stream(), fault ? to_text(*fault) : "", first));
+  if (model.store().trains()) {
+    model.store().publish_masters();
+  } else {
+    model.store().publish_weights();
+  }
+}
+
 std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say) {
   if (!inputs.resume && inputs.initial) load_initial(*inputs.initial, trainer, logger, say);
   if (!inputs.resume) return std::nullopt;
@@ -161,7 +174,8 @@ std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTra
     if (context.rank() == 0) {
       for (const std::string& note : resume.notes) say(note);
     }
-    const std::optional<Error> fault = fault_in(resume, trainer, Read::kAll, logger);
+    const std::string from = inputs.plan.config.checkpoint.resume.value_or("auto");
+    const std::optional<Error> fault = fault_in(resume, {"checkpoint.resume", from}, logger, [&] { read_all(resume, trainer); });
     const int first = first_rank(context.world(), context.host_stream(), fault.has_value());
     if (first < 0) break;
     throw_if_refused(fault, context);

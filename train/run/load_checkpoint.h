@@ -4,9 +4,11 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "checkpoint/manifest.h"
 #include "core/logging.h"
+#include "train/run/rank_model.h"
 #include "train/run/rank_trainer.h"
 #include "train/run/run_inputs.h"
 
@@ -25,5 +27,10 @@ struct LoadedCheckpoint {
 // nothing is returned. DataError where none is whole, ConfigError where the configuration does not fit it, and where a rank may not
 // read a file.
 std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say);
+
+// Collective. Fills a model's weights from a checkpoint of that model and publishes them: rounded from the masters where the
+// checkpoint has its weights in another format than the plan, unless it has no masters. `key` and `value`: what asks for it, for
+// messages. All ranks throw what the first of them found: DataError, StorageError, and ConfigError where it may not read a file.
+void load_weights(const Resume& from, RankModel& model, const Logger& logger, std::string_view key, std::string_view value);
 
 }  // namespace trident

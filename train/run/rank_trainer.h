@@ -15,24 +15,15 @@
 #include "checkpoint/save_plan.h"
 #include "checkpoint/shard_boxes.h"
 #include "data/sample_order.h"
-#include "device/arena.h"
-#include "device/device.h"
 #include "optim/loss_scaler.h"
 #include "optim/lr_schedule.h"
 #include "optim/sharded_optimizer.h"
 #include "optim/step_statistics.h"
-#include "parallel/grid/parallel_context.h"
-#include "parallel/zero/param_store.h"
-#include "pipeline/executor.h"
-#include "pipeline/stage.h"
 #include "train/plan/run_plan.h"
-#include "train/run/arena_check.h"
+#include "train/run/batch_buffers.h"
+#include "train/run/rank_model.h"
 
 namespace trident {
-
-// Fills tokens and targets i32 [T, count] (row s*count + i) of the samples at positions first .. first+count-1; either may be empty.
-using LoadSamples =
-    std::function<void(std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets)>;
 
 struct StepResult {
   std::int64_t updates = 0;  // completed, this one included
@@ -73,7 +64,7 @@ class RankTrainer {
   // `batches` global batches from position 0 on, without an update. `token_bytes`: length of each token's text, or empty.
   EvalResult evaluate(const LoadSamples& load, std::int64_t batches, std::span<const std::int32_t> token_bytes);
   // Everything sent has arrived, everywhere. Before destruction.
-  void drain();
+  void drain() { model_.drain(); }
 
   // Called when the gradients of a step are reduced, before the update: for tests and tools that look at them. They are multiplied by
   // the loss scale.
@@ -92,71 +83,47 @@ class RankTrainer {
   // The values of store().shards(), in their order, which change in steps only.
   std::vector<ShardTensors> shard_tensors() const;
   // Which part of them this rank has.
-  ShardHolder shard_holder();
+  ShardHolder shard_holder() { return model_.shard_holder(); }
   // The optimizer's state of a shard, to be written between steps.
   std::vector<TensorView> optimizer_states(std::size_t shard) const { return optimizer_->states(shard); }
   // This rank's units in the order of their updates.
   std::vector<int> update_order() const;
 
-  Device& device() { return device_; }
-  ParallelContext& context() { return context_; }
-  const ParamStore& store() const { return *store_; }
+  RankModel& model() { return model_; }
+  Device& device() { return model_.device(); }
+  ParallelContext& context() { return model_.context(); }
+  const ParamStore& store() const { return model_.store(); }
   const LossScaler& loss_scaler() const { return loss_scaler_; }
-  ParamStore& store() { return *store_; }  // between steps: to write masters and publish them
+  ParamStore& store() { return model_.store(); }  // between steps: to write masters and publish them
   const RunPlan& plan() const { return plan_; }
-  const ArenaPlan& arena_plan() const { return arena_plan_; }
-  const Arena& arena() const { return *arena_; }
+  const ArenaPlan& arena_plan() const { return model_.arena_plan(); }
+  const Arena& arena() const { return model_.arena(); }
   // Of the activations, what recompute.head_chunk would keep to a chunk.
-  std::int64_t logits_bytes() const { return stage_->logits_bytes(); }
+  std::int64_t logits_bytes() const { return model_.stage().logits_bytes(); }
   // One line each of what the user ought to know of the memory.
-  std::span<const std::string> notes() const { return notes_; }
+  std::span<const std::string> notes() const { return model_.notes(); }
   // What every instruction of the last step took.
   std::span<const InstructionTimes> instruction_times() const { return step_times_; }
   // Seconds that the last step spent on its batch before the first instruction.
   double batch_seconds() const { return batch_seconds_; }
 
  private:
-  void check_memory();
-  void make_arena();
-  void book_batches();
-  void bind_batches();
   void bind_handlers();
-  void write_positions();
   void load_batch(const LoadSamples& load, std::int64_t batch, bool training);
-  void write_samples(const LoadSamples& load, std::int64_t batch, const BatchSlicing& slicing);
   void decide_update();
   std::span<const double> read_losses();
-  bool is_first_stage() const { return context_.coordinates().pipeline == 0; }
-  bool is_last_stage() const { return context_.coordinates().pipeline == plan_.grid.degrees().pipeline - 1; }
 
   const RunPlan& plan_;
-  Device& device_;
-  ArenaPlan arena_plan_;
-  std::unique_ptr<Arena> arena_;  // before the communicators: they and peers may use its memory as long as those live
-  ParallelContext context_;
-  std::unique_ptr<Stage> stage_;
-  std::unique_ptr<ParamStore> store_;
+  RankModel model_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
   StatisticsReducer statistics_;
-  Executor executor_;
-  std::vector<std::string> notes_;
+  BatchBuffers batch_buffers_;
   std::vector<InstructionTimes> step_times_, eval_times_;  // of the last step, the last evaluation
   double batch_seconds_ = 0;
   LrSchedule lr_schedule_;
   LossScaler loss_scaler_;  // of every rank, fed with what all agreed on: the same everywhere
   std::function<void(const ParamStore&)> gradient_hook_;
   std::function<void(int unit)> update_hook_;
-
-  struct BatchSlots {
-    ArenaSlot tokens, targets, positions_by_row, positions_by_sample, samples, losses;
-  } batch_slots_;
-  TensorView tokens_, targets_, positions_by_row_, positions_by_sample_, samples_, losses_;  // all micro-batches of a step
-  struct HostBatch {  // the same in host memory, on the way to the device and back
-    std::vector<std::int32_t> tokens, targets;
-    std::vector<std::int64_t> samples;
-    std::vector<double> losses;
-  } host_batch_;
-  std::vector<MicroBatch> micro_batches_;
 
   std::int64_t batches_ = 0, updates_ = 0;
   bool has_stepped_ = false;      // since it was made, wherever training goes on from

@@ -28,7 +28,7 @@ struct Wanted {
   std::string_view key;  // that asks for it
   std::string value;
   Content content;
-  std::string_view remedy;  // where nothing is valid
+  std::string remedy;  // where nothing is valid
 };
 
 // The newest checkpoint of steps below `step` that has all; "" if there is none.
@@ -172,7 +172,7 @@ std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::
   constexpr std::string_view kAnew = "set checkpoint.resume to \"never\" to begin anew";
   const std::string from = config.checkpoint.resume.value_or(std::string(kAuto));
   if (from == kNever) return std::nullopt;
-  const Wanted wanted{"checkpoint.resume", from, Content::kAll, kAnew};
+  const Wanted wanted{"checkpoint.resume", from, Content::kAll, std::string(kAnew)};
   if (from == kAuto) return newest_in(checkpoint_folder_of(config), before, wanted);
   std::optional<Resume> resume = named_checkpoint(from, before, wanted);
   if (!resume && !before) throw DataError(fmt::format("checkpoint.resume = {}: there is no checkpoint; name one, or the folder of several", from));
@@ -190,22 +190,35 @@ std::optional<Resume> find_initial(const TrainConfig& config) {
                               from));
 }
 
-Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies) {
-  if (!is_hf_folder(folder)) return {folder, open_found(folder, "model.init_from", value)};
+namespace {
+
+Resume open_folder(const std::string& folder, std::string_view key, std::string_view value, TiedCopies copies) {
   try {
-    Resume initial{folder, {}};
-    initial.hf = open_hf(folder, copies);
-    return initial;
+    Resume found{folder, {}};
+    found.hf = open_hf(folder, copies);
+    return found;
   } catch (const NotPermitted& error) {
-    throw not_permitted("model.init_from", value, error);
+    throw not_permitted(key, value, error);
   }
 }
 
-Resume find_weights(const std::string& from, std::string_view key) {
-  const std::string remedy = fmt::format("name another in {}", key);
-  std::optional<Resume> found = named_checkpoint(from, std::nullopt, {key, from, Content::kAny, remedy});
-  if (!found) throw DataError(fmt::format("{} = {}: there is no checkpoint; name one, or the folder of several", key, from));
-  return std::move(*found);
+}  // namespace
+
+Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies) {
+  if (!is_hf_folder(folder)) return {folder, open_found(folder, "model.init_from", value)};
+  return open_folder(folder, "model.init_from", value, copies);
+}
+
+Resume find_weights(const std::string& path, std::string_view key) {
+  std::optional<Resume> found =
+      named_checkpoint(path, std::nullopt, {key, path, Content::kAny, fmt::format("name another in {}", key)});
+  if (found) return *std::move(found);
+  throw DataError(fmt::format("{} = {}: there is no checkpoint; name one, or the folder of several", key, path));
+}
+
+Resume find_hf_weights(const std::string& path, std::string_view key) {
+  if (is_hf_folder(path)) return open_folder(path, key, path, TiedCopies::kCompared);
+  throw DataError(fmt::format("{} = {}: no Hugging Face folder (config.json and {}); name one", key, path, kHfWeightsName));
 }
 
 bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& resume) {

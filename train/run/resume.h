@@ -49,9 +49,11 @@ std::optional<Resume> find_initial(const TrainConfig& config);
 // The same folder, found by another rank.
 Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies = TiedCopies::kTrusted);
 
-// The checkpoint at `from`, which `key` names: a folder of one, of whatever content, or of several, of which the newest valid one
-// is taken. DataError where there is none; as find_initial() otherwise.
-Resume find_weights(const std::string& from, std::string_view key);
+// The checkpoint that a path means, a checkpoint's or that of a folder of them, which has a newest: of whatever content. As
+// find_initial(), for `key`.
+Resume find_weights(const std::string& path, std::string_view key);
+// The Hugging Face folder at a path, for `key`. DataError where there is none; as open_hf().
+Resume find_hf_weights(const std::string& path, std::string_view key);
 
 // Refuses (ConfigError, both values named) initial weights of another model: tensors of other shapes, and unless checkpoint.allow
 // lists "model", another architecture in the same shapes. Dropout, positions beyond those that are learned, and the spread of

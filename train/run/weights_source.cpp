@@ -88,19 +88,26 @@ std::shared_ptr<const HfFolder> open_hf(const std::string& folder, TiedCopies co
   return opened;
 }
 
-std::map<std::string, std::string> read_masters(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
+std::map<std::string, std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
                                                 Device& device, Stream& stream) {
   const WriteValues write = [&](TensorView to, const void* from) { device.write(stream, to, from); };
   const std::vector<ShardBox> boxes = boxes_held(store.shards(), holder);
+  const auto destination = [&](const ShardBox& box) {
+    const ParamShard& shard = store.shards()[box.shard];
+    return store.trains() ? shard.master : shard.param;
+  };
+  const Narrowing narrowing = store.trains() ? Narrowing::kRefused : Narrowing::kRounded;
   if (source.hf != nullptr) {
     HfShardReader reader(source.hf);
-    for (const ShardBox& box : boxes) reader.read(box, store.shards()[box.shard].master, write);
+    for (const ShardBox& box : boxes) reader.read(box, destination(box), write, narrowing);
     return reader.not_numbers();
   }
   const Manifest& manifest = source.manifest;
   ShardReader reader(source.folder, manifest);
-  const std::string_view prefix = manifest.complete && manifest.weights != DType::kF32 ? kMasterPrefix : std::string_view();
-  for (const ShardBox& box : boxes) reader.read(prefix, box, store.shards()[box.shard].master, write);
+  const bool has_masters = manifest.complete && manifest.weights != DType::kF32;
+  const bool as_stored = !store.trains() && manifest.weights == store.config().compute;
+  const std::string_view prefix = has_masters && !as_stored ? kMasterPrefix : std::string_view();
+  for (const ShardBox& box : boxes) reader.read(prefix, box, destination(box), write, narrowing);
   return {};
 }
 

@@ -41,11 +41,13 @@ std::shared_ptr<const HfFolder> open_hf(const std::string& folder, TiedCopies co
 std::vector<ManifestTensor> tensors_of_hf(const ModelConfig& model);
 
 // Fills all f32 masters of the store's shards, and nothing else: ParamStore::publish_masters() comes next, where values are used in
-// another dtype or gathered. Each rank reads only what its shards have. From a checkpoint come its masters, or its weights where it
-// has no masters. `holder`: which part of the parameters this rank has (RankTrainer::shard_holder()). Returns the tensors, of a
+// another dtype or gathered. Of a store that does not train it fills the weights themselves, rounded to nearest, and
+// publish_weights() comes next. Each rank reads only what its shards have. From a checkpoint come its masters, or its weights where
+// it has no masters, or where they are what a store that does not train is to have, bit by bit. `holder`: which part of the
+// parameters this rank has (RankModel::shard_holder()). Returns the tensors, of a
 // Hugging Face folder, in which this rank read values that are no numbers, with the place of one; they are kept. DataError naming
 // file and tensor; StorageError. Enqueues on `stream` where the shards lie on a device.
-std::map<std::string, std::string> read_masters(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
+std::map<std::string, std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
                                                 Device& device, Stream& stream);
 
 // The first key of config.json in which two models differ, and both values; nothing: their weights mean the same. Dropout, the

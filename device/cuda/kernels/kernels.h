@@ -60,8 +60,9 @@ void layer_norm_backward(Stream stream, RowType t, void* d_x, float* d_weight, f
 // Rows f32: no element type.
 void cross_entropy_rescale(Stream stream, float* sum_exp, float* target_logit, const float* shard_max, const float* row_max,
                            const std::int32_t* targets, I rows, const VocabularyShard& shard);
-void cross_entropy_loss(Stream stream, double* loss, const float* sum_exp, const float* target_logit, const std::int32_t* targets,
-                        I rows);
+// row_losses: or nullptr.
+void cross_entropy_loss(Stream stream, double* loss, float* row_losses, const float* sum_exp, const float* target_logit,
+                        const std::int32_t* targets, I rows);
 void cross_entropy_backward(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,
                             const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale);
 // The same with the scale in device memory, read when the kernel runs.

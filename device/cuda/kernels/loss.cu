@@ -69,13 +69,15 @@ __global__ void __launch_bounds__(kVocabularyThreads)
 
 // Added in row order: the threads form the terms, one of them adds.
 __global__ void __launch_bounds__(1024)
-    cross_entropy_loss_kernel(double* loss, const float* sum_exp, const float* target_logit, const std::int32_t* targets, I rows) {
+    cross_entropy_loss_kernel(double* loss, float* row_losses, const float* sum_exp, const float* target_logit,
+                              const std::int32_t* targets, I rows) {
   __shared__ double terms[1024];
   double sum = 0;
   for (I first = 0; first < rows; first += blockDim.x) {
     const I r = first + threadIdx.x;
     // Rows that do not count add nothing: x + 0.0 is x.
     terms[threadIdx.x] = r < rows && targets[r] >= 0 ? log(double{sum_exp[r]}) - double{target_logit[r]} : 0.0;
+    if (row_losses != nullptr && r < rows) row_losses[r] = static_cast<float>(terms[threadIdx.x]);
     __syncthreads();
     if (threadIdx.x == 0) {
       const int count = static_cast<int>(min(I{blockDim.x}, rows - first));
@@ -133,10 +135,10 @@ void cross_entropy_rescale(Stream stream, float* sum_exp, float* target_logit, c
          stream, sum_exp, target_logit, shard_max, row_max, targets, rows, shard.first_column, valid_columns(shard));
 }
 
-void cross_entropy_loss(Stream stream, double* loss, const float* sum_exp, const float* target_logit, const std::int32_t* targets,
-                        I rows) {
+void cross_entropy_loss(Stream stream, double* loss, float* row_losses, const float* sum_exp, const float* target_logit,
+                        const std::int32_t* targets, I rows) {
   launch("cross_entropy_loss", listed<cross_entropy_loss_kernel>(), {.blocks = {1}, .threads = {threads_for(rows, 1024)}}, stream, loss,
-         sum_exp, target_logit, targets, rows);
+         row_losses, sum_exp, target_logit, targets, rows);
 }
 
 void cross_entropy_backward(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,

@@ -1,0 +1,103 @@
+// trident eval --ckpt DIR | --hf DIR --data PREFIX ... [--ids IDS] [--choices FILE]
+#include <charconv>
+#include <cstdint>
+#include <ostream>
+#include <set>
+
+#include "app/command_line.h"
+#include "app/help_text.h"
+#include "core/json_reader.h"
+
+namespace trident {
+namespace {
+
+// "5 17 2" or "5,17,2".
+std::vector<std::int64_t> ids_of(const std::string& text) {
+  std::vector<std::int64_t> ids;
+  for (std::size_t at = 0; at < text.size();) {
+    if (text[at] == ' ' || text[at] == ',') {
+      ++at;
+      continue;
+    }
+    std::int64_t id = 0;
+    const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), id);
+    const auto stop = static_cast<std::size_t>(end - text.data());
+    if (error != std::errc() || (stop < text.size() && text[stop] != ' ' && text[stop] != ','))
+      throw ConfigError(fmt::format("--ids = {}: must be token ids with spaces between them, as in \"5 17 2\"", in_quotes(text)));
+    ids.push_back(id);
+    at = stop;
+  }
+  return ids;
+}
+
+// PREFIX, called by its last part, or NAME=PREFIX.
+NamedPrefix named(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos) return {text.substr(text.find_last_of('/') + 1), text};
+  NamedPrefix set{text.substr(0, equals), text.substr(equals + 1)};
+  if (set.name.empty() || set.prefix.empty())
+    throw ConfigError(fmt::format("--data = {}: must be PREFIX or NAME=PREFIX", in_quotes(text)));
+  return set;
+}
+
+void check(const EvalOptions& options) {
+  if (options.checkpoint.empty() == options.hf_folder.empty())
+    throw ConfigError("trident eval: no model, or two; give either --ckpt DIR, a checkpoint, or --hf DIR, a Hugging Face folder");
+  if (options.sets.empty() && !options.ids && !options.choices)
+    throw ConfigError("trident eval: nothing to evaluate; give --data PREFIX, --ids \"5 17 2\" or --choices FILE");
+  std::set<std::string> names;
+  for (const NamedPrefix& set : options.sets)
+    if (!names.insert(set.name).second)
+      throw ConfigError(
+          fmt::format("--data: two sets are called {}; name them, as in --data first={}", in_quotes(set.name), set.prefix));
+  for (const auto& [name, value] : {std::pair{"--sequence", options.sequence}, {"--stride", options.stride}})
+    if (value && *value < 1) throw ConfigError(fmt::format("{} = {}: must be at least 1", name, *value));
+  if (options.token_losses && (!options.ids || !options.sets.empty() || options.choices))
+    throw ConfigError("--token-losses: prints a number for each of --ids; give those, and neither --data nor --choices");
+}
+
+}  // namespace
+
+void eval_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app(
+      "The loss of a checkpoint on token files, or its answers to multiple-choice questions. The ranks are threads of this "
+      "process, "
+      "or what mpirun or srun started.",
+      "trident eval");
+  EvalOptions options;
+  std::vector<std::string> data;
+  std::string ids;
+  bool json = false;
+  app.add_option("--ckpt", options.checkpoint, "a checkpoint's folder, or that of a run's checkpoints, for the newest");
+  app.add_option("--hf", options.hf_folder, "in its place a Hugging Face folder: config.json and safetensors");
+  app.add_option("--data", data, "prefix of .bin and .idx, or NAME=PREFIX; as often as wanted");
+  CLI::Option* const ids_option = app.add_option("--ids", ids, "a text as token ids, \"5 17 2\"");
+  app.add_option("--choices", options.choices, "lines {\"context\": ..., \"choices\": [...], \"answer\": 0}");
+  app.add_option("--delimiter", options.delimiter, "what stands between a context and a choice")->capture_default_str();
+  app.add_option("--sequence", options.sequence,
+                 "tokens that the model is given at a time; not given: batch.sequence of its training, with --hf at most 1024");
+  app.add_option("--stride", options.stride, "how far a window begins behind the one before it; not given: --sequence");
+  app.add_flag("--per-document", options.per_document, "each document by itself, and a loss for each");
+  app.add_flag("--token-losses", options.token_losses, "of --ids: a loss for each token but the first");
+  app.add_option("--tokenizer", options.tokenizer,
+                 "for bits per byte and for questions as text; not given: data.tokenizer of its training");
+  app.add_option("--set", options.settings,
+                 "PATH=VALUE, as often as wanted: parallel=\"2DP x 2TP\", batch.micro=4, precision.compute=fp32, ...");
+  app.add_flag("--json", json, "print one JSON object");
+  const auto details = [&context] {
+    return "Example:\n  trident eval --ckpt runs/a/ckpt --data valid --set parallel=\"2DP x 2PP\" --json\n\n" +
+           launch_help(context.columns) + '\n' + exit_codes_help(context.columns);
+  };
+  if (parse_flags(app, arguments, context.out, {details, {}, context.columns}) == ParseResult::kHelpPrinted) return;
+  for (const std::string& text : data) options.sets.push_back(named(text));
+  if (ids_option->count() > 0) options.ids = ids_of(ids);
+  check(options);
+  const std::optional<EvalReport> report = context.run_eval(options);
+  if (!report) return;  // another process prints
+  if (json)
+    context.out << to_json_text(to_json(*report)) << '\n';
+  else
+    context.out << to_text(*report);
+}
+
+}  // namespace trident

@@ -1,0 +1,73 @@
+// What `trident eval` is asked for and what it answers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/json_reader.h"
+
+namespace trident {
+
+struct NamedPrefix {
+  std::string name, prefix;  // of .bin and .idx
+};
+
+struct EvalOptions {
+  std::string checkpoint, hf_folder;  // one of them; the other is empty
+  std::vector<std::string> settings;  // --set
+  std::vector<NamedPrefix> sets;
+  std::optional<std::vector<std::int64_t>> ids;  // a text by itself
+  std::optional<std::string> choices;            // a file
+  std::string delimiter = " ";                   // between context and choice
+  std::optional<std::string> tokenizer;          // not given: the checkpoint's data.tokenizer
+  std::optional<std::int64_t> sequence, stride;  // not given: the checkpoint's batch.sequence; as sequence
+  bool per_document = false;
+  bool token_losses = false;  // of `ids` alone
+};
+
+// Of the tokens of a text that were predicted.
+struct LossSum {
+  double nats = 0;
+  std::int64_t tokens = 0;
+  std::int64_t bytes = 0;  // of their text
+
+  LossSum& operator+=(const LossSum& other) {
+    nats += other.nats, tokens += other.tokens, bytes += other.bytes;
+    return *this;
+  }
+  double loss() const;                          // nats per token; NaN of none
+  double perplexity() const;                    // e to that
+  std::optional<double> bits_per_byte() const;  // nothing where there are no bytes
+};
+
+struct SetReport {
+  std::string name;
+  LossSum sum;
+  std::vector<LossSum> documents;  // --per-document
+};
+
+struct ChoicesReport {
+  std::int64_t questions = 0;
+  std::int64_t right = 0;                        // the choice of the largest log-likelihood is the answer
+  std::optional<std::int64_t> right_normalised;  // that divided by the choice's code points
+};
+
+struct EvalReport {
+  std::string model;
+  std::optional<std::int64_t> updates;  // of its training; nothing of a Hugging Face folder
+  bool knows_bytes = false;             // there was a tokenizer
+  std::vector<SetReport> sets;
+  std::vector<double> token_nats;  // EvalOptions::token_losses
+  std::optional<ChoicesReport> choices;
+};
+
+// One object: loss, ppl, bits_per_byte (null without a tokenizer) and tokens of all sets together, each set's under "sets" where
+// there are several, its documents' under "documents"; acc, acc_norm and questions of choices.
+JsonValue to_json(const EvalReport& report);
+// The same for people.
+std::string to_text(const EvalReport& report);
+
+}  // namespace trident

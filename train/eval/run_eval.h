@@ -1,0 +1,17 @@
+// `trident eval`: a checkpoint's loss on texts, and its answers to multiple-choice questions.
+#pragma once
+
+#include <optional>
+
+#include "core/logging.h"
+#include "parallel/cuda/cuda_backend.h"
+#include "train/eval/eval_report.h"
+
+namespace trident {
+
+// On the ranks that the options and this process's launcher say; only rank 0 has a report. The numbers are sums over single tokens
+// in the texts' order: the same bits in every layout with the same tensor ranks, micro-batch and sequence. ConfigError for options
+// that cannot be, DataError for files: token files, questions, a checkpoint.
+std::optional<EvalReport> run_eval(const EvalOptions& options, LogSink& log, CudaBackend& cuda);
+
+}  // namespace trident

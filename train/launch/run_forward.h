@@ -1,0 +1,58 @@
+// Ranks that run forwards over a trained model: threads of this process, or the processes that mpirun or srun started.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/logging.h"
+#include "parallel/communicator/communicator.h"
+#include "parallel/cuda/cuda_backend.h"
+#include "parallel/grid/parallel_context.h"
+#include "train/config/train_config.h"
+#include "train/plan/run_plan.h"
+#include "train/run/resume.h"
+
+namespace trident {
+
+// Where weights come from, and who says so.
+struct ForwardModel {
+  TrainConfig config;  // the model; precision, layout, micro-batch and sequence of the ranks. batch.global does not count
+  Resume checkpoint;
+  std::string key, path;  // "--ckpt" and what was given for it, for messages
+};
+
+// The model of a checkpoint ("DIR", "DIR/step-00000100", or "DIR/100" in a folder of them), to be run on one rank, or on as many as
+// `settings` (--set path=value) and the launcher say: its model and its precision, and everything else as it is by default.
+// DataError for a folder that is no checkpoint; ConfigError for settings that cannot be.
+ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vector<std::string>& settings, std::string_view key);
+
+// The same of a Hugging Face folder: its config.json's model, precision and all else as they are by default, one sequence at a
+// time, of as many tokens as the model has positions and at most kForwardSequence. DataError for a folder that is none.
+inline constexpr std::int64_t kForwardSequence = 1024;
+ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std::string>& settings, std::string_view key);
+
+struct ForwardInputs {
+  ForwardModel model;
+  RunPlan plan;  // forward_only(); tokens_per_step() are of one global batch
+};
+
+// One rank of them. The same inputs on every rank.
+struct ForwardRank {
+  const ForwardInputs& inputs;
+  Device& device;
+  std::unique_ptr<Communicator> world;
+  OnDevice on_device;
+  const Logger& logger;
+};
+using ForwardWork = std::function<void(ForwardRank rank)>;
+
+// `read`: called once in each process, on whose threads or on which `work` then runs once for each rank. What can be refused is
+// refused before a rank has memory; the arenas are compared with the machine as for training. ConfigError, DataError,
+// StorageError: the first cause, on rank 0 of several processes, and ReportedElsewhere on the rest.
+void run_forward(const std::function<ForwardModel()>& read, const ForwardWork& work, LogSink& log, CudaBackend& cuda);
+
+}  // namespace trident

@@ -1,0 +1,65 @@
+// The micro-batches of one rank's step: token ids in, losses out, on the device and in host memory.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "data/sample_order.h"
+#include "device/arena.h"
+#include "device/device.h"
+#include "pipeline/stage.h"
+#include "train/plan/run_plan.h"
+
+namespace trident {
+
+// Fills tokens and targets i32 [T, count] (row s*count + i) of the samples at positions first .. first+count-1; either may be
+// empty.
+using LoadSamples =
+    std::function<void(std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets)>;
+
+// kOfTokens: every token's loss beside each micro-batch's.
+enum class LossDetail : std::uint8_t { kOfBatches, kOfTokens };
+
+// m micro-batches of b samples of T tokens. What is read or written on the device is so on its compute stream.
+class BatchBuffers {
+ public:
+  // Books all memory in `arena_plan`. `stage`: this rank's place in the pipeline.
+  BatchBuffers(const RunPlan& plan, Device& device, int stage, LossDetail detail, ArenaPlan& arena_plan);
+  void bind(Arena& arena);
+
+  // The samples that data rank `data` has of a global batch. Without bytes on the device nothing is loaded.
+  void load(const LoadSamples& load, std::int64_t batch, const BatchSlicing& slicing, int data);
+
+  std::vector<MicroBatch>& micro_batches() { return micro_batches_; }
+  // Of micro-batches, once they are computed. f64 [m].
+  std::span<const double> read_losses();
+  // Of tokens; of others 0. f32 [m, T, b].
+  std::span<const float> read_token_losses();
+  // As loaded, i32 [m, T, b]; only the last stage has them.
+  std::span<const std::int32_t> targets() const { return host_.targets; }
+
+ private:
+  void write_positions();
+  bool is_first() const { return stage_ == 0; }
+  bool is_last() const { return stage_ == plan_.grid.degrees().pipeline - 1; }
+
+  const RunPlan& plan_;
+  Device& device_;
+  int stage_ = 0;
+  LossDetail detail_;
+  struct Slots {
+    ArenaSlot tokens, targets, positions_by_row, positions_by_sample, samples, losses, token_losses;
+  } slots_;
+  TensorView tokens_, targets_, positions_by_row_, positions_by_sample_, samples_, losses_, token_losses_;
+  struct HostBatch {  // the same in host memory, on the way to the device and back
+    std::vector<std::int32_t> tokens, targets;
+    std::vector<std::int64_t> samples;
+    std::vector<double> losses;
+    std::vector<float> token_losses;
+  } host_;
+  std::vector<MicroBatch> micro_batches_;
+};
+
+}  // namespace trident

@@ -1,0 +1,115 @@
+#include "train/run/rank_model.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "train/run/arena_check.h"
+#include "train/run/dry_run.h"
+
+namespace trident {
+namespace {
+
+std::vector<const StepProgram*> programs_of(const RunPlan& plan, int rank) {
+  if (!plan.trains()) return {&plan.eval_program(rank)};
+  return {&plan.step_program(rank), &plan.eval_program(rank)};
+}
+
+ParamStoreConfig store_config(const RunPlan& plan, std::span<const StepProgram* const> programs) {
+  ParamStoreConfig config;
+  config.policy = plan.zero;
+  config.compute = plan.compute;
+  config.bucket_bytes = static_cast<std::int64_t>(plan.config.parallel.bucket_mb * 1e6);
+  config.seed = static_cast<std::uint64_t>(plan.config.run.seed);
+  for (const StepProgram* const program : programs) {
+    if (program->gathers_on_use) config.gather_bytes = std::max(config.gather_bytes, program->gather_bytes);
+    config.grad_bytes = std::max(config.grad_bytes, program->grad_bytes);
+  }
+  if (!plan.trains()) config.stored = StoredParams::kWeights;
+  return config;
+}
+
+// Kernels of products and attention come to the card here: a communicator of NCCL that is connected may keep the card busy until a
+// peer's host calls, which waits for what its own card is not idle for.
+std::unique_ptr<Communicator> after_first_runs(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world) {
+  if (device.kind() == DeviceKind::kCuda) {
+    dry_run(plan, world->rank(), &device.ops(), DryWork::kConstruct);  // announces them
+    device.run_announced();
+  }
+  return world;
+}
+
+}  // namespace
+
+RankModel::RankModel(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world, StatusBoard* board,
+                     const OnDevice& on_device)
+    : plan_(plan),
+      device_(device),
+      context_(plan.grid, device, after_first_runs(plan, device, std::move(world)), plan.partial_axes,
+               plan.config.debug.check_collectives ? CollectiveChecks::kOn : CollectiveChecks::kOff, board, on_device),
+      executor_(device) {
+  const std::vector<const StepProgram*> programs = programs_of(plan, context_.rank());
+  stage_ = std::make_unique<Stage>(plan.model, plan.geometry(context_.coordinates().tensor), plan.step_spec.units_of_stage,
+                                   programs, context_, arena_plan_);
+  store_ = std::make_unique<ParamStore>(store_config(plan, programs), stage_->unit_params(), context_, arena_plan_);
+  bind_handlers();
+}
+
+void RankModel::allocate() {
+  check_memory();
+  make_arena();
+  stage_->bind(*arena_, *store_);
+  store_->bind(*arena_);
+}
+
+// What a card has left is known when all ranks have made what is not in the plan. What hosts have was compared before, in
+// prepare_run().
+void RankModel::check_memory() {
+  const std::optional<std::int64_t> free = device_.free_bytes();
+  if (!free) return;
+  context_.world().barrier();
+  const ArenaNeed mine{.total = static_cast<double>(arena_plan_.total_bytes()), .free = static_cast<double>(*free)};
+  check_free(plan_, context_.world(), context_.host_stream(), mine,
+             [&] { return arena_needs(plan_, dry_stages(plan_, &device_.ops(), DryWork::kConstruct)); });
+}
+
+void RankModel::make_arena() {
+  const std::string name = fmt::format("the arena of rank {} ({})", context_.rank(), largest_entries(arena_plan_));
+  Buffer memory = device_.allocate(arena_plan_.total_bytes(), name);
+  const TensorView all(memory.data(), DType::kU8, {memory.num_bytes()}, memory.where());
+  arena_ = std::make_unique<Arena>(arena_plan_, std::move(memory));
+  if (!plan_.config.cuda.nccl_register) return;
+  if (const std::string line = context_.register_memory(all); !line.empty()) notes_.push_back("cuda.nccl_register: " + line);
+}
+
+void RankModel::bind_handlers() {
+  using Kind = InstructionKind;
+  executor_.bind(Kind::kForward, [this](const Instruction& i) {
+    store_->wait_gathered(i.unit, i.gather_place);
+    stage_->forward(i);
+  });
+  executor_.bind(Kind::kSendActivation, [this](const Instruction& i) { stage_->send_activation(i); });
+  executor_.bind(Kind::kRecvActivation, [this](const Instruction& i) { stage_->recv_activation(i); });
+  executor_.bind(Kind::kGather, [this](const Instruction& i) { store_->gather(i.unit, i.gather_place); });
+  executor_.bind(Kind::kFree, [this](const Instruction& i) { store_->free(i.unit, i.gather_place); });
+}
+
+ShardHolder RankModel::shard_holder() {
+  return {.tensor_degree = context_.grid().degrees().tensor,
+          .tensor_rank = context_.coordinates().tensor,
+          .data_shards = context_.data_reduce().size(),
+          .data_rank = context_.data_reduce().rank(),
+          .sharded = plan_.zero.shard_optimizer};
+}
+
+void RankModel::drain() {
+  for (Stream* stream : {&context_.compute_stream(), &context_.reduce_stream(), &context_.gather_stream(),
+                         &context_.send_stream(Direction::kForward), &context_.send_stream(Direction::kBackward),
+                         &context_.recv_stream(Direction::kForward), &context_.recv_stream(Direction::kBackward)}) {
+    stream->synchronize();
+  }
+  context_.world().barrier();
+}
+
+}  // namespace trident
