@@ -131,7 +131,8 @@ void Stage::overlay(Chunk& chunk, std::int64_t activation_bytes) {
   for (std::size_t i = 0; i < chunk.units.size(); ++i) {
     UnitPart& part = chunk.units[i];
     part.input_offset = static_cast<std::int64_t>(i % 2) * activation_bytes;
-    Slots unit{.bytes = 2 * activation_bytes};
+    Slots unit;
+    unit.bytes = 2 * activation_bytes;
     for (const std::size_t r : {kSaved, kSavedForW}) part.offset[r] = unit.add(part.memory.bytes[r]);
     chunk.blocks.bytes = std::max(chunk.blocks.bytes, unit.bytes);
   }

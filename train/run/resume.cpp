@@ -9,6 +9,7 @@
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/commit.h"
+#include "checkpoint/hf_index.h"
 #include "core/file_io.h"
 #include "train/config/config_difference.h"
 #include "train/plan/run_plan.h"

@@ -1,0 +1,221 @@
+// trident eval on checkpoints of real runs and on Hugging Face folders: every target once, the same number in every layout, that of
+// transformers, what is refused.
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "tests/app/checkpoint_runs.h"
+#include "tests/support/safetensors.h"
+
+namespace trident {
+namespace {
+
+class Eval : public Checkpoints {
+ protected:
+  // The object that --json prints.
+  JsonValue json(const std::vector<std::string>& more) const {
+    const ProgramOutcome outcome = eval(plus(more, {"--json"}));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.exit_code == 0 ? parse_json(outcome.out, "eval --json") : JsonValue();
+  }
+  ProgramOutcome eval(const std::vector<std::string>& more) const {
+    return run_program(plus({"eval", "--ckpt", place_ / "run/ckpt"}, more));
+  }
+  std::string write(const std::string& name, const std::string& text) const {
+    write_file(place_ / name, text);
+    return place_ / name;
+  }
+  static double number(const JsonValue& json, const std::string& key) { return json.find(key)->as_number(); }
+};
+
+TEST_F(Eval, EveryLayoutSaysTheSame) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::vector<std::string> data{"--data", place_ / "valid"};
+  const JsonValue one = json(data);
+  // One token of the file is not predicted; the windows of 32 do not divide the rest.
+  const ProgramOutcome inspect = run_program({"data", "inspect", place_ / "valid", "--json"});
+  const std::int64_t tokens = parse_json(inspect.out, "inspect").find("tokens")->as_integer();
+  EXPECT_EQ(one.find("tokens")->as_integer(), tokens - 1);
+  EXPECT_NE((tokens - 1) % 32, 0);
+  EXPECT_DOUBLE_EQ(number(one, "ppl"), std::exp(number(one, "loss")));
+  EXPECT_TRUE(one.find("bits_per_byte")->is_null()) << "there is no tokenizer";
+  for (const std::string layout : {"3DP", "1DP x 2PP", "2DP x 2PP"}) {
+    for (const std::string zero : {"zero1", "zero3"}) {
+      const JsonValue other = json(plus(data, {"--set", "parallel=" + layout, "--set", "parallel.zero=" + zero}));
+      EXPECT_EQ(number(other, "loss"), number(one, "loss")) << layout << " " << zero;
+      EXPECT_EQ(other.find("tokens")->as_integer(), tokens - 1);
+    }
+  }
+  const JsonValue tp = json(plus(data, {"--set", "parallel=2DP x 2PP x 2TP"}));
+  EXPECT_NEAR(number(tp, "loss"), number(one, "loss"), 1e-6 * number(one, "loss"));
+}
+
+TEST_F(Eval, BitsPerByteCountTheTextsBytes) {
+  ASSERT_EQ(train().exit_code, 0);
+  const JsonValue report = json({"--data", place_ / "valid", "--tokenizer", "gpt2"});
+  const double bytes = number(report, "bytes"), tokens = number(report, "tokens");
+  EXPECT_GT(bytes, tokens);
+  EXPECT_NEAR(number(report, "bits_per_byte"), number(report, "loss") * tokens / std::log(2.0) / bytes, 1e-12);
+}
+
+// A window gives each of its targets what lies before it there: one long window is the ids' own loss, token by token.
+TEST_F(Eval, IdsWindowsAndStridesCountEachTargetOnce) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::vector<std::string> ids{"--ids", "5 17 2 900 31 44 8"};
+  const JsonValue whole = json(plus(ids, {"--token-losses"}));
+  EXPECT_EQ(whole.find("tokens")->as_integer(), 6);
+  const JsonValue::Array& losses = whole.find("token_losses")->items();
+  ASSERT_EQ(losses.size(), 6u);
+  double sum = 0;
+  for (const JsonValue& loss : losses) sum += loss.as_number();
+  EXPECT_NEAR(number(whole, "loss"), sum / 6, 1e-12);
+  // Windows of 4 and 2 targets: the second begins with token 4.
+  const JsonValue short_last = json(plus(ids, {"--sequence", "4"}));
+  const JsonValue first = json({"--ids", "5 17 2 900 31"}), rest = json({"--ids", "31 44 8"});
+  EXPECT_EQ(short_last.find("tokens")->as_integer(), 6);
+  EXPECT_NEAR(number(short_last, "loss") * 6, number(first, "loss") * 4 + number(rest, "loss") * 2, 1e-5);
+  // A stride of 1 gives every later target 4 tokens of context.
+  const JsonValue strided = json(plus(ids, {"--sequence", "4", "--stride", "1"}));
+  const JsonValue ends[] = {json({"--ids", "17 2 900 31 44", "--token-losses"}),
+                            json({"--ids", "2 900 31 44 8", "--token-losses"})};
+  double expected = number(first, "loss") * 4;
+  for (const JsonValue& end : ends) expected += end.find("token_losses")->items().back().as_number();
+  EXPECT_EQ(strided.find("tokens")->as_integer(), 6);
+  EXPECT_NEAR(number(strided, "loss") * 6, expected, 1e-5);
+}
+
+TEST_F(Eval, DocumentsAndNamedSets) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::string lines = write("docs.jsonl", "{\"text\": \"One two three.\"}\n{\"text\": \"\"}\n{\"text\": \"Four five.\"}\n");
+  ASSERT_EQ(run_program({"data", "prepare", "--input", lines, "--output", place_ / "docs", "--tokenizer", "gpt2"}).exit_code, 0);
+  const JsonValue report = json({"--data", "a=" + (place_ / "docs"), "--data", "b=" + (place_ / "valid"), "--per-document"});
+  const JsonValue& a = *report.find("sets")->find("a");
+  std::int64_t tokens = 0;
+  for (const JsonValue& document : a.find("documents")->items()) tokens += document.find("tokens")->as_integer();
+  EXPECT_EQ(a.find("tokens")->as_integer(), tokens);
+  EXPECT_EQ(report.find("tokens")->as_integer(), tokens + report.find("sets")->find("b")->find("tokens")->as_integer());
+}
+
+TEST_F(Eval, ChoicesAreJudgedByTheirLikelihoods) {
+  ASSERT_EQ(train().exit_code, 0);
+  const JsonValue one = json({"--ids", "5 17 2", "--token-losses"}), two = json({"--ids", "5 17 900", "--token-losses"});
+  const bool first = one.find("token_losses")->items().back().as_number() < two.find("token_losses")->items().back().as_number();
+  const auto file = [&](int answer) {
+    return write("q.jsonl", fmt::format("{{\"context\": [5, 17], \"choices\": [[2], [900]], \"answer\": {}}}\n", answer));
+  };
+  EXPECT_EQ(number(json({"--choices", file(first ? 0 : 1)}), "acc"), 1.0);
+  EXPECT_EQ(number(json({"--choices", file(first ? 1 : 0)}), "acc"), 0.0);
+  const std::string text =
+      write("t.jsonl", "{\"context\": \"The sky is\", \"choices\": [\"blue\", \"a very long wrong answer\"], \"answer\": 0}\n");
+  const JsonValue report = json({"--choices", text, "--tokenizer", "gpt2"});
+  EXPECT_EQ(number(report, "acc"), 1.0) << "a sum over fewer tokens of a model that knows nothing";
+  EXPECT_FALSE(report.find("acc_norm")->is_null());
+}
+
+TEST_F(Eval, WhatCannotBeIsRefused) {
+  ASSERT_EQ(train().exit_code, 0);
+  expect_one_line(eval({}), 64, {"nothing to evaluate", "--data"});
+  expect_one_line(eval({"--hf", place_ / "run", "--ids", "5 6"}), 64, {"--ckpt", "--hf"});
+  expect_one_line(run_program({"eval", "--ids", "5 6"}), 64, {"--ckpt", "--hf"});
+  expect_one_line(run_program({"eval", "--hf", place_ / "run/ckpt", "--ids", "5 6"}), 65, {"--hf = ", "no Hugging Face folder"});
+  expect_one_line(eval({"--ids", "5 x"}), 64, {"--ids", "token ids"});
+  expect_one_line(eval({"--ids", "5 50257"}), 64, {"--ids: 50257", "0 to 50256"});
+  expect_one_line(eval({"--ids", "5"}), 64, {"--ids: 1 given"});
+  expect_one_line(eval({"--ids", "5 6", "--sequence", "65"}), 64, {"--sequence = 65", "64 positions"});
+  expect_one_line(eval({"--ids", "5 6", "--stride", "33"}), 64, {"--stride = 33"});
+  expect_one_line(eval({"--data", place_ / "none"}), 65, {"none.idx"});
+  expect_one_line(run_program({"eval", "--ckpt", place_ / "nowhere", "--ids", "5 6"}), 65, {"--ckpt", "nowhere", "no checkpoint"});
+  const auto choices = [&](const std::string& lines) {
+    return eval({"--tokenizer", "gpt2", "--choices", write("bad.jsonl", lines)});
+  };
+  const std::string good = "{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 1}\n";
+  expect_one_line(choices(""), 65, {"bad.jsonl", "no question"});
+  expect_one_line(choices(good + "[1]\n"), 65, {"bad.jsonl:2", "an array"});
+  expect_one_line(choices(good + "{\"context\": \"a\""), 65, {"bad.jsonl:2"});
+  expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\", \"c\"]}"), 65, {"bad.jsonl:1", "has no answer"});
+  expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 2}"), 65, {"answer = 2", "0 to 1"});
+  expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": \"b\"}"), 65, {"answer is a string"});
+  expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\"], \"answer\": 0}"), 65, {"choices has 1"});
+  expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\", 7], \"answer\": 0}"), 65, {"choices[1]"});
+  expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\", \"\"], \"answer\": 0}"), 65, {"choices[1] is empty"});
+  expect_one_line(choices("{\"context\": [5], \"choices\": [[1], [50257]], \"answer\": 0}"), 65, {"choices[1]", "50257"});
+  expect_one_line(eval({"--choices", write("text.jsonl", good)}), 64, {"text.jsonl:1", "--tokenizer"});
+}
+
+// The folder's own logits (scripts/oracle) say what each token's loss is.
+struct Folder {
+  explicit Folder(const std::string& model) {
+    const std::string golden = std::string(TRIDENT_SOURCE_DIR "/tests/model/goldens/") + model + "/";
+    std::filesystem::create_symlink(golden + "config.json", place / "config.json");
+    std::filesystem::create_symlink(golden + "weights.safetensors", place / "model.safetensors");
+    const test::TensorMap batch = test::read_safetensors(golden + "batch.safetensors");
+    const test::TensorMap forward = test::read_safetensors(golden + "forward.safetensors");
+    tokens = batch.at("tokens").values<std::int64_t>();
+    targets = batch.at("targets").values<std::int64_t>();
+    logits = forward.at("logits").values<float>();
+    sequence = forward.at("logits").shape.at(1);
+    vocab_size = forward.at("logits").shape.at(2);
+  }
+
+  // Of sample 0 or 1: --ids that have its tokens as inputs.
+  std::string ids(std::int64_t sample) const {
+    const auto first = tokens.begin() + sample * sequence;
+    return fmt::format("{} {}", fmt::join(first, first + sequence, " "),
+                       targets.at(static_cast<std::size_t>((sample + 1) * sequence - 1)));
+  }
+  double nats(std::int64_t sample, std::int64_t position) const {
+    const std::int64_t row = sample * sequence + position;
+    const auto first = logits.begin() + row * vocab_size;
+    double sum = 0;
+    for (auto at = first; at != first + vocab_size; ++at) sum += std::exp(static_cast<double>(*at));
+    return std::log(sum) - static_cast<double>(first[targets.at(static_cast<std::size_t>(row))]);
+  }
+  JsonValue eval(std::int64_t sample, const std::vector<std::string>& more) const {
+    const ProgramOutcome outcome =
+        run_program(plus({"eval", "--hf", place / ".", "--ids", ids(sample), "--token-losses", "--json"}, more));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.exit_code == 0 ? parse_json(outcome.out, "eval --json") : JsonValue();
+  }
+
+  TemporaryFolder place;
+  std::vector<std::int64_t> tokens, targets;
+  std::vector<float> logits;
+  std::int64_t sequence = 0, vocab_size = 0;
+};
+
+TEST(EvalOfFolders, SaysWhatTransformersSays) {
+  for (const std::string model : {"gpt2", "llama", "qwen3"}) {
+    SCOPED_TRACE(model);
+    const Folder folder(model);
+    for (const std::int64_t sample : {0, 1}) {
+      const JsonValue one = folder.eval(sample, {"--set", "precision.compute=fp32"});
+      EXPECT_TRUE(one.find("step")->is_null());
+      const JsonValue::Array& losses = one.find("token_losses")->items();
+      ASSERT_EQ(std::ssize(losses), folder.sequence);
+      for (std::int64_t s = 0; s < folder.sequence; ++s)
+        EXPECT_NEAR(losses[static_cast<std::size_t>(s)].as_number(), folder.nats(sample, s), 1e-5) << "token " << s + 1;
+      const JsonValue stages =
+          folder.eval(sample, {"--set", "precision.compute=fp32", "--set", "parallel=2DP x 2PP", "--set", "parallel.zero=zero3"});
+      EXPECT_EQ(to_json_text(*stages.find("token_losses")), to_json_text(*one.find("token_losses")));
+    }
+  }
+}
+
+// Weights have no masters here: what is f32 in the folder becomes bf16 on its way into them.
+TEST(EvalOfFolders, WeightsAreRounded) {
+  const Folder folder("llama");
+  const JsonValue exact = folder.eval(0, {"--set", "precision.compute=fp32"});
+  const JsonValue rounded = folder.eval(0, {"--set", "precision.compute=bf16"});
+  const double loss = exact.find("loss")->as_number();
+  EXPECT_NE(rounded.find("loss")->as_number(), loss);
+  EXPECT_NEAR(rounded.find("loss")->as_number(), loss, 0x1p-8 * loss) << "half an ulp of each weight";
+}
+
+}  // namespace
+}  // namespace trident
