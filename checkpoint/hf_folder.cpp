@@ -11,6 +11,7 @@
 #include "checkpoint/hf_index.h"
 #include "checkpoint/safetensors.h"
 #include "core/check.h"
+#include "core/fnv1a.h"
 #include "core/json_reader.h"
 
 namespace trident {
@@ -72,16 +73,39 @@ HfFolder::HfFolder(std::string folder) : folder_(std::move(folder)) {
                                   in_quotes(tensor.name), kHfIndexName));
 }
 
+namespace {
+
+// The JSON text of a file's header.
+std::string read_header(const RandomAccessFile& file) {
+  std::string first(static_cast<std::size_t>(std::min(kLengthBytes, file.size())), '\0');
+  file.read(0, std::as_writable_bytes(std::span(first)));
+  std::string json(static_cast<std::size_t>(safetensors_header_bytes(first, file.size(), file.path())), '\0');
+  file.read(kLengthBytes, std::as_writable_bytes(std::span(json)));
+  return json;
+}
+
+std::uint64_t hash_of(const RandomAccessFile& file, std::string_view header) {
+  Fnv1a hash;
+  hash.add(static_cast<std::uint64_t>(file.size()));
+  hash.add(header);
+  return hash.value();
+}
+
+}  // namespace
+
+void HfFolder::check_unchanged(std::size_t file, const RandomAccessFile& opened) const {
+  if (hash_of(opened, read_header(opened)) == headers_[file]) return;
+  throw DataError(fmt::format("{}: it was replaced while the run started; leave files alone that a run reads, and start again",
+                              opened.path()));
+}
+
 void HfFolder::add_file(const std::string& name) {
   const std::size_t number = files_.size();
   files_.push_back(name);
   const RandomAccessFile file(path(number));
-  std::string first(static_cast<std::size_t>(std::min(kLengthBytes, file.size())), '\0');
-  file.read(0, std::as_writable_bytes(std::span(first)));
-  const std::int64_t length = safetensors_header_bytes(first, file.size(), file.path());
-  std::string json(static_cast<std::size_t>(length), '\0');
-  file.read(kLengthBytes, std::as_writable_bytes(std::span(json)));
-  const std::int64_t data = kLengthBytes + length;
+  const std::string json = read_header(file);
+  headers_.push_back(hash_of(file, json));
+  const std::int64_t data = kLengthBytes + std::ssize(json);
   const SafetensorsHeader header = parse_safetensors_header(json, file.size() - data, file.path());
   if (const std::string* format = header.find_metadata("format"); format != nullptr && *format != "pt")
     throw DataError(fmt::format("{}: its metadata say format {}, expected \"pt\"; other frameworks lay tensors out otherwise",

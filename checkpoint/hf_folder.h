@@ -56,6 +56,10 @@ class HfFolder {
   const std::vector<HfFileTensor>& tensors() const { return tensors_; }  // file by file, in the order of their values
   bool has_index() const { return has_index_; }
 
+  // Refuses (DataError) file number `file`, opened anew, if its size or its header is not what the constructor read: what stands at a
+  // tensor's place is another one then.
+  void check_unchanged(std::size_t file, const RandomAccessFile& opened) const;
+
   // Once: finds the model's tensors among those of the files. Refuses (DataError naming file, tensor, what is there and what was
   // expected) a folder without a tensor of `expected`, or with one of another shape or of values that are no floats, or with
   // tensors that the model does not have.
@@ -72,6 +76,7 @@ class HfFolder {
 
   std::string folder_;
   std::vector<std::string> files_;
+  std::vector<std::uint64_t> headers_;  // of the files: a hash of size and header
   std::vector<HfFileTensor> tensors_;
   std::unordered_map<std::string, std::size_t> index_;            // by name in the file: in tensors_
   std::unordered_map<std::string, std::size_t> fitted_;           // by the model's name

@@ -36,8 +36,10 @@ void HfShardReader::read_host(const ShardBox& box, std::byte* out, DType dtype, 
 }
 
 const RandomAccessFile& HfShardReader::open(std::size_t file) {
-  if (!open_ || open_->first != file) open_.emplace(file, RandomAccessFile(folder_->path(file), read_at_));
-  return open_->second;
+  if (open_ && open_->first == file) return open_->second;
+  RandomAccessFile opened(folder_->path(file), read_at_);
+  folder_->check_unchanged(file, opened);
+  return open_.emplace(file, std::move(opened)).second;
 }
 
 void HfShardReader::look_for_nans(const HfFileTensor& tensor, std::int64_t element, std::span<const std::byte> bytes) {
