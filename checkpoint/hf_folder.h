@@ -56,8 +56,8 @@ class HfFolder {
   const std::vector<HfFileTensor>& tensors() const { return tensors_; }  // file by file, in the order of their values
   bool has_index() const { return has_index_; }
 
-  // Refuses (DataError) file number `file`, opened anew, if its size or its header is not what the constructor read: what stands at a
-  // tensor's place is another one then.
+  // Refuses (DataError) file number `file`, opened anew, if its size or its header is not what the constructor read: what stands
+  // at a tensor's place is another one then.
   void check_unchanged(std::size_t file, const RandomAccessFile& opened) const;
 
   // Once: finds the model's tensors among those of the files. Refuses (DataError naming file, tensor, what is there and what was
