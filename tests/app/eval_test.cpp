@@ -195,6 +195,7 @@ TEST(EvalOfFolders, SaysWhatTransformersSays) {
     for (const std::int64_t sample : {0, 1}) {
       const JsonValue one = folder.eval(sample, {"--set", "precision.compute=fp32"});
       EXPECT_TRUE(one.find("step")->is_null());
+      EXPECT_TRUE(one.find("bits_per_byte")->is_null()) << "nothing says who made its tokens";
       const JsonValue::Array& losses = one.find("token_losses")->items();
       ASSERT_EQ(std::ssize(losses), folder.sequence);
       for (std::int64_t s = 0; s < folder.sequence; ++s)

@@ -160,10 +160,11 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
     return value;
   };
   const std::int64_t sequence = std::min(kForwardSequence, model_of_hf(path).max_positions);
-  const JsonValue config = object({{"model", object({{"hf_config", path}})},
-                                   {"run", object({{"steps", 1}})},
-                                   {"batch", object({{"global", 1}, {"micro", 1}, {"sequence", sequence}})},
-                                   {"data", object({{"train", path}})}});  // a key that configurations have; nothing is trained
+  const JsonValue config = object(
+      {{"model", object({{"hf_config", path}})},
+       {"run", object({{"steps", 1}})},
+       {"batch", object({{"global", 1}, {"micro", 1}, {"sequence", sequence}})},
+       {"data", object({{"train", path}, {"tokenizer", JsonValue()}})}});  // nothing is trained; nothing says who made its tokens
   model.config = parse_train_config(to_json_text(config), path, settings);
   return model;
 }
