@@ -61,6 +61,9 @@ TEST_F(Eval, BitsPerByteCountTheTextsBytes) {
   const double bytes = number(report, "bytes"), tokens = number(report, "tokens");
   EXPECT_GT(bytes, tokens);
   EXPECT_NEAR(number(report, "bits_per_byte"), number(report, "loss") * tokens / std::log(2.0) / bytes, 1e-12);
+  const JsonValue without = json({"--data", place_ / "valid", "--set", "data.tokenizer=null"});
+  EXPECT_TRUE(without.find("bits_per_byte")->is_null());
+  EXPECT_EQ(number(without, "loss"), number(report, "loss"));
 }
 
 // A window gives each of its targets what lies before it there: one long window is the ids' own loss, token by token.
@@ -144,7 +147,8 @@ TEST_F(Eval, WhatCannotBeIsRefused) {
   expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\", 7], \"answer\": 0}"), 65, {"choices[1]"});
   expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\", \"\"], \"answer\": 0}"), 65, {"choices[1] is empty"});
   expect_one_line(choices("{\"context\": [5], \"choices\": [[1], [50257]], \"answer\": 0}"), 65, {"choices[1]", "50257"});
-  expect_one_line(eval({"--choices", write("text.jsonl", good)}), 64, {"text.jsonl:1", "--tokenizer"});
+  expect_one_line(eval({"--set", "data.tokenizer=null", "--choices", write("text.jsonl", good)}), 64,
+                  {"text.jsonl:1", "--tokenizer"});
 }
 
 // The folder's own logits (scripts/oracle) say what each token's loss is.
