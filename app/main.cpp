@@ -7,6 +7,7 @@
 #include "app/waiting_threads.h"
 #include "parallel/cuda/cuda_backend.h"
 #include "train/bench/bench.h"
+#include "train/convert/convert.h"
 #include "train/eval/run_eval.h"
 #include "train/generate/run_generate.h"
 #include "train/launch/plan_report.h"
@@ -51,12 +52,16 @@ int main(int argc, char** argv) {
     return options.json ? to_json_text(to_json(planned.report, planned.plan, detail)) + '\n'
                         : to_text(planned.report, planned.plan, detail);
   };
+  const auto convert = [](const ConvertRequest& request) {
+    if (request.to_hf) return checkpoint_to_hf(request.from, request.to, {request.dtype, request.shard_bytes}, request.progress);
+    return hf_to_checkpoint(request.from, request.to, request.dtype, request.progress);
+  };
   const auto eval = [](const EvalOptions& options) {
     LogSink log(std::cerr);
     return run_eval(options, log, *make_cuda_backend());
   };
   return run_command_line(Arguments(argv + 1, argv + argc),
                           {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench,
-                           supervised, plan, run_generate, eval},
+                           supervised, plan, run_generate, eval, convert},
                           std::cerr);
 }

@@ -55,7 +55,7 @@ const std::vector<Subcommand>& subcommands() {
        .run = data_command,
        .actions = {"prepare", "inspect", "merge"}},
       {.name = "tokenizer", .summary = "train a tokenizer, encode, decode"},
-      {.name = "convert", .summary = "Hugging Face folders to checkpoints and back"},
+      {.name = "convert", .summary = "Hugging Face folders to checkpoints and back", .run = convert_command},
       {.name = "ckpt",
        .summary = "list, show, verify, compare and remove checkpoints",
        .run = ckpt_command,

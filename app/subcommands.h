@@ -11,6 +11,7 @@
 
 #include "train/bench/bench_report.h"
 #include "train/config/train_config.h"
+#include "train/convert/convert.h"
 #include "train/eval/eval_report.h"
 #include "train/launch/supervisor.h"
 #include "train/log/console.h"
@@ -24,6 +25,14 @@ struct PlanOptions {
   int ranks = 0;  // of the job; 0: as many as the configuration's degrees say
   bool json = false;
   bool program = false;  // with the instructions of every stage
+};
+
+struct ConvertRequest {
+  bool to_hf = false;     // false: from a Hugging Face folder to a checkpoint
+  std::string from, to;   // folders
+  std::optional<DType> dtype = {};
+  std::optional<std::int64_t> shard_bytes = {};
+  ConvertProgress progress = {};
 };
 
 // What subcommands work with besides their arguments.
@@ -43,6 +52,7 @@ struct CommandContext {
                                               const std::function<void(std::int64_t, const std::string&)>& show)>
       generate = {};
   std::function<std::optional<EvalReport>(const EvalOptions&)> run_eval = {};
+  std::function<ConvertReport(const ConvertRequest&)> convert = {};
 };
 
 using Arguments = std::vector<std::string>;  // after the subcommand's name
@@ -54,6 +64,7 @@ void plan_command(const Arguments& arguments, const CommandContext& context);
 void generate_command(const Arguments& arguments, const CommandContext& context);
 void bench_command(const Arguments& arguments, const CommandContext& context);
 void data_command(const Arguments& arguments, const CommandContext& context);    // trident data prepare|inspect|merge
+void convert_command(const Arguments& arguments, const CommandContext& context);
 void ckpt_command(const Arguments& arguments, const CommandContext& context);    // trident ckpt ls|show|verify|diff|prune
 void eval_command(const Arguments& arguments, const CommandContext& context);
 void schema_command(const Arguments& arguments, const CommandContext& context);

@@ -1,4 +1,5 @@
 // What a checkpoint's files begin with, and its manifest.
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <cstring>
@@ -7,6 +8,7 @@
 
 #include "checkpoint/box_file.h"
 #include "checkpoint/hash128.h"
+#include "checkpoint/hf_index.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 #include "core/int_math.h"
@@ -64,6 +66,17 @@ bool safetensors_header(std::string_view input) {
   require(written + kLengthBytes == std::ssize(text), "a header of {} bytes says {}", text.size(), written);
   require(parse_safetensors_header(std::string_view(text).substr(kLengthBytes), data_bytes, kSource) == *header,
           "written and read again it is another header");
+  return true;
+}
+
+bool hf_index(std::string_view input) {
+  std::optional<HfIndex> index;
+  if (!accepts([&] { index = parse_hf_index(input, "model.safetensors.index.json"); })) return false;
+  for (const auto& [tensor, file] : index->files)
+    require(file.find('/') == file.npos && file.find("..") == file.npos, "tensor {} is looked for in {}", tensor, file);
+  HfIndex again = parse_hf_index(to_text(*index), "again");
+  std::ranges::sort(index->files);
+  require(again == *index, "written and read again it is another index");
   return true;
 }
 

@@ -19,6 +19,7 @@ std::span<const NamedTarget> targets() {
       NamedTarget{"hf_config", hf_config},
       NamedTarget{"manifest", manifest},
       NamedTarget{"safetensors_header", safetensors_header},
+      NamedTarget{"hf_index", hf_index},
       NamedTarget{"box_table", box_table},
       NamedTarget{"token_index", token_index},
       NamedTarget{"dataset_record", dataset_record},

@@ -70,6 +70,7 @@ bool train_config(std::string_view input);
 bool hf_config(std::string_view input);
 bool manifest(std::string_view input);
 bool safetensors_header(std::string_view input);
+bool hf_index(std::string_view input);
 bool box_table(std::string_view input);
 bool token_index(std::string_view input);
 bool dataset_record(std::string_view input);

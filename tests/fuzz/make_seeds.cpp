@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "checkpoint/box_file.h"
+#include "checkpoint/hf_index.h"
 #include "checkpoint/manifest.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
@@ -99,6 +100,9 @@ void add_checkpoints(const Seeds& seeds) {
   seeds.add("safetensors_header", "two.json", json_of(to_text(header)));
   header = {{}, {{"scalar", DType::kI64, {}, 0, 8}, {"empty", DType::kU8, {0, 5}, 8, 8}, {"half", DType::kF16, {2, 2}, 8, 16}}};
   seeds.add("safetensors_header", "three.json", json_of(to_text(header)));
+  const std::string first = "model-00001-of-00002.safetensors", second = "model-00002-of-00002.safetensors";
+  seeds.add("hf_index", "two.json", to_text(HfIndex{{{"a.weight", first}, {"b.weight", second}}, 14, 5}));
+  seeds.add("hf_index", "one.json", to_text(HfIndex{{{"a", "model.safetensors"}}, std::nullopt, std::nullopt}));
 }
 
 void add_datasets(const Seeds& seeds) {

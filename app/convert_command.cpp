@@ -1,0 +1,96 @@
+// trident convert --from hf|ckpt DIR --to ckpt|hf DIR [--dtype D] [--shard-size S]
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <ostream>
+
+#include "app/command_line.h"
+#include "app/progress_line.h"
+#include "core/clock.h"
+#include "core/counted.h"
+#include "core/json_reader.h"
+
+namespace trident {
+namespace {
+
+constexpr std::string_view kHf = "hf", kCheckpoint = "ckpt";
+
+DType dtype_from(const std::string& text) {
+  if (text == "fp32" || text == "float32") return DType::kF32;
+  if (text == "bf16" || text == "bfloat16") return DType::kBF16;
+  if (text == "fp16" || text == "float16") return DType::kF16;
+  throw ConfigError(fmt::format("--dtype {}: must be fp32, bf16 or fp16", in_quotes(text)));
+}
+
+// "5GB": powers of 1000, as the reference writer's max_shard_size; a plain number is bytes.
+std::int64_t bytes_from(const std::string& text) {
+  std::int64_t value = 0, unit = 1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view rest(end, text.data() + text.size());
+  bool is_unit = rest.empty();
+  for (const auto& [name, bytes] : {std::pair{"KB", 1'000}, {"MB", 1'000'000}, {"GB", 1'000'000'000}})
+    if (rest == name) unit = bytes, is_unit = true;
+  if (error != std::errc{} || !is_unit || value < 1 || value > std::numeric_limits<std::int64_t>::max() / unit)
+    throw ConfigError(
+        fmt::format("--shard-size {}: must be a number of bytes, or one with KB, MB or GB, such as 5GB", in_quotes(text)));
+  return value * unit;
+}
+
+void check_kinds(const std::vector<std::string>& from, const std::vector<std::string>& to) {
+  for (const auto& [flag, words] : {std::pair{"--from", &from}, {"--to", &to}})
+    if ((*words)[0] != kHf && (*words)[0] != kCheckpoint)
+      throw ConfigError(fmt::format("{} {}: must be hf or ckpt, and a folder", flag, in_quotes((*words)[0])));
+  if (from[0] == to[0])
+    throw ConfigError(fmt::format("--from {} --to {}: nothing to convert; one of them is hf, the other ckpt", from[0], to[0]));
+}
+
+}  // namespace
+
+void convert_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app(
+      "Make a checkpoint of a Hugging Face folder (config.json, safetensors), or such a folder of a checkpoint, tensor by tensor "
+      "in "
+      "little memory. The new folder appears whole, with generation_config.json and the tokenizer's files carried along. A "
+      "checkpoint "
+      "made so has weights alone: model.init_from begins with it.",
+      "trident convert");
+  std::vector<std::string> from, to;
+  std::string dtype, shard_size;
+  app.add_option("--from", from, "hf DIR: a Hugging Face folder; ckpt DIR: a checkpoint, or the newest in a folder of them")
+      ->expected(2)
+      ->required();
+  app.add_option("--to", to, "ckpt DIR or hf DIR: the folder to write, which is not there yet")->expected(2)->required();
+  app.add_option("--dtype", dtype,
+                 "of the weights written: fp32, bf16 or fp16; not given: as they are. fp32 takes a checkpoint's masters");
+  app.add_option(
+      "--shard-size", shard_size,
+      "of hf: most bytes of tensors in a file, such as 5GB or 200MB; not given: as the folder that the checkpoint was made "
+      "from, or 5GB");
+  if (parse_flags(app, arguments, context.out, {{}, {}, context.columns}) == ParseResult::kHelpPrinted) return;
+  check_kinds(from, to);
+  ConvertRequest request{.to_hf = to[0] == kHf, .from = from[1], .to = to[1]};
+  if (!dtype.empty()) request.dtype = dtype_from(dtype);
+  if (!shard_size.empty()) request.shard_bytes = bytes_from(shard_size);
+  if (request.shard_bytes && !request.to_hf)
+    throw ConfigError(fmt::format("--shard-size {}: files of a checkpoint are not cut by it; leave it out", in_quotes(shard_size)));
+
+  const double start = monotonic_seconds();
+  ConvertReport report;
+  {
+    ProgressLine line(context.out, context.console, start);
+    request.progress = [&](std::int64_t done, std::int64_t all) {
+      line.update(done, all, size_text(static_cast<double>(done)), monotonic_seconds());
+    };
+    report = context.convert(request);
+  }
+  const double seconds = monotonic_seconds() - start;
+  for (const std::string& warning : report.warnings) context.out << "warning: " << warning << '\n';
+  context.out << fmt::format("{}: {}, {} in {}, {}, and {}; {:.1f} s, {}/s\n", request.to, counted(report.tensors, "tensor"),
+                             size_text(static_cast<double>(report.bytes)), to_string(report.dtype),
+                             counted(std::ssize(report.weight_files), "weight file"),
+                             counted(std::ssize(report.other_files), "other file"), seconds,
+                             size_text(static_cast<double>(report.bytes) / std::max(seconds, 1e-3)));
+}
+
+}  // namespace trident

@@ -1,0 +1,243 @@
+// trident convert, and runs that begin with Hugging Face folders.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "tests/app/checkpoint_runs.h"
+
+namespace trident {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> kFamilies{"gpt2",  "llama",   "llama3", "smollm", "qwen2", "qwen2.5",
+                                         "qwen3", "mistral", "olmo",   "olmo2",  "phi3"};
+
+std::string golden(const std::string& family, const std::string& file) {
+  return std::string(TRIDENT_SOURCE_DIR "/tests/model/goldens/families/") + family + "/" + file;
+}
+
+// Of every file below a folder.
+std::map<std::string, std::string> contents(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) files[fs::relative(entry.path(), folder).string()] = read_file(entry.path().string());
+  return files;
+}
+
+class Convert : public testing::Test {
+ protected:
+  // A folder as transformers saved it, through links as in the hub's cache, with a tokenizer's file.
+  std::string hf_folder(const std::string& family) const {
+    const std::string folder = place_ / family;
+    create_folder(folder);
+    for (const char* file : {"config.json", "generation_config.json", "model.safetensors"})
+      fs::create_symlink(golden(family, file), folder + "/" + file);
+    write_file(folder + "/tokenizer.json", "{\"version\": \"1.0\"}");
+    return folder;
+  }
+  static ProgramOutcome to_ckpt(const std::string& from, const std::string& to, const std::vector<std::string>& more = {}) {
+    return run_program(plus({"convert", "--from", "hf", from, "--to", "ckpt", to}, more));
+  }
+  static ProgramOutcome to_hf(const std::string& from, const std::string& to, const std::vector<std::string>& more = {}) {
+    return run_program(plus({"convert", "--from", "ckpt", from, "--to", "hf", to}, more));
+  }
+  // A copy that may be changed.
+  std::string own_folder(const std::string& name, const std::string& family = "llama") const {
+    const std::string folder = place_ / name;
+    create_folder(folder);
+    for (const char* file : {"config.json", "model.safetensors"}) write_file(folder + "/" + file, read_file(golden(family, file)));
+    return folder;
+  }
+  // The file with `change` made to its header.
+  static void change_header(const std::string& path, const std::string& from, const std::string& to) {
+    const std::string content = read_file(path);
+    std::uint64_t length = 0;
+    std::memcpy(&length, content.data(), sizeof length);
+    std::string json = content.substr(8, length);
+    const std::size_t at = json.find(from);
+    ASSERT_NE(at, json.npos) << from;
+    json.replace(at, from.size(), to);
+    length = json.size();
+    std::string text(8, '\0');
+    std::memcpy(text.data(), &length, sizeof length);
+    write_file(path, text + json + data_of(content));
+  }
+  static std::string data_of(const std::string& content) {
+    std::uint64_t length = 0;
+    std::memcpy(&length, content.data(), sizeof length);
+    return content.substr(8 + length);
+  }
+  TemporaryFolder place_;
+};
+
+TEST_F(Convert, AFolderComesBackByteForByte) {
+  for (const std::string& family : kFamilies) {
+    const std::string folder = hf_folder(family), ckpt = place_ / ("ckpt-" + family), back = place_ / ("back-" + family);
+    const ProgramOutcome in = to_ckpt(folder, ckpt);
+    ASSERT_EQ(in.exit_code, 0) << in.err;
+    const ProgramOutcome verified = run_program({"ckpt", "verify", ckpt});
+    EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+    const ProgramOutcome out = to_hf(ckpt, back);
+    ASSERT_EQ(out.exit_code, 0) << out.err;
+    EXPECT_EQ(contents(back), contents(folder)) << family;
+  }
+}
+
+TEST_F(Convert, FilesAreCutAsAskedAndReadAgain) {
+  const std::string folder = hf_folder("qwen3"), ckpt = place_ / "ckpt", cut = place_ / "cut";
+  ASSERT_EQ(to_ckpt(folder, ckpt).exit_code, 0);
+  const ProgramOutcome out = to_hf(ckpt, cut, {"--shard-size", "9KB"});
+  ASSERT_EQ(out.exit_code, 0) << out.err;
+  const JsonValue index = parse_json(read_file(cut + "/model.safetensors.index.json"), "index");
+  EXPECT_GT(index.find("weight_map")->members().size(), 20u);
+  ASSERT_TRUE(file_exists(cut + "/model-00002-of-00004.safetensors")) << out.out;
+  EXPECT_FALSE(file_exists(cut + "/model.safetensors"));
+  // Through a checkpoint again, the same cut, and whole.
+  ASSERT_EQ(to_ckpt(cut, place_ / "ckpt2").exit_code, 0);
+  ASSERT_EQ(to_hf(place_ / "ckpt2", place_ / "cut2").exit_code, 0);
+  EXPECT_EQ(contents(place_ / "cut2"), contents(cut));
+  ASSERT_EQ(to_hf(place_ / "ckpt2", place_ / "one", {"--shard-size", "1GB"}).exit_code, 0);
+  EXPECT_EQ(contents(place_ / "one"), contents(folder));
+}
+
+TEST_F(Convert, DtypesAreConvertedAndSaid) {
+  const std::string folder = hf_folder("llama");
+  ASSERT_EQ(to_ckpt(folder, place_ / "a", {"--dtype", "bf16"}).exit_code, 0);
+  ASSERT_EQ(to_hf(place_ / "a", place_ / "bf16").exit_code, 0);
+  const JsonValue config = parse_json(read_file(place_ / "bf16/config.json"), "config.json");
+  EXPECT_EQ(config.find("torch_dtype")->as_string(), "bfloat16");
+  EXPECT_EQ(config.find("dtype")->as_string(), "bfloat16");
+  EXPECT_LT(fs::file_size(place_ / "bf16/model.safetensors"), fs::file_size(folder + "/model.safetensors") * 6 / 10);
+  // bf16 values are fp32 values.
+  ASSERT_EQ(to_ckpt(place_ / "bf16", place_ / "b", {"--dtype", "fp32"}).exit_code, 0);
+  ASSERT_EQ(to_hf(place_ / "b", place_ / "back", {"--dtype", "bf16"}).exit_code, 0);
+  EXPECT_EQ(read_file(place_ / "back/model.safetensors"), read_file(place_ / "bf16/model.safetensors"));
+}
+
+TEST_F(Convert, WhatIsNoNumberIsNamedAndKept) {
+  const std::string folder = own_folder("nan");
+  std::string content = read_file(folder + "/model.safetensors");
+  const std::uint32_t nan = 0x7fc00123u;
+  std::memcpy(content.data() + content.size() - 4, &nan, 4);
+  write_file(folder + "/model.safetensors", content);
+  const ProgramOutcome in = to_ckpt(folder, place_ / "ckpt");
+  ASSERT_EQ(in.exit_code, 0) << in.err;
+  EXPECT_NE(in.out.find("warning: tensor \""), std::string::npos) << in.out;
+  EXPECT_NE(in.out.find("no numbers"), std::string::npos) << in.out;
+  ASSERT_EQ(to_hf(place_ / "ckpt", place_ / "back").exit_code, 0);
+  EXPECT_EQ(read_file(place_ / "back/model.safetensors"), content);
+}
+
+// Bad folders: code 65, the file and the tensor named, and nothing of the output left.
+TEST_F(Convert, BadFoldersAreRefused) {
+  const auto refused = [&](const std::string& folder, const std::vector<std::string>& parts, int code = 65) {
+    expect_one_line(to_ckpt(folder, place_ / "out"), code, parts);
+    for (const auto& entry : fs::directory_iterator(place_.path()))
+      EXPECT_FALSE(entry.path().filename().string().starts_with("out")) << entry.path();
+  };
+  const std::string weights = "/model.safetensors", norm = "\"model.norm.weight\"";
+  std::string folder = own_folder("short");
+  write_file(folder + weights, read_file(golden("llama", "model.safetensors")).substr(0, 5000));
+  refused(folder, {"short/model.safetensors", "tensor"});
+
+  folder = own_folder("shape");
+  std::string config = read_file(folder + "/config.json");
+  config.replace(config.find("\"intermediate_size\": "), 21, "\"intermediate_size\": 1");
+  write_file(folder + "/config.json", config);
+  refused(folder, {"shape/model.safetensors: tensor \"model.layers.0.mlp.", "has the shape [", "expected ["});
+
+  folder = own_folder("renamed");
+  change_header(folder + weights, norm, "\"model.nose.weight\"");
+  refused(folder, {"renamed/model.safetensors: has tensor \"model.nose.weight\"", "expected"});
+
+  folder = own_folder("missing");
+  fs::remove(folder + weights);
+  const auto index = [&](const std::string& file) {
+    write_file(folder + "/model.safetensors.index.json", R"({"metadata": {"total_size": 4}, "weight_map": {"a": ")" + file + R"("}})");
+  };
+  index("model-00001-of-00001.safetensors");
+  refused(folder, {"missing/model.safetensors.index.json: tensor \"a\"", "is not there"});
+  for (const char* escape : {"../short/model.safetensors", "/etc/x.safetensors", "..", "a\\\\b.safetensors", "x..safetensors"}) {
+    index(escape);
+    refused(folder, {"missing/model.safetensors.index.json: tensor \"a\": its file", "expected the name of a file"});
+  }
+  index("model.safetensors");
+  write_file(folder + weights, read_file(golden("llama", "model.safetensors")));
+  refused(folder, {"missing/model.safetensors: has no tensor \"a\""});
+
+  // A tied model with a head of its own.
+  folder = own_folder("tied");
+  config = read_file(folder + "/config.json");
+  const std::string untied = "\"tie_word_embeddings\": false";
+  ASSERT_NE(config.find(untied), config.npos);
+  config.replace(config.find(untied), untied.size(), "\"tie_word_embeddings\": true");
+  write_file(folder + "/config.json", config);
+  refused(folder, {"tied/model.safetensors: tensor \"lm_head.weight\" has other values", "tie_word_embeddings"});
+
+  folder = own_folder("moe");
+  write_file(folder + "/config.json", R"({"model_type": "mixtral"})");
+  refused(folder, {"moe/config.json.model_type", "mixture-of-experts"}, 64);
+}
+
+TEST_F(Convert, WordsThatAreNoneAreRefused) {
+  const std::string folder = hf_folder("llama");
+  expect_one_line(run_program({"convert", "--from", "hf", folder, "--to", "hf", place_ / "x"}), 64, {"nothing to convert"});
+  expect_one_line(run_program({"convert", "--from", "gguf", folder, "--to", "hf", place_ / "x"}), 64, {"must be hf or ckpt"});
+  expect_one_line(to_ckpt(folder, place_ / "x", {"--dtype", "fp8"}), 64, {"--dtype \"fp8\"", "fp32, bf16 or fp16"});
+  expect_one_line(to_ckpt(folder, place_ / "x", {"--shard-size", "5GB"}), 64, {"--shard-size", "leave it out"});
+  expect_one_line(to_hf(folder, place_ / "x", {"--shard-size", "0"}), 64, {"--shard-size \"0\"", "such as 5GB"});
+  expect_one_line(to_hf(folder, place_ / "x"), 64, {"is a Hugging Face folder", "--from hf"});
+  expect_one_line(to_ckpt(folder, folder), 64, {"is there already"});
+  expect_one_line(to_ckpt(place_ / "nothing", place_ / "x"), 65, {"is no Hugging Face folder"});
+}
+
+// The masters of a run in bf16, its layout whatever it is, into a folder and back into a run.
+TEST_F(Checkpoints, MastersGoThroughAFolder) {
+  ASSERT_EQ(train({"precision.compute=bf16", "parallel=2DP x 2PP x 2TP", "parallel.zero=zero3"}).exit_code, 0);
+  const std::string ckpt = place_ / "run/ckpt", hf = place_ / "hf";
+  const ProgramOutcome out = run_program({"convert", "--from", "ckpt", ckpt, "--to", "hf", hf, "--dtype", "fp32"});
+  ASSERT_EQ(out.exit_code, 0) << out.err;
+  const auto begin = [&](const std::string& run, const std::string& from) {
+    return place_.train({"model.init_from=" + from, "run.steps=1", "checkpoint.every=1", "optimizer.lr=1e-30",
+                         "lr_schedule.type=constant", "run.dir=" + (place_ / run)});
+  };
+  ASSERT_EQ(begin("a", ckpt).exit_code, 0);
+  const ProgramOutcome begun = begin("b", hf);
+  ASSERT_EQ(begun.exit_code, 0) << begun.err;
+  EXPECT_NE(begun.out.find("begins with the weights of " + hf + " (model.init_from), a Hugging Face folder in f32"), std::string::npos)
+      << begun.out;
+  const ProgramOutcome diff =
+      run_program({"ckpt", "diff", place_ / "a/ckpt/step-00000001", place_ / "b/ckpt/step-00000001"});
+  EXPECT_EQ(diff.exit_code, 0) << diff.out << diff.err;
+}
+
+// Without a model in the configuration the folder's config.json is the model; what the configuration says otherwise is refused by key.
+TEST_F(Checkpoints, AFolderSaysItsModel) {
+  ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);
+  const std::string hf = place_ / "hf";
+  ASSERT_EQ(run_program({"convert", "--from", "ckpt", place_ / "run/ckpt", "--to", "hf", hf}).exit_code, 0);
+  std::string config = read_file(place_ / "config.json");
+  const std::size_t model = config.find("\"model\": {");
+  config.replace(model, config.find('}', model) + 1 - model, "\"model\": {\"init_from\": \"" + hf + "\"}");
+  write_file(place_ / "short.json", config);
+  const ProgramOutcome begun = place_.train({"run.dir=" + (place_ / "a"), "checkpoint.every=2"}, "", "short.json");
+  ASSERT_EQ(begun.exit_code, 0) << begun.err;
+  expect_one_line(place_.train({"run.dir=" + (place_ / "b"), "model.intermediate_size=96"}, "", "short.json"), 64,
+                  {"model.intermediate_size = 96", "config.json of model.init_from = " + hf + " has 64"});
+  // It goes on though the folder is gone.
+  fs::rename(hf, place_ / "moved");
+  const ProgramOutcome on = run_program({"ckpt", "show", place_ / "a/ckpt"});
+  EXPECT_EQ(on.exit_code, 0) << on.err;
+  EXPECT_EQ(run_program({"convert", "--from", "ckpt", place_ / "a/ckpt", "--to", "hf", place_ / "again"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace trident

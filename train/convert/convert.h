@@ -1,0 +1,47 @@
+// Hugging Face folders to checkpoints and back, value by value, in memory that does not grow with the model. Both write a folder
+// that appears whole (output_folder.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+
+namespace trident {
+
+// What was written.
+struct ConvertReport {
+  std::int64_t tensors = 0, bytes = 0;  // of values
+  DType dtype = DType::kF32;
+  std::vector<std::string> weight_files = {}, other_files = {};  // names in the folder
+  std::vector<std::string> warnings = {};                        // one line each: values that are no numbers, or became infinite
+};
+
+using ConvertProgress = std::function<void(std::int64_t done_bytes, std::int64_t all_bytes)>;
+
+// Makes the folder `to` a checkpoint of weights alone with those of the Hugging Face folder `from`, in `dtype`: f32, bf16 or f16;
+// not given: the folder's own, f32 where it has several. What else the folder holds is carried along (carried_files.h).
+// model.init_from takes the result. ConfigError: `to` is there, config.json says something that is not supported; DataError naming
+// file and tensor; StorageError. Then nothing is left of `to`.
+ConvertReport hf_to_checkpoint(const std::string& from, const std::string& to, std::optional<DType> dtype,
+                               const ConvertProgress& progress = {});
+
+// Makes the folder `to` one of Hugging Face's form with the weights of the checkpoint `from`, or of the newest in that folder:
+// masters where `dtype` is not that of the weights and there are any. `shard_bytes`: of values in a file, except where one tensor
+// has more; not given: files are cut as those that the checkpoint was made from, or at 5e9 bytes. config.json is the one that was
+// carried along where it says the same model and dtype, otherwise made anew. Errors as above.
+struct ExportOptions {
+  std::optional<DType> dtype;  // not given: that of the checkpoint's weights
+  std::optional<std::int64_t> shard_bytes;
+};
+ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, const ExportOptions& options,
+                               const ConvertProgress& progress = {});
+
+// Which tensors go into which file, as huggingface_hub cuts them: in their order, each file filled up to `limit` bytes, a larger
+// tensor in a file of its own. Pure. `bytes`: of each tensor; its indices.
+std::vector<std::vector<std::size_t>> split_into_files(const std::vector<std::int64_t>& bytes, std::int64_t limit);
+
+}  // namespace trident

@@ -1,0 +1,29 @@
+// A folder that appears under its name when all that belongs in it is on the disk, and not before.
+#pragma once
+
+#include <string>
+
+namespace trident {
+
+class OutputFolder {
+ public:
+  // Makes "<path>.tmp-<16 random hexadecimal digits>", and the folders above it. ConfigError where something has that name already;
+  // StorageError.
+  explicit OutputFolder(std::string path);
+  ~OutputFolder();  // without commit(): removes what was made
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+
+  // Of what is being written.
+  const std::string& path() const { return temporary_; }
+
+  // Everything that was written is on the disk, except what files' writers have put there themselves (BlockFile::finish()), and the
+  // folder has its name. ConfigError where another has taken it meanwhile; StorageError.
+  void commit();
+
+ private:
+  std::string final_, temporary_;
+  bool committed_ = false;
+};
+
+}  // namespace trident
