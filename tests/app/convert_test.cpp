@@ -161,7 +161,8 @@ TEST_F(Convert, BadFoldersAreRefused) {
   folder = own_folder("missing");
   fs::remove(folder + weights);
   const auto index = [&](const std::string& file) {
-    write_file(folder + "/model.safetensors.index.json", R"({"metadata": {"total_size": 4}, "weight_map": {"a": ")" + file + R"("}})");
+    write_file(folder + "/model.safetensors.index.json",
+               R"({"metadata": {"total_size": 4}, "weight_map": {"a": ")" + file + R"("}})");
   };
   index("model-00001-of-00001.safetensors");
   refused(folder, {"missing/model.safetensors.index.json: tensor \"a\"", "is not there"});
@@ -212,14 +213,15 @@ TEST_F(Checkpoints, MastersGoThroughAFolder) {
   ASSERT_EQ(begin("a", ckpt).exit_code, 0);
   const ProgramOutcome begun = begin("b", hf);
   ASSERT_EQ(begun.exit_code, 0) << begun.err;
-  EXPECT_NE(begun.out.find("begins with the weights of " + hf + " (model.init_from), a Hugging Face folder in f32"), std::string::npos)
+  EXPECT_NE(begun.out.find("begins with the weights of " + hf + " (model.init_from), a Hugging Face folder in f32"),
+            std::string::npos)
       << begun.out;
-  const ProgramOutcome diff =
-      run_program({"ckpt", "diff", place_ / "a/ckpt/step-00000001", place_ / "b/ckpt/step-00000001"});
+  const ProgramOutcome diff = run_program({"ckpt", "diff", place_ / "a/ckpt/step-00000001", place_ / "b/ckpt/step-00000001"});
   EXPECT_EQ(diff.exit_code, 0) << diff.out << diff.err;
 }
 
-// Without a model in the configuration the folder's config.json is the model; what the configuration says otherwise is refused by key.
+// Without a model in the configuration the folder's config.json is the model; what the configuration says otherwise is refused by
+// key.
 TEST_F(Checkpoints, AFolderSaysItsModel) {
   ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);
   const std::string hf = place_ / "hf";

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# hf_folders_test.sh TRIDENT PROJECT: transformers loads every family's folder that trident convert writes, config.json made anew, and
+# hf_folders_test.sh TRIDENT PROJECT: transformers loads every folder that trident convert writes, config.json made anew, and
 # computes the logits of the folder that it came from. PYTHON says which Python has the packages.
 set -euo pipefail
 trident=$1 project=$2 python=${PYTHON:-python3}

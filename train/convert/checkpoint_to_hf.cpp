@@ -224,7 +224,7 @@ class Exporter {
     }
     const JsonValue::Object ids = special_ids();
     const std::string generation = to + "/" + std::string(kGenerationName);
-    if (is_there(generation) || ids.empty()) return;
+    if (is_there(generation) || ids.empty() || file_exists(carried_ + "/" + std::string(kConfigName))) return;
     JsonValue json;
     json.set("_from_model_config", true);
     for (const JsonMember& id : ids) json.set(id.key, id.value);
