@@ -1,6 +1,7 @@
 #include "train/generate/cached_stage.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "core/int_math.h"
@@ -10,7 +11,7 @@
 namespace trident {
 namespace {
 
-constexpr std::size_t kSaved = static_cast<std::size_t>(Region::kSaved);
+constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved), kSavedForW = static_cast<std::size_t>(Region::kSavedForW);
 
 LayerGeometry with_extent(LayerGeometry geometry, std::int64_t sequence, std::int64_t batch) {
   geometry.sequence = sequence;
@@ -63,14 +64,12 @@ CachedStage::CachedStage(const ModelConfig& model, const LayerGeometry& geometry
 void CachedStage::book(ArenaPlan& plan) {
   const DType compute = variants_.front().geometry.compute;
   const int tensor_degree = variants_.front().geometry.tensor_degree;
-  static constexpr std::array<const char*, kNumRegions> kNames = {"activations of a unit",
-                                                                  "recomputed activations",
-                                                                  "recomputed activations for weight gradients",
-                                                                  "kept gradients",
-                                                                  "scratch",
-                                                                  "workspace"};
+  static constexpr auto kNames =
+      std::to_array<const char*>({"activations of a unit", "activations of a unit for weight gradients", "recomputed activations",
+                                  "recomputed activations for weight gradients", "kept gradients", "scratch", "workspace"});
+  static_assert(kNames.size() == kNumRegions);
   for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
-    const MemoryUse use = r == kSaved ? MemoryUse::kActivations : MemoryUse::kWorkspace;
+    const MemoryUse use = r == kSaved || r == kSavedForW ? MemoryUse::kActivations : MemoryUse::kWorkspace;
     region_slots_[r] = plan.book(kNames[r], use, region_bytes_[r]);
   }
   for (ArenaSlot& slot : activation_slots_)
