@@ -3,6 +3,13 @@
 #
 # A TARGET may be a folder: tests/core/all builds what lies in tests/core and nothing else.
 set -euo pipefail
+header() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
+for argument; do
+  case $argument in
+    --help | -h) header; exit 0 ;;
+    -* | "") header >&2; exit 64 ;;
+  esac
+done
 cd "$(dirname "$0")/.."
 
 preset=${1:-release}

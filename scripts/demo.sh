@@ -4,6 +4,15 @@
 #
 # Settings are passed on to the trainer. Run again, it skips what is there. Without network it trains on a small excerpt.
 set -euo pipefail
+header() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
+for ((i = 1; i <= $#; ++i)); do
+  case ${!i} in
+    --help | -h) header; exit 0 ;;
+    --set=?*=*) ;;
+    --set) ((++i <= $#)) && [[ ${!i} == ?*=* ]] || { header >&2; exit 64; } ;;
+    *) header >&2; exit 64 ;;
+  esac
+done
 cd "$(dirname "$0")/.."
 config=configs/demo_2dp_4pp_4tp.json
 trident=build/release/bin/trident

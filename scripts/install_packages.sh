@@ -4,6 +4,13 @@
 # What is there already is left alone; then neither root nor network is needed. Otherwise it runs apt-get, through sudo if not root.
 # scripts/prepare_corpus.sh needs nothing more than a bare Debian.
 set -euo pipefail
+header() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
+for argument; do
+  case $argument in
+    --help | -h) header; exit 0 ;;
+    -* | "") header >&2; exit 64 ;;
+  esac
+done
 
 # Debian's oneDNN is built with OpenCL, and its CMake files ask for OpenCL's; libdnnl-dev only recommends them.
 packages=(g++ cmake ninja-build ccache libdnnl-dev ocl-icd-opencl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libgtest-dev

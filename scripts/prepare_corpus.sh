@@ -10,7 +10,13 @@
 # Without network the excerpt in data/excerpt is used instead, and the last line says so.
 set -eu
 
-[ $# -eq 1 ] || { echo "usage: prepare_corpus.sh OUT_DIR" >&2; exit 64; }
+header() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
+case "$#:${1:-}" in
+  *:--help | *:-h) header; exit 0 ;;
+  1:-* | 1:) header >&2; exit 64 ;;
+  1:*) ;;
+  *) header >&2; exit 64 ;;
+esac
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -12,14 +12,15 @@
 # those on several nodes may be, but only where the machine makes no network namespaces), and what failed (scripts/failed_tests).
 # The last line is CTest's closing line over all runs together.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-
+header() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 full=no
 case "${*:-}" in
   "") ;;
   --full) full=yes ;;
-  *) echo "usage: test.sh [--full]" >&2; exit 64 ;;
+  --help | -h) header; exit 0 ;;
+  *) header >&2; exit 64 ;;
 esac
+cd "$(dirname "$0")/.."
 
 unit='support core device conformance cuda parallel tensor_parallel model pipeline optim data checkpoint app fuzz'
 threads='core device parallel tensor_parallel pipeline'
