@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# script_help_test.sh SCRIPTS: --help of the scripts that a newcomer starts prints what their first lines say and does nothing else; arguments
-# that they do not know print the same and end with 64. Stand-ins for the programs that they would start.
+# script_help_test.sh SCRIPTS: --help of the scripts that a newcomer starts prints what their first lines say and does nothing
+# else; arguments that they do not know print the same and end with 64. Stand-ins for the programs that they would start.
 set -euo pipefail
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
@@ -24,7 +24,8 @@ ends() {
 # explained FILE SCRIPT: the first comment of the script is in FILE, to its end, and no line of its code.
 explained() {
   grep -q "^$2.sh .*: " "$1" || fail "$2.sh is not explained"
-  [[ $(wc -l <"$1") == $(awk 'NR > 1 && !/^#/ { print NR - 2; exit }' "$2.sh") ]] || fail "$2.sh: other lines than its first comment"
+  [[ $(wc -l <"$1") == $(awk 'NR > 1 && !/^#/ { print NR - 2; exit }' "$2.sh") ]] ||
+    fail "$2.sh: other lines than its first comment"
 }
 for script in demo build install_packages prepare_corpus test; do
   for help in --help -h; do
