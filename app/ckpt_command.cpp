@@ -126,6 +126,9 @@ void ckpt_command(const Arguments& arguments, const CommandContext& context) {
         kPathHelp, "CHECKPOINT", ckpt_verify);
   if (action == "diff") return diff_command(rest, context);
   if (action == "prune") return prune_command(rest, context);
+  if (arguments.empty())
+    throw ConfigError(
+        "trident ckpt: no action; name one: ls, show, verify, diff or prune (see trident ckpt --help)");
   throw ConfigError(fmt::format("trident ckpt {}: not an action; use ls, show, verify, diff or prune (see trident ckpt --help)", in_quotes(action)));
 }
 

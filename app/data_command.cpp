@@ -153,6 +153,8 @@ void data_command(const Arguments& arguments, const CommandContext& context) {
   } catch (const std::bad_alloc&) {  // not while a document was read or tokenized: that error says which
     throw DataError(fmt::format("trident data {}: out of memory; use fewer --workers, or more memory (see ulimit -v)", action));
   }
+  if (arguments.empty())
+    throw ConfigError("trident data: no action; name one: prepare, inspect or merge (see trident data --help)");
   throw ConfigError(
       fmt::format("trident data {}: not an action; use prepare, inspect or merge (see trident data --help)", in_quotes(action)));
 }

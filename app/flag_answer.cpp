@@ -123,8 +123,9 @@ const Option* option_called(const std::string& name) {
 std::string flag_answer(const std::string& argument, const std::string& next) {
   const Written written = taken_apart(argument, next);
   if (written.name.empty()) return "";
-  if (!argument.starts_with('-')) {  // a setting without --set, or a stray word
+  if (!argument.starts_with('-')) {  // a setting without --set, a configuration without --config, or a stray word
     const bool known = argument.find('=') != argument.npos && (find_option(written.name) != nullptr || written.name == "parallel");
+    if (!known && argument.ends_with(".json")) return fmt::format("say --config {}", for_shell(argument));
     return known ? setting(written.name, written.value) : "";
   }
   const MegatronFlag* best = nullptr;

@@ -12,7 +12,8 @@ const std::vector<ExitCodeText>& exit_code_texts() {
       {kExitDifferent, "trident ckpt diff found a difference", ""},
       {code(ExitCode::kConfig), "the configuration or the command line", "correct what the message names"},
       {code(ExitCode::kData), "data or checkpoint files", "correct or prepare the file that the message names"},
-      {code(ExitCode::kInternal), "a bug in trident", "report it with the configuration"},
+      {code(ExitCode::kInternal), "a bug in trident, or a host out of memory",
+       "report it with the configuration; for want of memory the message says what to make smaller"},
       {code(ExitCode::kStorage), "the file system refused", "make room or repair it, then start again"},
       {code(ExitCode::kRequeue), "state is saved", "start again (scripts/slurm/train.sbatch requeues itself)"},
       {code(ExitCode::kCommunication), "a rank is gone, late or out of step", "look at the first message; start again"},
@@ -23,9 +24,10 @@ const std::vector<ExitCodeText>& exit_code_texts() {
   return table;
 }
 
-std::string exit_codes_help(std::size_t width) {
+std::string exit_codes_help(std::size_t width, ExitCodes codes) {
   std::string out = "Exit codes:\n";
   for (const ExitCodeText& text : exit_code_texts()) {
+    if (text.code == kExitDifferent && codes == ExitCodes::kOfTraining) continue;
     std::string line =
         help_paragraph(fmt::format("{}{}{}", text.meaning, text.what_next.empty() ? "" : ": ", text.what_next), 7, width);
     out += line.replace(0, 7, fmt::format("  {:<5}", text.code));

@@ -38,7 +38,7 @@ void supervise_command(const Arguments& arguments, const CommandContext& context
       "Run a command (mpirun ... trident train, srun ... trident train, or trident train), and start it again from its newest "
       "checkpoint when a rank died, the file system failed, or it saved and asked for it.",
       "trident supervise");
-  app.footer("Usage: trident supervise [OPTIONS] -- COMMAND...");
+  app.footer("Behind the options: -- COMMAND...");
   SuperviseOptions options;
   app.add_option("--max-restarts", options.rules.max_restarts, "restarts at the most; without it as many as it takes")
       ->check(CLI::NonNegativeNumber);
@@ -71,7 +71,7 @@ void supervise_command(const Arguments& arguments, const CommandContext& context
                "docs/stopping.md "
                "says more.",
                0, context.columns) +
-           '\n' + exit_codes_help(context.columns);
+           '\n' + exit_codes_help(context.columns, ExitCodes::kOfTraining);
   };
   const auto instead = [](const std::string&, const std::string&) { return std::string("write -- before the command"); };
   const auto dashes = std::ranges::find(arguments, "--");

@@ -18,7 +18,8 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
   const auto details = [&context] {
     return "Example:\n"
            "  trident train --config configs/laptop.json --set parallel=\"2DP x 2TP\"\n\n" +
-           launch_help(context.columns) + '\n' + exit_codes_help(context.columns) + '\n' + options_help(context.columns);
+           launch_help(context.columns) + '\n' +
+           exit_codes_help(context.columns, ExitCodes::kOfTraining) + '\n' + options_help(context.columns);
   };
   if (parse_flags(app, arguments, context.out, {details, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
   if (!print_config.empty() && print_config != "json" && print_config != "origins")

@@ -26,7 +26,7 @@ void HfShardReader::read_host(const ShardBox& box, std::byte* out, DType dtype, 
     throw DataError(fmt::format("{}: tensor {} has the shape {}, expected {}; it is of another model", folder_->path(tensor.file),
                                 in_quotes(tensor.name), to_string(whole(tensor.shape)), to_string(whole(box.tensor_shape))));
   if (!converts(tensor.dtype, dtype, narrowing))
-    throw DataError(fmt::format("{}: tensor {} is {}, expected {}; save the model in that", folder_->path(tensor.file),
+    throw DataError(fmt::format("{}: tensor {} is {}, expected {}; save the model in that dtype", folder_->path(tensor.file),
                                 in_quotes(tensor.name), safetensors_name(tensor.dtype), safetensors_name(dtype)));
   const RandomAccessFile& file = open(tensor.file);
   copy_shared(whole(tensor.shape), tensor.dtype, box, out, dtype, scratch_, [&](std::int64_t begin, std::span<std::byte> bytes) {

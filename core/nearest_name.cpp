@@ -37,7 +37,7 @@ std::string_view nearest_name(std::string_view name, const std::vector<std::stri
 std::string_view likely_name(std::string_view name, const std::vector<std::string_view>& candidates) {
   std::string_view best;
   if (name.size() > kMaxCompared) return best;
-  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
+  std::size_t best_distance = (name.size() <= 3 ? 1 : std::max<std::size_t>(2, name.size() / 3)) + 1;
   for (const std::string_view candidate : candidates) {
     const std::size_t distance = edit_distance(name, candidate);
     if (distance < best_distance && distance < candidate.size()) best_distance = distance, best = candidate;

@@ -16,7 +16,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 std::string_view nearest_name(std::string_view name, const std::vector<std::string_view>& candidates);
 
 // The nearest candidate that `name` may be a misspelling of, or "" without one: at most two edits away, or a third of the length of
-// `name`, and fewer edits than the candidate has bytes.
+// `name`, but one where that has three bytes or fewer, and fewer edits than the candidate has bytes.
 std::string_view likely_name(std::string_view name, const std::vector<std::string_view>& candidates);
 
 }  // namespace trident

@@ -248,7 +248,8 @@ void read_llama_like(HfReader& reader, const FamilyTraits& traits, std::optional
     config.norm = NormKind::kPlainLayerNorm;
     config.norm_eps = 1e-5;
     if (reader.find("clip_qkv") != nullptr)
-      reader.refuse("clip_qkv", "clipping of queries, keys and values is not supported; set it to null");
+      reader.refuse("clip_qkv",
+                    "clipping of queries, keys and values is not supported; set it to null only if the model was trained without");
   } else {
     config.norm_eps = reader.number("rms_norm_eps", traits.norm_eps);
   }

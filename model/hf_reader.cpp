@@ -88,7 +88,8 @@ std::string_view HfReader::spelling(std::string_view key, std::string_view alias
 }
 
 void HfReader::refuse_true(std::string_view key, std::string_view what) {
-  if (boolean(key, false)) refuse(key, fmt::format("{} not supported; set it to false", what));
+  if (boolean(key, false))
+    refuse(key, fmt::format("{} not supported; set it to false only if the model was trained without", what));
 }
 
 void HfReader::refuse_unknown_keys() const {

@@ -96,11 +96,15 @@ Schedule make_forward_only(int p, int v, int m) {
 }
 
 Schedule make_schedule(ScheduleKind kind, int p, int v, int m) {
-  if (kind == ScheduleKind::kInterleaved) return make_interleaved(p, v, m);
-  if (v != 1)
+  if (kind != ScheduleKind::kInterleaved && v != 1)
     throw ConfigError(fmt::format("parallel.virtual_stages = {}: schedule {} has one stage per rank; set it to 1, or set "
                                   "parallel.schedule to interleaved", v, to_string(kind)));
-  return kind == ScheduleKind::kGpipe ? make_gpipe(p, m) : make_1f1b(p, m);
+  switch (kind) {
+    case ScheduleKind::kGpipe: return make_gpipe(p, m);
+    case ScheduleKind::k1f1b: return make_1f1b(p, m);
+    case ScheduleKind::kInterleaved: return make_interleaved(p, v, m);
+  }
+  throw InternalError(fmt::format("schedule {} has no generator; add it to make_schedule", static_cast<int>(kind)));
 }
 
 }  // namespace trident

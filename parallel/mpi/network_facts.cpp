@@ -88,9 +88,8 @@ std::string describe(const NetworkFacts& facts) {
 std::string network_warning(const NetworkFacts& facts) {
   if (facts.infiniband.empty() || !facts.open_device.empty()) return "";
   return fmt::format(
-      "InfiniBand is not used: {} {} up, but messages between nodes go over TCP; build against an MPI that has UCX or libfabric, "
-      "which "
-      "packages of Trident leave out (docs/install.md)",
+      "InfiniBand is not used: {} {} up, but messages between nodes go over TCP; build against an MPI that has UCX or libfabric "
+      "(the MPI inside Trident's packages has neither: docs/install.md)",
       fmt::join(facts.infiniband, ", "), facts.infiniband.size() == 1 ? "is" : "are");
 }
 

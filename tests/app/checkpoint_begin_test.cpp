@@ -64,7 +64,8 @@ TEST_F(Checkpoints, WeightsOfAnotherModelAreRefused) {
   expect_one_line(train({from, other, "model.num_hidden_layers=5"}), 64, {"model.layers.4.", "is not there in the checkpoint"});
   expect_one_line(train({from, other, "model.num_hidden_layers=3"}), 64, {"model.layers.3.", "is not there in the model"});
   expect_one_line(train({from, other, "model.rope_theta=5000"}), 64, {"\"rope_theta\":5000", "same shapes", "checkpoint.allow"});
-  expect_one_line(train({"model.init_from=" + (place_ / "nothing"), other}), 65, {"model.init_from", "there is no checkpoint"});
+  expect_one_line(train({"model.init_from=" + (place_ / "nothing"), other}), 65,
+                  {"model.init_from", "no such folder (nothing is downloaded)"});
   create_folder(place_ / "hf");
   write_file(place_ / "hf/config.json", "{}");
   expect_one_line(train({"model.init_from=" + (place_ / "hf"), other}), 65, {"there is no checkpoint", "or a Hugging Face folder"});

@@ -75,7 +75,9 @@ TEST_F(CommandLine, UnknownAndUnbuiltSubcommands) {
   expect_refusal({"\x1b[31m\nxxxxxxxxx"}, "unknown subcommand");
   for (const char* name : {"study", "tokenizer", "convert", "eval"})
     expect_refusal({name, "--config", config_}, "subcommand " + std::string(name) + " is not built yet");
-  expect_refusal({"data"}, "use prepare, inspect or merge");
+  expect_refusal({"data"}, "trident data: no action; name one: prepare, inspect or merge");
+  expect_refusal({"data", ""}, "trident data \"\": not an action; use prepare, inspect or merge");
+  expect_refusal({"ckpt"}, "trident ckpt: no action; name one: ls, show, verify, diff or prune");
   expect_refusal({"data", "mrege"}, "trident data \"mrege\"");
   expect_refusal({"docs", "cooking"}, "choose configuration");
 }

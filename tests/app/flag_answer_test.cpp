@@ -58,6 +58,11 @@ TEST(FlagAnswer, OurKeysWithHyphens) {
   EXPECT_EQ(flag_answer("parallel=2DP x 2TP", ""), "say --set 'parallel=2DP x 2TP'");
 }
 
+TEST(FlagAnswer, AConfigurationAlone) {
+  EXPECT_EQ(flag_answer("configs/laptop.json", ""), "say --config configs/laptop.json");
+  EXPECT_EQ(flag_answer("my run.json", ""), "say --config 'my run.json'");
+}
+
 TEST(FlagAnswer, NothingForWhatIsUnknown) {
   for (const char* argument : {"", "-", "--", "more", "a=b", "--xyzzy", "--every"})
     EXPECT_EQ(flag_answer(argument, "4"), "") << argument;

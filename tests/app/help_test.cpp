@@ -74,6 +74,16 @@ TEST(Help, TrainSaysHowRanksStart) {
   EXPECT_EQ(help({"help", "data", "prepare"}), help({"data", "prepare", "--help"}));
 }
 
+TEST(Help, ExitCodesAreThoseOfTheSubcommand) {
+  for (const char* name : {"train", "supervise"}) {
+    const std::string text = help({name, "--help"});
+    EXPECT_EQ(text.find("ckpt diff"), std::string::npos) << text;
+    EXPECT_NE(text.find("out of memory"), std::string::npos) << text;
+    EXPECT_EQ(text.find("sage: "), text.rfind("sage: ")) << text;
+  }
+  EXPECT_NE(help({"help"}).find("ckpt diff"), std::string::npos);
+}
+
 TEST(Help, KeysAndSections) {
   EXPECT_EQ(help({"help", "parallel.zero"}), option_help("parallel.zero"));
   EXPECT_EQ(help({"help", "lr_schedule"}), option_help("lr_schedule"));
@@ -92,6 +102,7 @@ TEST(Help, UnknownNamesGetAHint) {
   EXPECT_NE(refusal({"help", "seq_length"}).find("did you mean batch.sequence?"), std::string::npos);
   EXPECT_NE(refusal({"help", "xyzzyxyzzy"}).find("see trident help"), std::string::npos);
   EXPECT_NE(refusal({"help", "parallel", "zero"}).find("unknown argument \"zero\""), std::string::npos);
+  EXPECT_NE(refusal({"help", "mlp"}).find("see trident help"), std::string::npos) << "not far from help";
   EXPECT_NE(refusal({"help", "study"}).find("not built yet"), std::string::npos);
   EXPECT_NE(refusal({"help", "--tensor-model-parallel-size"}).find("; did you mean parallel.tensor?"), std::string::npos);
   EXPECT_NE(refusal({"help", "moe-grouped-gemm"}).find("dense models only"), std::string::npos);
@@ -99,6 +110,7 @@ TEST(Help, UnknownNamesGetAHint) {
 
 TEST(Help, PresetsAreListed) {
   const std::string text = help({"help", "model.preset"});
+  EXPECT_NE(text.find("--set model.preset=NAME"), std::string::npos) << text;
   for (const std::string_view preset : model_preset_names()) EXPECT_NE(text.find(preset), std::string::npos) << preset;
 }
 

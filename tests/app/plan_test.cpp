@@ -100,8 +100,31 @@ TEST(PlanOfALargeJob, IsReadAsATable) {
   for (const char* part :
        {"layout: 2DP x 4PP x 4TP = 32 ranks, 1f1b, sequence parallel, 4 micro-batches of 2 x 256 tokens",
         "\nstage   rank    parameters     gradients     optimizer   activations     workspace communication",
-        "\nstage 1: blocks 2-3; most of it for activations of stage 1", "\nMB sent in a step by all ranks: tp 401.510, "})
+        "\nstage 1: blocks 2-3; most of it for activations of stage 1", "\nsent in a step by all ranks: tp 401.510 MB, ",
+        "\nby a rank, on average: tp 12.547 MB, "})
     EXPECT_NE(planned.out.find(part), std::string::npos) << part << " in\n" << planned.out;
+}
+
+TEST(PlanOfALargeJob, HasLargeUnitsAndNothingOfThisMachine) {
+  const ProgramOutcome planned = run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/gpt3_175b_tp8_pp8.json"});
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  for (const char* part : {" of 174.6B parameters, ",
+                           "all ranks: tp 522.227 TB, cp 0.000 MB, dp 15.792 TB, pp 1.087 TB\n",
+                           "average: tp 509.988 GB, "})
+    EXPECT_NE(planned.out.find(part), std::string::npos) << part << " in\n" << planned.out;
+  EXPECT_EQ(planned.out.find("of this node"), std::string::npos) << planned.out;
+}
+
+// What sequences are longer than is left out where the configuration says so, beside a preset, too.
+TEST(PlanOfALargeJob, AWindowIsLeftOutOnRequest) {
+  const auto plan = [](const std::string& window) {
+    return run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/laptop.json", "--set", "model.preset=phi3-mini", "--set",
+                        "batch.sequence=4096", "--set", "batch.micro=1", "--set", "batch.global=1", "--set",
+                        "model.sliding_window=" + window});
+  };
+  expect_one_line(plan("2047"), 64, {"model.sliding_window = 2047: ", "or set model.sliding_window to null"});
+  const ProgramOutcome planned = plan("null");
+  EXPECT_EQ(planned.exit_code, 0) << planned.err;
 }
 
 // A card that is not here: the most that its workspaces take is booked, and said to be that.

@@ -121,7 +121,7 @@ TEST(ZeroOrders, TheStartNamesWhatNeedsAndSendsLess) {
   EXPECT_EQ(line("zero1"), "zero1 with 4 micro-batches: 0.13 MB sent over dp and 0.38 MB of model state per rank and step");
   for (const std::string zero : {"zero2", "shard_grad_op", "zero3"}) {
     EXPECT_EQ(line(zero), zero + " with 4 micro-batches: 0.32 MB sent over dp and 0.38 MB of model state per rank and step; zero1 "
-                                 "would send 0.13 MB and hold 0.38 MB, no more of either");
+                                 "would send 0.13 MB and hold 0.38 MB: zero1 is no worse in either");
     EXPECT_EQ(plan_of(c).notes.size(), zero == "zero2" ? 0u : 1u);
   }
   c.layers = {}, c.model.layers = 16, c.micro_batches = 8;

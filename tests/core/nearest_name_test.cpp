@@ -26,7 +26,9 @@ TEST(NearestName, IsLikelyOnlyNearby) {
   EXPECT_EQ(likely_name("TENSOR", {"data", "tensor"}), "tensor");
   EXPECT_EQ(likely_name("etnsor", {"data", "tensor"}), "tensor");
   EXPECT_EQ(likely_name("completely", {"data", "tensor"}), "");
-  EXPECT_EQ(likely_name("ab", {"cd", "abxx"}), "abxx") << "two edits leave nothing of cd";
+  EXPECT_EQ(likely_name("abcd", {"ef", "abxx"}), "abxx");
+  EXPECT_EQ(likely_name("ab", {"c", "abx"}), "abx");
+  EXPECT_EQ(likely_name("mlp", {"help"}), "") << "of three bytes two edits leave one";
   EXPECT_EQ(likely_name(std::string(1000, 'x'), {"data"}), "");
   EXPECT_EQ(likely_name("abd", {}), "");
 }

@@ -117,6 +117,7 @@ TEST(Generators, ByName) {
   EXPECT_EQ(config_error([] { make_schedule(ScheduleKind::k1f1b, 2, 3, 4); }),
             "parallel.virtual_stages = 3: schedule 1f1b has one stage per rank; set it to 1, or set parallel.schedule to "
             "interleaved");
+  EXPECT_THROW(make_schedule(static_cast<ScheduleKind>(3), 2, 1, 4), InternalError) << "one that nobody gave a generator";
 }
 
 // Qi et al., "Zero Bubble Pipeline Parallelism" (arXiv 2401.10241), tables 5 and 9: 8, 8, 16 and 32 stages, 1F1B, milliseconds.

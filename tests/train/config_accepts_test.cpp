@@ -258,6 +258,14 @@ TEST(ConfigAccepts, TheResolvedTextTellsConfigurationsApart) {
   EXPECT_NE(text(small_with({})), text(small_with({"run.seed=1235"})));
 }
 
+TEST(ConfigAccepts, AWindowBesideAPreset) {
+  const TrainConfig config = small_with({"model.sliding_window=null"});
+  EXPECT_EQ(config.model.preset, "llama-1m");
+  EXPECT_TRUE(config.model.keys.find("sliding_window")->is_null());
+  const TrainConfig again = parse_train_config(to_json_text(to_json(config)), "config.resolved.json");
+  EXPECT_EQ(to_json_text(to_json(again)), to_json_text(to_json(config)));
+}
+
 TEST(ConfigAccepts, InitialWeights) {
   EXPECT_EQ(small_with({}).model.init_from, std::nullopt);
   EXPECT_EQ(small_with({"model.init_from=runs/a/ckpt"}).model.init_from, "runs/a/ckpt");

@@ -157,7 +157,12 @@ TEST(ConfigRefuses, IncompleteFiles) {
   expect_refusal({}, {"but no model_type"}, without("\"preset\"", "\"n_embd\": 3, \"zz\""));
   expect_refusal({"model.hf_config=c.json"}, {"exclude each other"});
   expect_refusal({"model.model_type=llama"}, {"exclude each other"});
-  expect_refusal({"model.hidden_size=3"}, {"model.hidden_size = 3: keys of a model go with model_type"});
+  expect_refusal({"model.hidden_size=3"}, {"model.hidden_size = 3: keys of a model (but sliding_window) go with model_type"});
+  expect_refusal({"model.sliding_window=null", "model.hidden_size=3"}, {"keys of a model (but sliding_window) go with model_type"});
+  expect_refusal({"model.preset=null", "model.model_type=llama", "model.seq_length=3"},
+                 {"unknown key model.seq_length; did you mean batch.sequence?"});
+  expect_refusal({"model.preset=null", "model.init_from=no/such"},
+                 {"model.init_from = no/such: no such folder (nothing is downloaded)"});
 }
 
 TEST(ConfigRefuses, Contradictions) {

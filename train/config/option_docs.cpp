@@ -190,7 +190,7 @@ std::string sample_value(const Option& option) {
   if (takes(option.takes, Takes::kNumber)) return "0.1";
   if (takes(option.takes, Takes::kIntegers)) return "[2, 2]";
   if (option.form == TextForm::kSplit) return "\"969,30,1\"";
-  return "\"PATH\"";
+  return option.path == "model.preset" ? "\"NAME\"" : "\"PATH\"";
 }
 
 // A JSON text of one word needs no quotes in a setting.

@@ -39,7 +39,7 @@ std::vector<Option> run_options() {
       {.path = "run.dir", .takes = kString, .fallback = "\"runs/default\"", .doc = "Run directory: resolved configuration, plan, metrics.",
        .aka = {"output_dir", "save"}},
       {.path = "run.overwrite", .takes = kBool, .fallback = "false",
-       .doc = "Start in a run directory that holds another run's files: they are moved into earlier-1, earlier-2, ... of it. Without it such a directory is refused.",
+       .doc = "Start in a run directory that holds another run's files: they are moved into earlier-1, earlier-2, ... of it (a run with the same configuration moves them by itself). Without it such a directory is refused.",
        .aka = {"overwrite_output_dir"}},
       {.path = "run.seed", .takes = kInteger, .fallback = "1234",
        .doc = "Every random number follows from it: initial weights, sample order, dropout.", .range = kFromZero},

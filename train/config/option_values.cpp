@@ -1,5 +1,6 @@
 #include "train/config/option_values.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "train/config/layout_text.h"
@@ -28,6 +29,13 @@ std::string keys_of(std::string_view block) {
 [[noreturn]] void refuse_unknown(std::string_view where, std::string_view path) {
   const std::string shown = in_quotes(path);  // foreign text: escaped and cut
   throw ConfigError(fmt::format("{}unknown key {}{}", where, shown.substr(1, shown.size() - 2), did_you_mean(path)));
+}
+
+// What other systems call an option, and no config.json has: the model's reader would take it for a misspelt key of the model.
+bool is_word_of_others(const std::string& key) {
+  if (key == "dtype") return false;  // config.json has it, too
+  return std::ranges::any_of(option_table(),
+                             [&](const Option& option) { return std::ranges::find(option.aka, key) != option.aka.end(); });
 }
 
 // What a --set value's text means: JSON where it is JSON; broken JSON that was surely meant as such is an error.
@@ -157,6 +165,10 @@ void OptionValues::require_complete() const {
     throw ConfigError(
         "model: preset, hf_config and model_type exclude each other; keep one of them and set the others to null "
         "(--set model.preset=null)");
+  if (model_keys_.is_object()) {
+    for (const JsonMember& member : model_keys_.members())
+      if (is_word_of_others(member.key)) refuse_unknown("", "model." + member.key);
+  }
   // A Hugging Face folder says the model itself; make_train_config() asks it.
   if (!preset && !file && !spelled_out && !at("model.init_from").value.is_null()) return;
   if (!preset && !file && !spelled_out && model_keys_.is_null())
@@ -167,8 +179,10 @@ void OptionValues::require_complete() const {
     const std::string path = "model." + model_keys_.members().front().key;
     if (!did_you_mean(path).empty()) refuse_unknown("", path);
     if (preset || file) {
+      if (path == "model.sliding_window" && model_keys_.members().size() == 1) return;  // instead of that of the preset or file
       throw ConfigError(
-          fmt::format("{} = {}: keys of a model go with model_type, not with model.{}; set that to null, or leave this out", path,
+          fmt::format("{} = {}: keys of a model (but sliding_window) go with model_type, not with model.{}; set that to null, or leave "
+                      "this out", path,
                       value_text(model_keys_.members().front().value), preset ? "preset" : "hf_config"));
     }
     throw ConfigError(

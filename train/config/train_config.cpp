@@ -192,6 +192,10 @@ namespace {
 // The keys of the folder's config.json, those in `given` in the place of its own.
 JsonValue keys_of_folder(const std::string& folder, const JsonValue& given) {
   const std::string path = folder + "/config.json";
+  if (!folder_exists(folder))
+    throw ConfigError(fmt::format("model.init_from = {}: no such folder (nothing is downloaded); name a local folder with "
+                                  "config.json and model.safetensors",
+                                  folder));
   if (!file_exists(path))
     throw ConfigError(fmt::format("model: missing, and model.init_from = {} is no Hugging Face folder, whose config.json would "
                                   "say it; give model.preset, model.hf_config, or the keys of a Hugging Face config.json "

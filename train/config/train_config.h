@@ -38,7 +38,8 @@ struct RunConfig {
   bool pin = true;
 };
 
-// Exactly one of preset, hf_config and keys (an object with "model_type") names the model.
+// Exactly one of preset, hf_config and keys (an object with "model_type") names the model; beside a preset or hf_config, keys may
+// have "sliding_window", which then counts instead of theirs.
 struct ModelSource {
   std::optional<std::string> preset;
   std::optional<std::string> hf_config;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 #include "model/model_stats.h"
@@ -64,6 +65,17 @@ std::string memory_table(const PlanReport& report) {
   return text;
 }
 
+// " tp 3.214 GB, cp 0 MB, ...", of each of so many ranks.
+std::string sizes_by_axis(const std::array<double, kNumAxes>& bytes, int ranks) {
+  std::string text;
+  for (std::size_t axis = 0; axis < bytes.size(); ++axis) {
+    const double of_one = bytes[axis] / ranks;
+    const auto [unit, name] = of_one >= 1e12 ? std::pair(1e12, "TB") : of_one >= 1e9 ? std::pair(1e9, "GB") : std::pair(1e6, "MB");
+    text += fmt::format("{} {} {:.3f} {}", axis == 0 ? "" : ",", to_string(static_cast<Axis>(axis)), of_one / unit, name);
+  }
+  return text;
+}
+
 JsonValue bytes_by_axis(const std::array<double, kNumAxes>& bytes) {
   JsonValue out;
   for (std::size_t axis = 0; axis < bytes.size(); ++axis) out.set(to_string(static_cast<Axis>(axis)), bytes[axis]);
@@ -106,6 +118,7 @@ PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
     machine.memory = kAnyMachine.memory;
   }
   PlannedRun planned{settle_grad_sync(make_run_plan(config, resolve_model(config), ranks, machine), machine), {}};
+  std::erase(planned.plan.notes, threads_line(machine.core_share));  // of this machine's cores, which are not the job's
   if (on_cards)
     planned.report = {dry_stages_on_cards(planned.plan, DryWork::kStep), Workspaces::kBound};
   else
@@ -123,11 +136,9 @@ std::string to_text(const PlanReport& report, const RunPlan& plan, PlanDetail de
                       exact ? "" : "; workspaces of products and attention: the most that a card's take", memory_table(report));
   for (std::size_t i = 0; i < report.stages.size(); ++i)
     text += fmt::format("stage {}: {}; {}\n", i, units_text(plan, i), largest_entries(report.stages[i].arena));
-  text += "\nMB sent in a step by all ranks:";
   const std::array<double, kNumAxes> sent = bytes_of_all_ranks(plan, report.stages);
-  for (std::size_t axis = 0; axis < sent.size(); ++axis)
-    text += fmt::format("{} {} {:.3f}", axis == 0 ? "" : ",", to_string(static_cast<Axis>(axis)), 1e-6 * sent[axis]);
-  text += '\n';
+  text += fmt::format("\nsent in a step by all ranks:{}\nby a rank, on average:{}\n", sizes_by_axis(sent, 1),
+                      sizes_by_axis(sent, plan.world_size()));
   if (detail == PlanDetail::kProgram) {
     text +=
         "\nA step of each pipeline rank (u unit, m micro-batch, s virtual stage; @ and g: where weights or a message, and "

@@ -330,12 +330,17 @@ void add_card_notes(RunPlan& plan, DeviceKind device) {
 
 ModelConfig resolve_model(const TrainConfig& config) {
   const ModelSource& source = config.model;
+  const auto resolved = [&source](const std::string& json, const std::string& where) {
+    JsonValue keys = parse_json(json, where);
+    if (source.keys.is_object())
+      for (const JsonMember& member : source.keys.members()) keys.set(member.key, member.value);
+    return model_config_from_hf(keys, where, source.dropout);
+  };
   if (source.hf_config) {
     const std::string path = folder_exists(*source.hf_config) ? *source.hf_config + "/config.json" : *source.hf_config;
-    return model_config_from_hf_json(named_file(path, "model.hf_config"), fmt::format("model.hf_config = {}", path), source.dropout);
+    return resolved(named_file(path, "model.hf_config"), fmt::format("model.hf_config = {}", path));
   }
-  if (source.preset)
-    return model_config_from_hf_json(model_preset_json(*source.preset, "model.preset"), "model.preset", source.dropout);
+  if (source.preset) return resolved(std::string(model_preset_json(*source.preset, "model.preset")), "model.preset");
   return model_config_from_hf(source.keys, "model", source.dropout);
 }
 

@@ -186,6 +186,10 @@ std::optional<Resume> find_initial(const TrainConfig& config) {
   if (is_hf_folder(from)) return open_initial(from, from, TiedCopies::kCompared);
   std::optional<Resume> initial = named_checkpoint(from, std::nullopt, {"model.init_from", from, Content::kAny, "name another in model.init_from"});
   if (initial) return initial;
+  if (!file_exists(from) && !folder_exists(from))
+    throw DataError(fmt::format("model.init_from = {}: no such folder (nothing is downloaded); name a checkpoint, a folder of "
+                                "them, or a local folder with config.json and model.safetensors",
+                                from));
   throw DataError(fmt::format("model.init_from = {}: there is no checkpoint; name one, the folder of several, or a Hugging Face "
                               "folder, which has config.json and model.safetensors",
                               from));
@@ -274,7 +278,12 @@ std::string shape_text(const ManifestTensor* tensor) {
 }
 
 void check_initial_folder(const TrainConfig& config, const Resume& initial) {
-  const std::optional<ModelDifference> difference = model_difference(resolve_model(config), model_of_hf(initial.folder));
+  const ModelConfig model = resolve_model(config);
+  ModelConfig there = model_of_hf(initial.folder);
+  // A window that the configuration gives itself is what it wants in the place of the folder's.
+  if (config.model.keys.is_object() && config.model.keys.find("sliding_window") != nullptr)
+    there.sliding_window = model.sliding_window;
+  const std::optional<ModelDifference> difference = model_difference(model, there);
   if (difference && !allows(config, "model"))
     throw ConfigError(fmt::format("model.{} = {}: config.json of model.init_from = {} has {}; give that value or leave the model's "
                                   "keys out, or list \"model\" in checkpoint.allow",

@@ -45,7 +45,7 @@ std::string zero_line(const RunPlan& plan) {
     const bool no_more = other.memory <= cost.memory;
     if (no_more || (preset == ZeroPreset::kZero1 && beside.empty()))
       beside = fmt::format("; {} would send {} and hold {}{}", to_string(preset), megabytes(other.bytes_sent), held(other),
-                           no_more ? ", no more of either" : "");
+                           no_more ? fmt::format(": {} is no worse in either", to_string(preset)) : "");
   }
   return line + beside;
 }
@@ -139,8 +139,10 @@ double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>
 }
 
 std::string model_line(const RunPlan& plan) {
-  return fmt::format("model: {} of {:.2f}M parameters, {}, hidden {}, {} ({} kv), vocabulary {}", to_string(plan.model.family),
-                     1e-6 * static_cast<double>(num_parameters(plan.model)), counted(plan.model.layers, "layer"), plan.model.hidden,
+  const auto parameters = static_cast<double>(num_parameters(plan.model));
+  const std::string size = parameters < 1e9 ? fmt::format("{:.2f}M", 1e-6 * parameters) : fmt::format("{:.4g}B", 1e-9 * parameters);
+  return fmt::format("model: {} of {} parameters, {}, hidden {}, {} ({} kv), vocabulary {}", to_string(plan.model.family),
+                     size, counted(plan.model.layers, "layer"), plan.model.hidden,
                      counted(plan.model.heads, "head"), plan.model.kv_heads, plan.model.vocab_size);
 }
 

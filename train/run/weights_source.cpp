@@ -140,6 +140,19 @@ std::optional<ModelDifference> model_difference(const ModelConfig& a, const Mode
     if (!(a.rope == b.rope))
       compare("rope_scaling", std::string_view("as given"), std::string_view("other values of the same kind"));
   }
+  const auto differ = [&](bool different, std::string key, std::string of_a, std::string of_b) {
+    if (!difference && different) difference = {std::move(key), std::move(of_a), std::move(of_b)};
+  };
+  const auto window = [](const ModelConfig& of) {
+    return of.sliding_window > 0 ? text_of(of.sliding_window) : std::string("null");
+  };
+  differ(a.sliding_window != b.sliding_window, "sliding_window", window(a), window(b));
+  // Families decide these; an equal model_type with another is none of theirs.
+  differ(a.norm != b.norm, "model_type", "as given", "another kind of norm");
+  differ(a.norm_placement != b.norm_placement, "model_type", "as given", "norms in another place of its blocks");
+  differ(a.qk_norm != b.qk_norm, "model_type", "as given", "another norm of queries and keys");
+  differ(a.activation != b.activation, "model_type", "as given", "another activation");
+  differ(a.position != b.position, "model_type", "as given", "another kind of positions");
   // What no line above names is still a difference.
   ModelConfig rest = b;
   rest.max_positions = a.max_positions, rest.init_std = a.init_std;
