@@ -27,7 +27,7 @@ struct MicroBatch {
   std::int64_t step = 0;
   float gradient_scale = 1.0f;  // loss scale / global_valid_tokens: the one division
   TensorView loss;              // f64 [1], overwritten by the head: sum over counted tokens of nats
-  TensorView token_losses;      // f32 [S*B], or of nothing; overwritten by the head: nats of each counted token, else 0
+  TensorView token_losses = {}; // f32 [S*B], or of nothing; overwritten by the head: nats of each counted token, else 0
   bool training = true;         // false: no dropout
   // Not null: the tokens follow others, whose keys and values are kept. Forward alone, without sequence parallelism.
   const CachedStep* cached = nullptr;
