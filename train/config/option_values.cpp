@@ -180,9 +180,10 @@ void OptionValues::require_complete() const {
     if (!did_you_mean(path).empty()) refuse_unknown("", path);
     if (preset || file) {
       if (path == "model.sliding_window" && model_keys_.members().size() == 1) return;  // instead of that of the preset or file
-      throw ConfigError(fmt::format(
-          "{} = {}: keys of a model (but sliding_window) go with model_type, not with model.{}; set that to null, or leave this out",
-          path, value_text(model_keys_.members().front().value), preset ? "preset" : "hf_config"));
+      throw ConfigError(
+          fmt::format("{} = {}: keys of a model (but sliding_window) go with model_type, not with model.{}; set that to null, or "
+                      "leave this out", path,
+                      value_text(model_keys_.members().front().value), preset ? "preset" : "hf_config"));
     }
     throw ConfigError(
         fmt::format("model: has {} but no model_type; add it, or give model.preset or model.hf_config", in_quotes(path.substr(6))));
