@@ -138,7 +138,7 @@ TEST_F(Eval, WhatCannotBeIsRefused) {
   };
   const std::string good = "{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 1}\n";
   expect_one_line(choices(""), 65, {"bad.jsonl", "no question"});
-  expect_one_line(choices(good + "[1]\n"), 65, {"bad.jsonl:2", "an array"});
+  expect_one_line(choices(good + "[1]\n"), 65, {"bad.jsonl:2", "is a list"});
   expect_one_line(choices(good + "{\"context\": \"a\""), 65, {"bad.jsonl:2"});
   expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\", \"c\"]}"), 65, {"bad.jsonl:1", "has no answer"});
   expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 2}"), 65, {"answer = 2", "0 to 1"});
