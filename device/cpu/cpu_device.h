@@ -21,10 +21,10 @@ struct CpuDeviceOptions {
   std::optional<int> first_core;
   // Row kernels of a lower level than the processor has, and no bf16 instructions below AVX-512. For tests.
   std::optional<IsaLevel> level;
-  // Text is made token by token: products of few rows are bound by memory then, and a row's results must not depend on the others.
-  SmallProducts small_products = SmallProducts::kBlocked;
   // Where the device takes its memory: a segment that peers can reach, say. Not set: private memory of this process.
   HostAllocator memory = {};
+  // Text is made token by token: products of few rows are bound by memory then, and a row's results must not depend on the others.
+  SmallProducts small_products = SmallProducts::kBlocked;
 };
 
 class CpuDevice final : public Device {

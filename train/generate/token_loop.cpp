@@ -39,15 +39,6 @@ LogSumExp unpack(const double* row, std::int64_t places, std::vector<Candidate>&
 
 }  // namespace
 
-std::string_view to_string(EndReason reason) {
-  switch (reason) {
-    case EndReason::kLength: return "length";
-    case EndReason::kEnd: return "end";
-    case EndReason::kStop: return "stop";
-  }
-  return "?";
-}
-
 TokenLoop::TokenLoop(const GenerateRequest& request, CachedStage& stage, const CachedShapes& shapes, std::int64_t vocabulary,
                      ParallelContext& context, ShowText show)
     : request_(request),

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/tokenizer/tokenizer.h"
@@ -32,7 +33,14 @@ struct GenerateRequest {
 };
 
 enum class EndReason : std::uint8_t { kLength, kEnd, kStop };
-std::string_view to_string(EndReason reason);  // "length", "end", "stop"
+constexpr std::string_view to_string(EndReason reason) {
+  switch (reason) {
+    case EndReason::kLength: return "length";
+    case EndReason::kEnd: return "end";
+    case EndReason::kStop: return "stop";
+  }
+  return "?";
+}
 
 struct Continuation {
   std::int64_t prompt = 0, sample = 0;
