@@ -33,6 +33,7 @@ struct GenerateRequest {
 };
 
 enum class EndReason : std::uint8_t { kLength, kEnd, kStop };
+// Here, because commands print it that are linked without ranks.
 constexpr std::string_view to_string(EndReason reason) {
   switch (reason) {
     case EndReason::kLength: return "length";
