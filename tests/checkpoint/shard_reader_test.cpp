@@ -155,7 +155,10 @@ TEST(ShardReading, AnotherModelIsRefused) {
 TEST(ShardReading, ValuesAreRoundedWhereThatIsAskedFor) {
   const TemporaryFolder folder;
   std::vector<test::LayoutRank> ranks = test::all_ranks(test::llama_config(64, 8, false), {});
-  for (test::LayoutRank& rank : ranks) rank.allocate(DType::kBF16, 0);
+  for (test::LayoutRank& rank : ranks) {
+    rank.allocate(DType::kBF16, 0);
+    rank.fill(test::random_values(3));
+  }
   test::save_ranks(folder.path(), 3, test::llama_config(64, 8, false), ranks, DType::kBF16);
   const std::string path = folder / checkpoint_name(3);
   ShardReader reader(path, open_manifest(path));
