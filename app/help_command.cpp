@@ -55,11 +55,14 @@ void help_command(const Arguments& arguments, const CommandContext& context) {
   if (command != nullptr && command->run != nullptr) {
     Arguments rest(arguments.begin() + 1, arguments.end());
     rest.emplace_back("--help");
-    return command->run(rest, context);
+    command->run(rest, context);
+    // A word can be a section, too: data, eval.
+    if (const std::string keys = option_help(name, context.columns); arguments.size() == 1 && !keys.empty())
+      context.out << "\nKeys of the configuration:\n" << keys;
+    return;
   }
   if (arguments.size() > 1)
     throw ConfigError(fmt::format("trident help: unknown argument {}; name one key or section", in_quotes(arguments[1])));
-  // A word can be both a section and a subcommand that is not built yet: data is built, eval is not.
   const std::string text = option_help(name, context.columns);
   if (text.empty() && command != nullptr)
     throw ConfigError(fmt::format("subcommand {} is not built yet; see trident help for what is", name));

@@ -223,7 +223,7 @@ TEST_F(DataCommand, Usage) {
   expect_lines(run({"--help"}), {"data prepare", "data inspect", "data merge", "--append-eod", "--vocab-size",
                                 "prefixes of .bin and .idx"});
   expect_lines(run({"merge", "--help"}), {"--input"});
-  refuse({}, 64, {"use prepare, inspect or merge"});
+  refuse({}, 64, {"name one: prepare, inspect or merge"});
   refuse({"mrege"}, 64, {"\"mrege\""});
   refuse({"prepare", "--input", folder_.path(), "--tokenizer", "gpt2", "--output", folder_ / "x"}, 65, {"is a folder", "*.jsonl"});
 }

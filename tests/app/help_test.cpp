@@ -87,7 +87,12 @@ TEST(Help, ExitCodesAreThoseOfTheSubcommand) {
 TEST(Help, KeysAndSections) {
   EXPECT_EQ(help({"help", "parallel.zero"}), option_help("parallel.zero"));
   EXPECT_EQ(help({"help", "lr_schedule"}), option_help("lr_schedule"));
-  EXPECT_EQ(help({"help", "eval"}), option_help("eval"));  // the subcommand of that name is not built
+  for (const char* both : {"eval", "data"}) {  // subcommands and sections
+    const std::string text = help({"help", both});
+    EXPECT_NE(text.find(std::string("trident ") + both), std::string::npos) << text;
+    EXPECT_TRUE(text.ends_with("\nKeys of the configuration:\n" + option_help(both))) << text;
+  }
+  EXPECT_EQ(help({"help", "data", "prepare"}).find("Keys of the configuration:"), std::string::npos);
 }
 
 TEST(Help, UnknownNamesGetAHint) {
