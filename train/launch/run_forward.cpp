@@ -154,18 +154,13 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
   model.key = key;
   model.path = path;
   model.checkpoint = find_hf_weights(path, key);
-  const auto object = [](std::initializer_list<std::pair<std::string_view, JsonValue>> members) {
-    JsonValue value{JsonValue::Object{}};
-    for (const auto& [name, member] : members) value.set(name, member);
-    return value;
-  };
   const std::int64_t sequence = std::min(kForwardSequence, model_of_hf(path).max_positions);
-  const JsonValue config = object(
-      {{"model", object({{"hf_config", path}})},
-       {"run", object({{"steps", 1}})},
-       {"batch", object({{"global", 1}, {"micro", 1}, {"sequence", sequence}})},
-       {"data", object({{"train", path}, {"tokenizer", JsonValue()}})}});  // nothing is trained; nothing says who made its tokens
-  model.config = parse_train_config(to_json_text(config), path, settings);
+  // Nothing is trained, and nothing says who made its tokens.
+  const std::string config = fmt::format(
+      R"({{"model": {{"hf_config": {0}}}, "run": {{"steps": 1}}, "batch": {{"global": 1, "micro": 1, "sequence": {1}}},)"
+      R"( "data": {{"train": {0}, "tokenizer": null}}}})",
+      to_json_text(JsonValue(path)), sequence);
+  model.config = parse_train_config(config, path, settings);
   return model;
 }
 
