@@ -56,12 +56,16 @@ int main(int argc, char** argv) {
     if (request.to_hf) return checkpoint_to_hf(request.from, request.to, {request.dtype, request.shard_bytes}, request.progress);
     return hf_to_checkpoint(request.from, request.to, request.dtype, request.progress);
   };
+  const auto generate = [](const GenerateOptions& options, const ShowText& show) {
+    LogSink log(std::cerr);
+    return run_generate(options, show, &log);
+  };
   const auto eval = [](const EvalOptions& options) {
     LogSink log(std::cerr);
     return run_eval(options, log, *make_cuda_backend());
   };
   return run_command_line(Arguments(argv + 1, argv + argc),
                           {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench,
-                           supervised, plan, run_generate, eval, convert},
+                           supervised, plan, generate, eval, convert},
                           std::cerr);
 }

@@ -33,7 +33,13 @@ bool is_hf_folder(const std::string& folder) {
   return is_there(folder + "/" + std::string(kHfWeightsName)) || is_there(folder + "/" + std::string(kHfIndexName));
 }
 
-HfFolder::HfFolder(std::string folder) : folder_(std::move(folder)) {
+HfFolder::HfFolder(std::string folder, std::span<const ManifestTensor> expected, const HfMeanings& meanings)
+    : folder_(std::move(folder)) {
+  read_headers();
+  fit(expected, meanings);
+}
+
+void HfFolder::read_headers() {
   const std::string index_path = folder_ + "/" + std::string(kHfIndexName);
   if (!is_there(index_path)) {
     if (!is_there(folder_ + "/" + std::string(kHfWeightsName)))
@@ -122,11 +128,11 @@ void HfFolder::add_file(const std::string& name) {
 void HfFolder::fit(std::span<const ManifestTensor> expected, const HfMeanings& meanings) {
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     const HfFileTensor& tensor = tensors_[t];
-    const HfMeaning meaning = meanings(tensor.name);
-    if (meaning.kind == HfMeaning::Kind::kUnknown)
+    const HfName meaning = meanings(tensor.name);
+    if (meaning.kind == HfNameKind::kUnknown)
       throw DataError(fmt::format("{}: has tensor {}, which the model of config.json does not have; expected its {} tensors alone",
                                   path(tensor.file), in_quotes(tensor.name), expected.size()));
-    if (meaning.kind != HfMeaning::Kind::kTensor) continue;
+    if (meaning.kind != HfNameKind::kTensor) continue;
     const auto [at, is_new] = fitted_.emplace(meaning.tensor, t);
     if (!is_new)
       throw DataError(fmt::format("{}: has tensor {}, which is {} of {} again; copy the folder again", path(tensor.file),
@@ -145,8 +151,8 @@ void HfFolder::fit(std::span<const ManifestTensor> expected, const HfMeanings& m
                                   path(found->file), in_quotes(found->name), safetensors_name(found->dtype)));
   }
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
-    const HfMeaning meaning = meanings(tensors_[t].name);
-    if (meaning.kind == HfMeaning::Kind::kTiedCopy) tied_copies_.emplace_back(t, fitted_.at(meaning.tensor));
+    const HfName meaning = meanings(tensors_[t].name);
+    if (meaning.kind == HfNameKind::kTiedHead) tied_copies_.emplace_back(t, fitted_.at(meaning.tensor));
   }
 }
 

@@ -15,6 +15,7 @@
 #include "checkpoint/manifest.h"
 #include "core/dtype.h"
 #include "core/file_io.h"
+#include "model/hf_tensors.h"
 
 namespace trident {
 
@@ -29,26 +30,18 @@ struct HfFileTensor {
 // Whether a folder has config.json and weights of this form, and is no checkpoint of trident.
 bool is_hf_folder(const std::string& folder);
 
-// What a tensor of a file is to the model.
-struct HfMeaning {
-  enum class Kind : std::uint8_t {
-    kTensor,     // `tensor` is the model's name of it
-    kTiedCopy,   // the tensor again that the model names `tensor`
-    kLeftAlone,  // a constant that older versions stored beside the weights
-    kUnknown
-  };
-  Kind kind = Kind::kUnknown;
-  std::string tensor = {};
-};
-using HfMeanings = std::function<HfMeaning(std::string_view name_in_file)>;
+// What a tensor of a file is to the model: HfNames, of that model.
+using HfMeanings = std::function<HfName(std::string_view name_in_file)>;
 
-// What a folder's headers say. Once it is fitted to its model it does not change: threads share one.
+// What a folder's headers say, and which of its tensors are the model's. It does not change: threads share one.
 class HfFolder {
  public:
   // Reads the index and all headers, no values. DataError naming file and tensor: no weights; an index or a header that is none
   // (parse_hf_index, parse_safetensors_header); a file of the index that is missing, a tensor that is not in the file that the
-  // index names, or in two, or in a file and not in the index.
-  explicit HfFolder(std::string folder);
+  // index names, or in two, or in a file and not in the index. Then finds the model's tensors among them. Refuses (DataError naming
+  // file, tensor, what is there and what was expected) a folder without a tensor of `expected`, or with one of another shape or of
+  // values that are no floats, or with tensors that the model does not have.
+  HfFolder(std::string folder, std::span<const ManifestTensor> expected, const HfMeanings& meanings);
 
   const std::string& folder() const { return folder_; }
   const std::vector<std::string>& files() const { return files_; }  // names in the folder
@@ -60,19 +53,17 @@ class HfFolder {
   // at a tensor's place is another one then.
   void check_unchanged(std::size_t file, const RandomAccessFile& opened) const;
 
-  // Once: finds the model's tensors among those of the files. Refuses (DataError naming file, tensor, what is there and what was
-  // expected) a folder without a tensor of `expected`, or with one of another shape or of values that are no floats, or with
-  // tensors that the model does not have.
-  void fit(std::span<const ManifestTensor> expected, const HfMeanings& meanings);
-  // After fit(): refuses (DataError) copies of a tied tensor that are not equal to it, bit by bit. Reads both where there are any.
+  // Refuses (DataError) copies of a tied tensor that are not equal to it, bit by bit. Reads both where there are any.
   void check_tied_copies() const;
-  // After fit(): the tensor that the model knows by `name`; nullptr: there is none.
+  // The tensor that the model knows by `name`; nullptr: there is none.
   const HfFileTensor* find(std::string_view name) const;
-  // After fit(): the least dtype that holds every value exactly: that of all tensors where they have one, else f32.
+  // The least dtype that holds every value exactly: that of all tensors where they have one, else f32.
   DType common_dtype() const;
 
  private:
+  void read_headers();
   void add_file(const std::string& name);
+  void fit(std::span<const ManifestTensor> expected, const HfMeanings& meanings);
 
   std::string folder_;
   std::vector<std::string> files_;

@@ -38,10 +38,10 @@ class HfFolderThatChanges : public testing::Test {
     std::filesystem::rename(path + ".new", path);
   }
   std::shared_ptr<const HfFolder> open() const {
-    auto folder = std::make_shared<HfFolder>(folder_.path());
     const std::vector<ManifestTensor> expected{{"one", {kElements}}, {"two", {kElements}}};
-    folder->fit(expected, [](std::string_view name) { return HfMeaning{HfMeaning::Kind::kTensor, std::string(name)}; });
-    return folder;
+    return std::make_shared<HfFolder>(folder_.path(), expected, [](std::string_view name) {
+      return HfName{HfNameKind::kTensor, std::string(name)};
+    });
   }
   static std::vector<float> read(HfShardReader& reader, const std::string& name) {
     std::vector<float> values(kElements);

@@ -48,19 +48,22 @@ std::vector<Continuation> run_ranks(const ModelConfig& config, const testing::Lo
     ParallelContext context(grid, device, world.communicator(rank, device.progress()), partial, CollectiveChecks::kOn);
     const GridCoordinates at = context.coordinates();
     const LayerGeometry geometry{.tensor_degree = ranks.degrees.tensor, .tensor_rank = at.tensor, .compute = ranks.compute};
-    CachedStage stage(config, geometry, units[static_cast<std::size_t>(at.pipeline)], shapes, context, plan);
+    CachedStage stage(config, geometry, units, shapes, context, plan);
     const std::vector<UnitParams> params = stage.unit_params();
-    InferenceWeights weights(params, ranks.compute, ranks.degrees.tensor, at.tensor, plan);
+    ParamStoreConfig of_store;
+    of_store.compute = ranks.compute;
+    of_store.stored = StoredParams::kWeights;
+    ParamStore store(of_store, params, context, plan);
     arena = std::make_unique<Arena>(plan, device.allocate(plan.total_bytes(), "arena"));
-    weights.bind(*arena, device);
+    store.bind(*arena);
     for (const UnitParams& unit : params) {
       for (std::size_t i = 0; i < unit.specs.size(); ++i) {
-        const ConstTensorView view = weights.of(unit.unit).weight(static_cast<int>(i));
+        const ConstTensorView view = store.weight(unit.unit, static_cast<int>(i));
         testing::scatter({const_cast<std::byte*>(view.data()), view.dtype(), view.shape()}, unit.specs[i], values,
                          ranks.degrees.tensor, at.tensor);
       }
     }
-    stage.bind(*arena, weights);
+    stage.bind(*arena, store);
     TokenLoop loop(request, stage, shapes, config.vocab_size, context, {});
     std::vector<Continuation> result = loop.run();
     if (rank == 0) of_rank_0 = std::move(result);

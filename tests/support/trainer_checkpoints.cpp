@@ -15,7 +15,7 @@ RunInputs TrainerCheckpoints::inputs_for(const RankTrainer& trainer, const Train
   if (!options.to.empty()) c.every = 1;
   c.resume = options.from.empty() ? "never" : options.from;
   c.staging.megabytes = options.staging_megabytes;
-  if (!options.from.empty()) inputs.resume = Resume{options.from, open_manifest(options.from)};
+  if (!options.from.empty()) inputs.resume = Resume{{options.from, open_manifest(options.from)}};
   return inputs;
 }
 

@@ -186,7 +186,7 @@ TEST(CheckpointFailures, AStorageThatComesBackCostsNothing) {
   bool was_missed = false;  // or it came back before it was read
   for (int milliseconds = 50; !was_missed && milliseconds <= 800; milliseconds *= 2) {
     on_one_rank([&](RankTrainer& trainer) {
-      Saver saver(trainer, folder.path(), kOnlyReads, Resume{folder.path() + kStep, open_manifest(folder.path() + kStep)});
+      Saver saver(trainer, folder.path(), kOnlyReads, Resume{{folder.path() + kStep, open_manifest(folder.path() + kStep)}});
       std::optional<FewFiles> limit(std::in_place, 0);
       std::thread later = comes_back(limit, milliseconds);
       EXPECT_NO_THROW(EXPECT_TRUE(saver.begin()));
@@ -242,7 +242,7 @@ TEST(CheckpointFailures, WhatOneRankDoesNotSeeIsPassedOverByAll) {
     const bool sees = trainer.context().rank() == 0;
     const std::string newest = folder / checkpoint_name(2);
     Saver saver(trainer, folder.path(), "continue",
-                Resume{sees ? newest : folder / "elsewhere/step-00000002", open_manifest(newest)});
+                Resume{{sees ? newest : folder / "elsewhere/step-00000002", open_manifest(newest)}});
     EXPECT_TRUE(saver.begin());
     EXPECT_EQ(saver.committed(), 1);
     EXPECT_EQ(contains(saver.log(), "elsewhere/step-00000002: cannot be opened"), !sees) << saver.log();

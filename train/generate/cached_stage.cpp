@@ -7,6 +7,8 @@
 #include "core/int_math.h"
 #include "model/declare.h"
 #include "model/gpt.h"
+#include "parallel/zero/param_layout.h"
+#include "tensor_parallel/store_views.h"
 
 namespace trident {
 namespace {
@@ -16,6 +18,8 @@ constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved), kSavedForW = s
 LayerGeometry with_extent(LayerGeometry geometry, std::int64_t sequence, std::int64_t batch) {
   geometry.sequence = sequence;
   geometry.micro_batch = batch;
+  geometry.sequence_parallel = false;
+  geometry.recompute = RecomputePolicy::kNone;
   return geometry;
 }
 
@@ -38,27 +42,47 @@ std::vector<std::int64_t> pieces_of_prompt(std::int64_t tokens, std::span<const 
   return pieces;
 }
 
-CachedStage::CachedStage(const ModelConfig& model, const LayerGeometry& geometry, const std::vector<int>& units,
+CachedShapes shapes_for(const ModelConfig& model, std::int64_t longest, std::int64_t new_tokens, std::int64_t slots,
+                        std::string_view key) {
+  const auto check = [&](std::int64_t most, const std::string& what) {
+    if (longest + new_tokens > most)
+      throw ConfigError(fmt::format("{} = {}: with the longest prompt, of {} tokens, that is more than the {}; use at most {}", key,
+                                    new_tokens, longest, what, most - longest));
+  };
+  check(model.max_positions, fmt::format("model's {} positions", model.max_positions));
+  if (model.sliding_window > 0)
+    check(model.sliding_window, fmt::format("sliding window of {} tokens, which is not supported", model.sliding_window));
+  return {longest + new_tokens - 1, slots, piece_rows_for(longest)};  // the last new token is never looked at
+}
+
+CachedStage::CachedStage(const ModelConfig& model, const LayerGeometry& geometry, const UnitsOfStage& units_of_stage,
                          const CachedShapes& shapes, ParallelContext& context, ArenaPlan& plan)
     : model_(model), shapes_(shapes), context_(context), constants_(model, with_extent(geometry, shapes.capacity, 1), plan) {
-  TRIDENT_CHECK(!geometry.sequence_parallel, "a cached stage under sequence parallelism");
   for (const std::int64_t rows : shapes_.piece_rows) variants_.push_back({with_extent(geometry, rows, 1), {}});
   variants_.push_back({with_extent(geometry, 1, shapes_.slots), {}});
-  for (const int number : units) {
-    Unit& unit = units_.emplace_back();
-    unit.number = number;
-    unit.layer = make_unit(model_, number);
-    for (Variant& variant : variants_) {
-      const UnitPlan planned =
-          plan_cached_unit(*unit.layer, variant.geometry, model_, shapes_.capacity, constants_, context_.device().ops(), number);
-      unit.params = planned.params();
-      variant.memory.push_back(planned.memory());
-      most_rows_ = std::max(most_rows_, variant.geometry.full_rows());
-      for (std::size_t r = 0; r < region_bytes_.size(); ++r)
-        region_bytes_[r] = std::max(region_bytes_[r], planned.region_bytes(static_cast<Region>(r)));
-    }
+  last_virtual_stage_ = static_cast<int>(units_of_stage.size()) - 1;
+  for (int s = context_.coordinates().pipeline; s <= last_virtual_stage_; s += context_.grid().degrees().pipeline) {
+    Chunk& chunk = chunks_.emplace_back();
+    chunk.virtual_stage = s;
+    for (const int number : units_of_stage[static_cast<std::size_t>(s)]) chunk.units.push_back(planned_unit(number));
   }
   book(plan);
+}
+
+CachedStage::Unit CachedStage::planned_unit(int number) {
+  Unit unit;
+  unit.number = number;
+  unit.layer = make_unit(model_, number);
+  for (Variant& variant : variants_) {
+    const UnitPlan planned =
+        plan_cached_unit(*unit.layer, variant.geometry, model_, shapes_.capacity, constants_, context_.device().ops(), number);
+    unit.params = planned.params();
+    variant.memory.push_back(planned.memory());
+    most_rows_ = std::max(most_rows_, variant.geometry.full_rows());
+    for (std::size_t r = 0; r < region_bytes_.size(); ++r)
+      region_bytes_[r] = std::max(region_bytes_[r], planned.region_bytes(static_cast<Region>(r)));
+  }
+  return unit;
 }
 
 void CachedStage::book(ArenaPlan& plan) {
@@ -76,12 +100,11 @@ void CachedStage::book(ArenaPlan& plan) {
     slot = plan.book("activations between units", MemoryUse::kActivations, most_rows_ * model_.hidden * size_of(compute));
   const std::int64_t head_bytes = local_kv_heads(model_, tensor_degree) * model_.head_dim * size_of(compute);
   const std::int64_t cache_bytes = shapes_.slots * shapes_.capacity * head_bytes;
-  for (Unit& unit : units_) {
-    if (unit.number == 0 || unit.number == head_unit(model_)) continue;
+  for_each_block([&](Unit& unit) {
     unit.keys_slot = plan.book(fmt::format("keys of block {}", unit.number - 1), MemoryUse::kActivations, cache_bytes);
     unit.values_slot = plan.book(fmt::format("values of block {}", unit.number - 1), MemoryUse::kActivations, cache_bytes);
     cache_bytes_per_position_ += 2 * head_bytes;
-  }
+  });
   const std::int64_t row_bytes = most_rows_ * size_of(DType::kI32);
   tokens_slot_ = plan.book("tokens", MemoryUse::kData, row_bytes);
   by_row_slot_ = plan.book("positions by row", MemoryUse::kData, row_bytes);
@@ -94,12 +117,25 @@ void CachedStage::book(ArenaPlan& plan) {
 
 std::vector<UnitParams> CachedStage::unit_params() const {
   std::vector<UnitParams> params;
-  for (const Unit& unit : units_) params.push_back({unit.number, unit.params});
+  for (const Chunk& chunk : chunks_)
+    for (const Unit& unit : chunk.units) params.push_back({unit.number, unit.params});
   return params;
 }
 
-void CachedStage::bind(Arena& arena, const InferenceWeights& weights) {
-  weights_ = &weights;
+std::int64_t CachedStage::weight_bytes_per_token() const {
+  const LayerGeometry& g = variants_.front().geometry;
+  std::int64_t elements = 0;
+  for (const Chunk& chunk : chunks_) {
+    for (const Unit& unit : chunk.units) {
+      if (unit.number == 0) continue;
+      for (const ParamSpec& spec : unit.params) elements += local_shape(spec, g.tensor_degree).num_elements();
+    }
+  }
+  return elements * size_of(g.compute);
+}
+
+void CachedStage::bind(Arena& arena, ParamStore& store) {
+  store_ = &store;
   Device& device = context_.device();
   constants_.bind(arena, device);
   const DType compute = variants_.front().geometry.compute;
@@ -111,14 +147,13 @@ void CachedStage::bind(Arena& arena, const InferenceWeights& weights) {
   caches_.resize(static_cast<std::size_t>(num_units(model_)));
   slot_caches_.resize(caches_.size());
   const Shape kept{shapes_.slots, local_kv_heads(model_, tensor_degree), shapes_.capacity, model_.head_dim};
-  for (const Unit& unit : units_) {
-    if (unit.number == 0 || unit.number == head_unit(model_)) continue;
+  for_each_block([&](const Unit& unit) {
     LayerCache& cache = caches_[static_cast<std::size_t>(unit.number)];
     cache = {arena.grant(unit.keys_slot, compute, kept), arena.grant(unit.values_slot, compute, kept)};
     // Places without a token are multiplied by a probability of 0, and must be numbers.
     device.ops().fill_zero(device.compute_stream(), cache.keys);
     device.ops().fill_zero(device.compute_stream(), cache.values);
-  }
+  });
   tokens_ = arena.grant(tokens_slot_, DType::kI32, {most_rows_});
   by_row_ = arena.grant(by_row_slot_, DType::kI32, {most_rows_});
   by_sample_ = arena.grant(by_sample_slot_, DType::kI32, {most_rows_});
@@ -190,39 +225,60 @@ void CachedStage::run(const Variant& variant, const CachedStep& step, std::span<
   batch.training = false;
   batch.cached = &step;
   logits_ = choose ? step.logits : TensorView();
-  stream.wait(sent_);
   const auto activation = [&](std::size_t i) {
     return activations_[i].range(0, g.full_rows() * model_.hidden).reshape(g.activation_shape(model_.hidden));
   };
-  std::size_t from = 0;
-  if (!is_first_stage()) {
-    Stream& arrivals = context_.recv_stream(Direction::kForward);
-    arrivals.wait(stream.record());
-    context_.pipeline(Direction::kForward).recv(arrivals, activation(from), context_.coordinates().pipeline - 1);
-    stream.wait(arrivals.record());
+  std::size_t from = 0, index = 0;
+  for (const Chunk& chunk : chunks_) {
+    stream.wait(sent_);  // it may be sent from what is written next
+    if (chunk.virtual_stage > 0) receive(activation(from));
+    for (const Unit& unit : chunk.units) {
+      const bool is_head = unit.number == head_unit(model_);
+      if (!is_head || choose)
+        run_unit(unit, index, variant, batch, unit.number == 0 ? TensorView() : activation(from),
+                 is_head ? TensorView() : activation(1 - from));
+      from = 1 - from;
+      ++index;
+    }
+    if (chunk.virtual_stage < last_virtual_stage_) send(activation(from));
   }
-  for (std::size_t i = 0; i < units_.size(); ++i) {
-    const Unit& unit = units_[i];
-    const bool is_head = unit.number == head_unit(model_);
-    if (is_head && !choose) continue;
-    PassPlace place{.ops = context_.device().ops(),
-                    .stream = stream,
-                    .tensor = context_.tensor(),
-                    .params = weights_->of(unit.number),
-                    .geometry = g,
-                    .unit = unit.number,
-                    .base = regions_,
-                    .workspace_bytes = region_bytes_[static_cast<std::size_t>(Region::kWorkspace)],
-                    .where = activations_[0].where()};
-    LayerPass pass(Pass(place, variant.memory[i]), batch, constants_);
-    const TensorView x = unit.number == 0 ? TensorView() : activation(from);
-    unit.layer->forward(pass, x, is_head ? TensorView() : activation(1 - from));
-    from = 1 - from;
-  }
-  if (is_last_stage()) return;
+}
+
+void CachedStage::run_unit(const Unit& unit, std::size_t index, const Variant& variant, const MicroBatch& batch, ConstTensorView x,
+                           TensorView y) {
+  constexpr int kPlace = 0;  // of a gathered unit: there is none beside it
+  if (!store_->resident()) store_->gather(unit.number, kPlace);
+  store_->wait_gathered(unit.number, kPlace);
+  const StoreViews params(*store_, unit.number);
+  PassPlace place{.ops = context_.device().ops(),
+                  .stream = context_.compute_stream(),
+                  .tensor = context_.tensor(),
+                  .params = params,
+                  .geometry = variant.geometry,
+                  .unit = unit.number,
+                  .base = regions_,
+                  .workspace_bytes = region_bytes_[static_cast<std::size_t>(Region::kWorkspace)],
+                  .where = activations_[0].where()};
+  LayerPass pass(Pass(place, variant.memory[index]), batch, constants_);
+  unit.layer->forward(pass, x, y);
+  if (!store_->resident()) store_->free(unit.number, kPlace);
+}
+
+void CachedStage::receive(TensorView activation) {
+  const int stages = context_.grid().degrees().pipeline;
+  if (stages == 1) return;  // the chunk before lies here, and left it there
+  Stream &stream = context_.compute_stream(), &arrivals = context_.recv_stream(Direction::kForward);
+  arrivals.wait(stream.record());
+  context_.pipeline(Direction::kForward).recv(arrivals, activation, (context_.coordinates().pipeline + stages - 1) % stages);
+  stream.wait(arrivals.record());
+}
+
+void CachedStage::send(ConstTensorView activation) {
+  const int stages = context_.grid().degrees().pipeline;
+  if (stages == 1) return;
   Stream& departures = context_.send_stream(Direction::kForward);
-  departures.wait(stream.record());
-  context_.pipeline(Direction::kForward).send(departures, activation(from), context_.coordinates().pipeline + 1);
+  departures.wait(context_.compute_stream().record());
+  context_.pipeline(Direction::kForward).send(departures, activation, (context_.coordinates().pipeline + 1) % stages);
   sent_ = departures.record();
 }
 

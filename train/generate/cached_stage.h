@@ -1,30 +1,28 @@
 // One pipeline rank's units, run forward over a cache of keys and values: pieces of a prompt for one slot, or one token for each.
 //
 // A slot is a place for one sequence in the caches. All ranks make the same passes in the same order; activations travel from stage
-// to stage as in training. Memory is booked before, and the passes of every size are planned before: nothing is allocated.
+// to stage as in training, and units that are not resident are gathered for each pass, one at a time. Memory is booked before, and
+// the passes of every size are planned before: nothing is allocated.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "device/arena.h"
 #include "model/cached_step.h"
+#include "model/gpt.h"
 #include "model/layer.h"
 #include "model/model_config.h"
 #include "model/model_constants.h"
 #include "parallel/grid/parallel_context.h"
 #include "parallel/zero/param_store.h"
-#include "train/generate/inference_weights.h"
+#include "pipeline/partition.h"
+#include "train/plan/cached_shapes.h"
 
 namespace trident {
-
-struct CachedShapes {
-  std::int64_t capacity = 0;             // positions of a sequence
-  std::int64_t slots = 1;                // sequences at once
-  std::vector<std::int64_t> piece_rows;  // ascending: of which sizes a prompt's pieces are
-};
 
 // The pieces of a prompt of `tokens` tokens, each a size of `rows`: the largest that are full, and at last the smallest, which may
 // not be. Of the prompt's length alone, so that a prompt is computed alike in every batch.
@@ -32,15 +30,22 @@ std::vector<std::int64_t> pieces_of_prompt(std::int64_t tokens, std::span<const 
 // The sizes that prompts of up to `longest` tokens make use of.
 std::vector<std::int64_t> piece_rows_for(std::int64_t longest);
 
+// What sequences of up to `longest` + `new_tokens` tokens take, `slots` of them at once. ConfigError naming `key`, which asks for
+// the new tokens, where that is more than the model's positions or its sliding window.
+CachedShapes shapes_for(const ModelConfig& model, std::int64_t longest, std::int64_t new_tokens, std::int64_t slots,
+                        std::string_view key);
+
 class CachedStage {
  public:
-  // `geometry`: of the rank; its sequence and micro_batch do not count, and sequence parallelism is off.
-  CachedStage(const ModelConfig& model, const LayerGeometry& geometry, const std::vector<int>& units, const CachedShapes& shapes,
-              ParallelContext& context, ArenaPlan& plan);
+  // `geometry`: of the rank. Its sequence, micro_batch, recomputation and sequence parallelism do not count: nothing of a pass is
+  // kept, and its rows are too few to share out.
+  CachedStage(const ModelConfig& model, const LayerGeometry& geometry, const UnitsOfStage& units_of_stage,
+              const CachedShapes& shapes, ParallelContext& context, ArenaPlan& plan);
 
   std::vector<UnitParams> unit_params() const;
-  // `weights` outlives the object.
-  void bind(Arena& arena, const InferenceWeights& weights);
+  // `store`, which outlives the object, has this rank's units. In passes it is between steps: where weights are gathered on use,
+  // all data ranks make the same passes.
+  void bind(Arena& arena, ParamStore& store);
 
   // The tokens at positions first .. of the sequence in `slot`: at most `rows`, which is one of the piece sizes. With `choose`
   // logits() are those of the last one.
@@ -62,6 +67,8 @@ class CachedStage {
   // Of keys and values, for one position.
   std::int64_t cache_bytes_per_position() const { return cache_bytes_per_position_; }
   std::int64_t cache_bytes() const { return cache_bytes_per_position_ * shapes_.capacity * shapes_.slots; }
+  // Of the weights, what a token that comes alone reads: all but the embedding's rows, unless they are the head's, too.
+  std::int64_t weight_bytes_per_token() const;
 
  private:
   struct Unit {
@@ -70,21 +77,37 @@ class CachedStage {
     std::vector<ParamSpec> params;
     ArenaSlot keys_slot, values_slot;
   };
+  struct Chunk {  // a virtual stage
+    int virtual_stage = 0;
+    std::vector<Unit> units;
+  };
   // Passes of S rows and B samples.
   struct Variant {
     LayerGeometry geometry;
-    std::vector<UnitMemory> memory;  // by unit of the rank
+    std::vector<UnitMemory> memory;  // by unit of the rank, chunk by chunk
   };
 
+  Unit planned_unit(int number);
+  // Units that have a cache.
+  template <class F> void for_each_block(F&& f) {
+    for (Chunk& chunk : chunks_)
+      for (Unit& unit : chunk.units)
+        if (unit.number != 0 && unit.number != head_unit(model_)) f(unit);
+  }
   void book(ArenaPlan& plan);
   void run(const Variant& variant, const CachedStep& step, std::span<const std::int32_t> tokens, bool choose);
+  void run_unit(const Unit& unit, std::size_t index, const Variant& variant, const MicroBatch& batch, ConstTensorView x,
+                TensorView y);
+  void receive(TensorView activation);
+  void send(ConstTensorView activation);
   void write_batch(const Variant& variant, const CachedStep& step, std::span<const std::int32_t> tokens);
 
   ModelConfig model_;
   CachedShapes shapes_;
   ParallelContext& context_;
   ModelConstants constants_;
-  std::vector<Unit> units_;
+  std::vector<Chunk> chunks_;  // in the order in which a pass meets them
+  int last_virtual_stage_ = 0;  // of the model
   std::vector<Variant> variants_;  // of the piece sizes, then of step()
   std::int64_t most_rows_ = 0;     // of a pass
   std::array<std::int64_t, kNumRegions> region_bytes_{};
@@ -100,7 +123,7 @@ class CachedStage {
   std::vector<std::int64_t> firsts_, counts_;
   std::int64_t cache_bytes_per_position_ = 0;
   Event sent_;  // the last message to the next stage
-  const InferenceWeights* weights_ = nullptr;
+  ParamStore* store_ = nullptr;
 };
 
 }  // namespace trident

@@ -5,12 +5,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <ostream>
 #include <utility>
 
-#include "checkpoint/hf_folder.h"
-#include "checkpoint/hf_shard_reader.h"
-#include "checkpoint/save_plan.h"
-#include "checkpoint/shard_reader.h"
 #include "core/available_memory.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
@@ -21,6 +18,8 @@
 #include "parallel/shared_memory/thread_world.h"
 #include "train/plan/machine.h"
 #include "train/plan/run_plan.h"
+#include "train/run/load_checkpoint.h"
+#include "train/run/rank_model.h"
 #include "train/run/resume.h"
 #include "train/run/run_manifest.h"
 #include "train/run/run_together.h"
@@ -31,12 +30,11 @@ namespace {
 
 // What the ranks of this process share, decided before there are any.
 struct Job {
-  std::optional<Resume> checkpoint;
-  std::shared_ptr<const HfFolder> hf;
+  std::optional<Resume> weights;  // nothing: drawn at random
+  std::string key, path;          // that name them, for messages
   RunPlan plan;
   std::unique_ptr<Tokenizer> tokenizer;
   GenerateRequest request;
-  CachedShapes shapes;
 };
 
 // The run's configuration in a layout of one rank, but for what the user sets. Its own layout was chosen for training.
@@ -78,9 +76,9 @@ std::string config_of_folder(const std::string& folder) {
   return to_json_text(config);
 }
 
-TrainConfig read_config(const GenerateOptions& options, const std::optional<Resume>& checkpoint) {
-  const std::string source = checkpoint ? checkpoint->folder + "/manifest.json" : options.hf_folder ? "--hf" : *options.config;
-  const std::string text = checkpoint          ? to_json_text(checkpoint->manifest.config)
+TrainConfig read_config(const GenerateOptions& options, const std::optional<Resume>& weights) {
+  const std::string source = options.checkpoint ? weights->folder + "/manifest.json" : options.hf_folder ? "--hf" : *options.config;
+  const std::string text = options.checkpoint  ? to_json_text(weights->manifest.config)
                            : options.hf_folder ? config_of_folder(*options.hf_folder)
                                                : read_file(source);
   std::vector<std::string> settings = settings_of(options);
@@ -193,91 +191,30 @@ std::unique_ptr<Tokenizer> find_tokenizer(const GenerateOptions& options, const 
 Job make_job(const GenerateOptions& options, int world_size, int local_ranks) {
   check_options(options);
   Job job;
-  if (options.checkpoint) job.checkpoint = find_weights(*options.checkpoint, "--ckpt");
-  if (options.hf_folder) {
-    if (!is_hf_folder(*options.hf_folder))
-      throw DataError(
-          fmt::format("--hf = {}: no folder with config.json and model.safetensors or its index; name one", *options.hf_folder));
-    job.hf = open_hf(*options.hf_folder, TiedCopies::kCompared);
+  if (options.checkpoint) {
+    job.key = "--ckpt", job.path = *options.checkpoint;
+    job.weights = find_weights(job.path, job.key);
+  } else if (options.hf_folder) {
+    job.key = "--hf", job.path = *options.hf_folder;
+    job.weights = find_hf_weights(job.path, job.key);
   }
-  const TrainConfig config = read_config(options, job.checkpoint);
+  const TrainConfig config = read_config(options, job.weights);
   const ModelConfig model = resolve_model(config);
   const bool needs_text =
       !options.stops.empty() || std::ranges::any_of(options.prompts, [](const Prompt& p) { return p.text.has_value(); });
   job.tokenizer = find_tokenizer(options, config, needs_text);
   const std::int64_t ranks = config.parallel.data.ranks.value_or(1) * config.parallel.pipeline * config.parallel.tensor;
-  job.plan = make_run_plan(config, model, world_size, cpu_machine_facts(local_ranks > 0 ? local_ranks : static_cast<int>(ranks)));
-  job.request = make_request(options, job.plan, job.tokenizer.get());
+  const MachineFacts machine = cpu_machine_facts(local_ranks > 0 ? local_ranks : static_cast<int>(ranks));
+  RunPlan plan = make_run_plan(config, model, world_size, machine);
+  if (job.weights) check_initial_model(config, stored_tensors(plan), *job.weights);
+  job.request = make_request(options, plan, job.tokenizer.get());
   const std::int64_t longest = longest_prompt(job.request);
-  // The last new token is never looked at.
-  job.shapes.capacity = longest + options.max_new_tokens - 1;
-  if (longest + options.max_new_tokens > model.max_positions) {
-    const std::int64_t positions_left = model.max_positions - longest;
-    throw ConfigError(
-        fmt::format("--max-new-tokens = {}: with the longest prompt, of {} tokens, that is more than the model's {} positions; "
-                    "use at most {}",
-                    options.max_new_tokens, longest, model.max_positions, positions_left));
-  }
-  if (model.sliding_window > 0 && longest + options.max_new_tokens > model.sliding_window) {
-    const std::int64_t positions_left = model.sliding_window - longest;
-    throw ConfigError(
-        fmt::format("--max-new-tokens = {}: with the longest prompt, of {} tokens, that is more than the sliding window of {} "
-                    "tokens, which is not supported; use at most {}",
-                    options.max_new_tokens, longest, model.sliding_window, positions_left));
-  }
   const std::int64_t each =
       (job.request.sequences() + config.parallel.data.ranks.value_or(1) - 1) / config.parallel.data.ranks.value_or(1);
-  job.shapes.slots = std::min(options.slots, each);
-  job.shapes.piece_rows = piece_rows_for(longest);
+  const CachedShapes shapes =
+      shapes_for(model, longest, options.max_new_tokens, std::min(options.slots, each), "--max-new-tokens");
+  job.plan = text_only(std::move(plan), shapes);
   return job;
-}
-
-void load_folder(InferenceWeights& weights, const Job& job, ParallelContext& context) {
-  Device& device = context.device();
-  Stream& stream = context.compute_stream();
-  const WriteValues write = [&](TensorView to, const void* from) { device.write(stream, to, from); };
-  HfShardReader reader(job.hf);
-  const std::span<const ParamShard> shards = weights.shards();
-  const std::vector<ShardBox> boxes = boxes_held(shards, weights.holder());
-  for (std::size_t i = 0; i < boxes.size(); ++i) {
-    const ParamShard& shard = shards[boxes[i].shard];
-    const bool is_first = i == 0 || boxes[i - 1].shard != boxes[i].shard;
-    const bool is_last = i + 1 == boxes.size() || boxes[i + 1].shard != boxes[i].shard;
-    const bool converts = job.plan.compute != DType::kF32;
-    if (is_first && converts) device.ops().fill_zero(stream, shard.master);
-    reader.read(boxes[i], shard.master, write);
-    if (is_last && converts) device.ops().convert(stream, shard.param, shard.master);
-  }
-}
-
-void load(InferenceWeights& weights, const Job& job, ParallelContext& context) {
-  Device& device = context.device();
-  if (job.hf != nullptr) return load_folder(weights, job, context);
-  if (!job.checkpoint) return weights.draw(static_cast<std::uint64_t>(job.plan.config.run.seed), device);
-  const Manifest& manifest = job.checkpoint->manifest;
-  ShardReader reader(job.checkpoint->folder, manifest);
-  if (manifest.tensors.size() != stored_tensors(job.plan).size())
-    throw DataError(fmt::format("{}: has {} tensors, the model has {}; it is of another model", job.checkpoint->folder,
-                                manifest.tensors.size(), stored_tensors(job.plan).size()));
-  Stream& stream = context.compute_stream();
-  const WriteValues write = [&](TensorView to, const void* from) { device.write(stream, to, from); };
-  const bool as_stored = manifest.weights == job.plan.compute;
-  const std::string_view master = manifest.complete && manifest.weights != DType::kF32 ? kMasterPrefix : std::string_view();
-  const std::span<const ParamShard> shards = weights.shards();
-  const std::vector<ShardBox> boxes = boxes_held(shards, weights.holder());
-  for (std::size_t i = 0; i < boxes.size(); ++i) {
-    const ParamShard& shard = shards[boxes[i].shard];
-    if (as_stored) {
-      reader.read("", boxes[i], shard.param, write);
-      continue;
-    }
-    // The f32 memory is that of all shards: padding within one must be zero again.
-    const bool is_first = i == 0 || boxes[i - 1].shard != boxes[i].shard,
-               is_last = i + 1 == boxes.size() || boxes[i + 1].shard != boxes[i].shard;
-    if (is_first && job.plan.compute != DType::kF32) device.ops().fill_zero(stream, shard.master);
-    reader.read(master, boxes[i], shard.master, write);
-    if (is_last && job.plan.compute != DType::kF32) device.ops().convert(stream, shard.param, shard.master);
-  }
 }
 
 // All ranks' memory at once, where one machine holds it.
@@ -296,31 +233,29 @@ void check_memory(const ArenaPlan& plan, ParallelContext& context, bool one_mach
 
 // One rank, from its device to its part of the result.
 GenerateResult run_rank(const Job& job, Device& device, std::unique_ptr<Communicator> world, bool one_machine,
-                        const ShowText& show) {
+                        const ShowText& show, LogSink& log) {
   const RunPlan& plan = job.plan;
-  ArenaPlan arena_plan;
-  std::unique_ptr<Arena> arena;  // before the communicators, as in training
-  ParallelContext context(plan.grid, device, std::move(world), plan.partial_axes, CollectiveChecks::kOn);
-  const GridCoordinates at = context.coordinates();
-  CachedStage stage(plan.model, plan.geometry(at.tensor), plan.step_spec.units_of_stage[static_cast<std::size_t>(at.pipeline)],
-                    job.shapes, context, arena_plan);
-  InferenceWeights weights(stage.unit_params(), plan.compute, plan.grid.degrees().tensor, at.tensor, arena_plan);
-  check_memory(arena_plan, context, one_machine);
-  arena = std::make_unique<Arena>(arena_plan,
-                                  device.allocate(arena_plan.total_bytes(), fmt::format("the arena of rank {}", context.rank())));
-  weights.bind(*arena, device);
-  load(weights, job, context);
-  stage.bind(*arena, weights);
+  RankModel model(plan, device, std::move(world), nullptr, {});
+  ParallelContext& context = model.context();
+  check_memory(model.arena_plan(), context, one_machine);
+  model.allocate();
+  if (job.weights) {
+    load_weights(*job.weights, model, Logger(log), job.key, job.path);
+  } else {
+    draw_weights(model.store(), model.shard_holder(), device, context.compute_stream());
+    model.store().publish_weights();
+  }
+  CachedStage& stage = model.cached_stage();
   const bool shows = context.rank() == 0 && plan.grid.degrees().data == 1;
-  TokenLoop loop(job.request, stage, job.shapes, plan.model.vocab_size, context, shows ? show : ShowText());
+  TokenLoop loop(job.request, stage, *plan.text, plan.model.vocab_size, context, shows ? show : ShowText());
   GenerateResult result;
   result.continuations = loop.run();
   result.has_text = job.tokenizer != nullptr;
   result.ranks = plan.world_size();
   result.times = loop.times();
-  result.step_weight_bytes = weights.bytes_per_token();
+  result.step_weight_bytes = stage.weight_bytes_per_token();
   result.cache_bytes_per_position = stage.cache_bytes_per_position();
-  context.world().barrier();
+  model.drain();
   return result;
 }
 
@@ -331,19 +266,19 @@ CpuDeviceOptions device_options(const RunPlan& plan) {
   return options;
 }
 
-std::optional<GenerateResult> run_as_threads(const GenerateOptions& options, const ShowText& show) {
+std::optional<GenerateResult> run_as_threads(const GenerateOptions& options, const ShowText& show, LogSink& log) {
   const Job job = make_job(options, 0, 0);
   GenerateResult result;
   ThreadWorld world(job.plan.world_size());
   run_thread_ranks(world, [&](int rank) {
     CpuDevice device(world.doorbell(rank), device_options(job.plan));
-    GenerateResult of_rank = run_rank(job, device, world.communicator(rank, device.progress()), true, show);
+    GenerateResult of_rank = run_rank(job, device, world.communicator(rank, device.progress()), true, show, log);
     if (rank == 0) result = std::move(of_rank);
   });
   return result;
 }
 
-std::optional<GenerateResult> run_as_process(const GenerateOptions& options, const ShowText& show) {
+std::optional<GenerateResult> run_as_process(const GenerateOptions& options, const ShowText& show, LogSink& log) {
   const std::unique_ptr<ProcessWorld> world = join_process_world();
   Job job;
   run_together(*world, [&] { job = make_job(options, world->size(), world->local_size()); });
@@ -353,7 +288,7 @@ std::optional<GenerateResult> run_as_process(const GenerateOptions& options, con
   try {
     CpuDevice device(world->doorbell(), of_device);
     const bool one_machine = world->local_size() == world->size();
-    result = run_rank(job, device, world->communicator(device.progress()), one_machine, show);
+    result = run_rank(job, device, world->communicator(device.progress()), one_machine, show, log);
   } catch (const Error& error) {
     world->fail(fmt::format("rank {}: {}", world->rank(), error.what()));
     throw;
@@ -364,11 +299,14 @@ std::optional<GenerateResult> run_as_process(const GenerateOptions& options, con
 
 }  // namespace
 
-std::optional<GenerateResult> run_generate(const GenerateOptions& options, const ShowText& show) {
+std::optional<GenerateResult> run_generate(const GenerateOptions& options, const ShowText& show, LogSink* log) {
+  std::ostream nowhere(nullptr);
+  LogSink silent(nowhere);
+  LogSink& sink = log != nullptr ? *log : silent;
   const Launcher launcher = detect_launcher([](const char* name) { return std::getenv(name); });
   switch (launcher.kind) {
-    case Launcher::Kind::kNone: return run_as_threads(options, show);
-    case Launcher::Kind::kMpi: return run_as_process(options, show);
+    case Launcher::Kind::kNone: return run_as_threads(options, show, sink);
+    case Launcher::Kind::kMpi: return run_as_process(options, show, sink);
     case Launcher::Kind::kPlainSrun: refuse_unconnected_processes(launcher);
   }
   return std::nullopt;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/logging.h"
 #include "train/generate/token_loop.h"
 
 namespace trident {
@@ -46,7 +47,8 @@ inline constexpr std::int64_t kMostSlots = 32;
 
 // Runs the ranks: this process is one of them where mpirun or srun started it as one of several, otherwise they are threads of it.
 // `show`: of rank 0, called while text is made if one data rank makes all. Nothing on processes that leave printing to rank 0.
+// `log`: told of weights that are no numbers; nothing: nobody is.
 // ConfigError for options and layouts that cannot be, DataError for what is wrong with the checkpoint or its weights.
-std::optional<GenerateResult> run_generate(const GenerateOptions& options, const ShowText& show);
+std::optional<GenerateResult> run_generate(const GenerateOptions& options, const ShowText& show, LogSink* log = nullptr);
 
 }  // namespace trident

@@ -17,6 +17,11 @@ TensorView view_of(std::vector<double>& values) { return {values.data(), DType::
 // A row of candidates as tensor ranks send it: largest, sum, then id, logit, score of each; id -1 where a shard has fewer.
 constexpr std::int64_t kTotalNumbers = 2, kCandidateNumbers = 3;
 
+// In place of an id where logits were not finite.
+constexpr std::int32_t kNoToken = -1;
+
+bool is_finite(const LogSumExp& total) { return std::isfinite(total.largest) && std::isfinite(total.sum); }
+
 void pack(double* row, const LogSumExp& total, std::span<const Candidate> best, std::int64_t places) {
   *row++ = total.largest;
   *row++ = total.sum;
@@ -56,8 +61,8 @@ TokenLoop::TokenLoop(const GenerateRequest& request, CachedStage& stage, const C
 }
 
 std::vector<Continuation> TokenLoop::run() {
-  const int data = context_.grid().degrees().data;
-  std::int64_t waiting = context_.coordinates().data;
+  const int data = request_.each_data_rank ? 1 : context_.grid().degrees().data;
+  std::int64_t waiting = request_.each_data_rank ? 0 : context_.coordinates().data;
   const auto is_busy = [](const Slot& slot) { return slot.sequence >= 0; };
   while (waiting < request_.sequences() || std::ranges::any_of(slots_, is_busy)) {
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
@@ -124,6 +129,7 @@ void TokenLoop::step() {
 void TokenLoop::accept(std::size_t number, const Choice& choice) {
   Slot& slot = slots_[number];
   Continuation& continuation = continuations_[static_cast<std::size_t>(slot.sequence)];
+  if (choice.id == kNoToken) return finish(number, EndReason::kNonFinite);
   continuation.ids.push_back(choice.id);
   continuation.log_probabilities.push_back(choice.log_probability);
   slot.seen.push_back(choice.id);
@@ -180,7 +186,10 @@ std::vector<Choice> TokenLoop::choose_on_last_stage(std::span<const std::size_t>
     const Slot& slot = slots_[slots[static_cast<std::size_t>(i)]];
     const auto at = static_cast<std::size_t>(one_row ? 0 : static_cast<std::int64_t>(slots[static_cast<std::size_t>(i)]) * columns);
     const LogitShard shard{std::span(logits_).subspan(at, static_cast<std::size_t>(columns)), part * columns, vocabulary_};
-    pack(offer_.data() + i * row, log_sum_exp(shard), best_candidates(request_.sampling, shard, slot.seen, places), places);
+    const LogSumExp of_shard = log_sum_exp(shard);
+    const std::vector<Candidate> best =
+        is_finite(of_shard) ? best_candidates(request_.sampling, shard, slot.seen, places) : std::vector<Candidate>();
+    pack(offer_.data() + i * row, of_shard, best, places);
   }
   offers_.resize(offer_.size() * static_cast<std::size_t>(parts));
   if (parts == 1) {
@@ -196,7 +205,11 @@ std::vector<Choice> TokenLoop::choose_on_last_stage(std::span<const std::size_t>
     LogSumExp total{-INFINITY, 0};
     for (int p = 0; p < parts; ++p) total = combine(total, unpack(offers_.data() + (p * rows + i) * row, places, candidates));
     const Slot& slot = slots_[slots[static_cast<std::size_t>(i)]];
-    if (!std::isfinite(total.largest) || !std::isfinite(total.sum)) {
+    if (!is_finite(total) && !request_.refuses_non_finite) {
+      choices.push_back({.id = kNoToken});
+      continue;
+    }
+    if (!is_finite(total)) {
       const std::int64_t prompt = slot.sequence / request_.samples, tokens = std::ssize(slot.seen);
       throw DataError(
           fmt::format("prompt {}: the model's logits after {} tokens are not finite; its weights are damaged, or hold NaN "
@@ -211,7 +224,7 @@ std::vector<Choice> TokenLoop::choose_on_last_stage(std::span<const std::size_t>
 // Data rank 0 gets what the others have, in equal messages of the most that there may be.
 void TokenLoop::collect() {
   const int data = context_.grid().degrees().data;
-  if (data == 1) return;
+  if (data == 1 || request_.each_data_rank) return;
   const std::int64_t each = ceil_div(request_.sequences(), data), row = 2 + 2 * request_.max_new_tokens;
   std::vector<double> mine(static_cast<std::size_t>(each * row)), all(mine.size() * static_cast<std::size_t>(data));
   for (std::int64_t i = 0, s = context_.coordinates().data; s < request_.sequences(); ++i, s += data) {

@@ -1,8 +1,9 @@
 // Text, token by token: sequences take turns in the slots of a CachedStage, and all ranks agree on every token.
 //
-// Sequence i (prompt i / samples, its sample i % samples) belongs to data rank i mod D. Within a data rank all tensor and pipeline
-// ranks make the same passes: the last stage's tensor ranks offer their best tokens to each other and choose alike, and the
-// pipeline is told. What a sequence says depends on its prompt, its numbers and the seed alone.
+// Sequence i (prompt i / samples, its sample i % samples) belongs to data rank i mod D, or to each of them
+// (GenerateRequest::each_data_rank). Within a data rank all tensor and pipeline ranks make the same passes: the last stage's tensor
+// ranks offer their best tokens to each other and choose alike, and the pipeline is told. What a sequence says depends on its
+// prompt, its numbers and the seed alone.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +29,20 @@ struct GenerateRequest {
   std::vector<std::int32_t> ends;        // tokens that end a continuation, and belong to it
   std::vector<std::string> stops;        // with a tokenizer
   const Tokenizer* tokenizer = nullptr;  // nothing: ids alone
+  bool each_data_rank = false;           // makes all sequences; else they are shared out
+  bool refuses_non_finite = true;        // logits; else they end a continuation
 
   std::int64_t sequences() const { return std::ssize(prompts) * samples; }
 };
 
-enum class EndReason : std::uint8_t { kLength, kEnd, kStop };
+enum class EndReason : std::uint8_t { kLength, kEnd, kStop, kNonFinite };
 // Here, because commands print it that are linked without ranks.
 constexpr std::string_view to_string(EndReason reason) {
   switch (reason) {
     case EndReason::kLength: return "length";
     case EndReason::kEnd: return "end";
     case EndReason::kStop: return "stop";
+    case EndReason::kNonFinite: return "non-finite";
   }
   return "?";
 }

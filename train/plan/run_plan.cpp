@@ -237,6 +237,13 @@ RunPlan forward_only(RunPlan plan) {
   return plan;
 }
 
+RunPlan text_only(RunPlan plan, CachedShapes shapes) {
+  plan = forward_only(std::move(plan));
+  plan.eval_programs.clear();
+  plan.text = std::move(shapes);
+  return plan;
+}
+
 std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batch) {
   const PartFlops flops = part_flops_per_token(model, batch.sequence);
   const double tokens = static_cast<double>(batch.micro * batch.sequence) / 3.0;  // forward is a third of forward and backward

@@ -16,6 +16,7 @@
 #include "parallel/zero/param_layout.h"
 #include "pipeline/step_program.h"
 #include "train/config/train_config.h"
+#include "train/plan/cached_shapes.h"
 #include "train/plan/core_share.h"
 
 namespace trident {
@@ -73,11 +74,13 @@ struct RunPlan {
   std::vector<UnitLayout> units;  // by unit id
   StepProgramSpec step_spec, eval_spec;
   std::vector<StepProgram> step_programs, eval_programs;  // by pipeline rank; checked. No step_programs: of forwards alone
+  std::optional<CachedShapes> text;  // of what the ranks continue texts with, beside the programs or without any
   double predicted_bubble = 0;    // over ideal, from the simulated step with the units' model FLOPs as times
   std::vector<std::string> notes; // one line each: what was chosen for "auto", what a choice costs
 
   int world_size() const { return grid.world_size(); }
   bool trains() const { return !step_programs.empty(); }
+  bool has_programs() const { return !eval_programs.empty(); }  // false: of text_only()
   std::int64_t tokens_per_step() const { return config.batch.global * config.batch.sequence; }
   LayerGeometry geometry(int tensor_rank) const;
   const StepProgram& step_program(int rank) const;
@@ -105,5 +108,7 @@ RunPlan with_schedule(RunPlan plan, const Schedule& schedule);
 // The same layout without training: its ranks hold weights alone and run eval_programs, which decide for themselves whether they
 // gather on use. `notes` are those of forwards.
 RunPlan forward_only(RunPlan plan);
+// The same layout for continuing texts and nothing else: its ranks run no program and keep their weights whole.
+RunPlan text_only(RunPlan plan, CachedShapes shapes);
 
 }  // namespace trident

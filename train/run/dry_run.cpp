@@ -29,6 +29,14 @@ class CardWorkspaces final : public DryOps {
 
 constexpr auto kNoData = [](std::int64_t, std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) {};
 
+DryRun dry_text(const RunPlan& plan, int rank, Ops* oracle, DryWork work) {
+  TRIDENT_CHECK(work == DryWork::kConstruct, "dry work of a plan without programs");
+  DryDevice device(oracle);
+  RankModel model(plan, device, make_dry_world(rank, plan.world_size(), nullptr), nullptr, {});
+  model.allocate();
+  return {rank, model.arena_plan(), 0, {}};
+}
+
 DryRun dry_evaluation(const RunPlan& plan, int rank, Ops* oracle, DryWork work, StepRecorder* recorder) {
   TRIDENT_CHECK(work != DryWork::kStep, "a step of a plan of forwards alone");
   DryDevice device(oracle);
@@ -46,6 +54,7 @@ DryRun dry_evaluation(const RunPlan& plan, int rank, Ops* oracle, DryWork work, 
 }  // namespace
 
 DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work, StepRecorder* recorder) {
+  if (!plan.has_programs()) return dry_text(plan, rank, oracle, work);
   if (!plan.trains()) return dry_evaluation(plan, rank, oracle, work, recorder);
   DryDevice device(oracle);
   RankTrainer trainer(plan, device, make_dry_world(rank, plan.world_size(), recorder));

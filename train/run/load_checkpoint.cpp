@@ -37,9 +37,8 @@ LossScaler::State loss_scale_of(const Manifest& manifest, const RankTrainer& tra
 
 // The masters, from the weights where there are none; or where nothing is trained the weights themselves.
 void read_values(const Resume& resume, RankModel& model, const Logger& logger) {
-  const WeightsSource source{resume.folder, resume.manifest, resume.hf};
   Stream& stream = model.context().compute_stream();
-  for (const auto& [tensor, place] : read_weights(source, model.store(), model.shard_holder(), model.device(), stream))
+  for (const auto& [tensor, place] : read_weights(resume, model.store(), model.shard_holder(), model.device(), stream))
     logger.warning("{}: tensor {} has values that are no numbers, such as {}; they are kept", resume.folder, in_quotes(tensor),
                    place);
 }
@@ -129,7 +128,7 @@ LoadedCheckpoint next_older(std::int64_t step, const RunInputs& inputs, Parallel
   text = broadcast_text(context.world(), context.host_stream(), text, 0);
   throw_if_error(text);
   const std::string from = inputs.plan.config.checkpoint.resume.value_or("auto");
-  Resume resume{text, open_found(text, "checkpoint.resume", from), std::move(notes)};
+  Resume resume{{text, open_found(text, "checkpoint.resume", from)}, std::move(notes)};
   TrainConfig config = adopted(inputs, resume);
   return {std::move(resume), std::move(config)};
 }

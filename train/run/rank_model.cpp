@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/check.h"
 #include "train/run/arena_check.h"
 #include "train/run/dry_run.h"
 
@@ -12,6 +13,7 @@ namespace trident {
 namespace {
 
 std::vector<const StepProgram*> programs_of(const RunPlan& plan, int rank) {
+  if (!plan.has_programs()) return {};
   if (!plan.trains()) return {&plan.eval_program(rank)};
   return {&plan.step_program(rank), &plan.eval_program(rank)};
 }
@@ -32,34 +34,36 @@ ParamStoreConfig store_config(const RunPlan& plan, std::span<const StepProgram* 
 
 // Kernels of products and attention come to the card here: a communicator of NCCL that is connected may keep the card busy until a
 // peer's host calls, which waits for what its own card is not idle for.
-std::unique_ptr<Communicator> after_first_runs(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world) {
-  if (device.kind() == DeviceKind::kCuda) {
-    dry_run(plan, world->rank(), &device.ops(), DryWork::kConstruct);  // announces them
-    device.run_announced();
-  }
-  return world;
+void run_first(const RunPlan& plan, Device& device, int rank) {
+  if (device.kind() != DeviceKind::kCuda) return;
+  dry_run(plan, rank, &device.ops(), DryWork::kConstruct);  // announces them
+  device.run_announced();
 }
 
 }  // namespace
 
 RankModel::RankModel(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world, StatusBoard* board,
                      const OnDevice& on_device)
-    : plan_(plan),
-      device_(device),
-      context_(plan.grid, device, after_first_runs(plan, device, std::move(world)), plan.partial_axes,
-               plan.config.debug.check_collectives ? CollectiveChecks::kOn : CollectiveChecks::kOff, board, on_device),
-      executor_(device) {
-  const std::vector<const StepProgram*> programs = programs_of(plan, context_.rank());
-  stage_ = std::make_unique<Stage>(plan.model, plan.geometry(context_.coordinates().tensor), plan.step_spec.units_of_stage,
-                                   programs, context_, arena_plan_);
-  store_ = std::make_unique<ParamStore>(store_config(plan, programs), stage_->unit_params(), context_, arena_plan_);
-  bind_handlers();
+    : plan_(plan), device_(device), executor_(device) {
+  run_first(plan, device, world->rank());
+  context_.emplace(plan.grid, device, std::move(world), plan.partial_axes,
+                   plan.config.debug.check_collectives ? CollectiveChecks::kOn : CollectiveChecks::kOff, board, on_device);
+  const std::vector<const StepProgram*> programs = programs_of(plan, context_->rank());
+  const LayerGeometry geometry = plan.geometry(context_->coordinates().tensor);
+  const UnitsOfStage& units = plan.step_spec.units_of_stage;
+  TRIDENT_CHECK(plan.has_programs() || plan.text, "a model that is to do nothing");
+  if (plan.has_programs()) stage_ = std::make_unique<Stage>(plan.model, geometry, units, programs, *context_, arena_plan_);
+  if (plan.text) cached_ = std::make_unique<CachedStage>(plan.model, geometry, units, *plan.text, *context_, arena_plan_);
+  store_ = std::make_unique<ParamStore>(store_config(plan, programs), stage_ ? stage_->unit_params() : cached_->unit_params(),
+                                        *context_, arena_plan_);
+  if (stage_) bind_handlers();
 }
 
 void RankModel::allocate() {
   check_memory();
   make_arena();
-  stage_->bind(*arena_, *store_);
+  if (stage_) stage_->bind(*arena_, *store_);
+  if (cached_) cached_->bind(*arena_, *store_);
   store_->bind(*arena_);
 }
 
@@ -68,19 +72,19 @@ void RankModel::allocate() {
 void RankModel::check_memory() {
   const std::optional<std::int64_t> free = device_.free_bytes();
   if (!free) return;
-  context_.world().barrier();
+  context_->world().barrier();
   const ArenaNeed mine{.total = static_cast<double>(arena_plan_.total_bytes()), .free = static_cast<double>(*free)};
-  check_free(plan_, context_.world(), context_.host_stream(), mine,
+  check_free(plan_, context_->world(), context_->host_stream(), mine,
              [&] { return arena_needs(plan_, dry_stages(plan_, &device_.ops(), DryWork::kConstruct)); });
 }
 
 void RankModel::make_arena() {
-  const std::string name = fmt::format("the arena of rank {} ({})", context_.rank(), largest_entries(arena_plan_));
+  const std::string name = fmt::format("the arena of rank {} ({})", context_->rank(), largest_entries(arena_plan_));
   Buffer memory = device_.allocate(arena_plan_.total_bytes(), name);
   const TensorView all(memory.data(), DType::kU8, {memory.num_bytes()}, memory.where());
   arena_ = std::make_unique<Arena>(arena_plan_, std::move(memory));
   if (!plan_.config.cuda.nccl_register) return;
-  if (const std::string line = context_.register_memory(all); !line.empty()) notes_.push_back("cuda.nccl_register: " + line);
+  if (const std::string line = context_->register_memory(all); !line.empty()) notes_.push_back("cuda.nccl_register: " + line);
 }
 
 void RankModel::bind_handlers() {
@@ -96,20 +100,20 @@ void RankModel::bind_handlers() {
 }
 
 ShardHolder RankModel::shard_holder() {
-  return {.tensor_degree = context_.grid().degrees().tensor,
-          .tensor_rank = context_.coordinates().tensor,
-          .data_shards = context_.data_reduce().size(),
-          .data_rank = context_.data_reduce().rank(),
+  return {.tensor_degree = context_->grid().degrees().tensor,
+          .tensor_rank = context_->coordinates().tensor,
+          .data_shards = context_->data_reduce().size(),
+          .data_rank = context_->data_reduce().rank(),
           .sharded = plan_.zero.shard_optimizer};
 }
 
 void RankModel::drain() {
-  for (Stream* stream : {&context_.compute_stream(), &context_.reduce_stream(), &context_.gather_stream(),
-                         &context_.send_stream(Direction::kForward), &context_.send_stream(Direction::kBackward),
-                         &context_.recv_stream(Direction::kForward), &context_.recv_stream(Direction::kBackward)}) {
+  for (Stream* stream : {&context_->compute_stream(), &context_->reduce_stream(), &context_->gather_stream(),
+                         &context_->send_stream(Direction::kForward), &context_->send_stream(Direction::kBackward),
+                         &context_->recv_stream(Direction::kForward), &context_->recv_stream(Direction::kBackward)}) {
     stream->synchronize();
   }
-  context_.world().barrier();
+  context_->world().barrier();
 }
 
 }  // namespace trident

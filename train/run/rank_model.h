@@ -1,10 +1,12 @@
 // One rank's part of a model and what it takes to run forwards over it: memory, communicators, units, weights. What trains
-// (RankTrainer) adds gradients, an optimizer and the instructions of backward passes; what evaluates (RankEvaluator) adds nothing.
+// (RankTrainer) adds gradients, an optimizer and the instructions of backward passes; what evaluates (RankEvaluator) or continues
+// texts adds nothing.
 //
 // Whoever owns more memory books it in arena_plan() between construction and allocate().
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "parallel/zero/param_store.h"
 #include "pipeline/executor.h"
 #include "pipeline/stage.h"
+#include "train/generate/cached_stage.h"
 #include "train/plan/run_plan.h"
 
 namespace trident {
@@ -37,10 +40,12 @@ class RankModel {
   void allocate();
 
   Device& device() { return device_; }
-  ParallelContext& context() { return context_; }
-  const ParallelContext& context() const { return context_; }
-  Stage& stage() { return *stage_; }
+  ParallelContext& context() { return *context_; }
+  const ParallelContext& context() const { return *context_; }
+  Stage& stage() { return *stage_; }  // of a plan with programs
   const Stage& stage() const { return *stage_; }
+  // Continues texts over the same weights, between steps; of a plan that says with what (RunPlan::text).
+  CachedStage& cached_stage() { return *cached_; }
   ParamStore& store() { return *store_; }
   const ParamStore& store() const { return *store_; }
   // Its handlers of forwards, their messages and gathers are bound.
@@ -51,9 +56,9 @@ class RankModel {
   // One line each of what the user ought to know of the memory.
   std::span<const std::string> notes() const { return notes_; }
 
-  bool is_last_stage() const { return context_.coordinates().pipeline == plan_.grid.degrees().pipeline - 1; }
+  bool is_last_stage() const { return context_->coordinates().pipeline == plan_.grid.degrees().pipeline - 1; }
   // Every tensor rank of the last stage computes the same losses; this one reports them.
-  bool reports_losses() const { return is_last_stage() && context_.coordinates().tensor == 0; }
+  bool reports_losses() const { return is_last_stage() && context_->coordinates().tensor == 0; }
   // Which part of the parameters this rank has.
   ShardHolder shard_holder();
 
@@ -69,8 +74,9 @@ class RankModel {
   Device& device_;
   ArenaPlan arena_plan_;
   std::unique_ptr<Arena> arena_;  // before the communicators: they and peers may use its memory as long as those live
-  ParallelContext context_;
+  std::optional<ParallelContext> context_;  // made once the card's kernels are there
   std::unique_ptr<Stage> stage_;
+  std::unique_ptr<CachedStage> cached_;
   std::unique_ptr<ParamStore> store_;
   Executor executor_;
   std::vector<std::string> notes_;

@@ -94,7 +94,7 @@ std::optional<Resume> newest_in(const std::string& directory, std::optional<std:
 std::optional<Resume> named_checkpoint(const std::string& path, std::optional<std::int64_t> before, const Wanted& wanted) {
   if (!is_there(path + "/" + std::string(kManifestName))) return newest_in(path, before, wanted);
   if (before) return std::nullopt;  // it was that one and no other
-  return Resume{path, open_with(path, wanted)};
+  return Resume{{path, open_with(path, wanted)}};
 }
 
 // ---- comparison ----------------------------------------------------------------------------------------------------------------
@@ -199,9 +199,7 @@ namespace {
 
 Resume open_folder(const std::string& folder, std::string_view key, std::string_view value, TiedCopies copies) {
   try {
-    Resume found{folder, {}};
-    found.hf = open_hf(folder, copies);
-    return found;
+    return {{folder, {}, open_hf(folder, copies)}};
   } catch (const NotPermitted& error) {
     throw not_permitted(key, value, error);
   }
@@ -210,7 +208,7 @@ Resume open_folder(const std::string& folder, std::string_view key, std::string_
 }  // namespace
 
 Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies) {
-  if (!is_hf_folder(folder)) return {folder, open_found(folder, "model.init_from", value)};
+  if (!is_hf_folder(folder)) return {{folder, open_found(folder, "model.init_from", value)}};
   return open_folder(folder, "model.init_from", value, copies);
 }
 

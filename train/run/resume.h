@@ -22,12 +22,10 @@ std::string checkpoint_folder_of(const TrainConfig& config);
 // Whether this run saves any.
 bool saves_checkpoints(const TrainConfig& config);
 
-struct Resume {
-  std::string folder;  // of the checkpoint
-  Manifest manifest;
+// Weights, and where they are a checkpoint's of all content the rest of a run.
+struct Resume : WeightsSource {
   std::vector<std::string> notes = {};  // one line each: what was passed over, what was kept
   std::optional<std::int64_t> given_decay_steps = {};  // lr_schedule.decay_steps before adopt() changed it
-  std::shared_ptr<const HfFolder> hf = {};  // of a Hugging Face folder, which has no manifest; only weights to begin with
 };
 
 // The checkpoint that checkpoint.resume means, judged by its manifest: the newest valid one, of steps below `before` if that is

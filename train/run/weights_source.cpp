@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <utility>
 
+#include "checkpoint/box_copy.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/hf_shard_reader.h"
@@ -72,18 +75,7 @@ std::vector<ManifestTensor> tensors_of_hf(const ModelConfig& model) {
 
 std::shared_ptr<const HfFolder> open_hf(const std::string& folder, TiedCopies copies) {
   const ModelConfig model = model_of_hf(folder);
-  const auto opened = std::make_shared<HfFolder>(folder);
-  const HfNames names(model);
-  opened->fit(tensors_of_hf(model), [&](std::string_view name_in_file) {
-    HfName name = names(name_in_file);
-    switch (name.kind) {
-      case HfNameKind::kTensor: return HfMeaning{HfMeaning::Kind::kTensor, std::move(name.tensor)};
-      case HfNameKind::kTiedHead: return HfMeaning{HfMeaning::Kind::kTiedCopy, std::move(name.tensor)};
-      case HfNameKind::kBuffer: return HfMeaning{HfMeaning::Kind::kLeftAlone};
-      case HfNameKind::kUnknown: break;
-    }
-    return HfMeaning{};
-  });
+  const auto opened = std::make_shared<HfFolder>(folder, tensors_of_hf(model), HfNames(model));
   if (copies == TiedCopies::kCompared) opened->check_tied_copies();
   return opened;
 }
@@ -109,6 +101,29 @@ std::map<std::string, std::string> read_weights(const WeightsSource& source, con
   const std::string_view prefix = has_masters && !as_stored ? kMasterPrefix : std::string_view();
   for (const ShardBox& box : boxes) reader.read(prefix, box, destination(box), write, narrowing);
   return {};
+}
+
+void draw_weights(const ParamStore& store, const ShardHolder& holder, Device& device, Stream& stream) {
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 20;
+  TRIDENT_CHECK(!store.trains(), "weights drawn beside masters");
+  const DType compute = store.config().compute;
+  std::vector<float> values;
+  std::vector<std::byte> rounded;
+  for (const ParamShard& shard : store.shards()) {
+    if (shard.param.data() == nullptr) continue;  // a tied weight that the other end holds
+    for (const ShardPiece& whole : shard.pieces) {
+      for (std::int64_t begin = 0; begin < whole.count; begin += kMostElements) {
+        ShardPiece piece = whole;
+        piece.param_begin += begin, piece.shard_begin += begin;
+        piece.count = std::min(kMostElements, whole.count - begin);
+        values.assign(static_cast<std::size_t>(piece.count), 0.0f);
+        draw_initial_values(piece, holder.tensor_degree, holder.tensor_rank, store.config().seed, values);
+        rounded.resize(static_cast<std::size_t>(piece.count * size_of(compute)));
+        convert_values(reinterpret_cast<const std::byte*>(values.data()), DType::kF32, rounded.data(), compute, piece.count);
+        device.write(stream, shard.param.range(piece.shard_begin, piece.count), rounded.data());
+      }
+    }
+  }
 }
 
 std::optional<ModelDifference> model_difference(const ModelConfig& a, const ModelConfig& b) {

@@ -33,7 +33,7 @@ ModelConfig model_of(const WeightsSource& source);
 ModelConfig model_of_hf(const std::string& folder);
 
 // A Hugging Face folder, fitted to the model of its config.json. kCompared: tied copies are compared, too
-// (HfFolder::check_tied_copies), which reads them. Throws as HfFolder and HfFolder::fit.
+// (HfFolder::check_tied_copies), which reads them. Throws as HfFolder.
 enum class TiedCopies : std::uint8_t { kTrusted, kCompared };
 std::shared_ptr<const HfFolder> open_hf(const std::string& folder, TiedCopies copies);
 
@@ -49,6 +49,10 @@ std::vector<ManifestTensor> tensors_of_hf(const ModelConfig& model);
 // file and tensor; StorageError. Enqueues on `stream` where the shards lie on a device.
 std::map<std::string, std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
                                                 Device& device, Stream& stream);
+
+// The weights of a store that does not train as training draws them before its first step, rounded to nearest; publish_weights()
+// comes next.
+void draw_weights(const ParamStore& store, const ShardHolder& holder, Device& device, Stream& stream);
 
 // The first key of config.json in which two models differ, and both values; nothing: their weights mean the same. Dropout, the
 // spread of random initial weights, and positions beyond those that are learned may differ.
