@@ -1,7 +1,6 @@
 // trident generate --ckpt DIR --prompt TEXT|--prompts FILE|--prompt-ids "5 17 2" [--max-new-tokens N] [--greedy] ...
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <cstdint>
 #include <ostream>
 #include <sstream>
@@ -9,24 +8,11 @@
 #include "app/command_line.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
+#include "data/tokenizer/token_ids.h"
 #include "train/generate/run_generate.h"
 
 namespace trident {
 namespace {
-
-std::vector<std::int32_t> ids_from(const std::string& text) {
-  std::vector<std::int32_t> ids;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    std::int32_t id = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc() || end != word.data() + word.size())
-      throw ConfigError(fmt::format("--prompt-ids = {}: {} is no token id; give numbers with spaces between, as \"5 17 2\"",
-                                    in_quotes(text), in_quotes(word)));
-    ids.push_back(id);
-  }
-  return ids;
-}
 
 // A line of JSON: a text, or an object with "prompt" or "ids".
 Prompt json_prompt(const std::string& line, const std::string& where) {
@@ -176,7 +162,7 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
   if (greedy) options.sampling.temperature = 0;
   for (const std::string& text : texts) options.prompts.push_back({.text = text});
   for (const std::string& file : files) read_prompts(file, options.prompts);
-  for (const std::string& list : ids) options.prompts.push_back({.ids = ids_from(list)});
+  for (const std::string& list : ids) options.prompts.push_back({.ids = parse_token_ids(list, "--prompt-ids")});
 
   // One text is shown as it comes.
   const bool live = options.prompts.size() == 1 && options.samples == 1 && !output.ids && !output.json;

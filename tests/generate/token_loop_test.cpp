@@ -253,6 +253,30 @@ TEST(TokenLoop, RefusesLogitsThatAreNotNumbers) {
   }
 }
 
+// Where training goes on whatever its samples are.
+TEST(TokenLoop, LogitsThatAreNotNumbersEndAContinuationThatDoesNotRefuseThem) {
+  const ModelConfig config = testing::tiny_llama();
+  testing::LogicalTensors values = testing::tiny_weights(config);
+  values.at("model.norm.weight")[3] = std::numeric_limits<double>::quiet_NaN();
+  GenerateRequest request = tiny_request();
+  request.refuses_non_finite = false;
+  for (const ParallelDegrees& degrees : {ParallelDegrees{}, ParallelDegrees{.tensor = 2, .data = 2, .pipeline = 2}}) {
+    for (const Continuation& c : run_ranks(config, values, request, {.degrees = degrees})) {
+      EXPECT_EQ(c.reason, EndReason::kNonFinite);
+      EXPECT_TRUE(c.ids.empty());
+    }
+  }
+}
+
+TEST(TokenLoop, EveryDataRankMakesAllWhereItIsAskedTo) {
+  const ModelConfig config = testing::tiny_llama();
+  const testing::LogicalTensors values = testing::tiny_weights(config);
+  GenerateRequest request = drawn_request();
+  const std::vector<Continuation> expected = run_ranks(config, values, request, {});
+  request.each_data_rank = true;
+  expect_same(run_ranks(config, values, request, {.degrees = {.data = 3, .pipeline = 2}}), expected, 0, "dp 3, pp 2");
+}
+
 TEST(TokenLoop, StopsBeforeAStopString) {
   ModelConfig config = testing::tiny_llama();
   config.vocab_size = 50257;

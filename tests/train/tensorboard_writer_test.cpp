@@ -54,7 +54,7 @@ TEST(EventFile, ReadBack) {
   const std::string markdown(1000, 'x');
   {
     TensorBoardWriter writer(folder.path(), 5);
-    writer.text("config", markdown);
+    writer.text(5, "config", markdown);
     writer.scalars(6, first);
     EXPECT_EQ(read_event_file(writer.path()).size(), 4u) << "a reader sees every event before the file is closed";
     writer.scalars(std::int64_t{1} << 40, second);
@@ -105,7 +105,7 @@ TEST(EventFile, AFullDiskIsNamedAndKeepsWholeRecords) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   std::string text;
   try {
-    writer.text("config", std::string(1000, 'x'));
+    writer.text(0, "config", std::string(1000, 'x'));
   } catch (const StorageError& error) {
     text = error.what();
   }
@@ -123,7 +123,7 @@ TEST(EventFile, TensorBoardReadsIt) {
   const TemporaryFolder folder;
   const auto write = [&](std::int64_t from, std::int64_t to, double loss) {
     TensorBoardWriter writer(folder.path(), from);
-    writer.text("config", "```\nrun\n```");
+    writer.text(from, "config", "```\nrun\n```");
     for (std::int64_t step = from; step <= to; ++step) {
       const std::array<Scalar, 2> scalars{{{"train/loss", loss}, {"train/tokens", static_cast<double>(step) * 512}}};
       writer.scalars(step, scalars);

@@ -174,6 +174,17 @@ std::vector<Option> data_options() {
       {.path = "eval.every", .takes = kInteger, .fallback = "0", .doc = "Evaluate after every so many steps; 0: never.", .range = kFromZero,
        .unit = "steps", .aka = {"eval_interval"}},
       {.path = "eval.steps", .takes = kInteger, .fallback = "10", .doc = "Global batches per evaluation, of each validation set.", .range = kFromOne, .aka = {"eval_iters"}},
+      {.path = "eval.samples", .takes = kString | kTexts, .fallback = "[]",
+       .doc = "Texts that the model continues at every evaluation, into samples.jsonl and TensorBoard's texts; data.tokenizer "
+              "reads and writes them. The draws follow from run.seed and are the same at every evaluation.",
+       .aka = {"sample_prompts", "generate_prompts", "inference_prompts"}},
+      {.path = "eval.sample_ids", .takes = kString | kTexts, .fallback = "[]",
+       .doc = "The same of prompts that are token ids, such as \"5 17 2\"; they come behind the texts and need no "
+              "tokenizer."},
+      {.path = "eval.sample_tokens", .takes = kInteger, .fallback = "64", .doc = "New tokens of each continuation, at most.",
+       .range = {1, 16777216}, .unit = "tokens"},
+      {.path = "eval.sample_temperature", .takes = kNumber, .fallback = "1",
+       .doc = "What logits are divided by before a token is drawn; 0: always the likeliest.", .range = kFromZero},
       {.path = "checkpoint.dir", .takes = kNull | kString, .fallback = "null", .doc = "Folder of the checkpoints, which all nodes see; null: ckpt in run.dir."},
       {.path = "checkpoint.every", .takes = kNull | kInteger, .fallback = "0", .doc = "Save after every so many steps, and after the last one; 0: never.",
        .range = kFromZero, .unit = "steps", .aka = {"save_interval", "save_steps"}},

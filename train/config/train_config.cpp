@@ -140,6 +140,8 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("lr_schedule.wsd_decay_type", s.wsd_decay_type);
   v("data.train", c.data.train), v("data.valid", c.data.valid), v("data.split", c.data.split), v("data.shuffle", c.data.shuffle);
   v("data.tokenizer", c.data.tokenizer), v("eval.every", c.eval.every), v("eval.steps", c.eval.steps);
+  v("eval.samples", c.eval.samples), v("eval.sample_ids", c.eval.sample_ids), v("eval.sample_tokens", c.eval.sample_tokens);
+  v("eval.sample_temperature", c.eval.sample_temperature);
   auto& k = c.checkpoint;
   v("checkpoint.dir", k.dir), v("checkpoint.every", k.every), v("checkpoint.keep_last", k.keep_last);
   v("checkpoint.keep_every", k.keep_every), v("checkpoint.keep_best", k.keep_best), v("checkpoint.content", k.content);
@@ -246,6 +248,21 @@ TrainConfig parse_train_config(std::string_view text, std::string_view source, c
   return configuration_of(parse_json(text, source), source, settings, values);
 }
 
+namespace {
+
+void check_samples(const TrainConfig& c) {
+  if (!c.eval.has_samples()) return;
+  if (c.eval.every == 0)
+    contradict(fmt::format("eval.{}: continuations are made at evaluations, and eval.every is 0; set it, or leave the prompts out",
+                           c.eval.samples.empty() ? "sample_ids" : "samples"));
+  if (!c.eval.samples.empty() && !c.data.tokenizer)
+    contradict(fmt::format("eval.samples = {}: data.tokenizer is null, and texts need one; name the tokenizer of the data, or give "
+                           "ids in eval.sample_ids",
+                           value_text(write(c.eval.samples))));
+}
+
+}  // namespace
+
 void validate(const TrainConfig& c) {
   const ParallelConfig& p = c.parallel;
   if (p.virtual_stages > 1 && p.schedule != ScheduleKind::kInterleaved)
@@ -280,6 +297,7 @@ void validate(const TrainConfig& c) {
                            *s.decay_steps));
   if (c.data.split && !c.data.valid.empty())
     contradict(fmt::format("data.split = {}: data.valid is given too; set one of them to null", in_quotes(*c.data.split)));
+  check_samples(c);
   if (const std::vector<std::int64_t>& t = c.log.trace_steps; !t.empty() && (t.size() != 2 || t[0] > t[1] || t[1] > c.run.steps))
     contradict(
         fmt::format("log.trace_steps = {}: not a first and a last step up to run.steps = {}; write two numbers such as [3, 5]",

@@ -128,6 +128,11 @@ struct DataConfig {
 
 struct EvalConfig {
   std::int64_t every = 0, steps = 0;
+  std::vector<std::string> samples, sample_ids;  // prompts: texts, and token ids as "5 17 2"
+  std::int64_t sample_tokens = 0;
+  double sample_temperature = 1;
+
+  bool has_samples() const { return !samples.empty() || !sample_ids.empty(); }
 };
 
 // Bytes, or "auto".

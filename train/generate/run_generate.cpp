@@ -11,6 +11,7 @@
 #include "core/available_memory.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
+#include "data/tokenizer/token_ids.h"
 #include "device/cpu/cpu_device.h"
 #include "model/gpt.h"
 #include "parallel/communicator/launcher.h"
@@ -51,7 +52,9 @@ std::vector<std::string> settings_of(const GenerateOptions& options) {
                                        "parallel.param_gather=null",
                                        "parallel.layers=null",
                                        "precision.stochastic_rounding=false",
-                                       "run.threads_per_rank=auto"};
+                                       "run.threads_per_rank=auto",
+                                       "eval.samples=[]",
+                                       "eval.sample_ids=[]"};
   settings.insert(settings.end(), options.settings.begin(), options.settings.end());
   settings.insert(settings.end(), {"parallel.sequence_parallel=false", "parallel.virtual_stages=1", "recompute.policy=none",
                                    "batch.micro=1", "batch.sequence=1"});
@@ -93,16 +96,6 @@ TrainConfig read_config(const GenerateOptions& options, const std::optional<Resu
     throw ConfigError(fmt::format("parallel.context = {}: text is made with 1; leave the key out", config.parallel.context));
   if (config.device == AskedDevice::kCuda) throw ConfigError("device = cuda: trident generate computes on CPUs; leave the key out");
   return config;
-}
-
-void check_ids(const std::vector<std::int32_t>& ids, std::int64_t vocabulary, std::size_t prompt, const Tokenizer* tokenizer) {
-  for (const std::int32_t id : ids) {
-    if (id >= 0 && id < vocabulary) continue;
-    const std::string from = tokenizer == nullptr ? "use ids of the model's vocabulary"
-                                                  : fmt::format("the tokenizer \"{}\" is not the model's", tokenizer->name());
-    throw ConfigError(
-        fmt::format("prompt {}: token {} is not in the model's vocabulary 0 .. {}; {}", prompt, id, vocabulary - 1, from));
-  }
 }
 
 void check_options(const GenerateOptions& options) {
@@ -159,7 +152,7 @@ GenerateRequest make_request(const GenerateOptions& options, const RunPlan& plan
     if (ids.empty() && prompt.text) ids = {tokenizer->eod()};  // a document begins after the end of another
     const std::size_t number = request.prompts.size() - 1;
     if (ids.empty()) throw ConfigError(fmt::format("prompt {} has no token; give at least one id", number));
-    check_ids(ids, plan.model.vocab_size, number, prompt.text ? tokenizer : nullptr);
+    check_token_ids(ids, plan.model.vocab_size, fmt::format("prompt {}", number), prompt.text ? tokenizer : nullptr);
   }
   return request;
 }

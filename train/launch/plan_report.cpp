@@ -14,6 +14,7 @@
 #include "train/plan/preflight.h"
 #include "train/plan/step_record.h"
 #include "train/launch/prepare_run.h"
+#include "train/run/eval_samples.h"
 #include "train/run/run_files.h"
 #include "train/run/run_report.h"
 #include "train/run/zero_cost.h"
@@ -117,7 +118,10 @@ PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
     machine = cpu_machine_facts(static_cast<int>(here));
     machine.memory = kAnyMachine.memory;
   }
-  PlannedRun planned{settle_grad_sync(make_run_plan(config, resolve_model(config), ranks, machine), machine), {}};
+  const ModelConfig model = resolve_model(config);
+  RunPlan plan = make_run_plan(config, model, ranks, machine);
+  if (const auto samples = find_eval_samples(config, model)) plan.text = samples->shapes;
+  PlannedRun planned{settle_grad_sync(std::move(plan), machine), {}};
   std::erase(planned.plan.notes, threads_line(machine.core_share));  // of this machine's cores, which are not the job's
   if (on_cards)
     planned.report = {dry_stages_on_cards(planned.plan, DryWork::kStep), Workspaces::kBound};

@@ -124,7 +124,10 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   const ModelConfig model = resolve_model(config);
   // All memory together; machines and cards are judged one by one when arenas are known.
   check_model_fits(model, config, machine.bytes());
-  inputs.plan = settle_grad_sync(make_run_plan(config, model, place.world_size, machine), machine);
+  inputs.samples = find_eval_samples(config, model);
+  RunPlan plan = make_run_plan(config, model, place.world_size, machine);
+  if (inputs.samples) plan.text = inputs.samples->shapes;
+  inputs.plan = settle_grad_sync(std::move(plan), machine);
   inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();
   const auto needs_of_plan = [&](const RunPlan& plan) {
     return arena_needs(plan, dry_stages_here(plan, machine.device, DryWork::kConstruct));

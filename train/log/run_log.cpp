@@ -117,11 +117,14 @@ RunLog::RunLog(const RunPlan& plan, std::int64_t step)
   const std::vector<std::int64_t> evaluated = cut_behind(eval, step);
   last_evaluation_ = evaluated.empty() ? -1 : evaluated.back();
   if (plan.config.eval.every > 0) eval_.emplace(eval, MetricsWriter::Start::kAppend);
+  const std::string samples = plan.config.run.dir + "/samples.jsonl";
+  cut_behind(samples, last_evaluation_);
+  if (plan.config.eval.has_samples()) samples_.emplace(samples, MetricsWriter::Start::kAppend);
   if (!plan.config.log.tensorboard) return;
   const std::string config = "```json\n" + to_json_text(to_json(plan.config), 2) + "\n```";
   start_tensorboard_ = [config, folder = plan.config.run.dir, first = step == 0 ? 0 : step + 1] {
     TensorBoardWriter writer(folder, first);
-    writer.text("config", config);
+    writer.text(first, "config", config);
     return writer;
   };
 }
@@ -149,6 +152,13 @@ void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTime
     named.emplace_back(fmt::format("perf/comm_exposed_ms.{}", to_string(static_cast<WaitedFor>(i))), 1e3 * times.waited_for[i]);
   }
   board->scalars(metrics.step, scalars_of(metrics, named));
+}
+
+void RunLog::samples(std::int64_t step, std::span<const TextSample> samples) {
+  for (const TextSample& sample : samples) samples_.value().write_line(to_json_line(step, sample));
+  TensorBoardWriter* const board = tensorboard();
+  for (std::size_t i = 0; board != nullptr && i < samples.size(); ++i)
+    board->text(step, fmt::format("samples/{}", i), to_markdown(samples[i]));
 }
 
 void RunLog::eval(const EvalMetrics& metrics) {

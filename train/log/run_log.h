@@ -1,4 +1,4 @@
-// What rank 0 writes about a run as it goes on: metrics.jsonl, eval.jsonl, timing.jsonl and TensorBoard events.
+// What rank 0 writes about a run as it goes on: metrics.jsonl, eval.jsonl, timing.jsonl, samples.jsonl and TensorBoard events.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "train/log/metrics.h"
 #include "train/log/step_times.h"
 #include "train/log/tensorboard_writer.h"
+#include "train/log/text_sample.h"
 #include "train/plan/run_plan.h"
 
 namespace trident {
@@ -48,11 +49,13 @@ class RunLog {
   void step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
             std::optional<double> save_seconds = std::nullopt);
   void eval(const EvalMetrics& metrics);
+  // Of the evaluation after `step` updates, before its eval(): one that has no line of its own is made again, with its samples.
+  void samples(std::int64_t step, std::span<const TextSample> samples);
 
  private:
   std::vector<std::int64_t> earlier_steps_;
   MetricsWriter metrics_, timing_;
-  std::optional<MetricsWriter> eval_;
+  std::optional<MetricsWriter> eval_, samples_;
   // Made with the first scalars: a start that has none to write leaves no file. Null: the configuration wants none.
   TensorBoardWriter* tensorboard();
   std::function<TensorBoardWriter()> start_tensorboard_;

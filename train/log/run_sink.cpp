@@ -25,6 +25,10 @@ void RunSink::step(const StepMetrics& metrics, std::int64_t steps, const StepTim
   if (console_) console_->step(metrics, monotonic_seconds());
 }
 
+void RunSink::samples(std::int64_t step, std::span<const TextSample> samples) {
+  if (files_) files_->samples(step, samples);
+}
+
 void RunSink::eval(const EvalMetrics& metrics) {
   if (files_) files_->eval(metrics);
   if (console_) console_->eval(metrics);

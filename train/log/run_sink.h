@@ -28,6 +28,7 @@ class RunSink {
   // As RunLog::step.
   void step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
             std::optional<double> save_seconds);
+  void samples(std::int64_t step, std::span<const TextSample> samples);
   void eval(const EvalMetrics& metrics);
   // As TraceWriter, between open_trace(), which makes the file's folder, and close_trace(). StorageError.
   void open_trace(const std::string& path, TraceLayout layout, std::vector<ClockOffset> clocks, double start);

@@ -108,7 +108,7 @@ std::string text_event(double wall_seconds, std::int64_t step, std::string_view 
   return event_head(wall_seconds, step) + bytes_field(5, bytes_field(1, value));
 }
 
-TensorBoardWriter::TensorBoardWriter(const std::string& folder, std::int64_t first_step) : first_step_(first_step) {
+TensorBoardWriter::TensorBoardWriter(const std::string& folder, std::int64_t first_step) {
   const double now = wall_seconds_now();
   // A run that starts over within the same second, in the same process, takes the next number.
   with_remedy([&] {
@@ -128,8 +128,8 @@ void TensorBoardWriter::scalars(std::int64_t step, std::span<const Scalar> scala
   write(scalars_event(wall_seconds_now(), step, scalars));
 }
 
-void TensorBoardWriter::text(std::string_view tag, std::string_view markdown) {
-  write(text_event(wall_seconds_now(), first_step_, tag, markdown));
+void TensorBoardWriter::text(std::int64_t step, std::string_view tag, std::string_view markdown) {
+  write(text_event(wall_seconds_now(), step, tag, markdown));
 }
 
 }  // namespace trident

@@ -45,13 +45,12 @@ class TensorBoardWriter {
   TensorBoardWriter(const std::string& folder, std::int64_t first_step);
 
   void scalars(std::int64_t step, std::span<const Scalar> scalars);
-  void text(std::string_view tag, std::string_view markdown);  // at first_step
+  void text(std::int64_t step, std::string_view tag, std::string_view markdown);
   const std::string& path() const { return file_->path(); }
 
  private:
   void write(const std::string& event);
 
-  std::int64_t first_step_;
   std::optional<AppendFile> file_;
 };
 

@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kConfigFile = "config.resolved.json", kMetrics = "metrics.jsonl", kTrace = "trace";
 constexpr std::string_view kFiles[] = {kConfigFile,  "plan.json",  "memory.json",  kMetrics,
-                                       "timing.jsonl", "eval.jsonl", "failure.json", kTrace};
-constexpr std::string_view kLogs[] = {kMetrics, "timing.jsonl", "eval.jsonl"};
+                                       "timing.jsonl", "eval.jsonl", "samples.jsonl", "failure.json", kTrace};
+constexpr std::string_view kLogs[] = {kMetrics, "timing.jsonl", "eval.jsonl", "samples.jsonl"};
 constexpr std::string_view kEvents = "events.out.tfevents.";
 
 bool is_run_file(std::string_view name) { return name.starts_with(kEvents) || std::ranges::find(kFiles, name) != std::end(kFiles); }

@@ -38,9 +38,9 @@ RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& d
 RunEnd RankLoop::run() {
   open();
   const double start = monotonic_seconds();
-  if (rank() == 0) sink_.open_console(plan_.config.run.steps, updates_, start);
+  if (rank() == 0) sink_.open_console(plan_.config.run.steps, updates(), start);
   agree_to_stop(start);
-  const bool misses = !validation_sets_.empty() && last_eval_at_ != updates_ && updates_ % plan_.config.eval.every == 0 && goes_on();
+  const bool misses = !validation_sets_.empty() && last_eval_at_ != updates() && updates() % plan_.config.eval.every == 0 && goes_on();
   if (misses) summary_.first_valid = evaluate();  // before the first step, or where a signal came before it
   set_phase(RunPhase::kTraining);
   while (goes_on()) one_step(start);
@@ -50,11 +50,11 @@ RunEnd RankLoop::run() {
   save_what_is_left();
   // Who asks to stop does not wait for an evaluation, and a run that will go on leaves what one leaves that was not stopped.
   const bool is_over = stop_signal_ == 0 && !(summary_.out_of_time && checkpoints_.saves());
-  const bool evaluates = !validation_sets_.empty() && updates_ > 0 && is_over;
-  if (evaluates && last_eval_at_ != updates_) evaluate();
-  if (evaluates && last_eval_.step == updates_) summary_.last_valid = last_eval_;  // not if an earlier start made it
+  const bool evaluates = !validation_sets_.empty() && updates() > 0 && is_over;
+  if (evaluates && last_eval_at_ != updates()) evaluate();
+  if (evaluates && last_eval_.step == updates()) summary_.last_valid = last_eval_;  // not if an earlier start made it
   checkpoints_.finish(say_);
-  const bool is_committed = checkpoints_.saves() && (updates_ == 0 || checkpoints_.committed_step() == updates_);
+  const bool is_committed = checkpoints_.saves() && (updates() == 0 || checkpoints_.committed_step() == updates());
   end_.weights = is_committed && plan_.config.checkpoint.content == CheckpointContent::kWeights;
   end_.saved = is_committed && !end_.weights;
   end_.not_saved = checkpoints_.saves() && !is_committed;
@@ -65,10 +65,10 @@ RunEnd RankLoop::run() {
 
 // The last step is saved, whatever its number.
 void RankLoop::save_what_is_left() {
-  if (!checkpoints_.saves() || updates_ == 0) return;
+  if (!checkpoints_.saves() || updates() == 0) return;
   set_phase(RunPhase::kSaving);
   checkpoints_.finish(say_);
-  if (checkpoints_.committed_step() == updates_) return;
+  if (checkpoints_.committed_step() == updates()) return;
   checkpoints_.save(state(), say_);
 }
 
@@ -81,7 +81,7 @@ TrainingState RankLoop::state() {
   state.skipped = summary_.skipped;
   state.skipped_in_a_row = skipped_in_a_row_;
   state.position = position.position;
-  state.samples = earlier_samples_ + (updates_ - first_update_) * plan_.config.batch.global;
+  state.samples = earlier_samples_ + (updates() - first_update_) * plan_.config.batch.global;
   state.tokens = tokens();
   state.loss_scale = position.loss_scale.scale;
   state.loss_scale_clean_steps = position.loss_scale.clean_steps;
@@ -93,17 +93,17 @@ TrainingState RankLoop::state() {
   }
   state.best_valid_loss = checkpoints_.best_valid().loss;
   state.best_valid_step = checkpoints_.best_valid().step;
-  const bool evaluated = last_eval_at_ == updates_ && last_eval_.step == updates_;
+  const bool evaluated = last_eval_at_ == updates() && last_eval_.step == updates();
   if (evaluated && (!state.best_valid_loss || last_eval_.valid.loss < *state.best_valid_loss)) {
     state.best_valid_loss = last_eval_.valid.loss;
-    state.best_valid_step = updates_;
+    state.best_valid_step = updates();
   }
   state.last_eval = last_eval_at_;
   return state;
 }
 
 void RankLoop::go_on_from(const TrainingState& state) {
-  updates_ = first_update_ = state.updates;
+  first_update_ = updates();
   skipped_in_a_row_ = static_cast<int>(state.skipped_in_a_row);
   summary_.skipped = state.skipped;
   earlier_samples_ = state.samples;
@@ -138,18 +138,18 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   const bool goes_on = goes_on_in_run_dir(plan_.config, checkpoints_.resume());
   const std::string aside = goes_on ? "" : set_earlier_run_aside(plan_.config);
   if (!aside.empty())
-    sink_.line(fmt::format("the files of an earlier run are in {} now; this run begins at step {}", aside, updates_ + 1));
+    sink_.line(fmt::format("the files of an earlier run are in {} now; this run begins at step {}", aside, updates() + 1));
   // Before the files that it says whose they are: who is killed in between starts again without a question.
   refuse_if_written(plan_.config.run.dir);
   // Of a run that is over they say what it was made with, whatever this start was asked for.
-  leaves_files_ = goes_on && updates_ >= plan_.config.run.steps && file_exists(plan_.config.run.dir + "/config.resolved.json");
+  leaves_files_ = goes_on && updates() >= plan_.config.run.steps && file_exists(plan_.config.run.dir + "/config.resolved.json");
   if (!leaves_files_) write_config_file(plan_.config.run.dir, checkpoints_.config());
-  const RunLog& files = sink_.open_files(plan_, updates_);
+  const RunLog& files = sink_.open_files(plan_, updates());
   if (goes_on) warn_of_gaps(files.earlier_steps());
-  const bool is_over = updates_ >= plan_.config.run.steps;
-  if (updates_ > 0)
+  const bool is_over = updates() >= plan_.config.run.steps;
+  if (updates() > 0)
     sink_.line(
-        fmt::format("goes on from step {}{}", updates_, is_over ? ", which is the last one: there is nothing to train" : ""));
+        fmt::format("goes on from step {}{}", updates(), is_over ? ", which is the last one: there is nothing to train" : ""));
   last_eval_at_ = files.last_evaluation();
   if (!leaves_files_) write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan());
   peak_flops_ = inputs_.peak_flops > 0 ? inputs_.peak_flops : measure_matmul_rate(device_, plan_.compute, 0.2) * inputs_.ranks_at_once;
@@ -161,7 +161,7 @@ void RankLoop::warn_of_gaps(const std::vector<std::int64_t>& steps) {
   const Resume resume = checkpoints_.resume().value();
   const std::int64_t then = parse_train_config(to_json_text(resume.manifest.config), resume.folder).log.every,
                      now = plan_.config.log.every;
-  const std::vector<LineGap> gaps = line_gaps(steps, updates_, then == 0 || now == 0 ? 0 : std::max(then, now));
+  const std::vector<LineGap> gaps = line_gaps(steps, updates(), then == 0 || now == 0 ? 0 : std::max(then, now));
   if (gaps.empty()) return;
   std::string text;
   for (std::size_t i = 0; i < std::min(kShown, gaps.size()); ++i)
@@ -180,7 +180,7 @@ void RankLoop::agree_to_stop(double start) {
   const StopVote vote = trident::agree_to_stop(trainer_.context().world(), trainer_.context().host_stream(), mine);
   if (!vote.busy) checkpoints_.advance(say_);
   stop_signal_ = vote.signal;
-  summary_.out_of_time = vote.time_is_up && updates_ < plan_.config.run.steps;
+  summary_.out_of_time = vote.time_is_up && updates() < plan_.config.run.steps;
 }
 
 // Asks for the pages of a batch that a later step will load. The stages between the first and the last load nothing.
@@ -194,9 +194,9 @@ void RankLoop::prefetch(BatchLoader& loader, std::int64_t batch) {
 
 void RankLoop::one_step(double start) {
   trainer_.context().reset_bytes_sent();
-  if (services_.board != nullptr) services_.board->set_step(updates_ + 1);
-  prefetch(loader_, updates_ + summary_.skipped + 1);  // the next step's, while this one computes
-  const std::int64_t update = updates_ + 1;
+  if (services_.board != nullptr) services_.board->set_step(updates() + 1);
+  prefetch(loader_, updates() + summary_.skipped + 1);  // the next step's, while this one computes
+  const std::int64_t update = updates() + 1;
   if (tracer_) tracer_->before_step(update);
   const std::array<double, kNumWaitedFor> waited = waited_for(trainer_.context());
   const double before = monotonic_seconds();
@@ -207,24 +207,23 @@ void RankLoop::one_step(double start) {
   note_times(waited, seconds);
   if (tracer_) tracer_->after_step(update, before, after);
   if (rank() == 0 && result.next_loss_scale != result.loss_scale)
-    sink_.line(loss_scale_line(result, plan_.compute, updates_, trainer_.loss_scaler().options().growth_interval));
+    sink_.line(loss_scale_line(result, plan_.compute, updates(), trainer_.loss_scaler().options().growth_interval));
   Communicator& world = trainer_.context().world();
   if (!result.applied && !result.scale_can_shrink) warn_of_non_finite(world, trainer_.context().host_stream(), result, logger_);
   if (!result.applied) {
     ++summary_.skipped;
-    if (!result.scale_can_shrink && ++skipped_in_a_row_ == kMaxSkippedInARow) refuse_to_go_on(world, plan_, result, updates_);
+    if (!result.scale_can_shrink && ++skipped_in_a_row_ == kMaxSkippedInARow) refuse_to_go_on(world, plan_, result, updates());
     return agree_to_stop(start);
   }
   skipped_in_a_row_ = 0;
-  updates_ = result.updates;
   agree_to_stop(start);
-  if (updates_ == first_update_ + 1) summary_.first_loss = result.loss;
+  if (updates() == first_update_ + 1) summary_.first_loss = result.loss;
   summary_.last_loss = result.loss;
   const bool ends = summary_.out_of_time || stop_signal_ != 0;
-  if (is_logged(updates_) || ends) log(result, seconds);
-  if (!is_logged(updates_)) sink_.progress(updates_);
-  if (!validation_sets_.empty() && updates_ % plan_.config.eval.every == 0 && stop_signal_ == 0) evaluate();
-  if (goes_on() && checkpoints_.is_due(updates_)) checkpoints_.save(state(), say_);
+  if (is_logged(updates()) || ends) log(result, seconds);
+  if (!is_logged(updates())) sink_.progress(updates());
+  if (!validation_sets_.empty() && updates() % plan_.config.eval.every == 0 && stop_signal_ == 0) evaluate();
+  if (goes_on() && checkpoints_.is_due(updates())) checkpoints_.save(state(), say_);
 }
 
 bool RankLoop::is_logged(std::int64_t update) const {
@@ -253,11 +252,11 @@ void RankLoop::log(const StepResult& result, double seconds) {
   summary_.granted_bytes = totals.counts.granted_bytes;
   if (rank() != 0) return;
   // A run that is stopped has a line of its last step, unless it will go on: then its files are to be those of a run that was not.
-  if (!is_logged(updates_) && checkpoints_.saves()) return;
+  if (!is_logged(updates()) && checkpoints_.saves()) return;
   const double tokens = static_cast<double>(plan_.tokens_per_step());
   const auto sent = [&](Axis axis) { return std::llround(bytes[static_cast<std::size_t>(axis)]); };
   StepMetrics metrics;
-  metrics.step = updates_;
+  metrics.step = updates();
   metrics.loss = result.loss;
   metrics.grad_norm = result.grad_norm;
   metrics.lr = result.lr;
@@ -279,7 +278,7 @@ EvalMetrics RankLoop::evaluate() {
   set_phase(RunPhase::kEvaluating);
   EvalResult mean;
   EvalMetrics metrics;
-  metrics.step = updates_;
+  metrics.step = updates();
   for (ValidationSet& set : validation_sets_) {
     for (std::int64_t batch = 0; batch < plan_.config.eval.steps; ++batch) prefetch(set.loader, batch);
     const EvalResult result = trainer_.evaluate(
@@ -291,7 +290,11 @@ EvalMetrics RankLoop::evaluate() {
   }
   metrics.valid = valid_loss(mean);
   last_eval_ = metrics;
-  last_eval_at_ = updates_;
+  last_eval_at_ = updates();
+  if (inputs_.samples) {
+    const std::vector<TextSample> samples = make_samples(*inputs_.samples, trainer_.model());
+    if (rank() == 0) sink_.samples(updates(), samples);
+  }
   set_phase(RunPhase::kTraining);
   sink_.eval(metrics);
   return metrics;
@@ -319,10 +322,10 @@ void RankLoop::close() {
   set_phase(RunPhase::kFinishing);
   const std::optional<std::string> trace = tracer_ ? tracer_->finish() : std::nullopt;
   trainer_.drain();
-  if (updates_ == first_update_) return;
-  summary_.step = updates_;
-  summary_.updates = updates_ - first_update_;
-  summary_.tokens = (updates_ - first_update_) * plan_.tokens_per_step();
+  if (updates() == first_update_) return;
+  summary_.step = updates();
+  summary_.updates = updates() - first_update_;
+  summary_.tokens = (updates() - first_update_) * plan_.tokens_per_step();
   summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
   summary_.bytes_between_nodes = total_bytes_between_nodes();
   summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().host_stream()).mean();

@@ -46,14 +46,15 @@ class RankLoop {
 
  private:
   int rank() const { return rank_; }
+  std::int64_t updates() const { return trainer_.position().updates; }  // made so far
   void open();
   void go_on_from(const TrainingState& state);
   TrainingState state();
-  std::int64_t tokens() const { return earlier_tokens_ + (updates_ - first_update_) * plan_.tokens_per_step(); }
+  std::int64_t tokens() const { return earlier_tokens_ + (updates() - first_update_) * plan_.tokens_per_step(); }
   void save_what_is_left();
   void open_run_folder(std::int64_t largest_arena);
   void warn_of_gaps(const std::vector<std::int64_t>& steps);
-  bool goes_on() const { return updates_ < plan_.config.run.steps && !summary_.out_of_time && stop_signal_ == 0; }
+  bool goes_on() const { return updates() < plan_.config.run.steps && !summary_.out_of_time && stop_signal_ == 0; }
   void agree_to_stop(double start);
   void set_phase(RunPhase phase);
   void one_step(double start);
@@ -83,7 +84,7 @@ class RankLoop {
   StepTimes since_log_, since_start_;  // of this rank; since_start_ without the first step, in which much happens once
   EvalMetrics last_eval_;
   double peak_flops_ = 0;
-  std::int64_t updates_ = 0, last_eval_at_ = -1;
+  std::int64_t last_eval_at_ = -1;
   std::int64_t first_update_ = 0, earlier_samples_ = 0, earlier_tokens_ = 0;  // of updates that were made before this start
   int rank_ = 0, skipped_in_a_row_ = 0, stop_signal_ = 0, attempts_ = 0;
   RunEnd end_;

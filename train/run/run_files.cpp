@@ -62,7 +62,7 @@ void make_run_folder(const std::string& folder) {
 }
 
 void sync_run_files(const std::string& folder) {
-  for (const char* name : {"metrics.jsonl", "timing.jsonl", "eval.jsonl"}) {
+  for (const char* name : {"metrics.jsonl", "timing.jsonl", "eval.jsonl", "samples.jsonl"}) {
     const std::string path = folder + "/" + name;
     if (file_exists(path)) sync_file(path);
   }

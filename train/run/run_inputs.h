@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "data/batch_loader.h"
 #include "train/plan/run_plan.h"
+#include "train/run/eval_samples.h"
 #include "train/run/resume.h"
 
 namespace trident {
@@ -30,6 +32,7 @@ struct RunInputs {
   int local_ranks = 1;                    // of this node, which share its memory
   std::optional<int> first_core;          // of this process's first rank, when ranks are pinned
   std::optional<Resume> resume;           // the checkpoint to go on from
+  std::shared_ptr<const EvalSamples> samples;  // made at every evaluation; nullptr: none
   std::optional<Resume> initial;          // the one whose weights the run begins with, unless it goes on
 
   std::vector<DataFacts> training_facts() const;  // data_facts of the training sources

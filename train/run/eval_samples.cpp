@@ -1,0 +1,72 @@
+#include "train/run/eval_samples.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "core/check.h"
+#include "data/tokenizer/token_ids.h"
+
+namespace trident {
+namespace {
+
+constexpr std::int64_t kMostAtOnce = 8;
+
+}  // namespace
+
+std::shared_ptr<const EvalSamples> find_eval_samples(const TrainConfig& config, const ModelConfig& model) {
+  const EvalConfig& eval = config.eval;
+  if (!eval.has_samples()) return nullptr;
+  const auto found = std::make_shared<EvalSamples>();
+  if (config.data.tokenizer) found->tokenizer = load_tokenizer(*config.data.tokenizer, "data.tokenizer");
+  const Tokenizer* const tokenizer = found->tokenizer.get();
+  GenerateRequest& request = found->request;
+  std::int64_t longest = 0;
+  const auto add = [&](std::string_view key, std::size_t number, std::vector<std::int32_t> ids, const Tokenizer* from) {
+    const std::string what = fmt::format("{}[{}]", key, number);
+    if (ids.empty()) throw ConfigError(fmt::format("{} has no token; give at least one id", what));
+    check_token_ids(ids, model.vocab_size, what, from);
+    longest = std::max(longest, std::ssize(ids));
+    request.prompts.push_back(std::move(ids));
+  };
+  for (std::size_t i = 0; i < eval.samples.size(); ++i) {
+    add("eval.samples", i, tokenizer->encode(eval.samples[i]), tokenizer);
+    found->prompts.emplace_back(eval.samples[i]);
+  }
+  for (std::size_t i = 0; i < eval.sample_ids.size(); ++i) {
+    add("eval.sample_ids", i, parse_token_ids(eval.sample_ids[i], "eval.sample_ids"), nullptr);
+    found->prompts.emplace_back();
+  }
+  request.max_new_tokens = eval.sample_tokens;
+  request.sampling.temperature = eval.sample_temperature;
+  request.sampling.seed = static_cast<std::uint64_t>(config.run.seed);
+  validate(request.sampling);
+  if (tokenizer != nullptr) request.ends = {tokenizer->eod()};
+  request.tokenizer = tokenizer;
+  request.each_data_rank = true;
+  request.refuses_non_finite = false;
+  found->shapes =
+      shapes_for(model, longest, request.max_new_tokens, std::min(kMostAtOnce, request.sequences()), "eval.sample_tokens");
+  return found;
+}
+
+std::vector<TextSample> make_samples(const EvalSamples& samples, RankModel& model) {
+  const RangeScope range(model.device().ranges(), "samples");
+  const GenerateRequest& request = samples.request;
+  TokenLoop loop(request, model.cached_stage(), samples.shapes, model.plan().model.vocab_size, model.context(), {});
+  std::vector<TextSample> made;
+  for (Continuation& c : loop.run()) {
+    const auto prompt = static_cast<std::size_t>(c.prompt);
+    TextSample& sample = made.emplace_back();
+    sample.prompt = samples.prompts[prompt];
+    sample.prompt_ids = request.prompts[prompt];
+    if (samples.tokenizer != nullptr) sample.text = std::move(c.text);
+    sample.ids = std::move(c.ids);
+    sample.end = to_string(c.reason);
+    sample.temperature = request.sampling.temperature;
+    sample.seed = request.sampling.seed;
+  }
+  return made;
+}
+
+}  // namespace trident
