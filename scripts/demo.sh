@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# demo.sh [--set path=value ...]: from a bare Debian 12 to a trained model: installs packages, builds the release preset, prepares about
-# 20 MB of English in corpus/, trains configs/demo_2dp_4pp_4tp.json (32 processes under mpirun) and says what came out.
+# demo.sh [--set path=value ...]: from a bare Debian 12 to a trained model: installs packages, builds the release preset, prepares
+# about 20 MB of English in corpus/, trains configs/demo_2dp_4pp_4tp.json (32 processes under mpirun), lets the model go on with a
+# text and leaves it as a Hugging Face folder in the run's folder, RUN/hf.
 #
-# Settings are passed on to the trainer. Run again, it skips what is there. Without network it trains on a small excerpt.
+# Settings are passed on to the trainer. Run again, it skips what is there but trains anew. Without network it trains on a small
+# excerpt.
 set -euo pipefail
 header() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
+run=runs/demo
 for ((i = 1; i <= $#; ++i)); do
   case ${!i} in
     --help | -h) header; exit 0 ;;
@@ -12,6 +15,8 @@ for ((i = 1; i <= $#; ++i)); do
     --set) ((++i <= $#)) && [[ ${!i} == ?*=* ]] || { header >&2; exit 64; } ;;
     *) header >&2; exit 64 ;;
   esac
+  setting=${!i#--set=}
+  [[ $setting != run.dir=* ]] || run=${setting#run.dir=}
 done
 cd "$(dirname "$0")/.."
 config=configs/demo_2dp_4pp_4tp.json
@@ -45,4 +50,12 @@ bytes=$(wc -c <corpus/valid.txt)
 packed=$(zstd -19 -q -c corpus/valid.txt | wc -c)
 awk -v bytes="$bytes" -v packed="$packed" 'BEGIN {
   printf "for scale: zstd -19 packs the validation text (%d bytes) into %.3f bits per byte\n", bytes, 8 * packed / bytes }'
+
+echo "in its own words, at each evaluation: $run/samples.jsonl; now:"
+prompt="Once upon a time"
+text=$("$trident" generate --ckpt "$run/ckpt" --prompt "$prompt" --max-new-tokens 40 --temperature 0.8 --top-p 0.95 --seed 1)
+echo "$prompt$text"
+rm -rf "$run/hf"  # of an earlier demo
+"$trident" convert --from ckpt "$run/ckpt" --to hf "$run/hf"
+took "text and folder"
 echo "demo: $((SECONDS / 60)) min $((SECONDS % 60)) s in all: ${times#, }"

@@ -17,6 +17,7 @@
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/train/event_file.h"
+#include "train/log/text_sample.h"
 
 namespace trident {
 namespace {
@@ -45,6 +46,26 @@ TEST(EventRecord, KnownBytes) {
   EXPECT_EQ(hex(framed(scalars_event(2.0, 7, {&loss, 1}))),
             "1a00000000000000129bd82d09000000000000004010072a0d0a0b0a046c6f73731500002040c2dfec60");
   EXPECT_EQ(hex(start_event(2.0, 300)), "090000000000000040" "10ac02" "3a020801");
+  // As TensorBoard 2.21's text_pb() has it, with the data class that its readers add.
+  EXPECT_EQ(hex(text_event(2.0, 7, "samples/0", "Once `x`")),
+            "09000000000000004010072a2d0a2b0a0973616d706c65732f304212080712041202080142084f6e6365206078604a0a0a060a0474657874"
+            "2002");
+}
+
+TEST(TextSample, IsOneLineAndMarkdownThatNothingInItCanLeave) {
+  TextSample sample;
+  sample.prompt_ids = {1, 2}, sample.ids = {3, 4, 5};
+  sample.end = "end", sample.seed = 7;
+  const TextSample without_text = sample;
+  sample.prompt = "a `` b", sample.text = "\n# no ``` heading\n";
+  EXPECT_EQ(to_json_line(3, sample),
+            R"({"step":3,"prompt":"a `` b","prompt_ids":[1,2],"text":"\n# no ``` heading\n","ids":[3,4,5],"tokens":3,"end":"end",)"
+            R"("temperature":1.0,"seed":7})");
+  EXPECT_EQ(to_markdown(sample), "```\na `` b\n```\n\ncontinues:\n\n````\n\n# no ``` heading\n\n````");
+  EXPECT_EQ(to_json_line(3, without_text),
+            R"({"step":3,"prompt":null,"prompt_ids":[1,2],"text":null,"ids":[3,4,5],"tokens":3,"end":"end","temperature":1.0,)"
+            R"("seed":7})");
+  EXPECT_EQ(to_markdown(without_text), "```\n1 2\n```\n\ncontinues:\n\n```\n3 4 5\n```");
 }
 
 TEST(EventFile, ReadBack) {

@@ -45,9 +45,10 @@ std::vector<std::int64_t> pieces_of_prompt(std::int64_t tokens, std::span<const 
 CachedShapes shapes_for(const ModelConfig& model, std::int64_t longest, std::int64_t new_tokens, std::int64_t slots,
                         std::string_view key) {
   const auto check = [&](std::int64_t most, const std::string& what) {
-    if (longest + new_tokens > most)
+    const std::int64_t positions_left = most - longest;
+    if (new_tokens > positions_left)
       throw ConfigError(fmt::format("{} = {}: with the longest prompt, of {} tokens, that is more than the {}; use at most {}", key,
-                                    new_tokens, longest, what, most - longest));
+                                    new_tokens, longest, what, positions_left));
   };
   check(model.max_positions, fmt::format("model's {} positions", model.max_positions));
   if (model.sliding_window > 0)
