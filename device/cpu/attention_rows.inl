@@ -2,6 +2,8 @@
 // source file per instruction set inside a namespace named after it and an unnamed one: each file keeps its own code, and
 // scripts/check_isa can tell what belongs where.
 
+const Ints kLane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
 inline I smaller(I a, I b) { return a < b ? a : b; }
 
 inline I visible_columns(const ScoreTile& tile, I row) {

@@ -4,6 +4,7 @@ namespace trident {
 
 namespace baseline {
 namespace {
+constexpr std::int64_t kWidth = 16;
 #include "device/cpu/wide_vectors.inl"
 
 // What the vectors are for.

@@ -4,6 +4,7 @@ namespace trident {
 
 namespace avx2 {
 namespace {
+constexpr std::int64_t kWidth = 8, kTileColumns = 2;
 #include "device/cpu/wide_vectors.inl"
 
 // What the vectors are for.

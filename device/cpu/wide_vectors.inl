@@ -1,12 +1,11 @@
-// Vectors of 16 floats, which the compiler maps to what the instruction set has, and how they come from memory and go there.
-// Included inside a namespace of the instruction set's name and an unnamed one.
+// Vectors of kWidth floats, and how they come from memory and go there. Included inside a namespace of the instruction set's name
+// and an unnamed one, after kWidth: what an instruction set has no registers for, the compiler takes apart, through memory.
 
 using I = std::int64_t;
-constexpr I kWidth = 16;
-typedef float Floats __attribute__((vector_size(64)));
-typedef std::int32_t Ints __attribute__((vector_size(64)));
-typedef std::uint32_t Words __attribute__((vector_size(64)));
-typedef std::uint16_t Halves __attribute__((vector_size(32)));
+typedef float Floats __attribute__((vector_size(4 * kWidth)));
+typedef std::int32_t Ints __attribute__((vector_size(4 * kWidth)));
+typedef std::uint32_t Words __attribute__((vector_size(4 * kWidth)));
+typedef std::uint16_t Halves __attribute__((vector_size(2 * kWidth)));
 
 struct Bf16 {
   std::uint16_t bits;
@@ -19,7 +18,6 @@ constexpr float kInfinity = __builtin_inff();
 
 inline Floats broadcast(float x) { return x - Floats{}; }
 inline Floats largest(Floats a, Floats b) { return a > b ? a : b; }
-const Ints kLane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 // Degree-6 polynomial (Cephes' coefficients), relative error below 3e-7; 0 below the normal range, NaN stays NaN.
 inline Floats exponential(Floats x) {
@@ -41,14 +39,24 @@ inline Floats exponential(Floats x) {
   return x < low ? Floats{} : result;
 }
 
-inline float sum_of(Floats v) {
-  float s[kWidth];
-  __builtin_memcpy(s, &v, sizeof v);
-  for (I width = kWidth / 2; width > 0; width /= 2) {
-    for (I i = 0; i < width; ++i) s[i] += s[i + width];
+template <I... i>
+struct Indices {};
+template <I N>
+using UpTo = Indices<__integer_pack(N)...>;
+
+template <class Vector, I... i>
+__attribute__((always_inline)) inline float sum_of_halves(Vector v, Indices<i...>) {
+  constexpr I kHalf = sizeof...(i);
+  const auto sums = __builtin_shufflevector(v, v, i...) + __builtin_shufflevector(v, v, (i + kHalf)...);
+  if constexpr (kHalf == 2) {
+    return sums[0] + sums[1];
+  } else {
+    return sum_of_halves(sums, UpTo<kHalf / 2>());
   }
-  return s[0];
 }
+
+// Element i of the lower half and i of the upper, and again of what that makes.
+inline float sum_of(Floats v) { return sum_of_halves(v, UpTo<kWidth / 2>()); }
 
 inline float largest_of(Floats v) {
   float m = v[0];
@@ -56,7 +64,7 @@ inline float largest_of(Floats v) {
   return m;
 }
 
-// Loads and stores of `count` <= 16 elements; missing elements read as 0.
+// Loads and stores of `count` <= kWidth elements; missing elements read as 0.
 inline Floats load(const float* p, I count) {
   Floats v = {};
   if (count == kWidth) {
