@@ -71,22 +71,6 @@ JsonValue to_json(const Continuation& c, bool has_text, bool log_probabilities) 
   return out;
 }
 
-// Of rank 0, as rates beside the bytes that a step cannot do without.
-std::string timing_lines(const GenerateResult& result) {
-  const GenerateTimes& t = result.times;
-  std::string lines = fmt::format("prompts: {} tokens in {:.3f} s, {:.1f} tokens/s\n", t.prompt_tokens, t.prompt_seconds,
-                                  static_cast<double>(t.prompt_tokens) / t.prompt_seconds);
-  if (t.steps == 0) return lines;
-  const double cache = static_cast<double>(t.step_positions * result.cache_bytes_per_position);
-  const double bytes = static_cast<double>(t.steps * result.step_weight_bytes) + cache;
-  const auto steps = static_cast<double>(t.steps);
-  lines += fmt::format(
-      "steps: {} in {:.3f} s, {:.2f} ms each; {:.1f} MB of weights and {:.2f} MB of keys and values each: {:.2f} GB/s\n", t.steps,
-      t.step_seconds, t.step_seconds / steps * 1e3, static_cast<double>(result.step_weight_bytes) * 1e-6, cache / steps * 1e-6,
-      bytes / t.step_seconds * 1e-9);
-  return lines;
-}
-
 // `shown`: the text of the only continuation stands there already.
 void print(std::ostream& out, const GenerateResult& result, const OutputFlags& flags, bool shown) {
   for (const Continuation& c : result.continuations) {
@@ -104,7 +88,14 @@ void print(std::ostream& out, const GenerateResult& result, const OutputFlags& f
     for (std::size_t i = 0; i < c.ids.size(); ++i) out << fmt::format("{}{:.6f}", i == 0 ? "" : " ", c.log_probabilities[i]);
     out << '\n';
   }
-  if (flags.timings) out << timing_lines(result);
+  if (!flags.timings) return;
+  if (!flags.json) {
+    out << to_text(result.times);
+    return;
+  }
+  JsonValue line;
+  line.set("timings", to_json(result.times));
+  out << to_json_text(line) << '\n';
 }
 
 void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
@@ -131,7 +122,7 @@ void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
   app.add_flag("--logprobs", output.log_probabilities, "print every new token's log-probability, in nats");
   app.add_flag("--print-ids", output.ids, "print the new ids, on one line, in place of text");
   app.add_flag("--json", output.json, "print one JSON object a line for every continuation");
-  app.add_flag("--timings", output.timings, "add what prompts and steps took");
+  app.add_flag("--timings", output.timings, "add what prompts and steps took, and what the machine does at most, measured between them");
 }
 
 }  // namespace
@@ -159,6 +150,7 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
         "trident generate: what makes the text is not clear; give one of --ckpt DIR, --hf DIR, and, to measure with weights drawn "
         "at "
         "random, --config FILE");
+  options.timings = output.timings;
   if (greedy) options.sampling.temperature = 0;
   for (const std::string& text : texts) options.prompts.push_back({.text = text});
   for (const std::string& file : files) read_prompts(file, options.prompts);

@@ -14,9 +14,11 @@
 #include "data/tokenizer/token_ids.h"
 #include "device/cpu/cpu_device.h"
 #include "model/gpt.h"
+#include "model/model_stats.h"
 #include "parallel/communicator/launcher.h"
 #include "parallel/mpi/process_world.h"
 #include "parallel/shared_memory/thread_world.h"
+#include "train/generate/machine_rates.h"
 #include "train/plan/machine.h"
 #include "train/plan/run_plan.h"
 #include "train/run/load_checkpoint.h"
@@ -36,6 +38,7 @@ struct Job {
   RunPlan plan;
   std::unique_ptr<Tokenizer> tokenizer;
   GenerateRequest request;
+  bool timings = false;
 };
 
 // The run's configuration in a layout of one rank, but for what the user sets. Its own layout was chosen for training.
@@ -184,6 +187,7 @@ std::unique_ptr<Tokenizer> find_tokenizer(const GenerateOptions& options, const 
 Job make_job(const GenerateOptions& options, int world_size, int local_ranks) {
   check_options(options);
   Job job;
+  job.timings = options.timings;
   if (options.checkpoint) {
     job.key = "--ckpt", job.path = *options.checkpoint;
     job.weights = find_weights(job.path, job.key);
@@ -224,6 +228,16 @@ void check_memory(const ArenaPlan& plan, ParallelContext& context, bool one_mach
                   bytes[0] * 1e-9, available.limit, static_cast<double>(available.bytes) * 1e-9, rank, largest_entries(plan)));
 }
 
+// What is known of the passes before there are any.
+GenerateTimes facts_of(const ModelConfig& model) {
+  GenerateTimes times;
+  const auto layers = static_cast<double>(model.layers);
+  times.flops_per_token = 2 * layers * static_cast<double>(block_matmul_parameters(model));
+  times.flops_per_prompt = 2 * static_cast<double>(model.vocab_size) * static_cast<double>(model.hidden);
+  times.flops_per_pair = 4 * layers * static_cast<double>(model.query_width());
+  return times;
+}
+
 // One rank, from its device to its part of the result.
 GenerateResult run_rank(const Job& job, Device& device, std::unique_ptr<Communicator> world, bool one_machine,
                         const ShowText& show, LogSink& log) {
@@ -242,12 +256,23 @@ GenerateResult run_rank(const Job& job, Device& device, std::unique_ptr<Communic
   const bool shows = context.rank() == 0 && plan.grid.degrees().data == 1;
   TokenLoop loop(job.request, stage, *plan.text, plan.model.vocab_size, context, shows ? show : ShowText());
   GenerateResult result;
+  GenerateTimes& times = result.times;
+  std::optional<MachineRates> machine;
+  if (job.timings) {
+    times = facts_of(plan.model);
+    times.step_weight_bytes = stage.weight_bytes_per_token();
+    times.cache_bytes_per_position = stage.cache_bytes_per_position();
+    if (plan.world_size() == 1) machine.emplace(device, plan.compute);
+    loop.watch([&](PassTime pass) {
+      const MachineRates::Rate rate = !machine ? MachineRates::Rate() : pass.is_prompt ? machine->multiply() : machine->read();
+      pass.machine_rate = rate.by_clock;
+      pass.machine_cpu_rate = rate.by_cpu;
+      times.passes.push_back(pass);
+    });
+  }
   result.continuations = loop.run();
   result.has_text = job.tokenizer != nullptr;
   result.ranks = plan.world_size();
-  result.times = loop.times();
-  result.step_weight_bytes = stage.weight_bytes_per_token();
-  result.cache_bytes_per_position = stage.cache_bytes_per_position();
   model.drain();
   return result;
 }

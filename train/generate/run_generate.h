@@ -32,15 +32,15 @@ struct GenerateOptions {
   std::vector<std::string> stops;
   std::optional<std::int32_t> end;  // nothing: the folder's eos_token_id, or the tokenizer's end of a document
   bool ignore_end = false;
+  // Keep the time of every pass, and measure the machine between them if there is one rank, which takes time of its own.
+  bool timings = false;
 };
 
 struct GenerateResult {
   std::vector<Continuation> continuations;  // by prompt, then by sample
   bool has_text = false;
   int ranks = 1;
-  // Of rank 0.
-  GenerateTimes times;
-  std::int64_t step_weight_bytes = 0, cache_bytes_per_position = 0;  // that a step reads
+  GenerateTimes times;  // of rank 0, if asked for
 };
 
 inline constexpr std::int64_t kMostSlots = 32;

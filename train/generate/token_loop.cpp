@@ -90,7 +90,7 @@ DrawPlace TokenLoop::place_of(const Slot& slot) const {
 }
 
 void TokenLoop::start(std::size_t number, std::int64_t sequence) {
-  const double begin = monotonic_seconds();
+  const double begin = monotonic_seconds(), cpu_begin = thread_cpu_seconds();
   Slot& slot = slots_[number];
   slot = {sequence, request_.prompts[static_cast<std::size_t>(sequence / request_.samples)], TextStream(request_.stops)};
   const std::span<const std::int32_t> prompt = slot.seen;
@@ -103,26 +103,27 @@ void TokenLoop::start(std::size_t number, std::int64_t sequence) {
     first += count;
   }
   const Choice choice = choose(std::span(&number, 1), true).front();
-  times_.prompt_tokens += std::ssize(prompt);
-  times_.prompt_seconds += monotonic_seconds() - begin;
+  const double seconds = monotonic_seconds() - begin, cpu_seconds = thread_cpu_seconds() - cpu_begin;
+  if (watch_) watch_({.is_prompt = true, .seconds = seconds, .cpu_seconds = cpu_seconds, .tokens = std::ssize(prompt)});
   accept(number, choice);
 }
 
 void TokenLoop::step() {
-  const double begin = monotonic_seconds();
+  const double begin = monotonic_seconds(), cpu_begin = thread_cpu_seconds();
   std::vector<std::size_t> busy;
+  std::int64_t positions = 0;
   next_.assign(slots_.size(), {});
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i].sequence < 0) continue;
     busy.push_back(i);
     const std::int64_t length = std::ssize(slots_[i].seen);
     next_[i] = {slots_[i].seen.back(), length - 1};
-    times_.step_positions += length;
+    positions += length;
   }
   stage_.step(next_);
   const std::vector<Choice> choices = choose(busy, false);
-  times_.step_seconds += monotonic_seconds() - begin;
-  ++times_.steps;
+  const double seconds = monotonic_seconds() - begin, cpu_seconds = thread_cpu_seconds() - cpu_begin;
+  if (watch_) watch_({.seconds = seconds, .cpu_seconds = cpu_seconds, .tokens = std::ssize(busy), .positions = positions});
   for (std::size_t i = 0; i < busy.size(); ++i) accept(busy[i], choices[i]);
 }
 
@@ -133,7 +134,6 @@ void TokenLoop::accept(std::size_t number, const Choice& choice) {
   continuation.ids.push_back(choice.id);
   continuation.log_probabilities.push_back(choice.log_probability);
   slot.seen.push_back(choice.id);
-  ++times_.new_tokens;
   if (std::ranges::find(request_.ends, choice.id) != request_.ends.end()) return finish(number, EndReason::kEnd);
   if (request_.tokenizer != nullptr) {
     const std::string text = slot.stream.push(bytes_of(choice.id));

@@ -12,10 +12,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/tokenizer/tokenizer.h"
 #include "train/generate/cached_stage.h"
+#include "train/generate/generate_times.h"
 #include "train/generate/sampler.h"
 #include "train/generate/text_stream.h"
 
@@ -55,15 +57,10 @@ struct Continuation {
   EndReason reason = EndReason::kLength;
 };
 
-// What a run took, of one rank.
-struct GenerateTimes {
-  double prompt_seconds = 0, step_seconds = 0;
-  std::int64_t prompt_tokens = 0, steps = 0, new_tokens = 0;
-  std::int64_t step_positions = 0;  // cached positions that steps looked at, summed over slots in use
-};
-
 // A piece of text of a sequence that is being made, as it comes.
 using ShowText = std::function<void(std::int64_t sequence, const std::string& text)>;
+// Told of every pass of this rank after it, and before the next: what is done there is in no pass's time. `machine_rate` is not set.
+using WatchPass = std::function<void(const PassTime& pass)>;
 
 class TokenLoop {
  public:
@@ -75,7 +72,7 @@ class TokenLoop {
   // Collective over the world. Every sequence, on every rank of data rank 0; on others this data rank's own. DataError where logits
   // are not finite.
   std::vector<Continuation> run();
-  const GenerateTimes& times() const { return times_; }
+  void watch(WatchPass watch) { watch_ = std::move(watch); }
 
  private:
   struct Slot {
@@ -105,7 +102,7 @@ class TokenLoop {
   std::vector<float> logits_;                // of a pass, in host memory
   std::vector<double> offer_, offers_;       // candidates on their way
   std::vector<CachedStage::Next> next_;
-  GenerateTimes times_;
+  WatchPass watch_;  // may be empty
 };
 
 }  // namespace trident

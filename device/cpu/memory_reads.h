@@ -1,0 +1,13 @@
+// How fast memory is read: the floor of what reads much and computes little, measured as it does it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace trident {
+
+// The sum of all, modulo 2^64, read once in order by the threads of the calling thread's team (CpuDevice sets their number), each its
+// own part. What it says is of no use; that every word was needed for it is.
+std::uint64_t sum_of_words(std::span<const std::uint64_t> words);
+
+}  // namespace trident

@@ -1,0 +1,53 @@
+// What prompts and steps of a generation took, beside what this machine could do at the same moments.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/json_reader.h"
+
+namespace trident {
+
+// A prompt that was read, up to its first new token, or one step of all slots.
+struct PassTime {
+  bool is_prompt = false;
+  double seconds = 0, cpu_seconds = 0;  // passed, and of this thread
+  std::int64_t tokens = 0;     // of the prompt, or new ones
+  std::int64_t positions = 0;  // cached ones that a step looked at, summed over slots in use; of a prompt 0
+  // Measured right after it: FLOP/s of products (prompt) or bytes/s read (step), by either clock; 0: was not.
+  double machine_rate = 0, machine_cpu_rate = 0;
+};
+
+struct GenerateTimes {
+  std::vector<PassTime> passes;
+  // That a step reads, on the rank: all weights but what is looked up, and of each position that it looks at.
+  std::int64_t step_weight_bytes = 0, cache_bytes_per_position = 0;
+  // Of the whole model, a multiply-add counted as two: of a prompt's token, of its last one beside, of a query with a key that it sees.
+  double flops_per_token = 0, flops_per_prompt = 0, flops_per_pair = 0;
+};
+
+// Medians over passes of one kind. Each share is of a pass and the rate measured right after it. On a machine that others use too,
+// what passes by the clock says little; seconds that the rank's thread computed are what an idle machine would take, as long as the
+// rank's other threads get as much.
+struct PassSummary {
+  std::int64_t passes = 0;
+  double tokens = 0;             // of one
+  double seconds = 0;            // of one
+  double tokens_per_second = 0;
+  double work = 0;               // of one: FLOPs of a prompt; bytes of a step
+  double rate = 0;               // work / s
+  double machine_rate = 0;       // 0: was not measured
+  double share = 0;              // of machine_rate
+  double cpu_seconds = 0, cpu_share = 0;
+};
+
+PassSummary summarize_prompts(const GenerateTimes& times);
+PassSummary summarize_steps(const GenerateTimes& times);
+
+// A line of prompts, and one of steps if there were any.
+std::string to_text(const GenerateTimes& times);
+// {"prompts": {..}, "steps": {..}}
+JsonValue to_json(const GenerateTimes& times);
+
+}  // namespace trident
