@@ -63,6 +63,23 @@ TEST_F(Generate, TextIdsAndLogProbabilitiesSayTheSame) {
   EXPECT_EQ(words_of(text.out.substr(text.out.rfind('\n', text.out.size() - 2))), 12u);
 }
 
+TEST_F(Generate, TimingsCountEveryPass) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::vector<std::string> what{"--prompt-ids", "1 2 3", "-n", "3", "--batch", "2", "--max-new-tokens", "5", "--ignore-end", "--timings"};
+  const ProgramOutcome text = generate(what);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_NE(text.out.find("\nprompts: 3 of 3 tokens, "), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("\nsteps: 8 of 2 tokens, "), std::string::npos) << text.out;  // two samples, then the third alone
+  EXPECT_NE(text.out.find(" at which memory is read"), std::string::npos) << text.out;
+  const ProgramOutcome json = generate(plus(what, {"--json", "--set", "parallel.tensor=2"}));
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const JsonValue last = parse_json(json.out.substr(json.out.rfind('\n', json.out.size() - 2) + 1), "output");
+  const JsonValue& steps = *last.find("timings")->find("steps");
+  EXPECT_EQ(steps.find("passes")->as_integer(), 8);
+  EXPECT_GT(steps.find("bytes_per_second")->as_number(), 0);
+  EXPECT_EQ(steps.find("share"), nullptr);  // several ranks: nobody measured the machine
+}
+
 TEST_F(Generate, ReadsPromptsFromFiles) {
   ASSERT_EQ(train().exit_code, 0);
   write_file(place_ / "two.txt", "The dog\nA longer line, with other words\n");

@@ -9,6 +9,7 @@
 #include "core/bf16.h"
 #include "core/philox.h"
 #include "device/cpu/cpu_features.h"
+#include "device/cpu/memory_reads.h"
 #include "device/cpu/onednn_matmul.h"
 
 namespace trident {
@@ -64,7 +65,7 @@ std::vector<Product> products() {
     for (const DType out : {DType::kF32, DType::kBF16})
       for (const Transpose transposed : {Transpose::kYes, Transpose::kNo})
         for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes})
-          for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {37, 19}, {130, 64}, {64, 333}}) {
+          for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {37, 19}, {130, 64}, {7, 32}, {450, 333}}) {
             if (in == DType::kF32 && out == DType::kBF16) continue;
             const MatmulShape shape{9, n, k, Transpose::kNo, transposed, in, out, accumulate};
             all.push_back({shape, values(9 * k, 1), values(n * k, 2), values(9 * n, 3)});
@@ -115,6 +116,19 @@ TEST(FewRows, AreTheSameBitsHoweverManyRowsAndThreadsThereAre) {
       }
     }
   }
+}
+
+// The rate that they are compared with is of a read of everything.
+TEST(MemoryReads, ReadEveryWordOnceWithAnyNumberOfThreads) {
+  std::vector<std::uint64_t> words(100003);
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) sum += words[i] = i * 0x9E3779B97F4A7C15u;
+  for (const int threads : {1, 3}) {
+    omp_set_num_threads(threads);
+    EXPECT_EQ(sum_of_words(words), sum) << threads << " threads";
+  }
+  omp_set_num_threads(1);
+  EXPECT_EQ(sum_of_words({}), 0u);
 }
 
 TEST(FewRows, AreLeftToTheLibraryWhereNobodyAsked) {

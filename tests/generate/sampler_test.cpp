@@ -117,6 +117,31 @@ TEST(Sampler, AgreesWithADoubleReferenceInAnyNumberOfParts) {
   EXPECT_GT(compared, 550);
 }
 
+// More than are sorted at first.
+TEST(Sampler, KeepsTheRightNucleusOfManyTokens) {
+  std::mt19937 random(11);
+  int compared = 0, larger_than_first_piece = 0;
+  for (int round = 0; round < 120; ++round) {
+    SamplingOptions options;
+    options.temperature = std::array{0.2, 0.6, 1.5}[random() % 3];
+    options.top_p = std::array{0.999, 0.95, 0.5, 0.1}[random() % 4];
+    options.seed = random();
+    const std::vector<float> logits = random_logits(random, 3000, false);
+    const DrawPlace place{1, 2, random() % 100};
+    const std::vector<double> p = reference(options, logits, {});
+    const std::int32_t expected = reference_choice(p, uniform_draw(options.seed, place));
+    for (const int parts : {1, 3}) {
+      const Choice choice = choose_in_parts(options, logits, {}, place, parts);
+      EXPECT_TRUE(expected < 0 || choice.id == expected)
+          << "round " << round << " in " << parts << " parts: " << choice.id << ", not " << expected;
+    }
+    compared += expected >= 0;
+    larger_than_first_piece += std::ranges::count_if(p, [](double x) { return x > 0; }) > 256 * 4;
+  }
+  EXPECT_GT(compared, 80);
+  EXPECT_GT(larger_than_first_piece, 10);
+}
+
 TEST(Sampler, TheLowerIdWinsWhereLogitsAreEqual) {
   std::mt19937 random(5);
   for (int round = 0; round < 100; ++round) {

@@ -35,12 +35,20 @@ class Weights {
 // The fewest of the best candidates that have `share` of all probability, or one.
 std::span<Candidate> keep_nucleus(std::span<Candidate> candidates, const Weights& weight, double share) {
   if (share >= 1) return candidates;
-  std::sort(candidates.begin(), candidates.end(), is_better);
   double total = 0;
   for (const Candidate& c : candidates) total += weight(c);
+  // Sorted piece by piece, because few are kept of many as a rule.
   double before = 0;
-  std::size_t kept = 0;
-  while (kept < candidates.size() && (kept == 0 || before < share * total)) before += weight(candidates[kept++]);
+  std::size_t kept = 0, sorted = 0;
+  while (kept < candidates.size() && (kept == 0 || before < share * total)) {
+    if (kept == sorted) {
+      const std::span<Candidate> rest = candidates.subspan(sorted);
+      const std::size_t more = std::min(rest.size(), std::max<std::size_t>(256, 3 * sorted));
+      std::ranges::sort(keep_best(rest, static_cast<std::int64_t>(more)), is_better);
+      sorted += more;
+    }
+    before += weight(candidates[kept++]);
+  }
   return candidates.first(kept);
 }
 
@@ -117,7 +125,7 @@ Choice choose(const SamplingOptions& options, std::span<Candidate> candidates, c
   std::span<Candidate> kept = options.top_k > 0 ? keep_best(candidates, options.top_k) : candidates;
   const Weights weight(kept, options.temperature);
   kept = keep_nucleus(kept, weight, options.top_p);
-  std::ranges::sort(kept, {}, &Candidate::id);
+  if (!std::ranges::is_sorted(kept, {}, &Candidate::id)) std::ranges::sort(kept, {}, &Candidate::id);
   double sum = 0;
   for (const Candidate& c : kept) sum += weight(c);
   const double target = uniform_draw(options.seed, place) * sum;

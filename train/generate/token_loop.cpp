@@ -181,29 +181,9 @@ std::vector<Choice> TokenLoop::choose_on_last_stage(std::span<const std::size_t>
   const int parts = context_.grid().degrees().tensor, part = context_.coordinates().tensor;
   const std::int64_t places = candidates_needed(request_.sampling, columns), row = kTotalNumbers + places * kCandidateNumbers;
   const std::int64_t rows = std::ssize(slots);
-  offer_.resize(static_cast<std::size_t>(rows * row));
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const Slot& slot = slots_[slots[static_cast<std::size_t>(i)]];
-    const auto at = static_cast<std::size_t>(one_row ? 0 : static_cast<std::int64_t>(slots[static_cast<std::size_t>(i)]) * columns);
-    const LogitShard shard{std::span(logits_).subspan(at, static_cast<std::size_t>(columns)), part * columns, vocabulary_};
-    const LogSumExp of_shard = log_sum_exp(shard);
-    const std::vector<Candidate> best =
-        is_finite(of_shard) ? best_candidates(request_.sampling, shard, slot.seen, places) : std::vector<Candidate>();
-    pack(offer_.data() + i * row, of_shard, best, places);
-  }
-  offers_.resize(offer_.size() * static_cast<std::size_t>(parts));
-  if (parts == 1) {
-    offers_ = offer_;
-  } else {
-    context_.statistics(Axis::kTensor).all_gather(context_.host_stream(), view_of(offers_), view_of(offer_));
-    context_.host_stream().synchronize();
-  }
   std::vector<Choice> choices;
   std::vector<Candidate> candidates;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    candidates.clear();
-    LogSumExp total{-INFINITY, 0};
-    for (int p = 0; p < parts; ++p) total = combine(total, unpack(offers_.data() + (p * rows + i) * row, places, candidates));
+  const auto choose_one = [&](std::int64_t i, const LogSumExp& total) {
     const Slot& slot = slots_[slots[static_cast<std::size_t>(i)]];
     if (!is_finite(total) && !request_.refuses_non_finite) {
       choices.push_back({.id = kNoToken});
@@ -217,6 +197,28 @@ std::vector<Choice> TokenLoop::choose_on_last_stage(std::span<const std::size_t>
                       prompt, tokens));
     }
     choices.push_back(trident::choose(request_.sampling, candidates, total, place_of(slot)));
+  };
+  offer_.resize(parts == 1 ? 0 : static_cast<std::size_t>(rows * row));
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const Slot& slot = slots_[slots[static_cast<std::size_t>(i)]];
+    const auto at = static_cast<std::size_t>(one_row ? 0 : static_cast<std::int64_t>(slots[static_cast<std::size_t>(i)]) * columns);
+    const LogitShard shard{std::span(logits_).subspan(at, static_cast<std::size_t>(columns)), part * columns, vocabulary_};
+    const LogSumExp of_shard = log_sum_exp(shard);
+    candidates = is_finite(of_shard) ? best_candidates(request_.sampling, shard, slot.seen, places) : std::vector<Candidate>();
+    if (parts == 1)
+      choose_one(i, of_shard);
+    else
+      pack(offer_.data() + i * row, of_shard, candidates, places);
+  }
+  if (parts == 1) return choices;
+  offers_.resize(offer_.size() * static_cast<std::size_t>(parts));
+  context_.statistics(Axis::kTensor).all_gather(context_.host_stream(), view_of(offers_), view_of(offer_));
+  context_.host_stream().synchronize();
+  for (std::int64_t i = 0; i < rows; ++i) {
+    candidates.clear();
+    LogSumExp total{-INFINITY, 0};
+    for (int p = 0; p < parts; ++p) total = combine(total, unpack(offers_.data() + (p * rows + i) * row, places, candidates));
+    choose_one(i, total);
   }
   return choices;
 }
