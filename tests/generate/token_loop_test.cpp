@@ -211,7 +211,7 @@ TEST(TokenLoop, APromptOfManyPiecesReadsLikeOneOfOnePiece) {
   GenerateRequest request;
   request.max_new_tokens = 4;
   request.sampling.temperature = 0;
-  for (const int length : {8, 9, 31, 32, 33, 47}) {
+  for (const int length : {8, 9, 23, 24, 31, 32, 33, 47}) {
     std::vector<std::int32_t>& prompt = request.prompts.emplace_back();
     for (int i = 0; i < length; ++i) prompt.push_back(static_cast<std::int32_t>((i * 29 + length) % config.vocab_size));
   }
@@ -226,13 +226,34 @@ TEST(TokenLoop, APromptOfManyPiecesReadsLikeOneOfOnePiece) {
   }
 }
 
+// A piece may have more rows than the cache has places.
+TEST(TokenLoop, APieceThatIsNotFullReadsLikeAWholeOne) {
+  ModelConfig config = testing::tiny_llama();
+  config.max_positions = 64;
+  const testing::LogicalTensors values = testing::tiny_weights(config);
+  GenerateRequest request;
+  request.max_new_tokens = 1;
+  std::vector<std::int32_t>& prompt = request.prompts.emplace_back();
+  for (int i = 0; i < 26; ++i) prompt.push_back(static_cast<std::int32_t>((i * 31 + 5) % config.vocab_size));
+  for (const int tensor : {1, 2}) {
+    const Continuation made = run_ranks(config, values, request, {.degrees = {.tensor = tensor}}).front();
+    std::vector<std::int32_t> sequence = prompt;
+    sequence.push_back(made.ids.at(0));
+    EXPECT_NEAR(-made.log_probabilities[0], reference_nats(config, values, sequence, prompt.size()), 2e-5);
+  }
+}
+
 TEST(TokenLoop, PiecesDependOnThePromptAlone) {
   const std::vector<std::int64_t> all{8, 32, 128, 512};
   EXPECT_EQ(pieces_of_prompt(1, all), (std::vector<std::int64_t>{8}));
   EXPECT_EQ(pieces_of_prompt(8, all), (std::vector<std::int64_t>{8}));
   EXPECT_EQ(pieces_of_prompt(43, all), (std::vector<std::int64_t>{32, 8, 8}));
-  EXPECT_EQ(pieces_of_prompt(700, all), (std::vector<std::int64_t>{512, 128, 32, 8, 8, 8, 8}));
-  for (const std::int64_t longest : {1, 8, 31, 32, 127, 128, 511, 512, 5000}) {
+  EXPECT_EQ(pieces_of_prompt(700, all), (std::vector<std::int64_t>{512, 128, 32, 32}));
+  EXPECT_EQ(pieces_of_prompt(23, all), (std::vector<std::int64_t>{8, 8, 8}));
+  EXPECT_EQ(pieces_of_prompt(24, all), (std::vector<std::int64_t>{32}));
+  EXPECT_EQ(pieces_of_prompt(383, all), (std::vector<std::int64_t>{128, 128, 128}));
+  EXPECT_EQ(pieces_of_prompt(384, all), (std::vector<std::int64_t>{512}));
+  for (const std::int64_t longest : {1, 8, 23, 24, 31, 32, 95, 96, 127, 128, 383, 384, 511, 512, 5000}) {
     for (std::int64_t tokens = 1; tokens <= std::min<std::int64_t>(longest, 600); ++tokens)
       EXPECT_EQ(pieces_of_prompt(tokens, piece_rows_for(longest)), pieces_of_prompt(tokens, all)) << tokens << " of " << longest;
   }

@@ -15,6 +15,9 @@ namespace {
 
 constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved), kSavedForW = static_cast<std::size_t>(Region::kSavedForW);
 
+// Rows without a token cost less than the passes of smaller pieces, each of which reads all weights.
+bool fills(std::int64_t tokens, std::int64_t rows) { return 4 * tokens >= 3 * rows; }
+
 LayerGeometry with_extent(LayerGeometry geometry, std::int64_t sequence, std::int64_t batch) {
   geometry.sequence = sequence;
   geometry.micro_batch = batch;
@@ -28,7 +31,7 @@ LayerGeometry with_extent(LayerGeometry geometry, std::int64_t sequence, std::in
 std::vector<std::int64_t> piece_rows_for(std::int64_t longest) {
   std::vector<std::int64_t> rows{8};
   for (const std::int64_t size : {32, 128, 512}) {
-    if (longest >= size) rows.push_back(size);
+    if (fills(longest, size)) rows.push_back(size);
   }
   return rows;
 }
@@ -36,7 +39,7 @@ std::vector<std::int64_t> piece_rows_for(std::int64_t longest) {
 std::vector<std::int64_t> pieces_of_prompt(std::int64_t tokens, std::span<const std::int64_t> rows) {
   std::vector<std::int64_t> pieces;
   for (std::size_t size = rows.size(); size-- > 0;) {
-    for (; tokens >= rows[size]; tokens -= rows[size]) pieces.push_back(rows[size]);
+    for (; fills(tokens, rows[size]); tokens -= std::min(tokens, rows[size])) pieces.push_back(rows[size]);
   }
   if (tokens > 0) pieces.push_back(rows.front());
   return pieces;
