@@ -187,7 +187,7 @@ std::vector<Choice> TokenLoop::choose_on_last_stage(std::span<const std::size_t>
     const Slot& slot = slots_[slots[static_cast<std::size_t>(i)]];
     if (!is_finite(total) && !request_.refuses_non_finite) {
       choices.push_back({.id = kNoToken});
-      continue;
+      return;
     }
     if (!is_finite(total)) {
       const std::int64_t prompt = slot.sequence / request_.samples, tokens = std::ssize(slot.seen);
