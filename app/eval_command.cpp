@@ -54,6 +54,8 @@ void check(const EvalOptions& options) {
     if (value && *value < 1) throw ConfigError(fmt::format("{} = {}: must be at least 1", name, *value));
   if (options.token_losses && (!options.ids || !options.sets.empty() || options.choices))
     throw ConfigError("--token-losses: prints a number for each of --ids; give those, and neither --data nor --choices");
+  if (options.per_question && !options.choices)
+    throw ConfigError("--per-question: there are no questions; give --choices FILE, or leave it out");
 }
 
 }  // namespace
@@ -79,6 +81,7 @@ void eval_command(const Arguments& arguments, const CommandContext& context) {
   app.add_option("--stride", options.stride, "how far a window begins behind the one before it; not given: --sequence");
   app.add_flag("--per-document", options.per_document, "each document by itself, and a loss for each");
   app.add_flag("--token-losses", options.token_losses, "of --ids: a loss for each token but the first");
+  app.add_flag("--per-question", options.per_question, "of --choices: the log-likelihood of every choice");
   app.add_option("--tokenizer", options.tokenizer,
                  "for bits per byte and for questions as text; not given: data.tokenizer of its training");
   app.add_option("--set", options.settings,

@@ -44,6 +44,18 @@ std::string line_of(const LossSum& sum, bool knows_bytes) {
                      bits ? fmt::format("  bits per byte {:.5f}", *bits) : "", counted(sum.tokens, "token"));
 }
 
+JsonValue::Array answers_of(const ChoicesReport& choices) {
+  JsonValue::Array answers;
+  for (const QuestionReport& question : choices.each) {
+    JsonValue item;
+    item.set("log_likelihoods", JsonValue::Array(question.log_likelihoods.begin(), question.log_likelihoods.end()));
+    item.set("chosen", question.chosen);
+    item.set("chosen_norm", question.chosen_normalised ? JsonValue(*question.chosen_normalised) : JsonValue());
+    answers.push_back(std::move(item));
+  }
+  return answers;
+}
+
 double share(std::int64_t right, const ChoicesReport& choices) {
   return static_cast<double>(right) / static_cast<double>(choices.questions);
 }
@@ -80,6 +92,7 @@ JsonValue to_json(const EvalReport& report) {
     json.set("acc", share(choices.right, choices));
     json.set("acc_norm", choices.right_normalised ? JsonValue(share(*choices.right_normalised, choices)) : JsonValue());
     json.set("questions", choices.questions);
+    if (!choices.each.empty()) json.set("answers", answers_of(choices));
   }
   return json;
 }
@@ -96,6 +109,11 @@ std::string to_text(const EvalReport& report) {
     text += fmt::format("  token {:<10} {:.6f}\n", i + 1, report.token_nats[i]);
   if (!report.choices) return text;
   const ChoicesReport& choices = *report.choices;
+  for (std::size_t q = 0; q < choices.each.size(); ++q) {
+    text += fmt::format("  question {:<7} choice {} ", q, choices.each[q].chosen);
+    for (const double likelihood : choices.each[q].log_likelihoods) text += fmt::format(" {:.6f}", likelihood);
+    text += '\n';
+  }
   text += fmt::format("{:<16} acc {:.4f}{}  {}\n", "choices", share(choices.right, choices),
                       choices.right_normalised ? fmt::format("  acc_norm {:.4f}", share(*choices.right_normalised, choices)) : "",
                       counted(choices.questions, "question"));

@@ -26,6 +26,7 @@ struct EvalOptions {
   std::optional<std::int64_t> sequence, stride;  // not given: the checkpoint's batch.sequence; as sequence
   bool per_document = false;
   bool token_losses = false;  // of `ids` alone
+  bool per_question = false;  // of `choices` alone
 };
 
 // Of the tokens of a text that were predicted.
@@ -49,10 +50,17 @@ struct SetReport {
   std::vector<LossSum> documents;  // --per-document
 };
 
+struct QuestionReport {
+  std::vector<double> log_likelihoods;            // of its choices
+  std::int64_t chosen = 0;                        // the first of the largest
+  std::optional<std::int64_t> chosen_normalised;  // that of the largest after dividing by code points, where those are known
+};
+
 struct ChoicesReport {
   std::int64_t questions = 0;
   std::int64_t right = 0;                        // the choice of the largest log-likelihood is the answer
   std::optional<std::int64_t> right_normalised;  // that divided by the choice's code points
+  std::vector<QuestionReport> each;              // EvalOptions::per_question
 };
 
 struct EvalReport {
@@ -65,7 +73,7 @@ struct EvalReport {
 };
 
 // One object: loss, ppl, bits_per_byte (null without a tokenizer) and tokens of all sets together, each set's under "sets" where
-// there are several, its documents' under "documents"; acc, acc_norm and questions of choices.
+// there are several, its documents' under "documents"; acc, acc_norm and questions of choices, and each of those under "answers".
 JsonValue to_json(const EvalReport& report);
 // The same for people.
 std::string to_text(const EvalReport& report);

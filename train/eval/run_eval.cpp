@@ -179,7 +179,7 @@ std::int64_t best(std::int64_t count, Score&& score) {
   return largest;
 }
 
-ChoicesReport judge(const std::vector<Question>& questions, std::span<const LossSum> sums) {
+ChoicesReport judge(const std::vector<Question>& questions, std::span<const LossSum> sums, bool per_question) {
   ChoicesReport report;
   std::int64_t normalised = 0;
   bool has_lengths = true;
@@ -188,9 +188,13 @@ ChoicesReport judge(const std::vector<Question>& questions, std::span<const Loss
     const auto likelihood = [&](std::int64_t i) { return -sums[static_cast<std::size_t>(i)].nats; };
     const auto length = [&](std::int64_t i) { return static_cast<double>(question.choices[static_cast<std::size_t>(i)].length); };
     ++report.questions;
-    if (best(count, likelihood) == question.answer) ++report.right;
+    QuestionReport of_question{{}, best(count, likelihood), {}};
+    if (of_question.chosen == question.answer) ++report.right;
     for (std::int64_t i = 0; i < count; ++i) has_lengths = has_lengths && length(i) > 0;
-    if (has_lengths && best(count, [&](std::int64_t i) { return likelihood(i) / length(i); }) == question.answer) ++normalised;
+    if (has_lengths) of_question.chosen_normalised = best(count, [&](std::int64_t i) { return likelihood(i) / length(i); });
+    if (of_question.chosen_normalised == question.answer) ++normalised;
+    for (std::int64_t i = 0; per_question && i < count; ++i) of_question.log_likelihoods.push_back(likelihood(i));
+    if (per_question) report.each.push_back(std::move(of_question));
     sums = sums.subspan(static_cast<std::size_t>(count));
   }
   if (has_lengths) report.right_normalised = normalised;
@@ -213,7 +217,7 @@ EvalReport report_of(const EvalOptions& options, const Work& work, const TextSum
     if (options.per_document && !is_ids) set.documents.assign(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(texts));
     left = left.subspan(texts);
   }
-  if (options.choices) report.choices = judge(work.questions, left);
+  if (options.choices) report.choices = judge(work.questions, left, options.per_question);
   return report;
 }
 

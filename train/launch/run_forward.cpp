@@ -128,6 +128,14 @@ std::string checkpoint_path(const std::string& path) {
   return std::filesystem::exists(path) ? path : named;
 }
 
+// How many sequences are given at once is decided later (prepare); until then one micro-batch is all, whatever its size.
+std::vector<std::string> with_global_batch(std::vector<std::string> settings) {
+  constexpr std::string_view kMicro = "batch.micro=";
+  for (std::size_t i = 0, given = settings.size(); i < given; ++i)
+    if (settings[i].starts_with(kMicro)) settings.push_back("batch.global=" + settings[i].substr(kMicro.size()));
+  return settings;
+}
+
 }  // namespace
 
 ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vector<std::string>& settings, std::string_view key) {
@@ -145,7 +153,7 @@ ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vec
   if (JsonValue* const data = config.find("data")) erase(*data, {"valid", "split"});
   if (JsonValue* const batch = config.find("batch"))
     batch->set("global", batch->find("micro") == nullptr ? JsonValue(1) : *batch->find("micro"));
-  model.config = parse_train_config(to_json_text(config), source, settings);
+  model.config = parse_train_config(to_json_text(config), source, with_global_batch(settings));
   return model;
 }
 
@@ -160,7 +168,7 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
       R"({{"model": {{"hf_config": {0}}}, "run": {{"steps": 1}}, "batch": {{"global": 1, "micro": 1, "sequence": {1}}},)"
       R"( "data": {{"train": {0}, "tokenizer": null}}}})",
       to_json_text(JsonValue(path)), sequence);
-  model.config = parse_train_config(config, path, settings);
+  model.config = parse_train_config(config, path, with_global_batch(settings));
   return model;
 }
 
