@@ -41,13 +41,22 @@ void convert_from(const std::byte* from, std::byte* to, DType to_dtype, std::int
   TRIDENT_CHECK(false, "values are not converted to {}", to_string(to_dtype));
 }
 
-template <class T>
-std::int64_t nan_in(const std::byte* values, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const float value = to_float(load<T>(values + i * static_cast<std::int64_t>(sizeof(T))));
-    if (value != value) return i;
+// The first whose bits without the sign are above `infinity` (a NaN), or `infinity` itself. Almost always there is neither, which one
+// maximum over all says.
+template <class Bits>
+OddValues odd_values_in(const std::byte* values, std::int64_t n, Bits infinity) {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(Bits));
+  const auto magnitude = static_cast<Bits>(static_cast<Bits>(~Bits{0}) >> 1);
+  const auto bits = [&](std::int64_t i) { return static_cast<Bits>(load<Bits>(values + i * kSize) & magnitude); };
+  Bits largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, bits(i));
+  OddValues found;
+  if (largest < infinity) return found;
+  for (std::int64_t i = n; i-- > 0;) {
+    if (bits(i) > infinity) found.nan = i;
+    if (bits(i) == infinity) found.infinity = i;
   }
-  return -1;
+  return found;
 }
 
 // Where the elements of a box go: element (i, j) of it, of (n, m), to i * row + j * column. Boxes of other ranks are seen as [1,
@@ -122,12 +131,12 @@ void convert_values(const std::byte* from, DType from_dtype, std::byte* to, DTyp
   TRIDENT_CHECK(false, "values are not converted from {}", to_string(from_dtype));
 }
 
-std::int64_t first_nan(const std::byte* values, DType dtype, std::int64_t n) {
+OddValues odd_values(const std::byte* values, DType dtype, std::int64_t n) {
   switch (dtype) {
-    case DType::kF32: return nan_in<float>(values, n);
-    case DType::kBF16: return nan_in<bf16>(values, n);
-    case DType::kF16: return nan_in<f16>(values, n);
-    default: return -1;
+    case DType::kF32: return odd_values_in<std::uint32_t>(values, n, 0x7f800000u);
+    case DType::kBF16: return odd_values_in<std::uint16_t>(values, n, 0x7f80u);
+    case DType::kF16: return odd_values_in<std::uint16_t>(values, n, 0x7c00u);
+    default: return {};
   }
 }
 

@@ -30,8 +30,11 @@ bool converts(DType from, DType to, Narrowing narrowing);
 // copied.
 void convert_values(const std::byte* from, DType from_dtype, std::byte* to, DType to_dtype, std::int64_t n);
 
-// Of `n` f32, bf16 or f16 values, the first that is no number; -1: there is none.
-std::int64_t first_nan(const std::byte* values, DType dtype, std::int64_t n);
+// Of `n` f32, bf16 or f16 values the first that is no number, and the first that is infinite; -1: there is none.
+struct OddValues {
+  std::int64_t nan = -1, infinity = -1;
+};
+OddValues odd_values(const std::byte* values, DType dtype, std::int64_t n);
 
 // Scratch memory of a reader; allocated when it is used first.
 using ReadScratch = std::vector<std::byte>;

@@ -31,7 +31,7 @@ void HfShardReader::read_host(const ShardBox& box, std::byte* out, DType dtype, 
   const RandomAccessFile& file = open(tensor.file);
   copy_shared(whole(tensor.shape), tensor.dtype, box, out, dtype, scratch_, [&](std::int64_t begin, std::span<std::byte> bytes) {
     file.read(tensor.begin + begin, bytes);
-    look_for_nans(tensor, begin / size_of(tensor.dtype), bytes);
+    look_for_odd_values(tensor, begin / size_of(tensor.dtype), bytes);
   });
 }
 
@@ -42,9 +42,19 @@ const RandomAccessFile& HfShardReader::open(std::size_t file) {
   return open_.emplace(file, std::move(opened)).second;
 }
 
-void HfShardReader::look_for_nans(const HfFileTensor& tensor, std::int64_t element, std::span<const std::byte> bytes) {
-  const std::int64_t at = first_nan(bytes.data(), tensor.dtype, std::ssize(bytes) / size_of(tensor.dtype));
-  if (at >= 0) not_numbers_.emplace(tensor.name, place_text(element + at, tensor.shape));
+void HfShardReader::look_for_odd_values(const HfFileTensor& tensor, std::int64_t element, std::span<const std::byte> bytes) {
+  const OddValues found = trident::odd_values(bytes.data(), tensor.dtype, std::ssize(bytes) / size_of(tensor.dtype));
+  for (const auto& [at, infinite] : {std::pair{found.nan, false}, {found.infinity, true}})
+    if (at >= 0 && !odd_.contains({tensor.name, infinite}))
+      odd_[{tensor.name, infinite}] = fmt::format("{}: tensor {} has values that are {}, such as {}; they are kept",
+                                                  folder_->path(tensor.file), in_quotes(tensor.name),
+                                                  infinite ? "infinite" : "no numbers", place_text(element + at, tensor.shape));
+}
+
+std::vector<std::string> HfShardReader::odd_values() const {
+  std::vector<std::string> lines;
+  for (const auto& [of, line] : odd_) lines.push_back(line);
+  return lines;
 }
 
 std::string place_text(std::int64_t element, const std::vector<std::int64_t>& shape) {

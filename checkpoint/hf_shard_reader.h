@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/box_copy.h"
@@ -25,20 +26,20 @@ class HfShardReader {
   void read(const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {},
             Narrowing narrowing = Narrowing::kRefused);
 
-  // Tensors in which values were read that are no numbers, and the place of the first that was seen, such as "[3, 17]". They are
-  // kept.
-  const std::map<std::string, std::string>& not_numbers() const { return not_numbers_; }
+  // One line for every tensor in which values were read that are no numbers, and one where they are infinite: file, tensor, and the
+  // place of the first that was seen, such as "[3, 17]". They are kept.
+  std::vector<std::string> odd_values() const;
 
  private:
   void read_host(const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing);
   const RandomAccessFile& open(std::size_t file);
-  void look_for_nans(const HfFileTensor& tensor, std::int64_t element, std::span<const std::byte> bytes);
+  void look_for_odd_values(const HfFileTensor& tensor, std::int64_t element, std::span<const std::byte> bytes);
 
   std::shared_ptr<const HfFolder> folder_;
   ReadAt read_at_;
   std::optional<std::pair<std::size_t, RandomAccessFile>> open_;  // the one that was read last
   ReadScratch scratch_;
-  std::map<std::string, std::string> not_numbers_;
+  std::map<std::pair<std::string, bool>, std::string> odd_;  // by tensor, and whether infinite
 };
 
 // "[3, 17]": the place of element number `element` of a tensor.

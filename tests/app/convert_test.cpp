@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/file_io.h"
@@ -131,18 +133,80 @@ TEST_F(Convert, DtypesAreConvertedAndSaid) {
   EXPECT_EQ(read_file(place_ / "back/model.safetensors"), read_file(place_ / "bf16/model.safetensors"));
 }
 
-TEST_F(Convert, WhatIsNoNumberIsNamedAndKept) {
-  const std::string folder = own_folder("nan");
-  std::string content = read_file(folder + "/model.safetensors");
-  const std::uint32_t nan = 0x7fc00123u;
-  std::memcpy(content.data() + content.size() - 4, &nan, 4);
-  write_file(folder + "/model.safetensors", content);
-  const ProgramOutcome in = to_ckpt(folder, place_ / "ckpt");
-  ASSERT_EQ(in.exit_code, 0) << in.err;
-  EXPECT_NE(in.out.find("warning: tensor \""), std::string::npos) << in.out;
-  EXPECT_NE(in.out.find("no numbers"), std::string::npos) << in.out;
-  ASSERT_EQ(to_hf(place_ / "ckpt", place_ / "back").exit_code, 0);
-  EXPECT_EQ(read_file(place_ / "back/model.safetensors"), content);
+// The last value and one before it, in every dtype: both are named with file, tensor and place, once each, and come back.
+TEST_F(Convert, WhatIsNoNumberOrInfiniteIsNamedAndKept) {
+  const auto folder_with = [&](const std::string& name, const std::string& from, std::size_t size, std::uint32_t nan,
+                               std::uint32_t infinity) {
+    const std::string folder = place_ / name;
+    create_folder(folder);
+    write_file(folder + "/config.json", read_file(from + "/config.json"));
+    std::string content = read_file(from + "/model.safetensors");
+    std::memcpy(content.data() + content.size() - 1 * size, &nan, size);
+    std::memcpy(content.data() + content.size() - 2 * size, &infinity, size);
+    std::memcpy(content.data() + content.size() - 3 * size, &infinity, size);
+    write_file(folder + "/model.safetensors", content);
+    return folder;
+  };
+  const std::string goldens = TRIDENT_SOURCE_DIR "/tests/";
+  for (const auto& [name, from, size, nan, infinity] :
+       {std::tuple{"f32", "model/goldens/families/llama", std::size_t{4}, 0x7fc00123u, 0xff800000u},
+        {"bf16", "generate/goldens/mistral", std::size_t{2}, 0xffc1u, 0x7f80u},
+        {"f16", "generate/goldens/qwen3", std::size_t{2}, 0x7e01u, 0xfc00u}}) {
+    SCOPED_TRACE(name);
+    const std::string folder = folder_with(name, goldens + from, size, nan, infinity);
+    const std::string ckpt = place_ / (std::string("ckpt-") + name), back = place_ / (std::string("back-") + name);
+    const ProgramOutcome in = to_ckpt(folder, ckpt);
+    ASSERT_EQ(in.exit_code, 0) << in.err;
+    const std::string begin = "warning: " + folder + "/model.safetensors: tensor \"model.norm.weight\" has values that are ";
+    const bool last_of_32 = std::string(name) != "f32";  // width of the model; the norm is the last tensor
+    EXPECT_NE(in.out.find(begin + "no numbers, the first at [" + (last_of_32 ? "31" : "15") + "]; they are kept\n"), in.out.npos)
+        << in.out;
+    EXPECT_NE(in.out.find(begin + "infinite, the first at [" + (last_of_32 ? "29" : "13") + "]; they are kept\n"), in.out.npos)
+        << in.out;
+    EXPECT_EQ(std::count(in.out.begin(), in.out.end(), '\n'), 3) << in.out;
+    const ProgramOutcome out = to_hf(ckpt, back);
+    ASSERT_EQ(out.exit_code, 0);
+    EXPECT_NE(out.out.find("warning: " + ckpt + ": tensor \"model.norm.weight\" has values that are infinite"), out.out.npos) << out.out;
+    EXPECT_EQ(read_file(back + "/model.safetensors"), read_file(folder + "/model.safetensors"));
+    // A run that begins with it says the same.
+    const ProgramOutcome eval = run_program({"eval", "--hf", folder, "--ids", "5 6 7", "--set", "precision.compute=fp32"});
+    for (const char* what : {"no numbers, such as [", "infinite, such as ["})
+      EXPECT_NE(eval.err.find(folder + "/model.safetensors: tensor \"model.norm.weight\" has values that are " + what),
+                eval.err.npos)
+          << eval.err;
+  }
+}
+
+// Names as a model without its head has them, in one file and in several.
+TEST_F(Convert, NamesWithoutTheirBeginningComeBackSo) {
+  for (const auto& [family, prefix] : {std::pair{"gpt2", "transformer."}, {"qwen2", "model."}}) {
+    const std::string folder = own_folder(std::string(family) + "-bare", family);
+    std::string content = read_file(folder + "/model.safetensors");
+    std::uint64_t length = 0;
+    std::memcpy(&length, content.data(), sizeof length);
+    std::string header = content.substr(8, length);
+    int changed = 0;
+    for (std::size_t at; (at = header.find(std::string("\"") + prefix)) != header.npos; ++changed)
+      header.erase(at + 1, std::string(prefix).size());
+    ASSERT_GT(changed, 10);
+    header.erase(header.find_last_not_of(' ') + 1);
+    header.resize((header.size() + 7) / 8 * 8, ' ');
+    length = header.size();
+    std::string text(8, '\0');
+    std::memcpy(text.data(), &length, sizeof length);
+    write_file(folder + "/model.safetensors", text + header + data_of(content));
+    const std::string name = family;
+    ASSERT_EQ(to_ckpt(folder, place_ / (name + "-ckpt")).exit_code, 0);
+    const ProgramOutcome out = to_hf(place_ / (name + "-ckpt"), place_ / (name + "-back"));
+    ASSERT_EQ(out.exit_code, 0) << out.err;
+    expect_same_files(place_ / (name + "-back"), folder);
+    // Cut, and through a checkpoint again.
+    ASSERT_EQ(to_hf(place_ / (name + "-ckpt"), place_ / (name + "-cut"), {"--shard-size", "9KB"}).exit_code, 0);
+    EXPECT_EQ(read_file(place_ / (name + "-cut/model.safetensors.index.json")).find(std::string("\"") + prefix), std::string::npos);
+    ASSERT_EQ(to_ckpt(place_ / (name + "-cut"), place_ / (name + "-ckpt2")).exit_code, 0);
+    ASSERT_EQ(to_hf(place_ / (name + "-ckpt2"), place_ / (name + "-cut2")).exit_code, 0);
+    expect_same_files(place_ / (name + "-cut2"), place_ / (name + "-cut"));
+  }
 }
 
 // Bad folders: code 65, the file and the tensor named, and nothing of the output left.

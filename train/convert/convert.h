@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/dtype.h"
@@ -39,6 +40,9 @@ struct ExportOptions {
 };
 ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, const ExportOptions& options,
                                const ConvertProgress& progress = {});
+
+// Key of the manifest's writer: what the names in the folder that the checkpoint was made from leave out at their beginning.
+inline constexpr std::string_view kLeftOutOfNames = "left_out_of_names";
 
 // Which tensors go into which file, as huggingface_hub cuts them: in their order, each file filled up to `limit` bytes, a larger
 // tensor in a file of its own. Pure. `bytes`: of each tensor; its indices.

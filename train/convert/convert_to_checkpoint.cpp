@@ -40,6 +40,20 @@ FileTable table_of(const HfFolder& folder, std::vector<ManifestTensor> tensors, 
   return table;
 }
 
+// "transformer." or "model." where the folder's tensors have names without it, as those of a model without its head; else nothing.
+std::string left_out_of_names(const HfFolder& folder, const std::vector<ManifestTensor>& tensors) {
+  std::string left_out;
+  for (const ManifestTensor& tensor : tensors) {
+    const std::string& in_file = folder.find(tensor.name)->name;
+    if (in_file == tensor.name) {
+      if (tensor.name.find('.') != tensor.name.rfind(".weight")) return "";  // not lm_head.weight, which has none
+      continue;
+    }
+    left_out = tensor.name.substr(0, tensor.name.size() - in_file.size());
+  }
+  return left_out;
+}
+
 // A run that nothing can go on from: its manifest names the model.
 JsonValue config_of(const std::string& folder) {
   JsonValue json = parse_json(
@@ -88,7 +102,7 @@ class Importer {
       }
       in.read(offset, {values, static_cast<std::size_t>(n * stored)});
       if (tensor.dtype != box.dtype) convert_values(values, tensor.dtype, room.data(), box.dtype, n);
-      check_.look(tensor.name, tensor.shape, at, values, tensor.dtype, room.data(), box.dtype, n);
+      check_.look({folder_->path(tensor.file), tensor.name}, tensor.shape, at, values, tensor.dtype, room.data(), box.dtype, n);
       stream.filled(static_cast<std::size_t>(n * size));
       at += n;
       done_ += n * size;
@@ -122,6 +136,8 @@ ConvertReport hf_to_checkpoint(const std::string& from, const std::string& to, s
   manifest.writer.set("program", "trident");
   manifest.writer.set("host", host_name());
   manifest.writer.set("converted_from", from);
+  if (const std::string left_out = left_out_of_names(*folder, manifest.tensors); !left_out.empty())
+    manifest.writer.set(kLeftOutOfNames, left_out);
   manifest.written_unix =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 

@@ -40,9 +40,9 @@ std::string file_name(std::size_t number, std::size_t count) {
 }
 
 // Of a folder that says the same of its tensors; nothing: it does not.
-std::optional<std::vector<OutputFile>> files_of_index(const HfIndex& index, const std::vector<ManifestTensor>& tensors) {
+std::optional<std::vector<OutputFile>> files_of_index(const HfIndex& index, const std::vector<std::string>& names) {
   std::map<std::string, std::size_t> numbers;
-  for (std::size_t t = 0; t < tensors.size(); ++t) numbers.emplace(tensors[t].name, t);
+  for (std::size_t t = 0; t < names.size(); ++t) numbers.emplace(names[t], t);
   std::map<std::string, OutputFile> files;
   std::size_t found = 0;
   for (const auto& [tensor, name] : index.files) {
@@ -52,7 +52,7 @@ std::optional<std::vector<OutputFile>> files_of_index(const HfIndex& index, cons
     files[name].tensors.push_back(number->second);
     ++found;
   }
-  if (found != tensors.size()) return std::nullopt;
+  if (found != names.size()) return std::nullopt;
   std::vector<OutputFile> list;
   for (auto& [name, file] : files) list.push_back(std::move(file));
   return list;
@@ -75,6 +75,10 @@ class Exporter {
     if (manifest.tensors.size() != tensors_.size())
       throw DataError(fmt::format("{}: has {} tensors, expected {} by its configuration; use another checkpoint", source_.folder,
                                   manifest.tensors.size(), tensors_.size()));
+    const JsonValue* const left_out = manifest.writer.is_object() ? manifest.writer.find(kLeftOutOfNames) : nullptr;
+    const std::string prefix = left_out != nullptr && left_out->is_string() ? left_out->as_string() : "";
+    for (const ManifestTensor& tensor : tensors_)
+      names_.push_back(tensor.name.starts_with(prefix) ? tensor.name.substr(prefix.size()) : tensor.name);
     for (const ManifestTensor& tensor : tensors_) all_bytes_ += whole(tensor.shape).elements() * size_of(dtype_);
     cut(options.shard_bytes);
   }
@@ -84,7 +88,7 @@ class Exporter {
     ConvertReport report{std::ssize(tensors_), all_bytes_, dtype_};
     for (OutputFile& file : files_) {
       // As the reference writer orders tensors of one dtype.
-      std::ranges::sort(file.tensors, {}, [&](std::size_t t) { return tensors_[t].name; });
+      std::ranges::sort(file.tensors, {}, [&](std::size_t t) { return names_[t]; });
       write_weights(out.path() + "/" + file.name, file.tensors);
       report.weight_files.push_back(file.name);
     }
@@ -105,7 +109,7 @@ class Exporter {
     const std::string index = carried_ + "/" + std::string(kHfIndexName);
     const bool was_folder = file_exists(carried_ + "/" + std::string(kConfigName));
     if (!limit && file_exists(index)) {
-      if (auto files = files_of_index(parse_hf_index(read_file(index), index), tensors_)) {
+      if (auto files = files_of_index(parse_hf_index(read_file(index), index), names_)) {
         files_ = std::move(*files);
         has_index_ = true;
         return;
@@ -124,7 +128,7 @@ class Exporter {
     header.metadata = {{"format", "pt"}};
     std::int64_t end = 0;
     for (const std::size_t t : tensors) {
-      header.entries.push_back({tensors_[t].name, dtype_, tensors_[t].shape, end, end + bytes_of(t)});
+      header.entries.push_back({names_[t], dtype_, tensors_[t].shape, end, end + bytes_of(t)});
       end += bytes_of(t);
     }
     const std::string text = to_text(header);
@@ -159,7 +163,7 @@ class Exporter {
         convert_values(values_.data(), stored_, converted_.data(), dtype_, n);
         out = converted_.data();
       }
-      check_.look(tensor.name, tensor.shape, row * columns, values_.data(), stored_, out, dtype_, n);
+      check_.look({source_.folder, tensor.name}, tensor.shape, row * columns, values_.data(), stored_, out, dtype_, n);
       stream.append({out, static_cast<std::size_t>(n * size_of(dtype_))});
       done_ += n * size_of(dtype_);
       if (progress_) progress_(done_, all_bytes_);
@@ -171,7 +175,7 @@ class Exporter {
     index.total_bytes = all_bytes_;
     index.total_parameters = all_bytes_ / size_of(dtype_);
     for (const OutputFile& file : files_)
-      for (const std::size_t t : file.tensors) index.files.emplace_back(tensors_[t].name, file.name);
+      for (const std::size_t t : file.tensors) index.files.emplace_back(names_[t], file.name);
     // Writers put more, or less, beside the map: their text, where it says the same.
     const std::string carried = carried_ + "/" + std::string(kHfIndexName);
     if (file_exists(carried)) {
@@ -234,6 +238,7 @@ class Exporter {
   WeightsSource source_;
   ModelConfig model_;
   std::vector<ManifestTensor> tensors_;  // in the order of transformers' state_dict()
+  std::vector<std::string> names_;       // of the tensors in the files
   DType dtype_, stored_ = DType::kF32;
   std::string carried_;
   const ConvertProgress& progress_;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 #include "checkpoint/box_copy.h"
 #include "checkpoint/hf_shard_reader.h"
@@ -29,21 +30,19 @@ std::int64_t first_overflow(const std::byte* from, DType from_dtype, const std::
 
 }  // namespace
 
-void ValueCheck::look(const std::string& tensor, const std::vector<std::int64_t>& shape, std::int64_t first, const std::byte* from,
+void ValueCheck::look(const Place& place, const std::vector<std::int64_t>& shape, std::int64_t first, const std::byte* from,
                       DType from_dtype, const std::byte* to, DType to_dtype, std::int64_t n) {
-  if (with_nan_ != tensor) {
-    if (const std::int64_t at = first_nan(from, from_dtype, n); at >= 0) {
-      with_nan_ = tensor;
-      warnings_.push_back(fmt::format("tensor {} has values that are no numbers, the first at {}; they are kept", in_quotes(tensor),
-                                      place_text(first + at, shape)));
-    }
-  }
-  if (to_dtype != DType::kF16 || from_dtype == DType::kF16 || with_infinity_ == tensor) return;
-  if (const std::int64_t at = first_overflow(from, from_dtype, to, n); at >= 0) {
-    with_infinity_ = tensor;
-    warnings_.push_back(fmt::format("tensor {} has values beyond the range of f16, the first at {}; they are infinite now",
-                                    in_quotes(tensor), place_text(first + at, shape)));
-  }
+  const auto warn = [&](Kind kind, std::int64_t at, std::string_view what, std::string_view then) {
+    if (at < 0 || named_[kind] == place.tensor) return;
+    named_[kind] = place.tensor;
+    warnings_.push_back(fmt::format("{}: tensor {} has values {}, the first at {}; they are {}", place.file,
+                                    in_quotes(place.tensor), what, place_text(first + at, shape), then));
+  };
+  const OddValues odd = odd_values(from, from_dtype, n);
+  warn(kNaN, odd.nan, "that are no numbers", "kept");
+  warn(kInfinite, odd.infinity, "that are infinite", "kept");
+  if (to_dtype != DType::kF16 || from_dtype == DType::kF16) return;
+  warn(kOverflow, first_overflow(from, from_dtype, to, n), "beyond the range of f16", "infinite now");
 }
 
 }  // namespace trident

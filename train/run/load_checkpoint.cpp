@@ -38,9 +38,8 @@ LossScaler::State loss_scale_of(const Manifest& manifest, const RankTrainer& tra
 // The masters, from the weights where there are none; or where nothing is trained the weights themselves.
 void read_values(const Resume& resume, RankModel& model, const Logger& logger) {
   Stream& stream = model.context().compute_stream();
-  for (const auto& [tensor, place] : read_weights(resume, model.store(), model.shard_holder(), model.device(), stream))
-    logger.warning("{}: tensor {} has values that are no numbers, such as {}; they are kept", resume.folder, in_quotes(tensor),
-                   place);
+  for (const std::string& line : read_weights(resume, model.store(), model.shard_holder(), model.device(), stream))
+    logger.warning("{}", line);
 }
 
 // Masters, weights in use and what the optimizer has.

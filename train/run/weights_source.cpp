@@ -80,8 +80,8 @@ std::shared_ptr<const HfFolder> open_hf(const std::string& folder, TiedCopies co
   return opened;
 }
 
-std::map<std::string, std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
-                                                Device& device, Stream& stream) {
+std::vector<std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
+                                      Device& device, Stream& stream) {
   const WriteValues write = [&](TensorView to, const void* from) { device.write(stream, to, from); };
   const std::vector<ShardBox> boxes = boxes_held(store.shards(), holder);
   const auto destination = [&](const ShardBox& box) {
@@ -92,7 +92,7 @@ std::map<std::string, std::string> read_weights(const WeightsSource& source, con
   if (source.hf != nullptr) {
     HfShardReader reader(source.hf);
     for (const ShardBox& box : boxes) reader.read(box, destination(box), write, narrowing);
-    return reader.not_numbers();
+    return reader.odd_values();
   }
   const Manifest& manifest = source.manifest;
   ShardReader reader(source.folder, manifest);
