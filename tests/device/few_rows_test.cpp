@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/bf16.h"
+#include "core/f16.h"
 #include "core/philox.h"
 #include "device/cpu/cpu_features.h"
 #include "device/cpu/memory_reads.h"
@@ -28,15 +29,18 @@ std::vector<std::byte> stored(const std::vector<float>& v, DType dtype) {
   for (std::size_t i = 0; i < v.size(); ++i) {
     if (dtype == DType::kF32) reinterpret_cast<float*>(bytes.data())[i] = v[i];
     if (dtype == DType::kBF16) reinterpret_cast<bf16*>(bytes.data())[i] = to_bf16(v[i]);
+    if (dtype == DType::kF16) reinterpret_cast<f16*>(bytes.data())[i] = to_f16(v[i]);
   }
   return bytes;
 }
 
 std::vector<float> loaded(const std::vector<std::byte>& bytes, DType dtype) {
   std::vector<float> v(bytes.size() / static_cast<std::size_t>(size_of(dtype)));
-  for (std::size_t i = 0; i < v.size(); ++i)
-    v[i] = dtype == DType::kF32 ? reinterpret_cast<const float*>(bytes.data())[i]
-                                : to_float(reinterpret_cast<const bf16*>(bytes.data())[i]);
+  for (std::size_t i = 0; i < v.size(); ++i) {
+    if (dtype == DType::kF32) v[i] = reinterpret_cast<const float*>(bytes.data())[i];
+    if (dtype == DType::kBF16) v[i] = to_float(reinterpret_cast<const bf16*>(bytes.data())[i]);
+    if (dtype == DType::kF16) v[i] = to_float(reinterpret_cast<const f16*>(bytes.data())[i]);
+  }
   return v;
 }
 
@@ -61,12 +65,11 @@ struct Product {
 
 std::vector<Product> products() {
   std::vector<Product> all;
-  for (const DType in : {DType::kF32, DType::kBF16})
-    for (const DType out : {DType::kF32, DType::kBF16})
+  for (const DType in : {DType::kF32, DType::kBF16, DType::kF16})
+    for (const DType out : {DType::kF32, in})
       for (const Transpose transposed : {Transpose::kYes, Transpose::kNo})
         for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes})
           for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {37, 19}, {130, 64}, {7, 32}, {450, 333}}) {
-            if (in == DType::kF32 && out == DType::kBF16) continue;
             const MatmulShape shape{9, n, k, Transpose::kNo, transposed, in, out, accumulate};
             all.push_back({shape, values(9 * k, 1), values(n * k, 2), values(9 * n, 3)});
           }
@@ -95,7 +98,7 @@ TEST(FewRows, AreSumsOfProducts) {
             size += std::abs(product);
           }
           // A sum of k+1 summands in f32 has at most k roundings of its size, and bf16 one more of 2^-9 of the result.
-          const double bound = size * static_cast<double>(s.k + 1) * 0x1p-24 + (s.out == DType::kBF16 ? std::abs(sum) * 0x1p-8 : 0);
+          const double bound = size * static_cast<double>(s.k + 1) * 0x1p-24 + (s.out != DType::kF32 ? std::abs(sum) * 0x1p-8 : 0);
           ASSERT_NEAR(out[static_cast<std::size_t>(r * s.n + c)], sum, bound)
               << to_string(level) << " n " << s.n << " k " << s.k << " row " << r << " column " << c;
         }

@@ -17,7 +17,7 @@ GenerateTimes some_times() {
   times.flops_per_pair = 4;
   times.passes = {
       {.is_prompt = true, .seconds = 2, .cpu_seconds = 1, .tokens = 3, .machine_rate = 662, .machine_cpu_rate = 993},
-      {.seconds = 1, .cpu_seconds = 0.5, .tokens = 2, .positions = 100, .machine_rate = 4000, .machine_cpu_rate = 8000},
+      {.seconds = 1, .cpu_seconds = 0.5, .tokens = 2, .positions = 100, .machine_rate = 1000, .machine_cpu_rate = 8000},
       {.seconds = 4, .cpu_seconds = 1, .tokens = 2, .positions = 200, .machine_rate = 1500, .machine_cpu_rate = 6000},
       {.seconds = 2, .cpu_seconds = 2, .tokens = 1, .positions = 300, .machine_rate = 8000, .machine_cpu_rate = 8000},
   };
@@ -44,8 +44,8 @@ TEST(GenerateTimes, SumUpStepsByMediansAndPairEachWithTheRateBesideIt) {
   EXPECT_EQ(steps.tokens_per_second, 0.5);
   EXPECT_EQ(steps.work, 3000);             // of 2000, 3000, 4000
   EXPECT_EQ(steps.rate, 2000);             // of 2000, 750, 2000
-  EXPECT_EQ(steps.machine_rate, 4000);     // of 4000, 1500, 8000
-  EXPECT_EQ(steps.share, 0.5);             // of 0.5, 0.5, 0.25
+  EXPECT_EQ(steps.machine_rate, 1500);     // of 1000, 1500, 8000
+  EXPECT_EQ(steps.share, 0.5);             // of 2, 0.5, 0.25
   EXPECT_EQ(steps.cpu_share, 0.5);         // of 0.5, 0.5, 0.25
 }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -24,6 +25,7 @@ struct Ranks {
   std::int64_t slots = 3;
   DType compute = DType::kF32;
   std::int64_t longest = 0;  // prompt, where the request's own are not to decide
+  std::vector<PassTime>* passes = nullptr;  // of rank 0
 };
 
 std::vector<SubAxis> partial_axes_of(const ModelConfig& config, int tensor) { return partial_axes(config, {.degree = tensor}); }
@@ -65,6 +67,7 @@ std::vector<Continuation> run_ranks(const ModelConfig& config, const testing::Lo
     }
     stage.bind(*arena, store);
     TokenLoop loop(request, stage, shapes, config.vocab_size, context, {});
+    if (rank == 0 && ranks.passes != nullptr) loop.watch([&](const PassTime& pass) { ranks.passes->push_back(pass); });
     std::vector<Continuation> result = loop.run();
     if (rank == 0) of_rank_0 = std::move(result);
     context.world().barrier();
@@ -257,6 +260,25 @@ TEST(TokenLoop, PiecesDependOnThePromptAlone) {
     for (std::int64_t tokens = 1; tokens <= std::min<std::int64_t>(longest, 600); ++tokens)
       EXPECT_EQ(pieces_of_prompt(tokens, piece_rows_for(longest)), pieces_of_prompt(tokens, all)) << tokens << " of " << longest;
   }
+}
+
+TEST(TokenLoop, TellsOfEveryPass) {
+  const ModelConfig config = testing::tiny_llama();
+  GenerateRequest request;
+  request.prompts = {{3, 20, 37}, {4}, {11, 2}};
+  request.max_new_tokens = 3;
+  std::vector<PassTime> passes;
+  run_ranks(config, testing::tiny_weights(config), request, {.slots = 2, .passes = &passes});
+  std::vector<std::array<std::int64_t, 3>> told;
+  for (const PassTime& pass : passes) {
+    told.push_back({pass.is_prompt, pass.tokens, pass.positions});
+    EXPECT_GT(pass.seconds, 0);
+    EXPECT_GT(pass.cpu_seconds, 0);
+    EXPECT_EQ(pass.machine_rate, 0);
+  }
+  // A step looks at prompts and tokens that are there: 3 + 1 and 1 + 1, then one more of each; then the third alone.
+  const std::vector<std::array<std::int64_t, 3>> expected{{1, 3, 0}, {1, 1, 0}, {0, 2, 6}, {0, 2, 8}, {1, 2, 0}, {0, 1, 3}, {0, 1, 4}};
+  EXPECT_EQ(told, expected);
 }
 
 TEST(TokenLoop, RefusesLogitsThatAreNotNumbers) {
