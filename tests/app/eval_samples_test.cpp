@@ -17,9 +17,8 @@ constexpr int kSkipped = 77;
 
 struct Layout {
   const char* name;
-  int ranks;
+  bool gathers;  // on use, on one stage or more; others keep what they have gathered
   std::vector<std::string> settings;
-  friend void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 };
 
 std::string prompts() {
@@ -45,32 +44,42 @@ class Samples : public ::testing::Test {
   Workplace place_;
 };
 
+// Its blocks are large beside its vocabulary, so that there is something to gather on use.
+const std::vector<std::string> kModel{"model.num_hidden_layers=8", "model.intermediate_size=4096"};
+
 const std::vector<Layout> kLayouts{
-    {"dp2_pp2_tp2_zero3_sp", 8, {"parallel=2DP x 2PP x 2TP", "parallel.zero=zero3", "parallel.sequence_parallel=true"}},
-    {"dp3_zero2", 3, {"parallel=3DP x 1PP x 1TP", "parallel.zero=zero2"}},
-    {"dp2_pp2_interleaved_shard_grad_op", 4,
-     {"parallel=2DP x 2PP x 1TP", "parallel.zero=shard_grad_op", "parallel.schedule=interleaved", "parallel.virtual_stages=2",
+    {"dp2_pp2_tp2_zero3_sp", false, {"parallel=2DP x 2PP x 2TP", "parallel.zero=zero3", "parallel.sequence_parallel=true"}},
+    {"dp3_pp2_tp2_zero3_sp", true, {"parallel=3DP x 2PP x 2TP", "parallel.zero=zero3", "parallel.sequence_parallel=true"}},
+    {"dp3_zero2", false, {"parallel=3DP x 1PP x 1TP", "parallel.zero=zero2"}},
+    {"dp3_pp2_interleaved_zero3", true,
+     {"parallel=3DP x 2PP x 1TP", "parallel.zero=zero3", "parallel.schedule=interleaved", "parallel.virtual_stages=2",
       "parallel.overlap=false"}},
-    {"dp2_zero3_per_micro_batch_full_recompute", 2,
-     {"parallel=2DP x 1PP x 1TP", "parallel.zero=zero3", "parallel.param_gather=per_micro_batch", "recompute.policy=full",
-      "recompute.head_chunk=8", "batch.micro=2"}},
+    {"dp2_zero3_full_recompute", true,
+     {"parallel=2DP x 1PP x 1TP", "parallel.zero=zero3", "recompute.policy=full", "recompute.head_chunk=8", "batch.micro=2"}},
+    {"dp4_zero3", true, {"parallel=4DP x 1PP x 1TP", "parallel.zero=zero3"}},
 };
 
 TEST_F(Samples, AreTheSameInEveryLayoutAndLeaveTrainingsNumbersEqual) {
-  ASSERT_EQ(train("one", {}).exit_code, 0);
-  const ProgramOutcome sampled = train("one_sampled", plus({prompts()}, kIds));
-  ASSERT_EQ(sampled.exit_code, 0) << sampled.err;
-  EXPECT_EQ(sampled.err, "");
+  const std::vector<std::string> sampled = plus(kModel, plus({prompts()}, kIds));
+  ASSERT_EQ(train("one", kModel).exit_code, 0);
+  const ProgramOutcome one = train("one_sampled", sampled);
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_EQ(one.err, "");
   expect_equal_numbers("one", "one_sampled");
   const std::string expected = text_of("one_sampled");
   EXPECT_EQ(std::ranges::count(expected, '\n'), 3 * 4) << "evaluations after 0, 2 and 4 steps";
   for (const Layout& layout : kLayouts) {
-    ASSERT_EQ(train(layout.name, layout.settings).exit_code, 0) << layout.name;
+    ASSERT_EQ(train(layout.name, plus(layout.settings, kModel)).exit_code, 0) << layout.name;
     const std::string with = std::string(layout.name) + "_sampled";
-    const ProgramOutcome outcome = train(with, plus(layout.settings, plus({prompts()}, kIds)));
+    const ProgramOutcome outcome = train(with, plus(layout.settings, sampled));
     ASSERT_EQ(outcome.exit_code, 0) << layout.name << ": " << outcome.err;
     expect_equal_numbers(layout.name, with);
     EXPECT_EQ(text_of(with), expected) << layout.name;
+    const bool all_keep = outcome.out.find("ranks of 2 of 2 stages keep") != std::string::npos ||
+                          outcome.out.find("ranks of 1 of 1 stage keep") != std::string::npos;
+    if (layout.gathers) {
+      EXPECT_FALSE(all_keep) << layout.name << ": units are to be gathered on use here\n" << outcome.out;
+    }
   }
 }
 
@@ -205,6 +214,9 @@ TEST_F(Samples, AreRefusedBeforeARunBegins) {
   refused({one, "eval.sample_tokens=0"}, {"eval.sample_tokens = 0"});
   refused({one, "eval.sample_temperature=-1"}, {"eval.sample_temperature = -1"});
   refused({"eval.samples=[1]"}, {"eval.samples"});
+  expect_one_line(run_program({"plan", "--config", place_ / "config.json", "--set", one, "--set", "eval.every=1", "--set",
+                               "device=cuda"}),
+                  64, {"eval.samples", "cards", "set device to \"cpu\""});
   // Without a tokenizer ids do.
   const ProgramOutcome ids = train("run", {"data.tokenizer=null", "eval.sample_ids=5 17 2", "eval.sample_tokens=3"});
   ASSERT_EQ(ids.exit_code, 0) << ids.err;
