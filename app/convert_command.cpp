@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "app/command_line.h"
+#include "app/interruption.h"
 #include "app/progress_line.h"
 #include "core/clock.h"
 #include "core/counted.h"
@@ -41,6 +42,8 @@ void check_kinds(const std::vector<std::string>& from, const std::vector<std::st
   for (const auto& [flag, words] : {std::pair{"--from", &from}, {"--to", &to}})
     if ((*words)[0] != kHf && (*words)[0] != kCheckpoint)
       throw ConfigError(fmt::format("{} {}: must be hf or ckpt, and a folder", flag, in_quotes((*words)[0])));
+  for (const auto& [flag, words] : {std::pair{"--from", &from}, {"--to", &to}})
+    if ((*words)[1].empty()) throw ConfigError(fmt::format("{} {} \"\": names no folder; give its path", flag, (*words)[0]));
   if (from[0] == to[0])
     throw ConfigError(fmt::format("--from {} --to {}: nothing to convert; one of them is hf, the other ckpt", from[0], to[0]));
 }
@@ -75,11 +78,13 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
   if (request.shard_bytes && !request.to_hf)
     throw ConfigError(fmt::format("--shard-size {}: files of a checkpoint are not cut by it; leave it out", in_quotes(shard_size)));
 
+  const Interruption interruption("nothing was written");
   const double start = monotonic_seconds();
   ConvertReport report;
   {
     ProgressLine line(context.out, context.console, start);
     request.progress = [&](std::int64_t done, std::int64_t all) {
+      interruption.check();
       line.update(done, all, size_text(static_cast<double>(done)), monotonic_seconds());
     };
     report = context.convert(request);

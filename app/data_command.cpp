@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "app/command_line.h"
+#include "app/interruption.h"
 #include "app/progress_line.h"
 #include "core/clock.h"
 #include "core/counted.h"
@@ -16,7 +17,6 @@
 #include "core/printable.h"
 #include "data/merge_datasets.h"
 #include "data/prepare.h"
-#include "train/run/stop_request.h"
 
 namespace trident {
 namespace {
@@ -29,20 +29,6 @@ constexpr std::string_view kUsage =
     "       trident data merge --input PREFIX... --output PREFIX\n"
     "           several token files to one\n"
     "\n";
-
-// Signals that are asked after while data are written: leaving by an error removes the temporary files.
-class Interruption {
- public:
-  void check() const {
-    const int signal = signals_.pending();
-    if (signal == 0) return;
-    throw Error(static_cast<ExitCode>(exit_code_of_signal(signal)),
-                fmt::format("stopped by {}: no file was changed; give the command again to start anew", signal_name(signal)));
-  }
-
- private:
-  StopRequest signals_{{SIGTERM, SIGINT, SIGHUP}};
-};
 
 // A prefix without a name would make files that are called ".bin".
 void check_output(const std::string& prefix) {
@@ -86,7 +72,7 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
 
   check_output(output);
   const auto vocabulary = load_tokenizer(tokenizer, "--tokenizer");
-  const Interruption interruption;
+  const Interruption interruption("no file was changed");
   const double start = monotonic_seconds();
   ProgressLine line(context.out, context.console, start);
   const PrepareStats stats = prepare_text(inputs, *vocabulary, output, options, [&](const PrepareProgress& seen) {
@@ -120,7 +106,7 @@ void merge_command(const Arguments& arguments, const CommandContext& context) {
   if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
   check_output(output);
 
-  const Interruption interruption;
+  const Interruption interruption("no file was changed");
   const double start = monotonic_seconds();
   ProgressLine line(context.out, context.console, start);
   const Overwrite replacing = overwrite ? Overwrite::kYes : Overwrite::kNo;

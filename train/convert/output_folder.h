@@ -7,8 +7,8 @@ namespace trident {
 
 class OutputFolder {
  public:
-  // Makes "<path>.tmp-<16 random hexadecimal digits>", and the folders above it. ConfigError where something has that name already;
-  // StorageError.
+  // Makes "<path>.tmp-<16 random hexadecimal digits>", and the folders above it; removes those of this path that killed processes
+  // of this user left. ConfigError where something has the path's name already; StorageError.
   explicit OutputFolder(std::string path);
   ~OutputFolder();  // without commit(): removes what was made
   OutputFolder(const OutputFolder&) = delete;
@@ -23,6 +23,7 @@ class OutputFolder {
 
  private:
   std::string final_, temporary_;
+  int lock_ = -1;  // of the folder, for as long as this process writes it; -1 on file systems without locks
   bool committed_ = false;
 };
 
