@@ -243,6 +243,8 @@ void read_llama_like(HfReader& reader, const FamilyTraits& traits, std::optional
   const bool missing = !reader.present("num_key_value_heads");
   config.kv_heads = reader.integer("num_key_value_heads", missing && traits.kv_heads > 0 ? traits.kv_heads : config.heads);
   config.head_dim = reader.integer("head_dim", traits.head_dim);
+  if (reader.find("head_dim") != nullptr && config.head_dim < 1)
+    reader.refuse("head_dim", "must be at least 1, or left out: then it is hidden_size / num_attention_heads");
   config.norm = NormKind::kRmsNorm;
   if (config.family == ModelFamily::kOlmo) {
     config.norm = NormKind::kPlainLayerNorm;

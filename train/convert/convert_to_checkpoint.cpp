@@ -55,9 +55,13 @@ std::string left_out_of_names(const HfFolder& folder, const std::vector<Manifest
 }
 
 // A run that nothing can go on from: its manifest names the model.
-JsonValue config_of(const std::string& folder) {
+// Also how many tokens it is given when it is evaluated; not whose tokenizer it has, which config.json does not say.
+JsonValue config_of(const std::string& folder, const ModelConfig& model) {
   JsonValue json = parse_json(
-      R"({"run": {"dir": "none", "steps": 1}, "batch": {"global": 1, "sequence": 1}, "data": {"train": "none"}})", "configuration");
+      fmt::format(R"({{"run": {{"dir": "none", "steps": 1}}, "batch": {{"global": 1, "sequence": {}}},)"
+                  R"( "data": {{"train": "none", "tokenizer": null}}}})",
+                  std::min(kFolderSequence, model.max_positions)),
+      "configuration");
   json.set("model", read_json_file(folder + "/config.json"));
   return to_json(parse_train_config(to_json_text(json), folder + "/config.json"));
 }
@@ -130,8 +134,9 @@ ConvertReport hf_to_checkpoint(const std::string& from, const std::string& to, s
   Manifest manifest;
   manifest.weights = dtype.value_or(folder->common_dtype());
   manifest.complete = false;
-  manifest.tensors = tensors_of_hf(model_of_hf(from));
-  manifest.config = config_of(from);
+  const ModelConfig model = model_of_hf(from);
+  manifest.tensors = tensors_of_hf(model);
+  manifest.config = config_of(from, model);
   manifest.data = JsonValue(JsonValue::Array{});
   manifest.writer.set("program", "trident");
   manifest.writer.set("host", host_name());

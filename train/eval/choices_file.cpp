@@ -62,7 +62,8 @@ class LineOfChoices {
       refuse(fmt::format("choices has {} of them; there must be two or more", choices.items().size()));
     const auto count = std::ssize(choices.items());
     if (!answer.is_integer())
-      refuse(fmt::format("answer is {}; it must be a number from 0 to {}", describe(answer.kind()), count - 1));
+      refuse(fmt::format("answer is {}; it must be a whole number from 0 to {}",
+                         answer.is_number() ? to_json_text(answer) : std::string(describe(answer.kind())), count - 1));
     Question question;
     question.answer = answer.as_integer();
     if (question.answer < 0 || question.answer >= count)

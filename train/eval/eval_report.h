@@ -58,6 +58,7 @@ struct QuestionReport {
 
 struct ChoicesReport {
   std::int64_t questions = 0;
+  std::optional<std::int64_t> not_finite;        // the first question, from 0 on, with a log-likelihood that is no number
   std::int64_t right = 0;                        // the choice of the largest log-likelihood is the answer
   std::optional<std::int64_t> right_normalised;  // that divided by the choice's code points
   std::vector<QuestionReport> each;              // EvalOptions::per_question

@@ -1,6 +1,7 @@
 #include "train/eval/run_eval.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -187,6 +188,8 @@ ChoicesReport judge(const std::vector<Question>& questions, std::span<const Loss
     const auto count = std::ssize(question.choices);
     const auto likelihood = [&](std::int64_t i) { return -sums[static_cast<std::size_t>(i)].nats; };
     const auto length = [&](std::int64_t i) { return static_cast<double>(question.choices[static_cast<std::size_t>(i)].length); };
+    for (std::int64_t i = 0; i < count; ++i)
+      if (!std::isfinite(likelihood(i)) && !report.not_finite) report.not_finite = report.questions;
     ++report.questions;
     QuestionReport of_question{{}, best(count, likelihood), {}};
     if (of_question.chosen == question.answer) ++report.right;
@@ -275,6 +278,10 @@ std::optional<EvalReport> run_eval(const EvalOptions& options, LogSink& log, Cud
     evaluator.drain();
   };
   run_forward([&] { return read_model(options, work); }, on_rank, log, cuda);
+  if (report && report->choices && report->choices->not_finite)
+    throw DataError(fmt::format("{}: question {}: a choice's log-likelihood is no finite number, so that none is likeliest; the "
+                                "model's weights are damaged, or hold NaN or infinity",
+                                *options.choices, *report->choices->not_finite + 1));
   return report;
 }
 

@@ -44,6 +44,7 @@ struct Job {
 // The run's configuration in a layout of one rank, but for what the user sets. Its own layout was chosen for training.
 std::vector<std::string> settings_of(const GenerateOptions& options) {
   std::vector<std::string> settings = {"device=cpu",
+                                       "model.dropout=0",  // nothing is dropped, attention's probabilities neither
                                        "parallel.data=1",
                                        "parallel.pipeline=1",
                                        "parallel.tensor=1",

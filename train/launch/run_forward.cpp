@@ -145,11 +145,12 @@ ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vec
   model.checkpoint = find_weights(checkpoint_path(path), key);
   const std::string source = model.checkpoint.folder + "/" + std::string(kManifestName);
   JsonValue config = model.checkpoint.manifest.config;
-  // How it was trained says nothing of how it is to be run.
+  // How it was trained says nothing of how it is to be run, and nothing is dropped.
   const auto erase = [](JsonValue& object, std::initializer_list<std::string_view> keys) {
     std::erase_if(object.members(), [&](const JsonMember& member) { return std::ranges::find(keys, member.key) != keys.end(); });
   };
   erase(config, {"parallel", "recompute", "elastic", "eval", "checkpoint", "debug"});
+  if (JsonValue* const architecture = config.find("model")) architecture->set("dropout", 0);
   if (JsonValue* const data = config.find("data")) erase(*data, {"valid", "split"});
   if (JsonValue* const batch = config.find("batch"))
     batch->set("global", batch->find("micro") == nullptr ? JsonValue(1) : *batch->find("micro"));
@@ -162,11 +163,11 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
   model.key = key;
   model.path = path;
   model.checkpoint = find_hf_weights(path, key);
-  const std::int64_t sequence = std::min(kForwardSequence, model_of_hf(path).max_positions);
-  // Nothing is trained, and nothing says who made its tokens.
+  const std::int64_t sequence = std::min(kFolderSequence, model_of_hf(path).max_positions);
+  // Nothing is trained, so that nothing is dropped either, and nothing says who made its tokens.
   const std::string config = fmt::format(
-      R"({{"model": {{"hf_config": {0}}}, "run": {{"steps": 1}}, "batch": {{"global": 1, "micro": 1, "sequence": {1}}},)"
-      R"( "data": {{"train": {0}, "tokenizer": null}}}})",
+      R"({{"model": {{"hf_config": {0}, "dropout": 0}}, "run": {{"steps": 1}}, "batch": {{"global": 1, "micro": 1,)"
+      R"( "sequence": {1}}}, "data": {{"train": {0}, "tokenizer": null}}}})",
       to_json_text(JsonValue(path)), sequence);
   model.config = parse_train_config(config, path, with_global_batch(settings));
   return model;

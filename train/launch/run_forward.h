@@ -31,8 +31,7 @@ struct ForwardModel {
 ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vector<std::string>& settings, std::string_view key);
 
 // The same of a Hugging Face folder: its config.json's model, precision and all else as they are by default, one sequence at a
-// time, of as many tokens as the model has positions and at most kForwardSequence. DataError for a folder that is none.
-inline constexpr std::int64_t kForwardSequence = 1024;
+// time, of as many tokens as the model has positions and at most kFolderSequence. DataError for a folder that is none.
 ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std::string>& settings, std::string_view key);
 
 struct ForwardInputs {

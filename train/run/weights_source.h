@@ -30,6 +30,8 @@ WeightsSource open_weights(const std::string& path);
 ModelConfig model_of(const WeightsSource& source);
 // The same of a Hugging Face folder's config.json.
 ModelConfig model_of_hf(const std::string& folder);
+// Tokens that the model of a folder is given at a time where nothing says how many: its positions, and at most so many.
+inline constexpr std::int64_t kFolderSequence = 1024;
 
 // A Hugging Face folder, fitted to the model of its config.json. kCompared: tied copies are compared, too
 // (HfFolder::check_tied_copies), which reads them. Throws as HfFolder.

@@ -1,0 +1,201 @@
+// What trident convert, eval and generate do with Hugging Face folders that are like those that users have: dropout, tokenizers of
+// other programs, values that are no numbers; and convert when it is stopped.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "tests/app/background_program.h"
+#include "tests/app/checkpoint_runs.h"
+
+namespace trident {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FolderCommands : public testing::Test {
+ protected:
+  // A copy of a golden folder, with `change` made in its config.json.
+  std::string folder(const std::string& family, const std::string& from, const std::string& to) const {
+    const std::string golden = std::string(TRIDENT_SOURCE_DIR "/tests/model/goldens/families/") + family + "/";
+    const std::string made = place_ / family;
+    create_folder(made);
+    std::string config = read_file(golden + "config.json");
+    const std::size_t at = config.find(from);
+    EXPECT_NE(at, config.npos) << from;
+    if (at != config.npos) config.replace(at, from.size(), to);
+    write_file(made + "/config.json", config);
+    write_file(made + "/model.safetensors", read_file(golden + "model.safetensors"));
+    return made;
+  }
+  static std::string said(const std::vector<std::string>& arguments) {
+    const ProgramOutcome outcome = run_program(plus(arguments, {"--set", "precision.compute=fp32"}));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out;
+  }
+  static JsonValue eval(const std::string& kind, const std::string& model, const std::vector<std::string>& more) {
+    return parse_json(said(plus({"eval", kind, model, "--json"}, more)), "eval --json");
+  }
+  TemporaryFolder place_;
+};
+
+// As the hub's GPT-2 says it. Nothing is trained here, so that it does not matter.
+TEST_F(FolderCommands, DropoutOfAttentionDoesNotMatterWhereNothingIsTrained) {
+  const std::string plain = folder("gpt2", "\"attn_pdrop\": 0.0", "\"attn_pdrop\": 0.0");
+  fs::rename(plain, place_ / "plain");
+  const std::string dropping = folder("gpt2", "\"attn_pdrop\": 0.0", "\"attn_pdrop\": 0.1"), ckpt = place_ / "ckpt";
+  const std::vector<std::string> ids{"--ids", "5 17 2 9"}, prompt{"--prompt-ids", "5 17 2", "--greedy", "--print-ids"};
+  const double loss = eval("--hf", place_ / "plain", ids).find("loss")->as_number();
+  const std::string text = said(plus({"generate", "--hf", place_ / "plain", "--max-new-tokens", "6"}, prompt));
+  EXPECT_EQ(eval("--hf", dropping, ids).find("loss")->as_number(), loss);
+  EXPECT_EQ(said(plus({"generate", "--hf", dropping, "--max-new-tokens", "6"}, prompt)), text);
+  const ProgramOutcome converted = run_program({"convert", "--from", "hf", dropping, "--to", "ckpt", ckpt});
+  ASSERT_EQ(converted.exit_code, 0) << converted.err;
+  EXPECT_EQ(eval("--ckpt", ckpt, ids).find("loss")->as_number(), loss);
+  EXPECT_EQ(said(plus({"generate", "--ckpt", ckpt, "--max-new-tokens", "6", "--ignore-end"}, prompt)), text);
+}
+
+// config.json does not say whose tokenizer a model has, and a wrong one makes wrong numbers.
+TEST_F(FolderCommands, AConvertedCheckpointNamesNoTokenizer) {
+  const std::string hf = folder("llama", "{", "{"), ckpt = place_ / "ckpt";
+  ASSERT_EQ(run_program({"convert", "--from", "hf", hf, "--to", "ckpt", ckpt}).exit_code, 0);
+  EXPECT_TRUE(eval("--ckpt", ckpt, {"--ids", "5 17 2"}).find("bits_per_byte")->is_null());
+  EXPECT_FALSE(eval("--ckpt", ckpt, {"--ids", "5 17 2", "--tokenizer", "gpt2"}).find("bits_per_byte")->is_null());
+  EXPECT_EQ(said({"generate", "--ckpt", ckpt, "--prompt-ids", "5", "--greedy", "--max-new-tokens", "3"}),
+            said({"generate", "--ckpt", ckpt, "--prompt-ids", "5", "--greedy", "--max-new-tokens", "3", "--print-ids"}));
+  expect_one_line(run_program({"generate", "--ckpt", ckpt, "--prompt", "a"}), 64, {"names no tokenizer", "--tokenizer"});
+}
+
+TEST_F(FolderCommands, ChoicesWithoutNumbersAreNotJudged) {
+  const std::string hf = folder("llama", "{", "{"), file = place_ / "questions.jsonl";
+  std::string weights = read_file(hf + "/model.safetensors");
+  const float nan = __builtin_nanf("");
+  std::memcpy(weights.data() + weights.size() - sizeof nan, &nan, sizeof nan);
+  write_file(file, "{\"context\": [1], \"choices\": [[2], [3]], \"answer\": 0}\n");
+  EXPECT_EQ(eval("--hf", hf, {"--choices", file}).find("questions")->as_integer(), 1);
+  write_file(hf + "/model.safetensors", weights);
+  const ProgramOutcome outcome = run_program({"eval", "--hf", hf, "--choices", file, "--json"});
+  EXPECT_EQ(outcome.exit_code, 65) << outcome.out << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_NE(outcome.err.find("questions.jsonl: question 1: a choice's log-likelihood is no finite number"), std::string::npos)
+      << outcome.err;
+  write_file(file, "{\"context\": [1], \"choices\": [[2], [3]], \"answer\": 1.0}\n");
+  expect_one_line(run_program({"eval", "--hf", hf, "--choices", file}), 65, {"questions.jsonl:1", "answer is 1.0", "whole number"});
+}
+
+TEST_F(FolderCommands, AWidthOfHeadsMustBeOne) {
+  const std::string hf = folder("qwen3", "\"head_dim\": 8", "\"head_dim\": 0");
+  expect_one_line(run_program({"convert", "--from", "hf", hf, "--to", "ckpt", place_ / "x"}), 64, {"head_dim = 0", "at least 1"});
+}
+
+TEST_F(FolderCommands, FoldersHaveNames) {
+  const std::string hf = folder("llama", "{", "{");
+  expect_one_line(run_program({"convert", "--from", "hf", hf, "--to", "ckpt", ""}), 64, {"--to ckpt \"\"", "names no folder"});
+  expect_one_line(run_program({"convert", "--from", "hf", "", "--to", "ckpt", "x"}), 64, {"--from hf \"\"", "names no folder"});
+}
+
+// Conversions that are stopped.
+class StoppedConversion : public FolderCommands {
+ protected:
+  StoppedConversion() { make_large(); }
+
+  // 192 MB of zeros, of which the disk has none.
+  void make_large() {
+    constexpr std::int64_t kVocabulary = 3'000'000, kHidden = 16, kFfn = 24;
+    create_folder(large_);
+    write_file(large_ + "/config.json", fmt::format(R"({{"model_type": "llama", "vocab_size": {}, "hidden_size": {},
+      "intermediate_size": {}, "num_hidden_layers": 1, "num_attention_heads": 2, "tie_word_embeddings": true}})",
+                                                    kVocabulary, kHidden, kFfn));
+    std::string header = "{";
+    std::int64_t end = 0;
+    const auto add = [&](const std::string& name, const std::string& shape, std::int64_t elements) {
+      header += fmt::format("{}\"{}\":{{\"dtype\":\"F32\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", end == 0 ? "" : ",", name,
+                            shape, end, end + elements * 4);
+      end += elements * 4;
+    };
+    add("model.embed_tokens.weight", fmt::format("{},{}", kVocabulary, kHidden), kVocabulary * kHidden);
+    for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
+      add(fmt::format("model.layers.0.self_attn.{}.weight", name), "16,16", kHidden * kHidden);
+    for (const char* name : {"gate_proj", "up_proj"})
+      add(fmt::format("model.layers.0.mlp.{}.weight", name), "24,16", kHidden * kFfn);
+    add("model.layers.0.mlp.down_proj.weight", "16,24", kHidden * kFfn);
+    for (const char* name : {"model.layers.0.input_layernorm", "model.layers.0.post_attention_layernorm", "model.norm"})
+      add(std::string(name) + ".weight", "16", kHidden);
+    header += "}";
+    std::string length(8, '\0');
+    const std::uint64_t bytes = header.size();
+    std::memcpy(length.data(), &bytes, sizeof bytes);
+    write_file(large_ + "/model.safetensors", length + header);
+    fs::resize_file(large_ + "/model.safetensors", 8 + header.size() + static_cast<std::uintmax_t>(end));
+  }
+  std::vector<std::string> words(const std::string& from) const {
+    return {"convert", "--from", "hf", from, "--to", "ckpt", place_ / "out/ckpt"};
+  }
+  std::vector<std::string> made() const {
+    std::vector<std::string> names;
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(place_ / "out", none)) names.push_back(entry.path().filename().string());
+    std::ranges::sort(names);
+    return names;
+  }
+  // Sends `signal` to a conversion that has begun to write. One that had ended before is made again.
+  int stop_by(int signal, std::string* said) const {
+    for (int tries = 0; tries < 10; ++tries) {
+      BackgroundProgram program(words(large_));
+      EXPECT_TRUE(within(60, [&] { return program.ended() || !made().empty(); }));
+      ::kill(program.process(), signal);
+      const int code = program.wait_to_end(60);
+      *said = program.err();
+      if (code != 0) return code;
+      fs::remove_all(place_ / "out");
+    }
+    return 0;
+  }
+  std::string large_ = place_ / "large";
+};
+
+TEST_F(StoppedConversion, LeavesNothing) {
+  for (const auto& [signal, name] : {std::pair{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGHUP, "SIGHUP"}}) {
+    std::string said;
+    EXPECT_EQ(stop_by(signal, &said), 128 + signal) << said;
+    EXPECT_EQ(said.rfind(std::string("trident: stopped by ") + name + ": nothing was written", 0), 0u) << said;
+    EXPECT_EQ(made(), std::vector<std::string>{});
+  }
+}
+
+TEST_F(StoppedConversion, WhatAKilledOneLeavesGoesWithTheNext) {
+  std::string said;
+  EXPECT_EQ(stop_by(SIGKILL, &said), 128 + SIGKILL);
+  EXPECT_EQ(made().size(), 1u);
+  create_folder(place_ / "out/ckpt.tmp-0123456789abcdef-mine");  // of another name
+  ASSERT_EQ(run_program(words(folder("llama", "{", "{"))).exit_code, 0);
+  EXPECT_EQ(made(), (std::vector<std::string>{"ckpt", "ckpt.tmp-0123456789abcdef-mine"}));
+}
+
+TEST_F(StoppedConversion, OneThatLivesKeepsItsFiles) {
+  BackgroundProgram program(words(large_));
+  std::vector<std::string> before;
+  ASSERT_TRUE(within(60, [&] {
+    before = made();
+    return program.ended() || (!before.empty() && fs::exists(place_ / "out/" + before[0] + "/weights"));
+  }));
+  ::kill(program.process(), SIGSTOP);
+  if (before == std::vector<std::string>{"ckpt"}) GTEST_SKIP() << "the conversion was over before it could be stopped";
+  ASSERT_EQ(run_program(words(folder("llama", "{", "{"))).exit_code, 0);
+  EXPECT_EQ(made(), (std::vector<std::string>{"ckpt", before.at(0)}));
+  ::kill(program.process(), SIGCONT);
+  EXPECT_EQ(program.wait_to_end(60), 64) << program.err();
+  EXPECT_NE(program.err().find("is there already"), std::string::npos) << program.err();
+  EXPECT_EQ(made(), std::vector<std::string>{"ckpt"});
+}
+
+}  // namespace
+}  // namespace trident
