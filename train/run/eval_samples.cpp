@@ -19,8 +19,8 @@ std::shared_ptr<const EvalSamples> find_eval_samples(const TrainConfig& config, 
   if (!eval.has_samples()) return nullptr;
   if (device != DeviceKind::kCpu)
     throw ConfigError(
-        fmt::format("eval.{}: the run computes on cards, and attention over a cache is there for CPUs alone; leave the prompts out, "
-                    "or set device to \"cpu\"",
+        fmt::format("eval.{}: the run computes on cards, and attention over a cache is there for CPUs alone; leave the prompts "
+                    "out, or set device to \"cpu\"",
                     eval.samples.empty() ? "sample_ids" : "samples"));
   const auto found = std::make_shared<EvalSamples>();
   if (config.data.tokenizer) found->tokenizer = load_tokenizer(*config.data.tokenizer, "data.tokenizer");
