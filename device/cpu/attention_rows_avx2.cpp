@@ -1,3 +1,5 @@
+#include <cstdint>
+
 #include "device/cpu/attention_rows.h"
 
 namespace trident {

@@ -67,7 +67,8 @@ void dot_tile(float* out, I out_stride, const float* x, const T* w, I k, Indices
   (store_row(r), ...);
 }
 
-// `rows` of at most R rows of x with n rows of w. A single row is bound by memory alone, and few rows of w at a time are read faster.
+// `rows` of at most R rows of x with n rows of w. A single row is bound by memory alone, and few rows of w at a time are read
+// faster.
 template <I R, class T>
 void dot_strip(float* out, I out_stride, const float* x, I rows, const T* w, I n, I k) {
   if constexpr (R > 1) {

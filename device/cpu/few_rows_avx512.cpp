@@ -1,3 +1,5 @@
+#include <cstdint>
+
 #include "device/cpu/few_rows.h"
 
 namespace trident {

@@ -65,7 +65,8 @@ TEST_F(Generate, TextIdsAndLogProbabilitiesSayTheSame) {
 
 TEST_F(Generate, TimingsCountEveryPass) {
   ASSERT_EQ(train().exit_code, 0);
-  const std::vector<std::string> what{"--prompt-ids", "1 2 3", "-n", "3", "--batch", "2", "--max-new-tokens", "5", "--ignore-end", "--timings"};
+  const std::vector<std::string> what{"--prompt-ids", "1 2 3", "-n", "3", "--batch", "2", "--max-new-tokens", "5",
+                                      "--ignore-end", "--timings"};
   const ProgramOutcome text = generate(what);
   ASSERT_EQ(text.exit_code, 0) << text.err;
   EXPECT_NE(text.out.find("\nprompts: 3 of 3 tokens, "), std::string::npos) << text.out;

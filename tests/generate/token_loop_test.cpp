@@ -209,12 +209,12 @@ TEST(TokenLoop, EndsWithTheEndTokenWhichBelongsToTheContinuation) {
 // A prompt of several pieces: each looks at the keys and values that those before left.
 TEST(TokenLoop, APromptOfManyPiecesReadsLikeOneOfOnePiece) {
   ModelConfig config = testing::tiny_llama();
-  config.max_positions = 64;
+  config.max_positions = 128;
   const testing::LogicalTensors values = testing::tiny_weights(config);
   GenerateRequest request;
   request.max_new_tokens = 4;
   request.sampling.temperature = 0;
-  for (const int length : {8, 9, 23, 24, 31, 32, 33, 47}) {
+  for (const int length : {8, 9, 47, 48, 64, 65, 75}) {
     std::vector<std::int32_t>& prompt = request.prompts.emplace_back();
     for (int i = 0; i < length; ++i) prompt.push_back(static_cast<std::int32_t>((i * 29 + length) % config.vocab_size));
   }
@@ -232,12 +232,12 @@ TEST(TokenLoop, APromptOfManyPiecesReadsLikeOneOfOnePiece) {
 // A piece may have more rows than the cache has places.
 TEST(TokenLoop, APieceThatIsNotFullReadsLikeAWholeOne) {
   ModelConfig config = testing::tiny_llama();
-  config.max_positions = 64;
+  config.max_positions = 128;
   const testing::LogicalTensors values = testing::tiny_weights(config);
   GenerateRequest request;
   request.max_new_tokens = 1;
   std::vector<std::int32_t>& prompt = request.prompts.emplace_back();
-  for (int i = 0; i < 26; ++i) prompt.push_back(static_cast<std::int32_t>((i * 31 + 5) % config.vocab_size));
+  for (int i = 0; i < 50; ++i) prompt.push_back(static_cast<std::int32_t>((i * 31 + 5) % config.vocab_size));
   for (const int tensor : {1, 2}) {
     const Continuation made = run_ranks(config, values, request, {.degrees = {.tensor = tensor}}).front();
     std::vector<std::int32_t> sequence = prompt;
@@ -247,16 +247,18 @@ TEST(TokenLoop, APieceThatIsNotFullReadsLikeAWholeOne) {
 }
 
 TEST(TokenLoop, PiecesDependOnThePromptAlone) {
-  const std::vector<std::int64_t> all{8, 32, 128, 512};
+  const std::vector<std::int64_t> all{8, 64, 128, 512};
   EXPECT_EQ(pieces_of_prompt(1, all), (std::vector<std::int64_t>{8}));
   EXPECT_EQ(pieces_of_prompt(8, all), (std::vector<std::int64_t>{8}));
-  EXPECT_EQ(pieces_of_prompt(43, all), (std::vector<std::int64_t>{32, 8, 8}));
-  EXPECT_EQ(pieces_of_prompt(700, all), (std::vector<std::int64_t>{512, 128, 32, 32}));
   EXPECT_EQ(pieces_of_prompt(23, all), (std::vector<std::int64_t>{8, 8, 8}));
-  EXPECT_EQ(pieces_of_prompt(24, all), (std::vector<std::int64_t>{32}));
-  EXPECT_EQ(pieces_of_prompt(383, all), (std::vector<std::int64_t>{128, 128, 128}));
-  EXPECT_EQ(pieces_of_prompt(384, all), (std::vector<std::int64_t>{512}));
-  for (const std::int64_t longest : {1, 8, 23, 24, 31, 32, 95, 96, 127, 128, 383, 384, 511, 512, 5000}) {
+  EXPECT_EQ(pieces_of_prompt(47, all), (std::vector<std::int64_t>{8, 8, 8, 8, 8, 8}));
+  EXPECT_EQ(pieces_of_prompt(48, all), (std::vector<std::int64_t>{64}));
+  EXPECT_EQ(pieces_of_prompt(75, all), (std::vector<std::int64_t>{64, 8, 8}));
+  EXPECT_EQ(pieces_of_prompt(96, all), (std::vector<std::int64_t>{128}));
+  EXPECT_EQ(pieces_of_prompt(447, all), (std::vector<std::int64_t>{128, 128, 128, 64}));
+  EXPECT_EQ(pieces_of_prompt(448, all), (std::vector<std::int64_t>{512}));
+  EXPECT_EQ(pieces_of_prompt(700, all), (std::vector<std::int64_t>{512, 128, 64}));
+  for (const std::int64_t longest : {1, 8, 47, 48, 63, 64, 95, 96, 127, 128, 447, 448, 511, 512, 5000}) {
     for (std::int64_t tokens = 1; tokens <= std::min<std::int64_t>(longest, 600); ++tokens)
       EXPECT_EQ(pieces_of_prompt(tokens, piece_rows_for(longest)), pieces_of_prompt(tokens, all)) << tokens << " of " << longest;
   }
@@ -277,7 +279,8 @@ TEST(TokenLoop, TellsOfEveryPass) {
     EXPECT_EQ(pass.machine_rate, 0);
   }
   // A step looks at prompts and tokens that are there: 3 + 1 and 1 + 1, then one more of each; then the third alone.
-  const std::vector<std::array<std::int64_t, 3>> expected{{1, 3, 0}, {1, 1, 0}, {0, 2, 6}, {0, 2, 8}, {1, 2, 0}, {0, 1, 3}, {0, 1, 4}};
+  const std::vector<std::array<std::int64_t, 3>> expected{{1, 3, 0}, {1, 1, 0}, {0, 2, 6}, {0, 2, 8},
+                                                          {1, 2, 0}, {0, 1, 3}, {0, 1, 4}};
   EXPECT_EQ(told, expected);
 }
 

@@ -15,8 +15,9 @@ namespace {
 
 constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved), kSavedForW = static_cast<std::size_t>(Region::kSavedForW);
 
-// Rows without a token cost less than the passes of smaller pieces, each of which reads all weights.
-bool fills(std::int64_t tokens, std::int64_t rows) { return 4 * tokens >= 3 * rows; }
+// Rows without a token may cost less than the passes of smaller pieces, each of which reads all weights. With 512 rows they
+// seldom do (docs/benchmarks/2026-11-24-generate.md).
+bool fills(std::int64_t tokens, std::int64_t rows) { return tokens >= (rows > 128 ? rows / 8 * 7 : rows / 4 * 3); }
 
 LayerGeometry with_extent(LayerGeometry geometry, std::int64_t sequence, std::int64_t batch) {
   geometry.sequence = sequence;
@@ -30,7 +31,7 @@ LayerGeometry with_extent(LayerGeometry geometry, std::int64_t sequence, std::in
 
 std::vector<std::int64_t> piece_rows_for(std::int64_t longest) {
   std::vector<std::int64_t> rows{8};
-  for (const std::int64_t size : {32, 128, 512}) {
+  for (const std::int64_t size : {64, 128, 512}) {
     if (fills(longest, size)) rows.push_back(size);
   }
   return rows;

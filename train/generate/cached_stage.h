@@ -24,8 +24,8 @@
 
 namespace trident {
 
-// The pieces of a prompt of `tokens` tokens, each a size of `rows`: the largest of which three quarters are full, and at last the
-// smallest, however few are left. Of the prompt's length alone, so that a prompt is computed alike in every batch.
+// The pieces of a prompt of `tokens` tokens, each a size of `rows`: the largest that are nearly full, and at last the smallest,
+// however few are left. Of the prompt's length alone, so that a prompt is computed alike in every batch.
 std::vector<std::int64_t> pieces_of_prompt(std::int64_t tokens, std::span<const std::int64_t> rows);
 // The sizes that prompts of up to `longest` tokens make use of.
 std::vector<std::int64_t> piece_rows_for(std::int64_t longest);

@@ -86,8 +86,8 @@ PassSummary summarize_steps(const GenerateTimes& times) { return summarize(times
 std::string to_text(const GenerateTimes& times) {
   const PassSummary prompts = summarize_prompts(times), steps = summarize_steps(times);
   std::string lines =
-      fmt::format("prompts: {} of {:.0f} tokens, {:.3f} s each, {:.1f} tokens/s: {:.1f} GFLOP/s{}\n", prompts.passes, prompts.tokens,
-                  prompts.seconds, prompts.tokens_per_second, prompts.rate * 1e-9,
+      fmt::format("prompts: {} of {:.0f} tokens, {:.3f} s each, {:.1f} tokens/s: {:.1f} GFLOP/s{}\n", prompts.passes,
+                  prompts.tokens, prompts.seconds, prompts.tokens_per_second, prompts.rate * 1e-9,
                   share_text(prompts, "that products reach beside", "GFLOP/s"));
   if (steps.passes == 0) return lines;
   const double weights = static_cast<double>(times.step_weight_bytes);

@@ -5,8 +5,13 @@
 
 #include "core/dtype.h"
 #include "device/device.h"
+#include "model/model_config.h"
+#include "train/generate/generate_times.h"
 
 namespace trident {
+
+// The FLOPs of a model's prompts, and no pass yet.
+GenerateTimes times_of_no_pass(const ModelConfig& model);
 
 class MachineRates {
  public:

@@ -14,7 +14,6 @@
 #include "data/tokenizer/token_ids.h"
 #include "device/cpu/cpu_device.h"
 #include "model/gpt.h"
-#include "model/model_stats.h"
 #include "parallel/communicator/launcher.h"
 #include "parallel/mpi/process_world.h"
 #include "parallel/shared_memory/thread_world.h"
@@ -229,16 +228,6 @@ void check_memory(const ArenaPlan& plan, ParallelContext& context, bool one_mach
                   bytes[0] * 1e-9, available.limit, static_cast<double>(available.bytes) * 1e-9, rank, largest_entries(plan)));
 }
 
-// What is known of the passes before there are any.
-GenerateTimes facts_of(const ModelConfig& model) {
-  GenerateTimes times;
-  const auto layers = static_cast<double>(model.layers);
-  times.flops_per_token = 2 * layers * static_cast<double>(block_matmul_parameters(model));
-  times.flops_per_prompt = 2 * static_cast<double>(model.vocab_size) * static_cast<double>(model.hidden);
-  times.flops_per_pair = 4 * layers * static_cast<double>(model.query_width());
-  return times;
-}
-
 // One rank, from its device to its part of the result.
 GenerateResult run_rank(const Job& job, Device& device, std::unique_ptr<Communicator> world, bool one_machine,
                         const ShowText& show, LogSink& log) {
@@ -260,7 +249,7 @@ GenerateResult run_rank(const Job& job, Device& device, std::unique_ptr<Communic
   GenerateTimes& times = result.times;
   std::optional<MachineRates> machine;
   if (job.timings) {
-    times = facts_of(plan.model);
+    times = times_of_no_pass(plan.model);
     times.step_weight_bytes = stage.weight_bytes_per_token();
     times.cache_bytes_per_position = stage.cache_bytes_per_position();
     if (plan.world_size() == 1) machine.emplace(device, plan.compute);

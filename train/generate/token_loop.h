@@ -59,7 +59,8 @@ struct Continuation {
 
 // A piece of text of a sequence that is being made, as it comes.
 using ShowText = std::function<void(std::int64_t sequence, const std::string& text)>;
-// Told of every pass of this rank after it, and before the next: what is done there is in no pass's time. `machine_rate` is not set.
+// Told of every pass of this rank after it, and before the next: what is done there is in no pass's time. Rates of the machine are
+// not set.
 using WatchPass = std::function<void(const PassTime& pass)>;
 
 class TokenLoop {

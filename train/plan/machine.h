@@ -18,8 +18,8 @@ inline const MachineFacts kAnyMachine{
 MachineFacts cpu_machine_facts(int local_ranks);
 
 // FLOP/s of one rank's matrix product [512,512] x [512,512], on a card [8192,8192] x [8192,8192], in `compute`, the best of repeated runs
-// within `seconds`: the peak that mfu is a share of on CPUs, and on cards whose maker's figure is not known. `clock`: of the seconds in
-// FLOP/s, for one that counts what a busy machine gave this thread.
+// within `seconds`: the peak that mfu is a share of on CPUs, and on cards whose maker's figure is not known. `clock`: of the
+// seconds in FLOP/s, for one that counts what a busy machine gave this thread.
 double measure_matmul_rate(Device& device, DType compute, double seconds, double (*clock)() = monotonic_seconds);
 
 }  // namespace trident
