@@ -122,7 +122,8 @@ void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
   app.add_flag("--logprobs", output.log_probabilities, "print every new token's log-probability, in nats");
   app.add_flag("--print-ids", output.ids, "print the new ids, on one line, in place of text");
   app.add_flag("--json", output.json, "print one JSON object a line for every continuation");
-  app.add_flag("--timings", output.timings, "add what prompts and steps took, and what the machine does at most, measured between them");
+  app.add_flag("--timings", output.timings,
+               "add what prompts and steps took, and what the machine does at most, measured between them");
 }
 
 }  // namespace
