@@ -314,5 +314,32 @@ TEST_F(Checkpoints, AFolderSaysItsModel) {
   EXPECT_EQ(run_program({"convert", "--from", "ckpt", place_ / "a/ckpt", "--to", "hf", place_ / "again"}).exit_code, 0);
 }
 
+// A folder whose tokens see 16 others: sequences within that train as with all; longer ones, and another window, are refused by key.
+TEST_F(Checkpoints, AFoldersWindowCounts) {
+  ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);
+  const std::string hf = place_ / "hf";
+  ASSERT_EQ(run_program({"convert", "--from", "ckpt", place_ / "run/ckpt", "--to", "hf", hf}).exit_code, 0);
+  JsonValue folder = parse_json(read_file(hf + "/config.json"), "config.json");
+  folder.set("model_type", "mistral");
+  folder.set("architectures", JsonValue::Array{JsonValue("MistralForCausalLM")});
+  folder.set("sliding_window", std::int64_t{16});
+  std::erase_if(folder.members(), [](const JsonMember& m) { return m.key == "attention_bias" || m.key == "mlp_bias"; });
+  write_file(hf + "/config.json", to_json_text(folder));
+  std::string config = read_file(place_ / "config.json");
+  const std::size_t model = config.find("\"model\": {");
+  config.replace(model, config.find('}', model) + 1 - model, "\"model\": {\"init_from\": \"" + hf + "\"}");
+  write_file(place_ / "window.json", config);
+  const auto begin = [&](const std::string& run, const std::vector<std::string>& more) {
+    return place_.train(plus({"run.dir=" + (place_ / run), "run.steps=1", "batch.sequence=16"}, more), "", "window.json");
+  };
+  const ProgramOutcome within = begin("a", {});
+  EXPECT_EQ(within.exit_code, 0) << within.err;
+  expect_one_line(begin("b", {"batch.sequence=17"}), 64, {"model.sliding_window = 16", "batch.sequence = 17", "use at most 16"});
+  const ProgramOutcome wider = begin("c", {"batch.sequence=32", "model.sliding_window=32"});
+  EXPECT_EQ(wider.exit_code, 0) << wider.err;
+  const ProgramOutcome none = begin("d", {"batch.sequence=32", "model.sliding_window=null"});
+  EXPECT_EQ(none.exit_code, 0) << none.err;
+}
+
 }  // namespace
 }  // namespace trident

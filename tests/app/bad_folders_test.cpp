@@ -1,0 +1,211 @@
+// Hugging Face folders that are wrong in one place: convert, eval and generate name the file, and the tensor or key, with 65 for what
+// is damaged and 64 for a model that is not supported; nothing is left of what convert was to write.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "tests/app/checkpoint_runs.h"
+
+namespace trident {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The parts of a folder, to be spoiled.
+struct Parts {
+  std::string config, header, data;
+  std::string index = {};           // model.safetensors.index.json, where not empty
+  bool weights = true;              // whether model.safetensors is written
+  std::int64_t length_change = 0;   // of the header's length in front of it
+
+  static Parts good() {
+    const std::string golden = TRIDENT_SOURCE_DIR "/tests/model/goldens/families/qwen2.5/";  // untied
+    Parts parts;
+    parts.config = read_file(golden + "config.json");
+    const std::string content = read_file(golden + "model.safetensors");
+    std::uint64_t length = 0;
+    std::memcpy(&length, content.data(), sizeof length);
+    parts.header = content.substr(8, length);
+    parts.header.erase(parts.header.find_last_not_of(' ') + 1);
+    parts.data = content.substr(8 + length);
+    return parts;
+  }
+
+  void write(const std::string& folder) const {
+    create_folder(folder);
+    write_file(folder + "/config.json", config);
+    if (!index.empty()) write_file(folder + "/model.safetensors.index.json", index);
+    if (!weights) return;
+    const auto length = static_cast<std::uint64_t>(std::ssize(header) + length_change);
+    std::string text(8, '\0');
+    std::memcpy(text.data(), &length, sizeof length);
+    write_file(folder + "/model.safetensors", text + header + data);
+  }
+};
+
+void change(std::string& text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  ASSERT_NE(at, text.npos) << from;
+  text.replace(at, from.size(), to);
+}
+
+// A key of config.json, set to this value.
+void set_key(std::string& config, const std::string& key, const std::string& value) {
+  JsonValue json = parse_json(config, "config.json");
+  json.set(key, parse_json(value, "value"));
+  config = to_json_text(json);
+}
+
+// The offsets of a tensor, as text and as numbers.
+struct Offsets {
+  std::string text;
+  std::int64_t begin = 0, end = 0;
+};
+Offsets offsets_of(const std::string& header, const std::string& tensor) {
+  const JsonValue json = parse_json(header, "header");
+  const JsonValue::Array& pair = json.find(tensor)->find("data_offsets")->items();
+  const std::int64_t begin = pair[0].as_integer(), end = pair[1].as_integer();
+  return {fmt::format("[{},{}]", begin, end), begin, end};
+}
+
+const char* const kNorm = "model.norm.weight";
+const char* const kWeights = "model.safetensors";
+const char* const kIndex = "model.safetensors.index.json";
+
+struct BadFolder {
+  const char* name;
+  std::function<void(Parts&)> spoil;
+  int code;
+  std::vector<std::string> said;
+};
+
+std::vector<BadFolder> bad_headers() {
+  return {
+      {"no-json", [](Parts& p) { p.header = "{" + std::string(p.header.size() - 1, 'x'); }, 65, {kWeights}},
+      {"length-beyond-file", [](Parts& p) { p.length_change = 1 << 30; }, 65, {kWeights, "header"}},
+      {"length-negative", [](Parts& p) { p.length_change = -std::ssize(p.header) - 1; }, 65, {kWeights, "header"}},
+      {"too-short", [](Parts& p) { p.data.resize(p.data.size() - 4); }, 65, {kWeights}},
+      {"too-long", [](Parts& p) { p.data += "abcd"; }, 65, {kWeights}},
+      {"overlap",
+       [](Parts& p) {
+         const Offsets o = offsets_of(p.header, kNorm);
+         change(p.header, o.text, fmt::format("[{},{}]", o.begin - 4, o.end - 4));
+       },
+       65,
+       {kWeights}},
+      {"end-before-begin",
+       [](Parts& p) {
+         const Offsets o = offsets_of(p.header, kNorm);
+         change(p.header, o.text, fmt::format("[{},{}]", o.end, o.begin));
+       },
+       65,
+       {kWeights, kNorm}},
+      {"offset-overflow",
+       [](Parts& p) { change(p.header, offsets_of(p.header, kNorm).text, "[0,18446744073709551615]"); },
+       65,
+       {kWeights}},
+      {"name-twice", [](Parts& p) { change(p.header, "model.layers.0.input_layernorm", "model.layers.1.input_layernorm"); }, 65,
+       {kWeights, "model.layers.1.input_layernorm.weight"}},
+      {"shape-overflow", [](Parts& p) { change(p.header, "\"shape\":[53,16]", "\"shape\":[4294967296,4294967296]"); }, 65, {kWeights}},
+      {"no-float", [](Parts& p) { change(p.header, "\"F32\"", "\"I32\""); }, 65, {kWeights, "I32"}},
+      {"unknown-dtype", [](Parts& p) { change(p.header, "\"F32\"", "\"Q4_0\""); }, 65, {kWeights, "Q4_0"}},
+      {"missing-tensor", [](Parts& p) { change(p.header, kNorm, "model.layers.0.self_attn.rotary_emb.inv_freq"); }, 65, {kNorm}},
+      {"unknown-tensor", [](Parts& p) { change(p.header, "q_proj.bias", "x_proj.bias"); }, 65, {kWeights, "x_proj.bias"}},
+      {"other-shape", [](Parts& p) { set_key(p.config, "vocab_size", "54"); }, 65, {kWeights, "[53,16]", "[54,16]"}},
+  };
+}
+
+std::vector<BadFolder> bad_configs_and_indices() {
+  const auto index = [](const std::string& map) {
+    return [map](Parts& p) { p.index = R"({"metadata": {"total_size": 4}, "weight_map": )" + map + "}", p.weights = false; };
+  };
+  return {
+      {"config-no-json", [](Parts& p) { p.config = "{\"model_type\": "; }, 64, {"config.json"}},
+      {"mixture", [](Parts& p) { set_key(p.config, "model_type", "\"mixtral\""); }, 64, {"config.json", "model_type", "mixtral"}},
+      {"quantized", [](Parts& p) { set_key(p.config, "quantization_config", R"({"quant_method": "gptq"})"); }, 64,
+       {"config.json", "quantization_config"}},
+      {"softcap", [](Parts& p) { set_key(p.config, "final_logit_softcapping", "30.0"); }, 64,
+       {"config.json", "final_logit_softcapping"}},
+      {"activation", [](Parts& p) { set_key(p.config, "hidden_act", "\"relu\""); }, 64, {"config.json", "hidden_act", "relu"}},
+      {"heads", [](Parts& p) { set_key(p.config, "num_key_value_heads", "3"); }, 64, {"config.json", "3 key/value heads"}},
+      {"text-for-number", [](Parts& p) { set_key(p.config, "hidden_size", "\"16\""); }, 64, {"config.json", "hidden_size"}},
+      {"index-no-json", [](Parts& p) { p.index = "[", p.weights = false; }, 65, {kIndex}},
+      {"index-is-list", [](Parts& p) { p.index = "[]", p.weights = false; }, 65, {kIndex}},
+      {"index-file-missing", index(R"({"model.norm.weight": "model-00001-of-00001.safetensors"})"), 65,
+       {kIndex, kNorm, "model-00001-of-00001.safetensors"}},
+      {"index-escapes", index(R"({"model.norm.weight": "../other/model.safetensors"})"), 65, {kIndex, kNorm, "the name of a file"}},
+      {"index-number", index(R"({"model.norm.weight": 7})"), 65, {kIndex, kNorm}},
+      {"index-other-tensor",
+       [](Parts& p) { p.index = R"({"metadata": {}, "weight_map": {"model.nose.weight": "model.safetensors"}})"; },
+       65,
+       {kWeights, "model.nose.weight"}},
+  };
+}
+
+class BadFolders : public testing::Test {
+ protected:
+  void refused(const BadFolder& bad) {
+    SCOPED_TRACE(bad.name);
+    const std::string folder = place_ / bad.name;
+    Parts parts = Parts::good();
+    bad.spoil(parts);
+    parts.write(folder);
+    const std::vector<std::string> said = plus(bad.said, {bad.name});
+    expect_one_line(run_program({"convert", "--from", "hf", folder, "--to", "ckpt", place_ / "out"}), bad.code, said);
+    expect_one_line(run_program({"eval", "--hf", folder, "--ids", "5 6 7"}), bad.code, said);
+    expect_one_line(run_program({"generate", "--hf", folder, "--prompt-ids", "5 6", "--max-new-tokens", "2"}), bad.code, said);
+    for (const auto& entry : fs::directory_iterator(place_.path()))
+      EXPECT_FALSE(entry.path().filename().string().starts_with("out")) << entry.path() << " was left";
+  }
+  TemporaryFolder place_;
+};
+
+TEST_F(BadFolders, TheGoodOneIsTaken) {
+  Parts::good().write(place_ / "good");
+  EXPECT_EQ(run_program({"convert", "--from", "hf", place_ / "good", "--to", "ckpt", place_ / "out"}).exit_code, 0);
+  EXPECT_EQ(run_program({"eval", "--hf", place_ / "good", "--ids", "5 6 7"}).exit_code, 0);
+  EXPECT_EQ(run_program({"generate", "--hf", place_ / "good", "--prompt-ids", "5 6", "--max-new-tokens", "2"}).exit_code, 0);
+}
+
+TEST_F(BadFolders, HeadersThatAreDamagedOrHostile) {
+  for (const BadFolder& bad : bad_headers()) refused(bad);
+}
+
+TEST_F(BadFolders, ConfigurationsAndIndices) {
+  for (const BadFolder& bad : bad_configs_and_indices()) refused(bad);
+}
+
+// Checkpoints on their way out: a byte of the weights, a manifest that ends early, a folder that is none.
+TEST_F(BadFolders, CheckpointsThatAreDamaged) {
+  Parts::good().write(place_ / "good");
+  const std::string ckpt = place_ / "ckpt";
+  ASSERT_EQ(run_program({"convert", "--from", "hf", place_ / "good", "--to", "ckpt", ckpt}).exit_code, 0);
+  const auto refused_in_all = [&](const std::string& folder, const std::vector<std::string>& said) {
+    expect_one_line(run_program({"convert", "--from", "ckpt", folder, "--to", "hf", place_ / "out"}), 65, said);
+    expect_one_line(run_program({"eval", "--ckpt", folder, "--ids", "5 6 7"}), 65, said);
+    expect_one_line(run_program({"generate", "--ckpt", folder, "--prompt-ids", "5 6", "--max-new-tokens", "2"}), 65, said);
+    EXPECT_FALSE(fs::exists(place_ / "out"));
+  };
+  const std::string weights = ckpt + "/weights/w-00000-0.safetensors", bytes = read_file(weights);
+  std::string damaged = bytes;
+  damaged[damaged.size() - 5] = static_cast<char>(damaged[damaged.size() - 5] ^ 0x10);
+  write_file(weights, damaged);
+  refused_in_all(ckpt, {"w-00000-0.safetensors"});
+  write_file(weights, bytes.substr(0, bytes.size() - 4096));
+  refused_in_all(ckpt, {"w-00000-0.safetensors"});
+  write_file(weights, bytes);
+  const std::string manifest = read_file(ckpt + "/manifest.json");
+  write_file(ckpt + "/manifest.json", manifest.substr(0, manifest.size() / 2));
+  refused_in_all(ckpt, {"manifest.json"});
+  refused_in_all(place_ / "nowhere", {"nowhere"});
+}
+
+}  // namespace
+}  // namespace trident
