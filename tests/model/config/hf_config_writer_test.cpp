@@ -1,6 +1,8 @@
 // config.json as it is written, read again: the same model, for every family and for values far from the usual.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 #include "core/file_io.h"
 #include "model/hf_config_writer.h"
 #include "model/model_config.h"
