@@ -41,8 +41,8 @@ void convert_from(const std::byte* from, std::byte* to, DType to_dtype, std::int
   TRIDENT_CHECK(false, "values are not converted to {}", to_string(to_dtype));
 }
 
-// The first whose bits without the sign are above `infinity` (a NaN), or `infinity` itself. Almost always there is neither, which one
-// maximum over all says.
+// The first whose bits without the sign are above `infinity` (a NaN), or `infinity` itself. Almost always there is neither, which
+// one maximum over all says.
 template <class Bits>
 OddValues odd_values_in(const std::byte* values, std::int64_t n, Bits infinity) {
   constexpr auto kSize = static_cast<std::int64_t>(sizeof(Bits));

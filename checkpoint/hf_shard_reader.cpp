@@ -46,9 +46,9 @@ void HfShardReader::look_for_odd_values(const HfFileTensor& tensor, std::int64_t
   const OddValues found = trident::odd_values(bytes.data(), tensor.dtype, std::ssize(bytes) / size_of(tensor.dtype));
   for (const auto& [at, infinite] : {std::pair{found.nan, false}, {found.infinity, true}})
     if (at >= 0 && !odd_.contains({tensor.name, infinite}))
-      odd_[{tensor.name, infinite}] = fmt::format("{}: tensor {} has values that are {}, such as {}; they are kept",
-                                                  folder_->path(tensor.file), in_quotes(tensor.name),
-                                                  infinite ? "infinite" : "no numbers", place_text(element + at, tensor.shape));
+      odd_[{tensor.name, infinite}] =
+          fmt::format("{}: tensor {} has values that are {}, such as {}; they are kept", folder_->path(tensor.file),
+                      in_quotes(tensor.name), infinite ? "infinite" : "no numbers", place_text(element + at, tensor.shape));
 }
 
 std::vector<std::string> HfShardReader::odd_values() const {

@@ -1,5 +1,5 @@
-// Hugging Face folders that are wrong in one place: convert, eval and generate name the file, and the tensor or key, with 65 for what
-// is damaged and 64 for a model that is not supported; nothing is left of what convert was to write.
+// Hugging Face folders that are wrong in one place: convert, eval and generate name the file, and the tensor or key, with 65 for
+// what is damaged and 64 for a model that is not supported; nothing is left of what convert was to write.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,9 +21,9 @@ namespace fs = std::filesystem;
 // The parts of a folder, to be spoiled.
 struct Parts {
   std::string config, header, data;
-  std::string index = {};           // model.safetensors.index.json, where not empty
-  bool weights = true;              // whether model.safetensors is written
-  std::int64_t length_change = 0;   // of the header's length in front of it
+  std::string index = {};          // model.safetensors.index.json, where not empty
+  bool weights = true;             // whether model.safetensors is written
+  std::int64_t length_change = 0;  // of the header's length in front of it
 
   static Parts good() {
     const std::string golden = TRIDENT_SOURCE_DIR "/tests/model/goldens/families/qwen2.5/";  // untied
@@ -111,9 +111,14 @@ std::vector<BadFolder> bad_headers() {
        [](Parts& p) { change(p.header, offsets_of(p.header, kNorm).text, "[0,18446744073709551615]"); },
        65,
        {kWeights}},
-      {"name-twice", [](Parts& p) { change(p.header, "model.layers.0.input_layernorm", "model.layers.1.input_layernorm"); }, 65,
+      {"name-twice",
+       [](Parts& p) { change(p.header, "model.layers.0.input_layernorm", "model.layers.1.input_layernorm"); },
+       65,
        {kWeights, "model.layers.1.input_layernorm.weight"}},
-      {"shape-overflow", [](Parts& p) { change(p.header, "\"shape\":[53,16]", "\"shape\":[4294967296,4294967296]"); }, 65, {kWeights}},
+      {"shape-overflow",
+       [](Parts& p) { change(p.header, "\"shape\":[53,16]", "\"shape\":[4294967296,4294967296]"); },
+       65,
+       {kWeights}},
       {"no-float", [](Parts& p) { change(p.header, "\"F32\"", "\"I32\""); }, 65, {kWeights, "I32"}},
       {"unknown-dtype", [](Parts& p) { change(p.header, "\"F32\"", "\"Q4_0\""); }, 65, {kWeights, "Q4_0"}},
       {"missing-tensor", [](Parts& p) { change(p.header, kNorm, "model.layers.0.self_attn.rotary_emb.inv_freq"); }, 65, {kNorm}},
@@ -129,16 +134,22 @@ std::vector<BadFolder> bad_configs_and_indices() {
   return {
       {"config-no-json", [](Parts& p) { p.config = "{\"model_type\": "; }, 64, {"config.json"}},
       {"mixture", [](Parts& p) { set_key(p.config, "model_type", "\"mixtral\""); }, 64, {"config.json", "model_type", "mixtral"}},
-      {"quantized", [](Parts& p) { set_key(p.config, "quantization_config", R"({"quant_method": "gptq"})"); }, 64,
+      {"quantized",
+       [](Parts& p) { set_key(p.config, "quantization_config", R"({"quant_method": "gptq"})"); },
+       64,
        {"config.json", "quantization_config"}},
-      {"softcap", [](Parts& p) { set_key(p.config, "final_logit_softcapping", "30.0"); }, 64,
+      {"softcap",
+       [](Parts& p) { set_key(p.config, "final_logit_softcapping", "30.0"); },
+       64,
        {"config.json", "final_logit_softcapping"}},
       {"activation", [](Parts& p) { set_key(p.config, "hidden_act", "\"relu\""); }, 64, {"config.json", "hidden_act", "relu"}},
       {"heads", [](Parts& p) { set_key(p.config, "num_key_value_heads", "3"); }, 64, {"config.json", "3 key/value heads"}},
       {"text-for-number", [](Parts& p) { set_key(p.config, "hidden_size", "\"16\""); }, 64, {"config.json", "hidden_size"}},
       {"index-no-json", [](Parts& p) { p.index = "[", p.weights = false; }, 65, {kIndex}},
       {"index-is-list", [](Parts& p) { p.index = "[]", p.weights = false; }, 65, {kIndex}},
-      {"index-file-missing", index(R"({"model.norm.weight": "model-00001-of-00001.safetensors"})"), 65,
+      {"index-file-missing",
+       index(R"({"model.norm.weight": "model-00001-of-00001.safetensors"})"),
+       65,
        {kIndex, kNorm, "model-00001-of-00001.safetensors"}},
       {"index-escapes", index(R"({"model.norm.weight": "../other/model.safetensors"})"), 65, {kIndex, kNorm, "the name of a file"}},
       {"index-number", index(R"({"model.norm.weight": 7})"), 65, {kIndex, kNorm}},

@@ -166,7 +166,8 @@ TEST_F(Convert, WhatIsNoNumberOrInfiniteIsNamedAndKept) {
     EXPECT_EQ(std::count(in.out.begin(), in.out.end(), '\n'), 3) << in.out;
     const ProgramOutcome out = to_hf(ckpt, back);
     ASSERT_EQ(out.exit_code, 0);
-    EXPECT_NE(out.out.find("warning: " + ckpt + ": tensor \"model.norm.weight\" has values that are infinite"), out.out.npos) << out.out;
+    EXPECT_NE(out.out.find("warning: " + ckpt + ": tensor \"model.norm.weight\" has values that are infinite"), out.out.npos)
+        << out.out;
     EXPECT_EQ(read_file(back + "/model.safetensors"), read_file(folder + "/model.safetensors"));
     // A run that begins with it says the same.
     const ProgramOutcome eval = run_program({"eval", "--hf", folder, "--ids", "5 6 7", "--set", "precision.compute=fp32"});
@@ -314,7 +315,8 @@ TEST_F(Checkpoints, AFolderSaysItsModel) {
   EXPECT_EQ(run_program({"convert", "--from", "ckpt", place_ / "a/ckpt", "--to", "hf", place_ / "again"}).exit_code, 0);
 }
 
-// A folder whose tokens see 16 others: sequences within that train as with all; longer ones, and another window, are refused by key.
+// A folder whose tokens see 16 others: sequences within that train as with all; longer ones, and another window, are refused by
+// key.
 TEST_F(Checkpoints, AFoldersWindowCounts) {
   ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);
   const std::string hf = place_ / "hf";

@@ -1,5 +1,5 @@
-// trident generate beside transformers' generate() (scripts/oracle/greedy_goldens.py): 32 new tokens of five prompts of unlike lengths
-// in one batch, folders in fp32, bf16 and fp16.
+// trident generate beside transformers' generate() (scripts/oracle/greedy_goldens.py): 32 new tokens of five prompts of unlike
+// lengths in one batch, folders in fp32, bf16 and fp16.
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
@@ -25,9 +25,14 @@ class GreedyGoldens : public testing::TestWithParam<std::string> {
 
   // Every prompt of the golden in one command.
   ProgramOutcome generate(const std::vector<std::string>& more) const {
-    std::vector<std::string> arguments{"generate",         "--hf",     folder_,
-                                       "--greedy",         "--set",    "precision.compute=fp32",
-                                       "--max-new-tokens", fmt::format("{}", golden_.find("max_new_tokens")->as_integer())};
+    std::vector<std::string> arguments{"generate",
+                                       "--hf",
+                                       folder_,
+                                       "--greedy",
+                                       "--set",
+                                       "precision.compute=fp32",
+                                       "--max-new-tokens",
+                                       fmt::format("{}", golden_.find("max_new_tokens")->as_integer())};
     for (const JsonValue& prompt : golden_.find("prompts")->items()) {
       std::vector<std::int64_t> ids;
       for (const JsonValue& id : prompt.items()) ids.push_back(id.as_integer());

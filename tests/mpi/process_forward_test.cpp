@@ -20,7 +20,9 @@ struct Layout {
   int ranks;
   const char* parallel;
 };
-constexpr Layout kLayouts[] = {{2, "parallel=1DP x 1PP x 2TP"}, {4, "parallel=2DP x 2PP x 1TP"}, {6, "parallel=3DP x 1PP x 2TP"},
+constexpr Layout kLayouts[] = {{2, "parallel=1DP x 1PP x 2TP"},
+                               {4, "parallel=2DP x 2PP x 1TP"},
+                               {6, "parallel=3DP x 1PP x 2TP"},
                                {4, "parallel=1DP x 2PP x 2TP"}};
 
 class ProcessForward : public testing::Test {
@@ -34,9 +36,17 @@ class ProcessForward : public testing::Test {
 };
 
 TEST_F(ProcessForward, EvalOfAFolderSaysWhatThreadsSay) {
-  const std::vector<std::string> eval{"eval", "--hf", kGoldens + "model/goldens/families/qwen3", "--ids",
-                                      "5 17 2 9 31 44 8 50 3 3 12 40 6 1 0 22 7", "--sequence", "5", "--token-losses", "--json",
-                                      "--set", "precision.compute=fp32"};
+  const std::vector<std::string> eval{"eval",
+                                      "--hf",
+                                      kGoldens + "model/goldens/families/qwen3",
+                                      "--ids",
+                                      "5 17 2 9 31 44 8 50 3 3 12 40 6 1 0 22 7",
+                                      "--sequence",
+                                      "5",
+                                      "--token-losses",
+                                      "--json",
+                                      "--set",
+                                      "precision.compute=fp32"};
   for (const Layout& layout : kLayouts) {
     SCOPED_TRACE(layout.parallel);
     const std::vector<std::string> with = plus(eval, {"--set", layout.parallel, "--set", "parallel.zero=zero3"});
@@ -51,8 +61,16 @@ TEST_F(ProcessForward, EvalOfAFolderSaysWhatThreadsSay) {
 TEST_F(ProcessForward, GeneratesTheGoldens) {
   const std::string folder = kGoldens + "generate/goldens/llama";
   const JsonValue golden = parse_json(read_file(folder + "/greedy.json"), "greedy.json");
-  std::vector<std::string> generate{"generate", "--hf", folder, "--greedy", "--print-ids", "--ignore-end", "--max-new-tokens", "32",
-                                    "--set", "precision.compute=fp32"};
+  std::vector<std::string> generate{"generate",
+                                    "--hf",
+                                    folder,
+                                    "--greedy",
+                                    "--print-ids",
+                                    "--ignore-end",
+                                    "--max-new-tokens",
+                                    "32",
+                                    "--set",
+                                    "precision.compute=fp32"};
   std::string expected;
   const auto line = [](const JsonValue& ids) {
     std::string text;
@@ -103,8 +121,8 @@ TEST_F(ProcessForward, WhatIsWrongIsSaidOnce) {
 TEST_F(ProcessForward, TrainingBeginsWithAFolder) {
   Workplace place;
   ASSERT_EQ(place.train({"parallel.data=1", "run.steps=2", "checkpoint.every=2"}).exit_code, 0);
-  const ProgramOutcome converted = run_program({"convert", "--from", "ckpt", place / "run/ckpt", "--to", "hf", place / "hf", "--dtype",
-                                                "fp16", "--shard-size", "2MB"});
+  const ProgramOutcome converted = run_program(
+      {"convert", "--from", "ckpt", place / "run/ckpt", "--to", "hf", place / "hf", "--dtype", "fp16", "--shard-size", "2MB"});
   ASSERT_EQ(converted.exit_code, 0) << converted.err;
   ASSERT_TRUE(file_exists(place / "hf/model.safetensors.index.json")) << converted.out;
   for (const auto& [ranks, parallel] : {Layout{2, "parallel=1DP x 1PP x 2TP"}, {4, "parallel=2DP x 2PP x 1TP"}}) {

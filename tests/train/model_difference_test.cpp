@@ -11,8 +11,10 @@ namespace {
 
 ModelConfig model_of(const std::string& type) {
   const std::string sizes =
-      type == "gpt2" ? R"("n_embd": 64, "n_layer": 3, "n_head": 4)"
-                     : R"("hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4)";
+      type == "gpt2"
+          ? R"("n_embd": 64, "n_layer": 3, "n_head": 4)"
+          : R"("hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,)"
+                       R"( "num_key_value_heads": 4)";
   return model_config_from_hf_json(R"({"model_type": ")" + type + R"(", "vocab_size": 90, )" + sizes + "}", "model");
 }
 
@@ -47,7 +49,10 @@ const Change kChanges[] = {
     {"llama", "rope_scaling.rope_type", [](ModelConfig& m) { m.rope.scaling = RopeScaling::kLinear; }},
     {"llama", "rope_scaling.factor", [](ModelConfig& m) { m.rope.factor = 2; }},
     {"llama", "rope_scaling", [](ModelConfig& m) { m.rope.low_freq_factor = 1.5; }},
-    {"llama", "rope_scaling", [](ModelConfig& m) { m.rope.long_factors = {1.0, 2.0}; }},
+    {"llama", "rope_scaling",
+     [](ModelConfig& m) {
+       m.rope.long_factors = {1.0, 2.0};
+     }},
     {"mistral", "sliding_window", [](ModelConfig& m) { m.sliding_window = 17; }},
     {"mistral", "sliding_window", [](ModelConfig& m) { m.sliding_window = m.sliding_window == 0 ? 9 : 0; }},
     {"llama", "model_type", [](ModelConfig& m) { m.norm = NormKind::kRmsNormRoundedOnce; }},

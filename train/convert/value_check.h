@@ -18,10 +18,10 @@ class ValueCheck {
     std::string tensor;
   };
   // `n` values of a tensor from element `first` on, and what they became.
-  void look(const Place& place, const std::vector<std::int64_t>& shape, std::int64_t first, const std::byte* from,
-            DType from_dtype, const std::byte* to, DType to_dtype, std::int64_t n);
-  // One line for each tensor with such values: of those that are no numbers the first, of those that are infinite, and of those that
-  // became so.
+  void look(const Place& place, const std::vector<std::int64_t>& shape, std::int64_t first, const std::byte* from, DType from_dtype,
+            const std::byte* to, DType to_dtype, std::int64_t n);
+  // One line for each tensor with such values: of those that are no numbers the first, of those that are infinite, and of those
+  // that became so.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:

@@ -46,10 +46,10 @@ std::vector<ManifestTensor> tensors_of_hf(const ModelConfig& model);
 // publish_weights() comes next. Each rank reads only what its shards have. From a checkpoint come its masters, or its weights where
 // it has no masters, or where they are what a store that does not train is to have, bit by bit. `holder`: which part of the
 // parameters this rank has (RankModel::shard_holder()). Returns what is to be said of the values that this rank read in a Hugging
-// Face folder (HfShardReader::odd_values). DataError naming file and tensor; StorageError. Enqueues on `stream` where the shards lie
-// on a device.
-std::vector<std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder, Device& device,
-                                      Stream& stream);
+// Face folder (HfShardReader::odd_values). DataError naming file and tensor; StorageError. Enqueues on `stream` where the shards
+// lie on a device.
+std::vector<std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
+                                      Device& device, Stream& stream);
 
 // The weights of a store that does not train as training draws them before its first step, rounded to nearest; publish_weights()
 // comes next.

@@ -1,16 +1,18 @@
 // config.json as it is written, read again: the same model, for every family and for values far from the usual.
+#include "model/hf_config_writer.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
 
 #include "core/file_io.h"
-#include "model/hf_config_writer.h"
 #include "model/model_config.h"
 
 namespace trident {
 namespace {
 
-const char* const kFamilies[] = {"gpt2", "llama", "llama3", "smollm", "qwen2", "qwen2.5", "qwen3", "mistral", "olmo", "olmo2", "phi3"};
+const char* const kFamilies[] = {"gpt2",  "llama",   "llama3", "smollm", "qwen2", "qwen2.5",
+                                 "qwen3", "mistral", "olmo",   "olmo2",  "phi3"};
 
 ModelConfig read_family(const std::string& name) {
   const std::string path = std::string(TRIDENT_MODEL_GOLDENS "/families/") + name + "/config.json";
