@@ -9,17 +9,20 @@
 
 namespace trident {
 
-ModelConstants::ModelConstants(const ModelConfig& config, const LayerGeometry& geometry, ArenaPlan& plan)
+ModelConstants::ModelConstants(const ModelConfig& config, const LayerGeometry& geometry, ArenaPlan& plan, Lengths lengths)
     : config_(config),
       sequence_(geometry.sequence),
       compute_(geometry.compute),
       rotates_(config.position == PositionKind::kRope),
       plain_norm_(config.norm == NormKind::kPlainLayerNorm) {
+  const std::int64_t original = config.rope.original_max_positions;
+  if (rotates_ && lengths == Lengths::kUpTo && config.rope.scaling == RopeScaling::kLongRope && sequence_ > original)
+    short_rows_ = original;
   if (rotates_) {
-    const std::int64_t bytes = sequence_ * (config.rotary_dim() / 2) * size_of(DType::kF32);
+    const std::int64_t rows = sequence_ + short_rows_, bytes = rows * (config.rotary_dim() / 2) * size_of(DType::kF32);
     cos_slot_ = plan.book("rope.cos", MemoryUse::kParameters, bytes);
     sin_slot_ = plan.book("rope.sin", MemoryUse::kParameters, bytes);
-    cos_ = sin_ = TensorView(nullptr, DType::kF32, {sequence_, config.rotary_dim() / 2});
+    cos_ = sin_ = TensorView(nullptr, DType::kF32, {rows, config.rotary_dim() / 2});
   }
   if (plain_norm_) {
     ones_slot_ = plan.book("norm.ones", MemoryUse::kParameters, config.hidden * size_of(compute_));
@@ -34,7 +37,10 @@ void ModelConstants::bind(Arena& arena, Device& device) {
     cos_ = arena.grant(cos_slot_, DType::kF32, cos_.shape());
     sin_ = arena.grant(sin_slot_, DType::kF32, sin_.shape());
     if (device.has_bytes()) {  // a table of long contexts takes seconds and gigabytes
-      const RopeTable table = make_rope_table(config_, sequence_);
+      RopeTable table = make_rope_table(config_, sequence_);
+      const RopeTable of_short = make_rope_table(config_, short_rows_);
+      table.cos.insert(table.cos.end(), of_short.cos.begin(), of_short.cos.end());
+      table.sin.insert(table.sin.end(), of_short.sin.begin(), of_short.sin.end());
       device.write(stream, cos_, table.cos.data());
       device.write(stream, sin_, table.sin.data());
     }

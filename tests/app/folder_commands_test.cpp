@@ -102,6 +102,30 @@ TEST_F(FolderCommands, FoldersHaveNames) {
   expect_one_line(run_program({"convert", "--from", "hf", "", "--to", "ckpt", "x"}), 64, {"--from hf \"\"", "names no folder"});
 }
 
+// Longrope's angles are those of the sequence's own length, at every token: neither of what may come nor of its neighbours.
+TEST_F(FolderCommands, LongropeTurnsByTheLengthThatASequenceHas) {
+  const std::string hf = folder("phi3", "\"sliding_window\": 16", "\"sliding_window\": null");  // original context: 8
+  const auto made = [&](const std::vector<std::string>& prompts, int tokens) {
+    std::vector<std::string> words{"generate", "--hf", hf,         "--greedy",   "--ignore-end",
+                                   "--json",   "--logprobs", "--max-new-tokens", std::to_string(tokens)};
+    for (const std::string& prompt : prompts) words.insert(words.end(), {"--prompt-ids", prompt});
+    const std::string out = said(words);
+    return parse_json(out.substr(0, out.find('\n')), "generate --json");  // of the first
+  };
+  const JsonValue alone = made({"5 17 2 9 30"}, 10);
+  const std::string longer = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33";
+  const JsonValue beside = made({"5 17 2 9 30", longer}, 10);
+  EXPECT_EQ(to_json_text(alone), to_json_text(beside));
+  std::string prefix = "5 17 2 9 30";
+  for (std::size_t i = 0; i < 10; ++i) {
+    const JsonValue next = made({prefix}, 1);
+    const std::int64_t id = alone.find("ids")->items()[i].as_integer();
+    EXPECT_EQ(next.find("ids")->items()[0].as_integer(), id) << prefix;
+    EXPECT_NEAR(next.find("logprobs")->items()[0].as_number(), alone.find("logprobs")->items()[i].as_number(), 1e-5) << prefix;
+    prefix += " " + std::to_string(id);
+  }
+}
+
 // Conversions that are stopped.
 class StoppedConversion : public FolderCommands {
  protected:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "core/int_math.h"
 #include "model/declare.h"
@@ -50,6 +51,9 @@ CachedShapes shapes_for(const ModelConfig& model, std::int64_t longest, std::int
                         std::string_view key) {
   const auto check = [&](std::int64_t most, const std::string& what) {
     const std::int64_t positions_left = most - longest;
+    if (positions_left < 1)
+      throw ConfigError(fmt::format("the longest prompt has {} tokens, and leaves no room for {} new ones in the {}; shorten it",
+                                    longest, new_tokens, what));
     if (new_tokens > positions_left)
       throw ConfigError(fmt::format("{} = {}: with the longest prompt, of {} tokens, that is more than the {}; use at most {}", key,
                                     new_tokens, longest, what, positions_left));
@@ -57,12 +61,19 @@ CachedShapes shapes_for(const ModelConfig& model, std::int64_t longest, std::int
   check(model.max_positions, fmt::format("model's {} positions", model.max_positions));
   if (model.sliding_window > 0)
     check(model.sliding_window, fmt::format("sliding window of {} tokens, which is not supported", model.sliding_window));
-  return {longest + new_tokens - 1, slots, piece_rows_for(longest)};  // the last new token is never looked at
+  const std::int64_t capacity = longest + new_tokens - 1;  // the last new token is never looked at
+  // Sequences that outgrow longrope's original context are computed again, in pieces that do not depend on prompts.
+  const bool outgrow = model.rope.scaling == RopeScaling::kLongRope && capacity > model.rope.original_max_positions;
+  return {capacity, slots, piece_rows_for(outgrow ? std::max(longest, model.rope.original_max_positions) : longest)};
 }
 
 CachedStage::CachedStage(const ModelConfig& model, const LayerGeometry& geometry, const UnitsOfStage& units_of_stage,
                          const CachedShapes& shapes, ParallelContext& context, ArenaPlan& plan)
-    : model_(model), shapes_(shapes), context_(context), constants_(model, with_extent(geometry, shapes.capacity, 1), plan) {
+    : model_(model),
+      shapes_(shapes),
+      context_(context),
+      constants_(model, with_extent(geometry, shapes.capacity, 1), plan, ModelConstants::Lengths::kUpTo),
+      first_rows_(static_cast<std::size_t>(shapes.slots)) {
   for (const std::int64_t rows : shapes_.piece_rows) variants_.push_back({with_extent(geometry, rows, 1), {}});
   variants_.push_back({with_extent(geometry, 1, shapes_.slots), {}});
   last_virtual_stage_ = static_cast<int>(units_of_stage.size()) - 1;
@@ -169,6 +180,12 @@ void CachedStage::bind(Arena& arena, ParamStore& store) {
   }
 }
 
+bool CachedStage::set_length(std::int64_t slot, std::int64_t tokens) {
+  std::int64_t& first_row = first_rows_.at(static_cast<std::size_t>(slot));
+  const std::int64_t before = std::exchange(first_row, constants_.first_row(tokens));
+  return before != first_row;
+}
+
 void CachedStage::extend(std::int64_t slot, std::int64_t first, std::span<const std::int32_t> tokens, std::int64_t rows,
                          bool choose) {
   const auto found = std::ranges::find(shapes_.piece_rows, rows);
@@ -182,7 +199,7 @@ void CachedStage::extend(std::int64_t slot, std::int64_t first, std::span<const 
   firsts_ = {first};
   counts_ = {std::ssize(tokens)};
   const CachedStep step{shapes_.capacity, firsts_, counts_, slot_caches_, is_last_stage() ? all_logits_.rows(0, 1) : TensorView()};
-  run(variants_[static_cast<std::size_t>(found - shapes_.piece_rows.begin())], step, tokens, choose);
+  run(variants_[static_cast<std::size_t>(found - shapes_.piece_rows.begin())], step, slot, tokens, choose);
 }
 
 void CachedStage::step(std::span<const Next> next) {
@@ -194,10 +211,11 @@ void CachedStage::step(std::span<const Next> next) {
     firsts_.push_back(n.position);
     token_rows_.push_back(n.token);
   }
-  run(variants_.back(), {shapes_.capacity, firsts_, counts_, caches_, all_logits_}, token_rows_, true);
+  run(variants_.back(), {shapes_.capacity, firsts_, counts_, caches_, all_logits_}, 0, token_rows_, true);
 }
 
-void CachedStage::write_batch(const Variant& variant, const CachedStep& step, std::span<const std::int32_t> tokens) {
+void CachedStage::write_batch(const Variant& variant, const CachedStep& step, std::int64_t slot,
+                              std::span<const std::int32_t> tokens) {
   const std::int64_t S = variant.geometry.sequence, B = variant.geometry.micro_batch;
   std::vector<std::int32_t>& row_tokens = token_rows_;
   if (row_tokens.data() != tokens.data()) row_tokens.assign(tokens.begin(), tokens.end());
@@ -205,10 +223,14 @@ void CachedStage::write_batch(const Variant& variant, const CachedStep& step, st
   positions_by_row_.resize(static_cast<std::size_t>(S * B));
   positions_by_sample_.resize(static_cast<std::size_t>(S * B));
   for (std::int64_t b = 0; b < B; ++b) {
+    const std::int64_t first_row = first_rows_[static_cast<std::size_t>(slot + b)];
+    const std::int64_t rows = first_row == 0 ? shapes_.capacity : constants_.short_rows();
     for (std::int64_t s = 0; s < S; ++s) {
       const auto position = static_cast<std::int32_t>(std::min(step.first[static_cast<std::size_t>(b)] + s, shapes_.capacity - 1));
       positions_by_row_[static_cast<std::size_t>(s * B + b)] = position;
-      positions_by_sample_[static_cast<std::size_t>(b * S + s)] = position;
+      // Rows of padding lie behind the sequence, perhaps behind its table.
+      positions_by_sample_[static_cast<std::size_t>(b * S + s)] =
+          static_cast<std::int32_t>(first_row + std::min<std::int64_t>(position, rows - 1));
     }
   }
   Device& device = context_.device();
@@ -218,10 +240,11 @@ void CachedStage::write_batch(const Variant& variant, const CachedStep& step, st
   device.write(stream, by_sample_.range(0, S * B), positions_by_sample_.data());
 }
 
-void CachedStage::run(const Variant& variant, const CachedStep& step, std::span<const std::int32_t> tokens, bool choose) {
+void CachedStage::run(const Variant& variant, const CachedStep& step, std::int64_t slot, std::span<const std::int32_t> tokens,
+                      bool choose) {
   const LayerGeometry& g = variant.geometry;
   Stream& stream = context_.compute_stream();
-  write_batch(variant, step, tokens);
+  write_batch(variant, step, slot, tokens);
   MicroBatch batch;
   batch.tokens = tokens_.range(0, g.full_rows());
   batch.positions_by_row = by_row_.range(0, g.full_rows());

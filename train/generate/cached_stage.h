@@ -47,6 +47,9 @@ class CachedStage {
   // all data ranks make the same passes.
   void bind(Arena& arena, ParamStore& store);
 
+  // Before the passes of a sequence of `tokens` tokens in the slot: its prompt, later also what was made. True: its keys turn by
+  // other angles from this length on (longrope), and those in the slot are of no use: all its tokens are to be given anew.
+  bool set_length(std::int64_t slot, std::int64_t tokens);
   // The tokens at positions first .. of the sequence in `slot`: at most `rows`, which is one of the piece sizes. With `choose`
   // logits() are those of the last one.
   void extend(std::int64_t slot, std::int64_t first, std::span<const std::int32_t> tokens, std::int64_t rows, bool choose);
@@ -95,17 +98,19 @@ class CachedStage {
         if (unit.number != 0 && unit.number != head_unit(model_)) f(unit);
   }
   void book(ArenaPlan& plan);
-  void run(const Variant& variant, const CachedStep& step, std::span<const std::int32_t> tokens, bool choose);
+  // `slot`: of sample 0.
+  void run(const Variant& variant, const CachedStep& step, std::int64_t slot, std::span<const std::int32_t> tokens, bool choose);
   void run_unit(const Unit& unit, std::size_t index, const Variant& variant, const MicroBatch& batch, ConstTensorView x,
                 TensorView y);
   void receive(TensorView activation);
   void send(ConstTensorView activation);
-  void write_batch(const Variant& variant, const CachedStep& step, std::span<const std::int32_t> tokens);
+  void write_batch(const Variant& variant, const CachedStep& step, std::int64_t slot, std::span<const std::int32_t> tokens);
 
   ModelConfig model_;
   CachedShapes shapes_;
   ParallelContext& context_;
   ModelConstants constants_;
+  std::vector<std::int64_t> first_rows_;  // by slot: of the rotation's tables
   std::vector<Chunk> chunks_;  // in the order in which a pass meets them
   int last_virtual_stage_ = 0;  // of the model
   std::vector<Variant> variants_;  // of the piece sizes, then of step()

@@ -286,17 +286,28 @@ std::optional<GenerateResult> run_as_threads(const GenerateOptions& options, con
   return result;
 }
 
+GenerateResult run_in_process(const Job& job, ProcessWorld& world, const ShowText& show, LogSink& log) {
+  CpuDeviceOptions of_device = device_options(job.plan);
+  of_device.memory = [&](std::int64_t bytes, const std::string& name) { return world.allocate(bytes, name); };
+  CpuDevice device(world.doorbell(), of_device);
+  const bool one_machine = world.local_size() == world.size();
+  return run_rank(job, device, world.communicator(device.progress()), one_machine, show, log);
+}
+
 std::optional<GenerateResult> run_as_process(const GenerateOptions& options, const ShowText& show, LogSink& log) {
   const std::unique_ptr<ProcessWorld> world = join_process_world();
-  Job job;
-  run_together(*world, [&] { job = make_job(options, world->size(), world->local_size()); });
-  CpuDeviceOptions of_device = device_options(job.plan);
-  of_device.memory = [&](std::int64_t bytes, const std::string& name) { return world->allocate(bytes, name); };
   std::optional<GenerateResult> result;
   try {
-    CpuDevice device(world->doorbell(), of_device);
-    const bool one_machine = world->local_size() == world->size();
-    result = run_rank(job, device, world->communicator(device.progress()), one_machine, show, log);
+    Job job;
+    run_together(*world, [&] { job = make_job(options, world->size(), world->local_size()); });
+    result = run_in_process(job, *world, show, log);
+  } catch (const AgreedError& error) {
+    log.write(LogLevel::kInfo, "trident: ", error.what());  // before anybody ends: launchers kill the rest as soon as one has
+    world->finish();
+    throw ReportedElsewhere(error.code(), error.what());
+  } catch (const ReportedElsewhere&) {
+    world->finish();
+    throw;
   } catch (const Error& error) {
     world->fail(fmt::format("rank {}: {}", world->rank(), error.what()));
     throw;

@@ -62,8 +62,8 @@ void validate(const SamplingOptions& options) {
     refuse("--temperature", options.temperature, "a number >= 0; 0 takes the likeliest token");
   if (options.top_k < 0) refuse("--top-k", static_cast<double>(options.top_k), "a number >= 0; 0 keeps all tokens");
   if (!(options.top_p > 0) || options.top_p > 1) refuse("--top-p", options.top_p, "a number in (0, 1]; 1 keeps all tokens");
-  if (!(options.repetition_penalty > 0) || std::isinf(options.repetition_penalty))
-    refuse("--repetition-penalty", options.repetition_penalty, "a number > 0; 1 changes nothing");
+  if (!(options.repetition_penalty >= 1e-6) || !(options.repetition_penalty <= 1e6))  // beyond, f32 has no numbers for scores
+    refuse("--repetition-penalty", options.repetition_penalty, "a number from 1e-6 to 1e6; 1 changes nothing");
 }
 
 LogSumExp log_sum_exp(const LogitShard& shard) {

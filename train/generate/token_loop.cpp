@@ -89,22 +89,27 @@ DrawPlace TokenLoop::place_of(const Slot& slot) const {
   return {static_cast<std::uint32_t>(c.prompt), static_cast<std::uint32_t>(c.sample), slot.seen.size()};
 }
 
+void TokenLoop::fill(std::size_t number, std::int64_t tokens, bool choose_next) {
+  const std::span<const std::int32_t> seen = slots_[number].seen;
+  std::int64_t first = 0;
+  for (const std::int64_t rows : pieces_of_prompt(tokens, shapes_.piece_rows)) {
+    const std::int64_t count = std::min(rows, tokens - first);
+    stage_.extend(static_cast<std::int64_t>(number), first,
+                  seen.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), rows,
+                  choose_next && first + count == tokens);
+    first += count;
+  }
+}
+
 void TokenLoop::start(std::size_t number, std::int64_t sequence) {
   const double begin = monotonic_seconds(), cpu_begin = thread_cpu_seconds();
   Slot& slot = slots_[number];
   slot = {sequence, request_.prompts[static_cast<std::size_t>(sequence / request_.samples)], TextStream(request_.stops)};
-  const std::span<const std::int32_t> prompt = slot.seen;
-  std::int64_t first = 0;
-  for (const std::int64_t rows : pieces_of_prompt(std::ssize(prompt), shapes_.piece_rows)) {
-    const std::int64_t count = std::min(rows, std::ssize(prompt) - first);
-    const bool is_last = first + count == std::ssize(prompt);
-    stage_.extend(static_cast<std::int64_t>(number), first,
-                  prompt.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), rows, is_last);
-    first += count;
-  }
+  stage_.set_length(static_cast<std::int64_t>(number), std::ssize(slot.seen));
+  fill(number, std::ssize(slot.seen), true);
   const Choice choice = choose(std::span(&number, 1), true).front();
   const double seconds = monotonic_seconds() - begin, cpu_seconds = thread_cpu_seconds() - cpu_begin;
-  if (watch_) watch_({.is_prompt = true, .seconds = seconds, .cpu_seconds = cpu_seconds, .tokens = std::ssize(prompt)});
+  if (watch_) watch_({.is_prompt = true, .seconds = seconds, .cpu_seconds = cpu_seconds, .tokens = std::ssize(slot.seen)});
   accept(number, choice);
 }
 
@@ -117,6 +122,7 @@ void TokenLoop::step() {
     if (slots_[i].sequence < 0) continue;
     busy.push_back(i);
     const std::int64_t length = std::ssize(slots_[i].seen);
+    if (stage_.set_length(static_cast<std::int64_t>(i), length)) fill(i, length - 1, false);
     next_[i] = {slots_[i].seen.back(), length - 1};
     positions += length;
   }

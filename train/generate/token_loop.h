@@ -83,6 +83,8 @@ class TokenLoop {
   };
 
   void start(std::size_t slot, std::int64_t sequence);
+  // The first `tokens` that were seen into the slot's cache; with `choose_next` the stage has logits of the last one.
+  void fill(std::size_t slot, std::int64_t tokens, bool choose_next);
   void step();
   void accept(std::size_t slot, const Choice& choice);
   void finish(std::size_t slot, EndReason reason);
