@@ -21,6 +21,12 @@ struct MatmulShape {
   bool operator==(const MatmulShape&) const = default;
 };
 
+// What came of announcing a product and what follows it.
+struct PreparedProduct {
+  std::int64_t workspace = 0;  // bytes; enough also for the product alone
+  bool fused = false;          // one kernel does both, where operands lie at multiples of 16 bytes; else several do
+};
+
 // The arguments of Ops::matmul.
 struct MatmulOperands {
   TensorView out;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <variant>
 
 #include "core/function_ref.h"
 #include "core/tensor_view.h"
@@ -65,6 +66,14 @@ inline Field reads(std::string_view name, ConstTensorView view) { return reads(n
 inline Field writes(std::string_view name, ConstTensorView view) { return writes(name, view, like(view)); }
 inline Field updates(std::string_view name, ConstTensorView view) { return updates(name, view, like(view)); }
 inline Field scratch(std::string_view name, ConstTensorView view) { return {name, Field::Use::kScratch, view, like(view)}; }
+
+// A list of operations, and one of them, which lives while the call does, of several lists.
+template <class... Operations>
+struct OperationList {
+  using Ref = std::variant<const Operations*...>;
+};
+template <class... First, class... Second>
+auto joined(OperationList<First...>, OperationList<Second...>) -> OperationList<First..., Second...>;
 
 // Refuses operands that do not hold what they should, or lie where `reaches` says no. InternalError.
 void check_fields(std::string_view operation, FunctionRef<void(FieldVisitor)> fields, bool (*reaches)(MemoryKind));

@@ -1,5 +1,5 @@
 // Every operation of Ops as a value: those around layers (embedding, loss, copies, sums, updates), those within
-// (device/operations_layers.h, which says how they are written), and OperationRef, any of them.
+// (device/operations_layers.h, which says how they are written), and OperationRef, any of those in the two lists.
 #pragma once
 
 #include <array>
@@ -315,7 +315,13 @@ struct AddExact {
 // ---- optimizer
 
 // One of the formulas of an update, by the name that it has in lists of operations.
-constexpr std::string_view name_of(UpdateFormula formula) { return formula == UpdateFormula::kAdamW ? "adamw" : "lion"; }
+constexpr std::string_view name_of(UpdateFormula formula) {
+  switch (formula) {
+    case UpdateFormula::kAdamW: return "adamw";
+    case UpdateFormula::kLion: return "lion";
+  }
+  return "";
+}
 void check_update(std::string_view operation, ConstTensorView param, const UpdateParams& params);
 
 template <UpdateFormula formula>
@@ -354,21 +360,17 @@ struct Update {
 using AdamW = Update<UpdateFormula::kAdamW>;
 using Lion = Update<UpdateFormula::kLion>;
 
+using OtherOperations =
+    OperationList<EmbeddingForward, EmbeddingBackward, CrossEntropyMax, CrossEntropyStats, CrossEntropyRescale,
+                  CrossEntropyLoss, CrossEntropyBackward, AddBias, SumRows, Add, AccumulateInto, Dropout, Convert, FillZero,
+                  SumSquares, AddExact, AdamW, Lion>;
+
 }  // namespace trident::op
 
 namespace trident {
 
 // One of them, which lives while the call does.
-using OperationRef =
-    std::variant<const op::Matmul*, const op::AttentionForward*, const op::AttentionBackward*, const op::SplitHeads*,
-                 const op::MergeHeads*, const op::Rope*, const op::RmsNormForward*, const op::RmsNormBackward*,
-                 const op::LayerNormForward*, const op::LayerNormBackward*, const op::SwigluForward*, const op::SwigluBackward*,
-                 const op::GeluForward*, const op::GeluBackward*, const op::EmbeddingForward*, const op::EmbeddingBackward*,
-                 const op::CrossEntropyMax*, const op::CrossEntropyStats*, const op::CrossEntropyRescale*,
-                 const op::CrossEntropyLoss*, const op::CrossEntropyBackward*, const op::AddBias*, const op::SumRows*,
-                 const op::Add*, const op::AccumulateInto*, const op::Dropout*, const op::Convert*, const op::FillZero*,
-                 const op::SumSquares*, const op::AddExact*, const op::AdamW*, const op::Lion*, const op::RmsNormSquares*,
-                 const op::RmsNormApply*, const op::RmsNormDots*, const op::RmsNormApplyBackward*>;
+using OperationRef = decltype(joined(op::LayerOperations{}, op::OtherOperations{}))::Ref;
 
 // Checks what was called, then has `backend` do it:
 // - Backend::reaches(MemoryKind): whether its operations can work on such memory;

@@ -132,44 +132,53 @@ struct Rope {
 
 // ---- norms
 
-struct RmsNormForward {
-  static constexpr OperationName kName{"rms_norm_forward", WorkKind::kRows};
+// Rows that are normed, as far as all norms have the same operands.
+struct NormedRows {
   TensorView y, rstd;
   ConstTensorView x, weight;
   float eps;
 
+  RowExtent extent() const { return row_extent(x); }
   void fields(FieldVisitor f) const {
-    const RowExtent e = row_extent(x);
     f(writes("y", y, like(x)));
-    f(writes("rstd", rstd, {DType::kF32, e.rows}));
+    f(writes("rstd", rstd, {DType::kF32, extent().rows}));
     f(reads("x", x));
-    f(reads("weight", weight, {x.dtype(), e.width}));
-  }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
-    const RowExtent e = row_extent(x);
-    k.rms_norm_forward(row_type(x.dtype()), y.data(), rstd.as<float>(), x.data(), weight.data(), e.rows, e.width, eps);
+    f(reads("weight", weight, {x.dtype(), extent().width}));
   }
 };
-
-struct RmsNormBackward {
-  static constexpr OperationName kName{"rms_norm_backward", WorkKind::kRows};
+// The same of their gradients.
+struct NormGradients {
   TensorView d_x, d_weight;
   ConstTensorView d_y, x, weight, rstd;
   Accumulate accumulate_x, accumulate_weight;
 
+  RowExtent extent() const { return row_extent(x); }
   void fields(FieldVisitor f) const {
-    const RowExtent e = row_extent(x);
     f(results_in("d_x", d_x, like(x), accumulate_x));
-    f(results_in("d_weight", d_weight, {DType::kF32, e.width}, accumulate_weight));
+    f(results_in("d_weight", d_weight, {DType::kF32, extent().width}, accumulate_weight));
     f(reads("d_y", d_y, like(x)));
     f(reads("x", x));
-    f(reads("weight", weight, {x.dtype(), e.width}));
-    f(reads("rstd", rstd, {DType::kF32, e.rows}));
+    f(reads("weight", weight, {x.dtype(), extent().width}));
+    f(reads("rstd", rstd, {DType::kF32, extent().rows}));
   }
+};
+
+struct RmsNormForward : NormedRows {
+  static constexpr OperationName kName{"rms_norm_forward", WorkKind::kRows};
+
   template <class Kernels>
   void launch(const Kernels& k) const {
-    const RowExtent e = row_extent(x);
+    const RowExtent e = extent();
+    k.rms_norm_forward(row_type(x.dtype()), y.data(), rstd.as<float>(), x.data(), weight.data(), e.rows, e.width, eps);
+  }
+};
+
+struct RmsNormBackward : NormGradients {
+  static constexpr OperationName kName{"rms_norm_backward", WorkKind::kRows};
+
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const RowExtent e = extent();
     k.rms_norm_backward(row_type(x.dtype()), d_x.data(), d_weight.as<float>(), d_y.data(), x.data(), weight.data(),
                         rstd.as<float>(), e.rows, e.width, accumulate_x, accumulate_weight);
   }
@@ -191,24 +200,18 @@ struct RmsNormSquares {
   }
 };
 
-struct RmsNormApply {
+struct RmsNormApply : NormedRows {
   static constexpr OperationName kName{"rms_norm_apply", WorkKind::kRows};
-  TensorView y, rstd;
-  ConstTensorView x, weight, squares;
+  ConstTensorView squares;
   std::int64_t total;
-  float eps;
 
   void fields(FieldVisitor f) const {
-    const RowExtent e = row_extent(x);
-    f(writes("y", y, like(x)));
-    f(writes("rstd", rstd, {DType::kF32, e.rows}));
-    f(reads("x", x));
-    f(reads("weight", weight, {x.dtype(), e.width}));
-    f(reads("squares", squares, {DType::kF32, e.rows}));
+    NormedRows::fields(f);
+    f(reads("squares", squares, {DType::kF32, extent().rows}));
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
-    const RowExtent e = row_extent(x);
+    const RowExtent e = extent();
     k.rms_norm_apply(row_type(x.dtype()), y.data(), rstd.as<float>(), x.data(), weight.data(), squares.as<float>(), e.rows,
                      e.width, total, eps);
   }
@@ -233,74 +236,54 @@ struct RmsNormDots {
   }
 };
 
-struct RmsNormApplyBackward {
+struct RmsNormApplyBackward : NormGradients {
   static constexpr OperationName kName{"rms_norm_apply_backward", WorkKind::kRows};
-  TensorView d_x, d_weight;
-  ConstTensorView d_y, x, weight, rstd, dots;
+  ConstTensorView dots;
   std::int64_t total;
-  Accumulate accumulate_x, accumulate_weight;
 
   void fields(FieldVisitor f) const {
-    const RowExtent e = row_extent(x);
-    f(results_in("d_x", d_x, like(x), accumulate_x));
-    f(results_in("d_weight", d_weight, {DType::kF32, e.width}, accumulate_weight));
-    f(reads("d_y", d_y, like(x)));
-    f(reads("x", x));
-    f(reads("weight", weight, {x.dtype(), e.width}));
-    f(reads("rstd", rstd, {DType::kF32, e.rows}));
-    f(reads("dots", dots, {DType::kF32, e.rows}));
+    NormGradients::fields(f);
+    f(reads("dots", dots, {DType::kF32, extent().rows}));
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
-    const RowExtent e = row_extent(x);
+    const RowExtent e = extent();
     k.rms_norm_apply_backward(row_type(x.dtype()), d_x.data(), d_weight.as<float>(), d_y.data(), x.data(), weight.data(),
                               rstd.as<float>(), dots.as<float>(), e.rows, e.width, total, accumulate_x, accumulate_weight);
   }
 };
 
-struct LayerNormForward {
+struct LayerNormForward : NormedRows {
   static constexpr OperationName kName{"layer_norm_forward", WorkKind::kRows};
-  TensorView y, mean, rstd;
-  ConstTensorView x, weight, bias;
-  float eps;
+  TensorView mean;
+  ConstTensorView bias;
 
   void fields(FieldVisitor f) const {
-    const RowExtent e = row_extent(x);
-    f(writes("y", y, like(x)));
-    f(writes("mean", mean, {DType::kF32, e.rows}));
-    f(writes("rstd", rstd, {DType::kF32, e.rows}));
-    f(reads("x", x));
-    f(reads("weight", weight, {x.dtype(), e.width}));
-    f(reads("bias", bias, {x.dtype(), e.width}));
+    NormedRows::fields(f);
+    f(writes("mean", mean, {DType::kF32, extent().rows}));
+    f(reads("bias", bias, {x.dtype(), extent().width}));
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
-    const RowExtent e = row_extent(x);
+    const RowExtent e = extent();
     k.layer_norm_forward(row_type(x.dtype()), y.data(), mean.as<float>(), rstd.as<float>(), x.data(), weight.data(), bias.data(),
                          e.rows, e.width, eps);
   }
 };
 
-struct LayerNormBackward {
+struct LayerNormBackward : NormGradients {
   static constexpr OperationName kName{"layer_norm_backward", WorkKind::kRows};
-  TensorView d_x, d_weight, d_bias;
-  ConstTensorView d_y, x, weight, mean, rstd;
-  Accumulate accumulate_x, accumulate_weight;
+  TensorView d_bias;
+  ConstTensorView mean;
 
   void fields(FieldVisitor f) const {
-    const RowExtent e = row_extent(x);
-    f(results_in("d_x", d_x, like(x), accumulate_x));
-    f(results_in("d_weight", d_weight, {DType::kF32, e.width}, accumulate_weight));
-    f(results_in("d_bias", d_bias, {DType::kF32, e.width}, accumulate_weight));
-    f(reads("d_y", d_y, like(x)));
-    f(reads("x", x));
-    f(reads("weight", weight, {x.dtype(), e.width}));
-    f(reads("mean", mean, {DType::kF32, e.rows}));
-    f(reads("rstd", rstd, {DType::kF32, e.rows}));
+    NormGradients::fields(f);
+    f(results_in("d_bias", d_bias, {DType::kF32, extent().width}, accumulate_weight));
+    f(reads("mean", mean, {DType::kF32, extent().rows}));
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
-    const RowExtent e = row_extent(x);
+    const RowExtent e = extent();
     k.layer_norm_backward(row_type(x.dtype()), d_x.data(), d_weight.as<float>(), d_bias.as<float>(), d_y.data(), x.data(),
                           weight.data(), mean.as<float>(), rstd.as<float>(), e.rows, e.width, accumulate_x, accumulate_weight);
   }
@@ -371,5 +354,10 @@ struct GeluBackward {
     k.gelu_backward(row_type(x.dtype()), d_x.data(), d_out.data(), x.data(), x.num_elements());
   }
 };
+
+using LayerOperations =
+    OperationList<Matmul, AttentionForward, AttentionBackward, SplitHeads, MergeHeads, Rope, RmsNormForward,
+                  RmsNormBackward, LayerNormForward, LayerNormBackward, SwigluForward, SwigluBackward, GeluForward, GeluBackward,
+                  RmsNormSquares, RmsNormApply, RmsNormDots, RmsNormApplyBackward>;
 
 }  // namespace trident::op

@@ -51,8 +51,8 @@ class Ops {
   // sum_rows, matmul: product.out f32[M,N] (+)= a^T b, d_bias f32[M] (+)= column sums of a T[K,M], both as product.accumulate says;
   // product.transpose_a is kYes.
   void matmul_bias_gradient(Stream& stream, const MatmulOperands& product, TensorView d_bias);
-  // Announces one of these (idempotent); returns its workspace in bytes. Called while planning.
-  virtual std::int64_t prepare_fused(const MatmulShape& shape, Epilogue) { return prepare_matmul(shape); }
+  // Announces one of these (idempotent): its workspace, and whether it will be one kernel. Called while planning.
+  virtual PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue) { return {prepare_matmul(shape), false}; }
   // For those four, and for Ops made of others. Does it in one, or does nothing and returns false.
   virtual bool try_fused(Stream&, const FusedMatmul&) { return false; }
 
@@ -86,12 +86,12 @@ class Ops {
   // ---- norms over the last dimension (x seen as [rows, H]) -------------------------------------------------------------------
   // y = round_T(x * rstd) * weight, rstd f32[rows] = 1/sqrt(mean(x^2) + eps).
   void rms_norm_forward(Stream& stream, TensorView y, TensorView rstd, ConstTensorView x, ConstTensorView weight, float eps) {
-    call(stream, op::RmsNormForward{y, rstd, x, weight, eps});
+    call(stream, op::RmsNormForward{{y, rstd, x, weight, eps}});
   }
   // d_x (+)= per `accumulate_x`; d_weight f32[H] (+)= per `accumulate_weight`. d_x may alias d_y.
   void rms_norm_backward(Stream& stream, TensorView d_x, TensorView d_weight, ConstTensorView d_y, ConstTensorView x,
                          ConstTensorView weight, ConstTensorView rstd, Accumulate accumulate_x, Accumulate accumulate_weight) {
-    call(stream, op::RmsNormBackward{d_x, d_weight, d_y, x, weight, rstd, accumulate_x, accumulate_weight});
+    call(stream, op::RmsNormBackward{{d_x, d_weight, d_y, x, weight, rstd, accumulate_x, accumulate_weight}});
   }
   // The same norm where x T[rows, H] is a part of rows `total` wide: the caller forms the sums of its part, adds up those of all
   // parts, and applies them. The weight counts before the one rounding (OLMo 2), which rms_norm_forward does after it.
@@ -101,7 +101,7 @@ class Ops {
   // y = round_T(x * rstd * weight), rstd f32[rows] = 1/sqrt(squares / total + eps); squares are those of all parts.
   void rms_norm_apply(Stream& stream, TensorView y, TensorView rstd, ConstTensorView x, ConstTensorView weight,
                       ConstTensorView squares, std::int64_t total, float eps) {
-    call(stream, op::RmsNormApply{y, rstd, x, weight, squares, total, eps});
+    call(stream, op::RmsNormApply{{y, rstd, x, weight, eps}, squares, total});
   }
   // dots f32[rows] = sum d_y * weight * x.
   void rms_norm_dots(Stream& stream, TensorView dots, ConstTensorView d_y, ConstTensorView x, ConstTensorView weight) {
@@ -112,17 +112,17 @@ class Ops {
                                ConstTensorView weight, ConstTensorView rstd, ConstTensorView dots, std::int64_t total,
                                Accumulate accumulate_x, Accumulate accumulate_weight) {
     call(stream,
-         op::RmsNormApplyBackward{d_x, d_weight, d_y, x, weight, rstd, dots, total, accumulate_x, accumulate_weight});
+         op::RmsNormApplyBackward{{d_x, d_weight, d_y, x, weight, rstd, accumulate_x, accumulate_weight}, dots, total});
   }
   // y = (x - mean) * rstd * weight + bias; mean, rstd f32[rows].
   void layer_norm_forward(Stream& stream, TensorView y, TensorView mean, TensorView rstd, ConstTensorView x, ConstTensorView weight,
                           ConstTensorView bias, float eps) {
-    call(stream, op::LayerNormForward{y, mean, rstd, x, weight, bias, eps});
+    call(stream, op::LayerNormForward{{y, rstd, x, weight, eps}, mean, bias});
   }
   void layer_norm_backward(Stream& stream, TensorView d_x, TensorView d_weight, TensorView d_bias, ConstTensorView d_y,
                            ConstTensorView x, ConstTensorView weight, ConstTensorView mean, ConstTensorView rstd,
                            Accumulate accumulate_x, Accumulate accumulate_weight) {
-    call(stream, op::LayerNormBackward{d_x, d_weight, d_bias, d_y, x, weight, mean, rstd, accumulate_x, accumulate_weight});
+    call(stream, op::LayerNormBackward{{d_x, d_weight, d_y, x, weight, rstd, accumulate_x, accumulate_weight}, d_bias, mean});
   }
 
   // ---- feed-forward activations ----------------------------------------------------------------------------------------------

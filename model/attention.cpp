@@ -27,7 +27,7 @@ TensorView one_by_one(TensorView rows) { return rows.reshape({rows.shape()[0], 1
 Attention::Attention(const ModelConfig& config, std::int64_t layer)
     : config_(config),
       names_(block_names(config, layer)),
-      norm_(block_norm(config, names_.attention_norm)),
+      norm_(config, names_.attention_norm, "the attention norm's output", "the attention part's output"),
       query_norm_(NormKind::kRmsNorm, config.norm_eps, config.head_dim, names_.query_norm, PartialGradient::kAlways),
       key_norm_(NormKind::kRmsNorm, config.norm_eps, config.head_dim, names_.key_norm, PartialGradient::kAlways),
       wide_norm_(config, names_),
@@ -153,22 +153,15 @@ void Attention::merge_gradient_through_wide_norm(LayerPass& p, TensorView d_q, T
   p.ops.merge_heads(p.stream, one_by_one(d_rows[k_.projection]), as_one_head(d_k_columns), k_.first_column);
 }
 
-void Attention::leave(LayerPass& p, TensorView y, ConstTensorView merged) const {
-  if (!norm_after()) return output_.forward(p, y, merged);
-  const TensorView projected = p.save(projected_, y.dtype(), y.shape());
-  output_.forward(p, projected, merged);
-  norm_.forward(p, y, projected);
-}
-
 void Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
   const LayerGeometry& g = p.geometry;
-  if (!norm_after()) norm_.forward(p, p.save(normed_, x.dtype(), x.shape()), x);
+  norm_.enter(p, x);
   {
     const ScratchScope scope(p.scratch_cursor());
     Views rows;
     for (std::size_t i = 0; i < qkv_.projections().size(); ++i)
       rows[i] = p.scratch(g.compute, {g.full_rows(), qkv_.projections()[i].output_columns});
-    qkv_.forward(p, input(p, x), used(rows));
+    qkv_.forward(p, norm_.input(p, x), used(rows));
     if (config_.qk_norm == QkNorm::kFullWidth) {
       split_after_wide_norm(p, rows);
     } else {
@@ -181,7 +174,7 @@ void Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
   const ScratchScope scope(p.scratch_cursor());
   const TensorView merged = p.scratch(g.compute, {g.full_rows(), inner_columns()});
   p.ops.merge_heads(p.stream, by_position(g, merged), p[out_], 0);
-  leave(p, y, merged);
+  norm_.leave(p, y, [&](TensorView out) { output_.forward(p, out, merged); });
   dropout_.apply(p, y, y);
   p.ops.add(p.stream, y, y, x);
 }
@@ -223,7 +216,7 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
   for (std::size_t i = 0; i < qkv_.projections().size(); ++i)
     d_rows[i] = p.keep(d_rows_[i], g.compute, {g.full_rows(), qkv_.projections()[i].output_columns});
   dropout_.apply(p, output_.d_y(p), d);
-  if (norm_after()) norm_.backward(p, output_.d_y(p), output_.d_y(p), p[projected_], Accumulate::kNo);
+  norm_.backward_leave(p, output_.d_y(p));
   {
     const ScratchScope scope(p.scratch_cursor());
     const TensorView q = p[q_.saved], k = p[k_.saved], v = p[v_.saved], d_out = p.scratch(g.compute, q.shape());
@@ -247,10 +240,7 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
   const ScratchScope scope(p.scratch_cursor());
   const TensorView d_normed = p.scratch(x.dtype(), x.shape());
   qkv_.backward_input(p, d_normed, used(d_rows));
-  if (norm_after())
-    p.ops.add(p.stream, d, d, d_normed);
-  else
-    norm_.backward(p, d, d_normed, x, Accumulate::kYes);
+  norm_.backward_enter(p, d, d_normed, x);
 }
 
 void Attention::backward_weight(LayerPass& p, ConstTensorView x) const {
@@ -263,7 +253,7 @@ void Attention::backward_weight(LayerPass& p, ConstTensorView x) const {
   }
   Views d_rows;
   for (std::size_t i = 0; i < qkv_.projections().size(); ++i) d_rows[i] = p[d_rows_[i]];
-  qkv_.backward_weight(p, input(p, x), used(d_rows));
+  qkv_.backward_weight(p, norm_.input(p, x), used(d_rows));
 }
 
 }  // namespace trident

@@ -16,6 +16,7 @@
 #include "model/model_config.h"
 #include "model/norm.h"
 #include "model/param_names.h"
+#include "model/phase_norm.h"
 #include "model/wide_qk_norm.h"
 #include "tensor_parallel/column_parallel_linear.h"
 #include "tensor_parallel/row_parallel_linear.h"
@@ -55,25 +56,19 @@ class Attention {
   void merge_gradient(LayerPass& p, const Heads& heads, const Norm* norm, bool rotate, TensorView d, const Views& d_rows) const;
   void rotate(LayerPass& p, TensorView heads, Transpose inverse) const;
   void attend_cached(LayerPass& p, const CachedStep& step) const;
-  bool norm_after() const { return config_.norm_placement == NormPlacement::kAfter; }
-  // What the projections multiply, once it was made.
-  ConstTensorView input(LayerPass& p, ConstTensorView x) const { return norm_after() ? x : p[normed_]; }
-  // W_o merged, and where it comes after, the norm of that.
-  void leave(LayerPass& p, TensorView y, ConstTensorView merged) const;
   // The same of q and k together, for norms over all heads.
   void split_after_wide_norm(LayerPass& p, const Views& rows) const;
   void merge_gradient_through_wide_norm(LayerPass& p, TensorView d_q, TensorView d_k, const Views& d_rows) const;
 
   ModelConfig config_;
   BlockNames names_;
-  Norm norm_, query_norm_, key_norm_;
+  PhaseNorm norm_;
+  Norm query_norm_, key_norm_;
   WideQkNorm wide_norm_;
   Dropout dropout_;
   ColumnParallelLinear qkv_;
   RowParallelLinear output_;
   Heads q_, k_, v_;
-  Saved normed_{"the attention norm's output", LastUse::kW};
-  Saved projected_{"the attention part's output", LastUse::kB};  // T[S',B,H], where the norm comes after it
   Saved out_{"attention's output", LastUse::kW, RecomputeClass::kAttention};
   Saved lse_{"attention's log-sum-exp", LastUse::kB, RecomputeClass::kAttention};
   std::array<Kept, kMaxProjections> d_rows_{Kept{"the gradient of q, k and v"}, Kept{"the gradient of k and v"}};  // T[S*B, C_i]

@@ -34,6 +34,7 @@ UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hid
     layer.backward_input(p, x, x);  // schedules may split them
     layer.backward_weight(p, layer.input_last_use() == LastUse::kW ? x : TensorView());
   });
+  if (passes == PlannedPasses::kAll) plan.check_last_uses();
   return plan;
 }
 

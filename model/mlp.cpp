@@ -9,7 +9,7 @@ namespace trident {
 Mlp::Mlp(const ModelConfig& config, std::int64_t layer)
     : config_(config),
       names_(block_names(config, layer)),
-      norm_(block_norm(config, names_.mlp_norm)),
+      norm_(config, names_.mlp_norm, "the feed-forward norm's output", "the feed-forward part's output"),
       dropout_(config.residual_dropout, DropoutPlace::kMlp) {}
 
 void Mlp::declare(ParamList& list) {
@@ -36,9 +36,9 @@ void Mlp::declare(ParamList& list) {
 }
 
 void Mlp::enter(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) const {
-  if (!norm_after()) norm_.forward(p, p.save(normed_, p.geometry.compute, x.shape()), x);
+  norm_.enter(p, x);
   const TensorView pre = p.save(pre_, p.geometry.compute, {p.geometry.full_rows(), up_.projections().front().output_columns});
-  up_.forward(p, input(p, x), std::span(&pre, 1), gelu() ? act : std::nullopt);
+  up_.forward(p, norm_.input(p, x), std::span(&pre, 1), gelu() ? act : std::nullopt);
   if (!gelu() && act) p.ops.swiglu_forward(p.stream, *act, pre);
 }
 
@@ -53,30 +53,24 @@ void Mlp::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
   const ScratchScope scope(p.scratch_cursor());
   const TensorView act = p.scratch(p.geometry.compute, {p.geometry.full_rows(), inner_});
   enter(p, x, act);
-  leave(p, y, act);
+  norm_.leave(p, y, [&](TensorView out) { down_.forward(p, out, act); });
   dropout_.apply(p, y, y);
   p.ops.add(p.stream, y, y, x);
 }
 
-void Mlp::leave(LayerPass& p, TensorView y, ConstTensorView act) const {
-  if (!norm_after()) return down_.forward(p, y, act);
-  const TensorView projected = p.save(projected_, y.dtype(), y.shape());
-  down_.forward(p, projected, act);
-  norm_.forward(p, y, projected);
-}
-
 void Mlp::recompute(LayerPass& p, ConstTensorView x) const {
-  if (!norm_after()) return enter(p, x, std::nullopt);
+  if (!norm_.is_after()) return enter(p, x, std::nullopt);
   const ScratchScope scope(p.scratch_cursor());
   const TensorView act = p.scratch(p.geometry.compute, {p.geometry.full_rows(), inner_});
   enter(p, x, act);
-  leave(p, p.scratch(x.dtype(), x.shape()), act);  // for the norm's input and statistics
+  // For the norm's input and statistics.
+  norm_.leave(p, p.scratch(x.dtype(), x.shape()), [&](TensorView out) { down_.forward(p, out, act); });
 }
 
 void Mlp::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
   const TensorView pre = p[pre_], d_pre = p.keep(d_pre_, pre.dtype(), pre.shape());
   dropout_.apply(p, down_.d_y(p), d);
-  if (norm_after()) norm_.backward(p, down_.d_y(p), down_.d_y(p), p[projected_], Accumulate::kNo);
+  norm_.backward_leave(p, down_.d_y(p));
   {
     const ScratchScope scope(p.scratch_cursor());
     const TensorView d_act = p.scratch(p.geometry.compute, {p.geometry.full_rows(), inner_});
@@ -90,10 +84,7 @@ void Mlp::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
   const ScratchScope scope(p.scratch_cursor());
   const TensorView d_normed = p.scratch(x.dtype(), x.shape());
   up_.backward_input(p, d_normed, std::span(&d_pre, 1));
-  if (norm_after())
-    p.ops.add(p.stream, d, d, d_normed);
-  else
-    norm_.backward(p, d, d_normed, x, Accumulate::kYes);
+  norm_.backward_enter(p, d, d_normed, x);
 }
 
 void Mlp::backward_weight(LayerPass& p, ConstTensorView x) const {
@@ -104,7 +95,7 @@ void Mlp::backward_weight(LayerPass& p, ConstTensorView x) const {
     activate(p, act);
     down_.backward_weight(p, act);
   }
-  up_.backward_weight(p, input(p, x), std::span(&d_pre, 1));
+  up_.backward_weight(p, norm_.input(p, x), std::span(&d_pre, 1));
 }
 
 }  // namespace trident

@@ -11,7 +11,7 @@
 #include "model/dropout.h"
 #include "model/layer.h"
 #include "model/model_config.h"
-#include "model/norm.h"
+#include "model/phase_norm.h"
 #include "model/param_names.h"
 #include "tensor_parallel/column_parallel_linear.h"
 #include "tensor_parallel/row_parallel_linear.h"
@@ -35,25 +35,18 @@ class Mlp {
 
  private:
   bool gelu() const { return config_.activation == Activation::kGeluTanh; }
-  bool norm_after() const { return config_.norm_placement == NormPlacement::kAfter; }
-  // What W_up multiplies, once it was made.
-  ConstTensorView input(LayerPass& p, ConstTensorView x) const { return norm_after() ? x : p[normed_]; }
-  // W_down act, and where it comes after, the norm of that.
-  void leave(LayerPass& p, TensorView y, ConstTensorView act) const;
   // Norm and first product; with `act` also its activation.
   void enter(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) const;
   void activate(LayerPass& p, TensorView out) const;
 
   ModelConfig config_;
   BlockNames names_;
-  Norm norm_;
+  PhaseNorm norm_;
   Dropout dropout_;
   ColumnParallelLinear up_;
   RowParallelLinear down_;
-  std::int64_t inner_ = 0;                          // F/t
-  Saved normed_{"the feed-forward norm's output", LastUse::kW};  // T[S',B,H]
-  Saved projected_{"the feed-forward part's output", LastUse::kB};  // T[S',B,H], where the norm comes after it
-  Saved pre_{"the activation's input", LastUse::kW};             // T[S*B, F/t or 2F/t]
+  std::int64_t inner_ = 0;                       // F/t
+  Saved pre_{"the activation's input", LastUse::kW};  // T[S*B, F/t or 2F/t]
   Kept d_pre_{"the gradient of the activation's input"};
 };
 

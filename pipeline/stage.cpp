@@ -55,73 +55,95 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
       context_(context),
       num_virtual_stages_(static_cast<int>(units_of_stage.size())) {
   const int rank = context.coordinates().pipeline, num_ranks = context.grid().degrees().pipeline;
-  const std::int64_t activation_bytes = round_up(activation_shape_.num_elements() * size_of(geometry.compute), kArenaAlignment);
-  const auto has = [&](InstructionKind kind) {
-    return std::any_of(programs.begin(), programs.end(), [&](const StepProgram* p) { return p->has(kind); });
-  };
-  splits_backwards_ = has(InstructionKind::kBackwardInput);
+  splits_backwards_ = has(programs, InstructionKind::kBackwardInput);
+  for (int stage = rank; stage < num_virtual_stages_; stage += num_ranks)
+    plan_chunk(stage, model, units_of_stage[static_cast<std::size_t>(stage)], programs, arena_plan);
+  // Remade tensors are first made in forward, in the area that all share; kept ones are backward_input's alone.
+  if (splits_backwards_ && !has(programs, InstructionKind::kBackward))
+    region_bytes_[static_cast<std::size_t>(Region::kKept)] = 0;
+  book_regions(model, arena_plan);
+  book_boundaries(programs, arena_plan);
+}
+
+bool Stage::has(std::span<const StepProgram* const> programs, InstructionKind kind) {
+  return std::ranges::any_of(programs, [&](const StepProgram* p) { return p->has(kind); });
+}
+
+bool Stage::forward_only(std::span<const StepProgram* const> programs) {
+  return !has(programs, InstructionKind::kBackward) && !has(programs, InstructionKind::kBackwardInput);
+}
+
+std::int64_t Stage::activation_bytes() const {
+  return round_up(activation_shape_.num_elements() * size_of(geometry_.compute), kArenaAlignment);
+}
+
+// The passes of a virtual stage's units, and where in a micro-batch's blocks their tensors lie.
+void Stage::plan_chunk(int stage, const ModelConfig& model, const std::vector<int>& units,
+                       std::span<const StepProgram* const> programs, ArenaPlan& arena_plan) {
+  const PlannedPasses passes = forward_only(programs) ? PlannedPasses::kForward : PlannedPasses::kAll;
+  Chunk& chunk = chunks_.emplace_back();
+  chunk.virtual_stage = stage;
+  Slots& for_weights = splits_backwards_ ? chunk.for_weights : chunk.blocks;
+  LargestTensor largest_saved;
+  std::int64_t logits = 0;
+  for (const int unit : units) {
+    UnitPart& part = chunk.units.emplace_back();
+    part.unit = unit;
+    part.layer = make_unit(model, unit);
+    const UnitPlan plan = plan_unit(*part.layer, geometry_, model.hidden, constants_, context_.device().ops(), unit, passes);
+    part.params = plan.params();
+    part.memory = plan.memory();
+    part.input_for_weights = part.layer->input_last_use() == LastUse::kW;
+    if (unit > 0) part.input_offset = (part.input_for_weights ? for_weights : chunk.blocks).add(activation_bytes());
+    part.offset[kSaved] = chunk.blocks.add(part.memory.bytes[kSaved]);
+    part.offset[kSavedForW] = for_weights.add(part.memory.bytes[kSavedForW]);
+    for (const std::size_t r : kFromInputToWeight) part.offset[r] = chunk.kept.add(part.memory.bytes[r]);
+    for (const Region region : {Region::kSaved, Region::kSavedForW}) largest_saved.offer(part.memory.largest_of(region), unit);
+    if (const auto* head = dynamic_cast<const Head*>(part.layer.get())) logits = bytes_of(head->saved_logits(), part.memory);
+    for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
+      if (!is_saved(r)) region_bytes_[r] = std::max(region_bytes_[r], part.memory.region_bytes(static_cast<Region>(r)));
+    }
+  }
+  if (forward_only(programs)) overlay(chunk, activation_bytes());
+  book_slots(chunk, programs, largest_saved.text(model), arena_plan);
+  logits_bytes_ += logits * std::ssize(for_weights.views);
+}
+
+// The areas that all units share.
+void Stage::book_regions(const ModelConfig& model, ArenaPlan& arena_plan) {
+  for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
+    if (is_saved(r)) continue;
+    const auto region = static_cast<Region>(r);
+    LargestTensor largest;
+    for (const Chunk& chunk : chunks_) {
+      for (const UnitPart& part : chunk.units) largest.offer(part.memory.largest_of(region), part.unit);
+    }
+    const bool remade = region == Region::kRecomputed || region == Region::kRemadeForW;
+    const MemoryUse use = remade ? MemoryUse::kActivations : MemoryUse::kWorkspace;
+    region_slots_[r] = arena_plan.book(std::string(to_string(region)) + largest.text(model), use, region_bytes_[r]);
+  }
+}
+
+// What crosses the borders of stages.
+void Stage::book_boundaries(std::span<const StepProgram* const> programs, ArenaPlan& arena_plan) {
   int activation_receives = 0, gradient_receives = 0;
-  std::array<LargestTensor, kNumRegions> largest_of_region;
   for (const StepProgram* program : programs) {
     activation_receives = std::max(activation_receives, program->num_activation_receive_slots);
     gradient_receives = std::max(gradient_receives, program->num_gradient_receive_slots);
   }
-  const bool forward_only = !has(InstructionKind::kBackward) && !splits_backwards_;
-  const PlannedPasses passes = forward_only ? PlannedPasses::kForward : PlannedPasses::kAll;
-  for (int stage = rank; stage < num_virtual_stages_; stage += num_ranks) {
-    Chunk& chunk = chunks_.emplace_back();
-    chunk.virtual_stage = stage;
-    LargestTensor largest_saved;
-    std::int64_t logits = 0;
-    for (const int unit : units_of_stage[static_cast<std::size_t>(stage)]) {
-      UnitPart& part = chunk.units.emplace_back();
-      part.unit = unit;
-      part.layer = make_unit(model, unit);
-      const UnitPlan plan = plan_unit(*part.layer, geometry, model.hidden, constants_, context.device().ops(), unit, passes);
-      part.params = plan.params();
-      part.memory = plan.memory();
-      Slots& for_weights = splits_backwards_ ? chunk.for_weights : chunk.blocks;
-      part.input_for_weights = part.layer->input_last_use() == LastUse::kW;
-      if (unit > 0) part.input_offset = (part.input_for_weights ? for_weights : chunk.blocks).add(activation_bytes);
-      part.offset[kSaved] = chunk.blocks.add(part.memory.bytes[kSaved]);
-      part.offset[kSavedForW] = for_weights.add(part.memory.bytes[kSavedForW]);
-      for (const std::size_t r : kFromInputToWeight) part.offset[r] = chunk.kept.add(part.memory.bytes[r]);
-      for (const Region region : {Region::kSaved, Region::kSavedForW}) largest_saved.offer(part.memory.largest_of(region), unit);
-      if (const auto* head = dynamic_cast<const Head*>(part.layer.get())) logits = bytes_of(head->saved_logits(), part.memory);
-      for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
-        largest_of_region[r].offer(part.memory.largest_of(static_cast<Region>(r)), unit);
-        if (!is_saved(r)) region_bytes_[r] = std::max(region_bytes_[r], part.memory.region_bytes(static_cast<Region>(r)));
-      }
-    }
-    if (forward_only) overlay(chunk, activation_bytes);
-    book_slots(chunk, programs, largest_saved.text(model), arena_plan);
-    logits_bytes_ += logits * std::ssize((splits_backwards_ ? chunk.for_weights : chunk.blocks).views);
-  }
-  // Remade tensors are first made in forward, in the area that all share; kept ones are backward_input's alone.
-  if (splits_backwards_ && !has(InstructionKind::kBackward))
-    region_bytes_[static_cast<std::size_t>(Region::kKept)] = 0;
-  static constexpr std::array<const char*, kNumRegions> kNames = {
-      "", "", "recomputed activations", "recomputed activations for weight gradients", "kept gradients", "scratch", "workspace"};
-  for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
-    if (is_saved(r)) continue;
-    const bool remade = static_cast<Region>(r) == Region::kRecomputed || static_cast<Region>(r) == Region::kRemadeForW;
-    const MemoryUse use = remade ? MemoryUse::kActivations : MemoryUse::kWorkspace;
-    region_slots_[r] = arena_plan.book(kNames[r] + largest_of_region[r].text(model), use, region_bytes_[r]);
-  }
-  const auto book = [&](Boundary& boundary, const std::string& name) {
-    boundary.slot = arena_plan.book(fmt::format("{} {} {}", name, to_string(geometry.compute), to_string(activation_shape_)),
-                                    MemoryUse::kCommunication, activation_bytes);
-  };
   activation_receives_.resize(static_cast<std::size_t>(activation_receives));
   gradient_receives_.resize(static_cast<std::size_t>(gradient_receives));
-  for (std::size_t i = 0; i < activation_receives_.size(); ++i)
-    book(activation_receives_[i], fmt::format("received activations {}", i));
-  for (std::size_t i = 0; i < gradient_receives_.size(); ++i) book(gradient_receives_[i], fmt::format("received gradients {}", i));
-  for (std::size_t i = 0; i < gradients_.size() && !forward_only; ++i)
-    book(gradients_[i], fmt::format("activation gradients {}", i));
-  if (num_virtual_stages_ > 1) {
-    for (std::size_t i = 0; i < sends_.size(); ++i) book(sends_[i], fmt::format("sent activations {}", i));
-  }
+  const auto book = [&](std::span<Boundary> boundaries, std::string_view name) {
+    for (std::size_t i = 0; i < boundaries.size(); ++i) {
+      boundaries[i].slot =
+          arena_plan.book(fmt::format("{} {} {} {}", name, i, to_string(geometry_.compute), to_string(activation_shape_)),
+                          MemoryUse::kCommunication, activation_bytes());
+    }
+  };
+  book(activation_receives_, "received activations");
+  book(gradient_receives_, "received gradients");
+  if (!forward_only(programs)) book(gradients_, "activation gradients");
+  if (num_virtual_stages_ > 1) book(sends_, "sent activations");
 }
 
 // No backward comes: what a unit saves and reads may lie where the unit before it had its own. Inputs take turns, because a unit

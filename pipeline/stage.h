@@ -99,6 +99,13 @@ class Stage {
   TensorView block(const Chunk& chunk, int micro_batch) const;
   TensorView block_for_weights(const Chunk& chunk, int micro_batch) const;
   TensorView input_of(const Chunk& chunk, std::size_t index, int micro_batch) const;
+  static bool has(std::span<const StepProgram* const> programs, InstructionKind kind);
+  static bool forward_only(std::span<const StepProgram* const> programs);
+  std::int64_t activation_bytes() const;  // of one boundary or input, aligned
+  void plan_chunk(int stage, const ModelConfig& model, const std::vector<int>& units, std::span<const StepProgram* const> programs,
+                  ArenaPlan& arena_plan);
+  void book_regions(const ModelConfig& model, ArenaPlan& arena_plan);
+  void book_boundaries(std::span<const StepProgram* const> programs, ArenaPlan& arena_plan);
   static void overlay(Chunk& chunk, std::int64_t activation_bytes);
   void book_slots(Chunk& chunk, std::span<const StepProgram* const> programs, const std::string& largest, ArenaPlan& arena_plan);
   // kApart: one of the halves of a backward; what lies between them is in the kept slot.

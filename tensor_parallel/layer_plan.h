@@ -97,6 +97,7 @@ enum class Region : std::uint8_t {
   kWorkspace,   // of one operation
 };
 inline constexpr int kNumRegions = 7;
+std::string_view to_string(Region region);  // "recomputed activations"
 
 // Which of a layer's calls a pass is in.
 enum class PassKind : std::uint8_t { kForward, kRecompute, kBackward, kBackwardInput, kBackwardWeight };
@@ -126,6 +127,7 @@ struct UnitMemory {
   std::array<std::int64_t, kNumRegions> bytes{};             // by Region
   std::array<RegionTensor, kNumRegions> largest{};           // for messages; of shape [] where there is none
   bool weight_gradient_reads_weights = false;                // whether backward_weight, alone, reads parameters
+  std::vector<const void*> weight_gradient_reads;            // what Saved and Kept it reads
 
   std::int64_t region_bytes(Region region) const { return bytes[static_cast<std::size_t>(region)]; }
   const RegionTensor& largest_of(Region region) const { return largest[static_cast<std::size_t>(region)]; }

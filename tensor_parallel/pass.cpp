@@ -31,6 +31,19 @@ std::string_view to_string(PassKind kind) {
   return "?";
 }
 
+std::string_view to_string(Region region) {
+  switch (region) {
+    case Region::kSaved: return "saved activations";
+    case Region::kSavedForW: return "saved activations for weight gradients";
+    case Region::kRecomputed: return "recomputed activations";
+    case Region::kRemadeForW: return "recomputed activations for weight gradients";
+    case Region::kKept: return "kept gradients";
+    case Region::kScratch: return "scratch";
+    case Region::kWorkspace: return "workspace";
+  }
+  return "?";
+}
+
 TensorView Pass::save(const Saved& tensor, DType dtype, const Shape& shape) {
   const bool again = remade(geometry.recompute, tensor.recompute);
   const Region until_input = again ? Region::kRecomputed : Region::kSaved;
@@ -43,7 +56,7 @@ TensorView Pass::keep(const Kept& tensor, DType dtype, const Shape& shape) {
 }
 
 void Pass::begin(PassKind kind) {
-  if (open_) end();
+  TRIDENT_CHECK(!open_, "unit {}: {} begins within {}", unit, to_string(kind), to_string(kind_));
   open_ = true;
   kind_ = kind;
   next_scratch_ = 0;
@@ -88,6 +101,11 @@ const RegionTensor* Pass::look_up(const void* handle) const {
     if (key == handle) return &tensor;
   }
   return nullptr;
+}
+
+TensorView Pass::read(const void* handle, std::string_view name) const {
+  if (planned_ != nullptr && kind_ == PassKind::kBackwardWeight) planned_->weight_gradient_reads.push_back(handle);
+  return view(find(handle, name));
 }
 
 const RegionTensor& Pass::find(const void* handle, std::string_view name) const {

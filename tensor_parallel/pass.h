@@ -48,7 +48,10 @@ class Pass {
         tensor(place.tensor),
         geometry(place.geometry),
         unit(place.unit),
-        place_(place),
+        params_(place.params),
+        base_(place.base),
+        workspace_bytes_(place.workspace_bytes),
+        where_(place.where),
         memory_(memory) {}
   // Dry: what is asked for is added to `memory`.
   Pass(const PassPlace& place, UnitMemory* memory) : Pass(place, *memory) { planned_ = memory; }
@@ -62,8 +65,8 @@ class Pass {
   // A dry pass that plans: of calls with the same shapes one is enough.
   bool plans() const { return planned_ != nullptr; }
 
-  // What is asked for until end(), or until the next call begins, is that of such a call. Other passes may lie between
-  // backward_input and backward_weight: what was used last before is gone.
+  // What is asked for until end() is that of such a call; calls do not overlap. Other passes may lie between backward_input and
+  // backward_weight: what was used last before is gone.
   void begin(PassKind kind);
   void end();
 
@@ -74,9 +77,9 @@ class Pass {
   // As it was saved or kept.
   TensorView operator[](const Saved& tensor) const {
     check_in_use(tensor);
-    return view(find(&tensor, tensor.name));
+    return read(&tensor, tensor.name);
   }
-  TensorView operator[](const Kept& tensor) const { return view(find(&tensor, tensor.name)); }
+  TensorView operator[](const Kept& tensor) const { return read(&tensor, tensor.name); }
   // A tensor until the ScratchScope around this call closes; last in, first out.
   TensorView scratch(DType dtype, const Shape& shape);
   ScratchPlan& scratch_cursor() { return scratch_; }
@@ -84,14 +87,14 @@ class Pass {
   // ---- parameters
   ConstTensorView weight(ParamId id) const {
     if (planned_ != nullptr && kind_ == PassKind::kBackwardWeight) planned_->weight_gradient_reads_weights = true;
-    return place_.params.weight(id.index);
+    return params_.weight(id.index);
   }
-  TensorView grad(ParamId id) const { return place_.params.grad(id.index); }
-  Accumulate grad_mode() const { return place_.params.grad_mode(); }
+  TensorView grad(ParamId id) const { return params_.grad(id.index); }
+  Accumulate grad_mode() const { return params_.grad_mode(); }
 
   // ---- products, with the shared workspace
   TensorView workspace() const {
-    return {place_.base[static_cast<std::size_t>(Region::kWorkspace)], DType::kU8, Shape{place_.workspace_bytes}, place_.where};
+    return {base_[static_cast<std::size_t>(Region::kWorkspace)], DType::kU8, Shape{workspace_bytes_}, where_};
   }
   // out = op(a) op(b), for a product with what follows it.
   MatmulOperands product(TensorView out, ConstTensorView a, Transpose ta, ConstTensorView b, Transpose tb) const {
@@ -116,15 +119,19 @@ class Pass {
 
  private:
   TensorView view(const RegionTensor& t) const {
-    return {place_.base[static_cast<std::size_t>(t.region)] + t.offset, t.dtype, t.shape, place_.where};
+    return {base_[static_cast<std::size_t>(t.region)] + t.offset, t.dtype, t.shape, where_};
   }
   void check_in_use(const Saved& tensor) const;
+  TensorView read(const void* handle, std::string_view name) const;
   const RegionTensor* look_up(const void* handle) const;
   const RegionTensor& find(const void* handle, std::string_view name) const;
   TensorView placed(const void* handle, std::string_view name, Region region, DType dtype, const Shape& shape);
   void note(const RegionTensor& tensor);
 
-  PassPlace place_;
+  const ParamViews& params_;
+  std::array<std::byte*, kNumRegions> base_;  // by Region
+  std::int64_t workspace_bytes_;
+  MemoryKind where_;
   const UnitMemory& memory_;
   UnitMemory* planned_ = nullptr;  // of a dry pass
   ScratchPlan scratch_;

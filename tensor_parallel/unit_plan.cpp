@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "core/check.h"
 #include "device/dry/dry_device.h"
 #include "parallel/communicator/dry_communicator.h"
 
@@ -56,6 +57,17 @@ void UnitPlan::run(FunctionRef<void(Pass&)> calls) {
   }
   std::int64_t& workspace = memory_.bytes[static_cast<std::size_t>(Region::kWorkspace)];
   workspace = std::max(workspace, ops.largest_workspace());
+}
+
+void UnitPlan::check_last_uses() const {
+  for (const auto& [handle, tensor] : memory_.places) {
+    const bool kept = tensor.region == Region::kKept;
+    if (!kept && tensor.region != Region::kSavedForW && tensor.region != Region::kRemadeForW) continue;
+    const auto name = [&] { return kept ? static_cast<const Kept*>(handle)->name : static_cast<const Saved*>(handle)->name; };
+    TRIDENT_CHECK(std::ranges::find(memory_.weight_gradient_reads, handle) != memory_.weight_gradient_reads.end(),
+                  "unit {}: {} is held for backward_weight, which does not read it; {}", unit_, name(),
+                  kept ? "take scratch instead" : "declare it LastUse::kB");
+  }
 }
 
 TensorView dry_view(DType dtype, const Shape& shape) { return {dry_address(kOutside), dtype, shape, MemoryKind::kDevice}; }

@@ -23,6 +23,9 @@ class UnitPlan {
   // Runs `calls` twice, with gradients that overwrite and with such that accumulate; what they need is added to memory(). Ends the
   // last of them.
   void run(FunctionRef<void(Pass&)> calls);
+  // Of calls with a backward_weight among them: refuses tensors that are held for it and that it does not read. InternalError that
+  // names the tensor.
+  void check_last_uses() const;
   const UnitMemory& memory() const { return memory_; }
   std::int64_t region_bytes(Region region) const { return memory_.region_bytes(region); }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "core/check.h"
 #include "device/cuda/cuda_cards.h"
@@ -9,6 +10,17 @@
 #include "device/cuda/cuda_stream.h"
 
 namespace trident {
+namespace {
+
+bool adds_bias_gradient(Epilogue epilogue, Accumulate accumulate) {
+  return epilogue == Epilogue::kBiasGradient && accumulate == Accumulate::kYes;
+}
+// A bias gradient of so many elements that is added to another lies in scratch memory first.
+bool summand_fits(Epilogue epilogue, Accumulate accumulate, std::int64_t elements) {
+  return !adds_bias_gradient(epilogue, accumulate) || elements <= cuda_kernels::kScratchFloats;
+}
+
+}  // namespace
 
 CudaOps::CudaOps(int device, const CudaOpsOptions& options)
     : device_(device),
@@ -48,19 +60,20 @@ void CudaOps::execute(Stream& stream, const op::Matmul& product) {
 
 // ---- products and what follows them
 
-std::int64_t CudaOps::prepare_fused(const MatmulShape& shape, Epilogue epilogue) {
+PreparedProduct CudaOps::prepare_fused(const MatmulShape& shape, Epilogue epilogue) {
   // One by one where operands lie so that the library cannot do both.
   const std::int64_t one_by_one = matmul_.prepare(shape);
-  if (fused_ == FusedProducts::kNo) return one_by_one;
-  return std::max(one_by_one, matmul_.prepare_fused(shape, epilogue).value_or(0));
+  if (fused_ == FusedProducts::kNo) return {one_by_one, false};
+  const std::optional<std::int64_t> at_once = matmul_.prepare_fused(shape, epilogue);
+  return {std::max(one_by_one, at_once.value_or(0)),
+          at_once.has_value() && summand_fits(epilogue, shape.accumulate, shape.m)};
 }
 
 bool CudaOps::try_fused(Stream& stream, const FusedMatmul& f) {
   if (fused_ == FusedProducts::kNo || !matmul_.can_fuse(f)) return false;
   const cudaStream_t work = handle(stream);
-  const MatmulOperands& p = f.product;
-  if (f.epilogue == Epilogue::kBiasGradient && p.accumulate == Accumulate::kYes) {
-    if (f.result.num_elements() > cuda_kernels::kScratchFloats) return false;
+  if (!summand_fits(f.epilogue, f.product.accumulate, f.result.num_elements())) return false;
+  if (adds_bias_gradient(f.epilogue, f.product.accumulate)) {
     add_bias_gradient(stream, f);
     return true;
   }

@@ -33,7 +33,7 @@ class CudaOps final : public Ops {
   explicit CudaOps(int device, const CudaOpsOptions& options = {});
 
   std::int64_t prepare_matmul(const MatmulShape& shape) override;
-  std::int64_t prepare_fused(const MatmulShape& shape, Epilogue epilogue) override;
+  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue) override;
   bool try_fused(Stream& stream, const FusedMatmul& fused) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
   void run(Stream& stream, OperationRef operation) override;

@@ -29,10 +29,7 @@ class CudaOps::Kernels {
   TRIDENT_ON_STREAM(cross_entropy_rescale)
   TRIDENT_ON_STREAM(cross_entropy_loss)
   TRIDENT_ON_STREAM(add_exact)
-  TRIDENT_ON_STREAM_WITH_SCRATCH(rms_norm_backward)
-  TRIDENT_ON_STREAM_WITH_SCRATCH(rms_norm_apply_backward)
-  TRIDENT_ON_STREAM_WITH_SCRATCH(layer_norm_backward)
-  TRIDENT_ON_STREAM_WITH_SCRATCH(sum_rows)
+  TRIDENT_SCRATCH_ROW_KERNELS(TRIDENT_ON_STREAM_WITH_SCRATCH)
 #undef TRIDENT_ON_STREAM
 #undef TRIDENT_ON_STREAM_WITH_SCRATCH
 

@@ -30,21 +30,41 @@ std::int64_t DryOps::prepare_matmul(const MatmulShape& shape) {
   return note(products_, shape, oracle_ == nullptr ? 0 : oracle_->prepare_matmul(shape));
 }
 
-// What follows the product is an operation of its own here; backends that have one kernel for both prepare the product, too.
-std::int64_t DryOps::prepare_fused(const MatmulShape& shape, Epilogue epilogue) {
-  prepare_matmul(shape);
-  return note(products_, shape, oracle_ == nullptr ? 0 : oracle_->prepare_fused(shape, epilogue));
+// Backends that have one kernel for a product and what follows it prepare the product, too.
+PreparedProduct DryOps::prepare_fused(const MatmulShape& shape, Epilogue epilogue) {
+  const std::int64_t alone = prepare_matmul(shape);
+  if (oracle_ == nullptr) return {alone, false};
+  const PreparedProduct prepared = oracle_->prepare_fused(shape, epilogue);
+  note(products_, shape, prepared.workspace);
+  if (prepared.fused && !one_kernel(shape, epilogue)) fused_.emplace_back(shape, epilogue);
+  return prepared;
 }
 
+bool DryOps::one_kernel(const MatmulShape& shape, Epilogue epilogue) const {
+  return std::ranges::find(fused_, std::pair(shape, epilogue)) != fused_.end();
+}
+
+// As the oracle's device will: in one, or one by one.
 bool DryOps::try_fused(Stream&, const FusedMatmul& fused) {
-  if (announced_ == Announced::kOnUse) prepare_fused(op::Matmul{fused.product}.shape(), fused.epilogue);
-  return false;
+  const op::Fused operation{fused};
+  const MatmulShape shape = op::Matmul{fused.product}.shape();
+  if (announced_ == Announced::kOnUse) prepare_fused(shape, fused.epilogue);
+  if (!one_kernel(shape, fused.epilogue)) return false;
+  check_fields(
+      operation.name().name, [&](FieldVisitor f) { operation.fields(f); }, &DryOps::reaches);
+  expect_room(fused.product, shape);
+  if (watcher_ != nullptr) watcher_->performed(operation);
+  return true;
 }
 
 void DryOps::execute(Stream&, const op::Matmul& product) {
   const MatmulShape shape = product.shape();
   if (announced_ == Announced::kOnUse) prepare_matmul(shape);
-  const std::int64_t bytes = needed(products_, shape, "matmul"), there = product.operands.workspace.num_bytes();
+  expect_room(product.operands, shape);
+}
+
+void DryOps::expect_room(const MatmulOperands& product, const MatmulShape& shape) const {
+  const std::int64_t bytes = needed(products_, shape, "matmul"), there = product.workspace.num_bytes();
   TRIDENT_CHECK(there >= bytes, "matmul: a workspace of {} bytes, {} needed", there, bytes);
 }
 

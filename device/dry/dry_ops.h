@@ -10,10 +10,12 @@
 
 namespace trident {
 
-// Is told of every operation that dry operations are asked for, in order.
+// Is told of every operation that dry operations are asked for, in order, and of products that the oracle's device would carry out
+// together with what follows them.
 class OperationWatcher {
  public:
   virtual void performed(OperationRef operation) = 0;
+  virtual void performed(const op::Fused& fused) = 0;
 
  protected:
   ~OperationWatcher() = default;
@@ -35,7 +37,7 @@ class DryOps : public Ops {
   std::int64_t largest_workspace() const { return largest_workspace_; }
 
   std::int64_t prepare_matmul(const MatmulShape& shape) override;
-  std::int64_t prepare_fused(const MatmulShape& shape, Epilogue epilogue) override;
+  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue) override;
   bool try_fused(Stream& stream, const FusedMatmul& fused) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
   void run(Stream& stream, OperationRef operation) override {
@@ -61,6 +63,8 @@ class DryOps : public Ops {
   template <class Shape>
   std::int64_t needed(const Announcements<Shape>& announced, const Shape& shape, std::string_view what) const;
 
+  bool one_kernel(const MatmulShape& shape, Epilogue epilogue) const;
+  void expect_room(const MatmulOperands& product, const MatmulShape& shape) const;
   void attend(std::string_view operation, const AttentionShape& shape, ConstTensorView workspace);
 
   Ops* oracle_;
@@ -69,6 +73,7 @@ class DryOps : public Ops {
   std::int64_t largest_workspace_ = 0;
   Announcements<MatmulShape> products_;
   Announcements<AttentionShape> attentions_;
+  std::vector<std::pair<MatmulShape, Epilogue>> fused_;  // of the products: what the oracle has one kernel for
 };
 
 }  // namespace trident

@@ -50,3 +50,34 @@ TRIDENT_ROW_BODY void gelu_backward_row(const Team& team, T* d_x, const T* d_out
     store(d_x + i, load(d_out + i, lanes) * fma(a * s * (broadcast(1.0f) - s), slope, s), lanes);
   });
 }
+
+#ifdef TRIDENT_ROW_KERNEL  // the loops of processors
+
+TRIDENT_ROW_KERNEL swiglu_forward(RowType t, void* out, const void* gate_up, I rows, I width) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r) {
+      const auto* gate = as(gate_up, type) + r * 2 * width;
+      swiglu_row(kTeam, as(out, type) + r * width, gate, gate + width, width);
+    }
+  });
+}
+
+TRIDENT_ROW_KERNEL swiglu_backward(RowType t, void* d_gate_up, const void* d_out, const void* gate_up, I rows, I width) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r) {
+      const auto* gate = as(gate_up, type) + r * 2 * width;
+      auto* d_gate = as(d_gate_up, type) + r * 2 * width;
+      swiglu_backward_row(kTeam, d_gate, d_gate + width, as(d_out, type) + r * width, gate, gate + width, width);
+    }
+  });
+}
+
+TRIDENT_ROW_KERNEL gelu_forward(RowType t, void* out, const void* x, I count) {
+  with_type(t, [&](auto* type) { gelu_row(kTeam, as(out, type), as(x, type), count); });
+}
+
+TRIDENT_ROW_KERNEL gelu_backward(RowType t, void* d_x, const void* d_out, const void* x, I count) {
+  with_type(t, [&](auto* type) { gelu_backward_row(kTeam, as(d_x, type), as(d_out, type), as(x, type), count); });
+}
+
+#endif

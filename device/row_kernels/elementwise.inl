@@ -15,3 +15,66 @@ template <class Team, class To, class From>
 TRIDENT_ROW_BODY void convert_row(const Team& team, To* out, const From* x, I count) {
   team.each(count, [&](I i, auto lanes) { store(out + i, load(x + i, lanes), lanes); });
 }
+
+#ifdef TRIDENT_ROW_KERNEL  // the loops of processors
+
+TRIDENT_ROW_KERNEL add_bias(RowType t, void* x, const void* bias, I rows, I width) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r) {
+      auto* row = as(x, type) + r * width;
+      add_row(kTeam, row, row, as(bias, type), width);
+    }
+  });
+}
+
+TRIDENT_ROW_KERNEL sum_rows(RowType t, float* out, const void* x, I rows, I width, Accumulate accumulate) {
+  if (accumulate == Accumulate::kNo) zero_bytes(out, width * 4);
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r) accumulate_row(kTeam, out, as(x, type) + r * width, width);
+  });
+}
+
+TRIDENT_ROW_KERNEL add(RowType t, void* out, const void* a, const void* b, I count) {
+  with_type(t, [&](auto* type) { add_row(kTeam, as(out, type), as(a, type), as(b, type), count); });
+}
+
+TRIDENT_ROW_KERNEL accumulate(float* out, const float* x, I count) { accumulate_row(kTeam, out, x, count); }
+
+TRIDENT_ROW_KERNEL convert(RowType out_type, void* out, RowType in_type, const void* x, I count) {
+  if (out_type == in_type) return copy_bytes(out, x, count * bytes_of(in_type));
+  with_type(in_type == RowType::kF32 ? out_type : in_type, [&](auto* narrow) {
+    if constexpr (!is_same<decltype(narrow), float*>) {
+      if (out_type == RowType::kF32)
+        convert_row(kTeam, static_cast<float*>(out), as(x, narrow), count);
+      else
+        convert_row(kTeam, as(out, narrow), static_cast<const float*>(x), count);
+    }
+  });
+}
+
+TRIDENT_ROW_KERNEL fill_zero(void* out, I bytes) { zero_bytes(out, bytes); }
+
+TRIDENT_ROW_KERNEL embedding_forward(RowType t, void* out, const std::int32_t* tokens, const void* table, I rows, I width,
+                                     I first_row, I table_rows) {
+  const I bytes = width * bytes_of(t);
+  for (I r = 0; r < rows; ++r) {
+    const I row = tokens[r] - first_row;
+    char* to = static_cast<char*>(out) + r * bytes;
+    if (row >= 0 && row < table_rows)
+      copy_bytes(to, static_cast<const char*>(table) + row * bytes, bytes);
+    else
+      zero_bytes(to, bytes);
+  }
+}
+
+TRIDENT_ROW_KERNEL embedding_backward(RowType t, float* d_table, const void* d_out, const std::int32_t* tokens, I rows, I width,
+                                      I first_row, I table_rows) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r) {
+      const I row = tokens[r] - first_row;
+      if (row >= 0 && row < table_rows) accumulate_row(kTeam, d_table + row * width, as(d_out, type) + r * width, width);
+    }
+  });
+}
+
+#endif

@@ -1,4 +1,7 @@
-// The functions of the table: loops over rows around the bodies. Included inside the namespace of one instruction set.
+// The functions of the table. Included inside the namespace of one instruction set.
+//
+// A file of row_kernels has the body of a row and behind it the loop over rows that is the table's function. Cards take the bodies alone
+// (device/cuda/kernels/row_bodies.cuh): where they are, there is no TRIDENT_ROW_KERNEL.
 
 // x as it would be after a store to T and a load.
 template <class T>
@@ -11,19 +14,7 @@ TRIDENT_ROW_BODY RowVec round_to(RowVec x) {
     return x;
 }
 
-// The bodies need the team and the functions before them.
-// clang-format off
 #include "device/row_kernels/host_team.inl"
-#include "device/row_kernels/math.inl"
-#include "device/row_kernels/activations.inl"
-#include "device/row_kernels/elementwise.inl"
-#include "device/row_kernels/heads.inl"
-#include "device/row_kernels/loss.inl"
-#include "device/row_kernels/norms.inl"
-#include "device/row_kernels/optimizer.inl"
-#include "device/row_kernels/random.inl"
-#include "device/row_kernels/sum_of_squares.inl"
-// clang-format on
 
 // One table function: everything it calls is inlined into it.
 #define TRIDENT_ROW_KERNEL static __attribute__((flatten)) void
@@ -58,14 +49,25 @@ TRIDENT_ROW_BODY void zero_bytes(void* to, I bytes) {
   if (bytes > 0) __builtin_memset(to, 0, static_cast<std::size_t>(bytes));
 }
 
-#include "device/row_kernels/kernels_elements.inl"
-#include "device/row_kernels/kernels_rows.inl"
+// Each needs those before it.
+// clang-format off
+#include "device/row_kernels/math.inl"
+#include "device/row_kernels/activations.inl"
+#include "device/row_kernels/elementwise.inl"
+#include "device/row_kernels/heads.inl"
+#include "device/row_kernels/loss.inl"
+#include "device/row_kernels/norms.inl"
+#include "device/row_kernels/optimizer.inl"
+#include "device/row_kernels/random.inl"
+#include "device/row_kernels/sum_of_squares.inl"
+// clang-format on
 
 constexpr RowKernels table_of(IsaLevel level) {
   RowKernels k{};
   k.level = level;
 #define TRIDENT_ENTRY(name) k.name = name;
   TRIDENT_PLAIN_ROW_KERNELS(TRIDENT_ENTRY)
+  TRIDENT_SCRATCH_ROW_KERNELS(TRIDENT_ENTRY)
   TRIDENT_OTHER_ROW_KERNELS(TRIDENT_ENTRY)
 #undef TRIDENT_ENTRY
   return k;

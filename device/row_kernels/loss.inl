@@ -26,3 +26,50 @@ TRIDENT_ROW_BODY void cross_entropy_backward_row(const Team& team, T* logits, fl
   team.barrier();
   if (target >= 0 && team.leads()) store(logits + target, at_target, one);
 }
+
+#ifdef TRIDENT_ROW_KERNEL  // the loops of processors
+
+// Columns of the shard that are not padding.
+TRIDENT_ROW_BODY I valid_columns(const VocabularyShard& shard) {
+  const I valid = shard.vocabulary - shard.first_column;
+  return valid < 0 ? 0 : valid < shard.columns ? valid : shard.columns;
+}
+
+// The target's column in the shard, or -1: held elsewhere or not counted.
+TRIDENT_ROW_BODY I target_column(std::int32_t target, const VocabularyShard& shard) {
+  const I column = target - shard.first_column;
+  return target >= 0 && column >= 0 && column < valid_columns(shard) ? column : -1;
+}
+
+TRIDENT_ROW_KERNEL cross_entropy_max(RowType t, float* row_max, const void* logits, I rows, const VocabularyShard& shard) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r) row_max[r] = largest_logit(kTeam, as(logits, type) + r * shard.columns, valid_columns(shard));
+  });
+}
+
+TRIDENT_ROW_KERNEL cross_entropy_stats(RowType t, float* sum_exp, float* target_logit, const void* logits, const float* row_max,
+                                       const std::int32_t* targets, I rows, const VocabularyShard& shard) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r) {
+      const auto* row = as(logits, type) + r * shard.columns;
+      sum_exp[r] = sum_of_exponentials(kTeam, row, row_max[r], valid_columns(shard));
+      const I target = target_column(targets[r], shard);
+      target_logit[r] = target >= 0 ? load(row + target, SomeLanes{1})[0] - row_max[r] : 0.0f;
+    }
+  });
+}
+
+TRIDENT_ROW_KERNEL cross_entropy_backward(RowType t, void* logits, const float* row_max, const float* sum_exp,
+                                          const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale) {
+  const I valid = valid_columns(shard);
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r) {
+      auto* row = as(logits, type) + r * shard.columns;
+      const I used = targets[r] < 0 ? 0 : valid;
+      if (used > 0) cross_entropy_backward_row(kTeam, row, row_max[r], sum_exp[r], target_column(targets[r], shard), valid, scale);
+      zero_bytes(row + used, (shard.columns - used) * bytes_of(t));
+    }
+  });
+}
+
+#endif

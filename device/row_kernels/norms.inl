@@ -107,3 +107,81 @@ TRIDENT_ROW_BODY void layer_norm_backward_row(const Team& team, T* d_x, Sums d_w
     store(d_x + i, dx, lanes);
   });
 }
+
+#ifdef TRIDENT_ROW_KERNEL  // the loops of processors
+
+TRIDENT_ROW_KERNEL rms_norm_forward(RowType t, void* y, float* rstd, const void* x, const void* weight, I rows, I width,
+                                    float eps) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r)
+      rms_norm_row(kTeam, as(y, type) + r * width, rstd + r, as(x, type) + r * width, as(weight, type), width, eps);
+  });
+}
+
+TRIDENT_ROW_KERNEL rms_norm_backward(RowType t, void* d_x, float* d_weight, const void* d_y, const void* x, const void* weight,
+                                     const float* rstd, I rows, I width, Accumulate accumulate_x, Accumulate accumulate_weight) {
+  if (accumulate_weight == Accumulate::kNo) zero_bytes(d_weight, width * 4);
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r)
+      rms_norm_backward_row(kTeam, as(d_x, type) + r * width, d_weight, as(d_y, type) + r * width, as(x, type) + r * width,
+                            as(weight, type), rstd[r], width, accumulate_x);
+  });
+}
+
+TRIDENT_ROW_KERNEL rms_norm_squares(RowType t, float* squares, const void* x, I rows, I width) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r) squares[r] = rms_norm_squares_of(kTeam, as(x, type) + r * width, width);
+  });
+}
+
+TRIDENT_ROW_KERNEL rms_norm_apply(RowType t, void* y, float* rstd, const void* x, const void* weight, const float* squares, I rows,
+                                  I width, I total, float eps) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r)
+      rms_norm_apply_row(kTeam, as(y, type) + r * width, rstd + r, as(x, type) + r * width, as(weight, type), squares[r], width,
+                         total, eps);
+  });
+}
+
+TRIDENT_ROW_KERNEL rms_norm_dots(RowType t, float* dots, const void* d_y, const void* x, const void* weight, I rows, I width) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r)
+      dots[r] = rms_norm_dots_of(kTeam, as(d_y, type) + r * width, as(x, type) + r * width, as(weight, type), width);
+  });
+}
+
+TRIDENT_ROW_KERNEL rms_norm_apply_backward(RowType t, void* d_x, float* d_weight, const void* d_y, const void* x,
+                                           const void* weight, const float* rstd, const float* dots, I rows, I width, I total,
+                                           Accumulate accumulate_x, Accumulate accumulate_weight) {
+  if (accumulate_weight == Accumulate::kNo) zero_bytes(d_weight, width * 4);
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r)
+      rms_norm_apply_backward_row(kTeam, as(d_x, type) + r * width, d_weight, as(d_y, type) + r * width, as(x, type) + r * width,
+                                  as(weight, type), rstd[r], dots[r], width, total, accumulate_x);
+  });
+}
+
+TRIDENT_ROW_KERNEL layer_norm_forward(RowType t, void* y, float* mean, float* rstd, const void* x, const void* weight,
+                                      const void* bias, I rows, I width, float eps) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r)
+      layer_norm_row(kTeam, as(y, type) + r * width, mean + r, rstd + r, as(x, type) + r * width, as(weight, type), as(bias, type),
+                     width, eps);
+  });
+}
+
+TRIDENT_ROW_KERNEL layer_norm_backward(RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x,
+                                       const void* weight, const float* mean, const float* rstd, I rows, I width,
+                                       Accumulate accumulate_x, Accumulate accumulate_weight) {
+  if (accumulate_weight == Accumulate::kNo) {
+    zero_bytes(d_weight, width * 4);
+    zero_bytes(d_bias, width * 4);
+  }
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r)
+      layer_norm_backward_row(kTeam, as(d_x, type) + r * width, d_weight, d_bias, as(d_y, type) + r * width,
+                              as(x, type) + r * width, as(weight, type), mean[r], rstd[r], width, accumulate_x);
+  });
+}
+
+#endif

@@ -102,3 +102,32 @@ TRIDENT_ROW_BODY void update_at_random(const Team& team, Bf16* param, float* mas
     }
   }
 }
+
+TRIDENT_ROW_KERNEL dropout(RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec) {
+  with_type(t, [&](auto* type) {
+    for (I s = 0; s < sequence; ++s)
+      for (I b = 0; b < batch; ++b) {
+        const I token = spec.samples[b] * spec.sequence + spec.position_offset + s;
+        const I row = (s * batch + b) * width;
+        dropout_row(kTeam, as(out, type) + row, as(x, type) + row, width, static_cast<std::uint64_t>(token * width), spec);
+      }
+  });
+}
+
+template <UpdateFormula formula>
+TRIDENT_ROW_KERNEL update_by(RowType t, void* param, float* master, const UpdateStates& states, const float* grad, I count,
+                             const UpdateNumbers& numbers, const RoundedElements* at_random) {
+  if (at_random != nullptr)
+    return update_at_random<formula>(kTeam, static_cast<Bf16*>(param), master, states, grad, count, numbers, *at_random);
+  with_type(t, [&](auto* type) { update_row<formula>(kTeam, as(param, type), master, states, grad, count, numbers); });
+}
+
+TRIDENT_ROW_KERNEL update(UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states,
+                          const float* grad, I count, const UpdateNumbers& numbers, const RoundedElements* at_random) {
+  switch (formula) {
+#define TRIDENT_UPDATE_BY(f) \
+  case UpdateFormula::f: return update_by<UpdateFormula::f>(t, param, master, states, grad, count, numbers, at_random);
+    TRIDENT_UPDATE_FORMULAS(TRIDENT_UPDATE_BY)
+#undef TRIDENT_UPDATE_BY
+  }
+}

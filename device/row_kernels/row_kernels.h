@@ -136,14 +136,15 @@ struct RowKernels {
                  I count, const UpdateNumbers& numbers, const RoundedElements* at_random);
 };
 
-// X(name) of every function above. The plain ones: those that on a card take nothing but a stream besides (device/cuda/kernels).
+// X(name) of every function above. The plain ones: those that on a card take nothing but a stream besides (device/cuda/kernels);
+// those with scratch: which there also take memory for sums over rows.
 #define TRIDENT_PLAIN_ROW_KERNELS(X)                                                                                         \
   X(split_heads) X(merge_heads) X(rope) X(rms_norm_forward) X(layer_norm_forward) X(swiglu_forward) X(swiglu_backward)       \
   X(gelu_forward) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy_max) X(cross_entropy_stats)    \
   X(add_bias) X(add) X(accumulate) X(sum_squares) X(rms_norm_squares) X(rms_norm_apply) X(rms_norm_dots)
-#define TRIDENT_OTHER_ROW_KERNELS(X)                                                                                         \
-  X(rms_norm_backward) X(rms_norm_apply_backward) X(layer_norm_backward) X(cross_entropy_backward) X(sum_rows) X(dropout)    \
-  X(convert) X(fill_zero) X(update)
+#define TRIDENT_SCRATCH_ROW_KERNELS(X)                                                                                       \
+  X(rms_norm_backward) X(rms_norm_apply_backward) X(layer_norm_backward) X(sum_rows)
+#define TRIDENT_OTHER_ROW_KERNELS(X) X(cross_entropy_backward) X(dropout) X(convert) X(fill_zero) X(update)
 
 // The kernels for `level`, which the processor must support.
 const RowKernels& row_kernels(IsaLevel level);

@@ -15,3 +15,12 @@ TRIDENT_ROW_BODY double sum_of_64_squares(const float* x) {
   __builtin_memcpy(s, sums, sizeof(s));
   return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
+
+TRIDENT_ROW_KERNEL sum_squares(double* out, const float* x, I count) {
+  I i = 0;
+  for (; i + 64 <= count; i += 64) *out++ = sum_of_64_squares(x + i);
+  if (i == count) return;
+  float last[64] = {};
+  copy_bytes(last, x + i, (count - i) * 4);
+  *out = sum_of_64_squares(last);
+}

@@ -33,28 +33,6 @@ int degree_of(const ParallelDegrees& degrees, Axis axis) {
 
 std::size_t index(Axis axis) { return static_cast<std::size_t>(axis); }
 
-// The axes of an order string, fastest first.
-std::array<Axis, kNumAxes> parse_order(std::string_view order) {
-  const auto refuse = [&] {
-    throw ConfigError(fmt::format(
-        "parallel.order = \"{}\": must name each of tp, cp, dp and pp once, fastest first, such as \"tp-cp-dp-pp\"", order));
-  };
-  std::array<Axis, kNumAxes> axes{};
-  std::array<bool, kNumAxes> seen{};
-  std::string_view rest = order;
-  for (std::size_t i = 0; i < kNumAxes; ++i) {
-    const std::size_t dash = rest.find('-');
-    const std::string_view word = rest.substr(0, dash);
-    const auto axis = std::find_if(kAllAxes.begin(), kAllAxes.end(), [&](Axis a) { return to_string(a) == word; });
-    const bool last = i + 1 == kNumAxes;
-    if (axis == kAllAxes.end() || seen[index(*axis)] || last != (dash == std::string_view::npos)) refuse();
-    seen[index(*axis)] = true;
-    axes[i] = *axis;
-    if (!last) rest.remove_prefix(dash + 1);
-  }
-  return axes;
-}
-
 }  // namespace
 
 std::string_view to_string(Axis axis) {
@@ -71,9 +49,28 @@ std::string to_string(const SubAxis& sub_axis) {
   return fmt::format("{}[{}:{}]", to_string(sub_axis.axis), sub_axis.size, sub_axis.stride);
 }
 
-ProcessGrid::ProcessGrid(ParallelDegrees degrees, std::string_view order) : degrees_(degrees) {
+std::optional<AxisOrder> parse_axis_order(std::string_view text) {
+  AxisOrder order{};
+  std::array<bool, kNumAxes> seen{};
+  for (std::size_t i = 0; i < kNumAxes; ++i) {
+    const std::size_t dash = text.find('-');
+    const bool last = i + 1 == kNumAxes;
+    const auto axis = std::ranges::find(kAllAxes, text.substr(0, dash), [](Axis a) { return to_string(a); });
+    if (axis == kAllAxes.end() || seen[index(*axis)] || last != (dash == std::string_view::npos)) return std::nullopt;
+    seen[index(*axis)] = true;
+    order[i] = *axis;
+    if (!last) text.remove_prefix(dash + 1);
+  }
+  return order;
+}
+
+std::string to_string(const AxisOrder& order) {
+  return fmt::format("{}-{}-{}-{}", to_string(order[0]), to_string(order[1]), to_string(order[2]), to_string(order[3]));
+}
+
+ProcessGrid::ProcessGrid(ParallelDegrees degrees, const AxisOrder& order) : degrees_(degrees) {
   std::int64_t stride = 1;
-  for (const Axis axis : parse_order(order)) {
+  for (const Axis axis : order) {
     const int n = degree_of(degrees, axis);
     if (n < 1) throw ConfigError(fmt::format("{} = {}: must be at least 1", config_key(axis), n));
     stride_[index(axis)] = static_cast<int>(stride);

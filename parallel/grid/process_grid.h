@@ -1,11 +1,12 @@
 // The grid of ranks: pure arithmetic between a rank and its coordinates along tensor (tp), context (cp), data (dp), pipeline (pp).
 //
-// The order string lists the axes from fastest to slowest; the default "tp-cp-dp-pp" is Megatron's:
+// An order lists the axes from fastest to slowest; the default "tp-cp-dp-pp" is Megatron's:
 // rank = tp + T*(cp + C*(dp + D*pp)).
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,10 +39,16 @@ std::string to_string(const SubAxis& sub_axis);  // "tp[2:4]" for size 2, stride
 
 inline constexpr int kMaxWorldSize = 1 << 24;
 
+// The axes from fastest to slowest changing rank, each once.
+using AxisOrder = std::array<Axis, kNumAxes>;
+inline constexpr AxisOrder kMegatronOrder = {Axis::kTensor, Axis::kContext, Axis::kData, Axis::kPipeline};
+std::optional<AxisOrder> parse_axis_order(std::string_view text);  // "tp-cp-dp-pp"; nothing for what is no order of all four
+std::string to_string(const AxisOrder& order);
+
 class ProcessGrid {
  public:
-  // Throws ConfigError naming parallel.<key> for degrees < 1 or an order that is not a permutation of tp, cp, dp, pp.
-  explicit ProcessGrid(ParallelDegrees degrees, std::string_view order = "tp-cp-dp-pp");
+  // Throws ConfigError naming parallel.<key> for degrees < 1.
+  explicit ProcessGrid(ParallelDegrees degrees, const AxisOrder& order = kMegatronOrder);
 
   const ParallelDegrees& degrees() const { return degrees_; }
   int degree(Axis axis) const;

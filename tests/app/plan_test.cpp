@@ -6,6 +6,10 @@
 #include <string>
 #include <vector>
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "core/file_io.h"
 #include "tests/app/program.h"
 #include "tests/data/temporary_folder.h"
@@ -73,6 +77,38 @@ TEST(PlanOfALargeJob, NeedsNoLargeMachine) {
   EXPECT_EQ(plan.find("stages")->items().size(), 8u);
   EXPECT_EQ(integer(plan, "micro_batches"), 512);
   for (const JsonValue& stage : plan.find("stages")->items()) EXPECT_GT(integer(stage, "bytes"), std::int64_t{15} << 30);
+}
+
+// Bytes that `trident plan` of the 175B model has resident at most, with this global batch.
+std::int64_t resident_bytes_of_plan(int batch) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {  // whose children are this one alone
+    const ProgramOutcome planned = run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/gpt3_175b_tp8_pp8.json", "--set",
+                                                fmt::format("batch.global={}", batch)});
+    rusage usage{};
+    getrusage(RUSAGE_CHILDREN, &usage);
+    const std::int64_t bytes = planned.exit_code == 0 ? std::int64_t{usage.ru_maxrss} * 1024 : -1;
+    _exit(write(ends[1], &bytes, sizeof(bytes)) == sizeof(bytes) ? 0 : 1);
+  }
+  std::int64_t bytes = -1;
+  EXPECT_EQ(read(ends[0], &bytes, sizeof(bytes)), static_cast<ssize_t>(sizeof(bytes)));
+  waitpid(child, nullptr, 0);
+  close(ends[0]), close(ends[1]);
+  return bytes;
+}
+
+// A step's record has each pass once: 512 micro-batches need little more than 16.
+TEST(PlanOfALargeJob, NeedsLittleMemory) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers keep memory of their own";
+#endif
+  const std::int64_t few = resident_bytes_of_plan(256), many = resident_bytes_of_plan(8192);
+  ASSERT_GT(few, 0);
+  ASSERT_GT(many, 0);
+  EXPECT_LE(many, 200'000'000);
+  EXPECT_LE(many - few, 20'000'000);
 }
 
 // A hundred million positions, a chunk for each of eight million rows: what is only planned is not made.

@@ -27,7 +27,7 @@ OpCase fused_case(std::string op, const MatmulShape& s, Epilogue epilogue, const
   c.dtype = s.in;
   c.variant = variant_of(s, draw);
   c.flops = 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-  c.prepare = [=](Ops& ops) { return ops.prepare_fused(s, epilogue); };
+  c.prepare = [=](Ops& ops) { return ops.prepare_fused(s, epilogue).workspace; };
   return c;
 }
 
@@ -106,7 +106,7 @@ OpCase matmul_gelu_backward(const MatmulShape& s) {
   c.operands = {output("d_pre", s.out, {s.m, s.n}, rounded(s.out, kSumNoise, 2)), operand_a(s, normal()), operand_b(s, normal()),
                 input("pre", s.out, {s.m, s.n}, normal(0, 2))};
   const Index scratch = round_up(s.m * s.n * size_of(s.out), kWorkspaceAlignment);
-  c.prepare = [=](Ops& ops) { return scratch + ops.prepare_fused(s, Epilogue::kGeluBackward); };
+  c.prepare = [=](Ops& ops) { return scratch + ops.prepare_fused(s, Epilogue::kGeluBackward).workspace; };
   const auto product_of = [=](Views v, TensorView workspace) {
     const TensorView out(workspace.data(), s.out, {s.m, s.n}, workspace.where());
     return product(s, out, v[1], v[2], workspace.range(scratch, workspace.num_bytes() - scratch));

@@ -122,7 +122,7 @@ class CudaFusedTest : public CudaOpsTest {
                                           {backward, Epilogue::kGeluBackward},
                                           {gradient, Epilogue::kBiasGradient},
                                           {adding, Epilogue::kBiasGradient}})
-      bytes = std::max(bytes, ops.prepare_fused(shape, epilogue));
+      bytes = std::max(bytes, ops.prepare_fused(shape, epilogue).workspace);
     DeviceTensor x(numbers({4, 16}, 1, kT)), w(numbers({n, 16}, -2, kT)), y(numbers({4, n}, 0, kT)),
         act(numbers({4, n}, 0, kT), misalign), d_act(numbers({4, n}, 0, kT), misalign), wide(numbers({16, n}, 1, kT)),
         d_w(numbers({n, 16}, 0)), bias(numbers({n}, 1, kT), misalign), d_bias(numbers({n}, 0), misalign);
@@ -158,7 +158,7 @@ TEST_F(CudaFusedTest, OneByOneWhereTheLibraryHasNoAlgorithm) {
   const MatmulShape shape{4, 16, 8, Transpose::kNo, Transpose::kYes, DType::kF32, DType::kF32, Accumulate::kNo};
   fused_.prepare_matmul(shape);
   for (int i = 0; i < 2; ++i) simulated::fail_next("cublasLtMatmulAlgoGetHeuristic", CUBLAS_STATUS_NOT_SUPPORTED);
-  const DeviceTensor workspace(TestTensor(DType::kU8, {fused_.prepare_fused(shape, Epilogue::kBias) + 16}));
+  const DeviceTensor workspace(TestTensor(DType::kU8, {fused_.prepare_fused(shape, Epilogue::kBias).workspace + 16}));
   const TestTensor x = numbers({4, 8}, 1), w = numbers({16, 8}, -3), bias = numbers({16}, 100);
   DeviceTensor d_x(x), d_w(w), d_bias(bias), y(numbers({4, 16}, 0));
   EXPECT_EQ(products_of([&] {
@@ -178,7 +178,7 @@ TEST_F(CudaFusedTest, OneByOneWhereTheLibraryHasNoAlgorithm) {
 // Bias gradients that are added lie in scratch memory first.
 TEST_F(CudaFusedTest, AddedBiasGradientsPassTheScratchMemoryOn) {
   const MatmulShape shape{8, 16, 70, Transpose::kYes, Transpose::kNo, DType::kF32, DType::kF32, Accumulate::kYes};
-  const std::int64_t bytes = fused_.prepare_fused(shape, Epilogue::kBiasGradient) + 16;
+  const std::int64_t bytes = fused_.prepare_fused(shape, Epilogue::kBiasGradient).workspace + 16;
   const TestTensor a = numbers({70, 8}, 1), b = numbers({70, 8}, 100);
   DeviceTensor d_a(a), d_b(b), x(numbers({70, 16}, 1)), weight_a(numbers({8, 16}, 0)), weight_b(numbers({8, 16}, 0));
   const DeviceTensor workspace_a(TestTensor(DType::kU8, {bytes})), workspace_b(TestTensor(DType::kU8, {bytes}));
@@ -310,7 +310,7 @@ TEST_F(CudaOpsTest, WhatTheLibraryRefusesAfterAllIsNotUsed) {
   for (int refused = 0; refused < 4; ++refused) {
     CudaOps ops(0, fusing());
     const MatmulShape s{16, 32, 64, Transpose::kNo, Transpose::kNo, DType::kBF16, DType::kBF16, Accumulate::kNo};
-    DeviceTensor workspace(TestTensor(DType::kU8, {ops.prepare_fused(s, Epilogue::kBias)}));
+    DeviceTensor workspace(TestTensor(DType::kU8, {ops.prepare_fused(s, Epilogue::kBias).workspace}));
     simulated::fail_next("cublasLtMatmul", CUBLAS_STATUS_NOT_SUPPORTED, refused);
     try {
       ops.run_announced(first_);

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "core/check.h"
 #include "device/cpu/cpu_device.h"
@@ -103,6 +105,43 @@ TEST(DryDevice, ProductsAndAttentionMustHaveBeenAnnounced) {
   EXPECT_NE(refusal(attend).find("not announced"), std::string::npos);
   device.ops().attention_workspace(shape);
   attend();
+}
+
+// A product and what follows it are what they are on the oracle's device: one operation, or those that stand for it.
+TEST(DryDevice, WhatFollowsAProductIsFusedWhereTheOracleFuses) {
+  class Oracle final : public DryOps {
+   public:
+    Oracle() : DryOps(nullptr) {}
+    PreparedProduct prepare_fused(const MatmulShape&, Epilogue epilogue) override { return {512, epilogue == Epilogue::kBias}; }
+  } oracle;
+  class Names final : public OperationWatcher {
+   public:
+    void performed(OperationRef operation) override {
+      std::visit([&](const auto* o) { seen.emplace_back(o->kName.name); }, operation);
+    }
+    void performed(const op::Fused& fused) override { seen.emplace_back(fused.name().name); }
+    std::vector<std::string> seen;
+  } names;
+  DryOps ops(&oracle);
+  ops.set_watcher(&names);
+  DryStream stream("compute");
+  DryDevice device(nullptr);
+  const Buffer memory = device.allocate(kTerabyte, "memory");
+  const auto view = [&](Shape s) { return view_of(memory, DType::kF32, s); };
+  const MatmulShape shape{.m = 4, .n = 6, .k = 5};
+  const auto product = [&](std::int64_t workspace) -> MatmulOperands {
+    return {view({4, 6}), view({4, 5}), Transpose::kNo, view({5, 6}), Transpose::kNo, Accumulate::kNo,
+            view_of(memory, DType::kU8, {workspace})};
+  };
+  const PreparedProduct bias = ops.prepare_fused(shape, Epilogue::kBias), gelu = ops.prepare_fused(shape, Epilogue::kBiasGelu);
+  EXPECT_TRUE(bias.fused);
+  EXPECT_FALSE(gelu.fused);
+  EXPECT_EQ(bias.workspace, 512);
+  ops.matmul_bias(stream, product(512), view({6}));
+  EXPECT_EQ(names.seen, std::vector<std::string>{"matmul_bias"});
+  names.seen.clear();
+  ops.matmul_bias_gelu(stream, product(512), view({6}), view({4, 6}));
+  EXPECT_EQ(names.seen, (std::vector<std::string>{"matmul", "add_bias", "gelu_forward"}));
 }
 
 // What the oracle asks for is what must be passed: a workspace that is too small is a mistake here, too.

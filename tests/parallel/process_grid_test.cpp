@@ -32,7 +32,7 @@ TEST(ProcessGrid, MegatronSixteenRanks) {
 
 // Megatron's alternative mapping (--use-tp-pp-dp-mapping).
 TEST(ProcessGrid, MegatronTensorPipelineDataOrder) {
-  const ProcessGrid grid({.tensor = 2, .context = 1, .data = 2, .pipeline = 4}, "tp-cp-pp-dp");
+  const ProcessGrid grid({.tensor = 2, .context = 1, .data = 2, .pipeline = 4}, parse_axis_order("tp-cp-pp-dp").value());
   EXPECT_EQ(grid.group(0, grid.whole(Axis::kPipeline)), (std::vector<int>{0, 2, 4, 6}));
   EXPECT_EQ(grid.group(3, grid.whole(Axis::kData)), (std::vector<int>{3, 11}));
 }
@@ -85,9 +85,13 @@ TEST(ProcessGrid, RefusesBadDegreesByKey) {
   EXPECT_NE(error_of<ConfigError>([] { ProcessGrid({.tensor = 1 << 20, .data = 1 << 20}); }).find("more than"), std::string::npos);
 }
 
-TEST(ProcessGrid, RefusesBadOrders) {
+TEST(AxisOrder, IsReadAndWritten) {
+  EXPECT_EQ(parse_axis_order("tp-cp-dp-pp"), kMegatronOrder);
+  EXPECT_EQ(parse_axis_order("pp-dp-cp-tp"), (AxisOrder{Axis::kPipeline, Axis::kData, Axis::kContext, Axis::kTensor}));
+  for (const char* text : {"tp-cp-dp-pp", "tp-cp-pp-dp", "pp-dp-cp-tp"}) EXPECT_EQ(to_string(parse_axis_order(text).value()), text);
+
   for (const char* order : {"", "tp", "tp-cp-dp", "tp-cp-dp-dp", "tp-cp-dp-pp-", "tp-cp-dp-pp-ep", "tp_cp_dp_pp", "tp-cp-ep-pp"})
-    EXPECT_NE(error_of<ConfigError>([&] { ProcessGrid({}, order); }).find("parallel.order"), std::string::npos) << order;
+    EXPECT_EQ(parse_axis_order(order), std::nullopt) << order;
 }
 
 TEST(CheckWorldSize, NamesWhatWouldFit) {

@@ -117,6 +117,7 @@ TEST_F(UnitPlanTest, TheRealPassAsksForWhatTheDryOneDid) {
     p.save(saved, DType::kF32, {8});
     p.begin(PassKind::kForward);
     forward(p);
+    p.end();
     p.begin(PassKind::kBackwardInput);
     const ScratchScope scope(p.scratch_cursor());
     p.scratch(DType::kF32, {2});
@@ -187,16 +188,20 @@ TEST_F(UnitPlanTest, TheRealPassAsksForWhatTheDryOneDid) {
             std::string::npos);
   // A call may come again, as where a device records it.
   EXPECT_EQ(refusal([&](Pass& p) {
-              for (int i = 0; i < 2; ++i) p.begin(PassKind::kForward), forward(p);
-              p.end();
+              for (int i = 0; i < 2; ++i) p.begin(PassKind::kForward), forward(p), p.end();
             }),
             "");
   EXPECT_NE(refusal(forward).find("unit 7: scratch f32 [64] is taken in no call"), std::string::npos);
   EXPECT_NE(refusal([&](Pass& p) {
               p.begin(PassKind::kForward);
               p.scratch(DType::kF32, {64});
-              p.begin(PassKind::kBackwardInput);
+              p.end();
             }).find("unit 7: forward ends with 256 bytes of scratch in use"),
+            std::string::npos);
+  EXPECT_NE(refusal([&](Pass& p) {
+              p.begin(PassKind::kForward);
+              p.begin(PassKind::kBackwardInput);
+            }).find("unit 7: backward_input begins within forward"),
             std::string::npos);
 }
 
@@ -235,6 +240,37 @@ TEST_F(UnitPlanTest, BackwardWeightReadsNoTensorWhoseLastUseWasBefore) {
     FAIL();
   } catch (const InternalError& error) {
     EXPECT_NE(std::string(error.what()).find("unit 7: backward_weight reads a norm's means"), std::string::npos) << error.what();
+  }
+}
+
+// What is held longer than anybody reads it would only be memory.
+TEST_F(UnitPlanTest, WhatIsHeldForWeightGradientsIsReadByThem) {
+  const Saved input{"the activation's input", LastUse::kW}, early{"a norm's means", LastUse::kB};
+  const Kept kept{"the gradient of an output"};
+  const auto refusal = [&](RecomputePolicy policy, bool reads_saved, bool reads_kept) -> std::string {
+    UnitPlan plan({.sequence = 4, .micro_batch = 1, .recompute = policy}, oracle_, 7);
+    plan.run([&](Pass& p) {
+      p.save(early, DType::kF32, {4});
+      p.save(input, DType::kF32, {4});
+      p.keep(kept, DType::kF32, {4});
+      p[early], p[input], p[kept];  // before
+      p.begin(PassKind::kBackwardWeight);
+      if (reads_saved) p[input];
+      if (reads_kept) p[kept];
+    });
+    try {
+      plan.check_last_uses();
+    } catch (const InternalError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (const RecomputePolicy policy : {RecomputePolicy::kNone, RecomputePolicy::kFull}) {
+    EXPECT_EQ(refusal(policy, true, true), "");
+    EXPECT_NE(refusal(policy, false, true).find("unit 7: the activation's input is held for backward_weight, which does not read it; "
+                                                "declare it LastUse::kB"),
+              std::string::npos);
+    EXPECT_NE(refusal(policy, true, false).find("unit 7: the gradient of an output is held for backward_weight"), std::string::npos);
   }
 }
 

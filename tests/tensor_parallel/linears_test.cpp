@@ -116,8 +116,10 @@ TEST_P(LinearTest, ColumnParallelEqualsSerial) {
       const std::array y{dry_view(DType::kF32, {kRows, local})};
       p.begin(PassKind::kForward);
       linear.forward(p, x, y);
+      p.end();
       p.begin(PassKind::kBackwardInput);
       linear.backward_input(p, x, y);
+      p.end();
       p.begin(PassKind::kBackwardWeight);
       linear.backward_weight(p, x, y);
     });
@@ -156,9 +158,11 @@ TEST_P(LinearTest, RowParallelEqualsSerial) {
       const TensorView x = dry_view(DType::kF32, {kRows, local});
       p.begin(PassKind::kForward);
       linear.forward(p, dry_view(DType::kF32, g.activation_shape(out)), x);
+      p.end();
       p.begin(PassKind::kBackwardInput);
       linear.d_y(p);
       linear.backward_input(p, x);
+      p.end();
       p.begin(PassKind::kBackwardWeight);
       linear.backward_weight(p, x);
     });
@@ -202,8 +206,10 @@ TEST_P(LinearTest, ProjectionsShareTheirInput) {
       const std::array y{one, one};
       p.begin(PassKind::kForward);
       linear.forward(p, x, y);
+      p.end();
       p.begin(PassKind::kBackwardInput);
       linear.backward_input(p, x, y);
+      p.end();
       p.begin(PassKind::kBackwardWeight);
       linear.backward_weight(p, x, y);
     });

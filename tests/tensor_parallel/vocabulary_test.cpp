@@ -68,8 +68,10 @@ TEST_P(VocabularyTest, EmbeddingEqualsSerial) {
       const TensorView dry_tokens = dry_view(DType::kI32, {kRows});
       p.begin(PassKind::kForward);
       embedding.forward(p, dry_view(DType::kF32, g.activation_shape(kHidden)), dry_tokens);
+      p.end();
       p.begin(PassKind::kBackwardInput);
       embedding.d_y(p);
+      p.end();
       p.begin(PassKind::kBackwardWeight);
       embedding.backward_weight(p, dry_tokens);
     });

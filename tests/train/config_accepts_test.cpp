@@ -56,7 +56,7 @@ TEST(ConfigAccepts, TheCompleteExample) {
   ASSERT_EQ(c.data.train.size(), 1u);
   EXPECT_EQ(c.data.valid.at(0).path, "corpus/valid");
   EXPECT_EQ(c.checkpoint.keep_last, 3);
-  EXPECT_EQ(c.checkpoint.resume, std::nullopt);
+  EXPECT_EQ(c.checkpoint.resume.kind, ResumeFrom::Kind::kNewest);
   EXPECT_EQ(c.run.threads_per_rank.threads, 1);
 }
 
@@ -273,7 +273,10 @@ TEST(ConfigAccepts, InitialWeights) {
 }
 
 TEST(ConfigAccepts, CheckpointEveryZeroNeutralisesItsBlock) {
-  EXPECT_EQ(small_with({"checkpoint.resume=null"}).checkpoint.resume, std::nullopt);
+  EXPECT_EQ(small_with({"checkpoint.resume=null"}).checkpoint.resume, ResumeFrom{});
+  EXPECT_EQ(small_with({"checkpoint.resume=auto"}).checkpoint.resume, ResumeFrom{});
+  EXPECT_EQ(small_with({"checkpoint.resume=never"}).checkpoint.resume.kind, ResumeFrom::Kind::kNever);
+  EXPECT_EQ(small_with({"checkpoint.resume=runs/a/ckpt"}).checkpoint.resume, (ResumeFrom{ResumeFrom::Kind::kPath, "runs/a/ckpt"}));
   EXPECT_EQ(small_with({"checkpoint=null"}).checkpoint.every, 0);
 }
 

@@ -13,6 +13,8 @@ constexpr std::array<std::string_view, 4> kComputeFormats{"auto", "bf16", "fp16"
 constexpr std::array<std::string_view, 2> kContents{"all", "weights"};
 constexpr std::array<std::string_view, 2> kReactions{"continue", "stop"};
 
+constexpr std::string_view kNewest = "auto", kNever = "never";
+
 template <class Enum, std::size_t n>
 std::optional<Enum> find_in(const std::array<std::string_view, n>& texts, std::string_view text) {
   const auto at = std::ranges::find(texts, text);
@@ -20,6 +22,21 @@ std::optional<Enum> find_in(const std::array<std::string_view, n>& texts, std::s
 }
 
 }  // namespace
+
+ResumeFrom parse_resume_from(std::string_view text) {
+  if (text == kNewest) return {ResumeFrom::Kind::kNewest, ""};
+  if (text == kNever) return {ResumeFrom::Kind::kNever, ""};
+  return {ResumeFrom::Kind::kPath, std::string(text)};
+}
+
+std::string to_string(const ResumeFrom& from) {
+  switch (from.kind) {
+    case ResumeFrom::Kind::kNewest: return std::string(kNewest);
+    case ResumeFrom::Kind::kNever: return std::string(kNever);
+    case ResumeFrom::Kind::kPath: break;
+  }
+  return from.path;
+}
 
 std::optional<AskedDevice> parse_asked_device(std::string_view text) { return find_in<AskedDevice>(kAskedDevices, text); }
 std::optional<ComputeFormat> parse_compute_format(std::string_view text) { return find_in<ComputeFormat>(kComputeFormats, text); }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace trident {
@@ -15,6 +16,15 @@ enum class ComputeFormat : std::uint8_t { kAuto, kBf16, kFp16, kFp32 };
 enum class CheckpointContent : std::uint8_t { kAll, kWeights };
 // checkpoint.on_error
 enum class OnSaveError : std::uint8_t { kContinue, kStop };
+
+// checkpoint.resume: the newest of checkpoint.dir, if there is one; none; or what a path names.
+struct ResumeFrom {
+  enum class Kind : std::uint8_t { kNewest, kNever, kPath } kind = Kind::kNewest;
+  std::string path;  // for kPath
+  bool operator==(const ResumeFrom&) const = default;
+};
+ResumeFrom parse_resume_from(std::string_view text);
+std::string to_string(const ResumeFrom& from);  // "auto", "never", or the path
 
 // The texts of option_table's choices.
 std::optional<AskedDevice> parse_asked_device(std::string_view text);

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/nearest_name.h"
+#include "parallel/grid/process_grid.h"
 #include "train/config/layout_text.h"
 
 namespace trident {
@@ -29,18 +30,6 @@ std::string range_text(const Range& range) {
   if (low) text += fmt::format(" {} {}", open_low ? ">" : ">=", number_text(range.low));
   if (high) text += fmt::format("{} {} {}", low ? " and" : "", open_high ? "<" : "<=", number_text(range.high));
   return text;
-}
-
-// A permutation of tp, cp, dp, pp joined by '-'.
-bool is_axis_order(std::string_view text) {
-  std::array<std::string_view, 4> axes{"tp", "cp", "dp", "pp"};
-  std::string sorted;
-  std::sort(axes.begin(), axes.end());
-  do {
-    sorted = fmt::format("{}-{}-{}-{}", axes[0], axes[1], axes[2], axes[3]);
-    if (sorted == text) return true;
-  } while (std::next_permutation(axes.begin(), axes.end()));
-  return false;
 }
 
 // One to three non-negative numbers with commas between, not all zero.
@@ -136,7 +125,7 @@ class Checker {
     const std::string& text = value_.as_string();
     for (const Alias& alias : option_.aliases)
       if (alias.written == text) return JsonValue(alias.means);
-    if (option_.form == TextForm::kAxisOrder && !is_axis_order(text)) refuse_type();
+    if (option_.form == TextForm::kAxisOrder && !parse_axis_order(text)) refuse_type();
     if (option_.form == TextForm::kSplit && !is_split(text)) refuse_type();
     if (!option_.choices.empty() && std::find(option_.choices.begin(), option_.choices.end(), text) == option_.choices.end()) {
       const std::string_view near = likely_name(text, option_.choices);

@@ -29,6 +29,8 @@ void read(const JsonValue& v, LrScheduleType& out) { out = parse_lr_schedule_typ
 void read(const JsonValue& v, LrDecay& out) { out = parse_lr_decay(v.as_string()).value(); }
 void read(const JsonValue& v, CheckpointContent& out) { out = parse_checkpoint_content(v.as_string()).value(); }
 void read(const JsonValue& v, OnSaveError& out) { out = parse_on_save_error(v.as_string()).value(); }
+void read(const JsonValue& v, AxisOrder& out) { out = parse_axis_order(v.as_string()).value(); }
+void read(const JsonValue& v, ResumeFrom& out) { out = v.is_null() ? ResumeFrom{} : parse_resume_from(v.as_string()); }
 void read(const JsonValue& v, DataDegree& out) { out.ranks = v.is_integer() ? std::optional(v.as_integer()) : std::nullopt; }
 void read(const JsonValue& v, ThreadCount& out) { out.threads = v.is_integer() ? std::optional(v.as_integer()) : std::nullopt; }
 void read(const JsonValue& v, GradSync& out) {
@@ -78,6 +80,8 @@ JsonValue write(ZeroPreset x) { return to_string(x); }
 JsonValue write(ParamGather x) { return to_string(x); }
 template <class Enum> requires requires(Enum x) { { to_string(x) } -> std::same_as<std::string_view>; }
 JsonValue write(Enum x) { return std::string(to_string(x)); }
+JsonValue write(const AxisOrder& x) { return to_string(x); }
+JsonValue write(const ResumeFrom& x) { return to_string(x); }
 JsonValue write(const DataDegree& x) { return x.ranks ? JsonValue(*x.ranks) : JsonValue("auto"); }
 JsonValue write(const ThreadCount& x) { return x.threads ? JsonValue(*x.threads) : JsonValue("auto"); }
 JsonValue write(const GradSync& x) {

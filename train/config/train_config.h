@@ -17,6 +17,7 @@
 #include "core/zero_policy.h"
 #include "optim/lr_schedule.h"
 #include "optim/update_rule_kind.h"
+#include "parallel/grid/process_grid.h"
 #include "pipeline/schedule_generators.h"
 #include "train/config/config_enums.h"
 #include "train/config/option_values.h"
@@ -68,7 +69,7 @@ struct ParallelConfig {
   GradSync grad_sync;
   std::optional<ParamGather> param_gather;
   std::optional<std::vector<std::int64_t>> layers;
-  std::string order;
+  AxisOrder order = kMegatronOrder;
   bool overlap = true;
   double bucket_mb = 25;
 };
@@ -148,7 +149,7 @@ struct CheckpointConfig {
   CheckpointContent content = CheckpointContent::kAll;
   StagingSize staging;
   OnSaveError on_error = OnSaveError::kContinue;
-  std::optional<std::string> resume;  // auto, as nothing; never; or a path
+  ResumeFrom resume;
   std::vector<std::string> allow;  // keys that may differ from the checkpoint's
 };
 

@@ -212,7 +212,7 @@ class ProcessRank {
     };
     agree(origin.resume, [&] { return find_resume(config); },
           [&](const std::string& folder) {
-            return Resume{{folder, open_found(folder, "checkpoint.resume", config.checkpoint.resume.value_or("auto"))}};
+            return Resume{{folder, open_found(folder, "checkpoint.resume", to_string(config.checkpoint.resume))}};
           },
           [&] { adopt(config, *origin.resume); });
     if (origin.resume) return;

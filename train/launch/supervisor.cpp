@@ -230,11 +230,11 @@ SupervisedRun supervised_run(const SuperviseOptions& options) {
     throw ConfigError(
         "checkpoint.content = \"weights\": no run goes on from weights alone, so every restart would begin again; set it to "
         "\"all\"");
-  if (const std::string resume = config.checkpoint.resume.value_or("auto"); resume != "auto")
+  if (config.checkpoint.resume.kind != ResumeFrom::Kind::kNewest)
     throw ConfigError(fmt::format(
         "checkpoint.resume = {}: every restart would go back there and lose what came after; under trident supervise it must be "
         "\"auto\"",
-        in_quotes(resume)));
+        in_quotes(to_string(config.checkpoint.resume))));
   std::vector<ElasticLayout> layouts = elastic_layouts(named->file, named->settings, config);
   if (options.nodes.hostfile.empty())
     layouts.clear();

@@ -32,6 +32,16 @@ std::size_t hash_of(const PassRecord& pass) {
   return hash;
 }
 
+template <class Operation>
+RecordedOperation recorded(const Operation& operation, const OperationName& name) {
+  RecordedOperation seen;
+  seen.kind = name.kind;
+  seen.name = name.name;
+  operation.fields([&](const Field& field) { seen.bytes += static_cast<double>(field.bytes_moved()); });
+  if constexpr (requires { operation.flops(); }) seen.flops = operation.flops();
+  return seen;
+}
+
 }  // namespace
 
 void StepRecorder::begin(const StepProgram& program) {
@@ -49,20 +59,22 @@ StepRecord StepRecorder::finish() {
 }
 
 void StepRecorder::performed(OperationRef operation) {
-  if (program_ == nullptr) return;
-  RecordedOperation seen;
-  std::visit(
-      [&](const auto* o) {
-        seen.kind = o->kName.kind;
-        seen.name = o->kName.name;
-        o->fields([&](const Field& field) { seen.bytes += static_cast<double>(field.bytes_moved()); });
-        if constexpr (requires { o->flops(); }) seen.flops = o->flops();
-      },
-      operation);
+  RecordedOperation seen = std::visit([](const auto* o) { return recorded(*o, o->kName); }, operation);
   if (const auto* m = std::get_if<const op::Matmul*>(&operation)) seen.shape = (*m)->shape();
   if (const auto* a = std::get_if<const op::AttentionForward*>(&operation)) seen.shape = (*a)->shape;
   if (const auto* a = std::get_if<const op::AttentionBackward*>(&operation)) seen.shape = (*a)->shape;
-  (depth_of_instruction_ > 0 ? inside_ : outside_).calls.emplace_back(seen);
+  add(seen);
+}
+
+void StepRecorder::performed(const op::Fused& fused) {
+  RecordedOperation seen = recorded(fused, fused.name());
+  seen.shape = op::Matmul{fused.call.product}.shape();
+  add(seen);
+}
+
+void StepRecorder::add(const RecordedOperation& operation) {
+  if (program_ == nullptr) return;
+  (depth_of_instruction_ > 0 ? inside_ : outside_).calls.emplace_back(operation);
 }
 
 void StepRecorder::called(std::string_view group, int size, const CollectiveCall& call) {

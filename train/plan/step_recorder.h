@@ -24,6 +24,7 @@ class StepRecorder final : public OperationWatcher, public CallWatcher, public R
   StepRecord finish();
 
   void performed(OperationRef operation) override;
+  void performed(const op::Fused& fused) override;
   void called(std::string_view group, int size, const CollectiveCall& call) override;
   std::uint64_t start(const char*) override { return 0; }
   void end(std::uint64_t) noexcept override {}
@@ -31,6 +32,7 @@ class StepRecorder final : public OperationWatcher, public CallWatcher, public R
  private:
   void push(const char* name) override;
   void pop() noexcept override;
+  void add(const RecordedOperation& operation);
   std::int32_t number_of(PassRecord& pass);
 
   Interning interning_;

@@ -239,7 +239,7 @@ std::unique_ptr<Lease> take_checkpoint_dir(const RunInputs& inputs, std::int64_t
       remove_leftovers(directory);
       if (!inputs.resume) check_room(directory, bytes_of_a_save, config.checkpoint.keep_last.value_or(0), RunBegins::kAnew);
     });
-    const bool looks = config.checkpoint.resume.value_or("auto") == "auto";
+    const bool looks = config.checkpoint.resume.kind == ResumeFrom::Kind::kNewest;
     const std::optional<Resume> newest = looks ? find_resume(config) : inputs.resume;
     const std::string now = newest ? newest->folder : "none", then = inputs.resume ? inputs.resume->folder : "none";
     if (now != then)

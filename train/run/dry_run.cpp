@@ -20,7 +20,8 @@ class CardWorkspaces final : public DryOps {
  public:
   explicit CardWorkspaces(bool deterministic) : DryOps(nullptr), deterministic_(deterministic) {}
   std::int64_t prepare_matmul(const MatmulShape&) override { return kCardProductWorkspace; }
-  std::int64_t prepare_fused(const MatmulShape&, Epilogue) override { return kCardProductWorkspace; }
+  // Whether the library has one kernel for a product and what follows it only a card can say.
+  PreparedProduct prepare_fused(const MatmulShape&, Epilogue) override { return {kCardProductWorkspace, false}; }
   std::int64_t attention_workspace(const AttentionShape& shape) override { return card_attention_workspace(shape, deterministic_); }
 
  private:

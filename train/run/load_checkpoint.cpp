@@ -126,7 +126,7 @@ LoadedCheckpoint next_older(std::int64_t step, const RunInputs& inputs, Parallel
   }
   text = broadcast_text(context.world(), context.host_stream(), text, 0);
   throw_if_error(text);
-  const std::string from = inputs.plan.config.checkpoint.resume.value_or("auto");
+  const std::string from = to_string(inputs.plan.config.checkpoint.resume);
   Resume resume{{text, open_found(text, "checkpoint.resume", from)}, std::move(notes)};
   TrainConfig config = adopted(inputs, resume);
   return {std::move(resume), std::move(config)};
@@ -172,7 +172,7 @@ std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTra
     if (context.rank() == 0) {
       for (const std::string& note : resume.notes) say(note);
     }
-    const std::string from = inputs.plan.config.checkpoint.resume.value_or("auto");
+    const std::string from = to_string(inputs.plan.config.checkpoint.resume);
     const std::optional<Error> fault = fault_in(resume, {"checkpoint.resume", from}, logger, [&] { read_all(resume, trainer); });
     const int first = first_rank(context.world(), context.host_stream(), fault.has_value());
     if (first < 0) break;

@@ -20,7 +20,6 @@
 namespace trident {
 namespace {
 
-constexpr std::string_view kAuto = "auto", kNever = "never";
 
 enum class Content : std::uint8_t { kAll, kAny };
 
@@ -171,10 +170,11 @@ bool saves_checkpoints(const TrainConfig& config) { return config.checkpoint.eve
 
 std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::int64_t> before) {
   constexpr std::string_view kAnew = "set checkpoint.resume to \"never\" to begin anew";
-  const std::string from = config.checkpoint.resume.value_or(std::string(kAuto));
-  if (from == kNever) return std::nullopt;
+  using Kind = ResumeFrom::Kind;
+  if (config.checkpoint.resume.kind == Kind::kNever) return std::nullopt;
+  const std::string from = to_string(config.checkpoint.resume);
   const Wanted wanted{"checkpoint.resume", from, Content::kAll, std::string(kAnew)};
-  if (from == kAuto) return newest_in(checkpoint_folder_of(config), before, wanted);
+  if (config.checkpoint.resume.kind == Kind::kNewest) return newest_in(checkpoint_folder_of(config), before, wanted);
   std::optional<Resume> resume = named_checkpoint(from, before, wanted);
   if (!resume && !before) throw DataError(fmt::format("checkpoint.resume = {}: there is no checkpoint; name one, or the folder of several", from));
   return resume;

@@ -35,26 +35,20 @@ constexpr I kScratchFloats = I{4} << 20;
 // The number of blocks of a launch; InternalError beyond what CUDA can count.
 unsigned grid_size(I blocks);
 
-// The plain row kernels, with the operands of RowKernels behind `stream`.
+// The row kernels with the operands of RowKernels behind `stream`, and scratch memory behind those of sums over rows.
 template <class Function>
 struct BehindStream;
 template <class... Args>
 struct BehindStream<void (*)(Args...)> {
   using Call = void(Stream stream, Args...);
+  using CallWithScratch = void(Stream stream, Args..., Scratch scratch);
 };
 #define TRIDENT_BEHIND_STREAM(name) BehindStream<decltype(RowKernels::name)>::Call name;
+#define TRIDENT_BEFORE_SCRATCH(name) BehindStream<decltype(RowKernels::name)>::CallWithScratch name;
 TRIDENT_PLAIN_ROW_KERNELS(TRIDENT_BEHIND_STREAM)
+TRIDENT_SCRATCH_ROW_KERNELS(TRIDENT_BEFORE_SCRATCH)
 #undef TRIDENT_BEHIND_STREAM
-
-// ---- norms
-void rms_norm_backward(Stream stream, RowType t, void* d_x, float* d_weight, const void* d_y, const void* x, const void* weight,
-                       const float* rstd, I rows, I width, Accumulate accumulate_x, Accumulate accumulate_weight, Scratch scratch);
-void rms_norm_apply_backward(Stream stream, RowType t, void* d_x, float* d_weight, const void* d_y, const void* x,
-                             const void* weight, const float* rstd, const float* dots, I rows, I width, I total,
-                             Accumulate accumulate_x, Accumulate accumulate_weight, Scratch scratch);
-void layer_norm_backward(Stream stream, RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x,
-                         const void* weight, const float* mean, const float* rstd, I rows, I width, Accumulate accumulate_x,
-                         Accumulate accumulate_weight, Scratch scratch);
+#undef TRIDENT_BEFORE_SCRATCH
 
 // ---- cross-entropy
 // Rows f32: no element type.
@@ -70,7 +64,6 @@ void cross_entropy_backward_from_memory(Stream stream, RowType t, void* logits, 
                                         const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale);
 
 // ---- elementwise, copies, reductions
-void sum_rows(Stream stream, RowType t, float* out, const void* x, I rows, I width, Accumulate accumulate, Scratch scratch);
 // spec.samples lies on the device.
 void dropout(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec);
 // What is drawn anew in every step, for every micro-batch: as in DropoutRows.

@@ -1,0 +1,27 @@
+#include "model/phase_norm.h"
+
+namespace trident {
+
+void PhaseNorm::enter(LayerPass& p, ConstTensorView x) const {
+  if (!after_) norm_.forward(p, p.save(normed_, x.dtype(), x.shape()), x);
+}
+
+void PhaseNorm::leave(LayerPass& p, TensorView y, FunctionRef<void(TensorView)> project) const {
+  if (!after_) return project(y);
+  const TensorView projected = p.save(projected_, y.dtype(), y.shape());
+  project(projected);
+  norm_.forward(p, y, projected);
+}
+
+void PhaseNorm::backward_leave(LayerPass& p, TensorView d_y) const {
+  if (after_) norm_.backward(p, d_y, d_y, p[projected_], Accumulate::kNo);
+}
+
+void PhaseNorm::backward_enter(LayerPass& p, TensorView d, ConstTensorView d_input, ConstTensorView x) const {
+  if (after_)
+    p.ops.add(p.stream, d, d, d_input);
+  else
+    norm_.backward(p, d, d_input, x, Accumulate::kYes);
+}
+
+}  // namespace trident
