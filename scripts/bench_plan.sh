@@ -2,9 +2,9 @@
 # bench_plan.sh [--runs N] [--build FOLDER]:
 # what it costs to know what a job will do, as one Markdown table on standard output, with what is allowed. Nothing is kept.
 #
-# Ends with 1 where more is taken than is allowed: 1 s and 200 MB for the plan of 175B parameters on 1,024 ranks with 512 micro-batches,
-# and 5 ms of CPU time for each process of the demo to know whether it fits. Medians of N runs (11): times are of a machine that
-# does nothing else.
+# Ends with 1 where more is taken than is allowed: 1 s and 200 MB for the plan of 175B parameters on 1,024 ranks with 512
+# micro-batches, and 5 ms of CPU time for each process of the demo to know whether it fits. Medians of N runs (11); the time by the
+# clock is of a machine that does nothing else.
 set -euo pipefail
 header() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 runs=11 build=build/release
@@ -21,13 +21,16 @@ done
 cd "$(dirname "$0")/.."
 trident=$build/bin/trident fit=$build/tests/contracts/fit_cost
 for program in "$trident" "$fit"; do
-  [[ -x $program ]] || { echo "bench_plan.sh: $program is missing; run scripts/build.sh ${build##*/} trident fit_cost" >&2; exit 64; }
+  [[ -x $program ]] && continue
+  echo "bench_plan.sh: $program is missing; run scripts/build.sh ${build##*/} trident fit_cost" >&2
+  exit 64
 done
 
 measures=$(mktemp)
 trap 'rm -f "$measures"' EXIT
 for ((i = 0; i < runs; ++i)); do
-  /usr/bin/time -a -o "$measures" -f '%e %U %S %M' "$trident" plan --config configs/gpt3_175b_tp8_pp8.json --set batch.global=8192 >/dev/null
+  /usr/bin/time -a -o "$measures" -f '%e %U %S %M' \
+    "$trident" plan --config configs/gpt3_175b_tp8_pp8.json --set batch.global=8192 >/dev/null
 done
 median() { sort -n | sed -n "$(((runs + 1) / 2))p"; }
 seconds=$(awk '{print $1}' "$measures" | median)

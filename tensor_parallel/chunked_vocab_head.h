@@ -18,7 +18,7 @@ class ChunkedVocabHead {
   ChunkedVocabHead() = default;
   // `table` T[columns, hidden].
   ChunkedVocabHead(ParamId table, std::int64_t hidden, std::int64_t columns, std::int64_t vocabulary)
-      : table_(table), hidden_(hidden), columns_(columns), cross_entropy_(columns, vocabulary) {}
+      : table_(table), hidden_(hidden), columns_(columns), cross_entropy_(columns, vocabulary, LastUse::kW) {}
 
   // loss f64[1] and token_losses as VocabParallelCrossEntropy::forward; x T[S',B,H], targets i32[R].
   void forward(Pass& p, TensorView loss, ConstTensorView x, ConstTensorView targets, TensorView token_losses) const;

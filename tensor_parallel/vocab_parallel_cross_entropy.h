@@ -16,8 +16,12 @@ namespace trident {
 class VocabParallelCrossEntropy {
  public:
   VocabParallelCrossEntropy() = default;
-  // This rank holds `columns` = padded vocabulary / t of the `vocabulary` columns.
-  VocabParallelCrossEntropy(std::int64_t columns, std::int64_t vocabulary) : columns_(columns), vocabulary_(vocabulary) {}
+  // This rank holds `columns` = padded vocabulary / t of the `vocabulary` columns. `last_use`: of backward(), which reads the rows'
+  // statistics; kW where backward_weight makes logits again.
+  VocabParallelCrossEntropy(std::int64_t columns, std::int64_t vocabulary, LastUse last_use = LastUse::kB)
+      : columns_(columns), vocabulary_(vocabulary) {
+    row_max_.last_use = stats_.last_use = last_use;
+  }
 
   // loss f64[1] = sum over rows with target >= 0 of the negative log-likelihood in nats, the same on every rank.
   // logits T[R, columns], targets i32[R]. token_losses f32[R]: of each such row alone, 0 of others; or a view of nothing.
@@ -41,9 +45,8 @@ class VocabParallelCrossEntropy {
   std::int64_t first_column(const Pass& p) const { return p.geometry.tensor_rank * columns_; }
 
   std::int64_t columns_ = 0, vocabulary_ = 0;
-  // f32[R], f32[2,R]; backward_weight reads them where it makes chunks of logits again
-  Saved row_max_{"the rows' largest logits", LastUse::kW, RecomputeClass::kNever};
-  Saved stats_{"the rows' sums of exponentials and target logits", LastUse::kW, RecomputeClass::kNever};
+  Saved row_max_{"the rows' largest logits", LastUse::kB, RecomputeClass::kNever};                        // f32[R]
+  Saved stats_{"the rows' sums of exponentials and target logits", LastUse::kB, RecomputeClass::kNever};  // f32[2,R]
 };
 
 }  // namespace trident

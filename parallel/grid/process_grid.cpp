@@ -9,8 +9,6 @@
 namespace trident {
 namespace {
 
-constexpr std::array<Axis, kNumAxes> kAllAxes = {Axis::kTensor, Axis::kContext, Axis::kData, Axis::kPipeline};
-
 std::string_view config_key(Axis axis) {
   switch (axis) {
     case Axis::kTensor: return "parallel.tensor";
@@ -35,37 +33,8 @@ std::size_t index(Axis axis) { return static_cast<std::size_t>(axis); }
 
 }  // namespace
 
-std::string_view to_string(Axis axis) {
-  switch (axis) {
-    case Axis::kTensor: return "tp";
-    case Axis::kContext: return "cp";
-    case Axis::kData: return "dp";
-    case Axis::kPipeline: return "pp";
-  }
-  return "?";
-}
-
 std::string to_string(const SubAxis& sub_axis) {
   return fmt::format("{}[{}:{}]", to_string(sub_axis.axis), sub_axis.size, sub_axis.stride);
-}
-
-std::optional<AxisOrder> parse_axis_order(std::string_view text) {
-  AxisOrder order{};
-  std::array<bool, kNumAxes> seen{};
-  for (std::size_t i = 0; i < kNumAxes; ++i) {
-    const std::size_t dash = text.find('-');
-    const bool last = i + 1 == kNumAxes;
-    const auto axis = std::ranges::find(kAllAxes, text.substr(0, dash), [](Axis a) { return to_string(a); });
-    if (axis == kAllAxes.end() || seen[index(*axis)] || last != (dash == std::string_view::npos)) return std::nullopt;
-    seen[index(*axis)] = true;
-    order[i] = *axis;
-    if (!last) text.remove_prefix(dash + 1);
-  }
-  return order;
-}
-
-std::string to_string(const AxisOrder& order) {
-  return fmt::format("{}-{}-{}-{}", to_string(order[0]), to_string(order[1]), to_string(order[2]), to_string(order[3]));
 }
 
 ProcessGrid::ProcessGrid(ParallelDegrees degrees, const AxisOrder& order) : degrees_(degrees) {
@@ -95,7 +64,7 @@ GridCoordinates ProcessGrid::coordinates(int rank) const {
 int ProcessGrid::rank(const GridCoordinates& c) const {
   const std::array<int, kNumAxes> along = {c.tensor, c.context, c.data, c.pipeline};
   int rank = 0;
-  for (const Axis axis : kAllAxes) {
+  for (const Axis axis : kMegatronOrder) {
     const int x = along[index(axis)];
     TRIDENT_CHECK(x >= 0 && x < degree(axis), "{} coordinate {} of {}", to_string(axis), x, degree(axis));
     rank += x * stride_[index(axis)];

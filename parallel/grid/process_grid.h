@@ -6,16 +6,13 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace trident {
+#include "core/parallel_axis.h"
 
-enum class Axis : std::uint8_t { kTensor, kContext, kData, kPipeline };
-inline constexpr int kNumAxes = 4;
-std::string_view to_string(Axis axis);  // "tp", "cp", "dp", "pp"
+namespace trident {
 
 struct ParallelDegrees {
   int tensor = 1, context = 1, data = 1, pipeline = 1;
@@ -38,12 +35,6 @@ struct SubAxis {
 std::string to_string(const SubAxis& sub_axis);  // "tp[2:4]" for size 2, stride 4
 
 inline constexpr int kMaxWorldSize = 1 << 24;
-
-// The axes from fastest to slowest changing rank, each once.
-using AxisOrder = std::array<Axis, kNumAxes>;
-inline constexpr AxisOrder kMegatronOrder = {Axis::kTensor, Axis::kContext, Axis::kData, Axis::kPipeline};
-std::optional<AxisOrder> parse_axis_order(std::string_view text);  // "tp-cp-dp-pp"; nothing for what is no order of all four
-std::string to_string(const AxisOrder& order);
 
 class ProcessGrid {
  public:

@@ -152,7 +152,9 @@ TEST_P(RanksOfAStage, AreEqualInArenaCollectivesAndProducts) {
     EXPECT_EQ(seen.announced, other.announced) << "rank " << rank;
     EXPECT_EQ(seen.calls, other.calls) << "rank " << rank;
   }
-  if (first.size() > 1) EXPECT_NE(first.front().calls, first.back().calls) << "the embedding and the head are not told apart";
+  if (first.size() > 1) {
+    EXPECT_NE(first.front().calls, first.back().calls) << "the embedding and the head are not told apart";
+  }
 }
 
 // Beyond those of the other contracts: twelve ranks, a degree that divides nothing evenly.
@@ -161,11 +163,11 @@ std::vector<ContractCase> cases_of_stages() {
   const ModelNumbers llama{.type = "llama"}, uneven{.type = "gpt2", .vocabulary = 131, .layers = 5, .kv_heads = 4, .ffn = 64,
                                                     .tied = true},
       olmo2{.type = "olmo2"};
-  cases.push_back({.name = "dp3_pp2_tp2_sp_zero3", .model = llama, .data = 3, .pipeline = 2, .tensor = 2,
+  cases.push_back({.name = "dp3_pp2_tp2_sp_zero3", .model = llama, .tensor = 2, .pipeline = 2, .data = 3,
                    .sequence_parallel = true, .zero = "zero3"});
-  cases.push_back({.name = "dp3_pp2_tp2_zero2_uneven_tied", .model = uneven, .data = 3, .pipeline = 2, .tensor = 2,
+  cases.push_back({.name = "dp3_pp2_tp2_zero2_uneven_tied", .model = uneven, .tensor = 2, .pipeline = 2, .data = 3,
                    .zero = "zero2", .schedule = "gpipe", .layers = {2, 3}});
-  cases.push_back({.name = "dp3_tp4_olmo2_zero1", .model = olmo2, .data = 3, .tensor = 4});
+  cases.push_back({.name = "dp3_tp4_olmo2_zero1", .model = olmo2, .tensor = 4, .data = 3});
   return cases;
 }
 

@@ -1,5 +1,5 @@
-// fit_cost FILE [RUNS]: what it costs a process to know whether the job of a configuration fits, as one line on standard output: the
-// processor time of its plan and of one rank of each stage constructed dry, as every start does (prepare_run).
+// fit_cost FILE [RUNS]: what it costs a process to know whether the job of a configuration fits, as one line on standard output:
+// the processor time of its plan and of one rank of each stage constructed dry, as every start does (prepare_run).
 #include <fmt/core.h>
 
 #include <algorithm>

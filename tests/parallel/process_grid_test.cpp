@@ -53,7 +53,7 @@ TEST(ProcessGrid, EveryOrderIsABijectionAndGroupsPartitionTheWorld) {
   std::vector<std::string> axes = {"cp", "dp", "pp", "tp"};
   do {
     const std::string order = axes[0] + "-" + axes[1] + "-" + axes[2] + "-" + axes[3];
-    const ProcessGrid grid({.tensor = 4, .context = 2, .data = 3, .pipeline = 2}, order);
+    const ProcessGrid grid({.tensor = 4, .context = 2, .data = 3, .pipeline = 2}, parse_axis_order(order).value());
     for (int r = 0; r < grid.world_size(); ++r) {
       ASSERT_EQ(grid.rank(grid.coordinates(r)), r) << order;
       for (const SubAxis axis : {grid.whole(Axis::kTensor), grid.whole(Axis::kContext), grid.whole(Axis::kData),

@@ -15,7 +15,9 @@ class MeteredOps final : public Ops {
   MeteredOps(Ops& ops, WorkMeter& meter) : ops_(ops), meter_(meter) {}
 
   std::int64_t prepare_matmul(const MatmulShape& shape) override { return ops_.prepare_matmul(shape); }
-  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue) override { return ops_.prepare_fused(shape, epilogue); }
+  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue) override {
+    return ops_.prepare_fused(shape, epilogue);
+  }
   std::int64_t attention_workspace(const AttentionShape& shape) override { return ops_.attention_workspace(shape); }
   bool try_fused(Stream& stream, const FusedMatmul& fused) override {
     const op::Fused operation{fused};

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/nearest_name.h"
-#include "parallel/grid/process_grid.h"
+#include "core/parallel_axis.h"
 #include "train/config/layout_text.h"
 
 namespace trident {

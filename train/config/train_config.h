@@ -13,11 +13,11 @@
 
 #include "core/cuda_options.h"
 #include "core/json_reader.h"
+#include "core/parallel_axis.h"
 #include "core/recompute_policy.h"
 #include "core/zero_policy.h"
 #include "optim/lr_schedule.h"
 #include "optim/update_rule_kind.h"
-#include "parallel/grid/process_grid.h"
 #include "pipeline/schedule_generators.h"
 #include "train/config/config_enums.h"
 #include "train/config/option_values.h"

@@ -1,0 +1,40 @@
+#include "core/parallel_axis.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace trident {
+
+std::string_view to_string(Axis axis) {
+  switch (axis) {
+    case Axis::kTensor: return "tp";
+    case Axis::kContext: return "cp";
+    case Axis::kData: return "dp";
+    case Axis::kPipeline: return "pp";
+  }
+  return "?";
+}
+
+std::optional<AxisOrder> parse_axis_order(std::string_view text) {
+  AxisOrder order{};
+  std::array<bool, kNumAxes> seen{};
+  for (std::size_t i = 0; i < kNumAxes; ++i) {
+    const std::size_t dash = text.find('-');
+    const bool last = i + 1 == kNumAxes;
+    const auto axis = std::ranges::find(kMegatronOrder, text.substr(0, dash), [](Axis a) { return to_string(a); });
+    if (axis == kMegatronOrder.end() || seen[static_cast<std::size_t>(*axis)] || last != (dash == std::string_view::npos))
+      return std::nullopt;
+    seen[static_cast<std::size_t>(*axis)] = true;
+    order[i] = *axis;
+    if (!last) text.remove_prefix(dash + 1);
+  }
+  return order;
+}
+
+std::string to_string(const AxisOrder& order) {
+  return fmt::format("{}-{}-{}-{}", to_string(order[0]), to_string(order[1]), to_string(order[2]), to_string(order[3]));
+}
+
+}  // namespace trident
