@@ -1,13 +1,42 @@
 // trident plan --config FILE [--set path=value ...] [--ranks N] [--json] [--program]
+// trident plan --cases ROWS [--json]
+#include <algorithm>
 #include <ostream>
 
 #include "app/command_line.h"
 #include "app/flag_answer.h"
+#include "core/printable.h"
+#include "plan/case_answers.h"
 
 namespace trident {
 namespace {
 
 constexpr int kMaxRanks = 1 << 24;
+
+// "bubble_rate 0.25, assumed {...}".
+std::string in_words(const JsonValue& answer) {
+  std::string line;
+  for (const JsonMember& member : answer.members()) {
+    const bool is_text = member.value.is_string();
+    const std::string value = is_text ? member.value.as_string() : to_json_text(member.value);
+    if (member.key == "id")
+      line = value + ": ";
+    else
+      line += (line.ends_with(": ") ? "" : ", ") + member.key + ' ' + value;
+  }
+  return line;
+}
+
+void answer_cases(const std::string& path, bool json, std::ostream& out) {
+  for (const CaseRow& row : read_case_rows(path)) {
+    const JsonValue answer = answer_case(row);
+    out << (json ? to_json_text(answer) : on_one_line(in_words(answer))) << '\n';
+  }
+}
+
+bool names(const std::string& argument, std::string_view flag) {
+  return argument == flag || argument.starts_with(std::string(flag) + '=');
+}
 
 }  // namespace
 
@@ -19,11 +48,21 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
       "trident plan");
   ConfigFlags flags;
   PlanOptions options;
+  std::string cases;
   add_config_flags(app, flags);
   app.add_option("--ranks", options.ranks, "ranks of the job, where parallel.data is auto");
-  app.add_flag("--json", options.json, "print one JSON object, with every allocation");
+  app.add_option("--cases", cases, "instead of a configuration: answer each row of a table of cases (JSON; docs/planner.md)");
+  app.add_flag("--json", options.json, "print one JSON object, with every allocation; of cases one for each row");
   app.add_flag("--program", options.program, "add what every pipeline stage does in a step, instruction by instruction");
+  const bool asks_cases =
+      std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) { return names(argument, "--cases"); });
+  if (asks_cases) app.get_option("--config")->required(false);
   if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (asks_cases) {
+    if (!flags.file.empty() || !flags.settings.empty() || options.ranks != 0 || options.program)
+      throw ConfigError("--cases: rows bring their own configurations; leave out --config, --set, --ranks and --program");
+    return answer_cases(cases, options.json, context.out);
+  }
   if (options.ranks < 0 || options.ranks > kMaxRanks)
     throw ConfigError(fmt::format("--ranks = {}: must be from 1 to {}, or left out", options.ranks, kMaxRanks));
   OptionValues values;

@@ -127,7 +127,8 @@ SimulatedSchedule make_simulated_schedule(SimulatedKind kind, int p, int v, int 
   }
   const int chunks = is_v_shaped(kind) ? 2 : 1;
   if (v != chunks)
-    throw ConfigError(fmt::format("schedule {} has {} virtual stages on each rank, not {}", to_string(kind), chunks, v));
+    throw ConfigError(
+        fmt::format("schedule {}: {} virtual stages on each rank, where it has {}; ask for as many", to_string(kind), v, chunks));
   switch (kind) {
     case SimulatedKind::kZbH1:
       return {usual_placement(one_by_one(

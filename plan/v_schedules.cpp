@@ -111,7 +111,7 @@ VOrder make_zb_v_order(int p, int m) {
 
 VOrder make_block_order(int p, int m, const BlockSteps& steps) {
   const auto blocks = shortest_blocks(p, steps);
-  if (!blocks) throw ConfigError(fmt::format("this V-shaped schedule has no order for {} pipeline ranks", p));
+  if (!blocks) throw ConfigError(fmt::format("this V-shaped schedule has no order for {} pipeline ranks; take another number", p));
   VOrder order = empty_order(p, m);
   for (int rank = 0; rank < p; ++rank) {
     const Block& block = (*blocks)[static_cast<std::size_t>(rank)];

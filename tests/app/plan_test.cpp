@@ -223,5 +223,44 @@ TEST(PlanOfALargeJob, RefusesWhatTrainingRefuses) {
   expect_one_line(run_program({"plan"}), 64, {"--config is required"});
 }
 
+class PlanOfCases : public testing::Test {
+ protected:
+  std::string file(const std::string& text) const {
+    write_file(folder_ / "rows.json", text);
+    return folder_ / "rows.json";
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(PlanOfCases, AreAnsweredRowByRow) {
+  const std::string rows = file(
+      R"([{"id": "late", "kind": "in-flight-microbatches", "config": {"schedule": "1f1b", "pp": 3, "micro_batches": 2}},
+          {"id": "early", "model": {}, "parallel": {}},
+          {"id": "x\u001b", "kind": "logits"}])");
+  const ProgramOutcome json = run_program({"plan", "--cases", rows, "--json"});
+  EXPECT_EQ(json.exit_code, 0) << json.err;
+  EXPECT_EQ(json.out, R"({"id":"late","per_stage":[2,2,1]}
+{"id":"early","unsupported":"step times and memory of whole runs are not predicted yet"}
+{"id":"x\u001b","unsupported":"kind = \"logits\": no such kind of case is known"}
+)");
+  const ProgramOutcome text = run_program({"plan", "--cases=" + rows});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_EQ(text.out.substr(0, text.out.find('\n', 30)),
+            "late: per_stage [2,2,1]\nearly: unsupported step times and memory of whole runs are not predicted yet");
+  EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
+}
+
+TEST_F(PlanOfCases, RefusesWhatIsNoTable) {
+  const std::string rows = file("[]");
+  EXPECT_EQ(run_program({"plan", "--cases", rows, "--json"}).exit_code, 0);
+  expect_one_line(run_program({"plan", "--cases", rows, "--config", "c.json"}), 64, {"--cases: ", "leave out --config"});
+  expect_one_line(run_program({"plan", "--cases", rows, "--ranks", "4"}), 64, {"--cases: "});
+  expect_one_line(run_program({"plan", "--cases", rows, "--set", "a=b"}), 64, {"--cases: "});
+  expect_one_line(run_program({"plan", "--cases"}), 64, {"--cases"});
+  expect_one_line(run_program({"plan", "--cases", folder_ / "none.json"}), 65, {"none.json"});
+  expect_one_line(run_program({"plan", "--cases", file("[{]")}), 65, {"rows.json:1:"});
+  expect_one_line(run_program({"plan", "--cases", file("[{\"kind\": \"x\"}]")}), 65, {"rows.json:1: this row has no name"});
+}
+
 }  // namespace
 }  // namespace trident

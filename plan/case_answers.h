@@ -1,0 +1,12 @@
+// Answers to rows of tables of cases, `trident plan --cases`.
+#pragma once
+
+#include "plan/case_row.h"
+
+namespace trident {
+
+// One object: `id` and the quantities of the row's kind, under the names that docs/planner.md lists; `assumed` with every value
+// that the row leaves open and the answer needs; or `id` and `unsupported`, the reason.
+JsonValue answer_case(const CaseRow& row);
+
+}  // namespace trident
