@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <set>
 
 namespace trident {
 namespace {
@@ -50,13 +49,7 @@ std::vector<CaseRow> case_rows(const JsonValue& table, std::string_view where) {
   if (!rows->is_array())
     throw DataError(fmt::format("{}: no rows; write an array of them, or an object with one as \"cases\" or \"entries\"", where));
   std::vector<CaseRow> result;
-  std::set<std::string> ids;
-  for (const JsonValue& row : rows->items()) {
-    result.push_back(case_row(row, where));
-    if (!ids.insert(result.back().id).second)
-      throw DataError(fmt::format("{}:{}: id = {}: another row has it, too; give each its own", where, row.line(),
-                                  in_quotes(result.back().id)));
-  }
+  for (const JsonValue& row : rows->items()) result.push_back(case_row(row, where));
   return result;
 }
 

@@ -21,7 +21,7 @@ struct CaseRow {
 };
 
 // An array of rows, or an object with such an array as `cases` or `entries`. Throws DataError naming file, line and what is
-// missing: no JSON, no array, a row that is no object or has no text as `id`, an id twice.
+// missing: no JSON, no array, a row that is no object or has no text as `id`.
 std::vector<CaseRow> read_case_rows(const std::string& path);
 std::vector<CaseRow> case_rows(const JsonValue& table, std::string_view where);
 
