@@ -100,6 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Grid, ZeroOrder, ::testing::ValuesIn(grid()), [](const 
 TEST(ZeroOrders, OfTheShippedConfigurations) {
   int checked = 0;
   for (const auto& file : std::filesystem::directory_iterator(TRIDENT_SOURCE_DIR "/configs")) {
+    if (file.is_directory()) continue;  // what the planner knows of hardware
     SCOPED_TRACE(file.path().filename().string());
     OptionValues values;
     TrainConfig config = load_train_config(file.path().string(), {}, values);
