@@ -250,6 +250,51 @@ TEST_F(PlanOfCases, AreAnsweredRowByRow) {
   EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
 }
 
+// The formulas against dry ranks: what four more layers, or twice as long sequences, add to a step's bytes over all ranks.
+TEST_F(PlanOfCases, TrafficIsWhatDryRanksSend) {
+  const Workplace place;
+  const auto sent = [&](const std::string& axis, std::vector<std::string> settings) {
+    std::vector<std::string> words{"plan", "--config", place / "config.json", "--json"};
+    // Widths that two ranks share without padding.
+    settings.insert(settings.begin(), {"model.hidden_size=64", "model.intermediate_size=128"});
+    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    const ProgramOutcome planned = run_program(words);
+    EXPECT_EQ(planned.exit_code, 0) << planned.err;
+    const JsonValue plan = parsed(planned.out);
+    return std::pair(plan.find("step_comm_bytes")->find(axis)->as_number(), integer(plan, "parameters"));
+  };
+  const auto answer = [&](const std::string& input, const std::string& quantity) {
+    const ProgramOutcome answered =
+        run_program({"plan", "--json", "--cases", file(R"([{"id": "x", "kind": "comm-volume", "input": )" + input + "}]")});
+    EXPECT_EQ(answered.exit_code, 0) << answered.err;
+    return parsed(answered.out).find(quantity)->as_number();
+  };
+  const std::string deeper = "model.num_hidden_layers=8";
+
+  const double tensor = sent("tp", {"parallel=1DP x 1PP x 2TP", deeper}).first - sent("tp", {"parallel=1DP x 1PP x 2TP"}).first;
+  const std::string letters = R"("layers": 4, "hidden": 64, "micro_batch": 1, "micro_batches": 8, "bytes_per_element": 4, )";
+  EXPECT_EQ(tensor, 2 * answer("{" + letters + R"("seq": 32, "tp": 2, "pp": 1})", "bytes_per_iteration_per_rank"));
+
+  // Every boundary carries as much forward as backward.
+  const double pipeline =
+      sent("pp", {"parallel=1DP x 4PP x 1TP", "batch.sequence=64"}).first - sent("pp", {"parallel=1DP x 4PP x 1TP"}).first;
+  const std::string stages = "{" + letters + R"("seq": 32, "tp": 1, "pp": 4})";
+  EXPECT_EQ(pipeline, 2 * 3 * answer(stages, "bytes_sent_forward_per_iteration_middle_rank"));
+
+  for (const std::string zero : {"ddp", "zero3"}) {
+    const std::vector<std::string> shallow{"parallel=2DP x 1PP x 1TP", "parallel.zero=" + zero};
+    std::vector<std::string> deep = shallow;
+    deep.push_back(deeper);
+    const auto [bytes, params] = sent("dp", shallow);
+    const auto [more_bytes, more_params] = sent("dp", deep);
+    const std::string input = fmt::format(R"({{"params_on_rank": {}, "dp": 2}})", more_params - params);
+    // fp32, and four micro-batches on each of two ranks.
+    const double expected = zero == "ddp" ? answer(input, "allreduce_fp32_bytes_sent")
+                                          : 2 * 4 * answer(input, "zero3_bf16_bytes_sent_per_extra_microbatch");
+    EXPECT_EQ(more_bytes - bytes, 2 * expected) << zero;
+  }
+}
+
 TEST_F(PlanOfCases, RefusesWhatIsNoTable) {
   const std::string rows = file("[]");
   EXPECT_EQ(run_program({"plan", "--cases", rows, "--json"}).exit_code, 0);
