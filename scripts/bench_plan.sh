@@ -36,7 +36,7 @@ median() { sort -n | sed -n "$(((runs + 1) / 2))p"; }
 seconds=$(awk '{print $1}' "$measures" | median)
 cpu=$(awk '{print $2 + $3}' "$measures" | median)
 megabytes=$(awk '{print $4 * 1024 / 1e6}' "$measures" | median)
-milliseconds=$("$fit" configs/demo_2dp_4pp_4tp.json | sed 's/.*: \([0-9.]*\) ms.*/\1/')
+milliseconds=$("$fit" configs/demo_2dp_4pp_4tp.json | sed 's/.* to \([0-9.]*\)).*/\1/')
 
 over=0
 row() {  # what, measured, unit, allowed
@@ -48,5 +48,5 @@ echo '| what | measured | allowed | within |'
 echo '|---|---|---|---|'
 row "plan of 175B parameters, 512 micro-batches, by the clock ($cpu s of CPU time)" "$seconds" s 1
 row 'its resident memory' "$megabytes" MB 200
-row 'whether the demo fits, CPU time of a process' "$milliseconds" ms 5
+row 'whether the demo fits, CPU time of a process (the dearest of 101)' "$milliseconds" ms 5
 exit "$over"
