@@ -12,6 +12,12 @@ void __tsan_write_range(void* address, unsigned long size);
 
 namespace trident {
 
+#ifdef TRIDENT_TSAN
+inline constexpr bool kAnnounces = true;
+#else
+inline constexpr bool kAnnounces = false;
+#endif
+
 inline void announce_read([[maybe_unused]] ConstTensorView view) {
 #ifdef TRIDENT_TSAN
   if (!view.empty()) __tsan_read_range(const_cast<std::byte*>(view.data()), static_cast<unsigned long>(view.num_bytes()));

@@ -17,16 +17,15 @@ struct OperationName {
   WorkKind kind;
 };
 
-// What an operand must hold: so many elements, of exactly this shape if it has dimensions.
+// What an operand must hold.
 struct Elements {
   DType dtype = DType::kU8;
   std::int64_t count = 0;
-  Shape shape{};
 };
-inline Elements like(ConstTensorView model) { return {model.dtype(), model.num_elements()}; }
-inline Elements exactly(DType dtype, const Shape& shape) { return {dtype, shape.num_elements(), shape}; }
+template <class Byte> Elements like(const BasicTensorView<Byte>& model) { return {model.dtype(), model.num_elements()}; }
 
-// An operand of an operation.
+// An operand of an operation. It is made at every call, so that it points to the shape instead of having it: it lives as long as the
+// operation's view, or as the call of the visitor where the operation makes the view for it.
 struct Field {
   enum class Use : std::uint8_t {
     kRead,
@@ -34,11 +33,11 @@ struct Field {
     kUpdate,
     kScratch
   };  // kUpdate: read and written; kScratch: neither before nor after
-  std::string_view name;
-  Use use = Use::kRead;
-  ConstTensorView view;
-  Elements expected;
-  std::int64_t moved = -1;  // bytes read and written, where these are not the whole view's
+
+  template <class Byte>
+  Field(std::string_view operand, Use how, const BasicTensorView<Byte>& view, const Elements& holds)
+      : name(operand), data(view.data()), shape(&view.shape()), expected(holds), dtype(view.dtype()), where(view.where()), use(how) {}
+  ConstTensorView view() const { return {data, dtype, *shape, where}; }
 
   Field moving(std::int64_t bytes) const {
     Field part = *this;
@@ -46,26 +45,40 @@ struct Field {
     return part;
   }
   std::int64_t bytes_moved() const;
+
+  std::string_view name;
+  const void* data;
+  const Shape* shape;
+  Elements expected;
+  std::int64_t moved = -1;  // bytes read and written, where these are not the whole view's
+  DType dtype;
+  MemoryKind where;
+  Use use;
 };
 using FieldVisitor = FunctionRef<void(const Field&)>;
 
-inline Field reads(std::string_view name, ConstTensorView view, const Elements& expected) {
+template <class Byte> Field reads(std::string_view name, const BasicTensorView<Byte>& view, const Elements& expected) {
   return {name, Field::Use::kRead, view, expected};
 }
-inline Field writes(std::string_view name, ConstTensorView view, const Elements& expected) {
+template <class Byte> Field writes(std::string_view name, const BasicTensorView<Byte>& view, const Elements& expected) {
   return {name, Field::Use::kWrite, view, expected};
 }
-inline Field updates(std::string_view name, ConstTensorView view, const Elements& expected) {
+template <class Byte> Field updates(std::string_view name, const BasicTensorView<Byte>& view, const Elements& expected) {
   return {name, Field::Use::kUpdate, view, expected};
 }
-inline Field results_in(std::string_view name, ConstTensorView view, const Elements& expected, Accumulate accumulate) {
+template <class Byte>
+Field results_in(std::string_view name, const BasicTensorView<Byte>& view, const Elements& expected, Accumulate accumulate) {
   return {name, accumulate == Accumulate::kYes ? Field::Use::kUpdate : Field::Use::kWrite, view, expected};
 }
 // Whatever it holds: what others are compared with.
-inline Field reads(std::string_view name, ConstTensorView view) { return reads(name, view, like(view)); }
-inline Field writes(std::string_view name, ConstTensorView view) { return writes(name, view, like(view)); }
-inline Field updates(std::string_view name, ConstTensorView view) { return updates(name, view, like(view)); }
-inline Field scratch(std::string_view name, ConstTensorView view) { return {name, Field::Use::kScratch, view, like(view)}; }
+template <class Byte> Field reads(std::string_view name, const BasicTensorView<Byte>& view) { return reads(name, view, like(view)); }
+template <class Byte> Field writes(std::string_view name, const BasicTensorView<Byte>& view) { return writes(name, view, like(view)); }
+template <class Byte> Field updates(std::string_view name, const BasicTensorView<Byte>& view) {
+  return updates(name, view, like(view));
+}
+template <class Byte> Field scratch(std::string_view name, const BasicTensorView<Byte>& view) {
+  return {name, Field::Use::kScratch, view, like(view)};
+}
 
 // A list of operations, and one of them, which lives while the call does, of several lists.
 template <class... Operations>

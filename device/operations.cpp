@@ -13,8 +13,8 @@ std::int64_t Field::bytes_moved() const {
   if (moved >= 0) return moved;
   switch (use) {
     case Use::kRead:
-    case Use::kWrite: return view.num_bytes();
-    case Use::kUpdate: return 2 * view.num_bytes();
+    case Use::kWrite: return view().num_bytes();
+    case Use::kUpdate: return 2 * view().num_bytes();
     case Use::kScratch: break;
   }
   return 0;
@@ -22,25 +22,33 @@ std::int64_t Field::bytes_moved() const {
 
 void check_fields(std::string_view operation, FunctionRef<void(FieldVisitor)> fields, bool (*reaches)(MemoryKind)) {
   fields([&](const Field& field) {
-    const ConstTensorView view = field.view;
     const Elements& expected = field.expected;
-    TRIDENT_CHECK(view.dtype() == expected.dtype && view.num_elements() == expected.count,
-                  "{}: {} is {} {}, expected {} elements of {}", operation, field.name, to_string(view.dtype()),
-                  to_string(view.shape()), expected.count, to_string(expected.dtype));
-    TRIDENT_CHECK(expected.shape.rank() == 0 || view.shape() == expected.shape, "{}: {} is {}, expected {}", operation, field.name,
-                  to_string(view.shape()), to_string(expected.shape));
-    const bool none = view.empty() || (field.use == Field::Use::kScratch && view.data() == nullptr);
-    TRIDENT_CHECK(none || reaches(view.where()), "{}: {} lies in {} memory", operation, field.name,
-                  view.where() == MemoryKind::kDevice ? "device" : "host");
+    const std::int64_t count = field.shape->num_elements();
+    TRIDENT_CHECK(field.dtype == expected.dtype && count == expected.count, "{}: {} is {} {}, expected {} elements of {}", operation,
+                  field.name, to_string(field.dtype), to_string(*field.shape), expected.count, to_string(expected.dtype));
+    const bool none = count == 0 || (field.use == Field::Use::kScratch && field.data == nullptr);
+    TRIDENT_CHECK(none || reaches(field.where), "{}: {} lies in {} memory", operation, field.name,
+                  field.where == MemoryKind::kDevice ? "device" : "host");
   });
 }
 
 namespace op {
 namespace {
 
-Elements queries(const AttentionShape& s) { return exactly(s.dtype, {s.batch, s.query_heads, s.query_length, s.head_dim}); }
-Elements keys(const AttentionShape& s) { return exactly(s.dtype, {s.batch, s.kv_heads, s.key_length, s.head_dim}); }
+Shape query_shape(const AttentionShape& s) { return {s.batch, s.query_heads, s.query_length, s.head_dim}; }
+Shape key_shape(const AttentionShape& s) { return {s.batch, s.kv_heads, s.key_length, s.head_dim}; }
+Elements queries(const AttentionShape& s) { return {s.dtype, s.batch * s.query_heads * s.query_length * s.head_dim}; }
+Elements keys(const AttentionShape& s) { return {s.dtype, s.batch * s.kv_heads * s.key_length * s.head_dim}; }
 Elements sums(const AttentionShape& s) { return {DType::kF32, s.batch * s.query_heads * s.query_length}; }
+
+struct NamedShape {
+  std::string_view name;
+  const Shape& shape;
+};
+void check_shapes(std::string_view operation, const Shape& expected, std::initializer_list<NamedShape> operands) {
+  for (const auto& [name, shape] : operands)
+    TRIDENT_CHECK(shape == expected, "{}: {} is {}, expected {}", operation, name, to_string(shape), to_string(expected));
+}
 
 // Multiply-adds of one matrix of scores, [queries, keys] x width, as far as the mask leaves them; times two.
 double scores(const AttentionShape& s) {
@@ -120,7 +128,11 @@ void check_attention(std::string_view operation, const AttentionShape& s) {
   TRIDENT_CHECK(s.head_dim > 0, "{}: head width {}", operation, s.head_dim);
 }
 
-void AttentionForward::check() const { check_attention(kName.name, shape); }
+void AttentionForward::check() const {
+  check_attention(kName.name, shape);
+  check_shapes(kName.name, query_shape(shape), {{"out", out.shape()}, {"q", q.shape()}});
+  check_shapes(kName.name, key_shape(shape), {{"k", k.shape()}, {"v", v.shape()}});
+}
 
 void AttentionForward::fields(FieldVisitor f) const {
   f(writes("out", out, queries(shape)));
@@ -133,7 +145,12 @@ void AttentionForward::fields(FieldVisitor f) const {
 
 double AttentionForward::flops() const { return 2 * scores(shape); }
 
-void AttentionBackward::check() const { check_attention(kName.name, shape); }
+void AttentionBackward::check() const {
+  check_attention(kName.name, shape);
+  check_shapes(kName.name, query_shape(shape), 
+               {{"d_q", d_q.shape()}, {"d_out", d_out.shape()}, {"out", out.shape()}, {"q", q.shape()}});
+  check_shapes(kName.name, key_shape(shape), {{"d_k", d_k.shape()}, {"d_v", d_v.shape()}, {"k", k.shape()}, {"v", v.shape()}});
+}
 
 void AttentionBackward::fields(FieldVisitor f) const {
   f(writes("d_q", d_q, queries(shape)));

@@ -17,9 +17,10 @@ void expect_room(std::string_view operation, ConstTensorView workspace, std::int
 // Before libraries touch memory whose accesses a thread sanitizer does not see.
 template <class Operation>
 void announce(const Operation& operation) {
+  if constexpr (!kAnnounces) return;
   operation.fields([](const Field& field) {
-    if (field.use == Field::Use::kRead) announce_read(field.view);
-    if (field.use == Field::Use::kWrite || field.use == Field::Use::kUpdate) announce_write(field.view);
+    if (field.use == Field::Use::kRead) announce_read(field.view());
+    if (field.use == Field::Use::kWrite || field.use == Field::Use::kUpdate) announce_write(field.view());
   });
 }
 
