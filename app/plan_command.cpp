@@ -1,5 +1,5 @@
 // trident plan --config FILE [--set path=value ...] [--ranks N] [--json] [--program]
-// trident plan --cases ROWS [--json]
+// trident plan --cases ROWS [--book FOLDER] [--json]
 #include <algorithm>
 #include <ostream>
 
@@ -27,9 +27,10 @@ std::string in_words(const JsonValue& answer) {
   return line;
 }
 
-void answer_cases(const std::string& path, bool json, std::ostream& out) {
+void answer_cases(const std::string& path, const std::string& folder, bool json, std::ostream& out) {
+  const PriceBook book = folder.empty() ? shipped_price_book() : read_price_book(folder);
   for (const CaseRow& row : read_case_rows(path)) {
-    const JsonValue answer = answer_case(row);
+    const JsonValue answer = answer_case(row, book);
     out << (json ? to_json_text(answer) : on_one_line(in_words(answer))) << '\n';
   }
 }
@@ -48,10 +49,11 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
       "trident plan");
   ConfigFlags flags;
   PlanOptions options;
-  std::string cases;
+  std::string cases, book;
   add_config_flags(app, flags);
   app.add_option("--ranks", options.ranks, "ranks of the job, where parallel.data is auto");
   app.add_option("--cases", cases, "instead of a configuration: answer each row of a table of cases (JSON; docs/planner.md)");
+  app.add_option("--book", book, "with --cases: a folder with hardware/ and stacks/ in place of the program's (docs/planner.md)");
   app.add_flag("--json", options.json, "print one JSON object, with every allocation; of cases one for each row");
   app.add_flag("--program", options.program, "add what every pipeline stage does in a step, instruction by instruction");
   const bool asks_cases =
@@ -61,8 +63,9 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   if (asks_cases) {
     if (!flags.file.empty() || !flags.settings.empty() || options.ranks != 0 || options.program)
       throw ConfigError("--cases: rows bring their own configurations; leave out --config, --set, --ranks and --program");
-    return answer_cases(cases, options.json, context.out);
+    return answer_cases(cases, book, options.json, context.out);
   }
+  if (!book.empty()) throw ConfigError("--book: prices rows of --cases; leave it out");
   if (options.ranks < 0 || options.ranks > kMaxRanks)
     throw ConfigError(fmt::format("--ranks = {}: must be from 1 to {}, or left out", options.ranks, kMaxRanks));
   OptionValues values;

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "plan/memory_cases.h"
+#include "plan/run_answers.h"
 #include "plan/schedule_cases.h"
 
 namespace trident {
@@ -32,11 +33,7 @@ constexpr std::array<KindRow, 15> kKinds{{
 }};
 
 const KindRow& row_of(const CaseRow& row) {
-  if (row.kind.empty()) {
-    if (row.fields.find("model") && row.fields.find("parallel"))
-      throw UnsupportedCase("step times and memory of whole runs are not predicted yet");
-    throw UnsupportedCase("kind is missing");
-  }
+  if (row.kind.empty()) throw UnsupportedCase("kind is missing");
   for (const KindRow& known : kKinds)
     if (known.kind == row.kind) return known;
   throw UnsupportedCase("kind = " + in_quotes(row.kind) + ": no such kind of case is known");
@@ -44,9 +41,13 @@ const KindRow& row_of(const CaseRow& row) {
 
 }  // namespace
 
-JsonValue answer_case(const CaseRow& row) {
+JsonValue answer_case(const CaseRow& row, const PriceBook& book) {
   JsonValue::Object answer{{"id", row.id}};
   try {
+    if (row.kind.empty() && row.fields.find("model") && row.fields.find("parallel")) {
+      for (JsonMember& quantity : answer_run(row, book)) answer.push_back(std::move(quantity));
+      return JsonValue(std::move(answer));
+    }
     const KindRow& kind = row_of(row);
     CaseFields fields(row, kind.fields);
     for (JsonMember& quantity : kind.answer(fields)) answer.push_back(std::move(quantity));

@@ -2,11 +2,12 @@
 #pragma once
 
 #include "plan/case_row.h"
+#include "plan/price_book.h"
 
 namespace trident {
 
 // One object: `id` and the quantities of the row's kind, under the names that docs/planner.md lists; `assumed` with every value
-// that the row leaves open and the answer needs; or `id` and `unsupported`, the reason.
-JsonValue answer_case(const CaseRow& row);
+// that the row leaves open and the answer needs; or `id` and `unsupported`, the reason. Rows of training runs are priced by `book`.
+JsonValue answer_case(const CaseRow& row, const PriceBook& book = {});
 
 }  // namespace trident

@@ -240,13 +240,13 @@ TEST_F(PlanOfCases, AreAnsweredRowByRow) {
   const ProgramOutcome json = run_program({"plan", "--cases", rows, "--json"});
   EXPECT_EQ(json.exit_code, 0) << json.err;
   EXPECT_EQ(json.out, R"({"id":"late","per_stage":[2,2,1]}
-{"id":"early","unsupported":"step times and memory of whole runs are not predicted yet"}
+{"id":"early","unsupported":"model.layers must be a positive number"}
 {"id":"x\u001b","unsupported":"kind = \"logits\": no such kind of case is known"}
 )");
   const ProgramOutcome text = run_program({"plan", "--cases=" + rows});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_EQ(text.out.substr(0, text.out.find('\n', 30)),
-            "late: per_stage [2,2,1]\nearly: unsupported step times and memory of whole runs are not predicted yet");
+            "late: per_stage [2,2,1]\nearly: unsupported model.layers must be a positive number");
   EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
 }
 
@@ -301,6 +301,9 @@ TEST_F(PlanOfCases, RefusesWhatIsNoTable) {
   expect_one_line(run_program({"plan", "--cases", rows, "--config", "c.json"}), 64, {"--cases: ", "leave out --config"});
   expect_one_line(run_program({"plan", "--cases", rows, "--ranks", "4"}), 64, {"--cases: "});
   expect_one_line(run_program({"plan", "--cases", rows, "--set", "a=b"}), 64, {"--cases: "});
+  expect_one_line(run_program({"plan", "--cases", rows, "--book", folder_ / "none"}), 64, {"none/hardware: "});
+  expect_one_line(run_program({"plan", "--cases", rows, "--book", folder_ / "."}), 64, {"hardware: "});
+  expect_one_line(run_program({"plan", "--config", "c.json", "--book", "configs"}), 64, {"--book: "});
   expect_one_line(run_program({"plan", "--cases"}), 64, {"--cases"});
   expect_one_line(run_program({"plan", "--cases", folder_ / "none.json"}), 65, {"none.json"});
   expect_one_line(run_program({"plan", "--cases", file("[{]")}), 65, {"rows.json:1:"});

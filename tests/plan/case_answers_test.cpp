@@ -240,7 +240,7 @@ TEST(Cases, WhatCannotBeAnsweredSaysWhy) {
     return fmt::format(R"({{"id": "x", "kind": "{}", {}}})", kind, fields);
   };
   EXPECT_EQ(reason(R"({"id": "x"})"), "kind is missing");
-  EXPECT_EQ(reason(R"({"id": "x", "model": {}, "parallel": {}})"), "step times and memory of whole runs are not predicted yet");
+  EXPECT_EQ(reason(R"({"id": "x", "model": {}, "parallel": {}})"), "model.layers must be a positive number");
   EXPECT_EQ(reason(row("cooling", R"("config": {})")), "kind = \"cooling\": no such kind of case is known");
   EXPECT_EQ(reason(row("model-states", R"("input": {})")), "config is missing");
   EXPECT_EQ(reason(row("model-states", R"("config": {"dp": 2})")), "config.params_b is missing");

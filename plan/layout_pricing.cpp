@@ -1,0 +1,243 @@
+#include "plan/layout_pricing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "pipeline/partition.h"
+#include "pipeline/schedule_generators.h"
+#include "pipeline/schedule_simulator.h"
+
+namespace trident {
+
+namespace {
+
+bool zero_bubble(const TrainingRow& row) {
+  return row.schedule.order == PipelineOrder::kZeroBubbleOne || row.schedule.order == PipelineOrder::kZeroBubbleTwo;
+}
+
+struct Stage {
+  PassSeconds forward, backward;
+  double weight_gradient = 0;
+  double message = 0;  // pipeline messages of one pass that nothing hides
+  double host = 0;
+  double parameters = 0;  // on this rank
+  double f() const { return forward.total() + message + host / 3; }
+  double b() const { return backward.total() + message + host * 2 / 3; }
+};
+
+void add(PassSeconds& sum, const PassSeconds& part, double times) {
+  sum.compute += times * part.compute;
+  sum.recompute += times * part.recompute;
+  sum.tp += times * part.tp;
+  sum.launch += times * part.launch;
+}
+
+void add(Stage& stage, const PartSeconds& part, double times) {
+  add(stage.forward, part.forward, times);
+  add(stage.backward, part.backward, times);
+  stage.weight_gradient += times * part.weight_gradient;
+}
+
+std::vector<Stage> stages_of(const PricingInput& in, const StageSplit& split) {
+  const TrainingRow& row = in.row;
+  const PartSeconds block = block_seconds(in), embedding = embedding_seconds(in), head = head_seconds(in);
+  const std::size_t count = split.blocks.size();
+  double bytes = 2 * tokens_of_micro_batch(row) * row.hidden;
+  if (row.sequence_parallel) bytes /= row.tp;
+  const double message = message_seconds(in.links, pp_place(row), bytes);
+  std::vector<Stage> stages(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    Stage& stage = stages[i];
+    add(stage, block, split.blocks[i]);
+    stage.parameters = split.blocks[i] * block_parameters(row) / row.tp;
+    const double share = split.vocabulary_divided ? 1.0 / static_cast<double>(row.pp) : 1.0;
+    if (i == 0 || split.vocabulary_divided) add(stage, embedding, share);
+    if (i + 1 == count || split.vocabulary_divided) add(stage, head, share);
+    const double table = table_parameters(row) / row.tp * share;
+    if (i == 0 || split.vocabulary_divided) stage.parameters += table;
+    if ((i + 1 == count || split.vocabulary_divided) && !(row.tied && row.pp == 1)) stage.parameters += table;
+    if (row.pp > 1 && !in.stack.overlap_messages) stage.message = ((i > 0) + (i + 1 < count)) * message;
+    stage.host = in.stack.micro_batch_s;
+  }
+  return stages;
+}
+
+// The makespan of m micro-batches. Beyond four rounds of the pipeline each further micro-batch costs the same.
+double makespan(const PricingInput& in, const std::vector<Stage>& stages, double m, bool input_only) {
+  const int p = in.row.pp;
+  const ScheduleCosts costs{[&](int, const Action& a) {
+                              const Stage& s = stages[static_cast<std::size_t>(a.virtual_stage)];
+                              return a.kind == ActionKind::kForward ? s.f() : s.b() - (input_only ? s.weight_gradient : 0);
+                            },
+                            [](int, int) { return 0.0; }};
+  const auto run = [&](int micro_batches) {
+    const int chunks = static_cast<int>(stages.size()) / p;
+    const Schedule schedule = chunks > 1                                              ? make_interleaved(p, chunks, micro_batches)
+                              : in.row.schedule.order == PipelineOrder::kGpipe ? make_gpipe(p, micro_batches)
+                                                                               : make_1f1b(p, micro_batches);
+    return simulate(schedule, costs).makespan;
+  };
+  const int most = 4 * p;
+  if (m <= most) return run(static_cast<int>(m));
+  const double long_run = run(most), short_run = run(most - p);
+  return long_run + (m - most) * (long_run - short_run) / p;
+}
+
+// Qi et al. 2024: searched zero-bubble orders. The busiest stage never waits but for what its memory cannot hide; no rank waits for
+// the norm of all gradients before its next step (post-validation) unless the schedule says so.
+double zero_bubble_span(const PricingInput& in, const std::vector<Stage>& stages) {
+  const double m = in.row.micro_batches, p = in.row.pp;
+  double span = 0, f = 0;
+  for (const Stage& s : stages) {
+    const double w = s.weight_gradient, i = s.b() - w;
+    const double hidden = in.row.schedule.order == PipelineOrder::kZeroBubbleTwo ? 2 * w : w;
+    const double bubble = std::max(0.0, (p - 1) * (s.f() + i - hidden));
+    span = std::max(span, m * (s.f() + s.b()) + bubble);
+    f = std::max(f, s.f());
+  }
+  if (in.row.schedule.waits_for_all) span += (p - 1) * f;
+  if (m > p) return span;
+  return std::max(m * (stages[0].f() + stages[0].b()),
+                  makespan(in, stages, m, true) + stages.back().weight_gradient);
+}
+
+// Gathers and reductions of every unit in every micro-batch: how much longer a micro-batch takes than its compute.
+double sharded_exposed(const PricingInput& in, const Stage& stage, int blocks) {
+  const TrainingRow& row = in.row;
+  const PartSeconds block = block_seconds(in);
+  const double bytes = 2 * block_parameters(row) / row.tp;
+  const double gather = gather_seconds(in.links, dp_place(row), bytes);
+  const double wire = in.stack.wire_bytes > 0 ? in.stack.wire_bytes / 2 : 1;
+  const double reduce = gather_seconds(in.links, dp_place(row), bytes * wire);
+  const auto beside = [&](double compute, double network) {
+    return overlapped_seconds(compute, network, in.gpu.compute_slowdown, in.gpu.network_slowdown) - compute;
+  };
+  const double f = block.forward.total(), b = block.backward.total();
+  const double again = row.zero == 3 ? gather : 0;
+  const double outer = gather_seconds(in.links, dp_place(row), 2 * (stage.parameters - blocks * bytes / 2));
+  // Nothing runs beside the first gather and the last reduction; embedding and head are one unit with them.
+  return blocks * (beside(f, gather) + beside(b, again + reduce)) + outer * (1 + wire) + gather + reduce;
+}
+
+struct StepEnd {
+  double dp = 0, optimizer = 0;
+};
+
+// Once per step: reduction of gradients, update, gather of parameters.
+StepEnd end_of_step(const PricingInput& in, const std::vector<Stage>& stages, double parameters) {
+  const TrainingRow& row = in.row;
+  const TrainingStack& s = in.stack;
+  StepEnd end;
+  const int shards = row.zero > 0 ? row.dp * row.cp : 1;
+  const double own = parameters / shards;
+  const double held = row.zero_by_number ? s.gradient_bytes_zero : row.bf16 ? s.gradient_bytes_bf16 : s.gradient_bytes_fp16;
+  const double reduced = row.zero >= 2 ? own : parameters;
+  end.optimizer = row_seconds(in.gpu, own * s.optimizer_traffic + reduced * s.gradient_traffic, 20);
+  if (row.zero >= 2) return end;
+  const double wire = s.wire_bytes > 0 ? s.wire_bytes : held;
+  const GroupPlace group = dp_place(row);
+  const double last_backward = stages.front().b() * static_cast<double>(stages.size()) / row.pp;
+  const auto exposed = [&](double traffic, double work, bool beside) {
+    if (!beside) return traffic;
+    return overlapped_seconds(work, traffic, in.gpu.compute_slowdown, in.gpu.network_slowdown) - work;
+  };
+  if (row.zero == 0) {
+    end.dp = exposed(all_reduce_seconds(in.links, group, wire * parameters), last_backward, s.overlap_reduce);
+  } else {
+    const double first_forward = stages.front().f() * static_cast<double>(stages.size()) / row.pp;
+    end.dp = exposed(gather_seconds(in.links, group, wire * parameters), last_backward, s.overlap_reduce) +
+             exposed(gather_seconds(in.links, group, 2 * parameters), first_forward, s.overlap_gather);
+  }
+  if (row.pp > 1 && row.tied)  // both ends hold the table and add its gradients
+    end.dp += all_reduce_seconds(in.links, {2, pp_place(row).stride}, held * table_parameters(row) / row.tp);
+  return end;
+}
+
+}  // namespace
+
+StageSplit split_stages(const PricingInput& in) {
+  const TrainingRow& row = in.row;
+  StageSplit split;
+  const int parts = row.pp * row.vpp;
+  split.vocabulary_divided = row.schedule.vocabulary_divided;
+  const bool by_cost = row.schedule.blocks_by_cost;
+  if (row.layers % parts == 0 && !by_cost) {
+    split.blocks.assign(static_cast<std::size_t>(parts), row.layers / parts);
+    return split;
+  }
+  if ((row.layers + 2) % parts == 0 && !by_cost) {
+    split.blocks.assign(static_cast<std::size_t>(parts), (row.layers + 2) / parts);
+    --split.blocks.front();
+    --split.blocks.back();
+    split.assumed = "one block less on the first and the last stage";
+    return split;
+  }
+  const PartSeconds block = block_seconds(in), embedding = embedding_seconds(in), head = head_seconds(in);
+  std::vector<double> costs(static_cast<std::size_t>(row.layers) + 2, block.forward.total() + block.backward.total());
+  costs.front() = embedding.forward.total() + embedding.backward.total();
+  costs.back() = head.forward.total() + head.backward.total();
+  for (const std::vector<int>& units : partition_balanced(costs, row.pp, row.vpp)) {
+    int blocks = 0;
+    for (int unit : units) blocks += unit > 0 && unit <= row.layers;
+    split.blocks.push_back(blocks);
+  }
+  split.assumed = "blocks divided by cost";
+  return split;
+}
+
+PricingResult price_step(const PricingInput& in) {
+  const TrainingRow& row = in.row;
+  PricingResult result;
+  if (row.format != MathFormat::k16Bit && peak_flops(in.gpu, row.format) == 0) {
+    result.unsupported = fmt::format("{} has no units of that precision", in.gpu.name);
+    return result;
+  }
+  if (row.layers < row.pp * row.vpp && row.layers + 2 != row.pp * row.vpp) {  // embedding and head may fill the ends
+    result.unsupported = fmt::format("{} layers do not fill {} stages", row.layers, row.pp * row.vpp);
+    return result;
+  }
+  const double m = std::round(row.micro_batches);
+  if (row.vpp > 1 && std::fmod(m, row.pp) != 0) {
+    result.unsupported = fmt::format("interleaving needs micro-batches in groups of {}, not {}", row.pp, m);
+    return result;
+  }
+  const StageSplit split = split_stages(in);
+  std::vector<Stage> stages = stages_of(in, split);
+  StepPrice& price = result.price;
+  double exposed = 0;
+  if (row.zero >= 2)
+    for (std::size_t i = 0; i < stages.size(); ++i) exposed += sharded_exposed(in, stages[i], split.blocks[i]) / row.pp;
+
+  const double span = zero_bubble(row) ? zero_bubble_span(in, stages) : makespan(in, stages, m, false);
+
+  // By part: the rank that works most. What it does not work is the bubble.
+  std::vector<Stage> ranks(static_cast<std::size_t>(row.pp));
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    Stage& rank = ranks[i % ranks.size()];
+    add(rank.forward, stages[i].forward, 1);
+    add(rank.backward, stages[i].backward, 1);
+    rank.message += stages[i].message;
+    rank.host += stages[i].host;
+    rank.parameters += stages[i].parameters;
+  }
+  const Stage& most = *std::max_element(ranks.begin(), ranks.end(),
+                                        [](const Stage& a, const Stage& b) { return a.f() + a.b() < b.f() + b.b(); });
+  double parameters = 0;
+  for (const Stage& rank : ranks) parameters = std::max(parameters, rank.parameters);
+  price.compute_s = m * (most.forward.compute + most.backward.compute);
+  price.recompute_s = m * most.backward.recompute;
+  price.tp_s = m * (most.forward.tp + most.backward.tp);
+  price.launch_s = m * (most.forward.launch + most.backward.launch + most.host);
+  price.bubble_s = span - m * (most.f() + most.b()) + 2 * m * most.message;
+  const StepEnd end = end_of_step(in, stages, parameters);
+  price.dp_s = end.dp + m * exposed;
+  price.optimizer_s = end.optimizer;
+  price.fixed_s = in.stack.step_s;
+  price.step_s = span + price.dp_s + price.optimizer_s + price.fixed_s;
+  return result;
+}
+
+}  // namespace trident

@@ -1,0 +1,33 @@
+// The hardware profiles and stacks that prices are looked up in.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/gpu_rates.h"
+#include "plan/stack.h"
+
+namespace trident {
+
+struct PriceBook {
+  std::vector<GpuRates> hardware;
+  std::vector<TrainingStack> stacks;
+};
+
+// Those of configs/hardware and configs/stacks, which the program carries within itself.
+PriceBook shipped_price_book();
+
+// Those of the .json files in `folder`/hardware and `folder`/stacks. Throws ConfigError: a folder that is missing or empty, a bad
+// file.
+PriceBook read_price_book(const std::string& folder);
+
+// A shipped file's text by its name in the repository, "configs/hardware/h100_sxm.json".
+struct ShippedText {
+  std::string_view name;
+  std::string_view text;
+};
+std::vector<ShippedText> shipped_hardware_texts();
+std::vector<ShippedText> shipped_stack_texts();
+
+}  // namespace trident

@@ -1,0 +1,82 @@
+#include "plan/run_answers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "plan/layout_pricing.h"
+#include "plan/stack_memory.h"
+#include "plan/training_row.h"
+
+namespace trident {
+
+namespace {
+
+JsonValue whole_bytes(double bytes) { return JsonValue(static_cast<std::int64_t>(std::llround(bytes))); }
+
+ClusterLinks links_of(const TrainingRow& row, const GpuRates& gpu) {
+  ClusterLinks links{std::max(row.gpus_per_node, gpu.nvlink_domain), gpu.nvlink, gpu.network};
+  if (row.network_bytes_per_s > 0) links.network.bytes_per_s = row.network_bytes_per_s / row.gpus_per_node;
+  return links;
+}
+
+std::string names_of(const PriceBook& book) {
+  std::string names;
+  for (const GpuRates& gpu : book.hardware) names += (names.empty() ? "" : ", ") + gpu.name;
+  return names;
+}
+
+JsonValue::Object time_parts(const StepPrice& price) {
+  return {{"compute", price.compute_s},   {"recompute", price.recompute_s}, {"bubble", price.bubble_s},
+          {"tensor_parallel", price.tp_s}, {"data_parallel", price.dp_s},    {"optimizer", price.optimizer_s},
+          {"launch", price.launch_s},      {"fixed", price.fixed_s}};
+}
+
+JsonValue::Object memory_parts(const MemoryPrice& memory) {
+  const double outside = memory.device - memory.peak_allocated;
+  return {{"parameters", whole_bytes(memory.parameters)},
+          {"gathered_parameters", whole_bytes(memory.gathered)},
+          {"gradients", whole_bytes(memory.gradients)},
+          {"optimizer", whole_bytes(memory.optimizer)},
+          {"activations", whole_bytes(memory.activations)},
+          {"logits", whole_bytes(memory.logits)},
+          {"workspace", whole_bytes(memory.workspace)},
+          {"outside_allocated", whole_bytes(outside)},
+          {"pipeline_rank", memory.pipeline_rank}};
+}
+
+}  // namespace
+
+JsonValue::Object answer_run(const CaseRow& row, const PriceBook& book) {
+  const RowReading reading = read_training_row(row.fields);
+  if (!reading.unsupported.empty()) throw UnsupportedCase(reading.unsupported);
+  const TrainingRow& run = reading.row;
+  const GpuRates* gpu = find_profile(book.hardware, run.gpu);
+  if (!gpu)
+    throw UnsupportedCase(fmt::format("cluster.gpu = {}: no profile of it; there are {}", in_quotes(run.gpu), names_of(book)));
+  const TrainingStack* stack = find_stack(book.stacks, run.framework, run.year);
+  if (!stack) throw UnsupportedCase(fmt::format("stack.framework = {}: no such stack is known", in_quotes(run.framework)));
+
+  const PricingInput in{run, *gpu, *stack, links_of(run, *gpu)};
+  const PricingResult priced = price_step(in);
+  if (!priced.unsupported.empty()) throw UnsupportedCase(priced.unsupported);
+  const StageSplit split = split_stages(in);
+  const MemoryPrice memory = price_memory(in, split);
+
+  JsonValue::Object answer;
+  answer.push_back({"step_time_s", priced.price.step_s});
+  answer.push_back({"tokens_per_s_per_gpu", run.global_batch * run.sequence / (priced.price.step_s * run.gpus)});
+  answer.push_back({"time_parts_s", time_parts(priced.price)});
+  answer.push_back({"peak_allocated_bytes", whole_bytes(memory.peak_allocated)});
+  answer.push_back({"peak_memory_bytes", whole_bytes(memory.peak_allocated)});
+  answer.push_back({"device_bytes", whole_bytes(memory.device)});
+  answer.push_back({"fits", memory.fits});
+  answer.push_back({"memory_parts", memory_parts(memory)});
+  JsonValue::Object assumed;
+  for (const AssumedValue& value : reading.assumed) assumed.push_back({value.path, value.value});
+  if (!split.assumed.empty()) assumed.push_back({"parallel.layers", split.assumed});
+  if (!assumed.empty()) answer.push_back({"assumed", assumed});
+  return answer;
+}
+
+}  // namespace trident

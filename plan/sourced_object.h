@@ -1,0 +1,41 @@
+// Reading of JSON objects whose numbers say where they come from: {"value": 312, "source": "vendor's data sheet"}.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json_reader.h"
+
+namespace trident {
+
+// One object, read key by key; `finish` refuses the keys that nobody asked for. Every function throws ConfigError that begins
+// with "<where>.<key>".
+class SourcedObject {
+ public:
+  SourcedObject(const JsonValue& object, std::string where);
+
+  // A constant with its source; value in [low, high].
+  double number(std::string_view key, double low, double high);
+  // Text and lists of text: names need no source.
+  std::string text(std::string_view key);
+  std::vector<std::string> texts(std::string_view key);
+  bool flag(std::string_view key);
+  // A member object, read in the same way.
+  SourcedObject object(std::string_view key);
+  std::vector<std::string> keys() const;
+  bool has(std::string_view key) const { return object_.find(key) != nullptr; }
+
+  void finish() const;
+
+ private:
+  const JsonValue& member(std::string_view key);
+  [[noreturn]] void refuse(std::string_view key, const std::string& what) const;
+
+  const JsonValue& object_;
+  std::string where_;
+  std::set<std::string, std::less<>> asked_;
+};
+
+}  // namespace trident

@@ -1,0 +1,131 @@
+#include "plan/stack_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "pipeline/schedule_generators.h"
+#include "pipeline/schedule_simulator.h"
+
+namespace trident {
+
+namespace {
+
+bool plain_norms(const TrainingRow& row) { return row.gated && !row.fused_norm && !row.compiled; }
+
+double score_bytes(const PricingInput& in) {
+  const TrainingRow& row = in.row;
+  const double tokens = tokens_of_micro_batch(row);
+  const double heads = row.heads / row.tp;
+  const ScoreKernels* kernels = find_score_kernels(row.attention);
+  if (!kernels) return 4 * tokens * heads;  // a fused kernel keeps the statistics of the softmax, fp32
+  return tokens * heads * row.sequence * kernels->saved_bytes;
+}
+
+// Kept between the forward and the backward of a block by its mode of recomputation.
+double kept_bytes(const PricingInput& in) {
+  const TrainingRow& row = in.row;
+  const double input = 2 * tokens_of_micro_batch(row) * row.hidden / (row.sequence_parallel ? row.tp : 1);
+  if (row.recompute == Recompute::kFull) return input;
+  const double all = block_activation_bytes(in);
+  if (row.recompute == Recompute::kSelective) return find_score_kernels(row.attention) ? all - score_bytes(in) : all;
+  if (row.recompute == Recompute::kPerOperation) return all / 2;
+  return all;
+}
+
+double workspace_bytes(const PricingInput& in) {
+  const TrainingRow& row = in.row;
+  const double tokens = tokens_of_micro_batch(row);
+  // Gradients of a feed-forward's output and inputs; scores and their gradients.
+  double bytes = tokens * (row.gated ? 8 : 4) * row.ffn / row.tp + 4 * tokens * row.hidden;
+  if (const ScoreKernels* kernels = find_score_kernels(row.attention))
+    bytes = std::max(bytes, tokens * row.heads / row.tp * row.sequence * kernels->transient_bytes);
+  return bytes + (block_activation_bytes(in) - kept_bytes(in));
+}
+
+// Micro-batches in flight on a rank, for each virtual stage of it.
+std::vector<double> in_flight(const PricingInput& in) {
+  const TrainingRow& row = in.row;
+  const int p = row.pp, parts = row.pp * row.vpp;
+  std::vector<double> result(static_cast<std::size_t>(parts));
+  if (row.vpp > 1) {
+    const int m = std::min(static_cast<int>(std::round(row.micro_batches)), 4 * p);
+    const InFlight flight = max_in_flight(make_interleaved(p, row.vpp, m));
+    for (int i = 0; i < parts; ++i)
+      result[static_cast<std::size_t>(i)] = static_cast<double>(flight.per_rank[static_cast<std::size_t>(i % p)]) / row.vpp;
+    return result;
+  }
+  for (int i = 0; i < p; ++i) {
+    double count = p - i;
+    if (row.schedule.order == PipelineOrder::kGpipe) count = row.micro_batches;
+    if (row.schedule.order == PipelineOrder::kZeroBubbleOne) count = p;  // the limit that the search was given: Qi et al. 2024
+    if (row.schedule.order == PipelineOrder::kZeroBubbleTwo) count = 2 * p - 1;
+    count = (count + row.schedule.more_in_flight) * row.schedule.in_flight_factor;
+    result[static_cast<std::size_t>(i)] = std::min(count, std::round(row.micro_batches));
+  }
+  return result;
+}
+
+}  // namespace
+
+double block_activation_bytes(const PricingInput& in) {
+  const TrainingRow& row = in.row;
+  const double tokens = tokens_of_micro_batch(row);
+  const double outer = tokens * row.hidden / (row.sequence_parallel ? row.tp : 1);
+  double bytes = 8 * outer;  // inputs and outputs of both norms
+  if (row.plain_block && in.stack.dropout) bytes += 2 * outer;
+  if (plain_norms(row)) bytes += 2 * in.stack.saved_plain_norm_bytes * outer;
+  const double kv = std::max(row.kv_width() / row.tp, row.head_dim());
+  bytes += tokens * 2 * (2 * row.query_width() / row.tp + 2 * kv);
+  bytes += tokens * row.ffn / row.tp * (row.gated ? in.stack.saved_gated_bytes : 4);
+  return bytes + score_bytes(in);
+}
+
+MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
+  const TrainingRow& row = in.row;
+  const TrainingStack& s = in.stack;
+  const double tokens = tokens_of_micro_batch(row);
+  const int shards = row.dp * row.cp;
+  const std::vector<double> flight = in_flight(in);
+  const double kept = kept_bytes(in);
+  const double block = block_parameters(row) / row.tp, table = table_parameters(row) / row.tp;
+  const double held = row.zero_by_number ? s.gradient_bytes_zero : row.bf16 ? s.gradient_bytes_bf16 : s.gradient_bytes_fp16;
+  const bool sharded = row.zero == 3 || (row.zero == 2 && row.zero_by_number);
+
+  MemoryPrice most;
+  for (int rank = 0; rank < row.pp; ++rank) {
+    MemoryPrice m;
+    m.pipeline_rank = rank;
+    double parameters = 0;
+    const bool first = rank == 0, last = rank == row.pp - 1;
+    for (int i = rank; i < row.pp * row.vpp; i += row.pp) {
+      const auto at = static_cast<std::size_t>(i);
+      parameters += split.blocks[at] * block;
+      m.activations += split.blocks[at] * flight[at] * kept;
+    }
+    const double share = split.vocabulary_divided ? 1.0 / row.pp : 1;
+    if (first || split.vocabulary_divided) parameters += table * share + position_parameters(row);
+    if ((last || split.vocabulary_divided) && !(row.tied && row.pp == 1)) parameters += table * share;
+    if (first && row.plain_block && s.dropout) m.activations += flight[0] * tokens * row.hidden;
+    if (last || split.vocabulary_divided) m.logits = tokens * row.vocab / row.tp * share * s.logit_bytes + 4 * tokens * row.hidden;
+    m.workspace = workspace_bytes(in);
+    // Logits are gone when the blocks' backward begins; both peaks meet the same activations.
+    if (m.logits > m.workspace) m.workspace = 0;
+    else m.logits = 0;
+    m.parameters = parameters * (sharded ? 4.0 / shards : 2);
+    m.optimizer = parameters * (sharded ? 8.0 : 12.0) / (row.zero > 0 ? shards : 1);
+    m.gradients = parameters * (sharded ? 4.0 / shards : held);
+    if (sharded) {  // two blocks of gathered weights and one of gradients; embedding and head are gathered throughout
+      const double blocks = block * std::accumulate(split.blocks.begin(), split.blocks.end(), 0);
+      m.gathered = (2 * 2 + 4) * block + 2 * (parameters - blocks);
+    }
+    m.peak_allocated = m.parameters + m.optimizer + m.gradients + m.gathered + m.activations + m.logits + m.workspace;
+    const int groups = (row.tp > 1) + (row.pp > 1) + (row.dp > 1) + (row.cp > 1);
+    m.device = m.peak_allocated * (1 + s.allocator_slack) + in.gpu.context_bytes + groups * in.gpu.communicator_bytes;
+    m.fits = m.device <= in.gpu.device_bytes;
+    if (rank == 0 || m.peak_allocated > most.peak_allocated) most = m;
+  }
+  return most;
+}
+
+}  // namespace trident

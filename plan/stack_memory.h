@@ -1,0 +1,31 @@
+// Device memory of a rank under a stack, by part, from what the stack keeps: counted tensor by tensor.
+//
+// Bytes of one block's saved tensors for a GPT block with dropout and unfused attention are those of Korthikanti et al. 2022,
+// table 2 (34 + 5 a s / h per token and hidden element at tp 1).
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/layout_pricing.h"
+
+namespace trident {
+
+struct MemoryPrice {
+  double parameters = 0, gradients = 0, optimizer = 0, gathered = 0;
+  double activations = 0;  // of all micro-batches in flight
+  double logits = 0;
+  double workspace = 0;  // of the block that runs: gradients of its tensors, or what it recomputes
+  double peak_allocated = 0;
+  double device = 0;  // with the allocator's reserve and what lies outside it
+  bool fits = false;
+  int pipeline_rank = 0;  // of the rank these numbers belong to: the one that needs most
+};
+
+MemoryPrice price_memory(const PricingInput& in, const StageSplit& split);
+
+// Saved for the backward of one block and micro-batch, without recomputation.
+double block_activation_bytes(const PricingInput& in);
+
+}  // namespace trident

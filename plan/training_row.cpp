@@ -1,0 +1,193 @@
+#include "plan/training_row.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdint>
+#include <regex>
+
+#include "plan/case_row.h"
+
+namespace trident {
+
+namespace {
+
+class Reader {
+ public:
+  Reader(const JsonValue& object, RowReading& out) : object_(object), out_(out) {}
+
+  // The value at "group.key"; nullptr: absent or null.
+  const JsonValue* find(std::string_view group, std::string_view key) const {
+    const JsonValue* value = &object_;
+    if (!group.empty()) value = object_.find(group);
+    if (value) value = value->find(key);
+    return value && !value->is_null() ? value : nullptr;
+  }
+  double number(std::string_view group, std::string_view key) const {
+    const JsonValue* value = find(group, key);
+    if (!value || !value->is_number() || !(value->as_number() > 0))
+      throw UnsupportedCase(fmt::format("{}.{} must be a positive number", group, key));
+    return value->as_number();
+  }
+  double number_or(std::string_view group, std::string_view key, double otherwise, bool tell = true) {
+    const JsonValue* value = find(group, key);
+    if (value && value->is_number() && value->as_number() > 0) return value->as_number();
+    if (tell) assume(fmt::format("{}.{}", group, key), whole(otherwise));
+    return otherwise;
+  }
+  std::string text(std::string_view group, std::string_view key) const {
+    const JsonValue* value = find(group, key);
+    return value && value->is_string() ? value->as_string() : std::string();
+  }
+  void assume(std::string path, JsonValue value) { out_.assumed.push_back({std::move(path), std::move(value)}); }
+  void refuse(std::string why) {
+    if (out_.unsupported.empty()) out_.unsupported = std::move(why);
+  }
+  static JsonValue whole(double x) {
+    return std::floor(x) == x ? JsonValue(static_cast<std::int64_t>(x)) : JsonValue(x);
+  }
+
+ private:
+  const JsonValue& object_;
+  RowReading& out_;
+};
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+void read_model(Reader& in, TrainingRow& row) {
+  row.layers = static_cast<int>(in.number("model", "layers"));
+  row.hidden = in.number("model", "hidden");
+  row.heads = in.number("model", "heads");
+  row.kv_heads = in.number_or("model", "kv_heads", row.heads);
+  row.sequence = in.number("model", "seq");
+  row.activation = lower(in.text("model", "act"));
+  row.gated = row.activation == "swiglu" || row.activation == "geglu";
+  row.plain_block = row.activation == "gelu" || row.activation.empty();
+  row.ffn = in.number_or("model", "ffn", 4 * row.hidden);
+  row.vocab = in.number_or("model", "vocab", 51200);
+  const JsonValue* tied = in.find("model", "tied");
+  row.tied = tied && tied->is_bool() ? tied->as_bool() : row.plain_block;
+  if (in.find("model", "experts") || in.find("model", "num_experts")) in.refuse("mixture of experts is not priced");
+}
+
+// "8x HDR 200 Gb/s IB per node", "1600 Gb/s RoCE per node": bytes per second of a node; 0: the text does not say.
+double network_of(const std::string& text) {
+  std::smatch match;
+  static const std::regex cards("([0-9]+)x[^,;:]*?([0-9]+) ?Gb/s");
+  if (std::regex_search(text, match, cards)) return std::stod(match[1]) * std::stod(match[2]) / 8 * 1e9;
+  static const std::regex node("([0-9]+) ?Gb/s[^,;:]*per node");
+  if (std::regex_search(text, match, node)) return std::stod(match[1]) / 8 * 1e9;
+  return 0;
+}
+
+void read_cluster(Reader& in, TrainingRow& row) {
+  row.gpu = in.text("cluster", "gpu");
+  row.gpus = static_cast<int>(in.number("cluster", "gpus"));
+  row.gpus_per_node = static_cast<int>(in.number_or("cluster", "gpus_per_node", 8));
+  row.network_bytes_per_s = network_of(in.text("cluster", "interconnect"));
+}
+
+void read_zero(Reader& in, TrainingRow& row) {
+  const JsonValue* zero = in.find("parallel", "zero");
+  if (!zero) {
+    in.assume("parallel.zero", 0);
+  } else if (zero->is_integer()) {
+    row.zero = static_cast<int>(zero->as_integer());
+    row.zero_by_number = row.zero > 0;
+  } else if (zero->is_string()) {
+    const std::string name = lower(zero->as_string());
+    const bool fully_sharded = name.find("fsdp") != std::string::npos;
+    row.zero = name == "dist-opt" ? 1 : fully_sharded ? (name.find("grad") != std::string::npos ? 2 : 3) : 0;
+    row.zero_by_number = fully_sharded;
+  }
+  if (row.zero < 0 || row.zero > 3) in.refuse(fmt::format("there is no ZeRO stage {}", row.zero));
+}
+
+void read_layout(Reader& in, TrainingRow& row) {
+  row.tp = static_cast<int>(in.number_or("parallel", "tp", 1));
+  row.pp = static_cast<int>(in.number_or("parallel", "pp", 1));
+  row.cp = static_cast<int>(in.number_or("parallel", "cp", 1, false));
+  row.schedule = read_schedule_words(in.text("parallel", "schedule"));
+  if (!row.schedule.unknown.empty())
+    in.refuse(fmt::format("parallel.schedule: {} is not priced", in_quotes(row.schedule.unknown)));
+  const JsonValue* vpp = in.find("parallel", "vpp");
+  if (vpp && vpp->is_number()) row.vpp = std::max(1, static_cast<int>(vpp->as_number()));
+  // "max": one layer a chunk; embedding and head count as a layer each where only so the layers divide.
+  if (vpp && vpp->is_string()) row.vpp = std::max(1, (row.layers + row.pp - 1) / row.pp);
+  if (in.number_or("parallel", "ep", 1, false) > 1) in.refuse("expert parallelism is not priced");
+  const int model_ranks = row.tp * row.pp * row.cp;
+  if (row.gpus % model_ranks != 0) {
+    in.refuse(fmt::format("tp {} x pp {} x cp {} does not divide {} GPUs", row.tp, row.pp, row.cp, row.gpus));
+    return;
+  }
+  row.dp = row.gpus / model_ranks;  // some tables print another number beside it; the GPUs decide
+  const JsonValue* sp = in.find("parallel", "sp");
+  if (sp && sp->is_bool()) {
+    row.sequence_parallel = sp->as_bool() && row.tp > 1;
+  } else {
+    row.sequence_parallel = row.tp > 1 && row.framework == "megatron_core_te";
+    if (row.tp > 1) in.assume("parallel.sp", row.sequence_parallel);
+  }
+  read_zero(in, row);
+}
+
+void read_batch(Reader& in, TrainingRow& row) {
+  row.global_batch = in.number("batch", "global");
+  const double of_replica = row.global_batch / row.dp;
+  row.micro_batch = in.number_or("batch", "micro", row.pp > 1 ? 1 : of_replica);
+  row.micro_batches = of_replica / row.micro_batch;
+  if (row.micro_batches < 1 || std::abs(row.micro_batches - std::round(row.micro_batches)) > 1e-6)
+    in.refuse(fmt::format("a global batch of {} is no whole number of micro-batches of {} on {} replicas", row.global_batch,
+                          row.micro_batch, row.dp));
+}
+
+void read_numbers(Reader& in, TrainingRow& row) {
+  const std::string precision = lower(in.text("", "precision"));
+  row.bf16 = precision.find("bf16") != std::string::npos && precision.find("fp16") == std::string::npos;
+  row.compiled = precision.find("compile") != std::string::npos;
+  if (precision.find("fp8") != std::string::npos) row.format = MathFormat::kFp8;
+  if (precision.find("fp4") != std::string::npos) row.format = MathFormat::kFp4;
+  if (precision.find("fp32") == 0 || precision.find("tf32") == 0) in.refuse("single precision is not priced");
+  const JsonValue* recompute = in.find("", "recompute");
+  const std::string mode = recompute && recompute->is_string() ? lower(recompute->as_string()) : "";
+  if (mode.empty()) in.assume("recompute", "none");
+  if (mode.find("full") == 0) row.recompute = Recompute::kFull;
+  if (mode.find("selective") == 0) row.recompute = Recompute::kSelective;
+  if (mode.find("selective per-op") == 0) row.recompute = Recompute::kPerOperation;
+  row.bf16 = row.bf16 || row.format != MathFormat::k16Bit;
+}
+
+void read_stack(Reader& in, TrainingRow& row) {
+  row.framework = in.text("stack", "framework");
+  row.attention = in.text("stack", "attention");
+  const JsonValue* fused = in.find("stack", "fused_rms_norm");
+  row.fused_norm = fused && fused->is_bool() && fused->as_bool();
+  row.year = static_cast<int>(in.number_or("stack", "year", 0, false));
+  if (row.framework.empty()) in.refuse("the row names no framework in stack.framework");
+  if (row.attention.empty()) {
+    row.attention = "flash2";
+    in.assume("stack.attention", row.attention);
+  }
+}
+
+}  // namespace
+
+RowReading read_training_row(const JsonValue& object) {
+  RowReading out;
+  Reader in(object, out);
+  out.row.id = in.text("", "id");
+  read_stack(in, out.row);
+  read_model(in, out.row);
+  read_cluster(in, out.row);
+  read_layout(in, out.row);
+  if (out.unsupported.empty()) read_batch(in, out.row);
+  read_numbers(in, out.row);
+  return out;
+}
+
+}  // namespace trident

@@ -1,0 +1,195 @@
+// Prices of whole runs: what they add up to, how they move with the layout, what they may not look at, what is refused.
+#include "plan/run_answers.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "plan/stack_memory.h"
+#include "plan/training_row.h"
+#include "tests/plan/price_fixture.h"
+
+namespace trident {
+namespace {
+
+TEST(RunAnswers, PartsAddUp) {
+  for (const char* changes :
+       {"{}", R"({"parallel": {"tp": 2, "pp": 2}})", R"({"parallel": {"pp": 4, "vpp": 3}, "batch": {"micro": 1}})",
+        R"({"parallel": {"zero": 3}, "recompute": "full", "stack": {"framework": "pytorch_fsdp1", "attention": "flash2"}})"}) {
+    const JsonValue answer = priced(changes);
+    ASSERT_EQ(unsupported(answer), "") << changes;
+    double sum = 0;
+    for (const JsonMember& part : answer.find("time_parts_s")->members()) sum += part.value.as_number();
+    EXPECT_NEAR(sum, number(answer, "step_time_s"), 1e-9 * sum) << changes;
+    double bytes = 0;
+    for (const JsonMember& part : answer.find("memory_parts")->members())
+      if (part.key != "pipeline_rank") bytes += part.value.as_number();
+    EXPECT_NEAR(bytes, number(answer, "device_bytes"), 16) << changes;
+    EXPECT_NEAR(number(answer, "tokens_per_s_per_gpu") * number(answer, "step_time_s") * 8, 256.0 * 1024, 1e-3);
+  }
+}
+
+TEST(RunAnswers, ResultsAndOriginsAreNotLookedAt) {
+  JsonValue row = run_row();
+  const std::string plain = to_json_text(priced_row(row));
+  row.set("measured", JsonValue(JsonValue::Object{{"iter_time_s", 1.0}}));
+  row.set("notes", "flash attention, batch 8");
+  row.set("source", "MosaicML");
+  EXPECT_EQ(to_json_text(priced_row(row)), plain);
+  row.set("id", "hagemann-13b");
+  const std::string renamed = to_json_text(priced_row(row));
+  EXPECT_EQ(renamed.substr(renamed.find("step_time_s")), plain.substr(plain.find("step_time_s")));
+}
+
+TEST(RunAnswers, EachMicroBatchBeyondTheFirstRoundsCostsTheSame) {
+  const auto seconds = [](int global) {
+    return number(priced(fmt::format(R"({{"parallel": {{"pp": 4}}, "batch": {{"global": {}}}}})", global)), "step_time_s");
+  };
+  const double slope = seconds(4 * 32) - seconds(4 * 24);  // two replicas, micro-batches of 2: 32 and 24 of them
+  EXPECT_NEAR(seconds(4 * 40) - seconds(4 * 32), slope, 1e-9);
+  EXPECT_NEAR(seconds(4 * 4000) - seconds(4 * 3992), slope, 1e-8);
+  EXPECT_NEAR(seconds(4 * 16) - seconds(4 * 8), slope, 1e-9) << "simulated: 8 and 16 of 4 stages";
+}
+
+TEST(RunAnswers, BubbleOfOneForwardOneBackward) {
+  // Equal stages: a model of blocks alone, nearly. bubble over ideal = (p-1)/m.
+  const JsonValue answer =
+      priced(R"({"model": {"layers": 32, "vocab": 128}, "parallel": {"pp": 4}, "batch": {"global": 32, "micro": 1}})");
+  const JsonValue& parts = *answer.find("time_parts_s");
+  EXPECT_NEAR(number(parts, "bubble") / (number(parts, "compute") + number(parts, "launch")), 3.0 / 16, 0.02);
+  const JsonValue interleaved =
+      priced(R"({"model": {"layers": 32, "vocab": 128}, "parallel": {"pp": 4, "vpp": 2}, "batch": {"global": 32, "micro": 1}})");
+  EXPECT_NEAR(number(*interleaved.find("time_parts_s"), "bubble") / number(parts, "bubble"), 0.5, 0.08);
+}
+
+TEST(RunAnswers, SchedulesByTheirNames) {
+  const auto seconds = [](const char* schedule) {
+    return number(priced(fmt::format(R"({{"parallel": {{"pp": 4, "schedule": "{}"}}, "batch": {{"global": 64}}}})", schedule)),
+                  "step_time_s");
+  };
+  EXPECT_EQ(seconds("1F1B baseline"), seconds("1f1b"));
+  EXPECT_NEAR(seconds("gpipe") / seconds("1f1b"), 1, 0.01);
+  EXPECT_LT(seconds("ZB-1p"), seconds("1f1b"));
+  EXPECT_LT(seconds("ZB-2p"), seconds("ZB-1p"));
+  EXPECT_GT(seconds("ZB-2p + all-reduce optimizer sync"), seconds("ZB-2p"));
+  const auto flight = [](const char* schedule) {
+    return number(*priced(fmt::format(R"({{"parallel": {{"pp": 4, "schedule": "{}"}}, "batch": {{"global": 64}}}})", schedule))
+                       .find("memory_parts"),
+                  "activations");
+  };
+  EXPECT_GT(flight("gpipe"), 3 * flight("1f1b")) << "16 micro-batches against 4";
+  EXPECT_NEAR(flight("1F1B interlaced") / flight("1F1B"), 1.5, 0.01);
+}
+
+TEST(RunAnswers, WhatLayoutsCost) {
+  const auto seconds = [](const char* changes) { return number(priced(changes), "step_time_s"); };
+  // Recomputation adds about a third of the compute.
+  EXPECT_NEAR(seconds(R"({"recompute": "full"})") / seconds("{}"), 4.0 / 3, 0.07);
+  // Tensor parallelism across nodes collapses: twice the GPUs gain little.
+  const char* large = R"("model": {"hidden": 8192, "heads": 64, "kv_heads": 64, "ffn": 32768})";
+  EXPECT_GT(seconds(fmt::format(R"({{"cluster": {{"gpus": 16}}, "parallel": {{"tp": 16}}, {}}})", large).c_str()),
+            0.85 * seconds(fmt::format(R"({{"parallel": {{"tp": 8}}, {}}})", large).c_str()));
+  // 32 micro-batches of a fully sharded model on a slow network: gathers and reductions in every one against one reduction a step.
+  const char* slow = R"("cluster": {"gpus": 4, "gpus_per_node": 1, "interconnect": "1x 21 Gb/s"},
+                        "batch": {"global": 256, "micro": 2}, "model": {"layers": 16, "vocab": 512},
+                        "stack": {"framework": "pytorch_fsdp1", "attention": "flash2"})";
+  const double ratio = seconds(fmt::format(R"({{"parallel": {{"zero": 3}}, {}}})", slow).c_str()) /
+                       seconds(fmt::format(R"({{"parallel": {{"zero": 0}}, {}}})", slow).c_str());
+  EXPECT_GT(ratio, 3);
+  // Flash attention is faster than scores in memory, and separate kernels slower.
+  EXPECT_LT(seconds(R"({"stack": {"attention": "flash2"}})"), seconds("{}"));
+  EXPECT_GT(seconds(R"({"stack": {"attention": "unfused"}})"), seconds("{}"));
+  // The same on a faster GPU.
+  EXPECT_LT(seconds(R"({"cluster": {"gpu": "H100-SXM5-80GB"}})"), seconds("{}"));
+}
+
+TEST(RunAnswers, TheNetworkIsReadFromTheRow) {
+  const auto dp = [](const char* text) {
+    return number(*priced(fmt::format(R"({{"cluster": {{"gpus": 64, "interconnect": "{}"}}, "batch": {{"global": 2048}}}})", text))
+                       .find("time_parts_s"),
+                  "data_parallel");
+  };
+  EXPECT_NEAR(dp("8x HDR 200 Gb/s IB per node (Selene), NVLink3") / dp("1600 Gb/s RoCE per node"), 1, 1e-9);
+  EXPECT_NEAR(dp("8x HDR 200 Gb/s IB") / dp("RoCE RDMA"), 1, 1e-9) << "the usual node has the same cards";
+  EXPECT_NEAR(dp("4x 100 Gb/s") / dp("8x 200 Gb/s"), 4, 0.1);
+}
+
+TEST(RunAnswers, WhatARowLeavesOpenIsAssumedAndSaid) {
+  const JsonValue answer = priced(R"({"model": {"vocab": null}, "parallel": {"zero": null}, "recompute": null})");
+  EXPECT_EQ(to_json_text(*answer.find("assumed")), R"({"model.vocab":51200,"parallel.zero":0,"recompute":"none"})");
+  EXPECT_EQ(priced().find("assumed"), nullptr);
+  const JsonValue split = priced(R"({"model": {"layers": 22}, "parallel": {"pp": 8}})");
+  EXPECT_EQ(to_json_text(*split.find("assumed")), R"({"parallel.layers":"one block less on the first and the last stage"})");
+}
+
+TEST(RunAnswers, Refusals) {
+  const auto why = [](const char* changes) { return unsupported(priced(changes)); };
+  EXPECT_EQ(why(R"({"cluster": {"gpu": "Z1"}})").find("cluster.gpu = \"Z1\": no profile of it; there are "), 0u);
+  EXPECT_EQ(why(R"({"stack": {"framework": "mesh"}})"), "stack.framework = \"mesh\": no such stack is known");
+  EXPECT_EQ(why(R"({"stack": {"framework": null}})"), "the row names no framework in stack.framework");
+  EXPECT_EQ(why(R"({"stack": {"attention": "flash9"}})"),
+            "A100-SXM4-80GB: the profile has no rates of the attention kernel \"flash9\"; add them with their source");
+  EXPECT_EQ(why(R"({"parallel": {"tp": 3}})"), "tp 3 x pp 1 x cp 1 does not divide 8 GPUs");
+  EXPECT_EQ(why(R"({"parallel": {"ep": 4}})"), "expert parallelism is not priced");
+  EXPECT_EQ(why(R"({"batch": {"micro": 5}})"), "a global batch of 256 is no whole number of micro-batches of 5 on 8 replicas");
+  EXPECT_EQ(why(R"({"parallel": {"pp": 8, "vpp": 3}, "batch": {"global": 60}})"),
+            "interleaving needs micro-batches in groups of 8, not 30");
+  EXPECT_EQ(why(R"({"parallel": {"pp": 8, "vpp": 8}})"), "24 layers do not fill 64 stages");
+  EXPECT_EQ(why(R"({"precision": "fp8"})"), "A100-SXM4-80GB has no units of that precision");
+  EXPECT_EQ(why(R"({"parallel": {"pp": 4, "schedule": "V-Half"}})"), "parallel.schedule: \"v-half\" is not priced");
+  EXPECT_EQ(why(R"({"model": {"layers": null}})"), "model.layers must be a positive number");
+  EXPECT_EQ(why(R"({"parallel": {"zero": 7}})"), "there is no ZeRO stage 7");
+}
+
+// Korthikanti et al. 2022, table 2, in units of s b h.
+TEST(StackMemory, SavedTensorsOfABlock) {
+  const PriceBook book = shipped_price_book();
+  const auto units = [&](const char* changes) {
+    const RowReading reading = read_training_row(run_row(changes));
+    const PricingInput in{reading.row, *find_profile(book.hardware, reading.row.gpu),
+                          *find_stack(book.stacks, reading.row.framework, reading.row.year), {}};
+    return block_activation_bytes(in) / (reading.row.sequence * reading.row.micro_batch * reading.row.hidden);
+  };
+  const double scores = 5.0 * 16 * 1024 / 2048;
+  EXPECT_DOUBLE_EQ(units("{}"), 34 + scores);
+  EXPECT_DOUBLE_EQ(units(R"({"parallel": {"tp": 4}})"), 10 + 24 / 4.0 + scores / 4);
+  EXPECT_DOUBLE_EQ(units(R"({"parallel": {"tp": 4, "sp": true}})"), (34 + scores) / 4);
+  EXPECT_DOUBLE_EQ(units(R"({"stack": {"attention": "flash2"}})"), 34 + 4.0 * 16 / 2048);
+}
+
+TEST(StackMemory, StatesByZeroStage) {
+  const auto states = [](const char* changes) {
+    const JsonValue answer = priced(changes);
+    const JsonValue& parts = *answer.find("memory_parts");
+    return number(parts, "parameters") + number(parts, "gradients") + number(parts, "optimizer");
+  };
+  const double h = 2048, parameters = 24 * (12 * h * h + 13 * h) + 51200 * h + 1024 * h;
+  EXPECT_NEAR(states("{}") / parameters, 18, 1e-6) << "bf16 gradients are kept in fp32";
+  EXPECT_NEAR(states(R"({"precision": "fp16 mixed"})") / parameters, 16, 1e-6);
+  EXPECT_NEAR(states(R"({"parallel": {"zero": "dist-opt"}})") / parameters, 6 + 12 / 8.0, 1e-6);
+  EXPECT_NEAR(states(R"({"parallel": {"zero": 1}})") / parameters, 4 + 12 / 8.0, 1e-6);
+  EXPECT_NEAR(states(R"({"parallel": {"zero": 3}})") / parameters, 16 / 8.0, 1e-6);
+}
+
+TEST(StackMemory, ActivationsInFlight) {
+  const auto activations = [](const char* changes) { return number(*priced(changes).find("memory_parts"), "activations"); };
+  const double one = activations(R"({"model": {"layers": 24}, "stack": {"framework": "megatron_core_te"}})") / 24;
+  const char* form = R"({{"model": {{"layers": 24}}, "stack": {{"framework": "megatron_core_te"}},
+                        "parallel": {{"pp": 4, {}}}, "batch": {{"micro": 2}}}})";
+  const auto with = [&](const char* more) { return activations(fmt::format(fmt::runtime(form), more).c_str()) / one; };
+  EXPECT_NEAR(with(R"("vpp": 1)"), 6 * 4, 1e-6) << "the first stage holds p micro-batches of its blocks";
+  EXPECT_NEAR(with(R"("vpp": 2)"), 6 * 4 * (1 + 3.0 / (4 * 2)), 1e-6) << "1 + (p-1)/(pv)";
+  EXPECT_NEAR(with(R"("schedule": "ZB-2p")"), 6 * 7, 1e-6);
+}
+
+TEST(StackMemory, ALayoutThatDoesNotFitIsNotCalledFitting) {
+  const auto fits = [](const char* changes) { return priced(changes).find("fits")->as_bool(); };
+  EXPECT_TRUE(fits("{}"));
+  EXPECT_FALSE(fits(R"({"batch": {"global": 512, "micro": 64}})")) << "activations";
+  EXPECT_FALSE(fits(R"({"model": {"layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 64, "ffn": 32768}})")) << "states";
+  EXPECT_TRUE(fits(R"({"recompute": "full", "batch": {"global": 128, "micro": 16}, "model": {"vocab": 51200}})"));
+  EXPECT_FALSE(fits(R"({"recompute": "full", "batch": {"global": 128, "micro": 16}, "model": {"vocab": 512000}})")) << "logits";
+}
+
+}  // namespace
+}  // namespace trident
