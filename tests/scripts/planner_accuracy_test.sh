@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# planner_accuracy_test.sh SOURCE TRIDENT: scripts/planner_accuracy --check takes docs/planner-accuracy.md only as the program
+# answers; results in the rows change what is off, and no answer.
+set -euo pipefail
+source=$1 trident=$2
+folder=$(mktemp -d)
+trap 'rm -r "$folder"' EXIT
+accuracy() { "$source/scripts/planner_accuracy" --trident "$trident" --output "$folder/page.md" "$@"; }
+
+cp "$source/docs/planner-accuracy.md" "$folder/page.md"
+accuracy --check
+sed -i 's/| rows | | /| rows | | 1/' "$folder/page.md"
+if accuracy --check 2>"$folder/said"; then echo "a changed page was taken" >&2; exit 1; fi
+grep -q 'says something else' "$folder/said"
+
+# A measured time that is doubled is another error of that source, found in the page.
+sed 's/"iter_time_s":26.5395/"iter_time_s":53.079/' "$source/tests/plan/truth/published_rows.json" >"$folder/rows.json"
+cmp -s "$source/tests/plan/truth/published_rows.json" "$folder/rows.json" && { echo "the row to change is gone" >&2; exit 1; }
+accuracy --rows "$folder/rows.json"
+cmp -s "$source/docs/planner-accuracy.md" "$folder/page.md" && { echo "a doubled time changed nothing" >&2; exit 1; }
+"$trident" plan --cases "$folder/rows.json" --json >"$folder/changed"
+"$trident" plan --cases "$source/tests/plan/truth/published_rows.json" --json | cmp - "$folder/changed"
