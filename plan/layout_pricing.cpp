@@ -41,24 +41,25 @@ void add(Stage& stage, const PartSeconds& part, double times) {
   stage.weight_gradient += times * part.weight_gradient;
 }
 
-std::vector<Stage> stages_of(const PricingInput& in, const StageSplit& split) {
+std::vector<Stage> stages_of(const PricingInput& in, const StageSplit& layers) {
   const TrainingRow& row = in.row;
   const PartSeconds block = block_seconds(in), embedding = embedding_seconds(in), head = head_seconds(in);
-  const std::size_t count = split.blocks.size();
-  double bytes = 2 * tokens_of_micro_batch(row) * row.hidden;
-  if (row.sequence_parallel) bytes /= row.tp;
-  const double message = message_seconds(in.links, pp_place(row), bytes);
+  const std::size_t count = layers.blocks.size();
+  const double bytes = 2 * tokens_of_micro_batch(row) * row.hidden;
+  const bool split = in.stack.split_messages && !row.sequence_parallel;
+  double message = message_seconds(in.links, pp_place(row), row.sequence_parallel || split ? bytes / row.tp : bytes);
+  if (split && row.pp > 1) message += in.gpu.network_slowdown * gather_seconds(in.links, tp_place(row), bytes);
   std::vector<Stage> stages(count);
   for (std::size_t i = 0; i < count; ++i) {
     Stage& stage = stages[i];
-    add(stage, block, split.blocks[i]);
-    stage.parameters = split.blocks[i] * block_parameters(row) / row.tp;
-    const double share = split.vocabulary_divided ? 1.0 / static_cast<double>(row.pp) : 1.0;
-    if (i == 0 || split.vocabulary_divided) add(stage, embedding, share);
-    if (i + 1 == count || split.vocabulary_divided) add(stage, head, share);
+    add(stage, block, layers.blocks[i]);
+    stage.parameters = layers.blocks[i] * block_parameters(row) / row.tp;
+    const double share = layers.vocabulary_divided ? 1.0 / static_cast<double>(row.pp) : 1.0;
+    if (i == 0 || layers.vocabulary_divided) add(stage, embedding, share);
+    if (i + 1 == count || layers.vocabulary_divided) add(stage, head, share);
     const double table = table_parameters(row) / row.tp * share;
-    if (i == 0 || split.vocabulary_divided) stage.parameters += table;
-    if ((i + 1 == count || split.vocabulary_divided) && !(row.tied && row.pp == 1)) stage.parameters += table;
+    if (i == 0 || layers.vocabulary_divided) stage.parameters += table;
+    if ((i + 1 == count || layers.vocabulary_divided) && !(row.tied && row.pp == 1)) stage.parameters += table;
     if (row.pp > 1 && !in.stack.overlap_messages) stage.message = ((i > 0) + (i + 1 < count)) * message;
     stage.host = in.stack.micro_batch_s;
   }

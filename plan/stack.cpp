@@ -55,6 +55,7 @@ void read_traffic_between(SourcedObject object, TrainingStack& stack) {
   stack.wire_bytes = object.number("wire_bytes", 0, 4);
   stack.overlap_reduce = object.flag("overlap_reduce");
   stack.overlap_gather = object.flag("overlap_gather");
+  stack.split_messages = object.flag("split_messages");
   stack.overlap_messages = object.flag("overlap_messages");
   stack.hidden_tp_forward = object.number("hidden_tp_forward", 0, 1);
   stack.hidden_tp_backward = object.number("hidden_tp_backward", 0, 1);

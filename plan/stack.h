@@ -55,6 +55,7 @@ struct TrainingStack {
   double wire_bytes = 0;           // a gradient element on the wire; 0: as it is kept
   bool overlap_reduce = false;     // gradient reduction beside the last backward
   bool overlap_gather = false;     // parameter gather beside the next forward
+  bool split_messages = false;     // each tensor-parallel rank sends its part, and they gather it on the other side
   bool overlap_messages = false;   // pipeline messages beside compute
   double hidden_tp_forward = 0;    // part of the tensor-parallel traffic that runs behind GEMMs
   double hidden_tp_backward = 0;
