@@ -147,7 +147,7 @@ double AttentionForward::flops() const { return 2 * scores(shape); }
 
 void AttentionBackward::check() const {
   check_attention(kName.name, shape);
-  check_shapes(kName.name, query_shape(shape), 
+  check_shapes(kName.name, query_shape(shape),
                {{"d_q", d_q.shape()}, {"d_out", d_out.shape()}, {"out", out.shape()}, {"q", q.shape()}});
   check_shapes(kName.name, key_shape(shape), {{"d_k", d_k.shape()}, {"d_v", d_v.shape()}, {"k", k.shape()}, {"v", v.shape()}});
 }
