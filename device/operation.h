@@ -24,8 +24,8 @@ struct Elements {
 };
 template <class Byte> Elements like(const BasicTensorView<Byte>& model) { return {model.dtype(), model.num_elements()}; }
 
-// An operand of an operation. It is made at every call, so that it points to the shape instead of having it: it lives as long as the
-// operation's view, or as the call of the visitor where the operation makes the view for it.
+// An operand of an operation. It is made at every call, so that it points to the shape instead of having it: it lives as long as
+// the operation's view, or as the call of the visitor where the operation makes the view for it.
 struct Field {
   enum class Use : std::uint8_t {
     kRead,
@@ -36,7 +36,8 @@ struct Field {
 
   template <class Byte>
   Field(std::string_view operand, Use how, const BasicTensorView<Byte>& view, const Elements& holds)
-      : name(operand), data(view.data()), shape(&view.shape()), expected(holds), dtype(view.dtype()), where(view.where()), use(how) {}
+      : name(operand), data(view.data()), shape(&view.shape()), expected(holds), dtype(view.dtype()), where(view.where()),
+        use(how) {}
   ConstTensorView view() const { return {data, dtype, *shape, where}; }
 
   Field moving(std::int64_t bytes) const {
@@ -71,8 +72,12 @@ Field results_in(std::string_view name, const BasicTensorView<Byte>& view, const
   return {name, accumulate == Accumulate::kYes ? Field::Use::kUpdate : Field::Use::kWrite, view, expected};
 }
 // Whatever it holds: what others are compared with.
-template <class Byte> Field reads(std::string_view name, const BasicTensorView<Byte>& view) { return reads(name, view, like(view)); }
-template <class Byte> Field writes(std::string_view name, const BasicTensorView<Byte>& view) { return writes(name, view, like(view)); }
+template <class Byte> Field reads(std::string_view name, const BasicTensorView<Byte>& view) {
+  return reads(name, view, like(view));
+}
+template <class Byte> Field writes(std::string_view name, const BasicTensorView<Byte>& view) {
+  return writes(name, view, like(view));
+}
 template <class Byte> Field updates(std::string_view name, const BasicTensorView<Byte>& view) {
   return updates(name, view, like(view));
 }

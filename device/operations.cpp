@@ -24,8 +24,9 @@ void check_fields(std::string_view operation, FunctionRef<void(FieldVisitor)> fi
   fields([&](const Field& field) {
     const Elements& expected = field.expected;
     const std::int64_t count = field.shape->num_elements();
-    TRIDENT_CHECK(field.dtype == expected.dtype && count == expected.count, "{}: {} is {} {}, expected {} elements of {}", operation,
-                  field.name, to_string(field.dtype), to_string(*field.shape), expected.count, to_string(expected.dtype));
+    TRIDENT_CHECK(field.dtype == expected.dtype && count == expected.count, "{}: {} is {} {}, expected {} elements of {}",
+                  operation, field.name, to_string(field.dtype), to_string(*field.shape), expected.count,
+                  to_string(expected.dtype));
     const bool none = count == 0 || (field.use == Field::Use::kScratch && field.data == nullptr);
     TRIDENT_CHECK(none || reaches(field.where), "{}: {} lies in {} memory", operation, field.name,
                   field.where == MemoryKind::kDevice ? "device" : "host");

@@ -220,7 +220,8 @@ TEST(Attention, MistakesAreNamed) {
   };
   EXPECT_NE(forward(t.k.view(), enough.view()).find("was not prepared"), std::string::npos);
   ops.attention_workspace(s);
-  EXPECT_NE(forward(t.q.view(), enough.view()).find("attention_forward: k is [1, 2, 4, 4], expected [1, 1, 4, 4]"), std::string::npos);
+  EXPECT_NE(forward(t.q.view(), enough.view()).find("attention_forward: k is [1, 2, 4, 4], expected [1, 1, 4, 4]"),
+            std::string::npos);
   EXPECT_NE(forward(t.k.view(), none.view()).find("a workspace of 0 bytes"), std::string::npos);
   EXPECT_THROW(ops.attention_backward(device.compute_stream(), s, t.d_q.view(), t.d_k.view(), t.d_v.view(), t.d_out.view(),
                                       t.out.view(), t.q.view(), t.k.view(), t.v.view(), t.lse.view(), none.view()),
