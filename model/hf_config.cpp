@@ -223,12 +223,16 @@ void read_gpt2(HfReader& reader, std::optional<double> dropout, ModelConfig& con
   reader.ignore_prefix("summary_");
 }
 
-// Projections never have biases; the switches of Phi-4-mini must be at what that file says.
+// Of families whose projections never have biases.
+void refuse_biases(HfReader& reader) {
+  for (const std::string_view key : {"attention_bias", "mlp_bias", "lm_head_bias"})
+    reader.refuse_true(key, "a bias in models of this family is");
+}
+
+// The switches of Phi-4-mini must be at what that file says.
 void read_phi3(HfReader& reader, ModelConfig& config) {
   config.residual_dropout = reader.number("resid_pdrop", 0.0);
   config.embedding_dropout = reader.number("embd_pdrop", 0.0);
-  for (const std::string_view key : {"attention_bias", "mlp_bias", "lm_head_bias"})
-    reader.refuse_true(key, "a bias in models of this family is");
   for (const std::string_view key : {"full_attn_mod", "interpolate_factor"})
     if (reader.integer(key, 1) != 1) reader.refuse(key, "not supported; set it to 1");
 }
@@ -266,8 +270,8 @@ void read_llama_like(HfReader& reader, const FamilyTraits& traits, std::optional
     case ModelFamily::kQwen3:
     case ModelFamily::kOlmo:
     case ModelFamily::kOlmo2: config.qkv_bias = config.output_bias = reader.boolean("attention_bias", false); break;
-    case ModelFamily::kMistral:
-    case ModelFamily::kPhi3: read_phi3(reader, config); break;
+    case ModelFamily::kPhi3: read_phi3(reader, config); [[fallthrough]];
+    case ModelFamily::kMistral: refuse_biases(reader); break;
     case ModelFamily::kGpt2: break;
   }
   if (config.family == ModelFamily::kQwen3) config.qk_norm = QkNorm::kPerHead;

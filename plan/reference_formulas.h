@@ -1,5 +1,5 @@
 // Formulas of papers and of other tools' estimators, each as its source has it: what such an estimator prints for a model, right or
-// wrong. They answer cases that ask for exactly that (estimate_cases.h) and tests; no prediction uses them. What Trident itself
+// wrong. They answer cases that ask for exactly that and tests; no prediction uses them. What Trident itself
 // takes is found by dry runs.
 //
 // Letters: s sequence, b micro-batch, h hidden, a heads, k key/value heads, f feed-forward width, L layers, V vocabulary; t, p, v,

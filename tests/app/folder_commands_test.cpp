@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -100,6 +101,38 @@ TEST_F(FolderCommands, FoldersHaveNames) {
   const std::string hf = folder("llama", "{", "{");
   expect_one_line(run_program({"convert", "--from", "hf", hf, "--to", "ckpt", ""}), 64, {"--to ckpt \"\"", "names no folder"});
   expect_one_line(run_program({"convert", "--from", "hf", "", "--to", "ckpt", "x"}), 64, {"--from hf \"\"", "names no folder"});
+}
+
+// The largest f32 has no neighbour in the range of the 16-bit formats.
+TEST_F(FolderCommands, ValuesBeyondARangeAreNamed) {
+  const std::string hf = folder("llama", "{", "{");
+  std::string weights = read_file(hf + "/model.safetensors");
+  const float largest = std::numeric_limits<float>::max();
+  std::memcpy(weights.data() + weights.size() - sizeof largest, &largest, sizeof largest);
+  write_file(hf + "/model.safetensors", weights);
+  for (const std::string dtype : {"bf16", "fp16"}) {
+    const ProgramOutcome outcome =
+        run_program({"convert", "--from", "hf", hf, "--to", "ckpt", place_ / dtype, "--dtype", dtype});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const std::string range = "beyond the range of " + std::string(dtype == "fp16" ? "f16" : "bf16");
+    EXPECT_NE((outcome.out + outcome.err).find(range), std::string::npos) << outcome.out << outcome.err;
+  }
+  const ProgramOutcome kept = run_program({"convert", "--from", "hf", hf, "--to", "ckpt", place_ / "fp32"});
+  EXPECT_EQ((kept.out + kept.err).find("beyond"), std::string::npos) << kept.out << kept.err;
+}
+
+// Where a folder of the other kind is named, or a run's, the message says what to write.
+TEST_F(FolderCommands, FoldersOfTheOtherKindAreNamed) {
+  const std::string hf = folder("llama", "{", "{"), run = place_ / "run";
+  create_folder(run);
+  EXPECT_EQ(run_program({"convert", "--from", "hf", hf, "--to", "ckpt", run + "/ckpt/step-00000001"}).exit_code, 0);
+  const std::vector<std::string> ids{"--ids", "5 17 2"};
+  expect_one_line(run_program(plus({"eval", "--ckpt", hf}, ids)), 65, {"--ckpt = ", "is a Hugging Face folder", "--hf"});
+  expect_one_line(run_program(plus({"eval", "--ckpt", run}, ids)), 65, {"there is no checkpoint; name " + run + "/ckpt"});
+  expect_one_line(run_program(plus({"eval", "--hf", run + "/ckpt"}, ids)), 65, {"--hf = ", "holds checkpoints", "--ckpt"});
+  fs::remove(hf + "/model.safetensors");
+  write_file(hf + "/pytorch_model.bin", "x");
+  expect_one_line(run_program(plus({"eval", "--hf", hf}, ids)), 65, {"pytorch_model.bin", "safetensors"});
 }
 
 // Longrope's angles are those of the sequence's own length, at every token: neither of what may come nor of its neighbours.

@@ -11,7 +11,7 @@ namespace trident {
 inline constexpr std::string_view kCarriedFolder = "hf";  // of a checkpoint
 
 // Names of the files in `folder` that are carried: regular files, or links to such, of at most 64 MiB that hold no weights and are
-// not hidden; in order. None where there is no such folder. StorageError.
+// not hidden; in order. None where there is no such folder, or it cannot be read.
 std::vector<std::string> carried_files(const std::string& folder);
 
 // Copies them byte for byte; what has such a name in `to` already stays. `to` is there.

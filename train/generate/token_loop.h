@@ -65,8 +65,7 @@ using WatchPass = std::function<void(const PassTime& pass)>;
 
 class TokenLoop {
  public:
-  // All outlive the object. `vocabulary`: tokens of the model, `slots` as the stage has them, `piece_rows` likewise. `show` may be
-  // empty.
+  // All outlive the object. `shapes`: the stage's own. `vocabulary`: tokens of the model. `show` may be empty.
   TokenLoop(const GenerateRequest& request, CachedStage& stage, const CachedShapes& shapes, std::int64_t vocabulary,
             ParallelContext& context, ShowText show);
 

@@ -216,11 +216,20 @@ Resume find_weights(const std::string& path, std::string_view key) {
   std::optional<Resume> found =
       named_checkpoint(path, std::nullopt, {key, path, Content::kAny, fmt::format("name another in {}", key)});
   if (found) return *std::move(found);
-  throw DataError(fmt::format("{} = {}: there is no checkpoint; name one, or the folder of several", key, path));
+  if (is_hf_folder(path)) throw DataError(fmt::format("{} = {}: is a Hugging Face folder; name it in --hf", key, path));
+  const std::string of_run = path + "/ckpt";  // where a run has them unless it says otherwise
+  throw DataError(fmt::format("{} = {}: there is no checkpoint; name {}", key, path,
+                              checkpoint_steps(of_run).empty() ? std::string("one, or the folder of several") : of_run));
 }
 
 Resume find_hf_weights(const std::string& path, std::string_view key) {
   if (is_hf_folder(path)) return open_folder(path, key, path, TiedCopies::kCompared);
+  const bool has_checkpoint = is_there(path + "/" + std::string(kManifestName)) || !checkpoint_steps(path).empty();
+  if (has_checkpoint) throw DataError(fmt::format("{} = {}: holds checkpoints of Trident; name it in --ckpt", key, path));
+  if (file_exists(path + "/pytorch_model.bin"))
+    throw DataError(fmt::format("{} = {}: has weights as a pickle, pytorch_model.bin, which is not read; save them once more as "
+                                "safetensors",
+                                key, path));
   throw DataError(fmt::format("{} = {}: no Hugging Face folder (config.json and {}); name one", key, path, kHfWeightsName));
 }
 

@@ -144,6 +144,9 @@ TEST(HfConfigRefuses, FeaturesThatDoNotExistHere) {
   expect_refused(R"({"model_type": "gemma2"})", {"model.model_type = \"gemma2\"", "must be one of"});
   expect_refused(family("phi3", R"("lm_head_bias": true)"), {"lm_head_bias = true", "set it to false"});
   expect_refused(family("phi3", R"("interpolate_factor": 2)"), {"interpolate_factor = 2", "set it to 1"});
+  expect_refused(family("mistral", R"("attention_bias": true)"), {"attention_bias = true", "set it to false"});
+  for (const std::string key : {"resid_pdrop", "full_attn_mod"})  // Phi-3's alone
+    expect_refused(family("mistral", "\"" + key + "\": 1"), {"model." + key});
 }
 
 TEST(HfConfigRefuses, Dropout) {
