@@ -3,51 +3,14 @@
 
 #include <cstdint>
 #include <ostream>
-#include <sstream>
 
 #include "app/command_line.h"
-#include "core/file_io.h"
 #include "core/json_reader.h"
 #include "data/tokenizer/token_ids.h"
 #include "train/generate/run_generate.h"
 
 namespace trident {
 namespace {
-
-// A line of JSON: a text, or an object with "prompt" or "ids".
-Prompt json_prompt(const std::string& line, const std::string& where) {
-  const JsonValue value = parse_json(line, where, {.comments = JsonComments::kRefused, .blame = ExitCode::kData});
-  if (value.is_string()) return {.text = value.as_string()};
-  const JsonValue* const text = value.is_object() ? value.find("prompt") : nullptr;
-  if (text != nullptr && text->is_string()) return {.text = text->as_string()};
-  const JsonValue* const list = value.is_object() ? value.find("ids") : nullptr;
-  const auto refuse = [&] {
-    throw DataError(fmt::format(
-        "{}: not a prompt; a line is a JSON text, or an object with \"prompt\" (a text) or \"ids\" (whole numbers)", where));
-  };
-  if (list == nullptr || !list->is_array()) refuse();
-  Prompt prompt;
-  for (const JsonValue& id : list->items()) {
-    if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX) refuse();
-    prompt.ids.push_back(static_cast<std::int32_t>(id.as_integer()));
-  }
-  return prompt;
-}
-
-// Every line a prompt; of a .jsonl file a JSON value.
-void read_prompts(const std::string& path, std::vector<Prompt>& prompts) {
-  std::istringstream lines(read_file(path));
-  const bool json = path.ends_with(".jsonl");
-  std::int64_t number = 0;
-  const std::size_t before = prompts.size();
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (json && line.empty()) continue;
-    prompts.push_back(json ? json_prompt(line, fmt::format("{}:{}", path, number)) : Prompt{.text = line});
-  }
-  if (prompts.size() == before) throw DataError(fmt::format("{}: holds no prompt; write one a line", path));
-}
 
 struct OutputFlags {
   bool json = false, ids = false, log_probabilities = false, timings = false;
@@ -154,11 +117,10 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
   options.timings = output.timings;
   if (greedy) options.sampling.temperature = 0;
   for (const std::string& text : texts) options.prompts.push_back({.text = text});
-  for (const std::string& file : files) read_prompts(file, options.prompts);
+  for (const std::string& file : files) options.prompts.push_back({.file = file});
   for (const std::string& list : ids) options.prompts.push_back({.ids = parse_token_ids(list, "--prompt-ids")});
 
-  // One text is shown as it comes.
-  const bool live = options.prompts.size() == 1 && options.samples == 1 && !output.ids && !output.json;
+  const bool live = !output.ids && !output.json;
   bool shown = false;
   const ShowText show = [&](std::int64_t, const std::string& text) {
     shown = true;

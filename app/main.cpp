@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
   };
   const auto generate = [](const GenerateOptions& options, const ShowText& show) {
     LogSink log(std::cerr);
-    return run_generate(options, show, &log);
+    return run_generate(options, show, log, *make_cuda_backend());
   };
   const auto eval = [](const EvalOptions& options) {
     LogSink log(std::cerr);

@@ -16,6 +16,7 @@ std::string_view to_string(RunPhase phase) {
     case RunPhase::kEvaluating: return "evaluating";
     case RunPhase::kSaving: return "saving";
     case RunPhase::kFinishing: return "finishing";
+    case RunPhase::kGenerating: return "generating";
   }
   return "an unknown phase";
 }

@@ -21,7 +21,7 @@ std::string_view field_text(const std::array<char, n>& field) {
   return all.substr(0, all.find('\0'));
 }
 
-enum class RunPhase : std::uint32_t { kStarting, kTraining, kEvaluating, kSaving, kFinishing };
+enum class RunPhase : std::uint32_t { kStarting, kTraining, kEvaluating, kSaving, kFinishing, kGenerating };
 std::string_view to_string(RunPhase phase);
 
 // A value of whole words, so that it can be published word by word and sent as it is.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,12 @@
 
 namespace trident {
 namespace {
+
+std::optional<GenerateResult> generate(const GenerateOptions& options) {
+  std::ostringstream said;
+  LogSink log(said);
+  return run_generate(options, {}, log, *make_cuda_backend());
+}
 
 class FamilyGoldens : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Families, FamilyGoldens, ::testing::ValuesIn(testing::family_golden_names()), [](const auto& info) {
@@ -47,7 +54,7 @@ TEST_P(FamilyGoldens, TheNextTokenAfterEveryPrefixIsThatOfTransformers) {
   for (const std::vector<std::string>& layout : {std::vector<std::string>{"precision.compute=fp32"},
                                                  {"precision.compute=fp32", "parallel.tensor=2", "parallel.pipeline=2"}}) {
     options.settings = layout;
-    const std::optional<GenerateResult> result = run_generate(options, {});
+    const std::optional<GenerateResult> result = generate(options);
     ASSERT_TRUE(result);
     ASSERT_EQ(result->continuations.size(), options.prompts.size());
     for (std::size_t i = 0; i < options.prompts.size(); ++i) {
@@ -69,10 +76,10 @@ TEST(FamilyWindow, ATokenBeyondItIsRefused) {
   options.ignore_end = true;
   options.sampling.temperature = 0;
   options.max_new_tokens = 6;
-  ASSERT_EQ(run_generate(options, {})->continuations[0].ids.size(), 6u);
+  ASSERT_EQ(generate(options)->continuations[0].ids.size(), 6u);
   options.max_new_tokens = 7;
   try {
-    run_generate(options, {});
+    generate(options);
     ADD_FAILURE() << "nothing was thrown";
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what())
@@ -90,9 +97,9 @@ TEST(FamilyEnd, TheFoldersEndTokenEndsAContinuationUnlessItIsIgnored) {
   options.samples = 40;
   options.max_new_tokens = 20;
   options.sampling.temperature = 3;
-  const std::vector<Continuation> ended = run_generate(options, {})->continuations;
+  const std::vector<Continuation> ended = generate(options)->continuations;
   options.ignore_end = true;
-  const std::vector<Continuation> whole = run_generate(options, {})->continuations;
+  const std::vector<Continuation> whole = generate(options)->continuations;
   int ends = 0;
   for (std::size_t i = 0; i < whole.size(); ++i) {
     const auto& ids = whole[i].ids;

@@ -65,6 +65,7 @@ TEST(StatusBoard, PhasesHaveNames) {
   EXPECT_EQ(to_string(RunPhase::kEvaluating), "evaluating");
   EXPECT_EQ(to_string(RunPhase::kSaving), "saving");
   EXPECT_EQ(to_string(RunPhase::kFinishing), "finishing");
+  EXPECT_EQ(to_string(RunPhase::kGenerating), "generating");
   EXPECT_EQ(to_string(static_cast<RunPhase>(77)), "an unknown phase");  // from a peer's memory
 }
 

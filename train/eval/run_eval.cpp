@@ -262,8 +262,9 @@ std::optional<EvalReport> run_eval(const EvalOptions& options, LogSink& log, Cud
   std::optional<EvalReport> report;
   const auto on_rank = [&](ForwardRank rank) {
     const ForwardInputs& inputs = rank.inputs;
-    RankEvaluator evaluator(inputs.plan, rank.device, std::move(rank.world), nullptr, rank.on_device);
+    RankEvaluator evaluator(inputs.plan, rank.device, std::move(rank.world), rank.board, rank.on_device);
     load_weights(inputs.model.checkpoint, evaluator.model(), rank.logger, inputs.model.key, inputs.model.path);
+    if (rank.board != nullptr) rank.board->set_phase(RunPhase::kEvaluating);
     const std::int64_t global = inputs.plan.config.batch.global, sequence = inputs.plan.config.batch.sequence;
     const LoadSamples load = loader_of(work, sequence);
     const bool reports = evaluator.model().context().rank() == 0;

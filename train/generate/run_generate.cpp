@@ -1,30 +1,22 @@
 #include "train/generate/run_generate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <cstdlib>
+#include <iterator>
 #include <memory>
-#include <ostream>
+#include <span>
 #include <utility>
 
 #include "core/available_memory.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "data/tokenizer/token_ids.h"
-#include "device/cpu/cpu_device.h"
 #include "model/gpt.h"
-#include "parallel/communicator/launcher.h"
-#include "parallel/mpi/process_world.h"
-#include "parallel/shared_memory/thread_world.h"
 #include "train/generate/machine_rates.h"
-#include "train/plan/machine.h"
+#include "train/launch/run_forward.h"
 #include "train/plan/run_plan.h"
 #include "train/run/load_checkpoint.h"
 #include "train/run/rank_model.h"
-#include "train/run/resume.h"
-#include "train/run/run_manifest.h"
-#include "train/run/run_together.h"
 #include "train/run/weights_source.h"
 
 namespace trident {
@@ -32,73 +24,54 @@ namespace {
 
 // What the ranks of this process share, decided before there are any.
 struct Job {
-  std::optional<Resume> weights;  // nothing: drawn at random
-  std::string key, path;          // that name them, for messages
-  RunPlan plan;
   std::unique_ptr<Tokenizer> tokenizer;
   GenerateRequest request;
-  bool timings = false;
 };
 
-// The run's configuration in a layout of one rank, but for what the user sets. Its own layout was chosen for training.
+// The layout is the user's, as of trident eval, but for what has no meaning where rows are few and nothing is trained.
 std::vector<std::string> settings_of(const GenerateOptions& options) {
-  std::vector<std::string> settings = {"device=cpu",
-                                       "model.dropout=0",  // nothing is dropped, attention's probabilities neither
-                                       "parallel.data=1",
-                                       "parallel.pipeline=1",
-                                       "parallel.tensor=1",
-                                       "parallel.context=1",
-                                       "parallel.virtual_stages=1",
-                                       "parallel.schedule=1f1b",
-                                       "parallel.zero=ddp",
-                                       "parallel.grad_sync=null",
-                                       "parallel.param_gather=null",
-                                       "parallel.layers=null",
-                                       "precision.stochastic_rounding=false",
-                                       "run.threads_per_rank=auto",
-                                       "eval.samples=[]",
-                                       "eval.sample_ids=[]"};
+  std::vector<std::string> settings = {"device=cpu", "parallel.zero=ddp", "precision.stochastic_rounding=false",
+                                       "run.threads_per_rank=auto"};
   settings.insert(settings.end(), options.settings.begin(), options.settings.end());
-  settings.insert(settings.end(), {"parallel.sequence_parallel=false", "parallel.virtual_stages=1", "recompute.policy=none",
-                                   "batch.micro=1", "batch.sequence=1"});
+  settings.insert(settings.end(),
+                  {"parallel.sequence_parallel=false", "recompute.policy=none", "batch.micro=1", "batch.sequence=1"});
   return settings;
 }
 
-// What a configuration must say beside the model. Nothing of it is used.
-std::string config_of_folder(const std::string& folder) {
-  JsonValue model, run, batch, optimizer, data, config;
-  model.set("hf_config", folder);
-  run.set("dir", "none");
-  run.set("steps", std::int64_t{1});
-  batch.set("global", std::int64_t{1});
-  batch.set("sequence", std::int64_t{1});
-  optimizer.set("lr", 1.0);
-  data.set("train", "none");
-  config.set("model", std::move(model));
-  config.set("run", std::move(run));
-  config.set("batch", std::move(batch));
-  config.set("optimizer", std::move(optimizer));
-  config.set("data", std::move(data));
-  return to_json_text(config);
+// The model of a run's configuration, with weights drawn at random. Its own layout was chosen for training.
+ForwardModel model_of_config(const std::string& path, const std::vector<std::string>& settings) {
+  std::vector<std::string> all = {"model.dropout=0",  // nothing is dropped, attention's probabilities neither
+                                  "parallel.data=auto",
+                                  "parallel.pipeline=1",
+                                  "parallel.tensor=1",
+                                  "parallel.context=1",
+                                  "parallel.virtual_stages=1",
+                                  "parallel.schedule=1f1b",
+                                  "parallel.grad_sync=null",
+                                  "parallel.param_gather=null",
+                                  "parallel.layers=null",
+                                  "eval.samples=[]",
+                                  "eval.sample_ids=[]",
+                                  "batch.global=1"};
+  all.insert(all.end(), settings.begin(), settings.end());
+  ForwardModel model;
+  model.key = "--config";
+  model.path = path;
+  model.config = parse_train_config(read_file(path), path, all);
+  return model;
 }
 
-TrainConfig read_config(const GenerateOptions& options, const std::optional<Resume>& weights) {
-  const std::string source = options.checkpoint ? weights->folder + "/manifest.json" : options.hf_folder ? "--hf" : *options.config;
-  const std::string text = options.checkpoint  ? to_json_text(weights->manifest.config)
-                           : options.hf_folder ? config_of_folder(*options.hf_folder)
-                                               : read_file(source);
-  std::vector<std::string> settings = settings_of(options);
-  const auto parsed = [&] { return parse_train_config(text, source, settings); };
-  // One sequence for each data rank, so that every degree divides.
-  settings.push_back("batch.global=1");
-  const std::int64_t data = parsed().parallel.data.ranks.value_or(1);
-  settings.push_back(fmt::format("batch.global={}", data));
-  settings.push_back(fmt::format("parallel.data={}", data));
-  const TrainConfig config = parsed();
+ForwardModel read_weights_of(const GenerateOptions& options) {
+  const std::vector<std::string> settings = settings_of(options);
+  ForwardModel model = options.checkpoint  ? forward_model_of_checkpoint(*options.checkpoint, settings, "--ckpt")
+                       : options.hf_folder ? forward_model_of_hf(*options.hf_folder, settings, "--hf")
+                                           : model_of_config(*options.config, settings);
+  const TrainConfig& config = model.config;
   if (config.parallel.context != 1)
     throw ConfigError(fmt::format("parallel.context = {}: text is made with 1; leave the key out", config.parallel.context));
   if (config.device == AskedDevice::kCuda) throw ConfigError("device = cuda: trident generate computes on CPUs; leave the key out");
-  return config;
+  model.config.device = AskedDevice::kCpu;
+  return model;
 }
 
 void check_options(const GenerateOptions& options) {
@@ -135,7 +108,22 @@ std::vector<std::int32_t> ends_of_folder(const std::string& folder) {
   return {};
 }
 
-GenerateRequest make_request(const GenerateOptions& options, const RunPlan& plan, const Tokenizer* tokenizer) {
+// Files are read, in their places.
+std::vector<Prompt> all_prompts(const GenerateOptions& options) {
+  std::vector<Prompt> prompts;
+  for (const Prompt& prompt : options.prompts) {
+    if (!prompt.file) {
+      prompts.push_back(prompt);
+      continue;
+    }
+    std::vector<Prompt> of_file = read_prompts(*prompt.file);
+    std::ranges::move(of_file, std::back_inserter(prompts));
+  }
+  return prompts;
+}
+
+GenerateRequest make_request(const GenerateOptions& options, std::span<const Prompt> prompts, std::int64_t vocab_size,
+                             const Tokenizer* tokenizer) {
   GenerateRequest request;
   request.samples = options.samples;
   request.max_new_tokens = options.max_new_tokens;
@@ -150,12 +138,12 @@ GenerateRequest make_request(const GenerateOptions& options, const RunPlan& plan
     else if (tokenizer != nullptr)
       request.ends = {tokenizer->eod()};
   }
-  for (const Prompt& prompt : options.prompts) {
+  for (const Prompt& prompt : prompts) {
     std::vector<std::int32_t>& ids = request.prompts.emplace_back(prompt.text ? tokenizer->encode(*prompt.text) : prompt.ids);
     if (ids.empty() && prompt.text) ids = {tokenizer->eod()};  // a document begins after the end of another
     const std::size_t number = request.prompts.size() - 1;
     if (ids.empty()) throw ConfigError(fmt::format("prompt {} has no token; give at least one id", number));
-    check_token_ids(ids, plan.model.vocab_size, fmt::format("prompt {}", number), prompt.text ? tokenizer : nullptr);
+    check_token_ids(ids, vocab_size, fmt::format("prompt {}", number), prompt.text ? tokenizer : nullptr);
   }
   return request;
 }
@@ -184,75 +172,64 @@ std::unique_ptr<Tokenizer> find_tokenizer(const GenerateOptions& options, const 
   return nullptr;
 }
 
-Job make_job(const GenerateOptions& options, int world_size, int local_ranks) {
+ForwardModel read_job(const GenerateOptions& options, Job& job) {
   check_options(options);
-  Job job;
-  job.timings = options.timings;
-  if (options.checkpoint) {
-    job.key = "--ckpt", job.path = *options.checkpoint;
-    job.weights = find_weights(job.path, job.key);
-  } else if (options.hf_folder) {
-    job.key = "--hf", job.path = *options.hf_folder;
-    job.weights = find_hf_weights(job.path, job.key);
-  }
-  const TrainConfig config = read_config(options, job.weights);
-  const ModelConfig model = resolve_model(config);
+  ForwardModel model = read_weights_of(options);
+  const std::vector<Prompt> prompts = all_prompts(options);
   const bool needs_text =
-      !options.stops.empty() || std::ranges::any_of(options.prompts, [](const Prompt& p) { return p.text.has_value(); });
-  job.tokenizer = find_tokenizer(options, config, needs_text);
-  const std::int64_t ranks = config.parallel.data.ranks.value_or(1) * config.parallel.pipeline * config.parallel.tensor;
-  const MachineFacts machine = cpu_machine_facts(local_ranks > 0 ? local_ranks : static_cast<int>(ranks));
-  RunPlan plan = make_run_plan(config, model, world_size, machine);
-  if (job.weights) check_initial_model(config, stored_tensors(plan), *job.weights);
-  job.request = make_request(options, plan, job.tokenizer.get());
-  const std::int64_t longest = longest_prompt(job.request);
-  const std::int64_t each =
-      (job.request.sequences() + config.parallel.data.ranks.value_or(1) - 1) / config.parallel.data.ranks.value_or(1);
-  const CachedShapes shapes =
-      shapes_for(model, longest, options.max_new_tokens, std::min(options.slots, each), "--max-new-tokens");
-  job.plan = text_only(std::move(plan), shapes);
-  return job;
+      !options.stops.empty() || std::ranges::any_of(prompts, [](const Prompt& p) { return p.text.has_value(); });
+  job.tokenizer = find_tokenizer(options, model.config, needs_text);
+  job.request = make_request(options, prompts, resolve_model(model.config).vocab_size, job.tokenizer.get());
+  return model;
 }
 
-// All ranks' memory at once, where one machine holds it.
-void check_memory(const ArenaPlan& plan, ParallelContext& context, bool one_machine) {
-  std::vector<double> bytes{static_cast<double>(plan.total_bytes())};
-  context.world().all_reduce(context.host_stream(), {bytes.data(), DType::kF64, {1}}, ReduceOp::kSum);
-  context.host_stream().synchronize();
+RunPlan plan_text(const GenerateOptions& options, const Job& job, RunPlan plan) {
+  const std::int64_t data = plan.grid.degrees().data, each = (job.request.sequences() + data - 1) / data;
+  const CachedShapes shapes = shapes_for(plan.model, longest_prompt(job.request), options.max_new_tokens,
+                                         std::min(options.slots, each), "--max-new-tokens");
+  return text_only(std::move(plan), shapes);
+}
+
+// What the ranks of this machine take together, against what it has left.
+void check_memory(const RunPlan& plan, std::span<const ArenaNeed> needs) {
   const AvailableMemory available = available_memory();
-  if (!one_machine || bytes[0] <= static_cast<double>(available.bytes)) return;
-  const int rank = context.rank();
-  throw ConfigError(
-      fmt::format("the ranks need {:.2f} GB, {} has {:.2f} GB (of rank {}: {}); use fewer --batch or --max-new-tokens, or "
-                  "--set precision.compute=bf16",
-                  bytes[0] * 1e-9, available.limit, static_cast<double>(available.bytes) * 1e-9, rank, largest_entries(plan)));
+  for (const MemoryPool& pool : plan.memory) {
+    double total = 0;
+    for (const int rank : pool.ranks) total += needs[static_cast<std::size_t>(rank)].total;
+    if (total <= static_cast<double>(std::min(pool.bytes, available.bytes))) continue;
+    const int first = pool.ranks.front();
+    throw ConfigError(
+        fmt::format("the ranks need {:.2f} GB, {} has {:.2f} GB (of rank {}: {}); use fewer --batch or --max-new-tokens, or "
+                    "--set precision.compute=bf16",
+                    total * 1e-9, available.limit, static_cast<double>(std::min(pool.bytes, available.bytes)) * 1e-9, first,
+                    needs[static_cast<std::size_t>(first)].largest));
+  }
 }
 
 // One rank, from its device to its part of the result.
-GenerateResult run_rank(const Job& job, Device& device, std::unique_ptr<Communicator> world, bool one_machine,
-                        const ShowText& show, LogSink& log) {
-  const RunPlan& plan = job.plan;
-  RankModel model(plan, device, std::move(world), nullptr, {});
+GenerateResult run_rank(const GenerateOptions& options, const Job& job, ForwardRank rank, const ShowText& show) {
+  const RunPlan& plan = rank.inputs.plan;
+  RankModel model(plan, rank.device, std::move(rank.world), rank.board, {});
   ParallelContext& context = model.context();
-  check_memory(model.arena_plan(), context, one_machine);
   model.allocate();
-  if (job.weights) {
-    load_weights(*job.weights, model, Logger(log), job.key, job.path);
+  if (const ForwardModel& from = rank.inputs.model; !from.checkpoint.folder.empty()) {
+    load_weights(from.checkpoint, model, rank.logger, from.key, from.path);
   } else {
-    draw_weights(model.store(), model.shard_holder(), device, context.compute_stream());
+    draw_weights(model.store(), model.shard_holder(), rank.device, context.compute_stream());
     model.store().publish_weights();
   }
+  if (rank.board != nullptr) rank.board->set_phase(RunPhase::kGenerating);
   CachedStage& stage = model.cached_stage();
-  const bool shows = context.rank() == 0 && plan.grid.degrees().data == 1;
+  const bool shows = context.rank() == 0 && job.request.sequences() == 1;
   TokenLoop loop(job.request, stage, *plan.text, plan.model.vocab_size, context, shows ? show : ShowText());
   GenerateResult result;
   GenerateTimes& times = result.times;
   std::optional<MachineRates> machine;
-  if (job.timings) {
+  if (options.timings) {
     times = times_of_no_pass(plan.model);
     times.step_weight_bytes = stage.weight_bytes_per_token();
     times.cache_bytes_per_position = stage.cache_bytes_per_position();
-    if (plan.world_size() == 1) machine.emplace(device, plan.compute);
+    if (plan.world_size() == 1) machine.emplace(rank.device, plan.compute);
     loop.watch([&](PassTime pass) {
       const MachineRates::Rate rate = !machine ? MachineRates::Rate() : pass.is_prompt ? machine->multiply() : machine->read();
       pass.machine_rate = rate.by_clock;
@@ -267,68 +244,22 @@ GenerateResult run_rank(const Job& job, Device& device, std::unique_ptr<Communic
   return result;
 }
 
-CpuDeviceOptions device_options(const RunPlan& plan) {
-  CpuDeviceOptions options;
-  options.threads_per_rank = plan.threads_per_rank;
-  options.small_products = SmallProducts::kRowByRow;
-  return options;
-}
-
-std::optional<GenerateResult> run_as_threads(const GenerateOptions& options, const ShowText& show, LogSink& log) {
-  const Job job = make_job(options, 0, 0);
-  GenerateResult result;
-  ThreadWorld world(job.plan.world_size());
-  run_thread_ranks(world, [&](int rank) {
-    CpuDevice device(world.doorbell(rank), device_options(job.plan));
-    GenerateResult of_rank = run_rank(job, device, world.communicator(rank, device.progress()), true, show, log);
-    if (rank == 0) result = std::move(of_rank);
-  });
-  return result;
-}
-
-GenerateResult run_in_process(const Job& job, ProcessWorld& world, const ShowText& show, LogSink& log) {
-  CpuDeviceOptions of_device = device_options(job.plan);
-  of_device.memory = [&](std::int64_t bytes, const std::string& name) { return world.allocate(bytes, name); };
-  CpuDevice device(world.doorbell(), of_device);
-  const bool one_machine = world.local_size() == world.size();
-  return run_rank(job, device, world.communicator(device.progress()), one_machine, show, log);
-}
-
-std::optional<GenerateResult> run_as_process(const GenerateOptions& options, const ShowText& show, LogSink& log) {
-  const std::unique_ptr<ProcessWorld> world = join_process_world();
-  std::optional<GenerateResult> result;
-  try {
-    Job job;
-    run_together(*world, [&] { job = make_job(options, world->size(), world->local_size()); });
-    result = run_in_process(job, *world, show, log);
-  } catch (const AgreedError& error) {
-    log.write(LogLevel::kInfo, "trident: ", error.what());  // before anybody ends: launchers kill the rest as soon as one has
-    world->finish();
-    throw ReportedElsewhere(error.code(), error.what());
-  } catch (const ReportedElsewhere&) {
-    world->finish();
-    throw;
-  } catch (const Error& error) {
-    world->fail(fmt::format("rank {}: {}", world->rank(), error.what()));
-    throw;
-  }
-  world->finish();
-  return world->rank() == 0 ? std::move(result) : std::nullopt;
-}
-
 }  // namespace
 
-std::optional<GenerateResult> run_generate(const GenerateOptions& options, const ShowText& show, LogSink* log) {
-  std::ostream nowhere(nullptr);
-  LogSink silent(nowhere);
-  LogSink& sink = log != nullptr ? *log : silent;
-  const Launcher launcher = detect_launcher([](const char* name) { return std::getenv(name); });
-  switch (launcher.kind) {
-    case Launcher::Kind::kNone: return run_as_threads(options, show, sink);
-    case Launcher::Kind::kMpi: return run_as_process(options, show, sink);
-    case Launcher::Kind::kPlainSrun: refuse_unconnected_processes(launcher);
-  }
-  return std::nullopt;
+std::optional<GenerateResult> run_generate(const GenerateOptions& options, const ShowText& show, LogSink& log, CudaBackend& cuda) {
+  Job job;
+  std::optional<GenerateResult> result;
+  ForwardKind kind;
+  kind.plan = [&](RunPlan plan) { return plan_text(options, job, std::move(plan)); };
+  kind.check_memory = check_memory;
+  kind.small_products = SmallProducts::kRowByRow;
+  const auto on_rank = [&](ForwardRank rank) {
+    const bool is_first = rank.world->rank() == 0;
+    GenerateResult of_rank = run_rank(options, job, std::move(rank), show);
+    if (is_first) result = std::move(of_rank);
+  };
+  run_forward([&] { return read_job(options, job); }, on_rank, log, cuda, kind);
+  return result;
 }
 
 }  // namespace trident

@@ -8,15 +8,11 @@
 #include <vector>
 
 #include "core/logging.h"
+#include "parallel/cuda/cuda_backend.h"
+#include "train/generate/prompt_file.h"
 #include "train/generate/token_loop.h"
 
 namespace trident {
-
-// A text, or token ids.
-struct Prompt {
-  std::optional<std::string> text = {};
-  std::vector<std::int32_t> ids = {};
-};
 
 struct GenerateOptions {
   // Exactly one of these three.
@@ -45,10 +41,11 @@ struct GenerateResult {
 
 inline constexpr std::int64_t kMostSlots = 32;
 
-// Runs the ranks: this process is one of them where mpirun or srun started it as one of several, otherwise they are threads of it.
-// `show`: of rank 0, called while text is made if one data rank makes all. Nothing on processes that leave printing to rank 0.
-// `log`: told of weights that are no numbers; nothing: nobody is.
+// Runs the ranks by run_forward(): this process is one of them where mpirun or srun started it as one of several, otherwise they are
+// threads of it.
+// `show`: of rank 0, called while text is made if it is one continuation. Nothing on processes that leave printing to rank 0.
+// `log`: told of weights that are no numbers, and of ranks that are lost.
 // ConfigError for options and layouts that cannot be, DataError for what is wrong with the checkpoint or its weights.
-std::optional<GenerateResult> run_generate(const GenerateOptions& options, const ShowText& show, LogSink* log = nullptr);
+std::optional<GenerateResult> run_generate(const GenerateOptions& options, const ShowText& show, LogSink& log, CudaBackend& cuda);
 
 }  // namespace trident

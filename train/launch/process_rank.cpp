@@ -1,10 +1,7 @@
 #include "train/launch/process_rank.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -13,19 +10,15 @@
 #include <vector>
 
 #include "checkpoint/checkpoint_folder.h"
-#include "core/counted.h"
 #include "core/host_name.h"
 #include "device/cpu/cpu_device.h"
 #include "parallel/communicator/peer_failure.h"
-#include "parallel/health/lifeline.h"
-#include "parallel/health/lifeline_dial.h"
 #include "parallel/mpi/network_facts.h"
-#include "parallel/mpi/process_world.h"
 #include "train/launch/failure_file.h"
 #include "train/launch/prepare_run.h"
 #include "train/launch/rank_devices.h"
+#include "train/launch/rank_lifeline.h"
 #include "train/launch/start_up.h"
-#include "train/launch/start_watch.h"
 #include "train/plan/machine.h"
 #include "train/run/checkpoint_dir.h"
 #include "train/run/earlier_run.h"
@@ -35,9 +28,6 @@
 
 namespace trident {
 namespace {
-
-constexpr int kManyRanks = 64;         // of more, rank 0 hears less often
-constexpr double kVerdictSeconds = 3;  // a rank that noticed a failure waits as long for the line that says whose it was
 
 int count_nodes(const std::vector<int>& nodes) { return 1 + *std::max_element(nodes.begin(), nodes.end()); }
 
@@ -49,13 +39,8 @@ class ProcessRank {
       : cuda_(cuda),
         output_{output.console, ConsoleMode::kPlain, output.log},
         logger_(output.log),
-        start_watch_(std::in_place, "joins the other ranks", start_watch_options()),
-        world_(join_process_world()) {
-    if (world_->size() == launcher.processes) return;
-    throw ConfigError(
-        fmt::format("{} started {}, but the MPI library that trident was built with sees {}; start it with that library's mpirun",
-                    launcher.description, counted(launcher.processes, "process", "processes"), world_->size()));
-  }
+        start_watch_(std::in_place, "joins the other ranks", start_watch_options(logger_)),
+        world_(join_job(launcher)) {}
 
   ~ProcessRank() {
     start_watch_.reset();
@@ -95,9 +80,7 @@ class ProcessRank {
  private:
   void try_to_train() {
     try {
-      const std::string contact = lifeline_->contact(), hub = world_->broadcast(contact, 0);
-      const int deputy = lifeline_deputy(world_->nodes());
-      lifeline_->connect({hub, deputy < world_->size() ? world_->broadcast(contact, deputy) : ""});
+      connect_lifeline(*lifeline_, *world_);
       start_watch_.reset();
       const RunEnd end = run_loop();
       const int code = end.exit_code();
@@ -138,17 +121,6 @@ class ProcessRank {
     } catch (const std::system_error&) {
       return;  // train() does it, if it comes to it in time
     }
-  }
-
-  StartWatchOptions start_watch_options() const {
-    StartWatchOptions options;
-    options.speaks = placement_of([](const char* name) -> const char* { return std::getenv(name); }).is_rank_0;
-    options.warn = [this](const std::string& line) { logger_.warning("{}", line); };
-    options.end = [this](const std::string& line) {
-      logger_.error("{}", line);
-      ::_exit(static_cast<int>(ExitCode::kCommunication));  // a thread that stands in MPI throws nothing
-    };
-    return options;
   }
 
   void say(const std::string& message) { output_.log.write(LogLevel::kInfo, "trident: ", message); }
@@ -243,23 +215,9 @@ class ProcessRank {
   }
 
   void make_lifeline() {
-    LifelineOptions options;
-    options.rank = world_->rank();
-    options.size = world_->size();
-    options.deputy = lifeline_deputy(world_->nodes());
-    options.heartbeat_seconds = world_->size() <= kManyRanks ? 0.25 : 1;
-    options.host = host_name();
-    options.connect_seconds = lifeline_connect_seconds(world_->size());
-    options.reach = count_nodes(world_->nodes()) == 1 ? LifelineReach::kNode : LifelineReach::kNetwork;
-    const Environment environment = [](const char* name) -> const char* { return std::getenv(name); };
-    options.interfaces = interfaces_for_mpi(environment, user_file_of_open_mpi(environment));
-    options.calls = &world_->calls();
-    options.print = [this](const LifelineVerdict& verdict) {
-      if (verdict.is_failure && verdict.exit_code != 0) logger_.error("{}", verdict.line);
-      else logger_.warning("{}", verdict.line);
-    };
-    options.on_failure = [this](const LifelineVerdict& verdict) {
-      world_->fail(verdict.line);
+    LifelineOptions options = lifeline_options(*world_, logger_);
+    options.on_failure = [this, wake = options.on_failure](const LifelineVerdict& verdict) {
+      wake(verdict);
       start_to_leave_failure(verdict);
     };
     lifeline_.emplace(std::move(options));

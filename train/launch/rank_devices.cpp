@@ -5,7 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "device/cpu/cpu_device.h"
 #include "train/plan/machine.h"
 
 namespace trident {
@@ -73,6 +72,7 @@ std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend
   cpu.threads_per_rank = options.threads_per_rank;
   cpu.first_core = options.first_core;
   cpu.memory = options.host_memory;
+  cpu.small_products = options.small_products;
   return std::make_unique<CpuDevice>(doorbell, cpu);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "device/cpu/cpu_device.h"
 #include "device/device.h"
 #include "parallel/cuda/cuda_backend.h"
 #include "parallel/grid/parallel_context.h"
@@ -36,6 +37,7 @@ struct RankDeviceOptions {
   int seat = 0;                         // which of this process's ranks it is; cards only
   int threads_per_rank = 1;             // CPU only
   std::optional<int> first_core = {};   // CPU only
+  SmallProducts small_products = SmallProducts::kBlocked;  // CPU only
   HostAllocator host_memory = {};       // that peers reach; not set: private memory
   CudaOptions cuda = {};                // cards only
 };

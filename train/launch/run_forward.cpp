@@ -5,18 +5,20 @@
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "parallel/communicator/launcher.h"
-#include "parallel/mpi/process_world.h"
+#include "parallel/communicator/peer_failure.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "train/launch/prepare_run.h"
 #include "train/launch/rank_devices.h"
+#include "train/launch/rank_lifeline.h"
 #include "train/launch/start_up.h"
 #include "train/plan/preflight.h"
-#include "train/run/arena_check.h"
+#include "train/run/dry_run.h"
 #include "train/run/run_manifest.h"
 #include "train/run/run_together.h"
 #include "train/run/weights_source.h"
@@ -27,7 +29,7 @@ namespace {
 // Enough for stages to be busy together; one where there is one stage.
 std::int64_t micro_batches_for(std::int64_t stages) { return stages == 1 ? 1 : 2 * stages; }
 
-ForwardInputs prepare(ForwardModel model, int world_size, const MachineFacts& machine) {
+ForwardInputs prepare(ForwardModel model, int world_size, const MachineFacts& machine, const ForwardKind& kind) {
   TrainConfig& config = model.config;
   if (world_size == 0) check_thread_ranks(config);
   const ParallelConfig& parallel = config.parallel;
@@ -35,22 +37,20 @@ ForwardInputs prepare(ForwardModel model, int world_size, const MachineFacts& ma
   const std::int64_t data = parallel.data.ranks.value_or(std::max<std::int64_t>(1, world_size / replica));
   config.batch.global = config.batch.micro * data * micro_batches_for(parallel.pipeline);
   ForwardInputs inputs;
-  inputs.plan = forward_only(make_run_plan(config, resolve_model(config), world_size, machine));
-  check_initial_model(config, stored_tensors(inputs.plan), model.checkpoint);
-  const auto needs_of = [&](const RunPlan& plan) {
-    return arena_needs(plan, dry_stages_here(plan, machine.device, DryWork::kConstruct));
-  };
-  check_arenas(inputs.plan, needs_of(inputs.plan));
+  inputs.plan = kind.plan(make_run_plan(config, resolve_model(config), world_size, machine));
+  if (!model.checkpoint.folder.empty()) check_initial_model(config, stored_tensors(inputs.plan), model.checkpoint);
+  kind.check_memory(inputs.plan, arena_needs(inputs.plan, dry_stages_here(inputs.plan, machine.device, DryWork::kConstruct)));
   inputs.model = std::move(model);
   return inputs;
 }
 
-void run_as_threads(const std::function<ForwardModel()>& read, const ForwardWork& work, LogSink& log, CudaBackend& cuda) {
+void run_as_threads(const std::function<ForwardModel()>& read, const ForwardWork& work, LogSink& log, CudaBackend& cuda,
+                    const ForwardKind& kind) {
   ForwardModel model = read();
   const int ranks = static_cast<int>(ranks_of(model.config.parallel));
   const AskedDevice asked = model.config.device;
   const DeviceChoice choice = choose_device(asked, cuda, look_for_cards(asked, cuda, thread_ranks(ranks)));
-  const ForwardInputs inputs = prepare(std::move(model), 0, machine_facts(choice, ranks));
+  const ForwardInputs inputs = prepare(std::move(model), 0, machine_facts(choice, ranks), kind);
   const Logger logger(log);
   ThreadWorld world(inputs.plan.world_size());
   run_thread_ranks(world, [&](int rank) {
@@ -58,66 +58,135 @@ void run_as_threads(const std::function<ForwardModel()>& read, const ForwardWork
     options.seat = rank;
     options.cuda = inputs.plan.config.cuda;
     options.threads_per_rank = inputs.plan.threads_per_rank;
+    options.small_products = kind.small_products;
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);
     work({inputs, *device, world.communicator(rank, device->progress()), on_device(choice, cuda, *device, DeviceTransport::kThread),
-          logger});
+          logger, nullptr});
   });
 }
 
-// What ranks that are processes agree on before they have devices.
-struct Agreed {
-  ForwardInputs inputs;
-  DeviceChoice choice;
-};
+// This process as one rank of a job, from joining to parting.
+class ForwardProcess {
+ public:
+  ForwardProcess(const Launcher& launcher, LogSink& log, CudaBackend& cuda, const ForwardKind& kind)
+      : log_(log),
+        logger_(log),
+        cuda_(cuda),
+        kind_(kind),
+        start_watch_(std::in_place, "joins the other ranks", start_watch_options(logger_)),
+        world_(join_job(launcher)) {}
 
-Agreed agree(const std::function<ForwardModel()>& read, ProcessWorld& world, CudaBackend& cuda) {
-  ForwardModel model;
-  run_together(world, [&] { model = read(); });
-  const AskedDevice asked = model.config.device;
-  const bool any_sees_cards = first_rank(world, sees_cards(asked, cuda)) >= 0;
-  const RunRanks ranks =
-      any_sees_cards ? RunRanks{{world.rank()}, [&](const std::string& mine) { return world.all_gather(mine); }} : thread_ranks(1);
-  CardSearch found = look_for_cards(asked, cuda, ranks);
-  Agreed agreed;
-  run_together(world, [&] { agreed.choice = choose_device(asked, cuda, std::move(found)); });
-  const StartUpFacts mine = facts_of_this_process(model.config, world.local_size(), agreed.choice);
-  compare_start_up(world, mine);
-  const MachineFacts machine = weakest(world, world.node(), mine);
-  run_together(world, [&] { agreed.inputs = prepare(std::move(model), world.size(), machine); });
-  return agreed;
-}
-
-void run_rank(const Agreed& agreed, ProcessWorld& world, const ForwardWork& work, LogSink& log, CudaBackend& cuda) {
-  const RunPlan& plan = agreed.inputs.plan;
-  RankDeviceOptions options;
-  options.threads_per_rank = plan.threads_per_rank;
-  options.cuda = plan.config.cuda;
-  options.host_memory = [&](std::int64_t bytes, const std::string& name) { return world.allocate(bytes, name); };
-  const std::unique_ptr<Device> device = make_rank_device(agreed.choice, cuda, world.doorbell(), options);
-  const TransportChoice transport = choose_transport(static_cast<std::size_t>(world.size()), agreed.choice.found.cards.size());
-  const Logger logger(log);
-  work({agreed.inputs, *device, world.communicator(device->progress()),
-        on_device(agreed.choice, cuda, *device, transport.transport), logger});
-}
-
-void run_as_process(const std::function<ForwardModel()>& read, const ForwardWork& work, LogSink& log, CudaBackend& cuda) {
-  const std::unique_ptr<ProcessWorld> world = join_process_world();
-  try {
-    const Agreed agreed = agree(read, *world, cuda);
-    run_rank(agreed, *world, work, log, cuda);
-  } catch (const AgreedError& error) {
-    log.write(LogLevel::kInfo, "trident: ", error.what());  // before anybody ends: launchers kill the rest as soon as one has
-    world->finish();
-    throw ReportedElsewhere(error.code(), error.what());
-  } catch (const ReportedElsewhere&) {
-    world->finish();
-    throw;
-  } catch (const Error& error) {
-    world->fail(fmt::format("rank {} failed: {}", world->rank(), error.what()));
-    throw;
+  ~ForwardProcess() {
+    start_watch_.reset();
+    lifeline_.reset();
   }
-  world->finish();
-}
+  ForwardProcess(const ForwardProcess&) = delete;
+  ForwardProcess& operator=(const ForwardProcess&) = delete;
+
+  // What all ranks throw alike is said by rank 0 before anybody ends: launchers kill the rest as soon as one has.
+  void agree(const std::function<ForwardModel()>& read) {
+    try {
+      prepare_together(read);
+    } catch (const AgreedError& error) {
+      log_.write(LogLevel::kInfo, "trident: ", error.what());
+      world_->finish();
+      throw ReportedElsewhere(error.code(), error.what());
+    } catch (const ReportedElsewhere&) {
+      world_->finish();
+      throw;
+    }
+  }
+
+  // The work, with deaths noticed.
+  void run(const ForwardWork& work) {
+    start_watch_->next("connects its lifeline");
+    try {
+      connect_lifeline(*lifeline_, *world_);
+      start_watch_.reset();
+      run_rank(work);
+      part();
+    } catch (const ReportedElsewhere&) {
+      throw;
+    } catch (const PeerFailure&) {
+      const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
+      if (verdict) end_with(*verdict);
+      throw;
+    } catch (const Error& error) {
+      report(error.what(), error.code());
+      throw;
+    } catch (const std::exception& error) {
+      report(error.what(), ExitCode::kInternal);
+      throw;
+    }
+  }
+
+ private:
+  void prepare_together(const std::function<ForwardModel()>& read) {
+    ForwardModel model;
+    start_watch_->next("reads what is to be done and compares it with the others'");
+    run_together(*world_, [&] { model = read(); });
+    const AskedDevice asked = model.config.device;
+    const bool any_sees_cards = first_rank(*world_, sees_cards(asked, cuda_)) >= 0;
+    const RunRanks ranks = any_sees_cards
+                               ? RunRanks{{world_->rank()}, [&](const std::string& mine) { return world_->all_gather(mine); }}
+                               : thread_ranks(1);
+    CardSearch found = look_for_cards(asked, cuda_, ranks);
+    run_together(*world_, [&] { choice_ = choose_device(asked, cuda_, std::move(found)); });
+    const StartUpFacts mine = facts_of_this_process(model.config, world_->local_size(), choice_);
+    compare_start_up(*world_, mine);
+    const MachineFacts machine = weakest(*world_, world_->node(), mine);
+    run_together(*world_, [&] { inputs_ = prepare(std::move(model), world_->size(), machine, kind_); });
+    run_together(*world_, [&] { lifeline_.emplace(lifeline_options(*world_, logger_)); });
+  }
+
+  void run_rank(const ForwardWork& work) {
+    RankDeviceOptions options;
+    options.threads_per_rank = inputs_.plan.threads_per_rank;
+    options.cuda = inputs_.plan.config.cuda;
+    options.small_products = kind_.small_products;
+    options.host_memory = [&](std::int64_t bytes, const std::string& name) { return world_->allocate(bytes, name); };
+    const std::unique_ptr<Device> device = make_rank_device(choice_, cuda_, world_->doorbell(), options);
+    device->progress().set_wait_observer([this](double seconds, FunctionRef<std::string()> describe) {
+      lifeline_->board().set_waiting(describe(), seconds);
+    });
+    const TransportChoice transport = choose_transport(static_cast<std::size_t>(world_->size()), choice_.found.cards.size());
+    work({inputs_, *device, world_->communicator(device->progress()), on_device(choice_, cuda_, *device, transport.transport),
+          logger_, &lifeline_->board()});
+  }
+
+  // The work is done, and rank 0 has the result, which it prints when it is no longer in the job: a rank that is held here is ended
+  // with a failure's code, because rank 0 may be ended, too. Others may die.
+  void part() {
+    lifeline_->goodbye(static_cast<int>(ExitCode::kCommunication));
+    try {
+      world_->finish();
+    } catch (const Error& error) {
+      const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
+      if (verdict && verdict->is_failure) end_with(*verdict);
+      if (!verdict)
+        logger_.warning("rank {} finished but did not leave the job in order: {}; nothing is lost", world_->rank(), error.what());
+    }
+  }
+
+  // Tells the others that this rank failed, unless they cannot be reached.
+  void report(std::string_view error, ExitCode code) {
+    if (lifeline_->report_failure(error, static_cast<int>(code))) throw ReportedElsewhere(code, std::string(error));
+  }
+
+  [[noreturn]] static void end_with(const LifelineVerdict& verdict) {
+    throw ReportedElsewhere(static_cast<ExitCode>(verdict.exit_code), verdict.line);
+  }
+
+  LogSink& log_;
+  const Logger logger_;
+  CudaBackend& cuda_;
+  const ForwardKind& kind_;
+  std::optional<StartWatch> start_watch_;  // until the lifeline watches
+  std::unique_ptr<ProcessWorld> world_;
+  DeviceChoice choice_;
+  ForwardInputs inputs_;
+  std::optional<Lifeline> lifeline_;  // after the world: its thread wakes ranks through it
+};
 
 // "DIR/100" means DIR/step-00000100.
 std::string checkpoint_path(const std::string& path) {
@@ -173,11 +242,16 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
   return model;
 }
 
-void run_forward(const std::function<ForwardModel()>& read, const ForwardWork& work, LogSink& log, CudaBackend& cuda) {
+void run_forward(const std::function<ForwardModel()>& read, const ForwardWork& work, LogSink& log, CudaBackend& cuda,
+                 const ForwardKind& kind) {
   const Launcher launcher = detect_launcher([](const char* name) { return std::getenv(name); });
   switch (launcher.kind) {
-    case Launcher::Kind::kNone: return run_as_threads(read, work, log, cuda);
-    case Launcher::Kind::kMpi: return run_as_process(read, work, log, cuda);
+    case Launcher::Kind::kNone: return run_as_threads(read, work, log, cuda, kind);
+    case Launcher::Kind::kMpi: {
+      ForwardProcess self(launcher, log, cuda, kind);
+      self.agree(read);
+      return self.run(work);
+    }
     case Launcher::Kind::kPlainSrun: refuse_unconnected_processes(launcher);
   }
 }

@@ -4,16 +4,20 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/logging.h"
+#include "device/cpu/cpu_device.h"
 #include "parallel/communicator/communicator.h"
+#include "parallel/communicator/status_board.h"
 #include "parallel/cuda/cuda_backend.h"
 #include "parallel/grid/parallel_context.h"
 #include "train/config/train_config.h"
 #include "train/plan/run_plan.h"
+#include "train/run/arena_check.h"
 #include "train/run/resume.h"
 
 namespace trident {
@@ -21,7 +25,7 @@ namespace trident {
 // Where weights come from, and who says so.
 struct ForwardModel {
   TrainConfig config;  // the model; precision, layout, micro-batch and sequence of the ranks. batch.global does not count
-  Resume checkpoint;
+  Resume checkpoint;      // without a folder: weights are drawn at random
   std::string key, path;  // "--ckpt" and what was given for it, for messages
 };
 
@@ -36,7 +40,7 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
 
 struct ForwardInputs {
   ForwardModel model;
-  RunPlan plan;  // forward_only(); tokens_per_step() are of one global batch
+  RunPlan plan;  // as ForwardKind::plan made it; tokens_per_step() are of one global batch
 };
 
 // One rank of them. The same inputs on every rank.
@@ -46,12 +50,24 @@ struct ForwardRank {
   std::unique_ptr<Communicator> world;
   OnDevice on_device;
   const Logger& logger;
+  StatusBoard* board;  // of a process, whose peers hear of it; nullptr: nobody does
 };
 using ForwardWork = std::function<void(ForwardRank rank)>;
 
+// What sets one kind of work apart from another. Not set: that of an evaluation.
+struct ForwardKind {
+  std::function<RunPlan(RunPlan plan)> plan = forward_only;  // of a plan for training; may refuse it
+  // Refuses (ConfigError) what the machine has no room for.
+  std::function<void(const RunPlan& plan, std::span<const ArenaNeed> needs)> check_memory =
+      [](const RunPlan& plan, std::span<const ArenaNeed> needs) { check_arenas(plan, needs); };
+  SmallProducts small_products = SmallProducts::kBlocked;
+};
+
 // `read`: called once in each process, on whose threads or on which `work` then runs once for each rank. What can be refused is
-// refused before a rank has memory; the arenas are compared with the machine as for training. ConfigError, DataError,
-// StorageError: the first cause, on rank 0 of several processes, and ReportedElsewhere on the rest.
-void run_forward(const std::function<ForwardModel()>& read, const ForwardWork& work, LogSink& log, CudaBackend& cuda);
+// refused before a rank has memory; the arenas are compared with the machine. ConfigError, DataError, StorageError: the first cause,
+// on rank 0 of several processes, and ReportedElsewhere on the rest. Processes notice each other's deaths while they work: the rest
+// then end with one line and 76, as in training (docs/stopping.md).
+void run_forward(const std::function<ForwardModel()>& read, const ForwardWork& work, LogSink& log, CudaBackend& cuda,
+                 const ForwardKind& kind = {});
 
 }  // namespace trident

@@ -1,0 +1,70 @@
+#include "train/launch/rank_lifeline.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/counted.h"
+#include "core/host_name.h"
+#include "parallel/health/lifeline_dial.h"
+#include "parallel/mpi/network_facts.h"
+
+namespace trident {
+namespace {
+
+constexpr int kManyRanks = 64;  // of more, rank 0 hears less often
+
+const char* variable(const char* name) { return std::getenv(name); }
+
+}  // namespace
+
+std::unique_ptr<ProcessWorld> join_job(const Launcher& launcher) {
+  std::unique_ptr<ProcessWorld> world = join_process_world();
+  if (world->size() == launcher.processes) return world;
+  throw ConfigError(
+      fmt::format("{} started {}, but the MPI library that trident was built with sees {}; start it with that library's mpirun",
+                  launcher.description, counted(launcher.processes, "process", "processes"), world->size()));
+}
+
+StartWatchOptions start_watch_options(const Logger& logger) {
+  StartWatchOptions options;
+  options.speaks = placement_of(variable).is_rank_0;
+  options.warn = [&logger](const std::string& line) { logger.warning("{}", line); };
+  options.end = [&logger](const std::string& line) {
+    logger.error("{}", line);
+    ::_exit(static_cast<int>(ExitCode::kCommunication));  // a thread that stands in MPI throws nothing
+  };
+  return options;
+}
+
+LifelineOptions lifeline_options(ProcessWorld& world, const Logger& logger) {
+  const std::vector<int>& nodes = world.nodes();
+  LifelineOptions options;
+  options.rank = world.rank();
+  options.size = world.size();
+  options.deputy = lifeline_deputy(nodes);
+  options.heartbeat_seconds = world.size() <= kManyRanks ? 0.25 : 1;
+  options.host = host_name();
+  options.connect_seconds = lifeline_connect_seconds(world.size());
+  options.reach = *std::ranges::max_element(nodes) == 0 ? LifelineReach::kNode : LifelineReach::kNetwork;
+  options.interfaces = interfaces_for_mpi(variable, user_file_of_open_mpi(variable));
+  options.calls = &world.calls();
+  options.print = [&logger](const LifelineVerdict& verdict) {
+    if (verdict.is_failure && verdict.exit_code != 0) logger.error("{}", verdict.line);
+    else logger.warning("{}", verdict.line);
+  };
+  options.on_failure = [&world](const LifelineVerdict& verdict) { world.fail(verdict.line); };
+  return options;
+}
+
+void connect_lifeline(Lifeline& lifeline, ProcessWorld& world) {
+  const std::string contact = lifeline.contact(), hub = world.broadcast(contact, 0);
+  const int deputy = lifeline_deputy(world.nodes());
+  lifeline.connect({hub, deputy < world.size() ? world.broadcast(contact, deputy) : ""});
+}
+
+}  // namespace trident
