@@ -39,6 +39,8 @@ TEST_F(Generate, IdsAreTheSameInEveryLayoutAndBatch) {
   EXPECT_EQ(expected.find('\n'), expected.size() - 1);
   for (const char* layout : {"parallel=1DP x 2PP x 1TP", "parallel=1DP x 1PP x 2TP", "parallel=2DP x 2PP x 2TP"})
     EXPECT_EQ(ids(plus(greedy, {"--set", layout, "--set", "parallel.zero=zero3"})), expected) << layout;
+  const std::vector<std::string> interleaved{"--set", "parallel.schedule=interleaved", "--set", "parallel.virtual_stages=2"};
+  EXPECT_EQ(ids(plus(plus(greedy, {"--set", "parallel=1DP x 2PP x 1TP"}), interleaved)), expected);
   const std::vector<std::string> unseeded{"--prompt", "The dog", "--prompt-ids", "464 3290", "-n", "3", "--top-k", "50"};
   const std::vector<std::string> drawn = plus(unseeded, {"--seed", "3"});
   const std::string samples = ids(drawn);
@@ -112,6 +114,8 @@ TEST_F(Generate, RefusesWhatCannotBe) {
                   {"--max-new-tokens = 100000", "positions", "use at most"});
   expect_one_line(generate(plus(ids, {"--set", "parallel.tensor=3"})), 64, {"parallel.tensor = 3"});
   expect_one_line(generate(plus(ids, {"--set", "parallel.tenso=2"})), 64, {"parallel.tenso"});
+  expect_one_line(generate(plus(ids, {"--set", "parallel.virtual_stages=2"})), 64, {"parallel.virtual_stages = 2", "interleaved"});
+  expect_one_line(generate(plus(ids, {"--set", "parallel.context=2"})), 64, {"parallel.context = 2"});
   expect_one_line(generate(plus(ids, {"--set", "device=cuda"})), 64, {"device = cuda"});
   expect_one_line(generate(plus(ids, {"--tokenizer", "no/such"})), 64, {"--tokenizer", "no/such"});
   expect_one_line(run_program({"generate", "--prompt-ids", "1"}), 64, {"--ckpt"});

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/file_io.h"
@@ -56,10 +57,20 @@ LaunchedJob::LaunchedJob(const Workplace& place, const std::string& name, int ra
   words.insert(words.end(), before.begin(), before.end());
   words.insert(words.end(), {TRIDENT_BINARY, "train", "--config", place / "config.json"});
   for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+  launch(std::move(words), place / (name + ".tmp"));
+}
+
+LaunchedJob::LaunchedJob(const std::string& place, const std::string& name, int ranks, const std::vector<std::string>& arguments)
+    : output_(place + "/" + name + ".log"), ranks_(static_cast<std::size_t>(ranks), -1) {
+  std::vector<std::string> words{TRIDENT_SOURCE_DIR "/scripts/mpirun_local", std::to_string(ranks), TRIDENT_BINARY};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  launch(std::move(words), place + "/" + name + ".tmp");
+}
+
+void LaunchedJob::launch(std::vector<std::string> words, const std::string& scratch) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  const std::string scratch = place / (name + ".tmp");
   std::filesystem::create_directory(scratch);
   launcher_ = fork();
   if (launcher_ != 0) return;

@@ -16,6 +16,8 @@ class LaunchedJob {
   // the program, of a command that becomes it.
   LaunchedJob(const Workplace& place, const std::string& name, int ranks, std::vector<std::string> settings,
               const std::vector<std::string>& before = {});
+  // Starts trident with these arguments; <place>/<name>.log is what it prints.
+  LaunchedJob(const std::string& place, const std::string& name, int ranks, const std::vector<std::string>& arguments);
   ~LaunchedJob();
   LaunchedJob(const LaunchedJob&) = delete;
   LaunchedJob& operator=(const LaunchedJob&) = delete;
@@ -38,6 +40,7 @@ class LaunchedJob {
   std::string survivors(double seconds = 3) const;
 
  private:
+  void launch(std::vector<std::string> words, const std::string& scratch);
   std::vector<pid_t> children() const;
   bool ended();
 

@@ -2,13 +2,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <regex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/file_io.h"
 #include "tests/app/checkpoint_runs.h"
+#include "tests/mpi/launched_job.h"
 
 namespace trident {
 namespace {
@@ -106,6 +111,9 @@ TEST_F(ProcessForward, WhatIsWrongIsSaidOnce) {
       {{"eval", "--hf", golden, "--choices", place / "none.jsonl"}, 65, "none.jsonl"},
       {{"generate", "--hf", folder, "--prompt-ids", "5 6"}, 65, "short/model.safetensors"},
       {{"generate", "--hf", golden, "--prompt-ids", "5 99"}, 64, "token 99"},
+      {{"generate", "--hf", golden, "--prompts", place / "none.txt"}, 65, "none.txt"},
+      {{"generate", "--hf", golden, "--prompt-ids", "5 6", "--set", "parallel.tenso=2"}, 64, "parallel.tenso"},
+      {{"generate", "--hf", golden, "--prompt-ids", "5 6", "--set", "device=cuda"}, 64, "device = cuda"},
   };
   for (const Case& c : cases) {
     const ProgramOutcome outcome = launch(2, plus(c.arguments, {"--set", "parallel=1DP x 1PP x 2TP"}));
@@ -116,6 +124,106 @@ TEST_F(ProcessForward, WhatIsWrongIsSaidOnce) {
     EXPECT_EQ(said.find("trident: ", said.find("trident: ") + 1), said.npos) << said;
   }
 }
+
+// What no degree asks for is data parallel, in both commands.
+TEST_F(ProcessForward, DataRanksTakeWhatIsLeftOver) {
+  const std::string golden = kGoldens + "model/goldens/families/qwen3";
+  const std::vector<std::string> pp2{"--set", "parallel.pipeline=2", "--set", "precision.compute=fp32"};
+  const std::vector<std::string> generate = plus({"generate", "--hf", golden, "--greedy", "--print-ids", "--ignore-end",
+                                                  "--max-new-tokens", "8", "--prompt-ids", "5 6 7", "--prompt-ids", "9 8",
+                                                  "--prompt-ids", "3"},
+                                                 pp2);
+  const std::vector<std::string> eval = plus({"eval", "--hf", golden, "--ids", "5 17 2 9 31 44 8 50", "--sequence", "3"}, pp2);
+  for (const std::vector<std::string>& words : {generate, eval}) {
+    const ProgramOutcome threads = run_program(words), processes = launch(4, words);
+    ASSERT_EQ(threads.exit_code, 0) << threads.err;
+    ASSERT_EQ(processes.exit_code, 0) << processes.err;
+    EXPECT_EQ(processes.out, threads.out);
+    const ProgramOutcome odd = launch(3, words);
+    EXPECT_EQ(odd.exit_code, 64) << odd.err;
+    const std::string said = odd.out + odd.err, line = "3 ranks are not a multiple of tensor x context x pipeline = 2";
+    ASSERT_NE(said.find(line), said.npos) << said;
+    EXPECT_EQ(said.find(line, said.find(line) + 1), said.npos) << said;
+  }
+}
+
+// Only the last stage sees the logits. The others do not wait for it.
+TEST_F(ProcessForward, AnErrorOfOneRankEndsAllByName) {
+  TemporaryFolder place;
+  const std::string folder = place / "nan", golden = kGoldens + "model/goldens/families/qwen3";
+  create_folder(folder);
+  write_file(folder + "/config.json", read_file(golden + "/config.json"));
+  std::string weights = read_file(golden + "/model.safetensors");
+  std::fill(weights.end() - 64, weights.end(), '\xff');  // of model.norm.weight, the last one
+  write_file(folder + "/model.safetensors", weights);
+  const ProgramOutcome outcome =
+      launch(2, {"generate", "--hf", folder, "--prompt-ids", "5 6", "--max-new-tokens", "4", "--set",
+                 "parallel.pipeline=2"});
+  const std::string said = outcome.out + outcome.err;
+  EXPECT_EQ(outcome.exit_code, 65) << said;
+  const std::regex line(
+      R"(error: rank 1 \(host [^ ,]+, pid [0-9]+\) failed: prompt 0: .*not finite.*; in generating.*exit code 65 on all ranks)");
+  EXPECT_TRUE(std::regex_search(said, line)) << said;
+  const std::size_t first = said.find("not finite");
+  EXPECT_EQ(said.find("not finite", first + 1), said.npos) << said;
+}
+
+struct Disturbance {
+  int signal;
+  const char* command;
+  const char* layout;
+  int ranks, victim;
+};
+
+class LostForward : public ProcessForward, public testing::WithParamInterface<Disturbance> {
+ protected:
+  // Work for minutes, of a model that takes no time to read.
+  std::vector<std::string> endless() {
+    const std::string golden = kGoldens + "model/goldens/families/qwen3";
+    if (std::string(GetParam().command) == "generate")
+      return {"generate", "--hf", golden, "--prompt-ids", "5 6 7", "-n", "1000000", "--ignore-end", "--max-new-tokens", "8"};
+    std::string questions;
+    for (int i = 0; i < 300'000; ++i) questions += "{\"context\": [5, 6], \"choices\": [[7, 8], [9]], \"answer\": 0}\n";
+    write_file(place_ / "questions.jsonl", questions);
+    return {"eval", "--hf", golden, "--choices", place_ / "questions.jsonl"};
+  }
+  TemporaryFolder place_;
+};
+
+// As in training: one line says who was lost, and everybody ends within the same time.
+TEST_P(LostForward, IsNamedAndEndsTheJob) {
+  constexpr double kSecondsToEnd = 12;
+  const Disturbance d = GetParam();
+  const std::vector<std::string> words = plus(endless(), {"--set", std::string("parallel=") + d.layout});
+  const bool stops = d.signal == SIGSTOP;
+  for (int seconds = 3;; seconds *= 3) {  // until it works
+    LaunchedJob job(place_ / "", "job" + std::to_string(seconds), d.ranks, words);
+    ASSERT_TRUE(job.wait_for_ranks()) << job.said();
+    std::this_thread::sleep_for(std::chrono::seconds(seconds));
+    ASSERT_EQ(kill(job.rank(d.victim), d.signal), 0);
+    const int code = job.wait_to_end(kSecondsToEnd);
+    const std::string said = job.said();
+    const std::regex line(fmt::format(
+        R"(error: rank {} \(host [^ ,]+, pid {}\) {}.* in {}, last entered [a-z_]+ #[0-9]+ over .*exit code 76 on all ranks)",
+        d.victim, job.rank(d.victim), stops ? "was stopped" : "was killed",
+        std::string(d.command) == "eval" ? "evaluating" : "generating"));
+    if (!std::regex_search(said, line) && seconds < 27) continue;
+    EXPECT_TRUE(std::regex_search(said, line)) << said;
+    EXPECT_EQ(said.find("on all ranks", said.find("on all ranks") + 1), said.npos) << said;
+    EXPECT_EQ(code, stops ? 76 : 137) << said;
+    EXPECT_EQ(job.survivors(), "");
+    return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, LostForward,
+                         testing::Values(Disturbance{SIGKILL, "generate", "1DP x 1PP x 2TP", 2, 1},
+                                         Disturbance{SIGSTOP, "generate", "1DP x 2PP x 1TP", 2, 0},
+                                         Disturbance{SIGKILL, "eval", "2DP x 2PP x 1TP", 4, 0},
+                                         Disturbance{SIGSTOP, "eval", "1DP x 1PP x 2TP", 2, 1}),
+                         [](const auto& info) {
+                           return std::string(info.param.command) + (info.param.signal == SIGKILL ? "Killed" : "Stopped");
+                         });
 
 // Each process reads its own slices of a folder in fp16, cut into files; the run has the bits of thread ranks.
 TEST_F(ProcessForward, TrainingBeginsWithAFolder) {

@@ -1,5 +1,6 @@
 #include "train/generate/prompt_file.h"
 
+#include <cstdint>
 #include <sstream>
 
 #include "core/file_io.h"
