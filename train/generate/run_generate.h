@@ -41,8 +41,8 @@ struct GenerateResult {
 
 inline constexpr std::int64_t kMostSlots = 32;
 
-// Runs the ranks by run_forward(): this process is one of them where mpirun or srun started it as one of several, otherwise they are
-// threads of it.
+// Runs the ranks by run_forward(): this process is one of them where mpirun or srun started it as one of several, otherwise they
+// are threads of it.
 // `show`: of rank 0, called while text is made if it is one continuation. Nothing on processes that leave printing to rank 0.
 // `log`: told of weights that are no numbers, and of ranks that are lost.
 // ConfigError for options and layouts that cannot be, DataError for what is wrong with the checkpoint or its weights.

@@ -1,5 +1,5 @@
-// What every job of several processes does alike, whatever its ranks compute: to join, to say what it waits for while it starts, and
-// to notice deaths from then on (parallel/health/lifeline.h).
+// What every job of several processes does alike, whatever its ranks compute: to join, to say what it waits for while it starts,
+// and to notice deaths from then on (parallel/health/lifeline.h).
 #pragma once
 
 #include <memory>

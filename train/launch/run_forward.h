@@ -64,9 +64,9 @@ struct ForwardKind {
 };
 
 // `read`: called once in each process, on whose threads or on which `work` then runs once for each rank. What can be refused is
-// refused before a rank has memory; the arenas are compared with the machine. ConfigError, DataError, StorageError: the first cause,
-// on rank 0 of several processes, and ReportedElsewhere on the rest. Processes notice each other's deaths while they work: the rest
-// then end with one line and 76, as in training (docs/stopping.md).
+// refused before a rank has memory; the arenas are compared with the machine. ConfigError, DataError, StorageError: the first
+// cause, on rank 0 of several processes, and ReportedElsewhere on the rest. Processes notice each other's deaths while they work:
+// the rest then end with one line and 76, as in training (docs/stopping.md).
 void run_forward(const std::function<ForwardModel()>& read, const ForwardWork& work, LogSink& log, CudaBackend& cuda,
                  const ForwardKind& kind = {});
 
