@@ -40,6 +40,8 @@ class Stage {
 
   // Bytes of this rank's activations that are logits, which recompute.head_chunk would keep to a chunk.
   std::int64_t logits_bytes() const { return logits_bytes_; }
+  // Which rows of the rotation tables a sequence's positions are; sequences may be shorter than the geometry's where nothing trains.
+  const ModelConstants& constants() const { return constants_; }
 
   void bind(Arena& arena, ParamStore& store);
   // The micro-batches of the step about to run, indexed by Instruction::micro_batch; they outlive it.

@@ -159,6 +159,56 @@ TEST_F(FolderCommands, LongropeTurnsByTheLengthThatASequenceHas) {
   }
 }
 
+// As transformers does it for a window alone: neither the others of its batch nor --sequence decide. Folders whose two lists are the
+// same say what each length ought to give.
+TEST_F(FolderCommands, LongropeTurnsEachWindowByItsOwnLength) {
+  const std::string hf = folder("phi3", "\"sliding_window\": 16", "\"sliding_window\": null");  // original context: 8
+  const std::string shorter = "      1.0,\n      1.25\n", longer = "      1.5,\n      4.0\n";
+  const auto with_one_list = [&](const std::string& name, const std::string& from, const std::string& to) {
+    const std::string made = place_ / name;
+    fs::copy(hf, made);
+    std::string config = read_file(made + "/config.json");
+    EXPECT_NE(config.find(from), config.npos);
+    write_file(made + "/config.json", config.replace(config.find(from), from.size(), to));
+    return made;
+  };
+  const std::string short_alone = with_one_list("short", longer, shorter), long_alone = with_one_list("long", shorter, longer);
+
+  const std::vector<std::int64_t> inputs{4, 20, 8, 9, 2, 13, 7};
+  std::string lines;
+  for (const std::int64_t n : inputs) {
+    lines += "{\"context\": [5";
+    for (std::int64_t i = 1; i < n; ++i) lines += fmt::format(", {}", (7 * i + n) % 53);
+    lines += "], \"choices\": [[3], [40]], \"answer\": 0}\n";
+  }
+  write_file(place_ / "questions.jsonl", lines);
+  const std::vector<std::string> asked{"--choices", place_ / "questions.jsonl", "--per-question"};
+  for (const std::vector<std::string>& layout : std::vector<std::vector<std::string>>{
+           {},
+           {"--set", "batch.micro=3"},
+           {"--set", "parallel=2DP x 2PP", "--set", "batch.micro=2"},
+           {"--set", "parallel=2TP", "--set", "parallel.sequence_parallel=true", "--set", "batch.micro=2"}}) {
+    const auto answers = [&](const std::string& of) {
+      return eval("--hf", of, plus(asked, layout)).find("answers")->items();
+    };
+    const JsonValue::Array said = answers(hf), of_short = answers(short_alone), of_long = answers(long_alone);
+    ASSERT_EQ(said.size(), inputs.size());
+    for (std::size_t q = 0; q < inputs.size(); ++q) {
+      EXPECT_EQ(to_json_text(said[q]), to_json_text((inputs[q] <= 8 ? of_short : of_long)[q])) << inputs[q] << " tokens";
+      EXPECT_NE(to_json_text(of_short[q]), to_json_text(of_long[q])) << inputs[q] << " tokens";
+    }
+  }
+
+  // The last window of a text may be short: inputs 0 to 15, and 16 to 18.
+  const std::vector<std::string> text{"--ids", "5 17 2 9 30 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15", "--sequence", "16", "--token-losses"};
+  const auto losses = [&](const std::string& of) { return eval("--hf", of, text).find("token_losses")->items(); };
+  const JsonValue::Array said = losses(hf), of_short = losses(short_alone), of_long = losses(long_alone);
+  ASSERT_EQ(said.size(), 19u);
+  for (std::size_t i = 0; i < said.size(); ++i)
+    EXPECT_EQ(said[i].as_number(), (i < 16 ? of_long : of_short)[i].as_number()) << i;
+  EXPECT_NE(of_long.back().as_number(), of_short.back().as_number());
+}
+
 // Conversions that are stopped.
 class StoppedConversion : public FolderCommands {
  protected:

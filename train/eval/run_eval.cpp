@@ -267,10 +267,13 @@ std::optional<EvalReport> run_eval(const EvalOptions& options, LogSink& log, Cud
     if (rank.board != nullptr) rank.board->set_phase(RunPhase::kEvaluating);
     const std::int64_t global = inputs.plan.config.batch.global, sequence = inputs.plan.config.batch.sequence;
     const LoadSamples load = loader_of(work, sequence);
+    const auto tokens = [&work](std::int64_t window) {
+      return window < std::ssize(work.windows) ? work.windows[static_cast<std::size_t>(window)].inputs : 0;
+    };
     const bool reports = evaluator.model().context().rank() == 0;
     TextSums sums(work, options.token_losses);
     for (std::int64_t batch = 0; batch * global < std::ssize(work.windows); ++batch) {
-      const std::span<const float> losses = evaluator.losses(load, batch);
+      const std::span<const float> losses = evaluator.losses(load, batch, tokens);
       for (std::int64_t i = 0; reports && i < global && batch * global + i < std::ssize(work.windows); ++i)
         sums.add(work.windows[static_cast<std::size_t>(batch * global + i)],
                  losses.subspan(static_cast<std::size_t>(i * sequence), static_cast<std::size_t>(sequence)));

@@ -1,5 +1,6 @@
 #include "train/run/batch_buffers.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -15,7 +16,7 @@ BatchBuffers::BatchBuffers(const RunPlan& plan, Device& device, int stage, LossD
   slots_ = {book("tokens", m * tokens, DType::kI32),
             book("targets", m * tokens, DType::kI32),
             book("positions by row", tokens, DType::kI32),
-            book("positions by sample", tokens, DType::kI32),
+            book("positions by sample", (detail_ == LossDetail::kOfTokens ? m : 1) * tokens, DType::kI32),
             book("sample numbers", m * batch.micro, DType::kI64),
             book("losses", m, DType::kF64),
             detail_ == LossDetail::kOfTokens ? book("losses of tokens", m * tokens, DType::kF32) : ArenaSlot{}};
@@ -26,7 +27,8 @@ void BatchBuffers::bind(Arena& arena) {
   tokens_ = arena.grant(slots_.tokens, DType::kI32, {m, t * b});
   targets_ = arena.grant(slots_.targets, DType::kI32, {m, t * b});
   positions_by_row_ = arena.grant(slots_.positions_by_row, DType::kI32, {t * b});
-  positions_by_sample_ = arena.grant(slots_.positions_by_sample, DType::kI32, {b, t});
+  const std::int64_t kinds = detail_ == LossDetail::kOfTokens ? m : 1;  // of micro-batches: all are alike but for lengths
+  positions_by_sample_ = arena.grant(slots_.positions_by_sample, DType::kI32, {kinds, b * t});
   samples_ = arena.grant(slots_.samples, DType::kI64, {m, b});
   losses_ = arena.grant(slots_.losses, DType::kF64, {m});
   if (detail_ == LossDetail::kOfTokens) token_losses_ = arena.grant(slots_.token_losses, DType::kF32, {m, t * b});
@@ -44,7 +46,7 @@ void BatchBuffers::bind(Arena& arena) {
     mb.tokens = tokens_.rows(k, 1).flat();
     mb.targets = targets_.rows(k, 1).flat();
     mb.positions_by_row = positions_by_row_;
-    mb.positions_by_sample = positions_by_sample_;
+    mb.positions_by_sample = positions_by_sample_.rows(k % kinds, 1).reshape({b, t});
     mb.samples = samples_.rows(k, 1).flat();
     mb.loss = losses_.range(k, 1);
     if (detail_ == LossDetail::kOfTokens) mb.token_losses = token_losses_.rows(k, 1).flat();
@@ -53,13 +55,29 @@ void BatchBuffers::bind(Arena& arena) {
 
 void BatchBuffers::write_positions() {
   const std::int64_t b = plan_.config.batch.micro, t = plan_.config.batch.sequence;
-  std::vector<std::int32_t> by_row(static_cast<std::size_t>(t * b)), by_sample(by_row.size());
-  for (std::int64_t i = 0; i < t * b; ++i) {
-    by_row[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i / b);
-    by_sample[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i % t);
-  }
+  std::vector<std::int32_t> by_row(static_cast<std::size_t>(t * b));
+  std::vector<std::int32_t> by_sample(static_cast<std::size_t>(positions_by_sample_.shape().num_elements()));
+  for (std::size_t i = 0; i < by_row.size(); ++i) by_row[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) / b);
+  for (std::size_t i = 0; i < by_sample.size(); ++i) by_sample[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % t);
   device_.write(device_.compute_stream(), positions_by_row_, by_row.data());
   device_.write(device_.compute_stream(), positions_by_sample_, by_sample.data());
+}
+
+void BatchBuffers::set_lengths(const SampleTokens& tokens, const ModelConstants& constants, std::int64_t batch,
+                               const BatchSlicing& slicing, int data) {
+  if (constants.short_rows() == 0 || !device_.has_bytes()) return;  // one table for all lengths
+  const std::int64_t t = plan_.config.batch.sequence;
+  std::vector<std::int32_t>& rows = host_.positions_by_sample;
+  rows.clear();
+  for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
+    const std::int64_t first = slicing.first_sample(batch, k, data);
+    for (std::int64_t i = 0; i < slicing.micro; ++i) {
+      const std::int64_t begin = constants.first_row(tokens(first + i));
+      const std::int64_t last = (begin == 0 ? t : constants.short_rows()) - 1;  // padding may lie behind the table
+      for (std::int64_t s = 0; s < t; ++s) rows.push_back(static_cast<std::int32_t>(begin + std::min(s, last)));
+    }
+  }
+  device_.write(device_.compute_stream(), positions_by_sample_, rows.data());
 }
 
 void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const BatchSlicing& slicing, int data) {

@@ -9,6 +9,7 @@
 #include "data/sample_order.h"
 #include "device/arena.h"
 #include "device/device.h"
+#include "model/model_constants.h"
 #include "pipeline/stage.h"
 #include "train/plan/run_plan.h"
 
@@ -28,6 +29,12 @@ class BatchBuffers {
   // Books all memory in `arena_plan`. `stage`: this rank's place in the pipeline.
   BatchBuffers(const RunPlan& plan, Device& device, int stage, LossDetail detail, ArenaPlan& arena_plan);
   void bind(Arena& arena);
+
+  // With kOfTokens, of the same samples as load(): `tokens` is how many each has without its padding, and its positions become the
+  // rows of `constants` for that length. Not called: every sample has T.
+  using SampleTokens = std::function<std::int64_t(std::int64_t sample)>;
+  void set_lengths(const SampleTokens& tokens, const ModelConstants& constants, std::int64_t batch, const BatchSlicing& slicing,
+                   int data);
 
   // The samples that data rank `data` has of a global batch. Without bytes on the device nothing is loaded.
   void load(const LoadSamples& load, std::int64_t batch, const BatchSlicing& slicing, int data);
@@ -54,7 +61,7 @@ class BatchBuffers {
   } slots_;
   TensorView tokens_, targets_, positions_by_row_, positions_by_sample_, samples_, losses_, token_losses_;
   struct HostBatch {  // the same in host memory, on the way to the device and back
-    std::vector<std::int32_t> tokens, targets;
+    std::vector<std::int32_t> tokens, targets, positions_by_sample;
     std::vector<std::int64_t> samples;
     std::vector<double> losses;
     std::vector<float> token_losses;
