@@ -9,7 +9,7 @@ Writes OUT (default tests/app/goldens/choices), see README.md:
 Sets: "usual", "spaces" (white space at ends), "unicode" (lengths in code points are not those in bytes), "long" (contexts beyond
 max_length, which are cut on the left), "empty" (no context).
 
-    pip install -r scripts/oracle/requirements.txt lm_eval==0.4.13 accelerate
+    pip install -r scripts/oracle/requirements.txt
 """
 
 import argparse

@@ -120,6 +120,36 @@ TEST_F(Eval, ChoicesAreJudgedByTheirLikelihoods) {
   EXPECT_FALSE(report.find("acc_norm")->is_null());
 }
 
+// Files of other programs have more keys than are read, and a text to be scored may be a line with one choice.
+TEST_F(Eval, ChoicesWithOtherKeysOrWithOneAlone) {
+  ASSERT_EQ(train().exit_code, 0);
+  const auto said = [&](const std::string& line) {
+    return json({"--per-question", "--choices", write("q.jsonl", line)});
+  };
+  const std::string plain = R"({"context": [5, 17], "choices": [[2], [900]], "answer": 0)";
+  EXPECT_EQ(to_json_text(said(plain + R"(, "id": "q-7", "category": {"a": [1]}, "answers": null})")), to_json_text(said(plain + "}")));
+  const JsonValue one = said(R"({"context": [5, 17], "choices": [[2]], "answer": 0})");
+  EXPECT_EQ(number(one, "acc"), 1.0);
+  EXPECT_NEAR(one.find("answers")->items()[0].find("log_likelihoods")->items()[0].as_number(),
+              -json({"--ids", "5 17 2", "--token-losses"}).find("token_losses")->items().back().as_number(), 1e-6);
+}
+
+// What tensor ranks share out is the windows that there are, padded, and no default sequence.
+TEST_F(Eval, SequenceParallelOfAnySequence) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::vector<std::string> shared{"--set", "parallel=2TP", "--set", "parallel.sequence_parallel=true"};
+  const std::vector<std::string> ids{"--ids", "5 17 2 900 31 44 8 5 3 2", "--sequence", "7"};
+  const double loss = number(json(ids), "loss");
+  EXPECT_NEAR(number(json(plus(ids, shared)), "loss"), loss, 1e-6 * loss);
+  const std::vector<std::string> odd{"--set", "batch.sequence=31"};
+  EXPECT_NEAR(number(json(plus(plus(ids, shared), odd)), "loss"), loss, 1e-6 * loss);
+  const std::vector<std::string> data{"--data", place_ / "valid", "--sequence", "63"};
+  EXPECT_NEAR(number(json(plus(data, shared)), "loss"), number(json(data), "loss"), 1e-5);
+  const std::vector<std::string> three{"--set", "parallel=4TP", "--set", "parallel.sequence_parallel=true", "--set",
+                                       "model.max_position_embeddings=63"};
+  expect_one_line(eval(plus(data, three)), 64, {"--sequence = 63", "63 positions", "at most 60"});
+}
+
 TEST_F(Eval, WhatCannotBeIsRefused) {
   ASSERT_EQ(train().exit_code, 0);
   expect_one_line(eval({}), 64, {"nothing to evaluate", "--data"});
@@ -143,7 +173,7 @@ TEST_F(Eval, WhatCannotBeIsRefused) {
   expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\", \"c\"]}"), 65, {"bad.jsonl:1", "has no answer"});
   expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 2}"), 65, {"answer = 2", "0 to 1"});
   expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": \"b\"}"), 65, {"answer is a string"});
-  expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\"], \"answer\": 0}"), 65, {"choices has 1"});
+  expect_one_line(choices("{\"context\": \"a\", \"choices\": [], \"answer\": 0}"), 65, {"choices is empty", "one or more"});
   expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\", 7], \"answer\": 0}"), 65, {"choices[1]"});
   expect_one_line(choices("{\"context\": \"a\", \"choices\": [\"b\", \"\"], \"answer\": 0}"), 65, {"choices[1] is empty"});
   expect_one_line(choices("{\"context\": [5], \"choices\": [[1], [50257]], \"answer\": 0}"), 65, {"choices[1]", "50257"});

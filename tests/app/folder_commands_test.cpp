@@ -88,6 +88,10 @@ TEST_F(FolderCommands, ChoicesWithoutNumbersAreNotJudged) {
   EXPECT_EQ(outcome.out, "");
   EXPECT_NE(outcome.err.find("questions.jsonl: question 1: a choice's log-likelihood is no finite number"), std::string::npos)
       << outcome.err;
+  const ProgramOutcome loss = run_program({"eval", "--hf", hf, "--ids", "1 2 3", "--json"});
+  EXPECT_EQ(loss.exit_code, 65) << loss.out << loss.err;
+  EXPECT_EQ(loss.out, "");
+  EXPECT_NE(loss.err.find("llama: the loss of \"ids\" is no finite number"), std::string::npos) << loss.err;
   write_file(file, "{\"context\": [1], \"choices\": [[2], [3]], \"answer\": 1.0}\n");
   expect_one_line(run_program({"eval", "--hf", hf, "--choices", file}), 65, {"questions.jsonl:1", "answer is 1.0", "whole number"});
 }

@@ -34,8 +34,8 @@ struct ChoicesRules {
 };
 
 // Lines {"context": "...", "choices": ["...", ...], "answer": 0}. Context and choices may be lists of token ids, both or neither;
-// the delimiter then stands in them. Blank lines are passed over. DataError that names file, line and key: no JSON object, a key
-// that is missing, unknown or of another type, fewer than two choices, an answer that is none of them, an empty choice, a choice of
+// the delimiter then stands in them. Other keys, such as ids and categories, are not read. Blank lines are passed over. DataError that
+// names file, line and key: no JSON object, a key that is missing or of another type, no choice, an answer that is none of them, an empty choice, a choice of
 // more tokens than fit, an id outside the vocabulary; a file without a question. ConfigError for text without a tokenizer.
 std::vector<Question> read_choices(const std::string& path, const ChoicesRules& rules);
 

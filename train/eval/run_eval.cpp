@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/int_math.h"
 #include "data/dataset_record.h"
 #include "data/indexed_dataset.h"
 #include "data/tokenizer/tokenizer.h"
@@ -251,7 +252,11 @@ ForwardModel read_model(const EvalOptions& options, Work& work) {
   work = make_work(options, architecture, sequence, tokenizer.get());
   // Of the layout, sequences that tensor ranks share out must be a multiple of them.
   const std::int64_t unit = config.parallel.sequence_parallel ? config.parallel.tensor : 1;
-  config.batch.sequence = std::min(sequence, (longest_needed(work) + unit - 1) / unit * unit);
+  config.batch.sequence = round_up(std::min(sequence, longest_needed(work)), unit);
+  if (config.batch.sequence > architecture.max_positions)
+    throw ConfigError(fmt::format("--sequence = {}: {} tensor ranks share out {} tokens (parallel.sequence_parallel), and the model has "
+                                  "{} positions; use at most {}, or set parallel.sequence_parallel to false",
+                                  sequence, unit, config.batch.sequence, architecture.max_positions, sequence / unit * unit));
   return model;
 }
 
@@ -286,6 +291,10 @@ std::optional<EvalReport> run_eval(const EvalOptions& options, LogSink& log, Cud
     throw DataError(fmt::format("{}: question {}: a choice's log-likelihood is no finite number, so that none is likeliest; the "
                                 "model's weights are damaged, or hold NaN or infinity",
                                 *options.choices, *report->choices->not_finite + 1));
+  for (const SetReport& set : report ? report->sets : std::vector<SetReport>())
+    if (!std::isfinite(set.sum.nats))
+      throw DataError(fmt::format("{}: the loss of {} is no finite number; the model's weights are damaged, or hold NaN or infinity",
+                                  report->model, in_quotes(set.name)));
   return report;
 }
 

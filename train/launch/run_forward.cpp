@@ -205,6 +205,17 @@ std::vector<std::string> with_global_batch(std::vector<std::string> settings) {
   return settings;
 }
 
+// How long sequences are is decided by who runs the model: whether tensor ranks can share them out is no matter yet.
+TrainConfig parse_for_forward(const std::string& text, const std::string& source, const std::vector<std::string>& given) {
+  std::vector<std::string> settings = with_global_batch(given);
+  settings.emplace_back("parallel.sequence_parallel=false");
+  const TrainConfig whole = parse_train_config(text, source, settings);
+  settings.back() = fmt::format("batch.sequence={}", whole.parallel.tensor);
+  TrainConfig config = parse_train_config(text, source, settings);
+  config.batch.sequence = whole.batch.sequence;
+  return config;
+}
+
 }  // namespace
 
 ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vector<std::string>& settings, std::string_view key) {
@@ -223,7 +234,7 @@ ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vec
   if (JsonValue* const data = config.find("data")) erase(*data, {"valid", "split"});
   if (JsonValue* const batch = config.find("batch"))
     batch->set("global", batch->find("micro") == nullptr ? JsonValue(1) : *batch->find("micro"));
-  model.config = parse_train_config(to_json_text(config), source, with_global_batch(settings));
+  model.config = parse_for_forward(to_json_text(config), source, settings);
   return model;
 }
 
@@ -238,7 +249,7 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
       R"({{"model": {{"hf_config": {0}, "dropout": 0}}, "run": {{"steps": 1}}, "batch": {{"global": 1, "micro": 1,)"
       R"( "sequence": {1}}}, "data": {{"train": {0}, "tokenizer": null}}}})",
       to_json_text(JsonValue(path)), sequence);
-  model.config = parse_train_config(config, path, with_global_batch(settings));
+  model.config = parse_for_forward(config, path, settings);
   return model;
 }
 

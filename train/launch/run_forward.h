@@ -24,7 +24,9 @@ namespace trident {
 
 // Where weights come from, and who says so.
 struct ForwardModel {
-  TrainConfig config;  // the model; precision, layout, micro-batch and sequence of the ranks. batch.global does not count
+  // The model; precision, layout, micro-batch and sequence of the ranks. batch.global does not count, and batch.sequence may be no
+  // multiple of the tensor ranks that share it out: whoever sets it before the ranks run sees to that.
+  TrainConfig config;
   Resume checkpoint;      // without a folder: weights are drawn at random
   std::string key, path;  // "--ckpt" and what was given for it, for messages
 };
