@@ -83,7 +83,7 @@ void eval_command(const Arguments& arguments, const CommandContext& context) {
   app.add_flag("--token-losses", options.token_losses, "of --ids: a loss for each token but the first");
   app.add_flag("--per-question", options.per_question, "of --choices: the log-likelihood of every choice");
   app.add_option("--tokenizer", options.tokenizer,
-                 "for bits per byte and for questions as text; not given: data.tokenizer of its training");
+                 "for bits per byte and for questions as text; not given: data.tokenizer of its training, or the folder's own");
   app.add_option("--set", options.settings,
                  "PATH=VALUE, as often as wanted: parallel=\"2DP x 2TP\", batch.micro=4, precision.compute=fp32, ...");
   app.add_flag("--json", json, "print one JSON object");

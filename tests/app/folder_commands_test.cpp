@@ -64,6 +64,39 @@ TEST_F(FolderCommands, DropoutOfAttentionDoesNotMatterWhereNothingIsTrained) {
   EXPECT_EQ(said(plus({"generate", "--ckpt", ckpt, "--max-new-tokens", "6", "--ignore-end"}, prompt)), text);
 }
 
+// What a folder says, the checkpoint made of it says too: its tokenizer and its end token were carried along.
+TEST_F(FolderCommands, AConvertedCheckpointHasTheFoldersTokenizer) {
+  const std::string golden = TRIDENT_SOURCE_DIR "/tests/app/goldens/choices", hf = place_ / "hf", ckpt = place_ / "ckpt";
+  create_folder(hf);
+  for (const char* name : {"config.json", "generation_config.json", "model.safetensors", "vocab.json", "merges.txt"})
+    write_file(hf + "/" + name, read_file(golden + "/" + name));
+  // Greedy, the first token that the model says is to be an end: none that it has by itself.
+  const std::vector<std::string> prompt{"--prompt", "the sky", "--greedy", "--max-new-tokens", "6", "--json"};
+  const JsonValue free = parse_json(said(plus({"generate", "--hf", hf, "--ignore-end"}, prompt)), "generate --json");
+  write_file(hf + "/generation_config.json",
+             fmt::format("{{\"eos_token_id\": [{}]}}", to_json_text(free.find("ids")->items()[2])));
+  ASSERT_EQ(run_program({"convert", "--from", "hf", hf, "--to", "ckpt", ckpt}).exit_code, 0);
+  const std::string text = said(plus({"generate", "--hf", hf}, prompt));
+  EXPECT_EQ(parse_json(text, "generate --json").find("end")->as_string(), "end");
+  EXPECT_EQ(said(plus({"generate", "--ckpt", ckpt}, prompt)), text);
+  const std::vector<std::string> asked{"--choices", golden + "/usual.jsonl", "--ids", "5 17 2 9"};
+  const JsonValue of_hf = eval("--hf", hf, asked), of_ckpt = eval("--ckpt", ckpt, asked);
+  EXPECT_FALSE(of_hf.find("acc_norm")->is_null());
+  for (const char* key : {"loss", "bits_per_byte", "acc", "acc_norm"})
+    EXPECT_EQ(to_json_text(*of_ckpt.find(key)), to_json_text(*of_hf.find(key))) << key;
+  EXPECT_GT(of_hf.find("bits_per_byte")->as_number(), 0);
+  EXPECT_EQ(to_json_text(*eval("--hf", hf, plus(asked, {"--tokenizer", hf})).find("bits_per_byte")),
+            to_json_text(*of_hf.find("bits_per_byte")));
+
+  // One that is not read is no hindrance to ids, and is named where there is text.
+  fs::remove(hf + "/merges.txt"), fs::remove(hf + "/vocab.json");
+  write_file(hf + "/tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}");
+  EXPECT_TRUE(eval("--hf", hf, {"--ids", "5 17 2 9"}).find("bits_per_byte")->is_null());
+  expect_one_line(run_program({"generate", "--hf", hf, "--prompt", "a"}), 65, {"tokenizer.json", "--tokenizer"});
+  expect_one_line(run_program({"eval", "--hf", hf, "--choices", golden + "/usual.jsonl"}), 64,
+                  {"usual.jsonl:1", "tokenizer.json", "--tokenizer"});
+}
+
 // config.json does not say whose tokenizer a model has, and a wrong one makes wrong numbers.
 TEST_F(FolderCommands, AConvertedCheckpointNamesNoTokenizer) {
   const std::string hf = folder("llama", "{", "{"), ckpt = place_ / "ckpt";

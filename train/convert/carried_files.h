@@ -1,14 +1,11 @@
 // What a Hugging Face folder has beside its weights: config.json, generation_config.json, the tokenizer's files, a licence. They go
-// along into checkpoints, in a folder of their own there, and back.
+// along into checkpoints, in a folder of their own there (kCarriedFolder), and back.
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace trident {
-
-inline constexpr std::string_view kCarriedFolder = "hf";  // of a checkpoint
 
 // Names of the files in `folder` that are carried: regular files, or links to such, of at most 64 MiB that hold no weights and are
 // not hidden; in order. None where there is no such folder, or it cannot be read.

@@ -28,6 +28,7 @@ struct Question {
 
 struct ChoicesRules {
   const Tokenizer* tokenizer = nullptr;  // or none: ids alone
+  std::string no_tokenizer = {};         // of messages about that: behind "there is no tokenizer", why
   std::int64_t vocab_size = 0;           // of the model
   std::int64_t sequence = 0;             // the most inputs that it takes
   std::string delimiter = " ";           // between context and choice

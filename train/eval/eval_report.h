@@ -22,7 +22,7 @@ struct EvalOptions {
   std::optional<std::vector<std::int64_t>> ids;  // a text by itself
   std::optional<std::string> choices;            // a file
   std::string delimiter = " ";                   // between context and choice
-  std::optional<std::string> tokenizer;          // not given: the checkpoint's data.tokenizer
+  std::optional<std::string> tokenizer;          // not given: the model's (find_tokenizer)
   std::optional<std::int64_t> sequence, stride;  // not given: the checkpoint's batch.sequence; as sequence
   bool per_document = false;
   bool token_losses = false;  // of `ids` alone

@@ -18,6 +18,7 @@
 #include "train/eval/eval_windows.h"
 #include "train/launch/run_forward.h"
 #include "train/run/load_checkpoint.h"
+#include "train/run/model_tokenizer.h"
 #include "train/run/rank_evaluator.h"
 
 namespace trident {
@@ -95,8 +96,8 @@ void add_ids(Work& work, const std::vector<std::int64_t>& ids) {
   work.texts_of_set.push_back(1);
 }
 
-// `tokenizer`: or nothing.
-Work make_work(const EvalOptions& options, const ModelConfig& model, std::int64_t sequence, const Tokenizer* tokenizer) {
+Work make_work(const EvalOptions& options, const ModelConfig& model, std::int64_t sequence, const ModelTokenizer& found) {
+  const Tokenizer* const tokenizer = found.tokenizer.get();  // or nothing
   Work work;
   work.vocab_size = model.vocab_size;
   if (tokenizer != nullptr) work.token_bytes = bytes_of_tokens(*tokenizer, model.vocab_size);
@@ -111,7 +112,11 @@ Work make_work(const EvalOptions& options, const ModelConfig& model, std::int64_
     add_windows(static_cast<std::int32_t>(t), work.texts[t].tokens, sequence, options.stride.value_or(sequence), work.windows);
   if (!options.choices) return work;
   const ChoicesRules rules{
-      .tokenizer = tokenizer, .vocab_size = model.vocab_size, .sequence = sequence, .delimiter = options.delimiter};
+      .tokenizer = tokenizer,
+      .no_tokenizer = found.refused ? fmt::format(" that can be read ({})", found.refused->what()) : "",
+      .vocab_size = model.vocab_size,
+      .sequence = sequence,
+      .delimiter = options.delimiter};
   work.questions = read_choices(*options.choices, rules);
   for (Question& question : work.questions)
     for (ChoiceTokens& choice : question.choices) {
@@ -245,11 +250,8 @@ ForwardModel read_model(const EvalOptions& options, Work& work) {
   if (options.stride && *options.stride > sequence)
     throw ConfigError(fmt::format("--stride = {}: windows of {} tokens would leave tokens out; use at most --sequence",
                                   *options.stride, sequence));
-  if (options.tokenizer) config.data.tokenizer = options.tokenizer;
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (config.data.tokenizer)
-    tokenizer = load_tokenizer(*config.data.tokenizer, options.tokenizer ? "--tokenizer" : "data.tokenizer");
-  work = make_work(options, architecture, sequence, tokenizer.get());
+  const ModelTokenizer tokenizer = find_tokenizer(options.tokenizer, config.data.tokenizer, model.checkpoint, model.key);
+  work = make_work(options, architecture, sequence, tokenizer);
   // Of the layout, sequences that tensor ranks share out must be a multiple of them.
   const std::int64_t unit = config.parallel.sequence_parallel ? config.parallel.tensor : 1;
   config.batch.sequence = round_up(std::min(sequence, longest_needed(work)), unit);

@@ -16,6 +16,7 @@
 #include "train/launch/run_forward.h"
 #include "train/plan/run_plan.h"
 #include "train/run/load_checkpoint.h"
+#include "train/run/model_tokenizer.h"
 #include "train/run/rank_model.h"
 #include "train/run/weights_source.h"
 
@@ -123,7 +124,7 @@ std::vector<Prompt> all_prompts(const GenerateOptions& options) {
 }
 
 GenerateRequest make_request(const GenerateOptions& options, std::span<const Prompt> prompts, std::int64_t vocab_size,
-                             const Tokenizer* tokenizer) {
+                             const Tokenizer* tokenizer, const std::optional<std::string>& hf_files) {
   GenerateRequest request;
   request.samples = options.samples;
   request.max_new_tokens = options.max_new_tokens;
@@ -133,8 +134,8 @@ GenerateRequest make_request(const GenerateOptions& options, std::span<const Pro
   if (!options.ignore_end) {
     if (options.end)
       request.ends = {*options.end};
-    else if (options.hf_folder)
-      request.ends = ends_of_folder(*options.hf_folder);
+    else if (hf_files)
+      request.ends = ends_of_folder(*hf_files);
     else if (tokenizer != nullptr)
       request.ends = {tokenizer->eod()};
   }
@@ -154,32 +155,20 @@ std::int64_t longest_prompt(const GenerateRequest& request) {
   return static_cast<std::int64_t>(longest);
 }
 
-// A folder's own tokenizer may be of a kind that is not read: ids do without.
-std::unique_ptr<Tokenizer> find_tokenizer(const GenerateOptions& options, const TrainConfig& config, bool needs_text) {
-  if (options.tokenizer) return load_tokenizer(*options.tokenizer, "--tokenizer");
-  if (options.hf_folder) {
-    try {
-      return load_tokenizer(*options.hf_folder, "--hf");
-    } catch (const Error&) {
-      if (needs_text) throw;
-      return nullptr;
-    }
-  }
-  if (config.data.tokenizer) return load_tokenizer(*config.data.tokenizer, "data.tokenizer");
-  if (needs_text)
-    throw ConfigError(
-        "the run names no tokenizer (data.tokenizer), and texts need one; give --tokenizer, or --prompt-ids without --stop");
-  return nullptr;
-}
-
 ForwardModel read_job(const GenerateOptions& options, Job& job) {
   check_options(options);
   ForwardModel model = read_weights_of(options);
   const std::vector<Prompt> prompts = all_prompts(options);
   const bool needs_text =
       !options.stops.empty() || std::ranges::any_of(prompts, [](const Prompt& p) { return p.text.has_value(); });
-  job.tokenizer = find_tokenizer(options, model.config, needs_text);
-  job.request = make_request(options, prompts, resolve_model(model.config).vocab_size, job.tokenizer.get());
+  ModelTokenizer found = find_tokenizer(options.tokenizer, model.config.data.tokenizer, model.checkpoint, model.key);
+  if (needs_text && found.tokenizer == nullptr)
+    throw Error(found.refused ? found.refused->code() : ExitCode::kConfig,
+                fmt::format("texts need a tokenizer, and the model names no tokenizer that can be read{}; give --tokenizer, or "
+                            "--prompt-ids without --stop",
+                            found.refused ? fmt::format(" ({})", found.refused->what()) : ""));
+  job.tokenizer = std::move(found.tokenizer);
+  job.request = make_request(options, prompts, resolve_model(model.config).vocab_size, job.tokenizer.get(), hf_files_of(model.checkpoint));
   return model;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/hf_folder.h"
@@ -15,6 +16,9 @@
 #include "parallel/zero/param_store.h"
 
 namespace trident {
+
+// Of a checkpoint that was made of a Hugging Face folder: that folder's other files.
+inline constexpr std::string_view kCarriedFolder = "hf";
 
 struct WeightsSource {
   std::string folder;

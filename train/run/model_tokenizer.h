@@ -1,0 +1,29 @@
+// The tokenizer that belongs to a model, and the files of Hugging Face's form that came with its weights.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/check.h"
+#include "data/tokenizer/tokenizer.h"
+#include "train/run/weights_source.h"
+
+namespace trident {
+
+// Where config.json, generation_config.json and the tokenizer's files are: a Hugging Face folder itself, or what trident convert
+// carried along into a checkpoint that it made of one. Nothing of other checkpoints, and of a source without a folder.
+std::optional<std::string> hf_files_of(const WeightsSource& source);
+
+struct ModelTokenizer {
+  std::unique_ptr<Tokenizer> tokenizer;  // or none
+  std::optional<Error> refused = {};     // why that among hf_files_of() is not read: it may be of another kind, and ids do without
+};
+
+// `named`: --tokenizer; else `configured`: data.tokenizer; else the one among hf_files_of(). `key`: of the option that gave
+// `source`, for messages. Throws as load_tokenizer() for the first two.
+ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std::optional<std::string>& configured,
+                              const WeightsSource& source, std::string_view key);
+
+}  // namespace trident
