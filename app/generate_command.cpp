@@ -67,7 +67,7 @@ void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
   app.add_option("--config", options.config, "instead: a run's configuration, with weights drawn at random, to measure");
   app.add_option("--set", options.settings, "layout, precision and threads, as --set parallel.tensor=2; one rank by default")
       ->type_name("PATH=VALUE");
-  app.add_option("--tokenizer", options.tokenizer, "\"gpt2\" or a folder, in place of the run's data.tokenizer or the folder's own");
+  app.add_option("--tokenizer", options.tokenizer, "\"gpt2\" or a folder, in place of the model's own");
   app.add_option("--max-new-tokens", options.max_new_tokens, "of every continuation")->capture_default_str();
   app.add_option("--temperature", options.sampling.temperature, "logits are divided by it; 0: greedy")->capture_default_str();
   app.add_option("--top-k", options.sampling.top_k, "draw from so many of the likeliest tokens; 0: all")->capture_default_str();

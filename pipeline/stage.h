@@ -40,7 +40,7 @@ class Stage {
 
   // Bytes of this rank's activations that are logits, which recompute.head_chunk would keep to a chunk.
   std::int64_t logits_bytes() const { return logits_bytes_; }
-  // Which rows of the rotation tables a sequence's positions are; sequences may be shorter than the geometry's where nothing trains.
+  // Which rows of rotation tables a sequence's positions are; where nothing trains it may be shorter than the geometry's.
   const ModelConstants& constants() const { return constants_; }
 
   void bind(Arena& arena, ParamStore& store);

@@ -132,7 +132,7 @@ std::vector<BadFolder> bad_configs_and_indices() {
     return [map](Parts& p) { p.index = R"({"metadata": {"total_size": 4}, "weight_map": )" + map + "}", p.weights = false; };
   };
   return {
-      {"config-no-json", [](Parts& p) { p.config = "{\"model_type\": "; }, 64, {"config.json"}},
+      {"config-no-json", [](Parts& p) { p.config = "{\"model_type\": "; }, 65, {"config.json"}},
       {"mixture", [](Parts& p) { set_key(p.config, "model_type", "\"mixtral\""); }, 64, {"config.json", "model_type", "mixtral"}},
       {"quantized",
        [](Parts& p) { set_key(p.config, "quantization_config", R"({"quant_method": "gptq"})"); },

@@ -132,7 +132,8 @@ TEST(BadInputFiles, HuggingFaceConfigurations) {
     return outcome;
   };
   expect_one_line(train("missing.json", ""), 64, {"model.hf_config = ", "missing.json", "check the path"});
-  expect_one_line(train("damaged.json", "{\"model_type\": \"gpt2\", "), 64, {"damaged.json", "not valid JSON"});
+  expect_one_line(train("damaged.json", "{\"model_type\": \"gpt2\", "), 65,
+                  {"model.hf_config = ", "damaged.json", "not valid JSON"});
   expect_one_line(train("gpt2.json", R"({"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 2, "attn_pdrop": 0.1})"), 64,
                   {"model.hf_config = ", "attn_pdrop", "0.1"});
   expect_one_line(train("bert.json", R"({"model_type": "bert"})"), 64, {"model_type", "bert"});

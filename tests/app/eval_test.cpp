@@ -127,7 +127,8 @@ TEST_F(Eval, ChoicesWithOtherKeysOrWithOneAlone) {
     return json({"--per-question", "--choices", write("q.jsonl", line)});
   };
   const std::string plain = R"({"context": [5, 17], "choices": [[2], [900]], "answer": 0)";
-  EXPECT_EQ(to_json_text(said(plain + R"(, "id": "q-7", "category": {"a": [1]}, "answers": null})")), to_json_text(said(plain + "}")));
+  const JsonValue more = said(plain + R"(, "id": "q-7", "category": {"a": [1]}, "answers": null})");
+  EXPECT_EQ(to_json_text(more), to_json_text(said(plain + "}")));
   const JsonValue one = said(R"({"context": [5, 17], "choices": [[2]], "answer": 0})");
   EXPECT_EQ(number(one, "acc"), 1.0);
   EXPECT_NEAR(one.find("answers")->items()[0].find("log_likelihoods")->items()[0].as_number(),

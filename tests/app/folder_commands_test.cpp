@@ -196,7 +196,7 @@ TEST_F(FolderCommands, LongropeTurnsByTheLengthThatASequenceHas) {
   }
 }
 
-// As transformers does it for a window alone: neither the others of its batch nor --sequence decide. Folders whose two lists are the
+// As transformers does it for a window alone: neither the others of its batch nor --sequence decide. Folders whose lists are the
 // same say what each length ought to give.
 TEST_F(FolderCommands, LongropeTurnsEachWindowByItsOwnLength) {
   const std::string hf = folder("phi3", "\"sliding_window\": 16", "\"sliding_window\": null");  // original context: 8
@@ -237,7 +237,8 @@ TEST_F(FolderCommands, LongropeTurnsEachWindowByItsOwnLength) {
   }
 
   // The last window of a text may be short: inputs 0 to 15, and 16 to 18.
-  const std::vector<std::string> text{"--ids", "5 17 2 9 30 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15", "--sequence", "16", "--token-losses"};
+  const std::vector<std::string> text{"--ids", "5 17 2 9 30 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15", "--sequence", "16",
+                                      "--token-losses"};
   const auto losses = [&](const std::string& of) { return eval("--hf", of, text).find("token_losses")->items(); };
   const JsonValue::Array said = losses(hf), of_short = losses(short_alone), of_long = losses(long_alone);
   ASSERT_EQ(said.size(), 19u);

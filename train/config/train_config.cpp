@@ -207,7 +207,7 @@ JsonValue keys_of_folder(const std::string& folder, const JsonValue& given) {
                                   "say it; give model.preset, model.hf_config, or the keys of a Hugging Face config.json "
                                   "(\"model_type\", ...)",
                                   folder));
-  JsonValue keys = read_json_file(path);
+  JsonValue keys = read_json_file(path, {.blame = ExitCode::kData});
   if (keys.find("model_type") == nullptr)
     throw ConfigError(fmt::format("{}: has no model_type; it is no config.json of a Hugging Face folder", path));
   for (const JsonMember& member : keys.members())

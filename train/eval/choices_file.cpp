@@ -96,8 +96,9 @@ class LineOfChoices {
 
   ChoiceTokens of_text(const std::string& context, const std::string& text, const std::string& key) const {
     if (rules_.tokenizer == nullptr)
-      throw ConfigError(fmt::format(
-          "{}: {} is text, and there is no tokenizer{}; name one with --tokenizer, or give token ids", where_, key, rules_.no_tokenizer));
+      throw ConfigError(
+          fmt::format("{}: {} is text, and there is no tokenizer{}; name one with --tokenizer, or give token ids", where_, key,
+                      rules_.no_tokenizer));
     if (text.empty()) refuse(fmt::format("{} is empty; each choice must have text", key));
     ChoiceTokens made = encode_choice(*rules_.tokenizer, context, rules_.delimiter + text);
     if (made.scored < 1)

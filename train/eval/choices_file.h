@@ -35,9 +35,10 @@ struct ChoicesRules {
 };
 
 // Lines {"context": "...", "choices": ["...", ...], "answer": 0}. Context and choices may be lists of token ids, both or neither;
-// the delimiter then stands in them. Other keys, such as ids and categories, are not read. Blank lines are passed over. DataError that
-// names file, line and key: no JSON object, a key that is missing or of another type, no choice, an answer that is none of them, an empty choice, a choice of
-// more tokens than fit, an id outside the vocabulary; a file without a question. ConfigError for text without a tokenizer.
+// the delimiter then stands in them. Other keys, such as ids and categories, are not read. Blank lines are passed over. DataError
+// that names file, line and key: no JSON object, a key that is missing or of another type, no choice, an answer that is none of
+// them, an empty choice, a choice of more tokens than fit, an id outside the vocabulary; a file without a question. ConfigError for
+// text without a tokenizer.
 std::vector<Question> read_choices(const std::string& path, const ChoicesRules& rules);
 
 // What lm-evaluation-harness makes of a context and a continuation: white space at the context's end goes over to the continuation,

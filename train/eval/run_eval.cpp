@@ -256,8 +256,8 @@ ForwardModel read_model(const EvalOptions& options, Work& work) {
   const std::int64_t unit = config.parallel.sequence_parallel ? config.parallel.tensor : 1;
   config.batch.sequence = round_up(std::min(sequence, longest_needed(work)), unit);
   if (config.batch.sequence > architecture.max_positions)
-    throw ConfigError(fmt::format("--sequence = {}: {} tensor ranks share out {} tokens (parallel.sequence_parallel), and the model has "
-                                  "{} positions; use at most {}, or set parallel.sequence_parallel to false",
+    throw ConfigError(fmt::format("--sequence = {}: {} tensor ranks share out {} tokens (parallel.sequence_parallel), and the "
+                                  "model has {} positions; use at most {}, or set parallel.sequence_parallel to false",
                                   sequence, unit, config.batch.sequence, architecture.max_positions, sequence / unit * unit));
   return model;
 }
@@ -295,8 +295,9 @@ std::optional<EvalReport> run_eval(const EvalOptions& options, LogSink& log, Cud
                                 *options.choices, *report->choices->not_finite + 1));
   for (const SetReport& set : report ? report->sets : std::vector<SetReport>())
     if (!std::isfinite(set.sum.nats))
-      throw DataError(fmt::format("{}: the loss of {} is no finite number; the model's weights are damaged, or hold NaN or infinity",
-                                  report->model, in_quotes(set.name)));
+      throw DataError(
+          fmt::format("{}: the loss of {} is no finite number; the model's weights are damaged, or hold NaN or infinity",
+                      report->model, in_quotes(set.name)));
   return report;
 }
 

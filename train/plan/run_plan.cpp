@@ -338,7 +338,7 @@ void add_card_notes(RunPlan& plan, DeviceKind device) {
 ModelConfig resolve_model(const TrainConfig& config) {
   const ModelSource& source = config.model;
   const auto resolved = [&source](const std::string& json, const std::string& where) {
-    JsonValue keys = parse_json(json, where);
+    JsonValue keys = parse_json(json, where, {.blame = ExitCode::kData});
     if (source.keys.is_object())
       for (const JsonMember& member : source.keys.members()) keys.set(member.key, member.value);
     return model_config_from_hf(keys, where, source.dropout);

@@ -20,10 +20,10 @@ class RankEvaluator {
   RankEvaluator(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world, StatusBoard* board = nullptr,
                 const OnDevice& on_device = {});
 
-  // Collective. Global batch number `batch`, samples batch*G .. batch*G + G-1 as `load` has them, each of as many tokens as `tokens`
-  // says (nothing: all of T): what lies behind them is padding, and longrope turns each by its own length. f32 [G, T], on every rank: nats
-  // of each target, in the samples' order, 0 for targets that do not count. The same bits in every layout that has the tensor ranks
-  // and the micro-batch of this one. Valid until the next call.
+  // Collective. Global batch number `batch`, samples batch*G .. batch*G + G-1 as `load` has them, each of as many tokens as
+  // `tokens` says (nothing: all of T): behind them lies padding, and longrope turns each by its own length. f32 [G, T], on every
+  // rank: nats of each target, in the samples' order, 0 for targets that do not count. The same bits in every layout that has
+  // the tensor ranks and the micro-batch of this one. Valid until the next call.
   std::span<const float> losses(const LoadSamples& load, std::int64_t batch, const BatchBuffers::SampleTokens& tokens = {});
 
   RankModel& model() { return model_; }

@@ -56,7 +56,7 @@ WeightsSource open_weights(const std::string& path) {
 
 ModelConfig model_of_hf(const std::string& folder) {
   const std::string path = folder + "/config.json";
-  return model_config_from_hf(read_json_file(path), path, 0.0);
+  return model_config_from_hf(read_json_file(path, {.blame = ExitCode::kData}), path, 0.0);
 }
 
 ModelConfig model_of(const WeightsSource& source) {
