@@ -168,7 +168,8 @@ ForwardModel read_job(const GenerateOptions& options, Job& job) {
                             "--prompt-ids without --stop",
                             found.refused ? fmt::format(" ({})", found.refused->what()) : ""));
   job.tokenizer = std::move(found.tokenizer);
-  job.request = make_request(options, prompts, resolve_model(model.config).vocab_size, job.tokenizer.get(), hf_files_of(model.checkpoint));
+  job.request = make_request(options, prompts, resolve_model(model.config).vocab_size, job.tokenizer.get(),
+                             hf_files_of(model.checkpoint));
   return model;
 }
 
