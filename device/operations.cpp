@@ -146,6 +146,40 @@ void AttentionForward::fields(FieldVisitor f) const {
 
 double AttentionForward::flops() const { return 2 * scores(shape); }
 
+AttentionShape CachedAttention::of_sample(std::int64_t b) const {
+  AttentionShape one = shape;
+  one.batch = 1;
+  one.query_offset = first[static_cast<std::size_t>(b)];
+  return one;
+}
+
+void CachedAttention::check() const {
+  check_attention(kName.name, shape);
+  TRIDENT_CHECK(shape.causal && shape.query_offset == 0 && shape.key_offset == 0,
+                "{}: causal {}, offsets {} and {}; it is causal, queries begin at positions of their own and keys at 0", kName.name,
+                shape.causal, shape.query_offset, shape.key_offset);
+  TRIDENT_CHECK(std::ssize(first) == shape.batch, "{}: first positions of {} samples, {} samples", kName.name, first.size(),
+                shape.batch);
+  for (const std::int64_t position : first)
+    TRIDENT_CHECK(position >= 0 && position < shape.key_length, "{}: a first position of {} in a cache of {}", kName.name, position,
+                  shape.key_length);
+}
+
+void CachedAttention::fields(FieldVisitor f) const {
+  f(writes("out", out, queries(shape)));
+  f(reads("q", q, queries(shape)));
+  f(reads("k", k, keys(shape)));
+  f(reads("v", v, keys(shape)));
+  f(writes("lse", lse, sums(shape)));
+  f(scratch("the workspace", workspace));
+}
+
+double CachedAttention::flops() const {
+  double sum = 0;
+  for (std::int64_t b = 0; b < shape.batch; ++b) sum += 2 * scores(of_sample(b));
+  return sum;
+}
+
 void AttentionBackward::check() const {
   check_attention(kName.name, shape);
   check_shapes(kName.name, query_shape(shape),

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "device/op_values.h"
@@ -50,6 +51,20 @@ struct AttentionForward {
   ConstTensorView q, k, v;
   TensorView workspace;
 
+  void check() const;
+  void fields(FieldVisitor f) const;
+  double flops() const;
+};
+
+struct CachedAttention {
+  static constexpr OperationName kName{"cached_attention", WorkKind::kAttention};
+  const AttentionShape& shape;
+  std::span<const std::int64_t> first;  // [B], host memory
+  TensorView out, lse;
+  ConstTensorView q, k, v;
+  TensorView workspace;
+
+  AttentionShape of_sample(std::int64_t b) const;
   void check() const;
   void fields(FieldVisitor f) const;
   double flops() const;
@@ -356,7 +371,7 @@ struct GeluBackward {
 };
 
 using LayerOperations =
-    OperationList<Matmul, AttentionForward, AttentionBackward, SplitHeads, MergeHeads, Rope, RmsNormForward,
+    OperationList<Matmul, AttentionForward, CachedAttention, AttentionBackward, SplitHeads, MergeHeads, Rope, RmsNormForward,
                   RmsNormBackward, LayerNormForward, LayerNormBackward, SwigluForward, SwigluBackward, GeluForward, GeluBackward,
                   RmsNormSquares, RmsNormApply, RmsNormDots, RmsNormApplyBackward>;
 

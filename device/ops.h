@@ -63,6 +63,14 @@ class Ops {
                          ConstTensorView k, ConstTensorView v, TensorView workspace) {
     call(stream, op::AttentionForward{shape, out, lse, q, k, v, workspace});
   }
+  // Attention over a cache of Sk positions, sample b's queries at positions first[b] + i: out, lse as above, of causal attention with
+  // query_offset first[b]. first [B] lies in host memory, is read before the call returns, and is from 0 to Sk - 1; queries behind the
+  // cache's end see all of it. `shape` is causal, with offsets of 0, and announced by cached_attention_workspace(), which returns bytes.
+  virtual std::int64_t cached_attention_workspace(const AttentionShape& shape) = 0;
+  void cached_attention(Stream& stream, const AttentionShape& shape, std::span<const std::int64_t> first, TensorView out,
+                        TensorView lse, ConstTensorView q, ConstTensorView k, ConstTensorView v, TensorView workspace) {
+    call(stream, op::CachedAttention{shape, first, out, lse, q, k, v, workspace});
+  }
   // d_q, d_k, d_v of the shapes of q, k, v, overwritten.
   void attention_backward(Stream& stream, const AttentionShape& shape, TensorView d_q, TensorView d_k, TensorView d_v,
                           ConstTensorView d_out, ConstTensorView out, ConstTensorView q, ConstTensorView k, ConstTensorView v,

@@ -185,15 +185,11 @@ void Attention::recompute_core(LayerPass& p) const {
   p.ops.attention_forward(p.stream, shape(p.geometry), out, lse, q, p[k_.saved], p[v_.saved], p.workspace());
 }
 
-// Sample by sample, because each has a length of its own.
 void Attention::attend_cached(LayerPass& p, const CachedStep& step) const {
   const LayerCache& cache = step.caches[static_cast<std::size_t>(p.unit)];
   const TensorView q = p[q_.saved], k = p[k_.saved], v = p[v_.saved];
   const TensorView out = p.save(out_, q.dtype(), q.shape());
   const TensorView lse = p.save(lse_, DType::kF32, {p.geometry.micro_batch, q_.count, p.geometry.sequence});
-  AttentionShape one = shape(p.geometry);
-  one.batch = 1;
-  one.key_length = step.capacity;
   for (std::int64_t b = 0; b < p.geometry.micro_batch; ++b) {
     const std::int64_t first = step.first[static_cast<std::size_t>(b)], count = step.count[static_cast<std::size_t>(b)];
     TRIDENT_CHECK(first >= 0 && count >= 1 && count <= p.geometry.sequence && first + count <= step.capacity,
@@ -204,10 +200,10 @@ void Attention::attend_cached(LayerPass& p, const CachedStep& step) const {
       p.ops.convert(p.stream, cache.keys.range(to, count * D), k.range(from, count * D));
       p.ops.convert(p.stream, cache.values.range(to, count * D), v.range(from, count * D));
     }
-    one.query_offset = first;
-    p.ops.attention_forward(p.stream, one, out.rows(b, 1), lse.rows(b, 1), q.rows(b, 1), cache.keys.rows(b, 1),
-                            cache.values.rows(b, 1), p.workspace());
   }
+  AttentionShape over_cache = shape(p.geometry);
+  over_cache.key_length = step.capacity;
+  p.ops.cached_attention(p.stream, over_cache, step.first, out, lse, q, cache.keys, cache.values, p.workspace());
 }
 
 void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {

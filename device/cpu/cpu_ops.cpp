@@ -50,6 +50,25 @@ std::int64_t CpuOps::attention_workspace(const AttentionShape& shape) {
   return attention_.prepare(shape);
 }
 
+// Workspaces depend on no offset.
+std::int64_t CpuOps::cached_attention_workspace(const AttentionShape& shape) {
+  op::check_attention("cached_attention_workspace", shape);
+  AttentionShape one = shape;
+  one.batch = 1;
+  return attention_.prepare(one);
+}
+
+void CpuOps::execute(Stream& stream, const op::CachedAttention& a) {
+  stream.synchronize();
+  announce(a);
+  for (std::int64_t b = 0; b < a.shape.batch; ++b) {
+    const AttentionShape one = a.of_sample(b);
+    expect_room(a.kName.name, a.workspace, attention_.workspace_bytes(one));
+    attention_.forward(one, a.out.rows(b, 1), a.lse.rows(b, 1), a.q.rows(b, 1), a.k.rows(b, 1), a.v.rows(b, 1),
+                       a.workspace.data());
+  }
+}
+
 void CpuOps::execute(Stream& stream, const op::AttentionForward& a) {
   expect_room(a.kName.name, a.workspace, attention_.workspace_bytes(a.shape));
   stream.synchronize();

@@ -26,12 +26,14 @@ class CpuOps final : public Ops {
 
   std::int64_t prepare_matmul(const MatmulShape& shape) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
+  std::int64_t cached_attention_workspace(const AttentionShape& shape) override;
   void run(Stream& stream, OperationRef operation) override;
 
   // For check_and_execute(). Operations run at once, on the calling thread; on a stream that holds operations in progress they come
   // after those.
   void execute(Stream& stream, const op::Matmul& product);
   void execute(Stream& stream, const op::AttentionForward& attention);
+  void execute(Stream& stream, const op::CachedAttention& attention);
   void execute(Stream& stream, const op::AttentionBackward& attention);
   template <class Operation>
   void execute(Stream& stream, const Operation& operation) {

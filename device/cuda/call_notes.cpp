@@ -36,6 +36,11 @@ void CallNotes::append(const AttentionShape& shape) {
   all(batch, query_heads, kv_heads, query_length, key_length, head_dim, query_offset, key_offset, scale, causal, dtype);
 }
 
+void CallNotes::append(std::span<const std::int64_t> values) {
+  append(std::ssize(values));
+  for (const std::int64_t value : values) append(value);
+}
+
 void CallNotes::append(const FusedMatmul& fused) {
   const auto& [epilogue, product, bias, pre, result] = fused;
   const auto& [out, a, transpose_a, b, transpose_b, accumulate, workspace] = product;

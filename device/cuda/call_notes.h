@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -62,6 +63,7 @@ class CallNotes {
   void append(ConstTensorView view);
   void append(TensorView view) { append(ConstTensorView(view)); }
   void append(const AttentionShape& shape);
+  void append(std::span<const std::int64_t> values);
   void append(const FusedMatmul& fused);
   void append(const VocabularyShard& shard);
   void append(const cuda_kernels::Scratch& scratch);

@@ -8,6 +8,7 @@
 #include "device/cuda/cuda_cards.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_stream.h"
+#include "device/cuda/kernels/cached_attention.h"
 
 namespace trident {
 namespace {
@@ -107,6 +108,21 @@ void CudaOps::execute(Stream& stream, const op::AttentionForward& a) {
   const cudaStream_t work = handle(stream);
   if (graphs_.note("attention_forward", a.shape, a.out, a.lse, a.q, a.k, a.v, a.workspace)) return;
   attention_.forward(work, a.shape, a.out, a.lse, a.q, a.k, a.v, a.workspace.data());
+}
+
+// Our own kernel for every type: a library's plan is for one offset, and here each pass has others.
+std::int64_t CudaOps::cached_attention_workspace(const AttentionShape& shape) {
+  op::check_attention("cached_attention_workspace", shape);
+  return 0;
+}
+
+void CudaOps::execute(Stream& stream, const op::CachedAttention& a) {
+  const cudaStream_t work = handle(stream);
+  if (graphs_.note("cached_attention", a.shape, a.first, a.out, a.lse, a.q, a.k, a.v)) return;
+  const AttentionShape& s = a.shape;
+  cuda_kernels::cached_attention(work, row_type(s.dtype), a.out.data(), a.lse.as<float>(), a.q.data(), a.k.data(), a.v.data(),
+                                 {s.batch, s.query_heads, s.kv_heads, s.query_length, s.key_length, s.head_dim, s.scale},
+                                 a.first.data());
 }
 
 void CudaOps::execute(Stream& stream, const op::AttentionBackward& a) {

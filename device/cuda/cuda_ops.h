@@ -36,6 +36,7 @@ class CudaOps final : public Ops {
   PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue) override;
   bool try_fused(Stream& stream, const FusedMatmul& fused) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
+  std::int64_t cached_attention_workspace(const AttentionShape& shape) override;
   void run(Stream& stream, OperationRef operation) override;
 
   // As Device::run_announced(), on `stream`.
@@ -49,6 +50,7 @@ class CudaOps final : public Ops {
   static bool reaches(MemoryKind where) { return where != MemoryKind::kHost; }
   void execute(Stream& stream, const op::Matmul& product);
   void execute(Stream& stream, const op::AttentionForward& attention);
+  void execute(Stream& stream, const op::CachedAttention& attention);
   void execute(Stream& stream, const op::AttentionBackward& attention);
   template <class Operation>
   void execute(Stream& stream, const Operation& operation);

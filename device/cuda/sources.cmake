@@ -5,7 +5,7 @@ set(TRIDENT_CUDA_DEVICE_SOURCES
   cuda_background_reads.cpp cuda_cards.cpp cuda_device.cpp cuda_error.cpp cuda_memory.cpp cuda_ops.cpp cuda_ops_rows.cpp cuda_stream.cpp kernels/grid_size.cpp kernels/kernel_list.cpp kernels/launch.cpp
   call_notes.cpp cuda_graphs.cpp nvtx_ranges.cpp)
 set(TRIDENT_CUDA_KERNELS
-  activations.cu attention_f32.cu column_sums.cu dropout.cu elementwise.cu embedding.cu exact_sum.cu heads.cu loss.cu norms.cu norms_backward.cu optimizer.cu
+  activations.cu attention_f32.cu cached_attention.cu column_sums.cu dropout.cu elementwise.cu embedding.cu exact_sum.cu heads.cu loss.cu norms.cu norms_backward.cu optimizer.cu
   rank_order_sum.cu sum_squares.cu)
 list(TRANSFORM TRIDENT_CUDA_DEVICE_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM TRIDENT_CUDA_KERNELS PREPEND ${CMAKE_CURRENT_LIST_DIR}/kernels/)

@@ -7,6 +7,14 @@
 #include "core/check.h"
 
 namespace trident {
+namespace {
+
+void expect_workspace(std::string_view operation, ConstTensorView workspace, std::int64_t needed) {
+  const std::int64_t there = workspace.num_bytes();
+  TRIDENT_CHECK(there >= needed, "{}: a workspace of {} bytes, {} needed", operation, there, needed);
+}
+
+}  // namespace
 
 template <class Shape>
 std::int64_t DryOps::note(Announcements<Shape>& announced, const Shape& shape, std::int64_t bytes) {
@@ -64,8 +72,7 @@ void DryOps::execute(Stream&, const op::Matmul& product) {
 }
 
 void DryOps::expect_room(const MatmulOperands& product, const MatmulShape& shape) const {
-  const std::int64_t bytes = needed(products_, shape, "matmul"), there = product.workspace.num_bytes();
-  TRIDENT_CHECK(there >= bytes, "matmul: a workspace of {} bytes, {} needed", there, bytes);
+  expect_workspace("matmul", product.workspace, needed(products_, shape, "matmul"));
 }
 
 // ---- attention
@@ -75,10 +82,19 @@ std::int64_t DryOps::attention_workspace(const AttentionShape& shape) {
   return note(attentions_, shape, oracle_ == nullptr ? 0 : oracle_->attention_workspace(shape));
 }
 
+std::int64_t DryOps::cached_attention_workspace(const AttentionShape& shape) {
+  op::check_attention("cached_attention_workspace", shape);
+  return note(cached_attentions_, shape, oracle_ == nullptr ? 0 : oracle_->cached_attention_workspace(shape));
+}
+
 void DryOps::attend(std::string_view operation, const AttentionShape& shape, ConstTensorView workspace) {
   if (announced_ == Announced::kOnUse) attention_workspace(shape);
-  const std::int64_t bytes = needed(attentions_, shape, operation);
-  TRIDENT_CHECK(workspace.num_bytes() >= bytes, "{}: a workspace of {} bytes, {} needed", operation, workspace.num_bytes(), bytes);
+  expect_workspace(operation, workspace, needed(attentions_, shape, operation));
+}
+
+void DryOps::execute(Stream&, const op::CachedAttention& a) {
+  if (announced_ == Announced::kOnUse) cached_attention_workspace(a.shape);
+  expect_workspace(a.kName.name, a.workspace, needed(cached_attentions_, a.shape, a.kName.name));
 }
 
 }  // namespace trident

@@ -40,6 +40,7 @@ class DryOps : public Ops {
   PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue) override;
   bool try_fused(Stream& stream, const FusedMatmul& fused) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
+  std::int64_t cached_attention_workspace(const AttentionShape& shape) override;
   void run(Stream& stream, OperationRef operation) override {
     check_and_execute(*this, stream, operation);
     if (watcher_ != nullptr) watcher_->performed(operation);
@@ -49,6 +50,7 @@ class DryOps : public Ops {
   static bool reaches(MemoryKind) { return true; }
   void execute(Stream&, const op::Matmul& product);
   void execute(Stream&, const op::AttentionForward& a) { attend(a.kName.name, a.shape, a.workspace); }
+  void execute(Stream&, const op::CachedAttention& a);
   void execute(Stream&, const op::AttentionBackward& a) { attend(a.kName.name, a.shape, a.workspace); }
   template <class Operation>
   void execute(Stream&, const Operation&) {}
@@ -72,7 +74,7 @@ class DryOps : public Ops {
   OperationWatcher* watcher_ = nullptr;
   std::int64_t largest_workspace_ = 0;
   Announcements<MatmulShape> products_;
-  Announcements<AttentionShape> attentions_;
+  Announcements<AttentionShape> attentions_, cached_attentions_;
   std::vector<std::pair<MatmulShape, Epilogue>> fused_;  // of the products: what the oracle has one kernel for
 };
 

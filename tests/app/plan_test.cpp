@@ -179,6 +179,7 @@ TEST(PlanOfALargeJob, SaysWhatItDoesNotKnowOfCards) {
   for (const JsonValue& entry : plan.find("stages")->items()[1].find("allocations")->items())
     if (entry.find("use")->as_string() == "workspace") workspaces += entry.find("bytes")->as_integer();
   EXPECT_GE(workspaces, 32 << 20) << "that of products";
+  EXPECT_NE(json.out.find("keys of block "), std::string::npos) << "the configuration asks for samples";
 }
 
 // The text between `begin` and the next "```" of a page.

@@ -105,6 +105,32 @@ OpCase attention_forward(const AttentionShape& s) {
   return c;
 }
 
+OpCase cached_attention(const AttentionShape& s, std::vector<std::int64_t> first) {
+  OpCase c = attention_forward(s);
+  c.op = "cached_attention";
+  c.flops = 0;
+  for (std::size_t b = 0; b < std::min<std::size_t>(first.size(), 4); ++b) c.variant += fmt::format("_from{}", first[b]);
+  const auto of_sample = [s, first](std::size_t b) {
+    AttentionShape one = s;
+    one.batch = 1, one.query_offset = first[b];
+    return one;
+  };
+  for (std::size_t b = 0; b < first.size(); ++b) c.flops += 2 * product_flops(of_sample(b));
+  c.prepare = [s](Ops& ops) { return ops.cached_attention_workspace(s); };
+  c.run = [s, first](Ops& ops, Stream& stream, Views v, TensorView workspace) {
+    ops.cached_attention(stream, s, first, v[0], v[1], v[2], v[3], v[4], workspace);
+  };
+  c.reference = [=](std::vector<Values>& v) {
+    const Index rows = s.query_heads * s.query_length, keys = s.kv_heads * s.key_length * s.head_dim;
+    for (std::size_t b = 0; b < first.size(); ++b) {
+      const Index at = static_cast<Index>(b) * rows, at_q = at * s.head_dim, at_k = static_cast<Index>(b) * keys;
+      reference::attention_forward(reference_shape(of_sample(b)), v[0].data() + at_q, v[1].data() + at, v[2].data() + at_q,
+                                   v[3].data() + at_k, v[4].data() + at_k);
+    }
+  };
+  return c;
+}
+
 OpCase attention_backward(const AttentionShape& s) {
   OpCase c = attention_case("attention_backward", s);
   const Shape queries{s.batch, s.query_heads, s.query_length, s.head_dim}, keys{s.batch, s.kv_heads, s.key_length, s.head_dim};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "tests/conformance/op_case.h"
 
@@ -16,6 +17,8 @@ OpCase matmul_gelu_backward(const MatmulShape& shape);
 // d_weight f32[out_columns, in_columns] and d_bias of a linear layer.
 OpCase matmul_bias_gradient(DType t, Index out_columns, Index in_columns, Index rows, Accumulate accumulate, Draw draw);
 OpCase attention_forward(const AttentionShape& shape);
+// Sample b's queries begin at position first[b] of a cache of shape.key_length.
+OpCase cached_attention(const AttentionShape& shape, std::vector<std::int64_t> first);
 OpCase attention_backward(const AttentionShape& shape);
 // Scale 1/sqrt(D), causal, no offsets.
 AttentionShape attention_shape(DType t, Index B, Index N, Index K, Index Sq, Index Sk, Index D);

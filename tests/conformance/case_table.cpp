@@ -98,6 +98,17 @@ void add_attention(Cases& cases, DType t) {
   plain(attention_shape(t, 0, 2, 1, 3, 3, 8));
   plain(attention_shape(t, 1, 2, 1, 0, 3, 8));
   plain(full(attention_shape(t, 1, 2, 1, 3, 0, 8)));
+  // One query for each of several lengths, and pieces of prompts: the last rows lie behind what the cache holds.
+  cases.push_back(cached_attention(attention_shape(t, 3, 4, 2, 1, 40, 16), {0, 39, 17}));
+  cases.push_back(cached_attention(attention_shape(t, 1, 3, 3, 8, 20, 24), {0}));
+  cases.push_back(cached_attention(attention_shape(t, 2, 4, 1, 8, 20, 20), {9, 15}));
+  cases.push_back(cached_attention(attention_shape(t, 2, 2, 1, 1, 290, 136), {289, 127}));  // tiles of keys, more columns than threads
+  cases.push_back(cached_attention(attention_shape(t, 0, 2, 1, 1, 3, 8), {}));
+  cases.push_back(cached_attention(attention_shape(t, 1, 2, 1, 0, 3, 8), {1}));
+  std::vector<std::int64_t> lengths;  // of more samples than a launch has room for
+  for (Index b = 0; b < 70; ++b) lengths.push_back(b % 5);
+  cases.push_back(cached_attention(attention_shape(t, 70, 2, 1, 1, 5, 8), lengths));
+  cases.push_back(shifted(cached_attention(attention_shape(t, 2, 2, 1, 3, 19, 8), {4, 16})));
   both(attention_shape(t, 1, 2, 1, 19, 19, 8), [](OpCase c) { return shifted(std::move(c)); });
   both(attention_shape(t, 1, 2, 1, 300, 300, 64), [](OpCase c) { return large(std::move(c)); });
 }
@@ -316,6 +327,8 @@ std::vector<OpCase> perf_cases(DType t, const ModelShape& m) {
   cases.push_back(matmul_gelu_backward({T, F, H, kN, kN, t, t, kSet}));
   cases.push_back(matmul_bias_gradient(t, F, H, T, kAdd, normal()));
   const Cases rows = {attention_forward(attention),
+                      cached_attention(attention_shape(t, B, m.heads, m.kv_heads, 1, m.sequence, D),
+                                       std::vector<std::int64_t>(static_cast<std::size_t>(B), m.sequence - 1)),
                       attention_backward(attention),
                       split_heads(t, heads, qkv, 0),
                       merge_heads(t, heads, qkv, 0),

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "device/cuda/kernels/attention_f32.h"
+#include "device/cuda/kernels/cached_attention.h"
 #include "tests/cuda/kernel_runs.h"
 #include "tests/cuda/simulated_scope.h"
 #include "tests/cuda/staged_operands.h"
@@ -49,6 +50,32 @@ void check_attention(Placement placement, RowType t, Index head_dim) {
   expect_close(odv.values(), d_v, t, "d_v", 1e-5);
 }
 
+// Sample 0 at the cache's beginning, sample 1 with rows behind its end.
+void check_cached(Placement placement, RowType t, Index head_dim) {
+  const Index batch = 2, heads = 4, kv_heads = 2, queries = 3, keys = 150;
+  const std::int64_t first[] = {0, 148};
+  const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+  const Index of_queries = heads * queries * head_dim, of_keys = kv_heads * keys * head_dim, rows = heads * queries;
+  Random random(static_cast<unsigned>(head_dim));
+  const Values q = random.values(t, batch * of_queries), k = random.values(t, batch * of_keys), v = random.values(t, batch * of_keys);
+  Values out(q.size()), lse(static_cast<std::size_t>(batch * rows));
+  for (Index b = 0; b < batch; ++b) {
+    const reference::Attention r{1, heads, kv_heads, queries, keys, head_dim, first[b], 0, scale, true};
+    reference::attention_forward(r, out.data() + b * of_queries, lse.data() + b * rows, q.data() + b * of_queries,
+                                 k.data() + b * of_keys, v.data() + b * of_keys);
+  }
+  Operand oq(t, q), ok(t, k), ov(t, v), oo(t, batch * of_queries), ol(RowType::kF32, batch * rows);
+  {
+    StagedOperands s(placement);
+    cuda_kernels::cached_attention(s.stream(), t, s.out(t, oo.data(), batch * of_queries), s.out(ol.floats(), batch * rows),
+                                   s.in(t, oq.data(), batch * of_queries), s.in(t, ok.data(), batch * of_keys),
+                                   s.in(t, ov.data(), batch * of_keys), {batch, heads, kv_heads, queries, keys, head_dim, scale},
+                                   first);
+  }
+  expect_close(oo.values(), out, t, "out", 1e-5);
+  expect_close(ol.values(), lse, RowType::kF32, "lse", 1e-5);
+}
+
 }  // namespace
 
 void run_attention(Placement placement) {
@@ -56,6 +83,7 @@ void run_attention(Placement placement) {
     for (const Index head_dim : {20, 72}) {
       SCOPED_TRACE("heads of " + std::to_string(head_dim) + " " + to_string(t));
       check_attention(placement, t, head_dim);
+      check_cached(placement, t, head_dim);
     }
 }
 

@@ -228,5 +228,35 @@ TEST(Attention, MistakesAreNamed) {
                InternalError);
 }
 
+TEST(Attention, MistakesOverACacheAreNamed) {
+  Doorbell bell;
+  CpuDevice device(bell, {});
+  Ops& ops = device.ops();
+  const AttentionShape s = shape(2, 2, 1, 1, 4, 4);
+  const Tensors t(s);
+  const TestTensor none(DType::kU8, {0}), enough(DType::kU8, {1 << 20});
+  const auto attend = [&](const AttentionShape& as, std::vector<std::int64_t> first, const TestTensor& workspace) -> std::string {
+    try {
+      ops.cached_attention(device.compute_stream(), as, first, t.out.view(), t.lse.view(), t.q.view(), t.k.view(), t.v.view(),
+                           workspace.view());
+    } catch (const InternalError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_THROW(ops.cached_attention_workspace(shape(1, 3, 2, 4, 4, 4)), InternalError);
+  EXPECT_NE(attend(s, {0, 3}, enough).find("was not prepared"), std::string::npos);
+  ops.cached_attention_workspace(s);
+  EXPECT_EQ(attend(s, {0, 3}, enough), "no error");
+  EXPECT_NE(attend(s, {0, 3}, none).find("cached_attention: a workspace of 0 bytes"), std::string::npos);
+  EXPECT_NE(attend(s, {0, 4}, enough).find("a first position of 4 in a cache of 4"), std::string::npos);
+  EXPECT_NE(attend(s, {-1, 0}, enough).find("a first position of -1"), std::string::npos);
+  EXPECT_NE(attend(s, {0}, enough).find("first positions of 1 samples, 2 samples"), std::string::npos);
+  AttentionShape shifted = s, full = s;
+  shifted.query_offset = 2, full.causal = false;
+  EXPECT_NE(attend(shifted, {0, 3}, enough).find("offsets 2 and 0"), std::string::npos);
+  EXPECT_NE(attend(full, {0, 3}, enough).find("causal false"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace trident

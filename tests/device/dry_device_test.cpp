@@ -105,6 +105,11 @@ TEST(DryDevice, ProductsAndAttentionMustHaveBeenAnnounced) {
   EXPECT_NE(refusal(attend).find("not announced"), std::string::npos);
   device.ops().attention_workspace(shape);
   attend();
+  const std::int64_t first[] = {0};
+  const auto attend_cached = [&] { device.ops().cached_attention(stream, shape, first, q, lse, q, k, k, {}); };
+  EXPECT_NE(refusal(attend_cached).find("not announced"), std::string::npos) << "attention of that shape is another operation";
+  device.ops().cached_attention_workspace(shape);
+  attend_cached();
 }
 
 // A product and what follows it are what they are on the oracle's device: one operation, or those that stand for it.
@@ -161,6 +166,18 @@ TEST(DryDevice, WorkspacesAreTheOracles) {
   };
   attend(bytes);
   EXPECT_NE(refusal([&] { attend(bytes - 1); }).find(fmt::format("{} needed", bytes)), std::string::npos);
+  AttentionShape over_cache = shape;
+  over_cache.query_length = 1;
+  const std::int64_t cached = oracle.ops().cached_attention_workspace(over_cache);
+  ASSERT_GT(cached, 0);
+  EXPECT_EQ(device.ops().cached_attention_workspace(over_cache), cached);
+  const std::int64_t first[] = {63, 5};
+  EXPECT_NE(refusal([&] {
+              device.ops().cached_attention(device.compute_stream(), over_cache, first, view({2, 4, 1, 16}), view({2, 4, 1}),
+                                            view({2, 4, 1, 16}), view({2, 2, 64, 16}), view({2, 2, 64, 16}),
+                                            view_of(memory, DType::kU8, {cached - 1}));
+            }).find(fmt::format("{} needed", cached)),
+            std::string::npos);
   for (const DType in : {DType::kF32, DType::kBF16, DType::kF16}) {
     const MatmulShape product{.m = 32, .n = 48, .k = 64, .in = in, .out = in};
     EXPECT_EQ(device.ops().prepare_matmul(product), oracle.ops().prepare_matmul(product)) << to_string(in);

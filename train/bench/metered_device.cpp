@@ -19,6 +19,7 @@ class MeteredOps final : public Ops {
     return ops_.prepare_fused(shape, epilogue);
   }
   std::int64_t attention_workspace(const AttentionShape& shape) override { return ops_.attention_workspace(shape); }
+  std::int64_t cached_attention_workspace(const AttentionShape& shape) override { return ops_.cached_attention_workspace(shape); }
   bool try_fused(Stream& stream, const FusedMatmul& fused) override {
     const op::Fused operation{fused};
     return measure(stream, operation, operation.name(), [&] { return ops_.try_fused(stream, fused); });

@@ -120,7 +120,7 @@ PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
   }
   const ModelConfig model = resolve_model(config);
   RunPlan plan = make_run_plan(config, model, ranks, machine);
-  if (const auto samples = find_eval_samples(config, model, machine.device)) plan.text = samples->shapes;
+  if (const auto samples = find_eval_samples(config, model)) plan.text = samples->shapes;
   PlannedRun planned{settle_grad_sync(std::move(plan), machine), {}};
   std::erase(planned.plan.notes, threads_line(machine.core_share));  // of this machine's cores, which are not the job's
   if (on_cards)

@@ -124,7 +124,7 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   const ModelConfig model = resolve_model(config);
   // All memory together; machines and cards are judged one by one when arenas are known.
   check_model_fits(model, config, machine.bytes());
-  inputs.samples = find_eval_samples(config, model, machine.device);
+  inputs.samples = find_eval_samples(config, model);
   RunPlan plan = make_run_plan(config, model, place.world_size, machine);
   if (inputs.samples) plan.text = inputs.samples->shapes;
   inputs.plan = settle_grad_sync(std::move(plan), machine);

@@ -14,14 +14,9 @@ constexpr std::int64_t kMostAtOnce = 8;
 
 }  // namespace
 
-std::shared_ptr<const EvalSamples> find_eval_samples(const TrainConfig& config, const ModelConfig& model, DeviceKind device) {
+std::shared_ptr<const EvalSamples> find_eval_samples(const TrainConfig& config, const ModelConfig& model) {
   const EvalConfig& eval = config.eval;
   if (!eval.has_samples()) return nullptr;
-  if (device != DeviceKind::kCpu)
-    throw ConfigError(
-        fmt::format("eval.{}: the run computes on cards, and attention over a cache is there for CPUs alone; leave the prompts "
-                    "out, or set device to \"cpu\"",
-                    eval.samples.empty() ? "sample_ids" : "samples"));
   const auto found = std::make_shared<EvalSamples>();
   if (config.data.tokenizer) found->tokenizer = load_tokenizer(*config.data.tokenizer, "data.tokenizer");
   const Tokenizer* const tokenizer = found->tokenizer.get();

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "data/tokenizer/tokenizer.h"
-#include "device/device_kind.h"
 #include "model/model_config.h"
 #include "train/config/train_config.h"
 #include "train/generate/token_loop.h"
@@ -27,8 +26,8 @@ struct EvalSamples {
 };
 
 // What the configuration asks for, or nullptr. ConfigError naming key and prompt: an id that the model does not have, a prompt
-// without any, more tokens than the model has positions, ranks that compute on cards; as load_tokenizer().
-std::shared_ptr<const EvalSamples> find_eval_samples(const TrainConfig& config, const ModelConfig& model, DeviceKind device);
+// without any, more tokens than the model has positions; as load_tokenizer().
+std::shared_ptr<const EvalSamples> find_eval_samples(const TrainConfig& config, const ModelConfig& model);
 
 // Collective, between steps, over a model whose plan has samples.shapes as its text; changes nothing that steps see. On every rank,
 // in the order of the prompts. Logits that are not finite end a continuation and not the run.
