@@ -63,9 +63,10 @@ class Ops {
                          ConstTensorView k, ConstTensorView v, TensorView workspace) {
     call(stream, op::AttentionForward{shape, out, lse, q, k, v, workspace});
   }
-  // Attention over a cache of Sk positions, sample b's queries at positions first[b] + i: out, lse as above, of causal attention with
-  // query_offset first[b]. first [B] lies in host memory, is read before the call returns, and is from 0 to Sk - 1; queries behind the
-  // cache's end see all of it. `shape` is causal, with offsets of 0, and announced by cached_attention_workspace(), which returns bytes.
+  // Attention over a cache of Sk positions, sample b's queries at positions first[b] + i: out, lse as above, of causal attention
+  // with query_offset first[b]. first [B] lies in host memory, is read before the call returns, and is from 0 to Sk - 1; queries
+  // behind the cache's end see all of it. `shape` is causal, with offsets of 0, and announced by cached_attention_workspace(),
+  // which returns bytes.
   virtual std::int64_t cached_attention_workspace(const AttentionShape& shape) = 0;
   void cached_attention(Stream& stream, const AttentionShape& shape, std::span<const std::int64_t> first, TensorView out,
                         TensorView lse, ConstTensorView q, ConstTensorView k, ConstTensorView v, TensorView workspace) {

@@ -102,7 +102,8 @@ void add_attention(Cases& cases, DType t) {
   cases.push_back(cached_attention(attention_shape(t, 3, 4, 2, 1, 40, 16), {0, 39, 17}));
   cases.push_back(cached_attention(attention_shape(t, 1, 3, 3, 8, 20, 24), {0}));
   cases.push_back(cached_attention(attention_shape(t, 2, 4, 1, 8, 20, 20), {9, 15}));
-  cases.push_back(cached_attention(attention_shape(t, 2, 2, 1, 1, 290, 136), {289, 127}));  // tiles of keys, more columns than threads
+  // Tiles of keys, and more columns than a block has threads.
+  cases.push_back(cached_attention(attention_shape(t, 2, 2, 1, 1, 290, 136), {289, 127}));
   cases.push_back(cached_attention(attention_shape(t, 0, 2, 1, 1, 3, 8), {}));
   cases.push_back(cached_attention(attention_shape(t, 1, 2, 1, 0, 3, 8), {1}));
   std::vector<std::int64_t> lengths;  // of more samples than a launch has room for

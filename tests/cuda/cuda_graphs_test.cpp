@@ -71,24 +71,6 @@ TEST_F(CudaGraphsTest, TheFirstTimeIsEagerTheSecondIsCapturedAllOthersAreLaunche
   for (std::int64_t i = 0; i < 300; ++i) EXPECT_EQ(result.at(i), static_cast<float>(i % 17) + 10 * (1 + static_cast<float>(i % 17)));
 }
 
-// Where a sample begins is an argument of the kernel, so other work.
-TEST_F(CudaGraphsTest, AttentionOverACacheIsOtherWorkAtOtherPositions) {
-  const AttentionShape shape{.batch = 1, .query_heads = 1, .kv_heads = 1, .query_length = 1, .key_length = 4, .head_dim = 2};
-  DeviceTensor q(numbers({1, 1, 1, 2}, 0)), k(numbers({1, 1, 4, 2}, 0)), out(numbers({1, 1, 1, 2}, 0)), lse(numbers({1, 1, 1}, 0));
-  TestTensor rows(DType::kF32, {1, 1, 4, 2});
-  for (std::int64_t i = 0; i < 8; ++i) rows.set(i, static_cast<float>(i));
-  DeviceTensor v(rows);
-  const auto attend = [&](std::int64_t first) {
-    repeat([&] { ops_.cached_attention(stream_, shape, {&first, 1}, out.view(), lse.view(), q.view(), k.view(), v.view(), {}); });
-    stream_.synchronize();
-    return out.download().at(0);
-  };
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(attend(0), 0.0f);
-  EXPECT_EQ(launched(), 2u);
-  EXPECT_GT(attend(3), 1.0f);
-  EXPECT_EQ(launched(), 2u);
-}
-
 TEST_F(CudaGraphsTest, ALaunchAllocatesNothing) {
   DeviceTensor x(numbers({64}, 1));
   const auto work = [&] { ops_.fill_zero(stream_, x.view()); };

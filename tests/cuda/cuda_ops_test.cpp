@@ -231,6 +231,28 @@ TEST_F(CudaFusedTest, MistakesAreNamed) {
                "was not prepared");
 }
 
+// Where a sample begins is an argument of the kernel: other positions are other work.
+TEST_F(CudaOpsTest, AttentionOverACacheIsOtherWorkAtOtherPositions) {
+  const AttentionShape shape{.batch = 1, .query_heads = 1, .kv_heads = 1, .query_length = 1, .key_length = 4, .head_dim = 2};
+  TestTensor query(DType::kF32, {1, 1, 1, 2}), rows(DType::kF32, {1, 1, 4, 2});
+  for (std::int64_t i = 0; i < 8; ++i) rows.set(i, static_cast<float>(i));
+  query.set(0, 1.0f);
+  query.set(1, 1.0f);
+  const DeviceTensor q(query), k(rows), v(rows), out(query), lse(TestTensor(DType::kF32, {1, 1, 1}));
+  CudaOps ops(0);
+  const auto attend = [&](std::int64_t first) {
+    ops.graphs().repeat(
+        first_, [&] { ops.cached_attention(first_, shape, {&first, 1}, out.view(), lse.view(), q.view(), k.view(), v.view(), {}); });
+    first_.synchronize();
+    return out.download().at(0);
+  };
+  const std::size_t before = simulated::graph_uses().launched;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(attend(0), 0.0f);
+  EXPECT_EQ(simulated::graph_uses().launched - before, 2u);
+  EXPECT_GT(attend(3), 5.0f);
+  EXPECT_EQ(simulated::graph_uses().launched - before, 2u);
+}
+
 // ---- first runs of what was announced
 
 struct Announced {

@@ -1,6 +1,7 @@
 // The attention kernels among all kernels: every instance against plain loops in double. Shapes, offsets and hard cases are
 // cudnn_attention_test.cpp's.
 #include <cmath>
+#include <cstdint>
 
 #include "device/cuda/kernels/attention_f32.h"
 #include "device/cuda/kernels/cached_attention.h"
@@ -57,7 +58,8 @@ void check_cached(Placement placement, RowType t, Index head_dim) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
   const Index of_queries = heads * queries * head_dim, of_keys = kv_heads * keys * head_dim, rows = heads * queries;
   Random random(static_cast<unsigned>(head_dim));
-  const Values q = random.values(t, batch * of_queries), k = random.values(t, batch * of_keys), v = random.values(t, batch * of_keys);
+  const Values q = random.values(t, batch * of_queries), k = random.values(t, batch * of_keys);
+  const Values v = random.values(t, batch * of_keys);
   Values out(q.size()), lse(static_cast<std::size_t>(batch * rows));
   for (Index b = 0; b < batch; ++b) {
     const reference::Attention r{1, heads, kv_heads, queries, keys, head_dim, first[b], 0, scale, true};
