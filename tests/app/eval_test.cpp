@@ -156,7 +156,8 @@ TEST_F(Eval, WhatCannotBeIsRefused) {
   expect_one_line(eval({}), 64, {"nothing to evaluate", "--data"});
   expect_one_line(eval({"--hf", place_ / "run", "--ids", "5 6"}), 64, {"--ckpt", "--hf"});
   expect_one_line(run_program({"eval", "--ids", "5 6"}), 64, {"--ckpt", "--hf"});
-  expect_one_line(run_program({"eval", "--hf", place_ / "run/ckpt", "--ids", "5 6"}), 65, {"--hf = ", "holds checkpoints", "--ckpt"});
+  expect_one_line(run_program({"eval", "--hf", place_ / "run/ckpt", "--ids", "5 6"}),
+                  65, {"--hf = ", "holds checkpoints", "--ckpt"});
   expect_one_line(run_program({"eval", "--hf", place_ / "run", "--ids", "5 6"}), 65, {"--hf = ", "no Hugging Face folder"});
   expect_one_line(eval({"--ids", "5 x"}), 64, {"--ids", "token ids"});
   expect_one_line(eval({"--ids", "5 50257"}), 64, {"--ids: 50257", "0 to 50256"});
