@@ -95,7 +95,6 @@ scripts/build.sh release
 check scripts/check_isa build/release/bin/trident
 check scripts/check_binaries build/release/bin build/release/tests
 check scripts/zero_table --check
-check scripts/planner_accuracy --check
 # -C Full: also those that take minutes.
 if [[ $full == yes ]]; then run_tests release -C Full; else run_tests release; fi
 

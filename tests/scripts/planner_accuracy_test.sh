@@ -2,6 +2,7 @@
 # planner_accuracy_test.sh SOURCE TRIDENT: scripts/planner_accuracy --check takes docs/planner-accuracy.md only as the program
 # answers; results in the rows change what is off, and no answer.
 set -euo pipefail
+command -v python3 >/dev/null || { echo "SKIPPED: there is no python3"; exit 77; }
 source=$1 trident=$2
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
