@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <regex>
+#include <string>
+#include <string_view>
 
 #include "plan/case_row.h"
 
@@ -75,14 +77,34 @@ void read_model(Reader& in, TrainingRow& row) {
   if (in.find("model", "experts") || in.find("model", "num_experts")) in.refuse("mixture of experts is not priced");
 }
 
-// "8x HDR 200 Gb/s IB per node", "1600 Gb/s RoCE per node": bytes per second of a node; 0: the text does not say.
-double network_of(const std::string& text) {
-  std::smatch match;
-  static const std::regex cards("([0-9]+)x[^,;:]*?([0-9]+) ?Gb/s");
-  if (std::regex_search(text, match, cards)) return std::stod(match[1]) * std::stod(match[2]) / 8 * 1e9;
-  static const std::regex node("([0-9]+) ?Gb/s[^,;:]*per node");
-  if (std::regex_search(text, match, node)) return std::stod(match[1]) / 8 * 1e9;
-  return 0;
+// The whole number that ends at `end`, or at a blank before it; -1: none.
+double number_before(std::string_view text, std::size_t end) {
+  if (end > 0 && text[end - 1] == ' ') --end;
+  std::size_t begin = end;
+  while (begin > 0 && text[begin - 1] >= '0' && text[begin - 1] <= '9') --begin;
+  double number = -1;
+  std::from_chars(text.data() + begin, text.data() + end, number);  // left alone where it is none, or none that fits
+  return number;
+}
+
+// "8x HDR 200 Gb/s IB per node", "1600 Gb/s RoCE per node": bytes per second of a node; 0: the text does not say. What belongs
+// together stands between separators.
+double network_of(std::string_view text) {
+  constexpr std::string_view kUnit = "Gb/s", kSeparators = ",;:";
+  double of_node = 0;
+  for (std::size_t unit = text.find(kUnit); unit != text.npos; unit = text.find(kUnit, unit + 1)) {
+    const double rate = number_before(text, unit);
+    if (rate < 0) continue;
+    const std::size_t before = text.find_last_of(kSeparators, unit), after = text.find_first_of(kSeparators, unit);
+    const std::size_t begin = before == text.npos ? 0 : before + 1;
+    for (std::size_t x = text.find('x', begin); x < unit; x = text.find('x', x + 1)) {
+      const bool is_count = x > begin && text[x - 1] >= '0' && text[x - 1] <= '9';
+      if (is_count) return number_before(text, x) * rate / 8 * 1e9;
+    }
+    const std::string_view rest = text.substr(unit, after == text.npos ? text.npos : after - unit);
+    if (of_node == 0 && rest.find("per node") != rest.npos) of_node = rate / 8 * 1e9;
+  }
+  return of_node;
 }
 
 void read_cluster(Reader& in, TrainingRow& row) {
