@@ -8,6 +8,7 @@
 
 #include "core/file_io.h"
 #include "tests/app/checkpoint_runs.h"
+#include "tests/support/sanitized.h"
 #include "tests/train/event_file.h"
 
 namespace trident {
@@ -84,6 +85,7 @@ TEST_F(Samples, AreTheSameInEveryLayoutAndLeaveTrainingsNumbersEqual) {
 }
 
 TEST_F(Samples, OfProcessesAreThoseOfThreads) {
+  if (test::kSanitized) GTEST_SKIP() << "Open MPI does not run cleanly under sanitizers";
   const std::vector<std::string> layout{"parallel=3DP x 2PP x 2TP", "parallel.zero=zero3"};
   const auto launch = [&](const std::string& run, const std::vector<std::string>& more) {
     std::vector<std::string> words{TRIDENT_SOURCE_DIR "/scripts/mpirun_local", "12", TRIDENT_BINARY, "train", "--config",

@@ -184,7 +184,8 @@ class ProcessRank {
     };
     agree(origin.resume, [&] { return find_resume(config); },
           [&](const std::string& folder) {
-            return Resume{{folder, open_found(folder, "checkpoint.resume", to_string(config.checkpoint.resume))}};
+            Manifest manifest = open_found(folder, "checkpoint.resume", to_string(config.checkpoint.resume));
+            return Resume{{folder, std::move(manifest)}};
           },
           [&] { adopt(config, *origin.resume); });
     if (origin.resume) return;

@@ -127,7 +127,8 @@ LoadedCheckpoint next_older(std::int64_t step, const RunInputs& inputs, Parallel
   text = broadcast_text(context.world(), context.host_stream(), text, 0);
   throw_if_error(text);
   const std::string from = to_string(inputs.plan.config.checkpoint.resume);
-  Resume resume{{text, open_found(text, "checkpoint.resume", from)}, std::move(notes)};
+  Manifest manifest = open_found(text, "checkpoint.resume", from);
+  Resume resume{{text, std::move(manifest)}, std::move(notes)};
   TrainConfig config = adopted(inputs, resume);
   return {std::move(resume), std::move(config)};
 }

@@ -93,7 +93,8 @@ std::optional<Resume> newest_in(const std::string& directory, std::optional<std:
 std::optional<Resume> named_checkpoint(const std::string& path, std::optional<std::int64_t> before, const Wanted& wanted) {
   if (!is_there(path + "/" + std::string(kManifestName))) return newest_in(path, before, wanted);
   if (before) return std::nullopt;  // it was that one and no other
-  return Resume{{path, open_with(path, wanted)}};
+  Manifest manifest = open_with(path, wanted);
+  return Resume{{path, std::move(manifest)}};
 }
 
 // ---- comparison ----------------------------------------------------------------------------------------------------------------
@@ -199,7 +200,8 @@ namespace {
 
 Resume open_folder(const std::string& folder, std::string_view key, std::string_view value, TiedCopies copies) {
   try {
-    return {{folder, {}, open_hf(folder, copies)}};
+    auto hf = open_hf(folder, copies);  // before the object: where it throws within, gcc 12 ends members that never began
+    return {{folder, {}, std::move(hf)}};
   } catch (const NotPermitted& error) {
     throw not_permitted(key, value, error);
   }
@@ -208,8 +210,9 @@ Resume open_folder(const std::string& folder, std::string_view key, std::string_
 }  // namespace
 
 Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies) {
-  if (!is_hf_folder(folder)) return {{folder, open_found(folder, "model.init_from", value)}};
-  return open_folder(folder, "model.init_from", value, copies);
+  if (is_hf_folder(folder)) return open_folder(folder, "model.init_from", value, copies);
+  Manifest manifest = open_found(folder, "model.init_from", value);
+  return {{folder, std::move(manifest)}};
 }
 
 Resume find_weights(const std::string& path, std::string_view key) {

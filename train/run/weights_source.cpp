@@ -49,9 +49,13 @@ std::string text_of(std::string_view value) { return in_quotes(value); }
 }  // namespace
 
 WeightsSource open_weights(const std::string& path) {
-  if (is_hf_folder(path)) return {path, {}, open_hf(path, TiedCopies::kCompared)};
-  if (is_there(path + "/" + std::string(kManifestName))) return {path, open_manifest(path)};
-  return newest_checkpoint(path);
+  if (is_hf_folder(path)) {
+    auto hf = open_hf(path, TiedCopies::kCompared);
+    return {path, {}, std::move(hf)};
+  }
+  if (!is_there(path + "/" + std::string(kManifestName))) return newest_checkpoint(path);
+  Manifest manifest = open_manifest(path);
+  return {path, std::move(manifest)};
 }
 
 ModelConfig model_of_hf(const std::string& folder) {
