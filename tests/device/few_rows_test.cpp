@@ -126,7 +126,12 @@ TEST(MemoryReads, ReadEveryWordOnceWithAnyNumberOfThreads) {
   std::vector<std::uint64_t> words(100003);
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < words.size(); ++i) sum += words[i] = i * 0x9E3779B97F4A7C15u;
-  for (const int threads : {1, 3}) {
+#ifdef TRIDENT_TSAN
+  const std::vector<int> counts{1};  // it does not see how libgomp's threads begin and end, and their sums meet in between
+#else
+  const std::vector<int> counts{1, 3};
+#endif
+  for (const int threads : counts) {
     omp_set_num_threads(threads);
     EXPECT_EQ(sum_of_words(words), sum) << threads << " threads";
   }
