@@ -129,20 +129,24 @@ void check_attention(std::string_view operation, const AttentionShape& s) {
   TRIDENT_CHECK(s.head_dim > 0, "{}: head width {}", operation, s.head_dim);
 }
 
+// What attention's forward pass has, over a cache or not.
+template <class Forward>
+void forward_fields(const Forward& o, FieldVisitor f) {
+  f(writes("out", o.out, queries(o.shape)));
+  f(reads("q", o.q, queries(o.shape)));
+  f(reads("k", o.k, keys(o.shape)));
+  f(reads("v", o.v, keys(o.shape)));
+  f(writes("lse", o.lse, sums(o.shape)));
+  f(scratch("the workspace", o.workspace));
+}
+
 void AttentionForward::check() const {
   check_attention(kName.name, shape);
   check_shapes(kName.name, query_shape(shape), {{"out", out.shape()}, {"q", q.shape()}});
   check_shapes(kName.name, key_shape(shape), {{"k", k.shape()}, {"v", v.shape()}});
 }
 
-void AttentionForward::fields(FieldVisitor f) const {
-  f(writes("out", out, queries(shape)));
-  f(reads("q", q, queries(shape)));
-  f(reads("k", k, keys(shape)));
-  f(reads("v", v, keys(shape)));
-  f(writes("lse", lse, sums(shape)));
-  f(scratch("the workspace", workspace));
-}
+void AttentionForward::fields(FieldVisitor f) const { forward_fields(*this, f); }
 
 double AttentionForward::flops() const { return 2 * scores(shape); }
 
@@ -165,14 +169,7 @@ void CachedAttention::check() const {
                   shape.key_length);
 }
 
-void CachedAttention::fields(FieldVisitor f) const {
-  f(writes("out", out, queries(shape)));
-  f(reads("q", q, queries(shape)));
-  f(reads("k", k, keys(shape)));
-  f(reads("v", v, keys(shape)));
-  f(writes("lse", lse, sums(shape)));
-  f(scratch("the workspace", workspace));
-}
+void CachedAttention::fields(FieldVisitor f) const { forward_fields(*this, f); }
 
 double CachedAttention::flops() const {
   double sum = 0;
