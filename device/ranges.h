@@ -9,6 +9,9 @@
 
 namespace trident {
 
+// What a backward does that a forward did before is in a range of this name.
+inline constexpr const char* kRecomputeRange = "recompute";
+
 class Ranges {
  public:
   Ranges() = default;

@@ -350,7 +350,10 @@ void Stage::backward(const Instruction& instruction) {
   LayerPass p = pass_over(chunk, part, mb, split ? Halves::kApart : Halves::kTogether);
   const TensorView x = input_of(chunk, index, mb), d = gradients_[current_gradient_].view;
   run([&] {
-    if (geometry_.recompute != RecomputePolicy::kNone) part.layer->recompute(p, x);
+    if (geometry_.recompute != RecomputePolicy::kNone) {
+      const RangeScope again(context_.device().ranges(), kRecomputeRange);
+      part.layer->recompute(p, x);
+    }
     split ? part.layer->backward_input(p, x, d) : part.layer->backward(p, x, d);
   });
 }

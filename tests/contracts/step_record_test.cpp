@@ -1,5 +1,5 @@
 // The record of a step, which holds equal passes once, is the step: instruction by instruction and in its sums.
-#include "train/plan/step_record.h"
+#include "plan/step_record.h"
 
 #include <gtest/gtest.h>
 

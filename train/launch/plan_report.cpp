@@ -12,7 +12,7 @@
 #include "train/plan/core_share.h"
 #include "train/plan/machine.h"
 #include "train/plan/preflight.h"
-#include "train/plan/step_record.h"
+#include "plan/step_record.h"
 #include "train/launch/prepare_run.h"
 #include "train/run/eval_samples.h"
 #include "train/run/run_files.h"

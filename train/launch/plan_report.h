@@ -36,7 +36,7 @@ std::string to_text(const PlanReport& report, const RunPlan& plan, PlanDetail de
 //  "stages": [{"stage", "rank", "holds", "bytes", "by_use": {...}, "allocations": [{"name", "use", "bytes"}, ...]}],
 //  "step_comm_bytes": {"tp", "cp", "dp", "pp"}}: bytes, of one rank and (step_comm_bytes) summed over all ranks. kProgram: every
 //  stage
-// has its "program", too, a list of instructions, and their work (train/plan/step_record.h): "passes", lists of calls in order
+// has its "program", too, a list of instructions, and their work (plan/step_record.h): "passes", lists of calls in order
 // ({"operation", "flops", "bytes"} or {"collective", "group", "ranks", "bytes" of the whole operand}), the first of what lies
 // outside of instructions, and "pass_of", the number among them for each instruction.
 JsonValue to_json(const PlanReport& report, const RunPlan& plan, PlanDetail detail);

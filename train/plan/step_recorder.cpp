@@ -72,8 +72,9 @@ void StepRecorder::performed(const op::Fused& fused) {
   add(seen);
 }
 
-void StepRecorder::add(const RecordedOperation& operation) {
+void StepRecorder::add(RecordedOperation operation) {
   if (program_ == nullptr) return;
+  operation.recomputed = depth_of_recompute_ > 0;
   (depth_of_instruction_ > 0 ? inside_ : outside_).calls.emplace_back(operation);
 }
 
@@ -82,13 +83,14 @@ void StepRecorder::called(std::string_view group, int size, const CollectiveCall
   const std::int64_t operand = std::max(call.in.num_bytes(), call.out.num_bytes());
   (depth_of_instruction_ > 0 ? inside_ : outside_)
       .calls.emplace_back(RecordedCollective{axis_of(group), std::string(group), size, call.operation, call.in.dtype(), operand,
-                                             bytes_sent_times_n(call, size)});
+                                             bytes_sent_times_n(call, size), depth_of_recompute_ > 0});
 }
 
 // The executor's range of an instruction has its name; others lie around them.
 void StepRecorder::push(const char* name) {
   ++depth_;
   const std::size_t next = record_.pass_of.size();
+  if (depth_of_recompute_ == 0 && std::string_view(name) == kRecomputeRange) depth_of_recompute_ = depth_;
   if (program_ == nullptr || depth_of_instruction_ > 0 || next == program_->instructions.size()) return;
   if (short_name(program_->instructions[next]) == name) depth_of_instruction_ = depth_;
 }
@@ -99,6 +101,7 @@ void StepRecorder::pop() noexcept {
     inside_.calls.clear();
     depth_of_instruction_ = 0;
   }
+  if (depth_of_recompute_ == depth_) depth_of_recompute_ = 0;
   --depth_;
 }
 

@@ -11,7 +11,7 @@
 #include "device/ranges.h"
 #include "parallel/communicator/dry_communicator.h"
 #include "pipeline/step_program.h"
-#include "train/plan/step_record.h"
+#include "plan/step_record.h"
 
 namespace trident {
 
@@ -32,14 +32,14 @@ class StepRecorder final : public OperationWatcher, public CallWatcher, public R
  private:
   void push(const char* name) override;
   void pop() noexcept override;
-  void add(const RecordedOperation& operation);
+  void add(RecordedOperation operation);
   std::int32_t number_of(PassRecord& pass);
 
   Interning interning_;
   const StepProgram* program_ = nullptr;
   StepRecord record_;
   PassRecord outside_, inside_;  // of instructions; the instruction's in progress
-  int depth_ = 0, depth_of_instruction_ = 0;
+  int depth_ = 0, depth_of_instruction_ = 0, depth_of_recompute_ = 0;  // of ranges; 0: outside
   std::unordered_multimap<std::size_t, std::int32_t> by_hash_;
 };
 

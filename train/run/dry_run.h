@@ -12,7 +12,7 @@
 #include "device/ops.h"
 #include "parallel/grid/process_grid.h"
 #include "train/plan/run_plan.h"
-#include "train/plan/step_record.h"
+#include "plan/step_record.h"
 
 namespace trident {
 

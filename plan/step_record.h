@@ -1,6 +1,6 @@
 // What a rank does in a step, as a value: its program's instructions, each with the pass that it is, and every distinct pass once,
-// as the operations and collectives that a dry rank called (record_step, train/run/dry_run.h). Times are not in it: whoever plans
-// puts a price on each pass and adds up.
+// as the operations and collectives that a dry rank called (record_step, train/run/dry_run.h). Times are not in it: step_price.h
+// puts a price on each pass and lets the programs run.
 #pragma once
 
 #include <array>
@@ -27,6 +27,7 @@ struct RecordedOperation {
   double flops = 0;                                                 // of products; attention's as far as the mask leaves them
   double bytes = 0;                                                 // that must move: every operand once, twice in place
   std::variant<std::monostate, MatmulShape, AttentionShape> shape;  // of what its price depends on beside these
+  bool recomputed = false;  // in a backward: forward work done again
   bool operator==(const RecordedOperation&) const = default;
 };
 
@@ -38,6 +39,7 @@ struct RecordedCollective {
   DType dtype{};
   std::int64_t operand_bytes = 0;       // of the whole operand, on each rank
   std::int64_t sent_bytes_times_n = 0;  // by this rank, times `size`
+  bool recomputed = false;              // as above
   bool operator==(const RecordedCollective&) const = default;
 };
 

@@ -1,4 +1,4 @@
-#include "train/plan/step_record.h"
+#include "plan/step_record.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,0 +1,27 @@
+// What the calls of a recorded step take on some hardware: the seam between prices of single calls and that of a step.
+#pragma once
+
+#include "plan/collective_cost.h"
+#include "plan/instruction_graph.h"
+#include "plan/step_record.h"
+
+namespace trident {
+
+// Seconds >= 0. Pure: the same call has the same price whatever was asked before.
+class WorkPrices {
+ public:
+  virtual ~WorkPrices() = default;
+
+  // Of the device, with nothing beside it on the rank.
+  virtual double device_seconds(const RecordedOperation& operation) const = 0;
+  // Of the host that issues the call; 0 where it computes itself. A pass takes the longer of both sums.
+  virtual double issue_seconds(const RecordedOperation& operation) const = 0;
+  // From the moment when all ranks of the group have called; of a message, from its sending to its arrival (a receive is free).
+  virtual double seconds(const RecordedCollective& call, const GroupPlace& group) const = 0;
+  // Of computing and communicating at once.
+  virtual OverlapSlowdown slowdown() const = 0;
+  // Of a step, beside what was recorded: data, the loop.
+  virtual double step_seconds() const = 0;
+};
+
+}  // namespace trident
