@@ -38,7 +38,7 @@ struct Later {
 class Simulation {
  public:
   Simulation(const InstructionGraph& graph, const OverlapSlowdown& slowdown);
-  InstructionTimes run();
+  SimulatedTimes run();
 
  private:
   void announce(double time, int stream, int version) { events_.push({time, num_events_++, stream, version}); }
@@ -60,7 +60,7 @@ class Simulation {
   std::priority_queue<Event, std::vector<Event>, Later> events_;
   std::int64_t num_events_ = 0;
   int num_finished_ = 0;
-  InstructionTimes times_;
+  SimulatedTimes times_;
 };
 
 Simulation::Simulation(const InstructionGraph& graph, const OverlapSlowdown& slowdown)
@@ -161,7 +161,7 @@ void Simulation::finish(int stream, double now) {
   change_speeds(of.rank, now);
 }
 
-InstructionTimes Simulation::run() {
+SimulatedTimes Simulation::run() {
   for (int s = 0; s < graph_.num_streams(); ++s) start_next(s, 0);
   while (!events_.empty()) {
     const Event event = events_.top();
@@ -199,7 +199,7 @@ void InstructionGraph::add_dependency(int before, int after, double lag) {
   dependencies_.push_back({before, after, lag});
 }
 
-InstructionTimes simulate(const InstructionGraph& graph, const OverlapSlowdown& slowdown) {
+SimulatedTimes simulate(const InstructionGraph& graph, const OverlapSlowdown& slowdown) {
   return Simulation(graph, slowdown).run();
 }
 

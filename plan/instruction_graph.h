@@ -59,11 +59,11 @@ struct OverlapSlowdown {
   double communication = 1;
 };
 
-struct InstructionTimes {
+struct SimulatedTimes {
   std::vector<double> start, end;  // seconds since the step began, by instruction
 };
 
 // O((instructions + dependencies) log(streams)). Throws InternalError when instructions wait for each other.
-InstructionTimes simulate(const InstructionGraph& graph, const OverlapSlowdown& slowdown = {});
+SimulatedTimes simulate(const InstructionGraph& graph, const OverlapSlowdown& slowdown = {});
 
 }  // namespace trident

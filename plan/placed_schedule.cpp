@@ -92,7 +92,7 @@ std::vector<int> v_placement(int num_ranks) {
 
 ScheduleTimeline simulate(const PlacedSchedule& placed, const PassTimes& times) {
   const ScheduleGraph graph(placed, times);
-  const InstructionTimes run = simulate(graph.graph());
+  const SimulatedTimes run = simulate(graph.graph());
   ScheduleTimeline timeline;
   std::size_t instruction = 0;
   for (const auto& actions : placed.schedule.ranks) {

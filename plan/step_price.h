@@ -48,8 +48,8 @@ struct TimeParts {
   double total() const;
 };
 
-// When an instruction occupies its stream: the computing one, or that of gathers and reductions. Of a receive: [sent, arrived]; of
-// other instructions that occupy nothing both are the moment when they are reached.
+// When an instruction occupies its stream: the computing one, or that of gathers and reductions. Of a send: from its sending to its
+// arrival. Of a receive and others that occupy nothing both are the moment when they are reached.
 struct InstructionSpan {
   double start = 0, end = 0;  // seconds since the step began
 };

@@ -15,7 +15,7 @@ TEST(InstructionGraph, AStreamRunsOneInstructionAtATime) {
   InstructionGraph graph;
   const int stream = graph.add_stream(0, StreamKind::kCompute);
   for (const double seconds : {1.0, 2.0, 0.0, 3.0}) graph.add_instruction(stream, seconds);
-  const InstructionTimes times = simulate(graph);
+  const SimulatedTimes times = simulate(graph);
   EXPECT_EQ(times.start, (std::vector<double>{0, 1, 3, 3}));
   EXPECT_EQ(times.end, (std::vector<double>{1, 3, 3, 6}));
 }
@@ -27,7 +27,7 @@ TEST(InstructionGraph, ADependencyWaitsForItsLag) {
   const int other = graph.add_instruction(b, 1), both = graph.add_instruction(b, 1);
   graph.add_dependency(first, other, 0.5);
   graph.add_dependency(second, both);
-  const InstructionTimes times = simulate(graph);
+  const SimulatedTimes times = simulate(graph);
   EXPECT_EQ(times.start[static_cast<std::size_t>(other)], 2.5);
   EXPECT_EQ(times.start[static_cast<std::size_t>(both)], 7);  // not at 3.5, when its stream is free
 }
@@ -39,7 +39,7 @@ TEST(InstructionGraph, OverlapSlowsBothSidesWhileItLasts) {
   const int compute = graph.add_stream(0, StreamKind::kCompute), send = graph.add_stream(0, StreamKind::kCommunication);
   const int product = graph.add_instruction(compute, 4), message = graph.add_instruction(send, 2);
   const int elsewhere = graph.add_instruction(graph.add_stream(1, StreamKind::kCommunication), 2);
-  const InstructionTimes times = simulate(graph, {1.5, 2});
+  const SimulatedTimes times = simulate(graph, {1.5, 2});
   EXPECT_DOUBLE_EQ(times.end[static_cast<std::size_t>(message)], 4);
   EXPECT_DOUBLE_EQ(times.end[static_cast<std::size_t>(product)], 4 + 4.0 / 3);
   EXPECT_EQ(times.end[static_cast<std::size_t>(elsewhere)], 2) << "another rank's communication is its own affair";
@@ -52,7 +52,7 @@ TEST(InstructionGraph, OverlapBeginsInTheMiddle) {
   const int peer = graph.add_instruction(graph.add_stream(1, StreamKind::kCompute), 3);
   const int product = graph.add_instruction(compute, 5), message = graph.add_instruction(send, 10);
   graph.add_dependency(peer, message);
-  const InstructionTimes times = simulate(graph, {2, 4});
+  const SimulatedTimes times = simulate(graph, {2, 4});
   EXPECT_DOUBLE_EQ(times.end[static_cast<std::size_t>(product)], 7);          // 3 + 2 * 2
   EXPECT_DOUBLE_EQ(times.end[static_cast<std::size_t>(message)], 3 + 4 + 9);  // of its 10 s, 1 s in the 4 s of overlap
 }
@@ -84,7 +84,7 @@ TEST(InstructionGraph, StartsAreTheEarliestPossible) {
     }
     for (int i = 1; i < n; ++i)
       if (random() % 2) graph.add_dependency(static_cast<int>(random() % static_cast<unsigned>(i)), i, random() % 3);
-    const InstructionTimes times = simulate(graph);
+    const SimulatedTimes times = simulate(graph);
     std::vector<double> earliest(static_cast<std::size_t>(n), 0);
     for (const auto& d : graph.dependencies())
       earliest[static_cast<std::size_t>(d.after)] =
