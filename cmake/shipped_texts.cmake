@@ -1,9 +1,9 @@
-# Writes OUTPUT: the texts of HARDWARE and STACKS (lists of files below ROOT) as raw strings of plan/price_book.h.
+# Writes OUTPUT: the texts of HARDWARE, CLUSTERS and STACKS (lists of files below ROOT) as raw strings of plan/price_book.h.
 set(code "#include \"plan/price_book.h\"\n\nnamespace trident {\n")
-foreach(kind hardware stack)
+foreach(kind hardware cluster stack)
   string(TOUPPER ${kind} list)
-  if(kind STREQUAL stack)
-    set(list STACKS)
+  if(NOT kind STREQUAL hardware)
+    string(APPEND list S)
   endif()
   string(APPEND code "\nstd::vector<ShippedText> shipped_${kind}_texts() {\n  return {\n")
   foreach(file ${${list}})

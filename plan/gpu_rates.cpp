@@ -1,22 +1,30 @@
 #include "plan/gpu_rates.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
-#include "plan/sourced_object.h"
 
 namespace trident {
 
 namespace {
 
-LinkRates read_link(SourcedObject object) {
-  LinkRates link;
-  link.bytes_per_s = object.number("gb_per_s", 0.1, 1e5) * 1e9;
-  link.fraction = object.number("fraction", 0.01, 1.5);  // above 1: the switch adds, and a GPU sends each element once
-  link.message_fraction = object.number("message_fraction", 0.01, 1);
-  link.hop_s = object.number("hop_us", 0, 1e4) * 1e-6;
-  link.start_s = object.number("start_us", 0, 1e5) * 1e-6;
+// The members of `object` that are not there stay as they are in `link`, if they may be missing.
+void read_link(SourcedObject& object, bool whole, LinkRates& link) {
+  const auto read = [&](std::string_view key, double low, double high, double unit, double& value) {
+    if (whole || object.has(key)) value = object.number(key, low, high) * unit;
+  };
+  read("gb_per_s", 0.01, 1e5, 1e9, link.bytes_per_s);
+  read("fraction", 0.01, 1.5, 1, link.fraction);  // above 1: the switch adds, and a GPU sends each element once
+  read("message_fraction", 0.01, 1, 1, link.message_fraction);
+  read("hop_us", 0, 1e4, 1e-6, link.hop_s);
+  read("start_us", 0, 1e5, 1e-6, link.start_s);
   object.finish();
+}
+
+LinkRates whole_link(SourcedObject object) {
+  LinkRates link;
+  read_link(object, true, link);
   return link;
 }
 
@@ -25,7 +33,7 @@ GemmRates read_gemm(SourcedObject object) {
   gemm.sustained = object.number("sustained", 0.05, 1);
   gemm.inner_overhead = object.number("inner_overhead", 0, 1e5);
   gemm.wgrad_factor = object.number("wgrad_factor", 0.5, 3);
-  gemm.early_year = static_cast<int>(object.number("early_year", 0, 9999));
+  gemm.early_year = object.whole_number("early_year", 0, 9999);
   gemm.early_factor = object.number("early_factor", 0.1, 1);
   gemm.batched = object.number("batched", 0.05, 1.5);
   object.finish();
@@ -34,9 +42,12 @@ GemmRates read_gemm(SourcedObject object) {
 
 }  // namespace
 
+void change_link(SourcedObject object, LinkRates& link) { read_link(object, false, link); }
+
 GpuRates gpu_rates_from_json(const JsonValue& value, std::string_view where) {
   SourcedObject object(value, std::string(where));
   GpuRates p;
+  p.file = std::filesystem::path(where).stem().string();
   p.name = object.text("name");
   p.aliases = object.texts("aliases");
   p.peak_16bit = object.number("peak_16bit_tflops", 1, 1e5) * 1e12;
@@ -44,7 +55,7 @@ GpuRates gpu_rates_from_json(const JsonValue& value, std::string_view where) {
   p.peak_fp4 = object.number("peak_fp4_tflops", 0, 1e6) * 1e12;
   p.device_bytes = object.number("device_bytes", 1e9, 1e13);
   p.memory_bytes_per_s = object.number("memory_gb_per_s", 10, 1e6) * 1e9;
-  p.multiprocessors = static_cast<int>(object.number("multiprocessors", 1, 4096));
+  p.multiprocessors = object.whole_number("multiprocessors", 1, 4096);
   p.row_fraction = object.number("row_fraction", 0.05, 1);
   p.score_fraction = object.number("score_fraction", 0.05, 1);
   p.kernel_start_s = object.number("kernel_start_us", 0, 1e4) * 1e-6;
@@ -53,7 +64,7 @@ GpuRates gpu_rates_from_json(const JsonValue& value, std::string_view where) {
   p.compute_slowdown = object.number("compute_slowdown", 1, 5);
   p.network_slowdown = object.number("network_slowdown", 1, 5);
   p.fp8_gain = object.number("fp8_gain", 0.1, 1);
-  p.nvlink_domain = static_cast<int>(object.number("nvlink_domain", 0, 4096));
+  p.nvlink_domain = object.whole_number("nvlink_domain", 0, 4096);
   p.gemm = read_gemm(object.object("gemm"));
   SourcedObject kernels = object.object("attention");
   for (const std::string& kernel : kernels.keys()) {
@@ -62,8 +73,8 @@ GpuRates gpu_rates_from_json(const JsonValue& value, std::string_view where) {
     rates.finish();
   }
   kernels.finish();
-  p.nvlink = read_link(object.object("nvlink"));
-  p.network = read_link(object.object("network"));
+  p.nvlink = whole_link(object.object("nvlink"));
+  p.network = whole_link(object.object("network"));
   object.finish();
   return p;
 }

@@ -1,6 +1,6 @@
 // What a GPU and its usual node can do, as numbers with their sources: the constants that prices are made of.
 //
-// A profile is a JSON file (configs/hardware/*.json). Every constant in it is {"value": x, "source": "where the number is from"}:
+// A profile is a JSON file (configs/hardware/*.json); a cluster's file may change some of it (plan/cluster.h). Every constant in it is {"value": x, "source": "where the number is from"}:
 // a constant without a source is refused, and so are unknown keys and missing ones.
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/json_reader.h"
+#include "plan/sourced_object.h"
 
 namespace trident {
 
@@ -40,6 +41,7 @@ struct LinkRates {
 };
 
 struct GpuRates {
+  std::string file;  // "h100_sxm": of its file, without folder and .json
   std::string name;
   std::vector<std::string> aliases;  // other names of the same device in published tables
   double peak_16bit = 0;             // dense FLOP/s
@@ -65,6 +67,9 @@ struct GpuRates {
 
 // Throws ConfigError: a key that is unknown, missing or out of range, a constant without source. `where` begins the message.
 GpuRates gpu_rates_from_json(const JsonValue& object, std::string_view where);
+
+// Replaces those members of `link` that `object` has, under the names of a profile. Throws likewise.
+void change_link(SourcedObject object, LinkRates& link);
 
 // The profile that has `gpu` as its name or alias, or nullptr.
 const GpuRates* find_profile(const std::vector<GpuRates>& profiles, std::string_view gpu);

@@ -189,7 +189,7 @@ StageSplit split_stages(const PricingInput& in) {
   return split;
 }
 
-PricingResult price_step(const PricingInput& in) {
+PricingResult price_row(const PricingInput& in) {
   const TrainingRow& row = in.row;
   PricingResult result;
   if (row.format != MathFormat::k16Bit && peak_flops(in.gpu, row.format) == 0) {
@@ -207,7 +207,7 @@ PricingResult price_step(const PricingInput& in) {
   }
   const StageSplit split = split_stages(in);
   std::vector<Stage> stages = stages_of(in, split);
-  StepPrice& price = result.price;
+  RowPrice& price = result.price;
   double exposed = 0;
   if (row.zero >= 2)
     for (std::size_t i = 0; i < stages.size(); ++i) exposed += sharded_exposed(in, stages[i], split.blocks[i]) / row.pp;

@@ -1,4 +1,4 @@
-// The price of a training step: its time by part, from the passes of single micro-batches and the real schedule.
+// The price of a published run's step: its time by part, from the passes of single micro-batches and the real schedule.
 #pragma once
 
 #include <string>
@@ -18,17 +18,17 @@ struct StageSplit {
 // Even where that is possible; one block less at each end where only so the layers divide; otherwise by cost.
 StageSplit split_stages(const PricingInput& in);
 
-struct StepPrice {
+struct RowPrice {
   double step_s = 0;
   // Seconds of the busiest stage, and what the step waits for: they add up to step_s.
   double compute_s = 0, recompute_s = 0, tp_s = 0, launch_s = 0, bubble_s = 0, dp_s = 0, optimizer_s = 0, fixed_s = 0;
 };
 
 struct PricingResult {
-  StepPrice price;
+  RowPrice price;
   std::string unsupported;  // why there is no price; empty: there is
 };
 
-PricingResult price_step(const PricingInput& in);
+PricingResult price_row(const PricingInput& in);
 
 }  // namespace trident

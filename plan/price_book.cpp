@@ -28,6 +28,8 @@ PriceBook shipped_price_book() {
   PriceBook book;
   for (const ShippedText& file : shipped_hardware_texts())
     book.hardware.push_back(gpu_rates_from_json(parse_json(file.text, file.name), file.name));
+  for (const ShippedText& file : shipped_cluster_texts())
+    book.clusters.push_back(cluster_from_json(book, parse_json(file.text, file.name), std::string(file.name)));
   for (const ShippedText& file : shipped_stack_texts())
     book.stacks.push_back(stack_from_json(parse_json(file.text, file.name), file.name));
   return book;
@@ -37,6 +39,10 @@ PriceBook read_price_book(const std::string& folder) {
   PriceBook book;
   for (const std::string& file : json_files(std::filesystem::path(folder) / "hardware"))
     book.hardware.push_back(gpu_rates_from_json(read_json_file(file), file));
+  const std::filesystem::path clusters = std::filesystem::path(folder) / "clusters";
+  if (std::error_code error; std::filesystem::exists(clusters, error))
+    for (const std::string& file : json_files(clusters))
+      book.clusters.push_back(cluster_from_json(book, read_json_file(file), file));
   for (const std::string& file : json_files(std::filesystem::path(folder) / "stacks"))
     book.stacks.push_back(stack_from_json(read_json_file(file), file));
   return book;

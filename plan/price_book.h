@@ -1,10 +1,11 @@
-// The hardware profiles and stacks that prices are looked up in.
+// The hardware profiles, clusters and stacks that prices are looked up in.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "plan/cluster.h"
 #include "plan/gpu_rates.h"
 #include "plan/stack.h"
 
@@ -12,14 +13,15 @@ namespace trident {
 
 struct PriceBook {
   std::vector<GpuRates> hardware;
+  std::vector<Cluster> clusters;
   std::vector<TrainingStack> stacks;
 };
 
-// Those of configs/hardware and configs/stacks, which the program carries within itself.
+// Those of configs/hardware, configs/clusters and configs/stacks, which the program carries within itself.
 PriceBook shipped_price_book();
 
-// Those of the .json files in `folder`/hardware and `folder`/stacks. Throws ConfigError: a folder that is missing or empty, a bad
-// file.
+// Those of the .json files in `folder`/hardware, `folder`/stacks and, if there is one, `folder`/clusters. Throws ConfigError: a
+// folder that is missing or empty, a bad file.
 PriceBook read_price_book(const std::string& folder);
 
 // A shipped file's text by its name in the repository, "configs/hardware/h100_sxm.json".
@@ -28,6 +30,7 @@ struct ShippedText {
   std::string_view text;
 };
 std::vector<ShippedText> shipped_hardware_texts();
+std::vector<ShippedText> shipped_cluster_texts();
 std::vector<ShippedText> shipped_stack_texts();
 
 }  // namespace trident

@@ -26,7 +26,7 @@ std::string names_of(const PriceBook& book) {
   return names;
 }
 
-JsonValue::Object time_parts(const StepPrice& price) {
+JsonValue::Object time_parts(const RowPrice& price) {
   return {{"compute", price.compute_s},   {"recompute", price.recompute_s}, {"bubble", price.bubble_s},
           {"tensor_parallel", price.tp_s}, {"data_parallel", price.dp_s},    {"optimizer", price.optimizer_s},
           {"launch", price.launch_s},      {"fixed", price.fixed_s}};
@@ -58,7 +58,7 @@ JsonValue::Object answer_run(const CaseRow& row, const PriceBook& book) {
   if (!stack) throw UnsupportedCase(fmt::format("stack.framework = {}: no such stack is known", in_quotes(run.framework)));
 
   const PricingInput in{run, *gpu, *stack, links_of(run, *gpu)};
-  const PricingResult priced = price_step(in);
+  const PricingResult priced = price_row(in);
   if (!priced.unsupported.empty()) throw UnsupportedCase(priced.unsupported);
   const StageSplit split = split_stages(in);
   const MemoryPrice memory = price_memory(in, split);

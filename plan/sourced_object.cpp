@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 #include "core/check.h"
@@ -24,17 +25,28 @@ const JsonValue& SourcedObject::member(std::string_view key) {
   return *value;
 }
 
-double SourcedObject::number(std::string_view key, double low, double high) {
+const JsonValue& SourcedObject::sourced_value(std::string_view key) {
   SourcedObject constant(member(key), fmt::format("{}.{}", where_, key));
   const JsonValue& value = constant.member("value");
   const JsonValue& source = constant.member("source");
-  if (!value.is_number()) refuse(key, "its value must be a number; write one");
   if (!source.is_string() || source.as_string().empty()) refuse(key, "names no source; every constant says where it is from");
   constant.finish();
+  return value;
+}
+
+double SourcedObject::number(std::string_view key, double low, double high) {
+  const JsonValue& value = sourced_value(key);
+  if (!value.is_number()) refuse(key, "its value must be a number; write one");
   const double x = value.as_number();
   if (!(x >= low && x <= high))
     refuse(key, fmt::format("{} is not in [{}, {}]; write a value of that range, in the unit that the key names", x, low, high));
   return x;
+}
+
+int SourcedObject::whole_number(std::string_view key, int low, int high) {
+  const double x = number(key, low, high);
+  if (x != std::floor(x)) refuse(key, fmt::format("{} is no whole number; write one", x));
+  return static_cast<int>(x);
 }
 
 std::string SourcedObject::text(std::string_view key) {
@@ -55,12 +67,8 @@ std::vector<std::string> SourcedObject::texts(std::string_view key) {
 }
 
 bool SourcedObject::flag(std::string_view key) {
-  SourcedObject constant(member(key), fmt::format("{}.{}", where_, key));
-  const JsonValue& value = constant.member("value");
-  const JsonValue& source = constant.member("source");
+  const JsonValue& value = sourced_value(key);
   if (!value.is_bool()) refuse(key, "its value must be true or false; write one of them");
-  if (!source.is_string() || source.as_string().empty()) refuse(key, "names no source; every constant says where it is from");
-  constant.finish();
   return value.as_bool();
 }
 

@@ -18,6 +18,7 @@ class SourcedObject {
 
   // A constant with its source; value in [low, high].
   double number(std::string_view key, double low, double high);
+  int whole_number(std::string_view key, int low, int high);
   // Text and lists of text: names need no source.
   std::string text(std::string_view key);
   std::vector<std::string> texts(std::string_view key);
@@ -31,6 +32,7 @@ class SourcedObject {
 
  private:
   const JsonValue& member(std::string_view key);
+  const JsonValue& sourced_value(std::string_view key);
   [[noreturn]] void refuse(std::string_view key, const std::string& what) const;
 
   const JsonValue& object_;

@@ -77,8 +77,8 @@ TrainingStack stack_from_json(const JsonValue& value, std::string_view where) {
   TrainingStack stack;
   stack.name = object.text("name");
   stack.frameworks = object.texts("frameworks");
-  stack.first_year = static_cast<int>(object.number("first_year", 0, 9999));
-  stack.last_year = static_cast<int>(object.number("last_year", 0, 9999));
+  stack.first_year = object.whole_number("first_year", 0, 9999);
+  stack.last_year = object.whole_number("last_year", 0, 9999);
   read_host(object.object("host"), stack);
   read_rows(object.object("rows"), stack);
   read_memory(object.object("memory"), stack);

@@ -1,0 +1,166 @@
+// The price of a step: every layout's parts add up, the programs run as the executor's simulator runs them, and each kind of work is
+// in its part.
+#include "plan/step_price.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "pipeline/step_simulator.h"
+#include "plan/gpu_prices.h"
+#include "plan/price_book.h"
+#include "tests/contracts/contract_cases.h"
+#include "train/config/train_config.h"
+#include "train/forecast/forecast.h"
+
+namespace trident::contracts {
+namespace {
+
+// Seconds that make parts tell apart: products by FLOPs, everything else by calls.
+struct SetPrices final : WorkPrices {
+  double flop = 1e-9, operation = 1e-3, tensor = 0, data = 0, message = 0, issue = 0, beside = 1;
+
+  double device_seconds(const RecordedOperation& o) const override { return operation + flop * o.flops; }
+  double issue_seconds(const RecordedOperation&) const override { return issue; }
+  double seconds(const RecordedCollective& call, const GroupPlace& group) const override {
+    EXPECT_EQ(group.size, call.size);
+    if (call.operation == CommOperation::kRecv) return 0;
+    if (call.operation == CommOperation::kSend) return message;
+    return call.axis == Axis::kTensor ? tensor : call.axis == Axis::kData ? data : 0;
+  }
+  OverlapSlowdown slowdown() const override { return {beside, beside}; }
+  double step_seconds() const override { return 0; }
+};
+
+RunPlan plan_of(const std::string& text) {
+  const TrainConfig config = parse_train_config(text, "a layout", {"run.steps=1"});
+  const MachineFacts machine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
+  return make_run_plan(config, resolve_model(config), 0, machine);
+}
+
+RunPlan shipped(const std::string& file, const std::vector<std::string>& settings) {
+  OptionValues values;
+  const TrainConfig config = load_train_config(TRIDENT_SOURCE_DIR "/configs/" + file, settings, values);
+  const MachineFacts machine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
+  return make_run_plan(config, resolve_model(config), 0, machine);
+}
+
+double part(const StepPrice& price, TimePart which) {
+  double sum = 0;
+  for (const TimeParts& rank : price.ranks) sum += rank[which];
+  return sum;
+}
+
+class StepPriceOf : public ::testing::TestWithParam<ContractCase> {};
+
+TEST_P(StepPriceOf, PartsAddUpToTheStepOnEveryRank) {
+  const RunPlan plan = plan_of(config_of(GetParam()));
+  SetPrices prices;
+  prices.tensor = 2e-3, prices.data = 5e-3, prices.message = 3e-3, prices.issue = 1.1e-3, prices.beside = 1.25;
+  const StepPrice price = forecast_run(plan, prices, nullptr).price;
+  for (const TimeParts& rank : price.ranks) {
+    EXPECT_NEAR(rank.total(), price.seconds, 1e-9 * price.seconds);
+    for (const double seconds : rank.seconds) EXPECT_GE(seconds, -1e-9 * price.seconds);
+  }
+  ASSERT_LT(price.busiest(), price.ranks.size());
+}
+
+// Without messages and factors it is the simulator that replays measured steps.
+TEST_P(StepPriceOf, RunsAsTheStepSimulatorDoes) {
+  const RunPlan plan = plan_of(config_of(GetParam()));
+  SetPrices prices;
+  prices.data = 5e-3;
+  const Forecast forecast = forecast_run(plan, prices, nullptr);
+  std::vector<std::vector<TimeParts>> passes;
+  for (const StepRecord& record : forecast.step.records) {
+    auto& list = passes.emplace_back();
+    for (const PassRecord& pass : record.passes) list.push_back(price_pass(pass, plan.grid, prices));
+  }
+  const StepCosts costs{[&](int rank, std::size_t at, const Instruction& i) {
+                          if (i.is_send() || i.is_receive()) return 0.0;
+                          const auto r = static_cast<std::size_t>(rank);
+                          return passes[r][static_cast<std::size_t>(forecast.step.records[r].pass_of[at])].total();
+                        },
+                        [](int, int) { return 0.0; }};
+  const StepTimeline timeline = simulate(plan.step_programs, costs, plan.step_spec.overlap);
+  double outside = 0;
+  for (const auto& list : passes) outside = std::max(outside, list.front().total());
+  EXPECT_NEAR(forecast.price.seconds - outside, timeline.makespan, 1e-9 * timeline.makespan);
+  EXPECT_NEAR(forecast.price.bubble_over_ideal, timeline.bubble_over_ideal(), 1e-9);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, StepPriceOf, ::testing::ValuesIn(contract_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(StepPrice, RecomputationIsTheForwardOfTheBlocksAgain) {
+  const auto forecast = [](const std::string& recompute) {
+    return forecast_run(shipped("demo_2dp_4pp_4tp.json", {"recompute.policy=" + recompute, "parallel.pipeline=1", "parallel.data=1"}),
+                        SetPrices(), nullptr)
+        .price;
+  };
+  const StepPrice none = forecast("none"), selective = forecast("selective"), full = forecast("full");
+  EXPECT_EQ(part(none, TimePart::kRecompute), 0);
+  EXPECT_GT(part(selective, TimePart::kRecompute), 0);
+  EXPECT_GT(part(full, TimePart::kRecompute), 2 * part(selective, TimePart::kRecompute));
+  EXPECT_NEAR(part(full, TimePart::kCompute), part(none, TimePart::kCompute), 1e-9);
+  EXPECT_NEAR(full.seconds - none.seconds, part(full, TimePart::kRecompute), 1e-9 * full.seconds);
+}
+
+// 12 ranks in pipelines of 3: messages, gathers and the host's issuing have parts of their own.
+TEST(StepPrice, EachCauseHasItsPart) {
+  const std::vector<std::string> layout = {"parallel.tensor=2", "parallel.pipeline=3", "parallel.data=2", "parallel.zero=zero3",
+                                           "model.num_layers=6", "batch.global=20",     "batch.micro=2"};
+  const RunPlan plan = shipped("demo_2dp_4pp_4tp.json", layout);
+  SetPrices free;
+  const StepPrice base = forecast_run(plan, free, nullptr).price;
+  EXPECT_EQ(part(base, TimePart::kTensor), 0);
+  EXPECT_EQ(part(base, TimePart::kLaunch), 0);
+  EXPECT_NEAR(part(base, TimePart::kPipeline), 0, 1e-9);
+  const auto grows = [&](TimePart which, auto change) {
+    SetPrices prices;
+    change(prices);
+    const StepPrice price = forecast_run(plan, prices, nullptr).price;
+    EXPECT_GT(part(price, which), part(base, which) + 0.01 * base.seconds) << to_string(which);
+    EXPECT_GT(price.seconds, base.seconds) << to_string(which);
+  };
+  grows(TimePart::kTensor, [](SetPrices& p) { p.tensor = 0.01; });
+  grows(TimePart::kPipeline, [](SetPrices& p) { p.message = 0.2; });
+  grows(TimePart::kData, [](SetPrices& p) { p.data = 0.5; });
+  grows(TimePart::kLaunch, [](SetPrices& p) { p.issue = 0.01; });
+}
+
+TEST(StepPrice, GroupsLieWhereTheGridPutsThem) {
+  const ProcessGrid grid({.tensor = 4, .data = 3, .pipeline = 5});
+  const auto place = [&](Axis axis, const char* group, int size) {
+    RecordedCollective call;
+    call.axis = axis, call.group = group, call.size = size;
+    return place_of(call, grid);
+  };
+  EXPECT_EQ(place(Axis::kTensor, "tp", 4).stride, 1);
+  EXPECT_EQ(place(Axis::kTensor, "tp[2:2]", 2).stride, 2);
+  EXPECT_EQ(place(Axis::kData, "dp (gather)", 3).stride, 4);
+  EXPECT_EQ(place(Axis::kPipeline, "pp (forward)", 5).stride, 12);
+}
+
+// A card's prices: Llama-3 70B's step on 80 GB cards is priced within what such cards can do.
+TEST(StepPrice, CardsAreNoFasterThanTheirPeak) {
+  const PriceBook book = shipped_price_book();
+  const GpuRates* const h100 = find_profile(book.hardware, "H100-SXM5-80GB");
+  ASSERT_NE(h100, nullptr);
+  const RunPlan plan = shipped("gpt3_175b_tp8_pp8.json", {"batch.global=512"});
+  const GpuPrices prices(*h100, {8, h100->nvlink, h100->network});
+  const Forecast forecast = forecast_run(plan, prices, nullptr);
+  double flops = 0;
+  for (const StepRecord& record : forecast.step.records)
+    for (const OperationTotal& o : record.operations()) flops += o.flops;
+  const double of_peak = flops / static_cast<double>(plan.grid.degrees().pipeline) / forecast.price.seconds / h100->peak_16bit;
+  EXPECT_LT(of_peak, 0.85);
+  EXPECT_GT(of_peak, 0.25);
+}
+
+}  // namespace
+}  // namespace trident::contracts
