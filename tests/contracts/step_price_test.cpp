@@ -37,7 +37,7 @@ struct SetPrices final : WorkPrices {
 };
 
 RunPlan plan_of(const std::string& text) {
-  const TrainConfig config = parse_train_config(text, "a layout", {"run.steps=1"});
+  const TrainConfig config = parse_train_config(text, "a layout", {"run.steps=1", "data.train=none"});
   const MachineFacts machine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
   return make_run_plan(config, resolve_model(config), 0, machine);
 }
@@ -113,13 +113,13 @@ TEST(StepPrice, RecomputationIsTheForwardOfTheBlocksAgain) {
 // 12 ranks in pipelines of 3: messages, gathers and the host's issuing have parts of their own.
 TEST(StepPrice, EachCauseHasItsPart) {
   const std::vector<std::string> layout = {"parallel.tensor=2", "parallel.pipeline=3", "parallel.data=2", "parallel.zero=zero3",
-                                           "model.num_layers=6", "batch.global=20",     "batch.micro=2"};
+                                           "batch.global=20",     "batch.micro=2"};
   const RunPlan plan = shipped("demo_2dp_4pp_4tp.json", layout);
   SetPrices free;
   const StepPrice base = forecast_run(plan, free, nullptr).price;
   EXPECT_EQ(part(base, TimePart::kTensor), 0);
   EXPECT_EQ(part(base, TimePart::kLaunch), 0);
-  EXPECT_NEAR(part(base, TimePart::kPipeline), 0, 1e-9);
+  EXPECT_LT(part(base, TimePart::kPipeline), 0.01 * base.seconds);  // copies beside messages
   const auto grows = [&](TimePart which, auto change) {
     SetPrices prices;
     change(prices);
@@ -130,7 +130,7 @@ TEST(StepPrice, EachCauseHasItsPart) {
   grows(TimePart::kTensor, [](SetPrices& p) { p.tensor = 0.01; });
   grows(TimePart::kPipeline, [](SetPrices& p) { p.message = 0.2; });
   grows(TimePart::kData, [](SetPrices& p) { p.data = 0.5; });
-  grows(TimePart::kLaunch, [](SetPrices& p) { p.issue = 0.01; });
+  grows(TimePart::kLaunch, [](SetPrices& p) { p.issue = 0.1; });
 }
 
 TEST(StepPrice, GroupsLieWhereTheGridPutsThem) {
