@@ -1,7 +1,8 @@
 // What a GPU and its usual node can do, as numbers with their sources: the constants that prices are made of.
 //
-// A profile is a JSON file (configs/hardware/*.json); a cluster's file may change some of it (plan/cluster.h). Every constant in it is {"value": x, "source": "where the number is from"}:
-// a constant without a source is refused, and so are unknown keys and missing ones.
+// A profile is a JSON file (configs/hardware/*.json); a cluster's file may change some of it (plan/cluster.h). Every constant in it
+// is {"value": x, "source": "where the number is from"}: a constant without a source is refused, and so are unknown keys and
+// missing ones.
 #pragma once
 
 #include <cstdint>

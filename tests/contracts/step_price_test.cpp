@@ -1,11 +1,12 @@
-// The price of a step: every layout's parts add up, the programs run as the executor's simulator runs them, and each kind of work is
-// in its part.
+// The price of a step: every layout's parts add up, the programs run as the simulator of measured steps runs them, and each kind of
+// work is in its part.
 #include "plan/step_price.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -98,9 +99,8 @@ INSTANTIATE_TEST_SUITE_P(Layouts, StepPriceOf, ::testing::ValuesIn(contract_case
 
 TEST(StepPrice, RecomputationIsTheForwardOfTheBlocksAgain) {
   const auto forecast = [](const std::string& recompute) {
-    return forecast_run(shipped("demo_2dp_4pp_4tp.json", {"recompute.policy=" + recompute, "parallel.pipeline=1", "parallel.data=1"}),
-                        SetPrices(), nullptr)
-        .price;
+    const std::vector<std::string> settings = {"recompute.policy=" + recompute, "parallel.pipeline=1", "parallel.data=1"};
+    return forecast_run(shipped("demo_2dp_4pp_4tp.json", settings), SetPrices(), nullptr).price;
   };
   const StepPrice none = forecast("none"), selective = forecast("selective"), full = forecast("full");
   EXPECT_EQ(part(none, TimePart::kRecompute), 0);
