@@ -5,6 +5,7 @@
 #include "plan/memory_cases.h"
 #include "plan/run_answers.h"
 #include "plan/schedule_cases.h"
+#include "plan/traffic_cases.h"
 
 namespace trident {
 namespace {

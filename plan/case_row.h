@@ -63,6 +63,9 @@ class CaseFields {
   JsonValue::Object assumed_;
 };
 
+// What a case asks for, by the name that its table uses.
+using CaseQuantities = JsonValue::Object;
+
 // Whole numbers as integers, so that nothing is printed as 1e+11.
 JsonValue exact_number(double value);
 

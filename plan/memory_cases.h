@@ -5,8 +5,6 @@
 
 namespace trident {
 
-using CaseQuantities = JsonValue::Object;
-
 // Of the model that the row describes, as Trident builds it (model/model_stats.h); of the closed form when the row gives widths and
 // a sequence alone.
 CaseQuantities count_parameters(CaseFields& config);

@@ -1,12 +1,10 @@
-// Bubbles, memory and traffic of pipeline schedules in cases. Each throws UnsupportedCase or ConfigError where the row cannot be
+// Bubbles and memory of pipeline schedules in cases. Each throws UnsupportedCase or ConfigError where the row cannot be
 // answered.
 #pragma once
 
 #include "plan/case_row.h"
 
 namespace trident {
-
-using CaseQuantities = JsonValue::Object;
 
 // bubble_rate, and cost_ms where the row gives times. Missing times are those of typical published layers, relative to a forward.
 CaseQuantities bubble_rate(CaseFields& input);
@@ -17,8 +15,5 @@ CaseQuantities schedule_times(CaseFields& input);
 CaseQuantities in_flight(CaseFields& config);
 // peak_activation_relative_to_1f1b, of a pipeline of 32 ranks where the row names none.
 CaseQuantities relative_activations(CaseFields& config);
-
-// Of whichever of tensor, pipeline, data, context parallelism or bus bandwidth the row gives the letters.
-CaseQuantities traffic(CaseFields& input);
 
 }  // namespace trident
