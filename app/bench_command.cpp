@@ -1,10 +1,24 @@
 // trident bench --config FILE [--set path=value ...] [--device auto|cpu|cuda] [--json]
+// trident bench --calibrate FILE
+#include <algorithm>
 #include <ostream>
 
 #include "app/command_line.h"
 #include "app/flag_answer.h"
+#include "core/file_io.h"
 
 namespace trident {
+namespace {
+
+// The file is written at the end: one that cannot be is refused before anything is measured.
+void calibrate(const std::string& file, const CalibrateOptions& options, const CommandContext& context) {
+  AtomicFile output(file);
+  const CpuRates rates = context.calibrate(options, [&](const std::string& line) { context.out << line << std::endl; });
+  output.append(to_json_text(to_json(rates), 1) + '\n');
+  output.commit();
+}
+
+}  // namespace
 
 void bench_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app(
@@ -23,6 +37,15 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   app.add_option("--steps", options.steps, "steps of training; the median counts")->capture_default_str();
   app.add_option("--ranks", options.collective_ranks, "ranks of the collectives, threads of this process")->capture_default_str();
   app.add_flag("--json", json, "print one JSON object");
+  std::string profile;
+  CalibrateOptions calibration;
+  app.add_option("--calibrate", profile,
+                 "instead of a configuration: measure what the processors reach by size, all cores at work, and write it to this file, a "
+                 "hardware profile; takes about two minutes");
+  app.add_option("--largest", calibration.largest, "with --calibrate: longest side of a product and longest sequence")->capture_default_str();
+  const bool calibrates =
+      std::any_of(arguments.begin(), arguments.end(), [](const std::string& a) { return a == "--calibrate" || a.starts_with("--calibrate="); });
+  if (calibrates) app.get_option("--config")->required(false);
   if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
   if (!(options.seconds >= 0 && options.seconds <= 60))
     throw ConfigError(fmt::format("--seconds = {}: must be from 0 to 60", options.seconds));
@@ -31,6 +54,15 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   if (options.collective_ranks < 1 || options.collective_ranks > 64)
     throw ConfigError(fmt::format("--ranks = {}: must be from 1 to 64", options.collective_ranks));
 
+  if (calibrates) {
+    if (!flags.file.empty() || !flags.settings.empty() || !device.empty() || json)
+      throw ConfigError("--calibrate: measures the processors with models of its own; leave out --config, --set, --device and --json");
+    if (profile.empty()) throw ConfigError("--calibrate: names no file; give the one to write");
+    if (calibration.largest < 64 || calibration.largest > 8192)
+      throw ConfigError(fmt::format("--largest = {}: must be from 64 to 8192", calibration.largest));
+    if (app.get_option("--seconds")->count() > 0) calibration.seconds = options.seconds;
+    return calibrate(profile, calibration, context);
+  }
   if (!device.empty()) flags.settings.push_back("device=" + device);
   OptionValues values;
   const std::optional<BenchReport> report = context.run_bench(load_train_config(flags.file, flags.settings, values), options);

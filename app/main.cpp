@@ -66,6 +66,6 @@ int main(int argc, char** argv) {
   };
   return run_command_line(Arguments(argv + 1, argv + argc),
                           {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench,
-                           supervised, plan, generate, eval, convert},
+                           supervised, plan, generate, eval, convert, calibrate_cpu},
                           std::cerr);
 }

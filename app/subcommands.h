@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "train/bench/bench_report.h"
+#include "train/bench/calibrate.h"
 #include "train/config/train_config.h"
 #include "train/convert/convert.h"
 #include "train/eval/eval_report.h"
@@ -53,6 +54,8 @@ struct CommandContext {
       generate = {};
   std::function<std::optional<EvalReport>(const EvalOptions&)> run_eval = {};
   std::function<ConvertReport(const ConvertRequest&)> convert = {};
+  // `say` is told of every part that is measured.
+  std::function<CpuRates(const CalibrateOptions&, const std::function<void(const std::string&)>& say)> calibrate = {};
 };
 
 using Arguments = std::vector<std::string>;  // after the subcommand's name

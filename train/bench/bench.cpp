@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "core/clock.h"
-#include "core/philox.h"
 #include "parallel/communicator/launcher.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "train/bench/bench_collectives.h"
 #include "train/bench/metered_device.h"
+#include "train/bench/random_samples.h"
 #include "train/launch/rank_devices.h"
 #include "train/launch/start_up.h"
 #include "train/plan/machine.h"
@@ -33,22 +33,6 @@ TrainConfig on_one_rank(TrainConfig config) {
   parallel.layers.reset();
   config.cuda.nccl_register = false;
   return config;
-}
-
-// Token s of a sample is word s % 4 of its counter block s / 4.
-LoadSamples random_samples(std::int64_t vocabulary, std::int64_t sequence) {
-  return [=](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const PhiloxKey key = random_key(/*seed=*/0, RandomPurpose::kBench, static_cast<std::uint64_t>(first + i));
-      PhiloxCounter words{};
-      for (std::int64_t s = 0; s <= sequence; ++s) {  // a target is the token that follows
-        if (s % 4 == 0) words = philox4x32({static_cast<std::uint32_t>(s / 4), 0, 0, 0}, key);
-        const auto token = static_cast<std::int32_t>(words[static_cast<std::size_t>(s % 4)] % static_cast<std::uint64_t>(vocabulary));
-        if (!tokens.empty() && s < sequence) tokens[static_cast<std::size_t>(s * count + i)] = token;
-        if (!targets.empty() && s > 0) targets[static_cast<std::size_t>((s - 1) * count + i)] = token;
-      }
-    }
-  };
 }
 
 // The best of as many calls as `budget` seconds have room for, two at least: the first may do what only a first does.

@@ -5,14 +5,12 @@
 #include <utility>
 #include <variant>
 
-#include "core/clock.h"
-
 namespace trident {
 namespace {
 
 class MeteredOps final : public Ops {
  public:
-  MeteredOps(Ops& ops, WorkMeter& meter) : ops_(ops), meter_(meter) {}
+  MeteredOps(Ops& ops, WorkListener& meter, double (*clock)()) : ops_(ops), meter_(meter), clock_(clock) {}
 
   std::int64_t prepare_matmul(const MatmulShape& shape) override { return ops_.prepare_matmul(shape); }
   PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue) override {
@@ -44,20 +42,22 @@ class MeteredOps final : public Ops {
     operation.fields([&](const Field& field) { bytes += static_cast<double>(field.bytes_moved()); });
     if constexpr (requires { operation.flops(); }) flops = operation.flops();
     stream.synchronize();
-    const double start = monotonic_seconds();
+    const double start = clock_();
     if (!call()) return false;
     stream.synchronize();
-    meter_.add({name.kind, name.name, 1, monotonic_seconds() - start, flops, bytes});
+    meter_.add({name.kind, name.name, 1, clock_() - start, flops, bytes});
     return true;
   }
 
   Ops& ops_;
-  WorkMeter& meter_;
+  WorkListener& meter_;
+  double (*clock_)();
 };
 
 class MeteredDevice final : public Device {
  public:
-  MeteredDevice(Device& device, WorkMeter& meter) : device_(device), meter_(meter), ops_(device.ops(), meter) {}
+  MeteredDevice(Device& device, WorkListener& meter, double (*clock)())
+      : device_(device), meter_(meter), ops_(device.ops(), meter, clock) {}
 
   DeviceKind kind() const override { return device_.kind(); }
   std::string describe() const override { return device_.describe(); }
@@ -86,7 +86,7 @@ class MeteredDevice final : public Device {
 
  private:
   Device& device_;
-  WorkMeter& meter_;
+  WorkListener& meter_;
   MeteredOps ops_;
 };
 
@@ -110,8 +110,8 @@ void WorkMeter::add(const Work& one) {
   same->bytes += one.bytes;
 }
 
-std::unique_ptr<Device> make_metered_device(Device& device, WorkMeter& meter) {
-  return std::make_unique<MeteredDevice>(device, meter);
+std::unique_ptr<Device> make_metered_device(Device& device, WorkListener& listener, double (*clock)()) {
+  return std::make_unique<MeteredDevice>(device, listener, clock);
 }
 
 }  // namespace trident

@@ -7,25 +7,35 @@
 #include <span>
 #include <vector>
 
+#include "core/clock.h"
 #include "device/device.h"
 #include "train/bench/bench_report.h"
 
 namespace trident {
 
-class WorkMeter {
+// Is told of every operation while it measures.
+class WorkListener {
  public:
+  virtual ~WorkListener() = default;
   bool measures() const { return measures_; }
-  void start();  // forgets what was measured before
   void stop() { measures_ = false; }
-  void add(const Work& one);
+  virtual void add(const Work& one) = 0;  // of one call
+
+ protected:
+  bool measures_ = false;
+};
+
+class WorkMeter final : public WorkListener {
+ public:
+  void start();  // forgets what was measured before
+  void add(const Work& one) override;
   std::span<const Work> work() const { return work_; }  // by operation
 
  private:
-  bool measures_ = false;
   std::vector<Work> work_;
 };
 
-// `device` and `meter` outlive the result. Everything but ops() is the device's own.
-std::unique_ptr<Device> make_metered_device(Device& device, WorkMeter& meter);
+// `device` and `listener` outlive the result. Everything but ops() is the device's own. `clock`: whose seconds are measured.
+std::unique_ptr<Device> make_metered_device(Device& device, WorkListener& listener, double (*clock)() = monotonic_seconds);
 
 }  // namespace trident

@@ -1,0 +1,60 @@
+// Prices of a run on processors, by interpolation of what was measured there.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "plan/cpu_rates.h"
+#include "plan/work_prices.h"
+
+namespace trident {
+
+// How a run lies on the machine.
+struct CpuPlace {
+  int ranks = 1;             // that share the cores
+  int threads_per_rank = 1;  // that compute
+  DType compute{};           // of the model
+};
+
+// A rank that computes on fewer threads than there are cores is priced by tables of one thread, with the other cores at work; on as many as
+// there are, by those of all; between them, by both.
+class CpuPrices final : public WorkPrices {
+ public:
+  // `rates` outlives the object. ConfigError that names the table where one of the compute dtype's products is missing; other tables
+  // are missed, likewise, when a call asks for them.
+  CpuPrices(const CpuRates& rates, const CpuPlace& place);
+
+  double device_seconds(const RecordedOperation& operation) const override;
+  double issue_seconds(const RecordedOperation&) const override { return 0; }
+  // CPU seconds of one rank; of a message, of both sides together.
+  double seconds(const RecordedCollective& call, const GroupPlace& group) const override;
+  OverlapSlowdown slowdown() const override { return {}; }
+  double step_seconds() const override { return rates_.constants.step_seconds; }
+
+  const CpuPlace& place() const { return place_; }
+  int cores() const { return rates_.cores; }
+  // More threads that compute than cores.
+  bool shares_cores() const { return place_.ranks * place_.threads_per_rank > rates_.cores; }
+
+  // Resident memory of the process whose threads the ranks are, with arenas of `arena_bytes` together.
+  double resident_bytes(double arena_bytes) const;
+
+ private:
+  template <class Table>
+  double over_threads(const std::vector<const Table*>& tables, const auto& seconds) const;
+
+  const CpuRates& rates_;
+  CpuPlace place_;
+  std::map<std::pair<Transpose, Transpose>, std::vector<const ProductTimes*>> products_;  // of every number of threads
+  std::map<std::string, std::vector<const AttentionTimes*>, std::less<>> attention_;
+  std::map<std::string, std::vector<const OperationTimes*>, std::less<>> operations_;
+};
+
+// CPU seconds of all ranks in a step of which `records` are one rank of each pipeline stage, with `ranks_of_a_stage` alike.
+double cpu_seconds_of_step(std::span<const StepRecord> records, int ranks_of_a_stage, const CpuPrices& prices);
+
+}  // namespace trident

@@ -1,0 +1,26 @@
+// Measures what the processors of this machine reach in training, by size, into a hardware profile.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "plan/cpu_rates.h"
+
+namespace trident {
+
+struct CalibrateOptions {
+  double seconds = 0.004;        // of each point
+  std::int64_t largest = 2048;   // side of a product, length of a sequence; also bounds the models that are trained
+  std::string name = "cpu";      // of the profile
+};
+
+// All cores are at work: by one rank on each, and by one rank on all. Seconds of ranks with one thread are CPU seconds, the least of several
+// calls: other programs disturb those less; of more threads they are the clock's. `say` is told of every part, one line each.
+// ConfigError where the options are none.
+CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void(const std::string& line)>& say);
+
+// As the operating system names it; "unknown processor" where it does not.
+std::string processor_name();
+
+}  // namespace trident

@@ -1,0 +1,25 @@
+// The models that are trained to calibrate with: small ones of several families, widths and precisions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/plan/run_plan.h"
+#include "train/run/batch_buffers.h"
+
+namespace trident {
+
+struct TrainedModel {
+  std::string name;
+  TrainConfig config;
+};
+
+// On one rank each. `largest` bounds widths and sequences.
+std::vector<TrainedModel> models_on_one_rank(std::int64_t largest);
+// On two to four ranks, in the ways to divide a model.
+std::vector<TrainedModel> models_on_ranks(std::int64_t largest);
+
+// `threads` of each rank.
+RunPlan plan_of(const TrainedModel& model, int threads);
+
+}  // namespace trident

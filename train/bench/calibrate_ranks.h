@@ -1,0 +1,39 @@
+// How calibration measures: ranks at work on all cores, and the least seconds of a call.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "device/cpu/cpu_device.h"
+#include "parallel/communicator/communicator.h"
+
+namespace trident {
+
+// One measuring rank; `all` joins those at work beside it.
+struct MeasuringRank {
+  int rank = 0;
+  CpuDevice& device;
+  Communicator& all;
+  double (*clock)();  // CPU seconds of this thread, or the clock's where it has helpers
+};
+
+// On `ranks` threads, each with `threads` of its own.
+void on_measuring_ranks(int ranks, int threads, const std::function<void(const MeasuringRank& rank)>& body);
+
+// Least seconds of one `call`, after one that is not counted, within about `budget` seconds: of batches long enough for the clock.
+double least_seconds(double (*clock)(), double budget, const std::function<void()>& call);
+
+// Operands one after the other in memory that no cache near a core holds, as a model's weights lie; values are about 1. Not for
+// concurrent use.
+class OperandPool {
+ public:
+  OperandPool(Device& device, std::int64_t bytes, DType dtype);
+  TensorView next(Shape shape);
+
+ private:
+  Buffer memory_;
+  DType dtype_;
+  std::int64_t at_ = 0;
+};
+
+}  // namespace trident
