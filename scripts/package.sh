@@ -85,6 +85,8 @@ add_program() {
   cp -r scripts/slurm "$folder/scripts/"
   mkdir -p "$folder/licenses/gpt2"
   cp data/gpt2/LICENSE* data/gpt2/README.md "$folder/licenses/gpt2/"
+  mkdir -p "$folder/licenses/uplot"
+  cp train/report/assets/LICENSE.uPlot "$folder/licenses/uplot/LICENSE"
 }
 
 # Debian's Open MPI: its launcher and the daemon for other nodes, the parts that are loaded by name, what its messages say.

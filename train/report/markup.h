@@ -1,0 +1,17 @@
+// Foreign text in HTML, SVG and scripts: names of runs, models and machines come from outside.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/json_reader.h"
+
+namespace trident {
+
+// As content or as a quoted attribute: on one line (core/printable.h), with & < > " ' as references.
+std::string html_escaped(std::string_view text);
+
+// JSON that a script element may hold: no "<", ">" or "&" in it, and no line separators that older scripts end lines at.
+std::string script_json(const JsonValue& value);
+
+}  // namespace trident
