@@ -7,16 +7,11 @@
 #include <numeric>
 
 #include "pipeline/partition.h"
-#include "pipeline/schedule_generators.h"
-#include "pipeline/schedule_simulator.h"
+#include "plan/simulated_schedules.h"
 
 namespace trident {
 
 namespace {
-
-bool zero_bubble(const TrainingRow& row) {
-  return row.schedule.order == PipelineOrder::kZeroBubbleOne || row.schedule.order == PipelineOrder::kZeroBubbleTwo;
-}
 
 struct Stage {
   PassSeconds forward, backward;
@@ -66,43 +61,27 @@ std::vector<Stage> stages_of(const PricingInput& in, const StageSplit& layers) {
   return stages;
 }
 
-// The makespan of m micro-batches. Beyond four rounds of the pipeline each further micro-batch costs the same.
-double makespan(const PricingInput& in, const std::vector<Stage>& stages, double m, bool input_only) {
-  const int p = in.row.pp;
-  const ScheduleCosts costs{[&](int, const Action& a) {
-                              const Stage& s = stages[static_cast<std::size_t>(a.virtual_stage)];
-                              return a.kind == ActionKind::kForward ? s.f() : s.b() - (input_only ? s.weight_gradient : 0);
-                            },
-                            [](int, int) { return 0.0; }};
+// From the first pass of the busiest rank to its last, which it begins its next step after; where all ranks end a step together, from
+// the first of all to the last. Beyond some rounds of the pipeline each further micro-batch costs the same; where backwards are split,
+// what the busiest rank works for it: other waits are filled.
+double pipeline_span(const PricingInput& in, const std::vector<Stage>& stages, double m) {
+  const ScheduleWords& words = in.row.schedule;
+  const int p = in.row.pp, chunks = static_cast<int>(stages.size()) / p;
+  const SimulatedKind kind = chunks > 1 ? SimulatedKind::kInterleaved : words.order;
+  std::vector<PassTimes> times;  // messages are in them: at both ranks' expense
+  for (const Stage& s : stages) times.push_back({s.f(), s.b() - s.weight_gradient, s.weight_gradient, 0});
   const auto run = [&](int micro_batches) {
-    const int chunks = static_cast<int>(stages.size()) / p;
-    const Schedule schedule = chunks > 1                                              ? make_interleaved(p, chunks, micro_batches)
-                              : in.row.schedule.order == PipelineOrder::kGpipe ? make_gpipe(p, micro_batches)
-                                                                               : make_1f1b(p, micro_batches);
-    return simulate(schedule, costs).makespan;
+    const SimulatedSchedule made = make_simulated_schedule(kind, p, chunks, micro_batches, times);
+    const ScheduleTimeline timeline = simulate(made.placed, times);
+    return splits_backwards(kind) && !words.waits_for_all ? timeline.largest_span : timeline.makespan;
   };
-  const int most = 4 * p;
+  const int most = (splits_backwards(kind) ? 8 : 4) * p;
   if (m <= most) return run(static_cast<int>(m));
-  const double long_run = run(most), short_run = run(most - p);
-  return long_run + (m - most) * (long_run - short_run) / p;
-}
-
-// Qi et al. 2024: searched zero-bubble orders. The busiest stage never waits but for what its memory cannot hide; no rank waits for
-// the norm of all gradients before its next step (post-validation) unless the schedule says so.
-double zero_bubble_span(const PricingInput& in, const std::vector<Stage>& stages) {
-  const double m = in.row.micro_batches, p = in.row.pp;
-  double span = 0, f = 0;
-  for (const Stage& s : stages) {
-    const double w = s.weight_gradient, i = s.b() - w;
-    const double hidden = in.row.schedule.order == PipelineOrder::kZeroBubbleTwo ? 2 * w : w;
-    const double bubble = std::max(0.0, (p - 1) * (s.f() + i - hidden));
-    span = std::max(span, m * (s.f() + s.b()) + bubble);
-    f = std::max(f, s.f());
-  }
-  if (in.row.schedule.waits_for_all) span += (p - 1) * f;
-  if (m > p) return span;
-  return std::max(m * (stages[0].f() + stages[0].b()),
-                  makespan(in, stages, m, true) + stages.back().weight_gradient);
+  const double long_run = run(most);
+  if (!splits_backwards(kind)) return long_run + (m - most) * (long_run - run(most - p)) / p;
+  double work = 0;
+  for (const Stage& s : stages) work = std::max(work, s.f() + s.b());
+  return long_run + (m - most) * work;
 }
 
 // Gathers and reductions of every unit in every micro-batch: how much longer a micro-batch takes than its compute.
@@ -212,7 +191,7 @@ PricingResult price_row(const PricingInput& in) {
   if (row.zero >= 2)
     for (std::size_t i = 0; i < stages.size(); ++i) exposed += sharded_exposed(in, stages[i], split.blocks[i]) / row.pp;
 
-  const double span = zero_bubble(row) ? zero_bubble_span(in, stages) : makespan(in, stages, m, false);
+  const double span = pipeline_span(in, stages, m);
 
   // By part: the rank that works most. What it does not work is the bubble.
   std::vector<Stage> ranks(static_cast<std::size_t>(row.pp));

@@ -8,8 +8,9 @@
 namespace trident {
 namespace {
 
-double seconds_of(ActionKind kind, const PassTimes& times) {
-  switch (kind) {
+double seconds_of(const Action& action, const StageTimes& of_stages) {
+  const PassTimes& times = of_stages[action.virtual_stage];
+  switch (action.kind) {
     case ActionKind::kForward: return times.forward;
     case ActionKind::kBackward: return times.backward_input + times.backward_weight;
     case ActionKind::kBackwardInput: return times.backward_input;
@@ -21,7 +22,7 @@ double seconds_of(ActionKind kind, const PassTimes& times) {
 // The instructions of a schedule, and which of them make a forward's output and a backward's input gradient.
 class ScheduleGraph {
  public:
-  ScheduleGraph(const PlacedSchedule& placed, const PassTimes& times) : placed_(placed), times_(times) {
+  ScheduleGraph(const PlacedSchedule& placed, const StageTimes& times) : placed_(placed), times_(times) {
     const auto outputs = static_cast<std::size_t>(placed.schedule.num_virtual_stages()) *
                          static_cast<std::size_t>(placed.schedule.num_micro_batches);
     forward_.assign(outputs, -1);
@@ -42,7 +43,7 @@ class ScheduleGraph {
     for (int rank = 0; rank < placed_.schedule.num_ranks; ++rank) {
       const int stream = graph_.add_stream(rank, StreamKind::kCompute);
       for (const Action& action : placed_.schedule.ranks[static_cast<std::size_t>(rank)]) {
-        const int instruction = graph_.add_instruction(stream, seconds_of(action.kind, times_));
+        const int instruction = graph_.add_instruction(stream, seconds_of(action, times_));
         const std::size_t at = index(action.virtual_stage, action.micro_batch);
         if (action.kind == ActionKind::kForward) forward_[at] = instruction;
         if (computes_input_gradient(action.kind)) gradient_[at] = instruction;
@@ -54,7 +55,7 @@ class ScheduleGraph {
     const int before = outputs[index(from_stage, micro_batch)];
     TRIDENT_CHECK(before >= 0, "micro-batch {} never passes virtual stage {}", micro_batch, from_stage);
     const auto rank_of = [&](int stage) { return placed_.rank_of_stage[static_cast<std::size_t>(stage)]; };
-    graph_.add_dependency(before, after, rank_of(from_stage) == rank_of(to_stage) ? 0 : times_.message);
+    graph_.add_dependency(before, after, rank_of(from_stage) == rank_of(to_stage) ? 0 : times_[from_stage].message);
   }
 
   void add_dependencies() {
@@ -69,7 +70,7 @@ class ScheduleGraph {
   }
 
   const PlacedSchedule& placed_;
-  const PassTimes& times_;
+  const StageTimes& times_;
   std::vector<int> forward_, gradient_;  // instructions
   InstructionGraph graph_;
 };
@@ -90,7 +91,7 @@ std::vector<int> v_placement(int num_ranks) {
   return ranks;
 }
 
-ScheduleTimeline simulate(const PlacedSchedule& placed, const PassTimes& times) {
+ScheduleTimeline simulate(const PlacedSchedule& placed, const StageTimes& times) {
   const ScheduleGraph graph(placed, times);
   const SimulatedTimes run = simulate(graph.graph());
   ScheduleTimeline timeline;
@@ -99,7 +100,7 @@ ScheduleTimeline simulate(const PlacedSchedule& placed, const PassTimes& times) 
     auto& rank = timeline.ranks.emplace_back();
     for (std::size_t i = 0; i < actions.size(); ++i, ++instruction) {
       rank.push_back({run.start[instruction], run.end[instruction]});
-      timeline.mean_busy += seconds_of(actions[i].kind, times);
+      timeline.mean_busy += seconds_of(actions[i], times);
     }
     if (rank.empty()) continue;
     timeline.makespan = std::max(timeline.makespan, rank.back().end);

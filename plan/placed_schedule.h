@@ -4,6 +4,8 @@
 // the second half of the stages on the ranks in reverse: rank r has stages r and 2p-1-r.
 #pragma once
 
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "pipeline/schedule.h"
@@ -20,15 +22,26 @@ PlacedSchedule usual_placement(Schedule schedule);
 // p ranks with two stages each.
 std::vector<int> v_placement(int num_ranks);
 
-// Seconds of one virtual stage's passes, alike on all, and of a message between ranks: from the end of a pass to the moment when
-// its result is there. A whole backward takes backward_input + backward_weight.
+// Seconds of one virtual stage's passes, and of a message from it to another rank: from the end of a pass to the moment when its
+// result is there. A whole backward takes backward_input + backward_weight.
 struct PassTimes {
   double forward = 0, backward_input = 0, backward_weight = 0;
   double message = 0;
 };
 
+// Those of each virtual stage: alike on all, or one by one.
+class StageTimes {
+ public:
+  StageTimes(const PassTimes& alike) : times_{alike} {}
+  StageTimes(std::vector<PassTimes> by_stage) : times_(std::move(by_stage)) {}
+  const PassTimes& operator[](int stage) const { return times_[times_.size() == 1 ? 0 : static_cast<std::size_t>(stage)]; }
+
+ private:
+  std::vector<PassTimes> times_;
+};
+
 // As an InstructionGraph with one compute stream a rank; messages occupy no stream. Throws InternalError if the schedule blocks.
-ScheduleTimeline simulate(const PlacedSchedule& placed, const PassTimes& times);
+ScheduleTimeline simulate(const PlacedSchedule& placed, const StageTimes& times);
 
 // The most that any rank holds at once, in units of one micro-batch's activations of one virtual stage: from the forward on; what a
 // weight gradient does not need, 1 - `weight_share`, until the input gradient, the rest until the weight gradient.

@@ -66,10 +66,6 @@ PassTimes per_chunk(const PassTimes& times, int chunks) {
   return {times.forward / chunks, times.backward_input / chunks, times.backward_weight / chunks, times.message};
 }
 
-bool splits_backwards(SimulatedKind kind) {
-  return kind != SimulatedKind::kGpipe && kind != SimulatedKind::k1f1b && kind != SimulatedKind::kInterleaved;
-}
-
 // bubble-rate rows: t_forward_ms and so on; what is missing follows from the forward.
 PassTimes measured_times(CaseFields& input) {
   PassTimes times;

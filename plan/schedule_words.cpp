@@ -19,11 +19,11 @@ constexpr Word kWords[] = {
     {"baseline", [](ScheduleWords&) {}},
     {"all-reduce", [](ScheduleWords&) {}},
     {"optimizer", [](ScheduleWords&) {}},
-    {"gpipe", [](ScheduleWords& s) { s.order = PipelineOrder::kGpipe; }},
-    {"zb-1p", [](ScheduleWords& s) { s.order = PipelineOrder::kZeroBubbleOne; }},
-    {"zb-h1", [](ScheduleWords& s) { s.order = PipelineOrder::kZeroBubbleOne; }},
-    {"zb-2p", [](ScheduleWords& s) { s.order = PipelineOrder::kZeroBubbleTwo; }},
-    {"zb-h2", [](ScheduleWords& s) { s.order = PipelineOrder::kZeroBubbleTwo; }},
+    {"gpipe", [](ScheduleWords& s) { s.order = SimulatedKind::kGpipe; }},
+    {"zb-1p", [](ScheduleWords& s) { s.order = SimulatedKind::kZb1p; }},
+    {"zb-h1", [](ScheduleWords& s) { s.order = SimulatedKind::kZbH1; }},
+    {"zb-2p", [](ScheduleWords& s) { s.order = SimulatedKind::kZb2p; }},
+    {"zb-h2", [](ScheduleWords& s) { s.order = SimulatedKind::kZbH2; }},
     {"sync", [](ScheduleWords& s) { s.waits_for_all = true; }},
     {"redis", [](ScheduleWords& s) { s.blocks_by_cost = true; }},
     {"vocab-1", [](ScheduleWords& s) { s.vocabulary_divided = true, s.more_in_flight = 2; }},
@@ -31,7 +31,7 @@ constexpr Word kWords[] = {
     {"interlaced", [](ScheduleWords& s) { s.vocabulary_divided = true, s.in_flight_factor = 1.5; }},
 };
 
-bool apply(std::string_view text, ScheduleWords& result) {
+bool apply_word(std::string_view text, ScheduleWords& result) {
   for (const Word& word : kWords)
     if (word.text == text) {
       word.apply(result);
@@ -50,7 +50,7 @@ ScheduleWords read_schedule_words(std::string_view name) {
     if (std::isalnum(c) || c == '-') {
       word += static_cast<char>(std::tolower(c));
     } else if (!word.empty()) {
-      if (!apply(word, result) && result.unknown.empty()) result.unknown = word;
+      if (!apply_word(word, result) && result.unknown.empty()) result.unknown = word;
       word.clear();
     }
   }

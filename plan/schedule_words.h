@@ -4,12 +4,12 @@
 #include <string>
 #include <string_view>
 
+#include "plan/simulated_schedules.h"
+
 namespace trident {
 
-enum class PipelineOrder { kOneForwardOneBackward, kGpipe, kZeroBubbleOne, kZeroBubbleTwo };
-
 struct ScheduleWords {
-  PipelineOrder order = PipelineOrder::kOneForwardOneBackward;  // interleaved where there are several chunks on a rank
+  SimulatedKind order = SimulatedKind::k1f1b;  // interleaved where there are several chunks on a rank
   bool waits_for_all = false;       // the norm of all gradients ends the step of a zero-bubble order
   bool blocks_by_cost = false;      // blocks moved away from the stages that hold the vocabulary
   bool vocabulary_divided = false;  // embedding and head over all stages

@@ -48,7 +48,7 @@ Schedule one_by_one(int p, int m, WarmUpOf warm_up, LagOf lag) {
 }
 
 // Keeps the shorter one.
-void keep_best(std::optional<PlacedSchedule> found, const PassTimes& times, std::optional<PlacedSchedule>& best,
+void keep_best(std::optional<PlacedSchedule> found, const StageTimes& times, std::optional<PlacedSchedule>& best,
                double& best_span) {
   if (!found) return;
   const double span = simulate(*found, times).largest_span;
@@ -60,7 +60,7 @@ void keep_best(std::optional<PlacedSchedule> found, const PassTimes& times, std:
 constexpr std::array<double, 4> kThresholds{0.0, 0.5, 0.75, 1.0};
 
 // `memory` in units of 1f1b's p micro-batches. More forwards before the first backward than 1f1b has help up to twice as many.
-SimulatedSchedule searched(int p, int m, int memory, const PassTimes& times) {
+SimulatedSchedule searched(int p, int m, int memory, const StageTimes& times) {
   std::optional<PlacedSchedule> best;
   double best_span = 0;
   const int limit = memory * p;
@@ -81,7 +81,7 @@ SimulatedSchedule searched(int p, int m, int memory, const PassTimes& times) {
   return {std::move(*best), kUnfusedWeightShare};
 }
 
-SimulatedSchedule v_shaped(SimulatedKind kind, int p, int m, const PassTimes& times) {
+SimulatedSchedule v_shaped(SimulatedKind kind, int p, int m, const StageTimes& times) {
   const VOrder order =
       kind == SimulatedKind::kZbV ? make_zb_v_order(p, m) : make_block_order(p, m, kind == SimulatedKind::kVHalf ? kVHalf : kVMin);
   std::optional<PlacedSchedule> best;
@@ -112,11 +112,15 @@ bool depends_on_times(SimulatedKind kind) {
   return kind == SimulatedKind::kZb1p || kind == SimulatedKind::kZb2p || is_v_shaped(kind);
 }
 
+bool splits_backwards(SimulatedKind kind) {
+  return kind != SimulatedKind::kGpipe && kind != SimulatedKind::k1f1b && kind != SimulatedKind::kInterleaved;
+}
+
 bool is_v_shaped(SimulatedKind kind) {
   return kind == SimulatedKind::kZbV || kind == SimulatedKind::kVHalf || kind == SimulatedKind::kVMin;
 }
 
-SimulatedSchedule make_simulated_schedule(SimulatedKind kind, int p, int v, int m, const PassTimes& times) {
+SimulatedSchedule make_simulated_schedule(SimulatedKind kind, int p, int v, int m, const StageTimes& times) {
   TRIDENT_CHECK(p >= 1 && v >= 1 && m >= 1, "p={} v={} m={}", p, v, m);
   const auto trained = [&](ScheduleKind of) { return SimulatedSchedule{usual_placement(make_schedule(of, p, v, m)), 1}; };
   switch (kind) {

@@ -22,6 +22,8 @@ std::string_view to_string(SimulatedKind kind);
 
 // Their orders depend on the passes' times: weight gradients go where ranks would wait.
 bool depends_on_times(SimulatedKind kind);
+// Into input and weight gradients.
+bool splits_backwards(SimulatedKind kind);
 // Two stages on every rank, as a V.
 bool is_v_shaped(SimulatedKind kind);
 
@@ -35,7 +37,7 @@ struct SimulatedSchedule {
 // at 1,024 tokens and heads of 128. The published tables were made with such layers.
 inline constexpr double kUnfusedWeightShare = 32.0 / (34.0 + 5.0 * 8.0);
 
-// The orders of `num_ranks` ranks with `num_chunks` virtual stages each, `times` of one virtual stage. What depends on times is
+// The orders of `num_ranks` ranks with `num_chunks` virtual stages each, `times` of the virtual stages. What depends on times is
 // found by trying some thirty variants in fixed order; the shortest largest span wins, the first among equals.
 //
 // - zb-h1: as many in flight as 1f1b. On rank r weight gradients lag r micro-batches behind input gradients.
@@ -46,6 +48,6 @@ inline constexpr double kUnfusedWeightShare = 32.0 / (34.0 + 5.0 * 8.0);
 //
 // Throws ConfigError for degrees that a schedule does not have: chunks, micro-batches that p does not divide (interleaved).
 SimulatedSchedule make_simulated_schedule(SimulatedKind kind, int num_ranks, int num_chunks, int num_micro_batches,
-                                          const PassTimes& times);
+                                          const StageTimes& times);
 
 }  // namespace trident

@@ -57,9 +57,14 @@ std::vector<double> in_flight(const PricingInput& in) {
   }
   for (int i = 0; i < p; ++i) {
     double count = p - i;
-    if (row.schedule.order == PipelineOrder::kGpipe) count = row.micro_batches;
-    if (row.schedule.order == PipelineOrder::kZeroBubbleOne) count = p;  // the limit that the search was given: Qi et al. 2024
-    if (row.schedule.order == PipelineOrder::kZeroBubbleTwo) count = 2 * p - 1;
+    switch (row.schedule.order) {
+      case SimulatedKind::kGpipe: count = row.micro_batches; break;
+      case SimulatedKind::kZbH1:
+      case SimulatedKind::kZb1p: count = p; break;  // on every rank: the limit that the search was given (Qi et al. 2023)
+      case SimulatedKind::kZbH2:
+      case SimulatedKind::kZb2p: count = 2 * p - 1; break;
+      default: break;
+    }
     count = (count + row.schedule.more_in_flight) * row.schedule.in_flight_factor;
     result[static_cast<std::size_t>(i)] = std::min(count, std::round(row.micro_batches));
   }

@@ -22,7 +22,7 @@ struct RankProgress {
 // is known once the rank before has got there.
 class Filler {
  public:
-  Filler(const PlacedSchedule& placed, const PassTimes& times, const WeightFilling& filling);
+  Filler(const PlacedSchedule& placed, const StageTimes& times, const WeightFilling& filling);
   std::optional<PlacedSchedule> run();
 
  private:
@@ -42,18 +42,18 @@ class Filler {
   }
   double transit(int from_stage, int to_stage) const {
     const auto& rank_of = placed_.rank_of_stage;
-    return rank_of[static_cast<std::size_t>(from_stage)] == rank_of[static_cast<std::size_t>(to_stage)] ? 0 : times_.message;
+    return rank_of[static_cast<std::size_t>(from_stage)] == rank_of[static_cast<std::size_t>(to_stage)] ? 0 : times_[from_stage].message;
   }
 
   const PlacedSchedule& placed_;
-  const PassTimes& times_;
+  const StageTimes& times_;
   const WeightFilling& filling_;
   std::vector<double> activations_, gradients_;  // when a pass's input is there; kUnknown so far
   std::vector<RankProgress> ranks_;
   PlacedSchedule filled_;
 };
 
-Filler::Filler(const PlacedSchedule& placed, const PassTimes& times, const WeightFilling& filling)
+Filler::Filler(const PlacedSchedule& placed, const StageTimes& times, const WeightFilling& filling)
     : placed_(placed), times_(times), filling_(filling) {
   const Schedule& schedule = placed.schedule;
   const auto passes =
@@ -71,7 +71,7 @@ void Filler::do_weight(int rank) {
   Action action = progress.waiting[progress.weights++];
   action.kind = ActionKind::kBackwardWeight;
   filled_.schedule.ranks[static_cast<std::size_t>(rank)].push_back(action);
-  progress.now += times_.backward_weight;
+  progress.now += times_[action.virtual_stage].backward_weight;
 }
 
 void Filler::do_pass(int rank, const Action& action, double start) {
@@ -80,7 +80,7 @@ void Filler::do_pass(int rank, const Action& action, double start) {
   ++progress.next;
   const int stage = action.virtual_stage, last = placed_.schedule.num_virtual_stages() - 1;
   if (action.kind == ActionKind::kForward) {
-    progress.now = start + times_.forward;
+    progress.now = start + times_[stage].forward;
     ++progress.whole;
     if (stage < last)
       activations_[index(stage + 1, action.micro_batch)] = progress.now + transit(stage, stage + 1);
@@ -89,7 +89,7 @@ void Filler::do_pass(int rank, const Action& action, double start) {
     return;
   }
   TRIDENT_CHECK(action.kind == ActionKind::kBackwardInput, "{} is no input gradient", to_string(action));
-  progress.now = start + times_.backward_input;
+  progress.now = start + times_[stage].backward_input;
   --progress.whole;
   progress.waiting.push_back(action);
   if (stage > 0) gradients_[index(stage - 1, action.micro_batch)] = progress.now + transit(stage, stage - 1);
@@ -112,7 +112,8 @@ Filler::Advance Filler::advance(int rank) {
   }
   const double there = arrival(action);
   if (there == kUnknown) return Advance::kMustWait;
-  if (weight_waits && there - progress.now > filling_.threshold * times_.backward_weight)
+  const auto weight_seconds = [&] { return times_[progress.waiting[progress.weights].virtual_stage].backward_weight; };
+  if (weight_waits && there - progress.now > filling_.threshold * weight_seconds())
     do_weight(rank);
   else
     do_pass(rank, action, std::max(progress.now, there));
@@ -136,7 +137,7 @@ std::optional<PlacedSchedule> Filler::run() {
 
 }  // namespace
 
-std::optional<PlacedSchedule> fill_weight_gradients(const PlacedSchedule& placed, const PassTimes& times,
+std::optional<PlacedSchedule> fill_weight_gradients(const PlacedSchedule& placed, const StageTimes& times,
                                                     const WeightFilling& filling) {
   return Filler(placed, times, filling).run();
 }

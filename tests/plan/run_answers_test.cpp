@@ -72,6 +72,8 @@ TEST(RunAnswers, SchedulesByTheirNames) {
   EXPECT_LT(seconds("ZB-1p"), seconds("1f1b"));
   EXPECT_LT(seconds("ZB-2p"), seconds("ZB-1p"));
   EXPECT_GT(seconds("ZB-2p + all-reduce optimizer sync"), seconds("ZB-2p"));
+  EXPECT_LT(seconds("ZB-H1"), seconds("1f1b"));
+  EXPECT_LE(seconds("ZB-H2"), seconds("ZB-H1"));
   const auto flight = [](const char* schedule) {
     return number(*priced(fmt::format(R"({{"parallel": {{"pp": 4, "schedule": "{}"}}, "batch": {{"global": 64}}}})", schedule))
                        .find("memory_parts"),
@@ -79,6 +81,23 @@ TEST(RunAnswers, SchedulesByTheirNames) {
   };
   EXPECT_GT(flight("gpipe"), 3 * flight("1f1b")) << "16 micro-batches against 4";
   EXPECT_NEAR(flight("1F1B interlaced") / flight("1F1B"), 1.5, 0.01);
+}
+
+// Of equal stages, which a model of blocks alone nearly has: (p-1)(F+I-W), where 1f1b waits for (p-1)(F+I+W). A weight gradient of
+// such a block is about a quarter of its passes.
+TEST(RunAnswers, BubbleOfSplitBackwards) {
+  const auto bubble = [](const char* schedule, int global) {
+    const JsonValue answer = priced(fmt::format(
+        R"({{"model": {{"layers": 32, "vocab": 128}}, "parallel": {{"pp": 4, "schedule": "{}"}}, "batch": {{"global": {}, "micro": 1}}}})",
+        schedule, global));
+    return number(*answer.find("time_parts_s"), "bubble");
+  };
+  EXPECT_NEAR(bubble("zb-h1", 32) / bubble("1f1b", 32), 0.5, 0.1);
+  EXPECT_LT(bubble("zb-h2", 32), bubble("zb-h1", 32));
+  // Beyond the rounds that are simulated nothing is added but messages, which every order has.
+  const double messages = bubble("1f1b", 3200) - bubble("1f1b", 64);
+  for (const char* schedule : {"zb-h1", "zb-h2", "zb-1p", "zb-2p"})
+    EXPECT_NEAR(bubble(schedule, 3200) - bubble(schedule, 64), messages, 0.02 * bubble("1f1b", 64)) << schedule;
 }
 
 TEST(RunAnswers, MessagesSplitOverTensorRanksAreShorter) {

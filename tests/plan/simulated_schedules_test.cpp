@@ -44,6 +44,40 @@ TEST(SimulatedSchedules, TheTrainersOwnAreWhatPipelineSimulates) {
     }
 }
 
+// Stages that cost differently: as pipeline's simulator has them, and with what split backwards gain only where ranks wait.
+TEST(SimulatedSchedules, StagesMayCostDifferently) {
+  for (const int p : {2, 4, 8}) {
+    std::vector<PassTimes> times;
+    for (int stage = 0; stage < p; ++stage) times.push_back({1 + 0.1 * stage, 1.3 - 0.05 * stage, 0.7, 0.25 + 0.01 * stage});
+    times.back() = {2.5, 2.6, 1.9, 0};  // the head
+    const int m = 3 * p;
+    const ScheduleCosts costs{[&](int, const Action& a) {
+                                const PassTimes& t = times[static_cast<std::size_t>(a.virtual_stage)];
+                                if (a.kind == ActionKind::kForward) return t.forward;
+                                if (a.kind == ActionKind::kBackwardInput) return t.backward_input;
+                                if (a.kind == ActionKind::kBackwardWeight) return t.backward_weight;
+                                return t.backward_input + t.backward_weight;
+                              },
+                              [&](int from, int) { return times[static_cast<std::size_t>(from)].message; }};
+    double of_1f1b = 0;
+    for (const SimulatedKind kind :
+         {SimulatedKind::k1f1b, SimulatedKind::kZbH1, SimulatedKind::kZbH2, SimulatedKind::kZb1p, SimulatedKind::kZb2p}) {
+      const PlacedSchedule placed = make_simulated_schedule(kind, p, 1, m, times).placed;
+      const ScheduleTimeline here = simulate(placed, times), there = simulate(placed.schedule, costs);
+      EXPECT_NEAR(here.makespan, there.makespan, 1e-9) << to_string(kind);
+      EXPECT_NEAR(here.largest_span, there.largest_span, 1e-9) << to_string(kind);
+      EXPECT_NEAR(here.mean_busy, there.mean_busy, 1e-9) << to_string(kind);
+      EXPECT_GE(here.largest_span, m * (2.5 + 2.6 + 1.9) - 1e-9) << "the head's rank works all the time, at least";
+      if (kind == SimulatedKind::k1f1b) of_1f1b = here.largest_span;
+      EXPECT_LE(here.largest_span, of_1f1b + 1e-9) << to_string(kind);
+    }
+    EXPECT_EQ(simulate(make_simulated_schedule(SimulatedKind::kZb2p, p, 1, m, kUneven).placed, kUneven).largest_span,
+              simulate(make_simulated_schedule(SimulatedKind::kZb2p, p, 1, m, std::vector(static_cast<std::size_t>(p), kUneven)).placed,
+                       std::vector(static_cast<std::size_t>(p), kUneven))
+                  .largest_span);
+  }
+}
+
 TEST(SimulatedSchedules, SplitBackwardsAreCompleteInOrderAndDoNotBlock) {
   for (const SimulatedKind kind : {SimulatedKind::kZbH1, SimulatedKind::kZbH2, SimulatedKind::kZb1p, SimulatedKind::kZb2p})
     for (int p = 1; p <= 8; ++p)
