@@ -20,6 +20,18 @@ ClusterLinks links_of(const TrainingRow& row, const GpuRates& gpu) {
   return links;
 }
 
+// A kernel that the GPU's profile does not know is left for pricing to refuse.
+void take_kernel_that_ran(const GpuRates& gpu, const TrainingStack& stack, RowReading& reading) {
+  TrainingRow& run = reading.row;
+  const bool known = std::any_of(gpu.attention.begin(), gpu.attention.end(),
+                                 [&](const AttentionRates& rates) { return rates.kernel == run.attention; });
+  const std::string_view ran = attention_that_ran(stack, run.attention, run.plain_block, run.year);
+  if (!known || ran == run.attention) return;
+  run.attention = ran;
+  std::erase_if(reading.assumed, [](const AssumedValue& value) { return value.path == "stack.attention"; });
+  reading.assumed.push_back({"stack.attention", run.attention});
+}
+
 std::string names_of(const PriceBook& book) {
   std::string names;
   for (const GpuRates& gpu : book.hardware) names += (names.empty() ? "" : ", ") + gpu.name;
@@ -48,7 +60,7 @@ JsonValue::Object memory_parts(const MemoryPrice& memory) {
 }  // namespace
 
 JsonValue::Object answer_run(const CaseRow& row, const PriceBook& book) {
-  const RowReading reading = read_training_row(row.fields);
+  RowReading reading = read_training_row(row.fields);
   if (!reading.unsupported.empty()) throw UnsupportedCase(reading.unsupported);
   const TrainingRow& run = reading.row;
   const GpuRates* gpu = find_profile(book.hardware, run.gpu);
@@ -57,6 +69,7 @@ JsonValue::Object answer_run(const CaseRow& row, const PriceBook& book) {
   const TrainingStack* stack = find_stack(book.stacks, run.framework, run.year);
   if (!stack) throw UnsupportedCase(fmt::format("stack.framework = {}: no such stack is known", in_quotes(run.framework)));
 
+  take_kernel_that_ran(*gpu, *stack, reading);
   const PricingInput in{run, *gpu, *stack, links_of(run, *gpu)};
   const PricingResult priced = price_row(in);
   if (!priced.unsupported.empty()) throw UnsupportedCase(priced.unsupported);

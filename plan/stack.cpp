@@ -79,6 +79,7 @@ TrainingStack stack_from_json(const JsonValue& value, std::string_view where) {
   stack.frameworks = object.texts("frameworks");
   stack.first_year = object.whole_number("first_year", 0, 9999);
   stack.last_year = object.whole_number("last_year", 0, 9999);
+  stack.gpt_scores_until = object.whole_number("gpt_scores_until", 0, 9999);
   read_host(object.object("host"), stack);
   read_rows(object.object("rows"), stack);
   read_memory(object.object("memory"), stack);
@@ -97,6 +98,11 @@ const TrainingStack* find_stack(const std::vector<TrainingStack>& stacks, std::s
     if (!latest || stack.last_year > latest->last_year) latest = &stack;
   }
   return latest;
+}
+
+std::string_view attention_that_ran(const TrainingStack& stack, std::string_view named, bool plain_block, int year) {
+  const bool by_default = plain_block && year > 0 && year <= stack.gpt_scores_until;
+  return by_default && !find_score_kernels(named) ? kScoreKernels[0].name : named;
 }
 
 const ScoreKernels* find_score_kernels(std::string_view attention) {

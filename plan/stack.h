@@ -24,6 +24,7 @@ struct TrainingStack {
   std::vector<std::string> frameworks;  // names in published tables
   int first_year = 0;
   int last_year = 9999;
+  int gpt_scores_until = 0;  // up to this year GPT's block kept its scores in memory, by default
 
   double issue_s = 0;            // host time per kernel
   double block_kernels_forward = 0;
@@ -64,6 +65,10 @@ struct TrainingStack {
 
 // Throws ConfigError: a key unknown, missing or out of range, a number without source.
 TrainingStack stack_from_json(const JsonValue& object, std::string_view where);
+
+// The kernel that runs: "megatron_fused_softmax" for GPT's block where the stack of that year (0: not known) kept scores by default.
+// Tables mostly infer kernels; which one a system ran by default is known better.
+std::string_view attention_that_ran(const TrainingStack& stack, std::string_view named, bool plain_block, int year);
 
 // The stack of a framework's name and a year (0: not known; the last one), or nullptr.
 const TrainingStack* find_stack(const std::vector<TrainingStack>& stacks, std::string_view framework, int year);

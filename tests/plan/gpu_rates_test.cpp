@@ -87,6 +87,18 @@ TEST(Stack, IsFoundByFrameworkAndYear) {
   EXPECT_EQ(find_stack(two, "megatron_lm", 2030), &two[1]) << "a year beyond them is the latest's";
 }
 
+TEST(Stack, GptKeptItsScoresByDefault) {
+  const PriceBook book = shipped_price_book();
+  const TrainingStack& megatron = *find_stack(book.stacks, "megatron_lm", 2023);
+  const auto ran = [&](const char* named, bool plain_block, int year) { return attention_that_ran(megatron, named, plain_block, year); };
+  EXPECT_EQ(ran("flash2", true, 2023), "megatron_fused_softmax");
+  EXPECT_EQ(ran("flash2", true, 2024), "flash2");
+  EXPECT_EQ(ran("flash2", true, 0), "flash2") << "nobody knows when";
+  EXPECT_EQ(ran("flash2", false, 2023), "flash2") << "no GPT";
+  EXPECT_EQ(ran("unfused", true, 2023), "unfused") << "keeps them anyway";
+  EXPECT_EQ(attention_that_ran(*find_stack(book.stacks, "pytorch_fsdp1", 2023), "flash2", true, 2023), "flash2");
+}
+
 TEST(Stack, BadOnesAreRefusedByKey) {
   const std::string text(shipped_stack_texts().front().text);
   const auto refusal = [](const std::string& changed) -> std::string {

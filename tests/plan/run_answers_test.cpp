@@ -134,7 +134,7 @@ TEST(RunAnswers, WhatLayoutsCost) {
                        seconds(fmt::format(R"({{"parallel": {{"zero": 0}}, {}}})", slow).c_str());
   EXPECT_GT(ratio, 3);
   // Flash attention is faster than scores in memory, and separate kernels slower.
-  EXPECT_LT(seconds(R"({"stack": {"attention": "flash2"}})"), seconds("{}"));
+  EXPECT_LT(seconds(R"({"stack": {"attention": "flash2", "year": 2024}})"), seconds("{}"));
   EXPECT_GT(seconds(R"({"stack": {"attention": "unfused"}})"), seconds("{}"));
   // The same on a faster GPU.
   EXPECT_LT(seconds(R"({"cluster": {"gpu": "H100-SXM5-80GB"}})"), seconds("{}"));
@@ -149,6 +149,21 @@ TEST(RunAnswers, TheNetworkIsReadFromTheRow) {
   EXPECT_NEAR(dp("8x HDR 200 Gb/s IB per node (Selene), NVLink3") / dp("1600 Gb/s RoCE per node"), 1, 1e-9);
   EXPECT_NEAR(dp("8x HDR 200 Gb/s IB") / dp("RoCE RDMA"), 1, 1e-9) << "the usual node has the same cards";
   EXPECT_NEAR(dp("4x 100 Gb/s") / dp("8x 200 Gb/s"), 4, 0.1);
+}
+
+// A GPT of Megatron-LM before it took another kernel by default: time and memory are of scores that are kept, and the answer says so.
+TEST(RunAnswers, TheKernelOfASystemsYearRuns) {
+  const JsonValue kept = priced(), named = priced(R"({"stack": {"attention": "flash2"}})");
+  EXPECT_EQ(number(named, "step_time_s"), number(kept, "step_time_s"));
+  EXPECT_EQ(number(named, "peak_allocated_bytes"), number(kept, "peak_allocated_bytes"));
+  EXPECT_EQ(to_json_text(*named.find("assumed")), R"({"stack.attention":"megatron_fused_softmax"})");
+  EXPECT_EQ(to_json_text(*priced(R"({"stack": {"attention": null}})").find("assumed")),
+            R"({"stack.attention":"megatron_fused_softmax"})");
+  const JsonValue later = priced(R"({"stack": {"attention": "flash2", "year": 2024}})");
+  EXPECT_LT(number(later, "peak_allocated_bytes"), number(kept, "peak_allocated_bytes"));
+  EXPECT_EQ(later.find("assumed"), nullptr);
+  const JsonValue llama = priced(R"({"model": {"act": "swiglu"}, "stack": {"attention": "flash2"}})");
+  EXPECT_EQ(llama.find("assumed"), nullptr);
 }
 
 TEST(RunAnswers, WhatARowLeavesOpenIsAssumedAndSaid) {
