@@ -1,0 +1,24 @@
+// What a run is going to take on this or another machine's processors, its ranks being threads there.
+#pragma once
+
+#include "plan/cpu_prices.h"
+#include "train/forecast/forecast.h"
+
+namespace trident {
+
+struct CpuForecast {
+  Forecast forecast;          // as if every rank had cores of its own
+  double cpu_seconds = 0;     // of all ranks in a step
+  bool shares_cores = false;  // more computing threads than cores
+  double step_seconds = 0;    // of the simulated step, or where cores are shared, cpu_seconds / cores
+  double arena_bytes = 0;     // of all ranks
+  double resident_bytes = 0;  // of the process
+};
+
+// `plan` with as many threads per rank as it has there. ConfigError: a table of the profile is missing, by name.
+CpuForecast forecast_on_processors(const RunPlan& plan, const CpuRates& rates, Ops* oracle);
+
+// The same with this machine's processor as the oracle.
+CpuForecast forecast_on_processors_here(const RunPlan& plan, const CpuRates& rates);
+
+}  // namespace trident
