@@ -1,0 +1,71 @@
+// The time of a step from what single units take: the order of the schedule, rank by rank, with a few rounds of micro-batches and
+// the rest by the last round's pace. Within 1 % of price_step() on the programs themselves (a test compares whole spaces). Pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "pipeline/schedule.h"
+#include "plan/instruction_graph.h"
+
+namespace trident {
+
+// Of a pass: what its device and collectives take, and what its host takes to issue it. The longer one counts, of the whole pass.
+struct Work {
+  double seconds = 0, issue = 0;
+  double time() const { return seconds > issue ? seconds : issue; }
+  Work& operator+=(const Work& other) {
+    seconds += other.seconds;
+    issue += other.issue;
+    return *this;
+  }
+  friend Work operator+(Work a, const Work& b) { return a += b; }
+  friend Work operator*(Work a, int times) { return {a.seconds * times, a.issue * times}; }
+};
+
+// A unit of one kind on one rank. `gather`, `reduce`: beside computes.
+struct UnitTimes {
+  Work forward, first_backward, backward;
+  Work gaps, first_finish, finish;  // of ParamStore, in backwards
+  double gather = 0, reduce = 0;
+  double update = 0;
+  std::int64_t gradient_bytes = 0;  // as they lie in a region of transient ones
+};
+
+// Unit kinds as numbers: 0 embedding, 1 block, 2 head.
+struct ChunkTimes {
+  std::vector<std::uint8_t> kinds;   // in model order
+  bool receives = true;              // its input comes from another rank
+  bool receives_gradient = true;
+};
+
+struct RankTimes {
+  std::array<UnitTimes, 3> units;
+  std::vector<ChunkTimes> chunks;
+  bool gathers_on_use = false, gathers_after_update = false;
+  std::int64_t gradient_region = 0;  // bytes, where gradients lie in turn
+  double norm = 0;                   // seconds in line
+  double tie = 0;                    // of an end of a tied weight
+};
+
+struct ClosedFormInputs {
+  const Schedule* schedule = nullptr;  // of no more micro-batches than micro_batches
+  int micro_batches = 1;
+  std::vector<RankTimes> ranks;
+  Work copy;                           // more of a pass that reads what another rank sent
+  double message = 0;
+  std::int64_t sync_every = 0;         // micro-batches; 0: gradients are reduced once
+  bool overlap = true;                 // gathers and reductions run beside computes
+  OverlapSlowdown slowdown;
+  bool tied_over_ranks = false;
+  double outside = 0;                  // once a step
+};
+
+double closed_form_seconds(const ClosedFormInputs& in);
+
+// Never more than a simulated step takes: what the busiest rank computes, behind the first forwards and before the last backwards of
+// those before it.
+double least_seconds(const ClosedFormInputs& in);
+
+}  // namespace trident

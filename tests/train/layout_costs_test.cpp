@@ -1,0 +1,129 @@
+// Layouts put together from single units against dry runs of their ranks, over whole small spaces.
+#include "train/forecast/layout_costs.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/cluster.h"
+#include "plan/gpu_prices.h"
+#include "plan/price_book.h"
+#include "train/forecast/forecast.h"
+
+namespace trident {
+namespace {
+
+const MachineFacts kMachine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
+
+struct Space {
+  std::string name, model;
+  int gpus = 1;
+  std::int64_t batch = 24, sequence = 64;
+  std::vector<std::string> settings = {};
+};
+
+constexpr const char* kLlama =
+    R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "vocab_size": 500, "max_position_embeddings": 64})";
+// Tied, with biases, and a vocabulary that makes the embedding and the head the largest units.
+constexpr const char* kGpt2 =
+    R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 5, "n_head": 4, "vocab_size": 3000, "n_positions": 64, "resid_pdrop": 0.1,
+        "attn_pdrop": 0.0})";
+
+TrainConfig config_of(const Space& space) {
+  const std::string text = R"({"model": )" + space.model + R"(, "batch": {"global": )" + std::to_string(space.batch) +
+                           R"(, "sequence": )" + std::to_string(space.sequence) + R"(}, "optimizer": {"lr": 1e-3}})";
+  std::vector<std::string> settings = {"run.dir=unused", "run.steps=1", "data.train=none", "precision.compute=bf16"};
+  settings.insert(settings.end(), space.settings.begin(), space.settings.end());
+  return parse_train_config(text, "a space", settings);
+}
+
+// A cluster whose parts all matter: slow links, factors of overlapping, time to launch.
+GpuPrices prices_of(const std::string& cluster_name) {
+  const PriceBook book = shipped_price_book();
+  const Cluster cluster = find_cluster(book, cluster_name);
+  return {cluster.gpu, cluster.links};
+}
+
+std::vector<SearchLayout> layouts_of(const Space& space, const ModelConfig& model) {
+  SearchSpace search{.gpus = space.gpus, .global_batch = space.batch, .sequence = space.sequence};
+  search.micro = {1, 2, 4};
+  search.zero.push_back(ZeroPreset::kShardGradOp);
+  Rejections rejections;
+  return enumerate_layouts(search, model, rejections);
+}
+
+class LayoutCostsOf : public ::testing::TestWithParam<Space> {};
+
+TEST_P(LayoutCostsOf, MemoryIsToTheByteThatOfDryRuns) {
+  const TrainConfig config = config_of(GetParam());
+  const ModelConfig model = resolve_model(config);
+  const GpuPrices prices = prices_of("h100_sxm_ndr");
+  LayoutCosts costs(config, model, kMachine, nullptr, prices);
+  int compared = 0;
+  for (const SearchLayout& layout : layouts_of(GetParam(), model)) {
+    const std::vector<RankMemory> ranks = costs.memory(layout);
+    const RunPlan plan = make_run_plan(with_layout(config, layout), model, GetParam().gpus, kMachine);
+    std::int64_t most = 0;
+    for (int rank = 0; rank < layout.pipeline; ++rank) {
+      const DryRun dry = dry_run(plan, plan.grid.rank({.pipeline = rank}), nullptr, DryWork::kConstruct);
+      for (const MemoryUse use : kMemoryUses)
+        ASSERT_EQ(ranks[static_cast<std::size_t>(rank)][use], dry.arena.total_bytes(use))
+            << to_string(layout) << ", rank " << rank << ", " << to_string(use);
+      ASSERT_EQ(ranks[static_cast<std::size_t>(rank)].gathers_on_use,
+                plan.step_programs[static_cast<std::size_t>(rank)].gathers_on_use)
+          << to_string(layout);
+      most = std::max(most, dry.arena.total_bytes());
+      ++compared;
+    }
+    ASSERT_EQ(costs.worst_memory(layout).memory.total(), most) << to_string(layout);
+  }
+  EXPECT_GE(compared, GetParam().gpus == 1 ? 6 : 100);
+  RecordProperty("ranks", compared);
+}
+
+TEST_P(LayoutCostsOf, TimeIsThatOfTheSimulator) {
+  const TrainConfig config = config_of(GetParam());
+  const ModelConfig model = resolve_model(config);
+  const GpuPrices prices = prices_of("a100_sxm_hdr");
+  LayoutCosts costs(config, model, kMachine, nullptr, prices);
+  double worst = 0, worst_record = 0, worst_bound = -1;
+  std::string where, where_record, where_bound;
+  int over = 0;
+  for (const SearchLayout& layout : layouts_of(GetParam(), model)) {
+    if (layout.zero == ZeroPreset::kShardGradOp) continue;
+    const RunPlan plan = make_run_plan(with_layout(config, layout), model, GetParam().gpus, kMachine);
+    const double simulated = forecast_run(plan, prices, nullptr).price.seconds;
+    const double recorded = price_step(costs.step(layout), prices).seconds;
+    const ClosedFormInputs in = costs.closed_form(layout);
+    const double closed = closed_form_seconds(in), least = least_seconds(in);
+    const auto keep = [&](double error, double& most, std::string& place) {
+      if (error > most) most = error, place = to_string(layout);
+    };
+    keep(std::abs(recorded / simulated - 1), worst_record, where_record);
+    keep(std::abs(closed / simulated - 1), worst, where);
+    keep(least / simulated - 1, worst_bound, where_bound);
+    if (std::abs(closed / simulated - 1) > 0.01) {
+      ++over;
+      if (over < 10) std::cout << to_string(layout) << ": closed " << closed << " simulated " << simulated << "\n";
+    }
+  }
+  EXPECT_LE(worst_record, 1e-9) << where_record;
+  EXPECT_LE(worst, 0.01) << where << "; above: " << over;
+  EXPECT_LE(worst_bound, 1e-12) << where_bound;
+  std::cout << worst << " record " << worst_record << " bound " << worst_bound << "\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(Spaces, LayoutCostsOf,
+                         ::testing::Values(Space{"Llama8", kLlama, 8}, Space{"Llama1", kLlama, 1, 6}, Space{"Gpt2Tied8", kGpt2, 8},
+                                           Space{"LlamaWithoutOverlap", kLlama, 4, 24, 64, {"parallel.overlap=false"}},
+                                           Space{"Gpt2Fp32", kGpt2, 4, 24, 64, {"precision.compute=fp32"}}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace trident

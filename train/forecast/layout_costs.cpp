@@ -1,0 +1,287 @@
+#include "train/forecast/layout_costs.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "core/check.h"
+#include "core/int_math.h"
+#include "train/forecast/layout_record.h"
+
+namespace trident {
+namespace {
+
+PassKey pass_key(const SearchLayout& layout) {
+  return {layout.tensor, layout.sequence_parallel, layout.micro, layout.recompute};
+}
+
+int stride_of(const ProcessGrid& grid, Axis axis) {
+  GridCoordinates at;
+  if (axis == Axis::kTensor) at.tensor = 1;
+  if (axis == Axis::kData) at.data = 1;
+  if (axis == Axis::kPipeline) at.pipeline = 1;
+  return grid.degree(axis) > 1 ? grid.rank(at) : 0;
+}
+
+Work work_of(const PassRecord& pass, const ProcessGrid& grid, const WorkPrices& prices) {
+  Work work;
+  for (const auto& call : pass.calls) {
+    if (const auto* const operation = std::get_if<RecordedOperation>(&call)) {
+      work.seconds += prices.device_seconds(*operation);
+      work.issue += prices.issue_seconds(*operation);
+    } else {
+      const auto& collective = std::get<RecordedCollective>(call);
+      work.seconds += prices.seconds(collective, place_of(collective, grid));
+    }
+  }
+  return work;
+}
+
+}  // namespace
+
+std::vector<std::string> layout_settings(const SearchLayout& layout) {
+  return {fmt::format("parallel.data={}", layout.data),
+          fmt::format("parallel.context={}", layout.context),
+          fmt::format("parallel.pipeline={}", layout.pipeline),
+          fmt::format("parallel.tensor={}", layout.tensor),
+          fmt::format("parallel.sequence_parallel={}", layout.sequence_parallel),
+          fmt::format("parallel.virtual_stages={}", layout.virtual_stages),
+          fmt::format("parallel.schedule={}", to_string(layout.schedule)),
+          fmt::format("parallel.zero={}", to_string(layout.zero)),
+          fmt::format("parallel.grad_sync={}", layout.sync == SyncChoice::kStep ? "step" : "null"),
+          "parallel.param_gather=null",
+          "parallel.layers=null",
+          fmt::format("batch.micro={}", layout.micro),
+          fmt::format("recompute.policy={}", to_string(layout.recompute))};
+}
+
+TrainConfig with_layout(const TrainConfig& config, const SearchLayout& layout) {
+  TrainConfig changed = config;
+  ParallelConfig& parallel = changed.parallel;
+  parallel.data.ranks = layout.data;
+  parallel.context = layout.context;
+  parallel.pipeline = layout.pipeline;
+  parallel.tensor = layout.tensor;
+  parallel.sequence_parallel = layout.sequence_parallel;
+  parallel.virtual_stages = layout.virtual_stages;
+  parallel.schedule = layout.schedule;
+  parallel.zero = layout.zero;
+  parallel.grad_sync = {};
+  if (layout.sync == SyncChoice::kStep) parallel.grad_sync.kind = GradSync::Kind::kStep;
+  parallel.param_gather.reset();
+  parallel.layers.reset();
+  changed.batch.micro = layout.micro;
+  changed.recompute.policy = layout.recompute;
+  return changed;
+}
+
+LayoutCosts::LayoutCosts(const TrainConfig& config, const ModelConfig& model, const MachineFacts& machine, Ops* oracle,
+                         const WorkPrices& prices)
+    : prices_(prices), units_(config, model, machine, oracle), schedules_(config.parallel.overlap) {}
+
+int LayoutCosts::micro_batches(const SearchLayout& layout) const {
+  return checked_cast<int>(units_.config().batch.global / (layout.micro * layout.data));
+}
+
+ProcessGrid LayoutCosts::grid(const SearchLayout& layout) const {
+  return ProcessGrid({layout.tensor, layout.context, layout.data, layout.pipeline}, units_.config().parallel.order);
+}
+
+const LayoutCosts::Stages& LayoutCosts::stages(const SearchLayout& layout) {
+  const std::scoped_lock lock(mutex_);
+  const auto [found, is_new] = stages_.try_emplace({layout.pipeline, layout.virtual_stages, layout.micro});
+  if (is_new) {
+    BatchConfig batch = units_.config().batch;
+    batch.micro = layout.micro;
+    found->second.of_stage = partition_balanced(unit_costs(units_.model(), batch), layout.pipeline, layout.virtual_stages);
+    found->second.of_rank = units_by_rank(found->second.of_stage, layout.pipeline, units_.num_units() - 1);
+  }
+  return found->second;
+}
+
+const std::vector<RankUnits>& LayoutCosts::units(const SearchLayout& layout) { return stages(layout).of_rank; }
+
+// ---- memory ----------------------------------------------------------------------------------------------------------------------
+
+LayoutMemoryInputs LayoutCosts::memory_inputs(const SearchLayout& layout) {
+  const int m = micro_batches(layout);
+  const TrainConfig& config = units_.config();
+  return {.passes = units_.passes(pass_key(layout)),
+          .buckets = units_.buckets(layout.tensor, layout.sequence_parallel, layout.data * layout.context),
+          .schedule = schedules_.facts({layout.schedule, layout.pipeline, layout.virtual_stages, m}),
+          .policy = layout.policy(),
+          .compute = units_.compute(),
+          .optimizer_states = units_.optimizer_states(),
+          .overlap = config.parallel.overlap,
+          .tied = units_.model().tie_embeddings,
+          .data = layout.data * layout.context,
+          .pipeline = layout.pipeline,
+          .chunks = layout.virtual_stages,
+          .micro_batches = m,
+          .micro = layout.micro,
+          .sequence = config.batch.sequence};
+}
+
+std::vector<RankMemory> LayoutCosts::memory(const SearchLayout& layout) {
+  const LayoutMemoryInputs in = memory_inputs(layout);
+  const std::vector<RankUnits>& units = stages(layout).of_rank;
+  std::vector<RankMemory> ranks;
+  for (int rank = 0; rank < layout.pipeline; ++rank) ranks.push_back(rank_memory(in, units[static_cast<std::size_t>(rank)], rank));
+  return ranks;
+}
+
+LayoutCosts::Worst LayoutCosts::worst_memory(const SearchLayout& layout) {
+  const LayoutMemoryInputs in = memory_inputs(layout);
+  const std::vector<RankUnits>& units = stages(layout).of_rank;
+  Worst worst;
+  for (int rank = 0; rank < layout.pipeline; ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    // A rank with the units and the buffers of the one before it needs as much.
+    if (rank > 0 && units[r] == units[r - 1] && in.schedule.ranks[r].slots == in.schedule.ranks[r - 1].slots &&
+        in.schedule.ranks[r].activation_receives <= in.schedule.ranks[r - 1].activation_receives &&
+        in.schedule.ranks[r].gradient_receives <= in.schedule.ranks[r - 1].gradient_receives &&
+        in.schedule.ranks[r].successions == in.schedule.ranks[r - 1].successions)
+      continue;
+    const RankMemory memory = rank_memory(in, units[r], rank);
+    if (memory.total() > worst.memory.total()) worst = {rank, memory};
+  }
+  return worst;
+}
+
+// ---- time ------------------------------------------------------------------------------------------------------------------------
+
+StoreKey LayoutCosts::store_key(const SearchLayout& layout, bool on_use) const {
+  const ZeroPolicy policy = layout.policy();
+  return {layout.tensor, layout.sequence_parallel, layout.data * layout.context, layout.pipeline == 1, policy.shard_optimizer,
+          policy.grad_sync_every > 0, on_use};
+}
+
+const LayoutCosts::PricedPasses& LayoutCosts::priced_passes(const SearchLayout& layout, const ProcessGrid& grid) {
+  const UnitPasses& passes = units_.passes(pass_key(layout));
+  const std::scoped_lock lock(mutex_);
+  const auto [found, is_new] = priced_passes_.try_emplace({pass_key(layout), stride_of(grid, Axis::kTensor)});
+  PricedPasses& priced = found->second;
+  if (!is_new) return priced;
+  const auto work = [&](const PassRecord& pass) { return work_of(pass, grid, prices_); };
+  for (const UnitKind kind : kUnitKinds) {
+    priced.forward[kind] = work(passes.forward[kind]);
+    priced.first_backward[kind] = work(passes.first_backward[kind]);
+    priced.backward[kind] = work(passes.backward[kind]);
+  }
+  priced.copy = work(passes.copy);
+  priced.outside = work(passes.outside).time();
+  return priced;
+}
+
+const LayoutCosts::PricedStores& LayoutCosts::priced_stores(const SearchLayout& layout, const ProcessGrid& grid, bool on_use) {
+  const StoreKey key = store_key(layout, on_use);
+  const StorePasses& stores = units_.stores(key);
+  const std::scoped_lock lock(mutex_);
+  const auto [found, is_new] =
+      priced_stores_.try_emplace({key, stride_of(grid, Axis::kTensor), stride_of(grid, Axis::kData), layout.pipeline});
+  PricedStores& priced = found->second;
+  if (!is_new) return priced;
+  const auto work = [&](const PassRecord& pass) { return work_of(over_pipeline(pass, layout.pipeline), grid, prices_); };
+  for (const UnitKind kind : kUnitKinds) {
+    const UnitStore& unit = stores.units[kind];
+    priced.units[kind] = {.gather = work(unit.gather).time(),
+                          .reduce = work(unit.reduce).time(),
+                          .gaps = work(unit.gaps),
+                          .first_finish = work(unit.first_finish),
+                          .finish = work(unit.finish),
+                          .partial = work(unit.partial),
+                          .norm = work(unit.norm),
+                          .update = work(unit.update)};
+  }
+  priced.tie_embedding = work(stores.tie_embedding);
+  priced.tie_head = work(stores.tie_head);
+  priced.norm = work(stores.norm);
+  return priced;
+}
+
+ClosedFormInputs LayoutCosts::closed_form(const SearchLayout& layout) {
+  const ProcessGrid grid = this->grid(layout);
+  const PricedPasses& passes = priced_passes(layout, grid);
+  const LayoutMemoryInputs memory = memory_inputs(layout);
+  const std::vector<RankUnits>& units = stages(layout).of_rank;
+  const ZeroPolicy policy = layout.policy();
+  ClosedFormInputs in;
+  in.schedule = &memory.schedule.schedule;
+  in.micro_batches = static_cast<int>(memory.micro_batches);
+  in.copy = passes.copy;
+  in.message = layout.pipeline > 1 ? work_of(over_pipeline(memory.passes.send, layout.pipeline), grid, prices_).time() : 0;
+  in.sync_every = policy.grad_sync_every;
+  in.overlap = memory.overlap;
+  in.slowdown = prices_.slowdown();
+  in.tied_over_ranks = memory.tied && layout.pipeline > 1;
+  in.outside = passes.outside + prices_.step_seconds();
+  const bool may_gather = policy.param_gather == ParamGather::kPerUse;
+  for (int rank = 0; rank < layout.pipeline; ++rank) {
+    const RankUnits& here = units[static_cast<std::size_t>(rank)];
+    RankTimes& times = in.ranks.emplace_back();
+    std::int64_t region = 0;
+    if (may_gather || policy.grad_sync_every == 1) {
+      times.gathers_on_use = rank_gathers_on_use(memory, here, rank);
+      region = rank_gradient_region(memory, here, rank);
+    }
+    const PricedStores& stores = priced_stores(layout, grid, times.gathers_on_use);
+    times.gathers_after_update = memory.data > 1 && policy.shard_optimizer && !times.gathers_on_use;
+    times.gradient_region = region;
+    Work norm = stores.norm;
+    for (const UnitKind kind : kUnitKinds) {
+      const PricedUnit& unit = stores.units[kind];
+      times.units[static_cast<std::size_t>(kind)] = {.forward = passes.forward[kind],
+                                                     .first_backward = passes.first_backward[kind],
+                                                     .backward = passes.backward[kind],
+                                                     .gaps = unit.gaps,
+                                                     .first_finish = unit.first_finish,
+                                                     .finish = unit.finish,
+                                                     .gather = unit.gather,
+                                                     .reduce = unit.reduce,
+                                                     .update = unit.update.time(),
+                                                     .gradient_bytes = unit_gradient_bytes(memory, kind)};
+      for (const ChunkUnits& chunk : here) norm += (unit.norm + unit.partial) * chunk.count(kind);
+    }
+    times.norm = norm.time();
+    if (rank == 0) times.tie = stores.tie_embedding.time();
+    if (rank > 0 && rank + 1 == layout.pipeline) times.tie = stores.tie_head.time();
+    if (layout.pipeline == 1 && memory.tied) times.norm = (norm + stores.tie_embedding).time();
+    for (const ChunkUnits& chunk : here) {
+      ChunkTimes& of = times.chunks.emplace_back();
+      if (chunk.embedding) of.kinds.push_back(0);
+      of.kinds.insert(of.kinds.end(), static_cast<std::size_t>(chunk.blocks), 1);
+      if (chunk.head) of.kinds.push_back(2);
+      of.receives = !chunk.embedding;
+      of.receives_gradient = !chunk.head;
+    }
+  }
+  return in;
+}
+
+RecordedStep LayoutCosts::step(const SearchLayout& layout, int micro_batches) {
+  const TrainConfig config = with_layout(units_.config(), layout);
+  const ZeroPolicy policy = layout.policy();
+  StepProgramSpec spec;
+  spec.units_of_stage = stages(layout).of_stage;
+  spec.schedule = make_schedule(layout.schedule, layout.pipeline, layout.virtual_stages,
+                                micro_batches > 0 ? micro_batches : this->micro_batches(layout));
+  spec.zero = policy;
+  spec.data_parallel = layout.data * layout.context;
+  spec.tie = units_.model().tie_embeddings ? EmbeddingTie::kTied : EmbeddingTie::kUntied;
+  spec.overlap = config.parallel.overlap ? Overlap::kOn : Overlap::kOff;
+  const LayoutMemoryInputs memory = memory_inputs(layout);
+  for (int unit = 0; unit < units_.num_units(); ++unit) {
+    const UnitKind kind = unit == 0 ? UnitKind::kEmbedding : unit + 1 == units_.num_units() ? UnitKind::kHead : UnitKind::kBlock;
+    spec.unit_bytes.push_back(unit_bytes_of(memory, kind));
+  }
+  RecordedStep step{grid(layout), spec.overlap, build_step_programs(spec), {}};
+  for (const StepProgram& program : step.programs) {
+    const StorePasses& stores = units_.stores(store_key(layout, program.gathers_on_use));
+    step.records.push_back(make_record(program, spec, memory.passes, stores, layout.pipeline));
+  }
+  return step;
+}
+
+}  // namespace trident

@@ -1,0 +1,82 @@
+// A layout's memory, its step as a record, and what a closed form needs of it, put together from single units.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "plan/closed_form.h"
+#include "plan/schedule_facts.h"
+#include "plan/search_space.h"
+#include "plan/step_price.h"
+#include "train/forecast/layout_memory.h"
+#include "train/forecast/unit_costs.h"
+
+namespace trident {
+
+// The keys that make a configuration one of this layout, as --set takes them: "parallel.tensor=8". `grad_sync` of presets is null.
+std::vector<std::string> layout_settings(const SearchLayout& layout);
+// `config` with those keys.
+TrainConfig with_layout(const TrainConfig& config, const SearchLayout& layout);
+
+class LayoutCosts {
+ public:
+  // As UnitCosts. `prices` outlives it.
+  LayoutCosts(const TrainConfig& config, const ModelConfig& model, const MachineFacts& machine, Ops* oracle, const WorkPrices& prices);
+
+  // By pipeline rank: to the byte what a dry run of its rank with tp 0 and dp 0 books.
+  std::vector<RankMemory> memory(const SearchLayout& layout);
+  // The rank that books most.
+  struct Worst {
+    int rank = 0;
+    RankMemory memory;
+  };
+  Worst worst_memory(const SearchLayout& layout);
+
+  // The programs of the layout with `micro_batches` (0: all that the batch has) and what they call.
+  RecordedStep step(const SearchLayout& layout, int micro_batches = 0);
+  ClosedFormInputs closed_form(const SearchLayout& layout);
+
+  int micro_batches(const SearchLayout& layout) const;
+  ProcessGrid grid(const SearchLayout& layout) const;
+  const std::vector<RankUnits>& units(const SearchLayout& layout);
+  UnitCosts& units() { return units_; }
+
+ private:
+  struct Stages {
+    UnitsOfStage of_stage;
+    std::vector<RankUnits> of_rank;
+  };
+  struct PricedPasses {
+    ByUnitKind<Work> forward, first_backward, backward;
+    Work copy;
+    double outside = 0;
+  };
+  struct PricedUnit {
+    double gather = 0, reduce = 0;
+    Work gaps, first_finish, finish, partial, norm, update;
+  };
+  struct PricedStores {
+    ByUnitKind<PricedUnit> units;
+    Work tie_embedding, tie_head, norm;
+  };
+  const Stages& stages(const SearchLayout& layout);
+  StoreKey store_key(const SearchLayout& layout, bool on_use) const;
+  const PricedPasses& priced_passes(const SearchLayout& layout, const ProcessGrid& grid);
+  const PricedStores& priced_stores(const SearchLayout& layout, const ProcessGrid& grid, bool on_use);
+  LayoutMemoryInputs memory_inputs(const SearchLayout& layout);
+  RankMemory memory_of(const LayoutMemoryInputs& in, const std::vector<RankUnits>& units, int rank) const;
+
+  const WorkPrices& prices_;
+  UnitCosts units_;
+  ScheduleBook schedules_;
+  std::mutex mutex_;
+  std::map<std::tuple<int, int, std::int64_t>, Stages> stages_;
+  std::map<std::tuple<PassKey, int>, PricedPasses> priced_passes_;
+  std::map<std::tuple<StoreKey, int, int, int>, PricedStores> priced_stores_;
+};
+
+}  // namespace trident
