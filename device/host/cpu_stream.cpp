@@ -104,7 +104,8 @@ void CpuStream::enqueue(PendingOperation& operation) {
     push({&operation, Event(), 0, name_of_issuer()});
     return;
   }
-  Item now{&operation, Event(), progress_.log() != nullptr ? monotonic_seconds() : 0, name_of_issuer()};
+  const double start = monotonic_seconds();
+  Item now{&operation, Event(), start, name_of_issuer()};
   start_range(now);
   try {
     wait_until([&] { return operation.poll(); }, [&] { return operation.describe(); });
@@ -113,6 +114,7 @@ void CpuStream::enqueue(PendingOperation& operation) {
     throw;
   }
   end_range(now);
+  held_ += monotonic_seconds() - start;
   if (progress_.log() != nullptr) log_done(now);
 }
 

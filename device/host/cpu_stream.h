@@ -135,6 +135,7 @@ class CpuStream final : public Stream {
   bool is_done(std::uint64_t ticket) override;
   void wait_host(std::uint64_t ticket) override;
   double waited_seconds() const override { return waited_; }
+  std::optional<double> held_seconds() const override { return mode_ == Mode::kImmediate ? std::optional(held_) : std::nullopt; }
 
   static constexpr std::size_t kCapacity = 256;
 
@@ -159,7 +160,7 @@ class CpuStream final : public Stream {
   const Stream* logged_as_;
   std::vector<Item> ring_;               // capacity kCapacity, allocated once
   std::uint64_t issued_ = 0, done_ = 0;  // tickets
-  double waited_ = 0, last_end_ = 0;     // last_end_: of the item recorded last
+  double waited_ = 0, held_ = 0, last_end_ = 0;  // last_end_: of the item recorded last
 };
 
 }  // namespace trident

@@ -121,7 +121,8 @@ template <class T> JsonValue write(const std::optional<T>& x) { return x ? write
 // The one list that ties paths to members; used for reading and for writing.
 template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v) {
   v("run.dir", c.run.dir), v("run.overwrite", c.run.overwrite), v("run.seed", c.run.seed), v("run.steps", c.run.steps), v("run.max_minutes", c.run.max_minutes);
-  v("run.threads_per_rank", c.run.threads_per_rank), v("run.pin", c.run.pin), v("device", c.device);
+  v("run.threads_per_rank", c.run.threads_per_rank), v("run.pin", c.run.pin);
+  v("run.hardware_profile", c.run.hardware_profile), v("device", c.device);
   v("model.preset", c.model.preset), v("model.hf_config", c.model.hf_config);
   v("model.init_from", c.model.init_from), v("model.dropout", c.model.dropout);
   auto& p = c.parallel;

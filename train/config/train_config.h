@@ -37,6 +37,7 @@ struct RunConfig {
   double max_minutes = 0;
   ThreadCount threads_per_rank;
   bool pin = true;
+  std::optional<std::string> hardware_profile;  // of what predictions are priced with; nothing: the program's own
 };
 
 // Exactly one of preset, hf_config and keys (an object with "model_type") names the model; beside a preset or hf_config, keys may

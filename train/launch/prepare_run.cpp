@@ -129,11 +129,13 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   if (inputs.samples) plan.text = inputs.samples->shapes;
   inputs.plan = settle_grad_sync(std::move(plan), machine);
   inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();
-  const auto needs_of_plan = [&](const RunPlan& plan) {
-    return arena_needs(plan, dry_stages_here(plan, machine.device, DryWork::kConstruct));
-  };
-  check_arenas(inputs.plan, needs_of_plan(inputs.plan),
-               [&](std::int64_t micro) { return needs_of_plan(with_micro_batch(inputs.plan, micro)); });
+  const auto stages_of_plan = [&](const RunPlan& plan) { return dry_stages_here(plan, machine.device, DryWork::kConstruct); };
+  const std::vector<DryRun> stages = stages_of_plan(inputs.plan);
+  for (const DryRun& stage : stages) inputs.dry_arenas.push_back(stage.arena.total_bytes());
+  check_arenas(inputs.plan, arena_needs(inputs.plan, stages), [&](std::int64_t micro) {
+    const RunPlan other = with_micro_batch(inputs.plan, micro);
+    return arena_needs(other, stages_of_plan(other));
+  });
   if (inputs.initial) check_initial_model(config, stored_tensors(inputs.plan), *inputs.initial);
   open_data(inputs, place.reads_all);
   if (inputs.resume && place.reads_all) check_resumed_data(config, inputs.training_facts(), *inputs.resume);

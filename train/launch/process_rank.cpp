@@ -14,6 +14,7 @@
 #include "device/cpu/cpu_device.h"
 #include "parallel/communicator/peer_failure.h"
 #include "parallel/mpi/network_facts.h"
+#include "train/forecast/run_forecast.h"
 #include "train/launch/failure_file.h"
 #include "train/launch/prepare_run.h"
 #include "train/launch/rank_devices.h"
@@ -266,8 +267,12 @@ class ProcessRank {
     device->progress().set_wait_observer([this](double seconds, FunctionRef<std::string()> describe) {
       lifeline_->board().set_waiting(describe(), seconds);
     });
+    const RunHardware hardware{choice_.kind, choice_.found.cards, world_->local_size(), 1};
+    std::optional<RunForecast> forecast;
+    if (world_->rank() == 0) forecast.emplace(inputs_, hardware, prices_of(inputs_.plan, hardware));
     RankServices services;
     services.stop = &stop_;
+    services.outlook = forecast ? &*forecast : nullptr;
     services.board = &lifeline_->board();
     services.inter_node_bytes = [this] { return world_->inter_node_bytes(); };
     services.on_device = on_device(choice_, cuda_, *device, transport().transport);

@@ -9,6 +9,7 @@
 #include "core/host_name.h"
 #include "parallel/communicator/launcher.h"
 #include "parallel/shared_memory/thread_world.h"
+#include "train/forecast/run_forecast.h"
 #include "train/launch/failure_file.h"
 #include "train/launch/prepare_run.h"
 #include "train/launch/process_rank.h"
@@ -56,6 +57,8 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
   RunPlace place;
   place.cards = choice.found.cards;
   RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks), std::move(origin));
+  const RunHardware hardware{choice.kind, choice.found.cards, inputs.local_ranks, inputs.plan.world_size()};
+  RunForecast forecast(inputs, hardware, prices_of(inputs.plan, hardware));
   const int threads = inputs.plan.threads_per_rank;
   RunEnd end;  // of rank 0, the same on every rank
   std::atomic<bool> trained{false};
@@ -69,6 +72,7 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);
     RankServices services;
     services.stop = &stop;
+    if (rank == 0) services.outlook = &forecast;
     services.on_device = on_device(choice, cuda, *device, DeviceTransport::kThread);
     services.trained = [&, rank](const RunEnd& of_rank) {
       if (rank != 0) return;  // rank 0 writes the last step's metrics after the others are done with it

@@ -1,5 +1,6 @@
 #include "train/log/step_times.h"
 
+#include <bit>
 #include <numeric>
 
 #include "core/check.h"
@@ -16,6 +17,18 @@ template <std::size_t N> void add(std::array<double, N>& to, const std::array<do
 template <std::size_t N> std::array<double, N> divided(std::array<double, N> values, double by) {
   for (double& v : values) v /= by;
   return values;
+}
+
+using CauseValues = std::array<double, sizeof(StepCauses) / sizeof(double)>;
+
+void add_causes(StepCauses& to, const StepCauses& from) {
+  auto values = std::bit_cast<CauseValues>(to);
+  add(values, std::bit_cast<CauseValues>(from));
+  to = std::bit_cast<StepCauses>(values);
+}
+
+StepCauses divided_causes(const StepCauses& causes, double by) {
+  return std::bit_cast<StepCauses>(divided(std::bit_cast<CauseValues>(causes), by));
 }
 
 template <std::size_t N>
@@ -58,6 +71,7 @@ StepPart part_of(InstructionKind kind) {
 
 StepTimes& StepTimes::operator+=(const StepTimes& other) {
   add(wall, other.wall), add(cpu, other.cpu), add(waited, other.waited), add(waited_for, other.waited_for);
+  add_causes(causes, other.causes);
   step += other.step;
   steps += other.steps;
   return *this;
@@ -65,7 +79,9 @@ StepTimes& StepTimes::operator+=(const StepTimes& other) {
 
 StepTimes StepTimes::mean() const {
   if (steps == 0) return {};
-  return {divided(wall, steps), divided(cpu, steps), divided(waited, steps), divided(waited_for, steps), step / steps, 1};
+  return {divided(wall, steps),       divided(cpu, steps),          divided(waited, steps),
+          divided(waited_for, steps), divided_causes(causes, steps), step / steps,
+          1};
 }
 
 double StepTimes::waiting() const { return sum(waited); }

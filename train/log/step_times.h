@@ -25,10 +25,18 @@ enum class WaitedFor : std::uint8_t { kTensor, kPipeline, kData };
 inline constexpr std::size_t kNumWaitedFor = 3;
 std::string_view to_string(WaitedFor what);  // "tp", "pp", "dp"
 
+// What of a step's instructions is told apart by cause. Seconds.
+struct StepCauses {
+  double tensor = 0;                              // computes were held by collectives on the compute stream, waiting included
+  double reduced = 0, reduced_waited = 0, reduced_cpu = 0;  // the norm's: until all gradients were reduced
+  double statistics_waited = 0;                   // the norm's: for the other ranks' sums
+};
+
 // Sums of seconds over `steps` steps, of one rank or of several.
 struct StepTimes {
   std::array<double, kNumStepParts> wall{}, cpu{}, waited{};
   std::array<double, kNumWaitedFor> waited_for{};
+  StepCauses causes;
   double step = 0;  // from the beginning of a step to its end
   double steps = 0;
 

@@ -7,7 +7,7 @@ namespace trident {
 
 StepTimes sum_over_ranks(const StepTimes& mine, Communicator& world, Stream& stream) {
   constexpr std::int64_t count = sizeof(StepTimes) / sizeof(double);
-  static_assert(sizeof(StepTimes) == (3 * kNumStepParts + kNumWaitedFor + 2) * sizeof(double));
+  static_assert(sizeof(StepTimes) == (3 * kNumStepParts + kNumWaitedFor + 2) * sizeof(double) + sizeof(StepCauses));
   auto values = std::bit_cast<std::array<double, static_cast<std::size_t>(count)>>(mine);
   world.all_reduce(stream, TensorView(values.data(), DType::kF64, {count}), ReduceOp::kSum);
   stream.synchronize();

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 #include "core/clock.h"
@@ -11,6 +12,7 @@
 #include "train/plan/machine.h"
 #include "train/run/between_steps.h"
 #include "train/run/data_lines.h"
+#include "train/run/dry_run.h"
 #include "train/run/earlier_run.h"
 #include "train/run/gather_times.h"
 #include "train/run/non_finite.h"
@@ -151,7 +153,15 @@ void RankLoop::open_run_folder(std::int64_t largest) {
     sink_.line(
         fmt::format("goes on from step {}{}", updates(), is_over ? ", which is the last one: there is nothing to train" : ""));
   last_eval_at_ = files.last_evaluation();
-  if (!leaves_files_) write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan());
+  if (!leaves_files_) {
+    RunOutlook::Predicted predicted;
+    if (services_.outlook != nullptr)
+      predicted = services_.outlook->predicted();
+    else
+      predicted.bytes_sent = step_bytes_sent(plan_);
+    summary_.bytes_predicted = predicted.bytes_sent;
+    write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan(), predicted.bytes_sent, predicted.step);
+  }
   peak_flops_ = inputs_.peak_flops > 0 ? inputs_.peak_flops : measure_matmul_rate(device_, plan_.compute, 0.2) * inputs_.ranks_at_once;
 }
 
@@ -234,6 +244,7 @@ void RankLoop::note_times(const std::array<double, kNumWaitedFor>& waited_before
   StepTimes times = step_times(plan_.step_program(rank()), trainer_.instruction_times(), trainer_.batch_seconds(), seconds);
   const std::array<double, kNumWaitedFor> waited = waited_for(trainer_.context());
   for (std::size_t i = 0; i < waited.size(); ++i) times.waited_for[i] = waited[i] - waited_before[i];
+  times.causes = trainer_.causes();
   since_log_ += times;
   if (++attempts_ == 2) since_start_ = StepTimes();
   since_start_ += times;
@@ -328,12 +339,18 @@ void RankLoop::close() {
   summary_.tokens = (updates() - first_update_) * plan_.tokens_per_step();
   summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
   summary_.bytes_between_nodes = total_bytes_between_nodes();
+  summary_.timed_steps = since_start_.steps;
   summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().host_stream()).mean();
   if (rank() != 0) return;
   sink_.close();
   if (trace) sink_.line("trace: " + *trace + " (open it with ui.perfetto.dev)");
   if (tracer_ && !trace) sink_.line("no trace: the run ended before the first of log.trace_steps");
-  for (const std::string& line : closing_lines(plan_, summary_)) sink_.line(line);
+  std::vector<std::string> lines = closing_lines(plan_, summary_);
+  if (services_.outlook != nullptr) {
+    const std::vector<std::string> compared = services_.outlook->compare(summary_);
+    lines.insert(std::prev(lines.end()), compared.begin(), compared.end());  // the last one says where the files are
+  }
+  for (const std::string& line : lines) sink_.line(line);
 }
 
 }  // namespace trident

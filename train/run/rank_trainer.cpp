@@ -104,10 +104,19 @@ void RankTrainer::bind_handlers() {
   });
 }
 
+double RankTrainer::held_seconds() { return context().compute_stream().held_seconds().value_or(0); }
+
 void RankTrainer::decide_update() {
+  const double start = monotonic_seconds(), cpu = thread_cpu_seconds(), waited = device().waited_seconds();
+  causes_.tensor = held_seconds() - held_before_;
   store().wait_reduced();
+  const double waited_reduced = device().waited_seconds();
+  causes_.reduced = monotonic_seconds() - start;
+  causes_.reduced_cpu = thread_cpu_seconds() - cpu;
+  causes_.reduced_waited = waited_reduced - waited;
   if (gradient_hook_) gradient_hook_(store());
   StepStatistics statistics = statistics_.reduce(store().shards(), read_losses());
+  causes_.statistics_waited = device().waited_seconds() - waited_reduced;
   result_.loss = statistics.loss_sum / static_cast<double>(plan_.tokens_per_step());
   result_.loss_scale = loss_scaler_.scale();
   result_.grad_norm = statistics.gradient_norm / result_.loss_scale;
@@ -135,6 +144,7 @@ StepResult RankTrainer::step(const LoadSamples& load) {
   load_batch(load, batches_++, /*training=*/true);
   batch_seconds_ = monotonic_seconds() - start;
   model_.stage().set_micro_batches(batch_buffers_.micro_batches(), program);
+  held_before_ = held_seconds();
   model_.executor().run(program, step_times_);
   has_stepped_ = true;
   return std::move(result_);

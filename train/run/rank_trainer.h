@@ -19,6 +19,7 @@
 #include "optim/lr_schedule.h"
 #include "optim/sharded_optimizer.h"
 #include "optim/step_statistics.h"
+#include "train/log/step_times.h"
 #include "train/plan/run_plan.h"
 #include "train/run/batch_buffers.h"
 #include "train/run/rank_model.h"
@@ -106,11 +107,14 @@ class RankTrainer {
   std::span<const InstructionTimes> instruction_times() const { return step_times_; }
   // Seconds that the last step spent on its batch before the first instruction.
   double batch_seconds() const { return batch_seconds_; }
+  // What of its instructions is known by cause.
+  const StepCauses& causes() const { return causes_; }
 
  private:
   void bind_handlers();
   void load_batch(const LoadSamples& load, std::int64_t batch, bool training);
   void decide_update();
+  double held_seconds();
   std::span<const double> read_losses();
 
   const RunPlan& plan_;
@@ -120,6 +124,8 @@ class RankTrainer {
   BatchBuffers batch_buffers_;
   std::vector<InstructionTimes> step_times_, eval_times_;  // of the last step, the last evaluation
   double batch_seconds_ = 0;
+  StepCauses causes_;
+  double held_before_ = 0;  // by the compute stream, before the step
   LrSchedule lr_schedule_;
   LossScaler loss_scaler_;  // of every rank, fed with what all agreed on: the same everywhere
   std::function<void(const ParamStore&)> gradient_hook_;

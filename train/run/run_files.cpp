@@ -8,7 +8,6 @@
 
 #include "core/file_io.h"
 #include "model/model_stats.h"
-#include "train/run/dry_run.h"
 #include "train/run/gather_bytes.h"
 
 namespace trident {
@@ -26,9 +25,8 @@ JsonValue stages_of(const RunPlan& plan) {
   return JsonValue(std::move(stages));
 }
 
-JsonValue bytes_of(const RunPlan& plan) {
+JsonValue bytes_of(const std::array<double, kNumAxes>& sent) {
   JsonValue bytes;
-  const std::array<double, kNumAxes> sent = step_bytes_sent(plan);
   for (std::size_t a = 0; a < sent.size(); ++a) bytes.set(to_string(static_cast<Axis>(a)), sent[a]);
   return bytes;
 }
@@ -102,7 +100,8 @@ void write_memory_file(const std::string& folder, ParallelContext& context, cons
   file.commit();
 }
 
-void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory) {
+void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory, const std::array<double, kNumAxes>& bytes_sent,
+                     const JsonValue& step) {
   JsonValue out;
   out.set("world_size", plan.world_size());
   out.set("parameters", num_parameters(plan.model));
@@ -113,7 +112,8 @@ void write_plan_file(const std::string& folder, const RunPlan& plan, const Arena
   out.set("grad_sync_every", plan.zero.grad_sync_every);
   out.set("units_of_stage", stages_of(plan));
   out.set("bubble_over_ideal", plan.predicted_bubble);
-  out.set("step_comm_bytes", bytes_of(plan));
+  out.set("step_comm_bytes", bytes_of(bytes_sent));
+  if (!step.is_null()) out.set("predicted_step", step);
   out.set("arena_bytes_rank0", memory.total_bytes());
   out.set("allocations_rank0", allocations_of(memory));
   write_file(folder + "/plan.json", to_json_text(out, 2) + "\n");

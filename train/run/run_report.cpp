@@ -69,8 +69,8 @@ std::string valid_text(const ValidLoss& first, const ValidLoss& last) {
 }
 
 // Predictions are exact: where one is not, both numbers are said.
-void add_prediction_lines(std::vector<std::string>& lines, const RunPlan& plan, const RunSummary& summary) {
-  const std::array<double, kNumAxes> predicted = step_bytes_sent(plan);
+void add_prediction_lines(std::vector<std::string>& lines, const RunSummary& summary) {
+  const std::array<double, kNumAxes>& predicted = summary.bytes_predicted;
   const std::size_t before = lines.size();
   for (std::size_t a = 0; a < predicted.size(); ++a) {
     if (predicted[a] == std::round(summary.bytes_counted[a])) continue;
@@ -189,7 +189,7 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
   lines.push_back(fmt::format("bubble (idle over ideal): predicted {:.3f}, replayed {:.3f} (CPU time of each instruction through the simulator)",
                               plan.predicted_bubble, summary.replayed_bubble));
   for (std::string& line : time_lines(summary.times)) lines.push_back(std::move(line));
-  add_prediction_lines(lines, plan, summary);
+  add_prediction_lines(lines, summary);
   if (summary.bytes_between_nodes > 0)
     lines.push_back(fmt::format("bytes sent between nodes, whole run: {}", summary.bytes_between_nodes));
   lines.push_back("run directory: " + plan.config.run.dir);

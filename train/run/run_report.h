@@ -22,10 +22,11 @@ struct RunSummary {
   std::int64_t skipped = 0, step = 0;    // of the run
   double seconds = 0;                    // of the loop
   bool out_of_time = false;              // run.max_minutes ended it
-  std::array<double, kNumAxes> bytes_counted{};  // one step, summed over ranks
+  std::array<double, kNumAxes> bytes_predicted{}, bytes_counted{};  // one step, summed over ranks
   std::int64_t bytes_between_nodes = 0;  // payload, start to end, summed over ranks
   std::int64_t planned_bytes = 0, granted_bytes = 0;  // arena, maximum over ranks
   StepTimes times;                       // mean of a step and a rank, without the first step
+  double timed_steps = 0;                // of `times`
   double replayed_bubble = 0;            // over ideal: measured CPU seconds per instruction through the simulator
 };
 

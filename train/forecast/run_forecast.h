@@ -1,0 +1,32 @@
+// The outlook of a run on the hardware that it has: its step simulated with prices, and at its end what became of that.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/forecast/comparison.h"
+#include "train/forecast/run_prices.h"
+#include "train/run/run_inputs.h"
+#include "train/run/run_outlook.h"
+
+namespace trident {
+
+class RunForecast final : public RunOutlook {
+ public:
+  // Made before ranks have memory, which resident memory is compared with. `inputs` outlives it.
+  RunForecast(const RunInputs& inputs, const RunHardware& hardware, RunPrices prices);
+
+  Predicted predicted() override;
+  std::vector<std::string> compare(const RunSummary& summary) override;
+
+ private:
+  PredictedMemory memory() const;
+
+  const RunInputs& inputs_;
+  RunHardware hardware_;
+  RunPrices prices_;
+  std::optional<PredictedStep> step_;
+};
+
+}  // namespace trident
