@@ -122,6 +122,15 @@ TEST_F(Checkpoints, WhatMustNotChangeIsRefusedUnlessAllowed) {
   EXPECT_NE(allowed.out.find("optimizer.lr was 0.001 and is 0.002 from here on"), std::string::npos) << allowed.out;
 }
 
+// "auto" may have come to another tokenizer when the run began, and a run does not change its own.
+TEST_F(Checkpoints, ATokenizerThatIsNotNamedStays) {
+  ASSERT_EQ(train({"data.tokenizer=null"}).exit_code, 0);
+  expect_one_line(train({"run.steps=6", "data.tokenizer=gpt2"}), 64, {"data.tokenizer = \"gpt2\"", "was trained with null"});
+  const ProgramOutcome same = train({"run.steps=6"});
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_NE(same.out.find("data.tokenizer stays null, as it was at the first start"), std::string::npos) << same.out;
+}
+
 TEST_F(Checkpoints, ADamagedOneIsPassedOverAndSetAside) {
   ASSERT_EQ(train().exit_code, 0);
   const std::string weights = place_ / "run/ckpt/step-00000004/weights/w-00000-0.safetensors";

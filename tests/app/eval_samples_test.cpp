@@ -211,7 +211,8 @@ TEST_F(Samples, AreRefusedBeforeARunBegins) {
   refused({"eval.sample_ids=[\"5\", \" \"]"}, {"eval.sample_ids[1] has no token"});
   refused({"eval.samples=[\"\"]"}, {"eval.samples", "must not be empty"});
   refused({"eval.sample_ids=[\"5 50257\"]"}, {"eval.sample_ids[0]", "50257", "0 .. 50256"});
-  refused({one, "model.vocab_size=100"}, {"eval.samples[0]", "vocabulary 0 .. 99", "\"gpt2\" is not the model's"});
+  refused({one, "model.vocab_size=100", "data.tokenizer=gpt2"},
+          {"eval.samples[0]", "vocabulary 0 .. 99", "\"gpt2\" is not the model's"});
   refused({one, "eval.sample_tokens=61"}, {"eval.sample_tokens = 61", "longest prompt, of 4 tokens", "64 positions", "at most 60"});
   refused({one, "eval.sample_tokens=0"}, {"eval.sample_tokens = 0"});
   refused({one, "eval.sample_temperature=-1"}, {"eval.sample_temperature = -1"});

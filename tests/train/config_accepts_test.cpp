@@ -1,6 +1,7 @@
 // What a configuration may say, and what it then means.
 
 #include <cstdint>
+#include <optional>
 
 #include "tests/train/config_support.h"
 #include "train/config/layout_text.h"
@@ -166,12 +167,14 @@ TEST(ConfigAccepts, ModelsSpelledOut) {
   std::string text = kSmall;
   text.replace(text.find("\"preset\": \"llama-1m\""), 20,
                R"("model_type": "llama", "rope_scaling": {"factor": 2.0}, "dropout": 0.1)");
-  const TrainConfig c = parse_train_config(text, "c.json", {"model.hidden_size=64", "model.rope_scaling.rope_type=linear"});
+  const TrainConfig c = parse_train_config(text, "c.json", {"model.hidden_size=64", "model.rope_scaling.rope_type=linear",
+                                                       "data.tokenizer=null"});
   EXPECT_EQ(c.model.preset, std::nullopt);
   EXPECT_EQ(c.model.dropout, 0.1);
   EXPECT_EQ(to_json_text(c.model.keys),
             R"({"model_type":"llama","rope_scaling":{"factor":2.0,"rope_type":"linear"},"hidden_size":64})");
-  EXPECT_EQ(small_with({"model.preset=null", "model.hf_config=x/config.json"}).model.hf_config, "x/config.json");
+  const std::vector<std::string> of_file{"model.preset=null", "model.hf_config=x/config.json", "data.tokenizer=null"};
+  EXPECT_EQ(small_with(of_file).model.hf_config, "x/config.json");
 }
 
 TEST(ConfigAccepts, DataSources) {
@@ -202,7 +205,7 @@ TEST(ConfigAccepts, NeutralValuesOfReservedKeys) {
 TEST(ConfigAccepts, ResolvedTextIsAFixedPoint) {
   std::string inline_model = kSmall;
   inline_model.replace(inline_model.find("\"preset\": \"llama-1m\""), 20,
-                       R"("model_type": "gpt2", "n_embd": 32, "layer_norm_epsilon": 1e-5)");
+                       R"("model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "layer_norm_epsilon": 1e-5)");
   for (const std::string& text : {std::string(kSmall), std::string(kComplete), inline_model}) {
     const TrainConfig first =
         parse_train_config(text, "c.json", {"parallel.grad_sync={\"every\":2}", "parallel.layers=null", "optimizer.lr=0.1"});
@@ -260,11 +263,47 @@ TEST(ConfigAccepts, TheResolvedTextTellsConfigurationsApart) {
 }
 
 TEST(ConfigAccepts, AWindowBesideAPreset) {
-  const TrainConfig config = small_with({"model.sliding_window=null"});
-  EXPECT_EQ(config.model.preset, "llama-1m");
+  const TrainConfig config = small_with({"model.preset=mistral-7b", "model.sliding_window=null"});
+  EXPECT_EQ(config.model.preset, "mistral-7b");
   EXPECT_TRUE(config.model.keys.find("sliding_window")->is_null());
   const TrainConfig again = parse_train_config(to_json_text(to_json(config)), "config.resolved.json");
   EXPECT_EQ(to_json_text(to_json(again)), to_json_text(to_json(config)));
+}
+
+// Not named, the tokenizer is GPT-2's where the vocabulary is, and unknown elsewhere: a Llama's ids are not read as GPT-2's.
+TEST(ConfigAccepts, TheTokenizerOfAVocabulary) {
+  const auto of = [](const char* type, int vocabulary, const std::vector<std::string>& settings = {}) {
+    std::string text = kSmall;
+    const char* const sizes = std::string(type) == "gpt2" ? R"("n_embd": 8, "n_layer": 1, "n_head": 2)"
+                                                          : R"("hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+                                                               "num_attention_heads": 2)";
+    text.replace(text.find("\"preset\": \"llama-1m\""), 20,
+                 fmt::format(R"("model_type": "{}", "vocab_size": {}, {})", type, vocabulary, sizes));
+    return parse_train_config(text, "c.json", settings).data;
+  };
+  using Name = std::optional<std::string>;
+  for (const char* type : {"gpt2", "llama"}) {
+    EXPECT_EQ(of(type, 50256).tokenizer, Name()) << type;
+    EXPECT_EQ(of(type, 50257).tokenizer, Name("gpt2")) << type;
+    EXPECT_EQ(of(type, 128256).tokenizer, Name()) << type;
+  }
+  EXPECT_EQ(of("gpt2", 50304).tokenizer, Name("gpt2")) << "filled up to a multiple of 128";
+  EXPECT_EQ(of("gpt2", 50305).tokenizer, Name());
+  EXPECT_EQ(of("llama", 50258).tokenizer, Name());
+  EXPECT_EQ(of("llama", 50304).tokenizer, Name()) << "GPT-NeoX's has as many";
+  // What is named stays.
+  EXPECT_EQ(of("llama", 32000, {"data.tokenizer=gpt2"}).tokenizer, Name("gpt2"));
+  EXPECT_EQ(of("gpt2", 50257, {"data.tokenizer=null"}).tokenizer, Name());
+  EXPECT_EQ(of("gpt2", 50257, {"data.tokenizer=my/folder"}).tokenizer, Name("my/folder"));
+  EXPECT_EQ(of("gpt2", 50257, {"data.tokenizer=auto"}).tokenizer, Name("gpt2"));
+  EXPECT_TRUE(of("llama", 32000).tokenizer_was_auto);
+  EXPECT_FALSE(of("llama", 32000, {"data.tokenizer=gpt2"}).tokenizer_was_auto);
+  // The resolved configuration says what it came to.
+  EXPECT_EQ(*to_json(small_with({})).find("data")->find("tokenizer"), JsonValue("gpt2"));
+  EXPECT_TRUE(to_json(small_with({"model.preset=llama3-8b"})).find("data")->find("tokenizer")->is_null());
+  // Texts need a tokenizer, and where there is none it is said before anything runs.
+  const std::string of_texts = refusal({"model.preset=llama3-8b", "eval.every=1", "eval.samples=a"});
+  EXPECT_NE(of_texts.find("data.tokenizer is null"), std::string::npos) << of_texts;
 }
 
 TEST(ConfigAccepts, InitialWeights) {

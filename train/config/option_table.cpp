@@ -170,7 +170,10 @@ std::vector<Option> data_options() {
        .doc = "Shares of training, validation and test documents such as \"969,30,1\", when valid is null; both null: everything trains. The third is read by nothing.",
        .form = TextForm::kSplit},
       {.path = "data.shuffle", .takes = kBool, .fallback = "true", .doc = "Take samples in an order drawn from run.seed; false: in file order."},
-      {.path = "data.tokenizer", .takes = kNull | kString, .fallback = "\"gpt2\"", .doc = "Tokenizer the data was prepared with; null: unknown.", .aka = {"tokenizer_type"}},
+      {.path = "data.tokenizer", .takes = kNull | kString, .fallback = "\"auto\"",
+       .doc = "Tokenizer the data was prepared with, gpt2 or a folder; null: unknown; auto: gpt2 for a vocabulary of 50257 (or up to "
+              "50304 with model_type gpt2), null for any other.",
+       .aka = {"tokenizer_type"}},
       {.path = "data.reset_position_ids", .takes = kNull | kBool, .fallback = "false", .doc = "Restart positions at document boundaries.", .status = kReserved},
       {.path = "data.reset_attention_mask", .takes = kNull | kBool, .fallback = "false", .doc = "Do not attend across document boundaries.", .status = kReserved},
       {.path = "data.eod_mask_loss", .takes = kNull | kBool, .fallback = "false", .doc = "No loss where the input is an end of document.", .status = kReserved},

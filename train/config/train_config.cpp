@@ -9,9 +9,12 @@
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "train/config/option_check.h"
+#include "train/config/resolve_model.h"
 
 namespace trident {
 namespace {
+
+constexpr std::string_view kAuto = "auto";  // of data.tokenizer
 
 // One overload pair per member type: from a canonical option value, and back.
 void read(const JsonValue& v, std::string& out) { out = v.as_string(); }
@@ -229,6 +232,10 @@ TrainConfig make_train_config(const OptionValues& values) {
   model.keys = values.model_keys();
   if (!model.preset && !model.hf_config && model.keys.find("model_type") == nullptr)
     model.keys = keys_of_folder(model.init_from.value(), model.keys);
+  if (config.data.tokenizer == kAuto) {
+    config.data.tokenizer_was_auto = true;
+    config.data.tokenizer = tokenizer_of_vocabulary(resolve_model(config));
+  }
   validate(config);
   return config;
 }

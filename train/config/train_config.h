@@ -125,7 +125,8 @@ struct DataConfig {
   std::vector<DataSource> valid;  // empty: none given
   std::optional<std::string> split;
   bool shuffle = true;
-  std::optional<std::string> tokenizer;
+  std::optional<std::string> tokenizer;  // nothing: unknown
+  bool tokenizer_was_auto = false;       // it was not named, but found by the vocabulary
 };
 
 struct EvalConfig {
@@ -183,7 +184,8 @@ struct TrainConfig {
   DebugConfig debug;
 };
 
-// The configuration that complete values stand for; validated. Throws ConfigError.
+// The configuration that complete values stand for; validated, and with data.tokenizer "auto" settled, for which the model is made
+// (resolve_model()). Throws ConfigError; DataError for a model's file that is none.
 TrainConfig make_train_config(const OptionValues& values);
 
 // Reads a file and then --set arguments, in order, a later one winning, into `values`, which know where each comes from. Throws

@@ -8,12 +8,10 @@
 #include <memory>
 
 #include "core/counted.h"
-#include "core/file_io.h"
 #include "core/int_math.h"
 #include "device/dry/dry_device.h"
 #include "model/layer.h"
 #include "model/model_constants.h"
-#include "model/model_presets.h"
 #include "model/model_stats.h"
 #include "pipeline/schedule_check.h"
 #include "pipeline/schedule_generators.h"
@@ -294,15 +292,6 @@ const StepProgram& RunPlan::eval_program(int rank) const {
 
 namespace {
 
-// A file that a key of the configuration names; its message names the key too.
-std::string named_file(const std::string& path, std::string_view key) {
-  try {
-    return read_file(path);
-  } catch (const DataError& error) {
-    throw ConfigError(fmt::format("{} = {}", key, error.what()));
-  }
-}
-
 // What cuda.graphs comes to: hosts drive the collectives of tensor-parallel ranks.
 std::string graphs_note(const RunPlan& plan) {
   constexpr const char* kUpdates = "cuda.graphs: updates of units are captured and launched as a whole";
@@ -334,22 +323,6 @@ void add_card_notes(RunPlan& plan, DeviceKind device) {
 }
 
 }  // namespace
-
-ModelConfig resolve_model(const TrainConfig& config) {
-  const ModelSource& source = config.model;
-  const auto resolved = [&source](const std::string& json, const std::string& where) {
-    JsonValue keys = parse_json(json, where, {.blame = ExitCode::kData});
-    if (source.keys.is_object())
-      for (const JsonMember& member : source.keys.members()) keys.set(member.key, member.value);
-    return model_config_from_hf(keys, where, source.dropout);
-  };
-  if (source.hf_config) {
-    const std::string path = folder_exists(*source.hf_config) ? *source.hf_config + "/config.json" : *source.hf_config;
-    return resolved(named_file(path, "model.hf_config"), fmt::format("model.hf_config = {}", path));
-  }
-  if (source.preset) return resolved(std::string(model_preset_json(*source.preset, "model.preset")), "model.preset");
-  return model_config_from_hf(source.keys, "model", source.dropout);
-}
 
 RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int world_size, const MachineFacts& machine) {
   RunPlan plan;

@@ -15,6 +15,7 @@
 #include "parallel/grid/process_grid.h"
 #include "parallel/zero/param_layout.h"
 #include "pipeline/step_program.h"
+#include "train/config/resolve_model.h"
 #include "train/config/train_config.h"
 #include "train/plan/cached_shapes.h"
 #include "train/plan/core_share.h"
@@ -86,9 +87,6 @@ struct RunPlan {
   const StepProgram& step_program(int rank) const;
   const StepProgram& eval_program(int rank) const;
 };
-
-// The model that a configuration names; reads model.hf_config's file. Throws ConfigError.
-ModelConfig resolve_model(const TrainConfig& config);
 
 // Throws ConfigError naming key, value and remedy for whatever cannot be: degrees that do not divide the world, heads, layers,
 // batch; sequences longer than the model's positions; schedules with micro-batch counts they cannot run. `world_size` 0: no

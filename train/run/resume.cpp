@@ -255,6 +255,13 @@ void adopt(TrainConfig& config, Resume& resume) {
   }
   if (!config.lr_schedule.decay_steps) config.lr_schedule.decay_steps = decay;
   then.lr_schedule.decay_steps = decay;
+  if (config.data.tokenizer_was_auto && config.data.tokenizer != then.data.tokenizer) {
+    resume.notes.push_back(
+        fmt::format("data.tokenizer stays {}, as it was at the first start; to change it give the key, and list it in "
+                    "checkpoint.allow",
+                    then.data.tokenizer ? in_quotes(*then.data.tokenizer) : "null"));
+    config.data.tokenizer = then.data.tokenizer;
+  }
   if (!same_model(then, config) && !allows(config, "model"))
     refuse("model", to_json_text(value_at(to_json(config), "model")), to_json_text(value_at(to_json(then), "model")), resume);
   if (config.optimizer.type != then.optimizer.type)

@@ -1,0 +1,49 @@
+#include "train/config/resolve_model.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+
+#include "core/check.h"
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "model/model_presets.h"
+
+namespace trident {
+namespace {
+
+constexpr std::int64_t kGpt2Tokens = 50257, kFilledUp = 50304;  // the next multiple of 128
+
+// A file that a key of the configuration names; its message names the key too.
+std::string named_file(const std::string& path, std::string_view key) {
+  try {
+    return read_file(path);
+  } catch (const DataError& error) {
+    throw ConfigError(fmt::format("{} = {}", key, error.what()));
+  }
+}
+
+}  // namespace
+
+ModelConfig resolve_model(const TrainConfig& config) {
+  const ModelSource& source = config.model;
+  const auto resolved = [&source](const std::string& json, const std::string& where) {
+    JsonValue keys = parse_json(json, where, {.blame = ExitCode::kData});
+    if (source.keys.is_object())
+      for (const JsonMember& member : source.keys.members()) keys.set(member.key, member.value);
+    return model_config_from_hf(keys, where, source.dropout);
+  };
+  if (source.hf_config) {
+    const std::string path = folder_exists(*source.hf_config) ? *source.hf_config + "/config.json" : *source.hf_config;
+    return resolved(named_file(path, "model.hf_config"), fmt::format("model.hf_config = {}", path));
+  }
+  if (source.preset) return resolved(std::string(model_preset_json(*source.preset, "model.preset")), "model.preset");
+  return model_config_from_hf(source.keys, "model", source.dropout);
+}
+
+std::optional<std::string> tokenizer_of_vocabulary(const ModelConfig& model) {
+  const bool filled_up = model.family == ModelFamily::kGpt2 && model.vocab_size >= kGpt2Tokens && model.vocab_size <= kFilledUp;
+  return model.vocab_size == kGpt2Tokens || filled_up ? std::optional<std::string>("gpt2") : std::nullopt;
+}
+
+}  // namespace trident
