@@ -22,6 +22,17 @@ double score_bytes(const PricingInput& in) {
   return tokens * heads * row.sequence * kernels->saved_bytes;
 }
 
+// PyTorch's selective checkpointing as torchtitan sets it up (`mode = selective, option = op`): the block's input, attention's output
+// and statistics, and the outputs of every second matrix product in the order of their calls: queries, values, the first of the
+// feed-forward, and its last where it has two branches.
+double per_operation_bytes(const PricingInput& in, double input) {
+  const TrainingRow& row = in.row;
+  const double kv = std::max(row.kv_width() / row.tp, row.head_dim());
+  const double products = row.query_width() / row.tp + kv + row.ffn / row.tp;
+  const double tokens = tokens_of_micro_batch(row);
+  return input + 2 * tokens * (products + row.query_width() / row.tp) + (row.gated ? input : 0) + 4 * tokens * row.heads / row.tp;
+}
+
 // Kept between the forward and the backward of a block by its mode of recomputation.
 double kept_bytes(const PricingInput& in) {
   const TrainingRow& row = in.row;
@@ -29,7 +40,7 @@ double kept_bytes(const PricingInput& in) {
   if (row.recompute == Recompute::kFull) return input;
   const double all = block_activation_bytes(in);
   if (row.recompute == Recompute::kSelective) return find_score_kernels(row.attention) ? all - score_bytes(in) : all;
-  if (row.recompute == Recompute::kPerOperation) return all / 2;
+  if (row.recompute == Recompute::kPerOperation) return per_operation_bytes(in, input);
   return all;
 }
 

@@ -209,6 +209,15 @@ TEST(StackMemory, SavedTensorsOfABlock) {
   EXPECT_DOUBLE_EQ(units(R"({"stack": {"attention": "flash2"}})"), 34 + 4.0 * 16 / 2048);
 }
 
+// torchtitan's Llama 3 8B: input, queries, values, attention, gate, output of the feed-forward, 2 bytes each; statistics.
+TEST(StackMemory, RecomputationByOperation) {
+  const JsonValue answer = priced(R"({"model": {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "act": "swiglu",
+      "vocab": 128256, "seq": 8192}, "cluster": {"gpu": "H100-SXM5-80GB"}, "parallel": {"zero": 3}, "batch": {"global": 16, "micro": 2},
+      "recompute": "selective per-op", "stack": {"framework": "torchtitan_fsdp2", "attention": "flash2_sdpa", "year": 2024}})");
+  const double of_token = 2 * (4096 + 4096 + 1024 + 4096 + 14336 + 4096) + 4 * 32;
+  EXPECT_DOUBLE_EQ(number(*answer.find("memory_parts"), "activations"), 32 * 2 * 8192.0 * of_token);
+}
+
 TEST(StackMemory, StatesByZeroStage) {
   const auto states = [](const char* changes) {
     const JsonValue answer = priced(changes);
