@@ -7,6 +7,7 @@
 #include "app/waiting_threads.h"
 #include "parallel/cuda/cuda_backend.h"
 #include "train/bench/bench.h"
+#include "train/bench/calibrate.h"
 #include "train/convert/convert.h"
 #include "train/eval/run_eval.h"
 #include "train/generate/run_generate.h"
@@ -64,8 +65,11 @@ int main(int argc, char** argv) {
     LogSink log(std::cerr);
     return run_eval(options, log, *make_cuda_backend());
   };
+  const auto calibrate = [](const CalibrateOptions& options, const std::function<void(const std::string&)>& say) {
+    return calibrate_cpu(options, *make_cuda_backend(), say);
+  };
   return run_command_line(Arguments(argv + 1, argv + argc),
                           {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench,
-                           supervised, plan, generate, eval, convert, calibrate_cpu},
+                           supervised, plan, generate, eval, convert, calibrate},
                           std::cerr);
 }

@@ -122,11 +122,13 @@ double CpuPrices::seconds(const RecordedCollective& call, const GroupPlace&) con
     const CollectiveTimes& lower = *tables[high - 1];
     seconds = between(lower.ranks, lower.seconds.at(bytes), upper.ranks, seconds, size);
   }
-  return rates_.constants.collective_seconds + seconds;
+  return (shares_cores() ? rates_.constants.shared_seconds : rates_.constants.collective_seconds) + seconds;
 }
 
 double CpuPrices::resident_bytes(double arena_bytes) const {
-  return rates_.constants.process_bytes + place_.ranks * rates_.constants.rank_bytes + arena_bytes;
+  const auto found = std::ranges::find(rates_.memory, place_.compute, &CpuMemory::compute);
+  if (found == rates_.memory.end()) refuse(rates_, fmt::format("memory {}", to_string(place_.compute)));
+  return found->process_bytes + place_.ranks * found->rank_bytes + arena_bytes;
 }
 
 double cpu_seconds_of_step(std::span<const StepRecord> records, int ranks_of_a_stage, const CpuPrices& prices) {

@@ -125,8 +125,7 @@ CpuConstants read_constants(ProfileObject object, std::string& source) {
   constants.step_seconds = 1e-6 * object.number("step_us", kMostMicroseconds);
   constants.call_seconds = 1e-6 * object.number("call_us", kMostMicroseconds);
   constants.collective_seconds = 1e-6 * object.number("collective_us", kMostMicroseconds);
-  constants.process_bytes = object.number("process_bytes", 1e13);
-  constants.rank_bytes = object.number("rank_bytes", 1e13);
+  constants.shared_seconds = 1e-6 * object.number("shared_collective_us", kMostMicroseconds);
   source = object.text("source");
   object.finish();
   return constants;
@@ -168,6 +167,8 @@ CpuRates cpu_rates_from_json(const JsonValue& json, const std::string& where) {
   rates.processor = file.text("processor");
   rates.cores = file.count("cores", kMostCores);
   rates.constants = read_constants(file.object("constants"), rates.constants_source);
+  rates.memory = read_tables<CpuMemory>(
+      file, "memory", [](ProfileObject& o) { return CpuMemory{o.dtype("dtype"), o.number("process_bytes", 1e13), o.number("rank_bytes", 1e13), {}}; });
   rates.products = read_tables<ProductTimes>(file, "products", [](ProfileObject& o) {
     return ProductTimes{o.count("threads", kMostCores), o.dtype("dtype"), o.transpose("transpose_a"), o.transpose("transpose_b"),
                         o.table(kProductAxes, "us", {1, 1, 1}), {}};
@@ -196,12 +197,18 @@ JsonValue to_json(const CpuRates& rates) {
   constants.set("step_us", microseconds(rates.constants.step_seconds));
   constants.set("call_us", microseconds(rates.constants.call_seconds));
   constants.set("collective_us", microseconds(rates.constants.collective_seconds));
-  constants.set("process_bytes", std::round(rates.constants.process_bytes));
-  constants.set("rank_bytes", std::round(rates.constants.rank_bytes));
+  constants.set("shared_collective_us", microseconds(rates.constants.shared_seconds));
   constants.set("source", rates.constants_source);
   json.set("constants", std::move(constants));
 
-  JsonValue::Array products, attention, operations, collectives;
+  JsonValue::Array memory, products, attention, operations, collectives;
+  for (const CpuMemory& m : rates.memory) {
+    JsonValue& o = memory.emplace_back();
+    o.set("dtype", to_string(m.compute));
+    o.set("process_bytes", std::round(m.process_bytes));
+    o.set("rank_bytes", std::round(m.rank_bytes));
+    o.set("source", m.source);
+  }
   for (const ProductTimes& t : rates.products) {
     JsonValue& o = products.emplace_back();
     o.set("threads", t.threads);
@@ -236,6 +243,7 @@ JsonValue to_json(const CpuRates& rates) {
     set_table(o, t.seconds, kByteAxes, "us");
     o.set("source", t.source);
   }
+  json.set("memory", std::move(memory));
   json.set("products", std::move(products));
   json.set("attention", std::move(attention));
   json.set("operations", std::move(operations));

@@ -52,8 +52,15 @@ struct CpuConstants {
   double step_seconds = 0;        // of a rank in a step, beside what follows
   double call_seconds = 0;        // between operations, for each
   double collective_seconds = 0;  // likewise for each call of a group
-  double process_bytes = 0;       // resident beside arenas: program, libraries, what they made
-  double rank_bytes = 0;          // likewise for each rank that is a thread
+  double shared_seconds = 0;      // that in place of it where ranks share cores: they wait for each other more
+};
+
+// Resident beside the arenas.
+struct CpuMemory {
+  DType compute{};
+  double process_bytes = 0;  // program, libraries, what they made
+  double rank_bytes = 0;     // likewise, for each rank that is a thread
+  std::string source;
 };
 
 struct CpuRates {
@@ -62,6 +69,7 @@ struct CpuRates {
   int cores = 1;
   CpuConstants constants;
   std::string constants_source;
+  std::vector<CpuMemory> memory;
   std::vector<ProductTimes> products;
   std::vector<AttentionTimes> attention;
   std::vector<OperationTimes> operations;

@@ -24,7 +24,7 @@ std::string processor_name() {
   return "unknown processor";
 }
 
-CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void(const std::string& line)>& say) {
+CpuRates calibrate_cpu(const CalibrateOptions& options, CudaBackend& cuda, const std::function<void(const std::string& line)>& say) {
   CpuRates rates;
   rates.name = options.name;
   rates.processor = processor_name();
@@ -39,6 +39,7 @@ CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void
     measure();
     say(fmt::format("{}: {:.1f} s", what, monotonic_seconds() - before));
   };
+  told("memory", [&] { measure_memory(options, source(8, 1), cuda, rates); });
   std::vector<std::pair<int, int>> ways{{cores, 1}};
   if (cores > 1) ways.emplace_back(1, cores);
   for (const auto& [ranks, threads] : ways) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "parallel/cuda/cuda_backend.h"
 #include "plan/cpu_rates.h"
 
 namespace trident {
@@ -17,8 +18,8 @@ struct CalibrateOptions {
 
 // All cores are at work: by one rank on each, and by one rank on all. Seconds of ranks with one thread are CPU seconds, the least of several
 // calls: other programs disturb those less; of more threads they are the clock's. `say` is told of every part, one line each.
-// ConfigError where the options are none.
-CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void(const std::string& line)>& say);
+// `cuda` opens no card: what training loads is loaded.
+CpuRates calibrate_cpu(const CalibrateOptions& options, CudaBackend& cuda, const std::function<void(const std::string& line)>& say);
 
 // As the operating system names it; "unknown processor" where it does not.
 std::string processor_name();

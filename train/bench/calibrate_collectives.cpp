@@ -13,7 +13,9 @@
 namespace trident {
 namespace {
 
-constexpr int kCalls = 6, kBatches = 6;
+constexpr int kCalls = 4;
+constexpr double kSeconds = 0.03;  // of a point, where nothing else computes
+constexpr int kFewest = 8, kMost = 60;  // batches
 
 // What one rank of a group does again and again with an operand of `bytes`.
 struct Exchange {
@@ -44,7 +46,8 @@ std::vector<Exchange> exchanges() {
 double time_exchange(const MeasuringRank& rank, Communicator& group, const Exchange& exchange, TensorView whole, TensorView other, std::vector<double>& of_ranks) {
   Stream& stream = rank.device.compute_stream();
   double least = 0;
-  for (int batch = 0; batch < kBatches; ++batch) {
+  double spent = 0;  // the same on all ranks: they end together
+  for (int batch = 0; batch < kFewest || (batch < kMost && spent < kSeconds); ++batch) {
     rank.all.barrier();
     const double before = thread_cpu_seconds();
     for (int i = 0; i < kCalls; ++i) exchange.call(group, stream, whole, other);
@@ -54,6 +57,7 @@ double time_exchange(const MeasuringRank& rank, Communicator& group, const Excha
     double sum = 0;
     for (const double seconds : of_ranks) sum += seconds;
     const double mean = sum / static_cast<double>(of_ranks.size());
+    spent += kCalls * sum / 2;
     if (batch > 0) least = least == 0 ? mean : std::min(least, mean);
   }
   return least;

@@ -64,13 +64,15 @@ std::pair<double, double> fit(std::span<const StepSum> sums, double StepSum::*co
 
 void measure_constants(const CalibrateOptions& options, const std::string& source, CpuRates& rates) {
   rates.constants_source = source;
-  std::vector<StepSum> alone, together;
+  std::vector<StepSum> alone, apart, sharing;
   for (const TrainedModel& model : models_on_one_rank(options.largest)) alone.push_back(sum_of(plan_of(model, 1), rates));
   std::tie(rates.constants.step_seconds, rates.constants.call_seconds) = fit(alone, &StepSum::calls);
-  for (const TrainedModel& model : models_on_ranks(options.largest)) together.push_back(sum_of(plan_of(model, 1), rates));
-  rates.constants.collective_seconds = fit(together, &StepSum::collectives).second;
-  for (const auto& s : alone) fmt::print(stderr, "alone {:.3f} priced {:.3f} calls {}\n", 1e3 * s.measured, 1e3 * s.priced, s.calls);
-  for (const auto& s : together) fmt::print(stderr, "together {:.3f} priced {:.3f} calls {} coll {}\n", 1e3 * s.measured, 1e3 * s.priced, s.calls, s.collectives);
+  for (const TrainedModel& model : models_on_ranks(options.largest)) {
+    const RunPlan plan = plan_of(model, 1);
+    (plan.world_size() > rates.cores ? sharing : apart).push_back(sum_of(plan, rates));
+  }
+  rates.constants.collective_seconds = fit(apart, &StepSum::collectives).second;
+  rates.constants.shared_seconds = fit(sharing, &StepSum::collectives).second;
 }
 
 }  // namespace trident

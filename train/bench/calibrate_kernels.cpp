@@ -14,7 +14,9 @@ namespace trident {
 namespace {
 
 constexpr std::array kDTypes{DType::kF32, DType::kBF16};
-constexpr std::int64_t kPoolBytes = std::int64_t{48} << 20;
+// Room for the operands of the largest product, and of that what smaller ones go round in: more than the caches of a core hold, less than
+// those that cores share, where a small model's weights lie.
+constexpr std::int64_t kWindowBytes = std::int64_t{16} << 20;
 
 std::vector<double> sizes_up_to(std::int64_t largest, std::initializer_list<std::int64_t> sizes) {
   std::vector<double> result;
@@ -48,7 +50,10 @@ double time_product(const MeasuringRank& rank, double budget, const ProductClass
   const Buffer workspace = rank.device.allocate(bytes, "workspace");
   const TensorView scratch(workspace.data(), DType::kU8, {bytes});
   const Shape a = gradient ? Shape{k, m} : Shape{m, k}, b = kind.b == Transpose::kYes ? Shape{n, k} : Shape{k, n};
+  const std::int64_t in = size_of(kind.in) * (m + n) * k + 128, out = size_of(shape.out) * m * n + 128;
   return least_seconds(rank.clock, budget, [&] {
+    inputs.next_call(in);
+    outputs.next_call(out);
     const TensorView x = inputs.next(a), w = inputs.next(b), y = outputs.next({m, n});
     ops.matmul(rank.device.compute_stream(), y, x, kind.a, w, kind.b, shape.accumulate, scratch);
   });
@@ -109,7 +114,7 @@ void measure_products(const CalibrateOptions& options, int ranks, int threads, c
   for (const ProductClass& kind : product_classes()) {
     Means means(count * count * count, ranks);
     on_measuring_ranks(ranks, threads, [&](const MeasuringRank& rank) {  // anew for each kind: kernels made for shapes are let go
-      OperandPool inputs(rank.device, kPoolBytes, kind.in), outputs(rank.device, kPoolBytes, kind.a == Transpose::kYes ? DType::kF32 : kind.in);
+      OperandPool inputs(rank.device, kWindowBytes, kind.in), outputs(rank.device, kWindowBytes, kind.a == Transpose::kYes ? DType::kF32 : kind.in);
       rank.all.barrier();
       for (std::size_t i = 0; i < count * count * count; ++i) {
         const auto side = [&](std::size_t axis) { return static_cast<std::int64_t>(sides[axis]); };

@@ -72,10 +72,18 @@ std::vector<TrainedModel> models_on_ranks(std::int64_t largest) {
       models.push_back(model_of("llama", sizes, precision, {"parallel.data=2", "parallel.zero=\"zero3\""}));
       models.push_back(model_of("llama", sizes, precision, {"parallel.pipeline=2"}));
     }
-    models.push_back(model_of("gpt2", bounded(small, largest), precision, {"parallel.pipeline=2", "parallel.tensor=2"}));
+    models.push_back(model_of("gpt2", bounded(small, largest), precision, {"parallel.pipeline=2", "parallel.tensor=2", "recompute.head_chunk=16"}));
+    models.push_back(model_of("gpt2", bounded(middle, largest), precision, {"parallel.tensor=4"}));
+    models.push_back(model_of("llama", bounded(middle, largest), precision, {"parallel.data=4", "parallel.zero=\"zero3\""}));
+    models.push_back(model_of("gpt2", bounded(small, largest), precision, {"parallel.pipeline=4"}));
     models.push_back(model_of("llama", bounded(middle, largest), precision, {"parallel.pipeline=2", "parallel.data=2"}));
   }
   return models;
+}
+
+TrainedModel model_for_memory(std::int64_t largest, const std::string& precision, int ranks) {
+  const Sizes sizes{.hidden = 192, .layers = 4, .heads = 4, .ffn = 512, .vocabulary = 3072, .sequence = 96, .micro = 1, .micro_batches = 8};
+  return model_of("llama", bounded(sizes, largest), precision, {fmt::format("parallel.data={}", ranks)});
 }
 
 RunPlan plan_of(const TrainedModel& model, int threads) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/clock.h"
+#include "core/int_math.h"
 #include "core/philox.h"
 #include "parallel/shared_memory/thread_world.h"
 
@@ -47,7 +48,9 @@ double least_seconds(double (*clock)(), double budget, const std::function<void(
   return least;
 }
 
-OperandPool::OperandPool(Device& device, std::int64_t bytes, DType dtype) : memory_(device.allocate(bytes, "operands")), dtype_(dtype) {
+OperandPool::OperandPool(Device& device, std::int64_t window, DType dtype) : device_(device), window_(window), dtype_(dtype) { fill(window); }
+
+void OperandPool::fill(std::int64_t bytes) {
   std::array<float, 2048> values{};
   std::array<std::uint16_t, 2048> halves{};
   for (std::size_t i = 0; i < values.size(); i += 4) {
@@ -59,17 +62,22 @@ OperandPool::OperandPool(Device& device, std::int64_t bytes, DType dtype) : memo
     std::memcpy(&bits, &values[i], sizeof bits);
     halves[i] = static_cast<std::uint16_t>(bits >> 16U);  // bf16, cut
   }
-  const void* const from = dtype == DType::kF32 ? static_cast<const void*>(values.data()) : halves.data();
-  const auto piece = static_cast<std::int64_t>(dtype == DType::kF32 ? sizeof values : sizeof halves);
+  memory_ = device_.allocate(bytes, "operands");
+  const void* const from = dtype_ == DType::kF32 ? static_cast<const void*>(values.data()) : halves.data();
+  const auto piece = static_cast<std::int64_t>(dtype_ == DType::kF32 ? sizeof values : sizeof halves);
   for (std::int64_t at = 0; at < bytes; at += piece) std::memcpy(memory_.data() + at, from, static_cast<std::size_t>(std::min(piece, bytes - at)));
 }
 
+void OperandPool::next_call(std::int64_t bytes) {
+  if (bytes > memory_.num_bytes()) fill(bytes);
+  if (at_ + bytes > std::max(window_, bytes)) at_ = 0;
+}
+
 TensorView OperandPool::next(Shape shape) {
-  const std::int64_t bytes = (shape.num_elements() * size_of(dtype_) + kAlignment - 1) / kAlignment * kAlignment;
-  TRIDENT_CHECK(bytes <= memory_.num_bytes(), "an operand of {} bytes from a pool of {}", bytes, memory_.num_bytes());
-  if (at_ + bytes > memory_.num_bytes()) at_ = 0;
+  const std::int64_t bytes = shape.num_elements() * size_of(dtype_);
+  TRIDENT_CHECK(at_ + bytes <= memory_.num_bytes(), "an operand of {} bytes at {} of {}", bytes, at_, memory_.num_bytes());
   const TensorView view(memory_.data() + at_, dtype_, shape, memory_.where());
-  at_ += bytes;
+  at_ += round_up(bytes, kAlignment);
   return view;
 }
 

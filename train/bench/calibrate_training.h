@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "parallel/cuda/cuda_backend.h"
 #include "train/bench/calibrate.h"
 #include "train/plan/run_plan.h"
 
@@ -15,6 +16,9 @@ void measure_operations(const CalibrateOptions& options, int ranks, int threads,
 
 // Least CPU seconds of a rank in a step, without its batch; mean over ranks.
 double step_cpu_seconds(const RunPlan& plan);
+
+// Fills `rates.memory`. To be called before this process has threads: it forks.
+void measure_memory(const CalibrateOptions& options, const std::string& source, CudaBackend& cuda, CpuRates& rates);
 
 // Fills `rates.constants` from whole steps, beside what the tables of `rates` say of them.
 void measure_constants(const CalibrateOptions& options, const std::string& source, CpuRates& rates);
