@@ -1,6 +1,7 @@
 // The models that are trained to calibrate with: small ones of several families, widths and precisions.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
