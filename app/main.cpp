@@ -6,10 +6,13 @@
 #include "app/subcommands.h"
 #include "app/waiting_threads.h"
 #include "parallel/cuda/cuda_backend.h"
+#include "plan/price_book.h"
 #include "train/bench/bench.h"
 #include "train/bench/calibrate.h"
 #include "train/convert/convert.h"
 #include "train/eval/run_eval.h"
+#include "train/forecast/layout_costs.h"
+#include "train/forecast/search_run.h"
 #include "train/generate/run_generate.h"
 #include "train/launch/plan_report.h"
 #include "train/launch/run_training.h"
@@ -53,6 +56,14 @@ int main(int argc, char** argv) {
     return options.json ? to_json_text(to_json(planned.report, planned.plan, detail)) + '\n'
                         : to_text(planned.report, planned.plan, detail);
   };
+  const auto search = [](const TrainConfig& config, const SearchOptions& options) {
+    const SearchResult found = search_layouts({.config = config,
+                                               .cluster = find_cluster(shipped_price_book(), options.cluster),
+                                               .gpus = options.gpus,
+                                               .keep = static_cast<std::size_t>(options.best)});
+    const TrainConfig best = with_layout(config, found.best.front().layout);
+    return SearchAnswer{options.json ? to_json_text(to_json(found)) + '\n' : to_text(found), best};
+  };
   const auto convert = [](const ConvertRequest& request) {
     if (request.to_hf) return checkpoint_to_hf(request.from, request.to, {request.dtype, request.shard_bytes}, request.progress);
     return hf_to_checkpoint(request.from, request.to, request.dtype, request.progress);
@@ -70,6 +81,6 @@ int main(int argc, char** argv) {
   };
   return run_command_line(Arguments(argv + 1, argv + argc),
                           {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench,
-                           supervised, plan, generate, eval, convert, calibrate},
+                           supervised, plan, generate, eval, convert, calibrate, search},
                           std::cerr);
 }

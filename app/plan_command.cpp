@@ -5,6 +5,7 @@
 
 #include "app/command_line.h"
 #include "app/flag_answer.h"
+#include "app/plan_search.h"
 #include "core/printable.h"
 #include "plan/case_answers.h"
 
@@ -42,6 +43,7 @@ bool names(const std::string& argument, std::string_view flag) {
 }  // namespace
 
 void plan_command(const Arguments& arguments, const CommandContext& context) {
+  if (asks_search(arguments)) return plan_search(arguments, context);
   CLI::App app(
       "Say what a configuration takes, without training: memory of the ranks of every pipeline stage by use, and the bytes that a "
       "step sends over every axis. One rank of each stage is run dry, with addresses in place of memory: no data is read, and this "
@@ -55,6 +57,7 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   app.add_option("--cases", cases, "instead of a configuration: answer each row of a table of cases (JSON; docs/planner.md)");
   app.add_option("--book", book, "with --cases: a folder with hardware/ and stacks/ in place of the program's (docs/planner.md)");
   app.add_flag("--json", options.json, "print one JSON object, with every allocation; of cases one for each row");
+  app.add_flag_callback("--search", [] {}, "find the fastest layouts on a cluster instead: trident plan --search --help");
   app.add_flag("--program", options.program, "add what every pipeline stage does in a step, instruction by instruction");
   const bool asks_cases =
       std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) { return names(argument, "--cases"); });

@@ -28,6 +28,18 @@ struct PlanOptions {
   bool program = false;  // with the instructions of every stage
 };
 
+struct SearchOptions {
+  std::string cluster;  // a name, or a file's path
+  int gpus = 0;
+  int best = 10;  // layouts to show
+  bool json = false;
+};
+
+struct SearchAnswer {
+  std::string text;  // to print
+  TrainConfig best;  // the configuration with the best layout
+};
+
 struct ConvertRequest {
   bool to_hf = false;     // false: from a Hugging Face folder to a checkpoint
   std::string from, to;   // folders
@@ -56,6 +68,7 @@ struct CommandContext {
   std::function<ConvertReport(const ConvertRequest&)> convert = {};
   // `say` is told of every part that is measured.
   std::function<CpuRates(const CalibrateOptions&, const std::function<void(const std::string&)>& say)> calibrate = {};
+  std::function<SearchAnswer(const TrainConfig&, const SearchOptions&)> search = {};
 };
 
 using Arguments = std::vector<std::string>;  // after the subcommand's name

@@ -7,108 +7,13 @@
 #include <utility>
 
 #include "core/check.h"
+#include "plan/rank_streams.h"
 
 namespace trident {
 namespace {
 
 constexpr double kUnknown = -1;
 constexpr int kNothing = -1;
-
-// The streams of one rank: one that computes, one for gathers and reductions. What is on the second is known before the first is
-// moved on, and it never waits for what the first does later, so that the two run in one pass.
-class Streams {
- public:
-  explicit Streams(const OverlapSlowdown& slowdown) : slowdown_(slowdown) {}
-
-  double now() const { return now_; }
-  bool beside_idle() const { return head_ == items_.size(); }
-  double end() const {  // of everything
-    double at = clock_, left = remaining_;
-    for (std::size_t i = head_; i < items_.size(); ++i, left = kUnknown)
-      at = std::max(at, items_[i].ready) + (left >= 0 ? left : items_[i].seconds);
-    return std::max(now_, at);
-  }
-
-  // Behind what is there, from now on.
-  int add_beside(double seconds) {
-    items_.push_back({now_, seconds, kUnknown});
-    return static_cast<int>(items_.size()) - 1;
-  }
-
-  void wait_until(double time) {
-    if (time <= now_) return;
-    advance(time);
-    now_ = time;
-  }
-
-  void wait_for(int item) {
-    const auto wanted = static_cast<std::size_t>(item);
-    while (head_ <= wanted) finish_head();
-    wait_until(items_[wanted].end);
-  }
-
-  void compute(double seconds) {
-    while (seconds > 0) {
-      advance(now_);
-      if (head_ == items_.size()) break;
-      const Item& item = items_[head_];
-      if (item.ready > now_) {
-        const double alone = std::min(seconds, item.ready - now_);
-        now_ += alone;
-        seconds -= alone;
-        continue;
-      }
-      const double mine = seconds * slowdown_.compute, other = left() * slowdown_.communication;
-      if (mine < other) {
-        remaining_ = left() - mine / slowdown_.communication;
-        clock_ = now_ += mine;
-        return;
-      }
-      seconds = std::max(0.0, seconds - other / slowdown_.compute);
-      now_ += other;
-      finish_head_at(now_);
-    }
-    now_ += std::max(0.0, seconds);
-  }
-
-  void shift(double seconds) {  // nothing is left beside
-    now_ += seconds;
-    clock_ += seconds;
-  }
-
- private:
-  struct Item {
-    double ready = 0, seconds = 0, end = kUnknown;
-  };
-
-  double left() const { return remaining_ >= 0 ? remaining_ : items_[head_].seconds; }
-  void finish_head_at(double time) {
-    items_[head_++].end = clock_ = time;
-    remaining_ = kUnknown;
-  }
-  void finish_head() { finish_head_at(std::max(clock_, items_[head_].ready) + left()); }
-  // Runs what is beside, alone, up to `time`.
-  void advance(double time) {
-    while (head_ < items_.size()) {
-      const double start = std::max(clock_, items_[head_].ready);
-      if (start >= time) return;
-      const double stays = left();
-      if (start + stays > time) {
-        remaining_ = stays - (time - start);
-        clock_ = time;
-        return;
-      }
-      finish_head();
-    }
-  }
-
-  OverlapSlowdown slowdown_;
-  double now_ = 0;    // the first stream is done with everything
-  double clock_ = 0;  // the second one is simulated up to here
-  double remaining_ = kUnknown;  // of the item at head_, once it has begun
-  std::size_t head_ = 0;
-  std::vector<Item> items_;
-};
 
 // One rank on its way through its actions.
 class RankRun {
@@ -126,7 +31,7 @@ class RankRun {
 
   bool done() const { return next_ == actions_.size(); }
   const Action& next() const { return actions_[next_]; }
-  Streams& streams() { return streams_; }
+  RankStreams& streams() { return streams_; }
   const RankTimes& times() const { return times_; }
 
   // Runs the next action, whose input is there at `arrival`. Returns its end.
@@ -147,8 +52,8 @@ class RankRun {
   }
 
   // What is reduced last is added once more, by the norm.
-  Work pending_finishes() const {
-    Work work;
+  PassWork pending_finishes() const {
+    PassWork work;
     for (const Pending& pending : pending_) work += finish_of(pending.unit, pending.kind);
     return work;
   }
@@ -168,8 +73,8 @@ class RankRun {
     Sums sums;
     for (std::size_t i = 0; i < chunk.kinds.size(); ++i) {
       const UnitTimes& unit = times_.units[chunk.kinds[i]];
-      const Work in = chunk.receives && i == 0 ? in_.copy : Work();
-      const Work back = chunk.receives_gradient && i + 1 == chunk.kinds.size() ? in_.copy : Work();
+      const PassWork in = chunk.receives && i == 0 ? in_.copy : PassWork();
+      const PassWork back = chunk.receives_gradient && i + 1 == chunk.kinds.size() ? in_.copy : PassWork();
       sums.forward += (unit.forward + in).time();
       sums.first_backward += (unit.first_backward + unit.gaps + back).time();
       sums.backward += (unit.backward + back).time();
@@ -197,7 +102,7 @@ class RankRun {
     if (!forward) {
       backward(action, chunk, number, kind, first, last, unit);
     } else {
-      streams_.compute((unit.forward + (first && chunk.receives ? in_.copy : Work())).time());
+      streams_.compute((unit.forward + (first && chunk.receives ? in_.copy : PassWork())).time());
     }
     ++computes_;
     last_unit_ = number;
@@ -232,14 +137,14 @@ class RankRun {
     return times_.chunks[c].kinds[static_cast<std::size_t>(number - first_unit_[c])];
   }
 
-  Work finish_of(int unit, std::uint8_t kind) const {
+  PassWork finish_of(int unit, std::uint8_t kind) const {
     return has_accumulated_[static_cast<std::size_t>(unit)] ? times_.units[kind].finish : times_.units[kind].first_finish;
   }
 
   void backward(const Action& action, const ChunkTimes& chunk, int number, std::uint8_t kind, bool first, bool last,
                 const UnitTimes& unit) {
     const bool overwrites = action.micro_batch == 0 || reduces_after(action.micro_batch - 1);
-    Work work = overwrites ? unit.first_backward + unit.gaps : unit.backward;
+    PassWork work = overwrites ? unit.first_backward + unit.gaps : unit.backward;
     if (first && chunk.receives_gradient) work += in_.copy;
     std::int64_t begin = 0;
     if (in_.sync_every == 1) {
@@ -267,8 +172,8 @@ class RankRun {
   }
 
   // Adds what was reduced where this unit's gradients are going to lie, and this unit's own; waits for the former.
-  Work meet(int number, std::int64_t begin, std::int64_t end) {
-    Work work;
+  PassWork meet(int number, std::int64_t begin, std::int64_t end) {
+    PassWork work;
     int wait = kNothing;
     const auto met = [&](const Pending& p) {
       const bool here = p.begin < end && begin < p.end;
@@ -286,7 +191,7 @@ class RankRun {
   const ClosedFormInputs& in_;
   const RankTimes& times_;
   const std::vector<Action>& actions_;
-  Streams streams_;
+  RankStreams streams_;
   std::size_t next_ = 0;
   std::vector<int> first_unit_;  // by chunk: number of its first unit
   std::vector<Sums> sums_;
@@ -390,7 +295,7 @@ double closed_form_seconds(const ClosedFormInputs& in) {
   }
   double end = 0;
   for (RankRun& rank : ranks) {
-    Streams& streams = rank.streams();
+    RankStreams& streams = rank.streams();
     const RankTimes& times = rank.times();
     streams.wait_until(gate);
     streams.compute(times.norm + rank.pending_finishes().time());

@@ -12,22 +12,22 @@
 namespace trident {
 
 // Of a pass: what its device and collectives take, and what its host takes to issue it. The longer one counts, of the whole pass.
-struct Work {
+struct PassWork {
   double seconds = 0, issue = 0;
   double time() const { return seconds > issue ? seconds : issue; }
-  Work& operator+=(const Work& other) {
+  PassWork& operator+=(const PassWork& other) {
     seconds += other.seconds;
     issue += other.issue;
     return *this;
   }
-  friend Work operator+(Work a, const Work& b) { return a += b; }
-  friend Work operator*(Work a, int times) { return {a.seconds * times, a.issue * times}; }
+  friend PassWork operator+(PassWork a, const PassWork& b) { return a += b; }
+  friend PassWork operator*(PassWork a, int times) { return {a.seconds * times, a.issue * times}; }
 };
 
 // A unit of one kind on one rank. `gather`, `reduce`: beside computes.
 struct UnitTimes {
-  Work forward, first_backward, backward;
-  Work gaps, first_finish, finish;  // of ParamStore, in backwards
+  PassWork forward, first_backward, backward;
+  PassWork gaps, first_finish, finish;  // of ParamStore, in backwards
   double gather = 0, reduce = 0;
   double update = 0;
   std::int64_t gradient_bytes = 0;  // as they lie in a region of transient ones
@@ -53,7 +53,7 @@ struct ClosedFormInputs {
   const Schedule* schedule = nullptr;  // of no more micro-batches than micro_batches
   int micro_batches = 1;
   std::vector<RankTimes> ranks;
-  Work copy;                           // more of a pass that reads what another rank sent
+  PassWork copy;                           // more of a pass that reads what another rank sent
   double message = 0;
   std::int64_t sync_every = 0;         // micro-batches; 0: gradients are reduced once
   bool overlap = true;                 // gathers and reductions run beside computes
@@ -64,8 +64,8 @@ struct ClosedFormInputs {
 
 double closed_form_seconds(const ClosedFormInputs& in);
 
-// Never more than a simulated step takes: what the busiest rank computes, behind the first forwards and before the last backwards of
-// those before it.
+// Never more than a simulated step takes: what the busiest rank computes, behind the first forwards and before the last backwards
+// of those before it.
 double least_seconds(const ClosedFormInputs& in);
 
 }  // namespace trident

@@ -58,8 +58,8 @@ struct SearchSpace {
   std::vector<ZeroPreset> zero = {ZeroPreset::kDdp, ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kZero3};
 };
 
-// All that the model, the batch and the schedules allow; what is not is counted in `rejections`. Throws ConfigError: no GPUs, a batch
-// below 1.
+// All that the model, the batch and the schedules allow; what is not is counted in `rejections`. Throws ConfigError: no GPUs, a
+// batch below 1.
 std::vector<SearchLayout> enumerate_layouts(const SearchSpace& space, const ModelConfig& model, Rejections& rejections);
 
 }  // namespace trident

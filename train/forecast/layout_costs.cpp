@@ -25,8 +25,8 @@ int stride_of(const ProcessGrid& grid, Axis axis) {
   return grid.degree(axis) > 1 ? grid.rank(at) : 0;
 }
 
-Work work_of(const PassRecord& pass, const ProcessGrid& grid, const WorkPrices& prices) {
-  Work work;
+PassWork work_of(const PassRecord& pass, const ProcessGrid& grid, const WorkPrices& prices) {
+  PassWork work;
   for (const auto& call : pass.calls) {
     if (const auto* const operation = std::get_if<RecordedOperation>(&call)) {
       work.seconds += prices.device_seconds(*operation);
@@ -103,7 +103,7 @@ const LayoutCosts::Stages& LayoutCosts::stages(const SearchLayout& layout) {
 
 const std::vector<RankUnits>& LayoutCosts::units(const SearchLayout& layout) { return stages(layout).of_rank; }
 
-// ---- memory ----------------------------------------------------------------------------------------------------------------------
+// ---- memory --------------------------------------------------------------------------------------------------------------------
 
 LayoutMemoryInputs LayoutCosts::memory_inputs(const SearchLayout& layout) {
   const int m = micro_batches(layout);
@@ -128,7 +128,8 @@ std::vector<RankMemory> LayoutCosts::memory(const SearchLayout& layout) {
   const LayoutMemoryInputs in = memory_inputs(layout);
   const std::vector<RankUnits>& units = stages(layout).of_rank;
   std::vector<RankMemory> ranks;
-  for (int rank = 0; rank < layout.pipeline; ++rank) ranks.push_back(rank_memory(in, units[static_cast<std::size_t>(rank)], rank));
+  for (int rank = 0; rank < layout.pipeline; ++rank)
+    ranks.push_back(rank_memory(in, units[static_cast<std::size_t>(rank)], rank));
   return ranks;
 }
 
@@ -150,7 +151,7 @@ LayoutCosts::Worst LayoutCosts::worst_memory(const SearchLayout& layout) {
   return worst;
 }
 
-// ---- time ------------------------------------------------------------------------------------------------------------------------
+// ---- time ----------------------------------------------------------------------------------------------------------------------
 
 StoreKey LayoutCosts::store_key(const SearchLayout& layout, bool on_use) const {
   const ZeroPolicy policy = layout.policy();
@@ -229,7 +230,7 @@ ClosedFormInputs LayoutCosts::closed_form(const SearchLayout& layout) {
     const PricedStores& stores = priced_stores(layout, grid, times.gathers_on_use);
     times.gathers_after_update = memory.data > 1 && policy.shard_optimizer && !times.gathers_on_use;
     times.gradient_region = region;
-    Work norm = stores.norm;
+    PassWork norm = stores.norm;
     for (const UnitKind kind : kUnitKinds) {
       const PricedUnit& unit = stores.units[kind];
       times.units[static_cast<std::size_t>(kind)] = {.forward = passes.forward[kind],

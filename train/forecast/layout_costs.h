@@ -25,7 +25,8 @@ TrainConfig with_layout(const TrainConfig& config, const SearchLayout& layout);
 class LayoutCosts {
  public:
   // As UnitCosts. `prices` outlives it.
-  LayoutCosts(const TrainConfig& config, const ModelConfig& model, const MachineFacts& machine, Ops* oracle, const WorkPrices& prices);
+  LayoutCosts(const TrainConfig& config, const ModelConfig& model, const MachineFacts& machine, Ops* oracle,
+              const WorkPrices& prices);
 
   // By pipeline rank: to the byte what a dry run of its rank with tp 0 and dp 0 books.
   std::vector<RankMemory> memory(const SearchLayout& layout);
@@ -51,17 +52,17 @@ class LayoutCosts {
     std::vector<RankUnits> of_rank;
   };
   struct PricedPasses {
-    ByUnitKind<Work> forward, first_backward, backward;
-    Work copy;
+    ByUnitKind<PassWork> forward, first_backward, backward;
+    PassWork copy;
     double outside = 0;
   };
   struct PricedUnit {
     double gather = 0, reduce = 0;
-    Work gaps, first_finish, finish, partial, norm, update;
+    PassWork gaps, first_finish, finish, partial, norm, update;
   };
   struct PricedStores {
     ByUnitKind<PricedUnit> units;
-    Work tie_embedding, tie_head, norm;
+    PassWork tie_embedding, tie_head, norm;
   };
   const Stages& stages(const SearchLayout& layout);
   StoreKey store_key(const SearchLayout& layout, bool on_use) const;

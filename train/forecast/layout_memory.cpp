@@ -118,7 +118,9 @@ class Booking {
     return gather_region() + round_up(shards, kPlaceBytes) < resident;
   }
   std::int64_t gradient_region() const {
-    const auto both_backward = [](const Succession& s) { return s.before != ActionKind::kForward && s.after != ActionKind::kForward; };
+    const auto both_backward = [](const Succession& s) {
+      return s.before != ActionKind::kForward && s.after != ActionKind::kForward;
+    };
     return most_of_two([this](UnitKind kind) { return unit_gradient_bytes(in_, kind); }, both_backward);
   }
 

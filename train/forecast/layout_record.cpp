@@ -21,7 +21,8 @@ void append(PassRecord& pass, const PassRecord& more) { pass.calls.insert(pass.c
 // Follows a rank's program as its ParamStore does: which reductions a backward has to add before it overwrites their memory.
 class Recorder {
  public:
-  Recorder(const StepProgram& program, const StepProgramSpec& spec, const UnitPasses& passes, const StorePasses& stores, int pipeline)
+  Recorder(const StepProgram& program, const StepProgramSpec& spec, const UnitPasses& passes, const StorePasses& stores,
+           int pipeline)
       : program_(program),
         spec_(spec),
         passes_(passes),
@@ -49,7 +50,9 @@ class Recorder {
   UnitKind kind_of(int unit) const {
     return unit == 0 ? UnitKind::kEmbedding : unit == spec_.head_unit() ? UnitKind::kHead : UnitKind::kBlock;
   }
-  const std::vector<int>& units_of(const Instruction& i) const { return spec_.units_of_stage[static_cast<std::size_t>(i.virtual_stage)]; }
+  const std::vector<int>& units_of(const Instruction& i) const {
+    return spec_.units_of_stage[static_cast<std::size_t>(i.virtual_stage)];
+  }
 
   std::int32_t pass_of(const Instruction& i) {
     Key key{i.kind, i.unit >= 0 ? kind_of(i.unit) : UnitKind::kBlock, false, false, {}};

@@ -96,7 +96,8 @@ void plan_memory(const RunPlan& plan, Ops* oracle, UnitPasses& passes) {
   ArenaPlan constants_plan;
   const ModelConstants constants(plan.model, geometry, constants_plan);
   passes.constants = constants_plan.total_bytes();
-  passes.activation = round_up(geometry.activation_shape(plan.model.hidden).num_elements() * size_of(plan.compute), kArenaAlignment);
+  const std::int64_t elements = geometry.activation_shape(plan.model.hidden).num_elements();
+  passes.activation = round_up(elements * size_of(plan.compute), kArenaAlignment);
   DryOps ops(oracle);
   for (const UnitKind kind : kUnitKinds) {
     const int unit = kind == UnitKind::kEmbedding ? 0 : kind == UnitKind::kBlock ? 1 : head_unit(plan.model);
@@ -125,10 +126,11 @@ UnitPasses UnitCosts::make_passes(const PassKey& key) const {
   const auto gaps = [&](int unit) { return num_gaps(plan.units[static_cast<std::size_t>(unit)]); };
   UnitPasses passes;
   // Stage 0: the embedding has no input, and its block's comes from this rank. Stage 2: the same with gradients.
+  const auto first = [&](int stage, int unit) { return without(step.find(stage, Kind::kBackward, unit, 0), gaps(unit)); };
+  const auto second = [&](int stage, int unit) { return step.find(stage, Kind::kBackward, unit, 1); };
   passes.forward = {step.find(0, Kind::kForward, 0, 0), step.find(0, Kind::kForward, 1, 0), step.find(2, Kind::kForward, head, 0)};
-  passes.first_backward = {without(step.find(0, Kind::kBackward, 0, 0), gaps(0)), without(step.find(2, Kind::kBackward, 3, 0), gaps(3)),
-                           without(step.find(2, Kind::kBackward, head, 0), gaps(head))};
-  passes.backward = {step.find(0, Kind::kBackward, 0, 1), step.find(2, Kind::kBackward, 3, 1), step.find(2, Kind::kBackward, head, 1)};
+  passes.first_backward = {first(0, 0), first(2, 3), first(2, head)};
+  passes.backward = {second(0, 0), second(2, 3), second(2, head)};
   PassRecord received = step.find(1, Kind::kForward, 2, 0);
   received.calls.resize(received.calls.size() - passes.forward[UnitKind::kBlock].calls.size());
   passes.copy = std::move(received);

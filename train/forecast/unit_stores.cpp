@@ -30,6 +30,10 @@ int number_of(UnitKind kind, const ModelConfig& model) {
   return kind == UnitKind::kEmbedding ? 0 : kind == UnitKind::kBlock ? 1 : head_unit(model);
 }
 
+WeightRounding rounding_of(const TrainConfig& config) {
+  return config.precision.stochastic_rounding ? WeightRounding::kStochastic : WeightRounding::kNearest;
+}
+
 // Some units of one rank, without layers.
 class DryStore {
  public:
@@ -44,9 +48,7 @@ class DryStore {
                  CollectiveChecks::kOff),
         store_(store_config(key, in, kinds), params(kinds), context_, plan_),
         statistics_(context_, plan_),
-        optimizer_(update_rule_of(in.config),
-                   in.config.precision.stochastic_rounding ? WeightRounding::kStochastic : WeightRounding::kNearest, store_, context_,
-                   plan_),
+        optimizer_(update_rule_of(in.config), rounding_of(in.config), store_, context_, plan_),
         arena_(plan_, device_.allocate(plan_.total_bytes(), "a unit")) {
     device_.watch(recorder_, recorder_);
     optimizer_.bind(arena_);

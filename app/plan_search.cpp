@@ -1,0 +1,57 @@
+#include "app/plan_search.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include "app/command_line.h"
+#include "app/flag_answer.h"
+#include "core/file_io.h"
+#include "core/json_reader.h"
+
+namespace trident {
+namespace {
+
+constexpr int kMostGpus = 1 << 20;
+constexpr int kMostReported = 100;
+
+void check(const SearchOptions& options) {
+  if (options.cluster.empty()) throw ConfigError("--search: for which GPUs? Name a cluster: --cluster h100_sxm_ndr, or its file");
+  if (options.gpus < 1 || options.gpus > kMostGpus)
+    throw ConfigError(fmt::format("--gpus = {}: how many GPUs the search is for, from 1 to {}", options.gpus, kMostGpus));
+  if (options.best < 1 || options.best > kMostReported)
+    throw ConfigError(fmt::format("--best = {}: must be from 1 to {}", options.best, kMostReported));
+}
+
+}  // namespace
+
+bool asks_search(const Arguments& arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) { return argument == "--search"; });
+}
+
+void plan_search(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app(
+      "Find the fastest layouts of a model on a cluster: degrees, schedule, virtual stages, micro-batch, ZeRO preset, recomputation. "
+      "The configuration names the model, the precision, the global batch and the sequence length; its own layout does not count.",
+      "trident plan");
+  ConfigFlags flags;
+  SearchOptions options;
+  std::string write;
+  bool search = false;
+  add_config_flags(app, flags);
+  app.add_flag("--search", search, "look for layouts (docs/planner.md)");
+  app.add_option("--cluster", options.cluster, "a cluster by name, or the path of its file");
+  app.add_option("--gpus", options.gpus, "how many GPUs of it");
+  app.add_option("--best", options.best, "how many layouts to show");
+  app.add_option("--write", write, "write the configuration with the best layout to this file, as trident train takes it");
+  app.add_flag("--json", options.json, "print one JSON object");
+  if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
+  check(options);
+  OptionValues values;
+  const SearchAnswer answer = context.search(load_train_config(flags.file, flags.settings, values), options);
+  context.out << answer.text;
+  if (write.empty()) return;
+  write_file(write, to_json_text(to_json(answer.best), 2) + '\n');
+  if (!options.json) context.out << "\nwritten: " << write << '\n';
+}
+
+}  // namespace trident

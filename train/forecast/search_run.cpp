@@ -1,0 +1,244 @@
+#include "train/forecast/search_run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "core/check.h"
+#include "device/card_workspaces.h"
+#include "device/dry/dry_ops.h"
+#include "model/model_stats.h"
+#include "plan/gpu_prices.h"
+#include "train/forecast/layout_costs.h"
+
+namespace trident {
+namespace {
+
+// The closed form may be this much too low: what is this close to the last one that is kept is timed, too.
+constexpr double kTolerance = 0.02;
+// A cluster that is too small is compared with ones up to so many times as large.
+constexpr int kMostGrowth = 64;
+
+// What products and attention take on a card at most.
+class CardWorkspaces final : public DryOps {
+ public:
+  explicit CardWorkspaces(bool deterministic) : DryOps(nullptr), deterministic_(deterministic) {}
+  std::int64_t prepare_matmul(const MatmulShape&) override { return kCardProductWorkspace; }
+  PreparedProduct prepare_fused(const MatmulShape&, Epilogue) override { return {kCardProductWorkspace, false}; }
+  std::int64_t attention_workspace(const AttentionShape& shape) override { return card_attention_workspace(shape, deterministic_); }
+
+ private:
+  bool deterministic_;
+};
+
+MachineFacts facts_of(const Cluster& cluster) {
+  return {.fast_bf16 = true,
+          .multiplies_fp16 = true,
+          .description = cluster.name,
+          .device = DeviceKind::kCuda,
+          .memory = {{cluster.name, {0}, std::int64_t{1} << 60}}};
+}
+
+std::string gigabytes(std::int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9); }
+
+MemoryUse largest_part(const RankMemory& memory) {
+  return *std::max_element(kMemoryUses.begin(), kMemoryUses.end(),
+                           [&](MemoryUse a, MemoryUse b) { return memory[a] < memory[b]; });
+}
+
+// "87.2 of 78.4 GB on pipeline rank 0, most of it activations 60.1 GB".
+std::string need(const LayoutCosts::Worst& worst, std::int64_t usable) {
+  const MemoryUse part = largest_part(worst.memory);
+  return fmt::format("{:.1f} of {} on pipeline rank {}, most of it {} {}", static_cast<double>(worst.memory.total()) * 1e-9,
+                     gigabytes(usable), worst.rank, to_string(part), gigabytes(worst.memory[part]));
+}
+
+class Search {
+ public:
+  explicit Search(const SearchRequest& request)
+      : request_(request),
+        model_(resolve_model(request.config)),
+        oracle_(request.config.cuda.deterministic),
+        prices_(request.cluster.gpu, request.cluster.links),
+        costs_(request.config, model_, facts_of(request.cluster), &oracle_, prices_) {}
+
+  SearchResult run() {
+    check_cluster_size(request_.cluster, request_.gpus, 1);
+    describe();
+    const std::vector<SearchLayout> layouts = enumerate_layouts(space(request_.gpus), model_, result_.rejections);
+    result_.layouts = layouts.size();
+    if (layouts.empty()) refuse_batch();
+    const std::vector<SearchLayout> fitting = fitting_of(layouts);
+    result_.fitting = fitting.size();
+    if (fitting.empty()) refuse_memory();
+    rank(fitting);
+    result_.dry_runs = costs_.units().dry_runs();
+    return std::move(result_);
+  }
+
+ private:
+  SearchSpace space(int gpus) const {
+    SearchSpace space{.gpus = gpus, .global_batch = request_.config.batch.global, .sequence = request_.config.batch.sequence};
+    const std::int64_t asked = request_.config.batch.micro;
+    if (std::find(space.micro.begin(), space.micro.end(), asked) == space.micro.end()) space.micro.push_back(asked);
+    return space;
+  }
+
+  void describe() {
+    result_.model = fmt::format("{} of {:.1f}B parameters, {} layers, hidden {}, {} heads", to_string(model_.family),
+                                static_cast<double>(num_parameters(model_)) * 1e-9, model_.layers, model_.hidden, model_.heads);
+    result_.parameters = num_parameters(model_);
+    result_.cluster = request_.cluster.name;
+    result_.gpus = request_.gpus;
+    result_.global_batch = request_.config.batch.global;
+    result_.sequence = request_.config.batch.sequence;
+    result_.usable_bytes = usable_bytes(request_.cluster.gpu, SearchLayout{});
+  }
+
+  std::vector<SearchLayout> fitting_of(const std::vector<SearchLayout>& layouts) {
+    std::vector<std::int64_t> over(layouts.size());  // bytes beyond what there is
+    for_each_index(layouts.size(), request_.threads, [&](std::size_t i) {
+      over[i] = costs_.worst_memory(layouts[i]).memory.total() - usable_bytes(request_.cluster.gpu, layouts[i]);
+    });
+    std::vector<SearchLayout> fitting;
+    Rejected& rejected = result_.rejections[static_cast<std::size_t>(Rejection::kMemory)];
+    std::optional<std::size_t> closest;
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      if (over[i] <= 0) {
+        fitting.push_back(layouts[i]);
+        continue;
+      }
+      ++rejected.layouts;
+      if (!closest || over[i] < over[*closest]) closest = i;
+    }
+    if (closest) {
+      const SearchLayout& layout = layouts[*closest];
+      rejected.example = fmt::format("{}: needs {}", to_string(layout),
+                                     need(costs_.worst_memory(layout), usable_bytes(request_.cluster.gpu, layout)));
+    }
+    return fitting;
+  }
+
+  [[noreturn]] void refuse_batch() const {
+    std::string why;
+    for (std::size_t r = 0; r < kNumRejections; ++r) {
+      const Rejected& rejected = result_.rejections[r];
+      if (rejected.layouts > 0)
+        why += fmt::format("{}{} ({})", why.empty() ? "" : ", ", to_string(static_cast<Rejection>(r)), rejected.example);
+    }
+    throw ConfigError(fmt::format("--gpus = {}: there is no layout of this model and batch.global = {}: {}", request_.gpus,
+                                  request_.config.batch.global, why));
+  }
+
+  [[noreturn]] void refuse_memory() {
+    const std::string& closest = result_.rejections[static_cast<std::size_t>(Rejection::kMemory)].example;
+    std::string more;
+    for (int growth = 2; growth <= kMostGrowth && more.empty(); growth *= 2) {
+      Rejections unused;
+      for (const SearchLayout& layout : enumerate_layouts(space(request_.gpus * growth), model_, unused)) {
+        if (costs_.worst_memory(layout).memory.total() > usable_bytes(request_.cluster.gpu, layout)) continue;
+        more = fmt::format("; on {} GPUs {} fits", layout.gpus(), to_string(layout));
+        break;
+      }
+    }
+    throw ConfigError(fmt::format("--gpus = {}: no layout of this model fits GPUs of {}; the closest, {}{}", request_.gpus,
+                                  request_.cluster.name, closest, more));
+  }
+
+  double closed_form(const SearchLayout& layout) {
+    const double seconds = closed_form_seconds(costs_.closed_form(layout));
+    const std::scoped_lock lock(mutex_);
+    for (const std::string& choice : choices_of(layout)) {
+      const auto [found, is_new] = fastest_of_.try_emplace(choice, seconds);
+      found->second = std::min(found->second, seconds);
+    }
+    return seconds;
+  }
+
+  static std::vector<std::string> choices_of(const SearchLayout& layout) {
+    return {fmt::format("tensor {}", layout.tensor),
+            fmt::format("pipeline {}", layout.pipeline),
+            fmt::format("micro-batches of {}", layout.micro),
+            fmt::format("{} of {}", to_string(layout.schedule), layout.virtual_stages),
+            fmt::format("recompute {}", to_string(layout.recompute)),
+            fmt::format("{}{}", to_string(layout.zero), layout.sync == SyncChoice::kStep ? " reducing once" : ""),
+            layout.sequence_parallel ? "with sequence parallel" : "without sequence parallel"};
+  }
+
+  void rank(const std::vector<SearchLayout>& fitting) {
+    std::vector<BoundedLayout> candidates(fitting.size());
+    for_each_index(fitting.size(), request_.threads, [&](std::size_t i) {
+      candidates[i] = {fitting[i], least_seconds(costs_.closed_form(fitting[i]))};
+    });
+    const RankedLayouts ranked =
+        fastest_layouts(std::move(candidates), std::max(request_.simulated, request_.keep), kTolerance, request_.threads,
+                        [this](const SearchLayout& layout) { return closed_form(layout); });
+    result_.timed = ranked.timed;
+    result_.simulated = ranked.best.size();
+    std::vector<FoundLayout> found(ranked.best.size());
+    for_each_index(found.size(), request_.threads,
+                   [&](std::size_t i) { found[i] = simulated(ranked.best[i].layout, ranked.best[i].seconds); });
+    std::stable_sort(found.begin(), found.end(), [](const FoundLayout& a, const FoundLayout& b) { return a.seconds < b.seconds; });
+    if (found.size() > request_.keep) found.resize(request_.keep);
+    result_.best = std::move(found);
+    result_.best_by_choice.assign(fastest_of_.begin(), fastest_of_.end());
+  }
+
+  FoundLayout simulated(const SearchLayout& layout, double closed_form) {
+    FoundLayout found;
+    found.layout = layout;
+    found.closed_form = closed_form;
+    const StepPrice price = price_step(costs_.step(layout), prices_);
+    found.seconds = price.seconds;
+    found.busiest = static_cast<int>(price.busiest());
+    found.parts = price.ranks[price.busiest()];
+    const LayoutCosts::Worst worst = costs_.worst_memory(layout);
+    found.fullest = worst.rank;
+    found.memory = worst.memory;
+    const auto tokens = static_cast<double>(request_.config.batch.global * request_.config.batch.sequence);
+    found.tokens_per_second = tokens / found.seconds;
+    found.mfu = model_flops_per_token(model_, request_.config.batch.sequence) * found.tokens_per_second /
+                (static_cast<double>(request_.gpus) * request_.cluster.gpu.peak_16bit);
+    found.next_limit = next_limit(found);
+    return found;
+  }
+
+  // What is most of the time that is not computing, and how full memory is.
+  std::string next_limit(const FoundLayout& found) const {
+    const std::int64_t usable = usable_bytes(request_.cluster.gpu, found.layout);
+    const double full = static_cast<double>(found.memory.total()) / static_cast<double>(usable);
+    TimePart most = TimePart::kRecompute;
+    for (std::size_t p = 0; p < kNumTimeParts; ++p) {
+      const auto part = static_cast<TimePart>(p);
+      if (part != TimePart::kCompute && found.parts[part] > found.parts[most]) most = part;
+    }
+    const MemoryUse use = largest_part(found.memory);
+    return fmt::format("{} {:.1f} % of the step; memory {:.0f} % full, most of it {}", to_string(most),
+                       100 * found.parts[most] / found.seconds, 100 * full, to_string(use));
+  }
+
+  const SearchRequest& request_;
+  ModelConfig model_;
+  CardWorkspaces oracle_;
+  GpuPrices prices_;
+  LayoutCosts costs_;
+  std::mutex mutex_;
+  std::map<std::string, double> fastest_of_;
+  SearchResult result_;
+};
+
+}  // namespace
+
+std::int64_t usable_bytes(const GpuRates& gpu, const SearchLayout& layout) {
+  // Two over data ranks and along the pipeline each, one over tensor ranks (parallel/grid/parallel_context.h).
+  const int communicators = (layout.tensor > 1 ? 1 : 0) + (layout.data * layout.context > 1 ? 2 : 0) + (layout.pipeline > 1 ? 2 : 0);
+  return static_cast<std::int64_t>(gpu.device_bytes - gpu.context_bytes - communicators * gpu.communicator_bytes);
+}
+
+SearchResult search_layouts(const SearchRequest& request) { return Search(request).run(); }
+
+}  // namespace trident

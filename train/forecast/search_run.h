@@ -1,0 +1,65 @@
+// The search for layouts of a configuration's model on a cluster: `trident plan --search`.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/cluster.h"
+#include "plan/layout_search.h"
+#include "plan/search_space.h"
+#include "plan/step_price.h"
+#include "train/config/train_config.h"
+#include "train/forecast/layout_memory.h"
+
+namespace trident {
+
+struct SearchRequest {
+  TrainConfig config;  // its model, precision, global batch and sequence; parallel.overlap, order and bucket_mb; optimizer
+  Cluster cluster;
+  int gpus = 0;
+  std::size_t keep = 10;        // layouts to report
+  std::size_t simulated = 100;  // of the closed form's best: run through the simulator
+  int threads = 2;
+};
+
+// What a layout of the search is predicted to take.
+struct FoundLayout {
+  SearchLayout layout;
+  double seconds = 0;      // of a step, simulated
+  double closed_form = 0;  // the same by the closed form
+  TimeParts parts;         // of the busiest pipeline rank; they add up to `seconds`
+  int busiest = 0, fullest = 0;  // pipeline ranks: that of the parts, that of the memory
+  RankMemory memory;
+  double tokens_per_second = 0, mfu = 0;
+  std::string next_limit;  // what would stop it from being faster or larger
+  bool trainable = true;
+};
+
+struct SearchResult {
+  std::string model, cluster;
+  int gpus = 0;
+  std::int64_t global_batch = 0, sequence = 0, parameters = 0;
+  std::int64_t usable_bytes = 0;  // of a GPU, for arenas
+  std::vector<FoundLayout> best;
+  std::vector<FoundLayout> not_trainable;  // context parallel and hybrid sharded: scored by estimates
+  Rejections rejections;
+  std::size_t layouts = 0, fitting = 0, timed = 0, simulated = 0;
+  int dry_runs = 0;
+  // For each value of a dimension that fits: its fastest layout among those that were timed. {"tensor 8", seconds}.
+  std::vector<std::pair<std::string, double>> best_by_choice;
+};
+
+// Throws ConfigError: a cluster with fewer GPUs than one replica takes in any layout (what it would take), a batch that no layout
+// divides, what check_cluster_size refuses.
+SearchResult search_layouts(const SearchRequest& request);
+
+// Bytes of a GPU that arenas may take: without the driver's context and communicators.
+std::int64_t usable_bytes(const GpuRates& gpu, const SearchLayout& layout);
+
+std::string to_text(const SearchResult& result);
+JsonValue to_json(const SearchResult& result);
+
+}  // namespace trident

@@ -1,0 +1,130 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string>
+
+#include "core/counted.h"
+#include "train/forecast/search_run.h"
+
+namespace trident {
+namespace {
+
+std::string parts_text(const FoundLayout& found) {
+  std::string text;
+  for (std::size_t p = 0; p < kNumTimeParts; ++p) {
+    const auto part = static_cast<TimePart>(p);
+    const double percent = 100 * found.parts[part] / found.seconds;
+    if (percent < 0.05) continue;
+    text += fmt::format("{}{} {:.1f}", text.empty() ? "" : ", ", to_string(part), percent);
+  }
+  return text;
+}
+
+std::string memory_text(const FoundLayout& found) {
+  std::string text;
+  for (const MemoryUse use : kMemoryUses) {
+    const double gb = static_cast<double>(found.memory[use]) * 1e-9;
+    if (gb < 0.05) continue;
+    text += fmt::format("{}{} {:.1f}", text.empty() ? "" : ", ", to_string(use), gb);
+  }
+  return text;
+}
+
+std::string entry(std::size_t number, const FoundLayout& found, int gpus) {
+  return fmt::format("{:2}  {:.4g} s  {:.0f} tokens/s  {:.0f} a GPU  mfu {:.1f} %  {}{}\n", number, found.seconds,
+                     found.tokens_per_second, found.tokens_per_second / gpus, 100 * found.mfu, to_string(found.layout),
+                     found.trainable ? "" : "  (not trainable yet)") +
+         fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) +
+         fmt::format("    memory of pipeline rank {}: {:.1f} GB: {}\n", found.fullest,
+                     static_cast<double>(found.memory.total()) * 1e-9, memory_text(found)) +
+         fmt::format("    next limit: {}\n", found.next_limit);
+}
+
+JsonValue json_of(const FoundLayout& found) {
+  const SearchLayout& layout = found.layout;
+  JsonValue::Object parts, memory;
+  for (std::size_t p = 0; p < kNumTimeParts; ++p)
+    parts.push_back({std::string(to_string(static_cast<TimePart>(p))), found.parts.seconds[p]});
+  for (const MemoryUse use : kMemoryUses) memory.push_back({std::string(to_string(use)), found.memory[use]});
+  return JsonValue::Object{{"layout", to_string(layout)},
+                           {"data", layout.data},
+                           {"context", layout.context},
+                           {"pipeline", layout.pipeline},
+                           {"tensor", layout.tensor},
+                           {"sequence_parallel", layout.sequence_parallel},
+                           {"virtual_stages", layout.virtual_stages},
+                           {"schedule", to_string(layout.schedule)},
+                           {"micro", layout.micro},
+                           {"zero", to_string(layout.zero)},
+                           {"grad_sync", layout.sync == SyncChoice::kStep ? JsonValue("step") : JsonValue()},
+                           {"recompute", to_string(layout.recompute)},
+                           {"trainable", found.trainable},
+                           {"step_time_s", found.seconds},
+                           {"closed_form_s", found.closed_form},
+                           {"tokens_per_s", found.tokens_per_second},
+                           {"mfu", found.mfu},
+                           {"time_parts_s", std::move(parts)},
+                           {"time_of_pipeline_rank", found.busiest},
+                           {"memory_bytes", found.memory.total()},
+                           {"memory_parts", std::move(memory)},
+                           {"memory_of_pipeline_rank", found.fullest},
+                           {"next_limit", found.next_limit}};
+}
+
+}  // namespace
+
+std::string to_text(const SearchResult& result) {
+  std::string text = fmt::format("model: {}\n", result.model) +
+                     fmt::format("cluster: {} GPUs of {}, {:.1f} GB of each for tensors\n", result.gpus, result.cluster,
+                                 static_cast<double>(result.usable_bytes) * 1e-9) +
+                     fmt::format("batch: {} sequences of {} tokens\n", result.global_batch, result.sequence) +
+                     fmt::format("{} looked at, {} fit, {} timed, {} simulated\n\n", counted(static_cast<std::int64_t>(result.layouts), "layout"),
+                                 result.fitting, result.timed, result.simulated);
+  std::size_t number = 0;
+  for (const FoundLayout& found : result.best) text += entry(++number, found, result.gpus);
+  if (!result.not_trainable.empty()) text += "\nestimates of what is not trainable yet:\n";
+  for (const FoundLayout& found : result.not_trainable) text += entry(++number, found, result.gpus);
+  text += "\nnot looked at, or not fitting:\n";
+  for (std::size_t r = 0; r < kNumRejections; ++r) {
+    const Rejected& rejected = result.rejections[r];
+    if (rejected.layouts == 0) continue;
+    text += fmt::format("{:9}  {}; {}\n", rejected.layouts, to_string(static_cast<Rejection>(r)), rejected.example);
+  }
+  text += "\nslower: the fastest timed layout with\n";
+  const double best = result.best.empty() ? 1 : result.best.front().seconds;
+  for (const auto& [choice, seconds] : result.best_by_choice)
+    text += fmt::format("  {:<28} {:.4g} s  {:+.1f} %\n", choice, seconds, 100 * (seconds / best - 1));
+  return text;
+}
+
+JsonValue to_json(const SearchResult& result) {
+  JsonValue::Array best, estimates;
+  for (const FoundLayout& found : result.best) best.push_back(json_of(found));
+  for (const FoundLayout& found : result.not_trainable) estimates.push_back(json_of(found));
+  JsonValue::Object rejected, choices;
+  for (std::size_t r = 0; r < kNumRejections; ++r) {
+    const Rejected& of = result.rejections[r];
+    if (of.layouts == 0) continue;
+    rejected.push_back({std::string(to_string(static_cast<Rejection>(r))),
+                        JsonValue::Object{{"layouts", of.layouts}, {"example", of.example}}});
+  }
+  for (const auto& [choice, seconds] : result.best_by_choice) choices.push_back({choice, seconds});
+  return JsonValue::Object{{"model", result.model},
+                           {"parameters", result.parameters},
+                           {"cluster", result.cluster},
+                           {"gpus", result.gpus},
+                           {"global_batch", result.global_batch},
+                           {"sequence", result.sequence},
+                           {"usable_bytes", result.usable_bytes},
+                           {"layouts", static_cast<std::int64_t>(result.layouts)},
+                           {"fitting", static_cast<std::int64_t>(result.fitting)},
+                           {"timed", static_cast<std::int64_t>(result.timed)},
+                           {"simulated", static_cast<std::int64_t>(result.simulated)},
+                           {"dry_runs", result.dry_runs},
+                           {"best", std::move(best)},
+                           {"not_trainable_yet", std::move(estimates)},
+                           {"rejected", std::move(rejected)},
+                           {"fastest_timed_with", std::move(choices)}};
+}
+
+}  // namespace trident
