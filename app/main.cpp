@@ -14,10 +14,19 @@
 #include "train/forecast/layout_costs.h"
 #include "train/forecast/search_run.h"
 #include "train/generate/run_generate.h"
+#include "train/launch/plan_on_cluster.h"
 #include "train/launch/plan_report.h"
 #include "train/launch/run_training.h"
 #include "train/plan/machine.h"
 #include "train/plan/timeline_svg.h"
+
+namespace {
+
+trident::PlanDetail detail_of(const trident::PlanOptions& options) {
+  return options.program ? trident::PlanDetail::kProgram : trident::PlanDetail::kSums;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace trident;
@@ -51,10 +60,13 @@ int main(int argc, char** argv) {
     return supervise(options, log);
   };
   const auto plan = [](const TrainConfig& config, const PlanOptions& options) {
+    if (!options.question.cluster.empty())
+      return to_text(plan_on_cluster(config, options.question), detail_of(options), options.json  ? PlanForm::kJson
+                                                                                    : options.csv ? PlanForm::kCsv
+                                                                                                  : PlanForm::kText);
     const PlannedRun planned = plan_run(config, options.ranks, *make_cuda_backend());
-    const PlanDetail detail = options.program ? PlanDetail::kProgram : PlanDetail::kSums;
-    return options.json ? to_json_text(to_json(planned.report, planned.plan, detail)) + '\n'
-                        : to_text(planned.report, planned.plan, detail);
+    return options.json ? to_json_text(to_json(planned.report, planned.plan, detail_of(options))) + '\n'
+                        : to_text(planned.report, planned.plan, detail_of(options));
   };
   const auto search = [](const TrainConfig& config, const SearchOptions& options) {
     const SearchResult found = search_layouts({.config = config,

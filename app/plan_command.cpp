@@ -1,43 +1,47 @@
 // trident plan --config FILE [--set path=value ...] [--ranks N] [--json] [--program]
+//              [--cluster NAME [--gpus N] [--tokens N] [--csv] [--html FILE] [--trace FILE]]
 // trident plan --cases ROWS [--book FOLDER] [--json]
 #include <algorithm>
+#include <cmath>
 #include <ostream>
 
 #include "app/command_line.h"
 #include "app/flag_answer.h"
+#include "app/plan_cases.h"
 #include "app/plan_search.h"
-#include "core/printable.h"
-#include "plan/case_answers.h"
 
 namespace trident {
 namespace {
 
 constexpr int kMaxRanks = 1 << 24;
 
-// "bubble_rate 0.25, assumed {...}".
-std::string in_words(const JsonValue& answer) {
-  std::string line;
-  for (const JsonMember& member : answer.members()) {
-    const bool is_text = member.value.is_string();
-    const std::string value = is_text ? member.value.as_string() : to_json_text(member.value);
-    if (member.key == "id")
-      line = value + ": ";
-    else
-      line += (line.ends_with(": ") ? "" : ", ") + member.key + ' ' + value;
-  }
-  return line;
-}
-
-void answer_cases(const std::string& path, const std::string& folder, bool json, std::ostream& out) {
-  const PriceBook book = folder.empty() ? shipped_price_book() : read_price_book(folder);
-  for (const CaseRow& row : read_case_rows(path)) {
-    const JsonValue answer = answer_case(row, book);
-    out << (json ? to_json_text(answer) : on_one_line(in_words(answer))) << '\n';
-  }
-}
-
 bool names(const std::string& argument, std::string_view flag) {
   return argument == flag || argument.starts_with(std::string(flag) + '=');
+}
+
+void add_cluster_flags(CLI::App& app, PlanOptions& options) {
+  ClusterQuestion& question = options.question;
+  app.add_option("--cluster", question.cluster,
+                 "price a step on GPUs that need not be here: a name like h100_sxm_ndr, or the path of a file (docs/planner.md)");
+  app.add_option("--gpus", question.gpus, "with --cluster: GPUs of the job; parallel.data becomes what they make of it");
+  app.add_option("--tokens", question.tokens, "with --cluster: say what training on so many tokens takes; else those of run.steps");
+  app.add_flag("--csv", options.csv, "with --cluster: print one table of all numbers, with commas");
+  app.add_option("--html", question.html, "with --cluster: write a report to look at in a browser, in one file");
+  app.add_option("--trace", question.trace, "with --cluster: write the simulated step as a trace for ui.perfetto.dev");
+}
+
+void check_cluster_flags(const CLI::App& app, const PlanOptions& options) {
+  if (options.question.cluster.empty()) {
+    for (const char* flag : {"--gpus", "--tokens", "--csv", "--html", "--trace"})
+      if (app.count(flag) > 0) throw ConfigError(fmt::format("{}: needs a cluster to price a step on; add --cluster NAME", flag));
+    return;
+  }
+  if (options.ranks != 0) throw ConfigError("--ranks: with --cluster say how many GPUs there are; write --gpus instead");
+  if (options.csv && options.json) throw ConfigError("--csv: is another form of what --json prints; leave one of them out");
+  if (app.count("--gpus") > 0 && (options.question.gpus < 1 || options.question.gpus > kMaxRanks))
+    throw ConfigError(fmt::format("--gpus = {}: must be from 1 to {}, or left out", options.question.gpus, kMaxRanks));
+  if (app.count("--tokens") > 0 && !(options.question.tokens >= 1 && options.question.tokens <= 1e18))
+    throw ConfigError(fmt::format("--tokens = {}: must be from 1 to 1e18, or left out", options.question.tokens));
 }
 
 }  // namespace
@@ -47,13 +51,15 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app(
       "Say what a configuration takes, without training: memory of the ranks of every pipeline stage by use, and the bytes that a "
       "step sends over every axis. One rank of each stage is run dry, with addresses in place of memory: no data is read, and this "
-      "machine needs neither the memory nor the ranks.",
+      "machine needs neither the memory nor the ranks. With --cluster also the time of a step by part, what bounds it, and what "
+      "would make it fit or faster.",
       "trident plan");
   ConfigFlags flags;
   PlanOptions options;
   std::string cases, book;
   add_config_flags(app, flags);
   app.add_option("--ranks", options.ranks, "ranks of the job, where parallel.data is auto");
+  add_cluster_flags(app, options);
   app.add_option("--cases", cases, "instead of a configuration: answer each row of a table of cases (JSON; docs/planner.md)");
   app.add_option("--book", book, "with --cases: a folder with hardware/ and stacks/ in place of the program's (docs/planner.md)");
   app.add_flag("--json", options.json, "print one JSON object, with every allocation; of cases one for each row");
@@ -64,13 +70,16 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   if (asks_cases) app.get_option("--config")->required(false);
   if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
   if (asks_cases) {
-    if (!flags.file.empty() || !flags.settings.empty() || options.ranks != 0 || options.program)
-      throw ConfigError("--cases: rows bring their own configurations; leave out --config, --set, --ranks and --program");
+    if (!flags.file.empty() || !flags.settings.empty() || options.ranks != 0 || options.program ||
+        !options.question.cluster.empty())
+      throw ConfigError(
+          "--cases: rows bring their own configurations; leave out --config, --set, --ranks, --cluster and --program");
     return answer_cases(cases, book, options.json, context.out);
   }
   if (!book.empty()) throw ConfigError("--book: prices rows of --cases; leave it out");
   if (options.ranks < 0 || options.ranks > kMaxRanks)
     throw ConfigError(fmt::format("--ranks = {}: must be from 1 to {}, or left out", options.ranks, kMaxRanks));
+  check_cluster_flags(app, options);
   OptionValues values;
   context.out << context.plan(load_train_config(flags.file, flags.settings, values), options);
 }

@@ -14,6 +14,7 @@
 #include "train/config/train_config.h"
 #include "train/convert/convert.h"
 #include "train/eval/eval_report.h"
+#include "train/launch/cluster_question.h"
 #include "train/launch/supervisor.h"
 #include "train/log/console.h"
 
@@ -26,6 +27,8 @@ struct PlanOptions {
   int ranks = 0;  // of the job; 0: as many as the configuration's degrees say
   bool json = false;
   bool program = false;  // with the instructions of every stage
+  bool csv = false;      // of a cluster: one table of all numbers
+  ClusterQuestion question = {};
 };
 
 struct SearchOptions {

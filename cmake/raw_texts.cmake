@@ -1,5 +1,5 @@
-# Writes OUTPUT, a file that includes HEADER and defines the functions which that declares: each of NAMES returns the text of the file
-# at the same place of FILES.
+# Writes OUTPUT, a file that includes HEADER and defines the functions which that declares: each of NAMES returns the text of the
+# file at the same place of FILES.
 set(code "#include \"${HEADER}\"\n\nnamespace trident {\n")
 foreach(name file IN ZIP_LISTS NAMES FILES)
   file(READ ${file} text)

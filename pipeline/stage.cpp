@@ -181,6 +181,15 @@ void Stage::book_slots(Chunk& chunk, std::span<const StepProgram* const> program
        [&](int i) { return fmt::format("kept for weight gradients of stage {}, slot {}", stage, i); });
 }
 
+std::vector<ActivationBlocks> Stage::activation_blocks() const {
+  std::vector<ActivationBlocks> list;
+  for (const Chunk& chunk : chunks_) {
+    list.push_back({chunk.virtual_stage, chunk.blocks.bytes});
+    if (splits_backwards_) list.back().for_weights = chunk.for_weights.bytes, list.back().kept = chunk.kept.bytes;
+  }
+  return list;
+}
+
 std::vector<UnitParams> Stage::unit_params() const {
   std::vector<UnitParams> units;
   for (const Chunk& chunk : chunks_) {

@@ -24,6 +24,14 @@
 
 namespace trident {
 
+// What a micro-batch in flight holds of a virtual stage; how many there are at once, StepProgram says.
+struct ActivationBlocks {
+  int virtual_stage = 0;
+  std::int64_t saved = 0;        // until its input gradients
+  std::int64_t for_weights = 0;  // until its weight gradients; 0 where backwards are not split
+  std::int64_t kept = 0;         // between the two, likewise
+};
+
 class Stage {
  public:
   Stage(const Stage&) = delete;
@@ -40,6 +48,7 @@ class Stage {
 
   // Bytes of this rank's activations that are logits, which recompute.head_chunk would keep to a chunk.
   std::int64_t logits_bytes() const { return logits_bytes_; }
+  std::vector<ActivationBlocks> activation_blocks() const;  // by chunk
   // Which rows of rotation tables a sequence's positions are; where nothing trains it may be shorter than the geometry's.
   const ModelConstants& constants() const { return constants_; }
 

@@ -24,7 +24,9 @@ std::size_t count(std::string_view text, std::string_view what) {
   return n;
 }
 
-JsonValue parsed(const std::string& text) { return parse_json(text, "a test", {.max_bytes = 1 << 24, .blame = ExitCode::kInternal}); }
+JsonValue parsed(const std::string& text) {
+  return parse_json(text, "a test", {.max_bytes = 1 << 24, .blame = ExitCode::kInternal});
+}
 
 // The data of the n-th element of a class.
 JsonValue data_of(const std::string& html, std::string_view element, int n = 0) {
@@ -36,7 +38,8 @@ JsonValue data_of(const std::string& html, std::string_view element, int n = 0) 
 }
 
 std::string without_scripts(std::string html) {
-  for (std::size_t at = html.find("<script"); at != html.npos; at = html.find("<script", at)) html.erase(at, html.find("</script>", at) - at);
+  for (std::size_t at = html.find("<script"); at != html.npos; at = html.find("<script", at))
+    html.erase(at, html.find("</script>", at) - at);
   return html;
 }
 
@@ -46,10 +49,14 @@ StackedBars bars_of(const std::string& name) {
 
 ReportPage page_of(const std::string& name) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  LinePlot plot{name, name, name, AxisScale::kLinear, AxisScale::kLog2, {{name, {{1, 2}, {2, nan}, {3, 8}}, Hue::kGreen}}, 4.0, name};
+  LinePlot plot{name, name, name, AxisScale::kLinear, AxisScale::kLog2, {{name, {{1, 2}, {2, nan}, {3, 8}}, Hue::kGreen}},
+                4.0,  name};
   Timeline timeline{name, {{name, Hue::kBlue}}, {{name, {{0.5, 1.5, TimelineLane::kUpper, 0, name, 7}}}}};
-  return {name, name, {{name, {Paragraph{name}, KeyNumbers{{{name, name, name}}}, ReportTable{name, {name, "n"}, {{name, "1"}}, 1},
-                               BulletList{{name}}, bars_of(name), plot, timeline}}}};
+  return {name,
+          name,
+          {{name,
+            {Paragraph{name}, KeyNumbers{{{name, name, name}}}, ReportTable{name, {name, "n"}, {{name, "1"}}, 1},
+             BulletList{{name}}, bars_of(name), plot, timeline}}}};
 }
 
 TEST(ReportPage, ForeignTextStaysText) {

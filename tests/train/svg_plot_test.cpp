@@ -91,9 +91,15 @@ TEST(AxisTicks, NumbersAreShort) {
 }
 
 LinePlot efficiency() {
-  return {"Efficiency", "GPUs", "MFU, %", AxisScale::kLog2, AxisScale::kLinear,
-          {{"zero1", {{64, 50}, {256, 40}, {4096, 20}}, Hue::kBlue, false, false, true}, {"zero3", {{64, 45}, {4096, 10}}, Hue::kRed, true}},
-          50.0, "wanted"};
+  return {"Efficiency",
+          "GPUs",
+          "MFU, %",
+          AxisScale::kLog2,
+          AxisScale::kLinear,
+          {{"zero1", {{64, 50}, {256, 40}, {4096, 20}}, Hue::kBlue, false, false, true},
+           {"zero3", {{64, 45}, {4096, 10}}, Hue::kRed, true}},
+          50.0,
+          "wanted"};
 }
 
 TEST(SvgPlot, LinesLieWhereTheirNumbersSay) {
@@ -119,16 +125,18 @@ TEST(SvgPlot, WhatHasNoPlaceLeavesAGap) {
 }
 
 StackedBars memory() {
-  return {"Memory", "GB", {{"parameters", Hue::kBlue}, {"activations", Hue::kGreen}}, {{"stage 0", {10, 30}}, {"stage 1", {10, 0}}},
-          80.0, "card"};
+  return {
+      "Memory", "GB",  {{"parameters", Hue::kBlue}, {"activations", Hue::kGreen}}, {{"stage 0", {10, 30}}, {"stage 1", {10, 0}}},
+      80.0,     "card"};
 }
 
 TEST(SvgPlot, BarsAreAsLongAsTheirNumbers) {
   const std::string svg = stacked_bars_svg(memory());
   EXPECT_EQ(first_fault(svg), "");
   // From 76.2, 567.8 pixels for 80 GB.
-  for (const char* bar : {"<rect x=\"76.2\" y=\"74.0\" width=\"71.0\"", "<rect x=\"147.2\" y=\"74.0\" width=\"212.9\"",
-                          "<rect x=\"76.2\" y=\"106.0\" width=\"71.0\"", "<title>stage 0, activations: 30 GB</title>", ">40 GB</text>"})
+  for (const char* bar :
+       {"<rect x=\"76.2\" y=\"74.0\" width=\"71.0\"", "<rect x=\"147.2\" y=\"74.0\" width=\"212.9\"",
+        "<rect x=\"76.2\" y=\"106.0\" width=\"71.0\"", "<title>stage 0, activations: 30 GB</title>", ">40 GB</text>"})
     EXPECT_NE(svg.find(bar), svg.npos) << bar << " in\n" << svg;
 }
 

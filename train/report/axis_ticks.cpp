@@ -1,10 +1,10 @@
 #include "train/report/axis_ticks.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <tuple>
-
-#include <fmt/core.h>
 
 namespace trident {
 namespace {

@@ -47,7 +47,8 @@ class PageWriter {
                        html_escaped(page.subtitle));
     out += body_;
     out += "</main>\n";
-    if (draws_charts_) out += fmt::format("<script>\n/*!\n{}*/\n{}\n{}</script>\n", uplot_license(), uplot_script(), chart_script());
+    if (draws_charts_)
+      out += fmt::format("<script>\n/*!\n{}*/\n{}\n{}</script>\n", uplot_license(), uplot_script(), chart_script());
     if (draws_timelines_) out += fmt::format("<script>\n{}</script>\n", timeline_script());
     return out + "</body>\n</html>\n";
   }
@@ -91,7 +92,8 @@ class PageWriter {
     title(bars.title);
     body_ += "<ul class=\"legend\">";
     for (const StackedBars::Part& part : bars.parts)
-      body_ += fmt::format("<li><i style=\"background:var(--c{})\"></i>{}</li>", static_cast<int>(part.hue), html_escaped(part.name));
+      body_ +=
+          fmt::format("<li><i style=\"background:var(--c{})\"></i>{}</li>", static_cast<int>(part.hue), html_escaped(part.name));
     body_ += "</ul>\n<div class=\"bars\">\n";
     double longest = bars.limit.value_or(0);
     for (const StackedBars::Bar& bar : bars.bars) {
@@ -106,18 +108,20 @@ class PageWriter {
       body_ += fmt::format("<span>{}</span><div>", html_escaped(bar.name));
       for (std::size_t part = 0; part < bar.values.size(); ++part) {
         if (!(bar.values[part] > 0)) continue;
-        body_ += fmt::format("<b style=\"width:{:.3f}%;background:var(--c{})\" title=\"{}\"></b>", share(bar.values[part]),
-                             static_cast<int>(bars.parts[part].hue),
-                             html_escaped(fmt::format("{}: {} {}", bars.parts[part].name, short_number(bar.values[part]), bars.unit)));
+        body_ +=
+            fmt::format("<b style=\"width:{:.3f}%;background:var(--c{})\" title=\"{}\"></b>", share(bar.values[part]),
+                        static_cast<int>(bars.parts[part].hue),
+                        html_escaped(fmt::format("{}: {} {}", bars.parts[part].name, short_number(bar.values[part]), bars.unit)));
       }
       limit_line();
-      body_ += fmt::format("</div><span class=\"n\">{}</span>\n",
-                           html_escaped(short_number(std::accumulate(bar.values.begin(), bar.values.end(), 0.0)) + " " + bars.unit));
+      body_ +=
+          fmt::format("</div><span class=\"n\">{}</span>\n",
+                      html_escaped(short_number(std::accumulate(bar.values.begin(), bar.values.end(), 0.0)) + " " + bars.unit));
     }
     body_ += "</div>\n";
     if (bars.limit)
-      body_ += fmt::format("<p class=\"remark\">Red line: {}, {} {}.</p>\n", html_escaped(bars.limit_name), short_number(*bars.limit),
-                           html_escaped(bars.unit));
+      body_ += fmt::format("<p class=\"remark\">Red line: {}, {} {}.</p>\n", html_escaped(bars.limit_name),
+                           short_number(*bars.limit), html_escaped(bars.unit));
   }
 
   void add(const LinePlot& plot) {
@@ -164,9 +168,10 @@ class PageWriter {
   }
   // An element whose script finds its data inside it.
   void scripted(std::string_view what, std::string_view json) {
-    body_ += fmt::format("<div class=\"{0}\"><script type=\"application/json\">{1}</script><noscript>Drawn by a script of this page, "
-                         "which the browser does not run.</noscript></div>\n",
-                         what, json);
+    body_ += fmt::format(
+        "<div class=\"{0}\"><script type=\"application/json\">{1}</script><noscript>Drawn by a script of this page, "
+        "which the browser does not run.</noscript></div>\n",
+        what, json);
   }
 
   std::string body_;

@@ -1,6 +1,6 @@
-// A report as one HTML file that needs nothing but itself: no network, no other file, no script to be read (tables, numbers and bars
-// are there without; charts and timelines are drawn by scripts inside it). For pages 400 pixels wide and wider, light and dark as the
-// reader's system says. All text of the values is escaped.
+// A report as one HTML file that needs nothing but itself: no network, no other file, no script to be read (tables, numbers and
+// bars are there without; charts and timelines are drawn by scripts inside it). For pages 400 pixels wide and wider, light and dark
+// as the reader's system says. All text of the values is escaped.
 #pragma once
 
 #include <string>

@@ -29,15 +29,17 @@ std::string style() {
     light += fmt::format("  .s{0} {{ stroke: {1} }} .f{0} {{ fill: {1} }}\n", hue, kHueColors[hue].light);
     dark += fmt::format("    .s{0} {{ stroke: {1} }} .f{0} {{ fill: {1} }}\n", hue, kHueColors[hue].dark);
   }
-  return fmt::format("<style>{}{}  @media (prefers-color-scheme: dark) {{\n    text {{ fill: #9198a1 }} .page {{ fill: #0d1117 }} "
-                     ".title, .name {{ fill: #e6edf3 }} .grid {{ stroke: #2a313a }} .axis {{ stroke: #6e7681 }}\n{}  }}\n</style>\n",
-                     kStyle, light, dark);
+  return fmt::format(
+      "<style>{}{}  @media (prefers-color-scheme: dark) {{\n    text {{ fill: #9198a1 }} .page {{ fill: #0d1117 }} "
+      ".title, .name {{ fill: #e6edf3 }} .grid {{ stroke: #2a313a }} .axis {{ stroke: #6e7681 }}\n{}  }}\n</style>\n",
+      kStyle, light, dark);
 }
 
 class Document {
  public:
   void text(double x, double y, std::string_view style, std::string_view words, std::string_view attributes = "") {
-    body_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\"{}>{}</text>\n", x, y, style, attributes, html_escaped(words));
+    body_ +=
+        fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\"{}>{}</text>\n", x, y, style, attributes, html_escaped(words));
   }
   void line(double x1, double y1, double x2, double y2, std::string_view style) {
     body_ += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" class=\"{}\"/>\n", x1, y1, x2, y2, style);
@@ -67,10 +69,11 @@ class Document {
   }
 
   std::string finish(double height, std::string_view title) {
-    return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
-                       "role=\"img\">\n<title>{2}</title>\n{3}<rect class=\"page\" width=\"{0:.0f}\" height=\"{1:.0f}\" rx=\"8\"/>\n"
-                       "{4}</svg>\n",
-                       kWidth, height, html_escaped(title), style(), body_);
+    return fmt::format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
+        "role=\"img\">\n<title>{2}</title>\n{3}<rect class=\"page\" width=\"{0:.0f}\" height=\"{1:.0f}\" rx=\"8\"/>\n"
+        "{4}</svg>\n",
+        kWidth, height, html_escaped(title), style(), body_);
   }
 
  private:

@@ -5,12 +5,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "device/arena.h"
 #include "device/ops.h"
 #include "parallel/grid/process_grid.h"
+#include "pipeline/stage.h"
 #include "train/plan/run_plan.h"
 #include "plan/step_record.h"
 
@@ -23,6 +25,7 @@ struct DryRun {
   ArenaPlan arena;                            // the same, entry by entry, as the rank's own
   std::int64_t logits_bytes = 0;              // of the activations: what recompute.head_chunk would keep to a chunk
   std::array<double, kNumAxes> bytes_sent{};  // by the rank, in the work, by axis; zeros without any
+  std::vector<ActivationBlocks> blocks = {};  // by chunk; of training alone
 };
 
 enum class DryWork : std::uint8_t { kConstruct, kStep, kEvaluation };  // kEvaluation: of one global batch
@@ -40,7 +43,10 @@ StepRecord record_step(const RunPlan& plan, int rank, Ops* oracle, DryWork work,
 // The same of one rank of each pipeline stage, that of tp 0 and dp 0. The others of the stage need and send as much.
 std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work);
 
-// The same of cards that are not here, with the most that their workspaces take.
+// Operations of cards that are not here, as an oracle: the most that their workspaces take.
+std::unique_ptr<Ops> any_card(const RunPlan& plan);
+
+// The same as dry_stages() of such cards.
 std::vector<DryRun> dry_stages_on_cards(const RunPlan& plan, DryWork work);
 
 // The same with the workspaces of this machine's processor as the oracle; for cards, which are not asked, without any: what does

@@ -101,6 +101,7 @@ class RankTrainer {
   const Arena& arena() const { return model_.arena(); }
   // Of the activations, what recompute.head_chunk would keep to a chunk.
   std::int64_t logits_bytes() const { return model_.stage().logits_bytes(); }
+  std::vector<ActivationBlocks> activation_blocks() const { return model_.stage().activation_blocks(); }
   // One line each of what the user ought to know of the memory.
   std::span<const std::string> notes() const { return model_.notes(); }
   // What every instruction of the last step took.

@@ -1,0 +1,24 @@
+// How far prices of a GPU were off where published runs say what a step took: the band that is printed beside a predicted time.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace trident {
+
+// Of ten such runs eight took between `low` and `high` times what was predicted: between the tenths from below and above of
+// measured over predicted step time, over the `validate` rows of docs/planner-accuracy.md, rounded outwards to hundredths. The runs
+// are of other programs, each priced as its own stack.
+struct ErrorBand {
+  std::string_view hardware;  // a file of configs/hardware; empty: all GPUs
+  std::string_view precision;
+  double low = 1, high = 1;
+  int runs = 0;
+};
+
+std::span<const ErrorBand> error_bands();
+
+// Of 16-bit runs on this hardware; where there are none, of those on all.
+const ErrorBand& error_band(std::string_view hardware);
+
+}  // namespace trident

@@ -1,0 +1,116 @@
+#include "train/forecast/plan_advice.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "core/check.h"
+
+namespace trident {
+namespace {
+
+struct Change {
+  std::vector<std::string> settings;
+  std::function<void(TrainConfig&)> apply;
+};
+
+Change both(const Change& a, const Change& b) {
+  Change change{a.settings, [a, b](TrainConfig& config) { a.apply(config), b.apply(config); }};
+  change.settings.insert(change.settings.end(), b.settings.begin(), b.settings.end());
+  return change;
+}
+
+std::vector<Change> recompute_changes(const TrainConfig& config) {
+  std::vector<Change> changes;
+  for (const RecomputePolicy policy : {RecomputePolicy::kNone, RecomputePolicy::kSelective, RecomputePolicy::kFull}) {
+    if (policy == config.recompute.policy) continue;
+    changes.push_back(
+        {{fmt::format("recompute.policy={}", to_string(policy))}, [policy](TrainConfig& c) { c.recompute.policy = policy; }});
+  }
+  return changes;
+}
+
+std::vector<Change> micro_batch_changes(const TrainConfig& config) {
+  std::vector<Change> changes;
+  std::vector<std::int64_t> sizes{2 * config.batch.micro};
+  if (config.batch.micro % 2 == 0) sizes.push_back(config.batch.micro / 2);
+  for (const std::int64_t micro : sizes)
+    changes.push_back({{fmt::format("batch.micro={}", micro)}, [micro](TrainConfig& c) { c.batch.micro = micro; }});
+  return changes;
+}
+
+std::vector<Change> zero_changes(const TrainConfig& config) {
+  std::vector<Change> changes;
+  for (const ZeroPreset preset :
+       {ZeroPreset::kDdp, ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kShardGradOp, ZeroPreset::kZero3}) {
+    if (preset == config.parallel.zero) continue;
+    changes.push_back(
+        {{fmt::format("parallel.zero={}", to_string(preset))}, [preset](TrainConfig& c) { c.parallel.zero = preset; }});
+  }
+  return changes;
+}
+
+std::vector<Change> schedule_changes(const TrainConfig& config) {
+  std::vector<Change> changes;
+  for (const std::int64_t chunks : {2, 4, 8}) {
+    if (config.parallel.pipeline == 1 || chunks == config.parallel.virtual_stages) continue;
+    std::vector<std::string> settings{"parallel.schedule=interleaved", fmt::format("parallel.virtual_stages={}", chunks)};
+    if (config.parallel.layers) settings.emplace_back("parallel.layers=null");  // they are of other stages
+    changes.push_back({std::move(settings), [chunks](TrainConfig& c) {
+                         c.parallel.schedule = ScheduleKind::kInterleaved;
+                         c.parallel.virtual_stages = chunks;
+                         c.parallel.layers.reset();
+                       }});
+  }
+  if (config.parallel.tensor > 1 && !config.parallel.sequence_parallel)
+    changes.push_back({{"parallel.sequence_parallel=true"}, [](TrainConfig& c) { c.parallel.sequence_parallel = true; }});
+  return changes;
+}
+
+std::vector<Change> changes_of(const TrainConfig& config, bool fits) {
+  const std::vector<Change> recompute = recompute_changes(config), micro = micro_batch_changes(config), zero = zero_changes(config),
+                            schedule = schedule_changes(config);
+  std::vector<Change> all = recompute;
+  for (const auto* list : {&micro, &zero, &schedule}) all.insert(all.end(), list->begin(), list->end());
+  for (const Change& a : recompute) {
+    for (const Change& b : micro) all.push_back(both(a, b));
+    if (fits) continue;
+    for (const Change& b : zero) all.push_back(both(a, b));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<PricedChange> priced_changes(const PlanHardware& hardware, const ClusterPlan& now) {
+  std::vector<PricedChange> priced;
+  for (const Change& change : changes_of(now.plan.config, now.fits)) {
+    TrainConfig config = now.plan.config;
+    change.apply(config);
+    try {
+      validate(config);
+      const ClusterPlan changed = plan_on(hardware, config, now.plan.world_size());
+      priced.push_back({change.settings, changed.seconds(), changed.most().total(), changed.fits});
+    } catch (const ConfigError&) {  // this model, batch or layout does not allow it
+    }
+  }
+  return priced;
+}
+
+std::vector<PricedChange> advice_of(const ClusterPlan& now, std::vector<PricedChange> changes, std::size_t most) {
+  const auto smaller = [](const PricedChange& a, const PricedChange& b) { return a.bytes < b.bytes; };
+  const auto least = std::min_element(changes.begin(), changes.end(), smaller);
+  if (!now.fits && least != changes.end() && !least->fits) {
+    if (least->bytes >= now.most().total()) return {};
+    return {*least};
+  }
+  std::erase_if(changes, [&](const PricedChange& it) { return !it.fits || (now.fits && it.seconds > 0.995 * now.seconds()); });
+  std::stable_sort(changes.begin(), changes.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.seconds, a.settings.size()) < std::pair(b.seconds, b.settings.size());
+  });
+  if (changes.size() > most) changes.resize(most);
+  return changes;
+}
+
+}  // namespace trident
