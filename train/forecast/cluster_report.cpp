@@ -149,6 +149,20 @@ NumberRange bytes_range(const RankMemory& memory) {
   return {all - static_cast<double>(memory.of("workspaces")), all};
 }
 
+std::string grouped(double value) {
+  if (value < 1000) return fmt::format("{:.4g}", value);
+  const double unit = std::pow(10.0, std::floor(std::log10(value)) - 3);
+  std::string text = fmt::format("{:.0f}", std::round(value / unit) * unit);
+  for (auto at = std::ssize(text) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");
+  return text;
+}
+
+std::string count_text(double value) {
+  for (const auto& [unit, name] : {std::pair(1e12, "trillion"), std::pair(1e9, "billion"), std::pair(1e6, "million")})
+    if (value >= unit) return fmt::format("{:.4g} {}", value / unit, name);
+  return fmt::format("{:.0f}", value);
+}
+
 std::string duration_text(double seconds) {
   if (seconds >= 2 * 86400) return fmt::format("{:.1f} days", seconds / 86400);
   if (seconds >= 2 * 3600) return fmt::format("{:.1f} hours", seconds / 3600);
@@ -200,8 +214,8 @@ std::string to_text(const ClusterReport& report) {
   text += fmt::format("a step takes {} ({} to {}); of it a rank of stage {}, which waits least:\n{}", duration_text(plan.seconds()),
                       duration_text(seconds.low), duration_text(seconds.high), plan.busiest, time_table(plan));
   const NumberRange rate = rate_range(report, plan.tokens_per_second());
-  text += fmt::format("{:.0f} tokens/s ({:.0f} to {:.0f}), {:.1f} a GPU\n", plan.tokens_per_second(), rate.low, rate.high,
-                      plan.tokens_per_second() / gpus);
+  text += fmt::format("{} tokens/s ({} to {}), {} a GPU\n", grouped(plan.tokens_per_second()), grouped(rate.low),
+                      grouped(rate.high), grouped(plan.tokens_per_second() / gpus));
   const NumberRange mfu = rate_range(report, plan.mfu), hfu = rate_range(report, plan.hfu);
   text += fmt::format("MFU {:.1f} % ({:.1f} to {:.1f}): {}: {:.4g} / ({:.4g} s x {} x {:.4g})\n", 100 * plan.mfu, 100 * mfu.low,
                       100 * mfu.high, kMfuFormula, plan.model_flops, plan.seconds(), gpus, report.hardware.peak_flops);
@@ -209,9 +223,9 @@ std::string to_text(const ClusterReport& report) {
                       100 * hfu.low, 100 * hfu.high, plan.recomputed_flops);
   text += fmt::format("first limit: {}: {}\n", to_string(plan.limit.limit), plan.limit.why);
   const NumberRange hours = seconds_range(report, report.cost.gpu_hours);
-  text += fmt::format("{:.4g} tokens take {:.0f} steps, {}, {:.4g} GPU-hours ({:.4g} to {:.4g})\n\n", report.cost.tokens,
-                      std::ceil(report.cost.steps), duration_text(86400 * report.cost.days), report.cost.gpu_hours, hours.low,
-                      hours.high);
+  text += fmt::format("{} tokens take {:.0f} steps, {}, {} GPU-hours ({} to {})\n\n", count_text(report.cost.tokens),
+                      std::ceil(report.cost.steps), duration_text(86400 * report.cost.days), grouped(report.cost.gpu_hours),
+                      grouped(hours.low), grouped(hours.high));
   return text + advice_text(report) + '\n' + band_line(report) + '\n';
 }
 

@@ -51,6 +51,8 @@ inline constexpr std::string_view kMfuFormula =
     "seconds x GPUs x dense 16-bit peak)";
 // Of stages, at most `most`: the first, the last, and those between at even distances; with `wanted` among them.
 std::vector<std::size_t> some_stages(const ClusterPlan& plan, std::size_t most, std::size_t wanted);
+std::string grouped(double value);          // "252,300": four significant digits, whole from 1,000 on
+std::string count_text(double value);       // "299 billion", of tokens
 std::string duration_text(double seconds);  // "12.3 s", "340 ms", "2.1 days"
 // "--set recompute.policy=full --set batch.micro=2".
 std::string settings_text(const PricedChange& change);

@@ -87,16 +87,17 @@ KeyNumbers key_numbers(const ClusterReport& report) {
   KeyNumbers block;
   block.numbers = {
       {"a step", duration_text(plan.seconds()), fmt::format("{} to {}", duration_text(seconds.low), duration_text(seconds.high))},
-      {"tokens/s", fmt::format("{:.0f}", plan.tokens_per_second()),
-       fmt::format("{:.0f} to {:.0f}; {:.0f} a GPU", rates.first, rates.second, plan.tokens_per_second() / gpus)},
+      {"tokens/s", grouped(plan.tokens_per_second()),
+       fmt::format("{} to {}; {} a GPU", grouped(rates.first), grouped(rates.second), grouped(plan.tokens_per_second() / gpus))},
       {"MFU", percent(plan.mfu), fmt::format("{} to {}", percent(mfus.first), percent(mfus.second))},
       {"HFU", percent(plan.hfu), fmt::format("{} to {}", percent(hfus.first), percent(hfus.second))},
       {"most memory of a rank", fmt::format("{:.1f} GB", gb(static_cast<double>(plan.most().total()))),
        fmt::format("of {:.1f} GB, stage {}: {}", gb(report.hardware.device_bytes), plan.most().stage,
                    plan.fits ? "fits" : "does not fit")},
       {"first limit", std::string(to_string(plan.limit.limit)), plan.limit.why},
-      {fmt::format("{:.3g} tokens", report.cost.tokens), fmt::format("{:.4g} GPU-hours", report.cost.gpu_hours),
-       fmt::format("{:.4g} to {:.4g}; {} on these GPUs", hours.low, hours.high, duration_text(86400 * report.cost.days))}};
+      {count_text(report.cost.tokens) + " tokens", grouped(report.cost.gpu_hours) + " GPU-hours",
+       fmt::format("{} to {}; {} on these GPUs", grouped(hours.low), grouped(hours.high),
+                   duration_text(86400 * report.cost.days))}};
   return block;
 }
 

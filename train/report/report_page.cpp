@@ -71,6 +71,7 @@ class PageWriter {
   }
 
   void add(const ReportTable& table) {
+    body_ += "<div class=\"table\">\n";  // narrow ones stand side by side
     title(table.title);
     body_ += "<div class=\"wide\"><table>\n<thead><tr>";
     const auto cell = [&](std::string_view tag, std::string_view text, std::size_t column) {
@@ -84,7 +85,7 @@ class PageWriter {
       for (std::size_t column = 0; column < row.size(); ++column) cell("td", row[column], column);
       body_ += "</tr>\n";
     }
-    body_ += "</tbody>\n</table></div>\n";
+    body_ += "</tbody>\n</table></div>\n</div>\n";
   }
 
   // Elements of the page and no picture: they are legible at every width.

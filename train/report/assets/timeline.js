@@ -113,7 +113,7 @@
     }
 
     drawAxis(g) {
-      const step = roundStep(this.to - this.from, this.width < 600 ? 4 : 10);
+      const step = roundStep(this.to - this.from, this.width < 600 ? 6 : 10);
       g.textBaseline = 'alphabetic';
       for (let n = Math.ceil(this.from / step); n * step <= this.to; ++n) {
         const x = this.x(n * step);
