@@ -14,6 +14,7 @@
 #include "train/forecast/layout_costs.h"
 #include "train/forecast/search_run.h"
 #include "train/generate/run_generate.h"
+#include "train/forecast/run_study.h"
 #include "train/launch/plan_on_cluster.h"
 #include "train/launch/plan_report.h"
 #include "train/launch/run_training.h"
@@ -91,8 +92,9 @@ int main(int argc, char** argv) {
   const auto calibrate = [](const CalibrateOptions& options, const std::function<void(const std::string&)>& say) {
     return calibrate_cpu(options, *make_cuda_backend(), say);
   };
+  const auto study = [](const StudySpec& spec, bool executes) { return run_study_here(spec, executes); };
   return run_command_line(Arguments(argv + 1, argv + argc),
                           {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench,
-                           supervised, plan, generate, eval, convert, calibrate, search},
+                           supervised, plan, generate, eval, convert, calibrate, search, study},
                           std::cerr);
 }

@@ -14,6 +14,7 @@
 #include "train/config/train_config.h"
 #include "train/convert/convert.h"
 #include "train/eval/eval_report.h"
+#include "train/forecast/study_result.h"
 #include "train/launch/cluster_question.h"
 #include "train/launch/supervisor.h"
 #include "train/log/console.h"
@@ -72,6 +73,7 @@ struct CommandContext {
   // `say` is told of every part that is measured.
   std::function<CpuRates(const CalibrateOptions&, const std::function<void(const std::string&)>& say)> calibrate = {};
   std::function<SearchAnswer(const TrainConfig&, const SearchOptions&)> search = {};
+  std::function<StudyResult(const StudySpec&, bool executes)> study = {};  // executes: points that fit this machine, too
 };
 
 using Arguments = std::vector<std::string>;  // after the subcommand's name
@@ -80,6 +82,7 @@ using Arguments = std::vector<std::string>;  // after the subcommand's name
 void train_command(const Arguments& arguments, const CommandContext& context);
 void supervise_command(const Arguments& arguments, const CommandContext& context);
 void plan_command(const Arguments& arguments, const CommandContext& context);
+void study_command(const Arguments& arguments, const CommandContext& context);
 void generate_command(const Arguments& arguments, const CommandContext& context);
 void bench_command(const Arguments& arguments, const CommandContext& context);
 void data_command(const Arguments& arguments, const CommandContext& context);    // trident data prepare|inspect|merge

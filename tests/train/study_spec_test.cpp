@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
 

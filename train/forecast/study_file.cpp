@@ -20,7 +20,8 @@ class Reader {
     spec.title = text(root_, "study", true);
     spec.config = beside(text(root_, "config", true));
     spec.settings = settings(root_);
-    spec.cluster = beside(text(root_, "cluster", false));
+    spec.cluster = text(root_, "cluster", false);
+    if (spec.cluster.find('/') != std::string::npos || spec.cluster.ends_with(".json")) spec.cluster = beside(spec.cluster);
     if (const JsonValue* scaling = root_.find("scaling")) {
       if (!scaling->is_string()) refuse(*scaling, "scaling: must be \"strong\" or \"weak\"");
       spec.scaling = parse_scaling(scaling->as_string(), at(*scaling) + "scaling");

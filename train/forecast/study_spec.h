@@ -42,7 +42,7 @@ struct StudySpec {
   std::vector<StudyArm> arms{{}};
   std::vector<VariedKey> varied;
   Scaling scaling = Scaling::kStrong;
-  std::string cluster;    // path; empty: none named
+  std::string cluster;    // name or path, as find_cluster() takes it; empty: none named
   std::int64_t gpus = 0;  // where they do not vary; 0: as many as the configuration's degrees say
 
   bool varies_gpus() const;

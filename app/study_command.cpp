@@ -1,0 +1,86 @@
+// trident study --config FILE [--vary KEY=VALUES ...] [--set path=value ...] [--scaling strong|weak] [--cluster NAME] [--gpus N]
+//               [--json | --csv] [--run]
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <ostream>
+
+#include "app/command_line.h"
+#include "app/flag_answer.h"
+#include "train/forecast/study_table.h"
+
+namespace trident {
+namespace {
+
+struct StudyFlags {
+  ConfigFlags config;
+  std::vector<std::string> vary;
+  std::string scaling, cluster;
+  std::int64_t gpus = 0;
+  bool json = false, csv = false, run = false;
+};
+
+// What the file says, then what the flags say.
+StudySpec spec_of(const StudyFlags& flags) {
+  const JsonValue file = read_json_file(flags.config.file);
+  StudySpec spec;
+  if (is_study(file)) spec = read_study(flags.config.file);
+  else spec.config = flags.config.file;
+  for (const std::string& setting : flags.config.settings) OptionValues().take_setting(setting);  // before any point fails by it
+  spec.settings.insert(spec.settings.end(), flags.config.settings.begin(), flags.config.settings.end());
+  const std::size_t of_file = spec.varied.size();
+  for (const std::string& text : flags.vary) {
+    VariedKey varied = parse_varied(text);
+    const auto there = std::find_if(spec.varied.begin(), spec.varied.end(), [&](const VariedKey& v) { return v.key == varied.key; });
+    if (there == spec.varied.end()) {
+      spec.varied.push_back(std::move(varied));
+      continue;
+    }
+    if (static_cast<std::size_t>(there - spec.varied.begin()) >= of_file)
+      throw ConfigError(fmt::format("--vary: {} stands there twice; write its values into one, joined by |", varied.key));
+    *there = std::move(varied);
+  }
+  if (!flags.scaling.empty()) spec.scaling = parse_scaling(flags.scaling, "--scaling");
+  if (!flags.cluster.empty()) spec.cluster = flags.cluster;
+  if (flags.gpus > 0) {
+    spec.gpus = flags.gpus;
+    if (std::any_of(spec.varied.begin(), spec.varied.end(), [](const VariedKey& v) { return v.key == "gpus"; }))
+      throw ConfigError("--gpus: gpus vary in this study; leave it out, or write --vary gpus=...");
+  }
+  if (spec.varied.empty() && spec.arms.size() == 1)
+    throw ConfigError("trident study: nothing varies; add --vary gpus=8..64, --vary zero=zero1|zero3 or another key");
+  OptionValues values;  // what is wrong with the configuration itself is no matter of a point
+  load_train_config(spec.config, spec.settings, values);
+  return spec;
+}
+
+}  // namespace
+
+void study_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app(
+      "Compare settings and numbers of GPUs, without training: a row for each combination, with the time of a step by part, "
+      "tokens/s, MFU, memory and efficiency, and what makes the difference. --config takes a training configuration, or a study of "
+      "configs/studies. A combination that cannot be is a row with its reason. docs/studies.md explains it.",
+      "trident study");
+  StudyFlags flags;
+  add_config_flags(app, flags.config);
+  app.add_option("--vary", flags.vary,
+                 "KEY=A|B|C or KEY=A..B (doubling), as often as wanted: gpus=64..4096, zero=zero1|zero3, micro=1|2|4, or any key")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  app.add_option("--scaling", flags.scaling,
+                 "strong: batch.global stays the same (default); weak: the sequences of a replica do, batch.global grows");
+  app.add_option("--cluster", flags.cluster, "the GPUs: a name of configs/clusters without .json, or a file");
+  app.add_option("--gpus", flags.gpus, "how many, where they do not vary; without it as many as the configuration's degrees say")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  app.add_flag("--json", flags.json, "print one JSON object");
+  app.add_flag("--csv", flags.csv, "print comma-separated values, a line for each row");
+  app.add_flag("--run", flags.run, "train the points that fit this machine for a few steps, and put measured beside predicted");
+  if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (flags.json && flags.csv) throw ConfigError("--json and --csv: choose one");
+  const StudyResult result = context.study(spec_of(flags), flags.run);
+  context.out << (flags.json ? to_json_text(to_json(result)) + '\n' : flags.csv ? to_csv(result) : to_text(result));
+}
+
+}  // namespace trident

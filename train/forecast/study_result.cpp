@@ -1,0 +1,237 @@
+#include "train/forecast/study_result.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "core/counted.h"
+
+namespace trident {
+namespace {
+
+// A row is as fast as another where it takes no more than this many times as long; causes of less are not told.
+constexpr double kAlike = 1.05;
+
+bool is_gpus(const StudySpec& spec, std::size_t key) { return spec.varied[key].key == "gpus"; }
+
+// The same but for the number of GPUs.
+bool same_line(const StudySpec& spec, const StudyPoint& a, const StudyPoint& b) {
+  if (a.arm != b.arm) return false;
+  for (std::size_t i = 0; i < spec.varied.size(); ++i)
+    if (!is_gpus(spec, i) && a.values[i] != b.values[i]) return false;
+  return true;
+}
+
+// The last part of a path, where --vary reads it back.
+std::string short_key(const std::string& path) {
+  const auto dot = path.rfind('.');
+  return dot == std::string::npos ? path : path.substr(dot + 1);
+}
+
+// Says what it is by itself: "zero3", not "2", "true" or "null".
+bool is_word(const std::string& value) {
+  return value != "true" && value != "false" && value != "null" && !value.empty() && std::isalpha(static_cast<unsigned char>(value[0]));
+}
+
+struct PartDifference {
+  TimePart part{};
+  double seconds = 0;
+};
+
+// The part that makes most of `more` against `less`, per step of equal tokens: `scale` is what times of `less` are multiplied by.
+PartDifference largest_difference(const StudyRow& more, const StudyRow& less, double scale) {
+  PartDifference largest;
+  for (std::size_t i = 0; i < kNumTimeParts; ++i) {
+    const double difference = more.parts.seconds[i] - scale * less.parts.seconds[i];
+    if (difference > largest.seconds) largest = {static_cast<TimePart>(i), difference};
+  }
+  return largest;
+}
+
+std::string in_words(TimePart part) {
+  switch (part) {
+    case TimePart::kCompute: return "computing";
+    case TimePart::kRecompute: return "computing again what was not kept";
+    case TimePart::kTensor: return "tensor-parallel collectives";
+    case TimePart::kPipeline: return "waiting for messages between stages";
+    case TimePart::kData: return "waiting for gathers and reductions over dp";
+    case TimePart::kBubble: return "the pipeline's bubble";
+    case TimePart::kOptimizer: return "norm and update";
+    case TimePart::kLaunch: return "launching kernels";
+    case TimePart::kOther: return "what is beside the recorded work";
+  }
+  return "";
+}
+
+double all_bytes(const StudyRow& row) {
+  double sum = 0;
+  for (const double bytes : row.bytes_sent) sum += bytes;
+  return sum;
+}
+
+std::string dp_bytes(const StudyRow& row) {
+  return fmt::format("{:.1f} GB", 1e-9 * row.bytes_sent[static_cast<std::size_t>(Axis::kData)]);
+}
+
+// "never", "once", "96 times", "1.83 times".
+std::string times(double count) {
+  if (count == 0) return "never";
+  if (count == 1) return "once";
+  return count >= 100 ? fmt::format("{:.0f} times", count) : fmt::format("{:.3g} times", count);
+}
+
+// "32 micro-batches x 3 collectives of every unit" where they are as many as that, else how often a unit is gathered and reduced.
+std::string collectives(const StudyRow& row) {
+  const double calls = row.gathers + row.reductions, each = calls / static_cast<double>(row.micro_batches);
+  const std::string all = fmt::format("a unit's parameters are gathered {} and its gradients reduced {}",
+                                      times(row.gathers), times(row.reductions));
+  if (row.micro_batches == 1 || std::abs(each - std::round(each)) > 0.05 * each || each < 0.95) return all;
+  return fmt::format("{} ({} x {})", all, counted(row.micro_batches, "micro-batch", "micro-batches"),
+                     counted(static_cast<std::int64_t>(std::round(each)), "collective"));
+}
+
+// What a row is held against: the first arm's with the same values; without arms the fastest of as many GPUs, of those that fit if
+// any do.
+const StudyRow* rival_of(const StudyResult& result, const StudyRow& slow) {
+  const StudyRow* fastest = nullptr;
+  for (const StudyRow& row : result.rows) {
+    if (!row.possible() || row.gpus != slow.gpus) continue;
+    if (result.spec.arms.size() > 1) {
+      if (row.point.arm == 0 && row.point.values == slow.point.values) return &row;
+      continue;
+    }
+    if (fastest == nullptr || std::pair(row.fits, row.tokens_per_gpu()) > std::pair(fastest->fits, fastest->tokens_per_gpu()))
+      fastest = &row;
+  }
+  return fastest;
+}
+
+double ratio(const StudyRow& slow, const StudyRow& fast) { return fast.tokens_per_gpu() / slow.tokens_per_gpu(); }
+
+std::string why_slower(const StudyResult& result, const StudyRow& slow, const StudyRow& fast) {
+  const double scale = static_cast<double>(slow.tokens) / static_cast<double>(fast.tokens);  // steps of equal work are compared
+  const PartDifference most = largest_difference(slow, fast, scale);
+  std::string text = fmt::format("On {} {} takes {:.2f} times as long a token as {}: {:.3g} of the {:.3g} s more are {}.",
+                                 counted(slow.gpus, "GPU"), row_name(result.spec, slow.point), ratio(slow, fast),
+                                 row_name(result.spec, fast.point), most.seconds, slow.seconds - scale * fast.seconds,
+                                 in_words(most.part));
+  const double sent = all_bytes(slow), sent_fast = all_bytes(fast) * scale;
+  if (most.part == TimePart::kData && sent > 0)
+    text += fmt::format(" A step sends {} a GPU over dp instead of {}: {}, instead of {} and {}.", dp_bytes(slow),
+                        dp_bytes(fast), collectives(slow), times(fast.gathers), times(fast.reductions));
+  else if (sent > kAlike * sent_fast && sent_fast > 0)
+    text += fmt::format(" A step sends {:.1f} GB a GPU instead of {:.1f}.", 1e-9 * sent, 1e-9 * all_bytes(fast));
+  return text;
+}
+
+std::string why_less_efficient(const StudyResult& result, const StudyRow& large, const StudyRow& small) {
+  const double scale = static_cast<double>(large.tokens) / static_cast<double>(small.tokens) *
+                       static_cast<double>(small.gpus) / static_cast<double>(large.gpus);  // what perfect scaling would take
+  const PartDifference most = largest_difference(large, small, scale);
+  const std::string name = row_name(result.spec, large.point);
+  const double of_large = most.seconds > 0 ? large.parts[most.part] / large.seconds : 0;
+  const double of_small = most.seconds > 0 ? small.parts[most.part] / small.seconds : 0;
+  return fmt::format("{}from {} to {} GPUs efficiency falls to {:.2f}, most of it by {}: {:.0f} % of the step instead of {:.0f} %{}.",
+                     name.empty() ? "" : name + ": ", small.gpus, large.gpus, large.efficiency, in_words(most.part),
+                     100 * of_large, 100 * of_small,
+                     large.micro_batches != small.micro_batches
+                         ? fmt::format(" ({} instead of {} a replica)", large.micro_batches,
+                                       counted(small.micro_batches, "micro-batch", "micro-batches"))
+                         : "");
+}
+
+}  // namespace
+
+std::string row_name(const StudySpec& spec, const StudyPoint& point) {
+  std::string name = spec.arms.at(point.arm).name;
+  for (std::size_t i = 0; i < spec.varied.size(); ++i) {
+    if (is_gpus(spec, i) || spec.varied[i].values.size() == 1) continue;
+    const std::string& value = point.values[i];
+    if (!name.empty()) name += ", ";
+    name += is_word(value) ? value : short_key(spec.varied[i].key) + ' ' + value;
+  }
+  return name;
+}
+
+void compare_rows(StudyResult& result) {
+  std::vector<StudyRow>& rows = result.rows;
+  for (StudyRow& row : rows) {
+    row.efficiency = row.of_first = 0;
+    if (!row.possible()) continue;
+    const StudyRow* reference = nullptr;
+    std::size_t points = 0;
+    for (const StudyRow& other : rows) {
+      if (!other.possible() || !same_line(result.spec, row.point, other.point)) continue;
+      ++points;
+      if (reference == nullptr || std::pair(!other.fits, other.gpus) < std::pair(!reference->fits, reference->gpus))
+        reference = &other;
+    }
+    if (points > 1) row.efficiency = row.tokens_per_gpu() / reference->tokens_per_gpu();
+    const auto first = std::find_if(rows.begin(), rows.end(),
+                                    [&](const StudyRow& other) { return other.possible() && other.gpus == row.gpus; });
+    row.of_first = row.tokens_per_gpu() / first->tokens_per_gpu();
+  }
+}
+
+std::vector<std::string> held_fixed(const StudySpec& spec) {
+  std::vector<std::string> held;
+  if (spec.scaling == Scaling::kStrong) {
+    held.emplace_back(
+        "Strong scaling: the global batch (batch.global) is held fixed; more replicas take fewer micro-batches each. The "
+        "micro-batch, the sequence and every setting that is not varied stay the same.");
+  } else {
+    std::string batches;
+    for (std::size_t arm = 0; arm < spec.arms.size(); ++arm) {
+      const std::string& name = spec.arms[arm].name;
+      batches += fmt::format("{}{}{}", batches.empty() ? "" : ", ", name.empty() ? "" : name + ": ",
+                             counted(replica_batch(spec, arm), "sequence"));
+    }
+    held.push_back(fmt::format(
+        "Weak scaling: the batch of a replica is held fixed ({}); batch.global grows with the replicas. The micro-batch, the "
+        "sequence and every setting that is not varied stay the same.",
+        batches));
+  }
+  if (spec.varies_gpus())
+    held.emplace_back(
+        "Efficiency: tokens/s a GPU over those of the smallest number of GPUs that fits, everything else equal; with strong scaling "
+        "that is (time x GPUs) of the smallest over (time x GPUs), with weak scaling and equal replicas time over time.");
+  return held;
+}
+
+std::vector<std::string> causes_of(const StudyResult& result) {
+  std::vector<std::string> causes;
+  const std::vector<StudyRow>& rows = result.rows;
+  // Lines of equal settings, one sentence each: where the line is furthest behind.
+  std::vector<const StudyRow*> told;
+  const auto is_told = [&](const StudyRow& row) {
+    return std::any_of(told.begin(), told.end(), [&](const StudyRow* of) { return same_line(result.spec, row.point, of->point); });
+  };
+  for (const StudyRow& line : rows) {
+    if (is_told(line)) continue;
+    told.push_back(&line);
+    const StudyRow *slow = nullptr, *fast = nullptr;
+    for (const StudyRow& row : rows) {
+      if (!row.possible() || !same_line(result.spec, row.point, line.point)) continue;
+      const StudyRow* rival = rival_of(result, row);
+      if (rival != nullptr && (slow == nullptr || ratio(row, *rival) > ratio(*slow, *fast))) slow = &row, fast = rival;
+    }
+    if (slow != nullptr && ratio(*slow, *fast) > kAlike) causes.push_back(why_slower(result, *slow, *fast));
+  }
+  // Of growing numbers of GPUs: the largest against the reference.
+  for (const StudyRow& row : rows) {
+    if (!row.possible() || row.efficiency == 0) continue;
+    const StudyRow *largest = &row, *reference = nullptr;
+    for (const StudyRow& other : rows) {
+      if (!other.possible() || !same_line(result.spec, row.point, other.point)) continue;
+      if (other.gpus > largest->gpus) largest = &other;
+      if (other.efficiency == 1 && reference == nullptr) reference = &other;
+    }
+    if (largest != &row || reference == nullptr || reference == largest || largest->efficiency * kAlike > 1) continue;
+    causes.push_back(why_less_efficient(result, *largest, *reference));
+  }
+  return causes;
+}
+
+}  // namespace trident

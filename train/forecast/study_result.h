@@ -1,0 +1,73 @@
+// What a study found, point by point, and what follows from comparing its rows. Values only.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/parallel_axis.h"
+#include "plan/step_price.h"
+#include "train/forecast/study_spec.h"
+
+namespace trident {
+
+// What a point took where it was executed.
+struct StudyMeasurement {
+  double seconds = 0;  // of a step, the median
+  int steps = 0;       // that it is the median of
+  std::int64_t memory_bytes = 0;  // the largest arena of a rank
+};
+
+struct StudyRow {
+  StudyPoint point;
+  std::string reason;  // why the point cannot be; then only `point` counts
+
+  std::int64_t gpus = 0, replicas = 0, micro_batches = 0, tokens = 0;  // tokens: of a step
+  double seconds = 0;   // of a step
+  TimeParts parts;      // of the pipeline rank that waits least; they add up to `seconds`
+  double mfu = 0;       // model FLOPs (attention in full, no recomputation) over seconds x gpus x peak; 0: no peak is known
+  double bubble = 0;    // idle over ideal
+  std::int64_t memory_bytes = 0;  // of the rank that needs most: arena, and on cards what lies outside
+  std::int64_t memory_there = 0;  // of its device, or of this machine for all ranks; 0: not known
+  bool fits = true;
+  std::array<double, kNumAxes> bytes_sent{};  // of a step, by axis, of a rank on average
+  double gathers = 0, reductions = 0;         // over dp, of a unit in a step on average
+
+  double efficiency = 0;  // see efficiency_text; 0: there is no smaller point to compare with
+  double of_first = 0;    // tokens/s a GPU over that of the first row with as many GPUs that can be
+
+  std::optional<StudyMeasurement> measured;
+  std::string not_run;  // why not, where points were to be executed
+
+  bool possible() const { return reason.empty(); }
+  double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
+  double tokens_per_gpu() const { return tokens_per_second() / static_cast<double>(gpus); }
+};
+
+struct StudyResult {
+  StudySpec spec;
+  std::string hardware;           // what prices are of
+  std::vector<std::string> held;  // sentences: what stays the same, and what efficiency is
+  std::vector<StudyRow> rows;     // in the order of points_of()
+  std::vector<std::string> causes;  // sentences: why rows differ
+};
+
+// Fills efficiency and of_first. Rows are compared that differ in gpus alone; the reference has the fewest GPUs of those that can be
+// and fit, or where none fits of those that can be.
+void compare_rows(StudyResult& result);
+
+// What is held fixed, and what efficiency means, from the specification alone.
+std::vector<std::string> held_fixed(const StudySpec& spec);
+
+// Why rows differ by more than 5 %, a sentence for each line of rows that differ in gpus alone. Against the first arm, or without arms
+// the fastest row of as many GPUs: the part of the step that makes most of the difference, where it is largest; for gathers and
+// reductions the bytes and collectives behind it. Of growing numbers of GPUs: the part that grew most.
+std::vector<std::string> causes_of(const StudyResult& result);
+
+// "zero3, micro 2": what tells a row from others, without gpus.
+std::string row_name(const StudySpec& spec, const StudyPoint& point);
+
+}  // namespace trident
