@@ -16,7 +16,9 @@ namespace {
 
 // Pixels.
 constexpr double kWidth = 1200, kLeft = 286, kRight = 24, kTop = 92, kPitch = 96, kLane = 40, kCommTop = 48, kCommLane = 14;
-constexpr double kCell = 26, kCellHeight = 17, kFooter = 92;
+constexpr double kCell = 26, kCellHeight = 17, kFooter = 92, kChunkLegend = 18;
+constexpr double kLightest = 0.4, kFar = 0.75;  // opacity of the last chunk; below kFar a dark number is read better
+constexpr int kMaxNamedChunks = 4, kMaxLegendChunks = 8;
 constexpr int kMaxNamedRows = 3, kMaxNamedColumns = 4;  // of ranks beside a pipeline rank; more are named as a range
 
 constexpr std::string_view kStyle = R"css(
@@ -31,12 +33,13 @@ constexpr std::string_view kStyle = R"css(
   .f.block { fill: #3f7fe0 } .f.head { fill: #2456ac } .f.embedding { fill: #7aa9f0 }
   .b.block { fill: #1f9a7d } .b.head { fill: #0f6a55 } .b.embedding { fill: #67c2ac }
   .reduce { fill: #e8842c } .gather { fill: #8a63d2 } .tie { fill: #d6408b } .step { fill: #c9a227 }
+  .far { fill: #1f2328 } .chunk { font-size: 10px; font-weight: 400 }
   .message { fill: none; stroke: #8c959f; stroke-width: 1; opacity: 0.75 } .mark { stroke: #8c959f; stroke-dasharray: 3 3 }
   @media (prefers-color-scheme: dark) {
     text { fill: #9198a1 } .page { fill: #0d1117 } .lane, .cell { fill: #1b222c } .strong, .title, .rank { fill: #e6edf3 }
     .f.block { fill: #3b78d6 } .f.head { fill: #5f9bf5 } .f.embedding { fill: #274f8f }
     .b.block { fill: #1c8a70 } .b.head { fill: #2fb894 } .b.embedding { fill: #125c4b }
-    .message, .mark { stroke: #6e7681 }
+    .far { fill: #ffffff } .message, .mark { stroke: #6e7681 }
   }
 )css";
 
@@ -58,7 +61,8 @@ class Timeline {
   }
 
   std::string svg() {
-    const double height = kTop + kPitch * static_cast<double>(plan_.step_programs.size()) + kFooter;
+    const double height = kTop + kPitch * static_cast<double>(plan_.step_programs.size()) + kFooter +
+                          (chunks() > 1 ? kChunkLegend : 0);
     out_ = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
         "height=\"{1:.0f}\" role=\"img\">\n<title>{2}</title>\n<style>{3}</style>\n"
@@ -69,8 +73,9 @@ class Timeline {
     for (const StepProgram& program : plan_.step_programs) label(program), lanes(program.rank);
     for (const StepProgram& program : plan_.step_programs) messages(program);
     for (const StepProgram& program : plan_.step_programs) row(program);
-    update_mark(height - kFooter);
-    footer(height - kFooter + 22);
+    const double bottom = kTop + kPitch * static_cast<double>(plan_.step_programs.size());
+    update_mark(bottom);
+    footer(bottom + 22);
     return std::move(out_) + "</svg>\n";
   }
 
@@ -113,20 +118,27 @@ class Timeline {
     return kind_of(unit) == UnitKind::kHead ? "head" : "embedding";
   }
 
+  int chunks() const { return static_cast<int>(plan_.config.parallel.virtual_stages); }
+  int chunk_of(const Instruction& i) const { return i.virtual_stage / static_cast<int>(plan_.step_programs.size()); }
+  // Chunks of a rank from dark to light.
+  double opacity(int chunk) const { return chunks() > 1 ? 1 - (1 - kLightest) * chunk / (chunks() - 1) : 1; }
+
   // ---- pieces
   // -----------------------------------------------------------------------------------------------------------------------
 
   void text(double at_x, double at_y, std::string_view style, std::string_view words) {
     out_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\">{}</text>\n", at_x, at_y, style, words);
   }
-  void rect(double left, double top, double width, double height, std::string_view style, std::string_view tip = {}) {
+  void rect(double left, double top, double width, double height, std::string_view style, std::string_view tip = {},
+            double opacity = 1) {
     out_ += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" class=\"{}\"", left, top, width, height,
                         style);
+    if (opacity < 1) out_ += fmt::format(" fill-opacity=\"{:.2f}\"", opacity);
     out_ += tip.empty() ? "/>\n" : fmt::format("><title>{}</title></rect>\n", tip);
   }
   // With a hairline between neighbours; never too thin to be seen.
-  void bar(TaskTimes t, double top, double height, std::string_view style, std::string_view tip) {
-    rect(x(t.start), top, std::max(x(t.end) - x(t.start) - 0.6, 0.8), height, style, tip);
+  void bar(TaskTimes t, double top, double height, std::string_view style, std::string_view tip, double opacity = 1) {
+    rect(x(t.start), top, std::max(x(t.end) - x(t.start) - 0.6, 0.8), height, style, tip, opacity);
   }
 
   std::string title() const {
@@ -152,11 +164,30 @@ class Timeline {
     const auto [first, last] = std::minmax_element(program.units.begin(), program.units.end());
     const int blocks_from = std::max(*first, 1), blocks_to = std::min(*last, plan_.step_spec.head_unit() - 1);
     const auto say = [&](const std::string& words) { text(24, line, "small", words), line += 14; };
-    if (plan_.config.parallel.virtual_stages > 1) return say(fmt::format("{} units", program.units.size())), ranks(program.rank);
+    if (chunks() > 1) return say_chunks(program.rank, line), ranks(program.rank);
     if (kind_of(*first) == UnitKind::kEmbedding) say("embedding");
     say(blocks_from == blocks_to ? unit_name(blocks_from) : fmt::format("blocks {}-{}", blocks_from - 1, blocks_to - 1));
     if (kind_of(*last) == UnitKind::kHead) say("head, loss");
     ranks(program.rank);
+  }
+
+  // "c0: embedding, block 0" and so on; of many chunks how many.
+  void say_chunks(int rank, double line) {
+    const auto& stages = plan_.step_spec.units_of_stage;
+    if (chunks() > kMaxNamedChunks) {
+      std::size_t units = 0;
+      for (std::size_t s = static_cast<std::size_t>(rank); s < stages.size(); s += plan_.step_programs.size()) units += stages[s].size();
+      return text(24, line, "small", fmt::format("{} chunks, {}", chunks(), counted(static_cast<std::int64_t>(units), "unit")));
+    }
+    for (int chunk = 0; chunk < chunks(); ++chunk, line += 14) {
+      const std::vector<int>& units = stages[static_cast<std::size_t>(chunk) * plan_.step_programs.size() + static_cast<std::size_t>(rank)];
+      const int from = std::max(units.front(), 1), to = std::min(units.back(), plan_.step_spec.head_unit() - 1);
+      std::string words = fmt::format("c{}:{}", chunk, kind_of(units.front()) == UnitKind::kEmbedding ? " embed," : "");
+      if (from <= to) words += from == to ? fmt::format(" block {}", from - 1) : fmt::format(" {}-{}", from - 1, to - 1);
+      if (words.ends_with(',')) words.pop_back();
+      if (kind_of(units.back()) == UnitKind::kHead) words += from <= to ? ", head" : " head";
+      text(24, line, "small", words);
+    }
   }
 
   void ranks(int pipeline) {
@@ -218,7 +249,9 @@ class Timeline {
         static constexpr std::array<std::string_view, 3> kKinds = {"embedding", "block", "head"};
         const std::string_view kind = kKinds[static_cast<std::size_t>(kind_of(i.unit))];
         bar(t, top, kLane, fmt::format("bar {} {}", i.is_forward() ? "f" : "b", kind),
-            fmt::format("{} of {}, micro-batch {}", i.is_forward() ? "forward" : "backward", unit_name(i.unit), i.micro_batch));
+            fmt::format("{} of {}, micro-batch {}{}", i.is_forward() ? "forward" : "backward", unit_name(i.unit), i.micro_batch,
+                        chunks() > 1 ? fmt::format(", chunk {}", chunk_of(i)) : ""),
+            opacity(chunk_of(i)));
       } else if (i.kind == InstructionKind::kReduceGradients) {
         bar(t, top + kCommTop, kCommLane, "comm reduce", tip("reduce the gradients"));
       } else if (i.kind == InstructionKind::kGather) {
@@ -247,9 +280,14 @@ class Timeline {
       }
       const double left = x(times(program, first).start), right = x(times(program, last).end);
       const std::string number = fmt::format("{}", list[first].micro_batch);
+      const bool divided = chunks() > 1;
+      const std::string_view style = opacity(chunk_of(list[first])) < kFar ? "micro far middle" : "micro middle";
       if (right - left >= 3 + 7 * static_cast<double>(number.size())) {
-        text((left + right) / 2, y(program.rank) + kLane / 2 + 4.5, "micro middle", number);
+        text((left + right) / 2, y(program.rank) + kLane / 2 + (divided ? -1.5 : 4.5), style, number);
       }
+      if (divided && right - left >= 15)
+        text((left + right) / 2, y(program.rank) + kLane / 2 + 13, fmt::format("{} chunk", style),
+             fmt::format("c{}", chunk_of(list[first])));
       first = last;
     }
   }
@@ -283,6 +321,7 @@ class Timeline {
       text(left + 17, top, "small", entry.words);
       left += 17 + 6.3 * static_cast<double>(entry.words.size()) + 16;
     }
+    if (chunks() > 1) chunk_legend(top + 60);
     text(24, top + 24, "small",
          "Upper lane: what a rank computes, numbered by micro-batch. Lower lane: what travels over dp meanwhile. Grey lines: "
          "activations down, gradients up. Every rank of a row runs the same program.");
@@ -291,6 +330,18 @@ class Timeline {
              "Simulated from the step programs that the trainer runs, priced by model FLOPs (backward = 2 x forward); bytes by "
              "assumption: {:.0f} FLOPs per byte sent, {:.0f} per byte touched. Not a measurement.",
              kTimelineFlopsPerByteSent, kTimelineFlopsPerByteTouched));
+  }
+
+  void chunk_legend(double top) {
+    double left = 24;
+    for (int chunk = 0; chunk < std::min(chunks(), kMaxLegendChunks); ++chunk, left += 40) {
+      rect(left, top - 10, 12, 12, "f block", {}, opacity(chunk));
+      rect(left, top - 4, 12, 6, "b block", {}, opacity(chunk));
+      text(left + 17, top, "small", fmt::format("c{}", chunk));
+    }
+    text(left + 8, top, "small",
+         fmt::format("A rank holds {} chunks of the model ({} from each other), each with its shade; under a micro-batch's number "
+                     "stands its chunk.", chunks(), counted(static_cast<std::int64_t>(plan_.step_programs.size()), "stage")));
   }
 
   const RunPlan& plan_;
