@@ -159,6 +159,7 @@ struct LogConfig {
   std::int64_t every = 10;
   bool tensorboard = true;
   std::vector<std::int64_t> trace_steps;  // first and last, or empty
+  bool report = false;
 };
 
 struct DebugConfig {

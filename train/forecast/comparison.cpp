@@ -47,7 +47,7 @@ std::vector<ComparedPart> parts_of_wall(const PredictedStep& step, const StepTim
   std::vector<ComparedPart> parts{
       {{kCompute, kRecompute, kLaunch}, 0, passes - std::max(0.0, t.causes.tensor - tensor_waited)},
       {{kTensor}, 0, t.causes.tensor},
-      {{kPipeline, kBubble}, 0, of(t.waited_for, WaitedFor::kPipeline) + t.causes.statistics_waited + busy(StepPart::kMessages)},
+      {{kBubble, kPipeline}, 0, of(t.waited_for, WaitedFor::kPipeline) + t.causes.statistics_waited + busy(StepPart::kMessages)},
       {{kData}, 0, std::max(0.0, reduce_waited_in_computes) + t.causes.reduced + busy(StepPart::kGather) + busy(StepPart::kReduce)},
       {{kOptimizer}, 0, busy(StepPart::kNorm) - reduced_work + busy(StepPart::kOptimizer)},
       {{kOther}, 0, t.step}};
@@ -70,10 +70,14 @@ std::vector<ComparedPart> parts_of_processors(const PredictedStep& step, const S
   return parts;
 }
 
-// Columns of a table.
-std::string row(const std::string& name, const std::string& predicted, const std::string& measured, const std::string& error) {
-  return fmt::format("  {:<28}{:>14}{:>14}{}{}", name, predicted, measured, error.empty() ? "" : "  ", error);
+// A name says what there is: a run that makes nothing again has "compute", not "compute + recompute".
+void leave_out_absent(std::vector<TimePart>& parts, const PredictedStep& step) {
+  const TimePart first = parts.front();
+  std::erase_if(parts, [&](TimePart part) { return step.parts[part] == 0; });
+  if (parts.empty()) parts.push_back(first);
 }
+
+constexpr double kNothing = 5e-6;  // seconds that no part is shown for
 
 std::string percent(double predicted, double measured) {
   return measured > 0 ? fmt::format("{:+.1f} %", 100 * excess(predicted, measured)) : "";
@@ -151,7 +155,10 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
     out.step_predicted = step->parts.total();
     out.step_measured = run.times.step;
   }
-  for (const ComparedPart& part : out.parts) out.step_predicted += part.predicted, out.step_measured += part.measured;
+  for (ComparedPart& part : out.parts) {
+    out.step_predicted += part.predicted, out.step_measured += part.measured;
+    leave_out_absent(part.parts, *step);
+  }
   return out;
 }
 
@@ -184,30 +191,43 @@ std::vector<Comparison::Off> Comparison::off() const {
   return list;
 }
 
+std::vector<std::vector<std::string>> comparison_rows(const Comparison& c) {
+  std::vector<std::vector<std::string>> rows;
+  for (const ComparedPart& part : c.parts) {
+    if (part.predicted == 0 && std::abs(part.measured) < kNothing) continue;
+    rows.push_back({name_of(part), milliseconds(part.predicted), milliseconds(part.measured), percent(part.predicted, part.measured)});
+  }
+  if (c.predicted)
+    rows.push_back({"step", milliseconds(c.step_predicted), milliseconds(c.step_measured), percent(c.step_predicted, c.step_measured)});
+  if (c.bubble_predicted && c.bubble_measured)
+    rows.push_back({"bubble (idle over ideal)", fmt::format("{:.3f}", *c.bubble_predicted), fmt::format("{:.3f}", *c.bubble_measured), ""});
+  const PredictedMemory &e = c.memory_predicted, &m = c.memory_measured;
+  rows.push_back({"arena of the largest rank", megabytes(e.arena), megabytes(m.arena),
+                  e.arena == m.arena ? "to the byte" : percent(static_cast<double>(e.arena), static_cast<double>(m.arena))});
+  if (e.resident && m.resident)
+    rows.push_back({"resident in rank 0's process", megabytes(*e.resident), megabytes(*m.resident),
+                    percent(static_cast<double>(*e.resident), static_cast<double>(*m.resident))});
+  return rows;
+}
+
 std::vector<std::string> to_lines(const Comparison& c) {
   std::vector<std::string> lines;
   if (c.predicted) {
     const std::string clock = c.clock == Comparison::Clock::kProcessor
                                   ? fmt::format("CPU time of a step, all {:.0f} ranks, over the {:g} that work at once", c.ranks, c.ranks_at_once)
                                   : "a step, mean over ranks";
-    lines.push_back(fmt::format("predicted by {} beside measured: {}", c.predicted->profile, clock));
+    lines.push_back(fmt::format("predicted by {} beside measured: {}{}", c.predicted->profile, clock, c.steps <= 1 ? ", of one step alone" : ""));
   } else {
-    lines.push_back("predicted beside measured; nothing of the step's time: " + c.why_not);
+    lines.push_back("predicted beside measured, without the time of a step: " + c.why_not);
   }
-  lines.push_back(row("", "predicted", "measured", ""));
-  for (const ComparedPart& part : c.parts) {
-    if (part.predicted == 0 && std::abs(part.measured) < 5e-6) continue;
-    lines.push_back(row(name_of(part), milliseconds(part.predicted), milliseconds(part.measured), percent(part.predicted, part.measured)));
-  }
-  if (c.predicted) lines.push_back(row("step", milliseconds(c.step_predicted), milliseconds(c.step_measured), percent(c.step_predicted, c.step_measured)));
-  if (c.bubble_predicted && c.bubble_measured)
-    lines.push_back(row("bubble (idle over ideal)", fmt::format("{:.3f}", *c.bubble_predicted), fmt::format("{:.3f}", *c.bubble_measured), ""));
-  const PredictedMemory &e = c.memory_predicted, &m = c.memory_measured;
-  lines.push_back(row("arena of the largest rank", megabytes(e.arena), megabytes(m.arena),
-                      e.arena == m.arena ? "to the byte" : percent(static_cast<double>(e.arena), static_cast<double>(m.arena))));
-  if (e.resident && m.resident) {
-    lines.push_back(row("resident in rank 0's process", megabytes(*e.resident), megabytes(*m.resident),
-                        percent(static_cast<double>(*e.resident), static_cast<double>(*m.resident))));
+  std::vector<std::vector<std::string>> rows = comparison_rows(c);
+  rows.insert(rows.begin(), {"", "predicted", "measured", ""});
+  std::size_t widest = 0;
+  for (const std::vector<std::string>& row : rows) widest = std::max(widest, row[0].size());
+  for (const std::vector<std::string>& row : rows) {
+    std::string line = fmt::format("  {:<{}}{:>14}{:>14}", row[0], widest, row[1], row[2]);
+    if (!row[3].empty()) line += "  " + row[3];
+    lines.push_back(std::move(line));
   }
   for (const Comparison::Off& off : c.off())
     lines.push_back(fmt::format("more than {:.0f} % off: {}, {} predicted and {} measured", 100 * Comparison::kNamedAbove, off.what, off.predicted, off.measured));

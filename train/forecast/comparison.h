@@ -84,6 +84,8 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
 
 // Closing lines of a run; the last ones name what is off.
 std::vector<std::string> to_lines(const Comparison& comparison);
+// Their table: what, predicted, measured, how far off.
+std::vector<std::vector<std::string>> comparison_rows(const Comparison& comparison);
 // comparison.json, docs/logs.md.
 JsonValue to_json(const Comparison& comparison);
 

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <numeric>
+#include <sstream>
 #include <utility>
 
 #include "core/file_io.h"
 #include "core/resident_memory.h"
 #include "train/forecast/forecast.h"
+#include "train/forecast/run_page.h"
 
 namespace trident {
 
@@ -24,6 +27,7 @@ RunOutlook::Predicted RunForecast::predicted() {
     Forecast forecast = forecast_run(plan, *prices_.prices, nullptr);
     stages = std::move(forecast.stages);
     step_ = predicted_step(prices_.profile, forecast.step, forecast.price, *prices_.prices);
+    if (plan.config.log.report) spans_ = std::move(forecast.price.spans);
     return {bytes_of_all_ranks(plan, stages), to_json(*step_)};
   } catch (const Error& error) {  // a call that the profile has no price of
     prices_.why_not = error.what();
@@ -59,10 +63,55 @@ std::vector<std::string> RunForecast::compare(const RunSummary& summary) {
     JsonValue json = to_json(comparison);
     json.set("last_step", summary.step);
     write_file(inputs_.plan.config.run.dir + "/comparison.json", to_json_text(json, 2) + "\n");
-  } catch (const StorageError& error) {
-    lines.push_back(fmt::format("comparison.json is not written: {}", error.what()));
+    if (inputs_.plan.config.log.report) write_report(summary, comparison);
+  } catch (const Error& error) {
+    lines.push_back(fmt::format("what is beside each other is not written as well: {}", error.what()));
   }
   return lines;
+}
+
+namespace {
+
+// Lines that cannot be read, such as one that somebody is writing, are left out.
+std::vector<JsonValue> records_of(const std::string& path) {
+  std::vector<JsonValue> records;
+  if (!file_exists(path)) return records;
+  std::istringstream file(read_file(path));
+  for (std::string line; std::getline(file, line);) {
+    try {
+      records.push_back(parse_json(line, path));
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return records;
+}
+
+}  // namespace
+
+void RunForecast::write_report(const RunSummary& summary, const Comparison& comparison) const {
+  const RunPlan& plan = inputs_.plan;
+  const std::string& folder = plan.config.run.dir;
+  RunPageFacts facts;
+  facts.title = "Training run " + std::filesystem::path(folder).filename().string();
+  facts.subtitle = model_line(plan);
+  facts.lines = {layout_line(plan), fmt::format("compute in {} ({})", to_string(plan.compute), plan.compute_reason)};
+  facts.lines.insert(facts.lines.end(), plan.notes.begin(), plan.notes.end());
+  facts.metrics = records_of(folder + "/metrics.jsonl");
+  facts.evals = records_of(folder + "/eval.jsonl");
+  if (const std::string path = folder + "/memory.json"; file_exists(path)) facts.memory = parse_json(read_file(path), path);
+  facts.comparison = comparison;
+  std::vector<std::vector<StepSpan>> measured, simulated;
+  for (const auto& rank : summary.last_step) {
+    for (auto& spans = measured.emplace_back(); const InstructionTimes& t : rank) spans.push_back({t.start, t.end, t.waited});
+  }
+  for (const auto& rank : spans_) {
+    for (auto& spans = simulated.emplace_back(); const InstructionSpan& t : rank) spans.push_back({t.start, t.end, 0});
+  }
+  if (hardware_.device == DeviceKind::kCpu && !measured.empty())
+    facts.timelines.push_back(step_timeline("Measured: the last step", plan.step_programs, measured));
+  if (!simulated.empty()) facts.timelines.push_back(step_timeline("Simulated by " + step_->profile, plan.step_programs, simulated));
+  write_file(folder + "/report.html", to_html(run_page(facts)));
 }
 
 }  // namespace trident

@@ -22,11 +22,13 @@ class RunForecast final : public RunOutlook {
 
  private:
   PredictedMemory memory() const;
+  void write_report(const RunSummary& summary, const Comparison& comparison) const;
 
   const RunInputs& inputs_;
   RunHardware hardware_;
   RunPrices prices_;
   std::optional<PredictedStep> step_;
+  std::vector<std::vector<InstructionSpan>> spans_;  // of the simulated step, where there is to be a report
 };
 
 }  // namespace trident

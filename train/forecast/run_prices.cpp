@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "core/file_io.h"
+#include "plan/cpu_prices.h"
 #include "plan/gpu_prices.h"
 #include "plan/price_book.h"
 
@@ -31,7 +32,24 @@ GpuRates rates_of_cards(const RunPlan& plan, const std::vector<std::string>& car
 RunPrices on_cards(const RunPlan& plan, const RunHardware& hardware) {
   const GpuRates rates = rates_of_cards(plan, hardware.cards);
   const ClusterLinks links{hardware.ranks_of_node, rates.nvlink, rates.network};
-  return {std::make_shared<GpuPrices>(rates, links), rates.name, {}, {}};
+  return {std::make_shared<GpuPrices>(rates, links), fmt::format("the profile {}", rates.name), {}, {}};
+}
+
+struct OwnCpuPrices {  // CpuPrices refer to their rates
+  OwnCpuPrices(CpuRates r, const CpuPlace& place) : rates(std::move(r)), prices(rates, place) {}
+  CpuRates rates;
+  CpuPrices prices;
+};
+
+RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
+  const auto& file = plan.config.run.hardware_profile;
+  const CpuPlace place{hardware.ranks_of_node, plan.threads_per_rank, plan.compute};
+  const auto own = std::make_shared<const OwnCpuPrices>(file ? read_cpu_rates(*file) : shipped_cpu_rates(), place);
+  const CpuConstants constants = own->rates.constants;
+  return {std::shared_ptr<const WorkPrices>(own, &own->prices), fmt::format("the profile {} of {}", own->rates.name, own->rates.processor), {},
+          [constants, ranks = hardware.ranks_of_process](double arena_bytes) {
+            return constants.process_bytes + ranks * constants.rank_bytes + arena_bytes;
+          }};
 }
 
 }  // namespace
@@ -50,7 +68,7 @@ std::string profile_of_card(const std::string& card) {
 RunPrices prices_of(const RunPlan& plan, const RunHardware& hardware) {
   try {
     if (hardware.device == DeviceKind::kCuda) return on_cards(plan, hardware);
-    return none("no profile of processors comes with the program; trident bench --calibrate makes one");
+    return on_processors(plan, hardware);
   } catch (const Error& error) {
     return none(error.what());
   }

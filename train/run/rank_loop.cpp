@@ -338,6 +338,7 @@ void RankLoop::close() {
   summary_.updates = updates() - first_update_;
   summary_.tokens = (updates() - first_update_) * plan_.tokens_per_step();
   summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
+  if (plan_.config.log.report) summary_.last_step = collect_last_step(trainer_, plan_);
   summary_.bytes_between_nodes = total_bytes_between_nodes();
   summary_.timed_steps = since_start_.steps;
   summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().host_stream()).mean();

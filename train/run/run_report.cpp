@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 #include <utility>
 
@@ -128,6 +129,45 @@ std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const
     for (double& s : seconds.back()) s /= ranks_per_program;
   }
   return seconds;
+}
+
+std::vector<std::vector<InstructionTimes>> collect_last_step(RankTrainer& trainer, const RunPlan& plan) {
+  constexpr std::size_t kValues = sizeof(InstructionTimes) / sizeof(double);
+  std::size_t longest = 0;
+  for (const StepProgram& program : plan.step_programs) longest = std::max(longest, program.instructions.size());
+  ParallelContext& context = trainer.context();
+  const std::size_t stages = plan.step_programs.size();
+  std::vector<InstructionTimes> mine(trainer.instruction_times().begin(), trainer.instruction_times().end()), all(longest * stages);
+  mine.resize(longest);
+  const auto n = static_cast<std::int64_t>(kValues * longest);
+  context.statistics(Axis::kPipeline)
+      .all_gather(context.host_stream(), TensorView(all.data(), DType::kF64, {n * static_cast<std::int64_t>(stages)}),
+                  TensorView(mine.data(), DType::kF64, {n}));
+  context.host_stream().synchronize();
+
+  std::vector<std::vector<InstructionTimes>> step;
+  std::vector<double> norm_ends;
+  double length = 0;
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    const StepProgram& program = plan.step_programs[stage];
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(stage * longest);
+    const auto& times = step.emplace_back(first, first + static_cast<std::ptrdiff_t>(program.instructions.size()));
+    for (std::size_t at = 0; at < times.size(); ++at)
+      if (program.instructions[at].kind == InstructionKind::kGradNorm) norm_ends.push_back(times[at].end);
+    if (!times.empty()) length = std::max(length, times.back().end - times.front().start);
+  }
+  const auto [earliest, latest] = std::minmax_element(norm_ends.begin(), norm_ends.end());
+  const bool one_clock = norm_ends.size() != stages || *latest - *earliest <= length;
+  double zero = std::numeric_limits<double>::infinity();
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    for (InstructionTimes& t : step[stage]) {
+      if (!one_clock) t.start -= norm_ends[stage], t.end -= norm_ends[stage];
+      zero = std::min(zero, t.start);
+    }
+  }
+  for (auto& times : step)
+    for (InstructionTimes& t : times) t.start -= zero, t.end -= zero;
+  return step;
 }
 
 double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>& cpu_seconds) {

@@ -27,6 +27,7 @@ struct RunSummary {
   std::int64_t planned_bytes = 0, granted_bytes = 0;  // arena, maximum over ranks
   StepTimes times;                       // mean of a step and a rank, without the first step
   double timed_steps = 0;                // of `times`
+  std::vector<std::vector<InstructionTimes>> last_step;  // collect_last_step(), where it is asked for
   double replayed_bubble = 0;            // over ideal: measured CPU seconds per instruction through the simulator
 };
 
@@ -35,6 +36,10 @@ ValidLoss valid_loss(const EvalResult& result);  // bits per byte: nats per toke
 // CPU seconds of every instruction of one step, of all ranks; collective over the world. On every rank: [pipeline rank][instruction],
 // the mean over the data- and tensor-parallel ranks.
 std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan);
+
+// When every instruction of the last step ran, on the ranks of this rank's pipeline: [pipeline rank][instruction], seconds since the
+// first of them began; collective over the world. Clocks that differ by more than the step are taken to agree where the norm ends.
+std::vector<std::vector<InstructionTimes>> collect_last_step(RankTrainer& trainer, const RunPlan& plan);
 
 // The bubble these times would make with one core per rank.
 double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>& cpu_seconds);

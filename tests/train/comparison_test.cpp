@@ -1,0 +1,260 @@
+// What was predicted of a run beside what was measured: which part each measured second belongs to, and what is named as off.
+#include "train/forecast/comparison.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "core/check.h"
+#include "tests/support/layout_run.h"
+#include "train/forecast/forecast.h"
+#include "train/forecast/run_forecast.h"
+#include "train/plan/machine.h"
+
+namespace trident {
+namespace {
+
+// Every operation takes as long as its bytes at 1 GB/s, times `factor`; collectives at 0.1 GB/s.
+class FakePrices final : public WorkPrices {
+ public:
+  explicit FakePrices(double factor = 1, std::string refused = "") : factor_(factor), refused_(std::move(refused)) {}
+  double device_seconds(const RecordedOperation& operation) const override {
+    if (operation.name == refused_) throw ConfigError("profile fake: no table operations " + refused_);
+    return factor_ * 1e-9 * operation.bytes;
+  }
+  double issue_seconds(const RecordedOperation&) const override { return 0; }
+  double seconds(const RecordedCollective& call, const GroupPlace&) const override { return 1e-8 * static_cast<double>(call.operand_bytes); }
+  OverlapSlowdown slowdown() const override { return {1.5, 1.5}; }
+  double step_seconds() const override { return 1e-4; }
+
+ private:
+  double factor_;
+  std::string refused_;
+};
+
+RunInputs inputs_of(const std::vector<std::string>& settings) {
+  std::vector<std::string> all{"run.dir=" + ::testing::TempDir() + "comparison"};
+  all.insert(all.end(), settings.begin(), settings.end());
+  const TrainConfig config = parse_train_config(testing::tiny_llama_config(), "test", all);
+  RunInputs inputs;
+  inputs.plan = make_run_plan(config, resolve_model(config), 0, kAnyMachine);
+  for (const DryRun& stage : dry_stages(inputs.plan, nullptr, DryWork::kConstruct)) inputs.dry_arenas.push_back(stage.arena.total_bytes());
+  inputs.ranks_at_once = inputs.plan.world_size();
+  return inputs;
+}
+
+RunInputs grid() { return inputs_of({"parallel=2DP x 2PP x 2TP", "recompute.policy=full"}); }
+
+PredictedStep step_of(const RunPlan& plan, const WorkPrices& prices) {
+  const Forecast forecast = forecast_run(plan, prices, nullptr);
+  return predicted_step("fake", forecast.step, forecast.price, prices);
+}
+
+double& of(std::array<double, kNumStepParts>& values, StepPart part) { return values[static_cast<std::size_t>(part)]; }
+
+// Different binary shares of a second everywhere, so that sums are exact and tell what they are of.
+StepTimes some_times() {
+  StepTimes t;
+  const std::vector<StepPart> parts{StepPart::kForward, StepPart::kBackward, StepPart::kMessages, StepPart::kGather,
+                                    StepPart::kReduce,  StepPart::kNorm,     StepPart::kOptimizer, StepPart::kData};
+  double wall = 8;
+  for (const StepPart part : parts) of(t.wall, part) = wall, of(t.cpu, part) = wall / 4, wall /= 2;
+  of(t.waited, StepPart::kForward) = 1, of(t.waited, StepPart::kBackward) = 2, of(t.waited, StepPart::kNorm) = 0.1875;
+  t.waited_for = {1 + 0.0625, 1.5, 0.5 + 0.125};  // tp and statistics; pp; dp within computes and of the norm
+  t.causes = {.tensor = 1.25, .reduced = 0.1875, .reduced_waited = 0.125, .reduced_cpu = 0.03125, .statistics_waited = 0.0625};
+  t.step = 16;
+  t.steps = 1;
+  return t;
+}
+
+MeasuredRun measured(const StepTimes& times, double ranks_at_once = 8) {
+  MeasuredRun run;
+  run.times = times, run.steps = 5, run.ranks = 8, run.ranks_at_once = ranks_at_once, run.arena = 1000;
+  return run;
+}
+
+std::map<std::string, ComparedPart> by_name(const Comparison& c) {
+  std::map<std::string, ComparedPart> named;
+  for (const ComparedPart& part : c.parts) named[std::string(to_string(part.parts.front()))] = part;
+  return named;
+}
+
+TEST(Comparison, EveryMeasuredSecondIsInOnePart) {
+  const RunInputs inputs = grid();
+  const Comparison c = compare(step_of(inputs.plan, FakePrices()), "", {1000, {}}, measured(some_times()));
+  auto parts = by_name(c);
+  EXPECT_EQ(parts.at("compute").measured, 8 + 4 - 3 - 0.25);  // of the collectives a quarter of a second was work
+  EXPECT_EQ(parts.at("tp").measured, 1.25);
+  EXPECT_EQ(parts.at("pp").measured + 0, 1.5 + 0.0625 + 2) << "waits for messages and for the others' sums, and issuing";
+  EXPECT_EQ(parts.at("dp").measured, 0.5 + 0.1875 + 1 + 0.5);
+  EXPECT_EQ(parts.at("optimizer").measured, 0.25 - 0.1875 - 0.0625 + 0.125);
+  EXPECT_EQ(c.step_measured, 16);
+  double all = 0;
+  for (const ComparedPart& part : c.parts) all += part.measured;
+  EXPECT_EQ(all, 16);
+}
+
+TEST(Comparison, EveryPredictedSecondIsInOnePart) {
+  for (const std::vector<std::string>& settings : std::vector<std::vector<std::string>>{
+           {}, {"parallel=2DP x 2PP x 2TP", "recompute.policy=full"}, {"parallel=4DP", "parallel.zero=zero3"}, {"parallel=4PP"}}) {
+    const RunInputs inputs = inputs_of(settings);
+    const FakePrices prices;
+    const Forecast forecast = forecast_run(inputs.plan, prices, nullptr);
+    const PredictedStep step = predicted_step("fake", forecast.step, forecast.price, prices);
+    EXPECT_NEAR(step.parts.total(), forecast.price.seconds, 1e-12);
+    const Comparison c = compare(step, "", {1000, {}}, measured(some_times()));
+    EXPECT_NEAR(c.step_predicted, forecast.price.seconds, 1e-12) << testing::PrintToString(settings);
+    for (const ComparedPart& part : c.parts) EXPECT_GE(part.predicted, 0) << to_string(part.parts.front());
+  }
+}
+
+TEST(Comparison, WithFewerCoresThanRanksTheProcessorsWorkIsCompared) {
+  const RunInputs inputs = grid();
+  const FakePrices prices;
+  const PredictedStep step = step_of(inputs.plan, prices);
+  const StepTimes times = some_times();
+  const Comparison c = compare(step, "", {1000, {}}, measured(times, 2));
+  EXPECT_EQ(c.clock, Comparison::Clock::kProcessor);
+  EXPECT_EQ(c.step_measured, 4 * times.computing());
+  // All work of all ranks, whatever hides it: by hand from the records.
+  const Forecast forecast = forecast_run(inputs.plan, prices, nullptr);
+  double work = 0;
+  for (std::size_t stage = 0; stage < forecast.step.records.size(); ++stage) {
+    const StepRecord& record = forecast.step.records[stage];
+    const std::vector<std::int64_t> counts = record.counts();
+    for (std::size_t pass = 0; pass < counts.size(); ++pass)
+      work += static_cast<double>(counts[pass]) * price_pass(record.passes[pass], forecast.step.grid, prices).total();
+    const auto& program = forecast.step.programs[stage].instructions;
+    for (std::size_t at = 0; at < program.size(); ++at)  // receives were priced where they were sent
+      if (program[at].is_receive()) work -= price_pass(record.pass(at), forecast.step.grid, prices).total();
+    work += prices.step_seconds();
+  }
+  EXPECT_NEAR(c.step_predicted, 4 * work / 2, 0.02 * c.step_predicted);
+  EXPECT_NE(to_lines(c).front().find("CPU time of a step, all 8 ranks, over the 2 that work at once"), std::string::npos);
+}
+
+// What would have been measured if every instruction took what `step` says.
+StepTimes times_of(const PredictedStep& step) {
+  using enum TimePart;
+  StepTimes t;
+  of(t.wall, StepPart::kForward) = step.parts[kCompute] + step.parts[kRecompute] + step.parts[kLaunch] + step.slowed + step.parts[kTensor] +
+                                   step.parts[kBubble] + step.parts[kPipeline] + step.parts[kData] - step.slowed;
+  t.waited_for = {0, step.parts[kBubble] + step.parts[kPipeline], step.parts[kData] - step.slowed};
+  of(t.waited, StepPart::kForward) = t.waited_for[1] + t.waited_for[2];
+  t.causes.tensor = step.parts[kTensor];
+  of(t.wall, StepPart::kOptimizer) = step.parts[kOptimizer];
+  t.step = step.parts.total();
+  return t;
+}
+
+std::vector<std::string> off_of(const PredictedStep& predicted, const PredictedStep& real, double bubble) {
+  MeasuredRun run = measured(times_of(real));
+  run.bubble_over_ideal = bubble;
+  std::vector<std::string> names;
+  for (const Comparison::Off& off : compare(predicted, "", {1000, {}}, run).off()) names.push_back(off.what);
+  return names;
+}
+
+TEST(Comparison, WhatIsOffIsNamedAndNothingElse) {
+  const RunInputs inputs = grid();
+  const PredictedStep right = step_of(inputs.plan, FakePrices());
+  EXPECT_EQ(off_of(right, right, right.bubble_over_ideal), std::vector<std::string>{});
+  // Prices of operations that are twice what they take, all else alike.
+  PredictedStep twice = right;
+  twice.parts[TimePart::kCompute] *= 2, twice.parts[TimePart::kRecompute] *= 2;
+  EXPECT_EQ(off_of(twice, right, right.bubble_over_ideal), std::vector<std::string>{"compute + recompute"});
+  PredictedStep slow_links = right;
+  slow_links.parts[TimePart::kTensor] += right.parts.total();
+  EXPECT_EQ(off_of(slow_links, right, right.bubble_over_ideal), std::vector<std::string>{"tp"});
+  EXPECT_EQ(off_of(right, right, right.bubble_over_ideal * 1.5 + 0.3), std::vector<std::string>{"the bubble"});
+  // Two parts that make up for each other are off, too.
+  PredictedStep moved = right;
+  moved.parts[TimePart::kTensor] += 0.2 * right.parts.total(), moved.parts[TimePart::kCompute] -= 0.2 * right.parts.total();
+  EXPECT_EQ(off_of(moved, right, right.bubble_over_ideal), (std::vector<std::string>{"compute + recompute", "tp"}));
+  // Nine percent everywhere are not named; a little everywhere that makes more than ten together is, by the largest.
+  PredictedStep nine = right;
+  for (double& seconds : nine.parts.seconds) seconds *= 1.09;
+  EXPECT_EQ(off_of(nine, right, right.bubble_over_ideal), std::vector<std::string>{});
+  PredictedStep spread = right;
+  for (double& seconds : spread.parts.seconds) seconds += 0.03 * right.parts.total();
+  EXPECT_EQ(off_of(spread, right, right.bubble_over_ideal).size(), 1u);
+}
+
+TEST(Comparison, MemoryThatIsOffIsNamed) {
+  MeasuredRun run = measured(some_times());
+  run.arena = 1200, run.resident = 5000;
+  const Comparison c = compare({}, "none came with it", {1000, 5200}, run);
+  ASSERT_EQ(c.off().size(), 1u);
+  EXPECT_EQ(c.off()[0].what, "the arena");
+  const std::vector<std::string> lines = to_lines(c);
+  EXPECT_EQ(lines.front(), "predicted beside measured, without the time of a step: none came with it");
+  EXPECT_NE(lines.back().find("more than 10 % off: the arena"), std::string::npos) << lines.back();
+  const JsonValue json = to_json(c);
+  EXPECT_EQ(json.find("not_predicted")->as_string(), "none came with it");
+  EXPECT_EQ(json.find("step_seconds"), nullptr);
+  EXPECT_EQ(json.find("arena_bytes")->find("predicted")->as_integer(), 1000);
+  EXPECT_EQ(json.find("resident_bytes")->find("measured")->as_integer(), 5000);
+  EXPECT_EQ(json.find("off")->items().size(), 1u);
+}
+
+TEST(Comparison, OnCardsTheStepIsComparedAsAWhole) {
+  MeasuredRun run = measured(some_times());
+  run.on_host = false;
+  const RunInputs inputs = grid();
+  const PredictedStep step = step_of(inputs.plan, FakePrices());
+  const Comparison c = compare(step, "", {1000, {}}, run);
+  EXPECT_TRUE(c.parts.empty());
+  EXPECT_EQ(c.step_measured, 16);
+  EXPECT_EQ(c.step_predicted, step.parts.total());
+  ASSERT_FALSE(c.off().empty());
+  EXPECT_EQ(c.off()[0].what, "the step");
+}
+
+TEST(RunForecast, SaysWhatTheDryRanksSendAndThePrices) {
+  const RunInputs inputs = grid();
+  RunForecast forecast(inputs, {.ranks_of_node = 8, .ranks_of_process = 8}, {std::make_shared<FakePrices>(), "fake", {}, {}});
+  const RunOutlook::Predicted predicted = forecast.predicted();
+  EXPECT_EQ(predicted.bytes_sent, step_bytes_sent(inputs.plan));
+  double parts = 0;
+  for (const JsonMember& part : predicted.step.find("parts")->members()) parts += part.value.as_number();
+  EXPECT_NEAR(parts, predicted.step.find("seconds")->as_number(), 1e-12);
+  EXPECT_GT(predicted.step.find("parts")->find("recompute")->as_number(), 0);
+}
+
+TEST(RunForecast, ACallWithoutAPriceIsSaidAndNoError) {
+  const RunInputs inputs = grid();
+  RunForecast forecast(inputs, {.ranks_of_node = 8, .ranks_of_process = 8},
+                       {std::make_shared<FakePrices>(1, "rms_norm_forward"), "fake", {}, {}});
+  const RunOutlook::Predicted predicted = forecast.predicted();
+  EXPECT_EQ(predicted.bytes_sent, step_bytes_sent(inputs.plan));
+  EXPECT_TRUE(predicted.step.is_null());
+  RunSummary summary;
+  summary.granted_bytes = inputs.dry_arenas.front();
+  const std::vector<std::string> lines = forecast.compare(summary);  // into a folder that is not there
+  EXPECT_EQ(lines.front(), "predicted beside measured, without the time of a step: profile fake: no table operations rms_norm_forward");
+  EXPECT_NE(lines.back().find("comparison.json"), std::string::npos) << lines.back();
+}
+
+TEST(RunPrices, CardsHaveTheProfileOfTheirKind) {
+  EXPECT_EQ(profile_of_card("NVIDIA H100 80GB HBM3"), "H100-SXM5-80GB");
+  EXPECT_EQ(profile_of_card("NVIDIA H100 PCIe"), "");
+  EXPECT_EQ(profile_of_card("NVIDIA H100 80GB HBM3 MIG 1g.10gb"), "");
+  EXPECT_EQ(profile_of_card("NVIDIA A100-SXM4-40GB"), "A100-SXM4-40GB");
+  EXPECT_EQ(profile_of_card("NVIDIA GB200"), "GB200");
+  EXPECT_EQ(profile_of_card("NVIDIA H200"), "H200-SXM-141GB");
+  EXPECT_EQ(profile_of_card("Tesla T4"), "");
+  const RunInputs inputs = grid();
+  const auto prices = [&](std::vector<std::string> cards) { return prices_of(inputs.plan, {DeviceKind::kCuda, std::move(cards), 8, 8}); };
+  EXPECT_NE(prices({"NVIDIA H100 80GB HBM3"}).prices, nullptr);
+  EXPECT_EQ(prices({"Tesla T4"}).prices, nullptr);
+  EXPECT_NE(prices({"Tesla T4"}).why_not.find("no profile of Tesla T4"), std::string::npos);
+  EXPECT_NE(prices({"NVIDIA H200", "Tesla T4"}).why_not.find("not of one kind"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trident
