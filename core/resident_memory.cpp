@@ -1,5 +1,6 @@
 #include "core/resident_memory.h"
 
+#include <cstdint>
 #include <fstream>
 #include <sstream>
 #include <string_view>
@@ -16,8 +17,9 @@ std::optional<ResidentMemory> resident_memory(const std::string& path) {
     std::string name, unit;
     std::int64_t kilobytes = 0;
     if (!(words >> name >> kilobytes >> unit) || unit != "kB") continue;
-    for (const auto& [key, bytes] : {std::pair(std::string_view("RssAnon:"), &memory.own), std::pair(std::string_view("RssShmem:"), &memory.shared),
-                                     std::pair(std::string_view("RssFile:"), &memory.files)}) {
+    for (const auto& [key, bytes] :
+         {std::pair(std::string_view("RssAnon:"), &memory.own), std::pair(std::string_view("RssShmem:"), &memory.shared),
+          std::pair(std::string_view("RssFile:"), &memory.files)}) {
       if (name != key) continue;
       *bytes = 1024 * kilobytes;
       ++found;

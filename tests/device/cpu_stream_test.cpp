@@ -286,6 +286,10 @@ TEST(Progress, AWaitThatDoesWorkIsNotCounted) {
   compute.enqueue(busy);
   EXPECT_EQ(busy.looks, 2);
   EXPECT_LT(compute.waited_seconds(), monotonic_seconds() - start - 0.09);
+  EXPECT_GT(compute.held_seconds().value(), 0.09) << "work of its operations holds the host, too";
+  EXPECT_LE(compute.held_seconds().value(), monotonic_seconds() - start);
+  CpuStream queue("queue", CpuStream::Mode::kQueue, rank.progress);
+  EXPECT_FALSE(queue.held_seconds().has_value()) << "what it advances, other instructions do beside their own";
 }
 
 TEST(OperationLog, HoldsEveryOperationOnceInOrderAndEveryWait) {

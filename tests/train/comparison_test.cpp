@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/file_io.h"
+#include "core/resident_memory.h"
 #include "tests/support/layout_run.h"
 #include "train/forecast/forecast.h"
 #include "train/forecast/run_forecast.h"
@@ -28,7 +30,9 @@ class FakePrices final : public WorkPrices {
     return factor_ * 1e-9 * operation.bytes;
   }
   double issue_seconds(const RecordedOperation&) const override { return 0; }
-  double seconds(const RecordedCollective& call, const GroupPlace&) const override { return 1e-8 * static_cast<double>(call.operand_bytes); }
+  double seconds(const RecordedCollective& call, const GroupPlace&) const override {
+    return 1e-8 * static_cast<double>(call.operand_bytes);
+  }
   OverlapSlowdown slowdown() const override { return {1.5, 1.5}; }
   double step_seconds() const override { return 1e-4; }
 
@@ -43,7 +47,8 @@ RunInputs inputs_of(const std::vector<std::string>& settings) {
   const TrainConfig config = parse_train_config(testing::tiny_llama_config(), "test", all);
   RunInputs inputs;
   inputs.plan = make_run_plan(config, resolve_model(config), 0, kAnyMachine);
-  for (const DryRun& stage : dry_stages(inputs.plan, nullptr, DryWork::kConstruct)) inputs.dry_arenas.push_back(stage.arena.total_bytes());
+  for (const DryRun& stage : dry_stages(inputs.plan, nullptr, DryWork::kConstruct))
+    inputs.dry_arenas.push_back(stage.arena.total_bytes());
   inputs.ranks_at_once = inputs.plan.world_size();
   return inputs;
 }
@@ -60,7 +65,7 @@ double& of(std::array<double, kNumStepParts>& values, StepPart part) { return va
 // Different binary shares of a second everywhere, so that sums are exact and tell what they are of.
 StepTimes some_times() {
   StepTimes t;
-  const std::vector<StepPart> parts{StepPart::kForward, StepPart::kBackward, StepPart::kMessages, StepPart::kGather,
+  const std::vector<StepPart> parts{StepPart::kForward, StepPart::kBackward, StepPart::kMessages,  StepPart::kGather,
                                     StepPart::kReduce,  StepPart::kNorm,     StepPart::kOptimizer, StepPart::kData};
   double wall = 8;
   for (const StepPart part : parts) of(t.wall, part) = wall, of(t.cpu, part) = wall / 4, wall /= 2;
@@ -142,8 +147,9 @@ TEST(Comparison, WithFewerCoresThanRanksTheProcessorsWorkIsCompared) {
 StepTimes times_of(const PredictedStep& step) {
   using enum TimePart;
   StepTimes t;
-  of(t.wall, StepPart::kForward) = step.parts[kCompute] + step.parts[kRecompute] + step.parts[kLaunch] + step.slowed + step.parts[kTensor] +
-                                   step.parts[kBubble] + step.parts[kPipeline] + step.parts[kData] - step.slowed;
+  of(t.wall, StepPart::kForward) = step.parts[kCompute] + step.parts[kRecompute] + step.parts[kLaunch] + step.slowed +
+                                   step.parts[kTensor] + step.parts[kBubble] + step.parts[kPipeline] + step.parts[kData] -
+                                   step.slowed;
   t.waited_for = {0, step.parts[kBubble] + step.parts[kPipeline], step.parts[kData] - step.slowed};
   of(t.waited, StepPart::kForward) = t.waited_for[1] + t.waited_for[2];
   t.causes.tensor = step.parts[kTensor];
@@ -215,6 +221,32 @@ TEST(Comparison, OnCardsTheStepIsComparedAsAWhole) {
   EXPECT_EQ(c.off()[0].what, "the step");
 }
 
+// Of real steps: collectives within computes are held apart where there are some, and so is the wait for reductions.
+TEST(Comparison, CausesOfRealSteps) {
+  for (const auto& [layout, has_tensor] : {std::pair{"2TP", true}, {"2DP", false}, {"2PP", false}}) {
+    testing::LayoutRunOptions options;
+    options.after_steps = [has_tensor = has_tensor](RankTrainer& trainer) {
+      const StepCauses& causes = trainer.causes();
+      double computes = 0, norm = 0;
+      const auto& program = trainer.plan().step_program(trainer.context().rank()).instructions;
+      for (std::size_t i = 0; i < program.size(); ++i) {
+        const InstructionTimes& t = trainer.instruction_times()[i];
+        if (program[i].is_compute()) computes += t.end - t.start;
+        if (program[i].kind == InstructionKind::kGradNorm) norm += t.end - t.start;
+      }
+      if (has_tensor)
+        EXPECT_GT(causes.tensor, 0);
+      else
+        EXPECT_EQ(causes.tensor, 0) << "the norm's own are not counted";
+      EXPECT_LE(causes.tensor, computes);
+      EXPECT_GT(causes.reduced, 0);
+      EXPECT_LE(causes.reduced_waited, causes.reduced);
+      EXPECT_LE(causes.reduced + causes.statistics_waited, norm + 1e-5);
+    };
+    testing::run_layout(testing::tiny_llama_config(), {std::string("parallel=") + layout}, options);
+  }
+}
+
 TEST(RunForecast, SaysWhatTheDryRanksSendAndThePrices) {
   const RunInputs inputs = grid();
   RunForecast forecast(inputs, {.ranks_of_node = 8, .ranks_of_process = 8}, {std::make_shared<FakePrices>(), "fake", {}, {}});
@@ -236,8 +268,26 @@ TEST(RunForecast, ACallWithoutAPriceIsSaidAndNoError) {
   RunSummary summary;
   summary.granted_bytes = inputs.dry_arenas.front();
   const std::vector<std::string> lines = forecast.compare(summary);  // into a folder that is not there
-  EXPECT_EQ(lines.front(), "predicted beside measured, without the time of a step: profile fake: no table operations rms_norm_forward");
+  EXPECT_EQ(lines.front(),
+            "predicted beside measured, without the time of a step: profile fake: no table operations rms_norm_forward");
   EXPECT_NE(lines.back().find("comparison.json"), std::string::npos) << lines.back();
+}
+
+TEST(ResidentMemory, IsWhatTheKernelSays) {
+  const std::string path = ::testing::TempDir() + "status";
+  write_file(path,
+             "Name:\ttrident\nVmRSS:\t  900 kB\nRssAnon:\t     700 kB\nRssFile:\t 150 kB\nRssShmem:\t    50 kB\nThreads:\t3\n");
+  const auto memory = resident_memory(path);
+  ASSERT_TRUE(memory.has_value());
+  EXPECT_EQ(memory->own, 700 * 1024);
+  EXPECT_EQ(memory->files, 150 * 1024);
+  EXPECT_EQ(memory->shared, 50 * 1024);
+  write_file(path, "RssAnon:\t     700 kB\n");
+  EXPECT_FALSE(resident_memory(path).has_value());
+  EXPECT_FALSE(resident_memory(path + "-none").has_value());
+  const std::int64_t before = resident_memory()->own;
+  const std::vector<char> touched(64 << 20, 'x');
+  EXPECT_GT(resident_memory()->own - before, 60 << 20) << touched.back();
 }
 
 TEST(RunPrices, CardsHaveTheProfileOfTheirKind) {
@@ -249,7 +299,9 @@ TEST(RunPrices, CardsHaveTheProfileOfTheirKind) {
   EXPECT_EQ(profile_of_card("NVIDIA H200"), "H200-SXM-141GB");
   EXPECT_EQ(profile_of_card("Tesla T4"), "");
   const RunInputs inputs = grid();
-  const auto prices = [&](std::vector<std::string> cards) { return prices_of(inputs.plan, {DeviceKind::kCuda, std::move(cards), 8, 8}); };
+  const auto prices = [&](std::vector<std::string> cards) {
+    return prices_of(inputs.plan, {DeviceKind::kCuda, std::move(cards), 8, 8});
+  };
   EXPECT_NE(prices({"NVIDIA H100 80GB HBM3"}).prices, nullptr);
   EXPECT_EQ(prices({"Tesla T4"}).prices, nullptr);
   EXPECT_NE(prices({"Tesla T4"}).why_not.find("no profile of Tesla T4"), std::string::npos);

@@ -76,6 +76,10 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_EQ(c.log.every, 10);
   EXPECT_TRUE(c.log.tensorboard);
   EXPECT_TRUE(c.log.trace_steps.empty());
+  EXPECT_FALSE(c.log.report);
+  EXPECT_TRUE(small_with({"log.report=true"}).log.report);
+  EXPECT_EQ(c.run.hardware_profile, std::nullopt);
+  EXPECT_EQ(small_with({"run.hardware_profile=here.json"}).run.hardware_profile, "here.json");
   EXPECT_TRUE(small_with({"log.trace_steps=null"}).log.trace_steps.empty());
   EXPECT_EQ(small_with({"log.trace_steps=[2,2]", "run.steps=2"}).log.trace_steps, (std::vector<std::int64_t>{2, 2}));
   EXPECT_TRUE(c.debug.check_collectives);

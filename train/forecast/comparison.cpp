@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <utility>
 
 namespace trident {
@@ -62,9 +63,10 @@ std::vector<ComparedPart> parts_of_wall(const PredictedStep& step, const StepTim
 std::vector<ComparedPart> parts_of_processors(const PredictedStep& step, const StepTimes& t, double share) {
   const double optimizer = of(t.cpu, StepPart::kNorm) - t.causes.reduced_cpu + of(t.cpu, StepPart::kOptimizer);
   const double other = of(t.cpu, StepPart::kData);
-  std::vector<ComparedPart> parts{{{kCompute, kRecompute, kLaunch, kTensor, kPipeline, kData}, 0, t.computing() - optimizer - other},
-                                  {{kOptimizer}, step.parts[kOptimizer], optimizer},
-                                  {{kOther}, step.parts[kOther], other}};
+  std::vector<ComparedPart> parts{
+      {{kCompute, kRecompute, kLaunch, kTensor, kPipeline, kData}, 0, t.computing() - optimizer - other},
+      {{kOptimizer}, step.parts[kOptimizer], optimizer},
+      {{kOther}, step.parts[kOther], other}};
   parts[0].predicted = sum(step.parts, {kCompute, kRecompute, kLaunch, kTensor}) + step.moving;
   for (ComparedPart& part : parts) part.predicted *= share, part.measured *= share;
   return parts;
@@ -105,7 +107,8 @@ JsonValue names(const std::vector<TimePart>& parts) {
 
 }  // namespace
 
-PredictedStep predicted_step(const std::string& profile, const RecordedStep& step, const StepPrice& price, const WorkPrices& prices) {
+PredictedStep predicted_step(const std::string& profile, const RecordedStep& step, const StepPrice& price,
+                             const WorkPrices& prices) {
   PredictedStep out;
   out.profile = profile;
   out.bubble_over_ideal = price.bubble_over_ideal;
@@ -127,7 +130,8 @@ PredictedStep predicted_step(const std::string& profile, const RecordedStep& ste
 
 JsonValue to_json(const PredictedStep& step) {
   JsonValue out, parts;
-  for (std::size_t part = 0; part < kNumTimeParts; ++part) parts.set(to_string(static_cast<TimePart>(part)), step.parts.seconds[part]);
+  for (std::size_t part = 0; part < kNumTimeParts; ++part)
+    parts.set(to_string(static_cast<TimePart>(part)), step.parts.seconds[part]);
   out.set("profile", step.profile);
   out.set("seconds", step.parts.total());
   out.set("parts", std::move(parts));
@@ -135,7 +139,8 @@ JsonValue to_json(const PredictedStep& step) {
   return out;
 }
 
-Comparison compare(const std::optional<PredictedStep>& step, const std::string& why_not, const PredictedMemory& memory, const MeasuredRun& run) {
+Comparison compare(const std::optional<PredictedStep>& step, const std::string& why_not, const PredictedMemory& memory,
+                   const MeasuredRun& run) {
   Comparison out;
   out.steps = run.steps;
   out.ranks = run.ranks;
@@ -173,7 +178,8 @@ std::vector<Comparison::Off> Comparison::off() const {
     if (distance(part) > limit) add(part);
   }
   if (predicted && list.empty() && std::abs(step_predicted - step_measured) > limit) {
-    const auto most = std::max_element(parts.begin(), parts.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+    const auto most =
+        std::max_element(parts.begin(), parts.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
     if (most != parts.end())
       add(*most);
     else
@@ -183,7 +189,8 @@ std::vector<Comparison::Off> Comparison::off() const {
   if (bubble_predicted && bubble_measured && std::abs(excess(1 + *bubble_predicted, 1 + *bubble_measured)) > kNamedAbove)
     list.push_back({"the bubble", fmt::format("{:.3f}", *bubble_predicted), fmt::format("{:.3f}", *bubble_measured)});
   const auto compare_bytes = [&](const std::string& what, std::int64_t e, std::int64_t m) {
-    if (std::abs(excess(static_cast<double>(e), static_cast<double>(m))) > kNamedAbove) list.push_back({what, megabytes(e), megabytes(m)});
+    if (std::abs(excess(static_cast<double>(e), static_cast<double>(m))) > kNamedAbove)
+      list.push_back({what, megabytes(e), megabytes(m)});
   };
   compare_bytes("the arena", memory_predicted.arena, memory_measured.arena);
   if (memory_predicted.resident && memory_measured.resident)
@@ -195,12 +202,15 @@ std::vector<std::vector<std::string>> comparison_rows(const Comparison& c) {
   std::vector<std::vector<std::string>> rows;
   for (const ComparedPart& part : c.parts) {
     if (part.predicted == 0 && std::abs(part.measured) < kNothing) continue;
-    rows.push_back({name_of(part), milliseconds(part.predicted), milliseconds(part.measured), percent(part.predicted, part.measured)});
+    rows.push_back(
+        {name_of(part), milliseconds(part.predicted), milliseconds(part.measured), percent(part.predicted, part.measured)});
   }
   if (c.predicted)
-    rows.push_back({"step", milliseconds(c.step_predicted), milliseconds(c.step_measured), percent(c.step_predicted, c.step_measured)});
+    rows.push_back(
+        {"step", milliseconds(c.step_predicted), milliseconds(c.step_measured), percent(c.step_predicted, c.step_measured)});
   if (c.bubble_predicted && c.bubble_measured)
-    rows.push_back({"bubble (idle over ideal)", fmt::format("{:.3f}", *c.bubble_predicted), fmt::format("{:.3f}", *c.bubble_measured), ""});
+    rows.push_back(
+        {"bubble (idle over ideal)", fmt::format("{:.3f}", *c.bubble_predicted), fmt::format("{:.3f}", *c.bubble_measured), ""});
   const PredictedMemory &e = c.memory_predicted, &m = c.memory_measured;
   rows.push_back({"arena of the largest rank", megabytes(e.arena), megabytes(m.arena),
                   e.arena == m.arena ? "to the byte" : percent(static_cast<double>(e.arena), static_cast<double>(m.arena))});
@@ -213,10 +223,12 @@ std::vector<std::vector<std::string>> comparison_rows(const Comparison& c) {
 std::vector<std::string> to_lines(const Comparison& c) {
   std::vector<std::string> lines;
   if (c.predicted) {
-    const std::string clock = c.clock == Comparison::Clock::kProcessor
-                                  ? fmt::format("CPU time of a step, all {:.0f} ranks, over the {:g} that work at once", c.ranks, c.ranks_at_once)
-                                  : "a step, mean over ranks";
-    lines.push_back(fmt::format("predicted by {} beside measured: {}{}", c.predicted->profile, clock, c.steps <= 1 ? ", of one step alone" : ""));
+    const std::string clock =
+        c.clock == Comparison::Clock::kProcessor
+            ? fmt::format("CPU time of a step, all {:.0f} ranks, over the {:g} that work at once", c.ranks, c.ranks_at_once)
+            : "a step, mean over ranks";
+    lines.push_back(fmt::format("predicted by {} beside measured: {}{}", c.predicted->profile, clock,
+                                c.steps <= 1 ? ", of one step alone" : ""));
   } else {
     lines.push_back("predicted beside measured, without the time of a step: " + c.why_not);
   }
@@ -230,7 +242,8 @@ std::vector<std::string> to_lines(const Comparison& c) {
     lines.push_back(std::move(line));
   }
   for (const Comparison::Off& off : c.off())
-    lines.push_back(fmt::format("more than {:.0f} % off: {}, {} predicted and {} measured", 100 * Comparison::kNamedAbove, off.what, off.predicted, off.measured));
+    lines.push_back(fmt::format("more than {:.0f} % off: {}, {} predicted and {} measured", 100 * Comparison::kNamedAbove, off.what,
+                                off.predicted, off.measured));
   return lines;
 }
 

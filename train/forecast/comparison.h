@@ -7,8 +7,8 @@
 // On CPUs a rank's own thread moves what gathers, reductions and messages move, whenever it looks at them: in the time of computes
 // that work cannot be told from theirs, and so it is predicted in them, as far as the prices say that they are slowed down.
 //
-// With fewer cores than ranks a wall time says how long ranks waited for cores. Then what the processors worked is compared, over the
-// ranks that can work at once, and all of an instruction's communication is in its work.
+// With fewer cores than ranks a wall time says how long ranks waited for cores. Then what the processors worked is compared, over
+// the ranks that can work at once, and all of an instruction's communication is in its work.
 #pragma once
 
 #include <array>
@@ -33,7 +33,8 @@ struct PredictedStep {
 };
 
 // Of a simulated step. `price`: what price_step() says of it by `prices`.
-PredictedStep predicted_step(const std::string& profile, const RecordedStep& step, const StepPrice& price, const WorkPrices& prices);
+PredictedStep predicted_step(const std::string& profile, const RecordedStep& step, const StepPrice& price,
+                             const WorkPrices& prices);
 // {"profile", "seconds", "parts": {"compute", ...}, "bubble_over_ideal"}, of plan.json.
 JsonValue to_json(const PredictedStep& step);
 
@@ -44,11 +45,11 @@ struct PredictedMemory {
 };
 
 struct MeasuredRun {
-  StepTimes times;            // mean of a step and a rank
-  double steps = 0;           // of which it is the mean
+  StepTimes times;   // mean of a step and a rank
+  double steps = 0;  // of which it is the mean
   int ranks = 1;
-  double ranks_at_once = 1;   // that have cores, or a card, to themselves
-  bool on_host = true;        // what instructions take is in their times; on cards these are of their issue
+  double ranks_at_once = 1;      // that have cores, or a card, to themselves
+  bool on_host = true;           // what instructions take is in their times; on cards these are of their issue
   double bubble_over_ideal = 0;  // replayed
   std::int64_t arena = 0;
   std::optional<std::int64_t> resident;
@@ -62,15 +63,15 @@ struct ComparedPart {
 struct Comparison {
   enum class Clock : std::uint8_t { kWall, kProcessor } clock = Clock::kWall;
   double steps = 0, ranks = 0, ranks_at_once = 0;
-  std::optional<PredictedStep> predicted;  // nothing: no prices; then there are no times below
-  std::string why_not;                   // a sentence's end: why there is none
-  double step_predicted = 0, step_measured = 0;  // seconds
-  std::vector<ComparedPart> parts;       // empty where they are not measured; else they add up to the step
+  std::optional<PredictedStep> predicted;                   // nothing: no prices; then there are no times below
+  std::string why_not;                                      // a sentence's end: why there is none
+  double step_predicted = 0, step_measured = 0;             // seconds
+  std::vector<ComparedPart> parts;                          // empty where they are not measured; else they add up to the step
   std::optional<double> bubble_predicted, bubble_measured;  // over ideal
   PredictedMemory memory_predicted, memory_measured;
 
-  // What is named: parts of the step that are off by more than this share of the measured step, or, where only the whole step is, the
-  // part that is off most; the bubble and memory by the same share of themselves.
+  // What is named: parts of the step that are off by more than this share of the measured step, or, where only the whole step is,
+  // the part that is off most; the bubble and memory by the same share of themselves.
   static constexpr double kNamedAbove = 0.1;
   struct Off {
     std::string what;
@@ -80,7 +81,8 @@ struct Comparison {
 };
 
 // `why_not`: where there is no `step`.
-Comparison compare(const std::optional<PredictedStep>& step, const std::string& why_not, const PredictedMemory& memory, const MeasuredRun& run);
+Comparison compare(const std::optional<PredictedStep>& step, const std::string& why_not, const PredictedMemory& memory,
+                   const MeasuredRun& run);
 
 // Closing lines of a run; the last ones name what is off.
 std::vector<std::string> to_lines(const Comparison& comparison);

@@ -42,7 +42,8 @@ PredictedMemory RunForecast::memory() const {
   if (!prices_.resident) return memory;
   const auto stages = static_cast<std::int64_t>(arenas.size());
   const bool all_here = hardware_.ranks_of_process == inputs_.plan.world_size();
-  const std::int64_t here = all_here ? std::reduce(arenas.begin(), arenas.end()) * (inputs_.plan.world_size() / stages) : arenas.front();
+  const std::int64_t here =
+      all_here ? std::reduce(arenas.begin(), arenas.end()) * (inputs_.plan.world_size() / stages) : arenas.front();
   memory.resident = std::llround(prices_.resident(static_cast<double>(here)));
   return memory;
 }

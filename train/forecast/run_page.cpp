@@ -50,7 +50,8 @@ ReportSection curves(const RunPageFacts& facts) {
   std::vector<PlotLine> losses{curve("training", facts.metrics, "loss", Hue::kBlue)};
   if (has(facts.evals, "valid_loss")) losses.push_back(curve("validation", facts.evals, "valid_loss", Hue::kOrange));
   section.blocks.emplace_back(plot("Loss", "nats per token", std::move(losses)));
-  section.blocks.emplace_back(plot("Gradient norm", "before clipping", {curve("gradient norm", facts.metrics, "grad_norm", Hue::kGreen)}));
+  section.blocks.emplace_back(
+      plot("Gradient norm", "before clipping", {curve("gradient norm", facts.metrics, "grad_norm", Hue::kGreen)}));
   section.blocks.emplace_back(plot("Learning rate", "", {curve("learning rate", facts.metrics, "lr", Hue::kPurple)}));
   section.blocks.emplace_back(plot("Speed", "tokens/s", {curve("tokens/s", facts.metrics, "tokens_per_s", Hue::kTeal)}));
   return section;
@@ -87,7 +88,8 @@ ReportSection comparison_section(const Comparison& c) {
   section.blocks.emplace_back(std::move(table));
   BulletList off;
   for (const Comparison::Off& one : c.off())
-    off.items.push_back(fmt::format("More than {:.0f} % off: {}, {} predicted and {} measured.", 100 * Comparison::kNamedAbove, one.what, one.predicted, one.measured));
+    off.items.push_back(fmt::format("More than {:.0f} % off: {}, {} predicted and {} measured.", 100 * Comparison::kNamedAbove,
+                                    one.what, one.predicted, one.measured));
   if (!off.items.empty()) section.blocks.emplace_back(std::move(off));
   return section;
 }
@@ -102,7 +104,8 @@ ReportSection summary(const RunPageFacts& facts) {
     const JsonValue &first = facts.metrics.front(), &last = facts.metrics.back();
     const double loss = number(last, "loss"), speed = number(last, "tokens_per_s"), step = number(last, "step");
     add("steps", step, fmt::format("{:.0f}", step), fmt::format("{:.4g} tokens", number(last, "tokens")));
-    add("training loss", loss, fmt::format("{:.4f}", loss), fmt::format("{:.4f} at step {:.0f}", number(first, "loss"), number(first, "step")));
+    add("training loss", loss, fmt::format("{:.4f}", loss),
+        fmt::format("{:.4f} at step {:.0f}", number(first, "loss"), number(first, "step")));
     if (!facts.evals.empty()) {
       const double valid = number(facts.evals.back(), "valid_loss");
       add("validation loss", valid, fmt::format("{:.4f}", valid), fmt::format("perplexity {:.2f}", std::exp(valid)));
@@ -114,12 +117,18 @@ ReportSection summary(const RunPageFacts& facts) {
   return section;
 }
 
-// ---- timelines ---------------------------------------------------------------------------------------------------------------------
+// ---- timelines
+// ---------------------------------------------------------------------------------------------------------------------
 
 enum SpanKind : std::int32_t { kForward, kBackward, kWeights, kWaiting, kGather, kReduce, kUpdate, kNorm };
-const std::array<Timeline::Kind, 8> kKinds = {{{"forward", Hue::kBlue}, {"backward", Hue::kGreen}, {"weight gradients", Hue::kTeal},
-                                               {"waiting", Hue::kGrey}, {"gather", Hue::kPurple}, {"reduce", Hue::kOrange},
-                                               {"optimizer", Hue::kGold}, {"gradient norm", Hue::kPink}}};
+const std::array<Timeline::Kind, 8> kKinds = {{{"forward", Hue::kBlue},
+                                               {"backward", Hue::kGreen},
+                                               {"weight gradients", Hue::kTeal},
+                                               {"waiting", Hue::kGrey},
+                                               {"gather", Hue::kPurple},
+                                               {"reduce", Hue::kOrange},
+                                               {"optimizer", Hue::kGold},
+                                               {"gradient norm", Hue::kPink}}};
 
 std::int32_t kind_of(const Instruction& i) {
   switch (i.kind) {
@@ -138,8 +147,8 @@ std::int32_t kind_of(const Instruction& i) {
 
 }  // namespace
 
-Timeline step_timeline(const std::string& title, const std::vector<StepProgram>& programs, const std::vector<std::vector<StepSpan>>& spans,
-                       std::size_t most_spans) {
+Timeline step_timeline(const std::string& title, const std::vector<StepProgram>& programs,
+                       const std::vector<std::vector<StepSpan>>& spans, std::size_t most_spans) {
   Timeline timeline{title, {kKinds.begin(), kKinds.end()}, {}};
   bool cut = false;
   for (std::size_t rank = 0; rank < programs.size(); ++rank) {
@@ -152,9 +161,11 @@ Timeline step_timeline(const std::string& title, const std::vector<StepProgram>&
       const TimelineLane lane = kind == kGather || kind == kReduce ? TimelineLane::kLower : TimelineLane::kUpper;
       double& lane_free = free[static_cast<std::size_t>(lane)];
       const StepSpan& span = spans[rank][at];
-      const double begin = std::max(span.start, lane_free), end = std::max(span.end, begin), working = std::min(end, begin + span.waited);
+      const double begin = std::max(span.start, lane_free), end = std::max(span.end, begin),
+                   working = std::min(end, begin + span.waited);
       const auto add = [&](double from, double to, std::int32_t what) {
-        if (to > from) row.spans.push_back({from, to, lane, what, short_name(i), i.micro_batch >= 0 ? i.micro_batch : TimelineSpan::kNoNumber});
+        if (to > from)
+          row.spans.push_back({from, to, lane, what, short_name(i), i.micro_batch >= 0 ? i.micro_batch : TimelineSpan::kNoNumber});
       };
       add(begin, working, kWaiting);
       add(working, end, kind);
@@ -172,7 +183,8 @@ ReportPage run_page(const RunPageFacts& facts) {
   ReportPage page{facts.title, facts.subtitle, {}};
   ReportSection steps{"A step", {}};
   for (const Timeline& timeline : facts.timelines) steps.blocks.emplace_back(timeline);
-  for (ReportSection section : {summary(facts), curves(facts), std::move(steps), memory_section(facts), comparison_section(facts.comparison)}) {
+  for (ReportSection section :
+       {summary(facts), curves(facts), std::move(steps), memory_section(facts), comparison_section(facts.comparison)}) {
     if (!section.blocks.empty()) page.sections.push_back(std::move(section));
   }
   return page;

@@ -19,13 +19,13 @@ namespace {
 RunPrices none(std::string why) { return {nullptr, "", std::move(why), {}}; }
 
 GpuRates rates_of_cards(const RunPlan& plan, const std::vector<std::string>& cards) {
-  if (const auto& file = plan.config.run.hardware_profile)
-    return gpu_rates_from_json(parse_json(read_file(*file), *file), *file);
+  if (const auto& file = plan.config.run.hardware_profile) return gpu_rates_from_json(parse_json(read_file(*file), *file), *file);
   if (cards.empty() || std::ranges::any_of(cards, [&](const std::string& card) { return card != cards.front(); }))
     throw ConfigError("the run's cards are not of one kind");
   const std::vector<GpuRates> shipped = shipped_price_book().hardware;
   const GpuRates* const rates = find_profile(shipped, profile_of_card(cards.front()));
-  if (rates == nullptr) throw ConfigError(fmt::format("no profile of {} comes with the program; name a file in run.hardware_profile", cards.front()));
+  if (rates == nullptr)
+    throw ConfigError(fmt::format("no profile of {} comes with the program; name a file in run.hardware_profile", cards.front()));
   return *rates;
 }
 
@@ -46,7 +46,9 @@ RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
   const CpuPlace place{hardware.ranks_of_node, plan.threads_per_rank, plan.compute};
   const auto own = std::make_shared<const OwnCpuPrices>(file ? read_cpu_rates(*file) : shipped_cpu_rates(), place);
   const CpuConstants constants = own->rates.constants;
-  return {std::shared_ptr<const WorkPrices>(own, &own->prices), fmt::format("the profile {} of {}", own->rates.name, own->rates.processor), {},
+  return {std::shared_ptr<const WorkPrices>(own, &own->prices),
+          fmt::format("the profile {} of {}", own->rates.name, own->rates.processor),
+          {},
           [constants, ranks = hardware.ranks_of_process](double arena_bytes) {
             return constants.process_bytes + ranks * constants.rank_bytes + arena_bytes;
           }};
@@ -57,11 +59,23 @@ RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
 std::string profile_of_card(const std::string& card) {
   // The first name that the card's contains counts; "" are cards of other memory, links or clocks.
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kProfiles = {
-      {{" MIG ", ""}, {"PCIe", ""}, {"PCIE", ""}, {"NVL", ""}, {"GH200", ""}, {"GB200", "GB200"}, {"GB300", "GB300"},
-       {"B200", "B200"}, {"B300", "B300"}, {"H200", "H200-SXM-141GB"}, {"H100 80GB HBM3", "H100-SXM5-80GB"},
-       {"A100-SXM4-80GB", "A100-SXM4-80GB"}, {"A100-SXM4-40GB", "A100-SXM4-40GB"}, {"V100-SXM2-32GB", "V100-SXM2/3-32GB"},
+      {{" MIG ", ""},
+       {"PCIe", ""},
+       {"PCIE", ""},
+       {"NVL", ""},
+       {"GH200", ""},
+       {"GB200", "GB200"},
+       {"GB300", "GB300"},
+       {"B200", "B200"},
+       {"B300", "B300"},
+       {"H200", "H200-SXM-141GB"},
+       {"H100 80GB HBM3", "H100-SXM5-80GB"},
+       {"A100-SXM4-80GB", "A100-SXM4-80GB"},
+       {"A100-SXM4-40GB", "A100-SXM4-40GB"},
+       {"V100-SXM2-32GB", "V100-SXM2/3-32GB"},
        {"V100-SXM2-16GB", "V100-16GB"}}};
-  const auto* const found = std::ranges::find_if(kProfiles, [&](const auto& row) { return card.find(row.first) != std::string::npos; });
+  const auto* const found =
+      std::ranges::find_if(kProfiles, [&](const auto& row) { return card.find(row.first) != std::string::npos; });
   return found == kProfiles.end() ? "" : std::string(found->second);
 }
 

@@ -12,9 +12,9 @@
 namespace trident {
 
 struct RunPrices {
-  std::shared_ptr<const WorkPrices> prices;  // nullptr: there are none
-  std::string profile;                       // whose: "the profile cpu"
-  std::string why_not = {};                  // a sentence's end, where there are none
+  std::shared_ptr<const WorkPrices> prices;                 // nullptr: there are none
+  std::string profile;                                      // whose: "the profile cpu"
+  std::string why_not = {};                                 // a sentence's end, where there are none
   std::function<double(double arena_bytes)> resident = {};  // bytes of a process whose arenas are these; not set: not predicted
 };
 
@@ -23,11 +23,11 @@ struct RunHardware {
   DeviceKind device = DeviceKind::kCpu;
   std::vector<std::string> cards = {};  // names of all that it computes on, each card once
   int ranks_of_node = 1;
-  int ranks_of_process = 1;             // of rank 0's
+  int ranks_of_process = 1;  // of rank 0's
 };
 
-// By run.hardware_profile, or without it by the profile of this kind of hardware that comes with the program. Throws nothing because
-// there is none, or one that cannot be used: that is what why_not says.
+// By run.hardware_profile, or without it by the profile of this kind of hardware that comes with the program. Throws nothing
+// because there is none, or one that cannot be used: that is what why_not says.
 RunPrices prices_of(const RunPlan& plan, const RunHardware& hardware);
 
 // "NVIDIA H100 80GB HBM3" -> "H100-SXM5-80GB": the shipped profile of a card by the driver's name of it; "" for cards without one.

@@ -24,8 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kConfigFile = "config.resolved.json", kMetrics = "metrics.jsonl", kTrace = "trace";
-constexpr std::string_view kFiles[] = {kConfigFile,  "plan.json",  "memory.json",  kMetrics,
-                                       "timing.jsonl", "eval.jsonl", "samples.jsonl", "failure.json", "comparison.json", "report.html", kTrace};
+constexpr std::string_view kFiles[] = {kConfigFile,       "plan.json",   "memory.json",   kMetrics,
+                                       "timing.jsonl",    "eval.jsonl",  "samples.jsonl", "failure.json",
+                                       "comparison.json", "report.html", kTrace};
 constexpr std::string_view kLogs[] = {kMetrics, "timing.jsonl", "eval.jsonl", "samples.jsonl"};
 constexpr std::string_view kEvents = "events.out.tfevents.";
 

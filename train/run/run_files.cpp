@@ -100,8 +100,8 @@ void write_memory_file(const std::string& folder, ParallelContext& context, cons
   file.commit();
 }
 
-void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory, const std::array<double, kNumAxes>& bytes_sent,
-                     const JsonValue& step) {
+void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory,
+                     const std::array<double, kNumAxes>& bytes_sent, const JsonValue& step) {
   JsonValue out;
   out.set("world_size", plan.world_size());
   out.set("parameters", num_parameters(plan.model));

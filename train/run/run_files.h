@@ -21,10 +21,10 @@ void make_run_folder(const std::string& folder);
 
 // config.resolved.json and plan.json: what was asked for, and what was decided and predicted. Whole files or none.
 void write_config_file(const std::string& folder, const TrainConfig& config);
-// `memory`: rank 0's arena, every named allocation. `bytes_sent`: in a step by all ranks. `step`: what it is predicted to take; null:
-// not said.
-void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory, const std::array<double, kNumAxes>& bytes_sent,
-                     const JsonValue& step);
+// `memory`: rank 0's arena, every named allocation. `bytes_sent`: in a step by all ranks. `step`: what it is predicted to take;
+// null: not said.
+void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory,
+                     const std::array<double, kNumAxes>& bytes_sent, const JsonValue& step);
 // The files that a run appends to are on the disk: what they say outlives the machine.
 void sync_run_files(const std::string& folder);
 

@@ -1,5 +1,5 @@
-// What a run is predicted to take, by who can price a step (train/forecast, which stands above): the run asks before its first step and
-// after its last one.
+// What a run is predicted to take, by who can price a step (train/forecast, which stands above): the run asks before its first step
+// and after its last one.
 #pragma once
 
 #include <array>

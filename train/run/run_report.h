@@ -37,8 +37,9 @@ ValidLoss valid_loss(const EvalResult& result);  // bits per byte: nats per toke
 // the mean over the data- and tensor-parallel ranks.
 std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan);
 
-// When every instruction of the last step ran, on the ranks of this rank's pipeline: [pipeline rank][instruction], seconds since the
-// first of them began; collective over the world. Clocks that differ by more than the step are taken to agree where the norm ends.
+// When every instruction of the last step ran, on the ranks of this rank's pipeline: [pipeline rank][instruction], seconds since
+// the first of them began; collective over the world. Clocks that differ by more than the step are taken to agree where the norm
+// ends.
 std::vector<std::vector<InstructionTimes>> collect_last_step(RankTrainer& trainer, const RunPlan& plan);
 
 // The bubble these times would make with one core per rank.

@@ -1,0 +1,161 @@
+// What the program says, at the end of a run, of what it predicted: the closing lines, comparison.json, plan.json and report.html.
+#include <cmath>
+#include <cstdint>
+#include <set>
+
+#include "core/file_io.h"
+#include "tests/app/program.h"
+
+namespace trident {
+namespace {
+
+double number(const JsonValue& object, std::string_view key) {
+  const JsonValue* value = object.find(key);
+  EXPECT_TRUE(value != nullptr && value->is_number()) << key << " in " << to_json_text(object);
+  return value == nullptr ? std::nan("") : value->as_number();
+}
+
+// A profile of processors at which every operation takes a nanosecond a byte, times `factor`: of all operations that trident plan
+// names.
+void write_profile(const Workplace& place, const std::string& name, const std::vector<std::string>& settings, double factor) {
+  std::vector<std::string> arguments{"plan", "--config", place / "config.json", "--program", "--json"};
+  for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+  const ProgramOutcome planned = run_program(arguments);
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const JsonValue plan = parse_json(planned.out, "plan");
+  std::set<std::string> names;
+  for (const JsonValue& stage : plan.find("stages")->items()) {
+    for (const JsonValue& pass : stage.find("passes")->items())
+      for (const JsonValue& call : pass.items())
+        if (const JsonValue* operation = call.find("operation")) names.insert(operation->as_string());
+  }
+  const auto table = [](const std::string& head, const std::string& axes, double microseconds) {
+    return fmt::format(R"({{{}, {}: [{:g}], "source": "test"}})", head, axes, microseconds);
+  };
+  std::vector<std::string> products, attention, operations, collectives;
+  for (const auto& [a, b] : {std::pair{"false", "true"}, {"false", "false"}, {"true", "false"}})
+    products.push_back(table(fmt::format(R"("threads": 1, "dtype": "f32", "transpose_a": {}, "transpose_b": {})", a, b),
+                             R"("m": [100], "n": [100], "k": [100], "us")", 100 * factor));
+  for (const std::string operation : {"attention_forward", "attention_backward"})
+    attention.push_back(table(fmt::format(R"("threads": 1, "dtype": "f32", "operation": "{}")", operation),
+                              R"("length": [16], "head_dim": [8], "us_per_head")", factor));
+  for (const std::string& operation : names)
+    operations.push_back(
+        table(fmt::format(R"("threads": 1, "dtype": "f32", "operation": "{}")", operation), R"("bytes": [1000], "us")", factor));
+  for (const std::string operation : {"all_reduce", "reduce_scatter", "all_gather", "message"})
+    collectives.push_back(table(fmt::format(R"("operation": "{}", "dtype": "f32", "ranks": 2, "world": 8)", operation),
+                                R"("bytes": [1000], "us")", 2));
+  const auto list = [](const std::vector<std::string>& items) {
+    std::string text;
+    for (const std::string& item : items) text += (text.empty() ? "" : ",\n") + item;
+    return "[" + text + "]";
+  };
+  write_file(place / name, fmt::format(R"({{"name": "{}", "processor": "a processor", "cores": 2,
+"constants": {{"step_us": 10, "call_us": 0.5, "collective_us": 1, "process_bytes": 40000000, "rank_bytes": 1000000, "source": "test"}},
+"products": {}, "attention": {}, "operations": {}, "collectives": {}}})",
+                                       name, list(products), list(attention), list(operations), list(collectives)));
+}
+
+JsonValue comparison(const Workplace& place) { return parse_json(read_file(place / "run/comparison.json"), "comparison.json"); }
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+const std::vector<std::string> kEight{"parallel=2DP x 2PP x 2TP", "run.steps=3"};
+
+std::vector<std::string> plus(std::vector<std::string> settings, const std::vector<std::string>& more) {
+  settings.insert(settings.end(), more.begin(), more.end());
+  return settings;
+}
+
+TEST(Prediction, StandsBesideWhatWasMeasured) {
+  const Workplace place;
+  write_profile(place, "profile.json", kEight, 1);
+  const ProgramOutcome outcome = place.train(plus(kEight, {"run.hardware_profile=" + (place / "profile.json")}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  // Eight ranks are threads of this process: one of them says it, once. Whether they share cores is the machine's affair.
+  EXPECT_EQ(count(outcome.out, "predicted by the profile profile.json of a processor beside measured: "), 1u) << outcome.out;
+  EXPECT_NE(outcome.out.find("to the byte"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("bytes as predicted, sent over every axis and held"), std::string::npos) << outcome.out;
+  const JsonValue c = comparison(place), plan = parse_json(read_file(place / "run/plan.json"), "plan.json");
+  EXPECT_EQ(number(*c.find("arena_bytes"), "predicted"), number(*c.find("arena_bytes"), "measured"));
+  EXPECT_EQ(number(*c.find("arena_bytes"), "measured"), number(place.metrics().back(), "peak_bytes"));
+  double predicted = 0, measured = 0;
+  for (const JsonValue& part : c.find("parts")->items())
+    predicted += number(part, "predicted"), measured += number(part, "measured");
+  EXPECT_NEAR(predicted, number(*c.find("step_seconds"), "predicted"), 1e-9);
+  EXPECT_NEAR(measured, number(*c.find("step_seconds"), "measured"), 1e-9);
+  EXPECT_GT(measured, 0);
+  EXPECT_EQ(number(c, "steps"), 2) << "without the first one";
+  EXPECT_EQ(number(c, "last_step"), 3);
+  EXPECT_EQ(c.find("clock")->as_string(), number(c, "ranks_at_once") < 8 ? "processor" : "wall");
+  const JsonValue& step = *plan.find("predicted_step");
+  EXPECT_EQ(to_json_text(step), to_json_text(*c.find("predicted_step"))) << "known before the first step";
+  double parts = 0;
+  for (const JsonMember& part : step.find("parts")->members()) parts += part.value.as_number();
+  EXPECT_NEAR(parts, number(step, "seconds"), 1e-12);
+  EXPECT_GT(number(*c.find("resident_bytes"), "measured"), number(*c.find("arena_bytes"), "measured"));
+}
+
+TEST(Prediction, WhatIsOffIsNamed) {
+  const Workplace place;
+  write_profile(place, "profile.json", kEight, 1e4);
+  const ProgramOutcome outcome = place.train(plus(kEight, {"run.hardware_profile=" + (place / "profile.json")}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("more than 10 % off: compute"), std::string::npos) << outcome.out;
+  const JsonValue c = comparison(place);
+  ASSERT_FALSE(c.find("off")->items().empty());
+  EXPECT_EQ(c.find("off")->items()[0].as_string().substr(0, 7), "compute");
+}
+
+TEST(Prediction, WithoutAProfileTheRunSaysSoAndNothingElseChanges) {
+  const Workplace place;
+  write_file(place / "bad.json", R"({"name": 3})");
+  write_profile(place, "lacking.json", {}, 1);
+  for (const std::string profile : {"none.json", "bad.json", "lacking.json"}) {
+    const bool lacks = profile == "lacking.json";
+    const ProgramOutcome outcome = place.train({"run.hardware_profile=" + (place / profile), "run.overwrite=true",
+                                                lacks ? "precision.compute=bf16" : "precision.compute=fp32"});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("predicted beside measured, without the time of a step: "), std::string::npos) << outcome.out;
+    const JsonValue c = comparison(place);
+    EXPECT_NE(c.find("not_predicted")->as_string().find(lacks ? "bf16" : profile), std::string::npos) << to_json_text(c);
+    EXPECT_EQ(number(*c.find("arena_bytes"), "predicted"), number(*c.find("arena_bytes"), "measured"));
+    EXPECT_EQ(parse_json(read_file(place / "run/plan.json"), "plan.json").find("predicted_step"), nullptr);
+  }
+}
+
+// Losses do not depend on whether anything is predicted; what the run leaves beside them is whole after a resumption, too.
+TEST(Prediction, ARunThatGoesOnComparesItsOwnSteps) {
+  const Workplace place;
+  write_profile(place, "profile.json", kEight, 1);
+  const std::string profile = "run.hardware_profile=" + (place / "profile.json");
+  ASSERT_EQ(place.train(plus(kEight, {"checkpoint.every=3", "log.report=true"})).exit_code, 0);
+  ASSERT_EQ(place.train(plus(kEight, {"checkpoint.every=3", "run.steps=7", "log.report=true", profile})).exit_code, 0);
+  const JsonValue c = comparison(place);
+  EXPECT_EQ(number(c, "last_step"), 7);
+  EXPECT_EQ(number(c, "steps"), 3);  // of 4
+  const std::string report = read_file(place / "run/report.html");
+  for (const std::string part : {"Predicted beside measured", "Gradient norm", "tokens/s", "Measured: the last step",
+                                 "Simulated by", "Arena of the first rank of each pipeline stage", "bubble + pp", "stage 1"})
+    EXPECT_NE(report.find(part), std::string::npos) << part;
+  EXPECT_EQ(report.find("http"), report.find("http://www.w3.org")) << "nothing is fetched";
+  const std::vector<JsonValue> metrics = place.metrics();
+  const std::string before = read_file(place / "run/comparison.json");
+  const ProgramOutcome over = place.train(plus(kEight, {"checkpoint.every=3", "run.steps=7", "log.report=true", profile}));
+  ASSERT_EQ(over.exit_code, 0) << over.err;
+  EXPECT_EQ(over.out.find("predicted beside"), std::string::npos) << "nothing was trained, nothing is compared";
+  EXPECT_EQ(read_file(place / "run/comparison.json"), before);
+
+  const Workplace other;
+  ASSERT_EQ(other.train(plus(kEight, {"run.steps=7"})).exit_code, 0);
+  const std::vector<JsonValue> plain = other.metrics();
+  ASSERT_EQ(metrics.size(), plain.size());
+  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(number(metrics[i], "loss"), number(plain[i], "loss"));
+}
+
+}  // namespace
+}  // namespace trident
