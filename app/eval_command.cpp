@@ -1,5 +1,4 @@
 // trident eval --ckpt DIR | --hf DIR --data PREFIX ... [--ids IDS] [--choices FILE]
-#include <charconv>
 #include <cstdint>
 #include <ostream>
 #include <set>
@@ -7,28 +6,10 @@
 #include "app/command_line.h"
 #include "app/help_text.h"
 #include "core/json_reader.h"
+#include "data/tokenizer/token_ids.h"
 
 namespace trident {
 namespace {
-
-// "5 17 2" or "5,17,2".
-std::vector<std::int64_t> ids_of(const std::string& text) {
-  std::vector<std::int64_t> ids;
-  for (std::size_t at = 0; at < text.size();) {
-    if (text[at] == ' ' || text[at] == ',') {
-      ++at;
-      continue;
-    }
-    std::int64_t id = 0;
-    const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), id);
-    const auto stop = static_cast<std::size_t>(end - text.data());
-    if (error != std::errc() || (stop < text.size() && text[stop] != ' ' && text[stop] != ','))
-      throw ConfigError(fmt::format("--ids = {}: must be token ids with spaces between them, as in \"5 17 2\"", in_quotes(text)));
-    ids.push_back(id);
-    at = stop;
-  }
-  return ids;
-}
 
 // PREFIX, called by its last part, or NAME=PREFIX.
 NamedPrefix named(const std::string& text) {
@@ -93,7 +74,7 @@ void eval_command(const Arguments& arguments, const CommandContext& context) {
   };
   if (parse_flags(app, arguments, context.out, {details, {}, context.columns}) == ParseResult::kHelpPrinted) return;
   for (const std::string& text : data) options.sets.push_back(named(text));
-  if (ids_option->count() > 0) options.ids = ids_of(ids);
+  if (ids_option->count() > 0) options.ids = parse_token_ids(ids, "--ids");
   check(options);
   const std::optional<EvalReport> report = context.run_eval(options);
   if (!report) return;  // another process prints

@@ -1,9 +1,11 @@
 #include "data/tokenizer/token_ids.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "core/check.h"
 #include "core/json_reader.h"
@@ -13,7 +15,9 @@ namespace trident {
 
 std::vector<std::int32_t> parse_token_ids(std::string_view text, std::string_view key) {
   std::vector<std::int32_t> ids;
-  std::istringstream words{std::string(text)};
+  std::string spaced(text);
+  std::ranges::replace(spaced, ',', ' ');
+  std::istringstream words{std::move(spaced)};
   for (std::string word; words >> word;) {
     std::int32_t id = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);

@@ -10,7 +10,8 @@ namespace trident {
 
 class Tokenizer;
 
-// Of a text such as "5 17 2". `key`: what the text was given for. ConfigError that names key, text and the word that is no id.
+// Of a text such as "5 17 2" or "5,17,2". `key`: what the text was given for. ConfigError that names key, text and the word that is
+// no id.
 std::vector<std::int32_t> parse_token_ids(std::string_view text, std::string_view key);
 
 // Refuses (ConfigError) ids outside 0 .. vocabulary-1. `what`: of what they are, "prompt 0"; `tokenizer`: that made them, or

@@ -159,8 +159,8 @@ TEST_F(Eval, WhatCannotBeIsRefused) {
   expect_one_line(run_program({"eval", "--hf", place_ / "run/ckpt", "--ids", "5 6"}),
                   65, {"--hf = ", "holds checkpoints", "--ckpt"});
   expect_one_line(run_program({"eval", "--hf", place_ / "run", "--ids", "5 6"}), 65, {"--hf = ", "no Hugging Face folder"});
-  expect_one_line(eval({"--ids", "5 x"}), 64, {"--ids", "token ids"});
-  expect_one_line(eval({"--ids", "5 50257"}), 64, {"--ids: 50257", "0 to 50256"});
+  expect_one_line(eval({"--ids", "5 x"}), 64, {"--ids", "\"x\" is no token id"});
+  expect_one_line(eval({"--ids", "5 50257"}), 64, {"--ids: token 50257", "0 .. 50256"});
   expect_one_line(eval({"--ids", "5"}), 64, {"--ids: 1 given"});
   expect_one_line(eval({"--ids", "5 6", "--sequence", "65"}), 64, {"--sequence = 65", "64 positions"});
   expect_one_line(eval({"--ids", "5 6", "--stride", "33"}), 64, {"--stride = 33"});

@@ -11,6 +11,7 @@
 #include "data/tokenizer/gpt2_scanner.h"
 #include "data/tokenizer/merge_table.h"
 #include "core/utf8.h"
+#include "data/tokenizer/token_ids.h"
 #include "tests/data/temporary_folder.h"
 
 namespace trident {
@@ -198,6 +199,23 @@ TEST(Merger, EqualsTheRescanDefinition) {
     Merger merger;
     merger.merge(table, &symbols);
     EXPECT_EQ(symbols, slow) << "round " << round;
+  }
+}
+
+// One reader of ids for prompts, samples and evaluations.
+TEST(TokenIds, AreReadWithSpacesOrCommas) {
+  for (const char* text : {"5 17 2", "5,17,2", " 5, 17 ,2,", "5\n17\t2"})
+    EXPECT_EQ(parse_token_ids(text, "--ids"), (Ids{5, 17, 2})) << text;
+  EXPECT_EQ(parse_token_ids("", "--ids"), Ids());
+  EXPECT_EQ(parse_token_ids("2147483647", "--ids"), Ids{2147483647});
+  for (const char* word : {"x", "5x", "0x5", "1.5", "2147483648", "+5", "5;6"}) {
+    try {
+      parse_token_ids(std::string("7 ") + word, "--ids");
+      ADD_FAILURE() << word;
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find("\"" + std::string(word) + "\" is no token id"), std::string::npos) << error.what();
+      EXPECT_EQ(std::string(error.what()).find("--ids = "), 0u) << error.what();
+    }
   }
 }
 

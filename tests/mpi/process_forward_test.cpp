@@ -107,7 +107,7 @@ TEST_F(ProcessForward, WhatIsWrongIsSaidOnce) {
   };
   const std::vector<Case> cases{
       {{"eval", "--hf", folder, "--ids", "5 6"}, 65, "short/model.safetensors"},
-      {{"eval", "--hf", golden, "--ids", "5 99"}, 64, "--ids: 99"},
+      {{"eval", "--hf", golden, "--ids", "5 99"}, 64, "--ids: token 99"},
       {{"eval", "--hf", golden, "--choices", place / "none.jsonl"}, 65, "none.jsonl"},
       {{"generate", "--hf", folder, "--prompt-ids", "5 6"}, 65, "short/model.safetensors"},
       {{"generate", "--hf", golden, "--prompt-ids", "5 99"}, 64, "token 99"},

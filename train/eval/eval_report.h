@@ -19,7 +19,7 @@ struct EvalOptions {
   std::string checkpoint, hf_folder;  // one of them; the other is empty
   std::vector<std::string> settings;  // --set
   std::vector<NamedPrefix> sets;
-  std::optional<std::vector<std::int64_t>> ids;  // a text by itself
+  std::optional<std::vector<std::int32_t>> ids;  // a text by itself
   std::optional<std::string> choices;            // a file
   std::string delimiter = " ";                   // between context and choice
   std::optional<std::string> tokenizer;          // not given: the model's (find_tokenizer)

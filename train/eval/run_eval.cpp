@@ -13,6 +13,7 @@
 #include "core/int_math.h"
 #include "data/dataset_record.h"
 #include "data/indexed_dataset.h"
+#include "data/tokenizer/token_ids.h"
 #include "data/tokenizer/tokenizer.h"
 #include "train/eval/choices_file.h"
 #include "train/eval/eval_windows.h"
@@ -82,13 +83,10 @@ void add_set(Work& work, const NamedPrefix& set, const EvalOptions& options) {
                                 bin_path(set.prefix), options.per_document ? "document" : "part of it"));
 }
 
-void add_ids(Work& work, const std::vector<std::int64_t>& ids) {
+void add_ids(Work& work, const std::vector<std::int32_t>& ids) {
+  check_token_ids(ids, work.vocab_size, "--ids", nullptr);
   EvalText text;
-  for (const std::int64_t id : ids) {
-    if (id < 0 || id >= work.vocab_size)
-      throw ConfigError(fmt::format("--ids: {} is no token of the model; its tokens are 0 to {}", id, work.vocab_size - 1));
-    text.ids.push_back(static_cast<std::int32_t>(id));
-  }
+  text.ids = ids;
   text.tokens = std::ssize(text.ids);
   if (text.tokens < 2)
     throw ConfigError(fmt::format("--ids: {} given; the first is not predicted, so that there must be two or more", text.tokens));
