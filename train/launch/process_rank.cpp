@@ -12,7 +12,6 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "core/host_name.h"
 #include "device/cpu/cpu_device.h"
-#include "parallel/communicator/peer_failure.h"
 #include "parallel/mpi/network_facts.h"
 #include "train/forecast/run_forecast.h"
 #include "train/launch/failure_file.h"
@@ -52,18 +51,8 @@ class ProcessRank {
   ProcessRank(const ProcessRank&) = delete;
   ProcessRank& operator=(const ProcessRank&) = delete;
 
-  // What all ranks throw alike is said by rank 0 before anybody ends: launchers kill the rest as soon as one has.
   void agree(const std::function<TrainConfig()>& read_config) {
-    try {
-      prepare(read_config);
-    } catch (const ReportedElsewhere&) {
-      world_->finish();
-      throw;
-    } catch (const AgreedError& error) {
-      say(error.what());
-      world_->finish();
-      throw ReportedElsewhere(error.code(), error.what());
-    }
+    agree_in_job(*world_, [&] { prepare(read_config); }, [this](const std::string& line) { say(line); });
   }
 
   // The loop, with deaths noticed.
@@ -80,7 +69,7 @@ class ProcessRank {
 
  private:
   void try_to_train() {
-    try {
+    const auto connect_and_train = [this] {
       connect_lifeline(*lifeline_, *world_);
       start_watch_.reset();
       const RunEnd end = run_loop();
@@ -88,19 +77,9 @@ class ProcessRank {
       if (code != 0 && world_->rank() == 0) say(end.message());
       part(code);
       if (code != 0) throw ReportedElsewhere(static_cast<ExitCode>(code), "stopped");
-    } catch (const ReportedElsewhere&) {
-      throw;
-    } catch (const PeerFailure&) {
-      const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
-      if (verdict) end_with(*verdict);
-      throw;
-    } catch (const Error& error) {
-      report(error.what(), error.code());
-      throw;
-    } catch (const std::exception& error) {
-      report(error.what(), ExitCode::kInternal);
-      throw;
-    }
+    };
+    work_under_lifeline(*lifeline_, connect_and_train, [this](std::string_view error, ExitCode code) { report(error, code); },
+                        [this](const LifelineVerdict& verdict) { end_with(verdict); });
   }
 
   // By the rank that printed why the job ends.
@@ -246,15 +225,7 @@ class ProcessRank {
   // only a rank that has not come as far may.
   void part(int code) {
     output_.console << std::flush;  // a rank that is ended from here on writes no more
-    lifeline_->goodbye(code);
-    try {
-      world_->finish();
-    } catch (const Error& error) {
-      const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
-      if (verdict && verdict->is_failure) end_with(*verdict);
-      if (!verdict)
-        logger_.warning("rank {} finished but did not leave the job in order: {}; nothing is lost", world_->rank(), error.what());
-    }
+    part_from_job(*lifeline_, *world_, logger_, code, [this](const LifelineVerdict& verdict) { end_with(verdict); });
   }
 
   RunEnd run_loop() {

@@ -10,8 +10,10 @@
 
 #include "core/counted.h"
 #include "core/host_name.h"
+#include "parallel/communicator/peer_failure.h"
 #include "parallel/health/lifeline_dial.h"
 #include "parallel/mpi/network_facts.h"
+#include "train/run/run_together.h"
 
 namespace trident {
 namespace {
@@ -65,6 +67,50 @@ void connect_lifeline(Lifeline& lifeline, ProcessWorld& world) {
   const std::string contact = lifeline.contact(), hub = world.broadcast(contact, 0);
   const int deputy = lifeline_deputy(world.nodes());
   lifeline.connect({hub, deputy < world.size() ? world.broadcast(contact, deputy) : ""});
+}
+
+void agree_in_job(ProcessWorld& world, FunctionRef<void()> prepare, FunctionRef<void(const std::string& line)> say) {
+  try {
+    prepare();
+  } catch (const AgreedError& error) {
+    say(error.what());
+    world.finish();
+    throw ReportedElsewhere(error.code(), error.what());
+  } catch (const ReportedElsewhere&) {
+    world.finish();
+    throw;
+  }
+}
+
+void work_under_lifeline(Lifeline& lifeline, FunctionRef<void()> work,
+                         FunctionRef<void(std::string_view error, ExitCode code)> report, EndWith end_with) {
+  try {
+    work();
+  } catch (const ReportedElsewhere&) {
+    throw;
+  } catch (const PeerFailure&) {
+    const auto verdict = lifeline.wait_for_verdict(kVerdictSeconds);
+    if (verdict) end_with(*verdict);
+    throw;
+  } catch (const Error& error) {
+    report(error.what(), error.code());
+    throw;
+  } catch (const std::exception& error) {
+    report(error.what(), ExitCode::kInternal);
+    throw;
+  }
+}
+
+void part_from_job(Lifeline& lifeline, ProcessWorld& world, const Logger& logger, int code, EndWith end_with) {
+  lifeline.goodbye(code);
+  try {
+    world.finish();
+  } catch (const Error& error) {
+    const auto verdict = lifeline.wait_for_verdict(kVerdictSeconds);
+    if (verdict && verdict->is_failure) end_with(*verdict);
+    if (!verdict)
+      logger.warning("rank {} finished but did not leave the job in order: {}; nothing is lost", world.rank(), error.what());
+  }
 }
 
 }  // namespace trident

@@ -3,7 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <string_view>
 
+#include "core/check.h"
+#include "core/function_ref.h"
 #include "core/logging.h"
 #include "parallel/communicator/launcher.h"
 #include "parallel/health/lifeline.h"
@@ -26,5 +30,22 @@ LifelineOptions lifeline_options(ProcessWorld& world, const Logger& logger);
 
 // Collective, as Lifeline::connect(). The contacts go to the other ranks through `world`.
 void connect_lifeline(Lifeline& lifeline, ProcessWorld& world);
+
+// What a rank does before its lifeline watches. What all ranks throw alike (AgreedError) is said by rank 0 before anybody ends,
+// because launchers kill the rest as soon as one has: throws ReportedElsewhere.
+void agree_in_job(ProcessWorld& world, FunctionRef<void()> prepare, FunctionRef<void(const std::string& line)> say);
+
+// What a rank is ended with by a verdict, whose line is printed. Throws.
+using EndWith = FunctionRef<void(const LifelineVerdict& verdict)>;
+
+// What a rank does from connect_lifeline() to part_from_job(), both within `work`: where a peer failed it ends with the verdict on
+// it, which may take kVerdictSeconds to come; what else it throws goes through report(), which tells the others and may throw in
+// its place.
+void work_under_lifeline(Lifeline& lifeline, FunctionRef<void()> work,
+                         FunctionRef<void(std::string_view error, ExitCode code)> report, EndWith end_with);
+
+// The rank's work is done: says goodbye, so that a rank which is held from here on is ended with `code`, and leaves the job. A
+// failure of others ends it; what else goes wrong is a warning.
+void part_from_job(Lifeline& lifeline, ProcessWorld& world, const Logger& logger, int code, EndWith end_with);
 
 }  // namespace trident

@@ -83,41 +83,24 @@ class ForwardProcess {
   ForwardProcess(const ForwardProcess&) = delete;
   ForwardProcess& operator=(const ForwardProcess&) = delete;
 
-  // What all ranks throw alike is said by rank 0 before anybody ends: launchers kill the rest as soon as one has.
   void agree(const std::function<ForwardModel()>& read) {
-    try {
-      prepare_together(read);
-    } catch (const AgreedError& error) {
-      log_.write(LogLevel::kInfo, "trident: ", error.what());
-      world_->finish();
-      throw ReportedElsewhere(error.code(), error.what());
-    } catch (const ReportedElsewhere&) {
-      world_->finish();
-      throw;
-    }
+    agree_in_job(*world_, [&] { prepare_together(read); }, [this](const std::string& line) { say(line); });
   }
 
   // The work, with deaths noticed.
   void run(const ForwardWork& work) {
     start_watch_->next("connects its lifeline");
-    try {
+    const auto end = [](const LifelineVerdict& verdict) { end_with(verdict); };
+    const auto connect_and_work = [&] {
       connect_lifeline(*lifeline_, *world_);
       start_watch_.reset();
       run_rank(work);
-      part();
-    } catch (const ReportedElsewhere&) {
-      throw;
-    } catch (const PeerFailure&) {
-      const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
-      if (verdict) end_with(*verdict);
-      throw;
-    } catch (const Error& error) {
-      report(error.what(), error.code());
-      throw;
-    } catch (const std::exception& error) {
-      report(error.what(), ExitCode::kInternal);
-      throw;
-    }
+      // Rank 0 has the result, which it prints when it is no longer in the job: a rank that is held here is ended with a failure's
+      // code, because rank 0 may be ended, too. Others may die.
+      part_from_job(*lifeline_, *world_, logger_, static_cast<int>(ExitCode::kCommunication), end);
+    };
+    const auto told = [this](std::string_view error, ExitCode code) { report(error, code); };
+    work_under_lifeline(*lifeline_, connect_and_work, told, end);
   }
 
  private:
@@ -154,19 +137,7 @@ class ForwardProcess {
           logger_, &lifeline_->board()});
   }
 
-  // The work is done, and rank 0 has the result, which it prints when it is no longer in the job: a rank that is held here is ended
-  // with a failure's code, because rank 0 may be ended, too. Others may die.
-  void part() {
-    lifeline_->goodbye(static_cast<int>(ExitCode::kCommunication));
-    try {
-      world_->finish();
-    } catch (const Error& error) {
-      const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
-      if (verdict && verdict->is_failure) end_with(*verdict);
-      if (!verdict)
-        logger_.warning("rank {} finished but did not leave the job in order: {}; nothing is lost", world_->rank(), error.what());
-    }
-  }
+  void say(const std::string& message) { log_.write(LogLevel::kInfo, "trident: ", message); }
 
   // Tells the others that this rank failed, unless they cannot be reached.
   void report(std::string_view error, ExitCode code) {
