@@ -102,6 +102,23 @@ TEST_F(Convert, AFolderComesBackByteForByte) {
   }
 }
 
+// As a run that goes on, it takes the newest that is whole, and says which are not.
+TEST_F(Convert, ADamagedCheckpointIsPassedOverAloud) {
+  const std::string folder = hf_folder("llama"), several = place_ / "several", back = place_ / "back";
+  create_folder(several);
+  const std::vector<std::string> names{"step-00000001", "step-00000002"};
+  for (const std::string& name : names) ASSERT_EQ(to_ckpt(folder, several + "/" + name).exit_code, 0);
+  const auto damage = [&](const std::string& name) { write_file(several + "/" + name + "/manifest.json", "{}"); };
+  damage(names[1]);
+  const ProgramOutcome out = to_hf(several, back);
+  ASSERT_EQ(out.exit_code, 0) << out.err;
+  EXPECT_NE(out.out.find("warning: step-00000002 is skipped: "), std::string::npos) << out.out;
+  expect_same_files(back, folder);
+  damage(names[0]);
+  expect_one_line(to_hf(several, place_ / "none"), 65, {"step-00000002", "no other checkpoint is valid", "--from ckpt"});
+  EXPECT_FALSE(fs::exists(place_ / "none"));
+}
+
 TEST_F(Convert, FilesAreCutAsAskedAndReadAgain) {
   const std::string folder = hf_folder("qwen3"), ckpt = place_ / "ckpt", cut = place_ / "cut";
   ASSERT_EQ(to_ckpt(folder, ckpt).exit_code, 0);

@@ -102,7 +102,9 @@ void link_hf_folder(const std::string& golden, const std::string& folder) {
 }
 
 void load_folder(RankTrainer& trainer, const std::string& folder) {
-  const WeightsSource source = open_weights(folder);
+  WeightsSource source;
+  source.folder = folder;
+  source.hf = open_hf(folder, TiedCopies::kCompared);
   const auto not_numbers =
       read_weights(source, trainer.store(), trainer.shard_holder(), trainer.device(), trainer.context().compute_stream());
   TRIDENT_CHECK(not_numbers.empty(), "{} has values that are no numbers", folder);

@@ -18,7 +18,7 @@ struct ConvertReport {
   std::int64_t tensors = 0, bytes = 0;  // of values
   DType dtype = DType::kF32;
   std::vector<std::string> weight_files = {}, other_files = {};  // names in the folder
-  std::vector<std::string> warnings = {};                        // one line each: values that are no numbers, or became infinite
+  std::vector<std::string> warnings = {};  // one line each: values that are no numbers or became infinite, checkpoints passed over
 };
 
 using ConvertProgress = std::function<void(std::int64_t done_bytes, std::int64_t all_bytes)>;
@@ -30,10 +30,10 @@ using ConvertProgress = std::function<void(std::int64_t done_bytes, std::int64_t
 ConvertReport hf_to_checkpoint(const std::string& from, const std::string& to, std::optional<DType> dtype,
                                const ConvertProgress& progress = {});
 
-// Makes the folder `to` one of Hugging Face's form with the weights of the checkpoint `from`, or of the newest in that folder:
-// masters where `dtype` is not that of the weights and there are any. `shard_bytes`: of values in a file, except where one tensor
-// has more; not given: files are cut as those that the checkpoint was made from, or at 5e9 bytes. config.json is the one that was
-// carried along where it says the same model and dtype, otherwise made anew. Errors as above.
+// Makes the folder `to` one of Hugging Face's form with the weights of the checkpoint `from`, or of the newest valid one in that
+// folder (find_weights()): masters where `dtype` is not that of the weights and there are any. `shard_bytes`: of values in a file,
+// except where one tensor has more; not given: files are cut as those that the checkpoint was made from, or at 5e9 bytes.
+// config.json is the one that was carried along where it says the same model and dtype, otherwise made anew. Errors as above.
 struct ExportOptions {
   std::optional<DType> dtype;  // not given: that of the checkpoint's weights
   std::optional<std::int64_t> shard_bytes;

@@ -54,18 +54,6 @@ std::string left_out_of_names(const HfFolder& folder, const std::vector<Manifest
   return left_out;
 }
 
-// A run that nothing can go on from: its manifest names the model.
-// Also how many tokens it is given when it is evaluated; not whose tokenizer it has, which config.json does not say.
-JsonValue config_of(const std::string& folder, const ModelConfig& model) {
-  JsonValue json = parse_json(
-      fmt::format(R"({{"run": {{"dir": "none", "steps": 1}}, "batch": {{"global": 1, "sequence": {}}},)"
-                  R"( "data": {{"train": "none", "tokenizer": null}}}})",
-                  std::min(kFolderSequence, model.max_positions)),
-      "configuration");
-  json.set("model", read_json_file(folder + "/config.json"));
-  return to_json(parse_train_config(to_json_text(json), folder + "/config.json"));
-}
-
 class Importer {
  public:
   Importer(std::shared_ptr<const HfFolder> folder, FileTable table, const ConvertProgress& progress)
@@ -136,7 +124,7 @@ ConvertReport hf_to_checkpoint(const std::string& from, const std::string& to, s
   manifest.complete = false;
   const ModelConfig model = model_of_hf(from);
   manifest.tensors = tensors_of_hf(model);
-  manifest.config = config_of(from, model);
+  manifest.config = to_json(parse_train_config(to_json_text(config_of_hf(from)), from + "/config.json"));
   manifest.data = JsonValue(JsonValue::Array{});
   manifest.writer.set("program", "trident");
   manifest.writer.set("host", host_name());

@@ -19,6 +19,7 @@
 #include "train/convert/convert.h"
 #include "train/convert/output_folder.h"
 #include "train/convert/value_check.h"
+#include "train/run/resume.h"
 #include "train/run/weights_source.h"
 
 namespace trident {
@@ -275,9 +276,12 @@ std::vector<std::vector<std::size_t>> split_into_files(const std::vector<std::in
 
 ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, const ExportOptions& options,
                                const ConvertProgress& progress) {
-  WeightsSource source = open_weights(from);
-  if (source.hf != nullptr) throw ConfigError(fmt::format("--from ckpt {}: is a Hugging Face folder; write --from hf", from));
-  return Exporter(std::move(source), options, progress).write(to);
+  if (is_hf_folder(from)) throw ConfigError(fmt::format("--from ckpt {}: is a Hugging Face folder; write --from hf", from));
+  Resume source = find_weights(from, "--from ckpt");
+  std::vector<std::string> notes = std::move(source.notes);
+  ConvertReport report = Exporter(std::move(source), options, progress).write(to);
+  report.warnings.insert(report.warnings.begin(), notes.begin(), notes.end());
+  return report;
 }
 
 }  // namespace trident

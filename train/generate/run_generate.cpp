@@ -39,34 +39,11 @@ std::vector<std::string> settings_of(const GenerateOptions& options) {
   return settings;
 }
 
-// The model of a run's configuration, with weights drawn at random. Its own layout was chosen for training.
-ForwardModel model_of_config(const std::string& path, const std::vector<std::string>& settings) {
-  std::vector<std::string> all = {"model.dropout=0",  // nothing is dropped, attention's probabilities neither
-                                  "parallel.data=auto",
-                                  "parallel.pipeline=1",
-                                  "parallel.tensor=1",
-                                  "parallel.context=1",
-                                  "parallel.virtual_stages=1",
-                                  "parallel.schedule=1f1b",
-                                  "parallel.grad_sync=null",
-                                  "parallel.param_gather=null",
-                                  "parallel.layers=null",
-                                  "eval.samples=[]",
-                                  "eval.sample_ids=[]",
-                                  "batch.global=1"};
-  all.insert(all.end(), settings.begin(), settings.end());
-  ForwardModel model;
-  model.key = "--config";
-  model.path = path;
-  model.config = parse_train_config(read_file(path), path, all);
-  return model;
-}
-
 ForwardModel read_weights_of(const GenerateOptions& options) {
   const std::vector<std::string> settings = settings_of(options);
   ForwardModel model = options.checkpoint  ? forward_model_of_checkpoint(*options.checkpoint, settings, "--ckpt")
                        : options.hf_folder ? forward_model_of_hf(*options.hf_folder, settings, "--hf")
-                                           : model_of_config(*options.config, settings);
+                                           : forward_model_of_config(*options.config, settings, "--config");
   const TrainConfig& config = model.config;
   if (config.parallel.context != 1)
     throw ConfigError(fmt::format("parallel.context = {}: text is made with 1; leave the key out", config.parallel.context));

@@ -10,9 +10,10 @@
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
+#include "core/json_reader.h"
 #include "parallel/communicator/launcher.h"
-#include "parallel/communicator/peer_failure.h"
 #include "parallel/shared_memory/thread_world.h"
+#include "train/config/option_values.h"
 #include "train/launch/prepare_run.h"
 #include "train/launch/rank_devices.h"
 #include "train/launch/rank_lifeline.h"
@@ -176,15 +177,25 @@ std::vector<std::string> with_global_batch(std::vector<std::string> settings) {
   return settings;
 }
 
+// The ranks' configuration of a run's, `config`: how it was trained says nothing of how it is to be run, and nothing is dropped.
 // How long sequences are is decided by who runs the model: whether tensor ranks can share them out is no matter yet.
-TrainConfig parse_for_forward(const std::string& text, const std::string& source, const std::vector<std::string>& given) {
+TrainConfig config_for_forward(JsonValue config, const std::string& source, const std::vector<std::string>& given) {
+  const auto erase = [](JsonValue& object, std::initializer_list<std::string_view> keys) {
+    std::erase_if(object.members(), [&](const JsonMember& member) { return std::ranges::find(keys, member.key) != keys.end(); });
+  };
+  erase(config, {"parallel", "recompute", "elastic", "eval", "checkpoint", "debug"});
+  if (JsonValue* const architecture = config.find("model")) architecture->set("dropout", 0);
+  if (JsonValue* const data = config.find("data")) erase(*data, {"valid", "split"});
+  if (JsonValue* const batch = config.find("batch"))
+    batch->set("global", batch->find("micro") == nullptr ? JsonValue(1) : *batch->find("micro"));
+  const std::string text = to_json_text(config);
   std::vector<std::string> settings = with_global_batch(given);
   settings.emplace_back("parallel.sequence_parallel=false");
   const TrainConfig whole = parse_train_config(text, source, settings);
   settings.back() = fmt::format("batch.sequence={}", whole.parallel.tensor);
-  TrainConfig config = parse_train_config(text, source, settings);
-  config.batch.sequence = whole.batch.sequence;
-  return config;
+  TrainConfig made = parse_train_config(text, source, settings);
+  made.batch.sequence = whole.batch.sequence;
+  return made;
 }
 
 }  // namespace
@@ -195,17 +206,7 @@ ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vec
   model.path = path;
   model.checkpoint = find_weights(checkpoint_path(path), key);
   const std::string source = model.checkpoint.folder + "/" + std::string(kManifestName);
-  JsonValue config = model.checkpoint.manifest.config;
-  // How it was trained says nothing of how it is to be run, and nothing is dropped.
-  const auto erase = [](JsonValue& object, std::initializer_list<std::string_view> keys) {
-    std::erase_if(object.members(), [&](const JsonMember& member) { return std::ranges::find(keys, member.key) != keys.end(); });
-  };
-  erase(config, {"parallel", "recompute", "elastic", "eval", "checkpoint", "debug"});
-  if (JsonValue* const architecture = config.find("model")) architecture->set("dropout", 0);
-  if (JsonValue* const data = config.find("data")) erase(*data, {"valid", "split"});
-  if (JsonValue* const batch = config.find("batch"))
-    batch->set("global", batch->find("micro") == nullptr ? JsonValue(1) : *batch->find("micro"));
-  model.config = parse_for_forward(to_json_text(config), source, settings);
+  model.config = config_for_forward(model.checkpoint.manifest.config, source, settings);
   return model;
 }
 
@@ -214,13 +215,17 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
   model.key = key;
   model.path = path;
   model.checkpoint = find_hf_weights(path, key);
-  const std::int64_t sequence = std::min(kFolderSequence, model_of_hf(path).max_positions);
-  // Nothing is trained, so that nothing is dropped either, and nothing says who made its tokens.
-  const std::string config = fmt::format(
-      R"({{"model": {{"hf_config": {0}, "dropout": 0}}, "run": {{"steps": 1}}, "batch": {{"global": 1, "micro": 1,)"
-      R"( "sequence": {1}}}, "data": {{"train": {0}, "tokenizer": null}}}})",
-      to_json_text(JsonValue(path)), sequence);
-  model.config = parse_for_forward(config, path, settings);
+  model.config = config_for_forward(config_of_hf(path), path, settings);
+  return model;
+}
+
+ForwardModel forward_model_of_config(const std::string& path, const std::vector<std::string>& settings, std::string_view key) {
+  OptionValues values;
+  load_train_config(path, {}, values);  // says what is wrong with it, by line, also with what does not count here
+  ForwardModel model;
+  model.key = key;
+  model.path = path;
+  model.config = config_for_forward(read_json_file(path), path, settings);
   return model;
 }
 

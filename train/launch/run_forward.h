@@ -40,6 +40,9 @@ ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vec
 // time, of as many tokens as the model has positions and at most kFolderSequence. DataError for a folder that is none.
 ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std::string>& settings, std::string_view key);
 
+// The same of a run's configuration: its model, with weights drawn at random. ConfigError for one that cannot be trained with.
+ForwardModel forward_model_of_config(const std::string& path, const std::vector<std::string>& settings, std::string_view key);
+
 struct ForwardInputs {
   ForwardModel model;
   RunPlan plan;  // as ForwardKind::plan made it; tokens_per_step() are of one global batch

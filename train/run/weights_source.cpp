@@ -10,7 +10,6 @@
 
 #include "checkpoint/box_copy.h"
 #include "checkpoint/checkpoint_folder.h"
-#include "checkpoint/commit.h"
 #include "checkpoint/hf_shard_reader.h"
 #include "checkpoint/save_plan.h"
 #include "checkpoint/shard_reader.h"
@@ -23,24 +22,6 @@
 namespace trident {
 namespace {
 
-// The newest valid checkpoint of a folder, or the error of the newest.
-WeightsSource newest_checkpoint(const std::string& directory) {
-  std::optional<DataError> first;
-  for (const std::int64_t step : checkpoint_steps(directory)) {
-    std::string folder = fmt::format("{}/{}", directory, checkpoint_name(step));
-    try {
-      Manifest manifest = open_manifest(folder);
-      return {std::move(folder), std::move(manifest)};
-    } catch (const DataError& error) {
-      if (!first) first = error;
-    }
-  }
-  if (first) throw DataError(*first);
-  throw DataError(
-      fmt::format("{}: neither a Hugging Face folder (config.json and {}) nor a checkpoint, nor a folder of checkpoints; name one",
-                  directory, "model.safetensors"));
-}
-
 std::string text_of(std::int64_t value) { return fmt::format("{}", value); }
 std::string text_of(double value) { return to_json_text(value); }
 std::string text_of(bool value) { return value ? "true" : "false"; }
@@ -48,19 +29,19 @@ std::string text_of(std::string_view value) { return in_quotes(value); }
 
 }  // namespace
 
-WeightsSource open_weights(const std::string& path) {
-  if (is_hf_folder(path)) {
-    auto hf = open_hf(path, TiedCopies::kCompared);
-    return {path, {}, std::move(hf)};
-  }
-  if (!is_there(path + "/" + std::string(kManifestName))) return newest_checkpoint(path);
-  Manifest manifest = open_manifest(path);
-  return {path, std::move(manifest)};
-}
-
 ModelConfig model_of_hf(const std::string& folder) {
   const std::string path = folder + "/config.json";
   return model_config_from_hf(read_json_file(path, {.blame = ExitCode::kData}), path, 0.0);
+}
+
+JsonValue config_of_hf(const std::string& folder) {
+  const std::int64_t sequence = std::min(kFolderSequence, model_of_hf(folder).max_positions);
+  JsonValue config = parse_json(fmt::format(R"({{"run": {{"dir": "none", "steps": 1}}, "batch": {{"global": 1, "micro": 1,)"
+                                            R"( "sequence": {}}}, "data": {{"train": "none", "tokenizer": null}}}})",
+                                            sequence),
+                                "configuration");
+  config.set("model", read_json_file(folder + "/config.json", {.blame = ExitCode::kData}));
+  return config;
 }
 
 ModelConfig model_of(const WeightsSource& source) {

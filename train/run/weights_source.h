@@ -26,15 +26,13 @@ struct WeightsSource {
   std::shared_ptr<const HfFolder> hf = {};  // of a Hugging Face folder; nullptr: it is a checkpoint
 };
 
-// Reads manifest, or index and headers. `path`: a Hugging Face folder; a checkpoint; or a folder of them, for the newest valid one.
-// DataError naming the file, if it is none or damaged; StorageError.
-WeightsSource open_weights(const std::string& path);
-
 // The model whose weights these are, without dropout. ConfigError naming file and key for one that is not supported.
 ModelConfig model_of(const WeightsSource& source);
 // The same of a Hugging Face folder's config.json.
 ModelConfig model_of_hf(const std::string& folder);
-// Tokens that the model of a folder is given at a time where nothing says how many: its positions, and at most so many.
+// A run's configuration, of which nothing can go on, for the model of a folder: its config.json says neither whose tokenizer it has
+// nor how many tokens it is given at a time, which are its positions, and at most kFolderSequence. As model_of_hf().
+JsonValue config_of_hf(const std::string& folder);
 inline constexpr std::int64_t kFolderSequence = 1024;
 
 // A Hugging Face folder, fitted to the model of its config.json. kCompared: tied copies are compared, too
