@@ -59,4 +59,9 @@ void add_config_flags(CLI::App& app, ConfigFlags& flags) {
       ->allow_extra_args(false);
 }
 
+void refuse_given(const CLI::App& app, std::initializer_list<const char*> flags, std::string_view why, std::string_view instead) {
+  for (const char* const flag : flags)
+    if (app.count(flag) > 0) throw ConfigError(fmt::format("{}: {}; {}, or leave it out", flag, why, instead));
+}
+
 }  // namespace trident

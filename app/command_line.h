@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/subcommands.h"
@@ -30,6 +32,10 @@ struct ConfigFlags {
 };
 // `flags` is written by parse_flags and outlives `app`.
 void add_config_flags(CLI::App& app, ConfigFlags& flags);
+
+// Refuses (ConfigError) each of `flags` that was given: what has no effect is not taken in silence. `why`: "there are
+// no questions"; `instead`: "give --choices FILE".
+void refuse_given(const CLI::App& app, std::initializer_list<const char*> flags, std::string_view why, std::string_view instead);
 
 // Parses into what was bound to `app`. Prints the help where --help is among the arguments. Throws ConfigError with the nearest
 // flag for an unknown one.

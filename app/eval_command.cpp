@@ -1,5 +1,6 @@
 // trident eval --ckpt DIR | --hf DIR --data PREFIX ... [--ids IDS] [--choices FILE]
 #include <cstdint>
+#include <exception>
 #include <ostream>
 #include <set>
 
@@ -21,7 +22,8 @@ NamedPrefix named(const std::string& text) {
   return set;
 }
 
-void check(const EvalOptions& options) {
+// What was given, or why it cannot be. The flags that mean nothing without others are refused by name.
+void check(const CLI::App& app, const EvalOptions& options) {
   if (options.checkpoint.empty() == options.hf_folder.empty())
     throw ConfigError("trident eval: no model, or two; give either --ckpt DIR, a checkpoint, or --hf DIR, a Hugging Face folder");
   if (options.sets.empty() && !options.ids && !options.choices)
@@ -35,26 +37,25 @@ void check(const EvalOptions& options) {
     if (value && *value < 1) throw ConfigError(fmt::format("{} = {}: must be at least 1", name, *value));
   if (options.token_losses && (!options.ids || !options.sets.empty() || options.choices))
     throw ConfigError("--token-losses: prints a number for each of --ids; give those, and neither --data nor --choices");
-  if (options.per_question && !options.choices)
-    throw ConfigError("--per-question: there are no questions; give --choices FILE, or leave it out");
+  if (!options.choices) refuse_given(app, {"--per-question", "--delimiter"}, "there are no questions", "give --choices FILE");
+  if (options.sets.empty()) refuse_given(app, {"--per-document"}, "there are no documents", "give --data PREFIX");
+  if (options.sets.empty() && !options.ids)
+    refuse_given(app, {"--stride"}, "a question is given in one window", "give --data PREFIX or --ids");
 }
 
-}  // namespace
-
-void eval_command(const Arguments& arguments, const CommandContext& context) {
-  CLI::App app(
-      "The loss of a checkpoint on token files, or its answers to multiple-choice questions. The ranks are threads of this "
-      "process, "
-      "or what mpirun or srun started.",
-      "trident eval");
+struct EvalFlags {
   EvalOptions options;
   std::vector<std::string> data;
   std::string ids;
   bool json = false;
+};
+
+void add_flags(CLI::App& app, EvalFlags& flags) {
+  EvalOptions& options = flags.options;
   app.add_option("--ckpt", options.checkpoint, "a checkpoint's folder, or that of a run's checkpoints, for the newest");
   app.add_option("--hf", options.hf_folder, "in its place a Hugging Face folder: config.json and safetensors");
-  app.add_option("--data", data, "prefix of .bin and .idx, or NAME=PREFIX; as often as wanted");
-  CLI::Option* const ids_option = app.add_option("--ids", ids, "a text as token ids, \"5 17 2\"");
+  app.add_option("--data", flags.data, "prefix of .bin and .idx, or NAME=PREFIX; as often as wanted");
+  app.add_option("--ids", flags.ids, "a text as token ids, \"5 17 2\"");
   app.add_option("--choices", options.choices, "lines {\"context\": ..., \"choices\": [...], \"answer\": 0}");
   app.add_option("--delimiter", options.delimiter, "what stands between a context and a choice")->capture_default_str();
   app.add_option("--sequence", options.sequence,
@@ -67,18 +68,38 @@ void eval_command(const Arguments& arguments, const CommandContext& context) {
                  "for bits per byte and for questions as text; not given: data.tokenizer of its training, or the folder's own");
   app.add_option("--set", options.settings,
                  "PATH=VALUE, as often as wanted: parallel=\"2DP x 2TP\", batch.micro=4, precision.compute=fp32, ...");
-  app.add_flag("--json", json, "print one JSON object");
+  app.add_flag("--json", flags.json, "print one JSON object");
+}
+
+}  // namespace
+
+void eval_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app(
+      "The loss of a checkpoint on token files, or its answers to multiple-choice questions. The ranks are threads of this "
+      "process, "
+      "or what mpirun or srun started.",
+      "trident eval");
+  EvalFlags flags;
+  add_flags(app, flags);
   const auto details = [&context] {
     return "Example:\n  trident eval --ckpt runs/a/ckpt --data valid --set parallel=\"2DP x 2PP\" --json\n\n" +
-           launch_help(context.columns) + '\n' + exit_codes_help(context.columns);
+           launch_help(context.columns, "trident eval --ckpt D ...") + '\n' + exit_codes_help(context.columns);
   };
-  if (parse_flags(app, arguments, context.out, {details, {}, context.columns}) == ParseResult::kHelpPrinted) return;
-  for (const std::string& text : data) options.sets.push_back(named(text));
-  if (ids_option->count() > 0) options.ids = parse_token_ids(ids, "--ids");
-  check(options);
-  const std::optional<EvalReport> report = context.run_eval(options);
+  std::exception_ptr wrong;  // which the ranks of a job say once
+  try {
+    if (parse_flags(app, arguments, context.out, {details, {}, context.columns}) == ParseResult::kHelpPrinted) return;
+    for (const std::string& text : flags.data) flags.options.sets.push_back(named(text));
+    if (app.count("--ids") > 0) flags.options.ids = parse_token_ids(flags.ids, "--ids");
+    check(app, flags.options);
+  } catch (const ConfigError&) {
+    wrong = std::current_exception();
+  }
+  const std::optional<EvalReport> report = context.run_eval([&] {
+    if (wrong) std::rethrow_exception(wrong);
+    return flags.options;
+  });
   if (!report) return;  // another process prints
-  if (json)
+  if (flags.json)
     context.out << to_json_text(to_json(*report)) << '\n';
   else
     context.out << to_text(*report);

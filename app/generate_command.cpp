@@ -2,9 +2,11 @@
 #include <fmt/ranges.h>
 
 #include <cstdint>
+#include <exception>
 #include <ostream>
 
 #include "app/command_line.h"
+#include "app/help_text.h"
 #include "core/json_reader.h"
 #include "data/tokenizer/token_ids.h"
 #include "train/generate/run_generate.h"
@@ -89,6 +91,22 @@ void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
                "add what prompts and steps took, and what the machine does at most, measured between them");
 }
 
+// What was given, or why it cannot be. Flags that change nothing beside others are refused by name.
+void check(const CLI::App& app, const GenerateOptions& options, bool greedy, const OutputFlags& output) {
+  if (options.checkpoint.has_value() + options.hf_folder.has_value() + options.config.has_value() != 1)
+    throw ConfigError(
+        "trident generate: what makes the text is not clear; give one of --ckpt DIR, --hf DIR, and, to measure with weights drawn "
+        "at random, --config FILE");
+  if (greedy) refuse_given(app, {"--temperature"}, "--greedy takes the likeliest token", "give one of the two");
+  if (options.sampling.temperature == 0) {
+    const char* const why = greedy ? "--greedy takes the likeliest token, and nothing is drawn"
+                                   : "--temperature 0 takes the likeliest token, and nothing is drawn";
+    refuse_given(app, {"--top-k", "--top-p", "--seed"}, why, "give a temperature above 0");
+  }
+  if (options.ignore_end) refuse_given(app, {"--end"}, "with --ignore-end no token ends a continuation", "give one of the two");
+  if (output.json) refuse_given(app, {"--print-ids"}, "--json prints the ids, too", "give one of the two");
+}
+
 }  // namespace
 
 void generate_command(const Arguments& arguments, const CommandContext& context) {
@@ -108,17 +126,22 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
   app.add_option("--prompt-ids", ids, "token ids to continue, as \"5 17 2\"; may be repeated")->allow_extra_args(false);
   app.add_flag("--greedy", greedy, "take the likeliest token, as --temperature 0");
   add_flags(app, options, output);
-  if (parse_flags(app, arguments, context.out, {{}, {}, context.columns}) == ParseResult::kHelpPrinted) return;
-  if (options.checkpoint.has_value() + options.hf_folder.has_value() + options.config.has_value() != 1)
-    throw ConfigError(
-        "trident generate: what makes the text is not clear; give one of --ckpt DIR, --hf DIR, and, to measure with weights drawn "
-        "at "
-        "random, --config FILE");
-  options.timings = output.timings;
-  if (greedy) options.sampling.temperature = 0;
-  for (const std::string& text : texts) options.prompts.push_back({.text = text});
-  for (const std::string& file : files) options.prompts.push_back({.file = file});
-  for (const std::string& list : ids) options.prompts.push_back({.ids = parse_token_ids(list, "--prompt-ids")});
+  std::exception_ptr wrong;  // which the ranks of a job say once
+  try {
+    const auto details = [&context] {
+      return "Example:\n  trident generate --ckpt runs/a/ckpt --prompt \"Once upon a time\" --top-p 0.9\n\n" +
+             launch_help(context.columns, "trident generate --ckpt D ...") + '\n' + exit_codes_help(context.columns);
+    };
+    if (parse_flags(app, arguments, context.out, {details, {}, context.columns}) == ParseResult::kHelpPrinted) return;
+    options.timings = output.timings;
+    if (greedy) options.sampling.temperature = 0;
+    check(app, options, greedy, output);
+    for (const std::string& text : texts) options.prompts.push_back({.text = text});
+    for (const std::string& file : files) options.prompts.push_back({.file = file});
+    for (const std::string& list : ids) options.prompts.push_back({.ids = parse_token_ids(list, "--prompt-ids")});
+  } catch (const ConfigError&) {
+    wrong = std::current_exception();
+  }
 
   const bool live = !output.ids && !output.json;
   bool shown = false;
@@ -126,7 +149,11 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
     shown = true;
     context.out << text << std::flush;
   };
-  const std::optional<GenerateResult> result = context.generate(options, live ? show : ShowText());
+  const auto read = [&] {
+    if (wrong) std::rethrow_exception(wrong);
+    return options;
+  };
+  const std::optional<GenerateResult> result = context.generate(read, live ? show : ShowText());
   if (result) print(context.out, *result, output, shown);
 }
 

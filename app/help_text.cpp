@@ -35,13 +35,14 @@ std::string exit_codes_help(std::size_t width, ExitCodes codes) {
   return out;
 }
 
-std::string launch_help(std::size_t width) {
-  return folded(
-             "Ranks:\n"
-             "  trident train --config F                threads of one process, as parallel.* says\n"
-             "  mpirun -np 32 trident train --config F  one process each\n"
-             "  srun --mpi=pmix -N 4 --ntasks-per-node=8 trident train --config F\n",
-             width) +
+std::string launch_help(std::size_t width, std::string_view command) {
+  const std::string alone(command), processes = fmt::format("mpirun -np 32 {}", command);
+  return folded(fmt::format("Ranks:\n"
+                            "  {:<{}}  threads of one process, as parallel.* says\n"
+                            "  {}  one process each\n"
+                            "  srun --mpi=pmix -N 4 --ntasks-per-node=8 {}\n",
+                            alone, processes.size(), processes, command),
+                width) +
          help_paragraph(
              "A launcher is known by OMPI_COMM_WORLD_SIZE, PMI_SIZE or SLURM_STEP_NUM_TASKS above 1. parallel.data \"auto\" takes "
              "what remains of its ranks. docs/slurm.md says more.",

@@ -27,8 +27,8 @@ enum class ExitCodes { kAll, kOfTraining };
 // "Exit codes:" and a line for each.
 std::string exit_codes_help(std::size_t width = kHelpWidth, ExitCodes codes = ExitCodes::kAll);
 
-// How ranks are started, and by which variables a launcher is known.
-std::string launch_help(std::size_t width = kHelpWidth);
+// How ranks are started, and by which variables a launcher is known. `command`: what they run.
+std::string launch_help(std::size_t width = kHelpWidth, std::string_view command = "trident train --config F");
 
 // Breaks the lines of another library's help at `width` columns, continuing below the description.
 std::string folded(const std::string& help, std::size_t width = kHelpWidth);

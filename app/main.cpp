@@ -81,13 +81,13 @@ int main(int argc, char** argv) {
     if (request.to_hf) return checkpoint_to_hf(request.from, request.to, {request.dtype, request.shard_bytes}, request.progress);
     return hf_to_checkpoint(request.from, request.to, request.dtype, request.progress);
   };
-  const auto generate = [](const GenerateOptions& options, const ShowText& show) {
+  const auto generate = [](const std::function<GenerateOptions()>& read, const ShowText& show) {
     LogSink log(std::cerr);
-    return run_generate(options, show, log, *make_cuda_backend());
+    return run_generate(read, show, log, *make_cuda_backend());
   };
-  const auto eval = [](const EvalOptions& options) {
+  const auto eval = [](const std::function<EvalOptions()>& read) {
     LogSink log(std::cerr);
-    return run_eval(options, log, *make_cuda_backend());
+    return run_eval(read, log, *make_cuda_backend());
   };
   const auto calibrate = [](const CalibrateOptions& options, const std::function<void(const std::string&)>& say) {
     return calibrate_cpu(options, *make_cuda_backend(), say);

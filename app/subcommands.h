@@ -64,11 +64,12 @@ struct CommandContext {
   std::function<std::optional<BenchReport>(const TrainConfig&, const BenchOptions&)> run_bench = {};
   std::function<int(const SuperviseOptions&)> supervise = {};  // returns the exit code, which is explained already
   std::function<std::string(const TrainConfig&, const PlanOptions&)> plan = {};  // the text to print
-  // Nothing on processes of a job that leave printing to another.
-  std::function<std::optional<GenerateResult>(const GenerateOptions&,
+  // Both call `read` once in every process of a job, so that they fail together. Nothing on processes that leave printing to
+  // another.
+  std::function<std::optional<GenerateResult>(const std::function<GenerateOptions()>& read,
                                               const std::function<void(std::int64_t, const std::string&)>& show)>
       generate = {};
-  std::function<std::optional<EvalReport>(const EvalOptions&)> run_eval = {};
+  std::function<std::optional<EvalReport>(const std::function<EvalOptions()>& read)> run_eval = {};
   std::function<ConvertReport(const ConvertRequest&)> convert = {};
   // `say` is told of every part that is measured.
   std::function<CpuRates(const CalibrateOptions&, const std::function<void(const std::string&)>& say)> calibrate = {};

@@ -165,6 +165,13 @@ TEST_F(Eval, WhatCannotBeIsRefused) {
   expect_one_line(eval({"--ids", "5 6", "--sequence", "65"}), 64, {"--sequence = 65", "64 positions"});
   expect_one_line(eval({"--ids", "5 6", "--stride", "33"}), 64, {"--stride = 33"});
   expect_one_line(eval({"--data", place_ / "none"}), 65, {"none.idx"});
+  // What would have no effect.
+  expect_one_line(eval({"--ids", "5 6", "--per-question"}), 64, {"--per-question", "--choices"});
+  expect_one_line(eval({"--ids", "5 6", "--delimiter", "x"}), 64, {"--delimiter", "--choices"});
+  expect_one_line(eval({"--ids", "5 6", "--per-document"}), 64, {"--per-document", "--data"});
+  expect_one_line(eval({"--choices", place_ / "c.jsonl", "--stride", "4"}), 64, {"--stride", "leave it out"});
+  expect_one_line(eval({"--ids", "5 6", "--set", "optimizer.lr=1"}), 64, {"--set optimizer.lr=1", "nothing is trained"});
+  expect_one_line(eval({"--ids", "5 6", "--set", "batch.global=8"}), 64, {"--set batch.global=8", "nothing is trained"});
   expect_one_line(run_program({"eval", "--ckpt", place_ / "nowhere", "--ids", "5 6"}), 65, {"--ckpt", "nowhere", "no checkpoint"});
   const auto choices = [&](const std::string& lines) {
     return eval({"--tokenizer", "gpt2", "--choices", write("bad.jsonl", lines)});

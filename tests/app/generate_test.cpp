@@ -118,6 +118,15 @@ TEST_F(Generate, RefusesWhatCannotBe) {
   expect_one_line(generate(plus(ids, {"--set", "parallel.context=2"})), 64, {"parallel.context = 2"});
   expect_one_line(generate(plus(ids, {"--set", "device=cuda"})), 64, {"device = cuda"});
   expect_one_line(generate(plus(ids, {"--tokenizer", "no/such"})), 64, {"--tokenizer", "no/such"});
+  // What would have no effect.
+  expect_one_line(generate(plus(ids, {"--greedy", "--temperature", "1"})), 64, {"--temperature", "--greedy"});
+  expect_one_line(generate(plus(ids, {"--greedy", "--top-k", "4"})), 64, {"--top-k", "--greedy"});
+  expect_one_line(generate(plus(ids, {"--temperature", "0", "--top-p", "0.5"})), 64, {"--top-p", "--temperature 0"});
+  expect_one_line(generate(plus(ids, {"--greedy", "--seed", "4"})), 64, {"--seed", "nothing is drawn"});
+  expect_one_line(generate(plus(ids, {"--ignore-end", "--end", "4"})), 64, {"--end", "--ignore-end"});
+  expect_one_line(generate(plus(ids, {"--json", "--print-ids"})), 64, {"--print-ids", "--json"});
+  expect_one_line(generate(plus(ids, {"--set", "batch.micro=4"})), 64, {"--set batch.micro=4", "--batch"});
+  expect_one_line(generate(plus(ids, {"--set", "log.every=4"})), 64, {"--set log.every=4", "nothing is trained"});
   expect_one_line(run_program({"generate", "--prompt-ids", "1"}), 64, {"--ckpt"});
   expect_one_line(run_program({"generate", "--ckpt", place_ / "nowhere", "--prompt-ids", "1"}), 65, {"--ckpt", "nowhere"});
 }

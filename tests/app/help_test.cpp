@@ -74,6 +74,15 @@ TEST(Help, TrainSaysHowRanksStart) {
   EXPECT_EQ(help({"help", "data", "prepare"}), help({"data", "prepare", "--help"}));
 }
 
+TEST(Help, EvalAndGenerateSayHowTheirOwnRanksStart) {
+  for (const std::string name : {"eval", "generate"}) {
+    const std::string text = help({name, "--help"});
+    for (const char* before : {"  ", "mpirun -np 32 ", "--ntasks-per-node=8 "})
+      EXPECT_NE(text.find(before + ("trident " + name) + " --ckpt D"), std::string::npos) << before << text;
+    EXPECT_EQ(text.find("trident train"), std::string::npos) << text;
+  }
+}
+
 TEST(Help, ExitCodesAreThoseOfTheSubcommand) {
   for (const char* name : {"train", "supervise"}) {
     const std::string text = help({name, "--help"});

@@ -19,7 +19,7 @@ namespace {
 std::optional<GenerateResult> generate(const GenerateOptions& options) {
   std::ostringstream said;
   LogSink log(said);
-  return run_generate(options, {}, log, *make_cuda_backend());
+  return run_generate([&] { return options; }, {}, log, *make_cuda_backend());
 }
 
 class FamilyGoldens : public ::testing::TestWithParam<std::string> {};

@@ -236,6 +236,7 @@ std::int64_t longest_needed(const Work& work) {
 }
 
 ForwardModel read_model(const EvalOptions& options, Work& work) {
+  refuse_unused_settings(options.settings);
   ForwardModel model = options.hf_folder.empty() ? forward_model_of_checkpoint(options.checkpoint, options.settings, "--ckpt")
                                                  : forward_model_of_hf(options.hf_folder, options.settings, "--hf");
   TrainConfig& config = model.config;
@@ -262,7 +263,8 @@ ForwardModel read_model(const EvalOptions& options, Work& work) {
 
 }  // namespace
 
-std::optional<EvalReport> run_eval(const EvalOptions& options, LogSink& log, CudaBackend& cuda) {
+std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, LogSink& log, CudaBackend& cuda) {
+  EvalOptions options;
   Work work;
   std::optional<EvalReport> report;
   const auto on_rank = [&](ForwardRank rank) {
@@ -286,7 +288,11 @@ std::optional<EvalReport> run_eval(const EvalOptions& options, LogSink& log, Cud
     if (reports) report = report_of(options, work, sums, inputs.model);
     evaluator.drain();
   };
-  run_forward([&] { return read_model(options, work); }, on_rank, log, cuda);
+  const auto read_all = [&] {
+    options = read();
+    return read_model(options, work);
+  };
+  run_forward(read_all, on_rank, log, cuda);
   if (report && report->choices && report->choices->not_finite)
     throw DataError(fmt::format("{}: question {}: a choice's log-likelihood is no finite number, so that none is likeliest; the "
                                 "model's weights are damaged, or hold NaN or infinity",

@@ -134,6 +134,8 @@ std::int64_t longest_prompt(const GenerateRequest& request) {
 
 ForwardModel read_job(const GenerateOptions& options, Job& job) {
   check_options(options);
+  refuse_unused_settings(options.settings, {"batch", "parallel.sequence_parallel"},
+                         "how many sequences are computed at once --batch says");
   ForwardModel model = read_weights_of(options);
   const std::vector<Prompt> prompts = all_prompts(options);
   const bool needs_text =
@@ -213,7 +215,9 @@ GenerateResult run_rank(const GenerateOptions& options, const Job& job, ForwardR
 
 }  // namespace
 
-std::optional<GenerateResult> run_generate(const GenerateOptions& options, const ShowText& show, LogSink& log, CudaBackend& cuda) {
+std::optional<GenerateResult> run_generate(const std::function<GenerateOptions()>& read, const ShowText& show, LogSink& log,
+                                           CudaBackend& cuda) {
+  GenerateOptions options;
   Job job;
   std::optional<GenerateResult> result;
   ForwardKind kind;
@@ -225,7 +229,11 @@ std::optional<GenerateResult> run_generate(const GenerateOptions& options, const
     GenerateResult of_rank = run_rank(options, job, std::move(rank), show);
     if (is_first) result = std::move(of_rank);
   };
-  run_forward([&] { return read_job(options, job); }, on_rank, log, cuda, kind);
+  const auto read_all = [&] {
+    options = read();
+    return read_job(options, job);
+  };
+  run_forward(read_all, on_rank, log, cuda, kind);
   return result;
 }
 

@@ -43,9 +43,11 @@ inline constexpr std::int64_t kMostSlots = 32;
 
 // Runs the ranks by run_forward(): this process is one of them where mpirun or srun started it as one of several, otherwise they
 // are threads of it.
+// `read`: what is asked for; called once in each process, and what it throws is said once.
 // `show`: of rank 0, called while text is made if it is one continuation. Nothing on processes that leave printing to rank 0.
 // `log`: told of weights that are no numbers, and of ranks that are lost.
 // ConfigError for options and layouts that cannot be, DataError for what is wrong with the checkpoint or its weights.
-std::optional<GenerateResult> run_generate(const GenerateOptions& options, const ShowText& show, LogSink& log, CudaBackend& cuda);
+std::optional<GenerateResult> run_generate(const std::function<GenerateOptions()>& read, const ShowText& show, LogSink& log,
+                                           CudaBackend& cuda);
 
 }  // namespace trident

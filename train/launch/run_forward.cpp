@@ -229,6 +229,22 @@ ForwardModel forward_model_of_config(const std::string& path, const std::vector<
   return model;
 }
 
+void refuse_unused_settings(const std::vector<std::string>& settings, std::initializer_list<std::string_view> more,
+                            std::string_view why_more) {
+  constexpr std::string_view kOfTraining[] = {
+      "optimizer", "lr_schedule",   "checkpoint",      "elastic",    "eval",       "log",        "recompute",    "run.dir",
+      "run.steps", "run.overwrite", "run.max_minutes", "data.train", "data.valid", "data.split", "data.shuffle", "batch.global",
+      "model.init_from"};
+  for (const std::string& setting : settings) {
+    const std::string key = setting.substr(0, setting.find('='));
+    const auto has_it = [&](std::string_view path) { return key == path || key.starts_with(fmt::format("{}.", path)); };
+    if (std::ranges::any_of(kOfTraining, has_it))
+      throw ConfigError(fmt::format("--set {}: nothing is trained, so that it has no effect; leave it out", setting));
+    if (std::ranges::any_of(more, has_it))
+      throw ConfigError(fmt::format("--set {}: {}; leave it out", setting, why_more));
+  }
+}
+
 void run_forward(const std::function<ForwardModel()>& read, const ForwardWork& work, LogSink& log, CudaBackend& cuda,
                  const ForwardKind& kind) {
   const Launcher launcher = detect_launcher([](const char* name) { return std::getenv(name); });

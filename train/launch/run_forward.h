@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,6 +43,11 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
 
 // The same of a run's configuration: its model, with weights drawn at random. ConfigError for one that cannot be trained with.
 ForwardModel forward_model_of_config(const std::string& path, const std::vector<std::string>& settings, std::string_view key);
+
+// Refuses (ConfigError) what has no effect where nothing is trained, and what lies in `more` (paths or blocks), by the --set text
+// that asks for it. `why_more`: why those do not count.
+void refuse_unused_settings(const std::vector<std::string>& settings, std::initializer_list<std::string_view> more = {},
+                            std::string_view why_more = {});
 
 struct ForwardInputs {
   ForwardModel model;
