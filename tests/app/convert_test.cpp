@@ -102,23 +102,6 @@ TEST_F(Convert, AFolderComesBackByteForByte) {
   }
 }
 
-// As a run that goes on, it takes the newest that is whole, and says which are not.
-TEST_F(Convert, ADamagedCheckpointIsPassedOverAloud) {
-  const std::string folder = hf_folder("llama"), several = place_ / "several", back = place_ / "back";
-  create_folder(several);
-  const std::vector<std::string> names{"step-00000001", "step-00000002"};
-  for (const std::string& name : names) ASSERT_EQ(to_ckpt(folder, several + "/" + name).exit_code, 0);
-  const auto damage = [&](const std::string& name) { write_file(several + "/" + name + "/manifest.json", "{}"); };
-  damage(names[1]);
-  const ProgramOutcome out = to_hf(several, back);
-  ASSERT_EQ(out.exit_code, 0) << out.err;
-  EXPECT_NE(out.out.find("warning: step-00000002 is skipped: "), std::string::npos) << out.out;
-  expect_same_files(back, folder);
-  damage(names[0]);
-  expect_one_line(to_hf(several, place_ / "none"), 65, {"step-00000002", "no other checkpoint is valid", "--from ckpt"});
-  EXPECT_FALSE(fs::exists(place_ / "none"));
-}
-
 TEST_F(Convert, FilesAreCutAsAskedAndReadAgain) {
   const std::string folder = hf_folder("qwen3"), ckpt = place_ / "ckpt", cut = place_ / "cut";
   ASSERT_EQ(to_ckpt(folder, ckpt).exit_code, 0);
@@ -330,6 +313,50 @@ TEST_F(Checkpoints, AFolderSaysItsModel) {
   const ProgramOutcome on = run_program({"ckpt", "show", place_ / "a/ckpt"});
   EXPECT_EQ(on.exit_code, 0) << on.err;
   EXPECT_EQ(run_program({"convert", "--from", "ckpt", place_ / "a/ckpt", "--to", "hf", place_ / "again"}).exit_code, 0);
+}
+
+// As a run that goes on, convert takes the newest that is whole, and says which are not.
+TEST_F(Checkpoints, ADamagedOneIsPassedOverAloudByConvert) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::string run = place_ / "run/ckpt";
+  const auto convert = [&](const std::string& from, const std::string& to) {
+    return run_program({"convert", "--from", "ckpt", from, "--to", "hf", to});
+  };
+  ASSERT_EQ(convert(run + "/step-00000002", place_ / "second").exit_code, 0);
+  write_file(run + "/step-00000004/manifest.json", "{}");
+  const ProgramOutcome out = convert(run, place_ / "newest");
+  ASSERT_EQ(out.exit_code, 0) << out.err;
+  EXPECT_NE(out.out.find("warning: step-00000004 is skipped: "), std::string::npos) << out.out;
+  expect_same_files(place_ / "newest", place_ / "second");
+  write_file(run + "/step-00000002/manifest.json", "{}");
+  expect_one_line(convert(run, place_ / "none"), 65, {"step-00000004", "no other checkpoint is valid", "--from ckpt"});
+  EXPECT_FALSE(fs::exists(place_ / "none"));
+}
+
+// A path counts from where training was started, and the tokenizer is found from elsewhere, too. Where it is gone that is said.
+TEST_F(Checkpoints, TheTokenizerOfAFolderByARelativePath) {
+  ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);
+  const std::string hf = place_ / "hf";
+  ASSERT_EQ(run_program({"convert", "--from", "ckpt", place_ / "run/ckpt", "--to", "hf", hf}).exit_code, 0);
+  write_file(hf + "/tokenizer_config.json", "{}");
+  const std::string run = place_ / "a";
+  const ProgramOutcome begun =
+      run_command({"bash", "-c", "cd " + (place_ / ".") + " && exec \"$@\"", "bash", TRIDENT_BINARY, "train", "--config",
+                   place_ / "config.json", "--set", "model.init_from=./hf", "--set", "run.steps=2", "--set", "checkpoint.every=2",
+                   "--set", "run.dir=" + run});
+  ASSERT_EQ(begun.exit_code, 0) << begun.err;
+  const auto convert = [&](const std::string& to) {
+    return run_program({"convert", "--from", "ckpt", run + "/ckpt", "--to", "hf", to});
+  };
+  const ProgramOutcome found = convert(place_ / "found");
+  EXPECT_EQ(found.exit_code, 0) << found.err;
+  EXPECT_EQ(found.out.find("warning"), std::string::npos) << found.out;
+  EXPECT_EQ(read_file(place_ / "found/tokenizer_config.json"), "{}");
+  fs::rename(hf, place_ / "moved");
+  const ProgramOutcome gone = convert(place_ / "gone");
+  EXPECT_EQ(gone.exit_code, 0) << gone.err;
+  EXPECT_NE(gone.out.find("warning: model.init_from = " + hf + ": training began with it"), std::string::npos) << gone.out;
+  EXPECT_FALSE(fs::exists(place_ / "gone/tokenizer_config.json"));
 }
 
 // A folder whose tokens see 16 others: sequences within that train as with all; longer ones, and another window, are refused by

@@ -95,10 +95,11 @@ class Exporter {
     }
     if (has_index_) write_file(out.path() + "/" + std::string(kHfIndexName), index_text());
     write_file(out.path() + "/" + std::string(kConfigName), config_text());
-    carry(out.path());
+    carry(out.path(), report.warnings);
     for (const std::string& name : carried_files(out.path())) report.other_files.push_back(name);
     out.commit();
-    report.warnings = check_.warnings();
+    const std::vector<std::string> of_values = check_.warnings();
+    report.warnings.insert(report.warnings.end(), of_values.begin(), of_values.end());
     return report;
   }
 
@@ -216,12 +217,25 @@ class Exporter {
     return ids;
   }
 
-  // What was carried along; else the tokenizer of the folder that training began with.
-  void carry(const std::string& to) const {
+  // The folder that training began with, or the one that the checkpoint with which it began was made of.
+  std::optional<std::string> began_with(std::vector<std::string>& warnings) const {
     const JsonValue* const model = source_.manifest.config.find("model");
     const JsonValue* const began = model == nullptr ? nullptr : model->find("init_from");
+    if (began == nullptr || !began->is_string()) return std::nullopt;
+    const std::string& folder = began->as_string();
+    if (is_hf_folder(folder)) return folder;
+    if (const std::string carried = folder + "/" + std::string(kCarriedFolder); folder_exists(carried)) return carried;
+    if (!folder_exists(folder))
+      warnings.push_back(fmt::format("model.init_from = {}: training began with it, and it is not there from here: if it has a "
+                                     "tokenizer, its files are not carried along",
+                                     folder));
+    return std::nullopt;
+  }
+
+  // What was carried along; else the tokenizer of the folder that training began with.
+  void carry(const std::string& to, std::vector<std::string>& warnings) const {
     std::vector<std::string> from{carried_};
-    if (began != nullptr && began->is_string() && is_hf_folder(began->as_string())) from.push_back(began->as_string());
+    if (const std::optional<std::string> began = began_with(warnings)) from.push_back(*began);
     for (const std::string& folder : from) {
       std::vector<std::string> names = carried_files(folder);
       std::erase(names, kHfIndexName);

@@ -143,7 +143,8 @@ bool same_folder(const std::filesystem::path& a, const std::filesystem::path& b)
   return std::filesystem::weakly_canonical(a, error) == std::filesystem::weakly_canonical(b, error);
 }
 
-bool same_model(const TrainConfig& a, const TrainConfig& b) {
+bool same_model(TrainConfig a, TrainConfig b) {
+  a.model.init_from = b.model.init_from = std::nullopt;  // where weights came from is no part of it
   try {
     return value_at(to_json(a), "model") == value_at(to_json(b), "model") || resolve_model(a) == resolve_model(b);
   } catch (const Error&) {

@@ -239,7 +239,7 @@ void RunCheckpoints::begin_commit() {
   const std::vector<std::string> of_ranks = gather_texts(trainer_.context().world(), trainer_.context().host_stream(), lines);
   if (rank_ != 0) return;
   auto manifest = std::make_shared<Manifest>(manifest_of(inputs_, state_, token_));
-  manifest->config = to_json(config());
+  manifest->config = config_of_manifest(config());
   for (const std::string& text : of_ranks) {
     std::istringstream in(text);
     for (std::string line; std::getline(in, line);) manifest->files.push_back(manifest_file_from(line));

@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -47,6 +49,12 @@ std::vector<ManifestTensor> stored_tensors(const RunPlan& plan) {
   return tensors;
 }
 
+JsonValue config_of_manifest(TrainConfig config) {
+  if (std::optional<std::string>& from = config.model.init_from)
+    from = std::filesystem::absolute(*from).lexically_normal().string();
+  return to_json(config);
+}
+
 Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const std::string& generation) {
   const RunPlan& plan = inputs.plan;
   Manifest manifest;
@@ -57,7 +65,7 @@ Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const 
   manifest.tensors = stored_tensors(plan);
   manifest.generation = generation;
   manifest.written_unix = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  manifest.config = to_json(plan.config);
+  manifest.config = config_of_manifest(plan.config);
   manifest.data = data_fingerprint(inputs.training_facts());
   manifest.writer = writer_facts(plan);
   return manifest;

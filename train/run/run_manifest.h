@@ -12,6 +12,10 @@ namespace trident {
 // The tensors of a model, as files have them, in the model's order.
 std::vector<ManifestTensor> stored_tensors(const RunPlan& plan);
 
+// A run's configuration as checkpoints have it: model.init_from as an absolute path, because who converts the checkpoint looks
+// there for the tokenizer, from wherever that is done.
+JsonValue config_of_manifest(TrainConfig config);
+
 // The manifest of a checkpoint that this run saves now, without its files. `generation`: of this launch.
 Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const std::string& generation);
 
