@@ -194,6 +194,29 @@ TEST_F(BadFolders, ConfigurationsAndIndices) {
 }
 
 // Checkpoints on their way out: a byte of the weights, a manifest that ends early, a folder that is none.
+// A disk that takes no more, here files that may not grow: each of the files that are written is named, and nothing is left.
+TEST_F(BadFolders, AFullDiskLeavesNothing) {
+  const std::string good = place_ / "whole", ckpt = place_ / "whole-ckpt", out = place_ / "out";
+  Parts::good().write(good);
+  ASSERT_EQ(run_program({"convert", "--from", "hf", good, "--to", "ckpt", ckpt}).exit_code, 0);
+  const auto limited = [&](int blocks, const std::vector<std::string>& convert) {
+    const std::string script = fmt::format("ulimit -f {}; exec \"$@\"", blocks);
+    return run_command(plus({"bash", "-c", script, "bash", TRIDENT_BINARY, "convert"}, convert));
+  };
+  const std::vector<std::string> in{"--from", "hf", good, "--to", "ckpt", out}, back{"--from", "ckpt", ckpt, "--to", "hf", out};
+  for (const auto& [words, file] : {std::pair{in, "w-00000-0.safetensors"}, {back, "model.safetensors"}}) {
+    for (const int blocks : {1, 8}) {  // of 1024 bytes
+      SCOPED_TRACE(fmt::format("{} in {} blocks", file, blocks));
+      const ProgramOutcome outcome = limited(blocks, words);
+      expect_one_line(outcome, 74, {"out", file});
+      for (const auto& entry : fs::directory_iterator(place_ / "."))
+        EXPECT_FALSE(entry.path().filename().string().starts_with("out")) << entry.path();
+    }
+    EXPECT_EQ(limited(1000, words).exit_code, 0);
+    fs::remove_all(out);
+  }
+}
+
 TEST_F(BadFolders, CheckpointsThatAreDamaged) {
   Parts::good().write(place_ / "good");
   const std::string ckpt = place_ / "ckpt";

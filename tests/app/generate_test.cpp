@@ -49,6 +49,30 @@ TEST_F(Generate, IdsAreTheSameInEveryLayoutAndBatch) {
   EXPECT_NE(ids(plus(unseeded, {"--seed", "4"})), samples);
 }
 
+// Who trained it, and which shards who held, is nothing to the text: draws are keyed by prompt, sample and position.
+TEST_F(Generate, DrawsOfARunUnderZero3AreTheSameInEveryLayout) {
+  ASSERT_EQ(train({"parallel=2DP x 2PP x 1TP", "parallel.zero=zero3"}).exit_code, 0);
+  const std::vector<std::string> drawn{"--prompt", "The dog", "--prompt-ids", "464 3290", "-n", "3", "--seed", "3", "--temperature",
+                                       "0.9"};
+  const std::string expected = ids(drawn);
+  EXPECT_EQ(std::count(expected.begin(), expected.end(), '\n'), 6);
+  EXPECT_NE(ids(plus(drawn, {"--repetition-penalty", "1.5"})), expected) << "greedy text would not see the draws";
+  for (const char* zero : {"zero1", "zero2", "shard_grad_op", "zero3"})
+    for (const char* layout : {"parallel=2DP x 1PP x 1TP", "parallel=2DP x 2PP x 1TP", "parallel=3DP x 1PP x 1TP"})
+      EXPECT_EQ(ids(plus(drawn, {"--set", layout, "--set", std::string("parallel.zero=") + zero})), expected) << layout << zero;
+}
+
+// Before anything is allocated: 1.6 TB of weights.
+TEST_F(Generate, WhatMemoryHasNoRoomForIsRefused) {
+  write_file(place_ / "large.json", R"({"run": {"dir": "none", "steps": 1}, "model": {"preset": "llama3.1-405b"},
+    "batch": {"global": 1, "sequence": 1}, "data": {"train": "none"}})");
+  const std::vector<std::string> large{"generate", "--config", place_ / "large.json", "--prompt-ids", "1", "--set",
+                                       "precision.compute=fp32"};
+  for (const char* layout : {"parallel=1DP x 1PP x 1TP", "parallel=1DP x 2PP x 1TP"})
+    expect_one_line(run_program(plus(large, {"--set", layout})), 64,
+                    {"the ranks need 16", " GB (of rank 0: ", "--batch or --max-new-tokens", "precision.compute=bf16"});
+}
+
 TEST_F(Generate, TextIdsAndLogProbabilitiesSayTheSame) {
   ASSERT_EQ(train().exit_code, 0);
   const std::vector<std::string> what{"--prompt", "Once upon a time", "--max-new-tokens", "12", "--greedy", "--logprobs"};
@@ -107,6 +131,10 @@ TEST_F(Generate, RefusesWhatCannotBe) {
   expect_one_line(generate({"--prompt-ids", "1 2 99999"}), 64, {"prompt 0", "99999", "vocabulary 0 .. 50256"});
   expect_one_line(generate(plus(ids, {"--temperature", "-1"})), 64, {"--temperature = -1"});
   expect_one_line(generate(plus(ids, {"--top-p", "0"})), 64, {"--top-p = 0"});
+  for (const char* penalty : {"0", "-1", "1e-7", "2e6", "nan", "inf"})
+    expect_one_line(generate(plus(ids, {"--repetition-penalty", penalty})), 64, {"--repetition-penalty = ", "from 1e-6 to 1e6"});
+  for (const char* penalty : {"1e-6", "1e6"})
+    EXPECT_EQ(generate(plus(ids, {"--repetition-penalty", penalty, "--max-new-tokens", "3"})).exit_code, 0) << penalty;
   expect_one_line(generate(plus(ids, {"--batch", "33"})), 64, {"--batch = 33", "1 to 32"});
   expect_one_line(generate(plus(ids, {"-n", "0"})), 64, {"-n = 0"});
   expect_one_line(generate(plus(ids, {"--stop", ""})), 64, {"--stop"});
