@@ -25,8 +25,8 @@ BatchLoader::BatchLoader(std::vector<TokenSource> sources, const BatchLoaderOpti
   for (const TokenSource& source : sources_) {
     const std::int64_t num_samples = num_samples_of(source.num_tokens, options_.sequence);
     if (num_samples == 0) {
-      throw DataError(fmt::format("{}: {} tokens available, batch.sequence = {} needs {}; use a shorter sequence or more text",
-                                  source.label, source.num_tokens, options_.sequence, options_.sequence + 1));
+      throw DataError(fmt::format("{}: {} tokens available, batch.sequence = {} needs {}; use a shorter sequence or more text{}",
+                                  source.label, source.num_tokens, options_.sequence, options_.sequence + 1, source.remedies));
     }
     orders_.emplace_back(num_samples, options_.seed, options_.shuffle, static_cast<std::uint32_t>(orders_.size()));
     const std::int64_t bytes = (options_.sequence + 1) * size_of(source.dataset->type());

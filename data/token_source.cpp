@@ -14,7 +14,12 @@ namespace {
 TokenSource whole(const std::string& path, double weight, const ReadAt& read_at) {
   auto dataset = std::make_shared<const IndexedDataset>(path, read_at);
   const std::int64_t num_tokens = dataset->num_tokens();
-  return {.dataset = std::move(dataset), .first_token = 0, .num_tokens = num_tokens, .weight = weight, .label = path};
+  return {.dataset = std::move(dataset),
+          .first_token = 0,
+          .num_tokens = num_tokens,
+          .weight = weight,
+          .label = path,
+          .remedies = {}};
 }
 
 TokenSource part(const TokenSource& source, DocumentRange documents, const std::string& name) {
@@ -29,6 +34,10 @@ TokenSource part(const TokenSource& source, DocumentRange documents, const std::
   result.num_tokens = end - begin;
   result.label = fmt::format("{} ({} part of data.split, {} of {})", source.label, name, documents.end - documents.begin,
                              counted(source.dataset->num_documents(), "document"));
+  if (documents.begin == documents.end)
+    result.remedies =
+        ", or, as a split goes by whole documents, a larger share, text that is prepared as several documents (trident data "
+        "prepare --separator-line), or data.valid in place of data.split";
   return result;
 }
 

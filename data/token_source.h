@@ -19,6 +19,7 @@ struct TokenSource {
   std::int64_t num_tokens = 0;
   double weight = 1.0;
   std::string label;  // for messages: the prefix, and which part of data.split this is
+  std::string remedies;  // where it has less than a sample: what helps besides a shorter sequence and more text, ", or ..."
 };
 
 struct WeightedPath {

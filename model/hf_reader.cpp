@@ -101,8 +101,9 @@ void HfReader::refuse_unknown_keys() const {
     const std::string quoted = in_quotes(key);  // escapes what a terminal should not see
     const std::string printable = quoted.substr(1, quoted.size() - 2);
     const std::string_view nearest = nearest_name(key, {known_.begin(), known_.end()});
-    throw ConfigError(fmt::format("{} = {}: unknown key; the nearest known key is \"{}\"", path(printable),
-                                  to_json_text(member.value).substr(0, 60), nearest));
+    throw ConfigError(fmt::format("{} = {}: unknown key; the nearest known key is \"{}\": write that, or remove the key if what "
+                                  "the model computes does not depend on it",
+                                  path(printable), to_json_text(member.value).substr(0, 60), nearest));
   }
 }
 

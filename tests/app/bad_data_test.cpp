@@ -68,6 +68,9 @@ TEST_F(BadData, LessThanOneSample) {
   refuse({"data.valid=" + (place_ / "tiny"), "eval.every=1"}, {"tiny", "5 tokens available"});
   refuse({"data.split=1,0", "eval.every=1"}, {"validation part of data.split", "0 tokens available"});
   refuse({"data.split=0,1"}, {"training part of data.split", "0 tokens available"});
+  write_dataset(place_ / "novel", {std::vector<std::int32_t>(500, 7)}, 50257);
+  refuse({"data.train=" + (place_ / "novel"), "data.split=95,5", "eval.every=1"},
+         {"validation part of data.split, 0 of 1 document)", "whole documents", "--separator-line", "data.valid"});
 }
 
 TEST_F(BadData, IdsOutsideTheVocabulary) {
