@@ -153,7 +153,7 @@ std::string grouped(double value) {
   if (value < 1000) return fmt::format("{:.4g}", value);
   const double unit = std::pow(10.0, std::floor(std::log10(value)) - 3);
   std::string text = fmt::format("{:.0f}", std::round(value / unit) * unit);
-  for (auto at = std::ssize(text) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");
+  for (auto at = std::ssize(text) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), 1, ',');
   return text;
 }
 
