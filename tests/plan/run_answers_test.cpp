@@ -156,6 +156,7 @@ TEST(RunAnswers, TheKernelOfASystemsYearRuns) {
   const JsonValue kept = priced(), named = priced(R"({"stack": {"attention": "flash2"}})");
   EXPECT_EQ(number(named, "step_time_s"), number(kept, "step_time_s"));
   EXPECT_EQ(number(named, "peak_allocated_bytes"), number(kept, "peak_allocated_bytes"));
+  ASSERT_NE(named.find("assumed"), nullptr);
   EXPECT_EQ(to_json_text(*named.find("assumed")), R"({"stack.attention":"megatron_fused_softmax"})");
   EXPECT_EQ(to_json_text(*priced(R"({"stack": {"attention": null}})").find("assumed")),
             R"({"stack.attention":"megatron_fused_softmax"})");
