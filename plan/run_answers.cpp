@@ -20,9 +20,14 @@ ClusterLinks links_of(const TrainingRow& row, const GpuRates& gpu) {
   return links;
 }
 
-// A kernel that the GPU's profile does not know is left for pricing to refuse.
-void take_kernel_that_ran(const GpuRates& gpu, const TrainingStack& stack, RowReading& reading) {
+// What a row leaves to its stack, and the attention kernel that ran (one that the GPU's profile does not know is left for pricing to
+// refuse).
+void settle_by_stack(const GpuRates& gpu, const TrainingStack& stack, RowReading& reading) {
   TrainingRow& run = reading.row;
+  if (reading.sequence_parallel_open) {
+    run.sequence_parallel = stack.sequence_parallel;
+    reading.assumed.push_back({"parallel.sp", run.sequence_parallel});
+  }
   const bool known = std::any_of(gpu.attention.begin(), gpu.attention.end(),
                                  [&](const AttentionRates& rates) { return rates.kernel == run.attention; });
   const std::string_view ran = attention_that_ran(stack, run.attention, run.plain_block, run.year);
@@ -35,6 +40,12 @@ void take_kernel_that_ran(const GpuRates& gpu, const TrainingStack& stack, RowRe
 std::string names_of(const PriceBook& book) {
   std::string names;
   for (const GpuRates& gpu : book.hardware) names += (names.empty() ? "" : ", ") + gpu.name;
+  return names;
+}
+
+std::string stacks_of(const PriceBook& book) {
+  std::string names;
+  for (const TrainingStack& stack : book.stacks) names += (names.empty() ? "" : ", ") + stack.frameworks.front();
   return names;
 }
 
@@ -67,9 +78,11 @@ JsonValue::Object answer_run(const CaseRow& row, const PriceBook& book) {
   if (!gpu)
     throw UnsupportedCase(fmt::format("cluster.gpu = {}: no profile of it; there are {}", in_quotes(run.gpu), names_of(book)));
   const TrainingStack* stack = find_stack(book.stacks, run.framework, run.year);
-  if (!stack) throw UnsupportedCase(fmt::format("stack.framework = {}: no such stack is known", in_quotes(run.framework)));
+  if (!stack)
+    throw UnsupportedCase(
+        fmt::format("stack.framework = {}: no such stack is known; there are {}", in_quotes(run.framework), stacks_of(book)));
 
-  take_kernel_that_ran(*gpu, *stack, reading);
+  settle_by_stack(*gpu, *stack, reading);
   const PricingInput in{run, *gpu, *stack, links_of(run, *gpu)};
   const PricingResult priced = price_row(in);
   if (!priced.unsupported.empty()) throw UnsupportedCase(priced.unsupported);

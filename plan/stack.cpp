@@ -1,6 +1,7 @@
 #include "plan/stack.h"
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "plan/sourced_object.h"
@@ -55,6 +56,7 @@ void read_traffic_between(SourcedObject object, TrainingStack& stack) {
   stack.wire_bytes = object.number("wire_bytes", 0, 4);
   stack.overlap_reduce = object.flag("overlap_reduce");
   stack.overlap_gather = object.flag("overlap_gather");
+  stack.sequence_parallel = object.flag("sequence_parallel");
   stack.split_messages = object.flag("split_messages");
   stack.overlap_messages = object.flag("overlap_messages");
   stack.hidden_tp_forward = object.number("hidden_tp_forward", 0, 1);
@@ -90,7 +92,10 @@ TrainingStack stack_from_json(const JsonValue& value, std::string_view where) {
   return stack;
 }
 
-const TrainingStack* find_stack(const std::vector<TrainingStack>& stacks, std::string_view framework, int year) {
+const TrainingStack* find_stack(const std::vector<TrainingStack>& stacks, std::string_view framework_in_table, int year) {
+  std::string framework(framework_in_table);
+  for (char& c : framework)
+    c = std::isalnum(static_cast<unsigned char>(c)) ? static_cast<char>(std::tolower(static_cast<unsigned char>(c))) : '_';
   const TrainingStack* latest = nullptr;
   for (const TrainingStack& stack : stacks) {
     if (std::find(stack.frameworks.begin(), stack.frameworks.end(), framework) == stack.frameworks.end()) continue;

@@ -21,7 +21,7 @@ struct RowTraffic {
 
 struct TrainingStack {
   std::string name;
-  std::vector<std::string> frameworks;  // names in published tables
+  std::vector<std::string> frameworks;  // names in published tables: small letters and underscores
   int first_year = 0;
   int last_year = 9999;
   int gpt_scores_until = 0;  // up to this year GPT's block kept its scores in memory, by default
@@ -56,6 +56,7 @@ struct TrainingStack {
   double wire_bytes = 0;           // a gradient element on the wire; 0: as it is kept
   bool overlap_reduce = false;     // gradient reduction beside the last backward
   bool overlap_gather = false;     // parameter gather beside the next forward
+  bool sequence_parallel = false;  // with tensor parallelism, where a row does not say
   bool split_messages = false;     // each tensor-parallel rank sends its part, and they gather it on the other side
   bool overlap_messages = false;   // pipeline messages beside compute
   double hidden_tp_forward = 0;    // part of the tensor-parallel traffic that runs behind GEMMs
@@ -70,7 +71,7 @@ TrainingStack stack_from_json(const JsonValue& object, std::string_view where);
 // Tables mostly infer kernels; which one a system ran by default is known better.
 std::string_view attention_that_ran(const TrainingStack& stack, std::string_view named, bool plain_block, int year);
 
-// The stack of a framework's name and a year (0: not known; the last one), or nullptr.
+// The stack of a framework's name, however its words are joined ("Megatron-LM"), and a year (0: not known; the last one), or nullptr.
 const TrainingStack* find_stack(const std::vector<TrainingStack>& stacks, std::string_view framework, int year);
 
 // Attention whose scores lie in memory, as batched GEMMs with row kernels between them.

@@ -44,6 +44,7 @@ class Reader {
     return value && value->is_string() ? value->as_string() : std::string();
   }
   void assume(std::string path, JsonValue value) { out_.assumed.push_back({std::move(path), std::move(value)}); }
+  void leave_sequence_parallel_open(bool open) { out_.sequence_parallel_open = open; }
   void refuse(std::string why) {
     if (out_.unsupported.empty()) out_.unsupported = std::move(why);
   }
@@ -149,12 +150,10 @@ void read_layout(Reader& in, TrainingRow& row) {
   }
   row.dp = row.gpus / model_ranks;  // some tables print another number beside it; the GPUs decide
   const JsonValue* sp = in.find("parallel", "sp");
-  if (sp && sp->is_bool()) {
+  if (sp && sp->is_bool())
     row.sequence_parallel = sp->as_bool() && row.tp > 1;
-  } else {
-    row.sequence_parallel = row.tp > 1 && row.framework == "megatron_core_te";
-    if (row.tp > 1) in.assume("parallel.sp", row.sequence_parallel);
-  }
+  else
+    in.leave_sequence_parallel_open(row.tp > 1);
   read_zero(in, row);
 }
 
@@ -190,7 +189,6 @@ void read_stack(Reader& in, TrainingRow& row) {
   const JsonValue* fused = in.find("stack", "fused_rms_norm");
   row.fused_norm = fused && fused->is_bool() && fused->as_bool();
   row.year = static_cast<int>(in.number_or("stack", "year", 0, false));
-  if (row.framework.empty()) in.refuse("the row names no framework in stack.framework");
   if (row.attention.empty()) {
     row.attention = "flash2";
     in.assume("stack.attention", row.attention);
@@ -208,6 +206,11 @@ RowReading read_training_row(const JsonValue& object) {
   read_cluster(in, out.row);
   read_layout(in, out.row);
   if (out.unsupported.empty()) read_batch(in, out.row);
+  if (out.row.framework.empty()) {
+    const bool shards_alone = out.row.zero_by_number && out.row.zero >= 2 && out.row.tp * out.row.pp == 1;
+    out.row.framework = shards_alone ? "pytorch_fsdp1" : "megatron_lm";
+    in.assume("stack.framework", out.row.framework);
+  }
   read_numbers(in, out.row);
   return out;
 }

@@ -58,6 +58,7 @@ struct AssumedValue {
 
 struct RowReading {
   TrainingRow row;
+  bool sequence_parallel_open = false;  // the row does not say, and has tensor parallelism: as its stack does
   std::vector<AssumedValue> assumed;
   std::string unsupported;  // why this row cannot be priced; empty: it can
 };

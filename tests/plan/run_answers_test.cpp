@@ -175,11 +175,32 @@ TEST(RunAnswers, WhatARowLeavesOpenIsAssumedAndSaid) {
   EXPECT_EQ(to_json_text(*split.find("assumed")), R"({"parallel.layers":"one block less on the first and the last stage"})");
 }
 
+// A stack by however its name is written; what a row leaves to it.
+TEST(RunAnswers, WhatTheStackSettles) {
+  EXPECT_EQ(number(priced(R"({"stack": {"framework": "Megatron-LM"}})"), "step_time_s"), number(priced(), "step_time_s"));
+  EXPECT_EQ(number(priced(R"({"stack": {"framework": null}})"), "step_time_s"), number(priced(), "step_time_s"));
+  const auto assumed = [](const char* changes, const char* path) {
+    const JsonValue answer = priced(changes);
+    const JsonValue* list = answer.find("assumed");
+    const JsonValue* value = list ? list->find(path) : nullptr;
+    return value ? to_json_text(*value) : "";
+  };
+  EXPECT_EQ(assumed(R"({"stack": {"framework": null}})", "stack.framework"), "\"megatron_lm\"");
+  EXPECT_EQ(assumed(R"({"stack": {"framework": null, "attention": "flash2"}, "parallel": {"zero": 3}})", "stack.framework"),
+            "\"pytorch_fsdp1\"");
+  EXPECT_EQ(assumed(R"({"stack": {"framework": null}, "parallel": {"zero": 3, "tp": 2}})", "stack.framework"), "\"megatron_lm\"");
+  EXPECT_EQ(assumed(R"({"parallel": {"tp": 2, "sp": null}})", "parallel.sp"), "false");
+  EXPECT_EQ(assumed(R"({"parallel": {"tp": 2, "sp": null}, "stack": {"framework": "NeMo", "attention": "cudnn"}})", "parallel.sp"),
+            "true");
+  EXPECT_EQ(assumed(R"({"parallel": {"tp": 1, "sp": null}})", "parallel.sp"), "") << "nothing to divide";
+}
+
 TEST(RunAnswers, Refusals) {
   const auto why = [](const char* changes) { return unsupported(priced(changes)); };
   EXPECT_EQ(why(R"({"cluster": {"gpu": "Z1"}})").find("cluster.gpu = \"Z1\": no profile of it; there are "), 0u);
-  EXPECT_EQ(why(R"({"stack": {"framework": "mesh"}})"), "stack.framework = \"mesh\": no such stack is known");
-  EXPECT_EQ(why(R"({"stack": {"framework": null}})"), "the row names no framework in stack.framework");
+  EXPECT_EQ(why(R"({"stack": {"framework": "mesh"}})"),
+            "stack.framework = \"mesh\": no such stack is known; there are megatron_core_te, megatron_deepspeed, megatron_lm, oneflow, "
+            "pytorch_fsdp1, torchtitan_fsdp2");
   EXPECT_EQ(why(R"({"stack": {"attention": "flash9"}})"),
             "A100-SXM4-80GB: the profile has no rates of the attention kernel \"flash9\"; add them with their source");
   EXPECT_EQ(why(R"({"parallel": {"tp": 3}})"), "tp 3 x pp 1 x cp 1 does not divide 8 GPUs");
