@@ -1,9 +1,12 @@
 #include "plan/stack.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <utility>
 
+#include "core/check.h"
 #include "plan/sourced_object.h"
 
 namespace trident {
@@ -79,6 +82,7 @@ TrainingStack stack_from_json(const JsonValue& value, std::string_view where) {
   TrainingStack stack;
   stack.name = object.text("name");
   stack.frameworks = object.texts("frameworks");
+  if (stack.frameworks.empty()) throw ConfigError(fmt::format("{}.frameworks: is empty; write the names that tables have for it", where));
   stack.first_year = object.whole_number("first_year", 0, 9999);
   stack.last_year = object.whole_number("last_year", 0, 9999);
   stack.gpt_scores_until = object.whole_number("gpt_scores_until", 0, 9999);

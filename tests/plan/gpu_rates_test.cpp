@@ -112,6 +112,7 @@ TEST(Stack, BadOnesAreRefusedByKey) {
   EXPECT_EQ(refusal(text), "");
   EXPECT_EQ(refusal(replaced(text, "\"issue_us\"", "\"issue\"")),
             "s.json.host.issue_us: is missing; no key of these files has a default");
+  EXPECT_EQ(refusal(R"({"name": "S", "frameworks": []})"), "s.json.frameworks: is empty; write the names that tables have for it");
   EXPECT_EQ(refusal(replaced(text, "\"overlap_reduce\": {\n      \"value\": true", "\"overlap_reduce\": {\n      \"value\": 1")),
             "s.json.communication.overlap_reduce: its value must be true or false; write one of them");
 }
