@@ -24,7 +24,8 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app(
       "Measure what this machine reaches (products, copies, collectives), and where the time of one training step goes, beside the "
       "least that "
-      "the same work could take here. One rank, random tokens, whatever layout the configuration has; no data is read. Under mpirun also "
+      "the same work could take here. One rank, random tokens, whatever layout the configuration has; no data is read. Under "
+      "mpirun also "
       "the rates of collectives between the processes.",
       "trident bench");
   ConfigFlags flags;
@@ -39,12 +40,14 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   app.add_flag("--json", json, "print one JSON object");
   std::string profile;
   CalibrateOptions calibration;
-  app.add_option("--calibrate", profile,
-                 "instead of a configuration: measure what the processors reach by size, all cores at work, and write it to this file, a "
-                 "hardware profile; takes about two minutes");
-  app.add_option("--largest", calibration.largest, "with --calibrate: longest side of a product and longest sequence")->capture_default_str();
-  const bool calibrates =
-      std::any_of(arguments.begin(), arguments.end(), [](const std::string& a) { return a == "--calibrate" || a.starts_with("--calibrate="); });
+  app.add_option(
+      "--calibrate", profile,
+      "instead of a configuration: measure what the processors reach by size, all cores at work, and write it to this file, a "
+      "hardware profile; takes about two minutes");
+  app.add_option("--largest", calibration.largest, "with --calibrate: longest side of a product and longest sequence")
+      ->capture_default_str();
+  const bool calibrates = std::any_of(arguments.begin(), arguments.end(),
+                                      [](const std::string& a) { return a == "--calibrate" || a.starts_with("--calibrate="); });
   if (calibrates) app.get_option("--config")->required(false);
   if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
   if (!(options.seconds >= 0 && options.seconds <= 60))
@@ -56,7 +59,8 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
 
   if (calibrates) {
     if (!flags.file.empty() || !flags.settings.empty() || !device.empty() || json)
-      throw ConfigError("--calibrate: measures the processors with models of its own; leave out --config, --set, --device and --json");
+      throw ConfigError(
+          "--calibrate: measures the processors with models of its own; leave out --config, --set, --device and --json");
     if (profile.empty()) throw ConfigError("--calibrate: names no file; give the one to write");
     if (calibration.largest < 64 || calibration.largest > 8192)
       throw ConfigError(fmt::format("--largest = {}: must be from 64 to 8192", calibration.largest));

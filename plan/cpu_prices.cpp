@@ -15,7 +15,8 @@ namespace trident {
 namespace {
 
 [[noreturn]] void refuse(const CpuRates& rates, const std::string& table) {
-  throw ConfigError(fmt::format("hardware profile \"{}\" has no table of {}; make one with trident bench --calibrate FILE", rates.name, table));
+  throw ConfigError(
+      fmt::format("hardware profile \"{}\" has no table of {}; make one with trident bench --calibrate FILE", rates.name, table));
 }
 
 char letter(Transpose transpose) { return transpose == Transpose::kYes ? 't' : 'n'; }
@@ -47,16 +48,18 @@ double between(double low_ranks, double low, double high_ranks, double high, dou
 
 }  // namespace
 
-CpuPrices::CpuPrices(const CpuRates& rates, const CpuPlace& place) : rates_(rates), place_(place) {
+CpuPrices::CpuPrices(CpuRates rates, const CpuPlace& place) : rates_(std::move(rates)), place_(place) {
   TRIDENT_CHECK(place.ranks >= 1 && place.threads_per_rank >= 1, "{} ranks of {} threads", place.ranks, place.threads_per_rank);
-  for (const ProductTimes& t : rates.products)
+  for (const ProductTimes& t : rates_.products)
     if (t.in == place.compute) products_[{t.transpose_a, t.transpose_b}].push_back(&t);
-  for (const AttentionTimes& t : rates.attention)
+  for (const AttentionTimes& t : rates_.attention)
     if (t.dtype == place.compute) attention_[t.operation].push_back(&t);
-  for (const OperationTimes& t : rates.operations)
+  for (const OperationTimes& t : rates_.operations)
     if (t.compute == place.compute) operations_[t.operation].push_back(&t);
-  for (const auto& [a, b] : {std::pair{Transpose::kNo, Transpose::kYes}, {Transpose::kNo, Transpose::kNo}, {Transpose::kYes, Transpose::kNo}})
-    if (!products_.contains({a, b})) refuse(rates, product_name(place.compute, a, b));
+  using Pair = std::pair<Transpose, Transpose>;
+  for (const auto& [a, b] :
+       {Pair{Transpose::kNo, Transpose::kYes}, {Transpose::kNo, Transpose::kNo}, {Transpose::kYes, Transpose::kNo}})
+    if (!products_.contains({a, b})) refuse(rates_, product_name(place.compute, a, b));
 }
 
 // By the logarithm of the number of threads between the two nearest measured ones.
@@ -125,10 +128,10 @@ double CpuPrices::seconds(const RecordedCollective& call, const GroupPlace&) con
   return (shares_cores() ? rates_.constants.shared_seconds : rates_.constants.collective_seconds) + seconds;
 }
 
-double CpuPrices::resident_bytes(double arena_bytes) const {
+double CpuPrices::resident_bytes(double arena_bytes, int ranks) const {
   const auto found = std::ranges::find(rates_.memory, place_.compute, &CpuMemory::compute);
   if (found == rates_.memory.end()) refuse(rates_, fmt::format("memory {}", to_string(place_.compute)));
-  return found->process_bytes + place_.ranks * found->rank_bytes + arena_bytes;
+  return found->process_bytes + ranks * found->rank_bytes + arena_bytes;
 }
 
 double cpu_seconds_of_step(std::span<const StepRecord> records, int ranks_of_a_stage, const CpuPrices& prices) {

@@ -20,19 +20,22 @@ struct CpuPlace {
   DType compute{};           // of the model
 };
 
-// A rank that computes on fewer threads than there are cores is priced by tables of one thread, with the other cores at work; on as many as
-// there are, by those of all; between them, by both.
+// A rank that computes on one thread is priced by tables of one thread, with the other cores at work; on as many as there are
+// cores, by those of all; between them, by both.
 class CpuPrices final : public WorkPrices {
  public:
-  // `rates` outlives the object. ConfigError that names the table where one of the compute dtype's products is missing; other tables
+  // ConfigError that names the table where one of the compute dtype's products is missing; other tables
   // are missed, likewise, when a call asks for them.
-  CpuPrices(const CpuRates& rates, const CpuPlace& place);
+  CpuPrices(CpuRates rates, const CpuPlace& place);
+  CpuPrices(const CpuPrices&) = delete;  // it points into its tables
+  CpuPrices& operator=(const CpuPrices&) = delete;
 
   double device_seconds(const RecordedOperation& operation) const override;
   double issue_seconds(const RecordedOperation&) const override { return 0; }
   // CPU seconds of one rank; of a message, of both sides together.
   double seconds(const RecordedCollective& call, const GroupPlace& group) const override;
-  OverlapSlowdown slowdown() const override { return {}; }
+  // A rank's thread moves its data, too: what runs beside computing takes as much longer as computing does.
+  OverlapSlowdown slowdown() const override { return {2, 2}; }
   double step_seconds() const override { return rates_.constants.step_seconds; }
 
   const CpuPlace& place() const { return place_; }
@@ -40,14 +43,14 @@ class CpuPrices final : public WorkPrices {
   // More threads that compute than cores.
   bool shares_cores() const { return place_.ranks * place_.threads_per_rank > rates_.cores; }
 
-  // Resident memory of the process whose threads the ranks are, with arenas of `arena_bytes` together.
-  double resident_bytes(double arena_bytes) const;
+  // Resident memory of a process whose threads `ranks` ranks are, with arenas of `arena_bytes` together.
+  double resident_bytes(double arena_bytes, int ranks) const;
 
  private:
   template <class Table>
   double over_threads(const std::vector<const Table*>& tables, const auto& seconds) const;
 
-  const CpuRates& rates_;
+  CpuRates rates_;
   CpuPlace place_;
   std::map<std::pair<Transpose, Transpose>, std::vector<const ProductTimes*>> products_;  // of every number of threads
   std::map<std::string, std::vector<const AttentionTimes*>, std::less<>> attention_;

@@ -65,7 +65,8 @@ class ProfileObject {
       points *= sizes.back().size();
     }
     std::vector<double> seconds = numbers(values);
-    if (seconds.size() != points) refuse(values, fmt::format("has {} values for {} points; write one for each", seconds.size(), points));
+    if (seconds.size() != points)
+      refuse(values, fmt::format("has {} values for {} points; write one for each", seconds.size(), points));
     for (double& value : seconds) value *= 1e-6;
     return {std::move(sizes), std::move(seconds), std::move(beyond)};
   }
@@ -168,21 +169,27 @@ CpuRates cpu_rates_from_json(const JsonValue& json, const std::string& where) {
   rates.processor = file.text("processor");
   rates.cores = file.count("cores", kMostCores);
   rates.constants = read_constants(file.object("constants"), rates.constants_source);
-  rates.memory = read_tables<CpuMemory>(
-      file, "memory", [](ProfileObject& o) { return CpuMemory{o.dtype("dtype"), o.number("process_bytes", 1e13), o.number("rank_bytes", 1e13), {}}; });
+  rates.memory = read_tables<CpuMemory>(file, "memory", [](ProfileObject& o) {
+    return CpuMemory{o.dtype("dtype"), o.number("process_bytes", 1e13), o.number("rank_bytes", 1e13), {}};
+  });
   rates.products = read_tables<ProductTimes>(file, "products", [](ProfileObject& o) {
-    return ProductTimes{o.count("threads", kMostCores), o.dtype("dtype"), o.transpose("transpose_a"), o.transpose("transpose_b"),
-                        o.table(kProductAxes, "us", {1, 1, 1}), {}};
+    return ProductTimes{o.count("threads", kMostCores),
+                        o.dtype("dtype"),
+                        o.transpose("transpose_a"),
+                        o.transpose("transpose_b"),
+                        o.table(kProductAxes, "us", {1, 1, 1}),
+                        {}};
   });
   rates.attention = read_tables<AttentionTimes>(file, "attention", [](ProfileObject& o) {
-    return AttentionTimes{o.count("threads", kMostCores), o.dtype("dtype"), o.text("operation"),
-                          o.table(kAttentionAxes, "us_per_head", {2, 1}), {}};
+    return AttentionTimes{
+        o.count("threads", kMostCores), o.dtype("dtype"), o.text("operation"), o.table(kAttentionAxes, "us_per_head", {2, 1}), {}};
   });
   rates.operations = read_tables<OperationTimes>(file, "operations", [](ProfileObject& o) {
     return OperationTimes{o.count("threads", kMostCores), o.dtype("dtype"), o.text("operation"), o.table(kByteAxes, "us", {1}), {}};
   });
   rates.collectives = read_tables<CollectiveTimes>(file, "collectives", [](ProfileObject& o) {
-    return CollectiveTimes{o.text("operation"), o.dtype("dtype"), o.count("ranks", kMostCores), o.count("world", kMostCores),
+    return CollectiveTimes{o.text("operation"),           o.dtype("dtype"),
+                           o.count("ranks", kMostCores),  o.count("world", kMostCores),
                            o.table(kByteAxes, "us", {1}), {}};
   });
   file.finish();
@@ -254,7 +261,9 @@ JsonValue to_json(const CpuRates& rates) {
 
 CpuRates read_cpu_rates(const std::string& file) { return cpu_rates_from_json(read_json_file(file), file); }
 
-CpuRates shipped_cpu_rates() { return cpu_rates_from_json(parse_json(shipped_cpu_text(), "configs/cpu/cpu.json"), "configs/cpu/cpu.json"); }
+CpuRates shipped_cpu_rates() {
+  return cpu_rates_from_json(parse_json(shipped_cpu_text(), "configs/cpu/cpu.json"), "configs/cpu/cpu.json");
+}
 
 bool is_cpu_profile(const JsonValue& json) { return json.find("cores") != nullptr; }
 

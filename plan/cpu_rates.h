@@ -42,9 +42,9 @@ struct OperationTimes {
 struct CollectiveTimes {
   std::string operation;  // "all_reduce", "reduce_scatter", "all_gather", "message"
   DType dtype{};          // of what is added up; of others f32, because bytes alone count
-  int ranks = 2;  // of the group
-  int world = 2;  // ranks on the machine, all of them in such groups
-  LogTable seconds;  // by bytes of the whole operand
+  int ranks = 2;          // of the group
+  int world = 2;          // ranks on the machine, all of them in such groups
+  LogTable seconds;       // by bytes of the whole operand
   std::string source;
 };
 

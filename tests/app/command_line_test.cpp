@@ -104,6 +104,10 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"bench", "--config", config_, "--ranks", "65"}, "--ranks = 65: must be from 1 to 64");
   expect_refusal({"bench", "--config", config_, "--seconds", "-1"}, "--seconds = -1: must be from 0 to 60");
   expect_refusal({"bench", "--config", config_, "--device", "tpu"}, "device");
+  expect_refusal({"bench", "--calibrate", path("p.json"), "--config", config_}, "leave out --config, --set, --device and --json");
+  expect_refusal({"bench", "--calibrate="}, "--calibrate: names no file");
+  expect_refusal({"bench", "--calibrate", path("p.json"), "--largest", "63"}, "--largest = 63: must be from 64 to 8192");
+  expect_refusal({"bench", "--calibrate", path("none/p.json")}, "none/p.json", 74);
   expect_refusal({"schema", "--x"}, "unknown argument \"--x\"");
   expect_refusal({"data", "prepare", "--input", config_}, "--tokenizer is required");
   expect_refusal({"data", "prepare", "--input", config_, "--tokenizer", "gpt2", "--output", path("o"), "--workers", "x"},
@@ -143,6 +147,29 @@ TEST_F(CommandLine, BenchHandsOverTheConfigurationAndPrints) {
   out.str("");
   EXPECT_EQ(run_command_line({"bench", "-c", config_, "--json"}, context, err), 0);
   EXPECT_EQ(parse_json(out.str(), "printed").find("device")->as_string(), "a stand-in");
+}
+
+TEST_F(CommandLine, BenchCalibratesIntoAFileThatAppearsWhole) {
+  std::ostringstream out, err;
+  CalibrateOptions seen;
+  bool there = true;
+  CommandContext context{out, {}};
+  const std::string file = path("profile.json");
+  context.calibrate = [&](const CalibrateOptions& options, const std::function<void(const std::string&)>& say) {
+    seen = options, there = std::filesystem::exists(file);
+    say("products: 1.0 s");
+    CpuRates rates;
+    rates.name = options.name, rates.processor = "a stand-in", rates.constants_source = "a test";
+    return rates;
+  };
+  EXPECT_EQ(run_command_line({"bench", "--calibrate", file, "--largest", "128", "--seconds", "0.25"}, context, err), 0) << err.str();
+  EXPECT_FALSE(there) << "before it was measured";
+  EXPECT_EQ(seen.largest, 128);
+  EXPECT_EQ(seen.seconds, 0.25);
+  EXPECT_EQ(out.str(), "products: 1.0 s\n");
+  EXPECT_EQ(read_cpu_rates(file).processor, "a stand-in");
+  EXPECT_EQ(run_command_line({"bench", "--calibrate", file}, context, err), 0);
+  EXPECT_LT(seen.seconds, 0.1) << "--seconds of other measurements is not meant";
 }
 
 TEST_F(CommandLine, PrintConfigIsJsonThatMeansTheSame) {

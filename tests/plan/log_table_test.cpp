@@ -1,4 +1,5 @@
-// Tables of measured times: powers are met between points, small sizes cost what the smallest does, and nothing gets cheaper by growing.
+// Tables of measured times: powers are met between points, small sizes cost what the smallest does, and nothing gets cheaper by
+// growing.
 #include "plan/log_table.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,8 @@ LogTable power_law() {  // 3 x^2 y
 TEST(LogTable, MeetsAPowerLawBetweenItsPointsAndBeyondThem) {
   const LogTable table = power_law();
   for (const double x : {1.0, 1.7, 4.0, 9.0, 10.0, 35.0})
-    for (const double y : {2.0, 3.3, 8.0, 50.0}) EXPECT_NEAR(table.at(std::array{x, y}) / (3 * x * x * y), 1, 1e-12) << x << ' ' << y;
+    for (const double y : {2.0, 3.3, 8.0, 50.0})
+      EXPECT_NEAR(table.at(std::array{x, y}) / (3 * x * x * y), 1, 1e-12) << x << ' ' << y;
 }
 
 TEST(LogTable, StaysWhatItIsBelowTheFirstPoint) {

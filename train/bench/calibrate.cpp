@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <fstream>
 #include <utility>
 
 #include "core/check.h"
@@ -12,26 +11,20 @@
 #include "train/bench/calibrate_kernels.h"
 #include "train/bench/calibrate_training.h"
 #include "train/plan/core_share.h"
+#include "train/plan/machine.h"
 
 namespace trident {
 
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown processor";
-}
-
-CpuRates calibrate_cpu(const CalibrateOptions& options, CudaBackend& cuda, const std::function<void(const std::string& line)>& say) {
+CpuRates calibrate_cpu(const CalibrateOptions& options, CudaBackend& cuda,
+                       const std::function<void(const std::string& line)>& say) {
   CpuRates rates;
   rates.name = options.name;
   rates.processor = processor_name();
   const int cores = share_cores(std::array{usable_cores_of_this_process()}, 1).at_once();
   rates.cores = cores;
   const auto source = [&](int ranks, int threads) {
-    return fmt::format("measured by trident bench --calibrate, {}, {} of {}", rates.processor, counted(ranks, "rank"), counted(threads, "thread"));
+    return fmt::format("measured by trident bench --calibrate, {}, {} of {}", rates.processor, counted(ranks, "rank"),
+                       counted(threads, "thread"));
   };
   const double begin = monotonic_seconds();
   const auto told = [&](const std::string& what, const auto& measure) {
@@ -43,7 +36,8 @@ CpuRates calibrate_cpu(const CalibrateOptions& options, CudaBackend& cuda, const
   std::vector<std::pair<int, int>> ways{{cores, 1}};
   if (cores > 1) ways.emplace_back(1, cores);
   for (const auto& [ranks, threads] : ways) {
-    const std::string of = source(ranks, threads), who = fmt::format("{} of {}", counted(ranks, "rank"), counted(threads, "thread"));
+    const std::string of = source(ranks, threads),
+                      who = fmt::format("{} of {}", counted(ranks, "rank"), counted(threads, "thread"));
     told("products, " + who, [&] { measure_products(options, ranks, threads, of, rates); });
     told("attention, " + who, [&] { measure_attention(options, ranks, threads, of, rates); });
     told("operations in training, " + who, [&] { measure_operations(options, ranks, threads, of, rates); });

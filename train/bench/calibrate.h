@@ -11,17 +11,15 @@
 namespace trident {
 
 struct CalibrateOptions {
-  double seconds = 0.004;        // of each point
-  std::int64_t largest = 2048;   // side of a product, length of a sequence; also bounds the models that are trained
-  std::string name = "cpu";      // of the profile
+  double seconds = 0.004;       // of each point
+  int steps = 5;                // of every small model; twice as many where whole steps are measured
+  std::int64_t largest = 2048;  // side of a product, length of a sequence; also bounds the models that are trained
+  std::string name = "cpu";     // of the profile
 };
 
-// All cores are at work: by one rank on each, and by one rank on all. Seconds of ranks with one thread are CPU seconds, the least of several
-// calls: other programs disturb those less; of more threads they are the clock's. `say` is told of every part, one line each.
-// `cuda` opens no card: what training loads is loaded.
+// All cores are at work: by one rank on each, and by one rank on all. Seconds of ranks with one thread are CPU seconds, the least
+// of several calls: other programs disturb those less; of more threads they are the clock's. `say` is told of every part, one line
+// each. `cuda` opens no card: what training loads is loaded.
 CpuRates calibrate_cpu(const CalibrateOptions& options, CudaBackend& cuda, const std::function<void(const std::string& line)>& say);
-
-// As the operating system names it; "unknown processor" where it does not.
-std::string processor_name();
 
 }  // namespace trident

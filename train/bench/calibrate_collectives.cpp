@@ -14,7 +14,7 @@ namespace trident {
 namespace {
 
 constexpr int kCalls = 4;
-constexpr double kSeconds = 0.03;  // of a point, where nothing else computes
+constexpr double kSeconds = 0.03;       // of a point, where nothing else computes
 constexpr int kFewest = 8, kMost = 60;  // batches
 
 // What one rank of a group does again and again with an operand of `bytes`.
@@ -25,7 +25,9 @@ struct Exchange {
 };
 
 std::vector<Exchange> exchanges() {
-  const auto all_reduce = [](Communicator& group, Stream& stream, TensorView whole, TensorView) { group.all_reduce(stream, whole, ReduceOp::kSum); };
+  const auto all_reduce = [](Communicator& group, Stream& stream, TensorView whole, TensorView) {
+    group.all_reduce(stream, whole, ReduceOp::kSum);
+  };
   const auto reduce_scatter = [](Communicator& group, Stream& stream, TensorView whole, TensorView other) {
     group.reduce_scatter(stream, other.range(0, whole.num_elements() / group.size()), whole, ReduceOp::kSum);
   };
@@ -43,7 +45,8 @@ std::vector<Exchange> exchanges() {
 }
 
 // CPU seconds of one rank in a call: least over batches of the mean over ranks.
-double time_exchange(const MeasuringRank& rank, Communicator& group, const Exchange& exchange, TensorView whole, TensorView other, std::vector<double>& of_ranks) {
+double time_exchange(const MeasuringRank& rank, Communicator& group, const Exchange& exchange, TensorView whole, TensorView other,
+                     std::vector<double>& of_ranks) {
   Stream& stream = rank.device.compute_stream();
   double least = 0;
   double spent = 0;  // the same on all ranks: they end together
@@ -98,7 +101,8 @@ void measure_collectives(const CalibrateOptions& options, int most_ranks, const 
       });
       for (std::size_t i = 0; i < seconds.size(); ++i) {
         fall_to_larger({sizes}, seconds[i]);
-        rates.collectives.push_back({exchanges()[i].name, exchanges()[i].dtype, size, world, LogTable({sizes}, std::move(seconds[i]), {1}), source});
+        rates.collectives.push_back(
+            {exchanges()[i].name, exchanges()[i].dtype, size, world, LogTable({sizes}, std::move(seconds[i]), {1}), source});
       }
     }
   }

@@ -14,8 +14,8 @@ namespace trident {
 namespace {
 
 constexpr std::array kDTypes{DType::kF32, DType::kBF16};
-// Room for the operands of the largest product, and of that what smaller ones go round in: more than the caches of a core hold, less than
-// those that cores share, where a small model's weights lie.
+// Room for the operands of the largest product, and of that what smaller ones go round in: more than the caches of a core hold,
+// less than those that cores share, where a small model's weights lie.
 constexpr std::int64_t kWindowBytes = std::int64_t{16} << 20;
 
 std::vector<double> sizes_up_to(std::int64_t largest, std::initializer_list<std::int64_t> sizes) {
@@ -41,11 +41,12 @@ std::vector<ProductClass> product_classes() {
   return classes;
 }
 
-double time_product(const MeasuringRank& rank, double budget, const ProductClass& kind, std::int64_t m, std::int64_t n, std::int64_t k,
-                    OperandPool& inputs, OperandPool& outputs) {
+double time_product(const MeasuringRank& rank, double budget, const ProductClass& kind, std::int64_t m, std::int64_t n,
+                    std::int64_t k, OperandPool& inputs, OperandPool& outputs) {
   Ops& ops = rank.device.ops();
   const bool gradient = kind.a == Transpose::kYes;
-  MatmulShape shape{m, n, k, kind.a, kind.b, kind.in, gradient ? DType::kF32 : kind.in, gradient ? Accumulate::kYes : Accumulate::kNo};
+  MatmulShape shape{
+      m, n, k, kind.a, kind.b, kind.in, gradient ? DType::kF32 : kind.in, gradient ? Accumulate::kYes : Accumulate::kNo};
   const std::int64_t bytes = ops.prepare_matmul(shape);
   const Buffer workspace = rank.device.allocate(bytes, "workspace");
   const TensorView scratch(workspace.data(), DType::kU8, {bytes});
@@ -114,11 +115,14 @@ void measure_products(const CalibrateOptions& options, int ranks, int threads, c
   for (const ProductClass& kind : product_classes()) {
     Means means(count * count * count, ranks);
     on_measuring_ranks(ranks, threads, [&](const MeasuringRank& rank) {  // anew for each kind: kernels made for shapes are let go
-      OperandPool inputs(rank.device, kWindowBytes, kind.in), outputs(rank.device, kWindowBytes, kind.a == Transpose::kYes ? DType::kF32 : kind.in);
+      OperandPool inputs(rank.device, kWindowBytes, kind.in),
+          outputs(rank.device, kWindowBytes, kind.a == Transpose::kYes ? DType::kF32 : kind.in);
       rank.all.barrier();
       for (std::size_t i = 0; i < count * count * count; ++i) {
         const auto side = [&](std::size_t axis) { return static_cast<std::int64_t>(sides[axis]); };
-        means.set(rank.rank, i, time_product(rank, options.seconds, kind, side(i / count / count), side(i / count % count), side(i % count), inputs, outputs));
+        means.set(rank.rank, i,
+                  time_product(rank, options.seconds, kind, side(i / count / count), side(i / count % count), side(i % count),
+                               inputs, outputs));
       }
     });
     std::vector<double> seconds = means.values();
@@ -136,15 +140,18 @@ void measure_attention(const CalibrateOptions& options, int ranks, int threads, 
       Means means(lengths.size() * widths.size(), ranks);
       on_measuring_ranks(ranks, threads, [&](const MeasuringRank& rank) {
         for (std::size_t i = 0; i < lengths.size() * widths.size(); ++i) {
-          const auto length = static_cast<std::int64_t>(lengths[i / widths.size()]), width = static_cast<std::int64_t>(widths[i % widths.size()]);
+          const auto length = static_cast<std::int64_t>(lengths[i / widths.size()]),
+                     width = static_cast<std::int64_t>(widths[i % widths.size()]);
           const std::int64_t heads = 4 * threads;
-          means.set(rank.rank, i, time_attention(rank, options.seconds, dtype, backward, heads, length, width) / static_cast<double>(heads));
+          means.set(rank.rank, i,
+                    time_attention(rank, options.seconds, dtype, backward, heads, length, width) / static_cast<double>(heads));
         }
       });
       std::vector<double> seconds = means.values();
       const std::vector<std::vector<double>> axes{lengths, widths};
       fall_to_larger(axes, seconds);
-      rates.attention.push_back({threads, dtype, backward ? "attention_backward" : "attention_forward", LogTable(axes, std::move(seconds), {2, 1}), source});
+      rates.attention.push_back({threads, dtype, backward ? "attention_backward" : "attention_forward",
+                                 LogTable(axes, std::move(seconds), {2, 1}), source});
     }
   }
 }

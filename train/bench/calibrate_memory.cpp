@@ -26,7 +26,8 @@ class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "trident-calibrate-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw StorageError(fmt::format("{}: {}; set TMPDIR to a folder that can be written", name, std::strerror(errno)));
+    if (::mkdtemp(name.data()) == nullptr)
+      throw StorageError(fmt::format("{}: {}; set TMPDIR to a folder that can be written", name, std::strerror(errno)));
     path_ = name;
   }
   ~TemporaryFolder() {
@@ -98,7 +99,9 @@ double bytes_beside_arenas(const CalibrateOptions& options, const char* precisio
   const bool told = child > 0 && ::read(pipe[0], &bytes, sizeof bytes) == sizeof bytes && bytes >= 0;
   ::close(pipe[0]);
   if (child > 0) ::waitpid(child, nullptr, 0);
-  if (!told) throw StorageError("a child process that was to train a small model, to measure its memory, ended early; is there memory for it?");
+  if (!told)
+    throw StorageError(
+        "a child process that was to train a small model, to measure its memory, ended early; is there memory for it?");
   return bytes;
 }
 
@@ -107,7 +110,8 @@ double bytes_beside_arenas(const CalibrateOptions& options, const char* precisio
 void measure_memory(const CalibrateOptions& options, const std::string& source, CudaBackend& cuda, CpuRates& rates) {
   constexpr int kRanks = 8;
   for (const auto& [compute, precision] : {std::pair{DType::kF32, "fp32"}, {DType::kBF16, "bf16"}}) {
-    const double one = bytes_beside_arenas(options, precision, 1, cuda), more = bytes_beside_arenas(options, precision, kRanks, cuda);
+    const double one = bytes_beside_arenas(options, precision, 1, cuda),
+                 more = bytes_beside_arenas(options, precision, kRanks, cuda);
     const double rank = std::max((more - one) / (kRanks - 1), 0.0);
     rates.memory.push_back({compute, std::max(one - rank, 0.0), rank, source});
   }

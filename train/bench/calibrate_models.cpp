@@ -23,18 +23,22 @@ Sizes bounded(Sizes sizes, std::int64_t largest) {
   return sizes;
 }
 
-TrainedModel model_of(const std::string& family, const Sizes& s, const std::string& precision, const std::vector<std::string>& settings) {
+TrainedModel model_of(const std::string& family, const Sizes& s, const std::string& precision,
+                      const std::vector<std::string>& settings) {
   const bool gpt = family == "gpt2";
   const std::string keys =
-      gpt ? fmt::format(R"("model_type": "gpt2", "vocab_size": {}, "n_positions": {}, "n_embd": {}, "n_layer": {}, "n_head": {}, "n_inner": {},
-           "embd_pdrop": 0.1, "resid_pdrop": 0.1, "attn_pdrop": 0.0)",
-                        s.vocabulary, s.sequence, s.hidden, s.layers, s.heads, s.ffn)
-          : fmt::format(R"("model_type": "{}", "vocab_size": {}, "max_position_embeddings": {}, "hidden_size": {}, "num_hidden_layers": {},
+      gpt ? fmt::format(
+                R"("model_type": "gpt2", "vocab_size": {}, "n_positions": {}, "n_embd": {}, "n_layer": {}, "n_head": {},
+           "n_inner": {}, "embd_pdrop": 0.1, "resid_pdrop": 0.1, "attn_pdrop": 0.0)",
+                s.vocabulary, s.sequence, s.hidden, s.layers, s.heads, s.ffn)
+          : fmt::format(
+                R"("model_type": "{}", "vocab_size": {}, "max_position_embeddings": {}, "hidden_size": {}, "num_hidden_layers": {},
            "num_attention_heads": {}, "num_key_value_heads": {}, "intermediate_size": {}, "tie_word_embeddings": {})",
-                        family, s.vocabulary, s.sequence, s.hidden, s.layers, s.heads, s.heads / 2, s.ffn, family == "olmo2" ? "false" : "true");
+                family, s.vocabulary, s.sequence, s.hidden, s.layers, s.heads, s.heads / 2, s.ffn,
+                family == "olmo2" ? "false" : "true");
   const std::string text = fmt::format(
-      R"({{"run": {{"dir": "unused", "steps": 1}}, "device": "cpu", "model": {{{}}}, "batch": {{"global": {}, "micro": {}, "sequence": {}}},
-      "precision": {{"compute": "{}"}}, "optimizer": {{"lr": 1e-4}}, "data": {{"train": "unused"}}}})",
+      R"({{"run": {{"dir": "unused", "steps": 1}}, "device": "cpu", "model": {{{}}},
+      "batch": {{"global": {}, "micro": {}, "sequence": {}}}, "precision": {{"compute": "{}"}}, "optimizer": {{"lr": 1e-4}}, "data": {{"train": "unused"}}}})",
       keys, s.micro * s.micro_batches, s.micro, s.sequence, precision);
   TrainedModel model{fmt::format("{} {} {}", family, s.hidden, precision), parse_train_config(text, "calibration", settings)};
   return model;
@@ -55,14 +59,17 @@ std::vector<TrainedModel> models_on_one_rank(std::int64_t largest) {
     for (const char* family : {"gpt2", "llama"})
       for (const Sizes& sizes : all) models.push_back(model_of(family, bounded(sizes, largest), precision, {}));
     for (const std::size_t i : {0, 2})
-      models.push_back(model_of("llama", bounded(all[i], largest), precision, {"optimizer.type=\"lion\"", "optimizer.weight_decay=0.1"}));
+      models.push_back(
+          model_of("llama", bounded(all[i], largest), precision, {"optimizer.type=\"lion\"", "optimizer.weight_decay=0.1"}));
   }
   return models;
 }
 
 std::vector<TrainedModel> models_on_ranks(std::int64_t largest) {
-  const Sizes small{.hidden = 64, .layers = 4, .heads = 4, .ffn = 160, .vocabulary = 512, .sequence = 32, .micro = 1, .micro_batches = 8};
-  const Sizes middle{.hidden = 160, .layers = 4, .heads = 4, .ffn = 448, .vocabulary = 2048, .sequence = 96, .micro = 1, .micro_batches = 8};
+  const Sizes small{
+      .hidden = 64, .layers = 4, .heads = 4, .ffn = 160, .vocabulary = 512, .sequence = 32, .micro = 1, .micro_batches = 8};
+  const Sizes middle{
+      .hidden = 160, .layers = 4, .heads = 4, .ffn = 448, .vocabulary = 2048, .sequence = 96, .micro = 1, .micro_batches = 8};
   std::vector<TrainedModel> models;
   for (const char* precision : {"fp32", "bf16"}) {
     for (const Sizes& sizes : {bounded(small, largest), bounded(middle, largest)}) {
@@ -72,7 +79,8 @@ std::vector<TrainedModel> models_on_ranks(std::int64_t largest) {
       models.push_back(model_of("llama", sizes, precision, {"parallel.data=2", "parallel.zero=\"zero3\""}));
       models.push_back(model_of("llama", sizes, precision, {"parallel.pipeline=2"}));
     }
-    models.push_back(model_of("gpt2", bounded(small, largest), precision, {"parallel.pipeline=2", "parallel.tensor=2", "recompute.head_chunk=16"}));
+    models.push_back(model_of("gpt2", bounded(small, largest), precision,
+                              {"parallel.pipeline=2", "parallel.tensor=2", "recompute.head_chunk=16"}));
     models.push_back(model_of("gpt2", bounded(middle, largest), precision, {"parallel.tensor=4"}));
     models.push_back(model_of("llama", bounded(middle, largest), precision, {"parallel.data=4", "parallel.zero=\"zero3\""}));
     models.push_back(model_of("gpt2", bounded(small, largest), precision, {"parallel.pipeline=4"}));
@@ -82,7 +90,8 @@ std::vector<TrainedModel> models_on_ranks(std::int64_t largest) {
 }
 
 TrainedModel model_for_memory(std::int64_t largest, const std::string& precision, int ranks) {
-  const Sizes sizes{.hidden = 192, .layers = 4, .heads = 4, .ffn = 512, .vocabulary = 3072, .sequence = 96, .micro = 1, .micro_batches = 8};
+  const Sizes sizes{
+      .hidden = 192, .layers = 4, .heads = 4, .ffn = 512, .vocabulary = 3072, .sequence = 96, .micro = 1, .micro_batches = 8};
   return model_of("llama", bounded(sizes, largest), precision, {fmt::format("parallel.data={}", ranks)});
 }
 

@@ -50,7 +50,9 @@ double least_seconds(double (*clock)(), double budget, const std::function<void(
   return least;
 }
 
-OperandPool::OperandPool(Device& device, std::int64_t window, DType dtype) : device_(device), window_(window), dtype_(dtype) { fill(window); }
+OperandPool::OperandPool(Device& device, std::int64_t window, DType dtype) : device_(device), window_(window), dtype_(dtype) {
+  fill(window);
+}
 
 void OperandPool::fill(std::int64_t bytes) {
   std::array<float, 2048> values{};
@@ -67,7 +69,8 @@ void OperandPool::fill(std::int64_t bytes) {
   memory_ = device_.allocate(bytes, "operands");
   const void* const from = dtype_ == DType::kF32 ? static_cast<const void*>(values.data()) : halves.data();
   const auto piece = static_cast<std::int64_t>(dtype_ == DType::kF32 ? sizeof values : sizeof halves);
-  for (std::int64_t at = 0; at < bytes; at += piece) std::memcpy(memory_.data() + at, from, static_cast<std::size_t>(std::min(piece, bytes - at)));
+  for (std::int64_t at = 0; at < bytes; at += piece)
+    std::memcpy(memory_.data() + at, from, static_cast<std::size_t>(std::min(piece, bytes - at)));
 }
 
 void OperandPool::next_call(std::int64_t bytes) {

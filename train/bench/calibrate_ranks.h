@@ -23,12 +23,13 @@ void on_measuring_ranks(int ranks, int threads, const std::function<void(const M
 // Least seconds of one `call`, after one that is not counted, within about `budget` seconds: of batches long enough for the clock.
 double least_seconds(double (*clock)(), double budget, const std::function<void()>& call);
 
-// Operands one after the other, round and round in `window` bytes or, where one call's take more, in as many as they take; values are
-// from -1 to 1. Not for concurrent use.
+// Operands one after the other, round and round in `window` bytes or, where one call's take more, in as many as they take; values
+// are from -1 to 1. Not for concurrent use.
 class OperandPool {
  public:
   OperandPool(Device& device, std::int64_t window, DType dtype);
-  // The operands of a call come from one pass through the pool: next_call(), then next() for each. Views live until the next call's.
+  // The operands of a call come from one pass through the pool: next_call(), then next() for each. Views live until the next
+  // call's.
   TensorView next(Shape shape);
   void next_call(std::int64_t bytes);
 

@@ -23,8 +23,6 @@
 namespace trident {
 namespace {
 
-constexpr int kSteps = 5;  // of every model, after one that touches the memory
-
 // Least seconds by operation and bytes, of several steps.
 using LeastSeconds = std::map<std::pair<std::string, double>, double>;
 
@@ -79,13 +77,14 @@ void add_tables(const LeastSeconds& least, double clock, int threads, DType comp
 }
 
 // One rank's trainer: steps with every operation measured.
-void metered_steps(const RunPlan& plan, CpuDevice& device, std::unique_ptr<Communicator> world, double (*clock)(), LeastMeter& meter) {
+void metered_steps(const RunPlan& plan, CpuDevice& device, std::unique_ptr<Communicator> world, double (*clock)(), int steps,
+                   LeastMeter& meter) {
   const std::unique_ptr<Device> metered = make_metered_device(device, meter, clock);
   RankTrainer trainer(plan, *metered, std::move(world));
   const LoadSamples load = random_samples(plan.model.vocab_size, plan.config.batch.sequence);
   trainer.step(load);
   meter.start();
-  for (int i = 0; i < kSteps; ++i) trainer.step(load);
+  for (int i = 0; i < steps; ++i) trainer.step(load);
   meter.stop();
   trainer.drain();
 }
@@ -116,7 +115,7 @@ void measure_operations(const CalibrateOptions& options, int ranks, int threads,
       ThreadWorld alone(1);
       CpuDevice device(alone.doorbell(0), with_threads(threads));
       rank.all.barrier();
-      metered_steps(plan, device, alone.communicator(0, device.progress()), clock, meter);
+      metered_steps(plan, device, alone.communicator(0, device.progress()), clock, options.steps, meter);
       collect(plan.compute, meter);
     });
   }
@@ -126,14 +125,14 @@ void measure_operations(const CalibrateOptions& options, int ranks, int threads,
     run_thread_ranks(world, [&](int rank) {
       LeastMeter meter;
       CpuDevice device(world.doorbell(rank), with_threads(threads));
-      metered_steps(plan, device, world.communicator(rank, device.progress()), clock, meter);
+      metered_steps(plan, device, world.communicator(rank, device.progress()), clock, options.steps, meter);
       collect(plan.compute, meter);
     });
   }
   for (const auto& [compute, of_dtype] : least) add_tables(of_dtype, clock_seconds(clock), threads, compute, source, rates);
 }
 
-double step_cpu_seconds(const RunPlan& plan) {
+double step_cpu_seconds(const RunPlan& plan, int steps) {
   const int ranks = plan.world_size();
   ThreadWorld world(ranks);
   std::vector<double> of_ranks(static_cast<std::size_t>(ranks), 0);
@@ -143,7 +142,7 @@ double step_cpu_seconds(const RunPlan& plan) {
     const LoadSamples load = random_samples(plan.model.vocab_size, plan.config.batch.sequence);
     trainer.step(load);
     double least = 1e30;
-    for (int i = 0; i < 2 * kSteps; ++i) {
+    for (int i = 0; i < steps; ++i) {
       const double before = thread_cpu_seconds();
       trainer.step(load);
       least = std::min(least, thread_cpu_seconds() - before - trainer.batch_seconds());

@@ -14,8 +14,8 @@ namespace trident {
 // Fills `rates.operations`, by ranks of one thread on every core, or one of `threads` of all.
 void measure_operations(const CalibrateOptions& options, int ranks, int threads, const std::string& source, CpuRates& rates);
 
-// Least CPU seconds of a rank in a step, without its batch; mean over ranks.
-double step_cpu_seconds(const RunPlan& plan);
+// Least CPU seconds of a rank in a step of `steps`, without its batch; mean over ranks.
+double step_cpu_seconds(const RunPlan& plan, int steps);
 
 // Fills `rates.memory`. To be called before this process has threads: it forks.
 void measure_memory(const CalibrateOptions& options, const std::string& source, CudaBackend& cuda, CpuRates& rates);

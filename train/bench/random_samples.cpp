@@ -15,7 +15,8 @@ LoadSamples random_samples(std::int64_t vocabulary, std::int64_t sequence) {
       PhiloxCounter words{};
       for (std::int64_t s = 0; s <= sequence; ++s) {  // a target is the token that follows
         if (s % 4 == 0) words = philox4x32({static_cast<std::uint32_t>(s / 4), 0, 0, 0}, key);
-        const auto token = static_cast<std::int32_t>(words[static_cast<std::size_t>(s % 4)] % static_cast<std::uint64_t>(vocabulary));
+        const auto token =
+            static_cast<std::int32_t>(words[static_cast<std::size_t>(s % 4)] % static_cast<std::uint64_t>(vocabulary));
         if (!tokens.empty() && s < sequence) tokens[static_cast<std::size_t>(s * count + i)] = token;
         if (!targets.empty() && s > 0) targets[static_cast<std::size_t>((s - 1) * count + i)] = token;
       }

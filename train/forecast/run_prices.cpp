@@ -12,6 +12,7 @@
 #include "plan/cpu_prices.h"
 #include "plan/gpu_prices.h"
 #include "plan/price_book.h"
+#include "train/plan/machine.h"
 
 namespace trident {
 namespace {
@@ -52,6 +53,25 @@ RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
           [constants, ranks = hardware.ranks_of_process](double arena_bytes) {
             return constants.process_bytes + ranks * constants.rank_bytes + arena_bytes;
           }};
+}
+
+// The shipped profile is of one machine: it says nothing of others.
+CpuRates rates_of_processors(const RunPlan& plan) {
+  if (const auto& file = plan.config.run.hardware_profile) return read_cpu_rates(*file);
+  CpuRates rates = shipped_cpu_rates();
+  if (const std::string here = processor_name(); rates.processor != here)
+    throw ConfigError(fmt::format("the profile that comes with the program is of {}, this machine has {}; trident bench --calibrate FILE "
+                                  "measures it, and run.hardware_profile names the file",
+                                  rates.processor, here));
+  return rates;
+}
+
+RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
+  CpuRates rates = rates_of_processors(plan);
+  const std::string name = rates.name;
+  const auto prices =
+      std::make_shared<CpuPrices>(std::move(rates), CpuPlace{hardware.ranks_of_node, plan.threads_per_rank, plan.compute});
+  return {prices, name, {}, [prices, ranks = hardware.ranks_of_process](double bytes) { return prices->resident_bytes(bytes, ranks); }};
 }
 
 }  // namespace

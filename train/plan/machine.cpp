@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "core/clock.h"
@@ -28,6 +31,15 @@ MachineFacts cpu_machine_facts(int local_ranks) {
   MemoryPool& pool = facts.memory.emplace_back(MemoryPool{"this machine", {}, memory});
   for (int rank = 0; rank < local_ranks; ++rank) pool.ranks.push_back(rank);
   return facts;
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown processor";
 }
 
 double measure_matmul_rate(Device& device, DType compute, double seconds, double (*clock)()) {

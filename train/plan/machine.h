@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "core/clock.h"
 #include "core/dtype.h"
@@ -16,6 +17,9 @@ inline const MachineFacts kAnyMachine{
 
 // For ranks as threads of this process: `local_ranks` share the memory.
 MachineFacts cpu_machine_facts(int local_ranks);
+
+// As the operating system names it; "unknown processor" where it does not.
+std::string processor_name();
 
 // FLOP/s of one rank's matrix product [512,512] x [512,512], on a card [8192,8192] x [8192,8192], in `compute`, the best of repeated runs
 // within `seconds`: the peak that mfu is a share of on CPUs, and on cards whose maker's figure is not known. `clock`: of the
