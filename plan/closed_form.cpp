@@ -1,6 +1,7 @@
 #include "plan/closed_form.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -14,6 +15,11 @@ namespace {
 
 constexpr double kUnknown = -1;
 constexpr int kNothing = -1;
+
+// How much two rounds or stages may differ in pace, and how often the micro-batches that are looked at are doubled until they do
+// not.
+constexpr double kSettled = 1e-3;
+constexpr int kDoublings = 3;
 
 // One rank on its way through its actions.
 class RankRun {
@@ -225,16 +231,28 @@ class Pipeline {
 
   std::vector<RankRun>& ranks() { return ranks_; }
 
-  // Seconds that each further micro-batch takes: the pace of the last round before the last micro-batch.
-  double pace() const {
-    const int round = std::min(in_.schedule->num_ranks, std::max(1, micro_batches_ - 2));
-    const int last = std::max(micro_batches_ - 2, round);
+  // Seconds that each further micro-batch takes: the pace of the round `back` rounds before the last micro-batch; of the round
+  // that there is, where there are not so many.
+  double pace(int back) const {
+    const int ranks = in_.schedule->num_ranks;
+    const int last = std::max(micro_batches_ - 2 - back * ranks, 1), round = std::min(ranks, last);
     const auto between = [&](const std::vector<double>& ends, int stage) {
       return (ends[slot(stage, last)] - ends[slot(stage, last - round)]) / round;
     };
-    const bool forwards_first = in_.schedule->num_ranks > 1 && is_gpipe();
-    if (forwards_first) return between(forward_end_, stages_ - 1) + between(backward_end_, 0);
+    if (is_gpipe()) return between(forward_end_, stages_ - 1) + between(backward_end_, 0);
     return between(backward_end_, stages_ - 1);
+  }
+
+  // Whether every stage goes at one pace: a slower one behind or before buffers of micro-batches is not felt everywhere at once.
+  bool has_settled() const {
+    const double now = pace(0);
+    const auto differs = [now](double other) { return std::abs(other - now) > kSettled * now; };
+    if (differs(pace(1))) return false;
+    if (is_gpipe()) return true;
+    const int last = micro_batches_ - 1, round = std::min(in_.schedule->num_ranks, last);
+    for (int stage = 0; stage < stages_; ++stage)
+      if (round > 0 && differs((forward_end_[slot(stage, last)] - forward_end_[slot(stage, last - round)]) / round)) return false;
+    return true;
   }
 
  private:
@@ -243,7 +261,7 @@ class Pipeline {
   }
   bool is_gpipe() const {
     const std::vector<Action>& last = in_.schedule->ranks.back();
-    return last.size() > 1 && last[1].kind == ActionKind::kForward && in_.schedule->num_chunks == 1;
+    return last.size() > 1 && last[1].kind == ActionKind::kForward && in_.schedule->num_chunks == 1 && in_.ranks.size() > 1;
   }
 
   bool run_next(std::size_t r) {
@@ -271,16 +289,8 @@ class Pipeline {
   std::vector<double> forward_end_, backward_end_, activations_, gradients_, wires_;
 };
 
-}  // namespace
-
-double closed_form_seconds(const ClosedFormInputs& in) {
-  TRIDENT_CHECK(in.sync_every == 0 || in.sync_every == 1, "gradients reduced every {} micro-batches", in.sync_every);
-  Pipeline pipeline(in);
-  pipeline.run();
-  std::vector<RankRun>& ranks = pipeline.ranks();
-  const double rest = in.micro_batches > in.schedule->num_micro_batches
-                          ? pipeline.pace() * (in.micro_batches - in.schedule->num_micro_batches)
-                          : 0;
+// From the last micro-batch on: the tied weight's exchange, the norm, the updates.
+double end_of_step(const ClosedFormInputs& in, std::vector<RankRun>& ranks) {
   double gate = 0, tied = 0;
   if (in.tied_over_ranks) {
     tied = std::max(ranks.front().streams().end(), ranks.back().streams().end());
@@ -309,7 +319,27 @@ double closed_form_seconds(const ClosedFormInputs& in) {
     }
     end = std::max(end, streams.end());
   }
-  return end + rest + in.outside;
+  return end;
+}
+
+}  // namespace
+
+double closed_form_seconds(const ClosedFormInputs& in) {
+  TRIDENT_CHECK(in.sync_every == 0 || in.sync_every == 1, "gradients reduced every {} micro-batches", in.sync_every);
+  ClosedFormInputs longer;
+  const ClosedFormInputs* now = &in;
+  for (int doubling = 0;; ++doubling) {
+    Pipeline pipeline(*now);
+    pipeline.run();
+    const int rest = in.micro_batches - now->schedule->num_micro_batches;
+    if (rest <= 0 || doubling == kDoublings || !in.longer || pipeline.has_settled()) {
+      const double pace = rest > 0 ? pipeline.pace(0) : 0;
+      return end_of_step(in, pipeline.ranks()) + pace * std::max(rest, 0) + in.outside;
+    }
+    if (doubling == 0) longer = in;
+    longer.schedule = &in.longer(std::min(in.micro_batches, 2 * now->schedule->num_micro_batches));
+    now = &longer;
+  }
 }
 
 double least_seconds(const ClosedFormInputs& in) {

@@ -1,9 +1,10 @@
 // The time of a step from what single units take: the order of the schedule, rank by rank, with a few rounds of micro-batches and
-// the rest by the last round's pace. Within 1 % of price_step() on the programs themselves (a test compares whole spaces). Pure.
+// the rest by the last round's pace, once two rounds have the same. Within 1 % of price_step() on the programs themselves (a test compares whole spaces). Pure.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "pipeline/schedule.h"
@@ -51,6 +52,8 @@ struct RankTimes {
 
 struct ClosedFormInputs {
   const Schedule* schedule = nullptr;  // of no more micro-batches than micro_batches
+  // Schedules of more micro-batches, for steps whose pace has not settled; not set: `schedule` is all that is looked at.
+  std::function<const Schedule&(int micro_batches)> longer = {};
   int micro_batches = 1;
   std::vector<RankTimes> ranks;
   PassWork copy;                           // more of a pass that reads what another rank sent

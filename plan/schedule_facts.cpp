@@ -88,6 +88,13 @@ int ScheduleBook::laid_out(int pipeline, int micro_batches) {
   return micro_batches <= most ? micro_batches : most;
 }
 
+const Schedule& ScheduleBook::schedule(const ScheduleKey& key) {
+  const std::scoped_lock lock(mutex_);
+  const auto [found, is_new] = schedules_.try_emplace(key);
+  if (is_new) found->second = make_schedule(key.kind, key.pipeline, key.chunks, key.micro_batches);
+  return found->second;
+}
+
 const ScheduleFacts& ScheduleBook::facts(const ScheduleKey& key) {
   ScheduleKey asked = key;
   // Only gpipe's memory grows with every micro-batch.

@@ -43,6 +43,8 @@ class ScheduleBook {
   static constexpr int kRounds = 3, kRoundsOfFew = 8, kFewRanks = 4;
   explicit ScheduleBook(bool receives_early) : early_(receives_early) {}
   const ScheduleFacts& facts(const ScheduleKey& key);
+  // The schedule of all the key's micro-batches.
+  const Schedule& schedule(const ScheduleKey& key);
   // Micro-batches that are laid out of `micro_batches`.
   static int laid_out(int pipeline, int micro_batches);
 
@@ -50,6 +52,7 @@ class ScheduleBook {
   bool early_;
   std::mutex mutex_;
   std::map<ScheduleKey, ScheduleFacts> facts_;
+  std::map<ScheduleKey, Schedule> schedules_;
 };
 
 }  // namespace trident

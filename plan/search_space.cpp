@@ -184,6 +184,7 @@ std::string_view to_string(Rejection rejection) {
     case Rejection::kInterleaving: return "micro-batches no multiple of the pipeline";
     case Rejection::kTooManyMicroBatches: return "too many micro-batches";
     case Rejection::kMemory: return "does not fit";
+    case Rejection::kSame: return "the same as with another preset";
   }
   return "";
 }

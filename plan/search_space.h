@@ -37,8 +37,8 @@ struct SearchLayout {
 std::string to_string(const SearchLayout& layout);
 
 // Why a layout is no candidate.
-enum class Rejection : std::uint8_t { kHeads, kSequence, kTooFewBlocks, kBatch, kInterleaving, kTooManyMicroBatches, kMemory };
-inline constexpr std::size_t kNumRejections = 7;
+enum class Rejection : std::uint8_t { kHeads, kSequence, kTooFewBlocks, kBatch, kInterleaving, kTooManyMicroBatches, kMemory, kSame };
+inline constexpr std::size_t kNumRejections = 8;
 std::string_view to_string(Rejection rejection);
 
 struct Rejected {

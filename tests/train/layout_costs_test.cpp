@@ -87,36 +87,34 @@ TEST_P(LayoutCostsOf, MemoryIsToTheByteThatOfDryRuns) {
   RecordProperty("ranks", compared);
 }
 
+// The most by which something is off, and where.
+struct Worst {
+  double error = 0;
+  std::string where;
+  void offer(double other, const SearchLayout& layout) {
+    if (other > error) error = other, where = to_string(layout);
+  }
+};
+
 TEST_P(LayoutCostsOf, TimeIsThatOfTheSimulator) {
   const TrainConfig config = config_of(GetParam());
   const ModelConfig model = resolve_model(config);
   const GpuPrices prices = prices_of("a100_sxm_hdr");
   LayoutCosts costs(config, model, kMachine, nullptr, prices);
-  double worst = 0, worst_record = 0, worst_bound = -1;
-  std::string where, where_record, where_bound;
-  int over = 0;
+  Worst record, closed, bound;
   for (const SearchLayout& layout : layouts_of(GetParam(), model)) {
     if (layout.zero == ZeroPreset::kShardGradOp) continue;
     const RunPlan plan = make_run_plan(with_layout(config, layout), model, GetParam().gpus, kMachine);
     const double simulated = forecast_run(plan, prices, nullptr).price.seconds;
-    const double recorded = price_step(costs.step(layout), prices).seconds;
     const ClosedFormInputs in = costs.closed_form(layout);
-    const double closed = closed_form_seconds(in), least = least_seconds(in);
-    const auto keep = [&](double error, double& most, std::string& place) {
-      if (error > most) most = error, place = to_string(layout);
-    };
-    keep(std::abs(recorded / simulated - 1), worst_record, where_record);
-    keep(std::abs(closed / simulated - 1), worst, where);
-    keep(least / simulated - 1, worst_bound, where_bound);
-    if (std::abs(closed / simulated - 1) > 0.01) {
-      ++over;
-      if (over < 10) std::cout << to_string(layout) << ": closed " << closed << " simulated " << simulated << "\n";
-    }
+    record.offer(std::abs(price_step(costs.step(layout), prices).seconds / simulated - 1), layout);
+    closed.offer(std::abs(closed_form_seconds(in) / simulated - 1), layout);
+    bound.offer(least_seconds(in) / simulated - 1, layout);
   }
-  EXPECT_LE(worst_record, 1e-9) << where_record;
-  EXPECT_LE(worst, 0.01) << where << "; above: " << over;
-  EXPECT_LE(worst_bound, 1e-12) << where_bound;
-  std::cout << worst << " record " << worst_record << " bound " << worst_bound << "\n";
+  EXPECT_LE(record.error, 1e-12) << record.where;
+  EXPECT_LE(closed.error, 0.01) << closed.where;
+  EXPECT_LE(bound.error, 1e-12) << bound.where;
+  RecordProperty("closed_form_off_by", std::to_string(closed.error));
 }
 
 INSTANTIATE_TEST_SUITE_P(Spaces, LayoutCostsOf,
@@ -124,6 +122,46 @@ INSTANTIATE_TEST_SUITE_P(Spaces, LayoutCostsOf,
                                            Space{"LlamaWithoutOverlap", kLlama, 4, 24, 64, {"parallel.overlap=false"}},
                                            Space{"Gpt2Fp32", kGpt2, 4, 24, 64, {"precision.compute=fp32"}}),
                          [](const auto& info) { return info.param.name; });
+
+// Pipelines of up to 16, stages of unequal length, and many more micro-batches than the closed form lays out: on slow links, where
+// gathers and reductions take longer than what they run beside, and on fast ones.
+class DeepPipelines : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DeepPipelines, TimeAndMemoryAreThoseOfAllMicroBatches) {
+  Space space{"Deep", kLlama, 32, 384, 64};
+  space.model = R"({"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 19,
+                    "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 16000, "max_position_embeddings": 64})";
+  const TrainConfig config = config_of(space);
+  const ModelConfig model = resolve_model(config);
+  const GpuPrices prices = prices_of(GetParam());
+  LayoutCosts costs(config, model, kMachine, nullptr, prices);
+  SearchSpace search{.gpus = space.gpus, .global_batch = space.batch, .sequence = space.sequence};
+  search.micro = {2};
+  search.recompute = {RecomputePolicy::kNone};
+  Rejections rejections;
+  Worst closed, bound;
+  int extrapolated = 0;
+  for (const SearchLayout& layout : enumerate_layouts(search, model, rejections)) {
+    if (layout.sequence_parallel) continue;
+    const double simulated = price_step(costs.step(layout), prices).seconds;
+    const ClosedFormInputs in = costs.closed_form(layout);
+    closed.offer(std::abs(closed_form_seconds(in) / simulated - 1), layout);
+    bound.offer(least_seconds(in) / simulated - 1, layout);
+    extrapolated += in.micro_batches > in.schedule->num_micro_batches ? 1 : 0;
+    const std::vector<DryRun> dry =
+        dry_stages(make_run_plan(with_layout(config, layout), model, space.gpus, kMachine), nullptr, DryWork::kConstruct);
+    const std::vector<RankMemory> memory = costs.memory(layout);
+    for (std::size_t rank = 0; rank < dry.size(); ++rank)
+      ASSERT_EQ(memory[rank].total(), dry[rank].arena.total_bytes()) << to_string(layout) << ", rank " << rank;
+  }
+  EXPECT_LE(closed.error, 0.01) << closed.where;
+  EXPECT_LE(bound.error, 1e-12) << bound.where;
+  EXPECT_GE(extrapolated, 50);
+  RecordProperty("closed_form_off_by", std::to_string(closed.error));
+}
+
+INSTANTIATE_TEST_SUITE_P(Clusters, DeepPipelines, ::testing::Values("a10_pcie", "a100_sxm_hdr", "b200_ndr"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace trident

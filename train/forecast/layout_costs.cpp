@@ -210,6 +210,9 @@ ClosedFormInputs LayoutCosts::closed_form(const SearchLayout& layout) {
   const ZeroPolicy policy = layout.policy();
   ClosedFormInputs in;
   in.schedule = &memory.schedule.schedule;
+  in.longer = [this, layout](int micro_batches) -> const Schedule& {
+    return schedules_.schedule({layout.schedule, layout.pipeline, layout.virtual_stages, micro_batches});
+  };
   in.micro_batches = static_cast<int>(memory.micro_batches);
   in.copy = passes.copy;
   in.message = layout.pipeline > 1 ? work_of(over_pipeline(memory.passes.send, layout.pipeline), grid, prices_).time() : 0;

@@ -3,7 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -22,6 +23,7 @@ namespace {
 constexpr double kTolerance = 0.02;
 // A cluster that is too small is compared with ones up to so many times as large.
 constexpr int kMostGrowth = 64;
+constexpr double kSameAsAnother = -1;
 
 // What products and attention take on a card at most.
 class CardWorkspaces final : public DryOps {
@@ -172,8 +174,10 @@ class Search {
   void rank(const std::vector<SearchLayout>& fitting) {
     std::vector<BoundedLayout> candidates(fitting.size());
     for_each_index(fitting.size(), request_.threads, [&](std::size_t i) {
-      candidates[i] = {fitting[i], least_seconds(costs_.closed_form(fitting[i]))};
+      const ClosedFormInputs in = costs_.closed_form(fitting[i]);
+      candidates[i] = {fitting[i], keeps_parameters(in) && fitting[i].zero == ZeroPreset::kZero3 ? kSameAsAnother : least_seconds(in)};
     });
+    drop_same(candidates);
     const RankedLayouts ranked =
         fastest_layouts(std::move(candidates), std::max(request_.simulated, request_.keep), kTolerance, request_.threads,
                         [this](const SearchLayout& layout) { return closed_form(layout); });
@@ -186,6 +190,22 @@ class Search {
     if (found.size() > request_.keep) found.resize(request_.keep);
     result_.best = std::move(found);
     result_.best_by_choice.assign(fastest_of_.begin(), fastest_of_.end());
+  }
+
+  static bool keeps_parameters(const ClosedFormInputs& in) {
+    return std::none_of(in.ranks.begin(), in.ranks.end(), [](const RankTimes& rank) { return rank.gathers_on_use; });
+  }
+
+  // zero3 where gathering on use would take no less memory is zero2, and with one reduction zero1.
+  void drop_same(std::vector<BoundedLayout>& candidates) {
+    Rejected& same = result_.rejections[static_cast<std::size_t>(Rejection::kSame)];
+    for (const BoundedLayout& candidate : candidates) {
+      if (candidate.least != kSameAsAnother) continue;
+      if (same.layouts++ > 0) continue;
+      same.example = fmt::format("{}: every rank keeps its parameters, because gathering them on use takes no less memory",
+                                 to_string(candidate.layout));
+    }
+    std::erase_if(candidates, [](const BoundedLayout& candidate) { return candidate.least == kSameAsAnother; });
   }
 
   FoundLayout simulated(const SearchLayout& layout, double closed_form) {

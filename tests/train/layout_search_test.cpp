@@ -1,0 +1,195 @@
+// Searches: the best of brute force, why the rest is not it, configurations that training accepts, and how long all that takes.
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/gpu_prices.h"
+#include "plan/price_book.h"
+#include "train/forecast/layout_costs.h"
+#include "train/forecast/search_run.h"
+
+namespace trident {
+namespace {
+
+const MachineFacts kMachine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
+
+TrainConfig config_of(const std::string& model, std::int64_t batch, std::int64_t sequence) {
+  const std::string text = R"({"model": )" + model + R"(, "batch": {"global": )" + std::to_string(batch) + R"(, "sequence": )" +
+                           std::to_string(sequence) + R"(}, "optimizer": {"lr": 1e-3}})";
+  return parse_train_config(text, "a search", {"run.dir=unused", "run.steps=1", "data.train=none", "precision.compute=bf16"});
+}
+
+std::string gpt2_json(int layers, int hidden, int heads) {
+  return R"({"model_type": "gpt2", "n_embd": )" + std::to_string(hidden) + R"(, "n_layer": )" + std::to_string(layers) +
+         R"(, "n_head": )" + std::to_string(heads) + R"(, "n_positions": 2048, "vocab_size": 51200})";
+}
+
+SearchRequest request_of(const TrainConfig& config, const std::string& cluster, int gpus) {
+  return {.config = config, .cluster = find_cluster(shipped_price_book(), cluster), .gpus = gpus};
+}
+
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+std::string message_of(const SearchRequest& request) {
+  try {
+    search_layouts(request);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// 7.6B parameters on 16 GPUs of 80 GB: some layouts fit, some do not.
+TEST(LayoutSearch, FindsWhatTryingAllFinds) {
+  const TrainConfig config = config_of(gpt2_json(36, 4096, 32), 64, 1024);
+  const ModelConfig model = resolve_model(config);
+  const SearchRequest request = request_of(config, "a100_sxm_hdr", 16);
+  const SearchResult result = search_layouts(request);
+  ASSERT_EQ(result.best.size(), 10u);
+  EXPECT_LT(result.timed, result.fitting);
+
+  const GpuPrices prices(request.cluster.gpu, request.cluster.links);
+  LayoutCosts costs(config, model, kMachine, nullptr, prices);
+  Rejections rejections;
+  SearchSpace space{.gpus = 16, .global_batch = 64, .sequence = 1024};
+  std::vector<double> times;
+  for (const SearchLayout& layout : enumerate_layouts(space, model, rejections)) {
+    if (costs.worst_memory(layout).memory.total() > usable_bytes(request.cluster.gpu, layout)) continue;
+    const ClosedFormInputs in = costs.closed_form(layout);
+    const bool gathers = std::any_of(in.ranks.begin(), in.ranks.end(), [](const RankTimes& r) { return r.gathers_on_use; });
+    if (layout.zero == ZeroPreset::kZero3 && !gathers) continue;
+    times.push_back(price_step(costs.step(layout), prices).seconds);
+  }
+  std::sort(times.begin(), times.end());
+  for (std::size_t i = 0; i < result.best.size(); ++i) {
+    EXPECT_DOUBLE_EQ(result.best[i].seconds, times[i]) << to_string(result.best[i].layout);
+    EXPECT_NEAR(result.best[i].parts.total(), result.best[i].seconds, 1e-9 * times[i]);
+    EXPECT_LE(result.best[i].memory.total(), usable_bytes(request.cluster.gpu, result.best[i].layout));
+  }
+  const auto count = [&](Rejection r) { return result.rejections[static_cast<std::size_t>(r)]; };
+  EXPECT_GT(count(Rejection::kMemory).layouts, 0);
+  EXPECT_NE(count(Rejection::kMemory).example.find("most of it"), std::string::npos);
+  EXPECT_GT(count(Rejection::kBatch).layouts, 0);
+  EXPECT_GT(count(Rejection::kInterleaving).layouts, 0);
+}
+
+// Looking at fewer may not change what is best: bounds that are as high as they may be.
+TEST(LayoutSearch, PrunesOnlyWhatCannotBeAmongTheBest) {
+  std::vector<BoundedLayout> candidates;
+  std::vector<double> seconds;
+  std::uint64_t state = 7;
+  for (int i = 0; i < 3000; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    seconds.push_back(1 + static_cast<double>(state >> 40) / static_cast<double>(1 << 24));
+    SearchLayout layout;
+    layout.data = i;
+    candidates.push_back({layout, seconds.back() * (i % 3 == 0 ? 1.0 : 0.7)});
+  }
+  const auto time = [&](const SearchLayout& layout) { return seconds[static_cast<std::size_t>(layout.data)]; };
+  std::vector<double> sorted = seconds;
+  std::sort(sorted.begin(), sorted.end());
+  for (const int threads : {1, 3}) {
+    const RankedLayouts ranked = fastest_layouts(candidates, 20, 0, threads, time);
+    ASSERT_EQ(ranked.best.size(), 20u);
+    for (std::size_t i = 0; i < 20; ++i) EXPECT_EQ(ranked.best[i].seconds, sorted[i]);
+    EXPECT_LT(ranked.timed, candidates.size());
+  }
+}
+
+TEST(LayoutSearch, TheBestIsAConfigurationThatTrainingTakes) {
+  const TrainConfig config = config_of(gpt2_json(36, 4096, 32), 64, 1024);
+  const SearchResult result = search_layouts(request_of(config, "h100_sxm_ndr", 16));
+  for (const FoundLayout& found : result.best) {
+    const std::string text = to_json_text(to_json(with_layout(config, found.layout)), 2);
+    const TrainConfig read = parse_train_config(text, "written");
+    const RunPlan plan = make_run_plan(read, resolve_model(read), 16, kMachine);
+    EXPECT_EQ(plan.world_size(), 16);
+    const TrainConfig set = parse_train_config(to_json_text(to_json(config)), "a search", layout_settings(found.layout));
+    EXPECT_EQ(to_json_text(to_json(set), 2), text) << to_string(found.layout);
+  }
+}
+
+TEST(LayoutSearch, RefusesWhatCannotBe) {
+  const TrainConfig config = config_of(gpt2_json(36, 4096, 32), 64, 1024);
+  EXPECT_NE(message_of(request_of(config, "h100_sxm_ndr", 12)).find("whole nodes"), std::string::npos);
+  EXPECT_NE(message_of(request_of(config, "h100_sxm_ndr", 0)).find("0 GPUs"), std::string::npos);
+  // 7.6B parameters need 136 GB without activations.
+  const std::string small = message_of(request_of(config, "h100_sxm_ndr", 1));
+  EXPECT_NE(small.find("no layout of this model fits"), std::string::npos) << small;
+  EXPECT_NE(small.find("most of it"), std::string::npos) << small;
+  EXPECT_NE(small.find("GPUs 2DP"), std::string::npos) << small;
+  // One sequence a step is for one replica, and 4,096 GPUs are more than 36 stages of 32 heads.
+  const std::string batch = message_of(request_of(config_of(gpt2_json(36, 4096, 32), 1, 1024), "h100_sxm_ndr", 4096));
+  EXPECT_NE(batch.find("--gpus = 4096: there is no layout"), std::string::npos) << batch;
+  EXPECT_NE(batch.find("batch not divisible"), std::string::npos) << batch;
+}
+
+// SC21's largest model (Narayanan et al. 2021) on its 3,072 GPUs: two cores have ten seconds, 20 of CPU time.
+TEST(LayoutSearch, ATrillionParametersOn3072Gpus) {
+  const SearchRequest request = request_of(config_of(gpt2_json(128, 25600, 160), 3072, 2048), "a100_sxm_hdr", 3072);
+  const double before = cpu_seconds();
+  const SearchResult result = search_layouts(request);
+  const double seconds = cpu_seconds() - before;
+  EXPECT_LE(seconds, 20 * TRIDENT_SLOWER);
+  EXPECT_GT(result.layouts, 40000u);
+  EXPECT_EQ(result.best.size(), 10u);
+  RecordProperty("cpu_seconds", std::to_string(seconds));
+}
+
+// Means over all layouts of that search that fit, once their dry runs are made.
+TEST(LayoutSearch, ALayoutTakesTenthsOfAMillisecond) {
+  const SearchRequest request = request_of(config_of(gpt2_json(128, 25600, 160), 3072, 2048), "a100_sxm_hdr", 3072);
+  const GpuPrices prices(request.cluster.gpu, request.cluster.links);
+  const ModelConfig model = resolve_model(request.config);
+  LayoutCosts costs(request.config, model, kMachine, nullptr, prices);
+  Rejections rejections;
+  std::vector<SearchLayout> layouts;
+  int number = 0;
+  const SearchSpace space{.gpus = 3072, .global_batch = 3072, .sequence = 2048};
+  for (const SearchLayout& layout : enumerate_layouts(space, model, rejections)) {
+    const bool fits = costs.worst_memory(layout).memory.total() <= usable_bytes(request.cluster.gpu, layout);
+    if (fits && number++ % 8 == 0) layouts.push_back(layout);
+  }
+  ASSERT_GT(layouts.size(), 500u);
+  for (const SearchLayout& layout : layouts) closed_form_seconds(costs.closed_form(layout));
+  const auto mean = [&](const auto& work) {
+    const double start = cpu_seconds();
+    for (const SearchLayout& layout : layouts) work(layout);
+    return (cpu_seconds() - start) / static_cast<double>(layouts.size());
+  };
+  const double memory = mean([&](const SearchLayout& layout) { costs.worst_memory(layout); });
+  const double bound = mean([&](const SearchLayout& layout) { least_seconds(costs.closed_form(layout)); });
+  const double time = mean([&](const SearchLayout& layout) { closed_form_seconds(costs.closed_form(layout)); });
+  EXPECT_LE(memory, 1e-4 * TRIDENT_SLOWER);
+  EXPECT_LE(bound, 1e-4 * TRIDENT_SLOWER);
+  EXPECT_LE(time, 1e-3 * TRIDENT_SLOWER);
+  RecordProperty("memory_us", std::to_string(memory * 1e6));
+  RecordProperty("bound_us", std::to_string(bound * 1e6));
+  RecordProperty("closed_form_us", std::to_string(time * 1e6));
+}
+
+// One rank stands for all of its stage: 16,384 GPUs are 16 simulated ranks.
+TEST(LayoutSearch, SixteenThousandRanksAreSimulatedByTheirStages) {
+  const SearchRequest request = request_of(config_of(gpt2_json(128, 16384, 128), 2048, 2048), "h100_sxm_ndr", 16384);
+  const GpuPrices prices(request.cluster.gpu, request.cluster.links);
+  LayoutCosts costs(request.config, resolve_model(request.config), kMachine, nullptr, prices);
+  const SearchLayout layout{.data = 128, .pipeline = 16, .tensor = 8, .sequence_parallel = true};
+  const double before = cpu_seconds();
+  const StepPrice price = price_step(costs.step(layout), prices);
+  const double seconds = cpu_seconds() - before;
+  EXPECT_EQ(price.ranks.size(), 16u);
+  EXPECT_LE(seconds, 2 * TRIDENT_SLOWER);
+  RecordProperty("cpu_seconds", std::to_string(seconds));
+}
+
+}  // namespace
+}  // namespace trident
