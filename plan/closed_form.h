@@ -1,5 +1,6 @@
-// The time of a step from what single units take: the order of the schedule, rank by rank, with a few rounds of micro-batches and
-// the rest by the last round's pace, once two rounds have the same. Within 1 % of price_step() on the programs themselves (a test compares whole spaces). Pure.
+// The time of a step from what single units take: the order of the schedule, rank by rank, with a few rounds of micro-batches, and
+// the rest at their pace once it is every stage's. Within 1 % of price_step() on the programs themselves (a test compares whole
+// spaces). Pure.
 #pragma once
 
 #include <array>

@@ -31,7 +31,8 @@ void for_each_index(std::size_t count, int threads, const std::function<void(std
 
 RankedLayouts fastest_layouts(std::vector<BoundedLayout> candidates, std::size_t keep, double tolerance, int threads,
                               const std::function<double(const SearchLayout&)>& seconds) {
-  std::stable_sort(candidates.begin(), candidates.end(), [](const BoundedLayout& a, const BoundedLayout& b) { return a.least < b.least; });
+  const auto sooner = [](const BoundedLayout& a, const BoundedLayout& b) { return a.least < b.least; };
+  std::stable_sort(candidates.begin(), candidates.end(), sooner);
   // Rounds of a fixed size: what is looked at does not depend on how fast threads are.
   constexpr std::size_t kRound = 64;
   RankedLayouts ranked;

@@ -171,6 +171,7 @@ std::string to_string(const SearchLayout& layout) {
   if (layout.virtual_stages > 1) text += fmt::format(" of {} chunks", layout.virtual_stages);
   text += fmt::format(", micro-batches of {}", layout.micro);
   text += fmt::format(", {}{}", to_string(layout.zero), layout.sync == SyncChoice::kStep ? " reducing once" : "");
+  if (layout.shard_ranks > 0) text += fmt::format(" within groups of {}", layout.shard_ranks);
   if (layout.recompute != RecomputePolicy::kNone) text += fmt::format(", recompute {}", to_string(layout.recompute));
   return text;
 }

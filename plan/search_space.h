@@ -27,7 +27,10 @@ struct SearchLayout {
   ZeroPreset zero = ZeroPreset::kZero1;
   SyncChoice sync = SyncChoice::kPreset;
   RecomputePolicy recompute = RecomputePolicy::kNone;
+  int shard_ranks = 0;  // hybrid sharding: ZeRO within groups of so many data ranks, copies between them; 0: over all
 
+  bool trainable() const { return context == 1 && shard_ranks == 0; }  // by this program, today
+  int sharing() const { return shard_ranks > 0 ? shard_ranks : data * context; }
   int gpus() const { return data * context * pipeline * tensor; }
   ZeroPolicy policy() const;
   bool operator==(const SearchLayout&) const = default;
@@ -37,7 +40,16 @@ struct SearchLayout {
 std::string to_string(const SearchLayout& layout);
 
 // Why a layout is no candidate.
-enum class Rejection : std::uint8_t { kHeads, kSequence, kTooFewBlocks, kBatch, kInterleaving, kTooManyMicroBatches, kMemory, kSame };
+enum class Rejection : std::uint8_t {
+  kHeads,
+  kSequence,
+  kTooFewBlocks,
+  kBatch,
+  kInterleaving,
+  kTooManyMicroBatches,
+  kMemory,
+  kSame
+};
 inline constexpr std::size_t kNumRejections = 8;
 std::string_view to_string(Rejection rejection);
 

@@ -14,7 +14,7 @@ namespace trident {
 namespace {
 
 PassKey pass_key(const SearchLayout& layout) {
-  return {layout.tensor, layout.sequence_parallel, layout.micro, layout.recompute};
+  return {layout.tensor, layout.sequence_parallel, layout.micro, layout.recompute, layout.context};
 }
 
 int stride_of(const ProcessGrid& grid, Axis axis) {
@@ -109,19 +109,19 @@ LayoutMemoryInputs LayoutCosts::memory_inputs(const SearchLayout& layout) {
   const int m = micro_batches(layout);
   const TrainConfig& config = units_.config();
   return {.passes = units_.passes(pass_key(layout)),
-          .buckets = units_.buckets(layout.tensor, layout.sequence_parallel, layout.data * layout.context),
+          .buckets = units_.buckets(layout.tensor, layout.sequence_parallel, layout.sharing()),
           .schedule = schedules_.facts({layout.schedule, layout.pipeline, layout.virtual_stages, m}),
           .policy = layout.policy(),
           .compute = units_.compute(),
           .optimizer_states = units_.optimizer_states(),
           .overlap = config.parallel.overlap,
           .tied = units_.model().tie_embeddings,
-          .data = layout.data * layout.context,
+          .data = layout.sharing(),
           .pipeline = layout.pipeline,
           .chunks = layout.virtual_stages,
           .micro_batches = m,
           .micro = layout.micro,
-          .sequence = config.batch.sequence};
+          .sequence = config.batch.sequence / layout.context};
 }
 
 std::vector<RankMemory> LayoutCosts::memory(const SearchLayout& layout) {
@@ -155,7 +155,7 @@ LayoutCosts::Worst LayoutCosts::worst_memory(const SearchLayout& layout) {
 
 StoreKey LayoutCosts::store_key(const SearchLayout& layout, bool on_use) const {
   const ZeroPolicy policy = layout.policy();
-  return {layout.tensor, layout.sequence_parallel, layout.data * layout.context, layout.pipeline == 1, policy.shard_optimizer,
+  return {layout.tensor, layout.sequence_parallel, layout.sharing(), layout.pipeline == 1, policy.shard_optimizer,
           policy.grad_sync_every > 0, on_use};
 }
 
@@ -171,9 +171,48 @@ const LayoutCosts::PricedPasses& LayoutCosts::priced_passes(const SearchLayout& 
     priced.first_backward[kind] = work(passes.first_backward[kind]);
     priced.backward[kind] = work(passes.backward[kind]);
   }
+  if (layout.context > 1) share_attention(layout, grid, priced);
   priced.copy = work(passes.copy);
   priced.outside = work(passes.outside).time();
   return priced;
+}
+
+// An estimate of context parallelism: a rank's queries meet the keys of all parts, which go round in a ring, unhidden:
+// forward once, backward with their gradients.
+void LayoutCosts::share_attention(const SearchLayout& layout, const ProcessGrid& grid, PricedPasses& priced) {
+  const UnitPasses& passes = units_.passes(pass_key(layout));
+  const auto attention = [&](const PassRecord& pass) {
+    double seconds = 0;
+    for (const auto& call : pass.calls) {
+      const auto* const operation = std::get_if<RecordedOperation>(&call);
+      const bool attends = operation != nullptr && std::holds_alternative<AttentionShape>(operation->shape);
+      if (attends) seconds += prices_.device_seconds(*operation);
+    }
+    return seconds * (layout.context - 1);
+  };
+  const ModelConfig& model = units_.model();
+  const std::int64_t rows = units_.config().batch.sequence / layout.context * layout.micro;
+  const std::int64_t width = std::max(model.kv_width() / layout.tensor, model.head_dim);
+  RecordedCollective message{.axis = Axis::kContext, .group = "cp", .size = layout.context, .operation = CommOperation::kSend};
+  message.operand_bytes = 2 * rows * width * size_of(units_.compute());
+  const double ring = (layout.context - 1) * prices_.seconds(message, place_of(message, grid));
+  priced.forward[UnitKind::kBlock].seconds += attention(passes.forward[UnitKind::kBlock]) + ring;
+  priced.backward[UnitKind::kBlock].seconds += attention(passes.backward[UnitKind::kBlock]) + 2 * ring;
+  priced.first_backward[UnitKind::kBlock].seconds += attention(passes.first_backward[UnitKind::kBlock]) + 2 * ring;
+}
+
+// An estimate of hybrid sharding: what a group has reduced is summed over the groups.
+double LayoutCosts::between_groups(const SearchLayout& layout, const ProcessGrid& grid,
+                                   const std::vector<BucketSize>& buckets) const {
+  const int groups = layout.data * layout.context / layout.sharing();
+  if (groups == 1) return 0;
+  std::int64_t elements = 0;
+  for (const BucketSize& bucket : buckets) elements += layout.policy().shard_optimizer ? bucket.shard : bucket.elements;
+  RecordedCollective sum{.axis = Axis::kData, .group = "dp", .size = groups, .operation = CommOperation::kAllReduce};
+  sum.operand_bytes = elements * size_of(DType::kF32);
+  GroupPlace place = place_of(sum, grid);
+  place.stride *= layout.sharing();
+  return prices_.seconds(sum, place);
 }
 
 const LayoutCosts::PricedStores& LayoutCosts::priced_stores(const SearchLayout& layout, const ProcessGrid& grid, bool on_use) {
@@ -243,7 +282,7 @@ ClosedFormInputs LayoutCosts::closed_form(const SearchLayout& layout) {
                                                      .first_finish = unit.first_finish,
                                                      .finish = unit.finish,
                                                      .gather = unit.gather,
-                                                     .reduce = unit.reduce,
+                                                     .reduce = unit.reduce + between_groups(layout, grid, memory.buckets[kind]),
                                                      .update = unit.update.time(),
                                                      .gradient_bytes = unit_gradient_bytes(memory, kind)};
       for (const ChunkUnits& chunk : here) norm += (unit.norm + unit.partial) * chunk.count(kind);

@@ -37,7 +37,7 @@ class LayoutCosts {
   };
   Worst worst_memory(const SearchLayout& layout);
 
-  // The programs of the layout with `micro_batches` (0: all that the batch has) and what they call.
+  // Of a trainable layout: its programs with `micro_batches` (0: all that the batch has) and what they call.
   RecordedStep step(const SearchLayout& layout, int micro_batches = 0);
   ClosedFormInputs closed_form(const SearchLayout& layout);
 
@@ -68,6 +68,8 @@ class LayoutCosts {
   StoreKey store_key(const SearchLayout& layout, bool on_use) const;
   const PricedPasses& priced_passes(const SearchLayout& layout, const ProcessGrid& grid);
   const PricedStores& priced_stores(const SearchLayout& layout, const ProcessGrid& grid, bool on_use);
+  void share_attention(const SearchLayout& layout, const ProcessGrid& grid, PricedPasses& priced);
+  double between_groups(const SearchLayout& layout, const ProcessGrid& grid, const std::vector<BucketSize>& buckets) const;
   LayoutMemoryInputs memory_inputs(const SearchLayout& layout);
   RankMemory memory_of(const LayoutMemoryInputs& in, const std::vector<RankUnits>& units, int rank) const;
 

@@ -78,6 +78,7 @@ class Search {
     result_.fitting = fitting.size();
     if (fitting.empty()) refuse_memory();
     rank(fitting);
+    estimate_others();
     result_.dry_runs = costs_.units().dry_runs();
     return std::move(result_);
   }
@@ -175,21 +176,80 @@ class Search {
     std::vector<BoundedLayout> candidates(fitting.size());
     for_each_index(fitting.size(), request_.threads, [&](std::size_t i) {
       const ClosedFormInputs in = costs_.closed_form(fitting[i]);
-      candidates[i] = {fitting[i], keeps_parameters(in) && fitting[i].zero == ZeroPreset::kZero3 ? kSameAsAnother : least_seconds(in)};
+      const bool same = fitting[i].zero == ZeroPreset::kZero3 && keeps_parameters(in);
+      candidates[i] = {fitting[i], same ? kSameAsAnother : least_seconds(in)};
     });
     drop_same(candidates);
     const RankedLayouts ranked =
         fastest_layouts(std::move(candidates), std::max(request_.simulated, request_.keep), kTolerance, request_.threads,
                         [this](const SearchLayout& layout) { return closed_form(layout); });
     result_.timed = ranked.timed;
-    result_.simulated = ranked.best.size();
-    std::vector<FoundLayout> found(ranked.best.size());
-    for_each_index(found.size(), request_.threads,
-                   [&](std::size_t i) { found[i] = simulated(ranked.best[i].layout, ranked.best[i].seconds); });
-    std::stable_sort(found.begin(), found.end(), [](const FoundLayout& a, const FoundLayout& b) { return a.seconds < b.seconds; });
-    if (found.size() > request_.keep) found.resize(request_.keep);
-    result_.best = std::move(found);
+    simulate(ranked.best);
     result_.best_by_choice.assign(fastest_of_.begin(), fastest_of_.end());
+  }
+
+  // The simulator in the order of the closed form, until what is left cannot be among the best by as much as the two may differ.
+  void simulate(const std::vector<TimedLayout>& ranked) {
+    constexpr std::size_t kRound = 8;
+    std::vector<FoundLayout>& best = result_.best;
+    for (std::size_t begin = 0; begin < ranked.size(); begin += kRound) {
+      if (best.size() >= request_.keep && ranked[begin].seconds > (1 + kTolerance) * best[request_.keep - 1].seconds) return;
+      std::vector<FoundLayout> found(std::min(kRound, ranked.size() - begin));
+      for_each_index(found.size(), request_.threads, [&](std::size_t i) {
+        found[i] = simulated(ranked[begin + i].layout, ranked[begin + i].seconds);
+      });
+      result_.simulated += found.size();
+      best.insert(best.end(), found.begin(), found.end());
+      std::stable_sort(best.begin(), best.end(), [](const FoundLayout& a, const FoundLayout& b) { return a.seconds < b.seconds; });
+      if (best.size() > request_.keep) best.resize(request_.keep);
+    }
+  }
+
+  // Layouts beside the best that this program does not train yet: their closed form alone.
+  void estimate_others() {
+    constexpr std::size_t kMost = 3;
+    std::vector<SearchLayout> layouts;
+    const auto offer = [&](const SearchLayout& layout) {
+      if (std::find(layouts.begin(), layouts.end(), layout) == layouts.end()) layouts.push_back(layout);
+    };
+    for (const FoundLayout& found : result_.best) {
+      for (const int context : {2, 4, 8}) {
+        SearchLayout layout = found.layout;
+        layout.context = context;
+        layout.data /= context;
+        if (found.layout.data % context == 0 && request_.config.batch.sequence % (context * layout.tensor) == 0) offer(layout);
+      }
+      const int group = request_.cluster.gpus_per_node / found.layout.tensor;
+      for (const ZeroPreset zero : {ZeroPreset::kZero1, ZeroPreset::kZero3}) {
+        SearchLayout layout = found.layout;
+        layout.shard_ranks = group;
+        layout.zero = zero;
+        layout.sync = SyncChoice::kPreset;
+        if (group > 1 && layout.data > group && layout.data % group == 0) offer(layout);
+      }
+    }
+    for (const SearchLayout& layout : layouts) {
+      const LayoutCosts::Worst worst = costs_.worst_memory(layout);
+      if (worst.memory.total() > usable_bytes(request_.cluster.gpu, layout)) continue;
+      FoundLayout found;
+      found.layout = layout;
+      found.trainable = false;
+      found.seconds = found.closed_form = closed_form_seconds(costs_.closed_form(layout));
+      found.fullest = worst.rank;
+      found.memory = worst.memory;
+      set_rates(found);
+      result_.not_trainable.push_back(found);
+    }
+    std::stable_sort(result_.not_trainable.begin(), result_.not_trainable.end(),
+                     [](const FoundLayout& a, const FoundLayout& b) { return a.seconds < b.seconds; });
+    if (result_.not_trainable.size() > kMost) result_.not_trainable.resize(kMost);
+  }
+
+  void set_rates(FoundLayout& found) const {
+    const auto tokens = static_cast<double>(request_.config.batch.global * request_.config.batch.sequence);
+    found.tokens_per_second = tokens / found.seconds;
+    found.mfu = model_flops_per_token(model_, request_.config.batch.sequence) * found.tokens_per_second /
+                (static_cast<double>(request_.gpus) * request_.cluster.gpu.peak_16bit);
   }
 
   static bool keeps_parameters(const ClosedFormInputs& in) {
@@ -219,10 +279,7 @@ class Search {
     const LayoutCosts::Worst worst = costs_.worst_memory(layout);
     found.fullest = worst.rank;
     found.memory = worst.memory;
-    const auto tokens = static_cast<double>(request_.config.batch.global * request_.config.batch.sequence);
-    found.tokens_per_second = tokens / found.seconds;
-    found.mfu = model_flops_per_token(model_, request_.config.batch.sequence) * found.tokens_per_second /
-                (static_cast<double>(request_.gpus) * request_.cluster.gpu.peak_16bit);
+    set_rates(found);
     found.next_limit = next_limit(found);
     return found;
   }
@@ -255,7 +312,8 @@ class Search {
 
 std::int64_t usable_bytes(const GpuRates& gpu, const SearchLayout& layout) {
   // Two over data ranks and along the pipeline each, one over tensor ranks (parallel/grid/parallel_context.h).
-  const int communicators = (layout.tensor > 1 ? 1 : 0) + (layout.data * layout.context > 1 ? 2 : 0) + (layout.pipeline > 1 ? 2 : 0);
+  const int communicators =
+      (layout.tensor > 1 ? 1 : 0) + (layout.data * layout.context > 1 ? 2 : 0) + (layout.pipeline > 1 ? 2 : 0);
   return static_cast<std::int64_t>(gpu.device_bytes - gpu.context_bytes - communicators * gpu.communicator_bytes);
 }
 

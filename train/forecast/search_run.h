@@ -21,7 +21,7 @@ struct SearchRequest {
   Cluster cluster;
   int gpus = 0;
   std::size_t keep = 10;        // layouts to report
-  std::size_t simulated = 100;  // of the closed form's best: run through the simulator
+  std::size_t simulated = 100;  // of the closed form's best, at most: run through the simulator
   int threads = 2;
 };
 

@@ -34,10 +34,10 @@ std::string entry(std::size_t number, const FoundLayout& found, int gpus) {
   return fmt::format("{:2}  {:.4g} s  {:.0f} tokens/s  {:.0f} a GPU  mfu {:.1f} %  {}{}\n", number, found.seconds,
                      found.tokens_per_second, found.tokens_per_second / gpus, 100 * found.mfu, to_string(found.layout),
                      found.trainable ? "" : "  (not trainable yet)") +
-         fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) +
+         (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
          fmt::format("    memory of pipeline rank {}: {:.1f} GB: {}\n", found.fullest,
                      static_cast<double>(found.memory.total()) * 1e-9, memory_text(found)) +
-         fmt::format("    next limit: {}\n", found.next_limit);
+         (found.trainable ? fmt::format("    next limit: {}\n", found.next_limit) : "");
 }
 
 JsonValue json_of(const FoundLayout& found) {
@@ -58,6 +58,7 @@ JsonValue json_of(const FoundLayout& found) {
                            {"zero", to_string(layout.zero)},
                            {"grad_sync", layout.sync == SyncChoice::kStep ? JsonValue("step") : JsonValue()},
                            {"recompute", to_string(layout.recompute)},
+                           {"shard_ranks", layout.shard_ranks},
                            {"trainable", found.trainable},
                            {"step_time_s", found.seconds},
                            {"closed_form_s", found.closed_form},
@@ -78,11 +79,12 @@ std::string to_text(const SearchResult& result) {
                      fmt::format("cluster: {} GPUs of {}, {:.1f} GB of each for tensors\n", result.gpus, result.cluster,
                                  static_cast<double>(result.usable_bytes) * 1e-9) +
                      fmt::format("batch: {} sequences of {} tokens\n", result.global_batch, result.sequence) +
-                     fmt::format("{} looked at, {} fit, {} timed, {} simulated\n\n", counted(static_cast<std::int64_t>(result.layouts), "layout"),
+                     fmt::format("{} looked at, {} fit, {} timed, {} simulated\n\n",
+                                 counted(static_cast<std::int64_t>(result.layouts), "layout"),
                                  result.fitting, result.timed, result.simulated);
   std::size_t number = 0;
   for (const FoundLayout& found : result.best) text += entry(++number, found, result.gpus);
-  if (!result.not_trainable.empty()) text += "\nestimates of what is not trainable yet:\n";
+  if (!result.not_trainable.empty()) text += "\nestimates beside the best, not trainable yet (context parallel; sharding within groups of ranks):\n";
   for (const FoundLayout& found : result.not_trainable) text += entry(++number, found, result.gpus);
   text += "\nnot looked at, or not fitting:\n";
   for (std::size_t r = 0; r < kNumRejections; ++r) {

@@ -38,6 +38,7 @@ TrainConfig tiny_config(const TrainConfig& config, const PassKey& key) {
   tiny.parallel.param_gather.reset();
   tiny.parallel.layers.reset();
   tiny.batch.micro = key.micro;
+  tiny.batch.sequence = config.batch.sequence / key.context;
   tiny.batch.global = 2 * key.micro;  // the first overwrites gradients, the second adds to them
   tiny.recompute.policy = key.recompute;
   return tiny;

@@ -38,6 +38,7 @@ struct PassKey {
   bool sequence_parallel = false;
   std::int64_t micro = 1;
   RecomputePolicy recompute = RecomputePolicy::kNone;
+  int context = 1;  // ranks that share a sequence: each runs one part of it as if it were all
   auto operator<=>(const PassKey&) const = default;
 };
 

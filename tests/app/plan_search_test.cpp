@@ -1,0 +1,94 @@
+// trident plan --search: what it prints, the configuration that it writes, and what it refuses.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "tests/app/program.h"
+#include "tests/data/temporary_folder.h"
+#include "train/config/train_config.h"
+#include "train/plan/run_plan.h"
+
+namespace trident {
+namespace {
+
+constexpr const char* kConfig = TRIDENT_SOURCE_DIR "/configs/gpt3_175b_tp8_pp8.json";
+
+std::vector<std::string> search(const std::vector<std::string>& more) {
+  std::vector<std::string> words{"plan", "--search", "--config", kConfig, "--set", "batch.global=256"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+void expect_refused(const std::vector<std::string>& words, const std::string& text) {
+  const ProgramOutcome outcome = run_program(words);
+  EXPECT_EQ(outcome.exit_code, 64) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
+}
+
+TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
+  TemporaryFolder folder;
+  const std::string written = folder / "best.json";
+  const ProgramOutcome outcome =
+      run_program(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--best", "3", "--json", "--write", written}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const JsonValue result = parse_json(outcome.out, "a test", {.max_bytes = 1 << 24, .max_depth = 16});
+  const JsonValue::Array& best = result.find("best")->items();
+  ASSERT_EQ(best.size(), 3u);
+  double before = 0;
+  for (const JsonValue& layout : best) {
+    const double seconds = layout.find("step_time_s")->as_number();
+    EXPECT_GE(seconds, before);
+    before = seconds;
+    double sum = 0;
+    for (const JsonMember& part : layout.find("time_parts_s")->members()) sum += part.value.as_number();
+    EXPECT_NEAR(sum, seconds, 1e-9 * seconds);
+    std::int64_t bytes = 0;
+    for (const JsonMember& part : layout.find("memory_parts")->members()) bytes += part.value.as_integer();
+    EXPECT_EQ(bytes, layout.find("memory_bytes")->as_integer());
+    EXPECT_LE(bytes, result.find("usable_bytes")->as_integer());
+  }
+  EXPECT_GT(result.find("rejected")->find("does not fit")->find("layouts")->as_integer(), 0);
+
+  OptionValues values;
+  const TrainConfig config = load_train_config(written, {}, values);
+  EXPECT_EQ(config.parallel.tensor, best[0].find("tensor")->as_integer());
+  EXPECT_EQ(config.parallel.pipeline, best[0].find("pipeline")->as_integer());
+  EXPECT_EQ(config.batch.micro, best[0].find("micro")->as_integer());
+  const MachineFacts machine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
+  EXPECT_EQ(make_run_plan(config, resolve_model(config), 128, machine).world_size(), 128);
+  // The planner of one configuration takes it, too, and says the same of its memory.
+  const ProgramOutcome planned = run_program({"plan", "--config", written});
+  EXPECT_EQ(planned.exit_code, 0) << planned.err;
+}
+
+TEST(PlanSearch, IsReadable) {
+  const ProgramOutcome outcome = run_program(search({"--cluster", "a100_sxm_hdr", "--gpus", "256", "--best", "1"}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* const text : {"174.6B parameters", "256 GPUs of A100", " 1  ", "time of pipeline rank",
+                                 "memory of pipeline rank", "next limit", "heads do not divide", "does not fit", "slower: the fastest timed layout"})
+    EXPECT_NE(outcome.out.find(text), std::string::npos) << text;
+}
+
+TEST(PlanSearch, RefusesWhatCannotBe) {
+  expect_refused(search({"--gpus", "128"}), "Name a cluster");
+  expect_refused(search({"--cluster", "h100_sxm_ndr"}), "--gpus = 0");
+  expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "-8"}), "--gpus = -8");
+  expect_refused(search({"--cluster", "no_such_cluster", "--gpus", "128"}), "no_such_cluster");
+  expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "12"}), "whole nodes");
+  expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--best", "0"}), "--best = 0");
+  // 175 billion parameters on one node.
+  expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "8"}), "no layout of this model fits");
+  expect_refused({"plan", "--search", "--cluster", "h100_sxm_ndr", "--gpus", "8"}, "--config is required");
+  const ProgramOutcome unwritable =
+      run_program(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--write", "/nonexistent/folder/x.json"}));
+  EXPECT_EQ(unwritable.exit_code, 74);
+  EXPECT_NE(unwritable.err.find("/nonexistent/folder/x.json"), std::string::npos) << unwritable.err;
+}
+
+}  // namespace
+}  // namespace trident
