@@ -42,7 +42,7 @@ class FakePrices final : public WorkPrices {
 };
 
 RunInputs inputs_of(const std::vector<std::string>& settings) {
-  std::vector<std::string> all{"run.dir=" + ::testing::TempDir() + "comparison"};
+  std::vector<std::string> all{"run.dir=" + ::testing::TempDir() + "comparison", "run.steps=1", "data.train=\"unused\""};
   all.insert(all.end(), settings.begin(), settings.end());
   const TrainConfig config = parse_train_config(testing::tiny_llama_config(), "test", all);
   RunInputs inputs;
@@ -95,7 +95,7 @@ TEST(Comparison, EveryMeasuredSecondIsInOnePart) {
   auto parts = by_name(c);
   EXPECT_EQ(parts.at("compute").measured, 8 + 4 - 3 - 0.25);  // of the collectives a quarter of a second was work
   EXPECT_EQ(parts.at("tp").measured, 1.25);
-  EXPECT_EQ(parts.at("pp").measured + 0, 1.5 + 0.0625 + 2) << "waits for messages and for the others' sums, and issuing";
+  EXPECT_EQ(parts.at("bubble").measured, 1.5 + 0.0625 + 2) << "waits for messages and for the others' sums, and issuing";
   EXPECT_EQ(parts.at("dp").measured, 0.5 + 0.1875 + 1 + 0.5);
   EXPECT_EQ(parts.at("optimizer").measured, 0.25 - 0.1875 - 0.0625 + 0.125);
   EXPECT_EQ(c.step_measured, 16);
@@ -113,7 +113,7 @@ TEST(Comparison, EveryPredictedSecondIsInOnePart) {
     const PredictedStep step = predicted_step("fake", forecast.step, forecast.price, prices);
     EXPECT_NEAR(step.parts.total(), forecast.price.seconds, 1e-12);
     const Comparison c = compare(step, "", {1000, {}}, measured(some_times()));
-    EXPECT_NEAR(c.step_predicted, forecast.price.seconds, 1e-12) << testing::PrintToString(settings);
+    EXPECT_NEAR(c.step_predicted, forecast.price.seconds, 1e-12) << ::testing::PrintToString(settings);
     for (const ComparedPart& part : c.parts) EXPECT_GE(part.predicted, 0) << to_string(part.parts.front());
   }
 }
@@ -128,7 +128,7 @@ TEST(Comparison, WithFewerCoresThanRanksTheProcessorsWorkIsCompared) {
   EXPECT_EQ(c.step_measured, 4 * times.computing());
   // All work of all ranks, whatever hides it: by hand from the records.
   const Forecast forecast = forecast_run(inputs.plan, prices, nullptr);
-  double work = 0;
+  double work = 0, outside = 0;
   for (std::size_t stage = 0; stage < forecast.step.records.size(); ++stage) {
     const StepRecord& record = forecast.step.records[stage];
     const std::vector<std::int64_t> counts = record.counts();
@@ -137,9 +137,10 @@ TEST(Comparison, WithFewerCoresThanRanksTheProcessorsWorkIsCompared) {
     const auto& program = forecast.step.programs[stage].instructions;
     for (std::size_t at = 0; at < program.size(); ++at)  // receives were priced where they were sent
       if (program[at].is_receive()) work -= price_pass(record.pass(at), forecast.step.grid, prices).total();
-    work += prices.step_seconds();
+    outside = std::max(outside, prices.step_seconds() + price_pass(record.passes[0], forecast.step.grid, prices).total());
+    work -= price_pass(record.passes[0], forecast.step.grid, prices).total();
   }
-  EXPECT_NEAR(c.step_predicted, 4 * work / 2, 0.02 * c.step_predicted);
+  EXPECT_NEAR(c.step_predicted, 4 * (work / 2 + outside), 1e-9);
   EXPECT_NE(to_lines(c).front().find("CPU time of a step, all 8 ranks, over the 2 that work at once"), std::string::npos);
 }
 
@@ -237,7 +238,7 @@ TEST(Comparison, CausesOfRealSteps) {
       if (has_tensor)
         EXPECT_GT(causes.tensor, 0);
       else
-        EXPECT_EQ(causes.tensor, 0) << "the norm's own are not counted";
+        EXPECT_LT(causes.tensor, 0.05 * computes) << "groups of one cost a call, and the norm's own are not counted";
       EXPECT_LE(causes.tensor, computes);
       EXPECT_GT(causes.reduced, 0);
       EXPECT_LE(causes.reduced_waited, causes.reduced);

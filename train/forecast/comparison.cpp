@@ -65,7 +65,7 @@ std::vector<ComparedPart> parts_of_processors(const PredictedStep& step, const S
   const double other = of(t.cpu, StepPart::kData);
   std::vector<ComparedPart> parts{
       {{kCompute, kRecompute, kLaunch, kTensor, kPipeline, kData}, 0, t.computing() - optimizer - other},
-      {{kOptimizer}, step.parts[kOptimizer], optimizer},
+      {{kOptimizer}, step.updating, optimizer},
       {{kOther}, step.parts[kOther], other}};
   parts[0].predicted = sum(step.parts, {kCompute, kRecompute, kLaunch, kTensor}) + step.moving;
   for (ComparedPart& part : parts) part.predicted *= share, part.measured *= share;
@@ -121,7 +121,11 @@ PredictedStep predicted_step(const std::string& profile, const RecordedStep& ste
     for (std::size_t at = 0; at < price.spans[rank].size(); ++at) {
       const Instruction& i = step.programs[rank].instructions[at];
       if (i.is_compute()) out.slowed += share * (price.spans[rank][at].end - price.spans[rank][at].start);
-      if (moves(i)) out.moving += share * alone[static_cast<std::size_t>(step.records[rank].pass_of[at])];
+      const double seconds = share * alone[static_cast<std::size_t>(step.records[rank].pass_of[at])];
+      if (moves(i))
+        out.moving += seconds;
+      else if (!i.is_compute() && !i.is_receive())
+        out.updating += seconds;
     }
   }
   out.slowed = std::max(0.0, out.slowed);

@@ -29,6 +29,7 @@ struct PredictedStep {
   TimeParts parts;      // they add up to the step
   double slowed = 0;    // of the dp part: computes are longer, because of gathers and reductions beside them
   double moving = 0;    // gathers, reductions and messages by themselves, hidden or not
+  double updating = 0;  // norm and update by themselves
   double bubble_over_ideal = 0;
 };
 
