@@ -67,7 +67,7 @@ TEST_P(LayoutCostsOf, MemoryIsToTheByteThatOfDryRuns) {
   LayoutCosts costs(config, model, kMachine, nullptr, prices);
   int compared = 0;
   for (const SearchLayout& layout : layouts_of(GetParam(), model)) {
-    const std::vector<RankMemory> ranks = costs.memory(layout);
+    const std::vector<ArenaMemory> ranks = costs.memory(layout);
     const RunPlan plan = make_run_plan(with_layout(config, layout), model, GetParam().gpus, kMachine);
     std::int64_t most = 0;
     for (int rank = 0; rank < layout.pipeline; ++rank) {
@@ -150,7 +150,7 @@ TEST_P(DeepPipelines, TimeAndMemoryAreThoseOfAllMicroBatches) {
     extrapolated += in.micro_batches > in.schedule->num_micro_batches ? 1 : 0;
     const std::vector<DryRun> dry =
         dry_stages(make_run_plan(with_layout(config, layout), model, space.gpus, kMachine), nullptr, DryWork::kConstruct);
-    const std::vector<RankMemory> memory = costs.memory(layout);
+    const std::vector<ArenaMemory> memory = costs.memory(layout);
     for (std::size_t rank = 0; rank < dry.size(); ++rank)
       ASSERT_EQ(memory[rank].total(), dry[rank].arena.total_bytes()) << to_string(layout) << ", rank " << rank;
   }

@@ -124,10 +124,10 @@ LayoutMemoryInputs LayoutCosts::memory_inputs(const SearchLayout& layout) {
           .sequence = config.batch.sequence / layout.context};
 }
 
-std::vector<RankMemory> LayoutCosts::memory(const SearchLayout& layout) {
+std::vector<ArenaMemory> LayoutCosts::memory(const SearchLayout& layout) {
   const LayoutMemoryInputs in = memory_inputs(layout);
   const std::vector<RankUnits>& units = stages(layout).of_rank;
-  std::vector<RankMemory> ranks;
+  std::vector<ArenaMemory> ranks;
   for (int rank = 0; rank < layout.pipeline; ++rank)
     ranks.push_back(rank_memory(in, units[static_cast<std::size_t>(rank)], rank));
   return ranks;
@@ -145,7 +145,7 @@ LayoutCosts::Worst LayoutCosts::worst_memory(const SearchLayout& layout) {
         in.schedule.ranks[r].gradient_receives <= in.schedule.ranks[r - 1].gradient_receives &&
         in.schedule.ranks[r].successions == in.schedule.ranks[r - 1].successions)
       continue;
-    const RankMemory memory = rank_memory(in, units[r], rank);
+    const ArenaMemory memory = rank_memory(in, units[r], rank);
     if (memory.total() > worst.memory.total()) worst = {rank, memory};
   }
   return worst;

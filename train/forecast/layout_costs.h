@@ -29,11 +29,11 @@ class LayoutCosts {
               const WorkPrices& prices);
 
   // By pipeline rank: to the byte what a dry run of its rank with tp 0 and dp 0 books.
-  std::vector<RankMemory> memory(const SearchLayout& layout);
+  std::vector<ArenaMemory> memory(const SearchLayout& layout);
   // The rank that books most.
   struct Worst {
     int rank = 0;
-    RankMemory memory;
+    ArenaMemory memory;
   };
   Worst worst_memory(const SearchLayout& layout);
 
@@ -71,7 +71,7 @@ class LayoutCosts {
   void share_attention(const SearchLayout& layout, const ProcessGrid& grid, PricedPasses& priced);
   double between_groups(const SearchLayout& layout, const ProcessGrid& grid, const std::vector<BucketSize>& buckets) const;
   LayoutMemoryInputs memory_inputs(const SearchLayout& layout);
-  RankMemory memory_of(const LayoutMemoryInputs& in, const std::vector<RankUnits>& units, int rank) const;
+  ArenaMemory memory_of(const LayoutMemoryInputs& in, const std::vector<RankUnits>& units, int rank) const;
 
   const WorkPrices& prices_;
   UnitCosts units_;

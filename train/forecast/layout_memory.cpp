@@ -26,7 +26,7 @@ class Booking {
  public:
   Booking(const LayoutMemoryInputs& in, const RankUnits& units, int rank) : in_(in), units_(units), rank_(rank) {}
 
-  RankMemory run() {
+  ArenaMemory run() {
     book(MemoryUse::kParameters, in_.passes.constants);
     book_activations();
     book_parameters();
@@ -171,12 +171,12 @@ class Booking {
   const LayoutMemoryInputs& in_;
   const RankUnits& units_;
   int rank_;
-  RankMemory memory_;
+  ArenaMemory memory_;
 };
 
 }  // namespace
 
-std::int64_t RankMemory::total() const { return std::accumulate(by_use.begin(), by_use.end(), std::int64_t{0}); }
+std::int64_t ArenaMemory::total() const { return std::accumulate(by_use.begin(), by_use.end(), std::int64_t{0}); }
 
 std::vector<RankUnits> units_by_rank(const UnitsOfStage& stages, int pipeline, int head_unit) {
   std::vector<RankUnits> ranks(static_cast<std::size_t>(pipeline));
@@ -214,6 +214,6 @@ std::int64_t unit_gradient_bytes(const LayoutMemoryInputs& in, UnitKind kind) {
   return round_up(elements_of(in, kind) * size_of(DType::kF32), kPlaceBytes);
 }
 
-RankMemory rank_memory(const LayoutMemoryInputs& in, const RankUnits& units, int rank) { return Booking(in, units, rank).run(); }
+ArenaMemory rank_memory(const LayoutMemoryInputs& in, const RankUnits& units, int rank) { return Booking(in, units, rank).run(); }
 
 }  // namespace trident

@@ -29,7 +29,7 @@ using RankUnits = std::vector<ChunkUnits>;  // by chunk
 // By pipeline rank. partition_balanced's stages.
 std::vector<RankUnits> units_by_rank(const UnitsOfStage& stages, int pipeline, int head_unit);
 
-struct RankMemory {
+struct ArenaMemory {
   std::array<std::int64_t, kMemoryUses.size()> by_use{};
   bool gathers_on_use = false;  // what zero3 asks for is done only where it saves memory
   std::int64_t total() const;
@@ -49,7 +49,7 @@ struct LayoutMemoryInputs {
   std::int64_t micro_batches = 1, micro = 1, sequence = 1;
 };
 
-RankMemory rank_memory(const LayoutMemoryInputs& in, const RankUnits& units, int rank);
+ArenaMemory rank_memory(const LayoutMemoryInputs& in, const RankUnits& units, int rank);
 // Of it: whether parameters are gathered on use, and bytes of the region in which gradients lie in turn.
 bool rank_gathers_on_use(const LayoutMemoryInputs& in, const RankUnits& units, int rank);
 std::int64_t rank_gradient_region(const LayoutMemoryInputs& in, const RankUnits& units, int rank);

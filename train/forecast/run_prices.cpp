@@ -36,25 +36,6 @@ RunPrices on_cards(const RunPlan& plan, const RunHardware& hardware) {
   return {std::make_shared<GpuPrices>(rates, links), fmt::format("the profile {}", rates.name), {}, {}};
 }
 
-struct OwnCpuPrices {  // CpuPrices refer to their rates
-  OwnCpuPrices(CpuRates r, const CpuPlace& place) : rates(std::move(r)), prices(rates, place) {}
-  CpuRates rates;
-  CpuPrices prices;
-};
-
-RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
-  const auto& file = plan.config.run.hardware_profile;
-  const CpuPlace place{hardware.ranks_of_node, plan.threads_per_rank, plan.compute};
-  const auto own = std::make_shared<const OwnCpuPrices>(file ? read_cpu_rates(*file) : shipped_cpu_rates(), place);
-  const CpuConstants constants = own->rates.constants;
-  return {std::shared_ptr<const WorkPrices>(own, &own->prices),
-          fmt::format("the profile {} of {}", own->rates.name, own->rates.processor),
-          {},
-          [constants, ranks = hardware.ranks_of_process](double arena_bytes) {
-            return constants.process_bytes + ranks * constants.rank_bytes + arena_bytes;
-          }};
-}
-
 // The shipped profile is of one machine: it says nothing of others.
 CpuRates rates_of_processors(const RunPlan& plan) {
   if (const auto& file = plan.config.run.hardware_profile) return read_cpu_rates(*file);

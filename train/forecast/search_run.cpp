@@ -47,7 +47,7 @@ MachineFacts facts_of(const Cluster& cluster) {
 
 std::string gigabytes(std::int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9); }
 
-MemoryUse largest_part(const RankMemory& memory) {
+MemoryUse largest_part(const ArenaMemory& memory) {
   return *std::max_element(kMemoryUses.begin(), kMemoryUses.end(),
                            [&](MemoryUse a, MemoryUse b) { return memory[a] < memory[b]; });
 }

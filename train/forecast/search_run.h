@@ -32,7 +32,7 @@ struct FoundLayout {
   double closed_form = 0;  // the same by the closed form
   TimeParts parts;         // of the busiest pipeline rank; they add up to `seconds`
   int busiest = 0, fullest = 0;  // pipeline ranks: that of the parts, that of the memory
-  RankMemory memory;
+  ArenaMemory memory;
   double tokens_per_second = 0, mfu = 0;
   std::string next_limit;  // what would stop it from being faster or larger
   bool trainable = true;
