@@ -16,6 +16,7 @@
 #include "train/generate/run_generate.h"
 #include "train/forecast/run_study.h"
 #include "train/launch/plan_on_cluster.h"
+#include "train/launch/plan_on_processors.h"
 #include "train/launch/plan_report.h"
 #include "train/launch/run_training.h"
 #include "train/plan/machine.h"
@@ -61,6 +62,11 @@ int main(int argc, char** argv) {
     return supervise(options, log);
   };
   const auto plan = [](const TrainConfig& config, const PlanOptions& options) {
+    if (const auto processors = find_processors(options.question.cluster)) {
+      if (options.csv) throw ConfigError("--csv: a table is made of clusters of cards; leave it out with processors, or write --json");
+      const ProcessorsAnswer answer = plan_on_processors(config, *processors, options.question, *make_cuda_backend());
+      return options.json ? to_json_text(to_json(answer, detail_of(options))) + '\n' : to_text(answer, detail_of(options));
+    }
     if (!options.question.cluster.empty())
       return to_text(plan_on_cluster(config, options.question), detail_of(options), options.json  ? PlanForm::kJson
                                                                                     : options.csv ? PlanForm::kCsv
