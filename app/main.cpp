@@ -14,11 +14,11 @@
 #include "train/forecast/layout_costs.h"
 #include "train/forecast/search_run.h"
 #include "train/generate/run_generate.h"
-#include "train/forecast/run_study.h"
 #include "train/launch/plan_on_cluster.h"
 #include "train/launch/plan_on_processors.h"
 #include "train/launch/plan_report.h"
 #include "train/launch/run_training.h"
+#include "train/launch/study_run.h"
 #include "train/plan/machine.h"
 #include "train/plan/timeline_svg.h"
 
@@ -98,7 +98,9 @@ int main(int argc, char** argv) {
   const auto calibrate = [](const CalibrateOptions& options, const std::function<void(const std::string&)>& say) {
     return calibrate_cpu(options, *make_cuda_backend(), say);
   };
-  const auto study = [](const StudySpec& spec, bool executes) { return run_study_here(spec, executes); };
+  const auto study = [](const StudySpec& spec, bool executes) {
+    return run_study_here(spec, executes, *make_cuda_backend());
+  };
   return run_command_line(Arguments(argv + 1, argv + argc),
                           {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench,
                            supervised, plan, generate, eval, convert, calibrate, search, study},

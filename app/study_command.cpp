@@ -1,5 +1,5 @@
 // trident study --config FILE [--vary KEY=VALUES ...] [--set path=value ...] [--scaling strong|weak] [--cluster NAME] [--gpus N]
-//               [--json | --csv] [--run]
+//               [--json | --csv] [--svg FILE] [--html FILE] [--run]
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -7,6 +7,8 @@
 
 #include "app/command_line.h"
 #include "app/flag_answer.h"
+#include "core/file_io.h"
+#include "train/forecast/study_plot.h"
 #include "train/forecast/study_table.h"
 
 namespace trident {
@@ -15,7 +17,7 @@ namespace {
 struct StudyFlags {
   ConfigFlags config;
   std::vector<std::string> vary;
-  std::string scaling, cluster;
+  std::string scaling, cluster, svg, html;
   std::int64_t gpus = 0;
   bool json = false, csv = false, run = false;
 };
@@ -71,15 +73,20 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
       ->allow_extra_args(false);
   app.add_option("--scaling", flags.scaling,
                  "strong: batch.global stays the same (default); weak: the sequences of a replica do, batch.global grows");
-  app.add_option("--cluster", flags.cluster, "the GPUs: a name of configs/clusters without .json, or a file");
+  app.add_option("--cluster", flags.cluster, "the GPUs: a name of configs/clusters without .json, or a file; none: this machine's processors");
   app.add_option("--gpus", flags.gpus, "how many, where they do not vary; without it as many as the configuration's degrees say")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   app.add_flag("--json", flags.json, "print one JSON object");
   app.add_flag("--csv", flags.csv, "print comma-separated values, a line for each row");
-  app.add_flag("--run", flags.run, "train the points that fit this machine for a few steps, and put measured beside predicted");
+  app.add_option("--svg", flags.svg, "write a picture: efficiency over GPUs, or the time of a step by part");
+  app.add_option("--html", flags.html, "write a page with pictures and table that needs nothing else");
+  app.add_flag("--run", flags.run,
+               "train the points that fit this machine for a few steps, and put measured beside what is predicted for it; no cluster counts");
   if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
   if (flags.json && flags.csv) throw ConfigError("--json and --csv: choose one");
   const StudyResult result = context.study(spec_of(flags), flags.run);
+  if (!flags.svg.empty()) write_file(flags.svg, study_svg(result));
+  if (!flags.html.empty()) write_file(flags.html, study_html(result));
   context.out << (flags.json ? to_json_text(to_json(result)) + '\n' : flags.csv ? to_csv(result) : to_text(result));
 }
 

@@ -73,8 +73,7 @@ TEST_F(CommandLine, UnknownAndUnbuiltSubcommands) {
   expect_refusal({}, "no subcommand; see trident help");
   expect_refusal({"trian"}, "unknown subcommand \"trian\"; did you mean train?");
   expect_refusal({"\x1b[31m\nxxxxxxxxx"}, "unknown subcommand");
-  for (const char* name : {"study", "tokenizer"})
-    expect_refusal({name, "--config", config_}, "subcommand " + std::string(name) + " is not built yet");
+  expect_refusal({"tokenizer", "--config", config_}, "subcommand tokenizer is not built yet");
   expect_refusal({"data"}, "trident data: no action; name one: prepare, inspect or merge");
   expect_refusal({"data", ""}, "trident data \"\": not an action; use prepare, inspect or merge");
   expect_refusal({"ckpt"}, "trident ckpt: no action; name one: ls, show, verify, diff or prune");

@@ -16,9 +16,9 @@ namespace {
 
 const std::string kDemo = TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json";
 
-RunPlan plan_of(const std::vector<std::string>& settings = {}) {
+RunPlan plan_of(const std::vector<std::string>& settings = {}, const std::string& file = kDemo) {
   OptionValues values;
-  values.take_file(read_json_file(kDemo), kDemo);
+  values.take_file(read_json_file(file), file);
   for (const std::string& setting : settings) values.take_setting(setting);
   const TrainConfig config = make_train_config(values);
   return make_run_plan(config, resolve_model(config), 0, kAnyMachine);
@@ -62,6 +62,51 @@ std::string first_fault(std::string_view xml) {
 TEST(TimelineSvg, CommittedPictureIsWhatTheGeneratorDraws) {
   EXPECT_TRUE(read_file(TRIDENT_SOURCE_DIR "/docs/timeline.svg") == timeline_svg(plan_of()))
       << "run: build/release/bin/trident docs timeline --config configs/demo_2dp_4pp_4tp.json > docs/timeline.svg";
+}
+
+// docs/learn.md
+TEST(TimelineSvg, PicturesThatTeachAreWhatTheGeneratorDraws) {
+  struct Picture {
+    std::string file, config;
+    std::vector<std::string> settings;
+  };
+  for (const Picture& picture : std::vector<Picture>{{"gpipe", "gpipe", {}},
+                                                     {"1f1b", "1f1b", {}},
+                                                     {"1f1b_24", "1f1b", {"batch.global=24"}},
+                                                     {"interleaved", "interleaved", {}},
+                                                     {"ddp", "zero3", {"parallel.zero=ddp"}},
+                                                     {"zero1", "zero3", {"parallel.zero=zero1"}},
+                                                     {"zero2", "zero3", {"parallel.zero=zero2"}},
+                                                     {"zero3", "zero3", {}},
+                                                     {"tp", "tp", {}}}) {
+    const std::string config = fmt::format(TRIDENT_SOURCE_DIR "/configs/learn_{}.json", picture.config);
+    std::string settings;
+    for (const std::string& setting : picture.settings) settings += " --set " + setting;
+    EXPECT_TRUE(read_file(fmt::format(TRIDENT_SOURCE_DIR "/docs/learn/{}.svg", picture.file)) ==
+                timeline_svg(plan_of(picture.settings, config)))
+        << "run: build/release/bin/trident docs timeline --config configs/learn_" << picture.config << ".json" << settings
+        << " > docs/learn/" << picture.file << ".svg";
+  }
+}
+
+// Without chunks nothing is drawn of them; with them every number has its chunk, and the shades are as many as the chunks.
+TEST(TimelineSvg, ChunksHaveShadesNumbersAndALegend) {
+  EXPECT_EQ(timeline_svg(plan_of()).find("fill-opacity=\""), std::string::npos);
+  EXPECT_EQ(timeline_svg(plan_of()).find("chunk "), std::string::npos);
+  const std::string file = TRIDENT_SOURCE_DIR "/configs/learn_interleaved.json";
+  for (const int chunks : {2, 4}) {
+    SCOPED_TRACE(chunks);
+    const RunPlan plan = plan_of({fmt::format("parallel.virtual_stages={}", chunks), "model.num_hidden_layers=16"}, file);
+    const std::string svg = timeline_svg(plan);
+    EXPECT_EQ(first_fault(svg), "");
+    const auto units_of_last = instructions(plan, [&](const Instruction& i) { return i.is_compute() && i.virtual_stage / 4 == chunks - 1; });
+    EXPECT_EQ(count(svg, "fill-opacity=\"0.40\""), units_of_last + 2);  // and twice in the legend
+    EXPECT_EQ(count(svg, fmt::format(", chunk {}</title>", chunks - 1)), units_of_last);
+    EXPECT_NE(svg.find(fmt::format("A rank holds {} chunks", chunks)), std::string::npos);
+    EXPECT_NE(svg.find("c0: embed, "), std::string::npos);
+  }
+  const std::string many = timeline_svg(plan_of({"parallel.virtual_stages=8", "model.num_hidden_layers=32"}, file));
+  EXPECT_NE(many.find("8 chunks, 9 units"), std::string::npos);
 }
 
 TEST(TimelineSvg, OneBarPerInstruction) {

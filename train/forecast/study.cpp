@@ -6,8 +6,10 @@
 #include <variant>
 
 #include "model/model_stats.h"
+#include "train/forecast/cpu_forecast.h"
 #include "train/forecast/forecast.h"
 #include "train/plan/machine.h"
+#include "train/plan/preflight.h"
 #include "train/run/zero_cost.h"
 
 namespace trident {
@@ -25,22 +27,9 @@ std::int64_t outside_bytes(const GpuRates& gpu, const StepRecord& record) {
   return static_cast<std::int64_t>(gpu.context_bytes + static_cast<double>(groups.size()) * gpu.communicator_bytes);
 }
 
-std::int64_t memory_of(const RunPlan& plan, const StudyHardware& hardware, const Forecast& forecast) {
-  if (hardware.cluster == nullptr) {  // all ranks together
-    std::int64_t sum = 0;
-    for (const DryRun& stage : dry_stages_here(plan, DeviceKind::kCpu, DryWork::kConstruct))
-      sum += stage.arena.total_bytes() * (plan.world_size() / plan.grid.degrees().pipeline);
-    return sum;
-  }
-  std::int64_t most = 0;
-  const std::vector<DryRun> stages = dry_stages_on_cards(plan, DryWork::kConstruct);
-  for (std::size_t i = 0; i < stages.size(); ++i)
-    most = std::max(most, stages[i].arena.total_bytes() + outside_bytes(hardware.cluster->gpu, forecast.step.records[i]));
-  return most;
-}
-
-// How often a unit is gathered and reduced in a step, on average over all units of all stages.
+// How often a unit is gathered and reduced over dp in a step, on average over all units of all stages.
 void count_collectives(const RunPlan& plan, StudyRow& row) {
+  if (plan.step_spec.data_parallel == 1) return;  // with nobody
   double units = 0;
   for (const StepProgram& program : plan.step_programs) {
     units += static_cast<double>(program.units.size());
@@ -51,15 +40,9 @@ void count_collectives(const RunPlan& plan, StudyRow& row) {
   }
   row.gathers /= units;
   row.reductions /= units;
-  if (plan.step_spec.data_parallel == 1) row.gathers = row.reductions = 0;  // with nobody
 }
 
-void price(const PointConfig& point, const StudyHardware& hardware, StudyRow& row) {
-  const ModelConfig model = resolve_model(point.config);
-  const RunPlan plan = settle_grad_sync(make_run_plan(point.config, model, 0, hardware.machine), hardware.machine);
-  if (hardware.cluster != nullptr)
-    check_cluster_size(*hardware.cluster, plan.world_size(), plan.world_size() / plan.grid.degrees().data);
-  const Forecast forecast = forecast_run(plan, *hardware.prices, nullptr);
+void fill(const PointConfig& point, const RunPlan& plan, const Forecast& forecast, StudyRow& row) {
   row.gpus = point.gpus;
   row.replicas = point.replicas;
   row.micro_batches = plan.num_micro_batches;
@@ -67,36 +50,92 @@ void price(const PointConfig& point, const StudyHardware& hardware, StudyRow& ro
   row.seconds = forecast.price.seconds;
   row.parts = forecast.price.ranks[forecast.price.busiest()];
   row.bubble = forecast.price.bubble_over_ideal;
-  if (hardware.peak_flops > 0)
-    row.mfu = model_flops_per_token(model, point.config.batch.sequence) * static_cast<double>(row.tokens) /
-              (row.seconds * static_cast<double>(row.gpus) * hardware.peak_flops);
-  row.memory_bytes = memory_of(plan, hardware, forecast);
-  row.memory_there = hardware.memory_bytes;
-  row.fits = row.memory_there == 0 || row.memory_bytes <= row.memory_there;
   row.bytes_sent = bytes_of_all_ranks(plan, forecast.stages);
   for (double& bytes : row.bytes_sent) bytes /= static_cast<double>(plan.world_size());
   count_collectives(plan, row);
 }
 
-}  // namespace
-
-StudyHardware hardware_of(const Cluster& cluster, const WorkPrices& prices) {
-  StudyHardware hardware{cluster.name, &prices, kAnyMachine, cluster.gpu.peak_16bit, &cluster,
-                         static_cast<std::int64_t>(cluster.gpu.device_bytes)};
-  hardware.machine.device = DeviceKind::kCuda;
-  hardware.machine.multiplies_fp16 = true;
-  hardware.machine.description = cluster.name;
-  hardware.machine.memory = {{cluster.gpu.name, {0}, hardware.memory_bytes}};
-  return hardware;
+RunPlan planned(const PointConfig& point, const MachineFacts& machine) {
+  return settle_grad_sync(make_run_plan(point.config, resolve_model(point.config), 0, machine), machine);
 }
 
-StudyResult run_study(const StudySpec& spec, const StudyHardware& hardware) {
+void price_on_cluster(const Cluster& cluster, const WorkPrices& prices, const PointConfig& point, StudyRow& row) {
+  MachineFacts machine = kAnyMachine;
+  machine.device = DeviceKind::kCuda;
+  machine.multiplies_fp16 = true;
+  machine.description = cluster.name;
+  machine.memory = {{cluster.gpu.name, {0}, static_cast<std::int64_t>(cluster.gpu.device_bytes)}};
+  const RunPlan plan = planned(point, machine);
+  check_cluster_size(cluster, plan.world_size(), plan.world_size() / plan.grid.degrees().data);
+  const Forecast forecast = forecast_run(plan, prices, nullptr);
+  fill(point, plan, forecast, row);
+  if (cluster.gpu.peak_16bit > 0)
+    row.mfu = model_flops_per_token(plan.model, point.config.batch.sequence) * row.tokens_per_gpu() / cluster.gpu.peak_16bit;
+  const std::vector<DryRun> stages = dry_stages_on_cards(plan, DryWork::kConstruct);  // with workspaces
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const std::int64_t bytes = stages[i].arena.total_bytes() + outside_bytes(cluster.gpu, forecast.step.records[i]);
+    if (bytes <= row.memory_bytes) continue;
+    row.memory_bytes = bytes;
+    row.optimizer_bytes = stages[i].arena.total_bytes(MemoryUse::kOptimizer);
+  }
+  row.memory_there = static_cast<std::int64_t>(cluster.gpu.device_bytes);
+  row.fits = row.memory_bytes <= row.memory_there;
+}
+
+// Of cores that are never idle: what ranks compute, over the cores; the rest is what they move.
+TimeParts shared_parts(const RunPlan& plan, const CpuForecast& run, int cores) {
+  TimeParts parts;
+  const double ranks_of_a_stage = plan.world_size() / plan.grid.degrees().pipeline;
+  for (const TimeParts& rank : run.forecast.price.ranks) {
+    for (const TimePart part : {TimePart::kCompute, TimePart::kRecompute, TimePart::kOptimizer, TimePart::kOther})
+      parts[part] += rank[part] * ranks_of_a_stage / cores;
+  }
+  const double computing = parts.total();
+  if (computing > run.step_seconds) {
+    for (double& seconds : parts.seconds) seconds *= run.step_seconds / computing;
+  } else {
+    const ParallelDegrees& d = plan.grid.degrees();
+    parts[d.tensor > 1 ? TimePart::kTensor : d.data > 1 ? TimePart::kData : d.pipeline > 1 ? TimePart::kPipeline : TimePart::kOther] +=
+        run.step_seconds - computing;
+  }
+  return parts;
+}
+
+void price_on_processors(const CpuRates& rates, const PointConfig& point, StudyRow& row) {
+  check_thread_ranks(point.config);
+  MachineFacts machine = cpu_machine_facts(static_cast<int>(std::min<std::int64_t>(point.gpus, kMaxThreadRanks)));
+  const std::int64_t there = machine.memory.empty() ? 0 : machine.memory.front().bytes;
+  machine.memory = kAnyMachine.memory;  // what does not fit is said, not refused
+  const RunPlan plan = planned(point, machine);
+  const CpuForecast run = forecast_on_processors_here(plan, rates);
+  fill(point, plan, run.forecast, row);
+  row.seconds = run.step_seconds;
+  if (run.shares_cores) row.parts = shared_parts(plan, run, rates.cores);
+  row.memory_bytes = static_cast<std::int64_t>(run.resident_bytes);
+  row.memory_there = there;
+  row.fits = there == 0 || row.memory_bytes <= there;
+}
+
+}  // namespace
+
+StudyHardware cluster_hardware(const Cluster& cluster, const WorkPrices& prices) {
+  return {cluster.name, [&](const PointConfig& point, StudyRow& row) { price_on_cluster(cluster, prices, point, row); }};
+}
+
+StudyHardware processor_hardware(const CpuRates& rates) {
+  return {fmt::format("this machine's processors, by the rates of {} ({} cores)", rates.processor, rates.cores),
+          [&](const PointConfig& point, StudyRow& row) { price_on_processors(rates, point, row); }};
+}
+
+StudyResult run_study(const StudySpec& spec, const StudyHardware& hardware, const ExecutePoint& execute) {
   StudyResult result{.spec = spec, .hardware = hardware.name, .held = held_fixed(spec), .rows = {}, .causes = {}};
   for (StudyPoint& point : points_of(spec)) {
     StudyRow row;
     row.point = std::move(point);
     try {
-      price(config_of(spec, row.point), hardware, row);
+      const PointConfig chosen = config_of(spec, row.point);
+      hardware.price(chosen, row);
+      if (execute) execute(chosen, row);
     } catch (const ConfigError& error) {
       row.reason = error.what();
     }

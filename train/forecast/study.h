@@ -1,31 +1,35 @@
 // Prices the points of a study.
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "plan/cluster.h"
+#include "plan/cpu_rates.h"
 #include "plan/work_prices.h"
 #include "train/forecast/study_result.h"
-#include "train/plan/run_plan.h"
 
 namespace trident {
 
 // What points are planned for and priced on.
 struct StudyHardware {
   std::string name;
-  const WorkPrices* prices = nullptr;  // outlives the study
-  MachineFacts machine;                // as make_run_plan() takes it
-  double peak_flops = 0;               // of a rank, in 16 bits; 0: not known
-  const Cluster* cluster = nullptr;    // of cards; nullptr: ranks are threads of a machine, and share memory_bytes
-  std::int64_t memory_bytes = 0;       // 0: not known
+  // Fills what a row that can be has, but for comparisons and measurements. ConfigError: why it cannot be.
+  std::function<void(const PointConfig& point, StudyRow& row)> price;
 };
 
-// GPUs of `cluster`, which outlives the result; `prices` are of them.
-StudyHardware hardware_of(const Cluster& cluster, const WorkPrices& prices);
+// GPUs of `cluster`. It and `prices`, which are of it, outlive the result.
+StudyHardware cluster_hardware(const Cluster& cluster, const WorkPrices& prices);
+
+// This machine's processors with their rates, which outlive the result; ranks are threads of one process. More threads than cores
+// take all ranks' work over the cores, and nobody waits for others.
+StudyHardware processor_hardware(const CpuRates& rates);
+
+// Executes a point that was priced: fills row.measured, or row.not_run.
+using ExecutePoint = std::function<void(const PointConfig& point, StudyRow& row)>;
 
 // One row for each point, whether it can be or not; with comparisons and causes. A point that cannot be (ConfigError of its
-// configuration, its plan, or the cluster) has its reason. Throws ConfigError where none of the points' configurations can be read.
-StudyResult run_study(const StudySpec& spec, const StudyHardware& hardware);
+// configuration, its plan, or the hardware) has its reason. `execute`: not set, nothing is executed.
+StudyResult run_study(const StudySpec& spec, const StudyHardware& hardware, const ExecutePoint& execute = {});
 
 }  // namespace trident

@@ -160,6 +160,7 @@ JsonValue row_json(const StudySpec& spec, const StudyRow& row) {
   out.set("mfu", row.mfu > 0 ? JsonValue(row.mfu) : JsonValue());
   out.set("bubble_over_ideal", row.bubble);
   out.set("memory_bytes", row.memory_bytes);
+  out.set("optimizer_bytes", row.optimizer_bytes);
   out.set("memory_there_bytes", row.memory_there > 0 ? JsonValue(row.memory_there) : JsonValue());
   out.set("fits", row.fits);
   for (std::size_t axis = 0; axis < kNumAxes; ++axis) sent.set(to_string(static_cast<Axis>(axis)), row.bytes_sent[axis]);

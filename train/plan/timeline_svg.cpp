@@ -335,7 +335,7 @@ class Timeline {
   void chunk_legend(double top) {
     double left = 24;
     for (int chunk = 0; chunk < std::min(chunks(), kMaxLegendChunks); ++chunk, left += 40) {
-      rect(left, top - 10, 12, 12, "f block", {}, opacity(chunk));
+      rect(left, top - 10, 12, 6, "f block", {}, opacity(chunk));
       rect(left, top - 4, 12, 6, "b block", {}, opacity(chunk));
       text(left + 17, top, "small", fmt::format("c{}", chunk));
     }

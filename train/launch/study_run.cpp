@@ -1,0 +1,116 @@
+#include "train/launch/study_run.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <random>
+#include <sstream>
+
+#include <stdlib.h>
+
+#include "core/file_io.h"
+#include "data/indexed_dataset_writer.h"
+#include "plan/gpu_prices.h"
+#include "plan/price_book.h"
+#include "train/forecast/study.h"
+#include "train/launch/run_training.h"
+#include "train/plan/run_plan.h"
+
+namespace trident {
+namespace {
+
+constexpr int kSteps = 6;  // the first is not counted
+
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "trident_study_XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw StorageError(fmt::format("--run: {} cannot be made", in_quotes(name)));
+    path_ = name;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::string operator/(const std::string& name) const { return path_ + '/' + name; }
+
+ private:
+  std::string path_;
+};
+
+void write_random_tokens(const std::string& prefix, std::int64_t vocabulary, std::int64_t sequences, std::int64_t length) {
+  std::mt19937 random(1);  // NOLINT: the same tokens every time
+  IndexedDatasetWriter writer(prefix, vocabulary, Overwrite::kNo);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(length));
+  for (std::int64_t i = 0; i < sequences; ++i) {
+    for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(vocabulary));
+    writer.add_document(ids);
+  }
+  writer.finish({});
+}
+
+TrainConfig for_execution(const TrainConfig& point, const ScratchFolder& folder) {
+  TrainConfig config = point;
+  config.device = AskedDevice::kCpu;
+  config.run.dir = folder / "run";
+  config.run.steps = kSteps;
+  config.run.max_minutes = 0;
+  config.lr_schedule = {};
+  config.data = {};
+  config.data.train = {{folder / "tokens", 1}};
+  config.eval = {};
+  config.checkpoint = {};
+  config.model.init_from.reset();
+  config.elastic.clear();
+  config.log = {};
+  config.log.every = 1;
+  config.log.tensorboard = false;
+  return config;
+}
+
+void execute(const PointConfig& point, StudyRow& row, CudaBackend& cuda) {
+  if (!row.fits)
+    return void(row.not_run = fmt::format("needs {:.1f} of {:.1f} GB", 1e-9 * static_cast<double>(row.memory_bytes),
+                                          1e-9 * static_cast<double>(row.memory_there)));
+  if (kSteps * row.seconds > kLongestPointSeconds)
+    return void(row.not_run = fmt::format("{} steps would take {:.0f} s, more than {:.0f}", kSteps, kSteps * row.seconds,
+                                          kLongestPointSeconds));
+  const ScratchFolder folder;
+  const std::int64_t sequence = point.config.batch.sequence;
+  write_random_tokens(folder / "tokens", resolve_model(point.config).vocab_size, kSteps * point.config.batch.global + 8, sequence + 1);
+  const TrainConfig config = for_execution(point.config, folder);
+  std::ostringstream console, lines;
+  LogSink log(lines);
+  run_training([&] { return config; }, {console, ConsoleMode::kPlain, log}, cuda);
+  std::vector<double> seconds;
+  StudyMeasurement measured;
+  std::istringstream metrics(read_file(folder / "run/metrics.jsonl"));
+  for (std::string line; std::getline(metrics, line);) {
+    const JsonValue step = parse_json(line, "metrics.jsonl");
+    if (step.find("step")->as_integer() > 1) seconds.push_back(1e-3 * step.find("step_ms")->as_number());
+    measured.memory_bytes = std::max(measured.memory_bytes, step.find("peak_bytes")->as_integer());
+  }
+  std::sort(seconds.begin(), seconds.end());
+  measured.steps = static_cast<int>(seconds.size());
+  measured.seconds = seconds.at(seconds.size() / 2);
+  row.measured = measured;
+}
+
+}  // namespace
+
+StudyResult run_study_here(const StudySpec& spec, bool executes, CudaBackend& cuda) {
+  if (spec.cluster.empty() || executes) {
+    const CpuRates rates = shipped_cpu_rates();
+    return run_study(spec, processor_hardware(rates), executes ? ExecutePoint([&](const PointConfig& point, StudyRow& row) {
+      execute(point, row, cuda);
+    }) : ExecutePoint());
+  }
+  const PriceBook book = shipped_price_book();
+  const Cluster cluster = find_cluster(book, spec.cluster);
+  const GpuPrices prices(cluster.gpu, cluster.links);
+  return run_study(spec, cluster_hardware(cluster, prices));
+}
+
+}  // namespace trident
