@@ -48,6 +48,12 @@ struct Messages {
   std::int64_t start = 0, step = 0, line = 0, end = 0;
 };
 
+StepTimes one_step() {
+  StepTimes times;
+  times.step = times.steps = 1;
+  return times;
+}
+
 // A rank with a trainer, and what its wire has sent.
 class TrainingRank {
  public:
@@ -67,7 +73,7 @@ class TrainingRank {
     agree_to_stop(trainer_.context().world(), trainer_.context().host_stream(), {});
     statistics_.reduce({}, {});
   }
-  void log() { totals_for_log(trainer_.context().world(), trainer_.context().host_stream(), {}, StepTimes{.step = 1, .steps = 1}); }
+  void log() { totals_for_log(trainer_.context().world(), trainer_.context().host_stream(), {}, one_step()); }
   // What the closing lines need of all ranks.
   void close(const RunPlan& plan) {
     collect_cpu_seconds(trainer_, plan);
@@ -75,7 +81,7 @@ class TrainingRank {
     Stream& stream = trainer_.context().host_stream();
     std::int64_t bytes_between_nodes = 0;
     world.all_reduce(stream, TensorView(&bytes_between_nodes, DType::kI64, {1}), ReduceOp::kSum);
-    sum_over_ranks(StepTimes{.step = 1, .steps = 1}, world, stream);
+    sum_over_ranks(one_step(), world, stream);
   }
 
  private:
