@@ -11,6 +11,7 @@
 #include "model/model_stats.h"
 #include "plan/gpu_prices.h"
 #include "train/plan/machine.h"
+#include "train/run/eval_samples.h"
 #include "train/run/zero_cost.h"
 
 namespace trident {
@@ -168,7 +169,9 @@ ClusterPlan plan_on(const PlanHardware& hardware, const TrainConfig& config, int
     asked.parallel.data.ranks = gpus / replica;
   }
   ClusterPlan it;
-  it.plan = settle_grad_sync(make_run_plan(asked, resolve_model(asked), gpus, hardware.machine), hardware.machine);
+  it.plan = make_run_plan(asked, resolve_model(asked), gpus, hardware.machine);
+  if (const auto samples = find_eval_samples(asked, it.plan.model)) it.plan.text = samples->shapes;
+  it.plan = settle_grad_sync(std::move(it.plan), hardware.machine);
   it.forecast = forecast_run(it.plan, *hardware.prices, any_card(it.plan).get());
   for (std::size_t stage = 0; stage < it.forecast.stages.size(); ++stage)
     it.memory.push_back(memory_of(hardware, it.forecast.stages[stage], it.forecast.step.records[stage],

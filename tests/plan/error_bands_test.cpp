@@ -1,0 +1,99 @@
+// The bands beside predicted times are what the published rows say.
+#include "plan/error_bands.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/case_answers.h"
+#include "plan/price_book.h"
+
+namespace trident {
+namespace {
+
+double number(const JsonValue& object, std::string_view key) {
+  const JsonValue* value = object.find(key);
+  return value != nullptr && value->is_number() ? value->as_number() : 0;
+}
+
+// Seconds of a step, as scripts/planner_accuracy takes them; nothing for rows that ran out of memory or were told by their MFU.
+std::optional<double> measured_seconds(const JsonValue& row) {
+  const JsonValue& measured = *row.find("measured");
+  const JsonValue* derived = row.find("derived");
+  if (const JsonValue* oom = measured.find("oom"); oom != nullptr && oom->is_bool() && oom->as_bool()) return std::nullopt;
+  if (derived != nullptr && derived->find("iter_time_s_if_full_attn_mfu") != nullptr) return std::nullopt;
+  if (const double seconds = number(measured, "iter_time_s"); seconds > 0) return seconds;
+  if (derived != nullptr && number(*derived, "iter_time_s") > 0) return number(*derived, "iter_time_s");
+  const double rate = number(measured, "tokens_per_s_per_gpu");
+  if (rate <= 0) return std::nullopt;
+  return number(*row.find("batch"), "global") * number(*row.find("model"), "seq") / (rate * number(*row.find("cluster"), "gpus"));
+}
+
+bool is_16_bit(const JsonValue& row) {
+  const std::string& precision = row.find("precision")->as_string();
+  return precision.find("fp8") == precision.npos && precision.find("FP8") == precision.npos &&
+         precision.find("fp4") == precision.npos && precision.find("FP4") == precision.npos;
+}
+
+struct Ratio {
+  std::string hardware;
+  double measured_over_predicted;
+};
+
+const std::vector<Ratio>& ratios() {
+  static const std::vector<Ratio> all = [] {
+    std::vector<Ratio> list;
+    const std::string path = std::string(TRIDENT_TRUTH_DIR) + "/published_rows.json";
+    const JsonValue file = read_json_file(path, {.max_bytes = 1 << 24});
+    const JsonValue::Array& rows = file.is_array() ? file.items() : file.find("entries")->items();
+    const PriceBook book = shipped_price_book();
+    const std::vector<CaseRow> cases = read_case_rows(path);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const JsonValue& row = rows[i];
+      if (row.find("split")->as_string() != "validate" || !is_16_bit(row)) continue;
+      const std::optional<double> seconds = measured_seconds(row);
+      const GpuRates* gpu = find_profile(book.hardware, row.find("cluster")->find("gpu")->as_string());
+      if (!seconds || gpu == nullptr) continue;
+      const double predicted = number(answer_case(cases.at(i), book), "step_time_s");
+      if (predicted > 0) list.push_back({gpu->file, *seconds / predicted});
+    }
+    return list;
+  }();
+  return all;
+}
+
+// Between neighbours in order.
+double quantile(std::vector<double> values, double at) {
+  std::sort(values.begin(), values.end());
+  const double place = at * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const double next = values[std::min(below + 1, values.size() - 1)];
+  return values[below] + (place - static_cast<double>(below)) * (next - values[below]);
+}
+
+TEST(ErrorBands, HoldEightOfTenPublishedRows) {
+  for (const ErrorBand& band : error_bands()) {
+    std::vector<double> values;
+    for (const Ratio& ratio : ratios())
+      if (band.hardware.empty() || ratio.hardware == band.hardware) values.push_back(ratio.measured_over_predicted);
+    ASSERT_FALSE(values.empty()) << band.hardware;
+    EXPECT_EQ(static_cast<int>(values.size()), band.runs) << band.hardware;
+    const auto inside = std::count_if(values.begin(), values.end(), [&](double it) { return it >= band.low && it <= band.high; });
+    const double share = static_cast<double>(inside) / static_cast<double>(values.size());
+    EXPECT_TRUE(share >= 0.75 && share <= 0.9)
+        << band.hardware << ": " << share << " of the runs; the tenths from below and above are " << quantile(values, 0.1)
+        << " and " << quantile(values, 0.9);
+  }
+}
+
+TEST(ErrorBands, WhatHasNoRowsHasThatOfAll) {
+  EXPECT_EQ(error_band("h100_sxm").hardware, "h100_sxm");
+  EXPECT_EQ(error_band("b200_sxm").hardware, "");
+  EXPECT_EQ(error_band("").runs, error_bands().front().runs);
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,325 @@
+// What a plan on a cluster says: parts add up, memory over time meets the arena, advice is what its settings give.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "model/model_stats.h"
+#include "plan/price_book.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/train/trace_file.h"
+#include "train/forecast/cluster_report.h"
+#include "train/forecast/held_activations.h"
+#include "train/forecast/plan_page.h"
+#include "train/forecast/plan_trace.h"
+
+namespace trident {
+namespace {
+
+using Settings = std::vector<std::string>;
+
+TrainConfig demo(const Settings& settings = {}, const std::string& file = "demo_2dp_4pp_4tp.json") {
+  OptionValues values;
+  return load_train_config(TRIDENT_SOURCE_DIR "/configs/" + file, settings, values);
+}
+
+PlanHardware h100() { return hardware_of(find_cluster(shipped_price_book(), "h100_sxm_ndr")); }
+
+ClusterPlan planned(const Settings& settings = {}, const std::string& file = "demo_2dp_4pp_4tp.json") {
+  return plan_on(h100(), demo(settings, file), 0);
+}
+
+const std::vector<Settings>& layouts() {
+  static const std::vector<Settings> all{{},
+                                         {"recompute.policy=full"},
+                                         {"recompute.policy=selective", "parallel.zero=zero3"},
+                                         {"parallel.schedule=interleaved", "parallel.virtual_stages=2"},
+                                         {"parallel=8DP x 1PP x 4TP", "parallel.zero=shard_grad_op", "batch.global=64"},
+                                         {"parallel=1DP", "parallel.sequence_parallel=false"}};
+  return all;
+}
+
+TEST(ClusterPlan, PartsOfTheStepAddUp) {
+  for (const Settings& settings : layouts()) {
+    const ClusterPlan plan = planned(settings);
+    EXPECT_NEAR(plan.parts.total(), plan.seconds(), 1e-9 * plan.seconds());
+    for (const double part : plan.parts.seconds) EXPECT_GE(part, -1e-9 * plan.seconds());
+    EXPECT_GT(plan.seconds(), 0);
+  }
+}
+
+TEST(ClusterPlan, PartsOfMemoryAddUpToArenaAndContext) {
+  const PlanHardware hardware = h100();
+  for (const Settings& settings : layouts()) {
+    const ClusterPlan plan = planned(settings);
+    ASSERT_EQ(plan.memory.size(), plan.forecast.stages.size());
+    for (std::size_t stage = 0; stage < plan.memory.size(); ++stage) {
+      const RankMemory& memory = plan.memory[stage];
+      const DryRun& run = plan.forecast.stages[stage];
+      EXPECT_EQ(memory.total() - memory.of("context") - memory.of("communicators"), run.arena.total_bytes());
+      EXPECT_EQ(memory.of("context"), static_cast<std::int64_t>(hardware.context_bytes));
+      EXPECT_EQ(memory.of("kept activations") + memory.of("recomputed activations") + memory.of("logits"),
+                run.arena.total_bytes(MemoryUse::kActivations));
+      EXPECT_EQ(memory.of("parameters"), run.arena.total_bytes(MemoryUse::kParameters));
+      EXPECT_EQ(memory.of("workspaces"), run.arena.total_bytes(MemoryUse::kWorkspace));
+      for (const MemoryPart& part : memory.parts) EXPECT_GE(part.bytes, 0) << part.name;
+      EXPECT_LE(memory.total(), plan.most().total());
+    }
+  }
+  EXPECT_GT(planned().memory.back().of("logits"), 0) << "the last stage has the head";
+  EXPECT_EQ(planned().memory.front().of("logits"), 0);
+}
+
+// A rank alone has nobody to talk to.
+TEST(ClusterPlan, CommunicatorsAreThoseThatARankCalls) {
+  EXPECT_EQ(planned({"parallel=1DP", "parallel.sequence_parallel=false"}).most().of("communicators"), 0);
+  EXPECT_GE(planned().most().of("communicators"), static_cast<std::int64_t>(4 * h100().communicator_bytes));
+}
+
+// Full recomputation: the blocks' forwards again, a third of what they take, but for the last product, whose output no backward
+// reads; selective: the attention core, 4 s a d a token.
+TEST(ClusterPlan, RecomputedFlopsAreTheClosedForm) {
+  const ClusterPlan none = planned({"recompute.policy=none"}), full = planned({"recompute.policy=full"}),
+                    selective = planned({"recompute.policy=selective"});
+  const ModelConfig& model = none.plan.model;
+  const auto tokens = static_cast<double>(none.plan.tokens_per_step()),
+             sequence = static_cast<double>(none.plan.config.batch.sequence);
+  const double layers = static_cast<double>(model.layers);
+  EXPECT_EQ(none.recomputed_flops, 0);
+  EXPECT_EQ(none.mfu, none.hfu);
+  const auto last_product = 2 * static_cast<double>(model.hidden * model.ffn);
+  const double blocks = tokens * layers * (part_flops_per_token(model, none.plan.config.batch.sequence).block / 3 - last_product);
+  EXPECT_NEAR(full.recomputed_flops, blocks, 1e-9 * blocks);
+  const double core = tokens * layers * 4 * sequence * static_cast<double>(model.heads * model.head_dim);
+  EXPECT_NEAR(selective.recomputed_flops, core, 1e-9 * core);
+  EXPECT_NEAR(full.hfu / full.mfu, 1 + blocks / full.model_flops, 1e-12);
+  EXPECT_NEAR(none.model_flops, tokens * model_flops_per_token(model, none.plan.config.batch.sequence), 1e-9 * none.model_flops);
+  EXPECT_NEAR(none.mfu * none.seconds() * 32 * 989e12, none.model_flops, 1e-9 * none.model_flops);
+}
+
+TEST(ClusterPlan, MemoryOverTimeReachesWhatTheArenaHasBlocksFor) {
+  for (const Settings& settings : layouts()) {
+    const ClusterPlan plan = planned(settings);
+    for (std::size_t stage = 0; stage < plan.memory.size(); ++stage) {
+      const std::vector<HeldBytes> held =
+          held_activations(plan.plan.step_programs[stage], plan.forecast.stages[stage].blocks, plan.forecast.price.spans[stage]);
+      const std::int64_t booked = plan.memory[stage].of("kept activations") + plan.memory[stage].of("logits");
+      if (plan.plan.config.parallel.virtual_stages == 1)
+        EXPECT_EQ(most_held(held), booked);
+      else
+        EXPECT_LE(most_held(held), booked);
+      EXPECT_GT(most_held(held), 0);
+      EXPECT_EQ(held.front().seconds, 0);
+      EXPECT_EQ(held.back().bytes, 0) << "nothing is kept beyond the step";
+      for (std::size_t i = 1; i < held.size(); ++i) EXPECT_GT(held[i].seconds, held[i - 1].seconds);
+    }
+  }
+}
+
+TEST(ClusterPlan, AdviceIsWhatItsSettingsGive) {
+  const PlanHardware hardware = h100();
+  const ClusterPlan now = planned();
+  const std::vector<PricedChange> changes = priced_changes(hardware, now);
+  EXPECT_GE(changes.size(), 8u);
+  for (const PricedChange& change : changes) {
+    const ClusterPlan changed = plan_on(hardware, demo(change.settings), 0);
+    EXPECT_EQ(changed.seconds(), change.seconds) << settings_text(change);
+    EXPECT_EQ(changed.most().total(), change.bytes) << settings_text(change);
+    EXPECT_EQ(changed.plan.world_size(), 32);
+    EXPECT_EQ(changed.plan.tokens_per_step(), now.plan.tokens_per_step());
+  }
+  const std::vector<PricedChange> advice = advice_of(now, changes, 3);
+  ASSERT_FALSE(advice.empty());
+  EXPECT_LE(advice.size(), 3u);
+  for (const PricedChange& change : advice) EXPECT_LT(change.seconds, now.seconds());
+  EXPECT_TRUE(std::is_sorted(advice.begin(), advice.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; }));
+  EXPECT_EQ(advice.front().seconds, std::min_element(changes.begin(), changes.end(), [](const auto& a, const auto& b) {
+                                      return a.seconds < b.seconds;
+                                    })->seconds);
+}
+
+TEST(ClusterPlan, AdviceForWhatDoesNotFitIsWhatDoes) {
+  PlanHardware small = h100();
+  const auto demo_bytes = static_cast<double>(planned().most().total());
+  small.device_bytes = demo_bytes - 1;
+  const ClusterPlan now = plan_on(small, demo(), 0);
+  EXPECT_FALSE(now.fits);
+  EXPECT_EQ(now.limit.limit, PlanLimit::kMemory);
+  const std::vector<PricedChange> advice = advice_of(now, priced_changes(small, now));
+  ASSERT_FALSE(advice.empty());
+  for (const PricedChange& change : advice) {
+    EXPECT_TRUE(change.fits);
+    EXPECT_LE(static_cast<double>(change.bytes), small.device_bytes);
+  }
+  small.device_bytes = 1;  // nothing does: the least is named
+  const ClusterPlan hopeless = plan_on(small, demo(), 0);
+  const std::vector<PricedChange> least = advice_of(hopeless, priced_changes(small, hopeless));
+  ASSERT_EQ(least.size(), 1u);
+  EXPECT_FALSE(least.front().fits);
+  EXPECT_LT(least.front().bytes, hopeless.most().total());
+}
+
+// Prices that make one thing dear.
+struct OneDear final : WorkPrices {
+  double message = 1e-9, collective = 1e-9, issue = 0;
+  double device_seconds(const RecordedOperation& operation) const override { return 1e-15 * operation.flops + 1e-9; }
+  double issue_seconds(const RecordedOperation&) const override { return issue; }
+  double seconds(const RecordedCollective& call, const GroupPlace&) const override {
+    return call.operation == CommOperation::kSend ? message : call.operation == CommOperation::kRecv ? 0 : collective;
+  }
+  OverlapSlowdown slowdown() const override { return {}; }
+  double step_seconds() const override { return 0; }
+};
+
+PlanLimit limit_with(const OneDear& prices, const Settings& settings) {
+  PlanHardware hardware = h100();
+  hardware.prices = std::make_shared<OneDear>(prices);
+  return plan_on(hardware, demo(settings), 0).limit.limit;
+}
+
+TEST(ClusterPlan, TheFirstLimitIsWhatCostsMost) {
+  EXPECT_EQ(limit_with({}, {"parallel=1DP", "parallel.sequence_parallel=false"}), PlanLimit::kCompute);
+  EXPECT_EQ(limit_with({}, {"parallel=8DP x 4PP x 1TP", "parallel.sequence_parallel=false"}), PlanLimit::kBubble);
+  EXPECT_EQ(limit_with({}, {"parallel=8DP x 4PP x 1TP", "parallel.sequence_parallel=false", "batch.micro=1"}), PlanLimit::kBatch);
+  OneDear links;
+  links.collective = 1;
+  EXPECT_EQ(limit_with(links, {}), PlanLimit::kLinks);
+  OneDear host;
+  host.issue = 1;
+  EXPECT_EQ(limit_with(host, {"parallel=1DP", "parallel.sequence_parallel=false"}), PlanLimit::kLaunch);
+}
+
+TEST(ClusterPlan, GpusAreWholeReplicas) {
+  const PlanHardware hardware = h100();
+  EXPECT_EQ(plan_on(hardware, demo(), 64).plan.grid.degrees().data, 4) << "the configuration says 2";
+  try {
+    plan_on(hardware, demo(), 40);
+    ADD_FAILURE() << "40 GPUs";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(
+        std::string(error.what()),
+        "40 GPUs: not a multiple of the 16 that one replica of the model takes (tensor 4 x context 1 x pipeline 4); ask for 32");
+  }
+  ParallelConfig huge;
+  huge.pipeline = huge.tensor = 1 << 20;
+  EXPECT_THROW(ranks_of_a_replica(huge), ConfigError);
+}
+
+TEST(ClusterPlan, TrainingCostIsStepsTimesSeconds) {
+  const ClusterPlan plan = planned();
+  const TrainingCost cost = training_cost(plan, 1e9);
+  EXPECT_NEAR(cost.steps, 1e9 / static_cast<double>(plan.plan.tokens_per_step()), 1e-6 * cost.steps);
+  EXPECT_NEAR(cost.gpu_hours, cost.steps * plan.seconds() * 32 / 3600, 1e-9 * cost.gpu_hours);
+  EXPECT_NEAR(cost.days * 24 * 32, cost.gpu_hours, 1e-9 * cost.gpu_hours);
+}
+
+TEST(ClusterPlan, TheTraceOfASimulatedStepIsATrace) {
+  const TemporaryFolder folder;
+  for (const Settings& settings : layouts()) {
+    const ClusterPlan plan = planned(settings);
+    write_plan_trace(folder / "t.json", plan.plan, plan.forecast);
+    const nlohmann::json trace = nlohmann::json::parse(read_file(folder / "t.json"));
+    const nlohmann::json schema = nlohmann::json::parse(read_file(TRIDENT_SOURCE_DIR "/docs/trace.schema.json"));
+    EXPECT_EQ(testing::schema_problems(schema, trace), std::vector<std::string>{});
+    EXPECT_EQ(testing::trace_problems(trace), std::vector<std::string>{});
+    std::size_t sends = 0;
+    for (const StepProgram& program : plan.plan.step_programs)
+      sends += static_cast<std::size_t>(std::count_if(program.instructions.begin(), program.instructions.end(),
+                                                      [](const Instruction& i) { return i.is_send(); }));
+    EXPECT_EQ(testing::count_arrows(trace), sends);
+  }
+}
+
+std::size_t computes_of(const ClusterPlan& plan) {
+  std::size_t n = 0;
+  for (const StepProgram& program : plan.plan.step_programs)
+    for (const Instruction& i : program.instructions) n += i.is_compute() ? 1 : 0;
+  return n;
+}
+
+TEST(ClusterPlan, TheTimelineHasEverySpanWhereItIs) {
+  for (const Settings& settings : layouts()) {
+    const ClusterPlan plan = planned(settings);
+    const Timeline whole = timeline_of(plan.plan, plan.forecast), merged = timeline_of(plan.plan, plan.forecast, 1);
+    std::size_t computes = 0, actions = 0;
+    double busy = 0, merged_end = 0;
+    for (const TimelineRow& row : whole.rows) {
+      double before[2] = {0, 0};
+      for (const TimelineSpan& span : row.spans) {
+        double& end = before[static_cast<std::size_t>(span.lane)];
+        EXPECT_GE(span.start, end - 1e-12);
+        end = span.end;
+        computes += span.number != TimelineSpan::kNoNumber ? 1 : 0;
+        busy = std::max(busy, span.end);
+      }
+    }
+    for (const TimelineRow& row : merged.rows) {
+      for (const TimelineSpan& span : row.spans) {
+        actions += span.number != TimelineSpan::kNoNumber ? 1 : 0;
+        merged_end = std::max(merged_end, span.end);
+      }
+    }
+    EXPECT_EQ(computes, computes_of(plan));
+    EXPECT_EQ(actions, 2u * static_cast<std::size_t>(plan.plan.num_micro_batches * plan.plan.config.parallel.virtual_stages) *
+                           plan.plan.step_programs.size())
+        << "a forward and a backward of each micro-batch and virtual stage";
+    EXPECT_EQ(busy, merged_end);
+    EXPECT_LE(busy, plan.seconds() * (1 + 1e-9));
+  }
+}
+
+TEST(ClusterPlan, ThePageHasTheNumbersAndNoMarkupOfOthers) {
+  const std::string name = "runs/<script>alert(1)</script>";
+  const ClusterReport report = report_on(h100(), demo({"run.dir=" + name}), 0, 2e9);
+  const std::string html = to_html(page_of(report));
+  EXPECT_EQ(html.find("alert(1)</script>"), html.npos);
+  EXPECT_NE(html.find("Plan of runs/&lt;script&gt;alert(1)"), html.npos);
+  for (const std::string& part : {duration_text(report.plan.seconds()), std::string("2 billion tokens"),
+                                  settings_text(report.advice.front()), std::string(to_string(report.plan.limit.limit))})
+    EXPECT_NE(html.find(part), html.npos) << part;
+  EXPECT_NE(html.find("class=\"timeline\""), html.npos);
+  EXPECT_NE(html.find("class=\"chart\""), html.npos);
+}
+
+// A chart of a long step loses none of its peaks.
+TEST(ClusterPlan, AThinnedChartKeepsItsPeaks) {
+  const ClusterReport report = report_on(h100(), demo({"batch.global=4096"}), 0, 0);
+  const LinePlot plot = memory_over_time(report);
+  ASSERT_EQ(plot.lines.size(), 4u);
+  for (std::size_t stage = 0; stage < 4; ++stage) {
+    EXPECT_LE(plot.lines[stage].points.size(), 1210u);
+    double most = 0;
+    for (const PlotPoint& point : plot.lines[stage].points) most = std::max(most, point.y);
+    EXPECT_NEAR(most, 1e-9 * static_cast<double>(report.plan.memory[stage].total()), 1e-9) << "the arena's blocks, all in use";
+  }
+}
+
+TEST(ClusterPlan, SomeStagesAreTheEndsAndTheWanted) {
+  ClusterPlan plan;
+  plan.memory.resize(64);
+  const std::vector<std::size_t> some = some_stages(plan, 8, 13);
+  EXPECT_EQ(some.size(), 8u);
+  EXPECT_EQ(some.front(), 0u);
+  EXPECT_EQ(some.back(), 63u);
+  EXPECT_TRUE(std::count(some.begin(), some.end(), 13u) == 1);
+  plan.memory.resize(3);
+  EXPECT_EQ(some_stages(plan, 8, 1), (std::vector<std::size_t>{0, 1, 2}));
+}
+
+TEST(ClusterPlan, NumbersInWords) {
+  EXPECT_EQ(grouped(252345), "252,300");
+  EXPECT_EQ(grouped(999.96), "1000");
+  EXPECT_EQ(grouped(4878123), "4,878,000");
+  EXPECT_EQ(grouped(2.5), "2.5");
+  EXPECT_EQ(count_text(2.988e11), "298.8 billion");
+  EXPECT_EQ(count_text(15e12), "15 trillion");
+  EXPECT_EQ(duration_text(0.0123), "12.300 ms");
+  EXPECT_EQ(duration_text(3 * 86400), "3.0 days");
+}
+
+}  // namespace
+}  // namespace trident
