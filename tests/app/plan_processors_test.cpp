@@ -1,0 +1,83 @@
+// `trident plan --cluster cpu`: memory is what training holds, the step is that of the profile, and what is missing is named.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "plan/cpu_rates.h"
+#include "tests/app/program.h"
+#include "tests/data/temporary_folder.h"
+
+namespace trident {
+namespace {
+
+class PlanOnProcessors : public testing::Test {
+ protected:
+  ProgramOutcome plan(const std::vector<std::string>& more) {
+    std::vector<std::string> words{"plan", "--config", place_ / "config.json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  }
+  JsonValue priced(const std::vector<std::string>& more) {
+    std::vector<std::string> words{"--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramOutcome outcome = plan(words);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return *parse_json(outcome.out, "printed", {.max_bytes = 1 << 24}).find("cluster");
+  }
+  // The shipped profile, changed.
+  std::string profile(void (*change)(CpuRates&)) {
+    CpuRates rates = shipped_cpu_rates();
+    change(rates);
+    write_file(place_ / "profile.json", to_json_text(to_json(rates)));
+    return place_ / "profile.json";
+  }
+
+  Workplace place_;
+};
+
+TEST_F(PlanOnProcessors, ArenasAreThoseOfTraining) {
+  const std::vector<std::string> layout{"parallel.pipeline=2", "parallel.data=2"};
+  const JsonValue cluster = priced({"--cluster", "cpu", "--set", layout[0], "--set", layout[1]});
+  std::vector<std::string> settings = layout;
+  settings.emplace_back("run.steps=1");
+  ASSERT_EQ(place_.train(settings).exit_code, 0);
+  const JsonValue memory = parse_json(read_file(place_ / "run/memory.json"), "memory", {.max_bytes = 1 << 24});
+  std::int64_t bytes = 0;
+  for (const JsonValue& rank : memory.find("ranks")->items()) bytes += rank.find("bytes")->as_integer();
+  EXPECT_EQ(cluster.find("arena_bytes")->as_number(), static_cast<double>(bytes));
+  EXPECT_GT(cluster.find("resident_bytes")->as_number(), static_cast<double>(bytes));
+  EXPECT_EQ(cluster.find("ranks")->as_integer(), 4);
+}
+
+TEST_F(PlanOnProcessors, MoreCoresThanRanksAreNotShared) {
+  const std::vector<std::string> two{"--set", "parallel.data=2", "--set", "run.threads_per_rank=1"};
+  std::vector<std::string> words{"--cluster", profile([](CpuRates& rates) { rates.cores = 2; })};
+  words.insert(words.end(), two.begin(), two.end());
+  const JsonValue apart = priced(words);
+  profile([](CpuRates& rates) { rates.cores = 1; });
+  const JsonValue shared = priced(words);
+  EXPECT_FALSE(apart.find("step")->find("shares_cores")->as_bool());
+  EXPECT_TRUE(shared.find("step")->find("shares_cores")->as_bool());
+  EXPECT_DOUBLE_EQ(shared.find("step")->find("seconds")->as_number(), shared.find("step")->find("cpu_seconds")->as_number());
+  EXPECT_GT(shared.find("step")->find("seconds")->as_number(), 1.2 * apart.find("step")->find("seconds")->as_number());
+}
+
+TEST_F(PlanOnProcessors, WhatIsMissingIsNamed) {
+  const auto refused = [&](const std::vector<std::string>& words, const std::string& why) {
+    const ProgramOutcome outcome = plan(words);
+    EXPECT_EQ(outcome.exit_code, 64) << outcome.err;
+    EXPECT_NE(outcome.err.find(why), std::string::npos) << outcome.err;
+  };
+  const std::string no_attention = profile([](CpuRates& rates) { rates.attention.clear(); });
+  refused({"--cluster", no_attention}, "has no table of attention attention_forward ");
+  refused({"--cluster", "cpu", "--html", place_ / "page.html"}, "--html: pages are made of clusters of cards");
+  refused({"--cluster", "cpu", "--csv"}, "--csv: a table is made of clusters of cards");
+  write_file(place_ / "other.json", R"({"cores": 2})");
+  refused({"--cluster", place_ / "other.json"}, "other.json.name: is missing");
+}
+
+}  // namespace
+}  // namespace trident
