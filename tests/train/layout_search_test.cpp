@@ -10,6 +10,7 @@
 
 #include "plan/gpu_prices.h"
 #include "plan/price_book.h"
+#include "train/forecast/cluster_plan.h"
 #include "train/forecast/layout_costs.h"
 #include "train/forecast/search_run.h"
 
@@ -63,7 +64,7 @@ TEST(LayoutSearch, FindsWhatTryingAllFinds) {
   SearchSpace space{.gpus = 16, .global_batch = 64, .sequence = 1024};
   std::vector<double> times;
   for (const SearchLayout& layout : enumerate_layouts(space, model, rejections)) {
-    if (costs.worst_memory(layout).memory.total() > usable_bytes(request.cluster.gpu, layout)) continue;
+    if (costs.worst_memory(layout).memory.total() > usable_bytes(request.cluster.gpu, model, layout)) continue;
     const ClosedFormInputs in = costs.closed_form(layout);
     const bool gathers = std::any_of(in.ranks.begin(), in.ranks.end(), [](const RankTimes& r) { return r.gathers_on_use; });
     if (layout.zero == ZeroPreset::kZero3 && !gathers) continue;
@@ -73,7 +74,7 @@ TEST(LayoutSearch, FindsWhatTryingAllFinds) {
   for (std::size_t i = 0; i < result.best.size(); ++i) {
     EXPECT_DOUBLE_EQ(result.best[i].seconds, times[i]) << to_string(result.best[i].layout);
     EXPECT_NEAR(result.best[i].parts.total(), result.best[i].seconds, 1e-9 * times[i]);
-    EXPECT_LE(result.best[i].memory.total(), usable_bytes(request.cluster.gpu, result.best[i].layout));
+    EXPECT_LE(result.best[i].memory.total(), usable_bytes(request.cluster.gpu, model, result.best[i].layout));
   }
   const auto count = [&](Rejection r) { return result.rejections[static_cast<std::size_t>(r)]; };
   EXPECT_GT(count(Rejection::kMemory).layouts, 0);
@@ -118,6 +119,31 @@ TEST(LayoutSearch, TheBestIsAConfigurationThatTrainingTakes) {
   }
 }
 
+// `trident plan --cluster` runs one rank of every stage dry, with all its micro-batches: the same seconds and bytes, of the best
+// layout and of others further down, in another model and on another cluster.
+TEST(LayoutSearch, PlanOfOneConfigurationSaysTheSame) {
+  const std::string llama = R"({"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+                                "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000,
+                                "max_position_embeddings": 4096})";
+  const TrainConfig config = config_of(llama, 128, 4096);
+  SearchRequest request = request_of(config, "h100_sxm_ndr", 32);
+  request.keep = 30;
+  const SearchResult result = search_layouts(request);
+  ASSERT_EQ(result.best.size(), 30u);
+  for (std::size_t i = 0; i < result.best.size(); i += 5) {
+    const FoundLayout& found = result.best[i];
+    const ClusterPlan plan = plan_on(hardware_of(request.cluster), with_layout(config, found.layout), 32);
+    EXPECT_NEAR(found.seconds, plan.seconds(), 1e-9 * plan.seconds()) << to_string(found.layout);
+    EXPECT_EQ(found.fullest, static_cast<int>(plan.fullest)) << to_string(found.layout);
+    EXPECT_EQ(found.memory.total() + static_cast<std::int64_t>(request.cluster.gpu.device_bytes) -
+                  usable_bytes(request.cluster.gpu, resolve_model(config), found.layout),
+              plan.most().total())
+        << to_string(found.layout);
+    EXPECT_NEAR(found.mfu, plan.mfu, 1e-9) << to_string(found.layout);
+    EXPECT_TRUE(plan.fits);
+  }
+}
+
 TEST(LayoutSearch, RefusesWhatCannotBe) {
   const TrainConfig config = config_of(gpt2_json(36, 4096, 32), 64, 1024);
   EXPECT_NE(message_of(request_of(config, "h100_sxm_ndr", 12)).find("whole nodes"), std::string::npos);
@@ -156,7 +182,7 @@ TEST(LayoutSearch, ALayoutTakesTenthsOfAMillisecond) {
   int number = 0;
   const SearchSpace space{.gpus = 3072, .global_batch = 3072, .sequence = 2048};
   for (const SearchLayout& layout : enumerate_layouts(space, model, rejections)) {
-    const bool fits = costs.worst_memory(layout).memory.total() <= usable_bytes(request.cluster.gpu, layout);
+    const bool fits = costs.worst_memory(layout).memory.total() <= usable_bytes(request.cluster.gpu, model, layout);
     if (fits && number++ % 8 == 0) layouts.push_back(layout);
   }
   ASSERT_GT(layouts.size(), 500u);

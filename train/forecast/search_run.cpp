@@ -6,15 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 
 #include "core/check.h"
-#include "device/card_workspaces.h"
-#include "device/dry/dry_ops.h"
+#include "model/gpt.h"
 #include "model/model_stats.h"
 #include "plan/gpu_prices.h"
 #include "train/forecast/layout_costs.h"
+#include "train/run/dry_run.h"
 
 namespace trident {
 namespace {
@@ -25,17 +26,12 @@ constexpr double kTolerance = 0.02;
 constexpr int kMostGrowth = 64;
 constexpr double kSameAsAnother = -1;
 
-// What products and attention take on a card at most.
-class CardWorkspaces final : public DryOps {
- public:
-  explicit CardWorkspaces(bool deterministic) : DryOps(nullptr), deterministic_(deterministic) {}
-  std::int64_t prepare_matmul(const MatmulShape&) override { return kCardProductWorkspace; }
-  PreparedProduct prepare_fused(const MatmulShape&, Epilogue) override { return {kCardProductWorkspace, false}; }
-  std::int64_t attention_workspace(const AttentionShape& shape) override { return card_attention_workspace(shape, deterministic_); }
-
- private:
-  bool deterministic_;
-};
+// The card's workspaces at most: of a plan, whose configuration is all that counts.
+std::unique_ptr<Ops> card_of(const TrainConfig& config) {
+  RunPlan plan;
+  plan.config = config;
+  return any_card(plan);
+}
 
 MachineFacts facts_of(const Cluster& cluster) {
   return {.fast_bf16 = true,
@@ -64,9 +60,9 @@ class Search {
   explicit Search(const SearchRequest& request)
       : request_(request),
         model_(resolve_model(request.config)),
-        oracle_(request.config.cuda.deterministic),
+        oracle_(card_of(request.config)),
         prices_(request.cluster.gpu, request.cluster.links),
-        costs_(request.config, model_, facts_of(request.cluster), &oracle_, prices_) {}
+        costs_(request.config, model_, facts_of(request.cluster), oracle_.get(), prices_) {}
 
   SearchResult run() {
     check_cluster_size(request_.cluster, request_.gpus, 1);
@@ -91,6 +87,8 @@ class Search {
     return space;
   }
 
+  std::int64_t usable(const SearchLayout& layout) const { return usable_bytes(request_.cluster.gpu, model_, layout); }
+
   void describe() {
     result_.model = fmt::format("{} of {:.1f}B parameters, {} layers, hidden {}, {} heads", to_string(model_.family),
                                 static_cast<double>(num_parameters(model_)) * 1e-9, model_.layers, model_.hidden, model_.heads);
@@ -99,13 +97,13 @@ class Search {
     result_.gpus = request_.gpus;
     result_.global_batch = request_.config.batch.global;
     result_.sequence = request_.config.batch.sequence;
-    result_.usable_bytes = usable_bytes(request_.cluster.gpu, SearchLayout{});
+    result_.usable_bytes = usable({});
   }
 
   std::vector<SearchLayout> fitting_of(const std::vector<SearchLayout>& layouts) {
     std::vector<std::int64_t> over(layouts.size());  // bytes beyond what there is
     for_each_index(layouts.size(), request_.threads, [&](std::size_t i) {
-      over[i] = costs_.worst_memory(layouts[i]).memory.total() - usable_bytes(request_.cluster.gpu, layouts[i]);
+      over[i] = costs_.worst_memory(layouts[i]).memory.total() - usable(layouts[i]);
     });
     std::vector<SearchLayout> fitting;
     Rejected& rejected = result_.rejections[static_cast<std::size_t>(Rejection::kMemory)];
@@ -121,7 +119,7 @@ class Search {
     if (closest) {
       const SearchLayout& layout = layouts[*closest];
       rejected.example = fmt::format("{}: needs {}", to_string(layout),
-                                     need(costs_.worst_memory(layout), usable_bytes(request_.cluster.gpu, layout)));
+                                     need(costs_.worst_memory(layout), usable(layout)));
     }
     return fitting;
   }
@@ -143,7 +141,7 @@ class Search {
     for (int growth = 2; growth <= kMostGrowth && more.empty(); growth *= 2) {
       Rejections unused;
       for (const SearchLayout& layout : enumerate_layouts(space(request_.gpus * growth), model_, unused)) {
-        if (costs_.worst_memory(layout).memory.total() > usable_bytes(request_.cluster.gpu, layout)) continue;
+        if (costs_.worst_memory(layout).memory.total() > usable(layout)) continue;
         more = fmt::format("; on {} GPUs {} fits", layout.gpus(), to_string(layout));
         break;
       }
@@ -230,7 +228,7 @@ class Search {
     }
     for (const SearchLayout& layout : layouts) {
       const LayoutCosts::Worst worst = costs_.worst_memory(layout);
-      if (worst.memory.total() > usable_bytes(request_.cluster.gpu, layout)) continue;
+      if (worst.memory.total() > usable(layout)) continue;
       FoundLayout found;
       found.layout = layout;
       found.trainable = false;
@@ -286,7 +284,7 @@ class Search {
 
   // What is most of the time that is not computing, and how full memory is.
   std::string next_limit(const FoundLayout& found) const {
-    const std::int64_t usable = usable_bytes(request_.cluster.gpu, found.layout);
+    const std::int64_t usable = usable(found.layout);
     const double full = static_cast<double>(found.memory.total()) / static_cast<double>(usable);
     TimePart most = TimePart::kRecompute;
     for (std::size_t p = 0; p < kNumTimeParts; ++p) {
@@ -300,7 +298,7 @@ class Search {
 
   const SearchRequest& request_;
   ModelConfig model_;
-  CardWorkspaces oracle_;
+  std::unique_ptr<Ops> oracle_;
   GpuPrices prices_;
   LayoutCosts costs_;
   std::mutex mutex_;
@@ -310,11 +308,18 @@ class Search {
 
 }  // namespace
 
-std::int64_t usable_bytes(const GpuRates& gpu, const SearchLayout& layout) {
-  // Two over data ranks and along the pipeline each, one over tensor ranks (parallel/grid/parallel_context.h).
-  const int communicators =
-      (layout.tensor > 1 ? 1 : 0) + (layout.data * layout.context > 1 ? 2 : 0) + (layout.pipeline > 1 ? 2 : 0);
-  return static_cast<std::int64_t>(gpu.device_bytes - gpu.context_bytes - communicators * gpu.communicator_bytes);
+std::int64_t usable_bytes(const GpuRates& gpu, const ModelConfig& model, const SearchLayout& layout) {
+  // parallel/grid/parallel_context.h: one over tensor ranks, and those of partial gradients; gathers and reductions over data
+  // ranks; two directions along the pipeline; of each axis that of statistics.
+  int groups = 0;
+  if (layout.tensor > 1) {
+    groups += 2;
+    for (const SubAxis& axis : partial_axes(model, {layout.tensor, layout.sequence_parallel})) groups += axis.size > 1 ? 1 : 0;
+  }
+  if (layout.data * layout.context > 1) groups += layout.policy().shard_optimizer ? 3 : 2;
+  if (layout.pipeline > 1) groups += 3;
+  return static_cast<std::int64_t>(gpu.device_bytes) - static_cast<std::int64_t>(gpu.context_bytes) -
+         static_cast<std::int64_t>(groups * gpu.communicator_bytes);
 }
 
 SearchResult search_layouts(const SearchRequest& request) { return Search(request).run(); }
