@@ -31,7 +31,8 @@ bool asks_search(const Arguments& arguments) {
 void plan_search(const Arguments& arguments, const CommandContext& context) {
   CLI::App app(
       "Find the fastest layouts of a model on a cluster: degrees, schedule, virtual stages, micro-batch, ZeRO preset, "
-      "recomputation. The configuration names the model, the precision, the global batch and the sequence length; its own layout does not count.",
+      "recomputation. The configuration names the model, the precision, the global batch and the sequence length; its own layout "
+      "does not count.",
       "trident plan");
   ConfigFlags flags;
   SearchOptions options;

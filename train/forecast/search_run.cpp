@@ -160,8 +160,9 @@ class Search {
     return seconds;
   }
 
-  static std::vector<std::string> choices_of(const SearchLayout& layout) {
-    return {fmt::format("tensor {}", layout.tensor),
+  std::vector<std::string> choices_of(const SearchLayout& layout) const {
+    const bool crosses = layout.tensor > request_.cluster.links.gpus_per_node;
+    return {fmt::format("tensor {}{}", layout.tensor, crosses ? " (across nodes)" : ""),
             fmt::format("pipeline {}", layout.pipeline),
             fmt::format("micro-batches of {}", layout.micro),
             fmt::format("{} of {}", to_string(layout.schedule), layout.virtual_stages),

@@ -85,7 +85,9 @@ std::string to_text(const SearchResult& result) {
                                  result.fitting, result.timed, result.simulated);
   std::size_t number = 0;
   for (const FoundLayout& found : result.best) text += entry(++number, found, result.gpus);
-  if (!result.not_trainable.empty()) text += "\nestimates beside the best, not trainable yet (context parallel; sharding within groups of ranks):\n";
+  if (!result.not_trainable.empty()) {
+    text += "\nestimates beside the best, not trainable yet (context parallel; sharding within groups of ranks):\n";
+  }
   for (const FoundLayout& found : result.not_trainable) text += entry(++number, found, result.gpus);
   text += "\nnot looked at, or not fitting:\n";
   for (std::size_t r = 0; r < kNumRejections; ++r) {
