@@ -285,8 +285,8 @@ class Search {
 
   // What is most of the time that is not computing, and how full memory is.
   std::string next_limit(const FoundLayout& found) const {
-    const std::int64_t usable = usable(found.layout);
-    const double full = static_cast<double>(found.memory.total()) / static_cast<double>(usable);
+    const std::int64_t bytes = usable(found.layout);
+    const double full = static_cast<double>(found.memory.total()) / static_cast<double>(bytes);
     TimePart most = TimePart::kRecompute;
     for (std::size_t p = 0; p < kNumTimeParts; ++p) {
       const auto part = static_cast<TimePart>(p);
