@@ -28,4 +28,9 @@ std::optional<ResidentMemory> resident_memory(const std::string& path) {
   return found == 3 ? std::optional(memory) : std::nullopt;
 }
 
+std::optional<std::int64_t> resident_memory_bytes() {
+  const std::optional<ResidentMemory> memory = resident_memory();
+  return memory ? std::optional(memory->own + memory->shared + memory->files) : std::nullopt;
+}
+
 }  // namespace trident

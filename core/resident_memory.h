@@ -16,4 +16,7 @@ struct ResidentMemory {
 // Nothing where `path`, which tests replace, does not say.
 std::optional<ResidentMemory> resident_memory(const std::string& path = "/proc/self/status");
 
+// All three.
+std::optional<std::int64_t> resident_memory_bytes();
+
 }  // namespace trident

@@ -16,6 +16,7 @@
 #include "tests/support/layout_run.h"
 #include "train/forecast/forecast.h"
 #include "train/forecast/run_forecast.h"
+#include "train/forecast/run_page.h"
 #include "train/plan/machine.h"
 
 namespace trident {
@@ -81,6 +82,12 @@ MeasuredRun measured(const StepTimes& times, double ranks_at_once = 8) {
   MeasuredRun run;
   run.times = times, run.steps = 5, run.ranks = 8, run.ranks_at_once = ranks_at_once, run.arena = 1000;
   return run;
+}
+
+std::string text_of(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
 }
 
 std::map<std::string, ComparedPart> by_name(const Comparison& c) {
@@ -222,6 +229,18 @@ TEST(Comparison, OnCardsTheStepIsComparedAsAWhole) {
   EXPECT_EQ(c.off()[0].what, "the step");
 }
 
+TEST(Comparison, WallTimeOnCoresThatOthersHaveIsSaid) {
+  const RunInputs inputs = grid();
+  MeasuredRun run = measured(some_times());  // a quarter of 15.9 seconds worked, 3.2 waited, of 16
+  const PredictedStep step = step_of(inputs.plan, FakePrices());
+  const Comparison c = compare(step, "", {1000, {}}, run);
+  EXPECT_EQ(c.worked, run.times.computing());
+  EXPECT_NE(text_of(to_lines(c)).find("other work had the cores as well: a rank worked 3984.4 ms"), std::string::npos)
+      << text_of(to_lines(c));
+  for (double& seconds : run.times.cpu) seconds *= 4;
+  EXPECT_EQ(compare(step, "", {1000, {}}, run).worked, std::nullopt);
+}
+
 // Of real steps: collectives within computes are held apart where there are some, and so is the wait for reductions.
 TEST(Comparison, CausesOfRealSteps) {
   for (const auto& [layout, has_tensor] : {std::pair{"2TP", true}, {"2DP", false}, {"2PP", false}}) {
@@ -272,6 +291,45 @@ TEST(RunForecast, ACallWithoutAPriceIsSaidAndNoError) {
   EXPECT_EQ(lines.front(),
             "predicted beside measured, without the time of a step: profile fake: no table operations rms_norm_forward");
   EXPECT_NE(lines.back().find("comparison.json"), std::string::npos) << lines.back();
+}
+
+TEST(RunPage, DrawsWhatThereIsAndLeavesOutTheRest) {
+  StepProgram program;
+  program.instructions = {{.kind = InstructionKind::kForward, .unit = 1, .micro_batch = 0},
+                          {.kind = InstructionKind::kSendActivation},
+                          {.kind = InstructionKind::kReduceGradients, .unit = 1},
+                          {.kind = InstructionKind::kGradNorm}};
+  const std::vector<std::vector<StepSpan>> spans{{{0, 3, 1}, {3, 3, 0}, {2, 4, 0}, {3, 5, 2}}};
+  const Timeline timeline = step_timeline("a step", {program}, spans);
+  ASSERT_EQ(timeline.kinds.size(), 3u) << "forward, waiting and reduce: the norm is all waiting";
+  ASSERT_EQ(timeline.rows[0].spans.size(), 4u);
+  const auto kind = [&](std::size_t span) {
+    return timeline.kinds[static_cast<std::size_t>(timeline.rows[0].spans[span].kind)].name;
+  };
+  EXPECT_EQ(kind(0) + ", " + kind(1) + ", " + kind(2) + ", " + kind(3), "waiting, forward, reduce, waiting");
+  EXPECT_EQ(timeline.rows[0].spans[1].start, 1);
+  EXPECT_EQ(timeline.rows[0].spans[1].end, 3);
+  EXPECT_EQ(timeline.rows[0].spans[1].number, 0);
+  EXPECT_EQ(timeline.rows[0].spans[2].lane, TimelineLane::kLower);
+  const Timeline cut = step_timeline("a step", {program}, spans, 2);
+  EXPECT_EQ(cut.rows[0].spans.size(), 2u);
+  EXPECT_NE(cut.title.find("first 2"), std::string::npos);
+
+  RunPageFacts facts;
+  facts.title = "<run>";
+  for (int step = 1; step <= 9000; ++step)  // more than are drawn
+    facts.metrics.push_back(parse_json(
+        fmt::format(R"({{"step": {}, "loss": 1.5, "grad_norm": null, "lr": 0.1, "tokens_per_s": 7, "tokens": 8}})", step), "m"));
+  facts.comparison = compare({}, "none", {1000, {}}, measured(some_times()));
+  const ReportPage page = run_page(facts);
+  ASSERT_EQ(page.sections.size(), 3u) << "no step, no memory";
+  const LinePlot& loss = std::get<LinePlot>(page.sections[1].blocks[0]);
+  EXPECT_EQ(loss.lines.size(), 1u) << "nothing was evaluated";
+  EXPECT_LE(loss.lines[0].points.size(), 4001u);
+  EXPECT_EQ(loss.lines[0].points.back().x, 9000);
+  const std::string html = to_html(page);
+  EXPECT_EQ(html.find("<run>"), std::string::npos);
+  EXPECT_NE(html.find("Predicted beside measured, without the time of a step: none."), std::string::npos);
 }
 
 TEST(ResidentMemory, IsWhatTheKernelSays) {

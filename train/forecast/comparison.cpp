@@ -79,7 +79,8 @@ void leave_out_absent(std::vector<TimePart>& parts, const PredictedStep& step) {
   if (parts.empty()) parts.push_back(first);
 }
 
-constexpr double kNothing = 5e-6;  // seconds that no part is shown for
+constexpr double kNothing = 0.001;    // of the step: a part with less is not shown
+constexpr double kUndisturbed = 0.8;  // of a step: what a rank at least works and waits that has a core
 
 std::string percent(double predicted, double measured) {
   return measured > 0 ? fmt::format("{:+.1f} %", 100 * excess(predicted, measured)) : "";
@@ -160,6 +161,8 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
     out.parts = parts_of_processors(*step, run.times, static_cast<double>(run.ranks) / run.ranks_at_once);
   } else if (run.on_host) {
     out.parts = parts_of_wall(*step, run.times);
+    const bool disturbed = run.times.computing() + run.times.waiting() < kUndisturbed * run.times.step;
+    if (disturbed && run.threads_per_rank == 1) out.worked = run.times.computing();
   } else {
     out.step_predicted = step->parts.total();
     out.step_measured = run.times.step;
@@ -205,7 +208,8 @@ std::vector<Comparison::Off> Comparison::off() const {
 std::vector<std::vector<std::string>> comparison_rows(const Comparison& c) {
   std::vector<std::vector<std::string>> rows;
   for (const ComparedPart& part : c.parts) {
-    if (part.predicted == 0 && std::abs(part.measured) < kNothing) continue;
+    const double least = kNothing * std::max(c.step_predicted, c.step_measured);
+    if (std::abs(part.predicted) < least && std::abs(part.measured) < least) continue;
     rows.push_back(
         {name_of(part), milliseconds(part.predicted), milliseconds(part.measured), percent(part.predicted, part.measured)});
   }
@@ -245,6 +249,9 @@ std::vector<std::string> to_lines(const Comparison& c) {
     if (!row[3].empty()) line += "  " + row[3];
     lines.push_back(std::move(line));
   }
+  if (c.worked)
+    lines.push_back(
+        fmt::format("  other work had the cores as well: a rank worked {} of the measured step", milliseconds(*c.worked)));
   for (const Comparison::Off& off : c.off())
     lines.push_back(fmt::format("more than {:.0f} % off: {}, {} predicted and {} measured", 100 * Comparison::kNamedAbove, off.what,
                                 off.predicted, off.measured));
@@ -266,6 +273,7 @@ JsonValue to_json(const Comparison& c) {
       parts.push_back(std::move(one));
     }
     out.set("parts", JsonValue(std::move(parts)));
+    if (c.worked) out.set("worked_seconds", *c.worked);
     if (c.bubble_predicted && c.bubble_measured) out.set("bubble_over_ideal", pair_of(*c.bubble_predicted, *c.bubble_measured));
     out.set("predicted_step", to_json(*c.predicted));
   } else {

@@ -49,7 +49,8 @@ struct MeasuredRun {
   StepTimes times;   // mean of a step and a rank
   double steps = 0;  // of which it is the mean
   int ranks = 1;
-  double ranks_at_once = 1;      // that have cores, or a card, to themselves
+  double ranks_at_once = 1;  // that have cores, or a card, to themselves
+  int threads_per_rank = 1;
   bool on_host = true;           // what instructions take is in their times; on cards these are of their issue
   double bubble_over_ideal = 0;  // replayed
   std::int64_t arena = 0;
@@ -64,9 +65,11 @@ struct ComparedPart {
 struct Comparison {
   enum class Clock : std::uint8_t { kWall, kProcessor } clock = Clock::kWall;
   double steps = 0, ranks = 0, ranks_at_once = 0;
-  std::optional<PredictedStep> predicted;                   // nothing: no prices; then there are no times below
-  std::string why_not;                                      // a sentence's end: why there is none
-  double step_predicted = 0, step_measured = 0;             // seconds
+  std::optional<PredictedStep> predicted;        // nothing: no prices; then there are no times below
+  std::string why_not;                           // a sentence's end: why there is none
+  double step_predicted = 0, step_measured = 0;  // seconds
+  // Of the measured step, where it is much less than the step without waiting: others had the cores.
+  std::optional<double> worked;
   std::vector<ComparedPart> parts;                          // empty where they are not measured; else they add up to the step
   std::optional<double> bubble_predicted, bubble_measured;  // over ideal
   PredictedMemory memory_predicted, memory_measured;

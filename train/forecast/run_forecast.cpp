@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "core/file_io.h"
-#include "core/resident_memory.h"
 #include "train/forecast/forecast.h"
 #include "train/forecast/run_page.h"
 
@@ -54,10 +53,11 @@ std::vector<std::string> RunForecast::compare(const RunSummary& summary) {
   run.steps = summary.timed_steps;
   run.ranks = inputs_.plan.world_size();
   run.ranks_at_once = inputs_.ranks_at_once;
+  run.threads_per_rank = inputs_.plan.threads_per_rank;
   run.on_host = hardware_.device == DeviceKind::kCpu;
   run.bubble_over_ideal = summary.replayed_bubble;
   run.arena = summary.granted_bytes;
-  if (const auto resident = resident_memory()) run.resident = resident->own + resident->shared + resident->files;
+  run.resident = summary.resident_bytes;
   const Comparison comparison = trident::compare(step_, prices_.why_not, memory(), run);
   std::vector<std::string> lines = to_lines(comparison);
   try {

@@ -79,12 +79,12 @@ ReportSection memory_section(const RunPageFacts& facts) {
 
 ReportSection comparison_section(const Comparison& c) {
   ReportSection section{"Predicted beside measured", {}};
-  std::vector<std::string> lines = to_lines(c);
+  std::string what = to_lines(c).front();
+  what.front() = 'P';
   ReportTable table;
-  table.head = {lines.front(), "predicted", "measured", "predicted over measured"};
+  table.head = {"", "predicted", "measured", "predicted over measured"};
   table.rows = comparison_rows(c);
-  table.head.front() = "";
-  section.blocks.emplace_back(Paragraph{lines.front()});
+  section.blocks.emplace_back(Paragraph{what + "."});
   section.blocks.emplace_back(std::move(table));
   BulletList off;
   for (const Comparison::Off& one : c.off())
@@ -145,6 +145,22 @@ std::int32_t kind_of(const Instruction& i) {
   }
 }
 
+// Of the kinds those that there are.
+void leave_out_unused(Timeline& timeline) {
+  std::vector<std::int32_t> number(timeline.kinds.size(), -1);
+  for (const TimelineRow& row : timeline.rows)
+    for (const TimelineSpan& span : row.spans) number[static_cast<std::size_t>(span.kind)] = 0;
+  std::vector<Timeline::Kind> kinds;
+  for (std::size_t kind = 0; kind < number.size(); ++kind) {
+    if (number[kind] < 0) continue;
+    number[kind] = static_cast<std::int32_t>(kinds.size());
+    kinds.push_back(timeline.kinds[kind]);
+  }
+  for (TimelineRow& row : timeline.rows)
+    for (TimelineSpan& span : row.spans) span.kind = number[static_cast<std::size_t>(span.kind)];
+  timeline.kinds = std::move(kinds);
+}
+
 }  // namespace
 
 Timeline step_timeline(const std::string& title, const std::vector<StepProgram>& programs,
@@ -176,6 +192,7 @@ Timeline step_timeline(const std::string& title, const std::vector<StepProgram>&
     cut = false;
     timeline.rows.push_back(std::move(row));
   }
+  leave_out_unused(timeline);
   return timeline;
 }
 

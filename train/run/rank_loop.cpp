@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/clock.h"
+#include "core/resident_memory.h"
 #include "model/model_stats.h"
 #include "train/plan/machine.h"
 #include "train/run/between_steps.h"
@@ -340,6 +341,7 @@ void RankLoop::close() {
   summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
   if (plan_.config.log.report) summary_.last_step = collect_last_step(trainer_, plan_);
   summary_.bytes_between_nodes = total_bytes_between_nodes();
+  if (rank() == 0) summary_.resident_bytes = resident_memory_bytes();  // what follows still needs every rank
   summary_.timed_steps = since_start_.steps;
   summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().host_stream()).mean();
   if (rank() != 0) return;

@@ -27,6 +27,7 @@ struct RunSummary {
   std::int64_t planned_bytes = 0, granted_bytes = 0;  // arena, maximum over ranks
   StepTimes times;                       // mean of a step and a rank, without the first step
   double timed_steps = 0;                // of `times`
+  std::optional<std::int64_t> resident_bytes;  // of this process, while all ranks still had their memory
   std::vector<std::vector<InstructionTimes>> last_step;  // collect_last_step(), where it is asked for
   double replayed_bubble = 0;            // over ideal: measured CPU seconds per instruction through the simulator
 };
