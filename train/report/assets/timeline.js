@@ -6,9 +6,15 @@
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
-  function duration(ns) {
+  // White, or black on light colours ("#9cc0f5").
+  function inkOn(fill) {
+    const [red, green, blue] = [1, 3, 5].map((at) => parseInt(fill.slice(at, at + 2), 16));
+    return 0.299 * red + 0.587 * green + 0.114 * blue > 160 ? '#1f2328' : '#ffffff';
+  }
+
+  function duration(ns, digits = 4) {
     const [unit, name] = ns >= 1e9 ? [1e9, 's'] : ns >= 1e6 ? [1e6, 'ms'] : ns >= 1e3 ? [1e3, 'µs'] : [1, 'ns'];
-    return Number((ns / unit).toPrecision(4)) + ' ' + name;
+    return Number((ns / unit).toPrecision(digits)) + ' ' + name;
   }
 
   // 1, 2 or 5 times a power of ten, of which at most `most` fit into `span`.
@@ -63,7 +69,8 @@
       make('button', tools, {type: 'button', textContent: '+', title: 'zoom in', onclick: () => this.zoom(0.5, middle())});
       make('button', tools, {type: 'button', textContent: '−', title: 'zoom out', onclick: () => this.zoom(2, middle())});
       make('button', tools, {type: 'button', textContent: 'whole', title: 'all of it', onclick: () => this.show(0, this.end)});
-      make('span', tools, {textContent: 'Ctrl + wheel or pinch zooms (after a click the wheel alone), dragging moves, a double click shows all.'});
+      const hint = 'Ctrl + wheel or pinch zooms (after a click the wheel alone), dragging moves, a double click shows all.';
+      make('span', tools, {textContent: hint});
     }
 
     setHeights() {
@@ -153,14 +160,16 @@
 
     // Once for neighbours with one number and kind.
     drawNumbers(g, {start, length, kind, number}, top, height) {
-      g.fillStyle = '#ffffff';
       let i = Math.max(0, upperBound(start, this.from) - 1);
       while (i < start.length && start[i] <= this.to) {
         let last = i;
         while (last + 1 < start.length && number[last + 1] === number[i] && kind[last + 1] === kind[i]) ++last;
         const x = Math.max(this.x(start[i]), this.left), right = Math.min(this.x(start[last] + length[last]), this.width);
         const text = String(number[i]);
-        if (number[i] >= 0 && right - x > 6 + 7 * text.length) g.fillText(text, (x + right) / 2, top + height / 2 + 1);
+        if (number[i] >= 0 && right - x > 6 + 7 * text.length) {
+          g.fillStyle = inkOn(this.colors[kind[i]]);
+          g.fillText(text, (x + right) / 2, top + height / 2 + 1);
+        }
         i = last + 1;
       }
     }
@@ -182,7 +191,7 @@
       if (!found) return;
       const [row, lane, i] = found, number = lane.number[i];
       this.tip.textContent = this.data.what[lane.what[i]] + (number >= 0 ? `, micro-batch ${number}` : '') + `\n${row.name}: ` +
-        `${duration(lane.length[i])}, from ${duration(lane.start[i])} to ${duration(lane.start[i] + lane.length[i])}`;
+        `${duration(lane.length[i])}, from ${duration(lane.start[i], 7)} to ${duration(lane.start[i] + lane.length[i], 7)}`;
       this.tip.style.left = clamp(x + 14, 0, Math.max(0, this.width - this.tip.offsetWidth)) + 'px';
       this.tip.style.top = this.canvas.offsetTop + y + 18 + 'px';
     }
