@@ -11,7 +11,7 @@ constexpr std::array<ErrorBand, 5> kBands = {{
     {"a100_sxm_40gb", "16-bit", 0.96, 1.04, 32},
     {"a100_sxm_80gb", "16-bit", 0.87, 1.14, 117},
     {"h100_sxm", "16-bit", 0.94, 1.02, 33},
-    {"v100_sxm_16gb", "16-bit", 0.81, 2.02, 16},
+    {"v100_sxm_16gb", "16-bit", 0.81, 2.10, 16},
 }};
 
 }  // namespace
