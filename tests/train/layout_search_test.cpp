@@ -205,7 +205,7 @@ TEST(LayoutSearch, ALayoutTakesTenthsOfAMillisecond) {
 
 // One rank stands for all of its stage: 16,384 GPUs are 16 simulated ranks.
 TEST(LayoutSearch, SixteenThousandRanksAreSimulatedByTheirStages) {
-  const SearchRequest request = request_of(config_of(gpt2_json(128, 16384, 128), 2048, 2048), "h100_sxm_ndr", 16384);
+  const SearchRequest request = request_of(config_of(gpt2_json(128, 16384, 128), 16384, 2048), "h100_sxm_ndr", 16384);
   const GpuPrices prices(request.cluster.gpu, request.cluster.links);
   LayoutCosts costs(request.config, resolve_model(request.config), kMachine, nullptr, prices);
   const SearchLayout layout{.data = 128, .pipeline = 16, .tensor = 8, .sequence_parallel = true};
