@@ -92,7 +92,7 @@ TEST(TimelineSvg, PicturesThatTeachAreWhatTheGeneratorDraws) {
 // Without chunks nothing is drawn of them; with them every number has its chunk, and the shades are as many as the chunks.
 TEST(TimelineSvg, ChunksHaveShadesNumbersAndALegend) {
   EXPECT_EQ(timeline_svg(plan_of()).find("fill-opacity=\""), std::string::npos);
-  EXPECT_EQ(timeline_svg(plan_of()).find("chunk "), std::string::npos);
+  EXPECT_EQ(timeline_svg(plan_of()).find(", chunk "), std::string::npos);
   const std::string file = TRIDENT_SOURCE_DIR "/configs/learn_interleaved.json";
   for (const int chunks : {2, 4}) {
     SCOPED_TRACE(chunks);
