@@ -104,7 +104,7 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"bench", "--config", config_, "--seconds", "-1"}, "--seconds = -1: must be from 0 to 60");
   expect_refusal({"bench", "--config", config_, "--device", "tpu"}, "device");
   expect_refusal({"bench", "--calibrate", path("p.json"), "--config", config_}, "leave out --config, --set, --device and --json");
-  expect_refusal({"bench", "--calibrate="}, "--calibrate: names no file");
+  expect_refusal({"bench", "--calibrate", ""}, "--calibrate: names no file");
   expect_refusal({"bench", "--calibrate", path("p.json"), "--largest", "63"}, "--largest = 63: must be from 64 to 8192");
   expect_refusal({"bench", "--calibrate", path("none/p.json")}, "none/p.json", 74);
   expect_refusal({"schema", "--x"}, "unknown argument \"--x\"");

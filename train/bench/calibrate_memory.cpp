@@ -1,10 +1,9 @@
 #include <stdlib.h>  // mkdtemp
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -62,8 +61,14 @@ double peak_resident_bytes() {
   return 0;
 }
 
-// Resident beside the arenas when `ranks` ranks have trained, as trident train does it. Leaves this process as it is.
-double trained(const TrainedModel& model, int ranks, CudaBackend& cuda) {
+// Resident beside the arenas when `ranks` ranks have trained, as trident train does it.
+double bytes_beside_arenas(const CalibrateOptions& options, const char* precision, int ranks, CudaBackend& cuda) {
+  const TemporaryFolder folder;
+  TrainedModel model = model_for_memory(options.largest, precision, ranks);
+  model.config.run.dir = folder.path() + "/run";
+  model.config.run.steps = 3;
+  model.config.data.train = {{folder.path() + "/tokens", 1}};
+  write_tokens(folder.path() + "/tokens", 20000);
   std::ostringstream lines;
   LogSink log(lines);
   run_training([&] { return model.config; }, {lines, ConsoleMode::kPlain, log}, cuda);
@@ -73,47 +78,19 @@ double trained(const TrainedModel& model, int ranks, CudaBackend& cuda) {
   return resident;
 }
 
-// In a process of its own: what other measurements leave is none of it.
-double bytes_beside_arenas(const CalibrateOptions& options, const char* precision, int ranks, CudaBackend& cuda) {
-  const TemporaryFolder folder;
-  TrainedModel model = model_for_memory(options.largest, precision, ranks);
-  model.config.run.dir = folder.path() + "/run";
-  model.config.run.steps = 3;
-  model.config.data.train = {{folder.path() + "/tokens", 1}};
-  write_tokens(folder.path() + "/tokens", 20000);
-  std::array<int, 2> pipe{};
-  if (::pipe(pipe.data()) != 0) throw StorageError(fmt::format("a pipe to a child process: {}", std::strerror(errno)));
-  const pid_t child = ::fork();
-  if (child == 0) {
-    double bytes = -1;
-    try {
-      bytes = trained(model, ranks, cuda);
-    } catch (const std::exception& error) {
-      fmt::print(stderr, "trident: measuring memory: {}\n", error.what());
-    }
-    const bool written = ::write(pipe[1], &bytes, sizeof bytes) == sizeof bytes;
-    ::_exit(written ? 0 : 1);
-  }
-  ::close(pipe[1]);
-  double bytes = -1;
-  const bool told = child > 0 && ::read(pipe[0], &bytes, sizeof bytes) == sizeof bytes && bytes >= 0;
-  ::close(pipe[0]);
-  if (child > 0) ::waitpid(child, nullptr, 0);
-  if (!told)
-    throw StorageError(
-        "a child process that was to train a small model, to measure its memory, ended early; is there memory for it?");
-  return bytes;
-}
-
 }  // namespace
 
+// What is read is the most so far, so that each run holds more than those before it; not in processes of their own, which share with
+// their parent the pages of the program that it has touched, and do not count them.
 void measure_memory(const CalibrateOptions& options, const std::string& source, CudaBackend& cuda, CpuRates& rates) {
   constexpr int kRanks = 8;
-  for (const auto& [compute, precision] : {std::pair{DType::kF32, "fp32"}, {DType::kBF16, "bf16"}}) {
-    const double one = bytes_beside_arenas(options, precision, 1, cuda),
-                 more = bytes_beside_arenas(options, precision, kRanks, cuda);
-    const double rank = std::max((more - one) / (kRanks - 1), 0.0);
-    rates.memory.push_back({compute, std::max(one - rank, 0.0), rank, source});
+  constexpr std::array kWays{std::pair{DType::kBF16, "bf16"}, std::pair{DType::kF32, "fp32"}};
+  std::array<double, kWays.size()> one{};
+  for (std::size_t i = 0; i < kWays.size(); ++i) one[i] = bytes_beside_arenas(options, kWays[i].second, 1, cuda);
+  for (std::size_t i = 0; i < kWays.size(); ++i) {
+    const double more = bytes_beside_arenas(options, kWays[i].second, kRanks, cuda);
+    const double rank = std::max((more - one[i]) / (kRanks - 1), 0.0);
+    rates.memory.push_back({kWays[i].first, std::max(one[i] - rank, 0.0), rank, source});
   }
 }
 

@@ -17,7 +17,7 @@ void measure_operations(const CalibrateOptions& options, int ranks, int threads,
 // Least CPU seconds of a rank in a step of `steps`, without its batch; mean over ranks.
 double step_cpu_seconds(const RunPlan& plan, int steps);
 
-// Fills `rates.memory`. To be called before this process has threads: it forks.
+// Fills `rates.memory`. To be called first: it reads the most that was resident so far.
 void measure_memory(const CalibrateOptions& options, const std::string& source, CudaBackend& cuda, CpuRates& rates);
 
 // Fills `rates.constants` from whole steps, beside what the tables of `rates` say of them.
