@@ -38,12 +38,15 @@ PredictedMemory RunForecast::memory() const {
   PredictedMemory memory;
   const std::vector<std::int64_t>& arenas = inputs_.dry_arenas;
   memory.arena = *std::ranges::max_element(arenas);
-  if (!prices_.resident) return memory;
-  const auto stages = static_cast<std::int64_t>(arenas.size());
+  // Ranks that are processes of a job have the launcher's library beside what the profile was measured with.
   const bool all_here = hardware_.ranks_of_process == inputs_.plan.world_size();
-  const std::int64_t here =
-      all_here ? std::reduce(arenas.begin(), arenas.end()) * (inputs_.plan.world_size() / stages) : arenas.front();
-  memory.resident = std::llround(prices_.resident(static_cast<double>(here)));
+  if (!prices_.resident || !all_here) return memory;
+  const auto ranks_of_a_stage = inputs_.plan.world_size() / static_cast<std::int64_t>(arenas.size());
+  const std::int64_t all = std::reduce(arenas.begin(), arenas.end()) * ranks_of_a_stage;
+  try {
+    memory.resident = std::llround(prices_.resident(static_cast<double>(all)));
+  } catch (const Error&) {  // the profile does not say
+  }
   return memory;
 }
 

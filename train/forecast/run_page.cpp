@@ -103,7 +103,7 @@ ReportSection summary(const RunPageFacts& facts) {
   if (!facts.metrics.empty()) {
     const JsonValue &first = facts.metrics.front(), &last = facts.metrics.back();
     const double loss = number(last, "loss"), speed = number(last, "tokens_per_s"), step = number(last, "step");
-    add("steps", step, fmt::format("{:.0f}", step), fmt::format("{:.4g} tokens", number(last, "tokens")));
+    add("steps", step, fmt::format("{:.0f}", step), fmt::format("{:.0f} tokens", number(last, "tokens")));
     add("training loss", loss, fmt::format("{:.4f}", loss),
         fmt::format("{:.4f} at step {:.0f}", number(first, "loss"), number(first, "step")));
     if (!facts.evals.empty()) {

@@ -49,7 +49,7 @@ CpuRates rates_of_processors(const RunPlan& plan) {
 
 RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
   CpuRates rates = rates_of_processors(plan);
-  const std::string name = rates.name;
+  const std::string name = fmt::format("the profile {} of {}", rates.name, rates.processor);
   const auto prices =
       std::make_shared<CpuPrices>(std::move(rates), CpuPlace{hardware.ranks_of_node, plan.threads_per_rank, plan.compute});
   return {prices, name, {}, [prices, ranks = hardware.ranks_of_process](double bytes) { return prices->resident_bytes(bytes, ranks); }};
