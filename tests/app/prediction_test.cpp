@@ -99,7 +99,8 @@ TEST(Prediction, StandsBesideWhatWasMeasured) {
   for (const JsonMember& part : step.find("parts")->members()) parts += part.value.as_number();
   EXPECT_NEAR(parts, number(step, "seconds"), 1e-12);
   double arenas = 0;
-  for (const JsonValue& rank : parse_json(read_file(place / "run/memory.json"), "memory.json").find("ranks")->items())
+  const JsonValue memory = parse_json(read_file(place / "run/memory.json"), "memory.json");
+  for (const JsonValue& rank : memory.find("ranks")->items())
     arenas += number(rank, "bytes");
   EXPECT_EQ(number(*c.find("resident_bytes"), "predicted"), arenas + 40000000 + 8 * 1000000);
   EXPECT_GT(number(*c.find("resident_bytes"), "measured"), arenas / 2) << "while all eight ranks live";
