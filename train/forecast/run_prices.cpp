@@ -41,9 +41,10 @@ CpuRates rates_of_processors(const RunPlan& plan) {
   if (const auto& file = plan.config.run.hardware_profile) return read_cpu_rates(*file);
   CpuRates rates = shipped_cpu_rates();
   if (const std::string here = processor_name(); rates.processor != here)
-    throw ConfigError(fmt::format("the profile that comes with the program is of {}, this machine has {}; trident bench --calibrate FILE "
-                                  "measures it, and run.hardware_profile names the file",
-                                  rates.processor, here));
+    throw ConfigError(
+        fmt::format("the profile that comes with the program is of {}, this machine has {}; trident bench --calibrate FILE "
+                    "measures it, and run.hardware_profile names the file",
+                    rates.processor, here));
   return rates;
 }
 
@@ -52,7 +53,8 @@ RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
   const std::string name = fmt::format("the profile {} of {}", rates.name, rates.processor);
   const auto prices =
       std::make_shared<CpuPrices>(std::move(rates), CpuPlace{hardware.ranks_of_node, plan.threads_per_rank, plan.compute});
-  return {prices, name, {}, [prices, ranks = hardware.ranks_of_process](double bytes) { return prices->resident_bytes(bytes, ranks); }};
+  return {
+      prices, name, {}, [prices, ranks = hardware.ranks_of_process](double bytes) { return prices->resident_bytes(bytes, ranks); }};
 }
 
 }  // namespace
