@@ -63,7 +63,8 @@ int main(int argc, char** argv) {
   };
   const auto plan = [](const TrainConfig& config, const PlanOptions& options) {
     if (const auto processors = find_processors(options.question.cluster)) {
-      if (options.csv) throw ConfigError("--csv: a table is made of clusters of cards; leave it out with processors, or write --json");
+      if (options.csv)
+        throw ConfigError("--csv: a table is made of clusters of cards; leave it out with processors, or write --json");
       const ProcessorsAnswer answer = plan_on_processors(config, *processors, options.question, *make_cuda_backend());
       return options.json ? to_json_text(to_json(answer, detail_of(options))) + '\n' : to_text(answer, detail_of(options));
     }

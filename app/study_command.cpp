@@ -33,7 +33,8 @@ StudySpec spec_of(const StudyFlags& flags) {
   const std::size_t of_file = spec.varied.size();
   for (const std::string& text : flags.vary) {
     VariedKey varied = parse_varied(text);
-    const auto there = std::find_if(spec.varied.begin(), spec.varied.end(), [&](const VariedKey& v) { return v.key == varied.key; });
+    const auto there =
+        std::find_if(spec.varied.begin(), spec.varied.end(), [&](const VariedKey& v) { return v.key == varied.key; });
     if (there == spec.varied.end()) {
       spec.varied.push_back(std::move(varied));
       continue;
@@ -73,7 +74,8 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
       ->allow_extra_args(false);
   app.add_option("--scaling", flags.scaling,
                  "strong: batch.global stays the same (default); weak: the sequences of a replica do, batch.global grows");
-  app.add_option("--cluster", flags.cluster, "the GPUs: a name of configs/clusters without .json, or a file; none: this machine's processors");
+  app.add_option("--cluster", flags.cluster,
+                 "the GPUs: a name of configs/clusters without .json, or a file; none: this machine's processors");
   app.add_option("--gpus", flags.gpus, "how many, where they do not vary; without it as many as the configuration's degrees say")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   app.add_flag("--json", flags.json, "print one JSON object");
@@ -81,7 +83,8 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
   app.add_option("--svg", flags.svg, "write a picture: efficiency over GPUs, or the time of a step by part");
   app.add_option("--html", flags.html, "write a page with pictures and table that needs nothing else");
   app.add_flag("--run", flags.run,
-               "train the points that fit this machine for a few steps, and put measured beside what is predicted for it; no cluster counts");
+               "train the points that fit this machine for a few steps, and put measured beside what is predicted for it; no "
+               "cluster counts");
   if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
   if (flags.json && flags.csv) throw ConfigError("--json and --csv: choose one");
   const StudyResult result = context.study(spec_of(flags), flags.run);

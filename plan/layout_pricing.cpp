@@ -61,9 +61,9 @@ std::vector<Stage> stages_of(const PricingInput& in, const StageSplit& layers) {
   return stages;
 }
 
-// From the first pass of the busiest rank to its last, which it begins its next step after; where all ranks end a step together, from
-// the first of all to the last. Beyond some rounds of the pipeline each further micro-batch costs the same; where backwards are split,
-// what the busiest rank works for it: other waits are filled.
+// From the first pass of the busiest rank to its last, which it begins its next step after; where all ranks end a step together,
+// from the first of all to the last. Beyond some rounds of the pipeline each further micro-batch costs the same; where backwards
+// are split, what the busiest rank works for it: other waits are filled.
 double pipeline_span(const PricingInput& in, const std::vector<Stage>& stages, double m) {
   const ScheduleWords& words = in.row.schedule;
   const int p = in.row.pp, chunks = static_cast<int>(stages.size()) / p;

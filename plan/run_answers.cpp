@@ -20,8 +20,8 @@ ClusterLinks links_of(const TrainingRow& row, const GpuRates& gpu) {
   return links;
 }
 
-// What a row leaves to its stack, and the attention kernel that ran (one that the GPU's profile does not know is left for pricing to
-// refuse).
+// What a row leaves to its stack, and the attention kernel that ran (one that the GPU's profile does not know is left for pricing
+// to refuse).
 void settle_by_stack(const GpuRates& gpu, const TrainingStack& stack, RowReading& reading) {
   TrainingRow& run = reading.row;
   if (reading.sequence_parallel_open) {

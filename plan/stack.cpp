@@ -82,7 +82,8 @@ TrainingStack stack_from_json(const JsonValue& value, std::string_view where) {
   TrainingStack stack;
   stack.name = object.text("name");
   stack.frameworks = object.texts("frameworks");
-  if (stack.frameworks.empty()) throw ConfigError(fmt::format("{}.frameworks: is empty; write the names that tables have for it", where));
+  if (stack.frameworks.empty())
+    throw ConfigError(fmt::format("{}.frameworks: is empty; write the names that tables have for it", where));
   stack.first_year = object.whole_number("first_year", 0, 9999);
   stack.last_year = object.whole_number("last_year", 0, 9999);
   stack.gpt_scores_until = object.whole_number("gpt_scores_until", 0, 9999);

@@ -67,11 +67,12 @@ struct TrainingStack {
 // Throws ConfigError: a key unknown, missing or out of range, a number without source.
 TrainingStack stack_from_json(const JsonValue& object, std::string_view where);
 
-// The kernel that runs: "megatron_fused_softmax" for GPT's block where the stack of that year (0: not known) kept scores by default.
-// Tables mostly infer kernels; which one a system ran by default is known better.
+// The kernel that runs: "megatron_fused_softmax" for GPT's block where the stack of that year (0: not known) kept scores by
+// default. Tables mostly infer kernels; which one a system ran by default is known better.
 std::string_view attention_that_ran(const TrainingStack& stack, std::string_view named, bool plain_block, int year);
 
-// The stack of a framework's name, however its words are joined ("Megatron-LM"), and a year (0: not known; the last one), or nullptr.
+// The stack of a framework's name, however its words are joined ("Megatron-LM"), and a year (0: not known; the last one), or
+// nullptr.
 const TrainingStack* find_stack(const std::vector<TrainingStack>& stacks, std::string_view framework, int year);
 
 // Attention whose scores lie in memory, as batched GEMMs with row kernels between them.

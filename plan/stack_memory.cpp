@@ -22,9 +22,9 @@ double score_bytes(const PricingInput& in) {
   return tokens * heads * row.sequence * kernels->saved_bytes;
 }
 
-// PyTorch's selective checkpointing as torchtitan sets it up (`mode = selective, option = op`): the block's input, attention's output
-// and statistics, and the outputs of every second matrix product in the order of their calls: queries, values, the first of the
-// feed-forward, and its last where it has two branches.
+// PyTorch's selective checkpointing as torchtitan sets it up (`mode = selective, option = op`): the block's input, attention's
+// output and statistics, and the outputs of every second matrix product in the order of their calls: queries, values, the first of
+// the feed-forward, and its last where it has two branches.
 double per_operation_bytes(const PricingInput& in, double input) {
   const TrainingRow& row = in.row;
   const double kv = std::max(row.kv_width() / row.tp, row.head_dim());

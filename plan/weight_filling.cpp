@@ -42,7 +42,9 @@ class Filler {
   }
   double transit(int from_stage, int to_stage) const {
     const auto& rank_of = placed_.rank_of_stage;
-    return rank_of[static_cast<std::size_t>(from_stage)] == rank_of[static_cast<std::size_t>(to_stage)] ? 0 : times_[from_stage].message;
+    return rank_of[static_cast<std::size_t>(from_stage)] == rank_of[static_cast<std::size_t>(to_stage)]
+               ? 0
+               : times_[from_stage].message;
   }
 
   const PlacedSchedule& placed_;

@@ -11,8 +11,8 @@ struct WeightFilling {
   // The most that a rank may hold, in peak_activations' units, with this `weight_share`.
   double limit = 0;
   double weight_share = 1;
-  // A weight gradient runs when the rank would otherwise wait longer than this share of that one's time (and when memory demands it, and
-  // when nothing else is left).
+  // A weight gradient runs when the rank would otherwise wait longer than this share of that one's time (and when memory demands
+  // it, and when nothing else is left).
   double threshold = 0.5;
 };
 

@@ -161,7 +161,8 @@ TEST_F(CommandLine, BenchCalibratesIntoAFileThatAppearsWhole) {
     rates.name = options.name, rates.processor = "a stand-in", rates.constants_source = "a test";
     return rates;
   };
-  EXPECT_EQ(run_command_line({"bench", "--calibrate", file, "--largest", "128", "--seconds", "0.25"}, context, err), 0) << err.str();
+  EXPECT_EQ(run_command_line({"bench", "--calibrate", file, "--largest", "128", "--seconds", "0.25"}, context, err), 0)
+      << err.str();
   EXPECT_FALSE(there) << "before it was measured";
   EXPECT_EQ(seen.largest, 128);
   EXPECT_EQ(seen.seconds, 0.25);

@@ -90,7 +90,9 @@ TEST(Study, StrongAndWeakScalingHoldWhatTheySay) {
     EXPECT_GT(number(s, "mfu"), 0.01);
     EXPECT_LT(number(s, "mfu"), 0.7);
   }
-  const auto efficiency = [](const JsonValue& result, std::size_t i) { return number(result.find("rows")->items().at(i), "efficiency"); };
+  const auto efficiency = [](const JsonValue& result, std::size_t i) {
+    return number(result.find("rows")->items().at(i), "efficiency");
+  };
   EXPECT_EQ(efficiency(strong, 0), 1);
   EXPECT_LT(efficiency(strong, 2), 0.8);  // 6 micro-batches for 8 stages
   EXPECT_GT(efficiency(weak, 2), 0.9);
@@ -100,11 +102,12 @@ TEST(Study, StrongAndWeakScalingHoldWhatTheySay) {
 }
 
 TEST(Study, PointsThatCannotBeAreRowsWithReasons) {
-  const JsonValue result = study({"--config", kConfigs + "gpt3_175b_tp8_pp8.json", "--cluster", "h100_sxm_ndr", "--set", "batch.global=96",
-                                  "--vary", "gpus=32|96|100|128|4096|12288", "--vary", "micro=1|5"});
+  const JsonValue result = study({"--config", kConfigs + "gpt3_175b_tp8_pp8.json", "--cluster", "h100_sxm_ndr", "--set",
+                                  "batch.global=96", "--vary", "gpus=32|96|100|128|4096|12288", "--vary", "micro=1|5"});
   std::map<std::string, std::string> reasons;
   for (const JsonValue& row : result.find("rows")->items()) {
-    const std::string key = fmt::format("{}/{}", row.find("settings")->find("batch.micro")->as_string(), row.find("gpus")->as_integer());
+    const std::string key =
+        fmt::format("{}/{}", row.find("settings")->find("batch.micro")->as_string(), row.find("gpus")->as_integer());
     reasons[key] = row.find("possible")->as_bool() ? "" : row.find("reason")->as_string();
   }
   ASSERT_EQ(reasons.size(), 12u);
@@ -116,16 +119,18 @@ TEST(Study, PointsThatCannotBeAreRowsWithReasons) {
                                                                      {"5/128", "batch.micro"}})
     EXPECT_NE(reasons.at(key).find(part), std::string::npos) << key << ": " << reasons.at(key);
   // A node and a half.
-  const JsonValue odd = study({"--config", kConfigs + "zero_zero3.json", "--cluster", "h100_sxm_ndr", "--vary", "gpus=8|12", "--set",
-                               "parallel.pipeline=1", "--set", "batch.global=48"});
+  const JsonValue odd = study({"--config", kConfigs + "zero_zero3.json", "--cluster", "h100_sxm_ndr", "--vary", "gpus=8|12",
+                               "--set", "parallel.pipeline=1", "--set", "batch.global=48"});
   EXPECT_FALSE(odd.find("rows")->items().at(1).find("possible")->as_bool());
   EXPECT_NE(odd.find("rows")->items().at(1).find("reason")->as_string().find("12"), std::string::npos);
 }
 
 TEST(Study, WritesTextCsvAndPictures) {
   const TemporaryFolder folder;
-  const std::vector<std::string> words{"study", "--config", kConfigs + "zero_zero3.json", "--cluster", "a100_sxm_hdr", "--vary",
-                                       "gpus=2..8", "--vary", "zero=zero1|zero3", "--svg", folder / "a.svg", "--html", folder / "a.html"};
+  const std::vector<std::string> words{
+      "study",          "--config", kConfigs + "zero_zero3.json", "--cluster", "a100_sxm_hdr",   "--vary",
+      "gpus=2..8",      "--vary",   "zero=zero1|zero3",           "--svg",     folder / "a.svg", "--html",
+      folder / "a.html"};
   const ProgramOutcome text = run_program(words);
   ASSERT_EQ(text.exit_code, 0) << text.err;
   for (const std::string part : {"Strong scaling", "efficiency", "zero3", "A100 nodes with HDR"})

@@ -90,7 +90,9 @@ TEST(Stack, IsFoundByFrameworkAndYear) {
 TEST(Stack, GptKeptItsScoresByDefault) {
   const PriceBook book = shipped_price_book();
   const TrainingStack& megatron = *find_stack(book.stacks, "megatron_lm", 2023);
-  const auto ran = [&](const char* named, bool plain_block, int year) { return attention_that_ran(megatron, named, plain_block, year); };
+  const auto ran = [&](const char* named, bool plain_block, int year) {
+    return attention_that_ran(megatron, named, plain_block, year);
+  };
   EXPECT_EQ(ran("flash2", true, 2023), "megatron_fused_softmax");
   EXPECT_EQ(ran("flash2", true, 2024), "flash2");
   EXPECT_EQ(ran("flash2", true, 0), "flash2") << "nobody knows when";

@@ -88,7 +88,8 @@ TEST(RunAnswers, SchedulesByTheirNames) {
 TEST(RunAnswers, BubbleOfSplitBackwards) {
   const auto bubble = [](const char* schedule, int global) {
     const JsonValue answer = priced(fmt::format(
-        R"({{"model": {{"layers": 32, "vocab": 128}}, "parallel": {{"pp": 4, "schedule": "{}"}}, "batch": {{"global": {}, "micro": 1}}}})",
+        R"({{"model": {{"layers": 32, "vocab": 128}}, "parallel": {{"pp": 4, "schedule": "{}"}},
+           "batch": {{"global": {}, "micro": 1}}}})",
         schedule, global));
     return number(*answer.find("time_parts_s"), "bubble");
   };
@@ -151,7 +152,8 @@ TEST(RunAnswers, TheNetworkIsReadFromTheRow) {
   EXPECT_NEAR(dp("4x 100 Gb/s") / dp("8x 200 Gb/s"), 4, 0.1);
 }
 
-// A GPT of Megatron-LM before it took another kernel by default: time and memory are of scores that are kept, and the answer says so.
+// A GPT of Megatron-LM before it took another kernel by default: time and memory are of scores that are kept, and the answer says
+// so.
 TEST(RunAnswers, TheKernelOfASystemsYearRuns) {
   const JsonValue kept = priced(), named = priced(R"({"stack": {"attention": "flash2"}})");
   EXPECT_EQ(number(named, "step_time_s"), number(kept, "step_time_s"));
@@ -198,9 +200,10 @@ TEST(RunAnswers, WhatTheStackSettles) {
 TEST(RunAnswers, Refusals) {
   const auto why = [](const char* changes) { return unsupported(priced(changes)); };
   EXPECT_EQ(why(R"({"cluster": {"gpu": "Z1"}})").find("cluster.gpu = \"Z1\": no profile of it; there are "), 0u);
-  EXPECT_EQ(why(R"({"stack": {"framework": "mesh"}})"),
-            "stack.framework = \"mesh\": no such stack is known; there are megatron_core_te, megatron_deepspeed, megatron_lm, oneflow, "
-            "pytorch_fsdp1, torchtitan_fsdp2");
+  EXPECT_EQ(
+      why(R"({"stack": {"framework": "mesh"}})"),
+      "stack.framework = \"mesh\": no such stack is known; there are megatron_core_te, megatron_deepspeed, megatron_lm, oneflow, "
+      "pytorch_fsdp1, torchtitan_fsdp2");
   EXPECT_EQ(why(R"({"stack": {"attention": "flash9"}})"),
             "A100-SXM4-80GB: the profile has no rates of the attention kernel \"flash9\"; add them with their source");
   EXPECT_EQ(why(R"({"parallel": {"tp": 3}})"), "tp 3 x pp 1 x cp 1 does not divide 8 GPUs");
@@ -233,8 +236,10 @@ TEST(StackMemory, SavedTensorsOfABlock) {
 
 // torchtitan's Llama 3 8B: input, queries, values, attention, gate, output of the feed-forward, 2 bytes each; statistics.
 TEST(StackMemory, RecomputationByOperation) {
-  const JsonValue answer = priced(R"({"model": {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "act": "swiglu",
-      "vocab": 128256, "seq": 8192}, "cluster": {"gpu": "H100-SXM5-80GB"}, "parallel": {"zero": 3}, "batch": {"global": 16, "micro": 2},
+  const JsonValue answer =
+      priced(R"({"model": {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "act": "swiglu",
+      "vocab": 128256, "seq": 8192}, "cluster": {"gpu": "H100-SXM5-80GB"}, "parallel": {"zero": 3},
+       "batch": {"global": 16, "micro": 2},
       "recompute": "selective per-op", "stack": {"framework": "torchtitan_fsdp2", "attention": "flash2_sdpa", "year": 2024}})");
   const double of_token = 2 * (4096 + 4096 + 1024 + 4096 + 14336 + 4096) + 4 * 32;
   EXPECT_DOUBLE_EQ(number(*answer.find("memory_parts"), "activations"), 32 * 2 * 8192.0 * of_token);

@@ -71,10 +71,11 @@ TEST(SimulatedSchedules, StagesMayCostDifferently) {
       if (kind == SimulatedKind::k1f1b) of_1f1b = here.largest_span;
       EXPECT_LE(here.largest_span, of_1f1b + 1e-9) << to_string(kind);
     }
-    EXPECT_EQ(simulate(make_simulated_schedule(SimulatedKind::kZb2p, p, 1, m, kUneven).placed, kUneven).largest_span,
-              simulate(make_simulated_schedule(SimulatedKind::kZb2p, p, 1, m, std::vector(static_cast<std::size_t>(p), kUneven)).placed,
-                       std::vector(static_cast<std::size_t>(p), kUneven))
-                  .largest_span);
+    EXPECT_EQ(
+        simulate(make_simulated_schedule(SimulatedKind::kZb2p, p, 1, m, kUneven).placed, kUneven).largest_span,
+        simulate(make_simulated_schedule(SimulatedKind::kZb2p, p, 1, m, std::vector(static_cast<std::size_t>(p), kUneven)).placed,
+                 std::vector(static_cast<std::size_t>(p), kUneven))
+            .largest_span);
   }
 }
 

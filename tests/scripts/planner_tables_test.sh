@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# planner_tables_test.sh SOURCE TRIDENT: scripts/planner_tables takes the page only as the program says it, and says when there is none.
+# planner_tables_test.sh SOURCE TRIDENT: scripts/planner_tables takes the page only as the program says it, and
+# says when there is none.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT

@@ -72,7 +72,8 @@ TEST(StudyEfficiency, OfOnePointOrOfOtherSettingsIsNone) {
   StudyResult result;
   result.spec.varied = {parse_varied("zero=zero1|zero3")};
   result.spec.gpus = 8;
-  for (const StudyPoint& point : points_of(result.spec)) result.rows.push_back(row(point, 1.0 + point.values[0].back(), TimePart::kData));
+  for (const StudyPoint& point : points_of(result.spec))
+    result.rows.push_back(row(point, 1.0 + point.values[0].back(), TimePart::kData));
   compare_rows(result);
   EXPECT_EQ(result.rows[0].efficiency, 0);
   EXPECT_EQ(result.rows[1].efficiency, 0);
@@ -105,7 +106,8 @@ TEST(StudyCauses, CommunicationIsTracedToBytesAndCollectives) {
   result.spec.arms = {{"DDP", {}}, {"FSDP", {}}, {"same", {}}};
   result.spec.gpus = 4;
   const std::vector<StudyPoint> points = points_of(result.spec);
-  result.rows = {row(points[0], 10, TimePart::kCompute), row(points[1], 50, TimePart::kData), row(points[2], 10.2, TimePart::kData)};
+  result.rows = {row(points[0], 10, TimePart::kCompute), row(points[1], 50, TimePart::kData),
+                 row(points[2], 10.2, TimePart::kData)};
   for (StudyRow& r : result.rows) r.gpus = 4, r.micro_batches = 32, r.reductions = 1;
   result.rows[0].bytes_sent[static_cast<std::size_t>(Axis::kData)] = 7e9;
   result.rows[1].bytes_sent[static_cast<std::size_t>(Axis::kData)] = 226e9;

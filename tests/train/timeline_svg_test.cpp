@@ -99,7 +99,8 @@ TEST(TimelineSvg, ChunksHaveShadesNumbersAndALegend) {
     const RunPlan plan = plan_of({fmt::format("parallel.virtual_stages={}", chunks), "model.num_hidden_layers=16"}, file);
     const std::string svg = timeline_svg(plan);
     EXPECT_EQ(first_fault(svg), "");
-    const auto units_of_last = instructions(plan, [&](const Instruction& i) { return i.is_compute() && i.virtual_stage / 4 == chunks - 1; });
+    const auto units_of_last =
+        instructions(plan, [&](const Instruction& i) { return i.is_compute() && i.virtual_stage / 4 == chunks - 1; });
     EXPECT_EQ(count(svg, "fill-opacity=\"0.40\""), units_of_last + 2);  // and twice in the legend
     EXPECT_EQ(count(svg, fmt::format(", chunk {}</title>", chunks - 1)), units_of_last);
     EXPECT_NE(svg.find(fmt::format("A rank holds {} chunks", chunks)), std::string::npos);

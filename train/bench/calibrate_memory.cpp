@@ -80,8 +80,8 @@ double bytes_beside_arenas(const CalibrateOptions& options, const char* precisio
 
 }  // namespace
 
-// What is read is the most so far, so that each run holds more than those before it; not in processes of their own, which share with
-// their parent the pages of the program that it has touched, and do not count them.
+// What is read is the most so far, so that each run holds more than those before it; not in processes of their own, which share
+// with their parent the pages of the program that it has touched, and do not count them.
 void measure_memory(const CalibrateOptions& options, const std::string& source, CudaBackend& cuda, CpuRates& rates) {
   constexpr int kRanks = 8;
   constexpr std::array kWays{std::pair{DType::kBF16, "bf16"}, std::pair{DType::kF32, "fp32"}};

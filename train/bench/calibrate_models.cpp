@@ -38,7 +38,8 @@ TrainedModel model_of(const std::string& family, const Sizes& s, const std::stri
                 family == "olmo2" ? "false" : "true");
   const std::string text = fmt::format(
       R"({{"run": {{"dir": "unused", "steps": 1}}, "device": "cpu", "model": {{{}}},
-      "batch": {{"global": {}, "micro": {}, "sequence": {}}}, "precision": {{"compute": "{}"}}, "optimizer": {{"lr": 1e-4}}, "data": {{"train": "unused"}}}})",
+      "batch": {{"global": {}, "micro": {}, "sequence": {}}}, "precision": {{"compute": "{}"}}, "optimizer": {{"lr": 1e-4}},
+      "data": {{"train": "unused"}}}})",
       keys, s.micro * s.micro_batches, s.micro, s.sequence, precision);
   TrainedModel model{fmt::format("{} {} {}", family, s.hidden, precision), parse_train_config(text, "calibration", settings)};
   return model;

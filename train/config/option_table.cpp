@@ -54,7 +54,8 @@ std::vector<Option> run_options() {
       {.path = "run.hardware_profile", .takes = kNull | kString, .fallback = "null",
        .doc = "File with the rates that the time of a step is predicted by, as trident bench --calibrate or configs/hardware have it; "
               "null: that of this kind of hardware which comes with the program. No number of the training depends on it."},
-      {.path = "device", .takes = kString, .fallback = "\"auto\"", .doc = "Where ranks compute; auto takes CUDA cards if this program has CUDA and the machine has cards it can use.",
+      {.path = "device", .takes = kString, .fallback = "\"auto\"",
+       .doc = "Where ranks compute; auto takes CUDA cards if this program has CUDA and the machine has cards it can use.",
        .choices = {"auto", "cpu", "cuda"}},
   };
 }

@@ -95,8 +95,10 @@ TimeParts shared_parts(const RunPlan& plan, const CpuForecast& run, int cores) {
     for (double& seconds : parts.seconds) seconds *= run.step_seconds / computing;
   } else {
     const ParallelDegrees& d = plan.grid.degrees();
-    parts[d.tensor > 1 ? TimePart::kTensor : d.data > 1 ? TimePart::kData : d.pipeline > 1 ? TimePart::kPipeline : TimePart::kOther] +=
-        run.step_seconds - computing;
+    parts[d.tensor > 1     ? TimePart::kTensor
+          : d.data > 1     ? TimePart::kData
+          : d.pipeline > 1 ? TimePart::kPipeline
+                           : TimePart::kOther] += run.step_seconds - computing;
   }
   return parts;
 }

@@ -33,8 +33,8 @@ LinePlot over_gpus(const StudyResult& result, const std::string& title, const st
 }
 
 LinePlot efficiency_plot(const StudyResult& result) {
-  return over_gpus(result, fmt::format("Efficiency, {} scaling", to_string(result.spec.scaling)), "tokens/s a GPU over the smallest",
-                   [](const StudyRow& row) { return row.efficiency; });
+  return over_gpus(result, fmt::format("Efficiency, {} scaling", to_string(result.spec.scaling)),
+                   "tokens/s a GPU over the smallest", [](const StudyRow& row) { return row.efficiency; });
 }
 
 StackedBars time_bars(const StudyResult& result) {
@@ -66,13 +66,16 @@ void require_rows(const StudyResult& result) {
 }
 
 ReportTable page_table(const StudyResult& result) {
-  ReportTable table{.title = "Points", .head = {"settings", "remark", "GPUs", "micro-batches", "tokens/s", "a GPU", "step s", "MFU %", "GB held",
-                                                "efficiency", "of first"},
-                    .rows = {}, .num_text_columns = 2};
+  ReportTable table{.title = "Points",
+                    .head = {"settings", "remark", "GPUs", "micro-batches", "tokens/s", "a GPU", "step s", "MFU %", "GB held",
+                             "efficiency", "of first"},
+                    .rows = {},
+                    .num_text_columns = 2};
   for (const StudyRow& row : result.rows) {
     const std::string name = line_name(result, row);
     if (!row.possible()) {
-      table.rows.push_back({name, row.reason, row.point.gpus > 0 ? fmt::format("{}", row.point.gpus) : "", "", "", "", "", "", "", "", ""});
+      table.rows.push_back(
+          {name, row.reason, row.point.gpus > 0 ? fmt::format("{}", row.point.gpus) : "", "", "", "", "", "", "", "", ""});
       continue;
     }
     std::string remark = row.fits ? "" : "does not fit";
@@ -96,7 +99,9 @@ std::string study_svg(const StudyResult& result) {
 
 std::string study_html(const StudyResult& result) {
   require_rows(result);
-  ReportPage page{.title = result.spec.title.empty() ? "Study" : result.spec.title, .subtitle = "prices of: " + result.hardware, .sections = {}};
+  ReportPage page{.title = result.spec.title.empty() ? "Study" : result.spec.title,
+                  .subtitle = "prices of: " + result.hardware,
+                  .sections = {}};
   ReportSection what{.title = "What is compared", .blocks = {}};
   for (const std::string& sentence : result.held) what.blocks.push_back(Paragraph{sentence});
   if (!result.causes.empty()) what.blocks.push_back(BulletList{result.causes});

@@ -32,7 +32,8 @@ std::string short_key(const std::string& path) {
 
 // Says what it is by itself: "zero3", not "2", "true" or "null".
 bool is_word(const std::string& value) {
-  return value != "true" && value != "false" && value != "null" && !value.empty() && std::isalpha(static_cast<unsigned char>(value[0]));
+  return value != "true" && value != "false" && value != "null" && !value.empty() &&
+         std::isalpha(static_cast<unsigned char>(value[0]));
 }
 
 struct PartDifference {
@@ -133,13 +134,13 @@ std::string why_less_efficient(const StudyResult& result, const StudyRow& large,
   const std::string name = row_name(result.spec, large.point);
   const double of_large = most.seconds > 0 ? large.parts[most.part] / large.seconds : 0;
   const double of_small = most.seconds > 0 ? small.parts[most.part] / small.seconds : 0;
-  return fmt::format("{}from {} to {} GPUs efficiency falls to {:.2f}, most of it by {}: {:.0f} % of the step instead of {:.0f} %{}.",
-                     name.empty() ? "" : name + ": ", small.gpus, large.gpus, large.efficiency, in_words(most.part),
-                     100 * of_large, 100 * of_small,
-                     large.micro_batches != small.micro_batches
-                         ? fmt::format(" ({} instead of {} a replica)", large.micro_batches,
-                                       counted(small.micro_batches, "micro-batch", "micro-batches"))
-                         : "");
+  return fmt::format(
+      "{}from {} to {} GPUs efficiency falls to {:.2f}, most of it by {}: {:.0f} % of the step instead of {:.0f} %{}.",
+      name.empty() ? "" : name + ": ", small.gpus, large.gpus, large.efficiency, in_words(most.part), 100 * of_large,
+      100 * of_small,
+      large.micro_batches != small.micro_batches ? fmt::format(" ({} instead of {} a replica)", large.micro_batches,
+                                                               counted(small.micro_batches, "micro-batch", "micro-batches"))
+                                                 : "");
 }
 
 }  // namespace
@@ -195,7 +196,8 @@ std::vector<std::string> held_fixed(const StudySpec& spec) {
   }
   if (spec.varies_gpus())
     held.emplace_back(
-        "Efficiency: tokens/s a GPU over those of the smallest number of GPUs that fits, everything else equal; with strong scaling "
+        "Efficiency: tokens/s a GPU over those of the smallest number of GPUs that fits, everything else equal; with strong "
+        "scaling "
         "that is (time x GPUs) of the smallest over (time x GPUs), with weak scaling and equal replicas time over time.");
   return held;
 }

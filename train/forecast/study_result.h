@@ -56,16 +56,16 @@ struct StudyResult {
   std::vector<std::string> causes;  // sentences: why rows differ
 };
 
-// Fills efficiency and of_first. Rows are compared that differ in gpus alone; the reference has the fewest GPUs of those that can be
-// and fit, or where none fits of those that can be.
+// Fills efficiency and of_first. Rows are compared that differ in gpus alone; the reference has the fewest GPUs of those that can
+// be and fit, or where none fits of those that can be.
 void compare_rows(StudyResult& result);
 
 // What is held fixed, and what efficiency means, from the specification alone.
 std::vector<std::string> held_fixed(const StudySpec& spec);
 
-// Why rows differ by more than 5 %, a sentence for each line of rows that differ in gpus alone. Against the first arm, or without arms
-// the fastest row of as many GPUs: the part of the step that makes most of the difference, where it is largest; for gathers and
-// reductions the bytes and collectives behind it. Of growing numbers of GPUs: the part that grew most.
+// Why rows differ by more than 5 %, a sentence for each line of rows that differ in gpus alone. Against the first arm, or without
+// arms the fastest row of as many GPUs: the part of the step that makes most of the difference, where it is largest; for gathers
+// and reductions the bytes and collectives behind it. Of growing numbers of GPUs: the part that grew most.
 std::vector<std::string> causes_of(const StudyResult& result);
 
 // "zero3, micro 2": what tells a row from others, without gpus.

@@ -25,8 +25,9 @@ struct VariedKey {
 };
 
 // "KEY=A|B|C" or "KEY=A..B", which doubles from A to at most B; both forms mix: "gpus=8..64|96". KEY is "gpus", a path
-// ("parallel.zero"), what ends only one path ("zero", "micro"), or tp, pp, cp. Throws ConfigError that begins with `where`: an unknown
-// or ambiguous key, parallel.data (which follows from gpus), an empty or backward range, a value that the key does not take, one twice.
+// ("parallel.zero"), what ends only one path ("zero", "micro"), or tp, pp, cp. Throws ConfigError that begins with `where`: an
+// unknown or ambiguous key, parallel.data (which follows from gpus), an empty or backward range, a value that the key does not
+// take, one twice.
 VariedKey parse_varied(std::string_view text, std::string_view where = "--vary");
 
 // One of several things compared: settings beside those of the study.
@@ -62,8 +63,8 @@ struct StudyPoint {
 
 inline constexpr std::size_t kMaxStudyPoints = 4096;
 
-// Every arm with every combination of values; arms outermost, gpus innermost, the others in their order. Throws ConfigError for more
-// than kMaxStudyPoints.
+// Every arm with every combination of values; arms outermost, gpus innermost, the others in their order. Throws ConfigError for
+// more than kMaxStudyPoints.
 std::vector<StudyPoint> points_of(const StudySpec& spec);
 
 // The configuration of a point: parallel.data is gpus over the ranks of a replica, batch.global what the scaling makes of it. A
@@ -75,9 +76,9 @@ struct PointConfig {
 };
 PointConfig config_of(const StudySpec& spec, const StudyPoint& point);
 
-// Sequences of a replica in a step that weak scaling holds fixed for an arm: batch.global / parallel.data of the configuration with the
-// arm's settings; where parallel.data is auto, over the replicas that the smallest number of GPUs makes. ConfigError where that is no
-// whole number.
+// Sequences of a replica in a step that weak scaling holds fixed for an arm: batch.global / parallel.data of the configuration with
+// the arm's settings; where parallel.data is auto, over the replicas that the smallest number of GPUs makes. ConfigError where that
+// is no whole number.
 std::int64_t replica_batch(const StudySpec& spec, std::size_t arm);
 
 }  // namespace trident

@@ -153,7 +153,8 @@ JsonValue row_json(const StudySpec& spec, const StudyRow& row) {
   out.set("tokens_per_step", row.tokens);
   out.set("step_s", row.seconds);
   JsonValue parts, sent;
-  for (std::size_t part = 0; part < kNumTimeParts; ++part) parts.set(to_string(static_cast<TimePart>(part)), row.parts.seconds[part]);
+  for (std::size_t part = 0; part < kNumTimeParts; ++part)
+    parts.set(to_string(static_cast<TimePart>(part)), row.parts.seconds[part]);
   out.set("parts_s", std::move(parts));
   out.set("tokens_per_s", row.tokens_per_second());
   out.set("tokens_per_s_per_gpu", row.tokens_per_gpu());

@@ -18,7 +18,8 @@ std::optional<CpuRates> find_processors(std::string_view name_or_path) {
   return cpu_rates_from_json(json, path);
 }
 
-ProcessorsAnswer plan_on_processors(const TrainConfig& config, const CpuRates& rates, const ClusterQuestion& question, CudaBackend& cuda) {
+ProcessorsAnswer plan_on_processors(const TrainConfig& config, const CpuRates& rates, const ClusterQuestion& question,
+                                    CudaBackend& cuda) {
   if (!question.html.empty()) throw ConfigError("--html: pages are made of clusters of cards; leave it out with processors");
   if (config.device == AskedDevice::kCuda)
     throw ConfigError("device = cuda: --cluster names processors; set device to \"cpu\", or name a cluster of cards");
@@ -40,7 +41,8 @@ std::string to_text(const ProcessorsAnswer& answer, PlanDetail detail) {
                       counted(plan.threads_per_rank, "thread"), 1e3 * f.step_seconds,
                       static_cast<double>(plan.tokens_per_step()) / f.step_seconds);
   if (f.shares_cores)
-    text += fmt::format("ranks share cores: {:.1f} ms of CPU time over {}\n", 1e3 * f.cpu_seconds, counted(answer.rates.cores, "core"));
+    text +=
+        fmt::format("ranks share cores: {:.1f} ms of CPU time over {}\n", 1e3 * f.cpu_seconds, counted(answer.rates.cores, "core"));
   text += "the busiest rank, with cores of its own, ms:";
   for (std::size_t part = 0; part < kNumTimeParts; ++part)
     if (const double seconds = price.ranks[price.busiest()].seconds[part]; seconds > 0)

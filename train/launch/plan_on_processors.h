@@ -13,8 +13,8 @@
 
 namespace trident {
 
-// "cpu", the profile that comes with the program, or the path of a file that trident bench --calibrate wrote; nothing where the name
-// means something else. Throws ConfigError: a bad file.
+// "cpu", the profile that comes with the program, or the path of a file that trident bench --calibrate wrote; nothing where the
+// name means something else. Throws ConfigError: a bad file.
 std::optional<CpuRates> find_processors(std::string_view name_or_path);
 
 struct ProcessorsAnswer {
@@ -23,14 +23,16 @@ struct ProcessorsAnswer {
   CpuForecast forecast;
 };
 
-// Writes the trace that is asked for. ConfigError: what only clusters of cards have (a page, a table), a table that the profile lacks.
-ProcessorsAnswer plan_on_processors(const TrainConfig& config, const CpuRates& rates, const ClusterQuestion& question, CudaBackend& cuda);
+// Writes the trace that is asked for. ConfigError: what only clusters of cards have (a page, a table), a table that the profile
+// lacks.
+ProcessorsAnswer plan_on_processors(const TrainConfig& config, const CpuRates& rates, const ClusterQuestion& question,
+                                    CudaBackend& cuda);
 
 // Goes on where that of a plan without a cluster ends.
 std::string to_text(const ProcessorsAnswer& answer, PlanDetail detail);
-// As that of a plan without a cluster, with "cluster": {"name", "processor", "cores", "ranks", "threads_per_rank", "step": {"seconds",
-// "cpu_seconds" of all ranks, "shares_cores", "parts": {...} of the busiest rank with cores of its own, "bubble_over_ideal"},
-// "tokens_per_second", "arena_bytes", "resident_bytes"}; bytes are those of the process.
+// As that of a plan without a cluster, with "cluster": {"name", "processor", "cores", "ranks", "threads_per_rank", "step":
+// {"seconds", "cpu_seconds" of all ranks, "shares_cores", "parts": {...} of the busiest rank with cores of its own,
+// "bubble_over_ideal"}, "tokens_per_second", "arena_bytes", "resident_bytes"}; bytes are those of the process.
 JsonValue to_json(const ProcessorsAnswer& answer, PlanDetail detail);
 
 }  // namespace trident

@@ -79,7 +79,8 @@ void execute(const PointConfig& point, StudyRow& row, CudaBackend& cuda) {
                                           kLongestPointSeconds));
   const ScratchFolder folder;
   const std::int64_t sequence = point.config.batch.sequence;
-  write_random_tokens(folder / "tokens", resolve_model(point.config).vocab_size, kSteps * point.config.batch.global + 8, sequence + 1);
+  write_random_tokens(folder / "tokens", resolve_model(point.config).vocab_size, kSteps * point.config.batch.global + 8,
+                      sequence + 1);
   const TrainConfig config = for_execution(point.config, folder);
   std::ostringstream console, lines;
   LogSink log(lines);

@@ -176,11 +176,13 @@ class Timeline {
     const auto& stages = plan_.step_spec.units_of_stage;
     if (chunks() > kMaxNamedChunks) {
       std::size_t units = 0;
-      for (std::size_t s = static_cast<std::size_t>(rank); s < stages.size(); s += plan_.step_programs.size()) units += stages[s].size();
+      for (std::size_t s = static_cast<std::size_t>(rank); s < stages.size(); s += plan_.step_programs.size())
+        units += stages[s].size();
       return text(24, line, "small", fmt::format("{} chunks, {}", chunks(), counted(static_cast<std::int64_t>(units), "unit")));
     }
     for (int chunk = 0; chunk < chunks(); ++chunk, line += 14) {
-      const std::vector<int>& units = stages[static_cast<std::size_t>(chunk) * plan_.step_programs.size() + static_cast<std::size_t>(rank)];
+      const std::vector<int>& units =
+          stages[static_cast<std::size_t>(chunk) * plan_.step_programs.size() + static_cast<std::size_t>(rank)];
       const int from = std::max(units.front(), 1), to = std::min(units.back(), plan_.step_spec.head_unit() - 1);
       std::string words = fmt::format("c{}:{}", chunk, kind_of(units.front()) == UnitKind::kEmbedding ? " embed," : "");
       if (from <= to) words += from == to ? fmt::format(" block {}", from - 1) : fmt::format(" {}-{}", from - 1, to - 1);
