@@ -65,8 +65,8 @@ struct SearchSpace {
   std::vector<std::int64_t> micro = {1, 2, 4, 8, 16};
   std::vector<int> virtual_stages = {1, 2, 3, 4, 6, 8};
   std::vector<RecomputePolicy> recompute = {RecomputePolicy::kNone, RecomputePolicy::kSelective, RecomputePolicy::kFull};
-  // shard_grad_op is not among them: with a backward behind every forward it keeps what zero2 keeps (a test holds their bytes
-  // against each other). Nor is zero2 with one reduction: that is zero1.
+  // shard_grad_op is not among them: with a backward behind every forward it keeps what zero2 keeps. Nor is zero2 with
+  // one reduction: that is zero1.
   std::vector<ZeroPreset> zero = {ZeroPreset::kDdp, ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kZero3};
 };
 
