@@ -13,6 +13,7 @@
 #include "train/eval/run_eval.h"
 #include "train/forecast/layout_costs.h"
 #include "train/forecast/search_run.h"
+#include "train/forecast/search_text.h"
 #include "train/generate/run_generate.h"
 #include "train/launch/plan_on_cluster.h"
 #include "train/launch/plan_on_processors.h"

@@ -15,6 +15,7 @@
 #include "train/forecast/cluster_report.h"
 #include "train/forecast/held_activations.h"
 #include "train/forecast/plan_page.h"
+#include "train/forecast/plan_timeline.h"
 #include "train/forecast/plan_trace.h"
 
 namespace trident {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "train/forecast/held_activations.h"
+#include "train/forecast/plan_timeline.h"
 #include "train/run/run_report.h"
 
 namespace trident {

@@ -1,9 +1,9 @@
+#include "train/forecast/plan_timeline.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
-
-#include "train/forecast/plan_page.h"
 
 namespace trident {
 namespace {

@@ -59,7 +59,4 @@ SearchResult search_layouts(const SearchRequest& request);
 // Bytes of a GPU that arenas may take: without the driver's context and communicators.
 std::int64_t usable_bytes(const GpuRates& gpu, const ModelConfig& model, const SearchLayout& layout);
 
-std::string to_text(const SearchResult& result);
-JsonValue to_json(const SearchResult& result);
-
 }  // namespace trident

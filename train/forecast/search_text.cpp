@@ -1,3 +1,5 @@
+#include "train/forecast/search_text.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -5,7 +7,6 @@
 #include <string>
 
 #include "core/counted.h"
-#include "train/forecast/search_run.h"
 
 namespace trident {
 namespace {
