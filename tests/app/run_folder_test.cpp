@@ -39,8 +39,8 @@ TEST(RunFolder, TheSameRunAgainKeepsWhatWasThere) {
     return names;
   };
   const std::vector<std::string> whole = names_in("run/earlier-1");
-  EXPECT_EQ(whole, (std::vector<std::string>{"config.res", "eval.jsonl", "events.out", "memory.jso", "metrics.js", "plan.json",
-                                             "timing.jso", "trace"}));
+  EXPECT_EQ(whole, (std::vector<std::string>{"comparison", "config.res", "eval.jsonl", "events.out", "memory.jso", "metrics.js",
+                                             "plan.json", "timing.jso", "trace"}));
   std::vector<std::string> now = names_in("run");
   std::erase(now, "earlier-1");
   EXPECT_EQ(now, whole);
