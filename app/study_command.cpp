@@ -31,7 +31,11 @@ StudySpec spec_of(const StudyFlags& flags) {
   for (const std::string& setting : flags.config.settings) OptionValues().take_setting(setting);  // before any point fails by it
   spec.settings.insert(spec.settings.end(), flags.config.settings.begin(), flags.config.settings.end());
   const std::size_t of_file = spec.varied.size();
-  for (const std::string& text : flags.vary) {
+  std::vector<std::string> texts;
+  for (const std::string& flag : flags.vary) {
+    for (std::string& text : split_varied(flag)) texts.push_back(std::move(text));
+  }
+  for (const std::string& text : texts) {
     VariedKey varied = parse_varied(text);
     const auto there =
         std::find_if(spec.varied.begin(), spec.varied.end(), [&](const VariedKey& v) { return v.key == varied.key; });

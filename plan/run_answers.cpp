@@ -64,8 +64,7 @@ JsonValue::Object memory_parts(const MemoryPrice& memory) {
           {"activations", whole_bytes(memory.activations)},
           {"logits", whole_bytes(memory.logits)},
           {"workspace", whole_bytes(memory.workspace)},
-          {"outside_allocated", whole_bytes(outside)},
-          {"pipeline_rank", memory.pipeline_rank}};
+          {"outside_allocated", whole_bytes(outside)}};
 }
 
 }  // namespace
@@ -98,6 +97,7 @@ JsonValue::Object answer_run(const CaseRow& row, const PriceBook& book) {
   answer.push_back({"device_bytes", whole_bytes(memory.device)});
   answer.push_back({"fits", memory.fits});
   answer.push_back({"memory_parts", memory_parts(memory)});
+  answer.push_back({"pipeline_rank", memory.pipeline_rank});
   JsonValue::Object assumed;
   for (const AssumedValue& value : reading.assumed) assumed.push_back({value.path, value.value});
   if (!split.assumed.empty()) assumed.push_back({"parallel.layers", split.assumed});

@@ -180,7 +180,7 @@ class Account {
     const TimeParts& alone = passes_[static_cast<std::size_t>(step_.records[rank_].pass_of[at])];
     if (i.is_compute()) {
       for (std::size_t part = 0; part < kNumTimeParts; ++part) parts_.seconds[part] += alone.seconds[part];
-      parts_[TimePart::kData] += seconds - alone.total();  // slower beside gathers and reductions
+      parts_[TimePart::kData] += std::max(0.0, seconds - alone.total());  // slower beside gathers and reductions
     } else if (i.kind == Kind::kGather || i.kind == Kind::kReduceGradients || i.kind == Kind::kFree) {
       parts_[TimePart::kData] += seconds;
     } else {

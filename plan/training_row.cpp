@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -113,6 +114,30 @@ void read_cluster(Reader& in, TrainingRow& row) {
   row.gpus = static_cast<int>(in.number("cluster", "gpus"));
   row.gpus_per_node = static_cast<int>(in.number_or("cluster", "gpus_per_node", 8));
   row.network_bytes_per_s = network_of(in.text("cluster", "interconnect"));
+  if (!in.find("cluster", "interconnect") && row.gpus > row.gpus_per_node)
+    in.assume("cluster.interconnect", "that of the GPU's usual node");
+}
+
+struct ZeroWords {
+  int stage = 0;
+  bool by_number = false;  // TrainingRow::zero_by_number
+};
+
+// "FSDP", "full_shard", "SHARD_GRAD_OP", "zero-3", "dist-opt", ...; nothing for what is none of them, or shards within groups of
+// ranks.
+std::optional<ZeroWords> zero_of(const std::string& name) {
+  const auto says = [&](std::string_view word) { return name.find(word) != std::string::npos; };
+  if (says("hsdp") || says("hybrid")) return std::nullopt;
+  if (says("dist-opt") || says("distributed opt") || says("distributed_opt")) return ZeroWords{1, false};
+  if (says("shard_grad") || says("shard grad") || (says("fsdp") && says("grad"))) return ZeroWords{2, true};
+  if (says("fsdp") || says("full_shard") || says("full shard")) return ZeroWords{3, true};
+  if (name == "none" || name == "ddp" || name == "no") return ZeroWords{0, false};
+  if (const std::size_t zero = name.find("zero"); zero != std::string::npos) {
+    for (const char c : name.substr(zero)) {
+      if (c >= '0' && c <= '3') return ZeroWords{c - '0', c != '0'};
+    }
+  }
+  return std::nullopt;
 }
 
 void read_zero(Reader& in, TrainingRow& row) {
@@ -124,9 +149,11 @@ void read_zero(Reader& in, TrainingRow& row) {
     row.zero_by_number = row.zero > 0;
   } else if (zero->is_string()) {
     const std::string name = lower(zero->as_string());
-    const bool fully_sharded = name.find("fsdp") != std::string::npos;
-    row.zero = name == "dist-opt" ? 1 : fully_sharded ? (name.find("grad") != std::string::npos ? 2 : 3) : 0;
-    row.zero_by_number = fully_sharded;
+    const std::optional<ZeroWords> words = zero_of(name);
+    if (!words) in.refuse(fmt::format("parallel.zero: {} is not priced", in_quotes(name)));
+    else row.zero = words->stage, row.zero_by_number = words->by_number;
+  } else {
+    in.refuse("parallel.zero: neither a stage nor a name");
   }
   if (row.zero < 0 || row.zero > 3) in.refuse(fmt::format("there is no ZeRO stage {}", row.zero));
 }
@@ -139,6 +166,7 @@ void read_layout(Reader& in, TrainingRow& row) {
   if (!row.schedule.unknown.empty())
     in.refuse(fmt::format("parallel.schedule: {} is not priced", in_quotes(row.schedule.unknown)));
   const JsonValue* vpp = in.find("parallel", "vpp");
+  if (!vpp && row.pp > 1) in.assume("parallel.vpp", 1);
   if (vpp && vpp->is_number()) row.vpp = std::max(1, static_cast<int>(vpp->as_number()));
   // "max": one layer a chunk; embedding and head count as a layer each where only so the layers divide.
   if (vpp && vpp->is_string()) row.vpp = std::max(1, (row.layers + row.pp - 1) / row.pp);
@@ -173,13 +201,17 @@ void read_numbers(Reader& in, TrainingRow& row) {
   row.compiled = precision.find("compile") != std::string::npos;
   if (precision.find("fp8") != std::string::npos) row.format = MathFormat::kFp8;
   if (precision.find("fp4") != std::string::npos) row.format = MathFormat::kFp4;
+  if (precision.empty()) in.assume("precision", "16-bit");
   if (precision.find("fp32") == 0 || precision.find("tf32") == 0) in.refuse("single precision is not priced");
   const JsonValue* recompute = in.find("", "recompute");
-  const std::string mode = recompute && recompute->is_string() ? lower(recompute->as_string()) : "";
+  std::string mode = recompute && recompute->is_string() ? lower(recompute->as_string()) : "";
+  if (recompute && recompute->is_bool()) mode = recompute->as_bool() ? "full" : "none";
   if (mode.empty()) in.assume("recompute", "none");
-  if (mode.find("full") == 0) row.recompute = Recompute::kFull;
-  if (mode.find("selective") == 0) row.recompute = Recompute::kSelective;
-  if (mode.find("selective per-op") == 0) row.recompute = Recompute::kPerOperation;
+  if (mode.starts_with("full")) row.recompute = Recompute::kFull;
+  else if (mode.starts_with("selective per-op")) row.recompute = Recompute::kPerOperation;
+  else if (mode.starts_with("selective")) row.recompute = Recompute::kSelective;
+  else if (!mode.empty() && mode != "none" && mode != "no" && mode != "off")
+    in.refuse(fmt::format("recompute: {} is not priced", in_quotes(mode)));
   row.bf16 = row.bf16 || row.format != MathFormat::k16Bit;
 }
 

@@ -22,8 +22,7 @@ TEST(RunAnswers, PartsAddUp) {
     for (const JsonMember& part : answer.find("time_parts_s")->members()) sum += part.value.as_number();
     EXPECT_NEAR(sum, number(answer, "step_time_s"), 1e-9 * sum) << changes;
     double bytes = 0;
-    for (const JsonMember& part : answer.find("memory_parts")->members())
-      if (part.key != "pipeline_rank") bytes += part.value.as_number();
+    for (const JsonMember& part : answer.find("memory_parts")->members()) bytes += part.value.as_number();
     EXPECT_NEAR(bytes, number(answer, "device_bytes"), 16) << changes;
     EXPECT_NEAR(number(answer, "tokens_per_s_per_gpu") * number(answer, "step_time_s") * 8, 256.0 * 1024, 1e-3);
   }
@@ -174,7 +173,25 @@ TEST(RunAnswers, WhatARowLeavesOpenIsAssumedAndSaid) {
   EXPECT_EQ(to_json_text(*answer.find("assumed")), R"({"model.vocab":51200,"parallel.zero":0,"recompute":"none"})");
   EXPECT_EQ(priced().find("assumed"), nullptr);
   const JsonValue split = priced(R"({"model": {"layers": 22}, "parallel": {"pp": 8}})");
-  EXPECT_EQ(to_json_text(*split.find("assumed")), R"({"parallel.layers":"one block less on the first and the last stage"})");
+  EXPECT_EQ(to_json_text(*split.find("assumed")),
+            R"({"parallel.vpp":1,"parallel.layers":"one block less on the first and the last stage"})");
+}
+
+// Words that tables use for sharding and recomputation; what is none of them is no guess.
+TEST(RunAnswers, WordsOfShardingAndRecomputation) {
+  const auto same = [](const char* a, const char* b) {
+    EXPECT_EQ(number(priced(a), "step_time_s"), number(priced(b), "step_time_s")) << a;
+    EXPECT_EQ(number(priced(a), "device_bytes"), number(priced(b), "device_bytes")) << a;
+  };
+  for (const char* words : {"FSDP", "full_shard", "zero-3", "ZeRO3"})
+    same(fmt::format(R"({{"parallel": {{"zero": "{}"}}}})", words).c_str(), R"({"parallel": {"zero": 3}})");
+  same(R"({"parallel": {"zero": "SHARD_GRAD_OP"}})", R"({"parallel": {"zero": 2}})");
+  same(R"({"parallel": {"zero": "none"}})", R"({"parallel": {"zero": 0}})");
+  same(R"({"recompute": true})", R"({"recompute": "full"})");
+  same(R"({"recompute": false})", R"({"recompute": "none"})");
+  for (const char* bad : {R"({"parallel": {"zero": "hsdp"}})", R"({"parallel": {"zero": "zeppelin"}})",
+                          R"({"parallel": {"zero": true}})", R"({"recompute": "partial"})"})
+    EXPECT_NE(unsupported(priced(bad)), "") << bad;
 }
 
 // A stack by however its name is written; what a row leaves to it.

@@ -26,6 +26,12 @@ std::string refusal(Call call) {
   return "nothing was refused";
 }
 
+TEST(Vary, OneTextMayHaveSeveralKeys) {
+  EXPECT_EQ(split_varied("gpus=64..4096,zero=zero1|zero3,micro=1|2"), (Texts{"gpus=64..4096", "zero=zero1|zero3", "micro=1|2"}));
+  EXPECT_EQ(split_varied("parallel.layers=4,4|3,5"), (Texts{"parallel.layers=4,4|3,5"})) << "values with commas";
+  EXPECT_EQ(split_varied("data.split=99,1|95,5,gpus=8"), (Texts{"data.split=99,1|95,5", "gpus=8"}));
+}
+
 TEST(Vary, RangesDoubleAndListsMix) {
   EXPECT_EQ(parse_varied("gpus=64..4096"), (VariedKey{"gpus", {"64", "128", "256", "512", "1024", "2048", "4096"}}));
   EXPECT_EQ(parse_varied("gpus=3..23").values, (Texts{"3", "6", "12"}));  // 24 is beyond

@@ -51,8 +51,10 @@ MemoryUse largest_part(const ArenaMemory& memory) {
 // "87.2 of 78.4 GB on pipeline rank 0, most of it activations 60.1 GB".
 std::string need(const LayoutCosts::Worst& worst, std::int64_t usable) {
   const MemoryUse part = largest_part(worst.memory);
-  return fmt::format("{:.1f} of {} on pipeline rank {}, most of it {} {}", static_cast<double>(worst.memory.total()) * 1e-9,
-                     gigabytes(usable), worst.rank, to_string(part), gigabytes(worst.memory[part]));
+  const double needed = static_cast<double>(worst.memory.total()) * 1e-9, there = static_cast<double>(usable) * 1e-9;
+  const int digits = needed - there < 0.1 ? 3 : 1;  // the difference is seen
+  return fmt::format("{:.{}f} of {:.{}f} GB on pipeline rank {}, most of it {} {}", needed, digits, there, digits, worst.rank,
+                     to_string(part), gigabytes(worst.memory[part]));
 }
 
 class Search {

@@ -98,9 +98,11 @@ class Reader {
     std::vector<VariedKey> varied;
     for (const JsonValue& item : list.items()) {
       if (!item.is_string()) refuse(item, "vary: must be a list of texts such as \"gpus=64..4096\"");
-      varied.push_back(parse_varied(item.as_string(), at(item) + "vary"));
-      for (std::size_t i = 0; i + 1 < varied.size(); ++i)
-        if (varied[i].key == varied.back().key) refuse(item, fmt::format("vary: {} stands there twice", varied.back().key));
+      for (const std::string& text : split_varied(item.as_string())) {
+        varied.push_back(parse_varied(text, at(item) + "vary"));
+        for (std::size_t i = 0; i + 1 < varied.size(); ++i)
+          if (varied[i].key == varied.back().key) refuse(item, fmt::format("vary: {} stands there twice", varied.back().key));
+      }
     }
     return varied;
   }

@@ -1,6 +1,7 @@
 #include "train/forecast/study_spec.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdint>
 #include <optional>
@@ -124,6 +125,24 @@ Scaling parse_scaling(std::string_view text, std::string_view where) {
   if (text == "weak") return Scaling::kWeak;
   throw ConfigError(fmt::format("{} = {}: must be strong (the global batch stays the same) or weak (that of a replica does)", where,
                                 in_quotes(text)));
+}
+
+std::vector<std::string> split_varied(std::string_view text) {
+  const auto begins_key = [&](std::size_t at) {
+    const std::size_t first = at;
+    while (at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_' || text[at] == '.'))
+      ++at;
+    return at > first && at < text.size() && text[at] == '=';
+  };
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != ',' || !begins_key(at + 1)) continue;
+    parts.emplace_back(text.substr(begin, at - begin));
+    begin = at + 1;
+  }
+  parts.emplace_back(text.substr(begin));
+  return parts;
 }
 
 VariedKey parse_varied(std::string_view text, std::string_view where) {

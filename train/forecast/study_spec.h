@@ -30,6 +30,9 @@ struct VariedKey {
 // take, one twice.
 VariedKey parse_varied(std::string_view text, std::string_view where = "--vary");
 
+// "gpus=64..4096,zero=zero1|zero3,micro=1|2" in its parts: a comma before KEY= separates; others belong to values.
+std::vector<std::string> split_varied(std::string_view text);
+
 // One of several things compared: settings beside those of the study.
 struct StudyArm {
   std::string name;                   // "" for the only arm of a study without arms
