@@ -48,7 +48,7 @@ const std::vector<Subcommand>& subcommands() {
   static const std::vector<Subcommand> table = {
       {.name = "train", .summary = "train a model", .run = train_command},
       {.name = "supervise", .summary = "run trident train, and start it again when a rank died", .run = supervise_command},
-      {.name = "plan", .summary = "predict the memory and the traffic of a configuration", .run = plan_command},
+      {.name = "plan", .summary = "predict time, memory and traffic; search layouts", .run = plan_command},
       {.name = "study", .summary = "compare settings and numbers of GPUs: scaling tables", .run = study_command},
       {.name = "data",
        .summary = "prepare, inspect and merge token files",
