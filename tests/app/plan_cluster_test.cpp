@@ -42,6 +42,14 @@ TEST(PlanOnACluster, SaysWhatAPlanSaysAndMore) {
     EXPECT_NE(priced.out.find(part), std::string::npos) << part << " in\n" << priced.out;
 }
 
+TEST(PlanOnACluster, CountsSteps) {
+  // 16 sequences of 256 tokens are one step, a token more is two.
+  const ProgramOutcome one = plan({"--cluster", "h100_sxm_ndr", "--tokens", "4096"});
+  EXPECT_NE(one.out.find(" tokens take 1 step, "), std::string::npos) << one.out << one.err;
+  const ProgramOutcome two = plan({"--cluster", "h100_sxm_ndr", "--tokens", "4097"});
+  EXPECT_NE(two.out.find(" tokens take 2 steps, "), std::string::npos) << two.out << two.err;
+}
+
 TEST(PlanOnACluster, JsonAddsUp) {
   const ProgramOutcome outcome =
       plan({"--cluster", "h100_sxm_ndr", "--gpus", "64", "--set", "batch.global=64", "--tokens", "3e9", "--json"});

@@ -223,9 +223,9 @@ std::string to_text(const ClusterReport& report) {
                       100 * hfu.low, 100 * hfu.high, plan.recomputed_flops);
   text += fmt::format("first limit: {}: {}\n", to_string(plan.limit.limit), plan.limit.why);
   const NumberRange hours = seconds_range(report, report.cost.gpu_hours);
-  text += fmt::format("{} tokens take {:.0f} steps, {}, {} GPU-hours ({} to {})\n\n", count_text(report.cost.tokens),
-                      std::ceil(report.cost.steps), duration_text(86400 * report.cost.days), grouped(report.cost.gpu_hours),
-                      grouped(hours.low), grouped(hours.high));
+  text += fmt::format("{} tokens take {}, {}, {} GPU-hours ({} to {})\n\n", count_text(report.cost.tokens),
+                      counted(std::llround(std::ceil(report.cost.steps)), "step"), duration_text(86400 * report.cost.days),
+                      grouped(report.cost.gpu_hours), grouped(hours.low), grouped(hours.high));
   return text + advice_text(report) + '\n' + band_line(report) + '\n';
 }
 
