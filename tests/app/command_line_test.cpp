@@ -107,6 +107,15 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"bench", "--calibrate", ""}, "--calibrate: names no file");
   expect_refusal({"bench", "--calibrate", path("p.json"), "--largest", "63"}, "--largest = 63: must be from 64 to 8192");
   expect_refusal({"bench", "--calibrate", path("none/p.json")}, "none/p.json", 74);
+  const Arguments search{"plan", "--search", "--config", config_, "--cluster", "h100_sxm_ndr"};
+  const auto searched = [&](const Arguments& more) {
+    Arguments all = search;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  expect_refusal(search, "--gpus: missing; write --gpus N");
+  expect_refusal(searched({"--gpus", "0"}), "--gpus = 0: how many GPUs the search is for");
+  expect_refusal(searched({"--gpu", "8"}), "trident plan --search: unknown argument \"--gpu\"; did you mean --gpus?");
   expect_refusal({"schema", "--x"}, "unknown argument \"--x\"");
   expect_refusal({"data", "prepare", "--input", config_}, "--tokenizer is required");
   expect_refusal({"data", "prepare", "--input", config_, "--tokenizer", "gpt2", "--output", path("o"), "--workers", "x"},

@@ -74,6 +74,13 @@ TEST(Help, TrainSaysHowRanksStart) {
   EXPECT_EQ(help({"help", "data", "prepare"}), help({"data", "prepare", "--help"}));
 }
 
+TEST(Help, SearchSaysWhatItNeeds) {
+  const std::string text = help({"plan", "--search", "--help"});
+  for (const char* part : {"trident plan --search [OPTIONS]", "--cluster NAME|FILE REQUIRED", "--gpus INT REQUIRED",
+                           "--best INT=10 "})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+}
+
 TEST(Help, EvalAndGenerateSayHowTheirOwnRanksStart) {
   for (const std::string name : {"eval", "generate"}) {
     const std::string text = help({name, "--help"});

@@ -77,7 +77,8 @@ TEST(PlanSearch, IsReadable) {
 
 TEST(PlanSearch, RefusesWhatCannotBe) {
   expect_refused(search({"--gpus", "128"}), "Name a cluster");
-  expect_refused(search({"--cluster", "h100_sxm_ndr"}), "--gpus = 0");
+  expect_refused(search({"--cluster", "h100_sxm_ndr"}), "--gpus: missing; write --gpus N");
+  expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "0"}), "--gpus = 0: how many GPUs");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "-8"}), "--gpus = -8");
   expect_refused(search({"--cluster", "no_such_cluster", "--gpus", "128"}), "no_such_cluster");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "12"}), "whole nodes");
