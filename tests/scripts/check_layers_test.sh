@@ -46,7 +46,7 @@ refused pipeline/schedule.cpp '"device/ops.h"' 'schedule may not include from de
 refused pipeline/step_program.cpp '"pipeline/executor.h"' 'schedule may not include from pipeline'
 refused pipeline/executor.cpp '"optim/sharded_optimizer.h"' 'pipeline may not include from optim'
 refused pipeline/executor.cpp '"train/launch/run_training.h"' 'pipeline may not include from launch'
-refused train/config/option_table.cpp '"model/model_config.h"' 'config may not include from model_config'
+refused train/config/option_table.cpp '"model/gpt.h"' 'config may not include from model'
 refused train/run/rank_loop.cpp '"train/launch/run_training.h"' 'run may not include from launch'
 refused parallel/health/lifeline.cpp '"parallel/shared_memory/shared_world.h"' 'health may not include from shared_memory'
 refused train/launch/run_training.cpp '"app/subcommands.h"' 'launch may not include from app'
