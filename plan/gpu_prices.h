@@ -17,6 +17,7 @@ class GpuPrices final : public WorkPrices {
   double device_seconds(const RecordedOperation& operation) const override;
   double issue_seconds(const RecordedOperation& operation) const override;
   double seconds(const RecordedCollective& call, const GroupPlace& group) const override;
+  bool joins_groups() const override { return true; }
   OverlapSlowdown slowdown() const override { return {gpu_.compute_slowdown, gpu_.network_slowdown}; }
   double step_seconds() const override { return 0; }
 

@@ -87,6 +87,8 @@ JsonValue::Object answer_run(const CaseRow& row, const PriceBook& book) {
   if (!priced.unsupported.empty()) throw UnsupportedCase(priced.unsupported);
   const StageSplit split = split_stages(in);
   const MemoryPrice memory = price_memory(in, split);
+  if (!std::isfinite(priced.price.step_s) || !(memory.device < 1e18))
+    throw UnsupportedCase("the sizes are beyond what can be priced");
 
   JsonValue::Object answer;
   answer.push_back({"step_time_s", priced.price.step_s});

@@ -15,6 +15,9 @@ namespace {
 
 using Kind = InstructionKind;
 
+// Names of the groups that parameters are gathered and gradients reduced in (parallel/grid/parallel_context.cpp).
+constexpr std::string_view kGatherGroup = "dp (gather)", kReduceGroup = "dp";
+
 // "tp[2:4] (reduce)" -> 4; 1 for a whole axis.
 int sub_axis_stride(std::string_view group) {
   const std::size_t open = group.find('['), colon = group.find(':'), close = group.find(']');
@@ -22,6 +25,13 @@ int sub_axis_stride(std::string_view group) {
   int stride = 0;
   for (const char digit : group.substr(colon + 1, close - colon - 1)) stride = 10 * stride + (digit - '0');
   return std::max(1, stride);
+}
+
+// Buckets of one unit, which are gathered or reduced as one group. Statistics and partial sums are calls of their own.
+bool joins(const RecordedCollective& before, const std::variant<RecordedOperation, RecordedCollective>& call) {
+  const auto* const next = std::get_if<RecordedCollective>(&call);
+  return next != nullptr && next->operation == before.operation && next->group == before.group &&
+         (before.group == kGatherGroup || before.group == kReduceGroup);
 }
 
 // Prices of a rank's distinct passes.
@@ -184,7 +194,8 @@ class Account {
     } else if (i.kind == Kind::kGather || i.kind == Kind::kReduceGradients || i.kind == Kind::kFree) {
       parts_[TimePart::kData] += seconds;
     } else {
-      parts_[i.kind == Kind::kTieExchange ? TimePart::kPipeline : TimePart::kOptimizer] += seconds;
+      const bool message = i.kind == Kind::kTieExchange && i.peer != step_.programs[rank_].rank;
+      parts_[message ? TimePart::kPipeline : TimePart::kOptimizer] += seconds;
     }
   }
 
@@ -252,14 +263,17 @@ GroupPlace place_of(const RecordedCollective& call, const ProcessGrid& grid) {
 TimeParts price_pass(const PassRecord& pass, const ProcessGrid& grid, const WorkPrices& prices) {
   TimeParts parts;
   double issue = 0;
-  for (const auto& call : pass.calls) {
-    if (const auto* const operation = std::get_if<RecordedOperation>(&call)) {
+  for (std::size_t at = 0; at < pass.calls.size(); ++at) {
+    if (const auto* const operation = std::get_if<RecordedOperation>(&pass.calls[at])) {
       parts[operation->recomputed ? TimePart::kRecompute : TimePart::kCompute] += prices.device_seconds(*operation);
       issue += prices.issue_seconds(*operation);
-    } else {
-      const auto& collective = std::get<RecordedCollective>(call);
-      parts[TimePart::kTensor] += prices.seconds(collective, place_of(collective, grid));
+      continue;
     }
+    RecordedCollective collective = std::get<RecordedCollective>(pass.calls[at]);
+    // Buckets of one unit are issued as one group.
+    while (prices.joins_groups() && at + 1 < pass.calls.size() && joins(collective, pass.calls[at + 1]))
+      collective.operand_bytes += std::get<RecordedCollective>(pass.calls[++at]).operand_bytes;
+    parts[TimePart::kTensor] += prices.seconds(collective, place_of(collective, grid));
   }
   parts[TimePart::kLaunch] = std::max(0.0, issue - parts.total());
   return parts;

@@ -32,11 +32,12 @@ class Reader {
     const JsonValue* value = find(group, key);
     if (!value || !value->is_number() || !(value->as_number() > 0))
       throw UnsupportedCase(fmt::format("{}.{} must be a positive number", group, key));
-    return value->as_number();
+    return whole_size(group, key, value->as_number());
   }
   double number_or(std::string_view group, std::string_view key, double otherwise, bool tell = true) {
     const JsonValue* value = find(group, key);
-    if (value && value->is_number() && value->as_number() > 0) return value->as_number();
+    if (value && !value->is_number()) refuse(fmt::format("{}.{}: not a number", group, key));
+    if (value && value->is_number() && value->as_number() > 0) return whole_size(group, key, value->as_number());
     if (tell) assume(fmt::format("{}.{}", group, key), whole(otherwise));
     return otherwise;
   }
@@ -54,6 +55,14 @@ class Reader {
   }
 
  private:
+  // Sizes, degrees and counts: whole, and so small that products of them are numbers.
+  static double whole_size(std::string_view group, std::string_view key, double value) {
+    constexpr double kMost = 1e8;
+    if (!(value <= kMost) || std::floor(value) != value)
+      throw UnsupportedCase(fmt::format("{}.{} = {}: must be a whole number up to {:.0f}", group, key, value, kMost));
+    return value;
+  }
+
   const JsonValue& object_;
   RowReading& out_;
 };
@@ -167,16 +176,20 @@ void read_layout(Reader& in, TrainingRow& row) {
     in.refuse(fmt::format("parallel.schedule: {} is not priced", in_quotes(row.schedule.unknown)));
   const JsonValue* vpp = in.find("parallel", "vpp");
   if (!vpp && row.pp > 1) in.assume("parallel.vpp", 1);
-  if (vpp && vpp->is_number()) row.vpp = std::max(1, static_cast<int>(vpp->as_number()));
+  if (vpp && vpp->is_number()) row.vpp = static_cast<int>(in.number("parallel", "vpp"));
   // "max": one layer a chunk; embedding and head count as a layer each where only so the layers divide.
-  if (vpp && vpp->is_string()) row.vpp = std::max(1, (row.layers + row.pp - 1) / row.pp);
+  if (vpp && !vpp->is_number()) {
+    if (vpp->is_string() && vpp->as_string().starts_with("max")) row.vpp = std::max(1, (row.layers + row.pp - 1) / row.pp);
+    else in.refuse("parallel.vpp: neither a number nor \"max\"");
+  }
   if (in.number_or("parallel", "ep", 1, false) > 1) in.refuse("expert parallelism is not priced");
-  const int model_ranks = row.tp * row.pp * row.cp;
-  if (row.gpus % model_ranks != 0) {
+  if (std::fmod(row.heads, row.tp) != 0) in.refuse(fmt::format("tp {} does not divide {} heads", row.tp, row.heads));
+  const std::int64_t model_ranks = std::int64_t{row.tp} * row.pp * std::min(row.cp, row.gpus);
+  if (model_ranks > row.gpus || row.gpus % model_ranks != 0 || row.cp > row.gpus) {
     in.refuse(fmt::format("tp {} x pp {} x cp {} does not divide {} GPUs", row.tp, row.pp, row.cp, row.gpus));
     return;
   }
-  row.dp = row.gpus / model_ranks;  // some tables print another number beside it; the GPUs decide
+  row.dp = static_cast<int>(row.gpus / model_ranks);  // some tables print another number beside it; the GPUs decide
   const JsonValue* sp = in.find("parallel", "sp");
   if (sp && sp->is_bool())
     row.sequence_parallel = sp->as_bool() && row.tp > 1;
@@ -202,6 +215,9 @@ void read_numbers(Reader& in, TrainingRow& row) {
   if (precision.find("fp8") != std::string::npos) row.format = MathFormat::kFp8;
   if (precision.find("fp4") != std::string::npos) row.format = MathFormat::kFp4;
   if (precision.empty()) in.assume("precision", "16-bit");
+  const auto says = [&](std::string_view word) { return precision.find(word) != std::string::npos; };
+  if (!precision.empty() && !says("16") && !says("fp8") && !says("fp4") && !says("mixed") && !says("half"))
+    in.refuse(fmt::format("precision: {} is not priced", in_quotes(precision)));
   if (precision.find("fp32") == 0 || precision.find("tf32") == 0) in.refuse("single precision is not priced");
   const JsonValue* recompute = in.find("", "recompute");
   std::string mode = recompute && recompute->is_string() ? lower(recompute->as_string()) : "";

@@ -223,7 +223,7 @@ TEST(RunAnswers, Refusals) {
       "pytorch_fsdp1, torchtitan_fsdp2");
   EXPECT_EQ(why(R"({"stack": {"attention": "flash9"}})"),
             "A100-SXM4-80GB: the profile has no rates of the attention kernel \"flash9\"; add them with their source");
-  EXPECT_EQ(why(R"({"parallel": {"tp": 3}})"), "tp 3 x pp 1 x cp 1 does not divide 8 GPUs");
+  EXPECT_EQ(why(R"({"model": {"heads": 24}, "parallel": {"tp": 3}})"), "tp 3 x pp 1 x cp 1 does not divide 8 GPUs");
   EXPECT_EQ(why(R"({"parallel": {"ep": 4}})"), "expert parallelism is not priced");
   EXPECT_EQ(why(R"({"batch": {"micro": 5}})"), "a global batch of 256 is no whole number of micro-batches of 5 on 8 replicas");
   EXPECT_EQ(why(R"({"parallel": {"pp": 8, "vpp": 3}, "batch": {"global": 60}})"),

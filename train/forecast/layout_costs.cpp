@@ -26,15 +26,11 @@ int stride_of(const ProcessGrid& grid, Axis axis) {
 }
 
 PassWork work_of(const PassRecord& pass, const ProcessGrid& grid, const WorkPrices& prices) {
+  const TimeParts parts = price_pass(pass, grid, prices);
   PassWork work;
+  work.seconds = parts.total() - parts[TimePart::kLaunch];
   for (const auto& call : pass.calls) {
-    if (const auto* const operation = std::get_if<RecordedOperation>(&call)) {
-      work.seconds += prices.device_seconds(*operation);
-      work.issue += prices.issue_seconds(*operation);
-    } else {
-      const auto& collective = std::get<RecordedCollective>(call);
-      work.seconds += prices.seconds(collective, place_of(collective, grid));
-    }
+    if (const auto* const operation = std::get_if<RecordedOperation>(&call)) work.issue += prices.issue_seconds(*operation);
   }
   return work;
 }
