@@ -17,6 +17,7 @@
 #include "train/forecast/plan_page.h"
 #include "train/forecast/plan_timeline.h"
 #include "train/forecast/plan_trace.h"
+#include "train/forecast/study.h"
 
 namespace trident {
 namespace {
@@ -208,6 +209,54 @@ TEST(ClusterPlan, GpusAreWholeReplicas) {
   ParallelConfig huge;
   huge.pipeline = huge.tensor = 1 << 20;
   EXPECT_THROW(ranks_of_a_replica(huge), ConfigError);
+}
+
+Cluster h100_nodes(double device_bytes) {
+  Cluster cluster = find_cluster(shipped_price_book(), "h100_sxm_ndr");
+  cluster.gpu.device_bytes = device_bytes;
+  return cluster;
+}
+
+// One configuration, one answer, whoever asks: on devices with room, and on ones that lack a byte for what was chosen there.
+TEST(ClusterPlan, AStudysRowIsThePlan) {
+  for (const std::string zero : {"ddp", "zero1", "zero2", "shard_grad_op", "zero3"}) {
+    for (const std::string compute : {"bf16", "fp16"}) {
+      const TrainConfig config =
+          demo({"parallel.zero=" + zero, "parallel.grad_sync=auto", "precision.compute=" + compute, "batch.global=64"});
+      double device_bytes = h100().device_bytes;
+      for (const bool lacks : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} {} of {} bytes", zero, compute, device_bytes));
+        const Cluster cluster = h100_nodes(device_bytes);
+        StudyRow row;
+        cluster_hardware(cluster).price({config, 32, 2}, row);
+        const ClusterPlan plan = plan_on(hardware_of(cluster), config, 0);
+        EXPECT_EQ(row.seconds, plan.seconds());
+        EXPECT_EQ(row.memory_bytes, plan.most().total());
+        EXPECT_EQ(row.optimizer_bytes, plan.most().of("optimizer"));
+        EXPECT_EQ(row.fits, plan.fits);
+        EXPECT_EQ(row.mfu, plan.mfu);
+        EXPECT_EQ(row.parts.seconds, plan.parts.seconds);
+        EXPECT_EQ(row.bytes_sent, plan.bytes_sent);
+        EXPECT_TRUE(lacks || plan.fits);
+        device_bytes = static_cast<double>(plan.most().total()) - 1;
+      }
+    }
+  }
+}
+
+// Reducing once a step must leave room for context and communicators: with a byte less gradients are reduced more often.
+TEST(ClusterPlan, GradSyncAutoLeavesRoomForContextAndCommunicators) {
+  const TrainConfig once = demo({"parallel.zero=zero2", "parallel.grad_sync=step", "batch.global=64"});
+  const TrainConfig automatic = demo({"parallel.zero=zero2", "parallel.grad_sync=auto", "batch.global=64"});
+  const auto needed = static_cast<double>(plan_on(h100(), once, 0).most().total());
+  const ClusterPlan fits = plan_on(hardware_of(h100_nodes(needed)), automatic, 0);
+  EXPECT_EQ(fits.plan.zero.grad_sync_every, 0);
+  EXPECT_TRUE(fits.fits);
+  EXPECT_NE(plan_on(hardware_of(h100_nodes(needed - 1)), automatic, 0).plan.zero.grad_sync_every, 0);
+}
+
+TEST(ClusterPlan, CardsMultiplyFp16) {
+  EXPECT_EQ(planned({"precision.compute=fp16"}).plan.compute_reason, "precision.compute = fp16");
 }
 
 TEST(ClusterPlan, TrainingCostIsStepsTimesSeconds) {

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "core/check.h"
+#include "model/gpt.h"
 #include "model/model_stats.h"
 #include "plan/gpu_prices.h"
 #include "train/plan/machine.h"
@@ -81,6 +82,16 @@ double recomputed_flops(const RunPlan& plan, const RecordedStep& step) {
   return flops * plan.world_size() / static_cast<double>(step.records.size());
 }
 
+// What arenas may take there.
+MachineFacts machine_for(const PlanHardware& hardware, const RunPlan& plan) {
+  const ParallelDegrees& degrees = plan.grid.degrees();
+  const int communicators =
+      num_communicators(plan.model, plan.tensor_layout, degrees.data, degrees.pipeline, plan.zero.shard_optimizer);
+  MachineFacts machine = hardware.machine;
+  for (MemoryPool& pool : machine.memory) pool.bytes -= static_cast<std::int64_t>(communicators * hardware.communicator_bytes);
+  return machine;
+}
+
 double gigabytes(double bytes) { return 1e-9 * bytes; }
 
 FoundLimit limit_of(const PlanHardware& hardware, const ClusterPlan& it) {
@@ -117,6 +128,8 @@ PlanHardware hardware_of(const Cluster& cluster) {
   hardware.prices = std::make_shared<GpuPrices>(gpu, cluster.links);
   hardware.machine = kAnyMachine;
   hardware.machine.device = DeviceKind::kCuda;
+  hardware.machine.multiplies_fp16 = true;
+  hardware.machine.description = cluster.name;
   hardware.machine.memory = {{gpu.name, {0}, static_cast<std::int64_t>(gpu.device_bytes - gpu.context_bytes)}};
   hardware.peak_flops = gpu.peak_16bit;
   hardware.device_bytes = gpu.device_bytes;
@@ -124,6 +137,19 @@ PlanHardware hardware_of(const Cluster& cluster) {
   hardware.communicator_bytes = gpu.communicator_bytes;
   hardware.band = error_band(gpu.file);
   return hardware;
+}
+
+int num_communicators(const ModelConfig& model, const TensorLayout& tensor, int data, int pipeline, bool shards_optimizer) {
+  // parallel/grid/parallel_context.h: one over tensor ranks, and those of partial gradients; gathers and reductions over data
+  // ranks; two directions along the pipeline; of each axis that of statistics.
+  int groups = 0;
+  if (tensor.degree > 1) {
+    groups += 2;
+    for (const SubAxis& axis : partial_axes(model, tensor)) groups += axis.size > 1 ? 1 : 0;
+  }
+  if (data > 1) groups += shards_optimizer ? 3 : 2;
+  if (pipeline > 1) groups += 3;
+  return groups;
 }
 
 std::int64_t RankMemory::total() const {
@@ -171,7 +197,7 @@ ClusterPlan plan_on(const PlanHardware& hardware, const TrainConfig& config, int
   ClusterPlan it;
   it.plan = make_run_plan(asked, resolve_model(asked), gpus, hardware.machine);
   if (const auto samples = find_eval_samples(asked, it.plan.model)) it.plan.text = samples->shapes;
-  it.plan = settle_grad_sync(std::move(it.plan), hardware.machine);
+  it.plan = settle_grad_sync(it.plan, machine_for(hardware, it.plan));
   it.forecast = forecast_run(it.plan, *hardware.prices, any_card(it.plan).get());
   for (std::size_t stage = 0; stage < it.forecast.stages.size(); ++stage)
     it.memory.push_back(memory_of(hardware, it.forecast.stages[stage], it.forecast.step.records[stage],

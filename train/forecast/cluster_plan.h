@@ -32,8 +32,12 @@ struct PlanHardware {
   ErrorBand band;
 };
 
-// GPUs of a cluster. Throws ConfigError where its hardware file lacks what a step needs.
+// GPUs of a cluster; machine.memory is without the context. Throws ConfigError where its hardware file lacks what a step needs.
 PlanHardware hardware_of(const Cluster& cluster);
+
+// Groups of more than one that a rank calls, each of which has channels of its own: `data` counts the ranks that gradients are
+// reduced over.
+int num_communicators(const ModelConfig& model, const TensorLayout& tensor, int data, int pipeline, bool shards_optimizer);
 
 // Bytes of one rank. The parts add up to what it needs of its device.
 struct MemoryPart {
@@ -76,6 +80,7 @@ struct ClusterPlan {
   bool fits = false;
 };
 
+// parallel.grad_sync "auto" may use what context and communicators leave of a device.
 // `gpus`: of the job, whose data-parallel degree then is what they make of it; 0: as many as the configuration says. Throws
 // ConfigError naming what cannot be: GPUs that are no whole replicas, and what make_run_plan() refuses.
 ClusterPlan plan_on(const PlanHardware& hardware, const TrainConfig& config, int gpus);

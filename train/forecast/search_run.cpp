@@ -11,9 +11,8 @@
 #include <optional>
 
 #include "core/check.h"
-#include "model/gpt.h"
 #include "model/model_stats.h"
-#include "plan/gpu_prices.h"
+#include "train/forecast/cluster_plan.h"
 #include "train/forecast/layout_costs.h"
 #include "train/run/dry_run.h"
 
@@ -31,14 +30,6 @@ std::unique_ptr<Ops> card_of(const TrainConfig& config) {
   RunPlan plan;
   plan.config = config;
   return any_card(plan);
-}
-
-MachineFacts facts_of(const Cluster& cluster) {
-  return {.fast_bf16 = true,
-          .multiplies_fp16 = true,
-          .description = cluster.name,
-          .device = DeviceKind::kCuda,
-          .memory = {{cluster.name, {0}, std::int64_t{1} << 60}}};
 }
 
 std::string gigabytes(std::int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9); }
@@ -63,8 +54,8 @@ class Search {
       : request_(request),
         model_(resolve_model(request.config)),
         oracle_(card_of(request.config)),
-        prices_(request.cluster.gpu, request.cluster.links),
-        costs_(request.config, model_, facts_of(request.cluster), oracle_.get(), prices_) {}
+        hardware_(hardware_of(request.cluster)),
+        costs_(request.config, model_, hardware_.machine, oracle_.get(), *hardware_.prices) {}
 
   SearchResult run() {
     check_cluster_size(request_.cluster, request_.gpus, 1);
@@ -273,7 +264,7 @@ class Search {
     FoundLayout found;
     found.layout = layout;
     found.closed_form = closed_form;
-    const StepPrice price = price_step(costs_.step(layout), prices_);
+    const StepPrice price = price_step(costs_.step(layout), *hardware_.prices);
     found.seconds = price.seconds;
     found.busiest = static_cast<int>(price.busiest());
     found.parts = price.ranks[price.busiest()];
@@ -302,7 +293,7 @@ class Search {
   const SearchRequest& request_;
   ModelConfig model_;
   std::unique_ptr<Ops> oracle_;
-  GpuPrices prices_;
+  PlanHardware hardware_;
   LayoutCosts costs_;
   std::mutex mutex_;
   std::map<std::string, double> fastest_of_;
@@ -312,15 +303,8 @@ class Search {
 }  // namespace
 
 std::int64_t usable_bytes(const GpuRates& gpu, const ModelConfig& model, const SearchLayout& layout) {
-  // parallel/grid/parallel_context.h: one over tensor ranks, and those of partial gradients; gathers and reductions over data
-  // ranks; two directions along the pipeline; of each axis that of statistics.
-  int groups = 0;
-  if (layout.tensor > 1) {
-    groups += 2;
-    for (const SubAxis& axis : partial_axes(model, {layout.tensor, layout.sequence_parallel})) groups += axis.size > 1 ? 1 : 0;
-  }
-  if (layout.data * layout.context > 1) groups += layout.policy().shard_optimizer ? 3 : 2;
-  if (layout.pipeline > 1) groups += 3;
+  const int groups = num_communicators(model, {layout.tensor, layout.sequence_parallel}, layout.data * layout.context,
+                                       layout.pipeline, layout.policy().shard_optimizer);
   return static_cast<std::int64_t>(gpu.device_bytes) - static_cast<std::int64_t>(gpu.context_bytes) -
          static_cast<std::int64_t>(groups * gpu.communicator_bytes);
 }

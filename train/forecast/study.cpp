@@ -2,30 +2,16 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <set>
-#include <variant>
+#include <utility>
 
-#include "model/model_stats.h"
+#include "train/forecast/cluster_plan.h"
 #include "train/forecast/cpu_forecast.h"
-#include "train/forecast/forecast.h"
 #include "train/plan/machine.h"
 #include "train/plan/preflight.h"
 #include "train/run/zero_cost.h"
 
 namespace trident {
 namespace {
-
-// Outside of arenas: the driver's context, and channels of every communicator of more than one rank.
-std::int64_t outside_bytes(const GpuRates& gpu, const StepRecord& record) {
-  std::set<std::string> groups;
-  for (const PassRecord& pass : record.passes) {
-    for (const auto& call : pass.calls) {
-      if (const auto* collective = std::get_if<RecordedCollective>(&call); collective != nullptr && collective->size > 1)
-        groups.insert(collective->group);
-    }
-  }
-  return static_cast<std::int64_t>(gpu.context_bytes + static_cast<double>(groups.size()) * gpu.communicator_bytes);
-}
 
 // How often a unit is gathered and reduced over dp in a step, on average over all units of all stages.
 void count_collectives(const RunPlan& plan, StudyRow& row) {
@@ -55,31 +41,15 @@ void fill(const PointConfig& point, const RunPlan& plan, const Forecast& forecas
   count_collectives(plan, row);
 }
 
-RunPlan planned(const PointConfig& point, const MachineFacts& machine) {
-  return settle_grad_sync(make_run_plan(point.config, resolve_model(point.config), 0, machine), machine);
-}
-
-void price_on_cluster(const Cluster& cluster, const WorkPrices& prices, const PointConfig& point, StudyRow& row) {
-  MachineFacts machine = kAnyMachine;
-  machine.device = DeviceKind::kCuda;
-  machine.multiplies_fp16 = true;
-  machine.description = cluster.name;
-  machine.memory = {{cluster.gpu.name, {0}, static_cast<std::int64_t>(cluster.gpu.device_bytes)}};
-  const RunPlan plan = planned(point, machine);
-  check_cluster_size(cluster, plan.world_size(), plan.world_size() / plan.grid.degrees().data);
-  const Forecast forecast = forecast_run(plan, prices, nullptr);
-  fill(point, plan, forecast, row);
-  if (cluster.gpu.peak_16bit > 0)
-    row.mfu = model_flops_per_token(plan.model, point.config.batch.sequence) * row.tokens_per_gpu() / cluster.gpu.peak_16bit;
-  const std::vector<DryRun> stages = dry_stages_on_cards(plan, DryWork::kConstruct);  // with workspaces
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    const std::int64_t bytes = stages[i].arena.total_bytes() + outside_bytes(cluster.gpu, forecast.step.records[i]);
-    if (bytes <= row.memory_bytes) continue;
-    row.memory_bytes = bytes;
-    row.optimizer_bytes = stages[i].arena.total_bytes(MemoryUse::kOptimizer);
-  }
-  row.memory_there = static_cast<std::int64_t>(cluster.gpu.device_bytes);
-  row.fits = row.memory_bytes <= row.memory_there;
+void price_on_cluster(const Cluster& cluster, const PlanHardware& hardware, const PointConfig& point, StudyRow& row) {
+  check_cluster_size(cluster, static_cast<int>(point.gpus), static_cast<int>(point.gpus / point.replicas));
+  const ClusterPlan plan = plan_on(hardware, point.config, 0);
+  fill(point, plan.plan, plan.forecast, row);
+  if (hardware.peak_flops > 0) row.mfu = plan.mfu;
+  row.memory_bytes = plan.most().total();
+  row.optimizer_bytes = plan.most().of("optimizer");
+  row.memory_there = static_cast<std::int64_t>(hardware.device_bytes);
+  row.fits = plan.fits;
 }
 
 // Of cores that are never idle: what ranks compute, over the cores; the rest is what they move.
@@ -108,7 +78,8 @@ void price_on_processors(const CpuRates& rates, const PointConfig& point, StudyR
   MachineFacts machine = cpu_machine_facts(static_cast<int>(std::min<std::int64_t>(point.gpus, kMaxThreadRanks)));
   const std::int64_t there = machine.memory.empty() ? 0 : machine.memory.front().bytes;
   machine.memory = kAnyMachine.memory;  // what does not fit is said, not refused
-  const RunPlan plan = planned(point, machine);
+  RunPlan plan = make_run_plan(point.config, resolve_model(point.config), 0, machine);
+  plan = settle_grad_sync(std::move(plan), machine);
   const CpuForecast run = forecast_on_processors_here(plan, rates);
   fill(point, plan, run.forecast, row);
   row.seconds = run.step_seconds;
@@ -120,8 +91,10 @@ void price_on_processors(const CpuRates& rates, const PointConfig& point, StudyR
 
 }  // namespace
 
-StudyHardware cluster_hardware(const Cluster& cluster, const WorkPrices& prices) {
-  return {cluster.name, [&](const PointConfig& point, StudyRow& row) { price_on_cluster(cluster, prices, point, row); }};
+StudyHardware cluster_hardware(const Cluster& cluster) {
+  return {cluster.name, [cluster, hardware = hardware_of(cluster)](const PointConfig& point, StudyRow& row) {
+            price_on_cluster(cluster, hardware, point, row);
+          }};
 }
 
 StudyHardware processor_hardware(const CpuRates& rates) {

@@ -6,7 +6,6 @@
 
 #include "plan/cluster.h"
 #include "plan/cpu_rates.h"
-#include "plan/work_prices.h"
 #include "train/forecast/study_result.h"
 
 namespace trident {
@@ -18,8 +17,8 @@ struct StudyHardware {
   std::function<void(const PointConfig& point, StudyRow& row)> price;
 };
 
-// GPUs of `cluster`. It and `prices`, which are of it, outlive the result.
-StudyHardware cluster_hardware(const Cluster& cluster, const WorkPrices& prices);
+// GPUs of `cluster`: rows are what plan_on() (train/forecast/cluster_plan.h) says. ConfigError: as hardware_of().
+StudyHardware cluster_hardware(const Cluster& cluster);
 
 // This machine's processors with their rates, which outlive the result; ranks are threads of one process. More threads than cores
 // take all ranks' work over the cores, and nobody waits for others.

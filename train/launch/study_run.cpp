@@ -10,7 +10,6 @@
 
 #include "core/file_io.h"
 #include "data/indexed_dataset_writer.h"
-#include "plan/gpu_prices.h"
 #include "plan/price_book.h"
 #include "train/forecast/study.h"
 #include "train/launch/run_training.h"
@@ -109,9 +108,7 @@ StudyResult run_study_here(const StudySpec& spec, bool executes, CudaBackend& cu
     }) : ExecutePoint());
   }
   const PriceBook book = shipped_price_book();
-  const Cluster cluster = find_cluster(book, spec.cluster);
-  const GpuPrices prices(cluster.gpu, cluster.links);
-  return run_study(spec, cluster_hardware(cluster, prices));
+  return run_study(spec, cluster_hardware(find_cluster(book, spec.cluster)));
 }
 
 }  // namespace trident
