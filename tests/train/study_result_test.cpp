@@ -57,7 +57,9 @@ TEST(StudyEfficiency, TheReferenceFitsAndCanBe) {
   result.rows[0].fits = false;
   compare_rows(result);
   EXPECT_EQ(result.rows[1].efficiency, 1);
-  EXPECT_DOUBLE_EQ(result.rows[0].efficiency, 6.0 * 16 / (10.0 * 8));  // told all the same
+  EXPECT_EQ(result.rows[0].efficiency, 0);  // nobody can have it
+  EXPECT_NE(to_text(result).find(" -  does not fit\n"), std::string::npos) << to_text(result);
+  EXPECT_TRUE(to_json(result).find("rows")->items()[0].find("efficiency")->is_null());
   result.rows[1].reason = "cannot";
   compare_rows(result);
   EXPECT_EQ(result.rows[1].efficiency, 0);
@@ -65,7 +67,8 @@ TEST(StudyEfficiency, TheReferenceFitsAndCanBe) {
   for (StudyRow& row : result.rows) row.fits = false;
   result.rows[1].reason = "";
   compare_rows(result);
-  EXPECT_EQ(result.rows[0].efficiency, 1);  // nothing fits: the fewest
+  for (const StudyRow& row : result.rows) EXPECT_EQ(row.efficiency, 0);
+  EXPECT_TRUE(causes_of(result).empty());
 }
 
 TEST(StudyEfficiency, OfOnePointOrOfOtherSettingsIsNone) {
@@ -119,6 +122,24 @@ TEST(StudyCauses, CommunicationIsTracedToBytesAndCollectives) {
                    "226.0 GB a GPU over dp instead of 7.0 GB", "gathered 63 times", "reduced 32 times",
                    "32 micro-batches x 3 collectives", "never and once"});
   EXPECT_DOUBLE_EQ(result.rows[1].of_first, 0.2);
+}
+
+// 4.5 s more of a step that is 2 s longer: the rest took less.
+TEST(StudyCauses, APartMayGrowByMoreThanTheStep) {
+  StudyResult result;
+  result.spec.varied = {parse_varied("micro=1|2")};
+  result.spec.gpus = 8;
+  const std::vector<StudyPoint> points = points_of(result.spec);
+  result.rows = {row(points[0], 4, TimePart::kCompute), row(points[1], 6, TimePart::kBubble)};
+  compare_rows(result);
+  const std::vector<std::string> causes = causes_of(result);
+  ASSERT_EQ(causes.size(), 1u);
+  says(causes, 0, {"micro 2 takes 1.50 times as long a token as micro 1: 4.5 s more are the pipeline's bubble, all other parts "
+                   "together take 2.5 s less."});
+  result.rows[1].parts = {};
+  result.rows[1].parts[TimePart::kCompute] = 4.5;
+  result.rows[1].parts[TimePart::kBubble] = 1.5;
+  says(causes_of(result), 0, {"1.5 of the 2 s more are the pipeline's bubble."});
 }
 
 TEST(StudyTable, RowsThatCannotBeHaveTheirReasonAndNoNumbers) {

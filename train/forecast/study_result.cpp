@@ -114,10 +114,12 @@ double ratio(const StudyRow& slow, const StudyRow& fast) { return fast.tokens_pe
 std::string why_slower(const StudyResult& result, const StudyRow& slow, const StudyRow& fast) {
   const double scale = static_cast<double>(slow.tokens) / static_cast<double>(fast.tokens);  // steps of equal work are compared
   const PartDifference most = largest_difference(slow, fast, scale);
-  std::string text = fmt::format("On {} {} takes {:.2f} times as long a token as {}: {:.3g} of the {:.3g} s more are {}.",
-                                 counted(slow.gpus, "GPU"), row_name(result.spec, slow.point), ratio(slow, fast),
-                                 row_name(result.spec, fast.point), most.seconds, slow.seconds - scale * fast.seconds,
-                                 in_words(most.part));
+  const double all = slow.seconds - scale * fast.seconds;
+  std::string text = fmt::format("On {} {} takes {:.2f} times as long a token as {}: ", counted(slow.gpus, "GPU"),
+                                 row_name(result.spec, slow.point), ratio(slow, fast), row_name(result.spec, fast.point));
+  text += most.seconds > all ? fmt::format("{:.3g} s more are {}, all other parts together take {:.3g} s less.", most.seconds,
+                                           in_words(most.part), most.seconds - all)
+                             : fmt::format("{:.3g} of the {:.3g} s more are {}.", most.seconds, all, in_words(most.part));
   const double sent = all_bytes(slow), sent_fast = all_bytes(fast) * scale;
   if (most.part == TimePart::kData && sent > 0)
     text += fmt::format(" A step sends {} a GPU over dp instead of {}: {}, instead of {} and {}.", dp_bytes(slow),
@@ -166,10 +168,9 @@ void compare_rows(StudyResult& result) {
     for (const StudyRow& other : rows) {
       if (!other.possible() || !same_line(result.spec, row.point, other.point)) continue;
       ++points;
-      if (reference == nullptr || std::pair(!other.fits, other.gpus) < std::pair(!reference->fits, reference->gpus))
-        reference = &other;
+      if (other.fits && (reference == nullptr || other.gpus < reference->gpus)) reference = &other;
     }
-    if (points > 1) row.efficiency = row.tokens_per_gpu() / reference->tokens_per_gpu();
+    if (points > 1 && row.fits) row.efficiency = row.tokens_per_gpu() / reference->tokens_per_gpu();
     const auto first = std::find_if(rows.begin(), rows.end(),
                                     [&](const StudyRow& other) { return other.possible() && other.gpus == row.gpus; });
     row.of_first = row.tokens_per_gpu() / first->tokens_per_gpu();
@@ -226,7 +227,7 @@ std::vector<std::string> causes_of(const StudyResult& result) {
     if (!row.possible() || row.efficiency == 0) continue;
     const StudyRow *largest = &row, *reference = nullptr;
     for (const StudyRow& other : rows) {
-      if (!other.possible() || !same_line(result.spec, row.point, other.point)) continue;
+      if (!other.possible() || other.efficiency == 0 || !same_line(result.spec, row.point, other.point)) continue;
       if (other.gpus > largest->gpus) largest = &other;
       if (other.efficiency == 1 && reference == nullptr) reference = &other;
     }

@@ -37,7 +37,7 @@ struct StudyRow {
   std::array<double, kNumAxes> bytes_sent{};  // of a step, by axis, of a rank on average
   double gathers = 0, reductions = 0;         // over dp, of a unit in a step on average
 
-  double efficiency = 0;  // see efficiency_text; 0: there is no smaller point to compare with
+  double efficiency = 0;  // see efficiency_text; 0: it does not fit, or is the only point
   double of_first = 0;    // tokens/s a GPU over that of the first row with as many GPUs that can be
 
   std::optional<StudyMeasurement> measured;
@@ -57,7 +57,7 @@ struct StudyResult {
 };
 
 // Fills efficiency and of_first. Rows are compared that differ in gpus alone; the reference has the fewest GPUs of those that can
-// be and fit, or where none fits of those that can be.
+// be and fit. What does not fit has no efficiency: nobody can have it.
 void compare_rows(StudyResult& result);
 
 // What is held fixed, and what efficiency means, from the specification alone.
