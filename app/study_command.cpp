@@ -79,7 +79,8 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
   app.add_option("--scaling", flags.scaling,
                  "strong: batch.global stays the same (default); weak: the sequences of a replica do, batch.global grows");
   app.add_option("--cluster", flags.cluster,
-                 "the GPUs: a name of configs/clusters without .json, or a file; none: this machine's processors");
+                 "the GPUs: a name of configs/clusters without .json, or a file; or processors: cpu, or a file of trident bench "
+                 "--calibrate; none: this machine's processors");
   app.add_option("--gpus", flags.gpus, "how many, where they do not vary; without it as many as the configuration's degrees say")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   app.add_flag("--json", flags.json, "print one JSON object");

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/counted.h"
 #include "core/file_io.h"
 #include "plan/cpu_prices.h"
 #include "plan/gpu_prices.h"
@@ -36,20 +37,13 @@ RunPrices on_cards(const RunPlan& plan, const RunHardware& hardware) {
   return {std::make_shared<GpuPrices>(rates, links), fmt::format("the profile {}", rates.name), {}, {}};
 }
 
-// The shipped profile is of one machine: it says nothing of others.
-CpuRates rates_of_processors(const RunPlan& plan) {
+CpuRates rates_of_processors(const RunPlan& plan, const RunHardware& hardware) {
   if (const auto& file = plan.config.run.hardware_profile) return read_cpu_rates(*file);
-  CpuRates rates = shipped_cpu_rates();
-  if (const std::string here = processor_name(); rates.processor != here)
-    throw ConfigError(
-        fmt::format("the profile that comes with the program is of {}, this machine has {}; trident bench --calibrate FILE "
-                    "measures it, and run.hardware_profile names the file",
-                    rates.processor, here));
-  return rates;
+  return shipped_rates_of(hardware.cores_of_node, "run.hardware_profile");
 }
 
 RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
-  CpuRates rates = rates_of_processors(plan);
+  CpuRates rates = rates_of_processors(plan, hardware);
   const std::string name = fmt::format("the profile {} of {}", rates.name, rates.processor);
   const auto prices =
       std::make_shared<CpuPrices>(std::move(rates), CpuPlace{hardware.ranks_of_node, plan.threads_per_rank, plan.compute});
@@ -58,6 +52,17 @@ RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
 }
 
 }  // namespace
+
+CpuRates shipped_rates_of(int cores, std::string_view option) {
+  CpuRates rates = shipped_cpu_rates();
+  if (const std::string here = processor_name(); rates.processor != here || (cores > 0 && rates.cores != cores))
+    throw ConfigError(
+        fmt::format("the profile that comes with the program is of {} with {}, this machine has {}{}; trident bench "
+                    "--calibrate FILE measures it, and {} names the file",
+                    rates.processor, counted(rates.cores, "core"), here,
+                    cores > 0 ? " with " + counted(cores, "core") : "", option));
+  return rates;
+}
 
 std::string profile_of_card(const std::string& card) {
   // The first name that the card's contains counts; "" are cards of other memory, links or clocks.

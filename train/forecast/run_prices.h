@@ -4,8 +4,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "plan/cpu_rates.h"
 #include "plan/work_prices.h"
 #include "train/plan/run_plan.h"
 
@@ -24,11 +26,16 @@ struct RunHardware {
   std::vector<std::string> cards = {};  // names of all that it computes on, each card once
   int ranks_of_node = 1;
   int ranks_of_process = 1;  // of rank 0's
+  int cores_of_node = 0;     // that its ranks keep busy at once; 0: not known
 };
 
 // By run.hardware_profile, or without it by the profile of this kind of hardware that comes with the program. Throws nothing
 // because there is none, or one that cannot be used: that is what why_not says.
 RunPrices prices_of(const RunPlan& plan, const RunHardware& hardware);
+
+// The rates that come with the program, which are of one machine and say nothing of others. ConfigError where this one, whose
+// ranks keep `cores` busy (0: not known), has another processor or number of cores; `option` then names a file of its own.
+CpuRates shipped_rates_of(int cores, std::string_view option);
 
 // "NVIDIA H100 80GB HBM3" -> "H100-SXM5-80GB": the shipped profile of a card by the driver's name of it; "" for cards without one.
 std::string profile_of_card(const std::string& card);

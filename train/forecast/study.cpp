@@ -98,7 +98,7 @@ StudyHardware cluster_hardware(const Cluster& cluster) {
 }
 
 StudyHardware processor_hardware(const CpuRates& rates) {
-  return {fmt::format("this machine's processors, by the rates of {} ({} cores)", rates.processor, rates.cores),
+  return {fmt::format("processors, by the rates of {} ({} cores)", rates.processor, rates.cores),
           [&](const PointConfig& point, StudyRow& row) { price_on_processors(rates, point, row); }};
 }
 

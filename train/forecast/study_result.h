@@ -16,8 +16,10 @@ namespace trident {
 
 // What a point took where it was executed.
 struct StudyMeasurement {
-  double seconds = 0;  // of a step, the median
-  int steps = 0;       // that it is the median of
+  double seconds = 0;     // of a step, the mean; where ranks share cores, what processors worked over them
+  double predicted = 0;   // likewise, by the executed run itself
+  std::string clock;      // "wall", or "processor" where ranks share cores
+  int steps = 0;          // that it is the mean of
   std::int64_t memory_bytes = 0;  // the largest arena of a rank
 };
 

@@ -173,6 +173,9 @@ JsonValue row_json(const StudySpec& spec, const StudyRow& row) {
   if (row.measured) {
     out.set("measured_s", row.measured->seconds);
     out.set("measured_over_predicted", row.measured->seconds / row.seconds);
+    out.set("measured_clock", row.measured->clock);
+    out.set("measured_steps", row.measured->steps);
+    out.set("predicted_by_run_s", row.measured->predicted);
     out.set("measured_memory_bytes", row.measured->memory_bytes);
   }
   if (!row.not_run.empty()) out.set("not_run", row.not_run);

@@ -57,7 +57,8 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
   RunPlace place;
   place.cards = choice.found.cards;
   RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks), std::move(origin));
-  const RunHardware hardware{choice.kind, choice.found.cards, inputs.local_ranks, inputs.plan.world_size()};
+  const RunHardware hardware{choice.kind, choice.found.cards, inputs.local_ranks, inputs.plan.world_size(),
+                             machine_facts(choice, ranks).core_share.at_once()};
   RunForecast forecast(inputs, hardware, prices_of(inputs.plan, hardware));
   const int threads = inputs.plan.threads_per_rank;
   RunEnd end;  // of rank 0, the same on every rank

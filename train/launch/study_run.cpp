@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <sstream>
 
@@ -11,8 +12,11 @@
 #include "core/file_io.h"
 #include "data/indexed_dataset_writer.h"
 #include "plan/price_book.h"
+#include "train/forecast/run_prices.h"
 #include "train/forecast/study.h"
+#include "train/launch/plan_on_processors.h"
 #include "train/launch/run_training.h"
+#include "train/plan/machine.h"
 #include "train/plan/run_plan.h"
 
 namespace trident {
@@ -69,7 +73,7 @@ TrainConfig for_execution(const TrainConfig& point, const ScratchFolder& folder)
   return config;
 }
 
-void execute(const PointConfig& point, StudyRow& row, CudaBackend& cuda) {
+void execute(const PointConfig& point, const CpuRates& rates, StudyRow& row, CudaBackend& cuda) {
   if (!row.fits)
     return void(row.not_run = fmt::format("needs {:.1f} of {:.1f} GB", 1e-9 * static_cast<double>(row.memory_bytes),
                                           1e-9 * static_cast<double>(row.memory_there)));
@@ -80,35 +84,39 @@ void execute(const PointConfig& point, StudyRow& row, CudaBackend& cuda) {
   const std::int64_t sequence = point.config.batch.sequence;
   write_random_tokens(folder / "tokens", resolve_model(point.config).vocab_size, kSteps * point.config.batch.global + 8,
                       sequence + 1);
-  const TrainConfig config = for_execution(point.config, folder);
+  TrainConfig config = for_execution(point.config, folder);
+  config.run.hardware_profile = folder / "profile.json";
+  write_file(*config.run.hardware_profile, to_json_text(to_json(rates)));
   std::ostringstream console, lines;
   LogSink log(lines);
   run_training([&] { return config; }, {console, ConsoleMode::kPlain, log}, cuda);
-  std::vector<double> seconds;
-  StudyMeasurement measured;
-  std::istringstream metrics(read_file(folder / "run/metrics.jsonl"));
-  for (std::string line; std::getline(metrics, line);) {
-    const JsonValue step = parse_json(line, "metrics.jsonl");
-    if (step.find("step")->as_integer() > 1) seconds.push_back(1e-3 * step.find("step_ms")->as_number());
-    measured.memory_bytes = std::max(measured.memory_bytes, step.find("peak_bytes")->as_integer());
-  }
-  std::sort(seconds.begin(), seconds.end());
-  measured.steps = static_cast<int>(seconds.size());
-  measured.seconds = seconds.at(seconds.size() / 2);
-  row.measured = measured;
+  // Where ranks share cores a step's wall time is not what was predicted: the run compares what processors worked.
+  const JsonValue comparison = parse_json(read_file(config.run.dir + "/comparison.json"), "comparison.json");
+  const JsonValue* const step = comparison.find("step_seconds");
+  if (step == nullptr)
+    return void(row.not_run = "trained, and not compared: " + comparison.find("not_predicted")->as_string());
+  row.measured = StudyMeasurement{.seconds = step->find("measured")->as_number(),
+                                  .predicted = step->find("predicted")->as_number(),
+                                  .clock = comparison.find("clock")->as_string(),
+                                  .steps = static_cast<int>(comparison.find("steps")->as_number()),
+                                  .memory_bytes = comparison.find("arena_bytes")->find("measured")->as_integer()};
 }
 
 }  // namespace
 
 StudyResult run_study_here(const StudySpec& spec, bool executes, CudaBackend& cuda) {
-  if (spec.cluster.empty() || executes) {
-    const CpuRates rates = shipped_cpu_rates();
-    return run_study(spec, processor_hardware(rates), executes ? ExecutePoint([&](const PointConfig& point, StudyRow& row) {
-      execute(point, row, cuda);
-    }) : ExecutePoint());
-  }
-  const PriceBook book = shipped_price_book();
-  return run_study(spec, cluster_hardware(find_cluster(book, spec.cluster)));
+  const std::optional<CpuRates> named = find_processors(spec.cluster);
+  if (!named && !spec.cluster.empty() && !executes)
+    return run_study(spec, cluster_hardware(find_cluster(shipped_price_book(), spec.cluster)));
+  const bool counts_gpus =
+      spec.gpus > 0 || std::ranges::any_of(spec.varied, [](const VariedKey& varied) { return varied.key == "gpus"; });
+  if (spec.cluster.empty() && !executes && counts_gpus)
+    throw ConfigError("gpus: this machine's processors are none; name their cluster with --cluster, such as h100_sxm_ndr");
+  const CpuRates rates =
+      named ? *named : shipped_rates_of(cpu_machine_facts(1).core_share.at_once(), "--cluster");
+  return run_study(spec, processor_hardware(rates), executes ? ExecutePoint([&](const PointConfig& point, StudyRow& row) {
+    execute(point, rates, row, cuda);
+  }) : ExecutePoint());
 }
 
 }  // namespace trident

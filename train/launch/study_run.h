@@ -9,9 +9,11 @@ namespace trident {
 // The longest that a point may be expected to take to be executed.
 inline constexpr double kLongestPointSeconds = 60;
 
-// On spec.cluster; without one, or where points are executed, on this machine's processors. `executes`: each point that fits trains
+// On spec.cluster, of cards or of processors as plan --cluster takes them; without one, or where points are executed and it names
+// cards, on this machine's processors. `executes`: each point that fits trains
 // a few steps on random tokens, its ranks as threads of this process, in a folder for temporary files that is removed. Throws
-// ConfigError: a cluster that is not there, rates that are missing.
+// ConfigError: a cluster that is not there, rates that are missing or of another
+// machine, numbers of GPUs where there is neither a cluster nor execution.
 StudyResult run_study_here(const StudySpec& spec, bool executes, CudaBackend& cuda);
 
 }  // namespace trident
