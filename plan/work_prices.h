@@ -18,8 +18,8 @@ class WorkPrices {
   virtual double issue_seconds(const RecordedOperation& operation) const = 0;
   // From the moment when all ranks of the group have called; of a message, from its sending to its arrival (a receive is free).
   virtual double seconds(const RecordedCollective& call, const GroupPlace& group) const = 0;
-  // Whether collectives that follow each other in one group start once: the buckets of a unit are issued together, and NCCL runs what
-  // is issued together as one kernel. Then a call stands for all of them, with their bytes.
+  // Whether collectives that follow each other in one group start once: the buckets of a unit are issued together, and NCCL runs
+  // what is issued together as one kernel. Then a call stands for all of them, with their bytes.
   virtual bool joins_groups() const { return false; }
   // Of computing and communicating at once.
   virtual OverlapSlowdown slowdown() const = 0;
