@@ -23,6 +23,7 @@ namespace {
 
 // Seconds that make parts tell apart: products by FLOPs, everything else by calls.
 struct SetPrices final : WorkPrices {
+  bool joins = false;
   double flop = 1e-9, operation = 1e-3, tensor = 0, data = 0, message = 0, issue = 0, beside = 1;
 
   double device_seconds(const RecordedOperation& o) const override { return operation + flop * o.flops; }
@@ -33,6 +34,7 @@ struct SetPrices final : WorkPrices {
     if (call.operation == CommOperation::kSend) return message;
     return call.axis == Axis::kTensor ? tensor : call.axis == Axis::kData ? data : 0;
   }
+  bool joins_groups() const override { return joins; }
   OverlapSlowdown slowdown() const override { return {beside, beside}; }
   double step_seconds() const override { return 0; }
 };
@@ -131,6 +133,20 @@ TEST(StepPrice, EachCauseHasItsPart) {
   grows(TimePart::kPipeline, [](SetPrices& p) { p.message = 0.2; });
   grows(TimePart::kData, [](SetPrices& p) { p.data = 0.5; });
   grows(TimePart::kLaunch, [](SetPrices& p) { p.issue = 0.1; });
+}
+
+// Buckets of a unit start once where prices say so; a bucket for each tensor then costs what one bucket does.
+TEST(StepPrice, BucketsOfAGroupStartOnce) {
+  const auto data = [](bool joins, const std::string& bucket) {
+    SetPrices prices;
+    prices.data = 0.1;  // a call, whatever its bytes
+    prices.joins = joins;
+    const std::vector<std::string> settings = {"parallel.pipeline=1", "parallel.tensor=1", "parallel.sequence_parallel=false",
+                                               "parallel.zero=zero3", "parallel.bucket_mb=" + bucket};
+    return part(forecast_run(shipped("demo_2dp_4pp_4tp.json", settings), prices, nullptr).price, TimePart::kData);
+  };
+  EXPECT_GT(data(false, "1"), 1.5 * data(false, "1000"));
+  EXPECT_NEAR(data(true, "1"), data(true, "1000"), 0.01 * data(true, "1000"));  // updates are by bucket
 }
 
 TEST(StepPrice, GroupsLieWhereTheGridPutsThem) {

@@ -194,6 +194,17 @@ TEST(RunAnswers, WordsOfShardingAndRecomputation) {
     EXPECT_NE(unsupported(priced(bad)), "") << bad;
 }
 
+// A row that cannot be is one refused answer: no crash, no overflow, no guess.
+TEST(RunAnswers, SizesAndWordsThatCannotBeAreRefused) {
+  for (const char* bad :
+       {R"({"parallel": {"tp": 4294967296}})", R"({"parallel": {"pp": 1e30}})", R"({"parallel": {"tp": 0.001}})",
+        R"({"parallel": {"tp": 8.5}})", R"({"parallel": {"tp": "8"}})", R"({"model": {"hidden": 1e308}})",
+        R"({"model": {"hidden": 100000000, "layers": 100000000}})", R"({"model": {"heads": 31}, "parallel": {"tp": 2}})",
+        R"({"batch": {"global": 1e308}})", R"({"cluster": {"gpus": 8.9}})", R"({"precision": "int8"})",
+        R"({"parallel": {"vpp": "many"}})", R"({"parallel": {"vpp": 2.7}})"})
+    EXPECT_NE(unsupported(priced(bad)), "") << bad;
+}
+
 // A stack by however its name is written; what a row leaves to it.
 TEST(RunAnswers, WhatTheStackSettles) {
   EXPECT_EQ(number(priced(R"({"stack": {"framework": "Megatron-LM"}})"), "step_time_s"), number(priced(), "step_time_s"));
