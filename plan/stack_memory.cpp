@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "pipeline/schedule_generators.h"
 #include "pipeline/schedule_simulator.h"
@@ -116,13 +115,14 @@ MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
   for (int rank = 0; rank < row.pp; ++rank) {
     MemoryPrice m;
     m.pipeline_rank = rank;
-    double parameters = 0;
+    double parameters = 0, blocks = 0;
     const bool first = rank == 0, last = rank == row.pp - 1;
     for (int i = rank; i < row.pp * row.vpp; i += row.pp) {
       const auto at = static_cast<std::size_t>(i);
-      parameters += split.blocks[at] * block;
+      blocks += split.blocks[at];
       m.activations += split.blocks[at] * flight[at] * kept;
     }
+    parameters = blocks * block;
     const double share = split.vocabulary_divided ? 1.0 / row.pp : 1;
     if (first || split.vocabulary_divided) parameters += table * share + position_parameters(row);
     if ((last || split.vocabulary_divided) && !(row.tied && row.pp == 1)) parameters += table * share;
@@ -135,10 +135,9 @@ MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
     m.parameters = parameters * (sharded ? 4.0 / shards : 2);
     m.optimizer = parameters * (sharded ? 8.0 : 12.0) / (row.zero > 0 ? shards : 1);
     m.gradients = parameters * (sharded ? 4.0 / shards : held);
-    if (sharded) {  // two blocks of gathered weights and one of gradients; embedding and head are gathered throughout
-      const double blocks = block * std::accumulate(split.blocks.begin(), split.blocks.end(), 0);
-      m.gathered = (2 * 2 + 4) * block + 2 * (parameters - blocks);
-    }
+    // Gathered weights of two blocks, of all where they stay from the forward to the backward, beside the gradients of one block;
+    // embedding and head are gathered throughout.
+    if (sharded) m.gathered = 4 * block + 2 * (row.zero == 3 ? parameters - blocks * block + 2 * block : parameters);
     m.peak_allocated = m.parameters + m.optimizer + m.gradients + m.gathered + m.activations + m.logits + m.workspace;
     const int groups = (row.tp > 1) + (row.pp > 1) + (row.dp > 1) + (row.cp > 1);
     m.device = m.peak_allocated * (1 + s.allocator_slack) + in.gpu.context_bytes + groups * in.gpu.communicator_bytes;

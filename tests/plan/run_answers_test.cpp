@@ -287,6 +287,16 @@ TEST(StackMemory, StatesByZeroStage) {
   EXPECT_NEAR(states(R"({"parallel": {"zero": 3}})") / parameters, 16 / 8.0, 1e-6);
 }
 
+TEST(StackMemory, GatheredParametersAreThoseOfTheRank) {
+  const auto gathered = [](const char* changes) { return number(*priced(changes).find("memory_parts"), "gathered_parameters"); };
+  const double h = 2048, block = 12 * h * h + 13 * h, outer = 51200 * h + 1024 * h;
+  EXPECT_NEAR(gathered(R"({"parallel": {"zero": 3}})"), 8 * block + 2 * outer, 16) << "two blocks, and the gradients of one";
+  EXPECT_NEAR(gathered(R"({"parallel": {"zero": 2}})"), 4 * block + 2 * (24 * block + outer), 16) << "all, from forward to backward";
+  // With stages: of the first one's blocks and its embedding, not of the whole model.
+  EXPECT_NEAR(gathered(R"({"parallel": {"zero": 3, "pp": 4}})"), 8 * block + 2 * outer, 16);
+  EXPECT_NEAR(gathered(R"({"parallel": {"zero": 2, "pp": 4}})"), 4 * block + 2 * (6 * block + outer), 16);
+}
+
 TEST(StackMemory, ActivationsInFlight) {
   const auto activations = [](const char* changes) { return number(*priced(changes).find("memory_parts"), "activations"); };
   const double one = activations(R"({"model": {"layers": 24}, "stack": {"framework": "megatron_core_te"}})") / 24;
