@@ -89,15 +89,17 @@ double sharded_exposed(const PricingInput& in, const Stage& stage, int blocks) {
   const TrainingRow& row = in.row;
   const PartSeconds block = block_seconds(in);
   const double bytes = 2 * block_parameters(row) / row.tp;
-  const double gather = gather_seconds(in.links, dp_place(row), bytes);
+  ClusterLinks links = in.links;
+  links.network.bytes_per_s *= in.stack.sharded_network_share;
+  const double gather = gather_seconds(links, dp_place(row), bytes);
   const double wire = in.stack.wire_bytes > 0 ? in.stack.wire_bytes / 2 : 1;
-  const double reduce = gather_seconds(in.links, dp_place(row), bytes * wire);
+  const double reduce = gather_seconds(links, dp_place(row), bytes * wire);
   const auto beside = [&](double compute, double network) {
     return overlapped_seconds(compute, network, in.gpu.compute_slowdown, in.gpu.network_slowdown) - compute;
   };
   const double f = block.forward.total(), b = block.backward.total();
   const double again = row.zero == 3 ? gather : 0;
-  const double outer = gather_seconds(in.links, dp_place(row), 2 * (stage.parameters - blocks * bytes / 2));
+  const double outer = gather_seconds(links, dp_place(row), 2 * (stage.parameters - blocks * bytes / 2));
   // Nothing runs beside the first gather and the last reduction; embedding and head are one unit with them.
   return blocks * (beside(f, gather) + beside(b, again + reduce)) + outer * (1 + wire) + gather + reduce;
 }

@@ -1,8 +1,12 @@
 #include "plan/run_answers.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <set>
 
 #include "plan/layout_pricing.h"
 #include "plan/stack_memory.h"
@@ -44,9 +48,9 @@ std::string names_of(const PriceBook& book) {
 }
 
 std::string stacks_of(const PriceBook& book) {
-  std::string names;
-  for (const TrainingStack& stack : book.stacks) names += (names.empty() ? "" : ", ") + stack.frameworks.front();
-  return names;
+  std::set<std::string> first;  // stacks of several years share a name
+  for (const TrainingStack& stack : book.stacks) first.insert(stack.frameworks.front());
+  return fmt::format("{}", fmt::join(first, ", "));
 }
 
 JsonValue::Object time_parts(const RowPrice& price) {

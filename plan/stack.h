@@ -56,6 +56,7 @@ struct TrainingStack {
   double wire_bytes = 0;           // a gradient element on the wire; 0: as it is kept
   bool overlap_reduce = false;     // gradient reduction beside the last backward
   bool overlap_gather = false;     // parameter gather beside the next forward
+  double sharded_network_share = 1;  // of the network's rate, what gathers and reductions of sharded parameters reach
   bool sequence_parallel = false;  // with tensor parallelism, where a row does not say
   bool split_messages = false;     // each tensor-parallel rank sends its part, and they gather it on the other side
   bool overlap_messages = false;   // pipeline messages beside compute

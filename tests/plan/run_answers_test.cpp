@@ -225,6 +225,25 @@ TEST(RunAnswers, WhatTheStackSettles) {
   EXPECT_EQ(assumed(R"({"parallel": {"tp": 1, "sp": null}})", "parallel.sp"), "") << "nothing to divide";
 }
 
+// Narayanan et al. 2021, table 2: 174.6B with ZeRO 3 alone, one micro-batch a step and GPU. 44 TFLOP/s on 1,536 GPUs gave the
+// share of the network that gathers of 2021 reach; 144 on 384 did not.
+TEST(RunAnswers, ShardedParametersOfTheFirstDeepSpeedAreGatheredSlowly) {
+  const auto tflops = [](int gpus, int micro, int year) {
+    const JsonValue answer = priced(fmt::format(R"({{
+        "model": {{"layers": 96, "hidden": 12288, "heads": 96, "kv_heads": 96, "ffn": 49152, "seq": 2048}},
+        "cluster": {{"gpus": {}, "interconnect": "8x HDR 200 Gb/s IB per node"}}, "parallel": {{"zero": 3}},
+        "batch": {{"global": 1536, "micro": {}}}, "precision": "fp16", "recompute": "full",
+        "stack": {{"framework": "deepspeed", "year": {}}}}})",
+                                                gpus, micro, year));
+    const double h = 12288, layers = 96, s = 2048;
+    const double flops = 96 * 1536 * s * layers * h * h * (1 + s / (6 * h) + 51200 / (16 * layers * h));
+    return flops / gpus / number(answer, "step_time_s") / 1e12;
+  };
+  EXPECT_NEAR(tflops(1536, 1, 2021), 44, 1);
+  EXPECT_NEAR(tflops(384, 4, 2021), 144, 0.1 * 144);
+  EXPECT_GT(tflops(1536, 1, 2023), 100) << "coalesced gathers";
+}
+
 TEST(RunAnswers, Refusals) {
   const auto why = [](const char* changes) { return unsupported(priced(changes)); };
   EXPECT_EQ(why(R"({"cluster": {"gpu": "Z1"}})").find("cluster.gpu = \"Z1\": no profile of it; there are "), 0u);
@@ -291,7 +310,8 @@ TEST(StackMemory, GatheredParametersAreThoseOfTheRank) {
   const auto gathered = [](const char* changes) { return number(*priced(changes).find("memory_parts"), "gathered_parameters"); };
   const double h = 2048, block = 12 * h * h + 13 * h, outer = 51200 * h + 1024 * h;
   EXPECT_NEAR(gathered(R"({"parallel": {"zero": 3}})"), 8 * block + 2 * outer, 16) << "two blocks, and the gradients of one";
-  EXPECT_NEAR(gathered(R"({"parallel": {"zero": 2}})"), 4 * block + 2 * (24 * block + outer), 16) << "all, from forward to backward";
+  EXPECT_NEAR(gathered(R"({"parallel": {"zero": 2}})"), 4 * block + 2 * (24 * block + outer), 16)
+      << "all, from forward to backward";
   // With stages: of the first one's blocks and its embedding, not of the whole model.
   EXPECT_NEAR(gathered(R"({"parallel": {"zero": 3, "pp": 4}})"), 8 * block + 2 * outer, 16);
   EXPECT_NEAR(gathered(R"({"parallel": {"zero": 2, "pp": 4}})"), 4 * block + 2 * (6 * block + outer), 16);
