@@ -35,7 +35,8 @@ void settle_by_stack(const GpuRates& gpu, const TrainingStack& stack, RowReading
   const bool known = std::any_of(gpu.attention.begin(), gpu.attention.end(),
                                  [&](const AttentionRates& rates) { return rates.kernel == run.attention; });
   const std::string_view ran = attention_that_ran(stack, run.attention, run.plain_block, run.year);
-  if (!known || ran == run.attention) return;
+  // A row that recomputes says itself what became of scores.
+  if (!known || run.recompute != Recompute::kNone || ran == run.attention) return;
   run.attention = ran;
   std::erase_if(reading.assumed, [](const AssumedValue& value) { return value.path == "stack.attention"; });
   reading.assumed.push_back({"stack.attention", run.attention});

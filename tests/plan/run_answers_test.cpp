@@ -164,6 +164,8 @@ TEST(RunAnswers, TheKernelOfASystemsYearRuns) {
   const JsonValue later = priced(R"({"stack": {"attention": "flash2", "year": 2024}})");
   EXPECT_LT(number(later, "peak_allocated_bytes"), number(kept, "peak_allocated_bytes"));
   EXPECT_EQ(later.find("assumed"), nullptr);
+  EXPECT_EQ(priced(R"({"stack": {"attention": "flash2"}, "recompute": "selective"})").find("assumed"), nullptr)
+      << "scores that are not kept are no reason to doubt the row";
   const JsonValue llama = priced(R"({"model": {"act": "swiglu"}, "stack": {"attention": "flash2"}})");
   EXPECT_EQ(llama.find("assumed"), nullptr);
 }
