@@ -118,7 +118,7 @@ StepEnd end_of_step(const PricingInput& in, const std::vector<Stage>& stages, do
   const double held = row.zero_by_number ? s.gradient_bytes_zero : row.bf16 ? s.gradient_bytes_bf16 : s.gradient_bytes_fp16;
   const double reduced = row.zero >= 2 ? own : parameters;
   end.optimizer = row_seconds(in.gpu, own * s.optimizer_traffic + reduced * s.gradient_traffic, 20);
-  if (row.zero >= 2) return end;
+  if (shards_in_each_micro_batch(in)) return end;
   const double wire = s.wire_bytes > 0 ? s.wire_bytes : held;
   const GroupPlace group = dp_place(row);
   const double last_backward = stages.front().b() * static_cast<double>(stages.size()) / row.pp;
@@ -139,6 +139,10 @@ StepEnd end_of_step(const PricingInput& in, const std::vector<Stage>& stages, do
 }
 
 }  // namespace
+
+bool shards_in_each_micro_batch(const PricingInput& in) {
+  return in.row.zero >= 2 && !(in.row.pp > 1 && in.stack.stages_keep_gathered);
+}
 
 StageSplit split_stages(const PricingInput& in) {
   const TrainingRow& row = in.row;
@@ -190,7 +194,7 @@ PricingResult price_row(const PricingInput& in) {
   std::vector<Stage> stages = stages_of(in, split);
   RowPrice& price = result.price;
   double exposed = 0;
-  if (row.zero >= 2)
+  if (shards_in_each_micro_batch(in))
     for (std::size_t i = 0; i < stages.size(); ++i) exposed += sharded_exposed(in, stages[i], split.blocks[i]) / row.pp;
 
   const double span = pipeline_span(in, stages, m);

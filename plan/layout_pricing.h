@@ -29,6 +29,9 @@ struct PricingResult {
   std::string unsupported;  // why there is no price; empty: there is
 };
 
+// Sharded units are gathered and reduced in each micro-batch, and not once a step.
+bool shards_in_each_micro_batch(const PricingInput& in);
+
 PricingResult price_row(const PricingInput& in);
 
 }  // namespace trident

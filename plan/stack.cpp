@@ -59,6 +59,7 @@ void read_traffic_between(SourcedObject object, TrainingStack& stack) {
   stack.wire_bytes = object.number("wire_bytes", 0, 4);
   stack.overlap_reduce = object.flag("overlap_reduce");
   stack.overlap_gather = object.flag("overlap_gather");
+  stack.stages_keep_gathered = object.flag("stages_keep_gathered");
   stack.sharded_network_share = object.number("sharded_network_share", 0.001, 1);
   stack.sequence_parallel = object.flag("sequence_parallel");
   stack.split_messages = object.flag("split_messages");

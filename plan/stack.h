@@ -56,6 +56,8 @@ struct TrainingStack {
   double wire_bytes = 0;           // a gradient element on the wire; 0: as it is kept
   bool overlap_reduce = false;     // gradient reduction beside the last backward
   bool overlap_gather = false;     // parameter gather beside the next forward
+  bool stages_keep_gathered =
+      false;  // sharded parameters of pipeline stages are gathered and reduced once a step, not per micro-batch
   double sharded_network_share = 1;  // of the network's rate, what gathers and reductions of sharded parameters reach
   bool sequence_parallel = false;  // with tensor parallelism, where a row does not say
   bool split_messages = false;     // each tensor-parallel rank sends its part, and they gather it on the other side

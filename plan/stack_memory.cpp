@@ -136,8 +136,10 @@ MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
     m.optimizer = parameters * (sharded ? 8.0 : 12.0) / (row.zero > 0 ? shards : 1);
     m.gradients = parameters * (sharded ? 4.0 / shards : held);
     // Gathered weights of two blocks, of all where they stay from the forward to the backward, beside the gradients of one block;
-    // embedding and head are gathered throughout.
-    if (sharded) m.gathered = 4 * block + 2 * (row.zero == 3 ? parameters - blocks * block + 2 * block : parameters);
+    // embedding and head are gathered throughout. Where that is done once a step, all weights and their summed gradients.
+    const double inner = row.zero == 3 ? 2 * block : blocks * block;
+    if (sharded) m.gathered = 4 * block + 2 * (parameters - blocks * block + inner);
+    if (sharded && !shards_in_each_micro_batch(in)) m.gathered = (2 + std::max(2.0, s.wire_bytes)) * parameters;
     m.peak_allocated = m.parameters + m.optimizer + m.gradients + m.gathered + m.activations + m.logits + m.workspace;
     const int groups = (row.tp > 1) + (row.pp > 1) + (row.dp > 1) + (row.cp > 1);
     m.device = m.peak_allocated * (1 + s.allocator_slack) + in.gpu.context_bytes + groups * in.gpu.communicator_bytes;

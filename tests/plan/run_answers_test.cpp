@@ -319,6 +319,24 @@ TEST(StackMemory, GatheredParametersAreThoseOfTheRank) {
   EXPECT_NEAR(gathered(R"({"parallel": {"zero": 2, "pp": 4}})"), 4 * block + 2 * (6 * block + outer), 16);
 }
 
+// torchtitan: stages gather before their first micro-batch and reduce behind their last.
+TEST(RunAnswers, StagesThatStayGatheredCommunicateOnceAStep) {
+  const char* form = R"({{"model": {{"act": "swiglu", "layers": 32}}, "recompute": "full", "batch": {{"global": {}, "micro": 1}},
+      "parallel": {{"zero": 3, "tp": 2, "pp": 2}}, "stack": {{"framework": "{}", "attention": "flash2", "year": 2024}}}})";
+  const auto dp = [&](int batch, const char* stack) {
+    return number(*priced(fmt::format(fmt::runtime(form), batch, stack)).find("time_parts_s"), "data_parallel");
+  };
+  EXPECT_NEAR(dp(256, "torchtitan_fsdp2"), dp(64, "torchtitan_fsdp2"), 1e-9);
+  EXPECT_NEAR(dp(256, "megatron_deepspeed") / dp(64, "megatron_deepspeed"), 4, 0.2);
+  const JsonValue answer = priced(fmt::format(fmt::runtime(form), 64, "torchtitan_fsdp2"));
+  const double h = 2048, parameters = 16 * (4 * h * h + 3 * 8192 * h + 2 * h) / 2 + 51200 * h / 2;
+  EXPECT_NEAR(number(*answer.find("memory_parts"), "gathered_parameters") / (6 * parameters), 1, 1e-3)
+      << "2 bytes, and 4 of gradients";
+  const JsonValue open =
+      priced(R"({"parallel": {"tp": 2, "sp": null}, "stack": {"framework": "torchtitan", "attention": "flash2"}})");
+  EXPECT_TRUE(open.find("assumed")->find("parallel.sp")->as_bool()) << "its tensor parallelism divides norms by sequence";
+}
+
 TEST(StackMemory, ActivationsInFlight) {
   const auto activations = [](const char* changes) { return number(*priced(changes).find("memory_parts"), "activations"); };
   const double one = activations(R"({"model": {"layers": 24}, "stack": {"framework": "megatron_core_te"}})") / 24;
