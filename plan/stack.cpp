@@ -46,6 +46,7 @@ void read_memory(SourcedObject object, TrainingStack& stack) {
   stack.saved_gated_bytes = object.number("gated_bytes", 0, 100);
   stack.saved_plain_norm_bytes = object.number("plain_norm_bytes", 0, 100);
   stack.logit_bytes = object.number("logit_bytes", 0, 100);
+  stack.dearest_logit_bytes = object.number("dearest_logit_bytes", 0, 100);
   stack.dropout = object.flag("dropout");
   stack.bias = object.flag("bias");
   stack.gradient_bytes_fp16 = object.number("gradient_bytes_fp16", 2, 8);

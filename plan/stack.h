@@ -45,6 +45,7 @@ struct TrainingStack {
   double saved_gated_bytes = 0;       // kept per feed-forward element of a gated activation
   double saved_plain_norm_bytes = 0;  // kept per hidden element of a norm that is not fused, beyond its input and output
   double logit_bytes = 0;             // peak per logit
+  double dearest_logit_bytes = 0;     // the most per logit of the whole vocabulary, under a numbered ZeRO stage; 0: as without
   bool dropout = false;               // of models with GPT's block
   bool bias = false;
 

@@ -53,6 +53,22 @@ double workspace_bytes(const PricingInput& in) {
   return bytes + (block_activation_bytes(in) - kept_bytes(in));
 }
 
+// What a block's forward allocates and gives back: tensors that recomputation makes again, and scores on their way.
+double forward_transient_bytes(const PricingInput& in) {
+  const TrainingRow& row = in.row;
+  const ScoreKernels* kernels = find_score_kernels(row.attention);
+  const double scores = kernels ? tokens_of_micro_batch(row) * row.heads / row.tp * row.sequence * kernels->transient_bytes : 0;
+  return block_activation_bytes(in) - kept_bytes(in) + scores;
+}
+
+// What the loss's logits may take at most, where the program that the row names need not have the stack's own loss. A verdict is
+// to be safe; the peak and the times stay those of the stack's own.
+double dearest_logit_bytes(const PricingInput& in, double share) {
+  const TrainingRow& row = in.row;
+  if (!row.zero_by_number || in.stack.dearest_logit_bytes == 0) return 0;
+  return tokens_of_micro_batch(row) * (row.vocab * share * in.stack.dearest_logit_bytes + 4 * row.hidden);
+}
+
 // Micro-batches in flight on a rank, for each virtual stage of it.
 std::vector<double> in_flight(const PricingInput& in) {
   const TrainingRow& row = in.row;
@@ -112,6 +128,8 @@ MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
   const bool sharded = row.zero == 3 || (row.zero == 2 && row.zero_by_number);
 
   MemoryPrice most;
+  double fullest = 0;
+  bool fits = true;
   for (int rank = 0; rank < row.pp; ++rank) {
     MemoryPrice m;
     m.pipeline_rank = rank;
@@ -130,6 +148,10 @@ MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
     if (last || split.vocabulary_divided) m.logits = tokens * row.vocab / row.tp * share * s.logit_bytes + 4 * tokens * row.hidden;
     m.workspace = workspace_bytes(in);
     // Logits are gone when the blocks' backward begins; both peaks meet the same activations.
+    // A caching allocator does not join what separate requests left: the forwards' segments, in which the kept tensors lie, have no
+    // room for logits, which come after them. The backward's own tensors are cut from the logits' segments.
+    const double dearest = m.logits > 0 ? std::max(m.logits, dearest_logit_bytes(in, share)) : 0;
+    const double peak = std::max(m.logits, m.workspace), apart = std::max(forward_transient_bytes(in) + dearest, m.workspace);
     if (m.logits > m.workspace) m.workspace = 0;
     else m.logits = 0;
     m.parameters = parameters * (sharded ? 4.0 / shards : 2);
@@ -142,10 +164,15 @@ MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
     if (sharded && !shards_in_each_micro_batch(in)) m.gathered = (2 + std::max(2.0, s.wire_bytes)) * parameters;
     m.peak_allocated = m.parameters + m.optimizer + m.gradients + m.gathered + m.activations + m.logits + m.workspace;
     const int groups = (row.tp > 1) + (row.pp > 1) + (row.dp > 1) + (row.cp > 1);
-    m.device = m.peak_allocated * (1 + s.allocator_slack) + in.gpu.context_bytes + groups * in.gpu.communicator_bytes;
-    m.fits = m.device - m.peak_allocated * std::max(0.0, s.allocator_slack - kLeastSlack) <= in.gpu.device_bytes;
+    const double reserved = m.peak_allocated + apart - peak;
+    m.device = reserved * (1 + s.allocator_slack) + in.gpu.context_bytes + groups * in.gpu.communicator_bytes;
+    m.fits = m.device - reserved * std::max(0.0, s.allocator_slack - kLeastSlack) <= in.gpu.device_bytes;
+    fullest = std::max(fullest, m.device);
+    fits = fits && m.fits;
     if (rank == 0 || m.peak_allocated > most.peak_allocated) most = m;
   }
+  most.device = fullest;
+  most.fits = fits;
   return most;
 }
 

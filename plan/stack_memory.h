@@ -18,9 +18,9 @@ struct MemoryPrice {
   double logits = 0;
   double workspace = 0;  // of the block that runs: gradients of its tensors, or what it recomputes
   double peak_allocated = 0;
-  double device = 0;  // with the allocator's reserve and what lies outside it
-  bool fits = false;
-  int pipeline_rank = 0;  // of the rank these numbers belong to: the one that needs most
+  double device = 0;  // of the fullest rank, with the allocator's reserve, what it cannot use again, and what lies outside it
+  bool fits = false;  // every rank
+  int pipeline_rank = 0;  // of the rank that the parts belong to: the one that allocates most
 };
 
 MemoryPrice price_memory(const PricingInput& in, const StageSplit& split);

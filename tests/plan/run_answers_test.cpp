@@ -5,7 +5,6 @@
 
 #include <cmath>
 
-#include "plan/stack_memory.h"
 #include "plan/training_row.h"
 #include "tests/plan/price_fixture.h"
 
@@ -268,57 +267,7 @@ TEST(RunAnswers, Refusals) {
 }
 
 // Korthikanti et al. 2022, table 2, in units of s b h.
-TEST(StackMemory, SavedTensorsOfABlock) {
-  const PriceBook book = shipped_price_book();
-  const auto units = [&](const char* changes) {
-    const RowReading reading = read_training_row(run_row(changes));
-    const PricingInput in{reading.row, *find_profile(book.hardware, reading.row.gpu),
-                          *find_stack(book.stacks, reading.row.framework, reading.row.year), {}};
-    return block_activation_bytes(in) / (reading.row.sequence * reading.row.micro_batch * reading.row.hidden);
-  };
-  const double scores = 5.0 * 16 * 1024 / 2048;
-  EXPECT_DOUBLE_EQ(units("{}"), 34 + scores);
-  EXPECT_DOUBLE_EQ(units(R"({"parallel": {"tp": 4}})"), 10 + 24 / 4.0 + scores / 4);
-  EXPECT_DOUBLE_EQ(units(R"({"parallel": {"tp": 4, "sp": true}})"), (34 + scores) / 4);
-  EXPECT_DOUBLE_EQ(units(R"({"stack": {"attention": "flash2"}})"), 34 + 4.0 * 16 / 2048);
-}
-
 // torchtitan's Llama 3 8B: input, queries, values, attention, gate, output of the feed-forward, 2 bytes each; statistics.
-TEST(StackMemory, RecomputationByOperation) {
-  const JsonValue answer =
-      priced(R"({"model": {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "act": "swiglu",
-      "vocab": 128256, "seq": 8192}, "cluster": {"gpu": "H100-SXM5-80GB"}, "parallel": {"zero": 3},
-       "batch": {"global": 16, "micro": 2},
-      "recompute": "selective per-op", "stack": {"framework": "torchtitan_fsdp2", "attention": "flash2_sdpa", "year": 2024}})");
-  const double of_token = 2 * (4096 + 4096 + 1024 + 4096 + 14336 + 4096) + 4 * 32;
-  EXPECT_DOUBLE_EQ(number(*answer.find("memory_parts"), "activations"), 32 * 2 * 8192.0 * of_token);
-}
-
-TEST(StackMemory, StatesByZeroStage) {
-  const auto states = [](const char* changes) {
-    const JsonValue answer = priced(changes);
-    const JsonValue& parts = *answer.find("memory_parts");
-    return number(parts, "parameters") + number(parts, "gradients") + number(parts, "optimizer");
-  };
-  const double h = 2048, parameters = 24 * (12 * h * h + 13 * h) + 51200 * h + 1024 * h;
-  EXPECT_NEAR(states("{}") / parameters, 18, 1e-6) << "bf16 gradients are kept in fp32";
-  EXPECT_NEAR(states(R"({"precision": "fp16 mixed"})") / parameters, 16, 1e-6);
-  EXPECT_NEAR(states(R"({"parallel": {"zero": "dist-opt"}})") / parameters, 6 + 12 / 8.0, 1e-6);
-  EXPECT_NEAR(states(R"({"parallel": {"zero": 1}})") / parameters, 4 + 12 / 8.0, 1e-6);
-  EXPECT_NEAR(states(R"({"parallel": {"zero": 3}})") / parameters, 16 / 8.0, 1e-6);
-}
-
-TEST(StackMemory, GatheredParametersAreThoseOfTheRank) {
-  const auto gathered = [](const char* changes) { return number(*priced(changes).find("memory_parts"), "gathered_parameters"); };
-  const double h = 2048, block = 12 * h * h + 13 * h, outer = 51200 * h + 1024 * h;
-  EXPECT_NEAR(gathered(R"({"parallel": {"zero": 3}})"), 8 * block + 2 * outer, 16) << "two blocks, and the gradients of one";
-  EXPECT_NEAR(gathered(R"({"parallel": {"zero": 2}})"), 4 * block + 2 * (24 * block + outer), 16)
-      << "all, from forward to backward";
-  // With stages: of the first one's blocks and its embedding, not of the whole model.
-  EXPECT_NEAR(gathered(R"({"parallel": {"zero": 3, "pp": 4}})"), 8 * block + 2 * outer, 16);
-  EXPECT_NEAR(gathered(R"({"parallel": {"zero": 2, "pp": 4}})"), 4 * block + 2 * (6 * block + outer), 16);
-}
-
 // torchtitan: stages gather before their first micro-batch and reduce behind their last.
 TEST(RunAnswers, StagesThatStayGatheredCommunicateOnceAStep) {
   const char* form = R"({{"model": {{"act": "swiglu", "layers": 32}}, "recompute": "full", "batch": {{"global": {}, "micro": 1}},
@@ -335,26 +284,6 @@ TEST(RunAnswers, StagesThatStayGatheredCommunicateOnceAStep) {
   const JsonValue open =
       priced(R"({"parallel": {"tp": 2, "sp": null}, "stack": {"framework": "torchtitan", "attention": "flash2"}})");
   EXPECT_TRUE(open.find("assumed")->find("parallel.sp")->as_bool()) << "its tensor parallelism divides norms by sequence";
-}
-
-TEST(StackMemory, ActivationsInFlight) {
-  const auto activations = [](const char* changes) { return number(*priced(changes).find("memory_parts"), "activations"); };
-  const double one = activations(R"({"model": {"layers": 24}, "stack": {"framework": "megatron_core_te"}})") / 24;
-  const char* form = R"({{"model": {{"layers": 24}}, "stack": {{"framework": "megatron_core_te"}},
-                        "parallel": {{"pp": 4, {}}}, "batch": {{"micro": 2}}}})";
-  const auto with = [&](const char* more) { return activations(fmt::format(fmt::runtime(form), more).c_str()) / one; };
-  EXPECT_NEAR(with(R"("vpp": 1)"), 6 * 4, 1e-6) << "the first stage holds p micro-batches of its blocks";
-  EXPECT_NEAR(with(R"("vpp": 2)"), 6 * 4 * (1 + 3.0 / (4 * 2)), 1e-6) << "1 + (p-1)/(pv)";
-  EXPECT_NEAR(with(R"("schedule": "ZB-2p")"), 6 * 7, 1e-6);
-}
-
-TEST(StackMemory, ALayoutThatDoesNotFitIsNotCalledFitting) {
-  const auto fits = [](const char* changes) { return priced(changes).find("fits")->as_bool(); };
-  EXPECT_TRUE(fits("{}"));
-  EXPECT_FALSE(fits(R"({"batch": {"global": 512, "micro": 64}})")) << "activations";
-  EXPECT_FALSE(fits(R"({"model": {"layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 64, "ffn": 32768}})")) << "states";
-  EXPECT_TRUE(fits(R"({"recompute": "full", "batch": {"global": 128, "micro": 16}, "model": {"vocab": 51200}})"));
-  EXPECT_FALSE(fits(R"({"recompute": "full", "batch": {"global": 128, "micro": 16}, "model": {"vocab": 512000}})")) << "logits";
 }
 
 }  // namespace
