@@ -101,7 +101,8 @@ double sharded_exposed(const PricingInput& in, const Stage& stage, int blocks) {
   const double again = row.zero == 3 ? gather : 0;
   const double outer = gather_seconds(links, dp_place(row), 2 * (stage.parameters - blocks * bytes / 2));
   // Nothing runs beside the first gather and the last reduction; embedding and head are one unit with them.
-  return blocks * (beside(f, gather) + beside(b, again + reduce)) + outer * (1 + wire) + gather + reduce;
+  const double backward = in.stack.gather_ahead ? beside(b, again + reduce) : again + beside(b, reduce);
+  return blocks * (beside(f, gather) + backward) + outer * (1 + wire) + gather + reduce;
 }
 
 struct StepEnd {

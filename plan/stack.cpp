@@ -62,6 +62,7 @@ void read_traffic_between(SourcedObject object, TrainingStack& stack) {
   stack.overlap_gather = object.flag("overlap_gather");
   stack.stages_keep_gathered = object.flag("stages_keep_gathered");
   stack.sharded_network_share = object.number("sharded_network_share", 0.001, 1);
+  stack.gather_ahead = object.flag("gather_ahead");
   stack.sequence_parallel = object.flag("sequence_parallel");
   stack.split_messages = object.flag("split_messages");
   stack.overlap_messages = object.flag("overlap_messages");

@@ -60,6 +60,7 @@ struct TrainingStack {
   bool stages_keep_gathered =
       false;  // sharded parameters of pipeline stages are gathered and reduced once a step, not per micro-batch
   double sharded_network_share = 1;  // of the network's rate, what gathers and reductions of sharded parameters reach
+  bool gather_ahead = true;        // sharded parameters: a unit is gathered beside the backward of the one before it in that order
   bool sequence_parallel = false;  // with tensor parallelism, where a row does not say
   bool split_messages = false;     // each tensor-parallel rank sends its part, and they gather it on the other side
   bool overlap_messages = false;   // pipeline messages beside compute

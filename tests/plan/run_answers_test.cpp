@@ -245,6 +245,22 @@ TEST(RunAnswers, ShardedParametersOfTheFirstDeepSpeedAreGatheredSlowly) {
   EXPECT_GT(tflops(1536, 1, 2023), 100) << "coalesced gathers";
 }
 
+// Of FSDP's modes of prefetching, stacks say which they run: after a unit's gradients, the next gather is beside nothing.
+TEST(RunAnswers, GathersOfTheBackwardAreHiddenOnlyWhereTheyAreIssuedAhead) {
+  const char* form = R"({{"parallel": {{"zero": {}}}, "batch": {{"global": {}, "micro": 8}},
+                        "stack": {{"framework": "{}", "attention": "flash2", "year": 2024}}}})";
+  const auto dp = [&](int zero, int batch, const char* stack) {
+    return number(*priced(fmt::format(fmt::runtime(form), zero, batch, stack)).find("time_parts_s"), "data_parallel");
+  };
+  // Zero 2 keeps what the forward gathered.
+  const auto again = [&](int batch, const char* stack) { return dp(3, batch, stack) - dp(2, batch, stack); };
+  const double h = 2048, bytes = 2 * (12 * h * h + 13 * h), gather = 20e-6 + 7 * 3.4e-6 + bytes * 7 / 8 / (300e9 * 0.783);
+  EXPECT_NEAR(again(64, "pytorch_fsdp1") / (24 * gather), 1, 1e-9);
+  EXPECT_NEAR(again(512, "pytorch_fsdp1") / (8 * 24 * gather), 1, 1e-9) << "in each micro-batch";
+  EXPECT_GT(again(64, "torchtitan_fsdp2"), 0) << "slows what it runs beside";
+  EXPECT_LT(again(64, "torchtitan_fsdp2") / (24 * gather), 0.5);
+}
+
 TEST(RunAnswers, Refusals) {
   const auto why = [](const char* changes) { return unsupported(priced(changes)); };
   EXPECT_EQ(why(R"({"cluster": {"gpu": "Z1"}})").find("cluster.gpu = \"Z1\": no profile of it; there are "), 0u);
