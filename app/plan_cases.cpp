@@ -15,7 +15,7 @@ std::string in_words(const JsonValue& answer) {
     const bool is_text = member.value.is_string();
     const std::string value = is_text ? member.value.as_string() : to_json_text(member.value);
     if (member.key == "id")
-      line = value + ": ";
+      line = (member.value.is_null() ? "without a name" : value) + ": ";
     else
       line += (line.ends_with(": ") ? "" : ", ") + member.key + ' ' + value;
   }

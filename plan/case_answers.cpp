@@ -45,6 +45,7 @@ const KindRow& row_of(const CaseRow& row) {
 JsonValue answer_case(const CaseRow& row, const PriceBook& book) {
   JsonValue::Object answer{{"id", row.id}};
   try {
+    if (!row.refused.empty()) throw UnsupportedCase(row.refused);
     if (row.kind.empty() && row.fields.find("model") && row.fields.find("parallel")) {
       for (JsonMember& quantity : answer_run(row, book)) answer.push_back(std::move(quantity));
       return JsonValue(std::move(answer));

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/file_io.h"
+
 namespace trident {
 namespace {
 
@@ -18,47 +20,107 @@ bool is_one_of(std::string_view key, const std::array<std::string_view, N>& keys
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-CaseRow case_row(const JsonValue& row, std::string_view where) {
-  const std::string at = fmt::format("{}:{}", where, row.line());
-  if (!row.is_object()) throw DataError(fmt::format("{}: this row is {}; write an object", at, describe(row.kind())));
+bool is_scalar(const JsonValue& value) { return !value.is_array() && !value.is_object(); }
+
+CaseRow case_row(JsonValue row, std::string_view where) {
   CaseRow result;
+  const auto refuse = [&](const std::string& why) {
+    result.refused = fmt::format("{}:{}: {}", where, row.line(), why);
+    return result;
+  };
+  if (!row.is_object()) return refuse(fmt::format("this row is {}; write an object", describe(row.kind())));
   JsonValue::Object kept;
-  for (const JsonMember& member : row.members()) {
-    if (is_one_of(member.key, kAnswers) || is_one_of(member.key, kOrigins)) continue;
-    kept.push_back(member);
-  }
+  for (JsonMember& member : row.members())
+    if (!is_one_of(member.key, kAnswers) && !is_one_of(member.key, kOrigins)) kept.push_back(std::move(member));
   result.fields = JsonValue(std::move(kept));
   const JsonValue* id = result.fields.find("id");
-  if (!id || !id->is_string() || id->as_string().empty())
-    throw DataError(fmt::format("{}: this row has no name; give it one as \"id\"", at));
-  result.id = id->as_string();
+  if (id && is_scalar(*id)) result.id = *id;
+  if (!id || id->is_null()) return refuse("this row has no name; give it one as \"id\"");
+  if (!id->is_string()) return refuse(fmt::format("id is {}; write a text", describe(id->kind())));
+  if (id->as_string().empty()) return refuse("id is empty; write a name");
   const JsonValue* kind = result.fields.find("kind");
   if (!kind || kind->is_null()) return result;
-  if (!kind->is_string())
-    throw DataError(fmt::format("{}: kind is {}; write the name of a kind of case", at, describe(kind->kind())));
+  if (!kind->is_string()) return refuse(fmt::format("kind is {}; write the name of a kind of case", describe(kind->kind())));
   result.kind = kind->as_string();
   return result;
 }
 
+constexpr std::array<std::string_view, 3> kTables{"cases", "entries", "rows"};
+constexpr JsonRules kRules{
+    .comments = JsonComments::kRefused, .max_bytes = std::size_t{256} << 20, .max_depth = 64, .blame = ExitCode::kData};
+
+// The lines of `text` that are not blank.
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == line.npos; }
+
+bool is_table(const JsonValue& value) {
+  return std::any_of(kTables.begin(), kTables.end(), [&](std::string_view key) { return value.find(key) != nullptr; });
+}
+
+// A row in each line that is not blank. Nothing: the text is no such table, because it has one line or its first one is no row.
+std::optional<std::vector<CaseRow>> rows_of_lines(std::string_view text, std::string_view where) {
+  const std::vector<std::string_view> lines = lines_of(text);
+  if (std::count_if(lines.begin(), lines.end(), [](std::string_view line) { return !is_blank(line); }) < 2) return std::nullopt;
+  std::vector<CaseRow> rows;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (is_blank(lines[i])) continue;
+    const std::string at = fmt::format("{}: line {}", where, i + 1);
+    try {
+      JsonValue row = parse_json(lines[i], at, kRules);
+      if (rows.empty() && (!row.is_object() || is_table(row))) return std::nullopt;
+      row.set_position(static_cast<int>(i + 1), 1);
+      rows.push_back(case_row(std::move(row), where));
+    } catch (const DataError& error) {
+      if (rows.empty()) return std::nullopt;
+      CaseRow bad;
+      bad.refused = error.what();
+      rows.push_back(std::move(bad));
+    }
+  }
+  return rows;
+}
+
 }  // namespace
 
-std::vector<CaseRow> case_rows(const JsonValue& table, std::string_view where) {
-  const JsonValue* rows = &table;
-  for (const std::string_view key : {"cases", "entries"})
-    if (const JsonValue* of = table.find(key)) rows = of;
+std::vector<CaseRow> case_rows(JsonValue table, std::string_view where) {
+  JsonValue* rows = &table;
+  std::string found;
+  for (const std::string_view key : kTables) {
+    JsonValue* of = table.find(key);
+    if (!of) continue;
+    if (!found.empty()) throw DataError(fmt::format("{}: rows as \"{}\" and as \"{}\"; keep one of them", where, found, key));
+    rows = of;
+    found = key;
+  }
   if (!rows->is_array())
-    throw DataError(fmt::format("{}: no rows; write an array of them, or an object with one as \"cases\" or \"entries\"", where));
+    throw DataError(fmt::format("{}: {} is {}, no rows; write an array of them, an object with one as \"cases\", \"entries\" or "
+                                "\"rows\", or an object in each line",
+                                where, found.empty() ? "this" : in_quotes(found), describe(rows->kind())));
   std::vector<CaseRow> result;
+  result.reserve(rows->items().size());
   for (const JsonValue& row : rows->items()) result.push_back(case_row(row, where));
   return result;
 }
 
+std::vector<CaseRow> case_rows_of_text(std::string_view text, std::string_view where) {
+  if (auto rows = rows_of_lines(text, where)) return std::move(*rows);
+  return case_rows(parse_json(text, where, kRules), where);
+}
+
 std::vector<CaseRow> read_case_rows(const std::string& path) {
-  return case_rows(
-      read_json_file(
-          path,
-          {.comments = JsonComments::kRefused, .max_bytes = std::size_t{64} << 20, .max_depth = 32, .blame = ExitCode::kData}),
-      path);
+  const RandomAccessFile file(path);
+  if (file.size() > static_cast<std::int64_t>(kRules.max_bytes))  // before anything of it is read
+    throw DataError(fmt::format("{}: {} bytes, the limit of a table is {}; divide it", path, file.size(), kRules.max_bytes));
+  return case_rows_of_text(read_file(path), path);
 }
 
 CaseFields::CaseFields(const CaseRow& row, std::string_view name) : object_(row.fields.find(name)), name_(name) {

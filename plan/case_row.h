@@ -15,15 +15,18 @@ namespace trident {
 // What a row asks. What it knows of the answer (measured, derived, expected, tolerance, tolerance_abs, notes, note,
 // our_event_model) is gone before anybody reads it, and so are the members that say where it comes from.
 struct CaseRow {
-  std::string id;
-  std::string kind;  // "" for a row of measured results, which has none
-  JsonValue fields;  // an object
+  JsonValue id;         // a text; of a row that cannot be read what it has there, null where that is an array, an object or nothing
+  std::string kind;     // "" for a row of measured results, which has none
+  JsonValue fields;     // an object
+  std::string refused;  // why this is no row, beginning with file and line; empty: it is one
 };
 
-// An array of rows, or an object with such an array as `cases` or `entries`. Throws DataError naming file, line and what is
-// missing: no JSON, no array, a row that is no object or has no text as `id`.
+// An array of rows; an object with such an array as `cases`, `entries` or `rows`; or lines with an object each. A row that is no
+// object, has no text as `id` or another kind than a text is one of the result, `refused`, and so is a line that is no JSON behind
+// a first one that is. Throws DataError naming file, line and what is missing: no JSON, no rows.
 std::vector<CaseRow> read_case_rows(const std::string& path);
-std::vector<CaseRow> case_rows(const JsonValue& table, std::string_view where);
+std::vector<CaseRow> case_rows(JsonValue table, std::string_view where);
+std::vector<CaseRow> case_rows_of_text(std::string_view text, std::string_view where);
 
 // A row that cannot be answered; the message says why, beginning with the member. Ends as the row's `unsupported`, never a process.
 class UnsupportedCase : public ConfigError {

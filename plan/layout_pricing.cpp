@@ -13,6 +13,8 @@ namespace trident {
 
 namespace {
 
+constexpr double kMostPasses = 1 << 20, kMostSearchedPasses = 1 << 18;
+
 struct Stage {
   PassSeconds forward, backward;
   double weight_gradient = 0;
@@ -36,10 +38,21 @@ void add(Stage& stage, const PartSeconds& part, double times) {
   stage.weight_gradient += times * part.weight_gradient;
 }
 
+// Those blocks of a virtual stage that recompute in full beside others that do not.
+int full_blocks(const TrainingRow& row, int blocks) { return std::min(row.full_blocks, blocks); }
+
+PartSeconds full_block_seconds(const PricingInput& in) {
+  TrainingRow full = in.row;
+  full.recompute = Recompute::kFull;
+  return block_seconds({full, in.gpu, in.stack, in.links});
+}
+
 std::vector<Stage> stages_of(const PricingInput& in, const StageSplit& layers) {
   const TrainingRow& row = in.row;
-  const PartSeconds block = block_seconds(in), embedding = embedding_seconds(in), head = head_seconds(in);
+  const PartSeconds block = block_seconds(in), full = full_block_seconds(in);
+  const PartSeconds embedding = embedding_seconds(in), head = head_seconds(in);
   const std::size_t count = layers.blocks.size();
+  const bool one_holds_both = rank_of_stage(row, static_cast<int>(count) - 1) == 0;
   const double bytes = 2 * tokens_of_micro_batch(row) * row.hidden;
   const bool split = in.stack.split_messages && !row.sequence_parallel;
   double message = message_seconds(in.links, pp_place(row), row.sequence_parallel || split ? bytes / row.tp : bytes);
@@ -47,19 +60,28 @@ std::vector<Stage> stages_of(const PricingInput& in, const StageSplit& layers) {
   std::vector<Stage> stages(count);
   for (std::size_t i = 0; i < count; ++i) {
     Stage& stage = stages[i];
-    add(stage, block, layers.blocks[i]);
+    const int recomputed = full_blocks(row, layers.blocks[i]);
+    add(stage, block, layers.blocks[i] - recomputed);
+    add(stage, full, recomputed);
     stage.parameters = layers.blocks[i] * block_parameters(row) / row.tp;
     const double share = layers.vocabulary_divided ? 1.0 / static_cast<double>(row.pp) : 1.0;
     if (i == 0 || layers.vocabulary_divided) add(stage, embedding, share);
     if (i + 1 == count || layers.vocabulary_divided) add(stage, head, share);
     const double table = table_parameters(row) / row.tp * share;
     if (i == 0 || layers.vocabulary_divided) stage.parameters += table;
-    if ((i + 1 == count || layers.vocabulary_divided) && !(row.tied && row.pp == 1)) stage.parameters += table;
-    if (row.pp > 1 && !in.stack.overlap_messages) stage.message = ((i > 0) + (i + 1 < count)) * message;
+    if ((i + 1 == count || layers.vocabulary_divided) && !(row.tied && one_holds_both)) stage.parameters += table;
+    const auto leaves = [&](std::size_t a, std::size_t b) {
+      return rank_of_stage(row, static_cast<int>(a)) != rank_of_stage(row, static_cast<int>(b));
+    };
+    if (row.pp > 1 && !in.stack.overlap_messages)
+      stage.message = ((i > 0 && leaves(i - 1, i)) + (i + 1 < count && leaves(i, i + 1))) * message;
     stage.host = in.stack.micro_batch_s;
   }
   return stages;
 }
+
+// Micro-batches that are simulated; beyond them each costs the same.
+int most_simulated(const TrainingRow& row) { return (splits_backwards(row.schedule.order) ? 8 : 4) * row.pp; }
 
 // From the first pass of the busiest rank to its last, which it begins its next step after; where all ranks end a step together,
 // from the first of all to the last. Beyond some rounds of the pipeline each further micro-batch costs the same; where backwards
@@ -67,7 +89,7 @@ std::vector<Stage> stages_of(const PricingInput& in, const StageSplit& layers) {
 double pipeline_span(const PricingInput& in, const std::vector<Stage>& stages, double m) {
   const ScheduleWords& words = in.row.schedule;
   const int p = in.row.pp, chunks = static_cast<int>(stages.size()) / p;
-  const SimulatedKind kind = chunks > 1 ? SimulatedKind::kInterleaved : words.order;
+  const SimulatedKind kind = chunks > 1 && !is_v_shaped(words.order) ? SimulatedKind::kInterleaved : words.order;
   std::vector<PassTimes> times;  // messages are in them: at both ranks' expense
   for (const Stage& s : stages) times.push_back({s.f(), s.b() - s.weight_gradient, s.weight_gradient, 0});
   const auto run = [&](int micro_batches) {
@@ -75,13 +97,14 @@ double pipeline_span(const PricingInput& in, const std::vector<Stage>& stages, d
     const ScheduleTimeline timeline = simulate(made.placed, times);
     return splits_backwards(kind) && !words.waits_for_all ? timeline.largest_span : timeline.makespan;
   };
-  const int most = (splits_backwards(kind) ? 8 : 4) * p;
+  const int most = most_simulated(in.row);
   if (m <= most) return run(static_cast<int>(m));
   const double long_run = run(most);
   if (!splits_backwards(kind)) return long_run + (m - most) * (long_run - run(most - p)) / p;
-  double work = 0;
-  for (const Stage& s : stages) work = std::max(work, s.f() + s.b());
-  return long_run + (m - most) * work;
+  std::vector<double> work(static_cast<std::size_t>(p));
+  for (std::size_t i = 0; i < stages.size(); ++i)
+    work[static_cast<std::size_t>(rank_of_stage(in.row, static_cast<int>(i)))] += stages[i].f() + stages[i].b();
+  return long_run + (m - most) * *std::max_element(work.begin(), work.end());
 }
 
 // Gathers and reductions of every unit in every micro-batch: how much longer a micro-batch takes than its compute.
@@ -97,7 +120,9 @@ double sharded_exposed(const PricingInput& in, const Stage& stage, int blocks) {
   const auto beside = [&](double compute, double network) {
     return overlapped_seconds(compute, network, in.gpu.compute_slowdown, in.gpu.network_slowdown) - compute;
   };
-  const double f = block.forward.total(), b = block.backward.total();
+  const double recomputed = blocks > 0 ? full_blocks(row, blocks) / static_cast<double>(blocks) : 0;
+  const double f = block.forward.total();
+  const double b = (1 - recomputed) * block.backward.total() + recomputed * full_block_seconds(in).backward.total();
   const double again = row.zero == 3 ? gather : 0;
   const double outer = gather_seconds(links, dp_place(row), 2 * (stage.parameters - blocks * bytes / 2));
   // Nothing runs beside the first gather and the last reduction; embedding and head are one unit with them.
@@ -134,7 +159,8 @@ StepEnd end_of_step(const PricingInput& in, const std::vector<Stage>& stages, do
     end.dp = exposed(gather_seconds(in.links, group, wire * parameters), last_backward, s.overlap_reduce) +
              exposed(gather_seconds(in.links, group, 2 * parameters), first_forward, s.overlap_gather);
   }
-  if (row.pp > 1 && row.tied)  // both ends hold the table and add its gradients
+  // Where both ends hold the table they add its gradients.
+  if (row.tied && rank_of_stage(row, static_cast<int>(stages.size()) - 1) != 0)
     end.dp += all_reduce_seconds(in.links, {2, pp_place(row).stride}, held * table_parameters(row) / row.tp);
   return end;
 }
@@ -175,25 +201,27 @@ StageSplit split_stages(const PricingInput& in) {
   return split;
 }
 
-PricingResult price_row(const PricingInput& in) {
+std::string why_not_priced(const PricingInput& in) {
   const TrainingRow& row = in.row;
-  PricingResult result;
-  if (row.format != MathFormat::k16Bit && peak_flops(in.gpu, row.format) == 0) {
-    result.unsupported = fmt::format("{} has no units of that precision", in.gpu.name);
-    return result;
-  }
-  if (row.layers < row.pp * row.vpp && row.layers + 2 != row.pp * row.vpp) {  // embedding and head may fill the ends
-    result.unsupported = fmt::format("{} layers do not fill {} stages", row.layers, row.pp * row.vpp);
-    return result;
-  }
+  if (row.format != MathFormat::k16Bit && peak_flops(in.gpu, row.format) == 0)
+    return fmt::format("{} has no units of that precision", in.gpu.name);
+  if (row.layers < row.pp * row.vpp && row.layers + 2 != row.pp * row.vpp)  // embedding and head may fill the ends
+    return fmt::format("{} layers do not fill {} stages", row.layers, row.pp * row.vpp);
   const double m = std::round(row.micro_batches);
-  if (row.vpp > 1 && std::fmod(m, row.pp) != 0) {
-    result.unsupported = fmt::format("interleaving needs micro-batches in groups of {}, not {}", row.pp, m);
-    return result;
-  }
-  const StageSplit split = split_stages(in);
+  // What is searched simulates passes some forty times.
+  const double passes = 1.0 * row.pp * row.vpp * std::min<double>(m, most_simulated(row));
+  const double limit = depends_on_times(row.schedule.order) ? kMostSearchedPasses : kMostPasses;
+  if (passes > limit) return fmt::format("{} stages of a pipeline are more than {} passes to simulate", row.pp * row.vpp, limit);
+  if (row.vpp > 1 && !is_v_shaped(row.schedule.order) && std::fmod(m, row.pp) != 0)
+    return fmt::format("interleaving needs micro-batches in groups of {}, not {}", row.pp, m);
+  return "";
+}
+
+RowPrice price_row(const PricingInput& in, const StageSplit& split) {
+  const TrainingRow& row = in.row;
+  const double m = std::round(row.micro_batches);
   std::vector<Stage> stages = stages_of(in, split);
-  RowPrice& price = result.price;
+  RowPrice price;
   double exposed = 0;
   if (shards_in_each_micro_batch(in))
     for (std::size_t i = 0; i < stages.size(); ++i) exposed += sharded_exposed(in, stages[i], split.blocks[i]) / row.pp;
@@ -203,7 +231,7 @@ PricingResult price_row(const PricingInput& in) {
   // By part: the rank that works most. What it does not work is the bubble.
   std::vector<Stage> ranks(static_cast<std::size_t>(row.pp));
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    Stage& rank = ranks[i % ranks.size()];
+    Stage& rank = ranks[static_cast<std::size_t>(rank_of_stage(row, static_cast<int>(i)))];
     add(rank.forward, stages[i].forward, 1);
     add(rank.backward, stages[i].backward, 1);
     rank.message += stages[i].message;
@@ -224,7 +252,7 @@ PricingResult price_row(const PricingInput& in) {
   price.optimizer_s = end.optimizer;
   price.fixed_s = in.stack.step_s;
   price.step_s = span + price.dp_s + price.optimizer_s + price.fixed_s;
-  return result;
+  return price;
 }
 
 }  // namespace trident

@@ -24,14 +24,13 @@ struct RowPrice {
   double compute_s = 0, recompute_s = 0, tp_s = 0, launch_s = 0, bubble_s = 0, dp_s = 0, optimizer_s = 0, fixed_s = 0;
 };
 
-struct PricingResult {
-  RowPrice price;
-  std::string unsupported;  // why there is no price; empty: there is
-};
-
 // Sharded units are gathered and reduced in each micro-batch, and not once a step.
 bool shards_in_each_micro_batch(const PricingInput& in);
 
-PricingResult price_row(const PricingInput& in);
+// Why there is no price: a precision that the GPU lacks, layers or micro-batches that do not divide, too many passes; empty: there
+// is one. The functions below and price_memory() are for what can be priced.
+std::string why_not_priced(const PricingInput& in);
+
+RowPrice price_row(const PricingInput& in, const StageSplit& split);
 
 }  // namespace trident

@@ -24,22 +24,91 @@ ClusterLinks links_of(const TrainingRow& row, const GpuRates& gpu) {
   return links;
 }
 
-// What a row leaves to its stack, and the attention kernel that ran (one that the GPU's profile does not know is left for pricing
-// to refuse).
+bool has_kernel(const GpuRates& gpu, std::string_view attention) {
+  return std::any_of(gpu.attention.begin(), gpu.attention.end(),
+                     [&](const AttentionRates& rates) { return rates.kernel == attention; });
+}
+
+// The kernel of a row that names none: its stack's, another of the GPU where that has no such one, at last separate kernels.
+std::string kernel_by_default(const GpuRates& gpu, const TrainingStack& stack) {
+  if (find_score_kernels(stack.when_not_said.attention)) return stack.when_not_said.attention;
+  for (const std::string_view kernel : {std::string_view(stack.when_not_said.attention), std::string_view("flash2"),
+                                        std::string_view("flash1")})
+    if (has_kernel(gpu, kernel)) return std::string(kernel);
+  return "unfused";
+}
+
+// The attention kernel that ran (one that the GPU's profile does not know is left for pricing to refuse).
+void settle_attention(const GpuRates& gpu, const TrainingStack& stack, RowReading& reading) {
+  TrainingRow& run = reading.row;
+  if (reading.open.attention) run.attention = kernel_by_default(gpu, stack);
+  const std::string_view ran = attention_that_ran(stack, run.attention, run.plain_block, run.year);
+  // A row that recomputes says itself what became of scores.
+  const bool corrected = has_kernel(gpu, run.attention) && run.recompute == Recompute::kNone && ran != run.attention;
+  if (corrected) run.attention = ran;
+  if (corrected || reading.open.attention) reading.assumed.push_back({"stack.attention", run.attention});
+}
+
+// What a row leaves to its stack, but for recomputation that memory asks for.
 void settle_by_stack(const GpuRates& gpu, const TrainingStack& stack, RowReading& reading) {
   TrainingRow& run = reading.row;
-  if (reading.sequence_parallel_open) {
+  const StackDefaults& defaults = stack.when_not_said;
+  if (reading.open.sequence_parallel) {
     run.sequence_parallel = stack.sequence_parallel;
     reading.assumed.push_back({"parallel.sp", run.sequence_parallel});
   }
-  const bool known = std::any_of(gpu.attention.begin(), gpu.attention.end(),
-                                 [&](const AttentionRates& rates) { return rates.kernel == run.attention; });
-  const std::string_view ran = attention_that_ran(stack, run.attention, run.plain_block, run.year);
-  // A row that recomputes says itself what became of scores.
-  if (!known || run.recompute != Recompute::kNone || ran == run.attention) return;
-  run.attention = ran;
-  std::erase_if(reading.assumed, [](const AssumedValue& value) { return value.path == "stack.attention"; });
-  reading.assumed.push_back({"stack.attention", run.attention});
+  if (reading.open.zero) {
+    run.zero = defaults.zero.stage;
+    run.zero_by_number = defaults.zero.by_number;
+    reading.assumed.push_back({"parallel.zero", run.zero == 1 && !run.zero_by_number ? JsonValue("dist-opt") : JsonValue(run.zero)});
+  }
+  if (reading.open.fused_norm) {
+    run.fused_norm = defaults.fused_norm;
+    reading.assumed.push_back({"stack.fused_rms_norm", run.fused_norm});
+  }
+  if (reading.open.recompute) run.recompute = defaults.recompute;
+  settle_attention(gpu, stack, reading);
+}
+
+// A GPU with as much memory as the text about the cluster says, where its name says another number.
+GpuRates gpu_of(const GpuRates& named, RowReading& reading) {
+  const double said = reading.row.memory_gb, usual = memory_of(named.name);
+  GpuRates gpu = named;
+  if (said == 0 || usual == 0 || said == usual) return gpu;
+  gpu.device_bytes = named.device_bytes * said / usual;
+  reading.assumed.push_back({"cluster.gpu", fmt::format("with {} GB, as cluster.interconnect says", said)});
+  return gpu;
+}
+
+// The lightest recomputation with which a run fits that does not say what it recomputes: as its stack does by default, otherwise
+// what lies between that and all blocks in full, with as few of those as will do. Nothing fits: the default.
+void fill_recompute(const PricingInput& in, RowReading& reading) {
+  TrainingRow& run = reading.row;  // which `in` sees
+  const auto fits = [&] { return price_memory(in, split_stages(in)).fits; };
+  std::string filled(to_string(run.recompute));
+  const Recompute usual = run.recompute;
+  bool fitting = fits();
+  if (!fitting && usual == Recompute::kNone && find_score_kernels(run.attention)) {  // no scores are kept, little is done again
+    run.recompute = Recompute::kSelective;
+    fitting = fits();
+    if (fitting) filled = "selective, as none does not fit";
+    else run.recompute = usual;
+  }
+  if (!fitting && usual != Recompute::kFull) {
+    int too_few = 0, enough = run.layers;
+    run.full_blocks = enough;
+    fitting = fits();
+    while (fitting && enough - too_few > 1) {
+      run.full_blocks = too_few + (enough - too_few) / 2;
+      (fits() ? enough : too_few) = run.full_blocks;
+    }
+    run.full_blocks = fitting ? enough : 0;
+    const int chunk = (run.layers + run.pp * run.vpp - 1) / (run.pp * run.vpp);
+    if (fitting && enough >= chunk) filled = fmt::format("full, as {} does not fit", to_string(usual));
+    else if (fitting)
+      filled = fmt::format("full in {} of {} blocks of each stage, as {} does not fit", enough, chunk, to_string(usual));
+  }
+  reading.assumed.push_back({"recompute", filled});
 }
 
 std::string names_of(const PriceBook& book) {
@@ -76,31 +145,32 @@ JsonValue::Object memory_parts(const MemoryPrice& memory) {
 
 JsonValue::Object answer_run(const CaseRow& row, const PriceBook& book) {
   RowReading reading = read_training_row(row.fields);
-  if (!reading.unsupported.empty()) throw UnsupportedCase(reading.unsupported);
   const TrainingRow& run = reading.row;
-  const GpuRates* gpu = find_profile(book.hardware, run.gpu);
-  if (!gpu)
+  const GpuRates* named = find_profile(book.hardware, run.gpu);
+  if (!named)
     throw UnsupportedCase(fmt::format("cluster.gpu = {}: no profile of it; there are {}", in_quotes(run.gpu), names_of(book)));
   const TrainingStack* stack = find_stack(book.stacks, run.framework, run.year);
   if (!stack)
     throw UnsupportedCase(
         fmt::format("stack.framework = {}: no such stack is known; there are {}", in_quotes(run.framework), stacks_of(book)));
-
-  settle_by_stack(*gpu, *stack, reading);
-  const PricingInput in{run, *gpu, *stack, links_of(run, *gpu)};
-  const PricingResult priced = price_row(in);
-  if (!priced.unsupported.empty()) throw UnsupportedCase(priced.unsupported);
+  const GpuRates gpu = gpu_of(*named, reading);
+  settle_by_stack(gpu, *stack, reading);
+  const PricingInput in{run, gpu, *stack, links_of(run, gpu)};
+  if (const std::string why = why_not_priced(in); !why.empty()) throw UnsupportedCase(why);
+  if (reading.open.recompute) fill_recompute(in, reading);
   const StageSplit split = split_stages(in);
+  const RowPrice price = price_row(in, split);
   const MemoryPrice memory = price_memory(in, split);
-  if (!std::isfinite(priced.price.step_s) || !(memory.device < 1e18))
+  if (!std::isfinite(price.step_s) || !(memory.device < 1e18))
     throw UnsupportedCase("the sizes are beyond what can be priced");
 
   JsonValue::Object answer;
-  answer.push_back({"step_time_s", priced.price.step_s});
-  answer.push_back({"tokens_per_s_per_gpu", run.global_batch * run.sequence / (priced.price.step_s * run.gpus)});
-  answer.push_back({"time_parts_s", time_parts(priced.price)});
+  answer.push_back({"step_time_s", price.step_s});
+  answer.push_back({"tokens_per_s_per_gpu", run.global_batch * run.sequence / (price.step_s * run.gpus)});
+  answer.push_back({"time_parts_s", time_parts(price)});
   answer.push_back({"peak_allocated_bytes", whole_bytes(memory.peak_allocated)});
-  answer.push_back({"peak_memory_bytes", whole_bytes(memory.peak_allocated)});
+  answer.push_back(
+      {"peak_memory_bytes", whole_bytes(stack->when_not_said.reports_device_memory ? memory.device : memory.peak_allocated)});
   answer.push_back({"device_bytes", whole_bytes(memory.device)});
   answer.push_back({"fits", memory.fits});
   answer.push_back({"memory_parts", memory_parts(memory)});
@@ -109,6 +179,11 @@ JsonValue::Object answer_run(const CaseRow& row, const PriceBook& book) {
   for (const AssumedValue& value : reading.assumed) assumed.push_back({value.path, value.value});
   if (!split.assumed.empty()) assumed.push_back({"parallel.layers", split.assumed});
   if (!assumed.empty()) answer.push_back({"assumed", assumed});
+  if (!reading.not_read.empty()) {
+    JsonValue::Array paths;
+    for (const std::string& path : reading.not_read) paths.emplace_back(path);
+    answer.push_back({"not_read", JsonValue(std::move(paths))});
+  }
   return answer;
 }
 

@@ -49,6 +49,12 @@ int SourcedObject::whole_number(std::string_view key, int low, int high) {
   return static_cast<int>(x);
 }
 
+std::string SourcedObject::sourced_text(std::string_view key) {
+  const JsonValue& value = sourced_value(key);
+  if (!value.is_string() || value.as_string().empty()) refuse(key, "its value must be a text; write one");
+  return value.as_string();
+}
+
 std::string SourcedObject::text(std::string_view key) {
   const JsonValue& value = member(key);
   if (!value.is_string() || value.as_string().empty()) refuse(key, "must be text");

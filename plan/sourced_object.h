@@ -19,6 +19,7 @@ class SourcedObject {
   // A constant with its source; value in [low, high].
   double number(std::string_view key, double low, double high);
   int whole_number(std::string_view key, int low, int high);
+  std::string sourced_text(std::string_view key);
   // Text and lists of text: names need no source.
   std::string text(std::string_view key);
   std::vector<std::string> texts(std::string_view key);

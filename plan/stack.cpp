@@ -71,6 +71,24 @@ void read_traffic_between(SourcedObject object, TrainingStack& stack) {
   object.finish();
 }
 
+void read_defaults(SourcedObject object, std::string_view where, StackDefaults& defaults) {
+  const auto refuse = [&](std::string_view key, std::string_view wanted) {
+    throw ConfigError(fmt::format("{}.when_not_said.{}: is not known; write {}", where, key, wanted));
+  };
+  const std::optional<Recompute> recompute = recompute_of(object.sourced_text("recompute"));
+  if (!recompute) refuse("recompute", "none, selective, selective per-op or full");
+  defaults.recompute = *recompute;
+  const std::optional<ZeroWords> zero = zero_of(object.sourced_text("zero"));
+  if (!zero) refuse("zero", "none, dist-opt, zero-1, zero-2 or FSDP");
+  defaults.zero = *zero;
+  defaults.attention = object.sourced_text("attention");
+  defaults.fused_norm = object.flag("fused_rms_norm");
+  const std::string memory = object.sourced_text("reported_memory");
+  if (memory != "allocated" && memory != "device") refuse("reported_memory", "allocated or device");
+  defaults.reports_device_memory = memory == "device";
+  object.finish();
+}
+
 // Bytes by the operations of Megatron-LM's core attention. Fused: QK^T written (2), one kernel scales, masks and normalises
 // (2 + 2), dropout reads, writes and keeps a mask (5), the product with V reads (2). Separate: scale (4), mask (5), conversion to
 // fp32 (6), softmax (8), conversion back (6) in place of the one kernel. Backward likewise, with the gradients read beside.
@@ -97,6 +115,7 @@ TrainingStack stack_from_json(const JsonValue& value, std::string_view where) {
   read_traffic_between(object.object("communication"), stack);
   stack.optimizer_traffic = object.number("optimizer_traffic", 0, 1000);
   stack.gradient_traffic = object.number("gradient_traffic", 0, 1000);
+  read_defaults(object.object("when_not_said"), where, stack.when_not_said);
   object.finish();
   return stack;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/json_reader.h"
+#include "plan/row_words.h"
 
 namespace trident {
 
@@ -17,6 +18,15 @@ namespace trident {
 struct RowTraffic {
   double forward = 0;
   double backward = 0;
+};
+
+// What runs where a table does not say: the system's own default.
+struct StackDefaults {
+  Recompute recompute = Recompute::kNone;
+  ZeroWords zero;
+  std::string attention;
+  bool fused_norm = false;
+  bool reports_device_memory = false;  // memory that its tables print is what the driver counts; false: the peak of its allocator
 };
 
 struct TrainingStack {
@@ -67,6 +77,7 @@ struct TrainingStack {
   double hidden_tp_forward = 0;    // part of the tensor-parallel traffic that runs behind GEMMs
   double hidden_tp_backward = 0;
   double allocator_slack = 0;      // reserved over allocated, a fraction
+  StackDefaults when_not_said;
 };
 
 // Throws ConfigError: a key unknown, missing or out of range, a number without source.

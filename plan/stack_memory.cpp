@@ -74,6 +74,15 @@ std::vector<double> in_flight(const PricingInput& in) {
   const TrainingRow& row = in.row;
   const int p = row.pp, parts = row.pp * row.vpp;
   std::vector<double> result(static_cast<std::size_t>(parts));
+  if (is_v_shaped(row.schedule.order)) {
+    // The order's limit does not depend on how long passes take.
+    const int m = std::min(static_cast<int>(std::round(row.micro_batches)), 8 * p);
+    const SimulatedSchedule made = make_simulated_schedule(row.schedule.order, p, row.vpp, m, PassTimes{1, 1, 1, 0});
+    const InFlight flight = max_in_flight(made.placed.schedule);
+    for (int i = 0; i < parts; ++i)
+      result[static_cast<std::size_t>(i)] = flight.per_rank[static_cast<std::size_t>(rank_of_stage(row, i))] / 2.0;
+    return result;
+  }
   if (row.vpp > 1) {
     const int m = std::min(static_cast<int>(std::round(row.micro_batches)), 4 * p);
     const InFlight flight = max_in_flight(make_interleaved(p, row.vpp, m));
@@ -123,6 +132,9 @@ MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
   const int shards = row.dp * row.cp;
   const std::vector<double> flight = in_flight(in);
   const double kept = kept_bytes(in);
+  TrainingRow full = row;  // of the blocks that recompute in full beside others
+  full.recompute = Recompute::kFull;
+  const PricingInput full_in{full, in.gpu, in.stack, in.links};
   const double block = block_parameters(row) / row.tp, table = table_parameters(row) / row.tp;
   const double held = row.zero_by_number ? s.gradient_bytes_zero : row.bf16 ? s.gradient_bytes_bf16 : s.gradient_bytes_fp16;
   const bool sharded = row.zero == 3 || (row.zero == 2 && row.zero_by_number);
@@ -134,19 +146,21 @@ MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
     MemoryPrice m;
     m.pipeline_rank = rank;
     double parameters = 0, blocks = 0;
-    const bool first = rank == 0, last = rank == row.pp - 1;
-    for (int i = rank; i < row.pp * row.vpp; i += row.pp) {
+    const bool first = rank == 0, last = rank == rank_of_stage(row, row.pp * row.vpp - 1);
+    for (int i = 0; i < row.pp * row.vpp; ++i) {
+      if (rank_of_stage(row, i) != rank) continue;
       const auto at = static_cast<std::size_t>(i);
+      const int recomputed = std::min(row.full_blocks, split.blocks[at]);
       blocks += split.blocks[at];
-      m.activations += split.blocks[at] * flight[at] * kept;
+      m.activations += flight[at] * ((split.blocks[at] - recomputed) * kept + recomputed * kept_bytes(full_in));
     }
     parameters = blocks * block;
     const double share = split.vocabulary_divided ? 1.0 / row.pp : 1;
     if (first || split.vocabulary_divided) parameters += table * share + position_parameters(row);
-    if ((last || split.vocabulary_divided) && !(row.tied && row.pp == 1)) parameters += table * share;
+    if ((last || split.vocabulary_divided) && !(row.tied && first && last)) parameters += table * share;
     if (first && row.plain_block && s.dropout) m.activations += flight[0] * tokens * row.hidden;
     if (last || split.vocabulary_divided) m.logits = tokens * row.vocab / row.tp * share * s.logit_bytes + 4 * tokens * row.hidden;
-    m.workspace = workspace_bytes(in);
+    m.workspace = row.full_blocks > 0 ? std::max(workspace_bytes(in), workspace_bytes(full_in)) : workspace_bytes(in);
     // Logits are gone when the blocks' backward begins; both peaks meet the same activations.
     // A caching allocator does not join what separate requests left: the forwards' segments, in which the kept tensors lie, have no
     // room for logits, which come after them. The backward's own tensors are cut from the logits' segments.

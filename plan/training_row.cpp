@@ -1,265 +1,217 @@
 #include "plan/training_row.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cctype>
-#include <charconv>
+#include <array>
 #include <cmath>
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-
-#include "plan/case_row.h"
 
 namespace trident {
-
 namespace {
 
-class Reader {
- public:
-  Reader(const JsonValue& object, RowReading& out) : object_(object), out_(out) {}
+constexpr double kFewestChunks = 2;  // that interleave
+constexpr int kMostLayers = 10000;   // of which each is looked at
 
-  // The value at "group.key"; nullptr: absent or null.
-  const JsonValue* find(std::string_view group, std::string_view key) const {
-    const JsonValue* value = &object_;
-    if (!group.empty()) value = object_.find(group);
-    if (value) value = value->find(key);
-    return value && !value->is_null() ? value : nullptr;
-  }
-  double number(std::string_view group, std::string_view key) const {
-    const JsonValue* value = find(group, key);
-    if (!value || !value->is_number() || !(value->as_number() > 0))
-      throw UnsupportedCase(fmt::format("{}.{} must be a positive number", group, key));
-    return whole_size(group, key, value->as_number());
-  }
-  double number_or(std::string_view group, std::string_view key, double otherwise, bool tell = true) {
-    const JsonValue* value = find(group, key);
-    if (value && !value->is_number()) refuse(fmt::format("{}.{}: not a number", group, key));
-    if (value && value->is_number() && value->as_number() > 0) return whole_size(group, key, value->as_number());
-    if (tell) assume(fmt::format("{}.{}", group, key), whole(otherwise));
-    return otherwise;
-  }
-  std::string text(std::string_view group, std::string_view key) const {
-    const JsonValue* value = find(group, key);
-    return value && value->is_string() ? value->as_string() : std::string();
-  }
-  void assume(std::string path, JsonValue value) { out_.assumed.push_back({std::move(path), std::move(value)}); }
-  void leave_sequence_parallel_open(bool open) { out_.sequence_parallel_open = open; }
-  void refuse(std::string why) {
-    if (out_.unsupported.empty()) out_.unsupported = std::move(why);
-  }
-  static JsonValue whole(double x) {
-    return std::floor(x) == x ? JsonValue(static_cast<std::int64_t>(x)) : JsonValue(x);
-  }
-
- private:
-  // Sizes, degrees and counts: whole, and so small that products of them are numbers.
-  static double whole_size(std::string_view group, std::string_view key, double value) {
-    constexpr double kMost = 1e8;
-    if (!(value <= kMost) || std::floor(value) != value)
-      throw UnsupportedCase(fmt::format("{}.{} = {}: must be a whole number up to {:.0f}", group, key, value, kMost));
-    return value;
-  }
-
-  const JsonValue& object_;
-  RowReading& out_;
-};
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
-void read_model(Reader& in, TrainingRow& row) {
+void read_model(RunFields& in, TrainingRow& row) {
+  constexpr std::array<std::string_view, 9> kActivations{"gelu",         "swiglu", "geglu", "squared-relu", "squared_relu",
+                                                         "relu-squared", "relu2",  "relu",  "silu"};
   row.layers = static_cast<int>(in.number("model", "layers"));
+  if (row.layers > kMostLayers) in.refuse("model", "layers", fmt::format("at most {}", kMostLayers));
   row.hidden = in.number("model", "hidden");
   row.heads = in.number("model", "heads");
   row.kv_heads = in.number_or("model", "kv_heads", row.heads);
   row.sequence = in.number("model", "seq");
-  row.activation = lower(in.text("model", "act"));
+  if (std::fmod(row.hidden, row.heads) != 0) in.refuse("model", "heads", fmt::format("a divisor of hidden = {:.0f}", row.hidden));
+  if (std::fmod(row.heads, row.kv_heads) != 0) in.refuse("model", "kv_heads", fmt::format("a divisor of heads = {:.0f}", row.heads));
+  const std::optional<std::string> activation = in.said_text("model", "act");
+  if (!activation) in.assume("model.act", "gelu");
+  row.activation = activation.value_or("gelu");
+  if (std::find(kActivations.begin(), kActivations.end(), row.activation) == kActivations.end())
+    in.refuse("model", "act", "gelu, swiglu, geglu, squared-relu, relu or silu");
   row.gated = row.activation == "swiglu" || row.activation == "geglu";
-  row.plain_block = row.activation == "gelu" || row.activation.empty();
-  row.ffn = in.number_or("model", "ffn", 4 * row.hidden);
+  row.plain_block = row.activation == "gelu";
+  // Two branches have as many parameters as one of four times the width when each is 8/3 as wide, in whole 256ths.
+  constexpr double kGated = 8.0 / 3, kMultiple = 256;
+  const double gated_width = std::ceil(kGated * row.hidden / kMultiple) * kMultiple;
+  row.ffn = in.number_or("model", "ffn", row.gated ? gated_width : 4 * row.hidden);
   row.vocab = in.number_or("model", "vocab", 51200);
-  const JsonValue* tied = in.find("model", "tied");
-  row.tied = tied && tied->is_bool() ? tied->as_bool() : row.plain_block;
-  if (in.find("model", "experts") || in.find("model", "num_experts")) in.refuse("mixture of experts is not priced");
+  const std::optional<bool> tied = in.said_flag("model", "tied");
+  row.tied = tied.value_or(row.plain_block);
+  if (!tied) in.assume("model.tied", row.tied);
+  for (const char* key : {"experts", "num_experts", "moe", "top_k"})
+    if (const JsonValue* value = in.find("model", key); value && *value != JsonValue(1) && *value != JsonValue(0))
+      in.refuse("model", key, "1: mixture of experts is not priced");
 }
 
-// The whole number that ends at `end`, or at a blank before it; -1: none.
-double number_before(std::string_view text, std::size_t end) {
-  if (end > 0 && text[end - 1] == ' ') --end;
-  std::size_t begin = end;
-  while (begin > 0 && text[begin - 1] >= '0' && text[begin - 1] <= '9') --begin;
-  double number = -1;
-  std::from_chars(text.data() + begin, text.data() + end, number);  // left alone where it is none, or none that fits
-  return number;
-}
-
-// "8x HDR 200 Gb/s IB per node", "1600 Gb/s RoCE per node": bytes per second of a node; 0: the text does not say. What belongs
-// together stands between separators.
-double network_of(std::string_view text) {
-  constexpr std::string_view kUnit = "Gb/s", kSeparators = ",;:";
-  double of_node = 0;
-  for (std::size_t unit = text.find(kUnit); unit != text.npos; unit = text.find(kUnit, unit + 1)) {
-    const double rate = number_before(text, unit);
-    if (rate < 0) continue;
-    const std::size_t before = text.find_last_of(kSeparators, unit), after = text.find_first_of(kSeparators, unit);
-    const std::size_t begin = before == text.npos ? 0 : before + 1;
-    for (std::size_t x = text.find('x', begin); x < unit; x = text.find('x', x + 1)) {
-      const bool is_count = x > begin && text[x - 1] >= '0' && text[x - 1] <= '9';
-      if (is_count) return number_before(text, x) * rate / 8 * 1e9;
-    }
-    const std::string_view rest = text.substr(unit, after == text.npos ? text.npos : after - unit);
-    if (of_node == 0 && rest.find("per node") != rest.npos) of_node = rate / 8 * 1e9;
-  }
-  return of_node;
-}
-
-void read_cluster(Reader& in, TrainingRow& row) {
-  row.gpu = in.text("cluster", "gpu");
+void read_cluster(RunFields& in, TrainingRow& row) {
+  const JsonValue* gpu = in.find("cluster", "gpu");
+  if (!gpu || !gpu->is_string()) in.refuse("cluster", "gpu", "the name of a GPU");
+  row.gpu = gpu->as_string();
   row.gpus = static_cast<int>(in.number("cluster", "gpus"));
   row.gpus_per_node = static_cast<int>(in.number_or("cluster", "gpus_per_node", 8));
-  row.network_bytes_per_s = network_of(in.text("cluster", "interconnect"));
-  if (!in.find("cluster", "interconnect") && row.gpus > row.gpus_per_node)
+  const JsonValue* text = in.find("cluster", "interconnect");
+  if (text && !text->is_string()) in.refuse("cluster", "interconnect", "a text");
+  if (text) {
+    row.network_bytes_per_s = network_of(text->as_string(), row.gpus_per_node);
+    row.memory_gb = memory_of(text->as_string());
+  }
+  if (row.network_bytes_per_s == 0 && row.gpus > row.gpus_per_node)
     in.assume("cluster.interconnect", "that of the GPU's usual node");
 }
 
-struct ZeroWords {
-  int stage = 0;
-  bool by_number = false;  // TrainingRow::zero_by_number
-};
-
-// "FSDP", "full_shard", "SHARD_GRAD_OP", "zero-3", "dist-opt", ...; nothing for what is none of them, or shards within groups of
-// ranks.
-std::optional<ZeroWords> zero_of(const std::string& name) {
-  const auto says = [&](std::string_view word) { return name.find(word) != std::string::npos; };
-  if (says("hsdp") || says("hybrid")) return std::nullopt;
-  if (says("dist-opt") || says("distributed opt") || says("distributed_opt")) return ZeroWords{1, false};
-  if (says("shard_grad") || says("shard grad") || (says("fsdp") && says("grad"))) return ZeroWords{2, true};
-  if (says("fsdp") || says("full_shard") || says("full shard")) return ZeroWords{3, true};
-  if (name == "none" || name == "ddp" || name == "no") return ZeroWords{0, false};
-  if (const std::size_t zero = name.find("zero"); zero != std::string::npos) {
-    for (const char c : name.substr(zero)) {
-      if (c >= '0' && c <= '3') return ZeroWords{c - '0', c != '0'};
-    }
-  }
-  return std::nullopt;
-}
-
-void read_zero(Reader& in, TrainingRow& row) {
+void read_zero(RunFields& in, RowReading& out) {
   const JsonValue* zero = in.find("parallel", "zero");
+  constexpr std::string_view kWanted = "a ZeRO stage from 0 to 3, \"dist-opt\", \"FSDP\" or another word for one of them";
   if (!zero) {
-    in.assume("parallel.zero", 0);
-  } else if (zero->is_integer()) {
-    row.zero = static_cast<int>(zero->as_integer());
-    row.zero_by_number = row.zero > 0;
-  } else if (zero->is_string()) {
-    const std::string name = lower(zero->as_string());
-    const std::optional<ZeroWords> words = zero_of(name);
-    if (!words) in.refuse(fmt::format("parallel.zero: {} is not priced", in_quotes(name)));
-    else row.zero = words->stage, row.zero_by_number = words->by_number;
-  } else {
-    in.refuse("parallel.zero: neither a stage nor a name");
-  }
-  if (row.zero < 0 || row.zero > 3) in.refuse(fmt::format("there is no ZeRO stage {}", row.zero));
-}
-
-void read_layout(Reader& in, TrainingRow& row) {
-  row.tp = static_cast<int>(in.number_or("parallel", "tp", 1));
-  row.pp = static_cast<int>(in.number_or("parallel", "pp", 1));
-  row.cp = static_cast<int>(in.number_or("parallel", "cp", 1, false));
-  row.schedule = read_schedule_words(in.text("parallel", "schedule"));
-  if (!row.schedule.unknown.empty())
-    in.refuse(fmt::format("parallel.schedule: {} is not priced", in_quotes(row.schedule.unknown)));
-  const JsonValue* vpp = in.find("parallel", "vpp");
-  if (!vpp && row.pp > 1) in.assume("parallel.vpp", 1);
-  if (vpp && vpp->is_number()) row.vpp = static_cast<int>(in.number("parallel", "vpp"));
-  // "max": one layer a chunk; embedding and head count as a layer each where only so the layers divide.
-  if (vpp && !vpp->is_number()) {
-    if (vpp->is_string() && vpp->as_string().starts_with("max")) row.vpp = std::max(1, (row.layers + row.pp - 1) / row.pp);
-    else in.refuse("parallel.vpp: neither a number nor \"max\"");
-  }
-  if (in.number_or("parallel", "ep", 1, false) > 1) in.refuse("expert parallelism is not priced");
-  if (std::fmod(row.heads, row.tp) != 0) in.refuse(fmt::format("tp {} does not divide {} heads", row.tp, row.heads));
-  const std::int64_t model_ranks = std::int64_t{row.tp} * row.pp * std::min(row.cp, row.gpus);
-  if (model_ranks > row.gpus || row.gpus % model_ranks != 0 || row.cp > row.gpus) {
-    in.refuse(fmt::format("tp {} x pp {} x cp {} does not divide {} GPUs", row.tp, row.pp, row.cp, row.gpus));
+    out.open.zero = true;
     return;
   }
-  row.dp = static_cast<int>(row.gpus / model_ranks);  // some tables print another number beside it; the GPUs decide
-  const JsonValue* sp = in.find("parallel", "sp");
-  if (sp && sp->is_bool())
-    row.sequence_parallel = sp->as_bool() && row.tp > 1;
-  else
-    in.leave_sequence_parallel_open(row.tp > 1);
-  read_zero(in, row);
+  std::optional<ZeroWords> words;
+  if (zero->is_string()) words = zero_of(zero->as_string());
+  if (zero->is_number())
+    for (int stage = 0; stage <= 3; ++stage)
+      if (zero->as_number() == stage) words = ZeroWords{stage, stage > 0};
+  if (!words) in.refuse("parallel", "zero", kWanted);
+  out.row.zero = words->stage;
+  out.row.zero_by_number = words->by_number;
 }
 
-void read_batch(Reader& in, TrainingRow& row) {
+// Virtual stages on a rank, by what the schedule's name needs.
+void read_chunks(RunFields& in, TrainingRow& row) {
+  const bool v_shaped = is_v_shaped(row.schedule.order);
+  const JsonValue* vpp = in.find("parallel", "vpp");
+  if (!vpp) {
+    row.vpp = v_shaped || (row.schedule.interleaved && row.pp > 1) ? static_cast<int>(kFewestChunks) : 1;
+    if (row.pp > 1) in.assume("parallel.vpp", row.vpp);
+    return;
+  }
+  // "max": one layer a chunk; embedding and head count as a layer each where only so the layers divide.
+  if (vpp->is_string() && in_small_letters(vpp->as_string()).starts_with("max"))
+    row.vpp = std::max(1, (row.layers + row.pp - 1) / row.pp);
+  else if (vpp->is_number())
+    row.vpp = static_cast<int>(in.number("parallel", "vpp"));
+  else
+    in.refuse("parallel", "vpp", "a whole number or \"max\"");
+  const std::int64_t stages = std::int64_t{row.pp} * row.vpp;
+  if (stages > row.layers + 2) throw UnsupportedCase(fmt::format("{} layers do not fill {} stages", row.layers, stages));
+  if (v_shaped && row.vpp == 1) {  // tables that count the stages of a rank as one
+    row.vpp = static_cast<int>(kFewestChunks);
+    in.assume("parallel.vpp", row.vpp);
+  }
+  if (v_shaped && row.vpp != 2) in.refuse("parallel", "vpp", "2: this schedule has two stages on every rank");
+  const bool one_stage = splits_backwards(row.schedule.order) || row.schedule.order == SimulatedKind::kGpipe;
+  if (!v_shaped && one_stage && row.vpp > 1) in.refuse("parallel", "vpp", "1: this schedule has one stage on every rank");
+}
+
+void read_degrees(RunFields& in, TrainingRow& row) {
+  row.tp = static_cast<int>(in.number_or("parallel", "tp", 1));
+  row.pp = static_cast<int>(in.number_or("parallel", "pp", 1));
+  row.cp = static_cast<int>(in.number_or("parallel", "cp", 1));
+  if (in.said_number("parallel", "ep").value_or(1) > 1) in.refuse("parallel", "ep", "1: expert parallelism is not priced");
+  if (std::fmod(row.heads, row.tp) != 0)
+    throw UnsupportedCase(fmt::format("tp {} does not divide {} heads", row.tp, row.heads));
+  const std::int64_t model_ranks = std::int64_t{row.tp} * row.pp * std::min(row.cp, row.gpus);
+  if (model_ranks > row.gpus || row.gpus % model_ranks != 0 || row.cp > row.gpus)
+    throw UnsupportedCase(fmt::format("tp {} x pp {} x cp {} does not divide {} GPUs", row.tp, row.pp, row.cp, row.gpus));
+  row.dp = static_cast<int>(row.gpus / model_ranks);
+  // Some tables print another number beside it; the GPUs decide.
+  if (const std::optional<double> dp = in.said_number("parallel", "dp"); dp && *dp != row.dp) in.assume("parallel.dp", row.dp);
+}
+
+void read_layout(RunFields& in, RowReading& out) {
+  TrainingRow& row = out.row;
+  read_degrees(in, row);
+  const std::optional<std::string> schedule = in.said_text("parallel", "schedule");
+  if (schedule) row.schedule = read_schedule_words(*schedule);
+  if (!row.schedule.unknown.empty())
+    in.refuse("parallel", "schedule", fmt::format("one that is priced; {} is no word of those", in_quotes(row.schedule.unknown)));
+  read_chunks(in, row);
+  if (!schedule && row.pp > 1) in.assume("parallel.schedule", row.vpp > 1 ? "interleaved 1f1b" : "1f1b");
+  const std::optional<bool> sp = in.said_flag("parallel", "sp");
+  row.sequence_parallel = sp.value_or(false) && row.tp > 1;
+  out.open.sequence_parallel = !sp && row.tp > 1;
+  read_zero(in, out);
+}
+
+void read_batch(RunFields& in, TrainingRow& row) {
   row.global_batch = in.number("batch", "global");
   const double of_replica = row.global_batch / row.dp;
-  row.micro_batch = in.number_or("batch", "micro", row.pp > 1 ? 1 : of_replica);
+  const bool whole = std::floor(of_replica) == of_replica;
+  row.micro_batch = in.number_or("batch", "micro", row.pp > 1 || !whole ? 1 : of_replica);
   row.micro_batches = of_replica / row.micro_batch;
   if (row.micro_batches < 1 || std::abs(row.micro_batches - std::round(row.micro_batches)) > 1e-6)
-    in.refuse(fmt::format("a global batch of {} is no whole number of micro-batches of {} on {} replicas", row.global_batch,
-                          row.micro_batch, row.dp));
+    throw UnsupportedCase(fmt::format("a global batch of {} is no whole number of micro-batches of {} on {} replicas",
+                                      row.global_batch, row.micro_batch, row.dp));
 }
 
-void read_numbers(Reader& in, TrainingRow& row) {
-  const std::string precision = lower(in.text("", "precision"));
-  row.bf16 = precision.find("bf16") != std::string::npos && precision.find("fp16") == std::string::npos;
-  row.compiled = precision.find("compile") != std::string::npos;
-  if (precision.find("fp8") != std::string::npos) row.format = MathFormat::kFp8;
-  if (precision.find("fp4") != std::string::npos) row.format = MathFormat::kFp4;
-  if (precision.empty()) in.assume("precision", "16-bit");
-  const auto says = [&](std::string_view word) { return precision.find(word) != std::string::npos; };
-  if (!precision.empty() && !says("16") && !says("fp8") && !says("fp4") && !says("mixed") && !says("half"))
-    in.refuse(fmt::format("precision: {} is not priced", in_quotes(precision)));
-  if (precision.find("fp32") == 0 || precision.find("tf32") == 0) in.refuse("single precision is not priced");
+void read_numbers(RunFields& in, RowReading& out) {
+  TrainingRow& row = out.row;
+  if (const std::optional<std::string> text = in.said_text("", "precision")) {
+    const std::optional<PrecisionWords> words = precision_of(*text);
+    if (!words) in.refuse("", "precision", "of 16, 8 or 4 bits: bf16, fp16, fp8, mxfp8, nvfp4, ...");
+    row.bf16 = words->bf16;
+    row.compiled = words->compiled;
+    row.format = words->format;
+    if (!words->by_name) in.assume("precision", "fp16 mixed");
+  } else {
+    row.bf16 = true;
+    in.assume("precision", "bf16");
+  }
   const JsonValue* recompute = in.find("", "recompute");
-  std::string mode = recompute && recompute->is_string() ? lower(recompute->as_string()) : "";
-  if (recompute && recompute->is_bool()) mode = recompute->as_bool() ? "full" : "none";
-  if (mode.empty()) in.assume("recompute", "none");
-  if (mode.starts_with("full")) row.recompute = Recompute::kFull;
-  else if (mode.starts_with("selective per-op")) row.recompute = Recompute::kPerOperation;
-  else if (mode.starts_with("selective")) row.recompute = Recompute::kSelective;
-  else if (!mode.empty() && mode != "none" && mode != "no" && mode != "off")
-    in.refuse(fmt::format("recompute: {} is not priced", in_quotes(mode)));
-  row.bf16 = row.bf16 || row.format != MathFormat::k16Bit;
+  if (!recompute) {
+    out.open.recompute = true;
+    return;
+  }
+  std::optional<Recompute> mode;
+  if (recompute->is_bool()) mode = recompute->as_bool() ? Recompute::kFull : Recompute::kNone;
+  if (recompute->is_string()) mode = recompute_of(recompute->as_string());
+  if (!mode) in.refuse("", "recompute", "none, selective, selective per-op or full (of every layer)");
+  row.recompute = *mode;
 }
 
-void read_stack(Reader& in, TrainingRow& row) {
-  row.framework = in.text("stack", "framework");
-  row.attention = in.text("stack", "attention");
-  const JsonValue* fused = in.find("stack", "fused_rms_norm");
-  row.fused_norm = fused && fused->is_bool() && fused->as_bool();
-  row.year = static_cast<int>(in.number_or("stack", "year", 0, false));
-  if (row.attention.empty()) {
-    row.attention = "flash2";
-    in.assume("stack.attention", row.attention);
+void read_stack(RunFields& in, RowReading& out) {
+  TrainingRow& row = out.row;
+  constexpr double kFirst = 2015, kLast = 2100;
+  const auto text = [&](const char* key) {
+    const JsonValue* value = in.find("stack", key);
+    if (value && (!value->is_string() || value->as_string().empty())) in.refuse("stack", key, "a text that is not empty");
+    return value ? value->as_string() : std::string();
+  };
+  row.framework = text("framework");
+  row.attention = text("attention");
+  out.open.attention = row.attention.empty();
+  const std::optional<bool> fused = in.said_flag("stack", "fused_rms_norm");
+  row.fused_norm = fused.value_or(false);
+  out.open.fused_norm = !fused && row.gated;
+  const std::optional<double> year = in.said_number("stack", "year");
+  if (year && (*year < kFirst || *year > kLast)) in.refuse("stack", "year", fmt::format("a year from {} to {}", kFirst, kLast));
+  row.year = static_cast<int>(year.value_or(0));
+  if (!year) in.assume("stack.year", "that of the newest version");
+  if (row.framework.empty()) {
+    const bool shards_alone = row.zero_by_number && row.zero >= 2 && row.tp * row.pp == 1;
+    row.framework = shards_alone ? "pytorch_fsdp1" : "megatron_lm";
+    in.assume("stack.framework", row.framework);
   }
 }
 
 }  // namespace
 
+int rank_of_stage(const TrainingRow& row, int virtual_stage) {
+  const int p = row.pp;
+  if (!is_v_shaped(row.schedule.order)) return virtual_stage % p;
+  return virtual_stage < p ? virtual_stage : 2 * p - 1 - virtual_stage;
+}
+
 RowReading read_training_row(const JsonValue& object) {
   RowReading out;
-  Reader in(object, out);
-  out.row.id = in.text("", "id");
-  read_stack(in, out.row);
+  RunFields in(object);
   read_model(in, out.row);
   read_cluster(in, out.row);
-  read_layout(in, out.row);
-  if (out.unsupported.empty()) read_batch(in, out.row);
-  if (out.row.framework.empty()) {
-    const bool shards_alone = out.row.zero_by_number && out.row.zero >= 2 && out.row.tp * out.row.pp == 1;
-    out.row.framework = shards_alone ? "pytorch_fsdp1" : "megatron_lm";
-    in.assume("stack.framework", out.row.framework);
-  }
-  read_numbers(in, out.row);
+  read_layout(in, out);
+  read_batch(in, out.row);
+  read_numbers(in, out);
+  read_stack(in, out);
+  out.assumed = in.take_assumed();
+  out.not_read = in.not_read();
   return out;
 }
 

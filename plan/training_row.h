@@ -9,11 +9,11 @@
 
 #include "core/json_reader.h"
 #include "plan/kernel_cost.h"
+#include "plan/row_words.h"
+#include "plan/run_fields.h"
 #include "plan/schedule_words.h"
 
 namespace trident {
-
-enum class Recompute { kNone, kSelective, kPerOperation, kFull };
 
 struct TrainingRow {
   std::string id;
@@ -28,6 +28,7 @@ struct TrainingRow {
   std::string gpu;
   int gpus = 1, gpus_per_node = 8;
   double network_bytes_per_s = 0;  // per node, where the row says it; 0: the usual node's
+  double memory_gb = 0;            // of a GPU, where the text about the cluster says it; 0: as `gpu`'s
 
   int tp = 1, pp = 1, vpp = 1, dp = 1, cp = 1;
   bool sequence_parallel = false;
@@ -41,6 +42,7 @@ struct TrainingRow {
   bool compiled = false;
   MathFormat format = MathFormat::k16Bit;
   Recompute recompute = Recompute::kNone;
+  int full_blocks = 0;  // so many blocks of each virtual stage, all where it has fewer, recompute in full; the others by `recompute`
 
   std::string framework, attention;
   bool fused_norm = false;
@@ -51,19 +53,27 @@ struct TrainingRow {
   double kv_width() const { return kv_heads * head_dim(); }
 };
 
-struct AssumedValue {
-  std::string path;  // "batch.micro"
-  JsonValue value;
+// What a row does not say and its stack decides (plan/run_answers.cpp).
+struct OpenFields {
+  bool sequence_parallel = false;  // with tensor parallelism
+  bool zero = false;
+  bool recompute = false;
+  bool attention = false;
+  bool fused_norm = false;  // with RMSNorm
 };
 
 struct RowReading {
   TrainingRow row;
-  bool sequence_parallel_open = false;  // the row does not say, and has tensor parallelism: as its stack does
+  OpenFields open;
   std::vector<AssumedValue> assumed;
-  std::string unsupported;  // why this row cannot be priced; empty: it can
+  std::vector<std::string> not_read;  // members that the row says and no price depends on
 };
 
-// Throws UnsupportedCase: a number that every run has is missing or out of range.
+// The virtual stages of rank r are r, r + p, ...; V-shaped schedules have r and 2p - 1 - r.
+int rank_of_stage(const TrainingRow& row, int virtual_stage);
+
+// Throws UnsupportedCase naming the member: missing where every run has it, of another kind or out of range, words that are not
+// priced, degrees that do not divide.
 RowReading read_training_row(const JsonValue& object);
 
 }  // namespace trident

@@ -108,7 +108,8 @@ TEST(RunAnswers, MessagesSplitOverTensorRanksAreShorter) {
   const GpuRates& gpu = *find_profile(book.hardware, "A100-SXM4-80GB");
   const auto seconds = [&](bool split) {
     stack.split_messages = split;
-    return price_row({reading.row, gpu, stack, {8, gpu.nvlink, gpu.network}}).price.step_s;
+    const PricingInput in{reading.row, gpu, stack, {8, gpu.nvlink, gpu.network}};
+    return price_row(in, split_stages(in)).step_s;
   };
   // 128 micro-batches of 2 x 1024 x 8192 in 16 bits: forward and backward each wait for 7/8 of 33.6 MB less at 22 GB/s.
   const double saved = seconds(false) - seconds(true);
