@@ -38,9 +38,6 @@ void add(Stage& stage, const PartSeconds& part, double times) {
   stage.weight_gradient += times * part.weight_gradient;
 }
 
-// Those blocks of a virtual stage that recompute in full beside others that do not.
-int full_blocks(const TrainingRow& row, int blocks) { return std::min(row.full_blocks, blocks); }
-
 PartSeconds full_block_seconds(const PricingInput& in) {
   TrainingRow full = in.row;
   full.recompute = Recompute::kFull;
@@ -60,9 +57,8 @@ std::vector<Stage> stages_of(const PricingInput& in, const StageSplit& layers) {
   std::vector<Stage> stages(count);
   for (std::size_t i = 0; i < count; ++i) {
     Stage& stage = stages[i];
-    const int recomputed = full_blocks(row, layers.blocks[i]);
-    add(stage, block, layers.blocks[i] - recomputed);
-    add(stage, full, recomputed);
+    add(stage, block, layers.blocks[i] * (1 - row.full_share));
+    add(stage, full, layers.blocks[i] * row.full_share);
     stage.parameters = layers.blocks[i] * block_parameters(row) / row.tp;
     const double share = layers.vocabulary_divided ? 1.0 / static_cast<double>(row.pp) : 1.0;
     if (i == 0 || layers.vocabulary_divided) add(stage, embedding, share);
@@ -120,9 +116,8 @@ double sharded_exposed(const PricingInput& in, const Stage& stage, int blocks) {
   const auto beside = [&](double compute, double network) {
     return overlapped_seconds(compute, network, in.gpu.compute_slowdown, in.gpu.network_slowdown) - compute;
   };
-  const double recomputed = blocks > 0 ? full_blocks(row, blocks) / static_cast<double>(blocks) : 0;
   const double f = block.forward.total();
-  const double b = (1 - recomputed) * block.backward.total() + recomputed * full_block_seconds(in).backward.total();
+  const double b = (1 - row.full_share) * block.backward.total() + row.full_share * full_block_seconds(in).backward.total();
   const double again = row.zero == 3 ? gather : 0;
   const double outer = gather_seconds(links, dp_place(row), 2 * (stage.parameters - blocks * bytes / 2));
   // Nothing runs beside the first gather and the last reduction; embedding and head are one unit with them.

@@ -42,9 +42,11 @@ std::string kernel_by_default(const GpuRates& gpu, const TrainingStack& stack) {
 void settle_attention(const GpuRates& gpu, const TrainingStack& stack, RowReading& reading) {
   TrainingRow& run = reading.row;
   if (reading.open.attention) run.attention = kernel_by_default(gpu, stack);
-  const std::string_view ran = attention_that_ran(stack, run.attention, run.plain_block, run.year);
-  // A row that recomputes says itself what became of scores.
-  const bool corrected = has_kernel(gpu, run.attention) && run.recompute == Recompute::kNone && ran != run.attention;
+  const bool known = has_kernel(gpu, run.attention) || find_score_kernels(run.attention);
+  // A row that recomputes says itself whether scores were kept.
+  const int year = run.recompute == Recompute::kNone ? run.year : 0;
+  const std::string ran(attention_that_ran(stack, run.attention, run.plain_block, year));
+  const bool corrected = known && ran != run.attention;
   if (corrected) run.attention = ran;
   if (corrected || reading.open.attention) reading.assumed.push_back({"stack.attention", run.attention});
 }
@@ -95,18 +97,19 @@ void fill_recompute(const PricingInput& in, RowReading& reading) {
     else run.recompute = usual;
   }
   if (!fitting && usual != Recompute::kFull) {
-    int too_few = 0, enough = run.layers;
-    run.full_blocks = enough;
-    fitting = fits();
+    const int blocks = (run.layers + run.pp - 1) / run.pp;  // of a rank; those of its virtual stages recompute alike
+    const auto fits_with = [&](int full) {
+      run.full_share = static_cast<double>(full) / blocks;
+      return fits();
+    };
+    int too_few = 0, enough = blocks;
+    fitting = fits_with(blocks);
     while (fitting && enough - too_few > 1) {
-      run.full_blocks = too_few + (enough - too_few) / 2;
-      (fits() ? enough : too_few) = run.full_blocks;
+      const int half = too_few + (enough - too_few) / 2;
+      (fits_with(half) ? enough : too_few) = half;
     }
-    run.full_blocks = fitting ? enough : 0;
-    const int chunk = (run.layers + run.pp * run.vpp - 1) / (run.pp * run.vpp);
-    if (fitting && enough >= chunk) filled = fmt::format("full, as {} does not fit", to_string(usual));
-    else if (fitting)
-      filled = fmt::format("full in {} of {} blocks of each stage, as {} does not fit", enough, chunk, to_string(usual));
+    run.full_share = fitting ? static_cast<double>(enough) / blocks : 0;
+    if (fitting) filled = fmt::format("full in {} of {} blocks of a rank, as {} does not fit", enough, blocks, to_string(usual));
   }
   reading.assumed.push_back({"recompute", filled});
 }

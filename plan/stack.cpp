@@ -115,6 +115,8 @@ TrainingStack stack_from_json(const JsonValue& value, std::string_view where) {
   read_traffic_between(object.object("communication"), stack);
   stack.optimizer_traffic = object.number("optimizer_traffic", 0, 1000);
   stack.gradient_traffic = object.number("gradient_traffic", 0, 1000);
+  stack.narrow_inputs = object.flag("narrow_inputs");
+  stack.fused_scores = object.flag("fused_scores");
   read_defaults(object.object("when_not_said"), where, stack.when_not_said);
   object.finish();
   return stack;
@@ -135,7 +137,8 @@ const TrainingStack* find_stack(const std::vector<TrainingStack>& stacks, std::s
 
 std::string_view attention_that_ran(const TrainingStack& stack, std::string_view named, bool plain_block, int year) {
   const bool by_default = plain_block && year > 0 && year <= stack.gpt_scores_until;
-  return by_default && !find_score_kernels(named) ? kScoreKernels[0].name : named;
+  if (by_default && !find_score_kernels(named)) return kScoreKernels[0].name;
+  return stack.fused_scores && named == kScoreKernels[1].name ? kScoreKernels[0].name : named;
 }
 
 const ScoreKernels* find_score_kernels(std::string_view attention) {

@@ -122,6 +122,11 @@ double block_activation_bytes(const PricingInput& in) {
   const double kv = std::max(row.kv_width() / row.tp, row.head_dim());
   bytes += tokens * 2 * (2 * row.query_width() / row.tp + 2 * kv);
   bytes += tokens * row.ffn / row.tp * (row.gated ? in.stack.saved_gated_bytes : 4);
+  if (in.stack.narrow_inputs && row.format != MathFormat::k16Bit) {
+    // Both norms' outputs and the feed-forward's product in 8 bits; attention keeps its own output beside that of the projection.
+    bytes -= 2 * outer + tokens * row.ffn / row.tp;
+    bytes += tokens * row.query_width() / row.tp;
+  }
   return bytes + score_bytes(in);
 }
 
@@ -150,9 +155,8 @@ MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
     for (int i = 0; i < row.pp * row.vpp; ++i) {
       if (rank_of_stage(row, i) != rank) continue;
       const auto at = static_cast<std::size_t>(i);
-      const int recomputed = std::min(row.full_blocks, split.blocks[at]);
       blocks += split.blocks[at];
-      m.activations += flight[at] * ((split.blocks[at] - recomputed) * kept + recomputed * kept_bytes(full_in));
+      m.activations += split.blocks[at] * flight[at] * ((1 - row.full_share) * kept + row.full_share * kept_bytes(full_in));
     }
     parameters = blocks * block;
     const double share = split.vocabulary_divided ? 1.0 / row.pp : 1;
@@ -160,7 +164,7 @@ MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
     if ((last || split.vocabulary_divided) && !(row.tied && first && last)) parameters += table * share;
     if (first && row.plain_block && s.dropout) m.activations += flight[0] * tokens * row.hidden;
     if (last || split.vocabulary_divided) m.logits = tokens * row.vocab / row.tp * share * s.logit_bytes + 4 * tokens * row.hidden;
-    m.workspace = row.full_blocks > 0 ? std::max(workspace_bytes(in), workspace_bytes(full_in)) : workspace_bytes(in);
+    m.workspace = row.full_share > 0 ? std::max(workspace_bytes(in), workspace_bytes(full_in)) : workspace_bytes(in);
     // Logits are gone when the blocks' backward begins; both peaks meet the same activations.
     // A caching allocator does not join what separate requests left: the forwards' segments, in which the kept tensors lie, have no
     // room for logits, which come after them. The backward's own tensors are cut from the logits' segments.

@@ -42,7 +42,7 @@ struct TrainingRow {
   bool compiled = false;
   MathFormat format = MathFormat::k16Bit;
   Recompute recompute = Recompute::kNone;
-  int full_blocks = 0;  // so many blocks of each virtual stage, all where it has fewer, recompute in full; the others by `recompute`
+  double full_share = 0;  // of each stage's blocks, those that recompute in full; the others by `recompute`
 
   std::string framework, attention;
   bool fused_norm = false;
