@@ -22,7 +22,7 @@ case "${*:-}" in
 esac
 cd "$(dirname "$0")/.."
 
-unit='support core device conformance cuda parallel tensor_parallel model pipeline optim data checkpoint app fuzz'
+unit='support core device conformance cuda parallel tensor_parallel model pipeline optim data checkpoint plan app fuzz'
 threads='core device parallel tensor_parallel pipeline'
 # Kernels for one kind of card: those for the others are the same text, and triple the time.
 export CUDAARCHS=${CUDAARCHS:-90a-real}
