@@ -9,11 +9,10 @@
 #include "app/flag_answer.h"
 #include "app/plan_cases.h"
 #include "app/plan_search.h"
+#include "plan/cluster.h"
 
 namespace trident {
 namespace {
-
-constexpr int kMaxRanks = 1 << 24;
 
 bool names(const std::string& argument, std::string_view flag) {
   return argument == flag || argument.starts_with(std::string(flag) + '=');
@@ -38,8 +37,8 @@ void check_cluster_flags(const CLI::App& app, const PlanOptions& options) {
   }
   if (options.ranks != 0) throw ConfigError("--ranks: with --cluster say how many GPUs there are; write --gpus instead");
   if (options.csv && options.json) throw ConfigError("--csv: is another form of what --json prints; leave one of them out");
-  if (app.count("--gpus") > 0 && (options.question.gpus < 1 || options.question.gpus > kMaxRanks))
-    throw ConfigError(fmt::format("--gpus = {}: must be from 1 to {}, or left out", options.question.gpus, kMaxRanks));
+  if (app.count("--gpus") > 0 && (options.question.gpus < 1 || options.question.gpus > kMostGpus))
+    throw ConfigError(fmt::format("--gpus = {}: must be from 1 to {}, or left out", options.question.gpus, kMostGpus));
   if (app.count("--tokens") > 0 && !(options.question.tokens >= 1 && options.question.tokens <= 1e18))
     throw ConfigError(fmt::format("--tokens = {}: must be from 1 to 1e18, or left out", options.question.tokens));
 }
@@ -77,8 +76,8 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
     return answer_cases(cases, book, options.json, context.out);
   }
   if (!book.empty()) throw ConfigError("--book: prices rows of --cases; leave it out");
-  if (options.ranks < 0 || options.ranks > kMaxRanks)
-    throw ConfigError(fmt::format("--ranks = {}: must be from 1 to {}, or left out", options.ranks, kMaxRanks));
+  if (options.ranks < 0 || options.ranks > kMostGpus)
+    throw ConfigError(fmt::format("--ranks = {}: must be from 1 to {}, or left out", options.ranks, kMostGpus));
   check_cluster_flags(app, options);
   OptionValues values;
   context.out << context.plan(load_train_config(flags.file, flags.settings, values), options);

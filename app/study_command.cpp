@@ -8,6 +8,8 @@
 #include "app/command_line.h"
 #include "app/flag_answer.h"
 #include "core/file_io.h"
+#include "plan/cluster.h"
+#include "train/forecast/study_keys.h"
 #include "train/forecast/study_plot.h"
 #include "train/forecast/study_table.h"
 
@@ -51,13 +53,9 @@ StudySpec spec_of(const StudyFlags& flags) {
   if (!flags.cluster.empty()) spec.cluster = flags.cluster;
   if (flags.gpus > 0) {
     spec.gpus = flags.gpus;
-    if (std::any_of(spec.varied.begin(), spec.varied.end(), [](const VariedKey& v) { return v.key == "gpus"; }))
-      throw ConfigError("--gpus: gpus vary in this study; leave it out, or write --vary gpus=...");
+    if (spec.varies(kGpusKey)) throw ConfigError("--gpus: gpus vary in this study; leave it out, or write --vary gpus=...");
   }
-  if (spec.varied.empty() && spec.arms.size() == 1)
-    throw ConfigError("trident study: nothing varies; add --vary gpus=8..64, --vary zero=zero1|zero3 or another key");
-  OptionValues values;  // what is wrong with the configuration itself is no matter of a point
-  load_train_config(spec.config, spec.settings, values);
+  check_spec(spec);
   return spec;
 }
 
@@ -82,7 +80,7 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
                  "the GPUs: a name of configs/clusters without .json, or a file; or processors: cpu, or a file of trident bench "
                  "--calibrate; none: this machine's processors");
   app.add_option("--gpus", flags.gpus, "how many, where they do not vary; without it as many as the configuration's degrees say")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{kMostGpus}));
   app.add_flag("--json", flags.json, "print one JSON object");
   app.add_flag("--csv", flags.csv, "print comma-separated values, a line for each row");
   app.add_option("--svg", flags.svg, "write a picture: efficiency over GPUs, or the time of a step by part");

@@ -15,6 +15,8 @@ namespace trident {
 
 struct PriceBook;
 
+inline constexpr int kMostGpus = 1 << 24;  // of a job that is planned, and as many ranks
+
 struct Cluster {
   std::string file;  // "h100_sxm_ndr": how a user names it
   std::string name;

@@ -1,5 +1,6 @@
 // trident study, as a user runs it.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <cmath>
 #include <cstdint>
@@ -30,6 +31,16 @@ JsonValue study(std::vector<std::string> words) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   return parsed(outcome.out);
+}
+
+// The first processor that this test may use, as taskset takes it.
+std::string first_processor() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  EXPECT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+  int cpu = 0;
+  while (cpu < CPU_SETSIZE - 1 && !CPU_ISSET(cpu, &set)) ++cpu;
+  return fmt::format("{}", cpu);
 }
 
 double number(const JsonValue& row, const std::string& key) { return row.find(key)->as_number(); }
@@ -102,6 +113,37 @@ TEST(Study, StrongAndWeakScalingHoldWhatTheySay) {
   EXPECT_NE(strong.find("causes")->items().at(0).as_string().find("from 512 to 2048 GPUs efficiency falls"), std::string::npos);
 }
 
+// Each point again by trident plan --cluster with the batch that its scaling gives it, and efficiency from those times alone.
+TEST(Study, EfficiencyIsThatOfStepsPlannedOneByOne) {
+  const std::vector<std::string> common{"--config", kConfigs + "gpt3_175b_tp8_pp8.json", "--cluster", "h100_sxm_ndr", "--set"};
+  const auto seconds = [&](std::int64_t gpus, std::int64_t batch) {
+    std::vector<std::string> words = common;
+    words.insert(words.begin(), "plan");
+    words.insert(words.end(), {fmt::format("batch.global={}", batch), "--gpus", fmt::format("{}", gpus), "--json"});
+    const ProgramOutcome outcome = run_program(words);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return number(*parsed(outcome.out).find("cluster")->find("step"), "seconds");
+  };
+  const auto rows = [&](const std::string& scaling) {
+    std::vector<std::string> words = common;
+    words.insert(words.end(), {"batch.global=192", "--vary", "gpus=512..2048", "--scaling", scaling});
+    return *study(words).find("rows");
+  };
+  const double strong[] = {seconds(512, 192), seconds(1024, 192), seconds(2048, 192)};
+  // Replicas of 64 GPUs; the configuration's 16 have 12 sequences each.
+  const double weak[] = {seconds(512, 12 * 8), seconds(1024, 12 * 16), seconds(2048, 12 * 32)};
+  const JsonValue strong_rows = rows("strong"), weak_rows = rows("weak");
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double gpus = static_cast<double>(512 << i);
+    EXPECT_NEAR(number(strong_rows.items().at(i), "efficiency"), strong[0] * 512 / (strong[i] * gpus), 1e-9);
+    EXPECT_NEAR(number(weak_rows.items().at(i), "efficiency"), weak[0] / weak[i], 1e-9);
+    EXPECT_NEAR(number(strong_rows.items().at(i), "tokens_per_s"), 192 * 2048 / strong[i], 1e-6 * 192 * 2048 / strong[i]);
+  }
+  // 24, 12 and 6 micro-batches of one pipeline: what the bubble and the reductions take stays, the rest is in proportion.
+  EXPECT_NEAR((strong[0] - strong[1]) / (strong[1] - strong[2]), 2, 0.05);
+  EXPECT_GT(strong[2], strong[0] * (6 + 7) / (24 + 7));  // (m + p - 1) of equal parts, and reductions on top
+}
+
 TEST(Study, PointsThatCannotBeAreRowsWithReasons) {
   const JsonValue result = study({"--config", kConfigs + "gpt3_175b_tp8_pp8.json", "--cluster", "h100_sxm_ndr", "--set",
                                   "batch.global=96", "--vary", "gpus=32|96|100|128|4096|12288", "--vary", "micro=1|5"});
@@ -156,6 +198,17 @@ TEST(Study, RefusesWhatItCannotCompare) {
   };
   refused({"--config", config}, {"nothing varies", "--vary gpus=8..64"});
   refused({"--config", config, "--vary", "zeroo=zero1"}, {"--vary", "zeroo", "did you mean zero?"});
+  refused({"--config", config, "--vary", "model.foo=1"}, {"--vary", "model.foo", "llama"});
+  refused({"--config", config, "--vary", "dp=1|2", "--gpus", "8", "--cluster", "h100_sxm_ndr"}, {"parallel.data", "gpus"});
+  refused({"--config", config, "--vary", "gpus=1..1000000000", "--cluster", "h100_sxm_ndr"}, {"1..1000000000", "16777216"});
+  refused({"--config", config, "--vary", "micro=1..4096,global=1..4096,seq=1..4096,gpus=1..4096"}, {"--cluster"});
+  refused({"--config", config, "--vary", "micro=1..4096,global=1..4096,seq=1..4096,gpus=1..4096", "--cluster", "h100_sxm_ndr"},
+          {"more than 4096 points"});
+  for (const std::vector<std::string>& where : {std::vector<std::string>{"--cluster", "cpu"}, {"--cluster", "cpu", "--run"}}) {
+    std::vector<std::string> words{"--config", config, "--vary", "micro=1", "--set", "device=cuda"};
+    words.insert(words.end(), where.begin(), where.end());
+    refused(words, {"device = cuda", "set device to", "--cluster"});
+  }
   refused({"--config", config, "--vary", "gpus=64..8"}, {"64..8", "empty"});
   refused({"--config", config, "--vary", "zero=zero9"}, {"--vary: parallel.zero", "zero9"});
   refused({"--config", config, "--vary", "micro=1", "--vary", "batch.micro=2"}, {"batch.micro", "twice"});
@@ -198,6 +251,28 @@ TEST(Study, ClustersMayBeOfProcessors) {
   const JsonValue step = *parsed(plan.out).find("cluster")->find("step");
   EXPECT_EQ(number(rows.items().at(0), "step_s"), number(step, "seconds"));
   EXPECT_GT(number(rows.items().at(1), "step_s"), 0);
+}
+
+TEST(Study, AVariedDeviceIsAMatterOfPoints) {
+  const JsonValue result =
+      study({"--config", kConfigs + "learn_1f1b.json", "--cluster", "cpu", "--vary", "device=cpu|cuda", "--gpus", "4"});
+  EXPECT_TRUE(result.find("rows")->items().at(0).find("possible")->as_bool());
+  EXPECT_NE(result.find("rows")->items().at(1).find("reason")->as_string().find("device = cuda"), std::string::npos);
+}
+
+// One processor is another machine than that of the shipped profile, which has two.
+TEST(Study, RatesOfAnotherMachineAreRefusedOrSaid) {
+  std::vector<std::string> words{"taskset", "-c", first_processor(), TRIDENT_BINARY, "study", "--config",
+                                 kConfigs + "learn_1f1b.json", "--set", "batch.sequence=32", "--vary", "micro=1", "--run"};
+  expect_one_line(run_command(words), 64, {"is of AMD EPYC with 2 cores", "1 core;", "--calibrate FILE", "--cluster names"});
+  words.insert(words.end(), {"--cluster", "cpu", "--json"});
+  const ProgramOutcome named = run_command(words);
+  ASSERT_EQ(named.exit_code, 0) << named.err;
+  const JsonValue result = parsed(named.out);
+  EXPECT_GT(number(result.find("rows")->items().at(0), "measured_s"), 0);
+  const std::string said = result.find("held_fixed")->items().back().as_string();
+  for (const std::string part : {"Measured is not what was predicted", "2 cores", "with 1 core;", "--calibrate"})
+    EXPECT_NE(said.find(part), std::string::npos) << said;
 }
 
 // Executed on this machine: what was predicted for it stands beside, and what is too large is told.

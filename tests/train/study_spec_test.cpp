@@ -7,6 +7,9 @@
 
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
+#include "train/config/option_table.h"
+#include "train/config/resolve_model.h"
+#include "train/forecast/study_keys.h"
 
 namespace trident {
 namespace {
@@ -53,6 +56,27 @@ TEST(Vary, KeysArePathsOrTheirEnds) {
   EXPECT_EQ(parse_varied("data.train=../a|../b").values, (Texts{"../a", "../b"}));  // dots of paths are no ranges
 }
 
+// What users call settings, and what tables call them: the one is read where the other is written.
+TEST(Vary, ShortNamesAreReadAndWritten) {
+  const std::vector<std::pair<std::string, std::string>> names = {
+      {"tp", "parallel.tensor"},        {"pp", "parallel.pipeline"},        {"dp", "parallel.data"},
+      {"cp", "parallel.context"},       {"vpp", "parallel.virtual_stages"}, {"sp", "parallel.sequence_parallel"},
+      {"zero", "parallel.zero"},        {"micro", "batch.micro"},           {"global", "batch.global"},
+      {"seq", "batch.sequence"},        {"recompute", "recompute.policy"},  {"layers", "model.num_hidden_layers"},
+      {"hidden", "model.hidden_size"},  {"ffn", "model.intermediate_size"}, {"heads", "model.num_attention_heads"},
+      {"schedule", "parallel.schedule"}, {"kv_heads", "model.num_key_value_heads"}, {"vocab", "model.vocab_size"}};
+  for (const auto& [name, path] : names) {
+    EXPECT_EQ(varied_path(name, "--vary"), path);
+    EXPECT_EQ(short_key(path), name);
+  }
+  EXPECT_EQ(varied_path("n_layer", "--vary"), "model.n_layer");
+  EXPECT_EQ(varied_path("head_dim", "--vary"), "model.head_dim");
+  EXPECT_EQ(varied_path("sequence", "--vary"), "batch.sequence");
+  EXPECT_EQ(short_key("parallel.layers"), "parallel.layers");  // "layers" are the model's
+  EXPECT_EQ(short_key("eval.steps"), "eval.steps");            // "steps" may be run.steps
+  for (const Option& option : option_table()) EXPECT_EQ(varied_path(short_key(option.path), "--vary"), option.path);
+}
+
 TEST(Vary, NamesWhatIsWrong) {
   const std::vector<std::pair<std::string, Texts>> cases = {
       {"gpus", {"--vary", "KEY=VALUES"}},
@@ -73,8 +97,15 @@ TEST(Vary, NamesWhatIsWrong) {
       {"zeroo=zero1", {"unknown key \"zeroo\"", "did you mean zero?"}},
       {"qwertyuiop=1", {"unknown key", "trident help"}},
       {"every=1|2", {"checkpoint.every", "eval.every", "log.every", "whole path"}},
-      {"dp=1..8", {"parallel.data follows from gpus"}},
-      {"parallel.data=2", {"parallel.data follows from gpus"}},
+      {"dp=auto", {"parallel.data = \"auto\"", "whole number"}},
+      {"gpus=1..1000000000", {"\"1..1000000000\"", "33554432", "from 1 to 16777216"}},
+      {"gpus=8|08", {"gpus has \"8\" twice"}},  // however it is written
+      {"gpus=99999999999999999999", {"whole number"}},
+      {"hiden=64", {"unknown key \"hiden\"", "did you mean hidden?"}},
+      {"num_hidden_layer=2", {"did you mean num_hidden_layers?"}},
+      {"zero_stage=1", {"did you mean parallel.zero?"}},  // DeepSpeed's word
+      {"parallel.zer=zero1", {"did you mean parallel.zero?"}},
+      {"layers=", {"empty value"}},
   };
   for (const auto& [text, parts] : cases) {
     const std::string why = refusal([&] { parse_varied(text); });
@@ -128,6 +159,58 @@ TEST(StudyPoints, OfADataAutoConfigurationTheSmallestPointHasItsBatch) {
   spec.settings = {"parallel.data=auto"};
   EXPECT_EQ(replica_batch(spec, 0), 1536 / 2);
   EXPECT_EQ(config_of(spec, {0, {"512", "4"}, 512}).config.batch.global, 768 * 16);
+}
+
+TEST(StudyPoints, ReplicasMakeGpus) {
+  StudySpec spec = gpt3({"dp=4|1|2", "tp=4|8"}, Scaling::kStrong);
+  EXPECT_TRUE(spec.varies_gpus());
+  const std::vector<StudyPoint> points = points_of(spec);
+  ASSERT_EQ(points.size(), 6u);
+  EXPECT_EQ(points[1].values, (Texts{"2", "4"}));  // replicas innermost, in order
+  const PointConfig two = config_of(spec, points[1]), four = config_of(spec, points[5]);
+  EXPECT_EQ(two.gpus, 2 * 4 * 8);
+  EXPECT_EQ(two.replicas, 2);
+  EXPECT_EQ(four.gpus, 4 * 8 * 8);
+  EXPECT_EQ(four.config.batch.global, 1536);
+  spec.scaling = Scaling::kWeak;
+  spec.settings = {"parallel.data=auto"};
+  EXPECT_EQ(replica_batch(spec, 0), 1536);  // of the smallest point, one replica
+  EXPECT_EQ(config_of(spec, points[5]).config.batch.global, 1536 * 4);
+  check_spec(spec);
+  spec.gpus = 64;
+  EXPECT_NE(refusal([&] { check_spec(spec); }).find("follow from each other"), std::string::npos);
+  spec.gpus = 0;
+  spec.varied.push_back(parse_varied("gpus=64"));
+  EXPECT_NE(refusal([&] { check_spec(spec); }).find("follow from each other"), std::string::npos);
+}
+
+// A model that is named is varied as one that is spelled out: what does not vary stays that of the name.
+TEST(StudyPoints, VaryModelsByTheirOwnKeys) {
+  const auto model = [](const StudySpec& spec) { return resolve_model(config_of(spec, points_of(spec).front()).config); };
+  const StudySpec named = gpt3({"layers=16", "hidden=6144", "heads=48"}, Scaling::kStrong);  // model.preset, spelled n_layer
+  StudySpec free = named;
+  free.settings = {"parallel.layers=null"};
+  const ModelConfig gpt = model(free);
+  EXPECT_EQ(gpt.layers, 16);
+  EXPECT_EQ(gpt.hidden, 6144);
+  EXPECT_EQ(gpt.heads, 48);
+  EXPECT_EQ(gpt.ffn, 4 * 6144);
+  EXPECT_EQ(gpt.max_positions, 2048);
+  EXPECT_EQ(gpt.family, ModelFamily::kGpt2);
+  StudySpec llama;
+  llama.config = kConfigs + "learn_1f1b.json";  // keys in the file
+  llama.varied = {parse_varied("n_layer=12"), parse_varied("model.rope_theta=500000")};
+  check_spec(llama);
+  EXPECT_EQ(model(llama).layers, 12);
+  EXPECT_EQ(model(llama).hidden, 128);
+  EXPECT_EQ(model(llama).rope.theta, 500000);
+  llama.varied = {parse_varied("model.num_hidden_layer=12")};
+  EXPECT_NE(refusal([&] { check_spec(llama); }).find("did you mean model.num_hidden_layers?"), std::string::npos);
+  llama.varied = {parse_varied("model.attn_pdrop=0")};  // GPT-2's
+  EXPECT_NE(refusal([&] { check_spec(llama); }).find("models of model_type \"llama\" do not have it"), std::string::npos);
+  llama.varied = {parse_varied("hidden=130")};  // a known key; the value is the point's matter
+  check_spec(llama);
+  EXPECT_NE(refusal([&] { model(llama); }).find("130"), std::string::npos);
 }
 
 TEST(StudyPoints, ThatCannotBeSayWhy) {

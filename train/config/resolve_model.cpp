@@ -23,22 +23,36 @@ std::string named_file(const std::string& path, std::string_view key) {
   }
 }
 
-}  // namespace
+struct FoundKeys {
+  JsonValue keys;
+  std::string where;  // for messages
+};
 
-ModelConfig resolve_model(const TrainConfig& config) {
-  const ModelSource& source = config.model;
-  const auto resolved = [&source](const std::string& json, const std::string& where) {
-    JsonValue keys = parse_json(json, where, {.blame = ExitCode::kData});
-    if (source.keys.is_object())
-      for (const JsonMember& member : source.keys.members()) keys.set(member.key, member.value);
-    return model_config_from_hf(keys, where, source.dropout);
-  };
+FoundKeys keys_of(const ModelSource& source) {
+  if (!source.hf_config && !source.preset) return {source.keys, "model"};
+  FoundKeys found;
+  std::string json;
   if (source.hf_config) {
     const std::string path = folder_exists(*source.hf_config) ? *source.hf_config + "/config.json" : *source.hf_config;
-    return resolved(named_file(path, "model.hf_config"), fmt::format("model.hf_config = {}", path));
+    json = named_file(path, "model.hf_config");
+    found.where = fmt::format("model.hf_config = {}", path);
+  } else {
+    json = model_preset_json(*source.preset, "model.preset");
+    found.where = "model.preset";
   }
-  if (source.preset) return resolved(std::string(model_preset_json(*source.preset, "model.preset")), "model.preset");
-  return model_config_from_hf(source.keys, "model", source.dropout);
+  found.keys = parse_json(json, found.where, {.blame = ExitCode::kData});
+  if (source.keys.is_object())
+    for (const JsonMember& member : source.keys.members()) found.keys.set(member.key, member.value);
+  return found;
+}
+
+}  // namespace
+
+JsonValue model_keys(const TrainConfig& config) { return keys_of(config.model).keys; }
+
+ModelConfig resolve_model(const TrainConfig& config) {
+  const FoundKeys found = keys_of(config.model);
+  return model_config_from_hf(found.keys, found.where, config.model.dropout);
 }
 
 std::optional<std::string> tokenizer_of_vocabulary(const ModelConfig& model) {

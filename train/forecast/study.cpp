@@ -74,6 +74,7 @@ TimeParts shared_parts(const RunPlan& plan, const CpuForecast& run, int cores) {
 }
 
 void price_on_processors(const CpuRates& rates, const PointConfig& point, StudyRow& row) {
+  check_on_processors(point.config);
   check_thread_ranks(point.config);
   MachineFacts machine = cpu_machine_facts(static_cast<int>(std::min<std::int64_t>(point.gpus, kMaxThreadRanks)));
   const std::int64_t there = machine.memory.empty() ? 0 : machine.memory.front().bytes;
@@ -90,6 +91,11 @@ void price_on_processors(const CpuRates& rates, const PointConfig& point, StudyR
 }
 
 }  // namespace
+
+void check_on_processors(const TrainConfig& config) {
+  if (config.device == AskedDevice::kCuda)
+    throw ConfigError("device = cuda: this is priced on processors; set device to \"cpu\", or name a cluster of cards with --cluster");
+}
 
 StudyHardware cluster_hardware(const Cluster& cluster) {
   return {cluster.name, [cluster, hardware = hardware_of(cluster)](const PointConfig& point, StudyRow& row) {

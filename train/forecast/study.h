@@ -24,6 +24,9 @@ StudyHardware cluster_hardware(const Cluster& cluster);
 // take all ranks' work over the cores, and nobody waits for others.
 StudyHardware processor_hardware(const CpuRates& rates);
 
+// ConfigError where a configuration asks for cards: device = cuda.
+void check_on_processors(const TrainConfig& config);
+
 // Executes a point that was priced: fills row.measured, or row.not_run.
 using ExecutePoint = std::function<void(const PointConfig& point, StudyRow& row)>;
 

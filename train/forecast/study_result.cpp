@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/counted.h"
+#include "train/forecast/study_keys.h"
 
 namespace trident {
 namespace {
@@ -14,20 +15,12 @@ namespace {
 // A row is as fast as another where it takes no more than this many times as long; causes of less are not told.
 constexpr double kAlike = 1.05;
 
-bool is_gpus(const StudySpec& spec, std::size_t key) { return spec.varied[key].key == "gpus"; }
-
 // The same but for the number of GPUs.
 bool same_line(const StudySpec& spec, const StudyPoint& a, const StudyPoint& b) {
   if (a.arm != b.arm) return false;
   for (std::size_t i = 0; i < spec.varied.size(); ++i)
-    if (!is_gpus(spec, i) && a.values[i] != b.values[i]) return false;
+    if (!counts_ranks(spec.varied[i].key) && a.values[i] != b.values[i]) return false;
   return true;
-}
-
-// The last part of a path, where --vary reads it back.
-std::string short_key(const std::string& path) {
-  const auto dot = path.rfind('.');
-  return dot == std::string::npos ? path : path.substr(dot + 1);
 }
 
 // Says what it is by itself: "zero3", not "2", "true" or "null".
@@ -150,10 +143,10 @@ std::string why_less_efficient(const StudyResult& result, const StudyRow& large,
 std::string row_name(const StudySpec& spec, const StudyPoint& point) {
   std::string name = spec.arms.at(point.arm).name;
   for (std::size_t i = 0; i < spec.varied.size(); ++i) {
-    if (is_gpus(spec, i) || spec.varied[i].values.size() == 1) continue;
+    if (counts_ranks(spec.varied[i].key) || spec.varied[i].values.size() == 1) continue;
     const std::string& value = point.values[i];
     if (!name.empty()) name += ", ";
-    name += is_word(value) ? value : short_key(spec.varied[i].key) + ' ' + value;
+    name += is_word(value) ? value : fmt::format("{} {}", short_key(spec.varied[i].key), value);
   }
   return name;
 }

@@ -4,47 +4,22 @@
 #include <cctype>
 #include <charconv>
 #include <cstdint>
+#include <iterator>
 #include <optional>
+#include <utility>
 
 #include "core/counted.h"
-#include "core/nearest_name.h"
-#include "train/config/option_check.h"
+#include "plan/cluster.h"
 #include "train/config/option_table.h"
+#include "train/forecast/study_keys.h"
 
 namespace trident {
 namespace {
-
-constexpr std::string_view kGpus = "gpus";
-constexpr std::int64_t kMaxGpus = 1 << 24;
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
-}
-
-// The path that a key of --vary names.
-std::string path_of(std::string_view key, std::string_view where) {
-  static constexpr std::pair<std::string_view, std::string_view> kShort[] = {
-      {"tp", "parallel.tensor"}, {"pp", "parallel.pipeline"}, {"cp", "parallel.context"}, {"dp", "parallel.data"}};
-  if (key == kGpus || key == "parallel" || find_option(key) != nullptr || key.starts_with("model.")) return std::string(key);
-  for (const auto& [name, path] : kShort)
-    if (key == name) return std::string(path);
-  std::vector<std::string_view> ends_so;
-  for (const Option& option : option_table())
-    if (key_of(option) == key) ends_so.push_back(option.path);
-  if (ends_so.size() == 1) return std::string(ends_so.front());
-  if (ends_so.size() > 1) {
-    std::string paths;
-    for (const std::string_view path : ends_so) paths += (paths.empty() ? "" : ", ") + std::string(path);
-    throw ConfigError(fmt::format("{}: {} may be {}; write the whole path", where, in_quotes(key), paths));
-  }
-  std::vector<std::string_view> names{kGpus, "tp", "pp", "cp"};
-  for (const Option& option : option_table()) names.push_back(key_of(option));
-  const std::string_view near = likely_name(key, names);
-  throw ConfigError(fmt::format("{}: unknown key {}{}", where, in_quotes(key),
-                                near.empty() ? did_you_mean(key) + "; trident help lists the keys of a configuration"
-                                             : fmt::format("; did you mean {}?", near)));
 }
 
 // "64..4096", which doubles; nothing where the text is no range.
@@ -67,13 +42,13 @@ std::optional<std::vector<std::string>> doubled(std::string_view text, std::stri
   return values;
 }
 
-// ConfigError unless the key takes the value; of model keys that is known when the model is read.
-void check_value(const std::string& key, const std::string& value, std::string_view where) {
-  if (key == kGpus) {
+// The value as the study has it. ConfigError unless the key takes it; of model keys that is known when the model is read.
+std::string taken(const std::string& key, const std::string& value, std::string_view where) {
+  if (counts_ranks(key)) {
     const auto number = whole_number(value);
-    if (!number || *number < 1 || *number > kMaxGpus)
-      throw ConfigError(fmt::format("{}: gpus = {}: must be a whole number from 1 to {}", where, in_quotes(value), kMaxGpus));
-    return;
+    if (!number || *number < 1 || *number > kMostGpus)
+      throw ConfigError(fmt::format("{}: {} = {}: must be a whole number from 1 to {}", where, key, in_quotes(value), kMostGpus));
+    return fmt::format("{}", *number);
   }
   try {
     OptionValues().take_setting(key + '=' + value);
@@ -82,31 +57,30 @@ void check_value(const std::string& key, const std::string& value, std::string_v
     if (why.starts_with("--set: ")) why.remove_prefix(7);
     throw ConfigError(fmt::format("{}: {}", where, why));
   }
+  return value;
 }
 
-VariedKey checked(VariedKey varied, std::string_view where) {
-  if (varied.key == "parallel.data")
-    throw ConfigError(fmt::format("{}: parallel.data follows from gpus: vary gpus", where));
-  for (std::size_t i = 0; i < varied.values.size(); ++i) {
-    check_value(varied.key, varied.values[i], where);
-    if (std::find(varied.values.begin(), varied.values.begin() + static_cast<std::ptrdiff_t>(i), varied.values[i]) !=
-        varied.values.begin() + static_cast<std::ptrdiff_t>(i))
-      throw ConfigError(fmt::format("{}: {} has {} twice", where, varied.key, in_quotes(varied.values[i])));
-  }
-  if (varied.key == kGpus) {  // efficiency is told in this order
-    std::sort(varied.values.begin(), varied.values.end(),
-              [](const std::string& a, const std::string& b) { return *whole_number(a) < *whole_number(b); });
-  }
-  return varied;
+// The values that one part of a list stands for.
+std::vector<std::string> values_of(const std::string& key, std::string_view part, std::string_view where) {
+  const auto range = doubled(part, where);
+  if (!range) return {taken(key, std::string(part), where)};
+  std::vector<std::string> values;
+  const std::string within = fmt::format("{}: {}", where, in_quotes(part));  // the user wrote none of its values
+  for (const std::string& value : *range) values.push_back(taken(key, value, within));
+  return values;
 }
 
 // The ranks of one replica.
 std::int64_t replica_ranks(const ParallelConfig& parallel) { return parallel.pipeline * parallel.tensor * parallel.context; }
 
-std::int64_t smallest_gpus(const StudySpec& spec) {
-  for (const VariedKey& varied : spec.varied)
-    if (varied.key == kGpus) return *whole_number(varied.values.front());
-  return spec.gpus;
+// Of the smallest point, with replicas of `ranks`.
+std::int64_t fewest_replicas(const StudySpec& spec, std::int64_t ranks) {
+  std::int64_t gpus = spec.gpus;
+  for (const VariedKey& varied : spec.varied) {
+    if (varied.key == kReplicasKey) return *whole_number(varied.values.front());
+    if (varied.key == kGpusKey) gpus = *whole_number(varied.values.front());
+  }
+  return std::max<std::int64_t>(gpus / ranks, 1);
 }
 
 std::vector<std::string> settings_of(const StudySpec& spec, std::size_t arm) {
@@ -149,36 +123,60 @@ VariedKey parse_varied(std::string_view text, std::string_view where) {
   const auto equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0)
     throw ConfigError(fmt::format("{} {}: must be KEY=VALUES, such as gpus=64..4096 or zero=zero1|zero3", where, in_quotes(text)));
-  VariedKey varied{path_of(text.substr(0, equals), where), {}};
+  VariedKey varied{varied_path(text.substr(0, equals), where), {}};
   std::string_view rest = text.substr(equals + 1);
   while (true) {
     const auto bar = rest.find('|');
     const std::string_view part = rest.substr(0, bar);
     if (part.empty()) throw ConfigError(fmt::format("{}: {} has an empty value in {}", where, varied.key, in_quotes(text)));
-    if (const auto range = doubled(part, where))
-      varied.values.insert(varied.values.end(), range->begin(), range->end());
-    else
-      varied.values.emplace_back(part);
+    for (std::string& value : values_of(varied.key, part, where)) {
+      if (std::ranges::find(varied.values, value) != varied.values.end())
+        throw ConfigError(fmt::format("{}: {} has {} twice", where, varied.key, in_quotes(value)));
+      varied.values.push_back(std::move(value));
+    }
     if (bar == std::string_view::npos) break;
     rest.remove_prefix(bar + 1);
   }
-  return checked(std::move(varied), where);
+  if (counts_ranks(varied.key))  // efficiency is told in this order
+    std::ranges::sort(varied.values, {}, [](const std::string& value) { return *whole_number(value); });
+  return varied;
 }
 
 bool StudySpec::varies_gpus() const {
-  return std::any_of(varied.begin(), varied.end(), [](const VariedKey& v) { return v.key == kGpus && v.values.size() > 1; });
+  return std::ranges::any_of(varied, [](const VariedKey& v) { return counts_ranks(v.key) && v.values.size() > 1; });
+}
+
+bool StudySpec::varies(std::string_view path) const {
+  return std::ranges::any_of(varied, [&](const VariedKey& v) { return v.key == path; });
+}
+
+TrainConfig config_of_arm(const StudySpec& spec, std::size_t arm) {
+  OptionValues values;
+  return load_train_config(spec.config, settings_of(spec, arm), values);
+}
+
+void check_spec(const StudySpec& spec) {
+  if (spec.varied.empty() && spec.arms.size() == 1)
+    throw ConfigError("trident study: nothing varies; add --vary gpus=8..64, --vary zero=zero1|zero3 or another key");
+  if (spec.varies(kReplicasKey) && (spec.varies(kGpusKey) || spec.gpus > 0))
+    throw ConfigError("parallel.data and gpus both vary or are given: replicas and GPUs follow from each other; leave one of them out");
+  for (std::size_t arm = 0; arm < spec.arms.size(); ++arm) {
+    const TrainConfig config = config_of_arm(spec, arm);  // what is wrong with it is no matter of a point
+    for (const VariedKey& varied : spec.varied)
+      if (is_model_key(varied.key)) model_path(config, varied.key, "--vary");
+  }
 }
 
 std::vector<StudyPoint> points_of(const StudySpec& spec) {
-  // gpus last, whatever its place: rows that are compared then stand together.
+  // gpus and replicas last, whatever their place: rows that are compared then stand together.
   std::vector<std::size_t> order;
   std::size_t count = spec.arms.size();
   for (std::size_t i = 0; i < spec.varied.size(); ++i) {
-    if (spec.varied[i].key != kGpus) order.push_back(i);
+    if (!counts_ranks(spec.varied[i].key)) order.push_back(i);
     count = std::min(count, kMaxStudyPoints + 1) * spec.varied[i].values.size();
   }
   for (std::size_t i = 0; i < spec.varied.size(); ++i)
-    if (spec.varied[i].key == kGpus) order.push_back(i);
+    if (counts_ranks(spec.varied[i].key)) order.push_back(i);
   if (count > kMaxStudyPoints)
     throw ConfigError(fmt::format("a study of more than {} points; vary less at a time", kMaxStudyPoints));
   std::vector<StudyPoint> points;
@@ -189,7 +187,7 @@ std::vector<StudyPoint> points_of(const StudySpec& spec) {
       const VariedKey& varied = spec.varied[*i];
       point.values[*i] = varied.values[rest % varied.values.size()];
       rest /= varied.values.size();
-      if (varied.key == kGpus) point.gpus = *whole_number(point.values[*i]);
+      if (varied.key == kGpusKey) point.gpus = *whole_number(point.values[*i]);
     }
     point.arm = rest;
     points.push_back(std::move(point));
@@ -198,10 +196,9 @@ std::vector<StudyPoint> points_of(const StudySpec& spec) {
 }
 
 std::int64_t replica_batch(const StudySpec& spec, std::size_t arm) {
-  OptionValues values;
-  const TrainConfig config = load_train_config(spec.config, settings_of(spec, arm), values);
-  const std::int64_t ranks = replica_ranks(config.parallel), fewest = smallest_gpus(spec);
-  const std::int64_t replicas = config.parallel.data.ranks.value_or(std::max<std::int64_t>(fewest / ranks, 1));
+  const TrainConfig config = config_of_arm(spec, arm);
+  const std::int64_t replicas =
+      config.parallel.data.ranks ? *config.parallel.data.ranks : fewest_replicas(spec, replica_ranks(config.parallel));
   if (config.batch.global % replicas != 0)
     throw ConfigError(fmt::format("weak scaling: batch.global = {} is not divided by {}; what a replica gets is held fixed",
                                   config.batch.global, counted(replicas, "replica")));
@@ -209,12 +206,19 @@ std::int64_t replica_batch(const StudySpec& spec, std::size_t arm) {
 }
 
 PointConfig config_of(const StudySpec& spec, const StudyPoint& point) {
-  std::vector<std::string> settings = settings_of(spec, point.arm);
-  bool varies_batch = false;
+  std::vector<std::string> settings = settings_of(spec, point.arm), of_point;
+  std::optional<TrainConfig> base;  // whose model is varied
   for (std::size_t i = 0; i < spec.varied.size(); ++i) {
-    varies_batch = varies_batch || spec.varied[i].key == "batch.global";
-    if (spec.varied[i].key != kGpus) settings.push_back(spec.varied[i].key + '=' + point.values[i]);
+    std::string path = spec.varied[i].key;
+    if (path == kGpusKey) continue;
+    if (is_model_key(path)) {
+      if (!base) base = config_of_arm(spec, point.arm);
+      path = model_path(*base, path, "--vary");
+    }
+    of_point.push_back(path + '=' + point.values[i]);
   }
+  if (base) std::ranges::move(spell_model_out(*base), std::back_inserter(settings));
+  std::ranges::move(of_point, std::back_inserter(settings));
   OptionValues values;
   TrainConfig config = load_train_config(spec.config, settings, values);
   const std::int64_t ranks = replica_ranks(config.parallel);
@@ -226,7 +230,7 @@ PointConfig config_of(const StudySpec& spec, const StudyPoint& point) {
   const std::int64_t replicas = gpus / ranks;
   settings.push_back(fmt::format("parallel.data={}", replicas));
   if (spec.scaling == Scaling::kWeak) {
-    if (varies_batch) throw ConfigError("weak scaling makes batch.global of the replicas; vary it with --scaling strong");
+    if (spec.varies("batch.global")) throw ConfigError("weak scaling makes batch.global of the replicas; vary it with --scaling strong");
     settings.push_back(fmt::format("batch.global={}", replica_batch(spec, point.arm) * replicas));
   }
   OptionValues settled;

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "train/forecast/study_keys.h"
+
 namespace trident {
 namespace {
 
-bool is_gpus(const StudySpec& spec, std::size_t key) { return spec.varied[key].key == "gpus"; }
+bool is_gpus(const StudySpec& spec, std::size_t key) { return spec.varied[key].key == kGpusKey; }
 
 struct Column {
   std::string title;
@@ -82,8 +84,7 @@ class Table {
       add("", [&](const StudyRow& row) { return spec.arms[row.point.arm].name; }, true);
     for (std::size_t i = 0; i < spec.varied.size(); ++i) {
       if (is_gpus(spec, i)) continue;
-      const auto dot = spec.varied[i].key.rfind('.');
-      add(dot == std::string::npos ? spec.varied[i].key : spec.varied[i].key.substr(dot + 1),
+      add(std::string(short_key(spec.varied[i].key)),
           [i](const StudyRow& row) { return row.point.values[i]; }, true);
     }
     add("GPUs", [](const StudyRow& row) {
@@ -111,7 +112,9 @@ class Table {
       });
       if (used)
         add(std::string(to_string(static_cast<TimePart>(part))),
-            [part](const StudyRow& row) { return fmt::format("{:.3g}", row.parts.seconds[part]); });
+            [part](const StudyRow& row) {  // rounding of other parts is none of this one
+              return fmt::format("{:.3g}", row.parts.seconds[part] > 1e-9 * row.seconds ? row.parts.seconds[part] : 0);
+            });
     }
     if (mfu_) add("MFU %", [](const StudyRow& row) { return fmt::format("{:.1f}", 100 * row.mfu); });
     if (sends_) add("GB sent", [](const StudyRow& row) {

@@ -1,6 +1,6 @@
 #include "train/launch/study_run.h"
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -9,11 +9,13 @@
 
 #include <stdlib.h>
 
+#include "core/counted.h"
 #include "core/file_io.h"
 #include "data/indexed_dataset_writer.h"
 #include "plan/price_book.h"
 #include "train/forecast/run_prices.h"
 #include "train/forecast/study.h"
+#include "train/forecast/study_keys.h"
 #include "train/launch/plan_on_processors.h"
 #include "train/launch/run_training.h"
 #include "train/plan/machine.h"
@@ -102,21 +104,33 @@ void execute(const PointConfig& point, const CpuRates& rates, StudyRow& row, Cud
                                   .memory_bytes = comparison.find("arena_bytes")->find("measured")->as_integer()};
 }
 
+// A device that varies is a matter of points.
+void check_device(const StudySpec& spec) {
+  if (spec.varies("device")) return;
+  for (std::size_t arm = 0; arm < spec.arms.size(); ++arm) check_on_processors(config_of_arm(spec, arm));
+}
+
 }  // namespace
 
 StudyResult run_study_here(const StudySpec& spec, bool executes, CudaBackend& cuda) {
   const std::optional<CpuRates> named = find_processors(spec.cluster);
   if (!named && !spec.cluster.empty() && !executes)
     return run_study(spec, cluster_hardware(find_cluster(shipped_price_book(), spec.cluster)));
-  const bool counts_gpus =
-      spec.gpus > 0 || std::ranges::any_of(spec.varied, [](const VariedKey& varied) { return varied.key == "gpus"; });
-  if (spec.cluster.empty() && !executes && counts_gpus)
+  if (spec.cluster.empty() && !executes && (spec.gpus > 0 || spec.varies(kGpusKey)))
     throw ConfigError("gpus: this machine's processors are none; name their cluster with --cluster, such as h100_sxm_ndr");
-  const CpuRates rates =
-      named ? *named : shipped_rates_of(cpu_machine_facts(1).core_share.at_once(), "--cluster");
-  return run_study(spec, processor_hardware(rates), executes ? ExecutePoint([&](const PointConfig& point, StudyRow& row) {
-    execute(point, rates, row, cuda);
-  }) : ExecutePoint());
+  check_device(spec);
+  const int cores = cpu_machine_facts(1).core_share.at_once();
+  const CpuRates rates = named ? *named : shipped_rates_of(cores, "--cluster");
+  if (!executes) return run_study(spec, processor_hardware(rates));
+  StudyResult result = run_study(
+      spec, processor_hardware(rates), [&](const PointConfig& point, StudyRow& row) { execute(point, rates, row, cuda); });
+  const std::string here = processor_name();
+  if (rates.processor != here || rates.cores != cores)
+    result.held.push_back(fmt::format(
+        "Measured is not what was predicted: rates are of {} with {}, this machine has {} with {}; trident bench --calibrate FILE "
+        "measures it, and --cluster names the file.",
+        rates.processor, counted(rates.cores, "core"), here, counted(cores, "core")));
+  return result;
 }
 
 }  // namespace trident
