@@ -1,0 +1,18 @@
+// Which regions of a pass a stage places how: for the two halves of stage.h alone.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "tensor_parallel/layer_plan.h"
+
+namespace trident {
+
+inline constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved), kSavedForW = static_cast<std::size_t>(Region::kSavedForW);
+// What micro-batches hold; the other regions are shared by all.
+constexpr bool is_saved(std::size_t region) { return region == kSaved || region == kSavedForW; }
+// What backward_input leaves for backward_weight.
+inline constexpr std::array kFromInputToWeight = {static_cast<std::size_t>(Region::kRemadeForW),
+                                                  static_cast<std::size_t>(Region::kKept)};
+
+}  // namespace trident
