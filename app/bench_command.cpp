@@ -10,8 +10,15 @@
 namespace trident {
 namespace {
 
-// The file is written at the end: one that cannot be is refused before anything is measured.
+constexpr std::size_t kMostProfileBytes = 1 << 20;  // ten times the largest so far
+
+// The file is written at the end: one that cannot be, or a disk without room for it, is refused before anything is measured.
 void calibrate(const std::string& file, const CalibrateOptions& options, const CommandContext& context) {
+  {
+    AtomicFile room(file);
+    room.append(std::string(kMostProfileBytes, ' '));
+    room.finish();
+  }
   AtomicFile output(file);
   const CpuRates rates = context.calibrate(options, [&](const std::string& line) { context.out << line << std::endl; });
   output.append(to_json_text(to_json(rates), 1) + '\n');

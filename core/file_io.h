@@ -69,8 +69,8 @@ class RandomAccessFile {
 
 // A file that appears under its name only when it is complete. Bytes go to "<path>.tmp.<16 random hexadecimal digits>" beside it, a
 // file of its own that no other process has; commit() flushes them to the disk, renames and flushes the folder. Without it the
-// destructor removes the temporary file, and an earlier file of that name stays. What a killed process leaves is found by
-// remove_temporaries().
+// destructor removes the temporary file, and an earlier file of that name stays. A device of that name is refused. What a killed
+// process leaves is found by remove_temporaries().
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);

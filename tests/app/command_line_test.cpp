@@ -1,7 +1,9 @@
 // The command line inside this process: dispatch, flags, messages, exit codes.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <new>
@@ -179,6 +181,39 @@ TEST_F(CommandLine, BenchCalibratesIntoAFileThatAppearsWhole) {
   EXPECT_EQ(read_cpu_rates(file).processor, "a stand-in");
   EXPECT_EQ(run_command_line({"bench", "--calibrate", file}, context, err), 0);
   EXPECT_LT(seen.seconds, 0.1) << "--seconds of other measurements is not meant";
+}
+
+// A calibration takes minutes: what cannot be written is refused before it.
+TEST_F(CommandLine, BenchCalibratesNothingThatCannotBeWritten) {
+  std::ostringstream out, err;
+  CommandContext context{out, {}};
+  int calibrations = 0;
+  context.calibrate = [&](const CalibrateOptions&, const std::function<void(const std::string&)>&) {
+    ++calibrations;
+    return CpuRates{};
+  };
+  const auto refused = [&](const std::string& file, const std::string& part) {
+    err.str("");
+    EXPECT_EQ(run_command_line({"bench", "--calibrate", file}, context, err), 74) << file;
+    EXPECT_NE(err.str().find(file), std::string::npos) << err.str();
+    EXPECT_NE(err.str().find(part), std::string::npos) << err.str();
+  };
+  refused(path("none/p.json"), "cannot be created");
+  refused("/sys/p.json", "cannot be created");  // may not be written, even by root
+  refused(path(""), "is a folder");
+  refused("/dev/full", "is a device");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{1 << 16, before.rlim_max};  // stands for a full disk
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  refused(path("p.json"), "cannot be written");
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(calibrations, 0);
+  std::size_t files = 0;  // but the configuration
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder_)) ++files;
+  EXPECT_EQ(files, 1u) << "nothing is left behind";
 }
 
 TEST_F(CommandLine, PrintConfigIsJsonThatMeansTheSame) {

@@ -136,6 +136,16 @@ TEST(FileIo, AFullDiskLeavesNothingBehind) {
   EXPECT_TRUE(folder.names().empty());
 }
 
+// A rename would put a file in the place of /dev/null.
+TEST(FileIo, ADeviceIsNotReplaced) {
+  for (const std::string device : {"/dev/null", "/dev/full"}) {
+    expect_error<StorageError>([&] { AtomicFile file(device); }, {device + ": is a device; name a file"});
+    struct stat there {};
+    ASSERT_EQ(::stat(device.c_str(), &there), 0);
+    EXPECT_TRUE(S_ISCHR(there.st_mode));
+  }
+}
+
 TEST(AppendFile, EveryRecordIsThereAtOnce) {
   const TemporaryFolder folder;
   const std::string path = folder / "a";
