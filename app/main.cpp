@@ -104,7 +104,19 @@ int main(int argc, char** argv) {
     return run_study_here(spec, executes, *make_cuda_backend());
   };
   return run_command_line(Arguments(argv + 1, argv + argc),
-                          {std::cout, train, timeline, console_mode_of(STDOUT_FILENO), terminal_columns(STDOUT_FILENO), bench,
-                           supervised, plan, generate, eval, convert, calibrate, search, study},
+                          {.out = std::cout,
+                           .run_training = train,
+                           .draw_timeline = timeline,
+                           .console = console_mode_of(STDOUT_FILENO),
+                           .columns = terminal_columns(STDOUT_FILENO),
+                           .run_bench = bench,
+                           .supervise = supervised,
+                           .plan = plan,
+                           .generate = generate,
+                           .run_eval = eval,
+                           .convert = convert,
+                           .calibrate = calibrate,
+                           .search = search,
+                           .study = study},
                           std::cerr);
 }
