@@ -94,7 +94,8 @@ void price_on_processors(const CpuRates& rates, const PointConfig& point, StudyR
 
 void check_on_processors(const TrainConfig& config) {
   if (config.device == AskedDevice::kCuda)
-    throw ConfigError("device = cuda: this is priced on processors; set device to \"cpu\", or name a cluster of cards with --cluster");
+    throw ConfigError(
+        "device = cuda: this is priced on processors; set device to \"cpu\", or name a cluster of cards with --cluster");
 }
 
 StudyHardware cluster_hardware(const Cluster& cluster) {

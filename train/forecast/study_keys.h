@@ -28,8 +28,8 @@ bool counts_ranks(std::string_view path);
 // A key of the model's architecture, as config.json has them; not model.preset and the like.
 bool is_model_key(std::string_view path);
 
-// `path` as the configuration's model spells it: of a model with n_layer, model.num_hidden_layers is model.n_layer. ConfigError that
-// begins with `where`: a key that models of this type do not have.
+// `path` as the configuration's model spells it: of a model with n_layer, model.num_hidden_layers is model.n_layer. ConfigError
+// that begins with `where`: a key that models of this type do not have.
 std::string model_path(const TrainConfig& config, const std::string& path, std::string_view where);
 
 // Settings after which keys of the model can be set one by one: a model that is named by model.preset or model.hf_config is spelled

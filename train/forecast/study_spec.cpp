@@ -159,7 +159,8 @@ void check_spec(const StudySpec& spec) {
   if (spec.varied.empty() && spec.arms.size() == 1)
     throw ConfigError("trident study: nothing varies; add --vary gpus=8..64, --vary zero=zero1|zero3 or another key");
   if (spec.varies(kReplicasKey) && (spec.varies(kGpusKey) || spec.gpus > 0))
-    throw ConfigError("parallel.data and gpus both vary or are given: replicas and GPUs follow from each other; leave one of them out");
+    throw ConfigError(
+        "parallel.data and gpus both vary or are given: replicas and GPUs follow from each other; leave one of them out");
   for (std::size_t arm = 0; arm < spec.arms.size(); ++arm) {
     const TrainConfig config = config_of_arm(spec, arm);  // what is wrong with it is no matter of a point
     for (const VariedKey& varied : spec.varied)
@@ -230,7 +231,8 @@ PointConfig config_of(const StudySpec& spec, const StudyPoint& point) {
   const std::int64_t replicas = gpus / ranks;
   settings.push_back(fmt::format("parallel.data={}", replicas));
   if (spec.scaling == Scaling::kWeak) {
-    if (spec.varies("batch.global")) throw ConfigError("weak scaling makes batch.global of the replicas; vary it with --scaling strong");
+    if (spec.varies("batch.global"))
+      throw ConfigError("weak scaling makes batch.global of the replicas; vary it with --scaling strong");
     settings.push_back(fmt::format("batch.global={}", replica_batch(spec, point.arm) * replicas));
   }
   OptionValues settled;

@@ -73,13 +73,13 @@ struct StudyPoint {
 
 inline constexpr std::size_t kMaxStudyPoints = 4096;
 
-// Every arm with every combination of values; arms outermost, gpus or replicas innermost, the others in their order. Throws ConfigError for
-// more than kMaxStudyPoints.
+// Every arm with every combination of values; arms outermost, gpus or replicas innermost, the others in their order. Throws
+// ConfigError for more than kMaxStudyPoints.
 std::vector<StudyPoint> points_of(const StudySpec& spec);
 
-// The configuration of a point: parallel.data is gpus over the ranks of a replica, or where it varies gpus follow from it, batch.global what the scaling makes of it. A
-// point that cannot be (gpus that are no whole replicas, a batch that does not divide, whatever load_train_config refuses) throws
-// ConfigError.
+// The configuration of a point: parallel.data is gpus over the ranks of a replica, or where it varies gpus follow from it;
+// batch.global is what the scaling makes of it. A point that cannot be (gpus that are no whole replicas, a batch that does not
+// divide, whatever load_train_config refuses) throws ConfigError.
 struct PointConfig {
   TrainConfig config;
   std::int64_t gpus = 0, replicas = 0;
@@ -87,8 +87,8 @@ struct PointConfig {
 PointConfig config_of(const StudySpec& spec, const StudyPoint& point);
 
 // Sequences of a replica in a step that weak scaling holds fixed for an arm: batch.global / parallel.data of the configuration with
-// the arm's settings; where parallel.data is auto, over the replicas of the smallest point. ConfigError where that
-// is no whole number.
+// the arm's settings; where parallel.data is auto, over the replicas of the smallest point. ConfigError where that is no whole
+// number.
 std::int64_t replica_batch(const StudySpec& spec, std::size_t arm);
 
 }  // namespace trident
