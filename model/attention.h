@@ -42,9 +42,9 @@ class Attention {
   struct Heads {
     std::size_t projection = 0;
     std::int64_t first_column = 0, count = 0;
-    Saved saved{"q, k or v", LastUse::kB};                         // T[B,count,S,D], as the core reads it
+    Saved saved{"q, k or v", ActivationKind::kAttention, LastUse::kB};  // T[B,count,S,D], as the core reads it
     // Only with q/k norm: T[B,count,S,D]; where that is over all heads T[R, count * D].
-    Saved before{"q or k before norm and rotation", LastUse::kB};
+    Saved before{"q or k before norm and rotation", ActivationKind::kAttention, LastUse::kB};
   };
   static constexpr std::size_t kMaxProjections = 2;
   using Views = std::array<TensorView, kMaxProjections>;
@@ -69,8 +69,8 @@ class Attention {
   ColumnParallelLinear qkv_;
   RowParallelLinear output_;
   Heads q_, k_, v_;
-  Saved out_{"attention's output", LastUse::kW, RecomputeClass::kAttention};
-  Saved lse_{"attention's log-sum-exp", LastUse::kB, RecomputeClass::kAttention};
+  Saved out_{"attention's output", ActivationKind::kAttention, LastUse::kW, RecomputeClass::kAttention};
+  Saved lse_{"attention's log-sum-exp", ActivationKind::kAttention, LastUse::kB, RecomputeClass::kAttention};
   std::array<Kept, kMaxProjections> d_rows_{Kept{"the gradient of q, k and v"}, Kept{"the gradient of k and v"}};  // T[S*B, C_i]
 };
 

@@ -42,8 +42,8 @@ class Head final : public Layer {
   ColumnParallelLinear projection_;
   VocabParallelCrossEntropy cross_entropy_;
   ChunkedVocabHead chunked_;  // instead of these two
-  Saved normed_{"the final norm's output", LastUse::kW, RecomputeClass::kNever};
-  Saved logits_{"logits", LastUse::kW, RecomputeClass::kNever};
+  Saved normed_{"the final norm's output", ActivationKind::kNorms, LastUse::kW, RecomputeClass::kNever};
+  Saved logits_{"logits", ActivationKind::kLoss, LastUse::kW, RecomputeClass::kNever};
 };
 
 }  // namespace trident

@@ -46,7 +46,7 @@ class Mlp {
   ColumnParallelLinear up_;
   RowParallelLinear down_;
   std::int64_t inner_ = 0;                       // F/t
-  Saved pre_{"the activation's input", LastUse::kW};  // T[S*B, F/t or 2F/t]
+  Saved pre_{"the activation's input", ActivationKind::kMlp, LastUse::kW};  // T[S*B, F/t or 2F/t]
   Kept d_pre_{"the gradient of the activation's input"};
 };
 

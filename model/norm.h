@@ -22,8 +22,8 @@ class Norm {
         width_(width),
         name_(std::move(name)),
         partial_(partial),
-        mean_{"a norm's means", LastUse::kB, recompute},
-        rstd_{"a norm's reciprocal deviations", LastUse::kB, recompute} {}
+        mean_{"a norm's means", ActivationKind::kNorms, LastUse::kB, recompute},
+        rstd_{"a norm's reciprocal deviations", ActivationKind::kNorms, LastUse::kB, recompute} {}
 
   void declare(ParamList& list);
   // y T[.., width] from x of the same shape.

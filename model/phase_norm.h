@@ -16,8 +16,8 @@ class PhaseNorm {
   PhaseNorm(const ModelConfig& config, std::string name, std::string_view normed, std::string_view projected)
       : norm_(block_norm(config, std::move(name))),
         after_(config.norm_placement == NormPlacement::kAfter),
-        normed_{normed, LastUse::kW},
-        projected_{projected, LastUse::kB} {}
+        normed_{normed, ActivationKind::kNorms, LastUse::kW},
+        projected_{projected, ActivationKind::kNorms, LastUse::kB} {}
 
   bool is_after() const { return after_; }
   void declare(ParamList& list) { norm_.declare(list); }

@@ -15,7 +15,8 @@ class TransformerBlock final : public Layer {
   TransformerBlock(const ModelConfig& config, std::int64_t layer)
       : attention_(config, layer),
         mlp_(config, layer),
-        middle_{"what lies between a block's phases",  // the feed-forward products' input where no norm comes before them
+        middle_{"what lies between a block's phases", ActivationKind::kNorms,
+                // The feed-forward products' input where no norm comes before them.
                 config.norm_placement == NormPlacement::kAfter ? LastUse::kW : LastUse::kB} {}
 
   void declare(ParamList& list) override;

@@ -36,7 +36,7 @@ class WideQkNorm {
   float eps_;
   int key_replicas_ = 1;
   ParamId query_weight_, key_weight_;
-  Saved rstd_{"reciprocal deviations of queries and keys", LastUse::kB};  // f32 [2, R]
+  Saved rstd_{"reciprocal deviations of queries and keys", ActivationKind::kAttention, LastUse::kB};  // f32 [2, R]
 };
 
 }  // namespace trident

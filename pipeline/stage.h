@@ -20,6 +20,7 @@
 #include "parallel/grid/parallel_context.h"
 #include "parallel/zero/param_store.h"
 #include "pipeline/step_program.h"
+#include "tensor_parallel/layer_plan.h"
 #include "tensor_parallel/store_views.h"
 
 namespace trident {
@@ -49,6 +50,8 @@ class Stage {
   // Bytes of this rank's activations that are logits, which recompute.head_chunk would keep to a chunk.
   std::int64_t logits_bytes() const { return logits_bytes_; }
   std::vector<ActivationBlocks> activation_blocks() const;  // by chunk
+  // Of all blocks and slots that micro-batches hold; zeros where no backward runs.
+  const BytesByKind& held_by_kind() const { return held_by_kind_; }
   // Which rows of rotation tables a sequence's positions are; where nothing trains it may be shorter than the geometry's.
   const ModelConstants& constants() const { return constants_; }
 
@@ -110,6 +113,7 @@ class Stage {
   TensorView block(const Chunk& chunk, int micro_batch) const;
   TensorView block_for_weights(const Chunk& chunk, int micro_batch) const;
   TensorView input_of(const Chunk& chunk, std::size_t index, int micro_batch) const;
+  void count_held(const Chunk& chunk);
   static bool has(std::span<const StepProgram* const> programs, InstructionKind kind);
   static bool forward_only(std::span<const StepProgram* const> programs);
   std::int64_t activation_bytes() const;  // of one boundary or input, aligned
@@ -140,6 +144,7 @@ class Stage {
   int num_virtual_stages_ = 1;
   bool splits_backwards_ = false;  // a program does: I and W are apart
   std::int64_t logits_bytes_ = 0;
+  BytesByKind held_by_kind_{};
   std::vector<Chunk> chunks_;
   std::array<std::int64_t, kNumRegions> region_bytes_{};
   std::array<ArenaSlot, kNumRegions> region_slots_{};

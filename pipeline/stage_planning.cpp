@@ -103,7 +103,23 @@ void Stage::plan_chunk(int stage, const ModelConfig& model, const std::vector<in
   }
   if (forward_only(programs)) overlay(chunk, activation_bytes());
   book_slots(chunk, programs, largest_saved.text(model), arena_plan);
+  if (!forward_only(programs)) count_held(chunk);
   logits_bytes_ += logits * std::ssize(for_weights.views);
+}
+
+void Stage::count_held(const Chunk& chunk) {
+  BytesByKind& held = held_by_kind_;
+  for (const UnitPart& part : chunk.units) {
+    const Slots& inputs = part.input_for_weights && splits_backwards_ ? chunk.for_weights : chunk.blocks;
+    if (part.unit > 0) held[static_cast<std::size_t>(ActivationKind::kInputs)] += activation_bytes() * std::ssize(inputs.views);
+    const auto add = [&](const Slots& slots, Region region) {
+      const BytesByKind of_one = part.memory.bytes_by_kind(region);
+      for (std::size_t kind = 0; kind < held.size(); ++kind) held[kind] += of_one[kind] * std::ssize(slots.views);
+    };
+    add(chunk.blocks, Region::kSaved);
+    add(splits_backwards_ ? chunk.for_weights : chunk.blocks, Region::kSavedForW);
+    for (const std::size_t r : kFromInputToWeight) add(chunk.kept, static_cast<Region>(r));
+  }
 }
 
 // The areas that all units share.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -75,9 +76,22 @@ enum class RecomputeClass : std::uint8_t { kAttention, kBlock, kNever };
 // The last call that reads a tensor: backward_input or backward_weight. Frozen weights will end every use at kB.
 enum class LastUse : std::uint8_t { kB, kW };
 
+// What part of a model an activation belongs to, for reports of where memory goes; nothing that is computed depends on it.
+enum class ActivationKind : std::uint8_t {
+  kInputs,     // of units: the residual stream, which full recomputation restarts from
+  kAttention,  // queries, keys, values, the core's output and statistics
+  kMlp,
+  kNorms,      // outputs and statistics of norms, and the residual between a block's phases
+  kLoss,       // logits and the loss' statistics
+  kGradients,  // from the input gradients of a split backward to its weight gradients
+};
+inline constexpr std::size_t kNumActivationKinds = 6;
+using BytesByKind = std::array<std::int64_t, kNumActivationKinds>;
+
 // A member of a layer that names a tensor from forward to its last use. Its address is what a pass knows it by.
 struct Saved {
   std::string_view name;
+  ActivationKind kind;
   LastUse last_use;
   RecomputeClass recompute = RecomputeClass::kBlock;
 };
@@ -131,6 +145,8 @@ struct UnitMemory {
 
   std::int64_t region_bytes(Region region) const { return bytes[static_cast<std::size_t>(region)]; }
   const RegionTensor& largest_of(Region region) const { return largest[static_cast<std::size_t>(region)]; }
+  // Of a region of Saved or Kept: they add up to its bytes.
+  BytesByKind bytes_by_kind(Region region) const;
 };
 
 // [.., C] as [rows, C].

@@ -45,8 +45,9 @@ class VocabParallelCrossEntropy {
   std::int64_t first_column(const Pass& p) const { return p.geometry.tensor_rank * columns_; }
 
   std::int64_t columns_ = 0, vocabulary_ = 0;
-  Saved row_max_{"the rows' largest logits", LastUse::kB, RecomputeClass::kNever};                        // f32[R]
-  Saved stats_{"the rows' sums of exponentials and target logits", LastUse::kB, RecomputeClass::kNever};  // f32[2,R]
+  Saved row_max_{"the rows' largest logits", ActivationKind::kLoss, LastUse::kB, RecomputeClass::kNever};  // f32[R]
+  // f32[2,R]
+  Saved stats_{"the rows' sums of exponentials and target logits", ActivationKind::kLoss, LastUse::kB, RecomputeClass::kNever};
 };
 
 }  // namespace trident

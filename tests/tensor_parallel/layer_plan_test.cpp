@@ -34,7 +34,8 @@ class UnitPlanTest : public testing::Test {
 
 TEST_F(UnitPlanTest, RegionsGrowAlignedAndScratchIsReused) {
   UnitPlan plan({.sequence = 4, .micro_batch = 1}, oracle_);
-  const Saved first{"first", LastUse::kB}, second{"second", LastUse::kB}, for_weights{"read by W", LastUse::kW};
+  const Saved first{"first", ActivationKind::kNorms, LastUse::kB}, second{"second", ActivationKind::kNorms, LastUse::kB};
+  const Saved for_weights{"read by W", ActivationKind::kMlp, LastUse::kW};
   const Kept kept{"kept"};
   plan.run([&](Pass& p) {
     const TensorView a = p.save(first, DType::kF32, {3}), b = p.save(second, DType::kF32, {65});
@@ -55,13 +56,17 @@ TEST_F(UnitPlanTest, RegionsGrowAlignedAndScratchIsReused) {
   EXPECT_EQ(plan.region_bytes(Region::kKept), kArenaAlignment);
   EXPECT_EQ(plan.region_bytes(Region::kScratch), 2 * kArenaAlignment);
   EXPECT_EQ(plan.region_bytes(Region::kRecomputed), 0);
+  // Inputs, attention, MLP, norms, loss, gradients between the halves of a backward.
+  EXPECT_EQ(plan.memory().bytes_by_kind(Region::kSaved), (BytesByKind{0, 0, 0, 3 * kArenaAlignment, 0, 0}));
+  EXPECT_EQ(plan.memory().bytes_by_kind(Region::kSavedForW), (BytesByKind{0, 0, 2 * kArenaAlignment, 0, 0, 0}));
+  EXPECT_EQ(plan.memory().bytes_by_kind(Region::kKept), (BytesByKind{0, 0, 0, 0, 0, kArenaAlignment}));
   EXPECT_EQ(plan.memory().largest_of(Region::kSaved).shape, (Shape{65}));
 }
 
 TEST_F(UnitPlanTest, RecomputePolicyDecidesWhereSavedTensorsLie) {
   const auto region = [&](RecomputePolicy policy, RecomputeClass recompute) {
     UnitPlan plan({.recompute = policy}, oracle_);
-    const Saved tensor{"a tensor", LastUse::kB, recompute};
+    const Saved tensor{"a tensor", ActivationKind::kNorms, LastUse::kB, recompute};
     plan.run([&](Pass& p) { p.save(tensor, DType::kF32, {1}); });
     return plan.region_bytes(Region::kSaved) > 0 ? Region::kSaved : Region::kRecomputed;
   };
@@ -73,7 +78,7 @@ TEST_F(UnitPlanTest, RecomputePolicyDecidesWhereSavedTensorsLie) {
   EXPECT_EQ(region(RecomputePolicy::kFull, RecomputeClass::kAttention), Region::kRecomputed);
   EXPECT_EQ(region(RecomputePolicy::kFull, RecomputeClass::kBlock), Region::kRecomputed);
   UnitPlan plan({.recompute = RecomputePolicy::kFull}, oracle_);
-  const Saved for_weights{"a tensor", LastUse::kW};
+  const Saved for_weights{"a tensor", ActivationKind::kNorms, LastUse::kW};
   plan.run([&](Pass& p) { p.save(for_weights, DType::kF32, {1}); });
   EXPECT_EQ(plan.region_bytes(Region::kRemadeForW), kArenaAlignment);
   EXPECT_EQ(plan.region_bytes(Region::kRecomputed), 0);
@@ -107,7 +112,8 @@ TEST_F(UnitPlanTest, ProductsAreAnnouncedByTheCallsThatMakeThem) {
 TEST_F(UnitPlanTest, TheRealPassAsksForWhatTheDryOneDid) {
   const LayerGeometry geometry{.sequence = 4, .micro_batch = 1};
   UnitPlan plan(geometry, oracle_);
-  const Saved saved{"the norm's output", LastUse::kW}, other{"another", LastUse::kW};
+  const Saved saved{"the norm's output", ActivationKind::kNorms, LastUse::kW};
+  const Saved other{"another", ActivationKind::kNorms, LastUse::kW};
   const auto forward = [](Pass& p) {
     const ScratchScope scope(p.scratch_cursor());
     p.scratch(DType::kF32, {64});
@@ -224,7 +230,8 @@ TEST_F(UnitPlanTest, BothDryPassesTakeTheSameScratch) {
 // What backward_input used last may be gone when backward_weight comes.
 TEST_F(UnitPlanTest, BackwardWeightReadsNoTensorWhoseLastUseWasBefore) {
   UnitPlan plan({.sequence = 4, .micro_batch = 1}, oracle_, 7);
-  const Saved statistics{"a norm's means", LastUse::kB}, input{"the activation's input", LastUse::kW};
+  const Saved statistics{"a norm's means", ActivationKind::kNorms, LastUse::kB};
+  const Saved input{"the activation's input", ActivationKind::kMlp, LastUse::kW};
   const auto pass = [&](const Saved& read) {
     plan.run([&](Pass& p) {
       p.save(statistics, DType::kF32, {4});
@@ -245,7 +252,8 @@ TEST_F(UnitPlanTest, BackwardWeightReadsNoTensorWhoseLastUseWasBefore) {
 
 // What is held longer than anybody reads it would only be memory.
 TEST_F(UnitPlanTest, WhatIsHeldForWeightGradientsIsReadByThem) {
-  const Saved input{"the activation's input", LastUse::kW}, early{"a norm's means", LastUse::kB};
+  const Saved input{"the activation's input", ActivationKind::kMlp, LastUse::kW};
+  const Saved early{"a norm's means", ActivationKind::kNorms, LastUse::kB};
   const Kept kept{"the gradient of an output"};
   const auto refusal = [&](RecomputePolicy policy, bool reads_saved, bool reads_kept) -> std::string {
     UnitPlan plan({.sequence = 4, .micro_batch = 1, .recompute = policy}, oracle_, 7);
