@@ -16,7 +16,6 @@
 #include "train/forecast/search_text.h"
 #include "train/generate/run_generate.h"
 #include "train/launch/plan_on_cluster.h"
-#include "train/launch/plan_on_processors.h"
 #include "train/launch/plan_report.h"
 #include "train/launch/run_training.h"
 #include "train/launch/study_run.h"
@@ -63,16 +62,10 @@ int main(int argc, char** argv) {
     return supervise(options, log);
   };
   const auto plan = [](const TrainConfig& config, const PlanOptions& options) {
-    if (const auto processors = find_processors(options.question.cluster)) {
-      if (options.csv)
-        throw ConfigError("--csv: a table is made of clusters of cards; leave it out with processors, or write --json");
-      const ProcessorsAnswer answer = plan_on_processors(config, *processors, options.question, *make_cuda_backend());
-      return options.json ? to_json_text(to_json(answer, detail_of(options))) + '\n' : to_text(answer, detail_of(options));
-    }
     if (!options.question.cluster.empty())
-      return to_text(plan_on_cluster(config, options.question), detail_of(options), options.json  ? PlanForm::kJson
-                                                                                    : options.csv ? PlanForm::kCsv
-                                                                                                  : PlanForm::kText);
+      return plan_on_cluster(config, options.question, detail_of(options), options.json  ? PlanForm::kJson
+                                                                           : options.csv ? PlanForm::kCsv
+                                                                                         : PlanForm::kText);
     const PlannedRun planned = plan_run(config, options.ranks, *make_cuda_backend());
     return options.json ? to_json_text(to_json(planned.report, planned.plan, detail_of(options))) + '\n'
                         : to_text(planned.report, planned.plan, detail_of(options));

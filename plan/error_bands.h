@@ -21,4 +21,9 @@ std::span<const ErrorBand> error_bands();
 // Of 16-bit runs on this hardware; where there are none, of those on all.
 const ErrorBand& error_band(std::string_view hardware);
 
+// Of the shipped profile of processors: of ten runs that were measured beside it eight took between so many times the predicted
+// time, or resident memory (docs/benchmarks/2026-11-25-cpu-prediction.md). None of these runs is of models that calibrated it.
+const ErrorBand& processor_band();
+const ErrorBand& resident_band();
+
 }  // namespace trident

@@ -35,11 +35,47 @@ TEST(PlanOnACluster, SaysWhatAPlanSaysAndMore) {
   const ProgramOutcome alone = plan({"--set", "device=cuda"}), priced = plan({"--cluster", "h100_sxm_ndr"});
   ASSERT_EQ(priced.exit_code, 0) << priced.err;
   EXPECT_EQ(priced.err, "");
-  EXPECT_EQ(priced.out.substr(0, alone.out.size()), alone.out) << "sections are added, none is changed";
-  for (const char* part : {"\non H100 nodes with NDR: 32 x H100-SXM5-80GB\n", "\na step takes ", "\n  compute ", "\n  recompute ",
-                           "\n  bubble ", "\n  optimizer ", "\n  launch ", " tokens/s (", "\nMFU ", "attention in full", "\nHFU ",
-                           "\nfirst limit: ", " GPU-hours (", "\nfaster would be\n  --set ", "eight of ten took 0."})
+  const std::string heading = alone.out.substr(0, alone.out.find("\n\n")), sent = alone.out.substr(alone.out.find("\nsent in a "));
+  EXPECT_NE(priced.out.find("\n\n" + heading + "\n\n"), std::string::npos) << heading;
+  EXPECT_TRUE(priced.out.ends_with(sent)) << sent;
+  for (const char* part : {"\n  compute ", "\n  bubble ", "\n  optimizer ", "\nMFU is ", "attention in full", " GPU-hours (",
+                           "\nfaster would be\n  --set ", "eight of ten took 0.", "\n  activations: attention ",
+                           "\n  activations: MLP ", "\n  activations: block inputs ", "\n  no band: published runs"})
     EXPECT_NE(priced.out.find(part), std::string::npos) << part << " in\n" << priced.out;
+}
+
+std::vector<std::string> first_lines(const std::string& text, std::size_t count) {
+  std::istringstream in(text);
+  std::vector<std::string> lines(count);
+  for (std::string& line : lines) std::getline(in, line);
+  return lines;
+}
+
+// Whoever reads five lines knows whether it fits, how fast it is, what bounds it.
+TEST(PlanOnACluster, TheVerdictComesFirst) {
+  const std::vector<std::string> fits = first_lines(plan({"--cluster", "h100_sxm_ndr"}).out, 5);
+  EXPECT_TRUE(fits[0].starts_with("it fits: the most loaded rank, of stage 3, takes ")) << fits[0];
+  EXPECT_TRUE(fits[0].ends_with(" of 84.9 GB")) << fits[0];
+  EXPECT_TRUE(fits[1].starts_with("a step takes ")) << fits[1];
+  for (const char* part : {" ms (", " tokens/s (", " a GPU ("}) EXPECT_NE(fits[1].find(part), std::string::npos) << fits[1];
+  EXPECT_TRUE(fits[2].starts_with("MFU ") && fits[2].find(", HFU ") != std::string::npos) << fits[2];
+  EXPECT_TRUE(fits[3].starts_with("first limit: ")) << fits[3];
+  EXPECT_EQ(fits[4], "on H100 nodes with NDR: 32 x H100-SXM5-80GB");
+  const ProgramOutcome large = plan({"--cluster", "a100_sxm_40gb_hdr", "--set", "batch.micro=64", "--set", "batch.global=1024"},
+                                    "gpt3_175b_tp8_pp8.json");
+  const std::vector<std::string> does_not = first_lines(large.out, 4);
+  EXPECT_TRUE(does_not[0].starts_with("it does not fit: the most loaded rank, of stage ")) << large.out << large.err;
+  EXPECT_TRUE(does_not[3].starts_with("first limit: memory: a rank of stage ")) << does_not[3];
+}
+
+// "80 GB" are 79.1 GiB, which are 84.9 GB: said once, with what is not for tensors.
+TEST(PlanOnACluster, SaysWhatADeviceHas) {
+  const ProgramOutcome outcome = plan({"--cluster", "h100_sxm_ndr"});
+  EXPECT_NE(outcome.out.find("\n  H100-SXM5-80GB has 84.9 GB (79.1 GiB of 2^30 bytes, as its software reports it): 1.6 GB for "
+                             "the driver's context, "),
+            std::string::npos)
+      << outcome.out;
+  EXPECT_NE(outcome.out.find(" GB left for tensors\n"), std::string::npos);
 }
 
 TEST(PlanOnACluster, CountsSteps) {

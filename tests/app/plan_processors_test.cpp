@@ -65,6 +65,30 @@ TEST_F(PlanOnProcessors, MoreCoresThanRanksAreNotShared) {
   EXPECT_GT(shared.find("step")->find("seconds")->as_number(), 1.2 * apart.find("step")->find("seconds")->as_number());
 }
 
+// The same report as of cards.
+TEST_F(PlanOnProcessors, VerdictTableAndPage) {
+  const ProgramOutcome text = plan({"--cluster", "cpu", "--html", place_ / "page.html"});
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_EQ(text.out.find(": the process of 1 rank takes ") < text.out.find('\n'), true) << text.out;
+  for (const char* part : {"\na step takes ", "\nMFU ", "\nfirst limit: ", "\n  activations: MLP ", " core-hours (",
+                           "\nbands: of "})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << " in\n" << text.out;
+  const std::string html = read_file(place_ / "page.html");
+  EXPECT_NE(html.find("memory of the process"), std::string::npos);
+  EXPECT_TRUE(html.ends_with("</html>\n"));
+  const ProgramOutcome csv = plan({"--cluster", "cpu", "--csv"});
+  ASSERT_EQ(csv.exit_code, 0) << csv.err;
+  EXPECT_TRUE(csv.out.starts_with("quantity,part,stage,unit,value,low,high\nmemory,parameters,0,bytes,")) << csv.out;
+  EXPECT_NE(csv.out.find("\ntraining,,,core-hours,"), std::string::npos);
+  const JsonValue json = priced({"--cluster", "cpu"});
+  const double resident = json.find("resident_bytes")->as_number();
+  EXPECT_LT(json.find("needed")->find("low")->as_number(), resident);
+  EXPECT_NE(json.find("band"), nullptr);
+  const JsonValue own = priced({"--cluster", profile([](CpuRates&) {})});
+  EXPECT_EQ(own.find("band"), nullptr) << "nobody measured how far a profile of one's own is off";
+  EXPECT_EQ(own.find("step")->find("low"), nullptr);
+}
+
 TEST_F(PlanOnProcessors, WhatIsMissingIsNamed) {
   const auto refused = [&](const std::vector<std::string>& words, const std::string& why) {
     const ProgramOutcome outcome = plan(words);
@@ -73,8 +97,8 @@ TEST_F(PlanOnProcessors, WhatIsMissingIsNamed) {
   };
   const std::string no_attention = profile([](CpuRates& rates) { rates.attention.clear(); });
   refused({"--cluster", no_attention}, "has no table of attention attention_forward ");
-  refused({"--cluster", "cpu", "--html", place_ / "page.html"}, "--html: pages are made of clusters of cards");
-  refused({"--cluster", "cpu", "--csv"}, "--csv: a table is made of clusters of cards");
+  refused({"--cluster", "cpu", "--set", "device=cuda"}, "device = cuda: --cluster names processors");
+  refused({"--cluster", "cpu", "--gpus", "3", "--set", "parallel.pipeline=2"}, "3 ranks: not a multiple of the 2 that one replica");
   write_file(place_ / "other.json", R"({"cores": 2})");
   refused({"--cluster", place_ / "other.json"}, "other.json.name: is missing");
 }

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "core/file_io.h"
 #include "plan/case_answers.h"
 #include "plan/price_book.h"
 
@@ -88,6 +91,32 @@ TEST(ErrorBands, HoldEightOfTenPublishedRows) {
     EXPECT_GE(band.high, high) << band.hardware;
     EXPECT_LE(band.high, high + 0.02) << band.hardware;
   }
+}
+
+// Measured over predicted, of a column of the page that scripts/cpu_accuracy wrote.
+std::vector<double> ratios_of_page(std::size_t measured, std::size_t predicted, bool judged_alone) {
+  std::istringstream page(read_file(TRIDENT_SOURCE_DIR "/docs/benchmarks/2026-11-25-cpu-prediction.md"));
+  std::vector<double> list;
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("| ") || line.starts_with("| model")) continue;
+    std::vector<std::string> cells;
+    std::istringstream row(line.substr(1));
+    for (std::string cell; std::getline(row, cell, '|');) cells.push_back(cell);
+    if (judged_alone && cells.at(2).find("not judged") != std::string::npos) continue;
+    list.push_back(std::stod(cells.at(measured)) / std::stod(cells.at(predicted)));
+  }
+  return list;
+}
+
+TEST(ErrorBands, OfProcessorsHoldEightOfTenMeasuredRuns) {
+  const auto hold = [](const ErrorBand& band, const std::vector<double>& values) {
+    EXPECT_EQ(static_cast<int>(values.size()), band.runs);
+    const double low = quantile(values, 0.1), high = quantile(values, 0.9);
+    EXPECT_NEAR(band.low, std::floor(100 * low) / 100, 1e-9) << "from " << low;
+    EXPECT_NEAR(band.high, std::ceil(100 * high) / 100, 1e-9) << "to " << high;
+  };
+  hold(processor_band(), ratios_of_page(3, 5, true));
+  hold(resident_band(), ratios_of_page(7, 8, false));
 }
 
 TEST(ErrorBands, WhatHasNoRowsHasThatOfAll) {

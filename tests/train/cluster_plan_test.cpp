@@ -11,6 +11,7 @@
 #include "model/model_stats.h"
 #include "plan/price_book.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/train/plan_fixture.h"
 #include "tests/train/trace_file.h"
 #include "train/forecast/cluster_report.h"
 #include "train/forecast/held_activations.h"
@@ -22,27 +23,14 @@
 namespace trident {
 namespace {
 
-using Settings = std::vector<std::string>;
-
-TrainConfig demo(const Settings& settings = {}, const std::string& file = "demo_2dp_4pp_4tp.json") {
-  OptionValues values;
-  return load_train_config(TRIDENT_SOURCE_DIR "/configs/" + file, settings, values);
-}
+using testing::demo;
+using testing::layouts;
+using testing::Settings;
 
 PlanHardware h100() { return hardware_of(find_cluster(shipped_price_book(), "h100_sxm_ndr")); }
 
 ClusterPlan planned(const Settings& settings = {}, const std::string& file = "demo_2dp_4pp_4tp.json") {
   return plan_on(h100(), demo(settings, file), 0);
-}
-
-const std::vector<Settings>& layouts() {
-  static const std::vector<Settings> all{{},
-                                         {"recompute.policy=full"},
-                                         {"recompute.policy=selective", "parallel.zero=zero3"},
-                                         {"parallel.schedule=interleaved", "parallel.virtual_stages=2"},
-                                         {"parallel=8DP x 1PP x 4TP", "parallel.zero=shard_grad_op", "batch.global=64"},
-                                         {"parallel=1DP", "parallel.sequence_parallel=false"}};
-  return all;
 }
 
 TEST(ClusterPlan, PartsOfTheStepAddUp) {
@@ -64,16 +52,53 @@ TEST(ClusterPlan, PartsOfMemoryAddUpToArenaAndContext) {
       const DryRun& run = plan.forecast.stages[stage];
       EXPECT_EQ(memory.total() - memory.of("context") - memory.of("communicators"), run.arena.total_bytes());
       EXPECT_EQ(memory.of("context"), static_cast<std::int64_t>(hardware.context_bytes));
-      EXPECT_EQ(memory.of("kept activations") + memory.of("recomputed activations") + memory.of("logits"),
-                run.arena.total_bytes(MemoryUse::kActivations));
+      std::int64_t activations = 0, exact = 0;
+      for (const MemoryPart& part : memory.parts) {
+        if (part.name.starts_with("activations: ")) activations += part.bytes;
+        if (part.certainty == Certainty::kExact) exact += part.bytes;
+      }
+      EXPECT_EQ(activations, run.arena.total_bytes(MemoryUse::kActivations));
+      EXPECT_EQ(memory.held, activations - memory.of("activations: made again") - memory.of("activations: sampled text"));
+      EXPECT_EQ(exact + memory.of("workspaces"), run.arena.total_bytes());
       EXPECT_EQ(memory.of("parameters"), run.arena.total_bytes(MemoryUse::kParameters));
-      EXPECT_EQ(memory.of("workspaces"), run.arena.total_bytes(MemoryUse::kWorkspace));
+      EXPECT_EQ(memory.of("scratch") + memory.of("workspaces"), run.arena.total_bytes(MemoryUse::kWorkspace));
+      EXPECT_GT(memory.of("workspaces"), 0);
       for (const MemoryPart& part : memory.parts) EXPECT_GE(part.bytes, 0) << part.name;
       EXPECT_LE(memory.total(), plan.most().total());
     }
   }
-  EXPECT_GT(planned().memory.back().of("logits"), 0) << "the last stage has the head";
-  EXPECT_EQ(planned().memory.front().of("logits"), 0);
+  EXPECT_GT(planned().memory.back().of("activations: logits + loss"), 0) << "the last stage has the head";
+  EXPECT_EQ(planned().memory.front().of("activations: logits + loss"), 0);
+}
+
+std::int64_t rounded(std::int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
+
+// What a block keeps for its backward, by hand: of a Llama without tensor parallelism, T = rows x hidden in bf16, one micro-batch.
+TEST(ClusterPlan, ActivationsByKindAreThoseOfTheLayers) {
+  for (const std::string policy : {"none", "selective", "full"}) {
+    SCOPED_TRACE(policy);
+    const ClusterPlan plan = planned({"parallel=1DP", "parallel.sequence_parallel=false", "recompute.policy=" + policy,
+                                      "precision.compute=bf16", "batch.micro=3", "batch.global=6"});
+    const ModelConfig& m = plan.plan.model;
+    const std::int64_t rows = 3 * plan.plan.config.batch.sequence, t = rounded(rows * m.hidden * 2), statistics = rounded(rows * 4);
+    const auto of = [&](const std::string& kind) { return plan.most().of("activations: " + kind); };
+    const bool full = policy == "full";
+    EXPECT_EQ(of("block inputs"), (m.layers + 1) * t) << "the head has an input, too";
+    // q, and k and v of fewer heads; the core's output and log-sum-exp, which selective recomputation makes again.
+    const std::int64_t kv = rounded(rows * m.kv_heads * m.head_dim * 2);
+    const std::int64_t q = rounded(rows * m.heads * m.head_dim * 2), core = q + rounded(rows * m.heads * 4);
+    EXPECT_EQ(of("attention"), full ? 0 : m.layers * (q + 2 * kv + (policy == "none" ? core : 0)));
+    EXPECT_EQ(of("MLP"), full ? 0 : m.layers * rounded(rows * 2 * m.ffn * 2)) << "gate and up";
+    // Two norms' outputs and reciprocal deviations, and the residual between the phases; the head's norm is always kept.
+    EXPECT_EQ(of("norms + residual"), t + statistics + (full ? 0 : m.layers * (3 * t + 2 * statistics)));
+    EXPECT_EQ(of("logits + loss"), rounded(rows * 50304 * 2) + statistics + rounded(2 * rows * 4)) << "padded to 128 columns";
+    EXPECT_EQ(of("split backward"), 0);
+    EXPECT_EQ(of("made again") > 0, policy != "none");
+    EXPECT_GT(of("sampled text"), 0) << "eval.samples of the demo";
+    if (policy == "selective") {
+      EXPECT_EQ(of("made again"), core) << "of one block at a time";
+    }
+  }
 }
 
 // A rank alone has nobody to talk to.
@@ -109,7 +134,7 @@ TEST(ClusterPlan, MemoryOverTimeReachesWhatTheArenaHasBlocksFor) {
     for (std::size_t stage = 0; stage < plan.memory.size(); ++stage) {
       const std::vector<HeldBytes> held =
           held_activations(plan.plan.step_programs[stage], plan.forecast.stages[stage].blocks, plan.forecast.price.spans[stage]);
-      const std::int64_t booked = plan.memory[stage].of("kept activations") + plan.memory[stage].of("logits");
+      const std::int64_t booked = plan.memory[stage].held;
       if (plan.plan.config.parallel.virtual_stages == 1)
         EXPECT_EQ(most_held(held), booked);
       else
@@ -261,7 +286,7 @@ TEST(ClusterPlan, CardsMultiplyFp16) {
 
 TEST(ClusterPlan, TrainingCostIsStepsTimesSeconds) {
   const ClusterPlan plan = planned();
-  const TrainingCost cost = training_cost(plan, 1e9);
+  const TrainingCost cost = training_cost(h100(), plan, 1e9);
   EXPECT_NEAR(cost.steps, 1e9 / static_cast<double>(plan.plan.tokens_per_step()), 1e-6 * cost.steps);
   EXPECT_NEAR(cost.gpu_hours, cost.steps * plan.seconds() * 32 / 3600, 1e-9 * cost.gpu_hours);
   EXPECT_NEAR(cost.days * 24 * 32, cost.gpu_hours, 1e-9 * cost.gpu_hours);
@@ -361,6 +386,8 @@ TEST(ClusterPlan, SomeStagesAreTheEndsAndTheWanted) {
 }
 
 TEST(ClusterPlan, NumbersInWords) {
+  EXPECT_EQ(bytes_text(31.27e9), "31.3 GB");
+  EXPECT_EQ(bytes_text(403.08e6), "403.1 MB");
   EXPECT_EQ(grouped(252345), "252,300");
   EXPECT_EQ(grouped(999.96), "1000");
   EXPECT_EQ(grouped(4878123), "4,878,000");

@@ -1,65 +1,25 @@
 #include "train/forecast/cluster_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <numeric>
-#include <set>
 #include <utility>
 #include <variant>
 
 #include "core/check.h"
+#include "core/counted.h"
 #include "model/gpt.h"
 #include "model/model_stats.h"
 #include "plan/gpu_prices.h"
+#include "train/forecast/cpu_forecast.h"
+#include "train/plan/core_share.h"
 #include "train/plan/machine.h"
+#include "train/plan/preflight.h"
 #include "train/run/eval_samples.h"
 #include "train/run/zero_cost.h"
 
 namespace trident {
 namespace {
-
-// Groups of more than one that the rank calls: each has channels of its own.
-std::int64_t communicators_of(const StepRecord& record) {
-  std::set<std::pair<Axis, std::string>> groups;
-  for (const PassRecord& pass : record.passes) {
-    for (const auto& call : pass.calls) {
-      const auto* const collective = std::get_if<RecordedCollective>(&call);
-      if (collective != nullptr && collective->size > 1) groups.insert({collective->axis, collective->group});
-    }
-  }
-  return std::ssize(groups);
-}
-
-RankMemory memory_of(const PlanHardware& hardware, const DryRun& run, const StepRecord& record, const StepProgram& program,
-                     int stage) {
-  const auto slots = [](const std::vector<int>& of_chunks, std::size_t chunk) {
-    return chunk < of_chunks.size() ? std::int64_t{of_chunks[chunk]} : 0;
-  };
-  std::int64_t saved = 0;
-  for (std::size_t chunk = 0; chunk < run.blocks.size(); ++chunk) {
-    const ActivationBlocks& block = run.blocks[chunk];
-    saved += block.saved * slots(program.num_activation_slots, chunk) + block.for_weights * slots(program.num_weight_slots, chunk) +
-             block.kept * slots(program.num_kept_slots, chunk);
-  }
-  const auto booked = [&](MemoryUse use) { return run.arena.total_bytes(use); };
-  const std::int64_t rest =
-      run.arena.total_bytes() - std::accumulate(kMemoryUses.begin(), kMemoryUses.end(), std::int64_t{0},
-                                                [&](std::int64_t sum, MemoryUse use) { return sum + booked(use); });
-  const auto communicators = static_cast<double>(communicators_of(record)) * hardware.communicator_bytes;
-  return {stage,
-          run.rank,
-          {{"parameters", booked(MemoryUse::kParameters)},
-           {"gradients", booked(MemoryUse::kGradients)},
-           {"optimizer", booked(MemoryUse::kOptimizer)},
-           {"kept activations", saved - run.logits_bytes},
-           {"recomputed activations", booked(MemoryUse::kActivations) - saved},
-           {"logits", run.logits_bytes},
-           {"communication buffers", booked(MemoryUse::kCommunication)},
-           {"workspaces", booked(MemoryUse::kWorkspace)},
-           {"data", booked(MemoryUse::kData) + rest},
-           {"context", static_cast<std::int64_t>(hardware.context_bytes)},
-           {"communicators", static_cast<std::int64_t>(communicators)}}};
-}
 
 // Of products and attention that a step's backwards do again, on all ranks; attention in full, as in model FLOPs.
 double recomputed_flops(const RunPlan& plan, const RecordedStep& step) {
@@ -84,20 +44,77 @@ double recomputed_flops(const RunPlan& plan, const RecordedStep& step) {
 
 // What arenas may take there.
 MachineFacts machine_for(const PlanHardware& hardware, const RunPlan& plan) {
+  MachineFacts machine = hardware.machine;
+  if (!hardware.on_cards()) return machine;
   const ParallelDegrees& degrees = plan.grid.degrees();
   const int communicators =
       num_communicators(plan.model, plan.tensor_layout, degrees.data, degrees.pipeline, plan.zero.shard_optimizer);
-  MachineFacts machine = hardware.machine;
   for (MemoryPool& pool : machine.memory) pool.bytes -= static_cast<std::int64_t>(communicators * hardware.communicator_bytes);
   return machine;
+}
+
+// Of cores that are never idle: what ranks compute, over the cores; the rest is what they move.
+TimeParts parts_of_shared_cores(const RunPlan& plan, const CpuForecast& run, int cores) {
+  TimeParts parts;
+  const double ranks_of_a_stage = plan.world_size() / plan.grid.degrees().pipeline;
+  for (const TimeParts& rank : run.forecast.price.ranks) {
+    for (const TimePart part : {TimePart::kCompute, TimePart::kRecompute, TimePart::kOptimizer, TimePart::kOther})
+      parts[part] += rank[part] * ranks_of_a_stage / cores;
+  }
+  const double computing = parts.total();
+  if (computing > run.step_seconds) {
+    for (double& seconds : parts.seconds) seconds *= run.step_seconds / computing;
+  } else {
+    const ParallelDegrees& d = plan.grid.degrees();
+    parts[d.tensor > 1     ? TimePart::kTensor
+          : d.data > 1     ? TimePart::kData
+          : d.pipeline > 1 ? TimePart::kPipeline
+                           : TimePart::kOther] += run.step_seconds - computing;
+  }
+  return parts;
+}
+
+// FLOP/s of all cores in the fastest product that was measured; 0 where none of that dtype was.
+double fastest_product(const CpuRates& rates, DType compute) {
+  double most = 0;
+  for (const ProductTimes& product : rates.products) {
+    if (product.in != compute) continue;
+    const auto& axes = product.seconds.axes();
+    auto seconds = product.seconds.values().begin();
+    for (const double m : axes[0])
+      for (const double n : axes[1])
+        for (const double k : axes[2]) most = std::max(most, 2 * m * n * k / *seconds++ * rates.cores / product.threads);
+  }
+  return most;
+}
+
+void forecast_on_cards(const PlanHardware& hardware, ClusterPlan& it) {
+  it.forecast = forecast_run(it.plan, *hardware.prices, any_card(it.plan.config.cuda.deterministic).get());
+  it.busiest = it.forecast.price.busiest();
+  it.parts = it.forecast.price.ranks[it.busiest];
+  it.step_seconds = it.forecast.price.seconds;
+  it.peak_flops = hardware.peak_flops * it.plan.world_size();
+}
+
+void forecast_on_processors(const CpuRates& rates, ClusterPlan& it) {
+  CpuForecast run = forecast_on_processors_here(it.plan, rates);
+  it.busiest = run.forecast.price.busiest();
+  it.parts = run.shares_cores ? parts_of_shared_cores(it.plan, run, rates.cores) : run.forecast.price.ranks[it.busiest];
+  it.step_seconds = run.step_seconds;
+  it.peak_flops = fastest_product(rates, it.plan.compute);
+  it.process = ProcessPlan{run.cpu_seconds, run.shares_cores, run.arena_bytes, run.resident_bytes};
+  it.forecast = std::move(run.forecast);
 }
 
 double gigabytes(double bytes) { return 1e-9 * bytes; }
 
 FoundLimit limit_of(const PlanHardware& hardware, const ClusterPlan& it) {
   if (!it.fits)
-    return {PlanLimit::kMemory, fmt::format("a rank of stage {} needs {:.1f} GB of a device of {:.1f} GB", it.most().stage,
-                                            gigabytes(static_cast<double>(it.most().total())), gigabytes(hardware.device_bytes))};
+    return {PlanLimit::kMemory,
+            fmt::format("{} needs {:.1f} GB of {} that has {:.1f} GB",
+                        it.process ? "the process" : fmt::format("a rank of stage {}", it.most().stage),
+                        gigabytes(static_cast<double>(it.needed_bytes())), it.process ? "a machine" : "a GPU",
+                        gigabytes(hardware.device_bytes))};
   const auto share = [&](double seconds) { return 100 * seconds / it.seconds(); };
   const TimeParts& t = it.parts;
   const double links = t[TimePart::kTensor] + t[TimePart::kPipeline] + t[TimePart::kData];
@@ -116,6 +133,37 @@ FoundLimit limit_of(const PlanHardware& hardware, const ClusterPlan& it) {
   if (it.plan.config.batch.micro == 1)
     return {PlanLimit::kBatch, bubble + ", which are of one sequence already: batch.global gives no more"};
   return {PlanLimit::kBubble, bubble};
+}
+
+// The configuration for so many ranks, on such a device.
+TrainConfig for_ranks(const PlanHardware& hardware, const TrainConfig& config, int gpus) {
+  TrainConfig asked = config;
+  if (!hardware.on_cards()) {
+    if (config.device == AskedDevice::kCuda)
+      throw ConfigError("device = cuda: --cluster names processors; set device to \"cpu\", or name a cluster of cards");
+    asked.device = AskedDevice::kCpu;
+  }
+  if (gpus == 0) return asked;
+  const int replica = ranks_of_a_replica(config.parallel);
+  if (gpus % replica != 0)
+    throw ConfigError(
+        fmt::format("{} {}: not a multiple of the {} that one replica of the model takes (tensor {} x context {} x "
+                    "pipeline {}); ask for {}",
+                    gpus, hardware.on_cards() ? "GPUs" : "ranks", replica, config.parallel.tensor, config.parallel.context,
+                    config.parallel.pipeline, std::max(1, gpus / replica) * replica));
+  asked.parallel.data.ranks = gpus / replica;
+  return asked;
+}
+
+RunPlan run_plan_on(const PlanHardware& hardware, const TrainConfig& asked, int gpus) {
+  MachineFacts machine = hardware.machine;
+  const std::int64_t ranks = gpus > 0 ? gpus : ranks_of_a_replica(asked.parallel) * asked.parallel.data.ranks.value_or(1);
+  if (!hardware.on_cards()) machine.core_share.ranks = static_cast<int>(std::min<std::int64_t>(ranks, kMaxThreadRanks));
+  RunPlan plan = make_run_plan(asked, resolve_model(asked), gpus, machine);
+  if (const auto samples = find_eval_samples(asked, plan.model)) plan.text = samples->shapes;
+  plan = settle_grad_sync(std::move(plan), machine_for(hardware, plan));
+  std::erase(plan.notes, threads_line(machine.core_share));  // said with the hardware
+  return plan;
 }
 
 }  // namespace
@@ -139,6 +187,31 @@ PlanHardware hardware_of(const Cluster& cluster) {
   return hardware;
 }
 
+PlanHardware hardware_of(const CpuRates& rates) {
+  PlanHardware hardware;
+  hardware.name = fmt::format("{} of {}", counted(rates.cores, "core"), rates.processor);
+  hardware.device = rates.processor;
+  hardware.processors = std::make_shared<CpuRates>(rates);
+  hardware.machine = cpu_machine_facts(1);
+  const CoreShare here = hardware.machine.core_share;
+  if (rates.processor == processor_name() && rates.cores == here.at_once() && !hardware.machine.memory.empty())
+    hardware.device_bytes = static_cast<double>(hardware.machine.memory.front().bytes);
+  hardware.machine.memory = kAnyMachine.memory;  // what does not fit is said, not refused
+  hardware.machine.core_share.node = "that machine";
+  hardware.machine.core_share.cores = rates.cores;
+  hardware.machine.core_share.quota.reset();
+  hardware.machine.fast_bf16 =
+      std::any_of(rates.products.begin(), rates.products.end(), [](const ProductTimes& it) { return it.in == DType::kBF16; });
+  return hardware;
+}
+
+PlanHardware shipped_processors() {
+  PlanHardware hardware = hardware_of(shipped_cpu_rates());
+  hardware.band = processor_band();
+  hardware.resident_band = resident_band();
+  return hardware;
+}
+
 int num_communicators(const ModelConfig& model, const TensorLayout& tensor, int data, int pipeline, bool shards_optimizer) {
   // parallel/grid/parallel_context.h: one over tensor ranks, and those of partial gradients; gathers and reductions over data
   // ranks; two directions along the pipeline; of each axis that of statistics.
@@ -152,14 +225,8 @@ int num_communicators(const ModelConfig& model, const TensorLayout& tensor, int 
   return groups;
 }
 
-std::int64_t RankMemory::total() const {
-  return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
-                         [](std::int64_t sum, const MemoryPart& part) { return sum + part.bytes; });
-}
-
-std::int64_t RankMemory::of(std::string_view part) const {
-  const auto found = std::find_if(parts.begin(), parts.end(), [&](const MemoryPart& it) { return it.name == part; });
-  return found == parts.end() ? 0 : found->bytes;
+std::int64_t ClusterPlan::needed_bytes() const {
+  return process ? std::llround(process->resident_bytes) : most().total();
 }
 
 std::string_view to_string(PlanLimit limit) {
@@ -183,47 +250,38 @@ int ranks_of_a_replica(const ParallelConfig& parallel) {
 }
 
 ClusterPlan plan_on(const PlanHardware& hardware, const TrainConfig& config, int gpus) {
-  TrainConfig asked = config;
-  if (gpus > 0) {
-    const int replica = ranks_of_a_replica(config.parallel);
-    if (gpus % replica != 0)
-      throw ConfigError(
-          fmt::format("{} GPUs: not a multiple of the {} that one replica of the model takes (tensor {} x context {} x "
-                      "pipeline {}); ask for {}",
-                      gpus, replica, config.parallel.tensor, config.parallel.context, config.parallel.pipeline,
-                      std::max(1, gpus / replica) * replica));
-    asked.parallel.data.ranks = gpus / replica;
-  }
   ClusterPlan it;
-  it.plan = make_run_plan(asked, resolve_model(asked), gpus, hardware.machine);
-  if (const auto samples = find_eval_samples(asked, it.plan.model)) it.plan.text = samples->shapes;
-  it.plan = settle_grad_sync(it.plan, machine_for(hardware, it.plan));
-  it.forecast = forecast_run(it.plan, *hardware.prices, any_card(it.plan).get());
+  it.plan = run_plan_on(hardware, for_ranks(hardware, config, gpus), gpus);
+  if (hardware.on_cards())
+    forecast_on_cards(hardware, it);
+  else
+    forecast_on_processors(*hardware.processors, it);
+  const OutsideBytes outside{hardware.context_bytes, hardware.communicator_bytes};
   for (std::size_t stage = 0; stage < it.forecast.stages.size(); ++stage)
-    it.memory.push_back(memory_of(hardware, it.forecast.stages[stage], it.forecast.step.records[stage],
-                                  it.plan.step_programs[stage], static_cast<int>(stage)));
+    it.memory.push_back(rank_memory(it.forecast.stages[stage], it.forecast.step.records[stage], static_cast<int>(stage),
+                                    hardware.on_cards() ? Certainty::kMost : Certainty::kExact, outside));
   it.fullest = static_cast<std::size_t>(
       std::max_element(it.memory.begin(), it.memory.end(), [](const auto& a, const auto& b) { return a.total() < b.total(); }) -
       it.memory.begin());
-  it.fits = static_cast<double>(it.most().total()) <= hardware.device_bytes;
-  it.busiest = it.forecast.price.busiest();
-  it.parts = it.forecast.price.ranks[it.busiest];
+  it.fits = hardware.device_bytes == 0 || static_cast<double>(it.needed_bytes()) <= hardware.device_bytes;
   it.model_flops =
       static_cast<double>(it.plan.tokens_per_step()) * model_flops_per_token(it.plan.model, it.plan.config.batch.sequence);
   it.recomputed_flops = recomputed_flops(it.plan, it.forecast.step);
-  const double peak = it.seconds() * it.plan.world_size() * hardware.peak_flops;
-  it.mfu = it.model_flops / peak;
-  it.hfu = (it.model_flops + it.recomputed_flops) / peak;
+  if (it.peak_flops > 0) {
+    it.mfu = it.model_flops / (it.seconds() * it.peak_flops);
+    it.hfu = (it.model_flops + it.recomputed_flops) / (it.seconds() * it.peak_flops);
+  }
   it.bytes_sent = bytes_of_all_ranks(it.plan, it.forecast.stages);
   for (double& bytes : it.bytes_sent) bytes /= it.plan.world_size();
   it.limit = limit_of(hardware, it);
   return it;
 }
 
-TrainingCost training_cost(const ClusterPlan& plan, double tokens) {
+TrainingCost training_cost(const PlanHardware& hardware, const ClusterPlan& plan, double tokens) {
   const double steps = tokens / static_cast<double>(plan.plan.tokens_per_step());
   const double seconds = steps * plan.seconds();
-  return {tokens, steps, seconds / 86400, seconds * plan.plan.world_size() / 3600};
+  const int devices = hardware.on_cards() ? plan.plan.world_size() : hardware.processors->cores;
+  return {tokens, steps, seconds / 86400, seconds * devices / 3600};
 }
 
 }  // namespace trident

@@ -1,6 +1,7 @@
 #include "train/forecast/cluster_report.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -12,36 +13,99 @@ namespace trident {
 namespace {
 
 constexpr std::size_t kMostStages = 8;
+constexpr double kNothing = 1e-9;  // of a step: what rounding leaves
+// By TimePart.
+constexpr std::array<std::string_view, kNumTimeParts> kMeanings = {
+    "forward and backward passes",
+    "forwards that backwards make again",
+    "collectives within layers (tensor parallel)",
+    "waiting for messages between stages that are under way",
+    "gathers and reductions that computing does not hide (data parallel, ZeRO)",
+    "waiting for the work of other stages",
+    "gradient norm and update",
+    "the device waits for the host to issue kernels",
+    "what no part is"};
 
-double gb(std::int64_t bytes) { return 1e-9 * static_cast<double>(bytes); }
+double gb(double bytes) { return 1e-9 * bytes; }
+double gb(std::int64_t bytes) { return gb(static_cast<double>(bytes)); }
 
-// Columns for the parts that any of the stages has.
+// " (8.744 s to 9.488 s)"; " (no band)" where none is known.
+std::string in_brackets(const Band& band, const auto& text_of) {
+  return band ? fmt::format(" ({} to {})", text_of(band->low), text_of(band->high)) : " (no band)";
+}
+
+std::string percent(double share) { return fmt::format("{:.1f}", 100 * share); }
+
+std::string_view text_of(Certainty certainty) {
+  switch (certainty) {
+    case Certainty::kExact: return "exact";
+    case Certainty::kMost: return "from 0";
+    case Certainty::kEstimate: return "no band";
+  }
+  return "";
+}
+
+// Columns for stages, rows for the parts that any of them has.
 std::string memory_table(const ClusterPlan& plan) {
   const std::vector<std::size_t> stages = some_stages(plan, kMostStages, plan.fullest);
-  std::string text = fmt::format("  {:<24}", "stage");
-  for (const std::size_t stage : stages) text += fmt::format(" {:>8}", stage);
-  text += '\n';
-  for (const MemoryPart& part : plan.most().parts) {
-    const auto of = [&](std::size_t stage) { return plan.memory[stage].of(part.name); };
+  const bool small = plan.most().total() < 1'000'000'000;
+  const auto cell = [&](std::int64_t bytes) { return fmt::format(" {:>8.3f}", (small ? 1e3 : 1) * gb(bytes)); };
+  std::string text = fmt::format("memory of one rank in {}, by pipeline stage; * is the most loaded:\n  {:<30}",
+                                 small ? "MB (10^6 bytes)" : "GB (10^9 bytes)", "stage");
+  for (const std::size_t stage : stages)
+    text += fmt::format(" {:>8}", fmt::format("{}{}", stage == plan.fullest ? "*" : "", stage));
+  text += "  band\n";
+  for (std::size_t part = 0; part < plan.most().parts.size(); ++part) {
+    const auto of = [&](std::size_t stage) { return plan.memory[stage].parts[part].bytes; };
     if (std::all_of(stages.begin(), stages.end(), [&](std::size_t stage) { return of(stage) == 0; })) continue;
-    text += fmt::format("  {:<24}", part.name);
-    for (const std::size_t stage : stages) text += fmt::format(" {:>8.3f}", gb(of(stage)));
-    text += '\n';
+    text += fmt::format("  {:<30}", plan.most().parts[part].name);
+    for (const std::size_t stage : stages) text += cell(of(stage));
+    text += fmt::format("  {}\n", text_of(plan.most().parts[part].certainty));
   }
-  text += fmt::format("  {:<24}", "all");
-  for (const std::size_t stage : stages) text += fmt::format(" {:>8.3f}", gb(plan.memory[stage].total()));
+  text += fmt::format("  {:<30}", "all");
+  for (const std::size_t stage : stages) text += cell(plan.memory[stage].total());
   return text + '\n';
 }
 
-std::string time_table(const ClusterPlan& plan) {
-  std::string text;
+// What the words of the table mean, as far as they are in it.
+std::string memory_notes(const ClusterReport& report) {
+  const ClusterPlan& plan = report.plan;
+  const RankMemory& most = plan.most();
+  std::string text = "  exact: a rank of this program books as much, to the byte";
+  if (most.all_of(Certainty::kMost) > 0) text += "; from 0: the most that libraries' workspaces take, which may be nothing";
+  if (most.all_of(Certainty::kEstimate) > 0) text += "; no band: one figure for every run, from the profile";
+  text += '\n';
+  if (most.of("activations: block inputs") > 0 && plan.plan.config.recompute.policy == RecomputePolicy::kFull)
+    text += "  block inputs are the checkpoints that full recomputation starts from\n";
+  if (plan.process)
+    text += fmt::format("  the process: {} of arenas and {} of program, libraries and threads (one figure from the profile)\n",
+                        bytes_text(plan.process->arena_bytes),
+                        bytes_text(plan.process->resident_bytes - plan.process->arena_bytes));
+  const std::string device = device_line(report);
+  return device.empty() ? text : text + "  " + device + '\n';
+}
+
+std::string time_table(const ClusterReport& report) {
+  const ClusterPlan& plan = report.plan;
+  const bool shared = plan.process && plan.process->shares_cores;
+  std::string text =
+      shared ? fmt::format("time of a step by part, {} of CPU time over {}:\n", duration_text(plan.process->cpu_seconds),
+                           counted(report.hardware.processors->cores, "core"))
+             : fmt::format("time of a step by part, on the ranks of stage {}, which wait least:\n", plan.busiest);
   for (std::size_t part = 0; part < kNumTimeParts; ++part) {
     const double seconds = plan.parts.seconds[part];
-    text += fmt::format("  {:<10} {:>12} {:>6.1f} %\n", to_string(static_cast<TimePart>(part)), duration_text(seconds),
-                        100 * seconds / plan.seconds());
+    if (seconds <= kNothing * plan.seconds()) continue;
+    text += fmt::format("  {:<10} {:>12} {:>6.1f} %  no band  {}\n", to_string(static_cast<TimePart>(part)),
+                        duration_text(seconds), 100 * seconds / plan.seconds(), kMeanings[part]);
   }
-  return text;
+  const Band band = seconds_band(report, plan.seconds());
+  text += fmt::format("  {:<10} {:>12} {:>6.1f} %  {}\n", "step", duration_text(plan.seconds()), 100.0,
+                      band ? fmt::format("{} to {}", duration_text(band->low), duration_text(band->high)) : "no band");
+  if (report.hardware.on_cards()) return text + "  no band: published runs say how long a step took, not its parts\n";
+  return text + "  no band: what is known to be off is that of whole steps; trident train compares parts at its end\n";
 }
+
+}  // namespace
 
 std::string advice_text(const ClusterReport& report) {
   const ClusterPlan& now = report.plan;
@@ -52,101 +116,46 @@ std::string advice_text(const ClusterReport& report) {
                      : helps  ? "it would fit with\n"
                               : "nearest to fitting, though it does not, is\n";
   for (const PricedChange& change : report.advice)
-    text += fmt::format("  {}: a step of {} ({:+.1f} %), {:.1f} GB\n", settings_text(change), duration_text(change.seconds),
-                        100 * (change.seconds / now.seconds() - 1), gb(change.bytes));
+    text += fmt::format("  {}: a step of {} ({:+.1f} %), {}\n", settings_text(change), duration_text(change.seconds),
+                        100 * (change.seconds / now.seconds() - 1), bytes_text(static_cast<double>(change.bytes)));
   return text;
 }
-
-JsonValue with_range(double value, const NumberRange& range) {
-  JsonValue out;
-  out.set("value", value);
-  out.set("low", range.low);
-  out.set("high", range.high);
-  return out;
-}
-
-// Of what is inverse to seconds.
-NumberRange rate_range(const ClusterReport& report, double rate) {
-  return {rate / report.hardware.band.high, rate / report.hardware.band.low};
-}
-
-JsonValue memory_json(const ClusterPlan& plan) {
-  JsonValue::Array ranks;
-  for (const RankMemory& memory : plan.memory) {
-    JsonValue rank, parts;
-    for (const MemoryPart& part : memory.parts) parts.set(part.name, part.bytes);
-    const NumberRange range = bytes_range(memory);
-    rank.set("stage", memory.stage);
-    rank.set("rank", memory.rank);
-    rank.set("bytes", memory.total());
-    rank.set("low", range.low);
-    rank.set("high", range.high);
-    rank.set("parts", std::move(parts));
-    ranks.push_back(std::move(rank));
-  }
-  return ranks;
-}
-
-JsonValue step_json(const ClusterReport& report) {
-  const ClusterPlan& plan = report.plan;
-  const NumberRange range = seconds_range(report, plan.seconds());
-  JsonValue step, parts;
-  step.set("seconds", plan.seconds());
-  step.set("low", range.low);
-  step.set("high", range.high);
-  step.set("busiest_stage", static_cast<std::int64_t>(plan.busiest));
-  for (std::size_t part = 0; part < kNumTimeParts; ++part)
-    parts.set(to_string(static_cast<TimePart>(part)), plan.parts.seconds[part]);
-  step.set("parts", std::move(parts));
-  step.set("bubble_over_ideal", plan.forecast.price.bubble_over_ideal);
-  return step;
-}
-
-JsonValue training_json(const ClusterReport& report) {
-  const NumberRange range = seconds_range(report, report.cost.gpu_hours);
-  JsonValue training;
-  training.set("tokens", report.cost.tokens);
-  training.set("steps", report.cost.steps);
-  training.set("days", report.cost.days);
-  training.set("gpu_hours", report.cost.gpu_hours);
-  training.set("low", range.low);
-  training.set("high", range.high);
-  return training;
-}
-
-JsonValue advice_json(const std::vector<PricedChange>& advice) {
-  JsonValue::Array list;
-  for (const PricedChange& change : advice) {
-    JsonValue::Array settings;
-    for (const std::string& setting : change.settings) settings.emplace_back(setting);
-    JsonValue it;
-    it.set("settings", JsonValue(std::move(settings)));
-    it.set("seconds", change.seconds);
-    it.set("bytes", change.bytes);
-    it.set("fits", change.fits);
-    list.push_back(std::move(it));
-  }
-  return list;
-}
-
-}  // namespace
 
 ClusterReport report_on(const PlanHardware& hardware, const TrainConfig& config, int gpus, double tokens) {
   ClusterReport report{hardware, plan_on(hardware, config, gpus), {}, {}};
   const RunPlan& plan = report.plan.plan;
   report.cost = training_cost(
-      report.plan, tokens > 0 ? tokens : static_cast<double>(config.run.steps) * static_cast<double>(plan.tokens_per_step()));
+      hardware, report.plan,
+      tokens > 0 ? tokens : static_cast<double>(config.run.steps) * static_cast<double>(plan.tokens_per_step()));
   report.advice = advice_of(report.plan, priced_changes(hardware, report.plan));
   return report;
 }
 
-NumberRange seconds_range(const ClusterReport& report, double seconds) {
-  return {report.hardware.band.low * seconds, report.hardware.band.high * seconds};
+Band seconds_band(const ClusterReport& report, double seconds) {
+  if (!report.hardware.band) return std::nullopt;
+  return NumberRange{report.hardware.band->low * seconds, report.hardware.band->high * seconds};
 }
 
-NumberRange bytes_range(const RankMemory& memory) {
-  const auto all = static_cast<double>(memory.total());
-  return {all - static_cast<double>(memory.of("workspaces")), all};
+Band rate_band(const ClusterReport& report, double rate) {
+  if (!report.hardware.band) return std::nullopt;
+  return NumberRange{rate / report.hardware.band->high, rate / report.hardware.band->low};
+}
+
+Band part_band(const MemoryPart& part) {
+  const auto bytes = static_cast<double>(part.bytes);
+  switch (part.certainty) {
+    case Certainty::kExact: return NumberRange{bytes, bytes};
+    case Certainty::kMost: return NumberRange{0, bytes};
+    case Certainty::kEstimate: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+Band needed_band(const ClusterReport& report) {
+  const auto all = static_cast<double>(report.plan.needed_bytes());
+  if (!report.plan.process) return NumberRange{all - static_cast<double>(report.plan.most().all_of(Certainty::kMost)), all};
+  if (!report.hardware.resident_band) return std::nullopt;
+  return NumberRange{report.hardware.resident_band->low * all, report.hardware.resident_band->high * all};
 }
 
 std::string grouped(double value) {
@@ -171,6 +180,10 @@ std::string duration_text(double seconds) {
   return fmt::format("{:.3f} us", 1e6 * seconds);
 }
 
+std::string bytes_text(double bytes) {
+  return bytes < 1e9 ? fmt::format("{:.1f} MB", 1e-6 * bytes) : fmt::format("{:.1f} GB", gb(bytes));
+}
+
 std::string settings_text(const PricedChange& change) {
   std::string text;
   for (const std::string& setting : change.settings) text += fmt::format("{}--set {}", text.empty() ? "" : " ", setting);
@@ -178,17 +191,51 @@ std::string settings_text(const PricedChange& change) {
 }
 
 std::string hardware_line(const ClusterReport& report) {
-  return fmt::format("{}: {} x {}", report.hardware.name, report.plan.plan.world_size(), report.hardware.device);
+  const RunPlan& plan = report.plan.plan;
+  if (report.hardware.on_cards())
+    return fmt::format("{}: {} x {}", report.hardware.name, plan.world_size(), report.hardware.device);
+  return fmt::format("{}: {} of {} ({})", report.hardware.name, counted(plan.world_size(), "rank"),
+                     counted(plan.threads_per_rank, "thread"),
+                     report.plan.process->shares_cores ? "ranks share cores" : "each on cores of its own");
 }
 
 std::string band_line(const ClusterReport& report) {
-  const ErrorBand& band = report.hardware.band;
+  const PlanHardware& hardware = report.hardware;
+  if (hardware.on_cards())
+    return fmt::format(
+        "bands of times: of {} published {} runs on {}, by other programs, eight of ten took {:.2f} to {:.2f} times what "
+        "is predicted for them (docs/planner-accuracy.md); no run of this program is among them",
+        hardware.band->runs, hardware.band->precision,
+        hardware.band->hardware.empty() ? "GPUs of several kinds, none of them this one" : "this GPU", hardware.band->low,
+        hardware.band->high);
+  if (!hardware.band)
+    return "no band: how far this profile's predictions are off was not measured; trident train with run.hardware_profile "
+           "prints it";
   return fmt::format(
-      "bands of times: of {} published {} runs on {}, by other programs, eight of ten took {:.2f} to {:.2f} times what "
-      "is predicted for them (docs/planner-accuracy.md); no run of this program is among them. Of memory: without and "
-      "with all of the workspaces",
-      band.runs, band.precision, band.hardware.empty() ? "GPUs of several kinds, none of them this one" : "this GPU", band.low,
-      band.high);
+      "bands: of {} runs on the machine that the profile is of, eight of ten took {:.2f} to {:.2f} times the predicted time and "
+      "{:.2f} to {:.2f} times the predicted memory (docs/benchmarks/2026-11-25-cpu-prediction.md)",
+      hardware.band->runs, hardware.band->low, hardware.band->high, hardware.resident_band->low, hardware.resident_band->high);
+}
+
+std::string device_line(const ClusterReport& report) {
+  const PlanHardware& hardware = report.hardware;
+  if (!hardware.on_cards()) return "";
+  const std::int64_t channels = report.plan.most().of("communicators");
+  const double left = hardware.device_bytes - hardware.context_bytes - static_cast<double>(channels);
+  std::string text =
+      fmt::format("{} has {:.1f} GB ({:.1f} GiB of 2^30 bytes, as its software reports it): {:.1f} GB for the driver's context",
+                  hardware.device, gb(hardware.device_bytes), hardware.device_bytes / (1 << 30), gb(hardware.context_bytes));
+  if (channels > 0)
+    text += fmt::format(", {:.1f} GB for the channels of {}", gb(channels),
+                        counted(std::llround(static_cast<double>(channels) / hardware.communicator_bytes), "communicator"));
+  return text + fmt::format(", {:.1f} GB left for tensors", gb(left));
+}
+
+std::string mfu_formula(const ClusterReport& report) {
+  return fmt::format(
+      "model FLOPs of a step (6 x parameters of matrices + 12 x layers x sequence x query width per token, attention in full) / "
+      "(step seconds x {})",
+      report.hardware.on_cards() ? "GPUs x dense 16-bit peak" : "FLOP/s of all cores in the fastest product of the profile");
 }
 
 std::vector<std::size_t> some_stages(const ClusterPlan& plan, std::size_t most, std::size_t wanted) {
@@ -203,94 +250,45 @@ std::vector<std::size_t> some_stages(const ClusterPlan& plan, std::size_t most, 
   return {some.begin(), some.end()};
 }
 
-std::string to_text(const ClusterReport& report) {
+std::string verdict_text(const ClusterReport& report) {
   const ClusterPlan& plan = report.plan;
-  const int gpus = plan.plan.world_size();
-  std::string text = fmt::format("\non {}\n\nGB of the device of one rank:\n{}", hardware_line(report), memory_table(plan));
-  text += fmt::format("a rank of stage {} needs most, {:.1f} to {:.1f} of {:.1f} GB: {}\n\n", plan.most().stage,
-                      1e-9 * bytes_range(plan.most()).low, gb(plan.most().total()), 1e-9 * report.hardware.device_bytes,
-                      plan.fits ? "it fits" : "it does not fit");
-  const NumberRange seconds = seconds_range(report, plan.seconds());
-  text += fmt::format("a step takes {} ({} to {}); of it a rank of stage {}, which waits least:\n{}", duration_text(plan.seconds()),
-                      duration_text(seconds.low), duration_text(seconds.high), plan.busiest, time_table(plan));
-  const NumberRange rate = rate_range(report, plan.tokens_per_second());
-  text += fmt::format("{} tokens/s ({} to {}), {} a GPU\n", grouped(plan.tokens_per_second()), grouped(rate.low),
-                      grouped(rate.high), grouped(plan.tokens_per_second() / gpus));
-  const NumberRange mfu = rate_range(report, plan.mfu), hfu = rate_range(report, plan.hfu);
-  text += fmt::format("MFU {:.1f} % ({:.1f} to {:.1f}): {}: {:.4g} / ({:.4g} s x {} x {:.4g})\n", 100 * plan.mfu, 100 * mfu.low,
-                      100 * mfu.high, kMfuFormula, plan.model_flops, plan.seconds(), gpus, report.hardware.peak_flops);
-  text += fmt::format("HFU {:.1f} % ({:.1f} to {:.1f}): with the {:.4g} FLOPs of forwards that are done again\n", 100 * plan.hfu,
-                      100 * hfu.low, 100 * hfu.high, plan.recomputed_flops);
+  const int ranks = plan.plan.world_size();
+  const auto needed = static_cast<double>(plan.needed_bytes());
+  const bool known = report.hardware.device_bytes > 0;
+  std::string text = known ? (plan.fits ? "it fits: " : "it does not fit: ") : "memory: ";
+  text += plan.process ? fmt::format("the process of {} takes", counted(ranks, "rank"))
+                       : fmt::format("the most loaded rank, of stage {}, takes", plan.most().stage);
+  text += fmt::format(" {}{}{}\n", bytes_text(needed), in_brackets(needed_band(report), bytes_text),
+                      !known        ? "; how much that machine has is not known"
+                      : plan.process ? fmt::format(" of the {} of this machine", bytes_text(report.hardware.device_bytes))
+                                     : fmt::format(" of {}", bytes_text(report.hardware.device_bytes)));
+  const double rate = plan.tokens_per_second();
+  text += fmt::format("a step takes {}{}: {} tokens/s{}", duration_text(plan.seconds()),
+                      in_brackets(seconds_band(report, plan.seconds()), duration_text), grouped(rate),
+                      in_brackets(rate_band(report, rate), grouped));
+  if (report.hardware.on_cards())
+    text += fmt::format(", {} a GPU{}", grouped(rate / ranks), in_brackets(rate_band(report, rate / ranks), grouped));
+  text += '\n';
+  if (plan.peak_flops > 0)
+    text += fmt::format("MFU {} %{}, HFU {} %{}\n", percent(plan.mfu), in_brackets(rate_band(report, plan.mfu), percent),
+                        percent(plan.hfu), in_brackets(rate_band(report, plan.hfu), percent));
   text += fmt::format("first limit: {}: {}\n", to_string(plan.limit.limit), plan.limit.why);
-  const NumberRange hours = seconds_range(report, report.cost.gpu_hours);
-  text += fmt::format("{} tokens take {}, {}, {} GPU-hours ({} to {})\n\n", count_text(report.cost.tokens),
+  return text + fmt::format("on {}\n", hardware_line(report));
+}
+
+std::string details_text(const ClusterReport& report) {
+  const ClusterPlan& plan = report.plan;
+  std::string text = memory_table(plan) + memory_notes(report) + '\n' + time_table(report) + '\n';
+  if (plan.peak_flops > 0) {
+    text += fmt::format("MFU is {}: {:.4g} / ({:.4g} s x {:.4g} FLOP/s)\n", mfu_formula(report), plan.model_flops, plan.seconds(),
+                        plan.peak_flops);
+    text += fmt::format("HFU counts the {:.4g} FLOPs of forwards that are done again, too\n", plan.recomputed_flops);
+  }
+  text += fmt::format("{} tokens take {}, {}, {} {}{}\n", count_text(report.cost.tokens),
                       counted(std::llround(std::ceil(report.cost.steps)), "step"), duration_text(86400 * report.cost.days),
-                      grouped(report.cost.gpu_hours), grouped(hours.low), grouped(hours.high));
-  return text + advice_text(report) + '\n' + band_line(report) + '\n';
-}
-
-JsonValue to_json(const ClusterReport& report) {
-  const ClusterPlan& plan = report.plan;
-  const double rate = plan.tokens_per_second(), gpus = plan.plan.world_size();
-  JsonValue out, axes, limit, band;
-  out.set("name", report.hardware.name);
-  out.set("device", report.hardware.device);
-  out.set("gpus", plan.plan.world_size());
-  out.set("fits", plan.fits);
-  out.set("device_bytes", report.hardware.device_bytes);
-  out.set("memory", memory_json(plan));
-  out.set("step", step_json(report));
-  out.set("tokens_per_second", with_range(rate, rate_range(report, rate)));
-  out.set("tokens_per_second_per_gpu", with_range(rate / gpus, rate_range(report, rate / gpus)));
-  out.set("mfu", with_range(plan.mfu, rate_range(report, plan.mfu)));
-  out.set("hfu", with_range(plan.hfu, rate_range(report, plan.hfu)));
-  out.set("model_flops", plan.model_flops);
-  out.set("recomputed_flops", plan.recomputed_flops);
-  out.set("peak_flops", report.hardware.peak_flops);
-  out.set("mfu_formula", kMfuFormula);
-  for (std::size_t axis = 0; axis < kNumAxes; ++axis) axes.set(to_string(static_cast<Axis>(axis)), plan.bytes_sent[axis]);
-  out.set("bytes_of_a_rank", std::move(axes));
-  limit.set("name", to_string(plan.limit.limit));
-  limit.set("why", plan.limit.why);
-  out.set("limit", std::move(limit));
-  out.set("training", training_json(report));
-  out.set("advice", advice_json(report.advice));
-  band.set("low", report.hardware.band.low);
-  band.set("high", report.hardware.band.high);
-  band.set("runs", report.hardware.band.runs);
-  band.set("of", report.hardware.band.hardware.empty() ? "all GPUs" : report.hardware.band.hardware);
-  out.set("band", std::move(band));
-  return out;
-}
-
-std::string to_csv(const ClusterReport& report) {
-  const ClusterPlan& plan = report.plan;
-  std::string text = "quantity,part,stage,unit,value,low,high\n";
-  const auto line = [&text](std::string_view quantity, std::string_view part, std::string_view stage, std::string_view unit,
-                            double value) { text += fmt::format("{},{},{},{},{},,\n", quantity, part, stage, unit, value); };
-  const auto ranged = [&text](std::string_view quantity, std::string_view stage, std::string_view unit, double value,
-                              const NumberRange& range) {
-    text += fmt::format("{},,{},{},{},{},{}\n", quantity, stage, unit, value, range.low, range.high);
-  };
-  for (const RankMemory& memory : plan.memory) {
-    const std::string stage = std::to_string(memory.stage);
-    for (const MemoryPart& part : memory.parts) line("memory", part.name, stage, "bytes", static_cast<double>(part.bytes));
-    ranged("memory", stage, "bytes", static_cast<double>(memory.total()), bytes_range(memory));
-  }
-  for (std::size_t stage = 0; stage < plan.forecast.price.ranks.size(); ++stage) {
-    for (std::size_t part = 0; part < kNumTimeParts; ++part)
-      line("step", to_string(static_cast<TimePart>(part)), std::to_string(stage), "seconds",
-           plan.forecast.price.ranks[stage].seconds[part]);
-  }
-  ranged("step", "", "seconds", plan.seconds(), seconds_range(report, plan.seconds()));
-  ranged("throughput", "", "tokens/s", plan.tokens_per_second(), rate_range(report, plan.tokens_per_second()));
-  ranged("mfu", "", "1", plan.mfu, rate_range(report, plan.mfu));
-  ranged("hfu", "", "1", plan.hfu, rate_range(report, plan.hfu));
-  for (std::size_t axis = 0; axis < kNumAxes; ++axis)
-    line("sent by a rank", to_string(static_cast<Axis>(axis)), "", "bytes", plan.bytes_sent[axis]);
-  line("training", "", "", "tokens", report.cost.tokens);
-  ranged("training", "", "GPU-hours", report.cost.gpu_hours, seconds_range(report, report.cost.gpu_hours));
-  return text;
+                      grouped(report.cost.gpu_hours), report.hardware.on_cards() ? "GPU-hours" : "core-hours",
+                      in_brackets(seconds_band(report, report.cost.gpu_hours), grouped));
+  return text + band_line(report) + '\n';
 }
 
 }  // namespace trident

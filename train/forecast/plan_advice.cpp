@@ -91,7 +91,7 @@ std::vector<PricedChange> priced_changes(const PlanHardware& hardware, const Clu
     try {
       validate(config);
       const ClusterPlan changed = plan_on(hardware, config, now.plan.world_size());
-      priced.push_back({change.settings, changed.seconds(), changed.most().total(), changed.fits});
+      priced.push_back({change.settings, changed.seconds(), changed.needed_bytes(), changed.fits});
     } catch (const ConfigError&) {  // this model, batch or layout does not allow it
     }
   }
@@ -102,7 +102,7 @@ std::vector<PricedChange> advice_of(const ClusterPlan& now, std::vector<PricedCh
   const auto smaller = [](const PricedChange& a, const PricedChange& b) { return a.bytes < b.bytes; };
   const auto least = std::min_element(changes.begin(), changes.end(), smaller);
   if (!now.fits && least != changes.end() && !least->fits) {
-    if (least->bytes >= now.most().total()) return {};
+    if (least->bytes >= now.needed_bytes()) return {};
     return {*least};
   }
   std::erase_if(changes, [&](const PricedChange& it) { return !it.fits || (now.fits && it.seconds > 0.995 * now.seconds()); });

@@ -12,7 +12,7 @@ namespace trident {
 struct PricedChange {
   std::vector<std::string> settings;  // "recompute.policy=full": what to --set
   double seconds = 0;                 // of a step
-  std::int64_t bytes = 0;             // of the rank that needs most
+  std::int64_t bytes = 0;             // that have to fit: ClusterPlan::needed_bytes()
   bool fits = false;
 };
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
+#include <cstdint>
 #include <utility>
 
 #include "train/forecast/held_activations.h"
@@ -14,26 +16,41 @@ namespace {
 
 constexpr std::size_t kMostLines = 8, kMostBars = 16, kMostPoints = 1200;
 
-double gb(double bytes) { return 1e-9 * bytes; }
+// Of ranks' memory, all over the page: MB where the most loaded one has less than a GB.
+struct MemoryUnit {
+  double bytes = 1e9;
+  std::string name = "GB";
+  double of(double count) const { return count / bytes; }
+  double of(std::int64_t count) const { return of(static_cast<double>(count)); }
+};
+MemoryUnit unit_of(const ClusterPlan& plan) {
+  return plan.most().total() < 1'000'000'000 ? MemoryUnit{1e6, "MB"} : MemoryUnit{};
+}
+
+// With its first letter large and a full stop.
+std::string sentence(std::string text) {
+  if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text + ".";
+}
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 // A step function with the most of each of so many windows of time, so that none of its peaks is lost.
-std::vector<PlotPoint> peaks_of(const std::vector<HeldBytes>& held, double seconds, double base) {
+std::vector<PlotPoint> peaks_of(const std::vector<HeldBytes>& held, double seconds, double base, const MemoryUnit& unit) {
   std::vector<PlotPoint> points;
   if (held.size() <= kMostPoints) {
-    for (const HeldBytes& it : held) points.push_back({it.seconds, gb(base + static_cast<double>(it.bytes))});
+    for (const HeldBytes& it : held) points.push_back({it.seconds, unit.of(base + static_cast<double>(it.bytes))});
   } else {
     const double window = seconds / kMostPoints;
     for (const HeldBytes& it : held) {
-      const double start = window * std::floor(it.seconds / window), bytes = gb(base + static_cast<double>(it.bytes));
+      const double start = window * std::floor(it.seconds / window), bytes = unit.of(base + static_cast<double>(it.bytes));
       if (!points.empty() && points.back().x == start)
         points.back().y = std::max(points.back().y, bytes);
       else
         points.push_back({start, bytes});
     }
   }
-  if (!points.empty()) points.push_back({seconds, gb(base + static_cast<double>(held.back().bytes))});
+  if (!points.empty()) points.push_back({seconds, unit.of(base + static_cast<double>(held.back().bytes))});
   return points;
 }
 
@@ -54,51 +71,100 @@ StackedBars time_bars(const ClusterReport& report) {
   return bars;
 }
 
+// Parts that have a colour together; every part is in one of them.
+struct BarPart {
+  std::string_view name;
+  Hue hue;
+  std::vector<std::string_view> parts;
+};
+const std::vector<BarPart>& bar_parts() {
+  static const std::vector<BarPart> all{
+      {"parameters", Hue::kBlue, {"parameters"}},
+      {"gradients", Hue::kLightBlue, {"gradients"}},
+      {"optimizer", Hue::kGold, {"optimizer"}},
+      {"activations: block inputs", Hue::kGreen, {"activations: block inputs"}},
+      {"activations: attention", Hue::kLightGreen, {"activations: attention"}},
+      {"activations: MLP", Hue::kTeal, {"activations: MLP"}},
+      {"activations: norms + residual", Hue::kPink, {"activations: norms + residual"}},
+      {"activations: logits + loss", Hue::kRed, {"activations: logits + loss"}},
+      {"activations: other",
+       Hue::kBrown,
+       {"activations: made again", "activations: split backward", "activations: sampled text"}},
+      {"scratch, workspaces, data", Hue::kGrey, {"scratch", "workspaces", "data"}},
+      {"communication: buffers, channels", Hue::kOrange, {"communication buffers", "communicators"}},
+      {"driver's context", Hue::kPurple, {"context"}}};
+  return all;
+}
+
 StackedBars memory_bars(const ClusterReport& report) {
-  static constexpr std::array<Hue, 11> kHues = {Hue::kBlue,       Hue::kLightBlue, Hue::kGold,   Hue::kGreen,
-                                                Hue::kLightGreen, Hue::kTeal,      Hue::kOrange, Hue::kPurple,
-                                                Hue::kPink,       Hue::kGrey,      Hue::kBrown};
   const ClusterPlan& plan = report.plan;
-  StackedBars bars{"Memory of a rank, by pipeline stage", "GB", {}, {}, {}, {}};
-  std::vector<std::size_t> used;
-  for (std::size_t part = 0; part < plan.most().parts.size(); ++part) {
-    if (std::none_of(plan.memory.begin(), plan.memory.end(), [&](const RankMemory& it) { return it.parts[part].bytes > 0; }))
-      continue;
-    used.push_back(part);
-    bars.parts.push_back({plan.most().parts[part].name, kHues[part % kHues.size()]});
+  const MemoryUnit unit = unit_of(plan);
+  StackedBars bars{"Memory of a rank, by pipeline stage", unit.name, {}, {}, {}, {}};
+  const auto bytes_of = [](const RankMemory& memory, const BarPart& bar) {
+    std::int64_t bytes = 0;
+    for (const std::string_view part : bar.parts) bytes += memory.of(part);
+    return bytes;
+  };
+  std::vector<const BarPart*> used;
+  for (const BarPart& bar : bar_parts()) {
+    if (std::none_of(plan.memory.begin(), plan.memory.end(), [&](const RankMemory& it) { return bytes_of(it, bar) > 0; })) continue;
+    used.push_back(&bar);
+    bars.parts.push_back({std::string(bar.name), bar.hue});
   }
   for (const std::size_t stage : some_stages(plan, kMostBars, plan.fullest)) {
     StackedBars::Bar bar{fmt::format("stage {}", stage), {}};
-    for (const std::size_t part : used) bar.values.push_back(gb(static_cast<double>(plan.memory[stage].parts[part].bytes)));
+    for (const BarPart* const part : used) bar.values.push_back(unit.of(bytes_of(plan.memory[stage], *part)));
     bars.bars.push_back(std::move(bar));
   }
-  if (report.hardware.device_bytes > 0) {
-    bars.limit = gb(report.hardware.device_bytes);
+  if (report.hardware.on_cards() && report.hardware.device_bytes > 0) {
+    bars.limit = unit.of(report.hardware.device_bytes);
     bars.limit_name = "memory of " + report.hardware.device;
   }
   return bars;
 }
 
+ReportTable memory_table(const ClusterPlan& plan) {
+  const MemoryUnit unit = unit_of(plan);
+  ReportTable table{fmt::format("The most loaded rank, of stage {}", plan.most().stage), {"part", unit.name, "band"}, {}, 1};
+  for (const MemoryPart& part : plan.most().parts) {
+    if (part.bytes == 0) continue;
+    table.rows.push_back({part.name, fmt::format("{:.3f}", unit.of(part.bytes)),
+                          part.certainty == Certainty::kExact  ? "exact"
+                          : part.certainty == Certainty::kMost ? "from 0"
+                                                               : "no band"});
+  }
+  table.rows.push_back({"all", fmt::format("{:.3f}", unit.of(plan.most().total())), ""});
+  return table;
+}
+
+std::string range_text(const Band& band, const auto& text_of) {
+  return band ? fmt::format("{} to {}", text_of(band->low), text_of(band->high)) : "no band";
+}
+
 KeyNumbers key_numbers(const ClusterReport& report) {
   const ClusterPlan& plan = report.plan;
-  const auto gpus = static_cast<double>(plan.plan.world_size());
-  const NumberRange seconds = seconds_range(report, plan.seconds()), hours = seconds_range(report, report.cost.gpu_hours);
-  const auto over = [&](double rate) { return std::pair(rate / report.hardware.band.high, rate / report.hardware.band.low); };
-  const auto rates = over(plan.tokens_per_second()), mfus = over(plan.mfu), hfus = over(plan.hfu);
+  const bool cards = report.hardware.on_cards();
+  const double rate = plan.tokens_per_second(), gpus = plan.plan.world_size();
+  const double there = report.hardware.device_bytes;
+  const std::string needed = bytes_text(static_cast<double>(plan.needed_bytes()));
+  const std::string verdict = there == 0 ? "how much there is is not known" : plan.fits ? "it fits" : "it does not fit";
   KeyNumbers block;
   block.numbers = {
-      {"a step", duration_text(plan.seconds()), fmt::format("{} to {}", duration_text(seconds.low), duration_text(seconds.high))},
-      {"tokens/s", grouped(plan.tokens_per_second()),
-       fmt::format("{} to {}; {} a GPU", grouped(rates.first), grouped(rates.second), grouped(plan.tokens_per_second() / gpus))},
-      {"MFU", percent(plan.mfu), fmt::format("{} to {}", percent(mfus.first), percent(mfus.second))},
-      {"HFU", percent(plan.hfu), fmt::format("{} to {}", percent(hfus.first), percent(hfus.second))},
-      {"most memory of a rank", fmt::format("{:.1f} GB", gb(static_cast<double>(plan.most().total()))),
-       fmt::format("of {:.1f} GB, stage {}: {}", gb(report.hardware.device_bytes), plan.most().stage,
-                   plan.fits ? "fits" : "does not fit")},
-      {"first limit", std::string(to_string(plan.limit.limit)), plan.limit.why},
-      {count_text(report.cost.tokens) + " tokens", grouped(report.cost.gpu_hours) + " GPU-hours",
-       fmt::format("{} to {}; {} on these GPUs", grouped(hours.low), grouped(hours.high),
-                   duration_text(86400 * report.cost.days))}};
+      {cards ? "most memory of a rank" : "memory of the process", needed,
+       fmt::format("{}{}{}; {}", verdict, there == 0 ? "" : " in " + bytes_text(there),
+                   cards ? fmt::format(", stage {}", plan.most().stage) : "", range_text(needed_band(report), bytes_text))},
+      {"a step", duration_text(plan.seconds()), range_text(seconds_band(report, plan.seconds()), duration_text)},
+      {"tokens/s", grouped(rate),
+       range_text(rate_band(report, rate), grouped) + (cards ? fmt::format("; {} a GPU", grouped(rate / gpus)) : "")}};
+  if (plan.peak_flops > 0) {
+    block.numbers.push_back({"MFU", percent(plan.mfu), range_text(rate_band(report, plan.mfu), percent)});
+    block.numbers.push_back({"HFU", percent(plan.hfu), range_text(rate_band(report, plan.hfu), percent)});
+  }
+  block.numbers.push_back({"first limit", std::string(to_string(plan.limit.limit)), plan.limit.why});
+  block.numbers.push_back({count_text(report.cost.tokens) + " tokens",
+                           grouped(report.cost.gpu_hours) + (cards ? " GPU-hours" : " core-hours"),
+                           fmt::format("{}; {} on {}", range_text(seconds_band(report, report.cost.gpu_hours), grouped),
+                                       duration_text(86400 * report.cost.days), cards ? "these GPUs" : "this machine")});
   return block;
 }
 
@@ -110,19 +176,20 @@ ReportSection advice_section(const ClusterReport& report) {
         Paragraph{now.fits ? "Nothing that was tried makes it faster." : "Nothing that was tried needs less memory."});
     return section;
   }
-  ReportTable table{"", {"change", "step", "difference", "most memory, GB", "fits"}, {}, 1};
+  ReportTable table{"", {"change", "step", "difference", "memory", "fits"}, {}, 1};
   for (const PricedChange& change : report.advice)
     table.rows.push_back({settings_text(change), duration_text(change.seconds),
                           fmt::format("{:+.1f} %", 100 * (change.seconds / now.seconds() - 1)),
-                          fmt::format("{:.1f}", gb(static_cast<double>(change.bytes))), change.fits ? "yes" : "no"});
+                          bytes_text(static_cast<double>(change.bytes)), change.fits ? "yes" : "no"});
   section.blocks.emplace_back(
-      Paragraph{"Each was planned and priced like this configuration, with the same GPUs and the same global batch."});
+      Paragraph{"Each was planned and priced like this configuration, with the same ranks and the same global batch."});
   section.blocks.emplace_back(std::move(table));
   return section;
 }
 
 ReportTable time_table(const ClusterPlan& plan) {
-  ReportTable table{"The stage that waits least", {"part", "time", "share"}, {}, 1};
+  const bool shared = plan.process && plan.process->shares_cores;
+  ReportTable table{shared ? "The cores that ranks share" : "The stage that waits least", {"part", "time", "share"}, {}, 1};
   for (std::size_t part = 0; part < kNumTimeParts; ++part)
     table.rows.push_back({std::string(to_string(static_cast<TimePart>(part))), duration_text(plan.parts.seconds[part]),
                           percent(plan.parts.seconds[part] / plan.seconds())});
@@ -131,9 +198,9 @@ ReportTable time_table(const ClusterPlan& plan) {
 }
 
 ReportTable traffic_table(const ClusterPlan& plan) {
-  ReportTable table{"Sent by a rank in a step, on average", {"axis", "GB"}, {}, 1};
+  ReportTable table{"Sent by a rank in a step, on average", {"axis", "bytes"}, {}, 1};
   for (std::size_t axis = 0; axis < kNumAxes; ++axis)
-    table.rows.push_back({std::string(to_string(static_cast<Axis>(axis))), fmt::format("{:.3f}", gb(plan.bytes_sent[axis]))});
+    table.rows.push_back({std::string(to_string(static_cast<Axis>(axis))), bytes_text(plan.bytes_sent[axis])});
   return table;
 }
 
@@ -141,18 +208,20 @@ ReportTable traffic_table(const ClusterPlan& plan) {
 
 LinePlot memory_over_time(const ClusterReport& report) {
   const ClusterPlan& plan = report.plan;
-  LinePlot plot{"", "seconds", "GB of a rank", AxisScale::kLinear, AxisScale::kLinear, {}, {}, {}};
+  const MemoryUnit unit = unit_of(plan);
+  LinePlot plot{"", "seconds", unit.name + " of a rank", AxisScale::kLinear, AxisScale::kLinear, {}, {}, {}};
   std::size_t number = 0;
   for (const std::size_t stage : some_stages(plan, kMostLines, plan.fullest)) {
     const DryRun& run = plan.forecast.stages[stage];
     const RankMemory& memory = plan.memory[stage];
     const std::vector<HeldBytes> held =
         held_activations(plan.plan.step_programs[stage], run.blocks, plan.forecast.price.spans[stage]);
-    const auto base = static_cast<double>(memory.total() - memory.of("kept activations") - memory.of("logits"));
-    plot.lines.push_back({fmt::format("stage {}", stage), peaks_of(held, plan.seconds(), base), hue_of(number++), false, true});
+    const auto base = static_cast<double>(memory.total() - memory.held);
+    plot.lines.push_back({fmt::format("stage {}", stage), peaks_of(held, plan.forecast.price.seconds, base, unit),
+                          hue_of(number++), false, true});
   }
-  if (report.hardware.device_bytes > 0) {
-    plot.limit = gb(report.hardware.device_bytes);
+  if (report.hardware.on_cards() && report.hardware.device_bytes > 0) {
+    plot.limit = unit.of(report.hardware.device_bytes);
     plot.limit_name = report.hardware.device;
   }
   return plot;
@@ -163,17 +232,29 @@ ReportPage page_of(const ClusterReport& report) {
   ReportPage page{"Plan of " + plan.plan.config.run.dir, fmt::format("{}; {}", hardware_line(report), model_line(plan.plan)), {}};
   ReportSection summary{"In short", {key_numbers(report), Paragraph{layout_line(plan.plan)}}};
   for (const std::string& note : plan.plan.notes) summary.blocks.emplace_back(Paragraph{note});
-  summary.blocks.emplace_back(Paragraph{"MFU is " + std::string(kMfuFormula) + "; HFU counts forwards that are done again, too."});
-  summary.blocks.emplace_back(Paragraph{"Predicted, not measured: " + band_line(report) + "."});
+  if (plan.peak_flops > 0)
+    summary.blocks.emplace_back(Paragraph{"MFU is " + mfu_formula(report) + "; HFU counts forwards that are done again, too."});
+  summary.blocks.emplace_back(Paragraph{"Predicted, not measured. " + sentence(band_line(report))});
   page.sections.push_back(std::move(summary));
   page.sections.push_back(advice_section(report));
-  page.sections.push_back({"Time", {time_bars(report), time_table(plan), traffic_table(plan)}});
+  ReportSection time{"Time", {time_bars(report), time_table(plan), traffic_table(plan)}};
+  if (plan.process && plan.process->shares_cores)
+    time.blocks.insert(time.blocks.begin(),
+                       Paragraph{"More threads compute than there are cores: a step takes the CPU time of all ranks over the "
+                                 "cores. Bars and the step below are of ranks with cores of their own."});
+  time.blocks.emplace_back(Paragraph{"No band for parts: what is known to be off is the time of whole steps."});
+  page.sections.push_back(std::move(time));
   page.sections.push_back(
       {"The step",
        {Paragraph{"Each row is a rank of a pipeline stage: above what it computes, numbered by micro-batch; below its gathers "
                   "and reductions. The ranks of other data- and tensor-parallel coordinates do the same."},
         timeline_of(plan.plan, plan.forecast)}});
-  page.sections.push_back({"Memory", {memory_bars(report)}});
+  ReportSection memory{"Memory", {memory_bars(report), memory_table(plan)}};
+  memory.blocks.emplace_back(
+      Paragraph{"GB are 10^9 bytes, MB 10^6. Exact: a rank of this program books as much, to the byte; from 0: the most that "
+                "libraries' workspaces take; no band: one figure for every run, from the profile."});
+  if (const std::string device = device_line(report); !device.empty()) memory.blocks.emplace_back(Paragraph{sentence(device)});
+  page.sections.push_back(std::move(memory));
   page.sections.push_back(
       {"Memory over the time of a step",
        {Paragraph{"Activations as micro-batches in flight hold them, on what is there all the time. The arena has "

@@ -11,7 +11,7 @@ namespace trident {
 
 ReportPage page_of(const ClusterReport& report);
 
-// GB of the device over the seconds of a step, of some of the stages.
+// GB of a rank (below 1 GB: MB) over the seconds of a step, of some of the stages.
 LinePlot memory_over_time(const ClusterReport& report);
 
 }  // namespace trident

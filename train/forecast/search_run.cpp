@@ -27,9 +27,7 @@ constexpr double kSameAsAnother = -1;
 
 // The card's workspaces at most: of a plan, whose configuration is all that counts.
 std::unique_ptr<Ops> card_of(const TrainConfig& config) {
-  RunPlan plan;
-  plan.config = config;
-  return any_card(plan);
+  return any_card(config.cuda.deterministic);
 }
 
 std::string gigabytes(std::int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9); }

@@ -1,26 +1,28 @@
-// `trident plan --cluster`: a configuration on GPUs that need not be here.
+// `trident plan --cluster`: a configuration on GPUs, or on processors, that need not be here.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
+#include "plan/cpu_rates.h"
 #include "train/forecast/cluster_report.h"
 #include "train/launch/cluster_question.h"
 #include "train/launch/plan_report.h"
 
 namespace trident {
 
-struct ClusterAnswer {
-  PlanReport report;
-  ClusterReport priced;
-};
-
-// Writes the files that are asked for. Throws ConfigError: an unknown cluster (the message lists them), GPUs that are no whole
-// nodes or replicas, a configuration that cannot be; StorageError.
-ClusterAnswer plan_on_cluster(const TrainConfig& config, const ClusterQuestion& question);
+// "cpu", the profile that comes with the program, or the path of a file that trident bench --calibrate wrote; nothing where the
+// name means something else. Throws ConfigError: a bad file.
+std::optional<CpuRates> find_processors(std::string_view name_or_path);
 
 enum class PlanForm : std::uint8_t { kText, kJson, kCsv };
-// What is printed: text and JSON go on where those of a plan without a cluster end; the JSON has "cluster" as well.
-std::string to_text(const ClusterAnswer& answer, PlanDetail detail, PlanForm form);
+
+// What is printed; the files that are asked for are written. Text: the verdict, advice, then what a plan without a cluster says and
+// everything by part. JSON: that of a plan without a cluster, with "cluster" as well. Throws ConfigError: an unknown cluster (the
+// message lists them), GPUs that are no whole nodes or replicas, a configuration that cannot be, a table that a profile lacks;
+// StorageError.
+std::string plan_on_cluster(const TrainConfig& config, const ClusterQuestion& question, PlanDetail detail, PlanForm form);
 
 }  // namespace trident

@@ -130,27 +130,45 @@ PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
   return planned;
 }
 
-std::string to_text(const PlanReport& report, const RunPlan& plan, PlanDetail detail) {
+std::string heading_text(const RunPlan& plan) {
   std::string text = fmt::format("{}\n{}\n", model_line(plan), layout_line(plan));
   text += fmt::format("compute in {} ({}), {}\n", to_string(plan.compute), plan.compute_reason, to_string(plan.zero.preset));
-  text += fmt::format("bubble (idle over ideal) {:.3f}\n", plan.predicted_bubble);
+  text += fmt::format("bubble by FLOPs alone (idle over ideal) {:.3f}\n", plan.predicted_bubble);
   for (const std::string& note : plan.notes) text += note + '\n';
+  return text;
+}
+
+std::string holds_text(const RunPlan& plan) {
+  std::string text;
+  for (std::size_t stage = 0; stage < plan.step_programs.size(); ++stage)
+    text += fmt::format("stage {}: {}\n", stage, units_text(plan, stage));
+  return text;
+}
+
+std::string traffic_text(const PlanReport& report, const RunPlan& plan) {
+  const std::array<double, kNumAxes> sent = bytes_of_all_ranks(plan, report.stages);
+  return fmt::format("\nsent in a step by all ranks:{}\nby a rank, on average:{}\n", sizes_by_axis(sent, 1),
+                     sizes_by_axis(sent, plan.world_size()));
+}
+
+std::string program_text(const RunPlan& plan) {
+  std::string text =
+      "\nA step of each pipeline rank (u unit, m micro-batch, s virtual stage; @ and g: where weights or a message, and "
+      "gradients, lie,\n"
+      "in blocks of 256 bytes; = overwrites gradients, += adds; ! the last reduction; < from and > to a pipeline rank):\n";
+  for (const StepProgram& program : plan.step_programs) text += to_text(program);
+  return text;
+}
+
+std::string to_text(const PlanReport& report, const RunPlan& plan, PlanDetail detail) {
+  std::string text = heading_text(plan);
   const bool exact = report.workspaces == Workspaces::kExact;
   text += fmt::format("\nMB of one rank{}:\n{}\n",
                       exact ? "" : "; workspaces of products and attention: the most that a card's take", memory_table(report));
   for (std::size_t i = 0; i < report.stages.size(); ++i)
     text += fmt::format("stage {}: {}; {}\n", i, units_text(plan, i), largest_entries(report.stages[i].arena));
-  const std::array<double, kNumAxes> sent = bytes_of_all_ranks(plan, report.stages);
-  text += fmt::format("\nsent in a step by all ranks:{}\nby a rank, on average:{}\n", sizes_by_axis(sent, 1),
-                      sizes_by_axis(sent, plan.world_size()));
-  if (detail == PlanDetail::kProgram) {
-    text +=
-        "\nA step of each pipeline rank (u unit, m micro-batch, s virtual stage; @ and g: where weights or a message, and "
-        "gradients, lie,\n"
-        "in blocks of 256 bytes; = overwrites gradients, += adds; ! the last reduction; < from and > to a pipeline rank):\n";
-    for (const StepProgram& program : plan.step_programs) text += to_text(program);
-  }
-  return text;
+  text += traffic_text(report, plan);
+  return detail == PlanDetail::kProgram ? text + program_text(plan) : text;
 }
 
 JsonValue to_json(const PlanReport& report, const RunPlan& plan, PlanDetail detail) {

@@ -32,6 +32,11 @@ PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda);
 // kProgram: with the instructions of every stage in a step, in the words of pipeline/step_program.h.
 enum class PlanDetail : std::uint8_t { kSums, kProgram };
 std::string to_text(const PlanReport& report, const RunPlan& plan, PlanDetail detail);
+// Parts of it: model, layout and notes; what each stage holds; what a step sends; the instructions of every stage.
+std::string heading_text(const RunPlan& plan);
+std::string holds_text(const RunPlan& plan);
+std::string traffic_text(const PlanReport& report, const RunPlan& plan);
+std::string program_text(const RunPlan& plan);
 // {"ranks", "parameters", "compute", "zero", "micro_batches", "bubble_over_ideal", "workspaces": "exact" | "bound",
 //  "stages": [{"stage", "rank", "holds", "bytes", "by_use": {...}, "allocations": [{"name", "use", "bytes"}, ...]}],
 //  "step_comm_bytes": {"tp", "cp", "dp", "pp"}}: bytes, of one rank and (step_comm_bytes) summed over all ranks. kProgram: every

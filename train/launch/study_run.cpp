@@ -16,7 +16,7 @@
 #include "train/forecast/run_prices.h"
 #include "train/forecast/study.h"
 #include "train/forecast/study_keys.h"
-#include "train/launch/plan_on_processors.h"
+#include "train/launch/plan_on_cluster.h"
 #include "train/launch/run_training.h"
 #include "train/plan/machine.h"
 #include "train/plan/run_plan.h"

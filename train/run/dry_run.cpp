@@ -66,7 +66,8 @@ DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work, StepRec
   }
   if (work == DryWork::kStep) trainer.step(kNoData);
   if (work == DryWork::kEvaluation) trainer.evaluate(kNoData, 1, {});
-  return {rank, trainer.arena_plan(), trainer.logits_bytes(), trainer.context().bytes_sent(), trainer.activation_blocks()};
+  return {rank, trainer.arena_plan(), trainer.logits_bytes(), trainer.context().bytes_sent(), trainer.activation_blocks(),
+          trainer.held_by_kind()};
 }
 
 StepRecord record_step(const RunPlan& plan, int rank, Ops* oracle, DryWork work, Interning interning) {
@@ -82,10 +83,10 @@ std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work) {
   return stages;
 }
 
-std::unique_ptr<Ops> any_card(const RunPlan& plan) { return std::make_unique<CardWorkspaces>(plan.config.cuda.deterministic); }
+std::unique_ptr<Ops> any_card(bool deterministic) { return std::make_unique<CardWorkspaces>(deterministic); }
 
 std::vector<DryRun> dry_stages_on_cards(const RunPlan& plan, DryWork work) {
-  return dry_stages(plan, any_card(plan).get(), work);
+  return dry_stages(plan, any_card(plan.config.cuda.deterministic).get(), work);
 }
 
 std::vector<DryRun> dry_stages_here(const RunPlan& plan, DeviceKind device, DryWork work) {

@@ -26,6 +26,7 @@ struct DryRun {
   std::int64_t logits_bytes = 0;              // of the activations: what recompute.head_chunk would keep to a chunk
   std::array<double, kNumAxes> bytes_sent{};  // by the rank, in the work, by axis; zeros without any
   std::vector<ActivationBlocks> blocks = {};  // by chunk; of training alone
+  BytesByKind held_by_kind = {};              // of all these blocks; likewise
 };
 
 enum class DryWork : std::uint8_t { kConstruct, kStep, kEvaluation };  // kEvaluation: of one global batch
@@ -44,7 +45,8 @@ StepRecord record_step(const RunPlan& plan, int rank, Ops* oracle, DryWork work,
 std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work);
 
 // Operations of cards that are not here, as an oracle: the most that their workspaces take.
-std::unique_ptr<Ops> any_card(const RunPlan& plan);
+// `deterministic`: cuda.deterministic.
+std::unique_ptr<Ops> any_card(bool deterministic);
 
 // The same as dry_stages() of such cards.
 std::vector<DryRun> dry_stages_on_cards(const RunPlan& plan, DryWork work);

@@ -102,6 +102,7 @@ class RankTrainer {
   // Of the activations, what recompute.head_chunk would keep to a chunk.
   std::int64_t logits_bytes() const { return model_.stage().logits_bytes(); }
   std::vector<ActivationBlocks> activation_blocks() const { return model_.stage().activation_blocks(); }
+  const BytesByKind& held_by_kind() const { return model_.stage().held_by_kind(); }
   // One line each of what the user ought to know of the memory.
   std::span<const std::string> notes() const { return model_.notes(); }
   // What every instruction of the last step took.

@@ -90,9 +90,16 @@ std::vector<std::string> time_lines(const StepTimes& times) {
   for (std::size_t i = 0; i < kNumStepParts; ++i) {
     if (times.wall[i] > 0) parts += fmt::format("{} {:.1f}, ", to_string(static_cast<StepPart>(i)), 1e3 * times.wall[i]);
   }
+  // What the norm's sums wait for is whoever computed longest, and no tensor-parallel traffic.
+  std::array<double, kNumWaitedFor> waited_for = times.waited_for;
+  double& tensor = waited_for[static_cast<std::size_t>(WaitedFor::kTensor)];
+  tensor = std::max(0.0, tensor - times.causes.statistics_waited);
   for (std::size_t i = 0; i < kNumWaitedFor; ++i) {
-    if (times.waited_for[i] > 0) waits += fmt::format(" {} {:.1f}", to_string(static_cast<WaitedFor>(i)), 1e3 * times.waited_for[i]);
+    if (waited_for[i] > 0) waits += fmt::format(" {} {:.1f},", to_string(static_cast<WaitedFor>(i)), 1e3 * waited_for[i]);
   }
+  if (times.causes.statistics_waited > 0)
+    waits += fmt::format(" the slowest rank at the gradient norm {:.1f},", 1e3 * times.causes.statistics_waited);
+  if (!waits.empty()) waits.pop_back();
   std::vector<std::string> lines{fmt::format("step of {:.1f} ms, mean over ranks: {}rest {:.1f}", 1e3 * times.step, parts, 1e3 * times.rest())};
   if (!waits.empty()) {
     lines.push_back(fmt::format("  waiting for{}; the processor worked {:.1f} ms{}", waits, 1e3 * times.computing(),
@@ -226,8 +233,8 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
     for (std::size_t i = 0; i < last.sets.size(); ++i)
       lines.push_back(fmt::format("  {} {}", last.sets[i].name, valid_text(first.sets[i].valid, last.sets[i].valid)));
   }
-  lines.push_back(fmt::format("bubble (idle over ideal): predicted {:.3f}, replayed {:.3f} (CPU time of each instruction through the simulator)",
-                              plan.predicted_bubble, summary.replayed_bubble));
+  lines.push_back(fmt::format("bubble (idle over ideal): replayed {:.3f}, by the CPU time of each instruction; {:.3f} if FLOPs alone took time",
+                              summary.replayed_bubble, plan.predicted_bubble));
   for (std::string& line : time_lines(summary.times)) lines.push_back(std::move(line));
   add_prediction_lines(lines, summary);
   if (summary.bytes_between_nodes > 0)
