@@ -119,18 +119,27 @@ TEST(Prediction, WhatIsOffIsNamed) {
 
 TEST(Prediction, WithoutAProfileTheRunSaysSoAndNothingElseChanges) {
   const Workplace place;
-  write_file(place / "bad.json", R"({"name": 3})");
   write_profile(place, "lacking.json", {}, 1);
-  for (const std::string profile : {"none.json", "bad.json", "lacking.json"}) {
-    const bool lacks = profile == "lacking.json";
-    const ProgramOutcome outcome = place.train({"run.hardware_profile=" + (place / profile), "run.overwrite=true",
-                                                lacks ? "precision.compute=bf16" : "precision.compute=fp32"});
-    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-    EXPECT_NE(outcome.out.find("predicted beside measured, without the time of a step: "), std::string::npos) << outcome.out;
-    const JsonValue c = comparison(place);
-    EXPECT_NE(c.find("not_predicted")->as_string().find(lacks ? "bf16" : profile), std::string::npos) << to_json_text(c);
-    EXPECT_EQ(number(*c.find("arena_bytes"), "predicted"), number(*c.find("arena_bytes"), "measured"));
-    EXPECT_EQ(parse_json(read_file(place / "run/plan.json"), "plan.json").find("predicted_step"), nullptr);
+  const ProgramOutcome outcome =
+      place.train({"run.hardware_profile=" + (place / "lacking.json"), "run.overwrite=true", "precision.compute=bf16"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::size_t noted = outcome.out.find("the time of a step is not predicted: "), first_step = outcome.out.find("\nstep ");
+  EXPECT_LT(noted, first_step) << "said at the start: " << outcome.out;
+  EXPECT_NE(outcome.out.find("predicted beside measured, without the time of a step: "), std::string::npos) << outcome.out;
+  const JsonValue c = comparison(place);
+  EXPECT_NE(c.find("not_predicted")->as_string().find("bf16"), std::string::npos) << to_json_text(c);
+  EXPECT_EQ(number(*c.find("arena_bytes"), "predicted"), number(*c.find("arena_bytes"), "measured"));
+  EXPECT_EQ(parse_json(read_file(place / "run/plan.json"), "plan.json").find("predicted_step"), nullptr);
+}
+
+// Before anything is made or trained, as threads and as processes.
+TEST(Prediction, AFileThatIsNoProfileIsRefusedAtTheStart) {
+  const Workplace place;
+  write_file(place / "bad.json", R"({"name": 3})");
+  for (const std::string profile : {"none.json", "bad.json"}) {
+    expect_one_line(place.train({"run.hardware_profile=" + (place / profile)}), 64,
+                    {"run.hardware_profile cannot be used: ", profile, "; name a file of trident bench --calibrate"});
+    EXPECT_FALSE(file_exists(place / "run"));
   }
 }
 

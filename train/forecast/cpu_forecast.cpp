@@ -4,10 +4,14 @@
 
 namespace trident {
 
-CpuForecast forecast_on_processors(const RunPlan& plan, const CpuRates& rates, Ops* oracle) {
+CpuForecast forecast_on_processors_here(const RunPlan& plan, const CpuRates& rates) {
+  Doorbell doorbell;
+  CpuDeviceOptions options;
+  options.threads_per_rank = plan.threads_per_rank;
+  CpuDevice device(doorbell, options);
   const CpuPrices prices(rates, {plan.world_size(), plan.threads_per_rank, plan.compute});
   CpuForecast result;
-  result.forecast = forecast_run(plan, prices, oracle);
+  result.forecast = forecast_run(plan, prices, &device.ops());
   const int ranks_of_a_stage = plan.world_size() / plan.grid.degrees().pipeline;
   result.cpu_seconds = cpu_seconds_of_step(result.forecast.step.records, ranks_of_a_stage, prices);
   result.shares_cores = prices.shares_cores();
@@ -16,14 +20,6 @@ CpuForecast forecast_on_processors(const RunPlan& plan, const CpuRates& rates, O
     result.arena_bytes += static_cast<double>(stage.arena.total_bytes()) * ranks_of_a_stage;
   result.resident_bytes = prices.resident_bytes(result.arena_bytes, plan.world_size());
   return result;
-}
-
-CpuForecast forecast_on_processors_here(const RunPlan& plan, const CpuRates& rates) {
-  Doorbell doorbell;
-  CpuDeviceOptions options;
-  options.threads_per_rank = plan.threads_per_rank;
-  CpuDevice device(doorbell, options);
-  return forecast_on_processors(plan, rates, &device.ops());
 }
 
 }  // namespace trident

@@ -15,10 +15,8 @@ struct CpuForecast {
   double resident_bytes = 0;  // of the process
 };
 
-// `plan` with as many threads per rank as it has there. ConfigError: a table of the profile is missing, by name.
-CpuForecast forecast_on_processors(const RunPlan& plan, const CpuRates& rates, Ops* oracle);
-
-// The same with this machine's processor as the oracle.
+// `plan` with as many threads per rank as it has there; this machine's processor is asked for workspaces. ConfigError: a table of
+// the profile is missing, by name.
 CpuForecast forecast_on_processors_here(const RunPlan& plan, const CpuRates& rates);
 
 }  // namespace trident

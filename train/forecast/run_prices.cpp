@@ -21,7 +21,7 @@ namespace {
 RunPrices none(std::string why) { return {nullptr, "", std::move(why), {}}; }
 
 GpuRates rates_of_cards(const RunPlan& plan, const std::vector<std::string>& cards) {
-  if (const auto& file = plan.config.run.hardware_profile) return gpu_rates_from_json(parse_json(read_file(*file), *file), *file);
+  if (const auto& file = plan.config.run.hardware_profile) return gpu_rates_from_json(read_json_file(*file), *file);
   if (cards.empty() || std::ranges::any_of(cards, [&](const std::string& card) { return card != cards.front(); }))
     throw ConfigError("the run's cards are not of one kind");
   const std::vector<GpuRates> shipped = shipped_price_book().hardware;
@@ -85,6 +85,27 @@ std::string profile_of_card(const std::string& card) {
   const auto* const found =
       std::ranges::find_if(kProfiles, [&](const auto& row) { return card.find(row.first) != std::string::npos; });
   return found == kProfiles.end() ? "" : std::string(found->second);
+}
+
+void note_missing_prices(const RunPrices& prices, RunPlan& plan) {
+  if (prices.prices == nullptr && plan.config.run.hardware_profile)
+    plan.notes.push_back("the time of a step is not predicted: " + prices.why_not);
+}
+
+void check_hardware_profile(const TrainConfig& config, DeviceKind device) {
+  if (!config.run.hardware_profile) return;
+  const std::string& file = *config.run.hardware_profile;
+  try {
+    if (device == DeviceKind::kCuda)
+      gpu_rates_from_json(read_json_file(file), file);
+    else
+      read_cpu_rates(file);
+  } catch (const Error& error) {
+    throw ConfigError(
+        fmt::format("run.hardware_profile cannot be used: {}; name a file of trident bench --calibrate (processors) or of "
+                    "configs/hardware (cards), or null",
+                    error.what()));
+  }
 }
 
 RunPrices prices_of(const RunPlan& plan, const RunHardware& hardware) {

@@ -26,12 +26,18 @@ struct RunHardware {
   std::vector<std::string> cards = {};  // names of all that it computes on, each card once
   int ranks_of_node = 1;
   int ranks_of_process = 1;  // of rank 0's
-  int cores_of_node = 0;     // that its ranks keep busy at once; 0: not known
+  int cores_of_node = 0;     // that its ranks keep busy at once
 };
+
+// ConfigError where run.hardware_profile names a file that is no profile of such devices, before a run starts with it.
+void check_hardware_profile(const TrainConfig& config, DeviceKind device);
 
 // By run.hardware_profile, or without it by the profile of this kind of hardware that comes with the program. Throws nothing
 // because there is none, or one that cannot be used: that is what why_not says.
 RunPrices prices_of(const RunPlan& plan, const RunHardware& hardware);
+
+// A profile that was named and lacks what the run needs is said when it starts, among the plan's notes.
+void note_missing_prices(const RunPrices& prices, RunPlan& plan);
 
 // The rates that come with the program, which are of one machine and say nothing of others. ConfigError where this one, whose
 // ranks keep `cores` busy (0: not known), has another processor or number of cores; `option` then names a file of its own.

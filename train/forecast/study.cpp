@@ -52,42 +52,16 @@ void price_on_cluster(const Cluster& cluster, const PlanHardware& hardware, cons
   row.fits = plan.fits;
 }
 
-// Of cores that are never idle: what ranks compute, over the cores; the rest is what they move.
-TimeParts shared_parts(const RunPlan& plan, const CpuForecast& run, int cores) {
-  TimeParts parts;
-  const double ranks_of_a_stage = plan.world_size() / plan.grid.degrees().pipeline;
-  for (const TimeParts& rank : run.forecast.price.ranks) {
-    for (const TimePart part : {TimePart::kCompute, TimePart::kRecompute, TimePart::kOptimizer, TimePart::kOther})
-      parts[part] += rank[part] * ranks_of_a_stage / cores;
-  }
-  const double computing = parts.total();
-  if (computing > run.step_seconds) {
-    for (double& seconds : parts.seconds) seconds *= run.step_seconds / computing;
-  } else {
-    const ParallelDegrees& d = plan.grid.degrees();
-    parts[d.tensor > 1     ? TimePart::kTensor
-          : d.data > 1     ? TimePart::kData
-          : d.pipeline > 1 ? TimePart::kPipeline
-                           : TimePart::kOther] += run.step_seconds - computing;
-  }
-  return parts;
-}
-
-void price_on_processors(const CpuRates& rates, const PointConfig& point, StudyRow& row) {
+void price_on_processors(const PlanHardware& hardware, const PointConfig& point, StudyRow& row) {
   check_on_processors(point.config);
   check_thread_ranks(point.config);
-  MachineFacts machine = cpu_machine_facts(static_cast<int>(std::min<std::int64_t>(point.gpus, kMaxThreadRanks)));
-  const std::int64_t there = machine.memory.empty() ? 0 : machine.memory.front().bytes;
-  machine.memory = kAnyMachine.memory;  // what does not fit is said, not refused
-  RunPlan plan = make_run_plan(point.config, resolve_model(point.config), 0, machine);
-  plan = settle_grad_sync(std::move(plan), machine);
-  const CpuForecast run = forecast_on_processors_here(plan, rates);
-  fill(point, plan, run.forecast, row);
-  row.seconds = run.step_seconds;
-  if (run.shares_cores) row.parts = shared_parts(plan, run, rates.cores);
-  row.memory_bytes = static_cast<std::int64_t>(run.resident_bytes);
-  row.memory_there = there;
-  row.fits = there == 0 || row.memory_bytes <= there;
+  const ClusterPlan plan = plan_on(hardware, point.config, 0);
+  fill(point, plan.plan, plan.forecast, row);
+  row.seconds = plan.seconds();
+  row.parts = plan.parts;
+  row.memory_bytes = plan.needed_bytes();
+  row.memory_there = static_cast<std::int64_t>(hardware.device_bytes);
+  row.fits = plan.fits;
 }
 
 }  // namespace
@@ -106,7 +80,7 @@ StudyHardware cluster_hardware(const Cluster& cluster) {
 
 StudyHardware processor_hardware(const CpuRates& rates) {
   return {fmt::format("processors, by the rates of {} ({} cores)", rates.processor, rates.cores),
-          [&](const PointConfig& point, StudyRow& row) { price_on_processors(rates, point, row); }};
+          [hardware = hardware_of(rates)](const PointConfig& point, StudyRow& row) { price_on_processors(hardware, point, row); }};
 }
 
 StudyResult run_study(const StudySpec& spec, const StudyHardware& hardware, const ExecutePoint& execute) {

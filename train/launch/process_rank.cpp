@@ -120,7 +120,8 @@ class ProcessRank {
     const StartUpAgreement agreement = compare_start_up(*world_, mine);
     run_together(*world_, [&] {
       check_nccl_register(config.cuda, choice_, world_->size(), transport());
-      if (world_->rank() != 0) return;  // who writes there
+      if (world_->rank() != 0) return;  // who predicts, and writes there
+      check_hardware_profile(config, choice_.kind);
       refuse_if_written(config.run.dir, {.checkpoints = checkpoint_folder_of(config)});
       if (!goes_on_in_run_dir(config, origin.resume)) check_earlier_run(config);
     });
@@ -135,6 +136,7 @@ class ProcessRank {
     MachineFacts machine = weakest(*world_, world_->node(), mine);
     machine.description = agreement.description;
     run_together(*world_, [&] { inputs_ = prepare_run(config, place, machine, origin); });
+    cores_of_node_ = machine.core_share.at_once();
     compare_data(*world_, agreement.host_of_rank_0, inputs_.data_facts);
     // To read a tokenizer takes longer than everything else here: one process of a node does, and all take the result from rank 0.
     inputs_.token_bytes = of_rank_0(*world_, inputs_.token_bytes);
@@ -238,9 +240,13 @@ class ProcessRank {
     device->progress().set_wait_observer([this](double seconds, FunctionRef<std::string()> describe) {
       lifeline_->board().set_waiting(describe(), seconds);
     });
-    const RunHardware hardware{choice_.kind, choice_.found.cards, world_->local_size(), 1};
+    const RunHardware hardware{choice_.kind, choice_.found.cards, world_->local_size(), 1, cores_of_node_};
     std::optional<RunForecast> forecast;
-    if (world_->rank() == 0) forecast.emplace(inputs_, hardware, prices_of(inputs_.plan, hardware));
+    if (world_->rank() == 0) {
+      RunPrices prices = prices_of(inputs_.plan, hardware);
+      note_missing_prices(prices, inputs_.plan);
+      forecast.emplace(inputs_, hardware, std::move(prices));
+    }
     RankServices services;
     services.stop = &stop_;
     services.outlook = forecast ? &*forecast : nullptr;
@@ -259,6 +265,7 @@ class ProcessRank {
   std::optional<StartWatch> start_watch_;  // until the lifeline watches
   std::unique_ptr<ProcessWorld> world_;
   RunInputs inputs_;
+  int cores_of_node_ = 0;  // that the node's ranks keep busy at once
   std::optional<MadeFolder> made_folder_;  // checkpoint.dir, on rank 0
   std::optional<RunEnd> trained_;  // once it is over
   std::thread failure_writer_;        // started by the lifeline, which ends the process if the disk does not let it end

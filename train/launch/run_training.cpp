@@ -42,6 +42,7 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
   check_nccl_register(config.cuda, choice, ranks,
                       {DeviceTransport::kThread, ranks == 1 ? "the rank is a thread of this process"
                                                             : fmt::format("the {} ranks are threads of this process", ranks)});
+  check_hardware_profile(config, choice.kind);
   std::optional<MadeFolder> made_folder;
   if (saves_checkpoints(config)) {
     made_folder.emplace(checkpoint_folder_of(config));
@@ -59,7 +60,9 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
   RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks), std::move(origin));
   const RunHardware hardware{choice.kind, choice.found.cards, inputs.local_ranks, inputs.plan.world_size(),
                              machine_facts(choice, ranks).core_share.at_once()};
-  RunForecast forecast(inputs, hardware, prices_of(inputs.plan, hardware));
+  RunPrices prices = prices_of(inputs.plan, hardware);
+  note_missing_prices(prices, inputs.plan);
+  RunForecast forecast(inputs, hardware, std::move(prices));
   const int threads = inputs.plan.threads_per_rank;
   RunEnd end;  // of rank 0, the same on every rank
   std::atomic<bool> trained{false};
