@@ -1,9 +1,11 @@
 // What the program says, at the end of a run, of what it predicted: the closing lines, comparison.json, plan.json and report.html.
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <set>
 
 #include "core/file_io.h"
+#include "tests/app/background_program.h"
 #include "tests/app/program.h"
 
 namespace trident {
@@ -140,6 +142,44 @@ TEST(Prediction, AFileThatIsNoProfileIsRefusedAtTheStart) {
     expect_one_line(place.train({"run.hardware_profile=" + (place / profile)}), 64,
                     {"run.hardware_profile cannot be used: ", profile, "; name a file of trident bench --calibrate"});
     EXPECT_FALSE(file_exists(place / "run"));
+  }
+}
+
+// A run that is stopped compares the steps that it made, and leaves whole files; one without a second step judges no times.
+TEST(Prediction, AStoppedRunComparesWhatItMade) {
+  const Workplace place;
+  write_profile(place, "profile.json", kEight, 1);
+  for (const int signal : {SIGTERM, SIGINT}) {
+    for (const bool early : {false, true}) {
+      SCOPED_TRACE(fmt::format("signal {}, {}", signal, early ? "in the first step" : "later"));
+      const std::string run = place / fmt::format("run_{}_{}", signal, early ? "early" : "late");
+      std::vector<std::string> words{"train", "--config", place / "config.json"};
+      for (const std::string& setting :
+           plus(kEight, {"run.steps=100000", "log.report=true", "run.dir=" + run, "run.hardware_profile=" + (place / "profile.json")}))
+        words.insert(words.end(), {"--set", setting});
+      if (early) words.insert(words.end(), {"--set", "batch.global=2048"});  // a step of seconds
+      BackgroundProgram job(words);
+      const bool begun = within(100, [&] { return early ? file_exists(run + "/plan.json") : job.steps_said() >= 3; });
+      ASSERT_TRUE(begun) << job.err();
+      kill(job.process(), signal);
+      EXPECT_EQ(job.wait_to_end(150), 128 + signal) << job.err();
+      EXPECT_EQ(count(job.err(), "\n"), 1u) << job.err();
+      if (early && job.steps_said() == 0) {  // the signal came before any step
+        EXPECT_FALSE(file_exists(run + "/comparison.json"));
+        EXPECT_EQ(count(job.out(), "beside measured"), 0u);
+        continue;
+      }
+      EXPECT_EQ(count(job.out(), "predicted by the profile profile.json of a processor beside measured: "), 1u) << job.out();
+      const JsonValue c = parse_json(read_file(run + "/comparison.json"), "comparison.json");
+      EXPECT_EQ(c.find("first_step_alone")->as_bool(), early);
+      EXPECT_EQ(number(c, "steps"), early ? 1 : number(c, "last_step") - 1);
+      EXPECT_EQ(number(*c.find("arena_bytes"), "predicted"), number(*c.find("arena_bytes"), "measured"));
+      if (early) {
+        EXPECT_EQ(count(job.out(), "more than 10 % off: compute"), 0u) << job.out();
+      }
+      EXPECT_NE(read_file(run + "/report.html").find("Predicted beside measured"), std::string::npos);
+      for (const std::string& file : place.files()) EXPECT_EQ(file.find(".tmp."), std::string::npos) << file;
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -199,6 +200,52 @@ TEST(Comparison, WhatIsOffIsNamedAndNothingElse) {
   EXPECT_EQ(off_of(spread, right, right.bubble_over_ideal).size(), 1u);
 }
 
+// Repeats say how much a mean is worth: a prediction in the midst of them is not called a mistake without saying so.
+TEST(Comparison, StepsThatDifferByMoreThanTheMissAreSaid) {
+  const RunInputs inputs = grid();
+  const PredictedStep right = step_of(inputs.plan, FakePrices());
+  PredictedStep slow = right;  // what is measured: as when others have the cores
+  slow.parts[TimePart::kBubble] += 0.3 * right.parts.total();
+  MeasuredRun run = measured(times_of(slow));
+  run.bubble_over_ideal = right.bubble_over_ideal;
+  run.steps = 5;
+  const double predicted = right.parts.total(), taken = slow.parts.total();
+  const auto last_line = [&](double low, double high) {
+    run.spread = {low, high};
+    const Comparison c = compare(right, "", {1000, {}}, run);
+    const std::vector<std::string> lines = to_lines(c);
+    EXPECT_NE((lines.end() - 2)->find("half of the steps took"), std::string::npos) << *(lines.end() - 2);
+    EXPECT_EQ(off_lines(c).size(), 1u);
+    return lines.back();
+  };
+  const std::string plain = last_line(1.1 * predicted, 1.1 * taken), unsure = last_line(0.9 * predicted, 1.1 * taken);
+  EXPECT_NE(plain.find("more than 10 % off: bubble"), std::string::npos) << plain;
+  EXPECT_EQ(plain.find("steps of this run differ"), std::string::npos) << plain;
+  EXPECT_EQ(unsure, plain + "; steps of this run differ by more than that");
+  // The first step by itself is shown and not judged.
+  run.steps = 1, run.first_step_alone = true;
+  const Comparison first = compare(right, "", {1000, {}}, run);
+  EXPECT_TRUE(first.off().empty());
+  EXPECT_FALSE(first.spread);
+  EXPECT_NE(to_lines(first).front().find("the first step alone"), std::string::npos);
+  EXPECT_EQ(first.step_measured, taken);
+  EXPECT_TRUE(to_json(first).find("first_step_alone")->as_bool());
+}
+
+TEST(Comparison, TheMiddleHalfLeavesOutliersOut) {
+  const auto half = [](std::vector<double> values) {
+    const MiddleHalf found = middle_half(std::move(values));
+    return std::pair(found.low, found.high);
+  };
+  EXPECT_EQ(half({}), std::pair(0.0, 0.0));
+  EXPECT_EQ(half({3}), std::pair(3.0, 3.0));
+  EXPECT_EQ(half({4, 2}), std::pair(2.0, 4.0));
+  EXPECT_EQ(half({9, 1, 5, 3, 1000}), std::pair(3.0, 9.0));
+  std::vector<double> many(1000);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<double>(many.size() - i);
+  EXPECT_EQ(half(many), std::pair(250.0, 751.0));
+}
+
 TEST(Comparison, MemoryThatIsOffIsNamed) {
   MeasuredRun run = measured(some_times());
   run.arena = 1200, run.resident = 5000;
@@ -330,6 +377,41 @@ TEST(RunPage, DrawsWhatThereIsAndLeavesOutTheRest) {
   const std::string html = to_html(page);
   EXPECT_EQ(html.find("<run>"), std::string::npos);
   EXPECT_NE(html.find("Predicted beside measured, without the time of a step: none."), std::string::npos);
+}
+
+// Two stages on machines whose clocks are an hour apart: they leave the norm together.
+TEST(LastStep, ClocksThatDifferAgreeWhereTheNormEnds) {
+  const std::vector<StepProgram>& programs = grid().plan.step_programs;
+  ASSERT_EQ(programs.size(), 2u);
+  std::vector<std::vector<InstructionTimes>> truth;
+  for (std::size_t stage = 0; stage < 2; ++stage) {
+    const auto& list = programs[stage].instructions;
+    std::vector<InstructionTimes>& times = truth.emplace_back(list.size());
+    const auto norm = std::ranges::find(list, InstructionKind::kGradNorm, &Instruction::kind) - list.begin();
+    ASSERT_LT(norm, std::ssize(list));
+    for (std::int64_t at = 0; at < std::ssize(list); ++at) {  // the norm ends at 0, the second stage begins later
+      times[static_cast<std::size_t>(at)].start = static_cast<double>(at - norm) - 1;
+      times[static_cast<std::size_t>(at)].end = static_cast<double>(at - norm);
+    }
+  }
+  const double begin = std::min(truth[0].front().start, truth[1].front().start);
+  const auto on_one_clock = [&](double apart) {
+    std::vector<std::vector<InstructionTimes>> step = truth;
+    for (InstructionTimes& t : step[1]) t.start += apart, t.end += apart;
+    put_on_one_clock(programs, step);
+    return step;
+  };
+  for (const double apart : {0.0, 3600.0, -3600.0}) {
+    const auto step = on_one_clock(apart);
+    for (std::size_t stage = 0; stage < 2; ++stage)
+      for (std::size_t at = 0; at < step[stage].size(); ++at) {
+        EXPECT_NEAR(step[stage][at].start, truth[stage][at].start - begin, 1e-6) << apart;
+        EXPECT_NEAR(step[stage][at].end, truth[stage][at].end - begin, 1e-6) << apart;
+      }
+  }
+  // Half a step apart may be what ranks of one machine do: it is shown as it was.
+  const auto near = on_one_clock(2);
+  EXPECT_NEAR(near[1].back().end - near[0].back().end, truth[1].back().end - truth[0].back().end + 2, 1e-9);
 }
 
 TEST(ResidentMemory, IsWhatTheKernelSays) {

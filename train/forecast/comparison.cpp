@@ -154,8 +154,11 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
   out.why_not = why_not;
   out.memory_predicted = memory;
   out.memory_measured = {run.arena, run.resident};
+  out.first_step_alone = run.first_step_alone;
   out.clock = run.on_host && run.ranks_at_once < run.ranks ? Comparison::Clock::kProcessor : Comparison::Clock::kWall;
   if (!step) return out;
+  if (out.clock == Comparison::Clock::kWall && run.steps > 1)
+    out.spread = run.spread;
   if (run.ranks > 1) out.bubble_predicted = step->bubble_over_ideal, out.bubble_measured = run.bubble_over_ideal;
   if (out.clock == Comparison::Clock::kProcessor) {
     out.parts = parts_of_processors(*step, run.times, static_cast<double>(run.ranks) / run.ranks_at_once);
@@ -178,26 +181,27 @@ std::vector<Comparison::Off> Comparison::off() const {
   std::vector<Off> list;
   const double limit = kNamedAbove * step_measured;
   const auto add = [&](const ComparedPart& part) {
-    list.push_back({name_of(part), milliseconds(part.predicted), milliseconds(part.measured)});
+    list.push_back({name_of(part), milliseconds(part.predicted), milliseconds(part.measured), true});
   };
   const auto distance = [](const ComparedPart& part) { return std::abs(part.predicted - part.measured); };
+  const bool judged = predicted.has_value() && !first_step_alone;
   for (const ComparedPart& part : parts) {
-    if (distance(part) > limit) add(part);
+    if (judged && distance(part) > limit) add(part);
   }
-  if (predicted && list.empty() && std::abs(step_predicted - step_measured) > limit) {
+  if (judged && list.empty() && std::abs(step_predicted - step_measured) > limit) {
     const auto most =
         std::max_element(parts.begin(), parts.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
     if (most != parts.end())
       add(*most);
     else
-      list.push_back({"the step", milliseconds(step_predicted), milliseconds(step_measured)});
+      list.push_back({"the step", milliseconds(step_predicted), milliseconds(step_measured), true});
   }
   // A bubble of x is 1 + x of the ideal time: small ones are not off because twice of nearly nothing is.
-  if (bubble_predicted && bubble_measured && std::abs(excess(1 + *bubble_predicted, 1 + *bubble_measured)) > kNamedAbove)
-    list.push_back({"the bubble", fmt::format("{:.3f}", *bubble_predicted), fmt::format("{:.3f}", *bubble_measured)});
+  if (judged && bubble_predicted && bubble_measured && std::abs(excess(1 + *bubble_predicted, 1 + *bubble_measured)) > kNamedAbove)
+    list.push_back({"the bubble", fmt::format("{:.3f}", *bubble_predicted), fmt::format("{:.3f}", *bubble_measured), false});
   const auto compare_bytes = [&](const std::string& what, std::int64_t e, std::int64_t m) {
     if (std::abs(excess(static_cast<double>(e), static_cast<double>(m))) > kNamedAbove)
-      list.push_back({what, megabytes(e), megabytes(m)});
+      list.push_back({what, megabytes(e), megabytes(m), false});
   };
   compare_bytes("the arena", memory_predicted.arena, memory_measured.arena);
   if (memory_predicted.resident && memory_measured.resident)
@@ -228,6 +232,15 @@ std::vector<std::vector<std::string>> comparison_rows(const Comparison& c) {
   return rows;
 }
 
+std::vector<std::string> off_lines(const Comparison& c) {
+  std::vector<std::string> lines;
+  for (const Comparison::Off& off : c.off())
+    lines.push_back(fmt::format("more than {:.0f} % off: {}, {} predicted and {} measured{}", 100 * Comparison::kNamedAbove, off.what,
+                                off.predicted, off.measured,
+                                off.of_time && c.among_repeats() ? "; steps of this run differ by more than that" : ""));
+  return lines;
+}
+
 std::vector<std::string> to_lines(const Comparison& c) {
   std::vector<std::string> lines;
   if (c.predicted) {
@@ -236,7 +249,9 @@ std::vector<std::string> to_lines(const Comparison& c) {
             ? fmt::format("CPU time of a step, all {:.0f} ranks, over the {:g} that work at once", c.ranks, c.ranks_at_once)
             : "a step, mean over ranks";
     lines.push_back(fmt::format("predicted by {} beside measured: {}{}", c.predicted->profile, clock,
-                                c.steps <= 1 ? ", of one step alone" : ""));
+                                c.first_step_alone ? ", of the first step alone, which also meets its memory: times are not judged"
+                                : c.steps <= 1     ? ", of one step alone"
+                                                   : ""));
   } else {
     lines.push_back("predicted beside measured, without the time of a step: " + c.why_not);
   }
@@ -252,9 +267,10 @@ std::vector<std::string> to_lines(const Comparison& c) {
   if (c.worked)
     lines.push_back(
         fmt::format("  other work had the cores as well: a rank worked {} of the measured step", milliseconds(*c.worked)));
-  for (const Comparison::Off& off : c.off())
-    lines.push_back(fmt::format("more than {:.0f} % off: {}, {} predicted and {} measured", 100 * Comparison::kNamedAbove, off.what,
-                                off.predicted, off.measured));
+  if (c.spread)
+    lines.push_back(
+        fmt::format("  half of the steps took {} to {}", milliseconds(c.spread->low), milliseconds(c.spread->high)));
+  for (std::string& line : off_lines(c)) lines.push_back(std::move(line));
   return lines;
 }
 
@@ -274,6 +290,13 @@ JsonValue to_json(const Comparison& c) {
     }
     out.set("parts", JsonValue(std::move(parts)));
     if (c.worked) out.set("worked_seconds", *c.worked);
+    out.set("first_step_alone", c.first_step_alone);
+    if (c.spread) {
+      JsonValue spread;
+      spread.set("low", c.spread->low);
+      spread.set("high", c.spread->high);
+      out.set("half_of_steps_seconds", std::move(spread));
+    }
     if (c.bubble_predicted && c.bubble_measured) out.set("bubble_over_ideal", pair_of(*c.bubble_predicted, *c.bubble_measured));
     out.set("predicted_step", to_json(*c.predicted));
   } else {

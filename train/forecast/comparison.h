@@ -48,6 +48,8 @@ struct PredictedMemory {
 struct MeasuredRun {
   StepTimes times;   // mean of a step and a rank
   double steps = 0;  // of which it is the mean
+  MiddleHalf spread;  // of those, seconds of the clock on the wall
+  bool first_step_alone = false;  // there was no other: memory is met for the first time, and threads are woken
   int ranks = 1;
   double ranks_at_once = 1;  // that have cores, or a card, to themselves
   int threads_per_rank = 1;
@@ -68,6 +70,11 @@ struct Comparison {
   std::optional<PredictedStep> predicted;        // nothing: no prices; then there are no times below
   std::string why_not;                           // a sentence's end: why there is none
   double step_predicted = 0, step_measured = 0;  // seconds
+  bool first_step_alone = false;                 // then times are shown and not judged
+  // Of the measured steps, where there are several and the wall's clock counts: how far repeats differ.
+  std::optional<MiddleHalf> spread;
+  // The prediction lies within the middle half of the measured steps: they differ by more than it is off.
+  bool among_repeats() const { return spread && step_predicted >= spread->low && step_predicted <= spread->high; }
   // Of the measured step, where it is much less than the step without waiting: others had the cores.
   std::optional<double> worked;
   std::vector<ComparedPart> parts;                          // empty where they are not measured; else they add up to the step
@@ -80,6 +87,7 @@ struct Comparison {
   struct Off {
     std::string what;
     std::string predicted, measured;  // with units
+    bool of_time = false;             // of a part of the step
   };
   std::vector<Off> off() const;
 };
@@ -87,6 +95,10 @@ struct Comparison {
 // `why_not`: where there is no `step`.
 Comparison compare(const std::optional<PredictedStep>& step, const std::string& why_not, const PredictedMemory& memory,
                    const MeasuredRun& run);
+
+// "more than 10 % off: compute, 2.81 ms predicted and 3.98 ms measured", and of times, where repeats differ by more than that, that
+// they do: a line for each of off().
+std::vector<std::string> off_lines(const Comparison& comparison);
 
 // Closing lines of a run; the last ones name what is off.
 std::vector<std::string> to_lines(const Comparison& comparison);

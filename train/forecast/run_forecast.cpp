@@ -54,6 +54,8 @@ std::vector<std::string> RunForecast::compare(const RunSummary& summary) {
   MeasuredRun run;
   run.times = summary.times;
   run.steps = summary.timed_steps;
+  run.spread = summary.step_spread;
+  run.first_step_alone = summary.first_step_alone;
   run.ranks = inputs_.plan.world_size();
   run.ranks_at_once = inputs_.ranks_at_once;
   run.threads_per_rank = inputs_.plan.threads_per_rank;

@@ -87,9 +87,10 @@ ReportSection comparison_section(const Comparison& c) {
   section.blocks.emplace_back(Paragraph{what + "."});
   section.blocks.emplace_back(std::move(table));
   BulletList off;
-  for (const Comparison::Off& one : c.off())
-    off.items.push_back(fmt::format("More than {:.0f} % off: {}, {} predicted and {} measured.", 100 * Comparison::kNamedAbove,
-                                    one.what, one.predicted, one.measured));
+  for (std::string line : off_lines(c)) {
+    line.front() = 'M';
+    off.items.push_back(line + '.');
+  }
   if (!off.items.empty()) section.blocks.emplace_back(std::move(off));
   return section;
 }

@@ -1,5 +1,6 @@
 #include "train/log/step_times.h"
 
+#include <algorithm>
 #include <bit>
 #include <numeric>
 
@@ -103,6 +104,13 @@ StepTimes step_times(const StepProgram& program, std::span<const InstructionTime
     result.waited[part] += times[i].waited;
   }
   return result;
+}
+
+MiddleHalf middle_half(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::ranges::sort(values);
+  const std::size_t quarter = (values.size() - 1) / 4;
+  return {values[quarter], values[values.size() - 1 - quarter]};
 }
 
 }  // namespace trident

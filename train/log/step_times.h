@@ -51,4 +51,10 @@ struct StepTimes {
 StepTimes step_times(const StepProgram& program, std::span<const InstructionTimes> times, double batch_seconds,
                      double step_seconds);
 
+// Between which half of some values lies: a quarter is below, a quarter above. Of three or fewer, the least and the largest.
+struct MiddleHalf {
+  double low = 0, high = 0;
+};
+MiddleHalf middle_half(std::vector<double> values);
+
 }  // namespace trident

@@ -34,6 +34,7 @@ RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& d
       loader_(train_loader(inputs)) {
   rank_ = trainer_.context().rank();
   say_ = [this](const std::string& line) { sink_.line(line); };
+  last_steps_.reserve(kSpreadSteps);
   if (plan_.config.eval.every > 0) validation_sets_ = validation_sets(inputs);
   if (const std::vector<std::int64_t>& steps = plan_.config.log.trace_steps; !steps.empty()) tracer_.emplace(trainer_, sink_, steps.front(), steps.back());
 }
@@ -247,8 +248,10 @@ void RankLoop::note_times(const std::array<double, kNumWaitedFor>& waited_before
   for (std::size_t i = 0; i < waited.size(); ++i) times.waited_for[i] = waited[i] - waited_before[i];
   times.causes = trainer_.causes();
   since_log_ += times;
-  if (++attempts_ == 2) since_start_ = StepTimes();
+  if (++attempts_ <= 2) since_start_ = StepTimes(), last_steps_.clear();
   since_start_ += times;
+  if (last_steps_.size() < kSpreadSteps) last_steps_.push_back(seconds);
+  else last_steps_[static_cast<std::size_t>(attempts_) % kSpreadSteps] = seconds;
 }
 
 // Collective.
@@ -343,6 +346,8 @@ void RankLoop::close() {
   summary_.bytes_between_nodes = total_bytes_between_nodes();
   if (rank() == 0) summary_.resident_bytes = resident_memory_bytes();  // what follows still needs every rank
   summary_.timed_steps = since_start_.steps;
+  summary_.first_step_alone = attempts_ == 1;
+  summary_.step_spread = middle_half(last_steps_);
   summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().host_stream()).mean();
   if (rank() != 0) return;
   sink_.close();

@@ -88,6 +88,9 @@ class RankLoop {
   double peak_flops_ = 0;
   std::int64_t last_eval_at_ = -1;
   std::int64_t first_update_ = 0, earlier_samples_ = 0, earlier_tokens_ = 0;  // of updates that were made before this start
+  // Seconds of the last kSpreadSteps, in any order; without the first one of several.
+  static constexpr std::size_t kSpreadSteps = 1000;
+  std::vector<double> last_steps_;
   int rank_ = 0, skipped_in_a_row_ = 0, stop_signal_ = 0, attempts_ = 0;
   RunEnd end_;
 };

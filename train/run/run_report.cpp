@@ -153,20 +153,27 @@ std::vector<std::vector<InstructionTimes>> collect_last_step(RankTrainer& traine
   context.host_stream().synchronize();
 
   std::vector<std::vector<InstructionTimes>> step;
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(stage * longest);
+    step.emplace_back(first, first + static_cast<std::ptrdiff_t>(plan.step_programs[stage].instructions.size()));
+  }
+  put_on_one_clock(plan.step_programs, step);
+  return step;
+}
+
+void put_on_one_clock(const std::vector<StepProgram>& programs, std::vector<std::vector<InstructionTimes>>& step) {
   std::vector<double> norm_ends;
   double length = 0;
-  for (std::size_t stage = 0; stage < stages; ++stage) {
-    const StepProgram& program = plan.step_programs[stage];
-    const auto first = all.begin() + static_cast<std::ptrdiff_t>(stage * longest);
-    const auto& times = step.emplace_back(first, first + static_cast<std::ptrdiff_t>(program.instructions.size()));
+  for (std::size_t stage = 0; stage < step.size(); ++stage) {
+    const std::vector<InstructionTimes>& times = step[stage];
     for (std::size_t at = 0; at < times.size(); ++at)
-      if (program.instructions[at].kind == InstructionKind::kGradNorm) norm_ends.push_back(times[at].end);
+      if (programs[stage].instructions[at].kind == InstructionKind::kGradNorm) norm_ends.push_back(times[at].end);
     if (!times.empty()) length = std::max(length, times.back().end - times.front().start);
   }
   const auto [earliest, latest] = std::minmax_element(norm_ends.begin(), norm_ends.end());
-  const bool one_clock = norm_ends.size() != stages || *latest - *earliest <= length;
+  const bool one_clock = norm_ends.size() != step.size() || *latest - *earliest <= length;
   double zero = std::numeric_limits<double>::infinity();
-  for (std::size_t stage = 0; stage < stages; ++stage) {
+  for (std::size_t stage = 0; stage < step.size(); ++stage) {
     for (InstructionTimes& t : step[stage]) {
       if (!one_clock) t.start -= norm_ends[stage], t.end -= norm_ends[stage];
       zero = std::min(zero, t.start);
@@ -174,7 +181,6 @@ std::vector<std::vector<InstructionTimes>> collect_last_step(RankTrainer& traine
   }
   for (auto& times : step)
     for (InstructionTimes& t : times) t.start -= zero, t.end -= zero;
-  return step;
 }
 
 double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>& cpu_seconds) {

@@ -27,6 +27,8 @@ struct RunSummary {
   std::int64_t planned_bytes = 0, granted_bytes = 0;  // arena, maximum over ranks
   StepTimes times;                       // mean of a step and a rank, without the first step
   double timed_steps = 0;                // of `times`
+  MiddleHalf step_spread;                // of the last of those, seconds on rank 0
+  bool first_step_alone = false;         // `times` are of the first step, because there was no other
   std::optional<std::int64_t> resident_bytes;  // of this process, while all ranks still had their memory
   std::vector<std::vector<InstructionTimes>> last_step;  // collect_last_step(), where it is asked for
   double replayed_bubble = 0;            // over ideal: measured CPU seconds per instruction through the simulator
@@ -39,9 +41,12 @@ ValidLoss valid_loss(const EvalResult& result);  // bits per byte: nats per toke
 std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan);
 
 // When every instruction of the last step ran, on the ranks of this rank's pipeline: [pipeline rank][instruction], seconds since
-// the first of them began; collective over the world. Clocks that differ by more than the step are taken to agree where the norm
-// ends.
+// the first of them began; collective over the world.
 std::vector<std::vector<InstructionTimes>> collect_last_step(RankTrainer& trainer, const RunPlan& plan);
+
+// Times of the ranks of a pipeline, each by the clock of its machine, become seconds since the first of them began. Clocks that
+// differ by more than the step are taken to agree where the norm ends, which all ranks leave together.
+void put_on_one_clock(const std::vector<StepProgram>& programs, std::vector<std::vector<InstructionTimes>>& step);
 
 // The bubble these times would make with one core per rank.
 double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>& cpu_seconds);
