@@ -5,8 +5,10 @@
 #include <set>
 
 #include "core/file_io.h"
+#include "plan/cpu_rates.h"
 #include "tests/app/background_program.h"
 #include "tests/app/program.h"
+#include "tests/support/sanitized.h"
 
 namespace trident {
 namespace {
@@ -181,6 +183,30 @@ TEST(Prediction, AStoppedRunComparesWhatItMade) {
       for (const std::string& file : place.files()) EXPECT_EQ(file.find(".tmp."), std::string::npos) << file;
     }
   }
+}
+
+// Processes share a node's cores as threads do: the shipped profile, of another number of them, is not for this node.
+TEST(Prediction, ProcessesCompareTheirNodesCoresWithTheProfile) {
+  if (test::kSanitized) GTEST_SKIP() << "Open MPI does not run cleanly under sanitizers";
+  if (run_command({"taskset", "-c", "0", "true"}).exit_code != 0) GTEST_SKIP() << "no taskset, or no core 0";
+  if (shipped_cpu_rates().cores == 1) GTEST_SKIP() << "the shipped profile is of one core";
+  const Workplace place;
+  const ProgramOutcome outcome =
+      run_command({"taskset", "-c", "0", TRIDENT_SOURCE_DIR "/scripts/mpirun_local", "2", TRIDENT_BINARY, "train", "--config",
+                   place / "config.json", "--set", "parallel.data=2", "--set", "run.dir=" + (place / "run"), "--set", "run.steps=1"});
+  if (outcome.exit_code == 77) GTEST_SKIP() << outcome.out;
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::string why = comparison(place).find("not_predicted")->as_string();
+  EXPECT_NE(why.find(" with 1 core; trident bench --calibrate FILE"), std::string::npos) << why;
+  const ProgramOutcome refused = run_command(
+      {TRIDENT_SOURCE_DIR "/scripts/mpirun_local", "2", TRIDENT_BINARY, "train", "--config", place / "config.json", "--set",
+       "parallel.data=2", "--set", "run.dir=" + (place / "other"), "--set", "run.hardware_profile=" + (place / "none.json")});
+  EXPECT_EQ(refused.exit_code, 64) << refused.err;
+  const std::string said = "run.hardware_profile cannot be used: ";
+  const std::size_t first = refused.err.find(said);
+  ASSERT_NE(first, std::string::npos) << refused.err;
+  EXPECT_EQ(refused.err.find(said, first + 1), std::string::npos) << "once for all processes: " << refused.err;
+  EXPECT_FALSE(file_exists(place / "other"));
 }
 
 // Losses do not depend on whether anything is predicted; what the run leaves beside them is whole after a resumption, too.

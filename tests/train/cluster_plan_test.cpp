@@ -387,6 +387,7 @@ TEST(ClusterPlan, SomeStagesAreTheEndsAndTheWanted) {
 
 TEST(ClusterPlan, NumbersInWords) {
   EXPECT_EQ(bytes_text(31.27e9), "31.3 GB");
+  EXPECT_EQ(bytes_text(1.0355e9), "1.04 GB");
   EXPECT_EQ(bytes_text(403.08e6), "403.1 MB");
   EXPECT_EQ(grouped(252345), "252,300");
   EXPECT_EQ(grouped(999.96), "1000");
@@ -394,7 +395,9 @@ TEST(ClusterPlan, NumbersInWords) {
   EXPECT_EQ(grouped(2.5), "2.5");
   EXPECT_EQ(count_text(2.988e11), "298.8 billion");
   EXPECT_EQ(count_text(15e12), "15 trillion");
-  EXPECT_EQ(duration_text(0.0123), "12.300 ms");
+  EXPECT_EQ(duration_text(0.0123), "12.30 ms");
+  EXPECT_EQ(duration_text(0.61677), "616.8 ms");
+  EXPECT_EQ(duration_text(8.9386), "8.939 s");
   EXPECT_EQ(duration_text(3 * 86400), "3.0 days");
 }
 

@@ -173,15 +173,18 @@ std::string count_text(double value) {
 }
 
 std::string duration_text(double seconds) {
+  const auto text = [](double value, std::string_view unit) {
+    return fmt::format("{:.{}f} {}", value, value >= 100 ? 1 : value >= 10 ? 2 : 3, unit);
+  };
   if (seconds >= 2 * 86400) return fmt::format("{:.1f} days", seconds / 86400);
   if (seconds >= 2 * 3600) return fmt::format("{:.1f} hours", seconds / 3600);
-  if (seconds >= 1) return fmt::format("{:.3f} s", seconds);
-  if (seconds >= 1e-3 || seconds == 0) return fmt::format("{:.3f} ms", 1e3 * seconds);
-  return fmt::format("{:.3f} us", 1e6 * seconds);
+  if (seconds >= 1) return text(seconds, "s");
+  return seconds >= 1e-3 || seconds == 0 ? text(1e3 * seconds, "ms") : text(1e6 * seconds, "us");
 }
 
 std::string bytes_text(double bytes) {
-  return bytes < 1e9 ? fmt::format("{:.1f} MB", 1e-6 * bytes) : fmt::format("{:.1f} GB", gb(bytes));
+  if (bytes < 1e9) return fmt::format("{:.1f} MB", 1e-6 * bytes);
+  return fmt::format("{:.{}f} GB", gb(bytes), bytes < 1e10 ? 2 : 1);
 }
 
 std::string settings_text(const PricedChange& change) {

@@ -14,6 +14,7 @@
 namespace trident {
 namespace {
 
+constexpr double kNothing = 1e-9;  // of a step: what rounding leaves
 constexpr std::size_t kMostLines = 8, kMostBars = 16, kMostPoints = 1200;
 
 // Of ranks' memory, all over the page: MB where the most loaded one has less than a GB.
@@ -190,9 +191,12 @@ ReportSection advice_section(const ClusterReport& report) {
 ReportTable time_table(const ClusterPlan& plan) {
   const bool shared = plan.process && plan.process->shares_cores;
   ReportTable table{shared ? "The cores that ranks share" : "The stage that waits least", {"part", "time", "share"}, {}, 1};
-  for (std::size_t part = 0; part < kNumTimeParts; ++part)
-    table.rows.push_back({std::string(to_string(static_cast<TimePart>(part))), duration_text(plan.parts.seconds[part]),
-                          percent(plan.parts.seconds[part] / plan.seconds())});
+  for (std::size_t part = 0; part < kNumTimeParts; ++part) {
+    const double seconds = plan.parts.seconds[part];
+    if (seconds <= kNothing * plan.seconds()) continue;
+    table.rows.push_back(
+        {std::string(to_string(static_cast<TimePart>(part))), duration_text(seconds), percent(seconds / plan.seconds())});
+  }
   table.rows.push_back({"step", duration_text(plan.seconds()), percent(1)});
   return table;
 }
