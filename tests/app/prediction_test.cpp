@@ -193,7 +193,8 @@ TEST(Prediction, ProcessesCompareTheirNodesCoresWithTheProfile) {
   const Workplace place;
   const ProgramOutcome outcome =
       run_command({"taskset", "-c", "0", TRIDENT_SOURCE_DIR "/scripts/mpirun_local", "2", TRIDENT_BINARY, "train", "--config",
-                   place / "config.json", "--set", "parallel.data=2", "--set", "run.dir=" + (place / "run"), "--set", "run.steps=1"});
+                   place / "config.json", "--set", "parallel.data=2", "--set", "run.steps=1", "--set",
+                   "run.dir=" + (place / "run")});
   if (outcome.exit_code == 77) GTEST_SKIP() << outcome.out;
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const std::string why = comparison(place).find("not_predicted")->as_string();
