@@ -197,7 +197,9 @@ TEST(Prediction, ProcessesCompareTheirNodesCoresWithTheProfile) {
                    "run.dir=" + (place / "run")});
   if (outcome.exit_code == 77) GTEST_SKIP() << outcome.out;
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  const std::string why = comparison(place).find("not_predicted")->as_string();
+  const JsonValue compared = comparison(place);
+  ASSERT_NE(compared.find("not_predicted"), nullptr) << "the profile of other cores was taken";
+  const std::string why = compared.find("not_predicted")->as_string();
   EXPECT_NE(why.find(" with 1 core; trident bench --calibrate FILE"), std::string::npos) << why;
   const ProgramOutcome refused = run_command(
       {TRIDENT_SOURCE_DIR "/scripts/mpirun_local", "2", TRIDENT_BINARY, "train", "--config", place / "config.json", "--set",
