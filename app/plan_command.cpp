@@ -21,8 +21,10 @@ bool names(const std::string& argument, std::string_view flag) {
 void add_cluster_flags(CLI::App& app, PlanOptions& options) {
   ClusterQuestion& question = options.question;
   app.add_option("--cluster", question.cluster,
-                 "price a step on GPUs that need not be here: a name like h100_sxm_ndr, or the path of a file (docs/planner.md)");
-  app.add_option("--gpus", question.gpus, "with --cluster: GPUs of the job; parallel.data becomes what they make of it");
+                 "price a step on GPUs or processors that need not be here: a name like h100_sxm_ndr, cpu, or the path of a file "
+                 "(docs/planner.md)");
+  app.add_option("--gpus", question.gpus,
+                 "with --cluster: GPUs of the job (of processors: ranks); parallel.data becomes what they make of it");
   app.add_option("--tokens", question.tokens, "with --cluster: say what training on so many tokens takes; else those of run.steps");
   app.add_flag("--csv", options.csv, "with --cluster: print one table of all numbers, with commas");
   app.add_option("--html", question.html, "with --cluster: write a report to look at in a browser, in one file");

@@ -98,6 +98,7 @@ TEST_F(PlanOnProcessors, WhatIsMissingIsNamed) {
   const std::string no_attention = profile([](CpuRates& rates) { rates.attention.clear(); });
   refused({"--cluster", no_attention}, "has no table of attention attention_forward ");
   refused({"--cluster", "cpu", "--set", "device=cuda"}, "device = cuda: --cluster names processors");
+  refused({"--cluster", "cpu", "--gpus", "1026", "--set", "batch.global=1026"}, "1026 ranks");
   refused({"--cluster", "cpu", "--gpus", "3", "--set", "parallel.pipeline=2"}, "3 ranks: not a multiple of the 2 that one replica");
   write_file(place_ / "other.json", R"({"cores": 2})");
   refused({"--cluster", place_ / "other.json"}, "other.json.name: is missing");

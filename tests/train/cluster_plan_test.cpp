@@ -388,6 +388,7 @@ TEST(ClusterPlan, SomeStagesAreTheEndsAndTheWanted) {
 TEST(ClusterPlan, NumbersInWords) {
   EXPECT_EQ(bytes_text(31.27e9), "31.3 GB");
   EXPECT_EQ(bytes_text(1.0355e9), "1.04 GB");
+  EXPECT_EQ(bytes_text(23.062e12), "23.1 TB");
   EXPECT_EQ(bytes_text(403.08e6), "403.1 MB");
   EXPECT_EQ(grouped(252345), "252,300");
   EXPECT_EQ(grouped(999.96), "1000");

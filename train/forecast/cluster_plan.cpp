@@ -143,7 +143,10 @@ TrainConfig for_ranks(const PlanHardware& hardware, const TrainConfig& config, i
       throw ConfigError("device = cuda: --cluster names processors; set device to \"cpu\", or name a cluster of cards");
     asked.device = AskedDevice::kCpu;
   }
-  if (gpus == 0) return asked;
+  if (gpus == 0) {
+    if (!hardware.on_cards()) check_thread_ranks(asked);
+    return asked;
+  }
   const int replica = ranks_of_a_replica(config.parallel);
   if (gpus % replica != 0)
     throw ConfigError(
@@ -152,6 +155,7 @@ TrainConfig for_ranks(const PlanHardware& hardware, const TrainConfig& config, i
                     gpus, hardware.on_cards() ? "GPUs" : "ranks", replica, config.parallel.tensor, config.parallel.context,
                     config.parallel.pipeline, std::max(1, gpus / replica) * replica));
   asked.parallel.data.ranks = gpus / replica;
+  if (!hardware.on_cards()) check_thread_ranks(asked);
   return asked;
 }
 

@@ -184,7 +184,8 @@ std::string duration_text(double seconds) {
 
 std::string bytes_text(double bytes) {
   if (bytes < 1e9) return fmt::format("{:.1f} MB", 1e-6 * bytes);
-  return fmt::format("{:.{}f} GB", gb(bytes), bytes < 1e10 ? 2 : 1);
+  if (bytes < 1e13) return fmt::format("{:.{}f} GB", gb(bytes), bytes < 1e10 ? 2 : 1);
+  return fmt::format("{:.1f} TB", 1e-12 * bytes);
 }
 
 std::string settings_text(const PricedChange& change) {
