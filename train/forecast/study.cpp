@@ -1,13 +1,9 @@
 #include "train/forecast/study.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 
 #include "train/forecast/cluster_plan.h"
-#include "train/forecast/cpu_forecast.h"
-#include "train/plan/machine.h"
-#include "train/plan/preflight.h"
 #include "train/run/zero_cost.h"
 
 namespace trident {
@@ -54,7 +50,6 @@ void price_on_cluster(const Cluster& cluster, const PlanHardware& hardware, cons
 
 void price_on_processors(const PlanHardware& hardware, const PointConfig& point, StudyRow& row) {
   check_on_processors(point.config);
-  check_thread_ranks(point.config);
   const ClusterPlan plan = plan_on(hardware, point.config, 0);
   fill(point, plan.plan, plan.forecast, row);
   row.seconds = plan.seconds();
