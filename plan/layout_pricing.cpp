@@ -13,7 +13,7 @@ namespace trident {
 
 namespace {
 
-constexpr double kMostPasses = 1 << 20, kMostSearchedPasses = 1 << 18;
+constexpr double kMostPasses = 1 << 20, kMostSearchedPasses = 1 << 17;
 
 struct Stage {
   PassSeconds forward, backward;

@@ -86,15 +86,17 @@ GpuRates gpu_of(const GpuRates& named, RowReading& reading) {
 // what lies between that and all blocks in full, with as few of those as will do. Nothing fits: the default.
 void fill_recompute(const PricingInput& in, RowReading& reading) {
   TrainingRow& run = reading.row;  // which `in` sees
-  const auto fits = [&] { return price_memory(in, split_stages(in)).fits; };
+  StageSplit split = split_stages(in);
+  const auto fits = [&] { return price_memory(in, split).fits; };
   std::string filled(to_string(run.recompute));
   const Recompute usual = run.recompute;
   bool fitting = fits();
   if (!fitting && usual == Recompute::kNone && find_score_kernels(run.attention)) {  // no scores are kept, little is done again
     run.recompute = Recompute::kSelective;
+    split = split_stages(in);
     fitting = fits();
     if (fitting) filled = "selective, as none does not fit";
-    else run.recompute = usual;
+    else run.recompute = usual, split = split_stages(in);
   }
   if (!fitting && usual != Recompute::kFull) {
     const int blocks = (run.layers + run.pp - 1) / run.pp;  // of a rank; those of its virtual stages recompute alike
@@ -109,7 +111,8 @@ void fill_recompute(const PricingInput& in, RowReading& reading) {
       (fits_with(half) ? enough : too_few) = half;
     }
     run.full_share = fitting ? static_cast<double>(enough) / blocks : 0;
-    if (fitting) filled = fmt::format("full in {} of {} blocks of a rank, as {} does not fit", enough, blocks, to_string(usual));
+    if (fitting && enough == blocks) filled = fmt::format("full, as {} does not fit", to_string(usual));
+    else if (fitting) filled = fmt::format("full in {} of {} blocks of a rank, as {} does not fit", enough, blocks, to_string(usual));
   }
   reading.assumed.push_back({"recompute", filled});
 }

@@ -9,7 +9,7 @@ namespace trident {
 namespace {
 
 constexpr double kFewestChunks = 2;  // that interleave
-constexpr int kMostLayers = 10000;   // of which each is looked at
+constexpr int kMostLayers = 1024;     // whose best division over stages is looked for
 
 void read_model(RunFields& in, TrainingRow& row) {
   constexpr std::array<std::string_view, 9> kActivations{"gelu",         "swiglu", "geglu", "squared-relu", "squared_relu",

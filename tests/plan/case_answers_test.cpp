@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -240,7 +241,7 @@ TEST(Cases, WhatCannotBeAnsweredSaysWhy) {
     return fmt::format(R"({{"id": "x", "kind": "{}", {}}})", kind, fields);
   };
   EXPECT_EQ(reason(R"({"id": "x"})"), "kind is missing");
-  EXPECT_EQ(reason(R"({"id": "x", "model": {}, "parallel": {}})"), "model.layers must be a positive number");
+  EXPECT_EQ(reason(R"({"id": "x", "model": {}, "parallel": {}})"), "model.layers is missing: must be a whole number from 1 to 100000000");
   EXPECT_EQ(reason(row("cooling", R"("config": {})")), "kind = \"cooling\": no such kind of case is known");
   EXPECT_EQ(reason(row("model-states", R"("input": {})")), "config is missing");
   EXPECT_EQ(reason(row("model-states", R"("config": {"dp": 2})")), "config.params_b is missing");
@@ -284,21 +285,65 @@ TEST(Cases, WhatCannotBeAnsweredSaysWhy) {
             "input.dp = \"two\": must be a whole number from 1 to 1099511627776");
 }
 
+std::string text_of_answers(const std::string& table) {
+  std::string lines;
+  for (const CaseRow& row : case_rows_of_text(table, "rows.json")) lines += to_json_text(answer_case(row)) + '\n';
+  return lines;
+}
+
+// What is no row is one refused answer in its place, under the name that it has.
+TEST(Cases, RowsThatAreNone) {
+  EXPECT_EQ(text_of_answers(R"([
+3, {"kind": "x"}, {"id": 7, "kind": "model-states"}, {"id": null}, {"id": ""}, {"id": ["a"]}, {"id": "a", "kind": 3}, [[]], null,
+{"id": "b", "kind": "model-states", "config": {"params": 3e9, "dp": 7, "zero_stage": 0, "convention": "zero0"}}])"),
+            R"({"id":null,"unsupported":"rows.json:2: this row is an integer; write an object"}
+{"id":null,"unsupported":"rows.json:2: this row has no name; give it one as \"id\""}
+{"id":7,"unsupported":"rows.json:2: id is an integer; write a text"}
+{"id":null,"unsupported":"rows.json:2: this row has no name; give it one as \"id\""}
+{"id":"","unsupported":"rows.json:2: id is empty; write a name"}
+{"id":null,"unsupported":"rows.json:2: id is a list; write a text"}
+{"id":"a","unsupported":"rows.json:2: kind is an integer; write the name of a kind of case"}
+{"id":null,"unsupported":"rows.json:2: this row is a list; write an object"}
+{"id":null,"unsupported":"rows.json:2: this row is null; write an object"}
+{"id":"b","unsupported":"config.convention = \"zero0\": no such convention is known"}
+)");
+}
+
+// An array, an object with one, or a line for each row: the same answers.
+TEST(Cases, FormsOfATable) {
+  const std::string a = R"({"id": "a", "kind": "x"})", b = R"({"id": "b", "kind": "y"})";
+  const std::string answers = text_of_answers("[" + a + ", " + b + "]");
+  for (const char* key : {"cases", "entries", "rows"}) {
+    EXPECT_EQ(text_of_answers(fmt::format(R"({{"meta": {{}}, "{}": [{}, {}]}})", key, a, b)), answers) << key;
+    EXPECT_EQ(text_of_answers(fmt::format("{{\n\"{}\": [\n{},\n{}\n]\n}}\n", key, a, b)), answers) << key;
+  }
+  EXPECT_EQ(text_of_answers(a + "\n" + b), answers);
+  EXPECT_EQ(text_of_answers("\n" + a + "\r\n\n  \n" + b + "\n"), answers);
+  const std::string cut = text_of_answers(a + "\n{\"id\": \"c\",\n" + b);
+  EXPECT_NE(cut.find("{\"id\":null,\"unsupported\":\"rows.json: line 2:1:"), std::string::npos) << cut;
+  EXPECT_EQ(std::count(cut.begin(), cut.end(), '\n'), 3);
+}
+
 TEST(Cases, TablesThatAreNone) {
   const auto refusal = [](const std::string& text) {
     try {
-      case_rows(parse_json(text, "rows.json"), "rows.json");
+      case_rows_of_text(text, "rows.json");
     } catch (const DataError& error) {
       return std::string(error.what());
     }
     return std::string("none");
   };
+  const char* remedy = "no rows; write an array of them, an object with one as \"cases\", \"entries\" or \"rows\", or an object in "
+                       "each line";
   EXPECT_EQ(refusal("[]"), "none");
   EXPECT_EQ(refusal(R"({"meta": {}, "entries": [{"id": "a"}]})"), "none");
-  EXPECT_EQ(refusal("{}"), "rows.json: no rows; write an array of them, or an object with one as \"cases\" or \"entries\"");
-  EXPECT_EQ(refusal("[\n3]"), "rows.json:2: this row is an integer; write an object");
-  EXPECT_EQ(refusal("[{\"kind\": \"x\"}]"), "rows.json:1: this row has no name; give it one as \"id\"");
-  EXPECT_EQ(refusal("[{\"id\": \"a\", \"kind\": 3}]"), "rows.json:1: kind is an integer; write the name of a kind of case");
+  EXPECT_EQ(refusal("{}"), fmt::format("rows.json: this is an object, {}", remedy));
+  EXPECT_EQ(refusal("5"), fmt::format("rows.json: this is an integer, {}", remedy));
+  EXPECT_EQ(refusal(R"({"rows": 5})"), fmt::format("rows.json: \"rows\" is an integer, {}", remedy));
+  EXPECT_EQ(refusal(R"({"rows": [], "cases": []})"), "rows.json: rows as \"cases\" and as \"rows\"; keep one of them");
+  EXPECT_NE(refusal("").find("not valid JSON"), std::string::npos);
+  EXPECT_NE(refusal("[{\"id\": \"a\"}").find("rows.json:1:"), std::string::npos);
+  EXPECT_NE(refusal("[{\"id\": NaN}]").find("not valid JSON"), std::string::npos);
   EXPECT_THROW(read_case_rows("/nonexistent/rows.json"), DataError);
 }
 

@@ -121,5 +121,19 @@ TEST(StackMemory, EveryRankHasToFit) {
   EXPECT_FALSE(answer(128000).find("fits")->as_bool()) << "another rank has the logits";
 }
 
+// Transformer Engine: both norms' outputs (2h) and the feed-forward's product (f) in 8 bits, attention's output once more (h).
+TEST(StackMemory, InputsOfNarrowProducts) {
+  const auto activations = [](const char* framework, const char* precision) {
+    return number(*priced(fmt::format(R"({{"model": {{"act": "swiglu"}}, "cluster": {{"gpu": "H100-SXM5-80GB"}}, "precision": "{}",
+                                          "stack": {{"framework": "{}", "attention": "flash2", "year": 2024}}}})",
+                                      precision, framework))
+                       .find("memory_parts"),
+                  "activations");
+  };
+  const double tokens = 2 * 1024, h = 2048, f = 8192;
+  EXPECT_DOUBLE_EQ(activations("nemo", "bf16") - activations("nemo", "fp8"), 24 * tokens * (2 * h + f - h));
+  EXPECT_EQ(activations("torchtitan", "bf16"), activations("torchtitan", "fp8")) << "kept in 16 bits";
+}
+
 }  // namespace
 }  // namespace trident
