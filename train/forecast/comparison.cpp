@@ -235,8 +235,8 @@ std::vector<std::vector<std::string>> comparison_rows(const Comparison& c) {
 std::vector<std::string> off_lines(const Comparison& c) {
   std::vector<std::string> lines;
   for (const Comparison::Off& off : c.off())
-    lines.push_back(fmt::format("more than {:.0f} % off: {}, {} predicted and {} measured{}", 100 * Comparison::kNamedAbove, off.what,
-                                off.predicted, off.measured,
+    lines.push_back(fmt::format("more than {:.0f} % off: {}, {} predicted and {} measured{}", 100 * Comparison::kNamedAbove,
+                                off.what, off.predicted, off.measured,
                                 off.of_time && c.among_repeats() ? "; steps of this run differ by more than that" : ""));
   return lines;
 }
