@@ -5,242 +5,55 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <utility>
+#include <vector>
 
 #include "core/check.h"
-#include "plan/rank_streams.h"
+#include "plan/rank_run.h"
 
 namespace trident {
 namespace {
-
-constexpr double kUnknown = -1;
-constexpr int kNothing = -1;
 
 // How much two rounds or stages may differ in pace, and how often the micro-batches that are looked at are doubled until they do
 // not.
 constexpr double kSettled = 1e-3;
 constexpr int kDoublings = 3;
 
-// One rank on its way through its actions.
-class RankRun {
- public:
-  RankRun(const ClosedFormInputs& in, std::size_t rank)
-      : in_(in), times_(in.ranks[rank]), actions_(in.schedule->ranks[rank]), streams_(in.slowdown) {
-    int units = 0;
-    for (const ChunkTimes& chunk : times_.chunks) {
-      first_unit_.push_back(units);
-      units += static_cast<int>(chunk.kinds.size());
-      sums_.push_back(sum_of(chunk));
-    }
-    has_accumulated_.assign(static_cast<std::size_t>(units), false);
-  }
-
-  bool done() const { return next_ == actions_.size(); }
-  const Action& next() const { return actions_[next_]; }
-  RankStreams& streams() { return streams_; }
-  const RankTimes& times() const { return times_; }
-
-  // Runs the next action, whose input is there at `arrival`. Returns its end.
-  double run(double arrival) {
-    const Action& action = actions_[next_];
-    const auto chunk = static_cast<std::size_t>(in_.schedule->chunk_of(action.virtual_stage));
-    const bool forward = action.kind == ActionKind::kForward;
-    if (is_plain(action)) {
-      streams_.wait_until(arrival);
-      const Sums& sums = sums_[chunk];
-      streams_.compute(forward ? sums.forward : action.micro_batch == 0 ? sums.first_backward : sums.backward);
-    } else {
-      const auto units = static_cast<int>(times_.chunks[chunk].kinds.size());
-      for (int i = 0; i < units; ++i) run_unit(action, chunk, forward ? i : units - 1 - i, i == 0, i + 1 == units, arrival);
-    }
-    ++next_;
-    return streams_.now();
-  }
-
-  // What is reduced last is added once more, by the norm.
-  PassWork pending_finishes() const {
-    PassWork work;
-    for (const Pending& pending : pending_) work += finish_of(pending.unit, pending.kind);
-    return work;
-  }
-
- private:
-  struct Sums {
-    double forward = 0, first_backward = 0, backward = 0;
-  };
-  struct Pending {  // a reduction whose result is not added yet
-    int unit = 0;
-    std::uint8_t kind = 0;
-    std::int64_t begin = 0, end = 0;
-    int item = kNothing;
-  };
-
-  Sums sum_of(const ChunkTimes& chunk) const {
-    Sums sums;
-    for (std::size_t i = 0; i < chunk.kinds.size(); ++i) {
-      const UnitTimes& unit = times_.units[chunk.kinds[i]];
-      const PassWork in = chunk.receives && i == 0 ? in_.copy : PassWork();
-      const PassWork back = chunk.receives_gradient && i + 1 == chunk.kinds.size() ? in_.copy : PassWork();
-      sums.forward += (unit.forward + in).time();
-      sums.first_backward += (unit.first_backward + unit.gaps + back).time();
-      sums.backward += (unit.backward + back).time();
-    }
-    return sums;
-  }
-
-  bool reduces_after(int micro_batch) const { return in_.sync_every == 1 || micro_batch + 1 == in_.schedule->num_micro_batches; }
-  // Nothing comes or goes beside it.
-  bool is_plain(const Action& action) const {
-    if (times_.gathers_on_use || !streams_.beside_idle()) return false;
-    return action.kind == ActionKind::kForward || (in_.sync_every == 0 && !reduces_after(action.micro_batch));
-  }
-
-  void run_unit(const Action& action, std::size_t c, int i, bool first, bool last, double arrival) {
-    const ChunkTimes& chunk = times_.chunks[c];
-    const bool forward = action.kind == ActionKind::kForward;
-    const std::uint8_t kind = chunk.kinds[static_cast<std::size_t>(i)];
-    const UnitTimes& unit = times_.units[kind];
-    const int number = first_unit_[c] + i;
-    const int after = last ? first_of_next() : number + (forward ? 1 : -1);
-    gather(number, after);
-    if (first) streams_.wait_until(arrival);
-    if (times_.gathers_on_use && gathered_ != kNothing) streams_.wait_for(gathered_);
-    if (!forward) {
-      backward(action, chunk, number, kind, first, last, unit);
-    } else {
-      streams_.compute((unit.forward + (first && chunk.receives ? in_.copy : PassWork())).time());
-    }
-    ++computes_;
-    last_unit_ = number;
-    gathered_ = next_gathered_;
-  }
-
-  // The unit of the next action's first compute, or kNothing.
-  int first_of_next() const {
-    if (next_ + 1 == actions_.size()) return kNothing;
-    const Action& action = actions_[next_ + 1];
-    const auto c = static_cast<std::size_t>(in_.schedule->chunk_of(action.virtual_stage));
-    const auto units = static_cast<int>(times_.chunks[c].kinds.size());
-    return first_unit_[c] + (action.kind == ActionKind::kForward ? 0 : units - 1);
-  }
-
-  // What this compute and the one behind it need, unless it is there.
-  void gather(int number, int after) {
-    if (!times_.gathers_on_use) return;
-    const auto start = [&](int unit) {
-      const double seconds = times_.units[kind_of(unit)].gather;
-      if (in_.overlap) return streams_.add_beside(seconds);
-      streams_.compute(seconds);
-      return kNothing;
-    };
-    if (last_unit_ == kNothing || (!in_.overlap && number != last_unit_)) gathered_ = start(number);
-    next_gathered_ = gathered_;
-    if (in_.overlap && after != kNothing && after != number) next_gathered_ = start(after);
-  }
-  std::uint8_t kind_of(int number) const {
-    std::size_t c = first_unit_.size() - 1;
-    while (first_unit_[c] > number) --c;
-    return times_.chunks[c].kinds[static_cast<std::size_t>(number - first_unit_[c])];
-  }
-
-  PassWork finish_of(int unit, std::uint8_t kind) const {
-    return has_accumulated_[static_cast<std::size_t>(unit)] ? times_.units[kind].finish : times_.units[kind].first_finish;
-  }
-
-  void backward(const Action& action, const ChunkTimes& chunk, int number, std::uint8_t kind, bool first, bool last,
-                const UnitTimes& unit) {
-    const bool overwrites = action.micro_batch == 0 || reduces_after(action.micro_batch - 1);
-    PassWork work = overwrites ? unit.first_backward + unit.gaps : unit.backward;
-    if (first && chunk.receives_gradient) work += in_.copy;
-    std::int64_t begin = 0;
-    if (in_.sync_every == 1) {
-      begin = place(unit.gradient_bytes, last ? another_backward_follows(number) : true);
-      work += meet(number, begin, begin + unit.gradient_bytes);
-    }
-    streams_.compute(work.time());
-    if (!reduces_after(action.micro_batch)) return;
-    int item = kNothing;
-    if (in_.overlap) item = streams_.add_beside(unit.reduce);
-    else streams_.compute(unit.reduce);
-    if (in_.sync_every == 1) pending_.push_back({number, kind, begin, begin + unit.gradient_bytes, item});
-  }
-
-  bool another_backward_follows(int number) const {
-    const int after = first_of_next();
-    return after != kNothing && actions_[next_ + 1].kind != ActionKind::kForward && after != number;
-  }
-
-  // Where gradients lie that are reduced at once: in two lanes, as memory_places.h does it.
-  std::int64_t place(std::int64_t bytes, bool another_follows) {
-    const std::size_t lane = taken_until_[0] < computes_ ? 0 : 1;
-    taken_until_[lane] = computes_ + (in_.overlap && another_follows ? 1 : 0);
-    return lane == 0 ? 0 : times_.gradient_region - bytes;
-  }
-
-  // Adds what was reduced where this unit's gradients are going to lie, and this unit's own; waits for the former.
-  PassWork meet(int number, std::int64_t begin, std::int64_t end) {
-    PassWork work;
-    int wait = kNothing;
-    const auto met = [&](const Pending& p) {
-      const bool here = p.begin < end && begin < p.end;
-      if (here) wait = std::max(wait, p.item);
-      if (!here && p.unit != number) return false;
-      work += finish_of(p.unit, p.kind);
-      has_accumulated_[static_cast<std::size_t>(p.unit)] = true;
-      return true;
-    };
-    std::erase_if(pending_, met);
-    if (wait != kNothing) streams_.wait_for(wait);
-    return work;
-  }
-
-  const ClosedFormInputs& in_;
-  const RankTimes& times_;
-  const std::vector<Action>& actions_;
-  RankStreams streams_;
-  std::size_t next_ = 0;
-  std::vector<int> first_unit_;  // by chunk: number of its first unit
-  std::vector<Sums> sums_;
-  std::vector<bool> has_accumulated_;
-  std::vector<Pending> pending_;
-  std::array<std::int64_t, 2> taken_until_ = {-1, -1};
-  std::int64_t computes_ = 0;
-  int last_unit_ = kNothing, gathered_ = kNothing, next_gathered_ = kNothing;
+// Longer pipelines are looked at as two of these lengths. Interleaved chunks of four ranks hide too little of what happens in many.
+struct Lengths {
+  int few = 4, more = 8;
 };
+constexpr Lengths kLengths, kInterleavedLengths = {8, 16}, kUnevenLengths = {12, 24};
 
-// All ranks through the schedule's micro-batches.
+// Some ranks through some micro-batches.
 class Pipeline {
  public:
-  explicit Pipeline(const ClosedFormInputs& in)
-      : in_(in), stages_(in.schedule->num_virtual_stages()), micro_batches_(in.schedule->num_micro_batches) {
-    const auto slots = static_cast<std::size_t>(stages_) * static_cast<std::size_t>(micro_batches_);
-    forward_end_.assign(slots, kUnknown);
-    backward_end_ = activations_ = gradients_ = forward_end_;
-    for (std::size_t rank = 0; rank < in.ranks.size(); ++rank) ranks_.emplace_back(in, rank);
-    wires_.assign(2 * in.ranks.size(), 0);
+  Pipeline(const ClosedFormInputs& in, const std::vector<RankSums>& sums, const std::vector<int>& rank_of, const ActionOrder& order)
+      : in_(in), order_(order), ends_(order.passes(), 0.0), wires_(2 * rank_of.size(), 0.0) {
+    for (const int rank : rank_of) ranks_.emplace_back(in, sums[static_cast<std::size_t>(rank)], order.micro_batches);
   }
 
   void run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
-        while (run_next(rank)) moved = true;
+    for (const OrderedAction& action : order_.actions) {
+      const auto rank = static_cast<std::size_t>(action.rank), pass = static_cast<std::size_t>(action.pass);
+      const double end = ends_[pass] = ranks_[rank].run(action, ends_[pass]);
+      if (action.next == OrderedAction::kNone) continue;
+      double& wire = wires_[2 * rank + (action.forward ? 0 : 1)];
+      ends_[static_cast<std::size_t>(action.next)] = wire = std::max(wire, end) + in_.message;
     }
-    for (const RankRun& rank : ranks_) TRIDENT_CHECK(rank.done(), "a schedule whose ranks wait for each other");
   }
-
-  std::vector<RankRun>& ranks() { return ranks_; }
 
   // Seconds that each further micro-batch takes: the pace of the round `back` rounds before the last micro-batch; of the round
   // that there is, where there are not so many.
   double pace(int back) const {
-    const int ranks = in_.schedule->num_ranks;
-    const int last = std::max(micro_batches_ - 2 - back * ranks, 1), round = std::min(ranks, last);
-    const auto between = [&](const std::vector<double>& ends, int stage) {
-      return (ends[slot(stage, last)] - ends[slot(stage, last - round)]) / round;
-    };
-    if (is_gpipe()) return between(forward_end_, stages_ - 1) + between(backward_end_, 0);
-    return between(backward_end_, stages_ - 1);
+    const int last = std::max(order_.micro_batches - 2 - back * order_.ranks, 1), round = std::min(order_.ranks, last);
+    const int end = order_.stages - 1;
+    const auto between = [&](std::size_t now, std::size_t before) { return (ends_[now] - ends_[before]) / round; };
+    if (order_.micro_batches == 1) return ends_[order_.backward(end, 0)];
+    if (order_.all_forwards_first) {
+      return between(order_.forward(end, last), order_.forward(end, last - round)) +
+             between(order_.backward(0, last), order_.backward(0, last - round));
+    }
+    return between(order_.backward(end, last), order_.backward(end, last - round));
   }
 
   // Whether every stage goes at one pace: a slower one behind or before buffers of micro-batches is not felt everywhere at once.
@@ -248,63 +61,30 @@ class Pipeline {
     const double now = pace(0);
     const auto differs = [now](double other) { return std::abs(other - now) > kSettled * now; };
     if (differs(pace(1))) return false;
-    if (is_gpipe()) return true;
-    const int last = micro_batches_ - 1, round = std::min(in_.schedule->num_ranks, last);
-    for (int stage = 0; stage < stages_; ++stage)
-      if (round > 0 && differs((forward_end_[slot(stage, last)] - forward_end_[slot(stage, last - round)]) / round)) return false;
+    if (order_.all_forwards_first) return true;
+    const int last = order_.micro_batches - 1, round = std::min(order_.ranks, last);
+    for (int stage = 0; stage < order_.stages && round > 0; ++stage)
+      if (differs((ends_[order_.forward(stage, last)] - ends_[order_.forward(stage, last - round)]) / round)) return false;
     return true;
+  }
+
+  // From the last micro-batch on: the tied weight's exchange, the norm, the updates. Seconds of the whole step.
+  double finish() {
+    if (in_.tied_over_ranks) {
+      const double tied = std::max(ranks_.front().streams().end(), ranks_.back().streams().end());
+      for (RankRun* rank : {&ranks_.front(), &ranks_.back()}) {
+        rank->streams().wait_until(tied);
+        rank->streams().compute(rank->times().tie);
+      }
+    }
+    double gate = 0, end = 0;
+    for (RankRun& rank : ranks_) gate = std::max(gate, rank.streams().end());
+    for (RankRun& rank : ranks_) end = std::max(end, update(rank, gate));
+    return end;
   }
 
  private:
-  std::size_t slot(int stage, int micro_batch) const {
-    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(micro_batches_) + static_cast<std::size_t>(micro_batch);
-  }
-  bool is_gpipe() const {
-    const std::vector<Action>& last = in_.schedule->ranks.back();
-    return last.size() > 1 && last[1].kind == ActionKind::kForward && in_.schedule->num_chunks == 1 && in_.ranks.size() > 1;
-  }
-
-  bool run_next(std::size_t r) {
-    RankRun& rank = ranks_[r];
-    if (rank.done()) return false;
-    const Action action = rank.next();
-    const std::size_t at = slot(action.virtual_stage, action.micro_batch);
-    const bool forward = action.kind == ActionKind::kForward;
-    const bool outer = forward ? action.virtual_stage == 0 : action.virtual_stage == stages_ - 1;
-    const double arrival = outer ? 0 : forward ? activations_[at] : gradients_[at];
-    if (arrival == kUnknown) return false;
-    const double end = rank.run(arrival);
-    (forward ? forward_end_ : backward_end_)[at] = end;
-    const int to = action.virtual_stage + (forward ? 1 : -1);
-    if (to < 0 || to == stages_) return true;
-    double& wire = wires_[2 * r + (forward ? 0 : 1)];
-    wire = std::max(wire, end) + (in_.schedule->num_ranks > 1 ? in_.message : 0);
-    (forward ? activations_ : gradients_)[slot(to, action.micro_batch)] = wire;
-    return true;
-  }
-
-  const ClosedFormInputs& in_;
-  int stages_, micro_batches_;
-  std::vector<RankRun> ranks_;
-  std::vector<double> forward_end_, backward_end_, activations_, gradients_, wires_;
-};
-
-// From the last micro-batch on: the tied weight's exchange, the norm, the updates.
-double end_of_step(const ClosedFormInputs& in, std::vector<RankRun>& ranks) {
-  double gate = 0, tied = 0;
-  if (in.tied_over_ranks) {
-    tied = std::max(ranks.front().streams().end(), ranks.back().streams().end());
-    for (RankRun* rank : {&ranks.front(), &ranks.back()}) {
-      rank->streams().wait_until(tied);
-      rank->streams().compute(rank->times().tie);
-    }
-  }
-  for (RankRun& rank : ranks) {
-    if (!in.tied_over_ranks) rank.streams().compute(0);
-    gate = std::max(gate, rank.streams().end());
-  }
-  double end = 0;
-  for (RankRun& rank : ranks) {
+  double update(RankRun& rank, double gate) const {
     RankStreams& streams = rank.streams();
     const RankTimes& times = rank.times();
     streams.wait_until(gate);
@@ -313,55 +93,154 @@ double end_of_step(const ClosedFormInputs& in, std::vector<RankRun>& ranks) {
       for (const std::uint8_t kind : chunk.kinds) {
         streams.compute(times.units[kind].update);
         if (!times.gathers_after_update) continue;
-        if (in.overlap) streams.add_beside(times.units[kind].gather);
+        if (in_.overlap) streams.add_beside(times.units[kind].gather);
         else streams.compute(times.units[kind].gather);
       }
     }
-    end = std::max(end, streams.end());
+    return streams.end();
   }
-  return end;
-}
+
+  const ClosedFormInputs& in_;
+  const ActionOrder& order_;
+  std::vector<RankRun> ranks_;
+  std::vector<double> ends_;             // by pass; before it is run, when its input arrives
+  std::vector<double> wires_;            // when they are free: of each rank one to the next and one to the one before
+};
+
+// A step of some ranks and micro-batches, and what each further micro-batch takes.
+struct Looked {
+  double seconds = 0, pace = 0;
+  int micro_batches = 1;
+  bool settled = true;
+  double without_micro_batches() const { return seconds - pace * micro_batches; }
+};
+
+class ClosedForm {
+ public:
+  explicit ClosedForm(const ClosedFormInputs& in)
+      : in_(in), ranks_(in.schedule.pipeline), micro_batches_(in.schedule.micro_batches) {
+    for (const RankTimes& times : in.ranks) sums_.emplace_back(in, times);
+  }
+
+  double seconds() const {
+    const Lengths lengths = is_even() ? in_.schedule.chunks > 1 ? kInterleavedLengths : kLengths : kUnevenLengths;
+    return (may_be(lengths) ? of_two(lengths) : of_all_ranks()) + in_.outside;
+  }
+
+ private:
+  // Ranks in the middle have the same units, in all chunks.
+  bool is_even() const {
+    const int middle = in_.rank_of[in_.rank_of.size() / 2];
+    const std::vector<ChunkTimes>& chunks = in_.ranks[static_cast<std::size_t>(middle)].chunks;
+    const auto alike = [&](const ChunkTimes& chunk) { return chunk.kinds == chunks.front().kinds; };
+    return std::all_of(in_.rank_of.begin() + 1, in_.rank_of.end() - 1, [&](int rank) { return rank == middle; }) &&
+           std::all_of(chunks.begin(), chunks.end(), alike);
+  }
+
+  // Whether ranks can be left out: what is left has as many micro-batches for each rank.
+  bool may_be(Lengths lengths) const {
+    if (ranks_ <= lengths.more) return false;
+    return micro_batches_ >= ranks_ || std::int64_t{micro_batches_} * lengths.few % ranks_ == 0;
+  }
+
+  Looked look(const std::vector<int>& rank_of, int micro_batches) const {
+    ScheduleKey key = in_.schedule;
+    key.pipeline = static_cast<int>(rank_of.size());
+    key.micro_batches = micro_batches;
+    Pipeline pipeline(in_, sums_, rank_of, in_.schedules->order(key));
+    pipeline.run();
+    const double pace = pipeline.pace(0);
+    const bool settled = pipeline.has_settled();
+    return {pipeline.finish(), pace, micro_batches, settled};
+  }
+
+  // Interleaved chunks are at work together one round later.
+  int rounds(int ranks) const {
+    return ScheduleBook::laid_out(ranks, std::numeric_limits<int>::max()) / ranks + (in_.schedule.chunks > 1 ? 1 : 0);
+  }
+
+  double of_all_ranks() const {
+    int micro_batches = std::min(micro_batches_, ranks_ * rounds(ranks_));
+    for (int doubling = 0;; ++doubling) {
+      const Looked looked = look(in_.rank_of, micro_batches);
+      const int rest = micro_batches_ - micro_batches;
+      if (rest == 0 || doubling == kDoublings || looked.settled) return looked.seconds + looked.pace * rest;
+      micro_batches = std::min(micro_batches_, 2 * micro_batches);
+    }
+  }
+
+  // As many micro-batches for each rank as there are, or fewer and the rest at their pace. What messages add to a pace depends on
+  // (ranks - 1) / ranks; the rest of a step grows with what the first chunks of its ranks take.
+  double of_two(Lengths length) const {
+    const std::vector<int> few = ranks_of(length.few), more = ranks_of(length.more);
+    std::int64_t rounds = this->rounds(length.more);
+    for (int doubling = 0;; ++doubling, rounds *= 2) {
+      const bool all = rounds * ranks_ >= micro_batches_;
+      const auto micro_batches = [&](std::int64_t ranks) {
+        const std::int64_t of_all = std::max<std::int64_t>(1, (micro_batches_ * ranks + ranks_ / 2) / ranks_);
+        return static_cast<int>(all ? of_all : rounds * ranks);
+      };
+      const Looked large = look(more, micro_batches(length.more));
+      if (!all && doubling < kDoublings && !large.settled) continue;
+      const Looked small = look(few, micro_batches(length.few));
+      const double pace = large.pace + (large.pace - small.pace) * (1 - static_cast<double>(length.more) / ranks_);
+      const double beyond = (fill(in_.rank_of) - fill(more)) / (fill(more) - fill(few));
+      const double rest = large.without_micro_batches();
+      return rest + (rest - small.without_micro_batches()) * beyond + pace * micro_batches_;
+    }
+  }
+
+  // The first, the last, and others as they are spread between.
+  std::vector<int> ranks_of(int length) const {
+    std::vector<int> list = {in_.rank_of.front()};
+    for (int i = 1; i + 1 < length; ++i)
+      list.push_back(in_.rank_of[static_cast<std::size_t>(1 + (2 * i - 1) * (ranks_ - 2) / (2 * (length - 2)))]);
+    list.push_back(in_.rank_of.back());
+    return list;
+  }
+
+  double fill(const std::vector<int>& rank_of) const {
+    double seconds = 0;
+    for (const int rank : rank_of) seconds += sums_[static_cast<std::size_t>(rank)].first_chunk() + 2 * in_.message;
+    return seconds;
+  }
+
+  const ClosedFormInputs& in_;
+  int ranks_, micro_batches_;
+  std::vector<RankSums> sums_;  // as in.ranks
+};
 
 }  // namespace
 
 double closed_form_seconds(const ClosedFormInputs& in) {
   TRIDENT_CHECK(in.sync_every == 0 || in.sync_every == 1, "gradients reduced every {} micro-batches", in.sync_every);
-  ClosedFormInputs longer;
-  const ClosedFormInputs* now = &in;
-  for (int doubling = 0;; ++doubling) {
-    Pipeline pipeline(*now);
-    pipeline.run();
-    const int rest = in.micro_batches - now->schedule->num_micro_batches;
-    if (rest <= 0 || doubling == kDoublings || !in.longer || pipeline.has_settled()) {
-      const double pace = rest > 0 ? pipeline.pace(0) : 0;
-      return end_of_step(in, pipeline.ranks()) + pace * std::max(rest, 0) + in.outside;
-    }
-    if (doubling == 0) longer = in;
-    longer.schedule = &in.longer(std::min(in.micro_batches, 2 * now->schedule->num_micro_batches));
-    now = &longer;
-  }
+  return ClosedForm(in).seconds();
 }
 
 double least_seconds(const ClosedFormInputs& in) {
-  double least = 0, forwards = 0, backwards = 0;
+  struct Least {
+    double forward = 0, backward = 0, update = 0;  // of all chunks
+    double first_forward = 0, first_backward = 0;  // of the first one
+  };
+  std::vector<Least> ranks;
   for (const RankTimes& rank : in.ranks) {
-    double forward = 0, backward = 0, update = rank.norm;  // of all chunks; of the first one apart
-    double first_forward = 0, first_backward = 0;
+    Least& of = ranks.emplace_back();
+    of.update = rank.norm;
     for (const ChunkTimes& chunk : rank.chunks) {
       for (const std::uint8_t kind : chunk.kinds) {
         const UnitTimes& unit = rank.units[kind];
-        const double back = std::min(unit.backward.time(), unit.first_backward.time());
-        forward += unit.forward.time();
-        backward += back;
-        update += unit.update;
-        if (&chunk != &rank.chunks.front()) continue;
-        first_forward += unit.forward.time();
-        first_backward += back;
+        of.forward += unit.forward.time();
+        of.backward += std::min(unit.backward.time(), unit.first_backward.time());
+        of.update += unit.update;
       }
+      if (&chunk == &rank.chunks.front()) of.first_forward = of.forward, of.first_backward = of.backward;
     }
-    least = std::max(least, forwards + in.micro_batches * (forward + backward) + backwards + update);
-    forwards += first_forward + in.message;
-    backwards += first_backward + in.message;
+  }
+  double least = 0, before = 0;
+  for (const int rank : in.rank_of) {
+    const Least& of = ranks[static_cast<std::size_t>(rank)];
+    least = std::max(least, before + in.schedule.micro_batches * (of.forward + of.backward) + of.update);
+    before += of.first_forward + of.first_backward + 2 * in.message;
   }
   return least + in.outside;
 }

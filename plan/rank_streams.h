@@ -2,108 +2,60 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <vector>
 
 #include "plan/instruction_graph.h"
 
 namespace trident {
 
-// The streams of one rank: one that computes, one for gathers and reductions. What is on the second is known before the first is
-// moved on, and it never waits for what the first does later, so that the two run in one pass.
+// One that computes, one for gathers and reductions. What is on the second is known before the first is moved on and never waits
+// for what the first does later: seconds of work left on it are all that there is to know of it.
 class RankStreams {
  public:
   explicit RankStreams(const OverlapSlowdown& slowdown) : slowdown_(slowdown) {}
 
-  double now() const { return now_; }
-  bool beside_idle() const { return head_ == items_.size(); }
-  double end() const {  // of everything
-    double at = clock_, left = remaining_;
-    for (std::size_t i = head_; i < items_.size(); ++i, left = kNotYet)
-      at = std::max(at, items_[i].ready) + (left >= 0 ? left : items_[i].seconds);
-    return std::max(now_, at);
-  }
+  double now() const { return now_; }           // the first stream is done with everything
+  double end() const { return now_ + behind_; }  // both are
 
-  // Behind what is there, from now on.
-  int add_beside(double seconds) {
-    items_.push_back({now_, seconds, kNotYet});
-    return static_cast<int>(items_.size()) - 1;
+  // Behind what is on the second stream, from now on. Returns what wait_for() takes.
+  double add_beside(double seconds) {
+    behind_ += seconds;
+    return added_ += seconds;
   }
 
   void wait_until(double time) {
-    if (time <= now_) return;
-    advance(time);
-    now_ = time;
+    const double later = std::max(now_, time);
+    behind_ = std::max(0.0, behind_ - (later - now_));
+    now_ = later;
   }
 
-  void wait_for(int item) {
-    const auto wanted = static_cast<std::size_t>(item);
-    while (head_ <= wanted) finish_head();
-    wait_until(items_[wanted].end);
+  // Until everything that was added up to `item` is done.
+  void wait_for(double item) {
+    const double left = behind_ - (added_ - item);
+    if (left <= 0) return;
+    now_ += left;
+    behind_ -= left;
   }
 
   void compute(double seconds) {
-    while (seconds > 0) {
-      advance(now_);
-      if (head_ == items_.size()) break;
-      const Item& item = items_[head_];
-      if (item.ready > now_) {
-        const double alone = std::min(seconds, item.ready - now_);
-        now_ += alone;
-        seconds -= alone;
-        continue;
-      }
-      const double mine = seconds * slowdown_.compute, other = left() * slowdown_.communication;
+    if (behind_ > 0) {
+      const double mine = seconds * slowdown_.compute, other = behind_ * slowdown_.communication;
       if (mine < other) {
-        remaining_ = left() - mine / slowdown_.communication;
-        clock_ = now_ += mine;
+        now_ += mine;
+        behind_ -= mine / slowdown_.communication;
         return;
       }
-      seconds = std::max(0.0, seconds - other / slowdown_.compute);
       now_ += other;
-      finish_head_at(now_);
+      seconds = std::max(0.0, seconds - other / slowdown_.compute);
+      behind_ = 0;
     }
-    now_ += std::max(0.0, seconds);
-  }
-
-  void shift(double seconds) {  // nothing is left beside
     now_ += seconds;
-    clock_ += seconds;
   }
 
  private:
-  static constexpr double kNotYet = -1;
-  struct Item {
-    double ready = 0, seconds = 0, end = kNotYet;
-  };
-
-  double left() const { return remaining_ >= 0 ? remaining_ : items_[head_].seconds; }
-  void finish_head_at(double time) {
-    items_[head_++].end = clock_ = time;
-    remaining_ = kNotYet;
-  }
-  void finish_head() { finish_head_at(std::max(clock_, items_[head_].ready) + left()); }
-  // Runs what is beside, alone, up to `time`.
-  void advance(double time) {
-    while (head_ < items_.size()) {
-      const double start = std::max(clock_, items_[head_].ready);
-      if (start >= time) return;
-      const double stays = left();
-      if (start + stays > time) {
-        remaining_ = stays - (time - start);
-        clock_ = time;
-        return;
-      }
-      finish_head();
-    }
-  }
-
   OverlapSlowdown slowdown_;
-  double now_ = 0;    // the first stream is done with everything
-  double clock_ = 0;  // the second one is simulated up to here
-  double remaining_ = kNotYet;  // of the item at head_, once it has begun
-  std::size_t head_ = 0;
-  std::vector<Item> items_;
+  double now_ = 0;
+  double behind_ = 0;  // seconds that the second stream works from now on, if it is alone
+  double added_ = 0;   // to it, in all
 };
 
 }  // namespace trident

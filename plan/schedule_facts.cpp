@@ -65,18 +65,18 @@ std::vector<Succession> successions_of(const Schedule& schedule, const std::vect
 ScheduleFacts make_facts(const ScheduleKey& key, bool early) {
   ScheduleFacts facts;
   const int m = ScheduleBook::laid_out(key.pipeline, key.micro_batches);
-  facts.schedule = make_schedule(key.kind, key.pipeline, key.chunks, m);
+  const Schedule schedule = make_schedule(key.kind, key.pipeline, key.chunks, m);
   const ReceivePosting posting = early ? ReceivePosting::kEarly : ReceivePosting::kLate;
-  const auto woven = weave_messages(facts.schedule, posting);
+  const auto woven = weave_messages(schedule, posting);
   const auto evaluation = weave_messages(make_forward_only(key.pipeline, key.chunks, m), posting);
   for (std::size_t rank = 0; rank < woven.size(); ++rank) {
     RankFacts& of = facts.ranks.emplace_back();
-    of.slots = slots_of(facts.schedule, facts.schedule.ranks[rank]);
+    of.slots = slots_of(schedule, schedule.ranks[rank]);
     if (key.kind == ScheduleKind::kGpipe) of.slots.assign(1, key.micro_batches);
     const Receives training = receives_of(woven[rank]), forwards = receives_of(evaluation[rank]);
     of.activation_receives = std::max(training.activations, forwards.activations);
     of.gradient_receives = training.gradients;
-    of.successions = successions_of(facts.schedule, facts.schedule.ranks[rank]);
+    of.successions = successions_of(schedule, schedule.ranks[rank]);
   }
   return facts;
 }
@@ -88,10 +88,10 @@ int ScheduleBook::laid_out(int pipeline, int micro_batches) {
   return micro_batches <= most ? micro_batches : most;
 }
 
-const Schedule& ScheduleBook::schedule(const ScheduleKey& key) {
+const ActionOrder& ScheduleBook::order(const ScheduleKey& key) {
   const std::scoped_lock lock(mutex_);
-  const auto [found, is_new] = schedules_.try_emplace(key);
-  if (is_new) found->second = make_schedule(key.kind, key.pipeline, key.chunks, key.micro_batches);
+  const auto [found, is_new] = orders_.try_emplace(key);
+  if (is_new) found->second = order_of(make_schedule(key.kind, key.pipeline, key.chunks, key.micro_batches));
   return found->second;
 }
 

@@ -9,6 +9,7 @@
 
 #include "pipeline/schedule.h"
 #include "pipeline/schedule_generators.h"
+#include "plan/action_order.h"
 
 namespace trident {
 
@@ -32,7 +33,6 @@ struct RankFacts {
 };
 
 struct ScheduleFacts {
-  Schedule schedule;  // of few enough micro-batches to look at: num_micro_batches may be less than the key's
   std::vector<RankFacts> ranks;
 };
 
@@ -43,8 +43,8 @@ class ScheduleBook {
   static constexpr int kRounds = 3, kRoundsOfFew = 8, kFewRanks = 4;
   explicit ScheduleBook(bool receives_early) : early_(receives_early) {}
   const ScheduleFacts& facts(const ScheduleKey& key);
-  // The schedule of all the key's micro-batches.
-  const Schedule& schedule(const ScheduleKey& key);
+  // Of all the key's micro-batches.
+  const ActionOrder& order(const ScheduleKey& key);
   // Micro-batches that are laid out of `micro_batches`.
   static int laid_out(int pipeline, int micro_batches);
 
@@ -52,7 +52,7 @@ class ScheduleBook {
   bool early_;
   std::mutex mutex_;
   std::map<ScheduleKey, ScheduleFacts> facts_;
-  std::map<ScheduleKey, Schedule> schedules_;
+  std::map<ScheduleKey, ActionOrder> orders_;
 };
 
 }  // namespace trident

@@ -147,7 +147,8 @@ TEST_P(DeepPipelines, TimeAndMemoryAreThoseOfAllMicroBatches) {
     const ClosedFormInputs in = costs.closed_form(layout);
     closed.offer(std::abs(closed_form_seconds(in) / simulated - 1), layout);
     bound.offer(least_seconds(in) / simulated - 1, layout);
-    extrapolated += in.micro_batches > in.schedule->num_micro_batches ? 1 : 0;
+    const ScheduleKey& schedule = in.schedule;
+    extrapolated += schedule.micro_batches > ScheduleBook::laid_out(schedule.pipeline, schedule.micro_batches) ? 1 : 0;
     const std::vector<DryRun> dry =
         dry_stages(make_run_plan(with_layout(config, layout), model, space.gpus, kMachine), nullptr, DryWork::kConstruct);
     const std::vector<ArenaMemory> memory = costs.memory(layout);

@@ -244,11 +244,8 @@ ClosedFormInputs LayoutCosts::closed_form(const SearchLayout& layout) {
   const std::vector<RankUnits>& units = stages(layout).of_rank;
   const ZeroPolicy policy = layout.policy();
   ClosedFormInputs in;
-  in.schedule = &memory.schedule.schedule;
-  in.longer = [this, layout](int micro_batches) -> const Schedule& {
-    return schedules_.schedule({layout.schedule, layout.pipeline, layout.virtual_stages, micro_batches});
-  };
-  in.micro_batches = static_cast<int>(memory.micro_batches);
+  in.schedules = &schedules_;
+  in.schedule = {layout.schedule, layout.pipeline, layout.virtual_stages, static_cast<int>(memory.micro_batches)};
   in.copy = passes.copy;
   in.message = layout.pipeline > 1 ? work_of(over_pipeline(memory.passes.send, layout.pipeline), grid, prices_).time() : 0;
   in.sync_every = policy.grad_sync_every;
@@ -256,47 +253,61 @@ ClosedFormInputs LayoutCosts::closed_form(const SearchLayout& layout) {
   in.slowdown = prices_.slowdown();
   in.tied_over_ranks = memory.tied && layout.pipeline > 1;
   in.outside = passes.outside + prices_.step_seconds();
-  const bool may_gather = policy.param_gather == ParamGather::kPerUse;
+  RankPlaces before;
   for (int rank = 0; rank < layout.pipeline; ++rank) {
-    const RankUnits& here = units[static_cast<std::size_t>(rank)];
-    RankTimes& times = in.ranks.emplace_back();
-    std::int64_t region = 0;
-    if (may_gather || policy.grad_sync_every == 1) {
-      times.gathers_on_use = rank_gathers_on_use(memory, here, rank);
-      region = rank_gradient_region(memory, here, rank);
-    }
-    const PricedStores& stores = priced_stores(layout, grid, times.gathers_on_use);
-    times.gathers_after_update = memory.data > 1 && policy.shard_optimizer && !times.gathers_on_use;
-    times.gradient_region = region;
-    PassWork norm = stores.norm;
-    for (const UnitKind kind : kUnitKinds) {
-      const PricedUnit& unit = stores.units[kind];
-      times.units[static_cast<std::size_t>(kind)] = {.forward = passes.forward[kind],
-                                                     .first_backward = passes.first_backward[kind],
-                                                     .backward = passes.backward[kind],
-                                                     .gaps = unit.gaps,
-                                                     .first_finish = unit.first_finish,
-                                                     .finish = unit.finish,
-                                                     .gather = unit.gather,
-                                                     .reduce = unit.reduce + between_groups(layout, grid, memory.buckets[kind]),
-                                                     .update = unit.update.time(),
-                                                     .gradient_bytes = unit_gradient_bytes(memory, kind)};
-      for (const ChunkUnits& chunk : here) norm += (unit.norm + unit.partial) * chunk.count(kind);
-    }
-    times.norm = norm.time();
-    if (rank == 0) times.tie = stores.tie_embedding.time();
-    if (rank > 0 && rank + 1 == layout.pipeline) times.tie = stores.tie_head.time();
-    if (layout.pipeline == 1 && memory.tied) times.norm = (norm + stores.tie_embedding).time();
-    for (const ChunkUnits& chunk : here) {
-      ChunkTimes& of = times.chunks.emplace_back();
-      if (chunk.embedding) of.kinds.push_back(0);
-      of.kinds.insert(of.kinds.end(), static_cast<std::size_t>(chunk.blocks), 1);
-      if (chunk.head) of.kinds.push_back(2);
-      of.receives = !chunk.embedding;
-      of.receives_gradient = !chunk.head;
-    }
+    const auto r = static_cast<std::size_t>(rank);
+    const bool like_before = rank > 1 && rank + 1 < layout.pipeline && units[r] == units[r - 1];
+    const std::vector<RankFacts>& facts = memory.schedule.ranks;
+    const bool same_places = like_before && facts[r].successions == facts[r - 1].successions;
+    const RankPlaces places = same_places ? before : rank_places(memory, units[r], rank);
+    if (!like_before || places != before) in.ranks.push_back(rank_times(layout, grid, passes, memory, units[r], places, rank));
+    in.rank_of.push_back(static_cast<int>(in.ranks.size()) - 1);
+    before = places;
   }
   return in;
+}
+
+LayoutCosts::RankPlaces LayoutCosts::rank_places(const LayoutMemoryInputs& memory, const RankUnits& units, int rank) {
+  if (memory.policy.param_gather != ParamGather::kPerUse && memory.policy.grad_sync_every != 1) return {};
+  return {rank_gathers_on_use(memory, units, rank), rank_gradient_region(memory, units, rank)};
+}
+
+RankTimes LayoutCosts::rank_times(const SearchLayout& layout, const ProcessGrid& grid, const PricedPasses& passes,
+                                  const LayoutMemoryInputs& memory, const RankUnits& units, const RankPlaces& places, int rank) {
+  const ZeroPolicy& policy = memory.policy;
+  RankTimes times;
+  times.gathers_on_use = places.gathers_on_use;
+  times.gradient_region = places.gradient_region;
+  const PricedStores& stores = priced_stores(layout, grid, times.gathers_on_use);
+  times.gathers_after_update = memory.data > 1 && policy.shard_optimizer && !times.gathers_on_use;
+  PassWork norm = stores.norm;
+  for (const UnitKind kind : kUnitKinds) {
+    const PricedUnit& unit = stores.units[kind];
+    times.units[static_cast<std::size_t>(kind)] = {.forward = passes.forward[kind],
+                                                   .first_backward = passes.first_backward[kind],
+                                                   .backward = passes.backward[kind],
+                                                   .gaps = unit.gaps,
+                                                   .first_finish = unit.first_finish,
+                                                   .finish = unit.finish,
+                                                   .gather = unit.gather,
+                                                   .reduce = unit.reduce + between_groups(layout, grid, memory.buckets[kind]),
+                                                   .update = unit.update.time(),
+                                                   .gradient_bytes = unit_gradient_bytes(memory, kind)};
+    for (const ChunkUnits& chunk : units) norm += (unit.norm + unit.partial) * chunk.count(kind);
+  }
+  times.norm = norm.time();
+  if (rank == 0) times.tie = stores.tie_embedding.time();
+  if (rank > 0 && rank + 1 == layout.pipeline) times.tie = stores.tie_head.time();
+  if (layout.pipeline == 1 && memory.tied) times.norm = (norm + stores.tie_embedding).time();
+  for (const ChunkUnits& chunk : units) {
+    ChunkTimes& of = times.chunks.emplace_back();
+    if (chunk.embedding) of.kinds.push_back(0);
+    of.kinds.insert(of.kinds.end(), static_cast<std::size_t>(chunk.blocks), 1);
+    if (chunk.head) of.kinds.push_back(2);
+    of.receives = !chunk.embedding;
+    of.receives_gradient = !chunk.head;
+  }
+  return times;
 }
 
 RecordedStep LayoutCosts::step(const SearchLayout& layout, int micro_batches) {

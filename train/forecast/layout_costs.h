@@ -64,6 +64,11 @@ class LayoutCosts {
     ByUnitKind<PricedUnit> units;
     PassWork tie_embedding, tie_head, norm;
   };
+  struct RankPlaces {  // what parameters and gradients that come and go make of a rank
+    bool gathers_on_use = false;
+    std::int64_t gradient_region = 0;
+    bool operator==(const RankPlaces&) const = default;
+  };
   const Stages& stages(const SearchLayout& layout);
   StoreKey store_key(const SearchLayout& layout, bool on_use) const;
   const PricedPasses& priced_passes(const SearchLayout& layout, const ProcessGrid& grid);
@@ -71,6 +76,9 @@ class LayoutCosts {
   void share_attention(const SearchLayout& layout, const ProcessGrid& grid, PricedPasses& priced);
   double between_groups(const SearchLayout& layout, const ProcessGrid& grid, const std::vector<BucketSize>& buckets) const;
   LayoutMemoryInputs memory_inputs(const SearchLayout& layout);
+  static RankPlaces rank_places(const LayoutMemoryInputs& memory, const RankUnits& units, int rank);
+  RankTimes rank_times(const SearchLayout& layout, const ProcessGrid& grid, const PricedPasses& passes,
+                       const LayoutMemoryInputs& memory, const RankUnits& units, const RankPlaces& places, int rank);
   ArenaMemory memory_of(const LayoutMemoryInputs& in, const std::vector<RankUnits>& units, int rank) const;
 
   const WorkPrices& prices_;

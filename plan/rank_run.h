@@ -1,0 +1,74 @@
+// One rank on its way through the actions of a step, for closed_form.h. Pure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "plan/action_order.h"
+#include "plan/closed_form.h"
+#include "plan/rank_streams.h"
+
+namespace trident {
+
+// What all ranks with the same times share: passes of whole chunks, for those beside which nothing comes or goes, and units by
+// number.
+struct RankSums {
+  struct Chunk {
+    int first_unit = 0, units = 0;
+    double forward = 0, first_backward = 0, backward = 0;
+  };
+  RankSums(const ClosedFormInputs& in, const RankTimes& times);
+  double first_chunk() const { return chunks.front().forward + chunks.front().backward; }
+
+  const RankTimes& times;
+  std::vector<Chunk> chunks;
+  std::vector<std::uint8_t> kinds;  // by unit
+};
+
+class RankRun {
+ public:
+  // What is given outlives it.
+  RankRun(const ClosedFormInputs& in, const RankSums& sums, int micro_batches);
+
+  // The next action, whose input is there at `arrival`. Returns its end.
+  double run(const OrderedAction& action, double arrival);
+
+  RankStreams& streams() { return streams_; }
+  const RankTimes& times() const { return times_; }
+  // What was reduced last is added once more, by the norm.
+  PassWork pending_finishes() const;
+
+ private:
+  static constexpr double kNothing = -1;
+  struct Pending {  // a reduction whose result is not added yet
+    int unit = 0;
+    std::int64_t begin = 0, end = 0;
+    double item = 0;
+  };
+
+  bool reduces_after(int micro_batch) const { return in_.sync_every == 1 || micro_batch + 1 == micro_batches_; }
+  const UnitTimes& unit(int number) const { return times_.units[sums_.kinds[static_cast<std::size_t>(number)]]; }
+  int first_of_next(const OrderedAction& action) const;
+  void run_unit(const OrderedAction& action, int number, bool first, bool last, double arrival);
+  void gather(int number, int after);
+  PassWork finish_of(int number) const;
+  void backward(const OrderedAction& action, int number, bool first, bool last);
+  std::int64_t place(std::int64_t bytes, bool another_follows);
+  PassWork meet(int number, std::int64_t begin, std::int64_t end);
+
+  const ClosedFormInputs& in_;
+  const RankSums& sums_;
+  const RankTimes& times_;
+  int micro_batches_;
+  RankStreams streams_;
+  std::vector<std::uint8_t> has_accumulated_;  // by unit
+  std::vector<Pending> pending_;
+  std::array<std::int64_t, 2> taken_until_ = {-1, -1};
+  std::int64_t computes_ = 0;
+  int last_unit_ = OrderedAction::kNone;
+  double gathered_ = kNothing, next_gathered_ = kNothing;
+};
+
+}  // namespace trident
