@@ -18,11 +18,16 @@ namespace {
 constexpr double kSettled = 1e-3;
 constexpr int kDoublings = 3;
 
-// Longer pipelines are looked at as two of these lengths. Interleaved chunks of four ranks hide too little of what happens in many.
+// Longer pipelines are looked at as two of these lengths.
 struct Lengths {
-  int few = 4, more = 8;
+  int few = 0, more = 0;
 };
-constexpr Lengths kLengths, kInterleavedLengths = {8, 16}, kUnevenLengths = {12, 24};
+constexpr Lengths kLengths = {4, 8}, kUnevenLengths = {12, 24};
+// Interleaved chunks of a few ranks do not show what happens in many.
+Lengths interleaved_lengths(int ranks) {
+  const int few = std::max(6, ranks / 4);
+  return {few, 2 * few};
+}
 
 // Some ranks through some micro-batches.
 class Pipeline {
@@ -123,7 +128,8 @@ class ClosedForm {
   }
 
   double seconds() const {
-    const Lengths lengths = is_even() ? in_.schedule.chunks > 1 ? kInterleavedLengths : kLengths : kUnevenLengths;
+    const Lengths even = in_.schedule.chunks > 1 ? interleaved_lengths(ranks_) : kLengths;
+    const Lengths lengths = is_even() ? even : kUnevenLengths;
     return (may_be(lengths) ? of_two(lengths) : of_all_ranks()) + in_.outside;
   }
 

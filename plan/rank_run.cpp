@@ -25,15 +25,8 @@ RankRun::RankRun(const ClosedFormInputs& in, const RankSums& sums, int micro_bat
   if (in.sync_every == 1) has_accumulated_.assign(sums.kinds.size(), 0);
 }
 
-double RankRun::run(const OrderedAction& action, double arrival) {
+double RankRun::run_units(const OrderedAction& action, double arrival) {
   const RankSums::Chunk& chunk = sums_.chunks[static_cast<std::size_t>(action.chunk)];
-  if (!times_.gathers_on_use && (action.forward || !reduces_after(action.micro_batch))) {
-    // Nothing comes beside it.
-    streams_.wait_until(arrival);
-    streams_.compute(action.forward ? chunk.forward : action.micro_batch == 0 ? chunk.first_backward : chunk.backward);
-    ++computes_;
-    return streams_.now();
-  }
   for (int i = 0; i < chunk.units; ++i) {
     const int number = chunk.first_unit + (action.forward ? i : chunk.units - 1 - i);
     run_unit(action, number, i == 0, i + 1 == chunk.units, arrival);

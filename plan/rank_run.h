@@ -33,7 +33,15 @@ class RankRun {
   RankRun(const ClosedFormInputs& in, const RankSums& sums, int micro_batches);
 
   // The next action, whose input is there at `arrival`. Returns its end.
-  double run(const OrderedAction& action, double arrival);
+  double run(const OrderedAction& action, double arrival) {
+    if (times_.gathers_on_use || (!action.forward && reduces_after(action.micro_batch))) return run_units(action, arrival);
+    // Nothing comes beside it.
+    const RankSums::Chunk& chunk = sums_.chunks[static_cast<std::size_t>(action.chunk)];
+    streams_.wait_until(arrival);
+    streams_.compute(action.forward ? chunk.forward : action.micro_batch == 0 ? chunk.first_backward : chunk.backward);
+    ++computes_;
+    return streams_.now();
+  }
 
   RankStreams& streams() { return streams_; }
   const RankTimes& times() const { return times_; }
@@ -50,6 +58,7 @@ class RankRun {
 
   bool reduces_after(int micro_batch) const { return in_.sync_every == 1 || micro_batch + 1 == micro_batches_; }
   const UnitTimes& unit(int number) const { return times_.units[sums_.kinds[static_cast<std::size_t>(number)]]; }
+  double run_units(const OrderedAction& action, double arrival);
   int first_of_next(const OrderedAction& action) const;
   void run_unit(const OrderedAction& action, int number, bool first, bool last, double arrival);
   void gather(int number, int after);

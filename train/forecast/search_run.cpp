@@ -1,8 +1,10 @@
 #include "train/forecast/search_run.h"
 
 #include <fmt/core.h>
+#include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -45,6 +47,24 @@ std::string need(const LayoutCosts::Worst& worst, std::int64_t usable) {
   return fmt::format("{:.{}f} of {:.{}f} GB on pipeline rank {}, most of it {} {}", needed, digits, there, digits, worst.rank,
                      to_string(part), gigabytes(worst.memory[part]));
 }
+
+// CPU time of this thread while it lives, added to `nanoseconds`.
+class CpuTimer {
+ public:
+  explicit CpuTimer(std::atomic<std::int64_t>& nanoseconds) : nanoseconds_(nanoseconds), start_(now()) {}
+  ~CpuTimer() { nanoseconds_ += now() - start_; }
+  CpuTimer(const CpuTimer&) = delete;
+  CpuTimer& operator=(const CpuTimer&) = delete;
+
+ private:
+  static std::int64_t now() {
+    timespec at{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
+    return std::int64_t{at.tv_sec} * 1'000'000'000 + at.tv_nsec;
+  }
+  std::atomic<std::int64_t>& nanoseconds_;
+  std::int64_t start_;
+};
 
 class Search {
  public:
@@ -141,8 +161,13 @@ class Search {
                                   request_.cluster.name, closest, more));
   }
 
+  double timed_closed_form(const SearchLayout& layout) {
+    const CpuTimer timer(closed_form_nanoseconds_);
+    return closed_form_seconds(costs_.closed_form(layout));
+  }
+
   double closed_form(const SearchLayout& layout) {
-    const double seconds = closed_form_seconds(costs_.closed_form(layout));
+    const double seconds = timed_closed_form(layout);
     const std::scoped_lock lock(mutex_);
     for (const std::string& choice : choices_of(layout)) {
       const auto [found, is_new] = fastest_of_.try_emplace(choice, seconds);
@@ -165,33 +190,77 @@ class Search {
   void rank(const std::vector<SearchLayout>& fitting) {
     std::vector<BoundedLayout> candidates(fitting.size());
     for_each_index(fitting.size(), request_.threads, [&](std::size_t i) {
+      const CpuTimer timer(bound_nanoseconds_);
       const ClosedFormInputs in = costs_.closed_form(fitting[i]);
       const bool same = fitting[i].zero == ZeroPreset::kZero3 && keeps_parameters(in);
       candidates[i] = {fitting[i], same ? kSameAsAnother : least_seconds(in)};
     });
     drop_same(candidates);
-    const RankedLayouts ranked =
-        fastest_layouts(std::move(candidates), std::max(request_.simulated, request_.keep), kTolerance, request_.threads,
-                        [this](const SearchLayout& layout) { return closed_form(layout); });
+    result_.bound_seconds = 1e-9 * static_cast<double>(bound_nanoseconds_) / static_cast<double>(fitting.size());
+    // As many as it takes for enough that are no variations of each other.
+    RankedLayouts ranked;
+    for (std::size_t kept = std::max(request_.simulated, request_.keep);; kept *= 2) {
+      ranked = fastest_layouts(candidates, kept, kTolerance, request_.threads,
+                               [this](const SearchLayout& layout) { return closed_form(layout); });
+      closed_forms_ += ranked.timed;
+      if (ranked.best.size() < kept || different(ranked.best) >= request_.keep) break;
+    }
+    result_.closed_form_seconds = 1e-9 * static_cast<double>(closed_form_nanoseconds_) / static_cast<double>(closed_forms_);
     result_.timed = ranked.timed;
     simulate(ranked.best);
+    add_variations(ranked.best);
     result_.best_by_choice.assign(fastest_of_.begin(), fastest_of_.end());
+  }
+
+  static std::size_t different(const std::vector<TimedLayout>& layouts) {
+    std::vector<SearchLayout> all;
+    for (const TimedLayout& timed : layouts) {
+      const auto same = [&](const SearchLayout& layout) { return are_variations(layout, timed.layout); };
+      if (std::none_of(all.begin(), all.end(), same)) all.push_back(timed.layout);
+    }
+    return all.size();
+  }
+
+  FoundLayout* found_variation(const SearchLayout& layout) {
+    const auto same = [&](const FoundLayout& found) { return are_variations(found.layout, layout); };
+    const auto found = std::find_if(result_.best.begin(), result_.best.end(), same);
+    return found == result_.best.end() ? nullptr : &*found;
   }
 
   // The simulator in the order of the closed form, until what is left cannot be among the best by as much as the two may differ.
   void simulate(const std::vector<TimedLayout>& ranked) {
     constexpr std::size_t kRound = 8;
     std::vector<FoundLayout>& best = result_.best;
-    for (std::size_t begin = 0; begin < ranked.size(); begin += kRound) {
-      if (best.size() >= request_.keep && ranked[begin].seconds > (1 + kTolerance) * best[request_.keep - 1].seconds) return;
-      std::vector<FoundLayout> found(std::min(kRound, ranked.size() - begin));
-      for_each_index(found.size(), request_.threads, [&](std::size_t i) {
-        found[i] = simulated(ranked[begin + i].layout, ranked[begin + i].seconds);
-      });
+    for (std::size_t next = 0; next < ranked.size();) {
+      std::vector<TimedLayout> round;
+      for (; next < ranked.size() && round.size() < kRound; ++next) {
+        const TimedLayout& timed = ranked[next];
+        if (best.size() >= request_.keep && timed.seconds > (1 + kTolerance) * best[request_.keep - 1].seconds) break;
+        const FoundLayout* const other = found_variation(timed.layout);
+        if (other == nullptr || timed.seconds <= (1 + kTolerance) * other->seconds) round.push_back(timed);
+      }
+      if (round.empty()) break;
+      std::vector<FoundLayout> found(round.size());
+      for_each_index(found.size(), request_.threads,
+                     [&](std::size_t i) { found[i] = simulated(round[i].layout, round[i].seconds); });
       result_.simulated += found.size();
-      best.insert(best.end(), found.begin(), found.end());
+      for (const FoundLayout& layout : found) keep(layout);
       std::stable_sort(best.begin(), best.end(), [](const FoundLayout& a, const FoundLayout& b) { return a.seconds < b.seconds; });
-      if (best.size() > request_.keep) best.resize(request_.keep);
+    }
+    if (best.size() > request_.keep) best.resize(request_.keep);
+  }
+
+  // Of variations the fastest.
+  void keep(const FoundLayout& layout) {
+    FoundLayout* const other = found_variation(layout.layout);
+    if (other == nullptr) result_.best.push_back(layout);
+    else if (layout.seconds < other->seconds) *other = layout;
+  }
+
+  void add_variations(const std::vector<TimedLayout>& ranked) {
+    for (const TimedLayout& timed : ranked) {
+      FoundLayout* const found = found_variation(timed.layout);
+      if (found != nullptr && found->layout != timed.layout) found->variations.push_back({timed.layout, timed.seconds});
     }
   }
 
@@ -293,6 +362,8 @@ class Search {
   std::unique_ptr<Ops> oracle_;
   PlanHardware hardware_;
   LayoutCosts costs_;
+  std::atomic<std::int64_t> bound_nanoseconds_{0}, closed_form_nanoseconds_{0};
+  std::size_t closed_forms_ = 0;
   std::mutex mutex_;
   std::map<std::string, double> fastest_of_;
   SearchResult result_;
@@ -305,6 +376,14 @@ std::int64_t usable_bytes(const GpuRates& gpu, const ModelConfig& model, const S
                                        layout.pipeline, layout.policy().shard_optimizer);
   return static_cast<std::int64_t>(gpu.device_bytes) - static_cast<std::int64_t>(gpu.context_bytes) -
          static_cast<std::int64_t>(groups * gpu.communicator_bytes);
+}
+
+bool are_variations(const SearchLayout& a, const SearchLayout& b) {
+  SearchLayout same = b;
+  same.virtual_stages = a.virtual_stages;
+  same.micro = a.micro;
+  same.sync = a.sync;
+  return a == same;
 }
 
 SearchResult search_layouts(const SearchRequest& request) { return Search(request).run(); }

@@ -25,9 +25,16 @@ struct SearchRequest {
   int threads = 2;
 };
 
+// The same layout but for chunks, micro-batch, or when gradients are reduced.
+struct LayoutVariation {
+  SearchLayout layout;
+  double closed_form = 0;  // seconds
+};
+
 // What a layout of the search is predicted to take.
 struct FoundLayout {
   SearchLayout layout;
+  std::vector<LayoutVariation> variations;  // slower ones, of those that were timed; ascending
   double seconds = 0;      // of a step, simulated
   double closed_form = 0;  // the same by the closed form
   TimeParts parts;         // of the busiest pipeline rank; they add up to `seconds`
@@ -43,11 +50,13 @@ struct SearchResult {
   int gpus = 0;
   std::int64_t global_batch = 0, sequence = 0, parameters = 0;
   std::int64_t usable_bytes = 0;  // of a GPU, for arenas
-  std::vector<FoundLayout> best;
+  std::vector<FoundLayout> best;  // none a variation of another
   std::vector<FoundLayout> not_trainable;  // context parallel and hybrid sharded: scored by estimates
   Rejections rejections;
   std::size_t layouts = 0, fitting = 0, timed = 0, simulated = 0;
   int dry_runs = 0;
+  // CPU time of one layout on average: of the `fitting` to bound it, of the `timed` for its closed form.
+  double bound_seconds = 0, closed_form_seconds = 0;
   // For each value of a dimension that fits: its fastest layout among those that were timed. {"tensor 8", seconds}.
   std::vector<std::pair<std::string, double>> best_by_choice;
 };
@@ -55,6 +64,9 @@ struct SearchResult {
 // Throws ConfigError: a cluster with fewer GPUs than one replica takes in any layout (what it would take), a batch that no layout
 // divides, what check_cluster_size refuses.
 SearchResult search_layouts(const SearchRequest& request);
+
+// Whether two layouts differ in no more than a LayoutVariation.
+bool are_variations(const SearchLayout& a, const SearchLayout& b);
 
 // Bytes of a GPU that arenas may take: without the driver's context and communicators.
 std::int64_t usable_bytes(const GpuRates& gpu, const ModelConfig& model, const SearchLayout& layout);

@@ -32,19 +32,47 @@ std::string memory_text(const FoundLayout& found) {
   return text;
 }
 
+// "2 chunks +0.4 %, micro-batches of 2 +1.3 %": in what they differ, and by how much they are slower; the nearest ones.
+std::string variations_text(const FoundLayout& found) {
+  constexpr std::size_t kMost = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kMost, found.variations.size()); ++i) {
+    const LayoutVariation& variation = found.variations[i];
+    const SearchLayout &other = variation.layout, &layout = found.layout;
+    std::string words;
+    const auto add = [&](const std::string& word) { words += (words.empty() ? "" : " and ") + word; };
+    if (other.virtual_stages != layout.virtual_stages) add(fmt::format("{} chunks", other.virtual_stages));
+    if (other.micro != layout.micro) add(fmt::format("micro-batches of {}", other.micro));
+    if (other.sync != layout.sync) add(other.sync == SyncChoice::kStep ? "reducing once" : "reducing as the preset does");
+    text += fmt::format("{}{} {:+.1f} %", text.empty() ? "    or with " : ", ", words,
+                        100 * (variation.closed_form / found.closed_form - 1));
+  }
+  return text.empty() ? "" : text + '\n';
+}
+
 std::string entry(std::size_t number, const FoundLayout& found, int gpus) {
   return fmt::format("{:2}  {:.4g} s  {:.0f} tokens/s  {:.0f} a GPU  mfu {:.1f} %  {}{}\n", number, found.seconds,
                      found.tokens_per_second, found.tokens_per_second / gpus, 100 * found.mfu, to_string(found.layout),
                      found.trainable ? "" : "  (not trainable yet)") +
+         variations_text(found) +
          (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
          fmt::format("    memory of pipeline rank {}: {:.1f} GB: {}\n", found.fullest,
                      static_cast<double>(found.memory.total()) * 1e-9, memory_text(found)) +
          (found.trainable ? fmt::format("    next limit: {}\n", found.next_limit) : "");
 }
 
+JsonValue sync_of(const SearchLayout& layout) { return layout.sync == SyncChoice::kStep ? JsonValue("step") : JsonValue(); }
+
 JsonValue json_of(const FoundLayout& found) {
   const SearchLayout& layout = found.layout;
   JsonValue::Object parts, memory;
+  JsonValue::Array variations;
+  for (const LayoutVariation& other : found.variations)
+    variations.push_back(JsonValue::Object{{"layout", to_string(other.layout)},
+                                           {"virtual_stages", other.layout.virtual_stages},
+                                           {"micro", other.layout.micro},
+                                           {"grad_sync", sync_of(other.layout)},
+                                           {"closed_form_s", other.closed_form}});
   for (std::size_t p = 0; p < kNumTimeParts; ++p)
     parts.push_back({std::string(to_string(static_cast<TimePart>(p))), found.parts.seconds[p]});
   for (const MemoryUse use : kMemoryUses) memory.push_back({std::string(to_string(use)), found.memory[use]});
@@ -58,7 +86,7 @@ JsonValue json_of(const FoundLayout& found) {
                            {"schedule", to_string(layout.schedule)},
                            {"micro", layout.micro},
                            {"zero", to_string(layout.zero)},
-                           {"grad_sync", layout.sync == SyncChoice::kStep ? JsonValue("step") : JsonValue()},
+                           {"grad_sync", sync_of(layout)},
                            {"recompute", to_string(layout.recompute)},
                            {"shard_ranks", layout.shard_ranks},
                            {"trainable", found.trainable},
@@ -71,7 +99,8 @@ JsonValue json_of(const FoundLayout& found) {
                            {"memory_bytes", found.memory.total()},
                            {"memory_parts", std::move(memory)},
                            {"memory_of_pipeline_rank", found.fullest},
-                           {"next_limit", found.next_limit}};
+                           {"next_limit", found.next_limit},
+                           {"variations", std::move(variations)}};
 }
 
 }  // namespace
@@ -81,9 +110,11 @@ std::string to_text(const SearchResult& result) {
                      fmt::format("cluster: {} GPUs of {}, {:.1f} GB of each for tensors\n", result.gpus, result.cluster,
                                  static_cast<double>(result.usable_bytes) * 1e-9) +
                      fmt::format("batch: {} sequences of {} tokens\n", result.global_batch, result.sequence) +
-                     fmt::format("{} looked at, {} fit, {} timed, {} simulated\n\n",
+                     fmt::format("{} looked at, {} fit, {} timed, {} simulated\n",
                                  counted(static_cast<std::int64_t>(result.layouts), "layout"),
-                                 result.fitting, result.timed, result.simulated);
+                                 result.fitting, result.timed, result.simulated) +
+                     fmt::format("CPU time of one layout: {:.3f} ms to bound it, {:.3f} ms for the closed form\n\n",
+                                 1e3 * result.bound_seconds, 1e3 * result.closed_form_seconds);
   std::size_t number = 0;
   for (const FoundLayout& found : result.best) text += entry(++number, found, result.gpus);
   if (!result.not_trainable.empty()) {
@@ -127,6 +158,8 @@ JsonValue to_json(const SearchResult& result) {
                            {"timed", static_cast<std::int64_t>(result.timed)},
                            {"simulated", static_cast<std::int64_t>(result.simulated)},
                            {"dry_runs", result.dry_runs},
+                           {"bound_cpu_s", result.bound_seconds},
+                           {"closed_form_cpu_s", result.closed_form_seconds},
                            {"best", std::move(best)},
                            {"not_trainable_yet", std::move(estimates)},
                            {"rejected", std::move(rejected)},
