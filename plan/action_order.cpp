@@ -1,6 +1,7 @@
 #include "plan/action_order.h"
 
 #include <cstddef>
+#include <cstdint>
 
 #include "core/check.h"
 

@@ -11,7 +11,7 @@ constexpr std::array<ErrorBand, 5> kBands = {{
     {"a100_sxm_40gb", "16-bit", 0.94, 1.00, 32},
     {"a100_sxm_80gb", "16-bit", 0.87, 1.14, 117},
     {"h100_sxm", "16-bit", 0.96, 1.03, 33},
-    {"v100_sxm_16gb", "16-bit", 0.81, 2.10, 16},
+    {"v100_sxm_16gb", "16-bit", 0.81, 1.67, 16},
 }};
 
 // tests/plan/error_bands_test.cpp reads the page of the measurement again.
