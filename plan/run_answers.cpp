@@ -62,7 +62,8 @@ void settle_by_stack(const GpuRates& gpu, const TrainingStack& stack, RowReading
   if (reading.open.zero) {
     run.zero = defaults.zero.stage;
     run.zero_by_number = defaults.zero.by_number;
-    reading.assumed.push_back({"parallel.zero", run.zero == 1 && !run.zero_by_number ? JsonValue("dist-opt") : JsonValue(run.zero)});
+    reading.assumed.push_back(
+        {"parallel.zero", run.zero == 1 && !run.zero_by_number ? JsonValue("dist-opt") : JsonValue(run.zero)});
   }
   if (reading.open.fused_norm) {
     run.fused_norm = defaults.fused_norm;
@@ -112,7 +113,8 @@ void fill_recompute(const PricingInput& in, RowReading& reading) {
     }
     run.full_share = fitting ? static_cast<double>(enough) / blocks : 0;
     if (fitting && enough == blocks) filled = fmt::format("full, as {} does not fit", to_string(usual));
-    else if (fitting) filled = fmt::format("full in {} of {} blocks of a rank, as {} does not fit", enough, blocks, to_string(usual));
+    else if (fitting)
+      filled = fmt::format("full in {} of {} blocks of a rank, as {} does not fit", enough, blocks, to_string(usual));
   }
   reading.assumed.push_back({"recompute", filled});
 }

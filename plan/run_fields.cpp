@@ -44,7 +44,7 @@ const JsonValue* RunFields::find(std::string_view group, std::string_view key) {
   return value && !value->is_null() ? value : nullptr;
 }
 
-void RunFields::refuse(std::string_view group, std::string_view key, std::string_view wanted) {
+void RunFields::cannot_be_priced(std::string_view group, std::string_view key, std::string_view wanted) {
   const JsonValue* value = find(group, key);
   if (!value) throw UnsupportedCase(fmt::format("{} is missing: must be {}", path_of(group, key), wanted));
   const std::string said = value->is_string() ? in_quotes(value->as_string()) : to_json_text(*value).substr(0, 80);
@@ -56,13 +56,13 @@ std::optional<double> RunFields::said_number(std::string_view group, std::string
   if (!value) return std::nullopt;
   const double number = value->is_number() ? value->as_number() : 0;
   if (!(number >= 1 && number <= kMost) || std::floor(number) != number)
-    refuse(group, key, fmt::format("a whole number from 1 to {:.0f}", kMost));
+    cannot_be_priced(group, key, fmt::format("a whole number from 1 to {:.0f}", kMost));
   return number;
 }
 
 double RunFields::number(std::string_view group, std::string_view key) {
   const std::optional<double> said = said_number(group, key);
-  if (!said) refuse(group, key, fmt::format("a whole number from 1 to {:.0f}", kMost));
+  if (!said) cannot_be_priced(group, key, fmt::format("a whole number from 1 to {:.0f}", kMost));
   return *said;
 }
 
@@ -75,17 +75,17 @@ double RunFields::number_or(std::string_view group, std::string_view key, double
 std::optional<std::string> RunFields::said_text(std::string_view group, std::string_view key) {
   const JsonValue* value = find(group, key);
   if (!value) return std::nullopt;
-  if (!value->is_string()) refuse(group, key, "a text");
+  if (!value->is_string()) cannot_be_priced(group, key, "a text");
   std::string text = in_small_letters(value->as_string());
   const std::size_t begin = text.find_first_not_of(" \t\r\n"), end = text.find_last_not_of(" \t\r\n");
-  if (begin == text.npos) refuse(group, key, "a text that is not empty");
+  if (begin == text.npos) cannot_be_priced(group, key, "a text that is not empty");
   return text.substr(begin, end - begin + 1);
 }
 
 std::optional<bool> RunFields::said_flag(std::string_view group, std::string_view key) {
   const JsonValue* value = find(group, key);
   if (!value) return std::nullopt;
-  if (!value->is_bool()) refuse(group, key, "true or false");
+  if (!value->is_bool()) cannot_be_priced(group, key, "true or false");
   return value->as_bool();
 }
 

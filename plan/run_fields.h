@@ -1,8 +1,9 @@
 // The members of a row that describes a training run, checked as they are read.
 //
-// A row is an object of groups ("model", "cluster", "parallel", "batch", "stack") and of members beside them ("precision"). A member
-// that is absent and one that is null are the same: not said. Whatever is said is of its kind and within its range, or refused by
-// name; nothing is taken for something else. Every access throws UnsupportedCase naming member, value and what it should be.
+// A row is an object of groups ("model", "cluster", "parallel", "batch", "stack") and of members beside them ("precision"). A
+// member that is absent and one that is null are the same: not said. Whatever is said is of its kind and within its range, or
+// refused by name; nothing is taken for something else. Every access throws UnsupportedCase naming member, value and what it should
+// be.
 #pragma once
 
 #include <optional>
@@ -37,7 +38,7 @@ class RunFields {
   std::optional<bool> said_flag(std::string_view group, std::string_view key);
 
   void assume(std::string path, JsonValue value) { assumed_.push_back({std::move(path), std::move(value)}); }
-  [[noreturn]] void refuse(std::string_view group, std::string_view key, std::string_view wanted);
+  [[noreturn]] void cannot_be_priced(std::string_view group, std::string_view key, std::string_view wanted);
 
   std::vector<AssumedValue> take_assumed() { return std::move(assumed_); }
   // "model.window", ...: what the row says and nobody has asked for, besides members that only describe (`name`, counts of

@@ -86,8 +86,8 @@ struct TrainingStack {
 TrainingStack stack_from_json(const JsonValue& object, std::string_view where);
 
 // The kernel that runs: "megatron_fused_softmax" for GPT's block where the stack of that year (0: not known) kept scores by
-// default, and for "unfused" where the stack has one kernel for it. Tables mostly infer kernels; which one a system ran by default is
-// known better.
+// default, and for "unfused" where the stack has one kernel for it. Tables mostly infer kernels; which one a system ran by default
+// is known better.
 std::string_view attention_that_ran(const TrainingStack& stack, std::string_view named, bool plain_block, int year);
 
 // The stack of a framework's name, however its words are joined ("Megatron-LM"), and a year (0: not known; the last one), or

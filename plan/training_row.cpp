@@ -15,18 +15,20 @@ void read_model(RunFields& in, TrainingRow& row) {
   constexpr std::array<std::string_view, 9> kActivations{"gelu",         "swiglu", "geglu", "squared-relu", "squared_relu",
                                                          "relu-squared", "relu2",  "relu",  "silu"};
   row.layers = static_cast<int>(in.number("model", "layers"));
-  if (row.layers > kMostLayers) in.refuse("model", "layers", fmt::format("at most {}", kMostLayers));
+  if (row.layers > kMostLayers) in.cannot_be_priced("model", "layers", fmt::format("at most {}", kMostLayers));
   row.hidden = in.number("model", "hidden");
   row.heads = in.number("model", "heads");
   row.kv_heads = in.number_or("model", "kv_heads", row.heads);
   row.sequence = in.number("model", "seq");
-  if (std::fmod(row.hidden, row.heads) != 0) in.refuse("model", "heads", fmt::format("a divisor of hidden = {:.0f}", row.hidden));
-  if (std::fmod(row.heads, row.kv_heads) != 0) in.refuse("model", "kv_heads", fmt::format("a divisor of heads = {:.0f}", row.heads));
+  if (std::fmod(row.hidden, row.heads) != 0)
+    in.cannot_be_priced("model", "heads", fmt::format("a divisor of hidden = {:.0f}", row.hidden));
+  if (std::fmod(row.heads, row.kv_heads) != 0)
+    in.cannot_be_priced("model", "kv_heads", fmt::format("a divisor of heads = {:.0f}", row.heads));
   const std::optional<std::string> activation = in.said_text("model", "act");
   if (!activation) in.assume("model.act", "gelu");
   row.activation = activation.value_or("gelu");
   if (std::find(kActivations.begin(), kActivations.end(), row.activation) == kActivations.end())
-    in.refuse("model", "act", "gelu, swiglu, geglu, squared-relu, relu or silu");
+    in.cannot_be_priced("model", "act", "gelu, swiglu, geglu, squared-relu, relu or silu");
   row.gated = row.activation == "swiglu" || row.activation == "geglu";
   row.plain_block = row.activation == "gelu";
   // Two branches have as many parameters as one of four times the width when each is 8/3 as wide, in whole 256ths.
@@ -39,17 +41,17 @@ void read_model(RunFields& in, TrainingRow& row) {
   if (!tied) in.assume("model.tied", row.tied);
   for (const char* key : {"experts", "num_experts", "moe", "top_k"})
     if (const JsonValue* value = in.find("model", key); value && *value != JsonValue(1) && *value != JsonValue(0))
-      in.refuse("model", key, "1: mixture of experts is not priced");
+      in.cannot_be_priced("model", key, "1: mixture of experts is not priced");
 }
 
 void read_cluster(RunFields& in, TrainingRow& row) {
   const JsonValue* gpu = in.find("cluster", "gpu");
-  if (!gpu || !gpu->is_string()) in.refuse("cluster", "gpu", "the name of a GPU");
+  if (!gpu || !gpu->is_string()) in.cannot_be_priced("cluster", "gpu", "the name of a GPU");
   row.gpu = gpu->as_string();
   row.gpus = static_cast<int>(in.number("cluster", "gpus"));
   row.gpus_per_node = static_cast<int>(in.number_or("cluster", "gpus_per_node", 8));
   const JsonValue* text = in.find("cluster", "interconnect");
-  if (text && !text->is_string()) in.refuse("cluster", "interconnect", "a text");
+  if (text && !text->is_string()) in.cannot_be_priced("cluster", "interconnect", "a text");
   if (text) {
     row.network_bytes_per_s = network_of(text->as_string(), row.gpus_per_node);
     row.memory_gb = memory_of(text->as_string());
@@ -70,7 +72,7 @@ void read_zero(RunFields& in, RowReading& out) {
   if (zero->is_number())
     for (int stage = 0; stage <= 3; ++stage)
       if (zero->as_number() == stage) words = ZeroWords{stage, stage > 0};
-  if (!words) in.refuse("parallel", "zero", kWanted);
+  if (!words) in.cannot_be_priced("parallel", "zero", kWanted);
   out.row.zero = words->stage;
   out.row.zero_by_number = words->by_number;
 }
@@ -90,23 +92,24 @@ void read_chunks(RunFields& in, TrainingRow& row) {
   else if (vpp->is_number())
     row.vpp = static_cast<int>(in.number("parallel", "vpp"));
   else
-    in.refuse("parallel", "vpp", "a whole number or \"max\"");
+    in.cannot_be_priced("parallel", "vpp", "a whole number or \"max\"");
   const std::int64_t stages = std::int64_t{row.pp} * row.vpp;
   if (stages > row.layers + 2) throw UnsupportedCase(fmt::format("{} layers do not fill {} stages", row.layers, stages));
   if (v_shaped && row.vpp == 1) {  // tables that count the stages of a rank as one
     row.vpp = static_cast<int>(kFewestChunks);
     in.assume("parallel.vpp", row.vpp);
   }
-  if (v_shaped && row.vpp != 2) in.refuse("parallel", "vpp", "2: this schedule has two stages on every rank");
+  if (v_shaped && row.vpp != 2) in.cannot_be_priced("parallel", "vpp", "2: this schedule has two stages on every rank");
   const bool one_stage = splits_backwards(row.schedule.order) || row.schedule.order == SimulatedKind::kGpipe;
-  if (!v_shaped && one_stage && row.vpp > 1) in.refuse("parallel", "vpp", "1: this schedule has one stage on every rank");
+  if (!v_shaped && one_stage && row.vpp > 1) in.cannot_be_priced("parallel", "vpp", "1: this schedule has one stage on every rank");
 }
 
 void read_degrees(RunFields& in, TrainingRow& row) {
   row.tp = static_cast<int>(in.number_or("parallel", "tp", 1));
   row.pp = static_cast<int>(in.number_or("parallel", "pp", 1));
   row.cp = static_cast<int>(in.number_or("parallel", "cp", 1));
-  if (in.said_number("parallel", "ep").value_or(1) > 1) in.refuse("parallel", "ep", "1: expert parallelism is not priced");
+  if (in.said_number("parallel", "ep").value_or(1) > 1)
+    in.cannot_be_priced("parallel", "ep", "1: expert parallelism is not priced");
   if (std::fmod(row.heads, row.tp) != 0)
     throw UnsupportedCase(fmt::format("tp {} does not divide {} heads", row.tp, row.heads));
   const std::int64_t model_ranks = std::int64_t{row.tp} * row.pp * std::min(row.cp, row.gpus);
@@ -123,7 +126,8 @@ void read_layout(RunFields& in, RowReading& out) {
   const std::optional<std::string> schedule = in.said_text("parallel", "schedule");
   if (schedule) row.schedule = read_schedule_words(*schedule);
   if (!row.schedule.unknown.empty())
-    in.refuse("parallel", "schedule", fmt::format("one that is priced; {} is no word of those", in_quotes(row.schedule.unknown)));
+    in.cannot_be_priced("parallel", "schedule",
+                        fmt::format("one that is priced; {} is no word of those", in_quotes(row.schedule.unknown)));
   read_chunks(in, row);
   if (!schedule && row.pp > 1) in.assume("parallel.schedule", row.vpp > 1 ? "interleaved 1f1b" : "1f1b");
   const std::optional<bool> sp = in.said_flag("parallel", "sp");
@@ -147,7 +151,7 @@ void read_numbers(RunFields& in, RowReading& out) {
   TrainingRow& row = out.row;
   if (const std::optional<std::string> text = in.said_text("", "precision")) {
     const std::optional<PrecisionWords> words = precision_of(*text);
-    if (!words) in.refuse("", "precision", "of 16, 8 or 4 bits: bf16, fp16, fp8, mxfp8, nvfp4, ...");
+    if (!words) in.cannot_be_priced("", "precision", "of 16, 8 or 4 bits: bf16, fp16, fp8, mxfp8, nvfp4, ...");
     row.bf16 = words->bf16;
     row.compiled = words->compiled;
     row.format = words->format;
@@ -164,7 +168,7 @@ void read_numbers(RunFields& in, RowReading& out) {
   std::optional<Recompute> mode;
   if (recompute->is_bool()) mode = recompute->as_bool() ? Recompute::kFull : Recompute::kNone;
   if (recompute->is_string()) mode = recompute_of(recompute->as_string());
-  if (!mode) in.refuse("", "recompute", "none, selective, selective per-op or full (of every layer)");
+  if (!mode) in.cannot_be_priced("", "recompute", "none, selective, selective per-op or full (of every layer)");
   row.recompute = *mode;
 }
 
@@ -173,7 +177,7 @@ void read_stack(RunFields& in, RowReading& out) {
   constexpr double kFirst = 2015, kLast = 2100;
   const auto text = [&](const char* key) {
     const JsonValue* value = in.find("stack", key);
-    if (value && (!value->is_string() || value->as_string().empty())) in.refuse("stack", key, "a text that is not empty");
+    if (value && (!value->is_string() || value->as_string().empty())) in.cannot_be_priced("stack", key, "a text that is not empty");
     return value ? value->as_string() : std::string();
   };
   row.framework = text("framework");
@@ -183,7 +187,8 @@ void read_stack(RunFields& in, RowReading& out) {
   row.fused_norm = fused.value_or(false);
   out.open.fused_norm = !fused && row.gated;
   const std::optional<double> year = in.said_number("stack", "year");
-  if (year && (*year < kFirst || *year > kLast)) in.refuse("stack", "year", fmt::format("a year from {} to {}", kFirst, kLast));
+  if (year && (*year < kFirst || *year > kLast))
+    in.cannot_be_priced("stack", "year", fmt::format("a year from {} to {}", kFirst, kLast));
   row.year = static_cast<int>(year.value_or(0));
   if (!year) in.assume("stack.year", "that of the newest version");
   if (row.framework.empty()) {

@@ -241,7 +241,8 @@ TEST(Cases, WhatCannotBeAnsweredSaysWhy) {
     return fmt::format(R"({{"id": "x", "kind": "{}", {}}})", kind, fields);
   };
   EXPECT_EQ(reason(R"({"id": "x"})"), "kind is missing");
-  EXPECT_EQ(reason(R"({"id": "x", "model": {}, "parallel": {}})"), "model.layers is missing: must be a whole number from 1 to 100000000");
+  EXPECT_EQ(reason(R"({"id": "x", "model": {}, "parallel": {}})"),
+            "model.layers is missing: must be a whole number from 1 to 100000000");
   EXPECT_EQ(reason(row("cooling", R"("config": {})")), "kind = \"cooling\": no such kind of case is known");
   EXPECT_EQ(reason(row("model-states", R"("input": {})")), "config is missing");
   EXPECT_EQ(reason(row("model-states", R"("config": {"dp": 2})")), "config.params_b is missing");

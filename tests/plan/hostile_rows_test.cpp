@@ -23,7 +23,9 @@ JsonValue published() {
                         {.comments = JsonComments::kRefused, .max_bytes = 4 << 20, .max_depth = 16, .blame = ExitCode::kData});
 }
 
-const JsonValue::Array& rows_of(const JsonValue& table) { return table.is_array() ? table.items() : table.find("entries")->items(); }
+const JsonValue::Array& rows_of(const JsonValue& table) {
+  return table.is_array() ? table.items() : table.find("entries")->items();
+}
 
 const PriceBook& book() {
   static const PriceBook shipped = shipped_price_book();
@@ -78,12 +80,15 @@ void check(const JsonValue& row, const JsonValue& answer) {
 }
 
 std::vector<JsonValue> hostile_values() {
-  return {nullptr, 0, -1, 1e30, 1e308, std::int64_t{1} << 31, (std::int64_t{1} << 32) + 8, std::numeric_limits<std::int64_t>::max(),
-          0.5, 8.5, -0.0, 1e-300, 3, 7, 2015, 100000000, "NaN", "8", "", " ", "\x01", "\xC3\xBC\xE4\xB8\xAD\xF0\x9F\x98\x80",
-          std::string(5000, 'a'), true, false, JsonValue::Array{}, JsonValue::Array{1}, JsonValue(JsonValue::Object{}),
-          JsonValue(JsonValue::Object{{"value", 8}}), "zb-v", "v-min", "dualpipe", "ZB-1p", "interleaved", "gpipe", "int8", "fp32",
-          "nvfp4", "full 3 layers", "selective", "hsdp", "zero-10", "FSDP", "max", "H100", "B200", "colossalai", "deepspeed", "flash9",
-          "unfused", "swiglu"};
+  // clang-format off: one to a line takes a page
+  return {
+          nullptr, 0, -1, 1e30, 1e308, std::int64_t{1} << 31, (std::int64_t{1} << 32) + 8,
+          std::numeric_limits<std::int64_t>::max(), 0.5, 8.5, -0.0, 1e-300, 3, 7, 2015, 100000000, "NaN", "8", "", " ", "\x01",
+          "\xC3\xBC\xE4\xB8\xAD\xF0\x9F\x98\x80", std::string(5000, 'a'), true, false, JsonValue::Array{}, JsonValue::Array{1},
+          JsonValue(JsonValue::Object{}), JsonValue(JsonValue::Object{{"value", 8}}), "zb-v", "v-min", "dualpipe", "ZB-1p",
+          "interleaved", "gpipe", "int8", "fp32", "nvfp4", "full 3 layers", "selective", "hsdp", "zero-10", "FSDP", "max",
+          "H100", "B200", "colossalai", "deepspeed", "flash9", "unfused", "swiglu"};
+  // clang-format on
 }
 
 // Rows that differ in what matters to a reader.
@@ -93,7 +98,8 @@ std::vector<JsonValue> kinds_of_rows() {
   for (const JsonValue& row : rows_of(table)) {
     const JsonValue* schedule = row.find("parallel")->find("schedule");
     kinds.emplace(to_json_text(*row.find("cluster")->find("gpu")) + to_json_text(*row.find("precision")) +
-                      to_json_text(*row.find("recompute")) + to_json_text(*row.find("stack")) + (schedule ? to_json_text(*schedule) : ""),
+                      to_json_text(*row.find("recompute")) + to_json_text(*row.find("stack")) +
+                      (schedule ? to_json_text(*schedule) : ""),
                   row);
   }
   std::vector<JsonValue> rows;

@@ -60,10 +60,11 @@ TEST(RunAnswers, NamesOfSchedules) {
 // A run that does not say what it recomputes did what its system does, or, where that does not fit, as little as will do.
 TEST(RunAnswers, RecomputationThatIsNotSaid) {
   const auto with = [](const char* micro, const char* framework, const char* recompute) {
-    return priced(fmt::format(R"({{"model": {{"act": "swiglu", "layers": 40, "hidden": 5120, "heads": 40, "kv_heads": 40, "ffn": 13824,
-        "vocab": 32000, "seq": 4096}}, "cluster": {{"gpus": 64}}, "parallel": {{"zero": 3}}, "batch": {{"global": 512, "micro": {}}},
-        "recompute": {}, "stack": {{"framework": "{}", "attention": "flash2", "year": 2024}}}})",
-                              micro, recompute, framework));
+    const char* form = R"({{"cluster": {{"gpus": 64}}, "parallel": {{"zero": 3}}, "batch": {{"global": 512, "micro": {}}},
+        "model": {{"act": "swiglu", "layers": 40, "hidden": 5120, "heads": 40, "kv_heads": 40, "ffn": 13824,
+        "vocab": 32000, "seq": 4096}},
+        "recompute": {}, "stack": {{"framework": "{}", "attention": "flash2", "year": 2024}}}})";
+    return priced(fmt::format(fmt::runtime(form), micro, recompute, framework));
   };
   const auto filled = [](const JsonValue& answer) { return answer.find("assumed")->find("recompute")->as_string(); };
   const JsonValue light = with("1", "fsdp", "null");
@@ -77,7 +78,8 @@ TEST(RunAnswers, RecomputationThatIsNotSaid) {
   ASSERT_FALSE(none.find("fits")->as_bool());
   EXPECT_TRUE(some.find("fits")->as_bool());
   int blocks = 0;
-  ASSERT_EQ(std::sscanf(filled(some).c_str(), "full in %d of 40 blocks of a rank, as none does not fit", &blocks), 1) << filled(some);
+  ASSERT_EQ(std::sscanf(filled(some).c_str(), "full in %d of 40 blocks of a rank, as none does not fit", &blocks), 1)
+      << filled(some);
   // Time and memory lie between those of none and all, in the same proportion.
   const double share = blocks / 40.0;
   const auto between = [&](const char* key) {
@@ -91,7 +93,8 @@ TEST(RunAnswers, RecomputationThatIsNotSaid) {
   EXPECT_LT(left - 0.03 * number(some, "peak_allocated_bytes"), 1.03 * (kept(none) - kept(full)) / 40);
 
   // States that are too large are so whatever is recomputed: the default, which does not fit.
-  const JsonValue never = priced(R"({"recompute": null, "model": {"layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 64, "ffn": 32768}})");
+  const JsonValue never =
+      priced(R"({"recompute": null, "model": {"layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 64, "ffn": 32768}})");
   EXPECT_EQ(filled(never), "none");
   EXPECT_FALSE(never.find("fits")->as_bool());
   // Scores in memory: not to keep them is lighter than any block in full.
@@ -128,7 +131,8 @@ TEST(RunAnswers, DefaultsOfTheStack) {
   EXPECT_EQ(assumed(R"({"stack": {"framework": "nemo", "fused_rms_norm": null}, "model": {"act": "swiglu"}})",
                     "stack.fused_rms_norm"),
             "true");
-  EXPECT_EQ(assumed(R"({"model": {"act": "swiglu", "ffn": null, "hidden": 4096, "heads": 32, "kv_heads": 32}})", "model.ffn"), "11008")
+  EXPECT_EQ(assumed(R"({"model": {"act": "swiglu", "ffn": null, "hidden": 4096, "heads": 32, "kv_heads": 32}})", "model.ffn"),
+            "11008")
       << "Llama 7B's";
   EXPECT_EQ(assumed(R"({"parallel": {"dp": 3}})", "parallel.dp"), "8");
   EXPECT_EQ(assumed(R"({"stack": {"year": null}})", "stack.year"), "\"that of the newest version\"");
@@ -146,8 +150,9 @@ TEST(RunAnswers, MemoryIsReadFromTheRow) {
 
 TEST(RunAnswers, WhatNoPriceDependsOnIsSaid) {
   EXPECT_EQ(priced(R"({"model": {"name": "x", "params_b": 3}})").find("not_read"), nullptr);
-  EXPECT_EQ(to_json_text(*priced(R"({"model": {"window": 4096}, "parallel": {"order": "dp-pp"}, "offload": true})").find("not_read")),
-            R"(["model.window","parallel.order","offload"])");
+  EXPECT_EQ(
+      to_json_text(*priced(R"({"model": {"window": 4096}, "parallel": {"order": "dp-pp"}, "offload": true})").find("not_read")),
+      R"(["model.window","parallel.order","offload"])");
 }
 
 }  // namespace

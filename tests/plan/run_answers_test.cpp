@@ -173,7 +173,8 @@ TEST(RunAnswers, TheKernelOfASystemsYearRuns) {
 
 TEST(RunAnswers, WhatARowLeavesOpenIsAssumedAndSaid) {
   const JsonValue answer = priced(R"({"model": {"vocab": null}, "parallel": {"zero": null}, "recompute": null})");
-  EXPECT_EQ(to_json_text(*answer.find("assumed")), R"({"model.vocab":51200,"model.tied":true,"parallel.zero":0,"recompute":"none"})");
+  EXPECT_EQ(to_json_text(*answer.find("assumed")),
+            R"({"model.vocab":51200,"model.tied":true,"parallel.zero":0,"recompute":"none"})");
   EXPECT_EQ(priced(R"({"model": {"tied": true}})").find("assumed"), nullptr);
   const JsonValue split = priced(R"({"model": {"layers": 22}, "parallel": {"pp": 8}})");
   EXPECT_EQ(to_json_text(*split.find("assumed")),
@@ -273,7 +274,8 @@ TEST(RunAnswers, Refusals) {
       "pytorch_fsdp1, torchtitan_fsdp2");
   EXPECT_EQ(why(R"({"stack": {"attention": "flash9"}})"),
             "A100-SXM4-80GB: the profile has no rates of the attention kernel \"flash9\"; add them with their source");
-  EXPECT_EQ(why(R"({"model": {"heads": 24, "kv_heads": 24, "hidden": 2304}, "parallel": {"tp": 3}})"), "tp 3 x pp 1 x cp 1 does not divide 8 GPUs");
+  EXPECT_EQ(why(R"({"model": {"heads": 24, "kv_heads": 24, "hidden": 2304}, "parallel": {"tp": 3}})"),
+            "tp 3 x pp 1 x cp 1 does not divide 8 GPUs");
   EXPECT_EQ(why(R"({"parallel": {"ep": 4}})"), "parallel.ep = 4: must be 1: expert parallelism is not priced");
   EXPECT_EQ(why(R"({"batch": {"micro": 5}})"), "a global batch of 256 is no whole number of micro-batches of 5 on 8 replicas");
   EXPECT_EQ(why(R"({"parallel": {"pp": 8, "vpp": 3}, "batch": {"global": 60}})"),
@@ -287,7 +289,8 @@ TEST(RunAnswers, Refusals) {
   EXPECT_EQ(why(R"({"parallel": {"pp": 4, "schedule": "gpipe", "vpp": 2}})"),
             "parallel.vpp = 2: must be 1: this schedule has one stage on every rank");
   EXPECT_EQ(why(R"({"model": {"layers": null}})"), "model.layers is missing: must be a whole number from 1 to 100000000");
-  EXPECT_EQ(why(R"({"parallel": {"zero": 7}})"), "parallel.zero = 7: must be a ZeRO stage from 0 to 3, \"dist-opt\", \"FSDP\" or another word for one of them");
+  EXPECT_EQ(why(R"({"parallel": {"zero": 7}})"),
+            "parallel.zero = 7: must be a ZeRO stage from 0 to 3, \"dist-opt\", \"FSDP\" or another word for one of them");
 }
 
 // torchtitan: stages gather before their first micro-batch and reduce behind their last.

@@ -83,7 +83,8 @@ TEST(LayoutSearch, FindsWhatTryingAllFinds) {
       EXPECT_NE(variation.layout, result.best[i].layout);
       EXPECT_GE(variation.closed_form, 0.98 * result.best[i].closed_form) << to_string(variation.layout);
     }
-    for (std::size_t j = 0; j < i; ++j) EXPECT_FALSE(are_variations(result.best[i].layout, result.best[j].layout)) << i << ", " << j;
+    for (std::size_t j = 0; j < i; ++j)
+      EXPECT_FALSE(are_variations(result.best[i].layout, result.best[j].layout)) << i << ", " << j;
     EXPECT_LE(result.best[i].memory.total(), usable_bytes(request.cluster.gpu, model, result.best[i].layout));
   }
   const auto count = [&](Rejection r) { return result.rejections[static_cast<std::size_t>(r)]; };
