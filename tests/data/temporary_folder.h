@@ -7,22 +7,18 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/scratch_folder.h"
 
 namespace trident {
 
 class TemporaryFolder {
  public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return folder_ / name; }
+  const std::string& path() const { return folder_.path(); }
   std::vector<std::string> names() const;  // sorted
 
  private:
-  std::string path_;
+  ScratchFolder folder_{"trident_test"};
 };
 
 // Runs `body`, which must throw an ErrorType whose message contains every one of `parts` and is one line.

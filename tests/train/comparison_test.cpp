@@ -353,7 +353,7 @@ TEST(RunPage, DrawsWhatThereIsAndLeavesOutTheRest) {
   const auto kind = [&](std::size_t span) {
     return timeline.kinds[static_cast<std::size_t>(timeline.rows[0].spans[span].kind)].name;
   };
-  EXPECT_EQ(kind(0) + ", " + kind(1) + ", " + kind(2) + ", " + kind(3), "waiting, forward, reduce, waiting");
+  EXPECT_EQ(kind(0) + ", " + kind(1) + ", " + kind(2) + ", " + kind(3), "waiting, forward, reduce gradients, waiting");
   EXPECT_EQ(timeline.rows[0].spans[1].start, 1);
   EXPECT_EQ(timeline.rows[0].spans[1].end, 3);
   EXPECT_EQ(timeline.rows[0].spans[1].number, 0);

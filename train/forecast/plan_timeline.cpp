@@ -1,5 +1,6 @@
 #include "train/forecast/plan_timeline.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -7,37 +8,6 @@
 
 namespace trident {
 namespace {
-
-enum Kind : std::int32_t { kForward, kForwardOdd, kBackward, kBackwardOdd, kWeights, kGather, kReduce, kUpdate, kNorm, kTie };
-const std::vector<Timeline::Kind>& kinds() {
-  static const std::vector<Timeline::Kind> all{{"forward", Hue::kBlue},
-                                               {"forward, odd chunks", Hue::kLightBlue},
-                                               {"backward", Hue::kGreen},
-                                               {"backward, odd chunks", Hue::kLightGreen},
-                                               {"weight gradients", Hue::kTeal},
-                                               {"gather parameters", Hue::kPurple},
-                                               {"reduce gradients", Hue::kOrange},
-                                               {"optimizer step", Hue::kGold},
-                                               {"gradient norm", Hue::kPink},
-                                               {"tied gradients", Hue::kBrown}};
-  return all;
-}
-
-std::optional<Kind> kind_of(const Instruction& i, int stages) {
-  const bool odd = i.virtual_stage >= 0 && i.virtual_stage / stages % 2 == 1;
-  switch (i.kind) {
-    case InstructionKind::kForward: return odd ? kForwardOdd : kForward;
-    case InstructionKind::kBackward:
-    case InstructionKind::kBackwardInput: return odd ? kBackwardOdd : kBackward;
-    case InstructionKind::kBackwardWeight: return kWeights;
-    case InstructionKind::kGather: return kGather;
-    case InstructionKind::kReduceGradients: return kReduce;
-    case InstructionKind::kOptimizerStep: return kUpdate;
-    case InstructionKind::kGradNorm: return kNorm;
-    case InstructionKind::kTieExchange: return kTie;
-    default: return std::nullopt;
-  }
-}
 
 std::string unit_name(const RunPlan& plan, int unit) {
   if (unit == plan.step_spec.embedding_unit()) return "the embedding";
@@ -66,6 +36,26 @@ bool continues(const Instruction& before, const Instruction& i) {
 
 }  // namespace
 
+std::optional<SpanKind> span_kind(const Instruction& i, int stages) {
+  const bool odd = i.virtual_stage >= 0 && i.virtual_stage / stages % 2 == 1;
+  switch (i.kind) {
+    case InstructionKind::kForward: return odd ? SpanKind::kForwardOdd : SpanKind::kForward;
+    case InstructionKind::kBackward:
+    case InstructionKind::kBackwardInput: return odd ? SpanKind::kBackwardOdd : SpanKind::kBackward;
+    case InstructionKind::kBackwardWeight: return SpanKind::kWeights;
+    case InstructionKind::kGather: return SpanKind::kGather;
+    case InstructionKind::kReduceGradients: return SpanKind::kReduce;
+    case InstructionKind::kOptimizerStep: return SpanKind::kUpdate;
+    case InstructionKind::kGradNorm: return SpanKind::kNorm;
+    case InstructionKind::kTieExchange: return SpanKind::kTie;
+    default: return std::nullopt;
+  }
+}
+
+TimelineLane lane_of(SpanKind kind) {
+  return kind == SpanKind::kGather || kind == SpanKind::kReduce ? TimelineLane::kLower : TimelineLane::kUpper;
+}
+
 Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t most_spans) {
   const auto stages = static_cast<int>(forecast.step.programs.size());
   std::size_t computes = 0;
@@ -73,8 +63,8 @@ Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t 
     for (const Instruction& i : program.instructions) computes += i.is_compute() ? 1 : 0;
   const bool merges = computes > most_spans;
 
-  Timeline timeline{"", {}, {}};
-  std::vector<std::int32_t> number_of(kinds().size(), -1);  // of the kinds that there are
+  const std::array<Timeline::Kind, kNumSpanKinds> kinds = span_kinds();
+  Timeline timeline{"", {kinds.begin(), kinds.end()}, {}};
   for (int stage = 0; stage < stages; ++stage) {
     const auto s = static_cast<std::size_t>(stage);
     const std::vector<Instruction>& list = forecast.step.programs[s].instructions;
@@ -82,27 +72,23 @@ Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t 
     std::size_t last = list.size();  // the compute that the latest span of the upper lane is of
     std::size_t last_span = 0;
     for (std::size_t at = 0; at < list.size(); ++at) {
-      const std::optional<Kind> kind = kind_of(list[at], stages);
+      const std::optional<SpanKind> kind = span_kind(list[at], stages);
       const InstructionSpan span = forecast.price.spans[s][at];
       if (!kind || span.end <= span.start) continue;
-      const bool beside = *kind == kGather || *kind == kReduce;
       if (merges && list[at].is_compute() && last < list.size() && continues(list[last], list[at])) {
         row.spans[last_span].end = span.end;
         continue;
       }
-      if (number_of[*kind] < 0) {
-        number_of[*kind] = static_cast<std::int32_t>(timeline.kinds.size());
-        timeline.kinds.push_back(kinds()[*kind]);
-      }
       std::string text = text_of(plan, list[at]);
       if (merges && list[at].is_compute())
         text = fmt::format("{} of virtual stage {}", text.substr(0, text.find(" of ")), list[at].virtual_stage);
-      if (!beside) last = list[at].is_compute() ? at : list.size(), last_span = row.spans.size();
-      row.spans.push_back({span.start, span.end, beside ? TimelineLane::kLower : TimelineLane::kUpper, number_of[*kind],
-                           std::move(text), list[at].is_compute() ? list[at].micro_batch : TimelineSpan::kNoNumber});
+      if (lane_of(*kind) == TimelineLane::kUpper) last = list[at].is_compute() ? at : list.size(), last_span = row.spans.size();
+      row.spans.push_back({span.start, span.end, lane_of(*kind), static_cast<std::int32_t>(*kind), std::move(text),
+                           list[at].is_compute() ? list[at].micro_batch : TimelineSpan::kNoNumber});
     }
     timeline.rows.push_back(std::move(row));
   }
+  leave_out_unused(timeline);
   return timeline;
 }
 

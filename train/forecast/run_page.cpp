@@ -7,13 +7,15 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "train/forecast/plan_timeline.h"
+#include "train/report/span_kinds.h"
+
 namespace trident {
 namespace {
-
-using Kind = InstructionKind;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMostPoints = 4000;  // of a curve: more than a screen has columns
@@ -121,71 +123,31 @@ ReportSection summary(const RunPageFacts& facts) {
 // ---- timelines
 // ---------------------------------------------------------------------------------------------------------------------
 
-enum SpanKind : std::int32_t { kForward, kBackward, kWeights, kWaiting, kGather, kReduce, kUpdate, kNorm };
-const std::array<Timeline::Kind, 8> kKinds = {{{"forward", Hue::kBlue},
-                                               {"backward", Hue::kGreen},
-                                               {"weight gradients", Hue::kTeal},
-                                               {"waiting", Hue::kGrey},
-                                               {"gather", Hue::kPurple},
-                                               {"reduce", Hue::kOrange},
-                                               {"optimizer", Hue::kGold},
-                                               {"gradient norm", Hue::kPink}}};
-
-std::int32_t kind_of(const Instruction& i) {
-  switch (i.kind) {
-    case Kind::kForward: return kForward;
-    case Kind::kBackward:
-    case Kind::kBackwardInput: return kBackward;
-    case Kind::kBackwardWeight: return kWeights;
-    case Kind::kGather: return kGather;
-    case Kind::kReduceGradients:
-    case Kind::kTieExchange: return kReduce;
-    case Kind::kOptimizerStep: return kUpdate;
-    case Kind::kGradNorm: return kNorm;
-    default: return -1;
-  }
-}
-
-// Of the kinds those that there are.
-void leave_out_unused(Timeline& timeline) {
-  std::vector<std::int32_t> number(timeline.kinds.size(), -1);
-  for (const TimelineRow& row : timeline.rows)
-    for (const TimelineSpan& span : row.spans) number[static_cast<std::size_t>(span.kind)] = 0;
-  std::vector<Timeline::Kind> kinds;
-  for (std::size_t kind = 0; kind < number.size(); ++kind) {
-    if (number[kind] < 0) continue;
-    number[kind] = static_cast<std::int32_t>(kinds.size());
-    kinds.push_back(timeline.kinds[kind]);
-  }
-  for (TimelineRow& row : timeline.rows)
-    for (TimelineSpan& span : row.spans) span.kind = number[static_cast<std::size_t>(span.kind)];
-  timeline.kinds = std::move(kinds);
-}
-
 }  // namespace
 
 Timeline step_timeline(const std::string& title, const std::vector<StepProgram>& programs,
                        const std::vector<std::vector<StepSpan>>& spans, std::size_t most_spans) {
-  Timeline timeline{title, {kKinds.begin(), kKinds.end()}, {}};
+  const std::array<Timeline::Kind, kNumSpanKinds> kinds = span_kinds();
+  Timeline timeline{title, {kinds.begin(), kinds.end()}, {}};
   bool cut = false;
   for (std::size_t rank = 0; rank < programs.size(); ++rank) {
     TimelineRow row{fmt::format("stage {}", rank), {}};
     std::array<double, 2> free{};  // by lane: spans of one do not overlap
     for (std::size_t at = 0; at < spans[rank].size() && !cut; ++at) {
       const Instruction& i = programs[rank].instructions[at];
-      const std::int32_t kind = kind_of(i);
-      if (kind < 0) continue;
-      const TimelineLane lane = kind == kGather || kind == kReduce ? TimelineLane::kLower : TimelineLane::kUpper;
+      const std::optional<SpanKind> kind = span_kind(i, static_cast<int>(programs.size()));
+      if (!kind) continue;
+      const TimelineLane lane = lane_of(*kind);
       double& lane_free = free[static_cast<std::size_t>(lane)];
       const StepSpan& span = spans[rank][at];
       const double begin = std::max(span.start, lane_free), end = std::max(span.end, begin),
                    working = std::min(end, begin + span.waited);
-      const auto add = [&](double from, double to, std::int32_t what) {
+      const auto add = [&](double from, double to, SpanKind what) {
         if (to > from)
-          row.spans.push_back({from, to, lane, what, short_name(i), i.micro_batch >= 0 ? i.micro_batch : TimelineSpan::kNoNumber});
+          row.spans.push_back({from, to, lane, static_cast<std::int32_t>(what), short_name(i), i.micro_batch >= 0 ? i.micro_batch : TimelineSpan::kNoNumber});
       };
-      add(begin, working, kWaiting);
-      add(working, end, kind);
+      add(begin, working, SpanKind::kWaiting);
+      add(working, end, *kind);
       lane_free = end;
       cut = row.spans.size() >= most_spans;
     }

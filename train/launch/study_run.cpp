@@ -2,15 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <random>
 #include <sstream>
 
-#include <stdlib.h>
-
 #include "core/counted.h"
 #include "core/file_io.h"
+#include "core/scratch_folder.h"
 #include "data/indexed_dataset_writer.h"
 #include "plan/price_book.h"
 #include "train/forecast/run_prices.h"
@@ -25,25 +23,6 @@ namespace trident {
 namespace {
 
 constexpr int kSteps = 6;  // the first is not counted
-
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "trident_study_XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw StorageError(fmt::format("--run: {} cannot be made", in_quotes(name)));
-    path_ = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  std::string operator/(const std::string& name) const { return path_ + '/' + name; }
-
- private:
-  std::string path_;
-};
 
 void write_random_tokens(const std::string& prefix, std::int64_t vocabulary, std::int64_t sequences, std::int64_t length) {
   std::mt19937 random(1);  // NOLINT: the same tokens every time
@@ -82,7 +61,7 @@ void execute(const PointConfig& point, const CpuRates& rates, StudyRow& row, Cud
   if (kSteps * row.seconds > kLongestPointSeconds)
     return void(row.not_run = fmt::format("{} steps would take {:.0f} s, more than {:.0f}", kSteps, kSteps * row.seconds,
                                           kLongestPointSeconds));
-  const ScratchFolder folder;
+  const ScratchFolder folder("trident_study");
   const std::int64_t sequence = point.config.batch.sequence;
   write_random_tokens(folder / "tokens", resolve_model(point.config).vocab_size, kSteps * point.config.batch.global + 8,
                       sequence + 1);
