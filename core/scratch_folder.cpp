@@ -16,7 +16,8 @@ ScratchFolder::ScratchFolder(std::string_view name) {
   if (none) throw StorageError(fmt::format("TMPDIR: {}; set it to a folder that can be written", none.message()));
   std::string path = (place / (std::string(name) + "_XXXXXX")).string();
   if (::mkdtemp(path.data()) == nullptr)
-    throw StorageError(fmt::format("{}: cannot be made: {}; set TMPDIR to a folder that can be written", path, std::strerror(errno)));
+    throw StorageError(
+        fmt::format("{}: cannot be made: {}; set TMPDIR to a folder that can be written", path, std::strerror(errno)));
   path_ = path;
 }
 

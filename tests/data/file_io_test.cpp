@@ -1,4 +1,5 @@
 #include "core/file_io.h"
+#include "core/scratch_folder.h"
 
 #include <gtest/gtest.h>
 #include <fcntl.h>
@@ -8,6 +9,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 
 #include "tests/support/file_faults.h"
@@ -134,6 +136,26 @@ TEST(FileIo, AFullDiskLeavesNothingBehind) {
   const FileSizeLimit limit(1 << 20);
   expect_error<StorageError>([&] { write_file(path, std::string(5 << 20, 'x')); }, {path, "cannot be written", "check"});
   EXPECT_TRUE(folder.names().empty());
+}
+
+TEST(ScratchFolder, IsRemovedWithAllItHoldsOrSaysWhyItCannotBe) {
+  std::string path;
+  {
+    const ScratchFolder folder("one"), other("one");
+    EXPECT_NE(folder.path(), other.path());
+    path = folder.path();
+    std::filesystem::create_directories(folder / "a/b");
+    write_file(folder / "a/b/c", "x");
+  }
+  EXPECT_FALSE(is_there(path));
+  const char* const before = std::getenv("TMPDIR");
+  const std::string kept = before == nullptr ? "" : before;
+  ::setenv("TMPDIR", "/dev/null", 1);
+  expect_error<StorageError>([] { ScratchFolder folder("one"); }, {"TMPDIR", "a folder that can be written"});
+  ::setenv("TMPDIR", "/sys", 1);
+  expect_error<StorageError>([] { ScratchFolder folder("one"); }, {"/sys/one_", "set TMPDIR"});
+  if (before == nullptr) ::unsetenv("TMPDIR");
+  else ::setenv("TMPDIR", kept.c_str(), 1);
 }
 
 // A rename would put a file in the place of /dev/null.

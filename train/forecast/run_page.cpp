@@ -144,7 +144,8 @@ Timeline step_timeline(const std::string& title, const std::vector<StepProgram>&
                    working = std::min(end, begin + span.waited);
       const auto add = [&](double from, double to, SpanKind what) {
         if (to > from)
-          row.spans.push_back({from, to, lane, static_cast<std::int32_t>(what), short_name(i), i.micro_batch >= 0 ? i.micro_batch : TimelineSpan::kNoNumber});
+          row.spans.push_back({from, to, lane, static_cast<std::int32_t>(what), short_name(i),
+                               i.micro_batch >= 0 ? i.micro_batch : TimelineSpan::kNoNumber});
       };
       add(begin, working, SpanKind::kWaiting);
       add(working, end, *kind);
