@@ -241,13 +241,13 @@ TEST_F(PlanOfCases, AreAnsweredRowByRow) {
   const ProgramOutcome json = run_program({"plan", "--cases", rows, "--json"});
   EXPECT_EQ(json.exit_code, 0) << json.err;
   EXPECT_EQ(json.out, R"({"id":"late","per_stage":[2,2,1]}
-{"id":"early","unsupported":"model.layers must be a positive number"}
+{"id":"early","unsupported":"model.layers is missing: must be a whole number from 1 to 100000000"}
 {"id":"x\u001b","unsupported":"kind = \"logits\": no such kind of case is known"}
 )");
   const ProgramOutcome text = run_program({"plan", "--cases=" + rows});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_EQ(text.out.substr(0, text.out.find('\n', 30)),
-            "late: per_stage [2,2,1]\nearly: unsupported model.layers must be a positive number");
+            "late: per_stage [2,2,1]\nearly: unsupported model.layers is missing: must be a whole number from 1 to 100000000");
   EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
 }
 
@@ -308,7 +308,10 @@ TEST_F(PlanOfCases, RefusesWhatIsNoTable) {
   expect_one_line(run_program({"plan", "--cases"}), 64, {"--cases"});
   expect_one_line(run_program({"plan", "--cases", folder_ / "none.json"}), 65, {"none.json"});
   expect_one_line(run_program({"plan", "--cases", file("[{]")}), 65, {"rows.json:1:"});
-  expect_one_line(run_program({"plan", "--cases", file("[{\"kind\": \"x\"}]")}), 65, {"rows.json:1: this row has no name"});
+  expect_one_line(run_program({"plan", "--cases", file("{\"kind\": \"x\"}")}), 65, {"this is an object, no rows"});
+  const ProgramOutcome nameless = run_program({"plan", "--cases", file("[{\"kind\": \"x\"}]")});
+  EXPECT_EQ(nameless.exit_code, 0);
+  EXPECT_TRUE(nameless.out.starts_with("without a name: unsupported ")) << nameless.out;
 }
 
 }  // namespace
