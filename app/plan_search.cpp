@@ -11,14 +11,14 @@
 namespace trident {
 namespace {
 
-constexpr int kMostGpus = 1 << 20;
+constexpr int kMostSearchedGpus = 1 << 20;  // fewer than are planned: what is tried grows with them
 constexpr int kMostReported = 100;
 
 void check(const CLI::App& app, const SearchOptions& options) {
   if (options.cluster.empty()) throw ConfigError("--search: for which GPUs? Name a cluster: --cluster h100_sxm_ndr, or its file");
   if (app.count("--gpus") == 0) throw ConfigError("--gpus: missing; write --gpus N, how many GPUs the search is for");
-  if (options.gpus < 1 || options.gpus > kMostGpus)
-    throw ConfigError(fmt::format("--gpus = {}: how many GPUs the search is for, from 1 to {}", options.gpus, kMostGpus));
+  if (options.gpus < 1 || options.gpus > kMostSearchedGpus)
+    throw ConfigError(fmt::format("--gpus = {}: how many GPUs the search is for, from 1 to {}", options.gpus, kMostSearchedGpus));
   if (options.best < 1 || options.best > kMostReported)
     throw ConfigError(fmt::format("--best = {}: must be from 1 to {}", options.best, kMostReported));
 }
