@@ -3,6 +3,8 @@
 #include <csignal>
 #include <iostream>
 
+#include <fmt/core.h>
+
 #include "app/subcommands.h"
 #include "app/waiting_threads.h"
 #include "parallel/cuda/cuda_backend.h"
@@ -71,6 +73,10 @@ int main(int argc, char** argv) {
                         : to_text(planned.report, planned.plan, detail_of(options));
   };
   const auto search = [](const TrainConfig& config, const SearchOptions& options) {
+    if (find_processors(options.cluster))
+      throw ConfigError(fmt::format("--search: looks for layouts on clusters of GPUs, and {} is a profile of processors; price "
+                                    "configurations one by one with trident plan --config FILE --cluster {}, or several with "
+                                    "trident study", options.cluster, options.cluster));
     const SearchResult found = search_layouts({.config = config,
                                                .cluster = find_cluster(shipped_price_book(), options.cluster),
                                                .gpus = options.gpus,

@@ -18,16 +18,10 @@ namespace {
 constexpr double kSettled = 1e-3;
 constexpr int kDoublings = 3;
 
-// Longer pipelines are looked at as two of these lengths.
-struct Lengths {
-  int few = 0, more = 0;
-};
-constexpr Lengths kLengths = {4, 8}, kUnevenLengths = {12, 24};
+// Longer pipelines are looked at as two, of `few` ranks and of twice as many.
+constexpr int kFew = 4, kFewUneven = 12;
 // Interleaved chunks of a few ranks do not show what happens in many.
-Lengths interleaved_lengths(int ranks) {
-  const int few = std::max(6, ranks / 4);
-  return {few, 2 * few};
-}
+constexpr int kFewInterleaved = 12, kFewUnevenInterleaved = 16;
 
 // Some ranks through some micro-batches.
 class Pipeline {
@@ -128,12 +122,16 @@ class ClosedForm {
   }
 
   double seconds() const {
-    const Lengths even = in_.schedule.chunks > 1 ? interleaved_lengths(ranks_) : kLengths;
-    const Lengths lengths = is_even() ? even : kUnevenLengths;
-    return (may_be(lengths) ? of_two(lengths) : of_all_ranks()) + in_.outside;
+    const int few = this->few();
+    return (may_be(few) ? of_two_lengths(few) : of_all_ranks()) + in_.outside;
   }
 
  private:
+  int few() const {
+    if (in_.schedule.chunks == 1) return is_even() ? kFew : kFewUneven;
+    return is_even() ? std::max(kFewInterleaved, ranks_ / 4) : kFewUnevenInterleaved;
+  }
+
   // Ranks in the middle have the same units, in all chunks.
   bool is_even() const {
     const int middle = in_.rank_of[in_.rank_of.size() / 2];
@@ -144,9 +142,9 @@ class ClosedForm {
   }
 
   // Whether ranks can be left out: what is left has as many micro-batches for each rank.
-  bool may_be(Lengths lengths) const {
-    if (ranks_ <= lengths.more) return false;
-    return micro_batches_ >= ranks_ || std::int64_t{micro_batches_} * lengths.few % ranks_ == 0;
+  bool may_be(int few) const {
+    if (ranks_ <= 2 * few) return false;
+    return micro_batches_ >= ranks_ || std::int64_t{micro_batches_} * few % ranks_ == 0;
   }
 
   Looked look(const std::vector<int>& rank_of, int micro_batches) const {
@@ -177,31 +175,36 @@ class ClosedForm {
 
   // As many micro-batches for each rank as there are, or fewer and the rest at their pace. What messages add to a pace depends on
   // (ranks - 1) / ranks; the rest of a step grows with what the first chunks of its ranks take.
-  double of_two(Lengths length) const {
-    const std::vector<int> few = ranks_of(length.few), more = ranks_of(length.more);
-    std::int64_t rounds = this->rounds(length.more);
+  double of_two_lengths(int length) const {
+    const std::vector<int> few = ranks_of(length), more = ranks_of(2 * length);
+    std::int64_t rounds = this->rounds(2 * length);
     for (int doubling = 0;; ++doubling, rounds *= 2) {
       const bool all = rounds * ranks_ >= micro_batches_;
       const auto micro_batches = [&](std::int64_t ranks) {
         const std::int64_t of_all = std::max<std::int64_t>(1, (micro_batches_ * ranks + ranks_ / 2) / ranks_);
         return static_cast<int>(all ? of_all : rounds * ranks);
       };
-      const Looked large = look(more, micro_batches(length.more));
+      const Looked large = look(more, micro_batches(2 * length));
       if (!all && doubling < kDoublings && !large.settled) continue;
-      const Looked small = look(few, micro_batches(length.few));
-      const double pace = large.pace + (large.pace - small.pace) * (1 - static_cast<double>(length.more) / ranks_);
+      const Looked small = look(few, micro_batches(length));
+      const double pace = large.pace + (large.pace - small.pace) * (1 - 2.0 * length / ranks_);
       const double beyond = (fill(in_.rank_of) - fill(more)) / (fill(more) - fill(few));
       const double rest = large.without_micro_batches();
       return rest + (rest - small.without_micro_batches()) * beyond + pace * micro_batches_;
     }
   }
 
-  // The first, the last, and others as they are spread between.
+  // The first, the last, and others as they are spread between; of each kind one: a single slow one sets the pace.
   std::vector<int> ranks_of(int length) const {
     std::vector<int> list = {in_.rank_of.front()};
     for (int i = 1; i + 1 < length; ++i)
       list.push_back(in_.rank_of[static_cast<std::size_t>(1 + (2 * i - 1) * (ranks_ - 2) / (2 * (length - 2)))]);
     list.push_back(in_.rank_of.back());
+    for (int rank = 1; rank + 1 < ranks_; ++rank) {
+      const int kind = in_.rank_of[static_cast<std::size_t>(rank)];
+      if (std::find(list.begin(), list.end(), kind) != list.end()) continue;
+      list[static_cast<std::size_t>(1 + (rank - 1) * (length - 2) / (ranks_ - 2))] = kind;
+    }
     return list;
   }
 

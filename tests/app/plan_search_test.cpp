@@ -23,6 +23,13 @@ std::vector<std::string> search(const std::vector<std::string>& more) {
   return words;
 }
 
+// As --set takes it.
+std::string words_of(const JsonValue& value) {
+  std::string text = to_json_text(value);
+  std::erase(text, '"');
+  return text;
+}
+
 void expect_refused(const std::vector<std::string>& words, const std::string& text) {
   const ProgramOutcome outcome = run_program(words);
   EXPECT_EQ(outcome.exit_code, 64) << outcome.err;
@@ -66,6 +73,42 @@ TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
   EXPECT_EQ(planned.exit_code, 0) << planned.err;
 }
 
+// Each layout that is printed, of small spaces, is a configuration that the planner and the program that trains take.
+TEST(PlanSearch, PrintsConfigurationsThatArePlannedAndTrained) {
+  TemporaryFolder folder;
+  const std::string config = folder / "small.json";
+  write_file(config, R"({"model": {"model_type": "gpt2", "n_embd": 64, "n_layer": 4, "n_head": 4, "vocab_size": 300, "n_positions": 64},
+                         "batch": {"global": 8, "sequence": 32}, "optimizer": {"lr": 1e-3}, "precision": {"compute": "fp32"},
+                         "run": {"steps": 1, "dir": ")" + folder / "run" + R"("}, "data": {"train": "none"}})");
+  std::size_t planned = 0;
+  for (const std::string gpus : {"1", "2", "4"}) {
+    const ProgramOutcome outcome = run_program({"plan", "--search", "--config", config, "--cluster", "a10_pcie", "--gpus", gpus,
+                                                "--best", "4", "--json"});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    const JsonValue result = parse_json(outcome.out, "a test", {.max_bytes = 1 << 24, .max_depth = 16});
+    for (const JsonValue& layout : result.find("best")->items()) {
+      std::vector<std::string> set;
+      const auto add = [&](const std::string& setting) { set.insert(set.end(), {"--set", setting}); };
+      for (const char* const key : {"data", "pipeline", "tensor", "virtual_stages", "schedule", "zero", "sequence_parallel"})
+        add(std::string("parallel.") + key + "=" + words_of(*layout.find(key)));
+      add("parallel.grad_sync=" + words_of(*layout.find("grad_sync")));
+      add("batch.micro=" + words_of(*layout.find("micro")));
+      add("recompute.policy=" + words_of(*layout.find("recompute")));
+      std::vector<std::string> plan{"plan", "--config", config};
+      plan.insert(plan.end(), set.begin(), set.end());
+      const ProgramOutcome taken = run_program(plan);
+      EXPECT_EQ(taken.exit_code, 0) << layout.find("layout")->as_string() << ": " << taken.err;
+      // Training gets as far as its data, which is not there: the layout is checked before.
+      std::vector<std::string> train{"train", "--config", config};
+      train.insert(train.end(), set.begin(), set.end());
+      const ProgramOutcome started = run_program(train);
+      EXPECT_EQ(started.exit_code, 65) << layout.find("layout")->as_string() << ": " << started.err;
+      ++planned;
+    }
+  }
+  EXPECT_GE(planned, 9u);
+}
+
 TEST(PlanSearch, IsReadable) {
   const ProgramOutcome outcome = run_program(search({"--cluster", "a100_sxm_hdr", "--gpus", "256", "--best", "1"}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -82,6 +125,8 @@ TEST(PlanSearch, RefusesWhatCannotBe) {
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "-8"}), "--gpus = -8");
   expect_refused(search({"--cluster", "no_such_cluster", "--gpus", "128"}), "no_such_cluster");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "12"}), "whole nodes");
+  expect_refused(search({"--cluster", "cpu", "--gpus", "2"}), "trident plan --config FILE --cluster cpu");
+  expect_refused(search({"--cluster", TRIDENT_SOURCE_DIR "/configs/cpu/cpu.json", "--gpus", "2"}), "a profile of processors");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--best", "0"}), "--best = 0");
   // 175 billion parameters on one node.
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "8"}), "no layout of this model fits");

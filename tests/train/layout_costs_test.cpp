@@ -164,5 +164,38 @@ TEST_P(DeepPipelines, TimeAndMemoryAreThoseOfAllMicroBatches) {
 INSTANTIATE_TEST_SUITE_P(Clusters, DeepPipelines, ::testing::Values("a10_pcie", "a100_sxm_hdr", "b200_ndr"),
                          [](const auto& info) { return std::string(info.param); });
 
+// Pipelines of which most ranks are left out, of equal stages and of such as differ, against the simulator, which runs them all.
+class LongPipelines : public ::testing::TestWithParam<int> {};
+
+TEST_P(LongPipelines, TimeIsThatOfAllRanks) {
+  const int ranks = GetParam();
+  Space space{"Long", "", 2 * ranks, 8 * ranks, 64};
+  space.model = R"({"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 128,
+                    "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 16000, "max_position_embeddings": 64})";
+  const TrainConfig config = config_of(space);
+  const ModelConfig model = resolve_model(config);
+  const GpuPrices prices = prices_of("a100_sxm_hdr");
+  LayoutCosts costs(config, model, kMachine, nullptr, prices);
+  SearchSpace search{.gpus = space.gpus, .global_batch = space.batch, .sequence = space.sequence};
+  search.micro = {1, 2, 4};
+  search.virtual_stages = {1, 2, 4};
+  search.recompute = {RecomputePolicy::kNone};
+  search.zero = {ZeroPreset::kZero1, ZeroPreset::kZero3};
+  Rejections rejections;
+  Worst closed;
+  int compared = 0;
+  for (const SearchLayout& layout : enumerate_layouts(search, model, rejections)) {
+    if (layout.pipeline != ranks || layout.sync == SyncChoice::kStep) continue;
+    const double simulated = price_step(costs.step(layout), prices).seconds;
+    closed.offer(std::abs(closed_form_seconds(costs.closed_form(layout)) / simulated - 1), layout);
+    ++compared;
+  }
+  EXPECT_LE(closed.error, 0.01) << closed.where;
+  EXPECT_GE(compared, ranks > 64 ? 8 : 10);
+  RecordProperty("closed_form_off_by", std::to_string(closed.error));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, LongPipelines, ::testing::Values(16, 24, 32, 48, 64, 96, 128));
+
 }  // namespace
 }  // namespace trident

@@ -20,6 +20,7 @@ PassKey pass_key(const SearchLayout& layout) {
 int stride_of(const ProcessGrid& grid, Axis axis) {
   GridCoordinates at;
   if (axis == Axis::kTensor) at.tensor = 1;
+  if (axis == Axis::kContext) at.context = 1;
   if (axis == Axis::kData) at.data = 1;
   if (axis == Axis::kPipeline) at.pipeline = 1;
   return grid.degree(axis) > 1 ? grid.rank(at) : 0;
@@ -117,7 +118,8 @@ LayoutMemoryInputs LayoutCosts::memory_inputs(const SearchLayout& layout) {
           .chunks = layout.virtual_stages,
           .micro_batches = m,
           .micro = layout.micro,
-          .sequence = config.batch.sequence / layout.context};
+          .sequence = config.batch.sequence / layout.context,
+          .ring_bytes = ring_bytes(layout)};
 }
 
 std::vector<ArenaMemory> LayoutCosts::memory(const SearchLayout& layout) {
@@ -158,7 +160,7 @@ StoreKey LayoutCosts::store_key(const SearchLayout& layout, bool on_use) const {
 const LayoutCosts::PricedPasses& LayoutCosts::priced_passes(const SearchLayout& layout, const ProcessGrid& grid) {
   const UnitPasses& passes = units_.passes(pass_key(layout));
   const std::scoped_lock lock(mutex_);
-  const auto [found, is_new] = priced_passes_.try_emplace({pass_key(layout), stride_of(grid, Axis::kTensor)});
+  const auto [found, is_new] = priced_passes_.try_emplace({pass_key(layout), stride_of(grid, Axis::kTensor), stride_of(grid, Axis::kContext)});
   PricedPasses& priced = found->second;
   if (!is_new) return priced;
   const auto work = [&](const PassRecord& pass) { return work_of(pass, grid, prices_); };
@@ -173,28 +175,34 @@ const LayoutCosts::PricedPasses& LayoutCosts::priced_passes(const SearchLayout& 
   return priced;
 }
 
-// An estimate of context parallelism: a rank's queries meet the keys of all parts, which go round in a ring, unhidden:
-// forward once, backward with their gradients.
+// Keys and values of a rank's part of the sequences.
+std::int64_t LayoutCosts::ring_bytes(const SearchLayout& layout) const {
+  if (layout.context == 1) return 0;
+  const ModelConfig& model = units_.model();
+  const std::int64_t rows = units_.config().batch.sequence / layout.context * layout.micro;
+  return 2 * rows * std::max(model.kv_width() / layout.tensor, model.head_dim) * size_of(units_.compute());
+}
+
+// An estimate of context parallelism: a rank's queries meet the keys of all parts, which go round in a ring, unhidden: for each
+// forward of attention once, also where it is done again, and for its backward with their gradients.
 void LayoutCosts::share_attention(const SearchLayout& layout, const ProcessGrid& grid, PricedPasses& priced) {
   const UnitPasses& passes = units_.passes(pass_key(layout));
-  const auto attention = [&](const PassRecord& pass) {
+  RecordedCollective message{.axis = Axis::kContext, .group = "cp", .size = layout.context, .operation = CommOperation::kSend};
+  message.operand_bytes = ring_bytes(layout);
+  const double ring = prices_.seconds(message, place_of(message, grid));
+  const auto rest = [&](const PassRecord& pass, int rings) {
     double seconds = 0;
     for (const auto& call : pass.calls) {
       const auto* const operation = std::get_if<RecordedOperation>(&call);
-      const bool attends = operation != nullptr && std::holds_alternative<AttentionShape>(operation->shape);
-      if (attends) seconds += prices_.device_seconds(*operation);
+      if (operation == nullptr || !std::holds_alternative<AttentionShape>(operation->shape)) continue;
+      seconds += prices_.device_seconds(*operation);
+      if (operation->recomputed) ++rings;
     }
-    return seconds * (layout.context - 1);
+    return (seconds + rings * ring) * (layout.context - 1);
   };
-  const ModelConfig& model = units_.model();
-  const std::int64_t rows = units_.config().batch.sequence / layout.context * layout.micro;
-  const std::int64_t width = std::max(model.kv_width() / layout.tensor, model.head_dim);
-  RecordedCollective message{.axis = Axis::kContext, .group = "cp", .size = layout.context, .operation = CommOperation::kSend};
-  message.operand_bytes = 2 * rows * width * size_of(units_.compute());
-  const double ring = (layout.context - 1) * prices_.seconds(message, place_of(message, grid));
-  priced.forward[UnitKind::kBlock].seconds += attention(passes.forward[UnitKind::kBlock]) + ring;
-  priced.backward[UnitKind::kBlock].seconds += attention(passes.backward[UnitKind::kBlock]) + 2 * ring;
-  priced.first_backward[UnitKind::kBlock].seconds += attention(passes.first_backward[UnitKind::kBlock]) + 2 * ring;
+  priced.forward[UnitKind::kBlock].seconds += rest(passes.forward[UnitKind::kBlock], 1);
+  priced.backward[UnitKind::kBlock].seconds += rest(passes.backward[UnitKind::kBlock], 2);
+  priced.first_backward[UnitKind::kBlock].seconds += rest(passes.first_backward[UnitKind::kBlock], 2);
 }
 
 // An estimate of hybrid sharding: what a group has reduced is summed over the groups.
@@ -211,7 +219,9 @@ double LayoutCosts::between_groups(const SearchLayout& layout, const ProcessGrid
   return prices_.seconds(sum, place);
 }
 
-const LayoutCosts::PricedStores& LayoutCosts::priced_stores(const SearchLayout& layout, const ProcessGrid& grid, bool on_use) {
+// Ranks that share sequences share parameters, too: one axis of both.
+const LayoutCosts::PricedStores& LayoutCosts::priced_stores(const SearchLayout& layout, bool on_use) {
+  const ProcessGrid grid({layout.tensor, 1, layout.data * layout.context, layout.pipeline}, units_.config().parallel.order);
   const StoreKey key = store_key(layout, on_use);
   const StorePasses& stores = units_.stores(key);
   const std::scoped_lock lock(mutex_);
@@ -278,7 +288,7 @@ RankTimes LayoutCosts::rank_times(const SearchLayout& layout, const ProcessGrid&
   RankTimes times;
   times.gathers_on_use = places.gathers_on_use;
   times.gradient_region = places.gradient_region;
-  const PricedStores& stores = priced_stores(layout, grid, times.gathers_on_use);
+  const PricedStores& stores = priced_stores(layout, times.gathers_on_use);
   times.gathers_after_update = memory.data > 1 && policy.shard_optimizer && !times.gathers_on_use;
   PassWork norm = stores.norm;
   for (const UnitKind kind : kUnitKinds) {

@@ -72,7 +72,8 @@ class LayoutCosts {
   const Stages& stages(const SearchLayout& layout);
   StoreKey store_key(const SearchLayout& layout, bool on_use) const;
   const PricedPasses& priced_passes(const SearchLayout& layout, const ProcessGrid& grid);
-  const PricedStores& priced_stores(const SearchLayout& layout, const ProcessGrid& grid, bool on_use);
+  const PricedStores& priced_stores(const SearchLayout& layout, bool on_use);
+  std::int64_t ring_bytes(const SearchLayout& layout) const;
   void share_attention(const SearchLayout& layout, const ProcessGrid& grid, PricedPasses& priced);
   double between_groups(const SearchLayout& layout, const ProcessGrid& grid, const std::vector<BucketSize>& buckets) const;
   LayoutMemoryInputs memory_inputs(const SearchLayout& layout);
@@ -86,7 +87,7 @@ class LayoutCosts {
   ScheduleBook schedules_;
   std::mutex mutex_;
   std::map<std::tuple<int, int, std::int64_t>, Stages> stages_;
-  std::map<std::tuple<PassKey, int>, PricedPasses> priced_passes_;
+  std::map<std::tuple<PassKey, int, int>, PricedPasses> priced_passes_;
   std::map<std::tuple<StoreKey, int, int, int>, PricedStores> priced_stores_;
 };
 

@@ -66,6 +66,8 @@ class Booking {
     }
     const int borders = facts().activation_receives + facts().gradient_receives + (in_.pipeline * in_.chunks > 1 ? 4 : 2);
     book(MemoryUse::kCommunication, in_.passes.activation, borders);
+    // Keys and values that are read and that arrive, and their gradients likewise.
+    book(MemoryUse::kCommunication, in_.ring_bytes, 4);
   }
 
   std::int64_t elements(UnitKind kind) const { return elements_of(in_, kind); }

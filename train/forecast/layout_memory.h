@@ -47,6 +47,7 @@ struct LayoutMemoryInputs {
   bool overlap = true, tied = false;
   int data = 1, pipeline = 1, chunks = 1;
   std::int64_t micro_batches = 1, micro = 1, sequence = 1;
+  std::int64_t ring_bytes = 0;  // of keys and values that go round among ranks that share a sequence
 };
 
 ArenaMemory rank_memory(const LayoutMemoryInputs& in, const RankUnits& units, int rank);

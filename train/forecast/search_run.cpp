@@ -372,8 +372,9 @@ class Search {
 }  // namespace
 
 std::int64_t usable_bytes(const GpuRates& gpu, const ModelConfig& model, const SearchLayout& layout) {
-  const int groups = num_communicators(model, {layout.tensor, layout.sequence_parallel}, layout.data * layout.context,
-                                       layout.pipeline, layout.policy().shard_optimizer);
+  const int further = (layout.context > 1 ? 1 : 0) + (layout.shard_ranks > 0 ? 1 : 0);  // the ring, and sums over groups
+  const int groups = further + num_communicators(model, {layout.tensor, layout.sequence_parallel}, layout.data * layout.context,
+                                                 layout.pipeline, layout.policy().shard_optimizer);
   return static_cast<std::int64_t>(gpu.device_bytes) - static_cast<std::int64_t>(gpu.context_bytes) -
          static_cast<std::int64_t>(groups * gpu.communicator_bytes);
 }
