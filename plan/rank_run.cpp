@@ -1,6 +1,7 @@
 #include "plan/rank_run.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 namespace trident {
