@@ -77,7 +77,8 @@ TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
 TEST(PlanSearch, PrintsConfigurationsThatArePlannedAndTrained) {
   TemporaryFolder folder;
   const std::string config = folder / "small.json";
-  write_file(config, R"({"model": {"model_type": "gpt2", "n_embd": 64, "n_layer": 4, "n_head": 4, "vocab_size": 300, "n_positions": 64},
+  write_file(config, R"({"model": {"model_type": "gpt2", "n_embd": 64, "n_layer": 4, "n_head": 4, "vocab_size": 300,
+                                   "n_positions": 64},
                          "batch": {"global": 8, "sequence": 32}, "optimizer": {"lr": 1e-3}, "precision": {"compute": "fp32"},
                          "run": {"steps": 1, "dir": ")" + folder / "run" + R"("}, "data": {"train": "none"}})");
   std::size_t planned = 0;

@@ -160,7 +160,8 @@ StoreKey LayoutCosts::store_key(const SearchLayout& layout, bool on_use) const {
 const LayoutCosts::PricedPasses& LayoutCosts::priced_passes(const SearchLayout& layout, const ProcessGrid& grid) {
   const UnitPasses& passes = units_.passes(pass_key(layout));
   const std::scoped_lock lock(mutex_);
-  const auto [found, is_new] = priced_passes_.try_emplace({pass_key(layout), stride_of(grid, Axis::kTensor), stride_of(grid, Axis::kContext)});
+  const auto [found, is_new] =
+      priced_passes_.try_emplace({pass_key(layout), stride_of(grid, Axis::kTensor), stride_of(grid, Axis::kContext)});
   PricedPasses& priced = found->second;
   if (!is_new) return priced;
   const auto work = [&](const PassRecord& pass) { return work_of(pass, grid, prices_); };
