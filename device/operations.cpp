@@ -55,9 +55,11 @@ void check_shapes(std::string_view operation, const Shape& expected, std::initia
 double scores(const AttentionShape& s) {
   double pairs = static_cast<double>(s.query_length) * static_cast<double>(s.key_length);
   if (s.causal) {
-    pairs = 0;
-    for (std::int64_t i = 0; i < s.query_length; ++i)
-      pairs += static_cast<double>(std::clamp<std::int64_t>(s.query_offset + i - s.key_offset + 1, 0, s.key_length));
+    // Query i sees first + i keys, of those that there are.
+    const std::int64_t first = s.query_offset - s.key_offset + 1;
+    const std::int64_t some = std::clamp<std::int64_t>(1 - first, 0, s.query_length);
+    const std::int64_t all = std::clamp<std::int64_t>(s.key_length - first, some, s.query_length);
+    pairs = static_cast<double>((all - some) * (2 * first + some + all - 1) / 2 + (s.query_length - all) * s.key_length);
   }
   return 2.0 * static_cast<double>(s.batch * s.query_heads * s.head_dim) * pairs;
 }

@@ -1,19 +1,19 @@
 #include "plan/step_price.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <numeric>
-#include <optional>
 #include <string_view>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "core/check.h"
-#include "pipeline/step_waits.h"
-#include "plan/instruction_graph.h"
+#include "plan/step_ops.h"
 
 namespace trident {
 namespace {
-
-using Kind = InstructionKind;
 
 // Names of the groups that parameters are gathered and gradients reduced in (parallel/grid/parallel_context.cpp).
 constexpr std::string_view kGatherGroup = "dp (gather)", kReduceGroup = "dp";
@@ -34,197 +34,83 @@ bool joins(const RecordedCollective& before, const std::variant<RecordedOperatio
          (before.group == kGatherGroup || before.group == kReduceGroup);
 }
 
-// Prices of a rank's distinct passes.
-std::vector<TimeParts> price_passes(const StepRecord& record, const ProcessGrid& grid, const WorkPrices& prices) {
-  std::vector<TimeParts> list;
-  list.reserve(record.passes.size());
-  for (const PassRecord& pass : record.passes) list.push_back(price_pass(pass, grid, prices));
-  return list;
+// Where a rank's seconds go: what it computes, by pass, and what the simulation says beside that.
+TimeParts parts_of(const RankTimeline& rank, const std::vector<TimeParts>& passes, const std::vector<std::int64_t>& computes,
+                   double makespan) {
+  TimeParts parts;
+  for (std::size_t pass = 0; pass < passes.size(); ++pass) {
+    for (std::size_t part = 0; part < kNumTimeParts; ++part)
+      parts.seconds[part] += static_cast<double>(computes[pass]) * passes[pass].seconds[part];
+  }
+  parts[TimePart::kData] += rank.data;
+  parts[TimePart::kPipeline] += rank.message;
+  parts[TimePart::kBubble] += rank.bubble + makespan - rank.end;
+  parts[TimePart::kOptimizer] += rank.update;
+  return parts;
 }
 
-// The step as a graph: a node for every instruction, and one for each barrier.
-class StepGraph {
- public:
-  StepGraph(const RecordedStep& step, const std::vector<std::vector<TimeParts>>& passes)
-      : step_(step), waits_(find_waits(step.programs)) {
-    const auto ranks = static_cast<int>(step.programs.size());
-    for (int rank = 0; rank < ranks; ++rank) {
-      compute_.push_back(graph_.add_stream(rank, StreamKind::kCompute));
-      beside_.push_back(graph_.add_stream(rank, StreamKind::kCommunication));
-    }
-    // What goes over the wires neither slows the ranks down nor is slowed; each direction of a rank sends one after the other.
-    for (int rank = 0; rank < 2 * ranks; ++rank) wires_.push_back(graph_.add_stream(ranks + rank, StreamKind::kCommunication));
-    barriers_ = graph_.add_stream(3 * ranks, StreamKind::kCompute);
-    for (int rank = 0; rank < ranks; ++rank) add_instructions(rank, passes[static_cast<std::size_t>(rank)]);
-    for (int rank = 0; rank < ranks; ++rank) add_waits(rank);
-    add_barriers();
-  }
-
-  const InstructionGraph& graph() const { return graph_; }
-  const StepWaits& waits() const { return waits_; }
-  // In line with computes, not beside them or over a wire.
-  bool computes(int rank, std::size_t at) const {
-    const Instruction& i = step_.programs[static_cast<std::size_t>(rank)].instructions[at];
-    return !i.is_send() && !beside(waits_.ranks[static_cast<std::size_t>(rank)][at]);
-  }
-
- private:
-  bool beside(const StepWaits::Of& of) const { return of.beside && step_.overlap == Overlap::kOn; }
-
-  int stream_of(int rank, const Instruction& i, const StepWaits::Of& of) const {
-    const auto r = static_cast<std::size_t>(rank);
-    if (i.is_send()) return wires_[2 * r + (i.kind == Kind::kSendActivation ? 0 : 1)];
-    return beside(of) ? beside_[r] : compute_[r];
-  }
-
-  void add_instructions(int rank, const std::vector<TimeParts>& passes) {
-    const auto r = static_cast<std::size_t>(rank);
-    const StepProgram& program = step_.programs[r];
-    int before = StepWaits::kNone;  // what the rank has issued last in line
-    for (std::size_t at = 0; at < program.instructions.size(); ++at) {
-      const Instruction& i = program.instructions[at];
-      const TimeParts& price = passes[static_cast<std::size_t>(step_.records[r].pass_of[at])];
-      // A receive is free: its message was priced where it was sent.
-      const int node = graph_.add_instruction(stream_of(rank, i, waits_.ranks[r][at]), i.is_receive() ? 0 : price.total());
-      if (computes(rank, at))
-        before = node;
-      else if (before != StepWaits::kNone)
-        graph_.add_dependency(before, node);
-    }
-  }
-
-  void add_waits(int rank) {
-    const auto r = static_cast<std::size_t>(rank);
-    std::vector<int> beside_so_far;  // the last gather or reduction is behind all before it
-    for (std::size_t at = 0; at < waits_.ranks[r].size(); ++at) {
-      const StepWaits::Of& of = waits_.ranks[r][at];
-      const int node = waits_.number(rank, at);
-      for (const int other : {of.send, of.gather, of.reduction}) {
-        if (other != StepWaits::kNone) graph_.add_dependency(other, node);
-      }
-      if (beside(of)) beside_so_far = {node};
-      if (of.barrier == StepWaits::kNone) continue;
-      std::vector<int> ready = beside_so_far;
-      if (const int line = last_in_line(rank, at); line != StepWaits::kNone) ready.push_back(line);
-      entered_[of.barrier].push_back({node, std::move(ready)});
-    }
-  }
-
-  int last_in_line(int rank, std::size_t at) const {
-    while (at-- > 0) {
-      if (computes(rank, at)) return waits_.number(rank, at);
-    }
-    return StepWaits::kNone;
-  }
-
-  void add_barriers() {
-    for (const auto& entered : entered_) {
-      if (entered.empty()) continue;
-      const int gate = graph_.add_instruction(barriers_, 0);
-      for (const Entry& entry : entered) {
-        for (const int before : entry.ready) graph_.add_dependency(before, gate);
-        graph_.add_dependency(gate, entry.node);
-      }
-    }
-  }
-
-  struct Entry {
-    int node = 0;
-    std::vector<int> ready;  // of its rank: what has to be finished
-  };
-  const RecordedStep& step_;
-  StepWaits waits_;
-  InstructionGraph graph_;
-  std::vector<int> compute_, beside_, wires_;  // streams
-  int barriers_ = 0;
-  std::array<std::vector<Entry>, 2> entered_;  // by barrier
-};
-
-// Divides a rank's step into parts: what its instructions in line take, and why it waited between them.
-class Account {
- public:
-  Account(const RecordedStep& step, const StepGraph& graph, const SimulatedTimes& times, const std::vector<TimeParts>& passes,
-          int rank)
-      : step_(step), graph_(graph), times_(times), passes_(passes), rank_(static_cast<std::size_t>(rank)) {}
-
-  // `makespan` of all ranks.
-  TimeParts of_step(double makespan) {
-    const StepProgram& program = step_.programs[rank_];
-    double now = 0;
-    for (std::size_t at = 0; at < program.instructions.size(); ++at) {
-      const auto node = static_cast<std::size_t>(graph_.waits().number(static_cast<int>(rank_), at));
-      const bool in_line = graph_.computes(static_cast<int>(rank_), at);
-      if (graph_.waits().ranks[rank_][at].beside && !in_line) beside_end_ = std::max(beside_end_, times_.end[node]);
-      if (!in_line) continue;
-      wait(at, now, times_.start[node]);
-      work(at, times_.end[node] - times_.start[node]);
-      now = times_.end[node];
-    }
-    const double own_end = std::max(now, beside_end_);
-    parts_[TimePart::kData] += own_end - now;
-    parts_[TimePart::kBubble] += makespan - own_end;
-    return parts_;
-  }
-
- private:
-  // From `from` to `to` nothing ran in line, because of what instruction `at` waits for.
-  void wait(std::size_t at, double from, double to) {
-    if (to <= from) return;
-    const StepWaits::Of& of = graph_.waits().ranks[rank_][at];
-    double data_until = from;  // own gathers and reductions still run
-    for (const int other : {of.gather, of.reduction}) {
-      if (other != StepWaits::kNone) data_until = std::max(data_until, times_.end[static_cast<std::size_t>(other)]);
-    }
-    if (of.barrier != StepWaits::kNone) data_until = std::max(data_until, beside_end_);
-    data_until = std::min(data_until, to);
-    parts_[TimePart::kData] += data_until - from;
-    const double sent = of.send == StepWaits::kNone ? to : times_.start[static_cast<std::size_t>(of.send)];
-    const double under_way_from = std::clamp(sent, data_until, to);
-    parts_[TimePart::kBubble] += under_way_from - data_until;
-    parts_[TimePart::kPipeline] += to - under_way_from;
-  }
-
-  void work(std::size_t at, double seconds) {
-    const Instruction& i = step_.programs[rank_].instructions[at];
-    if (i.is_receive()) return;
-    const TimeParts& alone = passes_[static_cast<std::size_t>(step_.records[rank_].pass_of[at])];
-    if (i.is_compute()) {
-      for (std::size_t part = 0; part < kNumTimeParts; ++part) parts_.seconds[part] += alone.seconds[part];
-      parts_[TimePart::kData] += std::max(0.0, seconds - alone.total());  // slower beside gathers and reductions
-    } else if (i.kind == Kind::kGather || i.kind == Kind::kReduceGradients || i.kind == Kind::kFree) {
-      parts_[TimePart::kData] += seconds;
-    } else {
-      const bool message = i.kind == Kind::kTieExchange && i.peer != step_.programs[rank_].rank;
-      parts_[message ? TimePart::kPipeline : TimePart::kOptimizer] += seconds;
-    }
-  }
-
-  const RecordedStep& step_;
-  const StepGraph& graph_;
-  const SimulatedTimes& times_;
-  const std::vector<TimeParts>& passes_;
-  std::size_t rank_;
-  double beside_end_ = 0;  // of gathers and reductions that the rank has issued so far
-  TimeParts parts_;
-};
-
 // As StepTimeline::bubble_over_ideal() has it.
-double bubble_over_ideal(const RecordedStep& step, const std::vector<std::vector<InstructionSpan>>& spans) {
+double bubble_over_ideal(const std::vector<RankTimeline>& ranks) {
   double busy = 0, longest = 0;
-  for (std::size_t rank = 0; rank < spans.size(); ++rank) {
-    std::optional<double> first;
-    double last = 0;
-    for (std::size_t at = 0; at < spans[rank].size(); ++at) {
-      if (!step.programs[rank].instructions[at].is_compute()) continue;
-      const InstructionSpan& span = spans[rank][at];
-      first = std::min(first.value_or(span.start), span.start);
-      busy += span.end - span.start;
-      last = std::max(last, span.end);
-    }
-    longest = std::max(longest, last - first.value_or(0));
+  for (const RankTimeline& rank : ranks) {
+    busy += rank.busy;
+    longest = std::max(longest, rank.last - rank.first);
   }
-  const double mean = busy / static_cast<double>(spans.size());
+  const double mean = busy / static_cast<double>(ranks.size());
   return mean > 0 ? (longest - mean) / mean : 0;
+}
+
+// Prices of a rank's distinct passes. Ranks of the same units have the same ones, mostly one after the other.
+std::vector<std::vector<TimeParts>> price_passes(const RecordedStep& step, const WorkPrices& prices) {
+  std::vector<std::vector<TimeParts>> all;
+  all.reserve(step.records.size());
+  for (std::size_t rank = 0; rank < step.records.size(); ++rank) {
+    const std::vector<PassRecord>& passes = step.records[rank].passes;
+    auto& list = all.emplace_back();
+    list.reserve(passes.size());
+    for (std::size_t pass = 0; pass < passes.size(); ++pass) {
+      const bool as_before = rank > 0 && pass < all[rank - 1].size() && passes[pass] == step.records[rank - 1].passes[pass];
+      list.push_back(as_before ? all[rank - 1][pass] : price_pass(passes[pass], step.grid, prices));
+    }
+  }
+  return all;
+}
+
+StepPrice price(const RecordedStep& step, const std::vector<ProgramLoops>& loops, int micro_batches, const WorkPrices& prices,
+                Spans spans) {
+  TRIDENT_CHECK(!step.programs.empty() && step.programs.size() == step.records.size(), "{} programs, {} records",
+                step.programs.size(), step.records.size());
+  const std::vector<std::vector<TimeParts>> passes = price_passes(step, prices);
+  std::vector<RankOps> ranks;
+  ranks.reserve(step.programs.size());
+  int stages = 1;
+  for (std::size_t rank = 0; rank < step.programs.size(); ++rank) {
+    const StepProgram& program = step.programs[rank];
+    TRIDENT_CHECK(step.records[rank].pass_of.size() == program.instructions.size(),
+                  "pipeline rank {}: {} instructions recorded of {}", rank, step.records[rank].pass_of.size(),
+                  program.instructions.size());
+    std::vector<double> seconds;
+    seconds.reserve(passes[rank].size());
+    for (const TimeParts& pass : passes[rank]) seconds.push_back(pass.total());
+    ranks.push_back(make_rank_ops({program, step.records[rank].pass_of, seconds, step.overlap,
+                                   loops.empty() ? ProgramLoops() : loops[rank],
+                                   spans == Spans::kOn ? Merging::kOff : Merging::kOn}));
+    for (const Instruction& i : program.instructions) stages = std::max(stages, i.virtual_stage + 1);
+  }
+  SimulatedStep times = simulate(ranks, {stages, micro_batches}, prices.slowdown(), spans);
+
+  StepPrice price;
+  double outside = 0;
+  for (const auto& of_rank : passes) outside = std::max(outside, of_rank.front().total());
+  outside += prices.step_seconds();
+  price.seconds = times.makespan + outside;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    price.ranks.push_back(parts_of(times.ranks[rank], passes[rank], ranks[rank].computes, times.makespan));
+    price.ranks.back()[TimePart::kOther] += outside;
+  }
+  price.spans = std::move(times.spans);
+  price.bubble_over_ideal = bubble_over_ideal(times.ranks);
+  return price;
 }
 
 }  // namespace
@@ -286,35 +172,16 @@ std::size_t StepPrice::busiest() const {
 }
 
 StepPrice price_step(const RecordedStep& step, const WorkPrices& prices) {
-  TRIDENT_CHECK(!step.programs.empty() && step.programs.size() == step.records.size(), "{} programs, {} records",
-                step.programs.size(), step.records.size());
-  std::vector<std::vector<TimeParts>> passes;
-  for (std::size_t rank = 0; rank < step.programs.size(); ++rank) {
-    TRIDENT_CHECK(step.records[rank].pass_of.size() == step.programs[rank].instructions.size(),
-                  "pipeline rank {}: {} instructions recorded of {}", rank, step.records[rank].pass_of.size(),
-                  step.programs[rank].instructions.size());
-    passes.push_back(price_passes(step.records[rank], step.grid, prices));
-  }
-  const StepGraph graph(step, passes);
-  const SimulatedTimes times = simulate(graph.graph(), prices.slowdown());
-  const double makespan = times.end.empty() ? 0 : *std::max_element(times.end.begin(), times.end.end());
+  int micro_batches = 1;
+  for (const StepProgram& program : step.programs)
+    for (const Instruction& i : program.instructions) micro_batches = std::max(micro_batches, i.micro_batch + 1);
+  return price(step, {}, micro_batches, prices, Spans::kOn);
+}
 
-  StepPrice price;
-  double outside = 0;
-  for (const auto& of_rank : passes) outside = std::max(outside, of_rank.front().total());
-  outside += prices.step_seconds();
-  price.seconds = makespan + outside;
-  for (std::size_t rank = 0; rank < step.programs.size(); ++rank) {
-    price.ranks.push_back(Account(step, graph, times, passes[rank], static_cast<int>(rank)).of_step(makespan));
-    price.ranks.back()[TimePart::kOther] += outside;
-    auto& spans = price.spans.emplace_back();
-    for (std::size_t at = 0; at < step.programs[rank].instructions.size(); ++at) {
-      const auto node = static_cast<std::size_t>(graph.waits().number(static_cast<int>(rank), at));
-      spans.push_back({times.start[node], times.end[node]});
-    }
-  }
-  price.bubble_over_ideal = bubble_over_ideal(step, price.spans);
-  return price;
+StepPrice price_step(const LoopedStep& step, const WorkPrices& prices) {
+  TRIDENT_CHECK(step.loops.size() == step.step.programs.size(), "{} programs, loops of {}", step.step.programs.size(),
+                step.loops.size());
+  return price(step.step, step.loops, step.micro_batches, prices, Spans::kOff);
 }
 
 }  // namespace trident

@@ -2,7 +2,7 @@
 //
 // A rank is its streams: one that computes (and carries tensor-parallel collectives), one for gathers and reductions; messages
 // between pipeline ranks occupy no stream. What the step programs wait for, the simulated streams wait for; computing and
-// communicating at once slows both by the prices' factors.
+// communicating at once slows both by the prices' factors (step_simulation.h).
 #pragma once
 
 #include <array>
@@ -13,7 +13,9 @@
 
 #include "parallel/grid/process_grid.h"
 #include "pipeline/step_program.h"
+#include "plan/program_loops.h"
 #include "plan/step_record.h"
+#include "plan/step_simulation.h"
 #include "plan/work_prices.h"
 
 namespace trident {
@@ -24,6 +26,13 @@ struct RecordedStep {
   Overlap overlap = Overlap::kOn;
   std::vector<StepProgram> programs;  // by pipeline rank
   std::vector<StepRecord> records;    // likewise
+};
+
+// A step of more micro-batches than its programs are written with: what loops of them repeat has the passes that stand there once.
+struct LoopedStep {
+  RecordedStep step;
+  std::vector<ProgramLoops> loops;  // by pipeline rank
+  int micro_batches = 1;            // of the step
 };
 
 // Where the seconds of a rank go. The parts of each rank add up to the step.
@@ -48,16 +57,10 @@ struct TimeParts {
   double total() const;
 };
 
-// When an instruction occupies its stream: the computing one, or that of gathers and reductions. Of a send: from its sending to its
-// arrival. Of a receive and others that occupy nothing both are the moment when they are reached.
-struct InstructionSpan {
-  double start = 0, end = 0;  // seconds since the step began
-};
-
 struct StepPrice {
   double seconds = 0;
   std::vector<TimeParts> ranks;                      // by pipeline rank
-  std::vector<std::vector<InstructionSpan>> spans;   // by pipeline rank, of each instruction of its program
+  std::vector<std::vector<InstructionSpan>> spans;   // by pipeline rank, of each instruction of its program; not of a LoopedStep
   double bubble_over_ideal = 0;                      // of forwards and backwards, as StepTimeline counts it
 
   // The rank that waits least for others: what it does is what the step takes.
@@ -66,6 +69,8 @@ struct StepPrice {
 
 // Throws InternalError where programs and records do not belong together.
 StepPrice price_step(const RecordedStep& step, const WorkPrices& prices);
+// Likewise, of all micro-batches: the same but for rounding as the step written out.
+StepPrice price_step(const LoopedStep& step, const WorkPrices& prices);
 
 // Seconds of one pass by part, without what it waits for: kCompute, kRecompute, kTensor and kLaunch.
 TimeParts price_pass(const PassRecord& pass, const ProcessGrid& grid, const WorkPrices& prices);

@@ -15,6 +15,7 @@
 #include "plan/gpu_prices.h"
 #include "plan/price_book.h"
 #include "tests/contracts/contract_cases.h"
+#include "tests/contracts/graph_price.h"
 #include "train/config/train_config.h"
 #include "train/forecast/forecast.h"
 
@@ -94,6 +95,30 @@ TEST_P(StepPriceOf, RunsAsTheStepSimulatorDoes) {
   for (const auto& list : passes) outside = std::max(outside, list.front().total());
   EXPECT_NEAR(forecast.price.seconds - outside, timeline.makespan, 1e-9 * timeline.makespan);
   EXPECT_NEAR(forecast.price.bubble_over_ideal, timeline.bubble_over_ideal(), 1e-9);
+}
+
+// Ranks run on their own give what a queue of all events gives: every span, every part, with streams that slow each other down.
+TEST_P(StepPriceOf, RunsAsTheGraphOfItsInstructionsDoes) {
+  const RunPlan plan = plan_of(config_of(GetParam()));
+  SetPrices prices;
+  prices.tensor = 2e-3, prices.data = 5e-3, prices.message = 3e-3, prices.issue = 1.1e-3, prices.beside = 1.25;
+  for (const double data : {5e-3, 0.7}) {  // gathers and reductions that computing hides, and that it waits for
+    prices.data = data;
+    const Forecast forecast = forecast_run(plan, prices, nullptr);
+    const StepPrice &price = forecast.price, graph = price_by_graph(forecast.step, prices);
+    const double near = 1e-11 * graph.seconds;
+    EXPECT_NEAR(price.seconds, graph.seconds, near);
+    for (std::size_t rank = 0; rank < graph.ranks.size(); ++rank) {
+      for (std::size_t part = 0; part < kNumTimeParts; ++part)
+        EXPECT_NEAR(price.ranks[rank].seconds[part], graph.ranks[rank].seconds[part], near)
+            << "rank " << rank << ", " << to_string(static_cast<TimePart>(part));
+      ASSERT_EQ(price.spans[rank].size(), graph.spans[rank].size());
+      for (std::size_t at = 0; at < graph.spans[rank].size(); ++at) {
+        EXPECT_NEAR(price.spans[rank][at].start, graph.spans[rank][at].start, near) << "rank " << rank << ", instruction " << at;
+        EXPECT_NEAR(price.spans[rank][at].end, graph.spans[rank][at].end, near) << "rank " << rank << ", instruction " << at;
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, StepPriceOf, ::testing::ValuesIn(contract_cases()),

@@ -1,6 +1,7 @@
 // What a run is going to take on some hardware: memory of its ranks and the time of a step.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "device/ops.h"
@@ -18,7 +19,11 @@ struct Forecast {
   double tokens_per_second(const RunPlan& plan) const { return static_cast<double>(plan.tokens_per_step()) / price.seconds; }
 };
 
+// kShort: steps of many micro-batches are run with few, and what these repeat counts for the others; the same but for the time it
+// takes. Stages where that cannot be seen in the programs are run in full.
+enum class DrySteps : std::uint8_t { kShort, kFull };
+
 // One rank of each stage is run dry. `oracle` as for dry_run().
-Forecast forecast_run(const RunPlan& plan, const WorkPrices& prices, Ops* oracle);
+Forecast forecast_run(const RunPlan& plan, const WorkPrices& prices, Ops* oracle, DrySteps steps = DrySteps::kShort);
 
 }  // namespace trident

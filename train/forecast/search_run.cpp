@@ -16,6 +16,7 @@
 #include "model/model_stats.h"
 #include "train/forecast/cluster_plan.h"
 #include "train/forecast/layout_costs.h"
+#include "train/forecast/looped_step.h"
 #include "train/run/dry_run.h"
 
 namespace trident {
@@ -331,7 +332,7 @@ class Search {
     FoundLayout found;
     found.layout = layout;
     found.closed_form = closed_form;
-    const StepPrice price = price_step(costs_.step(layout), *hardware_.prices);
+    const StepPrice price = price_step(looped_step(costs_, layout), *hardware_.prices);
     found.seconds = price.seconds;
     found.busiest = static_cast<int>(price.busiest());
     found.parts = price.ranks[price.busiest()];

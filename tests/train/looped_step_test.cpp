@@ -1,0 +1,127 @@
+// Steps with few micro-batches written out against the same steps in full: of layouts of the search, and of configurations run dry.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/gpu_prices.h"
+#include "plan/price_book.h"
+#include "plan/program_loops.h"
+#include "train/forecast/forecast.h"
+#include "train/forecast/layout_costs.h"
+#include "train/forecast/looped_step.h"
+
+namespace trident {
+namespace {
+
+const MachineFacts kMachine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
+
+TrainConfig config_of(int layers, std::int64_t batch, const std::vector<std::string>& more = {}) {
+  const std::string text = R"({"model": {"model_type": "gpt2", "n_embd": 256, "n_layer": )" + std::to_string(layers) +
+                           R"(, "n_head": 8, "n_positions": 128, "vocab_size": 5000}, "batch": {"global": )" +
+                           std::to_string(batch) + R"(, "sequence": 128}, "optimizer": {"lr": 1e-3}})";
+  std::vector<std::string> settings{"run.dir=unused", "run.steps=1", "data.train=none", "precision.compute=bf16"};
+  settings.insert(settings.end(), more.begin(), more.end());
+  return parse_train_config(text, "a loop", settings);
+}
+
+struct Shape {
+  ScheduleKind schedule = ScheduleKind::k1f1b;
+  int pipeline = 1, chunks = 1, micro_batches = 1;
+};
+
+// Uneven stages: 11 blocks divide by none of the pipelines.
+const std::vector<Shape> kShapes = {
+    {ScheduleKind::k1f1b, 1, 1, 40},       {ScheduleKind::k1f1b, 3, 1, 57},       {ScheduleKind::k1f1b, 8, 1, 101},
+    {ScheduleKind::kGpipe, 4, 1, 33},      {ScheduleKind::kGpipe, 7, 1, 64},      {ScheduleKind::kInterleaved, 2, 2, 24},
+    {ScheduleKind::kInterleaved, 4, 2, 64}, {ScheduleKind::kInterleaved, 3, 3, 63},
+};
+
+TEST(LoopedStep, IsTheStepWrittenOut) {
+  const Cluster cluster = find_cluster(shipped_price_book(), "a100_sxm_hdr");
+  const GpuPrices prices(cluster.gpu, cluster.links);
+  int shorter = 0;
+  for (const Shape& shape : kShapes) {
+    const TrainConfig config = config_of(11, 2 * shape.micro_batches);
+    LayoutCosts costs(config, resolve_model(config), kMachine, nullptr, prices);
+    for (const ZeroPreset zero : {ZeroPreset::kDdp, ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kZero3}) {
+      const SearchLayout layout{.data = 2, .pipeline = shape.pipeline, .virtual_stages = shape.chunks, .schedule = shape.schedule,
+                                .zero = zero};
+      const LoopedStep looped = looped_step(costs, layout);
+      const RecordedStep full = costs.step(layout);
+      const StepPrice few = price_step(looped, prices), all = price_step(full, prices);
+      const double near = 1e-11 * all.seconds;
+      EXPECT_NEAR(few.seconds, all.seconds, near) << to_string(layout);
+      EXPECT_NEAR(few.bubble_over_ideal, all.bubble_over_ideal, 1e-9) << to_string(layout);
+      for (std::size_t rank = 0; rank < all.ranks.size(); ++rank) {
+        for (std::size_t part = 0; part < kNumTimeParts; ++part)
+          EXPECT_NEAR(few.ranks[rank].seconds[part], all.ranks[rank].seconds[part], near)
+              << to_string(layout) << ", rank " << rank << ", " << to_string(static_cast<TimePart>(part));
+        if (looped.loops[rank].empty()) continue;
+        ++shorter;
+        EXPECT_TRUE(is_unrolled(with_late_receives(full.programs[rank]).program, looped.step.programs[rank], looped.loops[rank]))
+            << to_string(layout) << ", rank " << rank;
+      }
+    }
+  }
+  EXPECT_GT(shorter, 60);  // loops are found, not only steps written out; not of gpipe
+}
+
+// The loops of a program are no others' loops: one micro-batch more, or another order, is seen.
+TEST(LoopedStep, AnotherProgramIsSeen) {
+  const TrainConfig config = config_of(11, 120);
+  const Cluster cluster = find_cluster(shipped_price_book(), "a100_sxm_hdr");
+  const GpuPrices prices(cluster.gpu, cluster.links);
+  LayoutCosts costs(config, resolve_model(config), kMachine, nullptr, prices);
+  const SearchLayout layout{.data = 2, .pipeline = 4, .zero = ZeroPreset::kZero2};
+  const LoopedStep looped = looped_step(costs, layout);
+  ASSERT_FALSE(looped.loops[1].empty());
+  const auto agrees = [&](const StepProgram& program) { return is_unrolled(program, looped.step.programs[1], looped.loops[1]); };
+  const StepProgram all = with_late_receives(costs.step(layout).programs[1]).program;
+  EXPECT_TRUE(agrees(all));
+  EXPECT_FALSE(agrees(with_late_receives(costs.step(layout, 59).programs[1]).program));
+  StepProgram changed = all;
+  ++changed.instructions[changed.instructions.size() / 2].grad_place;
+  EXPECT_FALSE(agrees(changed));
+}
+
+// A dry step of few micro-batches stands for one of many: every call of every instruction, memory, bytes and the price.
+TEST(ShortDrySteps, AreWhatFullOnesAre) {
+  const Cluster cluster = find_cluster(shipped_price_book(), "a100_sxm_hdr");
+  const GpuPrices prices(cluster.gpu, cluster.links);
+  const std::vector<std::string> variants = {"parallel.zero=zero1", "parallel.zero=zero2", "parallel.zero=zero3",
+                                             "parallel.grad_sync={\"every\": 3}", "parallel.overlap=false",
+                                             "recompute.policy=full"};
+  for (const Shape& shape : kShapes) {
+    for (const std::string& variant : variants) {
+      const TrainConfig config = config_of(
+          11, 2 * shape.micro_batches,
+          {"parallel.data=2", "parallel.pipeline=" + std::to_string(shape.pipeline),
+           "parallel.virtual_stages=" + std::to_string(shape.chunks),
+           "parallel.schedule=" + std::string(to_string(shape.schedule)), variant});
+      const RunPlan plan = make_run_plan(config, resolve_model(config), 0, kMachine);
+      const Forecast few = forecast_run(plan, prices, nullptr, DrySteps::kShort);
+      const Forecast all = forecast_run(plan, prices, nullptr, DrySteps::kFull);
+      const std::string what = std::string(to_string(shape.schedule)) + " of " + std::to_string(shape.pipeline) + ", " + variant;
+      EXPECT_NEAR(few.price.seconds, all.price.seconds, 1e-12 * all.price.seconds) << what;
+      for (std::size_t stage = 0; stage < all.stages.size(); ++stage) {
+        const StepRecord &mine = few.step.records[stage], &full = all.step.records[stage];
+        ASSERT_EQ(mine.pass_of.size(), full.pass_of.size()) << what;
+        std::size_t differ = mine.passes.front() == full.passes.front() ? 0 : 1;
+        for (std::size_t at = 0; at < full.pass_of.size(); ++at) differ += mine.pass(at) == full.pass(at) ? 0 : 1;
+        EXPECT_EQ(differ, 0u) << what << ", stage " << stage;
+        EXPECT_EQ(few.stages[stage].arena.total_bytes(), all.stages[stage].arena.total_bytes()) << what;
+        EXPECT_EQ(few.stages[stage].logits_bytes, all.stages[stage].logits_bytes) << what;
+        for (std::size_t axis = 0; axis < kNumAxes; ++axis)
+          EXPECT_NEAR(few.stages[stage].bytes_sent[axis], all.stages[stage].bytes_sent[axis],
+                      1e-9 * all.stages[stage].bytes_sent[axis])
+              << what;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trident

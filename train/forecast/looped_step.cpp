@@ -1,0 +1,34 @@
+#include "train/forecast/looped_step.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "plan/program_loops.h"
+
+namespace trident {
+
+LoopedStep looped_step(LayoutCosts& costs, const SearchLayout& layout) {
+  const int all = costs.micro_batches(layout);
+  const std::int64_t sync_every = layout.policy().grad_sync_every;
+  // Of gpipe the loops that are found are not always those of the longer program.
+  const bool writes_out = layout.schedule == ScheduleKind::kGpipe;
+  const int few = writes_out ? all : short_micro_batches(layout.schedule, layout.pipeline, sync_every, all);
+  LoopedStep looped{costs.step(layout, few), {}, all};
+  const int turn = loop_turn(layout.schedule, layout.pipeline, sync_every);
+  for (std::size_t rank = 0; rank < looped.step.programs.size(); ++rank) {
+    if (few == all) {
+      looped.loops.emplace_back();
+      continue;
+    }
+    ReorderedProgram late = with_late_receives(looped.step.programs[rank]);
+    std::vector<std::int32_t>& pass_of = looped.step.records[rank].pass_of;
+    pass_of = reordered(pass_of, late.order);
+    looped.step.programs[rank] = std::move(late.program);
+    looped.loops.push_back(find_loops(looped.step.programs[rank], pass_of, turn, all - few));
+    if (looped.loops.back().empty()) return {costs.step(layout), std::vector<ProgramLoops>(looped.step.programs.size()), all};
+  }
+  return looped;
+}
+
+}  // namespace trident
