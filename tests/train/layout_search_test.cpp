@@ -76,7 +76,7 @@ TEST(LayoutSearch, FindsWhatTryingAllFinds) {
   }
   std::sort(tried.begin(), tried.end(), [](const TimedLayout& a, const TimedLayout& b) { return a.seconds < b.seconds; });
   for (std::size_t i = 0; i < result.best.size(); ++i) {
-    EXPECT_DOUBLE_EQ(result.best[i].seconds, tried[i].seconds) << to_string(result.best[i].layout);
+    EXPECT_NEAR(result.best[i].seconds, tried[i].seconds, 1e-12 * tried[i].seconds) << to_string(result.best[i].layout);
     EXPECT_NEAR(result.best[i].parts.total(), result.best[i].seconds, 1e-9 * tried[i].seconds);
     for (const LayoutVariation& variation : result.best[i].variations) {
       EXPECT_TRUE(are_variations(variation.layout, result.best[i].layout)) << to_string(variation.layout);
