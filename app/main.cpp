@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
     return run_eval(read, log, *make_cuda_backend());
   };
   const auto calibrate = [](const CalibrateOptions& options, const std::function<void(const std::string&)>& say) {
-    return calibrate_cpu(options, *make_cuda_backend(), say);
+    return calibrate_cpu(options, say);
   };
   const auto study = [](const StudySpec& spec, bool executes) {
     return run_study_here(spec, executes, *make_cuda_backend());

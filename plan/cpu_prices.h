@@ -1,6 +1,7 @@
 // Prices of a run on processors, by interpolation of what was measured there.
 #pragma once
 
+#include <cmath>
 #include <map>
 #include <span>
 #include <string>
@@ -34,6 +35,10 @@ class CpuPrices final : public WorkPrices {
   double issue_seconds(const RecordedOperation&) const override { return 0; }
   // CPU seconds of one rank; of a message, of both sides together.
   double seconds(const RecordedCollective& call, const GroupPlace& group) const override;
+  // The differences of many calls add up as those of a random walk do.
+  double waiting_seconds(double worked) const override {
+    return shares_cores() ? 0 : rates_.constants.skew_root_seconds * std::sqrt(worked);
+  }
   // A rank's thread moves its data, too: what runs beside computing takes as much longer as computing does.
   OverlapSlowdown slowdown() const override { return {2, 2}; }
   double step_seconds() const override { return rates_.constants.step_seconds; }

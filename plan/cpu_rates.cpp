@@ -127,6 +127,7 @@ CpuConstants read_constants(ProfileObject object, std::string& source) {
   constants.step_seconds = 1e-6 * object.number("step_us", kMostMicroseconds);
   constants.call_seconds = 1e-6 * object.number("call_us", kMostMicroseconds);
   constants.collective_seconds = 1e-6 * object.number("collective_us", kMostMicroseconds);
+  constants.skew_root_seconds = 1e-3 * object.number("skew_root_us", kMostMicroseconds);
   constants.shared_seconds = 1e-6 * object.number("shared_collective_us", kMostMicroseconds);
   source = object.text("source");
   object.finish();
@@ -205,6 +206,7 @@ JsonValue to_json(const CpuRates& rates) {
   constants.set("step_us", microseconds(rates.constants.step_seconds));
   constants.set("call_us", microseconds(rates.constants.call_seconds));
   constants.set("collective_us", microseconds(rates.constants.collective_seconds));
+  constants.set("skew_root_us", microseconds(1e-3 * rates.constants.skew_root_seconds));
   constants.set("shared_collective_us", microseconds(rates.constants.shared_seconds));
   constants.set("source", rates.constants_source);
   json.set("constants", std::move(constants));
@@ -258,6 +260,8 @@ JsonValue to_json(const CpuRates& rates) {
   json.set("collectives", std::move(collectives));
   return json;
 }
+
+double priced_head_dim(std::int64_t head_dim) { return static_cast<double>((head_dim + 15) / 16 * 16); }
 
 CpuRates read_cpu_rates(const std::string& file) { return cpu_rates_from_json(read_json_file(file), file); }
 

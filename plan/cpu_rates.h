@@ -22,6 +22,9 @@ struct ProductTimes {
   std::string source;
 };
 
+// The width of a head that its attention takes as long as: kernels go through heads in vectors of sixteen.
+double priced_head_dim(std::int64_t head_dim);
+
 struct AttentionTimes {
   int threads = 1;
   DType dtype{};
@@ -51,8 +54,9 @@ struct CollectiveTimes {
 struct CpuConstants {
   double step_seconds = 0;        // of a rank in a step, beside what follows
   double call_seconds = 0;        // between operations, for each
-  double collective_seconds = 0;  // likewise for each call of a group
-  double shared_seconds = 0;      // that in place of it where ranks share cores: they wait for each other more
+  double collective_seconds = 0;  // for each call of a group of ranks with cores of their own, by the clock
+  double skew_root_seconds = 0;   // such ranks have drifted apart by this x the root of the seconds that they worked since they met
+  double shared_seconds = 0;      // that in place of it where ranks share cores: CPU seconds, of going to sleep and waking
 };
 
 // Resident beside the arenas.

@@ -148,10 +148,12 @@ GroupPlace place_of(const RecordedCollective& call, const ProcessGrid& grid) {
 
 TimeParts price_pass(const PassRecord& pass, const ProcessGrid& grid, const WorkPrices& prices) {
   TimeParts parts;
-  double issue = 0;
+  double issue = 0, worked = 0;
   for (std::size_t at = 0; at < pass.calls.size(); ++at) {
     if (const auto* const operation = std::get_if<RecordedOperation>(&pass.calls[at])) {
-      parts[operation->recomputed ? TimePart::kRecompute : TimePart::kCompute] += prices.device_seconds(*operation);
+      const double seconds = prices.device_seconds(*operation);
+      parts[operation->recomputed ? TimePart::kRecompute : TimePart::kCompute] += seconds;
+      worked += seconds;
       issue += prices.issue_seconds(*operation);
       continue;
     }
@@ -160,6 +162,7 @@ TimeParts price_pass(const PassRecord& pass, const ProcessGrid& grid, const Work
     while (prices.joins_groups() && at + 1 < pass.calls.size() && joins(collective, pass.calls[at + 1]))
       collective.operand_bytes += std::get<RecordedCollective>(pass.calls[++at]).operand_bytes;
     parts[TimePart::kTensor] += prices.seconds(collective, place_of(collective, grid));
+    if (collective.size > 1) parts[TimePart::kTensor] += prices.waiting_seconds(std::exchange(worked, 0.0));
   }
   parts[TimePart::kLaunch] = std::max(0.0, issue - parts.total());
   return parts;

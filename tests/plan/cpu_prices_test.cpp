@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "plan/step_price.h"
 
 namespace trident {
 namespace {
@@ -31,7 +32,7 @@ std::string profile_text() {
     for (const auto& [a, b] : {std::pair{false, true}, {false, false}, {true, false}})
       products += (products.empty() ? "" : ",") + product_table(threads, a, b, scale);
   return R"({"name":"test","processor":"made up","cores":4,
-    "constants":{"step_us":100,"call_us":2,"collective_us":5,"shared_collective_us":6,"source":"s"},
+    "constants":{"step_us":100,"call_us":2,"collective_us":5,"skew_root_us":2,"shared_collective_us":6,"source":"s"},
     "memory":[{"dtype":"f32","process_bytes":1000,"rank_bytes":10,"source":"s"}],
     "products":[)" +
          products + R"(],
@@ -244,6 +245,34 @@ TEST(CpuRates, TheShippedProfileIsWholeAndMonotonic) {
       EXPECT_GT(prices.device_seconds(rows(name, 4096)), 0) << name;
     EXPECT_GT(prices.seconds(all_reduce(2, 4096, compute), {}), 0);
   }
+}
+
+TEST(CpuPrices, HeadsAreAsWideAsTheirVectors) {
+  const CpuPrices prices(rates_of(profile_text()), {1, 1, DType::kF32});
+  const auto seconds = [&](std::int64_t head_dim) {
+    RecordedOperation operation;
+    operation.name = "attention_forward";
+    AttentionShape shape;
+    shape.batch = shape.query_heads = 1, shape.query_length = shape.key_length = 100, shape.head_dim = head_dim;
+    operation.shape = shape;
+    return prices.device_seconds(operation);
+  };
+  EXPECT_DOUBLE_EQ(seconds(49), seconds(64));
+  EXPECT_LT(seconds(48), seconds(64));
+  EXPECT_DOUBLE_EQ(seconds(33), seconds(48));
+}
+
+TEST(CpuPrices, RanksThatMeetWaitForTheSlowestUnlessTheyShareCores) {
+  const CpuRates rates = rates_of(profile_text());
+  const CpuPrices apart(rates, {4, 1, DType::kF32}), sharing(rates, {8, 1, DType::kF32});
+  EXPECT_NEAR(apart.waiting_seconds(100e-6), 20e-6, 1e-12);
+  EXPECT_NEAR(apart.waiting_seconds(400e-6), 40e-6, 1e-12);
+  EXPECT_EQ(sharing.waiting_seconds(100e-6), 0);
+  PassRecord pass;
+  pass.calls = {product(10, 10, 100), all_reduce(1, 100), product(10, 10, 100), all_reduce(2, 100), all_reduce(2, 100)};
+  const TimeParts parts = price_pass(pass, ProcessGrid({.tensor = 2}), apart);
+  EXPECT_NEAR(parts[TimePart::kTensor],
+              2 * apart.seconds(all_reduce(2, 100), {}) + apart.waiting_seconds(parts[TimePart::kCompute]), 1e-12);
 }
 
 }  // namespace

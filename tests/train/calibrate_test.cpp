@@ -10,7 +10,6 @@
 
 #include "plan/cpu_prices.h"
 #include "tests/support/layout_run.h"
-#include "tests/support/no_cards.h"
 #include "train/forecast/cpu_forecast.h"
 #include "train/plan/core_share.h"
 #include "train/plan/machine.h"
@@ -18,14 +17,11 @@
 namespace trident {
 namespace {
 
-using testing::NoCards;
-
 // As short as it can be: the numbers are rough, the tables are all there.
 CpuRates quick() {
-  NoCards cards;
   CalibrateOptions options;
-  options.seconds = 0, options.steps = 1, options.largest = 64;
-  return calibrate_cpu(options, cards, [](const std::string&) {});
+  options.seconds = 0, options.steps = 1, options.largest = 64, options.program = TRIDENT_BINARY;
+  return calibrate_cpu(options, [](const std::string&) {});
 }
 
 RunPlan plan_of(const std::string& text, const std::vector<std::string>& settings) {

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "core/dtype.h"
 #include "core/json_reader.h"
 #include "core/work_kind.h"
+#include "device/op_values.h"
 
 namespace trident {
 
@@ -22,6 +24,7 @@ struct Work {
   double seconds = 0;
   double flops = 0;  // of products; attention's as far as the mask leaves them
   double bytes = 0;  // that must move: every operand once, twice in place
+  std::variant<std::monostate, MatmulShape, AttentionShape> shape = {};  // of one call, where it is a product or attention
 };
 
 struct CollectiveRate {

@@ -14,9 +14,13 @@
 #include "train/plan/machine.h"
 
 namespace trident {
+namespace {
 
-CpuRates calibrate_cpu(const CalibrateOptions& options, CudaBackend& cuda,
-                       const std::function<void(const std::string& line)>& say) {
+constexpr double kUndisturbed = 1.05;  // of the time that a thread computes, what passes
+
+}  // namespace
+
+CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void(const std::string& line)>& say) {
   CpuRates rates;
   rates.name = options.name;
   rates.processor = processor_name();
@@ -32,7 +36,10 @@ CpuRates calibrate_cpu(const CalibrateOptions& options, CudaBackend& cuda,
     measure();
     say(fmt::format("{}: {:.1f} s", what, monotonic_seconds() - before));
   };
-  told("memory", [&] { measure_memory(options, source(8, 1), cuda, rates); });
+  told("memory", [&] {
+    measure_memory(options, "measured by trident bench --calibrate, " + rates.processor + ", 1 to 8 ranks of 1 thread", rates);
+  });
+  std::vector<TrainedSteps> steps;
   std::vector<std::pair<int, int>> ways{{cores, 1}};
   if (cores > 1) ways.emplace_back(1, cores);
   for (const auto& [ranks, threads] : ways) {
@@ -40,10 +47,21 @@ CpuRates calibrate_cpu(const CalibrateOptions& options, CudaBackend& cuda,
                       who = fmt::format("{} of {}", counted(ranks, "rank"), counted(threads, "thread"));
     told("products, " + who, [&] { measure_products(options, ranks, threads, of, rates); });
     told("attention, " + who, [&] { measure_attention(options, ranks, threads, of, rates); });
-    told("operations in training, " + who, [&] { measure_operations(options, ranks, threads, of, rates); });
+    told("operations in training, " + who, [&] {
+      std::vector<TrainedSteps> trained = measure_operations(options, ranks, threads, of, rates);
+      if (threads == 1) steps = std::move(trained);
+    });
   }
   told("collectives", [&] { measure_collectives(options, 4 * cores, source(cores, 1), rates); });
-  told("whole steps", [&] { measure_constants(options, source(cores, 1), rates); });
+  fit_constants(steps, source(cores, 1), rates);
+  double wall = 0, cpu = 0;  // of ranks that wait for nobody
+  for (const TrainedSteps& one : steps)
+    if (one.plan.world_size() == 1) wall += one.wall, cpu += one.cpu;
+  if (wall > kUndisturbed * cpu)
+    say(fmt::format(
+        "other programs had the cores as well: steps took {:.0f} % longer than they computed, and waits of ranks and what "
+        "several threads take are too long by that; calibrate again when nothing else runs",
+        100 * (wall / cpu - 1)));
   say(fmt::format("all in {:.0f} s", monotonic_seconds() - begin));
   return rates;
 }

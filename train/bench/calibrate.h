@@ -5,7 +5,6 @@
 #include <functional>
 #include <string>
 
-#include "parallel/cuda/cuda_backend.h"
 #include "plan/cpu_rates.h"
 
 namespace trident {
@@ -15,11 +14,12 @@ struct CalibrateOptions {
   int steps = 5;                // of every small model; twice as many where whole steps are measured
   std::int64_t largest = 2048;  // side of a product, length of a sequence; also bounds the models that are trained
   std::string name = "cpu";     // of the profile
+  std::string program = "/proc/self/exe";  // trident, whose runs' memory is measured
 };
 
 // All cores are at work: by one rank on each, and by one rank on all. Seconds of ranks with one thread are CPU seconds, the least
 // of several calls: other programs disturb those less; of more threads they are the clock's. `say` is told of every part, one line
-// each. `cuda` opens no card: what training loads is loaded.
-CpuRates calibrate_cpu(const CalibrateOptions& options, CudaBackend& cuda, const std::function<void(const std::string& line)>& say);
+// each. StorageError: a run of options.program fails.
+CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void(const std::string& line)>& say);
 
 }  // namespace trident

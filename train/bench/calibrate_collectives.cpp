@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -16,6 +17,29 @@ namespace {
 constexpr int kCalls = 4;
 constexpr double kSeconds = 0.03;       // of a point, where nothing else computes
 constexpr int kFewest = 8, kMost = 60;  // batches
+// Of all ranks together: more than the caches of cores hold, less than what these share. What is exchanged in training was written
+// a while ago.
+constexpr std::int64_t kWindowBytes = std::int64_t{16} << 20;
+
+// Operands of calls, round and round in a window; the same places on all ranks.
+class Operands {
+ public:
+  Operands(Device& device, std::int64_t largest, int ranks)
+      : half_(std::max(largest, kWindowBytes / 2 / ranks)), memory_(device.allocate(2 * half_, "operands")) {
+    std::memset(memory_.data(), 0, static_cast<std::size_t>(2 * half_));  // pages that nobody wrote are one page
+  }
+  void next(std::int64_t bytes) {  // before each call
+    begin_ = end_ + bytes > half_ ? 0 : end_;
+    end_ = begin_ + bytes;
+  }
+  TensorView view(bool second, DType dtype, std::int64_t bytes) const {
+    return {memory_.data() + (second ? half_ : 0) + begin_, dtype, {bytes / size_of(dtype)}};
+  }
+
+ private:
+  std::int64_t half_, begin_ = 0, end_ = 0;
+  Buffer memory_;
+};
 
 // What one rank of a group does again and again with an operand of `bytes`.
 struct Exchange {
@@ -45,15 +69,18 @@ std::vector<Exchange> exchanges() {
 }
 
 // CPU seconds of one rank in a call: least over batches of the mean over ranks.
-double time_exchange(const MeasuringRank& rank, Communicator& group, const Exchange& exchange, TensorView whole, TensorView other,
-                     std::vector<double>& of_ranks) {
+double time_exchange(const MeasuringRank& rank, Communicator& group, const Exchange& exchange, Operands& operands,
+                     std::int64_t bytes, std::vector<double>& of_ranks) {
   Stream& stream = rank.device.compute_stream();
   double least = 0;
   double spent = 0;  // the same on all ranks: they end together
   for (int batch = 0; batch < kFewest || (batch < kMost && spent < kSeconds); ++batch) {
     rank.all.barrier();
     const double before = thread_cpu_seconds();
-    for (int i = 0; i < kCalls; ++i) exchange.call(group, stream, whole, other);
+    for (int i = 0; i < kCalls; ++i) {
+      operands.next(bytes);
+      exchange.call(group, stream, operands.view(false, exchange.dtype, bytes), operands.view(true, exchange.dtype, bytes));
+    }
     stream.synchronize();
     of_ranks[static_cast<std::size_t>(rank.rank)] = (thread_cpu_seconds() - before) / kCalls;
     rank.all.barrier();
@@ -84,15 +111,12 @@ void measure_collectives(const CalibrateOptions& options, int most_ranks, const 
       std::vector<double> of_ranks(static_cast<std::size_t>(world));
       std::vector<std::vector<double>> seconds(exchanges().size());
       on_measuring_ranks(world, 1, [&](const MeasuringRank& rank) {
-        const auto bytes = static_cast<std::int64_t>(sizes.back());
-        const Buffer memory = rank.device.allocate(2 * bytes, "operands");
+        Operands operands(rank.device, static_cast<std::int64_t>(sizes.back()), world);
         const std::unique_ptr<Communicator> group = rank.all.split(consecutive(rank.rank / size * size, size), "dp");
         std::size_t at = 0;
         for (const Exchange& exchange : exchanges()) {
           for (const double of : sizes) {
-            const Shape shape{static_cast<std::int64_t>(of) / size_of(exchange.dtype)};
-            const TensorView whole(memory.data(), exchange.dtype, shape), other(memory.data() + bytes, exchange.dtype, shape);
-            const double one = time_exchange(rank, *group, exchange, whole, other, of_ranks);
+            const double one = time_exchange(rank, *group, exchange, operands, static_cast<std::int64_t>(of), of_ranks);
             if (rank.rank == 0) seconds[at].push_back(one);
           }
           ++at;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,72 +20,82 @@
 namespace trident {
 namespace {
 
+// A rank's step, on average.
 struct StepSum {
-  double measured = 0, priced = 0, calls = 0, collectives = 0;  // of a rank, on average
+  double measured = 0, priced = 0;  // seconds; `priced`: its operations as they were measured, its collectives by the tables
+  double tables = 0;                // its operations by the tables
+  double one = 1, calls = 0, collectives = 0;
+  double roots = 0;  // sum over collectives of the root of the seconds worked since the one before
 };
 
-StepSum sum_of(const RunPlan& plan, const CpuRates& rates, int steps) {
-  const int ranks = plan.world_size(), stages = plan.grid.degrees().pipeline;
-  const CpuPrices prices(rates, {ranks, plan.threads_per_rank, plan.compute});
-  Doorbell doorbell;
-  CpuDevice device(doorbell, {});
-  std::vector<StepRecord> records;
-  for (int stage = 0; stage < stages; ++stage)
-    records.push_back(record_step(plan, plan.grid.rank({.pipeline = stage}), &device.ops(), DryWork::kStep));
-  StepSum sum;
-  sum.priced = cpu_seconds_of_step(records, ranks / stages, prices) / ranks;
-  for (const StepRecord& record : records) {
-    const std::vector<std::int64_t> counts = record.counts();
-    for (std::size_t p = 0; p < counts.size(); ++p) {
-      for (const auto& call : record.passes[p].calls) {
-        const bool operation = std::holds_alternative<RecordedOperation>(call);
-        (operation ? sum.calls : sum.collectives) += static_cast<double>(counts[p]) / stages;
-      }
+void add_pass(const PassRecord& pass, double times, const CpuPrices& prices, StepSum& sum) {
+  double worked = 0;
+  for (const auto& call : pass.calls) {
+    if (const auto* const operation = std::get_if<RecordedOperation>(&call)) {
+      const double seconds = prices.device_seconds(*operation);
+      worked += seconds;
+      sum.tables += times * seconds;
+      sum.calls += times;
+    } else if (const auto& collective = std::get<RecordedCollective>(call); collective.size > 1) {
+      sum.collectives += times;
+      sum.roots += times * std::sqrt(std::exchange(worked, 0.0));
+      sum.priced += times * prices.seconds(collective, {});
     }
   }
-  sum.measured = step_cpu_seconds(plan, steps);
+}
+
+StepSum sum_of(const TrainedSteps& steps, double measured, const CpuRates& rates) {
+  const int ranks = steps.plan.world_size(), stages = steps.plan.grid.degrees().pipeline;
+  const CpuPrices prices(rates, {ranks, steps.plan.threads_per_rank, steps.plan.compute});
+  Doorbell doorbell;
+  CpuDevice device(doorbell, {});
+  StepSum sum;
+  sum.measured = measured;
+  sum.priced = steps.operations + prices.step_seconds();
+  for (int stage = 0; stage < stages; ++stage) {
+    const StepRecord record = record_step(steps.plan, steps.plan.grid.rank({.pipeline = stage}), &device.ops(), DryWork::kStep);
+    const std::vector<std::int64_t> counts = record.counts();
+    for (std::size_t p = 0; p < counts.size(); ++p)
+      add_pass(record.passes[p], static_cast<double>(counts[p]) / stages, prices, sum);
+  }
+  sum.priced += sum.calls * rates.constants.call_seconds;
   return sum;
 }
 
-// Least squares of relative errors: a constant and what each call costs beside what the tables say; neither below 0.
-std::pair<double, double> fit(std::span<const StepSum> sums, double StepSum::*count) {
-  double w = 0, x = 0, xx = 0, y = 0, xy = 0;
+// Least squares of relative errors: what is measured and not priced, as so much for each of `first` and for each of `second`;
+// neither below 0.
+std::pair<double, double> fit(std::span<const StepSum> sums, double StepSum::*first, double StepSum::*second) {
+  double aa = 0, ab = 0, bb = 0, ay = 0, by = 0;
   for (const StepSum& s : sums) {
-    const double weight = 1 / (s.measured * s.measured), calls = s.*count, rest = s.measured - s.priced;
-    w += weight, x += weight * calls, xx += weight * calls * calls, y += weight * rest, xy += weight * calls * rest;
+    const double a = s.*first / s.measured, b = s.*second / s.measured, y = (s.measured - s.priced) / s.measured;
+    aa += a * a, ab += a * b, bb += b * b, ay += a * y, by += b * y;
   }
-  const double determinant = w * xx - x * x;
-  double constant = determinant > 0 ? (y * xx - x * xy) / determinant : 0,
-         each = determinant > 0 ? (w * xy - x * y) / determinant : 0;
-  if (constant < 0) constant = 0, each = xx > 0 ? xy / xx : 0;
-  if (each < 0) each = 0, constant = std::max(y / w, 0.0);
-  return {constant, each};
-}
-
-// Likewise, of calls of groups alone.
-double for_each_collective(std::span<const StepSum> sums) {
-  double xx = 0, xy = 0;
-  for (const StepSum& s : sums) {
-    const double share = s.collectives / s.measured;
-    xx += share * share, xy += share * (s.measured - s.priced) / s.measured;
-  }
-  return xx > 0 ? std::max(xy / xx, 0.0) : 0;
+  const double determinant = aa * bb - ab * ab;
+  double of_first = determinant > 0 ? (bb * ay - ab * by) / determinant : 0,
+         of_second = determinant > 0 ? (aa * by - ab * ay) / determinant : 0;
+  if (of_first < 0) of_first = 0, of_second = bb > 0 ? by / bb : 0;
+  if (of_second < 0) of_second = 0, of_first = aa > 0 ? std::max(ay / aa, 0.0) : 0;
+  return {of_first, of_second};
 }
 
 }  // namespace
 
-void measure_constants(const CalibrateOptions& options, const std::string& source, CpuRates& rates) {
+void fit_constants(std::span<const TrainedSteps> steps, const std::string& source, CpuRates& rates) {
+  rates.constants = {};
   rates.constants_source = source;
   std::vector<StepSum> alone, apart, sharing;
-  for (const TrainedModel& model : models_on_one_rank(options.largest))
-    alone.push_back(sum_of(plan_of(model, 1), rates, 2 * options.steps));
-  std::tie(rates.constants.step_seconds, rates.constants.call_seconds) = fit(alone, &StepSum::calls);
-  for (const TrainedModel& model : models_on_ranks(options.largest)) {
-    const RunPlan plan = plan_of(model, 1);
-    (plan.world_size() > rates.cores ? sharing : apart).push_back(sum_of(plan, rates, 2 * options.steps));
+  for (const TrainedSteps& one : steps)
+    if (one.plan.world_size() == 1) alone.push_back(sum_of(one, one.cpu, rates));
+  std::tie(rates.constants.step_seconds, rates.constants.call_seconds) = fit(alone, &StepSum::one, &StepSum::calls);
+  for (const TrainedSteps& one : steps) {
+    if (one.plan.world_size() > rates.cores)
+      sharing.push_back(sum_of(one, one.cpu, rates));
+    else if (one.plan.world_size() > 1 && one.plan.grid.degrees().pipeline == 1)  // stages wait for more than their messages
+      apart.push_back(sum_of(one, one.wall, rates));
   }
-  rates.constants.collective_seconds = for_each_collective(apart);
-  rates.constants.shared_seconds = for_each_collective(sharing);
+  std::tie(rates.constants.collective_seconds, rates.constants.skew_root_seconds) =
+      fit(apart, &StepSum::collectives, &StepSum::roots);
+  std::tie(rates.constants.shared_seconds, std::ignore) = fit(sharing, &StepSum::collectives, &StepSum::collectives);
 }
 
 }  // namespace trident

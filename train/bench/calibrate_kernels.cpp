@@ -81,7 +81,7 @@ class Means {
 };
 
 double time_attention(const MeasuringRank& rank, double budget, DType dtype, bool backward, std::int64_t heads, std::int64_t length,
-                      std::int64_t width) {
+                      std::int64_t width, OperandPool& inputs, OperandPool& outputs) {
   Ops& ops = rank.device.ops();
   AttentionShape shape;
   shape.batch = 1;
@@ -90,21 +90,21 @@ double time_attention(const MeasuringRank& rank, double budget, DType dtype, boo
   shape.head_dim = width;
   shape.scale = 1.0F / std::sqrt(static_cast<float>(width));
   shape.dtype = dtype;
-  const std::int64_t bytes = ops.attention_workspace(shape), operand = heads * length * width * size_of(dtype);
+  const std::int64_t bytes = ops.attention_workspace(shape), operand = heads * length * width * size_of(dtype) + 64;
   const Buffer workspace = rank.device.allocate(bytes, "workspace"), sums = rank.device.allocate(4 * heads * length, "sums");
   const TensorView scratch(workspace.data(), DType::kU8, {bytes}), lse(sums.data(), DType::kF32, {1, heads, length});
-  OperandPool inputs(rank.device, 5 * (operand + 64), dtype), outputs(rank.device, 4 * (operand + 64), dtype);
   const Shape all{1, heads, length, width};
-  const TensorView q = inputs.next(all), k = inputs.next(all), v = inputs.next(all), d_out = inputs.next(all);
-  const TensorView out = outputs.next(all), d_q = outputs.next(all), d_k = outputs.next(all), d_v = outputs.next(all);
   Stream& stream = rank.device.compute_stream();
-  ops.attention_forward(stream, shape, out, lse, q, k, v, scratch);
-  return least_seconds(rank.clock, budget, [&] {
-    if (backward)
-      ops.attention_backward(stream, shape, d_q, d_k, d_v, d_out, out, q, k, v, lse, scratch);
-    else
-      ops.attention_forward(stream, shape, out, lse, q, k, v, scratch);
-  });
+  const auto call = [&](bool back) {
+    inputs.next_call(4 * operand);
+    outputs.next_call(4 * operand);
+    const TensorView q = inputs.next(all), k = inputs.next(all), v = inputs.next(all), out = outputs.next(all);
+    if (!back) return ops.attention_forward(stream, shape, out, lse, q, k, v, scratch);
+    const TensorView d_out = inputs.next(all), d_q = outputs.next(all), d_k = outputs.next(all), d_v = outputs.next(all);
+    ops.attention_backward(stream, shape, d_q, d_k, d_v, d_out, out, q, k, v, lse, scratch);
+  };
+  call(false);  // `lse` is that of other operands in backwards, which take as long
+  return least_seconds(rank.clock, budget, [&] { call(backward); });
 }
 
 }  // namespace
@@ -133,18 +133,21 @@ void measure_products(const CalibrateOptions& options, int ranks, int threads, c
 }
 
 void measure_attention(const CalibrateOptions& options, int ranks, int threads, const std::string& source, CpuRates& rates) {
-  const std::vector<double> lengths = sizes_up_to(options.largest, {16, 32, 64, 128, 256, 512, 1024});
-  const std::vector<double> widths = sizes_up_to(options.largest, {16, 32, 64, 128});
+  const std::vector<double> lengths = sizes_up_to(options.largest, {16, 32, 64, 128, 192, 256, 384, 512, 1024});
+  const std::vector<double> widths = sizes_up_to(options.largest, {16, 32, 48, 64, 96, 128});
   for (const DType dtype : kDTypes) {
     for (const bool backward : {false, true}) {
       Means means(lengths.size() * widths.size(), ranks);
       on_measuring_ranks(ranks, threads, [&](const MeasuringRank& rank) {
+        OperandPool inputs(rank.device, kWindowBytes, dtype), outputs(rank.device, kWindowBytes, dtype);
+        rank.all.barrier();
         for (std::size_t i = 0; i < lengths.size() * widths.size(); ++i) {
           const auto length = static_cast<std::int64_t>(lengths[i / widths.size()]),
                      width = static_cast<std::int64_t>(widths[i % widths.size()]);
           const std::int64_t heads = 4 * threads;
           means.set(rank.rank, i,
-                    time_attention(rank, options.seconds, dtype, backward, heads, length, width) / static_cast<double>(heads));
+                    time_attention(rank, options.seconds, dtype, backward, heads, length, width, inputs, outputs) /
+                        static_cast<double>(heads));
         }
       });
       std::vector<double> seconds = means.values();

@@ -1,25 +1,29 @@
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdlib.h>  // mkdtemp
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/file_io.h"
 #include "train/bench/calibrate_models.h"
 #include "train/bench/calibrate_training.h"
-#include "train/launch/run_training.h"
 #include "train/run/dry_run.h"
 
 namespace trident {
 namespace {
+
+constexpr int kSteps = 5;
 
 class TemporaryFolder {
  public:
@@ -53,44 +57,65 @@ void write_tokens(const std::string& prefix, std::int32_t tokens) {
   write_file(prefix + ".idx", idx);
 }
 
-// The most that was resident so far.
-double peak_resident_bytes() {
-  std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("VmHWM:")) return 1024.0 * std::stod(line.substr(6));
-  return 0;
+// Waits for `process`; the most that was resident in it. `what` it was to do.
+double peak_bytes_of(pid_t process, const std::string& what) {
+  int status = 0;
+  rusage usage{};
+  while (::wait4(process, &status, 0, &usage) < 0) {
+    if (errno != EINTR) throw StorageError(fmt::format("{}: {}", what, std::strerror(errno)));
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    throw StorageError(fmt::format("{}: it ended with {} {}; run that command to see why", what,
+                                   WIFEXITED(status) ? "code" : "signal",
+                                   WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status)));
+  }
+  return 1024.0 * static_cast<double>(usage.ru_maxrss);
 }
 
-// Resident beside the arenas when `ranks` ranks have trained, as trident train does it.
-double bytes_beside_arenas(const CalibrateOptions& options, const char* precision, int ranks, CudaBackend& cuda) {
+// Resident beside the arenas when `model` has been trained by a process of its own. Not by this one, in which memory of what came
+// before it lies; not by one that is forked and goes on with this program's pages, which count for neither.
+double bytes_beside_arenas(const CalibrateOptions& options, TrainedModel model) {
   const TemporaryFolder folder;
-  TrainedModel model = model_for_memory(options.largest, precision, ranks);
   model.config.run.dir = folder.path() + "/run";
-  model.config.run.steps = 3;
+  model.config.run.steps = kSteps;
+  model.config.run.threads_per_rank.threads = 1;
   model.config.data.train = {{folder.path() + "/tokens", 1}};
   write_tokens(folder.path() + "/tokens", 20000);
-  std::ostringstream lines;
-  LogSink log(lines);
-  run_training([&] { return model.config; }, {lines, ConsoleMode::kPlain, log}, cuda);
-  double resident = peak_resident_bytes();
-  for (const DryRun& stage : dry_stages_here(plan_of(model, 1), DeviceKind::kCpu, DryWork::kConstruct))
-    resident -= ranks * static_cast<double>(stage.arena.total_bytes());
+  write_file(folder.path() + "/config.json", to_json_text(to_json(model.config)));
+  std::vector<std::string> words{options.program, "train", "--config", folder.path() + "/config.json"};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t files;
+  ::posix_spawn_file_actions_init(&files);
+  for (const int output : {STDOUT_FILENO, STDERR_FILENO})
+    ::posix_spawn_file_actions_addopen(&files, output, "/dev/null", O_WRONLY, 0);
+  pid_t process = 0;
+  const int error = ::posix_spawn(&process, options.program.c_str(), &files, nullptr, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&files);
+  const std::string what = fmt::format("{} train, which measures memory", options.program);
+  if (error != 0) throw StorageError(fmt::format("{}: {}", what, std::strerror(error)));
+  double resident = peak_bytes_of(process, what);
+  const RunPlan plan = plan_of(model, 1);
+  const int of_a_stage = plan.world_size() / plan.grid.degrees().pipeline;
+  for (const DryRun& stage : dry_stages_here(plan, DeviceKind::kCpu, DryWork::kConstruct))
+    resident -= of_a_stage * static_cast<double>(stage.arena.total_bytes());
   return resident;
 }
 
 }  // namespace
 
-// What is read is the most so far, so that each run holds more than those before it; not in processes of their own, which share
-// with their parent the pages of the program that it has touched, and do not count them.
-void measure_memory(const CalibrateOptions& options, const std::string& source, CudaBackend& cuda, CpuRates& rates) {
-  constexpr int kRanks = 8;
-  constexpr std::array kWays{std::pair{DType::kBF16, "bf16"}, std::pair{DType::kF32, "fp32"}};
-  std::array<double, kWays.size()> one{};
-  for (std::size_t i = 0; i < kWays.size(); ++i) one[i] = bytes_beside_arenas(options, kWays[i].second, 1, cuda);
-  for (std::size_t i = 0; i < kWays.size(); ++i) {
-    const double more = bytes_beside_arenas(options, kWays[i].second, kRanks, cuda);
-    const double rank = std::max((more - one[i]) / (kRanks - 1), 0.0);
-    rates.memory.push_back({kWays[i].first, std::max(one[i] - rank, 0.0), rank, source});
+// A line through runs of 1 to 8 ranks. A rank's heap is of several sizes by the luck of where its products' buffers come to lie, so
+// that two runs say little.
+void measure_memory(const CalibrateOptions& options, const std::string& source, CpuRates& rates) {
+  for (const auto& [dtype, precision] : {std::pair{DType::kBF16, "bf16"}, std::pair{DType::kF32, "fp32"}}) {
+    double n = 0, x = 0, xx = 0, y = 0, xy = 0;
+    for (const TrainedModel& model : models_for_memory(options.largest, precision)) {
+      const double ranks = plan_of(model, 1).world_size(), bytes = bytes_beside_arenas(options, model);
+      n += 1, x += ranks, xx += ranks * ranks, y += bytes, xy += ranks * bytes;
+    }
+    const double rank = std::max((n * xy - x * y) / (n * xx - x * x), 0.0);
+    rates.memory.push_back({dtype, std::max((y - rank * x) / n, 0.0), rank, source});
   }
 }
 

@@ -17,6 +17,7 @@ struct Sizes {
 
 Sizes bounded(Sizes sizes, std::int64_t largest) {
   sizes.hidden = std::max(std::min(sizes.hidden, largest) / 32 * 32, std::int64_t{32});
+  if (sizes.hidden % sizes.heads != 0) sizes.heads = 4;
   sizes.ffn = std::min(sizes.ffn, 3 * sizes.hidden);
   sizes.vocabulary = std::min(sizes.vocabulary, 32 * largest);
   sizes.sequence = std::min(sizes.sequence, largest);
@@ -50,10 +51,10 @@ TrainedModel model_of(const std::string& family, const Sizes& s, const std::stri
 std::vector<TrainedModel> models_on_one_rank(std::int64_t largest) {
   const std::vector<Sizes> all{
       {.hidden = 64, .layers = 4, .heads = 4, .ffn = 160, .vocabulary = 512, .sequence = 32, .micro = 1, .micro_batches = 4},
-      {.hidden = 96, .layers = 3, .heads = 4, .ffn = 288, .vocabulary = 1536, .sequence = 96, .micro = 2, .micro_batches = 2},
-      {.hidden = 192, .layers = 2, .heads = 4, .ffn = 512, .vocabulary = 6144, .sequence = 160, .micro = 2, .micro_batches = 2},
-      {.hidden = 320, .layers = 2, .heads = 8, .ffn = 896, .vocabulary = 3072, .sequence = 320, .micro = 2, .micro_batches = 1},
-      {.hidden = 576, .layers = 2, .heads = 8, .ffn = 1536, .vocabulary = 12288, .sequence = 256, .micro = 1, .micro_batches = 2},
+      {.hidden = 96, .layers = 3, .heads = 2, .ffn = 288, .vocabulary = 1536, .sequence = 96, .micro = 2, .micro_batches = 2},
+      {.hidden = 192, .layers = 2, .heads = 6, .ffn = 512, .vocabulary = 6144, .sequence = 160, .micro = 2, .micro_batches = 2},
+      {.hidden = 320, .layers = 2, .heads = 10, .ffn = 896, .vocabulary = 3072, .sequence = 320, .micro = 2, .micro_batches = 1},
+      {.hidden = 512, .layers = 2, .heads = 8, .ffn = 1408, .vocabulary = 12288, .sequence = 256, .micro = 1, .micro_batches = 2},
   };
   std::vector<TrainedModel> models;
   for (const char* precision : {"fp32", "bf16"}) {
@@ -71,6 +72,8 @@ std::vector<TrainedModel> models_on_ranks(std::int64_t largest) {
       .hidden = 64, .layers = 4, .heads = 4, .ffn = 160, .vocabulary = 512, .sequence = 32, .micro = 1, .micro_batches = 8};
   const Sizes middle{
       .hidden = 160, .layers = 4, .heads = 4, .ffn = 448, .vocabulary = 2048, .sequence = 96, .micro = 1, .micro_batches = 8};
+  const Sizes wide{
+      .hidden = 352, .layers = 3, .heads = 8, .ffn = 960, .vocabulary = 4096, .sequence = 224, .micro = 1, .micro_batches = 4};
   std::vector<TrainedModel> models;
   for (const char* precision : {"fp32", "bf16"}) {
     for (const Sizes& sizes : {bounded(small, largest), bounded(middle, largest)}) {
@@ -80,6 +83,8 @@ std::vector<TrainedModel> models_on_ranks(std::int64_t largest) {
       models.push_back(model_of("llama", sizes, precision, {"parallel.data=2", "parallel.zero=\"zero3\""}));
       models.push_back(model_of("llama", sizes, precision, {"parallel.pipeline=2"}));
     }
+    for (const int tensor : {2, 4})
+      models.push_back(model_of("llama", bounded(wide, largest), precision, {fmt::format("parallel.tensor={}", tensor)}));
     models.push_back(model_of("gpt2", bounded(small, largest), precision,
                               {"parallel.pipeline=2", "parallel.tensor=2", "recompute.head_chunk=16"}));
     models.push_back(model_of("gpt2", bounded(middle, largest), precision, {"parallel.tensor=4"}));
@@ -90,10 +95,22 @@ std::vector<TrainedModel> models_on_ranks(std::int64_t largest) {
   return models;
 }
 
-TrainedModel model_for_memory(std::int64_t largest, const std::string& precision, int ranks) {
-  const Sizes sizes{
-      .hidden = 192, .layers = 4, .heads = 4, .ffn = 512, .vocabulary = 3072, .sequence = 96, .micro = 1, .micro_batches = 8};
-  return model_of("llama", bounded(sizes, largest), precision, {fmt::format("parallel.data={}", ranks)});
+std::vector<TrainedModel> models_for_memory(std::int64_t largest, const std::string& precision) {
+  const Sizes small{
+      .hidden = 96, .layers = 8, .heads = 8, .ffn = 288, .vocabulary = 1536, .sequence = 96, .micro = 1, .micro_batches = 8};
+  const Sizes middle{
+      .hidden = 192, .layers = 8, .heads = 8, .ffn = 512, .vocabulary = 3072, .sequence = 160, .micro = 1, .micro_batches = 8};
+  std::vector<TrainedModel> models;
+  for (const char* family : {"gpt2", "llama"}) {
+    const Sizes sizes = bounded(family == std::string("gpt2") ? small : middle, largest);
+    models.push_back(model_of(family, sizes, precision, {}));
+    for (const int ranks : {2, 4, 8})
+      models.push_back(model_of(family, sizes, precision, {fmt::format("parallel.data={}", ranks)}));
+    for (const int ranks : {2, 4}) models.push_back(model_of(family, sizes, precision, {fmt::format("parallel.tensor={}", ranks)}));
+    models.push_back(model_of(family, sizes, precision, {"parallel.pipeline=4"}));
+    models.push_back(model_of(family, sizes, precision, {"parallel.pipeline=2", "parallel.tensor=2", "parallel.data=2"}));
+  }
+  return models;
 }
 
 RunPlan plan_of(const TrainedModel& model, int threads) {

@@ -19,8 +19,8 @@ struct TrainedModel {
 std::vector<TrainedModel> models_on_one_rank(std::int64_t largest);
 // On two to four ranks, in the ways to divide a model.
 std::vector<TrainedModel> models_on_ranks(std::int64_t largest);
-// One of few parameters on `ranks` data-parallel ranks.
-TrainedModel model_for_memory(std::int64_t largest, const std::string& precision, int ranks);
+// Of few parameters, on 1 to 8 ranks.
+std::vector<TrainedModel> models_for_memory(std::int64_t largest, const std::string& precision);
 
 // `threads` of each rank.
 RunPlan plan_of(const TrainedModel& model, int threads);

@@ -24,6 +24,7 @@ void on_measuring_ranks(int ranks, int threads, const std::function<void(const M
   run_thread_ranks(world, [&](int rank) {
     CpuDeviceOptions options;
     options.threads_per_rank = threads;
+    options.first_core = core_for_rank(rank, ranks, threads);
     CpuDevice device(world.doorbell(rank), options);
     const std::unique_ptr<Communicator> all = world.communicator(rank, device.progress());
     body({rank, device, *all, threads == 1 ? thread_cpu_seconds : monotonic_seconds});

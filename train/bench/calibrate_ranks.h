@@ -17,7 +17,7 @@ struct MeasuringRank {
   double (*clock)();  // CPU seconds of this thread, or the clock's where it has helpers
 };
 
-// On `ranks` threads, each with `threads` of its own.
+// On `ranks` threads, each with `threads` of its own, on cores of their own where there are as many: as training has it.
 void on_measuring_ranks(int ranks, int threads, const std::function<void(const MeasuringRank& rank)>& body);
 
 // Least seconds of one `call`, after one that is not counted, within about `budget` seconds: of batches long enough for the clock.

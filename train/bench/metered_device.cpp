@@ -2,11 +2,22 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
 namespace trident {
 namespace {
+
+template <class Operation>
+auto shape_of(const Operation& operation) {
+  std::variant<std::monostate, MatmulShape, AttentionShape> shape;
+  if constexpr (std::is_same_v<Operation, op::Matmul>) shape = operation.shape();
+  if constexpr (std::is_same_v<Operation, op::Fused>) shape = op::Matmul{operation.call.product}.shape();
+  if constexpr (std::is_same_v<Operation, op::AttentionForward> || std::is_same_v<Operation, op::AttentionBackward>)
+    shape = operation.shape;
+  return shape;
+}
 
 class MeteredOps final : public Ops {
  public:
@@ -45,7 +56,7 @@ class MeteredOps final : public Ops {
     const double start = clock_();
     if (!call()) return false;
     stream.synchronize();
-    meter_.add({name.kind, name.name, 1, clock_() - start, flops, bytes});
+    meter_.add({name.kind, name.name, 1, clock_() - start, flops, bytes, shape_of(operation)});
     return true;
   }
 

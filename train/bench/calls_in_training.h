@@ -1,0 +1,48 @@
+// What calls take while models train, where their operands lie as they do there, and tables of calls alone brought to that.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "plan/cpu_rates.h"
+#include "train/bench/metered_device.h"
+
+namespace trident {
+
+// Calls of one operation that are alike.
+struct CallTimes {
+  std::string operation;
+  double bytes = 0;                                                 // of one call, as Work has them
+  std::variant<std::monostate, MatmulShape, AttentionShape> shape;  // likewise
+  std::vector<double> seconds;                                      // one for each call
+};
+
+// Their mean, a call that took more than three times the median one counting as that: what a call adds to a step, where the least
+// says what it took when its operands happened to be at hand. `seconds` is not empty.
+double typical_seconds(std::vector<double> seconds);
+
+// Keeps every call. Not for concurrent use.
+class CallMeter final : public WorkListener {
+ public:
+  void start() { measures_ = true; }
+  void add(const Work& one) override { add({std::string(one.operation), one.bytes, one.shape, {one.seconds}}); }
+  void add(const CallTimes& calls);
+  std::vector<CallTimes> calls() const;
+
+ private:
+  std::map<std::pair<std::string, double>, std::vector<CallTimes>> calls_;
+};
+
+// Points no closer than a third: each is the mean, in logarithms, of those near it. `points` (size, value) ascend by size.
+std::pair<std::vector<double>, std::vector<double>> merged(std::span<const std::pair<double, double>> points);
+
+// Multiplies the tables of products and attention of `threads` threads and this dtype by what such `calls` took over what the
+// tables say: a curve over the bytes of a product, over length x head_dim of attention. `clock`: what reading it takes, part of
+// each call. A table without a call stays.
+void fit_to_training(std::span<const CallTimes> calls, double clock, int threads, DType compute, CpuRates& rates);
+
+}  // namespace trident
