@@ -50,7 +50,7 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   app.add_option(
       "--calibrate", profile,
       "instead of a configuration: measure what the processors reach by size, all cores at work, and write it to this file, a "
-      "hardware profile; takes about two minutes");
+      "hardware profile; takes two and a half minutes");
   app.add_option("--largest", calibration.largest, "with --calibrate: longest side of a product and longest sequence")
       ->capture_default_str();
   const bool calibrates = std::any_of(arguments.begin(), arguments.end(),
