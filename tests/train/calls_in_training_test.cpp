@@ -39,9 +39,10 @@ CallTimes attention(double seconds) {
 }
 
 TEST(CallsInTraining, CountOneThatWasDisturbedAsThriceTheMedian) {
-  EXPECT_DOUBLE_EQ(typical_seconds({1, 2, 1, 1, 90}), (1 + 2 + 1 + 1 + 3) / 5.0);
-  EXPECT_DOUBLE_EQ(typical_seconds({4}), 4);
-  EXPECT_ANY_THROW(typical_seconds({}));
+  EXPECT_DOUBLE_EQ(typical_seconds({1, 2, 1, 1, 90}, 1), (1 + 2 + 1 + 1 + 3) / 5.0);
+  EXPECT_DOUBLE_EQ(typical_seconds({1, 2, 1, 1, 90}, 2), 1);
+  EXPECT_DOUBLE_EQ(typical_seconds({4}, 1), 4);
+  EXPECT_ANY_THROW(typical_seconds({}, 1));
 }
 
 TEST(CallsInTraining, AreKeptByOperationBytesAndShape) {

@@ -37,7 +37,7 @@ void add_tables(std::span<const CallTimes> calls, double clock, int threads, DTy
   std::map<std::string, std::vector<std::pair<double, double>>> by_name;
   for (const CallTimes& one : calls) {
     if (!std::holds_alternative<std::monostate>(one.shape) || one.bytes <= 0) continue;
-    by_name[one.operation].emplace_back(one.bytes, std::max(typical_seconds(one.seconds) - clock, 1e-8));
+    by_name[one.operation].emplace_back(one.bytes, std::max(typical_seconds(one.seconds, threads) - clock, 1e-8));
   }
   for (const auto& [name, points] : by_name) {
     auto [sizes, seconds] = merged(points);
@@ -79,14 +79,15 @@ RankSteps trained(const RunPlan& plan, CpuDevice& device, std::unique_ptr<Commun
 }
 
 // Of all ranks that trained `plan`; `calls` of all of them.
-TrainedSteps steps_of(const RunPlan& plan, std::span<const RankSteps> ranks, double clock, int steps, CallMeter& calls) {
+TrainedSteps steps_of(const RunPlan& plan, std::span<const RankSteps> ranks, double clock, int threads, int steps,
+                      CallMeter& calls) {
   TrainedSteps all{plan, 0, 0, 0};
   const double share = 1 / static_cast<double>(ranks.size());
   for (const RankSteps& rank : ranks) {
     all.cpu += share * rank.cpu;
     all.wall = std::max(all.wall, rank.wall);
     for (const CallTimes& one : rank.calls) {
-      all.operations += share / steps * static_cast<double>(one.seconds.size()) * (typical_seconds(one.seconds) - clock);
+      all.operations += share / steps * static_cast<double>(one.seconds.size()) * (typical_seconds(one.seconds, threads) - clock);
       calls.add(one);
     }
   }
@@ -117,7 +118,7 @@ std::vector<TrainedSteps> measure_operations(const CalibrateOptions& options, in
       steps[static_cast<std::size_t>(rank.rank)] =
           trained(plan, device, alone.communicator(0, device.progress()), clock, options.steps);
     });
-    all.push_back(steps_of(plan, steps, reading, options.steps, calls[plan.compute]));
+    all.push_back(steps_of(plan, steps, reading, threads, options.steps, calls[plan.compute]));
   }
   for (const TrainedModel& model : models_on_ranks(options.largest)) {  // what only divided models do
     const RunPlan plan = plan_of(model, threads);
@@ -131,7 +132,7 @@ std::vector<TrainedSteps> measure_operations(const CalibrateOptions& options, in
       steps[static_cast<std::size_t>(rank)] =
           trained(plan, device, world.communicator(rank, device.progress()), clock, options.steps);
     });
-    all.push_back(steps_of(plan, steps, reading, options.steps, calls[plan.compute]));
+    all.push_back(steps_of(plan, steps, reading, threads, options.steps, calls[plan.compute]));
   }
   for (const auto& [compute, meter] : calls) {
     const std::vector<CallTimes> of_dtype = meter.calls();

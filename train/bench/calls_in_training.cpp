@@ -43,10 +43,11 @@ void scale(LogTable& table, std::vector<double> beyond, const LogTable& ratio, c
 
 }  // namespace
 
-double typical_seconds(std::vector<double> seconds) {
+double typical_seconds(std::vector<double> seconds, int threads) {
   TRIDENT_CHECK(!seconds.empty(), "no call was measured");
   const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
   std::ranges::nth_element(seconds, middle);
+  if (threads > 1) return *middle;
   const double most = 3 * *middle;
   double sum = 0;
   for (const double one : seconds) sum += std::min(one, most);
@@ -86,7 +87,7 @@ std::pair<std::vector<double>, std::vector<double>> merged(std::span<const std::
 }
 
 void fit_to_training(std::span<const CallTimes> calls, double clock, int threads, DType compute, CpuRates& rates) {
-  const auto took = [&](const CallTimes& one) { return std::max(typical_seconds(one.seconds) - clock, 1e-8); };
+  const auto took = [&](const CallTimes& one) { return std::max(typical_seconds(one.seconds, threads) - clock, 1e-8); };
   for (ProductTimes& t : rates.products) {
     if (t.threads != threads || t.in != compute) continue;
     Points points;

@@ -21,9 +21,10 @@ struct CallTimes {
   std::vector<double> seconds;                                      // one for each call
 };
 
-// Their mean, a call that took more than three times the median one counting as that: what a call adds to a step, where the least
-// says what it took when its operands happened to be at hand. `seconds` is not empty.
-double typical_seconds(std::vector<double> seconds);
+// What a call adds to a step, where the least would say what it took when its operands happened to be at hand. Of one thread, whose
+// CPU time was measured, the mean, a call that took more than three times the median one counting as that; of several, which the
+// clock measured, the median, because other programs stretch single calls as they stretch single steps. `seconds` is not empty.
+double typical_seconds(std::vector<double> seconds, int threads);
 
 // Keeps every call. Not for concurrent use.
 class CallMeter final : public WorkListener {
