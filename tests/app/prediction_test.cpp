@@ -57,7 +57,7 @@ void write_profile(const Workplace& place, const std::string& name, const std::v
     return "[" + text + "]";
   };
   write_file(place / name, fmt::format(R"({{"name": "{}", "processor": "a processor", "cores": 2,
-"constants": {{"step_us": 10, "call_us": 0.5, "collective_us": 1, "shared_collective_us": 2, "source": "test"}},
+"constants": {{"step_us": 10, "call_us": 0.5, "collective_us": 1, "skew_root_us": 0, "shared_collective_us": 2, "source": "test"}},
 "memory": [{{"dtype": "f32", "process_bytes": 40000000, "rank_bytes": 1000000, "source": "test"}}],
 "products": {}, "attention": {}, "operations": {}, "collectives": {}}})",
                                        name, list(products), list(attention), list(operations), list(collectives)));

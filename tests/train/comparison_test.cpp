@@ -228,7 +228,7 @@ TEST(Comparison, StepsThatDifferByMoreThanTheMissAreSaid) {
   EXPECT_TRUE(first.off().empty());
   EXPECT_FALSE(first.spread);
   EXPECT_NE(to_lines(first).front().find("the first step alone"), std::string::npos);
-  EXPECT_EQ(first.step_measured, taken);
+  EXPECT_DOUBLE_EQ(first.step_measured, taken);
   EXPECT_TRUE(to_json(first).find("first_step_alone")->as_bool());
 }
 
