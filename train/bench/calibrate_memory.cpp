@@ -94,7 +94,7 @@ double bytes_beside_arenas(const CalibrateOptions& options, TrainedModel model) 
   const int error = ::posix_spawn(&process, options.program.c_str(), &files, nullptr, arguments.data(), environ);
   ::posix_spawn_file_actions_destroy(&files);
   const std::string what = fmt::format("{} train, which measures memory", options.program);
-  if (error != 0) throw StorageError(fmt::format("{}: {}", what, std::strerror(error)));
+  if (error != 0) throw StorageError(fmt::format("{}: {}; see that this program can be started again", what, std::strerror(error)));
   double resident = peak_bytes_of(process, what);
   const RunPlan plan = plan_of(model, 1);
   const int of_a_stage = plan.world_size() / plan.grid.degrees().pipeline;
