@@ -62,7 +62,7 @@ double peak_bytes_of(pid_t process, const std::string& what) {
   int status = 0;
   rusage usage{};
   while (::wait4(process, &status, 0, &usage) < 0) {
-    if (errno != EINTR) throw StorageError(fmt::format("{}: {}", what, std::strerror(errno)));
+    if (errno != EINTR) throw StorageError(fmt::format("{}: {}; run that command to see why", what, std::strerror(errno)));
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     throw StorageError(fmt::format("{}: it ended with {} {}; run that command to see why", what,
