@@ -49,10 +49,11 @@ TEST(RunAnswers, NamesOfSchedules) {
                            "ZB-2p", "ZB-2p + all-reduce optimizer sync", "zb-v", "v-half", "v-min"})
     EXPECT_EQ(unsupported(priced(fmt::format(R"({{"parallel": {{"pp": 4, "schedule": "{}"}}}})", name))), "") << name;
   const auto chunks = [](const char* name) {
-    return priced(fmt::format(R"({{"parallel": {{"pp": 4, "schedule": "{}"}}}})", name)).find("assumed")->find("parallel.vpp");
+    const JsonValue answer = priced(fmt::format(R"({{"parallel": {{"pp": 4, "schedule": "{}"}}}})", name));
+    return answer.find("assumed")->find("parallel.vpp")->as_integer();
   };
-  EXPECT_EQ(chunks("interleaved")->as_integer(), 2) << "one stage on a rank interleaves nothing";
-  EXPECT_EQ(chunks("1f1b")->as_integer(), 1);
+  EXPECT_EQ(chunks("interleaved"), 2) << "one stage on a rank interleaves nothing";
+  EXPECT_EQ(chunks("1f1b"), 1);
   for (const char* name : {"dualpipe", "zb-v gpipe", "interleaved zb-h1", "1f1b or gpipe", "\u4e2d"})
     EXPECT_NE(unsupported(priced(fmt::format(R"({{"parallel": {{"pp": 4, "schedule": "{}"}}}})", name))), "") << name;
 }
