@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/check.h"
 #include "pipeline/partition.h"
 #include "plan/simulated_schedules.h"
 
@@ -79,6 +80,19 @@ std::vector<Stage> stages_of(const PricingInput& in, const StageSplit& layers) {
 // Micro-batches that are simulated; beyond them each costs the same.
 int most_simulated(const TrainingRow& row) { return (splits_backwards(row.schedule.order) ? 8 : 4) * row.pp; }
 
+// What a schedule takes at least: what a rank works, behind the first forwards and before the last backwards of the stages before.
+double least_span(const TrainingRow& row, const std::vector<Stage>& stages, double m) {
+  std::vector<double> work(static_cast<std::size_t>(row.pp));
+  for (std::size_t i = 0; i < stages.size(); ++i)
+    work[static_cast<std::size_t>(rank_of_stage(row, static_cast<int>(i)))] += stages[i].f() + stages[i].b();
+  double least = 0, before = 0;
+  for (std::size_t rank = 0; rank < work.size(); ++rank) {
+    least = std::max(least, before + m * work[rank]);
+    before += stages[rank].f() + stages[rank].b();
+  }
+  return least;
+}
+
 // From the first pass of the busiest rank to its last, which it begins its next step after; where all ranks end a step together,
 // from the first of all to the last. Beyond some rounds of the pipeline each further micro-batch costs the same; where backwards
 // are split, what the busiest rank works for it: other waits are filled.
@@ -96,7 +110,9 @@ double pipeline_span(const PricingInput& in, const std::vector<Stage>& stages, d
   const int most = most_simulated(in.row);
   if (m <= most) return run(static_cast<int>(m));
   const double long_run = run(most);
-  if (!splits_backwards(kind)) return long_run + (m - most) * (long_run - run(most - p)) / p;
+  // A busier rank behind a longer way may not be what ends the rounds that are simulated.
+  if (!splits_backwards(kind))
+    return std::max(long_run + (m - most) * (long_run - run(most - p)) / p, least_span(in.row, stages, m));
   std::vector<double> work(static_cast<std::size_t>(p));
   for (std::size_t i = 0; i < stages.size(); ++i)
     work[static_cast<std::size_t>(rank_of_stage(in.row, static_cast<int>(i)))] += stages[i].f() + stages[i].b();
@@ -123,6 +139,13 @@ double sharded_exposed(const PricingInput& in, const Stage& stage, int blocks) {
   // Nothing runs beside the first gather and the last reduction; embedding and head are one unit with them.
   const double backward = in.stack.gather_ahead ? beside(b, again + reduce) : again + beside(b, reduce);
   return blocks * (beside(f, gather) + backward) + outer * (1 + wire) + gather + reduce;
+}
+
+// What a rank does not work. No schedule is shorter than the work of one rank, but sums in another order differ in their last digits.
+double bubble_of(double span, double work) {
+  constexpr double kRounding = 1e-9;
+  TRIDENT_CHECK(span >= (1 - kRounding) * work, "a schedule of {} s in which one rank works {} s", span, work);
+  return std::max(0.0, span - work);
 }
 
 struct StepEnd {
@@ -241,7 +264,7 @@ RowPrice price_row(const PricingInput& in, const StageSplit& split) {
   price.recompute_s = m * most.backward.recompute;
   price.tp_s = m * (most.forward.tp + most.backward.tp);
   price.launch_s = m * (most.forward.launch + most.backward.launch + most.host);
-  price.bubble_s = span - m * (most.f() + most.b()) + 2 * m * most.message;
+  price.bubble_s = bubble_of(span, m * (most.f() + most.b())) + 2 * m * most.message;
   const StepEnd end = end_of_step(in, stages, parameters);
   price.dp_s = end.dp + m * exposed;
   price.optimizer_s = end.optimizer;
