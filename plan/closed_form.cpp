@@ -89,7 +89,7 @@ class Pipeline {
     streams.wait_until(gate);
     streams.compute(times.norm + rank.pending_finishes().time());
     for (const ChunkTimes& chunk : times.chunks) {
-      for (const std::uint8_t kind : chunk.kinds) {
+      for (const UnitKind kind : chunk.kinds) {
         streams.compute(times.units[kind].update);
         if (!times.gathers_after_update) continue;
         if (in_.overlap) streams.add_beside(times.units[kind].gather);
@@ -236,7 +236,7 @@ double least_seconds(const ClosedFormInputs& in) {
     Least& of = ranks.emplace_back();
     of.update = rank.norm;
     for (const ChunkTimes& chunk : rank.chunks) {
-      for (const std::uint8_t kind : chunk.kinds) {
+      for (const UnitKind kind : chunk.kinds) {
         const UnitTimes& unit = rank.units[kind];
         of.forward += unit.forward.time();
         of.backward += std::min(unit.backward.time(), unit.first_backward.time());

@@ -4,12 +4,12 @@
 // themselves (a test compares whole spaces). Pure.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "plan/instruction_graph.h"
 #include "plan/schedule_facts.h"
+#include "plan/unit_kind.h"
 
 namespace trident {
 
@@ -35,15 +35,14 @@ struct UnitTimes {
   std::int64_t gradient_bytes = 0;  // as they lie in a region of transient ones
 };
 
-// Unit kinds as numbers: 0 embedding, 1 block, 2 head.
 struct ChunkTimes {
-  std::vector<std::uint8_t> kinds;   // in model order
-  bool receives = true;              // its input comes from another rank
+  std::vector<UnitKind> kinds;  // in model order
+  bool receives = true;         // its input comes from another rank
   bool receives_gradient = true;
 };
 
 struct RankTimes {
-  std::array<UnitTimes, 3> units;
+  ByUnitKind<UnitTimes> units;
   std::vector<ChunkTimes> chunks;
   bool gathers_on_use = false, gathers_after_update = false;
   std::int64_t gradient_region = 0;  // bytes, where gradients lie in turn

@@ -24,7 +24,7 @@ struct RankSums {
 
   const RankTimes& times;
   std::vector<Chunk> chunks;
-  std::vector<std::uint8_t> kinds;  // by unit
+  std::vector<UnitKind> kinds;  // by unit
 };
 
 class RankRun {

@@ -22,7 +22,7 @@ class WorkPrices {
   // what is issued together as one kernel. Then a call stands for all of them, with their bytes.
   virtual bool joins_groups() const { return false; }
   // How long ranks that have computed `worked` seconds since they last met wait for the slowest, on average, when they meet again.
-  virtual double waiting_seconds(double worked) const { return 0 * worked; }
+  virtual double waiting_seconds(double /*worked*/) const { return 0; }
   // Of computing and communicating at once.
   virtual OverlapSlowdown slowdown() const = 0;
   // Of a step, beside what was recorded: data, the loop.

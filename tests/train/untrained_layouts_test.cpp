@@ -35,7 +35,7 @@ Cluster cluster() { return find_cluster(shipped_price_book(), "h100_sxm_ndr"); }
 struct Costs {
   explicit Costs(const TrainConfig& config)
       : prices(cluster().gpu, cluster().links), costs(config, resolve_model(config), kMachine, nullptr, prices) {}
-  UnitTimes block(const SearchLayout& layout) { return costs.closed_form(layout).ranks.front().units[1]; }
+  UnitTimes block(const SearchLayout& layout) { return costs.closed_form(layout).ranks.front().units[UnitKind::kBlock]; }
   GpuPrices prices;
   LayoutCosts costs;
 };

@@ -294,16 +294,16 @@ RankTimes LayoutCosts::rank_times(const SearchLayout& layout, const ProcessGrid&
   PassWork norm = stores.norm;
   for (const UnitKind kind : kUnitKinds) {
     const PricedUnit& unit = stores.units[kind];
-    times.units[static_cast<std::size_t>(kind)] = {.forward = passes.forward[kind],
-                                                   .first_backward = passes.first_backward[kind],
-                                                   .backward = passes.backward[kind],
-                                                   .gaps = unit.gaps,
-                                                   .first_finish = unit.first_finish,
-                                                   .finish = unit.finish,
-                                                   .gather = unit.gather,
-                                                   .reduce = unit.reduce + between_groups(layout, grid, memory.buckets[kind]),
-                                                   .update = unit.update.time(),
-                                                   .gradient_bytes = unit_gradient_bytes(memory, kind)};
+    times.units[kind] = {.forward = passes.forward[kind],
+                         .first_backward = passes.first_backward[kind],
+                         .backward = passes.backward[kind],
+                         .gaps = unit.gaps,
+                         .first_finish = unit.first_finish,
+                         .finish = unit.finish,
+                         .gather = unit.gather,
+                         .reduce = unit.reduce + between_groups(layout, grid, memory.buckets[kind]),
+                         .update = unit.update.time(),
+                         .gradient_bytes = unit_gradient_bytes(memory, kind)};
     for (const ChunkUnits& chunk : units) norm += (unit.norm + unit.partial) * chunk.count(kind);
   }
   times.norm = norm.time();
@@ -312,9 +312,9 @@ RankTimes LayoutCosts::rank_times(const SearchLayout& layout, const ProcessGrid&
   if (layout.pipeline == 1 && memory.tied) times.norm = (norm + stores.tie_embedding).time();
   for (const ChunkUnits& chunk : units) {
     ChunkTimes& of = times.chunks.emplace_back();
-    if (chunk.embedding) of.kinds.push_back(0);
-    of.kinds.insert(of.kinds.end(), static_cast<std::size_t>(chunk.blocks), 1);
-    if (chunk.head) of.kinds.push_back(2);
+    if (chunk.embedding) of.kinds.push_back(UnitKind::kEmbedding);
+    of.kinds.insert(of.kinds.end(), static_cast<std::size_t>(chunk.blocks), UnitKind::kBlock);
+    if (chunk.head) of.kinds.push_back(UnitKind::kHead);
     of.receives = !chunk.embedding;
     of.receives_gradient = !chunk.head;
   }

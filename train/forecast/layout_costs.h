@@ -80,7 +80,6 @@ class LayoutCosts {
   static RankPlaces rank_places(const LayoutMemoryInputs& memory, const RankUnits& units, int rank);
   RankTimes rank_times(const SearchLayout& layout, const ProcessGrid& grid, const PricedPasses& passes,
                        const LayoutMemoryInputs& memory, const RankUnits& units, const RankPlaces& places, int rank);
-  ArenaMemory memory_of(const LayoutMemoryInputs& in, const std::vector<RankUnits>& units, int rank) const;
 
   const WorkPrices& prices_;
   UnitCosts units_;

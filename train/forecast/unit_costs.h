@@ -17,20 +17,11 @@
 #include "device/arena.h"
 #include "model/model_config.h"
 #include "plan/step_record.h"
+#include "plan/unit_kind.h"
 #include "tensor_parallel/pass.h"
 #include "train/plan/run_plan.h"
 
 namespace trident {
-
-enum class UnitKind : std::uint8_t { kEmbedding, kBlock, kHead };
-inline constexpr std::size_t kNumUnitKinds = 3;
-inline constexpr std::array kUnitKinds = {UnitKind::kEmbedding, UnitKind::kBlock, UnitKind::kHead};
-
-template <class T>
-struct ByUnitKind : std::array<T, kNumUnitKinds> {
-  T& operator[](UnitKind kind) { return std::array<T, kNumUnitKinds>::operator[](static_cast<std::size_t>(kind)); }
-  const T& operator[](UnitKind kind) const { return std::array<T, kNumUnitKinds>::operator[](static_cast<std::size_t>(kind)); }
-};
 
 // What passes depend on.
 struct PassKey {
