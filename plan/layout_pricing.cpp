@@ -141,7 +141,8 @@ double sharded_exposed(const PricingInput& in, const Stage& stage, int blocks) {
   return blocks * (beside(f, gather) + backward) + outer * (1 + wire) + gather + reduce;
 }
 
-// What a rank does not work. No schedule is shorter than the work of one rank, but sums in another order differ in their last digits.
+// What a rank does not work. No schedule is shorter than the work of one rank, but sums in another order differ in their last
+// digits.
 double bubble_of(double span, double work) {
   constexpr double kRounding = 1e-9;
   TRIDENT_CHECK(span >= (1 - kRounding) * work, "a schedule of {} s in which one rank works {} s", span, work);
