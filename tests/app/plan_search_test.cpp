@@ -1,6 +1,7 @@
 // trident plan --search: what it prints, the configuration that it writes, and what it refuses.
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -108,6 +109,59 @@ TEST(PlanSearch, PrintsConfigurationsThatArePlannedAndTrained) {
     }
   }
   EXPECT_GE(planned, 9u);
+}
+
+// What the search took is all that may differ.
+TEST(PlanSearch, SaysTheSameAgain) {
+  const auto again = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words = search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--best", "3"});
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramOutcome outcome = run_program(words);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out;
+  };
+  const auto without_timing = [&] {
+    JsonValue result = parse_json(again({"--json"}), "a test", {.max_bytes = 1 << 24, .max_depth = 16});
+    EXPECT_GT(result.find("timing")->find("bound_cpu_s")->as_number(), 0);
+    EXPECT_GT(result.find("timing")->find("closed_form_cpu_s")->as_number(), 0);
+    std::erase_if(result.members(), [](const JsonMember& member) { return member.key == "timing"; });
+    return to_json_text(result, 2);
+  };
+  EXPECT_EQ(without_timing(), without_timing());
+  const auto without_cpu_time = [&] {
+    std::string text = again({});
+    const std::size_t begin = text.find("CPU time of one layout");
+    EXPECT_NE(begin, std::string::npos) << text;
+    text.erase(begin, text.find('\n', begin) - begin);
+    return text;
+  };
+  EXPECT_EQ(without_cpu_time(), without_cpu_time());
+}
+
+// Amounts have digits in small models, too, and choices stand in the order of their numbers, the fastest without a loss.
+TEST(PlanSearch, IsReadableOfSmallModels) {
+  TemporaryFolder folder;
+  const std::string config = folder / "small.json";
+  write_file(config, R"({"model": {"model_type": "gpt2", "n_embd": 64, "n_layer": 4, "n_head": 4, "vocab_size": 300,
+                                   "n_positions": 64},
+                         "batch": {"global": 64, "sequence": 32}, "optimizer": {"lr": 1e-3}, "run": {"steps": 1},
+                         "data": {"train": "none"}})");
+  const ProgramOutcome outcome =
+      run_program({"plan", "--search", "--config", config, "--cluster", "a10_pcie", "--gpus", "2", "--best", "2"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("gpt2 of 223.4K parameters"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(" MB: parameters "), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find(" 0.0 GB"), std::string::npos) << outcome.out;
+  const std::string table = outcome.out.substr(outcome.out.find("slower: the fastest timed layout"));
+  EXPECT_NE(table.find("  +0.0 %"), std::string::npos) << table;
+  EXPECT_EQ(table.find("  -"), std::string::npos) << table;
+  std::size_t at = 0;
+  for (const char* const micro : {"of 1 ", "of 2 ", "of 4 ", "of 8 ", "of 16 "}) {
+    const std::size_t found = table.find(std::string("micro-batches ") + micro);
+    ASSERT_NE(found, std::string::npos) << micro << table;
+    EXPECT_GT(found, at) << table;
+    at = found;
+  }
 }
 
 TEST(PlanSearch, IsReadable) {

@@ -13,6 +13,7 @@
 #include "train/forecast/cluster_plan.h"
 #include "train/forecast/layout_costs.h"
 #include "train/forecast/search_run.h"
+#include "train/forecast/search_text.h"
 
 namespace trident {
 namespace {
@@ -212,6 +213,46 @@ TEST(LayoutSearch, ALayoutTakesTenthsOfAMillisecond) {
   RecordProperty("memory_us", std::to_string(memory * 1e6));
   RecordProperty("bound_us", std::to_string(bound * 1e6));
   RecordProperty("closed_form_us", std::to_string(time * 1e6));
+}
+
+TEST(LayoutSearch, AmountsHaveThreeDigitsOrMore) {
+  EXPECT_EQ(parameters_text(174'600'000'000), "174.6B");
+  EXPECT_EQ(parameters_text(8'030'261'248), "8.03B");
+  EXPECT_EQ(parameters_text(124'439'808), "124.4M");
+  EXPECT_EQ(parameters_text(5'412), "5.41K");
+  EXPECT_EQ(parameters_text(912), "912");
+  const auto text = [](std::int64_t bytes) { return byte_unit(bytes).text(bytes); };
+  EXPECT_EQ(text(79'000'000'000), "79.0 GB");
+  EXPECT_EQ(text(1'234'000'000), "1.23 GB");
+  EXPECT_EQ(text(999'000'000), "999.0 MB");
+  EXPECT_EQ(text(45'600), "45.6 kB");
+  EXPECT_EQ(text(7), "7 B");
+  EXPECT_EQ(byte_unit(79'000'000'000).number(450'000'000), "0.5");
+}
+
+// Numbers are not in the order of their letters, and a choice keeps the fastest of its layouts.
+TEST(LayoutSearch, ChoicesStandInTheOrderOfTheirNumbers) {
+  ChoiceTimes choices(8);
+  for (const int tensor : {16, 1, 2, 8}) {
+    SearchLayout layout;
+    layout.tensor = tensor;
+    layout.micro = 2;
+    choices.add(layout, 10 + tensor);
+    layout.virtual_stages = tensor;
+    layout.schedule = tensor == 1 ? ScheduleKind::k1f1b : ScheduleKind::kInterleaved;
+    choices.add(layout, 20 + tensor);
+  }
+  std::vector<std::string> names;
+  for (const ChoiceTime& time : choices.times()) names.push_back(time.choice);
+  const std::vector<std::string> expected = {"tensor 1", "tensor 2", "tensor 8", "tensor 16 (across nodes)", "pipeline 1", "1f1b",
+                                             "interleaved of 2 chunks", "interleaved of 8 chunks", "interleaved of 16 chunks",
+                                             "micro-batches of 2", "zero1", "recompute none", "without sequence parallel"};
+  EXPECT_EQ(names, expected);
+  EXPECT_EQ(choices.times()[0].closed_form, 11);
+  EXPECT_EQ(choices.times()[3].closed_form, 26);
+  const std::string text = to_text(choices.times());
+  EXPECT_NE(text.find("tensor 1                     11 s  +0.0 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("tensor 16 (across nodes)     26 s  +136.4 %"), std::string::npos) << text;
 }
 
 // One rank stands for all of its stage: 16,384 GPUs are 16 simulated ranks.

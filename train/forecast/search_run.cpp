@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "train/forecast/cluster_plan.h"
 #include "train/forecast/layout_costs.h"
 #include "train/forecast/looped_step.h"
+#include "train/forecast/search_text.h"
 #include "train/run/dry_run.h"
 
 namespace trident {
@@ -33,8 +33,6 @@ std::unique_ptr<Ops> card_of(const TrainConfig& config) {
   return any_card(config.cuda.deterministic);
 }
 
-std::string gigabytes(std::int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9); }
-
 MemoryUse largest_part(const ArenaMemory& memory) {
   return *std::max_element(kMemoryUses.begin(), kMemoryUses.end(),
                            [&](MemoryUse a, MemoryUse b) { return memory[a] < memory[b]; });
@@ -43,10 +41,11 @@ MemoryUse largest_part(const ArenaMemory& memory) {
 // "87.2 of 78.4 GB on pipeline rank 0, most of it activations 60.1 GB".
 std::string need(const LayoutCosts::Worst& worst, std::int64_t usable) {
   const MemoryUse part = largest_part(worst.memory);
-  const double needed = static_cast<double>(worst.memory.total()) * 1e-9, there = static_cast<double>(usable) * 1e-9;
-  const int digits = needed - there < 0.1 ? 3 : 1;  // the difference is seen
-  return fmt::format("{:.{}f} of {:.{}f} GB on pipeline rank {}, most of it {} {}", needed, digits, there, digits, worst.rank,
-                     to_string(part), gigabytes(worst.memory[part]));
+  const std::int64_t needed = worst.memory.total();
+  AmountUnit unit = byte_unit(std::max(needed, usable));
+  while (unit.decimals < 9 && unit.number(needed) == unit.number(usable)) ++unit.decimals;  // the difference is seen
+  return fmt::format("{} of {} {} on pipeline rank {}, most of it {} {}", unit.number(needed), unit.number(usable), unit.name,
+                     worst.rank, to_string(part), byte_unit(worst.memory[part]).text(worst.memory[part]));
 }
 
 // CPU time of this thread while it lives, added to `nanoseconds`.
@@ -74,7 +73,8 @@ class Search {
         model_(resolve_model(request.config)),
         oracle_(card_of(request.config)),
         hardware_(hardware_of(request.cluster)),
-        costs_(request.config, model_, hardware_.machine, oracle_.get(), *hardware_.prices) {}
+        costs_(request.config, model_, hardware_.machine, oracle_.get(), *hardware_.prices),
+        choices_(request.cluster.links.gpus_per_node) {}
 
   SearchResult run() {
     check_cluster_size(request_.cluster, request_.gpus, 1);
@@ -102,8 +102,8 @@ class Search {
   std::int64_t usable(const SearchLayout& layout) const { return usable_bytes(request_.cluster.gpu, model_, layout); }
 
   void describe() {
-    result_.model = fmt::format("{} of {:.1f}B parameters, {} layers, hidden {}, {} heads", to_string(model_.family),
-                                static_cast<double>(num_parameters(model_)) * 1e-9, model_.layers, model_.hidden, model_.heads);
+    result_.model = fmt::format("{} of {} parameters, {} layers, hidden {}, {} heads", to_string(model_.family),
+                                parameters_text(num_parameters(model_)), model_.layers, model_.hidden, model_.heads);
     result_.parameters = num_parameters(model_);
     result_.cluster = request_.cluster.name;
     result_.gpus = request_.gpus;
@@ -170,22 +170,8 @@ class Search {
   double closed_form(const SearchLayout& layout) {
     const double seconds = timed_closed_form(layout);
     const std::scoped_lock lock(mutex_);
-    for (const std::string& choice : choices_of(layout)) {
-      const auto [found, is_new] = fastest_of_.try_emplace(choice, seconds);
-      found->second = std::min(found->second, seconds);
-    }
+    choices_.add(layout, seconds);
     return seconds;
-  }
-
-  std::vector<std::string> choices_of(const SearchLayout& layout) const {
-    const bool crosses = layout.tensor > request_.cluster.links.gpus_per_node;
-    return {fmt::format("tensor {}{}", layout.tensor, crosses ? " (across nodes)" : ""),
-            fmt::format("pipeline {}", layout.pipeline),
-            fmt::format("micro-batches of {}", layout.micro),
-            fmt::format("{} of {}", to_string(layout.schedule), layout.virtual_stages),
-            fmt::format("recompute {}", to_string(layout.recompute)),
-            fmt::format("{}{}", to_string(layout.zero), layout.sync == SyncChoice::kStep ? " reducing once" : ""),
-            layout.sequence_parallel ? "with sequence parallel" : "without sequence parallel"};
   }
 
   void rank(const std::vector<SearchLayout>& fitting) {
@@ -210,7 +196,7 @@ class Search {
     result_.timed = ranked.timed;
     simulate(ranked.best);
     add_variations(ranked.best);
-    result_.best_by_choice.assign(fastest_of_.begin(), fastest_of_.end());
+    result_.best_by_choice = choices_.times();
   }
 
   static std::size_t different(const std::vector<TimedLayout>& layouts) {
@@ -366,7 +352,7 @@ class Search {
   std::atomic<std::int64_t> bound_nanoseconds_{0}, closed_form_nanoseconds_{0};
   std::size_t closed_forms_ = 0;
   std::mutex mutex_;
-  std::map<std::string, double> fastest_of_;
+  ChoiceTimes choices_;
   SearchResult result_;
 };
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "plan/cluster.h"
@@ -13,6 +12,7 @@
 #include "plan/step_price.h"
 #include "train/config/train_config.h"
 #include "train/forecast/layout_memory.h"
+#include "train/forecast/search_choices.h"
 
 namespace trident {
 
@@ -55,10 +55,10 @@ struct SearchResult {
   Rejections rejections;
   std::size_t layouts = 0, fitting = 0, timed = 0, simulated = 0;
   int dry_runs = 0;
-  // CPU time of one layout on average: of the `fitting` to bound it, of the `timed` for its closed form.
+  // CPU time of one layout on average: of the `fitting` to bound it, of the `timed` for its closed form. All else is the same
+  // whenever the same is searched.
   double bound_seconds = 0, closed_form_seconds = 0;
-  // For each value of a dimension that fits: its fastest layout among those that were timed. {"tensor 8", seconds}.
-  std::vector<std::pair<std::string, double>> best_by_choice;
+  std::vector<ChoiceTime> best_by_choice;  // by dimension, then ascending
 };
 
 // Throws ConfigError: a cluster with fewer GPUs than one replica takes in any layout (what it would take), a batch that no layout

@@ -3,13 +3,26 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "core/counted.h"
 
 namespace trident {
 namespace {
+
+AmountUnit unit_of(std::int64_t amount, const std::array<AmountUnit, 3>& units, AmountUnit smallest) {
+  const auto value = static_cast<double>(amount);
+  for (AmountUnit unit : units) {
+    if (value < unit.size) continue;
+    unit.decimals = value < 10 * unit.size ? 2 : 1;
+    return unit;
+  }
+  return smallest;
+}
 
 std::string parts_text(const FoundLayout& found) {
   std::string text;
@@ -22,14 +35,15 @@ std::string parts_text(const FoundLayout& found) {
   return text;
 }
 
-std::string memory_text(const FoundLayout& found) {
-  std::string text;
+// "79.0 GB: parameters 8.5, gradients 16.9": parts that are seen, in the unit of the whole.
+std::string memory_text(const ArenaMemory& memory) {
+  const AmountUnit unit = byte_unit(memory.total());
+  std::string parts;
   for (const MemoryUse use : kMemoryUses) {
-    const double gb = static_cast<double>(found.memory[use]) * 1e-9;
-    if (gb < 0.05) continue;
-    text += fmt::format("{}{} {:.1f}", text.empty() ? "" : ", ", to_string(use), gb);
+    if (static_cast<double>(memory[use]) < 0.5 * std::pow(0.1, unit.decimals) * unit.size) continue;
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", to_string(use), unit.number(memory[use]));
   }
-  return text;
+  return fmt::format("{}: {}", unit.text(memory.total()), parts);
 }
 
 // "2 chunks +0.4 %, micro-batches of 2 +1.3 %": in what they differ, and by how much they are slower; the nearest ones.
@@ -56,8 +70,7 @@ std::string entry(std::size_t number, const FoundLayout& found, int gpus) {
                      found.trainable ? "" : "  (not trainable yet)") +
          variations_text(found) +
          (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
-         fmt::format("    memory of pipeline rank {}: {:.1f} GB: {}\n", found.fullest,
-                     static_cast<double>(found.memory.total()) * 1e-9, memory_text(found)) +
+         fmt::format("    memory of pipeline rank {}: {}\n", found.fullest, memory_text(found.memory)) +
          (found.trainable ? fmt::format("    next limit: {}\n", found.next_limit) : "");
 }
 
@@ -105,10 +118,25 @@ JsonValue json_of(const FoundLayout& found) {
 
 }  // namespace
 
+std::string AmountUnit::number(std::int64_t amount) const {
+  return fmt::format("{:.{}f}", static_cast<double>(amount) / size, decimals);
+}
+
+std::string AmountUnit::text(std::int64_t amount) const { return fmt::format("{} {}", number(amount), name); }
+
+AmountUnit byte_unit(std::int64_t bytes) {
+  return unit_of(bytes, {{{1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}}}, {1, "B"});
+}
+
+std::string parameters_text(std::int64_t parameters) {
+  const AmountUnit unit = unit_of(parameters, {{{1e9, "B"}, {1e6, "M"}, {1e3, "K"}}}, {1, ""});
+  return fmt::format("{}{}", unit.number(parameters), unit.name);
+}
+
 std::string to_text(const SearchResult& result) {
   std::string text = fmt::format("model: {}\n", result.model) +
-                     fmt::format("cluster: {} GPUs of {}, {:.1f} GB of each for tensors\n", result.gpus, result.cluster,
-                                 static_cast<double>(result.usable_bytes) * 1e-9) +
+                     fmt::format("cluster: {} GPUs of {}, {} of each for tensors\n", result.gpus, result.cluster,
+                                 byte_unit(result.usable_bytes).text(result.usable_bytes)) +
                      fmt::format("batch: {} sequences of {} tokens\n", result.global_batch, result.sequence) +
                      fmt::format("{} looked at, {} fit, {} timed, {} simulated\n",
                                  counted(static_cast<std::int64_t>(result.layouts), "layout"),
@@ -127,11 +155,7 @@ std::string to_text(const SearchResult& result) {
     if (rejected.layouts == 0) continue;
     text += fmt::format("{:9}  {}; {}\n", rejected.layouts, to_string(static_cast<Rejection>(r)), rejected.example);
   }
-  text += "\nslower: the fastest timed layout with\n";
-  const double best = result.best.empty() ? 1 : result.best.front().seconds;
-  for (const auto& [choice, seconds] : result.best_by_choice)
-    text += fmt::format("  {:<28} {:.4g} s  {:+.1f} %\n", choice, seconds, 100 * (seconds / best - 1));
-  return text;
+  return text + '\n' + to_text(result.best_by_choice);
 }
 
 JsonValue to_json(const SearchResult& result) {
@@ -145,7 +169,7 @@ JsonValue to_json(const SearchResult& result) {
     rejected.push_back({std::string(to_string(static_cast<Rejection>(r))),
                         JsonValue::Object{{"layouts", of.layouts}, {"example", of.example}}});
   }
-  for (const auto& [choice, seconds] : result.best_by_choice) choices.push_back({choice, seconds});
+  for (const ChoiceTime& time : result.best_by_choice) choices.push_back({time.choice, time.closed_form});
   return JsonValue::Object{{"model", result.model},
                            {"parameters", result.parameters},
                            {"cluster", result.cluster},
@@ -158,12 +182,12 @@ JsonValue to_json(const SearchResult& result) {
                            {"timed", static_cast<std::int64_t>(result.timed)},
                            {"simulated", static_cast<std::int64_t>(result.simulated)},
                            {"dry_runs", result.dry_runs},
-                           {"bound_cpu_s", result.bound_seconds},
-                           {"closed_form_cpu_s", result.closed_form_seconds},
                            {"best", std::move(best)},
                            {"not_trainable_yet", std::move(estimates)},
                            {"rejected", std::move(rejected)},
-                           {"fastest_timed_with", std::move(choices)}};
+                           {"fastest_timed_with", std::move(choices)},
+                           {"timing", JsonValue::Object{{"bound_cpu_s", result.bound_seconds},
+                                                        {"closed_form_cpu_s", result.closed_form_seconds}}}};
 }
 
 }  // namespace trident
