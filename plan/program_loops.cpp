@@ -73,7 +73,9 @@ class Finder {
     std::size_t begin = at, end = at + 1;  // of instructions that are repeated `length` later
     while (begin > 0 && repeats(begin - 1, length)) --begin;
     while (end + length < list_.size() && repeats(end, length)) ++end;
-    if (end - begin < length / 4) return {};  // seen often enough to be no accident, and further back than anything waits
+    // Most of a turn was seen twice, which is further back than anything waits. A shorter stretch can be an accident: of gpipe's last
+    // backward, the one before it is the same, and what lies between them are the step's last reductions.
+    if (end - begin < length - length / 4) return {};
     return {end, length, 0, turn_};
   }
 
@@ -105,7 +107,7 @@ int short_micro_batches(ScheduleKind kind, int pipeline, std::int64_t sync_every
   const int turn = loop_turn(kind, pipeline, sync_every);
   // A warm-up is of fewer than `pipeline`, of interleaved stages of twice as many. Behind it turns that are alike, and the
   // first ones, which find no gradients to add to.
-  const int least = kind == ScheduleKind::kInterleaved ? 2 * pipeline + 2 * turn : pipeline + 6 * turn;
+  const int least = kind == ScheduleKind::kInterleaved && pipeline > 1 ? 2 * pipeline + 2 * turn : pipeline + 6 * turn;
   const std::int64_t few = least + (micro_batches - least) % turn;
   return micro_batches > least + turn ? static_cast<int>(few) : micro_batches;
 }

@@ -31,7 +31,7 @@ int short_micro_batches(ScheduleKind kind, int pipeline, std::int64_t sync_every
 
 // Loops with which `program` is one of `more` micro-batches more, `turn` at a time, each seen to repeat itself there, with the
 // passes `pass_of` (by instruction; empty: passes do not matter). Nothing where there are none, or not of all that is computed.
-// Not proof: is_unrolled() is. Of gpipe, loops can be found that are not those of the longer program.
+// Not proof: is_unrolled() is.
 ProgramLoops find_loops(const StepProgram& program, const std::vector<std::int32_t>& pass_of, int turn, int more);
 
 // A program whose receives stand right before what reads them: when they are posted depends on the whole schedule, and no time

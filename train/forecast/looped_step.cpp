@@ -11,9 +11,7 @@ namespace trident {
 LoopedStep looped_step(LayoutCosts& costs, const SearchLayout& layout) {
   const int all = costs.micro_batches(layout);
   const std::int64_t sync_every = layout.policy().grad_sync_every;
-  // Of gpipe the loops that are found are not always those of the longer program.
-  const bool writes_out = layout.schedule == ScheduleKind::kGpipe;
-  const int few = writes_out ? all : short_micro_batches(layout.schedule, layout.pipeline, sync_every, all);
+  const int few = short_micro_batches(layout.schedule, layout.pipeline, sync_every, all);
   LoopedStep looped{costs.step(layout, few), {}, all};
   const int turn = loop_turn(layout.schedule, layout.pipeline, sync_every);
   for (std::size_t rank = 0; rank < looped.step.programs.size(); ++rank) {
