@@ -1,0 +1,25 @@
+// What whole steps take beside their operations and beside what tables say of their collectives: so much for each of what they count.
+#pragma once
+
+#include <span>
+#include <utility>
+
+namespace trident {
+
+// A rank's step, on average.
+struct StepSum {
+  double measured = 0;  // seconds
+  double priced = 0;    // seconds of it that are accounted for: its operations as they were measured, its collectives by the tables
+  double one = 1, calls = 0, collectives = 0;  // steps, operations, calls of groups
+  double roots = 0;  // sum over calls of groups of the root of the seconds worked since the one before
+};
+
+// What is measured and not priced, as so much for each of `of`: least squares of errors relative to `measured`, at least 0. 0 where
+// no step has any.
+double seconds_of_each(std::span<const StepSum> sums, double StepSum::*of);
+
+// The same, as so much for each of `first` and for each of `second`; neither below 0. Where there are steps, these two must not be
+// in proportion to each other in all of them: no step would tell them apart, and seconds_of_each() is what can be asked.
+std::pair<double, double> seconds_of_each(std::span<const StepSum> sums, double StepSum::*first, double StepSum::*second);
+
+}  // namespace trident
