@@ -68,7 +68,8 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   app.add_flag("--program", options.program, "add what every pipeline stage does in a step, instruction by instruction");
   const bool asks_cases =
       std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) { return names(argument, "--cases"); });
-  if (asks_cases) app.get_option("--config")->required(false);
+  CLI::Option* const config = app.get_option("--config")->required(false);
+  config->description(config->get_description() + "; needed unless there is --cases");
   if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
   if (asks_cases) {
     if (!flags.file.empty() || !flags.settings.empty() || options.ranks != 0 || options.program ||
@@ -77,6 +78,7 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
           "--cases: rows bring their own configurations; leave out --config, --set, --ranks, --cluster and --program");
     return answer_cases(cases, book, options.json, context.out);
   }
+  if (flags.file.empty()) throw ConfigError("trident plan: --config is required; or name a table with --cases; see trident plan --help");
   if (!book.empty()) throw ConfigError("--book: prices rows of --cases; leave it out");
   if (options.ranks < 0 || options.ranks > kMostGpus)
     throw ConfigError(fmt::format("--ranks = {}: must be from 1 to {}, or left out", options.ranks, kMostGpus));

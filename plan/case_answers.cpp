@@ -53,7 +53,7 @@ JsonValue answer_case(const CaseRow& row, const PriceBook& book) {
     const KindRow& kind = row_of(row);
     CaseFields fields(row, kind.fields);
     for (JsonMember& quantity : kind.answer(fields)) answer.push_back(std::move(quantity));
-    if (!fields.assumed().empty()) answer.push_back({"assumed", JsonValue(fields.assumed())});
+    answer.push_back({"assumed", JsonValue(fields.assumed())});
   } catch (const ConfigError& error) {
     answer.push_back({"unsupported", error.what()});
   }

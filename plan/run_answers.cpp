@@ -56,7 +56,7 @@ void settle_by_stack(const GpuRates& gpu, const TrainingStack& stack, RowReading
   TrainingRow& run = reading.row;
   const StackDefaults& defaults = stack.when_not_said;
   if (reading.open.sequence_parallel) {
-    run.sequence_parallel = stack.sequence_parallel;
+    run.sequence_parallel = stack.sequence_parallel && run.tp > 1;
     reading.assumed.push_back({"parallel.sp", run.sequence_parallel});
   }
   if (reading.open.zero) {
@@ -180,13 +180,15 @@ JsonValue::Object answer_run(const CaseRow& row, const PriceBook& book) {
   answer.push_back(
       {"peak_memory_bytes", whole_bytes(stack->when_not_said.reports_device_memory ? memory.device : memory.peak_allocated)});
   answer.push_back({"device_bytes", whole_bytes(memory.device)});
+  answer.push_back({"least_device_bytes", whole_bytes(memory.least_device)});
+  answer.push_back({"capacity_bytes", whole_bytes(gpu.device_bytes)});
   answer.push_back({"fits", memory.fits});
   answer.push_back({"memory_parts", memory_parts(memory)});
   answer.push_back({"pipeline_rank", memory.pipeline_rank});
   JsonValue::Object assumed;
   for (const AssumedValue& value : reading.assumed) assumed.push_back({value.path, value.value});
   if (!split.assumed.empty()) assumed.push_back({"parallel.layers", split.assumed});
-  if (!assumed.empty()) answer.push_back({"assumed", assumed});
+  answer.push_back({"assumed", assumed});
   if (!reading.not_read.empty()) {
     JsonValue::Array paths;
     for (const std::string& path : reading.not_read) paths.emplace_back(path);

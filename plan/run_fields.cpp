@@ -19,6 +19,9 @@ bool only_describes(std::string_view path) {
   return path == "id" || path == "kind" || path == "model.name" || path == "model.positions" || path.starts_with("model.params");
 }
 
+// "stack": "fsdp" is short for "stack": {"framework": "fsdp"}.
+bool is_name(std::string_view group, const JsonValue& value) { return group == "stack" && value.is_string(); }
+
 std::string path_of(std::string_view group, std::string_view key) {
   return group.empty() ? std::string(key) : fmt::format("{}.{}", group, key);
 }
@@ -33,15 +36,22 @@ std::string in_small_letters(std::string_view text) {
 
 RunFields::RunFields(const JsonValue& row) : row_(row) {
   for (const std::string_view group : kGroups)
-    if (const JsonValue* value = row.find(group); value && !value->is_null() && !value->is_object())
+    if (const JsonValue* value = row.find(group); value && !value->is_null() && !value->is_object() && !is_name(group, *value))
       throw UnsupportedCase(fmt::format("{} is {}; write an object", group, describe(value->kind())));
 }
 
 const JsonValue* RunFields::find(std::string_view group, std::string_view key) {
   read_.insert(path_of(group, key));
   const JsonValue* value = group.empty() ? &row_ : row_.find(group);
+  if (value && is_name(group, *value)) return key == "framework" ? value : nullptr;
   if (value) value = value->find(key);
   return value && !value->is_null() ? value : nullptr;
+}
+
+bool RunFields::is_null(std::string_view group, std::string_view key) const {
+  const JsonValue* value = group.empty() ? &row_ : row_.find(group);
+  if (value) value = value->find(key);
+  return value && value->is_null();
 }
 
 void RunFields::cannot_be_priced(std::string_view group, std::string_view key, std::string_view wanted) {

@@ -1,9 +1,9 @@
 // The members of a row that describes a training run, checked as they are read.
 //
 // A row is an object of groups ("model", "cluster", "parallel", "batch", "stack") and of members beside them ("precision"). A
-// member that is absent and one that is null are the same: not said. Whatever is said is of its kind and within its range, or
-// refused by name; nothing is taken for something else. Every access throws UnsupportedCase naming member, value and what it should
-// be.
+// member that is absent and one that is null are the same: not said. `stack` may be the name of a framework alone. Whatever is said
+// is of its kind and within its range, or refused by name; nothing is taken for something else. Every access throws UnsupportedCase
+// naming member, value and what it should be.
 #pragma once
 
 #include <optional>
@@ -37,6 +37,8 @@ class RunFields {
   std::optional<std::string> said_text(std::string_view group, std::string_view key);  // small letters, without blanks at the ends
   std::optional<bool> said_flag(std::string_view group, std::string_view key);
 
+  // Said to be open: null, not absent. Such a member is listed also where no price depends on what stands for it.
+  bool is_null(std::string_view group, std::string_view key) const;
   void assume(std::string path, JsonValue value) { assumed_.push_back({std::move(path), std::move(value)}); }
   [[noreturn]] void cannot_be_priced(std::string_view group, std::string_view key, std::string_view wanted);
 

@@ -145,7 +145,7 @@ MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
   const bool sharded = row.zero == 3 || (row.zero == 2 && row.zero_by_number);
 
   MemoryPrice most;
-  double fullest = 0;
+  double fullest = 0, least = 0;
   bool fits = true;
   for (int rank = 0; rank < row.pp; ++rank) {
     MemoryPrice m;
@@ -184,12 +184,16 @@ MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
     const int groups = (row.tp > 1) + (row.pp > 1) + (row.dp > 1) + (row.cp > 1);
     const double reserved = m.peak_allocated + apart - peak;
     m.device = reserved * (1 + s.allocator_slack) + in.gpu.context_bytes + groups * in.gpu.communicator_bytes;
-    m.fits = m.device - reserved * std::max(0.0, s.allocator_slack - kLeastSlack) <= in.gpu.device_bytes;
+    m.least_device = m.device - reserved * std::max(0.0, s.allocator_slack - kLeastSlack);
+    m.fits = m.least_device <= in.gpu.device_bytes;
+    if (m.fits) m.device = std::min(m.device, in.gpu.device_bytes);  // the reserve is what is left
     fullest = std::max(fullest, m.device);
+    least = std::max(least, m.least_device);
     fits = fits && m.fits;
     if (rank == 0 || m.peak_allocated > most.peak_allocated) most = m;
   }
   most.device = fullest;
+  most.least_device = least;
   most.fits = fits;
   return most;
 }

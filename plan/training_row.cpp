@@ -39,9 +39,11 @@ void read_model(RunFields& in, TrainingRow& row) {
   const std::optional<bool> tied = in.said_flag("model", "tied");
   row.tied = tied.value_or(row.plain_block);
   if (!tied) in.assume("model.tied", row.tied);
-  for (const char* key : {"experts", "num_experts", "moe", "top_k"})
+  for (const char* key : {"experts", "num_experts", "moe", "top_k"}) {
+    if (in.is_null("model", key)) in.assume(fmt::format("model.{}", key), 1);
     if (const JsonValue* value = in.find("model", key); value && *value != JsonValue(1) && *value != JsonValue(0))
       in.cannot_be_priced("model", key, "1: mixture of experts is not priced");
+  }
 }
 
 void read_cluster(RunFields& in, TrainingRow& row) {
@@ -56,7 +58,7 @@ void read_cluster(RunFields& in, TrainingRow& row) {
     row.network_bytes_per_s = network_of(text->as_string(), row.gpus_per_node);
     row.memory_gb = memory_of(text->as_string());
   }
-  if (row.network_bytes_per_s == 0 && row.gpus > row.gpus_per_node)
+  if ((row.network_bytes_per_s == 0 && row.gpus > row.gpus_per_node) || in.is_null("cluster", "interconnect"))
     in.assume("cluster.interconnect", "that of the GPU's usual node");
 }
 
@@ -83,7 +85,7 @@ void read_chunks(RunFields& in, TrainingRow& row) {
   const JsonValue* vpp = in.find("parallel", "vpp");
   if (!vpp) {
     row.vpp = v_shaped || (row.schedule.interleaved && row.pp > 1) ? static_cast<int>(kFewestChunks) : 1;
-    if (row.pp > 1) in.assume("parallel.vpp", row.vpp);
+    if (row.pp > 1 || in.is_null("parallel", "vpp")) in.assume("parallel.vpp", row.vpp);
     return;
   }
   // "max": one layer a chunk; embedding and head count as a layer each where only so the layers divide.
@@ -110,6 +112,7 @@ void read_degrees(RunFields& in, TrainingRow& row) {
   row.cp = static_cast<int>(in.number_or("parallel", "cp", 1));
   if (in.said_number("parallel", "ep").value_or(1) > 1)
     in.cannot_be_priced("parallel", "ep", "1: expert parallelism is not priced");
+  if (in.is_null("parallel", "ep")) in.assume("parallel.ep", 1);
   if (std::fmod(row.heads, row.tp) != 0)
     throw UnsupportedCase(fmt::format("tp {} does not divide {} heads", row.tp, row.heads));
   const std::int64_t model_ranks = std::int64_t{row.tp} * row.pp * std::min(row.cp, row.gpus);
@@ -117,7 +120,8 @@ void read_degrees(RunFields& in, TrainingRow& row) {
     throw UnsupportedCase(fmt::format("tp {} x pp {} x cp {} does not divide {} GPUs", row.tp, row.pp, row.cp, row.gpus));
   row.dp = static_cast<int>(row.gpus / model_ranks);
   // Some tables print another number beside it; the GPUs decide.
-  if (const std::optional<double> dp = in.said_number("parallel", "dp"); dp && *dp != row.dp) in.assume("parallel.dp", row.dp);
+  const std::optional<double> dp = in.said_number("parallel", "dp");
+  if ((dp && *dp != row.dp) || in.is_null("parallel", "dp")) in.assume("parallel.dp", row.dp);
 }
 
 void read_layout(RunFields& in, RowReading& out) {
@@ -129,10 +133,11 @@ void read_layout(RunFields& in, RowReading& out) {
     in.cannot_be_priced("parallel", "schedule",
                         fmt::format("one that is priced; {} is no word of those", in_quotes(row.schedule.unknown)));
   read_chunks(in, row);
-  if (!schedule && row.pp > 1) in.assume("parallel.schedule", row.vpp > 1 ? "interleaved 1f1b" : "1f1b");
+  if ((!schedule && row.pp > 1) || in.is_null("parallel", "schedule"))
+    in.assume("parallel.schedule", row.vpp > 1 ? "interleaved 1f1b" : "1f1b");
   const std::optional<bool> sp = in.said_flag("parallel", "sp");
   row.sequence_parallel = sp.value_or(false) && row.tp > 1;
-  out.open.sequence_parallel = !sp && row.tp > 1;
+  out.open.sequence_parallel = (!sp && row.tp > 1) || in.is_null("parallel", "sp");
   read_zero(in, out);
 }
 
@@ -185,7 +190,7 @@ void read_stack(RunFields& in, RowReading& out) {
   out.open.attention = row.attention.empty();
   const std::optional<bool> fused = in.said_flag("stack", "fused_rms_norm");
   row.fused_norm = fused.value_or(false);
-  out.open.fused_norm = !fused && row.gated;
+  out.open.fused_norm = (!fused && row.gated) || in.is_null("stack", "fused_rms_norm");
   const std::optional<double> year = in.said_number("stack", "year");
   if (year && (*year < kFirst || *year > kLast))
     in.cannot_be_priced("stack", "year", fmt::format("a year from {} to {}", kFirst, kLast));

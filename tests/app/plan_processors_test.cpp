@@ -47,8 +47,11 @@ TEST_F(PlanOnProcessors, ArenasAreThoseOfTraining) {
   const JsonValue memory = parse_json(read_file(place_ / "run/memory.json"), "memory", {.max_bytes = 1 << 24});
   std::int64_t bytes = 0;
   for (const JsonValue& rank : memory.find("ranks")->items()) bytes += rank.find("bytes")->as_integer();
-  EXPECT_EQ(cluster.find("arena_bytes")->as_number(), static_cast<double>(bytes));
-  EXPECT_GT(cluster.find("resident_bytes")->as_number(), static_cast<double>(bytes));
+  EXPECT_EQ(cluster.find("arena_bytes")->as_integer(), bytes) << "bytes are written as integers";
+  EXPECT_GT(cluster.find("resident_bytes")->as_integer(), bytes);
+  EXPECT_TRUE(cluster.find("device_bytes")->is_integer());
+  EXPECT_TRUE(cluster.find("needed")->find("value")->is_integer());
+  for (const JsonMember& axis : cluster.find("bytes_of_a_rank")->members()) EXPECT_TRUE(axis.value.is_integer()) << axis.key;
   EXPECT_EQ(cluster.find("ranks")->as_integer(), 4);
 }
 

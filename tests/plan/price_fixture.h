@@ -15,8 +15,8 @@ namespace trident {
 inline JsonValue run_row(std::string_view changes = "{}") {
   JsonValue row = parse_json(R"({"id": "r",
     "model": {"layers": 24, "hidden": 2048, "heads": 16, "kv_heads": 16, "ffn": 8192, "vocab": 51200, "act": "gelu", "seq": 1024},
-    "cluster": {"gpu": "A100-SXM4-80GB", "gpus": 8, "gpus_per_node": 8, "interconnect": null},
-    "parallel": {"tp": 1, "pp": 1, "vpp": null, "cp": 1, "ep": null, "sp": false, "zero": 0},
+    "cluster": {"gpu": "A100-SXM4-80GB", "gpus": 8, "gpus_per_node": 8},
+    "parallel": {"tp": 1, "pp": 1, "cp": 1, "sp": false, "zero": 0},
     "batch": {"global": 256, "micro": 2}, "precision": "bf16", "recompute": "none",
     "stack": {"framework": "megatron_lm", "attention": "megatron_fused_softmax", "fused_rms_norm": false, "year": 2023}})",
                              "a test");

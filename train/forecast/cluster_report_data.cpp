@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -6,6 +7,8 @@
 
 namespace trident {
 namespace {
+
+JsonValue whole_bytes(double bytes) { return JsonValue(static_cast<std::int64_t>(std::llround(bytes))); }
 
 void set_band(JsonValue& out, const Band& band) {
   if (!band) return;
@@ -20,6 +23,16 @@ JsonValue with_band(double value, const Band& band) {
   return out;
 }
 
+JsonValue bytes_with_band(std::int64_t value, const Band& band) {
+  JsonValue out;
+  out.set("value", value);
+  if (band) {
+    out.set("low", whole_bytes(band->low));
+    out.set("high", whole_bytes(band->high));
+  }
+  return out;
+}
+
 JsonValue memory_json(const ClusterPlan& plan) {
   JsonValue::Array ranks;
   for (const RankMemory& memory : plan.memory) {
@@ -27,7 +40,10 @@ JsonValue memory_json(const ClusterPlan& plan) {
     for (const MemoryPart& part : memory.parts) {
       parts.set(part.name, part.bytes);
       JsonValue band;
-      set_band(band, part_band(part));
+      if (const Band it = part_band(part)) {
+        band.set("low", whole_bytes(it->low));
+        band.set("high", whole_bytes(it->high));
+      }
       bands.set(part.name, std::move(band));
     }
     rank.set("stage", memory.stage);
@@ -106,8 +122,8 @@ void set_hardware(JsonValue& out, const ClusterReport& report) {
   out.set("cores", report.hardware.processors->cores);
   out.set("ranks", plan.world_size());
   out.set("threads_per_rank", plan.threads_per_rank);
-  out.set("arena_bytes", report.plan.process->arena_bytes);
-  out.set("resident_bytes", report.plan.process->resident_bytes);
+  out.set("arena_bytes", whole_bytes(report.plan.process->arena_bytes));
+  out.set("resident_bytes", whole_bytes(report.plan.process->resident_bytes));
 }
 
 }  // namespace
@@ -118,8 +134,8 @@ JsonValue to_json(const ClusterReport& report) {
   JsonValue out, axes, limit;
   set_hardware(out, report);
   out.set("fits", plan.fits);
-  out.set("device_bytes", report.hardware.device_bytes);
-  out.set("needed", with_band(static_cast<double>(plan.needed_bytes()), needed_band(report)));
+  out.set("device_bytes", whole_bytes(report.hardware.device_bytes));
+  out.set("needed", bytes_with_band(plan.needed_bytes(), needed_band(report)));
   out.set("memory", memory_json(plan));
   out.set("step", step_json(report));
   out.set("tokens_per_second", with_band(rate, rate_band(report, rate)));
@@ -130,7 +146,7 @@ JsonValue to_json(const ClusterReport& report) {
   out.set("recomputed_flops", plan.recomputed_flops);
   out.set("peak_flops", report.hardware.on_cards() ? report.hardware.peak_flops : plan.peak_flops);
   out.set("mfu_formula", mfu_formula(report));
-  for (std::size_t axis = 0; axis < kNumAxes; ++axis) axes.set(to_string(static_cast<Axis>(axis)), plan.bytes_sent[axis]);
+  for (std::size_t axis = 0; axis < kNumAxes; ++axis) axes.set(to_string(static_cast<Axis>(axis)), whole_bytes(plan.bytes_sent[axis]));
   out.set("bytes_of_a_rank", std::move(axes));
   limit.set("name", to_string(plan.limit.limit));
   limit.set("why", plan.limit.why);
