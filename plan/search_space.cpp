@@ -191,6 +191,15 @@ std::string_view to_string(Rejection rejection) {
   return "";
 }
 
+std::vector<std::int64_t> micro_batches_of(std::int64_t global_batch, std::int64_t sequence, std::int64_t asked) {
+  const std::int64_t most = std::min(global_batch, std::max<std::int64_t>(16, kMicroBatchTokens / sequence));
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = 1; size <= most; ++size)
+    if (global_batch % size == 0 || size == asked) sizes.push_back(size);
+  if (asked > most) sizes.push_back(asked);
+  return sizes;
+}
+
 std::vector<SearchLayout> enumerate_layouts(const SearchSpace& space, const ModelConfig& model, Rejections& rejections) {
   if (space.gpus < 1) throw ConfigError(fmt::format("--gpus = {}: at least 1", space.gpus));
   if (space.global_batch < 1) throw ConfigError(fmt::format("batch.global = {}: at least 1", space.global_batch));

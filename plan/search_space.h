@@ -62,13 +62,18 @@ using Rejections = std::array<Rejected, kNumRejections>;
 struct SearchSpace {
   int gpus = 1;
   std::int64_t global_batch = 1, sequence = 1;
-  std::vector<std::int64_t> micro = {1, 2, 4, 8, 16};
+  std::vector<std::int64_t> micro = {1, 2, 4, 8, 16};  // search_layouts() asks micro_batches_of()
   std::vector<int> virtual_stages = {1, 2, 3, 4, 6, 8};
   std::vector<RecomputePolicy> recompute = {RecomputePolicy::kNone, RecomputePolicy::kSelective, RecomputePolicy::kFull};
   // shard_grad_op is not among them: with a backward behind every forward it keeps what zero2 keeps. Nor is zero2 with
   // one reduction: that is zero1.
   std::vector<ZeroPreset> zero = {ZeroPreset::kDdp, ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kZero3};
 };
+
+// Sizes of a micro-batch that a search looks at, ascending: each divisor of the batch up to 16 sequences or kMicroBatchTokens,
+// whichever is more, and `asked`, which may be no divisor. Beyond that a card's products are as fast as they get.
+inline constexpr std::int64_t kMicroBatchTokens = 131072;
+std::vector<std::int64_t> micro_batches_of(std::int64_t global_batch, std::int64_t sequence, std::int64_t asked);
 
 // All that the model, the batch and the schedules allow; what is not is counted in `rejections`. Throws ConfigError: no GPUs, a
 // batch below 1.

@@ -156,6 +156,24 @@ TEST(LayoutSearch, PlanOfOneConfigurationSaysTheSame) {
   }
 }
 
+// 24 sequences on 8 ranks are 3 for each: a micro-batch of 3 has fewer passes than one of 1, and powers of two cannot have it.
+TEST(LayoutSearch, LooksAtEachDivisorOfTheBatch) {
+  EXPECT_EQ(micro_batches_of(24, 2048, 1), (std::vector<std::int64_t>{1, 2, 3, 4, 6, 8, 12, 24}));
+  EXPECT_EQ(micro_batches_of(7, 2048, 1), (std::vector<std::int64_t>{1, 7}));
+  EXPECT_EQ(micro_batches_of(3072, 65536, 5), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 8, 12, 16}));
+  EXPECT_EQ(micro_batches_of(1024, 256, 2).back(), 512);
+  EXPECT_EQ(micro_batches_of(1024, 8192, 64).back(), 64);  // the configuration's own, beyond all that are looked at
+  const TrainConfig config = config_of(gpt2_json(24, 1024, 16), 24, 2048);
+  const SearchRequest request = request_of(config, "a100_sxm_hdr", 8);
+  const FoundLayout best = search_layouts(request).best.front();
+  EXPECT_EQ(best.layout.micro, 3) << to_string(best.layout);
+  for (const std::int64_t micro : {1, 3}) {
+    SearchLayout other = best.layout;
+    other.micro = micro;
+    EXPECT_GE(plan_on(hardware_of(request.cluster), with_layout(config, other), 8).seconds(), best.seconds * (1 - 1e-9)) << micro;
+  }
+}
+
 TEST(LayoutSearch, RefusesWhatCannotBe) {
   const TrainConfig config = config_of(gpt2_json(36, 4096, 32), 64, 1024);
   EXPECT_NE(message_of(request_of(config, "h100_sxm_ndr", 12)).find("whole nodes"), std::string::npos);

@@ -93,9 +93,9 @@ class Search {
 
  private:
   SearchSpace space(int gpus) const {
-    SearchSpace space{.gpus = gpus, .global_batch = request_.config.batch.global, .sequence = request_.config.batch.sequence};
-    const std::int64_t asked = request_.config.batch.micro;
-    if (std::find(space.micro.begin(), space.micro.end(), asked) == space.micro.end()) space.micro.push_back(asked);
+    const BatchConfig& batch = request_.config.batch;
+    SearchSpace space{.gpus = gpus, .global_batch = batch.global, .sequence = batch.sequence};
+    space.micro = micro_batches_of(batch.global, batch.sequence, batch.micro);
     return space;
   }
 
