@@ -13,22 +13,20 @@ namespace trident {
 
 void ChoiceTimes::add(const SearchLayout& layout, double closed_form) {
   const bool crosses = layout.tensor > gpus_per_node_, once = layout.sync == SyncChoice::kStep;
-  const std::string schedule(to_string(layout.schedule));
+  const std::string schedule(to_string(layout.schedule)), zero(to_string(layout.zero));
   const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
-  add({0, layout.tensor}, fmt::format("tensor {}{}", layout.tensor, crosses ? " (across nodes)" : ""), closed_form);
-  add({1, layout.pipeline}, fmt::format("pipeline {}", layout.pipeline), closed_form);
+  const auto add = [&](Choice choice, std::string text) {
+    const auto [found, is_new] = times_.try_emplace(choice, ChoiceTime{std::move(text), closed_form});
+    found->second.closed_form = std::min(found->second.closed_form, closed_form);
+  };
+  add({0, layout.tensor}, fmt::format("tensor {}{}", layout.tensor, crosses ? " (across nodes)" : ""));
+  add({1, layout.pipeline}, fmt::format("pipeline {}", layout.pipeline));
   add({2, number(layout.schedule), layout.virtual_stages},
-      layout.virtual_stages > 1 ? fmt::format("{} of {}", schedule, counted(layout.virtual_stages, "chunk")) : schedule, closed_form);
-  add({3, layout.micro}, fmt::format("micro-batches of {}", layout.micro), closed_form);
-  add({4, number(layout.zero), once ? 1 : 0}, fmt::format("{}{}", to_string(layout.zero), once ? " reducing once" : ""), closed_form);
-  add({5, number(layout.recompute)}, fmt::format("recompute {}", to_string(layout.recompute)), closed_form);
-  add({6, layout.sequence_parallel ? 1 : 0}, fmt::format("{} sequence parallel", layout.sequence_parallel ? "with" : "without"),
-      closed_form);
-}
-
-void ChoiceTimes::add(Choice choice, std::string text, double closed_form) {
-  const auto [found, is_new] = times_.try_emplace(choice, ChoiceTime{std::move(text), closed_form});
-  found->second.closed_form = std::min(found->second.closed_form, closed_form);
+      layout.virtual_stages > 1 ? fmt::format("{} of {}", schedule, counted(layout.virtual_stages, "chunk")) : schedule);
+  add({3, layout.micro}, fmt::format("micro-batches of {}", layout.micro));
+  add({4, number(layout.zero), once ? 1 : 0}, zero + (once ? " reducing once" : ""));
+  add({5, number(layout.recompute)}, fmt::format("recompute {}", to_string(layout.recompute)));
+  add({6, layout.sequence_parallel ? 1 : 0}, layout.sequence_parallel ? "with sequence parallel" : "without sequence parallel");
 }
 
 std::vector<ChoiceTime> ChoiceTimes::times() const {

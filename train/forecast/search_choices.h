@@ -24,7 +24,6 @@ class ChoiceTimes {
 
  private:
   using Choice = std::array<std::int64_t, 3>;  // the dimension, and what is chosen in it
-  void add(Choice choice, std::string text, double closed_form);
 
   int gpus_per_node_;
   std::map<Choice, ChoiceTime> times_;
