@@ -240,14 +240,14 @@ TEST_F(PlanOfCases, AreAnsweredRowByRow) {
           {"id": "x\u001b", "kind": "logits"}])");
   const ProgramOutcome json = run_program({"plan", "--cases", rows, "--json"});
   EXPECT_EQ(json.exit_code, 0) << json.err;
-  EXPECT_EQ(json.out, R"({"id":"late","per_stage":[2,2,1]}
+  EXPECT_EQ(json.out, R"({"id":"late","per_stage":[2,2,1],"assumed":{}}
 {"id":"early","unsupported":"model.layers is missing: must be a whole number from 1 to 100000000"}
 {"id":"x\u001b","unsupported":"kind = \"logits\": no such kind of case is known"}
 )");
   const ProgramOutcome text = run_program({"plan", "--cases=" + rows});
   EXPECT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_EQ(text.out.substr(0, text.out.find('\n', 30)),
-            "late: per_stage [2,2,1]\nearly: unsupported model.layers is missing: must be a whole number from 1 to 100000000");
+  EXPECT_EQ(text.out.substr(0, text.out.find('\n', 40)),
+            "late: per_stage [2,2,1], assumed {}\nearly: unsupported model.layers is missing: must be a whole number from 1 to 100000000");
   EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
 }
 

@@ -244,6 +244,15 @@ TEST(RunAnswers, SizesAndWordsThatCannotBeAreRefused) {
 TEST(RunAnswers, WhatTheStackSettles) {
   EXPECT_EQ(number(priced(R"({"stack": {"framework": "Megatron-LM"}})"), "step_time_s"), number(priced(), "step_time_s"));
   EXPECT_EQ(number(priced(R"({"stack": {"framework": null}})"), "step_time_s"), number(priced(), "step_time_s"));
+  // A text alone is the framework's name.
+  EXPECT_EQ(number(priced(R"({"stack": "trident"})"), "step_time_s"),
+            number(priced(R"({"stack": {"framework": "Trident", "attention": null, "fused_rms_norm": null, "year": null}})"),
+                   "step_time_s"));
+  EXPECT_LT(number(priced(R"({"stack": "trident"})"), "step_time_s"), number(priced(R"({"stack": "megatron_lm"})"), "step_time_s"))
+      << "no scores in memory";
+  EXPECT_NE(unsupported(priced(R"({"stack": "neptune"})")).find("no such stack is known; there are "), std::string::npos);
+  EXPECT_NE(unsupported(priced(R"({"stack": ""})")).find("a text that is not empty"), std::string::npos);
+  EXPECT_EQ(unsupported(priced(R"({"stack": 3})")), "stack is an integer; write an object");
   const auto assumed = [](const char* changes, const char* path) {
     const JsonValue answer = priced(changes);
     const JsonValue* list = answer.find("assumed");
@@ -301,7 +310,7 @@ TEST(RunAnswers, Refusals) {
   EXPECT_EQ(
       why(R"({"stack": {"framework": "mesh"}})"),
       "stack.framework = \"mesh\": no such stack is known; there are megatron_core_te, megatron_deepspeed, megatron_lm, oneflow, "
-      "pytorch_fsdp1, torchtitan_fsdp2");
+      "pytorch_fsdp1, torchtitan_fsdp2, trident");
   EXPECT_EQ(why(R"({"stack": {"attention": "flash9"}})"),
             "A100-SXM4-80GB: the profile has no rates of the attention kernel \"flash9\"; add them with their source");
   EXPECT_EQ(why(R"({"model": {"heads": 24, "kv_heads": 24, "hidden": 2304}, "parallel": {"tp": 3}})"),
