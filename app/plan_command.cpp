@@ -78,7 +78,8 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
           "--cases: rows bring their own configurations; leave out --config, --set, --ranks, --cluster and --program");
     return answer_cases(cases, book, options.json, context.out);
   }
-  if (flags.file.empty()) throw ConfigError("trident plan: --config is required; or name a table with --cases; see trident plan --help");
+  if (flags.file.empty())
+    throw ConfigError("trident plan: --config is required; or name a table with --cases; see trident plan --help");
   if (!book.empty()) throw ConfigError("--book: prices rows of --cases; leave it out");
   if (options.ranks < 0 || options.ranks > kMostGpus)
     throw ConfigError(fmt::format("--ranks = {}: must be from 1 to {}, or left out", options.ranks, kMostGpus));

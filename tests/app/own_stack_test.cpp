@@ -29,12 +29,12 @@ class RowsOfThisProgram : public testing::Test {
   }
 
   JsonValue planned(const std::string& model, const Layout& layout) const {
-    const std::string config = file("plan.json", fmt::format(R"({{"model": {}, "batch": {{"global": 64, "micro": 1, "sequence": 2048}},
-        "precision": {{"compute": "bf16"}}, "run": {{"steps": 1}}, "data": {{"train": "any"}}, "parallel": {{"tensor": {},
+    const std::string config = file("plan.json", fmt::format(R"({{"model": {}, "precision": {{"compute": "bf16"}}, "run": {{"steps": 1}}, "data": {{"train": "any"}},
+        "batch": {{"global": 64, "micro": 1, "sequence": 2048}}, "parallel": {{"tensor": {},
         "pipeline": {}, "sequence_parallel": {}, "zero": "{}"}}, "recompute": {{"policy": "{}"}}}})",
                                                          model, layout.tensor, layout.pipeline, layout.sequence, layout.zero,
                                                          layout.recompute));
-    return answer_of({"plan", "--config", config, "--cluster", "h100_sxm_ndr", "--gpus", "16", "--json"});
+    return *answer_of({"plan", "--config", config, "--cluster", "h100_sxm_ndr", "--gpus", "16", "--json"}).find("cluster");
   }
   JsonValue row_of(const std::string& model, const Layout& layout) const {
     const std::string rows = file("rows.json", fmt::format(R"([{{"id": "own", "stack": "trident", "model": {}, "precision": "bf16",
@@ -62,8 +62,8 @@ class RowsOfThisProgram : public testing::Test {
     const JsonValue plan = planned(model, layout), row = row_of(row_model, layout);
     ASSERT_NE(row.find("step_time_s"), nullptr) << to_json_text(row);
     const bool full = std::string(layout.recompute) == "full";
-    EXPECT_NEAR(row.find("step_time_s")->as_number() / plan.find("step")->find("seconds")->as_number(), 1, full ? 0.12 : 0.06);
-    EXPECT_NEAR(row.find("peak_allocated_bytes")->as_number() / tensors_of(plan), 1, 0.09);
+    EXPECT_NEAR(row.find("step_time_s")->as_number() / plan.find("step")->find("seconds")->as_number(), 1, full ? 0.12 : 0.08);
+    EXPECT_NEAR(row.find("peak_allocated_bytes")->as_number() / tensors_of(plan), 1, 0.13);
     EXPECT_EQ(row.find("fits")->as_bool(), plan.find("fits")->as_bool());
   }
 

@@ -93,8 +93,8 @@ TEST(PublishedRows, EveryNullIsListed) {
 // Each member of a row that says all of them, left open by itself; one node and one rank, too.
 TEST(PublishedRows, EachMemberThatIsLeftOpenIsListed) {
   const JsonValue full = run_row(
-      R"({"model": {"tied": true, "experts": 1}, "cluster": {"interconnect": "8x 200 Gb/s"}, "stack": {"attention": "flash2", "year": 2024},
-          "parallel": {"tp": 1, "pp": 1, "vpp": 1, "dp": 8, "cp": 1, "ep": 1, "sp": false, "zero": 0, "schedule": "1f1b"}})");
+      R"({"model": {"tied": true, "experts": 1}, "cluster": {"interconnect": "8x 200 Gb/s"},
+          "stack": {"attention": "flash2", "year": 2024}, "parallel": {"tp": 1, "pp": 1, "vpp": 1, "dp": 8, "cp": 1, "ep": 1, "sp": false, "zero": 0, "schedule": "1f1b"}})");
   EXPECT_EQ(to_json_text(*priced_row(full).find("assumed")), "{}");
   int listed = 0, refused = 0;
   const auto look = [&](const JsonValue& row, const std::string& path) {

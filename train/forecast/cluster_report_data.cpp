@@ -146,7 +146,8 @@ JsonValue to_json(const ClusterReport& report) {
   out.set("recomputed_flops", plan.recomputed_flops);
   out.set("peak_flops", report.hardware.on_cards() ? report.hardware.peak_flops : plan.peak_flops);
   out.set("mfu_formula", mfu_formula(report));
-  for (std::size_t axis = 0; axis < kNumAxes; ++axis) axes.set(to_string(static_cast<Axis>(axis)), whole_bytes(plan.bytes_sent[axis]));
+  for (std::size_t axis = 0; axis < kNumAxes; ++axis)
+    axes.set(to_string(static_cast<Axis>(axis)), whole_bytes(plan.bytes_sent[axis]));
   out.set("bytes_of_a_rank", std::move(axes));
   limit.set("name", to_string(plan.limit.limit));
   limit.set("why", plan.limit.why);
