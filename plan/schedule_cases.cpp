@@ -11,6 +11,10 @@ namespace {
 
 // Passes of a layer relative to its forward, and a message: medians of the twelve measured sets in Qi et al. 2023, Table 9.
 constexpr double kTypicalInput = 0.986, kTypicalWeight = 0.693, kTypicalMessage = 0.033;
+// Of pipelines that several nodes share: medians of the three sets of its longest one, 32 stages. Wider layers spend more on weight
+// gradients, fewer layers a stage more on messages.
+constexpr double kLongInput = 0.980, kLongWeight = 0.740, kLongMessage = 0.0392;
+constexpr std::int64_t kLongPipeline = 16;
 constexpr std::int64_t kMostStages = 1024;
 constexpr std::int64_t kMostPasses = 1 << 20;  // of all ranks; what is searched simulates them some forty times
 constexpr std::int64_t kFewestChunks = 2;      // that interleave
@@ -67,12 +71,13 @@ PassTimes per_chunk(const PassTimes& times, int chunks) {
 }
 
 // bubble-rate rows: t_forward_ms and so on; what is missing follows from the forward.
-PassTimes measured_times(CaseFields& input) {
+PassTimes measured_times(CaseFields& input, int ranks) {
+  const bool is_long = ranks >= kLongPipeline;
   PassTimes times;
   times.forward = input.has("t_forward_ms") ? input.positive("t_forward_ms") : input.amount_or("t_forward_ms", 1);
-  times.backward_input = input.amount_or("t_backward_input_ms", kTypicalInput * times.forward);
-  times.backward_weight = input.amount_or("t_backward_weight_ms", kTypicalWeight * times.forward);
-  times.message = input.amount_or("t_comm_ms", kTypicalMessage * times.forward);
+  times.backward_input = input.amount_or("t_backward_input_ms", (is_long ? kLongInput : kTypicalInput) * times.forward);
+  times.backward_weight = input.amount_or("t_backward_weight_ms", (is_long ? kLongWeight : kTypicalWeight) * times.forward);
+  times.message = input.amount_or("t_comm_ms", (is_long ? kLongMessage : kTypicalMessage) * times.forward);
   return times;
 }
 
@@ -99,7 +104,7 @@ CaseQuantities bubble_rate(CaseFields& input) {
   if (kinds.size() != 1) throw UnsupportedCase("input.schedule: one schedule, not several");
   const Question question = question_of(input, kinds[0], "stages");
   const bool has_times = input.has("t_forward_ms");
-  const PassTimes times = per_chunk(measured_times(input), question.chunks);
+  const PassTimes times = per_chunk(measured_times(input, question.ranks), question.chunks);
   const SimulatedSchedule made = make(question, times);
   note_search(input, made);
   const ScheduleTimeline timeline = simulate(made.placed, times);

@@ -29,19 +29,20 @@ class RowsOfThisProgram : public testing::Test {
   }
 
   JsonValue planned(const std::string& model, const Layout& layout) const {
-    const std::string config = file("plan.json", fmt::format(R"({{"model": {}, "precision": {{"compute": "bf16"}}, "run": {{"steps": 1}}, "data": {{"train": "any"}},
+    const std::string config =
+        file("plan.json",
+             fmt::format(R"({{"model": {}, "precision": {{"compute": "bf16"}}, "run": {{"steps": 1}}, "data": {{"train": "any"}},
         "batch": {{"global": 64, "micro": 1, "sequence": 2048}}, "parallel": {{"tensor": {},
         "pipeline": {}, "sequence_parallel": {}, "zero": "{}"}}, "recompute": {{"policy": "{}"}}}})",
-                                                         model, layout.tensor, layout.pipeline, layout.sequence, layout.zero,
-                                                         layout.recompute));
+                         model, layout.tensor, layout.pipeline, layout.sequence, layout.zero, layout.recompute));
     return *answer_of({"plan", "--config", config, "--cluster", "h100_sxm_ndr", "--gpus", "16", "--json"}).find("cluster");
   }
   JsonValue row_of(const std::string& model, const Layout& layout) const {
     const std::string rows = file("rows.json", fmt::format(R"([{{"id": "own", "stack": "trident", "model": {}, "precision": "bf16",
         "cluster": {{"gpu": "H100-SXM5-80GB", "gpus": 16}}, "batch": {{"global": 64, "micro": 1}}, "recompute": "{}",
         "parallel": {{"tp": {}, "pp": {}, "sp": {}, "zero": "{}"}}}}])",
-                                                       model, layout.recompute, layout.tensor, layout.pipeline, layout.sequence,
-                                                       std::string(layout.zero) == "zero1" ? "dist-opt" : layout.zero));
+                                                           model, layout.recompute, layout.tensor, layout.pipeline, layout.sequence,
+                                                           std::string(layout.zero) == "zero1" ? "dist-opt" : layout.zero));
     return answer_of({"plan", "--cases", rows, "--json"});
   }
   // Tensors of the fullest rank.

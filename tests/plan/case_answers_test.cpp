@@ -157,6 +157,41 @@ TEST(ScheduleCases, WithoutTimesSchedulesAreRanked) {
   }
 }
 
+// Rows without times, by how often they are idle and by that over 1f1b's of the same pipeline. Their source does not print the
+// times of these runs: those of its longest pipeline are assumed. A third of the rows is of a narrower model on 16 ranks, which
+// spends less on weight gradients and more on messages.
+TEST(ScheduleCases, WithoutTimesRatesAndRatiosAreNear) {
+  struct Miss {
+    int rates = 0, ratios = 0;
+    double rate = 0, ratio = 0;
+  };
+  std::map<bool, Miss> missed;  // by whether there are 16 ranks
+  std::map<std::string, std::pair<double, double>> first;
+  const JsonValue cases = table("schedule_and_comm_cases.json");
+  for (const JsonValue& row : cases.find("cases")->items()) {  // 1f1b is the first of each pipeline
+    const JsonValue& input = *row.find("input");
+    if (const JsonValue* forward = input.find("t_forward_ms"); !forward || !forward->is_null()) continue;
+    const double theirs = row.find("expected")->find("bubble_rate")->as_number(),
+                 ours = answer_to(to_json_text(row)).find("bubble_rate")->as_number();
+    const std::string pipeline =
+        to_json_text(*input.find("stages")) + '/' + to_json_text(*input.find("micro_batches"));
+    const auto& [their_first, our_first] = first.try_emplace(pipeline, theirs, ours).first->second;
+    Miss& miss = missed[input.find("stages")->as_integer() == 16];
+    const double rate = std::abs(ours - theirs), ratio = std::abs(ours / our_first - theirs / their_first);
+    miss.rates += rate > row.find("tolerance_abs")->as_number();
+    miss.ratios += ratio > 0.02;
+    miss.rate = std::max(miss.rate, rate);
+    miss.ratio = std::max(miss.ratio, ratio);
+  }
+  EXPECT_EQ(missed[false].rates, 0) << "30 rows of 24 and 32 ranks";
+  EXPECT_LE(missed[false].ratios, 3);
+  EXPECT_LE(missed[false].ratio, 0.032);
+  EXPECT_LE(missed[true].rates, 7) << "15 rows of 16 ranks";
+  EXPECT_LE(missed[true].rate, 0.02);
+  EXPECT_LE(missed[true].ratios, 9);
+  EXPECT_LE(missed[true].ratio, 0.07);
+}
+
 // Those of 32 ranks with the times that the same paper prints for this model at as many ranks and micro-batches.
 TEST(ScheduleCases, VShapesAndInterleavingWithTheTimesOfTheSamePipeline) {
   const JsonValue cases = table("schedule_and_comm_cases.json");

@@ -11,8 +11,7 @@
 namespace trident {
 namespace {
 
-constexpr JsonRules kTables{
-    .comments = JsonComments::kRefused, .max_bytes = 1 << 22, .max_depth = 16, .blame = ExitCode::kData};
+constexpr JsonRules kTables{.comments = JsonComments::kRefused, .max_bytes = 1 << 22, .max_depth = 16, .blame = ExitCode::kData};
 
 std::vector<JsonValue> published_rows() {
   std::vector<JsonValue> rows;
@@ -94,7 +93,8 @@ TEST(PublishedRows, EveryNullIsListed) {
 TEST(PublishedRows, EachMemberThatIsLeftOpenIsListed) {
   const JsonValue full = run_row(
       R"({"model": {"tied": true, "experts": 1}, "cluster": {"interconnect": "8x 200 Gb/s"},
-          "stack": {"attention": "flash2", "year": 2024}, "parallel": {"tp": 1, "pp": 1, "vpp": 1, "dp": 8, "cp": 1, "ep": 1, "sp": false, "zero": 0, "schedule": "1f1b"}})");
+          "stack": {"attention": "flash2", "year": 2024},
+          "parallel": {"tp": 1, "pp": 1, "vpp": 1, "dp": 8, "cp": 1, "ep": 1, "sp": false, "zero": 0, "schedule": "1f1b"}})");
   EXPECT_EQ(to_json_text(*priced_row(full).find("assumed")), "{}");
   int listed = 0, refused = 0;
   const auto look = [&](const JsonValue& row, const std::string& path) {
