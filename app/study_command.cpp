@@ -91,6 +91,8 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
   if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
   if (flags.json && flags.csv) throw ConfigError("--json and --csv: choose one");
   const StudyResult result = context.study(spec_of(flags), flags.run);
+  if (!result.any_possible())
+    throw ConfigError(fmt::format("no point of the study can be: {}; vary other values", reasons_text(result)));
   if (!flags.svg.empty()) write_file(flags.svg, study_svg(result));
   if (!flags.html.empty()) write_file(flags.html, study_html(result));
   context.out << (flags.json ? to_json_text(to_json(result)) + '\n' : flags.csv ? to_csv(result) : to_text(result));

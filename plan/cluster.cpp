@@ -52,7 +52,11 @@ Cluster cluster_from_json(const PriceBook& book, const JsonValue& value, const s
   cluster.name = object.text("name");
   cluster.gpu = find_hardware(book, object.text("hardware"), path);
   cluster.gpus_per_node = object.whole_number("gpus_per_node", 1, 1024);
-  if (object.has("device_gb")) cluster.gpu.device_bytes = object.number("device_gb", 1, 1e4) * 1e9;
+  if (object.has("device_gb")) {  // no such card is sold: its name says what is known of it
+    const double gigabytes = object.number("device_gb", 1, 1e4);
+    cluster.gpu.name = fmt::format("{:g} GB at rates of {}", gigabytes, cluster.gpu.name);
+    cluster.gpu.device_bytes = 1e9 * gigabytes;
+  }
   if (object.has("nvlink")) change_link(object.object("nvlink"), cluster.gpu.nvlink);
   if (object.has("network")) change_link(object.object("network"), cluster.gpu.network);
   object.finish();

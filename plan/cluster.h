@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "parallel/grid/process_grid.h"
 #include "plan/collective_cost.h"
 #include "plan/gpu_rates.h"
 
@@ -15,12 +16,12 @@ namespace trident {
 
 struct PriceBook;
 
-inline constexpr int kMostGpus = 1 << 24;  // of a job that is planned, and as many ranks
+inline constexpr int kMostGpus = kMaxWorldSize;  // of a job that is planned, and as many ranks
 
 struct Cluster {
   std::string file;  // "h100_sxm_ndr": how a user names it
   std::string name;
-  GpuRates gpu;      // with what the cluster's file changes
+  GpuRates gpu;      // with what the cluster's file changes; of other memory than the card has "48 GB at rates of A10-24GB"
   int gpus_per_node = 8;
   ClusterLinks links;  // those of `gpu`; its gpus_per_node are those that one NVLink fabric joins
 };

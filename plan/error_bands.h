@@ -22,7 +22,7 @@ std::span<const ErrorBand> error_bands();
 const ErrorBand& error_band(std::string_view hardware);
 
 // Of the shipped profile of processors: of ten runs that were measured beside it eight took between so many times the predicted
-// time, or resident memory (docs/benchmarks/2026-11-25-cpu-prediction.md). None of these runs is of models that calibrated it.
+// time, or resident memory (the page that docs/planner.md names). None of these runs is of models that calibrated it.
 const ErrorBand& processor_band();
 const ErrorBand& resident_band();
 

@@ -127,6 +127,42 @@ TEST(PlanOnACluster, TheTableHasSevenColumns) {
   for (; std::getline(lines, line); ++rows) EXPECT_EQ(std::count(line.begin(), line.end(), ','), 6) << line;
   EXPECT_GT(rows, 60);
   EXPECT_NE(outcome.out.find("\nstep,compute,3,seconds,"), std::string::npos);
+  EXPECT_NE(outcome.out.find("\nfits,,,1,1,,\n"), std::string::npos) << outcome.out;
+}
+
+// The same verdict in every form.
+TEST(PlanOnACluster, TheTableHasTheVerdict) {
+  const auto check = [](std::vector<std::string> words, const std::string& config, const std::string& fits,
+                        const std::string& limit) {
+    words.emplace_back("--csv");
+    const std::string csv = plan(words, config).out;
+    EXPECT_NE(csv.find("\nfits,,,1," + fits + ",,\n"), std::string::npos) << csv;
+    const std::string begin = "\nfirst limit," + limit + ",,1,";
+    const std::size_t at = csv.find(begin);
+    ASSERT_NE(at, std::string::npos) << csv;
+    words.back() = "--json";
+    const JsonValue json = parsed(plan(words, config).out);
+    const JsonValue& found = *json.find("cluster")->find("limit");
+    EXPECT_EQ(found.find("name")->as_string(), limit);
+    EXPECT_DOUBLE_EQ(std::stod(csv.substr(at + begin.size())), found.find("share")->as_number());
+    const std::string share = fmt::format("{:.1f} % of the step", 100 * found.find("share")->as_number());
+    if (limit == "memory") {
+      EXPECT_GT(found.find("share")->as_number(), 1);
+    } else {
+      EXPECT_NE(found.find("why")->as_string().find(share), std::string::npos) << share;
+    }
+  };
+  check({"--cluster", "h100_sxm_ndr"}, "demo_2dp_4pp_4tp.json", "1", "links");
+  check({"--cluster", "a100_sxm_40gb_hdr", "--set", "batch.micro=64", "--set", "batch.global=1024"}, "gpt3_175b_tp8_pp8.json",
+        "0", "memory");
+}
+
+// The thread that the file is of names no card: 48 GB are no A10's.
+TEST(PlanOnACluster, ADeviceOfOtherMemoryIsNotCalledTheCard) {
+  const ProgramOutcome outcome =
+      plan({"--cluster", "four_gpus_2_6_gb_s", "--gpus", "4", "--set", "batch.global=512"}, "olmo_1b.json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("4 x 48 GB at rates of A10-24GB\n"), std::string::npos) << outcome.out;
 }
 
 TEST(PlanOnACluster, WritesAPageAndATrace) {

@@ -221,7 +221,29 @@ TEST(Study, RefusesWhatItCannotCompare) {
   refused({"--config", config, "--vary", "gpus=8", "--json", "--csv"}, {"choose one"});
   refused({"--config", config, "--vary", "gpus=8", "--set", "parallel.zeroo=1"}, {"parallel.zeroo"});
   refused({"--config", "no_such.json", "--vary", "gpus=8"}, {"no_such.json"});
-  refused({"--config", config, "--vary", "gpus=3|5", "--cluster", "h100_sxm_ndr", "--svg", "/tmp/never.svg"}, {"nothing to draw"});
+  refused({"--config", config, "--vary", "gpus=3|5", "--cluster", "h100_sxm_ndr", "--svg", "/tmp/never.svg"},
+          {"no point of the study can be: "});
+  EXPECT_FALSE(file_exists("/tmp/never.svg"));
+}
+
+TEST(Study, WithoutAPointThatCanBeIsRefusedWithItsReasons) {
+  const std::string config = kConfigs + "gpt3_175b_tp8_pp8.json";
+  const auto refused = [&](const std::vector<std::string>& words, const std::vector<std::string>& parts) {
+    std::vector<std::string> all{"study", "--config", config, "--cluster", "h100_sxm_ndr"};
+    all.insert(all.end(), words.begin(), words.end());
+    expect_one_line(run_program(all), 64, parts);
+  };
+  for (const std::string form : {"", "--json", "--csv"}) {
+    std::vector<std::string> words{"--vary", "gpus=3|5"};
+    if (!form.empty()) words.push_back(form);
+    refused(words, {"no point of the study can be: 3 ranks are no whole replicas of 64 (tp 8 x pp 8); 5 ranks are no whole"});
+  }
+  refused({"--vary", "gpus=3|5|7|9|11"},
+          {"; 7 ranks are no whole replicas of 64 (tp 8 x pp 8) (2 more reasons); vary other values"});
+  // Each degree alone is allowed; their product is no number of ranks, and none of 32 bits.
+  refused({"--vary", "tp=65536", "--set", "parallel.pipeline=65536", "--set", "parallel.layers=null", "--set",
+           "parallel.sequence_parallel=false"},
+          {"parallel: ", " ranks; at most 16777216 are planned"});
 }
 
 TEST(Study, ShippedStudiesHaveAnswers) {
@@ -245,12 +267,22 @@ TEST(Study, ClustersMayBeOfProcessors) {
   varied.insert(varied.end(), {"--vary", "gpus=4|8"});
   planned.insert(planned.begin(), "plan");
   planned.emplace_back("--json");
-  const JsonValue rows = *study(varied).find("rows");
+  const JsonValue result = study(varied), rows = *result.find("rows");
+  EXPECT_EQ(result.find("counted_as")->as_string(), "rank");
   const ProgramOutcome plan = run_program(planned);
   ASSERT_EQ(plan.exit_code, 0) << plan.err;
   const JsonValue step = *parsed(plan.out).find("cluster")->find("step");
   EXPECT_EQ(number(rows.items().at(0), "step_s"), number(step, "seconds"));
   EXPECT_GT(number(rows.items().at(1), "step_s"), 0);
+  // No word of cards, in no form.
+  const TemporaryFolder folder;
+  varied.insert(varied.begin(), "study");
+  varied.insert(varied.end(), {"--svg", folder / "a.svg", "--html", folder / "a.html"});
+  const ProgramOutcome text = run_program(varied);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_NE(text.out.find("\nranks  replicas  micro-batches  tokens/s  a rank  "), std::string::npos) << text.out;
+  for (const std::string& said : {text.out, read_file(folder / "a.svg"), read_file(folder / "a.html")})
+    EXPECT_EQ(said.find("GPU"), std::string::npos) << said.substr(said.find("GPU") - 100, 200);
 }
 
 TEST(Study, AVariedDeviceIsAMatterOfPoints) {

@@ -75,6 +75,8 @@ TEST_F(ClusterFiles, ChangeTheirHardware) {
                             R"(, "nvlink": {"gb_per_s": {"value": 2.6, "source": "s"}, "fraction": {"value": 1, "source": "s"}},
                             "network": {"hop_us": {"value": 7, "source": "s"}}})");
   EXPECT_DOUBLE_EQ(slow.gpu.device_bytes, 24e9);
+  EXPECT_EQ(slow.gpu.name, "24 GB at rates of A100-SXM4-80GB");
+  EXPECT_EQ(plain.gpu.name, "H100-SXM5-80GB");
   EXPECT_DOUBLE_EQ(slow.links.nvlink.bytes_per_s, 2.6e9);
   EXPECT_DOUBLE_EQ(slow.gpu.nvlink.bytes_per_s, 2.6e9);
   EXPECT_DOUBLE_EQ(slow.links.nvlink.fraction, 1);

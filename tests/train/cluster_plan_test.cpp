@@ -233,7 +233,7 @@ TEST(ClusterPlan, GpusAreWholeReplicas) {
   }
   ParallelConfig huge;
   huge.pipeline = huge.tensor = 1 << 20;
-  EXPECT_THROW(ranks_of_a_replica(huge), ConfigError);
+  EXPECT_THROW(planned_replica(huge), ConfigError);
 }
 
 Cluster h100_nodes(double device_bytes) {

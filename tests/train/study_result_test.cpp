@@ -93,6 +93,73 @@ bool says(const std::vector<std::string>& sentences, std::size_t which, const st
   return true;
 }
 
+TEST(StudyCauses, OfProcessorsAreOfRanks) {
+  StudyResult result = grown({10, 6, 4}, "gpus=8..32");
+  result.counted_as = "rank";
+  compare_rows(result);
+  says(causes_of(result), 0, {"from 8 to 32 ranks efficiency falls"});
+  result.spec.varied = {parse_varied("zero=zero1|zero3|zero2")};
+  for (StudyRow& row : result.rows) row.gpus = 8;
+  result.rows[2].bytes_sent[0] = result.rows[1].bytes_sent[0] = 1e9;
+  for (const std::string& sentence : causes_of(result)) EXPECT_EQ(sentence.find("GPU"), std::string::npos) << sentence;
+  EXPECT_EQ(held_fixed(result.spec, "rank").back().find("GPU"), std::string::npos);
+}
+
+TEST(StudyResultRows, ReasonsAreToldOnceAndThreeAtMost) {
+  StudyResult result = grown({1, 1, 1, 1, 1}, "gpus=1..16");
+  EXPECT_TRUE(result.any_possible());
+  EXPECT_EQ(reasons_text(result), "");
+  for (StudyRow& row : result.rows) row.reason = "the same";
+  EXPECT_FALSE(result.any_possible());
+  EXPECT_EQ(reasons_text(result), "the same");
+  for (std::size_t i = 0; i < 5; ++i) result.rows[i].reason = std::string(1, static_cast<char>('a' + i));
+  EXPECT_EQ(reasons_text(result), "a; b; c (2 more reasons)");
+  result.rows[4].reason = "a";
+  EXPECT_EQ(reasons_text(result), "a; b; c (1 more reason)");
+}
+
+TEST(StudyMeasured, IsWhatAComparisonSays) {
+  const std::string whole = R"({"steps": 5, "clock": "processor", "step_seconds": {"predicted": 0.5, "measured": 0.625},
+                               "arena_bytes": {"predicted": 1, "measured": 12345678901}})";
+  const auto taken = [](const std::string& text) {
+    StudyRow row;
+    take_comparison(parse_json(text, "a test"), row);
+    return row;
+  };
+  const StudyRow row = taken(whole);
+  ASSERT_TRUE(row.measured.has_value());
+  EXPECT_EQ(row.measured->seconds, 0.625);
+  EXPECT_EQ(row.measured->predicted, 0.5);
+  EXPECT_EQ(row.measured->clock, "processor");
+  EXPECT_EQ(row.measured->steps, 5);
+  EXPECT_EQ(row.measured->memory_bytes, 12'345'678'901);
+  EXPECT_EQ(row.not_run, "");
+  const StudyRow without = taken(R"({"steps": 5, "not_predicted": "no prices", "arena_bytes": 3})");
+  EXPECT_FALSE(without.measured.has_value());
+  EXPECT_EQ(without.not_run, "trained, and not compared: no prices");
+  for (const auto& [text, part] : std::vector<std::pair<std::string, std::string>>{
+           {"[]", "no object"},
+           {R"({"steps": 5})", "not_predicted: missing"},
+           {R"({"not_predicted": 5})", "not_predicted: missing, or of another kind"},
+           {R"({"step_seconds": 5})", "step_seconds: "},
+           {R"({"step_seconds": {}})", "step_seconds.measured: "},
+           {R"({"step_seconds": {"measured": "1"}})", "step_seconds.measured: "},
+           {R"({"step_seconds": {"measured": 1}})", "step_seconds.predicted: "},
+           {R"({"step_seconds": {"measured": 1, "predicted": 1}})", "clock: "},
+           {R"({"step_seconds": {"measured": 1, "predicted": 1}, "clock": "wall"})", "steps: "},
+           {R"({"step_seconds": {"measured": 1, "predicted": 1}, "clock": "wall", "steps": 1})", "arena_bytes: "},
+           {R"({"step_seconds": {"measured": 1, "predicted": 1}, "clock": "wall", "steps": 1, "arena_bytes": {}})",
+            "arena_bytes.measured: "}}) {
+    try {
+      taken(text);
+      ADD_FAILURE() << text;
+    } catch (const DataError& error) {
+      EXPECT_TRUE(std::string(error.what()).starts_with("comparison.json: ")) << error.what();
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << text << ": " << error.what();
+    }
+  }
+}
+
 TEST(StudyCauses, GrowthNamesThePartThatGrewMost) {
   StudyResult result = grown({10, 6, 4}, "gpus=8..32");
   compare_rows(result);

@@ -11,6 +11,7 @@
 #include "model/gpt.h"
 #include "model/model_stats.h"
 #include "plan/gpu_prices.h"
+#include "train/config/rank_count.h"
 #include "train/forecast/cpu_forecast.h"
 #include "train/plan/core_share.h"
 #include "train/plan/machine.h"
@@ -109,30 +110,36 @@ void forecast_on_processors(const CpuRates& rates, ClusterPlan& it) {
 double gigabytes(double bytes) { return 1e-9 * bytes; }
 
 FoundLimit limit_of(const PlanHardware& hardware, const ClusterPlan& it) {
-  if (!it.fits)
-    return {PlanLimit::kMemory,
+  if (!it.fits) {
+    const auto needed = static_cast<double>(it.needed_bytes());
+    return {PlanLimit::kMemory, needed / hardware.device_bytes,
             fmt::format("{} needs {:.1f} GB of {} that has {:.1f} GB",
-                        it.process ? "the process" : fmt::format("a rank of stage {}", it.most().stage),
-                        gigabytes(static_cast<double>(it.needed_bytes())), it.process ? "a machine" : "a GPU",
-                        gigabytes(hardware.device_bytes))};
-  const auto share = [&](double seconds) { return 100 * seconds / it.seconds(); };
+                        it.process ? "the process" : fmt::format("a rank of stage {}", it.most().stage), gigabytes(needed),
+                        it.process ? "a machine" : "a GPU", gigabytes(hardware.device_bytes))};
+  }
   const TimeParts& t = it.parts;
+  const auto share = [&](double seconds) { return seconds / it.seconds(); };
+  const auto percent = [&](double seconds) { return 100 * share(seconds); };
   const double links = t[TimePart::kTensor] + t[TimePart::kPipeline] + t[TimePart::kData];
   const double most = std::max({links, t[TimePart::kBubble], t[TimePart::kLaunch]});
-  if (share(most) <= 5) return {PlanLimit::kCompute, "nothing beside the work itself takes more than a twentieth of the step"};
+  if (share(most) <= 0.05)
+    return {PlanLimit::kCompute, 1 - share(links + t[TimePart::kBubble] + t[TimePart::kLaunch]),
+            "nothing beside the work itself takes more than a twentieth of the step"};
   if (most == links)
-    return {PlanLimit::kLinks,
-            fmt::format("waiting for collectives and messages takes {:.1f} % of the step: tp {:.1f} %, pp {:.1f} %, dp "
-                        "{:.1f} %",
-                        share(links), share(t[TimePart::kTensor]), share(t[TimePart::kPipeline]), share(t[TimePart::kData]))};
+    return {PlanLimit::kLinks, share(most),
+            fmt::format("waiting for collectives and messages takes {:.1f} % of the step: tp {:.1f} %, pp {:.1f} %, dp {:.1f} %",
+                        percent(links), percent(t[TimePart::kTensor]), percent(t[TimePart::kPipeline]),
+                        percent(t[TimePart::kData]))};
   if (most == t[TimePart::kLaunch])
-    return {PlanLimit::kLaunch,
-            fmt::format("the host issues kernels more slowly than the device ends them: {:.1f} % of the step", share(most))};
-  const std::string bubble = fmt::format("the bubble takes {:.1f} % of the step with {} micro-batches on {} stages", share(most),
-                                         it.plan.num_micro_batches, it.plan.grid.degrees().pipeline);
+    return {PlanLimit::kLaunch, share(most),
+            fmt::format("the host issues kernels more slowly than the device ends them: {:.1f} % of the step", percent(most))};
+  const std::string bubble =
+      fmt::format("the bubble takes {:.1f} % of the step with {} on {}", percent(most),
+                  counted(it.plan.num_micro_batches, "micro-batch", "micro-batches"),
+                  counted(it.plan.grid.degrees().pipeline, "stage"));
   if (it.plan.config.batch.micro == 1)
-    return {PlanLimit::kBatch, bubble + ", which are of one sequence already: batch.global gives no more"};
-  return {PlanLimit::kBubble, bubble};
+    return {PlanLimit::kBatch, share(most), bubble + ", which are of one sequence already: batch.global gives no more"};
+  return {PlanLimit::kBubble, share(most), bubble};
 }
 
 // The configuration for so many ranks, on such a device.
@@ -147,7 +154,7 @@ TrainConfig for_ranks(const PlanHardware& hardware, const TrainConfig& config, i
     if (!hardware.on_cards()) check_thread_ranks(asked);
     return asked;
   }
-  const int replica = ranks_of_a_replica(config.parallel);
+  const int replica = planned_replica(config.parallel);
   if (gpus % replica != 0)
     throw ConfigError(
         fmt::format("{} {}: not a multiple of the {} that one replica of the model takes (tensor {} x context {} x "
@@ -161,7 +168,7 @@ TrainConfig for_ranks(const PlanHardware& hardware, const TrainConfig& config, i
 
 RunPlan run_plan_on(const PlanHardware& hardware, const TrainConfig& asked, int gpus) {
   MachineFacts machine = hardware.machine;
-  const std::int64_t ranks = gpus > 0 ? gpus : ranks_of_a_replica(asked.parallel) * asked.parallel.data.ranks.value_or(1);
+  const std::int64_t ranks = gpus > 0 ? gpus : ranks_of(asked.parallel);
   if (!hardware.on_cards()) machine.core_share.ranks = static_cast<int>(std::min<std::int64_t>(ranks, kMaxThreadRanks));
   RunPlan plan = make_run_plan(asked, resolve_model(asked), gpus, machine);
   if (const auto samples = find_eval_samples(asked, plan.model)) plan.text = samples->shapes;
@@ -245,12 +252,11 @@ std::string_view to_string(PlanLimit limit) {
   return "";
 }
 
-int ranks_of_a_replica(const ParallelConfig& parallel) {
-  double product = 1;
-  for (const std::int64_t degree : {parallel.tensor, parallel.context, parallel.pipeline}) product *= static_cast<double>(degree);
-  if (product > 1 << 24)
-    throw ConfigError(fmt::format("parallel: one replica would take {:.3g} ranks; use at most {}", product, 1 << 24));
-  return static_cast<int>(product);
+int planned_replica(const ParallelConfig& parallel) {
+  const std::int64_t ranks = ranks_of_a_replica(parallel);
+  if (ranks > kMostGpus)
+    throw ConfigError(fmt::format("parallel: one replica would take {} ranks; use at most {}", ranks, kMostGpus));
+  return static_cast<int>(ranks);
 }
 
 ClusterPlan plan_on(const PlanHardware& hardware, const TrainConfig& config, int gpus) {

@@ -55,7 +55,8 @@ std::string_view to_string(PlanLimit limit);
 // than a twentieth of the step.
 struct FoundLimit {
   PlanLimit limit = PlanLimit::kCompute;
-  std::string why;  // a sentence with numbers
+  double share = 0;  // of the step that it takes; of memory what is needed over what is there
+  std::string why;   // a sentence with numbers
 };
 
 // The process whose threads are ranks on processors.
@@ -95,8 +96,8 @@ struct ClusterPlan {
 // ConfigError naming what cannot be: GPUs that are no whole replicas, what make_run_plan() refuses, a table that a profile lacks.
 ClusterPlan plan_on(const PlanHardware& hardware, const TrainConfig& config, int gpus);
 
-// Ranks that hold one copy of the model: tensor x context x pipeline. Throws ConfigError where they are too many to count.
-int ranks_of_a_replica(const ParallelConfig& parallel);
+// ranks_of_a_replica(). Throws ConfigError above kMostGpus: so many are not planned.
+int planned_replica(const ParallelConfig& parallel);
 
 // What training on so many tokens takes. gpu_hours: on processors hours of cores, all of them.
 struct TrainingCost {

@@ -217,7 +217,7 @@ std::string band_line(const ClusterReport& report) {
            "prints it";
   return fmt::format(
       "bands: of {} runs on the machine that the profile is of, eight of ten took {:.2f} to {:.2f} times the predicted time and "
-      "{:.2f} to {:.2f} times the predicted memory (docs/benchmarks/2026-11-25-cpu-prediction.md)",
+      "{:.2f} to {:.2f} times the predicted memory (docs/planner.md)",
       hardware.band->runs, hardware.band->low, hardware.band->high, hardware.resident_band->low, hardware.resident_band->high);
 }
 

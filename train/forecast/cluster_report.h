@@ -42,7 +42,8 @@ std::string details_text(const ClusterReport& report);
 //  "bands": {part: {"low", "high"} | null}}], "needed": {"value", "low", "high"} of bytes that have to fit, "step": {"seconds",
 //  "low", "high", "busiest_stage", "parts": {...}, "bubble_over_ideal"}, "tokens_per_second", "tokens_per_second_per_gpu", "mfu",
 //  "hfu": each {"value", "low", "high"}, "model_flops", "recomputed_flops", "peak_flops" of a GPU, "mfu_formula",
-//  "bytes_of_a_rank": by axis, "limit": {"name", "why"}, "training": {"tokens", "steps", "days", "gpu_hours", "low", "high"},
+//  "bytes_of_a_rank": by axis, "limit": {"name", "share", "why"}, "training": {"tokens", "steps", "days", "gpu_hours", "low",
+//  "high"},
 //  "advice": [{"settings", "seconds", "bytes", "fits"}], "band": {"low", "high", "runs", "of"}}. Seconds, bytes, FLOPs; the parts
 // of a step add up to it, those of a rank's memory to it. Where no band is known "low" and "high" are not there.
 // Of processors, in place of "device", "gpus", "tokens_per_second_per_gpu": "processor", "cores", "ranks", "threads_per_rank",
@@ -50,7 +51,8 @@ std::string details_text(const ClusterReport& report);
 // "cpu_seconds" of all ranks and "shares_cores", too; "peak_flops" is of all cores; "core_hours" are in place of "gpu_hours".
 JsonValue to_json(const ClusterReport& report);
 
-// "quantity,part,stage,unit,value,low,high", a line for each number; low and high are empty where there is no band.
+// "quantity,part,stage,unit,value,low,high", a line for each number; low and high are empty where there is no band. "fits" is 1 or
+// 0; the part of "first limit" is its name, its value FoundLimit::share.
 std::string to_csv(const ClusterReport& report);
 
 // "H100 nodes with NDR: 1024 x H100-SXM5-80GB", "2 cores of AMD EPYC: 4 ranks of 1 thread".

@@ -150,6 +150,7 @@ JsonValue to_json(const ClusterReport& report) {
     axes.set(to_string(static_cast<Axis>(axis)), whole_bytes(plan.bytes_sent[axis]));
   out.set("bytes_of_a_rank", std::move(axes));
   limit.set("name", to_string(plan.limit.limit));
+  limit.set("share", plan.limit.share);
   limit.set("why", plan.limit.why);
   out.set("limit", std::move(limit));
   out.set("training", training_json(report));
@@ -176,6 +177,8 @@ std::string to_csv(const ClusterReport& report) {
   }
   line("memory needed", "", "", "bytes", static_cast<double>(plan.needed_bytes()), needed_band(report));
   line("memory there", "", "", "bytes", report.hardware.device_bytes, {});
+  line("fits", "", "", "1", plan.fits ? 1 : 0, {});
+  line("first limit", to_string(plan.limit.limit), "", "1", plan.limit.share, {});
   const bool shared = plan.process && plan.process->shares_cores;
   for (std::size_t stage = 0; stage < plan.forecast.price.ranks.size(); ++stage) {
     for (std::size_t part = 0; part < kNumTimeParts; ++part)

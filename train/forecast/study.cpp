@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/int_math.h"
 #include "train/forecast/cluster_plan.h"
 #include "train/run/zero_cost.h"
 
@@ -38,7 +39,8 @@ void fill(const PointConfig& point, const RunPlan& plan, const Forecast& forecas
 }
 
 void price_on_cluster(const Cluster& cluster, const PlanHardware& hardware, const PointConfig& point, StudyRow& row) {
-  check_cluster_size(cluster, static_cast<int>(point.gpus), static_cast<int>(point.gpus / point.replicas));
+  // config_of() refuses more than kMostGpus.
+  check_cluster_size(cluster, checked_cast<int>(point.gpus), checked_cast<int>(point.gpus / point.replicas));
   const ClusterPlan plan = plan_on(hardware, point.config, 0);
   fill(point, plan.plan, plan.forecast, row);
   if (hardware.peak_flops > 0) row.mfu = plan.mfu;
@@ -68,18 +70,23 @@ void check_on_processors(const TrainConfig& config) {
 }
 
 StudyHardware cluster_hardware(const Cluster& cluster) {
-  return {cluster.name, [cluster, hardware = hardware_of(cluster)](const PointConfig& point, StudyRow& row) {
+  return {cluster.name, "GPU", [cluster, hardware = hardware_of(cluster)](const PointConfig& point, StudyRow& row) {
             price_on_cluster(cluster, hardware, point, row);
           }};
 }
 
 StudyHardware processor_hardware(const CpuRates& rates) {
-  return {fmt::format("processors, by the rates of {} ({} cores)", rates.processor, rates.cores),
+  return {fmt::format("processors, by the rates of {} ({} cores)", rates.processor, rates.cores), "rank",
           [hardware = hardware_of(rates)](const PointConfig& point, StudyRow& row) { price_on_processors(hardware, point, row); }};
 }
 
 StudyResult run_study(const StudySpec& spec, const StudyHardware& hardware, const ExecutePoint& execute) {
-  StudyResult result{.spec = spec, .hardware = hardware.name, .held = held_fixed(spec), .rows = {}, .causes = {}};
+  StudyResult result{.spec = spec,
+                     .hardware = hardware.name,
+                     .counted_as = hardware.counted_as,
+                     .held = held_fixed(spec, hardware.counted_as),
+                     .rows = {},
+                     .causes = {}};
   for (StudyPoint& point : points_of(spec)) {
     StudyRow row;
     row.point = std::move(point);

@@ -13,6 +13,7 @@ namespace trident {
 // What points are planned for and priced on.
 struct StudyHardware {
   std::string name;
+  std::string counted_as = "GPU";  // as in StudyResult
   // Fills what a row that can be has, but for comparisons and measurements. ConfigError: why it cannot be.
   std::function<void(const PointConfig& point, StudyRow& row)> price;
 };
@@ -20,8 +21,8 @@ struct StudyHardware {
 // GPUs of `cluster`: rows are what plan_on() (train/forecast/cluster_plan.h) says. ConfigError: as hardware_of().
 StudyHardware cluster_hardware(const Cluster& cluster);
 
-// This machine's processors with their rates, which outlive the result; ranks are threads of one process. More threads than cores
-// take all ranks' work over the cores, and nobody waits for others.
+// Processors with these rates, of this machine or another; ranks are threads of one process. More threads than cores take the work
+// of all ranks over the cores, and nobody waits for others.
 StudyHardware processor_hardware(const CpuRates& rates);
 
 // ConfigError where a configuration asks for cards: device = cuda.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/counted.h"
 #include "train/forecast/study_table.h"
 #include "train/report/report_page.h"
 #include "train/report/svg_plot.h"
@@ -18,7 +19,7 @@ std::string line_name(const StudyResult& result, const StudyRow& row) {
 
 template <class Value>
 LinePlot over_gpus(const StudyResult& result, const std::string& title, const std::string& label, Value value) {
-  LinePlot plot{.title = title, .x_label = "GPUs", .y_label = label, .x_scale = AxisScale::kLog2, .lines = {}};
+  LinePlot plot{.title = title, .x_label = result.counted_as + "s", .y_label = label, .x_scale = AxisScale::kLog2, .lines = {}};
   for (const StudyRow& row : result.rows) {
     if (!row.possible()) continue;
     const std::string name = line_name(result, row);
@@ -34,7 +35,8 @@ LinePlot over_gpus(const StudyResult& result, const std::string& title, const st
 
 LinePlot efficiency_plot(const StudyResult& result) {
   return over_gpus(result, fmt::format("Efficiency, {} scaling", to_string(result.spec.scaling)),
-                   "tokens/s a GPU over the smallest", [](const StudyRow& row) { return row.efficiency; });
+                   fmt::format("tokens/s a {} over the smallest", result.counted_as),
+                   [](const StudyRow& row) { return row.efficiency; });
 }
 
 StackedBars time_bars(const StudyResult& result) {
@@ -50,8 +52,8 @@ StackedBars time_bars(const StudyResult& result) {
   for (const StudyRow& row : result.rows) {
     if (!row.possible()) continue;
     const std::string name = row_name(result.spec, row.point);
-    StackedBars::Bar bar{name.empty() ? fmt::format("{} GPUs", row.gpus)
-                         : result.spec.varies_gpus() ? fmt::format("{}, {} GPUs", name, row.gpus)
+    StackedBars::Bar bar{name.empty() ? counted(row.gpus, result.counted_as)
+                         : result.spec.varies_gpus() ? fmt::format("{}, {}", name, counted(row.gpus, result.counted_as))
                                                      : name,
                          {}};
     for (const std::size_t part : used) bar.values.push_back(row.parts.seconds[part]);
@@ -61,14 +63,14 @@ StackedBars time_bars(const StudyResult& result) {
 }
 
 void require_rows(const StudyResult& result) {
-  if (std::none_of(result.rows.begin(), result.rows.end(), [](const StudyRow& row) { return row.possible(); }))
-    throw ConfigError("nothing to draw: no point of the study can be; the first: " + result.rows.front().reason);
+  if (!result.any_possible())
+    throw ConfigError(fmt::format("nothing to draw: no point of the study can be: {}; vary other values", reasons_text(result)));
 }
 
 ReportTable page_table(const StudyResult& result) {
   ReportTable table{.title = "Points",
-                    .head = {"settings", "remark", "GPUs", "micro-batches", "tokens/s", "a GPU", "step s", "MFU %", "GB held",
-                             "efficiency", "of first"},
+                    .head = {"settings", "remark", result.counted_as + "s", "micro-batches", "tokens/s",
+                             "a " + result.counted_as, "step s", "MFU %", "GB held", "efficiency", "of first"},
                     .rows = {},
                     .num_text_columns = 2};
   for (const StudyRow& row : result.rows) {

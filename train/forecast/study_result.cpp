@@ -5,12 +5,34 @@
 #include <cmath>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "core/counted.h"
 #include "train/forecast/study_keys.h"
 
 namespace trident {
 namespace {
+
+// A member of comparison.json; `of_kind` says whether it is what is asked for.
+template <class OfKind>
+const JsonValue& member(const JsonValue& object, std::string_view key, std::string_view path, OfKind of_kind) {
+  const JsonValue* const found = object.is_object() ? object.find(key) : nullptr;
+  if (found == nullptr || !of_kind(*found))
+    throw DataError(fmt::format("comparison.json: {}: missing, or of another kind; this program writes it", path));
+  return *found;
+}
+
+double number_in(const JsonValue& object, std::string_view key, std::string_view path) {
+  return member(object, key, path, [](const JsonValue& it) { return it.is_number(); }).as_number();
+}
+
+std::string text_in(const JsonValue& object, std::string_view key) {
+  return member(object, key, key, [](const JsonValue& it) { return it.is_string(); }).as_string();
+}
+
+const JsonValue& object_in(const JsonValue& object, std::string_view key) {
+  return member(object, key, key, [](const JsonValue& it) { return it.is_object(); });
+}
 
 // A row is as fast as another where it takes no more than this many times as long; causes of less are not told.
 constexpr double kAlike = 1.05;
@@ -108,17 +130,18 @@ std::string why_slower(const StudyResult& result, const StudyRow& slow, const St
   const double scale = static_cast<double>(slow.tokens) / static_cast<double>(fast.tokens);  // steps of equal work are compared
   const PartDifference most = largest_difference(slow, fast, scale);
   const double all = slow.seconds - scale * fast.seconds;
-  std::string text = fmt::format("On {} {} takes {:.2f} times as long a token as {}: ", counted(slow.gpus, "GPU"),
+  std::string text = fmt::format("On {} {} takes {:.2f} times as long a token as {}: ", counted(slow.gpus, result.counted_as),
                                  row_name(result.spec, slow.point), ratio(slow, fast), row_name(result.spec, fast.point));
   text += most.seconds > all ? fmt::format("{:.3g} s more are {}, all other parts together take {:.3g} s less.", most.seconds,
                                            in_words(most.part), most.seconds - all)
                              : fmt::format("{:.3g} of the {:.3g} s more are {}.", most.seconds, all, in_words(most.part));
   const double sent = all_bytes(slow), sent_fast = all_bytes(fast) * scale;
   if (most.part == TimePart::kData && sent > 0)
-    text += fmt::format(" A step sends {} a GPU over dp instead of {}: {}, instead of {} and {}.", dp_bytes(slow),
-                        dp_bytes(fast), collectives(slow), times(fast.gathers), times(fast.reductions));
+    text += fmt::format(" A step sends {} a {} over dp instead of {}: {}, instead of {} and {}.", dp_bytes(slow),
+                        result.counted_as, dp_bytes(fast), collectives(slow), times(fast.gathers), times(fast.reductions));
   else if (sent > kAlike * sent_fast && sent_fast > 0)
-    text += fmt::format(" A step sends {:.1f} GB a GPU instead of {:.1f}.", 1e-9 * sent, 1e-9 * all_bytes(fast));
+    text += fmt::format(" A step sends {:.1f} GB a {} instead of {:.1f}.", 1e-9 * sent, result.counted_as,
+                        1e-9 * all_bytes(fast));
   return text;
 }
 
@@ -130,8 +153,9 @@ std::string why_less_efficient(const StudyResult& result, const StudyRow& large,
   const double of_large = most.seconds > 0 ? large.parts[most.part] / large.seconds : 0;
   const double of_small = most.seconds > 0 ? small.parts[most.part] / small.seconds : 0;
   return fmt::format(
-      "{}from {} to {} GPUs efficiency falls to {:.2f}, most of it by {}: {:.0f} % of the step instead of {:.0f} %{}.",
-      name.empty() ? "" : name + ": ", small.gpus, large.gpus, large.efficiency, in_words(most.part), 100 * of_large,
+      "{}from {} to {} efficiency falls to {:.2f}, most of it by {}: {:.0f} % of the step instead of {:.0f} %{}.",
+      name.empty() ? "" : name + ": ", small.gpus, counted(large.gpus, result.counted_as),
+      large.efficiency, in_words(most.part), 100 * of_large,
       100 * of_small,
       large.micro_batches != small.micro_batches ? fmt::format(" ({} instead of {} a replica)", large.micro_batches,
                                                                counted(small.micro_batches, "micro-batch", "micro-batches"))
@@ -149,6 +173,35 @@ std::string row_name(const StudySpec& spec, const StudyPoint& point) {
     name += is_word(value) ? value : fmt::format("{} {}", short_key(spec.varied[i].key), value);
   }
   return name;
+}
+
+bool StudyResult::any_possible() const {
+  return std::ranges::any_of(rows, [](const StudyRow& row) { return row.possible(); });
+}
+
+std::string reasons_text(const StudyResult& result) {
+  constexpr std::size_t kMost = 3;
+  std::vector<std::string> reasons;
+  for (const StudyRow& row : result.rows)
+    if (!row.possible() && std::ranges::find(reasons, row.reason) == reasons.end()) reasons.push_back(row.reason);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(reasons.size(), kMost); ++i) text += (i == 0 ? "" : "; ") + reasons[i];
+  if (reasons.size() > kMost)
+    text += fmt::format(" ({})", counted(static_cast<std::int64_t>(reasons.size() - kMost), "more reason"));
+  return text;
+}
+
+void take_comparison(const JsonValue& comparison, StudyRow& row) {
+  if (!comparison.is_object()) throw DataError("comparison.json: no object; this program writes one");
+  if (comparison.find("step_seconds") == nullptr)
+    return void(row.not_run = "trained, and not compared: " + text_in(comparison, "not_predicted"));
+  const JsonValue& step = object_in(comparison, "step_seconds");
+  row.measured = StudyMeasurement{
+      .seconds = number_in(step, "measured", "step_seconds.measured"),
+      .predicted = number_in(step, "predicted", "step_seconds.predicted"),
+      .clock = text_in(comparison, "clock"),
+      .steps = static_cast<int>(number_in(comparison, "steps", "steps")),
+      .memory_bytes = std::llround(number_in(object_in(comparison, "arena_bytes"), "measured", "arena_bytes.measured"))};
 }
 
 void compare_rows(StudyResult& result) {
@@ -170,7 +223,7 @@ void compare_rows(StudyResult& result) {
   }
 }
 
-std::vector<std::string> held_fixed(const StudySpec& spec) {
+std::vector<std::string> held_fixed(const StudySpec& spec, std::string_view counted_as) {
   std::vector<std::string> held;
   if (spec.scaling == Scaling::kStrong) {
     held.emplace_back(
@@ -189,10 +242,10 @@ std::vector<std::string> held_fixed(const StudySpec& spec) {
         batches));
   }
   if (spec.varies_gpus())
-    held.emplace_back(
-        "Efficiency: tokens/s a GPU over those of the smallest number of GPUs that fits, everything else equal; with strong "
-        "scaling "
-        "that is (time x GPUs) of the smallest over (time x GPUs), with weak scaling and equal replicas time over time.");
+    held.push_back(fmt::format(
+        "Efficiency: tokens/s a {0} over those of the smallest number of {0}s that fits, everything else equal; with strong "
+        "scaling that is (time x {0}s) of the smallest over (time x {0}s), with weak scaling and equal replicas time over time.",
+        counted_as));
   return held;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/parallel_axis.h"
@@ -27,6 +28,7 @@ struct StudyRow {
   StudyPoint point;
   std::string reason;  // why the point cannot be; then only `point` counts
 
+  // On processors gpus are ranks, threads of one process, and what is said of a GPU is said of a rank.
   std::int64_t gpus = 0, replicas = 0, micro_batches = 0, tokens = 0;  // tokens: of a step
   double seconds = 0;   // of a step
   TimeParts parts;      // of the pipeline rank that waits least; they add up to `seconds`
@@ -39,8 +41,8 @@ struct StudyRow {
   std::array<double, kNumAxes> bytes_sent{};  // of a step, by axis, of a rank on average
   double gathers = 0, reductions = 0;         // over dp, of a unit in a step on average
 
-  double efficiency = 0;  // see efficiency_text; 0: it does not fit, or is the only point
-  double of_first = 0;    // tokens/s a GPU over that of the first row with as many GPUs that can be
+  double efficiency = 0;  // see held_fixed(); 0: it does not fit, or is the only point
+  double of_first = 0;    // tokens/s a GPU over that of the first row of equally many GPUs that can be, itself included
 
   std::optional<StudyMeasurement> measured;
   std::string not_run;  // why not, where points were to be executed
@@ -53,17 +55,27 @@ struct StudyRow {
 struct StudyResult {
   StudySpec spec;
   std::string hardware;           // what prices are of
+  std::string counted_as = "GPU";   // what rows' gpus are; "rank" on processors
   std::vector<std::string> held;  // sentences: what stays the same, and what efficiency is
   std::vector<StudyRow> rows;     // in the order of points_of()
   std::vector<std::string> causes;  // sentences: why rows differ
+
+  bool any_possible() const;
 };
+
+// "batch.global = 96: ...; 12 GPUs: ... (2 more reasons)": why no point can be, each reason once and three at most.
+std::string reasons_text(const StudyResult& result);
+
+// Fills row.measured from the comparison.json (docs/logs.md) of a run that executed the point, or row.not_run where it has no time.
+// DataError naming a member that is missing, or is not of its kind.
+void take_comparison(const JsonValue& comparison, StudyRow& row);
 
 // Fills efficiency and of_first. Rows are compared that differ in gpus alone; the reference has the fewest GPUs of those that can
 // be and fit. What does not fit has no efficiency: nobody can have it.
 void compare_rows(StudyResult& result);
 
-// What is held fixed, and what efficiency means, from the specification alone.
-std::vector<std::string> held_fixed(const StudySpec& spec);
+// What is held fixed, and what efficiency means, from the specification alone. `counted_as` as in StudyResult.
+std::vector<std::string> held_fixed(const StudySpec& spec, std::string_view counted_as);
 
 // Why rows differ by more than 5 %, a sentence for each line of rows that differ in gpus alone. Against the first arm, or without
 // arms the fastest row of as many GPUs: the part of the step that makes most of the difference, where it is largest; for gathers

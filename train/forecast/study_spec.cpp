@@ -11,6 +11,7 @@
 #include "core/counted.h"
 #include "plan/cluster.h"
 #include "train/config/option_table.h"
+#include "train/config/rank_count.h"
 #include "train/forecast/study_keys.h"
 
 namespace trident {
@@ -69,9 +70,6 @@ std::vector<std::string> values_of(const std::string& key, std::string_view part
   for (const std::string& value : *range) values.push_back(taken(key, value, within));
   return values;
 }
-
-// The ranks of one replica.
-std::int64_t replica_ranks(const ParallelConfig& parallel) { return parallel.pipeline * parallel.tensor * parallel.context; }
 
 // Of the smallest point, with replicas of `ranks`.
 std::int64_t fewest_replicas(const StudySpec& spec, std::int64_t ranks) {
@@ -199,7 +197,7 @@ std::vector<StudyPoint> points_of(const StudySpec& spec) {
 std::int64_t replica_batch(const StudySpec& spec, std::size_t arm) {
   const TrainConfig config = config_of_arm(spec, arm);
   const std::int64_t replicas =
-      config.parallel.data.ranks ? *config.parallel.data.ranks : fewest_replicas(spec, replica_ranks(config.parallel));
+      config.parallel.data.ranks ? *config.parallel.data.ranks : fewest_replicas(spec, ranks_of_a_replica(config.parallel));
   if (config.batch.global % replicas != 0)
     throw ConfigError(fmt::format("weak scaling: batch.global = {} is not divided by {}; what a replica gets is held fixed",
                                   config.batch.global, counted(replicas, "replica")));
@@ -222,10 +220,11 @@ PointConfig config_of(const StudySpec& spec, const StudyPoint& point) {
   std::ranges::move(of_point, std::back_inserter(settings));
   OptionValues values;
   TrainConfig config = load_train_config(spec.config, settings, values);
-  const std::int64_t ranks = replica_ranks(config.parallel);
-  const std::int64_t gpus = point.gpus > 0 ? point.gpus : ranks * config.parallel.data.ranks.value_or(1);
+  const std::int64_t ranks = ranks_of_a_replica(config.parallel);
+  const std::int64_t gpus = point.gpus > 0 ? point.gpus : ranks_of(config.parallel);
+  if (gpus > kMostGpus) throw ConfigError(fmt::format("parallel: {} ranks; at most {} are planned", gpus, kMostGpus));
   if (gpus % ranks != 0)
-    throw ConfigError(fmt::format("{} are no whole replicas of {} (tp {} x pp {}{})", counted(gpus, "GPU"), ranks,
+    throw ConfigError(fmt::format("{} are no whole replicas of {} (tp {} x pp {}{})", counted(gpus, "rank"), ranks,
                                   config.parallel.tensor, config.parallel.pipeline,
                                   config.parallel.context > 1 ? fmt::format(" x cp {}", config.parallel.context) : ""));
   const std::int64_t replicas = gpus / ranks;

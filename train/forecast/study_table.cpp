@@ -87,7 +87,7 @@ class Table {
       add(std::string(short_key(spec.varied[i].key)),
           [i](const StudyRow& row) { return row.point.values[i]; }, true);
     }
-    add("GPUs", [](const StudyRow& row) {
+    add(result_.counted_as + "s", [](const StudyRow& row) {
       const std::int64_t gpus = row.possible() ? row.gpus : row.point.gpus;
       return gpus > 0 ? fmt::format("{}", gpus) : std::string("-");
     });
@@ -98,7 +98,8 @@ class Table {
     add("replicas", [](const StudyRow& row) { return fmt::format("{}", row.replicas); });
     add("micro-batches", [](const StudyRow& row) { return fmt::format("{}", row.micro_batches); });
     add("tokens/s", [](const StudyRow& row) { return fmt::format("{:.0f}", row.possible() ? row.tokens_per_second() : 0); });
-    add("a GPU", [](const StudyRow& row) { return fmt::format("{:.0f}", row.possible() ? row.tokens_per_gpu() : 0); });
+    add("a " + result_.counted_as,
+        [](const StudyRow& row) { return fmt::format("{:.0f}", row.possible() ? row.tokens_per_gpu() : 0); });
     add("step s", [](const StudyRow& row) { return fmt::format("{:.4g}", row.seconds); });
     if (measured_) {
       add("measured", [](const StudyRow& row) { return row.measured ? fmt::format("{:.4g}", row.measured->seconds) : ""; });
@@ -212,6 +213,7 @@ JsonValue to_json(const StudyResult& result) {
   out.set("study", result.spec.title);
   out.set("config", result.spec.config);
   out.set("hardware", result.hardware);
+  out.set("counted_as", result.counted_as);
   out.set("scaling", to_string(result.spec.scaling));
   JsonValue::Array held, rows, causes;
   for (const std::string& sentence : result.held) held.emplace_back(sentence);

@@ -12,8 +12,8 @@ namespace trident {
 // left out; times are seconds of a step.
 std::string to_text(const StudyResult& result);
 
-// {"study", "config", "hardware", "scaling", "held_fixed": [...], "rows": [{"arm", "settings": {key: value}, "gpus", "possible",
-// ...}],
+// {"study", "config", "hardware", "counted_as" ("GPU", or "rank" of processors: what "gpus" are), "scaling",
+// "held_fixed": [...], "rows": [{"arm", "settings": {key: value}, "gpus", "possible", ...}],
 //  "causes": [...]}. A row that cannot be has "reason", others: "replicas", "micro_batches", "tokens_per_step", "step_s", "parts_s"
 // {part: s}, "tokens_per_s", "tokens_per_s_per_gpu", "mfu" (null: no peak known), "bubble_over_ideal", "memory_bytes",
 // "optimizer_bytes", "memory_there_bytes" (null: not known), "fits", "bytes_sent" {axis: bytes of a GPU}, "gathers", "reductions"

@@ -2,6 +2,7 @@
 
 #include "core/int_math.h"
 #include "train/config/option_check.h"
+#include "train/config/rank_count.h"
 #include "train/plan/machine.h"
 #include "train/plan/run_plan.h"
 #include "train/launch/prepare_run.h"

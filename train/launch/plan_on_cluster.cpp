@@ -5,6 +5,7 @@
 #include "core/check.h"
 #include "core/file_io.h"
 #include "plan/price_book.h"
+#include "train/config/rank_count.h"
 #include "train/forecast/plan_page.h"
 #include "train/forecast/plan_trace.h"
 #include "train/launch/prepare_run.h"
@@ -16,9 +17,9 @@ PlanHardware hardware_for(const TrainConfig& config, const ClusterQuestion& ques
   if (question.cluster == "cpu") return shipped_processors();
   if (const auto rates = find_processors(question.cluster)) return hardware_of(*rates);
   const Cluster cluster = find_cluster(shipped_price_book(), question.cluster);
-  const int replica = ranks_of_a_replica(config.parallel);
+  const int replica = planned_replica(config.parallel);
   const std::int64_t gpus = question.gpus > 0 ? question.gpus : ranks_of(config.parallel);
-  if (gpus > 1 << 24) throw ConfigError(fmt::format("parallel: {} ranks; at most {} are planned", gpus, 1 << 24));
+  if (gpus > kMostGpus) throw ConfigError(fmt::format("parallel: {} ranks; at most {} are planned", gpus, kMostGpus));
   check_cluster_size(cluster, static_cast<int>(gpus), replica);
   return hardware_of(cluster);
 }

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "model/model_stats.h"
+#include "train/config/rank_count.h"
 #include "train/plan/core_share.h"
 #include "train/plan/machine.h"
 #include "train/plan/preflight.h"

@@ -110,10 +110,6 @@ void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   describe_data(inputs, looks);
 }
 
-std::int64_t ranks_of(const ParallelConfig& parallel) {
-  return parallel.data.ranks.value_or(1) * parallel.pipeline * parallel.tensor;
-}
-
 RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine, RunOrigin origin) {
   RunInputs inputs;
   inputs.resume = std::move(origin.resume);

@@ -33,9 +33,6 @@ struct RunPlace {
 // `origin`: what adopt() has agreed to; initial weights of another model are refused here.
 RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine, RunOrigin origin = {});
 
-// Ranks that the configuration's degrees ask for; "auto" counts as one.
-std::int64_t ranks_of(const ParallelConfig& parallel);
-
 // prepare_run's part that has to do with token files: opens those that inputs.plan names, refuses what cannot be trained on, fills
 // sources and data_facts. Of each file it reads the header, the boundaries of data.split and, if it `looks`, sample_dataset()'s few
 // places: whatever the size less than 4 KB, which on a disk are less than 1.1 MB of pages. Who looks also reads data.tokenizer into

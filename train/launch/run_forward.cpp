@@ -14,6 +14,7 @@
 #include "parallel/communicator/launcher.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "train/config/option_values.h"
+#include "train/config/rank_count.h"
 #include "train/launch/prepare_run.h"
 #include "train/launch/rank_devices.h"
 #include "train/launch/rank_lifeline.h"
@@ -34,7 +35,7 @@ ForwardInputs prepare(ForwardModel model, int world_size, const MachineFacts& ma
   TrainConfig& config = model.config;
   if (world_size == 0) check_thread_ranks(config);
   const ParallelConfig& parallel = config.parallel;
-  const std::int64_t replica = parallel.tensor * parallel.context * parallel.pipeline;
+  const std::int64_t replica = ranks_of_a_replica(parallel);
   const std::int64_t data = parallel.data.ranks.value_or(std::max<std::int64_t>(1, world_size / replica));
   config.batch.global = config.batch.micro * data * micro_batches_for(parallel.pipeline);
   ForwardInputs inputs;

@@ -9,6 +9,7 @@
 #include "core/host_name.h"
 #include "parallel/communicator/launcher.h"
 #include "parallel/shared_memory/thread_world.h"
+#include "train/config/rank_count.h"
 #include "train/forecast/run_forecast.h"
 #include "train/launch/failure_file.h"
 #include "train/launch/prepare_run.h"

@@ -72,15 +72,7 @@ void execute(const PointConfig& point, const CpuRates& rates, StudyRow& row, Cud
   LogSink log(lines);
   run_training([&] { return config; }, {console, ConsoleMode::kPlain, log}, cuda);
   // Where ranks share cores a step's wall time is not what was predicted: the run compares what processors worked.
-  const JsonValue comparison = parse_json(read_file(config.run.dir + "/comparison.json"), "comparison.json");
-  const JsonValue* const step = comparison.find("step_seconds");
-  if (step == nullptr)
-    return void(row.not_run = "trained, and not compared: " + comparison.find("not_predicted")->as_string());
-  row.measured = StudyMeasurement{.seconds = step->find("measured")->as_number(),
-                                  .predicted = step->find("predicted")->as_number(),
-                                  .clock = comparison.find("clock")->as_string(),
-                                  .steps = static_cast<int>(comparison.find("steps")->as_number()),
-                                  .memory_bytes = comparison.find("arena_bytes")->find("measured")->as_integer()};
+  take_comparison(parse_json(read_file(config.run.dir + "/comparison.json"), "comparison.json"), row);
 }
 
 // A device that varies is a matter of points.

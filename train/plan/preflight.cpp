@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "model/model_stats.h"
+#include "train/config/rank_count.h"
 #include "train/plan/update_rule_of.h"
 
 namespace trident {
@@ -32,12 +33,12 @@ std::filesystem::path nearest_existing(const std::string& folder) {
 
 void check_thread_ranks(const TrainConfig& config) {
   const ParallelConfig& p = config.parallel;
-  const std::int64_t data = p.data.ranks.value_or(1), ranks = data * p.pipeline * p.tensor;  // each at most 2^16
+  const std::int64_t ranks = ranks_of(p);
   if (ranks <= kMaxThreadRanks) return;
   throw ConfigError(fmt::format(
       "parallel.data x parallel.pipeline x parallel.tensor = {} x {} x {} = {} ranks: as threads of one process at most "
       "{} can run; lower the degrees",
-      data, p.pipeline, p.tensor, ranks, kMaxThreadRanks));
+      p.data.ranks.value_or(1), p.pipeline, p.tensor, ranks, kMaxThreadRanks));
 }
 
 void check_model_fits(const ModelConfig& model, const TrainConfig& config, std::int64_t machine_bytes) {
