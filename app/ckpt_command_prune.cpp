@@ -17,6 +17,7 @@
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
+#include "core/number_text.h"
 #include "core/printable.h"
 #include "train/config/train_config.h"
 
@@ -97,10 +98,11 @@ void ckpt_prune(const PruneRequest& request, const CommandContext& context) {
   std::int64_t bytes = 0;
   for (const std::int64_t step : done.removed) {
     bytes += sizes[step];
-    out << fmt::format("{} {}, {}\n", checkpoint_name(step), request.dry_run ? "would be removed" : "is removed", size_text(static_cast<double>(sizes[step])));
+    out << fmt::format("{} {}, {}\n", checkpoint_name(step), request.dry_run ? "would be removed" : "is removed",
+                       bytes_text(sizes[step]));
   }
   out << fmt::format("{}: {} {}, {}; {} stay\n", on_one_line(request.folder), counted(std::ssize(done.removed), "checkpoint"),
-                     request.dry_run ? "would be removed" : "removed", size_text(static_cast<double>(bytes)), std::ssize(done.stayed));
+                     request.dry_run ? "would be removed" : "removed", bytes_text(bytes), std::ssize(done.stayed));
 }
 
 }  // namespace trident

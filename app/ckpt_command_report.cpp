@@ -16,12 +16,11 @@
 #include "core/clock.h"
 #include "core/counted.h"
 #include "core/json_reader.h"
+#include "core/number_text.h"
 #include "core/printable.h"
 
 namespace trident {
 namespace {
-
-std::string bytes_text(std::int64_t bytes) { return size_text(static_cast<double>(bytes)); }
 
 std::int64_t bytes_of(const Manifest& manifest) {
   std::int64_t bytes = 0;
@@ -197,7 +196,7 @@ void ckpt_verify(const std::string& path, const CommandContext& context) {
   const std::vector<std::string> problems = check_checkpoint(folder, manifest, [&](const CheckProgress& seen) {
     const double now = monotonic_seconds();
     line.update(seen.bytes_done, seen.bytes_total,
-                fmt::format("{}/s", size_text(static_cast<double>(seen.bytes_done) / (now - start))), now);
+                fmt::format("{}/s", bytes_text(static_cast<double>(seen.bytes_done) / (now - start))), now);
   });
   line.finish();
   for (const std::string& problem : problems) context.out << on_one_line(problem) << '\n';

@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "core/counted.h"
 #include "core/json_reader.h"
+#include "core/number_text.h"
 
 namespace trident {
 namespace {
@@ -85,17 +86,17 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
     ProgressLine line(context.out, context.console, start);
     request.progress = [&](std::int64_t done, std::int64_t all) {
       interruption.check();
-      line.update(done, all, size_text(static_cast<double>(done)), monotonic_seconds());
+      line.update(done, all, bytes_text(done), monotonic_seconds());
     };
     report = context.convert(request);
   }
   const double seconds = monotonic_seconds() - start;
   for (const std::string& warning : report.warnings) context.out << "warning: " << warning << '\n';
   context.out << fmt::format("{}: {}, {} in {}, {}, and {}; {:.1f} s, {}/s\n", request.to, counted(report.tensors, "tensor"),
-                             size_text(static_cast<double>(report.bytes)), to_string(report.dtype),
+                             bytes_text(report.bytes), to_string(report.dtype),
                              counted(std::ssize(report.weight_files), "weight file"),
                              counted(std::ssize(report.other_files), "other file"), seconds,
-                             size_text(static_cast<double>(report.bytes) / std::max(seconds, 1e-3)));
+                             bytes_text(static_cast<double>(report.bytes) / std::max(seconds, 1e-3)));
 }
 
 }  // namespace trident

@@ -14,6 +14,7 @@
 #include "core/clock.h"
 #include "core/counted.h"
 #include "core/json_reader.h"
+#include "core/number_text.h"
 #include "core/printable.h"
 #include "data/merge_datasets.h"
 #include "data/prepare.h"
@@ -79,13 +80,13 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
     interruption.check();
     const double now = monotonic_seconds();
     line.update(seen.bytes_done, seen.bytes_total,
-                fmt::format("{}/s of text, {:.1f} M tokens", size_text(static_cast<double>(seen.text_bytes) / (now - start)),
+                fmt::format("{}/s of text, {:.1f} M tokens", bytes_text(static_cast<double>(seen.text_bytes) / (now - start)),
                             1e-6 * static_cast<double>(seen.tokens)), now);
   });
   line.finish();
   context.out << fmt::format("{}, {} from {} of text in {:.1f} s, {}/s\n", made(output, stats.documents),
                              counted(stats.tokens, "token"), counted(stats.bytes, "byte"), stats.seconds,
-                             size_text(static_cast<double>(stats.bytes) / stats.seconds));
+                             bytes_text(static_cast<double>(stats.bytes) / stats.seconds));
   const auto are = [](std::int64_t n, std::string_view one, std::string_view several) { return n == 1 ? one : several; };
   if (stats.empty_documents > 0)
     context.out << fmt::format("{} {} empty\n", counted(stats.empty_documents, "document"),
@@ -114,7 +115,7 @@ void merge_command(const Arguments& arguments, const CommandContext& context) {
     interruption.check();
     const double now = monotonic_seconds();
     line.update(seen.bytes_done, seen.bytes_total,
-                fmt::format("{}/s", size_text(static_cast<double>(seen.bytes_done) / (now - start))), now);
+                fmt::format("{}/s", bytes_text(static_cast<double>(seen.bytes_done) / (now - start))), now);
   });
   line.finish();
   context.out << fmt::format("{}, {} from {}\n", made(output, stats.documents), counted(stats.tokens, "token"),

@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "core/counted.h"
 #include "core/json_reader.h"
+#include "core/number_text.h"
 #include "core/printable.h"
 #include "core/utf8.h"
 #include "data/dataset_record.h"
@@ -74,7 +75,7 @@ DatasetSummary read_whole(const IndexedDataset& dataset, const Tokenizer* tokeni
   ProgressLine line(progress->out, progress->console, start);
   return summarize(dataset, wanted, [&](const SummaryProgress& seen) {
     const double now = monotonic_seconds(), done = static_cast<double>(seen.tokens_done * size_of(dataset.type()));
-    line.update(seen.tokens_done, seen.tokens_total, fmt::format("{}/s", size_text(done / (now - start))), now);
+    line.update(seen.tokens_done, seen.tokens_total, fmt::format("{}/s", bytes_text(done / (now - start))), now);
   });
 }
 
@@ -129,7 +130,7 @@ void print_text(const Inspection& seen, std::ostream& out) {
   const IndexedDataset& dataset = seen.dataset;
   const DatasetSummary& summary = seen.summary;
   const auto line = [&](std::string_view name, const std::string& value) { out << fmt::format("  {:<16} {}\n", name, value); };
-  const auto bytes = [](std::int64_t count) { return fmt::format("{} bytes ({})", count, size_text(static_cast<double>(count))); };
+  const auto bytes = [](std::int64_t count) { return fmt::format("{} bytes ({})", count, bytes_text(count)); };
   out << on_one_line(dataset.prefix()) << '\n';
   line("dtype", std::string(name_of(dataset.type())));
   line("documents", fmt::format("{}, {} of them empty", dataset.num_documents(), summary.empty_documents));

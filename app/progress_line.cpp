@@ -32,13 +32,4 @@ void ProgressLine::finish() {
   shown_ = false;
 }
 
-std::string size_text(double bytes) {
-  if (bytes < 1000) return fmt::format("{:.0f} bytes", bytes);
-  for (const char* unit : {"KB", "MB", "GB"}) {
-    bytes /= 1000;
-    if (bytes < 999.95) return fmt::format("{:.1f} {}", bytes, unit);
-  }
-  return fmt::format("{:.1f} TB", bytes / 1000);
-}
-
 }  // namespace trident

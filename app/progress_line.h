@@ -31,7 +31,4 @@ class ProgressLine {
   bool shown_ = false;
 };
 
-// "12 bytes", "3.4 KB", "5.6 GB": powers of 1000.
-std::string size_text(double bytes);
-
 }  // namespace trident

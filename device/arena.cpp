@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/int_math.h"
+#include "core/number_text.h"
 
 namespace trident {
 
@@ -13,7 +14,6 @@ namespace {
 
 constexpr std::size_t kLargestEntriesShown = 8, kLargestEntriesNamed = 4;
 
-double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
 std::vector<const ArenaPlan::Entry*> largest_of(const ArenaPlan& plan, std::size_t most) {
   std::vector<const ArenaPlan::Entry*> largest;

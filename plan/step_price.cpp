@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "plan/step_ops.h"
+#include "plan/time_part_words.h"
 
 namespace trident {
 namespace {
@@ -115,20 +116,7 @@ StepPrice price(const RecordedStep& step, const std::vector<ProgramLoops>& loops
 
 }  // namespace
 
-std::string_view to_string(TimePart part) {
-  switch (part) {
-    case TimePart::kCompute: return "compute";
-    case TimePart::kRecompute: return "recompute";
-    case TimePart::kTensor: return "tp";
-    case TimePart::kPipeline: return "pp";
-    case TimePart::kData: return "dp";
-    case TimePart::kBubble: return "bubble";
-    case TimePart::kOptimizer: return "optimizer";
-    case TimePart::kLaunch: return "launch";
-    case TimePart::kOther: return "other";
-  }
-  return "";
-}
+std::string_view to_string(TimePart part) { return part_words(part).name; }
 
 double TimeParts::total() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
 

@@ -4,14 +4,13 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "core/number_text.h"
 #include "device/cuda/cuda_error.h"
 #include "device/no_allocation.h"
 
 namespace trident {
 
 namespace {
-
-double megabytes(std::size_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
 std::string device_name(int device) {
   cudaDeviceProp properties;

@@ -19,6 +19,7 @@
 
 #include "core/check.h"
 #include "core/int_math.h"
+#include "core/number_text.h"
 #include "device/no_allocation.h"
 
 namespace trident {
@@ -34,9 +35,6 @@ struct Header {
   std::atomic<std::int64_t> promised{0};  // bytes that live buffers have or will have, and what is used of the control region
   std::int64_t control_offset = 0;
 };
-
-double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
-double gigabytes(std::int64_t bytes) { return static_cast<double>(bytes) * 1e-9; }
 
 [[noreturn]] void refuse(const std::string& what) {
   throw ConfigError(fmt::format("the ranks of a node share one segment of memory, which this system refuses: {}", what));

@@ -252,15 +252,5 @@ TEST(ProgressLine, DrawsInPlaceOnATerminalAndSeldomElsewhere) {
   EXPECT_EQ(terminal.str().find(" 25%"), terminal.str().rfind(" 25%"));  // not drawn again within a fifth of a second
 }
 
-TEST(ProgressLine, Sizes) {
-  EXPECT_EQ(size_text(0), "0 bytes");
-  EXPECT_EQ(size_text(999), "999 bytes");
-  EXPECT_EQ(size_text(1500), "1.5 KB");
-  EXPECT_EQ(size_text(999'949), "999.9 KB");
-  EXPECT_EQ(size_text(999'960), "1.0 MB");
-  EXPECT_EQ(size_text(4'492'490'400), "4.5 GB");
-  EXPECT_EQ(size_text(3e15), "3000.0 TB");
-}
-
 }  // namespace
 }  // namespace trident

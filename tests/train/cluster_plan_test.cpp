@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/file_io.h"
+#include "core/number_text.h"
 #include "model/model_stats.h"
 #include "plan/price_book.h"
 #include "tests/data/temporary_folder.h"
@@ -50,25 +51,32 @@ TEST(ClusterPlan, PartsOfMemoryAddUpToArenaAndContext) {
     for (std::size_t stage = 0; stage < plan.memory.size(); ++stage) {
       const RankMemory& memory = plan.memory[stage];
       const DryRun& run = plan.forecast.stages[stage];
-      EXPECT_EQ(memory.total() - memory.of("context") - memory.of("communicators"), run.arena.total_bytes());
-      EXPECT_EQ(memory.of("context"), static_cast<std::int64_t>(hardware.context_bytes));
+      EXPECT_EQ(memory.total() - memory.of(MemoryPartKind::kContext) - memory.of(MemoryPartKind::kCommunicators),
+                run.arena.total_bytes());
+      EXPECT_EQ(memory.of(MemoryPartKind::kContext), static_cast<std::int64_t>(hardware.context_bytes));
       std::int64_t activations = 0, exact = 0;
       for (const MemoryPart& part : memory.parts) {
-        if (part.name.starts_with("activations: ")) activations += part.bytes;
+        if (is_activation(part.kind)) activations += part.bytes;
         if (part.certainty == Certainty::kExact) exact += part.bytes;
       }
       EXPECT_EQ(activations, run.arena.total_bytes(MemoryUse::kActivations));
-      EXPECT_EQ(memory.held, activations - memory.of("activations: made again") - memory.of("activations: sampled text"));
-      EXPECT_EQ(exact + memory.of("workspaces"), run.arena.total_bytes());
-      EXPECT_EQ(memory.of("parameters"), run.arena.total_bytes(MemoryUse::kParameters));
-      EXPECT_EQ(memory.of("scratch") + memory.of("workspaces"), run.arena.total_bytes(MemoryUse::kWorkspace));
-      EXPECT_GT(memory.of("workspaces"), 0);
-      for (const MemoryPart& part : memory.parts) EXPECT_GE(part.bytes, 0) << part.name;
+      EXPECT_EQ(memory.held, activations - memory.of(MemoryPartKind::kMadeAgain) - memory.of(MemoryPartKind::kSampledText));
+      EXPECT_EQ(exact + memory.of(MemoryPartKind::kWorkspaces), run.arena.total_bytes());
+      EXPECT_EQ(memory.of(MemoryPartKind::kParameters), run.arena.total_bytes(MemoryUse::kParameters));
+      EXPECT_EQ(memory.of(MemoryPartKind::kScratch) + memory.of(MemoryPartKind::kWorkspaces),
+                run.arena.total_bytes(MemoryUse::kWorkspace));
+      for (std::size_t kind = 0; kind < memory.parts.size(); ++kind)  // one of each, in order, no two of a name
+        for (std::size_t other = 0; other <= kind; ++other) {
+          EXPECT_EQ(static_cast<std::size_t>(memory.parts[kind].kind), kind);
+          EXPECT_EQ(to_string(memory.parts[kind].kind) == to_string(memory.parts[other].kind), kind == other);
+        }
+      EXPECT_GT(memory.of(MemoryPartKind::kWorkspaces), 0);
+      for (const MemoryPart& part : memory.parts) EXPECT_GE(part.bytes, 0) << to_string(part.kind);
       EXPECT_LE(memory.total(), plan.most().total());
     }
   }
-  EXPECT_GT(planned().memory.back().of("activations: logits + loss"), 0) << "the last stage has the head";
-  EXPECT_EQ(planned().memory.front().of("activations: logits + loss"), 0);
+  EXPECT_GT(planned().memory.back().of(MemoryPartKind::kLoss), 0) << "the last stage has the head";
+  EXPECT_EQ(planned().memory.front().of(MemoryPartKind::kLoss), 0);
 }
 
 std::int64_t rounded(std::int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
@@ -81,30 +89,30 @@ TEST(ClusterPlan, ActivationsByKindAreThoseOfTheLayers) {
                                       "precision.compute=bf16", "batch.micro=3", "batch.global=6"});
     const ModelConfig& m = plan.plan.model;
     const std::int64_t rows = 3 * plan.plan.config.batch.sequence, t = rounded(rows * m.hidden * 2), statistics = rounded(rows * 4);
-    const auto of = [&](const std::string& kind) { return plan.most().of("activations: " + kind); };
+    const auto of = [&](MemoryPartKind kind) { return plan.most().of(kind); };
     const bool full = policy == "full";
-    EXPECT_EQ(of("block inputs"), (m.layers + 1) * t) << "the head has an input, too";
+    EXPECT_EQ(of(MemoryPartKind::kBlockInputs), (m.layers + 1) * t) << "the head has an input, too";
     // q, and k and v of fewer heads; the core's output and log-sum-exp, which selective recomputation makes again.
     const std::int64_t kv = rounded(rows * m.kv_heads * m.head_dim * 2);
     const std::int64_t q = rounded(rows * m.heads * m.head_dim * 2), core = q + rounded(rows * m.heads * 4);
-    EXPECT_EQ(of("attention"), full ? 0 : m.layers * (q + 2 * kv + (policy == "none" ? core : 0)));
-    EXPECT_EQ(of("MLP"), full ? 0 : m.layers * rounded(rows * 2 * m.ffn * 2)) << "gate and up";
+    EXPECT_EQ(of(MemoryPartKind::kAttention), full ? 0 : m.layers * (q + 2 * kv + (policy == "none" ? core : 0)));
+    EXPECT_EQ(of(MemoryPartKind::kMlp), full ? 0 : m.layers * rounded(rows * 2 * m.ffn * 2)) << "gate and up";
     // Two norms' outputs and reciprocal deviations, and the residual between the phases; the head's norm is always kept.
-    EXPECT_EQ(of("norms + residual"), t + statistics + (full ? 0 : m.layers * (3 * t + 2 * statistics)));
-    EXPECT_EQ(of("logits + loss"), rounded(rows * 50304 * 2) + statistics + rounded(2 * rows * 4)) << "padded to 128 columns";
-    EXPECT_EQ(of("split backward"), 0);
-    EXPECT_EQ(of("made again") > 0, policy != "none");
-    EXPECT_GT(of("sampled text"), 0) << "eval.samples of the demo";
+    EXPECT_EQ(of(MemoryPartKind::kNorms), t + statistics + (full ? 0 : m.layers * (3 * t + 2 * statistics)));
+    EXPECT_EQ(of(MemoryPartKind::kLoss), rounded(rows * 50304 * 2) + statistics + rounded(2 * rows * 4)) << "padded to 128 columns";
+    EXPECT_EQ(of(MemoryPartKind::kSplitBackward), 0);
+    EXPECT_EQ(of(MemoryPartKind::kMadeAgain) > 0, policy != "none");
+    EXPECT_GT(of(MemoryPartKind::kSampledText), 0) << "eval.samples of the demo";
     if (policy == "selective") {
-      EXPECT_EQ(of("made again"), core) << "of one block at a time";
+      EXPECT_EQ(of(MemoryPartKind::kMadeAgain), core) << "of one block at a time";
     }
   }
 }
 
 // A rank alone has nobody to talk to.
 TEST(ClusterPlan, CommunicatorsAreThoseThatARankCalls) {
-  EXPECT_EQ(planned({"parallel=1DP", "parallel.sequence_parallel=false"}).most().of("communicators"), 0);
-  EXPECT_GE(planned().most().of("communicators"), static_cast<std::int64_t>(4 * h100().communicator_bytes));
+  EXPECT_EQ(planned({"parallel=1DP", "parallel.sequence_parallel=false"}).most().of(MemoryPartKind::kCommunicators), 0);
+  EXPECT_GE(planned().most().of(MemoryPartKind::kCommunicators), static_cast<std::int64_t>(4 * h100().communicator_bytes));
 }
 
 // Full recomputation: the blocks' forwards again, a third of what they take, but for the last product, whose output no backward
@@ -257,7 +265,7 @@ TEST(ClusterPlan, AStudysRowIsThePlan) {
         const ClusterPlan plan = plan_on(hardware_of(cluster), config, 0);
         EXPECT_EQ(row.seconds, plan.seconds());
         EXPECT_EQ(row.memory_bytes, plan.most().total());
-        EXPECT_EQ(row.optimizer_bytes, plan.most().of("optimizer"));
+        EXPECT_EQ(row.optimizer_bytes, plan.most().of(MemoryPartKind::kOptimizer));
         EXPECT_EQ(row.fits, plan.fits);
         EXPECT_EQ(row.mfu, plan.mfu);
         EXPECT_EQ(row.parts.seconds, plan.parts.seconds);
@@ -353,7 +361,7 @@ TEST(ClusterPlan, ThePageHasTheNumbersAndNoMarkupOfOthers) {
   const std::string html = to_html(page_of(report));
   EXPECT_EQ(html.find("alert(1)</script>"), html.npos);
   EXPECT_NE(html.find("Plan of runs/&lt;script&gt;alert(1)"), html.npos);
-  for (const std::string& part : {duration_text(report.plan.seconds()), std::string("2 billion tokens"),
+  for (const std::string& part : {seconds_text(report.plan.seconds()), std::string("2 billion tokens"),
                                   settings_text(report.advice.front()), std::string(to_string(report.plan.limit.limit))})
     EXPECT_NE(html.find(part), html.npos) << part;
   EXPECT_NE(html.find("class=\"timeline\""), html.npos);
@@ -383,23 +391,6 @@ TEST(ClusterPlan, SomeStagesAreTheEndsAndTheWanted) {
   EXPECT_TRUE(std::count(some.begin(), some.end(), 13u) == 1);
   plan.memory.resize(3);
   EXPECT_EQ(some_stages(plan, 8, 1), (std::vector<std::size_t>{0, 1, 2}));
-}
-
-TEST(ClusterPlan, NumbersInWords) {
-  EXPECT_EQ(bytes_text(31.27e9), "31.3 GB");
-  EXPECT_EQ(bytes_text(1.0355e9), "1.04 GB");
-  EXPECT_EQ(bytes_text(23.062e12), "23.1 TB");
-  EXPECT_EQ(bytes_text(403.08e6), "403.1 MB");
-  EXPECT_EQ(grouped(252345), "252,300");
-  EXPECT_EQ(grouped(999.96), "1000");
-  EXPECT_EQ(grouped(4878123), "4,878,000");
-  EXPECT_EQ(grouped(2.5), "2.5");
-  EXPECT_EQ(count_text(2.988e11), "298.8 billion");
-  EXPECT_EQ(count_text(15e12), "15 trillion");
-  EXPECT_EQ(duration_text(0.0123), "12.30 ms");
-  EXPECT_EQ(duration_text(0.61677), "616.8 ms");
-  EXPECT_EQ(duration_text(8.9386), "8.939 s");
-  EXPECT_EQ(duration_text(3 * 86400), "3.0 days");
 }
 
 }  // namespace

@@ -15,14 +15,6 @@ namespace {
 using Lines = std::vector<std::string>;
 using testing_support::small_with;
 
-TEST(DataLines, Commas) {
-  EXPECT_EQ(with_commas(0), "0");
-  EXPECT_EQ(with_commas(999), "999");
-  EXPECT_EQ(with_commas(1000), "1,000");
-  EXPECT_EQ(with_commas(1234567), "1,234,567");
-  EXPECT_EQ(with_commas(-123456), "-123,456");
-}
-
 class DataLinesOfFiles : public testing::Test {
  protected:
   // `documents` of a hundred tokens each.

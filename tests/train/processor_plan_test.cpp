@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/number_text.h"
 #include "plan/cpu_rates.h"
 #include "tests/train/plan_fixture.h"
 #include "train/forecast/cluster_report.h"
@@ -89,7 +90,7 @@ TEST(ProcessorPlan, AdviceIsWhatItsSettingsGive) {
   for (const std::string part : {"core-hours", "memory of the process", "More threads compute than there are cores",
                                  "class=\"timeline\""})
     EXPECT_NE(html.find(part), html.npos) << part;
-  EXPECT_NE(html.find(duration_text(report.plan.seconds())), html.npos);
+  EXPECT_NE(html.find(seconds_text(report.plan.seconds())), html.npos);
   EXPECT_EQ(html.find("GPU"), html.npos);
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/counted.h"
+#include "core/number_text.h"
 #include "model/gpt.h"
 #include "model/model_stats.h"
 #include "plan/gpu_prices.h"
@@ -107,15 +108,13 @@ void forecast_on_processors(const CpuRates& rates, ClusterPlan& it) {
   it.forecast = std::move(run.forecast);
 }
 
-double gigabytes(double bytes) { return 1e-9 * bytes; }
-
 FoundLimit limit_of(const PlanHardware& hardware, const ClusterPlan& it) {
   if (!it.fits) {
     const auto needed = static_cast<double>(it.needed_bytes());
     return {PlanLimit::kMemory, needed / hardware.device_bytes,
-            fmt::format("{} needs {:.1f} GB of {} that has {:.1f} GB",
-                        it.process ? "the process" : fmt::format("a rank of stage {}", it.most().stage), gigabytes(needed),
-                        it.process ? "a machine" : "a GPU", gigabytes(hardware.device_bytes))};
+            fmt::format("{} needs {} of {} that has {}",
+                        it.process ? "the process" : fmt::format("a rank of stage {}", it.most().stage), gigabytes_text(needed),
+                        it.process ? "a machine" : "a GPU", gigabytes_text(hardware.device_bytes))};
   }
   const TimeParts& t = it.parts;
   const auto share = [&](double seconds) { return seconds / it.seconds(); };

@@ -8,33 +8,19 @@
 #include <set>
 
 #include "core/counted.h"
+#include "core/number_text.h"
+#include "plan/time_part_words.h"
 
 namespace trident {
 namespace {
 
 constexpr std::size_t kMostStages = 8;
 constexpr double kNothing = 1e-9;  // of a step: what rounding leaves
-// By TimePart.
-constexpr std::array<std::string_view, kNumTimeParts> kMeanings = {
-    "forward and backward passes",
-    "forwards that backwards make again",
-    "collectives within layers (tensor parallel)",
-    "waiting for messages between stages that are under way",
-    "gathers and reductions that computing does not hide (data parallel, ZeRO)",
-    "waiting for the work of other stages",
-    "gradient norm and update",
-    "the device waits for the host to issue kernels",
-    "what no part is"};
-
-double gb(double bytes) { return 1e-9 * bytes; }
-double gb(std::int64_t bytes) { return gb(static_cast<double>(bytes)); }
 
 // " (8.744 s to 9.488 s)"; " (no band)" where none is known.
-std::string in_brackets(const Band& band, const auto& text_of) {
+std::string in_brackets(const Band& band, std::string (*text_of)(double)) {
   return band ? fmt::format(" ({} to {})", text_of(band->low), text_of(band->high)) : " (no band)";
 }
-
-std::string percent(double share) { return fmt::format("{:.1f}", 100 * share); }
 
 std::string_view text_of(Certainty certainty) {
   switch (certainty) {
@@ -49,7 +35,7 @@ std::string_view text_of(Certainty certainty) {
 std::string memory_table(const ClusterPlan& plan) {
   const std::vector<std::size_t> stages = some_stages(plan, kMostStages, plan.fullest);
   const bool small = plan.most().total() < 1'000'000'000;
-  const auto cell = [&](std::int64_t bytes) { return fmt::format(" {:>8.3f}", (small ? 1e3 : 1) * gb(bytes)); };
+  const auto cell = [&](std::int64_t bytes) { return fmt::format(" {:>8.3f}", small ? megabytes(bytes) : gigabytes(bytes)); };
   std::string text = fmt::format("memory of one rank in {}, by pipeline stage; * is the most loaded:\n  {:<30}",
                                  small ? "MB (10^6 bytes)" : "GB (10^9 bytes)", "stage");
   for (const std::size_t stage : stages)
@@ -58,7 +44,7 @@ std::string memory_table(const ClusterPlan& plan) {
   for (std::size_t part = 0; part < plan.most().parts.size(); ++part) {
     const auto of = [&](std::size_t stage) { return plan.memory[stage].parts[part].bytes; };
     if (std::all_of(stages.begin(), stages.end(), [&](std::size_t stage) { return of(stage) == 0; })) continue;
-    text += fmt::format("  {:<30}", plan.most().parts[part].name);
+    text += fmt::format("  {:<30}", to_string(plan.most().parts[part].kind));
     for (const std::size_t stage : stages) text += cell(of(stage));
     text += fmt::format("  {}\n", text_of(plan.most().parts[part].certainty));
   }
@@ -75,7 +61,7 @@ std::string memory_notes(const ClusterReport& report) {
   if (most.all_of(Certainty::kMost) > 0) text += "; from 0: the most that libraries' workspaces take, which may be nothing";
   if (most.all_of(Certainty::kEstimate) > 0) text += "; no band: one figure for every run, from the profile";
   text += '\n';
-  if (most.of("activations: block inputs") > 0 && plan.plan.config.recompute.policy == RecomputePolicy::kFull)
+  if (most.of(MemoryPartKind::kBlockInputs) > 0 && plan.plan.config.recompute.policy == RecomputePolicy::kFull)
     text += "  block inputs are the checkpoints that full recomputation starts from\n";
   if (plan.process)
     text += fmt::format("  the process: {} of arenas and {} of program, libraries and threads (one figure from the profile)\n",
@@ -89,18 +75,18 @@ std::string time_table(const ClusterReport& report) {
   const ClusterPlan& plan = report.plan;
   const bool shared = plan.process && plan.process->shares_cores;
   std::string text =
-      shared ? fmt::format("time of a step by part, {} of CPU time over {}:\n", duration_text(plan.process->cpu_seconds),
+      shared ? fmt::format("time of a step by part, {} of CPU time over {}:\n", seconds_text(plan.process->cpu_seconds),
                            counted(report.hardware.processors->cores, "core"))
              : fmt::format("time of a step by part, on the ranks of stage {}, which wait least:\n", plan.busiest);
   for (std::size_t part = 0; part < kNumTimeParts; ++part) {
     const double seconds = plan.parts.seconds[part];
     if (seconds <= kNothing * plan.seconds()) continue;
     text += fmt::format("  {:<10} {:>12} {:>6.1f} %  no band  {}\n", to_string(static_cast<TimePart>(part)),
-                        duration_text(seconds), 100 * seconds / plan.seconds(), kMeanings[part]);
+                        seconds_text(seconds), 100 * seconds / plan.seconds(), part_words(static_cast<TimePart>(part)).meaning);
   }
   const Band band = seconds_band(report, plan.seconds());
-  text += fmt::format("  {:<10} {:>12} {:>6.1f} %  {}\n", "step", duration_text(plan.seconds()), 100.0,
-                      band ? fmt::format("{} to {}", duration_text(band->low), duration_text(band->high)) : "no band");
+  text += fmt::format("  {:<10} {:>12} {:>6.1f} %  {}\n", "step", seconds_text(plan.seconds()), 100.0,
+                      band ? fmt::format("{} to {}", seconds_text(band->low), seconds_text(band->high)) : "no band");
   if (report.hardware.on_cards()) return text + "  no band: published runs say how long a step took, not its parts\n";
   return text + "  no band: what is known to be off is that of whole steps; trident train compares parts at its end\n";
 }
@@ -116,8 +102,8 @@ std::string advice_text(const ClusterReport& report) {
                      : helps  ? "it would fit with\n"
                               : "nearest to fitting, though it does not, is\n";
   for (const PricedChange& change : report.advice)
-    text += fmt::format("  {}: a step of {} ({:+.1f} %), {}\n", settings_text(change), duration_text(change.seconds),
-                        100 * (change.seconds / now.seconds() - 1), bytes_text(static_cast<double>(change.bytes)));
+    text += fmt::format("  {}: a step of {} ({:+.1f} %), {}\n", settings_text(change), seconds_text(change.seconds),
+                        100 * (change.seconds / now.seconds() - 1), bytes_text(change.bytes));
   return text;
 }
 
@@ -158,36 +144,6 @@ Band needed_band(const ClusterReport& report) {
   return NumberRange{report.hardware.resident_band->low * all, report.hardware.resident_band->high * all};
 }
 
-std::string grouped(double value) {
-  if (value < 1000) return fmt::format("{:.4g}", value);
-  const double unit = std::pow(10.0, std::floor(std::log10(value)) - 3);
-  std::string text = fmt::format("{:.0f}", std::round(value / unit) * unit);
-  for (auto at = std::ssize(text) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), 1, ',');
-  return text;
-}
-
-std::string count_text(double value) {
-  for (const auto& [unit, name] : {std::pair(1e12, "trillion"), std::pair(1e9, "billion"), std::pair(1e6, "million")})
-    if (value >= unit) return fmt::format("{:.4g} {}", value / unit, name);
-  return fmt::format("{:.0f}", value);
-}
-
-std::string duration_text(double seconds) {
-  const auto text = [](double value, std::string_view unit) {
-    return fmt::format("{:.{}f} {}", value, value >= 100 ? 1 : value >= 10 ? 2 : 3, unit);
-  };
-  if (seconds >= 2 * 86400) return fmt::format("{:.1f} days", seconds / 86400);
-  if (seconds >= 2 * 3600) return fmt::format("{:.1f} hours", seconds / 3600);
-  if (seconds >= 1) return text(seconds, "s");
-  return seconds >= 1e-3 || seconds == 0 ? text(1e3 * seconds, "ms") : text(1e6 * seconds, "us");
-}
-
-std::string bytes_text(double bytes) {
-  if (bytes < 1e9) return fmt::format("{:.1f} MB", 1e-6 * bytes);
-  if (bytes < 1e13) return fmt::format("{:.{}f} GB", gb(bytes), bytes < 1e10 ? 2 : 1);
-  return fmt::format("{:.1f} TB", 1e-12 * bytes);
-}
-
 std::string settings_text(const PricedChange& change) {
   std::string text;
   for (const std::string& setting : change.settings) text += fmt::format("{}--set {}", text.empty() ? "" : " ", setting);
@@ -224,15 +180,16 @@ std::string band_line(const ClusterReport& report) {
 std::string device_line(const ClusterReport& report) {
   const PlanHardware& hardware = report.hardware;
   if (!hardware.on_cards()) return "";
-  const std::int64_t channels = report.plan.most().of("communicators");
+  const std::int64_t channels = report.plan.most().of(MemoryPartKind::kCommunicators);
   const double left = hardware.device_bytes - hardware.context_bytes - static_cast<double>(channels);
   std::string text =
       fmt::format("{} has {:.1f} GB ({:.1f} GiB of 2^30 bytes, as its software reports it): {:.1f} GB for the driver's context",
-                  hardware.device, gb(hardware.device_bytes), hardware.device_bytes / (1 << 30), gb(hardware.context_bytes));
+                  hardware.device, gigabytes(hardware.device_bytes), hardware.device_bytes / (1 << 30),
+                  gigabytes(hardware.context_bytes));
   if (channels > 0)
-    text += fmt::format(", {:.1f} GB for the channels of {}", gb(channels),
+    text += fmt::format(", {:.1f} GB for the channels of {}", gigabytes(channels),
                         counted(std::llround(static_cast<double>(channels) / hardware.communicator_bytes), "communicator"));
-  return text + fmt::format(", {:.1f} GB left for tensors", gb(left));
+  return text + fmt::format(", {:.1f} GB left for tensors", gigabytes(left));
 }
 
 std::string mfu_formula(const ClusterReport& report) {
@@ -267,15 +224,15 @@ std::string verdict_text(const ClusterReport& report) {
                       : plan.process ? fmt::format(" of the {} of this machine", bytes_text(report.hardware.device_bytes))
                                      : fmt::format(" of {}", bytes_text(report.hardware.device_bytes)));
   const double rate = plan.tokens_per_second();
-  text += fmt::format("a step takes {}{}: {} tokens/s{}", duration_text(plan.seconds()),
-                      in_brackets(seconds_band(report, plan.seconds()), duration_text), grouped(rate),
-                      in_brackets(rate_band(report, rate), grouped));
+  text += fmt::format("a step takes {}{}: {} tokens/s{}", seconds_text(plan.seconds()),
+                      in_brackets(seconds_band(report, plan.seconds()), seconds_text), rounded_text(rate),
+                      in_brackets(rate_band(report, rate), rounded_text));
   if (report.hardware.on_cards())
-    text += fmt::format(", {} a GPU{}", grouped(rate / ranks), in_brackets(rate_band(report, rate / ranks), grouped));
+    text += fmt::format(", {} a GPU{}", rounded_text(rate / ranks), in_brackets(rate_band(report, rate / ranks), rounded_text));
   text += '\n';
   if (plan.peak_flops > 0)
-    text += fmt::format("MFU {} %{}, HFU {} %{}\n", percent(plan.mfu), in_brackets(rate_band(report, plan.mfu), percent),
-                        percent(plan.hfu), in_brackets(rate_band(report, plan.hfu), percent));
+    text += fmt::format("MFU {}{}, HFU {}{}\n", percent_text(plan.mfu), in_brackets(rate_band(report, plan.mfu), percent_text),
+                        percent_text(plan.hfu), in_brackets(rate_band(report, plan.hfu), percent_text));
   text += fmt::format("first limit: {}: {}\n", to_string(plan.limit.limit), plan.limit.why);
   return text + fmt::format("on {}\n", hardware_line(report));
 }
@@ -289,9 +246,9 @@ std::string details_text(const ClusterReport& report) {
     text += fmt::format("HFU counts the {:.4g} FLOPs of forwards that are done again, too\n", plan.recomputed_flops);
   }
   text += fmt::format("{} tokens take {}, {}, {} {}{}\n", count_text(report.cost.tokens),
-                      counted(std::llround(std::ceil(report.cost.steps)), "step"), duration_text(86400 * report.cost.days),
-                      grouped(report.cost.gpu_hours), report.hardware.on_cards() ? "GPU-hours" : "core-hours",
-                      in_brackets(seconds_band(report, report.cost.gpu_hours), grouped));
+                      counted(std::llround(std::ceil(report.cost.steps)), "step"), seconds_text(86400 * report.cost.days),
+                      rounded_text(report.cost.gpu_hours), report.hardware.on_cards() ? "GPU-hours" : "core-hours",
+                      in_brackets(seconds_band(report, report.cost.gpu_hours), rounded_text));
   return text + band_line(report) + '\n';
 }
 

@@ -62,10 +62,6 @@ std::string device_line(const ClusterReport& report);  // what a card's memory i
 std::string mfu_formula(const ClusterReport& report);
 // Of stages, at most `most`: the first, the last, and those between at even distances; with `wanted` among them.
 std::vector<std::size_t> some_stages(const ClusterPlan& plan, std::size_t most, std::size_t wanted);
-std::string grouped(double value);          // "252,300": four significant digits, whole from 1,000 on
-std::string count_text(double value);       // "299 billion", of tokens
-std::string duration_text(double seconds);  // "12.30 s", "340.2 ms", "2.1 days"
-std::string bytes_text(double bytes);       // "31.3 GB", "1.04 GB", "403.1 MB"; powers of ten
 // "--set recompute.policy=full --set batch.micro=2".
 std::string settings_text(const PricedChange& change);
 

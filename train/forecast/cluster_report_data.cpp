@@ -38,13 +38,13 @@ JsonValue memory_json(const ClusterPlan& plan) {
   for (const RankMemory& memory : plan.memory) {
     JsonValue rank, parts, bands;
     for (const MemoryPart& part : memory.parts) {
-      parts.set(part.name, part.bytes);
+      parts.set(to_string(part.kind), part.bytes);
       JsonValue band;
       if (const Band it = part_band(part)) {
         band.set("low", whole_bytes(it->low));
         band.set("high", whole_bytes(it->high));
       }
-      bands.set(part.name, std::move(band));
+      bands.set(to_string(part.kind), std::move(band));
     }
     rank.set("stage", memory.stage);
     rank.set("rank", memory.rank);
@@ -171,7 +171,7 @@ std::string to_csv(const ClusterReport& report) {
   for (const RankMemory& memory : plan.memory) {
     const std::string stage = std::to_string(memory.stage);
     for (const MemoryPart& part : memory.parts)
-      line("memory", part.name, stage, "bytes", static_cast<double>(part.bytes), part_band(part));
+      line("memory", to_string(part.kind), stage, "bytes", static_cast<double>(part.bytes), part_band(part));
     const auto all = static_cast<double>(memory.total());
     line("memory", "", stage, "bytes", all, NumberRange{all - static_cast<double>(memory.all_of(Certainty::kMost)), all});
   }

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/number_text.h"
+
 namespace trident {
 namespace {
 
@@ -31,7 +33,6 @@ std::string name_of(const ComparedPart& compared) {
 double excess(double predicted, double measured) { return measured > 0 ? predicted / measured - 1 : 0; }
 
 std::string milliseconds(double seconds) { return fmt::format("{:.{}f} ms", 1e3 * seconds, seconds < 0.1 ? 2 : 1); }
-std::string megabytes(std::int64_t bytes) { return fmt::format("{:.2f} MB", 1e-6 * static_cast<double>(bytes)); }
 
 bool moves(const Instruction& i) {
   using Kind = InstructionKind;
@@ -201,7 +202,7 @@ std::vector<Comparison::Off> Comparison::off() const {
     list.push_back({"the bubble", fmt::format("{:.3f}", *bubble_predicted), fmt::format("{:.3f}", *bubble_measured), false});
   const auto compare_bytes = [&](const std::string& what, std::int64_t e, std::int64_t m) {
     if (std::abs(excess(static_cast<double>(e), static_cast<double>(m))) > kNamedAbove)
-      list.push_back({what, megabytes(e), megabytes(m), false});
+      list.push_back({what, megabytes_text(e, 2), megabytes_text(m, 2), false});
   };
   compare_bytes("the arena", memory_predicted.arena, memory_measured.arena);
   if (memory_predicted.resident && memory_measured.resident)
@@ -224,10 +225,10 @@ std::vector<std::vector<std::string>> comparison_rows(const Comparison& c) {
     rows.push_back(
         {"bubble (idle over ideal)", fmt::format("{:.3f}", *c.bubble_predicted), fmt::format("{:.3f}", *c.bubble_measured), ""});
   const PredictedMemory &e = c.memory_predicted, &m = c.memory_measured;
-  rows.push_back({"arena of the largest rank", megabytes(e.arena), megabytes(m.arena),
+  rows.push_back({"arena of the largest rank", megabytes_text(e.arena, 2), megabytes_text(m.arena, 2),
                   e.arena == m.arena ? "to the byte" : percent(static_cast<double>(e.arena), static_cast<double>(m.arena))});
   if (e.resident && m.resident)
-    rows.push_back({"resident in rank 0's process", megabytes(*e.resident), megabytes(*m.resident),
+    rows.push_back({"resident in rank 0's process", megabytes_text(*e.resident, 2), megabytes_text(*m.resident, 2),
                     percent(static_cast<double>(*e.resident), static_cast<double>(*m.resident))});
   return rows;
 }

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/number_text.h"
+#include "plan/time_part_words.h"
 #include "train/forecast/held_activations.h"
 #include "train/forecast/plan_timeline.h"
 #include "train/run/run_report.h"
@@ -34,8 +36,6 @@ std::string sentence(std::string text) {
   return text + ".";
 }
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 // A step function with the most of each of so many windows of time, so that none of its peaks is lost.
 std::vector<PlotPoint> peaks_of(const std::vector<HeldBytes>& held, double seconds, double base, const MemoryUnit& unit) {
   std::vector<PlotPoint> points;
@@ -58,12 +58,11 @@ std::vector<PlotPoint> peaks_of(const std::vector<HeldBytes>& held, double secon
 StackedBars time_bars(const ClusterReport& report) {
   static constexpr std::array<Hue, kNumTimeParts> kHues = {Hue::kBlue, Hue::kLightBlue, Hue::kPurple, Hue::kTeal, Hue::kOrange,
                                                            Hue::kGrey, Hue::kGold,      Hue::kPink,   Hue::kBrown};
-  static constexpr std::array<std::string_view, kNumTimeParts> kNames = {
-      "compute", "recompute", "tensor parallel", "messages", "data parallel", "bubble", "optimizer", "launch gaps", "other"};
   const ClusterPlan& plan = report.plan;
   const auto [unit, name] = plan.seconds() < 1 ? std::pair(1e-3, "ms") : std::pair(1.0, "s");
   StackedBars bars{"Where the time of a step goes, by pipeline stage", name, {}, {}, {}, {}};
-  for (std::size_t part = 0; part < kNumTimeParts; ++part) bars.parts.push_back({std::string(kNames[part]), kHues[part]});
+  for (std::size_t part = 0; part < kNumTimeParts; ++part)
+    bars.parts.push_back({std::string(part_words(static_cast<TimePart>(part)).title), kHues[part]});
   for (const std::size_t stage : some_stages(plan, kMostBars, plan.busiest)) {
     StackedBars::Bar bar{fmt::format("stage {}", stage), {}};
     for (const double seconds : plan.forecast.price.ranks[stage].seconds) bar.values.push_back(seconds / unit);
@@ -72,28 +71,26 @@ StackedBars time_bars(const ClusterReport& report) {
   return bars;
 }
 
-// Parts that have a colour together; every part is in one of them.
+// Kinds that have a colour together; every kind is in one of them. Without a name: that of the only kind.
 struct BarPart {
   std::string_view name;
   Hue hue;
-  std::vector<std::string_view> parts;
+  std::vector<MemoryPartKind> kinds;
 };
 const std::vector<BarPart>& bar_parts() {
-  static const std::vector<BarPart> all{
-      {"parameters", Hue::kBlue, {"parameters"}},
-      {"gradients", Hue::kLightBlue, {"gradients"}},
-      {"optimizer", Hue::kGold, {"optimizer"}},
-      {"activations: block inputs", Hue::kGreen, {"activations: block inputs"}},
-      {"activations: attention", Hue::kLightGreen, {"activations: attention"}},
-      {"activations: MLP", Hue::kTeal, {"activations: MLP"}},
-      {"activations: norms + residual", Hue::kPink, {"activations: norms + residual"}},
-      {"activations: logits + loss", Hue::kRed, {"activations: logits + loss"}},
-      {"activations: other",
-       Hue::kBrown,
-       {"activations: made again", "activations: split backward", "activations: sampled text"}},
-      {"scratch, workspaces, data", Hue::kGrey, {"scratch", "workspaces", "data"}},
-      {"communication: buffers, channels", Hue::kOrange, {"communication buffers", "communicators"}},
-      {"driver's context", Hue::kPurple, {"context"}}};
+  using enum MemoryPartKind;
+  static const std::vector<BarPart> all{{"", Hue::kBlue, {kParameters}},
+                                        {"", Hue::kLightBlue, {kGradients}},
+                                        {"", Hue::kGold, {kOptimizer}},
+                                        {"", Hue::kGreen, {kBlockInputs}},
+                                        {"", Hue::kLightGreen, {kAttention}},
+                                        {"", Hue::kTeal, {kMlp}},
+                                        {"", Hue::kPink, {kNorms}},
+                                        {"", Hue::kRed, {kLoss}},
+                                        {"activations: other", Hue::kBrown, {kMadeAgain, kSplitBackward, kSampledText}},
+                                        {"scratch, workspaces, data", Hue::kGrey, {kScratch, kWorkspaces, kData}},
+                                        {"communication: buffers, channels", Hue::kOrange, {kCommunication, kCommunicators}},
+                                        {"driver's context", Hue::kPurple, {kContext}}};
   return all;
 }
 
@@ -103,14 +100,14 @@ StackedBars memory_bars(const ClusterReport& report) {
   StackedBars bars{"Memory of a rank, by pipeline stage", unit.name, {}, {}, {}, {}};
   const auto bytes_of = [](const RankMemory& memory, const BarPart& bar) {
     std::int64_t bytes = 0;
-    for (const std::string_view part : bar.parts) bytes += memory.of(part);
+    for (const MemoryPartKind kind : bar.kinds) bytes += memory.of(kind);
     return bytes;
   };
   std::vector<const BarPart*> used;
   for (const BarPart& bar : bar_parts()) {
     if (std::none_of(plan.memory.begin(), plan.memory.end(), [&](const RankMemory& it) { return bytes_of(it, bar) > 0; })) continue;
     used.push_back(&bar);
-    bars.parts.push_back({std::string(bar.name), bar.hue});
+    bars.parts.push_back({std::string(bar.name.empty() ? to_string(bar.kinds.front()) : bar.name), bar.hue});
   }
   for (const std::size_t stage : some_stages(plan, kMostBars, plan.fullest)) {
     StackedBars::Bar bar{fmt::format("stage {}", stage), {}};
@@ -129,7 +126,7 @@ ReportTable memory_table(const ClusterPlan& plan) {
   ReportTable table{fmt::format("The most loaded rank, of stage {}", plan.most().stage), {"part", unit.name, "band"}, {}, 1};
   for (const MemoryPart& part : plan.most().parts) {
     if (part.bytes == 0) continue;
-    table.rows.push_back({part.name, fmt::format("{:.3f}", unit.of(part.bytes)),
+    table.rows.push_back({std::string(to_string(part.kind)), fmt::format("{:.3f}", unit.of(part.bytes)),
                           part.certainty == Certainty::kExact  ? "exact"
                           : part.certainty == Certainty::kMost ? "from 0"
                                                                : "no band"});
@@ -138,7 +135,7 @@ ReportTable memory_table(const ClusterPlan& plan) {
   return table;
 }
 
-std::string range_text(const Band& band, const auto& text_of) {
+std::string range_text(const Band& band, std::string (*text_of)(double)) {
   return band ? fmt::format("{} to {}", text_of(band->low), text_of(band->high)) : "no band";
 }
 
@@ -147,25 +144,25 @@ KeyNumbers key_numbers(const ClusterReport& report) {
   const bool cards = report.hardware.on_cards();
   const double rate = plan.tokens_per_second(), gpus = plan.plan.world_size();
   const double there = report.hardware.device_bytes;
-  const std::string needed = bytes_text(static_cast<double>(plan.needed_bytes()));
+  const std::string needed = bytes_text(plan.needed_bytes());
   const std::string verdict = there == 0 ? "how much there is is not known" : plan.fits ? "it fits" : "it does not fit";
   KeyNumbers block;
   block.numbers = {
       {cards ? "most memory of a rank" : "memory of the process", needed,
        fmt::format("{}{}{}; {}", verdict, there == 0 ? "" : " in " + bytes_text(there),
                    cards ? fmt::format(", stage {}", plan.most().stage) : "", range_text(needed_band(report), bytes_text))},
-      {"a step", duration_text(plan.seconds()), range_text(seconds_band(report, plan.seconds()), duration_text)},
-      {"tokens/s", grouped(rate),
-       range_text(rate_band(report, rate), grouped) + (cards ? fmt::format("; {} a GPU", grouped(rate / gpus)) : "")}};
+      {"a step", seconds_text(plan.seconds()), range_text(seconds_band(report, plan.seconds()), seconds_text)},
+      {"tokens/s", rounded_text(rate),
+       range_text(rate_band(report, rate), rounded_text) + (cards ? fmt::format("; {} a GPU", rounded_text(rate / gpus)) : "")}};
   if (plan.peak_flops > 0) {
-    block.numbers.push_back({"MFU", percent(plan.mfu), range_text(rate_band(report, plan.mfu), percent)});
-    block.numbers.push_back({"HFU", percent(plan.hfu), range_text(rate_band(report, plan.hfu), percent)});
+    block.numbers.push_back({"MFU", percent_text(plan.mfu), range_text(rate_band(report, plan.mfu), percent_text)});
+    block.numbers.push_back({"HFU", percent_text(plan.hfu), range_text(rate_band(report, plan.hfu), percent_text)});
   }
   block.numbers.push_back({"first limit", std::string(to_string(plan.limit.limit)), plan.limit.why});
   block.numbers.push_back({count_text(report.cost.tokens) + " tokens",
-                           grouped(report.cost.gpu_hours) + (cards ? " GPU-hours" : " core-hours"),
-                           fmt::format("{}; {} on {}", range_text(seconds_band(report, report.cost.gpu_hours), grouped),
-                                       duration_text(86400 * report.cost.days), cards ? "these GPUs" : "this machine")});
+                           rounded_text(report.cost.gpu_hours) + (cards ? " GPU-hours" : " core-hours"),
+                           fmt::format("{}; {} on {}", range_text(seconds_band(report, report.cost.gpu_hours), rounded_text),
+                                       seconds_text(86400 * report.cost.days), cards ? "these GPUs" : "this machine")});
   return block;
 }
 
@@ -179,9 +176,9 @@ ReportSection advice_section(const ClusterReport& report) {
   }
   ReportTable table{"", {"change", "step", "difference", "memory", "fits"}, {}, 1};
   for (const PricedChange& change : report.advice)
-    table.rows.push_back({settings_text(change), duration_text(change.seconds),
+    table.rows.push_back({settings_text(change), seconds_text(change.seconds),
                           fmt::format("{:+.1f} %", 100 * (change.seconds / now.seconds() - 1)),
-                          bytes_text(static_cast<double>(change.bytes)), change.fits ? "yes" : "no"});
+                          bytes_text(change.bytes), change.fits ? "yes" : "no"});
   section.blocks.emplace_back(
       Paragraph{"Each was planned and priced like this configuration, with the same ranks and the same global batch."});
   section.blocks.emplace_back(std::move(table));
@@ -195,9 +192,9 @@ ReportTable time_table(const ClusterPlan& plan) {
     const double seconds = plan.parts.seconds[part];
     if (seconds <= kNothing * plan.seconds()) continue;
     table.rows.push_back(
-        {std::string(to_string(static_cast<TimePart>(part))), duration_text(seconds), percent(seconds / plan.seconds())});
+        {std::string(to_string(static_cast<TimePart>(part))), seconds_text(seconds), percent_text(seconds / plan.seconds())});
   }
-  table.rows.push_back({"step", duration_text(plan.seconds()), percent(1)});
+  table.rows.push_back({"step", seconds_text(plan.seconds()), percent_text(1)});
   return table;
 }
 

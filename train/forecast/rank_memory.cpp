@@ -35,13 +35,38 @@ std::int64_t bytes_of_region(const ArenaPlan& arena, Region region) {
 
 }  // namespace
 
+std::string_view to_string(MemoryPartKind kind) {
+  switch (kind) {
+    case MemoryPartKind::kParameters: return "parameters";
+    case MemoryPartKind::kGradients: return "gradients";
+    case MemoryPartKind::kOptimizer: return "optimizer";
+    case MemoryPartKind::kBlockInputs: return "activations: block inputs";
+    case MemoryPartKind::kAttention: return "activations: attention";
+    case MemoryPartKind::kMlp: return "activations: MLP";
+    case MemoryPartKind::kNorms: return "activations: norms + residual";
+    case MemoryPartKind::kLoss: return "activations: logits + loss";
+    case MemoryPartKind::kSplitBackward: return "activations: split backward";
+    case MemoryPartKind::kMadeAgain: return "activations: made again";
+    case MemoryPartKind::kSampledText: return "activations: sampled text";
+    case MemoryPartKind::kScratch: return "scratch";
+    case MemoryPartKind::kWorkspaces: return "workspaces";
+    case MemoryPartKind::kCommunication: return "communication buffers";
+    case MemoryPartKind::kData: return "data";
+    case MemoryPartKind::kContext: return "context";
+    case MemoryPartKind::kCommunicators: return "communicators";
+  }
+  return "";
+}
+
+bool is_activation(MemoryPartKind kind) { return kind >= MemoryPartKind::kBlockInputs && kind <= MemoryPartKind::kSampledText; }
+
 std::int64_t RankMemory::total() const {
   return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
                          [](std::int64_t sum, const MemoryPart& part) { return sum + part.bytes; });
 }
 
-std::int64_t RankMemory::of(std::string_view part) const {
-  const auto found = std::find_if(parts.begin(), parts.end(), [&](const MemoryPart& it) { return it.name == part; });
+std::int64_t RankMemory::of(MemoryPartKind kind) const {
+  const auto found = std::ranges::find(parts, kind, &MemoryPart::kind);
   return found == parts.end() ? 0 : found->bytes;
 }
 
@@ -63,23 +88,23 @@ RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, C
   const double channels = static_cast<double>(communicators_of(record)) * outside.communicator;
   return {stage,
           run.rank,
-          {{"parameters", booked(MemoryUse::kParameters)},
-           {"gradients", booked(MemoryUse::kGradients)},
-           {"optimizer", booked(MemoryUse::kOptimizer)},
-           {"activations: block inputs", kind(ActivationKind::kInputs)},
-           {"activations: attention", kind(ActivationKind::kAttention)},
-           {"activations: MLP", kind(ActivationKind::kMlp)},
-           {"activations: norms + residual", kind(ActivationKind::kNorms)},
-           {"activations: logits + loss", kind(ActivationKind::kLoss)},
-           {"activations: split backward", kind(ActivationKind::kGradients)},
-           {"activations: made again", remade},
-           {"activations: sampled text", booked(MemoryUse::kActivations) - held - remade},
-           {"scratch", booked(MemoryUse::kWorkspace) - library},
-           {"workspaces", library, workspaces},
-           {"communication buffers", booked(MemoryUse::kCommunication)},
-           {"data", booked(MemoryUse::kData) + rest},
-           {"context", static_cast<std::int64_t>(outside.context), Certainty::kEstimate},
-           {"communicators", static_cast<std::int64_t>(channels), Certainty::kEstimate}},
+          {{MemoryPartKind::kParameters, booked(MemoryUse::kParameters)},
+           {MemoryPartKind::kGradients, booked(MemoryUse::kGradients)},
+           {MemoryPartKind::kOptimizer, booked(MemoryUse::kOptimizer)},
+           {MemoryPartKind::kBlockInputs, kind(ActivationKind::kInputs)},
+           {MemoryPartKind::kAttention, kind(ActivationKind::kAttention)},
+           {MemoryPartKind::kMlp, kind(ActivationKind::kMlp)},
+           {MemoryPartKind::kNorms, kind(ActivationKind::kNorms)},
+           {MemoryPartKind::kLoss, kind(ActivationKind::kLoss)},
+           {MemoryPartKind::kSplitBackward, kind(ActivationKind::kGradients)},
+           {MemoryPartKind::kMadeAgain, remade},
+           {MemoryPartKind::kSampledText, booked(MemoryUse::kActivations) - held - remade},
+           {MemoryPartKind::kScratch, booked(MemoryUse::kWorkspace) - library},
+           {MemoryPartKind::kWorkspaces, library, workspaces},
+           {MemoryPartKind::kCommunication, booked(MemoryUse::kCommunication)},
+           {MemoryPartKind::kData, booked(MemoryUse::kData) + rest},
+           {MemoryPartKind::kContext, static_cast<std::int64_t>(outside.context), Certainty::kEstimate},
+           {MemoryPartKind::kCommunicators, static_cast<std::int64_t>(channels), Certainty::kEstimate}},
           held};
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,18 +16,40 @@ enum class Certainty : std::uint8_t {
   kEstimate,  // outside of the arena, by a constant of the hardware's profile
 };
 
+enum class MemoryPartKind : std::uint8_t {
+  kParameters,
+  kGradients,
+  kOptimizer,
+  kBlockInputs,    // activations from here on; full recomputation restarts from these
+  kAttention,
+  kMlp,
+  kNorms,          // and the residual between the phases of a block
+  kLoss,           // and logits
+  kSplitBackward,  // gradients that wait for weight gradients
+  kMadeAgain,      // the area that units share for what they make again
+  kSampledText,    // keys and values of eval.samples
+  kScratch,        // of layers
+  kWorkspaces,     // of libraries
+  kCommunication,  // buffers
+  kData,
+  kContext,        // outside the arena: driver and libraries
+  kCommunicators,  // likewise: channels of groups
+};
+std::string_view to_string(MemoryPartKind kind);  // "parameters", "activations: MLP", "communication buffers": of tables and JSON
+bool is_activation(MemoryPartKind kind);
+
 struct MemoryPart {
-  std::string name;
+  MemoryPartKind kind{};
   std::int64_t bytes = 0;
   Certainty certainty = Certainty::kExact;
 };
 
 struct RankMemory {
   int stage = 0, rank = 0;
-  std::vector<MemoryPart> parts;  // the same ones, in the same order, for all ranks; they add up to what it needs
+  std::vector<MemoryPart> parts;  // one of each kind, in their order; they add up to what it needs
   std::int64_t held = 0;          // of them activations that micro-batches in flight hold
   std::int64_t total() const;
-  std::int64_t of(std::string_view part) const;     // 0 where there is none
+  std::int64_t of(MemoryPartKind kind) const;
   std::int64_t all_of(Certainty certainty) const;
 };
 
@@ -38,10 +59,6 @@ struct OutsideBytes {
   double communicator = 0;  // of each group of more than one that the rank calls
 };
 
-// Parts: "parameters", "gradients", "optimizer"; "activations: block inputs" (which full recomputation restarts from), "...:
-// attention", "...: MLP", "...: norms + residual", "...: logits + loss", "...: split backward" (gradients that wait for weight
-// gradients), "...: made again" (the area that units share for what they make again), "...: sampled text" (eval.samples' keys and
-// values); "scratch" of layers, "workspaces" of libraries, "communication buffers", "data", "context", "communicators".
 RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, Certainty workspaces, const OutsideBytes& outside);
 
 }  // namespace trident

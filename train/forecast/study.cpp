@@ -45,7 +45,7 @@ void price_on_cluster(const Cluster& cluster, const PlanHardware& hardware, cons
   fill(point, plan.plan, plan.forecast, row);
   if (hardware.peak_flops > 0) row.mfu = plan.mfu;
   row.memory_bytes = plan.most().total();
-  row.optimizer_bytes = plan.most().of("optimizer");
+  row.optimizer_bytes = plan.most().of(MemoryPartKind::kOptimizer);
   row.memory_there = static_cast<std::int64_t>(hardware.device_bytes);
   row.fits = plan.fits;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/counted.h"
+#include "core/number_text.h"
 #include "train/forecast/study_table.h"
 #include "train/report/report_page.h"
 #include "train/report/svg_plot.h"
@@ -86,7 +87,7 @@ ReportTable page_table(const StudyResult& result) {
     table.rows.push_back({name, remark, fmt::format("{}", row.gpus), fmt::format("{}", row.micro_batches),
                           fmt::format("{:.0f}", row.tokens_per_second()), fmt::format("{:.0f}", row.tokens_per_gpu()),
                           fmt::format("{:.4g}", row.seconds), row.mfu > 0 ? fmt::format("{:.1f}", 100 * row.mfu) : "",
-                          fmt::format("{:.4g}", 1e-9 * static_cast<double>(row.memory_bytes)),
+                          fmt::format("{:.4g}", gigabytes(row.memory_bytes)),
                           row.efficiency > 0 ? fmt::format("{:.3f}", row.efficiency) : "", fmt::format("{:.3f}", row.of_first)});
   }
   return table;

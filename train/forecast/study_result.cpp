@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "core/counted.h"
+#include "core/number_text.h"
+#include "plan/time_part_words.h"
 #include "train/forecast/study_keys.h"
 
 namespace trident {
@@ -66,21 +68,6 @@ PartDifference largest_difference(const StudyRow& more, const StudyRow& less, do
   return largest;
 }
 
-std::string in_words(TimePart part) {
-  switch (part) {
-    case TimePart::kCompute: return "computing";
-    case TimePart::kRecompute: return "computing again what was not kept";
-    case TimePart::kTensor: return "tensor-parallel collectives";
-    case TimePart::kPipeline: return "waiting for messages between stages";
-    case TimePart::kData: return "waiting for gathers and reductions over dp";
-    case TimePart::kBubble: return "the pipeline's bubble";
-    case TimePart::kOptimizer: return "norm and update";
-    case TimePart::kLaunch: return "launching kernels";
-    case TimePart::kOther: return "what is beside the recorded work";
-  }
-  return "";
-}
-
 double all_bytes(const StudyRow& row) {
   double sum = 0;
   for (const double bytes : row.bytes_sent) sum += bytes;
@@ -88,7 +75,7 @@ double all_bytes(const StudyRow& row) {
 }
 
 std::string dp_bytes(const StudyRow& row) {
-  return fmt::format("{:.1f} GB", 1e-9 * row.bytes_sent[static_cast<std::size_t>(Axis::kData)]);
+  return gigabytes_text(row.bytes_sent[static_cast<std::size_t>(Axis::kData)]);
 }
 
 // "never", "once", "96 times", "1.83 times".
@@ -133,15 +120,15 @@ std::string why_slower(const StudyResult& result, const StudyRow& slow, const St
   std::string text = fmt::format("On {} {} takes {:.2f} times as long a token as {}: ", counted(slow.gpus, result.counted_as),
                                  row_name(result.spec, slow.point), ratio(slow, fast), row_name(result.spec, fast.point));
   text += most.seconds > all ? fmt::format("{:.3g} s more are {}, all other parts together take {:.3g} s less.", most.seconds,
-                                           in_words(most.part), most.seconds - all)
-                             : fmt::format("{:.3g} of the {:.3g} s more are {}.", most.seconds, all, in_words(most.part));
+                                           part_words(most.part).cause, most.seconds - all)
+                             : fmt::format("{:.3g} of the {:.3g} s more are {}.", most.seconds, all, part_words(most.part).cause);
   const double sent = all_bytes(slow), sent_fast = all_bytes(fast) * scale;
   if (most.part == TimePart::kData && sent > 0)
     text += fmt::format(" A step sends {} a {} over dp instead of {}: {}, instead of {} and {}.", dp_bytes(slow),
                         result.counted_as, dp_bytes(fast), collectives(slow), times(fast.gathers), times(fast.reductions));
   else if (sent > kAlike * sent_fast && sent_fast > 0)
-    text += fmt::format(" A step sends {:.1f} GB a {} instead of {:.1f}.", 1e-9 * sent, result.counted_as,
-                        1e-9 * all_bytes(fast));
+    text += fmt::format(" A step sends {} a {} instead of {}.", gigabytes_text(sent), result.counted_as,
+                        gigabytes_text(all_bytes(fast)));
   return text;
 }
 
@@ -155,7 +142,7 @@ std::string why_less_efficient(const StudyResult& result, const StudyRow& large,
   return fmt::format(
       "{}from {} to {} efficiency falls to {:.2f}, most of it by {}: {:.0f} % of the step instead of {:.0f} %{}.",
       name.empty() ? "" : name + ": ", small.gpus, counted(large.gpus, result.counted_as),
-      large.efficiency, in_words(most.part), 100 * of_large,
+      large.efficiency, part_words(most.part).cause, 100 * of_large,
       100 * of_small,
       large.micro_batches != small.micro_batches ? fmt::format(" ({} instead of {} a replica)", large.micro_batches,
                                                                counted(small.micro_batches, "micro-batch", "micro-batches"))

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/number_text.h"
 #include "train/forecast/study_keys.h"
 
 namespace trident {
@@ -121,11 +122,11 @@ class Table {
     if (sends_) add("GB sent", [](const StudyRow& row) {
       double sent = 0;
       for (const double bytes : row.bytes_sent) sent += bytes;
-      return fmt::format("{:.4g}", 1e-9 * sent);
+      return fmt::format("{:.4g}", gigabytes(sent));
     });
-    add("GB held", [](const StudyRow& row) { return fmt::format("{:.4g}", 1e-9 * static_cast<double>(row.memory_bytes)); });
+    add("GB held", [](const StudyRow& row) { return fmt::format("{:.4g}", gigabytes(row.memory_bytes)); });
     add("of", [](const StudyRow& row) {
-      return row.memory_there > 0 ? fmt::format("{:.4g}", 1e-9 * static_cast<double>(row.memory_there)) : "?";
+      return row.memory_there > 0 ? fmt::format("{:.4g}", gigabytes(row.memory_there)) : "?";
     });
     if (efficiency_) add("efficiency", [](const StudyRow& row) {
       return row.efficiency > 0 ? fmt::format("{:.3f}", row.efficiency) : std::string("-");

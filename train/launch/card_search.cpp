@@ -8,6 +8,7 @@
 
 #include "core/host_name.h"
 #include "core/json_reader.h"
+#include "core/number_text.h"
 
 namespace trident {
 namespace {
@@ -21,8 +22,6 @@ constexpr JsonRules kExchanged{.comments = JsonComments::kRefused, .max_bytes = 
 std::int64_t usable_bytes(std::int64_t free, std::size_t ranks) {
   return std::max<std::int64_t>(0, free - static_cast<std::int64_t>(ranks) * kReservedPerRank);
 }
-
-double gigabytes(std::int64_t bytes) { return 1e-9 * static_cast<double>(bytes); }
 
 std::string text_of(const CardFacts& card) { return fmt::format("card {} ({}, {}) of {}", card.number, card.name, card.place, host_name()); }
 

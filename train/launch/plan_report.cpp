@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "core/number_text.h"
 #include "model/model_stats.h"
 #include "train/config/rank_count.h"
 #include "train/plan/core_share.h"
@@ -22,8 +23,6 @@
 
 namespace trident {
 namespace {
-
-double megabytes(std::int64_t bytes) { return 1e-6 * static_cast<double>(bytes); }
 
 // "embedding, blocks 0-3" as far as the stage has them; a stage of several chunks: "blocks 0-1, 8-9".
 std::string units_text(const RunPlan& plan, std::size_t stage) {

@@ -8,6 +8,7 @@
 
 #include "core/counted.h"
 #include "core/file_io.h"
+#include "core/number_text.h"
 #include "core/scratch_folder.h"
 #include "data/indexed_dataset_writer.h"
 #include "plan/price_book.h"
@@ -56,8 +57,7 @@ TrainConfig for_execution(const TrainConfig& point, const ScratchFolder& folder)
 
 void execute(const PointConfig& point, const CpuRates& rates, StudyRow& row, CudaBackend& cuda) {
   if (!row.fits)
-    return void(row.not_run = fmt::format("needs {:.1f} of {:.1f} GB", 1e-9 * static_cast<double>(row.memory_bytes),
-                                          1e-9 * static_cast<double>(row.memory_there)));
+    return void(row.not_run = fmt::format("needs {} of {}", gigabytes_text(row.memory_bytes), gigabytes_text(row.memory_there)));
   if (kSteps * row.seconds > kLongestPointSeconds)
     return void(row.not_run = fmt::format("{} steps would take {:.0f} s, more than {:.0f}", kSteps, kSteps * row.seconds,
                                           kLongestPointSeconds));

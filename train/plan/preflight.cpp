@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "core/number_text.h"
 #include "model/model_stats.h"
 #include "train/config/rank_count.h"
 #include "train/plan/update_rule_of.h"
@@ -14,7 +15,6 @@
 namespace trident {
 namespace {
 
-std::string gigabytes(double bytes) { return fmt::format("{:.1f} GB", 1e-9 * bytes); }
 
 // Bytes per parameter: master weight and the update rule's state, what no layout of one machine can share out further.
 double smallest_state(const TrainConfig& config) {
@@ -47,7 +47,7 @@ void check_model_fits(const ModelConfig& model, const TrainConfig& config, std::
   throw ConfigError(
       fmt::format("model: {} parameters need at least {} for weights and optimizer in any layout, this machine has {}; take a "
                   "model of at most {:.0f}M parameters, or a larger machine",
-                  parameters < 1e9 ? fmt::format("{:.1f}M", 1e-6 * parameters) : fmt::format("{:.1f}B", 1e-9 * parameters), gigabytes(bytes), gigabytes(static_cast<double>(machine_bytes)),
+                  parameters_text(parameters), gigabytes_text(bytes), gigabytes_text(machine_bytes),
                   1e-6 * static_cast<double>(machine_bytes) / state));
 }
 

@@ -22,6 +22,7 @@
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/host_name.h"
+#include "core/number_text.h"
 #include "train/run/resume.h"
 #include "train/run/run_together.h"
 
@@ -29,11 +30,6 @@ namespace trident {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string gigabytes(std::int64_t bytes) {
-  return bytes < 100'000'000 ? fmt::format("{:.2f} MB", 1e-6 * static_cast<double>(bytes))
-                             : fmt::format("{:.2f} GB", 1e-9 * static_cast<double>(bytes));
-}
 
 std::string random_digits() {
   std::random_device random;
@@ -216,10 +212,10 @@ void check_room(const std::string& directory, std::int64_t bytes_of_a_save, std:
                                     begins == RunBegins::kAnew ? "would be "
                                     : room.aside == 1          ? "is "
                                                                : "are ",
-                                    room.aside == 1 ? "has" : "have", gigabytes(room.aside_bytes));
+                                    room.aside == 1 ? "has" : "have", bytes_text(room.aside_bytes));
   throw ConfigError(fmt::format(
       "checkpoint.dir = {}: {} are free, {} {} more (a save has {}); free some space{}{}, or name a folder on another disk",
-      directory, gigabytes(room.free), saves, gigabytes(room.needed), gigabytes(bytes_of_a_save), aside,
+      directory, bytes_text(room.free), saves, bytes_text(room.needed), bytes_text(bytes_of_a_save), aside,
       keep_last > 1 ? ", lower checkpoint.keep_last" : ""));
 }
 

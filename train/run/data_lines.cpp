@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/counted.h"
+#include "core/number_text.h"
 #include "data/sample_order.h"
 #include "train/plan/core_share.h"
 
@@ -46,12 +47,6 @@ std::int64_t unused_documents(const std::string& split, std::span<const TokenSou
 }
 
 }  // namespace
-
-std::string with_commas(std::int64_t n) {
-  std::string text = fmt::format("{}", n);
-  for (std::ptrdiff_t at = std::ssize(text) - 3; at > (n < 0 ? 1 : 0); at -= 3) text.insert(static_cast<std::size_t>(at), 1, ',');
-  return text;
-}
 
 std::vector<std::string> data_lines(const RunPlan& plan, const TokenSources& sources) {
   const TrainConfig& config = plan.config;

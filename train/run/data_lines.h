@@ -14,7 +14,4 @@ namespace trident {
 // those that are held out, and how much a third share of data.split leaves to nobody. Of many files the first eight.
 std::vector<std::string> data_lines(const RunPlan& plan, const TokenSources& sources);
 
-// "20,312"
-std::string with_commas(std::int64_t n);
-
 }  // namespace trident

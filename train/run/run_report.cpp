@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/counted.h"
+#include "core/number_text.h"
 #include "model/model_stats.h"
 #include "pipeline/step_simulator.h"
 #include "train/run/dry_run.h"
@@ -15,8 +16,6 @@
 
 namespace trident {
 namespace {
-
-std::string megabytes(double bytes) { return fmt::format("{:.2f} MB", bytes * 1e-6); }
 
 std::string loss_text(double first, double last) { return fmt::format("{:.4f} -> {:.4f} nats per token", first, last); }
 
@@ -34,18 +33,18 @@ ZeroCost largest_cost(const RunPlan& plan, const ZeroPolicy& policy) {
 
 // The preset beside which the choice is shown: one that needs no more and sends less, or zero1 if that sends less.
 std::string zero_line(const RunPlan& plan) {
-  const auto held = [](const ZeroCost& cost) { return megabytes(static_cast<double>(cost.memory)); };
+  const auto held = [](const ZeroCost& cost) { return megabytes_text(cost.memory, 2); };
   const ZeroCost cost = largest_cost(plan, plan.zero);
   const std::string line =
       fmt::format("{} with {}: {} sent over dp and {} of model state per rank and step", to_string(plan.zero.preset),
-                  counted(plan.num_micro_batches, "micro-batch", "micro-batches"), megabytes(cost.bytes_sent), held(cost));
+                  counted(plan.num_micro_batches, "micro-batch", "micro-batches"), megabytes_text(cost.bytes_sent, 2), held(cost));
   std::string beside;
   for (const ZeroPreset preset : {ZeroPreset::kZero2, ZeroPreset::kZero1}) {
     const ZeroCost other = largest_cost(plan, policy_of(preset));
     if (other.bytes_sent >= cost.bytes_sent) continue;
     const bool no_more = other.memory <= cost.memory;
     if (no_more || (preset == ZeroPreset::kZero1 && beside.empty()))
-      beside = fmt::format("; {} would send {} and hold {}{}", to_string(preset), megabytes(other.bytes_sent), held(other),
+      beside = fmt::format("; {} would send {} and hold {}{}", to_string(preset), megabytes_text(other.bytes_sent, 2), held(other),
                            no_more ? fmt::format(": {} is no worse in either", to_string(preset)) : "");
   }
   return line + beside;
@@ -192,11 +191,9 @@ double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>
 }
 
 std::string model_line(const RunPlan& plan) {
-  const auto parameters = static_cast<double>(num_parameters(plan.model));
-  const std::string size = parameters < 1e9 ? fmt::format("{:.2f}M", 1e-6 * parameters) : fmt::format("{:.4g}B", 1e-9 * parameters);
   return fmt::format("model: {} of {} parameters, {}, hidden {}, {} ({} kv), vocabulary {}", to_string(plan.model.family),
-                     size, counted(plan.model.layers, "layer"), plan.model.hidden,
-                     counted(plan.model.heads, "head"), plan.model.kv_heads, plan.model.vocab_size);
+                     parameters_text(static_cast<double>(num_parameters(plan.model))), counted(plan.model.layers, "layer"),
+                     plan.model.hidden, counted(plan.model.heads, "head"), plan.model.kv_heads, plan.model.vocab_size);
 }
 
 std::string layout_line(const RunPlan& plan) {

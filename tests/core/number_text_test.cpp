@@ -1,0 +1,123 @@
+// Numbers as people read them: each function at 0, below it, at the borders of its units, very small, very large, and not finite.
+#include "core/number_text.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace trident {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity(), kNone = std::numeric_limits<double>::quiet_NaN(),
+                 kLargest = std::numeric_limits<double>::max(), kSmallest = std::numeric_limits<double>::denorm_min();
+
+TEST(NumberText, BytesHaveTheUnitThatSuits) {
+  EXPECT_EQ(bytes_text(0), "0 bytes");
+  EXPECT_EQ(bytes_text(999), "999 bytes");
+  EXPECT_EQ(bytes_text(999.6), "1.0 KB");
+  EXPECT_EQ(bytes_text(1500), "1.5 KB");
+  EXPECT_EQ(bytes_text(999'949), "999.9 KB");
+  EXPECT_EQ(bytes_text(999'960), "1.0 MB");
+  EXPECT_EQ(bytes_text(403.08e6), "403.1 MB");
+  EXPECT_EQ(bytes_text(999.96e6), "1.00 GB");
+  EXPECT_EQ(bytes_text(1.0355e9), "1.04 GB");
+  EXPECT_EQ(bytes_text(9.996e9), "10.0 GB");
+  EXPECT_EQ(bytes_text(31.27e9), "31.3 GB");
+  EXPECT_EQ(bytes_text(9.9e12), "9.90 TB");
+  EXPECT_EQ(bytes_text(23.062e12), "23.1 TB");
+  EXPECT_EQ(bytes_text(3e15), "3000.0 TB");
+  EXPECT_EQ(bytes_text(1e30), "1e+18 TB");
+  EXPECT_EQ(bytes_text(-1500), "-1.5 KB");
+  EXPECT_EQ(bytes_text(kSmallest), "0 bytes");
+  EXPECT_EQ(bytes_text(kInfinite), "inf bytes");
+  EXPECT_EQ(bytes_text(-kInfinite), "-inf bytes");
+  EXPECT_EQ(bytes_text(kNone), "nan bytes");
+}
+
+TEST(NumberText, ComparedBytesHaveOneUnit) {
+  EXPECT_EQ(gigabytes_text(0), "0.0 GB");
+  EXPECT_EQ(gigabytes_text(0.36e9), "0.4 GB");
+  EXPECT_EQ(gigabytes_text(-84.93e9, 2), "-84.93 GB");
+  EXPECT_EQ(gigabytes_text(1e30), "1e+21 GB");
+  EXPECT_EQ(gigabytes_text(kNone), "nan GB");
+  EXPECT_EQ(megabytes_text(403.08e6, 2), "403.08 MB");
+  EXPECT_EQ(megabytes_text(1e3, 3), "0.001 MB");
+  EXPECT_EQ(megabytes_text(-kInfinite), "-inf MB");
+  EXPECT_EQ(gigabytes(2.5e9), 2.5);
+  EXPECT_EQ(megabytes(2.5e6), 2.5);
+}
+
+TEST(NumberText, SecondsHaveFourDigits) {
+  EXPECT_EQ(seconds_text(0), "0 s");
+  EXPECT_EQ(seconds_text(1.5e-6), "1.5 us");
+  EXPECT_EQ(seconds_text(1e-13), "1e-07 us");
+  EXPECT_EQ(seconds_text(0.99996e-3), "1.000 ms");
+  EXPECT_EQ(seconds_text(0.0123), "12.30 ms");
+  EXPECT_EQ(seconds_text(0.61677), "616.8 ms");
+  EXPECT_EQ(seconds_text(0.99996), "1.000 s");
+  EXPECT_EQ(seconds_text(8.9386), "8.939 s");
+  EXPECT_EQ(seconds_text(9.9996), "10.00 s");
+  EXPECT_EQ(seconds_text(99.996), "100.0 s");
+  EXPECT_EQ(seconds_text(7199), "7199.0 s");
+  EXPECT_EQ(seconds_text(7200), "2.0 hours");
+  EXPECT_EQ(seconds_text(3 * 86400), "3.0 days");
+  EXPECT_EQ(seconds_text(-0.0123), "-12.30 ms");
+  EXPECT_NE(seconds_text(kLargest).find("e+303 days"), std::string::npos) << seconds_text(kLargest);
+  EXPECT_EQ(seconds_text(kInfinite), "inf s");
+  EXPECT_EQ(seconds_text(kNone), "nan s");
+}
+
+TEST(NumberText, SharesArePercent) {
+  EXPECT_EQ(percent_text(0), "0.0 %");
+  EXPECT_EQ(percent_text(0.3141), "31.4 %");
+  EXPECT_EQ(percent_text(-0.5), "-50.0 %");
+  EXPECT_EQ(percent_text(1e-9), "0.0 %");
+  EXPECT_EQ(percent_text(1e20), "1e+22 %");
+  EXPECT_EQ(percent_text(kNone), "nan %");
+}
+
+TEST(NumberText, CountsHaveCommas) {
+  EXPECT_EQ(with_commas(0), "0");
+  EXPECT_EQ(with_commas(999), "999");
+  EXPECT_EQ(with_commas(1000), "1,000");
+  EXPECT_EQ(with_commas(1234567), "1,234,567");
+  EXPECT_EQ(with_commas(-123456), "-123,456");
+  EXPECT_EQ(with_commas(-12), "-12");
+  EXPECT_EQ(with_commas(std::numeric_limits<std::int64_t>::min()), "-9,223,372,036,854,775,808");
+  EXPECT_EQ(rounded_text(0), "0");
+  EXPECT_EQ(rounded_text(2.5), "2.5");
+  EXPECT_EQ(rounded_text(999.94), "999.9");
+  EXPECT_EQ(rounded_text(999.96), "1,000");
+  EXPECT_EQ(rounded_text(9999.6), "10,000");
+  EXPECT_EQ(rounded_text(252345), "252,300");
+  EXPECT_EQ(rounded_text(-4878123), "-4,878,000");
+  EXPECT_EQ(rounded_text(1e-9), "1e-09");
+  EXPECT_EQ(rounded_text(kLargest), "1.798e+308");
+  EXPECT_EQ(rounded_text(-kInfinite), "-inf");
+  EXPECT_EQ(rounded_text(kNone), "nan");
+}
+
+TEST(NumberText, LargeCountsAreInWordsOrLetters) {
+  EXPECT_EQ(count_text(0), "0");
+  EXPECT_EQ(count_text(4096), "4,096");
+  EXPECT_EQ(count_text(999'990), "1 million");
+  EXPECT_EQ(count_text(2.988e11), "298.8 billion");
+  EXPECT_EQ(count_text(15e12), "15 trillion");
+  EXPECT_EQ(count_text(-2e9), "-2 billion");
+  EXPECT_EQ(count_text(kInfinite), "inf");
+  EXPECT_EQ(count_text(kNone), "nan");
+  EXPECT_EQ(parameters_text(0), "0");
+  EXPECT_EQ(parameters_text(54'321), "54,321");
+  EXPECT_EQ(parameters_text(124.44e6), "124.4M");
+  EXPECT_EQ(parameters_text(999.99e6), "1B");
+  EXPECT_EQ(parameters_text(6.7384e9), "6.738B");
+  EXPECT_EQ(parameters_text(1e12), "1T");
+  EXPECT_EQ(parameters_text(-7e9), "-7B");
+  EXPECT_EQ(parameters_text(kNone), "nan");
+}
+
+}  // namespace
+}  // namespace trident
