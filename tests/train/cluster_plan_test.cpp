@@ -198,6 +198,39 @@ TEST(ClusterPlan, AdviceForWhatDoesNotFitIsWhatDoes) {
   EXPECT_LT(least.front().bytes, hopeless.most().total());
 }
 
+// Deterministic attention keeps gradients of whole scores: of 131,072 positions 34 GB a head, which no sharding makes less.
+TEST(ClusterPlan, AdviceNamesDeterministicAttentionWhereItIsWhatDoesNotFit) {
+  const PlanHardware hardware = h100();
+  const TrainConfig config = parse_train_config(
+      R"({"model": {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+                    "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+                    "max_position_embeddings": 131072},
+          "parallel": {"tensor": 8, "data": 8, "sequence_parallel": true}, "batch": {"global": 16, "sequence": 131072},
+          "precision": {"compute": "bf16"}, "recompute": {"policy": "full"}, "run": {"steps": 1}, "data": {"train": "none"}})",
+      "a long sequence", {"run.dir=unused"});
+  const ClusterPlan now = plan_on(hardware, config, 0);
+  ASSERT_FALSE(now.fits);
+  const std::vector<PricedChange> changes = priced_changes(hardware, now);
+  const auto found = std::find_if(changes.begin(), changes.end(), [](const PricedChange& it) {
+    return it.settings == std::vector<std::string>{"cuda.deterministic=false"};
+  });
+  ASSERT_NE(found, changes.end());
+  EXPECT_TRUE(found->fits);
+  EXPECT_LT(found->bytes, now.most().total() / 2);
+}
+
+// 48 sequences of a replica: neither twice nor half of 3 is next to it.
+TEST(ClusterPlan, AdviceTriesTheNextDivisors) {
+  const TrainConfig config = demo({"batch.global=96", "batch.micro=3"});
+  const ClusterPlan now = plan_on(h100(), config, 0);
+  const std::int64_t of_replica = now.plan.num_micro_batches * 3;
+  ASSERT_EQ(of_replica, 48);
+  std::vector<std::string> sizes;
+  for (const PricedChange& change : priced_changes(h100(), now))
+    if (change.settings.size() == 1 && change.settings[0].starts_with("batch.micro=")) sizes.push_back(change.settings[0]);
+  EXPECT_EQ(sizes, (std::vector<std::string>{"batch.micro=4", "batch.micro=2"}));
+}
+
 // Prices that make one thing dear.
 struct OneDear final : WorkPrices {
   double message = 1e-9, collective = 1e-9, issue = 0;

@@ -31,10 +31,16 @@ std::vector<Change> recompute_changes(const TrainConfig& config) {
   return changes;
 }
 
-std::vector<Change> micro_batch_changes(const TrainConfig& config) {
+// The next larger and the next smaller divisor of what a replica has in a step.
+std::vector<Change> micro_batch_changes(const TrainConfig& config, std::int64_t of_replica) {
   std::vector<Change> changes;
-  std::vector<std::int64_t> sizes{2 * config.batch.micro};
-  if (config.batch.micro % 2 == 0) sizes.push_back(config.batch.micro / 2);
+  std::vector<std::int64_t> sizes;
+  std::int64_t size = config.batch.micro + 1;
+  while (size <= of_replica && of_replica % size != 0) ++size;
+  if (size <= of_replica) sizes.push_back(size);
+  size = config.batch.micro - 1;
+  while (size > 0 && of_replica % size != 0) --size;
+  if (size > 0) sizes.push_back(size);
   for (const std::int64_t micro : sizes)
     changes.push_back({{fmt::format("batch.micro={}", micro)}, [micro](TrainConfig& c) { c.batch.micro = micro; }});
   return changes;
@@ -68,11 +74,17 @@ std::vector<Change> schedule_changes(const TrainConfig& config) {
   return changes;
 }
 
-std::vector<Change> changes_of(const TrainConfig& config, bool fits) {
-  const std::vector<Change> recompute = recompute_changes(config), micro = micro_batch_changes(config), zero = zero_changes(config),
-                            schedule = schedule_changes(config);
+// Deterministic attention keeps the gradients of whole scores, which grow with the square of the sequence.
+std::vector<Change> determinism_changes(const TrainConfig& config, bool fits) {
+  if (fits || !config.cuda.deterministic) return {};
+  return {{{"cuda.deterministic=false"}, [](TrainConfig& c) { c.cuda.deterministic = false; }}};
+}
+
+std::vector<Change> changes_of(const TrainConfig& config, std::int64_t of_replica, bool fits) {
+  const std::vector<Change> recompute = recompute_changes(config), micro = micro_batch_changes(config, of_replica), zero = zero_changes(config),
+                            schedule = schedule_changes(config), determinism = determinism_changes(config, fits);
   std::vector<Change> all = recompute;
-  for (const auto* list : {&micro, &zero, &schedule}) all.insert(all.end(), list->begin(), list->end());
+  for (const auto* list : {&micro, &zero, &schedule, &determinism}) all.insert(all.end(), list->begin(), list->end());
   for (const Change& a : recompute) {
     for (const Change& b : micro) all.push_back(both(a, b));
     if (fits) continue;
@@ -85,7 +97,8 @@ std::vector<Change> changes_of(const TrainConfig& config, bool fits) {
 
 std::vector<PricedChange> priced_changes(const PlanHardware& hardware, const ClusterPlan& now) {
   std::vector<PricedChange> priced;
-  for (const Change& change : changes_of(now.plan.config, now.fits)) {
+  const std::int64_t of_replica = now.plan.num_micro_batches * now.plan.config.batch.micro;
+  for (const Change& change : changes_of(now.plan.config, of_replica, now.fits)) {
     TrainConfig config = now.plan.config;
     change.apply(config);
     try {

@@ -16,8 +16,9 @@ struct PricedChange {
   bool fits = false;
 };
 
-// Other recomputation, half and twice the micro-batch, both at once, other ZeRO presets, interleaved stages, sequence parallelism:
-// those of them that this model, batch and layout allow, as make_run_plan() says, with the same ranks and the same global batch.
+// Other recomputation, the next larger and smaller micro-batch, both at once, other ZeRO presets, interleaved stages, sequence
+// parallelism, and, where it does not fit, attention that adds in any order: those of them that this model, batch and layout allow,
+// as make_run_plan() says, with the same ranks and the same global batch.
 std::vector<PricedChange> priced_changes(const PlanHardware& hardware, const ClusterPlan& now);
 
 // Of those, what is worth saying, best first: where `now` fits, those that fit and save at least half a percent of the step; where
