@@ -18,6 +18,7 @@ OrderedAction ordered(const Schedule& schedule, const ActionOrder& order, std::s
   of.micro_batch = action.micro_batch;
   of.rank = static_cast<std::int16_t>(rank);
   of.chunk = static_cast<std::int16_t>(schedule.chunk_of(action.virtual_stage));
+  of.time = static_cast<std::int32_t>(order.time(of.rank, of.chunk, of.forward ? 0 : of.micro_batch == 0 ? 1 : 2));
   const auto pass = [&](int stage) {
     return static_cast<std::int32_t>(of.forward ? order.forward(stage, of.micro_batch) : order.backward(stage, of.micro_batch));
   };

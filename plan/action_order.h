@@ -14,6 +14,7 @@ struct OrderedAction {
   std::int32_t pass = 0;         // of a virtual stage and a micro-batch, forward or backward: ActionOrder::forward(), backward()
   std::int32_t next = kNone;     // the pass that it sends to: the same micro-batch's on the stage behind or before
   std::int32_t micro_batch = 0;
+  std::int32_t time = 0;         // which of the times it takes: ActionOrder::time()
   std::int16_t rank = 0, chunk = 0;
   bool forward = true;
   bool has_successor = false, successor_forward = false;  // on its rank
@@ -30,6 +31,10 @@ struct ActionOrder {
   }
   std::size_t backward(int stage, int micro_batch) const { return forward(stages + stage, micro_batch); }
   std::size_t passes() const { return forward(2 * stages, 0); }
+  // Passes of a rank's chunk take one of three times: forward, the first micro-batch's backward, another's.
+  std::size_t time(int rank, int chunk, int which) const {
+    return static_cast<std::size_t>((rank * (stages / ranks) + chunk) * 3 + which);
+  }
 };
 
 // Throws InternalError: ranks that wait for each other, split backwards.

@@ -28,16 +28,21 @@ class Pipeline {
  public:
   Pipeline(const ClosedFormInputs& in, const std::vector<RankSums>& sums, const std::vector<int>& rank_of, const ActionOrder& order)
       : in_(in), order_(order), ends_(order.passes(), 0.0), wires_(2 * rank_of.size(), 0.0) {
-    for (const int rank : rank_of) ranks_.emplace_back(in, sums[static_cast<std::size_t>(rank)], order.micro_batches);
+    ranks_.reserve(rank_of.size());
+    for (const int rank : rank_of) {
+      const RankSums& of = sums[static_cast<std::size_t>(rank)];
+      ranks_.emplace_back(in, of, order.micro_batches);
+      for (const RankSums::Chunk& chunk : of.chunks)
+        times_.insert(times_.end(), {chunk.forward, chunk.first_backward, chunk.backward});
+    }
   }
 
   void run() {
-    for (const OrderedAction& action : order_.actions) {
+    for (std::size_t i = run_plain(); i < order_.actions.size(); ++i) {
+      const OrderedAction& action = order_.actions[i];
       const auto rank = static_cast<std::size_t>(action.rank), pass = static_cast<std::size_t>(action.pass);
       const double end = ends_[pass] = ranks_[rank].run(action, ends_[pass]);
-      if (action.next == OrderedAction::kNone) continue;
-      double& wire = wires_[2 * rank + (action.forward ? 0 : 1)];
-      ends_[static_cast<std::size_t>(action.next)] = wire = std::max(wire, end) + in_.message;
+      send(action, end);
     }
   }
 
@@ -83,6 +88,31 @@ class Pipeline {
   }
 
  private:
+  void send(const OrderedAction& action, double end) {
+    if (action.next == OrderedAction::kNone) return;
+    double& wire = wires_[2 * static_cast<std::size_t>(action.rank) + (action.forward ? 0 : 1)];
+    ends_[static_cast<std::size_t>(action.next)] = wire = std::max(wire, end) + in_.message;
+  }
+
+  // The actions before the first one that gathers or reduces: until then when a rank is free is all that there is to know of it.
+  // Returns their number.
+  std::size_t run_plain() {
+    const auto gathers = [](const RankRun& rank) { return rank.times().gathers_on_use; };
+    if (in_.sync_every == 1 || std::any_of(ranks_.begin(), ranks_.end(), gathers)) return 0;
+    std::vector<double> free(ranks_.size(), 0.0);
+    std::size_t i = 0;
+    for (; i < order_.actions.size(); ++i) {
+      const OrderedAction& action = order_.actions[i];
+      if (!action.forward && action.micro_batch + 1 == order_.micro_batches) break;
+      double& end = ends_[static_cast<std::size_t>(action.pass)];
+      double& now = free[static_cast<std::size_t>(action.rank)];
+      end = now = std::max(now, end) + times_[static_cast<std::size_t>(action.time)];
+      send(action, end);
+    }
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) ranks_[rank].streams().wait_until(free[rank]);
+    return i;
+  }
+
   double update(RankRun& rank, double gate) const {
     RankStreams& streams = rank.streams();
     const RankTimes& times = rank.times();
@@ -102,6 +132,7 @@ class Pipeline {
   const ClosedFormInputs& in_;
   const ActionOrder& order_;
   std::vector<RankRun> ranks_;
+  std::vector<double> times_;            // of passes beside which nothing comes or goes: ActionOrder::time()
   std::vector<double> ends_;             // by pass; before it is run, when its input arrives
   std::vector<double> wires_;            // when they are free: of each rank one to the next and one to the one before
 };

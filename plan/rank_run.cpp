@@ -4,9 +4,19 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/check.h"
+
 namespace trident {
 
 RankSums::RankSums(const ClosedFormInputs& in, const RankTimes& of) : times(of) {
+  for (const UnitKind kind : kUnitKinds) {
+    const UnitTimes& unit = of.units[kind];
+    units[kind] = {unit.forward.time(), (unit.forward + in.copy).time(), {}};
+    for (const bool overwrites : {false, true}) {
+      const PassWork work = overwrites ? unit.first_backward + unit.gaps : unit.backward;
+      units[kind].backward[overwrites ? 1 : 0] = {work, work + in.copy};
+    }
+  }
   for (const ChunkTimes& chunk : of.chunks) {
     Chunk sums{.first_unit = static_cast<int>(kinds.size()), .units = static_cast<int>(chunk.kinds.size())};
     for (std::size_t i = 0; i < chunk.kinds.size(); ++i) {
@@ -27,34 +37,10 @@ RankRun::RankRun(const ClosedFormInputs& in, const RankSums& sums, int micro_bat
   if (in.sync_every == 1) has_accumulated_.assign(sums.kinds.size(), 0);
 }
 
-double RankRun::run_units(const OrderedAction& action, double arrival) {
-  const RankSums::Chunk& chunk = sums_.chunks[static_cast<std::size_t>(action.chunk)];
-  for (int i = 0; i < chunk.units; ++i) {
-    const int number = chunk.first_unit + (action.forward ? i : chunk.units - 1 - i);
-    run_unit(action, number, i == 0, i + 1 == chunk.units, arrival);
-  }
-  return streams_.now();
-}
-
 PassWork RankRun::pending_finishes() const {
   PassWork work;
-  for (const Pending& pending : pending_) work += finish_of(pending.unit);
+  for (int i = 0; i < num_pending_; ++i) work += finish_of(pending_[static_cast<std::size_t>(i)].unit);
   return work;
-}
-
-void RankRun::run_unit(const OrderedAction& action, int number, bool first, bool last, double arrival) {
-  if (times_.gathers_on_use) gather(number, last ? first_of_next(action) : number + (action.forward ? 1 : -1));
-  if (first) streams_.wait_until(arrival);
-  if (times_.gathers_on_use && gathered_ != kNothing) streams_.wait_for(gathered_);
-  if (action.forward) {
-    const bool copies = first && times_.chunks[static_cast<std::size_t>(action.chunk)].receives;
-    streams_.compute(copies ? (unit(number).forward + in_.copy).time() : unit(number).forward.time());
-  } else {
-    backward(action, number, first, last);
-  }
-  ++computes_;
-  last_unit_ = number;
-  gathered_ = next_gathered_;
 }
 
 // The unit of the next action's first compute, or kNone.
@@ -64,67 +50,106 @@ int RankRun::first_of_next(const OrderedAction& action) const {
   return chunk.first_unit + (action.successor_forward ? 0 : chunk.units - 1);
 }
 
-// What this compute and the one behind it need, unless it is there.
-void RankRun::gather(int number, int after) {
-  const auto start = [&](int of) {
-    if (in_.overlap) return streams_.add_beside(unit(of).gather);
-    streams_.compute(unit(of).gather);
-    return kNothing;
-  };
-  if (last_unit_ == OrderedAction::kNone || (!in_.overlap && number != last_unit_)) gathered_ = start(number);
-  next_gathered_ = gathered_;
-  if (in_.overlap && after != OrderedAction::kNone && after != number) next_gathered_ = start(after);
+// Work of the second stream, or in line. Returns what RankStreams::wait_for() takes.
+inline double RankRun::beside(RankStreams& streams, double seconds) const {
+  if (in_.overlap) return streams.add_beside(seconds);
+  streams.compute(seconds);
+  return kNothing;
 }
 
-PassWork RankRun::finish_of(int number) const {
+// What this compute and the one behind it need, unless it is there: gathered_, and what is returned.
+inline double RankRun::gather(RankStreams& streams, int number, int after) {
+  if (last_unit_ == OrderedAction::kNone || (!in_.overlap && number != last_unit_)) gathered_ = beside(streams, unit(number).gather);
+  last_unit_ = number;
+  if (in_.overlap && after != OrderedAction::kNone && after != number) return beside(streams, unit(after).gather);
+  return gathered_;
+}
+
+inline PassWork RankRun::finish_of(int number) const {
   return has_accumulated_[static_cast<std::size_t>(number)] != 0 ? unit(number).finish : unit(number).first_finish;
 }
 
-void RankRun::backward(const OrderedAction& action, int number, bool first, bool last) {
-  const UnitTimes& of = unit(number);
-  const bool overwrites = action.micro_batch == 0 || reduces_after(action.micro_batch - 1);
-  PassWork work = overwrites ? of.first_backward + of.gaps : of.backward;
-  if (first && times_.chunks[static_cast<std::size_t>(action.chunk)].receives_gradient) work += in_.copy;
-  std::int64_t begin = 0;
-  if (in_.sync_every == 1) {
-    const bool another_follows =
-        !last || (action.has_successor && !action.successor_forward && first_of_next(action) != number);
-    begin = place(of.gradient_bytes, another_follows);
-    work += meet(number, begin, begin + of.gradient_bytes);
-  }
-  streams_.compute(work.time());
-  if (!reduces_after(action.micro_batch)) return;
-  double item = kNothing;
-  if (in_.overlap) item = streams_.add_beside(of.reduce);
-  else streams_.compute(of.reduce);
-  if (in_.sync_every == 1) pending_.push_back({number, begin, begin + of.gradient_bytes, item});
-}
-
 // Where gradients lie that are reduced at once: in two lanes, as memory_places.h does it.
-std::int64_t RankRun::place(std::int64_t bytes, bool another_follows) {
+inline std::int64_t RankRun::place(std::int64_t bytes, bool another_follows) {
   const std::size_t lane = taken_until_[0] < computes_ ? 0 : 1;
   taken_until_[lane] = computes_ + (in_.overlap && another_follows ? 1 : 0);
   return lane == 0 ? 0 : times_.gradient_region - bytes;
 }
 
-// Adds what was reduced where this unit's gradients are going to lie, and this unit's own; waits for the former.
-PassWork RankRun::meet(int number, std::int64_t begin, std::int64_t end) {
-  PassWork work;
+// Adds to `work` what was reduced where this unit's gradients are going to lie, and this unit's own. Returns the former's end.
+inline double RankRun::meet(int number, std::int64_t begin, std::int64_t end, PassWork& work) {
+  PassWork added;
   double wait = kNothing;
-  std::size_t kept = 0;
-  for (const Pending& pending : pending_) {
+  int kept = 0;
+  for (int i = 0; i < num_pending_; ++i) {
+    const Pending& pending = pending_[static_cast<std::size_t>(i)];
     const bool here = pending.begin < end && begin < pending.end;
     if (here) wait = std::max(wait, pending.item);
     if (here || pending.unit == number) {
-      work += finish_of(pending.unit);
+      added += finish_of(pending.unit);
       has_accumulated_[static_cast<std::size_t>(pending.unit)] = 1;
     } else {
-      pending_[kept++] = pending;
+      if (kept < i) pending_[static_cast<std::size_t>(kept)] = pending;
+      ++kept;
     }
   }
-  pending_.resize(kept);
-  if (wait != kNothing) streams_.wait_for(wait);
-  return work;
+  num_pending_ = kept;
+  work += added;
+  return wait;
+}
+
+// Of each lane no more than one is left by those that met it.
+inline void RankRun::pend(int number, std::int64_t begin, std::int64_t end, double item) {
+  TRIDENT_CHECK(num_pending_ < kLanes, "{} reductions in {} lanes", num_pending_ + 1, kLanes);
+  Pending& pending = pending_[static_cast<std::size_t>(num_pending_++)];
+  pending.unit = number;
+  pending.begin = begin;
+  pending.end = end;
+  pending.item = item;
+}
+
+// One unit after the other; what they share is looked up once, and what changes with each is held here.
+double RankRun::run_units(const OrderedAction& action, double arrival) {
+  const RankSums::Chunk& chunk = sums_.chunks[static_cast<std::size_t>(action.chunk)];
+  const ChunkTimes& ends = times_.chunks[static_cast<std::size_t>(action.chunk)];
+  const bool forward = action.forward, gathers = times_.gathers_on_use, copies = forward ? ends.receives : ends.receives_gradient;
+  const bool overwrites = action.micro_batch == 0 || in_.sync_every == 1;
+  const bool reduces = !forward && reduces_after(action.micro_batch);
+  const int step = forward ? 1 : -1, next_action = first_of_next(action);
+  int number = chunk.first_unit + (forward ? 0 : chunk.units - 1);
+  RankStreams streams = streams_;
+  for (int i = 0; i < chunk.units; ++i, number += step) {
+    const bool last = i + 1 == chunk.units, copy = i == 0 && copies;
+    const UnitKind kind = sums_.kinds[static_cast<std::size_t>(number)];
+    const RankSums::Unit& sum = sums_.units[kind];
+    double next_gathered = gathered_;
+    if (gathers) next_gathered = gather(streams, number, last ? next_action : number + step);
+    if (i == 0) streams.wait_until(arrival);
+    if (gathered_ != kNothing) streams.wait_for(gathered_);
+    if (forward) {
+      streams.compute(copy ? sum.forward_of_copy : sum.forward);
+    } else {
+      PassWork work = sum.backward[overwrites ? 1 : 0][copy ? 1 : 0];
+      std::int64_t begin = 0, end = 0;
+      if (in_.sync_every == 1) {
+        const bool another_follows = !last || (action.has_successor && !action.successor_forward && next_action != number);
+        begin = place(times_.units[kind].gradient_bytes, another_follows);
+        end = begin + times_.units[kind].gradient_bytes;
+        const double met = meet(number, begin, end, work);
+        if (met != kNothing) streams.wait_for(met);
+      }
+      streams.compute(work.time());
+      if (reduces) {
+        const double item = beside(streams, times_.units[kind].reduce);
+        if (in_.sync_every == 1) pend(number, begin, end, item);
+      }
+    }
+    ++computes_;
+    gathered_ = next_gathered;
+  }
+  last_unit_ = number - step;
+  streams_ = streams;
+  return streams.now();
 }
 
 }  // namespace trident

@@ -19,12 +19,18 @@ struct RankSums {
     int first_unit = 0, units = 0;
     double forward = 0, first_backward = 0, backward = 0;
   };
+  // A unit alone, beside which something comes or goes.
+  struct Unit {
+    double forward = 0, forward_of_copy = 0;
+    std::array<std::array<PassWork, 2>, 2> backward;  // whether it overwrites, and copies
+  };
   RankSums(const ClosedFormInputs& in, const RankTimes& times);
   double first_chunk() const { return chunks.front().forward + chunks.front().backward; }
 
   const RankTimes& times;
   std::vector<Chunk> chunks;
   std::vector<UnitKind> kinds;  // by unit
+  ByUnitKind<Unit> units;
 };
 
 class RankRun {
@@ -50,6 +56,7 @@ class RankRun {
 
  private:
   static constexpr double kNothing = -1;
+  static constexpr int kLanes = 2;
   struct Pending {  // a reduction whose result is not added yet
     int unit = 0;
     std::int64_t begin = 0, end = 0;
@@ -60,12 +67,12 @@ class RankRun {
   const UnitTimes& unit(int number) const { return times_.units[sums_.kinds[static_cast<std::size_t>(number)]]; }
   double run_units(const OrderedAction& action, double arrival);
   int first_of_next(const OrderedAction& action) const;
-  void run_unit(const OrderedAction& action, int number, bool first, bool last, double arrival);
-  void gather(int number, int after);
+  double beside(RankStreams& streams, double seconds) const;
+  double gather(RankStreams& streams, int number, int after);
   PassWork finish_of(int number) const;
-  void backward(const OrderedAction& action, int number, bool first, bool last);
   std::int64_t place(std::int64_t bytes, bool another_follows);
-  PassWork meet(int number, std::int64_t begin, std::int64_t end);
+  double meet(int number, std::int64_t begin, std::int64_t end, PassWork& work);
+  void pend(int number, std::int64_t begin, std::int64_t end, double item);
 
   const ClosedFormInputs& in_;
   const RankSums& sums_;
@@ -73,11 +80,12 @@ class RankRun {
   int micro_batches_;
   RankStreams streams_;
   std::vector<std::uint8_t> has_accumulated_;  // by unit
-  std::vector<Pending> pending_;
-  std::array<std::int64_t, 2> taken_until_ = {-1, -1};
+  std::array<Pending, kLanes> pending_;
+  int num_pending_ = 0;
+  std::array<std::int64_t, kLanes> taken_until_ = {-1, -1};
   std::int64_t computes_ = 0;
   int last_unit_ = OrderedAction::kNone;
-  double gathered_ = kNothing, next_gathered_ = kNothing;
+  double gathered_ = kNothing;
 };
 
 }  // namespace trident

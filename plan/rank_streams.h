@@ -52,10 +52,11 @@ class RankStreams {
   }
 
  private:
-  OverlapSlowdown slowdown_;
-  double now_ = 0;
+  // now_ and behind_ change together: side by side they would be moved as one vector, whose parts what follows waits for.
   double behind_ = 0;  // seconds that the second stream works from now on, if it is alone
-  double added_ = 0;   // to it, in all
+  OverlapSlowdown slowdown_;
+  double added_ = 0;  // to it, in all
+  double now_ = 0;
 };
 
 }  // namespace trident
