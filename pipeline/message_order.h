@@ -32,6 +32,7 @@ int destination_rank(const Schedule& schedule, const Message& message);
 enum class ReceivePosting : std::uint8_t {
   kEarly,  // before that action: for receives that are posted and complete on their own
   kLate,   // after it: for receives that block
+  kAtUse,  // right before what reads it, which may be a deadlock: for programs that are looked at and not run. O(actions)
 };
 
 struct WovenItem {

@@ -4,58 +4,19 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
+#include <utility>
 
 #include "core/check.h"
 #include "core/int_math.h"
 #include "pipeline/memory_places.h"
 #include "pipeline/message_order.h"
+#include "pipeline/step_program_lists.h"
+#include "pipeline/step_program_views.h"
 
 namespace trident {
 namespace {
 
 using Kind = InstructionKind;
-using Instructions = std::vector<Instruction>;
-
-// Buffer numbers handed out lowest first: a list of uses, each acquired and released in program order, gets by with as many
-// buffers as are in use at once.
-class SlotPool {
- public:
-  int acquire() {
-    const auto free = std::find(in_use_.begin(), in_use_.end(), false);
-    const auto slot = static_cast<int>(free - in_use_.begin());
-    if (free == in_use_.end()) in_use_.push_back(true);
-    else *free = true;
-    return slot;
-  }
-  void release(int slot) { in_use_[static_cast<std::size_t>(slot)] = false; }
-  int size() const { return static_cast<int>(in_use_.size()); }
-
- private:
-  std::vector<bool> in_use_;
-};
-
-// Collects what a pass wants inserted, then rebuilds the list once.
-class Insertions {
- public:
-  explicit Insertions(std::size_t size) : before_(size), after_(size) {}
-  void before(std::size_t position, const Instruction& i) { before_[position].push_back(i); }
-  void after(std::size_t position, const Instruction& i) { after_[position].push_back(i); }
-
-  void apply(Instructions& list) const {
-    Instructions result;
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      result.insert(result.end(), before_[i].begin(), before_[i].end());
-      result.push_back(list[i]);
-      result.insert(result.end(), after_[i].begin(), after_[i].end());
-    }
-    list = std::move(result);
-  }
-
- private:
-  std::vector<Instructions> before_, after_;
-};
-
 Instruction unit_instruction(Kind kind, int unit) {
   Instruction i;
   i.kind = kind;
@@ -101,6 +62,7 @@ Instruction message_instruction(const Schedule& schedule, const WovenItem& item)
 
 Instructions expand(const std::vector<WovenItem>& items, const StepProgramSpec& spec) {
   Instructions list;
+  list.reserve(2 * items.size());
   for (const WovenItem& item : items) {
     if (item.kind == WovenItem::Kind::kAction)
       append_computes(list, item.action, spec.units_of_stage[static_cast<std::size_t>(item.action.virtual_stage)]);
@@ -131,6 +93,7 @@ void assign_activation_slots(StepProgram& program, const StepProgramSpec& spec) 
   for (const Instruction& i : program.instructions) {
     if (!i.is_compute()) continue;
     const auto& units = spec.units_of_stage[static_cast<std::size_t>(i.virtual_stage)];
+    if (i.unit != units.front() && i.unit != units.back()) continue;
     const auto chunk = static_cast<std::size_t>(schedule.chunk_of(i.virtual_stage)), mb = static_cast<std::size_t>(i.micro_batch);
     int &slot = program.activation_slots[chunk][mb], &weight_slot = program.weight_slots[chunk][mb],
         &kept_slot = program.kept_slots[chunk][mb];
@@ -150,18 +113,21 @@ void assign_activation_slots(StepProgram& program, const StepProgramSpec& spec) 
 // A receive buffer is read by the first compute of the action it feeds, which keeps what it needs in the activation slot.
 void assign_receive_slots(StepProgram& program, const StepProgramSpec& spec) {
   SlotPool activations, gradients;
-  std::map<std::pair<int, int>, int> held_activations, held_gradients;  // (virtual stage, micro-batch) -> slot
-  const auto release = [](SlotPool& pool, auto& held, const Instruction& reader) {
-    const auto it = held.find({reader.virtual_stage, reader.micro_batch});
-    if (it == held.end()) return;  // came from this rank itself
-    pool.release(it->second);
-    held.erase(it);
+  constexpr int kNone = Instruction::kNone;  // came from this rank itself
+  const auto m = static_cast<std::size_t>(spec.schedule.num_micro_batches);
+  std::vector<int> held_activations(static_cast<std::size_t>(spec.schedule.num_chunks) * m, kNone);
+  std::vector<int> held_gradients = held_activations;
+  const auto at = [&](std::vector<int>& held, const Instruction& i) -> int& {
+    return held[static_cast<std::size_t>(spec.schedule.chunk_of(i.virtual_stage)) * m + static_cast<std::size_t>(i.micro_batch)];
+  };
+  const auto release = [&](SlotPool& pool, std::vector<int>& held, const Instruction& reader) {
+    if (int& slot = at(held, reader); slot != kNone) pool.release(std::exchange(slot, kNone));
   };
   for (Instruction& i : program.instructions) {
     if (i.kind == Kind::kRecvActivation) {
-      i.receive_slot = held_activations[{i.virtual_stage, i.micro_batch}] = activations.acquire();
+      i.receive_slot = at(held_activations, i) = activations.acquire();
     } else if (i.kind == Kind::kRecvGradient) {
-      i.receive_slot = held_gradients[{i.virtual_stage, i.micro_batch}] = gradients.acquire();
+      i.receive_slot = at(held_gradients, i) = gradients.acquire();
     } else if (i.is_compute()) {
       const auto& units = spec.units_of_stage[static_cast<std::size_t>(i.virtual_stage)];
       if (i.is_forward() && i.unit == units.front()) release(activations, held_activations, i);
@@ -208,7 +174,7 @@ void weave_reductions(StepProgram& program, const StepProgramSpec& spec) {
   const std::vector<Instruction*> computes = computes_of(program);
   if (spec.zero.grad_sync_every == 1) place_gradients(program, computes, spec.overlap);
 
-  Insertions insertions(program.instructions.size());
+  Insertions insertions;
   for (Instruction* compute : computes) {
     if (compute->is_forward()) continue;
     const int mb = compute->micro_batch;
@@ -246,11 +212,11 @@ std::vector<Residency> residencies(const std::vector<Instruction*>& computes, co
     std::size_t residency = 0;
     int micro_batches = 0;  // in flight: forward done, the last backward that reads parameters not
   };
-  std::map<int, Holding> holdings;  // by unit
+  std::vector<Holding> holdings(static_cast<std::size_t>(spec.head_unit()) + 1);  // by unit
   for (std::size_t c = 0; c < computes.size(); ++c) {
     if (!spec.reads_parameters(*computes[c])) continue;
     const int unit = computes[c]->unit;
-    Holding& held = holdings[unit];
+    Holding& held = holdings[static_cast<std::size_t>(unit)];
     const bool was_used_just_now = c > 0 && computes[c - 1]->unit == unit && spec.reads_parameters(*computes[c - 1]);
     if (!was_used_just_now && (per_use || held.micro_batches == 0)) {
       held.residency = result.size();
@@ -287,7 +253,7 @@ bool saves_memory(const StepProgram& program, const StepProgramSpec& spec) {
   return program.gather_bytes + round_up(shards, kPlaceBytes) < resident;
 }
 
-void weave_gathers(StepProgram& program, const StepProgramSpec& spec) {
+void weave_gathers(StepProgram& program, const StepProgramSpec& spec, ReceivePosting posting) {
   const std::vector<Instruction*> computes = computes_of(program);
   const auto position = [&](std::size_t c) { return static_cast<std::size_t>(computes[c] - program.instructions.data()); };
 
@@ -302,14 +268,16 @@ void weave_gathers(StepProgram& program, const StepProgramSpec& spec) {
   program.gathers_on_use = saves_memory(program, spec);
   if (!program.gathers_on_use) return;
 
-  Insertions insertions(program.instructions.size());
+  Insertions insertions;
   for (std::size_t r = 0; r < all.size(); ++r) {
     Instruction gather = unit_instruction(Kind::kGather, all[r].unit);
     gather.gather_place = place_number(places.offsets[r]);
     for (const std::size_t c : all[r].computes) computes[c]->gather_place = gather.gather_place;
     Instruction free = gather;
     free.kind = Kind::kFree;
-    insertions.before(position(static_cast<std::size_t>(lifetimes[r].begin)), gather);
+    std::size_t at = position(static_cast<std::size_t>(lifetimes[r].begin));
+    if (posting == ReceivePosting::kAtUse && at > 0 && program.instructions[at - 1].is_receive()) --at;
+    insertions.before(at, gather);
     insertions.after(position(all[r].computes.back()), free);
   }
   insertions.apply(program.instructions);
@@ -351,6 +319,31 @@ void refuse_split_backward_between_reductions(const StepProgramSpec& spec) {
                                       "gradients reduces once per step; set it to \"step\"", spec.zero.grad_sync_every));
 }
 
+std::vector<StepProgram> build(const StepProgramSpec& spec, ReceivePosting posting) {
+  TRIDENT_CHECK(static_cast<int>(spec.units_of_stage.size()) == spec.schedule.num_virtual_stages(), "{} stages of units for {}",
+                spec.units_of_stage.size(), spec.schedule.num_virtual_stages());
+  TRIDENT_CHECK(spec.data_parallel >= 1 && spec.zero.grad_sync_every >= 0, "data_parallel {}, grad_sync_every {}",
+                spec.data_parallel, spec.zero.grad_sync_every);
+  refuse_split_backward_between_reductions(spec);
+
+  std::vector<StepProgram> programs;
+  for (const auto& items : weave_messages(spec.schedule, posting)) {
+    StepProgram& program = programs.emplace_back();
+    program.rank = static_cast<int>(programs.size()) - 1;
+    program.instructions = expand(items, spec);
+    program.units = units_in_order_of_use(program.instructions);
+    program.unit_bytes = spec.unit_bytes;
+    program.unit_bytes.resize(static_cast<std::size_t>(spec.head_unit()) + 1);
+    assign_activation_slots(program, spec);
+    assign_receive_slots(program, spec);
+    if (!spec.schedule.forward_only()) weave_reductions(program, spec);
+    if (spec.data_parallel > 1 && spec.zero.param_gather != ParamGather::kResident) weave_gathers(program, spec, posting);
+    program.gathers_after_update = spec.data_parallel > 1 && spec.zero.shard_optimizer && !program.gathers_on_use;
+    if (!spec.schedule.forward_only()) append_update(program, spec);
+  }
+  return programs;
+}
+
 }  // namespace
 
 bool StepProgramSpec::reduces_after(int mb) const {
@@ -364,30 +357,10 @@ int StepProgramSpec::reductions_per_unit() const {
 }
 
 std::vector<StepProgram> build_step_programs(const StepProgramSpec& spec) {
-  TRIDENT_CHECK(static_cast<int>(spec.units_of_stage.size()) == spec.schedule.num_virtual_stages(), "{} stages of units for {}",
-                spec.units_of_stage.size(), spec.schedule.num_virtual_stages());
-  TRIDENT_CHECK(spec.data_parallel >= 1 && spec.zero.grad_sync_every >= 0, "data_parallel {}, grad_sync_every {}",
-                spec.data_parallel, spec.zero.grad_sync_every);
-  refuse_split_backward_between_reductions(spec);
-
-  const auto posting = spec.overlap == Overlap::kOn ? ReceivePosting::kEarly : ReceivePosting::kLate;
-  std::vector<StepProgram> programs;
-  for (const auto& items : weave_messages(spec.schedule, posting)) {
-    StepProgram& program = programs.emplace_back();
-    program.rank = static_cast<int>(programs.size()) - 1;
-    program.instructions = expand(items, spec);
-    program.units = units_in_order_of_use(program.instructions);
-    program.unit_bytes = spec.unit_bytes;
-    program.unit_bytes.resize(static_cast<std::size_t>(spec.head_unit()) + 1);
-    assign_activation_slots(program, spec);
-    assign_receive_slots(program, spec);
-    if (!spec.schedule.forward_only()) weave_reductions(program, spec);
-    if (spec.data_parallel > 1 && spec.zero.param_gather != ParamGather::kResident) weave_gathers(program, spec);
-    program.gathers_after_update = spec.data_parallel > 1 && spec.zero.shard_optimizer && !program.gathers_on_use;
-    if (!spec.schedule.forward_only()) append_update(program, spec);
-  }
-  return programs;
+  return build(spec, spec.overlap == Overlap::kOn ? ReceivePosting::kEarly : ReceivePosting::kLate);
 }
+
+std::vector<StepProgram> build_looked_at_programs(const StepProgramSpec& spec) { return build(spec, ReceivePosting::kAtUse); }
 
 bool StepProgram::has(InstructionKind kind) const {
   return std::any_of(instructions.begin(), instructions.end(), [&](const Instruction& i) { return i.kind == kind; });

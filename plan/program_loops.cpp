@@ -73,8 +73,8 @@ class Finder {
     std::size_t begin = at, end = at + 1;  // of instructions that are repeated `length` later
     while (begin > 0 && repeats(begin - 1, length)) --begin;
     while (end + length < list_.size() && repeats(end, length)) ++end;
-    // Most of a turn was seen twice, which is further back than anything waits. A shorter stretch can be an accident: of gpipe's last
-    // backward, the one before it is the same, and what lies between them are the step's last reductions.
+    // Most of a turn was seen twice, which is further back than anything waits. A shorter stretch can be an accident: gpipe's last
+    // two backwards are alike, and what lies between them are the step's last reductions.
     if (end - begin < length - length / 4) return {};
     return {end, length, 0, turn_};
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/step_program_views.h"
 #include "plan/simulated_schedules.h"
 #include "plan/step_ops.h"
 #include "plan/step_simulation.h"
@@ -47,15 +48,19 @@ std::vector<double> seconds_of_passes(int units) {
   return seconds;
 }
 
-Step step_of(const Schedule& schedule, ZeroPreset zero, Overlap overlap) {
+StepProgramSpec spec_of(const Schedule& schedule, ZeroPreset zero, Overlap overlap) {
   StepProgramSpec spec;
   spec.schedule = schedule;
   spec.units_of_stage = uneven_units(schedule.num_virtual_stages());
   spec.zero = policy_of(zero);
   spec.data_parallel = 2;
   spec.overlap = overlap;
+  return spec;
+}
+
+Step step_of(const Schedule& schedule, ZeroPreset zero, Overlap overlap) {
   Step step;
-  for (const StepProgram& program : build_step_programs(spec)) {
+  for (const StepProgram& program : build_step_programs(spec_of(schedule, zero, overlap))) {
     step.programs.push_back(with_late_receives(program).program);
     auto& passes = step.pass_of.emplace_back();
     for (const Instruction& i : step.programs.back().instructions) passes.push_back(pass_of(i));
@@ -141,7 +146,9 @@ TEST(ProgramLoops, OfSchedulesThatSplitBackwards) {
     for (const int p : {1, 2, 3, 4, 9})
       for (const ZeroPreset zero : {ZeroPreset::kDdp, ZeroPreset::kZero1})
         for (const Overlap overlap : {Overlap::kOn, Overlap::kOff}) {
-          const auto schedule_of = [&](int m) { return make_simulated_schedule(kind, p, 1, m, PassTimes{1, 1, 1, 0}).placed.schedule; };
+          const auto schedule_of = [&](int m) {
+            return make_simulated_schedule(kind, p, 1, m, PassTimes{1, 1, 1, 0}).placed.schedule;
+          };
           const std::string what = std::string(to_string(kind)) + " of " + std::to_string(p) + ", " + std::string(to_string(zero));
           // Weight gradients lag at most 2(p-1) micro-batches behind, and as many forwards are ahead.
           found += expect_loops(schedule_of, zero, overlap, 4 * p + 6, 1, 23, what);
@@ -159,8 +166,25 @@ TEST(ProgramLoops, NothingIsFoundWhereNothingRepeats) {
   EXPECT_TRUE(find_loops(step.programs[1], numbered, 1, 5).empty());
   for (const int m : {1, 2}) {
     step = step_of(make_gpipe(2, m), ZeroPreset::kDdp, Overlap::kOn);
-    for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_TRUE(find_loops(step.programs[rank], step.pass_of[rank], 1, 5).empty()) << m;
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      EXPECT_TRUE(find_loops(step.programs[rank], step.pass_of[rank], 1, 5).empty()) << m;
   }
+}
+
+// What is built to be looked at is what is built to be run, but for when receives are posted.
+TEST(LookedAtPrograms, AreTheProgramsWithLateReceives) {
+  for (const ScheduleKind kind : {ScheduleKind::kGpipe, ScheduleKind::k1f1b, ScheduleKind::kInterleaved})
+    for (const int p : {1, 2, 3, 9})
+      for (const ZeroPreset zero : {ZeroPreset::kDdp, ZeroPreset::kZero2, ZeroPreset::kShardGradOp, ZeroPreset::kZero3})
+        for (const Overlap overlap : {Overlap::kOn, Overlap::kOff}) {
+          const Schedule schedule = make_schedule(kind, p, kind == ScheduleKind::kInterleaved ? 3 : 1, 2 * p);
+          const StepProgramSpec spec = spec_of(schedule, zero, overlap);
+          const std::vector<StepProgram> run = build_step_programs(spec), looked_at = build_looked_at_programs(spec);
+          ASSERT_EQ(run.size(), looked_at.size());
+          for (std::size_t rank = 0; rank < run.size(); ++rank)
+            EXPECT_TRUE(is_unrolled(with_late_receives(run[rank]).program, looked_at[rank], {}))
+                << to_text(run[rank]) << '\n' << to_text(looked_at[rank]);
+        }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/int_math.h"
+#include "pipeline/step_program_views.h"
 #include "train/forecast/layout_record.h"
 
 namespace trident {
@@ -322,6 +323,14 @@ RankTimes LayoutCosts::rank_times(const SearchLayout& layout, const ProcessGrid&
 }
 
 RecordedStep LayoutCosts::step(const SearchLayout& layout, int micro_batches) {
+  return step(layout, micro_batches, build_step_programs);
+}
+
+RecordedStep LayoutCosts::looked_at_step(const SearchLayout& layout, int micro_batches) {
+  return step(layout, micro_batches, build_looked_at_programs);
+}
+
+RecordedStep LayoutCosts::step(const SearchLayout& layout, int micro_batches, BuildPrograms build) {
   const TrainConfig config = with_layout(units_.config(), layout);
   const ZeroPolicy policy = layout.policy();
   StepProgramSpec spec;
@@ -337,7 +346,7 @@ RecordedStep LayoutCosts::step(const SearchLayout& layout, int micro_batches) {
     const UnitKind kind = unit == 0 ? UnitKind::kEmbedding : unit + 1 == units_.num_units() ? UnitKind::kHead : UnitKind::kBlock;
     spec.unit_bytes.push_back(unit_bytes_of(memory, kind));
   }
-  RecordedStep step{grid(layout), spec.overlap, build_step_programs(spec), {}};
+  RecordedStep step{grid(layout), spec.overlap, build(spec), {}};
   for (const StepProgram& program : step.programs) {
     const StorePasses& stores = units_.stores(store_key(layout, program.gathers_on_use));
     step.records.push_back(make_record(program, spec, memory.passes, stores, layout.pipeline));

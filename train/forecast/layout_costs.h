@@ -39,6 +39,8 @@ class LayoutCosts {
 
   // Of a trainable layout: its programs with `micro_batches` (0: all that the batch has) and what they call.
   RecordedStep step(const SearchLayout& layout, int micro_batches = 0);
+  // Likewise, with receives where step_program_views.h has them.
+  RecordedStep looked_at_step(const SearchLayout& layout, int micro_batches);
   ClosedFormInputs closed_form(const SearchLayout& layout);
 
   int micro_batches(const SearchLayout& layout) const;
@@ -69,6 +71,8 @@ class LayoutCosts {
     std::int64_t gradient_region = 0;
     bool operator==(const RankPlaces&) const = default;
   };
+  using BuildPrograms = std::vector<StepProgram> (*)(const StepProgramSpec&);
+  RecordedStep step(const SearchLayout& layout, int micro_batches, BuildPrograms build);
   const Stages& stages(const SearchLayout& layout);
   StoreKey store_key(const SearchLayout& layout, bool on_use) const;
   const PricedPasses& priced_passes(const SearchLayout& layout, const ProcessGrid& grid);
