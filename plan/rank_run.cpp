@@ -57,12 +57,12 @@ inline double RankRun::beside(RankStreams& streams, double seconds) const {
   return kNothing;
 }
 
-// What this compute and the one behind it need, unless it is there: gathered_, and what is returned.
-inline double RankRun::gather(RankStreams& streams, int number, int after) {
-  if (last_unit_ == OrderedAction::kNone || (!in_.overlap && number != last_unit_)) gathered_ = beside(streams, unit(number).gather);
+// What this compute and the one behind it need, unless it is there: `gathered`, and what is returned.
+inline double RankRun::gather(RankStreams& streams, double& gathered, int number, int after) {
+  if (last_unit_ == OrderedAction::kNone || (!in_.overlap && number != last_unit_)) gathered = beside(streams, unit(number).gather);
   last_unit_ = number;
   if (in_.overlap && after != OrderedAction::kNone && after != number) return beside(streams, unit(after).gather);
-  return gathered_;
+  return gathered;
 }
 
 inline PassWork RankRun::finish_of(int number) const {
@@ -112,26 +112,30 @@ inline void RankRun::pend(int number, std::int64_t begin, std::int64_t end, doub
 double RankRun::run_units(const OrderedAction& action, double arrival) {
   const RankSums::Chunk& chunk = sums_.chunks[static_cast<std::size_t>(action.chunk)];
   const ChunkTimes& ends = times_.chunks[static_cast<std::size_t>(action.chunk)];
-  const bool forward = action.forward, gathers = times_.gathers_on_use, copies = forward ? ends.receives : ends.receives_gradient;
-  const bool overwrites = action.micro_batch == 0 || in_.sync_every == 1;
+  const bool forward = action.forward, gathers = times_.gathers_on_use;
+  const bool copies = forward ? ends.receives : ends.receives_gradient;
+  const bool at_once = in_.sync_every == 1, overwrites = action.micro_batch == 0 || at_once;
   const bool reduces = !forward && reduces_after(action.micro_batch);
   const int step = forward ? 1 : -1, next_action = first_of_next(action);
   int number = chunk.first_unit + (forward ? 0 : chunk.units - 1);
+  const UnitKind* const kinds = sums_.kinds.data();
+  const int units = chunk.units;
   RankStreams streams = streams_;
-  for (int i = 0; i < chunk.units; ++i, number += step) {
-    const bool last = i + 1 == chunk.units, copy = i == 0 && copies;
-    const UnitKind kind = sums_.kinds[static_cast<std::size_t>(number)];
+  double gathered = gathered_;
+  for (int i = 0; i < units; ++i, number += step) {
+    const bool last = i + 1 == units, copy = i == 0 && copies;
+    const UnitKind kind = kinds[number];
     const RankSums::Unit& sum = sums_.units[kind];
-    double next_gathered = gathered_;
-    if (gathers) next_gathered = gather(streams, number, last ? next_action : number + step);
+    double next_gathered = gathered;
+    if (gathers) next_gathered = gather(streams, gathered, number, last ? next_action : number + step);
     if (i == 0) streams.wait_until(arrival);
-    if (gathered_ != kNothing) streams.wait_for(gathered_);
+    if (gathered != kNothing) streams.wait_for(gathered);
     if (forward) {
       streams.compute(copy ? sum.forward_of_copy : sum.forward);
     } else {
       PassWork work = sum.backward[overwrites ? 1 : 0][copy ? 1 : 0];
       std::int64_t begin = 0, end = 0;
-      if (in_.sync_every == 1) {
+      if (at_once) {
         const bool another_follows = !last || (action.has_successor && !action.successor_forward && next_action != number);
         begin = place(times_.units[kind].gradient_bytes, another_follows);
         end = begin + times_.units[kind].gradient_bytes;
@@ -141,13 +145,14 @@ double RankRun::run_units(const OrderedAction& action, double arrival) {
       streams.compute(work.time());
       if (reduces) {
         const double item = beside(streams, times_.units[kind].reduce);
-        if (in_.sync_every == 1) pend(number, begin, end, item);
+        if (at_once) pend(number, begin, end, item);
       }
     }
     ++computes_;
-    gathered_ = next_gathered;
+    gathered = next_gathered;
   }
   last_unit_ = number - step;
+  gathered_ = gathered;
   streams_ = streams;
   return streams.now();
 }

@@ -68,7 +68,7 @@ class RankRun {
   double run_units(const OrderedAction& action, double arrival);
   int first_of_next(const OrderedAction& action) const;
   double beside(RankStreams& streams, double seconds) const;
-  double gather(RankStreams& streams, int number, int after);
+  double gather(RankStreams& streams, double& gathered, int number, int after);
   PassWork finish_of(int number) const;
   std::int64_t place(std::int64_t bytes, bool another_follows);
   double meet(int number, std::int64_t begin, std::int64_t end, PassWork& work);
